@@ -23,7 +23,7 @@ import (
 	"tidegate/web/static"
 )
 
-// browser asks the dashboard for pages, as somebody who is logged in.
+// browser asks the dashboard for pages in a session of a user.
 type browser struct {
 	handler http.Handler
 	client  valkey.Client
@@ -61,14 +61,14 @@ func (b *browser) login(ctx context.Context) error {
 	return nil
 }
 
-// page is what is asked for.
+// page is a request of the browser.
 type page struct {
 	name, method, path string
 	live               bool
 	form               url.Values
 }
 
-// ask asks as a browser does and returns the answer and how long the server took.
+// ask makes a browser's request, and returns the answer and the server's time.
 func (b *browser) ask(ctx context.Context, p page) (*httptest.ResponseRecorder, time.Duration, error) {
 	method := p.method
 	if method == "" {
@@ -94,29 +94,29 @@ func (b *browser) ask(ctx context.Context, p page) (*httptest.ResponseRecorder, 
 	return w, time.Since(began), nil
 }
 
-// visited is what visits to a page came to.
-type visited struct {
+// visitFigures has the figures of several visits to a page.
+type visitFigures struct {
 	p50, p95                time.Duration
 	commands, reads, weight float64
 }
 
 // visit asks for a page several times.
-func (b *browser) visit(ctx context.Context, p page, rounds int) (visited, error) {
+func (b *browser) visit(ctx context.Context, p page, rounds int) (visitFigures, error) {
 	var times []time.Duration
 	var before work
 	weight := 0
 	for i := range rounds + 1 {
 		if i == 1 { // the first one may find caches cold
 			if err := before.read(ctx, b.client); err != nil {
-				return visited{}, err
+				return visitFigures{}, err
 			}
 		}
 		got, took, err := b.ask(ctx, p)
 		if err != nil {
-			return visited{}, err
+			return visitFigures{}, err
 		}
 		if got.Code != http.StatusOK {
-			return visited{}, fmt.Errorf("%s: status %d", p.name, got.Code)
+			return visitFigures{}, fmt.Errorf("%s: status %d", p.name, got.Code)
 		}
 		if i > 0 {
 			times, weight = append(times, took), got.Body.Len()
@@ -125,15 +125,15 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) (visited, error
 	var after work
 	err := after.read(ctx, b.client)
 	n := float64(rounds)
-	return visited{
+	return visitFigures{
 		p50: figures.Quantile(times, 0.5), p95: figures.Quantile(times, 0.95), weight: float64(weight),
 		commands: float64(after.commands-before.commands-1) / n,
 		reads:    float64(after.reads-before.reads-1) / n,
 	}, err
 }
 
-// work is what a server says of its own: commands, and how often it read from a
-// connection, which is once for each flush that is not long.
+// work counts what the server did: commands, and reads from a connection. A flush that is
+// not long is one read.
 type work struct{ commands, reads int64 }
 
 var statistic = regexp.MustCompile(`(total_commands_processed|total_reads_processed):(\d+)`)
@@ -188,7 +188,7 @@ func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]f
 	return append(all, weights...), err
 }
 
-// weights are what browsers load with nothing in their cache: the heaviest page, the
+// weights are the bytes that a browser with an empty cache loads: the heaviest page, the
 // stylesheet, the scripts and the icon, compressed.
 func (b *browser) weights(ctx context.Context, heaviest, live float64) ([]figures.Figure, error) {
 	sum := heaviest

@@ -29,8 +29,8 @@ const batch = 5000
 
 var bySeed = registry.Edit{By: audit.Actor{Kind: "system", Name: "bench"}, Reason: "seed"}
 
-// seed fills a store with keys as the registry writes them: one of each model is created
-// by it, the others are copies under other names.
+// seed fills a store with keys. The registry creates one key of each model; the others
+// are copies of its records under other names.
 type seed struct {
 	options
 	client valkey.Client
@@ -172,8 +172,8 @@ func (s *seed) readModel(ctx context.Context, m *model) error {
 
 func memberOf(name, id string) string { return name + "\x00" + id }
 
-// id of the i-th key, as long as a real one. Neighbours by name are no neighbours in the
-// store.
+// id returns the id of the i-th key, as long as a real one. Keys that follow each other
+// by name are spread over the buckets.
 func id(i int) string { return fmt.Sprintf("%012d", i) }
 
 func nameOf(i int) string { return fmt.Sprintf("customer-%07d", i) }
@@ -252,11 +252,11 @@ func (s *seed) send(ctx context.Context, commands valkey.Commands) error {
 // activeKey is the i-th of the active keys: every tenth.
 func (s *seed) activeKey(i int) int { return i * (s.options.keys / s.active) }
 
-// hours are how long ago the active keys called.
+// hours are the times of the active keys' calls, in hours from now.
 var hours = []int{-23, -12, -3, -2, -1, 0}
 
-// calls records in the usage calls by every active key, in each of the hours; by some of
-// them every minute of the last one.
+// calls records usage: calls by every active key in each of the hours, and by some of
+// them in every minute of the last hour.
 func (s *seed) calls(ctx context.Context) error {
 	now := time.Now()
 	r := usage.NewRecorder(usage.Options{}, time.Now)
@@ -267,7 +267,7 @@ func (s *seed) calls(ctx context.Context) error {
 				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true,
 					Verdict: usage.Verdict(s.random.IntN(2)), Time: at})
 			}
-			if i%6 == 5 { // else the totals would run out of minutes
+			if i%6 == 5 { // a recorder holds totals of few minutes
 				if err := flush(ctx, r, s.client); err != nil {
 					return err
 				}
@@ -331,8 +331,8 @@ func (s *seed) counts(ctx context.Context) error {
 	return nil
 }
 
-// listed is how many keys each list of denied keys has. They may call again since, which
-// is the worst that a page can meet: it looks at all of them.
+// listed is the number of keys in each list of denied keys. All of them may call again by
+// now: the worst case for a page, which then reads every one.
 const listed = 2000
 
 func (s *seed) denied(ctx context.Context) error {

@@ -18,7 +18,7 @@ import (
 	"tidegate/local/bench/runtimeapi"
 )
 
-// Who logs in to the built function.
+// The user who logs in to the built function.
 const user, password = "bench", "a password that only this benchmark uses"
 
 // starter starts the built admin function and a function that does nothing.
@@ -65,7 +65,7 @@ func request(method, path, cookie string, form url.Values) []byte {
 	return text
 }
 
-// response is what of a function's answer is looked at.
+// response has the fields of a function's answer that the benchmark reads.
 type response struct {
 	StatusCode int      `json:"statusCode"`
 	Cookies    []string `json:"cookies"`
@@ -84,7 +84,7 @@ func read(answer []byte, status int) (response, error) {
 	return r, nil
 }
 
-// measure starts both functions in turns, so many times.
+// measure starts both functions in turns, each starts times.
 func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, error) {
 	cookie, err := s.session(ctx)
 	if err != nil {

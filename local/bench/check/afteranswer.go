@@ -18,8 +18,9 @@ const (
 	quietTurns = 20
 )
 
-// afterAnswers measures for how long the function works on after its answer, which Lambda
-// bills and no client waits for: when it sends records there, and when it does not.
+// afterAnswers measures how long the function works on after its answer. Lambda bills
+// that time, and no client waits for it. Quiet functions send their records then, busy
+// ones do not.
 func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
 	var quiet, busy []time.Duration
 	for range quietTurns {
@@ -35,7 +36,8 @@ func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// held is for how long a new function worked on after each of its answers but the last.
+// held returns how long a new function worked on after each of its answers except the
+// last.
 func (b *bench) held(ctx context.Context, calls int) ([]time.Duration, error) {
 	api, err := runtimeapi.New()
 	if err != nil {

@@ -57,13 +57,13 @@ func newIssuer() (*issuer, error) {
 
 func (i *issuer) close() { _ = i.server.Close() }
 
-// env has the variables of an authorizer that goes by tokens.
+// env returns the variables of an authorizer that identifies callers by tokens.
 func (i *issuer) env() []string {
 	return []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuerName, "JWT_AUDIENCE=" + audience,
 		"JWT_JWKS_URL=" + i.url}
 }
 
-// events are calls with tokens of so many callers.
+// events returns one call for each caller, with its token.
 func (i *issuer) events(callers int) ([][]byte, error) {
 	var all [][]byte
 	for n := range callers {

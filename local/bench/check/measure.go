@@ -102,10 +102,10 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	return slices.Concat(measured, after, compared, server, shared, starts, sizes), err
 }
 
-// edit is by whom the benchmark changes policies.
+// edit names the benchmark in the audit.
 var edit = registry.Edit{By: audit.Actor{Kind: "system", Name: "bench"}}
 
-// keys are so many that none comes near its limits.
+// keys is so many that none comes near its limits.
 const keys = 400
 
 // prepare makes keys of a plan with two limits.
@@ -133,7 +133,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// eventOf is a call with a credential in a header.
+// eventOf returns a call with a credential in a header.
 func eventOf(header, credential string) []byte {
 	event, _ := json.Marshal(map[string]any{ // texts always encode
 		"type":      "REQUEST",
@@ -202,8 +202,7 @@ func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// allowed makes a check, which must be allowed: what is measured is not the way of a
-// denial.
+// allowed makes a check, and fails if it is denied: figures are of allowed checks.
 func (b *bench) allowed(event []byte) (time.Duration, error) {
 	took, answer, err := b.api.Invoke(event)
 	return took, mustAllow(answer, err)
@@ -213,7 +212,7 @@ func (b *bench) ours() runtimeapi.Function {
 	return runtimeapi.Function{Name: "check", Command: []string{b.check}, Env: b.env}
 }
 
-// bare is the function that does nothing.
+// bare returns the function that does nothing.
 func (b *bench) bare() runtimeapi.Function {
 	return runtimeapi.Function{Name: "echo", Command: []string{b.echo}}
 }

@@ -25,8 +25,8 @@ import (
 
 const peers = "../peers"
 
-// made runs a program that makes something.
-func made(t *testing.T, folder, program string, arguments ...string) {
+// runProgram runs a program in a folder, and fails the test if it fails.
+func runProgram(t *testing.T, folder, program string, arguments ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -49,8 +49,8 @@ func builtPeers(t *testing.T) options {
 	folder := t.TempDir()
 	o := options{check: built.Program(t, "tidegate/functions/check"),
 		node: filepath.Join(folder, "node.cjs"), peer: filepath.Join(folder, "go")}
-	made(t, peers, "go", "build", "-tags", "lambda.norpc", "-o", o.peer, ".")
-	made(t, peers, "npm", "run", "--silent", "bundle", "--", "--outfile="+o.node)
+	runProgram(t, peers, "go", "build", "-tags", "lambda.norpc", "-o", o.peer, ".")
+	runProgram(t, peers, "npm", "run", "--silent", "bundle", "--", "--outfile="+o.node)
 	return o
 }
 

@@ -171,6 +171,6 @@ func draw(comparisons []comparison) string {
 	}
 	width, height := labelWidth+barWidth+110, y
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `+
-		`role="img" aria-label="Cold start, answer and memory beside authorizers in Go and Node.js">`+"\n",
+		`role="img" aria-label="Cold start, answer and memory compared with authorizers in Go and Node.js">`+"\n",
 		width, height, width, height) + style + b.String() + "</svg>\n"
 }

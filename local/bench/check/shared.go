@@ -56,8 +56,8 @@ func (b *bench) sharedLimit(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// forget saves the policies anew, with limits far away, so that no caller counts as one
-// that the function allowed lately.
+// forget saves a new version of the policies, with limits that are never reached. No
+// caller then counts as one that the function allowed lately.
 func (b *bench) forget(ctx context.Context) error {
 	set, err := b.policy.Set(ctx)
 	if err != nil {

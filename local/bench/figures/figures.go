@@ -15,14 +15,14 @@ import (
 	"time"
 )
 
-// Figure is one row.
+// Figure is one row of a table.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
 	Unit  string  `json:"unit"`
 }
 
-// Of is a figure.
+// Of returns a figure.
 func Of(name string, value float64, unit string) Figure { return Figure{name, value, unit} }
 
 // Goal is a figure's target: a maximum or a minimum.
@@ -46,7 +46,7 @@ func (g Goal) String() string {
 	return fmt.Sprintf("≤ %g", g.Bound)
 }
 
-// Print writes a table. goal returns the goal of a figure; false for a figure without.
+// Print writes a table. goal returns the goal of a figure; false if it has none.
 func Print(out io.Writer, title string, figures []Figure, goal func(name string) (Goal, bool)) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(t, "\n%s\tmeasured\t\tgoal\t\n", title)
@@ -63,17 +63,17 @@ func Print(out io.Writer, title string, figures []Figure, goal func(name string)
 	_ = t.Flush()
 }
 
-// Quantile sorts the times.
+// Quantile sorts the times and returns their quantile q.
 func Quantile(times []time.Duration, q float64) time.Duration {
 	slices.Sort(times)
 	return times[min(len(times)-1, int(q*float64(len(times))))]
 }
 
-// Millis is a time in milliseconds.
+// Millis returns a time in milliseconds.
 func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Put writes the figures to a file and replaces all whose names have the prefix. The file
-// need not exist.
+// Put writes the figures to a file, in place of all figures whose names have the prefix.
+// The file need not exist.
 func Put(file, prefix string, figures []Figure) error {
 	var all []Figure
 	text, err := os.ReadFile(file)
@@ -87,7 +87,7 @@ func Put(file, prefix string, figures []Figure) error {
 	return Write(file, append(all, figures...))
 }
 
-// Write writes the figures alone.
+// Write replaces a file by the figures.
 func Write(file string, figures []Figure) error {
 	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {

@@ -11,8 +11,7 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// What one benchmark measured takes the place of what it measured before, and nobody
-// else's.
+// Put replaces the figures of one benchmark and keeps those of the others.
 func TestPut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "bench.json")
 	for _, put := range []struct {
@@ -52,7 +51,7 @@ func TestPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := figures.Put(file, "scale.", nil); err == nil {
-		t.Error("what is no list of figures was overwritten")
+		t.Error("a file that is no list of figures was overwritten")
 	}
 }
 

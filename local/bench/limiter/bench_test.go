@@ -33,7 +33,7 @@ func serverCommand(t *testing.T) []string {
 	return nil
 }
 
-// tiny is enough to send every kind of command.
+// tiny has options that send every kind of command.
 func tiny(t *testing.T) options {
 	return options{keys: 64, slice: 256, pairs: 5, repeats: 2, lead: 300 * time.Millisecond,
 		server: serverCommand(t)}
@@ -225,7 +225,7 @@ func TestStartReportsWhatTheServerWrote(t *testing.T) {
 	}
 }
 
-// Preparing too slowly is noticed, not measured.
+// Preparing too slowly is an error.
 func TestLateWindows(t *testing.T) {
 	o := tiny(t)
 	server, err := start(t.Context(), o.server)

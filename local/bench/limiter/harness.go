@@ -48,7 +48,7 @@ type check struct {
 	from, to int
 }
 
-// harness holds the server and the limits that all measured limiters share.
+// harness has the server's address and the window that all measured limiters share.
 type harness struct {
 	address  string
 	window   time.Duration

@@ -47,7 +47,7 @@ func floor(h *harness) ([]*measuredLimiter, error) {
 	return limiters, nil
 }
 
-// renderings lists algorithms whose publishers have no limiter for Go, in our words after
+// renderings lists algorithms whose publishers have no limiter for Go, written here after
 // their documentation.
 func renderings(h *harness) ([]*measuredLimiter, error) {
 	var limiters []*measuredLimiter
@@ -88,7 +88,7 @@ func scripted(client valkey.Client, lua string, allowed func([]int64) bool,
 	}
 }
 
-// integers returns an array of them, or a single one as an array.
+// integers returns a reply of one or several integers as a slice.
 func integers(result valkey.ValkeyResult) ([]int64, error) {
 	message, err := result.ToMessage()
 	if err != nil {
@@ -174,8 +174,8 @@ func envoy(h *harness) (*measuredLimiter, error) {
 	})
 }
 
-// zsetLog keeps a member for each call. Calls within a millisecond would have one member,
-// so their clock advances with each.
+// zsetLog keeps a member for each call. Calls of one millisecond would share a member, so
+// the clock that they send advances with each.
 func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error) {
 	c := &measuredLimiter{name: name,
 		note: fmt.Sprintf("a log in a sorted set, limit %d, client's clock", limit),

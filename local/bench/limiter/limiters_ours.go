@@ -14,8 +14,8 @@ type entry struct {
 	allowed, denied, hot limits
 }
 
-// limits is what a check of ours is held to, and how far its subjects are filled
-// beforehand; without a filling one call is enough.
+// limits are the limits of a check, and how many calls its subjects are filled with
+// beforehand, evenly from `from` to `to`; 0 where one call is enough.
 type limits struct {
 	limits   []limiter.Limit
 	from, to int
@@ -80,7 +80,8 @@ func logs(h *harness) []entry {
 	}
 }
 
-// counts lists the algorithms that keep no times. A limit of 1 is full after one call.
+// counts lists the algorithms that store no times of calls. A limit of 1 is full after
+// one call.
 func counts(h *harness) []entry {
 	one := func(a limiter.Algorithm, requests int64) limits {
 		return limits{limits: single(h.window, a, requests)}

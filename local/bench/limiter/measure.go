@@ -80,7 +80,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*measurement, 
 		return nil, err
 	}
 	defer server.stop()
-	// What is measured is the server, so the garbage of encoding may lie longer.
+	// Garbage is collected less often, since encoding must not slow the server's figures.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	for lead := o.lead; ; lead *= 2 {
 		m, err := attempt(ctx, server, o, lead, progress)
@@ -118,11 +118,11 @@ func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 	return m, b.run(ctx)
 }
 
-// shortest is the least length of the windows: none may turn again before the run ends.
+// shortest is the least length of a window: none may turn again before the run ends.
 const shortest = 8 * time.Minute
 
-// turningAt returns a window that begins anew shortly after an instant, as windows do
-// that are aligned to the epoch, and when that is.
+// turningAt returns the length of a window, aligned to the epoch, that begins shortly
+// after an instant, and when it begins.
 func turningAt(at time.Time) (window time.Duration, turn time.Time) {
 	const tolerance = 500
 	for millis := shortest.Milliseconds(); ; millis++ {
@@ -132,7 +132,7 @@ func turningAt(at time.Time) (window time.Duration, turn time.Time) {
 	}
 }
 
-// references are what ratios refer to.
+// references are the limiters that ratios refer to.
 var references = []string{"ping", "evalsha", "upstash"}
 
 // choose lists the limiters that were asked for.
@@ -195,7 +195,7 @@ func (b *bench) round(ctx context.Context, round int) error {
 	return nil
 }
 
-// probe measures how fast the machine is just now.
+// probe measures the current speed of the machine.
 func (b *bench) probe() error {
 	o, err := b.pipes.send(b.pings, nil)
 	b.probes = append(b.probes, float64(len(b.pings.ends))/o.elapsed.Seconds())

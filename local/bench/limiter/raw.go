@@ -13,8 +13,8 @@ const (
 	depth       = 64 // checks in flight on each connection
 )
 
-// pipes are connections that only send what was encoded beforehand and skim the replies,
-// so that the server sets the pace.
+// pipes are connections that send encoded commands and parse few of the replies, so that
+// the server is the bottleneck.
 type pipes struct {
 	connections []*pipe
 	database    int

@@ -9,37 +9,37 @@ import (
 	"sync"
 )
 
-// recorder hears what a library sends.
+// recorder records what a library sends.
 type recorder struct {
 	mu        sync.Mutex
-	listening bool
+	recording bool
 	sent      []byte
 }
 
-// tap is a connection on which a recorder listens. It stays a TCP connection, whose
-// methods some libraries look for.
+// tap is a connection that copies what it sends to a recorder. It embeds a TCP
+// connection, since some libraries need its methods.
 type tap struct {
 	*net.TCPConn
 	recorder *recorder
 }
 
 func (t *tap) Write(b []byte) (int, error) {
-	t.recorder.hear(b)
+	t.recorder.write(b)
 	return t.TCPConn.Write(b)
 }
 
-func (r *recorder) hear(b []byte) {
+func (r *recorder) write(b []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.listening {
+	if r.recording {
 		r.sent = append(r.sent, b...)
 	}
 }
 
-func (r *recorder) listen(on bool) {
+func (r *recorder) enable(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.listening = on
+	r.recording = on
 	if on {
 		r.sent = nil
 	}
@@ -76,20 +76,20 @@ func subject(purpose byte, i int) string { return fmt.Sprintf("customer-00000%c%
 
 var errNoKey = errors.New("the key is not in what the library sent")
 
-// template is what a library sent for one subject, from which the same for another is
-// made.
+// template is what a library sent for one subject. Commands for other subjects are made
+// from it.
 type template struct {
 	bytes    []byte
 	places   []int    // where the subject lies
 	commands []string // names, in lower case
 }
 
-// record returns what a library sends in a call for the subject. In place of a subject
-// that is hashed stands what is in braces.
+// record returns what a library sends in a call for the subject. Where the library hashes
+// the subject, the text in braces takes its place.
 func (r *recorder) record(subject string, keyless bool, call func() error) (template, error) {
-	r.listen(true)
+	r.enable(true)
 	err := call()
-	r.listen(false)
+	r.enable(false)
 	if err != nil {
 		return template{}, err
 	}

@@ -24,13 +24,13 @@ func TestTemplates(t *testing.T) {
 		"no key": {"*1\r\n$4\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n", true},
 	} {
 		r := &recorder{}
-		r.hear([]byte("before"))
+		r.write([]byte("before"))
 		got, err := r.record(first, c.keyless, func() error {
-			r.hear([]byte(c.sent[:5]))
-			r.hear([]byte(c.sent[5:]))
+			r.write([]byte(c.sent[:5]))
+			r.write([]byte(c.sent[5:]))
 			return nil
 		})
-		r.hear([]byte("after"))
+		r.write([]byte("after"))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -58,7 +58,7 @@ func TestRecordFails(t *testing.T) {
 		get("{" + strings.Repeat("h", subjectLen+1) + "}")} {
 		r := &recorder{}
 		_, err := r.record(subject(librarySubjects, 1), false, func() error {
-			r.hear([]byte(sent))
+			r.write([]byte(sent))
 			return nil
 		})
 		if !errors.Is(err, errNoKey) {

@@ -46,7 +46,7 @@ func replySize(b []byte) (int, error) {
 // yet.
 func lineSize(b []byte) int { return bytes.IndexByte(b, '\n') + 1 }
 
-// decimal reads a number that is known to be one.
+// decimal parses a number that is known to be valid.
 func decimal(b []byte) int {
 	n, sign := 0, 1
 	for _, c := range b {
@@ -59,8 +59,8 @@ func decimal(b []byte) int {
 	return sign * n
 }
 
-// leaves lists the values in complete replies, arrays opened: integers as decimals, a
-// missing value as "".
+// leaves lists the values in complete replies, also those in arrays: integers as
+// decimals, a missing value as "".
 func leaves(b []byte) []string {
 	var values []string
 	for len(b) > 0 {
@@ -82,7 +82,7 @@ func leaves(b []byte) []string {
 	return values
 }
 
-// number reads a leaf; what is none counts as 0.
+// number reads a leaf as an integer; 0 if it is none.
 func number(leaf string) int64 {
 	n, _ := strconv.ParseInt(leaf, 10, 64)
 	return n

@@ -15,8 +15,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// lifeline starts the server so that it ends when its standard input does, which is when
-// this process ends in whatever way.
+// lifeline is a shell script that starts the server and kills it when standard input
+// ends, as it does however this process ends.
 const lifeline = `exec 3<&0
 (read -r _ <&3; kill "$$") >/dev/null 2>&1 &
 exec "$@"`
@@ -54,7 +54,7 @@ func launch(words []string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, port, _ := net.SplitHostPort(address) // It came from a listener.
+	_, port, _ := net.SplitHostPort(address) // A listener's address has a port.
 	words = append(append([]string{"-c", lifeline, "sh"}, words...), "--port", port, "--bind", "127.0.0.1",
 		"--dir", os.TempDir(),
 		"--save", "", "--appendonly", "no", "--databases", strconv.Itoa(databases))
@@ -162,7 +162,7 @@ func (s *server) empty(ctx context.Context) error {
 	return nil
 }
 
-// account is what some work took the server.
+// account is the server time that some work took.
 type account struct {
 	processor time.Duration // CPU time of the process
 	// microseconds that it counts for one command, the mean by name in lower case; a

@@ -13,7 +13,7 @@ type figure struct {
 	Unit  string  `json:"unit"`
 }
 
-// report is what a measurement comes to.
+// report has the figures of a measurement.
 type report struct {
 	*measurement
 	figures   []figure
@@ -67,8 +67,8 @@ func (r *report) slowAt(probe int) bool {
 	return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual
 }
 
-// undisturbed returns the turns that were not disturbed, or all when there are no others,
-// and how many it left out.
+// undisturbed returns the turns that were not disturbed, or all turns if every one was,
+// and how many were.
 func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut int) {
 	for _, turn := range turns {
 		if !disturbed(turn) {

@@ -70,7 +70,7 @@ func TestDisturbedTurnsAreLeftOut(t *testing.T) {
 	}
 }
 
-// A limiter that was disturbed every time has figures all the same.
+// A limiter whose turns were all disturbed still has figures.
 func TestOnlyDisturbedTurns(t *testing.T) {
 	if rate := summarize(measured(true)).values["limiter.log100.rate"]; rate != 2 {
 		t.Errorf("rate %v, want 2", rate)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// attack makes the calls of a schedule, each by the next worker that is free. While all
-// are busy the calls that are due wait, and their latency counts from when they were due:
-// a server that stalls delays them all, and all of them show it.
+// attack makes the calls of a schedule, each by the next free worker. While all workers
+// are busy, due calls wait. Latency counts from when a call was due, so that a stall of
+// the server shows in every call that it delays.
 type attack struct {
 	clock    clock
 	schedule schedule

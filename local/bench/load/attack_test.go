@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fakeClock is moved by those who wait and by those who work.
+// fakeClock advances when somebody waits, and by pass.
 type fakeClock struct {
 	mu  sync.Mutex
 	now time.Duration
@@ -37,8 +37,8 @@ func (c *fakeClock) pass(d time.Duration) {
 
 func expectAll(outcome) bool { return true }
 
-// A server that answers in 1 ms and stalls once for a second, called 100 times a second
-// by one worker: the calls that were due during the stall show how long they waited,
+// One worker calls 100 times a second. The server answers in 1 ms and stalls once for a
+// second. Latency of the calls that were due during the stall includes their wait,
 // although each was answered in 1 ms.
 func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	c := &fakeClock{now: time.Hour}
@@ -75,7 +75,7 @@ func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	}
 }
 
-// Calls that a stalled server keeps from being sent at all are counted.
+// Calls that were never sent, since the server stalled, are counted.
 func TestUnsentCallsAreCounted(t *testing.T) {
 	c := &fakeClock{}
 	calls := 0

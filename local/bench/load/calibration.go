@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// How the calibration finds what a target can do.
+// How the calibration finds the rate that a target sustains.
 const (
 	calibrationRate    = 1_000 // for which its keys are made
 	calibrationWorkers = 32
@@ -22,17 +22,16 @@ const (
 	atMostLate         = 5 * time.Millisecond
 )
 
-// capacity warms the target up, and returns how many calls a second it answers for as
-// long as they come; 0 unless that matters. What it answers when some callers come back
-// at once is more than that, since they never let a queue grow: it is only where the
-// trials begin.
+// capacity warms the target up, and returns the highest rate in calls a second that it
+// sustains; 0 if the load's rate does not depend on it. A closed loop reaches a higher
+// rate, since it lets no queue grow. The trials begin at that rate.
 func (s *session) capacity(ctx context.Context) (float64, error) {
-	if s.world != nil {
+	if s.local != nil {
 		p := s.scenario.population(calibrationRate, calibration)
 		for i := range p.groups {
 			p.groups[i].plan.Name += " calibration"
 		}
-		callers, _, err := s.world.populate(ctx, p)
+		callers, _, err := s.local.populate(ctx, p)
 		if err != nil {
 			return 0, err
 		}
@@ -49,8 +48,8 @@ func (s *session) capacity(ctx context.Context) (float64, error) {
 	return sustained(most, func(perSecond float64) (bool, error) { return s.keepsUp(ctx, perSecond) })
 }
 
-// sustained returns the highest rate, of the first and ever slower ones, that is kept up
-// with.
+// sustained tries ever slower rates from first on, and returns the first one that the
+// target keeps up with.
 func sustained(first float64, keepsUp func(perSecond float64) (bool, error)) (float64, error) {
 	perSecond := first
 	for range trials {
@@ -64,14 +63,15 @@ func sustained(first float64, keepsUp func(perSecond float64) (bool, error)) (fl
 		"-rate as a number", perSecond/slower)
 }
 
-// closed calls as fast as the callers come back, and returns the rate.
+// closed runs a closed loop: each worker calls again as soon as it has its answer. It
+// returns the rate.
 func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, error) {
 	began := s.clock.Now()
 	t := newTally(began, lasts, s.target.expects)
-	a := s.attack(atOnce, lasts, t, s.picker())
+	// a call is due when a worker is free to make it
+	whenFree := func(int64) time.Duration { return min(s.clock.Now()-began, lasts) }
+	a := s.attack(whenFree, lasts, t, s.picker())
 	a.workers, a.drain = min(calibrationWorkers, s.workers), 0
-	// due when somebody is there to make it
-	a.schedule = func(int64) time.Duration { return min(s.clock.Now()-began, lasts) }
 	a.run(ctx)
 	if err := s.calibrated(ctx, t); err != nil {
 		return 0, err
@@ -105,10 +105,11 @@ func queued(outcomes []outcome, from time.Duration) bool {
 	return len(late) == 0 || late[len(late)/2] > atMostLate
 }
 
-// calibrated notes the calls that a target got, and fails when they say nothing.
+// calibrated adds the calls to those that the proof counts. It fails if the load was
+// stopped or most of the calls failed.
 func (s *session) calibrated(ctx context.Context, t *tally) error {
-	if s.world == nil {
-		s.perhaps = append(s.perhaps, t.outcomes...)
+	if s.local == nil {
+		s.earlier = append(s.earlier, t.outcomes...)
 	}
 	if ctx.Err() != nil {
 		return errors.New("stopped before the load began")

@@ -34,7 +34,7 @@ type editedKey struct {
 	edits *timeline
 }
 
-// adopt takes a group's limits into its hands.
+// adopt adds a group's limits to those that are edited.
 func (e *editor) adopt(g group, ids []string, callers []caller) {
 	limit := g.plan.Limits[0]
 	if g.edited == planEdited {
@@ -93,7 +93,7 @@ func (e *editor) edit(ctx context.Context, c clock, requests int64) error {
 	return nil
 }
 
-// timed notes when an edit came into force.
+// timed makes an edit and records when it came into force.
 func timed(c clock, edits *timeline, requests int64, edit func() error) error {
 	begun := c.Now()
 	if err := edit(); err != nil {

@@ -5,10 +5,10 @@
 // admitted more than its limit. ./scripts/load builds what it needs and passes its flags
 // on.
 //
-// The pace is our own and the histogram HdrHistogram's. The library vegeta, which was
-// considered, measures from when one of its workers came to send a call, so that a
-// stalled target hides behind its bound of workers; it takes no clock from a test; and
-// its pacers know no bursts at given instants.
+// The scheduler is our own and the histogram HdrHistogram's. The library vegeta does not
+// fit: it measures from when a worker sends a call, so its bound of workers hides a
+// stalled target; it takes no clock from a test; and its pacers have no bursts at given
+// instants.
 package main
 
 import (

@@ -35,11 +35,11 @@ type outcome struct {
 	received time.Duration
 }
 
-// took is what a caller that comes when it likes waits, though the load came late.
+// took is the latency from when the call was due, with the time until it was sent.
 func (o outcome) took() time.Duration { return o.received - o.intended }
 
-// service is what a load that only comes when the last call is over would see.
+// service is the latency from when the call was sent.
 func (o outcome) service() time.Duration { return o.received - o.sent }
 
-// span is when the call was decided.
+// span holds the instant of the decision.
 func (o outcome) span() rolling.Span { return rolling.Span{First: o.sent, Last: o.received} }

@@ -11,16 +11,16 @@ import (
 )
 
 // drift is how much faster or slower than the client's clock the server's may run: more
-// than an operating system ever slews a clock. Windows are taken that much shorter, or
-// longer, so that no alarm is false.
+// than an operating system ever slews a clock. Windows are taken as that much shorter or
+// longer, so that no violation is false.
 const drift = 1000
 
 func shorter(window time.Duration) time.Duration { return window - window/drift }
 
 func longer(window time.Duration) time.Duration { return window + window/drift }
 
-// propagation is how long a caller that keeps calling may be denied by what held before
-// an edit (DENY_CACHE), twice over.
+// propagation is twice DENY_CACHE, the time for which a caller that keeps calling may
+// still be denied by the limits from before an edit.
 const propagation = 200 * time.Millisecond
 
 // windowProof is how full the rolling windows of one limit were.
@@ -38,23 +38,23 @@ type windowProof struct {
 	Fullest  []int  `json:"fullest"`  // of each caller, the fullest first
 }
 
-// proof is what all answers together say about the promise.
+// proof is what all answers together prove about the limits.
 type proof struct {
 	Windows []*windowProof `json:"windows"`
-	// Unknown is how many admissions were of callers whose limits nobody knows.
+	// Unknown is the number of admissions of callers with unknown limits.
 	Unknown int `json:"unknown"`
-	// Unfounded is how many denials no limit accounts for, beyond doubt.
+	// Unfounded is the number of denials that, beyond doubt, no limit explains.
 	Unfounded int `json:"unfounded"`
 }
 
-// holds reports whether nothing contradicts the promise.
+// holds reports whether no answer contradicts the limits.
 func (p *proof) holds() bool {
 	return !slices.ContainsFunc(p.Windows, func(w *windowProof) bool {
 		return w.Over > 0 || w.Early > 0
 	}) && p.Unfounded == 0
 }
 
-// prove holds every caller's answers against its limits. The outcomes are all calls that
+// prove compares every caller's answers with its limits. The outcomes are all calls that
 // were made with the callers' keys.
 func prove(callers []caller, outcomes []outcome) *proof {
 	p := &proof{}
@@ -78,7 +78,7 @@ func byCaller(outcomes []outcome) map[int32][]outcome {
 	return all
 }
 
-// evidence is what one caller's answers say.
+// evidence is one caller's answers.
 type evidence struct {
 	admitted []rolling.Span // surely
 	denied   []rolling.Span
@@ -112,7 +112,7 @@ func (p *proof) add(c caller, e evidence) {
 		w := p.window(c.plan, l, c.edits != nil)
 		w.Callers++
 		w.Admitted += len(e.admitted)
-		w.hold(c, e, l)
+		w.compare(c, e, l)
 	}
 	p.Unfounded += unfounded(c, e)
 }
@@ -132,8 +132,8 @@ func (p *proof) window(plan string, l limiter.Limit, edited bool) *windowProof {
 	return w
 }
 
-// hold holds what was admitted against the limit.
-func (w *windowProof) hold(c caller, e evidence, l limiter.Limit) {
+// compare compares the admissions of one caller with the limit.
+func (w *windowProof) compare(c caller, e evidence, l limiter.Limit) {
 	requests := l.Requests
 	if c.edits != nil {
 		requests = c.edits.highest()
@@ -151,8 +151,8 @@ func (w *windowProof) hold(c caller, e evidence, l limiter.Limit) {
 	w.Fullest = append(w.Fullest, most)
 }
 
-// early counts admissions that came when the window held as much as the limit of that
-// moment, beyond doubt.
+// early counts admissions that, beyond doubt, came while the window was full by the limit
+// then in force.
 func early(edits *timeline, e evidence, window time.Duration) int {
 	h, n := rolling.NewHistory(e.admitted), 0
 	for _, s := range e.admitted {
@@ -163,8 +163,8 @@ func early(edits *timeline, e evidence, window time.Duration) int {
 	return n
 }
 
-// unfounded counts denials when every limit had room, beyond doubt. Limits of more calls
-// than a log has slots are left out: they deny a little too much on purpose.
+// unfounded counts denials while, beyond doubt, every limit had room. Limits of more
+// calls than a log has slots are left out: by design they deny a little too much.
 func unfounded(c caller, e evidence) int {
 	for _, l := range c.limits {
 		if l.Requests > limiter.DefaultSlots || l.Algorithm != limiter.Log || l.CountDenied {

@@ -22,7 +22,7 @@ func threePerTen() []caller {
 	return []caller{{name: "a", plan: "p", limits: []limiter.Limit{per(3, 10*second)}}}
 }
 
-// A violation that is planted is found; what doubt can explain is none.
+// A certain violation is found. Where the instants leave a doubt there is none.
 func TestProofFindsAViolation(t *testing.T) {
 	full := []outcome{at(0, admitted, 0, second), at(0, admitted, second, 2*second),
 		at(0, admitted, 2*second, 3*second)}
@@ -50,8 +50,8 @@ func TestProofFindsAViolation(t *testing.T) {
 	}
 }
 
-// What an edit set holds for the calls after it: a limit that was lowered admits nothing
-// while the window holds more.
+// An edit holds for the calls after it: a lowered limit admits nothing while the window
+// holds more.
 func TestProofFindsAnEditThatIsIgnored(t *testing.T) {
 	edits := newTimeline(3)
 	callers := threePerTen()
@@ -75,8 +75,8 @@ func TestProofFindsAnEditThatIsIgnored(t *testing.T) {
 	}
 }
 
-// Unregistered callers are held against nothing, and callers whose limits nobody knows
-// are counted.
+// Unregistered callers are compared with no limit. Admissions of callers with unknown
+// limits are counted.
 func TestProofOfOthers(t *testing.T) {
 	callers := []caller{{name: "x", unregistered: true}, {name: "y"}}
 	p := prove(callers, []outcome{at(0, admitted, 0, 1), at(1, admitted, 0, 1), at(1, denied, 1, 2)})
@@ -85,8 +85,8 @@ func TestProofOfOthers(t *testing.T) {
 	}
 }
 
-// An exact limiter never raises an alarm, wherever between call and answer it decided,
-// and though its clock runs a little off.
+// An exact limiter passes, whenever between call and answer it decides, and although its
+// clock drifts.
 func TestProofHoldsForAnExactLimiter(t *testing.T) {
 	limits := []limiter.Limit{per(5, 2*second), per(12, 10*second)}
 	rapid.Check(t, func(t *rapid.T) {

@@ -76,14 +76,14 @@ func (r *result) facts() []report.Fact {
 	return facts
 }
 
-// over is the time axis.
+// over returns the time axis.
 func (r *result) over() report.Axis {
 	return report.Until(float64(len(r.Series))*r.Step, func(x float64) string {
 		return fmt.Sprintf("%g s", x)
 	})
 }
 
-// line is a series over time.
+// line returns a series over time.
 func (r *result) line(class, title string, figure func(step) float64) report.Line {
 	l := report.Line{Class: class, Title: title}
 	for i, s := range r.Series {
@@ -152,7 +152,7 @@ func decade(millis float64) string {
 	return fmt.Sprintf("%g ms", millis)
 }
 
-// nines makes each nine of a percentile as wide as the one before.
+// nines places a percentile on an axis where each further nine is equally wide.
 func nines(percent float64) float64 { return -math.Log10(1 - percent/100) }
 
 func (r *result) shapePlot() report.Plot {
@@ -161,7 +161,7 @@ func (r *result) shapePlot() report.Plot {
 	axis := report.Axis{}
 	for _, p := range r.Shape {
 		if (1-p.Percent/100)*float64(r.Calls) < 1 {
-			break // fewer calls than one lie beyond
+			break // less than one call lies beyond
 		}
 		axis.Most = nines(p.Percent)
 		due.Points = append(due.Points, report.Point{X: axis.Most, Y: p.Latency})

@@ -17,7 +17,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// result is what a load came to, as -json writes it.
+// result has the figures of a load, as -json writes them.
 type result struct {
 	Scenario    string         `json:"scenario"`
 	About       string         `json:"about"`
@@ -75,10 +75,10 @@ func newResult(s *session, t *tally) *result {
 		Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected,
 		Statuses: t.statuses, Kinds: named(t.counts),
 		Latency: quantilesOf(t.latency), Service: quantilesOf(t.service), Step: t.step.Seconds(),
-		Proof: prove(s.target.callers, slices.Concat(s.perhaps, t.outcomes)),
+		Proof: prove(s.target.callers, slices.Concat(s.earlier, t.outcomes)),
 	}
-	if s.world != nil {
-		r.Store = s.world.server.Name
+	if s.local != nil {
+		r.Store = s.local.server.Name
 	}
 	for _, p := range t.series {
 		q := quantilesOf(p.latency)
@@ -90,8 +90,7 @@ func newResult(s *session, t *tally) *result {
 	return r
 }
 
-// shapePercents are even on the scale of a latency's distribution, where each nine is as
-// wide as the one before.
+// shapePercents are spread evenly over an axis where each further nine is equally wide.
 var shapePercents = []float64{0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975,
 	99.99, 99.999}
 
@@ -113,8 +112,8 @@ func quantilesOf(h *hdrhistogram.Histogram) quantiles {
 	return quantiles{millis(h, 50), millis(h, 90), millis(h, 99), millis(h, 99.9), millis(h, 100)}
 }
 
-// good reports whether every answer was one that its caller may get, and no window was
-// above its limit.
+// good reports whether every answer was an expected one, and no window was above its
+// limit.
 func (r *result) good() bool { return r.Unexpected == 0 && r.Proof.holds() }
 
 // write prints the result, and writes the files that were asked for.
@@ -158,7 +157,7 @@ func (r *result) print(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "\n%s\n", r.verdict())
 }
 
-// summary is what was done, in a sentence.
+// summary describes the load in a sentence.
 func (r *result) summary() string {
 	of := ""
 	if r.Capacity > 0 {
@@ -187,7 +186,7 @@ func (r *result) statuses() string {
 	return strings.Join(parts, ", ")
 }
 
-// verdict is what the answers prove, in a sentence or two.
+// verdict says in a few sentences what the answers prove.
 func (r *result) verdict() string {
 	var over, early, held int
 	for _, w := range r.Proof.Windows {

@@ -35,7 +35,7 @@ type group struct {
 	edited edited
 }
 
-// edited says what becomes of the only limit of a plan's keys meanwhile.
+// edited says how the only limit of a plan's keys is edited during the load.
 type edited uint8
 
 const (
@@ -47,7 +47,7 @@ const (
 // perKey is how many calls a second a key of the steady mix makes on average.
 const perKey = 4
 
-// mostKeys bounds how long it takes to make them.
+// mostKeys bounds the time that creating keys takes.
 const mostKeys = 20_000
 
 var scenarios = []scenario{

@@ -12,18 +12,15 @@ import (
 // makes the load an open one.
 type schedule func(n int64) time.Duration
 
-// constant is one call after another at an even rate, a second.
+// constant returns an even schedule of rate calls a second.
 func constant(rate float64) schedule {
 	return func(n int64) time.Duration {
 		return time.Duration(math.Round(float64(n) / rate * float64(time.Second)))
 	}
 }
 
-// atOnce is as fast as the callers come back.
-func atOnce(int64) time.Duration { return 0 }
-
-// around calls at the rate, but only for a reach before and after every boundary of the
-// window. The first boundary lies at first, which is not before reach.
+// around returns a schedule of rate calls a second, but only for a reach before and after
+// every boundary of the window. The first boundary lies at first, at least reach.
 func around(rate float64, window, reach, first time.Duration) schedule {
 	busy := constant(rate)
 	return func(n int64) time.Duration {

@@ -20,10 +20,10 @@ import (
 type session struct {
 	options
 	clock   wallClock
-	world   *world // nil with -target
+	local   *localGateway // nil with -target
 	target  *target
 	editor  *editor
-	perhaps []outcome // calls to the target that were made before
+	earlier []outcome // calls to the target before the load
 	output  *progress
 }
 
@@ -49,13 +49,13 @@ func (s *session) open(ctx context.Context, errOut io.Writer) error {
 	if address == "" {
 		s.output.say("starting a gateway")
 		var err error
-		if s.world, err = startWorld(ctx, s.options, errOut); err != nil {
+		if s.local, err = startLocalGateway(ctx, s.options, errOut); err != nil {
 			return err
 		}
-		address = map[string]string{"rest": s.world.api.REST, "http": s.world.api.HTTP}[s.api] + "/orders"
+		address = map[string]string{"rest": s.local.api.REST, "http": s.local.api.HTTP}[s.api] + "/orders"
 	}
 	s.target = newTarget(address, s.api == "http", s.workers, s.timeout)
-	if s.world == nil {
+	if s.local == nil {
 		return s.probe(ctx)
 	}
 	return nil
@@ -63,8 +63,8 @@ func (s *session) open(ctx context.Context, errOut io.Writer) error {
 
 func (s *session) close() {
 	s.target.close()
-	if s.world != nil {
-		s.world.close()
+	if s.local != nil {
+		s.local.close()
 	}
 }
 
@@ -80,13 +80,13 @@ func (s *session) probe(ctx context.Context) error {
 		}
 		k := s.target.read(a)
 		if k != admitted && k != denied {
-			return fmt.Errorf("the target answers %d to key %d: no load on what does not work", a.status, i+1)
+			return fmt.Errorf("the target answers %d to key %d: want a call that is allowed or over a limit", a.status, i+1)
 		}
 		if len(c.limits) == 0 {
 			c.limits = policiesIn(a.header)
 		}
 		s.target.callers = append(s.target.callers, c)
-		s.perhaps = append(s.perhaps, outcome{caller: int32(i), kind: k, sent: sent, received: s.clock.Now()})
+		s.earlier = append(s.earlier, outcome{caller: int32(i), kind: k, sent: sent, received: s.clock.Now()})
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func policiesIn(h http.Header) []limiter.Limit {
 }
 
 func (s *session) picker() func(int64) int {
-	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // who calls is no secret, and is to be the same again
+	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // who calls is no secret, and repeats with the seed
 	pick := s.scenario.population(calibrationRate, s.duration).pick
 	return pick(len(s.target.callers), random)
 }
@@ -121,13 +121,13 @@ func (s *session) attack(when schedule, lasts time.Duration, t *tally, pick func
 	}
 }
 
-// load makes the calls and returns what they came to.
+// load makes the calls and returns the result.
 func (s *session) load(ctx context.Context, perSecond, capacity float64) (*result, error) {
 	p := s.scenario.population(perSecond, s.duration)
-	if s.world != nil {
+	if s.local != nil {
 		s.output.say("making keys")
 		var err error
-		if s.target.callers, s.editor, err = s.world.populate(ctx, p); err != nil {
+		if s.target.callers, s.editor, err = s.local.populate(ctx, p); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +145,7 @@ func (s *session) load(ctx context.Context, perSecond, capacity float64) (*resul
 	return r, err
 }
 
-// run attacks, edits and shows how it goes.
+// run makes the calls and the edits, and shows the progress.
 func (s *session) run(ctx context.Context, a *attack, t *tally) (unsent int64, made int, err error) {
 	meanwhile, stop := context.WithCancel(ctx)
 	defer stop()

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/testing/built"
 )
 
-// folder lasts as long as the tests.
+// folder is removed after the tests.
 var folder string
 
 func TestMain(m *testing.M) {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bin holds what ./scripts/load builds; in admin's place stands the test function of
-// package lambda, which starts at once.
+// bin holds what ./scripts/load builds. The test function of package lambda takes admin's
+// place, since it starts at once.
 var bin = sync.OnceValue(func() string {
 	if err := built.Link(context.Background(), folder, map[string]string{
 		"local": "tidegate/local", "check/bootstrap": "tidegate/functions/check",
@@ -99,8 +99,8 @@ func smoke(t *testing.T, scenario, api string) result {
 	return r
 }
 
-// errorFile stands for standard error. It is a file since the gateway, a process of its
-// own, writes there too.
+// errorFile takes the place of standard error. It is a file, since the gateway's process
+// writes there too.
 func errorFile(t *testing.T) *os.File {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))

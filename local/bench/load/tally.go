@@ -27,7 +27,7 @@ func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
 	return time.Duration(h.ValueAtQuantile(q)) * time.Microsecond
 }
 
-// tally is what the calls came to, as they come in. It is safe for concurrent use.
+// tally adds up the outcomes of calls as they come in. It is safe for concurrent use.
 type tally struct {
 	began time.Duration
 	step  time.Duration // of the series

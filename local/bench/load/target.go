@@ -19,7 +19,7 @@ import (
 type caller struct {
 	name         string // for people, never the credential
 	credential   string
-	plan         string          // what the report puts together
+	plan         string          // callers of one plan share rows of the report
 	limits       []limiter.Limit // nil when they are not known
 	edits        *timeline       // of a caller whose only limit is edited
 	unregistered bool            // has no key that exists
@@ -47,7 +47,7 @@ func (t *target) close() { t.client.CloseIdleConnections() }
 
 const mostOfBody = 64 << 10
 
-// call makes one call; what it returns lacks the times.
+// call makes one call. The outcome has no times yet.
 func (t *target) call(ctx context.Context, i int) outcome {
 	o := outcome{caller: int32(i), kind: broken}
 	if a, err := t.get(ctx, t.callers[i].credential); err == nil {
@@ -88,12 +88,12 @@ func withoutURL(err error) error {
 }
 
 var (
-	degradedMark = []byte(`"degraded"`)     // in what the local backend echoes
+	degradedMark = []byte(`"degraded"`)     // in the local backend's answer
 	overLimit    = []byte("quota-exceeded") // the problem type of a denial by a limit
 )
 
-// read says what an answer means. A denial of a REST API that is not for a limit is a
-// caller that could not be checked, or is banned.
+// read classifies an answer. A denial of a REST API without the problem type of a limit
+// means that the caller is banned or could not be checked.
 func (t *target) read(a answer) kind {
 	switch status := a.status; {
 	case status >= 200 && status < 300 && bytes.Contains(a.body, degradedMark):

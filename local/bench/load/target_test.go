@@ -22,8 +22,8 @@ import (
 
 const overBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"}`
 
-// gate is a target that limits by a model, or does not limit at all.
-type gate struct {
+// modelTarget is a target that limits by the model, or not at all if open.
+type modelTarget struct {
 	mu    sync.Mutex
 	model limiter.Model
 	limit limiter.Limit
@@ -31,7 +31,7 @@ type gate struct {
 	calls atomic.Int64
 }
 
-func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *modelTarget) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.calls.Add(1)
 	if r.Header.Get("x-api-key") != "good" {
 		w.WriteHeader(http.StatusUnauthorized)
@@ -47,7 +47,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func startGate(t *testing.T, g *gate) []string {
+func startModelTarget(t *testing.T, g *modelTarget) []string {
 	t.Helper()
 	g.limit = per(10, 2*time.Second)
 	s := httptest.NewServer(g)
@@ -55,8 +55,8 @@ func startGate(t *testing.T, g *gate) []string {
 	return []string{"-target", s.URL, "-key", "good", "-rate", "40", "-duration", "1s"}
 }
 
-// A target that keeps its limit passes; one that does not is convicted, in the text, in
-// the figures and in the report.
+// A target that keeps its limit passes. One that does not fails in the text, in the
+// figures and in the report.
 func TestTargetIsJudged(t *testing.T) {
 	for name, c := range map[string]struct {
 		open bool
@@ -70,7 +70,7 @@ func TestTargetIsJudged(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			html, figures := filepath.Join(dir, "load.html"), filepath.Join(dir, "load.json")
-			flags := append(startGate(t, &gate{open: c.open}), "-report", html, "-json", figures)
+			flags := append(startModelTarget(t, &modelTarget{open: c.open}), "-report", html, "-json", figures)
 			var out, errOut bytes.Buffer
 			if code := run(t.Context(), flags, &out, &errOut, 0); code != c.code ||
 				!strings.Contains(out.String(), c.want) {
@@ -92,10 +92,10 @@ func TestTargetIsJudged(t *testing.T) {
 	}
 }
 
-// A key that the target refuses ends it before any load.
+// A key that the target refuses ends the program before any load.
 func TestTargetThatRefusesTheKey(t *testing.T) {
-	g := &gate{}
-	flags := startGate(t, g)
+	g := &modelTarget{}
+	flags := startModelTarget(t, g)
 	flags[3] = "tg_other"
 	var out, errOut bytes.Buffer
 	if code := run(t.Context(), flags, &out, &errOut, 0); code != 1 ||
@@ -111,7 +111,7 @@ func TestTargetThatRefusesTheKey(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	flags := append(startGate(t, &gate{}), "-duration", "1h")
+	flags := append(startModelTarget(t, &modelTarget{}), "-duration", "1h")
 	var out bytes.Buffer
 	errOut := &watcher{text: "of 1h0m0s", seen: stop}
 	if code := run(ctx, flags, &out, errOut, 80); code != 0 ||
@@ -120,7 +120,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// watcher tells when a text is written.
+// watcher calls seen once a text has been written.
 type watcher struct {
 	bytes.Buffer
 	text string
@@ -160,7 +160,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A caller may be admitted or denied, an unregistered one only refused.
+// A registered caller may be admitted or denied, an unregistered one only refused.
 func TestExpects(t *testing.T) {
 	target := &target{callers: []caller{{}, {unregistered: true}}}
 	for _, c := range []struct {

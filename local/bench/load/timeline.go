@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// timeline is what a limit was, and when. It is safe for concurrent use.
+// timeline records the edits of a limit. It is safe for concurrent use.
 type timeline struct {
 	mu    sync.Mutex
 	edits []limitEdit
@@ -29,8 +29,8 @@ func (t *timeline) add(e limitEdit) {
 	t.edits = append(t.edits, e)
 }
 
-// between returns the least and the most that the limit may have been at some instant of
-// the span.
+// between returns the least and the highest value that the limit may have had at an
+// instant of the span.
 func (t *timeline) between(first, last time.Duration) (least, most int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -48,7 +48,7 @@ func (t *timeline) between(first, last time.Duration) (least, most int64) {
 	return least, most
 }
 
-// highest is the most that the limit ever was.
+// highest returns the highest value of the limit.
 func (t *timeline) highest() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package runtimeapi starts built functions and hands them events, for benchmarks. It
-// does little itself, so that measurements are of the function.
+// does little work itself, so that measurements are of the function.
 package runtimeapi
 
 import (
@@ -31,7 +31,7 @@ type API struct {
 	held []time.Duration // from each answer until the function asked for the next event
 }
 
-// answered is what the function said, and when it had arrived.
+// answered is an answer of the function, and when it arrived.
 type answered struct {
 	at     time.Time
 	body   []byte
@@ -96,7 +96,7 @@ func (r *API) answer(w http.ResponseWriter, q *http.Request, failed bool) {
 	r.done <- answered{at, body, failed}
 }
 
-// ErrAnswer says that a function did something else than answer.
+// ErrAnswer means that a function failed instead of answering.
 var ErrAnswer = errors.New("the function did not answer as it should")
 
 // Invoke hands an event out and returns how long the answer took.
@@ -118,12 +118,11 @@ func (r *API) wait(since time.Time) (time.Duration, []byte, error) {
 		}
 		return a.at.Sub(since), a.body, nil
 	case <-time.After(time.Minute):
-		return 0, nil, fmt.Errorf("%w: it is silent", ErrAnswer)
+		return 0, nil, fmt.Errorf("%w: no answer within a minute", ErrAnswer)
 	}
 }
 
-// Held returns for how long the function worked on after each of its answers but the
-// last.
+// Held returns how long the function worked on after each of its answers except the last.
 func (r *API) Held() []time.Duration {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -156,10 +155,10 @@ func Stop(process *exec.Cmd) {
 	_ = process.Wait()
 }
 
-// ColdStart is the time from the start of the process to its first answer, which it
-// returns too.
+// ColdStart returns the time from the start of a process to its first answer, and that
+// answer.
 func ColdStart(ctx context.Context, f Function, event []byte) (time.Duration, []byte, error) {
-	r, err := New() // a process that is gone may still ask the one before
+	r, err := New() // a killed process may still have a request at an earlier API
 	if err != nil {
 		return 0, nil, err
 	}

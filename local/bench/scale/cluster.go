@@ -8,7 +8,7 @@ import (
 	server "tidegate/local/valkey"
 )
 
-// cluster is servers that are measured.
+// cluster is a Valkey cluster under measurement.
 type cluster struct {
 	url     string
 	nodes   nodes

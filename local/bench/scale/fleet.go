@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/usage"
 )
 
-// environment checks as one environment of the check function does: on connections of its
-// own, one call at a time.
+// environment checks as an environment of the check function does: on its own
+// connections, one call at a time.
 type environment struct {
 	client  valkey.Client
 	checker *enforce.Checker
@@ -51,7 +51,7 @@ func (e *environment) check(ctx context.Context, call enforce.Call) (allowed boo
 	return result.Allowed, err
 }
 
-// piggyback returns the records of usage that are due, or nil.
+// piggyback returns the usage records that are due, or nil.
 func (e *environment) piggyback() *enforce.Piggyback {
 	if e.usage == nil {
 		return nil
@@ -107,7 +107,7 @@ func (f fleet) each(ctx context.Context, calls []enforce.Call) (fleetResult, err
 	return f.run(ctx, calls, func(n int64) bool { return n < int64(len(calls)) })
 }
 
-// during checks the calls in turn, as fast as they are answered, for so long.
+// during checks the calls in turn, as fast as they are answered, until lasts has passed.
 func (f fleet) during(ctx context.Context, calls []enforce.Call, lasts time.Duration) (fleetResult, error) {
 	end := time.Now().Add(lasts)
 	return f.run(ctx, calls, func(int64) bool { return time.Now().Before(end) })

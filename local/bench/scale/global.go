@@ -13,21 +13,20 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// lease is how long environments hold shares of a limit where they do.
+// lease is the time for which environments lease shares of a limit, where they do.
 const lease = policy.Duration(time.Second)
 
 // sharers is how many environments share the global limit.
 const sharers = 100
 
-// What the global limit is: near, so that it is reached, and far away, so that every
-// check is allowed.
+// The limits that all callers share: nearLimit is reached, farLimit allows every check.
 var (
 	farLimit  = limiter.Limit{Requests: 100_000_000, Window: 10 * time.Second}
 	nearLimit = limiter.Limit{Requests: 5_000, Window: time.Hour}
 )
 
-// globalLimit measures a limit that all callers share: its counts lie in one key, so that
-// one shard has them all.
+// globalLimit measures a limit that all callers share. Its counts lie in one key, so on
+// one shard.
 func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	c, err := openCluster(ctx, mostShards)
 	if err != nil {
@@ -55,9 +54,9 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	return shared(ctx, o, registry, fleet, c.nodes, calls)
 }
 
-// shared measures without the limit, with one that is reached, and with one that is far
-// away, of which every call asks or of which environments lease shares. In this order,
-// since what was counted stays counted when a limit is edited.
+// shared measures without a limit; with nearLimit, asked by every call and then leased;
+// and with farLimit, asked and then leased. The order matters, since an edit keeps the
+// counts.
 func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
 	calls []enforce.Call) ([]figures.Figure, error) {
 	if _, err := f.during(ctx, calls, o.slice/5); err != nil {
@@ -114,7 +113,8 @@ func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
 	}, nil
 }
 
-// exhaust makes three times as many calls as a limit admits that an edit puts in force.
+// exhaust saves an edit that puts nearLimit in force, and makes three times as many calls
+// as it admits.
 func exhaust(ctx context.Context, r *keyRegistry, f fleet, calls []enforce.Call,
 	edit func(*policy.Set)) (fleetResult, error) {
 	if err := r.save(ctx, edit); err != nil {
@@ -128,7 +128,8 @@ func exhaust(ctx context.Context, r *keyRegistry, f fleet, calls []enforce.Call,
 	return reached, err
 }
 
-// busiest returns the rate of checks, and what the busiest node works for each: medians.
+// busiest returns medians: checks a second, and the busiest node's processor time for a
+// check in microseconds.
 func busiest(ctx context.Context, o options, f fleet, all nodes, calls []enforce.Call) (rate,
 	hot float64, err error) {
 	type slice struct{ rate, hot float64 }

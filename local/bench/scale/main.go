@@ -1,10 +1,10 @@
 //go:build unix
 
-// Command scale measures what a deployment's size follows from: what a check costs a
-// Valkey server, how shards add up, what a key takes in memory, what an edit of a plan
-// costs however many keys have it, and what a limit that everybody shares can carry.
-// Servers and clients share this machine, so that rates are those of both together; the
-// server's own processor time for a check is what carries over to other machines.
+// Command scale measures what decides the size of a deployment: a Valkey server's time
+// for a check, the effect of more shards, the memory of a key, the cost of an edit of a
+// plan that many keys have, and the capacity of a limit that all callers share. Servers
+// and clients share this machine, so rates are those of both together. The server's
+// processor time for a check is comparable between machines.
 package main
 
 import (
@@ -42,9 +42,9 @@ type options struct {
 	only           *regexp.Regexp
 	slice          time.Duration // of each measurement of a rate
 	repeats        int
-	callers        int   // of the measurements of rates: so many that none comes near its limit
-	keys           []int // how many there are at each measurement of memory
-	still          int   // tenths of a second for which memory must stand still to be read
+	callers        int   // in measurements of rates: so many that none comes near its limit
+	keys           []int // their number at each measurement of memory
+	still          int   // tenths of a second for which memory must not change before it is read
 }
 
 func parseOptions(args []string) (options, error) {
@@ -109,7 +109,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return write(o.record, where, all)
 }
 
-// machine says what it runs on, and how busy that is already where the system says so.
+// machine describes this machine, with its load average where the system has one.
 func machine() string {
 	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
@@ -128,7 +128,7 @@ func show(out io.Writer, all []figures.Figure) {
 	_ = t.Flush()
 }
 
-// recorded is what docs/scale.md and the model are made of.
+// recorded is the file that docs/scale.md and the model are computed from.
 type recorded struct {
 	Machine string           `json:"machine"`
 	Day     string           `json:"day"`
@@ -150,7 +150,7 @@ func write(file, where string, all []figures.Figure) error {
 	return nil
 }
 
-// figure names one with the prefix of this command.
+// figure returns a figure whose name begins with this command's prefix.
 func figure(name string, value float64, unit string) figures.Figure {
 	return figures.Figure{Name: "scale." + name, Value: value, Unit: unit}
 }

@@ -21,8 +21,8 @@ const (
 	fullLimit  = 100
 )
 
-// memory measures, at each number of keys, what a key takes as the product stores it, and
-// what an edit of the plan costs that all of them have.
+// memory measures, at each number of keys, the memory of a key as the registry stores it,
+// and the cost of an edit of the plan that all keys have.
 func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 	s, err := server.Installed(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 	return grow(ctx, o, &growth{node: n, registry: r, fleet: f, still: o.still})
 }
 
-// growth is a store that gets more and more keys.
+// growth is a store with a growing number of keys.
 type growth struct {
 	node     *node
 	registry *keyRegistry
@@ -67,7 +67,7 @@ type growth struct {
 }
 
 func grow(ctx context.Context, o options, g *growth) ([]figures.Figure, error) {
-	if _, err := g.to(ctx, fullKeys/10); err != nil { // what there is one of, whatever the number of keys
+	if _, err := g.to(ctx, fullKeys/10); err != nil { // what is stored once, whatever the number of keys
 		return nil, err
 	}
 	*g = growth{node: g.node, registry: g.registry, fleet: g.fleet, still: g.still}
@@ -89,7 +89,7 @@ func grow(ctx context.Context, o options, g *growth) ([]figures.Figure, error) {
 	return all, nil
 }
 
-// to makes keys until there are so many, and lets each of the new ones call once.
+// to creates keys up to a number of them, and makes one call with each new key.
 func (g *growth) to(ctx context.Context, keys int) ([]figures.Figure, error) {
 	grown, err := g.taken(ctx, func() (err error) {
 		began := time.Now()
@@ -128,7 +128,7 @@ func (g *growth) to(ctx context.Context, keys int) ([]figures.Figure, error) {
 	}, measured...), err
 }
 
-// taken returns the bytes that the server uses more after something was done.
+// taken returns how many more bytes the server uses after do.
 func (g *growth) taken(ctx context.Context, do func() error) (int64, error) {
 	before, err := g.node.memory(ctx, g.still)
 	if err != nil {
@@ -167,8 +167,8 @@ func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// full fills the counts of some keys, and returns what a full key takes more than one
-// that called once.
+// full fills the counts of some keys, and returns how many more bytes a full key takes
+// than one that called once.
 func (g *growth) full(ctx context.Context) (float64, error) {
 	keys := g.last[:min(fullKeys, len(g.last))]
 	f := make(fleet, len(g.fleet)) // records nothing, so that the counts alone are measured

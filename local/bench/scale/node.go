@@ -16,7 +16,7 @@ import (
 	server "tidegate/local/valkey"
 )
 
-// node asks a server about itself.
+// node reads a server's statistics.
 type node struct{ client valkey.Client }
 
 func openNode(s *server.Server) (*node, error) {
@@ -64,8 +64,8 @@ func (n *node) read(ctx context.Context) (reading, error) {
 	return r, info.err
 }
 
-// commands is how many of a kind there were and how long they took together; none when
-// there was none yet.
+// commands returns how many commands of a name ran, and their total time; zeros if none
+// ran.
 func (i *information) commands(name string) (calls int64, took time.Duration) {
 	var micros int64
 	if _, err := fmt.Sscanf(i.values["cmdstat_"+name], "calls=%d,usec=%d", &calls, &micros); err != nil {
@@ -74,15 +74,15 @@ func (i *information) commands(name string) (calls int64, took time.Duration) {
 	return calls, time.Duration(micros) * time.Microsecond
 }
 
-// The server shrinks the buffers of connections bit by bit, so its use of memory is read
-// until it stands still, or so often.
+// The server shrinks the buffers of connections bit by bit, so its memory is read every
+// readEvery until it no longer changes, at most readings times.
 const (
 	readEvery = 100 * time.Millisecond
 	readings  = 200
 )
 
-// memory returns the bytes in use, without the buffers of connections, once they were the
-// same so many times in a row.
+// memory returns the bytes in use, without the buffers of connections, once they have
+// been the same still times in a row.
 func (n *node) memory(ctx context.Context, still int) (int64, error) {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
@@ -165,7 +165,7 @@ func (i *information) integer(name string) int64 {
 	return n
 }
 
-// nodes are all of a cluster.
+// nodes are all nodes of a cluster.
 type nodes []*node
 
 func openNodes(servers []*server.Server) (nodes, error) {
@@ -187,7 +187,7 @@ func (all nodes) close() {
 	}
 }
 
-// during returns what each node used while something was done.
+// during returns what each node used while do ran.
 func (all nodes) during(ctx context.Context, do func() error) ([]reading, error) {
 	before, err := all.read(ctx)
 	if err != nil {

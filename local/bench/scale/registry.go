@@ -32,7 +32,7 @@ func open(ctx context.Context, url string, pooled bool) (valkey.Client, error) {
 	return store.Open(ctx, url, store.Options{Dial: wait, Write: wait, Pooled: pooled})
 }
 
-// registry is where keys are made as the dashboard makes them.
+// keyRegistry creates keys as the dashboard does.
 type keyRegistry struct {
 	client valkey.Client
 	keys   *registry.Store
@@ -63,7 +63,7 @@ func (r *keyRegistry) plan(ctx context.Context, name string, limits ...limiter.L
 	})
 }
 
-// make makes keys and returns the calls that they make.
+// make creates keys and returns a call with each.
 func (r *keyRegistry) make(ctx context.Context, plan string, n int) ([]enforce.Call, error) {
 	calls, errs := make([]enforce.Call, n), make([]error, creators)
 	var group sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// tiny measures everything, too briefly to mean anything.
+// tiny measures everything, too briefly for figures of any use.
 var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, still: 2,
 	only: regexp.MustCompile("")}
 
@@ -27,8 +27,8 @@ func needServer(t *testing.T) {
 	}
 }
 
-// Every measurement gives the figures that docs/scale.md shows, and the ones that cannot
-// depend on the machine are right.
+// Every measurement gives the figures that docs/scale.md shows. Those that do not depend
+// on the machine are right.
 func TestMeasurements(t *testing.T) {
 	needServer(t)
 	measured := map[string]float64{}
@@ -70,7 +70,7 @@ func TestMeasurements(t *testing.T) {
 	}
 }
 
-// What was recorded is what the model of docs/scale.md reads.
+// -record writes the form that the model of docs/scale.md reads.
 func TestRecord(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "measured.json")
 	if err := write(file, machine(), []figures.Figure{figure("a", 1, "ms")}); err != nil {

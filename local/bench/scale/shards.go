@@ -13,7 +13,7 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// What is called in the measurements of rates.
+// The environments that check at once, and the largest number of shards.
 const (
 	environments = 64
 	mostShards   = 3
@@ -27,8 +27,8 @@ type kindOfCheck struct {
 }
 
 var (
-	oneLimit    = []limiter.Limit{{Requests: 1000, Window: 10 * time.Second}}
-	kindsOfOnes = []kindOfCheck{
+	oneLimit     = []limiter.Limit{{Requests: 1000, Window: 10 * time.Second}}
+	kindsOfCheck = []kindOfCheck{
 		{"one_limit", oneLimit, false},
 		{"two_limits", []limiter.Limit{{Requests: 1000, Window: 10 * time.Second},
 			{Requests: 100_000, Window: 10 * time.Minute}}, false},
@@ -40,7 +40,7 @@ var (
 func shards(ctx context.Context, o options) ([]figures.Figure, error) {
 	var all []figures.Figure
 	for n := 1; n <= mostShards; n++ {
-		kinds := kindsOfOnes
+		kinds := kindsOfCheck
 		if n > 1 {
 			kinds = kinds[:1]
 		}
@@ -87,7 +87,7 @@ type costs struct {
 	rate      float64 // checks a second, of servers and clients together
 	processor float64 // microseconds of all servers for a check
 	script    float64 // microseconds in the script
-	spread    float64 // what the busiest node has of the checks, to an even share
+	spread    float64 // the busiest node's share of the checks, relative to an even one
 }
 
 func (c costs) figures(name string) []figures.Figure {
@@ -139,7 +139,7 @@ func turn(ctx context.Context, f fleet, all nodes, calls []enforce.Call, lasts t
 		return costs{}, err
 	}
 	if done.allowed < done.calls {
-		return costs{}, fmt.Errorf("%d of %d checks were denied: what is measured is not the way of a denial",
+		return costs{}, fmt.Errorf("%d of %d checks were denied: figures are of allowed checks",
 			done.calls-done.allowed, done.calls)
 	}
 	c := costs{rate: done.rate()}

@@ -21,8 +21,8 @@ const (
 	simpleBytes = 100
 )
 
-// simple measures a GET as checks are measured: ElastiCache serverless bills commands by
-// the processor time that they take of such a one's.
+// simple measures a GET as checks are measured. ElastiCache Serverless bills a command by
+// its processor time relative to such a GET's.
 func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 	c, err := openCluster(ctx, 1)
 	if err != nil {
@@ -76,7 +76,7 @@ func (r readers) close() {
 	}
 }
 
-// during reads as fast as it is answered, for so long.
+// during reads as fast as the server answers, until lasts has passed.
 func (r readers) during(ctx context.Context, lasts time.Duration) error {
 	end := time.Now().Add(lasts)
 	var failed atomic.Bool

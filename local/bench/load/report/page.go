@@ -9,8 +9,7 @@ import (
 	"io"
 )
 
-// Page is what the report shows. Everything is text or a number already chosen for
-// people.
+// Page is what the report shows. All values are formatted.
 type Page struct {
 	Title     string
 	Summary   string

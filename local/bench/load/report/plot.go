@@ -117,7 +117,7 @@ func (p Plot) path(l Line) string {
 		}
 		fmt.Fprintf(&d, "%s%.1f %.1f", command, boxWidth*p.X.part(at.X), boxHeight*(1-p.Y.part(at.Y)))
 	}
-	if len(l.Points) == 1 { // a point is seen as a line across
+	if len(l.Points) == 1 { // a single point is drawn as a line across
 		fmt.Fprintf(&d, "H%d", boxWidth)
 	}
 	return d.String()

@@ -44,8 +44,7 @@ func written(t *testing.T, p report.Page) string {
 	return out.String()
 }
 
-// The page says what it is given, loads nothing, runs nothing, and knows both colour
-// schemes.
+// The page shows its values, loads nothing, runs nothing, and has both colour schemes.
 func TestPage(t *testing.T) {
 	text := written(t, page())
 	for _, want := range []string{
@@ -99,7 +98,7 @@ func TestPageIsWellFormed(t *testing.T) {
 	}
 }
 
-// Axes have round marks that reach around what is drawn.
+// Axes have round marks, and include every value.
 func TestAxes(t *testing.T) {
 	texts := func(a report.Axis) string {
 		var all []string

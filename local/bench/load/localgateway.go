@@ -40,9 +40,9 @@ const (
 
 var byLoad = registry.Edit{By: audit.Actor{Kind: "system", Name: "load"}, Reason: "load"}
 
-// world is a gateway that ./scripts/run would start, with its own Valkey server, and a
+// localGateway is a gateway as ./scripts/run starts it, with its own Valkey server, and a
 // store that creates and edits the scenario's plans and keys.
-type world struct {
+type localGateway struct {
 	dir     string
 	server  *server.Server
 	client  valkey.Client
@@ -51,51 +51,51 @@ type world struct {
 	api     struct{ REST, HTTP string }
 }
 
-func startWorld(ctx context.Context, o options, errOut io.Writer) (*world, error) {
-	w := &world{}
-	if err := w.start(ctx, o, errOut); err != nil {
-		w.close()
-		return nil, fmt.Errorf("start the gateway: %w", err)
+func startLocalGateway(ctx context.Context, o options, errOut io.Writer) (*localGateway, error) {
+	l := &localGateway{}
+	if err := l.start(ctx, o, errOut); err != nil {
+		l.close()
+		return nil, fmt.Errorf("start the gateway: %l", err)
 	}
-	return w, nil
+	return l, nil
 }
 
-func (w *world) start(ctx context.Context, o options, errOut io.Writer) error {
+func (l *localGateway) start(ctx context.Context, o options, errOut io.Writer) error {
 	var err error
-	if w.dir, err = os.MkdirTemp("", "tidegate-load-"); err != nil {
+	if l.dir, err = os.MkdirTemp("", "tidegate-load-"); err != nil {
 		return err
 	}
-	if w.server, err = server.Installed(ctx); err != nil {
+	if l.server, err = server.Installed(ctx); err != nil {
 		return err
 	}
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never returns an error
 	pepper := hex.EncodeToString(secret)
-	if w.client, err = store.Open(ctx, w.server.URL,
+	if l.client, err = store.Open(ctx, l.server.URL,
 		store.Options{Dial: storeWait, Write: storeWait}); err != nil {
 		return err
 	}
-	w.store = registry.NewStore(w.client, apikey.Pepper(pepper))
-	return w.startGateway(ctx, o, pepper, errOut)
+	l.store = registry.NewStore(l.client, apikey.Pepper(pepper))
+	return l.startGateway(ctx, o, pepper, errOut)
 }
 
-func (w *world) startGateway(ctx context.Context, o options, pepper string, errOut io.Writer) error {
-	ready := filepath.Join(w.dir, "ready.json")
-	cmd := exec.Command(filepath.Join(o.bin, "local"), "-bin", o.bin, "-valkey", w.server.URL,
+func (l *localGateway) startGateway(ctx context.Context, o options, pepper string, errOut io.Writer) error {
+	ready := filepath.Join(l.dir, "ready.json")
+	cmd := exec.Command(filepath.Join(o.bin, "local"), "-bin", o.bin, "-valkey", l.server.URL,
 		"-ready-file", ready,
 		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0",
 		"-environments", strconv.Itoa(o.environments), "-no-freeze="+strconv.FormatBool(o.noFreeze))
 	cmd.Env = append(os.Environ(), "KEY_PEPPER="+pepper)
 	cmd.Stderr = errOut
 	var err error
-	if w.gateway, err = process.Start(cmd); err != nil {
+	if l.gateway, err = process.Start(cmd); err != nil {
 		return err
 	}
-	return w.await(ctx, ready)
+	return l.await(ctx, ready)
 }
 
-// await returns when the gateway has said where it listens.
-func (w *world) await(ctx context.Context, ready string) error {
+// await waits until the gateway has written its addresses.
+func (l *localGateway) await(ctx context.Context, ready string) error {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
@@ -103,52 +103,52 @@ func (w *world) await(ctx context.Context, ready string) error {
 	for {
 		text, err := os.ReadFile(ready)
 		if err == nil {
-			return json.Unmarshal(text, &w.api)
+			return json.Unmarshal(text, &l.api)
 		}
 		select {
-		case <-w.gateway.Done():
-			return errors.Join(errors.New("it ended at once"), w.gateway.Err())
+		case <-l.gateway.Done():
+			return errors.Join(errors.New("it ended at once"), l.gateway.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("it is not ready: %w", ctx.Err())
+			return fmt.Errorf("it is not ready: %l", ctx.Err())
 		case <-tick.C:
 		}
 	}
 }
 
-func (w *world) close() {
-	if w.gateway != nil {
-		w.gateway.Terminate(stopWait)
-		w.gateway.Kill()
+func (l *localGateway) close() {
+	if l.gateway != nil {
+		l.gateway.Terminate(stopWait)
+		l.gateway.Kill()
 	}
-	if w.client != nil {
-		w.client.Close()
+	if l.client != nil {
+		l.client.Close()
 	}
-	if w.server != nil {
-		w.server.Close()
+	if l.server != nil {
+		l.server.Close()
 	}
-	if w.dir != "" {
-		_ = os.RemoveAll(w.dir)
+	if l.dir != "" {
+		_ = os.RemoveAll(l.dir)
 	}
 }
 
 // populate creates the plans and keys, and returns the callers.
-func (w *world) populate(ctx context.Context, p population) ([]caller, *editor, error) {
-	set, err := w.store.Set(ctx)
+func (l *localGateway) populate(ctx context.Context, p population) ([]caller, *editor, error) {
+	set, err := l.store.Set(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, g := range p.groups {
 		set.Plans = append(set.Plans, g.plan)
 	}
-	if _, err := w.store.SaveSet(ctx, *set, byLoad); err != nil {
-		return nil, nil, fmt.Errorf("save the plans: %w", err)
+	if _, err := l.store.SaveSet(ctx, *set, byLoad); err != nil {
+		return nil, nil, fmt.Errorf("save the plans: %l", err)
 	}
-	e := &editor{store: w.store}
+	e := &editor{store: l.store}
 	var callers []caller
 	for _, g := range p.groups {
-		made, err := w.keys(ctx, g, e)
+		made, err := l.keys(ctx, g, e)
 		if err != nil {
-			return nil, nil, fmt.Errorf("make the keys: %w", err)
+			return nil, nil, fmt.Errorf("make the keys: %l", err)
 		}
 		callers = append(callers, made...)
 	}
@@ -157,7 +157,7 @@ func (w *world) populate(ctx context.Context, p population) ([]caller, *editor, 
 }
 
 // keys creates the keys of a group.
-func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) {
+func (l *localGateway) keys(ctx context.Context, g group, e *editor) ([]caller, error) {
 	callers, ids := make([]caller, g.keys), make([]string, g.keys)
 	errs := make([]error, keyCreators)
 	var workers sync.WaitGroup
@@ -165,7 +165,7 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 		workers.Go(func() {
 			for i := worker; i < g.keys && errs[worker] == nil && ctx.Err() == nil; i += keyCreators {
 				name := fmt.Sprintf("%s %d", g.plan.Name, i+1)
-				key, secret, err := w.store.Create(ctx,
+				key, secret, err := l.store.Create(ctx,
 					policy.NewKey{Name: name, Env: keyEnv, Plan: g.plan.Name}, byLoad)
 				ids[i], errs[worker] = key.ID, err
 				callers[i] = caller{name: name, credential: secret.Reveal(), plan: g.plan.Name,
@@ -183,8 +183,8 @@ func (w *world) keys(ctx context.Context, g group, e *editor) ([]caller, error) 
 	return callers, nil
 }
 
-// unregisteredCallers returns callers without a record. Every other one has a well-formed
-// key, which only Valkey can refuse. The rest have a malformed one.
+// unregisteredCallers returns callers without a record. Every second one has a
+// well-formed key, which only Valkey can refuse. The others have a malformed key.
 func unregisteredCallers(n int) ([]caller, error) {
 	callers := make([]caller, n)
 	for i := range callers {
@@ -203,7 +203,7 @@ func unregisteredCallers(n int) ([]caller, error) {
 	return callers, nil
 }
 
-// limitsOf returns every limit that somebody has.
+// limitsOf returns the limits of all callers.
 func limitsOf(callers []caller) []limiter.Limit {
 	var all []limiter.Limit
 	for _, c := range callers {
