@@ -11,13 +11,14 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // Refused counts a call without a good credential. It records the caller only if the
 // caller has a key's secret, so that made-up credentials take no memory.
 func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 	c.metrics.RecordRefusal(ctx, r.ByError)
-	o := usage.Outcome{Time: c.now(), Denial: &usage.Denial{Cause: r.Refusal.Cause}}
+	o := usage.Outcome{Time: c.now(), Denial: &denylog.Denial{Cause: r.Refusal.Cause}}
 	if r.Refusal.Verified && r.Call.Kind == policy.APIKey {
 		o.Subject, o.Registered, o.Denial = r.Call.Subject, true, c.denial(r.Call, "")
 		o.Denial.Cause = r.Refusal.Cause
@@ -26,7 +27,7 @@ func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 }
 
 // denialOf returns the denial log's entry for a denied call.
-func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *usage.Denial {
+func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.Denial {
 	d := c.denial(call, checked.Rule)
 	d.Plan, d.Group, d.Rule, d.RetryAfter = checked.Plan, checked.Group, checked.Rule, checked.RetryAfter()
 	binding, found := checked.Binding()
@@ -41,10 +42,10 @@ func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *usage.Den
 	return d
 }
 
-func (c *checker) denial(call enforce.Call, rule string) *usage.Denial {
-	return &usage.Denial{
+func (c *checker) denial(call enforce.Call, rule string) *denylog.Denial {
+	return &denylog.Denial{
 		Method: methodOf(call.Route.Method), Path: c.pattern(call, rule), API: call.Route.API,
-		Stage: call.Route.Stage, Network: usage.NetworkOf(call.Address), Request: call.Request,
+		Stage: call.Route.Stage, Network: denylog.NetworkOf(call.Address), Request: call.Request,
 	}
 }
 

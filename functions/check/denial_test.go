@@ -22,6 +22,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // denialCall is a call through API Gateway, and what the denial log is to have of it: its
@@ -150,7 +151,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		calls = append(calls, denialCall{"two", "GET", "/list", fmt.Sprint("/list-", i/4), "192.0.2.7",
 			cause.Limit, limit, "", fmt.Sprint("/list-", i/4)})
 	}
-	var want []usage.LoggedDenial
+	var want []denylog.Entry
 	before := 0
 	for i, c := range calls {
 		if i == single {
@@ -169,24 +170,24 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		if c.cause.Refuses() {
 			plan = ""
 		}
-		want = append(want, usage.LoggedDenial{
-			Time: w.checker.now().UTC(), Subject: w.ids[c.key], Calls: 1, Denial: usage.Denial{
+		want = append(want, denylog.Entry{
+			Time: w.checker.now().UTC(), Subject: w.ids[c.key], Calls: 1, Denial: denylog.Denial{
 				Cause: c.cause, Limit: c.limit, Rule: c.rule, Method: method, Path: c.pattern, Plan: plan,
 				API: "abcdef123", Stage: "prod", Request: id,
-				Network: usage.NetworkOf(netip.MustParseAddr(c.addr)),
+				Network: denylog.NetworkOf(netip.MustParseAddr(c.addr)),
 			},
 		})
 	}
 	asked := w.scripts(t) - before
 	w.checker.Close()
 	reader := usage.NewReader(w.admin)
-	got, err := reader.Denials(t.Context(), usage.DenialQuery{From: w.checker.now().Add(-time.Hour),
+	got, err := reader.Denials(t.Context(), denylog.Query{From: w.checker.now().Add(-time.Hour),
 		To: w.checker.now().Add(time.Hour), Count: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
 	slices.Reverse(got.Denials) // oldest first
-	ignore := cmpopts.IgnoreFields(usage.Denial{}, "RetryAfter")
+	ignore := cmpopts.IgnoreFields(denylog.Denial{}, "RetryAfter")
 	if diff := gocmp.Diff(want, got.Denials, ignore, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		t.Error(diff)
 	}

@@ -18,13 +18,13 @@ import (
 // arguments.
 const maxParcel = 64
 
-// parcel is what one command stores: entries, or groups of denials, of one bucket and one
+// parcel is what one command stores: entries, or kinds of denials, of one bucket and one
 // hour; or denied subjects of one bucket.
 type parcel struct {
 	bucket  keyspace.Bucket
 	hour    int64
 	entries []entry
-	groups  []pendingGroup
+	kinds   []pendingKind
 	denied  []deniedSubject
 	text    bool // the command carries the script's text
 	floors  floors
@@ -83,7 +83,7 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 		p := &b.parcels[i]
 		var keys, args []string
 		switch {
-		case p.groups != nil:
+		case p.kinds != nil:
 			keys, args = p.logKeys(), p.logArgs()
 		case p.denied != nil:
 			keys, args = deniedKeys(p.bucket), deniedArgs(b.now, p.denied)
@@ -103,7 +103,7 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 
 func (p *parcel) script() *script {
 	switch {
-	case p.groups != nil:
+	case p.kinds != nil:
 		return denialsScript
 	case p.denied != nil:
 		return deniedScript
@@ -220,7 +220,7 @@ var (
 )
 
 func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Report) {
-	if p.groups != nil {
+	if p.kinds != nil {
 		r.acknowledgeLog(p, result, report)
 		return
 	}

@@ -1,17 +1,17 @@
--- Adds denials of some groups of one bucket in one hour to the denial log. denial.go lays
+-- Adds denials of some kinds of one bucket in one hour to the denial log. denylog lays
 -- out fields and values.
--- KEYS[1] the log; then for each group the counts by hour of its caller (any key of the
--- bucket where it has none). ARGV for each group: its field, its class, its minute of the
+-- KEYS[1] the log; then for each kind the counts by hour of its caller (any key of the
+-- bucket where it has none). ARGV for each kind: its field, its class, its minute of the
 -- hour, how many occurrences follow, the occurrences. A class is p (no caller), r (a
--- registered caller) or u (any other). Returns 0, or a list with the calls of each group
+-- registered caller) or u (any other). Returns 0, or a list with the calls of each kind
 -- that were left out.
 --
--- The log uses at most 16 KiB. The last quarter is for the first group of callers who
+-- The log uses at most 16 KiB. The last quarter is for the first kind of callers who
 -- were not denied before in the hour. The quarter before it takes the first occurrence of
--- a minute of known groups too. Half of the log is for anything: 4 occurrences of a group
--- and minute, and 16 groups of a caller. Unregistered callers use only that half, with 1
+-- a minute of known kinds too. Half of the log is for anything: 4 occurrences of a kind
+-- and minute, and 16 kinds of a caller. Unregistered callers use only that half, with 1
 -- occurrence a minute. Occurrences that are not kept count in the newest one of their
--- group and minute.
+-- kind and minute.
 local call, byte, sub, char, floor = redis.call, string.byte, string.sub, string.char, math.floor
 local log, budget = KEYS[1], 16384
 local before = tonumber(call('HGET', log, '') or '0')
@@ -21,14 +21,14 @@ local function number(text, at)
   return byte(text, at) * 65536 + byte(text, at + 1) * 256 + byte(text, at + 2)
 end
 
--- opened counts a new group in, and returns what its field takes; nil when there is no
+-- opened counts a new kind in, and returns what its field takes; nil when there is no
 -- room for it.
 local function opened(field, class, hours, size)
   local counter = '\255' .. sub(field, 2, 1 + byte(field, 1))
-  local groups = tonumber(call('HGET', log, counter) or '0')
-  size = size + 132 + #field + (groups == 0 and 64 + #counter or 0)
-  local bound = (groups > 0 or class == 'u') and budget / 2 or budget
-  if groups >= 16 or used + size > bound
+  local kinds = tonumber(call('HGET', log, counter) or '0')
+  size = size + 132 + #field + (kinds == 0 and 64 + #counter or 0)
+  local bound = (kinds > 0 or class == 'u') and budget / 2 or budget
+  if kinds >= 16 or used + size > bound
     or (class == 'u' and call('EXISTS', hours) == 0) then
     return nil
   end

@@ -17,18 +17,19 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/usage/denylog"
 )
 
 var samePrefix = cmpopts.EquateComparable(netip.Prefix{})
 
 // denialOf is a denied call of a key.
-func denialOf(subject string, at time.Time, d Denial) Outcome {
+func denialOf(subject string, at time.Time, d denylog.Denial) Outcome {
 	return Outcome{Subject: subject, Registered: true, Verdict: Denied, Cost: 1, Time: at, Denial: &d}
 }
 
 // sorted puts denials in the order of the log.
-func sorted(all []LoggedDenial) []LoggedDenial {
-	slices.SortStableFunc(all, func(a, b LoggedDenial) int {
+func sorted(all []denylog.Entry) []denylog.Entry {
+	slices.SortStableFunc(all, func(a, b denylog.Entry) int {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Subject, b.Subject),
 			cmp.Compare(a.Request, b.Request))
 	})
@@ -36,9 +37,9 @@ func sorted(all []LoggedDenial) []LoggedDenial {
 }
 
 // everyPage follows the cursors of a query.
-func everyPage(t *testing.T, reader *Reader, q DenialQuery) []LoggedDenial {
+func everyPage(t *testing.T, reader *Reader, q denylog.Query) []denylog.Entry {
 	t.Helper()
-	var all []LoggedDenial
+	var all []denylog.Entry
 	for range 10_000 {
 		page, err := reader.Denials(t.Context(), q)
 		if err != nil {
@@ -60,7 +61,7 @@ func TestDenialsComeBack(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		random := rand.New(rand.NewPCG(1, 2))
 		reader, from := NewReader(client), noon.Add(-23*time.Hour)
-		var want []LoggedDenial
+		var want []denylog.Entry
 		perMinute := map[string]int{}
 		calls := 400
 		if strings.HasSuffix(t.Name(), "embedded") {
@@ -70,27 +71,27 @@ func TestDenialsComeBack(t *testing.T) {
 			at := from.Add(time.Duration(random.Int64N(int64(24 * time.Hour)))).Truncate(time.Millisecond)
 			caller := id(random.IntN(20))
 			slot := fmt.Sprint(caller, at.Unix()/60)
-			if perMinute[slot]++; perMinute[slot] > maxOccurrences {
+			if perMinute[slot]++; perMinute[slot] > denylog.MaxOccurrences {
 				continue
 			}
-			d := Denial{
+			d := denylog.Denial{
 				Cause: cause.Limit, Plan: "free", Limit: fmt.Sprintf("%d per 10 s", random.IntN(3)),
 				Group: []string{"", "acme", "zebra"}[random.IntN(3)],
 				Rule:  "orders", Method: "GET", Path: "/orders/{id}", API: "abcdef1234", Stage: "prod",
-				Network:    NetworkOf(netip.MustParseAddr("192.0.2.77")),
+				Network:    denylog.NetworkOf(netip.MustParseAddr("192.0.2.77")),
 				RetryAfter: time.Duration(random.Int64N(1e6)) * time.Millisecond,
 				Request:    fmt.Sprintf("%08x-0000-4000-8000-%012x", random.Uint32(), random.Uint32()),
 			}
 			if random.IntN(2) == 0 {
-				d.Network, d.Request = NetworkOf(netip.MustParseAddr("2001:db8:7:8::9")), "JKJaXmPLvHcESHA="
+				d.Network, d.Request = denylog.NetworkOf(netip.MustParseAddr("2001:db8:7:8::9")), "JKJaXmPLvHcESHA="
 				d.Cause, d.Rule, d.Limit = cause.Ban, "", ""
 			}
 			r := recorderAt(at) // another environment for each
 			r.Record(denialOf(caller, at, d))
 			flush(t, r, client)
-			want = append(want, LoggedDenial{Denial: d, Time: at, Subject: caller, Calls: 1})
+			want = append(want, denylog.Entry{Denial: d, Time: at, Subject: caller, Calls: 1})
 		}
-		for name, q := range map[string]DenialQuery{
+		for name, q := range map[string]denylog.Query{
 			"all":     {},
 			"subject": {Subject: id(3)},
 			"limit":   {Limit: "1 per 10 s"},
@@ -101,7 +102,7 @@ func TestDenialsComeBack(t *testing.T) {
 			"time":    {From: noon.Add(-3 * time.Hour), To: noon.Add(-30 * time.Minute)},
 		} {
 			q.From, q.To = later(q.From, from), earlier(q.To, noon.Add(time.Hour))
-			expected := sorted(slices.DeleteFunc(slices.Clone(want), func(d LoggedDenial) bool {
+			expected := sorted(slices.DeleteFunc(slices.Clone(want), func(d denylog.Entry) bool {
 				return q.Subject != "" && d.Subject != q.Subject || q.Limit != "" && d.Limit != q.Limit ||
 					q.Cause != 0 && d.Cause != q.Cause || q.Rule != "" && d.Rule != q.Rule ||
 					q.Group != "" && d.Group != q.Group || q.Plan != "" && d.Plan != q.Plan ||
@@ -113,7 +114,7 @@ func TestDenialsComeBack(t *testing.T) {
 					t.Errorf("%s by %d: %s", name, q.Count, diff)
 				}
 			}
-			var streamed []LoggedDenial
+			var streamed []denylog.Entry
 			for d, err := range reader.EveryDenial(t.Context(), q) {
 				if err != nil {
 					t.Fatal(err)
@@ -166,7 +167,7 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 				if call%3 == 0 {
 					caller, known = fmt.Sprintf("made-up-%d-%d-%d", minute, env, call), false
 				}
-				o := denialOf(caller, at, Denial{
+				o := denialOf(caller, at, denylog.Denial{
 					Cause: cause.Limit, Limit: "10 per 10 s", Path: fmt.Sprintf("/route/%d", call%40),
 					Request: fmt.Sprintf("%08x-0000-4000-8000-%012x", call, env),
 				})
@@ -178,12 +179,12 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 		}
 		if minute == 54 {
 			r := recorderAt(at)
-			r.Record(denialOf(quiet, at, Denial{Cause: cause.Limit, Limit: "once"}))
+			r.Record(denialOf(quiet, at, denylog.Denial{Cause: cause.Limit, Limit: "once"}))
 			flush(t, r, client)
 			recorded++
 		}
 	}
-	q := DenialQuery{From: noon, To: noon.Add(time.Hour), Count: MaxDenials}
+	q := denylog.Query{From: noon, To: noon.Add(time.Hour), Count: denylog.MaxPage}
 	var logged int64
 	for _, d := range everyPage(t, reader, q) {
 		logged += d.Calls
@@ -222,23 +223,23 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 const maxLogMemory = 20 << 10
 
 // A caller's own part of what was left out is exact too, and an environment that gets
-// more groups than it keeps counts the rest.
+// more kinds than it keeps counts the rest.
 func TestDenialsBeyondTheRecorder(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	r := recorderAt(noon)
-	for i := range maxGroups + 50 {
-		r.Record(denialOf(id(1), noon, Denial{Cause: cause.Limit, Path: fmt.Sprint("/", i)}))
+	for i := range maxKinds + 50 {
+		r.Record(denialOf(id(1), noon, denylog.Denial{Cause: cause.Limit, Path: fmt.Sprint("/", i)}))
 	}
-	if len(r.pending.groups) != maxGroups {
-		t.Errorf("%d groups wait, want %d", len(r.pending.groups), maxGroups)
+	if len(r.pending.kinds) != maxKinds {
+		t.Errorf("%d kinds wait, want %d", len(r.pending.kinds), maxKinds)
 	}
 	flush(t, r, client)
 	own, err := NewReader(client).RefusalsOf(t.Context(), id(1), noon, noon.Add(time.Minute), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := everyPage(t, NewReader(client), DenialQuery{Subject: id(1), From: noon, To: noon.Add(time.Minute)})
-	if len(got) != 16 || own.Unlogged != maxGroups+50-16 {
+	got := everyPage(t, NewReader(client), denylog.Query{Subject: id(1), From: noon, To: noon.Add(time.Minute)})
+	if len(got) != 16 || own.Unlogged != maxKinds+50-16 {
 		t.Errorf("%d are logged, %d left out", len(got), own.Unlogged)
 	}
 }
@@ -250,11 +251,11 @@ func TestDenialsOfAMinuteAreJoined(t *testing.T) {
 			r := recorderAt(noon)
 			for i := range 7 {
 				at := noon.Add(time.Duration(env*10+i) * time.Second)
-				r.Record(denialOf(id(1), at, Denial{Cause: cause.Limit, Limit: "a"}))
+				r.Record(denialOf(id(1), at, denylog.Denial{Cause: cause.Limit, Limit: "a"}))
 			}
 			flush(t, r, client)
 		}
-		q := DenialQuery{From: noon, To: noon.Add(time.Hour)}
+		q := denylog.Query{From: noon, To: noon.Add(time.Hour)}
 		var calls []int64
 		for _, d := range everyPage(t, NewReader(client), q) {
 			calls = append(calls, d.Calls)
@@ -272,13 +273,13 @@ func TestRefusalsByCause(t *testing.T) {
 		r, reader := recorderAt(noon), NewReader(client)
 		refuse := func(subject string, c cause.Cause) {
 			r.Record(Outcome{Subject: subject, Registered: subject != "", Time: noon,
-				Denial: &Denial{Cause: c}})
+				Denial: &denylog.Denial{Cause: c}})
 		}
 		for range 1000 {
 			refuse("", cause.Unknown)
 			refuse("", cause.Malformed)
 		}
-		if n := len(r.pending.entries) + len(r.pending.groups); n != 1 {
+		if n := len(r.pending.entries) + len(r.pending.kinds); n != 1 {
 			t.Errorf("%d entries of callers that proved nothing", n)
 		}
 		if r.Due(noon.Add(time.Hour)) || r.early(noon.Add(time.Hour)) != nil {
@@ -303,7 +304,7 @@ func TestRefusalsByCause(t *testing.T) {
 		if err != nil || Sum(overview).Calls() != 0 {
 			t.Errorf("they count as %+v calls, %v", Sum(overview), err)
 		}
-		logged := everyPage(t, reader, DenialQuery{From: noon, To: until})
+		logged := everyPage(t, reader, denylog.Query{From: noon, To: until})
 		if len(logged) != 4 || logged[0].Subject != id(1) {
 			t.Errorf("the log has %+v", logged)
 		}
@@ -313,23 +314,9 @@ func TestRefusalsByCause(t *testing.T) {
 func TestDenialCursors(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	for _, cursor := range []string{"x", "eA", "MS4tMQ", "LTEuMA", strings.Repeat("A", 90)} {
-		q := DenialQuery{From: noon, To: noon.Add(time.Hour), After: cursor}
+		q := denylog.Query{From: noon, To: noon.Add(time.Hour), After: cursor}
 		if _, err := NewReader(client).Denials(t.Context(), q); err == nil {
 			t.Errorf("%s is a cursor", cursor)
 		}
 	}
-}
-
-func FuzzParseDenials(f *testing.F) {
-	g := group{subject: "abc", cause: cause.Limit, plan: "free", path: strings.Repeat("ä", 150)}
-	o := occurrence{at: 1234567, calls: 3, retryAfter: time.Hour, request: "JKJaXmPLvHcESHA=",
-		network: NetworkOf(netip.MustParseAddr("2001:db8::1"))}
-	f.Add(g.field(), "\x00\x01\x00\x04"+o.encode())
-	f.Add("", "")
-	f.Fuzz(func(t *testing.T, field, value string) {
-		if g, err := parseGroup(field); err == nil && len(g.field()) > 1+len(g.subject)+1+7*(1+maxText) {
-			t.Errorf("%q is longer than a field", field)
-		}
-		_, _ = parseOccurrences(value)
-	})
 }

@@ -21,7 +21,7 @@
 // The log keeps denied calls, and refused calls of proven keys, for a day: when, who, by
 // which limit and rule, on which pattern of a route, from which /24 or /48, Retry-After
 // and the request's id. Denials that differ in nothing but time, network, Retry-After and
-// request form a group. Of each group and minute it lists the first 3 one by one; the
+// request are of one kind. Of each kind and minute it lists the first 3 one by one; the
 // 4th entry stands for the rest of the minute and says how many. Reader.Denials
 // lists them, newest first, for one caller from one bucket and for all from the 256
 // buckets, an hour at a time. What a flood leaves out counts as Unlogged, in all and for
@@ -61,7 +61,7 @@
 //	tg:{tag}:all~:mHOUR        hash    counts of everything; hDAY too         as above
 //	tg:{tag}:refused~:mHOUR    hash    counts of all refusals; hDAY too       as above
 //	tg:{tag}:IDrefused~:mHOUR  hash    counts of a key's refusals; hDAY too   as above
-//	tg:{tag}:usage-lHOUR       hash    denial log: see denial.go              25 h
+//	tg:{tag}:usage-lHOUR       hash    denial log: see denylog                25 h
 //	tg:{tag}:usage-blocked     zset    keys over a limit, by its end          till then
 //	tg:{tag}:usage-banned      zset    banned keys, by the end of the ban     till then
 //	tg:{tag}:usage-seen        zset    subjects by minute of their last call  25 h
@@ -82,7 +82,7 @@
 // unregistered subjects a bucket and day, 262,144 a day with the default; further ones
 // are Unlisted too. Registered subjects are as many as the registry has. A bucket's list
 // of seen subjects keeps the newest 2,048 for 24 hours, 524,288 in all, and a ranking the
-// highest 64. A Recorder holds at most 256 groups of denials and the refusals of 256
+// highest 64. A Recorder holds at most 256 kinds of denials and the refusals of 256
 // keys. A bucket's log of an hour takes at most 20 KB, by a test: 128 MB if every bucket
 // is flooded in each of 25 hours, and about 350 bytes for a caller's first denial of an
 // hour.

@@ -9,28 +9,29 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/denylog"
 )
 
-// packLog sorts groups of denials into parcels, in order of their slots.
-func packLog(groups []pendingGroup, totals keyspace.Bucket) []parcel {
-	bucketOf := func(g *pendingGroup) keyspace.Bucket {
-		if g.subject == "" {
+// packLog sorts kinds of denials into parcels, in order of their slots.
+func packLog(kinds []pendingKind, totals keyspace.Bucket) []parcel {
+	bucketOf := func(k *pendingKind) keyspace.Bucket {
+		if k.Subject == "" {
 			return totals
 		}
-		return keyspace.BucketOf(g.subject)
+		return keyspace.BucketOf(k.Subject)
 	}
-	slices.SortStableFunc(groups, func(a, b pendingGroup) int {
-		return cmp.Or(cmp.Compare(bucketOf(&a), bucketOf(&b)), cmp.Compare(a.minute, b.minute))
+	slices.SortStableFunc(kinds, func(a, b pendingKind) int {
+		return cmp.Or(cmp.Compare(bucketOf(&a), bucketOf(&b)), cmp.Compare(a.Minute, b.Minute))
 	})
 	var parcels []parcel
-	for from := 0; from < len(groups); {
+	for from := 0; from < len(kinds); {
 		to := from + 1
-		p := parcel{bucket: bucketOf(&groups[from]), hour: groups[from].minute / minutesPerHour}
-		for to < len(groups) && to-from < maxParcel && bucketOf(&groups[to]) == p.bucket &&
-			groups[to].minute/minutesPerHour == p.hour {
+		p := parcel{bucket: bucketOf(&kinds[from]), hour: kinds[from].Minute / minutesPerHour}
+		for to < len(kinds) && to-from < maxParcel && bucketOf(&kinds[to]) == p.bucket &&
+			kinds[to].Minute/minutesPerHour == p.hour {
 			to++
 		}
-		p.groups = groups[from:to]
+		p.kinds = kinds[from:to]
 		parcels = append(parcels, p)
 		from = to
 	}
@@ -38,12 +39,12 @@ func packLog(groups []pendingGroup, totals keyspace.Bucket) []parcel {
 }
 
 func (p *parcel) logKeys() []string {
-	keys := make([]string, 0, 1+len(p.groups))
-	log := logName(p.bucket, p.hour)
+	keys := make([]string, 0, 1+len(p.kinds))
+	log := denylog.Name(p.bucket, p.hour)
 	keys = append(keys, log)
-	for i := range p.groups {
+	for i := range p.kinds {
 		key := log
-		if id := p.groups[i].subject; id != "" {
+		if id := p.kinds[i].Subject; id != "" {
 			key = hoursName(p.bucket, id, p.hour/hoursPerDay)
 		}
 		keys = append(keys, key)
@@ -51,51 +52,51 @@ func (p *parcel) logKeys() []string {
 	return keys
 }
 
-// logArgs writes the groups as denials.lua reads them.
+// logArgs writes the kinds as denials.lua reads them.
 func (p *parcel) logArgs() []string {
-	args := make([]string, 0, 8*len(p.groups))
-	for i := range p.groups {
-		g := &p.groups[i]
-		args = append(args, g.field(), g.class(), strconv.FormatInt(g.minute%minutesPerHour, 10),
-			strconv.Itoa(g.used))
-		for j := range g.used {
-			args = append(args, g.occurrences[j].encode())
+	args := make([]string, 0, 8*len(p.kinds))
+	for i := range p.kinds {
+		k := &p.kinds[i]
+		args = append(args, k.Field(), k.class(), strconv.FormatInt(k.Minute%minutesPerHour, 10),
+			strconv.Itoa(k.used))
+		for j := range k.used {
+			args = append(args, k.occurrences[j].Encode())
 		}
 	}
 	return args
 }
 
-func (g *group) class() string {
+func (k *pendingKind) class() string {
 	switch {
-	case g.subject == "":
+	case k.Subject == "":
 		return "p"
-	case g.registered:
+	case k.Registered:
 		return "r"
 	default:
 		return "u"
 	}
 }
 
-// acknowledgeLog is acknowledge of groups of denials.
+// acknowledgeLog is acknowledge of kinds of denials.
 func (r *Recorder) acknowledgeLog(p *parcel, result valkey.ValkeyResult, report *Report) {
-	left, err := parseLeft(result, len(p.groups))
+	left, err := parseLeft(result, len(p.kinds))
 	unknown := isUnknownScript(err)
 	r.withoutLogScript[p.bucket] = unknown
 	switch {
 	case err == nil:
 		for i, calls := range left {
 			if calls > 0 {
-				r.pending.leaveOut(p.groups[i].group, calls)
+				r.pending.leaveOut(p.kinds[i].Kind, calls)
 			}
 		}
 	case unknown || notExecuted(err):
 		if !unknown {
 			report.note(err)
 		}
-		for i := range p.groups {
-			g := &p.groups[i]
-			for _, o := range g.occurrences[:g.used] {
-				r.pending.addDenial(g.group, o)
+		for i := range p.kinds {
+			k := &p.kinds[i]
+			for _, o := range k.occurrences[:k.used] {
+				r.pending.addDenial(k.Kind, o)
 			}
 		}
 	default:
@@ -103,8 +104,8 @@ func (r *Recorder) acknowledgeLog(p *parcel, result valkey.ValkeyResult, report 
 	}
 }
 
-// parseLeft reads what denials.lua returns: the calls of each group that it left out.
-func parseLeft(result valkey.ValkeyResult, groups int) ([]int64, error) {
+// parseLeft reads what denials.lua returns: the calls of each kind that it left out.
+func parseLeft(result valkey.ValkeyResult, kinds int) ([]int64, error) {
 	message, err := result.ToMessage()
 	if err != nil {
 		return nil, err
@@ -114,7 +115,7 @@ func parseLeft(result valkey.ValkeyResult, groups int) ([]int64, error) {
 		return nil, err
 	}
 	left, err := message.AsIntSlice()
-	if err == nil && len(left) != groups {
+	if err == nil && len(left) != kinds {
 		err = fmt.Errorf("%d numbers: %w", len(left), errReply)
 	}
 	return left, err

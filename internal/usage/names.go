@@ -53,11 +53,6 @@ func rankingName(b keyspace.Bucket, r ranking, period int64) string {
 	return b.Name("usage-" + string(rune(r)) + strconv.FormatInt(period, 10))
 }
 
-// logName names the denial log of an hour.
-func logName(b keyspace.Bucket, hour int64) string {
-	return b.Name("usage-l" + strconv.FormatInt(hour, 10))
-}
-
 func newcomersName(b keyspace.Bucket, day int64) string {
 	return b.Name("usage-n" + strconv.FormatInt(day, 10))
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"tidegate/internal/usage/denylog"
 )
 
 // Verdict says how a call was answered. The zero value is an allowed call; flags add up,
@@ -38,7 +40,7 @@ type Outcome struct {
 	// Denial says why the call was denied, for the denial log; nil keeps it out of there.
 	// With a cause that refuses a credential it counts as a refusal, not as a call;
 	// Subject is a registered caller that proved its key then, or empty.
-	Denial *Denial
+	Denial *denylog.Denial
 	// DeniedUntil is until when further calls of the subject are denied, as far as this
 	// one shows: it was denied, or took the last of a limit. Zero when the next may pass.
 	DeniedUntil time.Time

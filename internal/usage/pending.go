@@ -1,6 +1,10 @@
 package usage
 
-import "time"
+import (
+	"time"
+
+	"tidegate/internal/usage/denylog"
+)
 
 // What a Recorder holds between flushes.
 const (
@@ -65,8 +69,8 @@ type pending struct {
 	totals, rules, subjects, unregistered, refusals int
 	anonymous                                       int // of refusals
 
-	groupIndex map[group]int // of groups
-	groups     []pendingGroup
+	kindIndex map[denylog.Kind]int // of kinds
+	kinds     []pendingKind
 
 	denied map[string]deniedSubject // by id
 }
@@ -75,11 +79,11 @@ func newPending(size int) *pending {
 	return &pending{index: make(map[slot]int, size), entries: make([]entry, 0, size)}
 }
 
-func (p *pending) empty() bool { return len(p.entries)+len(p.groups)+len(p.denied) == 0 }
+func (p *pending) empty() bool { return len(p.entries)+len(p.kinds)+len(p.denied) == 0 }
 
 // urgent reports whether more waits than refusals of callers that proved nothing. Those
 // leave with other records, so that a flood of them costs no round trip.
-func (p *pending) urgent() bool { return len(p.entries)+len(p.groups)+len(p.denied) > p.anonymous }
+func (p *pending) urgent() bool { return len(p.entries)+len(p.kinds)+len(p.denied) > p.anonymous }
 
 // find returns the entry of a slot, a new one if there is room, or nil. It is good until
 // the next call of find.

@@ -1,15 +1,19 @@
 package usage
 
-import "tidegate/internal/cause"
+import (
+	"tidegate/internal/cause"
+	"tidegate/internal/usage/denylog"
+)
 
-// maxGroups is how many groups of denials wait to be flushed at most. Denials beyond it
+// maxKinds is how many kinds of denials wait to be flushed at most. Denials beyond it
 // are left out of the log.
-const maxGroups = 256
+const maxKinds = 256
 
-// pendingGroup is denials of a group that wait to be flushed.
-type pendingGroup struct {
-	group
-	occurrences [maxOccurrences]occurrence
+// pendingKind is denials of a kind that wait to be flushed.
+type pendingKind struct {
+	denylog.Kind
+
+	occurrences [denylog.MaxOccurrences]denylog.Occurrence
 	used        int
 }
 
@@ -19,46 +23,46 @@ func (p *pending) log(o Outcome, minute int64) {
 	if d == nil || d.Cause == 0 {
 		return
 	}
-	g := group{
-		minute: minute, registered: o.Registered, subject: o.Subject, cause: d.Cause, plan: d.Plan,
-		limit: d.Limit, rule: d.Rule, method: d.Method, path: d.Path, api: d.API, stage: d.Stage,
-		keyGroup: d.Group,
+	k := denylog.Kind{
+		Minute: minute, Registered: o.Registered, Subject: o.Subject, Cause: d.Cause, Plan: d.Plan,
+		Limit: d.Limit, Rule: d.Rule, Method: d.Method, Path: d.Path, API: d.API, Stage: d.Stage,
+		Group: d.Group,
 	}
-	p.addDenial(g, occurrence{
-		at: max(o.Time.UnixMilli(), 0) % (1000 * secondsPerHour), calls: 1, retryAfter: d.RetryAfter,
-		network: d.Network, request: d.Request,
+	p.addDenial(k, denylog.Occurrence{
+		At: max(o.Time.UnixMilli(), 0) % (1000 * secondsPerHour), Calls: 1, RetryAfter: d.RetryAfter,
+		Network: d.Network, Request: d.Request,
 	})
 }
 
-// addDenial adds denials to their group, or leaves them out.
-func (p *pending) addDenial(g group, o occurrence) {
-	i, found := p.groupIndex[g]
+// addDenial adds denials to their kind, or leaves them out.
+func (p *pending) addDenial(k denylog.Kind, o denylog.Occurrence) {
+	i, found := p.kindIndex[k]
 	if !found {
-		if len(p.groups) == maxGroups || g.subject != "" && !validID(g.subject) {
-			p.leaveOut(g, o.calls)
+		if len(p.kinds) == maxKinds || k.Subject != "" && !validID(k.Subject) {
+			p.leaveOut(k, o.Calls)
 			return
 		}
-		if p.groupIndex == nil {
-			p.groupIndex = map[group]int{}
+		if p.kindIndex == nil {
+			p.kindIndex = map[denylog.Kind]int{}
 		}
-		i = len(p.groups)
-		p.groups, p.groupIndex[g] = append(p.groups, pendingGroup{group: g}), i
+		i = len(p.kinds)
+		p.kinds, p.kindIndex[k] = append(p.kinds, pendingKind{Kind: k}), i
 	}
-	if e := &p.groups[i]; e.used < maxOccurrences {
+	if e := &p.kinds[i]; e.used < denylog.MaxOccurrences {
 		e.occurrences[e.used] = o
 		e.used++
 	} else {
-		e.occurrences[e.used-1].calls += o.calls
+		e.occurrences[e.used-1].Calls += o.Calls
 	}
 }
 
 // leaveOut counts denials that are not in the log, beside the refusals.
-func (p *pending) leaveOut(g group, calls int64) {
-	p.newest(refusals, g.minute).tally[unlogged] += calls
-	if !g.registered || !validID(g.subject) {
+func (p *pending) leaveOut(k denylog.Kind, calls int64) {
+	p.newest(refusals, k.Minute).tally[unlogged] += calls
+	if !k.Registered || !validID(k.Subject) {
 		return
 	}
-	if e := p.find(slot{refusals, g.subject, g.minute}, true); e != nil {
+	if e := p.find(slot{refusals, k.Subject, k.Minute}, true); e != nil {
 		e.tally[unlogged] += calls
 	}
 }

@@ -3,12 +3,14 @@ package usage
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/denylog"
 )
 
 // Reader reads what Recorders stored. It is safe for concurrent use. Every method but
@@ -170,4 +172,14 @@ func eachCount(result valkey.ValkeyResult, width int64, do func(slot int64, k ki
 		do(number/width, kind(number%width), n)
 	}
 	return nil
+}
+
+// Denials returns a page of the denial log, newest first.
+func (r *Reader) Denials(ctx context.Context, q denylog.Query) (denylog.Page, error) {
+	return denylog.Read(ctx, r.client, q)
+}
+
+// EveryDenial goes through the denials of a query, newest first.
+func (r *Reader) EveryDenial(ctx context.Context, q denylog.Query) iter.Seq2[denylog.Entry, error] {
+	return denylog.All(ctx, r.client, q)
 }

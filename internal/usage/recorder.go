@@ -125,7 +125,7 @@ func (r *Recorder) take(now time.Time) *Batch {
 	for i := range b.parcels {
 		b.parcels[i].floors = r.ranked[b.parcels[i].bucket].of(b.parcels[i].hour)
 	}
-	logs := packLog(r.pending.groups, totals)
+	logs := packLog(r.pending.kinds, totals)
 	giveText(b.parcels, &r.withoutScript)
 	giveText(logs, &r.withoutLogScript)
 	denied := packDenied(r.pending.denied)

@@ -13,6 +13,7 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/usage/denylog"
 )
 
 // statOf returns the value of a line "name:value", or of a command's statistics.
@@ -76,7 +77,7 @@ func TestEverythingExpires(t *testing.T) {
 		for i := range 40 {
 			for range 12 {
 				r.Record(Outcome{Subject: id(i), Verdict: Verdict(i % 2),
-					Rules: []string{"rule"}, Time: noon, Denial: &Denial{Cause: cause.Limit}})
+					Rules: []string{"rule"}, Time: noon, Denial: &denylog.Denial{Cause: cause.Limit}})
 			}
 		}
 		flush(t, r, client)

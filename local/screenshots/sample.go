@@ -21,6 +21,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 const pepper = "a pepper that only these screenshots use"
@@ -170,11 +171,11 @@ func (s *sample) calls(ctx context.Context) error {
 }
 
 // denial is what the log says of a denied call.
-func (s *sample) denial(plan string) *usage.Denial {
-	d := &usage.Denial{
+func (s *sample) denial(plan string) *denylog.Denial {
+	d := &denylog.Denial{
 		Cause: cause.Limit, Plan: plan, Limit: "10 per 10 s", Method: "GET", Path: "/orders/{id}",
 		API: "a1b2c3d4e5", Stage: "prod", RetryAfter: time.Duration(1+s.random.IntN(9)) * time.Second,
-		Network: usage.NetworkOf(netip.AddrFrom4([4]byte{203, 0, 113, byte(s.random.IntN(256))})),
+		Network: denylog.NetworkOf(netip.AddrFrom4([4]byte{203, 0, 113, byte(s.random.IntN(256))})),
 		Request: fmt.Sprintf("c6af9ac6-7b61-11e6-9a41-%012x", s.random.Int64N(1<<47)),
 	}
 	if s.random.IntN(3) == 0 {

@@ -9,6 +9,7 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/cause"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // Denial is an entry of the denial log.
@@ -82,7 +83,7 @@ func (a *api) registerDenials() {
 
 func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput, error) {
 	now := time.Now()
-	q := usage.DenialQuery{
+	q := denylog.Query{
 		Subject: in.Key, Plan: in.Plan, Group: in.Group, Rule: in.Rule, Limit: in.Limit,
 		Cause: cause.Named(in.Cause),
 		From:  in.From, To: in.To, After: in.After, Count: in.Count,
@@ -90,14 +91,14 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
 		q.To = newest
 	}
-	if oldest := now.Add(-usage.LogKept); q.From.Before(oldest) {
+	if oldest := now.Add(-denylog.Kept); q.From.Before(oldest) {
 		q.From = oldest
 	}
 	if !q.From.Before(q.To) {
 		return nil, rest.Invalid("query.to", "must be after from, and within the last 24 hours")
 	}
 	page, err := a.Usage.Denials(ctx, q)
-	if errors.Is(err, usage.ErrCursor) {
+	if errors.Is(err, denylog.ErrCursor) {
 		return nil, rest.Invalid("query.after", "must be next of a page before")
 	}
 	if err != nil {
@@ -116,14 +117,14 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	return out, nil
 }
 
-func (a *api) refused(ctx context.Context, q usage.DenialQuery) (usage.Refusals, error) {
+func (a *api) refused(ctx context.Context, q denylog.Query) (usage.Refusals, error) {
 	if q.Subject != "" {
 		return a.Usage.RefusalsOf(ctx, q.Subject, q.From, q.To, time.Minute)
 	}
 	return a.Usage.Refusals(ctx, q.From, q.To, time.Minute)
 }
 
-func denialOf(l *usage.LoggedDenial) Denial {
+func denialOf(l *denylog.Entry) Denial {
 	d := Denial{
 		Time: l.Time, Subject: l.Subject, Plan: l.Plan, Group: l.Group, Cause: l.Cause.String(),
 		Limit: l.Limit, Rule: l.Rule,

@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/cause"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // A machine reads the denial log in pages and by filter, with the refused credentials and
@@ -20,14 +21,14 @@ func TestDenials(t *testing.T) {
 	for i := range 3 {
 		recorder.Record(usage.Outcome{
 			Subject: id, Registered: true, Verdict: usage.Denied, Cost: 1,
-			Time: now.Add(-time.Duration(i) * time.Minute), Denial: &usage.Denial{
+			Time: now.Add(-time.Duration(i) * time.Minute), Denial: &denylog.Denial{
 				Cause: cause.Limit, Limit: "10 per 10 min", Plan: "free", Method: "GET", Path: "/orders/{id}",
 				API: "abcdef1234", Stage: "prod", RetryAfter: 1500 * time.Millisecond, Request: "request",
-				Network: usage.NetworkOf(netip.MustParseAddr("192.0.2.77")),
+				Network: denylog.NetworkOf(netip.MustParseAddr("192.0.2.77")),
 			},
 		})
 	}
-	recorder.Record(usage.Outcome{Time: now, Denial: &usage.Denial{Cause: cause.Unknown}})
+	recorder.Record(usage.Outcome{Time: now, Denial: &denylog.Denial{Cause: cause.Unknown}})
 	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
 	}

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // Keys join and leave groups, lists are narrowed to one, and a group shows how its limits
@@ -73,7 +74,7 @@ func TestDenialsOfGroup(t *testing.T) {
 	recorder := usage.NewRecorder(usage.Options{}, time.Now)
 	for name, group := range map[string]string{"a": "acme", "b": "", "c": "zebra"} {
 		recorder.Record(usage.Outcome{Subject: s.create(name).ID, Registered: true, Verdict: usage.Denied,
-			Time: time.Now(), Denial: &usage.Denial{Cause: cause.Limit, Limit: "5 per 1 h", Plan: name,
+			Time: time.Now(), Denial: &denylog.Denial{Cause: cause.Limit, Limit: "5 per 1 h", Plan: name,
 				Group: group, Method: "GET", Path: "/"}})
 	}
 	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {

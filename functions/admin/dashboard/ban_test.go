@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // banByPolicy makes a key banned by the policy, as checks write and record it.
@@ -28,7 +29,7 @@ func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
 		r.Must(r.Client.Do(context.Background(), set).Error())
 	}
 	r.Record(usage.Outcome{Subject: r.IDs[name], Registered: true, Verdict: usage.Denied, Time: time.Now(),
-		Denial: &usage.Denial{Cause: cause.Ban}, DeniedUntil: until})
+		Denial: &denylog.Denial{Cause: cause.Ban}, DeniedUntil: until})
 }
 
 // A ban by the policy is on every page where one by hand is, and lifted as it.

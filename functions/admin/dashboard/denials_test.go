@@ -14,6 +14,7 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/cause"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 const (
@@ -22,15 +23,15 @@ const (
 )
 
 // denyAt records a denied call of a key.
-func denyAt(s *sitetest.Site, name string, at time.Time, d usage.Denial) {
+func denyAt(s *sitetest.Site, name string, at time.Time, d denylog.Denial) {
 	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Verdict: usage.Denied, Cost: 1,
 		Time: at, Denial: &d})
 }
 
-func sampleDenial(limit string) usage.Denial {
-	return usage.Denial{
+func sampleDenial(limit string) denylog.Denial {
+	return denylog.Denial{
 		Cause: cause.Limit, Plan: "free", Limit: limit, Rule: "search", Method: "GET", Path: "/orders/{id}",
-		API: "abcdef1234", Stage: "prod", Network: usage.NetworkOf(netip.MustParseAddr("192.0.2.77")),
+		API: "abcdef1234", Stage: "prod", Network: denylog.NetworkOf(netip.MustParseAddr("192.0.2.77")),
 		RetryAfter: 5 * time.Minute, Request: "c6af9ac6-7b61-11e6-9a41-93e8deadbeef",
 	}
 }
@@ -117,7 +118,7 @@ func TestRefusedCredentialsAreShown(t *testing.T) {
 	now := time.Now()
 	refuse := func(subject string, c cause.Cause) {
 		s.Keys.Record(usage.Outcome{Subject: subject, Registered: subject != "", Time: now,
-			Denial: &usage.Denial{Cause: c}})
+			Denial: &denylog.Denial{Cause: c}})
 	}
 	for range 3 {
 		refuse("", cause.Unknown)

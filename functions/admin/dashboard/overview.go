@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
 
@@ -107,7 +108,7 @@ func milliseconds(d time.Duration) string {
 // count. Of longer periods the log has the last day.
 func (d *dashboard) linked(all []templates.Figure, at chart.Period, now time.Time) []templates.Figure {
 	values := url.Values{}
-	if at.From.After(now.Add(-usage.LogKept)) {
+	if at.From.After(now.Add(-denylog.Kept)) {
 		values.Set("from", at.From.UTC().Format(time.RFC3339))
 	}
 	if now.Sub(at.To) > time.Minute {

@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // A search leads to the key whose id or secret was typed, with spaces around it or not. A
@@ -201,17 +202,17 @@ func TestDeniedKeysAtOnce(t *testing.T) {
 			Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
 	})
 	now := time.Now()
-	denied := func(name string, d *usage.Denial) {
+	denied := func(name string, d *denylog.Denial) {
 		keys.Record(usage.Outcome{Subject: keys.IDs[name], Registered: true, Verdict: usage.Denied,
 			Time: now, Denial: d, DeniedUntil: now.Add(time.Hour)})
 	}
 	banByPolicy(keys, "customer-590", now.Add(time.Hour))
 	s.Post("/keys/{customer-591}/ban", fields("lasts", "1h", "version", "1", "reason", "abuse")).Wants(t,
 		http.StatusSeeOther)
-	denied("customer-592", &usage.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // unbanned since
+	denied("customer-592", &denylog.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // unbanned since
 	for _, name := range []string{"customer-593", "customer-594", "customer-595"} {
 		keys.Use(name, 10)
-		denied(name, &usage.Denial{Cause: cause.Limit, RetryAfter: time.Hour})
+		denied(name, &denylog.Denial{Cause: cause.Limit, RetryAfter: time.Hour})
 	}
 	s.Post("/keys/{customer-595}/reset", fields("version", "1", "reason", "sorry", "confirm",
 		"customer-595")).Wants(t, http.StatusSeeOther)

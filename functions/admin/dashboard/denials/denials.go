@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
 
@@ -44,10 +45,10 @@ type Summary struct {
 // Recent returns the summary of a key or caller.
 func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 	now := time.Now()
-	from, to := now.Add(-usage.LogKept), now.Add(time.Minute)
+	from, to := now.Add(-denylog.Kept), now.Add(time.Minute)
 	s := Summary{All: page.Address(d.Path("/denials"), url.Values{"key": {id}})}
 	list, err := d.usage.Denials(ctx,
-		usage.DenialQuery{Subject: id, From: from, To: to, Count: recentDenials})
+		denylog.Query{Subject: id, From: from, To: to, Count: recentDenials})
 	if err != nil {
 		return s, err
 	}
@@ -62,7 +63,7 @@ func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 // OfGroup returns the latest denials of the keys of a group, and the address of all.
 func (d *Pages) OfGroup(ctx context.Context, name string) ([]templates.DenialRow, string, error) {
 	now, all := time.Now(), page.Address(d.Path("/denials"), url.Values{"group": {name}})
-	list, err := d.usage.Denials(ctx, usage.DenialQuery{Group: name, From: now.Add(-usage.LogKept),
+	list, err := d.usage.Denials(ctx, denylog.Query{Group: name, From: now.Add(-denylog.Kept),
 		To: now.Add(time.Minute), Count: recentDenials})
 	if err != nil {
 		return nil, all, err
@@ -87,7 +88,7 @@ func RefusalWords(refused usage.Refusals) string {
 
 // denialFilter is what the page was asked for. problem says what is wrong with it.
 type denialFilter struct {
-	usage.DenialQuery
+	denylog.Query
 	from, to string // as given
 	problem  string
 }
@@ -99,7 +100,7 @@ func readDenialFilter(r *http.Request, now time.Time) denialFilter {
 	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
 	f.Limit, f.After, f.Count = q.Get("limit"), q.Get("after"), denialsPerPage
 	f.Group = strings.TrimSpace(q.Get("group"))
-	oldest, newest := now.Add(-usage.LogKept), now.Add(time.Minute)
+	oldest, newest := now.Add(-denylog.Kept), now.Add(time.Minute)
 	var fromOK, toOK bool
 	f.From, fromOK = instantOr(f.from, oldest)
 	f.To, toOK = instantOr(f.to, newest)
@@ -156,8 +157,8 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 		d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
 		return
 	}
-	list, err := d.usage.Denials(r.Context(), f.DenialQuery)
-	if errors.Is(err, usage.ErrCursor) {
+	list, err := d.usage.Denials(r.Context(), f.Query)
+	if errors.Is(err, denylog.ErrCursor) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
@@ -249,7 +250,7 @@ func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.F
 }
 
 func (d *Pages) denialRows(ctx context.Context,
-	list []usage.LoggedDenial) ([]templates.DenialRow, error) {
+	list []denylog.Entry) ([]templates.DenialRow, error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -276,7 +277,7 @@ func (d *Pages) denialRows(ctx context.Context,
 	return rows, nil
 }
 
-func (d *Pages) denialRow(l *usage.LoggedDenial, k policy.Key) templates.DenialRow {
+func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 	filter := func(name, value string) templates.Choice {
 		return templates.Choice{Text: page.Clip(value, page.MaxName),
 			Address: page.Address(d.Path("/denials"), url.Values{name: {value}})}
@@ -322,7 +323,7 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
 	}
 	t := page.NewTable("time", "caller", "plan", "group", "cause", "limit", "rule", "method", "path", "api",
 		"stage", "network", "retry after ms", "request", "calls")
-	for l, err := range d.usage.EveryDenial(r.Context(), f.DenialQuery) {
+	for l, err := range d.usage.EveryDenial(r.Context(), f.Query) {
 		if err != nil {
 			d.FailStore(w, r, "export denials", err)
 			return
@@ -337,7 +338,7 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
 	t.Send(w, "tidegate-denials.csv", "")
 }
 
-func denialCells(l *usage.LoggedDenial) []string {
+func denialCells(l *denylog.Entry) []string {
 	network := ""
 	if l.Network.IsValid() {
 		network = l.Network.String()

@@ -1,4 +1,4 @@
-package usage
+package denylog
 
 import (
 	"encoding/binary"
@@ -12,24 +12,8 @@ import (
 	"tidegate/internal/cause"
 )
 
-// Denial says why a call was not let in, for the denial log. Texts that are too long are
-// cut.
-type Denial struct {
-	Cause      cause.Cause
-	Plan       string
-	Group      string // of the key; empty for none
-	Limit      string // that denied, as clients know it; empty for another cause
-	Rule       string // name of the route rule; empty when none matches
-	Method     string
-	Path       string       // pattern of the route, never the path that was called
-	API, Stage string       // API Gateway's
-	Network    netip.Prefix // a /24 or a /48 of the caller's address; may be invalid
-	RetryAfter time.Duration
-	Request    string // API Gateway's id of the request
-}
-
-// The log of a bucket and an hour is a hash. A field is a group: what denials of one
-// caller have in common. All lengths are one byte.
+// Kind is what denials of one caller have in common: a field of the hash that is the log
+// of a bucket and an hour. All lengths are one byte.
 //
 //	length, id of the caller; 0 for a caller that Valkey could not verify
 //	1 byte cause
@@ -54,19 +38,22 @@ type Denial struct {
 //	         id of the request: 16 bytes of a UUID, or text after a zero byte
 //
 // The field "" has the bytes that the log uses; a field of byte 255 and a caller's id has
-// the number of its groups. Integers are big-endian.
-type group struct {
-	minute                                      int64 // since 1970; not part of the field
-	registered                                  bool  // likewise
-	subject                                     string
-	cause                                       cause.Cause
-	plan, limit, rule, method, path, api, stage string
-	keyGroup                                    string
+// the number of its kinds. Integers are big-endian.
+type Kind struct {
+	Minute                                      int64 // since 1970; not part of the field
+	Registered                                  bool  // likewise
+	Subject                                     string
+	Cause                                       cause.Cause
+	Plan, Limit, Rule, Method, Path, API, Stage string
+	Group                                       string // of the key
 }
 
+// MaxOccurrences is how many occurrences of a kind and minute a value holds, as denials.lua
+// has it.
+const MaxOccurrences = 4
+
 const (
-	maxOccurrences = 4   // of a group and minute, as denials.lua has it
-	maxText        = 200 // bytes of a text of a group
+	maxText        = 200 // bytes of a text of a kind
 	maxRequest     = 48  // bytes of a request's id
 	occurrenceHead = 3 + 3 + 5 + 1
 	maxCalls       = 1<<24 - 1
@@ -76,29 +63,19 @@ const (
 	v4Bits, v6Bits = 24, 48
 )
 
-// NetworkOf returns the part of an address that the log keeps; invalid for an invalid
-// one.
-func NetworkOf(a netip.Addr) netip.Prefix {
-	bits := v6Bits
-	if a.Is4() {
-		bits = v4Bits
-	}
-	network, _ := a.Prefix(bits)
-	return network
+func (k *Kind) texts() []*string {
+	return []*string{&k.Plan, &k.Limit, &k.Rule, &k.Method, &k.Path, &k.API, &k.Stage}
 }
 
-func (g *group) texts() []*string {
-	return []*string{&g.plan, &g.limit, &g.rule, &g.method, &g.path, &g.api, &g.stage}
-}
-
-func (g *group) field() string {
+// Field returns the field of the hash.
+func (k *Kind) Field() string {
 	var b strings.Builder
-	b.WriteByte(byte(len(g.subject)))
-	b.WriteString(g.subject)
-	b.WriteByte(byte(g.cause))
-	texts := g.texts()
-	if g.keyGroup != "" {
-		texts = append(texts, &g.keyGroup)
+	b.WriteByte(byte(len(k.Subject)))
+	b.WriteString(k.Subject)
+	b.WriteByte(byte(k.Cause))
+	texts := k.texts()
+	if k.Group != "" {
+		texts = append(texts, &k.Group)
 	}
 	for _, text := range texts {
 		cut := clip(*text)
@@ -120,54 +97,55 @@ func clip(text string) string {
 	return text[:end]
 }
 
-var errLog = errors.New("usage: an entry of the denial log makes no sense")
+var errLog = errors.New("denylog: an entry of the log makes no sense")
 
-// parseGroup reads a field.
-func parseGroup(field string) (g group, err error) {
-	texts := append([]*string{&g.subject}, g.texts()...)
-	texts = append(texts, &g.keyGroup)
+// ParseKind reads a field.
+func ParseKind(field string) (k Kind, err error) {
+	texts := append([]*string{&k.Subject}, k.texts()...)
+	texts = append(texts, &k.Group)
 	for i, text := range texts {
-		if field == "" && text == &g.keyGroup {
+		if field == "" && text == &k.Group {
 			break
 		}
 		if i == 1 {
 			if field == "" {
-				return g, errLog
+				return k, errLog
 			}
-			g.cause, field = cause.Cause(field[0]), field[1:]
+			k.Cause, field = cause.Cause(field[0]), field[1:]
 		}
 		if field == "" || len(field) < 1+int(field[0]) {
-			return g, errLog
+			return k, errLog
 		}
 		*text, field = field[1:1+field[0]], field[1+field[0]:]
 	}
-	return g, nil
+	return k, nil
 }
 
-// occurrence is one denial, and how many later ones of its minute it stands for.
-type occurrence struct {
-	at         int64 // milliseconds of the hour
-	calls      int64
-	retryAfter time.Duration
-	network    netip.Prefix
-	request    string
+// Occurrence is one denial, and how many later ones of its minute it stands for.
+type Occurrence struct {
+	At         int64 // milliseconds of the hour
+	Calls      int64
+	RetryAfter time.Duration
+	Network    netip.Prefix
+	Request    string
 }
 
-func (o *occurrence) encode() string {
+// Encode returns its bytes in a value.
+func (o *Occurrence) Encode() string {
 	var network, request []byte
-	if o.network.IsValid() {
-		network = o.network.Addr().AsSlice()[:o.network.Bits()/8]
+	if o.Network.IsValid() {
+		network = o.Network.Addr().AsSlice()[:o.Network.Bits()/8]
 	}
-	if id, ok := parseUUID(o.request); ok {
+	if id, ok := parseUUID(o.Request); ok {
 		request = id
-	} else if o.request != "" {
-		request = append([]byte{0}, o.request[:min(len(o.request), maxRequest)]...)
+	} else if o.Request != "" {
+		request = append([]byte{0}, o.Request[:min(len(o.Request), maxRequest)]...)
 	}
 	b := make([]byte, 0, 1+occurrenceHead+len(network)+len(request))
 	b = append(b, byte(cap(b)-1))
-	b = appendUint(b, o.at, 3)
-	b = appendUint(b, min(o.calls, maxCalls), 3)
-	b = appendUint(b, min(o.retryAfter.Milliseconds(), maxRetryAfter), 5)
+	b = appendUint(b, o.At, 3)
+	b = appendUint(b, min(o.Calls, maxCalls), 3)
+	b = appendUint(b, min(o.RetryAfter.Milliseconds(), maxRetryAfter), 5)
 	b = append(b, byte(len(network)))
 	return string(append(append(b, network...), request...))
 }
@@ -204,12 +182,12 @@ func uuidOf(b string) string {
 
 const valueHead = 4
 
-// parseOccurrences reads a value.
-func parseOccurrences(value string) ([]occurrence, error) {
+// ParseOccurrences reads a value.
+func ParseOccurrences(value string) ([]Occurrence, error) {
 	if len(value) < valueHead {
 		return nil, errLog
 	}
-	var all []occurrence
+	var all []Occurrence
 	for rest := value[valueHead:]; rest != ""; {
 		length := int(rest[0])
 		if len(rest) < 1+length || length < occurrenceHead {
@@ -224,28 +202,28 @@ func parseOccurrences(value string) ([]occurrence, error) {
 	return all, nil
 }
 
-func parseOccurrence(b string) (occurrence, error) {
-	o := occurrence{at: uintAt(b, 3), calls: uintAt(b[3:], 3),
-		retryAfter: time.Duration(uintAt(b[6:], 5)) * time.Millisecond}
+func parseOccurrence(b string) (Occurrence, error) {
+	o := Occurrence{At: uintAt(b, 3), Calls: uintAt(b[3:], 3),
+		RetryAfter: time.Duration(uintAt(b[6:], 5)) * time.Millisecond}
 	network, rest := int(b[11]), b[occurrenceHead:]
 	if len(rest) < network {
 		return o, errLog
 	}
 	switch bytes := [16]byte{}; network {
 	case v4Bits / 8:
-		o.network = netip.PrefixFrom(netip.AddrFrom4([4]byte{rest[0], rest[1], rest[2]}), v4Bits)
+		o.Network = netip.PrefixFrom(netip.AddrFrom4([4]byte{rest[0], rest[1], rest[2]}), v4Bits)
 	case v6Bits / 8:
 		copy(bytes[:], rest[:network])
-		o.network = netip.PrefixFrom(netip.AddrFrom16(bytes), v6Bits)
+		o.Network = netip.PrefixFrom(netip.AddrFrom16(bytes), v6Bits)
 	case 0:
 	default:
 		return o, errLog
 	}
 	switch rest = rest[network:]; {
 	case len(rest) == uuidLen/2-2:
-		o.request = uuidOf(rest)
+		o.Request = uuidOf(rest)
 	case rest != "" && rest[0] == 0:
-		o.request = rest[1:]
+		o.Request = rest[1:]
 	case rest != "":
 		return o, errLog
 	}

@@ -1,9 +1,10 @@
-package usage
+package denylog
 
 import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -17,8 +18,8 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// LoggedDenial is an entry of the denial log.
-type LoggedDenial struct {
+// Entry is an entry of the log.
+type Entry struct {
 	Denial
 	Time    time.Time // to the millisecond, by the clock of the environment
 	Subject string    // id of the caller; empty for one that Valkey could not verify
@@ -27,44 +28,54 @@ type LoggedDenial struct {
 	Calls int64
 }
 
-// DenialQuery says which denials to list. Zero fields mean all.
-type DenialQuery struct {
+// Query says which denials to list. Zero fields mean all.
+type Query struct {
 	Subject, Plan, Group, Rule, Limit string
 	Cause                             cause.Cause
-	From, To                          time.Time // From is at most LogKept ago; both required
+	From, To                          time.Time // From is at most Kept ago; both required
 	After                             string    // cursor
-	Count                             int       // of a page, 1 to MaxDenials
+	Count                             int       // of a page, 1 to MaxPage
 }
 
-// DenialPage is a part of the denial log, newest first.
-type DenialPage struct {
-	Denials []LoggedDenial
+// Page is a part of the denial log, newest first.
+type Page struct {
+	Denials []Entry
 	Next    string // cursor of the page that follows; empty on the last one
 }
 
 const (
-	// LogKept is how long the denial log keeps an entry.
-	LogKept = 24 * time.Hour
-	// MaxDenials is the longest page.
-	MaxDenials = 500
+	// Kept is how long the denial log keeps an entry.
+	Kept = 24 * time.Hour
+	// MaxPage is the longest page.
+	MaxPage = 500
 	// searchTime is after how long a search for a page ends with what it found.
 	searchTime = 200 * time.Millisecond
+
+	secondsPerHour = 3600
 )
 
-// Denials returns the denials that follow the cursor, newest first. It reads the log hour
+// ErrCursor means that a Query's After is not a cursor of a Page.
+var ErrCursor = errors.New("denylog: not a cursor")
+
+// Name returns the key of a bucket's log of an hour since 1970.
+func Name(b keyspace.Bucket, hour int64) string {
+	return b.Name("usage-l" + strconv.FormatInt(hour, 10))
+}
+
+// Read returns the denials that follow the cursor, newest first. It reads the log hour
 // by hour, one flush each, and of one caller all at once. After 200 ms it returns what it
 // has found, with a cursor.
-func (r *Reader) Denials(ctx context.Context, q DenialQuery) (DenialPage, error) {
+func Read(ctx context.Context, client valkey.Client, q Query) (Page, error) {
 	at, err := parsePlace(q.After)
 	if err != nil {
-		return DenialPage{}, err
+		return Page{}, err
 	}
-	count := min(max(q.Count, 1), MaxDenials)
+	count := min(max(q.Count, 1), MaxPage)
 	began := time.Now()
-	var page DenialPage
-	for hour, err := range r.denialHours(ctx, q, at) {
+	var page Page
+	for hour, err := range hoursFrom(ctx, client, q, at) {
 		if err != nil {
-			return DenialPage{}, err
+			return Page{}, err
 		}
 		page.Denials = append(page.Denials, hour.denials...)
 		if len(page.Denials) > count {
@@ -80,13 +91,13 @@ func (r *Reader) Denials(ctx context.Context, q DenialQuery) (DenialPage, error)
 	return page, nil
 }
 
-// EveryDenial goes through the denials of a query, newest first. It holds those of one
+// All goes through the denials of a query, newest first. It holds those of one
 // hour in memory at a time.
-func (r *Reader) EveryDenial(ctx context.Context, q DenialQuery) iter.Seq2[LoggedDenial, error] {
-	return func(yield func(LoggedDenial, error) bool) {
-		for hour, err := range r.denialHours(ctx, q, place{ms: maxPlace}) {
+func All(ctx context.Context, client valkey.Client, q Query) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		for hour, err := range hoursFrom(ctx, client, q, place{ms: maxPlace}) {
 			if err != nil {
-				yield(LoggedDenial{}, err)
+				yield(Entry{}, err)
 				return
 			}
 			for _, d := range hour.denials {
@@ -129,7 +140,7 @@ func parsePlace(cursor string) (place, error) {
 }
 
 // placeAfter returns the place behind a page that began at another.
-func placeAfter(page []LoggedDenial, began place) place {
+func placeAfter(page []Entry, began place) place {
 	p := place{ms: page[len(page)-1].Time.UnixMilli()}
 	for i := len(page) - 1; i >= 0 && page[i].Time.UnixMilli() == p.ms; i-- {
 		p.skip++
@@ -140,15 +151,15 @@ func placeAfter(page []LoggedDenial, began place) place {
 	return p
 }
 
-// hourOfDenials is what a query finds in one hour.
-type hourOfDenials struct {
+// hourOfLog is what a query finds in one hour.
+type hourOfLog struct {
 	start   time.Time
-	denials []LoggedDenial
+	denials []Entry
 	last    bool
 }
 
-// denialHours reads the hours of a query from a place on, newest first.
-func (r *Reader) denialHours(ctx context.Context, q DenialQuery, at place) iter.Seq2[hourOfDenials, error] {
+// hoursFrom reads the hours of a query from a place on, newest first.
+func hoursFrom(ctx context.Context, client valkey.Client, q Query, at place) iter.Seq2[hourOfLog, error] {
 	buckets := keyspace.All()
 	if q.Subject != "" {
 		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
@@ -159,11 +170,11 @@ func (r *Reader) denialHours(ctx context.Context, q DenialQuery, at place) iter.
 	if q.Subject != "" {
 		together = newest - oldest + 1
 	}
-	return func(yield func(hourOfDenials, error) bool) {
+	return func(yield func(hourOfLog, error) bool) {
 		for hour := newest; hour >= oldest; hour -= together {
-			hours, err := r.denialsOf(ctx, q, buckets, hour, max(hour-together+1, oldest))
+			hours, err := entriesOf(ctx, client, q, buckets, hour, max(hour-together+1, oldest))
 			if err != nil {
-				yield(hourOfDenials{}, fmt.Errorf("usage: denials: %w", err))
+				yield(hourOfLog{}, fmt.Errorf("denial log: %w", err))
 				return
 			}
 			for _, found := range hours {
@@ -178,7 +189,7 @@ func (r *Reader) denialHours(ctx context.Context, q DenialQuery, at place) iter.
 }
 
 // rest returns the denials from the place on.
-func (p place) rest(denials []LoggedDenial) []LoggedDenial {
+func (p place) rest(denials []Entry) []Entry {
 	skip := p.skip
 	for i := range denials {
 		ms := denials[i].Time.UnixMilli()
@@ -192,17 +203,17 @@ func (p place) rest(denials []LoggedDenial) []LoggedDenial {
 	return nil
 }
 
-// denialsOf reads hours of some buckets in one flush, newest first.
-func (r *Reader) denialsOf(ctx context.Context, q DenialQuery, buckets []keyspace.Bucket,
-	newest, oldest int64) ([]hourOfDenials, error) {
+// entriesOf reads hours of some buckets in one flush, newest first.
+func entriesOf(ctx context.Context, client valkey.Client, q Query, buckets []keyspace.Bucket,
+	newest, oldest int64) ([]hourOfLog, error) {
 	var commands valkey.Commands
 	for hour := newest; hour >= oldest; hour-- {
 		for _, b := range buckets {
-			commands = append(commands, r.client.B().Hgetall().Key(logName(b, hour)).Build())
+			commands = append(commands, client.B().Hgetall().Key(Name(b, hour)).Build())
 		}
 	}
-	hours := make([]hourOfDenials, newest-oldest+1)
-	for i, result := range r.client.DoMulti(ctx, commands...) {
+	hours := make([]hourOfLog, newest-oldest+1)
+	for i, result := range client.DoMulti(ctx, commands...) {
 		n := int64(i / len(buckets))
 		hours[n].start = time.Unix((newest-n)*secondsPerHour, 0).UTC()
 		log, err := result.AsStrMap()
@@ -224,39 +235,39 @@ func (r *Reader) denialsOf(ctx context.Context, q DenialQuery, buckets []keyspac
 	return hours, nil
 }
 
-func newestFirst(a, b LoggedDenial) int {
+func newestFirst(a, b Entry) int {
 	return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Subject, b.Subject),
 		cmp.Compare(a.Request, b.Request), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Path, b.Path))
 }
 
-// add adds the denials of a group that the query means.
-func (h *hourOfDenials) add(q DenialQuery, field, value string) error {
-	g, err := parseGroup(field)
-	if err != nil || !q.matches(&g) {
+// add adds the denials of a kind that the query means.
+func (h *hourOfLog) add(q Query, field, value string) error {
+	k, err := ParseKind(field)
+	if err != nil || !q.matches(&k) {
 		return err
 	}
-	occurrences, err := parseOccurrences(value)
+	occurrences, err := ParseOccurrences(value)
 	if err != nil {
 		return err
 	}
 	for _, o := range occurrences {
-		at := h.start.Add(time.Duration(o.at) * time.Millisecond)
+		at := h.start.Add(time.Duration(o.At) * time.Millisecond)
 		if at.Before(q.From) || !at.Before(q.To) {
 			continue
 		}
-		h.denials = append(h.denials, LoggedDenial{
-			Time: at, Subject: g.subject, Calls: o.calls, Denial: Denial{
-				Cause: g.cause, Plan: g.plan, Group: g.keyGroup, Limit: g.limit, Rule: g.rule,
-				Method: g.method, Path: g.path,
-				API: g.api, Stage: g.stage, Network: o.network, RetryAfter: o.retryAfter, Request: o.request,
+		h.denials = append(h.denials, Entry{
+			Time: at, Subject: k.Subject, Calls: o.Calls, Denial: Denial{
+				Cause: k.Cause, Plan: k.Plan, Group: k.Group, Limit: k.Limit, Rule: k.Rule, Method: k.Method,
+				Path: k.Path, API: k.API, Stage: k.Stage, Network: o.Network, RetryAfter: o.RetryAfter,
+				Request: o.Request,
 			},
 		})
 	}
 	return nil
 }
 
-func (q *DenialQuery) matches(g *group) bool {
+func (q *Query) matches(k *Kind) bool {
 	same := func(want, got string) bool { return want == "" || clip(want) == got }
-	return same(q.Subject, g.subject) && same(q.Plan, g.plan) && same(q.Rule, g.rule) &&
-		same(q.Group, g.keyGroup) && same(q.Limit, g.limit) && (q.Cause == 0 || q.Cause == g.cause)
+	return same(q.Subject, k.Subject) && same(q.Plan, k.Plan) && same(q.Rule, k.Rule) &&
+		same(q.Group, k.Group) && same(q.Limit, k.Limit) && (q.Cause == 0 || q.Cause == k.Cause)
 }
