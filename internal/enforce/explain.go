@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -31,9 +30,7 @@ type Explanation struct {
 var tryLua string
 
 // tryScript makes a step and undoes it.
-var tryScript = sync.OnceValue(func() *valkey.Lua {
-	return valkey.NewLuaScript(limiter.StepFunction() + tryLua)
-})
+var tryScript = newScript(func() string { return limiter.StepFunction() + tryLua })
 
 // Explain returns what a Check of the key's call would answer now, in an environment that
 // holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do
@@ -131,15 +128,12 @@ func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compil
 func (e *Explanation) mayCall() bool { return e.Refused == "" && e.Result.BannedUntil.IsZero() }
 
 func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []stepNotMade) error {
-	if len(steps) == 0 {
-		return nil
-	}
-	execs := make([]valkey.LuaExec, len(steps))
+	runs := make([]scriptRun, len(steps))
 	for i, x := range steps {
 		args := []string{valkey.BinaryString(x.step.Program), strconv.FormatInt(e.Result.Cost, 10)}
-		execs[i] = valkey.LuaExec{Keys: []string{x.step.Key}, Args: args}
+		runs[i] = scriptRun{[]string{x.step.Key}, args}
 	}
-	for i, result := range tryScript().ExecMulti(ctx, c.client, execs...) {
+	for i, result := range c.runMany(ctx, tryScript, runs) {
 		reply, err := result.AsBytes()
 		if err != nil {
 			return fmt.Errorf("policy: explain: %w", err)

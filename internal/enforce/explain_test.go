@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 	"time"
@@ -8,13 +9,14 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
 )
 
 // Explain says what the very next Check answers, names the route that wins, and takes
-// nothing.
+// nothing. It needs no more rights than a Check.
 func TestExplainAgreesWithCheck(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
+	onEveryServer(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) {
 			s.Plans = []policy.Plan{{Name: "free", Limits: perMinute(7)}}
 			s.Routes = []policy.Route{
@@ -33,8 +35,8 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			var e Explanation
-			for range 3 { // however often one looks
-				if e, err = w.explainer.Explain(t.Context(), set, key, c); err != nil {
+			for _, explainer := range []*Checker{w.explainer, w.checker, w.explainer} { // however often one looks
+				if e, err = explainer.Explain(t.Context(), set, key, c); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -57,6 +59,29 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 			}
 		}
 	})
+}
+
+// While a shard does not answer, Explain explains calls of callers on other shards.
+func TestExplainWithoutAShard(t *testing.T) {
+	servers := valkeytest.StartProxiedCluster(t, 3)
+	w := open(t, servers[0].URL()+"?cluster=true")
+	w.plan(t, "free", perMinute(7)...)
+	set, first := must(w.Set(t.Context())), w.client.Nodes()[servers[0].Address()]
+	here := func(id string) bool { // other shards answer MOVED
+		return first.Do(t.Context(), first.B().Get().Key(keyspace.Record(id)).Build()).Error() == nil
+	}
+	key, secret := w.create(t, "caller", "free")
+	for !here(key.ID) {
+		key, secret = w.create(t, "caller", "free")
+	}
+	servers[1].Silence()
+	servers[2].Silence()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	e, err := w.explainer.Explain(ctx, set, key, call(secret))
+	if err != nil || scopes(e.Result) != "key:7" {
+		t.Errorf("%s, %v", scopes(e.Result), err)
+	}
 }
 
 // Whoever may not call is told so, whatever the limits.

@@ -71,3 +71,35 @@ func (c *Checker) run(ctx context.Context, s *script, keys, args []string) ([]by
 	}
 	return reply, err
 }
+
+// scriptRun is one run of a script.
+type scriptRun struct{ keys, args []string }
+
+// runMany makes the runs in one flush and repeats those whose server did not have the
+// script. It sends nothing to other servers, unlike the library's ExecMulti, which loads
+// a script on all of them and fails when one is away.
+func (c *Checker) runMany(ctx context.Context, s *script, runs []scriptRun) []valkey.ValkeyResult {
+	if len(runs) == 0 {
+		return nil
+	}
+	commands := make(valkey.Commands, len(runs))
+	for i, r := range runs {
+		commands[i] = s.command(c.client, r.keys, r.args)
+	}
+	results := c.client.DoMulti(ctx, commands...)
+	var again valkey.Commands
+	var at []int
+	for i, r := range runs {
+		if missing(results[i].Error()) {
+			again = append(again, s.whole(c.client, r.keys, r.args))
+			at = append(at, i)
+		}
+	}
+	if len(again) == 0 {
+		return results
+	}
+	for i, result := range c.client.DoMulti(ctx, again...) {
+		results[at[i]] = result
+	}
+	return results
+}
