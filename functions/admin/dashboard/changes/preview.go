@@ -115,17 +115,33 @@ func (c *Changes) PreviewOverride(
 	return p, nil
 }
 
-// PreviewPlan replays the calls of the plan's busiest keys, each against the limits by
-// itself.
-func (c *Changes) PreviewPlan(r *http.Request, set *policy.Set, p policy.Plan) (string, error) {
+// PreviewPlan says what a plan would have made of the last hour's calls: of those of its
+// busiest keys by its limits, of denied calls by its open routes.
+func (c *Changes) PreviewPlan(r *http.Request, set, next *policy.Set, number int) ([]string, error) {
 	now := time.Now()
-	keys, err := c.busiestOf(r.Context(), set, p.Name, now)
+	p, _ := next.Numbered(number)
+	limits, err := c.previewLimits(r.Context(), next, p, now)
+	if err != nil {
+		return nil, err
+	}
+	access, err := c.previewAccess(r.Context(), set, p, now)
+	if err != nil || access == "" {
+		return []string{limits}, err
+	}
+	return []string{limits, access}, nil
+}
+
+// previewLimits replays the calls of the plan's busiest keys, each against the limits by
+// itself.
+func (c *Changes) previewLimits(ctx context.Context, set *policy.Set, p policy.Plan,
+	now time.Time) (string, error) {
+	keys, err := c.busiestOf(ctx, set, p.Name, now)
 	if err != nil {
 		return "", err
 	}
 	sum := replayed{would: make([]int64, 1)}
 	for _, k := range keys {
-		played, err := c.replay(r.Context(), k.ID, now, p.Limits)
+		played, err := c.replay(ctx, k.ID, now, p.Limits)
 		if err != nil {
 			return "", err
 		}

@@ -192,9 +192,8 @@ func (d *pages) planEdit(f *planForm) setEdit {
 	e := setEdit{form: f, path: "/policies/plans/new"}
 	if f.number > 0 {
 		e.path, e.plan = "/policies/plans/"+strconv.Itoa(f.number), f.number
-		e.effect = func(r *http.Request, next *policy.Set) (string, error) {
-			p, _ := next.Numbered(f.number)
-			return d.PreviewPlan(r, next, p)
+		e.effect = func(r *http.Request, set, next *policy.Set) ([]string, error) {
+			return d.PreviewPlan(r, set, next, f.number)
 		}
 	}
 	return e

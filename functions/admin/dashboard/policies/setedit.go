@@ -52,7 +52,7 @@ type setEdit struct {
 	values   url.Values
 	plan     int // number of the plan that is edited; 0 for none
 	// effect is what the edit would have done to calls; nil if that is unknown.
-	effect func(r *http.Request, next *policy.Set) (string, error)
+	effect func(r *http.Request, set, next *policy.Set) ([]string, error)
 }
 
 func (d *pages) showSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
@@ -147,12 +147,10 @@ func (d *pages) previewSet(w http.ResponseWriter, r *http.Request, set, next *po
 		return
 	}
 	if e.effect != nil {
-		effect, err := e.effect(r, next)
-		if err != nil {
+		if e.preview.Effects, err = e.effect(r, set, next); err != nil {
 			d.FailStore(w, r, "preview", err)
 			return
 		}
-		e.preview.Effects = []string{effect}
 	}
 	d.renderSetForm(w, r, http.StatusOK, set, e)
 }
