@@ -18,6 +18,7 @@ import (
 
 const (
 	file        = "../compose.yaml"
+	journalFile = "../compose.journal.yaml"
 	upTimeout   = 3 * time.Minute
 	downTimeout = time.Minute
 )
@@ -28,25 +29,29 @@ var jobs = map[string]bool{"secrets": true, "setup": true}
 // composition is compose.yaml at work.
 type composition struct {
 	project  string
+	files    []string          // that compose.yaml is extended by
+	env      []string          // variables of the files
 	ids      map[string]string // of containers, by service; they survive restarts
 	user     string            // of the dashboard
 	password string
 	keys     map[string]string // of the demo plans
+	valkey   string            // address of the cluster with a user who may do everything
 }
 
-// up starts everything on free ports. It is torn down at the end of the test, whose
-// failure shows what the containers wrote.
-func up(t *testing.T) *composition {
+// up starts everything on free ports, with what more files add. It is torn down at the
+// end of the test, whose failure shows what the containers wrote.
+func up(t *testing.T, files ...string) *composition {
 	t.Helper()
-	c := &composition{project: fmt.Sprintf("tidegate-test-%d", os.Getpid())}
-	t.Cleanup(func() { c.down(t) })
-	ctx, cancel := context.WithTimeout(t.Context(), upTimeout)
-	defer cancel()
-	if out, err := c.compose(ctx, "up", "--wait", "--quiet-pull"); err != nil {
-		t.Fatalf("compose up: %v\n%s", err, out)
+	if os.Getenv("DOCKER") == "" {
+		t.Skip("needs a Docker Engine and images: ./scripts/test -docker")
 	}
-	c.identify(t)
+	c := &composition{project: fmt.Sprintf("tidegate-test-%d", os.Getpid()), files: files}
+	t.Cleanup(func() { c.down(t) })
+	began := time.Now()
+	c.start(t)
+	t.Logf("up after %s", time.Since(began).Round(time.Second/10))
 	var ready struct {
+		Valkey   string
 		User     string `json:"admin_user"`
 		Password string `json:"admin_password"`
 		Keys     map[string]string
@@ -54,8 +59,21 @@ func up(t *testing.T) *composition {
 	if err := json.Unmarshal([]byte(c.exec(t, "gateway", "/local", "ready")), &ready); err != nil {
 		t.Fatal(err)
 	}
-	c.user, c.password, c.keys = ready.User, ready.Password, ready.Keys
+	c.user, c.password, c.keys, c.valkey = ready.User, ready.Password, ready.Keys, ready.Valkey
 	return c
+}
+
+// start starts services, or all, anew where their configuration is another, and waits
+// until they are healthy.
+func (c *composition) start(t *testing.T, services ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), upTimeout)
+	defer cancel()
+	words := append([]string{"up", "--wait", "--quiet-pull"}, services...)
+	if out, err := c.compose(ctx, words...); err != nil {
+		t.Fatalf("compose %s: %v\n%s", strings.Join(words, " "), err, out)
+	}
+	c.identify(t)
 }
 
 func (c *composition) down(t *testing.T) {
@@ -75,9 +93,13 @@ func (c *composition) down(t *testing.T) {
 // compose runs docker compose on this composition, and returns all that it prints if it
 // fails.
 func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "docker",
-		append([]string{"compose", "--project-name", c.project, "--file", file}, words...)...)
+	all := []string{"compose", "--project-name", c.project, "--file", file}
+	for _, more := range c.files {
+		all = append(all, "--file", more)
+	}
+	cmd := exec.CommandContext(ctx, "docker", append(all, words...)...)
 	cmd.Env = append(os.Environ(), "REST_PORT=", "HTTP_PORT=", "ADMIN_PORT=")
+	cmd.Env = append(cmd.Env, c.env...)
 	return output(cmd)
 }
 

@@ -28,6 +28,7 @@ type load struct {
 
 	lock  sync.Mutex
 	seen  map[string]tally // by the target's name
+	log   []answered       // every answer, as they came
 	worst []string         // what no client should see
 }
 
@@ -36,6 +37,13 @@ type tally struct {
 	calls, allowed, refused     int // refused: no connection
 	degradedAllow, degradedDeny int
 	soundInARow                 int
+}
+
+// answered is when a call to a target was answered, and whether without Valkey.
+type answered struct {
+	at       time.Time
+	to       string
+	degraded bool
 }
 
 // begin starts two workers for each target, so that every environment is busy at times.
@@ -71,6 +79,9 @@ func (l *load) count(to target, a answer, err error) {
 	defer l.lock.Unlock()
 	one := l.seen[to.name]
 	one.calls++
+	if err == nil {
+		l.log = append(l.log, answered{time.Now(), to.name, a.degraded()})
+	}
 	switch {
 	case err != nil:
 		one.refused++
