@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // planForm is what a browser sends for a plan with one limit per minute.
@@ -178,7 +179,7 @@ func TestPlanPreviewOfAccess(t *testing.T) {
 			verdict = usage.Allowed // counts as no call
 		}
 		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Verdict: verdict, Time: at,
-			Denial: &usage.Denial{Cause: why, Plan: plan, API: "abc", Stage: "prod", Method: "GET", Path: path}}
+			Denial: &denylog.Denial{Cause: why, Plan: plan, API: "abc", Stage: "prod", Method: "GET", Path: path}}
 		s.Keys.Record(slices.Repeat([]usage.Outcome{o}, n)...)
 	}
 	preview := func(allow string, want ...string) {

@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
-	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // maxRouted is how many denied calls' routes a preview looks at; the latest count.
@@ -30,9 +30,9 @@ func (c *Changes) previewAccess(ctx context.Context, set *policy.Set, p policy.P
 	if slices.Equal(old.Allow, p.Allow) {
 		return "", nil
 	}
-	var logged []usage.LoggedDenial
+	var logged []denylog.Entry
 	cut := false
-	for d, err := range c.usage.EveryDenial(ctx, usage.DenialQuery{From: now.Add(-PreviewSpan), To: now}) {
+	for d, err := range c.usage.EveryDenial(ctx, denylog.Query{From: now.Add(-PreviewSpan), To: now}) {
 		if err != nil {
 			return "", err
 		}
@@ -57,7 +57,7 @@ func (c *Changes) previewAccess(ctx context.Context, set *policy.Set, p policy.P
 // refusedKeys returns the keys whose calls were refused for their route, by id. The log
 // does not have their plan.
 func (c *Changes) refusedKeys(ctx context.Context, set *policy.Set,
-	logged []usage.LoggedDenial) (map[string]policy.Key, error) {
+	logged []denylog.Entry) (map[string]policy.Key, error) {
 	keys := map[string]policy.Key{}
 	for _, d := range logged {
 		if d.Cause == cause.Access {
@@ -76,7 +76,7 @@ func (c *Changes) refusedKeys(ctx context.Context, set *policy.Set,
 }
 
 // add counts a denied call. k is the key of a call that was refused for its route.
-func (r *routed) add(d usage.LoggedDenial, k policy.Key, before, after policy.Plan) {
+func (r *routed) add(d denylog.Entry, k policy.Key, before, after policy.Plan) {
 	call := route.Call{API: d.API, Stage: d.Stage, Method: d.Method, Path: d.Path}
 	switch {
 	case d.Cause != cause.Access:
