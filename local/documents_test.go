@@ -21,8 +21,8 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
-	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/storetest"
 )
 
 // commandsOf returns the commands of one part of a page: the lines of code that begin
@@ -253,12 +253,7 @@ func TestTwelveCallsOfTheDocuments(t *testing.T) {
 			if calls != 1 {
 				t.Errorf("%d loops of calls", calls)
 			}
-			client, err := store.Open(t.Context(), p.url("valkey"),
-				store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(client.Close)
+			client := storetest.Connect(t, p.url("valkey"))
 			checkNames(t, client)
 		})
 	}

@@ -25,9 +25,9 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -63,17 +63,13 @@ func startAdministered(t *testing.T, binary string, variables map[string]string)
 	if variables["VALKEY_CONNECT_TIMEOUT"] != "" {
 		proxy.DelayFirstReplies(time.Second)
 	}
-	client, err := store.Open(t.Context(), server,
-		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, server)
 	env := map[string]string{"VALKEY_URL": proxy.URL(), "KEY_PEPPER": checkPepper, "ADMIN_USER": "ada",
 		"ADMIN_PASSWORD": firstPassword}
 	maps.Copy(env, variables)
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
 	a := administered{client: client, log: &buffer{}}
+	var err error
 	a.function, err = lambda.Start(lambda.Config{Name: "admin", Binary: binary, Env: env, Warm: 1,
 		Timeout: 30 * time.Second, Log: a.log})
 	if err != nil {

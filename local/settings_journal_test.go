@@ -17,10 +17,9 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
-	"tidegate/internal/testing/waiting"
 )
 
 // noJournal is the address of a bucket that never answers.
@@ -82,13 +81,7 @@ func journalled(t *testing.T) (keys *registry.Store, client valkey.Client, folde
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err = store.Open(t.Context(), valkeytest.Start(t), store.Options{
-		Dial: waiting.Patience, Write: waiting.Patience,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client = storetest.Connect(t, valkeytest.Start(t))
 	keys = registry.NewStore(client, apikey.Pepper(checkPepper))
 	log := slog.New(slog.DiscardHandler)
 	keys.Audit().UseJournal(journal.New(kept, client, audit.NewKey([]byte(checkPepper)), false, log))

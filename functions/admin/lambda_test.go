@@ -23,7 +23,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/web/static"
 )
@@ -33,12 +33,7 @@ const host = "abc123.execute-api.eu-central-1.amazonaws.com"
 // newFunction returns the function on a store of its own, with one key called acme.
 func newFunction(t *testing.T) lambda.Handler {
 	t.Helper()
-	client, err := store.Open(t.Context(), valkeytest.Embedded(t),
-		store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, valkeytest.Embedded(t))
 	hash, err := argon2id.CreateHash("secret",
 		&argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/enforce"
@@ -16,8 +14,8 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage"
 )
@@ -82,11 +80,11 @@ func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 		t.Fatal(err)
 	}
 	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
-	keys := registry.NewStore(connect(t, adminURL), pepper)
+	keys := registry.NewStore(storetest.Connect(t, adminURL), pepper)
 	if _, err := keys.SaveSet(t.Context(), everything(), edit); err != nil {
 		t.Fatal(err)
 	}
-	client := connect(t, checkURL)
+	client := storetest.Connect(t, checkURL)
 	check, recorder := enforce.NewChecker(client, pepper), usage.NewRecorder(usage.Options{}, time.Now)
 	for _, name := range []string{"acme", "bolt", "core"} {
 		key, secret, err := keys.Create(t.Context(),
@@ -111,16 +109,6 @@ func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 		t.Fatal(report.Err)
 	}
 	return keys
-}
-
-func connect(t *testing.T, url string) valkey.Client {
-	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
 }
 
 func everything() policy.Set {

@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 )
 
 // A function that starts repairs the policies that a failover left apart.
@@ -45,12 +45,7 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := store.Open(t.Context(), c.ValkeyURL,
-		store.Options{Dial: storeTimeout, Write: storeTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, c.ValkeyURL)
 	keys := registry.NewStore(client, c.pepper)
 	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 1, Window: time.Minute}}}
 	if _, err := keys.SaveSet(

@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage"
@@ -59,11 +59,7 @@ func (e *environment) prepare(t *testing.T, server string) {
 
 func (e *environment) open(t *testing.T, url string) valkey.Client {
 	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: time.Minute, Write: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, url)
 	return client
 }
 

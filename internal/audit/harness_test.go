@@ -11,7 +11,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/storetest"
 )
 
 // chains is a Log on a server, and a way to write to it.
@@ -37,17 +37,13 @@ func open(t testing.TB, url string) *chains {
 // onSingleServers runs a test on a real Valkey and on the embedded server.
 func onSingleServers(t *testing.T, test func(*testing.T, *chains)) {
 	t.Helper()
-	t.Run("valkey", func(t *testing.T) { test(t, open(t, valkeytest.Start(t))) })
-	t.Run("embedded", func(t *testing.T) { test(t, open(t, valkeytest.Embedded(t))) })
+	storetest.OnSingleServers(t, func(t *testing.T, url string) { test(t, open(t, url)) })
 }
 
 // onEveryServer runs a test on a cluster too.
 func onEveryServer(t *testing.T, test func(*testing.T, *chains)) {
 	t.Helper()
-	onSingleServers(t, test)
-	t.Run("cluster", func(t *testing.T) {
-		test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true"))
-	})
+	storetest.OnEveryServer(t, func(t *testing.T, url string) { test(t, open(t, url)) })
 }
 
 // appendOnly is a script that changes nothing else.

@@ -19,9 +19,9 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/telemetry"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -42,7 +42,7 @@ type world struct {
 func newWorld(t *testing.T, change func(*policy.Set)) *world {
 	t.Helper()
 	url := valkeytest.Start(t)
-	w := &world{url: url, client: connect(t, url)}
+	w := &world{url: url, client: storetest.Connect(t, url)}
 	w.Store = registry.NewStore(w.client, testPepper)
 	set, err := w.Set(t.Context())
 	if err != nil {
@@ -53,17 +53,6 @@ func newWorld(t *testing.T, change func(*policy.Set)) *world {
 		t.Fatal(err)
 	}
 	return w
-}
-
-func connect(t *testing.T, url string) valkey.Client {
-	t.Helper()
-	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: 10 * time.Second, Write: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
 }
 
 func (w *world) key(t *testing.T, plan string) enforce.Call {
@@ -89,7 +78,7 @@ type environment struct {
 
 func (w *world) environment(t *testing.T) *environment {
 	t.Helper()
-	client := connect(t, valkeytest.As(t, w.url, "check", acl.Rules(acl.Check())))
+	client := storetest.Connect(t, valkeytest.As(t, w.url, "check", acl.Rules(acl.Check())))
 	return &environment{checker: enforce.NewChecker(client, testPepper), client: client,
 		log: NewLog(slog.New(telemetry.NewHandler(&w.lines, slog.LevelError)))}
 }

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -244,7 +245,7 @@ func TestLeasesSurviveFailures(t *testing.T) {
 	proxy := valkeytest.StartProxy(t, server, nil)
 	w := open(t, server)
 	w.setClock(t, leaseStart)
-	w.checker = NewChecker(connect(t, proxy.URL()), testPepper)
+	w.checker = NewChecker(storetest.Connect(t, proxy.URL()), testPepper)
 	w.checker.now = func() time.Time { return leaseStart }
 	w.plan(t, "free", hourly(1_000_000))
 	_, secret := w.create(t, "caller", "free")

@@ -16,9 +16,9 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -63,22 +63,12 @@ type world struct {
 // open returns an environment with the rights of the admin function.
 func open(t testing.TB, url string, s Store, queue bool) *world {
 	t.Helper()
-	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
-	w := &world{keys: registry.NewStore(client, testPepper), store: &failing{Store: s}, root: connect(t, url)}
+	client := storetest.Connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	w := &world{keys: registry.NewStore(client, testPepper), store: &failing{Store: s}, root: storetest.Connect(t, url)}
 	w.Journal = New(w.store, client, audit.NewKey(testPepper), queue,
 		slog.New(slog.NewTextHandler(t.Output(), nil)))
 	w.keys.Audit().UseJournal(w.Journal)
 	return w
-}
-
-func connect(t testing.TB, url string) valkey.Client {
-	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
 }
 
 // start returns an environment with a plan, on a Valkey and a folder of its own.

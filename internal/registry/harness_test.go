@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -37,40 +37,24 @@ type world struct {
 // checker those of the check function, and client all.
 func open(t testing.TB, url string) *world {
 	t.Helper()
-	admin := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
-	check := connect(t, valkeytest.As(t, url, "check", acl.Rules(acl.Check())))
+	admin := storetest.Connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
+	check := storetest.Connect(t, valkeytest.As(t, url, "check", acl.Rules(acl.Check())))
 	return &world{
 		Store: NewStore(admin, testPepper), checker: enforce.NewChecker(check, testPepper),
-		checks: check, client: connect(t, url),
+		checks: check, client: storetest.Connect(t, url),
 	}
-}
-
-func connect(t testing.TB, url string) valkey.Client {
-	t.Helper()
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	return client
 }
 
 // onSingleServers runs a test on a real Valkey and on the embedded server.
 func onSingleServers(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
-	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start,
-		"embedded": valkeytest.Embedded} {
-		t.Run(name, func(t *testing.T) { test(t, open(t, start(t))) })
-	}
+	storetest.OnSingleServers(t, func(t *testing.T, url string) { test(t, open(t, url)) })
 }
 
 // onEveryServer runs a test on a cluster too.
 func onEveryServer(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
-	onSingleServers(t, test)
-	t.Run("cluster", func(t *testing.T) {
-		test(t, open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true"))
-	})
+	storetest.OnEveryServer(t, func(t *testing.T, url string) { test(t, open(t, url)) })
 }
 
 func perMinute(requests int64) []limiter.Limit {

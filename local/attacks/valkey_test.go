@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 )
 
 // configuration is what the check function's user must never change, and secrets that it
@@ -57,11 +56,7 @@ func TestAttackValkeyUsers(t *testing.T) {
 			"administration, each as a command and inside a script")
 	users := map[string]valkey.Client{}
 	for user, url := range i.users {
-		c, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(c.Close)
+		c := storetest.Connect(t, url)
 		users[user] = c
 	}
 	refused := func(user string, words []string) {

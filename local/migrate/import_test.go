@@ -24,9 +24,9 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
-	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/echo"
@@ -74,12 +74,7 @@ func deploy(t *testing.T, foreign string) *deployment {
 	_, err := static.Load()
 	browsertest.Need(t, err, "make it: ./scripts/build -host")
 	server := valkeytest.Start(t)
-	client, err := store.Open(t.Context(), server,
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, server)
 	d := &deployment{log: &log{}, valkey: server, keys: registry.NewStore(client, pepper),
 		checker: enforce.NewChecker(client, pepper)}
 	api := &gateway.HTTP{Integration: d.function(t, "admin", map[string]string{

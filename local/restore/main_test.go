@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -27,12 +27,7 @@ var (
 // installation is a registry with a journal and a key, free.
 func installation(t *testing.T, url, folder string) *registry.Store {
 	t.Helper()
-	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, url)
 	kept, err := journal.OpenStore(folder)
 	if err != nil {
 		t.Fatal(err)

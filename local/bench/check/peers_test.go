@@ -15,11 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/store"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
-
 	"tidegate/local/bench/runtimeapi"
 )
 
@@ -121,11 +120,7 @@ func wellFormed(t *testing.T, document []byte) {
 func TestPeersAuthorize(t *testing.T) {
 	o := builtPeers(t)
 	url := valkeytest.Start(t)
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, url)
 	b := &bench{options: o, url: url, client: client, secrets: []string{"a secret"}}
 	if err := b.registerWithPeers(t.Context()); err != nil {
 		t.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -59,11 +59,7 @@ func TestList(t *testing.T) {
 func TestUserOnACluster(t *testing.T) {
 	url := valkeytest.As(t, valkeytest.StartCluster(t, 1, 0)[0]+"?cluster=true", "admin",
 		acl.Rules(acl.Admin()))
-	client, err := store.Open(t.Context(), url, store.Options{Dial: 5 * time.Second, Write: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := storetest.Connect(t, url)
 	f := &fixture{Store: NewStore(client, idle), clock: time.Now()}
 	for _, token := range []string{"one", "two", "three"} {
 		f.login(t, "ada", token, time.Hour)
