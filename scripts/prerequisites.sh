@@ -1,6 +1,6 @@
-# Sourced by the scripts beside it: progress lines, and checks of what a machine needs,
-# each failing with the lines that install it. POSIX sh, so that it runs under dash,
-# busybox and the bash 3.2 of macOS alike.
+# Sourced by the other scripts: progress lines, and checks of what a machine needs. A
+# check that fails prints the lines that install what is missing. POSIX sh, so that it
+# runs under dash, busybox and the bash 3.2 of macOS alike.
 
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)

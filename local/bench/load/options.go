@@ -75,7 +75,7 @@ func (o *options) flags(r *raw) *flag.FlagSet {
 	f.StringVar(&r.limit, "limit", "",
 		"the `limits` of those keys, such as 100/10s,1000/10m, when the answers do not have them")
 	f.StringVar(&o.api, "api", "rest",
-		"the target is a `rest` or an http API, which says 403 where the other says 429")
+		"the target is a `rest` or an http API, which answers 403 where the other answers 429")
 	f.IntVar(&o.workers, "in-flight", 256,
 		"most calls under way at once; others that are due wait, and their latency shows it")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long a call may take")
