@@ -44,7 +44,7 @@ func findChromium() (string, error) {
 	return "", errors.New("chromium is not on PATH")
 }
 
-// running is the browser that the tests of a package share.
+// running is the browser that all tests of a package share.
 var running struct {
 	tab  context.Context // nil without a browser
 	stop func()

@@ -68,7 +68,7 @@ func build(ctx context.Context, source string) (string, error) {
 	return program, lookAtSources(ctx, source)
 }
 
-// lookAtSources makes the sources of a program inputs of the test.
+// lookAtSources makes a program's source files inputs of the test, for go test's cache.
 func lookAtSources(ctx context.Context, source string) error {
 	const files = `{{with .Module}}{{if .Main}}{{.GoMod}}
 {{$.Dir}}

@@ -1,7 +1,7 @@
-// Package histories says how many random histories a test plays. Races show in few of
-// them, wrong answers in many, and the race detector makes each several times as slow.
-// Under it a test plays a tenth; ./scripts/test runs the packages whose tests import this
-// one without it, too. Only tests import it.
+// Package histories says how many random histories a test plays. A few histories show
+// races, wrong answers take many, and the race detector makes each several times as slow.
+// So a test plays a tenth of them under the race detector; ./scripts/test also runs the
+// packages whose tests import this one without it. Only tests import it.
 package histories
 
 import (

@@ -32,15 +32,15 @@ func (l Leak) String() string {
 const (
 	// MinLen is the length of the shortest canary: a shorter text turns up by chance.
 	MinLen = 7
-	// partLen is how much of a long canary is found by itself. It is longer than what is
-	// public of an API key.
+	// partLen is the length of a part of a long canary that counts as a leak. It is
+	// longer than the public part of an API key.
 	partLen = 24
 )
 
 // Leaks returns where the canaries occur in output, each form of each once. An API key or
-// another text is found as it is in any case, in base64 of any variant and at any place
-// in the encoded text, in hex, escaped for URLs, JSON or Go, and any 24 characters of one
-// that is longer. An address is found in all of its usual spellings. It panics on a
+// another text is found in upper and lower case, reversed, in hex, in base64 of any
+// variant and at any offset, and escaped for URLs, JSON or Go; of a long text any 24
+// characters are found. An address is found in all usual spellings. Leaks panics on a
 // canary shorter than MinLen.
 func Leaks(output []byte, canaries ...string) []Leak {
 	folded := bytes.ToLower(output)
@@ -63,7 +63,7 @@ func Leaks(output []byte, canaries ...string) []Leak {
 	return leaks
 }
 
-// form is a text that gives a canary away.
+// form is a text whose occurrence is a leak of a canary.
 type form struct {
 	name, text string
 	folded     bool // whatever the case
@@ -88,7 +88,7 @@ func (f form) find(in []byte) int {
 	}
 }
 
-// continues reports whether the byte at i would make a number or an address another one.
+// continues reports whether the byte at i would continue a number or an address.
 func continues(in []byte, i int) bool {
 	return i >= 0 && i < len(in) &&
 		(in[i] >= '0' && in[i] <= '9' || in[i] >= 'a' && in[i] <= 'z' || in[i] >= 'A' && in[i] <= 'Z')
@@ -135,8 +135,8 @@ func eachByte(s, format string) string {
 	return b.String()
 }
 
-// encodedForms: base64 has three, by where in the encoded text the canary begins. The
-// characters at the ends depend on its neighbours and are left out.
+// encodedForms returns hex and base64. Base64 has three forms, by the canary's offset in
+// the encoded text; characters at its ends depend on the text around and are left out.
 func encodedForms(canary []byte) []form {
 	forms := []form{{name: "hex", text: hex.EncodeToString(canary), folded: true}}
 	for _, c := range []struct {
@@ -178,7 +178,7 @@ func addressForms(address netip.Addr) []form {
 	return distinct(forms)
 }
 
-// distinct leaves out forms that find the same as one before.
+// distinct leaves out forms that equal an earlier one.
 func distinct(forms []form) []form {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(forms, func(f form) bool {

@@ -12,7 +12,7 @@ import (
 
 const secret = `tg_live_4fQ/"+ü&hB7vE2kR9mX1cT5nW8zL3pD6sA0gJ`
 
-// A canary is found in every form, wherever it stands in what was encoded.
+// A canary is found in every form, at any offset in the encoded text.
 func TestLeaksAreFound(t *testing.T) {
 	text, _ := json.Marshal(map[string]string{"key": secret})
 	for name, output := range map[string]string{
@@ -68,7 +68,7 @@ func TestAddressesAreFound(t *testing.T) {
 	}
 }
 
-// What is public, or only looks alike, is no leak.
+// Public parts and similar texts are no leaks.
 func TestNoLeaks(t *testing.T) {
 	for output, canary := range map[string]string{
 		"key_id 4fQ/hB7vE2kR":           secret,
@@ -92,7 +92,7 @@ func TestNoLeaks(t *testing.T) {
 func TestShortCanariesPanic(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("a canary of six characters was taken")
+			t.Error("a canary of six characters was accepted")
 		}
 	}()
 	Leaks(nil, "secret")

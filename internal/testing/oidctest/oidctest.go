@@ -100,14 +100,14 @@ func run(t testing.TB, command *exec.Cmd) string {
 	return line
 }
 
-// Person is somebody with a browser that follows only the provider's own redirects.
+// Person is a user whose browser follows only the provider's own redirects.
 type Person struct {
 	t      testing.TB
 	client *http.Client
 	issuer string
 }
 
-// NewPerson returns somebody who has not logged in yet.
+// NewPerson returns a user who has not logged in yet.
 func NewPerson(t testing.TB, issuer string) *Person {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

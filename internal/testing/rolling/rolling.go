@@ -1,6 +1,6 @@
-// Package rolling finds the fullest rolling window in what was admitted, when nobody saw
-// the instants themselves: an admission lies between the moment its call was sent and the
-// moment its answer came. Whoever knows instants gives spans of no length.
+// Package rolling finds the fullest rolling window of admissions whose instants are not
+// known exactly: an admission lies between the instant when its call was sent and the
+// instant when its answer came. A known instant is a span without length.
 package rolling
 
 import (
@@ -16,9 +16,9 @@ type Span struct{ First, Last time.Duration }
 // At is the span of an instant that is known.
 func At(t time.Duration) Span { return Span{t, t} }
 
-// Fullest returns the most spans that lie in one window [from, from+window) beyond doubt,
-// wherever in them it happened, and where that window begins. More than a limit admits
-// proves that the limit was broken; as many prove nothing.
+// Fullest returns the most spans that certainly lie in one window [from, from+window),
+// and where that window begins. More spans than a limit admits prove that the limit was
+// broken.
 func Fullest(spans []Span, window time.Duration) (from time.Duration, most int) {
 	latest := slices.Clone(spans)
 	slices.SortFunc(latest, func(a, b Span) int { return cmp.Compare(b.First, a.First) })
@@ -38,8 +38,7 @@ func Fullest(spans []Span, window time.Duration) (from time.Duration, most int) 
 	return from, most
 }
 
-// Possible returns the most spans that can lie in one window: no window held more,
-// wherever in the spans it happened.
+// Possible returns the most spans that can lie in one window: no window held more events.
 func Possible(spans []Span, window time.Duration) int {
 	// A window [from, from+window) meets a span while First-window < from <= Last.
 	type edge struct {
@@ -70,7 +69,7 @@ func Possible(spans []Span, window time.Duration) int {
 	return most
 }
 
-// History is spans by when they began.
+// History has spans in the order of their beginnings.
 type History struct {
 	spans   []Span
 	longest time.Duration
@@ -86,8 +85,8 @@ func NewHistory(spans []Span) *History {
 	return h
 }
 
-// Before returns how many spans lie in the window that ends at s beyond doubt: over
-// before s began, and begun less than the window before s ended.
+// Before returns how many spans certainly lie in the window that ends at s: they end
+// before s begins, and begin less than the window before s ends.
 func (h *History) Before(s Span, window time.Duration) int {
 	n := 0
 	for _, other := range h.from(s.Last - window + 1) {
@@ -123,7 +122,7 @@ func (h *History) from(t time.Duration) []Span {
 	return h.spans[i:]
 }
 
-// lasts is a heap with the latest on top.
+// lasts is a heap of ends with the latest on top.
 type lasts []time.Duration
 
 func (l *lasts) Len() int           { return len(*l) }

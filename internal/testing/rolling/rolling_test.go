@@ -13,7 +13,7 @@ func span(first, last int) rolling.Span {
 	return rolling.Span{First: time.Duration(first), Last: time.Duration(last)}
 }
 
-// A window counts its beginning and not its end.
+// A window includes its beginning and excludes its end.
 func TestFullestOfInstants(t *testing.T) {
 	var spans []rolling.Span
 	for _, ms := range []int{2750, 0, 1000, 0, 1500, 2500, 2000} {
@@ -32,7 +32,7 @@ func TestFullestOfInstants(t *testing.T) {
 	}
 }
 
-// Only what lies in a window beyond doubt counts.
+// Fullest counts only spans that certainly lie in a window.
 func TestFullestOfSpans(t *testing.T) {
 	spans := []rolling.Span{span(0, 2), span(1, 3), span(11, 12)}
 	for _, c := range []struct{ window, most, possible int }{{10, 2, 3}, {12, 2, 3}, {13, 3, 3},
@@ -49,8 +49,8 @@ func TestFullestOfSpans(t *testing.T) {
 	}
 }
 
-// The same, by trying every window on every choice of instants that matters: what is
-// proven always happened, what is impossible never did.
+// Fullest and Possible are bounds of the true number, by trying every window on random
+// instants in the spans.
 func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.IntRange(1, 12).Draw(t, "window")
@@ -86,8 +86,8 @@ func TestBoundsHold(t *testing.T) {
 	})
 }
 
-// Before and Around bound what the window that ends at a span held, as a limiter counts:
-// what is exactly a window old is gone.
+// Before and Around bound the number in the window that ends at a span. As in a limiter,
+// a call exactly a window old does not count.
 func TestHistory(t *testing.T) {
 	h := rolling.NewHistory([]rolling.Span{span(20, 25), span(0, 2), span(10, 12), span(11, 30)})
 	for _, c := range []struct {

@@ -19,8 +19,8 @@ import (
 // Bucket is the bucket that the server has.
 const Bucket = "journal"
 
-// Server is a running S3 server. Stop and Start take it away and bring it back with what
-// it stores.
+// Server is a running S3 server. Stop ends it, and Start starts it again with what it has
+// stored.
 type Server struct {
 	binary, dir, address string
 	command              *exec.Cmd
@@ -66,7 +66,7 @@ func (s *Server) Address() string {
 // Start starts the server again.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
-	// Metadata lie beside the data: not every file system has attributes.
+	// Metadata are stored in files of their own: not every file system has attributes.
 	s.command = exec.Command(s.binary, "--port", s.address, "--quiet", //nolint:gosec // find's path
 		"posix", "--sidecar", filepath.Join(s.dir, "metadata"), filepath.Join(s.dir, "data"))
 	s.command.Stdout, s.command.Stderr = &s.output, &s.output

@@ -8,8 +8,8 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// Every slot is served, by the primaries alone, and what a primary is told reaches its
-// replica.
+// The primaries serve every slot, and no other node serves any. A write to a primary
+// reaches its replica.
 func TestStartCluster(t *testing.T) {
 	const primaries, replicas = 3, 1
 	urls := StartCluster(t, primaries, replicas)

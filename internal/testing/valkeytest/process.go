@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// process is a child that is ready once it has said so in its output.
+// process is a child process that is ready once its output has certain words.
 type process struct {
 	command *exec.Cmd
 	output  *log
@@ -64,7 +64,7 @@ func (p *process) stop() {
 	<-p.exited
 }
 
-// log keeps what a process wrote and notes when certain words appear in it.
+// log keeps the output of a process, and closes seen when the words appear in it.
 type log struct {
 	words []byte
 	seen  chan struct{}
@@ -74,7 +74,7 @@ type log struct {
 	found bool
 }
 
-// maxLog bounds what a chatty server may leave in memory; its first lines say the most.
+// maxLog bounds the output that is kept in memory, from its first line on.
 const maxLog = 256 << 10
 
 // Write never fails, since an error would close the process's output.

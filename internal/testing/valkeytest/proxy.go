@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Proxy stands between a client and a server, and breaks what goes through on request.
+// Proxy passes data between clients and a server, and injects faults on request.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -112,7 +112,7 @@ func (p *Proxy) accept(running *sync.WaitGroup) {
 		}
 		server, err := net.Dial("tcp", p.target)
 		if err != nil {
-			_ = client.Close() // The client is to see that it ended.
+			_ = client.Close() // The client sees a closed connection.
 			continue
 		}
 		if l := (&link{client: client, server: server}); p.add(l) {

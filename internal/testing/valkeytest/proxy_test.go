@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// dialTo speaks to the proxy without a client library, which would hide what breaks.
+// dialTo connects to the proxy without a client library, which would hide faults.
 func dialTo(t *testing.T, p *Proxy) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c, err := net.Dial("tcp", p.Address())
@@ -63,7 +63,7 @@ func TestProxyAppliesItsFaults(t *testing.T) {
 	}
 }
 
-// A proxy that holds back first replies delays nothing else, and counts its connections.
+// A proxy that delays first replies delays nothing else, and counts its connections.
 func TestProxyDelaysFirstReplies(t *testing.T) {
 	p := StartProxy(t, Start(t), nil)
 	p.DelayFirstReplies(200 * time.Millisecond)

@@ -106,7 +106,7 @@ func TestRunGivesUp(t *testing.T) {
 	}
 }
 
-// recorder stands for the test that asks for a server where there is none.
+// recorder is a test that asks for a server where there is none.
 type recorder struct {
 	testing.TB
 	skipped, failed string
@@ -184,8 +184,8 @@ func TestServerDiesWithAKilledTestProcess(t *testing.T) {
 	awaitRefusal(t, strings.TrimPrefix(url, "valkey://"))
 }
 
-// awaitRefusal waits for a server to be gone, which the system does some time after the
-// parent's end.
+// awaitRefusal waits until a server refuses connections: the system kills it some time
+// after its parent ends.
 func awaitRefusal(t *testing.T, address string) {
 	t.Helper()
 	poll := time.NewTicker(20 * time.Millisecond)

@@ -21,7 +21,7 @@ function findAccount(_, accountId) {
   return { accountId, claims: () => claims };
 }
 
-// Consent is given: the tests are about what comes after.
+// Consent is given, since the tests begin after it.
 async function loadExistingGrant(ctx) {
   const grant = new ctx.oidc.provider.Grant({ clientId: ctx.oidc.client.clientId, accountId: ctx.oidc.session.accountId });
   grant.addOIDCScope('openid profile groups');
