@@ -51,8 +51,8 @@ func bundle() error {
 // compress writes a compressed copy of a file, which browsers get. It uses the best
 // compression, which would be too slow for each request.
 func compress(file api.OutputFile) error {
-	var twin bytes.Buffer
-	w, err := gzip.NewWriterLevel(&twin, gzip.BestCompression)
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func compress(file api.OutputFile) error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	return os.WriteFile(file.Path+".gz", twin.Bytes(), 0o644)
+	return os.WriteFile(file.Path+".gz", compressed.Bytes(), 0o644)
 }
 
 func options() api.BuildOptions {

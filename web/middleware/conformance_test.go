@@ -41,11 +41,11 @@ type requestCase struct {
 type answerCase struct {
 	Status  int
 	Headers map[string]string // of comparedHeaders, all that there are
-	Body    map[string]any    // of a served request: what the decision has beside zeros
+	Body    map[string]any    // of a served request: the decision without zero values
 }
 
-// settlementCase is what the API answers to attempts, one after the other, and what
-// becomes of the settlement. No attempt follows the last answer.
+// settlementCase has the API's answers to successive attempts, and the result of the
+// settlement. No attempt follows the last answer.
 type settlementCase struct {
 	Name    string
 	Answers []struct {
@@ -138,7 +138,7 @@ func (c requestCase) answer(t *testing.T) answerCase {
 	return got
 }
 
-// nonzero has the decision under the keys of the context.
+// nonzero returns the decision's values other than zero, under the keys of the context.
 func (d Decision) nonzero() map[string]any {
 	all := map[string]any{
 		"denied": d.Denied, "keyId": d.KeyID, "keyName": d.KeyName, "plan": d.Plan, "rule": d.Rule,
@@ -157,8 +157,8 @@ func (d Decision) nonzero() map[string]any {
 	return all
 }
 
-// What another attempt can mend is tried again, a bounded number of times, after pauses;
-// what is refused is not.
+// A temporary failure is tried again, a bounded number of times, after pauses. A refusal
+// is not.
 func TestSettlements(t *testing.T) {
 	for _, c := range readConformance(t).Settlements {
 		t.Run(c.Name, func(t *testing.T) {

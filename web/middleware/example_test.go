@@ -78,8 +78,8 @@ func complete(w io.Writer, name string) (tokensUsed int64) {
 	return 500
 }
 
-// The code of docs/backends.md that is Go is the code of the examples here, and of the
-// test that the second file has.
+// The Go code in docs/backends.md is code of the examples here, or of the tests in the
+// second file.
 func TestDocumentedCode(t *testing.T) {
 	page, err := os.ReadFile("../../docs/backends.md")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A handler before may have set CORS headers; they stay.
+// CORS headers of an earlier handler stay.
 func TestCORSHeadersStay(t *testing.T) {
 	m := Middleware{Source: as(map[string]any{"denied": true})}
 	w := httptest.NewRecorder()
@@ -23,7 +23,7 @@ func TestCORSHeadersStay(t *testing.T) {
 
 func as(context map[string]any) Source { return func(*http.Request) map[string]any { return context } }
 
-// settling serves one request whose handler settles.
+// settling serves one request with a handler that settles.
 func settling(t *testing.T, reservation string, api http.HandlerFunc) (Settlement, error) {
 	t.Helper()
 	server := httptest.NewServer(api)

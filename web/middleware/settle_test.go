@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A server that really fails, by answers and by breaking connections, settles once at
-// last.
+// A real server that fails by answers and by broken connections settles once in the end.
 func TestSettleThroughAServer(t *testing.T) {
 	asked, done := 0, 0
 	got, err := settling(t, "tgr_x", func(w http.ResponseWriter, _ *http.Request) {

@@ -17,7 +17,7 @@ function words(ticked, all) {
 
 function show() {
   const all = boxes();
-  if (form.of.value === 'all') for (const box of all) box.checked = true; // also those that a refresh brought
+  if (form.of.value === 'all') for (const box of all) box.checked = true; // also rows of a refresh
   const ticked = all.filter(({ checked }) => checked).length;
   const text = words(ticked, all.length);
   if (status.textContent.trim() !== text) status.textContent = text;
@@ -57,6 +57,6 @@ if (form) {
     }
   });
   document.addEventListener('htmx:after:swap', show);
-  addEventListener('pageshow', show); // the browser's way back ticks boxes again
+  addEventListener('pageshow', show); // going back restores ticked boxes
   show();
 }

@@ -13,7 +13,7 @@ const units = [[86400, 'd'], [3600, 'h'], [60, 'min']];
 
 const figure = (n) => n.toLocaleString('en-US');
 
-// after writes seconds since the start: 1.5 s, 2 min 30 s.
+// after formats seconds since the start: 1.5 s, 2 min 30 s.
 function after(seconds) {
   const parts = [];
   for (const [size, name] of units) {
@@ -45,7 +45,7 @@ function clock(seconds) {
   return `${at.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
 }
 
-// Styles are read where they are used, since the theme may change: canvases know no CSS.
+// Styles are read at each use, since the theme may change and a canvas has no CSS.
 const styleOf = (element) => getComputedStyle(element);
 
 function hatched(colour) {
@@ -89,7 +89,7 @@ class Chart {
     const x = series[0].map((_, i) => begin + from + i * step);
     if (kind === 'lines') return [x, ...series];
     const [allowed, blocked] = series;
-    const drawn = (n) => n || null; // no outline of what is not there
+    const drawn = (n) => n || null; // an empty bar has no outline
 // Bars of blocked calls stand behind those of allowed ones, so that their tops show.
     return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)];
   }

@@ -84,7 +84,7 @@ document.addEventListener('htmx:before:response', (event) => {
   if (!ours(event)) return;
   const { response, hx } = event.detail.ctx;
   if (response.status < 400 || hx?.redirect) return;
-  event.preventDefault(); // an error page is no section: keep what is shown
+  event.preventDefault(); // an error page has no section: keep what is shown
   if (response.status >= 500) failed();
   else location.reload();
 });

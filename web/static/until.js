@@ -3,7 +3,7 @@
 
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 
-function tell(field) {
+function showLocal(field) {
   const hint = document.getElementById(`${field.id}-hint`);
   if (!hint) return;
   hint.dataset.text ??= hint.textContent;
@@ -19,5 +19,5 @@ document.addEventListener('input', ({ target }) => {
   if (target === date && date.value) choice.value = 'at';
   if (target === choice && choice.value !== 'at') date.value = '';
   if (target === choice && choice.value === 'at') date.focus();
-  tell(date);
+  showLocal(date);
 });

@@ -11,17 +11,18 @@ function words(machine) {
   return new Date(machine).toLocaleString('sv-SE', { timeZoneName: 'short' });
 }
 
-// shift writes a time of an input in another zone: minutes are what to add to it.
+// shift returns a time of an input in another zone, with the minutes added.
 function shift(value, minutes) {
   const at = new Date(`${value}Z`);
   if (!value || Number.isNaN(at.getTime())) return value;
   return new Date(at.getTime() + minutes * 60000).toISOString().slice(0, value.length);
 }
 
-// offset is what the zone of the browser adds to UTC at that time, in minutes.
+// offset returns the difference of the browser's zone from UTC at a time, in minutes.
 const offset = (value, zone) => -new Date(`${value}${zone}`).getTimezoneOffset();
 
-// Inputs have UTC from the server and for it, and are shown as times are.
+// Inputs hold UTC when they come from the server and go to it, and are shown like other
+// times.
 function showInput(input) {
   const wanted = local() ? 'local' : 'UTC';
   if ((input.dataset.zone || 'UTC') === wanted) return;

@@ -151,7 +151,7 @@ class Limits {
 
   // express is a middleware: handlers find the decision in request.tidegate.
   express = (request, response, next) => {
-    const { call, fields, refusal } = this.#judge(() => this.#source(request));
+    const { call, fields, refusal } = this.#admit(() => this.#source(request));
     for (const [name, value] of fields) response.setHeader(name, value);
     if (!refusal) {
       request.tidegate = call;
@@ -166,7 +166,7 @@ class Limits {
 
   // fastify is an onRequest hook: handlers find the decision in request.tidegate.
   fastify = (request, reply, done) => {
-    const { call, fields, refusal } = this.#judge(() => this.#source(request));
+    const { call, fields, refusal } = this.#admit(() => this.#source(request));
     for (const [name, value] of fields) reply.header(name, value);
     if (!refusal) {
       request.tidegate = call;
@@ -182,7 +182,7 @@ class Limits {
   // third argument.
   lambda(handler) {
     return async (event, context) => {
-      const { call, fields, refusal } = this.#judge(() => authorizer(event?.requestContext?.authorizer));
+      const { call, fields, refusal } = this.#admit(() => authorizer(event?.requestContext?.authorizer));
       if (!refusal) return withFields(await handler(event, context, call), fields, event);
       const headers = new Map(fields);
       const sent = Object.entries(event?.headers ?? {});
@@ -192,8 +192,8 @@ class Limits {
     };
   }
 
-  // judge returns the admitted call, or the response that refuses it.
-  #judge(source) {
+  // admit returns the admitted call, or the response that refuses it.
+  #admit(source) {
     let call;
     try {
       call = new Call(source() ?? {}, this.#settler);

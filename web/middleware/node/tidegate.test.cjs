@@ -40,7 +40,7 @@ function sent(c) {
   return pairs;
 }
 
-// over asks a server over HTTP, with headers as bytes of UTF-8.
+// over calls a server over HTTP, with headers as bytes of UTF-8.
 async function over(server, c) {
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
   try {
@@ -117,7 +117,7 @@ for (const [name, backend] of Object.entries(backends)) {
 
 const nothing = { reserved: 0, actual: 0, short: 0, settleMax: 0, aboveMax: 0, partial: false };
 
-// scripted answers one attempt after the other, and notes when each began.
+// scripted answers one attempt after the other, and records when each began.
 function scripted(c) {
   const attempts = [];
   const fetch = async (url, { body, signal, headers }) => {
@@ -185,8 +185,7 @@ test("pauses differ", { timeout: 20_000 }, async () => {
   assert.ok(pauses.size >= 4, `${pauses.size} different pauses of 20, in steps of 10 ms`);
 });
 
-// A server that really fails, by answers and by a broken connection, settles once at
-// last.
+// A real server that fails by answers and by a broken connection settles once in the end.
 test("settle through a server", { timeout: 20_000 }, async () => {
   let asked = 0;
   const server = http.createServer((request, response) => {
@@ -209,7 +208,7 @@ test("settle through a server", { timeout: 20_000 }, async () => {
   }
 });
 
-// A closed port was never connected to, which a 409 after it must not hide.
+// An attempt at a closed port cannot have settled, so a 409 after it is an error.
 test("an unreachable server", { timeout: 20_000 }, async () => {
   const server = http.createServer();
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
@@ -229,7 +228,7 @@ test("settle without a reservation or a settler", async () => {
   await assert.rejects(run({ denied: false, reservation: "tgr_x" }), /no settler/);
 });
 
-// What a handler answers decides over the fields; payload 2.0 has short answers.
+// Fields of a handler's response stay as they are. Payload 2.0 has short responses.
 test("answers of Lambda handlers", async () => {
   const authorizer = { denied: false, rateLimit: "r", rateLimitPolicy: "p" };
   const run = (answer, event) => new Limits().lambda(async () => answer)(
@@ -246,7 +245,7 @@ test("answers of Lambda handlers", async () => {
     { statusCode: 204, multiValueHeaders: { RateLimit: ["own"] }, headers: { "RateLimit-Policy": "p" } });
 });
 
-// A source that fails lets nobody pass, and says why.
+// A source that fails refuses the request, and the log says why.
 test("a source that throws", async () => {
   const lines = [];
   const source = () => { throw new Error("away"); };
@@ -257,7 +256,7 @@ test("a source that throws", async () => {
   assert.equal(lines[0][1].message, "away");
 });
 
-// What a request brings does not reach the log.
+// The content of a request does not reach the log.
 test("a log without the context", async () => {
   const lines = [];
   const source = requestContext("X-Amzn-Request-Context");
@@ -267,7 +266,7 @@ test("a log without the context", async () => {
   assert.equal(lines[0][1].message, "the context is no JSON");
 });
 
-// A handler before may have set CORS headers; they stay.
+// CORS headers of an earlier handler stay.
 test("CORS headers stay", async () => {
   const app = express();
   app.use((_request, response, next) => {

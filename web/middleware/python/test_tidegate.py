@@ -55,7 +55,7 @@ def answered(status, headers, body):
 
 
 def by_wsgi(case):
-    """Asks as servers do, which join values of one name; the validator holds the protocol."""
+    """Asks like a server, which joins values of one name; the validator checks the protocol."""
     def app(environ, start_response):
         start_response("200 OK", list(JSON))
         return [nonzero(environ["tidegate"]).encode()]
@@ -125,7 +125,7 @@ class Requests(unittest.TestCase):
                         self.assertEqual(got, want)
 
     def test_answers_of_lambda_handlers(self):
-        """What a handler answers decides over the fields; payload 2.0 has short answers."""
+        """Fields of a handler's response stay as they are. Payload 2.0 has short responses."""
         authorizer = {"denied": False, "rateLimit": "r", "rateLimitPolicy": "p"}
         fields = {"RateLimit": "r", "RateLimit-Policy": "p"}
         short = {"statusCode": 200, "headers": {"Content-Type": "application/json", **fields}}
@@ -143,7 +143,7 @@ class Requests(unittest.TestCase):
             self.assertEqual(handler({"requestContext": {"authorizer": authorizer}, **event}, None), want)
 
     def test_a_source_that_raises(self):
-        """It lets nobody pass, and says why."""
+        """It refuses the request, and the log says why."""
         def source(request):
             raise RuntimeError("away")
         start = mock.Mock()
@@ -162,7 +162,7 @@ class Requests(unittest.TestCase):
 
 
 class Clock:
-    """Stands for the module time. It begins with the year 2000."""
+    """Replaces the module time. It begins with the year 2000."""
 
     def __init__(self):
         self.now = 0.0
@@ -255,7 +255,7 @@ def server(answer):
 
 class Servers(unittest.TestCase):
     def test_settle_through_a_server(self):
-        """A server that fails by answers and by a broken connection settles once at last."""
+        """A server that fails by answers and by a broken connection settles once in the end."""
         asked = []
 
         def answer(handler):
@@ -271,7 +271,7 @@ class Servers(unittest.TestCase):
         self.assertEqual(asked, ["/prod/api/v1/reservations/settle"] * 3)
 
     def test_an_answer_that_trickles_ends(self):
-        """The time limit is one of the whole attempt, not of each read."""
+        """The time limit is for the whole attempt, not for each read."""
         ended = threading.Event()
 
         def answer(handler):

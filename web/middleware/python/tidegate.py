@@ -23,7 +23,7 @@ import time
 import urllib.parse
 from http import HTTPStatus
 
-# KEYS are those of the context, with the names that Call has for them.
+# KEYS maps the keys of the context to the fields of Call.
 KEYS = {
     "denied": "denied", "keyId": "key_id", "keyName": "key_name", "plan": "plan", "rule": "rule",
     "policyVersion": "policy_version", "keyVersion": "key_version", "limit": "limit",
@@ -186,7 +186,7 @@ class Limits:
     def wsgi(self, app):
         """Wraps a WSGI application, which finds the decision in environ["tidegate"]."""
         def wrapped(environ, start_response):
-            call, fields, refusal = self._judge(self._source, environ, environ.get("HTTP_ORIGIN"))
+            call, fields, refusal = self._admit(self._source, environ, environ.get("HTTP_ORIGIN"))
             if refusal:
                 status, fields, body = refusal
                 start_response(f"{status} {HTTPStatus(status).phrase}", fields)
@@ -209,7 +209,7 @@ class Limits:
             if scope["type"] != "http":
                 return await send({"type": "websocket.close", "code": 1008})
             origin = next(iter(_values(scope, "origin")), None)
-            call, fields, refusal = self._judge(self._source, scope, origin)
+            call, fields, refusal = self._admit(self._source, scope, origin)
             if refusal:
                 status, fields, body = refusal
                 await send({"type": "http.response.start", "status": status, "headers": _encoded(fields)})
@@ -229,14 +229,14 @@ class Limits:
         @functools.wraps(handler)
         def wrapped(event, context):
             sent = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
-            call, fields, refusal = self._judge(_of_event, event, sent.get("origin"))
+            call, fields, refusal = self._admit(_of_event, event, sent.get("origin"))
             if refusal:
                 status, fields, body = refusal
                 return {"statusCode": status, "headers": dict(fields), "body": body}
             return _with_fields(handler(event, context, call), fields, event)
         return wrapped
 
-    def _judge(self, source, request, origin):
+    def _admit(self, source, request, origin):
         """Returns the admitted call and its fields, or the response that refuses it."""
         try:
             call = _parse(source(request), self._settler)
@@ -307,7 +307,7 @@ def _with_fields(answer, fields, event):
 
 @dataclasses.dataclass(frozen=True)
 class Settlement:
-    """What became of a reservation."""
+    """The result of settling a reservation."""
 
     reserved: int = 0  # taken before the call
     actual: int = 0  # actually used
@@ -318,11 +318,11 @@ class Settlement:
 
 
 class NoSettler(RuntimeError):
-    """There is nobody to settle with: Limits has no Settler."""
+    """Limits has no Settler."""
 
 
 class SettleError(Exception):
-    """A settlement that was refused, with the status and detail of the answer."""
+    """A refused settlement, with the status and detail of the answer."""
 
     def __init__(self, status, detail, retry_after=0):
         super().__init__(f"tidegate: settle: {status}: {detail}")
@@ -331,7 +331,7 @@ class SettleError(Exception):
 
     @property
     def temporary(self):
-        """Whether another attempt may have another answer."""
+        """Whether another attempt may succeed."""
         return self.status == 429 or self.status >= 500
 
 
@@ -392,10 +392,10 @@ class Settler:
         status, answered, text = _post(self._url, fields, body, timeout)
         if status != 200:
             raise SettleError(status, _detail(text), _retry_after(answered.get("Retry-After")))
-        told = json.loads(text)
+        settled = json.loads(text)
         return Settlement(
-            told.get("reserved", 0), told.get("actual", 0), told.get("short", 0),
-            told.get("settleMax", 0), told.get("aboveMax", 0), told.get("partial", False))
+            settled.get("reserved", 0), settled.get("actual", 0), settled.get("short", 0),
+            settled.get("settleMax", 0), settled.get("aboveMax", 0), settled.get("partial", False))
 
 
 def _post(url, fields, body, timeout):
@@ -409,7 +409,7 @@ def _post(url, fields, body, timeout):
             connection.connect()
         except OSError as cause:
             raise NoConnection(f"tidegate: settle: connect: {cause}") from cause
-        # A time limit of the socket is one of each read, so a timer ends the answer.
+        # A socket's time limit is for each read, so a timer ends the attempt.
         timer = threading.Timer(max(end - time.monotonic(), 0), _shut, [connection.sock])
         timer.daemon = True
         timer.start()
