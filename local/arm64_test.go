@@ -32,8 +32,8 @@ func TestArm64(t *testing.T) {
 	}
 }
 
-// arm64Functions is a folder of functions for arm64, in an emulator where this machine is
-// another.
+// arm64Functions returns a folder of functions for arm64, which run in an emulator on
+// other machines.
 func arm64Functions(t *testing.T) string {
 	t.Helper()
 	emulator := ""

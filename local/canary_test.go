@@ -23,9 +23,9 @@ const (
 	canaryNetwork = "2001:db8:77:4d::77"
 )
 
-// canaries are credentials that occur nowhere but in the events of this test.
+// canaries are credentials that occur only in the events of this test.
 type canaries struct {
-	keys   map[string]string // by what is wrong with them
+	keys   map[string]string // by their defect
 	tokens map[string]string
 	jwks   string
 }
@@ -72,7 +72,7 @@ func signed(t *testing.T, key ed25519.PrivateKey, subject string, good time.Dura
 	return text
 }
 
-// all lists what must not be seen anywhere.
+// all lists the texts that must not leak.
 func (c *canaries) all() []string {
 	all := []string{canaryAddress, canaryNetwork, checkPepper}
 	for _, group := range []map[string]string{c.keys, c.tokens} {
@@ -86,8 +86,8 @@ func (c *canaries) all() []string {
 	return all
 }
 
-// events are calls with every credential, from both addresses, in several kinds of event,
-// and some that make no sense.
+// events returns calls with every credential, from both addresses, in several kinds of
+// event, and some invalid ones.
 func (c *canaries) events() []string {
 	var events []string
 	for i, address := range []string{canaryAddress, canaryNetwork} {
@@ -128,9 +128,8 @@ func tokenEvent(value string) string {
 	return string(text)
 }
 
-// However callers come, whatever happens, and in whatever form: no API key, token, name
-// in a token or address is ever in the function's output, in its answers, or in what
-// Valkey keeps; nor is the pepper.
+// No API key, token, name in a token, address or pepper leaks, in any form, into the
+// function's output, its answers or Valkey, whatever the caller sends.
 func TestNothingSecretLeaks(t *testing.T) {
 	c := newCanaries(t)
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
@@ -141,7 +140,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 	c.addKeys(t, f)
 	answers, allowed := f.ask(t, c.events())
 	if allowed < 4 {
-		t.Fatalf("%d calls were allowed: the test does not test what it should", allowed)
+		t.Fatalf("%d calls were allowed: the events lack valid credentials", allowed)
 	}
 	kept := f.everything(t)
 	proxy.Silence()
@@ -157,7 +156,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 	}
 }
 
-// addKeys makes keys of every kind.
+// addKeys creates keys of every kind.
 func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
 	t.Helper()
 	_, good := f.newKey(t)
@@ -176,7 +175,7 @@ func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
 	}
 }
 
-// ask sends events and returns all answers, and how many of them allow.
+// ask sends events, and returns all answers and the number of those that allow.
 func (f *checkFunction) ask(t *testing.T, events []string) (answers string, allowed int) {
 	t.Helper()
 	for _, event := range events {
@@ -192,7 +191,7 @@ func (f *checkFunction) ask(t *testing.T, events []string) (answers string, allo
 	return answers, allowed
 }
 
-// everything is all that Valkey keeps: names and, of texts, values.
+// everything returns all names in Valkey, and the values of strings.
 func (f *checkFunction) everything(t *testing.T) string {
 	t.Helper()
 	names, err := f.client.Do(t.Context(), f.client.B().Keys().Pattern("*").Build()).AsStrSlice()

@@ -23,7 +23,7 @@ const checkPepper = "a pepper that only these tests use"
 
 var byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
-// checkFunction is the built check function, and the store that it goes by.
+// checkFunction is the built check function with its store.
 type checkFunction struct {
 	*lambda.Function
 	store  *registry.Store
@@ -38,7 +38,7 @@ func startCheck(t *testing.T, url string, more map[string]string) *checkFunction
 	return startCheckFrom(t, filepath.Join(bin(), "check", "bootstrap"), url, more)
 }
 
-// startCheckFrom is startCheck with a build of its own.
+// startCheckFrom is startCheck with another build.
 func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *checkFunction {
 	t.Helper()
 	f := &checkFunction{}
@@ -73,7 +73,7 @@ func (f *checkFunction) newKey(t *testing.T) (policy.Key, apikey.Secret) {
 	return k, secret
 }
 
-// savePlan leaves alone what an earlier function went by.
+// savePlan saves the plan unless an earlier function has saved it.
 func (f *checkFunction) savePlan(t *testing.T) {
 	t.Helper()
 	set, err := f.store.Set(t.Context())

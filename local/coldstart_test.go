@@ -13,9 +13,9 @@ import (
 	"tidegate/local/lambda"
 )
 
-// The first call of the built function is allowed though its log-in takes longer than an
-// answer may take: in an environment that starts for the call, and in one that was frozen
-// while it logged in.
+// The first call of the built function is allowed, although its log-in takes longer than
+// VALKEY_TIMEOUT: in an environment that starts for the call, and in one that was frozen
+// during the log-in.
 func TestFirstCallWithASlowLogIn(t *testing.T) {
 	server := valkeytest.Start(t)
 	keys := startCheck(t, server, nil)
@@ -39,7 +39,8 @@ func TestFirstCallWithASlowLogIn(t *testing.T) {
 	}
 }
 
-// firstCall is the first one of a new function with the default time-outs, by a new key.
+// firstCall makes the first call of a new function with the default time-outs, by a new
+// key.
 func (f *checkFunction) firstCall(t *testing.T, url string, warm int) (answer string, took time.Duration) {
 	t.Helper()
 	_, secret := f.newKey(t)

@@ -18,7 +18,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// answer is what a client got.
+// answer is a client's response.
 type answer struct {
 	status int
 	header http.Header
@@ -60,7 +60,7 @@ func (c caller) get(url, key string) answer {
 	return answer{response.StatusCode, response.Header, string(body)}
 }
 
-// wait returns when d has passed.
+// wait waits for d.
 func wait(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
@@ -77,8 +77,8 @@ func twelveCalls(t *testing.T, flags []string) (p *program, c caller, statuses [
 	return twelveCallsTo(t, "rest", flags)
 }
 
-// twelveCallsTo makes 12 calls to an API within one window: on a machine that stalled for
-// most of one it starts over.
+// twelveCallsTo makes 12 calls to an API within one window. If the machine stalls for
+// most of it, twelveCallsTo starts again.
 func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c caller, statuses []int,
 	last answer) {
 	t.Helper()
@@ -94,8 +94,8 @@ func twelveCallsTo(t *testing.T, api string, flags []string) (p *program, c call
 	return p, c, statuses, last
 }
 
-// Of 12 calls with the free key in a row ten are allowed and two denied, with the way
-// back in the answer; waiting exactly that long is enough.
+// Of 12 calls in a row with the free key ten are allowed and two denied. Waiting exactly
+// for Retry-After is enough.
 func TestTwelveCalls(t *testing.T) {
 	for name, flags := range map[string][]string{"embedded": nil,
 		"valkey": {"-valkey", valkeytest.Start(t)}} {
@@ -170,8 +170,8 @@ func TestAllowedCallCarriesTheDecision(t *testing.T) {
 	}
 }
 
-// A bad credential is 401 with a problem document on the REST API, and 403 on the HTTP
-// API, which has no way to say more.
+// A bad credential gets 401 with a problem document from the REST API, and 403 from the
+// HTTP API, which cannot say more.
 func TestBadCredentials(t *testing.T) {
 	p, c := start(t), newCaller(t, 1)
 	unknown, err := apikey.Generate("demo")
@@ -215,9 +215,9 @@ func TestAPIsShareTheLimit(t *testing.T) {
 // 200 clients that share the pro key through the gateway never get more than 100
 // admissions in any rolling 10 seconds.
 //
-// The instants of the admissions on Valkey's clock are not known here, only when each
-// call began and ended. An admission lies between the two, so more than 100 that both
-// began and ended within 10 seconds prove a violation.
+// The test knows when each call began and ended, not its instant of admission on Valkey's
+// clock, which lies between the two. So more than 100 calls that began and ended within
+// 10 seconds prove a violation.
 func TestConcurrentClientsStayWithinEveryWindow(t *testing.T) {
 	const clients, limit = 200, 100
 	window := 10 * time.Second

@@ -16,9 +16,9 @@ import (
 	"tidegate/web/middleware"
 )
 
-// An HTTP API whose authorizer leaves denials in the context, and whose backend runs the
-// middleware, answers a true 429 over the limit. Who is nobody gets the API's own 403,
-// and a backend that has no authorizer in front serves nobody.
+// An HTTP API whose authorizer puts denials into the context, and whose backend runs the
+// middleware, answers 429 over the limit. An unknown caller gets the API's own 403, and a
+// backend without an authorizer serves no call.
 func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), map[string]string{"HTTP_API_DENY": "context"})
 	_, secret := f.newKey(t)
@@ -56,7 +56,7 @@ func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 	}
 }
 
-// The command answers a true 429 on both APIs when it is told to.
+// With -http-deny context the command answers 429 on both APIs.
 func TestRunWithDenialsInTheContext(t *testing.T) {
 	_, _, statuses, _ := twelveCallsTo(t, "http", []string{"-http-deny", "context"})
 	if want := slices.Concat(slices.Repeat([]int{200}, 10), []int{429, 429}); !slices.Equal(statuses, want) {

@@ -48,19 +48,18 @@ func commandsOf(t *testing.T, page, heading string) []string {
 	return commands
 }
 
-// shell runs the commands of a page. Each sees the variables and functions that those
-// before it defined, and curl prints the status of its answer in a line of its own.
+// shell runs the commands of a page. Each command has the variables and functions of
+// those before it. curl prints the status of its answer in a separate line.
 type shell struct {
 	dir, definitions string
-	replace          map[string]string // what the page writes to what is here
+	replace          map[string]string // from a text of the page to its value here
 }
 
 const curlWithStatus = `curl() { command curl --max-time 20 -w '\n%{http_code}' "$@"; }` + "\n"
 
 var definition = regexp.MustCompile(`^(\w+=|\w+\(\) )`)
 
-// do runs a command. It returns the body and the status of the answer, "" when there is
-// none.
+// do runs a command. It returns the body and the status of the answer; "" without one.
 func (s *shell) do(t *testing.T, command string) (body, status string) {
 	t.Helper()
 	for written, here := range s.replace {
@@ -87,7 +86,7 @@ func needCurl(t *testing.T) {
 	browsertest.Need(t, err, "install curl")
 }
 
-// documented is a dashboard with a plan of 1,000 an hour and a rule that settles.
+// documented starts a dashboard with a plan of 1,000 an hour and a rule that settles.
 func documented(t *testing.T) (administered, *shell) {
 	t.Helper()
 	needCurl(t)
@@ -142,7 +141,7 @@ func checkNames(t *testing.T, client valkey.Client) {
 	}
 }
 
-// The walk through the JSON API and its reservations work as docs/api.md prints them.
+// The commands for the JSON API and its reservations work as docs/api.md prints them.
 func TestCommandsOfTheAPIPage(t *testing.T) {
 	a, s := documented(t)
 	commands := append(commandsOf(t, "docs/api.md", "## Walkthrough"),
@@ -177,8 +176,8 @@ func TestCommandsOfTheAPIPage(t *testing.T) {
 	checkNames(t, a.client)
 }
 
-// Export, dry run and import work as docs/policies.md prints them, and what it says of
-// the version, of the reason and of what a file leaves out holds.
+// Export, dry run and import work as docs/policies.md prints them. So do the rules for
+// the version, the reason and the parts that a file leaves out.
 func TestCommandsOfThePoliciesPage(t *testing.T) {
 	a, s := documented(t)
 	s.definitions = fmt.Sprintf("DASHBOARD=%s TOKEN=%s\n", a.url, s.replace["tga_…"])
@@ -213,7 +212,7 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 	want(strings.Replace(load, "?reason=more+room", "", 1), "422", "reason")
 	want(load, "200", `"applied":true`)
 	edit("2,000 per hour", "3,000 per hour")
-	want(load, "412", "") // the file says the version before
+	want(load, "412", "") // the file has the earlier version
 	edit("version: 1", "# no version")
 	want(load, "428", "If-Match")
 	want(dryRun, "200", "2,000 per hour → 3,000 per hour")

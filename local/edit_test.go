@@ -16,7 +16,7 @@ import (
 	"tidegate/web/static"
 )
 
-// withDashboard gives the real admin function in place of the test function.
+// withDashboard returns flags for the built admin function in place of the test function.
 func withDashboard(t *testing.T) []string {
 	t.Helper()
 	_, err := static.Load()
@@ -30,7 +30,7 @@ func withDashboard(t *testing.T) []string {
 	return []string{"-bin", dir}
 }
 
-// editor is a tab of the dashboard in which someone is logged in.
+// editor is a browser tab of the dashboard with a logged-in user.
 type editor struct {
 	t   *testing.T
 	tab context.Context
@@ -44,7 +44,7 @@ func (e editor) act(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// save sets the key's one limit to so many requests per hour.
+// save sets the key's only limit to requests per hour.
 func (e editor) save(requests string) {
 	e.t.Helper()
 	e.act(
@@ -58,8 +58,7 @@ func (e editor) save(requests string) {
 	)
 }
 
-// A limit changed in the browser is obeyed by the very next call, and what was taken
-// before still counts.
+// A limit edited in the browser holds for the next call, and earlier calls still count.
 func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	p, c := start(t, withDashboard(t)...), newCaller(t, 1)
 	tab := browsertest.Start(t) // last, since its time limit runs
@@ -99,12 +98,12 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	}
 }
 
-// moments are what differs between two answers to the same call: when they were given,
-// and their ids.
+// moments matches the parts of an answer that differ between two identical calls: times
+// and ids.
 var moments = regexp.MustCompile(
 	`t=\d+|Retry-After: \d+|Retry after \d+ seconds|"retry-after":"\d+"|urn:uuid:[^"]*`)
 
-// comparePromise checks that the key's page says to the letter what the client got.
+// comparePromise checks that the key's page shows exactly the client's answer.
 func (e editor) comparePromise(page string, got answer) {
 	e.t.Helper()
 	e.act(chromedp.Navigate(page))

@@ -28,7 +28,8 @@ const (
 // ends, so the dashboard shows calls soon.
 const idleTime = 5 * time.Second
 
-// valkeyTimeout is longer than a deployment's, since a laptop has other work too.
+// valkeyTimeout is longer than a deployment's, since this machine runs other programs
+// too.
 const valkeyTimeout = 2 * time.Second
 
 // functions are the built Lambda functions. Both APIs share one authorizer, as on AWS.

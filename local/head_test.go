@@ -16,8 +16,8 @@ import (
 	"tidegate/local/gateway"
 )
 
-// A HEAD call through each kind of API pays what the rule for GET costs, so neither
-// method gets past the limit after the other.
+// A HEAD call through each kind of API has the cost of the rule for GET, so calls of both
+// methods share the limit.
 func TestHeadPaysWhatGetCosts(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	set, err := f.store.Set(t.Context())

@@ -39,8 +39,8 @@ var notHeaders = []string{
 	"Ctrl-C", "X-Tidegate", "Hmac-Sha", "Multi-Az", "X-Ray", "X-Amazon-Apigateway-Authorizer",
 }
 
-// otherTests are those of headers that need an installation or a stack of their own: a
-// file, and the test that changes the header.
+// otherTests has the headers that need an installation or a stack of their own: the file
+// and the test that changes each.
 var otherTests = map[string][2]string{
 	"If-None-Match":   {"../infra/journal_test.go", "TestJournal"},
 	"Origin":          {"attacks/api_test.go", "TestAttackCrossSite"},
@@ -50,8 +50,8 @@ var otherTests = map[string][2]string{
 	"X-Forwarded-For": {"attacks/address_test.go", "TestAttackForgedAddresses"},
 }
 
-// documentedHeaders are those of the README and of docs, in the form that Go gives them.
-// docs/verify.md is printed by ./scripts/verify, which asks for each of its rows.
+// documentedHeaders returns the headers of the README and of docs in Go's canonical form.
+// docs/verify.md is left out: ./scripts/verify prints it, and checks each of its rows.
 func documentedHeaders(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob("../docs/*.md")
@@ -78,8 +78,8 @@ func documentedHeaders(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// headerRow is a header: what is seen of it, by what is changed. Two changes at least are
-// seen differently.
+// headerRow is a header: the observed value for each change. At least two changes give
+// different values.
 type headerRow struct {
 	seen map[string]string
 	look func(t *testing.T, s *site, change string) string
@@ -123,8 +123,8 @@ func startSite(t *testing.T) *site {
 	return &site{check, url(l.rest), url(l.http), admin}
 }
 
-// adaptedBackend passes the request context on in a header, as the AWS Lambda Web Adapter
-// does, to every path but /bare.
+// adaptedBackend passes the request context in a header, as the AWS Lambda Web Adapter
+// does, to every path except /bare.
 func adaptedBackend() gateway.Invoker {
 	limits := middleware.Middleware{Source: middleware.RequestContext("X-Amzn-Request-Context"),
 		Log: slog.New(slog.DiscardHandler)}
@@ -152,8 +152,8 @@ func (s *site) key(t *testing.T, plan string) string {
 }
 
 // answered returns a header of the REST API's answer to a malformed key, or to the last
-// of some calls with a new key: "PLAN CALLS". Seconds to wait are left out, or rounded up
-// to hours.
+// of several calls with a new key: "PLAN CALLS". Seconds to wait are left out, or rounded
+// up to hours.
 func answered(name string) func(*testing.T, *site, string) string {
 	return func(t *testing.T, s *site, change string) string {
 		t.Helper()
@@ -174,7 +174,7 @@ func answered(name string) func(*testing.T, *site, string) string {
 	}
 }
 
-// edited makes a key, overrides its limits with If-Match, and reads the key.
+// edited creates a key, overrides its limits with If-Match, and reads the key.
 func (s *site) edited(t *testing.T, match string) (status int, etag string) {
 	t.Helper()
 	k, _ := s.check.newKey(t)
@@ -186,8 +186,8 @@ func (s *site) edited(t *testing.T, match string) (status int, etag string) {
 	return edit.status, s.admin.send(t, http.MethodGet, path, "", "Authorization", token).header.Get("ETag")
 }
 
-// readFrom is the status of a call with a credential in a header, to the function that
-// it is for.
+// readFrom returns the status of a call with a credential in a header, to the function
+// that the credential is for.
 func readFrom(name, scheme string) func(*testing.T, *site, string) string {
 	return func(t *testing.T, s *site, credential string) string {
 		t.Helper()
@@ -208,7 +208,7 @@ func readFrom(name, scheme string) func(*testing.T, *site, string) string {
 	}
 }
 
-// readableWith is what scripts of another origin may read, by the API and the status.
+// readableWith returns what scripts of another origin may read, by API and status.
 func readableWith(value string) map[string]string {
 	return map[string]string{
 		"REST 200": value, "REST 401": value, "REST 429": value,

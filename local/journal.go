@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/journal"
 )
 
-// restoreTimeout is the time for a restore at the start: of a million keys on a slow
-// disk.
+// restoreTimeout is the time for a restore at the start, enough for a million keys on a
+// slow disk.
 const restoreTimeout = 10 * time.Minute
 
 // openJournal restores changes that Valkey lost, and stores every later change in the

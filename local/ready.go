@@ -68,7 +68,7 @@ func removeReady(path string) {
 	}
 }
 
-// banner prints what runs and what to try.
+// banner prints the addresses and credentials, and calls to try.
 func (r *ready) banner(out io.Writer, store string) {
 	_, _ = fmt.Fprintf(out, `
 Tidegate is running. Ctrl-C stops it.

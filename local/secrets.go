@@ -66,7 +66,7 @@ func writeSecrets(_ context.Context, args []string, io stdio) error {
 	return s.write(folder)
 }
 
-// write writes last the file whose existence means that all are complete.
+// write writes the files. The existence of the last one means that all are complete.
 func (s *secrets) write(folder string) error {
 	for _, file := range []struct {
 		name, text string

@@ -133,7 +133,7 @@ func cookieOf(r reply) string {
 	return strings.Join(all, "; ")
 }
 
-// status is that of the answer to a GET.
+// status returns the status of the answer to a GET.
 func status(path string) func(*testing.T, administered) string {
 	return func(t *testing.T, a administered) string {
 		t.Helper()
@@ -141,7 +141,7 @@ func status(path string) func(*testing.T, administered) string {
 	}
 }
 
-// entering is what somebody gets who logs in.
+// entering returns the status of a log-in.
 func entering(user, password string) func(*testing.T, administered) string {
 	return func(t *testing.T, a administered) string {
 		t.Helper()
@@ -149,7 +149,7 @@ func entering(user, password string) func(*testing.T, administered) string {
 	}
 }
 
-// token is a machine token of scope write that the operator's own pepper made.
+// token returns a machine token of scope write, made with the operator's own pepper.
 func (a administered) token(t *testing.T) string {
 	t.Helper()
 	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
@@ -162,7 +162,7 @@ func (a administered) token(t *testing.T) string {
 	return "Bearer " + secret.Reveal()
 }
 
-// apiKey is the secret of a new API key.
+// apiKey returns the secret of a new API key.
 func (a administered) apiKey(t *testing.T) string {
 	t.Helper()
 	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
@@ -174,7 +174,7 @@ func (a administered) apiKey(t *testing.T) string {
 	return secret.Reveal()
 }
 
-// reserving is when a reservation of the API ends.
+// reserving returns when a reservation of the API ends.
 func reserving(t *testing.T, a administered) string {
 	t.Helper()
 	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
@@ -200,7 +200,7 @@ func savePlan(t *testing.T, keys *registry.Store) {
 	}
 }
 
-// loggedIn is what of a page is there for somebody who has logged in.
+// loggedIn reports whether a page has a text for a logged-in user.
 func loggedIn(path, text string) func(*testing.T, administered) string {
 	return func(t *testing.T, a administered) string {
 		t.Helper()
@@ -210,7 +210,7 @@ func loggedIn(path, text string) func(*testing.T, administered) string {
 	}
 }
 
-// longSession is whether a session is kept for more than 10 minutes without use.
+// longSession reports whether a session lasts for more than 10 minutes without use.
 func longSession(t *testing.T, a administered) string {
 	t.Helper()
 	a.send(t, http.MethodGet, "/", "", "Cookie", cookieOf(a.login(t, "ada", firstPassword)))
@@ -229,7 +229,7 @@ func longSession(t *testing.T, a administered) string {
 	return map[bool]string{true: "long", false: "short"}[most > (10*time.Minute).Milliseconds()]
 }
 
-// lifetime is whether a session that was just made ends within a day: it is kept with its
+// lifetime reports whether a new session ends within a day. Valkey stores it with its
 // end, 8 bytes of milliseconds.
 func lifetime(t *testing.T, a administered) string {
 	t.Helper()
@@ -246,7 +246,7 @@ func lifetime(t *testing.T, a administered) string {
 	return map[bool]string{true: "within a day", false: "later"}[time.Until(end) < 24*time.Hour]
 }
 
-// requests is whether requests are logged.
+// requests reports whether requests are logged.
 func requests(t *testing.T, a administered) string {
 	t.Helper()
 	a.send(t, http.MethodGet, "/login", "")
@@ -320,7 +320,7 @@ func TestAdminVariables(t *testing.T) {
 	obeyedByAdmin(t, false, rows)
 }
 
-// obeyedByAdmin is obeyed, for the variables that are about a provider or for all others.
+// obeyedByAdmin calls obeyed for the variables of an OpenID provider, or for all others.
 func obeyedByAdmin(t *testing.T, aboutProvider bool, rows map[string]setting[administered]) {
 	t.Helper()
 	documented := slices.DeleteFunc(documentedVariables(t, "admin"), func(name string) bool {

@@ -26,7 +26,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// checked is the built check function in front of a server that can be silenced.
+// checked is the built check function with a server behind a proxy.
 type checked struct {
 	*checkFunction
 	proxy *valkeytest.Proxy
@@ -34,7 +34,8 @@ type checked struct {
 
 const noServer = "valkey://127.0.0.1:1"
 
-// startChecked starts it. Without VALKEY_URL it asks the server through the proxy.
+// startChecked starts the function. Without VALKEY_URL it reaches the server through the
+// proxy.
 func startChecked(t *testing.T, variables map[string]string) checked {
 	t.Helper()
 	server := valkeytest.Start(t)
@@ -60,7 +61,7 @@ func startChecked(t *testing.T, variables map[string]string) checked {
 	return checked{f, proxy}
 }
 
-// answerTo is what the function answers, or its error.
+// answerTo returns the function's answer, or its error.
 func (c checked) answerTo(t *testing.T, event string) string {
 	t.Helper()
 	answer, err := c.Invoke(t.Context(), []byte(event))
@@ -70,7 +71,7 @@ func (c checked) answerTo(t *testing.T, event string) string {
 	return string(answer)
 }
 
-// verdict is allow, deny or refuse.
+// verdict returns allow, deny or refuse.
 func (c checked) verdict(t *testing.T, event string) string {
 	t.Helper()
 	switch text := c.answerTo(t, event); {
@@ -85,7 +86,7 @@ func (c checked) verdict(t *testing.T, event string) string {
 	}
 }
 
-// callOf is a call with a new key.
+// callOf returns a call with a new key.
 func (c checked) callOf(t *testing.T) string {
 	t.Helper()
 	_, secret := c.newKey(t)
@@ -94,7 +95,7 @@ func (c checked) callOf(t *testing.T) string {
 
 func oneCall(t *testing.T, c checked) string { t.Helper(); return c.verdict(t, c.callOf(t)) }
 
-// context is a value of the answer's context.
+// context returns a value of the answer's context.
 func (c checked) context(t *testing.T, event, name string) string {
 	t.Helper()
 	var answer struct{ Context map[string]any }
@@ -105,7 +106,7 @@ func (c checked) context(t *testing.T, event, name string) string {
 	return fmt.Sprint(answer.Context[name])
 }
 
-// httpEvent is the call of an HTTP API with payload 2.0.
+// httpEvent returns a call of an HTTP API with payload 2.0.
 func httpEvent(key string) string {
 	text, _ := json.Marshal(map[string]any{ // texts always encode
 		"version": "2.0", "type": "REQUEST",
@@ -126,7 +127,7 @@ func keySetOf(key ed25519.PrivateKey) string {
 	return string(text)
 }
 
-// bearer is a call with a token of the issuer that ends after good.
+// bearer returns a call with a token of the issuer that expires after good.
 func bearer(t *testing.T, good time.Duration) string {
 	t.Helper()
 	return canaryEvent("authorization", "Bearer "+signedToken(t, good), canaryAddress)
@@ -156,7 +157,7 @@ func signedToken(t *testing.T, good time.Duration) string {
 
 func withToken(t *testing.T, c checked) string { t.Helper(); return c.verdict(t, bearer(t, time.Hour)) }
 
-// tokens are variables with which tokens of the test are good, and changes to them.
+// tokens returns variables that accept the test's tokens, with changes.
 func tokens(changes ...string) map[string]string {
 	all := map[string]string{
 		"IDENTITY_SOURCES": "jwt", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "orders",
@@ -168,7 +169,7 @@ func tokens(changes ...string) map[string]string {
 	return all
 }
 
-// sharing reports whether two addresses are one caller.
+// sharing reports whether two addresses count as one caller.
 func sharing(one, other string) func(*testing.T, checked) string {
 	return func(t *testing.T, c checked) string {
 		t.Helper()
@@ -178,8 +179,8 @@ func sharing(one, other string) func(*testing.T, checked) string {
 	}
 }
 
-// whileSilent is what a call gets on a connection that passes nothing on, and whether it
-// waited: for a third of the longest time at least.
+// whileSilent returns the verdict on a call whose connection passes no data, with "late"
+// if the call waited at least a third of the longest time.
 func whileSilent(t *testing.T, c checked) string {
 	t.Helper()
 	call := c.callOf(t)
@@ -195,8 +196,8 @@ func whileSilent(t *testing.T, c checked) string {
 	return verdict
 }
 
-// inAnOutage is what a caller gets who was allowed before the server began to refuse
-// commands.
+// inAnOutage returns the verdict on a caller that was allowed before the server began to
+// refuse commands.
 func inAnOutage(t *testing.T, c checked) string {
 	t.Helper()
 	call := c.callOf(t)
@@ -212,14 +213,14 @@ func inAnOutage(t *testing.T, c checked) string {
 	return c.verdict(t, call)
 }
 
-// subjectID is the id of a caller whom the issuer calls so.
+// subjectID returns the id of the caller with this name in its tokens.
 func subjectID(name string) string {
 	return apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, name)
 }
 
 var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
 
-// scripts counts those that the server was asked to run.
+// scripts returns the number of scripts that the server has run.
 func (c checked) scripts(t *testing.T) int {
 	t.Helper()
 	info, err := c.client.Do(t.Context(), c.client.B().Info().Section("commandstats").Build()).ToString()
@@ -234,7 +235,7 @@ func (c checked) scripts(t *testing.T) int {
 	return n
 }
 
-// hammering is whether each call of a denied caller asks the server.
+// hammering reports whether each call of a denied caller asks the server.
 func hammering(t *testing.T, c checked) string {
 	t.Helper()
 	const calls = 400 // more than the scripts of records that leave after the first answers
@@ -250,7 +251,7 @@ func hammering(t *testing.T, c checked) string {
 	return "some are answered here"
 }
 
-// settled is what settling more than a second after the call comes to.
+// settled returns the result of settling more than a second after the call.
 func settled(t *testing.T, c checked) string {
 	t.Helper()
 	reservation := c.context(t, c.callOf(t), "reservation")
@@ -263,7 +264,7 @@ func settled(t *testing.T, c checked) string {
 	return fmt.Sprint(err)
 }
 
-// now is Valkey's clock.
+// now returns the time on Valkey's clock.
 func (f *checkFunction) now(t *testing.T) time.Time {
 	t.Helper()
 	parts, err := f.client.Do(t.Context(), f.client.B().Time().Build()).AsIntSlice()
@@ -273,7 +274,8 @@ func (f *checkFunction) now(t *testing.T) time.Time {
 	return time.Unix(parts[0], parts[1]*1000)
 }
 
-// written is whether a text is in what the function wrote until its end, after a denial.
+// written reports whether a text is in the function's output until its end, after a
+// denial.
 func written(text string) func(*testing.T, checked) string {
 	return func(t *testing.T, c checked) string {
 		t.Helper()
@@ -286,8 +288,8 @@ func written(text string) func(*testing.T, checked) string {
 	}
 }
 
-// holds is whether the answer to the third call of a key on an HTTP API, or on a REST
-// API, has a text.
+// holds reports whether the answer to the third call of a key, by events of an API, has a
+// text.
 func holds(text string, event func(key string) string) func(*testing.T, checked) string {
 	return func(t *testing.T, c checked) string {
 		t.Helper()
@@ -302,7 +304,7 @@ func holds(text string, event func(key string) string) func(*testing.T, checked)
 
 func restEvent(key string) string { return canaryEvent("x-api-key", key, canaryAddress) }
 
-// foreignCall is the verdict on a key that another system made, and that was imported.
+// foreignCall returns the verdict on an imported key of another system.
 func foreignCall(t *testing.T, c checked) string {
 	t.Helper()
 	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"

@@ -25,7 +25,7 @@ import (
 // noJournal is the address of a bucket that never answers.
 const noJournal = "s3://bucket?region=eu-west-1&endpoint=http://127.0.0.1:1"
 
-// journalRows are the variables about the journal.
+// journalRows returns the rows of the journal's variables.
 func journalRows(t *testing.T) map[string]setting[administered] {
 	t.Helper()
 	status := func(t *testing.T, a administered) string {
@@ -46,7 +46,7 @@ func journalRows(t *testing.T) map[string]setting[administered] {
 	}
 }
 
-// creating is the answer to the creation of a key.
+// creating returns the status of creating a key.
 func creating(t *testing.T, a administered) string {
 	t.Helper()
 	savePlan(t, registry.NewStore(a.client, apikey.Pepper(checkPepper)))
@@ -54,7 +54,7 @@ func creating(t *testing.T, a administered) string {
 		"Content-Type", "application/json", "Authorization", a.token(t)).status)
 }
 
-// restored is whether Valkey has what the journal has.
+// restored reports whether Valkey has the journal's changes.
 func restored(t *testing.T, a administered) string {
 	t.Helper()
 	answer := a.send(t, http.MethodGet, "/api/v1/journal", "", "Authorization", a.token(t))
@@ -65,7 +65,7 @@ func restored(t *testing.T, a administered) string {
 	return map[bool]string{true: "behind", false: "restored"}[*status.Behind > 0]
 }
 
-// writtenJournal is a folder with the changes of another Valkey.
+// writtenJournal returns a folder with the changes of another Valkey.
 func writtenJournal(t *testing.T) string {
 	t.Helper()
 	keys, _, folder := journalled(t)
@@ -73,7 +73,7 @@ func writtenJournal(t *testing.T) string {
 	return folder
 }
 
-// journalled is a registry on a Valkey of its own, with a journal in a folder.
+// journalled returns a registry on its own Valkey, with a journal in a folder.
 func journalled(t *testing.T) (keys *registry.Store, client valkey.Client, folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -88,10 +88,10 @@ func journalled(t *testing.T) (keys *registry.Store, client valkey.Client, folde
 	return keys, client, folder
 }
 
-// oldEntries is how many entries oldJournal has of one subject.
+// oldEntries is the number of entries about one subject in oldJournal.
 const oldEntries = 150
 
-// oldJournal is a folder with entries of 60 days ago.
+// oldJournal returns a folder with entries of 60 days ago.
 func oldJournal(t *testing.T) string {
 	t.Helper()
 	keys, client, folder := journalled(t)
@@ -116,7 +116,8 @@ func oldJournal(t *testing.T) string {
 	return folder
 }
 
-// trimmed is whether the oldest entries that the start restored have left Valkey.
+// trimmed reports whether Valkey no longer has the oldest entries that the start
+// restored.
 func trimmed(t *testing.T, a administered) string {
 	t.Helper()
 	restored(t, a) // the start is over

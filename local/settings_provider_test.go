@@ -15,8 +15,8 @@ import (
 
 const publicURL = "https://admin.example.com"
 
-// provider starts one and returns the variables with which the dashboard uses it, with
-// changes.
+// provider starts an OpenID provider, and returns the variables with which the dashboard
+// uses it, with changes.
 func provider(t *testing.T) (issuer string, with func(changes ...string) map[string]string) {
 	t.Helper()
 	issuer = oidctest.Start(t, oidctest.Options{Clients: []oidctest.Client{
@@ -36,7 +36,8 @@ func provider(t *testing.T) (issuer string, with func(changes ...string) map[str
 	}
 }
 
-// atTheProvider is a value of the address where people are sent to log in.
+// atTheProvider returns a parameter of the address to which the dashboard sends users for
+// the log-in.
 func atTheProvider(parameter string) func(*testing.T, administered) string {
 	return func(t *testing.T, a administered) string {
 		t.Helper()
@@ -49,7 +50,7 @@ func atTheProvider(parameter string) func(*testing.T, administered) string {
 	}
 }
 
-// role is that of somebody of the group ops who logs in at the provider.
+// role returns the role of a user in the group ops who logs in at the provider.
 func role(t *testing.T, a administered) string {
 	t.Helper()
 	begun := a.send(t, http.MethodGet, "/login/oidc", "")
@@ -67,7 +68,7 @@ func role(t *testing.T, a administered) string {
 	return who.Role
 }
 
-// So does each of those that are about a provider of log-ins.
+// Every documented variable of the OpenID provider changes what the built function does.
 func TestAdminProviderVariables(t *testing.T) {
 	issuer, oidc := provider(t)
 	obeyedByAdmin(t, true, map[string]setting[administered]{

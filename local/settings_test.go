@@ -13,7 +13,7 @@ import (
 
 var variableName = regexp.MustCompile("`([A-Z][A-Z0-9_]+)`")
 
-// documentedVariables are those that docs/configuration.md has for a function.
+// documentedVariables returns a function's variables in docs/configuration.md.
 func documentedVariables(t *testing.T, function string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../docs/configuration.md")
@@ -38,16 +38,16 @@ func documentedVariables(t *testing.T, function string) []string {
 	return names
 }
 
-// setting is a variable of a built function: what is seen of the function, by the
-// variable's value. Two values at least, seen differently, show that it is obeyed.
+// setting is a variable of a built function: the observed behaviour for each value. At
+// least two values with different behaviour show that the function obeys it.
 type setting[F any] struct {
 	with map[string]string // other variables
 	seen map[string]string
 	look func(*testing.T, F) string
 }
 
-// obeyed runs the function with each value of each documented variable, and fails for a
-// variable that no row changes, and for a row of a variable that is not documented.
+// obeyed runs the function with each value of each documented variable. It fails for a
+// variable without a row, and for a row without a documented variable.
 func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F],
 	start func(*testing.T, map[string]string) F) {
 	t.Helper()
@@ -63,7 +63,8 @@ func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F]
 			continue
 		}
 		seen := map[string]bool{}
-		// In order: a run with AUDIT_RETENTION moves what the one without it restores.
+		// Rows run in order: a run with AUDIT_RETENTION moves entries that the run
+		// without it restores.
 		for _, value := range slices.Sorted(maps.Keys(row.seen)) {
 			want := row.seen[value]
 			t.Run(name+"="+value, func(t *testing.T) {

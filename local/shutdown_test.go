@@ -10,9 +10,9 @@ import (
 	recorded "tidegate/internal/usage"
 )
 
-// What was recorded and not yet sent leaves when the environment ends: Lambda warns the
-// function, since it has registered an extension. Of calls that follow each other closely
-// only the first ones are sent after their answers.
+// Usage records that were not sent yet are sent when the environment ends: Lambda warns
+// the function, since it has registered an extension. Of calls in quick succession only
+// the first are recorded after their answers.
 func TestRecordsAreSentAtTheEnd(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	k, secret := f.newKey(t)

@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// inAnEmptyRoot puts the check function into a file system that has nothing else, as
-// the image of a function has no time zones, and returns a program that runs it there.
+// inAnEmptyRoot returns a program that runs the check function in a file system without
+// other files: a function's image has no time zones either.
 func inAnEmptyRoot(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -39,9 +39,8 @@ func inAnEmptyRoot(t *testing.T) string {
 	return program
 }
 
-// Limits by the calendar of a time zone hold where there is no zone data but the
-// function's own: in an environment that has another Set already, and in one that starts
-// with them.
+// Calendar limits in a time zone work with the function's own zone data: in an
+// environment that has another Set already, and in one that starts with them.
 func TestZonedLimitsWithoutZoneData(t *testing.T) {
 	binary, url := inAnEmptyRoot(t), valkeytest.Start(t)
 	f := startCheckFrom(t, binary, url, nil)

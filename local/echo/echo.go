@@ -1,5 +1,5 @@
 // Package echo is the backend behind the local gateways: a Lambda proxy integration in
-// this process, which answers with what the authorizer told it.
+// this process, which answers with the authorizer's context.
 package echo
 
 import (
@@ -13,12 +13,12 @@ import (
 // Backend answers every request with 200 and a JSON object of method, path and authorizer
 // context. It reads both payload formats.
 type Backend struct {
-	// Origin is whose scripts may read the answers in a browser: an origin, "*" or
+	// Origin is the origin whose scripts may read the answers in a browser, "*" or
 	// "none". Empty means "*".
 	Origin string
 }
 
-// event is what the backend reads of payload formats 1.0 and 2.0.
+// event has the fields of payload formats 1.0 and 2.0 that the backend reads.
 type event struct {
 	Version        string `json:"version"`
 	HTTPMethod     string `json:"httpMethod"`
@@ -60,8 +60,8 @@ func (b Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 		"body": string(body) + "\n"})
 }
 
-// addCORS does what the backend of a REST API has to do itself. An HTTP API with a CORS
-// configuration puts its own headers in place of these.
+// addCORS adds the CORS headers, which a REST API's backend sets itself. An HTTP API with
+// a CORS configuration puts its own headers in place of these.
 func (b Backend) addCORS(headers map[string]string) {
 	origin := cmp.Or(b.Origin, "*")
 	if origin == "none" {
@@ -74,7 +74,7 @@ func (b Backend) addCORS(headers map[string]string) {
 	}
 }
 
-// addRateLimit does what every backend of a REST API has to do itself: a proxy
+// addRateLimit adds the RateLimit fields, which a REST API's backend sets itself: a proxy
 // integration has no response mapping.
 func addRateLimit(headers map[string]string, authorizer map[string]any) {
 	for header, key := range map[string]string{"RateLimit": "rateLimit",

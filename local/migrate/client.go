@@ -18,7 +18,7 @@ import (
 
 const (
 	requestTimeout = 30 * time.Second
-	tries          = 8 // of a request that another try may help
+	tries          = 8 // of a request that fails temporarily
 	longestWait    = 30 * time.Second
 	maxAnswer      = 8 << 20
 )
@@ -35,7 +35,7 @@ func newClient(dashboard string, token secret) *client {
 		http: &http.Client{Timeout: requestTimeout}}
 }
 
-// failed is an answer that is no success. Its text never repeats what was sent.
+// failed is an unsuccessful answer. Its text never repeats the request.
 type failed struct {
 	status int
 	detail string
@@ -43,7 +43,7 @@ type failed struct {
 
 func (f *failed) Error() string { return fmt.Sprintf("%d %s", f.status, f.detail) }
 
-// call makes a request, again while the API says that it is busy, and reads the answer.
+// call makes a request, repeats it while the API is busy, and reads the answer.
 func (c *client) call(ctx context.Context, method, path string, header http.Header, in, out any) (
 	http.Header, error,
 ) {
@@ -67,7 +67,7 @@ func (c *client) call(ctx context.Context, method, path string, header http.Head
 	}
 }
 
-// once makes one request. wait is not 0 when another try may help.
+// once makes one request. wait is above 0 when the same request may succeed after it.
 func (c *client) once(ctx context.Context, method, path string, header http.Header, body []byte, out any) (
 	answered http.Header, wait time.Duration, err error,
 ) {
@@ -97,7 +97,7 @@ func (c *client) once(ctx context.Context, method, path string, header http.Head
 	return response.Header, 0, json.Unmarshal(text, out)
 }
 
-// again is when to make the same request again; 0 for never.
+// again returns the pause before the same request may be made again; 0 for never.
 func again(response *http.Response) time.Duration {
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
@@ -122,8 +122,8 @@ func problemOf(status int, text []byte) error {
 	return &failed{status, clipped(detail, 400)}
 }
 
-// mergedPolicy is the policy in force with the migrated plans and rules, and its version.
-// Plans and rules of the same names get the migrated limits.
+// mergedPolicy returns the policy in force with the migrated plans and rules, and its
+// version. Plans and rules of the same names get the migrated limits.
 func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
 	policydoc.Policy, string, error,
 ) {
@@ -157,7 +157,7 @@ func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
 	return p, header.Get("ETag"), nil
 }
 
-// savePolicy makes a policy the one in force, or only asks what that would change.
+// savePolicy saves a policy, or with dry only asks what that would change.
 func (c *client) savePolicy(ctx context.Context, p policydoc.Policy, version, reason string, dry bool) (
 	changes string, err error,
 ) {

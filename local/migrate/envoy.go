@@ -39,8 +39,8 @@ type envoyLimit struct {
 
 const notEnvoy = "this is no configuration of Envoy's rate limit service"
 
-// fromEnvoy says what the descriptors of a domain become. Their keys are names that
-// Envoy's own configuration gives: those that Envoy's documents use are known here.
+// fromEnvoy converts the descriptors of a domain. Their keys are names of Envoy's own
+// configuration. Known are those that Envoy's documents use.
 func fromEnvoy(text []byte) (*migration, error) {
 	var domain envoyDomain
 	if err := yaml.Unmarshal(text, &domain); err != nil {
@@ -60,7 +60,7 @@ func fromEnvoy(text []byte) (*migration, error) {
 	return m, nil
 }
 
-// envoyPath is the way from the root of the tree to a descriptor.
+// envoyPath is the path from the root of the tree to a descriptor.
 type envoyPath struct {
 	was          []string
 	method, path string
@@ -70,7 +70,7 @@ type envoyPath struct {
 	unknown      string // a key that nothing here stands for
 }
 
-// with is the path with a descriptor at its end.
+// with returns the path with a descriptor appended.
 func (p envoyPath) with(d envoyDescriptor) envoyPath {
 	p.was = append(p.was[:len(p.was):len(p.was)], d.Key+map[bool]string{true: "=" + d.Value}[d.Value != ""])
 	switch strings.ToLower(strings.TrimLeft(d.Key, ":")) {
@@ -95,7 +95,7 @@ func (p envoyPath) with(d envoyDescriptor) envoyPath {
 	return p
 }
 
-// valueOf says of a descriptor with a value that it has no equal.
+// valueOf returns why a descriptor with a value has no equal.
 func valueOf(d envoyDescriptor, what string) string {
 	if d.Value == "" {
 		return ""
@@ -116,7 +116,7 @@ func (m *migration) descriptor(above envoyPath, d envoyDescriptor) {
 var units = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour,
 	"day": 24 * time.Hour}
 
-// envoyLimit adds the limit of a descriptor where its path says that it counts.
+// envoyLimit adds the limit of a descriptor at the place of its path.
 func (m *migration) envoyLimit(at envoyPath, d envoyDescriptor) {
 	l, unlimited := *d.RateLimit, d.RateLimit.Unlimited
 	was := "descriptor " + strings.Join(at.was, " / ")
@@ -140,7 +140,8 @@ func (m *migration) envoyLimit(at envoyPath, d envoyDescriptor) {
 	m.place(was, at, []limiter.Limit{limit}, unlimited, mode)
 }
 
-// unitLimit is a fixed window on the clock. Weeks, months and years are of the calendar.
+// unitLimit returns a fixed window aligned to the clock. Weeks, months and years are
+// those of the calendar.
 func unitLimit(requests int64, unit string) (limiter.Limit, error) {
 	l := limiter.Limit{Requests: requests, Algorithm: limiter.FixedWindow}
 	if requests < 1 || requests > limiter.MaxRequests {
@@ -226,7 +227,7 @@ func (m *migration) routed(
 	}
 }
 
-// rule is the route rule of a path.
+// rule returns the route rule of a path.
 func (p envoyPath) rule(cost int64) policydoc.Rule {
 	pattern := policydoc.Pattern{Method: p.method, Path: p.path}
 	name := clipped(strings.TrimSpace(p.method+" "+p.path), policy.MaxNameLen)
@@ -237,7 +238,7 @@ func (p envoyPath) rule(cost int64) policydoc.Rule {
 	return r
 }
 
-// planName is a name for the plan of a descriptor of callers.
+// planName returns a name for the plan of a descriptor of callers.
 func (m *migration) planName(at envoyPath) string {
 	taken := map[string]bool{}
 	for _, p := range m.policy.Plans {

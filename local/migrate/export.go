@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// secret is a key's value. It never prints itself.
+// secret is a key's value. Formatting it prints no part of it.
 type secret string
 
 // String hides the value.
@@ -31,7 +31,7 @@ type throttle struct {
 // quota is how many calls a period admits.
 type quota struct {
 	Limit  int64  `json:"limit"`
-	Offset int64  `json:"offset"` // taken off the first period alone
+	Offset int64  `json:"offset"` // subtracted in the first period only
 	Period string `json:"period"` // DAY, WEEK or MONTH
 }
 
@@ -44,7 +44,7 @@ type apiStage struct {
 
 func (s apiStage) String() string { return s.APIID + "/" + s.Stage }
 
-// usagePlan is one of get-usage-plans.
+// usagePlan is an item of get-usage-plans.
 type usagePlan struct {
 	ID          string            `json:"id"`
 	Name        string            `json:"name"`
@@ -58,7 +58,7 @@ type usagePlan struct {
 
 func (p usagePlan) String() string { return "usage plan " + cmp.Or(p.Name, p.ID) + " (" + p.ID + ")" }
 
-// apiKey is one of get-api-keys.
+// apiKey is an item of get-api-keys.
 type apiKey struct {
 	ID          string            `json:"id"`
 	Value       secret            `json:"value"`
@@ -70,14 +70,14 @@ type apiKey struct {
 	Tags        map[string]string `json:"tags"`
 }
 
-// planKey is one of get-usage-plan-keys: a key of a plan.
+// planKey is an item of get-usage-plan-keys: a key of a plan.
 type planKey struct {
 	ID    string `json:"id"`
 	Value secret `json:"value"`
 	Name  string `json:"name"`
 }
 
-// export is everything that was read, in the order of the files.
+// export is everything that was read, in the files' order.
 type export struct {
 	plans   []usagePlan
 	keys    []apiKey
@@ -94,9 +94,9 @@ type page struct {
 	UsagePlanID string            `json:"usagePlanId"` // not AWS's: says whose keys a piped page has
 }
 
-// readExport reads every .json file of a folder, or a stream of answers. What a list is
-// of is told by its items. The keys of a plan are in a file with the plan's id for a
-// name, or say usagePlanId.
+// readExport reads every .json file of a folder, or a stream of answers. The items of a
+// list show their type. The keys of a plan are in a file named after the plan's id, or in
+// a page with usagePlanId.
 func readExport(from string, in io.Reader) (*export, error) {
 	e := &export{members: map[string][]planKey{}, cut: map[string]bool{}}
 	if from == "-" {
@@ -124,8 +124,8 @@ func readExport(from string, in io.Reader) (*export, error) {
 	return e, e.complete()
 }
 
-// complete finds lists that miss their last pages, or their plan, and API stages that are
-// not named: a pattern without a name opens every API.
+// complete returns errors for lists without their last pages or their plan, and for API
+// stages without a name: a pattern without a name opens every API.
 func (e *export) complete() error {
 	var errs []error
 	for list, cut := range e.cut {
@@ -154,7 +154,7 @@ func (e *export) complete() error {
 	return errors.Join(errs...)
 }
 
-// read reads one answer after the other. No error repeats what it read.
+// read reads one answer after the other. Errors do not repeat the input.
 func (e *export) read(in io.Reader, name, base string) error {
 	for d := json.NewDecoder(in); ; {
 		var p page
@@ -174,8 +174,8 @@ func (e *export) read(in io.Reader, name, base string) error {
 	}
 }
 
-// add adds a page. Its items are all of one kind: keys of a plan have a type, keys say
-// whether they are enabled, and plans have neither.
+// add adds a page. Its items are all of one kind: keys of a plan have the field type,
+// keys have enabled, and plans have neither.
 func (e *export) add(p page, base string) error {
 	list := ""
 	for _, item := range p.Items {
@@ -220,8 +220,8 @@ func appendTo(lists map[string][]planKey, id string, item json.RawMessage) (err 
 	return err
 }
 
-// plansOf are the plans of each key that open a stage, by the key's id, in the order of
-// the plans.
+// plansOf returns the plans of each key that open a stage, by the key's id, in the order
+// of the plans.
 func (e *export) plansOf() map[string][]usagePlan {
 	of := map[string][]usagePlan{}
 	for _, p := range e.plans {

@@ -19,11 +19,11 @@ const (
 	batchSize = 100 // keys of a request
 	workers   = 4
 	reason    = "migrated"
-	// namedFailures is how many keys that failed are named.
+	// namedFailures is how many failed keys the output names.
 	namedFailures = 20
 )
 
-// batchKey is a key as POST /import has it.
+// batchKey is a key in the form of POST /import.
 type batchKey struct {
 	Name   string   `json:"name"`
 	Plan   string   `json:"plan"`
@@ -32,7 +32,7 @@ type batchKey struct {
 	Status string   `json:"status"`
 }
 
-// batchResult is what became of one of them.
+// batchResult is the result for one key.
 type batchResult struct {
 	State   string `json:"state"`
 	ID      string `json:"id"`
@@ -40,7 +40,7 @@ type batchResult struct {
 	Message string `json:"message"`
 }
 
-// importing counts what becomes of the keys.
+// importing imports keys and counts the results.
 type importing struct {
 	client   *client
 	reissued *os.File // takes new secrets; nil when values that cannot be kept are left out
@@ -51,7 +51,7 @@ type importing struct {
 	failures          []string
 }
 
-// all imports the keys, some requests at once. Doing it again changes nothing twice.
+// all imports the keys, with several requests at once. A repeated import changes nothing.
 func (im *importing) all(ctx context.Context, keys []importedKey) error {
 	var kept, fresh []importedKey
 	for _, k := range keys {
@@ -101,7 +101,8 @@ func (im *importing) work(ctx context.Context, cancel func(), batches <-chan []i
 	return nil
 }
 
-// reissue makes keys with new secrets, one at a time, and writes each down at once.
+// reissue creates keys with new secrets, one at a time, and writes each secret to the
+// file at once.
 func (im *importing) reissue(ctx context.Context, keys []importedKey, done map[string]bool) error {
 	for _, k := range keys {
 		switch {
@@ -118,8 +119,8 @@ func (im *importing) reissue(ctx context.Context, keys []importedKey, done map[s
 	return nil
 }
 
-// batch sends keys until the API has answered for all of them: it takes as many as it has
-// time for.
+// batch sends keys until the API has answered for all of them. The API takes as many at a
+// time as it can within its deadline.
 func (im *importing) batch(
 	ctx context.Context, keys []importedKey, made func(importedKey, batchResult) error,
 ) error {
@@ -173,7 +174,7 @@ func (im *importing) fail(k importedKey, why string) {
 	}
 }
 
-// write adds a key and its new secret to the file of those.
+// write adds a key and its new secret to the file.
 func (im *importing) write(k importedKey, r batchResult) error {
 	w := csv.NewWriter(im.reissued)
 	err := w.Write([]string{k.was, k.name, r.ID, string(r.Secret)})
@@ -197,7 +198,7 @@ func readReissued(file *os.File) (map[string]bool, error) {
 	return done, nil
 }
 
-// progress reports each second how far it is, until stop.
+// progress reports the number of imported keys each second, until stop.
 func (im *importing) progress(total int) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	began := time.Now()

@@ -37,7 +37,7 @@ import (
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 
-// log is what the function wrote.
+// log is the function's output.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -62,7 +62,7 @@ type deployment struct {
 	keys       *registry.Store
 	checker    *enforce.Checker
 	log        *log
-	// imports counts up with each import of keys, and atImport is called when it is 0.
+	// imports increases with each import of keys. atImport is called when it reaches 0.
 	imports  atomic.Int64
 	atImport func()
 	// refuse is how many requests API Gateway's throttle refuses first.
@@ -129,8 +129,8 @@ func (d *deployment) migrate(t *testing.T, want int, args ...string) string {
 	return command(t, want, environment, "", append(args, "-dashboard", d.url)...)
 }
 
-// calls makes calls of an API with an old value, one after the other: y for an allowed
-// one, n for a denied one, - for a refused one.
+// calls makes n calls of an API with an old value, one after the other. It returns y for
+// an allowed call, n for a denied one and - for a refused one.
 func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 	t.Helper()
 	s, err := apikey.NewKey(pepper).Foreign(value)
@@ -153,8 +153,8 @@ func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 	return seen
 }
 
-// The sample is taken over with its old values, which open the stages of their usage
-// plans alone; disabled keys never call; and the same command again changes nothing.
+// The sample's keys are imported with their old values, which open only the stages of
+// their usage plans. Disabled keys are refused. The same command again changes nothing.
 func TestImportSample(t *testing.T) {
 	d, fresh := deploy(t, "true"), filepath.Join(t.TempDir(), "reissued.csv")
 	out := d.migrate(t, done, "-from", "testdata/usageplans")
@@ -211,12 +211,12 @@ func TestImportSample(t *testing.T) {
 	}
 	for _, value := range append(sampleValues(t), d.token, "tg_live_") {
 		if strings.Contains(out+got+d.log.String(), value) {
-			t.Errorf("%s is told", value)
+			t.Errorf("%s is shown", value)
 		}
 	}
 }
 
-// Without the variable of both functions every key fails, and the table says why.
+// Without FOREIGN_KEYS every key fails, and the table says why.
 func TestImportWithoutForeignKeys(t *testing.T) {
 	d := deploy(t, "false")
 	got := d.migrate(t, failedSome, "-from", "testdata/usageplans", "-apply")
@@ -225,8 +225,8 @@ func TestImportWithoutForeignKeys(t *testing.T) {
 	}
 }
 
-// A made export of 12 plans, 3 APIs and many keys: an import that is interrupted goes on,
-// ends with every key once, and old values work up to their plan's limit.
+// A generated export has 12 plans, 3 APIs and many keys. An interrupted import continues
+// and imports every key once. Old values work up to their plan's limit.
 func TestImportThousands(t *testing.T) {
 	const keys = 10_000
 	d := deploy(t, "true")

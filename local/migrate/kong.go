@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// kongFile is what decK dumps, as far as it is about limits.
+// kongFile is decK's dump, as far as it is about limits.
 type kongFile struct {
 	Services       []kongService  `yaml:"services"`
 	Routes         []kongRoute    `yaml:"routes"`
@@ -44,7 +44,7 @@ type kongConsumer struct {
 	Plugins  []kongPlugin `yaml:"plugins"`
 }
 
-// kongName names something: as a text or as an object.
+// kongName is a name, as a text or as an object.
 type kongName string
 
 // UnmarshalYAML reads both forms.
@@ -91,7 +91,7 @@ const (
 	rateLimitingAdvanced = "rate-limiting-advanced"
 )
 
-// fromKong says what the limits of a decK file become.
+// fromKong converts the limits of a decK file.
 func fromKong(text []byte) (*migration, error) {
 	var file kongFile
 	if err := yaml.Unmarshal(text, &file); err != nil {
@@ -126,7 +126,7 @@ func fromKong(text []byte) (*migration, error) {
 	return m, nil
 }
 
-// limits are those of a plugin; ok is false for one that limits nothing.
+// kongLimits returns the limits of a plugin; ok is false for one that limits nothing.
 func (m *migration) kongLimits(was string, p kongPlugin) (limits []limiter.Limit, ok bool) {
 	c := p.Config
 	switch {
@@ -165,7 +165,7 @@ func (m *migration) kongLimits(was string, p kongPlugin) (limits []limiter.Limit
 
 func (p kongPlugin) by() string { return cmp.Or(p.Config.LimitBy, p.Config.Identifier, "consumer") }
 
-// callers makes a plan of the limits of a consumer or a group.
+// callers creates a plan with the limits of a consumer or a group.
 func (m *migration) callers(kind, name string, plugins []kongPlugin) {
 	for _, p := range plugins {
 		was := kind + " " + name
@@ -181,7 +181,7 @@ func (m *migration) callers(kind, name string, plugins []kongPlugin) {
 	}
 }
 
-// kongRoutes makes route rules of the limits of a service or a route.
+// kongRoutes creates route rules with the limits of a service or a route.
 func (m *migration) kongRoutes(was string, routes []kongRoute, plugins []kongPlugin) {
 	for _, p := range plugins {
 		limits, ok := m.kongLimits(was, p)
@@ -211,7 +211,7 @@ func (m *migration) kongRoutes(was string, routes []kongRoute, plugins []kongPlu
 	}
 }
 
-// kongPatterns are the patterns of a route: of each path itself and of all below it.
+// kongPatterns returns the patterns of a route: each path itself and all paths below it.
 func (m *migration) kongPatterns(was string, r kongRoute) (all []envoyPath) {
 	if len(r.Hosts) > 0 {
 		m.add(was+", hosts of route "+r.Name, noEqual+"a pattern has an API and a stage, no host")
@@ -239,10 +239,11 @@ func (m *migration) kongPatterns(was string, r kongRoute) (all []envoyPath) {
 	return all
 }
 
-// policyPath bounds what the table shows of a path, in characters.
+// policyPath is the maximum length of a path in the table, in characters.
 const policyPath = 60
 
-// kongGlobal adds a plugin that names what it is of, or nothing.
+// kongGlobal adds a plugin from the file's own list, which names its service, route or
+// consumer, or applies to everything.
 func (m *migration) kongGlobal(file kongFile, p kongPlugin) {
 	switch {
 	case p.ConsumerGroup != "":
@@ -264,7 +265,7 @@ func (m *migration) kongGlobal(file kongFile, p kongPlugin) {
 		limits, false, "")
 }
 
-// routesOf are the routes of a plugin's service, or its route.
+// routesOf returns the routes of a plugin's service, or its route.
 func (f kongFile) routesOf(p kongPlugin) (all []kongRoute) {
 	for _, s := range f.Services {
 		for _, r := range s.Routes {

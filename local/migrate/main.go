@@ -1,7 +1,7 @@
 // Command migrate takes over the limits and the keys of another system: usage plans of
-// API Gateway with their keys, Envoy's rate limit service, Kong. It says what becomes of
-// each thing, writes the policy, and imports both through the JSON API of a deployment.
-// ./scripts/migrate builds it and passes its flags on.
+// API Gateway with their keys, Envoy's rate limit service, Kong. It lists what each of
+// them is converted to, writes the policy, and imports both through the JSON API of a
+// deployment. ./scripts/migrate builds it and passes its flags on.
 package main
 
 import (
@@ -28,11 +28,11 @@ const (
 	badUsage
 )
 
-// tokenVariable names the environment variable with the machine token: a command line is
-// seen by other users of the machine.
+// tokenVariable names the environment variable with the machine token. Other users of the
+// machine can see command lines.
 const tokenVariable = "MIGRATE_TOKEN"
 
-// isURL matches where a token may be sent to: in clear on this machine alone.
+// isURL matches addresses that a token may be sent to: unencrypted only on this machine.
 var isURL = regexp.MustCompile(`^(https://[^/]|http://(127\.0\.0\.1|localhost|\[::1\])(:|/|$))`)
 
 type options struct {
@@ -163,7 +163,7 @@ func (o options) read(in io.Reader) (*migration, error) {
 	return from(text)
 }
 
-// print writes the table and its sum.
+// print writes the table and its totals.
 func (m *migration) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(w, "WAS\tBECOMES")

@@ -29,8 +29,8 @@ func command(t *testing.T, want int, environment map[string]string, in string, a
 
 const notChanged = "Nothing was changed. With -dashboard URL the changes are listed.\n"
 
-// Everything in the samples becomes what their tables say. They have the shapes that the
-// references of the AWS command line, of Envoy's rate limit service and of decK describe:
+// The samples are converted as their tables say. They have the shapes that the references
+// of the AWS command line, of Envoy's rate limit service and of decK describe:
 //
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plans.html
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plan-keys.html
@@ -69,7 +69,7 @@ func sampleValues(t *testing.T) []string {
 	return all
 }
 
-// The policy that is written is one that can be imported, and has no value.
+// The written policy can be imported, and has no value of a key.
 func TestPolicyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	out := command(t, done, nil, "", "-from", "testdata/usageplans", "-policy", file)
@@ -87,7 +87,7 @@ func TestPolicyFile(t *testing.T) {
 	}
 	for _, value := range sampleValues(t) {
 		if strings.Contains(out+string(text), value) {
-			t.Errorf("%s is told", value)
+			t.Errorf("%s is shown", value)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// An export that misses pages, or is none, is refused, and nothing of it is repeated.
+// An incomplete or invalid export is refused, and no error repeats it.
 func TestBadExports(t *testing.T) {
 	const value = "Kq8vR2nW5xZ1cB4mJ7tY9pL3"
 	for export, want := range map[string]string{

@@ -16,10 +16,10 @@ import (
 	"tidegate/internal/route"
 )
 
-// migration is what an export becomes.
+// migration is the result of converting an export.
 type migration struct {
 	policy policydoc.Policy
-	rows   []row // what becomes what, in the order of the table
+	rows   []row // in the order of the table
 	keys   []importedKey
 	// how many things have no equal
 	without int
@@ -37,7 +37,7 @@ func (m *migration) add(was, becomes string, args ...any) {
 	}
 }
 
-// fromUsagePlans says what usage plans and their keys become.
+// fromUsagePlans converts usage plans and their keys.
 func fromUsagePlans(e *export) *migration {
 	m := &migration{}
 	names := map[string]bool{}
@@ -54,7 +54,7 @@ func fromUsagePlans(e *export) *migration {
 	return m
 }
 
-// uniqueName is a name that no other plan has, 1 to policy.MaxNameLen characters.
+// uniqueName returns a name that no other plan has, of 1 to policy.MaxNameLen characters.
 func uniqueName(taken map[string]bool, name, id string) string {
 	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
 	if taken[name] {
@@ -65,7 +65,7 @@ func uniqueName(taken map[string]bool, name, id string) string {
 	return name
 }
 
-// clipped cuts a text after so many characters, and takes out what cannot be printed.
+// clipped cuts a text after most characters, and removes those that cannot be printed.
 func clipped(text string, most int) string {
 	printable := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
 	return string(printable[:min(len(printable), most)])
@@ -96,14 +96,14 @@ func (m *migration) plan(p usagePlan, name string) policydoc.Plan {
 	return plan
 }
 
-// unlimited is a plan that limits nothing. A plan names a limit even then.
+// unlimited returns a plan that limits nothing. A plan must have a limit even then.
 func unlimited(name string) policydoc.Plan {
 	most := limiter.Limit{Requests: limiter.MaxRequests, Window: 24 * time.Hour,
 		Algorithm: limiter.FixedWindow}
 	return policydoc.Plan{Name: name, Mode: policy.Off, Limits: policydoc.LimitsOf([]limiter.Limit{most})}
 }
 
-// planLimits are the throttle and the quota of a plan.
+// planLimits returns the throttle and the quota of a plan.
 func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 	if p.Throttle != nil {
 		was := "  " + throttleText(*p.Throttle)
@@ -135,27 +135,28 @@ func throttleText(t throttle) string {
 	return fmt.Sprintf("rate %.6g a second, burst %d", t.RateLimit, t.BurstLimit)
 }
 
-// blocked reports whether the plan lets nothing pass.
+// blocked reports whether the plan allows no call.
 func (p usagePlan) blocked() bool {
 	return p.Throttle != nil && (p.Throttle.RateLimit <= 0 || p.Throttle.BurstLimit <= 0) ||
 		p.Quota != nil && p.Quota.Limit <= 0
 }
 
-// bucketOf is the token bucket of a burst that refills at a rate. Its window is rounded
-// up to a millisecond, so it never admits more.
+// bucketOf returns the token bucket of a burst that refills at a rate. Its window is
+// rounded up to a millisecond, so it never admits more than the throttle.
 func bucketOf(t throttle) (limiter.Limit, bool) {
 	if t.RateLimit <= 0 || t.BurstLimit <= 0 {
 		return limiter.Limit{}, false
 	}
 	burst := min(t.BurstLimit, limiter.MaxRequests)
-	// A tenth of a nanosecond less: a quotient that should be whole is not rounded up.
+	// A tenth of a nanosecond is subtracted, so that a whole quotient is not rounded up.
 	ms := math.Ceil(float64(burst)/t.RateLimit*1000 - 1e-7)
 	window := time.Duration(min(max(ms, 1), float64(limiter.MaxWindow.Milliseconds()))) * time.Millisecond
 	return limiter.Limit{Requests: burst, Window: window, Algorithm: limiter.TokenBucket}, true
 }
 
-// quotaLimit is a quota as calls of a period that all callers' counts begin together. AWS
-// names no first day of a week. Its older SDKs say Sunday; here it is Monday.
+// quotaLimit returns a quota as a limit of a calendar period, which begins at the same
+// instant for all callers. AWS does not define the first day of a week. Its older SDKs
+// say Sunday; here it is Monday.
 func quotaLimit(q quota) (limiter.Limit, error) {
 	l := limiter.Limit{Requests: min(q.Limit, limiter.MaxRequests), Algorithm: limiter.FixedWindow}
 	if q.Limit <= 0 {
@@ -174,8 +175,8 @@ func quotaLimit(q quota) (limiter.Limit, error) {
 	return l, nil
 }
 
-// allow opens the stages of a usage plan, up to policy.MaxAllow. A usage plan must have
-// one: a plan with an empty list opens all routes.
+// allow returns patterns that open the stages of a usage plan, up to policy.MaxAllow. A
+// usage plan must have a stage: a plan with an empty list opens all routes.
 func (m *migration) allow(p usagePlan) []policydoc.Pattern {
 	var opened []route.Pattern
 	for _, s := range p.APIStages {
@@ -201,8 +202,8 @@ type methodThrottle struct {
 	plans  []string
 }
 
-// rules makes route rules of the throttles of single methods. A route rule holds for the
-// keys of all plans, so it is made where all plans of the stage have the same throttle.
+// rules creates route rules from the throttles of single methods. A route rule holds for
+// the keys of all plans, so all plans of the stage must have the same throttle.
 func (m *migration) rules(plans []usagePlan) {
 	stages := map[string]int{} // how many plans open a stage
 	found := map[string][]methodThrottle{}
@@ -253,7 +254,7 @@ func (m *migration) rule(name string, all []methodThrottle, plans int) {
 	}
 }
 
-// pairs are tags as name=value.
+// pairs returns tags as name=value.
 func pairs(tags map[string]string) []string {
 	all := make([]string, 0, len(tags))
 	for _, name := range slices.Sorted(maps.Keys(tags)) {

@@ -8,8 +8,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// No plan opens more than the stages that its usage plans open: one that lets nothing
-// pass or has no stage adds neither stages nor limits to a key of several.
+// No plan opens more than the stages that its usage plans open. A usage plan that allows
+// no call or has no stage adds neither stages nor limits to a key of several plans.
 func TestStagesOfKeys(t *testing.T) {
 	rate := func(n int64) *throttle { return &throttle{RateLimit: float64(n), BurstLimit: n} }
 	stage := func(api string) []apiStage { return []apiStage{{APIID: api, Stage: "prod"}} }
@@ -67,8 +67,7 @@ func TestStagesOfKeys(t *testing.T) {
 	}
 }
 
-// Of more stages than a plan has patterns the rest stays closed, and the table names
-// each.
+// Stages beyond the maximum number of patterns stay closed, and the table names each.
 func TestManyStages(t *testing.T) {
 	p := usagePlan{ID: "p"}
 	for i := range policy.MaxAllow + 2 {

@@ -33,7 +33,7 @@ var ErrNotInstalled = errors.New("neither valkey-server nor redis-server 7 or la
 // persistence and in a folder of its own.
 func Installed(ctx context.Context) (*Server, error) { return installed(ctx) }
 
-// installed takes more of the server's settings, such as "--cluster-enabled", "yes".
+// installed starts the server with more settings, such as "--cluster-enabled", "yes".
 func installed(ctx context.Context, settings ...string) (*Server, error) {
 	path, version, err := find(ctx)
 	if err != nil {
@@ -113,7 +113,8 @@ func freePort() (host, port string, err error) {
 	return net.SplitHostPort(listener.Addr().String())
 }
 
-// awaitPong returns when the server answers PING, or why it will not.
+// awaitPong waits until the server answers PING. It returns an error if the server ends
+// first or does not answer in time.
 func awaitPong(ctx context.Context, address string, p *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, startWait)
 	defer cancel()

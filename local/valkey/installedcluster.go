@@ -13,14 +13,15 @@ import (
 
 const clusterWait = 30 * time.Second
 
-// Cluster is running primaries, each with an even share of the slots, and no replicas.
+// Cluster is a running cluster of primaries without replicas, each with an even share of
+// the slots.
 type Cluster struct {
 	URL   string // of all nodes
 	Nodes []*Server
 }
 
-// InstalledCluster starts so many primaries of the server that Installed starts, and
-// returns when they are one cluster.
+// InstalledCluster starts a number of servers as Installed does, and joins them to one
+// cluster.
 func InstalledCluster(ctx context.Context, shards int) (*Cluster, error) {
 	c := &Cluster{}
 	var addresses []string

@@ -1,6 +1,6 @@
 // Package valkey starts a store for a local run: miniredis in this process, or a
-// valkey-server found on PATH. Both are empty at the start, listen on 127.0.0.1 only and
-// forget everything at the end.
+// valkey-server found on PATH. Both are empty at the start, listen only on 127.0.0.1 and
+// lose everything at the end.
 package valkey
 
 // Server is a running store.

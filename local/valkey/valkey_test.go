@@ -17,8 +17,7 @@ import (
 	"tidegate/local/valkey"
 )
 
-// TestMain checks for leaks, but for the timer that the client leaves behind for up to a
-// second.
+// TestMain checks for leaks, except a timer of the client that lasts for up to a second.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valkey-io/valkey-go.(*call).DelayDo.func1"))
 }
