@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// statements are those of every policy in the template: of roles, keys, topics.
+// statements returns those of every policy in the template: of roles, keys and topics.
 func (t template) statements() map[string][]properties {
 	found := map[string][]properties{}
 	for id, r := range t.Resources {
@@ -55,7 +55,7 @@ func TestActionsAreNamed(t *testing.T) {
 	})
 }
 
-// Resources that nobody could name are wildcards; all others are named.
+// Only resources without a name are wildcards.
 func TestResourcesAreNamed(t *testing.T) {
 	nameless := append([]string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"},
 		deref(networkActions())...)
@@ -85,8 +85,8 @@ func deref(texts *[]*string) []string {
 	return all
 }
 
-// Each function may connect to the one cache as its own user, and write its own log; not
-// even that of the network is for its code.
+// Each function may connect to the one cache as its own user, and write its own log. Its
+// code cannot use the rights on the network.
 func TestRoles(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		kind := "serverlesscache"
@@ -123,8 +123,8 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// Only authorizers that are named one by one may invoke the check function, only the logs
-// of the functions the forwarder, and only API Gateway anything else.
+// Only authorizers that are named one by one may invoke the check function, only the
+// functions' logs the forward function, and only API Gateway any other function.
 func TestPermissions(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		check := "${" + ours(t, made, "Check").id + ".Arn}"
@@ -156,8 +156,8 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// A topic with a policy has no default one: alarms, and they alone, must be let in by it,
-// and may use its key.
+// Only alarms may publish to the topic and use its key. Its policy replaces the default
+// one, so it must allow them.
 func TestAlarmsMayPublish(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		allowed := 0
@@ -189,8 +189,8 @@ func TestAlarmsMayPublish(t *testing.T) {
 	})
 }
 
-// Nothing is reached from outside of the network, and functions reach the cache alone,
-// unless they must ask an identity provider.
+// Nothing in the network can be reached from outside. Functions reach only the cache,
+// except those that ask an identity provider.
 func TestSecurityGroups(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		serverless := len(made.all("AWS::ElastiCache::ServerlessCache")) > 0
@@ -219,7 +219,8 @@ func TestSecurityGroups(t *testing.T) {
 	})
 }
 
-// egress: the rule that nothing may go out, or 443 of a function that has to.
+// egress checks that a rule lets nothing out, except port 443 of a function that needs
+// it.
 func egress(t *testing.T, group resource, rule properties) {
 	t.Helper()
 	nothing := rule["CidrIp"] == "255.255.255.255/32"
@@ -232,12 +233,12 @@ func egress(t *testing.T, group resource, rule properties) {
 	}
 }
 
-// Without a need for the internet there is no way to it.
+// A stack that does not need the internet has no route to it.
 func TestNoEgressByDefault(t *testing.T) {
-	ways := []string{"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::EIP",
+	kinds := []string{"AWS::EC2::InternetGateway", "AWS::EC2::NatGateway", "AWS::EC2::EIP",
 		"AWS::EC2::EgressOnlyInternetGateway", "AWS::EC2::Route"}
 	for name, build := range map[string]func() (template, error){"dev": dev, "minimal prod": minimal} {
-		for _, kind := range ways {
+		for _, kind := range kinds {
 			if n := len(of(t, build).all(kind)); n > 0 {
 				t.Errorf("%s: %d of %s", name, n, kind)
 			}

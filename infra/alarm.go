@@ -16,10 +16,10 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// alarm is a condition that operators must know. docs/operations.md describes each.
+// alarm is a condition that operators must know of. docs/operations.md describes each.
 type alarm struct {
 	name string
-	// means says what is wrong, and first what to do first.
+	// means is what is wrong, first is what to do first.
 	means, first string
 	// metric is above threshold in all of the minutes.
 	metric    awscloudwatch.IMetric
@@ -134,7 +134,7 @@ func (s *Stack) metricsAlarms() []alarm {
 	return []alarm{
 		{
 			"CheckErrors", "The check function fails: clients get 500. Calls without a good credential, " +
-				"which a REST API hears of as an error, do not count.",
+				"which a REST API gets as an error, do not count.",
 			log + "; after a deployment, roll back.", s.failures(), failing, 3,
 		},
 		{
@@ -144,7 +144,7 @@ func (s *Stack) metricsAlarms() []alarm {
 			s.ours(telemetry.Degraded), 0, 2,
 		},
 		{
-			"StoreErrors", "Calls to the cache fail, and have for minutes.",
+			"StoreErrors", "Calls to the cache have failed for minutes.",
 			log + ": cause says whether a log-in was refused or timed out.",
 			s.ours(telemetry.StoreErrors), 0, 5,
 		},

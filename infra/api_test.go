@@ -11,8 +11,8 @@ import (
 // withExample are the templates that have the example APIs.
 var withExample = map[string]func() (template, error){"dev": dev, "prod": prod}
 
-// No result is cached, nor does a call without a credential pass the function by: else
-// calls are not counted, and revoked keys live on.
+// No result is cached, and calls without a credential reach the function. Otherwise calls
+// are not counted, and revoked keys still work.
 func TestAuthorizersCountEveryCall(t *testing.T) {
 	for name, build := range withExample {
 		made := of(t, build)
@@ -71,8 +71,8 @@ func TestExamplesAreGuarded(t *testing.T) {
 // cors are the headers that let a browser's scripts read a response.
 var cors = []string{"Access-Control-Allow-Origin", "Access-Control-Expose-Headers"}
 
-// Whose scripts may read the answers of both example APIs is one origin, any or none.
-// OPTIONS, with which a browser asks first, has no authorizer.
+// Scripts of one origin, of any or of none may read the answers of both example APIs.
+// OPTIONS, which a browser sends first, has no authorizer.
 func TestCORSOrigin(t *testing.T) {
 	none := once(map[string]string{"corsOrigin": "none"})
 	for name, c := range map[string]struct {
@@ -163,9 +163,8 @@ func TestResponseMappings(t *testing.T) {
 		"DashboardRoute").Properties["ResponseParameters"], nil)
 }
 
-// Every stage is throttled, so that a flood does not use up the account's share. Where
-// HTTP APIs log calls, they do without who made them, and with variables that HTTP APIs
-// have.
+// Every stage is throttled, so that a flood does not use up the account's share. Access
+// logs of HTTP APIs do not identify callers, and use variables that HTTP APIs have.
 func TestStages(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for _, s := range made.all("AWS::ApiGatewayV2::Stage") {
@@ -197,8 +196,9 @@ func TestStages(t *testing.T) {
 	})
 }
 
-// Each kind of calls to the dashboard has a throttle of its own, so that a flood of one
-// leaves the others theirs: a route for each, which the stage names and is made after.
+// Each kind of calls to the dashboard has its own route and throttle, so that a flood of
+// one kind leaves capacity for the others. The stage names the routes, so it depends on
+// them.
 func TestDashboardRoutes(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		api := made.only(t, "AWS::ApiGatewayV2::Api", "Dashboard")

@@ -13,8 +13,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// readHCL evaluates the resources of a Terraform file; references are written as text
-// writes them.
+// readHCL evaluates the resources of a Terraform file. It renders references as text
+// does.
 func readHCL(t *testing.T, name string) map[string]map[string]any {
 	t.Helper()
 	path := filepath.Join("attach", name)
@@ -56,7 +56,7 @@ func attributes(t *testing.T, body *hclsyntax.Body) map[string]any {
 	return all
 }
 
-// references gives every reference of an expression a text.
+// references renders every reference of an expression as text.
 func references(expression hcl.Expression) *hcl.EvalContext {
 	roots := map[string]cty.Value{}
 	for _, traversal := range expression.Variables() {

@@ -58,8 +58,8 @@ func copyTo(t *testing.T, folder string, files ...string) {
 	}
 }
 
-// resourcesOf are those of a template in a file, as attachments read them, with what each
-// waits for.
+// resourcesOf returns the resources of a template file, as attachments read them, with
+// the dependencies of each.
 func resourcesOf(t *testing.T, file string) map[string]any {
 	t.Helper()
 	var made struct{ Resources map[string]any }
@@ -96,11 +96,11 @@ func TestPackagedByCDKInTypeScript(t *testing.T) {
 		}
 	}
 	equal(t, "stacks that are warned of", warned, []string{"Elsewhere"})
-	keep(t, "cdk-typescript", resources)
+	compareGolden(t, "cdk-typescript", resources)
 }
 
-// What the framework packages has no identity source where serverless.yml has none: an
-// empty one would be packaged, and refused.
+// The framework's package has no identity source where serverless.yml has none. API
+// Gateway would refuse an empty one.
 func TestPackagedByServerlessFramework(t *testing.T) {
 	program := tool(t, "osls", "bin", "serverless.js")
 	folder := t.TempDir()
@@ -115,11 +115,11 @@ func TestPackagedByServerlessFramework(t *testing.T) {
 	resources := resourcesOf(t, template)
 	same(t, ofResources(t, resources))
 	waitsForResponses(t, resources)
-	keep(t, "serverless", resources)
+	compareGolden(t, "serverless", resources)
 }
 
-// waitsForResponses: a stage answers with the gateway responses that were there when its
-// deployment was made, so that must wait for them.
+// waitsForResponses checks that deployments depend on the gateway responses: a stage has
+// only those that existed when its deployment was created.
 func waitsForResponses(t *testing.T, resources map[string]any) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -149,12 +149,12 @@ func waitsForResponses(t *testing.T, resources map[string]any) {
 	}
 }
 
-// stamped are parts of ids that differ from run to run.
+// stamped matches parts of ids that differ between runs.
 var stamped = regexp.MustCompile(`(Deployment)\d{13}`)
 
-// keep holds what a tool makes of its snippet against the golden file that the emulators
-// read.
-func keep(t *testing.T, tool string, resources map[string]any) {
+// compareGolden compares what a tool makes of its snippet with the golden file that the
+// emulators read.
+func compareGolden(t *testing.T, tool string, resources map[string]any) {
 	t.Helper()
 	kept := map[string]any{}
 	for id, value := range resources {
@@ -184,8 +184,7 @@ func keep(t *testing.T, tool string, resources map[string]any) {
 	}
 }
 
-// The tests' CDK in TypeScript is the version that Go has, so that one page is true of
-// both.
+// The tests' CDK in TypeScript has Go's version, so that one page is true of both.
 func TestPackagesAreThoseOfGo(t *testing.T) {
 	var file struct{ DevDependencies map[string]string }
 	if err := json.Unmarshal(read(t, packages+"/package.json"), &file); err != nil {

@@ -17,8 +17,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// attachment is what matters of attaching Tidegate to a REST API and to an HTTP API,
-// whatever the tool that writes it down.
+// attachment has what matters of attaching Tidegate to a REST API and to an HTTP API,
+// whatever the tool.
 type attachment struct {
 	RESTType, HTTPType, Payload string
 	RESTTTL, HTTPTTL            string
@@ -35,8 +35,8 @@ type response struct {
 	Template   string
 }
 
-// deployed is what the stack deploys for its examples, from the template that is also
-// what the emulators read.
+// deployed returns the attachment of the stack's examples, from the template that the
+// emulators read.
 func deployed(t *testing.T) attachment {
 	t.Helper()
 	return ofResources(t, plainResources(of(t, dev).Resources))
@@ -91,8 +91,8 @@ func (a *attachment) add(kind string, p properties) {
 	}
 }
 
-// source is an identity source as API Gateway gets it: an empty text is one, which it
-// refuses; an empty list is none.
+// source returns an identity source as API Gateway gets it. An empty text is one, which
+// API Gateway refuses; an empty list is none.
 func source(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -106,7 +106,7 @@ func source(value any) string {
 	return fmt.Sprint(value)
 }
 
-// given tells a zero from nothing.
+// given distinguishes a zero from a missing value.
 func given(value any) string {
 	if value == nil {
 		return "default"
@@ -123,7 +123,7 @@ func stringsOf(value any) map[string]string {
 	return all
 }
 
-// plain turns YAML into what JSON would be; tags such as !Ref into the functions that
+// plain converts YAML to the values of JSON, and tags such as !Ref to the functions that
 // they stand for.
 func plain(t *testing.T, n *yaml.Node) any {
 	t.Helper()
@@ -194,7 +194,7 @@ func same(t *testing.T, got attachment) {
 func TestAttachByCloudFormation(t *testing.T) {
 	resources := at(t, readYAML(t, "cloudformation.yaml"), "Resources")
 	same(t, ofResources(t, resources))
-	keep(t, "cloudformation", resources)
+	compareGolden(t, "cloudformation", resources)
 }
 
 // The CDK reads both templates, resource by resource.
@@ -228,7 +228,7 @@ func TestAttachBySAM(t *testing.T) {
 		HTTPIdentity: identitySources(b),
 		Payload:      text(b["AuthorizerPayloadFormatVersion"]), Simple: text(b["EnableSimpleResponses"]),
 		Responses: map[string]response{},
-		// What SAM has no words for: its own permission is as wide as the API, and an
+		// SAM cannot express two things: its own permission covers the whole API, and an
 		// HTTP API has no response mappings.
 		Mapping: deployed(t).Mapping, Permissions: deployed(t).Permissions,
 	}
@@ -326,7 +326,7 @@ func TestAttachIsDocumented(t *testing.T) {
 	}
 }
 
-// docs/attach.md counts the steps of each tool, and they are as many.
+// docs/attach.md states the right number of steps for each tool.
 func TestAttachStepsAreCounted(t *testing.T) {
 	document := string(read(t, filepath.Join("..", "docs", "attach.md")))
 	step, forRESTAlone := regexp.MustCompile(`(?m)^\d+\. .*$`), regexp.MustCompile(`^\d+\. REST:`)

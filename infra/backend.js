@@ -1,9 +1,8 @@
-// A sample backend behind both example APIs: it answers with what the authorizer told it.
-// A REST API's proxy integration maps no response, so there the backend itself adds the
-// RateLimit fields; on an HTTP API the integration's response mappings do. Where the
-// authorizer lets calls over a limit pass and says so (HTTP_API_DENY=context), the
-// backend must refuse them. Scripts of CORS_ORIGIN may read all answers: an origin, * or
-// none.
+// A sample backend behind both example APIs. It answers with the authorizer's context. A
+// REST API's proxy integration maps no response, so the backend itself adds the RateLimit
+// fields there; on an HTTP API the response mappings do. With HTTP_API_DENY=context the
+// authorizer lets calls over a limit pass, and the backend must refuse them. CORS_ORIGIN
+// is an origin whose scripts may read all answers, * or none.
 'use strict'
 
 const origin = process.env.CORS_ORIGIN ?? '*'

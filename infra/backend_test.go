@@ -10,7 +10,7 @@ import (
 )
 
 // The sample backend answers like the one behind the local gateways, and refuses calls
-// over a limit that the authorizer let pass for it to do so.
+// over a limit that the authorizer let pass with HTTP_API_DENY=context.
 func TestBackend(t *testing.T) {
 	for name, c := range map[string]struct {
 		event         string
@@ -56,7 +56,7 @@ const (
 )
 
 // Scripts of the configured origin may read the sample backend's answers, allowed or
-// refused, as those of the gateway responses; the stack tells the backend which it is.
+// refused, like the gateway responses. The stack sets the origin for the backend.
 func TestBackendCORS(t *testing.T) {
 	fields := append(slices.Clone(cors), "Vary")
 	const exposed = "Retry-After,RateLimit,RateLimit-Policy"
@@ -93,8 +93,7 @@ type backendResponse struct {
 	Body       string
 }
 
-// backendAnswer runs the sample backend on an event, in an environment of PATH and what
-// is given.
+// backendAnswer runs the sample backend on an event, with PATH and the given variables.
 func backendAnswer(t *testing.T, event string, environment ...string) (answer backendResponse) {
 	t.Helper()
 	node, err := exec.LookPath("node")

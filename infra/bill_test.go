@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// billed is a stack with the flags, which nothing synthesises.
+// billed returns a stack with the flags, without synthesis.
 func billed(t *testing.T, flags map[string]string) *Stack {
 	t.Helper()
 	app, _, err := newApp(flags)
@@ -24,7 +24,7 @@ func billed(t *testing.T, flags map[string]string) *Stack {
 	return NewStack(app, props)
 }
 
-// The bill is of what the template has.
+// The bill counts what the template has.
 func TestBill(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags map[string]string
@@ -71,7 +71,7 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// A dev stage is cheap enough to leave on, and the documents say what the bill says.
+// A dev stage is cheap enough to leave on, and the documents have the bill's figures.
 func TestBillOfDev(t *testing.T) {
 	stack := billed(t, nil)
 	idle, perMillion := cost.Totals(stack.cost().Lines())

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// What is deployed is what ./scripts/build makes, byte for byte, and the same bytes when
-// it is made again.
+// The deployed assets are the files of ./scripts/build, byte for byte. A second build has
+// the same bytes.
 func TestAssetsAreTheBuild(t *testing.T) {
 	root, err := findRoot()
 	if err != nil {
@@ -45,7 +45,7 @@ func TestAssetsAreTheBuild(t *testing.T) {
 	equal(t, "assets", len(assets), 2)
 }
 
-// isForLambda: one executable for arm64 that is called bootstrap.
+// isForLambda checks that an archive has one file: bootstrap, an executable for arm64.
 func isForLambda(t *testing.T, archive []byte) {
 	t.Helper()
 	r, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
@@ -87,7 +87,7 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-// A build that fails says so in its own words.
+// The error of a failed build has the build's output.
 func TestBuildFails(t *testing.T) {
 	app, _, err := newApp(nil)
 	if err != nil {

@@ -28,13 +28,13 @@ const (
 	failureDays = 14
 )
 
-// forward makes events of the lines in which the functions say that a limit was crossed.
-// CloudWatch Logs cannot reach an event bus or a topic by itself:
+// forward is the function that turns the functions' log lines of crossed limits into
+// events. CloudWatch Logs cannot reach an event bus or a topic by itself:
 // https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/SubscriptionFilters.html
 type forward struct {
 	target   *string      // ARN
 	topic    awssns.Topic // nil for the event bus
-	failures awssqs.Queue // what could not be handed over
+	failures awssqs.Queue // events that could not be delivered
 }
 
 func (s *Stack) newForward() *forward {
@@ -83,8 +83,8 @@ func (s *Stack) newForward() *forward {
 	return f
 }
 
-// newTarget finds or makes what takes the events, and returns the rights to hand them
-// over.
+// newTarget sets the target of the events, creates its topic if there is one, and returns
+// the rights to publish there.
 func (f *forward) newTarget(s *Stack) []awsiam.PolicyStatement {
 	if s.props.Crossings == toEventBridge {
 		f.target = s.FormatArn(&awscdk.ArnComponents{Service: jsii.String("events"),
@@ -102,13 +102,13 @@ func (f *forward) newTarget(s *Stack) []awsiam.PolicyStatement {
 	}
 }
 
-// forwardAlarms are on what could not be handed over.
+// forwardAlarms are alarms on events that could not be delivered.
 func (s *Stack) forwardAlarms() []alarm {
 	if s.forward == nil {
 		return nil
 	}
 	return []alarm{{
-		"CrossingsFailed", "Events of crossed limits could not be handed over, and wait in a queue.",
+		"CrossingsFailed", "Events of crossed limits could not be delivered, and wait in a queue.",
 		"read the log group " + *s.logGroupName("forward") + ", then send the queue's messages again.",
 		metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum",
 			map[string]string{"QueueName": s.props.name() + "-crossings-failed"}), 0, 1,

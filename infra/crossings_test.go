@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The forwarder gets the lines of crossed limits of both functions, may do nothing but
-// hand them over and log, and keeps what it could not hand over.
+// The forward function gets the lines of crossed limits of both functions, may only
+// deliver events and log, and keeps the events that it could not deliver.
 func TestCrossings(t *testing.T) {
 	made := of(t, prod)
 	filters := made.all("AWS::Logs::SubscriptionFilter")
@@ -26,7 +26,7 @@ func TestCrossings(t *testing.T) {
 				actions = append(actions, text(action))
 			}
 			for _, resource := range list(s["Resource"]) {
-				equal(t, "names what it is on", resource != "*", true)
+				equal(t, "resource is named", resource != "*", true)
 			}
 		}
 	}
@@ -42,7 +42,7 @@ func TestCrossings(t *testing.T) {
 	equal(t, "encrypted", queue.Properties["SqsManagedSseEnabled"], any(true))
 }
 
-// A topic is encrypted, and the forwarder may publish to it alone.
+// The topic is encrypted, and the forward function may publish only to it.
 func TestCrossingsToSNS(t *testing.T) {
 	flags := map[string]string{"crossings": "sns"}
 	made, err := synthesised(flags)

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Throttles of the pages in calls a second: some people with live refresh.
+// Throttles of the pages in calls a second, enough for several people with live refresh.
 const (
 	dashboardRate  = 50
 	dashboardBurst = 100
@@ -74,7 +74,7 @@ func (s *Stack) newDashboardAPI() *dashboardAPI {
 	return panel
 }
 
-// routeDashboard sends every call to the admin function, which has to know its address
+// routeDashboard sends every call to the admin function, which needs the API's address
 // first. The stage depends on the routes, since it names them.
 func (s *Stack) routeDashboard() {
 	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Admin"),
@@ -91,8 +91,8 @@ func (s *Stack) routeDashboard() {
 	s.panel.stage.SetRouteSettings(settings)
 }
 
-// newStage returns the $default stage of an HTTP API, throttled, and with an access log
-// where that is wanted.
+// newStage returns the $default stage of an HTTP API with a throttle, and with an access
+// log if AccessLogs is set.
 func (s *Stack) newStage(
 	id, log string, api awsapigatewayv2.HttpApi, rate, burst int,
 	mapping *awsapigatewayv2.DomainMappingOptions,
@@ -134,7 +134,7 @@ func accessLogFormat() string {
 	return string(text)
 }
 
-// newDomain gives the dashboard its own name.
+// newDomain gives the dashboard its own host name.
 func (s *Stack) newDomain() *awsapigatewayv2.DomainMappingOptions {
 	d := s.props.Domain
 	domain := awsapigatewayv2.NewDomainName(s.Stack, jsii.String("Domain"), &awsapigatewayv2.DomainNameProps{

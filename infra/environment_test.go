@@ -15,7 +15,7 @@ import (
 // variable is a field of a configuration with an env tag.
 type variable struct{ required bool }
 
-// variablesOf are what a function's configuration reads.
+// variablesOf returns the variables that a function's configuration reads.
 func variablesOf(t *testing.T, function string) map[string]variable {
 	t.Helper()
 	found := map[string]variable{}
@@ -46,15 +46,15 @@ func variablesOf(t *testing.T, function string) map[string]variable {
 	return found
 }
 
-// unset are variables that no deployment needs, and why.
+// unset has the variables that no deployment needs, with the reason.
 var unset = map[string]string{
 	"ADMIN_PASSWORD_HASH": "ADMIN_PASSWORD is generated",
 	"BASE_PATH":           "the dashboard has a host name of its own",
 	"JWT_JWKS":            "goes without JWT_JWKS_URL: TestJWKS",
 }
 
-// Every variable that a template sets is one that the function reads, every one that it
-// cannot do without is set, and an operator can set them all.
+// The function reads every variable that a template sets. A template sets every required
+// variable. An operator can set them all.
 func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 	ever := map[string]bool{}
 	on(t, func(t *testing.T, made template) {
@@ -83,7 +83,7 @@ func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 	}
 }
 
-// Keys of tokens' issuer in the environment are those that the operator gives.
+// The function's JWKS is the one that the operator gives.
 func TestJWKS(t *testing.T) {
 	p := propsOf(t, map[string]string{"identity": "jwt", "jwtIssuer": "https://a.example", "jwtAudience": "x",
 		"jwtJwks": aJWKS})

@@ -42,7 +42,7 @@ func (s *Stack) newExample() *example {
 		})
 	limited := &awsapigateway.MethodOptions{Authorizer: e.restAuthorizer.REST}
 	integration := awsapigateway.NewLambdaIntegration(backend, &awsapigateway.LambdaIntegrationOptions{
-		AllowTestInvoke: jsii.Bool(false), // which would pass the authorizer by
+		AllowTestInvoke: jsii.Bool(false), // a test would bypass the authorizer
 	})
 	e.rest.Root().AddMethod(jsii.String("ANY"), integration, limited)
 	e.rest.Root().AddProxy(&awsapigateway.ProxyResourceOptions{DefaultIntegration: integration,
@@ -64,7 +64,7 @@ func (s *Stack) newExample() *example {
 var requestHeaders = []string{"Authorization", "X-Api-Key", "Content-Type"}
 
 func (s *Stack) newExampleREST() awsapigateway.RestApi {
-	// OPTIONS, which no authorizer may stand before: browsers send no key with it
+	// OPTIONS has no authorizer: browsers send no key with it
 	var preflight *awsapigateway.CorsOptions
 	if s.props.CORSOrigin != authorizer.NoOrigin {
 		preflight = &awsapigateway.CorsOptions{

@@ -247,7 +247,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 	}
 }
 
-// tokens are flags with a source of tokens, of which one is changed.
+// tokens returns the flags of a deployment with tokens, with one flag changed.
 func tokens(name, value string) map[string]string {
 	flags := map[string]string{"identity": "jwt", "jwtIssuer": "https://a.example",
 		"jwtAudience": "x", name: value}
@@ -257,7 +257,7 @@ func tokens(name, value string) map[string]string {
 	return flags
 }
 
-// durable are flags of a durable cache, of which one is changed.
+// durable returns the flags of a durable cache, with one flag changed.
 func durable(name, value string) map[string]string {
 	flags := map[string]string{"store": "nodes", "nodeType": "cache.m7g.large", "valkeyVersion": "9.0",
 		"valkeyDurability": "sync"}
@@ -265,7 +265,7 @@ func durable(name, value string) map[string]string {
 	return flags
 }
 
-// oidc are flags with a provider, of which one is changed.
+// oidc returns the flags of a deployment with OpenID Connect, with one flag changed.
 func oidc(name, value string) map[string]string {
 	flags := map[string]string{"oidcIssuer": "https://a.example", "oidcClientId": "x", "oidcSecretName": "y",
 		"oidcEditors": "z"}
@@ -273,7 +273,7 @@ func oidc(name, value string) map[string]string {
 	return flags
 }
 
-// The functions' own bounds hold: what is the least or the most there is taken here.
+// Flags accept the minimum and the maximum of the functions' own bounds.
 func TestFlagsTakeTheBounds(t *testing.T) {
 	for _, flags := range []map[string]string{
 		{"storeTimeout": "1ms", "callerCache": "0s", "denyCache": "0s", "reservationLease": "1s",
@@ -288,7 +288,7 @@ func TestFlagsTakeTheBounds(t *testing.T) {
 	}
 }
 
-// A secret that was given instead of its name is not repeated.
+// An error does not repeat a secret that was given instead of its name.
 func TestErrorsKeepSecrets(t *testing.T) {
 	flags := map[string]string{"oidcIssuer": "https://a.example", "oidcClientId": "x", "oidcEditors": "z",
 		"oidcSecretName": "hush hush!"}
@@ -301,7 +301,7 @@ func TestErrorsKeepSecrets(t *testing.T) {
 	}
 }
 
-// The whole way from the context to the error that cdk prints.
+// An error in the context ends synthesis with the error that cdk prints.
 func TestSynthesisRefusesFlags(t *testing.T) {
 	if _, err := synthesised(map[string]string{"store": "redis"}); err == nil ||
 		!strings.Contains(err.Error(), "-c store=redis") {
@@ -328,8 +328,8 @@ func TestFlagsAndAlarmsAreDocumented(t *testing.T) {
 	}
 }
 
-// Every flag is read: without one of many, the props are others, or are refused, in stage
-// prod or in another.
+// Every flag has an effect: leaving it out changes the props, or makes them invalid, in
+// stage prod or in another.
 func TestEveryFlagHasAnEffect(t *testing.T) {
 	many := maps.Clone(everything)
 	maps.Copy(many, map[string]string{
@@ -353,7 +353,7 @@ func TestEveryFlagHasAnEffect(t *testing.T) {
 	}
 }
 
-// changes reports whether the props without a flag are not those with all of them.
+// changes reports whether the props without a flag differ from those with all flags.
 func changes(t *testing.T, all map[string]string, name string) bool {
 	t.Helper()
 	if all[name] == "" {

@@ -20,8 +20,7 @@ func normalised(template []byte) []byte {
 	return append(bytes.TrimSpace(hash.ReplaceAll(template, []byte("HASH"))), '\n')
 }
 
-// A change of what is deployed shows in the diff of a commit. The emulators read the same
-// files.
+// A change of the deployment shows in a commit's diff. The emulators read the same files.
 func TestGolden(t *testing.T) {
 	for name, c := range map[string]struct {
 		made   func() (template, error)

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// The journal's bucket is versioned, encrypted and private, stays, and is reached by the
-// admin function alone, through an endpoint that leads nowhere else, without deletion.
+// The journal's bucket is versioned, encrypted and private, and stays with the stack
+// deleted. Only the admin function reaches it, through an endpoint for this bucket alone,
+// and cannot delete from it.
 func TestJournal(t *testing.T) {
 	made := of(t, prod)
 	bucket := made.only(t, "AWS::S3::Bucket", "Journal")

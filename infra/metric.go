@@ -51,7 +51,7 @@ func (s *Stack) newMetricsDashboard() {
 		graph("Checks a minute; calls without a good credential",
 			s.all(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
 			s.all(telemetry.Refused, telemetry.Unauthorized)),
-		graph("What would be denied, and who is near",
+		graph("Calls that would be denied, calls near a limit",
 			s.all(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
 		graph("Degraded checks and errors of the cache",
 			s.all(telemetry.Degraded, telemetry.StoreErrors), nil),
@@ -81,7 +81,7 @@ func (s *Stack) all(counts ...telemetry.Metric) []awscloudwatch.IMetric {
 	return metrics
 }
 
-// cacheWidgets are two, whatever the kind of cache.
+// cacheWidgets returns two graphs, whatever the kind of cache.
 func (s *Stack) cacheWidgets() []awscloudwatch.IWidget {
 	if s.props.Store.Kind == Serverless {
 		return []awscloudwatch.IWidget{

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// written are the metrics of a line that a check function of the stage writes, each as
-// CloudWatch knows it: namespace, name, dimensions.
+// written returns the metrics in a log line of the stage's check function, as CloudWatch
+// names them: namespace, name, dimensions.
 func written(t *testing.T, stage string) []string {
 	t.Helper()
 	var line bytes.Buffer
@@ -57,8 +57,7 @@ func written(t *testing.T, stage string) []string {
 	return all
 }
 
-// Graphs and alarms are of metrics that the check function writes, and there is a graph
-// of each.
+// Graphs and alarms use metrics that the check function writes. Each metric has a graph.
 func TestMetricsAreThoseOfTheFunction(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		if strings.HasSuffix(t.Name(), "/dev") {
@@ -93,7 +92,7 @@ func TestDevHasNoMetrics(t *testing.T) {
 	made.only(t, "AWS::CloudWatch::Alarm", "AlarmCheckThrottles")
 }
 
-// graphed are those of the function's metrics that the CloudWatch dashboard draws.
+// graphed returns the function's metrics that the CloudWatch dashboard draws.
 func graphed(t *testing.T, made template) []string {
 	t.Helper()
 	var body struct {
@@ -122,8 +121,7 @@ func graphed(t *testing.T, made template) []string {
 	return all
 }
 
-// alarmed are those of the function's metrics that alarms watch, alone or in an
-// expression.
+// alarmed returns the function's metrics that alarms watch, alone or in an expression.
 func alarmed(made template) []string {
 	var all []string
 	add := func(m properties) {
@@ -149,8 +147,8 @@ func alarmed(made template) []string {
 	return all
 }
 
-// To Lambda a REST API's call without a good credential has failed. Whoever tries keys
-// must not wake anybody.
+// Lambda counts a REST API's call without a valid credential as failed. Guesses of keys
+// must raise no alarm.
 func TestRefusedCallsAreNoFailures(t *testing.T) {
 	for _, build := range []func() (template, error){prod, minimal} {
 		alarm := of(t, build).only(t, "AWS::CloudWatch::Alarm", "AlarmCheckErrors").Properties

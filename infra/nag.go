@@ -32,7 +32,7 @@ var exceptions = []exception{
 	},
 	{
 		rule: "AwsSolutions-SQS3", parts: []string{"CrossingsFailed"},
-		why: "The queue is itself the one of failures: what is in it waits for somebody to look, and an " +
+		why: "This is itself the queue of failures: its messages wait for an operator, and an " +
 			"alarm calls them.",
 	},
 	{
@@ -43,7 +43,7 @@ var exceptions = []exception{
 		rule: "AwsSolutions-SMG4", parts: []string{"Password"},
 		why: "The first login's password changes when its owner writes another into the secret and " +
 			"deploys. " +
-			"Rotating it behind their back would lock them out.",
+			"A rotation would lock them out.",
 	},
 	{
 		rule: "AwsSolutions-AEC6", parts: []string{"Cache"},

@@ -13,7 +13,7 @@ import (
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 )
 
-// findings are those of cdk-nag on a stack with these flags, each as "rule part".
+// findings returns cdk-nag's findings on a stack with these flags, each as "rule part".
 func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk.App)) []string {
 	t.Helper()
 	// findings are to be read, not to end the synthesis
@@ -49,8 +49,7 @@ func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk
 	return slices.Compact(found)
 }
 
-// What cdk-nag's AWS Solutions rules find is what the exceptions justify: nothing more,
-// and nothing that was mended since.
+// cdk-nag's AWS Solutions rules find exactly what the exceptions justify.
 func TestNag(t *testing.T) {
 	plain := func(_ *Stack, app awscdk.App) {
 		awscdk.Aspects_Of(app).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{}), nil)

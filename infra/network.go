@@ -16,9 +16,9 @@ const (
 // httpsPort is the port of connections to the internet.
 const httpsPort = 443
 
-// network has the cache and the functions. Its isolated subnets have no connection to the
-// internet. Lambda provides logs, metrics, traces and decryption from outside of the
-// network. Only a function that calls an identity provider is in subnets with a NAT
+// network holds the cache and the functions. Its isolated subnets have no connection to
+// the internet. Lambda itself provides logs, metrics, traces and decryption, outside of
+// the network. Only a function that calls an identity provider is in subnets with a NAT
 // gateway.
 type network struct {
 	vpc awsec2.Vpc

@@ -1,7 +1,8 @@
 package main
 
-// ObserveProps choose what is recorded of the calls, beside the functions' logs and the
-// alarms on AWS's own metrics. The bill that synthesis prints says what each costs.
+// ObserveProps choose what is recorded of the calls, in addition to the functions' logs
+// and the alarms on AWS's own metrics. The bill that synthesis prints says what each
+// costs.
 type ObserveProps struct {
 	// Tracing has X-Ray record a part of the calls. Flag tracing, default false.
 	Tracing bool

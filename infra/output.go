@@ -5,7 +5,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// newOutputs adds the outputs that an operator needs next.
+// newOutputs adds the outputs that an operator needs after a deployment.
 func (s *Stack) newOutputs() {
 	s.output("DashboardUrl", s.panel.url, "The dashboard")
 	if s.secrets.password != nil {

@@ -6,16 +6,15 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 )
 
-// Props are everything that an operator can choose. The zero value of a field means its
-// default, which Defaults fills in and which may depend on Stage; NewStack wants props
-// that it has filled in. Every field has a flag: cdk -c FLAG=VALUE, or the context of
-// cdk.json.
+// Props are all choices of an operator. The zero value of a field means its default,
+// which may depend on Stage. Defaults fills the defaults in, and NewStack needs its
+// result. Every field has a flag: cdk -c FLAG=VALUE, or the context of cdk.json.
 type Props struct {
 	// Stage names the deployment: lower-case letters, digits and hyphens, at most 12.
 	// Flag stage, default dev.
 	Stage string
-	// Keep keeps data when the stack is deleted: a last snapshot of the cache, its
-	// encryption key, the pepper and the logs; and it protects the stack from deletion.
+	// Keep protects the stack from deletion, and keeps its data if it is deleted all the
+	// same: a last snapshot of the cache, its encryption key, the pepper and the logs.
 	// Flag keep, default true in stage prod, else false.
 	Keep bool
 	// CIDR is the network's range, /16 to /24. Flag cidr, default 10.42.0.0/22.
@@ -29,8 +28,8 @@ type Props struct {
 	// JournalAway is refuse or queue, and JournalRestore ask or always. Flags journalAway
 	// and journalRestore, default the function's own.
 	JournalAway, JournalRestore string
-	// JournalLockDays is how long nobody, the account's root user included, can delete
-	// what the journal has. Flag journalLockDays, default none.
+	// JournalLockDays is how long nobody, not even the account's root user, can delete
+	// entries of the journal. Flag journalLockDays, default none.
 	JournalLockDays int
 	// AuditRetention is how long entries of the audit stay in Valkey. Flag
 	// auditRetention, default for ever.
@@ -38,7 +37,7 @@ type Props struct {
 	// Crossings is where events of crossed limits go: eventbridge, the account's default
 	// event bus, or sns, a topic of the stack. Flag crossings, default none.
 	Crossings string
-	// Store is where counts and configuration live.
+	// Store is where counts and configuration are stored.
 	Store StoreProps
 	// Check is the authorizer's function.
 	Check FunctionProps
@@ -50,16 +49,16 @@ type Props struct {
 	Decision DecisionProps
 	// Login is how people log in to the dashboard.
 	Login LoginProps
-	// NATGateways is how many there are when a function needs the internet: for
-	// Login.OIDC and Identity.JWT.JWKSURL. Flag natGateways, default 1, but one for each
-	// of two zones if Keep.
+	// NATGateways is their number if a function needs the internet, for Login.OIDC or
+	// Identity.JWT.JWKSURL. Flag natGateways, default 1, but one for each of two zones if
+	// Keep.
 	NATGateways int
 
 	// Example adds a REST API and an HTTP API with a sample backend, both behind the
 	// authorizer. Flag example, default true, but false in stage prod.
 	Example bool
-	// CORSOrigin is whose scripts may read the example APIs' answers in a browser. Flag
-	// corsOrigin: an origin, * or none. Default *.
+	// CORSOrigin is the origin whose scripts may read the example APIs' answers in a
+	// browser. Flag corsOrigin: an origin, * or none. Default *.
 	CORSOrigin string
 	// WAF puts a web ACL with a rate-based rule before the example's REST API. Flag waf.
 	// HTTP APIs cannot have one.
@@ -72,7 +71,7 @@ type Props struct {
 
 	// Observe is what is recorded of the calls.
 	Observe ObserveProps
-	// Release says on the dashboard what is deployed, such as a commit. Flag release.
+	// Release names on the dashboard what is deployed, such as a commit. Flag release.
 	Release string
 	// AlarmEmail gets the alarms, once its owner has confirmed. Flag alarmEmail.
 	AlarmEmail string
@@ -92,8 +91,8 @@ type codeOf func(name string) awslambda.Code
 type StoreProps struct {
 	// Kind is serverless or nodes. Flag store, default serverless.
 	Kind StoreKind
-	// MaxStorageGB and MaxECPUs, a second, bound what a serverless cache may take and
-	// cost. Flags maxStorageGB, default 5, and maxECPUs, default 100000.
+	// MaxStorageGB, and MaxECPUs a second, bound the size and the cost of a serverless
+	// cache. Flags maxStorageGB, default 5, and maxECPUs, default 100000.
 	MaxStorageGB, MaxECPUs int
 	// NodeType, Shards and Replicas, of each shard, are for nodes. Flags nodeType,
 	// default cache.t4g.small, but cache.r7g.large in stage prod; shards, default 1, but
@@ -122,13 +121,13 @@ const (
 
 // FunctionProps size a function.
 type FunctionProps struct {
-	// Memory in MB, and with it the share of a processor. Flags checkMemory and
+	// Memory in MB also decides the share of a processor. Flags checkMemory and
 	// adminMemory, default 512.
 	Memory int
-	// Concurrency is reserved: the most environments at a time, and what nobody else in
-	// the account can take. Unreserved reserves none. Flags checkConcurrency, default 100
-	// in stage prod, and adminConcurrency, default 5 in stage prod; "none", the default
-	// elsewhere, means Unreserved.
+	// Concurrency is reserved: the most environments at a time, which other functions of
+	// the account cannot use. Unreserved reserves none. Flags checkConcurrency, default
+	// 100 in stage prod, and adminConcurrency, default 5 in stage prod; "none", the
+	// default elsewhere, means Unreserved.
 	Concurrency int
 	// LogLevel is debug, info, warn or error. Flag logLevel, for both, default info.
 	LogLevel string
@@ -137,7 +136,7 @@ type FunctionProps struct {
 // Unreserved is no reserved concurrency.
 const Unreserved = -1
 
-// IdentityProps choose what the check function takes for a credential. Empty fields leave
+// IdentityProps choose which credentials the check function accepts. Empty fields leave
 // the function's own defaults.
 type IdentityProps struct {
 	// Sources are key, jwt and ip, in the order of trust; ip only last. Flag identity, as
@@ -146,21 +145,21 @@ type IdentityProps struct {
 	// IPv4Prefix and IPv6Prefix are how much of an address counts as one caller. Flags
 	// ipv4Prefix, 8 to 32, and ipv6Prefix, 16 to 128.
 	IPv4Prefix, IPv6Prefix int
-	// ForeignKeys takes API keys that another system made, in both functions. Flag
+	// ForeignKeys accepts API keys of another system, in both functions. Flag
 	// foreignKeys.
 	ForeignKeys bool
 	// JWT is needed with source jwt.
 	JWT JWTProps
 }
 
-// JWTProps say which bearer tokens are good.
+// JWTProps say which bearer tokens are valid.
 type JWTProps struct {
 	// Issuer and Audiences must be those of the tokens. Flags jwtIssuer and jwtAudience,
 	// as one,two.
 	Issuer    string
 	Audiences []string
-	// JWKSURL is where the issuer's keys are: it costs a NAT gateway. Or JWKS are the
-	// keys themselves. Flags jwtJwksUrl and jwtJwks.
+	// JWKSURL is the address of the issuer's keys, which needs a NAT gateway. JWKS are
+	// the keys themselves instead. Flags jwtJwksUrl and jwtJwks.
 	JWKSURL, JWKS string
 	// IdentityClaim and PlanClaim are claims that say who calls, and under which plan.
 	// Flags jwtIdentityClaim and jwtPlanClaim.
@@ -194,8 +193,8 @@ type DecisionProps struct {
 // LoginProps say who may use the dashboard.
 type LoginProps struct {
 	// User is the first user's name. Flag adminUser, default admin. The password is
-	// generated; the stack's output FirstLogin says how to read it. NoUser wants other
-	// users, or OIDC, and there is no password.
+	// generated; the stack's output FirstLogin says how to read it. NoUser means no user
+	// and no password, and needs Users or OIDC.
 	User string
 	// Users is the name of a secret in Secrets Manager that lists more users, as
 	// ADMIN_USERS does. Flag adminUsersSecretName.
@@ -211,23 +210,23 @@ type LoginProps struct {
 	// SessionIdle and SessionLifetime end sessions. Flags sessionIdle and
 	// sessionLifetime.
 	SessionIdle, SessionLifetime *time.Duration
-	// OIDC lets people log in at an OpenID provider. It costs a NAT gateway.
+	// OIDC lets people log in at an OpenID provider. It needs a NAT gateway.
 	OIDC OIDCProps
 }
 
-// OIDCProps are the client that the dashboard is at an OpenID provider, such as a Cognito
-// user pool.
+// OIDCProps describe the dashboard's client at an OpenID provider, such as a Cognito user
+// pool.
 type OIDCProps struct {
 	// Issuer is the provider's https URL. Flag oidcIssuer; without it there is no OIDC.
 	Issuer string
 	// ClientID and ClientSecret name the client; ClientSecret is the name of a secret in
 	// Secrets Manager, never the secret itself. Flags oidcClientId and oidcSecretName.
 	ClientID, ClientSecret string
-	// RoleClaim is the claim that gives people their role, by values for editors and for
-	// viewers. Flags oidcRoleClaim, default groups; oidcEditors; oidcViewers.
+	// RoleClaim is the claim that decides on people's role: Editors and Viewers are its
+	// values for each. Flags oidcRoleClaim, default groups; oidcEditors; oidcViewers.
 	RoleClaim        string
 	Editors, Viewers []string
-	// Scopes are asked for. Flag oidcScopes, as one,two; default openid, profile and
+	// Scopes are requested. Flag oidcScopes, as one,two; default openid, profile and
 	// email.
 	Scopes []string
 }
@@ -235,8 +234,7 @@ type OIDCProps struct {
 // NoUser is no first user.
 const NoUser = "none"
 
-// DomainProps give the dashboard a host name of its own; its default one is switched off
-// then.
+// DomainProps give the dashboard its own host name, and switch its default one off.
 type DomainProps struct {
 	// Name is the host name. Flag domain.
 	Name string

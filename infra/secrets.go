@@ -11,8 +11,7 @@ import (
 // key: the template holds references, and the functions need no way to Secrets Manager.
 // docs/deploy.md weighs this against an interface endpoint.
 type secrets struct {
-	// pepper is what hashes of API keys are made with. Without it no key can be verified
-	// again.
+	// pepper is part of every hash of an API key. Without it no key can be verified.
 	pepper awssecretsmanager.CfnSecret
 	// password is the first login's; nil when there is none.
 	password awssecretsmanager.CfnSecret
@@ -25,7 +24,7 @@ const (
 
 func (s *Stack) newSecrets() *secrets {
 	made := &secrets{pepper: s.secret("Pepper", "pepper",
-		"Tidegate's pepper: hashes of API keys are made with it. Never change it.", pepperLength)}
+		"Tidegate's pepper: every hash of an API key depends on it. Never change it.", pepperLength)}
 	if s.props.Login.User != NoUser {
 		made.password = s.secret("Password", "password", "The first password of Tidegate's dashboard.",
 			passwordLength)

@@ -26,7 +26,7 @@ type Stack struct {
 	topic   awssns.Topic
 }
 
-// NewStack composes the parts. Props are valid: flags.props and Props.check see to it.
+// NewStack composes the parts. Its props are valid: flags.props calls Props.check.
 func NewStack(scope constructs.Construct, props Props) *Stack {
 	s := &Stack{props: props, Stack: awscdk.NewStack(scope, jsii.String(props.name()), &awscdk.StackProps{
 		StackName:             jsii.String(props.name()),
@@ -64,7 +64,7 @@ func NewStack(scope constructs.Construct, props Props) *Stack {
 	return s
 }
 
-// tag marks every resource that can be marked.
+// tag adds the tags to every resource that can have some.
 func (s *Stack) tag() {
 	tags := awscdk.Tags_Of(s.Stack)
 	props := &awscdk.TagProps{ExcludeResourceTypes: jsii.Strings(untagged...)}
@@ -79,8 +79,8 @@ func (s *Stack) tag() {
 // me-central-1 and me-south-1 refuse them.
 var untagged = []string{"AWS::CloudWatch::Dashboard"}
 
-// removal is what becomes of what holds data when the stack is deleted. What a first
-// deployment made before it failed goes, lest its names be taken when it is tried again.
+// removal is the policy for resources with data when the stack is deleted. Those of a
+// first deployment that failed are deleted, so that the next attempt can use their names.
 func (s *Stack) removal() awscdk.RemovalPolicy {
 	if s.props.Keep {
 		return awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE

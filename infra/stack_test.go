@@ -29,8 +29,7 @@ func equal(t *testing.T, what string, got, want any) {
 	}
 }
 
-// Every user logs in by IAM, as its function, with the rights that the ACL tests prove to
-// be enough and no more.
+// Every user logs in by IAM, for its function, with the rights of the ACL tests.
 func TestUsers(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for prefix, access := range map[string]string{"CheckUser": acl.Check(), "AdminUser": acl.Admin()} {
@@ -93,7 +92,7 @@ func TestNodes(t *testing.T) {
 	equal(t, "eviction", parameters.at("Properties", "maxmemory-policy"), "volatile-lfu")
 }
 
-// key is how the template refers to the stack's key.
+// key returns the template's reference to the stack's key.
 func (t template) key(test *testing.T) string {
 	test.Helper()
 	return "${" + t.only(test, "AWS::KMS::Key", "").id + ".Arn}"
@@ -104,8 +103,7 @@ func groupOf(t *testing.T, made template, prefix string) string {
 	return "${" + made.only(t, "AWS::EC2::SecurityGroup", prefix).id + ".GroupId}"
 }
 
-// The URL is one that the functions understand, and names the user and the cache that the
-// template makes.
+// The functions can parse the URL. It names the user and the cache of the template.
 func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	on(t, func(t *testing.T, made template) {
@@ -135,10 +133,10 @@ func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 	})
 }
 
-// apiGatewayWaits is how long an HTTP API waits for its authorizer.
+// apiGatewayWaits is the maximum wait of an HTTP API for its authorizer.
 const apiGatewayWaits = 10 * time.Second
 
-// The functions do not end while they may still wait for a connection and an answer.
+// A function's timeout is longer than its waits for a connection and an answer.
 func TestFunctionsEndAfterTheirWaits(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for _, id := range []string{"Check", "Admin"} {
@@ -173,7 +171,7 @@ func environment(t *testing.T, made template, function string) properties {
 	return variables
 }
 
-// ours is the check or the admin function.
+// ours returns the check or the admin function.
 func ours(t *testing.T, made template, id string) resource {
 	t.Helper()
 	for _, f := range made.all("AWS::Lambda::Function") {
@@ -211,8 +209,8 @@ func TestReservedConcurrency(t *testing.T) {
 	}
 }
 
-// Secrets come from Secrets Manager when the stack is deployed: the template holds
-// references alone.
+// Secrets come from Secrets Manager when the stack is deployed. The template holds only
+// references.
 func TestSecretsAreReferences(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for variable, where := range map[string][2]string{
@@ -288,8 +286,8 @@ func TestOutputs(t *testing.T) {
 	equal(t, "own domain", of(t, prod).Outputs["DashboardUrl"].Value, "https://limits.example.com/")
 }
 
-// A dev stage leaves nothing behind; prod keeps what cannot be made again, but not when
-// its first deployment fails: the names would be taken.
+// A deleted dev stage leaves nothing behind. Prod keeps what cannot be made again, except
+// when its first deployment fails: the names would be taken.
 func TestRemoval(t *testing.T) {
 	data := []string{"AWS::KMS::Key", "AWS::SecretsManager::Secret", "AWS::Logs::LogGroup"}
 	for id, r := range of(t, dev).Resources {

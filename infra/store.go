@@ -20,7 +20,7 @@ type store struct {
 	resource awscdk.CfnResource
 }
 
-// newStore makes the cache: TLS, cluster mode and log-in by IAM either way.
+// newStore creates the cache, of either kind with TLS, cluster mode and log-in by IAM.
 func (s *Stack) newStore() *store {
 	u := s.newUsers()
 	if s.props.Store.Kind == Nodes {
@@ -74,8 +74,8 @@ func (s *Stack) newNodes(u *users) *store {
 			Description: jsii.String("Tidegate's isolated subnets"),
 			SubnetIds:   anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
 		})
-	// Under pressure only counts may go, never configuration, and those of callers who
-	// come seldom first: a flood of new ones evicts itself.
+	// When memory is full, Valkey evicts counts only, never configuration. Counts of
+	// infrequent callers go first, so that a flood of new callers evicts its own.
 	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"),
 		&awselasticache.CfnParameterGroupProps{
 			CacheParameterGroupFamily: jsii.String("valkey" + p.majorVersion()),
@@ -122,7 +122,7 @@ func (s *Stack) newNodes(u *users) *store {
 	}
 }
 
-// nodeNames are the ids under which CloudWatch knows the nodes.
+// nodeNames returns the ids of the nodes in CloudWatch.
 func (s *Stack) nodeNames() []string {
 	var names []string
 	for shard := range s.props.Store.Shards {

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// everything turns every option on.
+// everything has flags that turn every option on.
 var everything = map[string]string{
 	"stage":                "prod",
 	"store":                "nodes",
@@ -107,7 +107,7 @@ func of(t *testing.T, build func() (template, error)) template {
 	return made
 }
 
-// newApp is an app as cdk makes it, with the flags.
+// newApp returns an app as cdk creates it, with the flags.
 func newApp(flags map[string]string) (awscdk.App, string, error) {
 	text, err := os.ReadFile("cdk.json")
 	if err != nil {
@@ -129,7 +129,7 @@ func newApp(flags map[string]string) (awscdk.App, string, error) {
 	}), folder, err
 }
 
-// placeholder stands for a function's zip where a test has no use for the real one.
+// placeholder is a function's zip where a test does not need the real one.
 func placeholder(name string) awslambda.Code {
 	path := filepath.Join(scratch, name+".zip")
 	if err := writeZip(path); err != nil {
@@ -188,7 +188,7 @@ type resource struct {
 
 type properties map[string]any
 
-// all are the resources of a type.
+// all returns the resources of a type.
 func (t template) all(kind string) []resource {
 	var found []resource
 	for _, id := range sorted(t.Resources) {
@@ -200,7 +200,7 @@ func (t template) all(kind string) []resource {
 	return found
 }
 
-// only is the one resource of a type whose id begins with prefix.
+// only returns the one resource of a type whose id begins with prefix.
 func (t template) only(test *testing.T, kind, prefix string) resource {
 	test.Helper()
 	var found []resource
@@ -269,7 +269,7 @@ func intrinsic(v map[string]any) string {
 	return fmt.Sprint(v)
 }
 
-// list is a value that may be one or several.
+// list returns a value that may be one or several as a slice.
 func list(value any) []any {
 	switch v := value.(type) {
 	case nil:

@@ -8,8 +8,8 @@ import (
 	"tidegate/internal/store/acl"
 )
 
-// users are whom the functions log in as, by IAM: there is no password to leak, and each
-// can do what its function must.
+// users are the cache's users, one for each function. They log in by IAM, so that there
+// is no password to leak, and have only the rights that their function needs.
 type users struct {
 	check, admin awselasticache.CfnUser
 	group        awselasticache.CfnUserGroup
@@ -26,7 +26,7 @@ func (s *Stack) newUsers() *users {
 	return u
 }
 
-// user has the same id and name, as logging in by IAM demands.
+// user returns a user whose id is its name, as log-in by IAM requires.
 func (s *Stack) user(id, function, access string) awselasticache.CfnUser {
 	name := s.userName(function)
 	return awselasticache.NewCfnUser(s.Stack, &id, &awselasticache.CfnUserProps{

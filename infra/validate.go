@@ -32,7 +32,7 @@ var (
 
 var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731}
 
-// check says everything that is wrong, naming the flag of each.
+// check returns all errors, each with the name of its flag.
 func (p *Props) check() error {
 	var errs []error
 	want := func(ok bool, flag string, value any, format string, arguments ...any) {
@@ -89,7 +89,7 @@ func (p *Props) check() error {
 	return errors.Join(errs...)
 }
 
-// checkJournal says what is wrong with the flags of the journal.
+// checkJournal checks the flags of the journal.
 func (p *Props) checkJournal(want wants) {
 	want(slices.Contains([]string{"", "refuse", "queue"}, p.JournalAway), "journalAway", p.JournalAway,
 		"must be refuse or queue")
@@ -107,7 +107,7 @@ func (p *Props) checkJournal(want wants) {
 		"is needed by journalAway, journalRestore, journalLockDays and auditRetention: set journal=true too")
 }
 
-// wants records that a condition of a flag does not hold.
+// wants records an error for a flag unless its condition holds.
 type wants func(ok bool, flag string, value any, format string, arguments ...any)
 
 func (s *StoreProps) check(want wants) {
@@ -141,7 +141,7 @@ var flagOf = strings.NewReplacer(
 	"JWT_PLAN_CLAIM", "-c jwtPlanClaim", "JWT_LEEWAY", "-c jwtLeeway",
 )
 
-// check has the check function's own code look at what that function will read.
+// check validates the variables with the check function's own code.
 func (i *IdentityProps) check(want wants) {
 	variables, wrong := config.Read[identity.Variables](assignments(i.environment()))
 	_, err := variables.Config()
@@ -237,8 +237,7 @@ func networkRange(cidr string) bool {
 		prefix.Bits() <= 24 && prefix == prefix.Masked()
 }
 
-// httpsURL reports whether text is an https URL of a host, and nothing more than that and
-// a path.
+// httpsURL reports whether text is an https URL of nothing but a host and a path.
 func httpsURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" &&

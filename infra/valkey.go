@@ -11,7 +11,7 @@ var versions = []string{"7.2", "8.0", "8.1", "8.2", "9.0", "9.1"}
 
 const (
 	defaultVersion = "8.1"
-	// durableVersion is the oldest that has durability.
+	// durableVersion is the oldest version with durability.
 	durableVersion = "9.0"
 )
 
@@ -37,7 +37,8 @@ func (s *StoreProps) defaultVersion() string {
 	return defaultVersion
 }
 
-// majorVersion is what a serverless cache and a family of parameters are named by.
+// majorVersion is the version in the names of serverless engines and families of
+// parameters.
 func (s *StoreProps) majorVersion() string {
 	major, _, _ := strings.Cut(s.Version, ".")
 	return major

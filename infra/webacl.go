@@ -6,15 +6,15 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// floodLimit is how many calls in five minutes an address may make before WAF blocks it,
-// authorizer and all: protection against floods of calls that nobody has authenticated
-// yet, since each costs an invocation.
+// floodLimit is the number of calls in five minutes above which WAF blocks an address,
+// before the authorizer. Each call of a flood would cost an invocation, authenticated or
+// not.
 const floodLimit = 10_000
 
 // webACLRules is the number of rules, for the bill.
 const webACLRules = 2
 
-// newWebACL guards the stage of a REST API. HTTP APIs have no such thing.
+// newWebACL guards the stage of a REST API. An HTTP API cannot have a web ACL.
 func (s *Stack) newWebACL(api awsapigateway.RestApi) {
 	acl := awswafv2.NewCfnWebACL(s.Stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
 		Name:  jsii.String(s.props.name()),

@@ -107,10 +107,10 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 			IdentitySources: &[]*string{},
 		})
 	if resource, ok := attached.Node().DefaultChild().(awscdk.CfnResource); ok {
-		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // else it is there, and empty
+		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // which would be empty
 	}
 	a.REST, a.ID, a.ARN = attached, attached.AuthorizerId(), attached.AuthorizerArn()
-	// under which the CDK gives it, if it does
+	// the id of the CDK's own permission, if it adds one
 	p.permit(scope, a.ARN, *awscdk.Names_NodeUniqueId(attached.Node())+":Permissions")
 	if !p.OwnResponses {
 		addGatewayResponses(scope, p.RestAPI, p.CORSOrigin)

@@ -19,8 +19,8 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// somebody is an app that has APIs of its own.
-type somebody struct {
+// userApp is a user's app with APIs of its own.
+type userApp struct {
 	app   awscdk.App
 	stack awscdk.Stack
 	check awslambda.IFunction
@@ -30,8 +30,8 @@ type somebody struct {
 
 const foreign = "arn:aws:lambda:eu-west-1:111122223333:function:tidegate-prod-check"
 
-func newSomebody(app awscdk.App, stack awscdk.Stack) *somebody {
-	s := &somebody{app: app, stack: stack}
+func newUserApp(app awscdk.App, stack awscdk.Stack) *userApp {
+	s := &userApp{app: app, stack: stack}
 	s.check = s.function("Check")
 	s.rest = awsapigateway.NewRestApi(s.stack, jsii.String("Rest"),
 		&awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
@@ -40,13 +40,13 @@ func newSomebody(app awscdk.App, stack awscdk.Stack) *somebody {
 	return s
 }
 
-// somebodyAnywhere has a stack without env.
-func somebodyAnywhere() *somebody {
+// newUserAppWithoutEnv returns an app whose stack has no env.
+func newUserAppWithoutEnv() *userApp {
 	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false)})
-	return newSomebody(app, awscdk.NewStack(app, jsii.String("Somebody"), nil))
+	return newUserApp(app, awscdk.NewStack(app, jsii.String("Somebody"), nil))
 }
 
-func (s *somebody) function(id string) awslambda.Function {
+func (s *userApp) function(id string) awslambda.Function {
 	return awslambda.NewFunction(s.stack, &id, &awslambda.FunctionProps{
 		Runtime: awslambda.Runtime_NODEJS_LATEST(), Handler: jsii.String("index.handler"),
 		Code: awslambda.Code_FromInline(jsii.String("//")),
@@ -54,7 +54,7 @@ func (s *somebody) function(id string) awslambda.Function {
 }
 
 // use gives each API a route that the authorizer guards.
-func (s *somebody) use(a *authorizer.RateLimitAuthorizer) {
+func (s *userApp) use(a *authorizer.RateLimitAuthorizer) {
 	if a.REST != nil {
 		s.rest.Root().AddMethod(jsii.String("GET"), awsapigateway.NewMockIntegration(nil),
 			&awsapigateway.MethodOptions{Authorizer: a.REST})
@@ -67,8 +67,8 @@ func (s *somebody) use(a *authorizer.RateLimitAuthorizer) {
 	}
 }
 
-// synthesise returns the template, or what synthesis says is wrong.
-func (s *somebody) synthesise() (template assertions.Template, problem string) {
+// synthesise returns the template, or the errors of synthesis.
+func (s *userApp) synthesise() (template assertions.Template, problem string) {
 	defer func() {
 		if r := recover(); r != nil {
 			problem = fmt.Sprint(r)
@@ -96,7 +96,7 @@ func resources(t *testing.T, template assertions.Template, kind string) []map[st
 }
 
 func TestAttachesToARESTAPI(t *testing.T) {
-	s := somebodyAnywhere()
+	s := newUserAppWithoutEnv()
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
 		&authorizer.Props{Function: s.check, RestAPI: s.rest}))
 	template, problem := s.synthesise()
@@ -113,7 +113,7 @@ func TestAttachesToARESTAPI(t *testing.T) {
 }
 
 func TestAttachesToAnHTTPAPI(t *testing.T) {
-	s := somebodyAnywhere()
+	s := newUserAppWithoutEnv()
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
 		&authorizer.Props{Function: s.check, HTTPAPI: s.http}))
 	template, problem := s.synthesise()
@@ -135,7 +135,7 @@ func TestAttachesToAnHTTPAPI(t *testing.T) {
 	onlyPermission(t, template, "AWS::ApiGatewayV2::Authorizer")
 }
 
-// onlyPermission: nobody but the one authorizer may invoke the function.
+// onlyPermission checks that only the one authorizer may invoke the function.
 func onlyPermission(t *testing.T, template assertions.Template, authorizer string) {
 	t.Helper()
 	ids := template.FindResources(&authorizer, nil)
@@ -158,7 +158,7 @@ func onlyPermission(t *testing.T, template assertions.Template, authorizer strin
 }
 
 func TestOwnResponses(t *testing.T) {
-	s := somebodyAnywhere()
+	s := newUserAppWithoutEnv()
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("A"),
 		&authorizer.Props{Function: s.check, RestAPI: s.rest, OwnResponses: true}))
 	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("B"),
@@ -175,9 +175,9 @@ func TestOwnResponses(t *testing.T) {
 	}
 }
 
-// A function of another stack is invoked by its ARN. In the same account, which a stack
-// without env takes it to be in, each authorizer gets its permission here; another
-// account must give it.
+// A function of another stack is invoked by its ARN. In the same account each authorizer
+// gets its permission here; a stack without env assumes the same account. Another account
+// must give the permission.
 func TestForeignFunction(t *testing.T) {
 	const account = "111122223333"
 	env := func(account string) *awscdk.Environment {
@@ -188,14 +188,14 @@ func TestForeignFunction(t *testing.T) {
 		otherAccount bool
 		permissions  int
 	}{
-		"a stack without env":         {permissions: 2},
-		"a stack of the same account": {env: env(account), permissions: 2},
-		"a stack of another account":  {env: env("444455556666")},
-		"another account, as told":    {otherAccount: true},
+		"a stack without env":              {permissions: 2},
+		"a stack of the same account":      {env: env(account), permissions: 2},
+		"a stack of another account":       {env: env("444455556666")},
+		"another account, by OtherAccount": {otherAccount: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false)})
-			s := newSomebody(app, awscdk.NewStack(app, jsii.String("Somebody"),
+			s := newUserApp(app, awscdk.NewStack(app, jsii.String("Somebody"),
 				&awscdk.StackProps{Env: c.env}))
 			check := awslambda.Function_FromFunctionArn(s.stack, jsii.String("Foreign"), jsii.String(foreign))
 			for id, props := range map[string]*authorizer.Props{"A": {RestAPI: s.rest},
@@ -232,11 +232,10 @@ func TestForeignFunction(t *testing.T) {
 	}
 }
 
-// A stage keeps what it was deployed with. Where the app makes no deployment, whoever
-// synthesises reads that one is needed.
+// A stage keeps its last deployment. Synthesis warns where the app makes no deployment.
 func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
-	warning := func(api func(*somebody) awsapigateway.IRestApi) int {
-		s := somebodyAnywhere()
+	warning := func(api func(*userApp) awsapigateway.IRestApi) int {
+		s := newUserAppWithoutEnv()
 		limited := api(s)
 		limits := authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
 			&authorizer.Props{Function: s.check, RestAPI: limited})
@@ -249,17 +248,17 @@ func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
 		return len(*found)
 	}
 	for name, c := range map[string]struct {
-		api  func(*somebody) awsapigateway.IRestApi
+		api  func(*userApp) awsapigateway.IRestApi
 		want int
 	}{
-		"an API of the app": {func(s *somebody) awsapigateway.IRestApi { return s.rest }, 0},
-		"an imported API": {func(s *somebody) awsapigateway.IRestApi {
+		"an API of the app": {func(s *userApp) awsapigateway.IRestApi { return s.rest }, 0},
+		"an imported API": {func(s *userApp) awsapigateway.IRestApi {
 			return awsapigateway.RestApi_FromRestApiAttributes(s.stack, jsii.String("Imported"),
 				&awsapigateway.RestApiAttributes{
 					RestApiId: jsii.String("abc123"), RootResourceId: jsii.String("def456"),
 				})
 		}, 1},
-		"an API that the app leaves undeployed": {func(s *somebody) awsapigateway.IRestApi {
+		"an API that the app leaves undeployed": {func(s *userApp) awsapigateway.IRestApi {
 			return awsapigateway.NewRestApi(s.stack, jsii.String("Own"),
 				&awsapigateway.RestApiProps{Deploy: jsii.Bool(false)})
 		}, 1},
@@ -271,43 +270,43 @@ func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
 }
 
 func TestRefusesWhatBreaksCounting(t *testing.T) {
-	attach := func(change func(*somebody, *authorizer.Props)) func(*somebody) {
-		return func(s *somebody) {
+	attach := func(change func(*userApp, *authorizer.Props)) func(*userApp) {
+		return func(s *userApp) {
 			props := &authorizer.Props{Function: s.check, RestAPI: s.rest}
 			change(s, props)
 			s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"), props))
 		}
 	}
-	good := func(*somebody, *authorizer.Props) {}
-	beside := func(other func(*somebody)) func(*somebody) {
-		return func(s *somebody) {
+	good := func(*userApp, *authorizer.Props) {}
+	with := func(other func(*userApp)) func(*userApp) {
+		return func(s *userApp) {
 			attach(good)(s)
 			other(s)
 		}
 	}
 	for name, c := range map[string]struct {
-		build func(*somebody)
+		build func(*userApp)
 		want  []string
 	}{
-		"cache": {attach(func(_ *somebody, p *authorizer.Props) {
+		"cache": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.ResultsCacheTTL = 5 * time.Minute
 		}), []string{"ResultsCacheTTL is 5m0s"}},
-		"identity source": {attach(func(_ *somebody, p *authorizer.Props) {
+		"identity source": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.IdentitySources = []string{"x"}
 		}), []string{"IdentitySources are"}},
-		"no function": {attach(func(_ *somebody, p *authorizer.Props) {
+		"no function": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.Function = nil
 		}), []string{"Function is missing"}},
-		"no API": {attach(func(_ *somebody, p *authorizer.Props) {
+		"no API": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.RestAPI = nil
 		}), []string{"either RestAPI or HTTPAPI"}},
-		"two APIs": {attach(func(s *somebody, p *authorizer.Props) {
+		"two APIs": {attach(func(s *userApp, p *authorizer.Props) {
 			p.HTTPAPI = s.http
 		}), []string{"either RestAPI or HTTPAPI"}},
-		"all at once": {attach(func(_ *somebody, p *authorizer.Props) {
+		"all at once": {attach(func(_ *userApp, p *authorizer.Props) {
 			p.ResultsCacheTTL, p.IdentitySources = time.Second, []string{"x"}
 		}), []string{"ResultsCacheTTL", "IdentitySources"}},
-		"another authorizer that caches": {beside(func(s *somebody) {
+		"another authorizer that caches": {with(func(s *userApp) {
 			other := awsapigateway.NewRequestAuthorizer(s.stack, jsii.String("Other"),
 				&awsapigateway.RequestAuthorizerProps{
 					Handler: s.check, IdentitySources: jsii.Strings("method.request.header.x-api-key"),
@@ -316,7 +315,7 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 				&awsapigateway.MethodOptions{Authorizer: other})
 		}), []string{"Somebody/Other/Resource caches results",
 			"Somebody/Other/Resource has an identity source"}},
-		"another authorizer of an HTTP API": {beside(func(s *somebody) {
+		"another authorizer of an HTTP API": {with(func(s *userApp) {
 			awsapigatewayv2.NewCfnAuthorizer(s.stack, jsii.String("Other"),
 				&awsapigatewayv2.CfnAuthorizerProps{
 					ApiId: s.http.ApiId(), AuthorizerType: jsii.String("REQUEST"), Name: jsii.String("other"),
@@ -325,25 +324,25 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 							*s.check.FunctionArn() + "/invocations"),
 				})
 		}), []string{"Somebody/Other caches results for the default 300 s"}},
-		"anybody may invoke": {beside(func(s *somebody) {
+		"anybody may invoke": {with(func(s *userApp) {
 			s.check.AddPermission(jsii.String("Wide"), &awslambda.Permission{
 				Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),
 			})
 		}), []string{"Somebody/Check/Wide lets more than one authorizer"}},
-		"a whole API may invoke": {beside(func(s *somebody) {
+		"a whole API may invoke": {with(func(s *userApp) {
 			s.check.AddPermission(jsii.String("Wide"), &awslambda.Permission{
 				Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),
 				SourceArn: jsii.String("arn:aws:execute-api:eu-west-1:111122223333:abc123/*"),
 			})
 		}), []string{"Somebody/Check/Wide lets more than one authorizer"}},
-		"another function is nobody's business": {beside(func(s *somebody) {
+		"an authorizer of another function is ignored": {with(func(s *userApp) {
 			s.function("Other").AddPermission(jsii.String("Wide"), &awslambda.Permission{
 				Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),
 			})
 		}), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := somebodyAnywhere()
+			s := newUserAppWithoutEnv()
 			c.build(s)
 			_, problem := s.synthesise()
 			if (problem == "") != (len(c.want) == 0) {
@@ -360,7 +359,7 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 
 func TestAllow(t *testing.T) {
 	const good = "arn:aws:execute-api:eu-west-1:111122223333:abc123/authorizers/def456"
-	s := somebodyAnywhere()
+	s := newUserAppWithoutEnv()
 	if err := authorizer.Allow(s.check, jsii.String("Friend"), good); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 // The templates are for application/json, because API Gateway's choice among other types
 // is unconfirmed. A header sets the real type.
 const (
-	filedUnder  = "application/json"
-	problemType = "'application/problem+json'"
+	templateType = "application/json"
+	problemType  = "'application/problem+json'"
 )
 
 // Unconfirmed whether API Gateway escapes quotes in the values of a template. The bodies
@@ -44,7 +44,7 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi,
 			Type:            kind,
 			StatusCode:      jsii.String(strconv.Itoa(status)),
 			ResponseHeaders: &headers,
-			Templates:       &map[string]*string{filedUnder: &template},
+			Templates:       &map[string]*string{templateType: &template},
 		})
 	}
 	add("TooManyRequests", awsapigateway.ResponseType_ACCESS_DENIED(), http.StatusTooManyRequests,
@@ -59,7 +59,7 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi,
 		})
 }
 
-// exposed are the headers of a 401 and a 429 that scripts of other origins may read.
+// exposed lists the headers of a 401 and a 429 that scripts of other origins may read.
 const exposed = "'Retry-After,RateLimit,RateLimit-Policy'"
 
 // corsHeaders let scripts of an origin read a response; of none when origin is NoOrigin.

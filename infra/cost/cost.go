@@ -242,7 +242,7 @@ func (d Deployment) Print(w io.Writer, alternatives ...Alternative) error {
 		fmt.Fprintln(t, a.row(idle, perMillion))
 	}
 	for _, l := range Calls() {
-		fmt.Fprintln(t, "beside it, "+l.row())
+		fmt.Fprintln(t, "in addition, "+l.row())
 	}
 	return t.Flush()
 }

@@ -13,7 +13,7 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) < .005 }
 
-// The figures, worked out by hand from the same prices.
+// The totals equal those computed by hand from the same prices.
 func TestTotals(t *testing.T) {
 	for name, c := range map[string]struct {
 		deployment       cost.Deployment
@@ -60,8 +60,7 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// What an alternative adds or saves stands below the total, the price of the alternative
-// in no line above it.
+// What an alternative adds or saves is below the total. Its price is in no line above it.
 func TestPrintAlternatives(t *testing.T) {
 	now := cost.Deployment{CheckMemory: 512, Dashboards: 1}
 	traced, plain := now, now

@@ -13,8 +13,8 @@ var update = flag.Bool("update", false, "rewrite the tables of docs/scale.md")
 
 const document = "../../docs/scale.md"
 
-// The tables in docs/scale.md are what measured.json says and the model computes from it.
-// -update rewrites them.
+// The tables in docs/scale.md have the figures of measured.json and of the model. -update
+// rewrites them.
 func TestDocument(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {

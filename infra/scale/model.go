@@ -1,6 +1,6 @@
-// Package scale computes how large a deployment is for a rate of checks, and what a
-// million of them costs, from what was measured and from list prices. docs/scale.md holds
-// its tables; ./scripts/bench model prints them for other rates.
+// Package scale computes the size of a deployment for a rate of checks, and the cost of a
+// million checks, from measurements and list prices. docs/scale.md holds its tables;
+// ./scripts/bench model prints them for other rates.
 package scale
 
 //go:generate go test -run ^TestDocument$ -update .
@@ -20,11 +20,11 @@ type Assumptions struct {
 	// SimpleMicros is the same for a GET of 100 bytes, which is what ElastiCache bills as
 	// one ECPU. Measured.
 	SimpleMicros float64
-	// Busy is how busy the core of a shard may be: what is left is for bursts, for a
-	// failover and for TLS, which was not measured. Assumed.
+	// Busy is the part of a shard's core that checks may use. The rest is for bursts, for
+	// a failover and for TLS, which was not measured. Assumed.
 	Busy float64
-	// Keys is how many keys there are, and KeyBytes what one of them takes at most, its
-	// counts and usage included. Measured, for a limit of 100.
+	// Keys is the number of keys, and KeyBytes the most memory that one takes, with its
+	// counts and usage. Measured, for a limit of 100.
 	Keys, KeyBytes float64
 	// Replicas of each shard.
 	Replicas int
@@ -55,8 +55,9 @@ type Size struct {
 	Shards, Nodes int
 	// ECPUs a second of a serverless cache.
 	ECPUs float64
-	// Concurrency is how many environments of the check function work at a moment; Quota
-	// what Lambda must grant, since it gives an environment only so many calls a second.
+	// Concurrency is how many environments of the check function work at an instant.
+	// Quota is the concurrency to request, since Lambda bounds the calls a second of an
+	// environment.
 	Concurrency, Quota float64
 	Gigabytes          float64
 	// Serverless and NodeBased are USD a million checks at this rate all month;
@@ -91,11 +92,12 @@ const (
 	checkMetrics = 12
 )
 
-// perMillion spreads what a month costs without calls over the calls of a month.
+// perMillion returns the cost of a million checks, with their share of the month's fixed
+// cost.
 func perMillion(d cost.Deployment, rate float64) float64 {
 	idle, each := cost.Totals(d.Lines())
 	return each + spread(idle, rate)
 }
 
-// spread is what a million calls bear of something that is paid by the month.
+// spread is the share of a million calls in a monthly price.
 func spread(month, rate float64) float64 { return month / (rate * secondsPerMonth / 1e6) }

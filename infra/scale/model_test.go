@@ -16,8 +16,8 @@ func assumptions() scale.Assumptions {
 	}
 }
 
-// Worked out by hand: a core does 100,000 checks a second and may do half of it; 2 GB fit
-// in one node.
+// Computed by hand: a core does 100,000 checks a second and may be half busy; 2 GB fit in
+// one node.
 func TestSize(t *testing.T) {
 	const months = 730 * 3600 // seconds
 	for _, c := range []struct {
@@ -50,7 +50,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// Memory can ask for more shards than checks do.
+// Memory can need more shards than checks do.
 func TestSizeByMemory(t *testing.T) {
 	a := assumptions()
 	a.Keys = 1e7 // 20 GB in nodes that hold 7.5
@@ -59,7 +59,7 @@ func TestSizeByMemory(t *testing.T) {
 	}
 }
 
-// Worked out by hand too: 2.628 million calls a month at 1 a second.
+// Computed by hand: 2.628 million calls a month at 1 a second.
 func TestAlternatives(t *testing.T) {
 	want := map[string]float64{
 		"API Gateway usage plans":  0,
@@ -91,9 +91,9 @@ func TestMetricsAreCounted(t *testing.T) {
 	}
 }
 
-// What costs assume of a check is what was measured, by the dearer of two readings of
-// AWS's words: the server's time for a check, of that for a simple command; or 3 µs of
-// its script an ECPU.
+// The assumed ECPUs of a check follow from the measurements, by the dearer of two
+// readings of AWS's documents: the server's time for a check relative to that for a
+// simple command, or one ECPU for each 3 µs of its script.
 func TestECPUsPerCheck(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {

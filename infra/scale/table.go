@@ -43,7 +43,7 @@ func (a Assumptions) Sizes(rates []float64) string {
 	return table(rows)
 }
 
-// Comparison is the table of what others cost for the same calls, in USD a million.
+// Comparison is the table of what alternatives cost for the same calls, in USD a million.
 func (a Assumptions) Comparison(rates []float64) string {
 	head := []string{"USD a million calls, at"}
 	serverless, nodes := []string{"Tidegate, serverless cache"}, []string{"Tidegate, nodes"}
@@ -64,7 +64,7 @@ func (a Assumptions) Comparison(rates []float64) string {
 	return table(rows)
 }
 
-// Promises says what each of the others promises, and where its price is from.
+// Promises lists what each alternative promises, and the source of its price.
 func (a Assumptions) Promises() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Prices are us-east-1's without free tiers, as noted on %s.\n\n", cost.PricesNoted)
@@ -74,7 +74,7 @@ func (a Assumptions) Promises() string {
 	return b.String()
 }
 
-// Inputs lists what the model computes with.
+// Inputs lists the inputs of the model.
 func (a Assumptions) Inputs() string {
 	return table([][]string{
 		{"input", "value", "from"},
@@ -102,7 +102,7 @@ func (a Assumptions) Inputs() string {
 	})
 }
 
-// Checks is the table of what checks cost the servers.
+// Checks is the table of the servers' time for checks.
 func (m *Measured) Checks() string {
 	rows := [][]string{{
 		"", "checks a second here, servers and clients", "server's time for a check, µs",
@@ -123,8 +123,8 @@ func (m *Measured) Checks() string {
 	return table(rows)
 }
 
-// Memory is the table of what keys take, and what an edit of the plan of all of them
-// costs.
+// Memory is the table of the memory of keys, and of the cost of an edit of the plan that
+// all of them have.
 func (m *Measured) Memory() string {
 	rows := [][]string{{
 		"keys", "bytes a key: record, lists, audit", "of it audit",
@@ -145,7 +145,7 @@ func (m *Measured) Memory() string {
 	return table(rows)
 }
 
-// Sharing says in sentences what a limit that all callers share can carry.
+// Sharing describes the capacity of a limit that all callers share.
 func (m *Measured) Sharing() string {
 	v := func(name string) float64 { return m.Value("global." + name) }
 	return fmt.Sprintf("%s environments share a global limit of %s calls: of %s calls they let %s through. "+
@@ -159,7 +159,7 @@ func (m *Measured) Sharing() string {
 		thousands(v("per_hot_core"))) + m.leasing()
 }
 
-// leasing says what the same limit can carry when it is leased; nothing unless that was
+// leasing describes the capacity of the same limit when leased; empty unless that was
 // measured.
 func (m *Measured) leasing() string {
 	v := func(name string) float64 { return m.Value("global." + name) }
