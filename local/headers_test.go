@@ -85,7 +85,7 @@ type headerRow struct {
 	look func(t *testing.T, s *site, change string) string
 }
 
-// site is both built functions behind the local gateways.
+// site has both built functions behind the local gateways.
 type site struct {
 	check      *checkFunction
 	rest, http string
@@ -131,7 +131,7 @@ func adaptedBackend() gateway.Invoker {
 	guarded := limits.Wrap(http.HandlerFunc(echoed))
 	adapter := func(w http.ResponseWriter, r *http.Request) {
 		event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
-		text, _ := json.Marshal(event.RequestContext) // it was decoded from JSON
+		text, _ := json.Marshal(event.RequestContext) // decoded from JSON, so it encodes
 		if r.URL.Path != "/bare" {
 			r.Header.Set("X-Amzn-Request-Context", string(text))
 		}
@@ -285,8 +285,8 @@ var headerRows = map[string]headerRow{
 		}},
 }
 
-// Every documented header is sent or read by the built functions behind the gateways, and
-// follows what the documents say that it depends on.
+// The built functions behind the gateways send or read every documented header, which
+// depends on what the documents say.
 func TestHeaders(t *testing.T) {
 	documented := documentedHeaders(t)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(headerRows)),

@@ -12,7 +12,7 @@ import (
 	recorded "tidegate/internal/usage"
 )
 
-// What was called is counted soon, though nobody calls any more.
+// The last calls are counted soon, without a further call.
 func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 	url := valkeytest.Start(t)
 	p, c := start(t, "-valkey", url), newCaller(t, 1)

@@ -23,13 +23,13 @@ import (
 	"tidegate/web/middleware"
 )
 
-// reports is a backend whose calls end when the test says with which status.
+// reports is a backend whose calls end with a status from the test.
 type reports struct {
 	began chan struct{}
 	end   chan int
 }
 
-// ServeHTTP writes a report for a caller who has a place.
+// ServeHTTP writes a report for an admitted call.
 func (b reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { // at the beginning of the handler
 		if _, err := middleware.Settle(r.Context(), 0); err != nil {
@@ -40,7 +40,7 @@ func (b reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(<-b.end)
 }
 
-// within receives from a channel that the test waits for.
+// within receives from a channel within a minute.
 func within[T any](t *testing.T, what string, c <-chan T) (received T) {
 	t.Helper()
 	select {
@@ -51,7 +51,7 @@ func within[T any](t *testing.T, what string, c <-chan T) (received T) {
 	return received
 }
 
-// settleToken is one of a machine that may settle and nothing else.
+// settleToken returns a machine token of scope settle.
 func (a administered) settleToken(t *testing.T) string {
 	t.Helper()
 	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
@@ -64,8 +64,8 @@ func (a administered) settleToken(t *testing.T) string {
 	return secret.Reveal()
 }
 
-// The policy of docs/backends.md admits two calls in flight. A call that ends, also one
-// that fails, gives its place and all else back.
+// The policy of docs/backends.md admits two calls in flight. The end of a call, also of
+// one that fails, gives back what it took.
 func TestCallsInFlight(t *testing.T) {
 	url := valkeytest.Start(t)
 	f := startCheck(t, url, map[string]string{"HTTP_API_DENY": "context"})
@@ -136,7 +136,7 @@ func TestCallsInFlight(t *testing.T) {
 	}
 }
 
-// documentedPolicy is that of docs/backends.md.
+// documentedPolicy returns the policy of docs/backends.md.
 func documentedPolicy(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/backends.md")

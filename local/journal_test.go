@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// With a journal, a run starts with what the run before was told, on a Valkey of its own.
+// With a journal, a run on a new Valkey has the changes that were acknowledged in an
+// earlier run.
 func TestRunWithAJournal(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "journal")
 	first := start(t, "-journal", folder)

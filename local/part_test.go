@@ -20,7 +20,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// composedSecrets are a composition's, in a folder of the test.
+// composedSecrets returns a folder with a composition's secrets.
 func composedSecrets(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -36,7 +36,7 @@ func runToEnd(t *testing.T, args ...string) (code int, out, errOut string) {
 	return code, o.String(), e.String()
 }
 
-// succeed runs one that has to succeed, and returns what it prints.
+// succeed runs the program, which must succeed, and returns its output.
 func succeed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out, errOut := runToEnd(t, args...)
@@ -46,8 +46,8 @@ func succeed(t *testing.T, args ...string) string {
 	return out
 }
 
-// Secrets are made once, nobody but their owner reads those in clear, and what servers
-// read is taken by a server.
+// Secrets are generated once. Only their owner can read those that are not hashed. A
+// server accepts the files for servers.
 func TestSecrets(t *testing.T) {
 	folder := composedSecrets(t)
 	check, err := readEnv(filepath.Join(folder, checkFile))
@@ -92,8 +92,8 @@ var (
 	restAt        = regexp.MustCompile(`REST API +(http\S+)`)
 )
 
-// keepRunning runs a part until the test ends, and waits for it. It returns how to find
-// what the part prints.
+// keepRunning runs a part until the test ends, and waits for its end. printed waits for a
+// line of its output.
 func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -163,7 +163,7 @@ func TestPartsWorkTogether(t *testing.T) {
 		t.Errorf("a bad credential: %+v", a)
 	}
 	// the backend is the admin's test function here, which is no proxy integration: 502
-	// says that the call was let pass
+	// means that the call was allowed
 	for i := range 11 {
 		a := c.get(rest+"/orders", offered.Keys["free"])
 		if want := map[bool]int{true: http.StatusBadGateway,
@@ -197,7 +197,7 @@ func TestPartsSayWhatIsWrong(t *testing.T) {
 	}
 }
 
-// There is a proxy for every node of compose.yaml, on the port that the node announces.
+// Every node of compose.yaml has a proxy on the port that it announces.
 func TestProxiesOfEveryNode(t *testing.T) {
 	text, err := os.ReadFile("toxiproxy.json")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	recorded "tidegate/internal/usage"
 )
 
-// A function that is called once and then frozen for good has sent all that it counted:
-// charts and rankings are complete without another call.
+// A function that is called once and then stays frozen has sent all its counts: charts
+// and rankings are complete without another call.
 func TestOneCallIsCountedAtOnce(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	key, secret := f.newKey(t)

@@ -27,7 +27,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// folder lasts as long as the tests.
+// folder is removed after the tests.
 var folder string
 
 func TestMain(m *testing.M) {
@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bin holds the built functions: the real check, and in admin's place the test function
-// of package lambda, which answers with its process id.
+// bin holds the built functions: the real check, and for admin the test function of
+// package lambda, which answers with its process id.
 var bin = sync.OnceValue(func() string {
 	if err := built.Link(context.Background(), folder, map[string]string{
 		"check/bootstrap": "tidegate/functions/check",
@@ -87,7 +87,7 @@ func start(t *testing.T, flags ...string) *program {
 			return false
 		}
 		if err := json.Unmarshal(text, &p.ready); err != nil {
-			t.Fatalf("the ready file was seen half written: %v", err)
+			t.Fatalf("the ready file was read while incomplete: %v", err)
 		}
 		return true
 	})
@@ -122,8 +122,8 @@ func request(t *testing.T, url string, header ...string) (int, http.Header, stri
 	return response.StatusCode, response.Header, string(body)
 }
 
-// The command starts everything, says so in the ready file, serves, and leaves nothing
-// when it is told to stop.
+// The command starts everything, writes the ready file, serves, and leaves nothing behind
+// when it is stopped.
 func TestRun(t *testing.T) {
 	for _, valkey := range []string{"", "auto"} {
 		t.Run("valkey "+valkey, func(t *testing.T) {
@@ -190,8 +190,8 @@ func checkGone(t *testing.T, p *program, pid int) {
 	}
 }
 
-// What cannot work ends with a status and a message that names the flag and what to do.
-// What listens on every address is shown where a browser on this machine reaches it.
+// A listener on every address is shown with the address that a browser on this machine
+// can use.
 func TestEveryAddress(t *testing.T) {
 	for _, address := range []string{":0", "0.0.0.0:0", "127.0.0.1:0"} {
 		l, err := net.Listen("tcp", address)
@@ -205,6 +205,7 @@ func TestEveryAddress(t *testing.T) {
 	}
 }
 
+// Invalid flags end with a status and a message that names the flag and what to do.
 func TestRunFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -257,7 +258,7 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// The account of the environment is the one that the ready file and the function get.
+// The ready file and the function get the account of the environment.
 func TestLogin(t *testing.T) {
 	env := map[string]string{"ADMIN_USER": "ann", "ADMIN_PASSWORD": "correct horse"}
 	l, err := newLogin(func(name string) string { return env[name] })
@@ -271,8 +272,7 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// A second run on the same store replaces the demo keys, and leaves everybody else's
-// alone.
+// A second run on the same store replaces the demo keys and changes no other.
 func TestSeedTwice(t *testing.T) {
 	ctx := t.Context()
 	r, err := openRegistry(ctx, "", false, noEnv)
@@ -357,8 +357,8 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// A function gets the variables that it reads and this program was started with, except
-// those that this program sets.
+// A function gets those of this program's variables that it reads, except those that this
+// program sets itself.
 func TestEnvironment(t *testing.T) {
 	given := map[string]string{
 		"DENY_CACHE": "0s", "VALKEY_TIMEOUT": "1s", "KEY_PEPPER": "theirs", "VALKEY_URL": "valkey://theirs",

@@ -55,7 +55,8 @@ func buildAdmin(t *testing.T) string {
 	return built.Program(t, "tidegate/functions/admin")
 }
 
-// startAdministered starts it. Without VALKEY_URL it asks a server through a proxy.
+// startAdministered starts the function. Without VALKEY_URL it reaches a server through a
+// proxy.
 func startAdministered(t *testing.T, binary string, variables map[string]string) administered {
 	t.Helper()
 	server := valkeytest.Start(t)
@@ -91,7 +92,8 @@ type reply struct {
 	body     string
 }
 
-// send asks the dashboard, as its own pages do. Header names and values follow the body.
+// send makes a request as the dashboard's own pages do. Header names and values follow
+// the body.
 func (a administered) send(t *testing.T, method, path, body string, header ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body))

@@ -13,7 +13,7 @@ import (
 	"tidegate/local/process"
 )
 
-// TestMain is also the program whose child must die with it.
+// TestMain is also the program whose child must end with it.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_PARENT") == "" {
 		os.Exit(m.Run())
@@ -76,7 +76,7 @@ func TestFreezeThawKill(t *testing.T) {
 	p.Thaw()
 }
 
-// Kill reaches what the child started.
+// Kill also ends the child's children.
 func TestKillReachesTheGroup(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "sleep 1000 & echo $!; wait")
 	out := &firstLine{got: make(chan string, 1)}
@@ -111,7 +111,7 @@ func TestErr(t *testing.T) {
 	}
 }
 
-// firstLine hands over the first line that is written to it.
+// firstLine sends the first line that is written to it.
 type firstLine struct {
 	text bytes.Buffer
 	got  chan string
@@ -128,7 +128,7 @@ func (l *firstLine) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// state is the letter that the kernel gives a process, 0 when there is none.
+// state returns the kernel's letter for the state of a process, 0 without a process.
 func state(pid int) byte {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -137,5 +137,5 @@ func state(pid int) byte {
 	return stat[bytes.LastIndexByte(stat, ')')+2]
 }
 
-// ended also holds for a zombie, which waits for a parent that does not ask.
+// ended also reports a zombie, whose parent has not waited for it.
 func ended(pid int) bool { return state(pid) == 0 || state(pid) == 'Z' }

@@ -16,7 +16,7 @@ import (
 	"tidegate/local/lambda"
 )
 
-// function answers with its payload and counts.
+// function answers with its payload and counts its invocations.
 type function struct {
 	begun, running, most atomic.Int64
 	hold                 chan struct{} // when set, an invocation ends only once it is closed
@@ -66,7 +66,7 @@ func (c *container) start() {
 	go func(server *http.Server) { _ = server.Serve(listener) }(c.server)
 }
 
-// stop lets what has begun finish.
+// stop lets running invocations finish.
 func (c *container) stop() {
 	c.t.Helper()
 	c.Drain()
@@ -122,7 +122,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// Environments take turns, so that one that has lost its store is noticed.
+// Environments take turns, so that calls reach one that has lost its store.
 func TestEnvironmentsTakeTurns(t *testing.T) {
 	functions := []*function{{}, {}, {}}
 	var addresses []string
@@ -163,7 +163,7 @@ func TestNoEnvironment(t *testing.T) {
 	}
 }
 
-// A caller that leaves does not end what has begun.
+// A caller that leaves does not end its invocation.
 func TestCallerLeaves(t *testing.T) {
 	f := &function{hold: make(chan struct{})}
 	p := newPool(t, newContainer(t, f).address)
@@ -185,7 +185,7 @@ func TestCallerLeaves(t *testing.T) {
 	waiting.Until(t, "it has ended", func() bool { return f.running.Load() == 0 })
 }
 
-// What an environment took with it when it died is an error, and not repeated elsewhere:
+// An invocation whose environment ends is an error. It is not repeated elsewhere, since
 // it may have counted.
 func TestBegunIsNotRepeated(t *testing.T) {
 	var took atomic.Int64
@@ -210,8 +210,7 @@ func TestBegunIsNotRepeated(t *testing.T) {
 	}
 }
 
-// While environments are restarted in turn, every invocation is answered, and each is
-// made once.
+// While environments restart in turn, every invocation is answered and made once.
 func TestRollingRestart(t *testing.T) {
 	f := &function{}
 	containers := []*container{newContainer(t, f), newContainer(t, f), newContainer(t, f)}

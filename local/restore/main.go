@@ -1,6 +1,5 @@
-// Command restore makes a Valkey what its journal says: keys, policies, machine tokens
-// and the newest entries of the audit. ./scripts/restore builds it and passes its flags
-// on.
+// Command restore restores a Valkey from its journal: keys, policies, machine tokens and
+// the newest entries of the audit. ./scripts/restore builds it and passes its flags on.
 package main
 
 import (
@@ -143,7 +142,8 @@ func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	return nil
 }
 
-// restoreTwice looks first, writes nothing then, and restores when nothing is in the way.
+// restoreTwice first compares without writing and prints the result. It then restores,
+// unless that failed or -dry-run is set.
 func restoreTwice(
 	ctx context.Context, j *journal.Journal, keys *registry.Store, o options, out, errOut io.Writer,
 ) (journal.Summary, error) {
@@ -167,7 +167,7 @@ func restoreTwice(
 	return s, err
 }
 
-// progress writes how many of the parts are done, on one line.
+// progress writes the number of parts that are done, on one line.
 func progress(errOut io.Writer, word string) func(journal.Summary) {
 	parts := 0
 	return func(journal.Summary) {

@@ -24,7 +24,7 @@ var (
 	byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
-// installation is a registry with a journal and a key, free.
+// installation returns a registry with a journal.
 func installation(t *testing.T, url, folder string) *registry.Store {
 	t.Helper()
 	client := storetest.Connect(t, url)
@@ -57,8 +57,8 @@ func command(t *testing.T, want int, args ...string) string {
 	return out.String() + errOut.String()
 }
 
-// The command says what it would do, restores an empty Valkey, does nothing when there is
-// nothing to do, and takes back what came after a time.
+// The command prints what it would do, restores an empty Valkey, changes nothing when
+// nothing is missing, and takes back changes after a time.
 func TestRestore(t *testing.T) {
 	folder, url := t.TempDir(), valkeytest.Start(t)
 	keys := installation(t, url, folder)
@@ -67,7 +67,7 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	kept := create(t, keys, "kept")
-	// Times are told in seconds: the next change is in another one.
+	// -until has a precision of a second, so the next change is in another one.
 	until := time.Now().Add(time.Second).Truncate(time.Second)
 	waiting.Until(t, "the next second", func() bool { return time.Now().After(until.Add(time.Millisecond)) })
 	later := create(t, keys, "later")

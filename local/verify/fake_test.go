@@ -25,9 +25,8 @@ const (
 	fakePep   = "0123456789abcdefghijABCDEFGHIJ0123456789abcdefghijABCDEFGHIJ0123"
 )
 
-// fake is a deployment that answers as this repository expects of AWS, on a clock of its
-// own. It is written from the documents, not from the emulators: both are held to the
-// same table.
+// fake is a deployment that answers as this repository expects of AWS, on its own clock.
+// It is written from the documents, not from the emulators: the same table checks both.
 type fake struct {
 	lock       sync.Mutex
 	clock      time.Time
@@ -78,7 +77,7 @@ func newFake() *fake {
 	}
 }
 
-// notFound is the output of a command that asks for what is not there.
+// notFound is the output of a command about a missing resource.
 const notFound = "not found"
 
 const fakeSteps = `["Starting authorizer: a1 for request: 0-a", "Starting authorizer: a1 for request: 0-b",
@@ -126,7 +125,7 @@ func (f *fake) now() time.Time {
 	return f.clock
 }
 
-// advance moves the clock. What was throttled has its burst back.
+// advance moves the clock and restores the bursts of the throttles.
 func (f *fake) advance(d time.Duration) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -144,7 +143,8 @@ func (f *fake) throttled(route string, burst int, a *fakeAnswer) bool {
 	return true
 }
 
-// take is the sliding window of the key: what remains, or the seconds to wait.
+// take takes from the sliding window of the key. It returns what remains, or the seconds
+// to wait.
 func (f *fake) take() (remaining, wait int, policy string) {
 	limit := f.limit
 	if f.overridden {
@@ -293,8 +293,8 @@ func fakeOptions() options {
 		stack: "tidegate-dev", throttle: true}
 }
 
-// of verifies the fake, and returns what was printed, the progress, the report and the
-// exit status.
+// verify verifies the fake, and returns the output, the progress, the report and the exit
+// status.
 func (f *fake) verify(t *testing.T, o options) (out, progress string, r *report, code int) {
 	t.Helper()
 	s := newSession(o, f.aws)

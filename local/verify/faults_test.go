@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fault breaks one thing of a deployment.
+// fault breaks one part of a deployment.
 type fault struct {
 	name   string
 	row    string // the row that differs, and no other
@@ -66,7 +66,7 @@ func wrongKey(prefix string) func(*http.Request) bool {
 	}
 }
 
-// noKey matches calls without a credential, but for those of the flood.
+// noKey matches calls without a credential, except those of the flood.
 func noKey(prefix string) func(*http.Request) bool {
 	return func(r *http.Request) bool {
 		return r.Method == http.MethodGet && strings.HasPrefix(r.URL.String(), prefix) &&
@@ -83,8 +83,8 @@ func prints(command, output string) func(*fake) {
 	return func(f *fake) { f.commands[command] = output }
 }
 
-// caches answers an API's calls with the key like the first of them, as an authorizer's
-// cache does.
+// caches gives an API's calls with the key the answer to the first of them, as an
+// authorizer's cache does.
 func caches(prefix string) func(*fake) {
 	return func(f *fake) {
 		var first *fakeAnswer
@@ -101,8 +101,8 @@ func caches(prefix string) func(*fake) {
 	}
 }
 
-// again breaks the call after Retry-After alone: it is the only denial after a pause of
-// whole seconds.
+// again breaks only the call after Retry-After: the only denial after a pause of whole
+// seconds.
 func again(f *fake) {
 	var denied time.Time
 	f.tamper = func(f *fake, r *http.Request, a *fakeAnswer) {

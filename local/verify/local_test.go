@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 
 var started atomic.Bool
 
-// site is what the program of ./scripts/run started.
+// site has the addresses of what the program of ./scripts/run started.
 type site struct {
 	REST  string            `json:"rest"`
 	HTTP  string            `json:"http"`
@@ -79,7 +79,7 @@ func startLocal(t *testing.T, flags ...string) site {
 	return s
 }
 
-// gateways is the program of ./scripts/run at work.
+// gateways is a running program of ./scripts/run.
 type gateways struct {
 	process *os.Process
 	log     bytes.Buffer  // whole once it has ended
@@ -138,7 +138,7 @@ func (g *gateways) stop(t *testing.T) {
 	}
 }
 
-// Gateways that cannot start are not waited for: what they said is reported.
+// A program that ends instead of starting is reported at once, with its output.
 func TestGatewaysThatEnd(t *testing.T) {
 	t.Parallel()
 	g := &gateways{}
@@ -184,14 +184,14 @@ func (s site) run(t *testing.T, addresses [3]string) (out string, r *report, cod
 	return table.String(), readReport(t, file), code
 }
 
-// notLocal are rows that API Gateway's own machinery or an account decides.
+// notLocal reports whether API Gateway itself or an account decides a row.
 func notLocal(id string) bool {
 	is := func(r row) bool { return r.id == id }
 	return slices.ContainsFunc(slices.Concat(throttleRows, accountRows, handRows), is)
 }
 
-// The gateways of ./scripts/run, with the built functions behind them, are as this
-// repository expects of AWS.
+// The gateways of ./scripts/run, with the built functions behind them, meet this
+// repository's expectations of AWS.
 func TestLocalGateways(t *testing.T) {
 	t.Parallel()
 	s := startLocal(t)
@@ -220,7 +220,7 @@ func TestLocalGatewaysWithoutCORS(t *testing.T) {
 	}
 }
 
-// proxy stands before an address and changes answers.
+// proxy passes calls to an address and changes the answers.
 func proxy(t *testing.T, address string, change func(*http.Response)) string {
 	t.Helper()
 	target, err := url.Parse(address)

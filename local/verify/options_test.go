@@ -101,8 +101,7 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// The secrets may come from the environment, where no other user of the machine sees
-// them.
+// The secrets may come from the environment, which other users of the machine cannot see.
 func TestSecretsOfTheEnvironment(t *testing.T) {
 	o, err := parseOptions([]string{"-key", "given"}, environment(keyVariable, "k", tokenVariable, "t"))
 	if err != nil || o.key != "given" || o.token != "t" {
@@ -160,8 +159,7 @@ func TestAWSCommandLine(t *testing.T) {
 	}
 }
 
-// Whether a URL is of this machine decides whether API Gateway's own quotas are expected
-// of it.
+// API Gateway's own quotas are not expected of a URL of this machine.
 func TestIsLocal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"http://127.0.0.1:8080": true, "http://localhost:8080": true, "http://[::1]:80": true, "": true,

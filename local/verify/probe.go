@@ -22,7 +22,7 @@ const (
 	needHTTPID
 )
 
-// evidence is what a probe saw. If reason is set, it saw nothing.
+// evidence is the observation of a probe. If reason is set, there is none.
 type evidence struct {
 	answers   []answer
 	output    string // of a command of the AWS command line

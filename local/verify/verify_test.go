@@ -27,7 +27,7 @@ func readReport(t *testing.T, file string) *report {
 	return &r
 }
 
-// differing are the ids of rows with a verdict.
+// with returns the ids of rows with a verdict.
 func (r *report) with(v verdict) []string {
 	var ids []string
 	for _, row := range r.Rows {
@@ -61,7 +61,7 @@ func TestAsExpected(t *testing.T) {
 	}
 }
 
-// What is announced before the first call bounds what is called.
+// The calls announced before the first call are the most that are made.
 func TestPlanBoundsTheCalls(t *testing.T) {
 	f := newFake()
 	_, progress, r, _ := f.verify(t, fakeOptions())
@@ -73,8 +73,8 @@ func TestPlanBoundsTheCalls(t *testing.T) {
 	}
 }
 
-// Without a token nothing is sent but GET and the preflights. With one, nothing but the
-// override is changed.
+// Without a token verify sends only GET requests and preflights. With one it changes only
+// the override.
 func TestOnlyReads(t *testing.T) {
 	f, o := newFake(), fakeOptions()
 	f.verify(t, o)
@@ -197,7 +197,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// What is not given is skipped with the reason, and nothing of it is called.
+// Rows of an API that is not given are skipped with the reason, without a call.
 func TestSkips(t *testing.T) {
 	for _, c := range []struct {
 		name, row, reason string
