@@ -22,6 +22,7 @@ func (s *Stack) cost() cost.Deployment {
 		CheckMemory: s.props.Check.Memory, Secrets: s.secrets.count(), Alarms: s.alarmMetrics(),
 		Tracing:   observe.Tracing,
 		AccessLog: observe.AccessLogs && s.props.Example,
+		Crossings: s.props.Crossings,
 	}
 	if observe.Metrics {
 		d.Metrics = len(telemetry.Names())

@@ -65,6 +65,7 @@ func TestBill(t *testing.T) {
 				len(made.all("AWS::Logs::MetricFilter")))
 			equal(t, "tracing", bill.Tracing,
 				ours(t, made, "Check").Properties.at("TracingConfig", "Mode") == "Active")
+			equal(t, "crossings", bill.Crossings != "", len(made.all("AWS::Logs::SubscriptionFilter")) > 0)
 			equal(t, "access log", bill.AccessLog, made.only(t, "AWS::ApiGatewayV2::Stage",
 				"ExampleHttp").Properties["AccessLogSettings"] != nil)
 		})
@@ -102,6 +103,22 @@ func TestBillOfDev(t *testing.T) {
 		total,
 	) {
 		t.Errorf("README.md lacks %q", total)
+	}
+}
+
+// What crossed limits cost is what their document says, and so are its assumptions.
+func TestBillOfCrossings(t *testing.T) {
+	document := strings.ReplaceAll(string(read(t, "../docs/alerts.md")), "\n", " ")
+	texts := []string{fmt.Sprintf("%d,000 crossed limits a day", cost.CrossingsADay/1000)}
+	without, _ := cost.Totals(billed(t, nil).cost().Lines())
+	for target, name := range map[string]string{toEventBridge: "EventBridge", toSNS: "SNS"} {
+		with, _ := cost.Totals(billed(t, map[string]string{"crossings": target}).cost().Lines())
+		texts = append(texts, fmt.Sprintf("%.2f USD a month with %s", with-without, name))
+	}
+	for _, text := range texts {
+		if !strings.Contains(document, text) {
+			t.Errorf("docs/alerts.md lacks %q", text)
+		}
 	}
 }
 

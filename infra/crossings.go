@@ -12,13 +12,14 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
+	"tidegate/infra/cost"
 	"tidegate/internal/telemetry"
 )
 
 // The targets of Props.Crossings.
 const (
-	toEventBridge = "eventbridge"
-	toSNS         = "sns"
+	toEventBridge = cost.EventBridge
+	toSNS         = cost.SNS
 )
 
 const (

@@ -58,6 +58,8 @@ type Deployment struct {
 	WebACLRules         int // 0 means no web ACL
 	Tracing             bool
 	Journal             bool // every change is kept in a bucket
+	// Crossings is the service that crossed limits are handed to; empty for none.
+	Crossings string
 }
 
 // Line is one row of the table.
@@ -97,7 +99,42 @@ func (d Deployment) Lines() []Line {
 	if d.Journal {
 		lines = append(lines, Journal()...)
 	}
+	if d.Crossings != "" {
+		lines = append(lines, Crossings(d.Crossings)...)
+	}
 	return lines
+}
+
+// The services of Deployment.Crossings.
+const (
+	EventBridge = "eventbridge"
+	SNS         = "sns"
+)
+
+// The assumptions about crossed limits: each is handed on alone, in the time that the
+// forward function and the service need. Assumed.
+const (
+	CrossingsADay       = 1_000
+	forwardMilliseconds = 50
+	forwardMemory       = 128 // MB
+)
+
+// Crossings returns the lines for a month of crossed limits that the forward function
+// hands to a service.
+func Crossings(to string) []Line {
+	const events = CrossingsADay * hoursPerMonth / 24.
+	each := fmt.Sprintf("%d crossed limits a day", CrossingsADay)
+	target := line("EventBridge, crossed limits", eventBridgeEvents, events/1e6, 0, each)
+	if to == SNS {
+		target = line("SNS, crossed limits", snsRequests, events/1e6, 0, each)
+	}
+	return []Line{
+		line("Lambda, requests of the forward function", lambdaRequests, events/1e6, 0, each),
+		line("Lambda, time of the forward function", lambdaDuration,
+			events*forwardMilliseconds/1e3*forwardMemory/1024, 0,
+			fmt.Sprintf("%s × %d ms × %d MB", each, forwardMilliseconds, forwardMemory)),
+		target,
+	}
 }
 
 // The assumptions about the journal. docs/journal.md measures the bytes.

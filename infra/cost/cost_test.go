@@ -35,6 +35,12 @@ func TestTotals(t *testing.T) {
 				AccessLog: true, Tracing: true},
 			6.132 + 1 + 1 + 3 + 3.6 + 5 + 3, .20 + .04 + .025 + .10 + .0138 + .60 + .20 + .25,
 		},
+		// 1,000 × 730 / 24 = 30,417 crossed limits: .20 and 1.00, or .50, a million, and
+		// 50 ms of .125 GB each
+		"eventbridge": {cost.Deployment{CheckMemory: 512, Crossings: cost.EventBridge},
+			6.132 + 1 + .0061 + .0304 + .0025, .2588},
+		"sns": {cost.Deployment{CheckMemory: 512, Crossings: cost.SNS},
+			6.132 + 1 + .0061 + .0152 + .0025, .2588},
 	} {
 		t.Run(name, func(t *testing.T) {
 			idle, perMillion := cost.Totals(c.deployment.Lines())

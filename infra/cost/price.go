@@ -29,6 +29,8 @@ var (
 	s3Put             = Price{.005, "1,000 requests", s3}
 	s3Get             = Price{.0004, "1,000 requests", s3}
 	s3Storage         = Price{.023, "GB-month", s3}
+	eventBridgeEvents = Price{1.00, "million events", "aws.amazon.com/eventbridge/pricing"}
+	snsRequests       = Price{.50, "million requests", "aws.amazon.com/sns/pricing"}
 	natGateway        = Price{.045, "hour", vpc}
 	publicAddress     = Price{.005, "hour", vpc}
 	webACL            = Price{5.00, "web ACL-month", waf}
