@@ -148,7 +148,8 @@ func (d *Decider) knownUnknown(q inquiry) bool {
 func (d *Decider) ask(ctx context.Context, call Call, began time.Time) (Result, Asked) {
 	result, err := d.source.Check(ctx, call)
 	asked := Asked{Took: d.now().Sub(began), Away: Away(err), Err: err}
-	open, changed := d.breaker.Report(call.Subject, !asked.Away)
+	// A bucket without a copy of the policies answered. Callers can choose their bucket.
+	open, changed := d.breaker.Report(call.Subject, !asked.Away || errors.Is(err, ErrStale))
 	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Away
 	return result, asked
 }
