@@ -21,6 +21,21 @@ if unregistered then
 end
 call('ZADD', KEYS[2], ARGV[3], ARGV[2])
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', tonumber(ARGV[3]) - 2592000000))
-call('ZREMRANGEBYRANK', KEYS[2], '0', '-129')
+local reports = call('ZRANGE', KEYS[2], '0', '-1')
+if #reports > 128 then
+  -- Of the subject with the most reports the oldest goes: a caller takes no other's away.
+  local subjects, counts, most = {}, {}, 0
+  for i = 1, #reports do
+    local subject = cjson.decode(reports[i]).subject
+    subjects[i], counts[subject] = subject, (counts[subject] or 0) + 1
+    if counts[subject] > most then most = counts[subject] end
+  end
+  for i = 1, #reports do
+    if counts[subjects[i]] == most then
+      call('ZREMRANGEBYRANK', KEYS[2], i - 1, i - 1)
+      break
+    end
+  end
+end
 call('EXPIRE', KEYS[2], '2678400')
 return 1

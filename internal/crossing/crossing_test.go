@@ -281,6 +281,41 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 	}
 }
 
+// A caller that crosses thresholds all the time takes no report of another caller away.
+func TestReportsOfManyCallers(t *testing.T) {
+	w := newWorld(t, func(*policy.Set) {})
+	e := w.environment(t)
+	quiet, loud := "quiet", ""
+	for i := 0; loud == ""; i++ {
+		if id := fmt.Sprint("loud", i); keyspace.BucketOf(id) == keyspace.BucketOf(quiet) {
+			loud = id
+		}
+	}
+	began := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
+	report := func(subject string, requests int64) {
+		e.log.Note(Call{KeyID: subject, Registered: true}, []enforce.Crossing{{Usage: limiter.Usage{
+			Limit: notifying(requests, limiter.Log, 100), Reset: time.Hour}, Scope: policy.ScopeKey,
+			Subject: subject, Percent: 100, At: began.Add(time.Duration(requests) * time.Second)}})
+		e.log.Send(t.Context(), e.client)
+	}
+	report(quiet, 1)
+	report(quiet, 2)
+	for i := range int64(300) {
+		report(loud, 3+i)
+	}
+	for subject, want := range map[string]struct{ reports, oldest int64 }{quiet: {2, 1},
+		loud: {126, 3 + 300 - 126}} {
+		list, err := w.store().List(t.Context(), Query{Subject: subject, Count: MaxPage})
+		if err != nil || int64(len(list.Events)) != want.reports {
+			t.Errorf("%d of %s, %v", len(list.Events), subject, err)
+			continue
+		}
+		if oldest := list.Events[want.reports-1]; oldest.Max != want.oldest {
+			t.Errorf("the oldest of %s is of %d, want %d", subject, oldest.Max, want.oldest)
+		}
+	}
+}
+
 // Pages of any length together are the whole list, newest first, for all and for one.
 func TestPages(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})

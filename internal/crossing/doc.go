@@ -19,7 +19,7 @@
 // # What is stored
 //
 //	tg:{tag}:usage-xMARK      string  that a threshold was reported      until its reset
-//	tg:{tag}:usage-crossings  zset    a bucket's newest 128, as JSON     31 days
+//	tg:{tag}:usage-crossings  zset    128 of a bucket, as JSON           31 days
 //	tg:{tag}:usage-yDAY       hash    crossings by unregistered callers  2 days
 //
 // All lie in the bucket of the subject that the limit is on. A list is at most about 10
