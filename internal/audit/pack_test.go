@@ -120,8 +120,7 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// Entries of releases that packed none are read and verified beside those that are
-// packed.
+// Unpacked entries of older releases are read and verified like packed ones.
 func TestEntriesOfOlderReleases(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	b := keyspace.BucketOf("set")

@@ -10,7 +10,7 @@ import (
 )
 
 // BenchmarkCheck measures a check with its round trip: of the caller's limits alone, and
-// beside a limit of all callers, asked each time or leased.
+// with a limit of all callers, asked each time or leased.
 func BenchmarkCheck(b *testing.B) {
 	far := []limiter.Limit{{Requests: 100_000_000, Window: 10 * time.Second}}
 	for _, c := range []struct {

@@ -242,7 +242,7 @@ func TestLimitsBeside(t *testing.T) {
 	p.expect(t, second, secret, once, "yyyn")
 }
 
-// The keys of a group take from this environment's share of the group's limits, beside
+// The keys of a group take from this environment's share of the group's limits and from
 // their own. Those of another group or plan do not.
 func TestGroupsWithoutValkey(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Number: 1, Degraded: policy.Local, Share: 50,

@@ -16,9 +16,9 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// Whatever became of a key's record and of the plans beside it, no other secret than its
-// own is let in under its id, a revoked key stays out, and every check ends with an
-// answer or an error.
+// However a key's record and the plans in its bucket are damaged, only its own secret is
+// allowed under its id, a revoked key is refused, and every check ends with an answer or
+// an error.
 func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(1_000_000))

@@ -119,7 +119,7 @@ func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of p
 	return of, rest, nil
 }
 
-// The marks that public has beside the source of the limits.
+// The marks of public, in addition to the source of the limits.
 const (
 	formerSecret = 2
 	inGroup      = 4

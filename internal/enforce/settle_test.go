@@ -346,8 +346,7 @@ func TestCostAboveASharedLimit(t *testing.T) {
 	}
 }
 
-// twin is a caller in Valkey beside its pure models: of its plan's limits, and of a
-// route's.
+// twin is a caller in Valkey with models of its plan's limits and of a route's.
 type twin struct {
 	*world
 	secret      apikey.Secret

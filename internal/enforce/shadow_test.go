@@ -15,9 +15,10 @@ func soft(requests int64) limiter.Limit {
 	return limiter.Limit{Requests: requests, Window: time.Minute, Shadow: true}
 }
 
-// Limits in shadow mode beside enforced ones, in every list: a call above them passes and
-// is charged to the enforced ones alone, and what the client reads names none of them.
-func TestShadowBesideEnforced(t *testing.T) {
+// Every list may have limits in shadow mode and enforced ones. A call above the former
+// passes and is charged only to the latter. The client's answer names no limit in shadow
+// mode.
+func TestShadowWithEnforced(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", append(perMinute(5), soft(2))...)
 		_, secret := w.create(t, "one", "free")

@@ -85,12 +85,12 @@ type Limit struct {
 	// Zone is the IANA name of the Calendar's time zone; empty means UTC.
 	Zone string
 
-	// Notify is which parts of the limit it is worth to be told of when a call reaches
-	// them. It changes no decision.
+	// Notify lists the parts of the limit to report when a call reaches them. It changes
+	// no decision.
 	Notify Thresholds
 
 	// Shadow makes the limit deny no call. It counts, by itself, the calls that it would
-	// admit and that the limits beside it admit; what exceeds it has a RetryAfter and
+	// admit and that the list's other limits admit; what exceeds it has a RetryAfter and
 	// takes nothing from it.
 	Shadow bool
 }

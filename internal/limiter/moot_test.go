@@ -62,7 +62,7 @@ func TestMootLimitNeverDenies(t *testing.T) {
 				want, _ := alone.Take(at, limits[m.By:m.By+1], 1)
 				got, _ := both.Take(at, limits, 1)
 				if got.Allowed != want.Allowed {
-					t.Fatalf("%+v denies beside %+v", limits[m.Limit], limits[m.By])
+					t.Fatalf("%+v denies with %+v", limits[m.Limit], limits[m.By])
 				}
 			}
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Program is a list of limits compiled for the script: it travels as an argument, or lies
-// stored beside the state it governs.
+// Program is a list of limits compiled for the script: it travels as an argument, or is
+// stored with the state that it governs.
 //
 //	1 byte   number of limits
 //	1 byte   length of a state's sections, between the signature and the slots

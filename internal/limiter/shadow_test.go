@@ -65,8 +65,8 @@ func (p *shadowPlay) check(t *rapid.T, cost int64) {
 	}
 }
 
-// A limit in shadow mode denies no call. It counts what passes the limits beside it and
-// itself; what exceeds it is charged to the others alone.
+// A limit in shadow mode denies no call. It counts calls that it and the other limits
+// admit. A call that exceeds it is charged only to the others.
 func TestLimitsInShadowMode(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,9 +13,9 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// A bulk job is stored as a text that its caller encodes, beside a lease: who holds that
-// takes the job's next step. Neither is configuration, so both expire. The audit has when
-// a job started and ended, and what it changed.
+// A bulk job is stored as a text that its caller encodes. Its lease is a second key: the
+// lease's holder takes the job's next step. Neither is configuration, so both expire. The
+// audit has when a job started and ended, and what it changed.
 
 // jobLife is how long a job is stored after its last step.
 const jobLife = 30 * 24 * time.Hour

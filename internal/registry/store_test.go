@@ -408,8 +408,8 @@ func TestForeignBytesNeverAllow(t *testing.T) {
 	}
 }
 
-// A key that another version wrote denies its caller, is listed beside the others, and
-// can be deleted. Its counts are not touched.
+// A key that another version wrote denies its caller, is listed with the others, and can
+// be deleted. Its counts are not touched.
 func TestUnreadableKeyHidesNoOther(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)

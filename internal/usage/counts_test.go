@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// tallied is what a test counts beside the recorders.
+// tallied is a test's own count of the recorders' calls.
 type tallied struct {
 	mu       sync.Mutex
 	total    map[time.Time]Counts

@@ -8,9 +8,9 @@
 //
 // # What is counted
 //
-// A call counts once, as allowed or denied. Whether a limit in shadow mode or a candidate
-// limit would have denied it, and whether it was decided without the store, counts
-// beside. Minutes and hours are those of the Outcome's Time, in UTC.
+// A call counts once, as allowed or denied. Further counts are of calls that a limit in
+// shadow mode or a candidate limit would have denied, and of calls decided without the
+// store. Minutes and hours are those of the Outcome's Time, in UTC.
 //
 // A refused credential is no call. It counts by cause, per minute and hour as calls do:
 // in all, and for a key whose secret was proven. Callers that prove nothing have no

@@ -56,7 +56,7 @@ func (p *pending) addDenial(k denylog.Kind, o denylog.Occurrence) {
 	}
 }
 
-// leaveOut counts denials that are not in the log, beside the refusals.
+// leaveOut counts denials that are not in the log, in the fields of the refusals.
 func (p *pending) leaveOut(k denylog.Kind, calls int64) {
 	p.newest(refusals, k.Minute).tally[unlogged] += calls
 	if !k.Registered || !validID(k.Subject) {

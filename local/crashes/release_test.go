@@ -44,7 +44,7 @@ func buildAt(t *testing.T, commit, function string) string {
 func TestReleaseBefore(t *testing.T) {
 	commit := os.Getenv("RELEASE_BEFORE")
 	if commit == "" {
-		t.Skip("RELEASE_BEFORE=COMMIT runs this release beside the one of a commit")
+		t.Skip("RELEASE_BEFORE=COMMIT runs this release with the one of a commit")
 	}
 	url := valkeytest.Start(t)
 	w := newWorld(t, url, 1, "ask")

@@ -63,7 +63,7 @@ func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 	}
 }
 
-// elevenCalls are made within one window, whatever the machine does beside.
+// elevenCalls makes 11 calls within one window, however busy the machine is.
 func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, statuses []int, last answer) {
 	t.Helper()
 	url := c.url(t, "8080") + "/orders"

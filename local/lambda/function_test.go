@@ -137,7 +137,7 @@ func TestFunctionReusesItsEnvironment(t *testing.T) {
 	first := mustInvoke(t, f, event{}).PID
 	for range 50 {
 		if pid := mustInvoke(t, f, event{}).PID; pid != first {
-			t.Fatalf("second environment %d beside %d", pid, first)
+			t.Fatalf("second environment %d and first %d", pid, first)
 		}
 	}
 }

@@ -109,7 +109,7 @@ type LimitRow struct {
 	Denied    Field
 	Shared    bool // several callers share the limit: denied calls must not count
 	Slots     Field
-	Notify    Field // percentages of the limit that are told
+	Notify    Field // percentages of the limit that are reported
 	Zone      Field
 	HasMode   bool // the limit may be in shadow mode by itself
 	Mode      Field
@@ -122,7 +122,7 @@ type Field struct {
 	Error string
 }
 
-// Conflict shows an edit beside the one that was saved meanwhile.
+// Conflict shows an edit next to the one that was saved meanwhile.
 type Conflict struct {
 	Theirs []string
 	Yours  []string

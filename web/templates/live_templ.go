@@ -98,8 +98,8 @@ func liveChoices(l Live) templ.Component {
 	})
 }
 
-// liveSection holds what a live refresh replaces. An empty notice beside it is filled
-// while the server does not answer.
+// liveSection holds what a live refresh replaces. A script fills the empty notice next to
+// it while the server does not answer.
 func liveSection(l Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -132,7 +132,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not served", http.StatusNotFound)
 }
 
-// operation is what is said of an operation beside its input and output.
+// operation describes an operation, without its input and output.
 type operation struct {
 	pattern string // method and path below Prefix
 	id      string

@@ -214,7 +214,7 @@ func TestInterruptedJob(t *testing.T) {
 	}
 	job, err = j.StepJob(t.Context(), job.ID, false)
 	if err != nil || job.Over() || j.keys.Key("k0001").Version != 1 {
-		t.Fatalf("beside a step that is under way: %+v, %v", job, err)
+		t.Fatalf("during another step: %+v, %v", job, err)
 	}
 	open, err := j.OpenJobs(t.Context())
 	if err != nil || len(open) != 1 || open[0].ID != job.ID {

@@ -56,8 +56,8 @@ func TestBrowserLinesChart(t *testing.T) {
 	v.NoConsoleErrors("")
 }
 
-// Without a script the lab works whole: figures, the drawn chart, errors beside their
-// fields, presets.
+// Simulate works without scripts: figures, the drawn chart, errors next to their fields,
+// presets.
 func TestBrowserLabWithoutScript(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.WithoutScript()

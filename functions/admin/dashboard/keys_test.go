@@ -158,7 +158,7 @@ func TestStoreDown(t *testing.T) {
 	}
 }
 
-// Names are text, bounded, and cannot move what stands beside them.
+// Names are text of bounded length, and cannot move the text next to them.
 func TestHostileNames(t *testing.T) {
 	rows := []struct{ name, shown string }{
 		{"<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"},

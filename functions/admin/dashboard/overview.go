@@ -83,7 +83,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	return p, err
 }
 
-// planOrKind says what a key is beside its name. Callers that others vouch for mostly
+// planOrKind returns the text next to a key's name. Callers that others vouch for mostly
 // have no plan of their own.
 func planOrKind(k policy.Key) string {
 	if k.Plan == "" {

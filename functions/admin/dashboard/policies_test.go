@@ -117,8 +117,8 @@ func TestPolicyConflict(t *testing.T) {
 	).Wants(t, http.StatusBadRequest)
 }
 
-// A candidate is tried beside the plan; its would-be denials are counted, and it is
-// promoted or dropped.
+// A candidate counts next to the plan's limits. The page shows its would-be denials, and
+// promotes or drops it.
 func TestCandidate(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1",

@@ -79,7 +79,7 @@ func TestFindAnywhere(t *testing.T) {
 // offer, and an audit finds the name of a key that was deleted.
 func TestFindByName(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Keys.CreateKey("Acme", "free") // beside acme
+	s.Keys.CreateKey("Acme", "free") // in addition to acme
 	s.Keys.CreateKey("zeta", "free")
 	secret := s.Keys.Secrets["bolt"].Reveal()
 	led := func(form url.Values) string {

@@ -46,8 +46,8 @@ func TestScopesOnThePage(t *testing.T) {
 	}
 }
 
-// What is wrong with a form stands beside its field, with what was typed, and nothing is
-// made.
+// A form with errors shows each next to its field, keeps what was typed and creates
+// nothing.
 func TestTokenFormErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for want, form := range map[string]url.Values{

@@ -41,7 +41,7 @@ func chosen(from, to time.Time) string {
 		"to": {to.UTC().Format(time.RFC3339)}}.Encode()
 }
 
-// A time that cannot be shown is named beside its fields; the page shows the last hour.
+// A time that cannot be shown is named next to its fields. The page shows the last hour.
 func TestChosenTimesThatCannotBeShown(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()

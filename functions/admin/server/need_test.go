@@ -8,7 +8,7 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// A route that does not say who may ask for it is not served, nor any beside it.
+// The router refuses a route without a stated need, and no user meets such a need.
 func TestRouteWithoutNeed(t *testing.T) {
 	d := &server{Renderer: &page.Renderer{}}
 	for _, n := range []need{undecided, -1, settler + 1} {

@@ -42,8 +42,8 @@ func TestSourcesInOrder(t *testing.T) {
 		{"key as bearer", "key", with("authorization", "Bearer "+k), isKey},
 		{"key as bearer in another case", "key", with("authorization", "BEARER "+k), isKey},
 		{"key in both places", "key", with("x-api-key", k, "authorization", "Bearer "+k), isKey},
-		{"key beside the backend's bearer", "key", with("x-api-key", k, "authorization", bearer), isKey},
-		{"key beside the backend's basic", "key", with("x-api-key", k, "authorization", "Basic YTpi"), isKey},
+		{"key and the backend's bearer", "key", with("x-api-key", k, "authorization", bearer), isKey},
+		{"key and the backend's basic", "key", with("x-api-key", k, "authorization", "Basic YTpi"), isKey},
 		{"key in a handshake's query", "key", withQuery("x-api-key", k), isKey},
 		{"key as a handshake's token", "key", withQuery("access_token", k), isKey},
 		{"key first", "key,jwt,ip", with("x-api-key", k, "authorization", bearer), isKey},
@@ -54,12 +54,12 @@ func TestSourcesInOrder(t *testing.T) {
 		{"token in a handshake's query", "jwt,ip", withQuery("access_token", ada), isJWT},
 		{"token second", "key,jwt", with("authorization", bearer), isJWT},
 		{"token first", "jwt,key,ip", with("x-api-key", k, "authorization", bearer), isJWT},
-		{"token beside a usage plan's key", "jwt", with("x-api-key", "aws", "authorization", bearer), isJWT},
+		{"token and a usage plan's key", "jwt", with("x-api-key", "aws", "authorization", bearer), isJWT},
 		{"address", "ip", with(), isIP},
-		{"address beside what is no source", "ip",
+		{"address and what is no source", "ip",
 			with("x-api-key", "aws", "authorization", "Bearer x", "authorization", "y"), isIP},
 		{"address last", "key,jwt,ip", with("authorization", "Basic YTpi"), isIP},
-		{"address beside the backend's bearer", "key,ip", with("authorization", bearer), isIP},
+		{"address and the backend's bearer", "key,ip", with("authorization", bearer), isIP},
 		{"query of another kind of call is not there", "key,ip", with("access_token", k), isIP},
 	} {
 		got, err := resolver(t, c.sources).Identify(t.Context(), c.request)
@@ -160,9 +160,9 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 	}
 }
 
-// Beside the good credential that decides, a bad one for another source is refused:
-// a backend may read it without verifying it.
-func TestBadCredentialBesideAGoodOne(t *testing.T) {
+// A bad credential for another source is refused in spite of a good one that decides: a
+// backend may read it without verifying it.
+func TestBadCredentialWithAGoodOne(t *testing.T) {
 	key, ada, eve := newKey(t).Reveal(), token("ada"), token("eve")
 	good := "Bearer " + ada
 	forged := "Bearer " + ada[:strings.LastIndexByte(ada, '.')] + eve[strings.LastIndexByte(eve, '.'):]
@@ -343,7 +343,7 @@ func TestTokenThatCannotBeChecked(t *testing.T) {
 	request := with("x-api-key", newKey(t).Reveal(), "authorization", "Bearer "+token("ada"))
 	if got, err := must(New(c)).Identify(t.Context(), request); !errors.Is(err, ErrUnavailable) ||
 		got.Kind != 0 {
-		t.Errorf("beside a key: %v, %v", got, err)
+		t.Errorf("with a key: %v, %v", got, err)
 	}
 }
 

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Data is what the script draws a chart from; the SVG beside it is drawn from the
-// same.
+// Data is the data of a chart, both for the script and for the SVG that it replaces.
 type Data struct {
 	Kind string `json:"kind"` // lines, or bars that are stacked
 	// seconds since 1970; 0 for a time that is counted from the start of an experiment

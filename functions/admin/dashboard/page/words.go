@@ -50,7 +50,7 @@ func Instant(t time.Time) templates.Instant {
 
 // Clip returns at most n characters of text that anybody may have typed, fit to be shown:
 // controls and marks that turn the direction of writing are replaced, so that a name can
-// neither hide nor move what stands beside it.
+// neither hide nor move the text next to it.
 func Clip(text string, n int) string {
 	var b strings.Builder
 	for _, c := range text {

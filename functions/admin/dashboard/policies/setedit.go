@@ -208,7 +208,7 @@ func (e *setEdit) setError(invalid *policy.InvalidError, next *policy.Set) {
 	}
 }
 
-// setConflict shows what others changed since the edit began beside the edit.
+// setConflict shows the edit, and what others changed since it began.
 func (d *pages) setConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e setEdit) {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
 	view, err := d.Keys.Audit().List(r.Context(),

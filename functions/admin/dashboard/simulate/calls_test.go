@@ -85,7 +85,7 @@ func TestCallsBadInput(t *testing.T) {
 		page := s.Get("/simulate/calls?"+row.query).Wants(t, http.StatusUnprocessableEntity,
 			`id="`+row.field+`-error">`+row.want, "Not simulated. Fix 1 field.")
 		if strings.Contains(page.Body, "allowed</") {
-			t.Errorf("%s: answers beside an error", row.query)
+			t.Errorf("%s: answers in spite of an error", row.query)
 		}
 	}
 	s.Get("/simulate/calls?times=0x500").Wants(t, http.StatusOK, "3 of 500 allowed")

@@ -83,8 +83,7 @@ func TestSimulateSeed(t *testing.T) {
 	}
 }
 
-// Each wrong field says beside itself what is wrong, and all that was typed is still
-// there.
+// Each invalid field has its error next to it, and everything typed is kept.
 func TestSimulateBadInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, row := range []struct{ query, field, want string }{
@@ -124,7 +123,7 @@ func TestSimulateBadInput(t *testing.T) {
 			t.Errorf("%s: %q is gone", row.query, typed)
 		}
 		if strings.Contains(page.Body, " calls pass") {
-			t.Errorf("%s: figures beside an error", row.query)
+			t.Errorf("%s: figures in spite of an error", row.query)
 		}
 	}
 	s.Get("/simulate?limit=100").Wants(
