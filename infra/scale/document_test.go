@@ -11,10 +11,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the tables of docs/scale.md")
 
-const document = "../../docs/scale.md"
+const (
+	document = "../../docs/scale.md"
+	picture  = "../../docs/images/growth.svg"
+)
 
-// The tables in docs/scale.md have the figures of measured.json and of the model. -update
-// rewrites them.
+// The tables in docs/scale.md and its picture have the figures of the recorded files and of
+// the model. -update rewrites them.
 func TestDocument(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {
@@ -24,9 +27,17 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	measured, computed := scale.Document(m)
+	drawn, err := os.ReadFile(picture)
+	if err != nil && !*update {
+		t.Fatal(err)
+	}
+	growth, err := scale.RecordedGrowth()
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, grown, computed := scale.Document(m, growth)
 	fresh := string(content)
-	for name, text := range map[string]string{"measured": measured, "computed": computed} {
+	for name, text := range map[string]string{"measured": measured, "growth": grown, "computed": computed} {
 		begin, end := "<!-- "+name+":begin -->", "<!-- "+name+":end -->"
 		before, rest, begun := strings.Cut(fresh, begin)
 		_, after, ended := strings.Cut(rest, end)
@@ -35,12 +46,15 @@ func TestDocument(t *testing.T) {
 		}
 		fresh = before + begin + text + end + after
 	}
-	if fresh == string(content) {
+	if fresh == string(content) && growth.Picture() == string(drawn) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is stale; go generate ./infra/scale rewrites it. Computed:\n%s%s", document,
-			measured, computed)
+		t.Fatalf("%s or %s is stale; go generate ./infra/scale rewrites them. Computed:\n%s%s", document,
+			picture, measured+grown, computed)
+	}
+	if err := os.WriteFile(picture, []byte(growth.Picture()), 0o644); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(document, []byte(fresh), 0o644); err != nil {
 		t.Fatal(err)
@@ -53,8 +67,12 @@ func TestMeasured(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	measured, computed := scale.Document(m)
-	for _, text := range []string{measured, computed} {
+	growth, err := scale.RecordedGrowth()
+	if err != nil {
+		t.Fatal(err)
+	}
+	measured, grown, computed := scale.Document(m, growth)
+	for _, text := range []string{measured, grown, computed} {
 		if strings.Contains(text, "| 0 |") || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("something is missing:\n%s", text)
 		}

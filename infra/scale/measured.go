@@ -12,6 +12,11 @@ import (
 //go:embed measured.json
 var measuredJSON []byte
 
+// growth.json is written with it.
+//
+//go:embed growth.json
+var growthJSON []byte
+
 // Measured has the results of ./scripts/bench scale on one machine.
 type Measured struct {
 	Machine string `json:"machine"`
@@ -24,10 +29,15 @@ type Measured struct {
 }
 
 // Recorded returns the last measurement.
-func Recorded() (*Measured, error) {
+func Recorded() (*Measured, error) { return parse("measured.json", measuredJSON) }
+
+// RecordedGrowth returns the last measurement of checks by environments and shards.
+func RecordedGrowth() (*Measured, error) { return parse("growth.json", growthJSON) }
+
+func parse(name string, text []byte) (*Measured, error) {
 	m := &Measured{}
-	if err := json.Unmarshal(measuredJSON, m); err != nil {
-		return nil, fmt.Errorf("measured.json: %w", err)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return m, nil
 }

@@ -123,6 +123,27 @@ func (m *Measured) Checks() string {
 	return table(rows)
 }
 
+// Growth is the table of how checks grow with environments and shards.
+func (m *Measured) Growth() string {
+	rows := [][]string{{"environments"}}
+	for shards := 1; shards <= 3; shards++ {
+		rows[0] = append(rows[0], fmt.Sprintf("shards: %d; checks a second", shards),
+			"p50, µs", "p99, µs", "cores busy: servers, clients")
+	}
+	for environments := 1; environments <= 64; environments *= 2 {
+		row := []string{strconv.Itoa(environments)}
+		for shards := 1; shards <= 3; shards++ {
+			v := func(name string) float64 {
+				return m.Value(fmt.Sprintf("growth.shards%d.environments%d.%s", shards, environments, name))
+			}
+			row = append(row, thousands(v("rate")), thousands(v("p50_us")), thousands(v("p99_us")),
+				number(v("server_cores"))+", "+number(v("client_cores")))
+		}
+		rows = append(rows, row)
+	}
+	return table(rows)
+}
+
 // Memory is the table of the memory of keys, and of the cost of an edit of the plan that
 // all of them have.
 func (m *Measured) Memory() string {
@@ -175,16 +196,18 @@ func (m *Measured) leasing() string {
 		thousands(v("leased_per_hot_core")))
 }
 
-// Document returns the two generated parts of docs/scale.md.
-func Document(m *Measured) (measured, computed string) {
+// Document returns the generated parts of docs/scale.md.
+func Document(m, growth *Measured) (measured, grown, computed string) {
 	a := Default(m)
 	measured = fmt.Sprintf("\n%s, %s: `./scripts/bench scale`.\n\n%s\n%s\nA key whose log of 100 calls is "+
 		"full takes %s bytes more.\n\n%s\n",
-		m.Machine, m.Day, m.Checks(), m.Memory(),
-		thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
+		m.Machine, m.Day, m.Checks(), m.Memory(), thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
+	grown = fmt.Sprintf("\n%s, %s: a simple command took %s µs of the server, in the run below %s.\n\n%s\n",
+		growth.Machine, growth.Day, number(growth.Value("simple.cpu_us")), number(m.Value("simple.cpu_us")),
+		growth.Growth())
 	computed = "\n" + strings.Join([]string{a.Inputs(), a.Sizes(Rates), a.Comparison(Rates),
 		a.Promises()}, "\n") + "\n"
-	return measured, computed
+	return measured, grown, computed
 }
 
 // thousands writes a number without a fraction.

@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,10 +95,11 @@ func (f fleet) close(ctx context.Context) {
 	}
 }
 
-// fleetResult counts the checks of one run of a fleet.
+// fleetResult is what came of one run of a fleet.
 type fleetResult struct {
 	calls, allowed int64
 	took           time.Duration
+	waited         []time.Duration // for each check
 }
 
 func (r fleetResult) rate() float64 { return float64(r.calls) / r.took.Seconds() }
@@ -116,13 +118,15 @@ func (f fleet) during(ctx context.Context, calls []enforce.Call, lasts time.Dura
 func (f fleet) run(ctx context.Context, calls []enforce.Call,
 	goesOn func(n int64) bool) (fleetResult, error) {
 	var next, made, allowed atomic.Int64
-	errs := make([]error, len(f))
+	errs, waited := make([]error, len(f)), make([][]time.Duration, len(f))
 	began := time.Now()
 	var group sync.WaitGroup
 	for i, e := range f {
 		group.Go(func() {
 			for n := next.Add(1) - 1; goesOn(n) && errs[i] == nil; n = next.Add(1) - 1 {
+				sent := time.Now()
 				passed, err := e.check(ctx, calls[n%int64(len(calls))])
+				waited[i] = append(waited[i], time.Since(sent))
 				made.Add(1)
 				if errs[i] = err; passed {
 					allowed.Add(1)
@@ -131,5 +135,6 @@ func (f fleet) run(ctx context.Context, calls []enforce.Call,
 		})
 	}
 	group.Wait()
-	return fleetResult{made.Load(), allowed.Load(), time.Since(began)}, errors.Join(errs...)
+	took := time.Since(began)
+	return fleetResult{made.Load(), allowed.Load(), took, slices.Concat(waited...)}, errors.Join(errs...)
 }

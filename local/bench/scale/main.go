@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -128,17 +129,36 @@ func show(out io.Writer, all []figures.Figure) {
 	_ = t.Flush()
 }
 
-// recorded is the file that docs/scale.md and the model are computed from.
+// recorded is a file that docs/scale.md is computed from.
 type recorded struct {
 	Machine string           `json:"machine"`
 	Day     string           `json:"day"`
 	Figures []figures.Figure `json:"figures"`
 }
 
+// write writes the figures to file, those of growth to growth.json beside it. Both have
+// the time of a simple command, which tells how fast the machine was.
 func write(file, where string, all []figures.Figure) error {
 	if file == "" {
 		return nil
 	}
+	var growth, others []figures.Figure
+	for _, f := range all {
+		grows := strings.HasPrefix(f.Name, "scale.growth.")
+		if grows || f.Name == "scale.simple.cpu_us" {
+			growth = append(growth, f)
+		}
+		if !grows {
+			others = append(others, f)
+		}
+	}
+	if err := writeFile(file, where, others); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(filepath.Dir(file), "growth.json"), where, growth)
+}
+
+func writeFile(file, where string, all []figures.Figure) error {
 	r := recorded{where, time.Now().UTC().Format(time.DateOnly), all}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

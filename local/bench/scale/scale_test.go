@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,8 @@ func TestMeasurements(t *testing.T) {
 	for _, name := range []string{
 		"simple.cpu_us", "simple.command_us",
 		"one_limit.shards1.rate", "one_limit.shards2.cpu_us", "one_limit.shards3.per_core",
+		"growth.shards1.environments1.p50_us", "growth.shards2.environments8.p99_us",
+		"growth.shards3.environments64.server_cores", "growth.shards3.environments64.client_cores",
 		"two_limits.shards1.script_us", "with_usage.shards1.cpu_us",
 		"global.rate", "global.hot_shard_us", "global.leased_rate", "global.leased_hot_shard_us",
 		"memory.keys300.registered_bytes", "memory.keys600.audit_bytes", "memory.keys600.made",
@@ -70,20 +73,30 @@ func TestMeasurements(t *testing.T) {
 	}
 }
 
-// -record writes the form that the model of docs/scale.md reads.
+// -record writes the forms that docs/scale.md is computed from.
 func TestRecord(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "measured.json")
-	if err := write(file, machine(), []figures.Figure{figure("a", 1, "ms")}); err != nil {
+	folder := t.TempDir()
+	if err := write(filepath.Join(folder, "measured.json"), machine(), []figures.Figure{figure("a", 1, "ms"),
+		figure("simple.cpu_us", 4, "µs"), figure("growth.b", 2, "µs")}); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r recorded
-	if err := json.Unmarshal(text, &r); err != nil || r.Machine == "" || r.Day == "" || len(r.Figures) != 1 ||
-		r.Figures[0].Name != "scale.a" {
-		t.Errorf("%v: %s", err, text)
+	for name, want := range map[string][]string{"measured.json": {"scale.a", "scale.simple.cpu_us"},
+		"growth.json": {"scale.simple.cpu_us", "scale.growth.b"}} {
+		text, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var r recorded
+		if err := json.Unmarshal(text, &r); err != nil || r.Machine == "" || r.Day == "" {
+			t.Errorf("%s: %v: %s", name, err, text)
+		}
+		var got []string
+		for _, f := range r.Figures {
+			got = append(got, f.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"syscall"
 	"time"
 
 	"tidegate/internal/enforce"
@@ -19,7 +20,7 @@ const (
 	mostShards   = 3
 )
 
-// kindOfCheck is what is measured on each number of shards.
+// kindOfCheck is what is measured.
 type kindOfCheck struct {
 	name    string
 	limits  []limiter.Limit
@@ -73,11 +74,46 @@ func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]fig
 		if err != nil {
 			return nil, err
 		}
-		costs, err := saturate(ctx, o, c.url, c.nodes, calls, k.records)
+		costs, err := saturate(ctx, o, c, environments, calls, k.records)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.name, err)
 		}
 		measured = append(measured, costs.figures(fmt.Sprintf("%s.shards%d", k.name, n))...)
+		if k.name != kindsOfCheck[0].name {
+			continue
+		}
+		grown, err := curve(ctx, o, c, calls, costs)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, err)
+		}
+		measured = append(measured, grown...)
+	}
+	return measured, nil
+}
+
+// curve measures how the rate of checks grows with the environments, once for each number
+// of them. full is what was measured with all of them.
+func curve(ctx context.Context, o options, c *cluster, calls []enforce.Call, full costs) ([]figures.Figure,
+	error) {
+	o.repeats = 1
+	var measured []figures.Figure
+	for n := 1; n <= environments; n *= 2 {
+		grown, err := full, error(nil)
+		if n < environments {
+			grown, err = saturate(ctx, o, c, n, calls, false)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%d environments: %w", n, err)
+		}
+		name := fmt.Sprintf("growth.shards%d.environments%d.", len(c.nodes), n)
+		measured = append(measured,
+			figure(name+"rate", grown.rate, "checks/s"),
+			figure(name+"p50_us", grown.p50, "µs"),
+			figure(name+"p99_us", grown.p99, "µs"),
+			figure(name+"cpu_us", grown.processor, "µs"),
+			figure(name+"server_cores", grown.serverCores, "cores"),
+			figure(name+"client_cores", grown.clientCores, "cores"),
+		)
 	}
 	return measured, nil
 }
@@ -88,6 +124,9 @@ type costs struct {
 	processor float64 // microseconds of all servers for a check
 	script    float64 // microseconds in the script
 	spread    float64 // the busiest node's share of the checks, relative to an even one
+	p50, p99  float64 // microseconds that a client waits for a check
+	// Cores that the servers and the clients kept busy.
+	serverCores, clientCores float64
 }
 
 func (c costs) figures(name string) []figures.Figure {
@@ -100,10 +139,10 @@ func (c costs) figures(name string) []figures.Figure {
 	}
 }
 
-// saturate checks as fast as the environments can.
-func saturate(ctx context.Context, o options, url string, all nodes, calls []enforce.Call,
+// saturate checks as fast as so many environments can.
+func saturate(ctx context.Context, o options, c *cluster, n int, calls []enforce.Call,
 	records bool) (costs, error) {
-	fleet, err := newFleet(ctx, url, environments, records)
+	fleet, err := newFleet(ctx, c.url, n, records)
 	if err != nil {
 		return costs{}, err
 	}
@@ -113,24 +152,28 @@ func saturate(ctx context.Context, o options, url string, all nodes, calls []enf
 	}
 	var turns []costs
 	for range o.repeats {
-		c, err := turn(ctx, fleet, all, calls, o.slice)
+		t, err := turn(ctx, fleet, c.nodes, calls, o.slice)
 		if err != nil {
 			return costs{}, err
 		}
-		turns = append(turns, c)
+		turns = append(turns, t)
 	}
+	of := func(part func(costs) float64) float64 { return median(turns, part) }
 	return costs{
-		median(turns, func(c costs) float64 { return c.rate }), median(turns, func(c costs) float64 {
-			return c.processor
-		}),
-		median(turns, func(c costs) float64 { return c.script }), median(turns, func(c costs) float64 {
-			return c.spread
-		}),
+		rate:        of(func(c costs) float64 { return c.rate }),
+		processor:   of(func(c costs) float64 { return c.processor }),
+		script:      of(func(c costs) float64 { return c.script }),
+		spread:      of(func(c costs) float64 { return c.spread }),
+		p50:         of(func(c costs) float64 { return c.p50 }),
+		p99:         of(func(c costs) float64 { return c.p99 }),
+		serverCores: of(func(c costs) float64 { return c.serverCores }),
+		clientCores: of(func(c costs) float64 { return c.clientCores }),
 	}, nil
 }
 
 func turn(ctx context.Context, f fleet, all nodes, calls []enforce.Call, lasts time.Duration) (costs, error) {
 	var done fleetResult
+	worked := ownTime()
 	used, err := all.during(ctx, func() (err error) {
 		done, err = f.during(ctx, calls, lasts)
 		return err
@@ -142,15 +185,27 @@ func turn(ctx context.Context, f fleet, all nodes, calls []enforce.Call, lasts t
 		return costs{}, fmt.Errorf("%d of %d checks were denied: figures are of allowed checks",
 			done.calls-done.allowed, done.calls)
 	}
-	c := costs{rate: done.rate()}
+	c := costs{
+		rate: done.rate(),
+		p50:  micros(figures.Quantile(done.waited, 0.5)), p99: micros(figures.Quantile(done.waited, 0.99)),
+		clientCores: float64(ownTime()-worked) / float64(done.took),
+	}
 	var scripts, busiest int64
 	for _, u := range used {
 		c.processor += micros(u.processor) / float64(done.calls)
 		c.script += micros(u.scripting) / float64(done.calls)
+		c.serverCores += float64(u.processor) / float64(done.took)
 		scripts, busiest = scripts+u.scripts, max(busiest, u.scripts)
 	}
 	c.spread = float64(busiest) * float64(len(all)) / float64(scripts)
 	return c, nil
+}
+
+// ownTime is the processor time of this process so far.
+func ownTime() time.Duration {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails for a wrong address alone
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func median[T any](all []T, of func(T) float64) float64 {
