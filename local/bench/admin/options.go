@@ -20,6 +20,7 @@ type options struct {
 	keys, active, rounds, starts int
 	output                       string
 	admin, echo                  string // built functions
+	journal                      string // address; empty for none
 }
 
 func readOptions(args []string) (options, error) {
@@ -29,6 +30,8 @@ func readOptions(args []string) (options, error) {
 	f.IntVar(&o.rounds, "rounds", 25, "times that each page is asked for")
 	f.StringVar(&o.admin, "admin", "", "the built admin `function`, to measure its starts")
 	f.StringVar(&o.echo, "echo", "", "the built echo `function`")
+	f.StringVar(&o.journal, "journal", "",
+		"`address` of an empty journal, as JOURNAL takes it, to measure starts with it too")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
 	short := f.Bool("short", false, "a quick look, at a hundredth of the keys")
 	err := f.Parse(args)
@@ -69,6 +72,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if o.admin != "" {
 		starter, err := newStarter(o.admin, o.echo, server.URL)
+		if err == nil && o.journal != "" {
+			err = starter.useJournal(ctx, client, o.journal)
+		}
 		if err != nil {
 			return err
 		}

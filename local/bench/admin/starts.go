@@ -24,7 +24,8 @@ const user, password = "bench", "a password that only this benchmark uses"
 // starter starts the built admin function and a function that does nothing.
 type starter struct {
 	admin, echo runtimeapi.Function
-	hash        string // of the password
+	journalled  *runtimeapi.Function // admin with a journal; nil for none
+	hash        string               // of the password
 }
 
 // newStarter prepares the built functions for a Valkey.
@@ -90,14 +91,18 @@ func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, er
 	if err != nil {
 		return nil, err
 	}
-	var cold, echo, first, second []time.Duration
+	var cold, kept, echo, first, second []time.Duration
 	for range starts {
-		took, answer, err := runtimeapi.ColdStart(ctx, s.admin, request(http.MethodGet, "/login", "", nil))
-		if err == nil {
-			_, err = read(answer, http.StatusOK)
-		}
+		took, err := coldStart(ctx, s.admin)
 		if err != nil {
-			return nil, fmt.Errorf("cold start of admin: %w", err)
+			return nil, err
+		}
+		if s.journalled != nil {
+			took, err := coldStart(ctx, *s.journalled)
+			if err != nil {
+				return nil, err
+			}
+			kept = append(kept, took)
 		}
 		bare, _, err := runtimeapi.ColdStart(ctx, s.echo, request(http.MethodGet, "/login", "", nil))
 		if err != nil {
@@ -114,6 +119,11 @@ func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, er
 	if err != nil {
 		return nil, err
 	}
+	if s.journalled != nil {
+		with, without := figures.Quantile(kept, 0.5), figures.Quantile(cold, 0.5)
+		login = append(login, figures.Of("admin.journal.coldstart_ms", figures.Millis(with), "ms"),
+			figures.Of("admin.journal.coldstart_vs_none", float64(with)/float64(without), "ratio"))
+	}
 	start, bare := figures.Quantile(cold, 0.5), figures.Quantile(echo, 0.5)
 	one, two := figures.Quantile(first, 0.5), figures.Quantile(second, 0.5)
 	return append([]figures.Figure{
@@ -122,6 +132,18 @@ func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, er
 		figures.Of("admin.first_page_ms", figures.Millis(one), "ms"),
 		figures.Of("admin.first_page_vs_second", float64(one)/float64(two), "ratio"),
 	}, login...), nil
+}
+
+// coldStart starts the admin function for its log-in page.
+func coldStart(ctx context.Context, admin runtimeapi.Function) (time.Duration, error) {
+	took, answer, err := runtimeapi.ColdStart(ctx, admin, request(http.MethodGet, "/login", "", nil))
+	if err == nil {
+		_, err = read(answer, http.StatusOK)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("cold start of admin: %w", err)
+	}
+	return took, nil
 }
 
 // visits starts an environment, lets it get ready, and sends it an event several times.
