@@ -39,6 +39,19 @@ func buildAt(t *testing.T, commit, function string) string {
 	return binary
 }
 
+// startCheckOf starts a check function from a build.
+func startCheckOf(t *testing.T, url, binary string) *lambda.Function {
+	t.Helper()
+	f, err := lambda.Start(lambda.Config{Name: "check", Binary: binary, Warm: 1,
+		Timeout: waiting.Patience, Env: map[string]string{"VALKEY_URL": url,
+			"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.Close)
+	return f
+}
+
 // The release before and this one run at once: what either's admin function writes, both
 // check functions read, and both admin functions change, at once too.
 func TestReleaseBefore(t *testing.T) {
@@ -51,14 +64,7 @@ func TestReleaseBefore(t *testing.T) {
 	w.envs = append(w.envs, w.start(s3test.Start(t), url, buildAt(t, commit, "admin"), "", 1))
 	var checks []*lambda.Function
 	for _, binary := range []string{build(t, "check"), buildAt(t, commit, "check")} {
-		f, err := lambda.Start(lambda.Config{Name: "check", Binary: binary, Warm: 1,
-			Timeout: waiting.Patience, Env: map[string]string{"VALKEY_URL": url,
-				"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(f.Close)
-		checks = append(checks, f)
+		checks = append(checks, startCheckOf(t, url, binary))
 	}
 	set, err := w.keys.Set(t.Context())
 	if err != nil {
