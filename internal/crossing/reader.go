@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// Kept is how long a report is listed, unless its bucket has 128 others and no subject
-	// has more of them.
+	// Kept is how long a report is listed, unless its bucket has 128 others and no
+	// subject has more of them.
 	Kept = 30 * 24 * time.Hour
 	// MaxPage is the longest page.
 	MaxPage = 500

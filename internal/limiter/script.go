@@ -33,8 +33,8 @@ var (
 // it.
 const clockLua = "local t = call('TIME')\nlocal now = t[1] * 1000000 + t[2]\n"
 
-// fetchLua fetches the state, or its first 2,048 bytes. reply is nil until one of the ways
-// to make the step has made it.
+// fetchLua fetches the state, or its first 2,048 bytes. reply is nil until one of the
+// ways to make the step has made it.
 const fetchLua = "local s = call('GETRANGE', key, '0', '2047')\nlocal reply\n"
 
 // Script returns the text of a Lua script that makes one step. head runs first, with the

@@ -25,7 +25,8 @@ const (
 	Overridden List = "overridden" // keys with an override, in force or past
 	Revoked    List = "revoked"
 	Expiring   List = "expiring" // keys with an expiry, at any time
-	// Shadowed has keys with an override in shadow mode or off, and all of plans that are.
+	// Shadowed has keys with an override in shadow mode or off, and all of plans that
+	// are.
 	Shadowed List = "shadow"
 )
 

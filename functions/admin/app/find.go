@@ -15,7 +15,8 @@ import (
 // PerScan is how many keys are looked at together for a state.
 const PerScan = 250
 
-// scanTime is how long one answer goes on looking at keys, 250 at a time. Tests change it.
+// scanTime is how long one answer goes on looking at keys, 250 at a time. Tests change
+// it.
 var scanTime = 200 * time.Millisecond
 
 // KeyFilter says which keys are meant. The zero value means all.

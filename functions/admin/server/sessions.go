@@ -76,8 +76,8 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 	held.send(w)
 }
 
-// saveSession takes time of its own: a restore or a step of a bulk change may have used up
-// the request's.
+// saveSession takes time of its own: a restore or a step of a bulk change may have used
+// up the request's.
 func (s *server) saveSession(ctx context.Context, w http.ResponseWriter) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

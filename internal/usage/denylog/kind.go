@@ -48,8 +48,8 @@ type Kind struct {
 	Group                                       string // of the key
 }
 
-// MaxOccurrences is how many occurrences of a kind and minute a value holds, as denials.lua
-// has it.
+// MaxOccurrences is how many occurrences of a kind and minute a value holds, as
+// denials.lua has it.
 const MaxOccurrences = 4
 
 const (
