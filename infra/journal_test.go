@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,10 @@ func TestJournal(t *testing.T) {
 	made := of(t, prod)
 	bucket := made.only(t, "AWS::S3::Bucket", "Journal")
 	equal(t, "versions", text(bucket.Properties.at("VersioningConfiguration", "Status")), "Enabled")
+	rules := list(bucket.Properties.at("BucketEncryption", "ServerSideEncryptionConfiguration"))
+	equal(t, "encryption", strings.Contains(fmt.Sprint(rules), "SSEAlgorithm:aws:kms"), true)
+	alarm := made.only(t, "AWS::CloudWatch::Alarm", "AlarmJournalUnsafe")
+	equal(t, "alarm", alarm.Properties["AlarmActions"] != nil, true)
 	lock := bucket.Properties.at("ObjectLockConfiguration", "Rule", "DefaultRetention")
 	equal(t, "lock", lock, any(map[string]any{"Mode": "COMPLIANCE", "Days": 365.0}))
 	equal(t, "retention", environment(t, made, "Admin")["AUDIT_RETENTION"], any("2160h0m0s"))
