@@ -77,6 +77,30 @@ func typeIn(field, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SetValue(chromedp.CSS("#"+field), text)
 }
 
+// openMore shows the rarer fields of every limit.
+func openMore(v *sitetest.Visit) {
+	v.T.Helper()
+	v.Act(chromedp.Evaluate[chromedp.Void](
+		`document.querySelectorAll("details").forEach((d) => { d.open = true; })`))
+}
+
+// inGroup puts keys into a group, whose plans limit it, and lets the first be denied.
+func inGroup(s *sitetest.Site, names ...string) {
+	s.T.Helper()
+	for _, name := range names {
+		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Group = "corp" })
+	}
+	s.Keys.Save(func(set *policy.Set) {
+		for i := range set.Plans {
+			set.Plans[i].PerGroup = []limiter.Limit{sitetest.Per(20, time.Hour)}
+			set.Plans[i].Limits[0].Shadow = true
+		}
+	})
+	d := sampleDenial("20 per hour")
+	d.Group = "corp"
+	denyAt(s, names[0], time.Now(), d)
+}
+
 func adminPages() []shown {
 	return []shown{
 		{"overview", "/?live=10", "", nil},
@@ -185,6 +209,14 @@ func adminPages() []shown {
 		}},
 		{"no alerts", "/alerts?key=nobody", "", nil},
 		{"alerts refused", "/alerts?key=%2e", "422", nil},
+		{"group", "/keys", "", func(v *sitetest.Visit) {
+			inGroup(v.Site, "acme", "customer-4")
+			v.Open("/groups/corp")
+		}},
+		{"reset of a group", "/groups/corp/reset", "", nil},
+		{"keys of a group", "/keys?q=corp", "", nil},
+		{"plan with limits per group", "/policies/plans/2", "", openMore},
+		{"limits of one in shadow mode", "/keys/{customer-4}/limits", "", openMore},
 		{"audit", "/audit", "", nil},
 		{"audit verified", "/audit/verify", "", nil},
 		{"no audit", "/audit?by=nobody", "", nil},

@@ -41,7 +41,7 @@ func TestAlerts(t *testing.T) {
 	s.Get("/alerts").Wants(t, http.StatusOK, "No alerts")
 	crossLimits(s, "acme")
 	s.Get("/alerts").Wants(t, http.StatusOK, ">acme<", "100000 per calendar month", "50 %",
-		"<strong>100 %</strong>", "100,000 of 100,000", "all callers of a rule", "80,000 of 100,000")
+		"<strong>100 %</strong>", "100,000 of 100,000", "all callers of</span> ", "80,000 of 100,000")
 	mine := s.Get("/alerts?key={acme}")
 	mine.Wants(t, http.StatusOK, "<strong>100 %</strong>", "Clear")
 	if strings.Contains(mine.Body, "80,000 of 100,000") {

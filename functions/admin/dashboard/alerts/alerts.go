@@ -112,7 +112,7 @@ func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.Aler
 var onWhat = map[string]string{
 	policy.ScopeGroup: "its group", policy.ScopeRoute: "this key on a rule", policy.ScopeIP: "each address",
 	policy.ScopeRouteIP: "each address on a rule", policy.ScopeGlobal: "all callers",
-	policy.ScopeRouteAll: "all callers of a rule",
+	policy.ScopeRouteAll: "all callers of", // followed by the rule
 }
 
 func (d *Pages) row(e *crossing.Event, k policy.Key) templates.AlertRow {
