@@ -1,5 +1,5 @@
-// Package site builds a dashboard in this process, as functions/admin does, with one
-// account whose password is cheap to check. Benchmarks and screenshots use it.
+// Package site builds a dashboard in this process, as functions/admin does, with two
+// accounts whose password is cheap to check. Benchmarks and screenshots use it.
 package site
 
 import (
@@ -28,9 +28,10 @@ import (
 	"tidegate/web/static"
 )
 
-// The account.
+// The accounts, with one password.
 const (
-	User     = "ada"
+	User     = "ada" // an editor
+	Viewer   = "vic"
 	Password = "a password of a dashboard that only looks at samples"
 )
 
@@ -46,7 +47,8 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 	}
 	sessions := session.NewStore(client, time.Hour)
 	return server.New(
-		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
+		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash},
+			{Name: Viewer, Role: auth.Viewer, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
 		server.Services{
 			Keys:    app.NewRegistry(registry.NewStore(client, pepper), usage.NewReader(client)),

@@ -21,6 +21,7 @@ type options struct {
 	output                       string
 	admin, echo                  string // built functions
 	journal                      string // address; empty for none
+	tasks                        bool
 }
 
 func readOptions(args []string) (options, error) {
@@ -33,6 +34,7 @@ func readOptions(args []string) (options, error) {
 	f.StringVar(&o.journal, "journal", "",
 		"`address` of an empty journal, as JOURNAL takes it, to measure starts with it too")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
+	f.BoolVar(&o.tasks, "tasks", false, "do an operator's tasks in Chromium instead")
 	short := f.Bool("short", false, "a quick look, at a hundredth of the keys")
 	err := f.Parse(args)
 	o.starts = 100
@@ -65,6 +67,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	if err := s.all(ctx); err != nil {
 		return err
+	}
+	if o.tasks {
+		return doTasks(ctx, client, s, o)
 	}
 	measured, err := measure(ctx, client, s, o)
 	if err != nil {

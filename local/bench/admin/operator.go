@@ -1,0 +1,259 @@
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/local/site"
+)
+
+// stepTimeout bounds one step of a task; a bulk job of every key is one.
+const stepTimeout = 5 * time.Minute
+
+// operator does tasks in a browser and counts what they take.
+type operator struct {
+	ctx    context.Context // of a tab
+	client valkey.Client
+	base   string
+	clicks int // buttons, links, ticks and choices
+	fields int // that are typed into
+}
+
+// step is a part of a task.
+type step func(*operator) error
+
+// withOperator serves the dashboard and gives do a tab on it.
+func withOperator(ctx context.Context, handler http.Handler, client valkey.Client,
+	do func(*operator) error) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }() // until Close
+	defer func() { _ = server.Close() }()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
+	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1440, 900)); err != nil {
+		return fmt.Errorf("start Chromium: %w", err)
+	}
+	return do(&operator{ctx: ctx, client: client, base: "http://" + listener.Addr().String()})
+}
+
+// helpers find what an operator sees, by its text: in the open dialog, if there is one.
+const helpers = `
+	const root = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document;
+	const seen = (e) => e.checkVisibility() && !e.disabled;
+	const words = (e) => (e.getAttribute("aria-label") ?? e.innerText).trim().replace(/\s+/g, " ");
+	const named = (all, text) => all.filter(seen).find((e) => words(e) === text) ??
+		all.filter(seen).find((e) => words(e).startsWith(text));
+	const field = (text) => named([...root.querySelectorAll("label")], text)?.control ??
+		named([...root.querySelectorAll("input, select, textarea")], text);
+	const say = (e, value) => {
+		e.focus();
+		e.value = value;
+		for (const kind of ["input", "change"]) e.dispatchEvent(new Event(kind, { bubbles: true }));
+		return true;
+	};`
+
+// until evaluates a body that returns whether it is done, also across page loads.
+func (o *operator) until(what, body string) error {
+	ctx, cancel := context.WithTimeout(o.ctx, stepTimeout)
+	defer cancel()
+	script := "(() => { if (document.readyState !== 'complete') return false;" + helpers + body + "})()"
+	for {
+		done, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script))
+		if err == nil && done {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("waited %s for %s: %w", stepTimeout, what, errors.Join(err, o.describe()))
+		}
+	}
+}
+
+// describe returns what the page shows, as an error.
+func (o *operator) describe() error {
+	text, err := chromedp.Run(o.ctx, chromedp.Evaluate[string](`location.href + "\n" +
+		([...document.querySelectorAll("dialog[open]")].at(-1) ?? document.body).innerText`))
+	if err != nil {
+		return err
+	}
+	return fmt.Errorf("the page is %.3000s", text) //nolint:err113 // for people
+}
+
+func quoted(text string) string {
+	script, _ := json.Marshal(text) // a string always can be
+	return string(script)
+}
+
+// open goes to an address as by a bookmark.
+func open(path string) step {
+	return func(o *operator) error { return chromedp.Do(o.ctx, chromedp.Navigate(o.base+path)) }
+}
+
+// click clicks the link, button or tick with a text.
+func click(text string) step {
+	return func(o *operator) error {
+		o.clicks++
+		return o.until("a button "+text, `const e = named([...root.querySelectorAll(
+			"a, button, summary, input[type=checkbox], input[type=radio]")], `+quoted(text)+`) ??
+			field(`+quoted(text)+`);
+			if (!e) return false; e.click(); return true;`)
+	}
+}
+
+// first clicks the first visible element of a selector.
+func first(selector string) step {
+	return func(o *operator) error {
+		o.clicks++
+		return o.until(selector, `const e = [...document.querySelectorAll(`+quoted(selector)+`)].find(seen);
+			if (!e) return false; e.click(); return true;`)
+	}
+}
+
+// fill types into the field with a label.
+func fill(label, text string) step {
+	return func(o *operator) error {
+		o.fields++
+		return o.until("a field "+label, `const e = field(`+quoted(label)+`);
+			return !!e && say(e, `+quoted(text)+`);`)
+	}
+}
+
+// pick chooses an option, by its text, of the list with a label.
+func pick(label, option string) step {
+	return func(o *operator) error {
+		o.clicks++
+		return o.until("a list "+label, `const e = field(`+quoted(label)+`);
+			const of = e && [...e.options].find((of) => of.text.startsWith(`+quoted(option)+`));
+			return !!of && say(e, of.value);`)
+	}
+}
+
+// see waits until the page shows a text.
+func see(text string) step {
+	return func(o *operator) error {
+		return o.until(text, `return document.body.innerText.includes(`+quoted(text)+`);`)
+	}
+}
+
+// shows waits until the page has an element.
+func shows(selector string) step {
+	return func(o *operator) error {
+		return o.until(selector, `return !!root.querySelector(`+quoted(selector)+`);`)
+	}
+}
+
+// missing checks that the page offers no link or button with a text.
+func missing(text string) step {
+	return func(o *operator) error {
+		return o.until("no "+text, `return !named([...root.querySelectorAll("a, button")], `+quoted(text)+`);`)
+	}
+}
+
+// edited puts a file of the dashboard into a field, with a part of it changed.
+func edited(label, file, from, to string) step {
+	return func(o *operator) error {
+		o.fields++
+		return o.until("a field "+label, `const e = field(`+quoted(label)+`), r = new XMLHttpRequest();
+			r.open("GET", `+quoted(file)+`, false);
+			r.send();
+			return !!e && r.responseText.includes(`+quoted(from)+`) &&
+				say(e, r.responseText.replace(`+quoted(from)+`, `+quoted(to)+`));`)
+	}
+}
+
+// search finds a key by its name and opens its page.
+func search(name string) step {
+	return all(open("/keys"), fill("Name, id or key", name), click("Search"), see(name), click(name),
+		see("Recent changes"))
+}
+
+// all are steps as one.
+func all(steps ...step) step {
+	return func(o *operator) error {
+		for _, do := range steps {
+			if err := do(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// enterAs logs in as a user.
+func enterAs(user string) step {
+	return all(fill("User", user), fill("Password", site.Password), click("Log in"))
+}
+
+// confirm types the number of keys that the form asks for.
+func confirm(o *operator) error {
+	o.fields++
+	return o.until("a number to confirm", `const e = field("Type ");
+		return !!e && say(e, [...document.querySelectorAll("label")].find((l) => l.control === e)
+			.innerText.match(/[0-9,]+/)[0]);`)
+}
+
+// endSessions ends every session, as the server does after some hours.
+func endSessions(o *operator) error {
+	names, err := o.client.Do(o.ctx, o.client.B().Keys().Pattern("tg:session:*").Build()).AsStrSlice()
+	if err != nil || len(names) == 0 {
+		return errors.Join(err, errNoSession)
+	}
+	return o.client.Do(o.ctx, o.client.B().Del().Key(names...).Build()).Error()
+}
+
+var errNoSession = errors.New("no session to end")
+
+// doTasks does the tasks and prints what they take.
+func doTasks(ctx context.Context, client valkey.Client, s *seed, o options) error {
+	b, err := newBrowser(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := s.denyOnce(ctx); err != nil {
+		return err
+	}
+	many := "customer-00"
+	if o.keys > manyKeys {
+		many = "customer-000" // 10,000 of them
+	}
+	return withOperator(ctx, b.handler, client, func(op *operator) error {
+		return runTasks(op, tasks(s, many))
+	})
+}
+
+// manyKeys is how many keys a bulk change of all is tried on.
+const manyKeys = 100_000
+
+// runTasks does every task and prints what it took. It goes on behind one that fails.
+func runTasks(o *operator, list []task) error {
+	fmt.Fprintf(os.Stdout, "| task | clicks | fields | seconds |\n|---|---|---|---|\n")
+	var failed error
+	for _, t := range list {
+		o.clicks, o.fields = 0, 0
+		began := time.Now()
+		if err := all(t.steps...)(o); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.name, err))
+			continue
+		}
+		fmt.Fprintf(os.Stdout, "| %s | %d | %d | %.1f |\n", t.name, o.clicks, o.fields,
+			time.Since(began).Seconds())
+	}
+	return failed
+}
