@@ -20,6 +20,7 @@ import (
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 var (
@@ -108,6 +109,19 @@ func (w *world) flush(t testing.TB) {
 	if err := w.root.Do(t.Context(), w.root.B().Flushall().Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// newest is when Valkey took the newest entry of a bucket. It returns when Valkey's clock
+// is past that, so that what comes next is later.
+func (w *world) newest(t *testing.T, b keyspace.Bucket) time.Time {
+	t.Helper()
+	last := w.root.B().Xrevrange().Key(audit.Stream(b)).End("+").Start("-").Count(1).Build()
+	at := takenAt(must(w.root.Do(t.Context(), last).AsXRange())(t)[0].ID)
+	waiting.Until(t, "Valkey's next millisecond", func() bool {
+		now := must(w.root.Do(t.Context(), w.root.B().Time().Build()).AsIntSlice())(t)
+		return time.Unix(now[0], now[1]*1000).Truncate(time.Millisecond).After(at)
+	})
+	return at
 }
 
 // restore restores every bucket.

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -143,24 +144,45 @@ func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Find
 }
 
 // setBack gives a state the records that it had at a time, and keeps its position: what
-// came later is taken back, not forgotten. The policies get a version that no check
-// knows.
+// came later is taken back, not forgotten. Records that change get versions that nobody
+// knows, so that no edit is taken that is based on what was taken back.
 func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error {
 	then, err := j.replayUntil(ctx, s.bucket, until)
 	if err != nil {
 		return err
 	}
-	for n := range s.records {
-		if _, known := then.records[n]; !known {
-			then.records[n] = nil
+	newest := maps.Clone(s.records)
+	for item, err := range j.entriesAfter(ctx, s.bucket, then.number) {
+		if err != nil {
+			return err
+		}
+		if c := item.Change; c != nil && c.Record != nil && s.records[name{c.Key, c.Field}] == nil {
+			newest[name{c.Key, c.Field}] = c.Record // deleted since
 		}
 	}
-	set := name{key: policyset.SetKey}
-	if newest, older := s.records[set], then.records[set]; len(newest) > 4 && len(older) > 4 {
-		then.records[set] = policyset.Versioned(1+int64(binary.BigEndian.Uint32(newest)), older[4:])
+	for n := range s.records {
+		then.records[n] = n.renewed(then.records[n], newest[n])
 	}
 	s.records, s.taken = then.records, time.Now().UTC()
 	return nil
+}
+
+// renewed is an older record under the version that follows the newest's. One that was
+// not changed stays as it is.
+func (n name) renewed(older, newest []byte) []byte {
+	at := policyset.PublicAt
+	switch {
+	case n.key == policyset.SetKey:
+		at = 0
+	case n.idOf() == "": // it has no version
+		return older
+	}
+	if min(len(older), len(newest)) < at+4 || bytes.Equal(older, newest) {
+		return older
+	}
+	r := bytes.Clone(older)
+	binary.BigEndian.PutUint32(r[at:], binary.BigEndian.Uint32(newest[at:])+1)
+	return r
 }
 
 // batch is how many records are written at once.
