@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -176,10 +175,7 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 	if !behind && probe && !away {
 		switch err := j.Ready(ctx, b, m.head); {
 		case errors.Is(err, audit.ErrBehind):
-			behind, err = j.stillBehind(ctx, b, m.head)
-			if err != nil {
-				return false, false, err
-			}
+			behind = true
 		case err != nil:
 			away = true
 		default:
@@ -189,7 +185,12 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 	if !behind {
 		return false, away, nil
 	}
-	return true, away, j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b)).Build())
+	// A bucket that got an entry, or was restored, since its head was read has another.
+	behind, err = j.runBehind(ctx, b, string(m.head), command{name: "DEL", key: policyset.CopyKey(b)})
+	if err != nil {
+		return false, away, fmt.Errorf("journal: remove copy: %w", err)
+	}
+	return behind, away, nil
 }
 
 // learn notes that the store was asked about a bucket, and its newest entry when the
@@ -205,16 +206,6 @@ func (j *Journal) learn(ctx context.Context, b keyspace.Bucket, number uint64) {
 	if item, err := j.entry(ctx, b, number); err == nil {
 		j.know(b, position{number, item.Hash})
 	}
-}
-
-// stillBehind distinguishes a bucket that lost changes from one that got a new entry
-// since its head was read.
-func (j *Journal) stillBehind(ctx context.Context, b keyspace.Bucket, head []byte) (bool, error) {
-	current, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
-	if err != nil && !valkey.IsValkeyNil(err) {
-		return false, fmt.Errorf("journal: read head: %w", err)
-	}
-	return bytes.Equal(current, head), nil
 }
 
 // Upkeep takes the checkpoints that are due, and now and then moves entries that are
@@ -250,6 +241,9 @@ func (j *Journal) Checkpoint(ctx context.Context, b keyspace.Bucket) error {
 	if err != nil {
 		return fmt.Errorf("journal: checkpoint: %w", err)
 	}
-	mark := strconv.FormatUint(s.number, 10)
-	return j.send(ctx, j.client.B().Set().Key(checkpointMarkKey(b)).Value(mark).Build())
+	mark := j.client.B().Set().Key(checkpointMarkKey(b)).Value(strconv.FormatUint(s.number, 10)).Build()
+	if err := j.client.Do(ctx, mark).Error(); err != nil {
+		return fmt.Errorf("journal: note checkpoint: %w", err)
+	}
+	return nil
 }

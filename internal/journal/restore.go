@@ -3,7 +3,6 @@ package journal
 import (
 	"bytes"
 	"context"
-	_ "embed" // the script
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -49,14 +48,6 @@ type Options struct {
 	Until  time.Time // the state to restore; zero for the newest
 }
 
-// A bucket whose head is fence is being restored: nothing is appended to its chain.
-const fence = "restoring"
-
-//go:embed lua/restore.lua
-var restoreLua string
-
-var moveHead = valkey.NewLuaScript(restoreLua)
-
 // Lists adds keys to the lists of keys. *registry.Store has it.
 type Lists interface {
 	AddToLists(ctx context.Context, records map[string][]byte) error
@@ -64,20 +55,28 @@ type Lists interface {
 
 // Restore makes a bucket of Valkey what the journal says. It checks the chain on the way.
 // When it is interrupted nothing can be changed in the bucket until it is restored again.
-// With ErrNewer nothing is done.
+// It takes over a bucket that another restore has, and fails when another takes over its
+// own. With ErrNewer nothing is done.
 func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o Options) (Bucket, error) {
 	if !o.DryRun {
 		if _, err := j.ship(ctx, b); err != nil && !errors.Is(err, audit.ErrBehind) {
 			return Bucket{Number: b}, err
 		}
 	}
-	target, _, err := j.replay(ctx, b)
-	if err != nil {
-		return Bucket{Number: b}, err
-	}
 	head, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return Bucket{Number: b}, fmt.Errorf("read head: %w", err)
+	}
+	if isFence(head) && !o.DryRun { // before the journal is read, which the other may change
+		w, err := j.fenceOff(ctx, b, head)
+		if err != nil {
+			return Bucket{Number: b}, err
+		}
+		head = []byte(w.head)
+	}
+	target, _, err := j.replay(ctx, b)
+	if err != nil {
+		return Bucket{Number: b}, err
 	}
 	result := Bucket{Number: b}
 	if result.Found, err = j.compare(ctx, target, head); err != nil {
@@ -118,7 +117,7 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Finding, error) {
 	number, hash, ok := j.key.Position(target.bucket, head)
 	switch {
-	case bytes.Equal(head, []byte(fence)):
+	case isFence(head):
 		return Behind, nil
 	case !ok:
 		return Differs, nil
@@ -185,9 +184,6 @@ func (n name) renewed(older, newest []byte) []byte {
 	return r
 }
 
-// batch is how many records are written at once.
-const batch = 1_000
-
 // write makes a bucket of Valkey the state. Checks are answered as without Valkey from
 // the beginning, when the bucket's copy of the plans goes, until the policies are
 // repaired.
@@ -199,21 +195,20 @@ func (j *Journal) write(
 	if found == Behind || found == Same {
 		from, _, _ = j.key.Position(b, head) // 0 of a fence
 	}
-	if moved, err := j.move(ctx, b, string(head), fence); err != nil || !moved {
-		return errors.Join(err, changedMeanwhile(b, moved))
+	w, err := j.fenceOff(ctx, b, head)
+	if err != nil {
+		return err
 	}
 	touched, err := j.touched(ctx, s)
 	if err != nil {
 		return err
 	}
-	if err := j.send(ctx, j.client.B().Del().Key(policyset.CopyKey(b),
-		audit.UnshippedKey(b)).Build()); err != nil {
+	w.add("DEL", policyset.CopyKey(b))
+	w.add("DEL", audit.UnshippedKey(b))
+	if err := w.writeRecords(ctx, lists, s, touched); err != nil {
 		return err
 	}
-	if err := j.writeRecords(ctx, lists, s, touched); err != nil {
-		return err
-	}
-	if err := j.writeEntries(ctx, s, from); err != nil {
+	if err := w.writeEntries(ctx, s, from); err != nil {
 		return err
 	}
 	if !o.Until.IsZero() {
@@ -225,9 +220,8 @@ func (j *Journal) write(
 	if s.number > 0 {
 		next = string(s.head(j.key))
 	}
-	moved, err := j.move(ctx, b, fence, next)
-	if err != nil || !moved {
-		return errors.Join(err, changedMeanwhile(b, moved))
+	if err := w.moveHead(ctx, next); err != nil {
+		return err
 	}
 	j.know(b, s.position)
 	return nil
@@ -235,29 +229,26 @@ func (j *Journal) write(
 
 // writeRecords writes a state's records, lists their keys, and removes those that were
 // touched and are not in the state.
-func (j *Journal) writeRecords(ctx context.Context, lists Lists, s *state, touched []name) error {
+func (w *writer) writeRecords(ctx context.Context, lists Lists, s *state, touched []name) error {
 	listed := map[string][]byte{}
-	var commands valkey.Commands
 	flush := func() error {
 		if err := lists.AddToLists(ctx, listed); err != nil {
 			return err
 		}
-		err := j.send(ctx, commands...)
-		commands = nil
 		clear(listed)
-		return err
+		return w.flush(ctx)
 	}
 	for _, n := range touched {
 		if _, known := s.records[n]; !known {
-			commands = append(commands, j.set(n, nil))
+			w.set(n, nil)
 		}
 	}
 	for n, content := range s.records {
-		commands = append(commands, j.set(n, content))
+		w.set(n, content)
 		if id := n.idOf(); id != "" && content != nil {
 			listed[id] = content
 		}
-		if len(commands) >= batch {
+		if w.full() {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -284,42 +275,15 @@ func (j *Journal) touched(ctx context.Context, s *state) ([]name, error) {
 }
 
 // set writes a record, or removes it.
-func (j *Journal) set(n name, content []byte) valkey.Completed {
+func (w *writer) set(n name, content []byte) {
 	switch text := string(content); {
 	case n.field != "" && content == nil:
-		return j.client.B().Hdel().Key(n.key).Field(n.field).Build()
+		w.add("HDEL", n.key, n.field)
 	case n.field != "":
-		return j.client.B().Hset().Key(n.key).FieldValue().FieldValue(n.field, text).Build()
+		w.add("HSET", n.key, n.field, text)
 	case content == nil:
-		return j.client.B().Del().Key(n.key).Build()
+		w.add("DEL", n.key)
 	default:
-		return j.client.B().Set().Key(n.key).Value(text).Build()
+		w.add("SET", n.key, text)
 	}
-}
-
-func (j *Journal) send(ctx context.Context, commands ...valkey.Completed) error {
-	if len(commands) == 0 {
-		return nil
-	}
-	for _, result := range j.client.DoMulti(ctx, commands...) {
-		if err := result.Error(); err != nil {
-			return fmt.Errorf("restore: %w", err)
-		}
-	}
-	return nil
-}
-
-func (j *Journal) move(ctx context.Context, b keyspace.Bucket, from, to string) (bool, error) {
-	moved, err := moveHead.Exec(ctx, j.client, []string{audit.HeadKey(b)}, []string{from, to}).AsInt64()
-	if err != nil {
-		return false, fmt.Errorf("restore: move head: %w", err)
-	}
-	return moved == 1, nil
-}
-
-func changedMeanwhile(b keyspace.Bucket, moved bool) error {
-	if moved {
-		return nil
-	}
-	return fmt.Errorf("bucket %d was changed or restored by another meanwhile: restore again", b)
 }

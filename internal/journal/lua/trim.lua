@@ -6,10 +6,11 @@
 -- ARGV[1]  the mark expected; empty for none
 -- ARGV[2]  the new mark
 -- ARGV[3]  id from which on entries stay
--- ARGV[4]  the head of a chain that is being restored
+-- ARGV[4]  how the head of a chain begins that is being restored
 --
 -- Returns 1 when they were removed, 0 when somebody else did or the chain is restored.
-if (redis.call('GET', KEYS[2]) or '') ~= ARGV[1] or redis.call('GET', KEYS[3]) == ARGV[4] then
+if (redis.call('GET', KEYS[2]) or '') ~= ARGV[1]
+  or redis.call('GETRANGE', KEYS[3], 0, #ARGV[4] - 1) == ARGV[4] then
   return 0
 end
 redis.call('XTRIM', KEYS[1], 'MINID', ARGV[3])
