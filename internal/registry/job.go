@@ -14,8 +14,9 @@ import (
 )
 
 // A bulk job is stored as a text that its caller encodes. Its lease is a second key: the
-// lease's holder takes the job's next step. Neither is configuration, so both expire. The
-// audit has when a job started and ended, and what it changed.
+// lease's holder takes the job's next step. Its stop mark is a third, which anybody
+// writes, also while a step is under way. None is configuration, so all expire. The audit
+// has when a job started and ended, and what it changed.
 
 // jobLife is how long a job is stored after its last step.
 const jobLife = 30 * 24 * time.Hour
@@ -26,6 +27,8 @@ const jobsKey = keyspace.Prefix + "jobs"
 func jobKey(id string) string { return keyspace.Of(id, "j") }
 
 func jobLeaseKey(id string) string { return keyspace.Of(id, "jl") }
+
+func jobStopKey(id string) string { return keyspace.Of(id, "js") }
 
 //go:embed lua/job.lua
 var jobLua string
@@ -73,19 +76,27 @@ func (s *Store) OpenJobs(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Job returns a job's text, or ErrNotFound.
-func (s *Store) Job(ctx context.Context, id string) (string, error) {
+// Job returns a job's text and its stop mark, each empty when it is not stored. It fails
+// with ErrNotFound for what is no id.
+func (s *Store) Job(ctx context.Context, id string) (text, stop string, err error) {
 	if !validID(id) {
-		return "", policy.ErrNotFound
+		return "", "", policy.ErrNotFound
 	}
-	text, err := s.client.Do(ctx, s.client.B().Get().Key(jobKey(id)).Build()).ToString()
-	switch {
-	case valkey.IsValkeyNil(err):
-		return "", policy.ErrNotFound
-	case err != nil:
-		return "", fmt.Errorf("policy: read job: %w", err)
+	read := s.client.B().Mget().Key(jobKey(id), jobStopKey(id)).Build()
+	stored, err := s.client.Do(ctx, read).AsStrSlice() // an empty text for what is not there
+	if err != nil {
+		return "", "", fmt.Errorf("policy: read job: %w", err)
 	}
-	return text, nil
+	return stored[0], stored[1], nil
+}
+
+// StopJob marks a job as stopped, whoever has its lease. A stop differs from every other.
+func (s *Store) StopJob(ctx context.Context, id, stop string) error {
+	mark := s.client.B().Set().Key(jobStopKey(id)).Value(stop).Ex(jobLife).Build()
+	if err := s.client.Do(ctx, mark).Error(); err != nil {
+		return fmt.Errorf("policy: stop job: %w", err)
+	}
+	return nil
 }
 
 // LeaseJob takes a job's lease under a name of the caller's, and reports whether it was
@@ -99,16 +110,28 @@ func (s *Store) LeaseJob(ctx context.Context, id, holder string, life time.Durat
 	return err == nil, nil
 }
 
-// SaveJob stores a job's text while the holder has its lease, and reports whether it has.
-// With release the lease is given back.
-func (s *Store) SaveJob(ctx context.Context, id, holder, text string, release bool) (bool, error) {
-	args := []string{holder, text, strconv.FormatInt(jobLife.Milliseconds(), 10), ""}
-	if release {
+// JobSave is a job's text as the holder of its lease stores it.
+type JobSave struct {
+	Holder  string
+	Text    string
+	Resumed string // the last stop after which the job was continued; empty for none
+	Release bool   // whether to give the lease back
+}
+
+// SaveJob stores a job's text while the holder has its lease. It reports whether it was
+// stored, and whether the job was stopped since Resumed.
+func (s *Store) SaveJob(ctx context.Context, id string, j JobSave) (saved, stopped bool, err error) {
+	args := []string{j.Holder, j.Text, strconv.FormatInt(jobLife.Milliseconds(), 10), "", j.Resumed}
+	if j.Release {
 		args[3] = "1"
 	}
-	saved, err := jobScript.Exec(ctx, s.client, []string{jobKey(id), jobLeaseKey(id)}, args).AsInt64()
+	keys := []string{jobKey(id), jobLeaseKey(id), jobStopKey(id)}
+	answer, err := jobScript.Exec(ctx, s.client, keys, args).AsInt64()
 	if err != nil {
-		return false, fmt.Errorf("policy: save job: %w", err)
+		return false, false, fmt.Errorf("policy: save job: %w", err)
 	}
-	return saved == 1, nil
+	return answer > 0, answer == jobStopped, nil
 }
+
+// jobStopped is the answer of the script for a job that was stored and is stopped.
+const jobStopped = 2

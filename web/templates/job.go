@@ -18,7 +18,7 @@ type JobPage struct {
 	More     bool // more keys match than were confirmed
 	Finished bool
 	Stopped  bool
-	Paused   string // why it waits; empty when it does not
+	Paused   string // why the last step ended early, or what waits for the journal; may be empty
 	Form     *Form  // goes on; nil when there is nothing to go on with, or for viewers
 	Stop     string // address that stops it; empty when it cannot be stopped
 	Undo     string // address that takes it back; empty when it cannot be

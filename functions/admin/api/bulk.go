@@ -40,6 +40,10 @@ type (
 	JobPath struct {
 		Job string `path:"job" doc:"Id of the job" maxLength:"64"`
 	}
+	continueInput struct {
+		JobPath
+		Resume bool `query:"resume" doc:"Also if it was stopped. Send it once, not with every request"`
+	}
 	jobOutput struct{ Body Job }
 	undoInput struct {
 		JobPath
@@ -59,7 +63,7 @@ type Job struct {
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty" doc:"Absent while it has more to do"`
 	Stopped bool       `json:"stopped" doc:"It waits until somebody continues it"`
-	Paused  string     `json:"paused,omitempty" doc:"Why its last step ended early"`
+	Paused  string     `json:"paused,omitempty" doc:"Why its last step ended early, or what waits for the journal"`
 	Total   int64      `json:"total" doc:"Keys that are meant; the job changes no more than these"`
 	Done    int64      `json:"done" doc:"Keys that were changed"`
 	Skipped int64      `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
@@ -114,7 +118,8 @@ func (a *api) registerBulk() {
 	register(a, operation{
 		pattern: "POST /bulk/{job}", id: "continue-job", summary: "Go on with a job for about 3 seconds",
 		role: auth.Editor, group: group,
-		details: "Repeat until ended. While somebody else goes on with it, it answers how far that is.",
+		details: "Repeat until ended. While somebody else goes on with it, it answers how far that is. " +
+			"A job that was stopped, or whose progress Valkey lost, is 409 and needs resume.",
 	}, a.continueJob)
 	register(a, operation{
 		pattern: "POST /bulk/{job}/undo", id: "undo-job", summary: "Take back what a job changed",
@@ -130,12 +135,15 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 		return nil, err
 	}
 	before := job
-	if job, err = a.Keys.StepJob(ctx, job.ID, true); err != nil {
+	if job, err = a.Keys.StepJob(ctx, job.ID, false); err != nil {
 		return nil, err
 	}
-	if job.Paused != "" {
+	if job.Stopped {
+		return nil, stopped(job)
+	}
+	if job.Paused != "" && !before.Over() {
 		return nil, rest.NewProblem(http.StatusServiceUnavailable,
-			"The journal does not answer. Some keys may be changed: send it again with after set to "+job.ID+
+			"Paused: "+job.Paused+". Some keys may be changed: send it again with after set to "+job.ID+
 				".").RetryAfter(retryAfter)
 	}
 	out := &bulkOutput{}
@@ -232,15 +240,25 @@ func (a *api) getJob(ctx context.Context, in *JobPath) (*jobOutput, error) {
 	return answerJob(j, err)
 }
 
-func (a *api) continueJob(ctx context.Context, in *JobPath) (*jobOutput, error) {
-	j, err := a.Keys.StepJob(ctx, in.Job, true)
+func (a *api) continueJob(ctx context.Context, in *continueInput) (*jobOutput, error) {
+	j, err := a.Keys.StepJob(ctx, in.Job, in.Resume)
+	if err == nil && j.Stopped && !in.Resume {
+		return nil, stopped(j)
+	}
 	return answerJob(j, err)
+}
+
+// stopped refuses to go on with a stopped job: a script that repeats its request would
+// make every stop last for one request.
+func stopped(j app.Job) error {
+	return rest.NewProblem(http.StatusConflict,
+		"The job is stopped. POST "+Prefix+"/bulk/"+j.ID+"?resume=true continues it.")
 }
 
 func (a *api) undoJob(ctx context.Context, in *undoInput) (*jobOutput, error) {
 	j, err := a.Keys.Job(ctx, in.Job)
 	if err == nil {
-		j, err = app.UndoOfJob(j)
+		j, err = a.Keys.UndoOf(ctx, j)
 	}
 	if err == nil {
 		j, err = a.Keys.StartJob(ctx, nil, j, app.NewEdit(ctx, in.Body.Reason))

@@ -8,8 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
+	"tidegate/internal/usage"
 )
 
 // A key's whole life: every operation does what it says, tells the version, and is told
@@ -275,6 +277,31 @@ func TestBulkJobAndUndo(t *testing.T) {
 	reset := s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID},
 		"reason": "x"}).stringAt("job")
 	s.post("/bulk/"+reset+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict)
+}
+
+// A request that a script repeats does not go on with a job that somebody stopped, unless
+// it says so.
+func TestStoppedBulkJob(t *testing.T) {
+	s := newService(t)
+	a := s.create("a")
+	keys := app.NewRegistry(s.keys, usage.NewReader(s.client))
+	job, err := keys.StartJob(t.Context(), nil, app.Job{Do: app.Revoke, IDs: []string{a.ID}, Total: 1}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.StopJob(t.Context(), job.ID); err != nil {
+		t.Fatal(err)
+	}
+	again := map[string]any{"do": "revoke", "ids": []string{a.ID}, "reason": "x", "after": job.ID}
+	for range 2 {
+		s.post("/bulk/"+job.ID, nil).wants(http.StatusConflict, "The job is stopped.", job.ID+"?resume=true")
+		s.post("/bulk", again).wants(http.StatusConflict, "The job is stopped.")
+		s.get("/bulk/"+job.ID).wants(http.StatusOK, `"stopped":true`, `"done":0`)
+	}
+	s.post("/bulk/"+job.ID+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict,
+		"nothing of this job")
+	s.post("/bulk/"+job.ID+"?resume=true", nil).wants(http.StatusOK, `"ended":`, `"stopped":false`, `"done":1`)
+	s.post("/bulk/"+job.ID, nil).wants(http.StatusOK, `"ended":`)
 }
 
 // A job goes on where it stopped, leaves alone what is as it should be, and does nothing

@@ -12,3 +12,10 @@ func SetScanTime(t *testing.T, d time.Duration) {
 	scanTime = d
 	t.Cleanup(func() { scanTime = before })
 }
+
+// SetStepEnds changes when a step of a job is interrupted, and returns what puts it back.
+func SetStepEnds(d time.Duration) (restore func()) {
+	before := stepEnds
+	stepEnds = d
+	return func() { stepEnds = before }
+}

@@ -34,6 +34,7 @@ type Job struct {
 
 	Ended   time.Time `json:"ended,omitzero"`
 	Stopped bool      `json:"stopped,omitempty"` // until somebody continues it
+	Resumed string    `json:"resumed,omitempty"` // the last stop after which it was continued
 	Paused  string    `json:"paused,omitempty"`  // why the last step ended early; empty if it did not
 	Done    int64     `json:"done"`              // keys that were changed
 	Skipped int64     `json:"skipped"`           // keys that were as they should be, or not active
@@ -41,6 +42,8 @@ type Job struct {
 	Named   []Failure `json:"named,omitempty"`   // the first of those
 	More    bool      `json:"more,omitempty"`    // it ended at Total; more keys match
 	After   string    `json:"after,omitempty"`   // where the next step goes on
+
+	stop string // the newest stop mark, as stored beside the job
 }
 
 // Failure is a key that a job left as it was, and why.
@@ -59,8 +62,11 @@ func (j Job) Looked() int64 { return j.Done + j.Skipped + j.Failed }
 // Over reports whether the job has ended.
 func (j Job) Over() bool { return !j.Ended.IsZero() }
 
-// Undoable reports whether another job can take this one back.
-func (j Job) Undoable() bool { return j.Do != Reset && j.Done > 0 && (j.Over() || j.Stopped) }
+// Undoable reports whether there may be something that another job can take back. A key
+// of a step that was done again counts as skipped; of an unfinished step nothing counts.
+func (j Job) Undoable() bool {
+	return j.Do != Reset && (j.Stopped || j.Over() && j.Looked() > 0)
+}
 
 // Words says what the job does and to how many keys.
 func (j Job) Words() string { return JobWords(j.Do, j.Plan, j.Total) }
@@ -101,13 +107,19 @@ func (j Job) edit() Edit { return Edit{By: j.By, Reason: j.Reason, Job: j.ID} }
 
 // StartJob records and stores a job that is begun by StepJob. Of j it takes what is to be
 // done, to which keys, and Total. What the store would refuse for every key is refused
-// here with a *policy.InvalidError.
+// here with a *policy.InvalidError. An undo fails with ErrRunning while a step of the
+// other job is under way.
 func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit) (Job, error) {
 	j.ID, j.By, j.Reason, j.Started = rand.Text(), e.By, e.Reason, time.Now().UTC()
 	if err := e.Validate(); err != nil {
 		return Job{}, err
 	}
 	if err := r.tryJob(ctx, set, j); err != nil {
+		return Job{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+	defer cancel()
+	if err := r.awaitStep(ctx, j.Undoes); err != nil {
 		return Job{}, err
 	}
 	text, err := j.text()
@@ -156,20 +168,33 @@ func (r *Registry) tryJob(ctx context.Context, set *policy.Set, j Job) error {
 }
 
 // Job returns a job. One that Valkey lost, or stored too long ago, is as the audit has
-// it: one that had not ended begins again, which changes nothing twice.
+// it. If it has no end there, it may have been stopped or undone: it is Stopped, and
+// begins again when somebody continues it, which changes nothing twice.
 func (r *Registry) Job(ctx context.Context, id string) (Job, error) {
-	var j Job
-	text, err := r.store.Job(ctx, id)
-	if errors.Is(err, policy.ErrNotFound) {
-		var newest audit.Entry
-		newest, err = r.recorded(ctx, id, audit.OfJobs)
+	text, stop, err := r.store.Job(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	lost := text == ""
+	if lost {
+		newest, err := r.recorded(ctx, id, audit.OfJobs)
+		if err != nil {
+			return Job{}, err
+		}
 		text = string(newest.After)
 	}
-	if err != nil {
-		return j, err
-	}
+	var j Job
 	if err := json.Unmarshal([]byte(text), &j); err != nil || j.ID != id {
 		return Job{}, policy.ErrNotFound
+	}
+	j.stop = stop
+	switch {
+	case j.Over():
+		j.Stopped = false
+	case lost:
+		j.Stopped, j.Paused = true, progressLost
+	case stop != j.Resumed && stop != "":
+		j.Stopped = true
 	}
 	return j, nil
 }

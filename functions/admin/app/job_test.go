@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
 )
@@ -71,7 +72,7 @@ func (j jobs) run(job app.Job) app.Job {
 
 func (j jobs) undo(job app.Job) app.Job {
 	j.t.Helper()
-	undo, err := app.UndoOfJob(job)
+	undo, err := j.UndoOf(j.t.Context(), job)
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -160,7 +161,7 @@ func TestUndoOfRevocation(t *testing.T) {
 	j := newJobs(t, 3)
 	all := app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 3}
 	job := j.start(all)
-	if _, err := app.UndoOfJob(job); !errors.Is(err, app.ErrRunning) {
+	if _, err := j.UndoOf(t.Context(), job); !errors.Is(err, app.ErrRunning) {
 		t.Errorf("undo of a job that goes on: %v", err)
 	}
 	job = j.run(job)
@@ -170,7 +171,7 @@ func TestUndoOfRevocation(t *testing.T) {
 		t.Errorf("after the undo: %s", k.Status)
 	}
 	all.Do = app.Reset
-	if _, err := app.UndoOfJob(j.run(j.start(all))); !errors.Is(err, app.ErrNoUndo) {
+	if _, err := j.UndoOf(t.Context(), j.run(j.start(all))); !errors.Is(err, app.ErrNoUndo) {
 		t.Errorf("undo of a reset: %v", err)
 	}
 }
@@ -222,7 +223,8 @@ func TestInterruptedJob(t *testing.T) {
 	}
 	j.keys.Server.FastForward(time.Minute)
 	wantCounts(t, "after the lease", j.run(job), 3, 0, 0)
-	if saved, err := j.keys.SaveJob(t.Context(), job.ID, "dead", "{}", true); saved || err != nil {
+	dead := registry.JobSave{Holder: "dead", Text: "{}", Release: true}
+	if saved, _, err := j.keys.SaveJob(t.Context(), job.ID, dead); saved || err != nil {
 		t.Errorf("the step that died saves: %t, %v", saved, err)
 	}
 	if open, err = j.OpenJobs(t.Context()); err != nil || len(open) != 0 {
@@ -256,7 +258,8 @@ func TestJobIsBounded(t *testing.T) {
 	}
 }
 
-// A job whose state Valkey lost goes on from what the audit has of it.
+// A job whose state Valkey lost goes on from what the audit has of it, when somebody
+// continues it: it may have been stopped or undone before.
 func TestJobLostByValkey(t *testing.T) {
 	j := newJobs(t, 5)
 	job := j.start(everyKey(5))
@@ -264,7 +267,17 @@ func TestJobLostByValkey(t *testing.T) {
 		j.keys.Server.Del(keyspace.Of(job.ID, "j"))
 	}
 	forget()
-	wantCounts(t, "lost at its start", j.run(job), 5, 0, 0)
+	for range 2 {
+		if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Paused == "" ||
+			len(j.entries(job)) != 0 {
+			t.Fatalf("lost at its start, it goes on by itself: %+v, %v", now, err)
+		}
+	}
+	resumed, err := j.StepJob(t.Context(), job.ID, true)
+	if err != nil || !resumed.Over() || resumed.Paused != "" {
+		t.Fatalf("continued: %+v, %v", resumed, err)
+	}
+	wantCounts(t, "lost at its start", resumed, 5, 0, 0)
 	forget()
 	again, err := j.Job(t.Context(), job.ID)
 	if err != nil || !again.Over() {

@@ -9,16 +9,17 @@ import (
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 )
 
 // Bounds of one step of a job.
 const (
-	Chunk    = 500              // keys between two saves of the job
-	stepTime = 3 * time.Second  // after which no further chunk begins
-	stepEnds = 15 * time.Second // after which the step fails
-	// jobLease is how long others wait for a step that was interrupted.
-	jobLease = stepEnds + 5*time.Second
+	Chunk    = 500             // keys between two saves of the job
+	stepTime = 3 * time.Second // after which no further chunk begins
+	// jobLease is how long others wait for a step that was interrupted: longer than
+	// stepEnds.
+	jobLease = 20 * time.Second
 	// leasePoll is how often a job is looked at that another goes on with.
 	leasePoll = 200 * time.Millisecond
 	// bucketsAtOnce is how many buckets are changed at a time. Changes of one bucket wait
@@ -26,18 +27,26 @@ const (
 	bucketsAtOnce = 32
 )
 
+// stepEnds is when a step is interrupted. With the wait for its turn it ends before the
+// function's time does.
+var stepEnds = 15 * time.Second
+
 // StepJob goes on with a job for about stepTime and returns it as it is then. While
 // another request goes on with it, StepJob waits and changes nothing. A job that was
 // stopped goes on with resume alone. It fails with policy.ErrNotFound.
 func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, error) {
-	return r.withJob(ctx, id, stepTime, func(ctx context.Context, j Job, save func(Job) error) (Job, error) {
+	j, err := r.withJob(ctx, id, stepTime, func(ctx context.Context, j Job, save saveFunc) (Job, error) {
 		if j.Over() || j.Stopped && !resume {
 			return j, nil
 		}
 		j.Paused = ""
 		if j.Stopped {
-			j.Stopped = false
+			j.Stopped, j.Resumed = false, j.stop
 			if err := r.store.ListJob(ctx, id, true); err != nil {
+				return j, err
+			}
+			var err error
+			if j, err = save(j); err != nil || j.Stopped {
 				return j, err
 			}
 		}
@@ -47,36 +56,74 @@ func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, er
 		}
 		for began := time.Now(); ; {
 			next, err := r.chunk(ctx, set, j)
-			if ofJournal(err) {
-				j.Paused = audit.ErrJournalAway.Error()
+			if j.Paused = pausedBy(err, ctx.Err()); j.Paused != "" {
 				return j, nil
 			}
 			if err != nil {
 				return j, err
 			}
-			if j = next; j.Over() || time.Since(began) >= stepTime {
+			if j = next; j.Over() || j.Paused != "" || time.Since(began) >= stepTime {
 				return j, nil
 			}
-			if err := save(j); err != nil {
+			if j, err = save(j); err != nil || j.Stopped {
 				return j, err
 			}
 		}
 	})
+	if errors.Is(err, errStepUnderWay) {
+		err = nil
+	}
+	return j, err
 }
 
-// StopJob stops a job after its current step, until somebody continues it.
+// StopJob stops a job until somebody continues it. A step that is under way ends after
+// its chunk. Without an error the stop is recorded, whoever goes on with the job.
 func (r *Registry) StopJob(ctx context.Context, id string) (Job, error) {
-	return r.withJob(ctx, id, jobLease, func(ctx context.Context, j Job, _ func(Job) error) (Job, error) {
-		j.Stopped = !j.Over()
-		return j, r.store.ListJob(ctx, id, false)
+	j, err := r.Job(ctx, id)
+	if err != nil || j.Over() {
+		return j, err
+	}
+	if err := r.store.StopJob(ctx, id, rand.Text()); err != nil {
+		return j, err
+	}
+	if j, err = r.storeStopped(ctx, id, 0); errors.Is(err, errStepUnderWay) {
+		err = nil // that step stores it
+	}
+	return j, err
+}
+
+// storeStopped writes a stop into the text of a job when no step is under way, for which
+// it waits some time. Earlier releases read no stop mark.
+func (r *Registry) storeStopped(ctx context.Context, id string, maxWait time.Duration) (Job, error) {
+	return r.withJob(ctx, id, maxWait, func(_ context.Context, j Job, _ saveFunc) (Job, error) {
+		return j, nil
 	})
 }
 
+// awaitStep waits until no step of a job that is to be undone is under way: it would
+// change keys that the undo has passed. It fails with ErrRunning.
+func (r *Registry) awaitStep(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	j, err := r.storeStopped(ctx, id, stepTime)
+	if errors.Is(err, errStepUnderWay) || err == nil && !j.Over() && !j.Stopped {
+		return ErrRunning
+	}
+	return err
+}
+
+// saveFunc stores a job, and returns it with Stopped if it was stopped meanwhile.
+type saveFunc func(Job) (Job, error)
+
+// errStepUnderWay means that another request holds the lease of a job.
+var errStepUnderWay = errors.New("a step of this job is under way")
+
 // withJob runs do on a job while it holds the job's lease, for which it waits some time,
-// and stores what do returns, also with an error. It returns the job as it is stored when
-// the lease is not to be had.
+// and stores what do returns, also with an error. When the lease is not to be had, it
+// returns the job as it is stored, with errStepUnderWay.
 func (r *Registry) withJob(ctx context.Context, id string, maxWait time.Duration,
-	do func(context.Context, Job, func(Job) error) (Job, error)) (Job, error) {
+	do func(context.Context, Job, saveFunc) (Job, error)) (Job, error) {
 	j, err := r.Job(ctx, id) // before anything is written under a name that anybody may have typed
 	if err != nil {
 		return j, err
@@ -88,18 +135,22 @@ func (r *Registry) withJob(ctx context.Context, id string, maxWait time.Duration
 	if err != nil {
 		return j, err
 	}
-	if j, err = r.Job(ctx, id); err != nil || !leased {
+	if j, err = r.Job(ctx, id); err != nil {
 		return j, err
+	}
+	if !leased {
+		return j, errStepUnderWay
 	}
 	limited, end := context.WithTimeout(ctx, stepEnds)
 	defer end()
 	wasOver := j.Over()
-	save := func(j Job) error { return r.saveJob(limited, j, holder, false) }
+	save := func(j Job) (Job, error) { return r.saveJob(limited, j, holder, false) }
 	j, err = do(limited, j, save)
 	if err == nil && j.Over() && !wasOver {
 		err = r.endJob(ctx, j)
 	}
-	if err := errors.Join(err, r.saveJob(ctx, j, holder, true)); err != nil {
+	j, saveErr := r.saveJob(ctx, j, holder, true)
+	if err := errors.Join(err, saveErr); err != nil {
 		return j, err
 	}
 	if j.Over() && !wasOver {
@@ -126,16 +177,19 @@ func (r *Registry) leaseJob(ctx context.Context, id, holder string, maxWait time
 // ErrTaken means that a step took so long that another goes on with the job.
 var ErrTaken = errors.New("another request goes on with this job")
 
-func (r *Registry) saveJob(ctx context.Context, j Job, holder string, release bool) error {
+func (r *Registry) saveJob(ctx context.Context, j Job, holder string, release bool) (Job, error) {
 	text, err := j.text()
 	if err != nil {
-		return err
+		return j, err
 	}
-	saved, err := r.store.SaveJob(ctx, j.ID, holder, string(text), release)
+	saved, stopped, err := r.store.SaveJob(ctx, j.ID, registry.JobSave{
+		Holder: holder, Text: string(text), Resumed: j.Resumed, Release: release,
+	})
 	if err == nil && !saved {
 		err = ErrTaken
 	}
-	return err
+	j.Stopped = j.Stopped || stopped && !j.Over()
+	return j, err
 }
 
 // endJob records the end of a job.
@@ -153,9 +207,10 @@ type task struct {
 	run      func(context.Context) (changed bool, err error)
 }
 
-// chunk changes the next keys and returns the job as it is then. It fails when they
-// cannot be listed, when the journal does not have a change, and with the context: then
-// what it did is done again, and changes nothing twice.
+// chunk changes the next keys and returns the job as it is then, Paused when changes wait
+// for the journal. It fails when the keys cannot be listed, when one cannot be changed
+// without the journal, and with the context: then what it did is done again, and changes
+// nothing twice.
 func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, error) {
 	count := int64(Chunk)
 	if j.Do != Undo {
@@ -179,8 +234,11 @@ func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, erro
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case ofJournal(taskErr):
-			err = taskErr
+		case isMade(taskErr):
+			j.Done++
+			j.Paused = pausedBy(taskErr, nil)
+		case pausedBy(taskErr, nil) != "":
+			err = errors.Join(err, taskErr)
 		case taskErr != nil:
 			j = j.failed(t, taskErr)
 		case changed:
@@ -198,10 +256,30 @@ func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, erro
 	return j, nil
 }
 
-// ofJournal reports whether the journal does not have a change, or not yet.
-func ofJournal(err error) bool {
-	return errors.Is(err, audit.ErrJournalAway) || errors.Is(err, audit.ErrUnsafe) ||
-		errors.Is(err, audit.ErrBehind)
+// isMade reports whether a change is made, and waits in Valkey for the journal.
+func isMade(err error) bool {
+	return errors.Is(err, audit.ErrUnsafe) && !errors.Is(err, audit.ErrMayBeLost)
+}
+
+// progressLost is why a job waits that Valkey no longer has.
+const progressLost = "Valkey lost how far it was; it may have been stopped or undone"
+
+// pausedBy says why a step ends early for an error of the journal or the end of its time;
+// it is empty for other errors.
+func pausedBy(err, ended error) string {
+	switch {
+	case errors.Is(err, audit.ErrBehind):
+		return audit.ErrBehind.Error()
+	case errors.Is(err, audit.ErrMayBeLost):
+		return "Valkey may have lost a change"
+	case errors.Is(err, audit.ErrUnsafe):
+		return "the journal does not have every change yet"
+	case errors.Is(err, audit.ErrJournalAway):
+		return "the journal does not answer"
+	case err != nil && errors.Is(ended, context.DeadlineExceeded):
+		return "the step took too long"
+	}
+	return ""
 }
 
 func (j Job) failed(t task, err error) Job {

@@ -30,16 +30,53 @@ var ErrRunning = errors.New("the job goes on: stop it first")
 // ErrNoUndo means that a job changed nothing that could be taken back.
 var ErrNoUndo = errors.New("nothing of this job can be taken back")
 
-// UndoOfJob is a job that takes back what another changed. It fails with ErrRunning and
-// ErrNoUndo.
-func UndoOfJob(j Job) (Job, error) {
+// UndoOf is a job that takes back what another changed. It fails with ErrRunning, and
+// with ErrNoUndo when the audit has no change of the job.
+func (r *Registry) UndoOf(ctx context.Context, j Job) (Job, error) {
 	switch {
 	case !j.Over() && !j.Stopped:
 		return Job{}, ErrRunning
 	case !j.Undoable():
 		return Job{}, ErrNoUndo
 	}
-	return Job{Do: Undo, Undoes: j.ID, Total: j.Done}, nil
+	undo := Job{Do: Undo, Undoes: j.ID, Total: j.Done}
+	if j.Over() && j.Done == j.Looked() { // nothing was done again
+		return undo, nil
+	}
+	n, whole, err := r.countChanges(ctx, j.ID)
+	switch {
+	case err != nil:
+		return Job{}, err
+	case whole && n == 0:
+		return Job{}, ErrNoUndo
+	case whole:
+		undo.Total = n
+	default:
+		undo.Total = max(n, j.Done)
+	}
+	return undo, nil
+}
+
+// maxCountingChanges is how long the changes of a job are counted.
+const maxCountingChanges = 2 * time.Second
+
+// countChanges returns how many changes the audit has of a job, and whether it counted
+// all.
+func (r *Registry) countChanges(ctx context.Context, job string) (n int64, whole bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+	defer cancel()
+	after := ""
+	for began := time.Now(); time.Since(began) < maxCountingChanges; {
+		page, err := r.changesOf(ctx, job, after)
+		if err != nil {
+			return 0, false, err
+		}
+		n += int64(len(page.Entries))
+		if after = page.Next; after == "" {
+			return n, true, nil
+		}
+	}
+	return n, false, nil
 }
 
 // clockSkew bounds how far the clocks of two shards are apart.

@@ -96,6 +96,47 @@ func TestJobIsLeftAndFound(t *testing.T) {
 	}
 }
 
+// A job that was stopped stays stopped when Valkey no longer has it: its page starts no
+// step by itself, and says why.
+func TestStoppedJobThatValkeyLost(t *testing.T) {
+	s := sitetest.New(t).Login()
+	job, err := s.Services.Keys.StartJob(t.Context(), nil,
+		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
+		app.Edit{By: sitetest.ByTest.By, Reason: "by mistake"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "/jobs/" + job.ID
+	s.Post(at+"/stop", nil).Wants(t, http.StatusSeeOther)
+	s.Get(at).Wants(t, http.StatusOK, "Stopped.")
+	s.Keys.Server.FastForward(31 * 24 * time.Hour)
+	s = s.Login()
+	page := s.Get(at).Wants(t, http.StatusOK, "Stopped.", "Paused: Valkey lost how far it was")
+	if strings.Contains(page.Body, "data-auto") {
+		t.Error("it goes on by itself")
+	}
+	s.Post(at, nil).Wants(t, http.StatusSeeOther) // the script of a tab that was open
+	unchanged(s, "a lost job")
+	s.Get(at+"/undo").Wants(t, http.StatusConflict, "It changed nothing that can be taken back.")
+	s.Post(at, sitetest.HiddenIn(page.Body)).Wants(t, http.StatusSeeOther)
+	s.Get(at).Wants(t, http.StatusOK, "Finished.", "2 changed")
+}
+
+// A stop that was not recorded is an error, and not the job's page.
+func TestStopThatFails(t *testing.T) {
+	s := sitetest.New(t).Login()
+	job, err := s.Services.Keys.StartJob(t.Context(), nil,
+		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
+		app.Edit{By: sitetest.ByTest.By, Reason: "leaked"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Keys.Server.SetError("OOM command not allowed when used memory > 'maxmemory'.")
+	s.Post("/jobs/"+job.ID+"/stop", nil).Wants(t, http.StatusServiceUnavailable)
+	s.Keys.Server.SetError("")
+	s.Get("/jobs/"+job.ID).Wants(t, http.StatusOK, "data-auto")
+}
+
 var undoLink = regexp.MustCompile(`href="(/jobs/[A-Z0-9]+/undo)"`)
 
 // The audit says that a job ended, of which job each change was, and takes the job back

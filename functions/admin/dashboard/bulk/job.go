@@ -127,7 +127,7 @@ func (d *Pages) showUndo(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j app.Job, reason form.Input) {
-	undo, err := app.UndoOfJob(j)
+	undo, err := d.Keys.UndoOf(r.Context(), j)
 	if err != nil {
 		d.failJob(w, r, err)
 		return
@@ -200,7 +200,7 @@ func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) {
 		d.renderUndo(w, r, http.StatusUnprocessableEntity, j, reason)
 		return
 	}
-	undo, err := app.UndoOfJob(j)
+	undo, err := d.Keys.UndoOf(r.Context(), j)
 	if err == nil {
 		undo, err = d.Keys.StartJob(r.Context(), nil, undo, app.NewEdit(r.Context(), reason.Text))
 	}
