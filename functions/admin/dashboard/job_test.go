@@ -183,6 +183,14 @@ func TestBulkHoldsToItsNumber(t *testing.T) {
 	}
 }
 
+// The form names the group whose keys it means.
+func TestBulkNamesTheGroup(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Group = "big" })
+	s.Get("/keys/bulk?do=revoke&of=all&group=big").Wants(t, http.StatusOK, "Type 1 to confirm",
+		"All keys of the group “big”: 1.")
+}
+
 // The form says what would have become of the recorded calls of the keys that are meant,
 // and of no others.
 func TestBulkPreview(t *testing.T) {

@@ -204,6 +204,9 @@ func (d *Pages) whichWords(r *http.Request, set *policy.Set, f bulkForm) string 
 	if p, known := set.Numbered(f.filter.Plan); known {
 		words += " of the plan " + page.Clip(p.Name, page.MaxName)
 	}
+	if f.filter.Group != "" {
+		words += " of the group “" + page.Clip(f.filter.Group, page.MaxName) + "”"
+	}
 	if f.filter.Tag != "" {
 		words += " tagged “" + page.Clip(f.filter.Tag, policy.MaxTagLen) + "”"
 	}
