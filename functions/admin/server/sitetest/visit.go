@@ -259,7 +259,7 @@ func (v *Visit) Look(t *testing.T, axe, status string) {
 func (v *Visit) Accessible(t *testing.T, axe string, widths ...int64) {
 	t.Helper()
 	for _, run := range []struct{ scheme, options string }{
-		{"light", `{ resultTypes: ["violations"] }`},
+		{"light", `{ resultTypes: ["violations"], rules: { "target-size": { enabled: true } } }`},
 		{"dark", `{ resultTypes: ["violations"], runOnly: ["cat.color"] }`},
 	} {
 		v.Scheme(run.scheme)
