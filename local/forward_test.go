@@ -92,7 +92,8 @@ func crossedLine(t *testing.T) string {
 		t.Fatal(err)
 	}
 	_, secret := f.newKey(t)
-	if _, allowed := f.ask(t, []string{restEvent(secret.Reveal()), restEvent(secret.Reveal())}); allowed != 2 {
+	if _, allowed := f.ask(t, []string{restEvent(secret.Reveal()),
+		restEvent(secret.Reveal())}); allowed != 2 {
 		t.Fatalf("%d of 2 calls were allowed: %s", allowed, f.log.String())
 	}
 	var lines []string

@@ -201,7 +201,8 @@ func Document(m, growth *Measured) (measured, grown, computed string) {
 	a := Default(m)
 	measured = fmt.Sprintf("\n%s, %s: `./scripts/bench scale`.\n\n%s\n%s\nA key whose log of 100 calls is "+
 		"full takes %s bytes more.\n\n%s\n",
-		m.Machine, m.Day, m.Checks(), m.Memory(), thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
+		m.Machine, m.Day, m.Checks(), m.Memory(),
+		thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
 	grown = fmt.Sprintf("\n%s, %s: a simple command took %s µs of the server, in the run below %s.\n\n%s\n",
 		growth.Machine, growth.Day, number(growth.Value("simple.cpu_us")), number(m.Value("simple.cpu_us")),
 		growth.Growth())

@@ -178,7 +178,8 @@ func TestLookLeavesCopyOfBucketThatMoved(t *testing.T) {
 			move()
 			behind, away, err := looks.lookAt(t.Context(), b, &found[b], true)
 			if behind || away || err != nil || looks.copies(t, b) != 1 {
-				t.Errorf("behind %v, away %v, %v, %d copies: nothing is lost", behind, away, err, looks.copies(t, b))
+				t.Errorf("behind %v, away %v, %v, %d copies: nothing is lost", behind, away, err,
+					looks.copies(t, b))
 			}
 		})
 	}

@@ -65,7 +65,8 @@ type world struct {
 func open(t testing.TB, url string, s Store, queue bool) *world {
 	t.Helper()
 	client := storetest.Connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
-	w := &world{keys: registry.NewStore(client, testPepper), store: &failing{Store: s}, root: storetest.Connect(t, url)}
+	w := &world{keys: registry.NewStore(client, testPepper), store: &failing{Store: s},
+		root: storetest.Connect(t, url)}
 	w.Journal = New(w.store, client, audit.NewKey(testPepper), queue,
 		slog.New(slog.NewTextHandler(t.Output(), nil)))
 	w.keys.Audit().UseJournal(w.Journal)

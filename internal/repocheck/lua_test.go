@@ -30,8 +30,8 @@ func luaAssignsApart(r repository) []string {
 			for i, value := range luaValues(parts[2]) {
 				for j, name := range names {
 					if i != j && luaReads(value, name) {
-						broken = append(broken, fmt.Sprintf("%s: line %d assigns %s and reads it: %.100q", f.path,
-							number, name, strings.TrimSpace(line)))
+						broken = append(broken, fmt.Sprintf("%s: line %d assigns %s and reads it: %.100q",
+							f.path, number, name, strings.TrimSpace(line)))
 					}
 				}
 			}

@@ -83,7 +83,8 @@ func TestDenialsComeBack(t *testing.T) {
 				Request:    fmt.Sprintf("%08x-0000-4000-8000-%012x", random.Uint32(), random.Uint32()),
 			}
 			if random.IntN(2) == 0 {
-				d.Network, d.Request = denylog.NetworkOf(netip.MustParseAddr("2001:db8:7:8::9")), "JKJaXmPLvHcESHA="
+				d.Network = denylog.NetworkOf(netip.MustParseAddr("2001:db8:7:8::9"))
+				d.Request = "JKJaXmPLvHcESHA="
 				d.Cause, d.Rule, d.Limit = cause.Ban, "", ""
 			}
 			r := recorderAt(at) // another environment for each
@@ -238,7 +239,8 @@ func TestDenialsBeyondTheRecorder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := everyPage(t, NewReader(client), denylog.Query{Subject: id(1), From: noon, To: noon.Add(time.Minute)})
+	got := everyPage(t, NewReader(client), denylog.Query{Subject: id(1), From: noon,
+		To: noon.Add(time.Minute)})
 	if len(got) != 16 || own.Unlogged != maxKinds+50-16 {
 		t.Errorf("%d are logged, %d left out", len(got), own.Unlogged)
 	}

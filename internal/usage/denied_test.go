@@ -38,7 +38,8 @@ func TestDeniedLists(t *testing.T) {
 		want := map[DeniedList][]string{}
 		for i := range 140 {
 			o := Outcome{Subject: id(i), Registered: i%7 != 0, Verdict: Denied, Time: now,
-				Denial: &denylog.Denial{Cause: cause.Limit}, DeniedUntil: now.Add(time.Duration(i%5) * time.Minute)}
+				Denial:      &denylog.Denial{Cause: cause.Limit},
+				DeniedUntil: now.Add(time.Duration(i%5) * time.Minute)}
 			list := OverLimit
 			if i%3 == 0 {
 				o.Denial.Cause, list = cause.Ban, Banned

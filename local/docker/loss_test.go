@@ -96,7 +96,8 @@ func (w *world) whatIsRestored(t *testing.T, l *load, lost, emptied time.Time) {
 		}
 		first, last := l.regained(each.name, emptied)
 		if first.IsZero() || last.IsZero() {
-			t.Errorf("%s: %d answers, some of them should be without Valkey", each.name, l.now(each.name).calls)
+			t.Errorf("%s: %d answers, some of them should be without Valkey", each.name,
+				l.now(each.name).calls)
 		}
 		t.Logf("%-9s first decided by Valkey again after %s, last without after %s", each.name,
 			first.Sub(lost).Round(time.Millisecond), last.Sub(lost).Round(time.Millisecond))

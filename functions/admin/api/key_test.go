@@ -285,7 +285,8 @@ func TestStoppedBulkJob(t *testing.T) {
 	s := newService(t)
 	a := s.create("a")
 	keys := app.NewRegistry(s.keys, usage.NewReader(s.client))
-	job, err := keys.StartJob(t.Context(), nil, app.Job{Do: app.Revoke, IDs: []string{a.ID}, Total: 1}, byTest)
+	job, err := keys.StartJob(t.Context(), nil, app.Job{Do: app.Revoke, IDs: []string{a.ID}, Total: 1},
+		byTest)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,8 @@ func TestStatesOfKeysOfAnEarlierRelease(t *testing.T) {
 		for pass := range 2 {
 			seen, after := map[string]int{}, ""
 			for pages := 0; pages == 0 || after != ""; pages++ {
-				found, err := app.FindKeys(t.Context(), j.Registry, j.set(), app.KeyFilter{State: state}, after, 7)
+				found, err := app.FindKeys(t.Context(), j.Registry, j.set(), app.KeyFilter{State: state},
+					after, 7)
 				if err != nil {
 					t.Fatal(err)
 				}

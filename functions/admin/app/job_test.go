@@ -268,8 +268,8 @@ func TestJobLostByValkey(t *testing.T) {
 	}
 	forget()
 	for range 2 {
-		if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Paused == "" ||
-			len(j.entries(job)) != 0 {
+		now, err := j.StepJob(t.Context(), job.ID, false)
+		if err != nil || !now.Stopped || now.Paused == "" || len(j.entries(job)) != 0 {
 			t.Fatalf("lost at its start, it goes on by itself: %+v, %v", now, err)
 		}
 	}

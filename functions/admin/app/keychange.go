@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -88,4 +89,31 @@ func (c KeyChange) make(
 		return policy.Key{}, store.Delete(ctx, id, e)
 	}
 	return policy.Key{}, fmt.Errorf("app: no change is called %q", c.Do)
+}
+
+// apply changes a key, once more if somebody else just did, and reports whether there was
+// anything to change. Keys that are not active are left alone.
+func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
+	edit Edit) (bool, error) {
+	if k.Status != policy.Active {
+		return false, nil
+	}
+	changed, current, err := c.change(ctx, keys, k, edit)
+	if errors.Is(err, policy.ErrConflict) && current.Status == policy.Active {
+		changed, _, err = c.change(ctx, keys, current, edit)
+	}
+	if errors.Is(err, policy.ErrNotFound) {
+		return false, nil
+	}
+	return changed, err
+}
+
+func (c KeyChange) change(ctx context.Context, keys *Registry, k policy.Key,
+	edit Edit) (changed bool, current policy.Key, err error) {
+	switch {
+	case c.Do == Plan && k.Plan == c.Plan, c.Do == End && k.Override == nil:
+		return false, k, nil
+	}
+	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)
+	return current.Version != k.Version, current, err
 }

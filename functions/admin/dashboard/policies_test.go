@@ -179,7 +179,8 @@ func TestPlanPreviewOfAccess(t *testing.T) {
 			verdict = usage.Allowed // counts as no call
 		}
 		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Verdict: verdict, Time: at,
-			Denial: &denylog.Denial{Cause: why, Plan: plan, API: "abc", Stage: "prod", Method: "GET", Path: path}}
+			Denial: &denylog.Denial{Cause: why, Plan: plan, API: "abc", Stage: "prod", Method: "GET",
+				Path: path}}
 		s.Keys.Record(slices.Repeat([]usage.Outcome{o}, n)...)
 	}
 	preview := func(allow string, want ...string) {

@@ -38,6 +38,15 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 	limits.Set("version", strconv.FormatInt(k.Version, 10))
 	plan.Set("version", strconv.FormatInt(set.Version, 10))
 	pages := []page{
+		{name: "limits_preview", path: busy + "/limits", method: http.MethodPost, form: limits},
+		{name: "plan_preview", path: "/policies/plans/2", method: http.MethodPost, form: plan},
+	}
+	return b.withNext(ctx, append(pages, fixedPages(busy, overridden)...), "keys", "audit")
+}
+
+// fixedPages lists the pages that are only fetched, for a busy key and an overridden one.
+func fixedPages(busy, overridden string) []page {
+	return []page{
 		{name: "healthz", path: "/healthz"},
 		{name: "overview", path: "/"},
 		{name: "overview_24h", path: "/?range=24h"},
@@ -61,11 +70,9 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		{name: "key_refresh", path: busy + "?live=2", live: true},
 		{name: "key_overridden", path: overridden},
 		{name: "limits", path: overridden + "/limits"},
-		{name: "limits_preview", path: busy + "/limits", method: http.MethodPost, form: limits},
 		{name: "bulk", path: "/keys/bulk?do=override&of=all&plan=2"},
 		{name: "policies", path: "/policies"},
 		{name: "plan", path: "/policies/plans/2"},
-		{name: "plan_preview", path: "/policies/plans/2", method: http.MethodPost, form: plan},
 		{name: "overrides", path: "/overrides"},
 		{name: "callers", path: "/callers"},
 		{name: "denials", path: "/denials"},
@@ -78,7 +85,6 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		{name: "simulate", path: "/simulate"},
 		{name: "settings", path: "/settings"},
 	}
-	return b.withNext(ctx, pages, "keys", "audit")
 }
 
 // withNext adds the second page of each list.

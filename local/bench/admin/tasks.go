@@ -69,7 +69,8 @@ func tasks(s *seed, many string) []task {
 			open("/"), enterAs(site.User), see("Most blocked"), first("#live td a, #live th a"),
 			see("Recent denials")}},
 		{"create a key", []step{
-			open("/keys"), click("Create a key"), see("Environment"), fill("Name", created), pick("Plan", "free"),
+			open("/keys"), click("Create a key"), see("Environment"), fill("Name", created),
+			pick("Plan", "free"),
 			click("Create the key"), see("Copy it now")}},
 		{"raise its limit until Friday, with preview", []step{
 			override, fill("Requests", "50"), fill("Or until", friday(now)), fill("Reason", "launch"),
@@ -81,7 +82,8 @@ func tasks(s *seed, many string) []task {
 		{"revoke it", []step{revoke, click("Revoke"), see("Key revoked.")}},
 		{"change a plan, with preview", []step{
 			open("/policies"), click("pro"), fill("Requests", "120"), fill("Reason", "more room"),
-			click("Preview"), shows("#preview-title, #effects-title"), click("Save"), see("Effective immediately.")}},
+			click("Preview"), shows("#preview-title, #effects-title"), click("Save"),
+			see("Effective immediately.")}},
 		{"revert it from the audit", []step{
 			open("/audit"), click("Revert"), fill("Reason", "too much room"), click("Revert"),
 			see("Reverted")}},

@@ -55,7 +55,7 @@ func startLocalGateway(ctx context.Context, o options, errOut io.Writer) (*local
 	l := &localGateway{}
 	if err := l.start(ctx, o, errOut); err != nil {
 		l.close()
-		return nil, fmt.Errorf("start the gateway: %l", err)
+		return nil, fmt.Errorf("start the gateway: %w", err)
 	}
 	return l, nil
 }
@@ -109,7 +109,7 @@ func (l *localGateway) await(ctx context.Context, ready string) error {
 		case <-l.gateway.Done():
 			return errors.Join(errors.New("it ended at once"), l.gateway.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("it is not ready: %l", ctx.Err())
+			return fmt.Errorf("it is not ready: %w", ctx.Err())
 		case <-tick.C:
 		}
 	}
@@ -141,14 +141,14 @@ func (l *localGateway) populate(ctx context.Context, p population) ([]caller, *e
 		set.Plans = append(set.Plans, g.plan)
 	}
 	if _, err := l.store.SaveSet(ctx, *set, byLoad); err != nil {
-		return nil, nil, fmt.Errorf("save the plans: %l", err)
+		return nil, nil, fmt.Errorf("save the plans: %w", err)
 	}
 	e := &editor{store: l.store}
 	var callers []caller
 	for _, g := range p.groups {
 		made, err := l.keys(ctx, g, e)
 		if err != nil {
-			return nil, nil, fmt.Errorf("make the keys: %l", err)
+			return nil, nil, fmt.Errorf("make the keys: %w", err)
 		}
 		callers = append(callers, made...)
 	}

@@ -80,7 +80,8 @@ func (s *session) probe(ctx context.Context) error {
 		}
 		k := s.target.read(a)
 		if k != admitted && k != denied {
-			return fmt.Errorf("the target answers %d to key %d: want a call that is allowed or over a limit", a.status, i+1)
+			return fmt.Errorf("the target answers %d to key %d: want a call that is allowed or over a limit",
+				a.status, i+1)
 		}
 		if len(c.limits) == 0 {
 			c.limits = policiesIn(a.header)

@@ -70,7 +70,8 @@ func TestTargetIsJudged(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			html, figures := filepath.Join(dir, "load.html"), filepath.Join(dir, "load.json")
-			flags := append(startModelTarget(t, &modelTarget{open: c.open}), "-report", html, "-json", figures)
+			flags := append(startModelTarget(t, &modelTarget{open: c.open}), "-report", html, "-json",
+				figures)
 			var out, errOut bytes.Buffer
 			if code := run(t.Context(), flags, &out, &errOut, 0); code != c.code ||
 				!strings.Contains(out.String(), c.want) {

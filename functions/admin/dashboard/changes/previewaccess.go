@@ -95,7 +95,8 @@ func (r *routed) add(d denylog.Entry, k policy.Key, before, after policy.Plan) {
 func (r *routed) words() string {
 	words := "Routes of allowed calls are not recorded."
 	if r.denied > 0 {
-		words += " Of the plan's " + page.Number(r.denied) + " denied calls of the last hour, this would refuse " +
+		words += " Of the plan's " + page.Number(r.denied) +
+			" denied calls of the last hour, this would refuse " +
 			page.Number(r.closes) + " for their route."
 	}
 	if r.refused > 0 {

@@ -99,12 +99,11 @@ func readDenialFilter(r *http.Request, now time.Time) denialFilter {
 	f := denialFilter{from: q.Get("from"), to: q.Get("to")}
 	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
 	f.Limit, f.After, f.Count = q.Get("limit"), q.Get("after"), denialsPerPage
-	f.Group = strings.TrimSpace(q.Get("group"))
+	f.Group, f.Cause = strings.TrimSpace(q.Get("group")), cause.Named(q.Get("cause"))
 	oldest, newest := now.Add(-denylog.Kept), now.Add(time.Minute)
 	var fromOK, toOK bool
 	f.From, fromOK = instantOr(f.from, oldest)
 	f.To, toOK = instantOr(f.to, newest)
-	f.Cause = cause.Named(q.Get("cause"))
 	switch {
 	case len(f.Subject) > 64 || f.Subject != "" && !app.IsID(f.Subject):
 		f.problem = "Key: enter an id of up to 64 letters and digits."
