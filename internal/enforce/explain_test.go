@@ -35,7 +35,7 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			var e Explanation
-			for _, explainer := range []*Checker{w.explainer, w.checker, w.explainer} { // a look takes nothing
+			for _, explainer := range []*Checker{w.explainer, w.checker, w.explainer} {
 				if e, err = explainer.Explain(t.Context(), set, key, c); err != nil {
 					t.Fatal(err)
 				}
