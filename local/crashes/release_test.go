@@ -11,8 +11,12 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
 	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -53,7 +57,8 @@ func startCheckOf(t *testing.T, url, binary string) *lambda.Function {
 }
 
 // The release before and this one run at once: what either's admin function writes, both
-// check functions read, and both admin functions change, at once too.
+// check functions read, and both admin functions change, at once too. Meanwhile both check
+// functions take from the same windows.
 func TestReleaseBefore(t *testing.T) {
 	commit := os.Getenv("RELEASE_BEFORE")
 	if commit == "" {
@@ -71,6 +76,8 @@ func TestReleaseBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	set.Plans[0].Limits[0].Requests = 1_000_000
+	set.Plans = append(set.Plans, policy.Plan{Name: "tight",
+		Limits: []limiter.Limit{{Requests: tight, Window: time.Hour}}})
 	if _, err := w.keys.SaveSet(t.Context(), *set, byTest); err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +85,46 @@ func TestReleaseBefore(t *testing.T) {
 	for i, e := range w.envs {
 		both.Go(func() { w.changesRead(e, w.envs[1-i], checks, i) })
 	}
+	both.Go(func() { w.oneWindow(checks) })
 	both.Wait()
 	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
 		t.Errorf("the audit: %+v, %v", v, err)
+	}
+}
+
+// tight is how many calls an hour a key of the plan of that name may make.
+const tight = 40
+
+// oneWindow makes calls of one key with all check functions at once: together they let as
+// many pass as its limit says, no fewer and no more.
+func (w *world) oneWindow(checks []*lambda.Function) {
+	w.t.Helper()
+	for round := range 5 {
+		n := policy.NewKey{Name: fmt.Sprint("tight ", round), Env: "test", Plan: "tight"}
+		_, secret, err := w.keys.Create(w.t.Context(), n, byTest)
+		if err != nil {
+			w.t.Error(err)
+			return
+		}
+		var passed atomic.Int64
+		var callers sync.WaitGroup
+		for _, check := range checks {
+			callers.Go(func() {
+				for range tight {
+					status, degraded := call(w.t, check, secret.Reveal())
+					if status == http.StatusOK {
+						passed.Add(1)
+					}
+					if degraded || status == http.StatusUnauthorized {
+						w.t.Errorf("a good caller: %d, degraded %v", status, degraded)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		if passed.Load() != tight {
+			w.t.Errorf("%d of %d calls passed, want %d", passed.Load(), len(checks)*tight, tight)
+		}
 	}
 }
 
