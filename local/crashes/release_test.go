@@ -145,7 +145,9 @@ func (w *world) changesRead(one, other *environment, checks []*lambda.Function, 
 		}
 		now := state{Version: 1}
 		for step, name := range []string{"override", "rename", "ban", "end", "rotate", "revoke"} {
-			w.step([]*environment{one, other}[step%2], made.Key.ID, name, &now)
+			if secret := w.step([]*environment{one, other}[step%2], made.Key.ID, name, &now); secret != "" {
+				made.Secret = secret
+			}
 			want := http.StatusOK
 			switch {
 			case now.Revoked:
@@ -162,9 +164,10 @@ func (w *world) changesRead(one, other *environment, checks []*lambda.Function, 
 	}
 }
 
-// step makes the change of a name.
-func (w *world) step(e *environment, id, name string, now *state) {
+// step makes the change of a name. It returns the key's new secret, if it got one.
+func (w *world) step(e *environment, id, name string, now *state) (secret string) {
 	w.t.Helper()
+	var changed struct{ Secret string }
 	for _, do := range now.actions(int(now.Version)) {
 		if do.name != name {
 			continue
@@ -174,7 +177,11 @@ func (w *world) step(e *environment, id, name string, now *state) {
 		if !a.good() {
 			w.t.Errorf("%s: %d %s", name, a.status, a.body)
 		}
+		if name == "rotate" && json.Unmarshal(a.body, &changed) != nil {
+			w.t.Errorf("rotate: %s", a.body)
+		}
 		now.Version++
 		do.edit(now)
 	}
+	return changed.Secret
 }
