@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"compress/flate"
-	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -24,26 +21,7 @@ const (
 const maxPrepared = 16 << 10
 
 func TestSizeOfTheFunction(t *testing.T) {
-	content, err := os.ReadFile(built.Program(t, "tidegate/functions/check"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var packed bytes.Buffer
-	w, err := flate.NewWriter(&packed, flate.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("binary %.2f MiB, packed %.2f MiB", float64(len(content))/(1<<20), float64(packed.Len())/(1<<20))
-	if len(content) > maxBinary || packed.Len() > maxZip {
-		t.Errorf("binary of %d bytes, packed %d: must be at most %d and %d", len(content), packed.Len(),
-			maxBinary, maxZip)
-	}
+	built.Small(t, "tidegate/functions/check", maxBinary, maxZip)
 }
 
 var prepared = regexp.MustCompile(`(?m)^init (tidegate/\S+) .* (\d+) bytes,`)

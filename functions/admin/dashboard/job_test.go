@@ -57,16 +57,23 @@ func revokeAll(s *sitetest.Site) string {
 	return s.Post("/keys/bulk", form).Wants(s.T, http.StatusSeeOther).Header.Get("Location")
 }
 
+// startRevocation starts a job that revokes every key, and makes no step of it.
+func startRevocation(s *sitetest.Site, reason string) app.Job {
+	s.T.Helper()
+	job, err := s.Services.Keys.StartJob(s.T.Context(), nil,
+		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
+		app.Edit{By: sitetest.ByTest.By, Reason: reason})
+	if err != nil {
+		s.T.Fatal(err)
+	}
+	return job
+}
+
 // A job that is left where it is, is found in the list of keys by every editor, who can
 // go on with it, stop it and continue it. A viewer sees it, and is offered nothing.
 func TestJobIsLeftAndFound(t *testing.T) {
 	s := sitetest.New(t).Login()
-	job, err := s.Services.Keys.StartJob(t.Context(), nil,
-		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
-		app.Edit{By: sitetest.ByTest.By, Reason: "leaked"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := startRevocation(s, "leaked")
 	at := "/jobs/" + job.ID
 	s.Get(at).Wants(t, http.StatusOK, "0 of 2", "data-auto", "</time> because: <bdi>leaked</bdi>")
 	if s.Keys.Key("acme").Status != policy.Active {
@@ -100,12 +107,7 @@ func TestJobIsLeftAndFound(t *testing.T) {
 // step by itself, and says why.
 func TestStoppedJobThatValkeyLost(t *testing.T) {
 	s := sitetest.New(t).Login()
-	job, err := s.Services.Keys.StartJob(t.Context(), nil,
-		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
-		app.Edit{By: sitetest.ByTest.By, Reason: "by mistake"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := startRevocation(s, "by mistake")
 	at := "/jobs/" + job.ID
 	s.Post(at+"/stop", nil).Wants(t, http.StatusSeeOther)
 	s.Get(at).Wants(t, http.StatusOK, "Stopped.")
@@ -125,12 +127,7 @@ func TestStoppedJobThatValkeyLost(t *testing.T) {
 // A stop that was not recorded is an error, and not the job's page.
 func TestStopThatFails(t *testing.T) {
 	s := sitetest.New(t).Login()
-	job, err := s.Services.Keys.StartJob(t.Context(), nil,
-		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
-		app.Edit{By: sitetest.ByTest.By, Reason: "leaked"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := startRevocation(s, "leaked")
 	s.Keys.Server.SetError("OOM command not allowed when used memory > 'maxmemory'.")
 	s.Post("/jobs/"+job.ID+"/stop", nil).Wants(t, http.StatusServiceUnavailable)
 	s.Keys.Server.SetError("")

@@ -2,6 +2,8 @@
 package built
 
 import (
+	"bytes"
+	"compress/flate"
 	"context"
 	"fmt"
 	"os"
@@ -47,6 +49,32 @@ func Program(t testing.TB, source string) string {
 		t.Fatal(err)
 	}
 	return filepath.Join(folder, "bootstrap")
+}
+
+// Small fails the test when a program, or what Lambda gets of it compressed, has more
+// bytes than it may.
+func Small(t testing.TB, source string, maxBinary, maxZip int) {
+	t.Helper()
+	content, err := os.ReadFile(Program(t, source))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	w, err := flate.NewWriter(&packed, flate.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(content); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("binary %.2f MiB, packed %.2f MiB", float64(len(content))/(1<<20), float64(packed.Len())/(1<<20))
+	if len(content) > maxBinary || packed.Len() > maxZip {
+		t.Errorf("binary of %d bytes, packed %d: must be at most %d and %d", len(content), packed.Len(),
+			maxBinary, maxZip)
+	}
 }
 
 func root() string {
