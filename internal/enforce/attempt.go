@@ -7,6 +7,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
 )
 
 // attempt is one attempt at a check, by one version of the Set.
@@ -23,7 +24,7 @@ type attempt struct {
 
 // step is one script run on one subject.
 type step struct {
-	script *script
+	script *lua.Script
 	keys   []string
 	args   []string
 	shared *sharedLimit // nil for the caller's own
@@ -165,7 +166,7 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Piggyback) []st
 	}
 	commands := make([]valkey.Completed, 0, len(steps)+4)
 	for _, s := range steps {
-		commands = append(commands, s.script.command(c.client, s.keys, s.args))
+		commands = append(commands, s.script.Command(c.client, s.keys, s.args))
 	}
 	extra := with.take()
 	var results []valkey.ValkeyResult
@@ -180,8 +181,8 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Piggyback) []st
 	replies := make([]stepReply, len(steps))
 	for i, s := range steps {
 		bytes, err := results[i].AsBytes()
-		if missing(err) {
-			bytes, err = c.client.Do(ctx, s.script.whole(c.client, s.keys, s.args)).AsBytes()
+		if lua.Unknown(err) {
+			bytes, err = c.client.Do(ctx, s.script.Whole(c.client, s.keys, s.args)).AsBytes()
 		}
 		if err != nil && !valkey.IsValkeyNil(err) {
 			err = fmt.Errorf("policy: check: %w", err)

@@ -84,7 +84,7 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 
 // Load reads the Set, so that the first check need not.
 func (c *Checker) Load(ctx context.Context) error {
-	go checkScript.sha() // while the Set is on its way
+	go checkScript.Prepare() // while the Set is on its way
 	set, err := policyset.LoadSet(ctx, c.client)
 	if err != nil {
 		return c.keepLastGood(set, err)

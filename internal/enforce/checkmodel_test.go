@@ -296,8 +296,8 @@ func (h *history) checkStates() {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		reply, err := h.checker.run(h.t.Context(), stepScript, []string{name, "no copy"},
-			stepArgs(program, 0, time.Time{}, 0))
+		reply, err := stepScript.Do(h.t.Context(), h.checker.client, []string{name, "no copy"},
+			stepArgs(program, 0, time.Time{}, 0)).AsBytes()
 		if err != nil {
 			h.t.Fatal(err)
 		}

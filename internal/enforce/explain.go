@@ -11,6 +11,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
@@ -30,7 +31,7 @@ type Explanation struct {
 var tryLua string
 
 // tryScript makes a step and undoes it.
-var tryScript = newScript(func() string { return limiter.StepFunction() + tryLua })
+var tryScript = lua.New(func() string { return limiter.StepFunction() + tryLua })
 
 // Explain returns what a Check of the key's call would answer now, in an environment that
 // holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do
@@ -128,12 +129,12 @@ func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compil
 func (e *Explanation) mayCall() bool { return e.Refused == "" && e.Result.BannedUntil.IsZero() }
 
 func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []stepNotMade) error {
-	runs := make([]scriptRun, len(steps))
+	runs := make([]lua.Run, len(steps))
 	for i, x := range steps {
 		args := []string{valkey.BinaryString(x.step.Program), strconv.FormatInt(e.Result.Cost, 10)}
-		runs[i] = scriptRun{[]string{x.step.Key}, args}
+		runs[i] = lua.Run{Keys: []string{x.step.Key}, Args: args}
 	}
-	for i, result := range c.runMany(ctx, tryScript, runs) {
+	for i, result := range tryScript.DoMany(ctx, c.client, runs) {
 		reply, err := result.AsBytes()
 		if err != nil {
 			return fmt.Errorf("policy: explain: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
 )
 
 // taken is what a limit's state gave, and would have to be given back.
@@ -39,15 +40,15 @@ func (a *attempt) giveBack(ctx context.Context, checked *Result) {
 	there := checked.putBack()
 	commands := make([]valkey.Completed, len(there))
 	for i, t := range there {
-		commands[i] = stepScript.command(a.client, t.keys, t.back(checked))
+		commands[i] = stepScript.Command(a.client, t.keys, t.back(checked))
 	}
 	var newer []taken
 	if len(commands) > 0 {
 		for i, result := range a.client.DoMulti(ctx, commands...) {
 			t := there[i]
 			reply, err := result.AsBytes()
-			if missing(err) {
-				reply, _ = a.client.Do(ctx, stepScript.whole(a.client, t.keys, t.back(checked))).AsBytes()
+			if lua.Unknown(err) {
+				reply, _ = a.client.Do(ctx, stepScript.Whole(a.client, t.keys, t.back(checked))).AsBytes()
 			}
 			if string(reply) == "S" {
 				newer = append(newer, t)

@@ -39,7 +39,7 @@ func TestPutBackInTheLastMillisecond(t *testing.T) {
 			}
 			step := w.checker.ownStep(set, call(secret), rule, plan)
 			eval := w.client.B().Eval().Script(lastMillisecond +
-				step.script.text()).Numkeys(int64(len(step.keys)))
+				step.script.Text()).Numkeys(int64(len(step.keys)))
 			return eval.Key(step.keys...).Arg(step.args...).Build()
 		},
 		"explained": func(secret apikey.Secret) valkey.Completed {

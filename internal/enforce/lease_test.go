@@ -98,12 +98,12 @@ func (l *tenants) left(env int) int64 {
 func (l *tenants) used() int64 {
 	l.t.Helper()
 	s := l.envs[0].set.Load().global
-	reply, err := l.envs[0].run(
+	reply, err := stepScript.Do(
 		l.t.Context(),
-		stepScript,
+		l.envs[0].client,
 		[]string{keyspace.Of(policy.GlobalID, "s"), "no copy"},
 		stepArgs(s.program, 0, time.Time{}, 0),
-	)
+	).AsBytes()
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
@@ -451,10 +452,10 @@ end}
 // onVirtualTime puts the scripts of checks behind virtualServer.
 func onVirtualTime(t *testing.T) {
 	t.Helper()
-	for _, s := range []**script{&checkScript, &wideScript, &stepScript, &leaseScript, &settleScript,
+	for _, s := range []**lua.Script{&checkScript, &wideScript, &stepScript, &leaseScript, &settleScript,
 		&chargeScript} {
 		shipped := *s
-		*s = newScript(func() string { return virtualServer + shipped.text() })
+		*s = lua.New(func() string { return virtualServer + shipped.Text() })
 		t.Cleanup(func() { *s = shipped })
 	}
 }

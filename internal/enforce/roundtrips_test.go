@@ -15,6 +15,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
@@ -236,9 +237,9 @@ func TestRoundTrips(t *testing.T) {
 // loadScripts makes the server know the scripts of checks.
 func (w *world) loadScripts(t *testing.T) {
 	t.Helper()
-	for _, s := range []*script{checkScript, wideScript, stepScript, leaseScript} {
+	for _, s := range []*lua.Script{checkScript, wideScript, stepScript, leaseScript} {
 		if err := w.client.Do(t.Context(),
-			w.client.B().ScriptLoad().Script(s.text()).Build()).Error(); err != nil {
+			w.client.B().ScriptLoad().Script(s.Text()).Build()).Error(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
@@ -24,12 +25,12 @@ var (
 	//go:embed lua/settle.lua
 	settleLua string
 
-	settleScript = newScript(func() string { return limiter.StepFunction() + chargeLua + settleLua })
+	settleScript = lua.New(func() string { return limiter.StepFunction() + chargeLua + settleLua })
 	// chargeScript settles one state: KEYS[1], KEYS[2] its bucket's copy of the plans;
 	// ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost was taken,
 	// ARGV[4] the version of the Set that the program goes by. It returns what the
 	// function settle does, or 'S' when the Set is newer.
-	chargeScript = newScript(func() string {
+	chargeScript = lua.New(func() string {
 		return limiter.StepFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
 			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]))"
 	})
@@ -225,7 +226,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *
 	for _, state := range by.states {
 		keys, args = append(keys, state.keys[0]), append(args, valkey.BinaryString(state.program))
 	}
-	reply, err := c.run(ctx, settleScript, keys, args)
+	reply, err := settleScript.Do(ctx, c.client, keys, args).AsBytes()
 	switch {
 	case err != nil:
 		return time.Time{}, fmt.Errorf("policy: settle: %w", err)
@@ -303,7 +304,7 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []coun
 			strconv.FormatInt(state.at.UnixMicro(), 10),
 			strconv.FormatInt(set.Version, 10),
 		}
-		switch reply, err := c.run(ctx, chargeScript, state.keys, args); {
+		switch reply, err := chargeScript.Do(ctx, c.client, state.keys, args).AsBytes(); {
 		case err == nil && string(reply) == "S":
 			stale = append(stale, state)
 		case err != nil:

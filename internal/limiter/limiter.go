@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/lua"
 )
 
 // ErrCost means that a cost can never be taken: it is below 1 or above one of the limits.
@@ -95,7 +97,7 @@ func (l *Limiter) do(ctx context.Context, key string, cost, taken int64) (Decisi
 
 func (l *Limiter) step(ctx context.Context, key string, program Program,
 	cost, taken int64) (Decision, error) {
-	result := takeScript().Exec(ctx, l.client, []string{l.stateKey(key)},
+	result := takeScript.Do(ctx, l.client, []string{l.stateKey(key)},
 		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(taken, 10)})
 	reply, err := result.ToString()
 	if err != nil {
@@ -121,12 +123,12 @@ func PeekMany(ctx context.Context, client valkey.Client, subjects []Exchange) ([
 	if len(subjects) == 0 {
 		return nil, nil
 	}
-	execs := make([]valkey.LuaExec, len(subjects))
+	runs := make([]lua.Run, len(subjects))
 	for i, s := range subjects {
-		execs[i] = valkey.LuaExec{Keys: []string{s.Key}, Args: []string{string(s.Program), "0", "0"}}
+		runs[i] = lua.Run{Keys: []string{s.Key}, Args: []string{string(s.Program), "0", "0"}}
 	}
 	decisions := make([]Decision, len(subjects))
-	for i, result := range takeScript().ExecMulti(ctx, client, execs...) {
+	for i, result := range takeScript.DoMany(ctx, client, runs) {
 		reply, err := result.ToString()
 		if err != nil {
 			return nil, fmt.Errorf("limiter: peek: %w", err)

@@ -3,9 +3,8 @@ package limiter
 import (
 	_ "embed" // the scripts
 	"strings"
-	"sync"
 
-	"github.com/valkey-io/valkey-go"
+	"tidegate/internal/lua"
 )
 
 var (
@@ -76,7 +75,7 @@ func ways() string {
 const takeHead = "local key, prog, cost, refund = KEYS[1], ARGV[1], 1, 0\n" +
 	"if ARGV[2] ~= '1' or ARGV[3] == '-1' then cost, refund = tonumber(ARGV[2]), tonumber(ARGV[3]) end"
 
-var takeScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(TakeScript()) })
+var takeScript = lua.New(TakeScript)
 
 // TakeScript returns the text of the script behind Limiter. KEYS[1] is the state. ARGV[1]
 // is the Program; ARGV[2] the cost, below 0 to give back; ARGV[3] the time at which that

@@ -49,7 +49,13 @@ func encodeCopy(s *policy.Set) ([]byte, error) {
 //go:embed lua/copy.lua
 var copyLua string
 
-var copyScript = sync.OnceValue(func() *valkey.Lua { return valkey.NewLuaScript(copyLua) })
+// copyCommand writes a copy or a mirror where there is an older one; create is "1" to
+// write it where there is none. The script is short and always leaves with its text: no
+// shard waits for another to find out who knows it.
+func (s *Store) copyCommand(key string, content []byte, create string) valkey.Completed {
+	return s.client.B().Eval().Script(copyLua).Numkeys(1).Key(key).Arg(
+		valkey.BinaryString(content), create).Build()
+}
 
 // Distribute writes the Set's mirrors, and its copy into every bucket, where there are
 // older ones. It fails with ErrUnfinished.
@@ -67,17 +73,17 @@ func (s *Store) Distribute(ctx context.Context, set *policy.Set) error {
 	if s.audit.Journalled() {
 		create = "" // not before the bucket is known to be whole
 	}
-	var execs []valkey.LuaExec
+	var commands valkey.Commands
 	for i, key := range repeats() {
-		args := []string{valkey.BinaryString(blob), create}
 		if i < policyset.Mirrors {
-			args = []string{valkey.BinaryString(mirror), "1"}
+			commands = append(commands, s.copyCommand(key, mirror, "1"))
+			continue
 		}
-		execs = append(execs, valkey.LuaExec{Keys: []string{key}, Args: args})
+		commands = append(commands, s.copyCommand(key, blob, create))
 	}
 	var errs []error
 	var missing []keyspace.Bucket
-	for i, result := range copyScript().ExecMulti(ctx, s.client, execs...) {
+	for i, result := range s.client.DoMulti(ctx, commands...) {
 		done, err := result.AsInt64()
 		errs = append(errs, err)
 		if err == nil && done < 0 {
@@ -104,8 +110,7 @@ func (s *Store) createCopies(ctx context.Context, blob []byte, buckets []keyspac
 		slots <- struct{}{}
 		wait.Go(func() {
 			if errs[i] = s.audit.Whole(ctx, b); errs[i] == nil {
-				args := []string{valkey.BinaryString(blob), "1"}
-				errs[i] = copyScript().Exec(ctx, s.client, []string{policyset.CopyKey(b)}, args).Error()
+				errs[i] = s.client.Do(ctx, s.copyCommand(policyset.CopyKey(b), blob, "1")).Error()
 			}
 			<-slots
 		})

@@ -1,7 +1,10 @@
 package registry
 
 import (
+	"context"
+	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +16,7 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 // lying is what some names held at a time.
@@ -245,5 +249,57 @@ func TestSyncDuringSaves(t *testing.T) {
 	}
 	if set := must(w.Set(t.Context())); set.Version != 41 || !w.synced(t) {
 		t.Errorf("version %d, synced %t; want 41: a save was taken for a lost one", set.Version, w.synced(t))
+	}
+}
+
+// While a shard does not answer, a save reaches the other shards at once, and lists say
+// what keys on them have left.
+func TestWithoutAShard(t *testing.T) {
+	servers := valkeytest.StartProxiedCluster(t, 3)
+	w := open(t, servers[0].URL()+"?cluster=true")
+	w.plan(t, "free", perMinute(7)...)
+	set, first := must(w.Set(t.Context())), w.client.Nodes()[servers[0].Address()]
+	get := func(name string) valkey.ValkeyResult { // names of other shards are answered MOVED
+		return first.Do(t.Context(), first.B().Get().Key(name).Build())
+	}
+	key, secret := w.create(t, "caller", "free")
+	for get(keyspace.Record(key.ID)).Error() != nil {
+		key, secret = w.create(t, "caller", "free")
+	}
+	w.expect(t, call(secret), "yy")
+	for _, node := range w.client.Nodes() { // as after a failover
+		if err := node.Do(t.Context(), node.B().ScriptFlush().Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servers[1].Silence()
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Patience)
+	defer cancel()
+	used, err := w.Usage(ctx, set, []policy.Key{key})
+	if err != nil || used[0].Limits[0].Used() != 2 {
+		t.Errorf("%+v, %v; two calls were made", used, err)
+	}
+	next := *set
+	next.Version++
+	saved := make(chan error, 1)
+	go func() { saved <- w.Distribute(ctx, &next) }()
+	var copies []string
+	for _, b := range keyspace.All() {
+		if get(policyset.CopyKey(b)).Error() == nil {
+			copies = append(copies, policyset.CopyKey(b))
+		}
+	}
+	if len(copies) < keyspace.Buckets/4 {
+		t.Fatalf("%d copies on the first of three shards", len(copies))
+	}
+	waiting.Until(t, "the copies on the first shard are new", func() bool {
+		return !slices.ContainsFunc(copies, func(name string) bool {
+			text := must(get(name).AsBytes())
+			return int64(binary.BigEndian.Uint32(text[1:])) != next.Version
+		})
+	})
+	cancel()
+	if err := <-saved; !errors.Is(err, policy.ErrUnfinished) {
+		t.Errorf("the save ended with %v", err)
 	}
 }

@@ -1,0 +1,91 @@
+// Package lua runs Lua scripts on Valkey, whether a server knows them or not. Unlike the
+// library's scripts, they leave in one flush with other commands, and a script is sent to
+// no server but those of its keys: one that is away fails its own runs alone.
+package lua
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // names a script, as EVALSHA wants it; protects nothing
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// Script is a Lua script. It is safe for concurrent use.
+type Script struct {
+	text func() string
+	sha  func() string
+}
+
+// New returns a script whose text is put together when it is first needed: at the start
+// of a function there is no time for all of them.
+func New(text func() string) *Script {
+	text = sync.OnceValue(text)
+	return &Script{text, sync.OnceValue(func() string {
+		sum := sha1.Sum([]byte(text())) //nolint:gosec // as above
+		return hex.EncodeToString(sum[:])
+	})}
+}
+
+// Text returns the script's text.
+func (s *Script) Text() string { return s.text() }
+
+// Prepare puts the script together.
+func (s *Script) Prepare() { s.sha() }
+
+// Command is the command for a server that knows the script.
+func (s *Script) Command(client valkey.Client, keys, args []string) valkey.Completed {
+	return client.B().Evalsha().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// Whole is the command for a server that does not know the script yet.
+func (s *Script) Whole(client valkey.Client, keys, args []string) valkey.Completed {
+	return client.B().Eval().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+// Unknown reports whether a server did not know the script, so that nothing was executed.
+func Unknown(err error) bool {
+	refusal, ok := valkey.IsValkeyErr(err)
+	return ok && strings.HasPrefix(refusal.Error(), "NOSCRIPT")
+}
+
+// Do runs the script. All keys are of one slot.
+func (s *Script) Do(ctx context.Context, client valkey.Client, keys, args []string) valkey.ValkeyResult {
+	result := client.Do(ctx, s.Command(client, keys, args))
+	if Unknown(result.Error()) {
+		return client.Do(ctx, s.Whole(client, keys, args))
+	}
+	return result
+}
+
+// Run is one of many runs of a script. All its keys are of one slot.
+type Run struct{ Keys, Args []string }
+
+// DoMany makes runs in one flush, and those whose server did not know the script in a
+// second one. It returns a result for each run, in order.
+func (s *Script) DoMany(ctx context.Context, client valkey.Client, runs []Run) []valkey.ValkeyResult {
+	if len(runs) == 0 {
+		return nil
+	}
+	commands := make(valkey.Commands, len(runs))
+	for i, r := range runs {
+		commands[i] = s.Command(client, r.Keys, r.Args)
+	}
+	results := client.DoMulti(ctx, commands...)
+	var again valkey.Commands
+	var at []int
+	for i, r := range runs {
+		if Unknown(results[i].Error()) {
+			again, at = append(again, s.Whole(client, r.Keys, r.Args)), append(at, i)
+		}
+	}
+	if len(again) == 0 {
+		return results
+	}
+	for i, result := range client.DoMulti(ctx, again...) {
+		results[at[i]] = result
+	}
+	return results
+}
