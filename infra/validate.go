@@ -143,10 +143,10 @@ var flagOf = strings.NewReplacer(
 
 // check validates the variables with the check function's own code.
 func (i *IdentityProps) check(want wants) {
-	variables, wrong := config.Read[identity.Variables](assignments(i.environment()))
+	variables, problems := config.Read[identity.Variables](assignments(i.environment()))
 	_, err := variables.Config()
-	wrong.AddError(err)
-	if err := wrong.Err(); err != nil {
+	problems.AddError(err)
+	if err := problems.Err(); err != nil {
 		want(false, "", "", "%s", flagOf.Replace(err.Error()))
 	}
 	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL,

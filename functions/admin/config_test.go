@@ -179,11 +179,11 @@ func TestEveryWrongVariableIsNamed(t *testing.T) {
 		reflect.VisibleFields(reflect.TypeFor[oidcConfig]())...)
 	for _, field := range fields {
 		name := field.Tag.Get("env")
-		value, wrong := wrongVariables[name]
+		value, problem := wrongVariables[name]
 		if name == "" || neverWrong[name] != "" {
 			continue
 		}
-		if !wrong {
+		if !problem {
 			t.Errorf("this test has no wrong value for %s", name)
 		}
 		variables = append(variables, name+"="+value)

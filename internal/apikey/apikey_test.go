@@ -89,9 +89,9 @@ func FuzzParse(f *testing.F) {
 		strings.Repeat("tg_", MaxLen)} {
 		f.Add(text)
 	}
-	wrong := []byte(s.Reveal())
-	wrong[len(wrong)-1] ^= 1 // another checksum
-	f.Add(string(wrong))
+	changed := []byte(s.Reveal())
+	changed[len(changed)-1] ^= 1 // another checksum
+	f.Add(string(changed))
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(text)
 		if err == nil && (s.Reveal() != text || !ValidID(s.ID())) {

@@ -96,9 +96,9 @@ func TestAccessOfUnknownKeys(t *testing.T) {
 		w.plan(t, "pro", perMinute(9)...)
 		k, secret := w.create(t, "caller", "pro")
 		w.openKey(t, k.ID, "GET /none")
-		for _, wrong := range []apikey.Secret{must(apikey.Renew("test", k.ID)),
+		for _, rejected := range []apikey.Secret{must(apikey.Renew("test", k.ID)),
 			must(apikey.Generate("test"))} {
-			if _, err := w.checker.Check(t.Context(), call(wrong), nil); !errors.Is(err,
+			if _, err := w.checker.Check(t.Context(), call(rejected), nil); !errors.Is(err,
 				policy.ErrUnknownKey) {
 				t.Errorf("%v", err)
 			}

@@ -293,8 +293,8 @@ func FuzzProgram(f *testing.F) {
 		f.Add([]byte(program))
 		f.Add([]byte(program[:len(program)-1]))
 		for i := range program {
-			for _, wrong := range []byte{0, 1, 0xff} {
-				f.Add(slices.Concat([]byte(program[:i]), []byte{wrong}, []byte(program[i+1:])))
+			for _, rejected := range []byte{0, 1, 0xff} {
+				f.Add(slices.Concat([]byte(program[:i]), []byte{rejected}, []byte(program[i+1:])))
 			}
 		}
 	}

@@ -106,9 +106,9 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 		text = *stored.Shadow
 		text.Mode = shadowMode
 	}
-	read, wrong := text.Limit()
-	if len(wrong) > 0 {
-		return errors.New(wrong[0].Message)
+	read, fieldErrors := text.Limit()
+	if len(fieldErrors) > 0 {
+		return errors.New(fieldErrors[0].Message)
 	}
 	*l = read
 	return nil

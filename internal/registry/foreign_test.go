@@ -33,10 +33,10 @@ func TestForeignKey(t *testing.T) {
 		}
 		w.expect(t, call(secret), "y")
 		other := must(apikey.NewKey(testPepper).Foreign(foreignValue + "x"))
-		for _, wrong := range []apikey.Secret{other, must(apikey.Renew("live", k.ID))} {
-			if checked, err := w.checker.Check(t.Context(), call(wrong), nil); !errors.Is(err,
+		for _, rejected := range []apikey.Secret{other, must(apikey.Renew("live", k.ID))} {
+			if checked, err := w.checker.Check(t.Context(), call(rejected), nil); !errors.Is(err,
 				policy.ErrUnknownKey) {
-				t.Errorf("%s: %+v, %v", wrong, checked, err)
+				t.Errorf("%s: %+v, %v", rejected, checked, err)
 			}
 		}
 		read := w.client.B().Dump().Key(keyspace.Record(k.ID)).Build()

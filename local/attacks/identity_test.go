@@ -13,11 +13,11 @@ type pairs [][2]string
 
 // badCredentials are requests with a credential that is bad, however good another one is.
 func badCredentials(key, other, token, second, machine string) map[string]pairs {
-	wrong := key[:len(key)-1] + string('0'+(key[len(key)-1]-'0'+1)%10)
+	otherKey := key[:len(key)-1] + string('0'+(key[len(key)-1]-'0'+1)%10)
 	x := func(v string) [2]string { return [2]string{"x-api-key", v} }
 	b := func(v string) [2]string { return [2]string{"Authorization", v} }
 	return map[string]pairs{
-		"nothing": {}, "wrong checksum": {x(wrong)}, "wrong checksum, bearer": {b("Bearer " + wrong)},
+		"nothing": {}, "wrong checksum": {x(otherKey)}, "wrong checksum, bearer": {b("Bearer " + otherKey)},
 		"unknown prefix": {x("sk_" + key[3:])}, "prefix in capitals": {b("Bearer TG_" + key[3:])},
 		"whole key in capitals": {x(strings.ToUpper(key))},
 		"empty key":             {x("")}, "key in braces": {x("{" + key + "}")},

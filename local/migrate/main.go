@@ -188,8 +188,8 @@ func (m *migration) print(out io.Writer) {
 
 // write checks the policy and writes it to a file, unless that is empty.
 func (m *migration) write(file string) error {
-	set, wrong := m.policy.Set(&policy.Set{})
-	if err := errors.Join(policy.Invalid(wrong), set.Validate()); err != nil {
+	set, fieldErrors := m.policy.Set(&policy.Set{})
+	if err := errors.Join(policy.Invalid(fieldErrors), set.Validate()); err != nil {
 		return fmt.Errorf("the policy cannot be saved as it is: %w", err)
 	}
 	if file == "" {

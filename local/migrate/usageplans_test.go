@@ -42,9 +42,9 @@ func TestStagesOfKeys(t *testing.T) {
 	}
 	m := fromUsagePlans(e)
 	allow := map[string][]string{}
-	set, wrong := m.policy.Set(&policy.Set{})
-	if len(wrong) > 0 {
-		t.Fatal(wrong)
+	set, fieldErrors := m.policy.Set(&policy.Set{})
+	if len(fieldErrors) > 0 {
+		t.Fatal(fieldErrors)
 	}
 	for _, plan := range set.Plans {
 		for _, pattern := range plan.Allow {

@@ -39,8 +39,8 @@ var (
 
 	restOpen    = openProbe("GET REST/verify without a credential", needREST, asBrowser)
 	httpOpen    = openProbe("GET HTTP/verify without a credential", needHTTP, asBrowser)
-	restBadKey  = openProbe("GET REST/verify with a wrong key", needREST, wrong)
-	httpBadKey  = openProbe("GET HTTP/verify with a wrong key", needHTTP, wrong)
+	restBadKey  = openProbe("GET REST/verify with a wrong key", needREST, badKey)
+	httpBadKey  = openProbe("GET HTTP/verify with a wrong key", needHTTP, badKey)
 	restHeaders = openProbe("GET REST/verify with a header of 11,000 bytes", needREST, large)
 	httpHeaders = openProbe("GET HTTP/verify with a header of 11,000 bytes", needHTTP, large)
 
@@ -56,7 +56,7 @@ const someOrigin = "https://verify.example"
 // Calls without a good credential.
 var (
 	asBrowser = call{header: map[string]string{"Origin": someOrigin}}
-	wrong     = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
+	badKey     = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
 	large     = call{header: map[string]string{"A": strings.Repeat("a", 11_000)}}
 	preflight = call{method: http.MethodOptions, header: map[string]string{
 		"Origin":                         someOrigin,

@@ -203,9 +203,9 @@ func (in *bulkInput) confirmed(j app.Job) error {
 // job reads what is done to which keys.
 func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 	b := in.Body
-	var wrong rest.Details
+	var details rest.Details
 	add := func(location, message string) {
-		wrong = append(wrong, rest.Detail{Location: "body." + location, Message: message})
+		details = append(details, rest.Detail{Location: "body." + location, Message: message})
 	}
 	if (len(b.IDs) == 0) == (b.Filter == nil) {
 		add("ids", "give either ids or a filter")
@@ -221,9 +221,9 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 		if b.Override == nil {
 			add("override", "is missing")
 		}
-		j.Override = b.Override.read("override.", &wrong)
+		j.Override = b.Override.read("override.", &details)
 	}
-	if err := wrong.Err(); err != nil {
+	if err := details.Err(); err != nil {
 		return j, err
 	}
 	if f := b.Filter; f != nil {

@@ -111,10 +111,10 @@ func (a *api) named(ctx context.Context, set *policy.Set, ids []string) (map[str
 
 func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
 	b := in.Body
-	var wrong rest.Details
-	id := a.callerID(in, &wrong)
-	o := b.Over.read("override.", &wrong)
-	if err := wrong.Err(); err != nil {
+	var details rest.Details
+	id := a.callerID(in, &details)
+	o := b.Over.read("override.", &details)
+	if err := details.Err(); err != nil {
 		return nil, err
 	}
 	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, b.Name, o, app.NewEdit(ctx, b.Reason))
@@ -129,25 +129,25 @@ func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
 }
 
 // callerID is the id under which checks know the caller.
-func (a *api) callerID(in *adoptInput, wrong *rest.Details) string {
+func (a *api) callerID(in *adoptInput, details *rest.Details) string {
 	b := in.Body
 	switch {
 	case b.ID != "":
 		if !app.IsCaller(b.ID) {
-			wrong.Add("id",
+			details.Add("id",
 				errors.New("must be 22 letters, digits, - and _: the id of a caller without an API key"))
 		}
 		return b.ID
 	case b.Kind == string(policy.Address):
 		prefix, err := netip.ParsePrefix(b.Network)
 		if err != nil || prefix.Addr().Is4In6() {
-			wrong.Add("network", errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
+			details.Add("network", errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
 			return ""
 		}
 		return a.Keys.AddressCaller(prefix.Masked())
 	}
 	if b.Issuer == "" || b.Holder == "" {
-		wrong.Add("issuer", errors.New("and holder are needed, or the id"))
+		details.Add("issuer", errors.New("and holder are needed, or the id"))
 	}
 	return a.Keys.TokenCaller(b.Issuer, b.Holder)
 }

@@ -26,17 +26,17 @@ func TestForeignKey(t *testing.T) {
 	if at := again.header.Get("Location"); at != Prefix+"/keys/"+id {
 		t.Errorf("Location %q", at)
 	}
-	for wrong, says := range map[string]string{
+	for rejected, message := range map[string]string{
 		value[:19]: "20 to 256", value + " x": "spaces", value + "\n": "spaces", value + ",": "commas",
 		"tg_" + value: "Tidegate", strings.Repeat(value, 7): "20 to 256",
 		strings.Repeat(value, 2000): "",
 	} {
-		body["value"] = wrong
+		body["value"] = rejected
 		answer := s.post("/keys", body)
-		if len(wrong) < 1000 {
-			answer.wants(http.StatusUnprocessableEntity, "body.value", says)
+		if len(rejected) < 1000 {
+			answer.wants(http.StatusUnprocessableEntity, "body.value", message)
 		}
-		if answer.status < 400 || strings.Contains(answer.text, wrong) {
+		if answer.status < 400 || strings.Contains(answer.text, rejected) {
 			t.Errorf("%d %.200s", answer.status, answer.text)
 		}
 	}

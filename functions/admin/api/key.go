@@ -68,12 +68,12 @@ func overrideOf(o *policy.Override) *Override {
 }
 
 // read reads the override, which stands at a place of the body.
-func (o *Override) read(at string, wrong *rest.Details) *policy.Override {
+func (o *Override) read(at string, details *rest.Details) *policy.Override {
 	if o == nil {
 		return nil
 	}
 	limits, unread := policydoc.ReadLimits(at+"limits", o.Limits)
-	*wrong = append(*wrong, inBody(unread, "")...)
+	*details = append(*details, inBody(unread, "")...)
 	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode),
 		Until:  timeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}

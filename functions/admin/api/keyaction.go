@@ -141,9 +141,9 @@ func (a *api) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, e
 	if err := in.Missing(); err != nil {
 		return nil, err
 	}
-	var wrong rest.Details
-	o := in.Body.read("", &wrong)
-	if err := wrong.Err(); err != nil {
+	var details rest.Details
+	o := in.Body.read("", &details)
+	if err := details.Err(); err != nil {
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Override, Override: o}

@@ -53,26 +53,26 @@ type Outcome struct {
 }
 
 func (a *api) lab(_ context.Context, in *labInput) (*labOutput, error) {
-	var wrong rest.Details
+	var details rest.Details
 	b := in.Body
 	window, err := limiter.ParseWindow(b.Window)
 	if err != nil {
-		wrong.Add("window", err)
+		details.Add("window", err)
 	}
 	for i, name := range b.Algorithms {
 		if !isAlgorithm(name) {
-			wrong.Add(fmt.Sprintf("algorithms[%d]", i),
+			details.Add(fmt.Sprintf("algorithms[%d]", i),
 				fmt.Errorf("must be one of %s", strings.Join(algorithmNames(), ", ")))
 		}
 	}
 	traffic := accuracy.Traffic{Shape: accuracy.Shape(b.Shape), Rate: b.Rate, Windows: b.Windows}
 	if traffic.Shape == accuracy.Recorded {
-		traffic = recorded(b.Minutes, b.Seed, &wrong)
+		traffic = recorded(b.Minutes, b.Seed, &details)
 	} else {
-		needed(&wrong, "rate", b.Rate)
-		needed(&wrong, "windows", b.Windows)
+		needed(&details, "rate", b.Rate)
+		needed(&details, "windows", b.Windows)
 	}
-	if err := wrong.Err(); err != nil {
+	if err := details.Err(); err != nil {
 		return nil, err
 	}
 	return play(accuracy.Scenario{
@@ -115,18 +115,18 @@ func algorithmNames() []string {
 func isAlgorithm(name string) bool { return slices.Contains(algorithmNames(), name) }
 
 // needed notes a number that is missing.
-func needed(wrong *rest.Details, field string, n int64) {
+func needed(details *rest.Details, field string, n int64) {
 	if n == 0 {
-		wrong.Add(field, errors.New("is needed, but for recorded calls"))
+		details.Add(field, errors.New("is needed, but for recorded calls"))
 	}
 }
 
 // recorded are the calls of minutes, the first of which begins at a boundary.
-func recorded(minutes []int64, seed uint64, wrong *rest.Details) accuracy.Traffic {
+func recorded(minutes []int64, seed uint64, details *rest.Details) accuracy.Traffic {
 	recording, sum := make(accuracy.Recording, len(minutes)), int64(0)
 	for i, calls := range minutes {
 		if calls < 0 || calls > maxPlayed {
-			wrong.Add(fmt.Sprintf("minutes[%d]", i), fmt.Errorf("must be 0 to %d", maxPlayed))
+			details.Add(fmt.Sprintf("minutes[%d]", i), fmt.Errorf("must be 0 to %d", maxPlayed))
 			return accuracy.Traffic{}
 		}
 		recording[i] = accuracy.Minute{
@@ -134,12 +134,12 @@ func recorded(minutes []int64, seed uint64, wrong *rest.Details) accuracy.Traffi
 		sum += calls
 	}
 	if sum < 1 || sum > maxPlayed {
-		wrong.Add("minutes", fmt.Errorf("make %d calls: must be 1 to %d", sum, maxPlayed))
+		details.Add("minutes", fmt.Errorf("make %d calls: must be 1 to %d", sum, maxPlayed))
 		return accuracy.Traffic{}
 	}
 	traffic, err := recording.Traffic(seed)
 	if err != nil {
-		wrong.Add("minutes", err)
+		details.Add("minutes", err)
 	}
 	return traffic
 }

@@ -22,9 +22,9 @@ func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 		p.Routes[i].Name = strings.TrimSpace(p.Routes[i].Name)
 	}
 	p.Version = 0 // If-Match counts
-	set, wrong := p.Set(current)
-	if len(wrong) > 0 {
-		return set, rest.Unprocessable(inBody(wrong, "")...)
+	set, fieldErrors := p.Set(current)
+	if len(fieldErrors) > 0 {
+		return set, rest.Unprocessable(inBody(fieldErrors, "")...)
 	}
 	return set, nil
 }

@@ -52,22 +52,22 @@ func (a *api) registerSimulate() {
 }
 
 func (a *api) simulate(_ context.Context, in *simulateInput) (*simulateOutput, error) {
-	var wrong rest.Details
+	var details rest.Details
 	limit, unread := policydoc.ReadLimit("limit", in.Body.Limit)
-	wrong = append(wrong, inBody(unread, "")...)
+	details = append(details, inBody(unread, "")...)
 	for _, e := range limit.Errors() {
-		wrong.Add("limit."+e.Field, fmt.Errorf("%s", e.Message))
+		details.Add("limit."+e.Field, fmt.Errorf("%s", e.Message))
 	}
 	at := make([]time.Duration, len(in.Body.Calls))
 	for i, seconds := range in.Body.Calls {
 		if seconds < 0 || seconds > limiter.MaxWindow.Seconds() {
-			wrong.Add(fmt.Sprintf("calls[%d]", i),
+			details.Add(fmt.Sprintf("calls[%d]", i),
 				fmt.Errorf("must be 0 to %.0f", limiter.MaxWindow.Seconds()))
 			continue
 		}
 		at[i] = time.Duration(math.Round(seconds*1e6)) * time.Microsecond
 	}
-	if err := wrong.Err(); err != nil {
+	if err := details.Err(); err != nil {
 		return nil, err
 	}
 	slices.Sort(at)

@@ -18,7 +18,7 @@ import (
 type adoptForm struct {
 	kind, id, issuer, holder, address form.Input
 	name, next, reason                form.Input
-	wrong                             string
+	problem                             string
 }
 
 const (
@@ -106,7 +106,7 @@ func (f *adoptForm) setError(invalid *policy.InvalidError) {
 		if in := fields[e.Field]; in != nil {
 			in.Error = form.Sentence(e.Message)
 		} else {
-			f.wrong = e.Field + ": " + form.Sentence(e.Message)
+			f.problem = e.Field + ": " + form.Sentence(e.Message)
 		}
 	}
 }
@@ -170,7 +170,7 @@ func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status i
 		Form: &templates.Form{
 			Action: d.Path("/callers/new"), Fields: f.fields(),
 			After: []templates.FormField{form.ReasonField(f.reason)},
-			Error: f.wrong, Errors: f.errors(), Submit: "Continue",
+			Error: f.problem, Errors: f.errors(), Submit: "Continue",
 			Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/callers")},
 		},
 	}))

@@ -36,10 +36,10 @@ func TestForeignKeyPage(t *testing.T) {
 		s.Get("/keys/{new}").Wants(t, http.StatusOK, "made by another system", "Key created").Body,
 		s.Post("/keys", form).Wants(t, http.StatusConflict, "has this value already").Body,
 	}
-	for wrong, says := range map[string]string{value + ",": "without spaces and commas",
+	for rejected, message := range map[string]string{value + ",": "without spaces and commas",
 		"tg_" + value: "as keys or tokens of Tidegate do"} {
-		form["value"] = []string{wrong}
-		bodies = append(bodies, s.Post("/keys", form).Wants(t, http.StatusUnprocessableEntity, says).Body)
+		form["value"] = []string{rejected}
+		bodies = append(bodies, s.Post("/keys", form).Wants(t, http.StatusUnprocessableEntity, message).Body)
 	}
 	s.Get("/keys/"+value).Wants(t, http.StatusNotFound)
 	for _, path := range []string{"/keys", "/audit", "/audit.csv", "/keys.csv"} {

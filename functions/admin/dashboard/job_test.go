@@ -91,9 +91,9 @@ func TestJobIsLeftAndFound(t *testing.T) {
 	viewer := *s
 	viewer.Client = s.NewClient()
 	seen := viewer.LoginAs(sitetest.Viewer).Get(at).Wants(t, http.StatusOK, "Stopped.")
-	for _, wrong := range []string{`action="` + at, "Undo this job", "/undo"} {
-		if strings.Contains(seen.Body, wrong) {
-			t.Errorf("a viewer is offered %s", wrong)
+	for _, absent := range []string{`action="` + at, "Undo this job", "/undo"} {
+		if strings.Contains(seen.Body, absent) {
+			t.Errorf("a viewer is offered %s", absent)
 		}
 	}
 	s.Post(at, sitetest.HiddenIn(stopped.Body)).Wants(t, http.StatusSeeOther)

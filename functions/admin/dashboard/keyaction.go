@@ -43,7 +43,7 @@ type actionForm struct {
 	group   form.Input
 	allow   form.Input // routes
 	secret  string     // that a rotation made
-	wrong   string
+	problem   string
 	facts   []string // what else to know
 	// warnings are what to confirm
 	warnings []string
@@ -158,7 +158,7 @@ func (f *actionForm) setError(invalid *policy.InvalidError) {
 		case field == "allow":
 			f.allow.Error = form.Sentence(e.Message)
 		default:
-			f.wrong = e.Field + ": " + form.Sentence(e.Message)
+			f.problem = e.Field + ": " + form.Sentence(e.Message)
 		}
 	}
 }
@@ -314,7 +314,7 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 		Form: &templates.Form{
 			Action: d.keyPath(f.key) + "/" + r.PathValue("action"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
-			Error:  f.wrong, Errors: f.errors(),
+			Error:  f.problem, Errors: f.errors(),
 			After:  append(fields, form.ReasonField(f.reason)),
 			Submit: a.submit, Danger: a.danger, Warning: form.Warn(f.warnings),
 			Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},

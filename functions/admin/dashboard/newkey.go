@@ -131,7 +131,7 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 	page.Form = &templates.Form{
 		Action: d.Path("/keys"), Fields: append(fields, form.UntilFields(f.until, "never expires")...),
 		After: []templates.FormField{keyRoutesField(f.allow), form.ReasonField(f.reason)},
-		Error: f.wrong, Errors: f.errors(), Submit: "Create the key",
+		Error: f.problem, Errors: f.errors(), Submit: "Create the key",
 		Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/keys")},
 	}
 	d.Render(w, r, status, templates.FormOf(page))

@@ -18,7 +18,7 @@ import (
 // tokenForm is a new machine token as it was typed.
 type tokenForm struct {
 	name, scope, days form.Input
-	wrong             string // what is wrong with the token as a whole
+	problem             string // what is wrong with the token as a whole
 }
 
 func newTokenForm() tokenForm {
@@ -49,7 +49,7 @@ func (f *tokenForm) setError(err error) bool {
 	var invalid *token.InvalidError
 	switch {
 	case errors.Is(err, token.ErrTooMany):
-		f.wrong = form.Sentence(err.Error())
+		f.problem = form.Sentence(err.Error())
 	case errors.As(err, &invalid):
 		fields := map[string]*form.Input{"name": &f.name, "scope": &f.scope, "expires": &f.days}
 		fields[invalid.Field].Error = form.Sentence(invalid.Message)
@@ -122,7 +122,7 @@ func (d *dashboard) tokensPanel(tokens []token.Token, entered tokenForm) *templa
 		Scope:  form.Field(entered.scope),
 		Scopes: scopeOptions(),
 		Days:   form.Field(entered.days),
-		Error:  entered.wrong,
+		Error:  entered.problem,
 	}
 	for _, days := range tokenDays {
 		p.Lives = append(p.Lives, templates.Option{Value: days, Text: days + " days"})

@@ -449,9 +449,9 @@ func TestRoundTripJSON(t *testing.T) {
 		if err := json.Unmarshal(text, &document); err != nil {
 			t.Fatal(err)
 		}
-		got, wrong := document.Set(&policy.Set{NextNumber: s.NextNumber})
-		if len(wrong) > 0 || jsonOf(t, got) != jsonOf(t, s) {
-			t.Fatalf("%v\ngot  %s\nwant %s", wrong, jsonOf(t, got), jsonOf(t, s))
+		got, fieldErrors := document.Set(&policy.Set{NextNumber: s.NextNumber})
+		if len(fieldErrors) > 0 || jsonOf(t, got) != jsonOf(t, s) {
+			t.Fatalf("%v\ngot  %s\nwant %s", fieldErrors, jsonOf(t, got), jsonOf(t, s))
 		}
 	})
 }
@@ -466,9 +466,9 @@ func TestUnreadableFields(t *testing.T) {
 		Global: &Scope{Lease: "a while"}, Deny: []string{"203.0.113.7", "home"},
 		Bans: &Bans{Window: "1m", Base: "long", Cap: "longer"},
 	}
-	set, wrong := document.Set(&policy.Set{})
+	set, fieldErrors := document.Set(&policy.Set{})
 	var fields []string
-	for _, e := range wrong {
+	for _, e := range fieldErrors {
 		fields = append(fields, e.Field)
 	}
 	slices.Sort(fields)

@@ -53,8 +53,8 @@ func Read(text []byte) (file *File, err error) {
 	if f.Version < 0 {
 		return nil, invalid(f.line("version"), "version is below 0")
 	}
-	if _, wrong := f.document.Set(&policy.Set{}); len(wrong) > 0 {
-		return nil, f.Locate(wrong[:min(len(wrong), maxProblems)])
+	if _, fieldErrors := f.document.Set(&policy.Set{}); len(fieldErrors) > 0 {
+		return nil, f.Locate(fieldErrors[:min(len(fieldErrors), maxProblems)])
 	}
 	return f, nil
 }

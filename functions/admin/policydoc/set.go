@@ -31,7 +31,7 @@ func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	for i, rule := range p.Routes {
 		s.Routes = append(s.Routes, r.rule(fmt.Sprintf("routes[%d].", i), rule))
 	}
-	return s, r.wrong
+	return s, r.fieldErrors
 }
 
 // number returns the number of the plan in current, 0 for a new one. A former name that
@@ -54,13 +54,13 @@ func (p Plan) number(current *policy.Set, all []Plan) int {
 // read of them.
 func ReadLimits(at string, list []Limit) ([]limiter.Limit, []policy.FieldError) {
 	var r reader
-	return r.limits(at, list), r.wrong
+	return r.limits(at, list), r.fieldErrors
 }
 
 // ReadLimit is ReadLimits for one limit.
 func ReadLimit(at string, l Limit) (limiter.Limit, []policy.FieldError) {
 	var r reader
-	return r.limit(at, l), r.wrong
+	return r.limit(at, l), r.fieldErrors
 }
 
 // ReadPatterns returns the patterns of a list. Bounds are left to who validates them.
@@ -73,11 +73,11 @@ func ReadPatterns(list []Pattern) []route.Pattern {
 }
 
 // reader collects the fields that cannot be read.
-type reader struct{ wrong []policy.FieldError }
+type reader struct{ fieldErrors []policy.FieldError }
 
 func (r *reader) add(field string, err error) {
 	if err != nil {
-		r.wrong = append(r.wrong, policy.FieldError{Field: field, Message: err.Error()})
+		r.fieldErrors = append(r.fieldErrors, policy.FieldError{Field: field, Message: err.Error()})
 	}
 }
 
@@ -129,9 +129,9 @@ func (r *reader) limits(at string, list []Limit) []limiter.Limit {
 }
 
 func (r *reader) limit(at string, l Limit) limiter.Limit {
-	read, wrong := limiter.Text(l).Limit()
-	for _, e := range wrong {
-		r.wrong = append(r.wrong, policy.FieldError{Field: at + "." + e.Field, Message: e.Message})
+	read, fieldErrors := limiter.Text(l).Limit()
+	for _, e := range fieldErrors {
+		r.fieldErrors = append(r.fieldErrors, policy.FieldError{Field: at + "." + e.Field, Message: e.Message})
 	}
 	return read
 }

@@ -298,10 +298,10 @@ func TestWrongChecksumAsksNobody(t *testing.T) {
 	}
 	good := secret.Reveal()
 	last := good[len(good)-1]
-	wrong := good[:len(good)-1] + string('0'+(last-'0'+1)%10)
+	otherKey := good[:len(good)-1] + string('0'+(last-'0'+1)%10)
 	store := &counting{}
 	a := New(store, keysAlone(), simple, slog.New(slog.DiscardHandler))
-	for _, credential := range []string{wrong, "sk_" + good[3:], "tg_", ""} {
+	for _, credential := range []string{otherKey, "sk_" + good[3:], "tg_", ""} {
 		for name, event := range withKey(credential) {
 			got, err := invoke(t, a, event)
 			if err := refused(got, err, event); err != nil || store.asked != 0 {

@@ -106,10 +106,10 @@ func TestTokenEvent(t *testing.T) {
 func TestBadCredentialNeverFallsThrough(t *testing.T) {
 	key, ada := newKey(t).Reveal(), token("ada")
 	other, eve := newKey(t).Reveal(), token("eve")
-	wrong := key[:len(key)-1] + string('0'+(key[len(key)-1]-'0'+1)%10)
+	otherKey := key[:len(key)-1] + string('0'+(key[len(key)-1]-'0'+1)%10)
 	for name, request := range map[string]Request{
-		"wrong checksum":             with("x-api-key", wrong),
-		"wrong checksum, bearer":     with("authorization", "Bearer "+wrong),
+		"wrong checksum":             with("x-api-key", otherKey),
+		"wrong checksum, bearer":     with("authorization", "Bearer "+otherKey),
 		"unknown prefix":             with("x-api-key", "sk_"+key[3:]),
 		"prefix in capitals":         with("authorization", "Bearer TG_"+key[3:]),
 		"empty key":                  with("x-api-key", ""),

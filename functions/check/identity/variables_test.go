@@ -9,8 +9,8 @@ import (
 )
 
 func read(variables ...string) (Config, error) {
-	v, wrong := config.Read[Variables](variables)
-	if err := wrong.Err(); err != nil {
+	v, problems := config.Read[Variables](variables)
+	if err := problems.Err(); err != nil {
 		return Config{}, err
 	}
 	return v.Config()

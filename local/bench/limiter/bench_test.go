@@ -182,12 +182,12 @@ func TestSaturateNoticesWrongVerdicts(t *testing.T) {
 	if err := b.probe(); err != nil {
 		t.Fatal(err)
 	}
-	for _, wrong := range []scenario{
+	for _, rejected := range []scenario{
 		{check: spread.check, purpose: deniedSubjects, allowed: true},
 		{check: denied.check, purpose: allowedSubjects},
 	} {
-		if err := b.saturate(t.Context(), c, wrong, 0); !errors.Is(err, errVerdict) {
-			t.Errorf("allowed %v: got %v, want %v", wrong.allowed, err, errVerdict)
+		if err := b.saturate(t.Context(), c, rejected, 0); !errors.Is(err, errVerdict) {
+			t.Errorf("allowed %v: got %v, want %v", rejected.allowed, err, errVerdict)
 		}
 	}
 	if len(b.slices) > 0 {
@@ -260,10 +260,10 @@ func TestParse(t *testing.T) {
 		!slices.Equal(o.server, []string{"taskset", "-c", "0", "valkey-server"}) {
 		t.Errorf("got %+v, %v", o, err)
 	}
-	for _, wrong := range [][]string{{"-repeats", "36"}, {"-repeats", "-1"}, {"-only", "("},
+	for _, rejected := range [][]string{{"-repeats", "36"}, {"-repeats", "-1"}, {"-only", "("},
 		{"-unknown"}, {"more"}} {
-		if _, err := parse(wrong, io.Discard); err == nil {
-			t.Errorf("%v: no error", wrong)
+		if _, err := parse(rejected, io.Discard); err == nil {
+			t.Errorf("%v: no error", rejected)
 		}
 	}
 }

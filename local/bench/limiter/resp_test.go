@@ -46,9 +46,9 @@ func TestCommandNames(t *testing.T) {
 	if err != nil || !slices.Equal(got, []string{"ping", "get"}) {
 		t.Errorf("got %q, %v", got, err)
 	}
-	for _, wrong := range []string{"*1\r\n$4\r\nPI", "PING\r\n", "*0\r\n"} {
-		if got, err := commandNames([]byte(wrong)); !errors.Is(err, errProtocol) {
-			t.Errorf("%q: got %q, %v", wrong, got, err)
+	for _, rejected := range []string{"*1\r\n$4\r\nPI", "PING\r\n", "*0\r\n"} {
+		if got, err := commandNames([]byte(rejected)); !errors.Is(err, errProtocol) {
+			t.Errorf("%q: got %q, %v", rejected, got, err)
 		}
 	}
 }

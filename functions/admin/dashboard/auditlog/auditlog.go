@@ -150,10 +150,10 @@ func verifiedWords(v audit.Verified) *templates.Verified {
 				" entries are as they were written, in their order.",
 		}
 	}
-	var wrong []string
+	var problems []string
 	if n := int64(len(v.Broken)); n > 0 {
-		wrong = append(
-			wrong,
+		problems = append(
+			problems,
 			page.Number(n)+" of "+page.Number(v.Entries)+" entries were altered,"+
 				" or stand behind one that was altered or taken out",
 		)
@@ -163,12 +163,12 @@ func verifiedWords(v audit.Verified) *templates.Verified {
 		if n == 1 {
 			text = " audit chain is incomplete"
 		}
-		wrong = append(wrong, page.Number(n)+text)
+		problems = append(problems, page.Number(n)+text)
 	}
 	if n := int64(len(v.Unread)); n > 0 {
-		wrong = append(wrong, "older entries of "+page.Number(n)+" of the chains could not be read")
+		problems = append(problems, "older entries of "+page.Number(n)+" of the chains could not be read")
 	}
-	words := &templates.Verified{Text: strings.Join(wrong, "; ") + ":", Broken: slices.Clone(v.Broken)}
+	words := &templates.Verified{Text: strings.Join(problems, "; ") + ":", Broken: slices.Clone(v.Broken)}
 	for _, c := range v.Cut {
 		words.Broken = append(words.Broken, cutWords(c))
 	}

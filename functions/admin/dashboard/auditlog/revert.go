@@ -82,7 +82,7 @@ func (d *Pages) showRevert(w http.ResponseWriter, r *http.Request) {
 
 func (d *Pages) renderRevert(
 	w http.ResponseWriter, r *http.Request, status int, rev toRevert, version int64, reason form.Input,
-	wrong string,
+	problem string,
 ) {
 	e := rev.Entry
 	page := templates.FormPage{
@@ -99,7 +99,7 @@ func (d *Pages) renderRevert(
 			Action: d.Path("/audit/" + e.ID + "/revert"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(version, 10)}},
 			After:  []templates.FormField{form.ReasonField(reason)},
-			Errors: form.CountErrors(reason), Error: wrong,
+			Errors: form.CountErrors(reason), Error: problem,
 			Submit: "Revert", Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/audit")},
 		}
 	} else {

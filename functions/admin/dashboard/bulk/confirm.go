@@ -94,14 +94,14 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) {
-	wrong := f.check(set)
+	mistakes := f.check(set)
 	for _, reason := range []*form.Input{&f.reason, &f.override.Reason} {
 		if reason.Error != "" && strings.TrimSpace(reason.Text) == "" {
 			reason.AllowEmpty()
-			wrong = min(wrong, f.override.Errors()+form.CountErrors(f.plan, f.reason))
+			mistakes = min(mistakes, f.override.Errors()+form.CountErrors(f.plan, f.reason))
 		}
 	}
-	if wrong > 0 {
+	if mistakes > 0 {
 		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 		return
 	}
@@ -172,8 +172,8 @@ func (d *Pages) renderForm(w http.ResponseWriter, r *http.Request, status int, s
 	v.Submit, v.Action = heading, d.Path("/keys/bulk")
 	v.Danger = f.do == app.Revoke || f.do == app.Reset
 	v.Cancel = templates.Choice{Text: "Cancel", Address: list}
-	if f.wrong != "" {
-		v.Error = f.wrong
+	if f.problem != "" {
+		v.Error = f.problem
 	}
 	carried := url.Values{"do": {f.do}, "id": f.ids, ofField: {ofSelected}}
 	if f.all {

@@ -28,7 +28,7 @@ type bulkForm struct {
 	confirm  form.Input // the number of keys
 	shown    int64      // how many keys the form said it changes; -1 when it said nothing
 	total    int64      // how many there are
-	wrong    string
+	problem    string
 }
 
 // readForm fails for a form that is not ours.
@@ -127,11 +127,11 @@ func (f *bulkForm) checkTotal() bool {
 	if f.total == 1 {
 		now = "1 key matches now"
 	}
-	f.wrong = "Nothing changed: " + now + "."
+	f.problem = "Nothing changed: " + now + "."
 	if f.shown >= 0 {
-		f.wrong = "Nothing changed: " + now + ", not " + page.Number(f.shown) + "."
+		f.problem = "Nothing changed: " + now + ", not " + page.Number(f.shown) + "."
 	}
-	f.wrong += " Confirm again."
+	f.problem += " Confirm again."
 	f.confirm = form.Input{}
 	return false
 }

@@ -18,7 +18,7 @@ type OverrideForm struct {
 	mode    form.Input
 	until   form.Until
 	Reason  form.Input
-	wrong   string
+	problem   string
 }
 
 // NewOverrideForm begins with what holds now.
@@ -80,7 +80,7 @@ func (f *OverrideForm) SetError(invalid *policy.InvalidError) {
 		case e.Field == "override.until":
 			f.until.At.Error = form.Sentence(e.Message)
 		default:
-			f.wrong = form.Sentence(e.Message)
+			f.problem = form.Sentence(e.Message)
 		}
 	}
 }
@@ -89,7 +89,7 @@ func (f *OverrideForm) SetError(invalid *policy.InvalidError) {
 func (f *OverrideForm) View() templates.Form {
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.Version, 10)}},
-		Error:  f.wrong, Errors: f.Errors(),
+		Error:  f.problem, Errors: f.Errors(),
 		Lists: []templates.LimitList{
 			f.Limits.View("Limits", "A call is allowed when every limit admits it.")},
 		Choices: form.LimitChoices(),

@@ -156,13 +156,13 @@ func TestSetError(t *testing.T) {
 			t.Errorf("%s has no place, or a limit that is not there has one", field)
 		}
 		row := list.View("", "").Rows[1]
-		wrong := map[string]string{
+		messages := map[string]string{
 			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error,
 			"algorithm": row.Algorithm.Error,
 			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
 			"notify": row.Notify.Error, "mode": row.Mode.Error,
 		}
-		if wrong[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" ||
+		if messages[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" ||
 			id == "countDenied" || id == "notify" || id == "mode") {
 			t.Errorf("%s: %+v", field, row)
 		}

@@ -46,7 +46,7 @@ type policyImport struct {
 	reason  form.Input
 	version int64 // of the Set that the changes were shown against
 	seen    string
-	wrong   string
+	problem   string
 	preview *templates.Preview
 }
 
@@ -80,7 +80,7 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case status != http.StatusOK || again:
 	case version != set.Version:
-		status, f.wrong = http.StatusConflict,
+		status, f.problem = http.StatusConflict,
 			"Someone else saved first. Nothing was saved. Review the changes again."
 	case len(f.preview.Changes) > 0:
 		if f.reason.CheckReason(); f.reason.Error == "" {
@@ -105,17 +105,17 @@ func (f *policyImport) hash() string {
 func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 	file, err := policydoc.Read([]byte(f.text))
 	if err != nil {
-		f.wrong = page.Clip(form.Sentence(err.Error()), 1000)
+		f.problem = page.Clip(form.Sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
 	next, err := file.Edit(set)
 	if err != nil {
-		f.wrong = page.Clip(form.Sentence(err.Error()), 1000)
+		f.problem = page.Clip(form.Sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
 	}
 	f.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	if file.Version != 0 && file.Version != set.Version {
-		f.wrong = fmt.Sprintf("The file has version %d, the current version is %d. Nothing was saved. "+
+		f.problem = fmt.Sprintf("The file has version %d, the current version is %d. Nothing was saved. "+
 			"Review the changes, then remove the version line to import anyway.", file.Version, set.Version)
 		return nil, http.StatusConflict
 	}
@@ -135,12 +135,12 @@ func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *pol
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		f.version, f.seen, f.wrong = saved.Version, "",
+		f.version, f.seen, f.problem = saved.Version, "",
 			"Someone else saved first. Nothing was saved. Review the changes again."
 		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
 		d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
-		f.wrong = changes.Invalid(invalid)
+		f.problem = changes.Invalid(invalid)
 		d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrUnfinished):
 		d.failUnfinished(w, r, err)
@@ -157,7 +157,7 @@ func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *pol
 
 func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int, f policyImport) {
 	submit := "Preview changes"
-	if f.seen != "" && f.seen == f.hash() && f.wrong == "" && len(f.preview.Changes) > 0 {
+	if f.seen != "" && f.seen == f.hash() && f.problem == "" && len(f.preview.Changes) > 0 {
 		submit = "Import"
 	}
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
@@ -169,7 +169,7 @@ func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int,
 			"Start from an export. You see the changes before saving."},
 		Preview: f.preview,
 		Form: &templates.Form{
-			Action: d.Path("/policies/import"), Error: f.wrong, Errors: form.CountErrors(f.reason),
+			Action: d.Path("/policies/import"), Error: f.problem, Errors: form.CountErrors(f.reason),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)},
 				{Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{

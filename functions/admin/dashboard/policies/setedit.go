@@ -45,7 +45,7 @@ type setEdit struct {
 	path     string // of the form
 	version  int64  // of the Set that the edit is based on
 	reason   form.Input
-	wrong    string
+	problem    string
 	conflict *templates.Conflict
 	preview  *templates.Preview
 	warnings []string // what saving it would do
@@ -115,7 +115,7 @@ func (d *pages) saveSetForm(w http.ResponseWriter, r *http.Request, e setEdit) {
 			Status: http.StatusNotFound, Heading: "Rule or plan not found", Action: d.toPolicies(),
 		})
 	case !exists:
-		e.wrong = "Someone deleted it. Nothing was saved."
+		e.problem = "Someone deleted it. Nothing was saved."
 		d.setConflict(w, r, set, next, e)
 	case e.form.errors()+form.CountErrors(e.reason) > 0:
 		d.renderSetForm(w, r, http.StatusUnprocessableEntity, set, e)
@@ -203,7 +203,7 @@ func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error
 func (e *setEdit) setError(invalid *policy.InvalidError, next *policy.Set) {
 	for _, f := range invalid.Fields {
 		if !e.form.setError(f, next) {
-			e.wrong = page.Clip(f.Field+": "+form.Sentence(f.Message), changes.MaxText)
+			e.problem = page.Clip(f.Field+": "+form.Sentence(f.Message), changes.MaxText)
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (d *pages) renderSetForm(
 		}
 		f.Notes = append(f.Notes, "Keys with this plan: "+page.Number(counts[e.plan])+".")
 	}
-	f.Action, f.Error, f.Errors = d.Path(e.path), e.wrong, e.form.errors()+form.CountErrors(e.reason)
+	f.Action, f.Error, f.Errors = d.Path(e.path), e.problem, e.form.errors()+form.CountErrors(e.reason)
 	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
 	f.After, f.Warning = append(f.After, form.ReasonField(e.reason)), form.Warn(e.warnings)
 	f.Choices, f.Preview, f.Cancel = form.LimitChoices(), !f.Danger, templates.Choice{

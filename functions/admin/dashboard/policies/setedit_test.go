@@ -40,7 +40,7 @@ func TestImportReadsTheFile(t *testing.T) {
 	for _, c := range []struct {
 		text            string
 		status, changes int
-		wrong           string
+		problem           string
 	}{
 		{string(text), http.StatusOK, 0, ""},
 		{strings.Replace(string(text), "version: 4", "version: 3", 1), http.StatusConflict, 0,
@@ -51,8 +51,8 @@ func TestImportReadsTheFile(t *testing.T) {
 		f := policyImport{text: c.text}
 		next, status := f.read(set)
 		if status != c.status || (next != nil) != (status == http.StatusOK) ||
-			!strings.Contains(f.wrong, c.wrong) || c.wrong == "" && f.wrong != "" {
-			t.Errorf("%.40q: status %d, %q", c.text, status, f.wrong)
+			!strings.Contains(f.problem, c.problem) || c.problem == "" && f.problem != "" {
+			t.Errorf("%.40q: status %d, %q", c.text, status, f.problem)
 		}
 		if f.preview != nil && len(f.preview.Changes) != c.changes {
 			t.Errorf("%.40q: changes %+v, want %d", c.text, f.preview.Changes, c.changes)

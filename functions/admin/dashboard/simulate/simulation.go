@@ -214,18 +214,18 @@ func (s *simulation) recording(begin time.Time) accuracy.Recording {
 // bound notes when the calls are too many to be played, or when the lab finds something
 // else.
 func (s *simulation) bound(sc accuracy.Scenario) {
-	wrong := &s.windows
+	field := &s.windows
 	if sc.Traffic.Shape == accuracy.Recorded {
-		wrong = &s.minutes
+		field = &s.minutes
 	}
 	switch n := sc.Count(); {
 	case n > maxPlayed:
-		wrong.Error = "This makes " + page.Number(n) + " calls. At most " +
+		field.Error = "This makes " + page.Number(n) + " calls. At most " +
 			page.Number(maxPlayed) + " are simulated. Lower windows, rate or limit."
 	case n == 0:
-		wrong.Error = "This makes no calls."
+		field.Error = "This makes no calls."
 	case sc.Validate() != nil:
-		wrong.Error = "Too many windows of this length."
+		field.Error = "Too many windows of this length."
 	}
 }
 
