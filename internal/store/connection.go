@@ -85,7 +85,10 @@ func (c *connection) exchange() error {
 	return nil
 }
 
-var errHello = errors.New("the client library's log-in differs from this connection's")
+var (
+	errHello   = errors.New("the client library's log-in differs from this connection's")
+	errNoHello = errors.New("the client library did not log in")
+)
 
 // Write sends everything except the library's log-in.
 func (c *connection) Write(p []byte) (int, error) {
@@ -101,8 +104,13 @@ func (c *connection) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Read returns the stored reply first, and then what Valkey sends.
+// Read returns the stored reply first, and then what Valkey sends. It fails before the
+// library wrote its log-in: when the call has ended by then, the library closes the
+// connection with a last command, and panics over a reply to anything else.
 func (c *connection) Read(p []byte) (int, error) {
+	if c.hello != nil {
+		return 0, errNoHello
+	}
 	if len(c.reply) > 0 {
 		n := copy(p, c.reply)
 		c.reply = c.reply[n:]

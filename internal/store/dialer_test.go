@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,4 +167,44 @@ func TestAttemptEndsAfterAFreeze(t *testing.T) {
 	if ctx.Err() == nil {
 		t.Error("the attempt goes on")
 	}
+}
+
+// A call may end when its connection is ready but not used yet. The library then closes
+// the connection, and must not take the stored reply to the log-in for one to its own
+// last command: it would end the process.
+func TestCallEndsBeforeTheLibraryLogsIn(t *testing.T) {
+	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
+	option, err := parse(proxy.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	option = Options{Dial: waiting.Patience, Write: waiting.Patience}.applied(option)
+	d := newDialer(option)
+	t.Cleanup(d.close)
+	var late atomic.Bool
+	option.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer,
+		_ *tls.Config) (net.Conn, error) {
+		c, err := d.dial(context.WithoutCancel(ctx), address)
+		if late.Load() {
+			<-ctx.Done()
+		}
+		return c, err
+	}
+	client, err := valkey.NewClient(option)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	late.Store(true)
+	proxy.Cut()
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stop := time.AfterFunc(time.Millisecond, cancel)
+		if err := get(ctx, client, "k"); err == nil {
+			t.Error("a call that had ended got a reply")
+		}
+		stop.Stop()
+	}
+	late.Store(false)
+	waiting.Until(t, "a later call gets its reply", func() bool { return get(t.Context(), client, "k") == nil })
 }

@@ -56,7 +56,7 @@ const someOrigin = "https://verify.example"
 // Calls without a good credential.
 var (
 	asBrowser = call{header: map[string]string{"Origin": someOrigin}}
-	badKey     = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
+	badKey    = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
 	large     = call{header: map[string]string{"A": strings.Repeat("a", 11_000)}}
 	preflight = call{method: http.MethodOptions, header: map[string]string{
 		"Origin":                         someOrigin,

@@ -18,7 +18,7 @@ import (
 type adoptForm struct {
 	kind, id, issuer, holder, address form.Input
 	name, next, reason                form.Input
-	problem                             string
+	problem                           string
 }
 
 const (

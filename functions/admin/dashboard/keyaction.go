@@ -43,7 +43,7 @@ type actionForm struct {
 	group   form.Input
 	allow   form.Input // routes
 	secret  string     // that a rotation made
-	problem   string
+	problem string
 	facts   []string // what else to know
 	// warnings are what to confirm
 	warnings []string

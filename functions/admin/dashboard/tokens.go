@@ -18,7 +18,7 @@ import (
 // tokenForm is a new machine token as it was typed.
 type tokenForm struct {
 	name, scope, days form.Input
-	problem             string // what is wrong with the token as a whole
+	problem           string // what is wrong with the token as a whole
 }
 
 func newTokenForm() tokenForm {

@@ -28,7 +28,7 @@ type bulkForm struct {
 	confirm  form.Input // the number of keys
 	shown    int64      // how many keys the form said it changes; -1 when it said nothing
 	total    int64      // how many there are
-	problem    string
+	problem  string
 }
 
 // readForm fails for a form that is not ours.

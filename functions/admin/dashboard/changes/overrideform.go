@@ -18,7 +18,7 @@ type OverrideForm struct {
 	mode    form.Input
 	until   form.Until
 	Reason  form.Input
-	problem   string
+	problem string
 }
 
 // NewOverrideForm begins with what holds now.

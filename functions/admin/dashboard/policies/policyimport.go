@@ -46,7 +46,7 @@ type policyImport struct {
 	reason  form.Input
 	version int64 // of the Set that the changes were shown against
 	seen    string
-	problem   string
+	problem string
 	preview *templates.Preview
 }
 

@@ -45,7 +45,7 @@ type setEdit struct {
 	path     string // of the form
 	version  int64  // of the Set that the edit is based on
 	reason   form.Input
-	problem    string
+	problem  string
 	conflict *templates.Conflict
 	preview  *templates.Preview
 	warnings []string // what saving it would do

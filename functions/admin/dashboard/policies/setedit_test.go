@@ -40,7 +40,7 @@ func TestImportReadsTheFile(t *testing.T) {
 	for _, c := range []struct {
 		text            string
 		status, changes int
-		problem           string
+		problem         string
 	}{
 		{string(text), http.StatusOK, 0, ""},
 		{strings.Replace(string(text), "version: 4", "version: 3", 1), http.StatusConflict, 0,
