@@ -66,10 +66,10 @@ func (s *Stack) newMetricsDashboard() {
 		}, []awscloudwatch.IMetric{ofFunction(s.check, "ConcurrentExecutions", "Maximum")}),
 	}
 	rows = append(rows, s.cacheWidgets()...)
-	board := awscloudwatch.NewDashboard(s.Stack, jsii.String("Metrics"),
+	dashboard := awscloudwatch.NewDashboard(s.Stack, jsii.String("Metrics"),
 		&awscloudwatch.DashboardProps{DashboardName: jsii.String(s.props.name())})
 	for i := 0; i < len(rows); i += 2 {
-		board.AddWidgets(rows[i : i+2]...)
+		dashboard.AddWidgets(rows[i : i+2]...)
 	}
 }
 

@@ -54,7 +54,7 @@ func newCrawler(t *testing.T, handler http.Handler, values map[string]string) *c
 
 var variable = regexp.MustCompile(`[0-9A-Za-z]{12,}|[0-9]+`)
 
-// kind tells one page or form of many that differ only in what they are about.
+// kind names one page or form of many that differ only in what they are about.
 func kind(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -60,8 +60,8 @@ func (c *chains) try(t tester, b keyspace.Bucket, s Sealed) bool {
 	return done == 1
 }
 
-// tell appends an entry to its subject's chain, as often tried as others come first.
-func (c *chains) tell(t tester, e Entry) {
+// record appends an entry to its subject's chain, as often tried as others come first.
+func (c *chains) record(t tester, e Entry) {
 	t.Helper()
 	b := keyspace.BucketOf(e.Subject)
 	for {

@@ -18,26 +18,26 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// An entry comes back as it was told, with its own hash and the one before it, from a
+// An entry comes back as it was recorded, with its own hash and the one before it, from a
 // list and by its id.
 func TestEntriesComeBackAsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
-		var told []Entry
+		var recorded []Entry
 		for n := range 4 {
-			told = append(told, about("subject", n))
-			c.tell(t, told[n])
+			recorded = append(recorded, about("subject", n))
+			c.record(t, recorded[n])
 		}
 		entries := c.all(t, Query{Subject: "subject"})
 		slices.Reverse(entries)
-		if len(entries) != len(told) {
-			t.Fatalf("%d entries, want %d", len(entries), len(told))
+		if len(entries) != len(recorded) {
+			t.Fatalf("%d entries, want %d", len(entries), len(recorded))
 		}
 		previous := ""
 		for i, e := range entries {
-			want := told[i]
+			want := recorded[i]
 			want.ID, want.Previous, want.Hash = e.ID, previous, e.Hash
 			if previous = e.Hash; len(e.Hash) != hex.EncodedLen(32) || !reflect.DeepEqual(e, want) {
-				t.Errorf("told %+v, listed %+v", want, e)
+				t.Errorf("recorded %+v, listed %+v", want, e)
 			}
 			if got, found, err := c.Get(t.Context(), e.ID); err != nil || !found ||
 				!reflect.DeepEqual(got, e) {
@@ -117,19 +117,19 @@ func TestPagesHoldEveryEntryOnce(t *testing.T) {
 	})
 }
 
-// A page never has more entries than asked for, and what is told meanwhile does not move
+// A page never has more entries than asked for, and what is recorded meanwhile does not move
 // the pages after it.
 func TestPagesStandStill(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		for n := range 40 {
-			c.tell(t, about(fmt.Sprintf("subject%d", n%7), n))
+			c.record(t, about(fmt.Sprintf("subject%d", n%7), n))
 		}
 		first, err := c.List(t.Context(), Query{Count: 15})
 		if err != nil || len(first.Entries) != 15 || first.Next == "" {
 			t.Fatalf("%d entries, next %q, %v", len(first.Entries), first.Next, err)
 		}
 		for n := range 40 {
-			c.tell(t, about(fmt.Sprintf("subject%d", n%7), 100+n))
+			c.record(t, about(fmt.Sprintf("subject%d", n%7), 100+n))
 		}
 		rest := c.all(t, Query{Count: 10, After: first.Next})
 		if len(rest) != 25 {
@@ -148,11 +148,11 @@ func TestPagesStandStill(t *testing.T) {
 // An entry that is none of ours hides no other.
 func TestUnreadableEntryHidesNoOther(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
-		c.tell(t, about("subject", 1))
+		c.record(t, about("subject", 1))
 		stream := Stream(keyspace.BucketOf("subject"))
 		c.do(t, "XADD", stream, "*", "e", "{not JSON", "h", "x")
 		c.do(t, "XADD", stream, "*", "other", "fields")
-		c.tell(t, about("subject", 2))
+		c.record(t, about("subject", 2))
 		entries := c.all(t, Query{})
 		if len(entries) != 4 || entries[0].Version != 2 || entries[3].Version != 1 {
 			t.Fatalf("%+v", entries)
@@ -199,11 +199,11 @@ func TestKeyHidesItself(t *testing.T) {
 	}
 }
 
-// What is told of a subject is found behind thousands of entries about others in its
+// What is recorded of a subject is found behind thousands of entries about others in its
 // chain, and on a page as short as one.
 func TestSubjectBehindManyOthers(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
-	c.tell(t, about("rare", 1))
+	c.record(t, about("rare", 1))
 	b := keyspace.BucketOf("rare")
 	var commands valkey.Commands
 	for n := range 3000 {

@@ -34,8 +34,8 @@ func saved(subject string, version, bytes int) Entry {
 	return e
 }
 
-// told is what was told, without where it lies.
-func told(e Entry) Entry {
+// recorded is what was recorded, without where it lies.
+func recorded(e Entry) Entry {
 	e.ID, e.Previous, e.Hash = "", "", ""
 	return e
 }
@@ -76,11 +76,11 @@ func TestLargeEntriesComeBackAsRecorded(t *testing.T) {
 			saved("set", 4, 1<<20)}
 		all[0].Before, all[3].After = nil, nil
 		for _, e := range all {
-			c.tell(t, e)
+			c.record(t, e)
 		}
 		for i, e := range slices.Backward(c.all(t, Query{Subject: "set", Count: 3})) {
 			want := all[len(all)-1-i]
-			if !reflect.DeepEqual(told(e), want) {
+			if !reflect.DeepEqual(recorded(e), want) {
 				t.Errorf("entry %d came back as another, with %d and %d bytes", want.Version,
 					len(e.Before), len(e.After))
 			}
@@ -106,7 +106,7 @@ func TestHeads(t *testing.T) {
 	created := saved("set", 1, 40_000)
 	created.Before = nil
 	for _, e := range []Entry{created, saved("set", 2, 40_000), about("set", 3)} {
-		c.tell(t, e)
+		c.record(t, e)
 	}
 	full := c.all(t, Query{Subject: "set"})
 	for i, head := range c.all(t, Query{Subject: "set", Heads: true}) {
@@ -141,12 +141,12 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 	if !c.try(t, b, Sealed{Head: head, Body: text, Hash: hash, Next: c.Key().head(b, 1, hash)}) {
 		t.Fatal("not appended")
 	}
-	c.tell(t, saved("set", 2, 40_000))
+	c.record(t, saved("set", 2, 40_000))
 	for _, heads := range []bool{false, true} {
 		got := c.all(t, Query{Subject: "set", Heads: heads})
-		if len(got) != 2 || !reflect.DeepEqual(told(got[1]), plain) ||
-			!reflect.DeepEqual(told(got[0].Opened()), saved("set", 2, 40_000)) {
-			t.Errorf("heads %t: %d entries, not as told", heads, len(got))
+		if len(got) != 2 || !reflect.DeepEqual(recorded(got[1]), plain) ||
+			!reflect.DeepEqual(recorded(got[0].Opened()), saved("set", 2, 40_000)) {
+			t.Errorf("heads %t: %d entries, not as recorded", heads, len(got))
 		}
 	}
 	if v := c.verified(t); !v.Good() || v.Entries != 2 {
@@ -158,7 +158,7 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 // other entry.
 func TestTamperedPack(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
-	c.tell(t, saved("set", 1, 40_000))
+	c.record(t, saved("set", 1, 40_000))
 	genuine := c.stored(t, "set")[0]
 	var b body
 	if err := json.Unmarshal([]byte(genuine.FieldValues["e"]), &b); err != nil {
@@ -253,7 +253,7 @@ func TestNewestOfMany(t *testing.T) {
 	for version := range 60 {
 		e := saved("set", version, 20_000)
 		e.Reason = fmt.Sprint(random.Uint64()) // so that no two are alike
-		c.tell(t, e)
+		c.record(t, e)
 	}
 	entry := int64(len(c.stored(t, "set")[59].FieldValues["e"]))
 	for _, q := range []Query{{Count: 1}, {Count: 5}, {Count: 5, Heads: true},
@@ -272,7 +272,7 @@ func TestNewestOfMany(t *testing.T) {
 	}
 }
 
-// Since leaves out what was told before, a query after Before what was told later, and
+// Since leaves out what was recorded before, a query after Before what came later, and
 // nothing else.
 func TestSinceAndBefore(t *testing.T) {
 	c := open(t, valkeytest.Start(t))

@@ -14,14 +14,14 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// Chains that nobody touched verify, however many subjects they tell of.
+// Chains that nobody touched verify, however many subjects they are about.
 func TestUntouchedChainsVerify(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		if v := c.verified(t); !v.Good() || v.Entries != 0 {
-			t.Errorf("nothing was told yet: %+v", v)
+			t.Errorf("nothing was recorded yet: %+v", v)
 		}
 		for i := range 300 {
-			c.tell(t, about(fmt.Sprintf("subject%d", i%90), i))
+			c.record(t, about(fmt.Sprintf("subject%d", i%90), i))
 		}
 		if v := c.verified(t); !v.Good() || v.Entries != 300 {
 			t.Errorf("%+v, want 300 good entries", v)
@@ -42,21 +42,21 @@ type forgery struct {
 
 const forgedEntries = 5
 
-// forge tells some entries about one subject, and one of another chain.
+// forge records some entries about one subject, and one of another chain.
 func (c *chains) forge(t *testing.T) *forgery {
 	t.Helper()
 	c.do(t, "FLUSHALL", "SYNC")
 	f := &forgery{chains: c, t: t, bucket: keyspace.BucketOf("victim")}
 	f.stream = Stream(f.bucket)
 	for n := range forgedEntries {
-		c.tell(t, about("victim", n))
+		c.record(t, about("victim", n))
 		head, err := c.Head(t.Context(), f.bucket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.heads = append(f.heads, string(head))
 	}
-	c.tell(t, about("other", 1))
+	c.record(t, about("other", 1))
 	if keyspace.BucketOf("other") == f.bucket {
 		t.Fatal("both subjects have one chain")
 	}
@@ -144,7 +144,7 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 			with:   func(f *forgery, at int) { f.rewrite(slices.Insert(f.entries, at, f.forged(at))...) },
 			broken: func(at int) []int { return []int{at + 1, at + 2} },
 		},
-		"an entry is told twice": {
+		"an entry is there twice": {
 			with:   func(f *forgery, at int) { f.rewrite(slices.Insert(f.entries, at, f.entries[at])...) },
 			broken: func(at int) []int { return []int{at + 2} },
 		},
@@ -280,7 +280,7 @@ func (f *forgery) wants(at int, broken func(int) []int, cut func(int) (int, int6
 	}
 }
 
-// What is told behind entries that were taken out does not hide that.
+// What is recorded behind entries that were taken out does not hide that.
 func TestLaterEntriesHideNothing(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	for name, tamper := range map[string]func(*forgery){
@@ -298,7 +298,7 @@ func TestLaterEntriesHideNothing(t *testing.T) {
 				t.Errorf("at once: %+v", v)
 			}
 			for n := range 3 {
-				c.tell(t, about("victim", 10+n))
+				c.record(t, about("victim", 10+n))
 				if v := c.verified(t); len(v.Broken) == 0 {
 					t.Errorf("%d entries later: %+v", n+1, v)
 				}
@@ -342,19 +342,19 @@ func TestWritersOfOneChain(t *testing.T) {
 		for w := range writers {
 			writing.Go(func() {
 				for i := range each {
-					c.tell(t, about("busy", w*each+i))
+					c.record(t, about("busy", w*each+i))
 				}
 			})
 		}
 		writing.Wait()
 		close(done)
 		verifying.Wait()
-		told := map[int64]bool{}
+		versions := map[int64]bool{}
 		for _, e := range c.all(t, Query{Subject: "busy"}) {
-			told[e.Version] = true
+			versions[e.Version] = true
 		}
-		if v := c.verified(t); !v.Good() || v.Entries != writers*each || len(told) != writers*each {
-			t.Errorf("%+v, %d told; want %d entries", v, len(told), writers*each)
+		if v := c.verified(t); !v.Good() || v.Entries != writers*each || len(versions) != writers*each {
+			t.Errorf("%+v, %d versions; want %d entries", v, len(versions), writers*each)
 		}
 	})
 }
@@ -368,7 +368,7 @@ func TestSealedForAnOldHead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !c.try(t, b, sealed) || c.try(t, b, sealed) {
-			t.Error("an entry is told twice, or not at all")
+			t.Error("an entry is there twice, or not at all")
 		}
 		before, err := c.Head(t.Context(), b)
 		if err != nil {

@@ -74,7 +74,7 @@ func (e *Event) mark() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
 
-// owner tells limits of the same numbers apart: those of a rule, and those of a plan on a
+// owner distinguishes limits of the same numbers: those of a rule, and those of a plan on a
 // group. A plan's own are the same on any route.
 func (e *Event) owner() string {
 	switch e.Scope {

@@ -17,7 +17,7 @@ import (
 )
 
 // Which routes a caller may call is decided before anything is taken. The environment
-// matches the call against the plans' lists, and tells the script the plans that do not
+// matches the call against the plans' lists, and passes the script the plans that do not
 // open the route. Of a key with a list of its own the script first answers the key's
 // description. The environment matches the call against that, and sends description and
 // result with this and later checks. The script compares the description with the record,

@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// A ban by the policy is told, and lifted as one by hand is, with all that would make the
+// A ban by the policy is reported, and lifted as one by hand is, with all that would make the
 // next one longer or sooner.
 func TestUnban(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
@@ -60,7 +60,7 @@ func TestUnban(t *testing.T) {
 }
 
 // Without a policy that bans, what an earlier one left behind holds nobody off, and
-// nobody is told that it does.
+// nobody hears that it does.
 func TestBansThatAreOver(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})

@@ -218,8 +218,8 @@ func TestCountsOutliveAnOutage(t *testing.T) {
 	p.expect(t, caller, secret, once, "yn")
 }
 
-// Limits on the route and on others hold as well, all or nothing; one in shadow mode only
-// tells.
+// Limits on the route and on others hold as well, all or nothing; one in shadow mode is
+// only reported.
 func TestLimitsBeside(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
 	second := enforce.Call{Kind: policy.APIKey, Subject: "second"}

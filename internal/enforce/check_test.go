@@ -42,7 +42,7 @@ func scopes(c Result) string {
 	return strings.Join(words, " ")
 }
 
-// Shadow counts and tells, and denies nobody. Off does not even count.
+// Shadow counts and records, and denies nobody. Off does not even count.
 func TestModes(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
@@ -301,10 +301,10 @@ func TestPiggyback(t *testing.T) {
 	_, secret := w.create(t, "driver", "free")
 	var results int
 	ride := keyspace.Of("ride", "m1")
-	board := func() valkey.Completed {
+	increment := func() valkey.Completed {
 		return w.client.B().Hincrby().Key(ride).Field("0").Increment(1).Build()
 	}
-	commands := []valkey.Completed{board(), board()}
+	commands := []valkey.Completed{increment(), increment()}
 	with := NewPiggyback(w.client, commands, func(r []valkey.ValkeyResult) { results += len(r) })
 	for range 2 { // the first one finds that its Set is older
 		if _, err := w.checker.Check(t.Context(), call(secret), with); err != nil {

@@ -136,7 +136,7 @@ func TestSlowReplies(t *testing.T) {
 	}
 }
 
-// Whatever tells calls apart keeps their answers apart, and an answer other than such a
+// Whatever distinguishes calls keeps their answers apart, and an answer other than such a
 // denial ends it.
 func TestAnswersAreNotMixedUp(t *testing.T) {
 	p := start(time.Minute)

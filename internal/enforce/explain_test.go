@@ -84,7 +84,7 @@ func TestExplainWithoutAShard(t *testing.T) {
 	}
 }
 
-// Whoever may not call is told so, whatever the limits.
+// The answer for whoever may not call says so, whatever the limits.
 func TestExplainRefusals(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) {

@@ -123,7 +123,7 @@ func (o *oracle) giveBack(all []heldLimits) {
 	}
 }
 
-// restored are the limits as they are told when nothing was taken in the end.
+// restored are the limits as they are reported when nothing was taken in the end.
 func restored(all []heldLimits, given bool) []LimitState {
 	var limits []LimitState
 	for _, h := range all {
@@ -146,16 +146,16 @@ func restored(all []heldLimits, given bool) []LimitState {
 
 // verdict is what a Check must return.
 type verdict struct {
-	unknown, refused          bool
-	allowed, would, candidate bool
-	banned                    time.Time
-	limits                    []LimitState
+	unknown, refused               bool
+	allowed, wouldAllow, candidate bool
+	banned                         time.Time
+	limits                         []LimitState
 }
 
 func (v verdict) String() string {
 	words := []string{fmt.Sprintf("unknown %t, refused %t, allowed %t, would %t, candidate %t",
 		v.unknown, v.refused, v.allowed,
-		v.would, v.candidate)}
+		v.wouldAllow, v.candidate)}
 	if !v.banned.IsZero() {
 		words = append(words, "banned until "+v.banned.Format(time.RFC3339Nano))
 	}
@@ -199,15 +199,15 @@ func (o *oracle) check(id string, address netip.Addr, path string, lists bool) v
 		o.giveBack(o.group(last, rule))
 		o.met["a caller allowed lately that is denied"]++
 	}
-	v.would = may
+	v.wouldAllow = may
 	for _, h := range slices.Concat(own, others) {
-		v.would = v.would && h.WouldAllow()
+		v.wouldAllow = v.wouldAllow && h.WouldAllow()
 		if h.Allowed && !h.WouldAllow() {
 			o.met["a call above a limit in shadow mode"]++
 		}
 	}
 	if free && v.allowed {
-		v.would, v.candidate = true, true
+		v.wouldAllow, v.candidate = true, true
 	}
 	o.learn(id, rule, own, v, free)
 	v.limits = append(restored(own, !v.allowed), restored(others, !v.allowed)...)
@@ -353,7 +353,7 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 	}
 	network := o.addresses.ID(netip.PrefixFrom(address, address.BitLen()))
 	tag := "s" + policy.RouteTag(rule.Name)
-	for _, side := range []struct {
+	for _, shared := range []struct {
 		id, what, scope string
 		mode            policy.Mode
 		limits          []limiter.Limit
@@ -364,20 +364,20 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 		{"global", "s", policy.ScopeGlobal, s.Global.Mode, s.Global.Limits, s.Global.Lease},
 		{policy.RouteID(rule.Name), "s", policy.ScopeRouteAll, rule.Mode, rule.Shared, rule.SharedLease},
 	} {
-		if len(side.limits) == 0 || side.mode == policy.Off {
+		if len(shared.limits) == 0 || shared.mode == policy.Off {
 			continue
 		}
-		name := keyspace.Of(side.id, side.what)
-		limits := lengthened(side.limits, o.longer(side.id, side.lease))
-		h := heldLimits{name: name, scope: side.scope, mode: policy.OrEnforce(side.mode), cost: rule.Cost}
-		if side.lease > 0 {
-			h.Decision, h.lease = o.lease(side.id, name, limits, time.Duration(side.lease), rule.Cost)
+		name := keyspace.Of(shared.id, shared.what)
+		limits := lengthened(shared.limits, o.longer(shared.id, shared.lease))
+		h := heldLimits{name: name, scope: shared.scope, mode: policy.OrEnforce(shared.mode), cost: rule.Cost}
+		if shared.lease > 0 {
+			h.Decision, h.lease = o.lease(shared.id, name, limits, time.Duration(shared.lease), rule.Cost)
 		} else {
-			h = o.hold(name, side.scope, side.mode, limits, rule.Cost)
-			o.shortened(h.Limits, side.id, side.lease)
+			h = o.hold(name, shared.scope, shared.mode, limits, rule.Cost)
+			o.shortened(h.Limits, shared.id, shared.lease)
 		}
 		for i := range h.Limits {
-			h.Limits[i].Limit = side.limits[i]
+			h.Limits[i].Limit = shared.limits[i]
 		}
 		others = append(others, h)
 	}

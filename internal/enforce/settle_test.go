@@ -66,7 +66,7 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// More than what was reserved is charged as far as it fits, and told of beyond.
+// More than what was reserved is charged as far as it fits, and reported beyond.
 func TestSettleAbove(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour},

@@ -77,7 +77,7 @@ func (d *dying) Read(ctx context.Context, name string) ([]byte, error) {
 }
 
 // oracle knows what was acknowledged: for each key the states that it may have. There are
-// several after a change of which nobody was told whether it was made.
+// several after a change of which nobody heard whether it was made.
 type oracle map[string][]policy.Key
 
 // crashes are random changes by environments that end at random steps, on a Valkey that
@@ -106,7 +106,7 @@ func (c *crashes) begin(steps int) {
 	d.dieAfter(steps)
 }
 
-// change makes one random change and tells the oracle what came of it.
+// change makes one random change and records in the oracle what came of it.
 func (c *crashes) change() {
 	ctx := c.Context()
 	if len(c.ids) == 0 || c.random.IntN(5) == 0 {
@@ -143,7 +143,7 @@ func (c *crashes) change() {
 	switch {
 	case err == nil && c.env.Status(ctx).Unsafe == 0:
 		c.known[id] = []policy.Key{got}
-	default: // nobody was told that it is made and safe
+	default: // nobody has an answer that it is made and safe
 		c.known[id] = []policy.Key{old, next}
 	}
 }

@@ -47,9 +47,9 @@ func (p *shadowPlay) check(t *rapid.T, cost int64) {
 	if d.Allowed != allowed {
 		p.fail(t, "allowed %t, by the lists %t", d.Allowed, allowed)
 	}
-	would := allowed
+	wouldAllow := allowed
 	for i, l := range p.limits {
-		would = would && fits[i]
+		wouldAllow = wouldAllow && fits[i]
 		if allowed && (fits[i] || l.CountDenied) || !allowed && l.CountDenied && cost <= l.Requests {
 			p.calls[i] = append(p.calls[i], counted{p.now, cost})
 		}
@@ -60,8 +60,8 @@ func (p *shadowPlay) check(t *rapid.T, cost int64) {
 			p.fail(t, "limit %d would deny: %t, by the lists %t", i, exceeds, !fits[i])
 		}
 	}
-	if d.WouldAllow() != would {
-		p.fail(t, "would allow %t, by the lists %t", d.WouldAllow(), would)
+	if d.WouldAllow() != wouldAllow {
+		p.fail(t, "would allow %t, by the lists %t", d.WouldAllow(), wouldAllow)
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// told returns the entries about a subject, oldest first.
-func (w *world) told(t *testing.T, subject string) []audit.Entry {
+// recorded returns the entries about a subject, oldest first.
+func (w *world) recorded(t *testing.T, subject string) []audit.Entry {
 	t.Helper()
 	var entries []audit.Entry
 	for q := (audit.Query{Subject: subject, Count: 500}); ; {
@@ -38,8 +38,8 @@ func (w *world) told(t *testing.T, subject string) []audit.Entry {
 }
 
 // A change and its entry are one: however many edit the same few keys and the Set at
-// once, with versions that are often old, every change that was acknowledged is told
-// once, in order, each from where the one before ended; what was refused is not told at
+// once, with versions that are often old, every change that was acknowledged is recorded
+// once, in order, each from where the one before ended; what was refused is not recorded at
 // all.
 func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	for name, url := range map[string]func() string{
@@ -131,11 +131,11 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 	return err
 }
 
-// checkTold compares what the audit tells about a subject to how many changes were made,
+// checkTold compares what the audit has about a subject to how many changes were made,
 // and to what there is now.
 func (w *world) checkTold(t *testing.T, id string, changes int64) {
 	t.Helper()
-	entries := w.told(t, id)
+	entries := w.recorded(t, id)
 	if int64(len(entries)) != changes {
 		t.Errorf("%s: %d entries, want %d", id, len(entries), changes)
 	}
@@ -152,7 +152,7 @@ func (w *world) checkTold(t *testing.T, id string, changes int64) {
 	}
 }
 
-// stored is a subject as the audit tells of it.
+// stored is a subject as the audit has it.
 func (w *world) stored(t *testing.T, id string) string {
 	t.Helper()
 	if id == policyset.SetID {
@@ -161,7 +161,7 @@ func (w *world) stored(t *testing.T, id string) string {
 	return string(must(json.Marshal(must(w.Get(t.Context(), id)))))
 }
 
-// A change that is refused, whatever for, is not told, and nothing of it is written.
+// A change that is refused, whatever for, is not recorded, and nothing of it is written.
 func TestRefusedChangesLeaveNothing(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)
@@ -250,7 +250,7 @@ func (w *world) everything(t *testing.T) map[string]string {
 	return all
 }
 
-// A reset forgets the counts in the step that tells of it, or not at all.
+// A reset forgets the counts in the step that records it, or not at all.
 func TestResetIsRecordedOrNotMade(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(2)...)
@@ -261,7 +261,7 @@ func TestResetIsRecordedOrNotMade(t *testing.T) {
 			w.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange())
 		w.client.Do(t.Context(), w.client.B().Set().Key(stream).Value("no stream").Build())
 		if _, err := w.Reset(t.Context(), k.ID, byTest); err == nil {
-			t.Error("a reset that cannot be told is made")
+			t.Error("a reset that cannot be recorded is made")
 		}
 		w.expect(t, call(secret), "n")
 		if now := must(w.Get(t.Context(), k.ID)); now.Version != k.Version {
@@ -288,7 +288,7 @@ func fields(x valkey.XRangeEntry) func(func(string, string) bool) {
 	}
 }
 
-// The deletion of a key that cannot be read is told as any other.
+// The deletion of a key that cannot be read is recorded as any other.
 func TestDeletionOfAnUnreadableKeyIsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)
@@ -299,10 +299,10 @@ func TestDeletionOfAnUnreadableKeyIsRecorded(t *testing.T) {
 		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
-		told := w.told(t, k.ID)
-		if len(told) != 2 || told[1].Action != "key.delete" || told[1].By != byTest.By ||
-			told[1].Reason != byTest.Reason {
-			t.Errorf("told %+v", told)
+		recorded := w.recorded(t, k.ID)
+		if len(recorded) != 2 || recorded[1].Action != "key.delete" || recorded[1].By != byTest.By ||
+			recorded[1].Reason != byTest.Reason {
+			t.Errorf("recorded %+v", recorded)
 		}
 		for _, name := range []string{keyspace.Record(k.ID), keyspace.State(k.ID)} {
 			if n := must(w.client.Do(t.Context(),

@@ -41,9 +41,9 @@ func TestForeignKey(t *testing.T) {
 		}
 		read := w.client.B().Dump().Key(keyspace.Record(k.ID)).Build()
 		dump, err := w.client.Do(t.Context(), read).ToString()
-		told := must(w.Audit().List(t.Context(), audit.Query{Subject: k.ID}))
+		entries := must(w.Audit().List(t.Context(), audit.Query{Subject: k.ID}))
 		if err != nil || strings.Contains(dump, foreignValue[:20]) ||
-			strings.Contains(string(told.Entries[0].After), foreignValue[:20]) {
+			strings.Contains(string(entries.Entries[0].After), foreignValue[:20]) {
 			t.Errorf("%v: the record or the audit has the value", err)
 		}
 		again, _, err := w.Create(t.Context(), newForeign("free", foreignValue), byTest)

@@ -96,7 +96,7 @@ func TestGroupsThatFillWhileRead(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					_, _ = w.Groups(t.Context(), "", 10) // the last reading tells
+					_, _ = w.Groups(t.Context(), "", 10) // the last reading counts
 				}
 			}
 		})
@@ -158,7 +158,7 @@ func TestResetGroup(t *testing.T) {
 				t.Errorf("%s: %v, want %t", name, err, want)
 			}
 		}
-		entries := w.told(t, policy.GroupID("acme"))
+		entries := w.recorded(t, policy.GroupID("acme"))
 		if len(entries) != 1 || entries[0].Action != audit.GroupReset || entries[0].Name != "acme" {
 			t.Errorf("%+v", entries)
 		}

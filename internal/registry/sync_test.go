@@ -105,8 +105,8 @@ func TestLostSetComesBackFromAMirror(t *testing.T) {
 				t.Errorf("%s: version %d after the repair, want 3", name, c.SetVersion)
 			}
 		}
-		told := w.told(t, policyset.SetID)
-		if last := told[len(told)-1]; last.Action != "policy.repair" || last.By != byRepair ||
+		recorded := w.recorded(t, policyset.SetID)
+		if last := recorded[len(recorded)-1]; last.Action != "policy.repair" || last.By != byRepair ||
 			!strings.Contains(string(last.Before), `"requests":10`) {
 			t.Errorf("the audit ends with %+v", last)
 		}
@@ -210,7 +210,7 @@ func keyIn(t *testing.T, w *world, copies []string) enforce.Call {
 	}
 }
 
-// Copies alone tell too little to make a Set of: Sync leaves them to those who still know
+// Copies alone have too little to make a Set of: Sync leaves them to those who still know
 // it, and a save goes on behind them.
 func TestNothingIsLeftButCopies(t *testing.T) {
 	w := open(t, valkeytest.Start(t))

@@ -41,7 +41,7 @@ func shell(t *testing.T, path string, arguments ...string) (output string, ok bo
 	return string(printed), err == nil
 }
 
-// A machine that lacks something is told what, which version, and where to get it.
+// A machine that lacks something learns what, which version, and where to get it.
 func TestPrerequisites(t *testing.T) {
 	for name, c := range map[string]struct {
 		need     string

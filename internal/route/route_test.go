@@ -236,7 +236,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A bad pattern is told by field, with what is wrong and what to do.
+// A bad pattern is reported by field, with what is wrong and what to do.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		pattern     Pattern

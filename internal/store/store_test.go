@@ -191,8 +191,8 @@ func TestTLSIsVerified(t *testing.T) {
 	}
 }
 
-// An unproven client opens whoever is there, and its first command tells what Open would
-// have.
+// An unproven client opens whoever is there, and its first command fails as Open
+// would have.
 func TestSkipPing(t *testing.T) {
 	o := patient
 	o.SkipPing = true

@@ -14,7 +14,7 @@ const ownView = "GET /api/v1/self"
 // readers may do what changes nothing.
 var readers = map[string]bool{"POST /api/v1/simulate": true, "POST /api/v1/simulate/lab": true}
 
-// enough says whether a scope is enough for an operation, told apart from the route
+// enough says whether a scope is enough for an operation, apart from the route
 // table.
 func enough(scope string, e endpoint) bool {
 	switch {

@@ -28,7 +28,7 @@ type state struct {
 }
 
 // key is what the oracle knows: the states that a key may be in. There are several after
-// a change of which no client was told that it is made.
+// a change of which no client heard that it is made.
 type key struct {
 	id  string
 	may []state
@@ -106,7 +106,7 @@ func (c *client) read(k *key) state {
 	return got
 }
 
-// create makes a key. One that no client was told of is nobody's.
+// create makes a key. One that no client heard of is nobody's.
 func (c *client) create() {
 	name := fmt.Sprint("key ", c.made)
 	a := c.send(c.env, http.MethodPost, "/api/v1/keys", map[string]string{"name": name, "plan": "free",
@@ -131,7 +131,7 @@ func (c *client) count(a answer) {
 	}
 }
 
-// apply makes a change and tells the oracle what came of it. While S3 is in trouble an
+// apply makes a change and records in the oracle what came of it. While S3 is in trouble an
 // urgent change is acknowledged before it is safe, and every page says so.
 func (c *client) apply(k *key, old state, do action, broken bool) answer {
 	c.t.Helper()

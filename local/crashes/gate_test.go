@@ -94,7 +94,7 @@ func (g *gates) next() trouble {
 	return now
 }
 
-// pass counts a request and tells whether the environment ends before it or after it.
+// pass counts a request and says whether the environment ends before it or after it.
 func (g *gates) pass() (before, after bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

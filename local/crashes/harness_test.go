@@ -209,7 +209,7 @@ func (p *process) kill() {
 	}
 }
 
-// answer is what a client is told.
+// answer is what a client gets.
 type answer struct {
 	status int
 	body   []byte

@@ -51,7 +51,7 @@ func (p *pair) replicate() {
 	})
 }
 
-// promote makes the replica a primary. What the primary is told from then on is lost with
+// promote makes the replica a primary. What the primary gets from then on is lost with
 // it.
 func (p *pair) promote() {
 	p.t.Helper()

@@ -73,15 +73,15 @@ func (a answer) problem() problem {
 	return p
 }
 
-// context is what the backend was told.
+// context is what the backend got from the authorizer.
 func (a answer) context() map[string]string {
 	var echo struct{ Authorizer map[string]any }
 	_ = json.Unmarshal([]byte(a.body), &echo)
-	told := map[string]string{}
+	fields := map[string]string{}
 	for name, value := range echo.Authorizer {
-		told[name] = fmt.Sprint(value)
+		fields[name] = fmt.Sprint(value)
 	}
-	return told
+	return fields
 }
 
 // degraded: decided without Valkey. The problem type of a denial says so.

@@ -36,7 +36,7 @@ func badCredentials(t *testing.T, c *composition) {
 	}
 }
 
-// The backend, in a container of its own, is told who called and what is left, and its
+// The backend, in a container of its own, learns who called and what is left, and its
 // answer carries the fields.
 func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
@@ -46,17 +46,17 @@ func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 		rest, http2 = get(t, c.url(t, "8080")+"/orders", key), get(t, c.url(t, "8081")+"/orders", key)
 		return !rest.degraded() && rest.context()["remaining"] == "9"
 	})
-	told := rest.context()
-	if told["plan"] != "free" || told["keyId"] == "" || told["keyId"] != told["principalId"] ||
-		told["denied"] != "false" {
-		t.Errorf("the backend of the REST API was told %v", told)
+	fields := rest.context()
+	if fields["plan"] != "free" || fields["keyId"] == "" || fields["keyId"] != fields["principalId"] ||
+		fields["denied"] != "false" {
+		t.Errorf("the backend of the REST API got %v", fields)
 	}
 	if want := `"10 per 10 seconds";r=9;t=10`; rest.header.Get("RateLimit") != want {
 		t.Errorf("RateLimit %q, want %q", rest.header.Get("RateLimit"), want)
 	}
-	if told := http2.context(); told["plan"] != "free" || told["keyId"] != rest.context()["keyId"] ||
-		told["remaining"] != "8" {
-		t.Errorf("the backend of the HTTP API was told %v", told)
+	if fields := http2.context(); fields["plan"] != "free" || fields["keyId"] != rest.context()["keyId"] ||
+		fields["remaining"] != "8" {
+		t.Errorf("the backend of the HTTP API got %v", fields)
 	}
 	if http2.header.Get("RateLimit") == "" {
 		t.Errorf("no RateLimit field in %s", http2)
@@ -80,7 +80,7 @@ func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, status
 	return key, statuses, last
 }
 
-// The call over the limit is told when to come back, to the second, and the HTTP API,
+// The call over the limit learns when to come back, to the second, and the HTTP API,
 // which counts with it, says 403.
 func firstDenial(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()

@@ -202,7 +202,7 @@ func readReissued(file *os.File) (map[string]bool, error) {
 func (im *importing) progress(total int) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	began := time.Now()
-	tell := func() {
+	report := func() {
 		n := im.made.Load() + im.there.Load() + im.lost.Load()
 		_, _ = fmt.Fprintf(im.errOut, "%s of %s keys, %s\n", policydoc.Number(n),
 			policydoc.Number(int64(total)), time.Since(began).Round(time.Second))
@@ -216,9 +216,9 @@ func (im *importing) progress(total int) (stop func()) {
 			case <-done:
 				return
 			case <-tick.C:
-				tell()
+				report()
 			}
 		}
 	}()
-	return func() { close(done); <-ended; tell() }
+	return func() { close(done); <-ended; report() }
 }

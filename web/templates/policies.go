@@ -22,19 +22,19 @@ type PoliciesPage struct {
 
 // PlanRow is one plan.
 type PlanRow struct {
-	Name      string
-	Limits    []string
-	Mode      string
-	Degraded  string
-	Keys      string
-	KeysLink  string
-	Candidate []string
-	Trial     string // what the candidate would have done
-	Edit      string
-	Create    string
-	Delete    string
-	Promote   string
-	Drop      string
+	Name            string
+	Limits          []string
+	Mode            string
+	Degraded        string
+	Keys            string
+	KeysLink        string
+	Candidate       []string
+	CandidateResult string // what the candidate would have denied
+	Edit            string
+	Create          string
+	Delete          string
+	Promote         string
+	Drop            string
 }
 
 // RuleRow is one route rule.

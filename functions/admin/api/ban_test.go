@@ -41,7 +41,7 @@ func (s *service) listDenied(list usage.DeniedList, id string) {
 	}
 }
 
-// A ban by the policy is told of the key as one by hand is, and lifted as one; the next
+// A ban by the policy is shown for the key as one by hand is, and lifted as one; the next
 // starts at the first length again.
 func TestBanByPolicy(t *testing.T) {
 	s := newService(t)
@@ -66,16 +66,16 @@ func TestBanByPolicy(t *testing.T) {
 		if left := time.Until(until); left > time.Hour || left < 59*time.Minute {
 			t.Fatalf("banned for %s more", left)
 		}
-		told := `"bannedUntil":"` + until.Format(time.RFC3339Nano) + `"`
+		body := `"bannedUntil":"` + until.Format(time.RFC3339Nano) + `"`
 		if items, _ := s.get("/keys?state=banned").wants(http.StatusOK, k.ID, `"banned"`,
-			told).at("items").([]any); len(items) != 1 {
+			body).at("items").([]any); len(items) != 1 {
 			t.Errorf("%d are banned", len(items))
 		}
-		s.get("/keys/"+k.ID).wants(http.StatusOK, `"banned"`, told)
+		s.get("/keys/"+k.ID).wants(http.StatusOK, `"banned"`, body)
 		s.do(http.MethodPost, "/keys/"+k.ID+"/unban", nil,
 			header{"If-Match": `"9"`}).wants(http.StatusPreconditionFailed)
 		s.post("/keys/"+k.ID+"/unban", map[string]any{"reason": "sorry"}).wants(http.StatusOK)
-		s.get("/audit?action=key.unban&subject="+k.ID).wants(http.StatusOK, told, `"reason":"sorry"`)
+		s.get("/audit?action=key.unban&subject="+k.ID).wants(http.StatusOK, body, `"reason":"sorry"`)
 		if body := s.get("/keys?state=banned").wants(http.StatusOK); len(body.text) > 50 {
 			t.Errorf("after the end of the ban: %s", body.text)
 		}

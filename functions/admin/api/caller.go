@@ -46,7 +46,7 @@ type Caller struct {
 	Last time.Time `json:"last" doc:"Minute of its last call"`
 	Name string    `json:"name,omitempty" doc:"Of one that has a record"`
 	Plan string    `json:"plan,omitempty"`
-	// LastHour is told of keys likewise.
+	// LastHour is set for keys likewise.
 	LastHour Counts `json:"lastHour" doc:"Its calls of the last hour"`
 }
 

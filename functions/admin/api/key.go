@@ -156,7 +156,7 @@ type (
 	}
 )
 
-// nullable tells a value that is left out from null.
+// nullable distinguishes a value that is left out from null.
 type nullable[T any] struct {
 	sent  bool
 	value *T

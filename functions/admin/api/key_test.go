@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/usage"
 )
 
-// A key's whole life: every operation does what it says, tells the version, and is told
+// A key's whole life: every operation does what it says, returns the version, and is
 // in the audit with who and why.
 func TestKeyLife(t *testing.T) {
 	s := newService(t)
@@ -27,7 +27,7 @@ func TestKeyLife(t *testing.T) {
 		made.stringAt("key", "name") != "worker" {
 		t.Fatalf("%v %s", err, made.text)
 	}
-	told := func(action, reason string) {
+	logged := func(action, reason string) {
 		t.Helper()
 		if e, _ := s.newest(id); e.Action != action || e.Reason != reason || e.By.Name != "ada" ||
 			e.By.Kind != "user" {
@@ -35,7 +35,7 @@ func TestKeyLife(t *testing.T) {
 				action, reason)
 		}
 	}
-	told("key.create", "first")
+	logged("key.create", "first")
 	path := "/keys/" + id
 	got := s.get(path).wants(http.StatusOK, `"remaining":10`)
 	if got.header.Get("ETag") != `"1"` || strings.Contains(got.text, secret) ||
@@ -48,7 +48,7 @@ func TestKeyLife(t *testing.T) {
 	s.do(http.MethodPatch, path, patch, header{"If-Match": `"1"`}).wants(http.StatusOK, `"plan":"pro"`,
 		`"expires":"2030-01-02T03:04:05Z"`,
 		`"tags":["a"]`)
-	told("key.edit", "grew")
+	logged("key.edit", "grew")
 	stale := s.do(http.MethodPatch, path, patch,
 		header{"If-Match": `"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`,
 		`"givenVersion":1`)
@@ -67,30 +67,30 @@ func TestKeyLife(t *testing.T) {
 	s.do(http.MethodPut, path+"/override", override, nil).wants(http.StatusPreconditionRequired)
 	s.do(http.MethodPut, path+"/override", override, header{"If-Match": `"3"`}).wants(http.StatusOK,
 		`"requests":5`)
-	told("key.override", "abuse")
+	logged("key.override", "abuse")
 	s.get(path).wants(http.StatusOK, `"states":["overridden"]`, `"text":"5 per minute"`)
 	s.do(http.MethodDelete, path+"/override?reason=over", nil,
 		header{"If-Match": `"3"`}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodDelete, path+"/override?reason=over", nil, nil).wants(http.StatusOK)
-	told("key.override.end", "over")
+	logged("key.override.end", "over")
 	s.do(http.MethodDelete, path+"/override", nil, nil).wants(http.StatusNotFound)
 
 	s.post(path+"/ban", map[string]any{"until": time.Now().Add(time.Hour), "reason": "flood"}).wants(
 		http.StatusOK, "bannedUntil")
-	told("key.ban", "flood")
+	logged("key.ban", "flood")
 	s.get(path).wants(http.StatusOK, `"states":["banned"]`)
 	s.post(path+"/unban", map[string]any{"reason": "calm"}).wants(http.StatusOK)
-	told("key.unban", "calm")
+	logged("key.unban", "calm")
 	s.post(path+"/ban", map[string]any{"until": time.Now().Add(-time.Hour), "reason": "late"}).wants(
 		http.StatusUnprocessableEntity, "body.until")
 
 	s.post(path+"/revoke", nil).wants(http.StatusOK, `"status":"revoked"`)
-	told("key.revoke", "")
+	logged("key.revoke", "")
 	s.post(path+"/revoke", nil).wants(http.StatusConflict)
 	s.post(path+"/reset", nil).wants(http.StatusConflict)
 	s.do(http.MethodPut, path+"/override", override, header{"If-Match": "*"}).wants(http.StatusConflict)
 	s.post(path+"/unrevoke", map[string]any{}).wants(http.StatusOK, `"status":"active"`)
-	told("key.unrevoke", "")
+	logged("key.unrevoke", "")
 	s.post(path+"/unrevoke", nil).wants(http.StatusConflict)
 
 	version := s.get(path).header.Get("ETag")
@@ -102,7 +102,7 @@ func TestKeyLife(t *testing.T) {
 	if err != nil || again.ID() != id || rotated.stringAt("secret") == secret {
 		t.Errorf("%v: the same secret, or another id", err)
 	}
-	told("key.rotate", "leak")
+	logged("key.rotate", "leak")
 	s.do(http.MethodPost, path+"/rotate", rotate,
 		header{"If-Match": version}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"},
@@ -114,12 +114,12 @@ func TestKeyLife(t *testing.T) {
 		header{"If-Match": "*"}).wants(http.StatusUnprocessableEntity, "body.grace")
 
 	s.post(path+"/reset", map[string]any{"reason": "new month"}).wants(http.StatusOK)
-	told("key.reset", "new month")
+	logged("key.reset", "new month")
 	if gone := s.do(http.MethodDelete, path+"?reason=left", nil,
 		nil).wants(http.StatusNoContent); gone.text != "" {
 		t.Errorf("a body: %s", gone.text)
 	}
-	told("key.delete", "left")
+	logged("key.delete", "left")
 	s.get(path).wants(http.StatusNotFound)
 	s.do(http.MethodDelete, path, nil, nil).wants(http.StatusNotFound)
 }

@@ -112,7 +112,7 @@ func (s *service) putFile(query, text string, headers header) reply {
 	return s.do(http.MethodPut, "/policy.yaml"+query, []byte(text), all)
 }
 
-// A save needs the version that it is based on and a reason; a dry run tells the same and
+// A save needs the version that it is based on and a reason; a dry run answers the same and
 // writes nothing.
 func TestPutPolicy(t *testing.T) {
 	s := newService(t)
@@ -191,7 +191,7 @@ func TestRenamePlan(t *testing.T) {
 }
 
 // A file is imported on top of the version that it names, or that If-Match does, after a
-// dry run that tells the same.
+// dry run that answers the same.
 func TestImport(t *testing.T) {
 	s := newService(t)
 	file := "version: 1\nplans:\n  - name: free\n    limits:\n      - 20 per 10 minutes\n"

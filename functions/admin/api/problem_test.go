@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/audit"
 )
 
-// What is wrong with a request is told as a problem, with the place and the bound, and
+// What is wrong with a request is answered as a problem, with the place and the bound, and
 // nothing is done.
 func TestProblems(t *testing.T) {
 	s := newService(t)
@@ -190,7 +190,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Errors of the store are logged, told as 503 with Retry-After, and say nothing of the
+// Errors of the store are logged, answered as 503 with Retry-After, and say nothing of the
 // store.
 func TestStoreAway(t *testing.T) {
 	s := newService(t)
@@ -213,7 +213,7 @@ func TestStoreAway(t *testing.T) {
 	}
 }
 
-// However many errors a body has, few are told.
+// However many errors a body has, few are listed.
 func TestManyErrors(t *testing.T) {
 	s := newService(t)
 	body := `{"name":"a","plan":"free"`

@@ -22,7 +22,7 @@ func (s *service) reserve(id string, cost int64) reply {
 	return s.post("/reservations", map[string]any{"keyId": id, "cost": cost})
 }
 
-// A worker reserves, is told when that is too much, and settles through the middleware's
+// A worker reserves, learns when that is too much, and settles through the middleware's
 // client, once.
 func TestReservations(t *testing.T) {
 	s := newService(t)
@@ -72,7 +72,7 @@ func TestBannedWorker(t *testing.T) {
 		`"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected"`)
 }
 
-// What was taken and what was counted is told of one key and of all.
+// What was taken and what was counted is listed for one key and for all.
 func TestUsage(t *testing.T) {
 	s := newService(t)
 	busy, quiet := s.create("busy"), s.create("quiet")
@@ -132,7 +132,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// The lab tells that a fixed window lets twice the limit through around a boundary, and
+// The lab finds that a fixed window lets twice the limit through around a boundary, and
 // that the log never does. The same question has the same answer.
 func TestSimulateLab(t *testing.T) {
 	s := newService(t)
@@ -212,7 +212,7 @@ func TestAudit(t *testing.T) {
 		header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")
 }
 
-// A chain whose newest entry was taken out is not good, and where it ends is told.
+// A chain whose newest entry was taken out is not good, and the answer says where it ends.
 func TestAuditCut(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
@@ -222,14 +222,14 @@ func TestAuditCut(t *testing.T) {
 		root.B().Xtrim().Key(stream).Maxlen().Threshold("0").Build()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	told := s.get("/audit/verify").wants(http.StatusOK, `"good":false`, `"broken":[]`, `"missing":1`)
-	if cuts, _ := told.at("cuts").([]any); len(cuts) != 1 {
-		t.Errorf("%s", told.text)
+	verified := s.get("/audit/verify").wants(http.StatusOK, `"good":false`, `"broken":[]`, `"missing":1`)
+	if cuts, _ := verified.at("cuts").([]any); len(cuts) != 1 {
+		t.Errorf("%s", verified.text)
 	}
 }
 
-// People make tokens, machines do not; a secret is told once; creation and revocation are
-// told in the audit, without it.
+// People make tokens, machines do not; a secret is shown once; creation and revocation are
+// in the audit, without it.
 func TestTokens(t *testing.T) {
 	s := newService(t)
 	body := map[string]any{"name": "ci", "scope": "write", "expires": time.Now().Add(time.Hour)}
@@ -249,17 +249,17 @@ func TestTokens(t *testing.T) {
 	if _, err := s.tokens.Authenticate(t.Context(), secret); !errors.Is(err, token.ErrUnknown) {
 		t.Errorf("after its revocation: %v", err)
 	}
-	told := s.get("/audit?subject=tokens").wants(http.StatusOK, `"action":"token.create"`,
+	log := s.get("/audit?subject=tokens").wants(http.StatusOK, `"action":"token.create"`,
 		`"action":"token.revoke"`, `"name":"ci"`, `"scope":"write"`)
-	for _, text := range []string{list.text, told.text} {
+	for _, text := range []string{list.text, log.text} {
 		if len(secret) > 20 && (strings.Contains(text, secret) ||
 			strings.Contains(text, secret[len("tga_")+12:])) {
-			t.Errorf("the secret is told: %s", text)
+			t.Errorf("the secret is shown: %s", text)
 		}
 	}
-	if told.stringAt("items", 0, "by", "name") != machine.String() ||
-		told.stringAt("items", 1, "by", "name") != "ada" {
-		t.Errorf("%s", told.text)
+	if log.stringAt("items", 0, "by", "name") != machine.String() ||
+		log.stringAt("items", 1, "by", "name") != "ada" {
+		t.Errorf("%s", log.text)
 	}
 	s.get("/audit/verify").wants(http.StatusOK, `"good":true`, `"entries":3`)
 	if irreversible := s.get("/audit?subject=tokens").stringAt("items", 0, "id"); irreversible != "" {

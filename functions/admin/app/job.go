@@ -43,7 +43,7 @@ type Job struct {
 	More    bool      `json:"more,omitempty"`    // it ended at Total; more keys match
 	After   string    `json:"after,omitempty"`   // where the next step goes on
 
-	stop string // the newest stop mark, as stored beside the job
+	stop string // the newest stop mark, as stored with the job
 }
 
 // Failure is a key that a job left as it was, and why.
@@ -102,7 +102,7 @@ func (j Job) change() KeyChange { return KeyChange{Do: j.Do, Plan: j.Plan, Overr
 // that on all keys of a filter it is to be confirmed with their number.
 func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
 
-// edit is what the audit is told of each key.
+// edit is what the audit records of each key.
 func (j Job) edit() Edit { return Edit{By: j.By, Reason: j.Reason, Job: j.ID} }
 
 // StartJob records and stores a job that is begun by StepJob. Of j it takes what is to be

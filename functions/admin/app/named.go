@@ -29,7 +29,7 @@ type Pasted struct {
 }
 
 // Pasted finds the key whose id or secret a text is. The id in a secret finds it; whether
-// the secret is valid is not told. byID says what it gives of a key
+// the secret is valid is not revealed. byID says what it gives of a key
 // that cannot be read.
 func (r *Registry) Pasted(ctx context.Context, text string) (Pasted, error) {
 	text = strings.TrimSpace(text)

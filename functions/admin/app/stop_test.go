@@ -163,7 +163,7 @@ func TestStopAfterLease(t *testing.T) {
 	wantCounts(t, "undo", j.undo(job), count, 0, 0)
 }
 
-// A stop is recorded beside a step that died, and an error when Valkey does not take it.
+// A stop is recorded after a step that died, and an error when Valkey does not take it.
 func TestStopIsRecorded(t *testing.T) {
 	j := newJobs(t, 3)
 	job := j.start(everyKey(3))

@@ -327,26 +327,26 @@ func TestBrowserSelection(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(keys))
 	v.Enter()
 	total, all := fmt.Sprint(len(keys.IDs)), fmt.Sprint(dashboard.KeysPerPage)
-	says := func(what, of string, ticked int) {
+	count := func(what, of string, ticked int) {
 		t.Helper()
 		v.Wait(fmt.Sprintf(`document.querySelector("[data-selected]").textContent.trim() === %q &&
 			document.getElementById("bulk").of.value === %q &&
 			document.querySelectorAll("#keys input[name=id]:checked").length === %d`, what, of, ticked))
 	}
 	click := func(selector string) { t.Helper(); v.Act(chromedp.Click(chromedp.CSS(selector))) }
-	says("Select keys to change them together.", "selected", 0)
+	count("Select keys to change them together.", "selected", 0)
 	click(v.Keys.Named("#key-{acme} input"))
-	says("1 key is selected.", "selected", 1)
+	count("1 key is selected.", "selected", 1)
 	runScript(v, `document.querySelector("[data-select-all]").click()`) // narrow pages have links alone
-	says("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	count("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
 	v.Act(chromedp.Evaluate[chromedp.Void](
 		`document.getElementById("live").dispatchEvent(new CustomEvent("refresh"))`))
 	v.Wait(`!document.querySelector("[data-select-all]").hidden`)
-	says("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	count("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
 	click("[data-select=all]")
-	says("All "+total+" keys that match are selected.", "all", dashboard.KeysPerPage)
+	count("All "+total+" keys that match are selected.", "all", dashboard.KeysPerPage)
 	click(v.Keys.Named("#key-{acme} input"))
-	says(fmt.Sprint(dashboard.KeysPerPage-1)+" keys are selected.", "selected", dashboard.KeysPerPage-1)
+	count(fmt.Sprint(dashboard.KeysPerPage-1)+" keys are selected.", "selected", dashboard.KeysPerPage-1)
 	click("[data-select=page]")
 	click("[data-select=all]")
 	click("#bulk button[value=revoke]")

@@ -90,8 +90,8 @@ func (f *adoptForm) byAddress(keys *app.Registry) string {
 	return keys.AddressCaller(prefix)
 }
 
-// parseNetwork reads an address, masked as the check function does unless it is told
-// otherwise, or a network.
+// parseNetwork reads an address, masked as the check function does unless it has
+// other prefixes, or a network.
 func parseNetwork(text string) (netip.Prefix, bool) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix.Masked(), !prefix.Addr().Is4In6()

@@ -21,7 +21,7 @@ func elsewhere(v *sitetest.Visit, address string) {
 		"&amp;") + `">a chart</a>`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write([]byte(page)) // the browser tells when it fails
+		_, _ = w.Write([]byte(page)) // a failure shows in the browser
 	}))
 	v.T.Cleanup(server.Close)
 	other := strings.Replace(server.URL, "127.0.0.1", "localhost", 1) // another site, not another port alone

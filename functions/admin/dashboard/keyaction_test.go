@@ -66,7 +66,7 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// Every action does what it says, tells the audit why, and is refused when the key
+// Every action does what it says, records the reason in the audit, and is refused when the key
 // changed meanwhile.
 func TestKeyActions(t *testing.T) {
 	s := sitetest.New(t).Login()

@@ -143,7 +143,7 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// A store that is away answers 503, to pages and to refreshes, and tells people nothing
+// A store that is away answers 503, to pages and to refreshes, and shows people nothing
 // of where it is.
 func TestStoreDown(t *testing.T) {
 	s := sitetest.New(t).Login()

@@ -199,7 +199,7 @@ func TestBrowserServerAway(t *testing.T) {
 	}
 }
 
-// What changed is told to a screen reader outside of the section that comes anew, every
+// What changed is announced to a screen reader outside of the section that comes anew, every
 // ten seconds at most.
 func TestBrowserSummary(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))

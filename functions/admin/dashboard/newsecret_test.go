@@ -9,7 +9,7 @@ import (
 )
 
 // A new secret waits sealed for one page of who asked for it: no reload, second tab,
-// other session or other user sees it, no second key is made, and no log or store tells
+// other session or other user sees it, no second key is made, and no log or store has
 // it.
 func TestSecretIsTakenOnce(t *testing.T) {
 	s := sitetest.New(t).Login()

@@ -71,7 +71,7 @@ func TestTokenFormErrors(t *testing.T) {
 	}
 }
 
-// There is an end to the tokens, and it is told.
+// The number of tokens has a bound, and the page says it.
 func TestTooManyTokens(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for range token.MaxCount {

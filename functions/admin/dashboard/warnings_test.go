@@ -54,7 +54,7 @@ func TestTypedEndIsMeant(t *testing.T) {
 		"This time is past.")
 }
 
-// A save that changes nothing says so, and neither writes nor tells the audit.
+// A save that changes nothing says so, and neither writes nor records anything.
 func TestNothingChanged(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.UpdateKey("acme", func(k *policy.Key) {
@@ -136,7 +136,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 }
 
 // A second rotation names the secret that it ends, and asks; the old secret can be ended
-// by itself, and its last use is told.
+// by itself, and its last use is shown.
 func TestRotationInGrace(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Post("/keys/{acme}/rotate", fields("version", "1", "grace", "24h")).Wants(t, http.StatusSeeOther)

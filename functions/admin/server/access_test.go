@@ -277,7 +277,7 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 }
 
 // What is not in the list of routes is denied too, so that callers without a session
-// cannot tell what exists.
+// cannot find out what exists.
 func TestAnonymousCallersLearnNothing(t *testing.T) {
 	s := sitetest.New(t)
 	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b",

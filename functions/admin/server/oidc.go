@@ -96,8 +96,8 @@ func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
 }
 
-// loggedOut returns the path after the log-out. The log-in page tells users of the
-// provider that they are still logged in there.
+// loggedOut returns the path after the log-out. The log-in page then says to users of
+// the provider that they are still logged in there.
 func (s *server) loggedOut(r *http.Request) string {
 	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {
 		return s.Path("/login?ended=oidc")

@@ -87,7 +87,7 @@ func TestProviderLogin(t *testing.T) {
 	}
 }
 
-// Who has no role is told which claim is missing, and is not logged in.
+// Who has no role sees which claim is missing, and is not logged in.
 func TestProviderWithoutRole(t *testing.T) {
 	s := sitetest.New(t, withProvider)
 	s.Get(goes(s, beginLogin(s, "/"), "nora")).Wants(

@@ -31,7 +31,7 @@ import (
 //	                                      policy.TestFreeRoute
 //	wrong checksum, unknown prefix        TestWrongChecksumAsksNobody
 //	JWT none, swaps, claims, floods       TestAnswers,
-//	                                      jwt.TestJWTNone and those beside it,
+//	                                      jwt.TestJWTNone and the next tests,
 //	                                      jwt.TestUnknownKeyFlood
 //	malformed event, missing methodArn    TestMalformedEventsNeverAllow,
 //	                                      TestSampleEventsNeverAllow, FuzzInvoke

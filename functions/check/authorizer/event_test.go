@@ -89,7 +89,7 @@ func TestSampleEvents(t *testing.T) {
 	}
 }
 
-// Events are told apart by more than their version: a REST event with a version stays
+// Events are distinguished by more than their version: a REST event with a version stays
 // one, whose bad credentials are an error and not a deny. Each is a sample of AWS with
 // fields set, or removed where the value is nil.
 func TestKindsFollowTheirFields(t *testing.T) {
@@ -161,7 +161,7 @@ func TestKindsFollowTheirFields(t *testing.T) {
 	}
 }
 
-// A WebSocket handshake is told by its ARN, with or without an event type, and is the one
+// A WebSocket handshake is known by its ARN, with or without an event type, and is the one
 // event whose query is read.
 func TestWebSocketEvent(t *testing.T) {
 	for _, eventType := range []string{"", "CONNECT"} {

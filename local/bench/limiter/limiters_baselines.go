@@ -185,7 +185,7 @@ func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error)
 		return nil, err
 	}
 	seconds, last := int64(h.window/time.Second), int64(0)
-	side := func(from, to int) *check {
+	setUp := func(from, to int) *check {
 		check := scripted(client, zsetLua, func(reply []int64) bool {
 			return reply[0] == 1
 		}, func(subject string) ([]string, []string) {
@@ -208,6 +208,6 @@ func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error)
 		}
 		return check
 	}
-	c.allowed, c.denied = side(limit/10, limit*6/10), side(limit, limit)
+	c.allowed, c.denied = setUp(limit/10, limit*6/10), setUp(limit, limit)
 	return c, nil
 }

@@ -31,20 +31,20 @@ func ours(h *harness) ([]*measuredLimiter, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, side := range []struct {
+		for _, kind := range []struct {
 			limits limits
 			check  **check
 		}{{e.allowed, &c.allowed}, {e.denied, &c.denied}, {e.hot, &c.hot}} {
-			if side.limits.limits == nil {
+			if kind.limits.limits == nil {
 				continue
 			}
 			// One prefix: the subjects of allowed, denied and hot checks have different
 			// names.
-			l, err := limiter.New(client, "rl:", side.limits.limits...)
+			l, err := limiter.New(client, "rl:", kind.limits.limits...)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}
-			*side.check = side.limits.check(l)
+			*kind.check = kind.limits.check(l)
 		}
 		limiters = append(limiters, c)
 	}

@@ -38,12 +38,12 @@ func peers(h *harness) ([]*measuredLimiter, error) {
 
 // limited sets a limiter up with each of the limits.
 func (c *measuredLimiter) limited(with func(limit int) (*check, error)) (*measuredLimiter, error) {
-	for limit, side := range map[int]**check{limit: &c.allowed, denyLimit: &c.denied, hotLimit: &c.hot} {
+	for limit, target := range map[int]**check{limit: &c.allowed, denyLimit: &c.denied, hotLimit: &c.hot} {
 		check, err := with(limit)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
-		*side = check
+		*target = check
 	}
 	return c, nil
 }

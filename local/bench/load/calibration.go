@@ -16,15 +16,15 @@ const (
 	calibrationWorkers = 32
 	warmUp             = time.Second
 	calibration        = 4 * time.Second
-	trial              = 8 * time.Second
-	trials             = 12
-	slower             = 0.92 // a trial's rate to that of the one before
+	measurement        = 8 * time.Second
+	measurements       = 12
+	slower             = 0.92 // a measurement's rate to that of the one before
 	atMostLate         = 5 * time.Millisecond
 )
 
 // capacity warms the target up, and returns the highest rate in calls a second that it
 // sustains; 0 if the load's rate does not depend on it. A closed loop reaches a higher
-// rate, since it lets no queue grow. The trials begin at that rate.
+// rate, since it lets no queue grow. The measurements begin at that rate.
 func (s *session) capacity(ctx context.Context) (float64, error) {
 	if s.local != nil {
 		p := s.scenario.population(calibrationRate, calibration)
@@ -52,7 +52,7 @@ func (s *session) capacity(ctx context.Context) (float64, error) {
 // target keeps up with.
 func sustained(first float64, keepsUp func(perSecond float64) (bool, error)) (float64, error) {
 	perSecond := first
-	for range trials {
+	for range measurements {
 		ok, err := keepsUp(perSecond)
 		if ok || err != nil {
 			return perSecond, err
@@ -79,18 +79,19 @@ func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, err
 	return float64(len(t.outcomes)) / (s.clock.Now() - began).Seconds(), nil
 }
 
-// keepsUp calls at the rate for the length of a trial, and reports whether no queue grew.
+// keepsUp calls at the rate for the length of a measurement, and reports whether no queue
+// grew.
 func (s *session) keepsUp(ctx context.Context, perSecond float64) (bool, error) {
-	s.output.say("trying %.0f calls a second for %s", perSecond, trial)
+	s.output.say("trying %.0f calls a second for %s", perSecond, measurement)
 	began := s.clock.Now()
-	t := newTally(began, trial, s.target.expects)
-	a := s.attack(constant(perSecond), trial, t, s.picker())
+	t := newTally(began, measurement, s.target.expects)
+	a := s.attack(constant(perSecond), measurement, t, s.picker())
 	a.drain = 0
 	unsent := a.run(ctx)
 	if err := s.calibrated(ctx, t); err != nil {
 		return false, err
 	}
-	return unsent == 0 && !queued(t.outcomes, began+trial/2), nil
+	return unsent == 0 && !queued(t.outcomes, began+measurement/2), nil
 }
 
 // queued reports whether most of the calls that were due from then on were sent late.

@@ -15,16 +15,16 @@ import (
 func TestQueueGrowsAboveCapacity(t *testing.T) {
 	for rate, want := range map[float64]bool{90: false, 110: true} {
 		c := &fakeClock{now: time.Hour}
-		all := newTally(c.Now(), trial, expectAll)
+		all := newTally(c.Now(), measurement, expectAll)
 		a := &attack{
-			clock: c, schedule: constant(rate), duration: trial, workers: 1, done: all.add,
+			clock: c, schedule: constant(rate), duration: measurement, workers: 1, done: all.add,
 			call: func(context.Context, int64) outcome {
 				c.pass(10 * time.Millisecond)
 				return outcome{}
 			},
 		}
 		a.run(t.Context())
-		if got := queued(all.outcomes, time.Hour+trial/2); got != want {
+		if got := queued(all.outcomes, time.Hour+measurement/2); got != want {
 			t.Errorf("%.0f calls a second: queued %t, want %t", rate, got, want)
 		}
 	}

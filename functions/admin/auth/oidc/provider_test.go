@@ -77,7 +77,7 @@ func (f *fixture) login(name string, change func(url.Values)) (sealed string, an
 	return sealed, back.Query()
 }
 
-// Groups decide on the role, whether they are in the id token or only told when asked;
+// Groups decide on the role, whether they are in the id token or only at the userinfo endpoint;
 // the name is for people, the subject names the actor.
 func TestRoles(t *testing.T) {
 	for place, inIDToken := range map[string]bool{"id token": true, "userinfo": false} {
@@ -195,7 +195,7 @@ func TestForeignIDToken(t *testing.T) {
 	}
 }
 
-// What the provider says went wrong is told apart from what is wrong with us.
+// What the provider says went wrong is distinguished from what is wrong with us.
 func TestRefused(t *testing.T) {
 	f := newFixture(t, true)
 	sealed, answer := f.login("ada:ops", func(q url.Values) { q.Set("prompt", "none") })

@@ -59,7 +59,7 @@ func (f *fixture) wants(remote, account string, allowed bool) {
 	}
 }
 
-// Five attempts a minute at one account, then the earliest instant of the next is told
+// Five attempts a minute at one account, then the answer has the earliest instant of the next
 // exactly: not a millisecond before, and then at once.
 func TestRetryAfterIsExact(t *testing.T) {
 	f := newFixture(t)
@@ -89,7 +89,7 @@ func TestNobodyLocksAnAccount(t *testing.T) {
 	f.wants("2001:db8:1::1", "ada", true)
 }
 
-// One address that tries many accounts is stopped too, and is told the longer of the two
+// One address that tries many accounts is stopped too, and gets the longer of the two
 // waits.
 func TestManyAccounts(t *testing.T) {
 	f := newFixture(t)
@@ -155,7 +155,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// What is stored tells no address and no name, and goes away.
+// What is stored reveals no address and no name, and goes away.
 func TestNothingIsKept(t *testing.T) {
 	f := newFixture(t)
 	f.wants("192.0.2.1", "ada-canary", true)

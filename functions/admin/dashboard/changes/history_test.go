@@ -94,7 +94,7 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 	}
 }
 
-// What is remembered of an entry is what the entry tells, in whatever order entries come,
+// What is remembered of an entry is what the entry has, in whatever order entries come,
 // and is found out once.
 func TestCachedChanges(t *testing.T) {
 	keys := sitetest.NewRegistry(t)

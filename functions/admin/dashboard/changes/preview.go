@@ -25,10 +25,10 @@ const PreviewSpan = time.Hour
 
 // replayed is what limits would have made of calls.
 type replayed struct {
-	calls  int64   // in all
-	denied int64   // in fact
-	would  []int64 // by each list of limits
-	cut    bool    // only the latest calls were replayed
+	calls     int64   // in all
+	denied    int64   // in fact
+	wouldDeny []int64 // denied, by each list of limits
+	cut       bool    // only the latest calls were replayed
 }
 
 // replay holds the recorded calls of the last hour against lists of limits, each
@@ -40,7 +40,7 @@ func (c *Changes) replay(
 	if err != nil {
 		return replayed{}, err
 	}
-	r := replayed{would: make([]int64, len(lists))}
+	r := replayed{wouldDeny: make([]int64, len(lists))}
 	calls, r.cut = latest(calls)
 	for _, c := range calls {
 		r.calls += c.Calls
@@ -49,7 +49,7 @@ func (c *Changes) replay(
 		}
 	}
 	for i, limits := range lists {
-		r.would[i] = denials(calls, limits)
+		r.wouldDeny[i] = denials(calls, limits)
 	}
 	return r, nil
 }
@@ -88,7 +88,7 @@ func (r replayed) words(i int) string {
 	if r.calls == 0 {
 		return "No calls in the last hour to compare."
 	}
-	words := "In the last hour this would have denied " + page.Number(r.would[i]) + " of " +
+	words := "In the last hour this would have denied " + page.Number(r.wouldDeny[i]) + " of " +
 		page.Number(r.calls) + " calls; " + page.Number(r.denied) +
 		" were denied."
 	if r.cut {
@@ -109,7 +109,7 @@ func (c *Changes) PreviewOverride(
 		return nil, err
 	}
 	p.Effects = []string{played.words(0)}
-	if o.Mode == policy.Shadow && played.would[0] > 0 {
+	if o.Mode == policy.Shadow && played.wouldDeny[0] > 0 {
 		p.Effects = append(p.Effects, "In shadow mode none of them is denied.")
 	}
 	return p, nil
@@ -139,7 +139,7 @@ func (c *Changes) previewLimits(ctx context.Context, set *policy.Set, p policy.P
 	if err != nil {
 		return "", err
 	}
-	sum := replayed{would: make([]int64, 1)}
+	sum := replayed{wouldDeny: make([]int64, 1)}
 	for _, k := range keys {
 		played, err := c.replay(ctx, k.ID, now, p.Limits)
 		if err != nil {
@@ -147,7 +147,7 @@ func (c *Changes) previewLimits(ctx context.Context, set *policy.Set, p policy.P
 		}
 		sum.calls += played.calls
 		sum.denied += played.denied
-		sum.would[0] += played.would[0]
+		sum.wouldDeny[0] += played.wouldDeny[0]
 		sum.cut = sum.cut || played.cut
 	}
 	if len(keys) == 0 {

@@ -21,7 +21,7 @@ func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFi
 	if err != nil {
 		return "", err
 	}
-	sum := replayed{would: make([]int64, 1)}
+	sum := replayed{wouldDeny: make([]int64, 1)}
 	tried := int64(0)
 	for _, k := range keys {
 		if k.Status != policy.Active {
@@ -36,7 +36,7 @@ func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFi
 		}
 		sum.calls += played.calls
 		sum.denied += played.denied
-		sum.would[0] += played.would[0]
+		sum.wouldDeny[0] += played.wouldDeny[0]
 		sum.cut = sum.cut || played.cut
 	}
 	if tried == 0 {
@@ -62,7 +62,7 @@ func (c *Changes) replayChange(ctx context.Context, set *policy.Set, k policy.Ke
 	}
 	played, err := c.replay(ctx, k.ID, now, limits)
 	if after.Status != policy.Active {
-		played.would = []int64{played.calls}
+		played.wouldDeny = []int64{played.calls}
 	}
 	return played, err
 }

@@ -13,7 +13,7 @@ import (
 	"tidegate/web/static"
 )
 
-// A store that takes longer than a request may wait is told of on a page, like one that
+// A store that takes longer than a request may wait gets a page that says so, like one that
 // is away.
 func TestStoreTooSlow(t *testing.T) {
 	d := New("", "", static.Bundle{}, slog.New(slog.DiscardHandler), scs.New())

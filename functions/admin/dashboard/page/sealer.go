@@ -29,7 +29,7 @@ func NewSealer(pepper apikey.Pepper) (*Sealer, error) {
 	return &Sealer{aead, pepper.Derive("who gets something back")}, err
 }
 
-// Mark stands for a text that it does not tell.
+// Mark stands for a text that it does not reveal.
 func (s *Sealer) Mark(text string) string {
 	mac := hmac.New(sha256.New, s.mark)
 	mac.Write([]byte(text))

@@ -88,7 +88,7 @@ func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.
 
 // candidateResult counts the calls of the last hour, and those that a candidate would
 // have denied.
-type candidateResult struct{ calls, would int64 }
+type candidateResult struct{ calls, wouldDeny int64 }
 
 // candidateResults counts, for each plan with a candidate, what it would have denied of
 // the calls of the plan's keys among the busiest.
@@ -119,7 +119,7 @@ func (d *pages) candidateResults(ctx context.Context, set *policy.Set) (map[int]
 		p, _ := set.Plan(k.Plan)
 		if t, ok := found[p.Number]; ok {
 			c := counts[k.ID]
-			found[p.Number] = candidateResult{t.calls + c.Calls(), t.would + c.CandidateDenied}
+			found[p.Number] = candidateResult{t.calls + c.Calls(), t.wouldDeny + c.CandidateDenied}
 		}
 	}
 	return found, nil
@@ -141,7 +141,7 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t candidateR
 		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.AllowText(p.Allow), 200))
 	}
 	if len(p.Candidate) > 0 {
-		row.Trial = "would have denied " + page.Number(t.would) + " of " + page.Number(t.calls) +
+		row.CandidateResult = "would have denied " + page.Number(t.wouldDeny) + " of " + page.Number(t.calls) +
 			" calls of its busiest keys in the last hour"
 	}
 	if !page.CanEdit(r) {
