@@ -101,6 +101,9 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 	if checked.Rule != "" {
 		o.Rules = []string{policy.RouteID(checked.Rule)}
 	}
+	if checked.ID != "" && checked.BannedUntil.IsZero() {
+		o.Route = c.routeOf(call, &checked)
+	}
 	if !checked.Allowed {
 		o.Denial = c.denialOf(call, checked)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"tidegate/functions/check/authorizer"
@@ -10,6 +9,7 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 )
@@ -44,19 +44,9 @@ func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.D
 
 func (c *checker) denial(call enforce.Call, rule string) *denylog.Denial {
 	return &denylog.Denial{
-		Method: methodOf(call.Route.Method), Path: c.pattern(call, rule), API: call.Route.API,
+		Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, rule), API: call.Route.API,
 		Stage: call.Route.Stage, Network: denylog.NetworkOf(call.Address), Request: call.Request,
 	}
-}
-
-// methods are the methods that the denial log distinguishes. Callers can make up others.
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "$connect"}
-
-func methodOf(method string) string {
-	if slices.Contains(methods, method) {
-		return method
-	}
-	return "other"
 }
 
 // pattern returns a call's path without the parts that can identify a person. It is the
@@ -72,13 +62,31 @@ func (c *checker) pattern(call enforce.Call, rule string) string {
 	}
 	if loaded := c.Loaded(); loaded != nil && rule != "" {
 		routes := loaded.Set().Routes
-		i := slices.IndexFunc(routes, func(r policy.Route) bool { return r.Name == rule })
-		if i >= 0 && routes[i].Pattern.Path != "" {
-			return routes[i].Pattern.Path
+		for i := range routes {
+			if routes[i].Name == rule && routes[i].Pattern.Path != "" {
+				return routes[i].Pattern.Path
+			}
 		}
 	}
 	if path == "" {
 		return "*"
 	}
 	return path
+}
+
+// routeOf returns what a preview of access must know of a decided call. The pattern is *
+// when a path under it may be another than the caller's, as a custom domain's base path
+// and encoded slashes make it.
+func (c *checker) routeOf(call enforce.Call, checked *enforce.Result) usage.Route {
+	r := usage.Route{
+		Plan: checked.Plan, API: call.Route.API, Stage: call.Route.Stage,
+		Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, checked.Rule),
+	}
+	switch {
+	case call.Resource == "$connect":
+		r.Path = call.Route.Path
+	case !strings.HasPrefix(r.Path, "/") || !route.Under(call.Route.Path, r.Path):
+		r.Path = "*"
+	}
+	return r
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -201,6 +202,53 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		t.Errorf("%d scripts for the last 14 calls: too few were answered from memory", asked)
 	}
 	w.refusedByCause(t, reader)
+}
+
+// Routes are counted for the calls of callers that may call, allowed and denied, by what
+// API Gateway matched: as a plain list has them. Callers that may not call make up none.
+func TestRoutesOfCalls(t *testing.T) {
+	w := newDenialWorld(t)
+	random := rand.New(rand.NewPCG(5, 6))
+	want := map[string]map[usage.Route]int64{"two": {}, "many": {}}
+	for i := range 400 {
+		kind := []struct{ method, path, resource, pattern string }{
+			{"GET", fmt.Sprint("/orders/", i), "/orders/{id}", "/orders/{id}"},
+			{"HEAD", "/orders/a%20b", "/orders/{id}", "/orders/{id}"},
+			{"GET", "/orders/..%2fadmin", "/orders/{id}", "*"},
+			{fmt.Sprint("BREW", i), "/free", "/free", "/free"},
+			{"POST", "/search/jane", "/{proxy+}", "/search/{term}"},
+			{"GET", "/files/1/2", "/{proxy+}", "/{proxy+}"},
+			{"GET", "/free", "", "*"},
+			{"DELETE", "/" + strings.Repeat("long", 60), "/" + strings.Repeat("long", 60), "*"},
+		}[random.IntN(8)]
+		c := denialCall{method: kind.method, path: kind.path, resource: kind.resource, addr: "192.0.2.7"}
+		c.key = []string{"two", "many", "revoked", "banned", "nobody", "rotated", ":" + someKey(t)}[random.IntN(7)]
+		if random.IntN(9) == 0 {
+			c.addr = "203.0.113.9" // refused
+		}
+		if random.IntN(20) == 0 {
+			w.freeze(time.Minute)
+		}
+		w.send(t, i, c)
+		if routes := want[c.key]; routes != nil && c.addr != "203.0.113.9" {
+			method := kind.method
+			if strings.HasPrefix(method, "BREW") {
+				method = "other"
+			}
+			routes[usage.Route{Plan: c.key, API: "abcdef123", Stage: "prod", Method: method, Path: kind.pattern}]++
+		}
+	}
+	w.checker.Close()
+	reader, end := usage.NewReader(w.admin), w.checker.now().Add(time.Millisecond)
+	for plan, routes := range want {
+		got, err := reader.Routes(t.Context(), plan, end.Add(-time.Hour), end)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := gocmp.Diff(routes, got); diff != "" {
+			t.Errorf("plan %s: %s", plan, diff)
+		}
+	}
 }
 
 // refusedByCause compares the counts with what TestDenialLogHasEveryDenial sends.

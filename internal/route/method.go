@@ -8,6 +8,21 @@ const (
 	headMethod = "HEAD"
 )
 
+// OtherMethod stands in records for a method that callers can make up.
+const OtherMethod = "other"
+
+var namedMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "$connect"}
+
+// NameMethod returns a method as records name it.
+func NameMethod(method string) string {
+	for _, name := range namedMethods {
+		if strings.EqualFold(name, method) {
+			return name
+		}
+	}
+	return OtherMethod
+}
+
 // methodRank orders patterns by their method. A higher rank is more specific.
 type methodRank uint8
 

@@ -102,8 +102,11 @@ func (t *Table) first(c Call, path reading, ranks []int) int {
 }
 
 func (p *compiled) matches(c Call, path reading) bool {
-	return (matchesAny(p.API) || p.API == c.API) && (matchesAny(p.Stage) || p.Stage == c.Stage) &&
-		p.matchesMethod(c.Method) && p.matchesPath(path)
+	return p.matchesStage(c) && p.matchesMethod(c.Method) && p.matchesPath(path)
+}
+
+func (p *compiled) matchesStage(c Call) bool {
+	return (matchesAny(p.API) || p.API == c.API) && (matchesAny(p.Stage) || p.Stage == c.Stage)
 }
 
 func (p *compiled) matchesPath(path reading) bool {

@@ -19,13 +19,14 @@ import (
 const maxParcel = 64
 
 // parcel is what one command stores: entries, or kinds of denials, of one bucket and one
-// hour; or denied subjects of one bucket.
+// hour; or denied subjects of one bucket; or routes of one period.
 type parcel struct {
 	bucket  keyspace.Bucket
 	hour    int64
 	entries []entry
 	kinds   []pendingKind
 	denied  []deniedSubject
+	routes  []routeCount
 	text    bool // the command carries the script's text
 	floors  floors
 }
@@ -87,6 +88,8 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 			keys, args = p.logKeys(), p.logArgs()
 		case p.denied != nil:
 			keys, args = deniedKeys(p.bucket), deniedArgs(b.now, p.denied)
+		case p.routes != nil:
+			keys, args = []string{routesName(p.routes[0].period)}, p.routeArgs()
 		default:
 			keys, args = p.keys(), p.args(strconv.Itoa(b.newcomers), recent)
 		}
@@ -107,6 +110,8 @@ func (p *parcel) script() *script {
 		return denialsScript
 	case p.denied != nil:
 		return deniedScript
+	case p.routes != nil:
+		return routesScript
 	}
 	return recordScript
 }
@@ -226,6 +231,10 @@ func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Re
 	}
 	if p.denied != nil {
 		r.acknowledgeDenied(p, result)
+		return
+	}
+	if p.routes != nil {
+		r.acknowledgeRoutes(p, result, report)
 		return
 	}
 	refused, learnt, err := parseReply(result)

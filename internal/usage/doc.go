@@ -28,6 +28,15 @@
 // a registered caller. So denials are what the log has and what it leaves out together,
 // but for what a broken connection lost.
 //
+// # Calls by route
+//
+// A call of a caller that may call, allowed or denied, counts by plan, API, stage, method
+// and pattern of the route, in steps of 5 minutes, for previews of access. The routes are
+// one command of a Batch: of the first 16 Batches after a pause, then of one every 10 s.
+// They make no Batch leave. A Recorder tells 256 routes apart, the store 4,096 in 5
+// minutes; calls of further ones count under their plan alone, of at most 64 plans in a
+// Recorder.
+//
 // # Who is denied now
 //
 // A registered subject that is denied for a second or more, or took the last of a limit,
@@ -69,10 +78,12 @@
 //	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour    25 h
 //	tg:{tag}:usage-ADAY        zset    subjects by calls admitted in a day    31 days
 //	tg:{tag}:usage-DDAY        zset    subjects by calls denied in a day      31 days
+//	tg:{tag}:usage-rPERIOD     hash    calls by route in 5 minutes: routes.go 90 min
 //	tg:{tag}:usage-nDAY        string  unregistered subjects new on a day     2 days
 //
 // A subject's keys lie in its bucket. Totals and rules go to one of 8 buckets, another
-// with each flush, and readers add those up.
+// with each flush, and readers add those up. Routes go to one of the 8, another every 5
+// minutes.
 //
 // # Bounds
 //

@@ -37,6 +37,9 @@ type Outcome struct {
 	Cost       int64    // less than 1 means 1
 	Rules      []string // ids of the rules that applied, written as subjects are
 	Time       time.Time
+	// Route counts for previews of access; without a plan it counts for nothing. Only
+	// patterns that the operator made may be in it, so that no caller makes up routes.
+	Route Route
 	// Denial says why the call was denied, for the denial log; nil keeps it out of there.
 	// With a cause that refuses a credential it counts as a refusal, not as a call;
 	// Subject is a registered caller that proved its key then, or empty.

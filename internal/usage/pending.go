@@ -73,13 +73,18 @@ type pending struct {
 	kinds     []pendingKind
 
 	denied map[string]deniedSubject // by id
+
+	routeIndex map[routeSlot]int // of routes
+	routes     []routeCount      // they leave with other records
 }
 
 func newPending(size int) *pending {
 	return &pending{index: make(map[slot]int, size), entries: make([]entry, 0, size)}
 }
 
-func (p *pending) empty() bool { return len(p.entries)+len(p.kinds)+len(p.denied) == 0 }
+func (p *pending) empty() bool {
+	return len(p.entries)+len(p.kinds)+len(p.denied)+len(p.routes) == 0
+}
 
 // urgent reports whether more waits than refusals of callers that proved nothing. Those
 // leave with other records, so that a flood of them costs no round trip.
@@ -150,6 +155,7 @@ func (p *pending) record(o Outcome) {
 	}
 	p.total(minute).tally.add(o.Verdict, cost)
 	p.deny(o)
+	p.route(o)
 	for _, id := range o.Rules {
 		if !validID(id) {
 			continue

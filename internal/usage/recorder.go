@@ -38,12 +38,15 @@ type Recorder struct {
 	pending *pending
 	flushed int64 // when a Batch was last taken, in nanoseconds of the Unix epoch
 	used    int64 // until when the intervals are used up by Batches, likewise
-	pause   time.Duration
-	totals  int // which of the buckets the next totals go to; the same until its server knows the script
+	// routesUsed is used for the pauses between routes.
+	routesUsed int64
+	pause      time.Duration
+	totals     int // which of the buckets the next totals go to; the same until its server knows the script
 
 	// buckets whose server did not know a script
-	withoutScript, withoutLogScript, withoutDeniedScript [keyspace.Buckets]bool
-	ranked                                               [keyspace.Buckets]ranked
+	withoutScript, withoutLogScript, withoutDeniedScript, withoutRoutesScript [keyspace.Buckets]bool
+
+	ranked [keyspace.Buckets]ranked
 }
 
 // NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
@@ -110,12 +113,13 @@ func (r *Recorder) Drain(now time.Time) *Batch {
 	if r.pending.empty() {
 		return nil
 	}
+	r.routesUsed = 0
 	return r.take(now)
 }
 
 func (r *Recorder) take(now time.Time) *Batch {
 	if now.UnixNano() < r.flushed {
-		r.used = 0 // the clock was set back
+		r.used, r.routesUsed = 0, 0 // the clock was set back
 	}
 	r.flushed = now.UnixNano()
 	r.used = max(r.used, r.flushed) + int64(r.interval)
@@ -130,8 +134,16 @@ func (r *Recorder) take(now time.Time) *Batch {
 	giveText(logs, &r.withoutLogScript)
 	denied := packDenied(r.pending.denied)
 	giveText(denied, &r.withoutDeniedScript)
-	b.parcels = slices.Concat(b.parcels, logs, denied)
-	r.pending = newPending(len(r.pending.entries))
+	next := newPending(len(r.pending.entries))
+	var routes []parcel
+	if len(r.pending.routes) > 0 && r.routesDue(r.flushed) {
+		routes = packRoutes(r.pending.routes)
+		giveText(routes, &r.withoutRoutesScript)
+	} else {
+		next.routes, next.routeIndex = r.pending.routes, r.pending.routeIndex
+	}
+	b.parcels = slices.Concat(b.parcels, logs, denied, routes)
+	r.pending = next
 	return b
 }
 

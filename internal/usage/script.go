@@ -21,10 +21,14 @@ var denialsText string
 //go:embed denied.lua
 var deniedText string
 
+//go:embed routes.lua
+var routesText string
+
 var (
 	recordScript  = newScript(recordText)
 	denialsScript = newScript(denialsText)
 	deniedScript  = newScript(deniedText)
+	routesScript  = newScript(routesText)
 )
 
 type script struct{ text, sum string }
