@@ -117,8 +117,8 @@ func TestPagesHoldEveryEntryOnce(t *testing.T) {
 	})
 }
 
-// A page never has more entries than asked for, and what is recorded meanwhile does not move
-// the pages after it.
+// A page never has more entries than asked for, and what is recorded meanwhile does not
+// move the pages after it.
 func TestPagesStandStill(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		for n := range 40 {

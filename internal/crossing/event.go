@@ -74,8 +74,8 @@ func (e *Event) mark() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
 
-// owner distinguishes limits of the same numbers: those of a rule, and those of a plan on a
-// group. A plan's own are the same on any route.
+// owner distinguishes limits of the same numbers: those of a rule, and those of a plan on
+// a group. A plan's own are the same on any route.
 func (e *Event) owner() string {
 	switch e.Scope {
 	case policy.ScopeRoute, policy.ScopeRouteIP:

@@ -9,8 +9,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// A ban by the policy is reported, and lifted as one by hand is, with all that would make the
-// next one longer or sooner.
+// A ban by the policy is reported, and lifted as one by hand is, with all that would make
+// the next one longer or sooner.
 func TestUnban(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})

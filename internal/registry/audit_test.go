@@ -39,8 +39,8 @@ func (w *world) recorded(t *testing.T, subject string) []audit.Entry {
 
 // A change and its entry are one: however many edit the same few keys and the Set at
 // once, with versions that are often old, every change that was acknowledged is recorded
-// once, in order, each from where the one before ended; what was refused is not recorded at
-// all.
+// once, in order, each from where the one before ended; what was refused is not recorded
+// at all.
 func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	for name, url := range map[string]func() string{
 		"valkey":   func() string { return valkeytest.Start(t) },

@@ -131,8 +131,8 @@ func (c *client) count(a answer) {
 	}
 }
 
-// apply makes a change and records in the oracle what came of it. While S3 is in trouble an
-// urgent change is acknowledged before it is safe, and every page says so.
+// apply makes a change and records in the oracle what came of it. While S3 is in trouble
+// an urgent change is acknowledged before it is safe, and every page says so.
 func (c *client) apply(k *key, old state, do action, broken bool) answer {
 	c.t.Helper()
 	next := old

@@ -112,8 +112,8 @@ func (s *service) putFile(query, text string, headers header) reply {
 	return s.do(http.MethodPut, "/policy.yaml"+query, []byte(text), all)
 }
 
-// A save needs the version that it is based on and a reason; a dry run answers the same and
-// writes nothing.
+// A save needs the version that it is based on and a reason; a dry run answers the same
+// and writes nothing.
 func TestPutPolicy(t *testing.T) {
 	s := newService(t)
 	before := s.set()

@@ -10,8 +10,8 @@ import (
 	"tidegate/internal/audit"
 )
 
-// What is wrong with a request is answered as a problem, with the place and the bound, and
-// nothing is done.
+// What is wrong with a request is answered as a problem, with the place and the bound,
+// and nothing is done.
 func TestProblems(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
@@ -190,8 +190,8 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// Errors of the store are logged, answered as 503 with Retry-After, and say nothing of the
-// store.
+// Errors of the store are logged, answered as 503 with Retry-After, and say nothing of
+// the store.
 func TestStoreAway(t *testing.T) {
 	s := newService(t)
 	id := s.create("acme").ID

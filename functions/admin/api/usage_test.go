@@ -212,7 +212,8 @@ func TestAudit(t *testing.T) {
 		header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")
 }
 
-// A chain whose newest entry was taken out is not good, and the answer says where it ends.
+// A chain whose newest entry was taken out is not good, and the answer says where it
+// ends.
 func TestAuditCut(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
@@ -228,8 +229,8 @@ func TestAuditCut(t *testing.T) {
 	}
 }
 
-// People make tokens, machines do not; a secret is shown once; creation and revocation are
-// in the audit, without it.
+// People make tokens, machines do not; a secret is shown once; creation and revocation
+// are in the audit, without it.
 func TestTokens(t *testing.T) {
 	s := newService(t)
 	body := map[string]any{"name": "ci", "scope": "write", "expires": time.Now().Add(time.Hour)}

@@ -66,8 +66,8 @@ func TestSecretIsShownOnce(t *testing.T) {
 	}
 }
 
-// Every action does what it says, records the reason in the audit, and is refused when the key
-// changed meanwhile.
+// Every action does what it says, records the reason in the audit, and is refused when
+// the key changed meanwhile.
 func TestKeyActions(t *testing.T) {
 	s := sitetest.New(t).Login()
 	version := 1

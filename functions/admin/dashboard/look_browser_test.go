@@ -199,8 +199,8 @@ func TestBrowserServerAway(t *testing.T) {
 	}
 }
 
-// What changed is announced to a screen reader outside of the section that comes anew, every
-// ten seconds at most.
+// What changed is announced to a screen reader outside of the section that comes anew,
+// every ten seconds at most.
 func TestBrowserSummary(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()

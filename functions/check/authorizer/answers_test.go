@@ -414,8 +414,8 @@ func (noSet) Check(context.Context, enforce.Call) (enforce.Result, error) {
 	return enforce.Result{}, fmt.Errorf("%w: for a test", enforce.ErrSet)
 }
 
-// A ban is answered to the second, and in the context of an HTTP API that wants it there, as
-// all denials of known callers are. Nobody else gets through.
+// A ban is answered to the second, and in the context of an HTTP API that wants it there,
+// as all denials of known callers are. Nobody else gets through.
 func TestDenialsInContext(t *testing.T) {
 	tb := newTable(t)
 	for _, kind := range []string{"HTTP 1.0", "HTTP 2.0 simple", "HTTP 2.0 IAM", "REST REQUEST",

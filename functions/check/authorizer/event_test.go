@@ -161,8 +161,8 @@ func TestKindsFollowTheirFields(t *testing.T) {
 	}
 }
 
-// A WebSocket handshake is known by its ARN, with or without an event type, and is the one
-// event whose query is read.
+// A WebSocket handshake is known by its ARN, with or without an event type, and is the
+// one event whose query is read.
 func TestWebSocketEvent(t *testing.T) {
 	for _, eventType := range []string{"", "CONNECT"} {
 		raw, _ := json.Marshal(map[string]any{

@@ -136,8 +136,8 @@ type recorded struct {
 	Figures []figures.Figure `json:"figures"`
 }
 
-// write writes the figures to file, those of growth to growth.json in the same folder. Both have
-// the time of a simple command, which says how fast the machine was.
+// write writes the figures to file, those of growth to growth.json in the same folder.
+// Both have the time of a simple command, which says how fast the machine was.
 func write(file, where string, all []figures.Figure) error {
 	if file == "" {
 		return nil

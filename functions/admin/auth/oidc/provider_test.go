@@ -77,8 +77,8 @@ func (f *fixture) login(name string, change func(url.Values)) (sealed string, an
 	return sealed, back.Query()
 }
 
-// Groups decide on the role, whether they are in the id token or only at the userinfo endpoint;
-// the name is for people, the subject names the actor.
+// Groups decide on the role, whether they are in the id token or only at the userinfo
+// endpoint; the name is for people, the subject names the actor.
 func TestRoles(t *testing.T) {
 	for place, inIDToken := range map[string]bool{"id token": true, "userinfo": false} {
 		t.Run(place, func(t *testing.T) {

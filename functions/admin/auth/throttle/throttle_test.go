@@ -59,8 +59,8 @@ func (f *fixture) wants(remote, account string, allowed bool) {
 	}
 }
 
-// Five attempts a minute at one account, then the answer has the earliest instant of the next
-// exactly: not a millisecond before, and then at once.
+// Five attempts a minute at one account, then the answer has the earliest instant of the
+// next exactly: not a millisecond before, and then at once.
 func TestRetryAfterIsExact(t *testing.T) {
 	f := newFixture(t)
 	for range 5 {

@@ -13,8 +13,8 @@ import (
 	"tidegate/web/static"
 )
 
-// A store that takes longer than a request may wait gets a page that says so, like one that
-// is away.
+// A store that takes longer than a request may wait gets a page that says so, like one
+// that is away.
 func TestStoreTooSlow(t *testing.T) {
 	d := New("", "", static.Bundle{}, slog.New(slog.DiscardHandler), scs.New())
 	ctx, cancel := context.WithCancel(t.Context())
