@@ -11,15 +11,16 @@ import (
 	"tidegate/local/gateway"
 )
 
-// denial and permit are answers of the check function, to a REST API and to an HTTP API.
+// denial and permit are answers of the check function: denial to a REST API, permit to an
+// HTTP API.
 const (
 	denial = `{"rateLimit":"\"free\";r=0;t=7","rateLimitPolicy":"\"free\";q=10;w=10","retryAfter":"7","message":"Try again in 7 s.",` +
 		`"problemType":"about:blank","violatedPolicies":"[\"free\"]"}`
 	permit = `{"isAuthorized":true,"context":{"rateLimit":"\"free\";r=9;t=1","rateLimitPolicy":"\"free\";q=10;w=10"}}`
 )
 
-// Whatever tool attached Tidegate, clients of its APIs are answered alike: what each
-// makes of its snippet is deployed here.
+// The snippet for every deployment tool makes an API that answers clients alike. The test
+// runs the template that each tool makes of its snippet.
 func TestAttachedByEveryTool(t *testing.T) {
 	templates := map[string][]byte{"cdk-go": golden.Dev}
 	files, err := fs.Glob(golden.Attached, "attach/*.json")

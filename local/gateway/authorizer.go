@@ -11,7 +11,7 @@ import (
 	"tidegate/local/lambda"
 )
 
-// The authorizer's errors, as far as clients can distinguish them.
+// The authorizer's errors that clients can distinguish.
 var (
 	errUnauthorized  = errors.New("unauthorized")
 	errFailed        = errors.New("authorizer failed")
@@ -92,12 +92,12 @@ func decode(answer []byte, into any) error {
 	return nil
 }
 
-// requireScalars refuses context values that formats before 2.0 cannot represent, and the
-// one key that AWS reserves for its own authorizers.
+// requireScalars refuses context values that formats before 2.0 cannot represent. It also
+// refuses the key claims, which AWS reserves for its own authorizers.
 func (v verdict) requireScalars() error {
 	for key, value := range v.context {
 		if key == "claims" {
-			return fmt.Errorf("%w: claims is no key that a context may have", errConfiguration)
+			return fmt.Errorf("%w: claims is a reserved key of the context", errConfiguration)
 		}
 		if _, ok := scalarText(value); !ok {
 			return fmt.Errorf("%w: context value %s is not a string, number or boolean",
@@ -107,7 +107,7 @@ func (v verdict) requireScalars() error {
 	return nil
 }
 
-// addTo adds the context to the variables of expressions, under authorizer.
+// addTo adds the context to the variables of expressions, with the prefix authorizer.
 func (v verdict) addTo(variables map[string]string) {
 	if v.principal != "" {
 		variables["authorizer.principalId"] = v.principal

@@ -22,7 +22,7 @@ const deniedContext = `{"denied":true,"rateLimit":"\"default\";r=0;t=7","rateLim
 const allowedContext = `{"denied":false,"rateLimit":"\"default\";r=9;t=1",
 	"rateLimitPolicy":"\"default\";q=10;w=10"}`
 
-// read is what a script of a page sees of an answer of another origin.
+// read is what a page's script can read of an answer from another origin.
 type read struct {
 	Status           int
 	Retry, RateLimit string
@@ -31,10 +31,9 @@ type read struct {
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
-// A script of another origin reads the status, Retry-After and RateLimit of a 401 and a
-// 429 of a REST API, of the middleware, and of an HTTP API before it, and of a 200 of
-// both APIs. It reads nothing where CORS is off, or open to another origin alone, nor
-// the 403 of an HTTP API.
+// Where CORS allows its origin, a script of another origin reads the status, Retry-After
+// and RateLimit of a 200, a 401 and a 429. It reads nothing elsewhere, nor the 403 of an
+// HTTP API.
 func TestBrowsersReadDenials(t *testing.T) {
 	tab := browsertest.Start(t)
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -89,8 +88,8 @@ func TestBrowsersReadDenials(t *testing.T) {
 	}
 }
 
-// openREST is the deployed REST API before the echo backend, with answers that are open
-// to an origin.
+// openREST is the deployed REST API with the echo backend. Scripts of origin may read its
+// answers.
 func openREST(t *testing.T, authorizer *fake, origin string) http.Handler {
 	t.Helper()
 	rules := deployed(t)
@@ -101,8 +100,8 @@ func openREST(t *testing.T, authorizer *fake, origin string) http.Handler {
 	}
 }
 
-// openHTTP is the deployed HTTP API before a backend that runs the middleware, with
-// answers that are open to an origin.
+// openHTTP is the deployed HTTP API with a backend that runs the middleware. Scripts of
+// origin may read its answers.
 func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
 	t.Helper()
 	rules := deployed(t)
@@ -119,8 +118,8 @@ func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
 	}
 }
 
-// refusing is a backend whose middleware refuses every call, behind an API that answers
-// preflights.
+// refusing is a backend whose middleware refuses every call. The API that it stands for
+// answers preflights.
 func refusing(origins []string) http.Handler {
 	var context map[string]any
 	if err := json.Unmarshal([]byte(deniedContext), &context); err != nil {
@@ -161,7 +160,7 @@ func TestPreflightNeedsNoAuthorizer(t *testing.T) {
 	}
 }
 
-// AWS keeps claims for its own authorizers.
+// AWS reserves the context key claims for its own authorizers.
 func TestClaimsInAContextAreRefused(t *testing.T) {
 	api := newREST(&fake{answer: policyAnswer("Allow", "*", `{"claims":"x"}`)}, &fake{answer: okAnswer})
 	if got := do(api, get("/orders")); got.status != http.StatusInternalServerError ||

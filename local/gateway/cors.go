@@ -93,8 +93,8 @@ func (r *reference) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// cors returns the CORS configuration of an HTTP API. It refuses one that browsers cannot
-// use: a route with OPTIONS and the authorizer, which refuses preflights.
+// cors returns the CORS configuration of an HTTP API. It refuses a route that includes
+// OPTIONS and has the authorizer, since the authorizer would refuse preflights.
 func (t template) cors(api reference) (*CORS, error) {
 	resource, found := t.Resources[string(api)]
 	if !found {
@@ -133,8 +133,8 @@ const (
 	NoOrigin  = "none"
 )
 
-// OpenTo allows scripts of one origin, of any or of none to read answers in a browser, as
-// the stack's flag corsOrigin does.
+// OpenTo sets which scripts may read answers in a browser: those of one origin, of any or
+// of none. The stack's flag corsOrigin does the same.
 func (r *Rules) OpenTo(origin string) {
 	const header = "gatewayresponse.header."
 	for _, response := range r.REST.Responses {

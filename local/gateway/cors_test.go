@@ -18,8 +18,8 @@ func withCORS(authorizer *fake, cors *gateway.CORS) *gateway.HTTP {
 	return api
 }
 
-// What a preflight of an origin gets is the configuration's, and neither the authorizer
-// nor the backend is asked. An origin that is not allowed gets no CORS headers.
+// A preflight's answer comes from the CORS configuration alone; neither the authorizer
+// nor the backend is invoked. An origin that is not allowed gets no CORS headers.
 func TestHTTPPreflight(t *testing.T) {
 	for name, c := range map[string]struct {
 		cors gateway.CORS
@@ -57,7 +57,7 @@ func TestHTTPPreflight(t *testing.T) {
 	}
 }
 
-// corsFields are all CORS fields of an answer, those that are not named empty.
+// corsFields returns all CORS fields of an answer; those that named lacks are empty.
 func corsFields(named map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, name := range []string{
@@ -68,8 +68,8 @@ func corsFields(named map[string]string) map[string]string {
 	return all
 }
 
-// Any other OPTIONS is a request like all others: without an origin, without the method
-// that is asked for, or to an API without a CORS configuration.
+// OPTIONS is an ordinary request if it has no origin, names no method, or goes to an API
+// without a CORS configuration.
 func TestOptionsThatIsNoPreflight(t *testing.T) {
 	open := &gateway.CORS{AllowOrigins: []string{"*"}}
 	for name, c := range map[string]struct {
@@ -88,8 +88,8 @@ func TestOptionsThatIsNoPreflight(t *testing.T) {
 	}
 }
 
-// The backend's CORS headers give way to the configuration's, which are there for an
-// allowed origin alone. Without a configuration the backend's stay.
+// The configuration's CORS headers replace the backend's, and only an allowed origin gets
+// them. Without a configuration the backend's headers stay.
 func TestHTTPReplacesCORSHeaders(t *testing.T) {
 	cors := &gateway.CORS{AllowOrigins: []string{app}, ExposeHeaders: []string{"Retry-After", "RateLimit"}}
 	for name, c := range map[string]struct {
@@ -111,8 +111,8 @@ func TestHTTPReplacesCORSHeaders(t *testing.T) {
 	}
 }
 
-// Refusals of the gateway's own have no CORS headers: Amazon's guide promises them for an
-// integration's response alone.
+// The gateway's own refusals have no CORS headers. Amazon's guide promises them only for
+// the response of an integration.
 func TestRefusalsHaveNoCORSHeaders(t *testing.T) {
 	for status, authorizer := range map[int]*fake{
 		403: {answer: `{"isAuthorized":false}`}, 500: {err: reported("boom")},
@@ -126,8 +126,8 @@ func TestRefusalsHaveNoCORSHeaders(t *testing.T) {
 	}
 }
 
-// The rules of the deployed template open both APIs to any origin; OpenTo to one, or to
-// none.
+// The deployed template opens both APIs to any origin. OpenTo opens them to one origin or
+// to none.
 func TestOpenTo(t *testing.T) {
 	const allow, vary = "gatewayresponse.header.Access-Control-Allow-Origin", "gatewayresponse.header.Vary"
 	for origin, want := range map[string]struct{ literal, vary string }{

@@ -14,8 +14,8 @@ import (
 	"tidegate/local/lambda"
 )
 
-// fake is a function in this process that answers the same to everything and keeps the
-// events.
+// fake is a function in this process that gives every invocation the same answer and
+// keeps the events.
 type fake struct {
 	answer string
 	err    error

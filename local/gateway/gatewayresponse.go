@@ -35,10 +35,11 @@ type Response struct {
 	// method.request.header.X, method.request.querystring.X or method.request.path.X. An
 	// expression without a value leaves the header out.
 	ResponseParameters map[string]string
-	// ResponseTemplates maps a content type to a body in which $context.X and
-	// $stageVariables.X are replaced, escaped as REST.EscapeTemplates says; one without a
-	// value becomes empty (both unconfirmed). The application/json template is used if
-	// there is one (unconfirmed, as is the choice among others).
+	// ResponseTemplates maps a content type to a body. The body's $context.X and
+	// $stageVariables.X are replaced, and escaped as REST.EscapeTemplates says. A
+	// variable without a value becomes empty (unconfirmed, as is the escaping). The
+	// application/json template is used if there is one (unconfirmed, as is the choice
+	// among others).
 	ResponseTemplates map[string]string
 }
 
@@ -62,7 +63,7 @@ var standard = map[ResponseType]struct {
 	Default5XX: {http.StatusBadGateway, "Internal server error", "InternalServerErrorException"},
 }
 
-// expressions has the variables of one request.
+// expressions has the values of the variables in one request's gateway response.
 type expressions struct {
 	request        *request
 	context        map[string]string
@@ -113,7 +114,7 @@ func (g Response) template() (contentType, template string) {
 	return "application/json", `{"message":$context.error.messageString}`
 }
 
-// parameter returns the value of a header expression; an unknown one has none.
+// parameter returns the value of a header expression, or "" for an unknown one.
 func (e expressions) parameter(expression string) string {
 	if literal, ok := strings.CutPrefix(expression, "'"); ok {
 		return strings.TrimSuffix(literal, "'")

@@ -66,7 +66,7 @@ func TestHTTPAuthorizerEvent(t *testing.T) {
 	}
 }
 
-// Every field of Amazon's own samples is in our events, apart from what only other
+// Our events have every field of Amazon's own samples, except those that only other
 // set-ups send.
 func TestHTTPEventsHaveTheSamplesFields(t *testing.T) {
 	for sample, format := range map[string]gateway.Format{
@@ -131,8 +131,8 @@ func TestHTTPRefusals(t *testing.T) {
 		{"deny", &fake{answer: policyAnswer("Deny", "*", `{}`)}, iam, 403, forbidden},
 		{"no statement matches", &fake{answer: policyAnswer("Allow", httpARN+"POST/*", `{}`)}, iam,
 			403, forbidden},
-		{"simple answer where a policy is due", authorizing(`{}`), iam, 500, failed},
-		{"policy where a simple answer is due", &fake{answer: policyAnswer("Allow", "*", `{}`)},
+		{"simple answer where a policy is required", authorizing(`{}`), iam, 500, failed},
+		{"policy where a simple answer is required", &fake{answer: policyAnswer("Allow", "*", `{}`)},
 			nil, 500, failed},
 		{"simple answer in format 1.0", authorizing(`{}`), format1, 500, failed},
 		{"list in the context in format 1.0", &fake{answer: policyAnswer("Allow", "*", `{"a":[]}`)},
@@ -190,7 +190,7 @@ func TestHTTPIdentitySource(t *testing.T) {
 	}
 }
 
-// The backend finds the context, of any JSON, under authorizer.lambda.
+// The backend gets the context, with values of any JSON type, under authorizer.lambda.
 func TestHTTPProxyEvent(t *testing.T) {
 	for _, c := range []struct {
 		name, contentType, encoding, body, sent string
@@ -297,11 +297,12 @@ func TestHTTPCookies(t *testing.T) {
 		t.Errorf("cookies %q", cookies)
 	}
 	if got.header.Get("X-Multi") != "" {
-		t.Error("multiValueHeaders is obeyed")
+		t.Error("the gateway sent a header of multiValueHeaders")
 	}
 }
 
-// The deployed mapping adds the RateLimit fields to whatever the backend answers.
+// The deployed mapping sets the RateLimit fields on an answer of any status, in place of
+// the backend's.
 func TestRateLimitMapping(t *testing.T) {
 	for _, status := range []string{"200", "302", "404", "503"} {
 		integration := &fake{answer: `{"statusCode":` + status +
@@ -368,8 +369,8 @@ func TestHTTPRequestLimits(t *testing.T) {
 	}
 }
 
-// A client that has gone does not cancel what API Gateway began: both functions still
-// run, with a context that lives.
+// A client that disconnects cancels nothing: API Gateway still invokes both functions,
+// each with a live context.
 func TestClientLeaves(t *testing.T) {
 	for name, api := range map[string]func(authorizer, integration gateway.Invoker) http.Handler{
 		"REST": func(a, i gateway.Invoker) http.Handler {
@@ -392,7 +393,7 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// alive is a function that insists on a context that has a deadline and is not over.
+// alive is a function that fails the test if its context has no deadline or has ended.
 type alive struct {
 	t       *testing.T
 	answer  string

@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Mapping changes an integration's response on an HTTP API: append:header.NAME,
-// overwrite:header.NAME, remove:header.NAME or overwrite:statuscode to a value. A value
-// is $context.X, $stageVariables.X, $response.header.X or a literal. An empty value
-// changes nothing, except for remove, which needs none.
+// Mapping changes an integration's response on an HTTP API. Its keys are
+// append:header.NAME, overwrite:header.NAME, remove:header.NAME and overwrite:statuscode.
+// A value is $context.X, $stageVariables.X, $response.header.X or a literal. An empty
+// value changes nothing, except for remove, which needs none.
 type Mapping map[string]string
 
 // apply changes the headers and returns the new status. As on API Gateway, every value is

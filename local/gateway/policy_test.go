@@ -53,7 +53,8 @@ func TestPolicyVerdict(t *testing.T) {
 	}
 }
 
-// What is not understood allows nothing: it is a configuration error.
+// A policy that the gateway does not understand allows nothing; it is a configuration
+// error.
 func TestPolicyVerdictRefuses(t *testing.T) {
 	document := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 	for name, answer := range map[string]string{
@@ -85,8 +86,8 @@ func TestPolicyVerdictRefuses(t *testing.T) {
 	}
 }
 
-// FuzzPolicyVerdict: no answer makes the gateway panic, and none without an Allow is
-// allowed.
+// FuzzPolicyVerdict checks that no answer makes the gateway panic, and that no answer
+// without an Allow is allowed.
 func FuzzPolicyVerdict(f *testing.F) {
 	f.Add(
 		`{"principalId":"k","policyDocument":{"Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]},"context":{"a":1}}`)

@@ -80,7 +80,8 @@ func parseProxy(answer []byte) (*proxyResponse, error) {
 	return out, nil
 }
 
-// mergeHeaders joins the two maps of headers: a pair that is in both counts once.
+// mergeHeaders joins the two maps of headers. A name and value in both maps are sent
+// once.
 func (p *proxyResponse) mergeHeaders() error {
 	for name, values := range p.MultiValueHeaders {
 		for _, value := range values {

@@ -39,8 +39,8 @@ type request struct {
 	body      []byte
 }
 
-// readRequest reads a request. It fails if its header values and counted, the length of
-// what else the quota includes, exceed the quota.
+// readRequest reads a request. It fails if the header values and counted exceed the
+// quota; counted is the length of the other parts that the quota includes.
 func readRequest(w http.ResponseWriter, r *http.Request, now time.Time, counted int) (*request, error) {
 	req := &request{
 		id:        newRequestID(),
@@ -140,7 +140,8 @@ func lastValues(values map[string][]string) map[string]string {
 	return flat
 }
 
-// joinedValues flattens them as HTTP API events do: all values, joined by commas.
+// joinedValues flattens headers and query strings as HTTP API events do: all values,
+// joined by commas.
 func joinedValues(values map[string][]string) map[string]string {
 	flat := make(map[string]string, len(values))
 	for name, all := range values {

@@ -27,12 +27,13 @@ type REST struct {
 	IdentityHeaders []string
 	Integration     Invoker
 	Responses       map[ResponseType]Response
-	// Preflight are the headers of the answer to every OPTIONS, 204 without the
-	// authorizer. If it is nil, OPTIONS is a method like any other.
+	// Preflight are the headers of the answer to every OPTIONS, which is 204 without the
+	// authorizer. If Preflight is nil, OPTIONS is a method like any other.
 	Preflight      map[string]string
 	StageVariables map[string]string
 	// EscapeTemplates escapes quotes and backslashes of values in templates of gateway
-	// responses. Unconfirmed whether AWS does, so a template must work either way.
+	// responses. AWS may or may not escape them (unconfirmed), so a template must work
+	// either way.
 	EscapeTemplates bool
 	// BinaryMediaTypes lists the content types whose bodies are binary, as "image/png",
 	// "image/*" or "*/*".

@@ -70,7 +70,7 @@ func TestRESTAuthorizerEvent(t *testing.T) {
 	}
 }
 
-// Every field of Amazon's own sample is in our event, apart from what only other set-ups
+// Our event has every field of Amazon's own sample, except those that only other set-ups
 // send.
 func TestRESTAuthorizerEventHasTheSamplesFields(t *testing.T) {
 	authorizer := allowing(`{}`)
@@ -79,7 +79,7 @@ func TestRESTAuthorizerEventHasTheSamplesFields(t *testing.T) {
 	authorizer.event(t, &got)
 	sample := sampleEvent(t, "apigw-custom-auth-request-type-request.json")
 	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "clientCert") // mutual TLS
-	// usage plans
+	// Only usage plans send apiKey.
 	delete(sample["requestContext"].(map[string]any)["identity"].(map[string]any), "apiKey")
 	for _, path := range missingFields(sample, got, "headers", "multiValueHeaders", "stageVariables",
 		"pathParameters") {
@@ -211,8 +211,8 @@ func TestRateLimitResponses(t *testing.T) {
 // arnOfRoot is the method ARN of the path /.
 const arnOfRoot = "arn:aws:execute-api:us-east-1:123456789012:localrest0/prod/GET/"
 
-// The body of a 429 is JSON, and says the same, whether or not quotes are escaped in what
-// a template takes of the context, and without the headers too.
+// The body of a 429 is JSON with the same content whether or not quotes in context values
+// are escaped. The body has the content of the headers too.
 func TestDeniedBodyIsJSONEitherWay(t *testing.T) {
 	const types = "https://iana.org/assignments/http-problem-types#"
 	for name, c := range map[string]struct{ context, problem, policy, retry string }{
@@ -253,7 +253,7 @@ func TestDeniedBodyIsJSONEitherWay(t *testing.T) {
 	}
 }
 
-// With the switch quotes and backslashes are escaped, else not.
+// EscapeTemplates escapes quotes and backslashes of context values.
 func TestEscapeTemplates(t *testing.T) {
 	for escape, want := range map[bool]string{false: `[a"\b]`, true: `[a\"\\b]`} {
 		api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"s":"a\"\\b"}`)}, &fake{})
@@ -268,7 +268,7 @@ func TestEscapeTemplates(t *testing.T) {
 	}
 }
 
-// Expressions and templates know the variables of Amazon's guide and no others.
+// Expressions and templates replace the variables of Amazon's guide and no others.
 func TestGatewayResponseMapping(t *testing.T) {
 	api := newREST(&fake{answer: policyAnswer("Deny", "*", `{"n":1.50,"b":true,"s":"a\r\nb","quote":"\""}`)},
 		&fake{})
@@ -421,7 +421,8 @@ func TestRESTResponses(t *testing.T) {
 	}
 }
 
-// A pair in both maps of headers is sent once; the other values are all sent.
+// A header that is in both maps with one value is sent once; all other values are sent
+// too.
 func TestRESTMergesHeaders(t *testing.T) {
 	answer :=
 		`{"statusCode":200,"headers":{"X-A":"1","X-B":"3"},"multiValueHeaders":{"X-A":["1","2"],"X-B":["4"]}}`
@@ -434,7 +435,7 @@ func TestRESTMergesHeaders(t *testing.T) {
 	}
 }
 
-// A request that is too large reaches nobody: no limit is taken from.
+// A request that is too large reaches no function, so it takes nothing from any limit.
 func TestRESTRequestLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		request *http.Request

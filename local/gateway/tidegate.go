@@ -13,13 +13,13 @@ import (
 	"tidegate/infra/golden"
 )
 
-// Rules are the configuration of the two APIs and their authorizers.
+// Rules is the configuration of the two APIs and their authorizers.
 type Rules struct {
 	REST RESTRules
 	HTTP HTTPRules
 }
 
-// RESTRules are the rules of a REST API.
+// RESTRules is the configuration of a REST API.
 type RESTRules struct {
 	Token           bool     // a TOKEN authorizer instead of a REQUEST authorizer
 	IdentityHeaders []string // of the identity source
@@ -27,7 +27,7 @@ type RESTRules struct {
 	Preflight       map[string]string // headers of answers to OPTIONS without the authorizer; nil for none
 }
 
-// HTTPRules are the rules of an HTTP API.
+// HTTPRules is the configuration of an HTTP API.
 type HTTPRules struct {
 	Format             Format
 	Simple             bool
@@ -36,8 +36,8 @@ type HTTPRules struct {
 	CORS               *CORS
 }
 
-// Deployed returns the rules of the stack in infra with its example APIs, so that local
-// runs equal a deployment.
+// Deployed returns the rules of the stack in infra with its example APIs. Local runs use
+// them, so that they behave like a deployment.
 func Deployed() (Rules, error) { return ReadTemplate(golden.Dev) }
 
 // ReadTemplate returns the rules of a CloudFormation template with one authorizer of a
@@ -56,7 +56,7 @@ func ReadTemplate(text []byte) (Rules, error) {
 	return Rules{rest, httpRules}, nil
 }
 
-// template has the part of a CloudFormation template that the emulators read.
+// template is the part of a CloudFormation template that the emulators read.
 type template struct {
 	Resources map[string]struct {
 		Type       string
@@ -103,7 +103,8 @@ func one[P any](t template, kind string) (P, error) {
 	return all[0], nil
 }
 
-// errCache is the error for a TTL other than 0. An absent TTL means 300 seconds.
+// errCache refuses an authorizer whose cache is not off. CloudFormation's default TTL is
+// 300 seconds.
 var errCache = errors.New("the authorizer caches results: AuthorizerResultTtlInSeconds must be 0")
 
 func (t template) rest() (RESTRules, error) {
@@ -215,7 +216,8 @@ func (t template) http() (HTTPRules, error) {
 	return rules, errors.Join(responsesErr, corsErr)
 }
 
-// responseParameters returns those of the only integration that has any.
+// responseParameters returns the response parameters of the one integration that has
+// some.
 func (t template) responseParameters() (map[int]Mapping, error) {
 	integrations, err := properties[struct {
 		ResponseParameters map[string]struct {

@@ -73,7 +73,7 @@ func TestReadTemplateTakesOtherRules(t *testing.T) {
 	}
 }
 
-// changed is the golden template with a text replaced wherever it stands.
+// changed returns the golden template with every occurrence of a text replaced.
 func changed(t *testing.T, from, to string) []byte {
 	t.Helper()
 	if !strings.Contains(string(golden.Dev), from) {

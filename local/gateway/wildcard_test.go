@@ -38,7 +38,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// FuzzMatches compares with a regular expression.
+// FuzzMatches compares matches with a regular expression.
 func FuzzMatches(f *testing.F) {
 	f.Add("a*b?c", "a-b-c")
 	f.Add("*a*a*a*", "aaaa")

@@ -35,7 +35,7 @@ type Config struct {
 	Memory      int           // in MB, given to the function but not enforced; 0 means 128
 	NoFreeze    bool          // environments run between invocations
 	// Idle is the time without invocations after which an environment ends; 0 means
-	// never. On Lambda it is minutes.
+	// never. Lambda ends idle environments after minutes.
 	Idle time.Duration
 	Log  io.Writer // gets the function's output line by line; nil drops it
 }

@@ -38,17 +38,17 @@ func TestFunctionFreezes(t *testing.T) {
 	}
 }
 
-// What the function left running stands still while it is frozen: no thread of it gets a
-// turn.
+// A frozen function uses no CPU time: none of its threads is scheduled.
 func TestFrozenFunctionUsesNoTime(t *testing.T) {
 	f := start(t, lambda.Config{})
 	pid := mustInvoke(t, f, event{Do: "tick"}).PID
 	waiting.Until(t, "every thread is stopped", func() bool { return stopped(t, pid) })
-	// A thread counts as stopped a moment before it gives up its last turn.
-	waiting.Until(t, "the process stands still", func() bool { return standsStill(t, pid) })
+	// The kernel reports a thread as stopped shortly before the thread leaves the CPU.
+	waiting.Until(t, "no thread of the process is scheduled", func() bool { return standsStill(t, pid) })
 }
 
-// standsStill watches a process for many times as long as it waits between two ticks.
+// standsStill reports whether no thread of a process is scheduled for a time in which a
+// running function would tick many times.
 func standsStill(t *testing.T, pid int) bool {
 	t.Helper()
 	before := contextSwitches(t, pid)

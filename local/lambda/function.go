@@ -126,7 +126,7 @@ func (f *Function) orClosed(err error) error {
 	return err
 }
 
-// run owns env for one invocation.
+// run runs inv in env, which the caller has acquired, and then releases or removes env.
 func (f *Function) run(env *environment, inv *invocation) {
 	defer f.tasks.Done()
 	if env.run(inv) {

@@ -25,7 +25,7 @@ import (
 	"tidegate/local/lambda"
 )
 
-// folder lasts as long as the tests.
+// folder holds the built test function. TestMain removes it after the tests.
 var folder string
 
 func TestMain(m *testing.M) {
@@ -130,8 +130,8 @@ func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	}
 }
 
-// Sequential invocations use one environment; the wait for it to settle never starts a
-// second one.
+// Sequential invocations use one environment. An environment that has answered, but not
+// yet asked for the next event, does not cause a second one.
 func TestFunctionReusesItsEnvironment(t *testing.T) {
 	f := start(t, lambda.Config{Concurrency: 1})
 	first := mustInvoke(t, f, event{}).PID
@@ -269,7 +269,7 @@ func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	waiting.Until(t, "the end is noticed", f.IdleDead)
+	waiting.Until(t, "the function knows that the process has ended", f.IdleDead)
 	if next := mustInvoke(t, f, event{}).PID; next == pid {
 		t.Error("the dead process answers")
 	}
@@ -373,8 +373,8 @@ func TestFunctionClose(t *testing.T) {
 	}
 }
 
-// Every line of the function reaches the log whole and with its prefix, also the last one
-// that has no end.
+// Every line of the function reaches the log whole and with its prefix, also a last line
+// without a newline.
 func TestFunctionLog(t *testing.T) {
 	var log buffer
 	f := start(t, lambda.Config{Log: &log})
@@ -388,7 +388,7 @@ func TestFunctionLog(t *testing.T) {
 	}
 }
 
-// With freezing off an environment goes on after its answer.
+// With NoFreeze a process keeps running after its answer.
 func TestFunctionWithoutFreezing(t *testing.T) {
 	f := start(t, lambda.Config{NoFreeze: true})
 	listener := listen(t)

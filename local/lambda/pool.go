@@ -94,7 +94,7 @@ func (f *Function) popIdle() *environment {
 }
 
 // release gives an environment to the invocation that waited longest, or makes it idle.
-// The caller owns a task.
+// The caller holds one count of f.tasks, so that Close waits for it.
 func (f *Function) release(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -123,8 +123,8 @@ func (f *Function) retireLater(env *environment) {
 	}
 }
 
-// retire ends an environment if it has been idle long enough. There may have been
-// invocations since the timer fired.
+// retire ends an environment if it has been idle long enough. The environment may have
+// been used again after the timer fired.
 func (f *Function) retire(env *environment) {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -139,7 +139,8 @@ func (f *Function) grant(g grant) {
 	f.waiters = f.waiters[1:]
 }
 
-// remove ends an environment and starts another if one is needed. The caller owns a task.
+// remove ends an environment and starts another if one is needed. The caller holds one
+// count of f.tasks, so that Close waits for it.
 func (f *Function) remove(env *environment) {
 	f.lock.Lock()
 	delete(f.answering, env)
@@ -152,16 +153,16 @@ func (f *Function) remove(env *environment) {
 	f.scale(len(f.answering))
 }
 
-// scale starts an environment for every waiter that no other one will serve soon, up to
-// the concurrency. The lock is held.
+// scale starts an environment for every waiter, up to the concurrency. It leaves out
+// waiters that starting environments will serve, and soon more. The lock is held.
 func (f *Function) scale(soon int) {
 	for len(f.waiters) > f.starting+soon && f.count < f.config.Concurrency {
 		f.startOne(func(error) {})
 	}
 }
 
-// scaleLate starts environments in place of those that do not ask for the next
-// invocation.
+// scaleLate starts environments for waiters that environments in f.answering have kept
+// waiting for nextGrace.
 func (f *Function) scaleLate() {
 	f.lock.Lock()
 	defer f.lock.Unlock()

@@ -44,7 +44,7 @@ func (c *runtimeClient) call(method, path, body string) (int, http.Header) {
 	return response.StatusCode, response.Header
 }
 
-// begin takes an invocation to where the runtime has it.
+// begin delivers an invocation and lets the runtime fetch it.
 func (c *runtimeClient) begin() *invocation {
 	c.t.Helper()
 	inv := newInvocation([]byte(`{}`))
@@ -69,7 +69,7 @@ func (c *runtimeClient) want(status int, method, path, body string) {
 	}
 }
 
-// The calls are taken in the order of the runtime's cycle and in no other.
+// The Runtime API accepts calls in the order of the runtime's cycle and in no other.
 func TestRuntimeAPIStates(t *testing.T) {
 	c := newRuntimeClient(t)
 	c.want(400, "POST", "invocation/none/response", `{}`)
@@ -135,8 +135,8 @@ func TestRuntimeAPIInitError(t *testing.T) {
 	}
 }
 
-// Lines come whole and in order however they were written; only those over the bound are
-// split.
+// Lines are logged whole and in order, however they were written. Only lines over maxLine
+// are split.
 func TestLines(t *testing.T) {
 	var out bytes.Buffer
 	l := &lines{lock: &sync.Mutex{}, out: &out, prefix: "> "}

@@ -79,8 +79,8 @@ func (p *Pool) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	}
 }
 
-// errNotBegun means that the environment did not start the invocation, so another one
-// may.
+// errNotBegun means that the environment did not start the invocation, so Invoke tries
+// another one.
 var errNotBegun = errors.New("environment did not begin")
 
 // place sends an invocation. An environment that answered is free again; otherwise place
@@ -142,7 +142,7 @@ func (p *Pool) send(ctx context.Context, environment string, payload []byte) (st
 	return response.StatusCode, response.Header, answer, nil
 }
 
-// addWhenHealthy makes an environment free as soon as it is healthy.
+// addWhenHealthy marks an environment as free as soon as it is healthy.
 func (p *Pool) addWhenHealthy(environment string) {
 	p.tasks.Go(func() {
 		poll := time.NewTicker(pollEvery)

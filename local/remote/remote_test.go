@@ -122,7 +122,8 @@ func TestOneAtATime(t *testing.T) {
 	}
 }
 
-// Environments take turns, so that calls reach one that has lost its store.
+// Invocations rotate through the environments, so that an environment that has lost
+// Valkey is among those called.
 func TestEnvironmentsTakeTurns(t *testing.T) {
 	functions := []*function{{}, {}, {}}
 	var addresses []string
@@ -159,7 +160,7 @@ func TestNoEnvironment(t *testing.T) {
 	}()
 	c.start()
 	if err := <-done; err != nil {
-		t.Errorf("with one that came: %v", err)
+		t.Errorf("with an environment that started later: %v", err)
 	}
 }
 
@@ -173,7 +174,7 @@ func TestCallerLeaves(t *testing.T) {
 		_, err := p.Invoke(ctx, []byte(`1`))
 		done <- err
 	}()
-	waiting.Until(t, "it has begun", func() bool { return f.running.Load() == 1 })
+	waiting.Until(t, "the invocation has begun", func() bool { return f.running.Load() == 1 })
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller got %v", err)
@@ -182,11 +183,11 @@ func TestCallerLeaves(t *testing.T) {
 		t.Error("the invocation ended with its caller")
 	}
 	close(f.hold)
-	waiting.Until(t, "it has ended", func() bool { return f.running.Load() == 0 })
+	waiting.Until(t, "the invocation has ended", func() bool { return f.running.Load() == 0 })
 }
 
-// An invocation whose environment ends is an error. It is not repeated elsewhere, since
-// it may have counted.
+// An invocation whose environment ends is an error. The pool does not repeat it in
+// another environment, since it may have taken from a limit.
 func TestBegunIsNotRepeated(t *testing.T) {
 	var took atomic.Int64
 	dying := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -210,7 +211,7 @@ func TestBegunIsNotRepeated(t *testing.T) {
 	}
 }
 
-// While environments restart in turn, every invocation is answered and made once.
+// While environments restart in turn, every invocation is answered and runs once.
 func TestRollingRestart(t *testing.T) {
 	f := &function{}
 	containers := []*container{newContainer(t, f), newContainer(t, f), newContainer(t, f)}
@@ -256,6 +257,6 @@ func TestServerKnowsItsPaths(t *testing.T) {
 	}
 	c.Drain()
 	if Healthy(t.Context(), http.DefaultClient, "http://"+c.address+healthPath) == nil {
-		t.Error("one that drains says it is healthy")
+		t.Error("a draining server reports that it is healthy")
 	}
 }

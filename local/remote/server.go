@@ -61,7 +61,7 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the payload did not arrive whole", http.StatusBadRequest)
 		return
 	}
-	// a started invocation runs to its end
+	// A started invocation runs to its end, even if the client disconnects.
 	answer, err := s.function.Invoke(context.WithoutCancel(r.Context()), payload)
 	var reported *lambda.FunctionError
 	switch {
