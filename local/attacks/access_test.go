@@ -11,7 +11,8 @@ import (
 	"tidegate/internal/route"
 )
 
-// closedPaths lead, in some reading, to /admin/users or past /open.
+// closedPaths are spellings that some readers resolve to /admin/users, or to a path
+// outside /open/.
 var closedPaths = []string{
 	"/admin/users", "/ADMIN/users", "//admin//users", "/admin/users/", "/open/../admin/users",
 	"/open/x/../../admin/users", "/open/..%2fadmin/users", "/open/..%2Fadmin%2fusers",
@@ -23,7 +24,8 @@ var closedPaths = []string{
 	"/opened/x", "/%61dmin/users", "/api/open/x", "/prod/open/x", "/$default/admin/users",
 }
 
-// No spelling of a path leads a key to a route that it or its plan does not open.
+// No spelling of a path gives a key access to a route that its own list or its plan's
+// list closes.
 func TestAttackClosedRoutes(t *testing.T) {
 	a, i := attack(t, "routes that a key does not open",
 		"29 spellings of closed paths, and other methods of open ones, with the list on the key and on "+
@@ -42,16 +44,16 @@ func TestAttackClosedRoutes(t *testing.T) {
 	}
 	_, byPlan := i.key(t, "narrow")
 	for api, c := range map[string]struct {
-		door    door
+		target  target
 		refused int
 	}{"REST API": {i.rest, http.StatusUnauthorized}, "HTTP API": {i.http, http.StatusForbidden}} {
 		for _, secret := range []string{byKey, byPlan} {
-			if got := c.door.get(t, "/open/x", "x-api-key", secret); got.status != http.StatusOK {
+			if got := c.target.get(t, "/open/x", "x-api-key", secret); got.status != http.StatusOK {
 				t.Fatalf("%s: /open/x: %d", api, got.status)
 			}
 			for _, path := range closedPaths {
 				a.probe()
-				got := c.door.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-api-key: "+
+				got := c.target.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-api-key: "+
 					secret+"\r\n\r\n")
 				if got.status < 400 || got.status >= 500 {
 					t.Errorf("%s, %s: %d", api, path, got.status)
@@ -59,7 +61,7 @@ func TestAttackClosedRoutes(t *testing.T) {
 			}
 			for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
 				a.probe()
-				got := c.door.send(t, method, "/open/x", "", "x-api-key", secret)
+				got := c.target.send(t, method, "/open/x", "", "x-api-key", secret)
 				if got.status != c.refused || strings.Contains(got.body, "narrow") {
 					t.Errorf("%s, %s: %d, want %d", api, method, got.status, c.refused)
 				}

@@ -13,13 +13,13 @@ import (
 	"tidegate/internal/route"
 )
 
-// claims are headers in which a client may state another address.
+// claims are headers in which a client may claim another address.
 var claims = []string{
 	"X-Forwarded-For", "Forwarded", "CF-Connecting-IP", "X-Real-IP", "True-Client-IP", "X-Client-IP",
 	"X-Amzn-Source-Ip",
 }
 
-// A client's address is the one of its connection, whatever it claims.
+// A client's address is that of its connection, whatever its headers claim.
 func TestAttackForgedAddresses(t *testing.T) {
 	a, i := attack(t, "forged client addresses",
 		"7 headers that claim another address with every call, and changing addresses of one IPv6 "+
@@ -30,7 +30,7 @@ func TestAttackForgedAddresses(t *testing.T) {
 	})
 	_, secret := i.key(t, wide)
 	for api, c := range map[string]struct {
-		door   door
+		target target
 		denied int
 		net    int
 	}{"REST API": {i.rest, http.StatusTooManyRequests, 1}, "HTTP API": {i.http, http.StatusForbidden, 2}} {
@@ -50,7 +50,7 @@ func TestAttackForgedAddresses(t *testing.T) {
 				if n < len(claims) {
 					header = append(header, claim, value)
 				}
-				got := c.door.from(t, address, http.MethodGet, "/by-address", "", header...)
+				got := c.target.from(t, address, http.MethodGet, "/by-address", "", header...)
 				if last = got.status; call < 2 && last != http.StatusOK {
 					t.Errorf("%s, %s: call %d: %d", api, claim, call+1, last)
 				}
@@ -62,8 +62,8 @@ func TestAttackForgedAddresses(t *testing.T) {
 	}
 }
 
-// spellings are other ways to write the path /orders/17 that backends may take for the
-// same.
+// spellings are other ways to write the path /orders/17. Some backends may treat them as
+// the same path.
 var spellings = []string{
 	"/orders/17/", "//orders/17", "/orders//17", "/./orders/17", "/orders/./17", "/x/../orders/17",
 	"/orders/x/../17", "/orders/%31%37",
@@ -74,7 +74,7 @@ var spellings = []string{
 	"/orders/17%00", "/Orders/17", "/orders\\17", "/orders/17%23x",
 }
 
-// Another spelling of a path does not lead past the rule of its route.
+// Another spelling of a path does not evade the limit of its route.
 func TestAttackSpellings(t *testing.T) {
 	a, i := attack(t, "spellings of a route", "27 spellings of a path whose limit is reached, on both APIs")
 	i.rules(t,
@@ -83,14 +83,14 @@ func TestAttackSpellings(t *testing.T) {
 			PerKey: []limiter.Limit{{Requests: 1, Window: time.Hour}},
 		},
 	)
-	for api, door := range map[string]door{"REST API": i.rest, "HTTP API": i.http} {
+	for api, target := range map[string]target{"REST API": i.rest, "HTTP API": i.http} {
 		_, secret := i.key(t, wide)
-		if got := door.get(t, "/orders/17", "x-api-key", secret); got.status != http.StatusOK {
+		if got := target.get(t, "/orders/17", "x-api-key", secret); got.status != http.StatusOK {
 			t.Fatalf("%s: %d", api, got.status)
 		}
 		for _, path := range spellings {
 			a.probe()
-			got := door.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-api-key: "+
+			got := target.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-api-key: "+
 				secret+"\r\n\r\n")
 			if got.status < 400 || got.status >= 500 {
 				t.Errorf("%s, %s: %d", api, path, got.status)
@@ -99,7 +99,7 @@ func TestAttackSpellings(t *testing.T) {
 	}
 }
 
-// An address that is refused is refused in every form.
+// A refused address is refused in each of its forms.
 func TestAttackRefusedAddress(t *testing.T) {
 	a, i := attack(t, "other forms of a refused address",
 		"a good key from a refused IPv4 address, plain and mapped into IPv6, under headers that claim "+
@@ -108,9 +108,9 @@ func TestAttackRefusedAddress(t *testing.T) {
 	for _, address := range []string{refusedAddress, "::ffff:" + refusedAddress, "::ffff:c000:242",
 		"0:0:0:0:0:ffff:192.0.2.66"} {
 		for _, claim := range claims {
-			for api, door := range map[string]door{"REST API": i.rest, "HTTP API": i.http} {
+			for api, target := range map[string]target{"REST API": i.rest, "HTTP API": i.http} {
 				a.probe()
-				got := door.from(t, address, http.MethodGet, "/", "", "x-api-key", secret, claim,
+				got := target.from(t, address, http.MethodGet, "/", "", "x-api-key", secret, claim,
 					"198.51.100.1")
 				if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
 					t.Errorf("%s from %s, %s: %d", api, address, claim, got.status)
@@ -120,7 +120,7 @@ func TestAttackRefusedAddress(t *testing.T) {
 	}
 }
 
-// The dashboard answers nobody outside of its networks, whatever the client claims.
+// The dashboard refuses clients outside of its networks, whatever address they claim.
 func TestAttackDashboardFromElsewhere(t *testing.T) {
 	a, i := attack(t, "the dashboard from other networks",
 		"pages, log-in, API and settlements from outside of `ADMIN_NETWORKS`, under headers that "+

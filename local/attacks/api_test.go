@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// ownView is for API keys alone: TestAttackOwnView.
+// ownView takes API keys alone; TestAttackOwnView covers it.
 const ownView = "GET /api/v1/self"
 
-// readers may do what changes nothing.
+// readers are POST operations that change nothing, so a read token may use them.
 var readers = map[string]bool{"POST /api/v1/simulate": true, "POST /api/v1/simulate/lab": true}
 
-// enough says whether a scope is enough for an operation, apart from the route
-// table.
+// enough reports whether a token of this scope may use an operation. It does not read the
+// dashboard's route table, which it checks.
 func enough(scope string, e endpoint) bool {
 	switch {
 	case scope == "write":
@@ -28,7 +28,8 @@ func enough(scope string, e endpoint) bool {
 	return scope == "read" && (e.method == http.MethodGet || readers[e.pattern])
 }
 
-// Every operation of the JSON API, with every kind of credential.
+// Every operation of the JSON API is called with every kind of credential, and only a
+// token of a sufficient scope may use it.
 func TestAttackAPICredentials(t *testing.T) {
 	a, i := attack(t, "the JSON API with every credential",
 		"each operation with none, garbage, an API key, a revoked token, and tokens of scope read, "+
@@ -59,7 +60,8 @@ func TestAttackAPICredentials(t *testing.T) {
 			if credential != "" {
 				header = append(header, "Authorization", credential)
 			}
-			// The unknown parameter makes sure that nothing changes where the caller may.
+			// The unknown parameter fails every operation, so that permitted calls change
+			// nothing.
 			got := i.site.send(t, e.method, e.path+"?unknown=1", "{}", header...)
 			known := name == "read" || name == "write" || name == "settle"
 			refused := got.status == http.StatusUnauthorized || got.status == http.StatusForbidden
@@ -77,7 +79,7 @@ func TestAttackAPICredentials(t *testing.T) {
 	i.unchanged(t, before)
 }
 
-// foreign are requests that a page of another site can make a browser send.
+// foreign holds the headers of requests that another site's page can make a browser send.
 var foreign = map[string][]string{
 	"cross site":                        {"Sec-Fetch-Site", "cross-site", "Origin", "https://evil.example"},
 	"same site":                         {"Sec-Fetch-Site", "same-site", "Origin", "https://sibling.example"},
@@ -88,7 +90,7 @@ var foreign = map[string][]string{
 	"neither origin nor Sec-Fetch-Site": nil,
 }
 
-// No page of another site changes anything in the name of whoever is logged in.
+// No page of another site changes anything with the session of a logged-in user.
 func TestAttackCrossSite(t *testing.T) {
 	a, i := attack(t, "cross-site requests",
 		"each route of pages and of the JSON API that changes something, with an editor's cookie, "+
@@ -116,7 +118,7 @@ func TestAttackCrossSite(t *testing.T) {
 	}
 }
 
-// What browsers send without asking first reaches nothing of the API.
+// A request that browsers send without a preflight reaches no operation of the API.
 func TestAttackSimpleRequests(t *testing.T) {
 	a, i := attack(t, "requests without preflight",
 		"JSON as text/plain and as a form, a junk Authorization beside a good cookie, preflights, "+
@@ -139,7 +141,7 @@ func TestAttackSimpleRequests(t *testing.T) {
 		got := i.site.send(t, http.MethodPost, "/api/v1/keys", body, "Cookie", cookie, "Content-Type",
 			"application/json", "Authorization", junk)
 		if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
-			t.Errorf("Authorization %q beside a cookie: %d", junk, got.status)
+			t.Errorf("Authorization %q with a cookie: %d", junk, got.status)
 		}
 	}
 	for _, path := range []string{"/api/v1/keys", "/keys", "/login"} {

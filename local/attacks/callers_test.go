@@ -20,13 +20,13 @@ import (
 	"tidegate/internal/registry"
 )
 
-// bySuite is what the audit says of changes that the suite makes past the front door.
+// bySuite is the audit entry of changes that the suite writes directly to Valkey.
 var bySuite = registry.Edit{By: audit.Actor{Kind: "system", Name: "attacks"}, Reason: "attacks"}
 
 // wide is a plan whose limits no test reaches.
 const wide = "wide"
 
-// refusedAddress may not call, whatever its key.
+// refusedAddress is on the list of refused addresses, so no key may call from it.
 const refusedAddress = "192.0.2.66"
 
 func (i *installation) savePolicy(ctx context.Context) error {
@@ -42,7 +42,8 @@ func (i *installation) savePolicy(ctx context.Context) error {
 	return err
 }
 
-// edit changes the policies. Tests add rules and never change those of others.
+// edit changes the policies. Tests add their own rules and leave those of other tests
+// unchanged.
 func (i *installation) edit(t testing.TB, change func(*policy.Set)) {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context()) // clean-ups edit too
@@ -56,7 +57,7 @@ func (i *installation) edit(t testing.TB, change func(*policy.Set)) {
 	}
 }
 
-// rules adds route rules.
+// rules adds route rules to the policies.
 func (i *installation) rules(t testing.TB, rules ...policy.Route) {
 	t.Helper()
 	i.edit(t, func(s *policy.Set) { s.Routes = append(s.Routes, rules...) })
@@ -72,7 +73,7 @@ func (i *installation) key(t testing.TB, plan string) (policy.Key, string) {
 	return k, secret.Reveal()
 }
 
-// revoked is a key that was good once.
+// revoked returns a key that was valid before it was revoked.
 func (i *installation) revoked(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
@@ -82,7 +83,8 @@ func (i *installation) revoked(t testing.TB) string {
 	return secret
 }
 
-// unknown is a key that was never made. Anybody can compute its checksum.
+// unknown returns a key that was never created. Its checksum is valid, since anybody can
+// compute one.
 func unknown(t testing.TB) string {
 	t.Helper()
 	secret, err := apikey.Generate("test")
@@ -92,7 +94,7 @@ func unknown(t testing.TB) string {
 	return secret.Reveal()
 }
 
-// session is a browser that is logged in: the value of its Cookie header.
+// session logs a user in and returns the value of the session's Cookie header.
 func (i *installation) session(t testing.TB, name string) string {
 	t.Helper()
 	form := url.Values{"user": {name}, "password": {i.secrets[name]}}
@@ -108,7 +110,7 @@ func (i *installation) session(t testing.TB, name string) string {
 	return ""
 }
 
-// machine makes a token of a scope.
+// machine creates a machine token of a scope.
 func (i *installation) machine(t testing.TB, scope string) string {
 	t.Helper()
 	var made struct{ Secret string }
@@ -121,14 +123,15 @@ func (i *installation) machine(t testing.TB, scope string) string {
 	return made.Secret
 }
 
-// page returns the headers of a JSON request that the editor's own page sends.
+// page returns the headers of a JSON request that the dashboard's own page sends for an
+// editor.
 func (i *installation) page(t testing.TB) []string {
 	t.Helper()
 	return []string{"Cookie", i.session(t, editorName), "Sec-Fetch-Site", "same-origin", "Content-Type",
 		"application/json"}
 }
 
-// machineHeaders are those of a JSON request with a token.
+// machineHeaders returns the headers of a JSON request with a machine token.
 func machineHeaders(token string) []string {
 	return []string{"Authorization", "Bearer " + token, "Content-Type", "application/json"}
 }

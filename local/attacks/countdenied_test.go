@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// countDenied lets a flood keep a limit full. On a limit of several callers it is
-// refused.
+// countDenied lets a flood keep a limit exhausted, so it is refused on a limit that
+// callers share.
 func TestAttackCountDenied(t *testing.T) {
 	a, i := attack(t, "countDenied on a limit of several callers",
 		"a policy that counts denied calls on a limit of a route, of all callers, of an address and "+

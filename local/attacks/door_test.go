@@ -22,13 +22,13 @@ const callLimit = time.Minute
 
 type handler = http.Handler
 
-// door is a gateway as the internet reaches it.
-type door struct {
+// target is a gateway or the dashboard, as clients on the internet reach it.
+type target struct {
 	url     string
 	handler handler
 }
 
-// reply is an answer.
+// reply is the response to a request of the suite.
 type reply struct {
 	status int
 	header http.Header
@@ -43,9 +43,9 @@ var client = &http.Client{
 }
 
 // send makes a request; header holds names and values in turn.
-func (d door) send(t testing.TB, method, path, body string, header ...string) reply {
+func (to target) send(t testing.TB, method, path, body string, header ...string) reply {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(t.Context(), method, to.url+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -69,13 +69,14 @@ func read(t testing.TB, response *http.Response) reply {
 	return reply{response.StatusCode, response.Header, string(text)}
 }
 
-func (d door) get(t testing.TB, path string, header ...string) reply {
+func (to target) get(t testing.TB, path string, header ...string) reply {
 	t.Helper()
 	return d.send(t, http.MethodGet, path, "", header...)
 }
 
-// from makes a request from a client address of the test's choice.
-func (d door) from(t testing.TB, address, method, path, body string, header ...string) reply {
+// from makes a request from a client address that the test chooses. It calls the handler
+// without a connection.
+func (to target) from(t testing.TB, address, method, path, body string, header ...string) reply {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))
 	r.RemoteAddr = net.JoinHostPort(address, "40000")
@@ -83,14 +84,15 @@ func (d door) from(t testing.TB, address, method, path, body string, header ...s
 		r.Header.Add(header[n], header[n+1])
 	}
 	w := httptest.NewRecorder()
-	d.handler.ServeHTTP(w, r)
+	to.handler.ServeHTTP(w, r)
 	return reply{w.Code, w.Header(), w.Body.String()}
 }
 
-// raw sends a request as it stands, which no client library would.
-func (d door) raw(t testing.TB, request string) reply {
+// raw sends the bytes of a request as they are, including requests that no client library
+// would send.
+func (to target) raw(t testing.TB, request string) reply {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(d.url, "http://"), callLimit)
+	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(to.url, "http://"), callLimit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,8 +110,8 @@ func (d door) raw(t testing.TB, request string) reply {
 	return read(t, response)
 }
 
-// left returns what the RateLimit field says remains of a limit: the first item whose
-// name begins so.
+// left returns r, the remaining quota, of the first RateLimit item whose name begins with
+// name.
 func (r reply) left(t testing.TB, name string) int64 {
 	t.Helper()
 	item := regexp.MustCompile(`"` + regexp.QuoteMeta(name) + `[^"]*";r=(\d+)`)
@@ -124,7 +126,7 @@ func (r reply) left(t testing.TB, name string) int64 {
 	return n
 }
 
-// output is what everything logs.
+// output collects the logs of all functions and gateways.
 type output struct {
 	sync.Mutex
 	text bytes.Buffer
@@ -142,7 +144,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// tail is the end of the log.
+// tail returns the last 4,000 bytes of the log.
 func (o *output) tail() string {
 	text := o.String()
 	return text[max(0, len(text)-4000):]

@@ -21,19 +21,19 @@ func TestAttackHead(t *testing.T) {
 		PerKey: []limiter.Limit{{Requests: 50, Window: time.Minute}},
 	})
 	for name, c := range map[string]struct {
-		door   door
+		target target
 		denied int
 	}{"REST API": {i.rest, http.StatusTooManyRequests}, "HTTP API": {i.http, http.StatusForbidden}} {
 		t.Run(name, func(t *testing.T) {
 			_, secret := i.key(t, wide)
 			for call, want := range []int{http.StatusOK, c.denied} {
-				if got := c.door.get(t, "/report", "x-api-key", secret); got.status != want {
+				if got := c.target.get(t, "/report", "x-api-key", secret); got.status != want {
 					t.Fatalf("GET %d: %d, want %d", call+1, got.status, want)
 				}
 			}
 			for range 6 {
 				a.probe()
-				got := c.door.send(t, http.MethodHead, "/report", "", "x-api-key", secret)
+				got := c.target.send(t, http.MethodHead, "/report", "", "x-api-key", secret)
 				if got.status != c.denied {
 					t.Errorf("HEAD: %d, want %d", got.status, c.denied)
 				}
@@ -42,7 +42,7 @@ func TestAttackHead(t *testing.T) {
 	}
 }
 
-// A good key does not carry a forged bearer past the authorizer.
+// A good key does not let a forged bearer token past the authorizer.
 func TestAttackKeyBesideForgedBearer(t *testing.T) {
 	a, i := attack(t, "a forged JWT beside a good key",
 		"a good API key with an unsigned, a foreign, an expired and a broken bearer, with the sources "+
@@ -57,10 +57,10 @@ func TestAttackKeyBesideForgedBearer(t *testing.T) {
 	}
 	for _, sources := range []string{"key,jwt", "jwt,key"} {
 		rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": sources, "JWT_JWKS": keySet(k)})
-		for api, door := range map[string]door{"REST API": rest, "HTTP API": http2} {
+		for api, target := range map[string]target{"REST API": rest, "HTTP API": http2} {
 			for name, bearer := range forged {
 				a.probe()
-				got := door.get(t, "/", "x-api-key", key, "Authorization", "Bearer "+bearer)
+				got := target.get(t, "/", "x-api-key", key, "Authorization", "Bearer "+bearer)
 				if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
 					t.Errorf("%s of %s, %s: %d %.300s", api, sources, name, got.status, got.body)
 				}
@@ -69,7 +69,8 @@ func TestAttackKeyBesideForgedBearer(t *testing.T) {
 	}
 }
 
-// A lease of one second is over after one second: RESERVATION_LEASE is in force.
+// RESERVATION_LEASE takes effect: a reservation with a lease of one second cannot be
+// settled after that second.
 func TestAttackOldReservation(t *testing.T) {
 	a, i := attack(t, "a reservation kept for later",
 		"a reservation settled after its `RESERVATION_LEASE` of 1s, and one of the usual lease")

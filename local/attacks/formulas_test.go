@@ -12,15 +12,15 @@ import (
 	"testing"
 )
 
-// formulas are texts that a spreadsheet takes for a formula, at its start or behind what
-// it takes for the end of a cell.
+// formulas are texts that a spreadsheet evaluates: at the start of a cell, or after a
+// character that it takes for a separator.
 var formulas = []string{
 	"=1+1", "+1+1", "-1+1", "@SUM(1)", "\t=1+1", "\r=1+1", "=cmd|' /C calc'!A0", "x;=1+1", "x\t=1+1",
 	"x,=1+1", "＝1+1", "＋1+1", "－1+1",
 	"＠SUM(1)", " =1+1", "x\n=1+1", "x\";=1+1",
 }
 
-// cells reads a file as a spreadsheet does that takes this character for the separator.
+// cells parses a file as a spreadsheet with this separator does.
 func cells(t *testing.T, text string, separator rune) []string {
 	t.Helper()
 	reader := csv.NewReader(strings.NewReader(text))
@@ -32,7 +32,7 @@ func cells(t *testing.T, text string, separator rune) []string {
 	return slices.Concat(records...)
 }
 
-// No cell of an exported file is a formula, whatever the reader takes for a separator.
+// No cell of an exported file is a formula, whichever separator the spreadsheet uses.
 func TestAttackFormulas(t *testing.T) {
 	a, i := attack(t, "formulas in exported files",
 		"names, tags and reasons that begin as a formula, at the start of a cell and behind `;`, tab "+
@@ -53,7 +53,7 @@ func TestAttackFormulas(t *testing.T) {
 		}
 	}
 	if stored < 8 {
-		t.Fatalf("%d texts were stored: the test does not test what it should", stored)
+		t.Fatalf("%d texts were stored, want at least 8 to test the files with", stored)
 	}
 	for _, file := range []string{"/keys.csv", "/audit.csv"} {
 		got := i.site.get(t, file, header...)

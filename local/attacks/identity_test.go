@@ -11,7 +11,8 @@ import (
 // pairs are names and values of headers.
 type pairs [][2]string
 
-// badCredentials are requests with a credential that is bad, however good another one is.
+// badCredentials returns requests that contain a bad credential, some of them together
+// with a good one.
 func badCredentials(key, other, token, second, machine string) map[string]pairs {
 	otherKey := key[:len(key)-1] + string('0'+(key[len(key)-1]-'0'+1)%10)
 	x := func(v string) [2]string { return [2]string{"x-api-key", v} }
@@ -39,7 +40,7 @@ func badCredentials(key, other, token, second, machine string) map[string]pairs 
 	}
 }
 
-// No bad credential makes way for another source, however it is written.
+// After a bad credential no other source is tried, whatever the form of the bad one.
 func TestAttackIdentity(t *testing.T) {
 	a, i := attack(t, "credentials twice, cut, joined",
 		"duplicate headers, commas, other cases, two credentials that differ, machine tokens as keys, "+
@@ -51,9 +52,9 @@ func TestAttackIdentity(t *testing.T) {
 		i.machine(t, "write"))
 	for _, sources := range []string{"key,jwt", "jwt,key"} {
 		rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": sources, "JWT_JWKS": keySet(k)})
-		for api, door := range map[string]door{"REST API": rest, "HTTP API": http2} {
+		for api, target := range map[string]target{"REST API": rest, "HTTP API": http2} {
 			want := map[string]int{"REST API": http.StatusUnauthorized, "HTTP API": http.StatusForbidden}[api]
-			if got := door.get(t, "/", "x-api-key", key); got.status != http.StatusOK {
+			if got := target.get(t, "/", "x-api-key", key); got.status != http.StatusOK {
 				t.Fatalf("%s of %s, a good key: %d", api, sources, got.status)
 			}
 			for name, headers := range bad {
@@ -62,7 +63,7 @@ func TestAttackIdentity(t *testing.T) {
 				for _, h := range headers {
 					flat = append(flat, h[0], h[1])
 				}
-				if got := door.get(t, "/", flat...); got.status != want {
+				if got := target.get(t, "/", flat...); got.status != want {
 					t.Errorf("%s of %s, %s: %d, want %d", api, sources, name, got.status, want)
 				}
 			}

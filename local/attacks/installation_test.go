@@ -31,8 +31,8 @@ import (
 	server "tidegate/local/valkey"
 )
 
-// installation is everything that a deployment has: a Valkey with its two users, both
-// built functions, and the gateways before them.
+// installation has the parts of a deployment: a Valkey with its two users, both built
+// functions, and the gateways in front of them.
 type installation struct {
 	dir      string // of the built functions
 	valkey   *server.Server
@@ -40,15 +40,15 @@ type installation struct {
 	users    map[string]string
 	store    *registry.Store
 	accounts string // ADMIN_USERS
-	rest     door
-	http     door
-	site     door // the dashboard
+	rest     target
+	http     target
+	site     target // the dashboard
 	secrets  map[string]string
 	log      *output
 	closings []func()
 }
 
-// editorName and viewerName log in to the dashboard.
+// editorName and viewerName are users of the dashboard.
 const (
 	editorName = "edith"
 	viewerName = "victor"
@@ -56,7 +56,7 @@ const (
 
 const environments = 16
 
-// install starts all of it, or nothing.
+// install starts all parts. After an error none is running.
 func install(ctx context.Context) (*installation, error) {
 	i := &installation{users: map[string]string{}, secrets: map[string]string{}, log: &output{}}
 	for _, name := range []string{"pepper", "check", "admin", editorName, viewerName} {
@@ -81,8 +81,8 @@ func (i *installation) close() {
 
 func (i *installation) atEnd(do func()) { i.closings = append(i.closings, do) }
 
-// installed returns the installation. Without a valkey-server the test is skipped, in CI
-// it fails.
+// installed returns the installation. Without a valkey-server it skips the test, or fails
+// it if CI is set.
 func installed(t *testing.T) *installation {
 	t.Helper()
 	i, err := shared()
@@ -117,8 +117,8 @@ func (i *installation) binary(function string) string {
 	return filepath.Join(i.dir, function, "bootstrap")
 }
 
-// startValkey makes the users of both functions, with the rights that a deployment gives
-// them.
+// startValkey starts Valkey and creates the users of both functions, with the rights that
+// they have in a deployment.
 func (i *installation) startValkey(ctx context.Context) error {
 	var err error
 	if i.valkey, err = server.Installed(ctx); err != nil {
@@ -159,13 +159,13 @@ func (i *installation) startDashboard(context.Context) error {
 	return err
 }
 
-// dashboard starts an admin function with more variables, and the gateway before it.
-func (i *installation) dashboard(more map[string]string) (door, error) {
+// dashboard starts an admin function with more variables, and the gateway in front of it.
+func (i *installation) dashboard(more map[string]string) (target, error) {
 	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts, "OWNER_VIEW": "page"}
 	maps.Copy(env, more)
 	admin, err := i.function("admin", 2, 25*time.Second, env)
 	if err != nil {
-		return door{}, err
+		return target{}, err
 	}
 	return i.open(&gateway.HTTP{Integration: admin, APIID: "localadmin", Log: i.logger("admin")}), nil
 }
@@ -176,15 +176,15 @@ func (i *installation) startAPIs(context.Context) error {
 	return err
 }
 
-// apis starts a check function with more variables, and both kinds of API before it.
-func (i *installation) apis(concurrency int, env map[string]string) (rest, http door, err error) {
+// apis starts a check function with more variables, and both kinds of API in front of it.
+func (i *installation) apis(concurrency int, env map[string]string) (rest, http target, err error) {
 	check, err := i.check(concurrency, env)
 	if err != nil {
-		return door{}, door{}, err
+		return target{}, target{}, err
 	}
 	rules, err := gateway.Deployed()
 	if err != nil {
-		return door{}, door{}, err
+		return target{}, target{}, err
 	}
 	rest = i.open(&gateway.REST{
 		Authorizer: check, Token: rules.REST.Token, IdentityHeaders: rules.REST.IdentityHeaders,
@@ -200,14 +200,15 @@ func (i *installation) apis(concurrency int, env map[string]string) (rest, http 
 	return rest, http, nil
 }
 
-// check starts a check function.
+// check starts a check function with more variables.
 func (i *installation) check(concurrency int, more map[string]string) (*lambda.Function, error) {
 	env := map[string]string{"VALKEY_URL": i.users["check"], "VALKEY_TIMEOUT": "5s", "DENY_CACHE": "0s"}
 	maps.Copy(env, more)
 	return i.function("check", concurrency, 10*time.Second, env)
 }
 
-// function starts a built function, which logs all that it can to the common log.
+// function starts a built function. Its log level is debug, and it logs to the common
+// log.
 func (i *installation) function(name string, concurrency int, limit time.Duration,
 	env map[string]string) (*lambda.Function, error) {
 	all := map[string]string{"KEY_PEPPER": i.secrets["pepper"], "LOG_LEVEL": "debug"}
@@ -227,8 +228,8 @@ func (i *installation) logger(api string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(i.log, nil)).With("api", api)
 }
 
-func (i *installation) open(h handler) door {
+func (i *installation) open(h handler) target {
 	s := httptest.NewServer(h)
 	i.atEnd(s.Close)
-	return door{url: s.URL, handler: h}
+	return target{url: s.URL, handler: h}
 }

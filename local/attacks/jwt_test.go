@@ -38,14 +38,14 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// issuerKey is one key of the issuer.
+// issuerKey is one signing key of the issuer.
 type issuerKey struct {
 	id        string
 	algorithm jose.SignatureAlgorithm
 	key       crypto.Signer
 }
 
-// issuerKeys are made once: an RSA key takes a while.
+// issuerKeys creates the keys once, since creating an RSA key takes long.
 var issuerKeys = sync.OnceValue(func() []issuerKey {
 	return []issuerKey{
 		{"rsa", jose.RS256, must(rsa.GenerateKey(rand.Reader, 2048))},
@@ -77,7 +77,7 @@ func (k issuerKey) sign(payload string) string {
 	return must(signed.CompactSerialize())
 }
 
-// token signs good claims, changed as given; a nil takes a claim away.
+// token signs the good claims with changes; a change to nil removes a claim.
 func (k issuerKey) token(changes map[string]any) string {
 	now := time.Now()
 	claims := map[string]any{"iss": issuer, "aud": audience, "sub": "ada", "exp": now.Add(time.Hour).Unix(),
@@ -89,14 +89,14 @@ func (k issuerKey) token(changes map[string]any) string {
 
 const goodClaims = `{"iss":"` + issuer + `","aud":"` + audience + `","sub":"ada","exp":4000000000}`
 
-// forge joins a header, good claims and a signature of the attacker's choice.
+// forge joins a header, the good claims and a signature that the attacker chooses.
 func forge(header string, signature func(signed string) []byte) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	signed := encode([]byte(header)) + "." + encode([]byte(goodClaims))
 	return signed + "." + encode(signature(signed))
 }
 
-// forgeries are tokens that the issuer did not sign so.
+// forgeries are tokens whose signature is not the issuer's for that algorithm and key.
 func forgeries() map[string]string {
 	all := map[string]string{}
 	unsigned := func(string) []byte { return nil }
@@ -139,7 +139,7 @@ func forgeries() map[string]string {
 	return all
 }
 
-// ownKeys are tokens of an attacker's own key, which they bring along.
+// ownKeys are tokens signed with the attacker's key, whose headers point to that key.
 func ownKeys() map[string]string {
 	own := must(rsa.GenerateKey(rand.Reader, 2048))
 	sign := func(header string) string {
@@ -162,7 +162,8 @@ func ownKeys() map[string]string {
 	}
 }
 
-// wrongClaims are tokens that the issuer signed, and that are not good here or now.
+// wrongClaims are tokens that the issuer signed, but with claims that are malformed,
+// expired, not yet valid or for another audience.
 func wrongClaims(k issuerKey) map[string]string {
 	all := map[string]string{
 		"subject twice": k.sign(strings.Replace(goodClaims, `"sub"`, `"sub":"eve","sub"`, 1)),
@@ -184,8 +185,8 @@ func wrongClaims(k issuerKey) map[string]string {
 	return all
 }
 
-// tokens starts a check function for JWTs, with more variables.
-func (i *installation) tokens(t *testing.T, env map[string]string) (rest, http door) {
+// tokens starts a check function that takes JWTs, with more variables.
+func (i *installation) tokens(t *testing.T, env map[string]string) (rest, http target) {
 	t.Helper()
 	all := map[string]string{"IDENTITY_SOURCES": "jwt", "JWT_ISSUER": issuer, "JWT_AUDIENCE": audience}
 	maps.Copy(all, env)
@@ -196,7 +197,8 @@ func (i *installation) tokens(t *testing.T, env map[string]string) (rest, http d
 	return rest, http
 }
 
-// No token that the issuer did not sign, for us and for now, lets anybody in.
+// A token lets a caller in only if the issuer signed it for this audience and it is valid
+// now.
 func TestAttackForgedTokens(t *testing.T) {
 	a, i := attack(t, "forged JWTs",
 		"`none`, public keys as HMAC secrets, keys of other algorithms, `jwk`, `jku`, `x5u`, `x5c`, "+

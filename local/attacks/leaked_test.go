@@ -15,7 +15,8 @@ import (
 	"tidegate/internal/route"
 )
 
-// Whoever has a backend's token charges others no more than the rule states.
+// A holder of a backend's settle token takes no more from a shared limit than the rule's
+// bound.
 func TestAttackSettleToken(t *testing.T) {
 	a, i := attack(t, "a leaked settle token",
 		"reservations of 40 settled with up to 1,000,000,000, at a limit of 100,000 of all callers")
@@ -48,7 +49,7 @@ func TestAttackSettleToken(t *testing.T) {
 	}
 }
 
-// A machine token makes no other token, and sets no field that is not its user's to set.
+// A write token creates no other token, and sets no field that the server sets.
 func TestAttackWriteToken(t *testing.T) {
 	a, i := attack(t, "a leaked write token",
 		"making tokens of each scope; creating keys with an id, a secret, a status, a version, a kind "+
@@ -78,8 +79,8 @@ func TestAttackWriteToken(t *testing.T) {
 	i.unchanged(t, before)
 }
 
-// own are changes that every viewer may make: of its own session and colours, and of
-// nothing.
+// own are operations that a viewer may use: they change at most the viewer's own session
+// and theme.
 var own = []string{
 	"POST /login", "POST /logout", "POST /theme", "POST /settings/sessions/end", "POST /self",
 	"POST /resume", "POST /search",
@@ -87,7 +88,7 @@ var own = []string{
 	"POST /api/v1/simulate/lab",
 }
 
-// Whoever may look changes nothing.
+// A viewer changes nothing.
 func TestAttackViewer(t *testing.T) {
 	a, i := attack(t, "a viewer's session",
 		"each route of pages and of the JSON API that changes something, as the dashboard's own page "+
@@ -112,8 +113,8 @@ func TestAttackViewer(t *testing.T) {
 	i.unchanged(t, before)
 }
 
-// A key with the public id of another's is nobody's: it costs that caller nothing, bans
-// nobody, and learns nothing of how that caller stands.
+// A forged key with a customer's public id takes nothing from that customer's limit and
+// causes no ban. Its answer does not show whether the customer is denied.
 func TestAttackKnownID(t *testing.T) {
 	a, i := attack(t, "a key with another's id",
 		"keys with the public id of a customer and a good checksum, before and after the customer is "+

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// tryLogin guesses a password from an address.
+// tryLogin tries a password from an address and returns the status.
 func (i *installation) tryLogin(t *testing.T, address, user, password string, header ...string) int {
 	t.Helper()
 	form := url.Values{"user": {user}, "password": {password}}
@@ -18,8 +18,8 @@ func (i *installation) tryLogin(t *testing.T, address, user, password string, he
 	return i.site.from(t, address, http.MethodPost, "/login", form.Encode(), header...).status
 }
 
-// Guessing is slow from one network, whatever address of it and whatever account, and
-// locks nobody else out.
+// Guessing is limited for each network, whatever its addresses, headers and accounts.
+// Users of other networks can still log in.
 func TestAttackPasswordGuessing(t *testing.T) {
 	a, i := attack(t, "password guessing",
 		"wrong passwords from changing addresses of one IPv6 network, under forged forwarding "+

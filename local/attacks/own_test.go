@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A key opens its own view and nothing else, and nothing else opens that.
+// A key opens its own view and no other page, and no other credential opens that view.
 func TestAttackOwnView(t *testing.T) {
 	a, i := attack(t, "the view of a key's owner",
 		"keys that may not call, cookies and machine tokens at `/api/v1/self` and `/self`; a good key, in "+
@@ -76,7 +76,7 @@ func TestAttackOwnView(t *testing.T) {
 	}
 }
 
-// public are the routes that anybody may have.
+// public reports whether a route needs no log-in.
 func public(e endpoint) bool {
 	switch _, path, _ := strings.Cut(e.pattern, " "); path {
 	case "/healthz", "/healthz/live", "/static/{file}", "/theme", "/login", "/login/oidc",

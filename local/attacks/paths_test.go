@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A path that only looks like a public one opens nothing, and no file but the bundle's.
+// A path that resembles a public one opens no page, and no file outside of the bundle.
 func TestAttackPathConfusion(t *testing.T) {
 	a, i := attack(t, "path confusion",
 		"pages, the API and files of the dashboard behind dots, double slashes, escapes and other cases")
@@ -40,7 +40,7 @@ func TestAttackPathConfusion(t *testing.T) {
 	i.unchanged(t, before)
 }
 
-// elsewhere are addresses that browsers may take for another site's.
+// elsewhere are texts that browsers may read as another site's address.
 var elsewhere = []string{
 	"https://evil.example", "//evil.example", "///evil.example", "/\\evil.example", "\\\\evil.example",
 	"/\t/evil.example", "/\n/evil.example",
@@ -51,7 +51,7 @@ var elsewhere = []string{
 	"///\\evil.example",
 }
 
-// No link to the dashboard leads on to another site.
+// No link to the dashboard redirects to another site.
 func TestAttackOpenRedirects(t *testing.T) {
 	a, i := attack(t, "open redirects",
 		"20 spellings of another site's address in `next`, after the log-in and after the choice of "+
@@ -70,8 +70,8 @@ func TestAttackOpenRedirects(t *testing.T) {
 	}
 }
 
-// ours reads an address as a browser does: tabs and line breaks drop out, a backslash is
-// a slash, and what begins with two slashes or a scheme is another site.
+// ours reports whether an address stays on this site. Browsers drop tabs and line breaks
+// and read a backslash as a slash.
 func ours(location string) bool {
 	read := strings.NewReplacer("\t", "", "\r", "", "\n", "", "\\", "/").Replace(location)
 	u, err := url.Parse(read)
@@ -79,8 +79,8 @@ func ours(location string) bool {
 		u.Scheme == "" && u.Host == ""
 }
 
-// Neither the name that a request gives the host nor a session of somebody's choice
-// counts.
+// The dashboard trusts neither the host name in a request nor a session id that an
+// attacker chose.
 func TestAttackHostsAndSessions(t *testing.T) {
 	a, i := attack(t, "host headers, planted and old sessions",
 		"links and redirects under a false host name; a session id of the attacker's choice; a "+
@@ -102,7 +102,7 @@ func TestAttackHostsAndSessions(t *testing.T) {
 		"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
 	if got.status != http.StatusSeeOther ||
 		strings.Contains(strings.Join(got.header.Values("Set-Cookie"), " "), planted) {
-		t.Errorf("a planted session is taken over: %d %q", got.status, got.header.Values("Set-Cookie"))
+		t.Errorf("the log-in keeps the planted session: %d %q", got.status, got.header.Values("Set-Cookie"))
 	}
 	a.probe()
 	if got := i.site.get(t, "/keys", "Cookie", planted); got.status != http.StatusSeeOther {
@@ -124,7 +124,7 @@ func TestAttackHostsAndSessions(t *testing.T) {
 	}
 }
 
-// Every answer carries the headers that keep browsers in check, and none is kept.
+// Every answer has the security headers and is not cached.
 func TestAttackHeaders(t *testing.T) {
 	a, i := attack(t, "headers and caches",
 		"every GET route of the dashboard, as nobody and as an editor, for its security headers and "+
@@ -161,13 +161,13 @@ func TestAttackHeaders(t *testing.T) {
 	}
 }
 
-// oddTexts are texts that no id, name, number or cursor is.
+// oddTexts are texts that are no valid id, name, number or cursor.
 var oddTexts = []string{
 	"%00", "%0a", "%7B%7D", "%ff", "-1", "9e99", "..%2f..", "tg%3A%7Ba%7D%3Ab", "%F0%9F%98%80", "%2500",
 	strings.Repeat("A", 3000),
 }
 
-// No text in a path or a query makes the dashboard fail.
+// No text in a path or a query causes a 5xx of the dashboard.
 func TestAttackOddParameters(t *testing.T) {
 	a, i := attack(t, "odd texts in paths and queries",
 		"NUL, line breaks, braces, broken UTF-8, numbers out of bounds, 3 kB, for each id in a path "+

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/route"
 )
 
-// A settlement gives back what it says, whatever was called in between.
+// A settlement gives back exactly the unused cost, whatever calls came in between.
 func TestAttackRefunds(t *testing.T) {
 	a, i := attack(t, "refunds that are not exact",
 		"30 calls of cost 4,000 settled with 500 in another order, with calls in between, at limits "+
@@ -47,7 +47,7 @@ func TestAttackRefunds(t *testing.T) {
 	}
 }
 
-// What another limit denies costs the caller nothing of its own.
+// A call that a shared limit denies takes nothing from the caller's own limit.
 func TestAttackDeniedCallsCost(t *testing.T) {
 	a, i := attack(t, "a denied call that costs",
 		"10 calls of cost 4,000 that a limit of all callers denies, against the caller's own limit of "+

@@ -40,7 +40,7 @@ func (i *installation) settle(t testing.TB, token, reservation string, cost int6
 
 var reservationIn = regexp.MustCompile(`"reservation": *"(tgr_[^"]+)"`)
 
-// reservation is what the backend was given with a call.
+// reservation returns the reservation that the backend got with a call and echoed.
 func (r reply) reservation(t testing.TB) string {
 	t.Helper()
 	found := reservationIn.FindStringSubmatch(r.body)
@@ -50,7 +50,7 @@ func (r reply) reservation(t testing.TB) string {
 	return found[1]
 }
 
-// reserving is a rule whose calls can be settled.
+// reserving adds a rule whose calls reserve a cost that the backend settles.
 func (i *installation) reserving(t *testing.T, path string) {
 	t.Helper()
 	i.rules(t, policy.Route{
@@ -59,7 +59,7 @@ func (i *installation) reserving(t *testing.T, path string) {
 	})
 }
 
-// Nobody makes a reservation or changes one.
+// Only the check function creates valid reservations, and a changed one is refused.
 func TestAttackForgedReservations(t *testing.T) {
 	a, i := attack(t, "forged reservations",
 		"each byte of a reservation flipped, cut, prolonged, in other encodings")
@@ -98,7 +98,7 @@ func TestAttackForgedReservations(t *testing.T) {
 	}
 }
 
-// A reservation is settled once, also by many at the same instant.
+// A reservation is settled once, also when many settle it at the same time.
 func TestAttackReplayedSettlements(t *testing.T) {
 	a, i := attack(t, "replayed settlements", "one reservation settled by 30 at once")
 	i.reserving(t, "/replayed")
@@ -107,7 +107,7 @@ func TestAttackReplayedSettlements(t *testing.T) {
 	call := func() reply { return i.rest.get(t, "/replayed", "x-api-key", secret) }
 	taken := call().reservation(t)
 	var group sync.WaitGroup
-	var settled, odd atomic.Int64
+	var settled, unexpected atomic.Int64
 	for range 30 {
 		group.Go(func() {
 			a.probe()
@@ -116,20 +116,20 @@ func TestAttackReplayedSettlements(t *testing.T) {
 				settled.Add(1)
 			case http.StatusConflict:
 			default:
-				odd.Add(1)
+				unexpected.Add(1)
 			}
 		})
 	}
 	group.Wait()
-	if settled.Load() != 1 || odd.Load() != 0 {
-		t.Errorf("settled %d times, %d other answers", settled.Load(), odd.Load())
+	if settled.Load() != 1 || unexpected.Load() != 0 {
+		t.Errorf("settled %d times, %d other answers", settled.Load(), unexpected.Load())
 	}
 	if left := call().left(t, "route "); left != 10_000-40 {
 		t.Errorf("%d left, want %d", left, 10_000-40)
 	}
 }
 
-// A cost is a whole number in its bounds, and an id an id.
+// A cost must be a whole number within its bounds, and an id must be well formed.
 func TestAttackOddNumbers(t *testing.T) {
 	a, i := attack(t, "odd costs and ids",
 		"costs that are NaN, negative, fractions, beyond any integer, in hex, as text; ids with "+

@@ -20,14 +20,15 @@ import (
 	"tidegate/internal/audit"
 )
 
-// dashboardSource lists the dashboard's pages, in tables of routes with a pattern each.
-// The operations of the JSON API are in its own document.
+// dashboardSource has the pages, in tables of routes with a field pattern. apiSource is
+// left out, since the OpenAPI document lists its operations.
 const dashboardSource, apiSource = "../../functions/admin", "../../functions/admin/api"
 
-// endpoint is a method and a path with a value for each of its parts that vary.
+// endpoint is a method and a path with a value for each path parameter.
 type endpoint struct{ method, path, pattern string }
 
-// pages are all routes in the source of the dashboard, so that a new one is attacked too.
+// pages reads all routes from the source of the dashboard, so that the suite attacks new
+// ones too.
 func pages(t *testing.T, keyID string) []endpoint {
 	t.Helper()
 	patterns := map[string]bool{}
@@ -61,7 +62,8 @@ func pages(t *testing.T, keyID string) []endpoint {
 
 var methodAndPath = regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE) /`)
 
-// addPattern adds what a field of that name holds; it returns true for ast.Inspect.
+// addPattern adds the pattern of a route in the source. It returns true, so that
+// ast.Inspect continues.
 func addPattern(patterns map[string]bool, n ast.Node) bool {
 	pair, ok := n.(*ast.KeyValueExpr)
 	if !ok {
@@ -78,7 +80,7 @@ func addPattern(patterns map[string]bool, n ast.Node) bool {
 	return true
 }
 
-// operations are those of the JSON API, in its own document.
+// operations returns the operations of the JSON API from its OpenAPI document.
 func (i *installation) operations(t *testing.T, keyID string) []endpoint {
 	t.Helper()
 	var document struct {
@@ -103,7 +105,7 @@ func (i *installation) operations(t *testing.T, keyID string) []endpoint {
 	return all
 }
 
-// parameters are the names of an operation's parameters in the query.
+// parameters returns the names of an operation's query parameters.
 func (i *installation) parameters(t *testing.T, header []string, e endpoint) []string {
 	t.Helper()
 	var document struct {
@@ -132,12 +134,12 @@ func fit(pattern, keyID string) endpoint {
 	return endpoint{method, path, pattern}
 }
 
-// changing leaves out what only reads.
+// changing returns the endpoints whose method is not GET.
 func changing(all []endpoint) []endpoint {
 	return slices.DeleteFunc(slices.Clone(all), func(e endpoint) bool { return e.method == http.MethodGet })
 }
 
-// newest is the last change that the audit knows of.
+// newest returns the id of the newest audit entry.
 func (i *installation) newest(t testing.TB) string {
 	t.Helper()
 	list, err := i.store.Audit().List(t.Context(), audit.Query{Count: 1})
@@ -150,10 +152,10 @@ func (i *installation) newest(t testing.TB) string {
 	return list.Entries[0].ID
 }
 
-// unchanged fails the test if anything was changed since.
+// unchanged fails the test if the audit has an entry newer than since.
 func (i *installation) unchanged(t testing.TB, since string) {
 	t.Helper()
 	if now := i.newest(t); now != since {
-		t.Errorf("something was changed: audit entry %s", now)
+		t.Errorf("an attack changed something: audit entry %s", now)
 	}
 }

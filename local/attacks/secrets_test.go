@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/testing/leaks"
 )
 
-// Nothing that authenticates anybody, and no address of a client, is in any line that the
-// functions and the gateways logged since the suite began.
+// No log line of the functions and gateways since the start of the suite has a
+// credential, another secret or a client's address.
 func TestAttackSecretsInLogs(t *testing.T) {
 	a, i := attack(t, "secrets in logs",
 		"keys, tokens, passwords, sessions, an address, the pepper and Valkey's passwords, in every "+
@@ -30,8 +30,8 @@ func TestAttackSecretsInLogs(t *testing.T) {
 	rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": "key,jwt,ip", "JWT_JWKS": keySet(k)})
 	for _, secret := range planted {
 		for _, address := range []string{"203.0.113.77", "2001:db8:77:4d::77"} {
-			for _, door := range []door{rest, http2, i.site} {
-				i.spread(t, door, address, secret)
+			for _, target := range []target{rest, http2, i.site} {
+				i.spread(t, target, address, secret)
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func TestAttackSecretsInLogs(t *testing.T) {
 	}
 }
 
-// leaks searches all that was logged for each secret. The suite asks again at its end.
+// leaks searches the whole log for each secret. The suite calls it again after all tests.
 func (i *installation) leaks() []string {
 	text := i.log.String()
 	var found []string
@@ -61,8 +61,8 @@ func (i *installation) leaks() []string {
 	return found
 }
 
-// spread puts a secret where clients put them, rightly and wrongly.
-func (i *installation) spread(t *testing.T, door door, address, secret string) {
+// spread sends a secret in every place where clients put secrets, including wrong ones.
+func (i *installation) spread(t *testing.T, target target, address, secret string) {
 	t.Helper()
 	in := url.QueryEscape(secret)
 	for _, header := range [][]string{
@@ -71,15 +71,15 @@ func (i *installation) spread(t *testing.T, door door, address, secret string) {
 		{"X-Forwarded-For", secret}, {"User-Agent", secret}, {"Referer", "https://x/?k=" + in},
 		{"If-Match", secret},
 	} {
-		door.from(t, address, http.MethodGet, "/api/v1/keys", "", header...)
+		target.from(t, address, http.MethodGet, "/api/v1/keys", "", header...)
 	}
 	for _, path := range []string{"/keys?key=" + in, "/api/v1/keys?prefix=" + in, "/login?next=/" + in} {
-		door.from(t, address, http.MethodGet, path, "")
+		target.from(t, address, http.MethodGet, path, "")
 	}
 	form := url.Values{"user": {secret}, "password": {secret}}.Encode()
-	door.from(t, address, http.MethodPost, "/login", form, "Content-Type",
+	target.from(t, address, http.MethodPost, "/login", form, "Content-Type",
 		"application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-	door.from(t, address, http.MethodPost, "/api/v1/reservations",
+	target.from(t, address, http.MethodPost, "/api/v1/reservations",
 		fmt.Sprintf(`{"keyId":%q,"cost":%q}`, secret, secret),
 		"Content-Type", "application/json", "Authorization", "Bearer "+secret)
 }

@@ -31,14 +31,14 @@ func floodTime(t *testing.T) time.Duration {
 	return d
 }
 
-// sharedRule limits all callers of a path together.
+// sharedRule is a rule whose limits apply to all callers of a path together.
 func sharedRule(path string, cost int64, limits ...limiter.Limit) policy.Route {
 	return policy.Route{
 		Name: path, Pattern: route.Pattern{Path: path}, Cost: cost, Settle: cost > 1, Shared: limits,
 	}
 }
 
-// banned is a key that may not call for an hour.
+// banned returns a key that is banned for an hour.
 func (i *installation) banned(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
@@ -51,7 +51,7 @@ func (i *installation) banned(t testing.TB) string {
 	return secret
 }
 
-// expired is a key whose time is over: it was good for a moment.
+// expired returns a key that was valid until it expired.
 func (i *installation) expired(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
@@ -64,20 +64,20 @@ func (i *installation) expired(t testing.TB) string {
 	return secret
 }
 
-// notCaller is somebody who may not call, and what a REST API answers.
-type notCaller struct {
+// refusedCaller is a caller that may not call, and the status that a REST API answers.
+type refusedCaller struct {
 	kind, address, secret string
 	status                int
 }
 
-func (c notCaller) call(t testing.TB, i *installation, path string) int {
+func (c refusedCaller) call(t testing.TB, i *installation, path string) int {
 	t.Helper()
 	return i.rest.from(t, c.address, http.MethodGet, path, "", "x-api-key", c.secret).status
 }
 
-// notCallers are all kinds of them. Some called until a moment ago, so that the function
-// knows them.
-func (i *installation) notCallers(t *testing.T) []notCaller {
+// refusedCallers returns callers of every kind that may not call. Some of them called
+// just before, so that the function remembers them as allowed.
+func (i *installation) refusedCallers(t *testing.T) []refusedCaller {
 	t.Helper()
 	const usual = "192.0.2.1"
 	late, lateSecret := i.key(t, wide)
@@ -100,7 +100,7 @@ func (i *installation) notCallers(t *testing.T) []notCaller {
 	}
 	_, elsewhere := i.key(t, wide)
 	const unauthorized, tooMany = http.StatusUnauthorized, http.StatusTooManyRequests
-	return []notCaller{
+	return []refusedCaller{
 		{"unknown", usual, unknown(t), unauthorized},
 		{"revoked", usual, i.revoked(t), unauthorized},
 		{"expired", usual, i.expired(t), unauthorized},
@@ -112,7 +112,8 @@ func (i *installation) notCallers(t *testing.T) []notCaller {
 	}
 }
 
-// spent is a good key that has used up its own limit, which no call of the suite exceeds.
+// spent returns a good key whose own limit is used up. No call of the suite costs more
+// than that limit.
 func (i *installation) spent(t *testing.T) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
@@ -129,7 +130,8 @@ func (i *installation) spent(t *testing.T) string {
 	return secret
 }
 
-// Callers who may not call take nothing of a limit that others share, one after another.
+// Callers that may not call take nothing from a shared limit when they call one at a
+// time.
 func TestAttackSharedLimitsInTurn(t *testing.T) {
 	a, i := attack(t, "shared limits, in turn",
 		"40 calls each of unknown, revoked, expired and banned keys, of a refused address, of a "+
@@ -149,7 +151,7 @@ func TestAttackSharedLimitsInTurn(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, cost %d of %s", c.limit.Algorithm, c.cost, c.limit), func(t *testing.T) {
 			path := fmt.Sprintf("/in-turn-%d", n)
 			i.rules(t, sharedRule(path, c.cost, c.limit))
-			callers := i.notCallers(t)
+			callers := i.refusedCallers(t)
 			_, secret := i.key(t, wide)
 			rest := i.rest.get(t, path, "x-api-key", secret).left(t, "route-all")
 			for _, caller := range callers {
@@ -169,7 +171,8 @@ func TestAttackSharedLimitsInTurn(t *testing.T) {
 	}
 }
 
-// tokensBack is what a limit that refills all the time may have regained within a minute.
+// tokensBack returns how many tokens a token bucket may regain within a minute; other
+// algorithms regain none.
 func tokensBack(l limiter.Limit) int64 {
 	if l.Algorithm == limiter.TokenBucket {
 		return l.Requests / (24 * 60)
@@ -177,16 +180,16 @@ func tokensBack(l limiter.Limit) int64 {
 	return 0
 }
 
-// flood makes calls of those who may not call from many threads, until it is stopped.
+// flood makes calls of refused callers from floodThreads goroutines until end is called.
 type flood struct {
-	calls, odd atomic.Int64
-	stop       chan struct{}
-	threads    sync.WaitGroup
+	calls, unexpected atomic.Int64
+	stop              chan struct{}
+	threads           sync.WaitGroup
 }
 
 const floodThreads = 16
 
-func (i *installation) flood(t *testing.T, path string, callers []notCaller) *flood {
+func (i *installation) flood(t *testing.T, path string, callers []refusedCaller) *flood {
 	t.Helper()
 	f := &flood{stop: make(chan struct{})}
 	for thread := range floodThreads {
@@ -201,7 +204,7 @@ func (i *installation) flood(t *testing.T, path string, callers []notCaller) *fl
 				got := caller.call(t, i, path)
 				f.calls.Add(1)
 				if got != caller.status {
-					f.odd.Add(1)
+					f.unexpected.Add(1)
 				}
 			}
 		})
@@ -211,8 +214,8 @@ func (i *installation) flood(t *testing.T, path string, callers []notCaller) *fl
 
 func (f *flood) end() { close(f.stop); f.threads.Wait() }
 
-// While 16 threads of callers who may not call flood a path, each legitimate call passes
-// and finds what the legitimate calls before it left.
+// While 16 threads of refused callers flood a path, every legitimate call passes and
+// finds what earlier legitimate calls left.
 func TestAttackSharedLimitsFlooded(t *testing.T) {
 	a, i := attack(t, "shared limits, flooded",
 		"16 threads of the same callers at limits of 20,000, of 1,000,000 at cost 4,000, of 5 and of "+
@@ -230,7 +233,7 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, cost %d of %s", c.limit.Algorithm, c.cost, c.limit), func(t *testing.T) {
 			path := fmt.Sprintf("/flooded-%d", n)
 			i.rules(t, sharedRule(path, c.cost, c.limit))
-			callers := i.notCallers(t)
+			callers := i.refusedCallers(t)
 			_, secret := i.key(t, wide)
 			f := i.flood(t, path, callers)
 			tick := time.NewTicker(floodTime(t) / time.Duration(c.calls))
@@ -254,8 +257,8 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 			}
 			f.end()
 			t.Logf("%d calls of the flood; left: %s", f.calls.Load(), strings.Join(seen, " "))
-			if f.calls.Load() == 0 || f.odd.Load() > 0 {
-				t.Errorf("%d calls of the flood, %d answered otherwise", f.calls.Load(), f.odd.Load())
+			if f.calls.Load() == 0 || f.unexpected.Load() > 0 {
+				t.Errorf("%d calls of the flood, %d answered otherwise", f.calls.Load(), f.unexpected.Load())
 			}
 		})
 	}

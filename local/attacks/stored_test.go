@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// script is markup in every context that a page has. A page that escapes it has none of
-// it as it stands.
+// script is markup for every context in a page. A page that escapes it contains none of
+// rawScripts.
 const script = `"><img src=x onerror=alert(1)><script>alert(2)</script>" onfocus=alert(3) '`
 
-// rawScripts are what no page may contain, whatever it escapes.
+// rawScripts are parts of script that no page may contain.
 var rawScripts = []string{"<img src=x", "<script>alert(2)", `" onfocus=alert(3)`, "onerror=alert(1)>"}
 
-// plant stores a text wherever a key and a token have one, and returns the key's id.
+// plant stores a text in every text field of a key and a token, and returns the key's id.
 func (i *installation) plant(t *testing.T, header []string, text string) string {
 	t.Helper()
 	quoted, err := json.Marshal(text)
@@ -53,7 +53,7 @@ func (i *installation) plant(t *testing.T, header []string, text string) string 
 	return made.Key.ID
 }
 
-// Texts of one person are no script in the browser of another.
+// Stored texts of one user run no script in another user's browser.
 func TestAttackStoredScripts(t *testing.T) {
 	a, i := attack(t, "scripts in stored texts",
 		"markup as name, tag and reason of a key, name of a token, of a plan and of a rule, and in "+
@@ -107,6 +107,6 @@ func TestAttackStoredScripts(t *testing.T) {
 		}
 	}
 	if seen < 5 {
-		t.Errorf("%d pages show the texts: the test does not see them", seen)
+		t.Errorf("only %d pages show the stored texts", seen)
 	}
 }

@@ -20,11 +20,11 @@ import (
 	"time"
 )
 
-// document is where the table stands.
+// document has the table of attacks.
 const document = "../../docs/security.md"
 
-// startLimit bounds the start of the installation, most of which is building the
-// functions.
+// startLimit bounds the start of the installation. Building the functions takes most of
+// it.
 const startLimit = 5 * time.Minute
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -60,14 +60,14 @@ var shared = sync.OnceValues(func() (*installation, error) {
 	return install(ctx)
 })
 
-// attempt is one attack: a row of the table. It counts what is tried.
+// attempt is one attack: a row of the table. It counts the attack's probes.
 type attempt struct {
 	t             *testing.T
 	attack, tried string
 	probes        atomic.Int64
 }
 
-// attack begins a row. At the end of the test its count is held against the document.
+// attack begins a row of the table. After the test its row must be in the document.
 func attack(t *testing.T, name, tried string) (*attempt, *installation) {
 	t.Helper()
 	a := &attempt{t: t, attack: name, tried: tried}
@@ -133,7 +133,7 @@ func documented(t *testing.T) []string {
 	return strings.Split(strings.TrimSpace(table), "\n")
 }
 
-// The document lists every attack of the suite and nothing else.
+// The document lists all attacks of the suite and no others.
 func TestDocumentListsTheAttacks(t *testing.T) {
 	var listed []string
 	for _, line := range documented(t) {

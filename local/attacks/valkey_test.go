@@ -12,11 +12,11 @@ import (
 	"tidegate/internal/testing/storetest"
 )
 
-// configuration is what the check function's user must never change, and secrets that it
-// must not read.
+// configuration has keys that the check function's user must not change.
 var configuration = []string{"tg:{slot}:id:c", "tg:{slot}:p", "tg:{slot}:policy:c", "tg:{slot}:a",
 	"tg:{slot}:ah", "tg:keys"}
 
+// secretNames has keys with secrets, which the check function's user must not read.
 var secretNames = []string{"tg:session:e3b0c44298fc", "tg:{tokens}:records", "tg:login:account:1", "another"}
 
 // writes are commands that change KEY.
@@ -34,7 +34,7 @@ var writes = []string{
 var reads = []string{"GET KEY", "HGETALL KEY", "ZRANGE KEY 0 -1", "SMEMBERS KEY", "LRANGE KEY 0 -1",
 	"XRANGE KEY - +", "DUMP KEY", "OBJECT ENCODING KEY"}
 
-// administration is for neither user.
+// administration has commands that neither user may run.
 var administration = []string{
 	"FLUSHALL", "FLUSHDB", "SWAPDB 0 1", "KEYS *", "SCAN 0", "RANDOMKEY", "DBSIZE", "CONFIG GET *",
 	"CONFIG SET maxmemory 1mb", "CONFIG REWRITE",
@@ -49,7 +49,8 @@ var administration = []string{
 	"PSYNC ? -1", "FAILOVER",
 }
 
-// Neither function's user does more than its function needs, by command or by script.
+// The user of each function is refused whatever the function does not need, as a command
+// and in a script.
 func TestAttackValkeyUsers(t *testing.T) {
 	a, i := attack(t, "the functions' Valkey users",
 		"as check and as admin: writes to configuration, reads of sessions, tokens and log-ins, "+
