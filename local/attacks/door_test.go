@@ -71,7 +71,7 @@ func read(t testing.TB, response *http.Response) reply {
 
 func (to target) get(t testing.TB, path string, header ...string) reply {
 	t.Helper()
-	return d.send(t, http.MethodGet, path, "", header...)
+	return to.send(t, http.MethodGet, path, "", header...)
 }
 
 // from makes a request from a client address that the test chooses. It calls the handler
