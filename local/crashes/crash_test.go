@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// state is what a client knows of a key.
+// state is the part of a key's record that the tests compare.
 type state struct {
 	Name             string
 	Version          int64
@@ -27,14 +27,15 @@ type state struct {
 	Overridden, Gone bool
 }
 
-// key is what the oracle knows: the states that a key may be in. There are several after
-// a change of which no client heard that it is made.
+// key is the oracle's view of a key: the states that the key may be in. After a change
+// without an answer there are two, since the change may or may not be stored.
 type key struct {
 	id  string
 	may []state
 }
 
-// action is a change, what it makes of a state, and whether it acts while S3 is away.
+// action is a change through the API. edit makes the same change to a state. An urgent
+// action takes effect even while S3 is away.
 type action struct {
 	name   string
 	method string
@@ -76,17 +77,17 @@ type client struct {
 	random  *rand.Rand
 	delay   func() time.Duration // of an answer of a slow store
 	keys    []*key
-	plan    *plan // that it changes too; nil for none
+	plan    *plan // changed by this client too; nil for none
 	tokens  []*machineToken
-	failing func() // happens at a request of the next changes; nil for nothing
+	failing func() // runs at a request of each change instead of a kill; nil for none
 	made    int
 	acked   int
 	killed  int
 	refused int
 }
 
-// read returns a key's state and fails when the oracle does not know it. Without Valkey
-// the key is as good as gone.
+// read returns a key's state and fails the test if the oracle does not allow that state.
+// If Valkey is down it reports the key as gone.
 func (c *client) read(k *key) state {
 	c.t.Helper()
 	stored, err := c.world.keys.Get(c.t.Context(), k.id)
@@ -106,7 +107,7 @@ func (c *client) read(k *key) state {
 	return got
 }
 
-// create makes a key. One that no client heard of is nobody's.
+// create makes a key. The oracle ignores a key whose creation was not acknowledged.
 func (c *client) create() {
 	name := fmt.Sprint("key ", c.made)
 	a := c.send(c.env, http.MethodPost, "/api/v1/keys", map[string]string{"name": name, "plan": "free",
@@ -131,8 +132,8 @@ func (c *client) count(a answer) {
 	}
 }
 
-// apply makes a change and records in the oracle what came of it. While S3 is in trouble
-// an urgent change is acknowledged before it is safe, and every page says so.
+// apply makes a change and records the states that the key may then be in. While S3 is
+// broken, an acknowledged urgent change may still be lost.
 func (c *client) apply(k *key, old state, do action, broken bool) answer {
 	c.t.Helper()
 	next := old
@@ -148,7 +149,7 @@ func (c *client) apply(k *key, old state, do action, broken bool) answer {
 	return a
 }
 
-// change makes one random change, with a fault in some.
+// change makes one random change. About half of the changes meet a fault.
 func (c *client) change() {
 	c.t.Helper()
 	const mostKeys, mostRequests = 40, 16
@@ -192,18 +193,19 @@ func (c *client) change() {
 	c.env.breakStore(trouble{})
 }
 
-// sample is for how many changes of a long run the built function makes one.
+// sample is the number of changes of a long run for each one that the built function
+// makes.
 const sample = 100
 
-// long is how many changes a long run makes; 0 in a short one.
+// long returns the number of changes of a long run, or 0 for a short run.
 func long() int {
 	changes, _ := strconv.Atoi(os.Getenv("CRASHES"))
 	return changes
 }
 
-// Wherever the function is killed in a change, the change is made once or not at all, and
-// one that was acknowledged survives the loss of Valkey. A short run ends one kind of
-// change, before the odd requests and after the even ones.
+// Wherever the function is killed during a change, the change is stored once or not at
+// all. An acknowledged change survives the loss of Valkey. A short run tests renames
+// alone: kills before odd-numbered requests and after even-numbered ones.
 func TestCrashPoints(t *testing.T) {
 	w := newWorld(t, valkeytest.Start(t), 1, "always")
 	if long() > 0 {
@@ -213,8 +215,8 @@ func TestCrashPoints(t *testing.T) {
 	}
 }
 
-// crashPoints makes changes of some kinds. Each time the function is killed at another of
-// its requests, until it makes none any more.
+// crashPoints makes each named kind of change repeatedly. It kills the function at a
+// later request each time, until a change needs fewer requests.
 func (w *world) crashPoints(stride int, names ...string) {
 	w.t.Helper()
 	c := &client{world: w, env: w.envs[0], random: rand.New(rand.NewPCG(1, 0))}
@@ -234,7 +236,7 @@ func (w *world) crashPoints(stride int, names ...string) {
 	}
 	w.t.Logf("killed at %d points", points)
 	if points < 6*len(names) {
-		w.t.Errorf("only %d points: is the function killed?", points)
+		w.t.Errorf("killed at only %d points, want more", points)
 	}
 	w.do("FLUSHALL")
 	w.restore(false)
@@ -244,7 +246,8 @@ func (w *world) crashPoints(stride int, names ...string) {
 	}
 }
 
-// attempt makes a change that is to be killed at a moment, and reports whether it was.
+// attempt makes a change during which the function is to be killed. It reports whether
+// the change was not acknowledged.
 func (c *client) attempt(name string, at moment) bool {
 	c.t.Helper()
 	c.ready(c.env)
@@ -262,9 +265,9 @@ func (c *client) attempt(name string, at moment) bool {
 	return !a.good()
 }
 
-// Random changes by two environments at once, which are killed at random requests while
-// S3 is slow, throttles or is away, on a Valkey that loses all, or what came since its
-// snapshot: nothing is lost that was acknowledged, and no revoked key comes back.
+// Two environments make random changes and are killed at random requests. Meanwhile S3 is
+// slow, throttles or is away, and Valkey loses everything or what it stored since its
+// snapshot. No acknowledged change is lost, and no revoked key becomes valid again.
 func TestChanges(t *testing.T) {
 	changes := max(long()/sample, 20)
 	seed := uint64(time.Now().UnixNano())

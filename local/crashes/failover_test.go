@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// A primary of a cluster dies, and its replica, which did not get the newest changes, is
-// elected in its place: the function notices at its next start, and restores them.
+// A primary of a cluster dies, and a replica without the newest changes is elected in its
+// place. The function notices the loss at its next start and restores the changes.
 func TestFailover(t *testing.T) {
 	const primaries, keys = 3, 24
 	nodes := valkeytest.StartCluster(t, primaries, 1)
@@ -31,8 +31,8 @@ func TestFailover(t *testing.T) {
 	}
 	victim := nodes[0]
 	replica := replicaOf(t, victim, nodes[primaries:])
-	waiting.Until(t, "the replica has all", func() bool { return offset(t, victim) == offset(t, replica) })
-	ask(t, replica, "CONFIG", "SET", "cluster-replica-validity-factor", "0") // however long it stood still
+	waiting.Until(t, "the replica is in sync", func() bool { return offset(t, victim) == offset(t, replica) })
+	ask(t, replica, "CONFIG", "SET", "cluster-replica-validity-factor", "0") // electable after any pause
 	stopped := processOf(t, replica)
 	signal(t, stopped, syscall.SIGSTOP)
 	ask(t, victim, "CLIENT", "KILL", "TYPE", "REPLICA")
@@ -65,15 +65,15 @@ func TestFailover(t *testing.T) {
 	}
 	c.env.kill()
 	w.ready(c.env)
-	waiting.Until(t, "nothing is lost any more", func() bool { return w.journalStatus().Behind == 0 })
+	waiting.Until(t, "everything is restored", func() bool { return w.journalStatus().Behind == 0 })
 	c.check()
 	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
 		t.Errorf("the audit: %+v, %v", v, err)
 	}
-	t.Logf("the failover lost %d of %d acknowledged changes, and none is lost", lost, c.acked)
+	t.Logf("the failover lost %d of %d acknowledged changes, and all were restored", lost, c.acked)
 }
 
-// replicaOf returns which of the nodes follows a primary.
+// replicaOf returns the node that replicates a primary.
 func replicaOf(t *testing.T, primary string, nodes []string) string {
 	t.Helper()
 	port := primary[strings.LastIndex(primary, ":")+1:]
@@ -86,7 +86,7 @@ func replicaOf(t *testing.T, primary string, nodes []string) string {
 	return nodes[i]
 }
 
-// offset is how far a node's data stream goes.
+// offset returns a node's position in the replication stream.
 func offset(t *testing.T, node string) string {
 	t.Helper()
 	return said(t, node, "replication", "master_repl_offset")

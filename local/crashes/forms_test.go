@@ -29,7 +29,8 @@ import (
 var writeForms = flag.String("write-forms", "",
 	"`name` of a new file in testdata/forms with what this release stores")
 
-// forms are what a release stores: the whole Valkey and journal of a small installation.
+// forms are the stored forms of a release: the whole Valkey and journal of a small
+// installation.
 type forms struct {
 	Token   string            `json:"token"`
 	Callers []storedCaller    `json:"callers"`
@@ -38,7 +39,7 @@ type forms struct {
 	Entries int64             `json:"entries"` // of the audit
 }
 
-// storedCaller is a key, its secret, and what it is answered.
+// storedCaller is a key, its secret, and the status that a call with it gets.
 type storedCaller struct {
 	ID     string `json:"id"`
 	Name   string `json:"name"`
@@ -46,7 +47,7 @@ type storedCaller struct {
 	Status int    `json:"status"`
 }
 
-// stored is one key of Valkey: Words make it.
+// stored is one key of Valkey; the command Words creates it.
 type stored struct {
 	Words [][]byte `json:"words"`
 }
@@ -76,9 +77,9 @@ func newInstallation(t *testing.T) installation {
 	return i
 }
 
-// What every earlier release stored is read by this one: keys are answered as then, the
-// token is good, the audit is whole, a restore brings all back, and keys can be changed.
-// A change of a stored form adds a file: go test ./local/crashes -run TestForms
+// This release reads what every earlier release stored. Calls get the same answers, the
+// token is valid, the audit verifies, a restore is complete, and keys can be changed. A
+// change of a stored form adds a file: go test ./local/crashes -run TestForms
 // -write-forms NAME.
 func TestForms(t *testing.T) {
 	if *writeForms != "" {
@@ -122,7 +123,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// reads fails unless this release reads what is stored.
+// reads fails the test unless this release reads the stored forms.
 func (i installation) reads(t *testing.T, f forms) {
 	t.Helper()
 	callers := map[string][]caller{}
@@ -144,7 +145,7 @@ func (i installation) reads(t *testing.T, f forms) {
 	}
 }
 
-// load makes the Valkey and the journal what a release stored.
+// load fills the Valkey and the journal with what a release stored.
 func (i installation) load(t *testing.T, f forms) {
 	t.Helper()
 	for _, s := range f.Valkey {
@@ -167,7 +168,8 @@ func (i installation) load(t *testing.T, f forms) {
 	}
 }
 
-// write makes an installation with a key of every kind and stores what it stores.
+// write fills the installation with a key of every kind, and writes all that is then
+// stored to a file.
 func (i installation) write(t *testing.T, path string) {
 	t.Helper()
 	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 1_000_000, Window: time.Hour}}}
@@ -234,7 +236,7 @@ func (i installation) write(t *testing.T, path string) {
 	}
 }
 
-// dump reads the whole Valkey and journal.
+// dump reads the whole Valkey and journal into f.
 func (i installation) dump(t *testing.T, f *forms) {
 	t.Helper()
 	ask := func(words ...string) valkey.ValkeyResult {

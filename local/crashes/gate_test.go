@@ -16,38 +16,38 @@ import (
 	"time"
 )
 
-// moment is where an environment ends: before a request of its own reaches Valkey or S3,
-// or when the answer comes.
+// moment is a request of an environment to Valkey or S3 at which the environment ends:
+// before the request arrives, or once its answer arrives.
 type moment struct {
 	request int // from 1; 0 for never
 	after   bool
 }
 
-// gates stand between one environment and the servers that it asks.
+// gates are the proxies between one environment and the servers that it uses.
 type gates struct {
 	mu      sync.Mutex
 	left    moment
-	instead func() // what happens at the moment instead of the environment's end; may be nil
+	instead func() // runs at the moment instead of the environment's end; may be nil
 	trouble trouble
 	asked   int // requests since the last arm
 }
 
-// trouble is what is wrong with the journal's store. The zero value is nothing.
+// trouble describes the faults of the journal's store. The zero value has none.
 type trouble struct {
 	refused int           // answers that are 503 SlowDown
-	lost    int           // requests that are done and not answered
-	away    bool          // it does not answer
+	lost    int           // requests that take effect but get no answer
+	away    bool          // the store does not answer
 	delay   time.Duration // of each answer
 }
 
-// arm ends the environment at a moment. Without one it ends at none.
+// arm makes the environment end at a moment; the zero moment means never.
 func (g *gates) arm(m moment) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.left, g.instead, g.asked = m, nil, 0
 }
 
-// armWith has something else than the environment's end happen at a moment.
+// armWith calls what at a moment, instead of ending the environment.
 func (g *gates) armWith(m moment, what func()) {
 	g.arm(m)
 	g.mu.Lock()
@@ -55,7 +55,7 @@ func (g *gates) armWith(m moment, what func()) {
 	g.instead = what
 }
 
-// strike makes happen what is to happen at the moment.
+// strike runs what armWith set, or else end.
 func (g *gates) strike(end func()) {
 	g.mu.Lock()
 	what := g.instead
@@ -66,21 +66,21 @@ func (g *gates) strike(end func()) {
 	what()
 }
 
-// breakStore breaks the journal's store, and without any trouble heals it.
+// breakStore sets the faults of the journal's store; the zero trouble ends them.
 func (g *gates) breakStore(how trouble) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.trouble = how
 }
 
-// troubled returns what is wrong now.
+// troubled returns the store's current faults.
 func (g *gates) troubled() trouble {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.trouble
 }
 
-// next returns what is wrong with the next request of the store.
+// next returns the faults of the store's next request, and counts them down.
 func (g *gates) next() trouble {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -94,7 +94,7 @@ func (g *gates) next() trouble {
 	return now
 }
 
-// pass counts a request and says whether the environment ends before it or after it.
+// pass counts a request, and reports whether the environment ends before or after it.
 func (g *gates) pass() (before, after bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,7 +103,7 @@ func (g *gates) pass() (before, after bool) {
 	return hit && !g.left.after, hit && g.left.after
 }
 
-// startS3 returns the address of a gate to an S3 server. end kills the environment.
+// startS3 starts a proxy to an S3 server and returns its URL. end kills the environment.
 func (g *gates) startS3(t *testing.T, target string, end func()) string {
 	t.Helper()
 	u, err := url.Parse(target)
@@ -144,7 +144,7 @@ func (g *gates) startS3(t *testing.T, target string, end func()) string {
 	return server.URL
 }
 
-// wait is the delay of an answer.
+// wait waits for the delay of an answer, or until ctx ends.
 func (t trouble) wait(ctx context.Context) {
 	if t.delay == 0 {
 		return
@@ -157,7 +157,7 @@ func (t trouble) wait(ctx context.Context) {
 	}
 }
 
-// valkeyGate stands between an environment and a Valkey until it is closed.
+// valkeyGate is a proxy between an environment and a Valkey. It works until it is closed.
 type valkeyGate struct {
 	*gates
 	target   func() string // the Valkey's URL, which a failover changes
@@ -170,7 +170,7 @@ type valkeyGate struct {
 	closed bool
 }
 
-// startValkey starts a gate. end kills the environment.
+// startValkey starts a proxy to Valkey. end kills the environment.
 func (g *gates) startValkey(target func() string, end func()) (*valkeyGate, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -191,24 +191,24 @@ func (g *gates) startValkey(target func() string, end func()) (*valkeyGate, erro
 
 func (v *valkeyGate) url() string { return "valkey://" + v.listener.Addr().String() }
 
-// close ends every connection. Nothing that a client sends from then on arrives.
+// close ends every connection. Valkey gets nothing that a client sends afterwards.
 func (v *valkeyGate) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.closed = true
-	_ = v.listener.Close() // it was closed, or ends the loop
+	_ = v.listener.Close() // ends the loop of startValkey
 	for c := range v.open {
 		_ = c.Close() // either side may have closed it
 	}
 }
 
-// keep notes connections that close is to end. It reports false when the gate is closed.
+// keep registers connections for close. It reports false if the gate is closed.
 func (v *valkeyGate) keep(connections ...net.Conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, c := range connections {
 		if v.closed {
-			_ = c.Close() // nobody used it
+			_ = c.Close() // an unused connection
 			continue
 		}
 		v.open[c] = true
@@ -230,12 +230,12 @@ func (v *valkeyGate) over() bool {
 	return v.closed
 }
 
-// link passes on one connection, a chunk at a time: an environment sends no more before
-// it has read the answer.
+// link forwards one connection in chunks. An environment sends no further chunk before it
+// has read the answer.
 func (v *valkeyGate) link(client net.Conn) {
 	server, err := net.Dial("tcp", strings.TrimPrefix(v.target(), "valkey://"))
 	if err != nil {
-		_ = client.Close() // so that it sees the failure
+		_ = client.Close() // the client sees a failed connection
 		return
 	}
 	if !v.keep(client, server) {
@@ -244,9 +244,9 @@ func (v *valkeyGate) link(client net.Conn) {
 	defer v.forget(client, server)
 	ending := make(chan struct{})
 	var both sync.WaitGroup
-	both.Go(func() { // the answers
+	both.Go(func() { // forwards the answers
 		_, _ = io.Copy(client, &answers{server, ending, func() { v.strike(v.end) }})
-		_ = client.Close() // which ends the other direction
+		_ = client.Close() // ends the other direction
 	})
 	buffer := make([]byte, 64<<10)
 	for {
@@ -270,15 +270,15 @@ func (v *valkeyGate) link(client net.Conn) {
 		}
 	}
 	select {
-	case <-ending: // the answer ends it
+	case <-ending: // the goroutine above ends with the answer
 	default:
-		_ = server.Close() // which ends the answers
+		_ = server.Close() // ends the goroutine above
 	}
 	both.Wait()
-	_ = server.Close() // again, after ending
+	_ = server.Close() // may be the second time
 }
 
-// answers are those of a server, up to the one at which the environment ends.
+// answers reads a server's answers up to the one at which the environment ends.
 type answers struct {
 	server net.Conn
 	ending chan struct{}

@@ -56,24 +56,24 @@ type world struct {
 	tokens  *token.Store
 	token   string
 	envs    []*environment
-	down    atomic.Bool // Valkey is
+	down    atomic.Bool // Valkey is down
 }
 
-// environment is one execution environment of the function behind its gates, and what
-// comes after it was killed.
+// environment is one execution environment of the function, behind its gates. After kill,
+// the next request starts a new one in its place.
 type environment struct {
 	*gates
 	function
 }
 
-// function is how an environment runs. It starts with the first request after kill.
+// function runs an environment's function. After kill, the next request starts it again.
 type function interface {
-	// ask returns a status of 0 when there was no answer.
+	// ask sends a request. A status of 0 means that there was no answer.
 	ask(r *http.Request) answer
 	kill()
 }
 
-// process is the built function in a process of its own.
+// process is the built function as a process.
 type process struct {
 	binary string // a copy of its own, by which its process is found
 	url    *url.URL
@@ -102,7 +102,7 @@ func openStore(t *testing.T, address string) journal.Store {
 	return opened
 }
 
-// fill makes a world without environments, with a plan and a machine token.
+// fill makes a world without environments, and stores a plan and a machine token.
 func fill(t *testing.T, url string, kept journal.Store) *world {
 	t.Helper()
 	client := dial(t, url)
@@ -143,7 +143,7 @@ func dial(t *testing.T, url string) valkey.Client {
 func build(t *testing.T, function string) string {
 	t.Helper()
 	_, err := static.Load()
-	browsertest.Need(t, err, "make it: ./scripts/build -host")
+	browsertest.Need(t, err, "run ./scripts/build -host")
 	return built.Program(t, "tidegate/functions/"+function)
 }
 
@@ -195,7 +195,7 @@ func (w *world) start(kept *s3test.Server, valkeyURL, binary, restore string, nu
 	return e
 }
 
-// kill implements function: it ends the process at once, whatever it does.
+// kill implements function. It ends the process at once with SIGKILL.
 func (p *process) kill() {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
@@ -217,7 +217,7 @@ type answer struct {
 
 func (a answer) good() bool { return a.status >= 200 && a.status < 300 }
 
-// send asks the environment's API. A status of 0 means that there was no answer.
+// send calls the environment's API. A status of 0 means that there was no answer.
 func (w *world) send(e *environment, method, path string, body any, header map[string]string) answer {
 	w.t.Helper()
 	text, err := json.Marshal(body)
@@ -252,7 +252,8 @@ func (p *process) ask(r *http.Request) answer {
 	return answer{response.StatusCode, read}
 }
 
-// ready waits until the environment answers, and starts it when it does not run.
+// ready waits until the environment answers. Its request starts the function if it does
+// not run.
 func (w *world) ready(e *environment) {
 	w.t.Helper()
 	waiting.Until(w.t, "the environment answers", func() bool {
@@ -260,8 +261,8 @@ func (w *world) ready(e *environment) {
 	})
 }
 
-// restore brings back what Valkey lost: by a start of the function, or as
-// ./scripts/restore does. What a start has no time for, the other way does.
+// restore brings back what Valkey lost. If byItself is set, the start of the function
+// restores first. What is still missing is restored as ./scripts/restore does it.
 func (w *world) restore(byItself bool) {
 	w.t.Helper()
 	for _, e := range w.envs {
@@ -278,7 +279,7 @@ func (w *world) restore(byItself bool) {
 	}
 }
 
-// do sends Valkey a command that only a test may.
+// do sends Valkey a command, and fails the test on an error.
 func (w *world) do(words ...string) {
 	w.t.Helper()
 	if err := w.client.Do(w.t.Context(), w.client.B().Arbitrary(words...).Build()).Error(); err != nil {
@@ -286,7 +287,7 @@ func (w *world) do(words ...string) {
 	}
 }
 
-// lockedBuffer keeps the newest lines of a log.
+// lockedBuffer keeps at least the newest 64 KiB of a log.
 type lockedBuffer struct {
 	mu   sync.Mutex
 	text []byte

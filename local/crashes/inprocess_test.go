@@ -30,16 +30,16 @@ import (
 	"tidegate/internal/usage"
 )
 
-// inProcess is a function without a process: the admin function's server in the test's.
-// A life of it ends when it is killed: its connections are cut, what it does from then on
-// reaches neither Valkey nor the journal, and nobody gets its answer. A life starts in
-// some milliseconds, so that a test can end many.
+// inProcess runs the admin function's server in the test's process. Each start is a life.
+// Killing a life cuts its connections: it no longer reaches Valkey or the journal, and
+// its answers are dropped. A life starts within milliseconds, so that a test can kill
+// many.
 type inProcess struct {
 	*gates
 	target func() string
 	kept   journal.Store
 
-	running sync.WaitGroup // requests of lives that ended too
+	running sync.WaitGroup // requests, including those of ended lives
 	mu      sync.Mutex
 	life    *life // nil before the first
 }
@@ -106,7 +106,7 @@ func (l *life) over() bool {
 	}
 }
 
-// alive returns the life that has not ended, or starts one.
+// alive returns the current life, or starts one if there is none.
 func (p *inProcess) alive() (*life, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +137,8 @@ func (p *inProcess) alive() (*life, error) {
 	return l, nil
 }
 
-// start does what the built function does at its start: it looks at the journal, and
-// restores what Valkey lost.
+// start does what the built function does at its start: it compares Valkey with the
+// journal, and restores what Valkey lost.
 func (p *inProcess) start(l *life) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), waiting.Patience)
 	defer cancel()
@@ -186,14 +186,15 @@ var (
 	errAway     = errors.New("the store does not answer")
 )
 
-// gatedStore is a life's way to the journal's store, with the gates' faults.
+// gatedStore is the journal's store as a life uses it, with the faults of the gates.
 type gatedStore struct {
 	journal.Store
 	*gates
 	life *life
 }
 
-// step makes a request of the store, unless the life has ended or ends before it.
+// step makes a request to the store, unless the life has ended or ends before the
+// request.
 func (s gatedStore) step(ctx context.Context, request func() error) error {
 	before, after := s.pass()
 	if before {

@@ -21,13 +21,13 @@ import (
 	"tidegate/local/lambda"
 )
 
-// caller is a key and what its client sends.
+// caller is a key and its secret.
 type caller struct {
 	key    policy.Key
 	secret string
 }
 
-// callers makes keys of every plan, so that each shard has some of each.
+// callers makes keys of each plan, enough that every shard has some of each.
 func (w *world) callers(each int) map[string][]caller {
 	w.t.Helper()
 	const requests = 1_000_000
@@ -93,7 +93,8 @@ func call(t *testing.T, f *lambda.Function, secret string) (status int, degraded
 	return http.StatusTooManyRequests, degraded
 }
 
-// startCheck starts the built check function, which knows every caller after a call.
+// startCheck starts the built check function and makes one call of each caller, so that
+// the function knows them all.
 func startCheck(t *testing.T, url string, callers map[string][]caller) *lambda.Function {
 	t.Helper()
 	f, err := lambda.Start(lambda.Config{Name: "check", Binary: build(t, "check"), Warm: 1, NoFreeze: true,
@@ -111,8 +112,8 @@ func startCheck(t *testing.T, url string, callers map[string][]caller) *lambda.F
 	return f
 }
 
-// lost reports whether any caller is answered without Valkey, and fails when one is not
-// answered as its plan says: with it, or without it.
+// lost reports whether any caller gets a degraded answer. It fails the test if a status
+// differs from what the caller's plan says for normal or degraded answers.
 func lost(t *testing.T, f *lambda.Function, callers map[string][]caller) (found bool) {
 	t.Helper()
 	for plan, of := range callers {
@@ -131,7 +132,7 @@ func lost(t *testing.T, f *lambda.Function, callers map[string][]caller) (found 
 	return found
 }
 
-// journalStatus is what the API says of the journal.
+// journalStatus returns the API's status of the journal.
 func (w *world) journalStatus() (status struct{ Unsafe, Behind int }) {
 	w.t.Helper()
 	a := w.send(w.envs[0], http.MethodGet, "/api/v1/journal", nil, nil)
@@ -141,7 +142,7 @@ func (w *world) journalStatus() (status struct{ Unsafe, Behind int }) {
 	return status
 }
 
-// flushShard empties a primary that does not have the machine tokens.
+// flushShard empties a primary other than that with the machine tokens.
 func flushShard(t *testing.T, nodes []string) {
 	t.Helper()
 	for _, node := range nodes {
@@ -158,9 +159,9 @@ func flushShard(t *testing.T, nodes []string) {
 	t.Fatal("every shard has the tokens")
 }
 
-// A shard of a cluster that lost everything is noticed at the next start: its callers are
-// answered as without Valkey until it is restored, and none is called unknown. Edits
-// there are refused.
+// The next start notices that a shard of a cluster has lost everything. Until the
+// restore, its callers get degraded answers, and none is refused as unknown. Edits of the
+// shard's keys are refused.
 func TestLostShard(t *testing.T) {
 	for _, restore := range []string{"ask", "always"} {
 		t.Run(restore, func(t *testing.T) {
@@ -172,20 +173,20 @@ func TestLostShard(t *testing.T) {
 			w.ready(w.envs[0])
 			flushShard(t, nodes)
 			if !lost(t, check, callers) {
-				t.Fatal("no caller is on the shard")
+				t.Fatal("no caller has a key on the emptied shard")
 			}
 			w.envs[0].kill()
 			w.ready(w.envs[0])
 			if restore == "ask" {
 				if status := w.journalStatus(); status.Behind == 0 {
-					t.Fatalf("not noticed: %+v", status)
+					t.Fatalf("the loss was not noticed: %+v", status)
 				}
 				if !lost(t, check, callers) {
-					t.Error("after it was noticed, no caller is answered as without Valkey")
+					t.Error("after the loss was noticed, no caller gets a degraded answer")
 				}
 				w.restoreByHand(callers)
 			}
-			waiting.Until(t, "nothing is lost any more", func() bool { return w.journalStatus().Behind == 0 })
+			waiting.Until(t, "everything is restored", func() bool { return w.journalStatus().Behind == 0 })
 			decided := func() bool { return !lost(t, check, callers) }
 			waiting.Until(t, "every call is decided by Valkey", decided)
 			if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
@@ -195,7 +196,7 @@ func TestLostShard(t *testing.T) {
 	}
 }
 
-// restoreByHand is refused an edit, and restores as a machine does.
+// restoreByHand checks that an edit is refused, and restores through the API.
 func (w *world) restoreByHand(callers map[string][]caller) {
 	w.t.Helper()
 	refused := 0
@@ -215,8 +216,8 @@ func (w *world) restoreByHand(callers map[string][]caller) {
 	})
 }
 
-// Clients call all the while Valkey loses everything and is restored: none is called
-// unknown, and known callers are answered as their plan says.
+// Clients call while Valkey loses everything and is restored. No caller is refused as
+// unknown, and known callers get the answers of their plans.
 func TestLossUnderLoad(t *testing.T) {
 	for _, restore := range []string{"ask", "always"} {
 		t.Run(restore, func(t *testing.T) {
@@ -228,7 +229,7 @@ func TestLossUnderLoad(t *testing.T) {
 			l := startLoad(t, check, callers)
 			w.do("FLUSHALL")
 			l.lose()
-			w.envs[0].kill() // a start notices at once; /healthz within a minute
+			w.envs[0].kill() // the next start notices the loss at once; /healthz would within a minute
 			if restore == "ask" {
 				w.restoreByCommand()
 			} else {
@@ -252,7 +253,8 @@ func TestLossUnderLoad(t *testing.T) {
 	}
 }
 
-// restoreByCommand restores as ./scripts/restore does: machine tokens are lost too.
+// restoreByCommand restores as ./scripts/restore does, since the API's machine tokens are
+// lost too.
 func (w *world) restoreByCommand() {
 	w.t.Helper()
 	if _, err := w.journal.RestoreAll(w.t.Context(), w.keys, journal.Options{}, nil, nil); err != nil {
@@ -260,7 +262,7 @@ func (w *world) restoreByCommand() {
 	}
 }
 
-// load calls for each caller in turn, and notes how calls were answered.
+// load calls for each caller in turn, and counts the answers.
 type load struct {
 	mu       sync.Mutex
 	answers  map[string]int

@@ -24,17 +24,17 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// changesPerWorld is after how many changes a long run begins anew, so that a restore has
-// no more to read than those.
+// changesPerWorld is the number of changes after which a long run starts a new world. It
+// bounds what a restore reads.
 const changesPerWorld = 1_000
 
-// all is what the worlds of TestManyChanges did.
+// all has the totals of the worlds of TestManyChanges.
 type all struct{ made, acked, refused, killed, flushed, reloaded, failedOver atomic.Int64 }
 
-// The same for many changes, in the test's process: keys, the policies and machine tokens
-// are changed by two environments at once, which end at random steps, while the journal's
-// store is slow, throttles, loses answers or is away. Valkey loses everything, or what
-// came since its snapshot, or fails over to a replica that lags.
+// TestChanges with more changes, in the test's process. Two environments change keys,
+// policies and machine tokens, and end at random steps. Meanwhile the journal's store is
+// slow, throttles, loses answers or is away. Valkey loses everything or what it stored
+// since its snapshot, or fails over to a replica that lags.
 func TestManyChanges(t *testing.T) {
 	changes := max(long(), 200)
 	seed := uint64(time.Now().UnixNano())
@@ -53,12 +53,12 @@ func TestManyChanges(t *testing.T) {
 	}
 }
 
-// The same as TestCrashPoints at every request of every kind of change.
+// TestCrashPoints at every request of every kind of change.
 func TestManyCrashPoints(t *testing.T) {
 	newMany(t, 1, nil).crashPoints(1, "rename", "revoke", "rotate", "ban", "override")
 }
 
-// many is a world in the test's process.
+// many is a world whose environments run in the test's process.
 type many struct {
 	*world
 	pair    *pair
@@ -72,7 +72,7 @@ func newMany(t *testing.T, seed uint64, did *all) *many {
 	const environments = 2
 	valkey := startPair(t)
 	m := &many{pair: valkey, random: rand.New(rand.NewPCG(seed, 0)), did: did}
-	gate, err := (&gates{}).startValkey(valkey.target, func() {}) // the test's own, which follows a failover
+	gate, err := (&gates{}).startValkey(valkey.target, func() {}) // for the test itself; follows a failover
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func newMany(t *testing.T, seed uint64, did *all) *many {
 		c := &client{world: m.world, env: e, random: rand.New(rand.NewPCG(seed, uint64(i+1)))}
 		c.delay = func() time.Duration {
 			if c.random.IntN(100) == 0 {
-				return 2_500 * time.Millisecond // longer than a save waits
+				return 2_500 * time.Millisecond // longer than a save waits for the store
 			}
 			return time.Duration(c.random.IntN(10)) * time.Millisecond
 		}
@@ -152,7 +152,7 @@ func (m *many) run(changes int) {
 
 func (m *many) made() int { return m.clients[0].made + m.clients[1].made }
 
-// round makes some changes in every environment at once, as long as there is a Valkey.
+// round makes some changes in every environment at once, unless Valkey is down.
 func (m *many) round() {
 	m.t.Helper()
 	const changes = 10
@@ -167,7 +167,7 @@ func (m *many) round() {
 	wait.Wait()
 }
 
-// checkpoint takes some buckets' checkpoints, as a full one gets.
+// checkpoint takes checkpoints of some random buckets, as a full bucket gets one.
 func (m *many) checkpoint() {
 	m.t.Helper()
 	for range 16 {
@@ -178,8 +178,8 @@ func (m *many) checkpoint() {
 	}
 }
 
-// failOver kills the primary at a request of an environment. Its replica takes its place,
-// which has all, or lacks the changes of a round.
+// failOver kills the primary at a request of an environment. The replica that takes over
+// has every change, or lacks those of one round.
 func (m *many) failOver() {
 	m.t.Helper()
 	m.pair.replicate()
@@ -213,7 +213,7 @@ func (m *many) failOver() {
 	m.do("SAVE")
 }
 
-// recover restores what Valkey lost, and fails when a client knows better.
+// recover restores what Valkey lost, and checks it against what the clients know.
 func (m *many) recover() {
 	m.t.Helper()
 	m.restore(m.random.IntN(2) == 0)
@@ -222,7 +222,7 @@ func (m *many) recover() {
 	}
 }
 
-// check compares everything with what the client knows.
+// check compares all stored state with what the client knows.
 func (c *client) check() {
 	c.t.Helper()
 	for _, k := range c.keys {
@@ -241,7 +241,7 @@ func (c *client) failUnlessDown(err error) {
 	}
 }
 
-// plan is a plan whose limit its client changes, and what the limit may be.
+// plan is a plan whose limit its client changes, and the limits that it may have.
 type plan struct {
 	name string
 	may  []int64
@@ -265,8 +265,8 @@ func (c *client) readPlan() {
 	c.plan.may = []int64{got}
 }
 
-// changePlan replaces the policies by some with another limit. It is refused when the
-// other client was first.
+// changePlan saves the policies with another limit for the client's plan. The save is
+// refused if the other client saved first.
 func (c *client) changePlan() {
 	c.t.Helper()
 	c.readPlan()
@@ -296,13 +296,13 @@ func (c *client) changePlan() {
 	}
 }
 
-// machineToken is a token and whether it may be alive, or gone.
+// machineToken is a token, and whether it may still exist or may be gone.
 type machineToken struct {
 	token.Token
 	alive, gone bool
 }
 
-// readTokens fails when a revoked token is alive, or one that was not is gone.
+// readTokens fails the test if a revoked token exists, or if another one is gone.
 func (c *client) readTokens() {
 	c.t.Helper()
 	stored, err := c.world.tokens.List(c.t.Context())
@@ -320,7 +320,7 @@ func (c *client) readTokens() {
 	}
 }
 
-// changeTokens makes a token, or revokes one.
+// changeTokens creates a token, or revokes one that exists.
 func (c *client) changeTokens(broken bool) {
 	c.t.Helper()
 	c.readTokens()
@@ -328,7 +328,7 @@ func (c *client) changeTokens(broken bool) {
 	if i < 0 {
 		made, _, err := c.makeToken(token.Read)
 		switch {
-		case errors.Is(err, audit.ErrUnsafe): // on a slow machine; nobody knows the token
+		case errors.Is(err, audit.ErrUnsafe): // on a slow machine; the token is not acknowledged
 			return
 		case err != nil:
 			c.failUnlessDown(err)

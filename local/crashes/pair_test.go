@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// pair is a Valkey that gets a replica now and then, which takes its place.
+// pair is a Valkey that sometimes gets a replica, which then takes its place.
 type pair struct {
 	t  *testing.T
 	mu sync.Mutex
@@ -30,14 +30,14 @@ func startPair(t *testing.T) *pair {
 	return &pair{t: t, primary: valkeytest.Start(t)}
 }
 
-// target is the URL of the primary.
+// target returns the URL of the primary.
 func (p *pair) target() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.primary
 }
 
-// replicate starts a replica that has all that the primary has.
+// replicate starts a replica and waits until it has everything that the primary has.
 func (p *pair) replicate() {
 	p.t.Helper()
 	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.target(), "valkey://"))
@@ -51,21 +51,20 @@ func (p *pair) replicate() {
 	})
 }
 
-// promote makes the replica a primary. What the primary gets from then on is lost with
-// it.
+// promote makes the replica a primary. Later writes to the old primary are lost.
 func (p *pair) promote() {
 	p.t.Helper()
 	ask(p.t, p.replica, "REPLICAOF", "NO", "ONE")
 }
 
-// takeOver gives clients the replica in the place of the primary.
+// takeOver makes target return the promoted replica's URL.
 func (p *pair) takeOver() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.primary = p.replica
 }
 
-// processOf returns the process of a server.
+// processOf returns the process id of a server.
 func processOf(t *testing.T, url string) (pid int) {
 	t.Helper()
 	pid, err := strconv.Atoi(said(t, url, "server", "process_id"))
@@ -82,7 +81,7 @@ func signal(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// said is one field of what a server says of itself; empty when it does not say it.
+// said returns one field of a server's INFO, or "" if it is missing.
 func said(t *testing.T, url, section, field string) string {
 	t.Helper()
 	for line := range strings.Lines(ask(t, url, "INFO", section)) {
@@ -93,7 +92,7 @@ func said(t *testing.T, url, section, field string) string {
 	return ""
 }
 
-// ask returns the answer of one server as text.
+// ask sends a command to one server and returns the answer as text.
 func ask(t *testing.T, url string, words ...string) string {
 	t.Helper()
 	client, err := valkey.NewClient(valkey.ClientOption{

@@ -23,7 +23,7 @@ import (
 	"tidegate/local/lambda"
 )
 
-// buildAt builds a function as it was at a commit, with the files for browsers of now.
+// buildAt builds a function as it was at a commit, with the current bundle of web files.
 func buildAt(t *testing.T, commit, function string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ func buildAt(t *testing.T, commit, function string) string {
 	return binary
 }
 
-// startCheckOf starts a check function from a build.
+// startCheckOf starts a check function from this binary.
 func startCheckOf(t *testing.T, url, binary string) *lambda.Function {
 	t.Helper()
 	f, err := lambda.Start(lambda.Config{Name: "check", Binary: binary, Warm: 1,
@@ -56,9 +56,9 @@ func startCheckOf(t *testing.T, url, binary string) *lambda.Function {
 	return f
 }
 
-// The release before and this one run at once: what either's admin function writes, both
-// check functions read, and both admin functions change, at once too. Meanwhile both check
-// functions take from the same windows.
+// The previous release and this one run at the same time. Both check functions read what
+// either admin function writes. Both admin functions change the same keys, also at the
+// same time. Meanwhile both check functions take from the same windows.
 func TestReleaseBefore(t *testing.T) {
 	commit := os.Getenv("RELEASE_BEFORE")
 	if commit == "" {
@@ -92,11 +92,11 @@ func TestReleaseBefore(t *testing.T) {
 	}
 }
 
-// tight is how many calls an hour a key of the plan of that name may make.
+// tight is the limit per hour of a key of the plan tight.
 const tight = 40
 
-// oneWindow makes calls of one key with all check functions at once: together they let as
-// many pass as its limit says, no fewer and no more.
+// oneWindow calls with one key through all check functions at once. Together they admit
+// exactly as many calls as the key's limit.
 func (w *world) oneWindow(checks []*lambda.Function) {
 	w.t.Helper()
 	for round := range 5 {
@@ -116,7 +116,7 @@ func (w *world) oneWindow(checks []*lambda.Function) {
 						passed.Add(1)
 					}
 					if degraded || status == http.StatusUnauthorized {
-						w.t.Errorf("a good caller: %d, degraded %v", status, degraded)
+						w.t.Errorf("a valid key: %d, degraded %v", status, degraded)
 					}
 				}
 			})
@@ -128,8 +128,8 @@ func (w *world) oneWindow(checks []*lambda.Function) {
 	}
 }
 
-// changesRead makes each kind of change with one admin function or the other in turn, and
-// asks both check functions after each.
+// changesRead makes each kind of change, with the two admin functions in turn. After each
+// change it calls through both check functions.
 func (w *world) changesRead(one, other *environment, checks []*lambda.Function, number int) {
 	w.t.Helper()
 	for round := range 5 {
@@ -164,7 +164,8 @@ func (w *world) changesRead(one, other *environment, checks []*lambda.Function, 
 	}
 }
 
-// step makes the change of a name. It returns the key's new secret, if it got one.
+// step makes the named change. It returns the key's new secret, or "" if the secret
+// stays.
 func (w *world) step(e *environment, id, name string, now *state) (secret string) {
 	w.t.Helper()
 	var changed struct{ Secret string }

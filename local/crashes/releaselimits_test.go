@@ -17,13 +17,13 @@ import (
 	"tidegate/local/lambda"
 )
 
-// A release before groups, thresholds, calendar weeks and limits in shadow mode runs
-// beside this one. It does with them what docs/operations.md and docs/policies.md say, and
-// nothing that it does lets this release admit more than a limit.
+// A release without groups, thresholds, calendar weeks and shadow limits runs at the same
+// time as this one. It treats them as docs/operations.md and docs/policies.md say.
+// Nothing that it does lets this release admit more than a limit.
 func TestReleaseBeforeNewLimits(t *testing.T) {
 	commit := os.Getenv("RELEASE_BEFORE")
 	if commit == "" {
-		t.Skip("RELEASE_BEFORE=COMMIT runs this release beside the one of a commit")
+		t.Skip("RELEASE_BEFORE=COMMIT runs this release with the one of a commit")
 	}
 	if exec.CommandContext(t.Context(), "git", "cat-file", "-e",
 		commit+":internal/enforce/group.go").Run() == nil {
@@ -45,13 +45,13 @@ func TestReleaseBeforeNewLimits(t *testing.T) {
 		"shadow": {{Requests: 4, Window: time.Hour}, shadow},
 	} {
 		n.plan(name, limits...)
-		// The older release denies the plan's callers, and takes nothing.
+		// The older release denies callers of such a plan and takes nothing.
 		n.expect(t, n.old, name, http.StatusTooManyRequests, 5)
 		admitted := int(limits[0].Requests)
 		n.expect(t, n.now, name, http.StatusOK, admitted)
 		n.expect(t, n.now, name, http.StatusTooManyRequests, 2)
 		n.expect(t, n.old, name, http.StatusTooManyRequests, 1)
-		// It admits all others as before.
+		// The older release admits callers of other plans as before.
 		n.expect(t, n.old, "plain", http.StatusOK, 2)
 		n.expect(t, n.now, "plain", http.StatusOK, 2)
 	}
@@ -67,7 +67,7 @@ func TestReleaseBeforeNewLimits(t *testing.T) {
 	}
 }
 
-// newLimits is a store whose plans have limits that an older release does not know.
+// newLimits is a world whose plans have limits that the older release does not know.
 type newLimits struct {
 	*world
 	now, old *lambda.Function
@@ -75,7 +75,7 @@ type newLimits struct {
 	member   policy.Key        // of a group
 }
 
-// plan adds a plan and a key of it, both of one name.
+// plan adds a plan and a key of that plan, both with this name.
 func (n *newLimits) plan(name string, limits ...limiter.Limit) policy.Key {
 	n.t.Helper()
 	set, err := n.keys.Set(n.t.Context())
@@ -108,7 +108,7 @@ func (n *newLimits) key(plan string) (policy.Key, apikey.Secret) {
 	return k, secret
 }
 
-// expect makes so many calls with the key of a plan; all must be answered so.
+// expect makes calls with a plan's key; each must get the status want.
 func (n *newLimits) expect(t *testing.T, check *lambda.Function, plan string, want, calls int) {
 	t.Helper()
 	for range calls {
@@ -118,8 +118,8 @@ func (n *newLimits) expect(t *testing.T, check *lambda.Function, plan string, wa
 	}
 }
 
-// group: the older release admits a group's keys without its limits, which it does not
-// count; this one admits no more than they say.
+// group checks that the older release ignores the limits of a group and does not count
+// them. This release admits no more calls than those limits allow.
 func (n *newLimits) group(t *testing.T) {
 	t.Helper()
 	n.member = n.plan("grouped", limiter.Limit{Requests: 1000, Window: time.Hour})
@@ -136,7 +136,7 @@ func (n *newLimits) group(t *testing.T) {
 	n.expect(t, n.old, "grouped", http.StatusOK, 1)
 }
 
-// thresholds: both releases count one limit together.
+// thresholds checks that both releases count the same limit with thresholds.
 func (n *newLimits) thresholds(t *testing.T) {
 	t.Helper()
 	n.plan("notify", limiter.Limit{Requests: 4, Window: time.Hour,
@@ -148,7 +148,8 @@ func (n *newLimits) thresholds(t *testing.T) {
 	n.expect(t, n.old, "notify", http.StatusTooManyRequests, 1)
 }
 
-// ungrouped: what the older admin function changes of a key takes it out of its group.
+// ungrouped checks that a change by the older admin function removes the key from its
+// group.
 func (n *newLimits) ungrouped(t *testing.T, older *environment) {
 	t.Helper()
 	n.step(older, n.member.ID, "ban", &state{Version: n.member.Version})
