@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answer is what a client got.
+// answer is the response that a client got.
 type answer struct {
 	status int
 	header http.Header
@@ -20,7 +20,8 @@ type answer struct {
 
 func (a answer) String() string { return fmt.Sprintf("%d %v %s", a.status, a.header, a.body) }
 
-// client keeps no connection, lest one be of a gateway that is gone.
+// client keeps no connections, since a kept one may lead to a gateway that no longer
+// runs.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	Timeout:       40 * time.Second,
@@ -69,11 +70,11 @@ type problem struct {
 
 func (a answer) problem() problem {
 	var p problem
-	_ = json.Unmarshal([]byte(a.body), &p) // of what is none nothing is known
+	_ = json.Unmarshal([]byte(a.body), &p) // any other body gives the zero value
 	return p
 }
 
-// context is what the backend got from the authorizer.
+// context returns the authorizer's context as the backend echoed it.
 func (a answer) context() map[string]string {
 	var echo struct{ Authorizer map[string]any }
 	_ = json.Unmarshal([]byte(a.body), &echo)
@@ -84,7 +85,8 @@ func (a answer) context() map[string]string {
 	return fields
 }
 
-// degraded: decided without Valkey. The problem type of a denial says so.
+// degraded reports whether the call was decided without Valkey. A denial's problem type
+// says so.
 func (a answer) degraded() bool {
 	switch a.status {
 	case http.StatusOK:

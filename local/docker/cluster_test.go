@@ -11,7 +11,7 @@ import (
 
 const nodes = 6
 
-// ask is a command to one node that needs no password.
+// ask sends a command that needs no password to one node, and returns the answer.
 func (c *composition) ask(t *testing.T, node int, words ...string) string {
 	t.Helper()
 	return c.exec(t, service(node),
@@ -20,7 +20,7 @@ func (c *composition) ask(t *testing.T, node int, words ...string) string {
 
 func service(node int) string { return "valkey-" + strconv.Itoa(node) }
 
-// primaryOf returns the node that serves a key's record, as asked sees it.
+// primaryOf returns the node that serves a key's record, according to the node asked.
 func (c *composition) primaryOf(t *testing.T, id string, asked int) int {
 	t.Helper()
 	slot, err := strconv.Atoi(c.ask(t, asked, "cluster", "keyslot", keyspace.Record(id)))
@@ -32,12 +32,13 @@ func (c *composition) primaryOf(t *testing.T, id string, asked int) int {
 			return node
 		}
 	}
-	t.Fatalf("nobody serves slot %d", slot)
+	t.Fatalf("no node serves slot %d", slot)
 	return 0
 }
 
-// owner reads a line of CLUSTER NODES: id, ip:port@bus,name, flags, primary, ping, pong,
-// epoch, link, and ranges of slots.
+// owner parses a line of CLUSTER NODES and reports whether its node serves the slot. The
+// fields are id, ip:port@bus,name, flags, primary, ping, pong, epoch, link, and ranges of
+// slots.
 func owner(line string, slot int) (node int, serves bool) {
 	words := strings.Fields(line)
 	_, port, _ := strings.Cut(words[1], ":")
@@ -57,7 +58,7 @@ func owner(line string, slot int) (node int, serves bool) {
 	return 0, false
 }
 
-// whole waits until every node sees all the others alive.
+// whole waits until every node sees all other nodes as connected and not failed.
 func (c *composition) whole(t *testing.T) {
 	t.Helper()
 	for node := range nodes {

@@ -23,23 +23,23 @@ const (
 	downTimeout = time.Minute
 )
 
-// jobs are services that end by themselves.
+// jobs are services that exit when they are done.
 var jobs = map[string]bool{"secrets": true, "setup": true}
 
-// composition is compose.yaml at work.
+// composition is a running compose.yaml.
 type composition struct {
 	project  string
-	files    []string          // that compose.yaml is extended by
+	files    []string          // compose files that extend compose.yaml
 	env      []string          // variables of the files
 	ids      map[string]string // of containers, by service; they survive restarts
 	user     string            // of the dashboard
 	password string
 	keys     map[string]string // of the demo plans
-	valkey   string            // address of the cluster with a user who may do everything
+	valkey   string            // address of the cluster, with a user that has all rights
 }
 
-// up starts everything on free ports, with what more files add. It is torn down at the
-// end of the test, whose failure shows what the containers wrote.
+// up starts all services on free ports, with these additional compose files. The test's
+// end removes the containers, and logs their output if the test failed.
 func up(t *testing.T, files ...string) *composition {
 	t.Helper()
 	if os.Getenv("DOCKER") == "" {
@@ -63,8 +63,8 @@ func up(t *testing.T, files ...string) *composition {
 	return c
 }
 
-// start starts services, or all, anew where their configuration is another, and waits
-// until they are healthy.
+// start starts these services, or all without arguments, and waits until they are
+// healthy. Services whose configuration changed are recreated.
 func (c *composition) start(t *testing.T, services ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), upTimeout)
@@ -83,15 +83,15 @@ func (c *composition) down(t *testing.T) {
 	if t.Failed() {
 		out, _ := c.compose(ctx, "ps", "--all")
 		logs, _ := c.compose(ctx, "logs", "--no-color", "--tail", "60")
-		t.Logf("%s\n%s", out, strings.ReplaceAll(logs, "\x1b[2K", "")) // which it writes whatever it is told
+		t.Logf("%s\n%s", out, strings.ReplaceAll(logs, "\x1b[2K", "")) // written even with --no-color
 	}
 	if out, err := c.compose(ctx, "down", "--volumes", "--timeout", "2"); err != nil {
 		t.Errorf("compose down: %v\n%s", err, out)
 	}
 }
 
-// compose runs docker compose on this composition, and returns all that it prints if it
-// fails.
+// compose runs docker compose on this composition and returns its standard output. After
+// an error it returns standard error too.
 func (c *composition) compose(ctx context.Context, words ...string) (string, error) {
 	all := []string{"compose", "--project-name", c.project, "--file", file}
 	for _, more := range c.files {
@@ -112,7 +112,8 @@ func output(cmd *exec.Cmd) (string, error) {
 	return out.String(), nil
 }
 
-// identify finds the containers. From then on docker itself is asked, which is quicker.
+// identify finds the containers' ids. Later commands use docker directly, since it is
+// faster than docker compose.
 func (c *composition) identify(t *testing.T) {
 	t.Helper()
 	c.ids = map[string]string{}
@@ -138,7 +139,7 @@ func (c *composition) exec(t *testing.T, service string, words ...string) string
 	return c.docker(t, append([]string{"exec", c.ids[service]}, words...)...)
 }
 
-// services lists those that stay.
+// services returns the names of the services that keep running.
 func (c *composition) services() []string {
 	var all []string
 	for _, service := range slices.Sorted(maps.Keys(c.ids)) {
@@ -149,7 +150,7 @@ func (c *composition) services() []string {
 	return all
 }
 
-// healthy waits until the service's own health check says so.
+// healthy waits until the service's health check passes.
 func (c *composition) healthy(t *testing.T, service string) {
 	t.Helper()
 	waiting.Until(t, service+" is healthy", func() bool {
@@ -157,15 +158,15 @@ func (c *composition) healthy(t *testing.T, service string) {
 	})
 }
 
-// restart does it, and waits until the service is healthy again.
+// restart restarts a service and waits until it is healthy.
 func (c *composition) restart(t *testing.T, service string) {
 	t.Helper()
 	c.docker(t, "restart", "--time", "20", c.ids[service])
 	c.healthy(t, service)
 }
 
-// url is where the gateway publishes a port now: Docker chooses another one at each
-// start.
+// url returns the address at which the gateway publishes a port. Docker chooses another
+// port at each start.
 func (c *composition) url(t *testing.T, port string) string {
 	t.Helper()
 	return "http://" + c.docker(t, "port", c.ids["gateway"], port+"/tcp")

@@ -22,14 +22,15 @@ func TestContainers(t *testing.T) {
 	t.Run("denial on the HTTP API", func(t *testing.T) { denialOnTheHTTPAPI(t, c, d) })
 	t.Run("live edit", func(t *testing.T) { liveEdit(t, c, d) })
 	w := c.callers(t, d)
-	// What one of these leaves broken, the next would stumble over.
+	// These tests stop at the first failure, since each needs what the one before leaves
+	// intact.
 	_ = t.Run("primary lost", func(t *testing.T) { primaryLost(t, w) }) &&
 		t.Run("one function cut off", func(t *testing.T) { functionCutOff(t, w) }) &&
 		t.Run("one function refused", func(t *testing.T) { functionRefused(t, w) }) &&
 		t.Run("rolling restart", func(t *testing.T) { rollingRestart(t, w) })
 }
 
-// What the composition prints at its start works.
+// demoKey checks that the demo key that the composition prints is valid.
 func demoKey(t *testing.T, c *composition) {
 	t.Helper()
 	if a := get(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK ||
@@ -38,8 +39,8 @@ func demoKey(t *testing.T, c *composition) {
 	}
 }
 
-// No container may change its image, gain rights or run as root, and nothing but the
-// gateway can be reached, from this machine alone.
+// hardened checks that no container can change its image, gain rights or run as root.
+// Only the gateway publishes ports, and only to this machine.
 func hardened(t *testing.T, c *composition) {
 	t.Helper()
 	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} " +
@@ -57,8 +58,8 @@ func hardened(t *testing.T, c *composition) {
 	}
 }
 
-// world is a composition with callers whose plans say different things of an outage. The
-// first two live on the same node, the victim.
+// world is a composition with callers whose plans decide differently in an outage. The
+// records of open and closed are on the same node, the victim.
 type world struct {
 	*composition
 	rest, admin                  atomic.Pointer[string]
@@ -99,7 +100,7 @@ func (c *composition) callers(t *testing.T, d *dashboard) *world {
 	return w
 }
 
-// locate learns where the gateway is published.
+// locate stores the addresses at which the gateway is published.
 func (w *world) locate(t *testing.T) {
 	t.Helper()
 	rest, admin := w.url(t, "8080")+"/orders", w.url(t, "8082")+"/login"
@@ -110,14 +111,14 @@ func (w *world) locate(t *testing.T) {
 func (w *world) keyWhere(t *testing.T, d *dashboard, plan string, fits func(node int) bool) string {
 	t.Helper()
 	var key string
-	waiting.Until(t, "a key of plan "+plan+" where it is wanted", func() bool {
+	waiting.Until(t, "a key of plan "+plan+" on the wanted node", func() bool {
 		key = d.key(plan)
 		return fits(w.primaryOf(t, idOf(t, key), 1))
 	})
 	return key
 }
 
-// calm begins the load and waits until every environment knows the callers.
+// calm starts the load and waits until every environment knows the callers.
 func (w *world) calm(t *testing.T) *load {
 	t.Helper()
 	l := begin(t, w.targets()...)
@@ -125,8 +126,8 @@ func (w *world) calm(t *testing.T) *load {
 	return l
 }
 
-// outage does harm, and waits until what the plans say of it was seen: an open one lets
-// its callers pass, a closed one denies them.
+// outage calls harm, and waits until the answers show the outage: the open plan allows
+// calls without Valkey, and the closed plan denies calls.
 func outage(t *testing.T, l *load, harm func()) {
 	t.Helper()
 	before := [2]tally{l.now("open"), l.now("closed")}
@@ -137,8 +138,8 @@ func outage(t *testing.T, l *load, harm func()) {
 	})
 }
 
-// finish waits until nothing is degraded, and ends the load: nobody saw an error, and
-// nobody unknown was let in.
+// finish waits until no answer is degraded, and ends the load. It fails the test if a
+// client saw an error, or if an unknown or revoked key was allowed.
 func (w *world) finish(t *testing.T, l *load) {
 	t.Helper()
 	waiting.Until(t, "no answer is degraded any more", l.sound)
@@ -155,17 +156,17 @@ func (w *world) finish(t *testing.T, l *load) {
 			one.allowed, one.degradedAllow, one.degradedDeny)
 	}
 	if n := l.now("closed").degradedAllow; n > 0 {
-		t.Errorf("%d calls of a closed plan were let pass without Valkey", n)
+		t.Errorf("%d calls of a closed plan were allowed without Valkey", n)
 	}
 	for _, name := range []string{"unknown", "revoked"} {
 		if n := l.now(name).allowed; n > 0 {
-			t.Errorf("%d calls of a key that is %s were let in", n, name)
+			t.Errorf("%d calls of a key that is %s were allowed", n, name)
 		}
 	}
 }
 
-// knownStayKnown: every environment had verified the caller of the open plan, so none
-// denied it. One that has just started would.
+// knownStayKnown checks that the caller of the open plan was never denied. Every
+// environment had verified the caller; an environment that just started would deny it.
 func knownStayKnown(t *testing.T, l *load) {
 	t.Helper()
 	if n := l.now("open").degradedDeny; n > 0 {
@@ -173,8 +174,8 @@ func knownStayKnown(t *testing.T, l *load) {
 	}
 }
 
-// A primary dies. Its callers are treated as their plans say until its replica serves
-// them, and it comes back as a replica.
+// primaryLost kills a primary. Its callers are treated as their plans say until its
+// replica serves them, and the primary comes back as a replica.
 func primaryLost(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)
@@ -192,8 +193,8 @@ func primaryLost(t *testing.T, w *world) {
 	knownStayKnown(t, l)
 }
 
-// The network between one function and the cluster is gone; the other functions go on as
-// ever.
+// functionCutOff cuts the network between one function and the cluster. The other
+// functions are not affected.
 func functionCutOff(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)
@@ -205,7 +206,7 @@ func functionCutOff(t *testing.T, w *world) {
 	knownStayKnown(t, l)
 }
 
-// One function's connections are closed and refused.
+// functionRefused makes the proxy of one function close and refuse its connections.
 func functionRefused(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)
@@ -223,8 +224,8 @@ func (w *world) proxies(t *testing.T, proxy, change string) {
 	}
 }
 
-// othersDecide waits for answers that Valkey decided, of a caller of whom a function that
-// is cut off can only say no.
+// othersDecide waits until calls of the closed plan are allowed. Only functions that
+// reach Valkey can allow them.
 func othersDecide(t *testing.T, l *load) {
 	t.Helper()
 	before := l.now("closed").allowed
@@ -233,8 +234,8 @@ func othersDecide(t *testing.T, l *load) {
 	})
 }
 
-// Every service is restarted, one after the other, while clients call. All of them get
-// their answers, but for those whom the gateway itself could not take while it was away.
+// rollingRestart restarts each service in turn while clients call. Every call gets its
+// answer, except calls while the gateway itself restarts.
 func rollingRestart(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)

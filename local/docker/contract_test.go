@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// Bad credentials are 401 with a problem document on the REST API, 403 on the HTTP API,
-// and never reach the backend.
+// badCredentials checks that a bad credential gets 401 with a problem document on the
+// REST API and 403 on the HTTP API. Such a call never reaches the backend.
 func badCredentials(t *testing.T, c *composition) {
 	t.Helper()
 	unknown, err := apikey.Generate("demo")
@@ -36,8 +36,8 @@ func badCredentials(t *testing.T, c *composition) {
 	}
 }
 
-// The backend, in a container of its own, learns who called and what is left, and its
-// answer carries the fields.
+// contextAtTheBackend checks that the backend, in its own container, gets the caller and
+// the remaining quota. The answer to the client has the RateLimit fields.
 func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	var rest, http2 answer
@@ -63,7 +63,8 @@ func contextAtTheBackend(t *testing.T, c *composition, d *dashboard) {
 	}
 }
 
-// elevenCalls makes 11 calls within one window, however busy the machine is.
+// elevenCalls makes 11 calls within one window. If the machine is too slow, it starts
+// again with a new key.
 func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, statuses []int, last answer) {
 	t.Helper()
 	url := c.url(t, "8080") + "/orders"
@@ -80,8 +81,8 @@ func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, status
 	return key, statuses, last
 }
 
-// The call over the limit learns when to come back, to the second, and the HTTP API,
-// which counts with it, says 403.
+// firstDenial checks the whole answer to the first denied call. Its Retry-After is exact:
+// a call after that many seconds is allowed.
 func firstDenial(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	key, statuses, last := elevenCalls(t, c, d)
@@ -117,7 +118,8 @@ func firstDenial(t *testing.T, c *composition, d *dashboard) {
 	}
 }
 
-// A key over its limit is 403 on the HTTP API, where the same calls count.
+// denialOnTheHTTPAPI checks that a key over its limit gets 403 on the HTTP API, which
+// counts the same calls.
 func denialOnTheHTTPAPI(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	key := d.key("free")
@@ -130,8 +132,8 @@ func denialOnTheHTTPAPI(t *testing.T, c *composition, d *dashboard) {
 	}
 }
 
-// What the dashboard saved acts on the next call, whichever environment takes it, and
-// calls made before still count.
+// liveEdit checks that a limit saved on the dashboard applies to the next call in every
+// environment. Earlier calls still count.
 func liveEdit(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	url, key := c.url(t, "8080")+"/orders", d.key("free")

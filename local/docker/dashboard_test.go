@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// dashboard is someone who is logged in there. Its cookie is Secure, so a jar would not
-// send it over plain HTTP.
+// dashboard is a logged-in client of the dashboard. It sends the cookie itself: the
+// cookie is Secure, so a jar would not send it over plain HTTP.
 type dashboard struct {
 	t       *testing.T
 	url     string
@@ -62,7 +62,7 @@ var (
 	secretInPage  = regexp.MustCompile(`id="secret"[^>]* value="(tg_[^"]+)"`)
 )
 
-// found is the one group of a pattern in a page.
+// found returns the one group of a pattern in a page.
 func (d *dashboard) found(pattern *regexp.Regexp, a answer) string {
 	d.t.Helper()
 	match := pattern.FindStringSubmatch(a.body)
@@ -80,7 +80,7 @@ func limit(requests int, unit string) []string {
 	}
 }
 
-// plan makes one, of so many requests a day.
+// plan creates a plan of requests per day.
 func (d *dashboard) plan(name, degraded string, requests int) {
 	d.t.Helper()
 	const path = "/policies/plans/new"
@@ -91,14 +91,14 @@ func (d *dashboard) plan(name, degraded string, requests int) {
 	}
 }
 
-// key makes one of a plan, and returns its secret.
+// key creates a key of a plan, and returns its secret.
 func (d *dashboard) key(plan string) string {
 	d.t.Helper()
 	made := d.post("/keys", "name", "a caller of "+plan, "plan", plan, "env", "live")
 	return d.found(secretInPage, d.send(http.MethodGet, made.header.Get("Location"), nil))
 }
 
-// override gives a key a limit of its own, an hour's.
+// override gives a key its own limit of requests per hour.
 func (d *dashboard) override(id string, requests int) {
 	d.t.Helper()
 	path := "/keys/" + id + "/limits"

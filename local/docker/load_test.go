@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// pause between two calls of a worker.
+// pause is the time between two calls of a worker.
 const pause = 25 * time.Millisecond
 
-// target is a call that a worker makes again and again.
+// target is a call that a worker repeats.
 type target struct {
 	name, key string
 	url       *atomic.Pointer[string]
@@ -29,7 +29,7 @@ type load struct {
 	lock  sync.Mutex
 	seen  map[string]tally // by the target's name
 	log   []answered       // every answer, as they came
-	worst []string         // what no client should see
+	worst []string         // errors and answers that no client should get
 }
 
 // tally counts the answers to one target.
@@ -39,7 +39,7 @@ type tally struct {
 	soundInARow                 int
 }
 
-// answered is when a call to a target was answered, and whether without Valkey.
+// answered is the time of an answer, its target, and whether the answer is degraded.
 type answered struct {
 	at       time.Time
 	to       string
@@ -104,15 +104,15 @@ func (l *load) count(to target, a answer, err error) {
 	l.seen[to.name] = one
 }
 
-// now is what was seen of a target up to now.
+// now returns the counts of a target so far.
 func (l *load) now(name string) tally {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return l.seen[name]
 }
 
-// sound: of the last calls to each target, so many that each environment had its share,
-// none was degraded.
+// sound reports whether the last soundCalls answers to each target were all decided by
+// Valkey.
 func (l *load) sound() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
@@ -121,11 +121,10 @@ func (l *load) sound() bool {
 	})
 }
 
-// soundCalls are enough for each of three environments to be asked several times, whoever
-// else calls.
+// soundCalls is enough calls that each of three environments gets several of them.
 const soundCalls = 20
 
-// end returns what no client should have seen, once every call is answered.
+// end waits for the running calls, and returns the answers that no client should get.
 func (l *load) end() []string {
 	l.stop()
 	l.workers.Wait()

@@ -11,9 +11,9 @@ import (
 )
 
 // Every Valkey server is emptied while clients call, and restored from the journal in an
-// S3 server: by an editor on the dashboard, then by the admin function itself. Known
-// callers are treated as their plans say and never called unknown; a revoked key and an
-// unknown one are never let in, before the loss, during it or after.
+// S3 server. First an editor restores on the dashboard, then the admin function restores
+// by itself. Known callers are treated as their plans say, and never refused as unknown.
+// Revoked and unknown keys are never allowed: before, during or after the loss.
 func TestLossOfAll(t *testing.T) {
 	c := up(t, journalFile)
 	t.Run("hardened", func(t *testing.T) { hardened(t, c) })
@@ -36,7 +36,8 @@ func TestLossOfAll(t *testing.T) {
 		t.Run("restored by itself", func(t *testing.T) { restoredByItself(t, w) })
 }
 
-// restoredByHand is what an editor does, whose session is lost too.
+// restoredByHand restores as an editor does, who has to log in again since the session is
+// lost.
 func restoredByHand(t *testing.T, w *world) {
 	t.Helper()
 	l := w.calm(t)
@@ -56,8 +57,8 @@ func restoredByHand(t *testing.T, w *world) {
 	w.whatIsRestored(t, l, lost, emptied)
 }
 
-// restoredByItself is what an environment of the admin function does that starts after
-// the loss.
+// restoredByItself lets an environment of the admin function that starts after the loss
+// restore.
 func restoredByItself(t *testing.T, w *world) {
 	t.Helper()
 	w.env = []string{"JOURNAL_RESTORE=always"}
@@ -69,8 +70,8 @@ func restoredByItself(t *testing.T, w *world) {
 	w.whatIsRestored(t, l, lost, emptied)
 }
 
-// lose empties every primary, and with it its replica. It returns when it began to and
-// when all were empty.
+// lose empties every primary, and thereby its replica. It returns the time at which it
+// began, and the time at which all were empty.
 func (w *world) lose(t *testing.T, l *load) (lost, emptied time.Time) {
 	t.Helper()
 	user, err := url.Parse(strings.Split(w.valkey, ",")[0]) // several hosts are no standard URL
@@ -85,12 +86,12 @@ func (w *world) lose(t *testing.T, l *load) (lost, emptied time.Time) {
 			"--cluster-only-masters")
 		emptied = time.Now()
 	})
-	t.Logf("all is lost after %s", emptied.Sub(lost).Round(time.Millisecond))
+	t.Logf("every server was empty after %s", emptied.Sub(lost).Round(time.Millisecond))
 	return lost, emptied
 }
 
-// whatIsRestored ends the load when Valkey decides every call again, and looks at what
-// clients saw and at what came back.
+// whatIsRestored ends the load once Valkey decides every call. It checks what clients saw
+// and what was restored.
 func (w *world) whatIsRestored(t *testing.T, l *load, lost, emptied time.Time) {
 	t.Helper()
 	w.finish(t, l)
@@ -116,11 +117,11 @@ func (w *world) whatIsRestored(t *testing.T, l *load, lost, emptied time.Time) {
 		!strings.Contains(a.body, "revoked") {
 		t.Errorf("the revoked key's page: %s", a)
 	}
-	d.override(idOf(t, w.elsewhere.key), plenty) // edits are taken again
+	d.override(idOf(t, w.elsewhere.key), plenty) // edits work again
 }
 
-// regained finds, after Valkey was emptied, the first answer to a target that it decided
-// behind one without it, and the last without it.
+// regained looks at the answers to a target after Valkey was emptied. It returns the
+// first that Valkey decided after a degraded one, and the last degraded one.
 func (l *load) regained(name string, emptied time.Time) (first, last time.Time) {
 	l.lock.Lock()
 	defer l.lock.Unlock()

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// The load of the failover rows: every caller is held to its limit all the time.
+// The load of the failover tests. Every caller calls more often than its limit allows.
 const (
 	environments = 8
 	callRate     = 2_000
@@ -21,8 +21,8 @@ const (
 	perSecond    = 10
 )
 
-// failover runs the load, breaks the first primary, and lets the load go on until nothing
-// has been degraded for two seconds.
+// failover runs the load and calls harm 2 s later. It ends the load 9 s after the fault,
+// or 3 s after harm returned if that is later.
 func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome,
 	at time.Duration, f *fleet) {
 	t.Helper()
@@ -38,8 +38,8 @@ func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcome
 	return l.end(), at, f
 }
 
-// takenOver waits until every server that runs has learnt that the first primary's
-// replica is in its place, and returns when that was.
+// takenOver waits until the first primary's replica is a primary and every other server
+// knows it. It returns the time since the start of the load.
 func takenOver(t *testing.T, w *world, l *load) time.Duration {
 	t.Helper()
 	waiting.Until(t, "the replica takes over", func() bool {
@@ -49,8 +49,8 @@ func takenOver(t *testing.T, w *world, l *load) time.Duration {
 	return l.now()
 }
 
-// span returns how long after the fault the last degraded decision was made, and the
-// tally of the time until then.
+// span returns the time from the fault to the last degraded answer, and the tally of the
+// calls within it.
 func span(outcomes []outcome, at time.Duration) (time.Duration, tally) {
 	last := at
 	for _, o := range outcomes {
@@ -76,16 +76,16 @@ func rateOf(outcomes []outcome) int {
 	return int(float64(len(outcomes)) / outcomes[len(outcomes)-1].end.Seconds())
 }
 
-// A check is to be decided by Valkey again within failoverBound of the fault, and within
-// followBound of the moment at which Valkey itself is whole again, which comes later on a
-// machine that keeps its servers from running.
+// Valkey must decide checks again within failoverBound of the fault, or within
+// followBound of the cluster's recovery if that is later. On a busy machine the cluster's
+// recovery takes longer.
 const (
 	failoverBound = 6 * time.Second
 	followBound   = 2 * time.Second
 )
 
-// recovered fails the test unless calls were degraded at all, and no longer than they may
-// be.
+// recovered fails the test if no call was degraded, or if calls were degraded for too
+// long.
 func recovered(t *testing.T, degraded, valkey time.Duration) {
 	t.Helper()
 	if most := max(failoverBound, valkey+followBound); degraded == 0 || degraded > most {
@@ -131,8 +131,8 @@ func TestPrimaryHung(t *testing.T) {
 	all.never(t)
 	recovered(t, degraded, whole-at)
 	timeouts := f.failures("") / environments
-	// A third of 16 sectors, of which each lets 2 calls wait, and one in each half second
-	// after.
+	// A third of the 16 sectors is on the hung primary. Each such sector lets 2 calls
+	// wait, and then one in each half second.
 	if most := 6 * (2 + int(degraded/(500*time.Millisecond)) + 1); timeouts > most {
 		t.Errorf("%d calls waited in each environment, want at most %d", timeouts, most)
 	}
@@ -163,7 +163,7 @@ func TestPlannedFailover(t *testing.T) {
 		fmt.Sprintf("3 failovers: %s; at most %d of %d a second admitted", all, most, perSecond))
 }
 
-// The replica stops, its link is cut, and a second later the primary dies: what the
+// The replica stops, its link is cut, and a second later the primary dies. What the
 // primary acknowledged in that second is lost.
 func TestLaggingReplica(t *testing.T) {
 	fault(t)
@@ -202,7 +202,8 @@ func TestLaggingReplica(t *testing.T) {
 		lost, acknowledged, seconds(killed-cut), worstKey, limit, all.failed, thousands(all.calls)))
 }
 
-// catchUp waits until the replica has what the primary had acknowledged before.
+// catchUp waits until the replica has everything that the primary acknowledged before the
+// call.
 func catchUp(t *testing.T, primary, replica *server) {
 	t.Helper()
 	written := integer(t, primary.ask(t, "INFO", "replication"), "master_repl_offset")
@@ -211,9 +212,9 @@ func catchUp(t *testing.T, primary, replica *server) {
 	})
 }
 
-// lostCounts compares what was let in with what the store still knows, and fails the test
-// when a key lost more than was acknowledged while the replica lagged. acknowledged is
-// that of the keys that lost anything.
+// lostCounts compares the calls that Valkey admitted with the counts that it still has.
+// It fails the test if a key lost more counts than were acknowledged while the replica
+// lagged. acknowledged sums those over the keys that lost any.
 func lostCounts(
 	t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration,
 ) (lost, acknowledged, worstKey int) {

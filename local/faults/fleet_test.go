@@ -21,7 +21,7 @@ import (
 	"tidegate/local/lambda"
 )
 
-// fleet is the check function as Lambda runs it.
+// fleet is the check function with its environments, run as Lambda does.
 type fleet struct {
 	fn  *lambda.Function
 	log *output
@@ -34,8 +34,8 @@ type fleetOptions struct {
 	env          map[string]string
 }
 
-// deployed is the time-out that a deployment has. calm is for rows in which nothing
-// should fail, on a machine that does other things too; FAULTS_TIMEOUT replaces it.
+// deployed is the VALKEY_TIMEOUT of a deployment. calm is for tests in which no call
+// should fail, although the machine is busy; FAULTS_TIMEOUT replaces calm.
 const deployed = 100 * time.Millisecond
 
 var calm = calmOr(2 * time.Second)
@@ -73,7 +73,7 @@ func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 	return f
 }
 
-// output is what the function logs.
+// output collects the function's log.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -91,18 +91,18 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// caller is a key that calls.
+// caller is a key that the load calls with.
 type caller struct {
 	key    policy.Key
 	secret apikey.Secret
 	plan   string
 }
 
-// outcome is one call as its client saw it.
+// outcome is the result of one call as its client saw it.
 type outcome struct {
 	caller     int
-	start, end time.Duration // since the epoch of the load
-	status     int           // 200, 401, 429; or 500, for whatever a client must never see
+	start, end time.Duration // since the start of the load
+	status     int           // 200, 401, 429; or 500, for any answer that a client must never get
 	degraded   bool
 	remaining  int64
 	detail     string // of a 500
@@ -110,12 +110,12 @@ type outcome struct {
 
 func (o outcome) took() time.Duration { return o.end - o.start }
 
-// counted: let in by Valkey.
+// counted reports whether Valkey admitted the call.
 func (o outcome) counted() bool { return o.status == 200 && !o.degraded }
 
 const methodARN = "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders"
 
-// call makes one call of a REST API with this credential.
+// call makes one call to a REST API with this credential.
 func (f *fleet) call(ctx context.Context, credential string) outcome {
 	event, _ := json.Marshal(map[string]any{ // strings and maps of them always encode
 		"type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"x-api-key": credential},
@@ -152,7 +152,7 @@ func read(payload []byte) outcome {
 	return o
 }
 
-// load calls in turn for each caller at an even rate, as far as the fleet keeps up.
+// load calls for each caller in turn. Its rate is even if the fleet keeps up.
 type load struct {
 	fleet   *fleet
 	callers []caller
@@ -167,7 +167,7 @@ type load struct {
 	group sync.WaitGroup
 }
 
-// begin starts the load. end ends it and returns every outcome, by time.
+// begin starts the load. end ends it and returns every outcome, ordered by start.
 func (l *load) begin(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -212,7 +212,7 @@ func (l *load) end() []outcome {
 	return l.done
 }
 
-// during lets the load run for a time.
+// during waits for d while the load runs.
 func during(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)
@@ -223,7 +223,7 @@ func during(t *testing.T, d time.Duration) {
 	}
 }
 
-// tally is what a load came to.
+// tally summarises the outcomes of a load.
 type tally struct {
 	calls, failed, degraded, unauthorized int
 	first                                 string // detail of a failure
@@ -259,7 +259,7 @@ func (t tally) String() string {
 		t.degraded, ms(t.p99))
 }
 
-// never fails the test if a client saw what it must never see.
+// never fails the test if a client got a 500 or a 401.
 func (t tally) never(test *testing.T) {
 	test.Helper()
 	if t.failed > 0 || t.unauthorized > 0 {
@@ -268,7 +268,7 @@ func (t tally) never(test *testing.T) {
 	}
 }
 
-// undisturbed fails the test if a single call was not answered as ever.
+// undisturbed fails the test if a call failed or was decided without Valkey.
 func (t tally) undisturbed(test *testing.T) {
 	test.Helper()
 	t.never(test)
@@ -288,7 +288,7 @@ func thousands(n int) string {
 	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 }
 
-// failures counts the checks that the function made in vain.
+// failures counts the log lines about checks without Valkey that contain holding.
 func (f *fleet) failures(holding string) int {
 	n := 0
 	for line := range strings.Lines(f.log.String()) {

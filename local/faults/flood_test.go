@@ -16,11 +16,11 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// flood is 500,000 addresses that call once each, far more than there is memory for,
-// while a victim calls once in a hundred of them.
+// flood makes one call from each of 500,000 addresses, for whose counts there is too
+// little memory. A victim makes one call for each hundred of them.
 type flood struct {
 	policy string // of eviction
-	rate   int    // calls a second; 0 as fast as can be
+	rate   int    // calls a second; 0 for as fast as possible
 }
 
 const (
@@ -28,9 +28,9 @@ const (
 	floodLimit     = 1_000
 )
 
-// flooded is what a flood came to.
+// flooded has the results of a flood.
 type flooded struct {
-	calls, admitted, failed atomic.Int64 // the victim's, but for failed
+	calls, admitted, failed atomic.Int64 // calls and admitted are the victim's, failed is of all
 	evicted                 int
 	took                    time.Duration
 }
@@ -83,9 +83,9 @@ func (r *flooded) one(t *testing.T, checker *enforce.Checker, n int64, victim ca
 	}
 }
 
-// Eviction goes by how long ago a key was used, in whole seconds, or by how often. So the
-// first spares a caller only while memory holds a few seconds of the flood; the second
-// always.
+// LRU evicts keys by the whole seconds since their last use, LFU by how often they were
+// used. LRU spares the victim only while memory holds a few seconds of the flood; LFU
+// always does.
 func TestKeyFlood(t *testing.T) {
 	fault(t)
 	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lru", 0}, {"volatile-lfu", 0}} {
@@ -112,8 +112,8 @@ func (f flood) name() string {
 	return "key flood, 12 MB, 500k ids, " + f.policy + ", slower"
 }
 
-// hopeless: memory holds about a second of the flood, and the eviction cannot tell who
-// called within it.
+// hopeless reports whether eviction cannot spare the victim. Memory holds about a second
+// of the flood, and LRU cannot order keys used within a second.
 func (f flood) hopeless() bool { return f.policy == "volatile-lru" && f.rate == 0 }
 
 func (r *flooded) String() string {
@@ -124,7 +124,7 @@ func (r *flooded) String() string {
 		float64(r.admitted.Load())/floodLimit, r.failed.Load())
 }
 
-// configured fails the test unless the set, its copies and every key are there.
+// configured fails the test unless the policy set, its copies and every key remain.
 func configured(t *testing.T, w *world, keys []caller) {
 	t.Helper()
 	for _, c := range keys {
@@ -147,7 +147,8 @@ func configured(t *testing.T, w *world, keys []caller) {
 	}
 }
 
-// A key over its limit calls as fast as it can.
+// A denied key calls as fast as it can, and each environment asks Valkey only a few times
+// a second.
 func TestDeniedFlood(t *testing.T) {
 	fault(t)
 	const lasts = 4 * time.Second
@@ -166,8 +167,9 @@ func TestDeniedFlood(t *testing.T) {
 	asked := w.servers[0].calls(t, "evalsha", "eval") - before
 	all := tallyOf(outcomes)
 	all.undisturbed(t)
-	// Each environment asks ten times, ten times a second, and sends records of usage; a
-	// machine that stalls makes it ask ten times again.
+	// Each environment asks ten times at first and then ten times a second, and sends
+	// usage records. The factor 2 allows for a stall, after which an environment asks ten
+	// times again.
 	if most := 2 * 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
 		t.Errorf("%d calls cost %d scripts, want at most %d", all.calls, asked, most)
 	}

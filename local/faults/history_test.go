@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/testing/rolling"
 )
 
-// worst returns the most calls that Valkey let in within one rolling window, beyond
-// doubt: each was decided between its start and its end.
+// worst returns the most calls that Valkey certainly admitted within one rolling window.
+// Each call was decided between its start and its end.
 func worst(outcomes []outcome, caller int, window time.Duration) int {
 	var admitted []rolling.Span
 	for _, o := range outcomes {
@@ -25,8 +25,8 @@ func worst(outcomes []outcome, caller int, window time.Duration) int {
 	return most
 }
 
-// bounded fails the test if Valkey let any caller in more often than the limit in any
-// window.
+// bounded fails the test if Valkey admitted more calls of a caller than the limit in any
+// window. It returns the most admitted in a window.
 func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window time.Duration) (most int) {
 	t.Helper()
 	for i := range callers {
@@ -39,8 +39,8 @@ func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window ti
 	return most
 }
 
-// counting is a limit whose window outlasts the test: so many calls pass, and each tells
-// how many are left.
+// counting models a limit whose window outlasts the test. It admits limit calls, and each
+// answer has the remaining number.
 func counting(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return int64(0) },
@@ -54,8 +54,8 @@ func counting(limit int64) porcupine.Model {
 	}
 }
 
-// linearizable fails the test unless each caller's calls have an order in which one
-// counter answers as the function did.
+// linearizable fails the test unless each caller's calls have an order in which the model
+// counting gives the same answers.
 func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 	t.Helper()
 	for i := range callers {
@@ -68,13 +68,13 @@ func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 		}
 		if result := porcupine.CheckOperationsTimeout(counting(limit), history,
 			time.Minute); result != porcupine.Ok {
-			t.Errorf("%d calls of caller %d have no order in which a counter answers so: %s",
+			t.Errorf("%d calls of caller %d have no order in which a counter gives these answers: %s",
 				len(history), i, result)
 		}
 	}
 }
 
-// The checkers themselves find what they look for.
+// The checkers in this file detect the violations that they look for.
 func TestCheckers(t *testing.T) {
 	at := func(start, end int, status int, remaining int64) outcome {
 		return outcome{start: time.Duration(start), end: time.Duration(end), status: status,

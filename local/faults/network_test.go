@@ -18,7 +18,7 @@ import (
 
 const allowance = 100_000
 
-// alone is a single server with one caller who may call as often as it likes, for a day.
+// alone returns a single server and a caller with a limit that no test reaches.
 func alone(t *testing.T, settings ...string) (*world, caller) {
 	t.Helper()
 	w := single(t, settings...)
@@ -26,7 +26,8 @@ func alone(t *testing.T, settings ...string) (*world, caller) {
 	return w, w.key(t, "open")
 }
 
-// The server closes every connection while the function is frozen.
+// The server closes every connection while the function is frozen. The next call still
+// succeeds and counts once.
 func TestThaw(t *testing.T) {
 	fault(t)
 	w, c := alone(t)
@@ -38,7 +39,7 @@ func TestThaw(t *testing.T) {
 			failed++
 		}
 		w.servers[0].cutClients(t)
-		if i < long { // so long that the function probes first
+		if i < long { // longer than the pause after which the function probes a connection
 			during(t, 1100*time.Millisecond)
 		}
 	}
@@ -49,8 +50,8 @@ func TestThaw(t *testing.T) {
 		fmt.Sprintf("%d of %d fail, each counts once (%d after more than 1 s)", failed, thaws, long))
 }
 
-// A network forgets the open connections: they carry nothing any more, and nobody says
-// so.
+// A network silently drops the packets of open connections. At most one call is then
+// decided without Valkey.
 func TestBlackHoledFlows(t *testing.T) {
 	fault(t)
 	w, c := alone(t)
@@ -82,7 +83,8 @@ func TestBlackHoledFlows(t *testing.T) {
 		seconds(slowest), failedIdle))
 }
 
-// The connection ends between the script's execution and its reply.
+// A connection ends after the script has run and before its reply arrives. The call
+// succeeds and counts at most twice.
 func TestLostReply(t *testing.T) {
 	fault(t)
 	w, c := alone(t)
@@ -106,7 +108,8 @@ func TestLostReply(t *testing.T) {
 		fmt.Sprintf("%d lost replies: each counts %d at most, 0 calls fail", rounds, most))
 }
 
-// toxic starts a proxy to the server that breaks what goes through it as the toxics say.
+// toxic starts a proxy to the server. Toxics that a test adds to it delay or break its
+// traffic.
 func toxic(t *testing.T, w *world) *toxiproxy.Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -114,7 +117,7 @@ func toxic(t *testing.T, w *world) *toxiproxy.Proxy {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	_ = listener.Close() // the proxy listens there
+	_ = listener.Close() // the proxy listens at its address
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p := toxiproxy.NewProxy(server, "valkey", address, strings.TrimPrefix(w.url, "valkey://"))
 	if err := p.Start(); err != nil {

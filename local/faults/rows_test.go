@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// every runs what harms until the load has run for a time.
+// every calls harm with a pause after each call, until total has passed.
 func every(t *testing.T, pause, total time.Duration, harm func()) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < total; {
@@ -25,7 +25,7 @@ func every(t *testing.T, pause, total time.Duration, harm func()) {
 	}
 }
 
-// Slots wander to another shard with everything that lies in them.
+// Slots move to another shard with all their keys while the load runs. No call fails.
 func TestResharding(t *testing.T) {
 	fault(t)
 	const limit = 60
@@ -36,13 +36,13 @@ func TestResharding(t *testing.T) {
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
 	l.begin(t)
 	const moved = 20 // some have called before their slot moves, some not yet
-	lying := map[*server][]string{}
+	byOwner := map[*server][]string{}
 	for _, c := range callers[:moved] {
 		key := keyspace.State(c.key.ID)
 		owner, _ := ownerOf(t, w, key)
-		lying[owner] = append(lying[owner], key)
+		byOwner[owner] = append(byOwner[owner], key)
 	}
-	for _, keys := range lying {
+	for _, keys := range byOwner {
 		for _, key := range keys {
 			moveSlot(t, w, key)
 		}
@@ -57,7 +57,7 @@ func TestResharding(t *testing.T) {
 		fmt.Sprintf("%d slots moved under load: %s; linearizable", moved, all))
 }
 
-// moveSlot moves the slot of a key from the primary that has it to the next one.
+// moveSlot moves the slot of a key from its primary to the next one.
 func moveSlot(t *testing.T, w *world, key string) {
 	t.Helper()
 	number, err := w.admin.Do(t.Context(), w.admin.B().ClusterKeyslot().Key(key).Build()).AsInt64()
@@ -85,9 +85,9 @@ func moveSlot(t *testing.T, w *world, key string) {
 	}
 }
 
-// agreed waits until the primaries know of the same configuration epoch. Two that take
-// slots before they heard of each other may claim the same epoch, and then one of them
-// may lose its slots again.
+// agreed waits until all primaries know the same configuration epoch. Two primaries that
+// take slots before they hear of each other may claim the same epoch. One of them may
+// then lose its slots again.
 func agreed(t *testing.T, w *world) {
 	t.Helper()
 	waiting.Until(t, "the primaries to agree on the epoch", func() bool {
@@ -101,7 +101,7 @@ func agreed(t *testing.T, w *world) {
 	})
 }
 
-// ownerOf finds the primary that has a key, and another one.
+// ownerOf returns the primary that has a key, and another one.
 func ownerOf(t *testing.T, w *world, key string) (owner, other *server) {
 	t.Helper()
 	for i, s := range w.servers[:shards] {
@@ -109,7 +109,7 @@ func ownerOf(t *testing.T, w *world, key string) (owner, other *server) {
 			return s, w.servers[(i+1)%shards]
 		}
 	}
-	t.Fatal("nobody has " + key)
+	t.Fatal("no primary has " + key)
 	return nil, nil
 }
 
@@ -146,8 +146,8 @@ func TestScriptFlushAndSleep(t *testing.T) {
 		"%d of each: %s; connections %d before, %d after; linearizable", flushes, all, before, after))
 }
 
-// The check user's password is rotated as an operator does it: the new one is added, the
-// function gets it, the old one goes.
+// The check user's password is rotated as an operator does it. The new one is added, the
+// function gets it, and the old one is removed.
 func TestCredentialRotation(t *testing.T) {
 	fault(t)
 	w, c := alone(t)
@@ -176,19 +176,19 @@ func TestCredentialRotation(t *testing.T) {
 	total.never(t)
 	late := old.call(t.Context(), c.secret.Reveal())
 	if !late.degraded || late.status == 500 {
-		t.Errorf("with a password that is gone: %+v", late)
+		t.Errorf("with a removed password: %+v", late)
 	}
 	report(t, "credential expiry", "0 errors", fmt.Sprintf(
 		"password rotated and connections killed: %d of %d calls failed; with the old one still in use: "+
 			"degraded, no 5xx", total.failed, total.calls))
 }
 
-// The server's clock cannot be set without setting everybody's, so the step back is the
-// limiter's own test; here the function's clock is the matter: nothing that it sends
-// depends on it. See TestClientClock in functions/check.
+// No test here steps the server's clock back, since that would change the clock of the
+// whole machine; package limiter tests it. TestClientClock in functions/check shows that
+// requests do not depend on the function's clock.
 
-// Limits change under load: the next check obeys, and no window holds more than the
-// greater of both.
+// Limits change under load. The next check obeys the new limit, and no window admits more
+// than the greater of both.
 func TestEditMidWindow(t *testing.T) {
 	fault(t)
 	const low, high, edits = 20, 60, 12
@@ -202,7 +202,7 @@ func TestEditMidWindow(t *testing.T) {
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
 	l.begin(t)
 	type period struct {
-		from, to time.Duration // in which nothing but this limit was in force
+		from, to time.Duration // this limit alone was in force between them
 		limit    int
 	}
 	var periods []period
@@ -239,7 +239,7 @@ func TestEditMidWindow(t *testing.T) {
 		edits, low, high, all, checks, most))
 }
 
-// integer reads a figure of INFO.
+// integer returns a number from a reply to INFO.
 func integer(t *testing.T, info, name string) int {
 	t.Helper()
 	_, rest, found := strings.Cut(info, name+":")

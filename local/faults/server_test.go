@@ -31,7 +31,7 @@ var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "fault suite"}}
 type server struct {
 	url    string
 	pid    int
-	client valkey.Client // talks to it alone
+	client valkey.Client // to this server alone
 }
 
 func patient(t *testing.T, url string) valkey.Client {
@@ -47,7 +47,7 @@ func attach(t *testing.T, url string) *server {
 	s := &server{url: url, client: patient(t, url)}
 	match := processID.FindStringSubmatch(s.ask(t, "INFO", "server"))
 	if match == nil {
-		t.Fatal("the server does not say which process it is")
+		t.Fatal("INFO has no process_id")
 	}
 	s.pid, _ = strconv.Atoi(match[1])
 	return s
@@ -90,7 +90,7 @@ func (s *server) port() string {
 	return port
 }
 
-// cutClients ends every connection but ours and those of other nodes.
+// cutClients ends every connection except this client's and those of other nodes.
 func (s *server) cutClients(t *testing.T) {
 	t.Helper()
 	s.ask(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -98,7 +98,7 @@ func (s *server) cutClients(t *testing.T) {
 
 var statLine = regexp.MustCompile(`(?m)^cmdstat_([a-z|]+):calls=(\d+),.*?(?:rejected_calls=(\d+))?`)
 
-// calls counts how often the server was sent a command.
+// calls returns how often the server received one of these commands.
 func (s *server) calls(t *testing.T, commands ...string) int {
 	t.Helper()
 	total := 0
@@ -113,10 +113,10 @@ func (s *server) calls(t *testing.T, commands ...string) int {
 	return total
 }
 
-// world is a Valkey, single or cluster, with keys to call with.
+// world is a Valkey, single or a cluster, with plans and keys.
 type world struct {
 	url     string
-	servers []*server // of a cluster its primaries first; replica i+3 belongs to primary i
+	servers []*server // primaries first; in a cluster, servers[i+shards] replicates servers[i]
 	admin   valkey.Client
 	keys    *registry.Store
 }
@@ -159,8 +159,8 @@ func (w *world) save(t *testing.T, change func(*policy.Set)) {
 	}
 }
 
-// plans saves a plan for each way of being degraded, named after it; local admits a share
-// of 20 %.
+// plans saves one plan for each way to decide without Valkey, named after it. local
+// admits 20 % of a limit.
 func (w *world) plans(t *testing.T, limits ...limiter.Limit) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
@@ -181,7 +181,7 @@ func (w *world) key(t *testing.T, plan string) caller {
 	return caller{key: k, secret: secret, plan: plan}
 }
 
-// callers makes n keys, spread over the plans in turn.
+// callers makes n keys, with the plans in turn.
 func (w *world) callers(t *testing.T, n int, plans ...string) []caller {
 	t.Helper()
 	all := make([]caller, n)
@@ -191,7 +191,8 @@ func (w *world) callers(t *testing.T, n int, plans ...string) []caller {
 	return all
 }
 
-// settled waits until every server that runs sees all slots served.
+// settled waits until every server, except the given ones, reports that all slots are
+// served.
 func (w *world) settled(t *testing.T, except ...*server) {
 	t.Helper()
 	waiting.Until(t, "the cluster is whole", func() bool {

@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// fault marks a test as one of the suite.
+// fault skips a test unless the fault suite was asked for.
 func fault(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FAULTS") == "" {
@@ -49,7 +49,7 @@ func fault(t *testing.T) {
 	}
 }
 
-// table gathers the figures of all rows.
+// table collects the rows of all tests.
 type table struct {
 	mu   sync.Mutex
 	rows []row
@@ -57,7 +57,7 @@ type table struct {
 
 type row struct{ fault, bound, measured, met string }
 
-// report adds a row, and prints it.
+// report adds a row and logs it.
 func report(t *testing.T, fault, bound, measured string) {
 	t.Helper()
 	r := row{fault, bound, measured, "yes"}
@@ -70,7 +70,7 @@ func report(t *testing.T, fault, bound, measured string) {
 	results.rows = append(results.rows, r)
 }
 
-// gap adds a row that is known not to keep its promise.
+// gap adds a row for a promise that is known not to be kept.
 func gap(t *testing.T, fault, bound, measured string) {
 	t.Helper()
 	t.Logf("%s: %s (a gap: %s)", fault, measured, bound)
