@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// The functions as scripts/build makes them for Lambda on arm64: the authorizer counts
-// and denies, the dashboard asks for a login.
+// The functions that scripts/build makes for Lambda on arm64 work: the authorizer counts
+// and denies, and the dashboard asks for a log-in.
 func TestArm64(t *testing.T) {
 	functions := arm64Functions(t)
 	p, c, statuses, last := twelveCalls(t, []string{"-bin", functions, "-valkey", valkeytest.Start(t)})
@@ -32,8 +32,8 @@ func TestArm64(t *testing.T) {
 	}
 }
 
-// arm64Functions returns a folder of functions for arm64, which run in an emulator on
-// other machines.
+// arm64Functions returns a folder of functions for arm64. On other machines an emulator
+// runs them.
 func arm64Functions(t *testing.T) string {
 	t.Helper()
 	emulator := ""

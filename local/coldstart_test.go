@@ -24,7 +24,8 @@ func TestFirstCallWithASlowLogIn(t *testing.T) {
 		proxy.DelayFirstReplies(delay)
 		for name, warm := range map[string]int{"starts for the call": 0, "frozen while it logs in": 1} {
 			t.Run(name+" "+delay.String(), func(t *testing.T) {
-				// A machine that stands still for longer than VALKEY_TIMEOUT denies some.
+				// A machine that stalls for longer than VALKEY_TIMEOUT denies a first
+				// call, so the test tries again.
 				for began := time.Now(); time.Since(began) < waiting.Patience; {
 					answer, took := keys.firstCall(t, proxy.URL(), warm)
 					if strings.Contains(answer, `"Allow"`) && !strings.Contains(answer, "degraded") {
@@ -39,8 +40,8 @@ func TestFirstCallWithASlowLogIn(t *testing.T) {
 	}
 }
 
-// firstCall makes the first call of a new function with the default time-outs, by a new
-// key.
+// firstCall makes the first call to a new function that has the default time-outs, with a
+// new key.
 func (f *checkFunction) firstCall(t *testing.T, url string, warm int) (answer string, took time.Duration) {
 	t.Helper()
 	_, secret := f.newKey(t)

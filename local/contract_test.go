@@ -170,8 +170,8 @@ func TestAllowedCallCarriesTheDecision(t *testing.T) {
 	}
 }
 
-// A bad credential gets 401 with a problem document from the REST API, and 403 from the
-// HTTP API, which cannot say more.
+// A bad credential gets 401 with a problem document from the REST API. It gets 403 from
+// the HTTP API, which can answer nothing else.
 func TestBadCredentials(t *testing.T) {
 	p, c := start(t), newCaller(t, 1)
 	unknown, err := apikey.Generate("demo")
@@ -192,7 +192,7 @@ func TestBadCredentials(t *testing.T) {
 	}
 }
 
-// The same key counts together on both APIs.
+// Both APIs count a key's calls against one limit.
 func TestAPIsShareTheLimit(t *testing.T) {
 	p, c := start(t), newCaller(t, 1)
 	for i := range 10 {

@@ -35,7 +35,7 @@ func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 	for i, want := range []int{200, 200, 429} {
 		status, header, body := request(t, api.URL+"/orders", "X-Api-Key", secret.Reveal())
 		policies := `"2 per 1 hour";q=2;w=3600`
-		if want == http.StatusOK { // a denial by the caller's own limits asks no other
+		if want == http.StatusOK { // a denial by the caller's own limits asks no shared limit
 			policies += `, "ip 100 per 1 hour";q=100;w=3600`
 		}
 		if status != want || header.Get("RateLimit-Policy") != policies {

@@ -225,7 +225,7 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 		0o600); err != nil {
 		t.Fatal(err)
 	}
-	want(dryRun, "200", "route chat") // which the file leaves out, and the plan
+	want(dryRun, "200", "route chat") // the file leaves out this rule, and the plan free
 	want(overwrite, "422", "Change their plan first")
 }
 

@@ -20,7 +20,7 @@ import (
 func withDashboard(t *testing.T) []string {
 	t.Helper()
 	_, err := static.Load()
-	browsertest.Need(t, err, "make it: ./scripts/build -host")
+	browsertest.Need(t, err, "run ./scripts/build -host")
 	dir := t.TempDir()
 	if err := built.Link(t.Context(), dir, map[string]string{
 		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
@@ -61,7 +61,7 @@ func (e editor) save(requests string) {
 // A limit edited in the browser holds for the next call, and earlier calls still count.
 func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	p, c := start(t, withDashboard(t)...), newCaller(t, 1)
-	tab := browsertest.Start(t) // last, since its time limit runs
+	tab := browsertest.Start(t) // last, since its time limit starts here
 	secret, err := apikey.Parse(p.key("free"))
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,8 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	e := editor{t, tab, p.url("admin") + "/keys/" + secret.ID() + "/limits"}
 	e.act(
 		chromedp.Navigate(e.url),
-		// Not by keys: the page's autofocus may come between them.
+		// SetValue replaces key presses, between which the page's autofocus may move the
+		// focus.
 		chromedp.SetValue(chromedp.CSS("[name=user]"), p.url("admin_user")),
 		chromedp.SetValue(chromedp.CSS("[name=password]"), p.url("admin_password")),
 		chromedp.Click(chromedp.CSS("form .primary")),

@@ -19,9 +19,9 @@ import (
 	"tidegate/local/lambda"
 )
 
-// A limit that the built check function finds crossed reaches an event bus or a topic:
-// its log line, as a subscription filter of CloudWatch Logs delivers it, goes through
-// the built forward function. Both run behind the Runtime API.
+// The built forward function sends a crossed limit to an event bus or a topic. Its input
+// is the log line of the built check function, as a subscription filter of CloudWatch
+// Logs delivers it. Both functions run behind the Runtime API.
 func TestCrossingReachesItsTarget(t *testing.T) {
 	line := crossedLine(t)
 	for name, c := range map[string]struct {
@@ -70,7 +70,7 @@ func TestCrossingReachesItsTarget(t *testing.T) {
 				t.Errorf("the service got %q, want one event of %s", events, line)
 			}
 			if _, err := forward.Invoke(t.Context(), []byte(`{"awslogs":{"data":"x"}}`)); err == nil {
-				t.Error("what cannot be read is no failure, so Lambda would drop it")
+				t.Error("a malformed event is no error, so Lambda would drop it")
 			}
 		})
 	}
@@ -165,7 +165,8 @@ func publishedMessage(r *http.Request, body []byte) string {
 	return r.Form.Get("PublishBatchRequestEntries.member.1.Message")
 }
 
-// sameEvent reports whether an event is the line, with CloudWatch's id of it.
+// sameEvent reports whether an event has the fields of the log line, and CloudWatch's id
+// of that line.
 func sameEvent(t *testing.T, line, event string) bool {
 	t.Helper()
 	var want, got map[string]any

@@ -50,7 +50,7 @@ func TestHeadPaysWhatGetCosts(t *testing.T) {
 			for _, first := range []string{http.MethodGet, http.MethodHead} {
 				_, secret := f.newKey(t)
 				for i, method := range []string{first, http.MethodHead, http.MethodGet, http.MethodHead} {
-					want := http.StatusForbidden // these gateways map no answers
+					want := http.StatusForbidden // these gateways do not map denials to 429
 					if i == 0 {
 						want = http.StatusOK
 					}

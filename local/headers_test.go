@@ -78,7 +78,7 @@ func documentedHeaders(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// headerRow is a header: the observed value for each change. At least two changes give
+// headerRow has the observed value of a header for each change. At least two changes give
 // different values.
 type headerRow struct {
 	seen map[string]string
@@ -151,9 +151,9 @@ func (s *site) key(t *testing.T, plan string) string {
 	return secret.Reveal()
 }
 
-// answered returns a header of the REST API's answer to a malformed key, or to the last
-// of several calls with a new key: "PLAN CALLS". Seconds to wait are left out, or rounded
-// up to hours.
+// answered returns a header of the REST API's last answer. The change "PLAN CALLS" makes
+// that many calls with a new key; any other change makes one with a malformed key.
+// Seconds to wait are removed, or rounded up to hours.
 func answered(name string) func(*testing.T, *site, string) string {
 	return func(t *testing.T, s *site, change string) string {
 		t.Helper()
@@ -186,8 +186,9 @@ func (s *site) edited(t *testing.T, match string) (status int, etag string) {
 	return edit.status, s.admin.send(t, http.MethodGet, path, "", "Authorization", token).header.Get("ETag")
 }
 
-// readFrom returns the status of a call with a credential in a header, to the function
-// that the credential is for.
+// readFrom returns the status of a call with the change as its credential, in the named
+// header. A machine token calls the admin function, and any other credential calls the
+// check function.
 func readFrom(name, scheme string) func(*testing.T, *site, string) string {
 	return func(t *testing.T, s *site, credential string) string {
 		t.Helper()
@@ -216,8 +217,8 @@ func readableWith(value string) map[string]string {
 	}
 }
 
-// crossOrigin returns a header of an API's answer of a status to a script of another
-// origin: "API STATUS".
+// crossOrigin returns a header of an answer to a script of another origin. The change
+// "API STATUS" names the API, and the status of that answer.
 func crossOrigin(name string) func(*testing.T, *site, string) string {
 	return func(t *testing.T, s *site, change string) string {
 		t.Helper()
@@ -285,8 +286,8 @@ var headerRows = map[string]headerRow{
 		}},
 }
 
-// The built functions behind the gateways send or read every documented header, which
-// depends on what the documents say.
+// The built functions send or read every documented header, behind the gateways. Each
+// header's value depends on the change as the documents say.
 func TestHeaders(t *testing.T) {
 	documented := documentedHeaders(t)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(headerRows)),

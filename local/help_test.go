@@ -45,7 +45,7 @@ func checkListedOnce(t *testing.T, help string, names []string, name string) {
 }
 
 // The help of scripts/run, which needs no build, has each flag once, with its default.
-// Each flag that it has is parsed, and changes an option that no other flag changes.
+// Each listed flag can be parsed, and changes an option that no other flag changes.
 func TestScriptHelpListsTheFlags(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "../scripts/run", "-h").CombinedOutput()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	recorded "tidegate/internal/usage"
 )
 
-// The last calls are counted soon, without a further call.
+// Idle functions send the usage records of their last calls without a further call.
 func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 	url := valkeytest.Start(t)
 	p, c := start(t, "-valkey", url), newCaller(t, 1)

@@ -25,7 +25,8 @@ func TestRunWithAJournal(t *testing.T) {
 		t.Errorf("the first run says %s", text)
 	}
 	second := start(t, "-journal", folder)
-	// The policies and both demo keys, which this run then replaced.
+	// The second run restored the policies and both demo keys, and then replaced the
+	// keys.
 	if text := second.out.String(); !strings.Contains(text, "3 records restored") {
 		t.Errorf("the second run says %s", text)
 	}

@@ -114,7 +114,7 @@ func (o *options) validateReadyFile() error {
 		return fmt.Errorf("-ready-file %s: its folder does not exist", o.readyFile)
 	}
 	if info, err := os.Stat(o.readyFile); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("-ready-file %s: there is something that is not a file", o.readyFile)
+		return fmt.Errorf("-ready-file %s: it exists and is not a regular file", o.readyFile)
 	}
 	return nil
 }

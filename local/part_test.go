@@ -125,8 +125,8 @@ func healthy(t *testing.T, url string) {
 	})
 }
 
-// The containers' parts work together as they do in compose.yaml: a gateway before a
-// function that runs elsewhere, and the demo keys.
+// The containers' parts work together as they do in compose.yaml: a gateway, functions in
+// other processes, and the demo keys.
 func TestPartsWorkTogether(t *testing.T) {
 	folder := composedSecrets(t)
 	env, err := readEnv(filepath.Join(folder, setupFile))
@@ -162,8 +162,8 @@ func TestPartsWorkTogether(t *testing.T) {
 	if a := c.get(rest+"/orders", "tg_demo_nonsense"); a.status != http.StatusUnauthorized {
 		t.Errorf("a bad credential: %+v", a)
 	}
-	// the backend is the admin's test function here, which is no proxy integration: 502
-	// means that the call was allowed
+	// The backend here is the admin's test function, which is no proxy integration. So
+	// 502 means that the call was allowed.
 	for i := range 11 {
 		a := c.get(rest+"/orders", offered.Keys["free"])
 		if want := map[bool]int{true: http.StatusBadGateway,

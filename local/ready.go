@@ -43,7 +43,7 @@ func (r *ready) write(path string) error {
 	if err != nil {
 		return fmt.Errorf("-ready-file: %w", err)
 	}
-	// CreateTemp gives access only to the owner
+	// CreateTemp gives access only to the owner.
 	temp, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("-ready-file: %w", err)

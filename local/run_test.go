@@ -27,7 +27,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// folder is removed after the tests.
+// folder holds the built functions. TestMain removes it after the tests.
 var folder string
 
 func TestMain(m *testing.M) {

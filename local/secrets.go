@@ -18,8 +18,8 @@ import (
 	"tidegate/internal/store/acl"
 )
 
-// The files in the folder of secrets. The servers read the first two as another user.
-// Those contain hashes, and the password of replicas.
+// The files in the folder of secrets. The servers read the first two files as another
+// user. Those two have password hashes, and the password of replicas.
 const (
 	usersFile  = "users.acl"
 	configFile = "valkey.conf"

@@ -51,7 +51,7 @@ const (
 func buildAdmin(t *testing.T) string {
 	t.Helper()
 	_, err := static.Load()
-	browsertest.Need(t, err, "make it: ./scripts/build -host")
+	browsertest.Need(t, err, "run ./scripts/build -host")
 	return built.Program(t, "tidegate/functions/admin")
 }
 

@@ -179,8 +179,8 @@ func sharing(one, other string) func(*testing.T, checked) string {
 	}
 }
 
-// whileSilent returns the verdict on a call whose connection passes no data, with "late"
-// if the call waited at least a third of the longest time.
+// whileSilent returns the verdict on a call whose connection passes no data. It adds
+// "late" if the call waited for at least a second, a third of the longest VALKEY_TIMEOUT.
 func whileSilent(t *testing.T, c checked) string {
 	t.Helper()
 	call := c.callOf(t)
@@ -274,8 +274,8 @@ func (f *checkFunction) now(t *testing.T) time.Time {
 	return time.Unix(parts[0], parts[1]*1000)
 }
 
-// written reports whether a text is in the function's output until its end, after a
-// denial.
+// written makes calls until one is denied, ends the function, and reports whether its
+// output has a text.
 func written(text string) func(*testing.T, checked) string {
 	return func(t *testing.T, c checked) string {
 		t.Helper()
@@ -288,8 +288,8 @@ func written(text string) func(*testing.T, checked) string {
 	}
 }
 
-// holds reports whether the answer to the third call of a key, by events of an API, has a
-// text.
+// holds reports whether the answer to a key's third call has a text. event makes the
+// event of a call with the key.
 func holds(text string, event func(key string) string) func(*testing.T, checked) string {
 	return func(t *testing.T, c checked) string {
 		t.Helper()

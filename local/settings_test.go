@@ -78,7 +78,7 @@ func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F]
 			seen[want] = true
 		}
 		if len(seen) < 2 {
-			t.Errorf("%s: the same is seen with every value", name)
+			t.Errorf("%s: every value has the same effect", name)
 		}
 	}
 }

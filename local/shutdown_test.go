@@ -10,9 +10,9 @@ import (
 	recorded "tidegate/internal/usage"
 )
 
-// Usage records that were not sent yet are sent when the environment ends: Lambda warns
-// the function, since it has registered an extension. Of calls in quick succession only
-// the first are recorded after their answers.
+// Usage records that a function still holds are sent when its environment ends. Lambda
+// sends SIGTERM first, since the function has registered an extension. The calls follow
+// each other closely, so only the first are recorded right after their answers.
 func TestRecordsAreSentAtTheEnd(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	k, secret := f.newKey(t)

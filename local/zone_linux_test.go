@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// inAnEmptyRoot returns a program that runs the check function in a file system without
-// other files: a function's image has no time zones either.
+// inAnEmptyRoot returns a program that runs the check function in an empty file system.
+// The image of a deployed function has no time zones either.
 func inAnEmptyRoot(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,13 +34,14 @@ func inAnEmptyRoot(t *testing.T) string {
 	}
 	if out, _ := exec.CommandContext(t.Context(), program).CombinedOutput(); !strings.Contains(string(out),
 		"check cannot start") {
-		t.Skipf("no program may run in a root of its own here: %s", out)
+		t.Skipf("programs cannot change their root folder here: %s", out)
 	}
 	return program
 }
 
-// Calendar limits in a time zone work with the function's own zone data: in an
-// environment that has another Set already, and in one that starts with them.
+// Calendar limits in a time zone work with the zone data in the function's binary. They
+// work in an environment that already has another policy set, and in one that starts with
+// them.
 func TestZonedLimitsWithoutZoneData(t *testing.T) {
 	binary, url := inAnEmptyRoot(t), valkeytest.Start(t)
 	f := startCheckFrom(t, binary, url, nil)
