@@ -98,8 +98,11 @@ func mostSlots(requests, group int64) int64 {
 }
 
 // room is the documented capacity of a log after a rewrite that found live slots: half as
-// many to grow, and eight, but no more than mostSlots.
+// many to grow, and eight, but no more than mostSlots. One slot gets room for two more.
 func room(live, requests, group int64) int64 {
+	if live <= 1 {
+		return 3
+	}
 	return max(live, min(live*3/2+8, mostSlots(requests, group)))
 }
 

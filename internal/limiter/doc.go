@@ -39,9 +39,10 @@
 // token bucket or fixed window is a section of 15 bytes. All Log limits with the same
 // calls a slot share a section of 30 bytes and 4, 5 or 6 for each slot (longest windows
 // below 9 minutes, below 38 hours, up to 366 days), with room for half as many slots
-// again and 8, and for a tenth more than the largest limit needs and 4 at most. What
-// refunds need is stored only while there is something to note: docs/algorithms.md,
-// Refunds.
+// again and 8, and for a tenth more than the largest limit needs and 4 at most. A log of
+// one slot has room for 2 more: Valkey keeps 64 bytes for it, and many subjects call
+// once. What refunds need is stored only while there is something to note:
+// docs/algorithms.md, Refunds.
 //
 // # When Valkey is away
 //

@@ -371,7 +371,8 @@ while ok and i < limits do
           live = string.sub(s, at_slots + first_live * width + 1, at_slots + from * width)
         end
         local number_of_slots = used + more - first_live
-        local room = math.floor(math.min(number_of_slots * 1.5 + 8, slots_needed * 1.1 + 4))
+        local room = number_of_slots > 1
+          and math.floor(math.min(number_of_slots * 1.5 + 8, slots_needed * 1.1 + 4)) or 3
         if room < number_of_slots then room = number_of_slots end
         if kind == 2 then
           keep = slots_needed + 1

@@ -193,7 +193,7 @@ if shape == 1 then
         if width > 4 then reach = math.ceil(reach / 65536) end
       end
       local count = used + more - first_live
-      local room = math.floor(math.min(count * 1.5 + 8, most * 1.1 + 4))
+      local room = count > 1 and math.floor(math.min(count * 1.5 + 8, most * 1.1 + 4)) or 3
       if room < count then room = count end
       call('SET', key, string.sub(prog, 3, 16) .. pack('>I7I7I4I4I4I4', at, offset, room, reach, count,
         fill) .. live .. slots

@@ -43,7 +43,7 @@ local function encode_log(log, number)
   local first = first_after(log, last - log.span)
   local count = log.used - first
   local most = ceil(log.requests / log.group)
-  local room = floor(math.min(count * 1.5 + 8, most * 1.1 + 4))
+  local room = count > 1 and floor(math.min(count * 1.5 + 8, most * 1.1 + 4)) or 3
   if room < count then room = count end
   local slots
   if log.times then
