@@ -170,15 +170,16 @@ func (r *Recorder) acknowledgeRoutes(p *parcel, result valkey.ValkeyResult, repo
 }
 
 // Routes returns the calls of a plan by route, allowed and denied, from the beginning of
-// the period that from is in. That is at most an hour ago. An environment that is called
-// all the time reports its latest calls within 10 s.
+// the period that from is in to the end of the one before to, or that to is in. from is at
+// most an hour before to. An environment that is called all the time reports its latest
+// calls within 10 s.
 func (r *Reader) Routes(ctx context.Context, plan string, from, to time.Time) (map[Route]int64, error) {
 	if to.Sub(from) > time.Hour {
 		return nil, fmt.Errorf("%w: %s is more than the hour that routes are kept for", ErrSpan, to.Sub(from))
 	}
 	seconds := int64(RoutePeriod / time.Second)
 	var commands valkey.Commands
-	for period := from.Unix() / seconds; period <= (to.Unix()-1)/seconds; period++ {
+	for period := from.Unix() / seconds; period <= to.Add(-1).Unix()/seconds; period++ {
 		commands = append(commands, r.client.B().Hgetall().Key(routesName(period)).Build())
 	}
 	routes := map[Route]int64{}

@@ -1,11 +1,23 @@
 package dashboard_test
 
 import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
 	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/cause"
+	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // The routes of a plan and of a key are typed one a line, shown, undone, and kept by a
@@ -54,5 +66,146 @@ func TestAccessPages(t *testing.T) {
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); len(k.Allow) != 1 {
 		t.Errorf("after the undo: %v", k.Allow)
+	}
+}
+
+// madeCall is a call of a key, with what API Gateway matched.
+type madeCall struct {
+	key, plan string
+	route.Call
+	pattern string
+	denied  bool
+}
+
+// makeCalls records random calls of the last hour, and returns a plain list of them.
+func makeCalls(s *sitetest.Site, plans map[string]string, n int) []madeCall {
+	random := rand.New(rand.NewPCG(7, 8))
+	now := time.Now()
+	var calls []madeCall
+	var outcomes []usage.Outcome
+	for i := range n {
+		kind := [][3]string{{"GET", "/orders/7", "/orders/{id}"}, {"HEAD", "/orders/8", "/orders/{id}"},
+			{"POST", "/orders", "/orders"}, {"GET", "/health", "/health"}}[random.IntN(4)]
+		key := []string{"acme", "bolt", "core"}[random.IntN(3)]
+		c := madeCall{key, plans[key], route.Call{API: "abc", Stage: "prod", Method: kind[0], Path: kind[1]},
+			kind[2], i%3 == 0}
+		calls = append(calls, c)
+		o := usage.Outcome{Subject: s.Keys.IDs[key], Registered: true, Time: now,
+			Route: usage.Route{Plan: c.plan, API: c.API, Stage: c.Stage, Method: c.Method, Path: c.pattern}}
+		if c.denied {
+			o.Verdict = usage.Denied
+		}
+		outcomes = append(outcomes, o)
+	}
+	s.Keys.Record(outcomes...)
+	return calls
+}
+
+// refusedOf counts the calls that lists of a plan and a key would have refused.
+func refusedOf(t *testing.T, calls []madeCall, keyAllow, planAllow string, of func(madeCall) bool) (refused,
+	all int) {
+	t.Helper()
+	patterns := func(text string) (all []route.Pattern) {
+		for line := range strings.Lines(text) {
+			p, err := route.Parse(line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, p)
+		}
+		return all
+	}
+	k, p := policy.Key{Allow: patterns(keyAllow)}, policy.Plan{Allow: patterns(planAllow)}
+	for _, c := range calls {
+		if !of(c) {
+			continue
+		}
+		all++
+		if policy.AccessProblem(k, p, c.Call) != "" {
+			refused++
+		}
+	}
+	return refused, all
+}
+
+// The preview of another list of a plan's open routes says how many of the last hour's
+// calls it would have refused, as a plain list of the calls has it, and how many that
+// were refused it would open.
+func TestPreviewOfAccess(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Plan("pro", sitetest.Per(5, time.Minute))
+	s.Keys.CreateKey("core", "pro")
+	preview := func(allow string, want ...string) {
+		t.Helper()
+		s.Post("/policies/plans/1", sitetest.With(planOf(2, "free", "5"), "action", "preview", "allow",
+			allow)).Wants(t, http.StatusOK, want...)
+	}
+	preview("GET /orders/*", "No route was called with this plan in the last hour.")
+	calls := makeCalls(s, map[string]string{"acme": "free", "bolt": "free", "core": "pro"}, 300)
+	for _, allow := range []string{"GET /orders/*", "abc/prod GET /health\nGET /orders/{id}", "other/prod GET /*",
+		"/*", "POST /orders\nGET /health"} {
+		refused, all := refusedOf(t, calls, "", allow, func(c madeCall) bool { return c.plan == "free" })
+		preview(allow, fmt.Sprintf("this would have refused %d of the plan&#39;s %d calls for their route",
+			refused, all))
+	}
+	orders, _ := refusedOf(t, calls, "", "POST /orders\nGET /health",
+		func(c madeCall) bool { return c.plan == "free" })
+	preview("GET /orders/7\nPOST /orders\nGET /health", "this would have refused 0 of",
+		fmt.Sprintf("For %d other calls it depends on the path.", orders))
+
+	refuse := func(name, path string, n int) {
+		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now(),
+			Denial: &denylog.Denial{Cause: cause.Access, API: "abc", Stage: "prod", Method: "GET", Path: path}}
+		s.Keys.Record(slices.Repeat([]usage.Outcome{o}, n)...)
+	}
+	refuse("bolt", "/reports", 4)
+	refuse("core", "/reports", 1)                                                              // of another plan
+	preview("abc/prod GET /reports", "Of 4 calls refused for their route, this would open 0.") // they were open
+	s.Post("/policies/plans/1", planOf(2, "free", "5", "allow", "GET /health")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1", sitetest.With(planOf(3, "free", "5"), "action", "preview", "allow",
+		"abc/prod GET /reports")).Wants(t, http.StatusOK, "Of 4 calls refused for their route, this would open 4.")
+	got := s.Post("/policies/plans/1", sitetest.With(planOf(3, "free", "6"), "action", "preview"))
+	if strings.Contains(got.Body, "for their route") {
+		t.Error("a preview of limits alone speaks of routes")
+	}
+}
+
+// The preview of a key's open routes says between which numbers of its calls those lie
+// that it would have refused: exactly, where the key alone has its plan.
+func TestPreviewOfAKeysAccess(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Plan("pro", sitetest.Per(5, time.Minute))
+	s.Keys.CreateKey("core", "pro")
+	plans := map[string]string{"acme": "free", "bolt": "free", "core": "pro"}
+	edit := func(name, allow string) string {
+		t.Helper()
+		return s.Post("/keys/{"+name+"}/edit", fields("version", "1", "name", name, "plan", plans[name],
+			"allow", allow, "action", "preview")).Wants(t, http.StatusOK, `id="preview-title"`).Body
+	}
+	if body := edit("acme", "GET /orders/*"); !strings.Contains(body, "No calls in the last hour to compare.") {
+		t.Error("a key without calls is compared")
+	}
+	calls, written := makeCalls(s, plans, 300), s.Keys.Written()
+	bounds := regexp.MustCompile(`refused (?:between (\d+) and )?(\d+) of the key&#39;s (\d+) calls`)
+	for _, name := range []string{"acme", "core"} {
+		for _, allow := range []string{"GET /orders/*", "/*", "GET /reports", "GET /orders/7"} {
+			refused, all := refusedOf(t, calls, allow, "", func(c madeCall) bool { return c.key == name })
+			found := bounds.FindStringSubmatch(edit(name, allow))
+			if found == nil {
+				t.Fatalf("%s, %s: nothing is said of its calls", name, allow)
+			}
+			least, _ := strconv.Atoi(cmp.Or(found[1], found[2]))
+			most, _ := strconv.Atoi(found[2])
+			if refused < least || refused > most || found[3] != strconv.Itoa(all) ||
+				name == "core" && least != most && allow != "GET /orders/7" {
+				t.Errorf("%s, %s: %v, and a list says %d of %d", name, allow, found, refused, all)
+			}
+		}
+	}
+	if body := edit("acme", ""); strings.Contains(body, "for their route") {
+		t.Error("a preview without a change of routes speaks of them")
+	}
+	if s.Keys.Written() != written || s.Keys.Key("acme").Version != 1 {
+		t.Error("a preview wrote")
 	}
 }

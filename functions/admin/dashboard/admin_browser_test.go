@@ -3,6 +3,7 @@ package dashboard_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
+	"tidegate/internal/usage"
 )
 
 // busyKeys is a registry with policies of every kind, and keys in every state.
@@ -116,7 +118,12 @@ func adminPages() []shown {
 			v.Act(typeIn("name", "made in a browser"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#secret")))
 		}},
-		{"edit key", "/keys/{acme}/edit", "", nil},
+		{"edit key", "/keys/{acme}/edit", "", func(v *sitetest.Visit) {
+			v.Keys.Record(called(v.Keys.IDs["acme"], "GET", "/health", 12)...)
+			v.Keys.Record(called(v.Keys.IDs["acme"], "POST", "/orders/{id}", 5)...)
+			v.Act(typeIn("allow", "GET /orders/*"), send("preview"),
+				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
+		}},
 		{"ban", "/keys/{acme}/ban", "", nil},
 		{"revoke", "/keys/{acme}/revoke", "", nil},
 		{"rotated", "/keys/{acme}/rotate", "", func(v *sitetest.Visit) {
@@ -404,4 +411,10 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		t.Errorf("at %s: %+v", at, o)
 	}
 	v.NoConsoleErrors("422")
+}
+
+// called are calls of a key of the plan free on a route.
+func called(id, method, path string, n int) []usage.Outcome {
+	return slices.Repeat([]usage.Outcome{{Subject: id, Registered: true, Time: time.Now(),
+		Route: usage.Route{Plan: "free", API: "abc", Stage: "prod", Method: method, Path: path}}}, n)
 }

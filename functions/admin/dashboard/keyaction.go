@@ -24,6 +24,7 @@ type keyAction struct {
 	done    string // what the next page says
 	danger  bool
 	reason  bool // must be given
+	preview bool // the form has a button for it
 	fields  func(d *dashboard, f *actionForm) []templates.FormField
 	// read puts what was typed into the change, and notes on the form what is wrong.
 	read func(f *actionForm, change *app.KeyChange)
@@ -47,6 +48,7 @@ type actionForm struct {
 	facts   []string // what else to know
 	// warnings are what to confirm
 	warnings []string
+	preview  *templates.Preview
 }
 
 var keyActions = map[string]keyAction{
@@ -98,7 +100,7 @@ var keyActions = map[string]keyAction{
 	app.Details: {
 		heading: "Edit",
 		advice:  "A new plan acts on the next check and keeps counts. An override stays in force.",
-		submit:  "Save", done: "Saved.", fields: editFields, read: readDetails,
+		submit:  "Save", done: "Saved.", fields: editFields, read: readDetails, preview: true,
 	},
 }
 
@@ -256,6 +258,10 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	if a.read != nil {
 		a.read(f, &change)
 	}
+	if a.preview && f.errors() == 0 && r.PostForm.Get("action") == changes.PreviewButton {
+		d.previewKeyAction(w, r, a, f, change)
+		return
+	}
 	if f.errors() > 0 || !form.Accepted(r.PostForm, f.warnings) {
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 		return
@@ -284,6 +290,18 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 	}
 }
 
+func (d *dashboard) previewKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm,
+	change app.KeyChange) {
+	after := f.key
+	change.Details(&after)
+	var err error
+	if f.preview, err = d.PreviewKey(r, f.set, f.key, after); err != nil {
+		d.FailStore(w, r, "preview", err)
+		return
+	}
+	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
+}
+
 func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm,
 	current policy.Key) {
 	f.key, f.version = current, current.Version
@@ -310,13 +328,13 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 	}
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, a.heading+" "+name), Trail: d.keyTrail(f.key), Heading: a.heading, Name: name,
-		Lead: append([]string{a.advice}, f.facts...), Conflict: conflict,
+		Lead: append([]string{a.advice}, f.facts...), Conflict: conflict, Preview: f.preview,
 		Form: &templates.Form{
 			Action: d.keyPath(f.key) + "/" + r.PathValue("action"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
 			Error:  f.problem, Errors: f.errors(),
 			After:  append(fields, form.ReasonField(f.reason)),
-			Submit: a.submit, Danger: a.danger, Warning: form.Warn(f.warnings),
+			Submit: a.submit, Preview: a.preview, Danger: a.danger, Warning: form.Warn(f.warnings),
 			Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
 		},
 	}))

@@ -5,19 +5,16 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tidegate/functions/admin/server/sitetest"
-	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
 	"tidegate/internal/usage"
-	"tidegate/internal/usage/denylog"
 )
 
 // planForm is what a browser sends for a plan with one limit per minute.
@@ -161,49 +158,6 @@ func TestPlanPreview(t *testing.T) {
 		"/policies/plans/1", sitetest.With(planOf(1, "free", "5"), "action", "preview"),
 	).Wants(t, http.StatusOK,
 		"plan free: limits", "would have denied 4 of 11 calls", "2 busiest keys")
-	if s.Keys.Written() != 0 {
-		t.Error("a preview wrote")
-	}
-}
-
-// The preview of another list of open routes says what it would have made of denied calls
-// of the last hour. Of allowed calls it says that their routes are not recorded.
-func TestPlanPreviewOfAccess(t *testing.T) {
-	s := sitetest.New(t).Login()
-	now := time.Now()
-	s.Keys.Plan("pro", sitetest.Per(5, time.Minute))
-	s.Keys.CreateKey("core", "pro")
-	record := func(name, plan string, why cause.Cause, n int, path string, at time.Time) {
-		verdict := usage.Denied
-		if why.Refuses() {
-			verdict = usage.Allowed // counts as no call
-		}
-		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Verdict: verdict, Time: at,
-			Denial: &denylog.Denial{Cause: why, Plan: plan, API: "abc", Stage: "prod", Method: "GET",
-				Path: path}}
-		s.Keys.Record(slices.Repeat([]usage.Outcome{o}, n)...)
-	}
-	preview := func(allow string, want ...string) {
-		t.Helper()
-		s.Post("/policies/plans/1", sitetest.With(planOf(2, "free", "5"), "action", "preview", "allow",
-			allow)).Wants(t, http.StatusOK, want...)
-	}
-	const nothing = "Routes of allowed calls are not recorded."
-	preview("GET /orders/*", nothing+" No call was denied in the last hour to compare.")
-	record("acme", "free", cause.Limit, 9, "/orders/{id}", now)
-	record("acme", "free", cause.Limit, 2, "/health", now)
-	record("bolt", "", cause.Access, 4, "/reports", now)
-	record("core", "", cause.Access, 1, "/reports", now)               // of another plan
-	record("core", "pro", cause.Limit, 5, "/health", now)              // likewise
-	record("acme", "free", cause.Limit, 6, "/", now.Add(-2*time.Hour)) // earlier
-	preview("GET /orders/*", nothing+" Of the plan&#39;s 11 denied calls of the last hour, "+
-		"this would refuse 2 for their route. Of 4 calls refused for their route, this would open 0.")
-	preview("abc/prod GET /reports\nGET /orders/7", "would refuse 11 for", "this would open 4.")
-	preview("other/prod GET /*", "would refuse 11 for", "this would open 0.")
-	got := s.Post("/policies/plans/1", sitetest.With(planOf(2, "free", "5"), "action", "preview"))
-	if strings.Contains(got.Body, "for their route") {
-		t.Error("a preview of limits alone speaks of routes")
-	}
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote")
 	}
