@@ -128,8 +128,8 @@ func tokenEvent(value string) string {
 	return string(text)
 }
 
-// No API key, token, name in a token, address or pepper leaks, in any form, into the
-// function's output, its answers or Valkey, whatever the caller sends.
+// No secret of a call leaks into the function's output, its answers or Valkey in any form.
+// Secrets are API keys, tokens, names in tokens, addresses and the pepper.
 func TestNothingSecretLeaks(t *testing.T) {
 	c := newCanaries(t)
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)

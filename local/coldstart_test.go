@@ -14,8 +14,8 @@ import (
 )
 
 // The first call of the built function is allowed, although its log-in takes longer than
-// VALKEY_TIMEOUT: in an environment that starts for the call, and in one that was frozen
-// during the log-in.
+// VALKEY_TIMEOUT. That holds in an environment that starts for the call, and in one that
+// was frozen during the log-in.
 func TestFirstCallWithASlowLogIn(t *testing.T) {
 	server := valkeytest.Start(t)
 	keys := startCheck(t, server, nil)

@@ -25,8 +25,8 @@ import (
 	"tidegate/internal/testing/storetest"
 )
 
-// commandsOf returns the commands of one part of a page: the lines of code that begin
-// with "$ ", each with the lines that a backslash joins to it.
+// commandsOf returns the commands of one part of a page. A command is a line of code that
+// begins with "$ ", with the lines that a backslash joins to it.
 func commandsOf(t *testing.T, page, heading string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", page))

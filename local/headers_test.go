@@ -287,7 +287,7 @@ var headerRows = map[string]headerRow{
 }
 
 // The built functions send or read every documented header, behind the gateways. Each
-// header's value depends on the change as the documents say.
+// header's effect is the documented one.
 func TestHeaders(t *testing.T) {
 	documented := documentedHeaders(t)
 	for _, name := range slices.Concat(slices.Collect(maps.Keys(headerRows)),

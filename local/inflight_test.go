@@ -64,8 +64,8 @@ func (a administered) settleToken(t *testing.T) string {
 	return secret.Reveal()
 }
 
-// The policy of docs/backends.md admits two calls in flight. The end of a call, also of
-// one that fails, gives back what it took.
+// The policy of docs/backends.md admits two calls in flight. When a call ends, even
+// with an error, it gives back what it took.
 func TestCallsInFlight(t *testing.T) {
 	url := valkeytest.Start(t)
 	f := startCheck(t, url, map[string]string{"HTTP_API_DENY": "context"})

@@ -52,7 +52,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 		return err
 	}
 	defer listeners.close()
-	removeReady(o.readyFile) // of a killed run, so that nobody reads its addresses
+	removeReady(o.readyFile) // a killed run may have left one with old addresses
 	registry, err := openRegistry(ctx, o.valkey, o.journal != "", getenv)
 	if err != nil {
 		return err

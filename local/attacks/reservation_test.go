@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/route"
 )
 
-// settled is what the API answers to a settlement.
+// settled is the body of the API's answer to a settlement.
 type settled struct {
 	Reserved, Actual, Short, AboveMax int64
 	Partial                           bool

@@ -73,9 +73,9 @@ type function interface {
 	kill()
 }
 
-// process is the built function as a process.
+// process runs the built function in its own process.
 type process struct {
-	binary string // a copy of its own, by which its process is found
+	binary string // this environment's copy; kill finds the process by it
 	url    *url.URL
 	http   http.Client
 }

@@ -118,8 +118,8 @@ func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
 	}
 }
 
-// refusing is a backend whose middleware refuses every call. The API that it stands for
-// answers preflights.
+// refusing is a backend whose middleware denies every call, behind an API that answers
+// preflights. The handler does both.
 func refusing(origins []string) http.Handler {
 	var context map[string]any
 	if err := json.Unmarshal([]byte(deniedContext), &context); err != nil {

@@ -1,15 +1,14 @@
-// Package gateway emulates Amazon API Gateway in front of Lambda functions: a REST API
-// (REST) and an HTTP API (HTTP), each with a Lambda authorizer and a Lambda proxy
+// Package gateway emulates Amazon API Gateway in front of Lambda functions. REST is a REST
+// API and HTTP is an HTTP API, each with a Lambda authorizer and a Lambda proxy
 // integration. Every path and method belongs to one resource: {proxy+} on a REST API,
 // $default on an HTTP API.
 //
-// The rules are those of Amazon's developer guide. A comment says "unconfirmed" where the
-// guide does not specify them. Two things differ because of net/http: header names arrive
-// in canonical form whatever the client wrote, and X-Forwarded-Proto says http when no
-// TLS is in use.
+// The rules are those of Amazon's developer guide. Comments mark a rule as "unconfirmed"
+// if the guide does not specify it. Two things differ because of net/http. Header names
+// arrive in canonical form, and X-Forwarded-Proto is http when no TLS is in use.
 //
-// Not emulated: several resources or routes; usage plans, throttles and caches; policies
-// with other elements than Effect, Action and Resource, which are answered 500.
+// Not emulated: several resources or routes; usage plans, throttles and caches. A policy
+// with elements other than Effect, Action and Resource is answered with 500.
 package gateway
 
 import (

@@ -22,9 +22,9 @@ const (
 	Format1               // 1.0, close to a REST API's REQUEST event; the answer is a policy
 )
 
-// HTTP is an HTTP API: an optional Lambda authorizer whose results are not cached, and a
-// Lambda proxy integration (payload format 2.0) on the stage and the route $default.
-// Integration is required. Its fields must not change once it serves.
+// HTTP is an HTTP API on the stage and the route $default. It has an optional Lambda
+// authorizer whose results are not cached, and a Lambda proxy integration of payload
+// format 2.0. Integration is required. Its fields must not change once it serves.
 type HTTP struct {
 	Authorizer Invoker // nil admits every request
 	Format     Format

@@ -1,9 +1,9 @@
 //go:build unix
 
-// Package lambda runs a built Lambda function (a bootstrap binary) as Lambda does: each
-// environment is one process behind its own Runtime API, takes one invocation at a time,
-// and is frozen between invocations, so that timers stop and connections age as they do
-// on AWS.
+// Package lambda runs a built Lambda function (a bootstrap binary) as Lambda does. Each
+// environment is one process behind its own Runtime API and takes one invocation at a
+// time. It is frozen between invocations, so that timers stop and connections age as they
+// do on AWS.
 //
 // It differs from Lambda in one point: an invocation beyond the concurrency waits for an
 // environment until its context ends. Lambda would throttle it.
