@@ -128,8 +128,8 @@ func tokenEvent(value string) string {
 	return string(text)
 }
 
-// No secret of a call leaks into the function's output, its answers or Valkey in any form.
-// Secrets are API keys, tokens, names in tokens, addresses and the pepper.
+// No secret of a call leaks into the function's output, its answers or Valkey. Secrets
+// are API keys, tokens, names in tokens, addresses and the pepper.
 func TestNothingSecretLeaks(t *testing.T) {
 	c := newCanaries(t)
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)

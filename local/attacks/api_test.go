@@ -14,9 +14,9 @@ const ownView = "GET /api/v1/self"
 // readers are POST operations that change nothing, so a read token may use them.
 var readers = map[string]bool{"POST /api/v1/simulate": true, "POST /api/v1/simulate/lab": true}
 
-// enough reports whether a token of this scope may use an operation. It does not read the
-// dashboard's route table, which it checks.
-func enough(scope string, e endpoint) bool {
+// scopeAllows reports whether a token of this scope may use an operation. It does not
+// read the dashboard's route table, which it checks.
+func scopeAllows(scope string, e endpoint) bool {
 	switch {
 	case scope == "write":
 		return true
@@ -49,7 +49,7 @@ func TestAttackAPICredentials(t *testing.T) {
 		credentials[scope] = "Bearer " + i.machine(t, scope)
 	}
 	operations := i.operations(t, k.ID)
-	before := i.newest(t) // after the log-ins
+	before := i.newestAuditID(t) // after the log-ins
 	for _, e := range operations {
 		if e.pattern == ownView {
 			continue
@@ -69,7 +69,7 @@ func TestAttackAPICredentials(t *testing.T) {
 			case name == "none" && !refused, !known && name != "none" &&
 				got.status != http.StatusUnauthorized:
 				t.Errorf("%s, %s: %d", e.pattern, name, got.status)
-			case known && enough(name, e) == refused:
+			case known && scopeAllows(name, e) == refused:
 				t.Errorf("%s, %s: %d", e.pattern, name, got.status)
 			case known && refused && got.status != http.StatusForbidden:
 				t.Errorf("%s, %s: %d, want 403", e.pattern, name, got.status)
@@ -98,7 +98,7 @@ func TestAttackCrossSite(t *testing.T) {
 	k, _ := i.key(t, wide)
 	cookie := i.session(t, editorName)
 	routes := changing(append(pages(t, k.ID), i.operations(t, k.ID)...))
-	before := i.newest(t) // after the log-ins
+	before := i.newestAuditID(t) // after the log-ins
 	for _, e := range routes {
 		for name, origin := range foreign {
 			a.probe()
@@ -124,7 +124,7 @@ func TestAttackSimpleRequests(t *testing.T) {
 		"JSON as text/plain and as a form, a junk Authorization beside a good cookie, preflights, "+
 			"unusual methods")
 	cookie := i.session(t, editorName)
-	before := i.newest(t)
+	before := i.newestAuditID(t)
 	body := `{"name":"made by another site","plan":"wide"}`
 	for _, kind := range []string{
 		"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "",

@@ -50,11 +50,11 @@ var issuerKeys = sync.OnceValue(func() []issuerKey {
 	return []issuerKey{
 		{"rsa", jose.RS256, must(rsa.GenerateKey(rand.Reader, 2048))},
 		{"ec", jose.ES256, must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))},
-		{"ed", jose.EdDSA, must1(ed25519.GenerateKey(rand.Reader))},
+		{"ed", jose.EdDSA, mustPrivate(ed25519.GenerateKey(rand.Reader))},
 	}
 })
 
-func must1(_ ed25519.PublicKey, key ed25519.PrivateKey, err error) ed25519.PrivateKey {
+func mustPrivate(_ ed25519.PublicKey, key ed25519.PrivateKey, err error) ed25519.PrivateKey {
 	return must(key, err)
 }
 

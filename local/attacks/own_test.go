@@ -38,7 +38,7 @@ func TestAttackOwnView(t *testing.T) {
 		}
 	}
 	routes := append(pages(t, k.ID), i.operations(t, k.ID)...)
-	before := i.newest(t) // after the log-ins
+	before := i.newestAuditID(t) // after the log-ins
 	for _, e := range routes {
 		for _, header := range [][]string{{"X-API-Key", secret}, {"Authorization", "Bearer " + secret},
 			{"Cookie", "__Host-tidegate=" + secret}} {

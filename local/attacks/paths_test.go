@@ -13,7 +13,7 @@ import (
 func TestAttackPathConfusion(t *testing.T) {
 	a, i := attack(t, "path confusion",
 		"pages, the API and files of the dashboard behind dots, double slashes, escapes and other cases")
-	before := i.newest(t)
+	before := i.newestAuditID(t)
 	for _, path := range []string{
 		"/static/../keys", "/static/..%2fkeys", "/static/%2e%2e/keys", "/static//../keys", "/healthz/../keys",
 		"/healthz/%2e%2e/keys",
@@ -63,16 +63,16 @@ func TestAttackOpenRedirects(t *testing.T) {
 			a.probe()
 			got := i.site.send(t, http.MethodPost, path, form.Encode(),
 				"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin")
-			if got.status != http.StatusSeeOther || !ours(got.header.Get("Location")) {
+			if got.status != http.StatusSeeOther || !onThisSite(got.header.Get("Location")) {
 				t.Errorf("%s, next %q: %d to %q", path, next, got.status, got.header.Get("Location"))
 			}
 		}
 	}
 }
 
-// ours reports whether an address stays on this site. Browsers drop tabs and line breaks
-// and read a backslash as a slash.
-func ours(location string) bool {
+// onThisSite reports whether an address stays on this site. Browsers drop tabs and line
+// breaks and read a backslash as a slash.
+func onThisSite(location string) bool {
 	read := strings.NewReplacer("\t", "", "\r", "", "\n", "", "\\", "/").Replace(location)
 	u, err := url.Parse(read)
 	return err == nil && strings.HasPrefix(read, "/") && !strings.HasPrefix(read, "//") &&

@@ -55,7 +55,7 @@ func pages(t *testing.T, keyID string) []endpoint {
 	}
 	var all []endpoint
 	for _, pattern := range slices.Sorted(maps.Keys(patterns)) {
-		all = append(all, fit(pattern, keyID))
+		all = append(all, endpointOf(pattern, keyID))
 	}
 	return all
 }
@@ -94,7 +94,7 @@ func (i *installation) operations(t *testing.T, keyID string) []endpoint {
 	for path, methods := range document.Paths {
 		for _, method := range []string{"get", "post", "put", "patch", "delete"} {
 			if _, found := methods[method]; found {
-				all = append(all, fit(strings.ToUpper(method)+" "+path, keyID))
+				all = append(all, endpointOf(strings.ToUpper(method)+" "+path, keyID))
 			}
 		}
 	}
@@ -125,7 +125,7 @@ func (i *installation) parameters(t *testing.T, header []string, e endpoint) []s
 	return names
 }
 
-func fit(pattern, keyID string) endpoint {
+func endpointOf(pattern, keyID string) endpoint {
 	method, path, _ := strings.Cut(pattern, " ")
 	path = strings.NewReplacer(
 		"{$}", "", "{id}", keyID, "{file}", "app.js", "{action}", "revoke", "{number}", "1",
@@ -139,8 +139,8 @@ func changing(all []endpoint) []endpoint {
 	return slices.DeleteFunc(slices.Clone(all), func(e endpoint) bool { return e.method == http.MethodGet })
 }
 
-// newest returns the id of the newest audit entry.
-func (i *installation) newest(t testing.TB) string {
+// newestAuditID returns the id of the newest audit entry.
+func (i *installation) newestAuditID(t testing.TB) string {
 	t.Helper()
 	list, err := i.store.Audit().List(t.Context(), audit.Query{Count: 1})
 	if err != nil {
@@ -155,7 +155,7 @@ func (i *installation) newest(t testing.TB) string {
 // unchanged fails the test if the audit has an entry newer than since.
 func (i *installation) unchanged(t testing.TB, since string) {
 	t.Helper()
-	if now := i.newest(t); now != since {
+	if now := i.newestAuditID(t); now != since {
 		t.Errorf("an attack changed something: audit entry %s", now)
 	}
 }

@@ -31,7 +31,7 @@ func TestAttackSecretsInLogs(t *testing.T) {
 	for _, secret := range planted {
 		for _, address := range []string{"203.0.113.77", "2001:db8:77:4d::77"} {
 			for _, target := range []target{rest, http2, i.site} {
-				i.spread(t, target, address, secret)
+				i.sendEverywhere(t, target, address, secret)
 			}
 		}
 	}
@@ -61,8 +61,9 @@ func (i *installation) leaks() []string {
 	return found
 }
 
-// spread sends a secret in every place where clients put secrets, including wrong ones.
-func (i *installation) spread(t *testing.T, target target, address, secret string) {
+// sendEverywhere sends a secret in every place where clients put secrets, including wrong
+// ones.
+func (i *installation) sendEverywhere(t *testing.T, target target, address, secret string) {
 	t.Helper()
 	in := url.QueryEscape(secret)
 	for _, header := range [][]string{

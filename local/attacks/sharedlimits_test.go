@@ -106,15 +106,15 @@ func (i *installation) refusedCallers(t *testing.T) []refusedCaller {
 		{"expired", usual, i.expired(t), unauthorized},
 		{"banned", usual, i.banned(t), tooMany},
 		{"from a refused address", refusedAddress, elsewhere, unauthorized},
-		{"over its own limit", usual, i.spent(t), tooMany},
+		{"over its own limit", usual, i.exhausted(t), tooMany},
 		{"revoked a moment ago", usual, lateSecret, unauthorized},
 		{"banned a moment ago", usual, barredSecret, tooMany},
 	}
 }
 
-// spent returns a good key whose own limit is used up. No call of the suite costs more
-// than that limit.
-func (i *installation) spent(t *testing.T) string {
+// exhausted returns a good key whose own limit is used up. No call of the suite costs
+// more than that limit.
+func (i *installation) exhausted(t *testing.T) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
 	const cost = 4000
@@ -162,7 +162,7 @@ func TestAttackSharedLimitsInTurn(t *testing.T) {
 					}
 				}
 				got := i.rest.get(t, path, "x-api-key", secret).left(t, "route-all")
-				if slack := tokensBack(c.limit); got < rest-c.cost || got > rest-c.cost+slack {
+				if slack := refilled(c.limit); got < rest-c.cost || got > rest-c.cost+slack {
 					t.Errorf("%s: %d left after %d calls, want %d", caller.kind, got, calls, rest-c.cost)
 				}
 				rest = got
@@ -171,9 +171,9 @@ func TestAttackSharedLimitsInTurn(t *testing.T) {
 	}
 }
 
-// tokensBack returns how many tokens a token bucket may regain within a minute; other
+// refilled returns how many tokens a token bucket may regain within a minute; other
 // algorithms regain none.
-func tokensBack(l limiter.Limit) int64 {
+func refilled(l limiter.Limit) int64 {
 	if l.Algorithm == limiter.TokenBucket {
 		return l.Requests / (24 * 60)
 	}

@@ -18,8 +18,9 @@ const script = `"><img src=x onerror=alert(1)><script>alert(2)</script>" onfocus
 // rawScripts are parts of script that no page may contain.
 var rawScripts = []string{"<img src=x", "<script>alert(2)", `" onfocus=alert(3)`, "onerror=alert(1)>"}
 
-// plant stores a text in every text field of a key and a token, and returns the key's id.
-func (i *installation) plant(t *testing.T, header []string, text string) string {
+// storeText stores a text in every text field of a key and a token, and returns the key's
+// id.
+func (i *installation) storeText(t *testing.T, header []string, text string) string {
 	t.Helper()
 	quoted, err := json.Marshal(text)
 	if err != nil {
@@ -59,7 +60,7 @@ func TestAttackStoredScripts(t *testing.T) {
 		"markup as name, tag and reason of a key, name of a token, of a plan and of a rule, and in "+
 			"queries, on every page that a GET shows")
 	header := i.page(t)
-	id := i.plant(t, header, script)
+	id := i.storeText(t, header, script)
 	quoted, _ := json.Marshal(script) // a text always encodes
 	policy := i.site.get(t, "/api/v1/policy", header...)
 	var set map[string]any

@@ -197,8 +197,8 @@ func (c *client) change() {
 // makes.
 const sample = 100
 
-// long returns the number of changes of a long run, or 0 for a short run.
-func long() int {
+// longRun returns the number of changes of a long run, or 0 for a short run.
+func longRun() int {
 	changes, _ := strconv.Atoi(os.Getenv("CRASHES"))
 	return changes
 }
@@ -208,7 +208,7 @@ func long() int {
 // alone: kills before odd-numbered requests and after even-numbered ones.
 func TestCrashPoints(t *testing.T) {
 	w := newWorld(t, valkeytest.Start(t), 1, "always")
-	if long() > 0 {
+	if longRun() > 0 {
 		w.crashPoints(1, "rename", "revoke", "rotate", "override")
 	} else {
 		w.crashPoints(2, "rename")
@@ -269,7 +269,7 @@ func (c *client) attempt(name string, at moment) bool {
 // slow, throttles or is away, and Valkey loses everything or what it stored since its
 // snapshot. No acknowledged change is lost, and no revoked key becomes valid again.
 func TestChanges(t *testing.T) {
-	changes := max(long()/sample, 20)
+	changes := max(longRun()/sample, 20)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	w := newWorld(t, valkeytest.Start(t), 2, "always")

@@ -46,7 +46,7 @@ func TestFailover(t *testing.T) {
 	signal(t, processOf(t, victim), syscall.SIGKILL)
 	signal(t, stopped, syscall.SIGCONT)
 	waiting.Until(t, "the replica is elected", func() bool {
-		return said(t, replica, "replication", "role") == "master"
+		return infoField(t, replica, "replication", "role") == "master"
 	})
 	lost := 0
 	for _, k := range c.keys {
@@ -78,7 +78,7 @@ func replicaOf(t *testing.T, primary string, nodes []string) string {
 	t.Helper()
 	port := primary[strings.LastIndex(primary, ":")+1:]
 	i := slices.IndexFunc(nodes, func(node string) bool {
-		return said(t, node, "replication", "master_port") == port
+		return infoField(t, node, "replication", "master_port") == port
 	})
 	if i < 0 {
 		t.Fatal("the primary has no replica")
@@ -89,5 +89,5 @@ func replicaOf(t *testing.T, primary string, nodes []string) string {
 // offset returns a node's position in the replication stream.
 func offset(t *testing.T, node string) string {
 	t.Helper()
-	return said(t, node, "replication", "master_repl_offset")
+	return infoField(t, node, "replication", "master_repl_offset")
 }

@@ -101,14 +101,14 @@ func TestForms(t *testing.T) {
 			}
 			i := newInstallation(t)
 			i.load(t, f)
-			i.reads(t, f)
+			i.checkReads(t, f)
 			if err := i.client.Do(t.Context(), i.client.B().Flushall().Build()).Error(); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := i.RestoreAll(t.Context(), i.keys, journal.Options{}, nil, nil); err != nil {
 				t.Fatal(err)
 			}
-			i.reads(t, f)
+			i.checkReads(t, f)
 			for _, c := range f.Callers {
 				k, err := i.keys.Get(t.Context(), c.ID)
 				if err == nil {
@@ -123,8 +123,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// reads fails the test unless this release reads the stored forms.
-func (i installation) reads(t *testing.T, f forms) {
+// checkReads fails the test unless this release reads the stored forms.
+func (i installation) checkReads(t *testing.T, f forms) {
 	t.Helper()
 	callers := map[string][]caller{}
 	check := startCheck(t, i.url, callers)

@@ -202,8 +202,8 @@ func (v *valkeyGate) close() {
 	}
 }
 
-// keep registers connections for close. It reports false if the gate is closed.
-func (v *valkeyGate) keep(connections ...net.Conn) bool {
+// register adds connections for close. It reports false if the gate is closed.
+func (v *valkeyGate) register(connections ...net.Conn) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, c := range connections {
@@ -216,7 +216,7 @@ func (v *valkeyGate) keep(connections ...net.Conn) bool {
 	return !v.closed
 }
 
-func (v *valkeyGate) forget(connections ...net.Conn) {
+func (v *valkeyGate) unregister(connections ...net.Conn) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, c := range connections {
@@ -224,7 +224,7 @@ func (v *valkeyGate) forget(connections ...net.Conn) {
 	}
 }
 
-func (v *valkeyGate) over() bool {
+func (v *valkeyGate) isClosed() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.closed
@@ -238,10 +238,10 @@ func (v *valkeyGate) link(client net.Conn) {
 		_ = client.Close() // the client sees a failed connection
 		return
 	}
-	if !v.keep(client, server) {
+	if !v.register(client, server) {
 		return
 	}
-	defer v.forget(client, server)
+	defer v.unregister(client, server)
 	ending := make(chan struct{})
 	var both sync.WaitGroup
 	both.Go(func() { // forwards the answers
@@ -262,7 +262,7 @@ func (v *valkeyGate) link(client net.Conn) {
 		if after {
 			close(ending)
 		}
-		if v.over() {
+		if v.isClosed() {
 			break
 		}
 		if _, err := server.Write(buffer[:n]); err != nil || after {

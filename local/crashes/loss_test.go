@@ -112,9 +112,9 @@ func startCheck(t *testing.T, url string, callers map[string][]caller) *lambda.F
 	return f
 }
 
-// lost reports whether any caller gets a degraded answer. It fails the test if a status
-// differs from what the caller's plan says for normal or degraded answers.
-func lost(t *testing.T, f *lambda.Function, callers map[string][]caller) (found bool) {
+// anyDegraded reports whether any caller gets a degraded answer. It fails the test if a
+// status differs from what the caller's plan says for normal or degraded answers.
+func anyDegraded(t *testing.T, f *lambda.Function, callers map[string][]caller) (found bool) {
 	t.Helper()
 	for plan, of := range callers {
 		for _, c := range of {
@@ -172,7 +172,7 @@ func TestLostShard(t *testing.T) {
 			check := startCheck(t, url, callers)
 			w.ready(w.envs[0])
 			flushShard(t, nodes)
-			if !lost(t, check, callers) {
+			if !anyDegraded(t, check, callers) {
 				t.Fatal("no caller has a key on the emptied shard")
 			}
 			w.envs[0].kill()
@@ -181,13 +181,13 @@ func TestLostShard(t *testing.T) {
 				if status := w.journalStatus(); status.Behind == 0 {
 					t.Fatalf("the loss was not noticed: %+v", status)
 				}
-				if !lost(t, check, callers) {
+				if !anyDegraded(t, check, callers) {
 					t.Error("after the loss was noticed, no caller gets a degraded answer")
 				}
 				w.restoreByHand(callers)
 			}
 			waiting.Until(t, "everything is restored", func() bool { return w.journalStatus().Behind == 0 })
-			decided := func() bool { return !lost(t, check, callers) }
+			decided := func() bool { return !anyDegraded(t, check, callers) }
 			waiting.Until(t, "every call is decided by Valkey", decided)
 			if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
 				t.Errorf("the audit: %+v, %v", v, err)
@@ -238,7 +238,7 @@ func TestLossUnderLoad(t *testing.T) {
 					return w.send(w.envs[0], http.MethodGet, "/api/v1/journal", nil, nil).good()
 				})
 			}
-			decided := func() bool { return !lost(t, check, callers) }
+			decided := func() bool { return !anyDegraded(t, check, callers) }
 			waiting.Until(t, "every call is decided by Valkey", decided)
 			l.end()
 			t.Logf("%s: %s", restore, l)

@@ -28,17 +28,17 @@ import (
 // bounds what a restore reads.
 const changesPerWorld = 1_000
 
-// all has the totals of the worlds of TestManyChanges.
-type all struct{ made, acked, refused, killed, flushed, reloaded, failedOver atomic.Int64 }
+// totals counts the changes and losses of the worlds of TestManyChanges.
+type totals struct{ made, acked, refused, killed, flushed, reloaded, failedOver atomic.Int64 }
 
 // TestChanges with more changes, in the test's process. Two environments change keys,
 // policies and machine tokens, and end at random steps. Meanwhile the journal's store is
 // slow, throttles, loses answers or is away. Valkey loses everything or what it stored
 // since its snapshot, or fails over to a replica that lags.
 func TestManyChanges(t *testing.T) {
-	changes := max(long(), 200)
+	changes := max(longRun(), 200)
 	seed := uint64(time.Now().UnixNano())
-	var did all
+	var did totals
 	t.Cleanup(func() {
 		t.Logf("seed %d: %d changes, %d acknowledged, %d refused, %d killed; Valkey flushed %d times, "+
 			"reloaded %d times, failed over %d times", seed, did.made.Load(), did.acked.Load(),
@@ -64,10 +64,10 @@ type many struct {
 	pair    *pair
 	random  *rand.Rand
 	clients []*client
-	did     *all
+	did     *totals
 }
 
-func newMany(t *testing.T, seed uint64, did *all) *many {
+func newMany(t *testing.T, seed uint64, did *totals) *many {
 	t.Helper()
 	const environments = 2
 	valkey := startPair(t)

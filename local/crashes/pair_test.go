@@ -47,7 +47,7 @@ func (p *pair) replicate() {
 	ask(p.t, p.target(), "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	p.replica = valkeytest.StartWith(p.t, "--replicaof", host+" "+port)
 	waiting.Until(p.t, "the replica follows", func() bool {
-		return said(p.t, p.replica, "replication", "master_link_status") == "up"
+		return infoField(p.t, p.replica, "replication", "master_link_status") == "up"
 	})
 }
 
@@ -67,7 +67,7 @@ func (p *pair) takeOver() {
 // processOf returns the process id of a server.
 func processOf(t *testing.T, url string) (pid int) {
 	t.Helper()
-	pid, err := strconv.Atoi(said(t, url, "server", "process_id"))
+	pid, err := strconv.Atoi(infoField(t, url, "server", "process_id"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,8 @@ func signal(t *testing.T, pid int, s syscall.Signal) {
 	}
 }
 
-// said returns one field of a server's INFO, or "" if it is missing.
-func said(t *testing.T, url, section, field string) string {
+// infoField returns one field of a server's INFO, or "" if it is missing.
+func infoField(t *testing.T, url, section, field string) string {
 	t.Helper()
 	for line := range strings.Lines(ask(t, url, "INFO", section)) {
 		if text, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {

@@ -83,9 +83,9 @@ func TestReleaseBefore(t *testing.T) {
 	}
 	var both sync.WaitGroup
 	for i, e := range w.envs {
-		both.Go(func() { w.changesRead(e, w.envs[1-i], checks, i) })
+		both.Go(func() { w.checkChangesRead(e, w.envs[1-i], checks, i) })
 	}
-	both.Go(func() { w.oneWindow(checks) })
+	both.Go(func() { w.checkOneWindow(checks) })
 	both.Wait()
 	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
 		t.Errorf("the audit: %+v, %v", v, err)
@@ -95,9 +95,9 @@ func TestReleaseBefore(t *testing.T) {
 // tight is the limit per hour of a key of the plan tight.
 const tight = 40
 
-// oneWindow calls with one key through all check functions at once. Together they admit
-// exactly as many calls as the key's limit.
-func (w *world) oneWindow(checks []*lambda.Function) {
+// checkOneWindow calls with one key through all check functions at once. Together they
+// admit exactly as many calls as the key's limit.
+func (w *world) checkOneWindow(checks []*lambda.Function) {
 	w.t.Helper()
 	for round := range 5 {
 		n := policy.NewKey{Name: fmt.Sprint("tight ", round), Env: "test", Plan: "tight"}
@@ -128,9 +128,9 @@ func (w *world) oneWindow(checks []*lambda.Function) {
 	}
 }
 
-// changesRead makes each kind of change, with the two admin functions in turn. After each
-// change it calls through both check functions.
-func (w *world) changesRead(one, other *environment, checks []*lambda.Function, number int) {
+// checkChangesRead makes each kind of change, with the two admin functions in turn. After
+// each change it calls through both check functions.
+func (w *world) checkChangesRead(one, other *environment, checks []*lambda.Function, number int) {
 	w.t.Helper()
 	for round := range 5 {
 		a := w.send(one, http.MethodPost, "/api/v1/keys", map[string]string{

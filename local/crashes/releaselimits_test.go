@@ -34,10 +34,10 @@ func TestReleaseBeforeNewLimits(t *testing.T) {
 	oldCheck := buildAt(t, commit, "check")
 	n.now, n.old = startCheckOf(t, url, build(t, "check")), startCheckOf(t, url, oldCheck)
 	n.plan("plain", limiter.Limit{Requests: 1000, Window: time.Hour})
-	n.group(t)
-	n.thresholds(t)
+	n.checkGroup(t)
+	n.checkThresholds(t)
 	older := n.start(s3test.Start(t), url, buildAt(t, commit, "admin"), "", 0)
-	n.ungrouped(t, older)
+	n.checkUngrouped(t, older)
 
 	shadow := limiter.Limit{Requests: 2, Window: time.Minute * 90, Shadow: true}
 	for name, limits := range map[string][]limiter.Limit{
@@ -118,9 +118,9 @@ func (n *newLimits) expect(t *testing.T, check *lambda.Function, plan string, wa
 	}
 }
 
-// group checks that the older release ignores the limits of a group and does not count
-// them. This release admits no more calls than those limits allow.
-func (n *newLimits) group(t *testing.T) {
+// checkGroup checks that the older release ignores the limits of a group and does not
+// count them. This release admits no more calls than those limits allow.
+func (n *newLimits) checkGroup(t *testing.T) {
 	t.Helper()
 	n.member = n.plan("grouped", limiter.Limit{Requests: 1000, Window: time.Hour})
 	_, other := n.key("grouped")
@@ -136,8 +136,8 @@ func (n *newLimits) group(t *testing.T) {
 	n.expect(t, n.old, "grouped", http.StatusOK, 1)
 }
 
-// thresholds checks that both releases count the same limit with thresholds.
-func (n *newLimits) thresholds(t *testing.T) {
+// checkThresholds checks that both releases count the same limit with thresholds.
+func (n *newLimits) checkThresholds(t *testing.T) {
 	t.Helper()
 	n.plan("notify", limiter.Limit{Requests: 4, Window: time.Hour,
 		Notify: limiter.NewThresholds([]int{50, 100})})
@@ -148,9 +148,9 @@ func (n *newLimits) thresholds(t *testing.T) {
 	n.expect(t, n.old, "notify", http.StatusTooManyRequests, 1)
 }
 
-// ungrouped checks that a change by the older admin function removes the key from its
-// group.
-func (n *newLimits) ungrouped(t *testing.T, older *environment) {
+// checkUngrouped checks that a change by the older admin function removes the key from
+// its group.
+func (n *newLimits) checkUngrouped(t *testing.T, older *environment) {
 	t.Helper()
 	n.step(older, n.member.ID, "ban", &state{Version: n.member.Version})
 	k, err := n.keys.Get(t.Context(), n.member.ID)

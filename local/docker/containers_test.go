@@ -15,7 +15,7 @@ func TestContainers(t *testing.T) {
 	c := up(t)
 	t.Run("demo key", func(t *testing.T) { demoKey(t, c) })
 	t.Run("bad credentials", func(t *testing.T) { badCredentials(t, c) })
-	t.Run("hardened", func(t *testing.T) { hardened(t, c) })
+	t.Run("hardened", func(t *testing.T) { checkHardened(t, c) })
 	d := c.login(t)
 	t.Run("context at the backend", func(t *testing.T) { contextAtTheBackend(t, c, d) })
 	t.Run("first denial", func(t *testing.T) { firstDenial(t, c, d) })
@@ -39,9 +39,9 @@ func demoKey(t *testing.T, c *composition) {
 	}
 }
 
-// hardened checks that no container can change its image, gain rights or run as root.
-// Only the gateway publishes ports, and only to this machine.
-func hardened(t *testing.T, c *composition) {
+// checkHardened checks that no container can change its image, gain rights or run as
+// root. Only the gateway publishes ports, and only to this machine.
+func checkHardened(t *testing.T, c *composition) {
 	t.Helper()
 	const format = "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.CapDrop}} {{.HostConfig.SecurityOpt}} " +
 		"{{.HostConfig.Memory}} user={{.Config.User}} " +
@@ -165,9 +165,9 @@ func (w *world) finish(t *testing.T, l *load) {
 	}
 }
 
-// knownStayKnown checks that the caller of the open plan was never denied. Every
+// checkKnownAllowed checks that the caller of the open plan was never denied. Every
 // environment had verified the caller; an environment that just started would deny it.
-func knownStayKnown(t *testing.T, l *load) {
+func checkKnownAllowed(t *testing.T, l *load) {
 	t.Helper()
 	if n := l.now("open").degradedDeny; n > 0 {
 		t.Errorf("%d calls of a known caller of an open plan were denied", n)
@@ -190,7 +190,7 @@ func primaryLost(t *testing.T, w *world) {
 	w.docker(t, "start", w.ids[service(w.victim)])
 	w.whole(t)
 	w.finish(t, l)
-	knownStayKnown(t, l)
+	checkKnownAllowed(t, l)
 }
 
 // functionCutOff cuts the network between one function and the cluster. The other
@@ -203,7 +203,7 @@ func functionCutOff(t *testing.T, w *world) {
 	othersDecide(t, l)
 	w.docker(t, "network", "connect", "--alias", "toxiproxy-1", network, proxy)
 	w.finish(t, l)
-	knownStayKnown(t, l)
+	checkKnownAllowed(t, l)
 }
 
 // functionRefused makes the proxy of one function close and refuse its connections.
@@ -214,7 +214,7 @@ func functionRefused(t *testing.T, w *world) {
 	othersDecide(t, l)
 	w.proxies(t, "toxiproxy-2", `{"enabled":true}`)
 	w.finish(t, l)
-	knownStayKnown(t, l)
+	checkKnownAllowed(t, l)
 }
 
 func (w *world) proxies(t *testing.T, proxy, change string) {

@@ -16,7 +16,7 @@ import (
 // Revoked and unknown keys are never allowed: before, during or after the loss.
 func TestLossOfAll(t *testing.T) {
 	c := up(t, journalFile)
-	t.Run("hardened", func(t *testing.T) { hardened(t, c) })
+	t.Run("hardened", func(t *testing.T) { checkHardened(t, c) })
 	d := c.login(t)
 	w := c.callers(t, d)
 	revoked := d.key("open")
@@ -54,7 +54,7 @@ func restoredByHand(t *testing.T, w *world) {
 		return strings.Contains(d.send(http.MethodGet, "/", nil).body, "Restored. Counts start empty.")
 	})
 	t.Logf("restored after %s", since(lost))
-	w.whatIsRestored(t, l, lost, emptied)
+	w.checkRestored(t, l, lost, emptied)
 }
 
 // restoredByItself lets an environment of the admin function that starts after the loss
@@ -67,7 +67,7 @@ func restoredByItself(t *testing.T, w *world) {
 	lost, emptied := w.lose(t, l)
 	w.restart(t, "admin")
 	t.Logf("an environment has started after %s", since(lost))
-	w.whatIsRestored(t, l, lost, emptied)
+	w.checkRestored(t, l, lost, emptied)
 }
 
 // lose empties every primary, and thereby its replica. It returns the time at which it
@@ -90,12 +90,12 @@ func (w *world) lose(t *testing.T, l *load) (lost, emptied time.Time) {
 	return lost, emptied
 }
 
-// whatIsRestored ends the load once Valkey decides every call. It checks what clients saw
+// checkRestored ends the load once Valkey decides every call. It checks what clients saw
 // and what was restored.
-func (w *world) whatIsRestored(t *testing.T, l *load, lost, emptied time.Time) {
+func (w *world) checkRestored(t *testing.T, l *load, lost, emptied time.Time) {
 	t.Helper()
 	w.finish(t, l)
-	knownStayKnown(t, l)
+	checkKnownAllowed(t, l)
 	for _, each := range w.targets() {
 		if each.name == w.page.name {
 			continue

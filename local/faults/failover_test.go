@@ -94,7 +94,7 @@ func recovered(t *testing.T, degraded, valkey time.Duration) {
 }
 
 func TestPrimaryKilled(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	w := cluster(t)
 	var whole time.Duration
 	outcomes, at, f := failover(t, w, deployedFleet(), func(l *load) {
@@ -103,7 +103,7 @@ func TestPrimaryKilled(t *testing.T) {
 	})
 	degraded, meanwhile := span(outcomes, at)
 	all := tallyOf(outcomes)
-	all.never(t)
+	all.requireAnswered(t)
 	recovered(t, degraded, whole-at)
 	if meanwhile.p99 > 150*time.Millisecond {
 		t.Errorf("p99 was %s meanwhile, want at most 150 ms", meanwhile.p99)
@@ -119,7 +119,7 @@ func TestPrimaryKilled(t *testing.T) {
 }
 
 func TestPrimaryHung(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	w := cluster(t)
 	var whole time.Duration
 	outcomes, at, f := failover(t, w, deployedFleet(), func(l *load) {
@@ -128,7 +128,7 @@ func TestPrimaryHung(t *testing.T) {
 	})
 	degraded, meanwhile := span(outcomes, at)
 	all := tallyOf(outcomes)
-	all.never(t)
+	all.requireAnswered(t)
 	recovered(t, degraded, whole-at)
 	timeouts := f.failures("") / environments
 	// A third of the 16 sectors is on the hung primary. Each such sector lets 2 calls
@@ -146,7 +146,7 @@ func TestPrimaryHung(t *testing.T) {
 }
 
 func TestPlannedFailover(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	w := cluster(t)
 	o := deployedFleet()
 	o.timeout = calm
@@ -157,7 +157,7 @@ func TestPlannedFailover(t *testing.T) {
 		}
 	})
 	all := tallyOf(outcomes)
-	all.undisturbed(t)
+	all.requireUndegraded(t)
 	most := bounded(t, outcomes, callerCount, perSecond, time.Second)
 	report(t, "planned failover", "0 errors",
 		fmt.Sprintf("3 failovers: %s; at most %d of %d a second admitted", all, most, perSecond))
@@ -166,7 +166,7 @@ func TestPlannedFailover(t *testing.T) {
 // The replica stops, its link is cut, and a second later the primary dies. What the
 // primary acknowledged in that second is lost.
 func TestLaggingReplica(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	const limit = 400
 	w := cluster(t)
 	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
@@ -192,7 +192,7 @@ func TestLaggingReplica(t *testing.T) {
 	outcomes := l.end()
 	lost, acknowledged, worstKey := lostCounts(t, f, callers, outcomes, limit, cut, killed)
 	all := tallyOf(outcomes)
-	all.never(t)
+	all.requireAnswered(t)
 	if lost == 0 || worstKey > limit {
 		t.Errorf("%d counts are lost, at most %d of one key, whose limit is %d", lost, worstKey, limit)
 	}
@@ -248,7 +248,7 @@ func lostCounts(
 }
 
 func TestEverythingDown(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	w := cluster(t)
 	w.plans(t, limiter.Limit{Requests: 50, Window: time.Minute})
 	f := startFleet(t, w.url, fleetOptions{environments: 1, timeout: deployed})
@@ -274,7 +274,7 @@ func TestEverythingDown(t *testing.T) {
 	during(t, 5*time.Second)
 	outcomes := l.end()
 	all := tallyOf(outcomes)
-	all.never(t)
+	all.requireAnswered(t)
 	admitted := make([]int, len(callers))
 	for _, o := range outcomes {
 		if o.status == 200 {

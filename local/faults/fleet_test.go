@@ -259,8 +259,8 @@ func (t tally) String() string {
 		t.degraded, ms(t.p99))
 }
 
-// never fails the test if a client got a 500 or a 401.
-func (t tally) never(test *testing.T) {
+// requireAnswered fails the test if a client got a 500 or a 401.
+func (t tally) requireAnswered(test *testing.T) {
 	test.Helper()
 	if t.failed > 0 || t.unauthorized > 0 {
 		test.Errorf("%d calls failed and %d were unauthorized of %d: %s", t.failed, t.unauthorized,
@@ -268,10 +268,10 @@ func (t tally) never(test *testing.T) {
 	}
 }
 
-// undisturbed fails the test if a call failed or was decided without Valkey.
-func (t tally) undisturbed(test *testing.T) {
+// requireUndegraded fails the test if a call failed or was decided without Valkey.
+func (t tally) requireUndegraded(test *testing.T) {
 	test.Helper()
-	t.never(test)
+	t.requireAnswered(test)
 	if t.degraded > 0 {
 		test.Errorf("%d of %d calls were decided without the store", t.degraded, t.calls)
 	}

@@ -60,7 +60,7 @@ func (f flood) run(t *testing.T) *flooded {
 	result.took = time.Since(began)
 	info := w.servers[0].ask(t, "INFO")
 	result.evicted = integer(t, info, "evicted_keys")
-	configured(t, w, append(idle, victim))
+	requireConfiguration(t, w, append(idle, victim))
 	return result
 }
 
@@ -87,7 +87,7 @@ func (r *flooded) one(t *testing.T, checker *enforce.Checker, n int64, victim ca
 // used. LRU spares the victim only while memory holds a few seconds of the flood; LFU
 // always does.
 func TestKeyFlood(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lru", 0}, {"volatile-lfu", 0}} {
 		r := f.run(t)
 		over := r.admitted.Load() > floodLimit
@@ -124,8 +124,9 @@ func (r *flooded) String() string {
 		float64(r.admitted.Load())/floodLimit, r.failed.Load())
 }
 
-// configured fails the test unless the policy set, its copies and every key remain.
-func configured(t *testing.T, w *world, keys []caller) {
+// requireConfiguration fails the test unless the policy set, its copies and every key
+// remain.
+func requireConfiguration(t *testing.T, w *world, keys []caller) {
 	t.Helper()
 	for _, c := range keys {
 		if _, err := w.keys.Get(t.Context(), c.key.ID); err != nil {
@@ -150,7 +151,7 @@ func configured(t *testing.T, w *world, keys []caller) {
 // A denied key calls as fast as it can, and each environment asks Valkey only a few times
 // a second.
 func TestDeniedFlood(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	const lasts = 4 * time.Second
 	w := single(t)
 	w.plans(t, limiter.Limit{Requests: 10, Window: time.Hour})
@@ -166,7 +167,7 @@ func TestDeniedFlood(t *testing.T) {
 	outcomes := l.end()
 	asked := w.servers[0].calls(t, "evalsha", "eval") - before
 	all := tallyOf(outcomes)
-	all.undisturbed(t)
+	all.requireUndegraded(t)
 	// Each environment asks ten times at first and then ten times a second, and sends
 	// usage records. The factor 2 allows for a stall, after which an environment asks ten
 	// times again.

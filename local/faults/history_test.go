@@ -39,9 +39,9 @@ func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window ti
 	return most
 }
 
-// counting models a limit whose window outlasts the test. It admits limit calls, and each
-// answer has the remaining number.
-func counting(limit int64) porcupine.Model {
+// counterModel models a limit whose window outlasts the test. It admits limit calls, and
+// each answer has the remaining number.
+func counterModel(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return int64(0) },
 		Step: func(state, _, output any) (bool, any) {
@@ -66,7 +66,7 @@ func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 					Return: int64(o.end)})
 			}
 		}
-		if result := porcupine.CheckOperationsTimeout(counting(limit), history,
+		if result := porcupine.CheckOperationsTimeout(counterModel(limit), history,
 			time.Minute); result != porcupine.Ok {
 			t.Errorf("%d calls of caller %d have no order in which a counter gives these answers: %s",
 				len(history), i, result)
@@ -96,7 +96,7 @@ func TestCheckers(t *testing.T) {
 			history = append(history, porcupine.Operation{ClientId: n, Call: int64(o.start), Output: o,
 				Return: int64(o.end)})
 		}
-		return porcupine.CheckOperationsTimeout(counting(2), history, time.Minute)
+		return porcupine.CheckOperationsTimeout(counterModel(2), history, time.Minute)
 	}
 	swapped := slices.Clone(calls[:3])
 	swapped[0].remaining, swapped[1].remaining = 0, 1 // they overlap

@@ -18,8 +18,8 @@ import (
 
 const allowance = 100_000
 
-// alone returns a single server and a caller with a limit that no test reaches.
-func alone(t *testing.T, settings ...string) (*world, caller) {
+// oneServer returns a single server and a caller with a limit that no test reaches.
+func oneServer(t *testing.T, settings ...string) (*world, caller) {
 	t.Helper()
 	w := single(t, settings...)
 	w.plans(t, limiter.Limit{Requests: allowance, Window: 24 * time.Hour})
@@ -29,8 +29,8 @@ func alone(t *testing.T, settings ...string) (*world, caller) {
 // The server closes every connection while the function is frozen. The next call still
 // succeeds and counts once.
 func TestThaw(t *testing.T) {
-	fault(t)
-	w, c := alone(t)
+	skipUnlessFaults(t)
+	w, c := oneServer(t)
 	f := startFleet(t, w.url, fleetOptions{environments: 1, timeout: calm, freeze: true})
 	const thaws, long = 100, 10
 	failed := 0
@@ -53,8 +53,8 @@ func TestThaw(t *testing.T) {
 // A network silently drops the packets of open connections. At most one call is then
 // decided without Valkey.
 func TestBlackHoledFlows(t *testing.T) {
-	fault(t)
-	w, c := alone(t)
+	skipUnlessFaults(t)
+	w, c := oneServer(t)
 	proxy := valkeytest.StartProxy(t, w.url, nil)
 	f := startFleet(t, proxy.URL(), fleetOptions{environments: 1, timeout: deployed, freeze: true})
 	const rounds = 10
@@ -86,8 +86,8 @@ func TestBlackHoledFlows(t *testing.T) {
 // A connection ends after the script has run and before its reply arrives. The call
 // succeeds and counts at most twice.
 func TestLostReply(t *testing.T) {
-	fault(t)
-	w, c := alone(t)
+	skipUnlessFaults(t)
+	w, c := oneServer(t)
 	proxy := valkeytest.StartProxy(t, w.url, nil)
 	f := startFleet(t, proxy.URL(), fleetOptions{environments: 1, timeout: calm})
 	left := f.call(t.Context(), c.secret.Reveal()).remaining
@@ -135,9 +135,9 @@ func add(t *testing.T, p *toxiproxy.Proxy, toxic string) {
 }
 
 func TestLatencyAndResets(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	const deadline = 150 * time.Millisecond // 3/2 of VALKEY_TIMEOUT
-	w, _ := alone(t)
+	w, _ := oneServer(t)
 	var figures []string
 	for _, c := range []struct{ name, toxic string }{
 		{"30 ms", `{"type":"latency","attributes":{"latency":30,"jitter":10}}`},
@@ -167,8 +167,8 @@ func TestLatencyAndResets(t *testing.T) {
 				after = append(after, o)
 			}
 		}
-		tallyOf(outcomes).never(t)
-		tallyOf(after).undisturbed(t)
+		tallyOf(outcomes).requireAnswered(t)
+		tallyOf(after).requireUndegraded(t)
 		m := tallyOf(meanwhile)
 		if m.p99 > deadline+10*time.Millisecond {
 			t.Errorf("%s: p99 %s, want at most %s", c.name, m.p99, deadline+10*time.Millisecond)

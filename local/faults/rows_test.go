@@ -27,7 +27,7 @@ func every(t *testing.T, pause, total time.Duration, harm func()) {
 
 // Slots move to another shard with all their keys while the load runs. No call fails.
 func TestResharding(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	const limit = 60
 	w := cluster(t)
 	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
@@ -51,7 +51,7 @@ func TestResharding(t *testing.T) {
 	during(t, 2*time.Second)
 	outcomes := l.end()
 	all := tallyOf(outcomes)
-	all.undisturbed(t)
+	all.requireUndegraded(t)
 	linearizable(t, outcomes, len(callers), limit)
 	report(t, "resharding", "0 errors",
 		fmt.Sprintf("%d slots moved under load: %s; linearizable", moved, all))
@@ -119,7 +119,7 @@ func connections(t *testing.T, s *server) int {
 }
 
 func TestScriptFlushAndSleep(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	const limit = 120
 	w := single(t)
 	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
@@ -136,7 +136,7 @@ func TestScriptFlushAndSleep(t *testing.T) {
 	})
 	outcomes := l.end()
 	all := tallyOf(outcomes)
-	all.undisturbed(t)
+	all.requireUndegraded(t)
 	linearizable(t, outcomes, len(callers), limit)
 	after := connections(t, w.servers[0])
 	if after > before+4 {
@@ -149,8 +149,8 @@ func TestScriptFlushAndSleep(t *testing.T) {
 // The check user's password is rotated as an operator does it. The new one is added, the
 // function gets it, and the old one is removed.
 func TestCredentialRotation(t *testing.T) {
-	fault(t)
-	w, c := alone(t)
+	skipUnlessFaults(t)
+	w, c := oneServer(t)
 	s := w.servers[0]
 	s.ask(t, append([]string{"ACL", "SETUSER", "check", ">old-password"}, acl.Rules(acl.Check())...)...)
 	as := func(password string) string { return strings.Replace(w.url, "://", "://check:"+password+"@", 1) }
@@ -173,7 +173,7 @@ func TestCredentialRotation(t *testing.T) {
 	s.ask(t, "ACL", "SETUSER", "check", "<old-password")
 	s.ask(t, "CLIENT", "KILL", "USER", "check")
 	calls(renewed)
-	total.never(t)
+	total.requireAnswered(t)
 	late := old.call(t.Context(), c.secret.Reveal())
 	if !late.degraded || late.status == 500 {
 		t.Errorf("with a removed password: %+v", late)
@@ -190,7 +190,7 @@ func TestCredentialRotation(t *testing.T) {
 // Limits change under load. The next check obeys the new limit, and no window admits more
 // than the greater of both.
 func TestEditMidWindow(t *testing.T) {
-	fault(t)
+	skipUnlessFaults(t)
 	const low, high, edits = 20, 60, 12
 	const window = 2 * time.Second
 	limits := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: window}} }
@@ -221,7 +221,7 @@ func TestEditMidWindow(t *testing.T) {
 	}
 	outcomes := l.end()
 	all := tallyOf(outcomes)
-	all.undisturbed(t)
+	all.requireUndegraded(t)
 	most := bounded(t, outcomes, len(callers), high, window)
 	checks := 0
 	for _, o := range outcomes {

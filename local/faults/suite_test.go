@@ -41,8 +41,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// fault skips a test unless the fault suite was asked for.
-func fault(t *testing.T) {
+// skipUnlessFaults skips a test unless the fault suite was asked for.
+func skipUnlessFaults(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FAULTS") == "" {
 		t.Skip("the fault suite takes minutes: ./scripts/test -faults runs it")

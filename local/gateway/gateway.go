@@ -1,5 +1,5 @@
-// Package gateway emulates Amazon API Gateway in front of Lambda functions. REST is a REST
-// API and HTTP is an HTTP API, each with a Lambda authorizer and a Lambda proxy
+// Package gateway emulates Amazon API Gateway in front of Lambda functions. REST is a
+// REST API and HTTP is an HTTP API, each with a Lambda authorizer and a Lambda proxy
 // integration. Every path and method belongs to one resource: {proxy+} on a REST API,
 // $default on an HTTP API.
 //
