@@ -7,14 +7,18 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/s3test"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -70,12 +74,27 @@ func TestSaveFigures(t *testing.T) {
 	}
 }
 
-// A restore of an empty Valkey.
+// memory is how many bytes Valkey uses, less those of connections.
+func memory(t *testing.T, root valkey.Client) int {
+	t.Helper()
+	info := must(root.Do(t.Context(), root.B().Info().Section("memory").Build()).ToString())(t)
+	figures := map[string]int{}
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		figures[name], _ = strconv.Atoi(value) // some are texts
+	}
+	return figures["used_memory"] - figures["mem_clients_normal"]
+}
+
+// Keys before and after AUDIT_RETENTION, and a restore of an empty Valkey.
 func TestRestoreFigures(t *testing.T) {
 	keys := figureKeys(t)
 	folder := t.TempDir()
-	w := open(t, valkeytest.Start(t), must(OpenStore(folder))(t), false)
+	url := valkeytest.Start(t)
+	root := storetest.Connect(t, url)
+	w := open(t, url, must(OpenStore(folder))(t), false)
 	w.plan(t, 10)
+	empty := memory(t, root)
 	var next atomic.Int64
 	var wait sync.WaitGroup
 	for range 16 {
@@ -95,6 +114,12 @@ func TestRestoreFigures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	all := memory(t, root)
+	if err := w.trimAll(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d keys: %d bytes of Valkey's memory each with their audit, %d once AUDIT_RETENTION has passed",
+		keys, (all-empty)/keys, (memory(t, root)-empty)/keys)
 	bytes, objects := int64(0), 0
 	err := filepath.Walk(folder, func(_ string, info os.FileInfo, err error) error {
 		if err == nil && !info.IsDir() {
