@@ -136,7 +136,7 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 	if changes == "" {
 		changes = "nothing differs\n"
 	}
-	_, _ = fmt.Fprintf(out, "\nThe policy in force:\n%s", changes)
+	_, _ = fmt.Fprintf(out, "\nChanges to the policy in force:\n%s", changes)
 	if !o.apply {
 		_, _ = fmt.Fprintln(out, "Nothing was changed. -apply saves the policy and imports the keys.")
 		return nil

@@ -54,8 +54,10 @@ func (o opened) covers(called route.Call) route.Coverage {
 // routed is what lists would have made of calls by route.
 type routed struct {
 	calls, refused int64
-	unclear        int64         // it depends on the path, or the route was not recorded
-	closed         []usage.Route // that are refused, those with the most calls first
+	unclear        int64 // it depends on the path, or the route was not recorded
+	// closed are the routes that are refused, partly those of which it depends on the
+	// path, each by most calls first.
+	closed, partly []usage.Route
 	by             map[usage.Route]int64
 }
 
@@ -68,25 +70,31 @@ func (o opened) hold(by map[usage.Route]int64) routed {
 		switch {
 		case called == usage.Route{Plan: called.Plan} || covered == route.Some:
 			r.unclear += calls
+			r.partly = append(r.partly, called)
 		case covered == route.None:
 			r.refused += calls
 			r.closed = append(r.closed, called)
 		}
 	}
-	slices.SortFunc(r.closed, func(a, b usage.Route) int {
-		return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a.Path+a.Method, b.Path+b.Method))
-	})
+	for _, routes := range [][]usage.Route{r.closed, r.partly} {
+		slices.SortFunc(routes, func(a, b usage.Route) int {
+			return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a.Path+a.Method, b.Path+b.Method))
+		})
+	}
 	return r
 }
 
-// named names the routes that are refused.
-func (r routed) named() string {
+// named names routes.
+func (r routed) named(routes []usage.Route) string {
 	words := ""
-	for i, c := range r.closed[:min(len(r.closed), maxNamedRoutes)] {
-		words += []string{": ", ", "}[min(i, 1)] + c.Method + " " + page.Clip(c.Path, page.MaxName) + " (" +
-			page.Number(r.by[c]) + ")"
+	for i, c := range routes[:min(len(routes), maxNamedRoutes)] {
+		name := "not recorded by route"
+		if c.Path != "" {
+			name = c.Method + " " + page.Clip(c.Path, page.MaxName)
+		}
+		words += []string{": ", ", "}[min(i, 1)] + name + " (" + page.Number(r.by[c]) + ")"
 	}
-	if more := len(r.closed) - maxNamedRoutes; more > 0 {
+	if more := len(routes) - maxNamedRoutes; more > 0 {
 		words += " and " + strconv.Itoa(more) + " more"
 	}
 	return words + "."
@@ -98,9 +106,9 @@ func (r routed) ofPlan() string {
 		return "No route was called with this plan in the last hour."
 	}
 	words := "In the last hour this would have refused " + page.Number(r.refused) + " of the plan's " +
-		page.Number(r.calls) + " calls for their route" + r.named()
+		page.Number(r.calls) + " calls for their route" + r.named(r.closed)
 	if r.unclear > 0 {
-		words += " For " + page.Number(r.unclear) + " other calls it depends on the path."
+		words += " For " + page.Number(r.unclear) + " other calls it depends on the path" + r.named(r.partly)
 	}
 	return words
 }
@@ -116,9 +124,14 @@ func (r routed) ofKey(calls int64) string {
 	if least != most {
 		count = "between " + page.Number(least) + " and " + page.Number(most)
 	}
-	return "In the last hour this would have refused " + count + " of the key's " + page.Number(calls) +
+	words := "In the last hour this would have refused " + count + " of the key's " + page.Number(calls) +
 		" calls for their route. Routes are counted for each plan, not for each key: of all " +
-		page.Number(total) + " calls of the plan it would have refused " + page.Number(r.refused) + r.named()
+		page.Number(total) + " calls of the plan it would have refused " + page.Number(r.refused) +
+		r.named(r.closed)
+	if r.unclear > 0 {
+		words += " For " + page.Number(r.unclear) + " others it depends on the path" + r.named(r.partly)
+	}
+	return words
 }
 
 // previewAccess says what another list of a plan's open routes would have made of the
