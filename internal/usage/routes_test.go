@@ -189,6 +189,21 @@ func TestRoutesComeBack(t *testing.T) {
 	}
 }
 
+// What this release stores of a route is what later ones read.
+func TestStoredRoute(t *testing.T) {
+	r := Route{"free", "a1", "prod", "GET", "/orders/{id}"}
+	for stored, want := range map[string]Route{
+		"\x00\x04free\x02a1\x04prod\x03GET\x0c/orders/{id}": r, "\x00\x04free": {Plan: "free"},
+	} {
+		if got, ok := parseRoute(stored); !ok || got != want || want.field() != stored {
+			t.Errorf("%q is %+v, %t, and is stored as %q", stored, got, ok, want.field())
+		}
+	}
+	if name := routesName(5_984_576); name != "tg:{021}:usage-r5984576" {
+		t.Errorf("a period is stored as %s", name)
+	}
+}
+
 // A field is read as it was written. One of another release counts under its plan, and
 // bytes that are no field count for nothing.
 func FuzzRoute(f *testing.F) {
