@@ -39,14 +39,14 @@ type past struct {
 
 // find returns the index of the section whose state the i-th one keeps, at its old place
 // if it is there, or -1.
-func (h *past) find(i int, sec section) int {
+func (p *past) find(i int, sec section) int {
 	other := sec
 	other.shadow = !sec.shadow
 	for _, wanted := range []section{sec, other} {
-		if i < len(h.sections) && wanted.same(h.sections[i]) {
+		if i < len(p.sections) && wanted.same(p.sections[i]) {
 			return i
 		}
-		if j := slices.IndexFunc(h.sections, wanted.same); j >= 0 {
+		if j := slices.IndexFunc(p.sections, wanted.same); j >= 0 {
 			return j
 		}
 		if sec.kind.isLog() {
@@ -57,15 +57,15 @@ func (h *past) find(i int, sec section) int {
 }
 
 // calls returns what a section that is no log counts now.
-func (h *past) calls(i int) int64 {
-	sec, st := h.sections[i], &h.states[i]
+func (p *past) calls(i int) int64 {
+	sec, st := p.sections[i], &p.states[i]
 	switch sec.kind {
 	case counterKind:
-		return st.estimate(sec.span, h.now)
+		return st.estimate(sec.span, p.now)
 	case fixedKind:
 		return st.cur
 	case bucketKind:
-		whole, part := st.debt(h.now)
+		whole, part := st.debt(p.now)
 		return owedCalls(whole, part, max(1, st.requests), sec.span)
 	default:
 		return 0
@@ -74,10 +74,10 @@ func (h *past) calls(i int) int64 {
 
 // longestLog returns the index of the log of a kind and mode with the longest window, or
 // -1.
-func (h *past) longestLog(k kind, shadow bool) int {
+func (p *past) longestLog(k kind, shadow bool) int {
 	found := -1
-	for i, s := range h.sections {
-		if s.kind == k && s.shadow == shadow && (found < 0 || s.span > h.sections[found].span) {
+	for i, s := range p.sections {
+		if s.kind == k && s.shadow == shadow && (found < 0 || s.span > p.sections[found].span) {
 			found = i
 		}
 	}
@@ -86,42 +86,42 @@ func (h *past) longestLog(k kind, shadow bool) int {
 
 // source returns the log of a mode to take over from, preferring one of the same kind, or
 // -1.
-func (h *past) source(k kind, shadow bool) int {
+func (p *past) source(k kind, shadow bool) int {
 	first, second := logKind, attemptsKind
 	if k == attemptsKind {
 		first, second = second, first
 	}
-	if i := h.longestLog(first, shadow); i >= 0 {
+	if i := p.longestLog(first, shadow); i >= 0 {
 		return i
 	}
-	return h.longestLog(second, shadow)
+	return p.longestLog(second, shadow)
 }
 
 // carried returns the state of a new section.
-func (h *past) carried(sec section, requests int64, shifts []shift) state {
-	source, older := h.source(sec.kind, false), h.source(sec.kind, true)
+func (p *past) carried(sec section, requests int64, shifts []shift) state {
+	source, older := p.source(sec.kind, false), p.source(sec.kind, true)
 	if source < 0 {
 		source, older = older, -1
 	}
 	if sec.kind.isLog() {
-		return h.carriedLog(sec, source, older, requests)
+		return p.carriedLog(sec, source, older, requests)
 	}
-	start, _ := sec.start(h.now, shifts)
+	start, _ := sec.start(p.now, shifts)
 	reach := sec.span - 1 // how old a call may be to count
 	if sec.kind == fixedKind {
-		reach = h.now - start
+		reach = p.now - start
 	}
-	count := h.count
+	count := p.count
 	if source >= 0 {
-		from := &h.states[source]
-		count = from.since(h.sections[source].group, h.now+from.offset-min(reach+1, h.sections[source].span))
+		from := &p.states[source]
+		count = from.since(p.sections[source].group, p.now+from.offset-min(reach+1, p.sections[source].span))
 	}
 	if sec.kind == bucketKind {
 		if count == 0 {
 			return state{}
 		}
 		whole, part := muldiv(min(count, requests), sec.span, requests)
-		return state{whole: h.now + whole, part: part, requests: requests}
+		return state{whole: p.now + whole, part: part, requests: requests}
 	}
 	return state{start: start, cur: count}
 }
@@ -137,22 +137,22 @@ func (s section) start(now int64, shifts []shift) (start, end int64) {
 // carriedLog takes over the slots of a log, and of a log in shadow mode what is older
 // than the window of the first; older is -1 without. A log in shadow mode lacks the calls
 // that exceeded it.
-func (h *past) carriedLog(sec section, source, older int, requests int64) state {
+func (p *past) carriedLog(sec section, source, older int, requests int64) state {
 	var st state
 	if source < 0 {
-		st.push(sec.group, h.now, min(h.count, requests))
+		st.push(sec.group, p.now, min(p.count, requests))
 		return st
 	}
-	st.offset = h.states[source].offset
+	st.offset = p.states[source].offset
 	// A slot may have stood for many calls, and each may need one of its own now: that is
 	// bounded, the oldest go.
 	most := max(requests, DefaultSlots*sec.group)
-	span := h.sections[source].span
-	entries, total := h.entries(source, min(sec.span, span), 0, most)
-	if older >= 0 && h.sections[older].span > span && sec.span > span && total < most {
-		before, _ := h.entries(older, min(sec.span, h.sections[older].span), span, most-total)
+	span := p.sections[source].span
+	entries, total := p.entries(source, min(sec.span, span), 0, most)
+	if older >= 0 && p.sections[older].span > span && sec.span > span && total < most {
+		before, _ := p.entries(older, min(sec.span, p.sections[older].span), span, most-total)
 		for i := range before {
-			before[i].at += st.offset - h.states[older].offset
+			before[i].at += st.offset - p.states[older].offset
 		}
 		entries = append(before, entries...)
 	}
@@ -168,9 +168,9 @@ type entry struct{ at, calls int64 }
 // entries lists the slots of a log that are younger than an age and not younger than
 // another, 0 for all, oldest first, and the calls in them: the latest ones, as many as
 // most.
-func (h *past) entries(log int, younger, least, most int64) (entries []entry, total int64) {
-	from, group := &h.states[log], h.sections[log].group
-	clock := h.now + from.offset
+func (p *past) entries(log int, younger, least, most int64) (entries []entry, total int64) {
+	from, group := &p.states[log], p.sections[log].group
+	clock := p.now + from.offset
 	last := len(from.slots)
 	for last > 0 && least > 0 && from.slots[last-1] > clock-least {
 		last--
