@@ -18,7 +18,7 @@ type Call struct {
 	Denied bool
 	Calls  int64
 	Cost   int64 // of all of them; denied calls that were not noted count as one each
-	Noted  bool  // the second is known; otherwise the calls were spread evenly over their minute
+	Noted  bool  // the second is known; otherwise the calls are spread evenly over their minute
 }
 
 // maxReplay bounds the span of Calls: notes are kept for little more than an hour.
@@ -44,13 +44,14 @@ func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Ca
 			r.client.B().Hgetall().Key(minutesName(b, id, hour)).Build())
 	}
 	results := r.client.DoMulti(ctx, commands...)
+	now := time.Now()
 	var calls []Call
 	for i, hour := 0, first; hour <= last; i, hour = i+2, hour+1 {
 		h, err := readHour(results[i], results[i+1])
 		if err != nil {
 			return nil, fmt.Errorf("usage: calls: %w", err)
 		}
-		calls = h.appendCalls(calls, time.Unix(hour*secondsPerHour, 0).UTC())
+		calls = h.appendCalls(calls, time.Unix(hour*secondsPerHour, 0).UTC(), now)
 	}
 	calls = slices.DeleteFunc(calls, func(c Call) bool { return c.Time.Before(from) || !c.Time.Before(to) })
 	slices.SortStableFunc(calls, func(a, b Call) int { return a.Time.Compare(b.Time) })
@@ -78,8 +79,9 @@ func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
 	})
 }
 
-// appendCalls returns the notes, and spreads what the minutes have beyond them.
-func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
+// appendCalls returns the notes, and spreads what the minutes have beyond them: over the
+// whole minute, or over what has passed of the one that is not over.
+func (h *hourOfCalls) appendCalls(calls []Call, start, now time.Time) []Call {
 	noted := map[int][]int{} // which calls are notes of allowed ones
 	for _, n := range h.notes {
 		minute := n.second / int(secondsPerMinute)
@@ -100,8 +102,12 @@ func (h *hourOfCalls) appendCalls(calls []Call, start time.Time) []Call {
 	for minute := range h.minutes {
 		left := &h.minutes[minute]
 		at := start.Add(time.Duration(minute) * time.Minute)
-		calls = spread(calls, at, left[allowed], max(left[extraCost], 0), false)
-		calls = spread(calls, at, left[denied], 0, true)
+		seconds := secondsPerMinute
+		if passed := now.Sub(at); passed >= 0 && passed < time.Minute {
+			seconds = max(int64(passed/time.Second), 1)
+		}
+		calls = spread(calls, at, seconds, left[allowed], max(left[extraCost], 0), false)
+		calls = spread(calls, at, seconds, left[denied], 0, true)
 		if left[allowed] <= 0 {
 			even(calls, noted[minute], left[extraCost])
 		}
@@ -121,14 +127,14 @@ func even(calls []Call, noted []int, extra int64) {
 // part returns the i-th of so many nearly equal parts.
 func part(of int64, i, parts int) int64 { return of*int64(i+1)/int64(parts) - of*int64(i)/int64(parts) }
 
-// spread lays n calls evenly over the seconds of a minute.
-func spread(calls []Call, minute time.Time, n, extra int64, denied bool) []Call {
+// spread lays n calls evenly over the first seconds of a minute.
+func spread(calls []Call, minute time.Time, seconds, n, extra int64, denied bool) []Call {
 	if n <= 0 {
 		return calls
 	}
-	steps := int(min(n, secondsPerMinute))
+	steps := int(min(n, seconds))
 	for i := range steps {
-		at := minute.Add(time.Duration(i*int(secondsPerMinute)/steps) * time.Second)
+		at := minute.Add(time.Duration(i*int(seconds)/steps) * time.Second)
 		calls = append(calls, Call{at, denied, part(n, i, steps),
 			part(n, i, steps) + part(extra, i, steps), false})
 	}

@@ -33,7 +33,7 @@
 // A call of a caller that may call, allowed or denied, counts by plan, API, stage, method
 // and pattern of the route, in steps of 5 minutes, for previews of access. The routes are
 // one command of a Batch: of the first 16 Batches after a pause, then of one every 10 s.
-// They make no Batch leave. A Recorder tells 256 routes apart, the store 4,096 in 5
+// They make no Batch leave. A Recorder distinguishes 256 routes, the store 4,096 in 5
 // minutes; calls of further ones count under their plan alone, of at most 64 plans in a
 // Recorder.
 //

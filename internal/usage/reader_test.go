@@ -258,6 +258,26 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
+// None of the calls of the minute that is not over lies ahead: a preview that ends now
+// has them all.
+func TestCallsOfThisMinute(t *testing.T) {
+	client, now := connect(t, valkeytest.Start(t)), time.Now()
+	r := recorderAt(now)
+	for range 8 { // more would be noted
+		r.Record(Outcome{Subject: "a", Time: now})
+	}
+	flush(t, r, client)
+	to := time.Now()
+	calls, err := NewReader(client).Calls(t.Context(), "a", to.Add(-time.Hour), to)
+	var n int64
+	for _, c := range calls {
+		n += c.Calls
+	}
+	if err != nil || n != 8 {
+		t.Errorf("%d calls of 8, %v", n, err)
+	}
+}
+
 // Notes hold all calls, and as much of the extra cost as fits.
 func TestNotesAreReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -15,17 +15,17 @@ import (
 )
 
 // Route is what calls of a plan have in common: whom they call, never with which path. A
-// Route that has its plan alone stands for routes that are not told apart.
+// Route that has its plan alone stands for routes beyond a bound.
 type Route struct {
 	Plan               string
 	API, Stage, Method string
-	Path               string // pattern of the route; * for a path that no pattern tells
+	Path               string // pattern of the route; * for a path that has no pattern
 }
 
 // RoutePeriod is how finely calls by route are kept apart in time.
 const RoutePeriod = 5 * time.Minute
 
-// Bounds of what is told apart. Calls beyond them count under their plan.
+// Bounds of the routes that are distinguished. Calls beyond them count under their plan.
 const (
 	MaxRoutes = 256 // that wait in a Recorder
 	// MaxStoredRoutes is how many routes of all plans are stored for a period.
