@@ -27,5 +27,5 @@ type GroupKey struct {
 	Name    string
 	Address string
 	Plan    string
-	Status  string
+	Badges  []Badge
 }

@@ -52,7 +52,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 
 func keyCells(s app.Subject) []string {
 	var states, used []string
-	for _, b := range badges(s) {
+	for _, b := range changes.Badges(s) {
 		states = append(states, b.Text)
 	}
 	for _, u := range s.Now.Limits {

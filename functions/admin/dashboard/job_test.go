@@ -75,7 +75,7 @@ func TestJobIsLeftAndFound(t *testing.T) {
 	s := sitetest.New(t).Login()
 	job := startRevocation(s, "leaked")
 	at := "/jobs/" + job.ID
-	s.Get(at).Wants(t, http.StatusOK, "0 of 2", "data-auto", "</time> because: <bdi>leaked</bdi>")
+	s.Get(at).Wants(t, http.StatusOK, "0 of 2", "data-auto", "</time>, because: <bdi>leaked</bdi>")
 	if s.Keys.Key("acme").Status != policy.Active {
 		t.Error("to look at a job goes on with it")
 	}

@@ -15,7 +15,7 @@ func (d *dashboard) keyRow(s app.Subject, query string) templates.KeyRow {
 		Name:     page.Clip(s.Name, page.MaxName),
 		Address:  d.Path("/keys/"+s.ID) + query,
 		Plan:     page.Clip(s.Plan, page.MaxName),
-		Badges:   badges(s),
+		Badges:   changes.Badges(s),
 		Readable: s.Status != policy.Unreadable,
 	}
 	for _, tag := range s.Tags {

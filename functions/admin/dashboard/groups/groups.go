@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
@@ -135,16 +134,9 @@ func limitsOf(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, boo
 }
 
 func (d *Pages) keyOf(s app.Subject) templates.GroupKey {
-	words := make([]string, 0, 2)
-	for _, state := range s.States() {
-		words = append(words, string(state))
-	}
-	if len(words) == 0 {
-		words = append(words, string(policy.Active))
-	}
 	return templates.GroupKey{
 		Name: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID),
-		Plan: page.Clip(s.Plan, page.MaxName), Status: strings.Join(words, ", "),
+		Plan: page.Clip(s.Plan, page.MaxName), Badges: changes.Badges(s),
 	}
 }
 

@@ -1,4 +1,4 @@
-package dashboard
+package changes
 
 import (
 	"time"
@@ -9,9 +9,9 @@ import (
 	"tidegate/web/templates"
 )
 
-// badges says everything that is out of the ordinary; a key of which there is nothing to
-// say is active.
-func badges(s app.Subject) []templates.Badge {
+// Badges says everything that is out of the ordinary about a key; one of which there is
+// nothing to say is active.
+func Badges(s app.Subject) []templates.Badge {
 	if s.Status != policy.Active {
 		return []templates.Badge{{Text: string(s.Status), Level: "off", State: string(s.Status)}}
 	}
