@@ -92,11 +92,15 @@ func (c *checker) logUnusableSet(ctx context.Context, err error) {
 // record counts a decided call. The result of an unverified caller has no id.
 func (c *checker) record(call enforce.Call, checked enforce.Result) {
 	o := usage.Outcome{
-		Subject: checked.ID, Registered: call.Kind == policy.APIKey && checked.ID != "",
-		Verdict: verdictOf(checked), Cost: checked.Cost, Time: c.now(),
+		Subject:    checked.ID,
+		Registered: checked.ID != "" && (call.Kind == policy.APIKey || checked.KeyVersion > 0),
+		Verdict:    verdictOf(checked), Cost: checked.Cost, Time: c.now(),
 	}
 	if wait := deniedFor(&checked); wait > 0 {
 		o.DeniedUntil = o.Time.Add(wait)
+	}
+	if reset := nearFor(&checked); reset > 0 {
+		o.NearUntil = o.Time.Add(reset)
 	}
 	if checked.Rule != "" {
 		o.Rules = []string{policy.RouteID(checked.Rule)}
@@ -138,6 +142,19 @@ func deniedFor(checked *enforce.Result) time.Duration {
 		return 0
 	}
 	return wait
+}
+
+// nearFor is how long one of the caller's own limits may stay nearly used up if it does
+// not call again; 0 when none is.
+func nearFor(checked *enforce.Result) time.Duration {
+	reset := time.Duration(0)
+	for i := range checked.Limits {
+		l := &checked.Limits[i]
+		if l.Scope == policy.ScopeKey && l.NearlyUsedUp() && !checked.Degraded {
+			reset = max(reset, l.Reset)
+		}
+	}
+	return reset
 }
 
 func verdictOf(checked enforce.Result) usage.Verdict {

@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/cause"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -279,36 +280,76 @@ func someKey(t *testing.T) string {
 // before it is denied, one that was denied, one that is banned; not one that may call.
 func TestDeniedKeysAreListed(t *testing.T) {
 	w := newDenialWorld(t)
-	listed := func(list usage.DeniedList) []string {
-		t.Helper()
-		if report := w.checker.usage.Flush(t.Context(), w.checker.reachable()); report.Err != nil {
-			t.Fatal(report.Err)
-		}
-		ids, more, err := usage.NewReader(w.admin).Denied(t.Context(), list, "", w.checker.now(), 10)
-		if err != nil || more {
-			t.Fatal(more, err)
-		}
-		return ids
-	}
 	call := denialCall{key: "two", method: "GET", path: "/orders/7", resource: "/orders/{id}",
 		addr: "192.0.2.7"}
 	w.send(t, 1, call)
 	call.key = "many"
 	w.send(t, 2, call)
-	if ids := listed(usage.OverLimit); len(ids) != 0 {
+	if ids := w.listed(t, usage.OverLimit); len(ids) != 0 {
 		t.Errorf("%v are listed too soon", ids)
 	}
 	call.key = "two"
 	w.send(t, 3, call)
 	for range 2 { // with nothing left, and denied
-		if ids := listed(usage.OverLimit); !slices.Equal(ids, []string{w.ids["two"]}) {
+		if ids := w.listed(t, usage.OverLimit); !slices.Equal(ids, []string{w.ids["two"]}) {
 			t.Errorf("over the limit are %v, want %s", ids, w.ids["two"])
 		}
 		w.send(t, 4, call)
 	}
 	call.key = "banned"
 	w.send(t, 5, call)
-	if ids := listed(usage.Banned); !slices.Equal(ids, []string{w.ids["banned"]}) {
+	if ids := w.listed(t, usage.Banned); !slices.Equal(ids, []string{w.ids["banned"]}) {
 		t.Errorf("banned are %v, want %s", ids, w.ids["banned"])
+	}
+}
+
+// listed sends what was recorded and returns the subjects of a list.
+func (f *function) listed(t *testing.T, list usage.StateList) []string {
+	t.Helper()
+	if report := f.checker.usage.Flush(t.Context(), f.checker.reachable()); report.Err != nil {
+		t.Fatal(report.Err)
+	}
+	ids, more, err := usage.NewReader(f.admin).InState(t.Context(), list, "", f.checker.now(), 10)
+	if err != nil || more {
+		t.Fatal(more, err)
+	}
+	return ids
+}
+
+// A key is listed from the call that leaves a fifth of one of its own limits, until that
+// limit is empty; so is a caller of a token with an override, and nobody for limits that
+// others share.
+func TestKeysNearALimitAreListed(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "ten", Limits: tenADay()},
+		policy.Plan{Name: "many", Limits: perHour(1000)})
+	f.edit(t, func(s *policy.Set) { s.TokenPlan, s.Global.Limits = "many", perHour(20) })
+	secret, other, token := f.key(t, "ten"), f.key(t, "many"), f.set.TokenCaller("issuer", "somebody")
+	if _, err := f.set.Adopt(t.Context(), policy.Token, token, "somebody",
+		&policy.Override{Limits: perHour(5), Reason: "a test"}, tester); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{}
+	near := func(id string, calls, from int, call func()) {
+		for i := 1; i <= calls; i++ {
+			call()
+			if i == from {
+				want = append(want, id)
+			}
+			if got := f.listed(t, usage.NearLimit); !slices.Equal(slices.Sorted(slices.Values(got)),
+				slices.Sorted(slices.Values(want))) {
+				t.Fatalf("after call %d of %s: %v, want %v", i, id, got, want)
+			}
+		}
+	}
+	near(secret.ID(), 10, 8, func() { f.call(t, secret) })
+	near(token, 5, 4, func() {
+		if _, err := f.Check(t.Context(), enforce.Call{Kind: policy.Token, Subject: token}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	near("nobody", 4, 0, func() { f.call(t, other) })
+	f.clock.Add(int64(24*time.Hour - time.Minute))
+	if got := f.listed(t, usage.NearLimit); !slices.Equal(got, []string{secret.ID()}) {
+		t.Errorf("a day later: %v, want %s", got, secret.ID())
 	}
 }

@@ -26,6 +26,9 @@ type Usage struct {
 // Used returns how much of the limit is taken now. Remaining plus Used is Limit.Requests.
 func (u Usage) Used() int64 { return u.Limit.Requests - u.Remaining }
 
+// NearlyUsedUp reports whether at most a fifth of the limit remains.
+func (u Usage) NearlyUsedUp() bool { return u.Remaining <= u.Limit.Requests/5 }
+
 // Decision is the answer to one Take or Peek. A denial is a Decision, not an error.
 type Decision struct {
 	// Allowed says whether every limit admitted the cost, but for those in shadow mode.

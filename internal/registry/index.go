@@ -128,8 +128,9 @@ const (
 type Query struct {
 	Prefix string // only names that start with it, whatever the case
 	Plan   int    // only keys of the plan with this number; 0 for all
-	Group  string // only keys of this group; Plan is ignored then
-	List   List   // only keys of this list; Plan and Group are ignored then
+	Tag    string // only keys with this tag; Plan is ignored then
+	Group  string // only keys of this group; Plan and Tag are ignored then
+	List   List   // only keys of this list; Plan, Tag and Group are ignored then
 	After  string // the Next of the page before; empty for the first page
 	Count  int    // 1 to 500; 0 means 50
 }
@@ -143,6 +144,8 @@ func (q Query) indexes(set *policy.Set) []string {
 		return []string{q.List.index()}
 	case q.Group != "":
 		return []string{groupIndexKey(q.Group)}
+	case q.Tag != "":
+		return []string{tagIndexKey(q.Tag)}
 	case q.Plan > 0:
 		return []string{planIndexKey(q.Plan)}
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // The lists of keys are sorted sets whose members are the lower-case name, a zero byte
-// and the id, in byte order: one of all keys, one for each plan, one for each group, and
-// those of List.
+// and the id, in byte order: one of all keys, one for each plan, group and tag, and those
+// of List.
 const indexKey = "tg:keys"
 
 // List is a list of the keys that have something out of the ordinary.
@@ -33,6 +33,8 @@ const (
 func (l List) index() string { return indexKey + ":" + string(l) }
 
 func planIndexKey(number int) string { return indexKey + ":plan:" + strconv.Itoa(number) }
+
+func tagIndexKey(tag string) string { return indexKey + ":tag:" + tag }
 
 // shadowedIndexes names the sorted sets that have the keys of Shadowed. The list of a
 // plan lacks callers who have the plan because they have none of their own.
@@ -68,9 +70,15 @@ func lists(k policy.Key) []string {
 	}
 	if k.Override != nil {
 		in = append(in, Overridden.index())
-		if deniesNothing(k.Override.Mode) {
-			in = append(in, Shadowed.index())
-		}
+	}
+	return append(in, addedLists(k)...)
+}
+
+// addedLists names those of lists that earlier releases do not keep.
+func addedLists(k policy.Key) []string {
+	var in []string
+	if k.Override != nil && deniesNothing(k.Override.Mode) {
+		in = append(in, Shadowed.index())
 	}
 	if k.Status == policy.Revoked {
 		in = append(in, Revoked.index())
@@ -78,13 +86,17 @@ func lists(k policy.Key) []string {
 	if !k.Expires.IsZero() {
 		in = append(in, Expiring.index())
 	}
+	for _, tag := range k.Tags {
+		in = append(in, tagIndexKey(tag))
+	}
 	return in
 }
 
-// completeKey says how complete the lists are that earlier releases do not keep: the Unix
-// time at which they were last complete, 0 for never, a space, and the member of the list
-// of all keys up to which they are being completed again.
-const completeKey = indexKey + ":complete"
+// completeKey says how complete addedLists are: the Unix time at which they were last
+// complete, 0 for never, a space, and the member of the list of all keys up to which they
+// are being completed again. A release that adds lists raises the number in the name,
+// because the release before completes fewer.
+const completeKey = indexKey + ":complete:2"
 
 // completeFor is how long lists count as complete: a release that does not keep them may
 // have edited keys since.
@@ -143,11 +155,12 @@ func (s *Store) completeStep(ctx context.Context, after string) (last string, er
 	}
 	var commands valkey.Commands
 	for i, k := range keys {
-		for _, list := range []List{Shadowed, Revoked, Expiring} {
-			if listed(k, list.index(), members[i]) {
-				commands = append(commands, s.client.B().Zadd().Key(list.index()).ScoreMember().
-					ScoreMember(0, members[i]).Build())
-			}
+		if members[i] != indexMember(k) {
+			continue
+		}
+		for _, list := range addedLists(k) {
+			commands = append(commands,
+				s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0, members[i]).Build())
 		}
 	}
 	for _, result := range s.client.DoMulti(ctx, commands...) {

@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// wantListed compares the keys of a list with those whose records an oracle picks.
-func (w *world) wantListed(t *testing.T, when string, list List, ids []string,
+// wantListed compares the keys of a query with those whose records an oracle picks.
+func (w *world) wantListed(t *testing.T, when string, q Query, ids []string,
 	in func(*policy.Set, policy.Key) bool) {
 	t.Helper()
 	set, want := must(w.Set(t.Context())), map[string]int{}
@@ -21,17 +21,20 @@ func (w *world) wantListed(t *testing.T, when string, list List, ids []string,
 			want[id] = 1
 		}
 	}
-	if got := w.rows(t, Query{List: list, Count: 2}); !maps.Equal(got, want) {
-		t.Errorf("%s, %s: %v, want %v", when, list, got, want)
+	q.Count = 2
+	if got := w.rows(t, q); !maps.Equal(got, want) {
+		t.Errorf("%s, %+v: %v, want %v", when, q, got, want)
 	}
 }
 
 // listOracles says of each list whether a key belongs to it.
-var listOracles = map[List]func(*policy.Set, policy.Key) bool{
-	Overridden: func(_ *policy.Set, k policy.Key) bool { return k.Override != nil },
-	Revoked:    func(_ *policy.Set, k policy.Key) bool { return k.Status == policy.Revoked },
-	Expiring:   func(_ *policy.Set, k policy.Key) bool { return !k.Expires.IsZero() },
-	Shadowed: func(set *policy.Set, k policy.Key) bool {
+var listOracles = map[Query]func(*policy.Set, policy.Key) bool{
+	{List: Overridden}: func(_ *policy.Set, k policy.Key) bool { return k.Override != nil },
+	{List: Revoked}:    func(_ *policy.Set, k policy.Key) bool { return k.Status == policy.Revoked },
+	{List: Expiring}:   func(_ *policy.Set, k policy.Key) bool { return !k.Expires.IsZero() },
+	{Tag: "eu"}:        func(_ *policy.Set, k policy.Key) bool { return slices.Contains(k.Tags, "eu") },
+	{Tag: "a:b é"}:     func(_ *policy.Set, k policy.Key) bool { return slices.Contains(k.Tags, "a:b é") },
+	{List: Shadowed}: func(set *policy.Set, k policy.Key) bool {
 		p, _ := set.Plan(k.Plan)
 		return p.Mode == policy.Shadow || k.Override != nil && k.Override.Mode == policy.Shadow
 	},
@@ -39,8 +42,8 @@ var listOracles = map[List]func(*policy.Set, policy.Key) bool{
 
 func (w *world) wantAllListed(t *testing.T, when string, ids []string) {
 	t.Helper()
-	for list, in := range listOracles {
-		w.wantListed(t, when, list, ids, in)
+	for q, in := range listOracles {
+		w.wantListed(t, when, q, ids, in)
 	}
 }
 
@@ -58,8 +61,9 @@ func (w *world) mixedKeys(t *testing.T, n int) []string {
 		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
 			switch i % 5 {
 			case 1:
-				k.Status = policy.Revoked
+				k.Status, k.Tags = policy.Revoked, []string{"eu"}
 			case 2:
+				k.Tags = []string{"EU", "a:b é", "eu"}
 				k.Expires = time.Now().Add(time.Hour)
 			case 3:
 				k.Override = &policy.Override{Mode: policy.Shadow, Limits: perMinute(3), Reason: "a test"}
@@ -81,8 +85,11 @@ func TestListsFollowEdits(t *testing.T) {
 			k := must(w.Get(t.Context(), id))
 			must(w.Update(t.Context(), id, k.Version, "key.edit", byTest, func(k *policy.Key) {
 				k.Status, k.Expires, k.Override = policy.Active, time.Time{}, nil
-				if i%3 == 0 {
+				switch i % 3 {
+				case 0:
 					k.Status, k.Name = policy.Revoked, k.Name+"x"
+				case 1:
+					k.Tags = []string{"a:b é"}
 				}
 			}))
 		}
@@ -111,8 +118,9 @@ func TestCompleteLists(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	ids := w.mixedKeys(t, keysPerStep+20)
 	forget := func() {
-		for _, list := range []List{Revoked, Expiring, Shadowed} {
-			w.client.Do(t.Context(), w.client.B().Del().Key(list.index()).Build())
+		for _, list := range []string{Revoked.index(), Expiring.index(), Shadowed.index(), tagIndexKey("eu"),
+			tagIndexKey("a:b é")} {
+			w.client.Do(t.Context(), w.client.B().Del().Key(list).Build())
 		}
 	}
 	forget()

@@ -45,7 +45,7 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 			k = policy.Key{ID: id, Name: strings.ToLower(id)}
 		}
 		if k.Banned.After(s.Now()) {
-			commands = append(commands, usage.ListDenied(s.client, usage.Banned, id, k.Banned)...)
+			commands = append(commands, usage.AddToStateList(s.client, usage.Banned, id, k.Banned)...)
 		}
 		for _, list := range lists(k) {
 			members[list] = append(members[list], indexMember(k))

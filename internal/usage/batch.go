@@ -19,13 +19,13 @@ import (
 const maxParcel = 64
 
 // parcel is what one command stores: entries, or kinds of denials, of one bucket and one
-// hour; or denied subjects of one bucket; or routes of one period.
+// hour; or subjects of one bucket for lists of states; or routes of one period.
 type parcel struct {
 	bucket  keyspace.Bucket
 	hour    int64
 	entries []entry
 	kinds   []pendingKind
-	denied  []deniedSubject
+	listed  []listedSubject
 	routes  []routeCount
 	text    bool // the command carries the script's text
 	floors  floors
@@ -86,8 +86,8 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 		switch {
 		case p.kinds != nil:
 			keys, args = p.logKeys(), p.logArgs()
-		case p.denied != nil:
-			keys, args = deniedKeys(p.bucket), deniedArgs(b.now, p.denied)
+		case p.listed != nil:
+			keys, args = stateListKeys(p.bucket), stateListArgs(b.now, p.listed)
 		case p.routes != nil:
 			keys, args = []string{routesName(p.routes[0].period)}, p.routeArgs()
 		default:
@@ -108,8 +108,8 @@ func (p *parcel) script() *script {
 	switch {
 	case p.kinds != nil:
 		return denialsScript
-	case p.denied != nil:
-		return deniedScript
+	case p.listed != nil:
+		return stateListScript
 	case p.routes != nil:
 		return routesScript
 	}
@@ -229,8 +229,8 @@ func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Re
 		r.acknowledgeLog(p, result, report)
 		return
 	}
-	if p.denied != nil {
-		r.acknowledgeDenied(p, result)
+	if p.listed != nil {
+		r.acknowledgeListed(p, result)
 		return
 	}
 	if p.routes != nil {

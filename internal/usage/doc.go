@@ -37,13 +37,18 @@
 // minutes; calls of further ones count under their plan alone, of at most 64 plans in a
 // Recorder.
 //
-// # Who is denied now
+// # Who is denied now, or near a limit
 //
 // A registered subject that is denied for a second or more, or took the last of a limit,
 // is listed with the time until when: one list of those over a limit and one of those
 // banned, in its bucket. The lists lead to subjects that may be denied; what a call would
 // get is asked of each. An entry leaves at its time, and the next denial repairs what is
 // missing. A list keeps the 2,048 subjects of a bucket that are denied longest.
+//
+// A third list has registered subjects of whose limits one was nearly used up after a
+// call, until all that was taken by then is free again. An environment lists a subject
+// for a minute, or a quarter of that time, longer than needed, and not again before that
+// or 10 minutes have passed: no write for each call.
 //
 // # At most once
 //
@@ -73,6 +78,7 @@
 //	tg:{tag}:usage-lHOUR       hash    denial log: see denylog                25 h
 //	tg:{tag}:usage-blocked     zset    keys over a limit, by its end          till then
 //	tg:{tag}:usage-banned      zset    banned keys, by the end of the ban     till then
+//	tg:{tag}:usage-near        zset    keys near a limit, by its reset        till then
 //	tg:{tag}:usage-seen        zset    subjects by minute of their last call  25 h
 //	tg:{tag}:usage-aHOUR       zset    subjects by calls admitted in an hour  25 h
 //	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour    25 h

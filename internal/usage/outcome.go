@@ -47,6 +47,9 @@ type Outcome struct {
 	// DeniedUntil is until when further calls of the subject are denied, as far as this
 	// one shows: it was denied, or took the last of a limit. Zero when the next may pass.
 	DeniedUntil time.Time
+	// NearUntil is until when a limit of the subject may stay nearly used up if nobody
+	// calls. Zero when none is.
+	NearUntil time.Time
 }
 
 const maxIDLen = 64

@@ -72,7 +72,7 @@ type pending struct {
 	kindIndex map[denylog.Kind]int // of kinds
 	kinds     []pendingKind
 
-	denied map[string]deniedSubject // by id
+	listed map[listed]int64 // until when, in milliseconds since 1970
 
 	routeIndex map[routeSlot]int // of routes
 	routes     []routeCount      // they leave with other records
@@ -83,12 +83,12 @@ func newPending(size int) *pending {
 }
 
 func (p *pending) empty() bool {
-	return len(p.entries)+len(p.kinds)+len(p.denied)+len(p.routes) == 0
+	return len(p.entries)+len(p.kinds)+len(p.listed)+len(p.routes) == 0
 }
 
 // urgent reports whether more waits than refusals of callers that proved nothing. Those
 // leave with other records, so that a flood of them costs no round trip.
-func (p *pending) urgent() bool { return len(p.entries)+len(p.kinds)+len(p.denied) > p.anonymous }
+func (p *pending) urgent() bool { return len(p.entries)+len(p.kinds)+len(p.listed) > p.anonymous }
 
 // find returns the entry of a slot, a new one if there is room, or nil. It is good until
 // the next call of find.
@@ -154,7 +154,7 @@ func (p *pending) record(o Outcome) {
 		return
 	}
 	p.total(minute).tally.add(o.Verdict, cost)
-	p.deny(o)
+	p.listDenied(o)
 	p.route(o)
 	for _, id := range o.Rules {
 		if !validID(id) {

@@ -44,9 +44,12 @@ type Recorder struct {
 	totals     int // which of the buckets the next totals go to; the same until its server knows the script
 
 	// buckets whose server did not know a script
-	withoutScript, withoutLogScript, withoutDeniedScript, withoutRoutesScript [keyspace.Buckets]bool
+	withoutScript, withoutLogScript, withoutStateScript, withoutRoutesScript [keyspace.Buckets]bool
 
 	ranked [keyspace.Buckets]ranked
+
+	near      map[string]int64 // until when NearLimit has a subject, in milliseconds since 1970
+	nearSince time.Time        // when near was last emptied
 }
 
 // NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
@@ -64,6 +67,7 @@ func (r *Recorder) Record(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pending.record(o)
+	r.listNear(o)
 }
 
 // Due reports whether it is time to flush: there is something to send, and the interval
@@ -122,6 +126,7 @@ func (r *Recorder) take(now time.Time) *Batch {
 		r.used, r.routesUsed = 0, 0 // the clock was set back
 	}
 	r.flushed = now.UnixNano()
+	r.forgetNear(now)
 	r.used = max(r.used, r.flushed) + int64(r.interval)
 	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
 	totals := totalBucket(r.totals)
@@ -132,8 +137,8 @@ func (r *Recorder) take(now time.Time) *Batch {
 	logs := packLog(r.pending.kinds, totals)
 	giveText(b.parcels, &r.withoutScript)
 	giveText(logs, &r.withoutLogScript)
-	denied := packDenied(r.pending.denied)
-	giveText(denied, &r.withoutDeniedScript)
+	states := packListed(r.pending.listed)
+	giveText(states, &r.withoutStateScript)
 	next := newPending(len(r.pending.entries))
 	var routes []parcel
 	if len(r.pending.routes) > 0 && r.routesDue(r.flushed) {
@@ -142,7 +147,7 @@ func (r *Recorder) take(now time.Time) *Batch {
 	} else {
 		next.routes, next.routeIndex = r.pending.routes, r.pending.routeIndex
 	}
-	b.parcels = slices.Concat(b.parcels, logs, denied, routes)
+	b.parcels = slices.Concat(b.parcels, logs, states, routes)
 	r.pending = next
 	return b
 }

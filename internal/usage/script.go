@@ -18,17 +18,17 @@ var recordText string
 //go:embed denials.lua
 var denialsText string
 
-//go:embed denied.lua
-var deniedText string
+//go:embed statelist.lua
+var stateListText string
 
 //go:embed routes.lua
 var routesText string
 
 var (
-	recordScript  = newScript(recordText)
-	denialsScript = newScript(denialsText)
-	deniedScript  = newScript(deniedText)
-	routesScript  = newScript(routesText)
+	recordScript    = newScript(recordText)
+	denialsScript   = newScript(denialsText)
+	stateListScript = newScript(stateListText)
+	routesScript    = newScript(routesText)
 )
 
 type script struct{ text, sum string }

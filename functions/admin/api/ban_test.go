@@ -31,9 +31,9 @@ func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
 }
 
 // listDenied lists a key as denied, as a check records it.
-func (s *service) listDenied(list usage.DeniedList, id string) {
+func (s *service) listDenied(list usage.StateList, id string) {
 	s.t.Helper()
-	listed := usage.ListDenied(s.client, list, id, time.Now().Add(time.Hour))
+	listed := usage.AddToStateList(s.client, list, id, time.Now().Add(time.Hour))
 	for _, result := range s.client.DoMulti(s.t.Context(), listed...) {
 		if err := result.Error(); err != nil {
 			s.t.Fatal(err)

@@ -102,7 +102,7 @@ type (
 		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
 		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
-		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Banned and blocked ones are in an order of their own"`
+		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Banned, blocked and near ones are in an order of their own"`
 		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: of the 64 callers with the most calls or denials this hour, on one page; used: keys that called within 24 hours, the last first"`
 		Paging
 	}

@@ -32,7 +32,7 @@ type KeyFilter struct {
 
 // listed is the part of the filter that a list answers; the rest is looked up key by key.
 func (f KeyFilter) listed() registry.Query {
-	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Group: f.Group}
+	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Tag: f.Tag, Group: f.Group}
 	if f.Group == "" {
 		q.List = stateLists[f.State]
 	}
@@ -89,7 +89,8 @@ func (f KeyFilter) mayMean(set *policy.Set, k policy.Key) bool {
 
 // counted reports whether a key's counts or bans say whether it is in the filter's state.
 func (f KeyFilter) counted() bool {
-	return f.State == Blocked || f.State == Near || f.State == Banned
+	_, counted := countedLists[f.State]
+	return counted
 }
 
 // FoundKeys is a part of the keys that a filter means.
@@ -100,8 +101,8 @@ type FoundKeys struct {
 }
 
 // FindKeys returns up to count keys that the filter means, behind a cursor. It looks at
-// keys for scanTime, so it may find fewer and still have a Next. Keys that are denied are
-// in the order of usage.Reader.Denied, all others by name.
+// keys for scanTime, so it may find fewer and still have a Next. Keys that are denied, or
+// near a limit, are in the order of usage.Reader.InState, all others by name.
 func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
 	perPage := count
@@ -149,14 +150,15 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 }
 
 // completed returns the filter whose list has all keys that f means: f, or one without
-// its state until the list of the state is complete.
+// its state and tag until the lists of these are complete.
 func (r *Registry) completed(ctx context.Context, f KeyFilter) (KeyFilter, error) {
-	if f.State == Overridden || f.listed().List == "" {
+	q := f.listed()
+	if f.counted() || f.Group != "" || q.List == registry.Overridden || q.List == "" && q.Tag == "" {
 		return f, nil
 	}
 	complete, err := r.store.CompleteLists(ctx, scanTime/2)
 	if !complete {
-		f.State = ""
+		f.State, f.Tag = "", ""
 	}
 	return f, err
 }
@@ -164,20 +166,22 @@ func (r *Registry) completed(ctx context.Context, f KeyFilter) (KeyFilter, error
 var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
 	{Field: "after", Message: "is not a position in this list; start from the first page"}}}
 
-// deniedLists has the list that leads to the keys in a state.
-var deniedLists = map[State]usage.DeniedList{Blocked: usage.OverLimit, Banned: usage.Banned}
+// countedLists has the list that leads to the keys in a state of which counts decide.
+var countedLists = map[State]usage.StateList{
+	Blocked: usage.OverLimit, Banned: usage.Banned, Near: usage.NearLimit,
+}
 
 // candidates returns keys among which are all that the filter means, behind a cursor.
 func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter, after string,
 	count int) (registry.Page, error) {
-	list, denied := deniedLists[f.State]
-	if !denied {
+	list, counted := countedLists[f.State]
+	if !counted {
 		return r.List(ctx, set, f, after, count)
 	}
 	if after != "" && !IsID(after) {
 		return registry.Page{}, errCursor
 	}
-	ids, more, err := r.calls.Denied(ctx, list, after, time.Now(), count)
+	ids, more, err := r.calls.InState(ctx, list, after, time.Now(), count)
 	if err != nil {
 		return registry.Page{}, err
 	}
@@ -191,7 +195,7 @@ func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter,
 
 // cursor is the position behind a key.
 func (f KeyFilter) cursor(k policy.Key) string {
-	if _, denied := deniedLists[f.State]; denied {
+	if f.counted() {
 		return k.ID
 	}
 	return registry.Cursor(k)
@@ -221,7 +225,8 @@ func Subjects(ctx context.Context, keys *Registry, set *policy.Set,
 	return subjects(ctx, keys, set, "", list)
 }
 
-// subjects is Subjects, which may leave out keys that are not in a state.
+// subjects is Subjects, which may leave out keys that are not in a state. It reads of all
+// keys only what the state follows from.
 func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 	list []policy.Key) ([]Subject, error) {
 	if len(list) == 0 {

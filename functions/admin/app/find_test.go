@@ -9,21 +9,27 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Pages of a state show every key once, also keys that an earlier release wrote, which
-// the list of the state lacks until it is complete, and while it becomes complete.
+// Pages of a state or tag show every key once, also keys that an earlier release wrote,
+// which the list of these lacks until it is complete, and while it becomes complete.
 func TestStatesOfKeysOfAnEarlierRelease(t *testing.T) {
 	app.SetScanTime(t, 0) // one step a page
 	j := newJobs(t, 2*app.PerScan+100)
-	want := map[app.State]map[string]bool{app.Revoked: {}, app.Expiring: {}, app.Shadow: {}}
-	states := map[byte]app.State{'3': app.Revoked, '5': app.Expiring, '7': app.Shadow}
+	filters := map[byte]app.KeyFilter{'1': {Tag: "eu"}, '3': {State: app.Revoked}, '5': {State: app.Expiring},
+		'7': {State: app.Shadow}}
+	want := map[app.KeyFilter]map[string]bool{}
 	for name, id := range j.keys.IDs {
-		state := states[name[len(name)-1]]
-		if state == "" {
+		filter, special := filters[name[len(name)-1]]
+		if !special {
 			continue
 		}
-		want[state][id] = true
+		if want[filter] == nil {
+			want[filter] = map[string]bool{}
+		}
+		want[filter][id] = true
 		j.keys.UpdateKey(name, func(k *policy.Key) {
-			switch state {
+			switch filter.State {
+			case "":
+				k.Tags = []string{filter.Tag}
 			case app.Revoked:
 				k.Status = policy.Revoked
 			case app.Expiring:
@@ -34,14 +40,13 @@ func TestStatesOfKeysOfAnEarlierRelease(t *testing.T) {
 			}
 		})
 	}
-	for state, keys := range want {
+	for filter, keys := range want {
 		j.keys.Client.Do(t.Context(), j.keys.Client.B().Del().Key("tg:keys:revoked", "tg:keys:expiring",
-			"tg:keys:shadow", "tg:keys:complete").Build())
+			"tg:keys:shadow", "tg:keys:tag:eu", "tg:keys:complete:2").Build())
 		for pass := range 2 {
 			seen, after := map[string]int{}, ""
 			for pages := 0; pages == 0 || after != ""; pages++ {
-				found, err := app.FindKeys(t.Context(), j.Registry, j.set(), app.KeyFilter{State: state},
-					after, 7)
+				found, err := app.FindKeys(t.Context(), j.Registry, j.set(), filter, after, 7)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -52,11 +57,11 @@ func TestStatesOfKeysOfAnEarlierRelease(t *testing.T) {
 			}
 			for id := range keys {
 				if seen[id] != 1 {
-					t.Errorf("%s, pass %d: %s is shown %d times", state, pass, id, seen[id])
+					t.Errorf("%+v, pass %d: %s is shown %d times", filter, pass, id, seen[id])
 				}
 			}
 			if len(seen) != len(keys) {
-				t.Errorf("%s, pass %d: %d keys, want %d", state, pass, len(seen), len(keys))
+				t.Errorf("%+v, pass %d: %d keys, want %d", filter, pass, len(seen), len(keys))
 			}
 		}
 	}

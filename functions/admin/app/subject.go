@@ -20,7 +20,7 @@ type State string
 const (
 	Overridden State = "overridden" // has an override, in force or past
 	Blocked    State = "blocked"    // a call would be denied now
-	Near       State = "near"       // a limit is nearly full
+	Near       State = "near"       // a limit is nearly used up
 	Shadow     State = "shadow"     // in shadow, or off
 	Banned     State = "banned"
 	Expiring   State = "expiring" // expired, or expires soon
@@ -33,12 +33,8 @@ func States() []State {
 	return []State{Overridden, Blocked, Near, Shadow, Banned, Expiring, Revoked, Unreadable}
 }
 
-const (
-	// ExpiresSoon is how long before its end an expiry or an override is shown as near.
-	ExpiresSoon = 30 * 24 * time.Hour
-	// NearShare is the used share, in percent, from which a limit counts as nearly full.
-	NearShare = 80
-)
+// ExpiresSoon is how long before its end an expiry or an override is shown as near.
+const ExpiresSoon = 30 * 24 * time.Hour
 
 // Subject is a key, what holds for it, and what a call of it would get now.
 type Subject struct {
@@ -85,9 +81,7 @@ func (s Subject) blocked() bool {
 }
 
 func (s Subject) near() bool {
-	return slices.ContainsFunc(s.Now.Limits, func(u limiter.Usage) bool {
-		return Percent(u.Used(), u.Limit.Requests) >= NearShare
-	})
+	return slices.ContainsFunc(s.Now.Limits, limiter.Usage.NearlyUsedUp)
 }
 
 // Is reports whether the key is in a state; every key is in none.

@@ -96,6 +96,9 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 				" keys so far. Continue on the next page."
 		}
 	}
+	if q.State == app.Near && list.Next == "" {
+		p.Scanned = "A key joins with its next call after a limit was lowered."
+	}
 	onward := page.Address("", page.WithLive(nil, q.live))
 	for _, s := range list.Subjects {
 		row := d.keyRow(s, onward)

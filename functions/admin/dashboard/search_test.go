@@ -187,9 +187,10 @@ func stated(s *sitetest.Site, state string) (names []string, pages int) {
 	}
 }
 
-// Among many keys the first page of those that are banned or blocked has them: banned by
-// the policy, as a check records it, or by hand; over a limit, or with nothing left. One
-// that may call again is in neither, whatever was recorded.
+// Among many keys the first page of those that are banned, blocked or near a limit has
+// them: banned by the policy, as a check records it, or by hand; over a limit, or with
+// nothing left; with a fifth left. One that may call again is in none, whatever was
+// recorded.
 func TestDeniedKeysAtOnce(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Hour))
@@ -214,11 +215,15 @@ func TestDeniedKeysAtOnce(t *testing.T) {
 		keys.Use(name, 10)
 		denied(name, &denylog.Denial{Cause: cause.Limit, RetryAfter: time.Hour})
 	}
+	keys.Use("customer-596", 8)
+	keys.Use("customer-597", 9)
+	keys.Use("customer-598", 7)
 	s.Post("/keys/{customer-595}/reset", fields("version", "1", "reason", "sorry", "confirm",
 		"customer-595")).Wants(t, http.StatusSeeOther)
 	for state, want := range map[string][]string{
 		"banned":  {"customer-590", "customer-591"},
 		"blocked": {"customer-593", "customer-594"},
+		"near":    {"customer-596", "customer-597"},
 	} {
 		if names, pages := stated(s, state); !slices.Equal(names, want) || pages != 1 {
 			t.Errorf("%s: %v on %d pages, want %v", state, names, pages, want)

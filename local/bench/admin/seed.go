@@ -331,16 +331,16 @@ func (s *seed) counts(ctx context.Context) error {
 	return nil
 }
 
-// listed is the number of keys in each list of denied keys. All of them may call again by
+// listed is the number of keys in each list of states. All of them may have left it by
 // now: the worst case for a page, which then reads every one.
 const listed = 2000
 
 func (s *seed) denied(ctx context.Context) error {
 	var commands valkey.Commands
 	for i := range min(listed, s.active) {
-		for _, list := range []usage.DeniedList{usage.OverLimit, usage.Banned} {
+		for _, list := range []usage.StateList{usage.OverLimit, usage.Banned, usage.NearLimit} {
 			commands = append(commands,
-				usage.ListDenied(s.client, list, id(s.activeKey(i)), time.Now().Add(time.Hour))...)
+				usage.AddToStateList(s.client, list, id(s.activeKey(i)), time.Now().Add(time.Hour))...)
 		}
 	}
 	return s.send(ctx, commands)

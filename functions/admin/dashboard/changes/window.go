@@ -30,7 +30,7 @@ func Window(u limiter.Usage) templates.Window {
 	switch {
 	case u.Remaining <= 0:
 		w.Level, w.Note = "full", "full"
-	case share >= app.NearShare:
+	case u.NearlyUsedUp():
 		w.Level, w.Note = "near", strconv.Itoa(int(share))+" %"
 	}
 	w.ResetsLeft, w.RetryLeft = secondsLeft(u.Reset), secondsLeft(u.RetryAfter)

@@ -173,8 +173,10 @@ func (r *Registry) Use(name string, used ...int64) {
 		}
 		r.take(name, limits, n, when)
 	}
-	listed := usage.ListDenied(r.Client, usage.OverLimit, r.IDs[name], time.Now().Add(time.Hour))
-	r.Must(r.Client.DoMulti(context.Background(), listed...)[0].Error()) // as a check lists it
+	for _, list := range []usage.StateList{usage.OverLimit, usage.NearLimit} { // as a check lists it
+		listed := usage.AddToStateList(r.Client, list, r.IDs[name], time.Now().Add(time.Hour))
+		r.Must(r.Client.DoMulti(context.Background(), listed...)[0].Error())
+	}
 	r.Server.SetTime(Now)
 }
 

@@ -12,12 +12,12 @@ import (
 	"tidegate/internal/usage/denylog"
 )
 
-// everyDenied follows a list, so many at a time.
-func everyDenied(t *testing.T, r *Reader, list DeniedList, now time.Time, count int) []string {
+// everyListed follows a list, so many at a time.
+func everyListed(t *testing.T, r *Reader, list StateList, now time.Time, count int) []string {
 	t.Helper()
 	var all []string
 	for after := ""; ; {
-		ids, more, err := r.Denied(t.Context(), list, after, now, count)
+		ids, more, err := r.InState(t.Context(), list, after, now, count)
 		if err != nil || len(ids) > count || more && len(ids) == 0 {
 			t.Fatalf("%d of %d, %v, %v", len(ids), count, more, err)
 		}
@@ -35,7 +35,7 @@ func TestDeniedLists(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		now, reader := time.Now(), NewReader(client)
 		r := recorderAt(now)
-		want := map[DeniedList][]string{}
+		want := map[StateList][]string{}
 		for i := range 140 {
 			o := Outcome{Subject: id(i), Registered: i%7 != 0, Verdict: Denied, Time: now,
 				Denial:      &denylog.Denial{Cause: cause.Limit},
@@ -54,12 +54,12 @@ func TestDeniedLists(t *testing.T) {
 		r.Record(Outcome{Subject: "full", Registered: true, Time: now, DeniedUntil: now.Add(time.Minute)})
 		want[OverLimit] = append(want[OverLimit], "full")
 		flush(t, r, client)
-		if len(r.pending.denied) > 0 {
-			t.Errorf("%d are left", len(r.pending.denied))
+		if len(r.pending.listed) > 0 {
+			t.Errorf("%d are left", len(r.pending.listed))
 		}
 		for list, ids := range want {
 			for _, count := range []int{7, 50, 1000} {
-				got := everyDenied(t, reader, list, now, count)
+				got := everyListed(t, reader, list, now, count)
 				if len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
 					t.Errorf("list %d: an id is there twice", list)
 				}
@@ -70,7 +70,7 @@ func TestDeniedLists(t *testing.T) {
 				}
 			}
 		}
-		later := everyDenied(t, reader, OverLimit, now.Add(150*time.Second), 100)
+		later := everyListed(t, reader, OverLimit, now.Add(150*time.Second), 100)
 		if n := len(later); n == 0 || n >= len(want[OverLimit]) {
 			t.Errorf("after 150 s there are %d of %d", n, len(want[OverLimit]))
 		}
@@ -94,7 +94,7 @@ func TestDeniedListsAreBounded(t *testing.T) {
 			}
 		}
 		flush(t, r, client)
-		name := deniedName(b, OverLimit)
+		name := stateListName(b, OverLimit)
 		got, err := client.Do(t.Context(), client.B().Zrange().Key(name).Min("0").Max("-1").Withscores().
 			Build()).AsZScores()
 		if err != nil || len(got) != 2048 {
@@ -124,9 +124,75 @@ func TestDeniedListsAfterScriptLoss(t *testing.T) {
 		r.Record(o)
 		first.Acknowledge(results)
 		flush(t, r, client)
-		got := everyDenied(t, NewReader(client), OverLimit, now.Add(30*time.Minute), 10)
+		got := everyListed(t, NewReader(client), OverLimit, now.Add(30*time.Minute), 10)
 		if !slices.Equal(got, []string{"acme"}) {
 			t.Errorf("listed %v", got)
 		}
 	})
+}
+
+// Subjects near a limit are listed for longer than needed, so that only calls which need
+// a later time list them again; what Valkey lost comes back after nearFor.
+func TestNearLimitIsListedSeldom(t *testing.T) {
+	each(t, func(t *testing.T, client valkey.Client) {
+		now, reader := time.Now(), NewReader(client)
+		c := &clock{now: now}
+		r := NewRecorder(Options{Newcomers: newcomers}, c.Now)
+		call := func(at time.Duration, subject string, registered bool, reset time.Duration) bool {
+			c.set(now.Add(at))
+			r.Record(Outcome{Subject: subject, Registered: registered, Time: c.Now(),
+				NearUntil: c.Now().Add(reset)})
+			lists := len(r.pending.listed) > 0
+			flush(t, r, client)
+			return lists
+		}
+		near := func(at time.Duration) []string {
+			return everyListed(t, reader, NearLimit, now.Add(at), 10)
+		}
+		call(0, "short", true, 10*time.Second)
+		call(0, "long", true, time.Hour)
+		call(0, "anybody", false, time.Hour)
+		for _, s := range []struct {
+			at, reset time.Duration
+			subject   string
+			lists     bool
+		}{
+			{9 * time.Second, 10 * time.Second, "short", false},
+			{40 * time.Second, 10 * time.Second, "long", false},
+			{59 * time.Second, 10 * time.Second, "short", false},
+			{61 * time.Second, 10 * time.Second, "short", true},
+			{9 * time.Minute, time.Hour, "long", false},
+		} {
+			if got := call(s.at, s.subject, true, s.reset); got != s.lists {
+				t.Errorf("%s after %s: lists %v", s.subject, s.at, got)
+			}
+		}
+		if got := near(62 * time.Second); !slices.Equal(slices.Sorted(slices.Values(got)),
+			[]string{"long", "short"}) {
+			t.Errorf("near: %v", got)
+		}
+		if got := near(70 * time.Minute); !slices.Equal(got, []string{"long"}) {
+			t.Errorf("near an hour later: %v", got)
+		}
+		list := stateListName(keyspace.BucketOf("long"), NearLimit)
+		client.Do(t.Context(), client.B().Del().Key(list).Build())
+		call(11*time.Minute, "other", true, time.Second)
+		call(11*time.Minute+time.Second, "long", true, time.Minute)
+		if got := near(12 * time.Minute); !slices.Contains(got, "long") {
+			t.Errorf("near after a loss: %v", got)
+		}
+	})
+}
+
+// A flood of subjects near their limits leaves room for those that are denied.
+func TestNearLimitLeavesRoom(t *testing.T) {
+	now := time.Now()
+	r := recorderAt(now)
+	for i := range MaxSubjects {
+		r.Record(Outcome{Subject: id(i), Registered: true, Time: now, NearUntil: now.Add(time.Hour)})
+	}
+	r.Record(Outcome{Subject: "denied", Registered: true, Time: now, DeniedUntil: now.Add(time.Hour)})
+	if n := len(r.pending.listed); n != maxNearWaiting+1 {
+		t.Errorf("%d wait, want %d", n, maxNearWaiting+1)
+	}
 }
