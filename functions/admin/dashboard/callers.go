@@ -209,7 +209,7 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		drawn := chart.TimeSeries{Step: at.Step, Note: note,
 			SelectIn: page.Address(path, page.WithLive(nil, p.Live.Seconds))}
-		p.Chart, err = d.draw(r.Context(), drawn, at, points, "")
+		p.Chart, err = d.draw(r.Context(), drawn, at, points, "", nil)
 	}
 	if err != nil {
 		d.FailStore(w, r, "read calls", err)

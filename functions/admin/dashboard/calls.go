@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -46,14 +47,20 @@ func (d *dashboard) callsOf(ctx context.Context, id string, at chart.Period) (
 	return points, note, nil
 }
 
-// draw finishes a chart of calls with the changes that the audit has of a subject.
+// draw finishes a chart of calls with the changes that the audit has of a subject; known
+// are all its entries, or nil when they are to be read.
 func (d *dashboard) draw(ctx context.Context, s chart.TimeSeries, at chart.Period, points []usage.Point,
-	subject string) (templates.TimeSeries, error) {
+	subject string, known []audit.Entry) (templates.TimeSeries, error) {
 	s.ID, s.Title, s.Begin = "calls", "Calls, "+at.Words(), at.From.Truncate(s.Step)
 	if len(points) > 0 {
 		s.Begin = points[0].Start
 	}
-	if subject != "" {
+	switch {
+	case known != nil:
+		s.Marks = d.marks(slices.DeleteFunc(slices.Clone(known), func(e audit.Entry) bool {
+			return e.Taken().Before(s.Begin) || at.Name == "" && !e.Taken().Before(at.To.Add(s.Step))
+		}))
+	case subject != "":
 		query := audit.Query{Subject: subject, Since: s.Begin, Count: maxMarks, Heads: true}
 		if at.Name == "" {
 			query.After = audit.Before(at.To.Add(s.Step))

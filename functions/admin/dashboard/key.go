@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -73,7 +74,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	s := subjects[0]
-	entries, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: recentEntries})
+	newest, all, err := d.historyOf(ctx, k)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
@@ -86,7 +87,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Facts:   d.keyFacts(k, s.Effective.Plan),
 		Why:     whyWords(s),
 		Notes:   d.keyNotes(s),
-		Recent:  d.audit.Rows(r, entries.Entries),
+		Recent:  d.audit.Rows(r, newest[:min(recentEntries, len(newest))]),
 		Audit:   d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain: d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 	}
@@ -108,7 +109,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	p.Play = d.playAddress(s.Effective.Limits, at, points)
 	drawn := chart.TimeSeries{Step: at.Step, Note: note,
 		SelectIn: page.Address(d.keyPath(k), page.WithLive(nil, p.Live.Seconds))}
-	if p.Chart, err = d.draw(ctx, drawn, at, points, k.ID); err != nil {
+	if p.Chart, err = d.draw(ctx, drawn, at, points, k.ID, all); err != nil {
 		return templates.KeyPage{}, err
 	}
 	recent, err := d.denials.Recent(ctx, k.ID)
@@ -122,6 +123,21 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		p.Actions = d.keyLinks(s)
 	}
 	return p, nil
+}
+
+// historyOf returns the newest entries of a key in the audit, and all of them where these
+// are all. Each change raises the version by one, so the search ends with the entry of the
+// key's creation and need not read the rest of the audit.
+func (d *dashboard) historyOf(ctx context.Context, k policy.Key) (newest, all []audit.Entry, err error) {
+	count := maxMarks
+	if k.Version > 0 {
+		count = int(min(k.Version, maxMarks))
+	}
+	found, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: count})
+	if err == nil && (found.Next == "" || int64(count) == k.Version) {
+		all = append(all, found.Entries...)
+	}
+	return found.Entries, all, err
 }
 
 // keySummary is what a screen reader says of each change.

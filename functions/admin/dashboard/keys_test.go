@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -279,5 +280,32 @@ func TestKeyPage(t *testing.T) {
 	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "revoked", "Restore", "401")
 	if strings.Contains(got.Body, "Override limits") {
 		t.Error("the limits of a revoked key can be edited")
+	}
+}
+
+// A key's page marks the changes in the time of its chart and lists the newest ten,
+// whether it knows all changes of the key or reads those of that time.
+func TestMarksOfKeys(t *testing.T) {
+	for _, edits := range []int{0, 3, 60} {
+		s, start := sitetest.New(t).Login(), time.Now()
+		s.Keys.Server.SetTime(start)
+		s.Keys.CreateKey("fresh", "free")
+		for i := range edits {
+			s.Keys.UpdateKey("fresh", func(k *policy.Key) { k.Tags = []string{strconv.Itoa(i)} })
+		}
+		at := func(d time.Duration) string { return start.UTC().Add(d).Format("2006-01-02T15:04") }
+		for query, want := range map[string]int{
+			"?range=1h": edits + 1,
+			"?from=" + at(-time.Hour) + "&to=" + at(2*time.Minute):  edits + 1,
+			"?from=" + at(-time.Hour) + "&to=" + at(-2*time.Minute): 0,
+		} {
+			body := s.Get("/keys/{fresh}"+query).Wants(t, http.StatusOK).Body
+			if got := strings.Count(body, "&#34;at&#34;:"); got != min(want, 50) {
+				t.Errorf("%d edits, %q: %d marks, want %d", edits, query, got, want)
+			}
+			if got := strings.Count(body, "<code>key.test</code>"); got != min(edits, 10) {
+				t.Errorf("%d edits, %q: %d listed", edits, query, got)
+			}
+		}
 	}
 }

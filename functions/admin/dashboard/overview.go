@@ -67,7 +67,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	if at.Step < drawn.Step {
 		drawn.Note = "Totals are counted by the minute; a key's page is finer."
 	}
-	if p.Chart, err = d.draw(ctx, drawn, at, points, policyset.SetID); err != nil {
+	if p.Chart, err = d.draw(ctx, drawn, at, points, policyset.SetID, nil); err != nil {
 		return p, err
 	}
 	if sum.Calls() == 0 {
