@@ -116,7 +116,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	}
 	each, most := count, maxOfOne
 	if q.Subject == "" {
-		each, most = min(count, max(minEach, count/16)), maxLooked
+		each, most = min(count, max(minEach, count/64)), maxLooked
 	}
 	r := reader{log: l, buckets: buckets}
 	needle := q.needle()
