@@ -309,7 +309,7 @@ func explanation(x Explanation) templ.Component {
 			}
 		}
 		if len(x.Limits) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<table class=\"results windows cards\"><caption class=\"hidden\">Limits that apply</caption> <thead><tr><th scope=\"col\">Limit</th><th scope=\"col\">On</th><th scope=\"col\">Used</th><th scope=\"col\" class=\"number\">Remaining</th><th scope=\"col\" class=\"number\">Resets in</th><th scope=\"col\" class=\"number\">Next free</th><th scope=\"col\">Mode</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<table class=\"results windows cards\"><caption class=\"hidden\">Limits that apply</caption> <thead><tr><th scope=\"col\">Limit</th><th scope=\"col\">On</th><th scope=\"col\">Used</th><th scope=\"col\" class=\"number\">Remaining</th><th scope=\"col\" class=\"number\">Resets in</th><th scope=\"col\" class=\"number\">Retry after</th><th scope=\"col\">Mode</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -374,14 +374,14 @@ func explanation(x Explanation) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</td><td data-label=\"Next free\" class=\"number\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</td><td data-label=\"Retry after\" class=\"number\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var19 string
 				templ_7745c5c3_Var19, templ_7745c5c3_Err = templ.JoinStringErrs(l.Window.RetryAfter)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/templates/explain.templ`, Line: 85, Col: 69}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `web/templates/explain.templ`, Line: 85, Col: 71}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var19))
 				if templ_7745c5c3_Err != nil {

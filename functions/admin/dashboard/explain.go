@@ -189,7 +189,7 @@ func verdictWords(e enforce.Explanation) string {
 		return "allowed"
 	}
 	if wait := c.RetryAfter(); wait > 0 {
-		return "denied: the next call is free in " + page.Span(wait) + ", at " +
+		return "denied: unblocks in " + page.Span(wait) + ", at " +
 			page.Instant(c.Now.Add(wait)).Text
 	}
 	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit ever has"

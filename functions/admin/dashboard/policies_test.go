@@ -298,7 +298,7 @@ func TestExplain(t *testing.T) {
 	s.Keys.Use("acme", 8)
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",
-	).Wants(t, http.StatusOK, "denied: the next call is free in 10.0 s", "HTTP/1.1 429", "Retry-After: 10",
+	).Wants(t, http.StatusOK, "denied: unblocks in 10.0 s", "HTTP/1.1 429", "Retry-After: 10",
 		"<b>8</b> of 10")
 	s.Get("/explain?key={acme}&path=/else").Wants(t, http.StatusOK, "No route rule matches")
 	s.Get("/explain?key={acme}&address=198.51.100.7").Wants(
