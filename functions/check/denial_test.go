@@ -223,7 +223,8 @@ func TestRoutesOfCalls(t *testing.T) {
 			{"DELETE", "/" + strings.Repeat("long", 60), "/" + strings.Repeat("long", 60), "*"},
 		}[random.IntN(8)]
 		c := denialCall{method: kind.method, path: kind.path, resource: kind.resource, addr: "192.0.2.7"}
-		c.key = []string{"two", "many", "revoked", "banned", "nobody", "rotated", ":" + someKey(t)}[random.IntN(7)]
+		keys := []string{"two", "many", "revoked", "banned", "nobody", "rotated", ":" + someKey(t)}
+		c.key = keys[random.IntN(len(keys))]
 		if random.IntN(9) == 0 {
 			c.addr = "203.0.113.9" // refused
 		}
@@ -236,7 +237,8 @@ func TestRoutesOfCalls(t *testing.T) {
 			if strings.HasPrefix(method, "BREW") {
 				method = "other"
 			}
-			routes[usage.Route{Plan: c.key, API: "abcdef123", Stage: "prod", Method: method, Path: kind.pattern}]++
+			routes[usage.Route{Plan: c.key, API: "abcdef123", Stage: "prod", Method: method,
+				Path: kind.pattern}]++
 		}
 	}
 	w.checker.Close()

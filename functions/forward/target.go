@@ -128,7 +128,7 @@ func (t *topic) send(ctx context.Context, batch []event) (failed []event, err er
 		return batch, errors.Join(errRefused, err)
 	}
 	for _, entry := range out.Failed {
-		if i, err := strconv.Atoi(*entry.Id); err == nil && i < len(batch) {
+		if i, unreadable := strconv.Atoi(*entry.Id); unreadable == nil && i < len(batch) {
 			failed = append(failed, batch[i])
 			err = fmt.Errorf("%w: %s", errRefused, *entry.Code)
 		}

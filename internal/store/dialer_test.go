@@ -206,5 +206,7 @@ func TestCallEndsBeforeTheLibraryLogsIn(t *testing.T) {
 		stop.Stop()
 	}
 	late.Store(false)
-	waiting.Until(t, "a later call gets its reply", func() bool { return get(t.Context(), client, "k") == nil })
+	waiting.Until(t, "a later call gets its reply", func() bool {
+		return get(t.Context(), client, "k") == nil
+	})
 }

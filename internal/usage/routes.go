@@ -125,10 +125,11 @@ func (r Route) field() string {
 	if r == (Route{Plan: r.Plan}) || max(len(r.API), len(r.Stage), len(r.Method)) > maxRouteText {
 		return string(b)
 	}
-	if len(r.Path) > maxRouteText {
-		r.Path = "*"
+	path := r.Path
+	if len(path) > maxRouteText {
+		path = "*"
 	}
-	for _, text := range []string{r.API, r.Stage, r.Method, r.Path} {
+	for _, text := range []string{r.API, r.Stage, r.Method, path} {
 		b = append(append(b, byte(len(text))), text...)
 	}
 	return string(b)

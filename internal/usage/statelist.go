@@ -43,7 +43,8 @@ const (
 )
 
 func stateListName(b keyspace.Bucket, list StateList) string {
-	return b.Name([...]string{OverLimit: "usage-blocked", Banned: "usage-banned", NearLimit: "usage-near"}[list])
+	names := [...]string{OverLimit: "usage-blocked", Banned: "usage-banned", NearLimit: "usage-near"}
+	return b.Name(names[list])
 }
 
 // listed is a subject's place in a list.

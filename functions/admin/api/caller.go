@@ -141,7 +141,8 @@ func (a *api) callerID(in *adoptInput, details *rest.Details) string {
 	case b.Kind == string(policy.Address):
 		prefix, err := netip.ParsePrefix(b.Network)
 		if err != nil || prefix.Addr().Is4In6() {
-			details.Add("network", errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
+			details.Add("network",
+				errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
 			return ""
 		}
 		return a.Keys.AddressCaller(prefix.Masked())

@@ -142,8 +142,8 @@ func TestPreviewOfAccess(t *testing.T) {
 	}
 	preview("GET /orders/*", "No route was called with this plan in the last hour.")
 	calls := makeCalls(s, map[string]string{"acme": "free", "bolt": "free", "core": "pro"}, 300)
-	for _, allow := range []string{"GET /orders/*", "abc/prod GET /health\nGET /orders/{id}", "other/prod GET /*",
-		"/*", "POST /orders\nGET /health"} {
+	for _, allow := range []string{"GET /orders/*", "abc/prod GET /health\nGET /orders/{id}",
+		"other/prod GET /*", "/*", "POST /orders\nGET /health"} {
 		refused, all := refusedOf(t, calls, "", allow, func(c madeCall) bool { return c.plan == "free" })
 		preview(allow, fmt.Sprintf("this would have refused %d of the plan&#39;s %d calls for their route",
 			refused, all))
@@ -155,15 +155,18 @@ func TestPreviewOfAccess(t *testing.T) {
 
 	refuse := func(name, path string, n int) {
 		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now(),
-			Denial: &denylog.Denial{Cause: cause.Access, API: "abc", Stage: "prod", Method: "GET", Path: path}}
+			Denial: &denylog.Denial{Cause: cause.Access, API: "abc", Stage: "prod", Method: "GET",
+				Path: path}}
 		s.Keys.Record(slices.Repeat([]usage.Outcome{o}, n)...)
 	}
 	refuse("bolt", "/reports", 4)
-	refuse("core", "/reports", 1)                                                              // of another plan
-	preview("abc/prod GET /reports", "Of 4 calls refused for their route, this would open 0.") // they were open
+	refuse("core", "/reports", 1) // of another plan
+	// they were open
+	preview("abc/prod GET /reports", "Of 4 calls refused for their route, this would open 0.")
 	s.Post("/policies/plans/1", planOf(2, "free", "5", "allow", "GET /health")).Wants(t, http.StatusSeeOther)
 	s.Post("/policies/plans/1", sitetest.With(planOf(3, "free", "5"), "action", "preview", "allow",
-		"abc/prod GET /reports")).Wants(t, http.StatusOK, "Of 4 calls refused for their route, this would open 4.")
+		"abc/prod GET /reports")).Wants(t, http.StatusOK,
+		"Of 4 calls refused for their route, this would open 4.")
 	got := s.Post("/policies/plans/1", sitetest.With(planOf(3, "free", "6"), "action", "preview"))
 	if strings.Contains(got.Body, "for their route") {
 		t.Error("a preview of limits alone speaks of routes")
@@ -182,7 +185,8 @@ func TestPreviewOfAKeysAccess(t *testing.T) {
 		return s.Post("/keys/{"+name+"}/edit", fields("version", "1", "name", name, "plan", plans[name],
 			"allow", allow, "action", "preview")).Wants(t, http.StatusOK, `id="preview-title"`).Body
 	}
-	if body := edit("acme", "GET /orders/*"); !strings.Contains(body, "No calls in the last hour to compare.") {
+	const none = "No calls in the last hour to compare."
+	if body := edit("acme", "GET /orders/*"); !strings.Contains(body, none) {
 		t.Error("a key without calls is compared")
 	}
 	calls, written := makeCalls(s, plans, 300), s.Keys.Written()

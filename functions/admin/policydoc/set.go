@@ -131,7 +131,8 @@ func (r *reader) limits(at string, list []Limit) []limiter.Limit {
 func (r *reader) limit(at string, l Limit) limiter.Limit {
 	read, fieldErrors := limiter.Text(l).Limit()
 	for _, e := range fieldErrors {
-		r.fieldErrors = append(r.fieldErrors, policy.FieldError{Field: at + "." + e.Field, Message: e.Message})
+		r.fieldErrors = append(r.fieldErrors,
+			policy.FieldError{Field: at + "." + e.Field, Message: e.Message})
 	}
 	return read
 }

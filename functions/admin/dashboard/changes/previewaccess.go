@@ -238,7 +238,7 @@ func (r *reopened) add(d denylog.Entry, was, will opened) {
 	}
 }
 
-func (r reopened) words() string {
+func (r *reopened) words() string {
 	if r.calls == 0 {
 		return ""
 	}

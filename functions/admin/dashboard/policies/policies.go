@@ -141,8 +141,8 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t candidateR
 		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.AllowText(p.Allow), 200))
 	}
 	if len(p.Candidate) > 0 {
-		row.CandidateResult = "would have denied " + page.Number(t.wouldDeny) + " of " + page.Number(t.calls) +
-			" calls of its busiest keys in the last hour"
+		row.CandidateResult = "would have denied " + page.Number(t.wouldDeny) + " of " +
+			page.Number(t.calls) + " calls of its busiest keys in the last hour"
 	}
 	if !page.CanEdit(r) {
 		return row
