@@ -169,9 +169,11 @@ func TestOtherLines(t *testing.T) {
 	}
 }
 
-// A topic gets the events in batches; one that it refuses is sent again.
+// A topic gets the events in batches; one that it refuses is sent again, and fails the
+// invocation when it stays refused.
 func TestForwardToSNS(t *testing.T) {
 	var taken, refused int
+	refuses := 1
 	service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ParseForm() != nil || r.Form.Get("Action") != "PublishBatch" {
 			http.Error(w, "bad request", http.StatusBadRequest)
@@ -181,7 +183,7 @@ func TestForwardToSNS(t *testing.T) {
 		for i := 1; r.Form.Has(fmt.Sprintf("PublishBatchRequestEntries.member.%d.Id", i)); i++ {
 			entry := fmt.Sprintf("PublishBatchRequestEntries.member.%d.", i)
 			id := r.Form.Get(entry + "Id")
-			if strings.Contains(r.Form.Get(entry+"Message"), `"k2"`) && refused == 0 {
+			if strings.Contains(r.Form.Get(entry+"Message"), `"k2"`) && refused < refuses {
 				refused++
 				fmt.Fprintf(&bad, "<member><Id>%s</Id><Code>InternalError</Code><SenderFault>false"+
 					"</SenderFault></member>", id)
@@ -199,6 +201,12 @@ func TestForwardToSNS(t *testing.T) {
 	if err := f.Forward(t.Context(), delivered(t, crossed(12)...)); err != nil || taken != 12 ||
 		refused != 1 {
 		t.Errorf("%v: %d taken, %d refused", err, taken, refused)
+	}
+	refuses = 99
+	if err := f.Forward(t.Context(), delivered(t, crossed(3)...)); err == nil ||
+		!strings.Contains(err.Error(), "1 events were not taken") ||
+		!strings.Contains(err.Error(), "InternalError") {
+		t.Errorf("an event that the topic refuses for good: %v", err)
 	}
 }
 
