@@ -113,8 +113,8 @@ func namesOf(t *testing.T) []*regexp.Regexp {
 	}
 	variable := strings.NewReplacer(
 		`\{tag\}`, `\{[0-9a-z]{1,4}\}`, "HASH", `[\w-]+`, "ID", `[\w-]{12,22}`, "ROUTE", `[\w-]{12}`,
-		"NONCE", `[\w-]+`,
-		"HOUR", `\d+`, "DAY", `\d+`, "RULE", ".+", "SESSION", `[\w-]+`, "USER", ".+", "plan:N", `plan:\d+`,
+		"NONCE", `[\w-]+`, "HOUR", `\d+`, "DAY", `\d+`, "PERIOD", `\d+`, "RULE", ".+",
+		"SESSION", `[\w-]+`, "USER", ".+", "plan:N", `plan:\d+`,
 	)
 	var names []*regexp.Regexp
 	for _, name := range regexp.MustCompile("`(tg:[^`]+)`").FindAllStringSubmatch(string(text), -1) {
