@@ -118,11 +118,14 @@ func (w *world) keyWhere(t *testing.T, d *dashboard, plan string, fits func(node
 	return key
 }
 
-// calm starts the load and waits until every environment knows the callers.
+// calm starts the load and waits until every environment knows the callers. Denials until
+// then do not count: an environment whose first connection takes too long denies a caller
+// that it does not know yet.
 func (w *world) calm(t *testing.T) *load {
 	t.Helper()
 	l := begin(t, w.targets()...)
 	waiting.Until(t, "no answer is degraded", l.sound)
+	l.forgetDenials()
 	return l
 }
 
