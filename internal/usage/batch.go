@@ -11,6 +11,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -94,17 +95,15 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 			keys, args = p.keys(), p.args(strconv.Itoa(b.newcomers), recent)
 		}
 		if p.text {
-			commands[i] = client.B().Eval().Script(p.script().text).Numkeys(int64(len(keys))).Key(
-				keys...).Arg(args...).Build()
+			commands[i] = p.script().Whole(client, keys, args)
 			continue
 		}
-		commands[i] = client.B().Evalsha().Sha1(p.script().sum).Numkeys(int64(len(keys))).Key(
-			keys...).Arg(args...).Build()
+		commands[i] = p.script().Command(client, keys, args)
 	}
 	return commands
 }
 
-func (p *parcel) script() *script {
+func (p *parcel) script() *lua.Script {
 	switch {
 	case p.kinds != nil:
 		return denialsScript
@@ -238,7 +237,7 @@ func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Re
 		return
 	}
 	refused, learnt, err := parseReply(result)
-	unknown := isUnknownScript(err)
+	unknown := lua.Unknown(err)
 	r.withoutScript[p.bucket] = unknown
 	if err != nil {
 		r.ranked[p.bucket] = ranked{} // the server may have lost more

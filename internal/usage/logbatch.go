@@ -8,6 +8,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/denylog"
 )
@@ -80,7 +81,7 @@ func (k *pendingKind) class() string {
 // acknowledgeLog is acknowledge of kinds of denials.
 func (r *Recorder) acknowledgeLog(p *parcel, result valkey.ValkeyResult, report *Report) {
 	left, err := parseLeft(result, len(p.kinds))
-	unknown := isUnknownScript(err)
+	unknown := lua.Unknown(err)
 	r.withoutLogScript[p.bucket] = unknown
 	switch {
 	case err == nil:

@@ -11,6 +11,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -158,7 +159,7 @@ func parseRoute(field string) (Route, bool) {
 // acknowledgeRoutes is acknowledge of routes.
 func (r *Recorder) acknowledgeRoutes(p *parcel, result valkey.ValkeyResult, report *Report) {
 	err := result.Error()
-	unknown := isUnknownScript(err)
+	unknown := lua.Unknown(err)
 	r.withoutRoutesScript[p.bucket] = unknown
 	if unknown || notExecuted(err) {
 		for _, c := range p.routes {

@@ -12,6 +12,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/lua"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage/denylog"
 )
@@ -133,7 +134,7 @@ func TestRoutesLeaveRarely(t *testing.T) {
 			t.Fatal("nothing leaves")
 		}
 		for _, err := range client.DoMulti(t.Context(), b.Commands(client)...) {
-			if err.Error() != nil && !isUnknownScript(err.Error()) {
+			if err.Error() != nil && !lua.Unknown(err.Error()) {
 				t.Fatal(err.Error())
 			}
 		}

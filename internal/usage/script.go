@@ -1,15 +1,15 @@
 package usage
 
 import (
-	"crypto/sha1" //nolint:gosec // Valkey names scripts so
-	_ "embed"
-	"encoding/hex"
+	_ "embed" // the scripts
 	"errors"
 	"net"
 	"slices"
 	"strings"
 
 	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/lua"
 )
 
 //go:embed record.lua
@@ -25,23 +25,11 @@ var stateListText string
 var routesText string
 
 var (
-	recordScript    = newScript(recordText)
-	denialsScript   = newScript(denialsText)
-	stateListScript = newScript(stateListText)
-	routesScript    = newScript(routesText)
+	recordScript    = lua.New(func() string { return recordText })
+	denialsScript   = lua.New(func() string { return denialsText })
+	stateListScript = lua.New(func() string { return stateListText })
+	routesScript    = lua.New(func() string { return routesText })
 )
-
-type script struct{ text, sum string }
-
-func newScript(text string) *script {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return &script{text, hex.EncodeToString(sum[:])}
-}
-
-func isUnknownScript(err error) bool {
-	var refusal *valkey.ValkeyError
-	return errors.As(err, &refusal) && refusal.IsNoScript()
-}
 
 // Errors that come before anything is executed.
 var unexecuted = []string{

@@ -11,6 +11,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -134,7 +135,7 @@ func stateListArgs(now time.Time, subjects []listedSubject) []string {
 // perhaps not listed is listed by its next call.
 func (r *Recorder) acknowledgeListed(p *parcel, result valkey.ValkeyResult) {
 	err := result.Error()
-	unknown := isUnknownScript(err)
+	unknown := lua.Unknown(err)
 	r.withoutStateScript[p.bucket] = unknown
 	for _, s := range p.listed {
 		switch {

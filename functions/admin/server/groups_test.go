@@ -41,8 +41,9 @@ func withGroup(s *sitetest.Site) {
 func TestGroupPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	withGroup(s)
-	s.Get("/groups/corp").Wants(t, http.StatusOK, "Group <bdi>corp</bdi>", "{acme}", "{bolt}", "20 per hour", `<span class="badge free">active</span>`,
-		"All keys of this group (2)", "/denials?group=corp", "Reset counts", "<b>6</b> of 20")
+	s.Get("/groups/corp").Wants(t, http.StatusOK, "Group <bdi>corp</bdi>", "{acme}", "{bolt}",
+		"20 per hour", `<span class="badge free">active</span>`, "All keys of this group (2)",
+		"/denials?group=corp", "Reset counts", "<b>6</b> of 20")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, `href="/groups/corp"`)
 	s.Get("/keys?q=co").Wants(t, http.StatusOK, `href="/groups/corp"`, "corp (2 keys)")
 	list := s.Get("/keys?group=corp").Wants(t, http.StatusOK, "{bolt}")
