@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/crossing"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -19,7 +20,7 @@ type checker struct {
 	*connector
 	log     *slog.Logger
 	metrics *callMetrics
-	decider *enforce.Decider
+	decider *decide.Decider
 
 	lastUnusableLog atomic.Pointer[time.Time] // time of logUnusableSet's last line
 }
@@ -36,13 +37,13 @@ func newChecker(c settings, log *slog.Logger, metrics *callMetrics) *checker {
 }
 
 func newCheckerAt(c settings, log *slog.Logger, metrics *callMetrics, now func() time.Time) *checker {
-	s := enforce.Settings{Pepper: c.pepper, CallerCache: c.CallerCache, DenyCache: c.DenyCache, Sectors: 1}
+	s := decide.Settings{Pepper: c.pepper, CallerCache: c.CallerCache, DenyCache: c.DenyCache, Sectors: 1}
 	if store.Clustered(c.ValkeyURL) {
 		s.Sectors = clusterSectors
 	}
 	conn := newConnector(c)
 	conn.now = now
-	return &checker{connector: conn, log: log, metrics: metrics, decider: enforce.NewDecider(conn, s, now)}
+	return &checker{connector: conn, log: log, metrics: metrics, decider: decide.NewDecider(conn, s, now)}
 }
 
 // Check decides a call and records it. It fails when the caller is refused, there is no
@@ -59,7 +60,7 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 
 // logAsked logs that Valkey does not answer, or answers again. The breaker bounds the
 // number of failed calls, and with them these lines.
-func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked enforce.Asked) {
+func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.Asked) {
 	switch {
 	case asked.Away:
 		c.log.ErrorContext(ctx, "decided without the store",

@@ -12,6 +12,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -95,7 +96,7 @@ func (f *function) leave(t *testing.T) {
 func (f *function) come(t *testing.T) {
 	t.Helper()
 	f.ask(t, "REPLICAOF", "NO", "ONE")
-	f.freeze(enforce.Pause)
+	f.freeze(decide.Pause)
 }
 
 var scriptCalls = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
@@ -182,7 +183,7 @@ func TestAsksSeldomWhileValkeyIsAway(t *testing.T) {
 		t.Errorf("asked %d times, want 2", asked)
 	}
 	for range 5 {
-		f.freeze(enforce.Pause)
+		f.freeze(decide.Pause)
 		f.call(t, secret)
 		f.call(t, secret)
 	}

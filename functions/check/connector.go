@@ -10,6 +10,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
@@ -64,7 +65,7 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 		return checked, err
 	})
 	with.Flush(ctx)
-	c.away.Store(enforce.Away(err))
+	c.away.Store(decide.Away(err))
 	return result, err
 }
 
@@ -276,7 +277,7 @@ func (c *connector) load(a *attempt) error {
 	}
 	checker := enforce.NewChecker(client, c.config.pepper)
 	checker.ReservationExpiry = c.config.ReservationLease
-	if err := checker.Load(context.Background()); enforce.Away(err) {
+	if err := checker.Load(context.Background()); decide.Away(err) {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)
 	}

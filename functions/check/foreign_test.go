@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 )
@@ -67,7 +68,7 @@ func TestUnknownForeignValues(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	call := f.foreign(t, 1, "")
 	f.unknown(t, call) // the first one reads the policy, and sends the script
-	f.freeze(enforce.UnknownFor)
+	f.freeze(decide.UnknownFor)
 	for range 3 {
 		if asked := f.unknown(t, call); asked != 1 {
 			t.Errorf("asked %d times, want 1", asked)
@@ -77,11 +78,11 @@ func TestUnknownForeignValues(t *testing.T) {
 				t.Errorf("asked %d times about what is known", asked)
 			}
 		}
-		f.freeze(enforce.UnknownFor)
+		f.freeze(decide.UnknownFor)
 	}
 	f.unknown(t, call)
 	f.importKey(t, call, "free")
-	f.freeze(enforce.UnknownFor - time.Second)
+	f.freeze(decide.UnknownFor - time.Second)
 	if asked := f.unknown(t, call); asked != 0 {
 		t.Errorf("asked %d times before the time has passed", asked)
 	}
@@ -101,11 +102,11 @@ func TestUnknownForeignValuesOfANetwork(t *testing.T) {
 	f.importKey(t, known, "free")
 	f.allowed(t, "a good value", known)
 	asked := 0
-	for n := range 3 * enforce.MaxUnknownOfNetwork {
+	for n := range 3 * decide.MaxUnknownOfNetwork {
 		asked += f.unknown(t, f.foreign(t, 1+n, network))
 	}
-	if asked != enforce.MaxUnknownOfNetwork {
-		t.Errorf("asked %d times, want %d", asked, enforce.MaxUnknownOfNetwork)
+	if asked != decide.MaxUnknownOfNetwork {
+		t.Errorf("asked %d times, want %d", asked, decide.MaxUnknownOfNetwork)
 	}
 	f.allowed(t, "a good value that is known here", known)
 	own := f.key(t, "free")
@@ -114,9 +115,9 @@ func TestUnknownForeignValuesOfANetwork(t *testing.T) {
 	if asked := f.unknown(t, f.foreign(t, 1000, other)); asked != 1 {
 		t.Errorf("another network: asked %d times", asked)
 	}
-	f.freeze(enforce.UnknownFor)
+	f.freeze(decide.UnknownFor)
 	if asked := f.unknown(t, f.foreign(t, 1001, network)); asked != 1 {
-		t.Errorf("after %s: asked %d times", enforce.UnknownFor, asked)
+		t.Errorf("after %s: asked %d times", decide.UnknownFor, asked)
 	}
 }
 

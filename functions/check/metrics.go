@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/answer"
 	"tidegate/internal/crossing"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/telemetry"
 )
@@ -44,7 +45,7 @@ func newCallMetrics(
 }
 
 // RecordCheck records the result of a check.
-func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, asked enforce.Asked) {
+func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, asked decide.Asked) {
 	binding, _ := result.Binding()
 	if !result.Allowed {
 		m.denials.Log(ctx, denialOf(result, binding))

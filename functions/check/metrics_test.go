@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -117,7 +118,7 @@ func TestStageMustBeADimension(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.RecordCheck(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true},
-		enforce.Asked{})
+		decide.Asked{})
 	m.RecordRefusal(t.Context(), true)
 	m.Flush()
 }

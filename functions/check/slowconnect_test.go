@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/valkeytest"
@@ -192,7 +193,7 @@ func TestRefusedAfterAConnection(t *testing.T) {
 		if checked := f.call(t, secret); !checked.Allowed || !checked.Degraded {
 			t.Errorf("%+v", checked)
 		}
-		f.freeze(enforce.Pause)
+		f.freeze(decide.Pause)
 	}
 	if took := time.Since(began); took > waiting.Patience/2 {
 		t.Errorf("decided after %s", took)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -172,7 +171,7 @@ func (a *attempt) keepAccess() {
 	switch {
 	case g == nil || g.own == nil || a.result.KeyVersion == 0: // the reply says nothing of the key
 	case g.own.version == a.result.KeyVersion:
-		a.result.access = g.own.list
+		a.result.Access = g.own.list
 	default:
 		a.access.forget(a.call.Subject)
 	}
@@ -185,10 +184,4 @@ func (c *Checker) ClosedPlans(call route.Call) []int {
 		return set.closedPlans(call)
 	}
 	return nil
-}
-
-// opens reports whether a caller may call a route while Valkey is away.
-func (k *caller) opens(call Call, set *policy.Set, closed []int) bool {
-	plan, _ := set.Plan(k.facts.plan)
-	return !slices.Contains(closed, plan.Number) && (k.access == nil || k.access.Matches(call.Route))
 }

@@ -3,7 +3,6 @@ package enforce
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/cause"
@@ -151,33 +150,6 @@ func TestAccessExplained(t *testing.T) {
 		w.openKey(t, k.ID, "POST *")
 		if got := explained(c); got != "the key does not open this route" {
 			t.Error(got)
-		}
-	})
-}
-
-// Without Valkey the lists that were known hold.
-func TestAccessWithoutValkey(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.save(t, func(s *policy.Set) {
-			s.Plans = []policy.Plan{{Name: "pro", Limits: perMinute(9), Degraded: policy.Open}}
-		})
-		w.open(t, "pro", "GET /orders", "GET /health")
-		k, secret := w.create(t, "caller", "pro")
-		w.openKey(t, k.ID, "* /orders", "* /admin")
-		c := call(secret)
-		callers := NewCallers(time.Hour, time.Now)
-		callers.Remember(c, Proof{1}, w.check(t, c))
-		decide := func(c Call) (Result, error) {
-			return callers.Decide(c, Proof{1}, w.checker.Set(), must(w.checker.RouteMatch(c)), nil,
-				w.checker.ClosedPlans(c.Route))
-		}
-		if checked, err := decide(c); err != nil || !checked.Allowed {
-			t.Errorf("%+v, %v", checked, err)
-		}
-		for _, path := range []string{"/health", "/admin", "/else"} {
-			if checked, err := decide(c.to("GET", path)); !refusedAccess(err) {
-				t.Errorf("%s: %+v, %v", path, checked, err)
-			}
 		}
 	})
 }

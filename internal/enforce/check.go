@@ -1,8 +1,8 @@
-// Package enforce decides one call. Its Decider answers known denials from a DenialCache,
-// asks Valkey through a Checker about other calls, and decides by Callers while a Breaker
-// finds Valkey away. The Checker finds the caller and its newest limits, and takes the
-// call's cost from all of them or from none. The package reads the policy set and never
-// writes it: that is package registry's part.
+// Package enforce asks Valkey about one call. Its Checker finds the caller and its newest
+// limits, and takes the call's cost from all of them or from none; it also explains what
+// it would answer, reserves and settles. Package decide calls it, and answers when it
+// cannot. The package reads the policy set and never writes it: that is package
+// registry's part.
 //
 // A check passes the script the version of the set that it knows. When the caller's
 // bucket has a newer one, nothing is taken, the set is read again, and the check repeats.

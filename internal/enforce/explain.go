@@ -200,6 +200,6 @@ func (c *Result) explain(x stepNotMade, reply []byte) error {
 			addRemaining(u, c.Cost) // as it is before the call
 		}
 	}
-	c.Limits = append(c.Limits, limitStates(d.Limits, x.scope, x.mode)...)
+	c.Limits = append(c.Limits, LimitStates(d.Limits, x.scope, x.mode)...)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"tidegate/internal/policy"
-	"tidegate/internal/store/keyspace"
 )
 
 // A plan can have limits on all its keys of one group together. They are shared limits
@@ -49,11 +48,6 @@ func (c *compiledSet) groupSteps(g keyGroup, rule *compiledRoute) []step {
 		return nil
 	}
 	return []step{c.sharedStep(c.groups[g.plan], rule, policy.GroupID(g.name), policy.GroupState(g.plan))}
-}
-
-// groupState names what the limits on a group count.
-func groupState(g keyGroup) string {
-	return keyspace.Of(policy.GroupID(g.name), policy.GroupState(g.plan))
 }
 
 // addGroup adds the step on a group as the last of those on shared limits.

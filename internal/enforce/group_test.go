@@ -243,7 +243,7 @@ func TestGroupUnderLoad(t *testing.T) {
 				})
 			}
 			wait.Wait()
-			group := groupState(keyGroup{"acme", 1})
+			group := keyspace.Of(policy.GroupID("acme"), policy.GroupState(1))
 			w.wantWindows(t, group, shared, allowed)
 			for i, c := range calls {
 				w.wantWindows(t, keyspace.State(c.Subject), own[i], slices.DeleteFunc(slices.Clone(allowed),

@@ -59,7 +59,9 @@ var sharedKinds = map[string]sharedKind{
 				s.Plans[i].PerGroup = limits
 			}
 		},
-		func(c *Checker) string { return groupState(keyGroup{"acme", len(c.Set().Plans)}) }, "acme",
+		func(c *Checker) string {
+			return keyspace.Of(policy.GroupID("acme"), policy.GroupState(len(c.Set().Plans)))
+		}, "acme",
 	},
 }
 

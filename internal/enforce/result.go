@@ -45,13 +45,16 @@ type Result struct {
 	// call.
 	Crossings crossings
 
+	// Access lists the routes that the key opens; nil when it opens all that its plan
+	// does.
+	Access *route.List
+
 	free           bool // nothing is taken for the call
 	taken          []taken
 	candidateAsked bool // a candidate looked at the call
 	changes        []time.Time
-	access         *route.List // of a key that opens only some routes
-	plan           int         // number of the plan; 0 for an API key, whose record has it
-	group          keyGroup    // whose limits hold
+	plan           int      // number of the plan; 0 for an API key, whose record has it
+	group          keyGroup // whose limits hold
 }
 
 // HoldsUntil is when what was read about the caller changes without an edit: it expires,
@@ -76,8 +79,8 @@ type LimitState struct {
 	Mode  policy.Mode // Enforce or Shadow: the list's, or the limit's own
 }
 
-// limitStates are the limits of a list with its scope and mode.
-func limitStates(limits []limiter.Usage, scope string, mode policy.Mode) []LimitState {
+// LimitStates are the limits of a list with its scope and mode.
+func LimitStates(limits []limiter.Usage, scope string, mode policy.Mode) []LimitState {
 	all := make([]LimitState, len(limits))
 	for i, u := range limits {
 		all[i] = LimitState{u, scope, mode}
@@ -175,7 +178,7 @@ func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err e
 	c.Now = d.Now
 	c.WouldAllow = c.WouldAllow && d.WouldAllow()
 	c.Allowed = c.Allowed && (d.Allowed || mode != policy.Enforce)
-	c.Limits = append(c.Limits, limitStates(d.Limits, scope, mode)...)
+	c.Limits = append(c.Limits, LimitStates(d.Limits, scope, mode)...)
 	return nil
 }
 

@@ -134,18 +134,3 @@ func TestGiveBackBesideShadow(t *testing.T) {
 		}
 	})
 }
-
-// Without Valkey a limit in shadow mode denies nothing either, and takes nothing of what
-// exceeds it.
-func TestShadowWithoutValkey(t *testing.T) {
-	var m limiter.Model
-	limits := append(perMinute(3), soft(1))
-	h := []held{{&m, limits, policy.ScopeKey, policy.Enforce, 0}}
-	for i, want := range []string{"key:2 key:0", "key:1 key:0", "key:0 key:0", "key:0 key:0"} {
-		checked := Result{Cost: 1, Now: time.Unix(1_800_000_000, 0)}
-		new(Callers).take(&checked, checked.Now, h)
-		if checked.Allowed != (i < 3) || checked.WouldAllow != (i == 0) || scopes(checked) != want {
-			t.Errorf("call %d: %s", i, describe(checked))
-		}
-	}
-}

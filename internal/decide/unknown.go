@@ -1,4 +1,4 @@
-package enforce
+package decide
 
 import (
 	"net/netip"

@@ -1,12 +1,14 @@
-package enforce
+package decide
 
 import (
 	"slices"
 	"time"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 )
 
 // While Valkey is away, a Breaker keeps calls from waiting for it, and Callers decides
@@ -28,12 +30,12 @@ import (
 // none; match and rules are those of the call, closed the plans that do not open its
 // route. A caller who is not known gets a denial without an ID, one whose key or plan
 // does not open the route a *policy.RefusedError.
-func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMatch,
-	rules []RuleLimits, closed []int) (Result, error) {
+func (c *Callers) Decide(call enforce.Call, proof Proof, set *policy.Set, match enforce.RouteMatch,
+	rules []enforce.RuleLimits, closed []int) (enforce.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	checked := Result{
+	checked := enforce.Result{
 		Degraded: true, CandidateAllows: true, Now: now.UTC(),
 		Rule: match.Rule, Settle: match.Settle, Cost: match.Cost, SetVersion: match.SetVersion,
 	}
@@ -42,7 +44,7 @@ func (c *Callers) Decide(call Call, proof Proof, set *policy.Set, match RouteMat
 		return checked, nil
 	}
 	if !k.opens(call, set, closed) {
-		return Result{}, &policy.RefusedError{Cause: cause.Access, Verified: true}
+		return enforce.Result{}, &policy.RefusedError{Cause: cause.Access, Verified: true}
 	}
 	checked.ID, checked.Name, checked.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
 	checked.Plan, checked.Group, checked.Source = k.facts.plan, k.facts.group, k.facts.source
@@ -63,24 +65,28 @@ type held struct {
 	limits []limiter.Limit
 	scope  string
 	mode   policy.Mode
-	first  int // index of its limits in Result.Limits
+	first  int  // index of its limits in Result.Limits
+	spared byte // of its limits: those that gave nothing, as limiter.Exceeded has them
 }
 
 // shared reports whether other callers take from the limits too.
 func (h held) shared() bool { return h.scope != policy.ScopeKey && h.scope != policy.ScopeRoute }
 
 // held lists what a call is held against, the caller's own limits first.
-func (c *Callers) held(k *caller, plan policy.Plan, cost int64, rules []RuleLimits) []held {
+func (c *Callers) held(k *caller, plan policy.Plan, cost int64, rules []enforce.RuleLimits) []held {
 	if cost == 0 {
 		return nil
 	}
 	if group := k.facts.group; group != "" && len(plan.PerGroup) > 0 && plan.Mode != policy.Off {
-		rules = append(rules, RuleLimits{groupState(keyGroup{group, plan.Number}), policy.ScopeGroup,
-			policy.OrEnforce(plan.Mode), plan.PerGroup})
+		rules = append(rules, enforce.RuleLimits{
+			State: keyspace.Of(policy.GroupID(group), policy.GroupState(plan.Number)),
+			Scope: policy.ScopeGroup, Mode: policy.OrEnforce(plan.Mode), Limits: plan.PerGroup,
+		})
 	}
 	var all []held
 	if k.mode != policy.Off {
-		all = append(all, held{&k.model, shared(k.limits, plan.Share), policy.ScopeKey, k.mode, 0})
+		all = append(all, held{model: &k.model, limits: shared(k.limits, plan.Share),
+			scope: policy.ScopeKey, mode: k.mode})
 	}
 	for _, b := range rules {
 		model, found := c.others.Get(b.State)
@@ -88,7 +94,8 @@ func (c *Callers) held(k *caller, plan policy.Plan, cost int64, rules []RuleLimi
 			model = &limiter.Model{}
 			c.others.Add(b.State, model)
 		}
-		all = append(all, held{model, shared(b.Limits, plan.Share), b.Scope, b.Mode, 0})
+		all = append(all, held{model: model, limits: shared(b.Limits, plan.Share), scope: b.Scope,
+			mode: b.Mode})
 	}
 	return all
 }
@@ -112,7 +119,7 @@ func shared(limits []limiter.Limit, percent int) []limiter.Limit {
 
 // take takes from all or, when an enforced one denies, from none. Shared limits are asked
 // only when the caller's own allow the call.
-func (c *Callers) take(checked *Result, now time.Time, all []held) {
+func (c *Callers) take(checked *enforce.Result, now time.Time, all []held) {
 	checked.Allowed, checked.WouldAllow = true, true
 	shared := slices.IndexFunc(all, held.shared)
 	if shared < 0 {
@@ -127,25 +134,26 @@ func (c *Callers) take(checked *Result, now time.Time, all []held) {
 	}
 	for _, h := range taken {
 		mine := checked.Limits[h.first : h.first+len(h.limits)]
-		for i, u := range h.model.Refund(now, h.limits, checked.Cost, now, spared(mine)).Limits {
+		for i, u := range h.model.Refund(now, h.limits, checked.Cost, now, h.spared).Limits {
 			mine[i].Usage = u
 		}
 	}
 }
 
 // ask takes from each list of limits, and returns those that gave.
-func ask(checked *Result, now time.Time, all []held) (taken []held) {
+func ask(checked *enforce.Result, now time.Time, all []held) (taken []held) {
 	for _, h := range all {
 		d, err := h.model.Take(now, h.limits, checked.Cost)
 		if err != nil {
 			d = tooCostly(h.model.Peek(now, h.limits), checked.Cost)
 		}
-		if h.first = len(checked.Limits); d.Allowed {
+		h.first, h.spared = len(checked.Limits), limiter.Exceeded(d.Limits)
+		if d.Allowed {
 			taken = append(taken, h)
 		}
 		checked.WouldAllow = checked.WouldAllow && d.WouldAllow()
 		checked.Allowed = checked.Allowed && (d.Allowed || h.mode != policy.Enforce)
-		checked.Limits = append(checked.Limits, limitStates(d.Limits, h.scope, h.mode)...)
+		checked.Limits = append(checked.Limits, enforce.LimitStates(d.Limits, h.scope, h.mode)...)
 	}
 	return taken
 }
@@ -161,4 +169,10 @@ func tooCostly(d limiter.Decision, cost int64) limiter.Decision {
 		}
 	}
 	return d
+}
+
+// opens reports whether a caller may call a route while Valkey is away.
+func (k *caller) opens(call enforce.Call, set *policy.Set, closed []int) bool {
+	plan, _ := set.Plan(k.facts.plan)
+	return !slices.Contains(closed, plan.Number) && (k.access == nil || k.access.Matches(call.Route))
 }

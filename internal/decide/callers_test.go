@@ -1,4 +1,4 @@
-package enforce_test
+package decide_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -15,7 +16,7 @@ const lifetime = 10 * time.Minute
 
 // program remembers callers by a clock that is set by hand.
 type program struct {
-	*enforce.Callers
+	*decide.Callers
 	*clock
 	set   *policy.Set
 	rules []enforce.RuleLimits
@@ -23,14 +24,14 @@ type program struct {
 
 func newProgram(plans ...policy.Plan) *program {
 	c := newClock()
-	return &program{enforce.NewCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}, nil}
+	return &program{decide.NewCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}, nil}
 }
 
 func perMinute(n int64) limiter.Limit { return limiter.Limit{Requests: n, Window: time.Minute} }
 
 var (
-	secret  = enforce.Proof{1}
-	another = enforce.Proof{2}
+	secret  = decide.Proof{1}
+	another = decide.Proof{2}
 	caller  = enforce.Call{Kind: policy.APIKey, Subject: "caller"}
 	once    = enforce.RouteMatch{SetVersion: 1, Cost: 1}
 )
@@ -46,7 +47,7 @@ func vouched(plan string, limits ...limiter.Limit) enforce.Result {
 	return checked
 }
 
-func (p *program) decide(call enforce.Call, proof enforce.Proof, match enforce.RouteMatch) enforce.Result {
+func (p *program) decide(call enforce.Call, proof decide.Proof, match enforce.RouteMatch) enforce.Result {
 	checked, err := p.Decide(call, proof, p.set, match, p.rules, nil)
 	if err != nil {
 		panic(err) // no test here has access lists
@@ -55,7 +56,7 @@ func (p *program) decide(call enforce.Call, proof enforce.Proof, match enforce.R
 }
 
 // expect makes calls and compares which were allowed: "yyn".
-func (p *program) expect(t *testing.T, call enforce.Call, proof enforce.Proof, match enforce.RouteMatch,
+func (p *program) expect(t *testing.T, call enforce.Call, proof decide.Proof, match enforce.RouteMatch,
 	want string) enforce.Result {
 	t.Helper()
 	var got strings.Builder
@@ -95,7 +96,7 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 	open := policy.Plan{Name: "free", Degraded: policy.Open}
 	for name, c := range map[string]struct {
 		prepare func(*program)
-		proof   enforce.Proof
+		proof   decide.Proof
 		want    string
 	}{
 		"never seen": {func(*program) {}, secret, "n"},
@@ -107,7 +108,7 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 		}, another, "n"},
 		"no secret": {func(p *program) {
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
-		}, enforce.Proof{}, "n"},
+		}, decide.Proof{}, "n"},
 		"until the end": {func(p *program) {
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
 			p.pass(lifetime - 1)
@@ -129,7 +130,7 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 		"revoked, no secret": {func(p *program) {
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
 			p.Forget(caller, secret)
-		}, enforce.Proof{}, "n"},
+		}, decide.Proof{}, "n"},
 		"somebody guessed": {func(p *program) {
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
 			p.Forget(caller, another)
@@ -149,7 +150,7 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 			p.Remember(caller, secret, vouched("free", perMinute(4)))
 			for i := range byte(2) {
 				p.pass(1)
-				p.Remember(caller, enforce.Proof{3 + i}, vouched("free", perMinute(4)))
+				p.Remember(caller, decide.Proof{3 + i}, vouched("free", perMinute(4)))
 			}
 		}, secret, "n"},
 	} {
@@ -166,10 +167,10 @@ func TestTokensOfAnotherPlan(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Open},
 		policy.Plan{Name: "pro", Degraded: policy.Open})
 	bearer := enforce.Call{Kind: policy.Token, Subject: "jwt", Plan: "free"}
-	p.Remember(bearer, enforce.Proof{}, vouched("free", perMinute(4)))
-	p.expect(t, bearer, enforce.Proof{}, once, "y")
+	p.Remember(bearer, decide.Proof{}, vouched("free", perMinute(4)))
+	p.expect(t, bearer, decide.Proof{}, once, "y")
 	bearer.Plan = "pro"
-	p.expect(t, bearer, enforce.Proof{}, once, "n")
+	p.expect(t, bearer, decide.Proof{}, once, "n")
 }
 
 func TestWithoutASet(t *testing.T) {
@@ -240,6 +241,39 @@ func TestLimitsBeside(t *testing.T) {
 	p.expect(t, caller, secret, once, "n")
 	p.rules = nil
 	p.expect(t, second, secret, once, "yyyn")
+}
+
+// A limit in shadow mode denies nothing, and takes nothing of what exceeds it.
+func TestShadowWithoutValkey(t *testing.T) {
+	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
+	soft := perMinute(1)
+	soft.Shadow = true
+	p.Remember(caller, secret, vouched("free", perMinute(3), soft))
+	p.rules = []enforce.RuleLimits{{State: "all", Scope: policy.ScopeGlobal, Mode: policy.Enforce,
+		Limits: []limiter.Limit{perMinute(9), soft}}}
+	left := func(call enforce.Call) (enforce.Result, string) {
+		last := p.decide(call, secret, once)
+		left := ""
+		for _, l := range last.Limits {
+			left += fmt.Sprint(" ", l.Remaining)
+		}
+		return last, left
+	}
+	for i, want := range []string{" 2 0 8 0", " 1 0 7 0", " 0 0 6 0", " 0 0"} {
+		if last, got := left(caller); last.Allowed != (i < 3) || last.WouldAllow != (i == 0) || got != want {
+			t.Errorf("call %d: %s remain of %+v", i, got, last)
+		}
+	}
+	second := enforce.Call{Kind: policy.APIKey, Subject: "second"}
+	p.Remember(second, secret, vouched("free", perMinute(3), soft))
+	rules := p.rules
+	p.rules = nil
+	p.expect(t, second, secret, once, "y")
+	p.rules = rules
+	p.rules[0].Limits[0].Requests = 3 // all used
+	if last, got := left(second); last.Allowed || got != " 2 0 0 0" {
+		t.Errorf("denied by the limit of all calls: %s remain of %+v", got, last)
+	}
 }
 
 // The keys of a group take from this environment's share of the group's limits and from

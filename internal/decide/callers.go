@@ -1,4 +1,4 @@
-package enforce
+package decide
 
 import (
 	"crypto/sha256"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -70,7 +71,7 @@ func NewCallers(lifetime time.Duration, now func() time.Time) *Callers {
 }
 
 // Remember takes note of what the store said about a caller who may call.
-func (c *Callers) Remember(call Call, proof Proof, checked Result) {
+func (c *Callers) Remember(call enforce.Call, proof Proof, checked enforce.Result) {
 	if !checked.BannedUntil.IsZero() {
 		c.Forget(call, proof)
 		return
@@ -87,7 +88,7 @@ func (c *Callers) Remember(call Call, proof Proof, checked Result) {
 }
 
 // Forget takes note that the store refuses a caller.
-func (c *Callers) Forget(call Call, proof Proof) {
+func (c *Callers) Forget(call enforce.Call, proof Proof) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, found := c.known.Peek(call.Subject)
@@ -110,7 +111,7 @@ func (k *caller) index(proof Proof) int {
 }
 
 // verify puts the proof in the place of the one that was good longest ago, if it is new.
-func (k *caller) verify(proof Proof, now time.Time, checked Result) {
+func (k *caller) verify(proof Proof, now time.Time, checked enforce.Result) {
 	v := verified{proof: proof, at: now}
 	if until := checked.HoldsUntil(); !until.IsZero() {
 		v.holds = until.Sub(checked.Now)
@@ -129,7 +130,7 @@ func (k *caller) verify(proof Proof, now time.Time, checked Result) {
 }
 
 // learn does nothing on the usual check, which says nothing new.
-func (k *caller) learn(call Call, checked Result) {
+func (k *caller) learn(call enforce.Call, checked enforce.Result) {
 	own := 0
 	for _, l := range checked.Limits {
 		if l.Scope == policy.ScopeKey {
@@ -143,7 +144,7 @@ func (k *caller) learn(call Call, checked Result) {
 	if k.facts == f {
 		return
 	}
-	k.facts, k.mode, k.limits, k.access = f, policy.Off, nil, checked.access
+	k.facts, k.mode, k.limits, k.access = f, policy.Off, nil, checked.Access
 	for _, l := range checked.Limits {
 		if l.Scope == policy.ScopeKey {
 			if k.limits = append(k.limits, l.Limit); k.mode == policy.Off || !l.Limit.Shadow {
@@ -154,14 +155,14 @@ func (k *caller) learn(call Call, checked Result) {
 }
 
 // Knows reports whether the store vouched for the caller lately enough.
-func (c *Callers) Knows(call Call, proof Proof) bool {
+func (c *Callers) Knows(call enforce.Call, proof Proof) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(call, proof, c.now()) != nil
 }
 
 // find returns the caller if the store vouched for it lately enough.
-func (c *Callers) find(call Call, proof Proof, now time.Time) *caller {
+func (c *Callers) find(call enforce.Call, proof Proof, now time.Time) *caller {
 	k, found := c.known.Get(call.Subject)
 	if !found || k.facts.asked != call.Plan {
 		return nil

@@ -1,4 +1,4 @@
-package enforce
+package decide
 
 import (
 	"crypto/sha256"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
@@ -51,7 +52,7 @@ type DenialCache struct {
 }
 
 type entry struct {
-	checked        Result
+	checked        enforce.Result
 	asked, replied time.Time
 	last           time.Time // when the caller last called
 	denials        int       // in a row
@@ -67,27 +68,27 @@ func NewDenialCache(lifetime time.Duration, now func() time.Time) *DenialCache {
 
 // Find returns the answer to a call that is known to be denied still, with its times as
 // they are now.
-func (c *DenialCache) Find(call DeniedCall) (Result, bool) {
+func (c *DenialCache) Find(call DeniedCall) (enforce.Result, bool) {
 	if c.lifetime == 0 {
-		return Result{}, false
+		return enforce.Result{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, found := c.entries.Get(call.alike())
 	if !found || e.denials < repeatAfter || e.setVersion != call.SetVersion {
-		return Result{}, false
+		return enforce.Result{}, false
 	}
 	now := c.now()
 	// The server decided after it was asked, so its instant comes no earlier than this.
 	if store.ElapsedAtMost(e.asked, now) >= min(c.lifetime, e.checked.RetryAfter()) {
-		return Result{}, false
+		return enforce.Result{}, false
 	}
 	e.last = now
 	return after(e.checked, store.ElapsedAtLeast(e.replied, now)), true
 }
 
 // Learn takes note of the store's answer to a call that was asked at this time.
-func (c *DenialCache) Learn(call DeniedCall, asked time.Time, checked Result) {
+func (c *DenialCache) Learn(call DeniedCall, asked time.Time, checked enforce.Result) {
 	if c.lifetime == 0 {
 		return
 	}
@@ -112,9 +113,9 @@ func (c *DenialCache) Learn(call DeniedCall, asked time.Time, checked Result) {
 
 // after is a denial as the store would give it some time later. The limits of others are
 // left out: they are not denied by them.
-func after(checked Result, passed time.Duration) Result {
+func after(checked enforce.Result, passed time.Duration) enforce.Result {
 	checked.Now = checked.Now.Add(passed)
-	limits := make([]LimitState, 0, len(checked.Limits))
+	limits := make([]enforce.LimitState, 0, len(checked.Limits))
 	for _, l := range checked.Limits {
 		if l.Scope != policy.ScopeKey && l.Scope != policy.ScopeRoute {
 			continue

@@ -1,4 +1,8 @@
-package enforce
+// Package decide answers a call: a known denial from memory, any other call through
+// Valkey by package enforce. While Valkey is away it decides by what it last heard of the
+// caller. Every call has to go through a Decider; the check function imports it. It
+// knows no event of API Gateway and no setting.
+package decide
 
 import (
 	"context"
@@ -7,6 +11,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/cause"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
@@ -14,11 +19,11 @@ import (
 
 // Source asks Valkey. It connects by itself and may wait for that.
 type Source interface {
-	// Check is Checker.Check. An error for which Away reports true means that Valkey made
+	// Check is enforce.Checker.Check. An error for which Away reports true means that Valkey made
 	// no decision.
-	Check(ctx context.Context, call Call) (Result, error)
+	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
 	// Loaded returns the Checker of the connection, nil until it has read a policy set.
-	Loaded() *Checker
+	Loaded() *enforce.Checker
 	// MustAsk reports whether the next call has to ask Valkey, since other commands wait
 	// to leave with it.
 	MustAsk() bool
@@ -64,22 +69,22 @@ type Asked struct {
 
 // inquiry is one call with what is known of it before anybody is asked.
 type inquiry struct {
-	call  Call
+	call  enforce.Call
 	proof Proof
 	set   *policy.Set // nil before the first was read
-	match RouteMatch
+	match enforce.RouteMatch
 	err   error // why the set has no match for the call
 }
 
 // Decide answers a call. Its error means that the caller is refused, that there is no
 // policy set, or that Valkey's answer makes no sense.
-func (d *Decider) Decide(ctx context.Context, call Call) (Result, Asked, error) {
+func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Asked, error) {
 	q := d.inquire(call)
 	if result, found := d.knownDenial(q); found {
 		return result, Asked{}, nil
 	}
 	if d.knownUnknown(q) {
-		return Result{}, Asked{}, &policy.RefusedError{Cause: cause.Unknown}
+		return enforce.Result{}, Asked{}, &policy.RefusedError{Cause: cause.Unknown}
 	}
 	if !d.breaker.Ask(call.Subject) {
 		result, err := d.decideWithout(q)
@@ -106,8 +111,8 @@ func (d *Decider) attributed(q inquiry, err error) error {
 	return err
 }
 
-func (d *Decider) inquire(call Call) inquiry {
-	q := inquiry{call: call, match: RouteMatch{Cost: 1}}
+func (d *Decider) inquire(call enforce.Call) inquiry {
+	q := inquiry{call: call, match: enforce.RouteMatch{Cost: 1}}
 	if call.Kind == policy.APIKey {
 		q.proof = d.pepper.Hash(call.Secret)
 	}
@@ -127,9 +132,9 @@ func (q inquiry) denied() DeniedCall {
 }
 
 // knownDenial answers a call that is known to be denied still.
-func (d *Decider) knownDenial(q inquiry) (Result, bool) {
+func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
 	if q.err != nil || d.source.MustAsk() {
-		return Result{}, false
+		return enforce.Result{}, false
 	}
 	return d.denials.Find(q.denied())
 }
@@ -145,17 +150,17 @@ func (d *Decider) knownUnknown(q inquiry) bool {
 }
 
 // ask asks Valkey and reports to the breaker.
-func (d *Decider) ask(ctx context.Context, call Call, began time.Time) (Result, Asked) {
+func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Asked) {
 	result, err := d.source.Check(ctx, call)
 	asked := Asked{Took: d.now().Sub(began), Away: Away(err), Err: err}
 	// A bucket without a copy of the policies answered. Callers can choose their bucket.
-	open, changed := d.breaker.Report(call.Subject, !asked.Away || errors.Is(err, ErrStale))
+	open, changed := d.breaker.Report(call.Subject, !asked.Away || errors.Is(err, enforce.ErrStale))
 	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Away
 	return result, asked
 }
 
 // remember keeps what Valkey said for later calls of the caller.
-func (d *Decider) remember(q inquiry, began time.Time, result Result, err error) {
+func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, err error) {
 	var refusal *policy.RefusedError
 	switch {
 	case err == nil:
@@ -175,11 +180,11 @@ func (d *Decider) remember(q inquiry, began time.Time, result Result, err error)
 
 // decideWithout answers without Valkey. A caller that the policy set refuses stays
 // refused.
-func (d *Decider) decideWithout(q inquiry) (Result, error) {
+func (d *Decider) decideWithout(q inquiry) (enforce.Result, error) {
 	if errors.Is(q.err, policy.ErrRefused) {
-		return Result{}, q.err
+		return enforce.Result{}, q.err
 	}
-	var rules []RuleLimits
+	var rules []enforce.RuleLimits
 	var closed []int
 	if c := d.source.Loaded(); c != nil {
 		rules, closed = c.RuleLimits(q.call), c.ClosedPlans(q.call.Route)
@@ -190,8 +195,8 @@ func (d *Decider) decideWithout(q inquiry) (Result, error) {
 // Away reports whether an error of a check means that Valkey made no decision. Other
 // errors are its answer.
 func Away(err error) bool {
-	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, ErrSet, limiter.ErrCost,
-		limiter.ErrReply} {
+	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, enforce.ErrSet,
+		limiter.ErrCost, limiter.ErrReply} {
 		if errors.Is(err, answer) {
 			return false
 		}

@@ -1,10 +1,11 @@
-package enforce_test
+package decide_test
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -13,7 +14,7 @@ import (
 // program is a cache whose clock is set by hand, in front of a caller who is blocked
 // until an instant.
 type denialProgram struct {
-	*enforce.DenialCache
+	*decide.DenialCache
 	clock   time.Time
 	blocked time.Time // on the server, whose clock is an hour ahead
 	asked   int
@@ -26,7 +27,7 @@ const (
 
 func start(life time.Duration) *denialProgram {
 	p := &denialProgram{clock: time.Unix(1_800_000_000, 0)}
-	p.DenialCache = enforce.NewDenialCache(life, func() time.Time { return p.clock })
+	p.DenialCache = decide.NewDenialCache(life, func() time.Time { return p.clock })
 	p.blocked = p.clock.Add(ahead + 10*time.Second)
 	return p
 }
@@ -47,7 +48,7 @@ func (p *denialProgram) denied() enforce.Result {
 }
 
 // call answers from the cache, or asks the store, which takes no time.
-func (p *denialProgram) call(c enforce.DeniedCall) enforce.Result {
+func (p *denialProgram) call(c decide.DeniedCall) enforce.Result {
 	if known, found := p.Find(c); found {
 		return known
 	}
@@ -59,7 +60,7 @@ func (p *denialProgram) call(c enforce.DeniedCall) enforce.Result {
 
 // repeat makes calls, each so long after the one before, and returns how many reached the
 // store.
-func (p *denialProgram) repeat(c enforce.DeniedCall, calls int, gap time.Duration) int {
+func (p *denialProgram) repeat(c decide.DeniedCall, calls int, gap time.Duration) int {
 	before := p.asked
 	for range calls {
 		p.call(c)
@@ -68,7 +69,7 @@ func (p *denialProgram) repeat(c enforce.DeniedCall, calls int, gap time.Duratio
 	return p.asked - before
 }
 
-var deniedCaller = enforce.DeniedCall{Subject: "a", Cost: 1}
+var deniedCaller = decide.DeniedCall{Subject: "a", Cost: 1}
 
 // A flood asks ten times, and then once in each lifetime; someone who calls now and then
 // is always asked about.
@@ -141,7 +142,7 @@ func TestSlowReplies(t *testing.T) {
 func TestAnswersAreNotMixedUp(t *testing.T) {
 	p := start(time.Minute)
 	p.repeat(deniedCaller, 10, 0)
-	for name, other := range map[string]enforce.DeniedCall{
+	for name, other := range map[string]decide.DeniedCall{
 		"subject": {Subject: "b", Cost: 1},
 		"secret":  {Subject: "a", Cost: 1, Proof: [32]byte{1}},
 		"plan":    {Subject: "a", Cost: 1, Plan: "pro"},
@@ -174,7 +175,7 @@ func TestDenialCacheIsBounded(t *testing.T) {
 	p := start(time.Minute)
 	p.repeat(deniedCaller, 10, 0)
 	for i := range 5000 {
-		p.call(enforce.DeniedCall{Subject: fmt.Sprint(i)})
+		p.call(decide.DeniedCall{Subject: fmt.Sprint(i)})
 	}
 	if _, found := p.Find(deniedCaller); found {
 		t.Error("5,000 other callers did not push the oldest out")

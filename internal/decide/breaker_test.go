@@ -1,11 +1,11 @@
-package enforce_test
+package decide_test
 
 import (
 	"strconv"
 	"testing"
 	"time"
 
-	"tidegate/internal/enforce"
+	"tidegate/internal/decide"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -29,7 +29,7 @@ func idIn(sector int) string {
 
 // fail makes calls that fail as long as the breaker lets them ask, and returns how many
 // asked.
-func fail(b *enforce.Breaker, ids []string, rounds int) int {
+func fail(b *decide.Breaker, ids []string, rounds int) int {
 	asked := 0
 	for range rounds {
 		for _, id := range ids {
@@ -46,7 +46,7 @@ func fail(b *enforce.Breaker, ids []string, rounds int) int {
 // the first success closes it.
 func TestBreaker(t *testing.T) {
 	c := newClock()
-	b := enforce.NewBreaker(1, c.now)
+	b := decide.NewBreaker(1, c.now)
 	for range 5 {
 		b.Ask("a")
 		b.Report("a", false)
@@ -56,7 +56,7 @@ func TestBreaker(t *testing.T) {
 	if asked := fail(b, []string{"a"}, 100); asked != 2 {
 		t.Errorf("%d calls waited for a store that is away, want 2", asked)
 	}
-	c.pass(enforce.Pause - 1)
+	c.pass(decide.Pause - 1)
 	if b.Ask("a") {
 		t.Error("a call asked within the pause")
 	}
@@ -65,7 +65,7 @@ func TestBreaker(t *testing.T) {
 		t.Error("after the pause one call should ask, and no second one while it does")
 	}
 	b.Report("a", false)
-	c.pass(enforce.Pause)
+	c.pass(decide.Pause)
 	if !b.Ask("a") {
 		t.Error("after another pause no call asked")
 	}
@@ -77,10 +77,10 @@ func TestBreaker(t *testing.T) {
 // A call that asks and is never heard of again keeps the circuit open, but not for good.
 func TestBreakerOutlivesALostCall(t *testing.T) {
 	c := newClock()
-	b := enforce.NewBreaker(1, c.now)
+	b := decide.NewBreaker(1, c.now)
 	fail(b, []string{"a"}, 2)
 	for range 3 {
-		c.pass(enforce.Pause)
+		c.pass(decide.Pause)
 		if !b.Ask("a") {
 			t.Fatal("no call asks any more")
 		}
@@ -90,7 +90,7 @@ func TestBreakerOutlivesALostCall(t *testing.T) {
 // The callers of one shard that is away do not keep those of another from asking.
 func TestBreakerKeepsShardsApart(t *testing.T) {
 	c := newClock()
-	b := enforce.NewBreaker(16, c.now)
+	b := decide.NewBreaker(16, c.now)
 	away, well := []string{idIn(0), idIn(1), idIn(2), idIn(3), idIn(4)}, idIn(9)
 	asked := 0
 	for range 100 {
@@ -110,7 +110,7 @@ func TestBreakerKeepsShardsApart(t *testing.T) {
 // When all shards are away, few calls wait, and one in each pause.
 func TestBreakerOpensEverywhere(t *testing.T) {
 	c := newClock()
-	b := enforce.NewBreaker(16, c.now)
+	b := decide.NewBreaker(16, c.now)
 	var all []string
 	for i := range 16 {
 		all = append(all, idIn(i))
@@ -119,12 +119,12 @@ func TestBreakerOpensEverywhere(t *testing.T) {
 		t.Errorf("%d calls waited, want 8", asked)
 	}
 	for range 5 {
-		c.pass(enforce.Pause)
+		c.pass(decide.Pause)
 		if asked := fail(b, all, 10); asked != 1 {
 			t.Errorf("%d calls waited after a pause, want 1", asked)
 		}
 	}
-	c.pass(enforce.Pause)
+	c.pass(decide.Pause)
 	for _, id := range all {
 		if !b.Ask(id) {
 			t.Errorf("sector of %s does not ask though the store is back", id)
