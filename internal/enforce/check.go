@@ -24,6 +24,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -56,7 +57,7 @@ type Checker struct {
 	client    valkey.Client
 	pepper    apikey.Pepper
 	addresses policyset.AddressKey
-	seal      seal
+	seal      reservation.Seal
 	set       atomic.Pointer[compiledSet]
 	recent    *recentCallers
 	known     *knownCallers
@@ -74,7 +75,8 @@ type Checker struct {
 // NewChecker returns a Checker on a connected client.
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
-		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper), seal: newSeal(pepper),
+		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper),
+		seal:              reservation.NewSeal(pepper),
 		ReservationExpiry: DefaultReservationExpiry,
 		recent:            newRecentCallers(), known: newKnownCallers(),
 		access: newKeyAccesses(), now: time.Now,

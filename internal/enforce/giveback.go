@@ -7,6 +7,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
 )
@@ -68,14 +69,14 @@ func (a *attempt) giveBack(ctx context.Context, checked *Result) {
 // nothing.
 func (a *attempt) giveBackByNewer(ctx context.Context, checked *Result, newer []taken) {
 	r := a.reserved(checked, newer, a.call, a.rule)
-	r.plan, r.expires = a.result.plan, a.now().Add(time.Minute)
-	s := Settlement{Reserved: r.cost}
+	r.Plan, r.Expires = a.result.plan, a.now().Add(time.Minute)
+	s := Settlement{Reserved: r.Cost}
 	var set *compiledSet
 	var err error
-	if r.has(tookKey) || r.has(tookRoute) {
+	if r.Has(reservation.Key) || r.Has(reservation.Route) {
 		set, err = a.settleOwn(ctx, &r, &s)
 	} else {
-		set, err = a.current(ctx, r.subject)
+		set, err = a.current(ctx, r.Subject)
 	}
 	if err == nil {
 		a.settleShared(ctx, set, &r, &s)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
 	"tidegate/internal/policy"
@@ -69,16 +70,16 @@ type Settlement struct {
 // cost that no call can have. After any other error the reservation may be settled or
 // not; to try again is safe.
 func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settlement, error) {
-	r, err := c.seal.read(text)
-	if err != nil {
-		return Settlement{}, err
+	r, ok := c.seal.Read(text)
+	if !ok {
+		return Settlement{}, ErrReservation
 	}
 	if actual < 0 || actual > limiter.MaxRequests {
 		return Settlement{}, fmt.Errorf("%w: %d is not 0 to %d", limiter.ErrCost, actual,
 			int64(limiter.MaxRequests))
 	}
-	s := Settlement{Reserved: r.cost, Actual: actual, SettleMax: r.settleMax,
-		AboveMax: max(0, actual-r.settleMax), ID: r.subject}
+	s := Settlement{Reserved: r.Cost, Actual: actual, SettleMax: r.SettleMax,
+		AboveMax: max(0, actual-r.SettleMax), ID: r.Subject}
 	set, err := c.settleOwn(ctx, r, &s)
 	if err != nil {
 		return Settlement{}, err
@@ -89,10 +90,11 @@ func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settle
 
 // settleOwn settles on the caller, by the limits that hold for it in that step. It
 // returns the Set that they are of.
-func (c *Checker) settleOwn(ctx context.Context, r *reservation, s *Settlement) (*compiledSet, error) {
+func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
+	s *Settlement) (*compiledSet, error) {
 	at := time.Now() // of the server as soon as that is known
 	for range maxReloads {
-		set, err := c.current(ctx, r.subject)
+		set, err := c.current(ctx, r.Subject)
 		if err != nil {
 			return nil, err
 		}
@@ -148,10 +150,10 @@ type basis struct {
 
 // basis reads the limits that hold for the caller at an instant, and lists the states
 // that took.
-func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation,
+func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation.Reservation,
 	at time.Time) (by basis, err error) {
-	k, err := policyset.Recorded(r.subject,
-		c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.subject)).Build()))
+	k, err := policyset.Recorded(r.Subject,
+		c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.Subject)).Build()))
 	if err != nil {
 		return basis{}, fmt.Errorf("policy: settle: %w", err)
 	}
@@ -162,7 +164,7 @@ func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation,
 	if k.Override != nil && !k.Override.Until.IsZero() {
 		by.till = strconv.FormatInt(k.Override.Until.UnixMicro(), 10)
 	}
-	number := r.plan
+	number := r.Plan
 	if k.PlanNumber > 0 {
 		number = k.PlanNumber
 	}
@@ -172,31 +174,32 @@ func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation,
 	if by.holds && k.Override.Limits != nil {
 		limits = k.Override.Limits
 	}
-	if r.has(tookKey) {
-		err = by.add(r, tookKey, "s", limits)
+	if r.Has(reservation.Key) {
+		err = by.add(r, reservation.Key, "s", limits)
 	}
-	rule := set.tagged(r.rule)
+	rule := set.tagged(r.Rule)
 	if rule != nil {
 		by.rule = rule.Name
 	}
-	if rule != nil && r.has(tookRoute) {
-		err = errors.Join(err, by.add(r, tookRoute, "s"+rule.tag, rule.PerKey))
+	if rule != nil && r.Has(reservation.Route) {
+		err = errors.Join(err, by.add(r, reservation.Route, "s"+rule.tag, rule.PerKey))
 	}
-	if r.has(tookCandidate) {
-		err = errors.Join(err, by.add(r, tookCandidate, "sk", p.Candidate))
+	if r.Has(reservation.Candidate) {
+		err = errors.Join(err, by.add(r, reservation.Candidate, "sk", p.Candidate))
 	}
 	return by, err
 }
 
-func (by *basis) add(r *reservation, state int, what string, limits []limiter.Limit) error {
+func (by *basis) add(r *reservation.Reservation, state reservation.State, what string,
+	limits []limiter.Limit) error {
 	if len(limits) == 0 {
 		return nil
 	}
 	program, err := limiter.Compile(limits, time.Now())
-	own := counted{keys: []string{keyspace.Of(r.subject, what)}, limits: limits, subject: r.subject,
-		program: program.Sparing(r.spared[state]), at: r.own, candidate: state == tookCandidate}
+	own := counted{keys: []string{keyspace.Of(r.Subject, what)}, limits: limits, subject: r.Subject,
+		program: program.Sparing(r.Spared(state)), at: r.At(state), candidate: state == reservation.Candidate}
 	if !own.candidate {
-		own.scope = scopeOf[state]
+		own.scope = state.Scope()
 	}
 	by.states = append(by.states, own)
 	return err
@@ -214,13 +217,13 @@ func (c *compiledSet) tagged(tag string) *compiledRoute {
 
 // trySettle fails with errStale, and returns the server's time, when the basis no longer
 // holds.
-func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *reservation,
+func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *reservation.Reservation,
 	s *Settlement) (time.Time, error) {
-	keys := []string{keyspace.Of(r.subject, r.mark()), keyspace.Record(r.subject),
-		policyset.CopyKey(keyspace.BucketOf(r.subject))}
+	keys := []string{keyspace.Of(r.Subject, r.Mark()), keyspace.Record(r.Subject),
+		policyset.CopyKey(keyspace.BucketOf(r.Subject))}
 	args := []string{
-		strconv.FormatInt(r.expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.cost, 10),
-		strconv.FormatInt(r.own.UnixMicro(), 10),
+		strconv.FormatInt(r.Expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.Cost, 10),
+		strconv.FormatInt(r.At(reservation.Key).UnixMicro(), 10),
 		by.record, strconv.FormatInt(set.Version, 10), by.till, map[bool]string{true: "1"}[by.holds],
 	}
 	for _, state := range by.states {
@@ -243,7 +246,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *
 	s.Name, s.Group, s.Plan, s.Rule = by.name, by.group, by.plan, by.rule
 	rest := reply[8:]
 	for _, state := range by.states {
-		if rest, err = s.charged(state, s.Actual-r.cost, rest); err != nil {
+		if rest, err = s.charged(state, s.Actual-r.Cost, rest); err != nil {
 			return time.Time{}, err
 		}
 	}
@@ -272,7 +275,8 @@ func (s *Settlement) charged(state counted, difference int64, b []byte) (rest []
 
 // settleShared settles what shared limits took. Since the reservation
 // counts as settled by now, what cannot be reached keeps it.
-func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reservation, s *Settlement) {
+func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reservation.Reservation,
+	s *Settlement) {
 	if s.sharedDifference() == 0 {
 		return
 	}
@@ -318,25 +322,25 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []coun
 	return stale
 }
 
-func (c *compiledSet) sharedStates(r *reservation) []counted {
+func (c *compiledSet) sharedStates(r *reservation.Reservation) []counted {
 	var states []counted
-	add := func(state int, s *sharedLimit, id, what string) {
-		if s != nil && r.has(state) {
+	add := func(state reservation.State, s *sharedLimit, id, what string) {
+		if s != nil && r.Has(state) {
 			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
-			c := counted{keys: keys, program: s.longest().program.Sparing(r.spared[state]),
-				scope: s.scope, subject: id, at: r.at[state-firstShared]}
+			c := counted{keys: keys, program: s.longest().program.Sparing(r.Spared(state)),
+				scope: s.scope, subject: id, at: r.At(state)}
 			if !s.leases() {
 				c.limits = s.limits
 			}
 			states = append(states, c)
 		}
 	}
-	add(tookIP, c.perIP, r.network, "sp")
-	add(tookGroup, c.groups[r.groupPlan], r.group, policy.GroupState(r.groupPlan))
-	add(tookGlobal, c.global, "global", "s")
-	if rule := c.tagged(r.rule); rule != nil {
-		add(tookRouteIP, rule.perIP, r.network, "s"+rule.tag)
-		add(tookRouteAll, rule.shared, policy.RouteID(rule.Name), "s")
+	add(reservation.IP, c.perIP, r.Network, "sp")
+	add(reservation.Group, c.groups[r.GroupPlan], r.Group, policy.GroupState(r.GroupPlan))
+	add(reservation.Global, c.global, "global", "s")
+	if rule := c.tagged(r.Rule); rule != nil {
+		add(reservation.RouteIP, rule.perIP, r.Network, "s"+rule.tag)
+		add(reservation.RouteAll, rule.shared, policy.RouteID(rule.Name), "s")
 	}
 	return states
 }

@@ -1,0 +1,127 @@
+package enforce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/enforce/reservation"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+// DefaultReservationExpiry is how long a reservation can be settled by default.
+const DefaultReservationExpiry = 10 * time.Minute
+
+var (
+	// ErrReservation means that a text is not a reservation.
+	ErrReservation = errors.New("not a reservation")
+	// ErrExpired means that a reservation has expired: what it took stays taken until
+	// its window passes.
+	ErrExpired = errors.New("reservation has expired")
+	// ErrSettled means that a reservation was settled before. It is settled once.
+	ErrSettled = errors.New("reservation is settled already")
+)
+
+// reservation returns what settles a call; empty when nothing was taken.
+func (c *Checker) reservation(checked *Result, call Call, rule *compiledRoute) string {
+	r := c.reserved(checked, checked.taken, call, rule)
+	if r.Empty() {
+		return ""
+	}
+	if checked.candidateAsked && checked.CandidateAllows && r.Has(reservation.Key) {
+		r.Took(reservation.Candidate, r.At(reservation.Key), 0)
+	}
+	r.Expires = checked.Now.Add(c.ReservationExpiry)
+	return c.seal.Write(&r)
+}
+
+// reserved lists what settles some of what a call took.
+func (c *Checker) reserved(checked *Result, all []taken, call Call,
+	rule *compiledRoute) reservation.Reservation {
+	r := reservation.New(call.Subject, checked.plan, checked.Cost)
+	r.SettleMax, r.Rule = rule.SettleBound(r.Cost), rule.tag
+	for _, t := range all {
+		state := reservation.StateOf(checked.Limits[t.first].Scope)
+		r.Took(state, t.at, t.spared(checked))
+		if state == reservation.IP || state == reservation.RouteIP {
+			r.Network = c.addresses.ID(call.Network)
+		}
+		if state == reservation.Group {
+			r.Group, r.GroupPlan = policy.GroupID(checked.group.name), checked.group.plan
+		}
+	}
+	return r
+}
+
+// Reserve takes a cost from the limits of a key by its id, for a backend that calls by
+// itself, and returns what a Check of that cost would with a reservation to settle. route
+// is the name of a rule whose limits on each key and on all keys apply too; empty for
+// none. It fails as Check does, with ErrNotFound for an unknown id or route, and with
+// limiter.ErrCost for a cost below 1 or above a limit. The rule's SettleMax bounds the
+// settlement, but never below cost; without one the bound is DefaultSettleMax times cost,
+// whatever the rule's own cost is.
+func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Result, error) {
+	if cost < 1 || cost > limiter.MaxRequests {
+		return Result{}, fmt.Errorf("%w: %d is not 1 to %d", limiter.ErrCost, cost,
+			int64(limiter.MaxRequests))
+	}
+	call, err := c.byID(ctx, id)
+	if err != nil {
+		return Result{}, err
+	}
+	if c.set.Load() == nil {
+		if err := c.Load(ctx); err != nil {
+			return Result{}, err
+		}
+	}
+	return c.renewing(ctx, func(set *compiledSet) (Result, error) {
+		rule := set.fallback
+		if route != "" {
+			if rule = set.named(route); rule == nil {
+				return Result{}, errors.Join(policy.ErrNotFound, c.newest(ctx, set, id))
+			}
+		}
+		plan, err := set.planFor(call.Kind, "")
+		if err != nil {
+			return Result{}, errors.Join(err, c.newest(ctx, set, id))
+		}
+		priced := *rule
+		priced.Cost, priced.Settle = cost, true
+		return c.check(ctx, set, call, plan, &priced, nil)
+	})
+}
+
+// byID is a call by a subject that has a record.
+func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
+	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
+	switch {
+	case valkey.IsValkeyNil(err):
+		return Call{}, policy.ErrNotFound
+	case err != nil:
+		return Call{}, fmt.Errorf("policy: reserve: %w", err)
+	}
+	k, secrets, err := policyset.DecodeRecord(id, record)
+	if err != nil {
+		return Call{}, err
+	}
+	call := Call{Kind: k.Kind, Subject: id}
+	if k.Kind == policy.APIKey {
+		call.hash = string(secrets.Current[:])
+	}
+	return call, nil
+}
+
+func (c *compiledSet) named(name string) *compiledRoute {
+	for _, r := range c.routes {
+		if r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
