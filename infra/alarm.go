@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssnssubscriptions"
 	"github.com/aws/jsii-runtime-go"
 
+	"tidegate/infra/settings"
 	"tidegate/internal/telemetry"
 )
 
@@ -42,7 +43,7 @@ func (s *Stack) newTopic() awssns.Topic {
 	// This policy replaces SNS's default one, which would let alarms of the whole account
 	// publish.
 	topic := awssns.NewTopic(s.Stack, jsii.String("Alarms"), &awssns.TopicProps{
-		TopicName: jsii.String(s.props.name() + "-alarms"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
+		TopicName: jsii.String(s.props.Name() + "-alarms"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
 	})
 	topic.AddToResourcePolicy(s.publishByAlarms(topic))
 	if s.props.AlarmEmail != "" {
@@ -55,7 +56,7 @@ func (s *Stack) newTopic() awssns.Topic {
 func (s *Stack) publishByAlarms(topic awssns.Topic) awsiam.PolicyStatement {
 	alarms := s.FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("cloudwatch"), Resource: jsii.String("alarm"),
-		ResourceName: jsii.String(s.props.name() + "-*"),
+		ResourceName: jsii.String(s.props.Name() + "-*"),
 		ArnFormat:    awscdk.ArnFormat_COLON_RESOURCE_NAME,
 	})
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
@@ -82,7 +83,7 @@ func (s *Stack) newAlarms() {
 	action := awscloudwatchactions.NewSnsAction(s.topic)
 	for _, a := range s.listAlarms() {
 		made := awscloudwatch.NewAlarm(s.Stack, jsii.String("Alarm"+a.name), &awscloudwatch.AlarmProps{
-			AlarmName:          jsii.String(s.props.name() + "-" + a.name),
+			AlarmName:          jsii.String(s.props.Name() + "-" + a.name),
 			AlarmDescription:   jsii.String(a.means + " First: " + a.first),
 			Metric:             a.metric,
 			Threshold:          jsii.Number(a.threshold),
@@ -109,11 +110,11 @@ func (s *Stack) checkAlarms() []alarm {
 			"look at the cache's processor or ECPUs, then read the log group " +
 				*s.logGroupName("check") + ".",
 			ofFunction(s.check, "Duration", "p99"),
-			milliseconds(s.props.Decision.storeTimeout() * 3 / 2),
+			milliseconds(s.props.Decision.Timeout() * 3 / 2),
 			5,
 		},
 	}
-	if reserved := s.check.props.Concurrency; reserved != Unreserved {
+	if reserved := s.check.props.Concurrency; reserved != settings.Unreserved {
 		alarms = append(alarms, alarm{
 			"CheckConcurrency", "The check function soon uses all of its reserved concurrency, beyond " +
 				"which clients get 500.", "raise checkConcurrency.",
@@ -151,7 +152,7 @@ func (s *Stack) metricsAlarms() []alarm {
 		{
 			"StoreSlow", "The cache answers slowly.",
 			"look at the cache's processor or ECPUs, then at the network.",
-			s.latency("p99"), milliseconds(s.props.Decision.storeTimeout() / 5), 5,
+			s.latency("p99"), milliseconds(s.props.Decision.Timeout() / 5), 5,
 		},
 	}
 }
@@ -195,7 +196,7 @@ func (s *Stack) adminAlarms() []alarm {
 }
 
 func (s *Stack) cacheAlarms() []alarm {
-	if s.props.Store.Kind == Nodes {
+	if s.props.Store.Kind == settings.Nodes {
 		return s.nodeAlarms()
 	}
 	p := s.props.Store

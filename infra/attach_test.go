@@ -85,8 +85,11 @@ func (a *attachment) add(kind string, p properties) {
 		}
 	case "AWS::Lambda::Permission":
 		if arn := text(p["SourceArn"]); strings.Contains(arn, "/authorizers/") {
-			a.Permissions = append(a.Permissions,
-				"/authorizers/"+pick(strings.HasSuffix(arn, "*"), "*", "ID"))
+			id := "ID"
+			if strings.HasSuffix(arn, "*") {
+				id = "*"
+			}
+			a.Permissions = append(a.Permissions, "/authorizers/"+id)
 		}
 	}
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"strconv"
+
 	"tidegate/infra/cost"
+	"tidegate/infra/settings"
 	"tidegate/internal/telemetry"
 )
 
@@ -34,37 +37,37 @@ func (s *Stack) cost() cost.Deployment {
 	if observe.Dashboard {
 		d.Dashboards = 1
 	}
-	if s.props.Store.Kind == Nodes {
+	if s.props.Store.Kind == settings.Nodes {
 		d.Nodes, d.NodeType = s.props.Store.Shards*(s.props.Store.Replicas+1), s.props.Store.NodeType
-		d.SyncWrites = s.props.Store.Durability == Sync
+		d.SyncWrites = s.props.Store.Durability == settings.Sync
 	}
 	if s.props.WAF {
 		d.WebACLRules = webACLRules
 	}
-	if check, admin := s.props.egress(); check || admin {
+	if check, admin := s.props.Egress(); check || admin {
 		d.NATGateways = s.props.NATGateways
 	}
 	return d
 }
 
-// alternatives returns the same deployment with one flag of ObserveProps inverted.
+// alternatives returns the same deployment with one flag of Observe inverted.
 func (s *Stack) alternatives() []cost.Alternative {
-	with := func(flag string, on bool, change func(o *ObserveProps)) cost.Alternative {
+	with := func(flag string, on bool, change func(*settings.Observe)) cost.Alternative {
 		other := *s
 		change(&other.props.Observe)
-		return cost.Alternative{Flag: flag + "=" + pick(on, "false", "true"), Deployment: other.cost()}
+		return cost.Alternative{Flag: flag + "=" + strconv.FormatBool(!on), Deployment: other.cost()}
 	}
 	now := s.props.Observe
 	all := []cost.Alternative{
-		with("tracing", now.Tracing, func(o *ObserveProps) { o.Tracing = !o.Tracing }),
-		with("metrics", now.Metrics, func(o *ObserveProps) {
+		with("tracing", now.Tracing, func(o *settings.Observe) { o.Tracing = !o.Tracing }),
+		with("metrics", now.Metrics, func(o *settings.Observe) {
 			o.Metrics = !o.Metrics
 			o.Dashboard = o.Metrics // its default
 		}),
-		with("accessLogs", now.AccessLogs, func(o *ObserveProps) { o.AccessLogs = !o.AccessLogs }),
+		with("accessLogs", now.AccessLogs, func(o *settings.Observe) { o.AccessLogs = !o.AccessLogs }),
 	}
 	if now.Metrics {
-		all = append(all, with("cloudWatchDashboard", now.Dashboard, func(o *ObserveProps) {
+		all = append(all, with("cloudWatchDashboard", now.Dashboard, func(o *settings.Observe) {
 			o.Dashboard = !o.Dashboard
 		}))
 	}

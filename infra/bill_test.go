@@ -19,9 +19,7 @@ func billed(t *testing.T, flags map[string]string) *Stack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	props := propsOf(t, flags)
-	props.code = placeholder
-	return NewStack(app, props)
+	return NewStack(app, propsOf(t, flags), placeholder)
 }
 
 // The bill counts what the template has.
@@ -60,9 +58,11 @@ func TestBill(t *testing.T) {
 			equal(t, "NAT gateways", bill.NATGateways, len(made.all("AWS::EC2::NatGateway")))
 			equal(t, "rules", bill.WebACLRules, rules)
 			equal(t, "nodes", bill.Nodes, nodes)
-			metrics := environment(t, made, "Check")["STAGE"] != nil
-			equal(t, "metrics", bill.Metrics, pick(metrics, len(telemetry.Names()), 0)+
-				len(made.all("AWS::Logs::MetricFilter")))
+			metrics := len(made.all("AWS::Logs::MetricFilter"))
+			if environment(t, made, "Check")["STAGE"] != nil {
+				metrics += len(telemetry.Names())
+			}
+			equal(t, "metrics", bill.Metrics, metrics)
 			equal(t, "tracing", bill.Tracing,
 				ours(t, made, "Check").Properties.at("TracingConfig", "Mode") == "Active")
 			equal(t, "crossings", bill.Crossings != "", len(made.all("AWS::Logs::SubscriptionFilter")) > 0)
@@ -111,7 +111,7 @@ func TestBillOfCrossings(t *testing.T) {
 	document := strings.ReplaceAll(string(read(t, "../docs/alerts.md")), "\n", " ")
 	texts := []string{fmt.Sprintf("%d,000 crossed limits a day", cost.CrossingsADay/1000)}
 	without, _ := cost.Totals(billed(t, nil).cost().Lines())
-	for target, name := range map[string]string{toEventBridge: "EventBridge", toSNS: "SNS"} {
+	for target, name := range map[string]string{cost.EventBridge: "EventBridge", cost.SNS: "SNS"} {
 		with, _ := cost.Totals(billed(t, map[string]string{"crossings": target}).cost().Lines())
 		texts = append(texts, fmt.Sprintf("%.2f USD a month with %s", with-without, name))
 	}

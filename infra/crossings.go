@@ -16,12 +16,6 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// The targets of Props.Crossings.
-const (
-	toEventBridge = cost.EventBridge
-	toSNS         = cost.SNS
-)
-
 const (
 	forwardMemory  = 128
 	forwardTimeout = 30 // seconds: three attempts of a batch
@@ -42,7 +36,7 @@ func (s *Stack) newForward() *forward {
 	f := &forward{}
 	rights := f.newTarget(s)
 	f.failures = awssqs.NewQueue(s.Stack, jsii.String("CrossingsFailed"), &awssqs.QueueProps{
-		QueueName: jsii.String(s.props.name() + "-crossings-failed"), EnforceSSL: jsii.Bool(true),
+		QueueName: jsii.String(s.props.Name() + "-crossings-failed"), EnforceSSL: jsii.Bool(true),
 		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
 		RetentionPeriod: awscdk.Duration_Days(jsii.Number(failureDays)),
 	})
@@ -55,7 +49,7 @@ func (s *Stack) newForward() *forward {
 		Runtime:               awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture:          awslambda.Architecture_ARM_64(),
 		Handler:               jsii.String("bootstrap"),
-		Code:                  s.props.code("forward"),
+		Code:                  s.code("forward"),
 		MemorySize:            jsii.Number(forwardMemory),
 		Timeout:               awscdk.Duration_Seconds(jsii.Number(forwardTimeout)),
 		Environment:           texts(map[string]string{"TARGET": *f.target, "STAGE": s.props.Stage}),
@@ -87,14 +81,14 @@ func (s *Stack) newForward() *forward {
 // newTarget sets the target of the events, creates its topic if there is one, and returns
 // the rights to publish there.
 func (f *forward) newTarget(s *Stack) []awsiam.PolicyStatement {
-	if s.props.Crossings == toEventBridge {
+	if s.props.Crossings == cost.EventBridge {
 		f.target = s.FormatArn(&awscdk.ArnComponents{Service: jsii.String("events"),
 			Resource: jsii.String("event-bus"), ResourceName: jsii.String("default")})
 		return []awsiam.PolicyStatement{statement("Events", jsii.Strings("events:PutEvents"),
 			&[]*string{f.target})}
 	}
 	f.topic = awssns.NewTopic(s.Stack, jsii.String("Crossings"), &awssns.TopicProps{
-		TopicName: jsii.String(s.props.name() + "-crossings"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
+		TopicName: jsii.String(s.props.Name() + "-crossings"), MasterKey: s.key, EnforceSSL: jsii.Bool(true),
 	})
 	f.target = f.topic.TopicArn()
 	return []awsiam.PolicyStatement{
@@ -112,6 +106,6 @@ func (s *Stack) forwardAlarms() []alarm {
 		"CrossingsFailed", "Events of crossed limits could not be delivered, and wait in a queue.",
 		"read the log group " + *s.logGroupName("forward") + ", then send the queue's messages again.",
 		metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum",
-			map[string]string{"QueueName": s.props.name() + "-crossings-failed"}), 0, 1,
+			map[string]string{"QueueName": s.props.Name() + "-crossings-failed"}), 0, 1,
 	}}
 }

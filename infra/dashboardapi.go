@@ -58,7 +58,7 @@ type dashboardAPI struct {
 func (s *Stack) newDashboardAPI() *dashboardAPI {
 	own := s.props.Domain.Name != ""
 	api := awsapigatewayv2.NewHttpApi(s.Stack, jsii.String("Dashboard"), &awsapigatewayv2.HttpApiProps{
-		ApiName:                   jsii.String(s.props.name() + "-dashboard"),
+		ApiName:                   jsii.String(s.props.Name() + "-dashboard"),
 		Description:               jsii.String("Tidegate's dashboard (" + s.props.Stage + ")"),
 		CreateDefaultStage:        jsii.Bool(false),
 		DisableExecuteApiEndpoint: jsii.Bool(own),

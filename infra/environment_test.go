@@ -50,7 +50,7 @@ func variablesOf(t *testing.T, function string) map[string]variable {
 var unset = map[string]string{
 	"ADMIN_PASSWORD_HASH": "ADMIN_PASSWORD is generated",
 	"BASE_PATH":           "the dashboard has a host name of its own",
-	"JWT_JWKS":            "goes without JWT_JWKS_URL: TestJWKS",
+	"JWT_JWKS":            "goes without JWT_JWKS_URL: TestJWKS of settings",
 }
 
 // The function reads every variable that a template sets. A template sets every required
@@ -81,11 +81,4 @@ func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The function's JWKS is the one that the operator gives.
-func TestJWKS(t *testing.T) {
-	p := propsOf(t, map[string]string{"identity": "jwt", "jwtIssuer": "https://a.example", "jwtAudience": "x",
-		"jwtJwks": aJWKS})
-	equal(t, "keys", p.Identity.environment()["JWT_JWKS"], aJWKS)
 }

@@ -72,7 +72,7 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 		}
 	}
 	api := awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
-		RestApiName:    jsii.String(s.props.name() + "-example"),
+		RestApiName:    jsii.String(s.props.Name() + "-example"),
 		Description:    jsii.String("Example of a REST API behind Tidegate"),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
 		CloudWatchRole: jsii.Bool(false), // it is a setting of the whole account
@@ -98,7 +98,7 @@ var exampleMethods = []awsapigatewayv2.HttpMethod{
 
 func (s *Stack) newExampleHTTP() awsapigatewayv2.HttpApi {
 	api := awsapigatewayv2.NewHttpApi(s.Stack, jsii.String("ExampleHttp"), &awsapigatewayv2.HttpApiProps{
-		ApiName:            jsii.String(s.props.name() + "-example"),
+		ApiName:            jsii.String(s.props.Name() + "-example"),
 		Description:        jsii.String("Example of an HTTP API behind Tidegate"),
 		CreateDefaultStage: jsii.Bool(false),
 		CorsPreflight:      s.exampleCORS(),

@@ -2,7 +2,6 @@ package main
 
 import (
 	"maps"
-	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
@@ -10,13 +9,15 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/settings"
 )
 
 // function is one of our functions, with the properties that other constructs need.
 type function struct {
 	awslambda.Function
 	name  string // check or admin
-	props FunctionProps
+	props settings.Function
 	log   awslogs.LogGroup
 }
 
@@ -24,33 +25,34 @@ type function struct {
 type functionSpec struct {
 	id, name    string
 	description string
-	props       FunctionProps
+	props       settings.Function
 	timeout     int // seconds
 	group       awsec2.SecurityGroup
 	egress      bool // needs the internet
 	environment map[string]string
 }
 
-// connectTimeout is the time of a connection to the cache, with TLS and log-in. A log-in
-// by IAM at a serverless cache can take seconds.
-const connectTimeout = 5 * time.Second
-
 func (s *Stack) newFunction(spec functionSpec) *function {
 	log := s.logGroup(spec.id+"Log", spec.name)
 	environment := map[string]string{
 		"VALKEY_URL":             s.url(spec.name),
-		"VALKEY_CONNECT_TIMEOUT": connectTimeout.String(),
+		"VALKEY_CONNECT_TIMEOUT": settings.ConnectTimeout.String(),
 		"KEY_PEPPER":             reference(s.secrets.pepper),
-		"LOG_LEVEL":              spec.props.LogLevel,
+		"LOG_LEVEL":              s.props.LogLevel,
 	}
-	maps.Copy(environment, joined(spec.environment))
+	maps.Copy(environment, spec.environment)
+	maps.DeleteFunc(environment, func(_, value string) bool { return value == "" })
+	tracing := awslambda.Tracing_DISABLED
+	if s.props.Observe.Tracing {
+		tracing = awslambda.Tracing_ACTIVE
+	}
 	props := &awslambda.FunctionProps{
 		FunctionName:          jsii.String(s.functionName(spec.name)),
 		Description:           &spec.description,
 		Runtime:               awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture:          awslambda.Architecture_ARM_64(),
 		Handler:               jsii.String("bootstrap"),
-		Code:                  s.props.code(spec.name),
+		Code:                  s.code(spec.name),
 		MemorySize:            jsii.Number(spec.props.Memory),
 		Timeout:               awscdk.Duration_Seconds(jsii.Number(spec.timeout)),
 		Role:                  s.role(spec.id, spec.name, log),
@@ -59,9 +61,8 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		SecurityGroups:        &[]awsec2.ISecurityGroup{spec.group},
 		Environment:           texts(environment),
 		EnvironmentEncryption: s.key,
-		Tracing: pick(s.props.Observe.Tracing, awslambda.Tracing_ACTIVE,
-			awslambda.Tracing_DISABLED),
-		LogGroup: log,
+		Tracing:               tracing,
+		LogGroup:              log,
 		// The platform's lines of every call would cost more than the check itself.
 		// LOG_LEVEL is the function's level: a level here would treat lines of metrics,
 		// which have none, as INFO.
@@ -69,7 +70,7 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
 		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_TRACE,
 	}
-	if spec.props.Concurrency != Unreserved {
+	if spec.props.Concurrency != settings.Unreserved {
 		props.ReservedConcurrentExecutions = jsii.Number(spec.props.Concurrency)
 	}
 	f := &function{Function: awslambda.NewFunction(s.Stack, &spec.id, props), name: spec.name,
@@ -78,7 +79,7 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 	return f
 }
 
-func (s *Stack) functionName(name string) string { return s.props.name() + "-" + name }
+func (s *Stack) functionName(name string) string { return s.props.Name() + "-" + name }
 
 func (s *Stack) functionARN(name string) *string {
 	return s.FormatArn(&awscdk.ArnComponents{
@@ -133,25 +134,6 @@ func (s *Stack) notByTheFunction(name string) awsiam.PolicyStatement {
 	deny.AddCondition(jsii.String("ArnEquals"),
 		map[string]any{"lambda:SourceFunctionArn": s.functionARN(name)})
 	return deny
-}
-
-// joined returns all variables with a value.
-func joined(environments ...map[string]string) map[string]string {
-	all := map[string]string{}
-	for _, e := range environments {
-		maps.Copy(all, e)
-	}
-	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
-	return all
-}
-
-// assignments returns an environment as NAME=value strings.
-func assignments(environment map[string]string) []string {
-	var all []string
-	for name, value := range joined(environment) {
-		all = append(all, name+"="+value)
-	}
-	return all
 }
 
 func texts(values map[string]string) *map[string]*string {

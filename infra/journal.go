@@ -9,11 +9,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-const (
-	// oldCheckpointDays is how long a replaced checkpoint is kept.
-	oldCheckpointDays = 90
-	maxLockDays       = 3650
-)
+// oldCheckpointDays is how long a replaced checkpoint is kept.
+const oldCheckpointDays = 90
 
 // journal is the bucket that stores every change. Nobody may delete from it, and it stays
 // when the stack is deleted.
@@ -33,7 +30,7 @@ func (s *Stack) newJournal() *journal {
 			NoncurrentVersionExpiration: awscdk.Duration_Days(jsii.Number(oldCheckpointDays)),
 		}},
 	}
-	if days := s.props.JournalLockDays; days > 0 {
+	if days := s.props.Journal.LockDays; days > 0 {
 		props.ObjectLockDefaultRetention = awss3.ObjectLockRetention_Compliance(
 			awscdk.Duration_Days(jsii.Number(days)))
 	}
@@ -88,7 +85,7 @@ func (j *journal) reach(s *Stack) {
 		MetricNamespace: jsii.String(journalMetrics), MetricName: jsii.String(s.journalMetric()),
 		MetricValue: jsii.String("1"),
 	})
-	if _, egress := s.props.egress(); !egress {
+	if _, egress := s.props.Egress(); !egress {
 		// Its isolated subnets have a route to nothing but S3.
 		s.network.admin.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(httpsPort)),
 			jsii.String("to the journal"), nil)

@@ -16,7 +16,7 @@ func (s *Stack) newKey() awskms.Key {
 	key := awskms.NewKey(s.Stack, jsii.String("Key"), &awskms.KeyProps{
 		Description: jsii.String("Tidegate " + s.props.Stage +
 			": cache, secrets, environments of the functions, logs, alarms"),
-		Alias:             jsii.String("alias/" + s.props.name()),
+		Alias:             jsii.String("alias/" + s.props.Name()),
 		EnableKeyRotation: jsii.Bool(true),
 		PendingWindow:     awscdk.Duration_Days(jsii.Number(pendingDays)),
 		RemovalPolicy:     s.removal(),

@@ -4,11 +4,16 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+
+	"tidegate/infra/settings"
 )
 
 func main() {
@@ -34,6 +39,9 @@ func run(out io.Writer) error {
 	return stack.cost().Print(out, stack.alternatives()...)
 }
 
+// codeOf returns the zip of a function by its name.
+type codeOf func(name string) awslambda.Code
+
 // synthesise writes the cloud assembly for the context. The CDK panics with a readable
 // text on errors.
 func synthesise(app awscdk.App, code codeOf) (s *Stack, err error) {
@@ -46,15 +54,30 @@ func synthesise(app awscdk.App, code codeOf) (s *Stack, err error) {
 	if err != nil {
 		return nil, err
 	}
-	props, err := flags.props()
+	props, err := settings.Read(flags)
 	if err != nil {
 		return nil, err
 	}
-	props.code = code
-	s = NewStack(app, props)
-	if flags.nag {
+	s = NewStack(app, props, code)
+	if props.Nag {
 		s.inspect(app)
 	}
 	app.Synth(nil)
 	return s, nil
+}
+
+// contextFlags returns the context, which has the flags, without the CDK's own names:
+// these have a colon or a slash.
+func contextFlags(app awscdk.App) (map[string]string, error) {
+	all, ok := app.Node().GetAllContext(nil).(map[string]any)
+	if !ok {
+		return nil, errors.New("the context cannot be read")
+	}
+	flags := map[string]string{}
+	for name, value := range all {
+		if !strings.ContainsAny(name, ":/") {
+			flags[name] = fmt.Sprint(value)
+		}
+	}
+	return flags, nil
 }

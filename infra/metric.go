@@ -5,6 +5,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
+	"tidegate/infra/settings"
 	"tidegate/internal/telemetry"
 )
 
@@ -24,7 +25,7 @@ func (s *Stack) named(name, statistic string) awscloudwatch.IMetric {
 
 // ofCache is a metric of the serverless cache.
 func (s *Stack) ofCache(name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": s.props.name()})
+	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": s.props.Name()})
 }
 
 func ofNode(node, name, statistic string) awscloudwatch.IMetric {
@@ -67,7 +68,7 @@ func (s *Stack) newMetricsDashboard() {
 	}
 	rows = append(rows, s.cacheWidgets()...)
 	dashboard := awscloudwatch.NewDashboard(s.Stack, jsii.String("Metrics"),
-		&awscloudwatch.DashboardProps{DashboardName: jsii.String(s.props.name())})
+		&awscloudwatch.DashboardProps{DashboardName: jsii.String(s.props.Name())})
 	for i := 0; i < len(rows); i += 2 {
 		dashboard.AddWidgets(rows[i : i+2]...)
 	}
@@ -83,7 +84,7 @@ func (s *Stack) all(counts ...telemetry.Metric) []awscloudwatch.IMetric {
 
 // cacheWidgets returns two graphs, whatever the kind of cache.
 func (s *Stack) cacheWidgets() []awscloudwatch.IWidget {
-	if s.props.Store.Kind == Serverless {
+	if s.props.Store.Kind == settings.Serverless {
 		return []awscloudwatch.IWidget{
 			graph("Cache: ECPUs a minute, throttled commands",
 				[]awscloudwatch.IMetric{s.ofCache("ElastiCacheProcessingUnits", "Sum")},

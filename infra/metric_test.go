@@ -169,3 +169,17 @@ func TestRefusedCallsAreNoFailures(t *testing.T) {
 		equal(t, "expression", expressions, []string{"100 * (failed - FILL(unauthorized, 0)) / calls"})
 	}
 }
+
+// docs/operations.md has every alarm.
+func TestAlarmsAreDocumented(t *testing.T) {
+	runbook := string(read(t, "../docs/operations.md"))
+	for _, build := range []func() (template, error){dev, prod} {
+		for _, a := range of(t, build).all("AWS::CloudWatch::Alarm") {
+			name := text(a.Properties["AlarmName"])
+			name = strings.TrimRight(name[strings.LastIndex(name, "-")+1:], "0123456789")
+			if !strings.Contains(runbook, "`"+name+"`") {
+				t.Errorf("alarm %s is not in docs/operations.md", name)
+			}
+		}
+	}
+}

@@ -23,16 +23,7 @@ func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk
 	if err != nil {
 		t.Fatal(err)
 	}
-	parsed, err := newFlags(flags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	props, err := parsed.props()
-	if err != nil {
-		t.Fatal(err)
-	}
-	props.code = placeholder
-	stack := NewStack(app, props)
+	stack := NewStack(app, propsOf(t, flags), placeholder)
 	inspect(stack, app)
 	annotations := assertions.Annotations_FromStack(stack.Stack)
 	var found []string

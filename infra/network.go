@@ -4,6 +4,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/settings"
 )
 
 // Ports of a serverless cache: 6379 is for the primaries, 6380 for the readers, on one
@@ -36,7 +38,7 @@ func (s *Stack) newNetwork() *network {
 		n.check.Connections().AllowTo(n.cache, tcp, jsii.String("check to cache"))
 		n.admin.Connections().AllowTo(n.cache, tcp, jsii.String("admin to cache"))
 	}
-	check, admin := s.props.egress()
+	check, admin := s.props.Egress()
 	for group, out := range map[awsec2.SecurityGroup]bool{n.check: check, n.admin: admin} {
 		if out {
 			group.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(httpsPort)),
@@ -47,7 +49,7 @@ func (s *Stack) newNetwork() *network {
 }
 
 func (s *Stack) ports() []int {
-	if s.props.Store.Kind == Serverless {
+	if s.props.Store.Kind == settings.Serverless {
 		return []int{primaryPort, readerPort}
 	}
 	return []int{primaryPort}
@@ -55,7 +57,7 @@ func (s *Stack) ports() []int {
 
 func (s *Stack) newVPC() awsec2.Vpc {
 	props := &awsec2.VpcProps{
-		VpcName:     jsii.String(s.props.name()),
+		VpcName:     jsii.String(s.props.Name()),
 		IpAddresses: awsec2.IpAddresses_Cidr(&s.props.CIDR),
 		NatGateways: jsii.Number(0),
 		// nothing is in it, and closing it takes a function with rights of its own
@@ -64,7 +66,7 @@ func (s *Stack) newVPC() awsec2.Vpc {
 			{Name: jsii.String("isolated"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
 		},
 	}
-	if check, admin := s.props.egress(); check || admin {
+	if check, admin := s.props.Egress(); check || admin {
 		props.NatGateways = jsii.Number(s.props.NATGateways)
 		*props.SubnetConfiguration = append(*props.SubnetConfiguration,
 			&awsec2.SubnetConfiguration{Name: jsii.String("public"), SubnetType: awsec2.SubnetType_PUBLIC,

@@ -10,7 +10,7 @@ func (s *Stack) newOutputs() {
 	s.output("DashboardUrl", s.panel.url, "The dashboard")
 	if s.secrets.password != nil {
 		s.output("FirstLogin", "aws secretsmanager get-secret-value --query SecretString --output text "+
-			"--secret-id "+s.props.name()+"/password",
+			"--secret-id "+s.props.Name()+"/password",
 			"Prints the first password; the user is "+s.props.Login.User)
 	}
 	s.output("CheckFunctionArn", *s.check.FunctionArn(),
@@ -36,7 +36,7 @@ func (s *Stack) newOutputs() {
 
 // httpDenial is an HTTP API's status over a limit.
 func (s *Stack) httpDenial() string {
-	if s.props.Decision.DenialInContext {
+	if s.props.Decision.DenialInContext() {
 		return "its backend answers 429"
 	}
 	return "403"

@@ -4,6 +4,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/settings"
 )
 
 // secrets are made by Secrets Manager when the stack is created. CloudFormation puts
@@ -25,7 +27,7 @@ const (
 func (s *Stack) newSecrets() *secrets {
 	made := &secrets{pepper: s.secret("Pepper", "pepper",
 		"Tidegate's pepper: every hash of an API key depends on it. Never change it.", pepperLength)}
-	if s.props.Login.User != NoUser {
+	if s.props.Login.User != settings.NoUser {
 		made.password = s.secret("Password", "password", "The first password of Tidegate's dashboard.",
 			passwordLength)
 	}
@@ -42,7 +44,7 @@ func (s *secrets) count() int {
 
 func (s *Stack) secret(id, name, description string, length int) awssecretsmanager.CfnSecret {
 	secret := awssecretsmanager.NewCfnSecret(s.Stack, &id, &awssecretsmanager.CfnSecretProps{
-		Name:        jsii.String(s.props.name() + "/" + name),
+		Name:        jsii.String(s.props.Name() + "/" + name),
 		Description: &description,
 		KmsKeyId:    s.key.KeyArn(),
 		GenerateSecretString: &awssecretsmanager.CfnSecret_GenerateSecretStringProperty{

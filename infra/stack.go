@@ -1,17 +1,23 @@
 package main
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/settings"
 )
 
 // Stack is one deployment of Tidegate.
 type Stack struct {
 	awscdk.Stack
-	props Props
+	props settings.Props
+	code  codeOf
 
 	key     awskms.Key
 	network *network
@@ -26,10 +32,10 @@ type Stack struct {
 	topic   awssns.Topic
 }
 
-// NewStack composes the parts. Its props are valid: flags.props calls Props.check.
-func NewStack(scope constructs.Construct, props Props) *Stack {
-	s := &Stack{props: props, Stack: awscdk.NewStack(scope, jsii.String(props.name()), &awscdk.StackProps{
-		StackName:             jsii.String(props.name()),
+// NewStack composes the parts from valid props, as settings.Read returns them.
+func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *Stack {
+	s := &Stack{props: props, code: code, Stack: awscdk.NewStack(scope, jsii.String(props.Name()), &awscdk.StackProps{
+		StackName:             jsii.String(props.Name()),
 		Description:           jsii.String("Tidegate: a rate limiter for API Gateway (" + props.Stage + ")"),
 		TerminationProtection: jsii.Bool(props.Keep),
 	})}
@@ -38,7 +44,7 @@ func NewStack(scope constructs.Construct, props Props) *Stack {
 	s.network = s.newNetwork()
 	s.secrets = s.newSecrets()
 	s.store = s.newStore()
-	if props.Journal {
+	if props.Journal.Enabled {
 		s.journal = s.newJournal()
 	}
 	s.check = s.newCheck()
@@ -70,7 +76,7 @@ func (s *Stack) tag() {
 	props := &awscdk.TagProps{ExcludeResourceTypes: jsii.Strings(untagged...)}
 	tags.Add(jsii.String("Application"), jsii.String("Tidegate"), props)
 	tags.Add(jsii.String("Stage"), &s.props.Stage, props)
-	for _, name := range sorted(s.props.Tags) {
+	for _, name := range slices.Sorted(maps.Keys(s.props.Tags)) {
 		tags.Add(&name, jsii.String(s.props.Tags[name]), props)
 	}
 }

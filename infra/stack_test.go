@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/infra/settings"
 	"tidegate/internal/config"
 	valkeyurl "tidegate/internal/store"
 	"tidegate/internal/store/acl"
@@ -185,7 +186,7 @@ func ours(t *testing.T, made template, id string) resource {
 
 func TestFunctions(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
-		for id, timeout := range map[string]int{"Check": checkTimeout, "Admin": adminTimeout} {
+		for id, timeout := range map[string]int{"Check": settings.CheckTimeout, "Admin": adminTimeout} {
 			p := ours(t, made, id).Properties
 			equal(t, "architecture", p["Architectures"], []any{"arm64"})
 			equal(t, "handler", p["Handler"], "bootstrap")

@@ -6,6 +6,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awselasticache"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/settings"
 )
 
 // store is the cache, however it is built.
@@ -23,7 +25,7 @@ type store struct {
 // newStore creates the cache, of either kind with TLS, cluster mode and log-in by IAM.
 func (s *Stack) newStore() *store {
 	u := s.newUsers()
-	if s.props.Store.Kind == Nodes {
+	if s.props.Store.Kind == settings.Nodes {
 		return s.newNodes(u)
 	}
 	return s.newServerless(u)
@@ -32,15 +34,15 @@ func (s *Stack) newStore() *store {
 // url is the VALKEY_URL of a function.
 func (s *Stack) url(function string) string {
 	return fmt.Sprintf("valkeys://%s@%s:%d?cluster=true&iam=%s%s", s.userName(function), *s.store.host,
-		primaryPort, s.props.name(), s.store.options)
+		primaryPort, s.props.Name(), s.store.options)
 }
 
 func (s *Stack) newServerless(u *users) *store {
 	p := s.props.Store
 	props := &awselasticache.CfnServerlessCacheProps{
 		Engine:              jsii.String("valkey"),
-		MajorEngineVersion:  jsii.String(p.majorVersion()),
-		ServerlessCacheName: jsii.String(s.props.name()),
+		MajorEngineVersion:  jsii.String(p.MajorVersion()),
+		ServerlessCacheName: jsii.String(s.props.Name()),
 		Description:         jsii.String("Tidegate " + s.props.Stage + ": keys, limits and counts"),
 		UserGroupId:         u.group.Ref(),
 		KmsKeyId:            s.key.KeyArn(),
@@ -58,11 +60,11 @@ func (s *Stack) newServerless(u *users) *store {
 		props.DailySnapshotTime = jsii.String("03:00")
 	}
 	if s.props.Keep {
-		props.FinalSnapshotName = jsii.String(s.props.name() + "-final")
+		props.FinalSnapshotName = jsii.String(s.props.Name() + "-final")
 	}
 	cache := awselasticache.NewCfnServerlessCache(s.Stack, jsii.String("Cache"), props)
 	return &store{
-		users: u, arn: s.elastiCacheARN("serverlesscache", s.props.name()),
+		users: u, arn: s.elastiCacheARN("serverlesscache", s.props.Name()),
 		host: cache.AttrEndpointAddress(), options: "&serverless=true", resource: cache,
 	}
 }
@@ -78,14 +80,14 @@ func (s *Stack) newNodes(u *users) *store {
 	// infrequent callers go first, so that a flood of new callers evicts its own.
 	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"),
 		&awselasticache.CfnParameterGroupProps{
-			CacheParameterGroupFamily: jsii.String("valkey" + p.majorVersion()),
+			CacheParameterGroupFamily: jsii.String("valkey" + p.MajorVersion()),
 			Description: jsii.String(
 				"Tidegate: cluster mode; under pressure counts may go, never configuration"),
 			Properties: map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lfu"},
 		})
 	group := awselasticache.NewCfnReplicationGroup(s.Stack, jsii.String("Cache"),
 		&awselasticache.CfnReplicationGroupProps{
-			ReplicationGroupId: jsii.String(s.props.name()),
+			ReplicationGroupId: jsii.String(s.props.Name()),
 			ReplicationGroupDescription: jsii.String("Tidegate " + s.props.Stage +
 				": keys, limits and counts"),
 			Engine:                     jsii.String("valkey"),
@@ -117,7 +119,7 @@ func (s *Stack) newNodes(u *users) *store {
 		group.ApplyRemovalPolicy(awscdk.RemovalPolicy_SNAPSHOT, nil)
 	}
 	return &store{
-		users: u, arn: s.elastiCacheARN("replicationgroup", s.props.name()),
+		users: u, arn: s.elastiCacheARN("replicationgroup", s.props.Name()),
 		host: group.AttrConfigurationEndPointAddress(), resource: group,
 	}
 }
@@ -127,7 +129,7 @@ func (s *Stack) nodeNames() []string {
 	var names []string
 	for shard := range s.props.Store.Shards {
 		for node := range s.props.Store.Replicas + 1 {
-			names = append(names, fmt.Sprintf("%s-%04d-%03d", s.props.name(), shard+1, node+1))
+			names = append(names, fmt.Sprintf("%s-%04d-%03d", s.props.Name(), shard+1, node+1))
 		}
 	}
 	return names

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -162,13 +163,15 @@ func synthesised(flags map[string]string) (template, error) {
 	if err != nil {
 		return template{}, err
 	}
-	text, err := os.ReadFile(filepath.Join(folder, stack.props.name()+".template.json"))
+	text, err := os.ReadFile(filepath.Join(folder, stack.props.Name()+".template.json"))
 	if err != nil {
 		return template{}, err
 	}
 	made := template{text: text}
 	return made, json.Unmarshal(text, &made)
 }
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // template is a CloudFormation template.
 type template struct {

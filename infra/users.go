@@ -20,7 +20,7 @@ func (s *Stack) newUsers() *users {
 		admin: s.user("AdminUser", "admin", acl.Admin())}
 	u.group = awselasticache.NewCfnUserGroup(s.Stack, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
 		Engine:      jsii.String("valkey"),
-		UserGroupId: jsii.String(s.props.name()),
+		UserGroupId: jsii.String(s.props.Name()),
 		UserIds:     &[]*string{u.check.Ref(), u.admin.Ref()},
 	})
 	return u
@@ -38,7 +38,7 @@ func (s *Stack) user(id, function, access string) awselasticache.CfnUser {
 	})
 }
 
-func (s *Stack) userName(function string) string { return s.props.name() + "-" + function }
+func (s *Stack) userName(function string) string { return s.props.Name() + "-" + function }
 
 func (s *Stack) userARN(function string) *string {
 	return s.elastiCacheARN("user", s.userName(function))

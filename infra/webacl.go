@@ -17,11 +17,11 @@ const webACLRules = 2
 // newWebACL guards the stage of a REST API. An HTTP API cannot have a web ACL.
 func (s *Stack) newWebACL(api awsapigateway.RestApi) {
 	acl := awswafv2.NewCfnWebACL(s.Stack, jsii.String("WebAcl"), &awswafv2.CfnWebACLProps{
-		Name:  jsii.String(s.props.name()),
+		Name:  jsii.String(s.props.Name()),
 		Scope: jsii.String("REGIONAL"),
 		DefaultAction: &awswafv2.CfnWebACL_DefaultActionProperty{
 			Allow: &awswafv2.CfnWebACL_AllowActionProperty{}},
-		VisibilityConfig: visibility(s.props.name()),
+		VisibilityConfig: visibility(s.props.Name()),
 		Rules: &[]any{
 			&awswafv2.CfnWebACL_RuleProperty{
 				Name: jsii.String("flood"), Priority: jsii.Number(0), VisibilityConfig: visibility("flood"),

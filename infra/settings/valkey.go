@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"regexp"
@@ -30,28 +30,29 @@ const (
 var durableTypes = regexp.MustCompile(`^cache\.(r6g|r7g|m6g|m7g|c7gn)\.`)
 
 // defaultVersion is the version of a cache whose flags name none.
-func (s *StoreProps) defaultVersion() string {
+func (s *Store) defaultVersion() string {
 	if s.Durability != "" {
 		return durableVersion
 	}
 	return defaultVersion
 }
 
-// majorVersion is the version in the names of serverless engines and families of
+// MajorVersion is the version in the names of serverless engines and families of
 // parameters.
-func (s *StoreProps) majorVersion() string {
+func (s *Store) MajorVersion() string {
 	major, _, _ := strings.Cut(s.Version, ".")
 	return major
 }
 
-func (s *StoreProps) checkEngine(want wants) {
+// check checks the type of nodes, the version and the durability.
+func (s *Store) check(want wants) {
+	want(nodeType.MatchString(s.NodeType), "nodeType", s.NodeType, "must be a type such as cache.r7g.large")
 	known := slices.Index(versions, s.Version)
 	want(known >= 0, "valkeyVersion", s.Version, "must be one of %s", strings.Join(versions, ", "))
 	if s.Durability == "" {
 		return
 	}
 	flag := "valkeyDurability"
-	want(s.Durability == Sync || s.Durability == Async, flag, s.Durability, "must be sync or async")
 	want(s.Kind == Nodes, flag, s.Durability, "needs store=nodes: a serverless cache has none")
 	want(known < 0 || known >= slices.Index(versions, durableVersion), flag, s.Durability,
 		"needs valkeyVersion=%s or newer, not %s", durableVersion, s.Version)

@@ -1,18 +1,17 @@
-package main
+package settings
 
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"tidegate/functions/check/identity"
-	"tidegate/infra/authorizer"
 	"tidegate/internal/config"
 )
 
@@ -32,17 +31,16 @@ var (
 
 var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731}
 
-// check returns all errors, each with the name of its flag.
+// wants records an error for a flag unless its condition holds.
+type wants func(ok bool, flag string, value any, format string, arguments ...any)
+
+// check returns all errors that depend on more than the form of one flag, each with the
+// name of its flag.
 func (p *Props) check() error {
 	var errs []error
 	want := func(ok bool, flag string, value any, format string, arguments ...any) {
-		problem := fmt.Sprintf(format, arguments...)
-		switch {
-		case ok:
-		case flag == "":
-			errs = append(errs, errors.New(problem)) // names its flags
-		default:
-			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, problem))
+		if !ok {
+			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, fmt.Sprintf(format, arguments...)))
 		}
 	}
 	want(stageName.MatchString(p.Stage), "stage", p.Stage,
@@ -54,31 +52,11 @@ func (p *Props) check() error {
 	for _, zone := range p.Zones {
 		want(zoneName.MatchString(zone), "zones", zone, "must be names such as eu-west-1a")
 	}
-	want(slices.Contains([]string{"", toEventBridge, toSNS}, p.Crossings), "crossings", p.Crossings,
-		"must be %s or %s", toEventBridge, toSNS)
-	p.Store.check(want)
-	p.Check.check("check", want)
-	p.Admin.check("admin", want)
-	level := p.Check.LogLevel
-	want(slices.Contains([]string{"debug", "info", "warn", "error"}, level), "logLevel", level,
-		"must be debug, info, warn or error")
 	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
 		"must be an origin such as https://app.example.com, * or none")
-	p.checkJournal(want)
 	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
-	for _, caller := range p.Callers {
-		if err := authorizer.CheckARN(caller); err != nil {
-			want(false, "callers", caller, "%v", err)
-		}
-	}
-	p.Identity.check(want)
-	p.Decision.check(want)
-	p.Login.check(want)
-	p.Observe.check(want)
 	want(releaseName.MatchString(p.Release), "release", p.Release,
 		"must be at most 64 letters, digits and ._+/-")
-	want(p.NATGateways >= 1 && p.NATGateways <= 3, "natGateways", p.NATGateways, "must be 1 to 3")
-	p.Domain.check(want)
 	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
 		"must be an address")
 	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
@@ -86,89 +64,70 @@ func (p *Props) check() error {
 		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name,
 			"must be names that do not begin with aws:")
 	}
+	want(p.Observe.Metrics || !p.Observe.Dashboard, "cloudWatchDashboard", p.Observe.Dashboard,
+		"draws the check function's metrics: set metrics=true too")
+	p.Journal.check(want)
+	p.Store.check(want)
+	if err := p.Identity.check(want); err != nil {
+		errs = append(errs, err)
+	}
+	p.Decision.check(want)
+	p.Login.check(want)
+	p.Domain.check(want)
 	return errors.Join(errs...)
 }
 
-// checkJournal checks the flags of the journal.
-func (p *Props) checkJournal(want wants) {
-	want(slices.Contains([]string{"", "refuse", "queue"}, p.JournalAway), "journalAway", p.JournalAway,
-		"must be refuse or queue")
-	want(slices.Contains([]string{"", "ask", "always"}, p.JournalRestore), "journalRestore", p.JournalRestore,
-		"must be ask or always")
-	want(p.JournalLockDays <= maxLockDays, "journalLockDays", p.JournalLockDays,
-		"must be 1 to %d", maxLockDays)
-	if p.AuditRetention != nil {
-		err := config.AuditRetention.Check(*p.AuditRetention)
-		want(err == nil, "auditRetention", *p.AuditRetention, "%v", err)
-	}
-	want(p.Journal || p.JournalAway+p.JournalRestore == "" && p.JournalLockDays == 0 &&
-		p.AuditRetention == nil,
-		"journal", p.Journal,
+func (j *Journal) check(want wants) {
+	wantDuration(want, "auditRetention", j.AuditRetention, config.AuditRetention)
+	want(j.Enabled || *j == Journal{}, "journal", j.Enabled,
 		"is needed by journalAway, journalRestore, journalLockDays and auditRetention: set journal=true too")
-}
-
-// wants records an error for a flag unless its condition holds.
-type wants func(ok bool, flag string, value any, format string, arguments ...any)
-
-func (s *StoreProps) check(want wants) {
-	want(s.Kind == Serverless || s.Kind == Nodes, "store", s.Kind, "must be %s or %s", Serverless, Nodes)
-	want(s.MaxStorageGB >= 1 && s.MaxStorageGB <= 5000, "maxStorageGB", s.MaxStorageGB, "must be 1 to 5000")
-	want(s.MaxECPUs >= 1000 && s.MaxECPUs <= 15_000_000, "maxECPUs", s.MaxECPUs,
-		"must be 1000 to 15000000 a second")
-	want(nodeType.MatchString(s.NodeType), "nodeType", s.NodeType, "must be a type such as cache.r7g.large")
-	want(s.Shards >= 1 && s.Shards <= 500, "shards", s.Shards, "must be 1 to 500")
-	want(s.Replicas >= 1 && s.Replicas <= 5, "replicas", s.Replicas,
-		"must be 1 to 5: without one a failed node loses its counts")
-	s.checkEngine(want)
-	want(s.SnapshotDays >= 0 && s.SnapshotDays <= 35, "snapshotDays", s.SnapshotDays, "must be 0 to 35")
-}
-
-func (f *FunctionProps) check(name string, want wants) {
-	want(f.Memory >= 128 && f.Memory <= 10_240, name+"Memory", f.Memory, "must be 128 to 10240 MB")
-	want(f.Concurrency == Unreserved || f.Concurrency >= 1, name+"Concurrency", f.Concurrency,
-		"must be at least 1, or none")
 }
 
 // maxJWKS leaves room for the other variables of a function, which have 4 KB together.
 const maxJWKS = 2500
 
-// flagOf is the flag by the variable that the check function reads.
-var flagOf = strings.NewReplacer(
-	"IDENTITY_SOURCES", "-c identity", "IPV4_PREFIX", "-c ipv4Prefix", "IPV6_PREFIX", "-c ipv6Prefix",
-	"JWT_ISSUER", "-c jwtIssuer",
-	"JWT_AUDIENCE", "-c jwtAudience", "JWT_JWKS_URL", "-c jwtJwksUrl", "JWT_JWKS", "-c jwtJwks",
-	"JWT_IDENTITY_CLAIM", "-c jwtIdentityClaim",
-	"JWT_PLAN_CLAIM", "-c jwtPlanClaim", "JWT_LEEWAY", "-c jwtLeeway",
-)
-
-// check validates the variables with the check function's own code.
-func (i *IdentityProps) check(want wants) {
-	variables, problems := config.Read[identity.Variables](assignments(i.environment()))
-	_, err := variables.Config()
-	problems.AddError(err)
-	if err := problems.Err(); err != nil {
-		want(false, "", "", "%s", flagOf.Replace(err.Error()))
-	}
+// check validates the variables with the check function's own code. The error names the
+// flags itself.
+func (i *Identity) check(want wants) error {
 	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL,
 		"must be an https URL")
 	want(len(i.JWT.JWKS) <= maxJWKS, "jwtJwks", "…",
 		"must be at most %d bytes, since a function's environment has 4 KB: give jwtJwksUrl", maxJWKS)
+	set, problems := config.Read[identity.Variables](assignments(variables(*i)))
+	_, err := set.Config()
+	problems.AddError(err)
+	if err := problems.Err(); err != nil {
+		return errors.New(strings.NewReplacer(flagsOf(reflect.TypeFor[Identity]())...).Replace(err.Error()))
+	}
+	return nil
 }
 
-func (d *DecisionProps) check(want wants) {
+const (
+	// CheckTimeout is the check function's in seconds, longer than any check. An HTTP
+	// API's maximum is 10.
+	CheckTimeout = 9
+	// ConnectTimeout is the time of a connection to the cache, with TLS and log-in. A
+	// log-in by IAM at a serverless cache can take seconds.
+	ConnectTimeout = 5 * time.Second
+	// defaultStoreTimeout is the function's.
+	defaultStoreTimeout = 100 * time.Millisecond
+)
+
+func (d *Decision) check(want wants) {
 	wantDuration(want, "storeTimeout", d.StoreTimeout, config.ValkeyTimeout)
 	wantDuration(want, "callerCache", d.CallerCache, config.CallerCache)
 	wantDuration(want, "denyCache", d.DenyCache, config.DenyCache)
 	wantDuration(want, "reservationLease", d.ReservationLease, config.ReservationLease)
-	want(d.longestCheck() < checkTimeout*time.Second, "storeTimeout", duration(d.StoreTimeout),
+	want(d.LongestCheck() < CheckTimeout*time.Second, "storeTimeout", d.Timeout(),
 		"must be shorter: a check may take 3/2 of it "+
-			"and %s to connect, and the function ends after %d s", connectTimeout, checkTimeout)
+			"and %s to connect, and the function ends after %d s", ConnectTimeout, CheckTimeout)
 }
 
-// longestCheck is how long a check takes at most: to connect, to ask, and to ask again.
-func (d *DecisionProps) longestCheck() time.Duration { return connectTimeout + d.storeTimeout()*3/2 }
+// LongestCheck is how long a check takes at most: to connect, to ask, and to ask again.
+func (d *Decision) LongestCheck() time.Duration { return ConnectTimeout + d.Timeout()*3/2 }
 
-func (d *DecisionProps) storeTimeout() time.Duration {
+// Timeout returns StoreTimeout, or the function's default.
+func (d *Decision) Timeout() time.Duration {
 	if d.StoreTimeout == nil {
 		return defaultStoreTimeout
 	}
@@ -182,17 +141,19 @@ func wantDuration(want wants, flag string, value *time.Duration, bound config.Du
 	}
 }
 
-func (l *LoginProps) check(want wants) {
+func wantNetworks(want wants, flag string, networks []string) {
+	text := strings.Join(networks, ",")
+	_, err := config.Networks(text)
+	want(err == nil, flag, text, "%v", err)
+}
+
+func (l *Login) check(want wants) {
 	want(userName.MatchString(l.User), "adminUser", l.User, "must be 1 to 64 letters, digits and ._@-")
 	somebody := l.User != NoUser || l.Users != "" || l.OIDC.Issuer != ""
 	want(somebody, "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
 	want(l.Users == "" || secretName.MatchString(l.Users), "adminUsersSecretName", "…", aSecretsName)
-	_, err := config.Networks(strings.Join(l.Networks, ","))
-	want(err == nil, "adminNetworks", strings.Join(l.Networks, ","), "%v", err)
-	_, err = config.Networks(strings.Join(l.OwnerNetworks, ","))
-	want(err == nil, "ownerNetworks", strings.Join(l.OwnerNetworks, ","), "%v", err)
-	want(slices.Contains([]string{"", "off", "api", "page"}, l.OwnerView), "ownerView", l.OwnerView,
-		"must be off, api or page")
+	wantNetworks(want, "adminNetworks", l.Networks)
+	wantNetworks(want, "ownerNetworks", l.OwnerNetworks)
 	wantDuration(want, "sessionIdle", l.SessionIdle, config.SessionIdle)
 	wantDuration(want, "sessionLifetime", l.SessionLifetime, config.SessionLifetime)
 	if l.SessionIdle != nil && l.SessionLifetime != nil {
@@ -204,7 +165,7 @@ func (l *LoginProps) check(want wants) {
 
 const aSecretsName = "must be the name of a secret in Secrets Manager that you have made, not the secret"
 
-func (o *OIDCProps) check(want wants) {
+func (o *OIDC) check(want wants) {
 	want(o.Issuer == "" || httpsURL(o.Issuer), "oidcIssuer", o.Issuer, "must be an https URL")
 	want((o.Issuer == "") == (o.ClientID == ""), "oidcClientId", o.ClientID, "goes with oidcIssuer: set both")
 	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", "…", "goes with oidcIssuer: set both")
@@ -218,7 +179,7 @@ func (o *OIDCProps) check(want wants) {
 		"must have openid among them")
 }
 
-func (d *DomainProps) check(want wants) {
+func (d *Domain) check(want wants) {
 	want(d.Name == "" || hostName.MatchString(d.Name), "domain", d.Name, "must be a host name")
 	want((d.Name == "") == (d.Certificate == ""), "certificate", d.Certificate, "goes with domain: set both")
 	want(d.Certificate == "" || certificate.MatchString(d.Certificate), "certificate", d.Certificate,
@@ -243,5 +204,3 @@ func httpsURL(text string) bool {
 	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil && u.RawQuery == "" &&
 		u.Fragment == ""
 }
-
-func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

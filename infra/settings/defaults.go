@@ -1,18 +1,15 @@
-package main
+package settings
 
-import (
-	"cmp"
+import "cmp"
 
-	"tidegate/infra/authorizer"
-)
-
-// Defaults sets the unset fields.
-func Defaults(p Props) Props {
+// setDefaults sets the unset fields. Read has set those that are true by default.
+func (p *Props) setDefaults() {
 	p.Stage = cmp.Or(p.Stage, "dev")
 	prod := p.Stage == "prod"
 	p.CIDR = cmp.Or(p.CIDR, "10.42.0.0/22")
-	p.CORSOrigin = cmp.Or(p.CORSOrigin, authorizer.AnyOrigin)
+	p.CORSOrigin = cmp.Or(p.CORSOrigin, "*")
 	p.LogDays = cmp.Or(p.LogDays, pick(prod, 180, 14))
+	p.LogLevel = cmp.Or(p.LogLevel, "info")
 	p.Login.User = cmp.Or(p.Login.User, "admin")
 	p.NATGateways = cmp.Or(p.NATGateways, pick(p.Keep, 2, 1))
 	s := &p.Store
@@ -24,14 +21,11 @@ func Defaults(p Props) Props {
 	if p.Keep {
 		s.SnapshotDays = cmp.Or(s.SnapshotDays, 7)
 	}
+	p.Check.Memory, p.Admin.Memory = cmp.Or(p.Check.Memory, 512), cmp.Or(p.Admin.Memory, 512)
 	// A new account may have 10 environments in total, none of which can be reserved. So
 	// only prod reserves any.
-	for f, concurrency := range map[*FunctionProps]int{&p.Check: pick(prod, 100, Unreserved),
-		&p.Admin: pick(prod, 5, Unreserved)} {
-		f.Memory, f.Concurrency, f.LogLevel = cmp.Or(f.Memory, 512), cmp.Or(f.Concurrency, concurrency),
-			cmp.Or(f.LogLevel, "info")
-	}
-	return p
+	p.Check.Concurrency = cmp.Or(p.Check.Concurrency, pick(prod, 100, Unreserved))
+	p.Admin.Concurrency = cmp.Or(p.Admin.Concurrency, pick(prod, 5, Unreserved))
 }
 
 func pick[T any](condition bool, yes, no T) T {
