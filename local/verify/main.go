@@ -1,6 +1,7 @@
 // Command verify calls a deployment of Tidegate and reports where AWS, or the account's
-// configuration, differs from this repository's expectations. docs/verify.md is generated
-// from its table of rows. ./scripts/verify builds it and passes its flags on.
+// configuration, differs from this repository's expectations. docs/verify.md lists them:
+// its tables have the words of the rows. ./scripts/verify builds it and passes its flags
+// on.
 package main
 
 import (

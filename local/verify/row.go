@@ -2,32 +2,44 @@ package main
 
 import (
 	"fmt"
-	"net/http"
-	"regexp"
 	"strings"
+
+	"tidegate/docs"
 )
 
 // row is one point that AWS does not document, or that an account may configure
-// differently.
+// differently. docs/verify.md has its words, checks its probe and its check.
 type row struct {
 	id       string
 	what     string // what is checked
-	source   string // where AWS documents it, or that no source is known
-	how      string // calls, or the commands for a person
 	expected string
 	advice   string // what to do after a difference
 	probe    *probe // nil for a check by a person
 	check    check
 }
 
-// check compares a probe's evidence with the expectation.
-type check func(evidence) outcome
+// rows is the whole table, in the order of the report.
+var rows = readRows(docs.Verify)
 
-// Sources of several rows.
-const (
-	unproven = "No source known"
-	guide    = "API Gateway developer guide, "
-)
+// readRows reads the lines of the page's tables, which all have the same columns.
+func readRows(page string) []row {
+	var table []row
+	for line := range strings.Lines(page) {
+		if !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00"), " | ")
+		if len(cells) != 6 {
+			panic(fmt.Sprintf("docs/verify.md: %d columns, want 6: %s", len(cells), line))
+		}
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(strings.Trim(cells[i], "| "), "\x00", "|")
+		}
+		id := strings.Trim(cells[0], "`")
+		table = append(table, row{id, cells[1], cells[4], cells[5], checks[id].probe, checks[id].check})
+	}
+	return table
+}
 
 type verdict string
 
@@ -80,131 +92,3 @@ func (r row) judge(seen map[*probe]evidence) outcome {
 	}
 	return r.check(e)
 }
-
-// last returns the answer that most rows check.
-func (e evidence) last() answer { return e.answers[len(e.answers)-1] }
-
-// status expects one of the statuses in the last answer.
-func status(want ...int) check {
-	return func(e evidence) outcome {
-		a := e.last()
-		seen := fmt.Sprint(a.status)
-		for _, s := range want {
-			if a.status == s {
-				return pass(seen)
-			}
-		}
-		if kind := a.header.Get("X-Amzn-Errortype"); kind != "" {
-			seen += " " + kind
-		}
-		return differ(seen + excerpt(a.body))
-	}
-}
-
-// excerpt returns the beginning of a body on one line.
-func excerpt(body string) string {
-	text := []rune(strings.Join(strings.Fields(body), " "))
-	if len(text) == 0 {
-		return ""
-	}
-	return " " + string(text[:min(len(text), 60)])
-}
-
-// on restricts a check to answers with a status. Other rows check other statuses.
-func on(status int, c check) check {
-	return func(e evidence) outcome {
-		if got := e.last().status; got != status {
-			return skip(fmt.Sprintf("the answer was %d: see the row on its status", got))
-		}
-		return c(e)
-	}
-}
-
-// header expects that a header of the last answer matches.
-func header(name, pattern string) check {
-	want := regexp.MustCompile(`^(?:` + pattern + `)$`)
-	return func(e evidence) outcome {
-		h := e.last().header
-		value := h.Get(name)
-		switch {
-		case want.MatchString(value) && len(h.Values(name)) == 1:
-			return pass(value)
-		case h.Get("X-Amzn-Remapped-"+name) != "":
-			return differ("x-amzn-remapped-" + strings.ToLower(name) + ": " + h.Get("X-Amzn-Remapped-"+name))
-		case value == "":
-			return differ("no " + name)
-		}
-		return differ(strings.Join(h.Values(name), " | "))
-	}
-}
-
-// all expects that every check passes, and shows the first that does not.
-func all(checks ...check) check {
-	return func(e evidence) outcome {
-		var seen []string
-		for _, c := range checks {
-			o := c(e)
-			if o.verdict != ok {
-				return o
-			}
-			seen = append(seen, o.seen)
-		}
-		return pass(strings.Join(seen, ", "))
-	}
-}
-
-// readable expects the headers that let another site's script read an answer in a
-// browser.
-func readable() check {
-	return func(e evidence) outcome {
-		h := e.last().header
-		origin, exposed := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers")
-		if origin == "" {
-			return differ("no Access-Control-Allow-Origin")
-		}
-		for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy"} {
-			if !lists(exposed, name) {
-				return differ("Access-Control-Expose-Headers lacks " + name)
-			}
-		}
-		return pass(origin)
-	}
-}
-
-func lists(fields, name string) bool {
-	for field := range strings.SplitSeq(fields, ",") {
-		if strings.EqualFold(strings.TrimSpace(field), name) {
-			return true
-		}
-	}
-	return false
-}
-
-// rows is the whole table, in the order of the report.
-var rows = func() []row {
-	var table []row
-	for _, part := range sections {
-		table = append(table, part.rows...)
-	}
-	return table
-}()
-
-// section is a part of the table under a heading.
-type section struct {
-	title string
-	rows  []row
-}
-
-var sections = []section{
-	{"REST API: allowed calls", restAllowedRows},
-	{"REST API: calls without a good credential", restRefusedRows},
-	{"REST API: over the limit", restOverRows},
-	{"HTTP API", httpRows},
-	{"Edits", editRows},
-	{"Dashboard", dashboardRows},
-	{"Throttles", throttleRows},
-	{"With the AWS command line", accountRows},
-	{"By hand", handRows},
-}
-
-const tooMany = http.StatusTooManyRequests

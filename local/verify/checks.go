@@ -1,0 +1,204 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// checks are the probe and the check of each row that a program can judge.
+var checks = map[string]struct {
+	probe *probe
+	check check
+}{
+	"rest-allowed":   {restKey, status(http.StatusOK)},
+	"rest-decided":   {restKey, on(http.StatusOK, notDegraded)},
+	"rest-latency":   {restKey, on(http.StatusOK, timely)},
+	"rest-counts":    {restKey, on(http.StatusOK, counted)},
+	"rest-context":   {restKey, on(http.StatusOK, contextOf(false))},
+	"rest-fields":    {restKey, on(http.StatusOK, fields(rateLimit))},
+	"rest-path":      {restPath, on(http.StatusOK, pathEndsIn("/verify/a%20b", "/verify/a b"))},
+	"rest-long-path": {restLongPath, status(http.StatusOK)},
+	"rest-long-arn":  {restLongARN, status(http.StatusRequestURITooLong)},
+	"rest-headers":   {restHeaders, status(http.StatusRequestHeaderFieldsTooLarge)},
+
+	"rest-401":              {restOpen, status(http.StatusUnauthorized)},
+	"rest-401-wrong":        {restBadKey, status(http.StatusUnauthorized)},
+	"rest-401-authenticate": {restOpen, on(http.StatusUnauthorized, header("WWW-Authenticate", bearer))},
+	"rest-401-body":         {restOpen, on(http.StatusUnauthorized, problemBody(http.StatusUnauthorized))},
+	"rest-401-cors":         {restOpen, on(http.StatusUnauthorized, readable)},
+	"rest-preflight":        {restPreflight, all(status(http.StatusOK, http.StatusNoContent), allowsKey)},
+
+	"rest-429":             {restOver, status(tooMany)},
+	"rest-429-retry-after": {restOver, on(tooMany, retryAfter)},
+	"rest-429-ratelimit":   {restOver, on(tooMany, header("RateLimit", usedUp))},
+	"rest-429-policy":      {restOver, on(tooMany, header("RateLimit-Policy", rateLimitPolicy))},
+	"rest-429-type":        {restOver, on(tooMany, header("Content-Type", problemJSON))},
+	"rest-429-static":      {restOver, on(tooMany, header("Cache-Control", `no-store`))},
+	"rest-429-body":        {restOver, on(tooMany, problemIn(tooMany))},
+	"rest-429-body-wait":   {restOver, on(tooMany, waitInBody)},
+	"rest-429-cors":        {restOver, on(tooMany, readable)},
+	"rest-again":           {restAgain, status(http.StatusOK)},
+
+	"http-allowed":         {httpKey, status(http.StatusOK)},
+	"http-counts":          {httpKey, on(http.StatusOK, counted)},
+	"http-context":         {httpKey, on(http.StatusOK, contextOf(true))},
+	"http-fields":          {httpKey, on(http.StatusOK, fields(rateLimit))},
+	"http-preflight":       {httpPreflight, all(status(http.StatusOK, http.StatusNoContent), allowsKey)},
+	"http-cors":            {httpKey, on(http.StatusOK, readable)},
+	"http-path":            {httpPath, on(http.StatusOK, pathEndsIn("/verify/a%20b", "/verify/a b"))},
+	"http-403":             {httpOpen, status(http.StatusForbidden)},
+	"http-403-cors":        {httpOpen, on(http.StatusForbidden, unreadable)},
+	"http-403-wrong":       {httpBadKey, status(http.StatusForbidden)},
+	"http-headers":         {httpHeaders, status(http.StatusRequestHeaderFieldsTooLarge)},
+	"http-over":            {httpOver, status(http.StatusForbidden, tooMany)},
+	"http-429-retry-after": {httpOver, whereTrue(retryAfter)},
+	"http-429-body":        {httpOver, whereTrue(problemBody(tooMany))},
+	"http-429-fields":      {httpOver, whereTrue(fields(usedUp))},
+	"http-429-cors":        {httpOver, whereTrue(readable)},
+
+	"edit-acts": {edits, overridden},
+	"edit-ends": {edits, asBefore},
+
+	"dash-redirect": {dashRoot, redirects},
+	"dash-login":    {dashLogin, all(status(http.StatusOK), header("Content-Type", `text/html(;.*)?`))},
+	"dash-cookie":   {dashLogin, on(http.StatusOK, cookie)},
+	"dash-headers":  {dashLogin, on(http.StatusOK, securityHeaders)},
+	"dash-static":   {dashStatic, all(status(http.StatusOK), compressed)},
+	"dash-health":   {dashHealth, all(status(http.StatusOK), bodyHas("store ready"))},
+	"dash-401": {dashAPI, all(status(http.StatusUnauthorized), header("WWW-Authenticate", bearer),
+		problemBody(http.StatusUnauthorized))},
+	"dash-token": {dashToken, status(http.StatusOK)},
+
+	"throttle-rest":      {restFlood, throttled(http.StatusUnauthorized)},
+	"throttle-dashboard": {dashFlood, loginThrottled},
+
+	"stack":                 {awsStack, printed(`(CREATE|UPDATE|IMPORT)_COMPLETE`)},
+	"cache-user":            {awsUser, printed(`active`)},
+	"pepper":                {awsPepper, pepper},
+	"log-key":               {awsLogKey, encrypted},
+	"log-lines":             {awsLogLines, ownLines},
+	"rest-authorizer":       {awsRESTAuthorizer, authorizers},
+	"rest-gateway-response": {awsDenied, mapsHeaders},
+	"http-authorizer":       {awsHTTPAuthorizer, authorizers},
+	"usage-plan":            {awsUsagePlan, planAfterAuthorizer},
+	"cache-metric":          {awsMetric, cacheDimension},
+	"alarm":                 {awsAlarm, printed(`OK`)},
+}
+
+// check compares a probe's evidence with the expectation.
+type check func(evidence) outcome
+
+const tooMany = http.StatusTooManyRequests
+
+// Patterns of header values.
+const (
+	bearer          = `Bearer .+`
+	problemJSON     = `application/problem\+json(;.*)?`
+	rateLimit       = `"[^"]+";r=\d+.*`
+	usedUp          = `.*;r=0.*`
+	rateLimitPolicy = `"[^"]+";q=\d+;w=\d+.*`
+)
+
+// last returns the answer that most rows check.
+func (e evidence) last() answer { return e.answers[len(e.answers)-1] }
+
+// status expects one of the statuses in the last answer.
+func status(want ...int) check {
+	return func(e evidence) outcome {
+		a := e.last()
+		seen := fmt.Sprint(a.status)
+		for _, s := range want {
+			if a.status == s {
+				return pass(seen)
+			}
+		}
+		if kind := a.header.Get("X-Amzn-Errortype"); kind != "" {
+			seen += " " + kind
+		}
+		return differ(seen + excerpt(a.body))
+	}
+}
+
+// excerpt returns the beginning of a body on one line.
+func excerpt(body string) string {
+	text := []rune(strings.Join(strings.Fields(body), " "))
+	if len(text) == 0 {
+		return ""
+	}
+	return " " + string(text[:min(len(text), 60)])
+}
+
+// on restricts a check to answers with a status. Other rows check other statuses.
+func on(status int, c check) check {
+	return func(e evidence) outcome {
+		if got := e.last().status; got != status {
+			return skip(fmt.Sprintf("the answer was %d: see the row on its status", got))
+		}
+		return c(e)
+	}
+}
+
+// header expects that a header of the last answer matches.
+func header(name, pattern string) check {
+	want := regexp.MustCompile(`^(?:` + pattern + `)$`)
+	return func(e evidence) outcome {
+		h := e.last().header
+		value := h.Get(name)
+		switch {
+		case want.MatchString(value) && len(h.Values(name)) == 1:
+			return pass(value)
+		case h.Get("X-Amzn-Remapped-"+name) != "":
+			return differ("x-amzn-remapped-" + strings.ToLower(name) + ": " + h.Get("X-Amzn-Remapped-"+name))
+		case value == "":
+			return differ("no " + name)
+		}
+		return differ(strings.Join(h.Values(name), " | "))
+	}
+}
+
+// all expects that every check passes, and shows the first that does not.
+func all(checks ...check) check {
+	return func(e evidence) outcome {
+		var seen []string
+		for _, c := range checks {
+			o := c(e)
+			if o.verdict != ok {
+				return o
+			}
+			seen = append(seen, o.seen)
+		}
+		return pass(strings.Join(seen, ", "))
+	}
+}
+
+// fields expects both RateLimit fields, the first of a pattern.
+func fields(rateLimit string) check {
+	return all(header("RateLimit", rateLimit), header("RateLimit-Policy", rateLimitPolicy))
+}
+
+// readable expects the headers that let another site's script read an answer in a
+// browser.
+func readable(e evidence) outcome {
+	h := e.last().header
+	origin, exposed := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers")
+	if origin == "" {
+		return differ("no Access-Control-Allow-Origin")
+	}
+	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy"} {
+		if !lists(exposed, name) {
+			return differ("Access-Control-Expose-Headers lacks " + name)
+		}
+	}
+	return pass(origin)
+}
+
+func lists(fields, name string) bool {
+	for field := range strings.SplitSeq(fields, ",") {
+		if strings.EqualFold(strings.TrimSpace(field), name) {
+			return true
+		}
+	}
+	return false
+}
