@@ -258,11 +258,11 @@ func TestRoutesOfCalls(t *testing.T) {
 func (w *denialWorld) refusedByCause(t *testing.T, reader *usage.Reader) {
 	t.Helper()
 	from, to := w.checker.now().Add(-time.Minute), w.checker.now().Add(time.Minute)
-	all, err := reader.Refusals(t.Context(), from, to, time.Minute)
+	all, err := reader.Refusals(t.Context(), "", from, to, time.Minute)
 	if want := ([8]int64{1, 1, 1, 1, 0, 1, 2, 0}); err != nil || all.ByCause != want {
 		t.Errorf("refusals: %v, %v, want %v", all, err, want)
 	}
-	own, err := reader.RefusalsOf(t.Context(), w.ids["two"], from, to, time.Minute)
+	own, err := reader.Refusals(t.Context(), w.ids["two"], from, to, time.Minute)
 	if want := ([8]int64{6: 1}); err != nil || own.ByCause != want {
 		t.Errorf("of one key: %v, %v, want %v", own, err, want)
 	}

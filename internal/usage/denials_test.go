@@ -194,7 +194,7 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := reader.Refusals(t.Context(), noon, noon.Add(time.Hour), time.Minute)
+	left, err := reader.Refusals(t.Context(), "", noon, noon.Add(time.Hour), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestDenialsBeyondTheRecorder(t *testing.T) {
 		t.Errorf("%d kinds wait, want %d", len(r.pending.kinds), maxKinds)
 	}
 	flush(t, r, client)
-	own, err := NewReader(client).RefusalsOf(t.Context(), id(1), noon, noon.Add(time.Minute), time.Minute)
+	own, err := NewReader(client).Refusals(t.Context(), id(1), noon, noon.Add(time.Minute), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,12 +293,12 @@ func TestRefusalsByCause(t *testing.T) {
 		refuse(id(1), cause.OldSecret)
 		flush(t, r, client)
 		until := noon.Add(time.Hour)
-		all, err := reader.Refusals(t.Context(), noon, until, time.Hour)
+		all, err := reader.Refusals(t.Context(), "", noon, until, time.Hour)
 		if want := ([8]int64{0, 1000, 1000, 3, 0, 1}); err != nil || all.ByCause != want ||
 			all.Sum() != 2004 {
 			t.Errorf("all: %v, %v, want %v", all, err, want)
 		}
-		own, err := reader.RefusalsOf(t.Context(), id(1), noon, until, time.Minute)
+		own, err := reader.Refusals(t.Context(), id(1), noon, until, time.Minute)
 		if want := ([8]int64{3: 3, 5: 1}); err != nil || own.ByCause != want || own.Of(cause.Revoked) != 3 {
 			t.Errorf("of one key: %v, %v, want %v", own, err, want)
 		}

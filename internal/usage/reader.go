@@ -65,11 +65,7 @@ func (r *Reader) summed(ctx context.Context, what, name string, from, to time.Ti
 	if err != nil {
 		return nil, err
 	}
-	var sources []source
-	for i := range totalBuckets {
-		sources = s.appendSources(sources, totalBucket(i), name, 0)
-	}
-	series, err := r.read(ctx, s, sources, 1)
+	series, err := r.read(ctx, s, s.totalSources(name), 1)
 	if err != nil {
 		return nil, fmt.Errorf("usage: %s: %w", what, err)
 	}
@@ -102,6 +98,15 @@ func (r *Reader) Sparklines(ctx context.Context, ids []string, from, to time.Tim
 		return nil, fmt.Errorf("usage: series: %w", err)
 	}
 	return series, nil
+}
+
+// totalSources lists the keys that hold the span of a total or a rule.
+func (s span) totalSources(name string) []source {
+	var sources []source
+	for i := range totalBuckets {
+		sources = s.appendSources(sources, totalBucket(i), name, 0)
+	}
+	return sources
 }
 
 // appendSources lists the keys of a thing in a bucket that hold the span.

@@ -32,31 +32,20 @@ func (r Refusals) Sum() int64 {
 	return sum
 }
 
-// Refusals returns the refused credentials of all callers from then on until to, with
-// the reach of an Overview of these steps.
-func (r *Reader) Refusals(ctx context.Context, from, to time.Time, step time.Duration) (Refusals, error) {
+// Refusals returns the refused calls from then on until to that had proved to have a
+// secret of this key, or the refused credentials of all callers when the id is empty. It
+// reaches as far as an Overview of these steps.
+func (r *Reader) Refusals(
+	ctx context.Context, id string, from, to time.Time, step time.Duration,
+) (Refusals, error) {
 	s, err := newSpan(from, to, step)
 	if err != nil {
 		return Refusals{}, err
 	}
-	var sources []source
-	for i := range totalBuckets {
-		sources = s.appendSources(sources, totalBucket(i), refusedID, 0)
+	sources := s.totalSources(refusedID)
+	if id != "" {
+		sources = s.appendSources(nil, keyspace.BucketOf(id), id+refusedID, 0)
 	}
-	return r.refusals(ctx, s, sources)
-}
-
-// RefusalsOf returns the refused calls that had proved to have a secret of this key.
-func (r *Reader) RefusalsOf(ctx context.Context, id string, from, to time.Time,
-	step time.Duration) (Refusals, error) {
-	s, err := newSpan(from, to, step)
-	if err != nil {
-		return Refusals{}, err
-	}
-	return r.refusals(ctx, s, s.appendSources(nil, keyspace.BucketOf(id), id+refusedID, 0))
-}
-
-func (r *Reader) refusals(ctx context.Context, s span, sources []source) (Refusals, error) {
 	var sum Refusals
 	tallies, err := r.tallies(ctx, s, sources, 1, causesPerSlot)
 	if err != nil {

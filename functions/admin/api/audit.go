@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/audit"
@@ -16,19 +17,19 @@ import (
 
 // Entry is one change in the audit.
 type Entry struct {
-	ID       string    `json:"id"`
-	Time     time.Time `json:"time"`
-	By       Actor     `json:"by"`
-	Action   string    `json:"action" example:"key.create"`
-	Subject  string    `json:"subject" doc:"Id of a key or a token; policy for the policies, login for people who log in"`
-	Name     string    `json:"name,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
-	Job      string    `json:"job,omitempty" doc:"Id of the bulk job that made the change"`
-	Version  int64     `json:"version" doc:"The subject's after the change"`
-	Before   any       `json:"before,omitempty" doc:"The subject before; absent when it was created"`
-	After    any       `json:"after,omitempty" doc:"The subject after; absent when it was deleted"`
-	Previous string    `json:"previous" doc:"Hash of the entry before in its chain"`
-	Hash     string    `json:"hash"`
+	ID       string       `json:"id"`
+	Time     time.Time    `json:"time"`
+	By       schema.Actor `json:"by"`
+	Action   string       `json:"action" example:"key.create"`
+	Subject  string       `json:"subject" doc:"Id of a key or a token; policy for the policies, login for people who log in"`
+	Name     string       `json:"name,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Job      string       `json:"job,omitempty" doc:"Id of the bulk job that made the change"`
+	Version  int64        `json:"version" doc:"The subject's after the change"`
+	Before   any          `json:"before,omitempty" doc:"The subject before; absent when it was created"`
+	After    any          `json:"after,omitempty" doc:"The subject after; absent when it was deleted"`
+	Previous string       `json:"previous" doc:"Hash of the entry before in its chain"`
+	Hash     string       `json:"hash"`
 }
 
 // Cut is a chain of the audit that does not end as it was written.
@@ -38,17 +39,10 @@ type Cut struct {
 	Missing int64  `json:"missing" doc:"How many entries after that are missing; 0 when unknown"`
 }
 
-// Actor is who made a change.
-type Actor struct {
-	Kind string `json:"kind" enum:"user,token,system"`
-	Name string `json:"name"`
-}
-
 func entryOf(e audit.Entry) Entry {
 	return Entry{
-		e.ID, e.Time, Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version,
-		rawOrNil(e.Before),
-		rawOrNil(e.After), e.Previous, e.Hash,
+		e.ID, e.Time, schema.Actor(e.By), e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version,
+		rawOrNil(e.Before), rawOrNil(e.After), e.Previous, e.Hash,
 	}
 }
 
@@ -69,7 +63,7 @@ type (
 
 		From time.Time `query:"from" doc:"Only entries from then on"`
 		To   time.Time `query:"to" doc:"Only entries before"`
-		Paging
+		rest.Paging
 	}
 	auditOutput struct {
 		Body struct {
@@ -81,7 +75,6 @@ type (
 	EntryPath struct {
 		Entry string `path:"entry" doc:"Id of the entry" maxLength:"100"`
 	}
-	entryOutput  struct{ Body Entry }
 	verifyOutput struct {
 		Body struct {
 			Entries int64    `json:"entries" doc:"Read in all"`
@@ -94,9 +87,7 @@ type (
 	revertInput struct {
 		EntryPath
 		rest.IfMatch
-		Body struct {
-			Reason string `json:"reason" minLength:"1" maxLength:"200"`
-		}
+		rest.RequiredReason
 	}
 	revertOutput struct {
 		ETag string `header:"ETag"`
@@ -108,26 +99,22 @@ type (
 )
 
 func (a *api) registerAudit() {
-	const group = "audit"
-	register(a, operation{
-		pattern: "GET /audit", id: "list-audit", summary: "Every change, newest first",
-		role: auth.Viewer, group: group,
+	group := a.Group("audit")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /audit", ID: "list-audit", Role: auth.Viewer, Summary: "Every change, newest first",
 	}, a.listAudit)
-	register(a, operation{
-		pattern: "GET /audit/verify", id: "verify-audit",
-		summary: "Check the hash of every entry and the end of every chain", role: auth.Viewer,
-		group: group,
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /audit/verify", ID: "verify-audit", Role: auth.Viewer,
+		Summary: "Check the hash of every entry and the end of every chain",
 	}, a.verifyAudit)
-	register(a, operation{
-		pattern: "GET /audit/{entry}", id: "get-audit-entry", summary: "Get one entry",
-		role: auth.Viewer, group: group,
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /audit/{entry}", ID: "get-audit-entry", Role: auth.Viewer, Summary: "Get one entry",
 	}, a.getEntry)
-	register(a, operation{
-		pattern: "POST /audit/{entry}/revert", id: "revert-change",
-		summary: "Put back what was before an entry", role: auth.Editor, group: group,
-		details: "By a new change, which also puts back whatever changed since in the same key or in the " +
-			"policies. " +
-			"Needs If-Match with the subject's version.",
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /audit/{entry}/revert", ID: "revert-change", Role: auth.Editor,
+		Summary: "Put back what was before an entry",
+		Details: "By a new change, which also puts back whatever changed since in the same key or in the " +
+			"policies. Needs If-Match with the subject's version.",
 	}, a.revert)
 }
 
@@ -153,7 +140,7 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 // than other requests may.
 const verifyTimeout = 20 * time.Second
 
-func (a *api) verifyAudit(ctx context.Context, _ *none) (*verifyOutput, error) {
+func (a *api) verifyAudit(ctx context.Context, _ *rest.None) (*verifyOutput, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
 	defer cancel()
 	v, err := a.Keys.Audit().Verify(ctx)
@@ -181,12 +168,12 @@ func (a *api) entry(ctx context.Context, id string) (audit.Entry, error) {
 	return e, err
 }
 
-func (a *api) getEntry(ctx context.Context, in *EntryPath) (*entryOutput, error) {
+func (a *api) getEntry(ctx context.Context, in *EntryPath) (*rest.Body[Entry], error) {
 	e, err := a.entry(ctx, in.Entry)
 	if err != nil {
 		return nil, err
 	}
-	return &entryOutput{entryOf(e)}, nil
+	return rest.Answer(entryOf(e)), nil
 }
 
 func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error) {

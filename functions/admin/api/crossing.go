@@ -30,7 +30,7 @@ type Crossing struct {
 type (
 	crossingsInput struct {
 		Key string `query:"key" maxLength:"64" doc:"Only of limits on this key or caller"`
-		Paging
+		rest.Paging
 	}
 	crossingsOutput struct {
 		Body struct {
@@ -41,10 +41,9 @@ type (
 )
 
 func (a *api) registerCrossings() {
-	register(a, operation{
-		pattern: "GET /crossings", id: "list-crossings",
-		summary: "Calls of the last 30 days that took a limit to a threshold, newest first",
-		role:    auth.Viewer, group: "usage",
+	rest.Register(a.Group("usage"), rest.Operation{
+		Pattern: "GET /crossings", ID: "list-crossings", Role: auth.Viewer,
+		Summary: "Calls of the last 30 days that took a limit to a threshold, newest first",
 	}, a.listCrossings)
 }
 

@@ -61,7 +61,7 @@ type (
 		Cause string    `query:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
 		From  time.Time `query:"from" doc:"24 hours ago, when it is left out or earlier"`
 		To    time.Time `query:"to" doc:"Now, when it is left out"`
-		Paging
+		rest.Paging
 	}
 	denialsOutput struct {
 		Body struct {
@@ -74,10 +74,9 @@ type (
 )
 
 func (a *api) registerDenials() {
-	register(a, operation{
-		pattern: "GET /denials", id: "list-denials",
-		summary: "Denied calls of the last 24 hours, newest first",
-		role:    auth.Viewer, group: "usage",
+	rest.Register(a.Group("usage"), rest.Operation{
+		Pattern: "GET /denials", ID: "list-denials", Role: auth.Viewer,
+		Summary: "Denied calls of the last 24 hours, newest first",
 	}, a.listDenials)
 }
 
@@ -104,7 +103,7 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	if err != nil {
 		return nil, err
 	}
-	counted, err := a.refused(ctx, q)
+	counted, err := a.Usage.Refusals(ctx, q.Subject, q.From, q.To, time.Minute)
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +114,6 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	}
 	out.Body.Refused, out.Body.Unlisted = refusalsOf(counted), counted.Unlogged
 	return out, nil
-}
-
-func (a *api) refused(ctx context.Context, q denylog.Query) (usage.Refusals, error) {
-	if q.Subject != "" {
-		return a.Usage.RefusalsOf(ctx, q.Subject, q.From, q.To, time.Minute)
-	}
-	return a.Usage.Refusals(ctx, q.From, q.To, time.Minute)
 }
 
 func denialOf(l *denylog.Entry) Denial {

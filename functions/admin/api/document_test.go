@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/auth"
 )
 
@@ -61,7 +62,7 @@ func TestDocument(t *testing.T) {
 		served = append(served, r.Pattern)
 		want := map[auth.Role]string{auth.Viewer: "read", auth.Editor: "write",
 			auth.Settler: "settle"}[r.Role]
-		if want == "" || scopes[r.Pattern] != want || r.MaxBody < MaxBody {
+		if want == "" || scopes[r.Pattern] != want || r.MaxBody < rest.MaxBody {
 			t.Errorf("%s: role %v, scope %q, %d bytes", r.Pattern, r.Role, scopes[r.Pattern], r.MaxBody)
 		}
 		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == auth.Viewer &&

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/api/keys"
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
@@ -16,17 +18,14 @@ import (
 	"tidegate/internal/route"
 )
 
-type (
-	explainInput struct {
-		Key     string `query:"key" required:"true" maxLength:"64" doc:"Id of the key that calls"`
-		Method  string `query:"method" default:"GET" maxLength:"16" doc:"HEAD follows the rule for GET unless a rule names HEAD"`
-		Path    string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
-		API     string `query:"api" maxLength:"64"`
-		Stage   string `query:"stage" maxLength:"128"`
-		Address string `query:"address" maxLength:"45" doc:"Of the client; the lists of addresses and the limits of each address need it"`
-	}
-	explainOutput struct{ Body Explanation }
-)
+type explainInput struct {
+	Key     string `query:"key" required:"true" maxLength:"64" doc:"Id of the key that calls"`
+	Method  string `query:"method" default:"GET" maxLength:"16" doc:"HEAD follows the rule for GET unless a rule names HEAD"`
+	Path    string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
+	API     string `query:"api" maxLength:"64"`
+	Stage   string `query:"stage" maxLength:"128"`
+	Address string `query:"address" maxLength:"45" doc:"Of the client; the lists of addresses and the limits of each address need it"`
+}
 
 // Explanation is what a call would get now, and why.
 type Explanation struct {
@@ -58,7 +57,7 @@ type RuleMatch struct {
 type AppliedLimit struct {
 	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group" doc:"What it counts"`
 	Mode  string `json:"mode" enum:"enforce,shadow"`
-	Window
+	schema.Window
 }
 
 // Response is an answer as a client sees it.
@@ -73,10 +72,10 @@ type Response struct {
 }
 
 func (a *api) registerExplain() {
-	register(a, operation{
-		pattern: "GET /explain", id: "explain-call", summary: "What a call would get now, and why",
-		role: auth.Viewer, group: "usage",
-		details: "Nothing is taken.",
+	rest.Register(a.Group("usage"), rest.Operation{
+		Pattern: "GET /explain", ID: "explain-call", Role: auth.Viewer,
+		Summary: "What a call would get now, and why",
+		Details: "Nothing is taken.",
 	}, a.explain)
 }
 
@@ -93,12 +92,12 @@ func (in *explainInput) call() (enforce.Call, error) {
 	return c, nil
 }
 
-func (a *api) explain(ctx context.Context, in *explainInput) (*explainOutput, error) {
+func (a *api) explain(ctx context.Context, in *explainInput) (*rest.Body[Explanation], error) {
 	call, err := in.call()
 	if err != nil {
 		return nil, err
 	}
-	k, err := a.key(ctx, in.Key)
+	k, err := keys.Get(ctx, a.Keys, in.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +109,14 @@ func (a *api) explain(ctx context.Context, in *explainInput) (*explainOutput, er
 	if err != nil {
 		return nil, err
 	}
-	return &explainOutput{explanationOf(set, e)}, nil
+	return rest.Answer(explanationOf(set, e)), nil
 }
 
 func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 	c := e.Result
 	out := Explanation{
 		Allowed: c.Allowed, Refused: e.Refused, Exempt: e.Exempt, WouldAllow: c.WouldAllow,
-		BannedUntil: given(c.BannedUntil), NextFree: after(c.Now, c.RetryAfter()),
+		BannedUntil: schema.Given(c.BannedUntil), NextFree: schema.After(c.Now, c.RetryAfter()),
 		Source: e.Effective.Source, Plan: c.Plan, Rule: c.Rule, Cost: c.Cost, Rules: []RuleMatch{},
 		Limits: []AppliedLimit{}, Response: responseOf(e),
 	}
@@ -126,7 +125,8 @@ func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {
 		out.Rules = append(out.Rules, RuleMatch{r.Name, r.Pattern.String(), m.Won, m.Reason})
 	}
 	for _, l := range c.Limits {
-		out.Limits = append(out.Limits, AppliedLimit{l.Scope, string(l.Mode), windowOf(l.Usage, c.Now)})
+		window := schema.WindowOf(l.Usage, c.Now)
+		out.Limits = append(out.Limits, AppliedLimit{l.Scope, string(l.Mode), window})
 	}
 	if c.Source == "plan" && len(e.Effective.Plan.Candidate) > 0 {
 		out.Candidate = policydoc.Each(e.Effective.Plan.Candidate)

@@ -25,33 +25,28 @@ type Restored struct {
 	Left    int    `json:"left" doc:"Parts that are left: send it again until there are none"`
 }
 
-type (
-	journalOutput  struct{ Body Journal }
-	restoredOutput struct{ Body Restored }
-)
-
 func (a *api) registerJournal() {
-	const group = "journal"
-	register(a, operation{
-		pattern: "GET /journal", id: "get-journal", summary: "What is not safe yet, and what Valkey lost",
-		role: auth.Viewer, group: group,
+	group := a.Group("journal")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /journal", ID: "get-journal", Role: auth.Viewer,
+		Summary: "What is not safe yet, and what Valkey lost",
 	}, a.getJournal)
-	register(a, operation{
-		pattern: "POST /journal/restore", id: "restore", summary: "Restore what Valkey lost",
-		role: auth.Editor, group: group,
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /journal/restore", ID: "restore", Role: auth.Editor,
+		Summary: "Restore what Valkey lost",
 	}, a.restore)
 }
 
 var errNoJournal = rest.NewProblem(http.StatusNotFound, "There is no journal: JOURNAL is not set.")
 
-func (a *api) getJournal(ctx context.Context, _ *none) (*journalOutput, error) {
+func (a *api) getJournal(ctx context.Context, _ *rest.None) (*rest.Body[Journal], error) {
 	if a.Journal == nil {
 		return nil, errNoJournal
 	}
-	return &journalOutput{Journal(a.Journal.Status(ctx))}, nil
+	return rest.Answer(Journal(a.Journal.Status(ctx))), nil
 }
 
-func (a *api) restore(ctx context.Context, _ *none) (*restoredOutput, error) {
+func (a *api) restore(ctx context.Context, _ *rest.None) (*rest.Body[Restored], error) {
 	if a.Journal == nil {
 		return nil, errNoJournal
 	}
@@ -63,5 +58,5 @@ func (a *api) restore(ctx context.Context, _ *none) (*restoredOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &restoredOutput{Restored{s.Written, s.Lost, s.Left}}, nil
+	return rest.Answer(Restored{s.Written, s.Lost, s.Left}), nil
 }

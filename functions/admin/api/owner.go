@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/answer"
@@ -69,23 +70,23 @@ type ownerOutput struct {
 	CacheControl string `header:"Cache-Control"`
 	Vary         string `header:"Vary"`
 	Body         struct {
-		ID      string     `json:"id"`
-		Name    string     `json:"name"`
-		Plan    string     `json:"plan"`
-		Expires *time.Time `json:"expires,omitempty"`
-		Grace   *time.Time `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
-		Now     time.Time  `json:"now" doc:"Instant of the limits, on the store's clock"`
-		Limits  []Window   `json:"limits" doc:"The key's own limits that are enforced, and how they stand"`
-		Group   []Window   `json:"groupLimits,omitempty" doc:"Limits that the key shares with the others of its group, and how they stand"`
-		Days    []Day      `json:"days" doc:"The last 30 days, today last"`
+		ID      string          `json:"id"`
+		Name    string          `json:"name"`
+		Plan    string          `json:"plan"`
+		Expires *time.Time      `json:"expires,omitempty"`
+		Grace   *time.Time      `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
+		Now     time.Time       `json:"now" doc:"Instant of the limits, on the store's clock"`
+		Limits  []schema.Window `json:"limits" doc:"The key's own limits that are enforced, and how they stand"`
+		Group   []schema.Window `json:"groupLimits,omitempty" doc:"Limits that the key shares with the others of its group, and how they stand"`
+		Days    []Day           `json:"days" doc:"The last 30 days, today last"`
 	}
 }
 
 func (a *api) registerOwner() {
-	register(a, operation{
-		pattern: "GET " + OwnerPath, id: "get-own-key", summary: "What the key that asks may still do",
-		role: auth.Owner, group: "owner",
-		details: "Nothing is taken. 60 requests a minute for each key.",
+	rest.Register(a.Group("owner"), rest.Operation{
+		Pattern: "GET " + OwnerPath, ID: "get-own-key", Role: auth.Owner,
+		Summary: "What the key that asks may still do",
+		Details: "Nothing is taken. 60 requests a minute for each key.",
 	}, a.ownKey)
 }
 
@@ -107,13 +108,13 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 	out := &ownerOutput{CacheControl: "private, max-age=1", Vary: keyHeader + ", Authorization"}
 	b := &out.Body
 	b.ID, b.Name, b.Plan = own.ID, own.Name, own.Plan
-	b.Expires, b.Grace, b.Now = given(own.Expires), given(own.Grace), own.Now.UTC()
-	b.Limits, b.Days = make([]Window, len(own.Limits)), daysOf(own.Days)
+	b.Expires, b.Grace, b.Now = schema.Given(own.Expires), schema.Given(own.Grace), own.Now.UTC()
+	b.Limits, b.Days = make([]schema.Window, len(own.Limits)), daysOf(own.Days)
 	for i, u := range own.Limits {
-		b.Limits[i] = windowOf(u, own.Now)
+		b.Limits[i] = schema.WindowOf(u, own.Now)
 	}
 	for _, u := range own.Group {
-		b.Group = append(b.Group, windowOf(u, own.Now))
+		b.Group = append(b.Group, schema.WindowOf(u, own.Now))
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
@@ -24,16 +25,12 @@ func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 	p.Version = 0 // If-Match counts
 	set, fieldErrors := p.Set(current)
 	if len(fieldErrors) > 0 {
-		return set, rest.Unprocessable(inBody(fieldErrors, "")...)
+		return set, rest.Unprocessable(schema.InBody(fieldErrors, "")...)
 	}
 	return set, nil
 }
 
 type (
-	policyOutput struct {
-		ETag string `header:"ETag"`
-		Body policydoc.Policy
-	}
 	// DryRunQuery asks for the outcome of a change without making it.
 	DryRunQuery struct {
 		DryRun bool `query:"dry_run" doc:"Shows what would change, and changes nothing"`
@@ -41,12 +38,8 @@ type (
 	policyInput struct {
 		rest.IfMatch
 		DryRunQuery
-		Because
+		rest.ReasonQuery
 		Body policydoc.Policy
-	}
-	changesOutput struct {
-		ETag string `header:"ETag"`
-		Body Changes
 	}
 	plansOutput struct {
 		Body struct {
@@ -70,38 +63,36 @@ type PlanKeys struct {
 }
 
 func (a *api) registerPolicy() {
-	const group = "policy"
-	register(a, operation{
-		pattern: "GET /policy", id: "get-policy",
-		summary: "Plans, route rules and limits on all callers", role: auth.Viewer, group: group,
+	group := a.Group("policy")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /policy", ID: "get-policy", Role: auth.Viewer,
+		Summary: "Plans, route rules and limits on all callers",
 	}, a.getPolicy)
-	register(a, operation{
-		pattern: "PUT /policy", id: "put-policy", summary: "Replace the policies",
-		role: auth.Editor, group: group,
-		maxBody: MaxPolicyBody,
-		details: "Needs If-Match and a reason, unless it is a dry run. What is left out is removed. The " +
+	rest.Register(group, rest.Operation{
+		Pattern: "PUT /policy", ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
+		Summary: "Replace the policies",
+		Details: "Needs If-Match and a reason, unless it is a dry run. What is left out is removed. The " +
 			"next check obeys.",
 	}, a.putPolicy)
-	register(a, operation{
-		pattern: "POST /policy/sync", id: "sync-policy", summary: "Finish a save that was interrupted",
-		role: auth.Editor, group: group,
-		status: http.StatusNoContent,
-	}, func(ctx context.Context, _ *none) (*none, error) { return nil, a.Keys.SyncPolicy(ctx) })
-	register(a, operation{
-		pattern: "GET /plans", id: "list-plans", summary: "Plans and how many keys have each",
-		role: auth.Viewer, group: group,
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
+		Summary: "Finish a save that was interrupted",
+	}, func(ctx context.Context, _ *rest.None) (*rest.None, error) { return nil, a.Keys.SyncPolicy(ctx) })
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /plans", ID: "list-plans", Role: auth.Viewer,
+		Summary: "Plans and how many keys have each",
 	}, a.listPlans)
 }
 
-func (a *api) getPolicy(ctx context.Context, _ *none) (*policyOutput, error) {
+func (a *api) getPolicy(ctx context.Context, _ *rest.None) (*rest.VersionedBody[policydoc.Policy], error) {
 	set, err := a.Keys.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &policyOutput{rest.ETag(set.Version), policydoc.PolicyOf(set)}, nil
+	return rest.Versioned(set.Version, policydoc.PolicyOf(set)), nil
 }
 
-func (a *api) listPlans(ctx context.Context, _ *none) (*plansOutput, error) {
+func (a *api) listPlans(ctx context.Context, _ *rest.None) (*plansOutput, error) {
 	set, err := a.Keys.Set(ctx)
 	if err != nil {
 		return nil, err
@@ -118,7 +109,7 @@ func (a *api) listPlans(ctx context.Context, _ *none) (*plansOutput, error) {
 	return out, nil
 }
 
-func (a *api) putPolicy(ctx context.Context, in *policyInput) (*changesOutput, error) {
+func (a *api) putPolicy(ctx context.Context, in *policyInput) (*rest.VersionedBody[Changes], error) {
 	save := saving{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
 	if err := save.ready(); err != nil {
 		return nil, err
@@ -159,9 +150,9 @@ func (s saving) ready() error {
 // there is nothing to lose, whatever version it was based on: so a save that is sent
 // again succeeds.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
-	s saving) (*changesOutput, error) {
-	out := &changesOutput{ETag: rest.ETag(current.Version),
-		Body: Changes{Version: current.Version, Changes: policydoc.Diff(current, &next)}}
+	s saving) (*rest.VersionedBody[Changes], error) {
+	out := rest.Versioned(current.Version,
+		Changes{Version: current.Version, Changes: policydoc.Diff(current, &next)})
 	out.Body.Text = policydoc.Text(out.Body.Changes)
 	if len(out.Body.Changes) == 0 {
 		out.Body.Changes = []policydoc.Change{}

@@ -16,7 +16,7 @@ type (
 	fileInput struct {
 		rest.IfMatch
 		DryRunQuery
-		Because
+		rest.ReasonQuery
 		ContentType string `header:"Content-Type" hidden:"true"`
 		RawBody     []byte `contentType:"application/yaml"`
 	}
@@ -28,23 +28,22 @@ type (
 )
 
 func (a *api) registerPolicyFile() {
-	const group = "policy"
-	register(a, operation{
-		pattern: "GET /policy.yaml", id: "export-policy", summary: "The policies as a file in YAML",
-		role: auth.Viewer, group: group,
-		answer: "application/yaml", schema: &huma.Schema{Type: huma.TypeString},
+	group := a.Group("policy")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /policy.yaml", ID: "export-policy", Role: auth.Viewer,
+		Summary: "The policies as a file in YAML", Answer: "application/yaml",
+		Schema: &huma.Schema{Type: huma.TypeString},
 	}, a.exportPolicy)
-	register(a, operation{
-		pattern: "PUT /policy.yaml", id: "import-policy", summary: "Make a file the policies",
-		role: auth.Editor, group: group, maxBody: MaxPolicyBody,
-		details: "With dry_run it shows what would change. Otherwise it needs a reason, and the version " +
-			"that it is based on: " +
-			"If-Match, or else the version " +
-			"that stands in the file. What is left out of the file is removed.",
+	rest.Register(group, rest.Operation{
+		Pattern: "PUT /policy.yaml", ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
+		Summary: "Make a file the policies",
+		Details: "With dry_run it shows what would change. Otherwise it needs a reason, and the version " +
+			"that it is based on: If-Match, or else the version that stands in the file. What is left out " +
+			"of the file is removed.",
 	}, a.importPolicy)
 }
 
-func (a *api) exportPolicy(ctx context.Context, _ *none) (*fileOutput, error) {
+func (a *api) exportPolicy(ctx context.Context, _ *rest.None) (*fileOutput, error) {
 	set, err := a.Keys.Set(ctx)
 	if err != nil {
 		return nil, err
@@ -56,7 +55,7 @@ func (a *api) exportPolicy(ctx context.Context, _ *none) (*fileOutput, error) {
 	return &fileOutput{"application/yaml", rest.ETag(set.Version), text}, nil
 }
 
-func (a *api) importPolicy(ctx context.Context, in *fileInput) (*changesOutput, error) {
+func (a *api) importPolicy(ctx context.Context, in *fileInput) (*rest.VersionedBody[Changes], error) {
 	if err := isYAML(in.ContentType); err != nil {
 		return nil, err
 	}

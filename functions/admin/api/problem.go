@@ -3,9 +3,9 @@ package api
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
@@ -13,9 +13,6 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
-
-// retryAfter is how many seconds to wait while Valkey or the journal is away.
-const retryAfter = 5
 
 // problem is the answer to an error. An unknown error is the store's and is logged.
 func (a *api) problem(operation string, err error) error {
@@ -28,7 +25,7 @@ func (a *api) problem(operation string, err error) error {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
-		return rest.Unprocessable(inBody(invalid.Fields, "")...)
+		return rest.Unprocessable(schema.InBody(invalid.Fields, "")...)
 	case errors.As(err, &file) && file.TooMany:
 		return rest.NewProblem(http.StatusBadRequest,
 			"The file has more fields or values than any policy: see errors.", fileDetails(file)...)
@@ -41,21 +38,16 @@ func (a *api) problem(operation string, err error) error {
 	}
 	for _, known := range knownErrors {
 		if errors.Is(err, known.err) && !errors.Is(err, policy.ErrUnfinished) {
-			p = rest.NewProblem(known.status, known.detail)
-			if known.status == http.StatusServiceUnavailable {
-				return p.RetryAfter(retryAfter)
-			}
-			return p
+			return rest.NewProblem(known.status, known.detail)
 		}
 	}
 	a.Log.Error("api: "+operation, "cause", err)
-	p = rest.NewProblem(http.StatusServiceUnavailable,
-		"Valkey is not responding. Try again in a moment. Limits stay in force.")
+	detail := "Valkey is not responding. Try again in a moment. Limits stay in force."
 	if errors.Is(err, policy.ErrUnfinished) {
-		p.Detail = "Saved, not on every shard yet: some checks may obey the version before. POST " + Prefix +
+		detail = "Saved, not on every shard yet: some checks may obey the version before. POST " + Prefix +
 			"/policy/sync finishes it."
 	}
-	return p.RetryAfter(retryAfter)
+	return rest.NewProblem(http.StatusServiceUnavailable, detail)
 }
 
 var knownErrors = []struct {
@@ -87,16 +79,6 @@ var knownErrors = []struct {
 	{token.ErrTooMany, http.StatusConflict, "There are as many tokens as there may be: revoke one first."},
 }
 
-// inBody says where fields stand in the body: without the prefix cut.
-func inBody(fields []policy.FieldError, cut string) []rest.Detail {
-	all := make([]rest.Detail, len(fields))
-	for i, f := range fields {
-		all[i] = rest.Detail{
-			Location: "body." + strings.TrimPrefix(f.Field, cut), Message: rest.Clip(f.Message)}
-	}
-	return all
-}
-
 func fileDetails(file *policydoc.InvalidError) []rest.Detail {
 	all := make([]rest.Detail, len(file.Problems))
 	for i, p := range file.Problems {
@@ -108,10 +90,7 @@ func fileDetails(file *policydoc.InvalidError) []rest.Detail {
 func refusal(r *app.RefusedError) *rest.Problem {
 	p := rest.NewProblem(r.Status, r.Detail)
 	p.Type, p.Title = r.Type, r.Title
-	switch {
-	case r.Status == http.StatusServiceUnavailable:
-		return p.RetryAfter(retryAfter)
-	case r.RetryAfter > 0:
+	if r.RetryAfter > 0 {
 		return p.RetryAfter(r.RetryAfter)
 	}
 	return p

@@ -89,7 +89,7 @@ func TestProblems(t *testing.T) {
 		"form": {"POST", "/keys", `name=a`, header{"Content-Type": "application/x-www-form-urlencoded"}, 415,
 			[]string{"application/json"}},
 		"CBOR": {"POST", "/keys", "\xa0", header{"Content-Type": "application/cbor"}, 415, nil},
-		"large": {"POST", "/keys", `{"name":"` + strings.Repeat("x", MaxBody), nil, 413,
+		"large": {"POST", "/keys", `{"name":"` + strings.Repeat("x", rest.MaxBody), nil, 413,
 			[]string{"too large"}},
 		"requests": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":0,"window":"1s"}],"reason":"x"}`, match, 422,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
@@ -52,19 +53,18 @@ type ReservedLimit struct {
 }
 
 func (a *api) registerReservations() {
-	const group = "reservations"
-	register(a, operation{
-		pattern: "POST /reservations", id: "reserve-cost",
-		summary: "Take a cost from a key's limits before it is known", role: auth.Editor, group: group,
-		status: http.StatusCreated, details: "429 when a limit is reached, with Retry-After. " +
-			"A settlement charges limits that callers share the route's settleMax at most, or 10 times " +
-			"cost; never less than cost.",
+	group := a.Group("reservations")
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /reservations", ID: "reserve-cost", Role: auth.Editor, Status: http.StatusCreated,
+		Summary: "Take a cost from a key's limits before it is known",
+		Details: "429 when a limit is reached, with Retry-After. A settlement charges limits that callers " +
+			"share the route's settleMax at most, or 10 times cost; never less than cost.",
 	}, a.reserve)
-	register(a, operation{
-		pattern: "POST /reservations/settle", id: "settle-reservation",
-		summary: "Make a reservation's cost what was really used", role: auth.Settler,
-		group: group, details: "Once: 409 means settled before, 410 expired. Scope settle is enough, and " +
-			"good for nothing else.",
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /reservations/settle", ID: "settle-reservation", Role: auth.Settler,
+		Summary: "Make a reservation's cost what was really used",
+		Details: "Once: 409 means settled before, 410 expired. Scope settle is enough, and good for " +
+			"nothing else.",
 	}, a.settle)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/auth"
 )
 
@@ -16,28 +17,24 @@ type Me struct {
 	Role string `json:"role" enum:"viewer,editor"`
 }
 
-type (
-	none     struct{}
-	meOutput struct{ Body Me }
-	document struct {
-		ContentType string `header:"Content-Type"`
-		Body        []byte
-	}
-)
+type document struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
 
 func (a *api) registerSelf() {
-	register(a, operation{
-		pattern: "GET /me", id: "get-me", summary: "Who the caller is", role: auth.Viewer, group: "access",
-	}, func(ctx context.Context, _ *none) (*meOutput, error) {
+	group := a.Group("access")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /me", ID: "get-me", Role: auth.Viewer, Summary: "Who the caller is",
+	}, func(ctx context.Context, _ *rest.None) (*rest.Body[Me], error) {
 		actor := auth.From(ctx)
-		return &meOutput{Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}}, nil
+		return rest.Answer(Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}), nil
 	})
-	register(a, operation{
-		pattern: "GET /openapi.json", id: "get-openapi", summary: "This document", role: auth.Viewer,
-		group:  "access",
-		answer: "application/json", schema: &huma.Schema{Type: huma.TypeObject},
-	}, func(context.Context, *none) (*document, error) {
-		text, err := a.document()
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /openapi.json", ID: "get-openapi", Role: auth.Viewer, Summary: "This document",
+		Answer: "application/json", Schema: &huma.Schema{Type: huma.TypeObject},
+	}, func(context.Context, *rest.None) (*document, error) {
+		text, err := a.Document()
 		return &document{"application/json", text}, err
 	})
 }

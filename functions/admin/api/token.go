@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
@@ -23,7 +24,7 @@ type Token struct {
 }
 
 func tokenOf(t token.Token) Token {
-	return Token{t.ID, t.Name, string(t.Scope), t.By, t.Created, t.Expires, given(t.Used)}
+	return Token{t.ID, t.Name, string(t.Scope), t.By, t.Created, t.Expires, schema.Given(t.Used)}
 }
 
 type (
@@ -52,26 +53,24 @@ type (
 )
 
 func (a *api) registerTokens() {
-	const group = "access"
-	register(a, operation{
-		pattern: "GET /tokens", id: "list-tokens", summary: "List machine tokens",
-		role: auth.Editor, group: group,
+	group := a.Group("access")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /tokens", ID: "list-tokens", Role: auth.Editor, Summary: "List machine tokens",
 	}, a.listTokens)
-	register(a, operation{
-		pattern: "POST /tokens", id: "create-token", summary: "Create a machine token", role: auth.Editor,
-		group: group, status: http.StatusCreated,
-		details: "For people alone, with their session: a token that leaked must not make another.",
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /tokens", ID: "create-token", Role: auth.Editor, Status: http.StatusCreated,
+		Summary: "Create a machine token",
+		Details: "For people alone, with their session: a token that leaked must not make another.",
 	}, a.createToken)
-	register(a, operation{
-		pattern: "DELETE /tokens/{id}", id: "revoke-token", summary: "Revoke a machine token, one's own too",
-		role: auth.Editor, group: group,
-		status: http.StatusNoContent,
-	}, func(ctx context.Context, in *tokenInput) (*none, error) {
+	rest.Register(group, rest.Operation{
+		Pattern: "DELETE /tokens/{id}", ID: "revoke-token", Role: auth.Editor, Status: http.StatusNoContent,
+		Summary: "Revoke a machine token, one's own too",
+	}, func(ctx context.Context, in *tokenInput) (*rest.None, error) {
 		return nil, a.Tokens.Revoke(ctx, in.ID, app.ActorOf(ctx))
 	})
 }
 
-func (a *api) listTokens(ctx context.Context, _ *none) (*tokensOutput, error) {
+func (a *api) listTokens(ctx context.Context, _ *rest.None) (*tokensOutput, error) {
 	tokens, err := a.Tokens.List(ctx)
 	if err != nil {
 		return nil, err

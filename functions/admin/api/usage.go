@@ -2,10 +2,11 @@ package api
 
 import (
 	"context"
-	"errors"
 	"time"
 
+	"tidegate/functions/admin/api/keys"
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/limiter"
@@ -13,33 +14,19 @@ import (
 	"tidegate/internal/usage"
 )
 
-// Counts are numbers of calls.
-type Counts struct {
-	Allowed         int64 `json:"allowed"`
-	Denied          int64 `json:"denied"`
-	ShadowDenied    int64 `json:"shadowDenied" doc:"Of all calls, those that a limit in shadow would have denied"`
-	CandidateDenied int64 `json:"candidateDenied" doc:"Of all calls, those that a candidate would have denied"`
-	Degraded        int64 `json:"degraded" doc:"Of all calls, those decided without the store"`
-	Cost            int64 `json:"cost" doc:"Of the allowed calls together"`
-}
-
-func countsOf(c usage.Counts) Counts {
-	return Counts{c.Allowed, c.Denied, c.ShadowDenied, c.CandidateDenied, c.Degraded, c.Cost}
-}
-
 // Point is what was counted from Start on, until the next point.
 type Point struct {
 	Start time.Time `json:"start"`
-	Counts
+	schema.Counts
 }
 
 // Series is calls over time.
 type Series struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
-	Step   string    `json:"step" example:"1m"`
-	Total  Counts    `json:"total"`
-	Points []Point   `json:"points"`
+	From   time.Time     `json:"from"`
+	To     time.Time     `json:"to"`
+	Step   string        `json:"step" example:"1m"`
+	Total  schema.Counts `json:"total"`
+	Points []Point       `json:"points"`
 }
 
 // Talker is a caller with its calls.
@@ -47,7 +34,7 @@ type Talker struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
 	Plan string `json:"plan,omitempty"`
-	Counts
+	schema.Counts
 }
 
 type (
@@ -58,14 +45,14 @@ type (
 		Step string    `query:"step" default:"1m" maxLength:"10" doc:"Whole minutes within the last 24 hours, whole hours within the last 30 days"`
 	}
 	usageInput struct {
-		KeyPath
+		keys.Path
 		Span
 	}
 	usageOutput struct {
 		Body struct {
-			Now     time.Time `json:"now" doc:"Instant of the windows, on the store's clock"`
-			Windows []Window  `json:"windows"`
-			History Series    `json:"history"`
+			Now     time.Time       `json:"now" doc:"Instant of the windows, on the store's clock"`
+			Windows []schema.Window `json:"windows"`
+			History Series          `json:"history"`
 		}
 	}
 	overviewInput struct {
@@ -85,17 +72,15 @@ type (
 )
 
 func (a *api) registerUsage() {
-	const group = "usage"
-	register(a, operation{
-		pattern: "GET /keys/{id}/usage", id: "get-usage",
-		summary: "How a key's limits stand now, and its calls over time", role: auth.Viewer,
-		group: group,
+	group := a.Group("usage")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /keys/{id}/usage", ID: "get-usage", Role: auth.Viewer,
+		Summary: "How a key's limits stand now, and its calls over time",
 	}, a.keyUsage)
-	register(a, operation{
-		pattern: "GET /overview", id: "get-overview",
-		summary: "All calls over time, who calls and who is denied most", role: auth.Viewer, group: group,
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /overview", ID: "get-overview", Role: auth.Viewer,
+		Summary: "All calls over time, who calls and who is denied most",
 	}, a.overview)
-	a.registerExplain()
 }
 
 // span is a stretch of time in steps.
@@ -120,10 +105,10 @@ func (in Span) span(now time.Time) (span, error) {
 }
 
 func (s span) series(points []usage.Point) Series {
-	out := Series{s.from.UTC(), s.to.UTC(), limiter.ShortWindow(s.step), countsOf(usage.Sum(points)),
+	out := Series{s.from.UTC(), s.to.UTC(), limiter.ShortWindow(s.step), schema.CountsOf(usage.Sum(points)),
 		make([]Point, len(points))}
 	for i, p := range points {
-		out.Points[i] = Point{p.Start.UTC(), countsOf(p.Counts)}
+		out.Points[i] = Point{p.Start.UTC(), schema.CountsOf(p.Counts)}
 	}
 	return out
 }
@@ -133,7 +118,7 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 	if err != nil {
 		return nil, err
 	}
-	k, err := a.key(ctx, in.ID)
+	k, err := keys.Get(ctx, a.Keys, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +135,8 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 		return nil, err
 	}
 	out := &usageOutput{}
-	out.Body.Now, out.Body.Windows, out.Body.History = now[0].Now.UTC(), windowsOf(now[0]), s.series(points)
+	out.Body.Now, out.Body.Windows = now[0].Now.UTC(), schema.WindowsOf(now[0])
+	out.Body.History = s.series(points)
 	if now[0].Now.IsZero() {
 		out.Body.Now = time.Now().UTC() // nothing is counted, so nobody asked the store
 	}
@@ -199,26 +185,13 @@ func (a *api) top(ctx context.Context, set *policy.Set, s span, n int,
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(talkers))
-	for i, t := range talkers {
-		ids[i] = t.ID
-	}
-	named, err := a.named(ctx, set, ids)
+	named, err := app.Records(ctx, a.Keys, set, talkers, func(t usage.Talker) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Talker, len(talkers))
 	for i, t := range talkers {
-		out[i] = Talker{t.ID, named[t.ID].Name, named[t.ID].Plan, countsOf(t.Counts)}
+		out[i] = Talker{t.ID, named[t.ID].Name, named[t.ID].Plan, schema.CountsOf(t.Counts)}
 	}
 	return out, nil
-}
-
-// cursorProblem says that after is no position, if that is what is wrong.
-func cursorProblem(err error) error {
-	var invalid *policy.InvalidError
-	if errors.As(err, &invalid) {
-		return rest.Invalid("query.after", invalid.Fields[0].Message)
-	}
-	return err
 }

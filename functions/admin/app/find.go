@@ -219,6 +219,32 @@ func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 	return FoundKeys{Subjects: meant, Scanned: len(list)}, nil
 }
 
+// Records returns the records of the keys and callers that items are of, by id; callers
+// without one are left out. It reads the Set when that is nil and there are items.
+func Records[T any](
+	ctx context.Context, keys *Registry, set *policy.Set, items []T, id func(T) string,
+) (map[string]policy.Key, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
+	if set == nil {
+		var err error
+		if set, err = keys.Set(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ids := make([]string, len(items))
+	for i, item := range items {
+		ids[i] = id(item)
+	}
+	found, err := keys.Many(ctx, set, ids)
+	records := make(map[string]policy.Key, len(found))
+	for _, k := range found {
+		records[k.ID] = k
+	}
+	return records, err
+}
+
 // Subjects looks up what each key would get now.
 func Subjects(ctx context.Context, keys *Registry, set *policy.Set,
 	list []policy.Key) ([]Subject, error) {

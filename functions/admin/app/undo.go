@@ -162,17 +162,9 @@ func (r *Registry) PreviewUndo(ctx context.Context, set *policy.Set, j Job) (Und
 		if err != nil {
 			return p, err
 		}
-		ids := make([]string, len(page.Entries))
-		for i, e := range page.Entries {
-			ids[i] = e.Subject
-		}
-		keys, err := r.Many(ctx, set, ids)
+		current, err := Records(ctx, r, set, page.Entries, func(e audit.Entry) string { return e.Subject })
 		if err != nil {
 			return p, err
-		}
-		current := make(map[string]policy.Key, len(keys))
-		for _, k := range keys {
-			current[k.ID] = k
 		}
 		for _, e := range page.Entries {
 			p.add(e, current[e.Subject])

@@ -76,25 +76,11 @@ func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set,
 	seen []usage.Seen) ([]usage.Seen, error) {
 	// Those with ids of another length are API keys.
 	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return !app.IsCaller(s.ID) })
-	ids := make([]string, len(seen))
-	for i, s := range seen {
-		ids[i] = s.ID
-	}
-	keys, err := d.Keys.Many(ctx, set, ids)
+	known, err := app.Records(ctx, d.Keys, set, seen, func(s usage.Seen) string { return s.ID })
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
-	for _, k := range keys {
-		known[k.ID] = true
-	}
-	var unknown []usage.Seen
-	for _, s := range seen {
-		if !known[s.ID] {
-			unknown = append(unknown, s)
-		}
-	}
-	return unknown, nil
+	return slices.DeleteFunc(seen, func(s usage.Seen) bool { return known[s.ID].ID != "" }), nil
 }
 
 func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {

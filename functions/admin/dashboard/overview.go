@@ -56,7 +56,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	if err != nil {
 		return p, err
 	}
-	refused, err := d.Usage.Refusals(ctx, at.From, at.To, at.ByMinute())
+	refused, err := d.Usage.Refusals(ctx, "", at.From, at.To, at.ByMinute())
 	if err != nil {
 		return p, err
 	}
@@ -154,24 +154,12 @@ func (d *dashboard) top(ctx context.Context, at chart.Period,
 	rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker,
 		error)) ([]templates.TalkerRow, error) {
 	talkers, err := rank(ctx, at.From, at.To, topCount)
-	if err != nil || len(talkers) == 0 {
-		return nil, err
-	}
-	set, err := d.Keys.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]string, len(talkers))
-	for i, t := range talkers {
-		ids[i] = t.ID
-	}
-	keys, err := d.Keys.Many(ctx, set, ids)
+	byID, err := app.Records(ctx, d.Keys, nil, talkers, func(t usage.Talker) string { return t.ID })
 	if err != nil {
 		return nil, err
-	}
-	byID := map[string]policy.Key{}
-	for _, k := range keys {
-		byID[k.ID] = k
 	}
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {

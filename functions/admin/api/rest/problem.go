@@ -37,10 +37,18 @@ const AboutBlank = "about:blank"
 // MaxErrors bounds the errors of one problem.
 const MaxErrors = 50
 
-// NewProblem returns a problem whose title is the status in words.
+// retryAfter is how many seconds to wait while Valkey or the journal is away.
+const retryAfter = 5
+
+// NewProblem returns a problem whose title is the status in words. With 503 it asks the
+// caller to wait.
 func NewProblem(status int, detail string, errs ...Detail) *Problem {
-	return &Problem{Type: AboutBlank, Title: http.StatusText(status), Status: status, Detail: detail,
+	p := &Problem{Type: AboutBlank, Title: http.StatusText(status), Status: status, Detail: detail,
 		Errors: errs, header: http.Header{}}
+	if status == http.StatusServiceUnavailable {
+		return p.RetryAfter(retryAfter)
+	}
+	return p
 }
 
 // Error is for the log.

@@ -82,24 +82,10 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 
 // rows lists events with the names that keys have now.
 func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.AlertRow, error) {
-	if len(events) == 0 {
-		return nil, nil
-	}
-	set, err := d.keys.Set(r.Context())
+	known, err := app.Records(r.Context(), d.keys, nil, events,
+		func(e crossing.Event) string { return e.KeyID })
 	if err != nil {
 		return nil, err
-	}
-	ids := make([]string, len(events))
-	for i := range events {
-		ids[i] = events[i].KeyID
-	}
-	keys, err := d.keys.Many(r.Context(), set, ids)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]policy.Key{}
-	for _, k := range keys {
-		known[k.ID] = k
 	}
 	rows := make([]templates.AlertRow, len(events))
 	for i := range events {

@@ -55,7 +55,7 @@ func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 	if s.Rows, err = d.denialRows(ctx, list.Denials); err != nil {
 		return s, err
 	}
-	counted, err := d.refused(ctx, id, from, to)
+	counted, err := d.usage.Refusals(ctx, id, from, to, time.Minute)
 	s.Refused = d.refusalFigures(counted, id)
 	return s, err
 }
@@ -213,7 +213,7 @@ func (f denialFilter) view(path string) templates.DenialsFilter {
 
 // addRefusals adds the refused credentials of the period, and what the log leaves out.
 func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f denialFilter) error {
-	counted, err := d.refused(ctx, f.Subject, f.From, f.To)
+	counted, err := d.usage.Refusals(ctx, f.Subject, f.From, f.To, time.Minute)
 	if err != nil {
 		return err
 	}
@@ -223,14 +223,6 @@ func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f den
 			"but not listed: there were too many.")
 	}
 	return nil
-}
-
-// refused reads refusals of a key, or of all callers without one, minute by minute.
-func (d *Pages) refused(ctx context.Context, id string, from, to time.Time) (usage.Refusals, error) {
-	if id != "" {
-		return d.usage.RefusalsOf(ctx, id, from, to, time.Minute)
-	}
-	return d.usage.Refusals(ctx, from, to, time.Minute)
 }
 
 // refusalFigures lists the causes that there were. Those that the log may list are links.
@@ -250,24 +242,9 @@ func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.F
 
 func (d *Pages) denialRows(ctx context.Context,
 	list []denylog.Entry) ([]templates.DenialRow, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	set, err := d.keys.Set(ctx)
+	known, err := app.Records(ctx, d.keys, nil, list, func(l denylog.Entry) string { return l.Subject })
 	if err != nil {
 		return nil, err
-	}
-	ids := make([]string, len(list))
-	for i := range list {
-		ids[i] = list[i].Subject
-	}
-	keys, err := d.keys.Many(ctx, set, ids)
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]policy.Key{}
-	for _, k := range keys {
-		known[k.ID] = k
 	}
 	rows := make([]templates.DenialRow, len(list))
 	for i := range list {

@@ -1,4 +1,4 @@
-package api
+package keys
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
@@ -42,37 +43,35 @@ type (
 
 // Caller is somebody who was seen within 24 hours.
 type Caller struct {
-	ID   string    `json:"id"`
-	Last time.Time `json:"last" doc:"Minute of its last call"`
-	Name string    `json:"name,omitempty" doc:"Of one that has a record"`
-	Plan string    `json:"plan,omitempty"`
-	// LastHour is set for keys likewise.
-	LastHour Counts `json:"lastHour" doc:"Its calls of the last hour"`
+	ID       string        `json:"id"`
+	Last     time.Time     `json:"last" doc:"Minute of its last call"`
+	Name     string        `json:"name,omitempty" doc:"Of one that has a record"`
+	Plan     string        `json:"plan,omitempty"`
+	LastHour schema.Counts `json:"lastHour" doc:"Its calls of the last hour"`
 }
 
-func (a *api) registerCallers() {
-	const group = "keys"
-	register(a, operation{
-		pattern: "GET /callers", id: "list-callers",
-		summary: "List who called within 24 hours, the last first", role: auth.Viewer, group: group,
-	}, a.listCallers)
-	register(a, operation{
-		pattern: "POST /callers", id: "adopt-caller", summary: "Make a record of a caller without an API key",
-		role: auth.Editor, group: group,
-		status: http.StatusCreated, details: "So that a token's holder or an address can have an override " +
-			"or a ban, by the operations on keys.",
-	}, a.adopt)
+func (ops operations) registerCallers(group rest.Group) {
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /callers", ID: "list-callers", Role: auth.Viewer,
+		Summary: "List who called within 24 hours, the last first",
+	}, ops.listCallers)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /callers", ID: "adopt-caller", Role: auth.Editor, Status: http.StatusCreated,
+		Summary: "Make a record of a caller without an API key",
+		Details: "So that a token's holder or an address can have an override or a ban, by the operations " +
+			"on keys.",
+	}, ops.adopt)
 }
 
-func (a *api) listCallers(ctx context.Context, in *Paging) (*callersOutput, error) {
-	page, err := a.Usage.Active(ctx, in.After, in.Count)
+func (ops operations) listCallers(ctx context.Context, in *rest.Paging) (*callersOutput, error) {
+	page, err := ops.calls.Active(ctx, in.After, in.Count)
 	if errors.Is(err, usage.ErrCursor) {
 		return nil, rest.Invalid("query.after", "is not a position in this list; start from the first page")
 	}
 	if err != nil {
 		return nil, err
 	}
-	set, err := a.Keys.Set(ctx)
+	named, err := app.Records(ctx, ops.keys, nil, page.Subjects, func(s usage.Seen) string { return s.ID })
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +79,7 @@ func (a *api) listCallers(ctx context.Context, in *Paging) (*callersOutput, erro
 	for i, s := range page.Subjects {
 		ids[i] = s.ID
 	}
-	named, err := a.named(ctx, set, ids)
-	if err != nil {
-		return nil, err
-	}
-	did, err := a.activities(ctx, ids)
+	did, err := ops.activities(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -96,40 +91,27 @@ func (a *api) listCallers(ctx context.Context, in *Paging) (*callersOutput, erro
 	return out, nil
 }
 
-// named looks up records by their ids.
-func (a *api) named(ctx context.Context, set *policy.Set, ids []string) (map[string]policy.Key, error) {
-	keys, err := a.Keys.Many(ctx, set, ids)
-	if err != nil {
-		return nil, err
-	}
-	named := map[string]policy.Key{}
-	for _, k := range keys {
-		named[k.ID] = k
-	}
-	return named, nil
-}
-
-func (a *api) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
+func (ops operations) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, error) {
 	b := in.Body
 	var details rest.Details
-	id := a.callerID(in, &details)
+	id := ops.callerID(in, &details)
 	o := b.Over.read("override.", &details)
 	if err := details.Err(); err != nil {
 		return nil, err
 	}
-	k, err := a.Keys.Adopt(ctx, policy.Kind(b.Kind), id, b.Name, o, app.NewEdit(ctx, b.Reason))
+	k, err := ops.keys.Adopt(ctx, policy.Kind(b.Kind), id, b.Name, o, app.NewEdit(ctx, b.Reason))
 	if errors.Is(err, policy.ErrConflict) {
 		return nil, rest.NewProblem(http.StatusConflict,
-			"There is a record of this caller already: "+Prefix+"/keys/"+id)
+			"There is a record of this caller already: "+rest.Prefix+"/keys/"+id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &adoptOutput{Prefix + "/keys/" + k.ID, rest.ETag(k.Version), keyOf(k)}, nil
+	return &adoptOutput{rest.Prefix + "/keys/" + k.ID, rest.ETag(k.Version), keyOf(k)}, nil
 }
 
 // callerID is the id under which checks know the caller.
-func (a *api) callerID(in *adoptInput, details *rest.Details) string {
+func (ops operations) callerID(in *adoptInput, details *rest.Details) string {
 	b := in.Body
 	switch {
 	case b.ID != "":
@@ -145,10 +127,10 @@ func (a *api) callerID(in *adoptInput, details *rest.Details) string {
 				errors.New("must be a network such as 203.0.113.7/32 or 2001:db8:1:2::/64"))
 			return ""
 		}
-		return a.Keys.AddressCaller(prefix.Masked())
+		return ops.keys.AddressCaller(prefix.Masked())
 	}
 	if b.Issuer == "" || b.Holder == "" {
 		details.Add("issuer", errors.New("and holder are needed, or the id"))
 	}
-	return a.Keys.TokenCaller(b.Issuer, b.Holder)
+	return ops.keys.TokenCaller(b.Issuer, b.Holder)
 }

@@ -1,4 +1,4 @@
-package api
+package keys
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/limiter"
@@ -15,24 +16,22 @@ import (
 
 type (
 	overrideInput struct {
-		KeyPath
+		Path
 		rest.IfMatch
 		Body Override
 	}
 	endInput struct {
-		KeyPath
+		Path
 		rest.IfMatch
-		Because
+		rest.ReasonQuery
 	}
 	actionInput struct {
-		KeyPath
+		Path
 		rest.IfMatch
-		Body *struct {
-			Reason string `json:"reason,omitempty" maxLength:"200"`
-		}
+		rest.OptionalReason
 	}
 	rotateInput struct {
-		KeyPath
+		Path
 		rest.IfMatch
 		Body struct {
 			Grace    string `json:"grace" maxLength:"40" example:"24h" doc:"How long the old secret stays good: 0s to 90d"`
@@ -41,7 +40,7 @@ type (
 		}
 	}
 	banInput struct {
-		KeyPath
+		Path
 		rest.IfMatch
 		Body struct {
 			Until  time.Time `json:"until" doc:"When the ban ends"`
@@ -50,25 +49,16 @@ type (
 	}
 )
 
-func (in *actionInput) reason() string {
-	if in.Body == nil {
-		return ""
-	}
-	return in.Body.Reason
-}
-
-func (a *api) registerKeyActions() {
-	const group = "keys"
-	register(a, operation{
-		pattern: "PUT /keys/{id}/override", id: "override-key",
-		summary: "Replace the limits of the key's plan", role: auth.Editor, group: group,
-		details: "Acts on the next check and keeps what was counted.",
-	}, a.putOverride)
-	register(a, operation{
-		pattern: "DELETE /keys/{id}/override", id: "end-override",
-		summary: "End the override: the plan is back in force", role: auth.Editor,
-		group: group,
-	}, a.endOverride)
+func (ops operations) registerKeyActions(group rest.Group) {
+	rest.Register(group, rest.Operation{
+		Pattern: "PUT /keys/{id}/override", ID: "override-key", Role: auth.Editor,
+		Summary: "Replace the limits of the key's plan",
+		Details: "Acts on the next check and keeps what was counted.",
+	}, ops.putOverride)
+	rest.Register(group, rest.Operation{
+		Pattern: "DELETE /keys/{id}/override", ID: "end-override", Role: auth.Editor,
+		Summary: "End the override: the plan is back in force",
+	}, ops.endOverride)
 	for _, action := range []struct {
 		name, summary string
 	}{
@@ -78,27 +68,27 @@ func (a *api) registerKeyActions() {
 		{app.Reset, "Forget everything that was counted"},
 		{app.Expire, "Expire the secret from before the last rotation now"},
 	} {
-		register(a, operation{
-			pattern: "POST /keys/{id}/" + action.name, id: action.name + "-key", summary: action.summary,
-			role: auth.Editor, group: group,
-		}, a.act(action.name))
+		rest.Register(group, rest.Operation{
+			Pattern: "POST /keys/{id}/" + action.name, ID: action.name + "-key", Role: auth.Editor,
+			Summary: action.summary,
+		}, ops.act(action.name))
 	}
-	register(a, operation{
-		pattern: "POST /keys/{id}/ban", id: "ban-key", summary: "Deny every call until a time",
-		role: auth.Editor, group: group,
-	}, a.ban)
-	register(a, operation{
-		pattern: "POST /keys/{id}/rotate", id: "rotate-key", summary: "Rotate secret", role: auth.Editor,
-		group: group, status: http.StatusCreated,
-		details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had " +
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /keys/{id}/ban", ID: "ban-key", Role: auth.Editor,
+		Summary: "Deny every call until a time",
+	}, ops.ban)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /keys/{id}/rotate", ID: "rotate-key", Role: auth.Editor, Status: http.StatusCreated,
+		Summary: "Rotate secret",
+		Details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had " +
 			"again. While the secret from before the last rotation is good, this needs endGrace, since a " +
 			"key has two secrets at most. If-Match keeps a repeated request from rotating twice.",
-	}, a.rotate)
+	}, ops.rotate)
 }
 
 // fitting returns a key that can be changed so.
-func (a *api) fitting(ctx context.Context, id string, c app.KeyChange) (policy.Key, error) {
-	k, err := a.key(ctx, id)
+func (ops operations) fitting(ctx context.Context, id string, c app.KeyChange) (policy.Key, error) {
+	k, err := Get(ctx, ops.keys, id)
 	if c.Do == app.Delete && errors.Is(err, policy.ErrUnreadable) {
 		return k, nil
 	}
@@ -115,10 +105,10 @@ func (a *api) fitting(ctx context.Context, id string, c app.KeyChange) (policy.K
 }
 
 // change changes a key as it was in the version that the caller names.
-func (a *api) change(
+func (ops operations) change(
 	ctx context.Context, id string, m rest.IfMatch, c app.KeyChange, reason string,
 ) (*keyOutput, error) {
-	k, err := a.fitting(ctx, id, c)
+	k, err := ops.fitting(ctx, id, c)
 	if err != nil {
 		return nil, err
 	}
@@ -127,17 +117,17 @@ func (a *api) change(
 		return nil, err
 	}
 	base := app.Base{Version: version, Newer: m.Any()}
-	k, err = a.Keys.Change(ctx, id, base, c, app.NewEdit(ctx, reason))
+	k, err = ops.keys.Change(ctx, id, base, c, app.NewEdit(ctx, reason))
 	if errors.Is(err, policy.ErrConflict) && !base.Newer {
 		err = rest.Stale(k.Version, &version)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &keyOutput{rest.ETag(k.Version), keyOf(k)}, nil
+	return rest.Versioned(k.Version, keyOf(k)), nil
 }
 
-func (a *api) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, error) {
+func (ops operations) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, error) {
 	if err := in.Missing(); err != nil {
 		return nil, err
 	}
@@ -147,31 +137,31 @@ func (a *api) putOverride(ctx context.Context, in *overrideInput) (*keyOutput, e
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Override, Override: o}
-	out, err := a.change(ctx, in.ID, in.IfMatch, change, o.Reason)
+	out, err := ops.change(ctx, in.ID, in.IfMatch, change, o.Reason)
 	var invalid *policy.InvalidError
 	if errors.As(err, &invalid) {
-		return nil, rest.Unprocessable(inBody(invalid.Fields, "override.")...)
+		return nil, rest.Unprocessable(schema.InBody(invalid.Fields, "override.")...)
 	}
 	return out, err
 }
 
-func (a *api) endOverride(ctx context.Context, in *endInput) (*keyOutput, error) {
-	return a.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: app.End}, in.Reason)
+func (ops operations) endOverride(ctx context.Context, in *endInput) (*keyOutput, error) {
+	return ops.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: app.End}, in.Reason)
 }
 
 // act makes a change that needs no more than its name.
-func (a *api) act(do string) func(context.Context, *actionInput) (*keyOutput, error) {
+func (ops operations) act(do string) func(context.Context, *actionInput) (*keyOutput, error) {
 	return func(ctx context.Context, in *actionInput) (*keyOutput, error) {
-		return a.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: do}, in.reason())
+		return ops.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: do}, in.Reason())
 	}
 }
 
-func (a *api) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
+func (ops operations) ban(ctx context.Context, in *banInput) (*keyOutput, error) {
 	change := app.KeyChange{Do: app.Ban, Until: in.Body.Until}
-	return a.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
+	return ops.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
 }
 
-func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error) {
+func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error) {
 	if err := in.Missing(); err != nil {
 		return nil, err
 	}
@@ -182,7 +172,7 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 			return nil, rest.Invalid("body.grace", "must be 0s to 90d, such as 24h")
 		}
 	}
-	k, err := a.fitting(ctx, in.ID, app.KeyChange{Do: app.Rotate})
+	k, err := ops.fitting(ctx, in.ID, app.KeyChange{Do: app.Rotate})
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +189,7 @@ func (a *api) rotate(ctx context.Context, in *rotateInput) (*secretOutput, error
 			"The secret from before the last rotation is good until "+
 				k.Grace.UTC().Format(time.RFC3339)+". Send endGrace true to end it now.")
 	}
-	k, secret, err := a.Keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
+	k, secret, err := ops.keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
 	if errors.Is(err, policy.ErrConflict) {
 		return nil, rest.Stale(k.Version, &version)
 	}

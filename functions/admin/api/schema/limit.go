@@ -1,4 +1,4 @@
-package api
+package schema
 
 import (
 	"time"
@@ -17,43 +17,20 @@ type Window struct {
 	NextFree  *time.Time      `json:"nextFree,omitempty" doc:"When the next call passes; absent when it does now"`
 }
 
-func windowOf(u limiter.Usage, now time.Time) Window {
+// WindowOf returns how a limit stood at an instant.
+func WindowOf(u limiter.Usage, now time.Time) Window {
 	return Window{
 		Limit: policydoc.LimitOf(u.Limit), Text: policydoc.LimitText(u.Limit),
 		Used: u.Used(), Remaining: u.Remaining,
-		Resets: after(now, u.Reset), NextFree: after(now, u.RetryAfter),
+		Resets: After(now, u.Reset), NextFree: After(now, u.RetryAfter),
 	}
 }
 
-func windowsOf(d limiter.Decision) []Window {
+// WindowsOf returns how the limits of a decision stood when it was made.
+func WindowsOf(d limiter.Decision) []Window {
 	all := make([]Window, len(d.Limits))
 	for i, u := range d.Limits {
-		all[i] = windowOf(u, d.Now)
+		all[i] = WindowOf(u, d.Now)
 	}
 	return all
-}
-
-func after(now time.Time, d time.Duration) *time.Time {
-	if d <= 0 {
-		return nil
-	}
-	t := now.Add(d).UTC()
-	return &t
-}
-
-// given is a time, or nil for none.
-func given(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
-// timeOf is the inverse of given.
-func timeOf(t *time.Time) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.UTC()
 }

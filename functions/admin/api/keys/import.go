@@ -1,10 +1,11 @@
-package api
+package keys
 
 import (
 	"context"
 	"errors"
 	"time"
 
+	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
@@ -50,23 +51,23 @@ type ImportResult struct {
 	Message string `json:"message,omitempty" doc:"Why it failed"`
 }
 
-func (a *api) registerImport() {
-	register(a, operation{
-		pattern: "POST /import", id: "import-keys", summary: "Create up to 100 keys",
-		role: auth.Editor, group: "keys", maxBody: maxImportBody,
-		details: "A request creates as many as it has time for, about a second. Sending a key with a value " +
+func (ops operations) registerImport(group rest.Group) {
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /import", ID: "import-keys", Role: auth.Editor, MaxBody: maxImportBody,
+		Summary: "Create up to 100 keys",
+		Details: "A request creates as many as it has time for, about a second. Sending a key with a value " +
 			"twice creates it once.",
-	}, a.importKeys)
+	}, ops.importKeys)
 }
 
-func (a *api) importKeys(ctx context.Context, in *importInput) (*importOutput, error) {
+func (ops operations) importKeys(ctx context.Context, in *importInput) (*importOutput, error) {
 	out := &importOutput{}
 	edit, ends := app.NewEdit(ctx, in.Body.Reason), time.Now().Add(importTime)
 	for _, k := range in.Body.Keys {
 		if len(out.Body.Results) > 0 && time.Now().After(ends) {
 			break
 		}
-		result, err := a.importKey(ctx, k, edit)
+		result, err := ops.importKey(ctx, k, edit)
 		if err != nil && len(out.Body.Results) > 0 {
 			break // the next request reports it
 		}
@@ -79,13 +80,13 @@ func (a *api) importKeys(ctx context.Context, in *importInput) (*importOutput, e
 }
 
 // importKey fails only when no other key would fare better.
-func (a *api) importKey(ctx context.Context, k ImportedKey, edit app.Edit) (ImportResult, error) {
+func (ops operations) importKey(ctx context.Context, k ImportedKey, edit app.Edit) (ImportResult, error) {
 	n := policy.NewKey{Name: k.Name, Plan: k.Plan, Env: k.Env, Tags: k.Tags, Group: k.Group, Value: k.Value,
 		Status: policy.Status(k.Status)}
 	if n.Env == "" {
 		n.Env = defaultEnv
 	}
-	made, secret, err := a.Keys.Create(ctx, n, edit)
+	made, secret, err := ops.keys.Create(ctx, n, edit)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):

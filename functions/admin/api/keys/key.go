@@ -1,4 +1,4 @@
-package api
+package keys
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
@@ -52,10 +53,10 @@ type Override struct {
 func keyOf(k policy.Key) Key {
 	return Key{
 		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Foreign: k.Foreign,
-		Tags: k.Tags, Plan: k.Plan, Group: k.Group,
-		Status: string(k.Status), Override: overrideOf(k.Override), Allow: policydoc.PatternsOf(k.Allow),
-		Expires: given(k.Expires), Banned: given(k.Banned), Grace: given(k.Grace), Version: k.Version,
-		Created: given(k.Created), Updated: given(k.Updated),
+		Tags: k.Tags, Plan: k.Plan, Group: k.Group, Status: string(k.Status),
+		Override: overrideOf(k.Override), Allow: policydoc.PatternsOf(k.Allow),
+		Expires: schema.Given(k.Expires), Banned: schema.Given(k.Banned), Grace: schema.Given(k.Grace),
+		Version: k.Version, Created: schema.Given(k.Created), Updated: schema.Given(k.Updated),
 	}
 }
 
@@ -63,8 +64,8 @@ func overrideOf(o *policy.Override) *Override {
 	if o == nil {
 		return nil
 	}
-	return &Override{Limits: policydoc.LimitsOf(o.Limits), Mode: string(o.Mode), Until: given(o.Until),
-		Reason: o.Reason}
+	return &Override{Limits: policydoc.LimitsOf(o.Limits), Mode: string(o.Mode),
+		Until: schema.Given(o.Until), Reason: o.Reason}
 }
 
 // read reads the override, which stands at a place of the body.
@@ -73,30 +74,17 @@ func (o *Override) read(at string, details *rest.Details) *policy.Override {
 		return nil
 	}
 	limits, unread := policydoc.ReadLimits(at+"limits", o.Limits)
-	*details = append(*details, inBody(unread, "")...)
-	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode),
-		Until:  timeOf(o.Until),
+	*details = append(*details, schema.InBody(unread, "")...)
+	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode), Until: schema.TimeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}
 }
 
 type (
-	// KeyPath names a key.
-	KeyPath struct {
+	// Path names a key.
+	Path struct {
 		ID string `path:"id" doc:"Id of the key, never its secret" example:"aBY2A8bWP166"`
 	}
-	keyOutput struct {
-		ETag string `header:"ETag"`
-		Body Key
-	}
-	keyNowOutput struct {
-		ETag string `header:"ETag"`
-		Body KeyNow
-	}
-	// Paging asks for a page of a list.
-	Paging struct {
-		After string `query:"after" maxLength:"1000" doc:"next of the page before"`
-		Count int    `query:"count" minimum:"1" maximum:"500" default:"50"`
-	}
+	keyOutput = rest.VersionedBody[Key]
 	keysInput struct {
 		Prefix string `query:"prefix" maxLength:"100" doc:"Only names that start so, whatever the case"`
 		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
@@ -104,7 +92,7 @@ type (
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Banned, blocked and near ones are in an order of their own"`
 		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: of the 64 callers with the most calls or denials this hour, on one page; used: keys that called within 24 hours, the last first"`
-		Paging
+		rest.Paging
 	}
 	keysOutput struct {
 		Body struct {
@@ -134,7 +122,7 @@ type (
 		}
 	}
 	patchKeyInput struct {
-		KeyPath
+		Path
 		rest.IfMatch
 		Body struct {
 			Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
@@ -147,12 +135,8 @@ type (
 		}
 	}
 	deleteInput struct {
-		KeyPath
-		Because
-	}
-	// Because is the reason of a change whose body has no place for one.
-	Because struct {
-		Reason string `query:"reason" maxLength:"800" doc:"Why, for the audit: up to 200 characters"`
+		Path
+		rest.ReasonQuery
 	}
 )
 
@@ -175,47 +159,43 @@ func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
 	return &s
 }
 
-func (a *api) registerKeys() {
-	const group = "keys"
-	register(a, operation{
-		pattern: "GET /keys", id: "list-keys",
-		summary: "List keys, in the order of their names unless another is asked for",
-		role:    auth.Viewer, group: group,
-		details: "A key that is there all the while is listed exactly once, whatever is created or deleted " +
+func (ops operations) registerKeys(group rest.Group) {
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /keys", ID: "list-keys", Role: auth.Viewer,
+		Summary: "List keys, in the order of their names unless another is asked for",
+		Details: "A key that is there all the while is listed exactly once, whatever is created or deleted " +
 			"meanwhile.",
-	}, a.listKeys)
-	register(a, operation{
-		pattern: "POST /keys", id: "create-key", summary: "Create a key", role: auth.Editor, group: group,
-		status: http.StatusCreated,
-		details: "The secret stands in the answer and cannot be had again. A value that is a key's already " +
+	}, ops.listKeys)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /keys", ID: "create-key", Role: auth.Editor, Status: http.StatusCreated,
+		Summary: "Create a key",
+		Details: "The secret stands in the answer and cannot be had again. A value that is a key's already " +
 			"gets 409, with the key's address in Location.",
-	}, a.createKey)
-	register(a, operation{
-		pattern: "GET /keys/{id}", id: "get-key", summary: "Get a key and how its limits stand",
-		role: auth.Viewer, group: group,
-	}, a.getKey)
-	register(a, operation{
-		pattern: "PATCH /keys/{id}", id: "edit-key",
-		summary: "Change name, plan, tags, group, routes or expiry",
-		role:    auth.Editor, group: group,
-		details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
-	}, a.patchKey)
-	register(a, operation{
-		pattern: "DELETE /keys/{id}", id: "delete-key", summary: "Delete a key and its counts for ever",
-		role: auth.Editor, group: group,
-		status: http.StatusNoContent,
-	}, a.deleteKey)
+	}, ops.createKey)
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /keys/{id}", ID: "get-key", Role: auth.Viewer,
+		Summary: "Get a key and how its limits stand",
+	}, ops.getKey)
+	rest.Register(group, rest.Operation{
+		Pattern: "PATCH /keys/{id}", ID: "edit-key", Role: auth.Editor,
+		Summary: "Change name, plan, tags, group, routes or expiry",
+		Details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
+	}, ops.patchKey)
+	rest.Register(group, rest.Operation{
+		Pattern: "DELETE /keys/{id}", ID: "delete-key", Role: auth.Editor, Status: http.StatusNoContent,
+		Summary: "Delete a key and its counts for ever",
+	}, ops.deleteKey)
 }
 
-// key returns the key with this id. A whole secret is refused: it would stand in the
+// Get returns the key with this id. A whole secret is refused: it would stand in the
 // address, where logs find it.
-func (a *api) key(ctx context.Context, id string) (policy.Key, error) {
+func Get(ctx context.Context, keys *app.Registry, id string) (policy.Key, error) {
 	if _, err := apikey.Parse(id); err == nil {
 		return policy.Key{}, rest.Invalid("path.id",
 			"is a whole secret, which belongs in no address: the first 12 characters behind the last _ "+
 				"are its id. Consider rotating it")
 	}
-	return a.Keys.Get(ctx, id)
+	return keys.Get(ctx, id)
 }
 
 // filter reads which keys are meant.
@@ -232,8 +212,8 @@ func filter(set *policy.Set, prefix, plan, state, at string) (app.KeyFilter, err
 	return f, nil
 }
 
-func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
-	set, err := a.Keys.Set(ctx)
+func (ops operations) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
+	set, err := ops.keys.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -246,27 +226,36 @@ func (a *api) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) 
 	if in.Order == "name" {
 		order = app.ByName
 	}
-	found, err := app.FindOrdered(ctx, a.Keys, set, f, order, in.After, in.Count)
+	found, err := app.FindOrdered(ctx, ops.keys, set, f, order, in.After, in.Count)
 	if err != nil {
 		return nil, cursorProblem(err)
 	}
 	out := &keysOutput{}
 	out.Body.Next = found.Next
-	out.Body.Items, err = a.keysNow(ctx, found.Subjects)
+	out.Body.Items, err = ops.keysNow(ctx, found.Subjects)
 	return out, err
+}
+
+// cursorProblem says that after is no position, if that is what is wrong.
+func cursorProblem(err error) error {
+	var invalid *policy.InvalidError
+	if errors.As(err, &invalid) {
+		return rest.Invalid("query.after", invalid.Fields[0].Message)
+	}
+	return err
 }
 
 // defaultEnv is the env of a new key that names none.
 const defaultEnv = "live"
 
-func (a *api) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, error) {
+func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, error) {
 	b := in.Body
 	if b.Env == "" {
 		b.Env = defaultEnv
 	}
 	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags, Group: b.Group,
-		Expires: timeOf(b.Expires), Allow: policydoc.ReadPatterns(b.Allow), Value: b.Value}
-	k, secret, err := a.Keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
+		Expires: schema.TimeOf(b.Expires), Allow: policydoc.ReadPatterns(b.Allow), Value: b.Value}
+	k, secret, err := ops.keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
 	switch {
 	case errors.Is(err, policy.ErrConflict) && b.Value != "":
 		p := rest.NewProblem(http.StatusConflict,
@@ -279,7 +268,7 @@ func (a *api) createKey(ctx context.Context, in *newKeyInput) (*secretOutput, er
 	return made(k, secret), nil
 }
 
-func keyAddress(k policy.Key) string { return Prefix + "/keys/" + k.ID }
+func keyAddress(k policy.Key) string { return rest.Prefix + "/keys/" + k.ID }
 
 func made(k policy.Key, secret apikey.Secret) *secretOutput {
 	out := &secretOutput{Location: keyAddress(k), ETag: rest.ETag(k.Version)}
@@ -290,32 +279,32 @@ func made(k policy.Key, secret apikey.Secret) *secretOutput {
 	return out
 }
 
-func (a *api) getKey(ctx context.Context, in *KeyPath) (*keyNowOutput, error) {
-	k, err := a.key(ctx, in.ID)
+func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody[KeyNow], error) {
+	k, err := Get(ctx, ops.keys, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	set, err := a.Keys.Set(ctx)
+	set, err := ops.keys.Set(ctx)
 	if err != nil {
 		return nil, err
 	}
-	subjects, err := app.Subjects(ctx, a.Keys, set, []policy.Key{k})
+	subjects, err := app.Subjects(ctx, ops.keys, set, []policy.Key{k})
 	if err != nil {
 		return nil, err
 	}
-	now, err := a.keysNow(ctx, subjects)
+	now, err := ops.keysNow(ctx, subjects)
 	if err != nil {
 		return nil, err
 	}
-	return &keyNowOutput{rest.ETag(k.Version), now[0]}, nil
+	return rest.Versioned(k.Version, now[0]), nil
 }
 
-func (a *api) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {
+func (ops operations) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {
 	if err := in.Missing(); err != nil {
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Details, Details: in.apply}
-	return a.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
+	return ops.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
 }
 
 func (in *patchKeyInput) apply(k *policy.Key) {
@@ -336,11 +325,11 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 		k.Allow = policydoc.ReadPatterns(*b.Allow)
 	}
 	if b.Expires.sent {
-		k.Expires = timeOf(b.Expires.value)
+		k.Expires = schema.TimeOf(b.Expires.value)
 	}
 }
 
-func (a *api) deleteKey(ctx context.Context, in *deleteInput) (*none, error) {
-	_, err := a.change(ctx, in.ID, rest.IfMatch{}, app.KeyChange{Do: app.Delete}, in.Reason)
+func (ops operations) deleteKey(ctx context.Context, in *deleteInput) (*rest.None, error) {
+	_, err := ops.change(ctx, in.ID, rest.IfMatch{}, app.KeyChange{Do: app.Delete}, in.Reason)
 	return nil, err
 }

@@ -1,4 +1,4 @@
-package api
+package keys
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/policy"
@@ -44,32 +45,29 @@ type (
 		JobPath
 		Resume bool `query:"resume" doc:"Also if it was stopped. Send it once, not with every request"`
 	}
-	jobOutput struct{ Body Job }
 	undoInput struct {
 		JobPath
-		Body struct {
-			Reason string `json:"reason" minLength:"1" maxLength:"200"`
-		}
+		rest.RequiredReason
 	}
 )
 
 // Job is how far a change of many keys is.
 type Job struct {
-	ID      string     `json:"id"`
-	Do      string     `json:"do" enum:"plan,override,end,reset,revoke,undo"`
-	Undoes  string     `json:"undoes,omitempty" doc:"The job that it takes back"`
-	By      Actor      `json:"by"`
-	Reason  string     `json:"reason"`
-	Started time.Time  `json:"started"`
-	Ended   *time.Time `json:"ended,omitempty" doc:"Absent while it has more to do"`
-	Stopped bool       `json:"stopped" doc:"It waits until somebody continues it"`
-	Paused  string     `json:"paused,omitempty" doc:"Why its last step ended early, or what waits for the journal"`
-	Total   int64      `json:"total" doc:"Keys that are meant; the job changes no more than these"`
-	Done    int64      `json:"done" doc:"Keys that were changed"`
-	Skipped int64      `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
-	Failed  int64      `json:"failed" doc:"Keys that could not be changed, or that an undo left as they are"`
-	Left    []LeftKey  `json:"left" doc:"The first 100 of these"`
-	More    bool       `json:"more" doc:"More keys match than were meant when it started; they were left as they were"`
+	ID      string       `json:"id"`
+	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,undo"`
+	Undoes  string       `json:"undoes,omitempty" doc:"The job that it takes back"`
+	By      schema.Actor `json:"by"`
+	Reason  string       `json:"reason"`
+	Started time.Time    `json:"started"`
+	Ended   *time.Time   `json:"ended,omitempty" doc:"Absent while it has more to do"`
+	Stopped bool         `json:"stopped" doc:"It waits until somebody continues it"`
+	Paused  string       `json:"paused,omitempty" doc:"Why its last step ended early, or what waits for the journal"`
+	Total   int64        `json:"total" doc:"Keys that are meant; the job changes no more than these"`
+	Done    int64        `json:"done" doc:"Keys that were changed"`
+	Skipped int64        `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
+	Failed  int64        `json:"failed" doc:"Keys that could not be changed, or that an undo left as they are"`
+	Left    []LeftKey    `json:"left" doc:"The first 100 of these"`
+	More    bool         `json:"more" doc:"More keys match than were meant when it started; they were left as they were"`
 }
 
 // LeftKey is a key that a job left as it was.
@@ -81,10 +79,9 @@ type LeftKey struct {
 
 func jobOf(j app.Job) Job {
 	out := Job{
-		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: Actor(j.By), Reason: j.Reason, Started: j.Started,
+		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.By), Reason: j.Reason, Started: j.Started,
 		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped,
-		Failed: j.Failed,
-		Left:   []LeftKey{}, More: j.More,
+		Failed: j.Failed, Left: []LeftKey{}, More: j.More,
 	}
 	if j.Over() {
 		out.Ended = &j.Ended
@@ -103,39 +100,38 @@ type BulkFilter struct {
 	State  string `json:"state,omitempty" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable"`
 }
 
-func (a *api) registerBulk() {
-	const group = "keys"
-	register(a, operation{
-		pattern: "POST /bulk", id: "change-keys", summary: "Change many keys, some with each request",
-		role: auth.Editor, group: group,
-		details: "Starts a job. A request works for about 3 seconds and says how to go on. Doing a part " +
+func (ops operations) registerBulk(group rest.Group) {
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /bulk", ID: "change-keys", Role: auth.Editor,
+		Summary: "Change many keys, some with each request",
+		Details: "Starts a job. A request works for about 3 seconds and says how to go on. Doing a part " +
 			"twice changes nothing twice.",
-	}, a.changeKeys)
-	register(a, operation{
-		pattern: "GET /bulk/{job}", id: "get-job", summary: "How far a change of many keys is",
-		role: auth.Viewer, group: group,
-	}, a.getJob)
-	register(a, operation{
-		pattern: "POST /bulk/{job}", id: "continue-job", summary: "Go on with a job for about 3 seconds",
-		role: auth.Editor, group: group,
-		details: "Repeat until ended. While somebody else goes on with it, it answers how far that is. " +
-			"A job that was stopped, or whose progress Valkey lost, is 409 and needs resume.",
-	}, a.continueJob)
-	register(a, operation{
-		pattern: "POST /bulk/{job}/undo", id: "undo-job", summary: "Take back what a job changed",
-		role: auth.Editor, group: group,
-		details: "Starts another job, which puts every key back that was not changed since. Go on with it " +
+	}, ops.changeKeys)
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /bulk/{job}", ID: "get-job", Role: auth.Viewer,
+		Summary: "How far a change of many keys is",
+	}, ops.getJob)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /bulk/{job}", ID: "continue-job", Role: auth.Editor,
+		Summary: "Go on with a job for about 3 seconds",
+		Details: "Repeat until ended. While somebody else goes on with it, it answers how far that is. A " +
+			"job that was stopped, or whose progress Valkey lost, is 409 and needs resume.",
+	}, ops.continueJob)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /bulk/{job}/undo", ID: "undo-job", Role: auth.Editor,
+		Summary: "Take back what a job changed",
+		Details: "Starts another job, which puts every key back that was not changed since. Go on with it " +
 			"as with any job.",
-	}, a.undoJob)
+	}, ops.undoJob)
 }
 
-func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
-	job, err := a.bulkJob(ctx, in)
+func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
+	job, err := ops.bulkJob(ctx, in)
 	if err != nil {
 		return nil, err
 	}
 	before := job
-	if job, err = a.Keys.StepJob(ctx, job.ID, false); err != nil {
+	if job, err = ops.keys.StepJob(ctx, job.ID, false); err != nil {
 		return nil, err
 	}
 	if job.Stopped {
@@ -144,7 +140,7 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 	if job.Paused != "" && !before.Over() {
 		return nil, rest.NewProblem(http.StatusServiceUnavailable,
 			"Paused: "+job.Paused+". Some keys may be changed: send it again with after set to "+job.ID+
-				".").RetryAfter(retryAfter)
+				".")
 	}
 	out := &bulkOutput{}
 	out.Body.Job, out.Body.Total = job.ID, job.Total
@@ -160,15 +156,15 @@ func (a *api) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutput, error
 }
 
 // bulkJob starts the job that a request asks for, or finds the one that it goes on with.
-func (a *api) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
+func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
 	if in.Body.After != "" {
-		j, err := a.Keys.Job(ctx, in.Body.After)
+		j, err := ops.keys.Job(ctx, in.Body.After)
 		if errors.Is(err, policy.ErrNotFound) || err == nil && j.Do != in.Body.Do {
 			return j, rest.Invalid("body.after", "is no such job; start again without it")
 		}
 		return j, err
 	}
-	set, err := a.Keys.Set(ctx)
+	set, err := ops.keys.Set(ctx)
 	if err != nil {
 		return app.Job{}, err
 	}
@@ -176,7 +172,7 @@ func (a *api) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
 	if err != nil {
 		return j, err
 	}
-	j.Total, err = a.Keys.CountMeant(ctx, set, j.IDs, j.Filter)
+	j.Total, err = ops.keys.CountMeant(ctx, set, j.IDs, j.Filter)
 	if errors.Is(err, app.ErrUncounted) {
 		return j, rest.Invalid("body.filter", "means "+err.Error()+": narrow it by a prefix")
 	}
@@ -186,7 +182,7 @@ func (a *api) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
 	if err := in.confirmed(j); err != nil {
 		return j, err
 	}
-	return a.Keys.StartJob(ctx, set, j, app.NewEdit(ctx, in.Body.Reason))
+	return ops.keys.StartJob(ctx, set, j, app.NewEdit(ctx, in.Body.Reason))
 }
 
 // confirmed refuses the first request of a change that harms callers unless it says how
@@ -235,13 +231,13 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 	return j, nil
 }
 
-func (a *api) getJob(ctx context.Context, in *JobPath) (*jobOutput, error) {
-	j, err := a.Keys.Job(ctx, in.Job)
+func (ops operations) getJob(ctx context.Context, in *JobPath) (*rest.Body[Job], error) {
+	j, err := ops.keys.Job(ctx, in.Job)
 	return answerJob(j, err)
 }
 
-func (a *api) continueJob(ctx context.Context, in *continueInput) (*jobOutput, error) {
-	j, err := a.Keys.StepJob(ctx, in.Job, in.Resume)
+func (ops operations) continueJob(ctx context.Context, in *continueInput) (*rest.Body[Job], error) {
+	j, err := ops.keys.StepJob(ctx, in.Job, in.Resume)
 	if err == nil && j.Stopped && !in.Resume {
 		return nil, stopped(j)
 	}
@@ -252,24 +248,24 @@ func (a *api) continueJob(ctx context.Context, in *continueInput) (*jobOutput, e
 // make every stop last for one request.
 func stopped(j app.Job) error {
 	return rest.NewProblem(http.StatusConflict,
-		"The job is stopped. POST "+Prefix+"/bulk/"+j.ID+"?resume=true continues it.")
+		"The job is stopped. POST "+rest.Prefix+"/bulk/"+j.ID+"?resume=true continues it.")
 }
 
-func (a *api) undoJob(ctx context.Context, in *undoInput) (*jobOutput, error) {
-	j, err := a.Keys.Job(ctx, in.Job)
+func (ops operations) undoJob(ctx context.Context, in *undoInput) (*rest.Body[Job], error) {
+	j, err := ops.keys.Job(ctx, in.Job)
 	if err == nil {
-		j, err = a.Keys.UndoOf(ctx, j)
+		j, err = ops.keys.UndoOf(ctx, j)
 	}
 	if err == nil {
-		j, err = a.Keys.StartJob(ctx, nil, j, app.NewEdit(ctx, in.Body.Reason))
+		j, err = ops.keys.StartJob(ctx, nil, j, app.NewEdit(ctx, in.Body.Reason))
 	}
 	if err == nil {
-		j, err = a.Keys.StepJob(ctx, j.ID, false)
+		j, err = ops.keys.StepJob(ctx, j.ID, false)
 	}
 	return answerJob(j, err)
 }
 
-func answerJob(j app.Job, err error) (*jobOutput, error) {
+func answerJob(j app.Job, err error) (*rest.Body[Job], error) {
 	switch {
 	case errors.Is(err, policy.ErrNotFound):
 		return nil, rest.NewProblem(http.StatusNotFound, "There is no such job.")
@@ -278,5 +274,5 @@ func answerJob(j app.Job, err error) (*jobOutput, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &jobOutput{Body: jobOf(j)}, nil
+	return rest.Answer(jobOf(j)), nil
 }

@@ -1,4 +1,7 @@
-package api
+// Package simulate is the operations that try limits out on made-up or recorded calls: one
+// limit on calls at given times, or many algorithms on the same calls. They read nothing
+// from the store and change nothing.
+package simulate
 
 import (
 	"context"
@@ -8,6 +11,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/accuracy"
@@ -37,24 +41,25 @@ type Decision struct {
 	RetryAfter *float64 `json:"retryAfter,omitempty" doc:"Seconds, exact; of a call that is denied"`
 }
 
-func (a *api) registerSimulate() {
-	register(a, operation{
-		pattern: "POST /simulate", id: "simulate-calls",
-		summary: "Decides about calls at given times", role: auth.Viewer, group: "usage",
-		details: "Runs the limiter's model; no key is read or changed.",
-	}, a.simulate)
-	register(a, operation{
-		pattern: "POST /simulate/lab", id: "simulate-lab",
-		summary: "Compares algorithms with the exact log on the same calls", role: auth.Viewer,
-		group:   "usage",
-		details: "The dashboard's Simulate. Equal requests have equal answers; no key is read or changed.",
-	}, a.lab)
+// Register adds the operations.
+func Register(a *rest.API) {
+	group := a.Group("usage")
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /simulate", ID: "simulate-calls", Role: auth.Viewer,
+		Summary: "Decides about calls at given times",
+		Details: "Runs the limiter's model; no key is read or changed.",
+	}, decide)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /simulate/lab", ID: "simulate-lab", Role: auth.Viewer,
+		Summary: "Compares algorithms with the exact log on the same calls",
+		Details: "The dashboard's Simulate. Equal requests have equal answers; no key is read or changed.",
+	}, compare)
 }
 
-func (a *api) simulate(_ context.Context, in *simulateInput) (*simulateOutput, error) {
+func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 	var details rest.Details
 	limit, unread := policydoc.ReadLimit("limit", in.Body.Limit)
-	details = append(details, inBody(unread, "")...)
+	details = append(details, schema.InBody(unread, "")...)
 	for _, e := range limit.Errors() {
 		details.Add("limit."+e.Field, fmt.Errorf("%s", e.Message))
 	}

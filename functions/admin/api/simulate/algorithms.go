@@ -1,4 +1,4 @@
-package api
+package simulate
 
 import (
 	"context"
@@ -52,7 +52,7 @@ type Outcome struct {
 	Series       []int64 `json:"series,omitempty"`
 }
 
-func (a *api) lab(_ context.Context, in *labInput) (*labOutput, error) {
+func compare(_ context.Context, in *labInput) (*labOutput, error) {
 	var details rest.Details
 	b := in.Body
 	window, err := limiter.ParseWindow(b.Window)
