@@ -25,6 +25,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/statelist"
 )
 
 // denialCall is a call through API Gateway, and what the denial log is to have of it: its
@@ -287,26 +288,26 @@ func TestDeniedKeysAreListed(t *testing.T) {
 	w.send(t, 1, call)
 	call.key = "many"
 	w.send(t, 2, call)
-	if ids := w.listed(t, usage.OverLimit); len(ids) != 0 {
+	if ids := w.listed(t, statelist.OverLimit); len(ids) != 0 {
 		t.Errorf("%v are listed too soon", ids)
 	}
 	call.key = "two"
 	w.send(t, 3, call)
 	for range 2 { // with nothing left, and denied
-		if ids := w.listed(t, usage.OverLimit); !slices.Equal(ids, []string{w.ids["two"]}) {
+		if ids := w.listed(t, statelist.OverLimit); !slices.Equal(ids, []string{w.ids["two"]}) {
 			t.Errorf("over the limit are %v, want %s", ids, w.ids["two"])
 		}
 		w.send(t, 4, call)
 	}
 	call.key = "banned"
 	w.send(t, 5, call)
-	if ids := w.listed(t, usage.Banned); !slices.Equal(ids, []string{w.ids["banned"]}) {
+	if ids := w.listed(t, statelist.Banned); !slices.Equal(ids, []string{w.ids["banned"]}) {
 		t.Errorf("banned are %v, want %s", ids, w.ids["banned"])
 	}
 }
 
 // listed sends what was recorded and returns the subjects of a list.
-func (f *function) listed(t *testing.T, list usage.StateList) []string {
+func (f *function) listed(t *testing.T, list statelist.List) []string {
 	t.Helper()
 	if report := f.checker.usage.Flush(t.Context(), f.checker.reachable()); report.Err != nil {
 		t.Fatal(report.Err)
@@ -337,7 +338,7 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 			if i == from {
 				want = append(want, id)
 			}
-			if got := f.listed(t, usage.NearLimit); !slices.Equal(slices.Sorted(slices.Values(got)),
+			if got := f.listed(t, statelist.NearLimit); !slices.Equal(slices.Sorted(slices.Values(got)),
 				slices.Sorted(slices.Values(want))) {
 				t.Fatalf("after call %d of %s: %v, want %v", i, id, got, want)
 			}
@@ -351,7 +352,7 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 	})
 	near("nobody", 4, 0, func() { f.call(t, other) })
 	f.clock.Add(int64(24*time.Hour - time.Minute))
-	if got := f.listed(t, usage.NearLimit); !slices.Equal(got, []string{secret.ID()}) {
+	if got := f.listed(t, statelist.NearLimit); !slices.Equal(got, []string{secret.ID()}) {
 		t.Errorf("a day later: %v, want %s", got, secret.ID())
 	}
 }

@@ -9,7 +9,7 @@ import (
 
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
 )
 
 // idsPerRead is how many members of a list EachID reads at once.
@@ -45,7 +45,7 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 			k = policy.Key{ID: id, Name: strings.ToLower(id)}
 		}
 		if k.Banned.After(s.Now()) {
-			commands = append(commands, usage.AddToStateList(s.client, usage.Banned, id, k.Banned)...)
+			commands = append(commands, statelist.Add(s.client, statelist.Banned, id, k.Banned)...)
 		}
 		for _, list := range lists(k) {
 			members[list] = append(members[list], indexMember(k))

@@ -26,7 +26,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
 )
 
 //go:embed lua/edit.lua
@@ -108,7 +108,7 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 	}
 	s.updateIndex(ctx, old, k)
 	if k.Banned.After(s.Now()) { // a denial lists it again, where this fails
-		s.client.DoMulti(ctx, usage.AddToStateList(s.client, usage.Banned, k.ID, k.Banned)...)
+		s.client.DoMulti(ctx, statelist.Add(s.client, statelist.Banned, k.ID, k.Banned)...)
 	}
 	return nil
 }

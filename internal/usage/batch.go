@@ -13,6 +13,7 @@ import (
 
 	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/statelist"
 )
 
 // maxParcel is how many entries a command carries: a server takes at most 3,999
@@ -26,7 +27,7 @@ type parcel struct {
 	hour    int64
 	entries []entry
 	kinds   []pendingKind
-	listed  []listedSubject
+	listed  []statelist.Entry
 	routes  []routeCount
 	text    bool // the command carries the script's text
 	floors  floors
@@ -88,7 +89,7 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 		case p.kinds != nil:
 			keys, args = p.logKeys(), p.logArgs()
 		case p.listed != nil:
-			keys, args = stateListKeys(p.bucket), stateListArgs(b.now, p.listed)
+			keys, args = statelist.Keys(p.bucket), statelist.Args(b.now, p.listed)
 		case p.routes != nil:
 			keys, args = []string{routesName(p.routes[0].period)}, p.routeArgs()
 		default:
@@ -108,7 +109,7 @@ func (p *parcel) script() *lua.Script {
 	case p.kinds != nil:
 		return denialsScript
 	case p.listed != nil:
-		return stateListScript
+		return statelist.Script
 	case p.routes != nil:
 		return routesScript
 	}

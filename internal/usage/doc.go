@@ -39,16 +39,9 @@
 //
 // # Who is denied now, or near a limit
 //
-// A registered subject that is denied for a second or more, or took the last of a limit,
-// is listed with the time until when: one list of those over a limit and one of those
-// banned, in its bucket. The lists lead to subjects that may be denied; what a call would
-// get is asked of each. An entry leaves at its time, and the next denial repairs what is
-// missing. A list keeps the 2,048 subjects of a bucket that are denied longest.
-//
-// A third list has registered subjects of whose limits one was nearly used up after a
-// call, until all that was taken by then is free again. An environment lists a subject
-// for a minute, or a quarter of that time, longer than needed, and not again before that
-// or 10 minutes have passed: no write for each call.
+// Package statelist has the lists. An environment lists a subject near a limit for a
+// minute, or a quarter of the time until the limit is free, longer than needed, and not
+// again before that or 10 minutes have passed: no write for each call.
 //
 // # At most once
 //
@@ -76,9 +69,6 @@
 //	tg:{tag}:refused~:mHOUR    hash    counts of all refusals; hDAY too       as above
 //	tg:{tag}:IDrefused~:mHOUR  hash    counts of a key's refusals; hDAY too   as above
 //	tg:{tag}:usage-lHOUR       hash    denial log: see denylog                25 h
-//	tg:{tag}:usage-blocked     zset    keys over a limit, by its end          till then
-//	tg:{tag}:usage-banned      zset    banned keys, by the end of the ban     till then
-//	tg:{tag}:usage-near        zset    keys near a limit, by its reset        till then
 //	tg:{tag}:usage-seen        zset    subjects by minute of their last call  25 h
 //	tg:{tag}:usage-aHOUR       zset    subjects by calls admitted in an hour  25 h
 //	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour    25 h

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/statelist"
 )
 
 // What a Recorder holds between flushes.
@@ -72,7 +73,7 @@ type pending struct {
 	kindIndex map[denylog.Kind]int // of kinds
 	kinds     []pendingKind
 
-	listed map[listed]int64 // until when, in milliseconds since 1970
+	listed map[statelist.Place]int64 // until when, in milliseconds since 1970
 
 	routeIndex map[routeSlot]int // of routes
 	routes     []routeCount      // they leave with other records

@@ -11,6 +11,7 @@ import (
 
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/statelist"
 )
 
 // Reader reads what Recorders stored. It is safe for concurrent use. Every method but
@@ -182,6 +183,13 @@ func eachCount(result valkey.ValkeyResult, width int64, do func(slot int64, k ki
 // Denials returns a page of the denial log, newest first.
 func (r *Reader) Denials(ctx context.Context, q denylog.Query) (denylog.Page, error) {
 	return denylog.Read(ctx, r.client, q)
+}
+
+// InState returns up to count subjects of a list of states, as statelist.Read does.
+func (r *Reader) InState(
+	ctx context.Context, list statelist.List, after string, now time.Time, count int,
+) (ids []string, more bool, err error) {
+	return statelist.Read(ctx, r.client, list, after, now, count)
 }
 
 // EveryDenial goes through the denials of a query, newest first.

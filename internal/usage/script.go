@@ -18,17 +18,13 @@ var recordText string
 //go:embed denials.lua
 var denialsText string
 
-//go:embed statelist.lua
-var stateListText string
-
 //go:embed routes.lua
 var routesText string
 
 var (
-	recordScript    = lua.New(func() string { return recordText })
-	denialsScript   = lua.New(func() string { return denialsText })
-	stateListScript = lua.New(func() string { return stateListText })
-	routesScript    = lua.New(func() string { return routesText })
+	recordScript  = lua.New(func() string { return recordText })
+	denialsScript = lua.New(func() string { return denialsText })
+	routesScript  = lua.New(func() string { return routesText })
 )
 
 // Errors that come before anything is executed.

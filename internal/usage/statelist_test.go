@@ -10,10 +10,11 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/statelist"
 )
 
 // everyListed follows a list, so many at a time.
-func everyListed(t *testing.T, r *Reader, list StateList, now time.Time, count int) []string {
+func everyListed(t *testing.T, r *Reader, list statelist.List, now time.Time, count int) []string {
 	t.Helper()
 	var all []string
 	for after := ""; ; {
@@ -35,14 +36,14 @@ func TestDeniedLists(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		now, reader := time.Now(), NewReader(client)
 		r := recorderAt(now)
-		want := map[StateList][]string{}
+		want := map[statelist.List][]string{}
 		for i := range 140 {
 			o := Outcome{Subject: id(i), Registered: i%7 != 0, Verdict: Denied, Time: now,
 				Denial:      &denylog.Denial{Cause: cause.Limit},
 				DeniedUntil: now.Add(time.Duration(i%5) * time.Minute)}
-			list := OverLimit
+			list := statelist.OverLimit
 			if i%3 == 0 {
-				o.Denial.Cause, list = cause.Ban, Banned
+				o.Denial.Cause, list = cause.Ban, statelist.Banned
 			}
 			r.Record(o)
 			if i%7 != 0 && i%5 > 0 {
@@ -52,7 +53,7 @@ func TestDeniedLists(t *testing.T) {
 		r.Record(Outcome{Subject: "nearly", Registered: true, Time: now,
 			DeniedUntil: now.Add(900 * time.Millisecond)})
 		r.Record(Outcome{Subject: "full", Registered: true, Time: now, DeniedUntil: now.Add(time.Minute)})
-		want[OverLimit] = append(want[OverLimit], "full")
+		want[statelist.OverLimit] = append(want[statelist.OverLimit], "full")
 		flush(t, r, client)
 		if len(r.pending.listed) > 0 {
 			t.Errorf("%d are left", len(r.pending.listed))
@@ -70,9 +71,9 @@ func TestDeniedLists(t *testing.T) {
 				}
 			}
 		}
-		later := everyListed(t, reader, OverLimit, now.Add(150*time.Second), 100)
-		if n := len(later); n == 0 || n >= len(want[OverLimit]) {
-			t.Errorf("after 150 s there are %d of %d", n, len(want[OverLimit]))
+		later := everyListed(t, reader, statelist.OverLimit, now.Add(150*time.Second), 100)
+		if n := len(later); n == 0 || n >= len(want[statelist.OverLimit]) {
+			t.Errorf("after 150 s there are %d of %d", n, len(want[statelist.OverLimit]))
 		}
 	})
 }
@@ -94,7 +95,7 @@ func TestDeniedListsAreBounded(t *testing.T) {
 			}
 		}
 		flush(t, r, client)
-		name := stateListName(b, OverLimit)
+		name := statelist.Name(b, statelist.OverLimit)
 		got, err := client.Do(t.Context(), client.B().Zrange().Key(name).Min("0").Max("-1").Withscores().
 			Build()).AsZScores()
 		if err != nil || len(got) != 2048 {
@@ -124,7 +125,7 @@ func TestDeniedListsAfterScriptLoss(t *testing.T) {
 		r.Record(o)
 		first.Acknowledge(results)
 		flush(t, r, client)
-		got := everyListed(t, NewReader(client), OverLimit, now.Add(30*time.Minute), 10)
+		got := everyListed(t, NewReader(client), statelist.OverLimit, now.Add(30*time.Minute), 10)
 		if !slices.Equal(got, []string{"acme"}) {
 			t.Errorf("listed %v", got)
 		}
@@ -147,7 +148,7 @@ func TestNearLimitIsListedSeldom(t *testing.T) {
 			return lists
 		}
 		near := func(at time.Duration) []string {
-			return everyListed(t, reader, NearLimit, now.Add(at), 10)
+			return everyListed(t, reader, statelist.NearLimit, now.Add(at), 10)
 		}
 		call(0, "short", true, 10*time.Second)
 		call(0, "long", true, time.Hour)
@@ -174,7 +175,7 @@ func TestNearLimitIsListedSeldom(t *testing.T) {
 		if got := near(70 * time.Minute); !slices.Equal(got, []string{"long"}) {
 			t.Errorf("near an hour later: %v", got)
 		}
-		list := stateListName(keyspace.BucketOf("long"), NearLimit)
+		list := statelist.Name(keyspace.BucketOf("long"), statelist.NearLimit)
 		client.Do(t.Context(), client.B().Del().Key(list).Build())
 		call(11*time.Minute, "other", true, time.Second)
 		call(11*time.Minute+time.Second, "long", true, time.Minute)

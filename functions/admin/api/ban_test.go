@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
-	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
 )
 
 // repeat makes calls until the policy bans the key, and returns until when.
@@ -23,7 +23,7 @@ func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
 			s.t.Fatal(err)
 		}
 		if !c.BannedUntil.IsZero() {
-			s.listDenied(usage.Banned, k.ID)
+			s.listDenied(statelist.Banned, k.ID)
 			return c.BannedUntil
 		}
 	}
@@ -31,9 +31,9 @@ func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
 }
 
 // listDenied lists a key as denied, as a check records it.
-func (s *service) listDenied(list usage.StateList, id string) {
+func (s *service) listDenied(list statelist.List, id string) {
 	s.t.Helper()
-	listed := usage.AddToStateList(s.client, list, id, time.Now().Add(time.Hour))
+	listed := statelist.Add(s.client, list, id, time.Now().Add(time.Hour))
 	for _, result := range s.client.DoMulti(s.t.Context(), listed...) {
 		if err := result.Error(); err != nil {
 			s.t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
 )
 
 // PerScan is how many keys are looked at together for a state.
@@ -167,8 +167,8 @@ var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
 	{Field: "after", Message: "is not a position in this list; start from the first page"}}}
 
 // countedLists has the list that leads to the keys in a state of which counts decide.
-var countedLists = map[State]usage.StateList{
-	Blocked: usage.OverLimit, Banned: usage.Banned, Near: usage.NearLimit,
+var countedLists = map[State]statelist.List{
+	Blocked: statelist.OverLimit, Banned: statelist.Banned, Near: statelist.NearLimit,
 }
 
 // candidates returns keys among which are all that the filter means, behind a cursor.

@@ -20,6 +20,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
 )
 
 const pepper = "a pepper that only this benchmark uses"
@@ -338,9 +339,9 @@ const listed = 2000
 func (s *seed) denied(ctx context.Context) error {
 	var commands valkey.Commands
 	for i := range min(listed, s.active) {
-		for _, list := range []usage.StateList{usage.OverLimit, usage.Banned, usage.NearLimit} {
+		for _, list := range []statelist.List{statelist.OverLimit, statelist.Banned, statelist.NearLimit} {
 			commands = append(commands,
-				usage.AddToStateList(s.client, list, id(s.activeKey(i)), time.Now().Add(time.Hour))...)
+				statelist.Add(s.client, list, id(s.activeKey(i)), time.Now().Add(time.Hour))...)
 		}
 	}
 	return s.send(ctx, commands)

@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
 )
 
 // The values of every test's registry.
@@ -173,8 +174,8 @@ func (r *Registry) Use(name string, used ...int64) {
 		}
 		r.take(name, limits, n, when)
 	}
-	for _, list := range []usage.StateList{usage.OverLimit, usage.NearLimit} { // as a check lists it
-		listed := usage.AddToStateList(r.Client, list, r.IDs[name], time.Now().Add(time.Hour))
+	for _, list := range []statelist.List{statelist.OverLimit, statelist.NearLimit} { // as a check lists it
+		listed := statelist.Add(r.Client, list, r.IDs[name], time.Now().Add(time.Hour))
 		r.Must(r.Client.DoMulti(context.Background(), listed...)[0].Error())
 	}
 	r.Server.SetTime(Now)
