@@ -9,8 +9,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 )
@@ -22,38 +22,6 @@ import (
 // result with this and later checks. The script compares the description with the record,
 // so an edit acts on the next check. Nothing of this is sent while no plan that matters
 // and no key has a list.
-
-// planAccess is the routes that a plan opens.
-type planAccess struct {
-	number int
-	list   *route.List
-}
-
-func compileAccess(plans []policy.Plan) ([]planAccess, error) {
-	var all []planAccess
-	for _, p := range plans {
-		if len(p.Allow) == 0 {
-			continue
-		}
-		list, err := route.NewList(p.Allow)
-		if err != nil {
-			return nil, fmt.Errorf("routes of plan %q: %w", p.Name, err)
-		}
-		all = append(all, planAccess{p.Number, list})
-	}
-	return all, nil
-}
-
-// closedPlans are the numbers of the plans that do not open a route.
-func (c *compiledSet) closedPlans(call route.Call) []int {
-	var closed []int
-	for _, a := range c.access {
-		if !a.list.Matches(call) {
-			closed = append(closed, a.number)
-		}
-	}
-	return closed
-}
 
 // keyAccess is what is known of a key that opens only some routes.
 type keyAccess struct {
@@ -122,8 +90,8 @@ type guard struct {
 }
 
 // guard returns nil when the call needs none.
-func (c *Checker) guard(set *compiledSet, call Call) *guard {
-	g := &guard{closed: set.closedPlans(call.Route), own: c.access.find(call.Subject)}
+func (c *Checker) guard(set *compiled.Set, call Call) *guard {
+	g := &guard{closed: set.ClosedPlans(call.Route), own: c.access.find(call.Subject)}
 	if len(g.closed) == 0 && g.own == nil {
 		return nil
 	}
@@ -181,7 +149,7 @@ func (a *attempt) keepAccess() {
 // checks go by.
 func (c *Checker) ClosedPlans(call route.Call) []int {
 	if set := c.set.Load(); set != nil {
-		return set.closedPlans(call)
+		return set.ClosedPlans(call)
 	}
 	return nil
 }

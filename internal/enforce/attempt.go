@@ -6,6 +6,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
 )
@@ -13,9 +14,9 @@ import (
 // attempt is one attempt at a check, by one version of the Set.
 type attempt struct {
 	*Checker
-	set    *compiledSet
+	set    *compiled.Set
 	call   Call
-	rule   *compiledRoute
+	rule   *compiled.Route
 	own    step
 	shared []step        // on shared limits
 	leases leaseRequests // of shared
@@ -27,9 +28,9 @@ type step struct {
 	script *lua.Script
 	keys   []string
 	args   []string
-	shared *sharedLimit // nil for the caller's own
-	known  *knownCaller // that args have; nil for none
-	guard  *guard       // of access, that args have; nil for none
+	shared *compiled.SharedLimit // nil for the caller's own
+	known  *knownCaller          // that args have; nil for none
+	guard  *guard                // of access, that args have; nil for none
 }
 
 // stepReply is what came of a step.
@@ -40,21 +41,21 @@ type stepReply struct {
 
 // check makes one attempt. It gives back what was taken for a call that is not allowed.
 func (c *Checker) check(
-	ctx context.Context, set *compiledSet, call Call, plan int, rule *compiledRoute, with *Piggyback,
+	ctx context.Context, set *compiled.Set, call Call, plan int, rule *compiled.Route, with *Piggyback,
 ) (Result, error) {
 	a := &attempt{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
 	a.result = Result{
 		Allowed: true, WouldAllow: true, CandidateAllows: true,
 		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost,
 		SetVersion: set.Version, plan: plan,
-		free: rule.Cost == 0 || set.exempts(call.Address),
+		free: rule.Cost == 0 || set.Exempts(call.Address),
 	}
 	who, asked := recentCallerOf(call, a.own), c.now()
 	var expected keyGroup // that the caller was in at its last call
 	early := false
 	if !a.result.free {
-		a.shared = set.sharedSteps(call, rule, c.addresses)
-		if (len(a.shared) > 0 || set.groups != nil) && a.own.guard == nil {
+		a.shared = sharedSteps(set, call, rule, c.addresses)
+		if (len(a.shared) > 0 || set.Groups()) && a.own.guard == nil {
 			expected, early = c.recent.allow(who, rule, set, asked)
 		}
 	}
@@ -62,7 +63,7 @@ func (c *Checker) check(
 	if err != nil {
 		a.result.Allowed = false
 	}
-	if set.shares || early || a.result.group != (keyGroup{}) {
+	if set.Shares || early || a.result.group != (keyGroup{}) {
 		c.recent.learn(who, rule, asked, &a.result)
 	}
 	if a.result.Allowed {

@@ -24,6 +24,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -58,7 +59,7 @@ type Checker struct {
 	pepper    apikey.Pepper
 	addresses policyset.AddressKey
 	seal      reservation.Seal
-	set       atomic.Pointer[compiledSet]
+	set       atomic.Pointer[compiled.Set]
 	recent    *recentCallers
 	known     *knownCallers
 	access    *keyAccesses
@@ -96,13 +97,13 @@ func (c *Checker) Load(ctx context.Context) error {
 
 // adopt makes a Set the one that checks go by, unless they go by a newer one.
 func (c *Checker) adopt(set *policy.Set) error {
-	compiled, err := compileSet(set)
+	newer, err := compiled.New(set)
 	if err != nil {
 		return c.keepLastGood(set, err)
 	}
 	for {
 		old := c.set.Load()
-		if old != nil && old.Version >= compiled.Version || c.set.CompareAndSwap(old, compiled) {
+		if old != nil && old.Version >= newer.Version || c.set.CompareAndSwap(old, newer) {
 			return nil
 		}
 	}
@@ -110,8 +111,8 @@ func (c *Checker) adopt(set *policy.Set) error {
 
 // Set returns the Set that checks go by until they find a newer one; nil before Load.
 func (c *Checker) Set() *policy.Set {
-	if compiled := c.set.Load(); compiled != nil {
-		return &compiled.Set
+	if set := c.set.Load(); set != nil {
+		return &set.Set
 	}
 	return nil
 }
@@ -137,8 +138,8 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Piggyback) (Result
 			return Result{}, err
 		}
 	}
-	return c.renewing(ctx, func(set *compiledSet) (Result, error) {
-		plan, rule, err := set.admit(call)
+	return c.renewing(ctx, func(set *compiled.Set) (Result, error) {
+		plan, rule, err := admit(set, call)
 		if err != nil {
 			return Result{}, cmp.Or(c.newest(ctx, set, call.Subject), err)
 		}
@@ -147,7 +148,7 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Piggyback) (Result
 }
 
 // renewing repeats what finds that its Set is stale.
-func (c *Checker) renewing(ctx context.Context, try func(*compiledSet) (Result, error)) (Result, error) {
+func (c *Checker) renewing(ctx context.Context, try func(*compiled.Set) (Result, error)) (Result, error) {
 	for range maxReloads {
 		set := c.set.Load()
 		checked, err := try(set)
@@ -164,7 +165,7 @@ func (c *Checker) renewing(ctx context.Context, try func(*compiledSet) (Result, 
 // renew reads a newer Set than the stale one: where it is stored or, when a failover took
 // back what was saved there last, in a mirror. Without either it fails with errStale:
 // steps by the older Set would make states forget what those of the newer one count.
-func (c *Checker) renew(ctx context.Context, stale *compiledSet) error {
+func (c *Checker) renew(ctx context.Context, stale *compiled.Set) error {
 	if err := c.Load(ctx); err != nil || c.set.Load() != stale {
 		return err
 	}
@@ -180,7 +181,7 @@ func (c *Checker) renew(ctx context.Context, stale *compiledSet) error {
 
 // newest fails with errStale when a newer Set than this one is in force, so that no
 // caller is refused by an old one.
-func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error {
+func (c *Checker) newest(ctx context.Context, set *compiled.Set, id string) error {
 	b := keyspace.BucketOf(id)
 	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(policyset.CopyKey(b)).Start(0).End(
 		4).Build()).AsBytes()
@@ -193,10 +194,7 @@ func (c *Checker) newest(ctx context.Context, set *compiledSet, id string) error
 	return nil
 }
 
-// routeState is what a route's limits on each caller count.
-func routeState(id string, rule *compiledRoute) string { return keyspace.Of(id, "s"+rule.tag) }
-
-func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
+func (c *Checker) ownStep(set *compiled.Set, call Call, rule *compiled.Route, plan int) step {
 	hash := call.hash
 	if call.Kind == policy.APIKey && hash == "" {
 		sum := c.pepper.Hash(call.Secret)
@@ -205,17 +203,17 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 	id := call.Subject
 	bucket := keyspace.BucketOf(id)
 	cost := rule.Cost
-	if set.exempts(call.Address) {
+	if set.Exempts(call.Address) {
 		cost = 0
 	}
 	s := step{
 		script: checkScript,
 		keys:   []string{keyspace.Record(id), keyspace.State(id), policyset.CopyKey(bucket)},
 		args: []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10),
-			strconv.Itoa(plan), set.reserving(rule)},
+			strconv.Itoa(plan), reserving(set, rule)},
 		guard: c.guard(set, call),
 	}
-	if set.wide || len(rule.perKey) > 0 && cost > 0 || s.guard != nil {
+	if set.Wide || len(rule.PerKeyEntry) > 0 && cost > 0 || s.guard != nil {
 		return s.widened(set, id, rule, cost)
 	}
 	if s.known = c.known.find(id, hash, set.Version); s.known != nil {
@@ -228,7 +226,7 @@ func (c *Checker) ownStep(set *compiledSet, call Call, rule *compiledRoute, plan
 const ownArgs = 5
 
 // wideStep is ownStep in the script that reports each limit.
-func (c *Checker) wideStep(set *compiledSet, call Call, rule *compiledRoute, plan int) step {
+func (c *Checker) wideStep(set *compiled.Set, call Call, rule *compiled.Route, plan int) step {
 	s := c.ownStep(set, call, rule, plan)
 	if s.script == wideScript {
 		return s
@@ -237,15 +235,15 @@ func (c *Checker) wideStep(set *compiledSet, call Call, rule *compiledRoute, pla
 	return s.widened(set, call.Subject, rule, rule.Cost)
 }
 
-func (s step) widened(set *compiledSet, id string, rule *compiledRoute, cost int64) step {
-	perKey := valkey.BinaryString(rule.perKey)
+func (s step) widened(set *compiled.Set, id string, rule *compiled.Route, cost int64) step {
+	perKey := valkey.BinaryString(rule.PerKeyEntry)
 	if cost == 0 {
 		perKey = ""
 	}
 	s.script = wideScript
-	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), routeState(id, rule),
+	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), rule.State(id),
 		keyspace.Of(id, "sk"))
-	s.args = append(s.args, set.banArgs[0], set.banArgs[1], set.banArgs[2], perKey)
+	s.args = append(s.args, set.BanArgs[0], set.BanArgs[1], set.BanArgs[2], perKey)
 	if s.guard != nil {
 		s.args = append(s.args, s.guard.args()...)
 	}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -264,7 +265,7 @@ func (h *history) checkOnce() {
 	h.env = rapid.IntRange(0, len(h.checkers)-1).Draw(t, "checker") // each knows the Set that it last met
 	h.checker = h.checkers[h.env]
 	made := call(secret).from(address.String()).to("GET", path)
-	closed := must(compileSet(h.set)).closedPlans(made.Route)
+	closed := must(compiled.New(h.set)).ClosedPlans(made.Route)
 	lists := h.checker.access.find(secret.ID()) != nil || len(closed) > 0
 	want := h.oracle.check(secret.ID(), address, path, lists)
 	got, err := h.checker.Check(t.Context(), made, nil)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -137,7 +138,7 @@ func FuzzDecode(f *testing.F) {
 			t.Fatal(err)
 		}
 		if s, err := policyset.DecodeSet(bytes); err == nil && s.Validate() == nil {
-			if _, err := compileSet(s); err != nil {
+			if _, err := compiled.New(s); err != nil {
 				t.Fatalf("%+v is valid, but does not compile: %v", s, err)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
 	"tidegate/internal/policy"
@@ -38,17 +39,17 @@ var tryScript = lua.New(func() string { return limiter.StepFunction() + tryLua }
 // not matter.
 func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	call Call) (Explanation, error) {
-	compiled, err := compileSet(set)
+	compiledSet, err := compiled.New(set)
 	if err != nil {
 		return Explanation{}, fmt.Errorf("policy: explain: %w", err)
 	}
 	now := c.now()
 	call.Kind, call.Subject = k.Kind, k.ID
-	e := Explanation{Matches: compiled.table.Explain(call.Route), Exempt: compiled.exempts(call.Address)}
+	e := Explanation{Matches: compiledSet.Matches(call.Route), Exempt: compiledSet.Exempts(call.Address)}
 	e.Effective, _ = set.Effective(k, now)
-	_, rule, err := compiled.admit(call)
-	if e.Refused = refusal(compiled, k, call, now, err); rule == nil {
-		rule = compiled.fallback
+	_, rule, err := admit(compiledSet, call)
+	if e.Refused = refusal(compiledSet, k, call, now, err); rule == nil {
+		rule = compiledSet.Fallback
 	}
 	e.Result = Result{
 		Allowed: e.Refused == "", WouldAllow: e.Refused == "", CandidateAllows: true, Cost: rule.Cost,
@@ -59,19 +60,19 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	if err := c.explainBan(ctx, &e.Result, set, k); err != nil {
 		return Explanation{}, err
 	}
-	return e, c.explainLimits(ctx, &e, compiled, call, rule)
+	return e, c.explainLimits(ctx, &e, compiledSet, call, rule)
 }
 
 // refusal says why a caller may not call; empty if it may.
-func refusal(set *compiledSet, k policy.Key, call Call, now time.Time, err error) string {
+func refusal(set *compiled.Set, k policy.Key, call Call, now time.Time, err error) string {
 	switch {
 	case k.Status != policy.Active:
 		return "the key is " + string(k.Status)
 	case !k.Expires.IsZero() && !k.Expires.After(now):
 		return "the key expired"
-	case within(set.Deny, call.Address):
+	case set.Denies(call.Address):
 		return "the address is in the list of those refused"
-	case len(set.Allow) > 0 && !within(set.Allow, call.Address):
+	case !set.Admits(call.Address):
 		return "the address is not in the list of those admitted"
 	case errors.Is(err, policy.ErrRefused) && k.Plan == "":
 		return "no plan is meant for callers of this kind"
@@ -99,13 +100,13 @@ type stepNotMade struct {
 	scope  string
 	mode   policy.Mode
 	step   limiter.Exchange
-	shared *sharedLimit // nil for the caller's own
+	shared *compiled.SharedLimit // nil for the caller's own
 }
 
 // explainLimits asks the caller's own limits and, as a check does, the shared ones only
 // when those allow the call. Of a caller who may not call it asks the own ones alone.
-func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compiledSet, call Call,
-	rule *compiledRoute) error {
+func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compiled.Set, call Call,
+	rule *compiled.Route) error {
 	own, err := e.ownSteps(call, rule)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []step
 }
 
 // ownSteps lists the caller's own limits that a check of the call would ask.
-func (e *Explanation) ownSteps(call Call, rule *compiledRoute) ([]stepNotMade, error) {
+func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]stepNotMade, error) {
 	var steps []stepNotMade
 	if e.Effective.Mode != policy.Off && len(e.Effective.Limits) > 0 {
 		program, err := limiter.Compile(e.Effective.Limits, e.Result.Now)
@@ -158,23 +159,23 @@ func (e *Explanation) ownSteps(call Call, rule *compiledRoute) ([]stepNotMade, e
 			Limits: e.Effective.Limits}
 		steps = append(steps, stepNotMade{policy.ScopeKey, e.Effective.Mode, own, nil})
 	}
-	if len(rule.perKey) > 0 {
-		routed := limiter.Exchange{Key: keyspace.Of(call.Subject, "s"+rule.tag),
-			Program: rule.perKeyProgram(), Limits: rule.PerKey}
+	if len(rule.PerKeyEntry) > 0 {
+		routed := limiter.Exchange{Key: rule.State(call.Subject),
+			Program: rule.PerKeyProgram(), Limits: rule.PerKey}
 		steps = append(steps, stepNotMade{policy.ScopeRoute, policy.OrEnforce(rule.Mode), routed, nil})
 	}
 	return steps, nil
 }
 
 // sharedSteps lists the shared limits that a check of the call would ask.
-func (e *Explanation) sharedSteps(set *compiledSet, call Call, rule *compiledRoute,
+func (e *Explanation) sharedSteps(set *compiled.Set, call Call, rule *compiled.Route,
 	addresses policyset.AddressKey) (steps []stepNotMade) {
-	all := set.sharedSteps(call, rule, addresses)
-	group := set.groupOf(e.Result.Group, e.Effective.Plan.Number)
-	for _, s := range append(all, set.groupSteps(group, rule)...) {
-		count := s.shared.at(e.Result.Now)
-		exchange := limiter.Exchange{Key: s.keys[0], Program: count.program, Limits: count.counted}
-		steps = append(steps, stepNotMade{s.shared.scope, s.shared.mode, exchange, s.shared})
+	all := sharedSteps(set, call, rule, addresses)
+	group := groupOf(set, e.Result.Group, e.Effective.Plan.Number)
+	for _, s := range append(all, groupSteps(set, group, rule)...) {
+		count := s.shared.CountingAt(e.Result.Now)
+		exchange := limiter.Exchange{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
+		steps = append(steps, stepNotMade{s.shared.Scope, s.shared.Mode, exchange, s.shared})
 	}
 	return steps
 }
@@ -193,11 +194,11 @@ func (c *Result) explain(x stepNotMade, reply []byte) error {
 	c.WouldAllow = c.WouldAllow && d.WouldAllow()
 	c.Allowed = c.Allowed && (d.Allowed || x.mode != policy.Enforce)
 	if x.shared != nil {
-		x.shared.asConfigured(d.Limits, d.Now)
+		x.shared.AsConfigured(d.Limits, d.Now)
 	}
 	for i := range d.Limits {
 		if u := &d.Limits[i]; d.Allowed && c.Cost > 0 && !u.Exceeded() {
-			addRemaining(u, c.Cost) // as it is before the call
+			*u = u.Returned(c.Cost) // as it is before the call
 		}
 	}
 	c.Limits = append(c.Limits, LimitStates(d.Limits, x.scope, x.mode)...)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/compiled"
+	"tidegate/internal/enforce/lease"
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
@@ -17,8 +19,8 @@ type taken struct {
 	keys    []string // the state's and the bucket's copy's
 	program limiter.Program
 	at      time.Time
-	lease   *lease // that the call drew from; nil when the state gave it
-	first   int32  // index of its limits in Result.Limits
+	lease   *lease.Lease // that the call drew from; nil when the state gave it
+	first   int32        // index of its limits in Result.Limits
 	count   int32
 }
 
@@ -71,7 +73,7 @@ func (a *attempt) giveBackByNewer(ctx context.Context, checked *Result, newer []
 	r := a.reserved(checked, newer, a.call, a.rule)
 	r.Plan, r.Expires = a.result.plan, a.now().Add(time.Minute)
 	s := Settlement{Reserved: r.Cost}
-	var set *compiledSet
+	var set *compiled.Set
 	var err error
 	if r.Has(reservation.Key) || r.Has(reservation.Route) {
 		set, err = a.settleOwn(ctx, &r, &s)
@@ -90,7 +92,7 @@ func (c *Result) putBack() []taken {
 		return c.taken
 	}
 	return slices.DeleteFunc(slices.Clone(c.taken), func(t taken) bool {
-		return t.lease != nil && t.lease.putBack(c.Cost)
+		return t.lease != nil && t.lease.PutBack(c.Cost)
 	})
 }
 
@@ -107,18 +109,9 @@ func (c *Result) restore() {
 	for _, t := range c.taken {
 		for i := range t.count {
 			if u := &c.Limits[t.first+i].Usage; !u.Exceeded() {
-				addRemaining(u, c.Cost)
+				*u = u.Returned(c.Cost)
 			}
 		}
 	}
 	c.taken = nil
-}
-
-// addRemaining counts cost as free again. Next is 0, unknown, where it depends on the
-// cost: when nothing is used, and of a counter.
-func addRemaining(u *limiter.Usage, cost int64) {
-	u.Remaining = min(u.Remaining+cost, u.Limit.Requests)
-	if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == limiter.Counter {
-		u.Next = 0
-	}
 }

@@ -3,6 +3,7 @@ package enforce
 import (
 	"context"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/policy"
 )
 
@@ -19,40 +20,25 @@ type keyGroup struct {
 	plan int // number
 }
 
-func (c *compiledSet) compileGroups() error {
-	for _, p := range c.Plans {
-		s, err := newSharedLimit(policy.ScopeGroup, p.Mode, p.PerGroup)
-		if err != nil {
-			return err
-		}
-		if s != nil {
-			if c.groups == nil {
-				c.groups = map[int]*sharedLimit{}
-			}
-			c.groups[p.Number] = s
-		}
-	}
-	return nil
-}
-
 // groupOf returns the zero keyGroup when the plan has no limits on groups.
-func (c *compiledSet) groupOf(name string, plan int) keyGroup {
-	if name == "" || c.groups[plan] == nil {
+func groupOf(set *compiled.Set, name string, plan int) keyGroup {
+	if name == "" || set.GroupLimit(plan) == nil {
 		return keyGroup{}
 	}
 	return keyGroup{name, plan}
 }
 
-func (c *compiledSet) groupSteps(g keyGroup, rule *compiledRoute) []step {
+func groupSteps(set *compiled.Set, g keyGroup, rule *compiled.Route) []step {
 	if g == (keyGroup{}) {
 		return nil
 	}
-	return []step{c.sharedStep(c.groups[g.plan], rule, policy.GroupID(g.name), policy.GroupState(g.plan))}
+	return []step{sharedStep(set, set.GroupLimit(g.plan), rule, policy.GroupID(g.name),
+		policy.GroupState(g.plan))}
 }
 
 // addGroup adds the step on a group as the last of those on shared limits.
 func (a *attempt) addGroup(g keyGroup) {
-	a.shared = append(a.shared, a.set.groupSteps(g, a.rule)...)
+	a.shared = append(a.shared, groupSteps(a.set, g, a.rule)...)
 }
 
 // readMoved is readShared for a caller who is no longer in the group whose step was sent,
@@ -73,7 +59,7 @@ func (a *attempt) readMoved(ctx context.Context, replies []stepReply, former key
 	if err != nil || !a.result.Allowed {
 		return err
 	}
-	steps := a.set.groupSteps(a.result.group, a.rule)
+	steps := groupSteps(a.set, a.result.group, a.rule)
 	for i, r := range a.flush(ctx, steps, nil) {
 		if err = r.err; err == nil {
 			err = a.result.addShared(steps[i], r.bytes, nil)

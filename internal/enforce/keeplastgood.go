@@ -29,7 +29,7 @@ func (c *Checker) keepLastGood(unusable *policy.Set, cause error) error {
 			return nil
 		}
 		kept := *old
-		kept.Version, kept.problem = unusable.Version, cause
+		kept.Version, kept.Problem = unusable.Version, cause
 		if c.set.CompareAndSwap(old, &kept) {
 			return nil
 		}
@@ -40,7 +40,7 @@ func (c *Checker) keepLastGood(unusable *policy.Set, cause error) error {
 // they do not.
 func (c *Checker) Problem() error {
 	if set := c.set.Load(); set != nil {
-		return set.problem
+		return set.Problem
 	}
 	return nil
 }

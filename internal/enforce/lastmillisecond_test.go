@@ -33,7 +33,7 @@ func TestPutBackInTheLastMillisecond(t *testing.T) {
 	for name, command := range map[string]func(apikey.Secret) valkey.Completed{
 		"denied by the route": func(secret apikey.Secret) valkey.Completed {
 			set := w.checker.set.Load()
-			plan, rule, err := set.admit(call(secret))
+			plan, rule, err := admit(set, call(secret))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -88,26 +88,24 @@ func (l *tenants) calls(env int, path, want string) (last Result) {
 
 // left is what an environment holds.
 func (l *tenants) left(env int) int64 {
-	if held := l.envs[env].set.Load().global.pool.lease; held != nil {
-		return held.left
-	}
-	return 0
+	_, left := l.envs[env].set.Load().SharedGlobal.Held()
+	return left
 }
 
 // used is what the state counts.
 func (l *tenants) used() int64 {
 	l.t.Helper()
-	s := l.envs[0].set.Load().global
+	s := l.envs[0].set.Load().SharedGlobal
 	reply, err := stepScript.Do(
 		l.t.Context(),
 		l.envs[0].client,
 		[]string{keyspace.Of(policy.GlobalID, "s"), "no copy"},
-		stepArgs(s.program, 0, time.Time{}, 0),
+		stepArgs(s.Program, 0, time.Time{}, 0),
 	).AsBytes()
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return must(limiter.ParseReply(reply, s.counted)).Limits[0].Used()
+	return must(limiter.ParseReply(reply, s.Counted)).Limits[0].Used()
 }
 
 // steps counts the scripts that the server ran.
@@ -251,10 +249,9 @@ func TestLeasesSurviveFailures(t *testing.T) {
 	_, secret := w.create(t, "caller", "free")
 	w.save(t, func(s *policy.Set) { s.Global = leasedMinute(1000, 5*time.Second) })
 	w.expect(t, call(secret), "yyyy") // 4 of 7
-	held := w.checker.set.Load().global.pool.lease
 	proxy.DropReplies("EVALSHA", 1)
-	if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil || c.Allowed || held.left != 3 {
-		t.Errorf("%s, %v; %d left, want 3", describe(c), err, held.left)
+	if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil || c.Allowed || w.held() != 3 {
+		t.Errorf("%s, %v; %d left, want 3", describe(c), err, w.held())
 	}
 	w.expect(t, call(secret), "yyy")
 	proxy.DropReplies("EVALSHA", 1)
@@ -384,9 +381,8 @@ func TestLeasesUnderLoad(t *testing.T) {
 	wg.Wait()
 	held := int64(0)
 	for _, env := range envs {
-		if lease := env.set.Load().global.pool.lease; lease != nil {
-			held += lease.left
-		}
+		_, left := env.set.Load().SharedGlobal.Held()
+		held += left
 	}
 	if got := allowed.Load() + held; got != 1500 {
 		t.Errorf("%d allowed, %d held; want 1,500 together", allowed.Load(), held)

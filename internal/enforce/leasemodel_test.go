@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -20,9 +21,9 @@ type modelLease struct {
 // largerLeases lets leases be half of what remains, so that small limits are leased too.
 func largerLeases(t *testing.T) {
 	t.Helper()
-	before := maxLeasePart
-	maxLeasePart = 2
-	t.Cleanup(func() { maxLeasePart = before })
+	before := lease.MaxPart
+	lease.MaxPart = 2
+	t.Cleanup(func() { lease.MaxPart = before })
 }
 
 // longer is by how much the windows of a state are longer than those of its limits.
@@ -60,20 +61,20 @@ func lengthened(limits []limiter.Limit, by time.Duration) []limiter.Limit {
 }
 
 // lease takes a cost from what the environment holds, or with more from the state.
-func (o *oracle) lease(id, name string, limits []limiter.Limit, lease time.Duration, cost int64) (
+func (o *oracle) lease(id, name string, limits []limiter.Limit, duration time.Duration, cost int64) (
 	limiter.Decision, *modelLease,
 ) {
 	at := fmt.Sprintf("%d %d %s", o.env, o.set.Version, name)
 	clock, l := o.now.Add(o.skew[o.env]), o.leases[at]
-	if l != nil && clock.Sub(l.asked) < lease*999/1000 && l.left >= cost {
+	if l != nil && clock.Sub(l.asked) < duration*999/1000 && l.left >= cost {
 		l.left -= cost
 		o.met["drawn"]++
 		return l.decision(o.now), l
 	}
 	size := cost
 	if l != nil {
-		size = max(cost, min(o.next(l, clock.Sub(l.asked), lease, cost),
-			(leastRemaining(l.limits)+l.left)/maxLeasePart))
+		size = max(cost, min(o.next(l, clock.Sub(l.asked), duration, cost),
+			(leastRemaining(l.limits)+l.left)/lease.MaxPart))
 		if l.left > 0 {
 			o.refund(name, limits, l.left, l.at)
 			o.met["given back"]++
@@ -85,7 +86,7 @@ func (o *oracle) lease(id, name string, limits []limiter.Limit, lease time.Durat
 		d = o.take(name, limits, size)
 		o.met["the cost alone"]++
 	}
-	o.shortened(d.Limits, id, policy.Duration(lease))
+	o.shortened(d.Limits, id, policy.Duration(duration))
 	o.leases[at] = nil
 	if !d.Allowed {
 		return d, nil

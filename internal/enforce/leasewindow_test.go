@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
@@ -143,8 +144,8 @@ func (l *leased) check(env int, path string) Result {
 	after, now := l.held(c)
 	if before != nil && before == after && now < left {
 		l.drawn++
-		if lease := time.Duration(l.set.Global.Lease); !l.now.Before(before.at.Add(lease)) {
-			l.fail("what was leased at %s is used after %s", before.at, lease)
+		if lease := time.Duration(l.set.Global.Lease); !l.now.Before(before.At().Add(lease)) {
+			l.fail("what was leased at %s is used after %s", before.At(), lease)
 		}
 	}
 	if got.Allowed && l.counts() {
@@ -154,13 +155,12 @@ func (l *leased) check(env int, path string) Result {
 }
 
 // held is the lease that an environment holds of the limits of all callers.
-func (l *leased) held(c *Checker) (*lease, int64) {
+func (l *leased) held(c *Checker) (*lease.Lease, int64) {
 	set := c.set.Load()
-	if set == nil || set.Version != l.set.Version || set.global == nil || set.global.pool == nil ||
-		set.global.pool.lease == nil {
+	if set == nil || set.Version != l.set.Version || set.SharedGlobal == nil {
 		return nil, 0
 	}
-	return set.global.pool.lease, set.global.pool.lease.left
+	return set.SharedGlobal.Held()
 }
 
 // admit counts what was admitted and holds all limits to it.

@@ -167,12 +167,16 @@ func (v verdict) String() string {
 	return strings.Join(words, "; ")
 }
 
+func exempt(set *policy.Set, address netip.Addr) bool {
+	return slices.ContainsFunc(set.Exempt, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
 // check is Checker.Check of a call by an API key. Shared limits are asked when the
 // caller's own step allowed the call, or its last call was allowed in this environment
 // lately and no list of routes is looked at.
 func (o *oracle) check(id string, address netip.Addr, path string, lists bool) verdict {
 	rule := ruleOf(o.set, path)
-	free := rule.Cost == 0 || within(o.set.Exempt, address)
+	free := rule.Cost == 0 || exempt(o.set, address)
 	early := !free && !lists && o.allowedLately(id, rule)
 	own, v := o.own(id, path, rule, free)
 	may := !v.unknown && !v.refused && v.banned.IsZero()
@@ -348,7 +352,7 @@ func (o *oracle) bansNow(id string) bool {
 
 // shared are what shared limits say.
 func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (others []heldLimits) {
-	if rule.Cost == 0 || within(s.Exempt, address) {
+	if rule.Cost == 0 || exempt(s, address) {
 		return nil
 	}
 	network := o.addresses.ID(netip.PrefixFrom(address, address.BitLen()))

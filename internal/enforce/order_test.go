@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
@@ -193,10 +194,12 @@ func (w *world) dump(t *testing.T, key string) string {
 
 // held is what the checker holds of the limit of all calls.
 func (w *world) held() int64 {
-	if g := w.checker.set.Load().global; g != nil && g.pool != nil && g.pool.lease != nil {
-		return g.pool.lease.left
+	g := w.checker.set.Load().SharedGlobal
+	if g == nil {
+		return 0
 	}
-	return 0
+	_, left := g.Held()
+	return left
 }
 
 // A caller that was allowed lately reaches shared limits once at most after it was
@@ -254,19 +257,20 @@ func TestDeniedAfterAllowed(t *testing.T) {
 func (w *world) usedOf(t *testing.T, kind sharedKind) int64 {
 	t.Helper()
 	set := w.checker.set.Load()
-	for _, s := range []*sharedLimit{set.global, set.perIP, set.routes[0].perIP, set.routes[0].shared,
-		set.groups[1]} {
+	rule := set.Named(set.Routes[0].Name)
+	for _, s := range []*compiled.SharedLimit{set.SharedGlobal, set.SharedPerIP, rule.SharedPerIP,
+		rule.SharedByAll, set.GroupLimit(1)} {
 		if s == nil {
 			continue
 		}
 		keys := []string{kind.state(w.checker), "no copy"}
 		// the check function's user may not name other keys
 		reply, err := stepScript.Do(t.Context(), w.client, keys,
-			stepArgs(s.program, 0, time.Time{}, 0)).AsBytes()
+			stepArgs(s.Program, 0, time.Time{}, 0)).AsBytes()
 		if err != nil {
 			t.Fatal(err)
 		}
-		return must(limiter.ParseReply(reply, s.counted)).Limits[0].Used() - w.held()
+		return must(limiter.ParseReply(reply, s.Counted)).Limits[0].Used() - w.held()
 	}
 	t.Fatal("nothing is shared")
 	return 0
@@ -309,12 +313,12 @@ func TestExpiryEndsWhatIsKnownOfACaller(t *testing.T) {
 
 // The memory of callers is bounded, and forgets those who have not called for longest.
 func TestRecentCallersAreBounded(t *testing.T) {
-	r, rule, set := newRecentCallers(), &compiledRoute{Route: policy.Route{Cost: 1}}, &compiledSet{}
+	r, rule, set := newRecentCallers(), &compiled.Route{Route: policy.Route{Cost: 1}}, &compiled.Set{}
 	now := time.Now()
 	for i := range 3 * maxRecent {
 		r.learn(recentCaller{subject: fmt.Sprint(i)}, rule, now, &Result{Allowed: true})
 	}
-	allows := func(who recentCaller, set *compiledSet, now time.Time) bool {
+	allows := func(who recentCaller, set *compiled.Set, now time.Time) bool {
 		_, allowed := r.allow(who, rule, set, now)
 		return allowed
 	}
@@ -336,7 +340,7 @@ func TestRecentCallersAreBounded(t *testing.T) {
 			t.Errorf("%s counts as the same caller", what)
 		}
 	}
-	if allows(last, &compiledSet{Set: policy.Set{Version: 1}}, now) {
+	if allows(last, &compiled.Set{Set: policy.Set{Version: 1}}, now) {
 		t.Error("a newer Set does not end what is known")
 	}
 	if allows(last, set, now.Add(recentlyAllowed)) {

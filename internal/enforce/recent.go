@@ -7,6 +7,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
@@ -59,7 +60,7 @@ func recentCallerOf(call Call, own step) recentCaller {
 
 // allow reports whether the caller may be expected to pass its own limits with this cost,
 // and in which group.
-func (r *recentCallers) allow(who recentCaller, rule *compiledRoute, set *compiledSet,
+func (r *recentCallers) allow(who recentCaller, rule *compiled.Route, set *compiled.Set,
 	now time.Time) (keyGroup, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,8 +68,8 @@ func (r *recentCallers) allow(who recentCaller, rule *compiledRoute, set *compil
 	if !found || !last.allows(rule.Cost, set.Version, now) {
 		return keyGroup{}, false
 	}
-	if len(rule.perKey) > 0 {
-		who.route = rule.tag
+	if len(rule.PerKeyEntry) > 0 {
+		who.route = rule.Tag
 		routed, found := r.entries.Get(who)
 		if !found || !routed.allows(rule.Cost, set.Version, now) {
 			return keyGroup{}, false
@@ -85,12 +86,12 @@ func (c *recentCall) allows(cost, version int64, now time.Time) bool {
 }
 
 // learn records what came of a call that was made at a time of the Checker's clock.
-func (r *recentCallers) learn(who recentCaller, rule *compiledRoute, asked time.Time, c *Result) {
+func (r *recentCallers) learn(who recentCaller, rule *compiled.Route, asked time.Time, c *Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !c.Allowed {
 		r.entries.Remove(who)
-		if who.route = rule.tag; len(rule.perKey) > 0 {
+		if who.route = rule.Tag; len(rule.PerKeyEntry) > 0 {
 			r.entries.Remove(who)
 		}
 		return
@@ -101,8 +102,8 @@ func (r *recentCallers) learn(who recentCaller, rule *compiledRoute, asked time.
 		last.holds = until.Sub(c.Now)
 	}
 	r.put(who, last)
-	if len(rule.perKey) > 0 && !c.free {
-		who.route, last.left = rule.tag, c.ownLeft(policy.ScopeRoute)
+	if len(rule.PerKeyEntry) > 0 && !c.free {
+		who.route, last.left = rule.Tag, c.ownLeft(policy.ScopeRoute)
 		r.put(who, last)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -13,8 +14,8 @@ import (
 
 // parseOwn reads the reply about the caller itself. It is final when no limit can change
 // it.
-func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiledSet, own step,
-	rule *compiledRoute) (final bool, err error) {
+func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiled.Set, own step,
+	rule *compiled.Route) (final bool, err error) {
 	if len(reply) == 0 {
 		return true, limiter.ErrReply
 	}
@@ -80,7 +81,7 @@ type public struct {
 }
 
 // parsePublic reads what find.lua calls public, and returns what follows it.
-func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of public,
+func (c *Checker) parsePublic(checked *Result, set *compiled.Set, b []byte) (of public,
 	rest []byte, err error) {
 	if len(b) < 4+policyset.TimesLen+policyset.PublicLen {
 		return public{}, nil, limiter.ErrReply
@@ -105,7 +106,7 @@ func (c *Checker) parsePublic(checked *Result, set *compiledSet, b []byte) (of p
 	if checked.Group, entry, err = groupIn(source, entry); err != nil {
 		return public{}, nil, err
 	}
-	checked.group = set.groupOf(checked.Group, number)
+	checked.group = groupOf(set, checked.Group, number)
 	checked.Source = [...]string{"plan", "override"}[source&1]
 	checked.OldSecret = source&formerSecret != 0
 	if source&1 == 1 {
@@ -163,7 +164,7 @@ func (c *Checker) parseEntry(b []byte) (policy.Mode, []limiter.Limit, []byte, er
 	return mode, limits, rest, nil
 }
 
-func parseWide(checked *Result, own step, rule *compiledRoute, of public, b []byte) error {
+func parseWide(checked *Result, own step, rule *compiled.Route, of public, b []byte) error {
 	plan, b, ok := cut(b)
 	if !ok {
 		return limiter.ErrReply
@@ -181,7 +182,7 @@ func parseWide(checked *Result, own step, rule *compiledRoute, of public, b []by
 	if len(routed) > 0 {
 		keys := []string{own.keys[5], own.keys[2]}
 		if err := checked.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys,
-			rule.perKeyProgram()); err != nil {
+			rule.PerKeyProgram()); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -29,7 +30,7 @@ var (
 )
 
 // reservation returns what settles a call; empty when nothing was taken.
-func (c *Checker) reservation(checked *Result, call Call, rule *compiledRoute) string {
+func (c *Checker) reservation(checked *Result, call Call, rule *compiled.Route) string {
 	r := c.reserved(checked, checked.taken, call, rule)
 	if r.Empty() {
 		return ""
@@ -43,9 +44,9 @@ func (c *Checker) reservation(checked *Result, call Call, rule *compiledRoute) s
 
 // reserved lists what settles some of what a call took.
 func (c *Checker) reserved(checked *Result, all []taken, call Call,
-	rule *compiledRoute) reservation.Reservation {
+	rule *compiled.Route) reservation.Reservation {
 	r := reservation.New(call.Subject, checked.plan, checked.Cost)
-	r.SettleMax, r.Rule = rule.SettleBound(r.Cost), rule.tag
+	r.SettleMax, r.Rule = rule.SettleBound(r.Cost), rule.Tag
 	for _, t := range all {
 		state := reservation.StateOf(checked.Limits[t.first].Scope)
 		r.Took(state, t.at, t.spared(checked))
@@ -80,14 +81,14 @@ func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Re
 			return Result{}, err
 		}
 	}
-	return c.renewing(ctx, func(set *compiledSet) (Result, error) {
-		rule := set.fallback
+	return c.renewing(ctx, func(set *compiled.Set) (Result, error) {
+		rule := set.Fallback
 		if route != "" {
-			if rule = set.named(route); rule == nil {
+			if rule = set.Named(route); rule == nil {
 				return Result{}, errors.Join(policy.ErrNotFound, c.newest(ctx, set, id))
 			}
 		}
-		plan, err := set.planFor(call.Kind, "")
+		plan, err := set.PlanFor(call.Kind, "")
 		if err != nil {
 			return Result{}, errors.Join(err, c.newest(ctx, set, id))
 		}
@@ -115,13 +116,4 @@ func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
 		call.hash = string(secrets.Current[:])
 	}
 	return call, nil
-}
-
-func (c *compiledSet) named(name string) *compiledRoute {
-	for _, r := range c.routes {
-		if r.Name == name {
-			return r
-		}
-	}
-	return nil
 }

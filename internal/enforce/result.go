@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -145,21 +146,19 @@ func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, rep
 }
 
 // addShared adds the decision of a shared limit. request is nil when it is not leased.
-func (c *Result) addShared(s step, reply []byte, request *leaseRequest) error {
+func (c *Result) addShared(s step, reply []byte, request *lease.Request) error {
 	switch {
 	case string(reply) == "S":
 		return ErrStale
 	case request == nil:
-		return c.add(s.shared.scope, s.shared.mode, s.shared.limits, reply, s.keys, s.shared.program)
-	case request.drawn:
-		request.decideDrawn(c.Now)
+		return c.add(s.shared.Scope, s.shared.Mode, s.shared.Configured, reply, s.keys, s.shared.Program)
 	}
-	t := taken{keys: s.keys, program: s.shared.longest().program, at: request.decision.Now,
-		lease: request.lease}
+	d, err := request.Decision(c.Now)
+	t := taken{keys: s.keys, program: s.shared.Longest().Program, at: d.Now, lease: request.Lease()}
 	if t.lease != nil {
-		t.at = t.lease.at
+		t.at = t.lease.At()
 	}
-	return c.count(s.shared.scope, s.shared.mode, request.decision, request.err, t)
+	return c.count(s.shared.Scope, s.shared.Mode, d, err, t)
 }
 
 // count counts a decision in, or why there is none.

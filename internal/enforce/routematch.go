@@ -30,12 +30,12 @@ func (c *Checker) RouteMatch(call Call) (RouteMatch, error) {
 	if set == nil {
 		return RouteMatch{}, errNoSet
 	}
-	_, rule, err := set.admit(call)
+	_, rule, err := admit(set, call)
 	if err != nil {
 		return RouteMatch{}, err
 	}
 	t := RouteMatch{SetVersion: set.Version, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost}
-	if set.exempts(call.Address) {
+	if set.Exempts(call.Address) {
 		t.Cost = 0
 	}
 	return t, nil
@@ -48,17 +48,17 @@ func (c *Checker) RuleLimits(call Call) []RuleLimits {
 	if set == nil {
 		return nil
 	}
-	_, rule, err := set.admit(call)
-	if err != nil || rule.Cost == 0 || set.exempts(call.Address) {
+	_, rule, err := admit(set, call)
+	if err != nil || rule.Cost == 0 || set.Exempts(call.Address) {
 		return nil
 	}
 	var all []RuleLimits
-	if len(rule.perKey) > 0 {
-		all = append(all, RuleLimits{routeState(call.Subject, rule), policy.ScopeRoute,
+	if len(rule.PerKeyEntry) > 0 {
+		all = append(all, RuleLimits{rule.State(call.Subject), policy.ScopeRoute,
 			policy.OrEnforce(rule.Mode), rule.PerKey})
 	}
-	for _, s := range set.sharedSteps(call, rule, c.addresses) {
-		all = append(all, RuleLimits{s.keys[0], s.shared.scope, s.shared.mode, s.shared.limits})
+	for _, s := range sharedSteps(set, call, rule, c.addresses) {
+		all = append(all, RuleLimits{s.keys[0], s.shared.Scope, s.shared.Mode, s.shared.Configured})
 	}
 	return all
 }

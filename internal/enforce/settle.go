@@ -12,6 +12,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
@@ -91,7 +92,7 @@ func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settle
 // settleOwn settles on the caller, by the limits that hold for it in that step. It
 // returns the Set that they are of.
 func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
-	s *Settlement) (*compiledSet, error) {
+	s *Settlement) (*compiled.Set, error) {
 	at := time.Now() // of the server as soon as that is known
 	for range maxReloads {
 		set, err := c.current(ctx, r.Subject)
@@ -111,7 +112,7 @@ func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
 }
 
 // current returns the newest Set.
-func (c *Checker) current(ctx context.Context, id string) (*compiledSet, error) {
+func (c *Checker) current(ctx context.Context, id string) (*compiled.Set, error) {
 	set := c.set.Load()
 	if set == nil {
 		err := c.Load(ctx)
@@ -150,7 +151,7 @@ type basis struct {
 
 // basis reads the limits that hold for the caller at an instant, and lists the states
 // that took.
-func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation.Reservation,
+func (c *Checker) basis(ctx context.Context, set *compiled.Set, r *reservation.Reservation,
 	at time.Time) (by basis, err error) {
 	k, err := policyset.Recorded(r.Subject,
 		c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.Subject)).Build()))
@@ -177,12 +178,12 @@ func (c *Checker) basis(ctx context.Context, set *compiledSet, r *reservation.Re
 	if r.Has(reservation.Key) {
 		err = by.add(r, reservation.Key, "s", limits)
 	}
-	rule := set.tagged(r.Rule)
+	rule := set.Tagged(r.Rule)
 	if rule != nil {
 		by.rule = rule.Name
 	}
 	if rule != nil && r.Has(reservation.Route) {
-		err = errors.Join(err, by.add(r, reservation.Route, "s"+rule.tag, rule.PerKey))
+		err = errors.Join(err, by.add(r, reservation.Route, "s"+rule.Tag, rule.PerKey))
 	}
 	if r.Has(reservation.Candidate) {
 		err = errors.Join(err, by.add(r, reservation.Candidate, "sk", p.Candidate))
@@ -205,19 +206,9 @@ func (by *basis) add(r *reservation.Reservation, state reservation.State, what s
 	return err
 }
 
-// tagged returns the route with this tag; nil when it is gone.
-func (c *compiledSet) tagged(tag string) *compiledRoute {
-	for _, r := range c.routes {
-		if r.tag == tag {
-			return r
-		}
-	}
-	return nil
-}
-
 // trySettle fails with errStale, and returns the server's time, when the basis no longer
 // holds.
-func (c *Checker) trySettle(ctx context.Context, set *compiledSet, by basis, r *reservation.Reservation,
+func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, by basis, r *reservation.Reservation,
 	s *Settlement) (time.Time, error) {
 	keys := []string{keyspace.Of(r.Subject, r.Mark()), keyspace.Record(r.Subject),
 		policyset.CopyKey(keyspace.BucketOf(r.Subject))}
@@ -275,12 +266,12 @@ func (s *Settlement) charged(state counted, difference int64, b []byte) (rest []
 
 // settleShared settles what shared limits took. Since the reservation
 // counts as settled by now, what cannot be reached keeps it.
-func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reservation.Reservation,
+func (c *Checker) settleShared(ctx context.Context, set *compiled.Set, r *reservation.Reservation,
 	s *Settlement) {
 	if s.sharedDifference() == 0 {
 		return
 	}
-	left := set.sharedStates(r)
+	left := sharedStates(set, r)
 	for range maxReloads {
 		if left = c.chargeAll(ctx, set, left, s); len(left) == 0 {
 			return
@@ -289,7 +280,7 @@ func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reserva
 			break
 		}
 		set = c.set.Load()
-		left = slices.DeleteFunc(set.sharedStates(r), func(now counted) bool {
+		left = slices.DeleteFunc(sharedStates(set, r), func(now counted) bool {
 			return !slices.ContainsFunc(left, func(before counted) bool {
 				return before.keys[0] == now.keys[0]
 			})
@@ -299,7 +290,7 @@ func (c *Checker) settleShared(ctx context.Context, set *compiledSet, r *reserva
 }
 
 // chargeAll settles states, and returns those that go by a newer Set.
-func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []counted,
+func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []counted,
 	s *Settlement) (stale []counted) {
 	difference := s.sharedDifference()
 	for _, state := range states {
@@ -322,25 +313,25 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiledSet, states []coun
 	return stale
 }
 
-func (c *compiledSet) sharedStates(r *reservation.Reservation) []counted {
+func sharedStates(set *compiled.Set, r *reservation.Reservation) []counted {
 	var states []counted
-	add := func(state reservation.State, s *sharedLimit, id, what string) {
+	add := func(state reservation.State, s *compiled.SharedLimit, id, what string) {
 		if s != nil && r.Has(state) {
 			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
-			c := counted{keys: keys, program: s.longest().program.Sparing(r.Spared(state)),
-				scope: s.scope, subject: id, at: r.At(state)}
-			if !s.leases() {
-				c.limits = s.limits
+			c := counted{keys: keys, program: s.Longest().Program.Sparing(r.Spared(state)),
+				scope: s.Scope, subject: id, at: r.At(state)}
+			if !s.Leased() {
+				c.limits = s.Configured
 			}
 			states = append(states, c)
 		}
 	}
-	add(reservation.IP, c.perIP, r.Network, "sp")
-	add(reservation.Group, c.groups[r.GroupPlan], r.Group, policy.GroupState(r.GroupPlan))
-	add(reservation.Global, c.global, "global", "s")
-	if rule := c.tagged(r.Rule); rule != nil {
-		add(reservation.RouteIP, rule.perIP, r.Network, "s"+rule.tag)
-		add(reservation.RouteAll, rule.shared, policy.RouteID(rule.Name), "s")
+	add(reservation.IP, set.SharedPerIP, r.Network, "sp")
+	add(reservation.Group, set.GroupLimit(r.GroupPlan), r.Group, policy.GroupState(r.GroupPlan))
+	add(reservation.Global, set.SharedGlobal, policy.GlobalID, "s")
+	if rule := set.Tagged(r.Rule); rule != nil {
+		add(reservation.RouteIP, rule.SharedPerIP, r.Network, "s"+rule.Tag)
+		add(reservation.RouteAll, rule.SharedByAll, policy.RouteID(rule.Name), "s")
 	}
 	return states
 }

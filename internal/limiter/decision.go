@@ -29,6 +29,16 @@ func (u Usage) Used() int64 { return u.Limit.Requests - u.Remaining }
 // NearlyUsedUp reports whether at most a fifth of the limit remains.
 func (u Usage) NearlyUsedUp() bool { return u.Remaining <= u.Limit.Requests/5 }
 
+// Returned is the usage after cost was given back. Next is 0, unknown, where it depends
+// on the cost: when nothing is used, and of a counter.
+func (u Usage) Returned(cost int64) Usage {
+	u.Remaining = min(u.Remaining+cost, u.Limit.Requests)
+	if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == Counter {
+		u.Next = 0
+	}
+	return u
+}
+
 // Decision is the answer to one Take or Peek. A denial is a Decision, not an error.
 type Decision struct {
 	// Allowed says whether every limit admitted the cost, but for those in shadow mode.

@@ -23,12 +23,11 @@ func taken(all ...State) *Reservation {
 			at = at.Add(time.Duration(s) * time.Microsecond)
 		}
 		r.Took(s, at, byte(s))
-		switch s {
-		case IP, RouteIP:
+		if s == IP || s == RouteIP {
 			r.Network = "a-network"
-		case Group:
+		}
+		if s == Group {
 			r.Group, r.GroupPlan = policy.GroupID("acme"), 5
-		case Key, Route, Candidate, Global, RouteAll:
 		}
 	}
 	return &r

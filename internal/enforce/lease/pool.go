@@ -1,4 +1,4 @@
-package enforce
+package lease
 
 import (
 	"sync"
@@ -8,34 +8,34 @@ import (
 	"tidegate/internal/store"
 )
 
-// leasePool holds the lease that an environment has of a shared limit: one at a time,
+// pool holds the lease that an environment has of a shared limit: one at a time,
 // taken in one step, from which calls are admitted without asking. A pool belongs to one
 // version of the policy set. It is safe for concurrent use.
 //
 // The size of leases follows the calls. A lease that is used up in the first half of its
 // duration is followed by one of twice its size. One with calls left at its end is
 // followed by one of half its size; with more than half left, by the cost of one call. No
-// lease is larger than 1/maxLeasePart of what remains. So leases shrink as the limit
+// lease is larger than 1/MaxPart of what remains. So leases shrink as the limit
 // comes near, and few calls lie unused while others are denied.
-type leasePool struct {
+type pool struct {
 	duration time.Duration // of a lease
 
 	mu         sync.Mutex
-	lease      *lease // nil at first, and after a denial
+	lease      *Lease // nil at first, and after a denial
 	requesting bool   // a call requests the next lease
 }
 
-// maxLeasePart bounds a lease to a part of what remains. Tests with small limits lower
+// MaxPart bounds a lease to a part of what remains. Tests with small limits lower
 // it.
-var maxLeasePart int64 = 64
+var MaxPart int64 = 64
 
 // clockDrift is the part of a duration that is not used, since clocks run at different
 // rates: the kernel slews each by 1/2000 at most.
 const clockDrift = 1000
 
-// lease is a number of calls that an environment may admit without asking.
-type lease struct {
-	pool *leasePool
+// Lease is a number of calls that an environment may admit without asking.
+type Lease struct {
+	pool *pool
 	// by the environment's clock, before the request left: the server counted the lease
 	// later than that
 	asked  time.Time
@@ -45,13 +45,16 @@ type lease struct {
 	limits []limiter.Usage // when it was taken; Remaining excludes the lease
 }
 
+// At is when the server counted the lease.
+func (l *Lease) At() time.Time { return l.at }
+
 // age is how long ago the lease was taken at most, by whichever clock says more: the
 // monotonic one stands still while the environment is frozen.
-func (l *lease) age(now time.Time) time.Duration { return store.ElapsedAtMost(l.asked, now) }
+func (l *Lease) age(now time.Time) time.Duration { return store.ElapsedAtMost(l.asked, now) }
 
 // take draws a cost from the held lease and returns what is left in it. Without such a
 // lease it returns which one to request.
-func (p *leasePool) take(now time.Time, cost int64) (from *lease, left int64, w wantedLease) {
+func (p *pool) take(now time.Time, cost int64) (from *Lease, left int64, w wanted) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if from, left = p.draw(now, cost); from == nil {
@@ -61,7 +64,7 @@ func (p *leasePool) take(now time.Time, cost int64) (from *lease, left int64, w 
 }
 
 // draw takes a cost from the held lease. The caller holds the lock.
-func (p *leasePool) draw(now time.Time, cost int64) (from *lease, left int64) {
+func (p *pool) draw(now time.Time, cost int64) (from *Lease, left int64) {
 	if p.lease == nil || p.lease.left < cost || p.lease.age(now) >= p.duration-p.duration/clockDrift {
 		return nil, 0
 	}
@@ -69,8 +72,8 @@ func (p *leasePool) draw(now time.Time, cost int64) (from *lease, left int64) {
 	return p.lease, p.lease.left
 }
 
-// wantedLease is what to request when the held lease does not cover a cost.
-type wantedLease struct {
+// wanted is what to request when the held lease does not cover a cost.
+type wanted struct {
 	size   int64     // calls of the lease
 	unused int64     // calls of the lease before, which are given back
 	at     time.Time // when that was taken
@@ -79,16 +82,16 @@ type wantedLease struct {
 
 // want ends the held lease and returns the next one to request. The caller holds the
 // lock. complete must answer every request.
-func (p *leasePool) want(now time.Time, cost int64) wantedLease {
+func (p *pool) want(now time.Time, cost int64) wanted {
 	if p.requesting {
-		return wantedLease{size: cost, alone: true}
+		return wanted{size: cost, alone: true}
 	}
 	p.requesting = true
-	w, last := wantedLease{size: cost}, p.lease
+	w, last := wanted{size: cost}, p.lease
 	if last == nil {
 		return w
 	}
-	w.size = max(cost, min(last.next(now, cost), (last.remaining()+last.left)/maxLeasePart))
+	w.size = max(cost, min(last.next(now, cost), (last.remaining()+last.left)/MaxPart))
 	if last.left > 0 {
 		w.unused, w.at = last.left, last.at
 	}
@@ -97,7 +100,7 @@ func (p *leasePool) want(now time.Time, cost int64) wantedLease {
 }
 
 // next is the size of the lease after this one.
-func (l *lease) next(now time.Time, cost int64) int64 {
+func (l *Lease) next(now time.Time, cost int64) int64 {
 	age, duration := l.age(now), l.pool.duration
 	switch {
 	case age >= duration && l.left > l.size/2:
@@ -110,7 +113,7 @@ func (l *lease) next(now time.Time, cost int64) int64 {
 	return l.size
 }
 
-func (l *lease) remaining() int64 {
+func (l *Lease) remaining() int64 {
 	least := l.limits[0].Remaining
 	for _, u := range l.limits {
 		least = min(least, u.Remaining)
@@ -119,7 +122,7 @@ func (l *lease) remaining() int64 {
 }
 
 // complete ends a request: l is the lease that it got, nil when it got none.
-func (p *leasePool) complete(w wantedLease, l *lease) {
+func (p *pool) complete(w wanted, l *Lease) {
 	if w.alone {
 		return
 	}
@@ -128,9 +131,9 @@ func (p *leasePool) complete(w wantedLease, l *lease) {
 	p.requesting, p.lease = false, l
 }
 
-// putBack returns what a call drew from the lease. It returns false when the pool no
+// PutBack returns what a call drew from the lease. It returns false when the pool no
 // longer holds the lease.
-func (l *lease) putBack(cost int64) bool {
+func (l *Lease) PutBack(cost int64) bool {
 	p := l.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()

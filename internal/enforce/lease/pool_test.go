@@ -1,4 +1,4 @@
-package enforce
+package lease
 
 import (
 	"testing"
@@ -9,11 +9,11 @@ import (
 )
 
 // holding is a pool of a limit of which so much remains, without a store.
-func holding(remains int64) (*leasePool, func(now time.Time, cost int64) int64) {
-	s := &leasePool{duration: time.Second}
+func holding(remains int64) (*pool, func(now time.Time, cost int64) int64) {
+	s := &pool{duration: time.Second}
 	ask := func(now time.Time, cost int64) int64 {
 		r := s.want(now, cost)
-		s.complete(r, &lease{pool: s, asked: now, at: now, size: r.size, left: r.size - cost,
+		s.complete(r, &Lease{pool: s, asked: now, at: now, size: r.size, left: r.size - cost,
 			limits: []limiter.Usage{{Remaining: remains}}})
 		return r.size
 	}
@@ -41,7 +41,7 @@ func TestLeasesFollowTheCalls(t *testing.T) {
 		"nothing remains":      {0, 64, 0, 10 * time.Millisecond, 2, 2},
 	} {
 		s, ask := holding(c.remains)
-		s.lease = &lease{pool: s, asked: start, at: start, size: c.size, left: c.left,
+		s.lease = &Lease{pool: s, asked: start, at: start, size: c.size, left: c.left,
 			limits: []limiter.Usage{{Remaining: c.remains}}}
 		if got := ask(start.Add(c.after), c.cost); got != c.want {
 			t.Errorf("%s: a lease of %d, want %d", name, got, c.want)
@@ -115,32 +115,32 @@ func TestLeasesTakeBack(t *testing.T) {
 	now := time.Now()
 	ask(now, 1)
 	first := s.lease
-	if !first.putBack(1) || first.left != 1 {
+	if !first.PutBack(1) || first.left != 1 {
 		t.Errorf("%d left, want 1", first.left)
 	}
 	if from, left := s.draw(now, 1); from != first || left != 0 {
 		t.Errorf("drawn from %p, %d left; want %p and 0", from, left, first)
 	}
 	ask(now, 1)
-	if first.putBack(1) || s.lease.left != 1 {
+	if first.PutBack(1) || s.lease.left != 1 {
 		t.Errorf("the next lease has %d left, want 1", s.lease.left)
 	}
 }
 
 // While one call requests the next lease, others take their own cost and keep nothing.
 func TestOneRequestsTheNextLease(t *testing.T) {
-	s := &leasePool{duration: time.Second}
+	s := &pool{duration: time.Second}
 	now := time.Now()
-	s.lease = &lease{pool: s, asked: now, at: now, size: 8, left: 1,
+	s.lease = &Lease{pool: s, asked: now, at: now, size: 8, left: 1,
 		limits: []limiter.Usage{{Remaining: 10_000}}}
 	first, second := s.want(now, 2), s.want(now, 2)
 	if first.size != 16 || first.unused != 1 || first.alone || second.size != 2 || second.unused != 0 ||
 		!second.alone {
 		t.Errorf("%+v, then %+v", first, second)
 	}
-	other := &lease{pool: s}
+	other := &Lease{pool: s}
 	s.complete(second, other)
-	if s.lease != nil || other.putBack(2) {
+	if s.lease != nil || other.PutBack(2) {
 		t.Error("what was asked for alone is kept")
 	}
 	s.complete(first, nil)
