@@ -1,6 +1,10 @@
 package limiter
 
-import "slices"
+import (
+	"slices"
+
+	"tidegate/internal/limiter/calendar"
+)
 
 // rebuild moves the history into other sections, on the strict side. A section that stays
 // as it is keeps its state, and what is no log keeps it in another mode too. A log takes
@@ -98,7 +102,7 @@ func (p *past) source(k kind, shadow bool) int {
 }
 
 // carried returns the state of a new section.
-func (p *past) carried(sec section, requests int64, shifts []shift) state {
+func (p *past) carried(sec section, requests int64, shifts []calendar.Shift) state {
 	source, older := p.source(sec.kind, false), p.source(sec.kind, true)
 	if source < 0 {
 		source, older = older, -1
@@ -127,7 +131,7 @@ func (p *past) carried(sec section, requests int64, shifts []shift) state {
 }
 
 // start returns where the window of a counter or fixed window that holds now starts.
-func (s section) start(now int64, shifts []shift) (start, end int64) {
+func (s section) start(now int64, shifts []calendar.Shift) (start, end int64) {
 	if s.kind == bucketKind {
 		return 0, 0
 	}

@@ -108,7 +108,7 @@ func (l Limit) group() int64 {
 // that there is.
 func (l Limit) Span() time.Duration {
 	if l.Calendar != NoCalendar {
-		return l.Calendar.longest()
+		return l.Calendar.Longest()
 	}
 	return l.Window
 }

@@ -3,6 +3,8 @@ package limiter
 import (
 	"slices"
 	"time"
+
+	"tidegate/internal/limiter/calendar"
 )
 
 // Model is the limiter without I/O: one subject's state and the same step that the script
@@ -87,7 +89,7 @@ type step struct {
 	now     int64
 	limits  []Limit
 	of      []int // the section of each limit
-	shifts  [][]shift
+	shifts  [][]calendar.Shift
 	reserve bool // some of the cost may be given back
 	changed bool // the state was carried over or moved, and has to be stored whatever the decision
 }
@@ -95,10 +97,10 @@ type step struct {
 // open fits the state to the limits and to the time.
 func (m *Model) open(now int64, limits []Limit) *step {
 	sections, of := sectionsOf(limits)
-	s := &step{model: m, now: now, limits: limits, of: of, shifts: make([][]shift, len(sections))}
+	s := &step{model: m, now: now, limits: limits, of: of, shifts: make([][]calendar.Shift, len(sections))}
 	for i, sec := range sections {
 		if sec.calendar != NoCalendar {
-			s.shifts[i] = sec.calendar.shiftsOf(sec.zone, time.UnixMicro(now))
+			s.shifts[i] = sec.calendar.Shifts(sec.zone, time.UnixMicro(now))
 		}
 	}
 	if !slices.EqualFunc(m.sections, sections, section.same) {
@@ -230,7 +232,7 @@ func (s *step) usageOf(st *state, i int, cost int64) (left, reset, retry int64) 
 
 // advance brings a section's state to the time now. It reports whether that did more than
 // let time pass.
-func (st *state) advance(sec section, now, requests int64, shifts []shift) (moved bool) {
+func (st *state) advance(sec section, now, requests int64, shifts []calendar.Shift) (moved bool) {
 	switch sec.kind {
 	case counterKind:
 		return st.roll(sec.span, now)
@@ -254,9 +256,9 @@ func (st *state) advance(sec section, now, requests int64, shifts []shift) (move
 	}
 }
 
-func (s section) period(now int64, shifts []shift) (start, end int64) {
+func (s section) period(now int64, shifts []calendar.Shift) (start, end int64) {
 	if s.calendar != NoCalendar {
-		return s.calendar.period(now, shifts)
+		return s.calendar.Around(now, shifts)
 	}
 	start = now - now%s.span
 	return start, start + s.span

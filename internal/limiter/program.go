@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"tidegate/internal/limiter/calendar"
 )
 
 // Program is a list of limits compiled for the script: it travels as an argument, or is
@@ -158,7 +160,7 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 	}
 	for _, s := range sections {
 		if s.calendar != NoCalendar {
-			p = appendZone(p, s.zone, s.calendar.shiftsOf(s.zone, now))
+			p = appendZone(p, s.zone, s.calendar.Shifts(s.zone, now))
 		}
 	}
 	return appendNotices(p, limits), nil
@@ -200,14 +202,14 @@ func headsLen(sections []section) (n byte) {
 	return n
 }
 
-func appendZone(p Program, zone string, shifts []shift) Program {
+func appendZone(p Program, zone string, shifts []calendar.Shift) Program {
 	p = append(p, byte(len(zone)))
 	p = append(p, zone...)
 	p = append(p, byte(len(shifts)))
 	for _, s := range shifts {
-		seconds := s.offset/1_000_000 + 1<<23
-		p = append(p, byte(s.from>>48))
-		p = appendUint48(p, s.from)
+		seconds := s.Offset/1_000_000 + 1<<23
+		p = append(p, byte(s.From>>48))
+		p = appendUint48(p, s.From)
 		p = append(p, byte(seconds>>16), byte(seconds>>8), byte(seconds))
 	}
 	return p

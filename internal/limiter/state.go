@@ -3,6 +3,8 @@ package limiter
 import (
 	"math/bits"
 	"slices"
+
+	"tidegate/internal/limiter/calendar"
 )
 
 // push adds cost to the slots at the time at, first filling up the newest slot.
@@ -116,7 +118,7 @@ func (st *state) counterUsage(span, now, requests, cost int64) (left, reset, ret
 	return left, reset, 2*span - overlap - elapsed
 }
 
-func (st *state) fixedUsage(sec section, shifts []shift, now, requests, cost int64) (left, reset,
+func (st *state) fixedUsage(sec section, shifts []calendar.Shift, now, requests, cost int64) (left, reset,
 	retry int64) {
 	_, end := sec.period(now, shifts)
 	left = requests - st.cur

@@ -1,0 +1,208 @@
+// Package calendar says when the minutes, hours, days, weeks, months and years of a time
+// zone begin and end, in whole microseconds since 1970. It goes by the zone's offsets
+// from UTC as they were listed for a Program, since Valkey knows no time zones: the
+// script computes the same from the same list. Package limiter imports it. It is
+// arithmetic over its arguments.
+package calendar
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Period is a period of the calendar. Its name in text is "minute", "hour", "day",
+// "week", "month" or "year"; that of None is "". Its number is stored.
+type Period uint8
+
+// The periods.
+const (
+	None Period = iota
+	Minute
+	Hour
+	Day
+	Month
+	Week // from Monday, as ISO 8601 has it
+	Year
+)
+
+var names = [...]string{None: "", Minute: "minute", Hour: "hour", Day: "day", Month: "month",
+	Week: "week", Year: "year"}
+
+// Periods lists every period, the shortest first.
+func Periods() []Period { return []Period{Minute, Hour, Day, Week, Month, Year} }
+
+// String returns the period's name.
+func (p Period) String() string {
+	if int(p) < len(names) {
+		return names[p]
+	}
+	return "calendar(" + strconv.Itoa(int(p)) + ")"
+}
+
+// Parse is the inverse of String.
+func Parse(name string) (Period, error) {
+	for p, n := range names {
+		if n == name {
+			return Period(p), nil
+		}
+	}
+	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, week, month, year", name)
+}
+
+// Longest returns the length of the period; of a day and what is longer with the hour
+// that the end of summer time adds, of a month with 31 days, of a year with 366.
+func (p Period) Longest() time.Duration {
+	switch p {
+	case Minute:
+		return time.Minute
+	case Hour:
+		return time.Hour
+	case Day:
+		return 25 * time.Hour
+	case Month:
+		return 31*24*time.Hour + time.Hour
+	case Week:
+		return 7*24*time.Hour + time.Hour
+	case Year:
+		return 366*24*time.Hour + time.Hour
+	default:
+		return 0
+	}
+}
+
+// Shift is a change of a zone's offset from UTC.
+type Shift struct {
+	From   int64 // microseconds since 1970
+	Offset int64 // microseconds east of UTC
+}
+
+const (
+	// ahead is how far a list of shifts reaches; later, the last offset stays.
+	ahead     = 10 * 366 * 24 * time.Hour
+	maxShifts = 64
+)
+
+// Shifts lists the offsets of a zone from two periods before now on, but two months at
+// least, the first one from the beginning of time.
+func (p Period) Shifts(zone string, now time.Time) []Shift {
+	location, err := time.LoadLocation(zone)
+	if err != nil {
+		location = time.UTC
+	}
+	t := now.Add(-2 * max(p.Longest(), Month.Longest())).In(location)
+	_, offset := t.Zone()
+	shifts := []Shift{{0, int64(offset) * 1e6}}
+	for end := now.Add(ahead); t.Before(end) && len(shifts) < maxShifts; {
+		// ZoneBounds stands still at the end of some years after 2037, and ends zones at
+		// the end of others
+		next := t.Add(24 * time.Hour)
+		if _, bound := t.ZoneBounds(); bound.IsZero() {
+			break
+		} else if bound.After(t) {
+			next = bound
+		}
+		if _, changed := next.Zone(); changed != offset {
+			offset = changed
+			start, _ := next.ZoneBounds()
+			shifts = append(shifts, Shift{start.UnixMicro(), int64(offset) * 1e6})
+		}
+		t = next
+	}
+	return shifts
+}
+
+// shiftAt returns the index of the shift that holds at an instant.
+func shiftAt(shifts []Shift, us int64) int {
+	i := len(shifts) - 1
+	for i > 0 && us < shifts[i].From {
+		i--
+	}
+	return i
+}
+
+// reached returns the first instant, from the shift with an index on, at which the zone's
+// clocks show at least a local time. Where clocks skip that time it is the instant of the
+// skip.
+func reached(shifts []Shift, from int, local int64) int64 {
+	for i := from; ; i++ {
+		us := local - shifts[i].Offset
+		if i > 0 {
+			us = max(us, shifts[i].From)
+		}
+		if i == len(shifts)-1 || us < shifts[i+1].From {
+			return us
+		}
+	}
+}
+
+const dayMicros = 24 * 3600 * 1_000_000
+
+// Around returns the period that holds now, in a zone with these shifts: [start, end).
+func (p Period) Around(now int64, shifts []Shift) (start, end int64) {
+	current := shiftAt(shifts, now)
+	local := now + shifts[current].Offset
+	switch p {
+	case Minute, Hour:
+		unit := p.Longest().Microseconds()
+		start = local - local%unit - shifts[current].Offset
+		return start, start + unit
+	case Day:
+		start = local - local%dayMicros
+		end = start + dayMicros
+	case Week:
+		day := local / dayMicros
+		start = (day - (day+3)%7) * dayMicros // 1970 began on a Thursday
+		end = start + 7*dayMicros
+	case Year:
+		first, next := yearAround(local / dayMicros)
+		start, end = first*dayMicros, next*dayMicros
+	default:
+		first, next := monthAround(local / dayMicros)
+		start, end = first*dayMicros, next*dayMicros
+	}
+	return reached(shifts, 0, start), reached(shifts, current, end)
+}
+
+// fromMarch returns the year of a day since 1970 within its 400 years, and the day of
+// that year, both from 0. Years begin in March, so that the day of a leap year is the
+// last. The arithmetic is Howard Hinnant's civil_from_days.
+func fromMarch(day int64) (year, of int64) {
+	doe := (day + 719468) % 146097
+	year = (doe - doe/1460 + doe/36524 - doe/146096) / 365
+	return year, doe - (365*year + year/4 - year/100)
+}
+
+// daysOf returns the days of a year, counted as fromMarch counts.
+func daysOf(year int64) int64 {
+	if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+		return 366
+	}
+	return 365
+}
+
+// monthAround returns the days since 1970 of the first of the month that holds a day, and
+// of the first of the next month.
+func monthAround(day int64) (first, next int64) {
+	year, of := fromMarch(day)
+	month := (5*of + 2) / 153 // 0 is March
+	begins := (153*month + 2) / 5
+	length := (153*(month+1)+2)/5 - begins
+	if month == 11 { // February ends where the next year begins
+		length = daysOf(year+1) - 337
+	}
+	return day - of + begins, day - of + begins + length
+}
+
+// yearAround returns the days since 1970 of the first of January of the year that holds a
+// day, and of the next.
+func yearAround(day int64) (first, next int64) {
+	const january = 306 // day of a year that begins in March
+	year, of := fromMarch(day)
+	if of >= january {
+		first = day - of + january
+		return first, first + daysOf(year+1)
+	}
+	next = day - of + january
+	return next - daysOf(year), next
+}

@@ -1,0 +1,185 @@
+package calendar
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	_ "tidegate/internal/testing/histories" // few under the race detector
+	"tidegate/internal/testing/zones"
+)
+
+// clockWork is an instant in a zone, and a calendar period there.
+type clockWork struct {
+	at     time.Time // in the zone
+	period Period
+	listed time.Time // some years before
+	shifts []Shift   // as they were listed then
+}
+
+func drawClockWork(t *rapid.T) clockWork {
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+	c := clockWork{at: zones.Instant(r), period: Periods()[r.IntN(len(Periods()))]}
+	c.listed = c.at.Add(-time.Duration(r.Int64N(int64(ahead - 400*24*time.Hour))))
+	c.shifts = c.period.Shifts(c.at.Location().String(), c.listed)
+	return c
+}
+
+func (c clockWork) String() string {
+	return fmt.Sprintf("%s of %s in %s", c.period, c.at, c.at.Location())
+}
+
+// window returns the period that holds an instant.
+func (c clockWork) window(at time.Time) (start, end time.Time) {
+	from, to := c.period.Around(at.UnixMicro(), c.shifts)
+	return time.UnixMicro(from).In(c.at.Location()), time.UnixMicro(to).In(c.at.Location())
+}
+
+// local returns the period by Go's calendar.
+func (c clockWork) local() (start, end time.Time) {
+	year, month, day := c.at.Date()
+	date := func(month time.Month, day int) time.Time {
+		return time.Date(year, month, day, 0, 0, 0, 0, c.at.Location())
+	}
+	switch c.period {
+	case Minute:
+		start = c.at.Add(-time.Duration(c.at.Second())*time.Second - time.Duration(c.at.Nanosecond()))
+		return start, start.Add(time.Minute)
+	case Hour:
+		start = c.at.Add(-time.Duration(c.at.Minute())*time.Minute - time.Duration(
+			c.at.Second())*time.Second - time.Duration(c.at.Nanosecond()))
+		return start, start.Add(time.Hour)
+	case Day:
+		return date(month, day), date(month, day+1)
+	case Week:
+		monday := day - (int(c.at.Weekday())+6)%7
+		return date(month, monday), date(month, monday+7)
+	case Year:
+		return date(1, 1), date(13, 1)
+	default:
+		return date(month, 1), date(month+1, 1)
+	}
+}
+
+// shiftsWithin reports whether the zone's clocks are moved within some time of an
+// instant.
+func shiftsWithin(reach time.Duration, at time.Time) bool {
+	_, before := at.Add(-reach).Zone()
+	_, between := at.Zone()
+	_, after := at.Add(reach).Zone()
+	return before != between || between != after
+}
+
+// A calendar window is the local minute, hour, day, week, month or year, as Go's time
+// package has them, unless the clocks are moved within hours of where it begins or ends
+// (for a minute or an hour: within it).
+func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawClockWork(t)
+		wantStart, wantEnd := c.local()
+		if shiftsWithin(25*time.Hour, wantStart) || shiftsWithin(25*time.Hour, wantEnd) {
+			return
+		}
+		if start, end := c.window(c.at); !start.Equal(wantStart) || !end.Equal(wantEnd) {
+			t.Fatalf("%s is %s to %s, want %s to %s", c, start, end, wantStart, wantEnd)
+		}
+	})
+}
+
+// Weeks are those of ISO 8601 also where a year ends, and years have their leap day.
+func TestWeeksAndYears(t *testing.T) {
+	for _, c := range []struct {
+		period               Period
+		zone, at, start, end string // local
+	}{
+		{Week, "UTC", "2024-12-29 23:59", "2024-12-23 00:00", "2024-12-30 00:00"}, // W52 of 2024
+		{Week, "UTC", "2025-01-01 12:00", "2024-12-30 00:00", "2025-01-06 00:00"}, // W01 of 2025
+		{Week, "UTC", "2021-01-03 00:00", "2020-12-28 00:00", "2021-01-04 00:00"}, // W53 of 2020
+		{Week, "UTC", "2026-11-23 00:00", "2026-11-23 00:00", "2026-11-30 00:00"}, // a Monday
+		{Week, "Asia/Tokyo", "2026-11-22 23:59", "2026-11-16 00:00", "2026-11-23 00:00"},
+		{Week, "Europe/Berlin", "2027-03-28 12:00", "2027-03-22 00:00", "2027-03-29 00:00"}, // 167 h
+		{Week, "Europe/Berlin", "2027-10-31 12:00", "2027-10-25 00:00", "2027-11-01 00:00"}, // 169 h
+		{Year, "UTC", "2028-02-29 12:00", "2028-01-01 00:00", "2029-01-01 00:00"},           // 366 days
+		{Year, "UTC", "2000-12-31 23:59", "2000-01-01 00:00", "2001-01-01 00:00"},           // 366 days
+		{Year, "UTC", "2100-02-28 23:59", "2100-01-01 00:00", "2101-01-01 00:00"},           // 365 days
+		{Year, "UTC", "2027-01-01 00:00", "2027-01-01 00:00", "2028-01-01 00:00"},
+		{Year, "Pacific/Auckland", "2027-12-31 23:59", "2027-01-01 00:00", "2028-01-01 00:00"},
+	} {
+		location, err := time.LoadLocation(c.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := func(text string) time.Time {
+			at, err := time.ParseInLocation("2006-01-02 15:04", text, location)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		at := in(c.at)
+		w := clockWork{at: at, period: c.period, shifts: c.period.Shifts(c.zone, at)}
+		if start, end := w.window(at); !start.Equal(in(c.start)) || !end.Equal(in(c.end)) {
+			t.Errorf("%s is %s to %s", w, start, end)
+		}
+		year, week := in(c.start).ISOWeek()
+		y, last := in(c.end).Add(-time.Microsecond).ISOWeek()
+		if c.period == Week && (y != year || last != week) {
+			t.Errorf("the week from %s is two", c.start)
+		}
+	}
+}
+
+// Every instant lies within its calendar window, also on the days on which the clocks are
+// moved; one that did not would have no limit.
+func TestCalendarWindowHoldsItsInstant(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawClockWork(t)
+		if start, end := c.window(c.at); c.at.Before(start) || !c.at.Before(end) {
+			t.Fatalf("%s is %s to %s", c, start, end)
+		}
+	})
+}
+
+// Days, weeks, months and years follow each other without gap or overlap, also where the
+// clocks are moved at midnight, and each begins at a local midnight or, where the clocks
+// jump over it, at the jump. Minutes and hours do so too, except where the clocks are
+// moved inside one.
+func TestCalendarWindowsTileTime(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawClockWork(t)
+		start, end := c.window(c.at)
+		if c.period <= Hour && (shiftsWithin(time.Hour, start) || shiftsWithin(time.Hour, end)) {
+			return
+		}
+		if next, _ := c.window(end); !next.Equal(end) {
+			t.Fatalf("%s ends at %s, the next begins at %s", c, end, next)
+		}
+		if _, last := c.window(start.Add(-time.Microsecond)); !last.Equal(start) {
+			t.Fatalf("%s begins at %s, the one before ends at %s", c, start, last)
+		}
+		if c.period >= Day && !beginsDay(start) {
+			t.Fatalf("%s begins at %s, which is no midnight", c, start)
+		}
+	})
+}
+
+// beginsDay reports whether it is midnight, or the clocks jump over midnight now.
+func beginsDay(at time.Time) bool {
+	const microsecond = time.Microsecond
+	return at.Hour() == 0 && at.Minute() == 0 && at.Second() == 0 && at.Nanosecond() == 0 ||
+		at.Add(-microsecond).Day() != at.Day()
+}
+
+// The offset of a zone is known for ten years.
+func TestZonesAreKnownForTenYears(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := drawClockWork(t)
+		_, want := c.at.Zone()
+		if got := c.shifts[shiftAt(c.shifts, c.at.UnixMicro())].Offset / 1_000_000; got != int64(want) {
+			t.Fatalf("%s, listed %s: offset %d s, want %d s", c, c.listed, got, want)
+		}
+	})
+}
