@@ -1,5 +1,5 @@
 // Single keys: / searches, r refreshes, ? lists them. That list can turn them off, for
-// people who use voice input.
+// people who use voice input. Without a log-in there are none.
 
 const dialog = document.getElementById('keyboard');
 const opener = document.getElementById('keyboard-open');
@@ -20,21 +20,24 @@ const actions = {
   r: () => document.dispatchEvent(new Event('refresh-now')),
 };
 
-document.addEventListener('keydown', (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !box.checked) return;
-  if (document.querySelector('dialog[open]') || typing(event.target)) return;
-  const action = actions[event.key];
-  if (!action) return;
-  event.preventDefault();
-  action();
-});
+function listen() {
+  document.addEventListener('keydown', (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing || !box.checked) return;
+    if (document.querySelector('dialog[open]') || typing(event.target)) return;
+    const action = actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  });
 
-opener.hidden = false;
-opener.addEventListener('click', () => dialog.showModal());
-// A click on the backdrop is a click on the dialog itself, and on nothing in it.
-dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
+  opener.hidden = false;
+  opener.addEventListener('click', () => dialog.showModal());
+  // A click on the backdrop is a click on the dialog itself, and on nothing in it.
+  dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
 
-box.checked = localStorage.getItem(setting) !== 'off';
-box.addEventListener('change', () => localStorage.setItem(setting, box.checked ? 'on' : 'off'));
+  box.checked = localStorage.getItem(setting) !== 'off';
+  box.addEventListener('change', () => localStorage.setItem(setting, box.checked ? 'on' : 'off'));
+}
 
+if (dialog) listen();
 if (location.hash === '#q') document.getElementById('q')?.focus();

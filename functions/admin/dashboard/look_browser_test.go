@@ -64,9 +64,15 @@ func waitForTheme(v *sitetest.Visit, name string) {
 }
 
 // Single keys search and list the keys, from any page, but not while somebody types, and
-// not once they are turned off.
+// not once they are turned off. Before the log-in there are none.
 func TestBrowserKeyboard(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.Open("/login")
+	v.Act(chromedp.Focus(chromedp.CSS("#main")))
+	v.Press("?")
+	if sitetest.Eval[bool](v, `document.querySelector("#keyboard, #keyboard-open") !== null`) {
+		t.Error("keys are listed before the log-in")
+	}
 	v.Enter()
 	press := v.Press
 	focused := func() string { return sitetest.Eval[string](v, `document.activeElement.id`) }
