@@ -1,7 +1,7 @@
 // Package histories says how many random histories a test plays. A few histories show
 // races, wrong answers take many, and the race detector makes each several times as slow.
-// So a test plays a tenth of them under the race detector; ./scripts/test also runs the
-// packages whose tests import this one without it. Only tests import it.
+// So a test plays a tenth of them under the race detector; ./scripts/test runs all tests
+// without it too. Only tests import this package.
 package histories
 
 import (
