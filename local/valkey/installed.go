@@ -13,7 +13,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/local/process"
@@ -39,23 +41,34 @@ func installed(ctx context.Context, settings ...string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s, err := ByCommand(ctx, []string{path}, settings...)
+	if err != nil {
+		return nil, err
+	}
+	s.Name = filepath.Base(path) + " " + version
+	return s, nil
+}
+
+// ByCommand starts a server as Installed does, by a command such as "taskset -c 0
+// valkey-server" to which its settings are added.
+func ByCommand(ctx context.Context, command []string, settings ...string) (*Server, error) {
+	name := strings.Join(command, " ")
 	dir, err := os.MkdirTemp("", "tidegate-valkey-")
 	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", filepath.Base(path), err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	for range attempts {
 		var address string
 		var p *process.Process
-		if address, p, err = launch(ctx, path, dir, settings); err == nil {
-			return &Server{URL: "valkey://" + address, Name: filepath.Base(path) + " " + version,
-				stop: func() {
-					p.Kill()
-					_ = os.RemoveAll(dir)
-				}}, nil
+		if address, p, err = launch(ctx, command, dir, settings); err == nil {
+			return &Server{URL: "valkey://" + address, Name: name, stop: func() {
+				p.Kill()
+				_ = os.RemoveAll(dir)
+			}}, nil
 		}
 	}
 	_ = os.RemoveAll(dir)
-	return nil, fmt.Errorf("start %s: %w", filepath.Base(path), err)
+	return nil, fmt.Errorf("start %s: %w", name, err)
 }
 
 var versionField = regexp.MustCompile(`\bv=((\d+)[.\d]*)`)
@@ -82,15 +95,16 @@ func find(ctx context.Context) (path, version string, err error) {
 }
 
 // launch starts the server on a free port and waits until it answers.
-func launch(ctx context.Context, path, dir string, settings []string) (string, *process.Process, error) {
+func launch(ctx context.Context, command []string, dir string, settings []string) (string,
+	*process.Process, error) {
 	host, port, err := freePort()
 	if err != nil {
 		return "", nil, err
 	}
 	var log bytes.Buffer
-	cmd := exec.Command(path, append([]string{"--bind", host, "--port", port, "--dir", dir, "--save", "",
-		"--appendonly", "no"}, settings...)...)
-	cmd.Dir = dir
+	arguments := slices.Concat(command[1:], []string{"--bind", host, "--port", port, "--dir", dir,
+		"--save", "", "--appendonly", "no"}, settings)
+	cmd := exec.Command(command[0], arguments...)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	p, err := process.Start(cmd)
 	if err != nil {

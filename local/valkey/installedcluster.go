@@ -32,7 +32,7 @@ func InstalledCluster(ctx context.Context, shards int) (*Cluster, error) {
 			return nil, err
 		}
 		c.Nodes = append(c.Nodes, s)
-		addresses = append(addresses, s.address())
+		addresses = append(addresses, s.Address())
 	}
 	c.URL = "valkey://" + strings.Join(addresses, ",") + "?cluster=true"
 	ctx, cancel := context.WithTimeout(ctx, clusterWait)
@@ -59,5 +59,3 @@ func clusterNode(ctx context.Context) (*Server, error) {
 	return installed(ctx, "--cluster-enabled", "yes", "--cluster-port", bus,
 		"--cluster-announce-ip", "127.0.0.1")
 }
-
-func (s *Server) address() string { return strings.TrimPrefix(s.URL, "valkey://") }

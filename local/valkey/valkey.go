@@ -3,12 +3,17 @@
 // lose everything at the end.
 package valkey
 
+import "strings"
+
 // Server is a running store.
 type Server struct {
 	URL  string // valkey://127.0.0.1:port
 	Name string // what it is, for people
 	stop func()
 }
+
+// Address returns the server's host and port.
+func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "valkey://") }
 
 // Close ends the server and removes what it wrote.
 func (s *Server) Close() { s.stop() }

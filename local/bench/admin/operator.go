@@ -1,15 +1,15 @@
 //go:build unix
 
-package main
+package admin
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/chromedp/chromedp"
@@ -221,7 +221,7 @@ func endSessions(o *operator) error {
 var errNoSession = errors.New("no session to end")
 
 // doTasks does the tasks and prints what they take.
-func doTasks(ctx context.Context, client valkey.Client, s *seed, o options) error {
+func doTasks(ctx context.Context, client valkey.Client, s *seed, o options, out io.Writer) error {
 	b, err := newBrowser(ctx, client)
 	if err != nil {
 		return err
@@ -234,7 +234,7 @@ func doTasks(ctx context.Context, client valkey.Client, s *seed, o options) erro
 		many = "customer-000" // 10,000 of them
 	}
 	return withOperator(ctx, b.handler, client, func(op *operator) error {
-		return runTasks(op, tasks(s, many))
+		return runTasks(op, tasks(s, many), out)
 	})
 }
 
@@ -242,8 +242,8 @@ func doTasks(ctx context.Context, client valkey.Client, s *seed, o options) erro
 const manyKeys = 100_000
 
 // runTasks does every task and prints what it took. It goes on behind one that fails.
-func runTasks(o *operator, list []task) error {
-	fmt.Fprintf(os.Stdout, "| task | clicks | fields | seconds |\n|---|---|---|---|\n")
+func runTasks(o *operator, list []task, out io.Writer) error {
+	_, _ = fmt.Fprintf(out, "| task | clicks | fields | seconds |\n|---|---|---|---|\n")
 	var failed error
 	for _, t := range list {
 		o.clicks, o.fields = 0, 0
@@ -252,7 +252,7 @@ func runTasks(o *operator, list []task) error {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.name, err))
 			continue
 		}
-		fmt.Fprintf(os.Stdout, "| %s | %d | %d | %.1f |\n", t.name, o.clicks, o.fields,
+		_, _ = fmt.Fprintf(out, "| %s | %d | %d | %.1f |\n", t.name, o.clicks, o.fields,
 			time.Since(began).Seconds())
 	}
 	return failed

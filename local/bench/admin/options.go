@@ -1,12 +1,16 @@
 //go:build unix
 
-package main
+// Package admin measures the dashboard over a million keys. For each page it measures the
+// server's time, the commands and round trips to Valkey, and the bytes that a browser
+// loads. It starts its own valkey-server and runs the dashboard in this process. With
+// -tasks it does an operator's tasks in Chromium instead, and counts clicks and seconds.
+package admin
 
 import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
+	"io"
 	"strings"
 	"time"
 
@@ -24,11 +28,11 @@ type options struct {
 	tasks                        bool
 }
 
-func readOptions(args []string) (options, error) {
+func readOptions(args []string, errOut io.Writer) (options, error) {
 	var o options
-	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f := flag.NewFlagSet("admin", flag.ContinueOnError)
+	f.SetOutput(errOut)
 	f.IntVar(&o.keys, "keys", 1_000_000, "known keys")
-	f.IntVar(&o.rounds, "rounds", 25, "times that each page is asked for")
 	f.StringVar(&o.admin, "admin", "", "the built admin `function`, to measure its starts")
 	f.StringVar(&o.echo, "echo", "", "the built echo `function`")
 	f.StringVar(&o.journal, "journal", "",
@@ -37,7 +41,7 @@ func readOptions(args []string) (options, error) {
 	f.BoolVar(&o.tasks, "tasks", false, "do an operator's tasks in Chromium instead")
 	short := f.Bool("short", false, "a quick look, at a hundredth of the keys")
 	err := f.Parse(args)
-	o.starts = 100
+	o.starts, o.rounds = 100, 25
 	if *short {
 		o.keys, o.rounds, o.starts = o.keys/100, 5, 10
 	}
@@ -45,8 +49,9 @@ func readOptions(args []string) (options, error) {
 	return o, err
 }
 
-func run(ctx context.Context, args []string) error {
-	o, err := readOptions(args)
+// Run measures with the flags in args.
+func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
+	o, err := readOptions(args, errOut)
 	if err != nil {
 		return err
 	}
@@ -69,32 +74,26 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	if o.tasks {
-		return doTasks(ctx, client, s, o)
+		return doTasks(ctx, client, s, o, out)
 	}
 	measured, err := measure(ctx, client, s, o)
 	if err != nil {
 		return err
 	}
-	if o.admin != "" {
-		starter, err := newStarter(o.admin, o.echo, server.URL)
-		if err == nil && o.journal != "" {
-			err = starter.useJournal(ctx, client, o.journal)
-		}
-		if err != nil {
-			return err
-		}
-		starts, err := starter.measure(ctx, o.starts)
-		if err != nil {
-			return err
-		}
-		measured = append(measured, starts...)
+	starter, err := newStarter(o.admin, o.echo, server.URL)
+	if err == nil && o.journal != "" {
+		err = starter.useJournal(ctx, client, o.journal)
 	}
-	figures.Print(os.Stdout, fmt.Sprintf("The dashboard, %d keys, %d active", o.keys, o.active),
-		measured, goal)
-	if o.output == "" {
-		return nil
+	if err != nil {
+		return err
 	}
-	return figures.Put(o.output, "admin.", measured)
+	starts, err := starter.measure(ctx, o.starts)
+	if err != nil {
+		return err
+	}
+	measured = append(measured, starts...)
+	return figures.Report(out, fmt.Sprintf("The dashboard, %d keys, %d active", o.keys, o.active),
+		measured, goal, o.output, "admin.")
 }
 
 func goal(name string) (figures.Goal, bool) {

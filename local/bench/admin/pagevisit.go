@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package admin
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,6 +17,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/serverinfo"
 	"tidegate/local/site"
 	"tidegate/web/static"
 )
@@ -136,25 +135,13 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) (visitFigures, 
 // not long is one read.
 type work struct{ commands, reads int64 }
 
-var statistic = regexp.MustCompile(`(total_commands_processed|total_reads_processed):(\d+)`)
-
-func (s *work) read(ctx context.Context, client valkey.Client) error {
-	text, err := client.Do(ctx, client.B().Info().Section("stats").Build()).ToString()
+func (w *work) read(ctx context.Context, client valkey.Client) error {
+	info, err := serverinfo.Read(ctx, client, "stats")
 	if err != nil {
 		return err
 	}
-	for _, m := range statistic.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.ParseInt(m[2], 10, 64)
-		if err != nil {
-			return err
-		}
-		if m[1] == "total_reads_processed" {
-			s.reads = n
-		} else {
-			s.commands = n
-		}
-	}
-	return nil
+	w.commands, w.reads = info.Integer("total_commands_processed"), info.Integer("total_reads_processed")
+	return info.Err()
 }
 
 func measure(ctx context.Context, client valkey.Client, s *seed, o options) ([]figures.Figure, error) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package admin
 
 import (
 	"bytes"
@@ -13,14 +13,13 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/statelist"
+	"tidegate/local/bench/keys"
 )
 
 const pepper = "a pepper that only this benchmark uses"
@@ -28,14 +27,12 @@ const pepper = "a pepper that only this benchmark uses"
 // batch is how many keys are written together.
 const batch = 5000
 
-var bySeed = registry.Edit{By: audit.Actor{Kind: "system", Name: "bench"}, Reason: "seed"}
-
 // seed fills a store with keys. The registry creates one key of each model; the others
 // are copies of its records under other names.
 type seed struct {
 	options
 	client valkey.Client
-	keys   *registry.Store
+	keys   *keys.Store
 	models []model
 	heads  map[keyspace.Bucket][]byte // of each chain of the audit
 	random *rand.Rand
@@ -56,7 +53,7 @@ const (
 
 func newSeed(ctx context.Context, client valkey.Client, o options) (*seed, error) {
 	s := &seed{
-		options: o, client: client, keys: registry.NewStore(client, apikey.Pepper(pepper)),
+		options: o, client: client, keys: keys.Open(client, pepper, "bench"),
 		heads:  map[keyspace.Bucket][]byte{},
 		random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // the same data each time
 	}
@@ -64,24 +61,20 @@ func newSeed(ctx context.Context, client valkey.Client, o options) (*seed, error
 }
 
 func (s *seed) savePlans(ctx context.Context) error {
-	set, err := s.keys.Set(ctx)
-	if err != nil {
-		return err
-	}
-	for i, name := range []string{"free", "pro", "enterprise"} {
-		n := int64(10)
-		for range i {
-			n *= 10
+	return s.keys.Edit(ctx, func(set *policy.Set) {
+		for i, name := range []string{"free", "pro", "enterprise"} {
+			n := int64(10)
+			for range i {
+				n *= 10
+			}
+			p := policy.Plan{Name: name, Limits: []limiter.Limit{{Requests: n, Window: 10 * time.Second},
+				{Requests: 100 * n, Window: time.Hour}}}
+			if name == "pro" {
+				p.Candidate = []limiter.Limit{{Requests: 50, Window: 10 * time.Second}}
+			}
+			set.Plans = append(set.Plans, p)
 		}
-		p := policy.Plan{Name: name, Limits: []limiter.Limit{{Requests: n, Window: 10 * time.Second},
-			{Requests: 100 * n, Window: time.Hour}}}
-		if name == "pro" {
-			p.Candidate = []limiter.Limit{{Requests: 50, Window: 10 * time.Second}}
-		}
-		set.Plans = append(set.Plans, p)
-	}
-	_, err = s.keys.SaveSet(ctx, *set, bySeed)
-	return err
+	})
 }
 
 // all writes everything.
@@ -118,12 +111,12 @@ func (s *seed) makeModels(ctx context.Context) error {
 		if i%2 == 0 {
 			n.Tags = []string{modelTag}
 		}
-		k, _, err := s.keys.Create(ctx, n, bySeed)
+		k, _, err := s.keys.Create(ctx, n, s.keys.By)
 		if err != nil {
 			return err
 		}
 		m := model{key: k, limits: plan.Limits}
-		m.key, err = s.keys.Update(ctx, k.ID, k.Version, audit.KeyOverride, bySeed, func(k *policy.Key) {
+		m.key, err = s.keys.Update(ctx, k.ID, k.Version, audit.KeyOverride, s.keys.By, func(k *policy.Key) {
 			switch i {
 			case 0, 1:
 				m.limits = []limiter.Limit{{Requests: 25, Window: time.Minute}}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package admin
 
 import (
 	"context"
@@ -148,19 +148,14 @@ func coldStart(ctx context.Context, admin runtimeapi.Function) (time.Duration, e
 
 // visits starts an environment, lets it get ready, and sends it an event several times.
 func (s *starter) visits(ctx context.Context, n int, event []byte, status int) ([]time.Duration, error) {
-	api, err := runtimeapi.New()
+	function, err := runtimeapi.Start(ctx, s.admin)
 	if err != nil {
 		return nil, err
 	}
-	defer api.Close()
-	process, err := api.Start(ctx, s.admin)
-	if err != nil {
-		return nil, err
-	}
-	defer runtimeapi.Stop(process)
+	defer function.Close()
 	var times []time.Duration
 	for range n {
-		took, answer, err := api.Invoke(event)
+		took, answer, err := function.Invoke(event)
 		if err == nil {
 			_, err = read(answer, status)
 		}

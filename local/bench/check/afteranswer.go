@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package check
 
 import (
 	"context"
@@ -31,29 +31,23 @@ func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
 		quiet, busy = append(quiet, held[:quietCalls]...), append(busy, held[busyFrom:]...)
 	}
 	return []figures.Figure{
-		figures.Of("check.after_answer_quiet_p50_us", micros(figures.Quantile(quiet, 0.5)), "µs"),
-		figures.Of("check.after_answer_busy_p50_us", micros(figures.Quantile(busy, 0.5)), "µs"),
+		figures.Of("check.after_answer_quiet_p50_us", figures.Micros(figures.Quantile(quiet, 0.5)), "µs"),
+		figures.Of("check.after_answer_busy_p50_us", figures.Micros(figures.Quantile(busy, 0.5)), "µs"),
 	}, nil
 }
 
 // held returns how long a new function worked on after each of its answers except the
 // last.
 func (b *bench) held(ctx context.Context, calls int) ([]time.Duration, error) {
-	api, err := runtimeapi.New()
+	function, err := runtimeapi.Start(ctx, b.ours())
 	if err != nil {
 		return nil, err
 	}
-	defer api.Close()
-	process, err := api.Start(ctx, b.ours())
-	if err != nil {
-		return nil, err
-	}
-	defer runtimeapi.Stop(process)
+	defer function.Close()
 	for i := range calls + 1 {
-		_, answer, err := api.Invoke(b.events[i%keys])
-		if err := mustAllow(answer, err); err != nil {
+		if _, err := allowed(function, b.events[i%callers]); err != nil {
 			return nil, err
 		}
 	}
-	return api.Held()[:calls], nil
+	return function.Held()[:calls], nil
 }

@@ -1,12 +1,8 @@
 //go:build unix
 
-package main
+package check
 
-import (
-	"time"
-
-	"tidegate/local/bench/figures"
-)
+import "tidegate/local/bench/figures"
 
 var goals = map[string]figures.Goal{
 	"check.coldstart_over_echo_ms": {Bound: 0.5},
@@ -24,7 +20,3 @@ func goal(name string) (figures.Goal, bool) {
 	g, found := goals[name]
 	return g, found
 }
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-func millis(d time.Duration) float64 { return figures.Millis(d) }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package check
 
 import (
 	"bytes"
@@ -8,20 +8,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/keys"
 	"tidegate/local/bench/runtimeapi"
 	server "tidegate/local/valkey"
 )
@@ -31,10 +28,9 @@ const pepper = "a pepper that only this benchmark uses"
 // bench is a Valkey with a key that may call, and the functions that are measured.
 type bench struct {
 	options
-	api     *runtimeapi.API
 	url     string
 	client  valkey.Client // as the function has one
-	policy  *registry.Store
+	keys    *keys.Store
 	env     []string
 	secrets []string
 	events  [][]byte // one for each key
@@ -50,10 +46,6 @@ func open(ctx context.Context, o options) (*bench, error) {
 	}
 	b.closers = append(b.closers, s.Close)
 	b.url, b.env = s.URL, []string{"VALKEY_URL=" + s.URL, "KEY_PEPPER=" + pepper}
-	if b.api, err = runtimeapi.New(); err != nil {
-		return b, err
-	}
-	b.closers = append(b.closers, b.api.Close)
 	if b.client, err = store.Open(ctx, s.URL, store.Options{Pooled: true}); err != nil {
 		return b, err
 	}
@@ -74,63 +66,40 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	measured, err := b.trips(ctx)
-	if err != nil {
-		return nil, err
+	var all []figures.Figure
+	for _, measure := range []func(context.Context) ([]figures.Figure, error){
+		b.trips, b.afterAnswers, b.coldStarts, b.compared, b.serverTime,
+		b.sharedLimit, // after the others: it changes the policies
+		b.sizes,
+	} {
+		measured, err := measure(ctx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, measured...)
 	}
-	after, err := b.afterAnswers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	starts, err := b.coldStarts(ctx)
-	if err != nil {
-		return nil, err
-	}
-	compared, err := b.compared(ctx)
-	if err != nil {
-		return nil, err
-	}
-	server, err := b.serverTime(ctx)
-	if err != nil {
-		return nil, err
-	}
-	shared, err := b.sharedLimit(ctx) // after the others: it changes the policies
-	if err != nil {
-		return nil, err
-	}
-	sizes, err := b.sizes()
-	return slices.Concat(measured, after, compared, server, shared, starts, sizes), err
+	return all, nil
 }
 
-// edit names the benchmark in the audit.
-var edit = registry.Edit{By: audit.Actor{Kind: "system", Name: "bench"}}
-
-// keys is so many that none comes near its limits.
-const keys = 400
+// callers is so many keys that none comes near its limits.
+const callers = 400
 
 // prepare makes keys of a plan with two limits.
 func (b *bench) prepare(ctx context.Context) error {
-	registry := registry.NewStore(b.client, apikey.Pepper(pepper))
-	b.policy = registry
-	set, err := registry.Set(ctx)
-	if err != nil {
+	b.keys = keys.Open(b.client, pepper, "bench")
+	if err := b.keys.Edit(ctx, func(set *policy.Set) {
+		limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
+			{Requests: 1000, Window: 10 * time.Minute}}
+		set.Plans, set.TokenPlan = []policy.Plan{{Name: "pro", Limits: limits}}, "pro"
+	}); err != nil {
 		return err
 	}
-	limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
-		{Requests: 1000, Window: 10 * time.Minute}}
-	set.Plans, set.TokenPlan = []policy.Plan{{Name: "pro", Limits: limits}}, "pro"
-	if _, err := registry.SaveSet(ctx, *set, edit); err != nil {
-		return err
+	made, err := b.keys.Make(ctx, "pro", "test", callers)
+	for _, k := range made {
+		b.secrets = append(b.secrets, k.Secret.Reveal())
+		b.events = append(b.events, eventOf("x-api-key", k.Secret.Reveal()))
 	}
-	for range keys {
-		_, secret, err := registry.Create(ctx, policy.NewKey{Name: "bench", Env: "test", Plan: "pro"}, edit)
-		if err != nil {
-			return err
-		}
-		b.secrets = append(b.secrets, secret.Reveal())
-		b.events = append(b.events, eventOf("x-api-key", secret.Reveal()))
-	}
-	return nil
+	return err
 }
 
 // eventOf returns a call with a credential in a header.
@@ -153,32 +122,24 @@ const warmUp = 200
 
 // trips makes calls one by one: a check, the same event echoed, and a PING, in turns.
 func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
-	echoAPI, err := runtimeapi.New()
+	ours, err := runtimeapi.Start(ctx, b.ours())
 	if err != nil {
 		return nil, err
 	}
-	defer echoAPI.Close()
-	var processes []*exec.Cmd
-	defer func() {
-		for _, p := range processes {
-			runtimeapi.Stop(p)
-		}
-	}()
-	for api, f := range map[*runtimeapi.API]runtimeapi.Function{b.api: b.ours(), echoAPI: b.bare()} {
-		p, err := api.Start(ctx, f)
-		if err != nil {
-			return nil, err
-		}
-		processes = append(processes, p)
+	defer ours.Close()
+	bare, err := runtimeapi.Start(ctx, b.bare())
+	if err != nil {
+		return nil, err
 	}
+	defer bare.Close()
 	var checks, echoes, pings []time.Duration
 	for i := range b.calls + warmUp {
-		event := b.events[i%keys]
-		check, err := b.allowed(event)
+		event := b.events[i%callers]
+		check, err := allowed(ours, event)
 		if err != nil {
 			return nil, err
 		}
-		echo, _, err := echoAPI.Invoke(event)
+		echo, _, err := bare.Invoke(event)
 		if err != nil {
 			return nil, err
 		}
@@ -193,18 +154,18 @@ func (b *bench) trips(ctx context.Context) ([]figures.Figure, error) {
 	check, echo, ping := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5),
 		figures.Quantile(pings, 0.5)
 	return []figures.Figure{
-		figures.Of("check.p50_us", micros(check), "µs"),
-		figures.Of("check.p99_us", micros(figures.Quantile(checks, 0.99)), "µs"),
-		figures.Of("check.ping_p50_us", micros(ping), "µs"),
+		figures.Of("check.p50_us", figures.Micros(check), "µs"),
+		figures.Of("check.p99_us", figures.Micros(figures.Quantile(checks, 0.99)), "µs"),
+		figures.Of("check.ping_p50_us", figures.Micros(ping), "µs"),
 		figures.Of("check.p50_vs_ping", float64(check)/float64(ping), "ratio"),
-		figures.Of("check.echo_p50_us", micros(echo), "µs"),
+		figures.Of("check.echo_p50_us", figures.Micros(echo), "µs"),
 		figures.Of("check.p50_over_echo_vs_ping", float64(check-echo)/float64(ping), "ratio"),
 	}, nil
 }
 
 // allowed makes a check, and fails if it is denied: figures are of allowed checks.
-func (b *bench) allowed(event []byte) (time.Duration, error) {
-	took, answer, err := b.api.Invoke(event)
+func allowed(function *runtimeapi.Environment, event []byte) (time.Duration, error) {
+	took, answer, err := function.Invoke(event)
 	return took, mustAllow(answer, err)
 }
 
@@ -228,7 +189,7 @@ func mustAllow(answer []byte, err error) error {
 func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 	var checks, echoes []time.Duration
 	for i := range b.starts {
-		event := b.events[i%keys]
+		event := b.events[i%callers]
 		check, answer, err := runtimeapi.ColdStart(ctx, b.ours(), event)
 		if err := mustAllow(answer, err); err != nil {
 			return nil, fmt.Errorf("cold start of check: %w", err)
@@ -241,18 +202,15 @@ func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 	}
 	check, echo := figures.Quantile(checks, 0.5), figures.Quantile(echoes, 0.5)
 	return []figures.Figure{
-		figures.Of("check.coldstart_ms", millis(check), "ms"),
-		figures.Of("check.coldstart_echo_ms", millis(echo), "ms"),
-		figures.Of("check.coldstart_over_echo_ms", millis(check-echo), "ms"),
+		figures.Of("check.coldstart_ms", figures.Millis(check), "ms"),
+		figures.Of("check.coldstart_echo_ms", figures.Millis(echo), "ms"),
+		figures.Of("check.coldstart_over_echo_ms", figures.Millis(check-echo), "ms"),
 	}, nil
 }
 
-func (b *bench) sizes() ([]figures.Figure, error) {
+func (b *bench) sizes(context.Context) ([]figures.Figure, error) {
 	var measured []figures.Figure
 	for name, path := range map[string]string{"check.binary_mib": b.check, "check.zip_mib": b.zip} {
-		if path == "" {
-			continue
-		}
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.TrimPrefix(name, "check."), err)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package check
 
 import (
 	"bytes"
@@ -46,9 +46,6 @@ type comparison struct {
 // compared measures the check function and its peers, first with API keys, then with
 // tokens.
 func (b *bench) compared(ctx context.Context) ([]figures.Figure, error) {
-	if b.node == "" || b.peer == "" {
-		return nil, nil
-	}
 	if err := b.registerWithPeers(ctx); err != nil {
 		return nil, err
 	}
@@ -57,11 +54,11 @@ func (b *bench) compared(ctx context.Context) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer issuer.close()
-	tokens, err := issuer.events(keys)
+	tokens, err := issuer.events(callers)
 	if err != nil {
 		return nil, err
 	}
-	load := loadAverage()
+	load := figures.LoadAverage()
 	var all []figures.Figure
 	var comparisons []comparison
 	for _, c := range []credential{{"", "API key", nil, b.events}, {"jwt_", "JWT", issuer.env(), tokens}} {
@@ -139,7 +136,7 @@ func (b *bench) answers(
 	ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured,
 ) error {
 	all, err := startAll(ctx, authorizers)
-	defer stopAll(all)
+	defer closeAll(all)
 	if err != nil {
 		return err
 	}
@@ -147,8 +144,8 @@ func (b *bench) answers(
 	for call := range b.peerCalls {
 		for turn := range authorizers {
 			i := (call + turn) % len(authorizers) // in rotating order
-			took, answer, err := all[i].api.Invoke(c.events[call%len(c.events)])
-			if err := mustAllow(answer, err); err != nil {
+			took, err := allowed(all[i], c.events[call%len(c.events)])
+			if err != nil {
 				return fmt.Errorf("%s: %w", authorizers[i].Name, err)
 			}
 			if call >= b.peerCalls/5 {
@@ -157,7 +154,7 @@ func (b *bench) answers(
 		}
 	}
 	for i := range rows {
-		if rows[i].rss, err = resident(ctx, all[i].process.Process.Pid); err != nil {
+		if rows[i].rss, err = resident(ctx, all[i].PID()); err != nil {
 			return err
 		}
 		rows[i].p50, rows[i].p99 = figures.Quantile(times[i], 0.5), figures.Quantile(times[i], 0.99)
@@ -165,34 +162,22 @@ func (b *bench) answers(
 	return nil
 }
 
-// running is a function with a Runtime API of its own.
-type running struct {
-	api     *runtimeapi.API
-	process *exec.Cmd
-}
-
 // startAll starts the authorizers. After an error it returns those that it started.
-func startAll(ctx context.Context, functions []runtimeapi.Function) ([]running, error) {
-	var all []running
+func startAll(ctx context.Context, functions []runtimeapi.Function) ([]*runtimeapi.Environment, error) {
+	var all []*runtimeapi.Environment
 	for _, f := range functions {
-		api, err := runtimeapi.New()
+		started, err := runtimeapi.Start(ctx, f)
 		if err != nil {
 			return all, err
 		}
-		process, err := api.Start(ctx, f)
-		if err != nil {
-			api.Close()
-			return all, err
-		}
-		all = append(all, running{api, process})
+		all = append(all, started)
 	}
 	return all, nil
 }
 
-func stopAll(all []running) {
-	for _, r := range all {
-		runtimeapi.Stop(r.process)
-		r.api.Close()
+func closeAll(all []*runtimeapi.Environment) {
+	for _, e := range all {
+		e.Close()
 	}
 }
 
@@ -226,9 +211,9 @@ func (c comparison) figures() []figures.Figure {
 	names := map[string]string{"Tidegate": "ours", "Go": "go", "Node.js": "node"}
 	for _, r := range c.rows {
 		name := names[r.name]
-		add(name+"_coldstart_ms", millis(r.cold), "ms")
-		add(name+"_p50_us", micros(r.p50), "µs")
-		add(name+"_p99_us", micros(r.p99), "µs")
+		add(name+"_coldstart_ms", figures.Millis(r.cold), "ms")
+		add(name+"_p50_us", figures.Micros(r.p50), "µs")
+		add(name+"_p99_us", figures.Micros(r.p99), "µs")
 		add(name+"_rss_mib", r.rss, "MiB")
 		add(name+"_package_mib", r.size, "MiB")
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package check
 
 import (
 	"bytes"
@@ -165,24 +165,19 @@ func TestPeersAuthorize(t *testing.T) {
 // its limits.
 func authorizes(t *testing.T, f runtimeapi.Function, good, bad []byte) {
 	t.Helper()
-	api, err := runtimeapi.New()
+	function, err := runtimeapi.Start(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(api.Close)
-	process, err := api.Start(t.Context(), f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { runtimeapi.Stop(process) })
+	t.Cleanup(function.Close)
 	for _, event := range [][]byte{bad, eventOf("accept", "*/*")} {
-		if _, answer, err := api.Invoke(event); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		if _, answer, err := function.Invoke(event); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
 			t.Fatalf("a bad credential: %s, %v", answer, err)
 		}
 	}
 	denials := 0
 	for range 1_200 { // more than either limit
-		_, answer, err := api.Invoke(good)
+		_, answer, err := function.Invoke(good)
 		if err != nil {
 			t.Fatal(err)
 		}

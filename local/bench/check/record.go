@@ -1,8 +1,9 @@
 //go:build unix
 
-package main
+package check
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tidegate/local/bench/figures"
+	"tidegate/local/bench/serverinfo"
 )
 
 const (
@@ -48,31 +52,21 @@ func record(repository, about string, comparisons []comparison) error {
 	return nil
 }
 
-// loadAverage returns that of the last minute, or "unknown" on systems without one.
-func loadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	if fields := strings.Fields(string(text)); len(fields) > 0 {
-		return fields[0]
-	}
-	return "unknown"
-}
-
 // conditions describes the machine, without which figures have little meaning.
 func (b *bench) conditions(ctx context.Context, load string) (string, error) {
 	node, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
 		return "", fmt.Errorf("record: node: %w", err)
 	}
-	info, err := b.client.Do(ctx, b.client.B().Info().Section("server").Build()).ToString()
+	server, err := serverinfo.Read(ctx, b.client, "server")
 	if err != nil {
 		return "", fmt.Errorf("record: %w", err)
 	}
-	_, valkey, _ := strings.Cut(info, "valkey_version:")
-	valkey, _, _ = strings.Cut(valkey, "\r\n")
 	about := fmt.Sprintf("Measured on %s: %d cores, load %s before, Node.js %s, %s, Valkey %s;\n"+
-		"%d calls and %d starts of each.", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(), load,
+		"%d calls and %d starts of each.", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(),
+		cmp.Or(load, "unknown"),
 		strings.TrimPrefix(strings.TrimSpace(string(node)), "v"),
-		strings.Replace(runtime.Version(), "go", "Go ", 1), valkey, b.peerCalls, max(b.starts/3, 1))
+		strings.Replace(runtime.Version(), "go", "Go ", 1), server.Text("valkey_version"), b.peerCalls, max(b.starts/3, 1))
 	if n, err := strconv.ParseFloat(load, 64); err != nil || n > idle {
 		about += " **To be repeated on an idle machine.**"
 	}
@@ -89,9 +83,9 @@ type aspect struct {
 }
 
 var aspects = []aspect{
-	{"Cold start to the first answer", "ms", func(m measured) float64 { return millis(m.cold) }},
-	{"Answer, p50", "µs", func(m measured) float64 { return micros(m.p50) }},
-	{"Answer, p99", "µs", func(m measured) float64 { return micros(m.p99) }},
+	{"Cold start to the first answer", "ms", func(m measured) float64 { return figures.Millis(m.cold) }},
+	{"Answer, p50", "µs", func(m measured) float64 { return figures.Micros(m.p50) }},
+	{"Answer, p99", "µs", func(m measured) float64 { return figures.Micros(m.p99) }},
 	{"Memory after the calls", "MiB", func(m measured) float64 { return m.rss }},
 	{"Package, compressed", "MiB", func(m measured) float64 { return m.size }},
 }

@@ -1,14 +1,12 @@
 //go:build unix
 
-package main
+package check
 
 import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +19,9 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/keys"
 	"tidegate/local/bench/runtimeapi"
+	"tidegate/local/bench/serverinfo"
 )
 
 const (
@@ -57,7 +57,7 @@ func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 	work := []func() (float64, error){
 		func() (float64, error) {
 			return b.spent(ctx, b.calls/4, func(i int) error {
-				return nothing.Exec(ctx, b.client, []string{"{bench}" + strconv.Itoa(i%keys)},
+				return nothing.Exec(ctx, b.client, []string{"{bench}" + strconv.Itoa(i%callers)},
 					[]string{"a", "b", "c"}).Error()
 			})
 		},
@@ -78,10 +78,9 @@ func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 			spent[i] = append(spent[i], micros)
 		}
 	}
-	for i := range spent {
-		slices.Sort(spent[i])
+	median := func(i int) float64 {
+		return figures.Median(spent[i], func(micros float64) float64 { return micros })
 	}
-	median := func(i int) float64 { return spent[i][serverRounds/2] }
 	return []figures.Figure{
 		figures.Of("check.server_us", median(1), "µs"),
 		figures.Of("check.server_vs_evalsha", median(1)/median(0), "ratio"),
@@ -91,10 +90,10 @@ func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 }
 
 // checks returns a function that checks call i with key i modulo the number of keys.
-func checks(ctx context.Context, checker *enforce.Checker, keys []apikey.Secret) func(int) error {
+func checks(ctx context.Context, checker *enforce.Checker, keys []keys.Key) func(int) error {
 	return func(i int) error {
-		secret := keys[i%len(keys)]
-		call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
+		key := keys[i%len(keys)]
+		call := enforce.Call{Kind: policy.APIKey, Subject: key.ID, Secret: key.Secret}
 		call.Route = route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}
 		result, err := checker.Check(ctx, call, nil)
 		if err == nil && !result.Allowed {
@@ -105,23 +104,11 @@ func checks(ctx context.Context, checker *enforce.Checker, keys []apikey.Secret)
 }
 
 // keysOf makes keys of a new plan.
-func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit) ([]apikey.Secret, error) {
-	set, err := b.policy.Set(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("server time: %w", err)
+func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit) ([]keys.Key, error) {
+	if err := b.keys.Plan(ctx, plan, limits...); err != nil {
+		return nil, err
 	}
-	set.Plans = append(set.Plans, policy.Plan{Name: plan, Limits: limits})
-	if _, err := b.policy.SaveSet(ctx, *set, edit); err != nil {
-		return nil, fmt.Errorf("server time: %w", err)
-	}
-	secrets := make([]apikey.Secret, keys)
-	for i := range secrets {
-		if _, secrets[i], err = b.policy.Create(ctx, policy.NewKey{Name: "bench", Env: "test", Plan: plan},
-			edit); err != nil {
-			return nil, fmt.Errorf("server time: %w", err)
-		}
-	}
-	return secrets, nil
+	return b.keys.Make(ctx, plan, "test", callers)
 }
 
 // recording returns a function that records one second of calls. The function that this
@@ -177,20 +164,10 @@ func (b *bench) spent(ctx context.Context, n int, work func(i int) error) (float
 }
 
 // processorTime is the processor time of the server's main thread, in microseconds.
-func (b *bench) processorTime(ctx context.Context) (micros float64, err error) {
-	info, err := b.client.Do(ctx, b.client.B().Info().Section("cpu").Build()).ToString()
+func (b *bench) processorTime(ctx context.Context) (float64, error) {
+	info, err := serverinfo.Read(ctx, b.client, "cpu")
 	if err != nil {
-		return 0, fmt.Errorf("processor time: %w", err)
+		return 0, err
 	}
-	for line := range strings.Lines(info) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if name == "used_cpu_sys_main_thread" || name == "used_cpu_user_main_thread" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				return 0, fmt.Errorf("processor time: %w", err)
-			}
-			micros += seconds * 1e6
-		}
-	}
-	return micros, nil
+	return figures.Micros(info.MainThread()), info.Err()
 }

@@ -39,6 +39,14 @@ func (g Goal) met(value float64) bool {
 	return value <= g.Bound
 }
 
+// Verdict returns "met" or "missed".
+func (g Goal) Verdict(value float64) string {
+	if g.met(value) {
+		return "met"
+	}
+	return "missed"
+}
+
 func (g Goal) String() string {
 	if g.Least {
 		return fmt.Sprintf("≥ %g", g.Bound)
@@ -46,21 +54,40 @@ func (g Goal) String() string {
 	return fmt.Sprintf("≤ %g", g.Bound)
 }
 
-// Print writes a table. goal returns the goal of a figure; false if it has none.
+// Print writes a table. goal returns the goal of a figure; false if it has none. A nil
+// goal is for benchmarks without goals.
 func Print(out io.Writer, title string, figures []Figure, goal func(name string) (Goal, bool)) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(t, "\n%s\tmeasured\t\tgoal\t\n", title)
-	for _, f := range figures {
-		bound, verdict := "", ""
-		if g, found := goal(f.Name); found {
-			bound, verdict = g.String(), "missed"
-			if g.met(f.Value) {
-				verdict = "met"
-			}
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%.4g\t%s\t%s\t%s\n", f.Name, f.Value, f.Unit, bound, verdict)
+	_, _ = fmt.Fprintf(t, "\n%s\tmeasured\t", title)
+	if goal != nil {
+		_, _ = fmt.Fprint(t, "\tgoal\t")
 	}
+	for _, f := range figures {
+		_, _ = fmt.Fprintf(t, "\n%s\t%.4g\t%s", f.Name, f.Value, f.Unit)
+		if goal == nil {
+			continue
+		}
+		_, _ = fmt.Fprint(t, "\t")
+		if g, found := goal(f.Name); found {
+			_, _ = fmt.Fprintf(t, "%s\t%s", g, g.Verdict(f.Value))
+		} else {
+			_, _ = fmt.Fprint(t, "\t")
+		}
+	}
+	_, _ = fmt.Fprintln(t)
 	_ = t.Flush()
+}
+
+// Report prints the figures of a benchmark, and puts them into a file, if it is named, in
+// place of the figures there whose names have the prefix.
+func Report(
+	out io.Writer, title string, figures []Figure, goal func(name string) (Goal, bool), file, prefix string,
+) error {
+	Print(out, title, figures, goal)
+	if file == "" {
+		return nil
+	}
+	return Put(file, prefix, figures)
 }
 
 // Quantile sorts the times and returns their quantile q.
@@ -71,6 +98,26 @@ func Quantile(times []time.Duration, q float64) time.Duration {
 
 // Millis returns a time in milliseconds.
 func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// Micros returns a time in microseconds.
+func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// Median returns the median of what of returns for each item.
+func Median[T any](all []T, of func(T) float64) float64 {
+	values := make([]float64, len(all))
+	for i, x := range all {
+		values[i] = of(x)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+// LoadAverage returns this machine's of the last minute; "" where the system has none.
+func LoadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	average, _, _ := strings.Cut(string(text), " ")
+	return average
+}
 
 // Put writes the figures to a file, in place of all figures whose names have the prefix.
 // The file need not exist.

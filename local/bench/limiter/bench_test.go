@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +46,7 @@ func newHarness(t *testing.T) (*harness, *server) {
 	t.Cleanup(server.stop)
 	// Long enough not to turn during the test.
 	window, _ := turningAt(time.Now().Add(shortest / 2))
-	h := &harness{address: server.address, window: window, keys: 64}
+	h := &harness{address: server.Address(), window: window, keys: 64}
 	t.Cleanup(h.close)
 	return h, server
 }
@@ -112,20 +110,8 @@ func TestRun(t *testing.T) {
 	}
 	r := summarize(m)
 	r.print(io.Discard)
-	name := filepath.Join(t.TempDir(), "bench.json")
-	if err := r.write(name); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var figures []figure
-	if err := json.Unmarshal(text, &figures); err != nil {
-		t.Fatal(err)
-	}
 	values := map[string]float64{}
-	for _, f := range figures {
+	for _, f := range r.figures {
 		if _, twice := values[f.Name]; twice || f.Unit == "" {
 			t.Errorf("figure %+v: twice %v", f, twice)
 		}
@@ -161,7 +147,7 @@ func TestSaturateNoticesWrongVerdicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pipes, err := openPipes(server.address)
+	pipes, err := openPipes(server.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +187,7 @@ func TestSaturateNoticesWrongVerdicts(t *testing.T) {
 // An error of the server ends the run.
 func TestSendReportsErrors(t *testing.T) {
 	_, server := newHarness(t)
-	pipes, err := openPipes(server.address)
+	pipes, err := openPipes(server.Address())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"tidegate/local/bench/figures"
 )
 
 func main() {
@@ -93,5 +95,5 @@ func run(ctx context.Context, arguments []string, out, progress io.Writer) error
 	}
 	r := summarize(m)
 	r.print(out)
-	return r.write(o.output)
+	return figures.Write(o.output, r.figures)
 }

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"time"
+
+	"tidegate/local/bench/figures"
 )
 
 const maxLibrarySubjects = 1_000
@@ -102,7 +104,7 @@ func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 	m := &measurement{options: o, version: server.version, window: window,
 		bytes: map[*measuredLimiter]float64{}, allocations: map[*measuredLimiter]float64{}}
 	b := &bench{measurement: m, server: server, turn: turn, pings: pingLoad(), progress: progress}
-	h := &harness{address: server.address, window: window, keys: o.keys}
+	h := &harness{address: server.Address(), window: window, keys: o.keys}
 	defer h.close()
 	var err error
 	if m.limiters, err = choose(h, o); err != nil {
@@ -111,7 +113,7 @@ func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 	for i := range min(maxLibrarySubjects, o.keys) {
 		b.subjects = append(b.subjects, subject(librarySubjects, i))
 	}
-	if b.pipes, err = openPipes(server.address); err != nil {
+	if b.pipes, err = openPipes(server.Address()); err != nil {
 		return nil, err
 	}
 	defer b.pipes.close()
@@ -241,7 +243,7 @@ func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, ro
 	b.slices = append(b.slices, slice{
 		limiter: c, scenario: s.name, probe: len(b.probes) - 1,
 		rate: n / o.elapsed.Seconds(), command: account.of(commands),
-		processor: micros(account.processor) / n,
+		processor: figures.Micros(account.processor) / n,
 	})
 	return b.probe()
 }

@@ -1,39 +1,38 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"tidegate/local/bench/figures"
 )
 
-// goal is a bound that Tidegate's limiter is held to.
+// goal is a figure's bound that Tidegate's limiter is held to.
 type goal struct {
 	text    string
 	limiter string
 	what    string
-	atLeast bool
-	bound   float64
+	bound   figures.Goal
 }
 
 var goals = []goal{
-	{"log 100: allowed rate to EVALSHA", "log100", "rate_vs_evalsha", true, 0.38},
-	{"counter: allowed rate to EVALSHA", "counter", "rate_vs_evalsha", true, 0.46},
-	{"log 100: denied rate to EVALSHA", "log100", "denied_rate_vs_evalsha", true, 0.45},
-	{"counter: denied rate to EVALSHA", "counter", "denied_rate_vs_evalsha", true, 0.45},
-	{"log 100: rate to Upstash's approximation", "log100", "rate_vs_upstash", true, 1.3},
-	{"three logs: rate to one", "three_logs", "rate_vs_one", true, 0.75},
-	{"three counters: rate to one", "three_counters", "rate_vs_one", true, 0.75},
-	{"log 100: median trip to PING", "log100", "p50_vs_ping", false, 1.05},
-	{"counter: median trip to PING", "counter", "p50_vs_ping", false, 1.05},
-	{"log 100: client allocations per check", "log100", "allocs", false, 5},
-	{"counter: client allocations per check", "counter", "allocs", false, 5},
-	{"log 100: bytes of a full key", "log100", "bytes", false, 600},
-	{"counter: bytes of a full key", "counter", "bytes", false, 96},
-	{"log 10,000: bytes of a full key", "log10000", "bytes", false, 60_000},
+	{"log 100: allowed rate to EVALSHA", "log100", "rate_vs_evalsha", figures.Goal{Bound: 0.38, Least: true}},
+	{"counter: allowed rate to EVALSHA", "counter", "rate_vs_evalsha", figures.Goal{Bound: 0.46, Least: true}},
+	{"log 100: denied rate to EVALSHA", "log100", "denied_rate_vs_evalsha", figures.Goal{Bound: 0.45, Least: true}},
+	{"counter: denied rate to EVALSHA", "counter", "denied_rate_vs_evalsha", figures.Goal{Bound: 0.45, Least: true}},
+	{"log 100: rate to Upstash's approximation", "log100", "rate_vs_upstash", figures.Goal{Bound: 1.3, Least: true}},
+	{"three logs: rate to one", "three_logs", "rate_vs_one", figures.Goal{Bound: 0.75, Least: true}},
+	{"three counters: rate to one", "three_counters", "rate_vs_one", figures.Goal{Bound: 0.75, Least: true}},
+	{"log 100: median trip to PING", "log100", "p50_vs_ping", figures.Goal{Bound: 1.05}},
+	{"counter: median trip to PING", "counter", "p50_vs_ping", figures.Goal{Bound: 1.05}},
+	{"log 100: client allocations per check", "log100", "allocs", figures.Goal{Bound: 5}},
+	{"counter: client allocations per check", "counter", "allocs", figures.Goal{Bound: 5}},
+	{"log 100: bytes of a full key", "log100", "bytes", figures.Goal{Bound: 600}},
+	{"counter: bytes of a full key", "counter", "bytes", figures.Goal{Bound: 96}},
+	{"log 10,000: bytes of a full key", "log10000", "bytes", figures.Goal{Bound: 60_000}},
 }
 
 func (r *report) print(out io.Writer) {
@@ -136,33 +135,7 @@ func (r *report) printGoals(out io.Writer) {
 		if !found {
 			continue
 		}
-		verdict, sign := "missed", "≤"
-		if g.atLeast {
-			sign = "≥"
-		}
-		if g.met(value) {
-			verdict = "met"
-		}
-		row(t, g.text, fmt.Sprintf("%s %g", sign, g.bound), fmt.Sprintf("%.4g", value), verdict)
+		row(t, g.text, g.bound.String(), fmt.Sprintf("%.4g", value), g.bound.Verdict(value))
 	}
 	_ = t.Flush()
-}
-
-func (g goal) met(value float64) bool {
-	if g.atLeast {
-		return value >= g.bound
-	}
-	return value <= g.bound
-}
-
-// write writes the figures as JSON, all or nothing.
-func (r *report) write(name string) error {
-	text, err := json.MarshalIndent(r.figures, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encode the figures: %w", err)
-	}
-	if err := os.WriteFile(name, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	return nil
 }

@@ -4,19 +4,14 @@ import (
 	"math"
 	"slices"
 	"time"
-)
 
-// figure is one result, as bench.json lists it.
-type figure struct {
-	Name  string  `json:"name"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
-}
+	"tidegate/local/bench/figures"
+)
 
 // report has the figures of a measurement.
 type report struct {
 	*measurement
-	figures   []figure
+	figures   []figures.Figure
 	values    map[string]float64
 	spreads   map[string]float64 // of a rate: half the distance between its quartiles, relative to it
 	usual     float64            // rate of PINGs
@@ -52,7 +47,7 @@ func summarize(m *measurement) *report {
 func (r *report) add(limiter, what string, value float64, unit string) {
 	name := "limiter." + limiter + "." + what
 	value = math.Round(value*1e4) / 1e4
-	r.figures = append(r.figures, figure{name, value, unit})
+	r.figures = append(r.figures, figures.Of(name, value, unit))
 	r.values[name] = value
 }
 
@@ -136,7 +131,7 @@ func (r *report) addTrips(c *measuredLimiter, scenario string) {
 
 func appendMicros(values []float64, durations []time.Duration) []float64 {
 	for _, d := range durations {
-		values = append(values, micros(d))
+		values = append(values, figures.Micros(d))
 	}
 	return values
 }

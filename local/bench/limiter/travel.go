@@ -61,5 +61,3 @@ func (t *trips) pair(ctx context.Context, check *check, subject string, want boo
 	t.pings = append(t.pings, time.Since(begin))
 	return err
 }
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -9,7 +9,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
+	"tidegate/local/bench/keys"
 )
 
 const editEvery = 500 * time.Millisecond
@@ -17,7 +17,7 @@ const editEvery = 500 * time.Millisecond
 // editor edits limits while their keys call: those of plans and, in turn, overrides of
 // keys.
 type editor struct {
-	store *registry.Store
+	store *keys.Store
 	plans []editedPlan
 	keys  []editedKey
 }
@@ -34,21 +34,27 @@ type editedKey struct {
 	edits *timeline
 }
 
-// adopt adds a group's limits to those that are edited.
-func (e *editor) adopt(g group, ids []string, callers []caller) {
-	limit := g.plan.Limits[0]
+// callers returns the callers with a group's keys, and adds the group's limits to those
+// that are edited.
+func (e *editor) callers(g group, made []keys.Key) []caller {
+	callers, limit := make([]caller, len(made)), g.plan.Limits[0]
+	shared := newTimeline(limit.Requests)
 	if g.edited == planEdited {
-		edits := newTimeline(limit.Requests)
-		e.plans = append(e.plans, editedPlan{g.plan.Name, limit, edits})
-		for i := range callers {
-			callers[i].edits = edits
+		e.plans = append(e.plans, editedPlan{g.plan.Name, limit, shared})
+	}
+	for i, k := range made {
+		c := &callers[i]
+		*c = caller{name: fmt.Sprintf("%s %d", g.plan.Name, i+1), credential: k.Secret.Reveal(),
+			plan: g.plan.Name, limits: g.plan.Limits}
+		switch g.edited {
+		case planEdited:
+			c.edits = shared
+		case overridden:
+			c.edits = newTimeline(limit.Requests)
+			e.keys = append(e.keys, editedKey{k.ID, limit, c.edits})
 		}
-		return
 	}
-	for i, id := range ids {
-		callers[i].edits = newTimeline(limit.Requests)
-		e.keys = append(e.keys, editedKey{id, limit, callers[i].edits})
-	}
+	return callers
 }
 
 // idle reports whether there is nothing to edit.
@@ -104,18 +110,14 @@ func timed(c clock, edits *timeline, requests int64, edit func() error) error {
 }
 
 func (e *editor) savePlan(ctx context.Context, p editedPlan, requests int64) error {
-	set, err := e.store.Set(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range set.Plans {
-		if set.Plans[i].Name == p.name {
-			p.limit.Requests = requests
-			set.Plans[i].Limits = []limiter.Limit{p.limit}
+	p.limit.Requests = requests
+	return e.store.Edit(ctx, func(set *policy.Set) {
+		for i := range set.Plans {
+			if set.Plans[i].Name == p.name {
+				set.Plans[i].Limits = []limiter.Limit{p.limit}
+			}
 		}
-	}
-	_, err = e.store.SaveSet(ctx, *set, byLoad)
-	return err
+	})
 }
 
 func (e *editor) override(ctx context.Context, k editedKey, requests int64) error {
@@ -125,6 +127,6 @@ func (e *editor) override(ctx context.Context, k editedKey, requests int64) erro
 	}
 	k.limit.Requests = requests
 	_, err = e.store.SetOverride(ctx, k.id, key.Version,
-		&policy.Override{Limits: []limiter.Limit{k.limit}, Reason: byLoad.Reason}, byLoad)
+		&policy.Override{Limits: []limiter.Limit{k.limit}, Reason: e.store.By.Reason}, e.store.By)
 	return err
 }

@@ -14,31 +14,26 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/registry"
 	"tidegate/internal/store"
+	"tidegate/local/bench/keys"
 	"tidegate/local/process"
 	server "tidegate/local/valkey"
 )
 
 const (
-	startWait   = 30 * time.Second
-	stopWait    = 10 * time.Second
-	pollEvery   = 20 * time.Millisecond
-	storeWait   = 5 * time.Second
-	keyCreators = 16
-	keyEnv      = "load"
+	startWait = 30 * time.Second
+	stopWait  = 10 * time.Second
+	pollEvery = 20 * time.Millisecond
+	storeWait = 5 * time.Second
+	keyEnv    = "load"
 )
-
-var byLoad = registry.Edit{By: audit.Actor{Kind: "system", Name: "load"}, Reason: "load"}
 
 // localGateway is a gateway as ./scripts/run starts it, with its own Valkey server, and a
 // store that creates and edits the scenario's plans and keys.
@@ -46,7 +41,7 @@ type localGateway struct {
 	dir     string
 	server  *server.Server
 	client  valkey.Client
-	store   *registry.Store
+	store   *keys.Store
 	gateway *process.Process
 	api     struct{ REST, HTTP string }
 }
@@ -75,7 +70,7 @@ func (l *localGateway) start(ctx context.Context, o options, errOut io.Writer) e
 		store.Options{Dial: storeWait, Write: storeWait}); err != nil {
 		return err
 	}
-	l.store = registry.NewStore(l.client, apikey.Pepper(pepper))
+	l.store = keys.Open(l.client, pepper, "load")
 	return l.startGateway(ctx, o, pepper, errOut)
 }
 
@@ -133,54 +128,24 @@ func (l *localGateway) close() {
 
 // populate creates the plans and keys, and returns the callers.
 func (l *localGateway) populate(ctx context.Context, p population) ([]caller, *editor, error) {
-	set, err := l.store.Set(ctx)
-	if err != nil {
+	if err := l.store.Edit(ctx, func(set *policy.Set) {
+		for _, g := range p.groups {
+			set.Plans = append(set.Plans, g.plan)
+		}
+	}); err != nil {
 		return nil, nil, err
-	}
-	for _, g := range p.groups {
-		set.Plans = append(set.Plans, g.plan)
-	}
-	if _, err := l.store.SaveSet(ctx, *set, byLoad); err != nil {
-		return nil, nil, fmt.Errorf("save the plans: %w", err)
 	}
 	e := &editor{store: l.store}
 	var callers []caller
 	for _, g := range p.groups {
-		made, err := l.keys(ctx, g, e)
+		made, err := l.store.Make(ctx, g.plan.Name, keyEnv, g.keys)
 		if err != nil {
-			return nil, nil, fmt.Errorf("make the keys: %w", err)
+			return nil, nil, err
 		}
-		callers = append(callers, made...)
+		callers = append(callers, e.callers(g, made)...)
 	}
 	unregistered, err := unregisteredCallers(p.unregistered)
 	return append(callers, unregistered...), e, err
-}
-
-// keys creates the keys of a group.
-func (l *localGateway) keys(ctx context.Context, g group, e *editor) ([]caller, error) {
-	callers, ids := make([]caller, g.keys), make([]string, g.keys)
-	errs := make([]error, keyCreators)
-	var workers sync.WaitGroup
-	for worker := range keyCreators {
-		workers.Go(func() {
-			for i := worker; i < g.keys && errs[worker] == nil && ctx.Err() == nil; i += keyCreators {
-				name := fmt.Sprintf("%s %d", g.plan.Name, i+1)
-				key, secret, err := l.store.Create(ctx,
-					policy.NewKey{Name: name, Env: keyEnv, Plan: g.plan.Name}, byLoad)
-				ids[i], errs[worker] = key.ID, err
-				callers[i] = caller{name: name, credential: secret.Reveal(), plan: g.plan.Name,
-					limits: g.plan.Limits}
-			}
-		})
-	}
-	workers.Wait()
-	if err := errors.Join(append(errs, ctx.Err())...); err != nil {
-		return nil, err
-	}
-	if g.edited != notEdited {
-		e.adopt(g, ids, callers)
-	}
-	return callers, nil
 }
 
 // unregisteredCallers returns callers without a record. Every second one has a

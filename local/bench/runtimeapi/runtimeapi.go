@@ -18,13 +18,14 @@ import (
 	"time"
 )
 
-// API is the part of Lambda's Runtime API that one process needs.
-type API struct {
-	server *http.Server
-	addr   string
-	events chan []byte
-	given  chan time.Time
-	done   chan answered
+// Environment is a running function, and the part of Lambda's Runtime API that it needs.
+type Environment struct {
+	process *exec.Cmd
+	server  *http.Server
+	addr    string
+	events  chan []byte
+	given   chan time.Time
+	done    chan answered
 
 	lock sync.Mutex
 	last time.Time       // when the last answer arrived
@@ -38,20 +39,40 @@ type answered struct {
 	failed bool
 }
 
-// New serves the API on a free port.
-func New() (*API, error) {
+// Function is a program that asks the Runtime API for events.
+type Function struct {
+	Name    string
+	Command []string
+	Env     []string
+}
+
+// Start starts a function. Close ends it.
+func Start(ctx context.Context, f Function) (*Environment, error) {
+	e, err := serve()
+	if err != nil {
+		return nil, err
+	}
+	if err := e.start(ctx, f); err != nil {
+		_ = e.server.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// serve serves the API on a free port.
+func serve() (*Environment, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("runtime API: %w", err)
 	}
-	r := &API{addr: listener.Addr().String(), events: make(chan []byte, 1),
+	e := &Environment{addr: listener.Addr().String(), events: make(chan []byte, 1),
 		given: make(chan time.Time, 1), done: make(chan answered, 1)}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", r.next)
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", e.next)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response",
-		func(w http.ResponseWriter, q *http.Request) { r.answer(w, q, false) })
+		func(w http.ResponseWriter, q *http.Request) { e.answer(w, q, false) })
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error",
-		func(w http.ResponseWriter, q *http.Request) { r.answer(w, q, true) })
+		func(w http.ResponseWriter, q *http.Request) { e.answer(w, q, true) })
 	mux.HandleFunc("POST /2020-01-01/extension/register", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Lambda-Extension-Identifier", "1")
 		_, _ = io.WriteString(w, "{}")
@@ -59,60 +80,67 @@ func New() (*API, error) {
 	mux.HandleFunc("GET /2020-01-01/extension/event/next", func(_ http.ResponseWriter, q *http.Request) {
 		<-q.Context().Done()
 	})
-	r.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
-	go func() { _ = r.server.Serve(listener) }()
-	return r, nil
+	e.server = &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	go func() { _ = e.server.Serve(listener) }()
+	return e, nil
 }
 
-// Close ends the server.
-func (r *API) Close() { _ = r.server.Close() }
+// Close ends the function and its API.
+func (e *Environment) Close() {
+	_ = e.process.Process.Kill()
+	_ = e.process.Wait()
+	_ = e.server.Close()
+}
 
-func (r *API) next(w http.ResponseWriter, q *http.Request) {
-	r.lock.Lock()
-	if !r.last.IsZero() {
-		r.held = append(r.held, time.Since(r.last))
+// PID returns the process id of the function.
+func (e *Environment) PID() int { return e.process.Process.Pid }
+
+func (e *Environment) next(w http.ResponseWriter, q *http.Request) {
+	e.lock.Lock()
+	if !e.last.IsZero() {
+		e.held = append(e.held, time.Since(e.last))
 	}
-	r.lock.Unlock()
+	e.lock.Unlock()
 	select {
-	case event := <-r.events:
+	case event := <-e.events:
 		h := w.Header()
 		h.Set("Lambda-Runtime-Aws-Request-Id", "1")
 		h.Set("Lambda-Runtime-Deadline-Ms", fmt.Sprint(time.Now().Add(time.Minute).UnixMilli()))
 		h.Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:123456789012:function:check")
 		h.Set("Content-Type", "application/json")
-		r.given <- time.Now()
+		e.given <- time.Now()
 		_, _ = w.Write(event)
 	case <-q.Context().Done():
 	}
 }
 
-func (r *API) answer(w http.ResponseWriter, q *http.Request, failed bool) {
+func (e *Environment) answer(w http.ResponseWriter, q *http.Request, failed bool) {
 	at := time.Now()
 	body, _ := io.ReadAll(q.Body)
-	r.lock.Lock()
-	r.last = at
-	r.lock.Unlock()
+	e.lock.Lock()
+	e.last = at
+	e.lock.Unlock()
 	w.WriteHeader(http.StatusAccepted)
-	r.done <- answered{at, body, failed}
+	e.done <- answered{at, body, failed}
 }
 
 // ErrAnswer means that a function failed instead of answering.
 var ErrAnswer = errors.New("the function did not answer as it should")
 
 // Invoke hands an event out and returns how long the answer took.
-func (r *API) Invoke(event []byte) (time.Duration, []byte, error) {
-	r.events <- event
+func (e *Environment) Invoke(event []byte) (time.Duration, []byte, error) {
+	e.events <- event
 	select {
-	case given := <-r.given:
-		return r.wait(given)
+	case given := <-e.given:
+		return e.wait(given)
 	case <-time.After(time.Minute):
 		return 0, nil, fmt.Errorf("%w: it does not ask for events", ErrAnswer)
 	}
 }
 
-func (r *API) wait(since time.Time) (time.Duration, []byte, error) {
+func (e *Environment) wait(since time.Time) (time.Duration, []byte, error) {
 	select {
-	case a := <-r.done:
+	case a := <-e.done:
 		if a.failed {
 			return 0, nil, fmt.Errorf("%w: %s", ErrAnswer, a.body)
 		}
@@ -123,52 +151,37 @@ func (r *API) wait(since time.Time) (time.Duration, []byte, error) {
 }
 
 // Held returns how long the function worked on after each of its answers except the last.
-func (r *API) Held() []time.Duration {
-	r.lock.Lock()
-	defer r.lock.Unlock()
-	return slices.Clone(r.held)
+func (e *Environment) Held() []time.Duration {
+	e.lock.Lock()
+	defer e.lock.Unlock()
+	return slices.Clone(e.held)
 }
 
-// Function is a program that asks the Runtime API for events.
-type Function struct {
-	Name    string
-	Command []string
-	Env     []string
-}
-
-// Start starts a function. Stop ends it.
-func (r *API) Start(ctx context.Context, f Function) (*exec.Cmd, error) {
-	process := exec.CommandContext(ctx, f.Command[0], f.Command[1:]...)
-	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + r.addr, "AWS_LAMBDA_FUNCTION_NAME=" + f.Name,
+func (e *Environment) start(ctx context.Context, f Function) error {
+	e.process = exec.CommandContext(ctx, f.Command[0], f.Command[1:]...)
+	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + e.addr, "AWS_LAMBDA_FUNCTION_NAME=" + f.Name,
 		"AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
-	process.Env = slices.Concat(lambda, f.Env)
-	process.Stderr = os.Stderr
-	if err := process.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", f.Name, err)
+	e.process.Env = slices.Concat(lambda, f.Env)
+	e.process.Stderr = os.Stderr
+	if err := e.process.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", f.Name, err)
 	}
-	return process, nil
-}
-
-// Stop ends a function that Start started.
-func Stop(process *exec.Cmd) {
-	_ = process.Process.Kill()
-	_ = process.Wait()
+	return nil
 }
 
 // ColdStart returns the time from the start of a process to its first answer, and that
 // answer.
 func ColdStart(ctx context.Context, f Function, event []byte) (time.Duration, []byte, error) {
-	r, err := New() // a killed process may still have a request at an earlier API
+	e, err := serve()
 	if err != nil {
 		return 0, nil, err
 	}
-	defer r.Close()
-	r.events <- event
+	e.events <- event
 	began := time.Now()
-	process, err := r.Start(ctx, f)
-	if err != nil {
+	if err := e.start(ctx, f); err != nil {
+		_ = e.server.Close()
 		return 0, nil, err
 	}
-	defer Stop(process)
-	return r.wait(began)
+	defer e.Close()
+	return e.wait(began)
 }

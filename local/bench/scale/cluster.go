@@ -1,34 +1,43 @@
 //go:build unix
 
-package main
+package scale
 
 import (
 	"context"
+	"slices"
 
 	server "tidegate/local/valkey"
 )
 
-// cluster is a Valkey cluster under measurement.
+// cluster is a Valkey cluster under measurement. It is closed even after an error.
 type cluster struct {
-	url     string
-	nodes   nodes
-	servers *server.Cluster
+	url      string
+	nodes    nodes
+	registry *keyRegistry
+	closers  []func()
 }
 
 func openCluster(ctx context.Context, shards int) (*cluster, error) {
+	c := &cluster{}
 	servers, err := server.InstalledCluster(ctx, shards)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	all, err := openNodes(servers.Nodes)
-	if err != nil {
-		servers.Close()
-		return nil, err
+	c.url, c.closers = servers.URL, append(c.closers, servers.Close)
+	if c.nodes, err = openNodes(servers.Nodes); err != nil {
+		return c, err
 	}
-	return &cluster{servers.URL, all, servers}, nil
+	c.closers = append(c.closers, c.nodes.close)
+	if c.registry, err = openRegistry(ctx, c.url); err != nil {
+		return c, err
+	}
+	c.closers = append(c.closers, c.registry.client.Close)
+	return c, nil
 }
 
+// close ends what openCluster started, the last first.
 func (c *cluster) close() {
-	c.nodes.close()
-	c.servers.Close()
+	for _, end := range slices.Backward(c.closers) {
+		end()
+	}
 }

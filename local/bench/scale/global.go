@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package scale
 
 import (
 	"context"
@@ -29,20 +29,15 @@ var (
 // one shard.
 func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	c, err := openCluster(ctx, mostShards)
-	if err != nil {
-		return nil, err
-	}
 	defer c.close()
-	registry, err := openRegistry(ctx, c.url)
 	if err != nil {
 		return nil, err
 	}
-	defer registry.client.Close()
-	if err := registry.plan(ctx, "global",
+	if err := c.registry.Plan(ctx, "global",
 		limiter.Limit{Requests: 1_000_000, Window: time.Hour}); err != nil {
 		return nil, err
 	}
-	calls, err := registry.make(ctx, "global", o.callers/10)
+	calls, err := c.registry.calls(ctx, "global", o.callers/10)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +46,7 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer fleet.close(ctx)
-	return shared(ctx, o, registry, fleet, c.nodes, calls)
+	return shared(ctx, o, c.registry, fleet, c.nodes, calls)
 }
 
 // shared measures without a limit; with nearLimit, asked by every call and then leased;
@@ -80,7 +75,7 @@ func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
 	if err != nil {
 		return nil, err
 	}
-	if err := r.save(ctx, func(s *policy.Set) {
+	if err := r.Edit(ctx, func(s *policy.Set) {
 		s.Routes, s.Global.Limits = nil, []limiter.Limit{farLimit}
 	}); err != nil {
 		return nil, err
@@ -89,7 +84,7 @@ func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
 	if err != nil {
 		return nil, err
 	}
-	if err := r.save(ctx, func(s *policy.Set) { s.Global.Lease = lease }); err != nil {
+	if err := r.Edit(ctx, func(s *policy.Set) { s.Global.Lease = lease }); err != nil {
 		return nil, err
 	}
 	withLease, leasedHot, err := busiest(ctx, o, f, all, calls)
@@ -117,7 +112,7 @@ func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
 // as it admits.
 func exhaust(ctx context.Context, r *keyRegistry, f fleet, calls []enforce.Call,
 	edit func(*policy.Set)) (fleetResult, error) {
-	if err := r.save(ctx, edit); err != nil {
+	if err := r.Edit(ctx, edit); err != nil {
 		return fleetResult{}, err
 	}
 	reached, err := f.each(ctx, repeated(calls, 3*nearLimit.Requests))
@@ -150,9 +145,9 @@ func busiest(ctx context.Context, o options, f fleet, all nodes, calls []enforce
 		for _, u := range used {
 			most = max(most, u.processor)
 		}
-		slices = append(slices, slice{done.rate(), micros(most) / float64(done.calls)})
+		slices = append(slices, slice{done.rate(), figures.Micros(most) / float64(done.calls)})
 	}
-	return median(slices, func(s slice) float64 { return s.rate }), median(slices, func(s slice) float64 {
+	return figures.Median(slices, func(s slice) float64 { return s.rate }), figures.Median(slices, func(s slice) float64 {
 		return s.hot
 	}), nil
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package scale
 
 import (
 	"context"
@@ -41,7 +41,7 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 	defer r.client.Close()
 	// A long window, so that no count expires before the last is measured. What one call
 	// leaves does not depend on it.
-	if err := r.plan(ctx, memoryPlan,
+	if err := r.Plan(ctx, memoryPlan,
 		limiter.Limit{Requests: fullLimit, Window: 24 * time.Hour}); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func grow(ctx context.Context, o options, g *growth) ([]figures.Figure, error) {
 func (g *growth) to(ctx context.Context, keys int) ([]figures.Figure, error) {
 	grown, err := g.taken(ctx, func() (err error) {
 		began := time.Now()
-		g.last, err = g.registry.make(ctx, memoryPlan, keys-g.keys)
+		g.last, err = g.registry.calls(ctx, memoryPlan, keys-g.keys)
 		g.made += time.Since(began)
 		return err
 	})
@@ -147,7 +147,7 @@ func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	used, err := nodes{g.node}.during(ctx, func() error {
 		for i := range edits {
 			began := time.Now()
-			if err := g.registry.save(ctx, func(s *policy.Set) {
+			if err := g.registry.Edit(ctx, func(s *policy.Set) {
 				s.Plans[0].Limits[0].Requests = fullLimit + int64(i+1)%2
 			}); err != nil {
 				return err
@@ -161,7 +161,7 @@ func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	}
 	prefix := fmt.Sprintf("edit.keys%d.", g.keys)
 	return []figures.Figure{
-		figure(prefix+"ms", median(took, func(d time.Duration) float64 { return d.Seconds() * 1e3 }), "ms"),
+		figure(prefix+"ms", figures.Median(took, func(d time.Duration) float64 { return d.Seconds() * 1e3 }), "ms"),
 		figure(prefix+"bytes", float64(used[0].received)/edits, "bytes"),
 		figure(prefix+"cpu_ms", used[0].processor.Seconds()*1e3/edits, "ms"),
 	}, nil

@@ -1,18 +1,17 @@
 //go:build unix
 
-package main
+package scale
 
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/store/keyspace"
+	"tidegate/local/bench/serverinfo"
 	server "tidegate/local/valkey"
 )
 
@@ -20,14 +19,8 @@ import (
 type node struct{ client valkey.Client }
 
 func openNode(s *server.Server) (*node, error) {
-	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{strings.TrimPrefix(s.URL, "valkey://")}, ForceSingleClient: true,
-		DisableCache: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("connect to the server: %w", err)
-	}
-	return &node{client}, nil
+	client, err := serverinfo.Dial(s.Address())
+	return &node{client}, err
 }
 
 // reading is what a server has used so far.
@@ -48,30 +41,17 @@ func (r reading) minus(before reading) reading {
 }
 
 func (n *node) read(ctx context.Context) (reading, error) {
-	info, err := n.info(ctx)
+	info, err := serverinfo.Read(ctx, n.client, "everything")
 	if err != nil {
 		return reading{}, err
 	}
-	r := reading{received: info.integer("total_net_input_bytes")}
-	for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
-		r.processor += time.Duration(info.float(name) * float64(time.Second))
-	}
-	r.gets, r.getting = info.commands("get")
+	r := reading{received: info.Integer("total_net_input_bytes"), processor: info.Processor()}
+	r.gets, r.getting = info.Commands("get")
 	for _, name := range []string{"evalsha", "eval"} {
-		calls, took := info.commands(name)
+		calls, took := info.Commands(name)
 		r.scripts, r.scripting = r.scripts+calls, r.scripting+took
 	}
-	return r, info.err
-}
-
-// commands returns how many commands of a name ran, and their total time; zeros if none
-// ran.
-func (i *information) commands(name string) (calls int64, took time.Duration) {
-	var micros int64
-	if _, err := fmt.Sscanf(i.values["cmdstat_"+name], "calls=%d,usec=%d", &calls, &micros); err != nil {
-		return 0, 0
-	}
-	return calls, time.Duration(micros) * time.Microsecond
+	return r, info.Err()
 }
 
 // The server shrinks the buffers of connections bit by bit, so its memory is read every
@@ -108,11 +88,11 @@ func (n *node) memory(ctx context.Context, still int) (int64, error) {
 }
 
 func (n *node) bytes(ctx context.Context) (int64, error) {
-	info, err := n.info(ctx)
+	info, err := serverinfo.Read(ctx, n.client, "memory")
 	if err != nil {
 		return 0, err
 	}
-	return info.integer("used_memory") - info.integer("mem_clients_normal"), info.err
+	return info.Memory(), info.Err()
 }
 
 // audit returns the bytes of the audit's entries.
@@ -127,42 +107,6 @@ func (n *node) audit(ctx context.Context) (int64, error) {
 		total += size
 	}
 	return total, nil
-}
-
-// information is an answer to INFO; err is the first field that could not be read.
-type information struct {
-	values map[string]string
-	err    error
-}
-
-func (n *node) info(ctx context.Context) (*information, error) {
-	text, err := n.client.Do(ctx, n.client.B().Info().Section("everything").Build()).ToString()
-	if err != nil {
-		return nil, fmt.Errorf("ask the server about itself: %w", err)
-	}
-	i := &information{values: map[string]string{}}
-	for line := range strings.Lines(text) {
-		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
-			i.values[name] = value
-		}
-	}
-	return i, nil
-}
-
-func (i *information) float(name string) float64 {
-	x, err := strconv.ParseFloat(i.values[name], 64)
-	if err != nil && i.err == nil {
-		i.err = fmt.Errorf("read %s: %w", name, err)
-	}
-	return x
-}
-
-func (i *information) integer(name string) int64 {
-	n, err := strconv.ParseInt(i.values[name], 10, 64)
-	if err != nil && i.err == nil {
-		i.err = fmt.Errorf("read %s: %w", name, err)
-	}
-	return n
 }
 
 // nodes are all nodes of a cluster.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package scale
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,8 +17,7 @@ import (
 )
 
 // tiny measures everything, too briefly for figures of any use.
-var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, still: 2,
-	only: regexp.MustCompile("")}
+var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, still: 2}
 
 func needServer(t *testing.T) {
 	t.Helper()
@@ -106,12 +104,10 @@ func TestBadFlags(t *testing.T) {
 		want string
 	}{
 		{[]string{"-wrong"}, "-wrong"},
-		{[]string{"-only", "("}, "-only"},
-		{[]string{"-short", "-record", "x"}, "-record: needs all measurements, without -short and -only"},
-		{[]string{"-only", "shards", "-record", "x"}, "-record"},
+		{[]string{"-short", "-record", "x"}, "-record: needs figures to quote"},
 	} {
 		var out bytes.Buffer
-		if err := run(t.Context(), c.args, &out, &out); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := Run(t.Context(), c.args, &out, &out); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.args, err, c.want)
 		}
 	}

@@ -1,11 +1,10 @@
 //go:build unix
 
-package main
+package scale
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"syscall"
 	"time"
 
@@ -56,21 +55,16 @@ func shards(ctx context.Context, o options) ([]figures.Figure, error) {
 
 func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]figures.Figure, error) {
 	c, err := openCluster(ctx, n)
-	if err != nil {
-		return nil, err
-	}
 	defer c.close()
-	registry, err := openRegistry(ctx, c.url)
 	if err != nil {
 		return nil, err
 	}
-	defer registry.client.Close()
 	var measured []figures.Figure
 	for _, k := range kinds {
-		if err := registry.plan(ctx, k.name, k.limits...); err != nil {
+		if err := c.registry.Plan(ctx, k.name, k.limits...); err != nil {
 			return nil, err
 		}
-		calls, err := registry.make(ctx, k.name, o.callers)
+		calls, err := c.registry.calls(ctx, k.name, o.callers)
 		if err != nil {
 			return nil, err
 		}
@@ -158,7 +152,7 @@ func saturate(ctx context.Context, o options, c *cluster, n int, calls []enforce
 		}
 		turns = append(turns, t)
 	}
-	of := func(part func(costs) float64) float64 { return median(turns, part) }
+	of := func(part func(costs) float64) float64 { return figures.Median(turns, part) }
 	return costs{
 		rate:        of(func(c costs) float64 { return c.rate }),
 		processor:   of(func(c costs) float64 { return c.processor }),
@@ -187,13 +181,13 @@ func turn(ctx context.Context, f fleet, all nodes, calls []enforce.Call, lasts t
 	}
 	c := costs{
 		rate: done.rate(),
-		p50:  micros(figures.Quantile(done.waited, 0.5)), p99: micros(figures.Quantile(done.waited, 0.99)),
+		p50:  figures.Micros(figures.Quantile(done.waited, 0.5)), p99: figures.Micros(figures.Quantile(done.waited, 0.99)),
 		clientCores: float64(ownTime()-worked) / float64(done.took),
 	}
 	var scripts, busiest int64
 	for _, u := range used {
-		c.processor += micros(u.processor) / float64(done.calls)
-		c.script += micros(u.scripting) / float64(done.calls)
+		c.processor += figures.Micros(u.processor) / float64(done.calls)
+		c.script += figures.Micros(u.scripting) / float64(done.calls)
 		c.serverCores += float64(u.processor) / float64(done.took)
 		scripts, busiest = scripts+u.scripts, max(busiest, u.scripts)
 	}
@@ -207,14 +201,3 @@ func ownTime() time.Duration {
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails for a wrong address alone
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
-
-func median[T any](all []T, of func(T) float64) float64 {
-	values := make([]float64, len(all))
-	for i, x := range all {
-		values[i] = of(x)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main
+package scale
 
 import (
 	"context"
@@ -25,10 +25,10 @@ const (
 // its processor time relative to such a GET's.
 func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 	c, err := openCluster(ctx, 1)
+	defer c.close()
 	if err != nil {
 		return nil, err
 	}
-	defer c.close()
 	readers, err := openReaders(ctx, c.url)
 	defer readers.close()
 	if err != nil {
@@ -41,13 +41,13 @@ func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 			return nil, err
 		}
 		gets := float64(used[0].gets)
-		processor = append(processor, micros(used[0].processor)/gets)
-		inCommand = append(inCommand, micros(used[0].getting)/gets)
+		processor = append(processor, figures.Micros(used[0].processor)/gets)
+		inCommand = append(inCommand, figures.Micros(used[0].getting)/gets)
 	}
 	self := func(x float64) float64 { return x }
 	return []figures.Figure{
-		figure("simple.cpu_us", median(processor, self), "µs"),
-		figure("simple.command_us", median(inCommand, self), "µs"),
+		figure("simple.cpu_us", figures.Median(processor, self), "µs"),
+		figure("simple.command_us", figures.Median(inCommand, self), "µs"),
 	}, nil
 }
 

@@ -1,33 +1,20 @@
 //go:build unix
 
-// Command bench measures the built check function as Lambda runs it, through the Runtime
+// Package check measures the built check function as Lambda runs it, through the Runtime
 // API, one call in flight. It compares a check with a bare PING of the same client, and a
 // cold start with that of a function that does nothing, in alternating turns. Under a
 // limit of all calls it measures callers that the function allowed in the last seconds,
 // whose checks take one round trip, and others, whose checks take two. It also measures
 // the server's processor time for a check and its usage records.
-package main
+package check
 
 import (
 	"context"
 	"flag"
-	"fmt"
-	"os"
-	"os/signal"
-	"syscall"
+	"io"
 
 	"tidegate/local/bench/figures"
 )
-
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
-}
 
 // options are the flags.
 type options struct {
@@ -37,9 +24,11 @@ type options struct {
 	calls, starts, peerCalls int
 }
 
-func run(ctx context.Context, args []string) error {
+// Run measures with the flags in args.
+func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	var o options
-	f := flag.NewFlagSet("bench", flag.ContinueOnError)
+	f := flag.NewFlagSet("check", flag.ContinueOnError)
+	f.SetOutput(errOut)
 	f.StringVar(&o.check, "check", "", "the built check `function`")
 	f.StringVar(&o.echo, "echo", "", "the built echo `function`")
 	f.StringVar(&o.zip, "zip", "", "the packed check `function`")
@@ -59,9 +48,5 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	figures.Print(os.Stdout, "The check function", measured, goal)
-	if o.output == "" {
-		return nil
-	}
-	return figures.Put(o.output, "check.", measured)
+	return figures.Report(out, "The check function", measured, goal, o.output, "check.")
 }

@@ -1,46 +1,31 @@
 //go:build unix
 
-// Command scale measures what decides the size of a deployment: a Valkey server's time
+// Package scale measures what decides the size of a deployment: a Valkey server's time
 // for a check, the effect of more shards, the memory of a key, the cost of an edit of a
 // plan that many keys have, and the capacity of a limit that all callers share. Servers
 // and clients share this machine, so rates are those of both together. The server's
 // processor time for a check is comparable between machines.
-package main
+package scale
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
-	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"tidegate/local/bench/figures"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "scale:", err)
-		os.Exit(1)
-	}
-}
-
 // options are the flags and what follows from them.
 type options struct {
 	output, record string
-	only           *regexp.Regexp
 	slice          time.Duration // of each measurement of a rate
 	repeats        int
 	callers        int   // in measurements of rates: so many that none comes near its limit
@@ -48,15 +33,14 @@ type options struct {
 	still          int   // tenths of a second for which memory must not change before it is read
 }
 
-func parseOptions(args []string) (options, error) {
+func parseOptions(args []string, errOut io.Writer) (options, error) {
 	o := options{slice: 5 * time.Second, repeats: 5, callers: 10_000,
 		keys: []int{10_000, 100_000, 1_000_000}, still: 25}
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
+	f.SetOutput(errOut)
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
 	f.StringVar(&o.record, "record", "",
 		"`file` to write the figures to, with the machine and the day, for docs/scale.md")
-	only := f.String("only", "", "only the measurements whose name matches this `regexp`: simple, shards, "+
-		"memory, global")
 	short := f.Bool("short", false, "a quick look, over fewer keys")
 	if err := f.Parse(args); err != nil {
 		return o, err
@@ -64,12 +48,8 @@ func parseOptions(args []string) (options, error) {
 	if *short {
 		o.slice, o.repeats, o.callers, o.keys = time.Second/2, 1, 2_000, []int{1_000, 10_000}
 	}
-	var err error
-	if o.only, err = regexp.Compile(*only); err != nil {
-		return o, fmt.Errorf("-only: %w", err)
-	}
-	if o.record != "" && (*short || *only != "") {
-		return o, fmt.Errorf("-record: needs all measurements, without -short and -only")
+	if o.record != "" && *short {
+		return o, errors.New("-record: needs figures to quote, so leave -short out")
 	}
 	return o, nil
 }
@@ -83,17 +63,15 @@ type measurement struct {
 var measurements = []measurement{{"simple", simple}, {"shards", shards}, {"global", globalLimit},
 	{"memory", memory}}
 
-func run(ctx context.Context, args []string, out, progress io.Writer) error {
-	o, err := parseOptions(args)
+// Run measures with the flags in args.
+func Run(ctx context.Context, args []string, out, progress io.Writer) error {
+	o, err := parseOptions(args, progress)
 	if err != nil {
 		return err
 	}
 	var all []figures.Figure
 	where := machine()
 	for _, m := range measurements {
-		if !o.only.MatchString(m.name) {
-			continue
-		}
 		_, _ = fmt.Fprintf(progress, "scale: %s\n", m.name)
 		measured, err := m.measure(ctx, o)
 		if err != nil {
@@ -101,11 +79,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 		all = append(all, measured...)
 	}
-	show(out, all)
-	if o.output != "" {
-		if err := figures.Put(o.output, "scale.", all); err != nil {
-			return err
-		}
+	if err := figures.Report(out, "Scale", all, nil, o.output, "scale."); err != nil {
+		return err
 	}
 	return write(o.record, where, all)
 }
@@ -113,20 +88,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) error {
 // machine describes this machine, with its load average where the system has one.
 func machine() string {
 	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
-		average, _, _ := strings.Cut(string(load), " ")
-		text += ", load average " + average + " at the start"
+	if load := figures.LoadAverage(); load != "" {
+		text += ", load average " + load + " at the start"
 	}
 	return text
-}
-
-func show(out io.Writer, all []figures.Figure) {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "\nScale\tmeasured\t")
-	for _, f := range all {
-		_, _ = fmt.Fprintf(t, "%s\t%.4g\t%s\n", f.Name, f.Value, f.Unit)
-	}
-	_ = t.Flush()
 }
 
 // recorded is a file that docs/scale.md is computed from.

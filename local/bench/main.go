@@ -1,0 +1,47 @@
+//go:build unix
+
+// Command bench runs one benchmark by its name. scripts/bench builds it and what it
+// measures. Its rooms are admin, check and scale; limiter, load and peers are programs of
+// their own.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"tidegate/local/bench/admin"
+	"tidegate/local/bench/check"
+	"tidegate/local/bench/scale"
+)
+
+// benchmarks print their figures to out and their progress to errOut.
+var benchmarks = map[string]func(ctx context.Context, args []string, out, errOut io.Writer) error{
+	"admin": admin.Run,
+	"check": check.Run,
+	"scale": scale.Run,
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	err := run(ctx, os.Args[1:])
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+var errName = errors.New("the first argument must be admin, check or scale")
+
+func run(ctx context.Context, args []string) error {
+	if len(args) == 0 || benchmarks[args[0]] == nil {
+		return errName
+	}
+	return benchmarks[args[0]](ctx, args[1:], os.Stdout, os.Stderr)
+}

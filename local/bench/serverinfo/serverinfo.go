@@ -1,0 +1,99 @@
+// Package serverinfo reads what a Valkey server says of itself, for benchmarks: its
+// processor time, memory and commands.
+package serverinfo
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+)
+
+// Dial connects to one server, even if it is part of a cluster.
+func Dial(address string) (valkey.Client, error) {
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{address}, ForceSingleClient: true,
+		DisableCache: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the server: %w", err)
+	}
+	return client, nil
+}
+
+// Info is an answer to INFO.
+type Info struct {
+	values map[string]string
+	err    error
+}
+
+// Read asks a server for a section, such as "cpu" or "everything".
+func Read(ctx context.Context, client valkey.Client, section string) (*Info, error) {
+	text, err := client.Do(ctx, client.B().Info().Section(section).Build()).ToString()
+	if err != nil {
+		return nil, fmt.Errorf("ask the server about its %s: %w", section, err)
+	}
+	i := &Info{values: map[string]string{}}
+	for line := range strings.Lines(text) {
+		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
+			i.values[name] = value
+		}
+	}
+	return i, nil
+}
+
+// Err returns the error of the first number that could not be read.
+func (i *Info) Err() error { return i.err }
+
+// Text returns a field; "" for none.
+func (i *Info) Text(name string) string { return i.values[name] }
+
+// Float returns a field with a number.
+func (i *Info) Float(name string) float64 {
+	x, err := strconv.ParseFloat(i.values[name], 64)
+	if err != nil && i.err == nil {
+		i.err = fmt.Errorf("read %s: %w", name, err)
+	}
+	return x
+}
+
+// Integer returns a field with a whole number.
+func (i *Info) Integer(name string) int64 {
+	n, err := strconv.ParseInt(i.values[name], 10, 64)
+	if err != nil && i.err == nil {
+		i.err = fmt.Errorf("read %s: %w", name, err)
+	}
+	return n
+}
+
+// Processor returns the processor time that the process has used, of section cpu.
+func (i *Info) Processor() time.Duration { return i.seconds("used_cpu_user", "used_cpu_sys") }
+
+// MainThread returns that of the thread that runs the commands.
+func (i *Info) MainThread() time.Duration {
+	return i.seconds("used_cpu_user_main_thread", "used_cpu_sys_main_thread")
+}
+
+func (i *Info) seconds(names ...string) time.Duration {
+	total := 0.0
+	for _, name := range names {
+		total += i.Float(name)
+	}
+	return time.Duration(total * float64(time.Second))
+}
+
+// Memory returns the bytes in use, without the buffers of connections, of section memory.
+func (i *Info) Memory() int64 { return i.Integer("used_memory") - i.Integer("mem_clients_normal") }
+
+// Commands returns how many commands of a name, in lower case, ran, and their total time,
+// of section commandstats; zeros if none ran. A script's time includes its commands.
+func (i *Info) Commands(name string) (calls int64, took time.Duration) {
+	var micros int64
+	if _, err := fmt.Sscanf(i.values["cmdstat_"+name], "calls=%d,usec=%d", &calls, &micros); err != nil {
+		return 0, 0
+	}
+	return calls, time.Duration(micros) * time.Microsecond
+}
