@@ -34,11 +34,12 @@ type Stack struct {
 
 // NewStack composes the parts from valid props, as settings.Read returns them.
 func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *Stack {
-	s := &Stack{props: props, code: code, Stack: awscdk.NewStack(scope, jsii.String(props.Name()), &awscdk.StackProps{
+	stack := awscdk.NewStack(scope, jsii.String(props.Name()), &awscdk.StackProps{
 		StackName:             jsii.String(props.Name()),
 		Description:           jsii.String("Tidegate: a rate limiter for API Gateway (" + props.Stage + ")"),
 		TerminationProtection: jsii.Bool(props.Keep),
-	})}
+	})
+	s := &Stack{Stack: stack, props: props, code: code}
 	s.tag()
 	s.key = s.newKey()
 	s.network = s.newNetwork()

@@ -103,7 +103,8 @@ func parse(field any, text string, tag reflect.StructTag) (err error) {
 	return err
 }
 
-// oneOf returns an error that lists the values as "a, b or c", unless text is one of them.
+// oneOf returns an error that lists the values as "a, b or c", unless text is one of
+// them.
 func oneOf(text string, values []string) error {
 	if slices.Contains(values, text) {
 		return nil

@@ -36,7 +36,8 @@ func (p *Props) AdminVariables() map[string]string {
 // DenialInContext reports whether calls over a limit pass an HTTP API.
 func (d *Decision) DenialInContext() bool { return d.HTTPAPIDeny == "context" }
 
-// variables returns the variables in the tags of the parts' fields, of those that are set.
+// variables returns the variables in the tags of the parts' fields, for fields that are
+// set.
 func variables(parts ...any) map[string]string {
 	all := map[string]string{}
 	for _, part := range parts {

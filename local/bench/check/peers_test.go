@@ -171,7 +171,8 @@ func authorizes(t *testing.T, f runtimeapi.Function, good, bad []byte) {
 	}
 	t.Cleanup(function.Close)
 	for _, event := range [][]byte{bad, eventOf("accept", "*/*")} {
-		if _, answer, err := function.Invoke(event); err == nil || !strings.Contains(err.Error(), "Unauthorized") {
+		if _, answer, err := function.Invoke(event); err == nil ||
+			!strings.Contains(err.Error(), "Unauthorized") {
 			t.Fatalf("a bad credential: %s, %v", answer, err)
 		}
 	}

@@ -64,9 +64,9 @@ func (b *bench) conditions(ctx context.Context, load string) (string, error) {
 	}
 	about := fmt.Sprintf("Measured on %s: %d cores, load %s before, Node.js %s, %s, Valkey %s;\n"+
 		"%d calls and %d starts of each.", time.Now().UTC().Format(time.DateOnly), runtime.NumCPU(),
-		cmp.Or(load, "unknown"),
-		strings.TrimPrefix(strings.TrimSpace(string(node)), "v"),
-		strings.Replace(runtime.Version(), "go", "Go ", 1), server.Text("valkey_version"), b.peerCalls, max(b.starts/3, 1))
+		cmp.Or(load, "unknown"), strings.TrimPrefix(strings.TrimSpace(string(node)), "v"),
+		strings.Replace(runtime.Version(), "go", "Go ", 1), server.Text("valkey_version"),
+		b.peerCalls, max(b.starts/3, 1))
 	if n, err := strconv.ParseFloat(load, 64); err != nil || n > idle {
 		about += " **To be repeated on an idle machine.**"
 	}

@@ -101,7 +101,7 @@ func expectAllowed(t *testing.T, c *check, subject string, filled, want int) {
 }
 
 // A run measures every limiter, with the verdicts that each slice was prepared for
-// (saturate and travel fail otherwise), and reports it.
+// (saturate and callOneByOne fail otherwise), and reports it.
 func TestRun(t *testing.T) {
 	o := tiny(t)
 	m, err := measure(t.Context(), o, io.Discard)

@@ -189,7 +189,7 @@ func (b *bench) round(ctx context.Context, round int) error {
 	}
 	for _, c := range b.limiters {
 		for _, s := range []scenario{spread, denied} {
-			if err := b.travel(ctx, c, s, round); err != nil {
+			if err := b.callOneByOne(ctx, c, s, round); err != nil {
 				return fmt.Errorf("%s, %scalls one by one: %w", c.name, s.name, err)
 			}
 		}

@@ -147,9 +147,9 @@ func busiest(ctx context.Context, o options, f fleet, all nodes, calls []enforce
 		}
 		slices = append(slices, slice{done.rate(), figures.Micros(most) / float64(done.calls)})
 	}
-	return figures.Median(slices, func(s slice) float64 { return s.rate }), figures.Median(slices, func(s slice) float64 {
-		return s.hot
-	}), nil
+	rate = figures.Median(slices, func(s slice) float64 { return s.rate })
+	hot = figures.Median(slices, func(s slice) float64 { return s.hot })
+	return rate, hot, nil
 }
 
 func repeated(calls []enforce.Call, n int64) []enforce.Call {

@@ -161,7 +161,7 @@ func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	}
 	prefix := fmt.Sprintf("edit.keys%d.", g.keys)
 	return []figures.Figure{
-		figure(prefix+"ms", figures.Median(took, func(d time.Duration) float64 { return d.Seconds() * 1e3 }), "ms"),
+		figure(prefix+"ms", figures.Median(took, figures.Millis), "ms"),
 		figure(prefix+"bytes", float64(used[0].received)/edits, "bytes"),
 		figure(prefix+"cpu_ms", used[0].processor.Seconds()*1e3/edits, "ms"),
 	}, nil

@@ -180,8 +180,9 @@ func turn(ctx context.Context, f fleet, all nodes, calls []enforce.Call, lasts t
 			done.calls-done.allowed, done.calls)
 	}
 	c := costs{
-		rate: done.rate(),
-		p50:  figures.Micros(figures.Quantile(done.waited, 0.5)), p99: figures.Micros(figures.Quantile(done.waited, 0.99)),
+		rate:        done.rate(),
+		p50:         figures.Micros(figures.Quantile(done.waited, 0.5)),
+		p99:         figures.Micros(figures.Quantile(done.waited, 0.99)),
 		clientCores: float64(ownTime()-worked) / float64(done.took),
 	}
 	var scripts, busiest int64

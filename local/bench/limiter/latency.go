@@ -15,8 +15,8 @@ type trips struct {
 	probe        int
 }
 
-// travel makes calls one by one through the library, each followed by a PING.
-func (b *bench) travel(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
+// callOneByOne makes calls one by one through the library, each followed by a PING.
+func (b *bench) callOneByOne(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
 	check := s.check(c)
 	if check == nil {
 		return nil
