@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 )
 
 // Refused counts a call without a good credential. It records the caller only if the
@@ -77,8 +78,8 @@ func (c *checker) pattern(call enforce.Call, rule string) string {
 // routeOf returns what a preview of access must know of a decided call. The pattern is *
 // when a path under it may be another than the caller's, as a custom domain's base path
 // and encoded slashes make it.
-func (c *checker) routeOf(call enforce.Call, checked *enforce.Result) usage.Route {
-	r := usage.Route{
+func (c *checker) routeOf(call enforce.Call, checked *enforce.Result) routecount.Route {
+	r := routecount.Route{
 		Plan: checked.Plan, API: call.Route.API, Stage: call.Route.Stage,
 		Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, checked.Rule),
 	}

@@ -25,6 +25,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -211,7 +212,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 func TestRoutesOfCalls(t *testing.T) {
 	w := newDenialWorld(t)
 	random := rand.New(rand.NewPCG(5, 6))
-	want := map[string]map[usage.Route]int64{"two": {}, "many": {}}
+	want := map[string]map[routecount.Route]int64{"two": {}, "many": {}}
 	for i := range 400 {
 		kind := []struct{ method, path, resource, pattern string }{
 			{"GET", fmt.Sprint("/orders/", i), "/orders/{id}", "/orders/{id}"},
@@ -238,7 +239,7 @@ func TestRoutesOfCalls(t *testing.T) {
 			if strings.HasPrefix(method, "BREW") {
 				method = "other"
 			}
-			routes[usage.Route{Plan: c.key, API: "abcdef123", Stage: "prod", Method: method,
+			routes[routecount.Route{Plan: c.key, API: "abcdef123", Stage: "prod", Method: method,
 				Path: kind.pattern}]++
 		}
 	}

@@ -2,7 +2,6 @@ package usage
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/routecount"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -28,7 +28,7 @@ type parcel struct {
 	entries []entry
 	kinds   []pendingKind
 	listed  []statelist.Entry
-	routes  []routeCount
+	routes  []routecount.Count
 	text    bool // the command carries the script's text
 	floors  floors
 }
@@ -91,7 +91,7 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 		case p.listed != nil:
 			keys, args = statelist.Keys(p.bucket), statelist.Args(b.now, p.listed)
 		case p.routes != nil:
-			keys, args = []string{routesName(p.routes[0].period)}, p.routeArgs()
+			keys, args = []string{routecount.Name(p.routes[0].Period)}, routecount.Args(p.routes)
 		default:
 			keys, args = p.keys(), p.args(strconv.Itoa(b.newcomers), recent)
 		}
@@ -111,10 +111,12 @@ func (p *parcel) script() *lua.Script {
 	case p.listed != nil:
 		return statelist.Script
 	case p.routes != nil:
-		return routesScript
+		return routecount.Script
 	}
 	return recordScript
 }
+
+func (p *parcel) scriptIn() scriptIn { return scriptIn{p.script(), p.bucket} }
 
 func (p *parcel) keys() []string {
 	day := p.hour / hoursPerDay
@@ -225,25 +227,29 @@ var (
 )
 
 func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Report) {
-	if p.kinds != nil {
+	if lua.Unknown(result.Error()) {
+		r.without[p.scriptIn()] = true
+	} else {
+		delete(r.without, p.scriptIn())
+	}
+	switch {
+	case p.kinds != nil:
 		r.acknowledgeLog(p, result, report)
-		return
+	case p.listed != nil:
+		r.acknowledgeListed(p, result.Error())
+	case p.routes != nil:
+		r.acknowledgeRoutes(p, result.Error(), report)
+	default:
+		r.acknowledgeCounts(p, result, report)
 	}
-	if p.listed != nil {
-		r.acknowledgeListed(p, result)
-		return
-	}
-	if p.routes != nil {
-		r.acknowledgeRoutes(p, result, report)
-		return
-	}
+}
+
+func (r *Recorder) acknowledgeCounts(p *parcel, result valkey.ValkeyResult, report *Report) {
 	refused, learnt, err := parseReply(result)
-	unknown := lua.Unknown(err)
-	r.withoutScript[p.bucket] = unknown
 	if err != nil {
 		r.ranked[p.bucket] = ranked{} // the server may have lost more
 	}
-	if !unknown && p.bucket == totalBucket(r.totals) {
+	if !lua.Unknown(err) && p.bucket == totalBucket(r.totals) {
 		r.totals++
 	}
 	switch {
@@ -253,11 +259,9 @@ func (r *Recorder) acknowledge(p *parcel, result valkey.ValkeyResult, report *Re
 		if refused > 0 {
 			r.pending.total(p.entries[0].minute).tally[unlisted] += refused
 		}
-	case unknown || notExecuted(err):
+	case notExecuted(err):
 		report.Returned += p.calls()
-		if !unknown {
-			report.note(err)
-		}
+		report.note(err)
 		for i := range p.entries {
 			r.pending.takeBack(&p.entries[i])
 		}
@@ -297,7 +301,7 @@ func (r *Report) lose(p *parcel, err error) {
 }
 
 func (r *Report) note(err error) {
-	if r.Err == nil {
+	if r.Err == nil && err != nil && !lua.Unknown(err) {
 		r.Err = fmt.Errorf("usage: flush: %w", err)
 	}
 }
@@ -311,40 +315,4 @@ func (p *parcel) calls() int64 {
 		}
 	}
 	return n
-}
-
-// turns is how often a flush sends what was not stored: once, then with the script's
-// text, then for what that text did not reach.
-const turns = 4
-
-// Flush sends all that was gathered, due or not, for the end of a program.
-// Report.Returned is what still waits.
-func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
-	return r.send(ctx, client, r.Drain)
-}
-
-// FlushEarly sends what was gathered after a check's answer, for an environment that is
-// frozen until its next call. A busy one keeps to the interval: of calls that follow each
-// other closely maxEarly leave one by one, further ones an interval later.
-func (r *Recorder) FlushEarly(ctx context.Context, client valkey.Client) Report {
-	return r.send(ctx, client, r.early)
-}
-
-func (r *Recorder) send(
-	ctx context.Context, client valkey.Client, take func(time.Time) *Batch,
-) Report {
-	var sum Report
-	for range turns {
-		b := take(r.now())
-		if b == nil {
-			break
-		}
-		turn := b.Acknowledge(client.DoMulti(ctx, b.Commands(client)...))
-		sum = Report{Stored: sum.Stored + turn.Stored, Lost: sum.Lost + turn.Lost, Returned: turn.Returned,
-			Err: cmp.Or(sum.Err, turn.Err)}
-		if turn.Err != nil {
-			break
-		}
-	}
-	return sum
 }

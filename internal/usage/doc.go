@@ -18,24 +18,16 @@
 //
 // # The denial log
 //
-// The log keeps denied calls, and refused calls of proven keys, for a day: when, who, by
-// which limit and rule, on which pattern of a route, from which /24 or /48, Retry-After
-// and the request's id. Denials that differ in nothing but time, network, Retry-After and
-// request are of one kind. Of each kind and minute it lists the first 3 one by one; the
-// 4th entry stands for the rest of the minute and says how many. Reader.Denials
-// lists them, newest first, for one caller from one bucket and for all from the 256
-// buckets, an hour at a time. What a flood leaves out counts as Unlogged, in all and for
-// a registered caller. So denials are what the log has and what it leaves out together,
-// but for what a broken connection lost.
+// Package denylog says which denials the log lists. What a flood leaves out counts as
+// Unlogged, in all and for a registered caller. So denials are what the log has and what it
+// leaves out together, but for what a broken connection lost.
 //
 // # Calls by route
 //
-// A call of a caller that may call, allowed or denied, counts by plan, API, stage, method
-// and pattern of the route, in steps of 5 minutes, for previews of access. The routes are
-// one command of a Batch: of the first 16 Batches after a pause, then of one every 10 s.
-// They make no Batch leave. A Recorder distinguishes 256 routes, the store 4,096 in 5
-// minutes; calls of further ones count under their plan alone, of at most 64 plans in a
-// Recorder.
+// Package routecount says which calls count by route. The routes are one command of a
+// Batch: of the first 16 Batches after a pause, then of one every 10 s. They make no Batch
+// leave. A Recorder distinguishes 256 routes; calls of further ones count under their plan
+// alone, of at most 64 plans.
 //
 // # Who is denied now, or near a limit
 //
@@ -74,12 +66,10 @@
 //	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour    25 h
 //	tg:{tag}:usage-ADAY        zset    subjects by calls admitted in a day    31 days
 //	tg:{tag}:usage-DDAY        zset    subjects by calls denied in a day      31 days
-//	tg:{tag}:usage-rPERIOD     hash    calls by route in 5 minutes: routes.go 90 min
 //	tg:{tag}:usage-nDAY        string  unregistered subjects new on a day     2 days
 //
 // A subject's keys lie in its bucket. Totals and rules go to one of 8 buckets, another
-// with each flush, and readers add those up. Routes go to one of the 8, another every 5
-// minutes.
+// with each flush, and readers add those up.
 //
 // # Bounds
 //

@@ -8,7 +8,6 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/denylog"
 )
@@ -81,8 +80,6 @@ func (k *pendingKind) class() string {
 // acknowledgeLog is acknowledge of kinds of denials.
 func (r *Recorder) acknowledgeLog(p *parcel, result valkey.ValkeyResult, report *Report) {
 	left, err := parseLeft(result, len(p.kinds))
-	unknown := lua.Unknown(err)
-	r.withoutLogScript[p.bucket] = unknown
 	switch {
 	case err == nil:
 		for i, calls := range left {
@@ -90,10 +87,8 @@ func (r *Recorder) acknowledgeLog(p *parcel, result valkey.ValkeyResult, report 
 				r.pending.leaveOut(p.kinds[i].Kind, calls)
 			}
 		}
-	case unknown || notExecuted(err):
-		if !unknown {
-			report.note(err)
-		}
+	case notExecuted(err):
+		report.note(err)
 		for i := range p.kinds {
 			k := &p.kinds[i]
 			for _, o := range k.occurrences[:k.used] {

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 )
 
 // Verdict says how a call was answered. The zero value is an allowed call; flags add up,
@@ -39,7 +40,7 @@ type Outcome struct {
 	Time       time.Time
 	// Route counts for previews of access; without a plan it counts for nothing. Only
 	// patterns that the operator made may be in it, so that no caller makes up routes.
-	Route Route
+	Route routecount.Route
 	// Denial says why the call was denied, for the denial log; nil keeps it out of there.
 	// With a cause that refuses a credential it counts as a refusal, not as a call;
 	// Subject is a registered caller that proved its key then, or empty.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -75,8 +76,8 @@ type pending struct {
 
 	listed map[statelist.Place]int64 // until when, in milliseconds since 1970
 
-	routeIndex map[routeSlot]int // of routes
-	routes     []routeCount      // they leave with other records
+	routeIndex map[routecount.Slot]int // of routes
+	routes     []routecount.Count      // they leave with other records
 }
 
 func newPending(size int) *pending {

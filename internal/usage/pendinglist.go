@@ -5,10 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/cause"
-	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/statelist"
 )
@@ -90,15 +87,12 @@ func packListed(waiting map[statelist.Place]int64) []parcel {
 
 // acknowledgeListed is acknowledge of listed subjects. They are no calls: one that was
 // perhaps not listed is listed by its next call.
-func (r *Recorder) acknowledgeListed(p *parcel, result valkey.ValkeyResult) {
-	err := result.Error()
-	unknown := lua.Unknown(err)
-	r.withoutStateScript[p.bucket] = unknown
+func (r *Recorder) acknowledgeListed(p *parcel, err error) {
 	for _, s := range p.listed {
 		switch {
 		case err == nil && s.List == statelist.NearLimit:
 			r.rememberNear(s)
-		case unknown || notExecuted(err):
+		case notExecuted(err):
 			if _, newer := r.pending.listed[s.Place]; !newer {
 				r.pending.addListed(s.Place, s.Until)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -190,6 +191,18 @@ func (r *Reader) InState(
 	ctx context.Context, list statelist.List, after string, now time.Time, count int,
 ) (ids []string, more bool, err error) {
 	return statelist.Read(ctx, r.client, list, after, now, count)
+}
+
+// Routes returns the calls of a plan by route, as routecount.Read does. from is at most an
+// hour before to. An environment that is called all the time reports its latest calls
+// within 10 s.
+func (r *Reader) Routes(
+	ctx context.Context, plan string, from, to time.Time,
+) (map[routecount.Route]int64, error) {
+	if to.Sub(from) > time.Hour {
+		return nil, fmt.Errorf("%w: %s is more than the hour that routes are kept for", ErrSpan, to.Sub(from))
+	}
+	return routecount.Read(ctx, r.client, plan, from, to)
 }
 
 // EveryDenial goes through the denials of a query, newest first.

@@ -2,11 +2,15 @@ package usage
 
 import (
 	"cmp"
+	"context"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -43,8 +47,7 @@ type Recorder struct {
 	pause      time.Duration
 	totals     int // which of the buckets the next totals go to; the same until its server knows the script
 
-	// buckets whose server did not know a script
-	withoutScript, withoutLogScript, withoutStateScript, withoutRoutesScript [keyspace.Buckets]bool
+	without map[scriptIn]bool // the server of the bucket did not know the script
 
 	ranked [keyspace.Buckets]ranked
 
@@ -52,12 +55,18 @@ type Recorder struct {
 	nearSince time.Time        // when near was last emptied
 }
 
+type scriptIn struct {
+	script *lua.Script
+	bucket keyspace.Bucket
+}
+
 // NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
 func NewRecorder(o Options, now func() time.Time) *Recorder {
 	interval := cmp.Or(o.Interval, defaultInterval)
 	return &Recorder{
 		interval: interval, pause: interval, newcomers: cmp.Or(o.Newcomers, defaultNewcomers), now: now,
-		pending: newPending(0), totals: rand.IntN(totalBuckets), //nolint:gosec // spreads load, hides nothing
+		pending: newPending(0), without: map[scriptIn]bool{},
+		totals: rand.IntN(totalBuckets), //nolint:gosec // spreads load, hides nothing
 	}
 }
 
@@ -130,24 +139,22 @@ func (r *Recorder) take(now time.Time) *Batch {
 	r.used = max(r.used, r.flushed) + int64(r.interval)
 	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
 	totals := totalBucket(r.totals)
-	b.parcels = pack(r.pending.entries, totals)
-	for i := range b.parcels {
-		b.parcels[i].floors = r.ranked[b.parcels[i].bucket].of(b.parcels[i].hour)
+	counts := pack(r.pending.entries, totals)
+	for i := range counts {
+		counts[i].floors = r.ranked[counts[i].bucket].of(counts[i].hour)
 	}
-	logs := packLog(r.pending.kinds, totals)
-	giveText(b.parcels, &r.withoutScript)
-	giveText(logs, &r.withoutLogScript)
-	states := packListed(r.pending.listed)
-	giveText(states, &r.withoutStateScript)
 	next := newPending(len(r.pending.entries))
 	var routes []parcel
 	if len(r.pending.routes) > 0 && r.routesDue(r.flushed) {
 		routes = packRoutes(r.pending.routes)
-		giveText(routes, &r.withoutRoutesScript)
 	} else {
 		next.routes, next.routeIndex = r.pending.routes, r.pending.routeIndex
 	}
-	b.parcels = slices.Concat(b.parcels, logs, states, routes)
+	parts := [][]parcel{counts, packLog(r.pending.kinds, totals), packListed(r.pending.listed), routes}
+	for _, ofOneScript := range parts {
+		r.giveText(ofOneScript)
+	}
+	b.parcels = slices.Concat(parts...)
 	r.pending = next
 	return b
 }
@@ -162,11 +169,11 @@ const (
 	spare = 16
 )
 
-func giveText(parcels []parcel, without *[keyspace.Buckets]bool) {
+func (r *Recorder) giveText(parcels []parcel) {
 	n := 0
 	for i := range parcels {
-		if without[parcels[i].bucket] {
-			parcels[i].text = n < eager || n%spare == 0
+		if p := &parcels[i]; r.without[p.scriptIn()] {
+			p.text = n < eager || n%spare == 0
 			n++
 		}
 	}
@@ -179,4 +186,40 @@ func (r *Recorder) adapt(failed bool) {
 		return
 	}
 	r.pause = r.interval
+}
+
+// turns is how often a flush sends what was not stored: once, then with the script's
+// text, then for what that text did not reach.
+const turns = 4
+
+// Flush sends all that was gathered, due or not, for the end of a program.
+// Report.Returned is what still waits.
+func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
+	return r.send(ctx, client, r.Drain)
+}
+
+// FlushEarly sends what was gathered after a check's answer, for an environment that is
+// frozen until its next call. A busy one keeps to the interval: of calls that follow each
+// other closely maxEarly leave one by one, further ones an interval later.
+func (r *Recorder) FlushEarly(ctx context.Context, client valkey.Client) Report {
+	return r.send(ctx, client, r.early)
+}
+
+func (r *Recorder) send(
+	ctx context.Context, client valkey.Client, take func(time.Time) *Batch,
+) Report {
+	var sum Report
+	for range turns {
+		b := take(r.now())
+		if b == nil {
+			break
+		}
+		turn := b.Acknowledge(client.DoMulti(ctx, b.Commands(client)...))
+		sum = Report{Stored: sum.Stored + turn.Stored, Lost: sum.Lost + turn.Lost, Returned: turn.Returned,
+			Err: cmp.Or(sum.Err, turn.Err)}
+		if turn.Err != nil {
+			break
+		}
+	}
+	return sum
 }

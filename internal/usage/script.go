@@ -18,19 +18,15 @@ var recordText string
 //go:embed denials.lua
 var denialsText string
 
-//go:embed routes.lua
-var routesText string
-
 var (
 	recordScript  = lua.New(func() string { return recordText })
 	denialsScript = lua.New(func() string { return denialsText })
-	routesScript  = lua.New(func() string { return routesText })
 )
 
 // Errors that come before anything is executed.
 var unexecuted = []string{
-	"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY", "OOM", "NOAUTH",
-	"MISCONF", "NOREPLICAS",
+	"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "READONLY", "BUSY",
+	"OOM", "NOAUTH", "MISCONF", "NOREPLICAS",
 }
 
 // notExecuted: the server surely did nothing.

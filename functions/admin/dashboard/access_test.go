@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 )
 
 // The routes of a plan and of a key are typed one a line, shown, undone, and kept by a
@@ -91,7 +92,8 @@ func makeCalls(s *sitetest.Site, plans map[string]string, n int) []madeCall {
 			kind[2], i%3 == 0}
 		calls = append(calls, c)
 		o := usage.Outcome{Subject: s.Keys.IDs[key], Registered: true, Time: now,
-			Route: usage.Route{Plan: c.plan, API: c.API, Stage: c.Stage, Method: c.Method, Path: c.pattern}}
+			Route: routecount.Route{Plan: c.plan, API: c.API, Stage: c.Stage, Method: c.Method,
+				Path: c.pattern}}
 		if c.denied {
 			o.Verdict = usage.Denied
 		}

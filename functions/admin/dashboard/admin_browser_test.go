@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/routecount"
 )
 
 // busyKeys is a registry with policies of every kind, and keys in every state.
@@ -416,5 +417,5 @@ func TestBrowserLimitsDialog(t *testing.T) {
 // called are calls of a key of the plan free on a route.
 func called(id, method, path string, n int) []usage.Outcome {
 	return slices.Repeat([]usage.Outcome{{Subject: id, Registered: true, Time: time.Now(),
-		Route: usage.Route{Plan: "free", API: "abc", Stage: "prod", Method: method, Path: path}}}, n)
+		Route: routecount.Route{Plan: "free", API: "abc", Stage: "prod", Method: method, Path: path}}}, n)
 }

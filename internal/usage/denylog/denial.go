@@ -1,5 +1,13 @@
 // Package denylog is the form of the denial log and reads it: why calls of the last day
-// were denied. Package usage says what the log lists, and writes it.
+// were denied. Package usage writes it.
+//
+// The log keeps denied calls, and refused calls of proven keys, for a day: when, who, by
+// which limit and rule, on which pattern of a route, from which /24 or /48, Retry-After
+// and the request's id. Denials that differ in nothing but time, network, Retry-After and
+// request are of one kind. Of each kind and minute it lists the first 3 one by one; the
+// 4th entry stands for the rest of the minute and says how many. Read lists them, newest
+// first, for one caller from one bucket and for all from the 256 buckets, an hour at a
+// time.
 package denylog
 
 import (

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 	"tidegate/web/templates"
 )
 
@@ -57,18 +58,18 @@ type routed struct {
 	unclear        int64 // it depends on the path, or the route was not recorded
 	// closed are the routes that are refused, partly those of which it depends on the
 	// path, each by most calls first.
-	closed, partly []usage.Route
-	by             map[usage.Route]int64
+	closed, partly []routecount.Route
+	by             map[routecount.Route]int64
 }
 
-func (o opened) hold(by map[usage.Route]int64) routed {
+func (o opened) hold(by map[routecount.Route]int64) routed {
 	r := routed{by: by}
 	for called, calls := range by {
 		r.calls += calls
 		covered := o.covers(route.Call{API: called.API, Stage: called.Stage, Method: called.Method,
 			Path: called.Path})
 		switch {
-		case called == usage.Route{Plan: called.Plan} || covered == route.Some:
+		case called == routecount.Route{Plan: called.Plan} || covered == route.Some:
 			r.unclear += calls
 			r.partly = append(r.partly, called)
 		case covered == route.None:
@@ -76,8 +77,8 @@ func (o opened) hold(by map[usage.Route]int64) routed {
 			r.closed = append(r.closed, called)
 		}
 	}
-	for _, routes := range [][]usage.Route{r.closed, r.partly} {
-		slices.SortFunc(routes, func(a, b usage.Route) int {
+	for _, routes := range [][]routecount.Route{r.closed, r.partly} {
+		slices.SortFunc(routes, func(a, b routecount.Route) int {
 			return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a.Path+a.Method, b.Path+b.Method))
 		})
 	}
@@ -85,7 +86,7 @@ func (o opened) hold(by map[usage.Route]int64) routed {
 }
 
 // named names routes.
-func (r routed) named(routes []usage.Route) string {
+func (r routed) named(routes []routecount.Route) string {
 	words := ""
 	for i, c := range routes[:min(len(routes), maxNamedRoutes)] {
 		name := "not recorded by route"
@@ -188,7 +189,7 @@ func (c *Changes) PreviewKey(r *http.Request, set *policy.Set, before,
 	if err != nil {
 		return nil, err
 	}
-	points, err := c.usage.Series(r.Context(), before.ID, now.Add(-PreviewSpan).Truncate(usage.RoutePeriod),
+	points, err := c.usage.Series(r.Context(), before.ID, now.Add(-PreviewSpan).Truncate(routecount.Period),
 		now, time.Minute)
 	if err != nil {
 		return nil, err

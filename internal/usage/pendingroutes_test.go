@@ -15,10 +15,11 @@ import (
 	"tidegate/internal/lua"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 )
 
 // routesOf reads the routes of a plan in the hour before noon.
-func routesOf(t *testing.T, client valkey.Client, plan string) map[Route]int64 {
+func routesOf(t *testing.T, client valkey.Client, plan string) map[routecount.Route]int64 {
 	t.Helper()
 	routes, err := NewReader(client).Routes(t.Context(), plan, noon.Add(-time.Hour), noon)
 	if err != nil {
@@ -27,7 +28,7 @@ func routesOf(t *testing.T, client valkey.Client, plan string) map[Route]int64 {
 	return routes
 }
 
-func called(r Route, at time.Time) Outcome {
+func called(r routecount.Route, at time.Time) Outcome {
 	return Outcome{Subject: "s", Registered: true, Route: r, Time: at}
 }
 
@@ -37,10 +38,11 @@ func TestRoutes(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		plans := []string{"free", "pro", strings.Repeat("é", 100)}
 		environments := []*Recorder{recorderAt(noon), recorderAt(noon), recorderAt(noon)}
-		want := map[string]map[Route]int64{"free": {}, "pro": {}, plans[2]: {}}
+		want := map[string]map[routecount.Route]int64{"free": {}, "pro": {}, plans[2]: {}}
 		for range 3000 {
-			r := Route{plans[random.IntN(3)], "api", "prod", []string{"GET", "PUT"}[random.IntN(2)],
-				fmt.Sprintf("/r/%d/{id}", random.IntN(2))}
+			r := routecount.Route{Plan: plans[random.IntN(3)], API: "api", Stage: "prod",
+				Method: []string{"GET", "PUT"}[random.IntN(2)],
+				Path:   fmt.Sprintf("/r/%d/{id}", random.IntN(2))}
 			at := noon.Add(-time.Duration(random.Int64N(int64(70 * time.Minute))))
 			o := called(r, at)
 			o.Verdict = Verdict(random.IntN(2)) // allowed or denied
@@ -68,11 +70,11 @@ func TestRoutes(t *testing.T) {
 func TestRoutesOfRefusedCallers(t *testing.T) {
 	r := recorderAt(noon)
 	for i := range 2 * MaxRoutes {
-		o := called(Route{Plan: "free", Path: fmt.Sprint("/", i)}, noon)
+		o := called(routecount.Route{Plan: "free", Path: fmt.Sprint("/", i)}, noon)
 		o.Denial = &denylog.Denial{Cause: cause.Unknown}
 		r.Record(o)
-		r.Record(called(Route{Path: fmt.Sprint("/", i)}, noon))
-		r.Record(called(Route{Plan: strings.Repeat("p", maxPlanText+1)}, noon))
+		r.Record(called(routecount.Route{Path: fmt.Sprint("/", i)}, noon))
+		r.Record(called(routecount.Route{Plan: strings.Repeat("p", routecount.MaxPlan+1)}, noon))
 	}
 	if n := len(r.pending.routes); n > 0 {
 		t.Errorf("%d routes wait", n)
@@ -83,32 +85,33 @@ func TestRoutesOfRefusedCallers(t *testing.T) {
 func TestRoutesAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, client valkey.Client) {
 		last, calls := noon.Add(-time.Second), int64(0)
-		for from := 0; from < MaxStoredRoutes+500; from += MaxRoutes - 1 {
+		for from := 0; from < routecount.MaxStored+500; from += MaxRoutes - 1 {
 			r := recorderAt(noon)
 			for i := range MaxRoutes + 10 { // the first route is that of every environment
 				path := fmt.Sprintf("/r/%d", from+i)
 				if i == 0 {
 					path = "/r/0"
 				}
-				r.Record(called(Route{Plan: "free", API: "a", Path: path}, last))
+				r.Record(called(routecount.Route{Plan: "free", API: "a", Path: path}, last))
 				calls++
 			}
 			for i := range 500 {
-				r.Record(called(Route{Plan: fmt.Sprint("plan", i), API: "a"}, last))
+				r.Record(called(routecount.Route{Plan: fmt.Sprint("plan", i), API: "a"}, last))
 			}
 			if n := len(r.pending.routes); n != MaxRoutes+maxOtherPlans {
 				t.Fatalf("%d routes wait", n)
 			}
 			flush(t, r, client)
 		}
-		got, sum, other := routesOf(t, client, "free"), int64(0), Route{Plan: "free"}
+		got, sum, other := routesOf(t, client, "free"), int64(0), routecount.Route{Plan: "free"}
 		for _, n := range got {
 			sum += n
 		}
-		if sum != calls || got[other] == 0 || len(got) > MaxStoredRoutes+1 || len(got) < MaxStoredRoutes-100 {
+		const most = routecount.MaxStored
+		if sum != calls || got[other] == 0 || len(got) > most+1 || len(got) < most-100 {
 			t.Errorf("%d calls of %d, %d routes, %d calls of others", sum, calls, len(got), got[other])
 		}
-		name := routesName(last.Unix() / 300)
+		name := routecount.Name(last.Unix() / 300)
 		if left, err := client.Do(t.Context(), client.B().Ttl().Key(name).Build()).AsInt64(); err != nil ||
 			left < 3600+300 || left > 5400 {
 			t.Errorf("the period goes in %d s, %v", left, err)
@@ -124,7 +127,7 @@ func TestRoutesLeaveRarely(t *testing.T) {
 	at := clock{now: noon}
 	r := NewRecorder(Options{}, at.Now)
 	carried := func(early bool) bool {
-		r.Record(called(Route{Plan: "free", Path: "/"}, at.Now()))
+		r.Record(called(routecount.Route{Plan: "free", Path: "/"}, at.Now()))
 		take := r.Batch
 		if early {
 			take = r.early
@@ -164,7 +167,7 @@ func TestRoutesLeaveRarely(t *testing.T) {
 		}
 	}
 	r.pending = newPending(0)
-	r.pending.route(called(Route{Plan: "free"}, at.Now()))
+	r.pending.route(called(routecount.Route{Plan: "free"}, at.Now()))
 	if r.Due(at.Now().Add(time.Hour)) || r.early(at.Now().Add(time.Hour)) != nil {
 		t.Error("routes alone make a Batch leave")
 	}
@@ -175,7 +178,7 @@ func TestRoutesLeaveRarely(t *testing.T) {
 func TestRoutesComeBack(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	r := recorderAt(noon)
-	route := Route{"free", "a", "prod", "GET", "/orders/{id}"}
+	route := routecount.Route{Plan: "free", API: "a", Stage: "prod", Method: "GET", Path: "/orders/{id}"}
 	for range 3 {
 		r.Record(called(route, noon.Add(-time.Minute)))
 		b := r.Drain(noon)
@@ -185,48 +188,7 @@ func TestRoutesComeBack(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := routesOf(t, client, "free"); !maps.Equal(got, map[Route]int64{route: 3}) {
+	if got := routesOf(t, client, "free"); !maps.Equal(got, map[routecount.Route]int64{route: 3}) {
 		t.Errorf("%v", got)
 	}
-}
-
-// What this release stores of a route is what later ones read.
-func TestStoredRoute(t *testing.T) {
-	r := Route{"free", "a1", "prod", "GET", "/orders/{id}"}
-	for stored, want := range map[string]Route{
-		"\x00\x04free\x02a1\x04prod\x03GET\x0c/orders/{id}": r, "\x00\x04free": {Plan: "free"},
-	} {
-		if got, ok := parseRoute(stored); !ok || got != want || want.field() != stored {
-			t.Errorf("%q is %+v, %t, and is stored as %q", stored, got, ok, want.field())
-		}
-	}
-	if name := routesName(5_984_576); name != "tg:{021}:usage-r5984576" {
-		t.Errorf("a period is stored as %s", name)
-	}
-}
-
-// A field is read as it was written. One of another release counts under its plan, and
-// bytes that are no field count for nothing.
-func FuzzRoute(f *testing.F) {
-	f.Add("free", "a", "prod", "GET", "/orders/{id}", "\x00\x04free\x01")
-	f.Add("", "", "", "", strings.Repeat("/x", 200), "\x00\x00")
-	f.Fuzz(func(t *testing.T, plan, api, stage, method, path, field string) {
-		r := Route{plan, api, stage, method, path}
-		if len(plan) > maxPlanText {
-			return
-		}
-		got, ok := parseRoute(r.field())
-		if max(len(api), len(stage), len(method)) > maxRouteText {
-			r = Route{Plan: plan}
-		} else if len(path) > maxRouteText {
-			r.Path = "*"
-		}
-		if !ok || got != r {
-			t.Errorf("%+v became %+v, %t", r, got, ok)
-		}
-		if later, ok := parseRoute(r.field() + "\x03new"); !ok || later.Plan != plan {
-			t.Errorf("with one more text: %+v, %t", later, ok)
-		}
-		_, _ = parseRoute(field)
-	})
 }

@@ -1,6 +1,6 @@
 -- Adds calls by route to what is counted of one period.
 -- KEYS[1] a hash of calls by route; its field '' is how many fields it has beside that.
--- ARGV[1] how many routes the hash takes; then for each route its field (routes.go) and
+-- ARGV[1] how many routes the hash takes; then for each route its field (routecount.go) and
 -- the calls (1 to 2^53). Beyond the bound a call counts under its plan alone, whose field
 -- is the plan's length in 2 bytes and its name. Returns 0.
 local call, key, bound = redis.call, KEYS[1], tonumber(ARGV[1])
