@@ -8,10 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/app"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
 )
 
 // A key's whole life: every operation does what it says, returns the version, and is
@@ -249,133 +247,6 @@ func TestKeyFilters(t *testing.T) {
 		}
 		if got := strings.Join(names, " "); got != want || !strings.Contains(r.text, `"items":[`) {
 			t.Errorf("%q lists %q, want %q", query, got, want)
-		}
-	}
-}
-
-// A job has an id and a state, and another job takes it back, but for what was changed
-// since.
-func TestBulkJobAndUndo(t *testing.T) {
-	s := newService(t)
-	a, b := s.create("a"), s.create("b")
-	r := s.post("/bulk", map[string]any{"do": "revoke", "filter": map[string]any{}, "confirm": 2,
-		"reason": "x"}).
-		wants(http.StatusOK, `"total":2`, `"done":2`)
-	job := r.stringAt("job")
-	s.get("/bulk/"+job).wants(http.StatusOK, `"do":"revoke"`, `"done":2`, `"ended":`, `"left":[]`, `"stopped":false`)
-	s.get("/audit?action=key.&job="+job).wants(http.StatusOK, a.ID, b.ID, `"job":"`+job+`"`)
-	s.post("/keys/"+b.ID+"/unrevoke", map[string]any{"reason": "mine"})
-	undo := s.post("/bulk/"+job+"/undo", map[string]any{"reason": "by mistake"}).wants(http.StatusOK,
-		`"do":"undo"`, `"undoes":"`+job+`"`, `"done":1`)
-	s.post("/bulk/"+undo.stringAt("id"), nil).wants(http.StatusOK, `"ended":`)
-	if k, err := s.keys.Get(t.Context(), a.ID); err != nil || k.Status != policy.Active {
-		t.Errorf("%+v, %v", k, err)
-	}
-	s.get("/bulk/nobody").wants(http.StatusNotFound, "There is no such job.")
-	s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID}, "reason": "x", "after": job}).
-		wants(http.StatusUnprocessableEntity, "body.after")
-	reset := s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID},
-		"reason": "x"}).stringAt("job")
-	s.post("/bulk/"+reset+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict)
-}
-
-// A request that a script repeats does not go on with a job that somebody stopped, unless
-// it says so.
-func TestStoppedBulkJob(t *testing.T) {
-	s := newService(t)
-	a := s.create("a")
-	keys := app.NewRegistry(s.keys, usage.NewReader(s.client))
-	job, err := keys.StartJob(t.Context(), nil, app.Job{Do: app.Revoke, IDs: []string{a.ID}, Total: 1},
-		byTest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := keys.StopJob(t.Context(), job.ID); err != nil {
-		t.Fatal(err)
-	}
-	again := map[string]any{"do": "revoke", "ids": []string{a.ID}, "reason": "x", "after": job.ID}
-	for range 2 {
-		s.post("/bulk/"+job.ID, nil).wants(http.StatusConflict, "The job is stopped.", job.ID+"?resume=true")
-		s.post("/bulk", again).wants(http.StatusConflict, "The job is stopped.")
-		s.get("/bulk/"+job.ID).wants(http.StatusOK, `"stopped":true`, `"done":0`)
-	}
-	s.post("/bulk/"+job.ID+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict,
-		"nothing of this job")
-	s.post("/bulk/"+job.ID+"?resume=true", nil).wants(http.StatusOK, `"ended":`, `"stopped":false`, `"done":1`)
-	s.post("/bulk/"+job.ID, nil).wants(http.StatusOK, `"ended":`)
-}
-
-// A job goes on where it stopped, leaves alone what is as it should be, and does nothing
-// twice.
-func TestBulk(t *testing.T) {
-	s := newService(t)
-	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
-	var ids []string
-	for i := range 230 {
-		ids = append(ids, s.create(fmt.Sprintf("job-%03d", i)).ID)
-	}
-	other := s.create("other")
-	run := func(body map[string]any) (done, skipped float64) {
-		body["reason"] = "test"
-		for steps := 0; ; steps++ {
-			r := s.post("/bulk", body).wants(http.StatusOK, `"failed":[]`)
-			done, skipped = done+r.at("done").(float64), skipped+r.at("skipped").(float64)
-			next := r.stringAt("next")
-			if next == "" || steps > 50 {
-				return done, skipped
-			}
-			body["after"] = next
-		}
-	}
-	all := map[string]any{"prefix": "job-"}
-	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 230 ||
-		skipped != 0 {
-		t.Errorf("plan: %v done, %v skipped", done, skipped)
-	}
-	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 0 ||
-		skipped != 230 {
-		t.Errorf("plan again: %v done, %v skipped", done, skipped)
-	}
-	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
-		"reason": "test"}
-	for want := range 2 { // the second time nothing is left to do
-		if done, _ := run(map[string]any{"do": "override", "override": override, "ids": ids[:3]}); done !=
-			float64(3*(1-want)) {
-			t.Errorf("override: %v done", done)
-		}
-	}
-	if done, _ := run(map[string]any{"do": "end",
-		"filter": map[string]any{"state": "overridden"}}); done != 3 {
-		t.Errorf("end: %v done", done)
-	}
-	if done, _ := run(map[string]any{"do": "reset", "ids": ids[:2]}); done != 2 {
-		t.Errorf("reset: %v done", done)
-	}
-	if done, skipped := run(map[string]any{"do": "revoke", "ids": append(ids[:2:2], "nobody")}); done != 2 ||
-		skipped != 0 {
-		t.Errorf("revoke: %v done, %v skipped", done, skipped)
-	}
-	if done, skipped := run(map[string]any{"do": "revoke", "filter": all, "confirm": 230}); done != 228 ||
-		skipped != 2 {
-		t.Errorf("revoke all: %v done, %v skipped", done, skipped)
-	}
-	if k, err := s.keys.Get(t.Context(), other.ID); err != nil || k.Version != 1 {
-		t.Errorf("another key was changed: %+v, %v", k, err)
-	}
-	for name, body := range map[string]string{
-		"neither":     `{"do":"reset","reason":"x"}`,
-		"both":        `{"do":"reset","reason":"x","ids":["a"],"filter":{}}`,
-		"plan":        `{"do":"plan","reason":"x","filter":{},"plan":"nope"}`,
-		"no override": `{"do":"override","reason":"x","filter":{}}`,
-		"bad limits":  `{"do":"override","reason":"x","filter":{"prefix":"other"},"override":{"reason":"x","limits":[{"requests":5,"window":"400d"}]}}`,
-		"no reason":   `{"do":"reset","filter":{}}`,
-		"position":    `{"do":"reset","reason":"x","filter":{},"after":"!"}`,
-		"no count":    `{"do":"reset","reason":"x","filter":{"prefix":"job-"}}`,
-		"other count": `{"do":"revoke","reason":"x","filter":{"prefix":"job-"},"confirm":229}`,
-	} {
-		if r := s.post("/bulk", []byte(body)); r.status != http.StatusUnprocessableEntity ||
-			len(r.at("errors").([]any)) == 0 {
-			t.Errorf("%s: %d %s", name, r.status, r.text)
 		}
 	}
 }

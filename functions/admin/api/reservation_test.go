@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"testing"
 	"time"
@@ -9,6 +10,61 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/web/middleware"
 )
+
+func (s *service) reserve(id string, cost int64) reply {
+	s.t.Helper()
+	return s.post("/reservations", map[string]any{"keyId": id, "cost": cost})
+}
+
+// A worker reserves, learns when that is too much, and settles through the middleware's
+// client, once.
+func TestReservations(t *testing.T) {
+	s := newService(t)
+	id := s.create("worker").ID
+	granted := s.reserve(id, 6).wants(http.StatusCreated, `"remaining":4`, `"scope":"key"`)
+	denied := s.reserve(id, 5).wants(http.StatusTooManyRequests, "quota-exceeded")
+	if len(denied.header.Get("Retry-After")) != 3 {
+		t.Errorf("%v", denied.header)
+	}
+	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
+	text := granted.stringAt("reservation")
+	if got, err := settler.Settle(t.Context(), text, 2); err != nil ||
+		got != (middleware.Settlement{Reserved: 6, Actual: 2, SettleMax: 60}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	var refused *middleware.SettleError
+	if _, err := settler.Settle(t.Context(), text, 2); !errors.As(err, &refused) ||
+		refused.Status != http.StatusConflict {
+		t.Errorf("once more: %v", err)
+	}
+	s.reserve(id, 8).wants(http.StatusCreated)
+	s.reserve("nobody", 1).wants(http.StatusNotFound)
+	s.reserve(id, 11).wants(http.StatusUnprocessableEntity, "no more than any limit")
+	s.reserve(id, 0).wants(http.StatusUnprocessableEntity, "body.cost")
+	s.post("/reservations", map[string]any{"keyId": id, "cost": 1, "route": "no such"}).wants(
+		http.StatusNotFound)
+	s.post("/reservations/settle", map[string]any{"reservation": "tgr_AAAA", "cost": 1}).wants(
+		http.StatusUnprocessableEntity, "no reservation")
+	s.post("/reservations/settle",
+		map[string]any{"reservation": text, "cost": -1}).wants(http.StatusUnprocessableEntity, "body.cost")
+	if _, err := s.keys.Revoke(t.Context(), id, 1, byTest); err != nil {
+		t.Fatal(err)
+	}
+	s.reserve(id, 1).wants(http.StatusNotFound)
+}
+
+func TestBannedWorker(t *testing.T) {
+	s := newService(t)
+	k := s.create("worker")
+	_, err := s.keys.Update(t.Context(), k.ID, 1, "key.ban", byTest, func(k *policy.Key) {
+		k.Banned = time.Now().Add(time.Hour)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.reserve(k.ID, 1).wants(http.StatusTooManyRequests, "banned",
+		`"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected"`)
+}
 
 // Whoever settles more than the rule's maximum is answered how much the limits that
 // callers share were not charged. They keep what is left of them.

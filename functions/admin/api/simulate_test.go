@@ -1,0 +1,47 @@
+package api
+
+import (
+	"net/http"
+	"testing"
+)
+
+func TestSimulate(t *testing.T) {
+	s := newService(t)
+	got := s.post("/simulate", []byte(`{"limit":{"requests":2,"window":"10s"},"calls":[0,9.9,1,10.000001]}`)).
+		wants(http.StatusOK, `"allowed":3`)
+	if got.at("decisions", 2, "at") != 9.9 || got.at("decisions", 2, "remaining") != 0.0 ||
+		got.at("decisions", 2, "retryAfter").(float64) > 0.11 {
+		t.Errorf("%s", got.text)
+	}
+}
+
+// The lab finds that a fixed window lets twice the limit through around a boundary, and
+// that the log never does. The same question has the same answer.
+func TestSimulateLab(t *testing.T) {
+	s := newService(t)
+	attack :=
+		`{"requests":100,"window":"1m","shape":"boundary","rate":1000,"windows":4,"algorithms":["log","fixed-window"],"points":50}`
+	got := s.post("/simulate/lab", []byte(attack)).wants(http.StatusOK)
+	if got.at("outcomes", 0, "worst") != 100.0 || got.at("outcomes", 1, "worst") != 200.0 ||
+		got.at("outcomes", 0, "falseAllows") != 0.0 ||
+		got.at("exact", "worst") != 100.0 {
+		t.Errorf("%s", got.text)
+	}
+	if again := s.post("/simulate/lab", []byte(attack)).wants(http.StatusOK); again.text != got.text {
+		t.Errorf("%s\nand then\n%s", got.text, again.text)
+	}
+	s.post("/simulate/lab", []byte(
+		`{"requests":10,"window":"1m","shape":"recorded","minutes":[4,30,0,7],"algorithms":["log"]}`)).
+		wants(http.StatusOK, `"calls":41`)
+	for body, want := range map[string]string{
+		`{"requests":10,"window":"soon","shape":"boundary","rate":100,"windows":1}`:                      `"location":"body.window"`,
+		`{"requests":10,"window":"1m","shape":"boundary"}`:                                               `"location":"body.rate"`,
+		`{"requests":10,"window":"1m","shape":"zigzag","rate":100,"windows":1}`:                          `"location":"body.shape"`,
+		`{"requests":10000,"window":"1m","shape":"greedy","rate":1000,"windows":1}`:                      "must be 1 to 50000",
+		`{"requests":10,"window":"1m","shape":"recorded","minutes":[-1]}`:                                `"location":"body.minutes[0]"`,
+		`{"requests":10,"window":"1m","shape":"recorded","minutes":[50000,1]}`:                           `"location":"body.minutes"`,
+		`{"requests":10,"window":"1m","shape":"boundary","rate":100,"windows":1,"algorithms":["leaky"]}`: `"location":"body.algorithms[0]"`,
+	} {
+		s.post("/simulate/lab", []byte(body)).wants(http.StatusUnprocessableEntity, want)
+	}
+}
