@@ -111,7 +111,7 @@ func (a *api) register() {
 
 // security says what a request for operations of a role must bring.
 func security(r auth.Role) []map[string][]string {
-	scope := token.Read
+	var scope token.Scope
 	switch r {
 	case auth.Owner:
 		return []map[string][]string{{"key": {}}}
@@ -119,6 +119,8 @@ func security(r auth.Role) []map[string][]string {
 		scope = token.Write
 	case auth.Settler:
 		scope = token.Settle
+	default:
+		scope = token.Read
 	}
 	return []map[string][]string{{"token": {string(scope)}}, {"session": {}}}
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
@@ -49,9 +48,6 @@ func (a *api) registerCrossings() {
 
 func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossingsOutput, error) {
 	page, err := a.Crossings.List(ctx, crossing.Query{Subject: in.Key, After: in.After, Count: in.Count})
-	if errors.Is(err, crossing.ErrCursor) {
-		return nil, rest.Invalid("query.after", "must be next of a page before")
-	}
 	if err != nil {
 		return nil, err
 	}

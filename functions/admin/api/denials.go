@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
@@ -97,9 +96,6 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 		return nil, rest.Invalid("query.to", "must be after from, and within the last 24 hours")
 	}
 	page, err := a.Usage.Denials(ctx, q)
-	if errors.Is(err, denylog.ErrCursor) {
-		return nil, rest.Invalid("query.after", "must be next of a page before")
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,10 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
+	"tidegate/internal/crossing"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 // problem is the answer to an error. An unknown error is the store's and is logged.
@@ -31,6 +33,10 @@ func (a *api) problem(operation string, err error) error {
 			"The file has more fields or values than any policy: see errors.", fileDetails(file)...)
 	case errors.As(err, &file):
 		return rest.Unprocessable(fileDetails(file)...)
+	case errors.Is(err, crossing.ErrCursor), errors.Is(err, denylog.ErrCursor):
+		return rest.Invalid("query.after", "must be next of a page before")
+	case errors.Is(err, usage.ErrCursor):
+		return rest.Invalid("query.after", "is not a position in this list; start from the first page")
 	case errors.As(err, &wrongToken):
 		return rest.Invalid("body."+wrongToken.Field, wrongToken.Message)
 	case errors.As(err, &refused):

@@ -127,11 +127,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " callers shown"
 	d.Remember(w, r)
-	if page.IsRefresh(r) {
-		d.Render(w, r, http.StatusOK, templates.CallersLive(p))
-		return
-	}
-	d.Render(w, r, http.StatusOK, templates.Callers(p))
+	d.RenderLive(w, r, templates.CallersLive(p), templates.Callers(p))
 }
 
 func emptyCallers(found unregistered) templates.Empty {
@@ -206,9 +202,5 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 		p.Adopt = d.Path("/callers/new?id=" + k.ID)
 	}
 	p.Live.Summary = p.Chart.Summary
-	if page.IsRefresh(r) {
-		d.Render(w, r, http.StatusOK, templates.CallerLive(p))
-		return
-	}
-	d.Render(w, r, http.StatusOK, templates.Caller(p))
+	d.RenderLive(w, r, templates.CallerLive(p), templates.Caller(p))
 }

@@ -58,11 +58,7 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.Remember(w, r)
-	if page.IsRefresh(r) {
-		d.Render(w, r, http.StatusOK, templates.KeyLive(view))
-		return
-	}
-	d.Render(w, r, http.StatusOK, templates.Key(view))
+	d.RenderLive(w, r, templates.KeyLive(view), templates.Key(view))
 }
 
 const recentEntries = 10 // of the audit on a key's page

@@ -30,11 +30,7 @@ func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.Remember(w, r)
-	if page.IsRefresh(r) {
-		d.Render(w, r, http.StatusOK, templates.OverviewLive(view))
-		return
-	}
-	d.Render(w, r, http.StatusOK, templates.Overview(view))
+	d.RenderLive(w, r, templates.OverviewLive(view), templates.Overview(view))
 }
 
 func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error) {

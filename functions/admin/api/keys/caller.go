@@ -65,9 +65,6 @@ func (ops operations) registerCallers(group rest.Group) {
 
 func (ops operations) listCallers(ctx context.Context, in *rest.Paging) (*callersOutput, error) {
 	page, err := ops.calls.Active(ctx, in.After, in.Count)
-	if errors.Is(err, usage.ErrCursor) {
-		return nil, rest.Invalid("query.after", "is not a position in this list; start from the first page")
-	}
 	if err != nil {
 		return nil, err
 	}

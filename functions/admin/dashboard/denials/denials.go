@@ -182,11 +182,7 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 		p.Next = page.Address(path, page.WithLive(values, p.Live.Seconds))
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " denials shown"
-	if page.IsRefresh(r) {
-		d.Render(w, r, http.StatusOK, templates.DenialsLive(p))
-		return
-	}
-	d.Render(w, r, http.StatusOK, templates.Denials(p))
+	d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
 }
 
 func (f denialFilter) view(path string) templates.DenialsFilter {

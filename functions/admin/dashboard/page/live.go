@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/a-h/templ"
+
 	"tidegate/web/templates"
 )
 
@@ -67,4 +69,13 @@ func Address(path string, query url.Values) string {
 		return path
 	}
 	return path + "?" + q.Encode()
+}
+
+// RenderLive answers a refresh with the live part of a page, and any other request with
+// the whole page.
+func (rd *Renderer) RenderLive(w http.ResponseWriter, r *http.Request, live, whole templ.Component) {
+	if IsRefresh(r) {
+		whole = live
+	}
+	rd.Render(w, r, http.StatusOK, whole)
 }
