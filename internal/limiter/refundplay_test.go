@@ -15,7 +15,7 @@ import (
 )
 
 // refundHistories is how many histories each test with refunds plays.
-var refundHistories = flag.Int("refunds", histories.N(500), "histories to play in each test of refunds")
+var refundHistories = flag.Int("refunds", 500, "histories to play in each test of refunds")
 
 // takenCall is a call as the oracle knows it.
 type takenCall struct {
@@ -201,7 +201,8 @@ func playRefunds(t *testing.T, play func(*refundPlay)) {
 	t.Helper()
 	client, script := connect(t, valkeytest.Start(t)), clockedScript(t)
 	steps, longest := 0, 0
-	for seed := range *refundHistories {
+	played := histories.N(*refundHistories)
+	for seed := range played {
 		p := &refundPlay{
 			random: rand.New(rand.NewPCG(uint64(seed), 1)), client: client, script: script,
 			key: "refunds", at: time.Unix(1_800_000_000, 0), log: []string{fmt.Sprintf("seed %d", seed)},
@@ -211,5 +212,5 @@ func playRefunds(t *testing.T, play func(*refundPlay)) {
 		longest = max(longest, p.bytes)
 		client.Do(t.Context(), client.B().Del().Key(p.key).Key(p.key+":expiry").Build())
 	}
-	t.Logf("%d histories, %d steps, states of up to %d bytes", *refundHistories, steps, longest)
+	t.Logf("%d histories, %d steps, states of up to %d bytes", played, steps, longest)
 }

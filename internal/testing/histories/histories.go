@@ -7,11 +7,13 @@ package histories
 import (
 	"flag"
 	"strconv"
+	"testing"
 
 	_ "pgregory.net/rapid" // registers its flag
 )
 
-// share is how many histories are played under the race detector, of each hundred.
+// share is how many histories are played under the race detector and with -short, of each
+// hundred.
 const share = 10
 
 func init() {
@@ -24,7 +26,7 @@ func init() {
 
 // N returns how many of so many histories a test plays.
 func N(all int) int {
-	if underRace {
+	if underRace || testing.Short() {
 		return max(1, all*share/100)
 	}
 	return all

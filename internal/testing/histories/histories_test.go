@@ -7,8 +7,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Under the race detector a tenth of all histories is played, and without it each.
+// Under the race detector a tenth of all histories is played, and without it each. With
+// -short rapid plays a fifth.
 func TestShare(t *testing.T) {
+	if testing.Short() {
+		if got := N(100); got != share {
+			t.Errorf("%d of 100 histories, want %d", got, share)
+		}
+		return
+	}
 	want := map[bool]int{true: 10, false: 100}[underRace]
 	if got := N(100); got != want {
 		t.Errorf("%d of 100 histories, want %d", got, want)
