@@ -111,11 +111,3 @@ func asBefore(e evidence) outcome {
 	q, found := quotaOf(policy)
 	return judged(found && q == e.limit, "after its end: "+policy)
 }
-
-// policy returns the RateLimit-Policy of an answer.
-func (a answer) policy() string {
-	if text, found := a.context()["rateLimitPolicy"].(string); found {
-		return text
-	}
-	return strings.Join(a.header.Values("RateLimit-Policy"), ", ")
-}

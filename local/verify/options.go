@@ -94,28 +94,35 @@ func (o *options) validate() error {
 	return nil
 }
 
+// address is a URL to check, with its flag and the output of infra that has it.
+type address struct {
+	flag, output string
+	url          *string
+}
+
+func (o *options) addresses() []address {
+	return []address{{"-rest", "ExampleRestUrl", &o.rest}, {"-http", "ExampleHttpUrl", &o.http},
+		{"-dashboard", "DashboardUrl", &o.dashboard}}
+}
+
 // complete reads the missing URLs, and validates all of them.
 func (o *options) complete(ctx context.Context, aws awsCommand) error {
 	if err := o.readOutputs(ctx, aws); err != nil {
 		return err
 	}
-	urls := []struct {
-		flag string
-		url  *string
-	}{{"-rest", &o.rest}, {"-http", &o.http}, {"-dashboard", &o.dashboard}}
 	given := 0
-	for _, u := range urls {
-		if *u.url == "" {
+	for _, a := range o.addresses() {
+		if *a.url == "" {
 			continue
 		}
 		given++
-		parsed, err := url.Parse(*u.url)
+		parsed, err := url.Parse(*a.url)
 		if err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http" ||
 			parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil {
 			return fmt.Errorf("%s: write a URL without query and user, such as https://api.example.com/prod",
-				u.flag)
+				a.flag)
 		}
-		*u.url = strings.TrimRight(*u.url, "/")
+		*a.url = strings.TrimRight(*a.url, "/")
 	}
 	if given == 0 {
 		return errors.New("nothing to check: give -rest, -http, -dashboard, or -outputs")
@@ -129,86 +136,68 @@ func (o *options) complete(ctx context.Context, aws awsCommand) error {
 	return nil
 }
 
-// stackOutputs are the outputs of infra with the URLs for verify.
-type stackOutputs struct {
-	REST      string `json:"ExampleRestUrl"`
-	HTTP      string `json:"ExampleHttpUrl"`
-	Dashboard string `json:"DashboardUrl"`
-}
-
 // readOutputs reads the outputs from the file, or from the stack if there is no URL.
 func (o *options) readOutputs(ctx context.Context, aws awsCommand) error {
-	var found stackOutputs
+	var outputs map[string]any
 	var err error
 	switch {
 	case o.outputs != "":
-		found, err = o.outputsOfFile()
+		outputs, err = o.outputsOfFile()
 	case o.stack != "" && o.rest+o.http+o.dashboard == "":
-		found, err = outputsOfStack(ctx, aws, o.stack)
+		outputs, err = outputsOfStack(ctx, aws, o.stack)
 	}
 	if err != nil {
 		return err
 	}
-	for _, u := range []struct {
-		given *string
-		found string
-	}{{&o.rest, found.REST}, {&o.http, found.HTTP}, {&o.dashboard, found.Dashboard}} {
-		if *u.given == "" {
-			*u.given = u.found
+	for _, a := range o.addresses() {
+		if found, isText := outputs[a.output].(string); isText && *a.url == "" {
+			*a.url = found
 		}
 	}
 	return nil
 }
 
-func (o *options) outputsOfFile() (stackOutputs, error) {
+func (o *options) outputsOfFile() (map[string]any, error) {
 	text, err := os.ReadFile(o.outputs)
 	if err != nil {
-		return stackOutputs{}, fmt.Errorf("-outputs: %w", err)
+		return nil, fmt.Errorf("-outputs: %w", err)
 	}
-	var stacks map[string]stackOutputs
+	var stacks map[string]map[string]any
 	if err := json.Unmarshal(text, &stacks); err != nil {
-		return stackOutputs{}, fmt.Errorf("-outputs %s: not what cdk deploy --outputs-file writes: %w",
-			o.outputs, err)
+		return nil, fmt.Errorf("-outputs %s: not what cdk deploy --outputs-file writes: %w", o.outputs, err)
 	}
 	if o.stack == "" && len(stacks) == 1 {
 		for name := range stacks {
 			o.stack = name
 		}
 	}
-	found, known := stacks[o.stack]
+	outputs, known := stacks[o.stack]
 	if !known {
-		return found, fmt.Errorf("-outputs %s has %d stacks: name one of them with -stack",
+		return nil, fmt.Errorf("-outputs %s has %d stacks: name one of them with -stack",
 			o.outputs, len(stacks))
 	}
-	return found, o.validate()
+	return outputs, o.validate()
 }
 
-func outputsOfStack(ctx context.Context, aws awsCommand, stack string) (stackOutputs, error) {
-	var found stackOutputs
+func outputsOfStack(ctx context.Context, aws awsCommand, stack string) (map[string]any, error) {
 	if aws == nil {
-		return found, errors.New("-stack: aws is not on PATH to read its outputs: " +
+		return nil, errors.New("-stack: aws is not on PATH to read its outputs: " +
 			"give -rest, -http, -dashboard, or -outputs")
 	}
 	text, err := aws(ctx, "cloudformation", "describe-stacks", "--stack-name", stack,
 		"--query", "Stacks[0].Outputs")
 	if err != nil {
-		return found, fmt.Errorf("-stack %s: %w", stack, err)
+		return nil, fmt.Errorf("-stack %s: %w", stack, err)
 	}
 	var list []struct{ OutputKey, OutputValue string }
 	if err := json.Unmarshal(text, &list); err != nil {
-		return found, fmt.Errorf("-stack %s: outputs: %w", stack, err)
+		return nil, fmt.Errorf("-stack %s: outputs: %w", stack, err)
 	}
+	outputs := map[string]any{}
 	for _, output := range list {
-		switch output.OutputKey {
-		case "ExampleRestUrl":
-			found.REST = output.OutputValue
-		case "ExampleHttpUrl":
-			found.HTTP = output.OutputValue
-		case "DashboardUrl":
-			found.Dashboard = output.OutputValue
-		}
+		outputs[output.OutputKey] = output.OutputValue
 	}
-	return found, nil
+	return outputs, nil
 }
 
 // usage is the text of -h.

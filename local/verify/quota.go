@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -72,56 +71,4 @@ func (s *session) learn(a answer) {
 	if id, ok := authorizer["keyId"].(string); ok {
 		s.keyID = id
 	}
-}
-
-// echoed is the answer of the example APIs' backend.
-type echoed struct {
-	Path       string         `json:"path"`
-	Authorizer map[string]any `json:"authorizer"`
-}
-
-func (a answer) echo() (echoed, bool) {
-	var e echoed
-	err := json.Unmarshal([]byte(a.body), &e)
-	return e, err == nil && e.Authorizer != nil
-}
-
-// context returns the authorizer context that the backend got; nil if the answer does not
-// show it.
-func (a answer) context() map[string]any {
-	e, _ := a.echo()
-	return e.Authorizer
-}
-
-var remainingItem = regexp.MustCompile(`;r=(\d{1,18})`)
-
-// remaining returns what remains of the binding limit, from the context or else the
-// header.
-func (a answer) remaining() (int64, bool) {
-	text := fmt.Sprint(a.context()["remaining"])
-	if item := remainingItem.FindStringSubmatch(a.header.Get("RateLimit")); item != nil &&
-		a.context() == nil {
-		text = item[1]
-	}
-	n, err := strconv.ParseFloat(text, 64) // a number of JSON, or digits
-	return int64(n), err == nil
-}
-
-// falls reports whether remaining decreases from one answer to a later one. seen
-// describes both.
-func falls(answers []answer) (fell, known bool, seen string) {
-	last := int64(-1)
-	for _, a := range answers {
-		n, found := a.remaining()
-		if !found {
-			continue
-		}
-		if seen != "" {
-			seen += ", "
-		}
-		seen += strconv.FormatInt(n, 10)
-		fell = fell || known && n < last
-		known, last = true, n
-	}
-	return fell, known, "remaining " + seen
 }

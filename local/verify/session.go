@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -17,15 +16,6 @@ const (
 	callTimeout = 35 * time.Second // longer than every timeout of API Gateway
 	maxAnswer   = 1 << 20
 )
-
-// answer is the result of one call. err is set if there was none.
-type answer struct {
-	status int
-	header http.Header
-	body   string
-	took   time.Duration
-	err    error
-}
 
 // session makes the calls of one run. Its fields are set before the first call.
 type session struct {
@@ -126,37 +116,4 @@ func (s *session) do(ctx context.Context, c call) answer {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	return answer{status: response.StatusCode, header: response.Header, body: string(body),
 		took: s.now().Sub(began), err: err}
-}
-
-// secrets are the texts that no output may contain.
-func (s *session) secrets() []string {
-	var all []string
-	for _, secret := range []string{s.key, s.token} {
-		if secret != "" {
-			all = append(all, secret)
-		}
-	}
-	return all
-}
-
-func (s *session) redacted(w io.Writer) io.Writer { return &redactor{w, s.secrets()} }
-
-// redactor removes the secrets from what it writes. Each Write must have whole lines.
-type redactor struct {
-	w       io.Writer
-	secrets []string
-}
-
-func (r *redactor) Write(p []byte) (int, error) {
-	if _, err := r.w.Write(redact(p, r.secrets)); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-func redact(text []byte, secrets []string) []byte {
-	for _, secret := range secrets {
-		text = bytes.ReplaceAll(text, []byte(secret), []byte("[secret]"))
-	}
-	return text
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 	"tidegate/local/bench/keys"
@@ -166,13 +165,4 @@ func unregisteredCallers(n int) ([]caller, error) {
 		}
 	}
 	return callers, nil
-}
-
-// limitsOf returns the limits of all callers.
-func limitsOf(callers []caller) []limiter.Limit {
-	var all []limiter.Limit
-	for _, c := range callers {
-		all = append(all, c.limits...)
-	}
-	return all
 }

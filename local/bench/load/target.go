@@ -25,6 +25,15 @@ type caller struct {
 	unregistered bool            // has no key that exists
 }
 
+// limitsOf returns the limits of all callers.
+func limitsOf(callers []caller) []limiter.Limit {
+	var all []limiter.Limit
+	for _, c := range callers {
+		all = append(all, c.limits...)
+	}
+	return all
+}
+
 // target is the API that is called.
 type target struct {
 	url     string
