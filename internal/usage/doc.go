@@ -19,15 +19,15 @@
 // # The denial log
 //
 // Package denylog says which denials the log lists. What a flood leaves out counts as
-// Unlogged, in all and for a registered caller. So denials are what the log has and what it
-// leaves out together, but for what a broken connection lost.
+// Unlogged, in all and for a registered caller. So denials are what the log has and what
+// it leaves out together, but for what a broken connection lost.
 //
 // # Calls by route
 //
 // Package routecount says which calls count by route. The routes are one command of a
-// Batch: of the first 16 Batches after a pause, then of one every 10 s. They make no Batch
-// leave. A Recorder distinguishes 256 routes; calls of further ones count under their plan
-// alone, of at most 64 plans.
+// Batch: of the first 16 Batches after a pause, then of one every 10 s. They make no
+// Batch leave. A Recorder distinguishes 256 routes; calls of further ones count under
+// their plan alone, of at most 64 plans.
 //
 // # Who is denied now, or near a limit
 //

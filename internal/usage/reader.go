@@ -193,8 +193,8 @@ func (r *Reader) InState(
 	return statelist.Read(ctx, r.client, list, after, now, count)
 }
 
-// Routes returns the calls of a plan by route, as routecount.Read does. from is at most an
-// hour before to. An environment that is called all the time reports its latest calls
+// Routes returns the calls of a plan by route, as routecount.Read does. from is at most
+// an hour before to. An environment that is called all the time reports its latest calls
 // within 10 s.
 func (r *Reader) Routes(
 	ctx context.Context, plan string, from, to time.Time,

@@ -1,8 +1,8 @@
 // Package api is the JSON API below /api/v1: everything that the dashboard's pages show
 // and do, for machines. Each operation says in one place what it takes, what it answers
 // and who may ask for it; package rest makes of that the OpenAPI document, the checks of
-// what comes in and the routes. Operations on keys are in package keys, and those that try
-// limits out in package simulate.
+// what comes in and the routes. Operations on keys are in package keys, and those that
+// try limits out in package simulate.
 //
 // A caller is known when a request gets here, and may do what its route needs: the
 // server sees to both, as for the pages. What changes something that others may change

@@ -2,9 +2,9 @@
 // callers of a plan call, for previews of access. Package usage counts and writes them.
 //
 // A call of a caller that may call, allowed or denied, counts by plan, API, stage, method
-// and pattern of the route, in steps of 5 minutes. The store distinguishes 4,096 routes in
-// 5 minutes; calls of further ones count under their plan alone. All routes of a period are
-// in one bucket, and those of the next period in another.
+// and pattern of the route, in steps of 5 minutes. The store distinguishes 4,096 routes
+// in 5 minutes; calls of further ones count under their plan alone. All routes of a
+// period are in one bucket, and those of the next period in another.
 //
 //	tg:{tag}:usage-rPERIOD  hash  calls by Field; PERIOD counts from 1970  90 min
 package routecount
@@ -120,8 +120,8 @@ func parse(field string) (Route, bool) {
 	return r, true
 }
 
-// Read returns the calls of a plan by route, allowed and denied, from the beginning of the
-// period that from is in to the end of the one before to, or that to is in. Periods
+// Read returns the calls of a plan by route, allowed and denied, from the beginning of
+// the period that from is in to the end of the one before to, or that to is in. Periods
 // are kept for 90 minutes.
 func Read(
 	ctx context.Context, client valkey.Client, plan string, from, to time.Time,

@@ -1,6 +1,6 @@
-// Package statelist is lists of keys and callers that are denied now or near a limit: who
-// may be denied, for whoever looks for those without looking at all. Package usage lists
-// what calls show; package registry lists the bans that operators make.
+// Package statelist has lists of registered subjects that may be denied now, or are near
+// a limit: they are found without a look at every key. Package usage lists what calls
+// show; package registry lists the bans that operators make.
 //
 // A registered subject that is denied for a second or more, or took the last of a limit,
 // is listed with the time until when: one list of those over a limit and one of those

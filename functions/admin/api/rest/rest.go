@@ -1,7 +1,7 @@
-// Package rest is what every operation of the API has in common: its route and its part of
-// the OpenAPI document, strict JSON, errors as problems (RFC 9457), and changes that are
-// based on a version (If-Match). Package api and its rooms say what the operations are;
-// rest knows nothing of keys and policies.
+// Package rest is what every operation of the API has in common: its route and its part
+// of the OpenAPI document, strict JSON, errors as problems (RFC 9457), and changes that
+// are based on a version (If-Match). Package api and its rooms say what the operations
+// are; rest knows nothing of keys and policies.
 package rest
 
 import "github.com/danielgtaylor/huma/v2"

@@ -1,6 +1,6 @@
-// Package simulate is the operations that try limits out on made-up or recorded calls: one
-// limit on calls at given times, or many algorithms on the same calls. They read nothing
-// from the store and change nothing.
+// Package simulate is the operations that try limits out on made-up or recorded calls:
+// one limit on calls at given times, or many algorithms on the same calls. They read
+// nothing from the store and change nothing.
 package simulate
 
 import (
