@@ -60,7 +60,7 @@ func BenchmarkReader(b *testing.B) {
 		{"Active/first-50", func() error { return second(read.Active(ctx, "", 50)) }},
 		{"Active/next-50", func() error { return second(read.Active(ctx, page.Next, 50)) }},
 		{"Active/first-500", func() error { return second(read.Active(ctx, "", 500)) }},
-		{"ActiveCount", func() error { return second(read.ActiveCount(ctx, to.Add(-time.Hour))) }},
+		{"ActiveCount", func() error { return second(read.ActiveCount(ctx, to.Add(-time.Hour), to)) }},
 		{"Busiest/10-of-1h", func() error { return second(read.Busiest(ctx, to.Add(-time.Hour), to, 10)) }},
 		{"Busiest/10-of-6h", func() error { return second(read.Busiest(ctx, to.Add(-6*time.Hour), to, 10)) }},
 		{"Busiest/10-of-24h", func() error {

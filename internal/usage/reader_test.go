@@ -39,9 +39,13 @@ func TestActiveListsEverySubjectOnce(t *testing.T) {
 		}
 		for since, n := range map[time.Duration]int{0: 200, time.Minute: seenSince(want, time.Minute),
 			3 * time.Minute: 0} {
-			if got, err := read.ActiveCount(t.Context(), noon.Add(since)); err != nil || got != int64(n) {
+			if got, err := read.ActiveCount(t.Context(), noon.Add(since), noon); err != nil || got != int64(n) {
 				t.Errorf("%d seen since %s, %v; want %d", got, since, err, n)
 			}
+		}
+		day, n := noon.Add(24*time.Hour), seenSince(want, time.Minute)
+		if got, err := read.ActiveCount(t.Context(), noon, day); err != nil || got != int64(n) {
+			t.Errorf("%d seen within a day, %v; want %d", got, err, n)
 		}
 	})
 }

@@ -190,8 +190,12 @@ func (r *Reader) LastSeen(ctx context.Context, ids []string) ([]time.Time, error
 	return last, nil
 }
 
-// ActiveCount returns the number of subjects seen since a time at most 24 hours ago.
-func (r *Reader) ActiveCount(ctx context.Context, since time.Time) (int64, error) {
+// ActiveCount returns the number of subjects seen since a time, or in the last 24 hours if
+// that is longer ago.
+func (r *Reader) ActiveCount(ctx context.Context, since, now time.Time) (int64, error) {
+	if oldest := now.Add(-MinutesKept + time.Minute); since.Before(oldest) {
+		since = oldest
+	}
 	commands := make(valkey.Commands, keyspace.Buckets)
 	first := strconv.FormatInt(since.Unix()/secondsPerMinute, 10)
 	for i, b := range keyspace.All() {

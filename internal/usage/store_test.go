@@ -316,7 +316,7 @@ func TestFloodIsBoundedInTheStore(t *testing.T) {
 		t.Errorf("%d bytes more after the rest of the flood", grown)
 	}
 	read := NewReader(client)
-	count, err := read.ActiveCount(t.Context(), noon)
+	count, err := read.ActiveCount(t.Context(), noon, noon)
 	if err != nil || count > taken+1 || count < taken {
 		t.Errorf("%d subjects, %v; want %d", count, err, taken)
 	}

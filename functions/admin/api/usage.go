@@ -156,11 +156,7 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 	out := &overviewOutput{}
 	b := &out.Body
 	b.History = s.series(points)
-	since := s.from
-	if day := now.Add(-usage.MinutesKept + time.Minute); since.Before(day) {
-		since = day
-	}
-	if b.ActiveCallers, err = a.Usage.ActiveCount(ctx, since); err != nil {
+	if b.ActiveCallers, err = a.Usage.ActiveCount(ctx, s.from, now); err != nil {
 		return nil, err
 	}
 	if b.Keys, err = a.Keys.Count(ctx, app.KeyFilter{}); err != nil {

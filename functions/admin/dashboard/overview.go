@@ -48,7 +48,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	}
 	latency := time.Since(began)
 	sum := usage.Sum(points)
-	active, err := d.Usage.ActiveCount(ctx, maxTime(at.From, now.Add(-usage.MinutesKept+time.Minute)))
+	active, err := d.Usage.ActiveCount(ctx, at.From, now)
 	if err != nil {
 		return p, err
 	}
@@ -86,13 +86,6 @@ func planOrKind(k policy.Key) string {
 		return string(k.Kind)
 	}
 	return page.Clip(k.Plan, page.MaxName)
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // milliseconds writes a duration to a tenth of a millisecond.
