@@ -21,7 +21,7 @@ func Read(values map[string]string) (Props, error) {
 	if err := r.unknown(); err != nil {
 		return p, err
 	}
-	if values["cloudWatchDashboard"] == "" {
+	if strings.TrimSpace(values["cloudWatchDashboard"]) == "" {
 		p.Observe.Dashboard = p.Observe.Metrics
 	}
 	p.setDefaults()
