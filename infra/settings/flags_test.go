@@ -85,7 +85,7 @@ func TestFlagsReachProps(t *testing.T) {
 		Observe{Tracing: true, Metrics: true, Dashboard: true, AccessLogs: true})
 	equal(t, "version", p.Store.Version, "7.2")
 	p = propsOf(t, map[string]string{"stage": " prod ", "cloudWatchDashboard": " ", "logDays": " 30 "})
-	equal(t, "blanks", fmt.Sprint(p.Stage, p.Keep, p.Observe.Dashboard, p.LogDays), "prod true true 30")
+	equal(t, "blanks", []any{p.Stage, p.Keep, p.Observe.Dashboard, p.LogDays}, "[prod true true 30]")
 	p = propsOf(t, map[string]string{"stage": "prod", "cloudWatchDashboard": "false", "store": "nodes",
 		"valkeyDurability": "async"})
 	equal(t, "observed", p.Observe, Observe{Metrics: true, AccessLogs: true})
