@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	_ "embed" // the script
 	"errors"
 	"fmt"
 	"time"
@@ -11,6 +12,14 @@ import (
 
 	"tidegate/internal/store/keyspace"
 )
+
+// AppendFunction is the text of Lua code that defines `local function append(stream,
+// head, unshipped, expected, body, hash, next, item)`. A script that changes something
+// calls it first, with the Names of a chain and the Args of an entry, and changes nothing
+// when it returns false.
+//
+//go:embed append.lua
+var AppendFunction string
 
 // Journal is a durable store of entries. Package journal has one.
 type Journal interface {

@@ -1,36 +1,19 @@
-// Package enforce asks Valkey about one call. Its Checker finds the caller and its newest
-// limits, and takes the call's cost from all of them or from none; it also explains what
-// it would answer, reserves and settles. Package decide calls it, and answers when it
-// cannot. The package reads the policy set and never writes it: that is package
-// registry's part.
-//
-// A check passes the script the version of the set that it knows. When the caller's
-// bucket has a newer one, nothing is taken, the set is read again, and the check repeats.
-// So a save acts on every check that starts after it was acknowledged.
 package enforce
 
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
-	"strconv"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce/compiled"
-	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
+	"tidegate/internal/lua"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
-	"tidegate/internal/store/keyspace"
 )
 
 // Call is one API call by a caller who is known.
@@ -52,77 +35,6 @@ type Call struct {
 
 	hash string // in place of Secret: what the record has
 }
-
-// Checker makes checks with a Set that it keeps. It is safe for concurrent use.
-type Checker struct {
-	client    valkey.Client
-	pepper    apikey.Pepper
-	addresses policyset.AddressKey
-	seal      reservation.Seal
-	set       atomic.Pointer[compiled.Set]
-	recent    *recentCallers
-	known     *knownCallers
-	access    *keyAccesses
-	now       func() time.Time // clock of leases and of recent
-
-	// ReservationExpiry is how long a reservation can be settled, within the bounds of
-	// config.ReservationLease. It is set before the first use.
-	ReservationExpiry time.Duration
-
-	mu       sync.Mutex
-	programs map[string][]limiter.Limit // by their text, since the same few come with every reply
-}
-
-// NewChecker returns a Checker on a connected client.
-func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
-	return &Checker{
-		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper),
-		seal:              reservation.NewSeal(pepper),
-		ReservationExpiry: DefaultReservationExpiry,
-		recent:            newRecentCallers(), known: newKnownCallers(),
-		access: newKeyAccesses(), now: time.Now,
-		programs: map[string][]limiter.Limit{},
-	}
-}
-
-// Load reads the Set, so that the first check need not.
-func (c *Checker) Load(ctx context.Context) error {
-	go checkScript.Prepare() // while the Set is on its way
-	set, err := policyset.LoadSet(ctx, c.client)
-	if err != nil {
-		return c.keepLastGood(set, err)
-	}
-	return c.adopt(set)
-}
-
-// adopt makes a Set the one that checks go by, unless they go by a newer one.
-func (c *Checker) adopt(set *policy.Set) error {
-	newer, err := compiled.New(set)
-	if err != nil {
-		return c.keepLastGood(set, err)
-	}
-	for {
-		old := c.set.Load()
-		if old != nil && old.Version >= newer.Version || c.set.CompareAndSwap(old, newer) {
-			return nil
-		}
-	}
-}
-
-// Set returns the Set that checks go by until they find a newer one; nil before Load.
-func (c *Checker) Set() *policy.Set {
-	if set := c.set.Load(); set != nil {
-		return &set.Set
-	}
-	return nil
-}
-
-// ErrStale means that the caller's Set is older than the one in force. Nothing was taken.
-var ErrStale = errors.New("policy: a newer set is in force")
-
-var errNoSet = errors.New("policy: no set was read yet")
-
-const maxReloads = 20 // for one check; every one needs a save of its own meanwhile
 
 // Check finds the caller, its limits and the route's, and takes the route's cost from all
 // of them or from none. The caller's own step goes first. The steps on shared limits
@@ -147,105 +59,170 @@ func (c *Checker) Check(ctx context.Context, call Call, with *Piggyback) (Result
 	})
 }
 
-// renewing repeats what finds that its Set is stale.
-func (c *Checker) renewing(ctx context.Context, try func(*compiled.Set) (Result, error)) (Result, error) {
-	for range maxReloads {
-		set := c.set.Load()
-		checked, err := try(set)
-		if !errors.Is(err, ErrStale) {
-			return checked, err
-		}
-		if err := c.renew(ctx, set); err != nil {
-			return Result{}, err
-		}
-	}
-	return Result{}, ErrStale
+// attempt is one attempt at a check, by one version of the Set.
+type attempt struct {
+	*Checker
+	set    *compiled.Set
+	call   Call
+	rule   *compiled.Route
+	own    step
+	shared []step        // on shared limits
+	leases leaseRequests // of shared
+	result Result
 }
 
-// renew reads a newer Set than the stale one: where it is stored or, when a failover took
-// back what was saved there last, in a mirror. Without either it fails with errStale:
-// steps by the older Set would make states forget what those of the newer one count.
-func (c *Checker) renew(ctx context.Context, stale *compiled.Set) error {
-	if err := c.Load(ctx); err != nil || c.set.Load() != stale {
-		return err
+// check makes one attempt. It gives back what was taken for a call that is not allowed.
+func (c *Checker) check(
+	ctx context.Context, set *compiled.Set, call Call, plan int, rule *compiled.Route, with *Piggyback,
+) (Result, error) {
+	a := &attempt{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
+	a.result = Result{
+		Allowed: true, WouldAllow: true, CandidateAllows: true,
+		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost,
+		SetVersion: set.Version, plan: plan,
+		free: rule.Cost == 0 || set.Exempts(call.Address),
 	}
-	set, _, err := policyset.NewestSet(ctx, c.client)
+	who, asked := recentCallerOf(call, a.own), c.now()
+	var expected keyGroup // that the caller was in at its last call
+	early := false
+	if !a.result.free {
+		a.shared = sharedSteps(set, call, rule, c.addresses)
+		if (len(a.shared) > 0 || set.Groups()) && a.own.guard == nil {
+			expected, early = c.recent.allow(who, rule, set, asked)
+		}
+	}
+	err := a.take(ctx, with, early, expected)
 	if err != nil {
-		return c.keepLastGood(set, err)
+		a.result.Allowed = false
 	}
-	if err := c.adopt(set); err != nil || c.set.Load() != stale {
-		return err
+	if set.Shares || early || a.result.group != (keyGroup{}) {
+		c.recent.learn(who, rule, asked, &a.result)
 	}
-	return ErrStale
-}
-
-// newest fails with errStale when a newer Set than this one is in force, so that no
-// caller is refused by an old one.
-func (c *Checker) newest(ctx context.Context, set *compiled.Set, id string) error {
-	b := keyspace.BucketOf(id)
-	head, err := c.client.Do(ctx, c.client.B().Getrange().Key(policyset.CopyKey(b)).Start(0).End(
-		4).Build()).AsBytes()
-	switch {
+	if a.result.Allowed {
+		a.noteCrossings()
+	} else {
+		a.giveBack(ctx, &a.result)
+	}
+	switch checked := &a.result; {
 	case err != nil:
-		return fmt.Errorf("policy: check: %w", err)
-	case len(head) == 5 && int64(binary.BigEndian.Uint32(head[1:])) > set.Version:
-		return ErrStale
+		return Result{}, err
+	case !checked.Allowed:
+		checked.Repeats = !checked.BannedUntil.IsZero() || set.Bans == nil && checked.inert()
+	case rule.Settle:
+		checked.Reservation = c.reservation(checked, call, rule)
 	}
-	return nil
+	return a.result, nil
 }
 
-func (c *Checker) ownStep(set *compiled.Set, call Call, rule *compiled.Route, plan int) step {
-	hash := call.hash
-	if call.Kind == policy.APIKey && hash == "" {
-		sum := c.pepper.Hash(call.Secret)
-		hash = string(sum[:])
+// take makes the caller's own step, and those on shared limits when it allows the call.
+// With early all of them leave in one flush, with that on the group in which the caller
+// is expected. What shared limits gave is given back when the caller's own step does not
+// allow the call.
+func (a *attempt) take(ctx context.Context, with *Piggyback, early bool, expected keyGroup) error {
+	first := []step{a.own}
+	if early {
+		a.addGroup(expected)
+		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
+		first = append(first, a.leases.sent(a.shared)...)
 	}
-	id := call.Subject
-	bucket := keyspace.BucketOf(id)
-	cost := rule.Cost
-	if set.Exempts(call.Address) {
-		cost = 0
+	replies := a.flush(ctx, first, with)
+	err := a.readOwn(ctx, replies[0])
+	allowed := err == nil && a.result.Allowed
+	switch {
+	case early && allowed && a.result.group != expected:
+		return a.readMoved(ctx, replies[1:], expected)
+	case early && allowed:
+		return a.readShared(&a.result, replies[1:])
+	case early:
+		unused := a.unused(expected)
+		_ = a.readShared(&unused, replies[1:]) // the caller's own step decides
+		a.giveBack(ctx, &unused)
+	case allowed && !a.result.free:
+		a.addGroup(a.result.group)
+		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
+		return a.readShared(&a.result, a.flush(ctx, a.leases.sent(a.shared), nil))
 	}
-	s := step{
-		script: checkScript,
-		keys:   []string{keyspace.Record(id), keyspace.State(id), policyset.CopyKey(bucket)},
-		args: []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10),
-			strconv.Itoa(plan), reserving(set, rule)},
-		guard: c.guard(set, call),
-	}
-	if set.Wide || len(rule.PerKeyEntry) > 0 && cost > 0 || s.guard != nil {
-		return s.widened(set, id, rule, cost)
-	}
-	if s.known = c.known.find(id, hash, set.Version); s.known != nil {
-		s.args = append(s.args, s.known.args...)
-	}
-	return s
+	return err
 }
 
-// ownArgs is how many arguments the scripts of a check share.
-const ownArgs = 5
-
-// wideStep is ownStep in the script that reports each limit.
-func (c *Checker) wideStep(set *compiled.Set, call Call, rule *compiled.Route, plan int) step {
-	s := c.ownStep(set, call, rule, plan)
-	if s.script == wideScript {
-		return s
-	}
-	s.args, s.known = s.args[:ownArgs], nil
-	return s.widened(set, call.Subject, rule, rule.Cost)
+// unused is a result that counts what shared limits gave for nothing.
+func (a *attempt) unused(group keyGroup) Result {
+	return Result{Allowed: true, Cost: a.result.Cost, SetVersion: a.set.Version, group: group}
 }
 
-func (s step) widened(set *compiled.Set, id string, rule *compiled.Route, cost int64) step {
-	perKey := valkey.BinaryString(rule.PerKeyEntry)
-	if cost == 0 {
-		perKey = ""
+// readOwn reads the reply to the caller's own step into the result.
+func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
+	r = a.guarded(ctx, r)
+	// The short script does not say which limit the cost exceeds. In shadow mode it
+	// denies no call.
+	if r.err == nil && limiter.ReplyCostTooHigh(r.bytes) {
+		a.own = a.wideStep(a.set, a.call, a.rule, a.result.plan)
+		r = a.flush(ctx, []step{a.own}, nil)[0]
 	}
-	s.script = wideScript
-	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), rule.State(id),
-		keyspace.Of(id, "sk"))
-	s.args = append(s.args, set.BanArgs[0], set.BanArgs[1], set.BanArgs[2], perKey)
-	if s.guard != nil {
-		s.args = append(s.args, s.guard.args()...)
+	if r.err != nil {
+		return r.err
 	}
-	return s
+	final, err := a.parseOwn(&a.result, r.bytes, a.set, a.own, a.rule)
+	a.keepAccess()
+	switch {
+	case final || err != nil:
+		a.result.Allowed, a.result.WouldAllow = false, false
+	case a.result.free:
+		a.result.Allowed, a.result.WouldAllow, a.result.CandidateAllows = true, true, true
+	}
+	return err
+}
+
+// readShared reads the replies of shared limits into a result.
+func (a *attempt) readShared(result *Result, replies []stepReply) error {
+	return a.countShared(result, a.leases.complete(replies))
+}
+
+func (a *attempt) countShared(result *Result, replies []stepReply) (failed error) {
+	for i, r := range replies {
+		err := r.err
+		if err == nil {
+			err = result.addShared(a.shared[i], r.bytes, a.leases.of(i))
+		}
+		if failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// flush sends every step in one flush, with the commands of with, and returns the
+// replies.
+func (c *Checker) flush(ctx context.Context, steps []step, with *Piggyback) []stepReply {
+	if len(steps) == 0 {
+		return nil
+	}
+	commands := make([]valkey.Completed, 0, len(steps)+4)
+	for _, s := range steps {
+		commands = append(commands, s.script.Command(c.client, s.keys, s.args))
+	}
+	extra := with.take()
+	var results []valkey.ValkeyResult
+	if len(steps) == 1 && len(extra) == 0 {
+		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
+	} else {
+		results = c.client.DoMulti(ctx, append(commands, extra...)...)
+	}
+	if len(extra) > 0 {
+		with.done(results[len(steps):])
+	}
+	replies := make([]stepReply, len(steps))
+	for i, s := range steps {
+		bytes, err := results[i].AsBytes()
+		if lua.Unknown(err) {
+			bytes, err = c.client.Do(ctx, s.script.Whole(c.client, s.keys, s.args)).AsBytes()
+		}
+		if err != nil && !valkey.IsValkeyNil(err) {
+			err = fmt.Errorf("policy: check: %w", err)
+		} else {
+			err = nil
+		}
+		replies[i] = stepReply{bytes, err}
+	}
+	return replies
 }

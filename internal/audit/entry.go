@@ -1,28 +1,8 @@
-// Package audit records who changed what, when and why. Entries are only appended, each
-// by the script that makes the change. Each has an HMAC-SHA-256 over itself and the entry
-// before it, under a key that Valkey does not have. The same script writes the chain's
-// head: the number of entries and the newest one, under another HMAC. So Verify finds an
-// entry that was altered, inserted, moved or removed, and entries missing at either end
-// of a chain.
-//
-// Verify does not find a chain that was reset with its head to an earlier state, by
-// somebody who read the head then. Nor does it find that a chain is missing with its
-// head. An attacker who gains access to Valkey can therefore not remove single entries
-// recorded before, only all of them.
-//
-// A change and its entry share a slot, so every bucket of the key space has its own
-// chain, a stream. List merges the chains by time. With a journal, old entries may be
-// only in its segments: List, Get and Verify continue there where a stream begins. An
-// entry contains its subject before and after the change, so that it can be read, checked
-// and reverted alone. Large entries are stored packed, and hashed as they are stored.
 package audit
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -98,66 +78,6 @@ type body struct {
 	Before  json.RawMessage `json:"b,omitempty"`
 	After   json.RawMessage `json:"c,omitempty"`
 	Packed  *pack           `json:"z,omitempty"` // in place of Before and After
-}
-
-// Sealed is an entry ready to be appended behind the head that it was sealed for.
-type Sealed struct {
-	Head []byte // of the chain before; empty for the first entry
-	Body []byte
-	Hash []byte // 32 bytes
-	Next []byte // the chain's head after
-	Item []byte // what the journal stores of the entry; empty without a journal
-}
-
-// Args are the arguments of the Lua function append from its fourth on.
-func (s Sealed) Args() []string {
-	return []string{string(s.Head), string(s.Body), string(s.Hash), string(s.Next), string(s.Item)}
-}
-
-// Key makes and checks the hashes.
-type Key [sha256.Size]byte
-
-// NewKey derives the audit's key from the secret that API keys are hashed with.
-func NewKey(secret []byte) Key {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("tidegate audit chain"))
-	return Key(mac.Sum(nil))
-}
-
-// String hides the key.
-func (Key) String() string { return "audit key" }
-
-// GoString hides the key.
-func (Key) GoString() string { return "audit key" }
-
-// Seal makes e the next entry of a bucket, behind what head stands for. ID, Previous and
-// Hash of e are ignored.
-func (k Key) Seal(bucket keyspace.Bucket, head []byte, e Entry) (Sealed, error) {
-	b := body{e.Time.UTC(), e.By, e.Action, e.Subject, e.Name, e.Reason, e.Job, e.Version, e.Before, e.After,
-		nil}
-	var err error
-	if b.Packed, err = packed(e.Before, e.After); err != nil {
-		return Sealed{}, fmt.Errorf("audit: seal: %w", err)
-	}
-	if b.Packed != nil {
-		b.Before, b.After = nil, nil
-	}
-	text, err := json.Marshal(b)
-	if err != nil {
-		return Sealed{}, fmt.Errorf("audit: seal: %w", err)
-	}
-	entries, previous := openHead(head)
-	hash := k.hash(bucket, previous, text)
-	return Sealed{Head: head, Body: text, Hash: hash, Next: k.head(bucket, entries+1, hash)}, nil
-}
-
-// hash covers the bucket, so that a chain cannot be passed off as another's.
-func (k Key) hash(b keyspace.Bucket, previous, text []byte) []byte {
-	mac := hmac.New(sha256.New, k[:])
-	mac.Write([]byte{byte(b), byte(len(previous))})
-	mac.Write(previous)
-	mac.Write(text)
-	return mac.Sum(nil)
 }
 
 // decode reads the first of some stored entries, newest first, of which the next is the
