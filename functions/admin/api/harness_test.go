@@ -41,7 +41,8 @@ var (
 )
 
 // service is the API on a real Valkey, with one plan of 10 per 10 minutes. Who asks is
-// the test's to say; the dashboard's tests say who may.
+// the test's to say; the dashboard's tests say who may. Operations of the rooms below are
+// tested here too: every answer is held against the document of all of them.
 type service struct {
 	t        testing.TB
 	keys     *registry.Store
