@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -83,17 +82,6 @@ func (s *Set) planErrors() []FieldError {
 	return fields
 }
 
-func nameProblem(name string, seen map[string]bool) string {
-	if problem := TextProblem(name, MaxNameLen); problem != "" {
-		return problem
-	}
-	if seen[name] {
-		return fmt.Sprintf("%q is taken: names must differ", name)
-	}
-	seen[name] = true
-	return ""
-}
-
 func (s *Set) routeErrors() []FieldError {
 	if len(s.Routes) > MaxRoutes {
 		return []FieldError{{"routes", fmt.Sprintf("%d given: must be at most %d", len(s.Routes), MaxRoutes)}}
@@ -151,20 +139,6 @@ func (s *Set) scopeErrors(field string, scope Scope) []FieldError {
 		costErrors(field+".limits", scope.Limits, s.Routes)...)
 	if problem := modeProblem(scope.Mode); problem != "" {
 		fields = append(fields, FieldError{field + ".mode", problem})
-	}
-	return fields
-}
-
-func prefixErrors(field string, list []netip.Prefix) []FieldError {
-	if len(list) > MaxPrefixes {
-		return []FieldError{{field, fmt.Sprintf("%d given: must be at most %d", len(list), MaxPrefixes)}}
-	}
-	var fields []FieldError
-	for i, p := range list {
-		if !p.IsValid() || p.Addr().Is4In6() || p.Masked() != p {
-			fields = append(fields, FieldError{fmt.Sprintf("%s[%d]", field, i),
-				fmt.Sprintf("is %s: must be a network such as 203.0.113.0/24", p)})
-		}
 	}
 	return fields
 }

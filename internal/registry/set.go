@@ -2,19 +2,15 @@ package registry
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/store/keyspace"
 )
 
 // Set returns the Set in force. Before the first save it has version 0 and no plans.
@@ -138,61 +134,3 @@ func (s *Store) PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64,
 	}
 	return counts, nil
 }
-
-// write is a change of one record.
-type write struct {
-	id        string // of the subject
-	key       string
-	versionAt int      // where the version stands in the record, from 1
-	expected  int64    // version; 0 when there must be no record, unless its bytes are in found
-	found     []byte   // in place of expected: how the record begins
-	record    []byte   // empty to delete it
-	forget    []string // keys that go with the edit
-	entry     audit.Entry
-}
-
-// write makes the change and appends its audit entry, in one step. With ErrConflict it
-// returns the newer record.
-func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
-	bucket := keyspace.BucketOf(w.id)
-	w.entry.Subject, w.entry.Time = w.id, s.Now().UTC()
-	if err := (Edit{Reason: w.entry.Reason}).Validate(); err != nil {
-		return nil, err
-	}
-	if w.entry.Action == "" || w.entry.By.Name == "" {
-		return nil, fmt.Errorf("policy: write %s: no action or actor for the audit", w.id)
-	}
-	expected := string(w.found)
-	if w.expected > 0 {
-		expected = valkey.BinaryString(binary.BigEndian.AppendUint32(nil, uint32(w.expected)))
-	}
-	step := audit.Step{
-		Bucket: bucket, Entry: w.entry, Urgent: urgent(w.entry.Action),
-		Change: &audit.Change{Key: w.key, Record: w.record},
-	}
-	keys := slices.Concat([]string{w.key}, audit.Names(bucket), w.forget)
-	step.Run = func(sealed []string) (stale bool, err error) {
-		args := append([]string{expected, strconv.Itoa(w.versionAt),
-			valkey.BinaryString(w.record)}, sealed...)
-		reply, err := editScript().Exec(ctx, s.client, keys, args).ToMessage()
-		switch {
-		case valkey.IsValkeyNil(err):
-			return false, policy.ErrNotFound
-		case err != nil:
-			return false, fmt.Errorf("policy: write: %w", err)
-		}
-		if done, notNumber := reply.AsInt64(); reply.IsInt64() && notNumber == nil {
-			return done == 0, nil // 0: another entry of the bucket came first
-		}
-		if newer, err = reply.AsBytes(); err != nil {
-			return false, fmt.Errorf("policy: write: %w", err)
-		}
-		return false, policy.ErrConflict
-	}
-	err = s.audit.Commit(ctx, step)
-	return newer, err
-}
-
-// urgent reports whether an action takes a right from a caller. Such actions are made
-// even while the journal is away.
-func urgent(action string) bool { return action == audit.KeyRevoke || action == audit.KeyBan }

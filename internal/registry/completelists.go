@@ -12,68 +12,6 @@ import (
 	"tidegate/internal/policy"
 )
 
-// The lists of keys are sorted sets whose members are the lower-case name, a zero byte
-// and the id, in byte order: one of all keys, one for each plan, group and tag, and those
-// of List.
-const indexKey = "tg:keys"
-
-// List is a list of the keys that have something out of the ordinary.
-type List string
-
-// The lists.
-const (
-	Overridden List = "overridden" // keys with an override, in force or past
-	Revoked    List = "revoked"
-	Expiring   List = "expiring" // keys with an expiry, at any time
-	// Shadowed has keys with an override in shadow mode or off, and all of plans that
-	// are.
-	Shadowed List = "shadow"
-)
-
-func (l List) index() string { return indexKey + ":" + string(l) }
-
-func planIndexKey(number int) string { return indexKey + ":plan:" + strconv.Itoa(number) }
-
-func tagIndexKey(tag string) string { return indexKey + ":tag:" + tag }
-
-// shadowedIndexes names the sorted sets that have the keys of Shadowed. The list of a
-// plan lacks callers who have the plan because they have none of their own.
-func shadowedIndexes(set *policy.Set) []string {
-	in := []string{Shadowed.index()}
-	for _, p := range set.Plans {
-		switch {
-		case !deniesNothing(p.Mode):
-		case p.Name == set.TokenPlan || p.Name == set.AddressPlan:
-			return []string{indexKey}
-		default:
-			in = append(in, planIndexKey(p.Number))
-		}
-	}
-	return in
-}
-
-func deniesNothing(m policy.Mode) bool { return m == policy.Shadow || m == policy.Off }
-
-func indexMember(k policy.Key) string { return strings.ToLower(k.Name) + "\x00" + k.ID }
-
-// lists names the lists that k belongs in.
-func lists(k policy.Key) []string {
-	if k.ID == "" {
-		return nil
-	}
-	in := []string{indexKey}
-	if k.PlanNumber > 0 {
-		in = append(in, planIndexKey(k.PlanNumber))
-	}
-	if k.Group != "" {
-		in = append(in, groupIndexKey(k.Group))
-	}
-	if k.Override != nil {
-		in = append(in, Overridden.index())
-	}
-	return append(in, addedLists(k)...)
-}
-
 // addedLists names those of lists that earlier releases do not keep.
 func addedLists(k policy.Key) []string {
 	var in []string

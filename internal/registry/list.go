@@ -1,0 +1,202 @@
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+// Bounds of Query.Count.
+const (
+	defaultCount = 50
+	maxCount     = 500
+)
+
+// Query asks for a page of keys in the order of their names.
+type Query struct {
+	Prefix string // only names that start with it, whatever the case
+	Plan   int    // only keys of the plan with this number; 0 for all
+	Tag    string // only keys with this tag; Plan is ignored then
+	Group  string // only keys of this group; Plan and Tag are ignored then
+	List   List   // only keys of this list; Plan, Tag and Group are ignored then
+	After  string // the Next of the page before; empty for the first page
+	Count  int    // 1 to 500; 0 means 50
+}
+
+// indexes names the sorted sets that have the keys of a query.
+func (q Query) indexes(set *policy.Set) []string {
+	switch {
+	case q.List == Shadowed:
+		return shadowedIndexes(set)
+	case q.List != "":
+		return []string{q.List.index()}
+	case q.Group != "":
+		return []string{groupIndexKey(q.Group)}
+	case q.Tag != "":
+		return []string{tagIndexKey(q.Tag)}
+	case q.Plan > 0:
+		return []string{planIndexKey(q.Plan)}
+	}
+	return []string{indexKey}
+}
+
+// Page is an answer to a Query.
+type Page struct {
+	Keys []policy.Key
+	Next string // empty on the last page
+}
+
+// List returns a page of keys. It reads a list, never the key space. A page may hold
+// fewer keys than asked for, and another follow it all the same.
+func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error) {
+	count := min(max(q.Count, 0), maxCount)
+	if count == 0 {
+		count = defaultCount
+	}
+	from, to := "-", "+"
+	if prefix := strings.ToLower(q.Prefix); prefix != "" {
+		from, to = "["+prefix, "["+prefix+"\xff"
+	}
+	if q.After != "" {
+		after, err := base64.RawURLEncoding.DecodeString(q.After)
+		if err != nil {
+			return Page{}, policy.Invalid([]policy.FieldError{
+				{Field: "after", Message: "is not a position in this list; start from the first page"}})
+		}
+		from = "(" + string(after)
+	}
+	indexes := q.indexes(set)
+	commands := make(valkey.Commands, len(indexes))
+	for i, index := range indexes {
+		commands[i] = s.client.B().Zrangebylex().Key(index).Min(from).Max(to).Limit(0, int64(count)+1).Build()
+	}
+	var members []string
+	for _, result := range s.client.DoMulti(ctx, commands...) {
+		some, err := result.AsStrSlice()
+		if err != nil {
+			return Page{}, fmt.Errorf("policy: list keys: %w", err)
+		}
+		members = append(members, some...)
+	}
+	if len(indexes) > 1 {
+		slices.Sort(members)
+		members = slices.Compact(members)
+	}
+	var page Page
+	if len(members) > count {
+		members = members[:count]
+		page.Next = base64.RawURLEncoding.EncodeToString([]byte(members[count-1]))
+	}
+	var err error
+	page.Keys, err = s.listedKeys(ctx, set, indexes, members)
+	return page, err
+}
+
+// listedKeys returns the keys that are in one of the lists by right, and takes the other
+// members out of them.
+func (s *Store) listedKeys(ctx context.Context, set *policy.Set, indexes, members []string) (
+	[]policy.Key, error) {
+	found, err := s.getAll(ctx, set, members)
+	if err != nil {
+		return nil, err
+	}
+	var stale []staleEntry
+	keys := make([]policy.Key, 0, len(found))
+	for i, k := range found {
+		switch {
+		case k.Status == policy.Unreadable: // nobody can tell
+			k.Name = strings.TrimSuffix(members[i], "\x00"+k.ID)
+			keys = append(keys, k)
+		case slices.ContainsFunc(indexes, func(index string) bool { return listed(k, index, members[i]) }):
+			keys = append(keys, k)
+		default:
+			for _, index := range indexes {
+				stale = append(stale, staleEntry{index, members[i]})
+			}
+		}
+	}
+	s.removeStale(ctx, stale)
+	return keys, nil
+}
+
+// maxLooks bounds how many pages of a list are looked at for a key that is in it by
+// right.
+const maxLooks = 20
+
+// inPlan reports whether any key has the plan. List removes stale entries from the plan's
+// list; many of them need several calls.
+func (s *Store) inPlan(ctx context.Context, set *policy.Set, number int) (bool, error) {
+	q := Query{Plan: number, Count: maxCount}
+	for range maxLooks {
+		page, err := s.List(ctx, set, q)
+		if err != nil || len(page.Keys) > 0 || page.Next == "" {
+			return len(page.Keys) > 0, err
+		}
+		q.After = page.Next
+	}
+	return true, nil
+}
+
+// Cursor returns the After that goes on behind k.
+func Cursor(k policy.Key) string { return base64.RawURLEncoding.EncodeToString([]byte(indexMember(k))) }
+
+// Count returns how many keys a query has, wherever it starts. It does not count the list
+// Shadowed.
+func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
+	index := q.indexes(&policy.Set{})[0]
+	count := s.client.B().Zcard().Key(index).Build()
+	if prefix := strings.ToLower(q.Prefix); prefix != "" {
+		count = s.client.B().Zlexcount().Key(index).Min("[" + prefix).Max("[" + prefix + "\xff").Build()
+	}
+	n, err := s.client.Do(ctx, count).AsInt64()
+	if err != nil {
+		return 0, fmt.Errorf("policy: count keys: %w", err)
+	}
+	return n, nil
+}
+
+// Many returns the keys with these ids, in order, leaving out those that have no record.
+func (s *Store) Many(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error) {
+	members := make([]string, 0, len(ids))
+	for _, id := range ids {
+		if validID(id) {
+			members = append(members, "\x00"+id)
+		}
+	}
+	keys, err := s.getAll(ctx, set, members)
+	return slices.DeleteFunc(keys, func(k policy.Key) bool { return k.ID == "" }), err
+}
+
+// getAll returns the key of each member; the zero Key where there is no record.
+func (s *Store) getAll(ctx context.Context, set *policy.Set, members []string) ([]policy.Key, error) {
+	if len(members) == 0 {
+		return nil, nil
+	}
+	keys := make([]policy.Key, len(members))
+	commands := make(valkey.Commands, len(members))
+	for i, m := range members {
+		keys[i].ID = memberID(m)
+		commands[i] = s.client.B().Get().Key(keyspace.Record(keys[i].ID)).Build()
+	}
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		k, err := policyset.Recorded(keys[i].ID, result)
+		switch {
+		case errors.Is(err, policy.ErrUnreadable): // one bad record must not hide the others
+			k = policy.Key{ID: keys[i].ID, Status: policy.Unreadable}
+		case err != nil:
+			return nil, fmt.Errorf("policy: list keys: %w", err)
+		}
+		k.Plan = set.PlanName(k.PlanNumber)
+		keys[i] = k
+	}
+	return keys, nil
+}
