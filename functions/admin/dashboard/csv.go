@@ -8,6 +8,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 )
 
@@ -52,7 +53,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 
 func keyCells(s app.Subject) []string {
 	var states, used []string
-	for _, b := range changes.Badges(s) {
+	for _, b := range wording.Badges(s) {
 		states = append(states, b.Text)
 	}
 	for _, u := range s.Now.Limits {

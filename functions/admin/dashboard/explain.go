@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
@@ -159,11 +159,11 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 	case len(e.Matches) == 0:
 		x.Cost = "No route rule matches. The call costs 1; key, address and global limits apply."
 	default:
-		x.Cost = "The call costs " + changes.Cost(c.Cost) + "."
+		x.Cost = "The call costs " + wording.Cost(c.Cost) + "."
 	}
 	for _, l := range c.Limits {
 		x.Limits = append(x.Limits, templates.AppliedRow{
-			Scope: changes.Scope(l.Scope), Mode: string(l.Mode), Window: changes.Window(l.Usage),
+			Scope: wording.Scope(l.Scope), Mode: string(l.Mode), Window: wording.Window(l.Usage),
 		})
 	}
 	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {

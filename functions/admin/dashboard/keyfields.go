@@ -3,8 +3,8 @@ package dashboard
 import (
 	"strings"
 
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -62,10 +62,10 @@ func keyRoutesField(in form.Input) templates.FormField {
 // with the call.
 func (f *actionForm) planOptions() []templates.Option {
 	if f.key.Kind == policy.APIKey {
-		return changes.PlanOptions(f.set)
+		return wording.PlanOptions(f.set)
 	}
 	return append([]templates.Option{{Text: "the one that comes with the call"}},
-		changes.PlanOptions(f.set)...)
+		wording.PlanOptions(f.set)...)
 }
 
 // splitTags reads tags with commas between.

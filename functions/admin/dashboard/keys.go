@@ -5,13 +5,13 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strconv"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/web/templates"
@@ -109,31 +109,6 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 	}
 	p.Live.Summary = keysSummary(p.Rows)
 	return p
-}
-
-func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
-	s := templates.Search{
-		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag,
-		Group: q.Group, State: string(q.State),
-		States: changes.KeyStates,
-		Order:  string(q.order), Orders: keyOrders,
-	}
-	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
-	for _, p := range set.Plans {
-		s.Plans = append(s.Plans, templates.Option{
-			Value: strconv.Itoa(p.Number), Text: page.Clip(p.Name, page.MaxName),
-		})
-	}
-	if q.Plan > 0 {
-		s.Plan = strconv.Itoa(q.Plan)
-	}
-	if q.live > 0 {
-		s.Live = strconv.Itoa(q.live)
-	}
-	if !q.none() {
-		s.Clear = page.Address(d.Path("/keys"), page.WithLive(nil, q.live))
-	}
-	return s
 }
 
 // addActivity adds what each row's key did in the last hour.
@@ -240,4 +215,31 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 		Advice:  "Create a key, then call with it:",
 		Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 	}
+}
+
+// keyRow is a key and what a call of it would get now.
+func (d *dashboard) keyRow(s app.Subject, query string) templates.KeyRow {
+	row := templates.KeyRow{
+		ID:       s.ID,
+		Name:     page.Clip(s.Name, page.MaxName),
+		Address:  d.Path("/keys/"+s.ID) + query,
+		Plan:     page.Clip(s.Plan, page.MaxName),
+		Badges:   wording.Badges(s),
+		Readable: s.Status != policy.Unreadable,
+	}
+	for _, tag := range s.Tags {
+		row.Tags = append(row.Tags, page.Clip(tag, policy.MaxTagLen))
+	}
+	for _, u := range s.Now.Limits {
+		row.Windows = append(row.Windows, wording.Window(u))
+	}
+	return row
+}
+
+// sortLink is the head of a column that the list can be sorted by.
+func (d *dashboard) sortLink(text string, o app.Order, k keysQuery) templates.Choice {
+	current := k.order == o
+	k.order = o
+	return templates.Choice{Text: text, Current: current,
+		Address: page.Address(d.Path("/keys"), page.WithLive(k.values(), k.live))}
 }

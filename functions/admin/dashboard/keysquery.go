@@ -3,11 +3,13 @@ package dashboard
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
@@ -48,14 +50,6 @@ func (k keysQuery) values() url.Values {
 	return v
 }
 
-// sortLink is the head of a column that the list can be sorted by.
-func (d *dashboard) sortLink(text string, o app.Order, k keysQuery) templates.Choice {
-	current := k.order == o
-	k.order = o
-	return templates.Choice{Text: text, Current: current,
-		Address: page.Address(d.Path("/keys"), page.WithLive(k.values(), k.live))}
-}
-
 // asOf is the instant of the usage on the store's clock, or now by ours when there is
 // none.
 func asOf(subjects []app.Subject) time.Time {
@@ -65,4 +59,29 @@ func asOf(subjects []app.Subject) time.Time {
 		}
 	}
 	return time.Now()
+}
+
+func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
+	s := templates.Search{
+		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag,
+		Group: q.Group, State: string(q.State),
+		States: changes.KeyStates,
+		Order:  string(q.order), Orders: keyOrders,
+	}
+	s.Plans = append(s.Plans, templates.Option{Text: "any plan"})
+	for _, p := range set.Plans {
+		s.Plans = append(s.Plans, templates.Option{
+			Value: strconv.Itoa(p.Number), Text: page.Clip(p.Name, page.MaxName),
+		})
+	}
+	if q.Plan > 0 {
+		s.Plan = strconv.Itoa(q.Plan)
+	}
+	if q.live > 0 {
+		s.Live = strconv.Itoa(q.live)
+	}
+	if !q.none() {
+		s.Clear = page.Address(d.Path("/keys"), page.WithLive(nil, q.live))
+	}
+	return s
 }

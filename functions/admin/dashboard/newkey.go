@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -117,7 +117,7 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 	}
 	fields := []templates.FormField{
 		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
-		form.ChoiceField("plan", "Plan", changes.PlanOptions(f.set), f.plan),
+		form.ChoiceField("plan", "Plan", wording.PlanOptions(f.set), f.plan),
 		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
 		form.TextField("tags", "Tags, separated by commas", "team-a, beta", 600, f.tags),
 		groupField(f.group),

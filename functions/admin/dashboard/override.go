@@ -9,6 +9,7 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -102,7 +103,7 @@ func (d *dashboard) putOverride(
 	case errors.Is(err, policy.ErrConflict):
 		view.key, view.form.Version = saved, saved.Version
 		view.conflict = &templates.Conflict{
-			Theirs: d.effectiveWords(view.set, saved), Yours: []string{changes.Override(o)},
+			Theirs: d.effectiveWords(view.set, saved), Yours: []string{wording.Override(o)},
 			Saved: page.Instant(saved.Updated), By: d.LastActor(r, key.ID), Keep: d.keyPath(key),
 		}
 		d.renderOverride(w, r, http.StatusConflict, view)
@@ -112,12 +113,12 @@ func (d *dashboard) putOverride(
 	case err != nil:
 		d.FailStore(w, r, "save override", err)
 	case saved.Version == view.form.Version:
-		d.Flash(r, "Nothing changed. Limits are still "+changes.Override(o)+".", "")
+		d.Flash(r, "Nothing changed. Limits are still "+wording.Override(o)+".", "")
 		d.toKey(w, r, saved)
 	default:
 		before, _ := view.set.Effective(key, time.Now())
 		d.Flash(
-			r, "Saved: "+policydoc.LimitsText(before.Limits)+" → "+changes.Override(o)+
+			r, "Saved: "+policydoc.LimitsText(before.Limits)+" → "+wording.Override(o)+
 				". Effective immediately.",
 			d.UndoOf(r, saved.ID, saved.Version),
 		)
@@ -179,7 +180,7 @@ func (d *dashboard) effectiveWords(set *policy.Set, k policy.Key) []string {
 	e, _ := set.Effective(k, time.Now())
 	if e.Source == "override" {
 		return []string{
-			changes.Override(k.Override), "because: " + page.Clip(k.Override.Reason, policy.MaxReasonLen),
+			wording.Override(k.Override), "because: " + page.Clip(k.Override.Reason, policy.MaxReasonLen),
 		}
 	}
 	return append([]string{"the plan " + page.Clip(k.Plan, page.MaxName)}, policydoc.Each(e.Limits)...)

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -74,7 +74,7 @@ func (d *dashboard) overrideRows(r *http.Request, set *policy.Set,
 		rows[i] = templates.OverrideRow{
 			Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k),
 			Plan:   page.Clip(k.Plan, page.MaxName),
-			Before: policydoc.LimitsText(plan.Limits), After: changes.Override(&words),
+			Before: policydoc.LimitsText(plan.Limits), After: wording.Override(&words),
 			Reason: page.Clip(o.Reason, policy.MaxReasonLen), Ends: "no end",
 		}
 		switch {

@@ -9,8 +9,8 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/answer"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -80,10 +80,10 @@ func ownKey(own app.OwnKey) *templates.OwnKey {
 			templates.Fact{Name: "Previous secret expires", Value: page.Instant(own.Grace).Text})
 	}
 	for _, u := range own.Limits {
-		k.Windows = append(k.Windows, changes.Window(u))
+		k.Windows = append(k.Windows, wording.Window(u))
 	}
 	for _, u := range own.Group {
-		k.Shared = append(k.Shared, changes.Window(u))
+		k.Shared = append(k.Shared, wording.Window(u))
 	}
 	for _, day := range slices.Backward(own.Days) {
 		k.Days = append(k.Days, templates.OwnDay{

@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -149,7 +150,7 @@ func (d *Pages) applyReversal(
 	case errors.As(err, &invalid):
 		d.renderRevert(
 			w, r, http.StatusUnprocessableEntity, rev, version, reason,
-			"Cannot revert: "+changes.Invalid(invalid),
+			"Cannot revert: "+wording.Invalid(invalid),
 		)
 	case err != nil:
 		d.FailStore(w, r, "revert", err)

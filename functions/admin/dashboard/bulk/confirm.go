@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -162,7 +163,7 @@ func (d *Pages) renderForm(w http.ResponseWriter, r *http.Request, status int, s
 			Errors: form.CountErrors(f.plan, f.reason, f.confirm), Preview: f.do == app.Plan,
 		}
 		if f.do == app.Plan {
-			v.Fields = []templates.FormField{form.ChoiceField("to", "Plan", changes.PlanOptions(set), f.plan)}
+			v.Fields = []templates.FormField{form.ChoiceField("to", "Plan", wording.PlanOptions(set), f.plan)}
 		}
 		if word := f.confirms(); word != "" {
 			v.After = append(v.After, form.TextField("confirm", "Type "+word+" to confirm", "", 20,

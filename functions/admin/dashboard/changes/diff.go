@@ -7,6 +7,7 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
@@ -20,7 +21,9 @@ type differ []templates.Change
 func (d *differ) note(what, before, after string) {
 	if before != after {
 		*d = append(*d, templates.Change{
-			What: what, Before: page.Clip(OrDash(before), MaxText), After: page.Clip(OrDash(after), MaxText),
+			What:   what,
+			Before: page.Clip(wording.OrDash(before), wording.MaxText),
+			After:  page.Clip(wording.OrDash(after), wording.MaxText),
 		})
 	}
 }
@@ -63,7 +66,7 @@ func overrideText(o *policy.Override) string {
 	if o == nil {
 		return ""
 	}
-	return Override(o) + " (" + o.Reason + ")"
+	return wording.Override(o) + " (" + o.Reason + ")"
 }
 
 func timeText(t time.Time) string {

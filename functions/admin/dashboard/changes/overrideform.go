@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -51,7 +52,7 @@ func ReadOverrideForm(values url.Values) (OverrideForm, error) {
 // Override returns what was typed. The form keeps what is wrong with it.
 func (f *OverrideForm) Override(now time.Time) *policy.Override {
 	o := &policy.Override{Mode: policy.Mode(f.mode.Text), Reason: strings.TrimSpace(f.Reason.Text)}
-	f.mode.CheckOption(ModeOptions())
+	f.mode.CheckOption(wording.ModeOptions())
 	if o.Mode != policy.Off {
 		o.Limits = f.Limits.Limits()
 		if len(o.Limits) == 0 {
@@ -93,7 +94,7 @@ func (f *OverrideForm) View() templates.Form {
 		Lists: []templates.LimitList{
 			f.Limits.View("Limits", "A call is allowed when every limit admits it.")},
 		Choices: form.LimitChoices(),
-		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", ModeOptions(), f.mode)},
+		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode)},
 			append(form.UntilFields(f.until, "no end"),
 				form.ReasonField(f.Reason))...),
 		Preview: true, Submit: "Save",

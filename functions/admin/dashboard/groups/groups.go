@@ -10,10 +10,10 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -126,7 +126,7 @@ func limitsOf(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, boo
 		view.Mode = "shadow: denies nothing"
 	}
 	for _, u := range l.Now.Limits {
-		view.Windows = append(view.Windows, changes.Window(u))
+		view.Windows = append(view.Windows, wording.Window(u))
 	}
 	has := slices.ContainsFunc(keys, func(s app.Subject) bool { return s.Plan == l.Plan.Name })
 	used := slices.ContainsFunc(l.Now.Limits, func(u limiter.Usage) bool { return u.Used() > 0 })
@@ -136,7 +136,7 @@ func limitsOf(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, boo
 func (d *Pages) keyOf(s app.Subject) templates.GroupKey {
 	return templates.GroupKey{
 		Name: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID),
-		Plan: page.Clip(s.Plan, page.MaxName), Badges: changes.Badges(s),
+		Plan: page.Clip(s.Plan, page.MaxName), Badges: wording.Badges(s),
 	}
 }
 

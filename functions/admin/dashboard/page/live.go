@@ -57,20 +57,6 @@ func WithLive(query url.Values, seconds int) url.Values {
 	return q
 }
 
-// Address joins a path and a query, leaving out parameters that are empty.
-func Address(path string, query url.Values) string {
-	q := url.Values{}
-	for name := range query {
-		if v := query.Get(name); v != "" {
-			q.Set(name, v)
-		}
-	}
-	if len(q) == 0 {
-		return path
-	}
-	return path + "?" + q.Encode()
-}
-
 // RenderLive answers a refresh with the live part of a page, and any other request with
 // the whole page.
 func (rd *Renderer) RenderLive(w http.ResponseWriter, r *http.Request, live, whole templ.Component) {

@@ -124,3 +124,9 @@ func CanEdit(r *http.Request) bool { return auth.From(r.Context()).CanEdit() }
 // ChartScript is the address of the script that a page with a chart needs: its
 // Page.Chart.
 func (rd *Renderer) ChartScript() string { return rd.Path("/static/" + rd.bundle.Chart) }
+
+// What a session records of its log-in, for the list of sessions.
+const (
+	SessionStarted = "started" // second of the Unix epoch
+	SessionAgent   = "agent"   // the browser and its system
+)

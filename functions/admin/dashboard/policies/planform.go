@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -83,7 +83,7 @@ func (f *planForm) lists() []*form.LimitList {
 }
 
 func (f *planForm) apply(next *policy.Set) bool {
-	f.mode.CheckOption(changes.ModeOptions())
+	f.mode.CheckOption(wording.ModeOptions())
 	f.degraded.CheckOption(degradedOptions())
 	p := policy.Plan{
 		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
@@ -166,7 +166,7 @@ func (f *planForm) view(*policy.Set) templates.Form {
 	return templates.Form{
 		Fields: []templates.FormField{
 			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
-			form.ChoiceField("mode", "Mode", changes.ModeOptions(), f.mode),
+			form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode),
 			form.ChoiceField("degraded", "If Valkey is unavailable", degradedOptions(), f.degraded),
 			form.TextField("share", "Percent of limits (local only)", "10", 3, f.share),
 		},

@@ -10,6 +10,7 @@ import (
 
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -74,7 +75,7 @@ func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.
 		}
 		if l.Route.Name != "" {
 			of = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " +
-				strings.ToLower(changes.Scope(l.Scope))
+				strings.ToLower(wording.Scope(l.Scope))
 			at = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
 		}
 		choice := templates.Choice{Text: of + ": " + policydoc.LimitText(l.Limit)}
@@ -173,7 +174,7 @@ func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow,
 				page.MaxName,
 			),
 			Pattern: rule.Pattern.String(),
-			Cost:    changes.Cost(rule.Cost) + policydoc.SettleText(rule),
+			Cost:    wording.Cost(rule.Cost) + policydoc.SettleText(rule),
 			Mode:    policydoc.ModeText(rule.Mode),
 			Limits:  ruleLimits(rule),
 		}
@@ -214,20 +215,20 @@ func ruleLimits(r policy.Route) []string {
 
 func sharedFacts(s *policy.Set) []templates.Fact {
 	return []templates.Fact{
-		{Name: "Each client address", Value: changes.OrDash(policydoc.ScopeText(s.PerIP))},
-		{Name: "All callers together", Value: changes.OrDash(policydoc.ScopeText(s.Global))},
+		{Name: "Each client address", Value: wording.OrDash(policydoc.ScopeText(s.PerIP))},
+		{Name: "All callers together", Value: wording.OrDash(policydoc.ScopeText(s.Global))},
 		{
-			Name: "Refused addresses", Value: changes.OrDash(page.Clip(policydoc.PrefixText(s.Deny),
-				changes.MaxText)),
+			Name: "Refused addresses", Value: wording.OrDash(page.Clip(policydoc.PrefixText(s.Deny),
+				wording.MaxText)),
 		},
-		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), changes.MaxText))},
+		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), wording.MaxText))},
 		{
 			Name:  "Exempt addresses",
-			Value: changes.OrDash(page.Clip(policydoc.PrefixText(s.Exempt), changes.MaxText)),
+			Value: wording.OrDash(page.Clip(policydoc.PrefixText(s.Exempt), wording.MaxText)),
 		},
 		{Name: "Default plan for JWTs", Value: orRefused(s.TokenPlan)},
 		{Name: "Default plan for addresses", Value: orRefused(s.AddressPlan)},
-		{Name: "Automatic bans", Value: changes.OrDash(policydoc.BansText(s.Bans))},
+		{Name: "Automatic bans", Value: wording.OrDash(policydoc.BansText(s.Bans))},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -140,7 +141,7 @@ func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *pol
 		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
 		d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
-		f.problem = changes.Invalid(invalid)
+		f.problem = wording.Invalid(invalid)
 		d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrUnfinished):
 		d.failUnfinished(w, r, err)

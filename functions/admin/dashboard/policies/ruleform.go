@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -93,7 +93,7 @@ func (f *ruleForm) lists() []*form.LimitList {
 }
 
 func (f *ruleForm) apply(next *policy.Set) bool {
-	f.mode.CheckOption(changes.ModeOptions())
+	f.mode.CheckOption(wording.ModeOptions())
 	trim := strings.TrimSpace
 	r := policy.Route{
 		Name: trim(f.name.Text),
@@ -190,7 +190,7 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
 			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
 			form.TextField("cost", "Cost of a call", "1", 15, f.cost),
-			form.ChoiceField("mode", "Mode of these limits", changes.ModeOptions(), f.mode),
+			form.ChoiceField("mode", "Mode of these limits", wording.ModeOptions(), f.mode),
 			settle,
 			most,
 		},

@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -203,7 +204,7 @@ func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error
 func (e *setEdit) setError(invalid *policy.InvalidError, next *policy.Set) {
 	for _, f := range invalid.Fields {
 		if !e.form.setError(f, next) {
-			e.problem = page.Clip(f.Field+": "+form.Sentence(f.Message), changes.MaxText)
+			e.problem = page.Clip(f.Field+": "+form.Sentence(f.Message), wording.MaxText)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -81,8 +81,8 @@ func (f *sharedForm) read(v url.Values) (err error) {
 func (f *sharedForm) lists() []*form.LimitList { return []*form.LimitList{&f.perIP, &f.global} }
 
 func (f *sharedForm) apply(next *policy.Set) bool {
-	f.perIPMode.CheckOption(changes.ModeOptions())
-	f.globalMode.CheckOption(changes.ModeOptions())
+	f.perIPMode.CheckOption(wording.ModeOptions())
+	f.globalMode.CheckOption(wording.ModeOptions())
 	next.PerIP = policy.Scope{Limits: f.perIP.Limits(), Mode: policy.Mode(f.perIPMode.Text)}
 	next.Global = policy.Scope{
 		Limits: f.global.Limits(), Mode: policy.Mode(f.globalMode.Text), Lease: f.globalLease.Lease(),
@@ -141,7 +141,7 @@ func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
 func (f *sharedForm) heading() (text, name string) { return "For all callers", "" }
 
 func (f *sharedForm) view(set *policy.Set) templates.Form {
-	plans := append([]templates.Option{{Text: "none: refused"}}, changes.PlanOptions(set)...)
+	plans := append([]templates.Option{{Text: "none: refused"}}, wording.PlanOptions(set)...)
 	return templates.Form{
 		Lists: []templates.LimitList{
 			f.perIP.View(
@@ -152,8 +152,8 @@ func (f *sharedForm) view(set *policy.Set) templates.Form {
 			),
 		},
 		After: []templates.FormField{
-			form.ChoiceField("perIPMode", "Mode of limits per address", changes.ModeOptions(), f.perIPMode),
-			form.ChoiceField("globalMode", "Mode of global limits", changes.ModeOptions(), f.globalMode),
+			form.ChoiceField("perIPMode", "Mode of limits per address", wording.ModeOptions(), f.perIPMode),
+			form.ChoiceField("globalMode", "Mode of global limits", wording.ModeOptions(), f.globalMode),
 			leaseField("globalLease", "Lease of global limits", f.globalLease),
 			form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),
 			form.AreaField(

@@ -1,4 +1,7 @@
-package changes
+// Package wording says in words what pages show of the policy and of keys: what a limit
+// is on and how it stands, costs, overrides, what is out of the ordinary about a key, and
+// the plans and modes that inputs offer. It reads nothing from Valkey.
+package wording
 
 import (
 	"strconv"

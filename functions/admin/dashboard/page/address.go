@@ -5,6 +5,20 @@ import (
 	"strings"
 )
 
+// Address joins a path and a query, leaving out parameters that are empty.
+func Address(path string, query url.Values) string {
+	q := url.Values{}
+	for name := range query {
+		if v := query.Get(name); v != "" {
+			q.Set(name, v)
+		}
+	}
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
 // LocalPath returns where to go after the login: next if it is a path of this dashboard,
 // else the start page. Browsers read a backslash as a slash and drop tabs and line
 // breaks, so those are refused and not interpreted.

@@ -1,4 +1,4 @@
-package changes
+package wording
 
 import (
 	"tidegate/functions/admin/dashboard/page"

@@ -29,9 +29,3 @@ func (rd *Renderer) toast(r *http.Request) templates.Toast {
 		Text: rd.Session.PopString(ctx, sessionFlash), Undo: rd.Session.PopString(ctx, sessionUndo),
 	}
 }
-
-// What a session records of its log-in, for the list of sessions.
-const (
-	SessionStarted = "started" // second of the Unix epoch
-	SessionAgent   = "agent"   // the browser and its system
-)
