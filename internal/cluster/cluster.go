@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -18,6 +19,9 @@ const (
 	slots = 16384
 	// pollEvery is the time between two queries of a node's view of the cluster.
 	pollEvery = 20 * time.Millisecond
+	// meetAgainAfter is longer than a node waits for the answer to an introduction: as long
+	// as its cluster-node-timeout, which is 2 s in tests.
+	meetAgainAfter = 3 * time.Second
 	// verbatim is the prefix of a RESP3 verbatim string of plain text.
 	verbatim = "txt:"
 )
@@ -50,10 +54,7 @@ func Join(ctx context.Context, user User, primaries int, addresses ...string) er
 			return err
 		}
 	}
-	if err := c.meet(ctx); err != nil {
-		return err
-	}
-	if err := c.await(ctx, "all nodes are known", c.handshaken); err != nil {
+	if err := c.introduce(ctx); err != nil {
 		return err
 	}
 	if fresh {
@@ -101,6 +102,22 @@ func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 		}
 	}
 	return nil
+}
+
+// introduce makes all nodes known to each other. Nodes forget an introduction that is not
+// answered in time, so it is made again.
+func (c cluster) introduce(ctx context.Context) error {
+	for {
+		if err := c.meet(ctx); err != nil {
+			return err
+		}
+		answers, cancel := context.WithTimeout(ctx, meetAgainAfter)
+		err := c.await(answers, "all nodes are known", c.handshaken)
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return err
+		}
+	}
 }
 
 // meet introduces every node to every other, since gossip alone takes seconds. Nodes that

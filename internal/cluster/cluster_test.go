@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"tidegate/internal/cluster"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 // Servers that know nothing become a cluster of three primaries and three replicas, and
@@ -45,8 +47,46 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// Introductions that get lost are made again.
+func TestLostIntroductions(t *testing.T) {
+	const meet, none = "2", "-1" // numbers of a message's type
+	var addresses []string
+	for range 3 {
+		url := valkeytest.StartWith(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+			"--enable-debug-command", "yes")
+		addresses = append(addresses, strings.TrimPrefix(url, "valkey://"))
+	}
+	drop := func(kind string) {
+		for _, a := range addresses {
+			ask(t, a, "DEBUG", "DROP-CLUSTER-PACKET-FILTER", kind)
+		}
+	}
+	drop(meet)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Patience)
+	defer cancel()
+	joined := make(chan error, 1)
+	go func() { joined <- cluster.Join(ctx, cluster.User{}, 3, addresses...) }()
+	waiting.Until(t, "the nodes are introduced", func() bool { return len(rolesOf(t, addresses[0])) == 3 })
+	waiting.Until(t, "an introduction is forgotten", func() bool { return len(rolesOf(t, addresses[0])) < 3 })
+	drop(none)
+	if err := <-joined; err != nil {
+		t.Error(err)
+	}
+}
+
 // rolesOf are the roles of all nodes by their ids.
 func rolesOf(t *testing.T, address string) map[string]string {
+	t.Helper()
+	text := ask(t, address, "CLUSTER", "NODES")
+	roles := map[string]string{}
+	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
+		words := strings.Fields(line)
+		roles[words[0]] = strings.TrimPrefix(words[2], "myself,")
+	}
+	return roles
+}
+
+func ask(t *testing.T, address string, words ...string) string {
 	t.Helper()
 	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address},
 		ForceSingleClient: true, DisableCache: true})
@@ -54,16 +94,11 @@ func rolesOf(t *testing.T, address string) map[string]string {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	text, err := client.Do(t.Context(), client.B().ClusterNodes().Build()).ToString()
+	text, err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).ToString()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%s: %v", strings.Join(words, " "), err)
 	}
-	roles := map[string]string{}
-	for line := range strings.Lines(strings.TrimPrefix(text, "txt:")) {
-		words := strings.Fields(line)
-		roles[words[0]] = strings.TrimPrefix(words[2], "myself,")
-	}
-	return roles
+	return text
 }
 
 func TestJoinNobody(t *testing.T) {
