@@ -39,7 +39,8 @@ func TestActiveListsEverySubjectOnce(t *testing.T) {
 		}
 		for since, n := range map[time.Duration]int{0: 200, time.Minute: seenSince(want, time.Minute),
 			3 * time.Minute: 0} {
-			if got, err := read.ActiveCount(t.Context(), noon.Add(since), noon); err != nil || got != int64(n) {
+			got, err := read.ActiveCount(t.Context(), noon.Add(since), noon)
+			if err != nil || got != int64(n) {
 				t.Errorf("%d seen since %s, %v; want %d", got, since, err, n)
 			}
 		}

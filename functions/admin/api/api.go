@@ -57,7 +57,7 @@ func Routes(base string, services Services) []auth.Route {
 	a := &api{Services: services}
 	a.API = rest.New(configOf(base), rest.Rules{Security: security, Problem: a.problem})
 	a.register()
-	return a.API.Routes()
+	return a.Routes()
 }
 
 func configOf(base string) huma.Config {

@@ -7,7 +7,6 @@ package histories
 import (
 	"flag"
 	"strconv"
-	"testing"
 
 	_ "pgregory.net/rapid" // registers its flag
 )
@@ -26,7 +25,7 @@ func init() {
 
 // N returns how many of so many histories a test plays.
 func N(all int) int {
-	if underRace || testing.Short() {
+	if short := flag.Lookup("test.short"); underRace || short.Value.String() == "true" {
 		return max(1, all*share/100)
 	}
 	return all

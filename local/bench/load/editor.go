@@ -49,6 +49,7 @@ func (e *editor) callers(g group, made []keys.Key) []caller {
 		switch g.edited {
 		case planEdited:
 			c.edits = shared
+		case notEdited:
 		case overridden:
 			c.edits = newTimeline(limit.Requests)
 			e.keys = append(e.keys, editedKey{k.ID, limit, c.edits})
