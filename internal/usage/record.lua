@@ -5,7 +5,7 @@
 -- where it has none). ARGV[1] newcomers that the bucket takes a day, ARGV[2..5] what a
 -- score must exceed to enter each ranking, as far as the caller knows (the lowest score
 -- of a full ranking only grows), ARGV[6] the first minute that is still recent; then for
--- each entry its id, its head, its minute since 1970, its notes (note.go), and for each
+-- each entry its id, its head, its minute since 1970, its notes (calls.go), and for each
 -- kind in the head the field of the minute, the field of the hour, the count (1 to 2^53).
 -- A head is p (plain: a total or a rule), r (a registered subject) or u (any other
 -- subject), then a letter for each kind: a allowed, d denied, o other. Returns how many

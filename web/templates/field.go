@@ -14,36 +14,6 @@ func invalid(id string, f Field) templ.Attributes {
 	return templ.Attributes{"aria-invalid": "true", "aria-describedby": id + "-error"}
 }
 
-// inputs lists the ids of the row's fields, which its preview comes from.
-func (r LimitRow) inputs() string {
-	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots", "notify"}
-	if r.HasMode {
-		names = append(names, "mode")
-	}
-	if r.offersDenied() {
-		names = append(names, "countDenied")
-	}
-	return r.ID + "-" + strings.Join(names, " "+r.ID+"-")
-}
-
-// offersDenied reports whether the row has a field for denied calls: on a limit that
-// callers share only to clear it.
-func (r LimitRow) offersDenied() bool {
-	return !r.Shared || r.Denied.Value != "" || r.Denied.Error != ""
-}
-
-// rarer names the fields that are folded away.
-func (r LimitRow) rarer() string {
-	fields := "time zone, slots, alerts"
-	if r.HasMode {
-		fields += ", mode"
-	}
-	if r.offersDenied() {
-		fields += ", denied calls"
-	}
-	return fields
-}
-
 func plural(n int, one, many string) string {
 	if n == 1 {
 		return one

@@ -12,10 +12,10 @@ import (
 	"tidegate/local/bench/runtimeapi"
 )
 
-// sharedLimit measures checks under a limit of all calls. The first call of a key under a
+// globalLimit measures checks under a limit of all calls. The first call of a key under a
 // version of the policies takes two round trips, the second one, since the function has
 // just allowed the caller.
-func (b *bench) sharedLimit(ctx context.Context) ([]figures.Figure, error) {
+func (b *bench) globalLimit(ctx context.Context) ([]figures.Figure, error) {
 	function, err := runtimeapi.Start(ctx, b.ours())
 	if err != nil {
 		return nil, err
