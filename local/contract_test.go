@@ -100,6 +100,7 @@ func TestTwelveCalls(t *testing.T) {
 	for name, flags := range map[string][]string{"embedded": nil,
 		"valkey": {"-valkey", valkeytest.Start(t)}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p, c, statuses, last := twelveCalls(t, flags)
 			if want := slices.Concat(slices.Repeat([]int{200}, 10),
 				[]int{429, 429}); !slices.Equal(statuses, want) {

@@ -66,7 +66,8 @@ func (w *world) same(t *testing.T, id string, want [][]audit.Entry, entries int6
 			t.Errorf("%+v (-before +after):\n%s", q, diff)
 		}
 	}
-	for _, e := range want[0] {
+	for i := 0; i < len(want[0]); i += segmentSize / 10 { // several of each segment
+		e := want[0][i]
 		got, found, err := w.keys.Audit().Get(t.Context(), e.ID)
 		if err != nil || !found || got.Hash != e.Hash || got.Previous != e.Previous {
 			t.Errorf("entry %s: %+v, %v, %v", e.ID, got, found, err)

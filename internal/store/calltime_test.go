@@ -11,6 +11,7 @@ import (
 
 // Waiting for a connection takes none of the time for answers.
 func TestWaitingTakesNoTimeForAnswers(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := WithTimeouts(t.Context(), 300*time.Millisecond, waiting.Patience)
 	defer cancel()
 	connected := make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ func get(ctx context.Context, client valkey.Client, key string) error {
 
 // A call that does not wait for a slow log-in leaves the connection to the next call.
 func TestLogInGoesOnAfterTheCall(t *testing.T) {
+	t.Parallel()
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	proxy.DelayFirstReplies(time.Second)
 	client := open(t, proxy.URL(), slowly(waiting.Patience))
@@ -50,18 +52,23 @@ func TestLogInGoesOnAfterTheCall(t *testing.T) {
 // The first call to each shard of a cluster waits for its log-in, and not within its time
 // for answers.
 func TestFirstCallToEachShard(t *testing.T) {
+	t.Parallel()
 	proxies := valkeytest.StartProxiedCluster(t, 3)
 	for _, p := range proxies {
-		p.DelayFirstReplies(3 * time.Second)
+		p.DelayFirstReplies(2500 * time.Millisecond)
 	}
 	client := open(t, proxies[0].URL()+"?cluster=true", slowly(2*time.Second))
+	var calls sync.WaitGroup
 	for _, key := range []string{"a", "b", "c"} { // one for each shard
-		ctx, cancel := WithTimeouts(t.Context(), 2*time.Second, waiting.Patience)
-		if err := get(ctx, client, key); err != nil {
-			t.Errorf("%s: %v", key, err)
-		}
-		cancel()
+		calls.Go(func() {
+			ctx, cancel := WithTimeouts(t.Context(), 2*time.Second, waiting.Patience)
+			defer cancel()
+			if err := get(ctx, client, key); err != nil {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
 	}
+	calls.Wait()
 }
 
 // silent is the URL of a server that takes connections and says nothing.
@@ -79,6 +86,7 @@ func silent(t *testing.T) string {
 // wait no longer than for an answer, with and without times of their own. Their time is
 // not over then: the library asks for a cluster's topology only while it is not.
 func TestOneCallWaitsInVain(t *testing.T) {
+	t.Parallel()
 	client := open(t, silent(t), slowly(10*time.Millisecond))
 	const connect = 2 * time.Second
 	for i := range 5 {
@@ -98,6 +106,7 @@ func TestOneCallWaitsInVain(t *testing.T) {
 
 // After the wait was in vain the log-in goes on, and once it is through calls work again.
 func TestConnectsAfterAWaitInVain(t *testing.T) {
+	t.Parallel()
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	proxy.DelayFirstReplies(500 * time.Millisecond)
 	client := open(t, proxy.URL(), slowly(5*time.Second))
@@ -119,15 +128,16 @@ func TestConnectsAfterAWaitInVain(t *testing.T) {
 // A connection that the other side closes is made anew, and the call waits for its
 // log-in.
 func TestReconnects(t *testing.T) {
+	t.Parallel()
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	client := open(t, proxy.URL(), slowly(2*time.Second))
-	for range 3 {
+	for range 2 {
 		ctx, cancel := WithTimeouts(t.Context(), 2*time.Second, waiting.Patience)
 		if err := get(ctx, client, "k"); err != nil {
 			t.Error(err)
 		}
 		cancel()
-		proxy.DelayFirstReplies(3 * time.Second)
+		proxy.DelayFirstReplies(2500 * time.Millisecond)
 		proxy.Cut()
 	}
 }

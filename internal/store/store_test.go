@@ -79,6 +79,7 @@ func TestOpenGivesUpOnASilentServer(t *testing.T) {
 }
 
 func TestOpenConnects(t *testing.T) {
+	t.Parallel()
 	single := valkeytest.StartWith(t, "--requirepass", "hunter2")
 	for name, url := range map[string]string{
 		"password": strings.Replace(single, "://", "://default:hunter2@", 1),
@@ -133,6 +134,7 @@ func TestReadsGiveUpSoon(t *testing.T) {
 // Nodes that send a call from one to the other get tired of it before the client's time
 // is up.
 func TestRedirectionsAreBounded(t *testing.T) {
+	t.Parallel()
 	nodes := valkeytest.StartCluster(t, 3, 0)
 	client := open(t, nodes[0]+"?cluster=true", patient)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
