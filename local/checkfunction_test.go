@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/local/lambda"
 )
 
@@ -28,7 +29,7 @@ type checkFunction struct {
 	*lambda.Function
 	store  *registry.Store
 	client valkey.Client
-	log    buffer
+	log    syncbuffer.Buffer
 }
 
 // startCheck runs the function with more variables. Its store has a plan of two calls an

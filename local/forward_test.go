@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
@@ -51,7 +52,7 @@ func TestCrossingReachesItsTarget(t *testing.T) {
 				_, _ = io.WriteString(w, c.answer)
 			}))
 			t.Cleanup(service.Close)
-			var log buffer
+			var log syncbuffer.Buffer
 			forward, err := lambda.Start(lambda.Config{
 				Name: "forward", Binary: built.Program(t, "tidegate/functions/forward"), Warm: 1,
 				Timeout: 30 * time.Second, Log: &log, Env: map[string]string{

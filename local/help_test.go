@@ -9,10 +9,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tidegate/internal/testing/syncbuffer"
 )
 
 func TestRunHelp(t *testing.T) {
-	var out, errOut buffer
+	var out, errOut syncbuffer.Buffer
 	if code := run(t.Context(), []string{"-h"}, noEnv, &out, &errOut); code != 0 || errOut.String() != "" {
 		t.Errorf("exit status %d, %q", code, errOut.String())
 	}

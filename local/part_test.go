@@ -16,6 +16,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -31,7 +32,7 @@ func composedSecrets(t *testing.T) (folder string) {
 // runToEnd runs the program with these arguments.
 func runToEnd(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
-	var o, e buffer
+	var o, e syncbuffer.Buffer
 	code = run(t.Context(), args, noEnv, &o, &e)
 	return code, o.String(), e.String()
 }
@@ -98,7 +99,7 @@ func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) str
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	exit := make(chan int, 1)
-	var out, errOut buffer
+	var out, errOut syncbuffer.Buffer
 	go func() { exit <- run(ctx, args, noEnv, &out, &errOut) }()
 	t.Cleanup(func() {
 		cancel()

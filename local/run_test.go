@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +23,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -58,7 +58,7 @@ type program struct {
 	path     string // of the ready file
 	stop     context.CancelFunc
 	exit     chan int
-	out, err buffer
+	out, err syncbuffer.Buffer
 }
 
 func onFreePorts(flags ...string) []string {
@@ -246,7 +246,7 @@ func TestRunFails(t *testing.T) {
 		{"function cannot start", []string{"-bin", broken}, 1, "[check] configuration is broken"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var out, errOut buffer
+			var out, errOut syncbuffer.Buffer
 			code := run(t.Context(), onFreePorts(c.flags...), noEnv, &out, &errOut)
 			if code != c.code || !strings.Contains(errOut.String(), c.want) {
 				t.Errorf("exit status %d, %q; want %d and %q", code, errOut.String(), c.code, c.want)
@@ -337,24 +337,6 @@ func writeScript(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// buffer is a bytes.Buffer for several writers.
-type buffer struct {
-	lock sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.lock.Lock()
-	defer b.lock.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.lock.Lock()
-	defer b.lock.Unlock()
-	return b.text.String()
 }
 
 // A function gets those of this program's variables that it reads, except those that this

@@ -28,6 +28,7 @@ import (
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -39,7 +40,7 @@ type administered struct {
 	function *lambda.Function
 	url      string
 	client   valkey.Client
-	log      *buffer
+	log      *syncbuffer.Buffer
 }
 
 const (
@@ -69,7 +70,7 @@ func startAdministered(t *testing.T, binary string, variables map[string]string)
 		"ADMIN_PASSWORD": firstPassword}
 	maps.Copy(env, variables)
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
-	a := administered{client: client, log: &buffer{}}
+	a := administered{client: client, log: &syncbuffer.Buffer{}}
 	var err error
 	a.function, err = lambda.Start(lambda.Config{Name: "admin", Binary: binary, Env: env, Warm: 1,
 		Timeout: 30 * time.Second, Log: a.log})

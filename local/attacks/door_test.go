@@ -4,7 +4,6 @@ package attacks
 
 import (
 	"bufio"
-	"bytes"
 	"io"
 	"net"
 	"net/http"
@@ -12,9 +11,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"tidegate/internal/testing/syncbuffer"
 )
 
 // callLimit bounds every request of the suite.
@@ -127,22 +127,7 @@ func (r reply) left(t testing.TB, name string) int64 {
 }
 
 // output collects the logs of all functions and gateways.
-type output struct {
-	sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.Lock()
-	defer o.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.Lock()
-	defer o.Unlock()
-	return o.text.String()
-}
+type output struct{ syncbuffer.Buffer }
 
 // tail returns the last 4,000 bytes of the log.
 func (o *output) tail() string {

@@ -3,7 +3,6 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,13 +17,14 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/local/lambda"
 )
 
 // fleet is the check function with its environments, run as Lambda does.
 type fleet struct {
 	fn  *lambda.Function
-	log *output
+	log *syncbuffer.Buffer
 }
 
 type fleetOptions struct {
@@ -49,7 +49,7 @@ func calmOr(usual time.Duration) time.Duration {
 
 func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 	t.Helper()
-	f := &fleet{log: &output{}}
+	f := &fleet{log: &syncbuffer.Buffer{}}
 	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": pepper, "LOG_LEVEL": "warn",
 		"VALKEY_TIMEOUT": o.timeout.String()}
 	for name, value := range o.env {
@@ -71,24 +71,6 @@ func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 		}
 	})
 	return f
-}
-
-// output collects the function's log.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // caller is a key that the load calls with.

@@ -3,7 +3,6 @@
 package lambda_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/lambda"
 )
@@ -376,7 +376,7 @@ func TestFunctionClose(t *testing.T) {
 // Every line of the function reaches the log whole and with its prefix, also a last line
 // without a newline.
 func TestFunctionLog(t *testing.T) {
-	var log buffer
+	var log syncbuffer.Buffer
 	f := start(t, lambda.Config{Log: &log})
 	mustInvoke(t, f, event{Do: "log"})
 	f.Close()
@@ -424,22 +424,4 @@ func closeAll(conns []net.Conn) {
 	for _, conn := range conns {
 		_ = conn.Close()
 	}
-}
-
-// buffer is a bytes.Buffer for several writers.
-type buffer struct {
-	lock sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.lock.Lock()
-	defer b.lock.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.lock.Lock()
-	defer b.lock.Unlock()
-	return b.text.String()
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/echo"
@@ -37,31 +37,13 @@ import (
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 
-// log is the function's output.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // deployment is the built admin function behind an HTTP API, on a Valkey.
 type deployment struct {
 	url, token string
 	valkey     string
 	keys       *registry.Store
 	checker    *enforce.Checker
-	log        *log
+	log        *syncbuffer.Buffer
 	// imports increases with each import of keys. atImport is called when it reaches 0.
 	imports  atomic.Int64
 	atImport func()
@@ -75,7 +57,7 @@ func deploy(t *testing.T, foreign string) *deployment {
 	browsertest.Need(t, err, "make it: ./scripts/build -host")
 	server := valkeytest.Start(t)
 	client := storetest.Connect(t, server)
-	d := &deployment{log: &log{}, valkey: server, keys: registry.NewStore(client, pepper),
+	d := &deployment{log: &syncbuffer.Buffer{}, valkey: server, keys: registry.NewStore(client, pepper),
 		checker: enforce.NewChecker(client, pepper)}
 	api := &gateway.HTTP{Integration: d.function(t, "admin", map[string]string{
 		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of twenty characters", "FOREIGN_KEYS": foreign,
