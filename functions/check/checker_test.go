@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -52,7 +53,7 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 		t.Fatal(err)
 	}
 	f.checker = newCheckerAt(c, log, metrics, now)
-	f.admin = f.open(t, server)
+	f.admin = storetest.Connect(t, server)
 	f.set = registry.NewStore(f.admin, c.pepper)
 	set, err := f.set.Set(t.Context())
 	if err != nil {

@@ -53,14 +53,8 @@ func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *en
 // prepare connects to the server and makes a key.
 func (e *environment) prepare(t *testing.T, server string) {
 	t.Helper()
-	e.admin = e.open(t, server)
+	e.admin = storetest.Connect(t, server)
 	e.secret = e.newKey(t)
-}
-
-func (e *environment) open(t *testing.T, url string) valkey.Client {
-	t.Helper()
-	client := storetest.Connect(t, url)
-	return client
 }
 
 func (e *environment) newKey(t *testing.T) apikey.Secret {
@@ -151,7 +145,7 @@ func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 	}
 	var doors []valkey.Client
 	for _, node := range nodes {
-		doors = append(doors, e.open(t, node))
+		doors = append(doors, storetest.Connect(t, node))
 	}
 	for i := int64(1); i <= 20; i++ {
 		for _, e.secret = range secrets {
@@ -249,23 +243,12 @@ func TestStartsWhileValkeyIsAway(t *testing.T) {
 // deadline.
 func TestSilentServer(t *testing.T) {
 	server := valkeytest.Start(t)
-	e := newEnvironment(t, server, silentServer(t), 10*time.Millisecond)
+	e := newEnvironment(t, server, valkeytest.StartSilent(t), 10*time.Millisecond)
 	for range 2 {
 		if _, err := e.take(t); err == nil {
 			t.Error("a call was answered by nobody")
 		}
 	}
-}
-
-// silentServer is the URL of a server that takes connections and says nothing.
-func silentServer(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	return "valkey://" + listener.Addr().String()
 }
 
 // What is recorded leaves after the answer, without another call. It holds the function

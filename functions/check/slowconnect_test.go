@@ -152,7 +152,7 @@ func TestSlowLogInAfterAThaw(t *testing.T) {
 func TestNobodyAnswers(t *testing.T) {
 	n := newNetwork(t, false)
 	working := n.url
-	n.url = silentServer(t)
+	n.url = valkeytest.StartSilent(t)
 	c := deployed
 	c.ValkeyConnectTimeout = 2 * time.Second
 	f, log := n.start(t, c)

@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -122,10 +123,10 @@ func newSoak(t *testing.T, urls []string) *soak {
 	t.Helper()
 	s := &soak{pepper: apikey.Pepper(strings.Repeat("pepper!!", 4))}
 	for _, url := range urls {
-		s.nodes = append(s.nodes, s.open(t, url))
+		s.nodes = append(s.nodes, storetest.Connect(t, url))
 	}
 	s.url = urls[0] + "," + strings.TrimPrefix(urls[1], "valkey://") + "?cluster=true"
-	s.admin = s.open(t, s.url)
+	s.admin = storetest.Connect(t, s.url)
 	s.store = registry.NewStore(s.admin, s.pepper)
 	set, err := s.store.Set(t.Context())
 	if err != nil {

@@ -71,23 +71,12 @@ func TestFirstCallToEachShard(t *testing.T) {
 	calls.Wait()
 }
 
-// silent is the URL of a server that takes connections and says nothing.
-func silent(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = listener.Close() })
-	return "valkey://" + listener.Addr().String()
-}
-
 // One call waits for a silent server for as long as connecting may take. The next ones
 // wait no longer than for an answer, with and without times of their own. Their time is
 // not over then: the library asks for a cluster's topology only while it is not.
 func TestOneCallWaitsInVain(t *testing.T) {
 	t.Parallel()
-	client := open(t, silent(t), slowly(10*time.Millisecond))
+	client := open(t, valkeytest.StartSilent(t), slowly(10*time.Millisecond))
 	const connect = 2 * time.Second
 	for i := range 5 {
 		ctx, cancel := WithTimeouts(t.Context(), waiting.Patience, connect)
@@ -147,7 +136,7 @@ func TestCloseEndsAttempts(t *testing.T) {
 	d := newDialer(valkey.ClientOption{
 		Dialer: net.Dialer{Timeout: waiting.Patience}, ConnWriteTimeout: time.Second,
 	})
-	address := strings.TrimPrefix(silent(t), "valkey://")
+	address := strings.TrimPrefix(valkeytest.StartSilent(t), "valkey://")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := d.dial(ctx, address); !errors.Is(err, context.DeadlineExceeded) {

@@ -64,14 +64,9 @@ func TestOpenNamesAnUnreachableAddress(t *testing.T) {
 // A server that takes connections and says nothing holds Open up no longer than its
 // time-outs, even with a context that never ends.
 func TestOpenGivesUpOnASilentServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+	silent := valkeytest.StartSilent(t)
 	for _, pooled := range []bool{false, true} {
-		_, err := Open(context.WithoutCancel(t.Context()), "valkey://"+listener.Addr().String(),
-			Options{Pooled: pooled})
+		_, err := Open(context.WithoutCancel(t.Context()), silent, Options{Pooled: pooled})
 		if err == nil {
 			t.Errorf("pooled=%t: connected to nobody", pooled)
 		}

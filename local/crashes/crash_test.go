@@ -241,9 +241,7 @@ func (w *world) crashPoints(stride int, names ...string) {
 	w.do("FLUSHALL")
 	w.restore(false)
 	c.check()
-	if v, err := w.keys.Audit().Verify(w.t.Context()); err != nil || !v.Good() {
-		w.t.Errorf("the audit: %+v, %v", v, err)
-	}
+	w.checkAudit()
 }
 
 // attempt makes a change during which the function is to be killed. It reports whether
@@ -315,9 +313,7 @@ func TestChanges(t *testing.T) {
 		}
 	}
 	lose("FLUSHALL")
-	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
-		t.Errorf("the audit: %+v, %v", v, err)
-	}
+	w.checkAudit()
 	for i, c := range clients {
 		t.Logf("environment %d: %d changes, %d acknowledged, %d refused, %d killed; Valkey lost %d times",
 			i, c.made, c.acked, c.refused, c.killed, losses)

@@ -32,10 +32,10 @@ func TestFailover(t *testing.T) {
 	victim := nodes[0]
 	replica := replicaOf(t, victim, nodes[primaries:])
 	waiting.Until(t, "the replica is in sync", func() bool { return offset(t, victim) == offset(t, replica) })
-	ask(t, replica, "CONFIG", "SET", "cluster-replica-validity-factor", "0") // electable after any pause
+	valkeytest.Ask(t, replica, "CONFIG", "SET", "cluster-replica-validity-factor", "0") // electable after any pause
 	stopped := processOf(t, replica)
 	signal(t, stopped, syscall.SIGSTOP)
-	ask(t, victim, "CLIENT", "KILL", "TYPE", "REPLICA")
+	valkeytest.Ask(t, victim, "CLIENT", "KILL", "TYPE", "REPLICA")
 	for i, k := range c.keys {
 		now := c.read(k)
 		actions := now.actions(i)
@@ -67,9 +67,7 @@ func TestFailover(t *testing.T) {
 	w.ready(c.env)
 	waiting.Until(t, "everything is restored", func() bool { return w.journalStatus().Behind == 0 })
 	c.check()
-	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
-		t.Errorf("the audit: %+v, %v", v, err)
-	}
+	w.checkAudit()
 	t.Logf("the failover lost %d of %d acknowledged changes, and all were restored", lost, c.acked)
 }
 

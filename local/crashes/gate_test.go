@@ -183,7 +183,7 @@ func (g *gates) startValkey(target func() string, end func()) (*valkeyGate, erro
 			if err != nil {
 				return
 			}
-			v.running.Go(func() { v.link(client) })
+			v.running.Go(func() { v.forward(client) })
 		}
 	})
 	return v, nil
@@ -230,9 +230,9 @@ func (v *valkeyGate) isClosed() bool {
 	return v.closed
 }
 
-// link forwards one connection in chunks. An environment sends no further chunk before it
+// forward forwards one connection in chunks. An environment sends no further chunk before it
 // has read the answer.
-func (v *valkeyGate) link(client net.Conn) {
+func (v *valkeyGate) forward(client net.Conn) {
 	server, err := net.Dial("tcp", strings.TrimPrefix(v.target(), "valkey://"))
 	if err != nil {
 		_ = client.Close() // the client sees a failed connection

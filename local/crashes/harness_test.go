@@ -287,6 +287,14 @@ func (w *world) do(words ...string) {
 	}
 }
 
+// checkAudit fails the test unless the audit's chains are whole.
+func (w *world) checkAudit() {
+	w.t.Helper()
+	if v, err := w.keys.Audit().Verify(w.t.Context()); err != nil || !v.Good() {
+		w.t.Errorf("the audit: %+v, %v", v, err)
+	}
+}
+
 // lockedBuffer keeps at least the newest 64 KiB of a log.
 type lockedBuffer struct {
 	mu   sync.Mutex

@@ -136,9 +136,7 @@ func (m *many) run(changes int) {
 	m.do("FLUSHALL")
 	m.did.flushed.Add(1)
 	m.recover()
-	if v, err := m.keys.Audit().Verify(m.t.Context()); err != nil || !v.Good() {
-		m.t.Errorf("the audit: %+v, %v", v, err)
-	}
+	m.checkAudit()
 	for _, c := range m.clients {
 		m.did.made.Add(int64(c.made))
 		m.did.acked.Add(int64(c.acked))

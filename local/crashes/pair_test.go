@@ -3,15 +3,12 @@
 package crashes
 
 import (
-	"fmt"
 	"net"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-
-	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -44,7 +41,7 @@ func (p *pair) replicate() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	ask(p.t, p.target(), "CONFIG", "SET", "repl-diskless-sync-delay", "0")
+	valkeytest.Ask(p.t, p.target(), "CONFIG", "SET", "repl-diskless-sync-delay", "0")
 	p.replica = valkeytest.StartWith(p.t, "--replicaof", host+" "+port)
 	waiting.Until(p.t, "the replica follows", func() bool {
 		return infoField(p.t, p.replica, "replication", "master_link_status") == "up"
@@ -54,7 +51,7 @@ func (p *pair) replicate() {
 // promote makes the replica a primary. Later writes to the old primary are lost.
 func (p *pair) promote() {
 	p.t.Helper()
-	ask(p.t, p.replica, "REPLICAOF", "NO", "ONE")
+	valkeytest.Ask(p.t, p.replica, "REPLICAOF", "NO", "ONE")
 }
 
 // takeOver makes target return the promoted replica's URL.
@@ -84,28 +81,10 @@ func signal(t *testing.T, pid int, s syscall.Signal) {
 // infoField returns one field of a server's INFO, or "" if it is missing.
 func infoField(t *testing.T, url, section, field string) string {
 	t.Helper()
-	for line := range strings.Lines(ask(t, url, "INFO", section)) {
+	for line := range strings.Lines(valkeytest.Ask(t, url, "INFO", section)) {
 		if text, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {
 			return text
 		}
 	}
 	return ""
-}
-
-// ask sends a command to one server and returns the answer as text.
-func ask(t *testing.T, url string, words ...string) string {
-	t.Helper()
-	client, err := valkey.NewClient(valkey.ClientOption{
-		InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, ForceSingleClient: true,
-		DisableCache: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	reply, err := client.Do(t.Context(), client.B().Arbitrary(words...).Build()).ToAny()
-	if err != nil {
-		t.Fatalf("%s: %v", words[0], err)
-	}
-	return fmt.Sprint(reply)
 }

@@ -87,9 +87,7 @@ func TestReleaseBefore(t *testing.T) {
 	}
 	both.Go(func() { w.checkOneWindow(checks) })
 	both.Wait()
-	if v, err := w.keys.Audit().Verify(t.Context()); err != nil || !v.Good() {
-		t.Errorf("the audit: %+v, %v", v, err)
-	}
+	w.checkAudit()
 }
 
 // tight is the limit per hour of a key of the plan tight.

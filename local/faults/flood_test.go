@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 )
 
 // flood makes one call from each of 500,000 addresses, for whose counts there is too
@@ -41,7 +42,7 @@ func (f flood) run(t *testing.T) *flooded {
 	w.plans(t, limiter.Limit{Requests: floodLimit, Window: time.Hour})
 	w.save(t, func(s *policy.Set) { s.AddressPlan = "closed" })
 	victim, idle := w.key(t, "closed"), w.callers(t, 20, "closed")
-	checker := enforce.NewChecker(patient(t, w.url), apikey.Pepper(pepper))
+	checker := enforce.NewChecker(storetest.Connect(t, w.url), apikey.Pepper(pepper))
 	result := &flooded{}
 	var next atomic.Int64
 	var group sync.WaitGroup

@@ -34,17 +34,11 @@ type server struct {
 	client valkey.Client // to this server alone
 }
 
-func patient(t *testing.T, url string) valkey.Client {
-	t.Helper()
-	client := storetest.Connect(t, url)
-	return client
-}
-
 var processID = regexp.MustCompile(`process_id:(\d+)`)
 
 func attach(t *testing.T, url string) *server {
 	t.Helper()
-	s := &server{url: url, client: patient(t, url)}
+	s := &server{url: url, client: storetest.Connect(t, url)}
 	match := processID.FindStringSubmatch(s.ask(t, "INFO", "server"))
 	if match == nil {
 		t.Fatal("INFO has no process_id")
@@ -142,7 +136,7 @@ func newWorld(t *testing.T, urls []string, options string) *world {
 		w.servers = append(w.servers, attach(t, url))
 	}
 	w.url = "valkey://" + strings.Join(hosts, ",") + options
-	w.admin = patient(t, w.url)
+	w.admin = storetest.Connect(t, w.url)
 	w.keys = registry.NewStore(w.admin, apikey.Pepper(pepper))
 	return w
 }

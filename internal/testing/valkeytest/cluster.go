@@ -54,12 +54,12 @@ func StartProxiedCluster(t testing.TB, primaries int) []*Proxy {
 		if err != nil {
 			t.Fatal(err)
 		}
-		askNode(t, node, "CONFIG", "SET", "cluster-announce-port", port)
+		Ask(t, node, "CONFIG", "SET", "cluster-announce-port", port)
 		proxies, ports = append(proxies, p), append(ports, port)
 	}
 	waiting.Until(t, "all nodes give out the proxies", func() bool {
 		for _, node := range nodes {
-			slots := askNode(t, node, "CLUSTER", "SLOTS")
+			slots := Ask(t, node, "CLUSTER", "SLOTS")
 			for _, port := range ports {
 				if !strings.Contains(slots, port) {
 					return false
@@ -71,8 +71,8 @@ func StartProxiedCluster(t testing.TB, primaries int) []*Proxy {
 	return proxies
 }
 
-// askNode returns the reply of one node as text.
-func askNode(t testing.TB, url string, words ...string) string {
+// Ask sends a command to one server and returns its reply as text.
+func Ask(t testing.TB, url string, words ...string) string {
 	t.Helper()
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, ForceSingleClient: true,

@@ -56,6 +56,18 @@ func StartProxy(t testing.TB, url string, secure *tls.Config) *Proxy {
 	return p
 }
 
+// StartSilent starts a server that takes connections and says nothing, and returns its
+// URL.
+func StartSilent(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("start silent server: %v", err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	return "valkey://" + listener.Addr().String()
+}
+
 // Address is HOST:PORT.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
