@@ -39,6 +39,17 @@ func (w *world) priced(t *testing.T, cost int64) {
 	})
 }
 
+// openPriced opens a world of one key with a limit per minute, where calls of the route
+// chat cost so much and are settled.
+func openPriced(t *testing.T, url string, limit, cost int64) (*world, policy.Key, apikey.Secret) {
+	t.Helper()
+	w := open(t, url)
+	w.plan(t, "free", perMinute(limit)...)
+	w.priced(t, cost)
+	k, secret := w.create(t, "chatty", "free")
+	return w, k, secret
+}
+
 // What was not used comes back, what was used on top is taken, and only once.
 func TestSettle(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
@@ -128,10 +139,7 @@ func TestSettleEveryScope(t *testing.T) {
 
 // What is no reservation of ours, or one made with another pepper, settles nothing.
 func TestForgedReservations(t *testing.T) {
-	w := open(t, valkeytest.Embedded(t))
-	w.plan(t, "free", perMinute(20)...)
-	w.priced(t, 8)
-	_, secret := w.create(t, "forger", "free")
+	w, _, secret := openPriced(t, valkeytest.Embedded(t), 20, 8)
 	good := w.check(t, call(secret).to("POST", "/chat")).Reservation
 	for _, text := range []string{"", good[:len(good)-1], good + "A", secret.Reveal()} {
 		if _, err := w.checker.Settle(t.Context(), text, 0); !errors.Is(err, ErrReservation) {
@@ -152,10 +160,7 @@ func TestForgedReservations(t *testing.T) {
 
 // A reservation that has expired stays charged, and one that nobody settles too.
 func TestReservationExpires(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(10)...)
-	w.priced(t, 6)
-	_, secret := w.create(t, "late", "free")
+	w, _, secret := openPriced(t, valkeytest.Start(t), 10, 6)
 	w.checker.ReservationExpiry = -time.Microsecond
 	c := w.check(t, call(secret).to("POST", "/chat"))
 	if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrExpired) {
@@ -169,10 +174,7 @@ func TestReservationExpires(t *testing.T) {
 // The note that a reservation is settled leaves by itself when its lease ends, and counts
 // as state.
 func TestMarkExpires(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(10)...)
-	w.priced(t, 6)
-	k, secret := w.create(t, "marked", "free")
+	w, k, secret := openPriced(t, valkeytest.Start(t), 10, 6)
 	w.settle(t, w.check(t, call(secret).to("POST", "/chat")).Reservation, 6)
 	keys := must(w.client.Do(t.Context(), w.client.B().Keys().Pattern("*"+k.ID+":sm*").Build()).AsStrSlice())
 	if len(keys) != 1 {
@@ -208,10 +210,7 @@ func TestSettleAfterEdits(t *testing.T) {
 		}, 19},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := open(t, valkeytest.Embedded(t))
-			w.plan(t, "free", perMinute(20)...)
-			w.priced(t, 8)
-			k, secret := w.create(t, "edited", "free")
+			w, k, secret := openPriced(t, valkeytest.Embedded(t), 20, 8)
 			r := w.check(t, call(secret).to("POST", "/chat")).Reservation
 			c.edit(t, w, k)
 			w.settle(t, r, 0)
@@ -223,10 +222,7 @@ func TestSettleAfterEdits(t *testing.T) {
 }
 
 func TestSettleOfADeletedKey(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(20)...)
-	w.priced(t, 8)
-	k, secret := w.create(t, "gone", "free")
+	w, k, secret := openPriced(t, valkeytest.Start(t), 20, 8)
 	r := w.check(t, call(secret).to("POST", "/chat")).Reservation
 	if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 		t.Fatal(err)
@@ -236,10 +232,7 @@ func TestSettleOfADeletedKey(t *testing.T) {
 
 // Of many who settle one reservation at once, one does.
 func TestSettledOnce(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(20)...)
-	w.priced(t, 8)
-	_, secret := w.create(t, "raced", "free")
+	w, _, secret := openPriced(t, valkeytest.Start(t), 20, 8)
 	r := w.check(t, call(secret).to("POST", "/chat")).Reservation
 	var settled atomic.Int64
 	var wg sync.WaitGroup

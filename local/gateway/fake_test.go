@@ -103,3 +103,30 @@ func newRequest(method, target, body string, header ...string) *http.Request {
 	}
 	return r
 }
+
+// integrationCase is an integration's answer and what its caller gets.
+type integrationCase struct {
+	name   string
+	fake   *fake
+	status int
+	body   string
+	header map[string]string
+}
+
+func (c integrationCase) check(t *testing.T, api http.Handler) {
+	t.Helper()
+	got := do(api, get("/"))
+	if got.status != c.status || got.body != c.body {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	wantHeaders(t, got.header, c.header)
+}
+
+func wantHeaders(t *testing.T, h http.Header, want map[string]string) {
+	t.Helper()
+	for name, value := range want {
+		if got := h.Get(name); got != value {
+			t.Errorf("header %s is %q, want %q", name, got, value)
+		}
+	}
+}

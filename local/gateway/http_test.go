@@ -238,13 +238,7 @@ func TestHTTPWithoutAuthorizer(t *testing.T) {
 
 func TestHTTPResponses(t *testing.T) {
 	const failed = `{"message":"Internal Server Error"}`
-	for _, c := range []struct {
-		name   string
-		fake   *fake
-		status int
-		body   string
-		header map[string]string
-	}{
+	for _, c := range []integrationCase{
 		{"full", &fake{answer: `{"statusCode":201,"headers":{"X-One":"1"},"body":"hi"}`}, 201, "hi",
 			map[string]string{"X-One": "1", "Content-Type": "text/plain;charset=utf-8",
 				"Content-Length": "2"}},
@@ -278,11 +272,7 @@ func TestHTTPResponses(t *testing.T) {
 			if c.fake.hang {
 				api.IntegrationTimeout = time.Millisecond
 			}
-			got := do(api, get("/"))
-			if got.status != c.status || got.body != c.body {
-				t.Errorf("got %d %s", got.status, got.body)
-			}
-			wantHeaders(t, got.header, c.header)
+			c.check(t, api)
 		})
 	}
 }

@@ -372,13 +372,7 @@ func TestRESTBinaryBodies(t *testing.T) {
 
 func TestRESTResponses(t *testing.T) {
 	const malformed = `{"message":"Internal server error"}`
-	for _, c := range []struct {
-		name   string
-		fake   *fake
-		status int
-		body   string
-		header map[string]string
-	}{
+	for _, c := range []integrationCase{
 		{"full", &fake{answer: `{"statusCode":201,"headers":{"X-One":"1","X-N":5},"body":"hi"}`}, 201, "hi",
 			map[string]string{"X-One": "1", "X-N": "5", "Content-Type": "application/json",
 				"Content-Length": "2"}},
@@ -412,11 +406,7 @@ func TestRESTResponses(t *testing.T) {
 			if c.fake.hang {
 				api.IntegrationTimeout = time.Millisecond
 			}
-			got := do(api, get("/"))
-			if got.status != c.status || got.body != c.body {
-				t.Errorf("got %d %s", got.status, got.body)
-			}
-			wantHeaders(t, got.header, c.header)
+			c.check(t, api)
 		})
 	}
 }
@@ -456,14 +446,5 @@ func TestRESTRequestLimits(t *testing.T) {
 				t.Errorf("status %d, %d invocations", got.status, authorizer.invocations())
 			}
 		})
-	}
-}
-
-func wantHeaders(t *testing.T, h http.Header, want map[string]string) {
-	t.Helper()
-	for name, value := range want {
-		if got := h.Get(name); got != value {
-			t.Errorf("header %s is %q, want %q", name, got, value)
-		}
 	}
 }
