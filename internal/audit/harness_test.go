@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +13,10 @@ import (
 
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/valkeytest"
 )
+
+func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 // chains is a Log on a server, and a way to write to it.
 type chains struct {

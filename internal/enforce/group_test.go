@@ -193,7 +193,7 @@ type atLoad struct {
 func TestGroupUnderLoad(t *testing.T) {
 	const clients, each, environments = 200, 25, 5
 	servers := map[string]func(testing.TB) string{"valkey": valkeytest.Start,
-		"cluster": func(t testing.TB) string { return valkeytest.StartCluster(t, 3, 0)[0] + "?cluster=true" }}
+		"cluster": valkeytest.SharedCluster}
 	own := [][]limiter.Limit{
 		{{Requests: 150, Window: 200 * time.Millisecond}, {Requests: 700, Window: time.Hour}},
 		{{Requests: 60, Window: 300 * time.Millisecond}, {Requests: 900, Window: time.Hour}},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ import (
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
+
+func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 var (
 	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))

@@ -1,11 +1,15 @@
 package lua
 
 import (
+	"os"
 	"slices"
 	"testing"
 
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/valkeytest"
 )
+
+func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 // Of many runs each is made once, in order, whether its server knows the script or not.
 func TestDoMany(t *testing.T) {

@@ -45,7 +45,7 @@ func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	for name, url := range map[string]func() string{
 		"valkey":   func() string { return valkeytest.Start(t) },
 		"embedded": func() string { return valkeytest.Embedded(t) },
-		"cluster":  func() string { return valkeytest.StartCluster(t, 3, 0)[0] + "?cluster=true" },
+		"cluster":  func() string { return valkeytest.SharedCluster(t) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, url())

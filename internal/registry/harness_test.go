@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
+
+func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 var (
 	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))

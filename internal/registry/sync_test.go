@@ -231,7 +231,7 @@ func TestNothingIsLeftButCopies(t *testing.T) {
 
 // However a save and a Sync meet, the newest save is what lies everywhere.
 func TestSyncDuringSaves(t *testing.T) {
-	w := open(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")
+	w := open(t, valkeytest.SharedCluster(t))
 	w.plan(t, "free", perMinute(1)...)
 	done := make(chan error, 1)
 	go func() {

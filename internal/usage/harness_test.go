@@ -3,6 +3,7 @@ package usage
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/testing/valkeytest"
 )
+
+func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
 // noon is a whole hour in the middle of a day.
 var noon = time.Unix(20_000*24*3600+12*3600, 0).UTC()
@@ -61,7 +64,7 @@ func each(t *testing.T, test func(t *testing.T, client valkey.Client)) {
 	t.Run("cluster", func(t *testing.T) {
 		pooled := patient
 		pooled.Pooled = true
-		test(t, connectWith(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true", pooled))
+		test(t, connectWith(t, valkeytest.SharedCluster(t), pooled))
 	})
 }
 

@@ -30,9 +30,10 @@ func OnSingleServers(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("embedded", func(t *testing.T) { test(t, valkeytest.Embedded(t)) })
 }
 
-// OnEveryServer runs a test on a cluster too.
+// OnEveryServer runs a test on a cluster too, which the package shares: its TestMain calls
+// valkeytest.Run.
 func OnEveryServer(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	OnSingleServers(t, test)
-	t.Run("cluster", func(t *testing.T) { test(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true") })
+	t.Run("cluster", func(t *testing.T) { test(t, valkeytest.SharedCluster(t)) })
 }

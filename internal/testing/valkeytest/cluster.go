@@ -22,23 +22,37 @@ const clusterTimeout = 60 * time.Second
 func StartCluster(t testing.TB, primaries, replicas int) []string {
 	t.Helper()
 	binary := findServer(t)
-	var urls, addresses []string
+	var nodes []server
 	for range primaries * (1 + replicas) {
-		s := start(t, binary, []string{
-			"--cluster-enabled", "yes",
-			"--cluster-announce-ip", "127.0.0.1",
-			"--cluster-node-timeout", "2000",
-			"--cluster-require-full-coverage", "no",
-			"--repl-diskless-sync-delay", "0",
-		})
-		urls, addresses = append(urls, s.url()), append(addresses, s.address())
+		nodes = append(nodes, start(t, binary, clustered))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), clusterTimeout)
-	defer cancel()
-	if err := cluster.Join(ctx, cluster.User{}, primaries, addresses...); err != nil {
-		t.Fatalf("join the cluster: %v", err)
+	urls, err := join(t.Context(), primaries, nodes)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return urls
+}
+
+// clustered are the settings of a cluster's node.
+var clustered = []string{
+	"--cluster-enabled", "yes",
+	"--cluster-announce-ip", "127.0.0.1",
+	"--cluster-node-timeout", "2000",
+	"--cluster-require-full-coverage", "no",
+	"--repl-diskless-sync-delay", "0",
+}
+
+func join(ctx context.Context, primaries int, nodes []server) (urls []string, err error) {
+	var addresses []string
+	for _, s := range nodes {
+		urls, addresses = append(urls, s.url()), append(addresses, s.address())
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	if err := cluster.Join(ctx, cluster.User{}, primaries, addresses...); err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	return urls, nil
 }
 
 // StartProxiedCluster starts a cluster of so many primaries, each behind a proxy whose

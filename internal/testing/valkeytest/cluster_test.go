@@ -1,6 +1,7 @@
 package valkeytest
 
 import (
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -53,6 +54,45 @@ func TestStartCluster(t *testing.T) {
 		t.Errorf("the primaries hold %d keys, want 100", keys)
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(Run(m)) }
+
+// Nothing of one test is there for the next one.
+func TestSharedCluster(t *testing.T) {
+	var before string
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			url := SharedCluster(t)
+			if before != "" && url != before {
+				t.Errorf("%s is another cluster than %s", url, before)
+			}
+			before = url
+			for node := range root(t, url).Nodes() {
+				for command, want := range map[string]string{"DBSIZE": "0", "ACL USERS": "[default]",
+					"SCRIPT EXISTS " + sumOfOne: "[0]"} {
+					if got := Ask(t, node, strings.Fields(command)...); got != want {
+						t.Errorf("%s on %s: %s, want %s", command, node, got, want)
+					}
+				}
+				Ask(t, node, "SCRIPT", "LOAD", "return 1")
+			}
+			if refused := Refused(t, url); len(refused) != 0 {
+				t.Errorf("refused: %q", refused)
+			}
+			ask(t, root(t, url), "SET", "k", "v")
+			As(t, url, "somebody", nil)
+			for _, node := range root(t, url).Nodes() { // for ACL LOG
+				_ = node.Do(t.Context(), node.B().Arbitrary("AUTH", "somebody", "wrong").Build()).Error()
+			}
+			if refused := Refused(t, url); len(refused) == 0 {
+				t.Error("nothing was refused")
+			}
+		})
+	}
+}
+
+// sumOfOne is the SHA-1 of "return 1".
+const sumOfOne = "e0e1f9fabfc9d4800c877a703b823ac0578ff8db"
 
 func TestStartClusterOfOne(t *testing.T) {
 	client := connect(t, StartCluster(t, 1, 0)[0])

@@ -41,22 +41,40 @@ func (s server) address() string { return net.JoinHostPort("127.0.0.1", strconv.
 
 func (s server) url() string { return "valkey://" + s.address() }
 
+// start starts a server that ends with the test.
 func start(t testing.TB, binary string, settings []string) server {
 	t.Helper()
-	var err error
-	for range startAttempts {
-		var s server
-		if s, err = tryStart(t, binary, settings); err == nil {
-			return s
-		}
+	s, err := launch(binary, t.TempDir(), settings)
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("start %s: %v", binary, err)
-	return server{}
+	t.Cleanup(func() {
+		s.stop()
+		s.logAfterFailure(t)
+	})
+	return s
 }
 
-// tryStart fails when the port that was free a moment ago no longer is.
-func tryStart(t testing.TB, binary string, settings []string) (server, error) {
+// logAfterFailure logs what the server wrote, if the test failed.
+func (s server) logAfterFailure(t testing.TB) {
 	t.Helper()
+	if t.Failed() {
+		t.Logf("valkey-server on port %d wrote:\n%s", s.port, s.output)
+	}
+}
+
+// launch starts a server with its files in a folder.
+func launch(binary, folder string, settings []string) (s server, err error) {
+	for range startAttempts {
+		if s, err = tryLaunch(binary, folder, settings); err == nil {
+			return s, nil
+		}
+	}
+	return server{}, fmt.Errorf("start %s: %w", binary, err)
+}
+
+// tryLaunch fails when the port that was free a moment ago no longer is.
+func tryLaunch(binary, folder string, settings []string) (server, error) {
 	port, err := freePort()
 	if err != nil {
 		return server{}, err
@@ -64,22 +82,13 @@ func tryStart(t testing.TB, binary string, settings []string) (server, error) {
 	arguments := append([]string{
 		"--port", strconv.Itoa(port),
 		"--bind", "127.0.0.1",
-		"--dir", t.TempDir(),
+		"--dir", folder,
 		"--save", "",
 		"--appendonly", "no",
 		"--enable-debug-command", "yes",
 	}, settings...)
 	p, err := run(exec.Command(binary, arguments...), "Ready to accept connections", startTimeout)
-	if err != nil {
-		return server{}, err
-	}
-	t.Cleanup(func() {
-		p.stop()
-		if t.Failed() {
-			t.Logf("valkey-server on port %d wrote:\n%s", port, p.output)
-		}
-	})
-	return server{process: p, port: port}, nil
+	return server{process: p, port: port}, err
 }
 
 // maxPort leaves room for the bus of a cluster node, whose port is 10,000 higher.

@@ -81,7 +81,7 @@ func TestStartStopsWithTheTest(t *testing.T) {
 
 // The port is only known to be free a moment before the server binds it, so another
 // process may get it first.
-func TestTryStartReportsATakenPort(t *testing.T) {
+func TestLaunchReportsATakenPort(t *testing.T) {
 	binary := findServer(t)
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -90,7 +90,7 @@ func TestTryStartReportsATakenPort(t *testing.T) {
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
 	// Of two settings of one name the last counts.
-	if _, err := tryStart(t, binary, []string{"--port", port}); err == nil ||
+	if _, err := tryLaunch(binary, t.TempDir(), []string{"--port", port}); err == nil ||
 		!strings.Contains(err.Error(), "Address already in use") {
 		t.Errorf("got %v, want an error with what the server wrote", err)
 	}
