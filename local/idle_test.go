@@ -17,7 +17,7 @@ func TestIdleFunctionsSendTheirUsage(t *testing.T) {
 	url := valkeytest.Start(t)
 	p, c := start(t, "-valkey", url), newCaller(t, 1)
 	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

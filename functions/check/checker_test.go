@@ -41,7 +41,7 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	server := valkeytest.Start(t)
 	f := &function{}
 	c := settings{
-		ValkeyURL: server, ValkeyTimeout: 5 * time.Second, ValkeyConnectTimeout: waiting.Patience,
+		ValkeyURL: server, ValkeyTimeout: 5 * time.Second, ValkeyConnectTimeout: waiting.Timeout,
 		CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond,
 		ReservationLease: 10 * time.Minute,
 	}

@@ -256,7 +256,7 @@ func TestSilentServer(t *testing.T) {
 func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
-	e := newEnvironment(t, server, proxy.URL(), waiting.Patience)
+	e := newEnvironment(t, server, proxy.URL(), waiting.Timeout)
 	e.usage = usage.NewRecorder(usage.Options{}, e.now)
 	reader := usage.NewReader(e.admin)
 	recorded := func() int64 { // in this minute
@@ -291,7 +291,7 @@ func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
 	e.away.Store(true)
 	e.usage.Record(usage.Outcome{Subject: e.secret.ID(), Registered: true, Time: e.now()})
 	e.sendRecords()
-	e.config.ValkeyTimeout = waiting.Patience
+	e.config.ValkeyTimeout = waiting.Timeout
 	call()
 	if e.sendRecords(); recorded() != 2 {
 		t.Errorf("%d calls are recorded, want the one that waited and the last", recorded())

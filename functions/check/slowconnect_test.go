@@ -87,7 +87,7 @@ func (n *network) denied(t *testing.T, f *checker) int {
 // machine that stands still for 100 ms denies some. It fails when every run denied calls.
 func calm(t *testing.T, run func() (denied int, log string)) {
 	t.Helper()
-	for began := time.Now(); time.Since(began) < waiting.Patience; {
+	for began := time.Now(); time.Since(began) < waiting.Timeout; {
 		denied, log := run()
 		if denied == 0 {
 			return
@@ -194,7 +194,7 @@ func TestRefusedAfterAConnection(t *testing.T) {
 		}
 		f.freeze(decide.Pause)
 	}
-	if took := time.Since(began); took > waiting.Patience/2 {
+	if took := time.Since(began); took > waiting.Timeout/2 {
 		t.Errorf("decided after %s", took)
 	}
 }

@@ -62,7 +62,7 @@ func TestLostIntroductions(t *testing.T) {
 		}
 	}
 	drop(meet)
-	ctx, cancel := context.WithTimeout(t.Context(), waiting.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Timeout)
 	defer cancel()
 	joined := make(chan error, 1)
 	go func() { joined <- cluster.Join(ctx, cluster.User{}, 3, addresses...) }()

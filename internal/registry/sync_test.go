@@ -273,7 +273,7 @@ func TestWithoutAShard(t *testing.T) {
 		}
 	}
 	servers[1].Silence()
-	ctx, cancel := context.WithTimeout(t.Context(), waiting.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waiting.Timeout)
 	defer cancel()
 	used, err := w.Usage(ctx, set, []policy.Key{key})
 	if err != nil || used[0].Limits[0].Used() != 2 {

@@ -12,7 +12,7 @@ import (
 // Waiting for a connection takes none of the time for answers.
 func TestWaitingTakesNoTimeForAnswers(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := WithTimeouts(t.Context(), 300*time.Millisecond, waiting.Patience)
+	ctx, cancel := WithTimeouts(t.Context(), 300*time.Millisecond, waiting.Timeout)
 	defer cancel()
 	connected := make(chan struct{})
 	time.AfterFunc(time.Second, func() { close(connected) })
@@ -68,7 +68,7 @@ func TestCallTimeEndsWithItsParent(t *testing.T) {
 
 // Two parts of a call that wait at once use the time for connecting once.
 func TestPartsWaitTogether(t *testing.T) {
-	ctx, cancel := WithTimeouts(t.Context(), time.Hour, waiting.Patience)
+	ctx, cancel := WithTimeouts(t.Context(), time.Hour, waiting.Timeout)
 	defer cancel()
 	call, ok := ctx.(*callTime)
 	if !ok {
@@ -85,8 +85,8 @@ func TestPartsWaitTogether(t *testing.T) {
 		return call.waits == 0
 	})
 	after, _ := ctx.Deadline()
-	if used := waiting.Patience - call.connect; !after.After(before) || used < 20*time.Millisecond ||
-		used > waiting.Patience/2 {
+	if used := waiting.Timeout - call.connect; !after.After(before) || used < 20*time.Millisecond ||
+		used > waiting.Timeout/2 {
 		t.Errorf("ends %s and then %s; %s used for connecting", before, after, used)
 	}
 }

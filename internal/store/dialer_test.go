@@ -19,7 +19,7 @@ import (
 
 // slowly is for log-ins that take longer than a call waits for an answer.
 func slowly(answer time.Duration) Options {
-	return Options{Dial: waiting.Patience, Write: answer, Pooled: true, SkipPing: true}
+	return Options{Dial: waiting.Timeout, Write: answer, Pooled: true, SkipPing: true}
 }
 
 func get(ctx context.Context, client valkey.Client, key string) error {
@@ -35,7 +35,7 @@ func TestLogInGoesOnAfterTheCall(t *testing.T) {
 	t.Parallel()
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	proxy.DelayFirstReplies(time.Second)
-	client := open(t, proxy.URL(), slowly(waiting.Patience))
+	client := open(t, proxy.URL(), slowly(waiting.Timeout))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := get(ctx, client, "k"); !errors.Is(err, context.DeadlineExceeded) {
@@ -61,7 +61,7 @@ func TestFirstCallToEachShard(t *testing.T) {
 	var calls sync.WaitGroup
 	for _, key := range []string{"a", "b", "c"} { // one for each shard
 		calls.Go(func() {
-			ctx, cancel := WithTimeouts(t.Context(), 2*time.Second, waiting.Patience)
+			ctx, cancel := WithTimeouts(t.Context(), 2*time.Second, waiting.Timeout)
 			defer cancel()
 			if err := get(ctx, client, key); err != nil {
 				t.Errorf("%s: %v", key, err)
@@ -79,7 +79,7 @@ func TestOneCallWaitsInVain(t *testing.T) {
 	client := open(t, valkeytest.StartSilent(t), slowly(10*time.Millisecond))
 	const connect = 2 * time.Second
 	for i := range 5 {
-		ctx, cancel := WithTimeouts(t.Context(), waiting.Patience, connect)
+		ctx, cancel := WithTimeouts(t.Context(), waiting.Timeout, connect)
 		began := time.Now()
 		err := get(ctx, client, "k")
 		took, ended := time.Since(began), ctx.Err() != nil
@@ -121,7 +121,7 @@ func TestReconnects(t *testing.T) {
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	client := open(t, proxy.URL(), slowly(2*time.Second))
 	for range 2 {
-		ctx, cancel := WithTimeouts(t.Context(), 2*time.Second, waiting.Patience)
+		ctx, cancel := WithTimeouts(t.Context(), 2*time.Second, waiting.Timeout)
 		if err := get(ctx, client, "k"); err != nil {
 			t.Error(err)
 		}
@@ -134,7 +134,7 @@ func TestReconnects(t *testing.T) {
 // Closing a client ends the attempts that nobody waits for.
 func TestCloseEndsAttempts(t *testing.T) {
 	d := newDialer(valkey.ClientOption{
-		Dialer: net.Dialer{Timeout: waiting.Patience}, ConnWriteTimeout: time.Second,
+		Dialer: net.Dialer{Timeout: waiting.Timeout}, ConnWriteTimeout: time.Second,
 	})
 	address := strings.TrimPrefix(valkeytest.StartSilent(t), "valkey://")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -146,7 +146,7 @@ func TestCloseEndsAttempts(t *testing.T) {
 	d.close()
 	select {
 	case <-a.done:
-	case <-time.After(waiting.Patience):
+	case <-time.After(waiting.Timeout):
 		t.Fatal("the attempt goes on")
 	}
 	if a.err == nil {
@@ -177,7 +177,7 @@ func TestCallEndsBeforeTheLibraryLogsIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	option = Options{Dial: waiting.Patience, Write: waiting.Patience}.applied(option)
+	option = Options{Dial: waiting.Timeout, Write: waiting.Timeout}.applied(option)
 	d := newDialer(option)
 	t.Cleanup(d.close)
 	var late atomic.Bool

@@ -131,7 +131,7 @@ func (w *world) makeToken(scope token.Scope) (token.Token, apikey.Secret, error)
 func dial(t *testing.T, url string) valkey.Client {
 	t.Helper()
 	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience, Pooled: true})
+		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout, Pooled: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func build(t *testing.T, function string) string {
 func (w *world) start(kept *s3test.Server, valkeyURL, binary, restore string, number int) *environment {
 	t := w.t
 	t.Helper()
-	p := &process{binary: fmt.Sprint(binary, number), http: http.Client{Timeout: waiting.Patience}}
+	p := &process{binary: fmt.Sprint(binary, number), http: http.Client{Timeout: waiting.Timeout}}
 	e := &environment{&gates{}, p}
 	if err := os.Link(binary, p.binary); err != nil {
 		t.Fatal(err)

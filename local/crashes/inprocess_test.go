@@ -140,10 +140,10 @@ func (p *inProcess) alive() (*life, error) {
 // start does what the built function does at its start: it compares Valkey with the
 // journal, and restores what Valkey lost.
 func (p *inProcess) start(l *life) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), waiting.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waiting.Timeout)
 	defer cancel()
 	l.client, err = store.Open(ctx, l.gate.url(),
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience, Pooled: true})
+		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout, Pooled: true})
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func call(t *testing.T, f *lambda.Function, secret string) (status int, degraded
 func startCheck(t *testing.T, url string, callers map[string][]caller) *lambda.Function {
 	t.Helper()
 	f, err := lambda.Start(lambda.Config{Name: "check", Binary: build(t, "check"), Warm: 1, NoFreeze: true,
-		Timeout: waiting.Patience, Env: map[string]string{"VALKEY_URL": url, "KEY_PEPPER": string(pepper),
+		Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": url, "KEY_PEPPER": string(pepper),
 			"VALKEY_TIMEOUT": "5s", "CALLER_CACHE": "1h"}})
 	if err != nil {
 		t.Fatal(err)

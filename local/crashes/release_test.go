@@ -47,7 +47,7 @@ func buildAt(t *testing.T, commit, function string) string {
 func startCheckOf(t *testing.T, url, binary string) *lambda.Function {
 	t.Helper()
 	f, err := lambda.Start(lambda.Config{Name: "check", Binary: binary, Warm: 1,
-		Timeout: waiting.Patience, Env: map[string]string{"VALKEY_URL": url,
+		Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": url,
 			"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s"}})
 	if err != nil {
 		t.Fatal(err)

@@ -69,7 +69,7 @@ func start(t *testing.T, c lambda.Config) *lambda.Function {
 	t.Helper()
 	c.Name, c.Binary = "check", binary()
 	if c.Timeout == 0 {
-		c.Timeout = waiting.Patience
+		c.Timeout = waiting.Timeout
 	}
 	f, err := lambda.Start(c)
 	if err != nil {
@@ -408,7 +408,7 @@ func listen(t *testing.T) *net.TCPListener {
 
 func accept(t *testing.T, listener *net.TCPListener, n int) []net.Conn {
 	t.Helper()
-	_ = listener.SetDeadline(time.Now().Add(waiting.Patience))
+	_ = listener.SetDeadline(time.Now().Add(waiting.Timeout))
 	var conns []net.Conn
 	for range n {
 		conn, err := listener.Accept()

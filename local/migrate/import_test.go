@@ -94,7 +94,7 @@ func (d *deployment) function(t *testing.T, name string, env map[string]string) 
 	binary := built.Program(t, "tidegate/functions/"+name)
 	env["VALKEY_URL"], env["KEY_PEPPER"] = d.valkey, string(pepper)
 	f, err := lambda.Start(lambda.Config{
-		Name: name, Binary: binary, Env: env, Warm: 1, Concurrency: workers, Timeout: waiting.Patience,
+		Name: name, Binary: binary, Env: env, Warm: 1, Concurrency: workers, Timeout: waiting.Timeout,
 		Log: d.log,
 	})
 	if err != nil {

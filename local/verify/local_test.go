@@ -130,7 +130,7 @@ func (g *gateways) hasEnded() bool {
 
 func (g *gateways) stop(t *testing.T) {
 	_ = g.process.Signal(syscall.SIGTERM)
-	kill := time.AfterFunc(waiting.Patience, func() { _ = g.process.Kill() })
+	kill := time.AfterFunc(waiting.Timeout, func() { _ = g.process.Kill() })
 	defer kill.Stop()
 	<-g.ended
 	if g.err != nil {
@@ -151,7 +151,7 @@ func TestGatewaysThatEnd(t *testing.T) {
 func machineToken(t *testing.T, url string) string {
 	t.Helper()
 	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

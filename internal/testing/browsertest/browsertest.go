@@ -104,11 +104,11 @@ func launch(path string) error {
 		running.tab = nil
 		running.stop = func() {}
 	}
-	deadline := time.AfterFunc(waiting.Patience, end)
+	deadline := time.AfterFunc(waiting.Timeout, end)
 	defer deadline.Stop()
 	if err := chromedp.Do(tab); err != nil {
 		running.stop()
-		return fmt.Errorf("wait %s for Chromium: %w", waiting.Patience, err)
+		return fmt.Errorf("wait %s for Chromium: %w", waiting.Timeout, err)
 	}
 	return nil
 }

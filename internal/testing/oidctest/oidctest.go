@@ -57,7 +57,7 @@ func Start(t testing.TB, o Options) (issuer string) {
 
 // run starts the program and returns the first line that it prints. The program ends with
 // its input, so a test that is killed leaves none behind. It is killed when it prints
-// nothing, or does not end, within waiting.Patience.
+// nothing, or does not end, within waiting.Timeout.
 func run(t testing.TB, command *exec.Cmd) string {
 	t.Helper()
 	var log strings.Builder
@@ -74,7 +74,7 @@ func run(t testing.TB, command *exec.Cmd) string {
 		t.Fatalf("start the provider: %v", err)
 	}
 	kill := func() { _ = command.Process.Kill() }
-	deadline := time.AfterFunc(waiting.Patience, kill)
+	deadline := time.AfterFunc(waiting.Timeout, kill)
 	lines := bufio.NewScanner(output)
 	lines.Scan()
 	line := lines.Text()
@@ -86,7 +86,7 @@ func run(t testing.TB, command *exec.Cmd) string {
 	}()
 	t.Cleanup(func() {
 		_ = input.Close()
-		deadline := time.AfterFunc(waiting.Patience, kill)
+		deadline := time.AfterFunc(waiting.Timeout, kill)
 		defer deadline.Stop()
 		<-drained
 		_ = command.Wait()
@@ -95,7 +95,7 @@ func run(t testing.TB, command *exec.Cmd) string {
 		}
 	})
 	if !strings.HasPrefix(line, "http://") {
-		t.Fatalf("the provider printed %q within %s: want its address", line, waiting.Patience)
+		t.Fatalf("the provider printed %q within %s: want its address", line, waiting.Timeout)
 	}
 	return line
 }
@@ -115,7 +115,7 @@ func NewPerson(t testing.TB, issuer string) *Person {
 		t.Fatal(err)
 	}
 	return &Person{t: t, issuer: issuer, client: &http.Client{
-		Timeout:       waiting.Patience,
+		Timeout:       waiting.Timeout,
 		Jar:           jar,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}

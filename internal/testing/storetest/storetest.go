@@ -15,7 +15,7 @@ import (
 func Connect(t testing.TB, url string) valkey.Client {
 	t.Helper()
 	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: waiting.Patience, Write: waiting.Patience})
+		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout})
 	if err != nil {
 		t.Fatalf("connect to %s: %v", url, err)
 	}

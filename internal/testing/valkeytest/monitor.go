@@ -65,7 +65,7 @@ func (m *Monitor) send(conn net.Conn, command string) {
 
 func (m *Monitor) line() string {
 	m.t.Helper()
-	if err := m.conn.SetReadDeadline(time.Now().Add(waiting.Patience)); err != nil {
+	if err := m.conn.SetReadDeadline(time.Now().Add(waiting.Timeout)); err != nil {
 		m.t.Fatalf("monitor: %v", err)
 	}
 	line, err := m.stream.ReadString('\n')

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Patience bounds every wait.
-const Patience = time.Minute
+// Timeout bounds every wait.
+const Timeout = time.Minute
 
-// Until returns when holds does, and fails the test when it does not within Patience.
+// Until returns when holds does, and fails the test when it does not within Timeout.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(Patience)
+	deadline := time.NewTimer(Timeout)
 	defer deadline.Stop()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

@@ -216,7 +216,7 @@ func TestLogoutURL(t *testing.T) {
 		u.Query().Get("client_id") != "dashboard" {
 		t.Fatalf("%s, %v", u, err)
 	}
-	client := http.Client{Timeout: waiting.Patience}
+	client := http.Client{Timeout: waiting.Timeout}
 	res, err := client.Get(u.String())
 	if err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func NewRegistry(t testing.TB, names ...string) *Registry {
 	r.Server.SetTime(Now)
 	var err error
 	r.Client, err = store.Open(t.Context(), "valkey://"+r.Server.Addr(), store.Options{
-		Dial: waiting.Patience, Write: waiting.Patience, Pooled: true,
+		Dial: waiting.Timeout, Write: waiting.Timeout, Pooled: true,
 	})
 	if err != nil {
 		t.Fatal(err)

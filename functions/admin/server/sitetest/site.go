@@ -149,7 +149,7 @@ func (s *Site) openStore() {
 	s.T.Helper()
 	s.Store = miniredis.RunT(s.T)
 	client, err := store.Open(s.T.Context(), "valkey://"+s.Store.Addr(), store.Options{
-		Dial: waiting.Patience, Write: waiting.Patience, Pooled: true,
+		Dial: waiting.Timeout, Write: waiting.Timeout, Pooled: true,
 	})
 	if err != nil {
 		s.T.Fatal(err)
