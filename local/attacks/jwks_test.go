@@ -52,35 +52,40 @@ func TestAttackKeySets(t *testing.T) {
 			}
 		})
 	}
-	t.Run("unknown key ids", func(t *testing.T) {
-		var fetches atomic.Int64
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			fetches.Add(1)
-			_, _ = fmt.Fprint(w, keySet(good))
-		}))
-		t.Cleanup(server.Close)
-		rest, _ := i.tokens(t, map[string]string{"JWT_JWKS_URL": server.URL})
-		if got := rest.get(t, "/", "Authorization", "Bearer "+good.token(nil)); got.status != http.StatusOK {
-			t.Fatalf("a good token: %d %s", got.status, got.body)
-		}
-		before := fetches.Load()
-		var threads sync.WaitGroup
-		for thread := range 4 {
-			threads.Go(func() {
-				for n := range 500 {
-					a.probe()
-					bad := issuerKey{fmt.Sprintf("%d-%d", thread, n), good.algorithm, good.key}
-					if got := rest.get(t, "/", "Authorization",
-						"Bearer "+bad.token(nil)); got.status != http.StatusUnauthorized {
-						t.Errorf("%d, want 401", got.status)
-					}
+	t.Run("unknown key ids", func(t *testing.T) { a.unknownKeyIDs(t, i, good) })
+}
+
+// unknownKeyIDs counts how often the issuer is asked for its keys while 2,000 tokens name
+// keys that it does not have.
+func (a *attempt) unknownKeyIDs(t *testing.T, i *installation, good issuerKey) {
+	t.Helper()
+	var fetches atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetches.Add(1)
+		_, _ = fmt.Fprint(w, keySet(good))
+	}))
+	t.Cleanup(server.Close)
+	rest, _ := i.tokens(t, map[string]string{"JWT_JWKS_URL": server.URL})
+	if got := rest.get(t, "/", "Authorization", "Bearer "+good.token(nil)); got.status != http.StatusOK {
+		t.Fatalf("a good token: %d %s", got.status, got.body)
+	}
+	before := fetches.Load()
+	var threads sync.WaitGroup
+	for thread := range 4 {
+		threads.Go(func() {
+			for n := range 500 {
+				a.probe()
+				bad := issuerKey{fmt.Sprintf("%d-%d", thread, n), good.algorithm, good.key}
+				if got := rest.get(t, "/", "Authorization",
+					"Bearer "+bad.token(nil)); got.status != http.StatusUnauthorized {
+					t.Errorf("%d, want 401", got.status)
 				}
-			})
-		}
-		threads.Wait()
-		// One fetch a minute; a slow machine may take several minutes.
-		if n := fetches.Load() - before; n > 5 {
-			t.Errorf("the issuer was asked %d times for 2,000 unknown keys", n)
-		}
-	})
+			}
+		})
+	}
+	threads.Wait()
+	// One fetch a minute; a slow machine may take several minutes.
+	if n := fetches.Load() - before; n > 5 {
+		t.Errorf("the issuer was asked %d times for 2,000 unknown keys", n)
+	}
 }
