@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stored is a state as the header of state.lua lays it out.
+// stored is a state as the header of readstate.lua lays it out.
 type stored struct {
 	length   int
 	sections []storedSection
@@ -29,7 +29,7 @@ type storedSection struct {
 	rewritten, offset, keeps int64
 }
 
-// The lengths that the header of state.lua gives.
+// The lengths that the header of readstate.lua gives.
 const (
 	storedHead  = 2  // of the signature
 	storedLog   = 30 // numbers of a log

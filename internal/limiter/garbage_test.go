@@ -118,7 +118,7 @@ func TestForgedStates(t *testing.T) {
 	})
 }
 
-// forge lays bytes out as the header of state.lua says, with any numbers in them:
+// forge lays bytes out as the header of readstate.lua says, with any numbers in them:
 // small, huge, now, or now and then what they should be.
 func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 	state := bytes.Clone(program[2 : 4+sectionLen*int(program[3])])

@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// Notes for refunds are stored as the header of state.lua says: behind an entry of the
+// Notes for refunds are stored as the header of readstate.lua says: behind an entry of the
 // signature by which older releases take the state for one with other limits.
 func TestNotesAreStoredAsTheHeaderSays(t *testing.T) {
 	client, script := connect(t, valkeytest.Start(t)), clockedScript(t)

@@ -10,22 +10,22 @@ import (
 var (
 	//go:embed lua/prelude.lua
 	preludeLua string
-	//go:embed lua/single.lua
-	singleLua string
-	//go:embed lua/several.lua
-	severalLua string
+	//go:embed lua/onesection.lua
+	oneSectionLua string
+	//go:embed lua/manysections.lua
+	manySectionsLua string
 	//go:embed lua/calendar.lua
 	calendarLua string
-	//go:embed lua/state.lua
-	stateLua string
+	//go:embed lua/readstate.lua
+	readStateLua string
 	//go:embed lua/carryover.lua
 	carryoverLua string
 	//go:embed lua/step.lua
 	generalLua string
 	//go:embed lua/refund.lua
 	refundLua string
-	//go:embed lua/store.lua
-	storeLua string
+	//go:embed lua/writestate.lua
+	writeStateLua string
 )
 
 // clockLua reads the server's time, in microseconds since 1970. All of a script goes by
@@ -38,7 +38,7 @@ const fetchLua = "local s = call('GETRANGE', key, '0', '2047')\nlocal reply\n"
 
 // Script returns the text of a Lua script that makes one step. head runs first, with the
 // server's time in the local now (microseconds), and must set the locals key, prog, cost
-// and refund, as state.lua's header says. tail runs last and finds the encoded
+// and refund, as readstate.lua's header says. tail runs last and finds the encoded
 // Decision in the local reply, for ParseReply.
 func Script(head, tail string) string {
 	return preludeLua + clockLua + head + "\n" + ways() + tail
@@ -47,7 +47,7 @@ func Script(head, tail string) string {
 // StepFunction returns the text of Lua code that defines `local function step(key, prog,
 // cost, refund)`, for a script that makes several steps, each on a key of its own. The
 // function returns the encoded Decision, for ParseReply; its arguments are what
-// state.lua's header says, cost and refund as numbers. All steps of a script happen at
+// readstate.lua's header says, cost and refund as numbers. All steps of a script happen at
 // one instant, the local now.
 func StepFunction() string {
 	return preludeLua + clockLua + "local function step(key, prog, cost, refund)\n" + ways() +
@@ -56,17 +56,17 @@ func StepFunction() string {
 
 // stepLua returns the general step, for every case.
 func stepLua() string {
-	return calendarLua + stateLua + carryoverLua + generalLua + refundLua + storeLua
+	return calendarLua + readStateLua + carryoverLua + generalLua + refundLua + writeStateLua
 }
 
 // ways returns Lua that reads the state and runs the first script that handles the case:
-// single.lua, several.lua or the general step. A script that does not handle it changes
-// nothing. The program's length shows whether it has one section, which is single.lua's
-// case.
+// onesection.lua, manysections.lua or the general step. A script that does not handle it
+// changes nothing. The program's length shows whether it has one section, which is
+// onesection.lua's case.
 func ways() string {
 	const otherwise = "end\nif not reply then\n"
 	return strings.Join([]string{
-		fetchLua, "if #prog % 14 == 2 then\n", singleLua, otherwise, severalLua, otherwise,
+		fetchLua, "if #prog % 14 == 2 then\n", oneSectionLua, otherwise, manySectionsLua, otherwise,
 		stepLua(), "end\n",
 	}, "")
 }

@@ -26,7 +26,7 @@ func without(t testing.TB, source string, ways ...string) string {
 }
 
 // drawStraight returns several limits, or one that counts denied calls, of the kind that
-// several.lua is for.
+// manysections.lua is for.
 func drawStraight(t *rapid.T) []Limit {
 	if rapid.IntRange(0, 4).Draw(t, "attempts") == 0 {
 		return []Limit{{Requests: smallRequests.Draw(t, "requests"),
@@ -94,11 +94,11 @@ func TestSeveralLimitsGoStraight(t *testing.T) {
 	})
 }
 
-// The commonest limits are decided by single.lua alone. A denial writes nothing.
+// The commonest limits are decided by onesection.lua alone. A denial writes nothing.
 func TestCommonLimitsGoStraightest(t *testing.T) {
 	clock := newClocked(t)
 	straightest := valkey.NewLuaScript(clockedServer +
-		without(t, Script(takeHead, "return {reply, life, writes}"), severalLua, stepLua()))
+		without(t, Script(takeHead, "return {reply, life, writes}"), manySectionsLua, stepLua()))
 	for _, limits := range [][]Limit{
 		{{Requests: 5, Window: time.Second}},
 		{{Requests: 50, Window: time.Second}, {Requests: 5_000, Window: time.Hour}},

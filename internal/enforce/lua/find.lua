@@ -1,5 +1,5 @@
 -- Head of the scripts of a check: finds the caller, and its newest limits. It sets the
--- locals that a step needs (limiter's state.lua), and public, which begins the reply.
+-- locals that a step needs (limiter's readstate.lua), and public, which begins the reply.
 -- All keys are in one slot. Integers are big-endian, times microseconds since 1970.
 --
 -- KEYS[1]  the caller's record

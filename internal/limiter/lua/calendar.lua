@@ -1,5 +1,5 @@
 -- First part of the general step: the windows of counters and fixed windows, and of
--- calendars. All times are microseconds. state.lua says what the step takes and
+-- calendars. All times are microseconds. readstate.lua says what the step takes and
 -- returns.
 
 local floor = math.floor

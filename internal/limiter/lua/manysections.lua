@@ -1,7 +1,7 @@
--- A shorter way to make the step of state.lua: several sections, counters, and logs of
+-- A shorter way to make the general step, for several sections, counters, and logs of
 -- attempts. It saves 40 % of a whole check of two limits.
 --
--- In and out are those of state.lua. It leaves reply nil and writes nothing for:
+-- In and out are those of readstate.lua. It leaves reply nil and writes nothing for:
 -- calendars; refunds; reservations on a token bucket; a state with another signature; a
 -- clock that stepped back; products of 2^53 and more, except a bucket's window times its
 -- limit; limits of one log with another section's in between; a denied attempt that

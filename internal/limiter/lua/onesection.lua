@@ -1,4 +1,4 @@
--- A shorter form of the step of state.lua, for one log, token bucket or fixed window.
+-- A shorter way to make the general step, for one log, token bucket or fixed window.
 -- The log may have any number of limits. It saves this part of a whole check:
 --
 --   log with two limits   11 %
@@ -6,7 +6,7 @@
 --   fixed window           7 %
 --   token bucket           4 %
 --
--- Its input and output are those of state.lua. It leaves reply nil and writes nothing
+-- Its input and output are those of readstate.lua. It leaves reply nil and writes nothing
 -- for:
 --   - other shapes;
 --   - a denial by one of several limits;

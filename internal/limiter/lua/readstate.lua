@@ -1,6 +1,6 @@
 -- Part of the general step, which knows every case: reads the state. The parts are one
--- chunk: calendar, state, carryover, step, refund, store. single.lua and several.lua
--- are shorter ways. The model (model.go) is the same step in Go.
+-- chunk: calendar, readstate, carryover, step, refund, writestate. onesection.lua and
+-- manysections.lua are shorter ways. The model (model.go) is the same step in Go.
 --
 -- In: a head sets the locals
 --   key     key of the subject's state, one of KEYS
@@ -56,7 +56,7 @@
 -- order of sections. Of a log they are deficits (refund.go): time, calls. Of a token
 -- bucket (valleys.go) the first note is the time since when valleys are kept, and 1 when
 -- the bucket was full then. Each valley is two notes: time, parts; microseconds, 1 when
--- it is merged. single.lua and several.lua leave states with notes to this step.
+-- it is merged. onesection.lua and manysections.lua leave states with notes to this step.
 --
 -- Numbers are doubles. Every integer stays below 2^53; muldiv makes larger products.
 local byte, sub, rep, ceil = string.byte, string.sub, string.rep, math.ceil
