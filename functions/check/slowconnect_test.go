@@ -104,7 +104,8 @@ func TestSlowLogIns(t *testing.T) {
 		t.Run(map[bool]string{false: "node", true: "cluster"}[clustered], func(t *testing.T) {
 			t.Parallel()
 			n := newNetwork(t, clustered)
-			for _, delay := range []time.Duration{60 * time.Millisecond, 120 * time.Millisecond, time.Second} {
+			for _, delay := range []time.Duration{60 * time.Millisecond, 120 * time.Millisecond,
+				time.Second} {
 				n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(delay) })
 				calm(t, func() (int, string) {
 					f, log := n.start(t, deployed)

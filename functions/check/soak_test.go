@@ -108,17 +108,6 @@ func (g growth) String() string {
 		g.connections)
 }
 
-// open connects for as long as the soak lasts.
-func (s *soak) open(t *testing.T, url string) valkey.Client {
-	t.Helper()
-	client, err := store.Open(t.Context(), url,
-		store.Options{Dial: 10 * time.Second, Write: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
-
 func newSoak(t *testing.T, urls []string) *soak {
 	t.Helper()
 	s := &soak{pepper: apikey.Pepper(strings.Repeat("pepper!!", 4))}

@@ -32,7 +32,8 @@ func TestFailover(t *testing.T) {
 	victim := nodes[0]
 	replica := replicaOf(t, victim, nodes[primaries:])
 	waiting.Until(t, "the replica is in sync", func() bool { return offset(t, victim) == offset(t, replica) })
-	valkeytest.Ask(t, replica, "CONFIG", "SET", "cluster-replica-validity-factor", "0") // electable after any pause
+	// It can be elected after any pause.
+	valkeytest.Ask(t, replica, "CONFIG", "SET", "cluster-replica-validity-factor", "0")
 	stopped := processOf(t, replica)
 	signal(t, stopped, syscall.SIGSTOP)
 	valkeytest.Ask(t, victim, "CLIENT", "KILL", "TYPE", "REPLICA")
