@@ -176,3 +176,13 @@ func (l *Log) Get(ctx context.Context, id string) (Entry, bool, error) {
 	}
 	return Entry{}, false, nil
 }
+
+// reaches reports whether the query may want an entry that a stream lacks.
+func (q Query) reaches(t Trimmed) bool {
+	return t.First > 0 && !q.before(positionOf(t.ID+"-0"))
+}
+
+// before reports whether a position is before the time that is asked for.
+func (q Query) before(p position) bool {
+	return !q.Since.IsZero() && time.UnixMilli(int64(p.ms)).Before(q.Since.Truncate(time.Millisecond))
+}

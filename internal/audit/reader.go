@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -111,16 +110,6 @@ func (r *reader) chains(ctx context.Context, q Query, p position, each int) ([]c
 		chains[i].close(each, lacks[i], q.Older, r.older)
 	}
 	return chains, err
-}
-
-// reaches reports whether the query may want an entry that a stream lacks.
-func (q Query) reaches(t Trimmed) bool {
-	return t.First > 0 && !q.before(positionOf(t.ID+"-0"))
-}
-
-// before reports whether a position is before the time that is asked for.
-func (q Query) before(p position) bool {
-	return !q.Since.IsZero() && time.UnixMilli(int64(p.ms)).Before(q.Since.Truncate(time.Millisecond))
 }
 
 // close finds out how far a chain was read: at most so many entries. Where a stream lacks

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -282,4 +283,38 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 		all[i] = NewSubject(set, k, decisions[i], until[i], at)
 	}
 	return all, nil
+}
+
+// maxCounting is how long keys are counted that must be looked at one by one.
+const maxCounting = 12 * time.Second
+
+// ErrUncounted means that too many keys are to be looked at.
+var ErrUncounted = errors.New("too many keys to count in one request")
+
+// CountMeant returns how many keys are meant: all of ids that there are, or all that a
+// filter means when it is not nil. It fails with ErrUncounted.
+func (r *Registry) CountMeant(ctx context.Context, set *policy.Set, ids []string, f *KeyFilter) (int64,
+	error) {
+	switch {
+	case f == nil:
+		keys, err := r.Many(ctx, set, ids)
+		return int64(len(keys)), err
+	case !f.Computed():
+		return r.Count(ctx, *f)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+	defer cancel()
+	n := int64(0)
+	after := ""
+	for began := time.Now(); time.Since(began) < maxCounting; {
+		found, err := FindKeys(ctx, r, set, *f, after, 10*PerScan)
+		if err != nil {
+			return 0, err
+		}
+		n += int64(len(found.Subjects))
+		if after = found.Next; after == "" {
+			return n, nil
+		}
+	}
+	return 0, ErrUncounted
 }
