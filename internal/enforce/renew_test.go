@@ -1,17 +1,23 @@
 package enforce
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/store"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
 )
 
 // force puts a Set in force that no save would, as another version of Tidegate may.
@@ -122,4 +128,41 @@ func TestRefusalNeedsTheStore(t *testing.T) {
 			t.Errorf("without the store: %v", err)
 		}
 	})
+}
+
+// losing is a client of a server that loses everything before a mirror is read.
+type losing struct {
+	valkey.Client
+	lose func()
+}
+
+func (l *losing) Do(ctx context.Context, command valkey.Completed) valkey.ValkeyResult {
+	if words := command.Commands(); words[0] == "GET" && slices.Contains(policyset.MirrorKeys[:], words[1]) {
+		l.lose()
+	}
+	return l.Client.Do(ctx, command)
+}
+
+// A mirror that is lost between two reads is one that Valkey does not have. Nothing
+// decided the call, so that the plan says what becomes of a known caller.
+func TestMirrorLostWhileItIsRead(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(9)...)
+	k, secret := w.create(t, "acme", "free")
+	w.expect(t, call(secret), "y")
+	lost := false
+	w.checker.client = &losing{w.checker.client, func() {
+		lost = true
+		if err := w.client.Do(t.Context(), w.client.B().Flushall().Build()).Error(); err != nil {
+			t.Error(err)
+		}
+	}}
+	del := w.client.B().Del().Key(policyset.SetKey).Key(policyset.CopyKey(keyspace.BucketOf(k.ID))).Build()
+	if err := w.client.Do(t.Context(), del).Error(); err != nil {
+		t.Fatal(err)
+	}
+	w.checker.set.Store(must(compiled.New(&policy.Set{Version: 0}))) // older than the mirror
+	if _, err := w.checker.Check(t.Context(), call(secret), nil); !lost || !store.Away(err) {
+		t.Errorf("lost: %t; %v, which is an answer", lost, err)
+	}
 }

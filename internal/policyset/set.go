@@ -95,6 +95,9 @@ func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *polic
 		return stored, stored, nil
 	}
 	mirror, err := client.Do(ctx, client.B().Get().Key(at).Build()).AsBytes()
+	if valkey.IsValkeyNil(err) { // lost since its version was read
+		return NewestSet(ctx, client)
+	}
 	if err != nil || HeadVersion(mirror) == 0 {
 		return nil, nil, fmt.Errorf("policy: read mirror of the set: %w",
 			errors.Join(err, policy.ErrUnreadable))
