@@ -19,8 +19,8 @@ const (
 	slots = 16384
 	// pollEvery is the time between two queries of a node's view of the cluster.
 	pollEvery = 20 * time.Millisecond
-	// meetAgainAfter is longer than a node waits for the answer to an introduction: as long
-	// as its cluster-node-timeout, which is 2 s in tests.
+	// meetAgainAfter is longer than a node waits for the answer to an introduction: its
+	// cluster-node-timeout, which is 2 s in tests.
 	meetAgainAfter = 3 * time.Second
 	// verbatim is the prefix of a RESP3 verbatim string of plain text.
 	verbatim = "txt:"

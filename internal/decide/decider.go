@@ -19,8 +19,8 @@ import (
 
 // Source asks Valkey. It connects by itself and may wait for that.
 type Source interface {
-	// Check is enforce.Checker.Check. An error for which Away reports true means that Valkey made
-	// no decision.
+	// Check is enforce.Checker.Check. An error for which Away reports true means that
+	// Valkey made no decision.
 	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
 	// Loaded returns the Checker of the connection, nil until it has read a policy set.
 	Loaded() *enforce.Checker
