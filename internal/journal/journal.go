@@ -57,21 +57,50 @@ func (j *Journal) Queues() bool { return j.queue }
 // Ready implements audit.Journal: the position behind the head must be free. It is free
 // unless Valkey lost what stands there.
 func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) error {
-	entries, _, ok := j.key.Position(b, head)
+	number, _, ok := j.key.Position(b, head)
 	if !ok {
 		return fmt.Errorf("%w: a restore was interrupted", audit.ErrBehind)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	_, err := j.store.Read(ctx, entryName(b, entries+1))
+	last, err := j.endsAt(ctx, b, number)
 	switch {
-	case errors.Is(err, ErrNotFound):
-		return nil
 	case err != nil:
 		j.log.Warn("journal", "cause", err)
 		return audit.ErrJournalAway
+	case !last:
+		return audit.ErrBehind
 	}
-	return audit.ErrBehind
+	return nil
+}
+
+// endsAt reports whether the journal has nothing behind a position of a bucket, and notes
+// the entry there. A journal that was begun later than the chain does not have the first
+// entries, but a checkpoint behind them.
+func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, number uint64) (bool, error) {
+	known := j.known(b).number
+	if number < known {
+		return false, nil
+	}
+	_, err := j.store.Read(ctx, entryName(b, number+1))
+	switch {
+	case !errors.Is(err, ErrNotFound): // nil when there is one
+		return false, err
+	case number == 0:
+	case number == known:
+		return true, nil
+	default:
+		item, err := j.entry(ctx, b, number)
+		if err == nil {
+			j.know(b, position{number, item.Hash})
+			return true, nil
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return false, err
+		}
+	}
+	s, err := j.checkpointed(ctx, b)
+	return err == nil && s.number <= number, err
 }
 
 // Ship implements audit.Journal. It stores items in the order of their positions, so that

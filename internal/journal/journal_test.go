@@ -220,3 +220,41 @@ func TestLossIsNoticed(t *testing.T) {
 		t.Errorf("status after the restore: %+v", status)
 	}
 }
+
+// So is a loss of a Valkey that had entries before it got a journal: the journal has no
+// entry at the position that is saved, and others behind it.
+func TestLossIsNoticedByAYoungerJournal(t *testing.T) {
+	w, url := start(t, false)
+	w.keys.Audit().UseJournal(nil)
+	k := w.create(t, "key")
+	b := keyspace.BucketOf(k.ID)
+	older := must(w.keys.Audit().Head(t.Context(), b))(t)
+	k = must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	w.keys.Audit().UseJournal(w.Journal)
+	if err := w.keys.Audit().Append(t.Context(),
+		audit.Entry{By: byTest.By, Action: "login", Subject: k.ID}); err != nil {
+		t.Fatal(err)
+	}
+	for name, head := range map[string][]byte{"all": nil, "the newest two entries": older} {
+		lost := w.root.B().Set().Key(audit.HeadKey(b)).Value(string(head)).Build()
+		if err := w.root.Do(t.Context(), lost).Error(); err != nil {
+			t.Fatal(err)
+		}
+		fresh := open(t, url, w.store.Store, false)
+		if _, err := fresh.keys.Reset(t.Context(), k.ID, byTest); !errors.Is(err, audit.ErrBehind) {
+			t.Errorf("lost %s: a save in the bucket: %v", name, err)
+		}
+		if err := fresh.Check(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if status := fresh.Status(t.Context()); status.Behind != 1 {
+			t.Errorf("lost %s: status %+v", name, status)
+		}
+		if written := fresh.restore(t, Options{}); written != 1 {
+			t.Errorf("lost %s: %d buckets written", name, written)
+		}
+		if _, err := fresh.keys.Reset(t.Context(), k.ID, byTest); err != nil {
+			t.Errorf("lost %s: a save after the restore: %v", name, err)
+		}
+	}
+}

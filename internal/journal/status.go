@@ -179,7 +179,9 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 		case err != nil:
 			away = true
 		default:
-			j.learn(ctx, b, number)
+			j.mu.Lock()
+			j.probed[b] = time.Now()
+			j.mu.Unlock()
 		}
 	}
 	if !behind {
@@ -191,21 +193,6 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 		return false, away, fmt.Errorf("journal: remove copy: %w", err)
 	}
 	return behind, away, nil
-}
-
-// learn notes that the store was asked about a bucket, and its newest entry when the
-// journal has it, so that the next look notices its loss in Valkey alone.
-func (j *Journal) learn(ctx context.Context, b keyspace.Bucket, number uint64) {
-	j.mu.Lock()
-	j.probed[b] = time.Now()
-	known := j.shipped[b].number
-	j.mu.Unlock()
-	if number <= known {
-		return
-	}
-	if item, err := j.entry(ctx, b, number); err == nil {
-		j.know(b, position{number, item.Hash})
-	}
 }
 
 // Upkeep takes the checkpoints that are due, and now and then moves entries that are
