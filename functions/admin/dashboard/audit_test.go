@@ -4,9 +4,12 @@ import (
 	"encoding/csv"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/alicebob/miniredis/v2"
 
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
@@ -117,31 +120,40 @@ func TestRevertPolicies(t *testing.T) {
 	}
 }
 
+// rewrite puts other entries in the place of those of the chain that the key acme is in.
+func rewrite(s *sitetest.Site, change func([]miniredis.StreamEntry) []miniredis.StreamEntry) {
+	s.T.Helper()
+	stream := audit.Stream(keyspace.BucketOf(s.Keys.IDs["acme"]))
+	entries, err := s.Keys.Server.Stream(stream)
+	s.Keys.Must(err)
+	s.Keys.Server.Del(stream)
+	for _, e := range change(slices.Clone(entries)) {
+		_, err := s.Keys.Server.XAdd(stream, e.ID, e.Values)
+		s.Keys.Must(err)
+	}
+}
+
 // The check of the chains finds an entry that was altered.
 func TestVerify(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/audit/verify").Wants(t, http.StatusOK, "All 4 entries are as they were written")
-	stream := audit.Stream(keyspace.BucketOf(s.Keys.IDs["acme"]))
-	entries, err := s.Keys.Server.Stream(stream)
-	if err != nil || len(entries) == 0 {
-		t.Fatal(err)
-	}
-	forged := append([]string(nil), entries[0].Values...)
-	for i := range forged {
-		forged[i] = strings.Replace(forged[i], "acme", "acne", 1)
-	}
-	s.Keys.Server.Del(stream)
-	if _, err := s.Keys.Server.XAdd(stream, entries[0].ID, forged); err != nil {
-		t.Fatal(err)
-	}
-	s.Get("/audit/verify").Wants(t, http.StatusOK, "of 4 entries were altered", entries[0].ID)
+	var forged string
+	rewrite(s, func(entries []miniredis.StreamEntry) []miniredis.StreamEntry {
+		newest := &entries[len(entries)-1]
+		forged, newest.Values = newest.ID, slices.Clone(newest.Values)
+		for i, text := range newest.Values {
+			newest.Values[i] = strings.Replace(text, `"t":"2`, `"t":"1`, 1)
+		}
+		return entries
+	})
+	s.Get("/audit/verify").Wants(t, http.StatusOK, "1 of 4 entries were altered", forged)
 }
 
-// It finds a chain whose newest entries are missing.
+// It finds a chain whose newest entry is missing.
 func TestVerifyFindsWhatIsMissing(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Keys.Server.Del(audit.Stream(keyspace.BucketOf(s.Keys.IDs["acme"])))
-	s.Get("/audit/verify").Wants(
-		t, http.StatusOK, "1 audit chain is incomplete", ": 1 missing",
-	)
+	rewrite(s, func(entries []miniredis.StreamEntry) []miniredis.StreamEntry {
+		return entries[:len(entries)-1]
+	})
+	s.Get("/audit/verify").Wants(t, http.StatusOK, "1 audit chain is incomplete", ": 1 missing")
 }

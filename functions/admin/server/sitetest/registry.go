@@ -225,15 +225,19 @@ func (r *Registry) Fail(text string) { r.Server.SetError(text) }
 // Written counts the changes by others than the test itself.
 func (r *Registry) Written() int {
 	r.T.Helper()
-	page, err := r.Audit().List(context.Background(), audit.Query{Count: 500})
-	r.Must(err)
 	n := 0
-	for _, e := range page.Entries {
-		if e.By != ByTest.By && e.Subject != audit.LoginSubject {
-			n++
+	for q := (audit.Query{Count: 500}); ; {
+		page, err := r.Audit().List(context.Background(), q)
+		r.Must(err)
+		for _, e := range page.Entries {
+			if e.By != ByTest.By && e.Subject != audit.LoginSubject {
+				n++
+			}
+		}
+		if q.After = page.Next; q.After == "" {
+			return n
 		}
 	}
-	return n
 }
 
 var nameInPath = regexp.MustCompile(`\{([a-z0-9-]+)\}`)
