@@ -3,8 +3,11 @@ package journal
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -18,8 +21,8 @@ import (
 // maxAdoptions bounds how often a bucket is read that changes meanwhile.
 const maxAdoptions = 10
 
-// adopt stores what Valkey has of a bucket as its checkpoint, and the entries before the
-// item as segments, unless there is a checkpoint that the item stands behind.
+// adopt stores what Valkey has of a bucket, with the item, unless the journal has what the
+// item stands behind.
 func (j *Journal) adopt(ctx context.Context, item audit.Item) error {
 	b := item.Bucket
 	s, err := j.checkpointed(ctx, b)
@@ -30,50 +33,120 @@ func (j *Journal) adopt(ctx context.Context, item audit.Item) error {
 		return nil
 	}
 	for range maxAdoptions {
-		before, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
+		head, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
 		if err != nil {
 			return fmt.Errorf("read head: %w", err)
 		}
-		s, err := j.stored(ctx, b)
+		ids, err := j.idsOf(ctx, b)
 		if err != nil {
 			return err
 		}
-		after, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
-		if err != nil {
-			return fmt.Errorf("read head: %w", err)
-		}
-		if !bytes.Equal(before, after) {
-			continue
-		}
-		number, hash, ok := j.key.Position(b, after)
-		if !ok {
-			return fmt.Errorf("%w: bucket %d has a head that was not made here", audit.ErrBehind, b)
-		}
-		s.position = position{number, bytes.Clone(hash)}
-		s.taken = time.Now().UTC()
-		if err := j.keep(ctx, b, item.Previous); err != nil {
+		if done, err := j.adoptAt(ctx, b, head, ids[b]); err != nil || done {
 			return err
 		}
-		return j.save(ctx, s)
 	}
 	return fmt.Errorf("bucket %d changes faster than it is read", b)
 }
 
-// stored reads the records that Valkey has of a bucket.
-func (j *Journal) stored(ctx context.Context, b keyspace.Bucket) (*state, error) {
-	var names []name
-	err := registry.EachID(ctx, j.client, func(id string) {
-		if keyspace.BucketOf(id) == b {
-			names = append(names, name{key: keyspace.Record(id)})
+// adoptOlder adopts each bucket whose newest entry the journal lacks: that is from before
+// there was a journal, or from a release without one. A bucket that has changed since
+// found was read is left for the next time.
+func (j *Journal) adoptOlder(ctx context.Context, found []mark) error {
+	var mu sync.Mutex
+	var lacking []keyspace.Bucket
+	var failed error
+	each(workers, keyspace.All(), func(b keyspace.Bucket) {
+		at, ok := j.positionOf(b, found[b].head)
+		if !ok || found[b].unshipped > 0 || at.number <= j.known(b).number {
+			return
+		}
+		last, err := j.endsAt(ctx, b, at)
+		mu.Lock()
+		defer mu.Unlock()
+		failed = errors.Join(failed, err)
+		if last && at.number > j.known(b).number {
+			lacking = append(lacking, b)
 		}
 	})
+	if failed != nil || len(lacking) == 0 {
+		return failed
+	}
+	ids, err := j.idsOf(ctx, lacking...)
+	if err != nil {
+		return err
+	}
+	each(restorers, lacking, func(b keyspace.Bucket) {
+		_, err := j.adoptAt(ctx, b, found[b].head, ids[b])
+		mu.Lock()
+		defer mu.Unlock()
+		failed = errors.Join(failed, err)
+	})
+	return failed
+}
+
+// adoptAt stores the records of a bucket, those of keys by their ids, as its checkpoint,
+// and its entries as segments. It stores nothing when the head is not the one given any
+// more.
+func (j *Journal) adoptAt(ctx context.Context, b keyspace.Bucket, head []byte, ids []string) (bool, error) {
+	at, ok := j.positionOf(b, head)
+	if !ok {
+		return false, fmt.Errorf("%w: bucket %d has a head that was not made here", audit.ErrBehind, b)
+	}
+	s, err := j.stored(ctx, b, ids)
+	if err != nil {
+		return false, err
+	}
+	now, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
+	switch {
+	case err != nil && !valkey.IsValkeyNil(err):
+		return false, fmt.Errorf("read head: %w", err)
+	case !bytes.Equal(now, head):
+		return false, nil
+	}
+	s.position, s.taken = at, time.Now().UTC()
+	if err := j.keep(ctx, b, at.hash); err != nil {
+		return false, err
+	}
+	if err := j.save(ctx, s); err != nil {
+		return false, err
+	}
+	j.know(b, s.position)
+	return true, nil
+}
+
+// idsOf reads the ids of the keys of buckets.
+func (j *Journal) idsOf(
+	ctx context.Context, buckets ...keyspace.Bucket,
+) (map[keyspace.Bucket][]string, error) {
+	ids := map[keyspace.Bucket][]string{}
+	err := registry.EachID(ctx, j.client, func(id string) {
+		if b := keyspace.BucketOf(id); slices.Contains(buckets, b) {
+			ids[b] = append(ids[b], id)
+		}
+	})
+	return ids, err
+}
+
+// stored reads the records that Valkey has of a bucket: those of keys by their ids, and
+// all that the journal knows of, nil for those that are deleted.
+func (j *Journal) stored(ctx context.Context, b keyspace.Bucket, ids []string) (*state, error) {
+	s, _, err := j.replay(ctx, b)
 	if err != nil {
 		return nil, err
+	}
+	var names []name
+	for n := range s.records {
+		s.records[n] = nil
+		if n.field == "" {
+			names = append(names, n)
+		}
+	}
+	for _, id := range ids {
+		names = append(names, name{key: keyspace.Record(id)})
 	}
 	if keyspace.BucketOf(policyset.SetID) == b {
 		names = append(names, name{key: policyset.SetKey})
 	}
-	s := emptyState(b)
 	commands := make(valkey.Commands, len(names))
 	for i, n := range names {
 		commands[i] = j.client.B().Get().Key(n.key).Build()

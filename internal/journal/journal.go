@@ -57,13 +57,13 @@ func (j *Journal) Queues() bool { return j.queue }
 // Ready implements audit.Journal: the position behind the head must be free. It is free
 // unless Valkey lost what stands there.
 func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) error {
-	number, _, ok := j.key.Position(b, head)
+	at, ok := j.positionOf(b, head)
 	if !ok {
 		return fmt.Errorf("%w: a restore was interrupted", audit.ErrBehind)
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	last, err := j.endsAt(ctx, b, number)
+	last, err := j.endsAt(ctx, b, at)
 	switch {
 	case err != nil:
 		j.log.Warn("journal", "cause", err)
@@ -74,33 +74,42 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	return nil
 }
 
-// endsAt reports whether the journal has nothing behind a position of a bucket, and notes
-// the entry there. A journal that was begun later than the chain does not have the first
-// entries, but a checkpoint behind them.
-func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, number uint64) (bool, error) {
-	known := j.known(b).number
-	if number < known {
+// positionOf reads a head. It reports false for one that was not made with the key.
+func (j *Journal) positionOf(b keyspace.Bucket, head []byte) (position, bool) {
+	number, hash, ok := j.key.Position(b, head)
+	return position{number, bytes.Clone(hash)}, ok
+}
+
+// endsAt reports whether the journal has nothing behind a position of a bucket and nothing
+// else there, and notes what it has there. A journal that was begun later than the chain
+// does not have the first entries, but a checkpoint behind them.
+func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (bool, error) {
+	known := j.known(b)
+	if at.number < known.number {
 		return false, nil
 	}
-	_, err := j.store.Read(ctx, entryName(b, number+1))
-	switch {
-	case !errors.Is(err, ErrNotFound): // nil when there is one
+	_, err := j.store.Read(ctx, entryName(b, at.number+1))
+	if !errors.Is(err, ErrNotFound) { // nil when there is one
 		return false, err
-	case number == 0:
-	case number == known:
-		return true, nil
-	default:
-		item, err := j.entry(ctx, b, number)
+	}
+	if at.number > known.number {
+		item, err := j.entry(ctx, b, at.number)
 		if err == nil {
-			j.know(b, position{number, item.Hash})
-			return true, nil
-		}
-		if !errors.Is(err, ErrNotFound) {
+			known = position{item.Number, item.Hash}
+			j.know(b, known)
+		} else if !errors.Is(err, ErrNotFound) {
 			return false, err
 		}
 	}
-	s, err := j.checkpointed(ctx, b)
-	return err == nil && s.number <= number, err
+	if at.number > known.number || at.number == 0 {
+		s, err := j.checkpointed(ctx, b)
+		if err != nil || s.number < at.number {
+			return err == nil, err
+		}
+		known = s.position
+		j.know(b, known)
+	}
+	return known.number == at.number && bytes.Equal(known.hash, at.hash), nil
 }
 
 // Ship implements audit.Journal. It stores items in the order of their positions, so that

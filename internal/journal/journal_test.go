@@ -258,3 +258,118 @@ func TestLossIsNoticedByAYoungerJournal(t *testing.T) {
 		}
 	}
 }
+
+// Upkeep stores what Valkey had before it got a journal, without any change: all of it
+// comes back. So does what a release without the journal changed meanwhile, and a later
+// Upkeep stores nothing.
+func TestUpkeepAdoptsWhatIsOlder(t *testing.T) {
+	w, url := start(t, false)
+	w.keys.Audit().UseJournal(nil)
+	for range 30 {
+		w.create(t, "key")
+	}
+	revoked := w.create(t, "revoked")
+	must(w.keys.Revoke(t.Context(), revoked.ID, revoked.Version, byTest))(t)
+	later := w.create(t, "later")
+	if err := w.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	must(w.keys.Revoke(t.Context(), later.ID, later.Version, byTest))(t)
+	fresh := open(t, url, w.store.Store, false)
+	if err := fresh.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	w.store.before.Store(true) // it knows that all is there
+	if err := w.Upkeep(t.Context(), 0); !errors.Is(err, errAway) {
+		t.Errorf("the bucket that changed was not looked for: %v", err)
+	}
+	fresh.store.before.Store(true)
+	if err := fresh.Upkeep(t.Context(), 0); err != nil {
+		t.Errorf("what the journal has was looked for again: %v", err)
+	}
+	want, chains := w.records(t), must(w.keys.Audit().Verify(t.Context()))(t)
+	w.flush(t)
+	fresh = open(t, url, w.store.Store, false)
+	if err := fresh.Check(t.Context()); err != nil || fresh.Status(t.Context()).Behind < 10 {
+		t.Errorf("status %+v, %v", fresh.Status(t.Context()), err)
+	}
+	fresh.restore(t, Options{})
+	if diff := cmp.Diff(want, fresh.records(t)); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+	if v := must(fresh.keys.Audit().Verify(t.Context()))(t); !v.Good() || v.Entries != chains.Entries {
+		t.Errorf("the audit: %+v, before %+v", v, chains)
+	}
+	fresh.plan(t, 30)
+}
+
+// Upkeep stores nothing of a Valkey that lost changes, or that loses them meanwhile.
+func TestUpkeepAdoptsNoLoss(t *testing.T) {
+	w, url := start(t, false)
+	w.keys.Audit().UseJournal(nil)
+	k := w.create(t, "key")
+	b := keyspace.BucketOf(k.ID)
+	older := must(w.keys.Audit().Head(t.Context(), b))(t)
+	must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	if err := w.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	kept := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t)
+	back := w.root.B().Set().Key(audit.HeadKey(b)).Value(string(older)).Build()
+	if err := w.root.Do(t.Context(), back).Error(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := open(t, url, w.store.Store, false)
+	if err := fresh.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	lost := keyspace.BucketOf(w.create(t, "lost").ID)
+	found := must(fresh.marks(t.Context()))(t)
+	fresh.flush(t)
+	if err := fresh.adoptOlder(t.Context(), found); err != nil {
+		t.Error(err)
+	}
+	if s, err := fresh.checkpointed(t.Context(), lost); err != nil || lost != b && s.number > 0 {
+		t.Errorf("adopted after the loss: %+v, %v", s, err)
+	}
+	if got := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t); string(got) != string(kept) {
+		t.Error("the older state took the checkpoint's place")
+	}
+}
+
+// What is adopted over an earlier state still has what was deleted before, and the keys
+// that Valkey's list lost.
+func TestAdoptionKeepsWhatTheJournalKnows(t *testing.T) {
+	w, _ := start(t, false)
+	kept, deleted := w.create(t, "kept"), w.create(t, "deleted")
+	record := keyspace.Record(deleted.ID)
+	snapshot := must(w.root.Do(t.Context(), w.root.B().Get().Key(record).Build()).ToString())(t)
+	if err := w.keys.Delete(t.Context(), deleted.ID, byTest); err != nil {
+		t.Fatal(err)
+	}
+	w.keys.Audit().UseJournal(nil)
+	for _, k := range []policy.Key{kept, deleted} {
+		if err := w.keys.Audit().Append(t.Context(),
+			audit.Entry{By: byTest.By, Action: "login", Subject: k.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.root.Do(t.Context(), w.root.B().Del().Key("tg:keys").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	w.flush(t)
+	back := w.root.B().Set().Key(record).Value(snapshot).Build()
+	if err := w.root.Do(t.Context(), back).Error(); err != nil {
+		t.Fatal(err)
+	}
+	w.restore(t, Options{})
+	if _, err := w.keys.Get(t.Context(), deleted.ID); !errors.Is(err, policy.ErrNotFound) {
+		t.Errorf("the deleted key: %v", err)
+	}
+	if got, err := w.keys.Get(t.Context(), kept.ID); err != nil || got.Name != "kept" {
+		t.Errorf("the kept key: %+v, %v", got, err)
+	}
+}

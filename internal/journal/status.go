@@ -114,7 +114,7 @@ func (j *Journal) look(ctx context.Context, probe func(keyspace.Bucket) bool) er
 	var mu sync.Mutex
 	var failed error
 	all := true
-	each(func(b keyspace.Bucket) {
+	each(workers, keyspace.All(), func(b keyspace.Bucket) {
 		m, probed := found[b], probe(b)
 		behind, away, err := j.lookAt(ctx, b, &m, probed)
 		mu.Lock()
@@ -140,14 +140,14 @@ func (j *Journal) look(ctx context.Context, probe func(keyspace.Bucket) bool) er
 	return failed
 }
 
-// each calls look for every bucket, for several at a time.
-func each(look func(keyspace.Bucket)) {
+// each calls do for every bucket, for so many at a time.
+func each(at int, buckets []keyspace.Bucket, do func(keyspace.Bucket)) {
 	var wait sync.WaitGroup
-	slots := make(chan struct{}, workers)
-	for _, b := range keyspace.All() {
+	slots := make(chan struct{}, at)
+	for _, b := range buckets {
 		slots <- struct{}{}
 		wait.Go(func() {
-			look(b)
+			do(b)
 			<-slots
 		})
 	}
@@ -195,13 +195,16 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 	return behind, away, nil
 }
 
-// Upkeep takes the checkpoints that are due, and now and then moves entries that are
-// older than the retention, if there is one, out of Valkey. What it does not do before
-// the context ends, the next Upkeep does.
+// Upkeep stores what Valkey had before there was a journal, takes the checkpoints that
+// are due, and now and then moves entries that are older than the retention, if there is
+// one, out of Valkey. What it does not do before the context ends, the next Upkeep does.
 func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 	found, err := j.marks(ctx)
 	if err != nil {
 		return err
+	}
+	if err := j.adoptOlder(ctx, found); err != nil {
+		return fmt.Errorf("journal: adopt what is older: %w", err)
 	}
 	for _, b := range keyspace.All() {
 		m := found[b]
