@@ -271,8 +271,11 @@ func TestUpkeepAdoptsWhatIsOlder(t *testing.T) {
 	revoked := w.create(t, "revoked")
 	must(w.keys.Revoke(t.Context(), revoked.ID, revoked.Version, byTest))(t)
 	later := w.create(t, "later")
-	if err := w.Upkeep(t.Context(), 0); err != nil {
+	if err := w.Upkeep(t.Context(), time.Nanosecond); err != nil {
 		t.Fatal(err)
+	}
+	if b := keyspace.BucketOf(later.ID); w.length(t, b) == 0 {
+		t.Error("the newest entry left Valkey")
 	}
 	must(w.keys.Revoke(t.Context(), later.ID, later.Version, byTest))(t)
 	fresh := open(t, url, w.store.Store, false)

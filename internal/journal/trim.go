@@ -89,6 +89,9 @@ func (j *Journal) nextSegment(ctx context.Context, b keyspace.Bucket, t tail,
 	}
 	next, err := j.after(ctx, b, t.next)
 	if err == nil && takenAt(next.ID).Before(before) {
+		if newer, err := j.entriesBehind(ctx, b, next, 1); err != nil || len(newer) == 0 {
+			return t, err
+		}
 		return next, nil
 	}
 	if err == nil || !errors.Is(err, ErrNotFound) {
