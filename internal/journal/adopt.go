@@ -63,23 +63,27 @@ func (j *Journal) adoptOlder(ctx context.Context, found []mark) error {
 		last, err := j.endsAt(ctx, b, at)
 		mu.Lock()
 		defer mu.Unlock()
-		failed = errors.Join(failed, err)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("journal: find what is older: %w", err))
+		}
 		if last && at.number > j.known(b).number {
 			lacking = append(lacking, b)
 		}
 	})
-	if failed != nil || len(lacking) == 0 {
+	if len(lacking) == 0 {
 		return failed
 	}
 	ids, err := j.idsOf(ctx, lacking...)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	each(restorers, lacking, func(b keyspace.Bucket) {
 		_, err := j.adoptAt(ctx, b, found[b].head, ids[b])
 		mu.Lock()
 		defer mu.Unlock()
-		failed = errors.Join(failed, err)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("journal: adopt bucket %d: %w", b, err))
+		}
 	})
 	return failed
 }

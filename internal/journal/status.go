@@ -203,9 +203,7 @@ func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 	if err != nil {
 		return err
 	}
-	if err := j.adoptOlder(ctx, found); err != nil {
-		return fmt.Errorf("journal: adopt what is older: %w", err)
-	}
+	failed := j.adoptOlder(ctx, found) // what one bucket lacks does not keep others from theirs
 	for _, b := range keyspace.All() {
 		m := found[b]
 		number, _, ok := j.key.Position(b, m.head)
@@ -213,13 +211,13 @@ func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 			continue
 		}
 		if err := j.Checkpoint(ctx, b); err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 	}
 	if retention == 0 || !j.trimDue() {
-		return nil
+		return failed
 	}
-	return j.trimAll(ctx, time.Now().Add(-retention))
+	return errors.Join(failed, j.trimAll(ctx, time.Now().Add(-retention)))
 }
 
 // Checkpoint takes a bucket's checkpoint.
