@@ -16,11 +16,9 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Bounds of what a save waits for the journal.
-const (
-	readyTimeout = 1200 * time.Millisecond // before the change
-	shipTimeout  = 2 * time.Second         // after it
-)
+// saveTimeout is how long a save waits for the journal before the change, and again after
+// it.
+const saveTimeout = 2 * time.Second
 
 // Journal ships entries to a store. It is safe for concurrent use, and so are several of
 // one store and one Valkey.
@@ -61,7 +59,7 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	if !ok {
 		return fmt.Errorf("%w: a restore was interrupted", audit.ErrBehind)
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	last, err := j.endsAt(ctx, b, at)
 	switch {
@@ -116,7 +114,7 @@ func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (b
 // the journal never has an entry without those before. It goes on when the caller no
 // longer waits.
 func (j *Journal) Ship(ctx context.Context, b keyspace.Bucket) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shipTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	_, err := j.ship(ctx, b)
 	if err != nil {
@@ -136,7 +134,7 @@ func (j *Journal) Ship(ctx context.Context, b keyspace.Bucket) error {
 // waits reports whether Valkey has items of a bucket that wait to be shipped. It asks
 // after a failure, for which the time may have run out.
 func (j *Journal) waits(ctx context.Context, b keyspace.Bucket) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	n, err := j.client.Do(ctx, j.client.B().Llen().Key(audit.UnshippedKey(b)).Build()).AsInt64()
 	return err == nil && n > 0
