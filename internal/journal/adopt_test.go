@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 	"time"
@@ -127,7 +128,7 @@ func TestUpkeepAdoptsNoLoss(t *testing.T) {
 	if s, err := fresh.checkpointed(t.Context(), lost); err != nil || lost != b && s.number > 0 {
 		t.Errorf("adopted after the loss: %+v, %v", s, err)
 	}
-	if got := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t); string(got) != string(kept) {
+	if got := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t); !bytes.Equal(got, kept) {
 		t.Error("the older state took the checkpoint's place")
 	}
 }
