@@ -33,9 +33,12 @@ func (j *Journal) adopt(ctx context.Context, item audit.Item) error {
 		return nil
 	}
 	for range maxAdoptions {
-		head, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
-		if err != nil {
-			return fmt.Errorf("read head: %w", err)
+		head, err := j.head(ctx, b)
+		switch {
+		case err != nil:
+			return err
+		case len(head) == 0:
+			return fmt.Errorf("bucket %d has no head", b)
 		}
 		ids, err := j.idsOf(ctx, b)
 		if err != nil {
@@ -100,12 +103,9 @@ func (j *Journal) adoptAt(ctx context.Context, b keyspace.Bucket, head []byte, i
 	if err != nil {
 		return false, err
 	}
-	now, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
-	switch {
-	case err != nil && !valkey.IsValkeyNil(err):
-		return false, fmt.Errorf("read head: %w", err)
-	case !bytes.Equal(now, head):
-		return false, nil
+	now, err := j.head(ctx, b)
+	if err != nil || !bytes.Equal(now, head) {
+		return false, err
 	}
 	s.position, s.taken = at, time.Now().UTC()
 	if err := j.keep(ctx, b, at.hash); err != nil {

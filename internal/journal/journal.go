@@ -72,6 +72,15 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	return nil
 }
 
+// head reads a bucket's head; nil for none.
+func (j *Journal) head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
+	head, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return nil, fmt.Errorf("read head: %w", err)
+	}
+	return head, nil
+}
+
 // positionOf reads a head. It reports false for one that was not made with the key.
 func (j *Journal) positionOf(b keyspace.Bucket, head []byte) (position, bool) {
 	number, hash, ok := j.key.Position(b, head)

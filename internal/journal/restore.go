@@ -9,8 +9,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
@@ -63,9 +61,9 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 			return Bucket{Number: b}, err
 		}
 	}
-	head, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
-	if err != nil && !valkey.IsValkeyNil(err) {
-		return Bucket{Number: b}, fmt.Errorf("read head: %w", err)
+	head, err := j.head(ctx, b)
+	if err != nil {
+		return Bucket{Number: b}, err
 	}
 	if isFence(head) && !o.DryRun { // before the journal is read, which the other may change
 		w, err := j.fenceOff(ctx, b, head)

@@ -203,7 +203,7 @@ func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 	if err != nil {
 		return err
 	}
-	failed := j.adoptOlder(ctx, found) // what one bucket lacks does not keep others from theirs
+	failed := j.adoptOlder(ctx, found) // an error of one bucket keeps no other from its upkeep
 	for _, b := range keyspace.All() {
 		m := found[b]
 		number, _, ok := j.key.Position(b, m.head)
