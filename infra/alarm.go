@@ -159,21 +159,6 @@ func (s *Stack) metricsAlarms() []alarm {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// failures is the percentage of the check function's calls that failed. Lambda counts the
-// answer to a REST API's call without a good credential as an error, since API Gateway
-// makes a 401 only from an error. The function counts these, up to ten seconds later.
-func (s *Stack) failures() awscloudwatch.IMetric {
-	using := map[string]awscloudwatch.IMetric{
-		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized),
-		"calls": ofFunction(s.check, "Invocations", "Sum"),
-	}
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("100 * (failed - FILL(unauthorized, 0)) / calls"), UsingMetrics: &using,
-		Label:  jsii.String("failed calls in %"),
-		Period: awscdk.Duration_Minutes(jsii.Number(1)),
-	})
-}
-
 func (s *Stack) adminAlarms() []alarm {
 	failures := metric("AWS/ApiGateway", "5xx", "Sum", map[string]string{"ApiId": *s.panel.api.ApiId()})
 	log := "read the log group " + *s.logGroupName("admin")
@@ -255,16 +240,4 @@ func (a alarm) metrics() int {
 		return len(*expression.UsingMetrics())
 	}
 	return 1
-}
-
-// worst returns the maximum of a metric over the nodes.
-func worst(nodes []string, name string) awscloudwatch.IMetric {
-	using := map[string]awscloudwatch.IMetric{}
-	for i, node := range nodes {
-		using[fmt.Sprintf("m%d", i)] = ofNode(node, name, "Maximum")
-	}
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.String("MAX(METRICS())"), UsingMetrics: &using, Label: &name,
-		Period: awscdk.Duration_Minutes(jsii.Number(1)),
-	})
 }

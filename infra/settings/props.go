@@ -254,3 +254,14 @@ func (p *Props) Egress() (check, admin bool) {
 
 // Name returns the stack's name, which is the prefix of its resources' names.
 func (p *Props) Name() string { return "tidegate-" + p.Stage }
+
+// LongestCheck is how long a check takes at most: to connect, to ask, and to ask again.
+func (d *Decision) LongestCheck() time.Duration { return ConnectTimeout + d.Timeout()*3/2 }
+
+// Timeout returns StoreTimeout, or the function's default.
+func (d *Decision) Timeout() time.Duration {
+	if d.StoreTimeout == nil {
+		return defaultStoreTimeout
+	}
+	return *d.StoreTimeout
+}

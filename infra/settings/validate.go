@@ -123,17 +123,6 @@ func (d *Decision) check(want wants) {
 			"and %s to connect, and the function ends after %d s", ConnectTimeout, CheckTimeout)
 }
 
-// LongestCheck is how long a check takes at most: to connect, to ask, and to ask again.
-func (d *Decision) LongestCheck() time.Duration { return ConnectTimeout + d.Timeout()*3/2 }
-
-// Timeout returns StoreTimeout, or the function's default.
-func (d *Decision) Timeout() time.Duration {
-	if d.StoreTimeout == nil {
-		return defaultStoreTimeout
-	}
-	return *d.StoreTimeout
-}
-
 func wantDuration(want wants, flag string, value *time.Duration, bound config.Duration) {
 	if value != nil {
 		err := bound.Check(*value)
