@@ -44,12 +44,3 @@ type AppliedRow struct {
 	Mode   string
 	Window Window
 }
-
-// KeyChoices are keys that a text names.
-type KeyChoices struct {
-	Lead string
-	Keys []KeyChoice
-}
-
-// KeyChoice is one of them.
-type KeyChoice struct{ Name, ID, Address string }

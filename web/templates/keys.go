@@ -36,13 +36,6 @@ type Search struct {
 	Clear    string // address without the search; empty when there is none
 }
 
-// Empty says why a list holds nothing.
-type Empty struct {
-	Heading string
-	Advice  string
-	Command string // a command line to try
-}
-
 // KeySorts are the heads of columns that the list can be sorted by.
 type KeySorts struct{ Name, Calls, Blocked, Used Choice }
 
@@ -67,30 +60,4 @@ type KeyRow struct {
 	Activity Activity
 	Ticked   bool // selected from the start
 	Windows  []Window
-}
-
-// Badge is something to know of a key at a glance.
-type Badge struct {
-	Text   string
-	Detail string
-	Level  string // free, near, full, off or tag
-	State  string // what the list can be narrowed to
-}
-
-// Window is the state of one limit of a key.
-type Window struct {
-	Limit      string   // 100 per 10 seconds
-	Marks      []string // how it differs from a log: counter, denied calls count, …
-	Counted    string   // exact, or the marks
-	Used       string
-	Of         string
-	Remaining  string
-	Share      string // of the limit, in percent: 0 to 100, a number that SVG takes as a width
-	Percent    string // the same for people
-	Level      string // free, near or full
-	Note       string // the level in words; empty when free
-	Resets     string
-	ResetsLeft string // seconds, for a script that counts down; 0 when it is empty
-	RetryLeft  string // likewise
-	RetryAfter string
 }

@@ -67,3 +67,14 @@ type AlgorithmNote struct {
 	Text   string
 	Source string // where it was published; empty if it is ours
 }
+
+// anyPublished reports whether a ticked box is one of those that stay folded away
+// otherwise.
+func anyPublished(checks []Check) bool {
+	for _, c := range checks {
+		if c.Published && c.Checked {
+			return true
+		}
+	}
+	return false
+}

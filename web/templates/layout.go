@@ -44,26 +44,3 @@ type Toast struct {
 	Text string
 	Undo string // address to post to, which takes it back; empty if that cannot be done
 }
-
-// Live is the state and the choices of the live refresh.
-type Live struct {
-	Self    string // address of this page, and of its live section
-	Nonce   string
-	Seconds int // between refreshes; 0 is off
-	Choices []Choice
-	AsOf    Instant
-	Summary string // what a screen reader says of each change, in a few words; empty for nothing
-}
-
-// Choice is one of several links of which one is current.
-type Choice struct {
-	Text    string
-	Address string
-	Current bool
-}
-
-// Instant is a moment for people and for machines.
-type Instant struct {
-	Text    string // 2026-11-21 00:13:25 UTC
-	Machine string // RFC 3339
-}
