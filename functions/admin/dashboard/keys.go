@@ -1,19 +1,14 @@
 package dashboard
 
 import (
-	"cmp"
-	"context"
 	"net/http"
-	"slices"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
-	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
-	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
 
@@ -111,66 +106,6 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 	return p
 }
 
-// addActivity adds what each row's key did in the last hour.
-func (d *dashboard) addActivity(ctx context.Context, rows []templates.KeyRow) error {
-	ids := make([]string, len(rows))
-	for i, row := range rows {
-		ids[i] = row.ID
-	}
-	now := time.Now()
-	all, err := app.Activities(ctx, d.Usage, ids, now)
-	if err != nil {
-		return err
-	}
-	for i, a := range all {
-		rows[i].Activity = activity(a, now)
-	}
-	return nil
-}
-
-func activity(a app.Activity, now time.Time) templates.Activity {
-	out := templates.Activity{
-		Spark: chart.Sparkline(columns(a.Points)), Allowed: a.Calls.Allowed, Denied: a.Calls.Denied,
-		Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied), Used: "over 24 h",
-	}
-	switch ago := now.Sub(a.Last).Truncate(time.Minute); {
-	case a.Last.IsZero():
-	case ago < time.Minute:
-		out.Used = "just now"
-	case ago >= time.Hour:
-		out.Used = page.Span(ago.Truncate(time.Hour)) + " ago"
-	default:
-		out.Used = page.Span(ago) + " ago"
-	}
-	return out
-}
-
-// rankingNote says how long rankings are.
-var rankingNote = "Only the " + page.Number(usage.MaxTalkers) + " callers with the most this hour are ranked."
-
-// sortRows sorts a ranking by what its rows show.
-func sortRows(rows []templates.KeyRow, o app.Order) {
-	by := map[app.Order]func(templates.Activity) int64{
-		app.Busiest:     func(a templates.Activity) int64 { return a.Allowed },
-		app.MostBlocked: func(a templates.Activity) int64 { return a.Denied },
-	}[o]
-	if by == nil {
-		return
-	}
-	slices.SortStableFunc(rows, func(a, b templates.KeyRow) int {
-		return cmp.Compare(by(b.Activity), by(a.Activity))
-	})
-}
-
-// columns takes a series of counts apart.
-func columns(points []usage.Point) (allowed, blocked []int64) {
-	allowed, blocked = make([]int64, len(points)), make([]int64, len(points))
-	for i, p := range points {
-		allowed[i], blocked[i] = p.Allowed, p.Denied
-	}
-	return allowed, blocked
-}
-
 // keysSummary counts what a screen reader says of each change.
 func keysSummary(rows []templates.KeyRow) string {
 	blocked := 0
@@ -236,10 +171,13 @@ func (d *dashboard) keyRow(s app.Subject, query string) templates.KeyRow {
 	return row
 }
 
-// sortLink is the head of a column that the list can be sorted by.
-func (d *dashboard) sortLink(text string, o app.Order, k keysQuery) templates.Choice {
-	current := k.order == o
-	k.order = o
-	return templates.Choice{Text: text, Current: current,
-		Address: page.Address(d.Path("/keys"), page.WithLive(k.values(), k.live))}
+// asOf is the instant of the usage on the store's clock, or now by ours when there is
+// none.
+func asOf(subjects []app.Subject) time.Time {
+	for _, s := range subjects {
+		if !s.Now.Now.IsZero() {
+			return s.Now.Now
+		}
+	}
+	return time.Now()
 }

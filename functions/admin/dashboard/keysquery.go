@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
@@ -50,17 +49,6 @@ func (k keysQuery) values() url.Values {
 	return v
 }
 
-// asOf is the instant of the usage on the store's clock, or now by ours when there is
-// none.
-func asOf(subjects []app.Subject) time.Time {
-	for _, s := range subjects {
-		if !s.Now.Now.IsZero() {
-			return s.Now.Now
-		}
-	}
-	return time.Now()
-}
-
 func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 	s := templates.Search{
 		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag,
@@ -84,4 +72,12 @@ func (d *dashboard) keySearch(set *policy.Set, q keysQuery) templates.Search {
 		s.Clear = page.Address(d.Path("/keys"), page.WithLive(nil, q.live))
 	}
 	return s
+}
+
+// sortLink is the head of a column that the list can be sorted by.
+func (d *dashboard) sortLink(text string, o app.Order, k keysQuery) templates.Choice {
+	current := k.order == o
+	k.order = o
+	return templates.Choice{Text: text, Current: current,
+		Address: page.Address(d.Path("/keys"), page.WithLive(k.values(), k.live))}
 }

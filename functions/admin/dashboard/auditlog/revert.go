@@ -5,17 +5,14 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/web/templates"
 )
 
@@ -176,28 +173,4 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.applyReversal(w, r, rev, rev.Version, form.Input{Text: "undo of " + rev.Entry.Action})
-}
-
-// SubjectWords names the subject of an entry.
-func SubjectWords(e audit.Entry) string {
-	if e.Subject == policyset.SetID {
-		return "the policies"
-	}
-	if e.Name != "" {
-		return page.Clip(e.Name, page.MaxName)
-	}
-	return e.Subject
-}
-
-func (d *Pages) subjectPath(e audit.Entry) string {
-	switch e.Subject {
-	case policyset.SetID:
-		return d.Path("/policies")
-	case token.Subject, audit.LoginSubject:
-		return d.Path("/settings")
-	}
-	if strings.HasPrefix(e.Action, audit.OfJobs) {
-		return d.Path("/jobs/" + e.Subject)
-	}
-	return d.Path("/keys/" + e.Subject)
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,43 +19,8 @@ func Resumes(r *http.Request) bool { return r.PostForm.Get("action") == page.Res
 // Input is a field's text and what is wrong with it.
 type Input struct{ Text, Error string }
 
-var (
-	ungrouped = regexp.MustCompile(`^[0-9]+$`)
-	grouped   = regexp.MustCompile(`^[0-9]{1,3}([,_ \x{a0}\x{2009}\x{202f}][0-9]{3})+$`)
-)
-
 // ChooseFromList is what is wrong with a choice that was not offered.
 const ChooseFromList = "Choose one from the list."
-
-// Whole returns the number that was typed, least to most, and notes if it is none.
-func (in *Input) Whole(missing string, least, most int64) int64 {
-	return in.count(missing, least, most, "")
-}
-
-// count is Whole for a number of something, which the message names.
-func (in *Input) count(missing string, least, most int64, of string) int64 {
-	text := strings.TrimSpace(in.Text)
-	if text == "" {
-		in.Error = missing
-		return 0
-	}
-	if !ungrouped.MatchString(text) && !grouped.MatchString(text) {
-		in.Error = "Enter a whole number, such as 100 or 1,000."
-		return 0
-	}
-	n, err := strconv.ParseInt(strings.Map(onlyDigit, text), 10, 64)
-	if err != nil || n < least || n > most {
-		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + of + "."
-	}
-	return n
-}
-
-func onlyDigit(c rune) rune {
-	if c < '0' || c > '9' {
-		return -1
-	}
-	return c
-}
 
 // Sentence makes a message of another package fit for a page.
 func Sentence(message string) string {

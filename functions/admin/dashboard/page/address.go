@@ -37,3 +37,12 @@ func (rd *Renderer) LocalPath(next string) string {
 	}
 	return next
 }
+
+// BackTo is localPath, which refuses the login as a place to go to after the login; from
+// a form on the login it is one.
+func (rd *Renderer) BackTo(next string) string {
+	if next == rd.Path("/login") {
+		return next
+	}
+	return rd.LocalPath(next)
+}

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tidegate/functions/admin/policydoc"
 	"tidegate/web/templates"
@@ -49,28 +47,6 @@ func Instant(t time.Time) templates.Instant {
 	return templates.Instant{Text: t.Format("2006-01-02 15:04:05") + " UTC", Machine: t.Format(time.RFC3339)}
 }
 
-// Clip returns at most n characters of text that anybody may have typed, fit to be shown:
-// controls and marks that turn the direction of writing are replaced, so that a name can
-// neither hide nor move the text next to it.
-func Clip(text string, n int) string {
-	var b strings.Builder
-	for _, c := range text {
-		if n == 0 {
-			b.WriteRune('…')
-			break
-		}
-		if unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) {
-			c = utf8.RuneError
-		}
-		b.WriteRune(c)
-		n--
-	}
-	return b.String()
-}
-
-// MaxName bounds a name on a page.
-const MaxName = 100
-
 // Offset writes an instant counted from a start, to the microsecond: "0 s", "1.5 s", "2
 // min 0.06 s", "3 d 4 h". No line breaks between a number and its unit.
 func Offset(d time.Duration) string {
@@ -88,4 +64,15 @@ func Offset(d time.Duration) string {
 		parts = append(parts, strconv.FormatFloat(float64(d.Microseconds())/1e6, 'f', -1, 64)+"\u00a0s")
 	}
 	return strings.Join(parts, " ")
+}
+
+// ParseInstant reads a time of an address or of a field of a form: RFC 3339, or UTC
+// without a zone and perhaps without seconds.
+func ParseInstant(text string) (time.Time, error) {
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
+		if t, err := time.Parse(layout, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Parse(time.RFC3339, text)
 }

@@ -69,14 +69,3 @@ func (rd *Renderer) Remember(w http.ResponseWriter, r *http.Request) {
 		SameSite: http.SameSiteLaxMode,
 	})
 }
-
-// ParseInstant reads a time of an address or of a field of a form: RFC 3339, or UTC
-// without a zone and perhaps without seconds.
-func ParseInstant(text string) (time.Time, error) {
-	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Parse(time.RFC3339, text)
-}

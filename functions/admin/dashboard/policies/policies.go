@@ -245,13 +245,3 @@ func orRefused(plan string) string {
 	}
 	return page.Clip(plan, page.MaxName)
 }
-
-// syncPolicies finishes a save that was interrupted.
-func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
-	if err := d.Keys.SyncPolicy(r.Context()); err != nil {
-		d.FailStore(w, r, "sync policy", err)
-		return
-	}
-	d.Flash(r, "All shards have the newest version.", "")
-	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
-}

@@ -43,7 +43,7 @@ func Routes(
 		{Pattern: "POST /policies/rules", Role: auth.Editor, Handle: d.saveRule, Resumes: true},
 		{Pattern: "GET /policies/rules/delete", Role: auth.Editor, Handle: d.showDeleteRule},
 		{Pattern: "POST /policies/rules/delete", Role: auth.Editor, Handle: d.deleteRule, Resumes: true},
-		{Pattern: "GET /policies/shared", Role: auth.Editor, Handle: d.showShared},
-		{Pattern: "POST /policies/shared", Role: auth.Editor, Handle: d.saveShared, Resumes: true},
+		{Pattern: "GET /policies/shared", Role: auth.Editor, Handle: d.showAllCallers},
+		{Pattern: "POST /policies/shared", Role: auth.Editor, Handle: d.saveAllCallers, Resumes: true},
 	}
 }

@@ -268,3 +268,13 @@ func (d *pages) renderSetForm(
 		Conflict: e.conflict, Preview: e.preview, Form: &f,
 	}))
 }
+
+// syncPolicies finishes a save that was interrupted.
+func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
+	if err := d.Keys.SyncPolicy(r.Context()); err != nil {
+		d.FailStore(w, r, "sync policy", err)
+		return
+	}
+	d.Flash(r, "All shards have the newest version.", "")
+	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+}

@@ -3,15 +3,13 @@ package simulate
 import (
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
-	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
-	"tidegate/internal/limiter"
+	"tidegate/web/templates"
 )
 
 const (
@@ -35,49 +33,6 @@ type simulation struct {
 // compared are the algorithms of an address that names none.
 var compared = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Counter, accuracy.TokenBucket,
 	accuracy.FixedWindow}
-
-// boundaryAttack is the experiment of an address without any: twice the limit on either
-// side of a boundary, then greed.
-func boundaryAttack() simulation {
-	s := simulation{algorithms: compared}
-	for name, in := range s.fields() {
-		in.Text = map[string]string{
-			"limit": "100", "window": "1", "unit": "minute", "shape": string(accuracy.Boundary), "rate": "10",
-			"windows": "4", "seed": "1",
-		}[name]
-	}
-	return s
-}
-
-// recordedSimulation plays the calls that somebody made minute by minute, the oldest
-// first, to a limit. It is not ok for a limit that the lab does not know: a calendar's,
-// or one beyond its bound.
-func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool) {
-	if l.Calendar != limiter.NoCalendar || l.Requests > accuracy.MaxLimit {
-		return simulation{}, false
-	}
-	s = boundaryAttack()
-	s.Requests.Text, s.shape.Text, s.minutes.Text = page.Number(l.Requests), string(accuracy.Recorded),
-		form.JoinCounts(minutes)
-	count, unit := limiter.SplitWindow(l.Window)
-	s.Window.Text, s.Unit.Text = page.Number(count), unit
-	return s, true
-}
-
-// Recorded is the query of the page that plays the calls somebody made minute by minute
-// to a limit; passed of them passed. It is empty if there are none, too many, or the
-// limit cannot be played.
-func Recorded(l limiter.Limit, minutes []int64, passed int64) string {
-	if total := chart.Total(minutes); total == 0 || total > maxPlayed {
-		return ""
-	}
-	s, ok := recordedSimulation(l, minutes)
-	if !ok {
-		return ""
-	}
-	s.passed.Text = strconv.FormatInt(passed, 10)
-	return s.values().Encode()
-}
 
 // fields are the parameters of the address that hold one text each.
 func (s *simulation) fields() map[string]*form.Input {
@@ -174,43 +129,6 @@ func (s *simulation) traffic(seed uint64) accuracy.Traffic {
 	}
 }
 
-// recorded plays the minutes that were typed from the first on.
-func (s *simulation) recorded(seed uint64) accuracy.Traffic {
-	r := s.recording(time.Unix(1_800_000_000, 0))
-	if s.minutes.Error != "" {
-		return accuracy.Traffic{}
-	}
-	t, err := r.Traffic(seed)
-	if err != nil || len(t.Calls) > maxPlayed {
-		s.minutes.Error = "These are more than " + page.Number(maxPlayed) + " calls. At most " +
-			page.Number(maxPlayed) + " are simulated. Leave out some minutes."
-	}
-	return t
-}
-
-func (s *simulation) recording(begin time.Time) accuracy.Recording {
-	var r accuracy.Recording
-	items := s.minutes.List(
-		"Enter the calls of each minute, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12",
-		maxPlayedHours*60,
-	)
-	for _, item := range items {
-		calls, err := strconv.ParseInt(item.Text, 10, 32)
-		if s.minutes.Error == "" && (err != nil || calls < 0) {
-			s.minutes.Error = "“" + page.Clip(item.Text, 20) +
-				"” is no number of calls. Type whole numbers, such as 40, 55, 300 x3, 12."
-		}
-		if s.minutes.Error != "" {
-			return nil
-		}
-		for range item.Times {
-			r = append(r, accuracy.Minute{Begin: begin, Calls: calls})
-			begin = begin.Add(time.Minute)
-		}
-	}
-	return r
-}
-
 // bound notes when the calls are too many to be played, or when the lab finds something
 // else.
 func (s *simulation) bound(sc accuracy.Scenario) {
@@ -240,4 +158,44 @@ func (s *simulation) errors() int {
 		n++
 	}
 	return n
+}
+
+func simulationForm(s simulation) templates.SimulationForm {
+	f := templates.SimulationForm{
+		Limit: form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
+		Shape: form.Field(s.shape), Rate: form.Field(s.rate), Windows: form.Field(s.windows),
+		Seed: form.Field(s.seed), Minutes: form.Field(s.minutes), Passed: s.passed.Text,
+		Units: windowUnits(), Shapes: shapes(),
+		Recorded:   s.shape.Text == string(accuracy.Recorded) || s.minutes.Error != "",
+		Algorithms: s.choices(), AlgorithmsError: s.algorithmsWrong,
+		Bounds: "At most " + page.Number(maxPlayed) + " calls are simulated, with limits up to " +
+			page.Number(accuracy.MaxLimit) +
+			". No key is affected.",
+	}
+	return f
+}
+
+func shapes() []templates.Option {
+	words := map[accuracy.Shape]string{
+		accuracy.Boundary: "boundary burst", accuracy.Poisson: "Poisson", accuracy.OnOff: "on/off bursts",
+		accuracy.Greedy:   "steady",
+		accuracy.Recorded: "recorded minutes",
+	}
+	var options []templates.Option
+	for _, s := range accuracy.Shapes() {
+		options = append(options, templates.Option{Value: string(s), Text: words[s]})
+	}
+	return options
+}
+
+func (s *simulation) choices() []templates.Check {
+	var checks []templates.Check
+	for _, c := range accuracy.Algorithms() {
+		check := templates.Check{ID: "algorithm-" + c.Name, Value: c.Name, Text: c.Title, Published: !c.Ours}
+		for _, name := range s.algorithms {
+			check.Checked = check.Checked || name == c.Name
+		}
+		checks = append(checks, check)
+	}
+	return checks
 }

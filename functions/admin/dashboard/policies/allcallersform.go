@@ -16,9 +16,9 @@ import (
 	"tidegate/web/templates"
 )
 
-// sharedForm edits what is configured for all callers: limits of addresses and of all
+// allCallersForm edits what is configured for all callers: limits of addresses and of all
 // together, lists of addresses, plans of callers without a key.
-type sharedForm struct {
+type allCallersForm struct {
 	perIP, global                form.LimitList
 	perIPMode, globalMode        form.Input
 	globalLease                  form.Input
@@ -27,15 +27,15 @@ type sharedForm struct {
 	denials, window, first, most form.Input // of bans
 }
 
-func newSharedForm() *sharedForm {
-	return &sharedForm{
+func newAllCallersForm() *allCallersForm {
+	return &allCallersForm{
 		perIP: form.NewLimitList("perIP", nil), global: form.NewLimitList("global", nil),
 		perIPMode:  form.Input{Text: string(policy.Enforce)},
 		globalMode: form.Input{Text: string(policy.Enforce)},
 	}
 }
 
-func (f *sharedForm) fill(s *policy.Set) bool {
+func (f *allCallersForm) fill(s *policy.Set) bool {
 	f.perIP, f.global = form.NewLimitList("perIP", s.PerIP.Limits),
 		form.NewLimitList("global", s.Global.Limits)
 	f.perIPMode.Text, f.globalMode.Text = policydoc.ModeText(s.PerIP.Mode), policydoc.ModeText(s.Global.Mode)
@@ -56,7 +56,7 @@ func (f *sharedForm) fill(s *policy.Set) bool {
 	return true
 }
 
-func (f *sharedForm) read(v url.Values) (err error) {
+func (f *allCallersForm) read(v url.Values) (err error) {
 	for name, in := range map[string]*form.Input{
 		"perIPMode": &f.perIPMode, "globalMode": &f.globalMode, "globalLease": &f.globalLease,
 		"tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
@@ -78,9 +78,9 @@ func (f *sharedForm) read(v url.Values) (err error) {
 	return nil
 }
 
-func (f *sharedForm) lists() []*form.LimitList { return []*form.LimitList{&f.perIP, &f.global} }
+func (f *allCallersForm) lists() []*form.LimitList { return []*form.LimitList{&f.perIP, &f.global} }
 
-func (f *sharedForm) apply(next *policy.Set) bool {
+func (f *allCallersForm) apply(next *policy.Set) bool {
 	f.perIPMode.CheckOption(wording.ModeOptions())
 	f.globalMode.CheckOption(wording.ModeOptions())
 	next.PerIP = policy.Scope{Limits: f.perIP.Limits(), Mode: policy.Mode(f.perIPMode.Text)}
@@ -94,7 +94,7 @@ func (f *sharedForm) apply(next *policy.Set) bool {
 }
 
 // bans returns nil when nothing is filled in.
-func (f *sharedForm) bans() *policy.Bans {
+func (f *allCallersForm) bans() *policy.Bans {
 	if strings.TrimSpace(f.denials.Text+f.window.Text+f.first.Text+f.most.Text) == "" {
 		return nil
 	}
@@ -112,13 +112,13 @@ func leaseField(name, label string, in form.Input) templates.FormField {
 	return f
 }
 
-func (f *sharedForm) errors() int {
+func (f *allCallersForm) errors() int {
 	return f.perIP.ErrorCount() + f.global.ErrorCount() + form.CountErrors(
 		f.perIPMode, f.globalMode, f.globalLease, f.deny, f.allow, f.exempt, f.tokenPlan, f.addressPlan,
 		f.denials, f.window, f.first, f.most)
 }
 
-func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
+func (f *allCallersForm) setError(e policy.FieldError, _ *policy.Set) bool {
 	fields := map[string]*form.Input{
 		"perIP.mode": &f.perIPMode, "global.mode": &f.globalMode, "global.lease": &f.globalLease,
 		"tokenPlan": &f.tokenPlan, "addressPlan": &f.addressPlan,
@@ -138,9 +138,9 @@ func (f *sharedForm) setError(e policy.FieldError, _ *policy.Set) bool {
 	return f.perIP.SetError(e, "perIP.limits") || f.global.SetError(e, "global.limits")
 }
 
-func (f *sharedForm) heading() (text, name string) { return "For all callers", "" }
+func (f *allCallersForm) heading() (text, name string) { return "For all callers", "" }
 
-func (f *sharedForm) view(set *policy.Set) templates.Form {
+func (f *allCallersForm) view(set *policy.Set) templates.Form {
 	plans := append([]templates.Option{{Text: "none: refused"}}, wording.PlanOptions(set)...)
 	return templates.Form{
 		Lists: []templates.LimitList{
@@ -170,12 +170,12 @@ func (f *sharedForm) view(set *policy.Set) templates.Form {
 	}
 }
 
-func (f *sharedForm) done() string { return "Saved limits for all callers." }
+func (f *allCallersForm) done() string { return "Saved limits for all callers." }
 
-func (d *pages) showShared(w http.ResponseWriter, r *http.Request) {
-	d.showSetForm(w, r, setEdit{form: newSharedForm(), path: "/policies/shared"})
+func (d *pages) showAllCallers(w http.ResponseWriter, r *http.Request) {
+	d.showSetForm(w, r, setEdit{form: newAllCallersForm(), path: "/policies/shared"})
 }
 
-func (d *pages) saveShared(w http.ResponseWriter, r *http.Request) {
-	d.saveSetForm(w, r, setEdit{form: newSharedForm(), path: "/policies/shared"})
+func (d *pages) saveAllCallers(w http.ResponseWriter, r *http.Request) {
+	d.saveSetForm(w, r, setEdit{form: newAllCallersForm(), path: "/policies/shared"})
 }
