@@ -12,9 +12,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/store"
 )
 
 // Source asks Valkey. It connects by itself and may wait for that.
@@ -67,15 +65,6 @@ type Asked struct {
 	Err          error         // of the Source
 }
 
-// inquiry is one call with what is known of it before anybody is asked.
-type inquiry struct {
-	call  enforce.Call
-	proof Proof
-	set   *policy.Set // nil before the first was read
-	match enforce.RouteMatch
-	err   error // why the set has no match for the call
-}
-
 // Decide answers a call. Its error means that the caller is refused, that there is no
 // policy set, or that Valkey's answer makes no sense.
 func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Asked, error) {
@@ -109,26 +98,6 @@ func (d *Decider) attributed(q inquiry, err error) error {
 		return &policy.RefusedError{Cause: refusal.Cause, Verified: true}
 	}
 	return err
-}
-
-func (d *Decider) inquire(call enforce.Call) inquiry {
-	q := inquiry{call: call, match: enforce.RouteMatch{Cost: 1}}
-	if call.Kind == policy.APIKey {
-		q.proof = d.pepper.Hash(call.Secret)
-	}
-	if c := d.source.Loaded(); c != nil {
-		q.set = c.Set()
-		q.match, q.err = c.RouteMatch(call)
-	}
-	return q
-}
-
-// denied is the call as the denial cache distinguishes calls.
-func (q inquiry) denied() DeniedCall {
-	return DeniedCall{
-		Subject: q.call.Subject, Proof: q.proof, Plan: q.call.Plan,
-		Rule: q.match.Rule, Cost: q.match.Cost, SetVersion: q.match.SetVersion,
-	}
 }
 
 // knownDenial answers a call that is known to be denied still.
@@ -176,30 +145,4 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 			d.unknown.learn(q.proof, q.call.Network, began)
 		}
 	}
-}
-
-// decideWithout answers without Valkey. A caller that the policy set refuses stays
-// refused.
-func (d *Decider) decideWithout(q inquiry) (enforce.Result, error) {
-	if errors.Is(q.err, policy.ErrRefused) {
-		return enforce.Result{}, q.err
-	}
-	var rules []enforce.RuleLimits
-	var closed []int
-	if c := d.source.Loaded(); c != nil {
-		rules, closed = c.RuleLimits(q.call), c.ClosedPlans(q.call.Route)
-	}
-	return d.callers.Decide(q.call, q.proof, q.set, q.match, rules, closed)
-}
-
-// Away reports whether an error of a check means that Valkey made no decision. Other
-// errors are its answer.
-func Away(err error) bool {
-	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, enforce.ErrSet,
-		limiter.ErrCost, limiter.ErrReply} {
-		if errors.Is(err, answer) {
-			return false
-		}
-	}
-	return store.Away(err)
 }

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -175,4 +177,30 @@ func tooCostly(d limiter.Decision, cost int64) limiter.Decision {
 func (k *caller) opens(call enforce.Call, set *policy.Set, closed []int) bool {
 	plan, _ := set.Plan(k.facts.plan)
 	return !slices.Contains(closed, plan.Number) && (k.access == nil || k.access.Matches(call.Route))
+}
+
+// decideWithout answers without Valkey. A caller that the policy set refuses stays
+// refused.
+func (d *Decider) decideWithout(q inquiry) (enforce.Result, error) {
+	if errors.Is(q.err, policy.ErrRefused) {
+		return enforce.Result{}, q.err
+	}
+	var rules []enforce.RuleLimits
+	var closed []int
+	if c := d.source.Loaded(); c != nil {
+		rules, closed = c.RuleLimits(q.call), c.ClosedPlans(q.call.Route)
+	}
+	return d.callers.Decide(q.call, q.proof, q.set, q.match, rules, closed)
+}
+
+// Away reports whether an error of a check means that Valkey made no decision. Other
+// errors are its answer.
+func Away(err error) bool {
+	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, enforce.ErrSet,
+		limiter.ErrCost, limiter.ErrReply} {
+		if errors.Is(err, answer) {
+			return false
+		}
+	}
+	return store.Away(err)
 }
