@@ -3,15 +3,10 @@ package enforce
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/netip"
-
-	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce/compiled"
-	"tidegate/internal/limiter"
-	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -148,81 +143,4 @@ func (a *attempt) take(ctx context.Context, with *Piggyback, early bool, expecte
 // unused is a result that counts what shared limits gave for nothing.
 func (a *attempt) unused(group keyGroup) Result {
 	return Result{Allowed: true, Cost: a.result.Cost, SetVersion: a.set.Version, group: group}
-}
-
-// readOwn reads the reply to the caller's own step into the result.
-func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
-	r = a.guarded(ctx, r)
-	// The short script does not say which limit the cost exceeds. In shadow mode it
-	// denies no call.
-	if r.err == nil && limiter.ReplyCostTooHigh(r.bytes) {
-		a.own = a.wideStep(a.set, a.call, a.rule, a.result.plan)
-		r = a.flush(ctx, []step{a.own}, nil)[0]
-	}
-	if r.err != nil {
-		return r.err
-	}
-	final, err := a.parseOwn(&a.result, r.bytes, a.set, a.own, a.rule)
-	a.keepAccess()
-	switch {
-	case final || err != nil:
-		a.result.Allowed, a.result.WouldAllow = false, false
-	case a.result.free:
-		a.result.Allowed, a.result.WouldAllow, a.result.CandidateAllows = true, true, true
-	}
-	return err
-}
-
-// readShared reads the replies of shared limits into a result.
-func (a *attempt) readShared(result *Result, replies []stepReply) error {
-	return a.countShared(result, a.leases.complete(replies))
-}
-
-func (a *attempt) countShared(result *Result, replies []stepReply) (failed error) {
-	for i, r := range replies {
-		err := r.err
-		if err == nil {
-			err = result.addShared(a.shared[i], r.bytes, a.leases.of(i))
-		}
-		if failed == nil {
-			failed = err
-		}
-	}
-	return failed
-}
-
-// flush sends every step in one flush, with the commands of with, and returns the
-// replies.
-func (c *Checker) flush(ctx context.Context, steps []step, with *Piggyback) []stepReply {
-	if len(steps) == 0 {
-		return nil
-	}
-	commands := make([]valkey.Completed, 0, len(steps)+4)
-	for _, s := range steps {
-		commands = append(commands, s.script.Command(c.client, s.keys, s.args))
-	}
-	extra := with.take()
-	var results []valkey.ValkeyResult
-	if len(steps) == 1 && len(extra) == 0 {
-		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
-	} else {
-		results = c.client.DoMulti(ctx, append(commands, extra...)...)
-	}
-	if len(extra) > 0 {
-		with.done(results[len(steps):])
-	}
-	replies := make([]stepReply, len(steps))
-	for i, s := range steps {
-		bytes, err := results[i].AsBytes()
-		if lua.Unknown(err) {
-			bytes, err = c.client.Do(ctx, s.script.Whole(c.client, s.keys, s.args)).AsBytes()
-		}
-		if err != nil && !valkey.IsValkeyNil(err) {
-			err = fmt.Errorf("policy: check: %w", err)
-		} else {
-			err = nil
-		}
-		replies[i] = stepReply{bytes, err}
-	}
-	return replies
 }

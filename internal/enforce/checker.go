@@ -11,7 +11,6 @@ package enforce
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -23,7 +22,6 @@ import (
 	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 )
@@ -59,40 +57,6 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 		programs: map[string][]limiter.Limit{},
 	}
 }
-
-// Load reads the Set, so that the first check need not.
-func (c *Checker) Load(ctx context.Context) error {
-	go checkScript.Prepare() // while the Set is on its way
-	set, err := policyset.LoadSet(ctx, c.client)
-	if err != nil {
-		return c.keepLastGood(set, err)
-	}
-	return c.adopt(set)
-}
-
-// adopt makes a Set the one that checks go by, unless they go by a newer one.
-func (c *Checker) adopt(set *policy.Set) error {
-	newer, err := compiled.New(set)
-	if err != nil {
-		return c.keepLastGood(set, err)
-	}
-	for {
-		old := c.set.Load()
-		if old != nil && old.Version >= newer.Version || c.set.CompareAndSwap(old, newer) {
-			return nil
-		}
-	}
-}
-
-// Set returns the Set that checks go by until they find a newer one; nil before Load.
-func (c *Checker) Set() *policy.Set {
-	if set := c.set.Load(); set != nil {
-		return &set.Set
-	}
-	return nil
-}
-
-var errNoSet = errors.New("policy: no set was read yet")
 
 // Probe reads where Check of the call would, over the same connection, and takes nothing.
 // The client may try it again by itself, which it must not do with a Check: so it finds a

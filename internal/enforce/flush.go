@@ -2,9 +2,54 @@ package enforce
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/lua"
 )
+
+// stepReply is what came of a step.
+type stepReply struct {
+	bytes []byte
+	err   error
+}
+
+// flush sends every step in one flush, with the commands of with, and returns the
+// replies.
+func (c *Checker) flush(ctx context.Context, steps []step, with *Piggyback) []stepReply {
+	if len(steps) == 0 {
+		return nil
+	}
+	commands := make([]valkey.Completed, 0, len(steps)+4)
+	for _, s := range steps {
+		commands = append(commands, s.script.Command(c.client, s.keys, s.args))
+	}
+	extra := with.take()
+	var results []valkey.ValkeyResult
+	if len(steps) == 1 && len(extra) == 0 {
+		results = []valkey.ValkeyResult{c.client.Do(ctx, commands[0])}
+	} else {
+		results = c.client.DoMulti(ctx, append(commands, extra...)...)
+	}
+	if len(extra) > 0 {
+		with.done(results[len(steps):])
+	}
+	replies := make([]stepReply, len(steps))
+	for i, s := range steps {
+		bytes, err := results[i].AsBytes()
+		if lua.Unknown(err) {
+			bytes, err = c.client.Do(ctx, s.script.Whole(c.client, s.keys, s.args)).AsBytes()
+		}
+		if err != nil && !valkey.IsValkeyNil(err) {
+			err = fmt.Errorf("policy: check: %w", err)
+		} else {
+			err = nil
+		}
+		replies[i] = stepReply{bytes, err}
+	}
+	return replies
+}
 
 // Piggyback is a list of commands that leaves in the first flush of a check. Nil stands
 // for none.

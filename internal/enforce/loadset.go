@@ -17,6 +17,38 @@ var ErrStale = errors.New("policy: a newer set is in force")
 
 const maxReloads = 20 // for one check; every one needs a save of its own meanwhile
 
+// Load reads the Set, so that the first check need not.
+func (c *Checker) Load(ctx context.Context) error {
+	go checkScript.Prepare() // while the Set is on its way
+	set, err := policyset.LoadSet(ctx, c.client)
+	if err != nil {
+		return c.keepLastGood(set, err)
+	}
+	return c.adopt(set)
+}
+
+// adopt makes a Set the one that checks go by, unless they go by a newer one.
+func (c *Checker) adopt(set *policy.Set) error {
+	newer, err := compiled.New(set)
+	if err != nil {
+		return c.keepLastGood(set, err)
+	}
+	for {
+		old := c.set.Load()
+		if old != nil && old.Version >= newer.Version || c.set.CompareAndSwap(old, newer) {
+			return nil
+		}
+	}
+}
+
+// Set returns the Set that checks go by until they find a newer one; nil before Load.
+func (c *Checker) Set() *policy.Set {
+	if set := c.set.Load(); set != nil {
+		return &set.Set
+	}
+	return nil
+}
+
 // renewing repeats what finds that its Set is stale.
 func (c *Checker) renewing(ctx context.Context, try func(*compiled.Set) (Result, error)) (Result, error) {
 	for range maxReloads {
@@ -62,6 +94,21 @@ func (c *Checker) newest(ctx context.Context, set *compiled.Set, id string) erro
 		return ErrStale
 	}
 	return nil
+}
+
+// current returns the newest Set.
+func (c *Checker) current(ctx context.Context, id string) (*compiled.Set, error) {
+	set := c.set.Load()
+	if set == nil {
+		err := c.Load(ctx)
+		return c.set.Load(), err
+	}
+	err := c.newest(ctx, set, id)
+	if !errors.Is(err, ErrStale) {
+		return set, err
+	}
+	err = c.renew(ctx, set)
+	return c.set.Load(), err
 }
 
 // ErrSet means that the Set in force cannot be used here: another version of Tidegate

@@ -1,16 +1,104 @@
 package enforce
 
 import (
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce/compiled"
+	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 )
+
+// readOwn reads the reply to the caller's own step into the result.
+func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
+	r = a.guarded(ctx, r)
+	// The short script does not say which limit the cost exceeds. In shadow mode it
+	// denies no call.
+	if r.err == nil && limiter.ReplyCostTooHigh(r.bytes) {
+		a.own = a.wideStep(a.set, a.call, a.rule, a.result.plan)
+		r = a.flush(ctx, []step{a.own}, nil)[0]
+	}
+	if r.err != nil {
+		return r.err
+	}
+	final, err := a.parseOwn(&a.result, r.bytes, a.set, a.own, a.rule)
+	a.keepAccess()
+	switch {
+	case final || err != nil:
+		a.result.Allowed, a.result.WouldAllow = false, false
+	case a.result.free:
+		a.result.Allowed, a.result.WouldAllow, a.result.CandidateAllows = true, true, true
+	}
+	return err
+}
+
+// readShared reads the replies of shared limits into a result.
+func (a *attempt) readShared(result *Result, replies []stepReply) error {
+	return a.countShared(result, a.leases.complete(replies))
+}
+
+func (a *attempt) countShared(result *Result, replies []stepReply) (failed error) {
+	for i, r := range replies {
+		err := r.err
+		if err == nil {
+			err = result.addShared(a.shared[i], r.bytes, a.leases.of(i))
+		}
+		if failed == nil {
+			failed = err
+		}
+	}
+	return failed
+}
+
+// addShared adds the decision of a shared limit. request is nil when it is not leased.
+func (c *Result) addShared(s step, reply []byte, request *lease.Request) error {
+	switch {
+	case string(reply) == "S":
+		return ErrStale
+	case request == nil:
+		return c.add(s.shared.Scope, s.shared.Mode, s.shared.Configured, reply, s.keys, s.shared.Program)
+	}
+	d, err := request.Decision(c.Now)
+	t := taken{keys: s.keys, program: s.shared.Longest().Program, at: d.Now, lease: request.Lease()}
+	if t.lease != nil {
+		t.at = t.lease.At()
+	}
+	return c.count(s.shared.Scope, s.shared.Mode, d, err, t)
+}
+
+// add counts a decision in. Its limits are of one scope and mode; keys and program are
+// what a give-back needs.
+func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string,
+	program limiter.Program) error {
+	d, err := limiter.ParseReply(reply, limits)
+	return c.count(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
+}
+
+// count counts a decision in, or why there is none.
+func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err error, t taken) error {
+	switch {
+	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // denies no call
+		c.WouldAllow = false
+		return nil
+	case err != nil:
+		return fmt.Errorf("policy: check: %w", err)
+	}
+	if d.Allowed && !c.free {
+		t.first, t.count = int32(len(c.Limits)), int32(len(d.Limits))
+		c.taken = append(c.taken, t)
+	}
+	c.Now = d.Now
+	c.WouldAllow = c.WouldAllow && d.WouldAllow()
+	c.Allowed = c.Allowed && (d.Allowed || mode != policy.Enforce)
+	c.Limits = append(c.Limits, LimitStates(d.Limits, scope, mode)...)
+	return nil
+}
 
 // parseOwn reads the reply about the caller itself. It is final when no limit can change
 // it.

@@ -19,16 +19,6 @@ import (
 // DefaultReservationExpiry is how long a reservation can be settled by default.
 const DefaultReservationExpiry = 10 * time.Minute
 
-var (
-	// ErrReservation means that a text is not a reservation.
-	ErrReservation = errors.New("not a reservation")
-	// ErrExpired means that a reservation has expired: what it took stays taken until
-	// its window passes.
-	ErrExpired = errors.New("reservation has expired")
-	// ErrSettled means that a reservation was settled before. It is settled once.
-	ErrSettled = errors.New("reservation is settled already")
-)
-
 // reservation returns what settles a call; empty when nothing was taken.
 func (c *Checker) reservation(checked *Result, call Call, rule *compiled.Route) string {
 	r := c.reserved(checked, checked.taken, call, rule)

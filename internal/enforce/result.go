@@ -1,11 +1,8 @@
 package enforce
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
-	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -135,50 +132,6 @@ func (c *Result) Binding() (binding LimitState, found bool) {
 		}
 	}
 	return binding, found
-}
-
-// add counts a decision in. Its limits are of one scope and mode; keys and program are
-// what a give-back needs.
-func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string,
-	program limiter.Program) error {
-	d, err := limiter.ParseReply(reply, limits)
-	return c.count(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
-}
-
-// addShared adds the decision of a shared limit. request is nil when it is not leased.
-func (c *Result) addShared(s step, reply []byte, request *lease.Request) error {
-	switch {
-	case string(reply) == "S":
-		return ErrStale
-	case request == nil:
-		return c.add(s.shared.Scope, s.shared.Mode, s.shared.Configured, reply, s.keys, s.shared.Program)
-	}
-	d, err := request.Decision(c.Now)
-	t := taken{keys: s.keys, program: s.shared.Longest().Program, at: d.Now, lease: request.Lease()}
-	if t.lease != nil {
-		t.at = t.lease.At()
-	}
-	return c.count(s.shared.Scope, s.shared.Mode, d, err, t)
-}
-
-// count counts a decision in, or why there is none.
-func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err error, t taken) error {
-	switch {
-	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // denies no call
-		c.WouldAllow = false
-		return nil
-	case err != nil:
-		return fmt.Errorf("policy: check: %w", err)
-	}
-	if d.Allowed && !c.free {
-		t.first, t.count = int32(len(c.Limits)), int32(len(d.Limits))
-		c.taken = append(c.taken, t)
-	}
-	c.Now = d.Now
-	c.WouldAllow = c.WouldAllow && d.WouldAllow()
-	c.Allowed = c.Allowed && (d.Allowed || mode != policy.Enforce)
-	c.Limits = append(c.Limits, LimitStates(d.Limits, scope, mode)...)
-	return nil
 }
 
 // inert reports whether a denial without a ban leaves no trace, and came from the

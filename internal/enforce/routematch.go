@@ -1,6 +1,9 @@
 package enforce
 
 import (
+	"errors"
+
+	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -22,6 +25,8 @@ type RuleLimits struct {
 	Mode   policy.Mode
 	Limits []limiter.Limit
 }
+
+var errNoSet = errors.New("policy: no set was read yet")
 
 // RouteMatch returns what holds for a call by the Set that checks go by. It fails with
 // ErrRefused, as Check does, and when no Set was ever read.
@@ -61,4 +66,16 @@ func (c *Checker) RuleLimits(call Call) []RuleLimits {
 		all = append(all, RuleLimits{s.keys[0], s.shared.Scope, s.shared.Mode, s.shared.Configured})
 	}
 	return all
+}
+
+// admit finds what holds for a call: the number of the plan for a caller without one of
+// its own, 0 for an API key, and the route. It fails with ErrRefused for a caller who may
+// not call at all, and for a call whose path is ambiguous; then rule is nil unless only
+// the plan is missing.
+func admit(set *compiled.Set, call Call) (plan int, rule *compiled.Route, err error) {
+	if rule, err = set.RouteFor(call.Route, call.Address); err != nil {
+		return 0, nil, err
+	}
+	plan, err = set.PlanFor(call.Kind, call.Plan)
+	return plan, rule, err
 }

@@ -38,6 +38,16 @@ var (
 	})
 )
 
+var (
+	// ErrReservation means that a text is not a reservation.
+	ErrReservation = errors.New("not a reservation")
+	// ErrExpired means that a reservation has expired: what it took stays taken until
+	// its window passes.
+	ErrExpired = errors.New("reservation has expired")
+	// ErrSettled means that a reservation was settled before. It is settled once.
+	ErrSettled = errors.New("reservation is settled already")
+)
+
 // Settlement is what became of a reservation.
 type Settlement struct {
 	Reserved int64 // what was taken at first
@@ -109,21 +119,6 @@ func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
 		}
 	}
 	return nil, ErrStale
-}
-
-// current returns the newest Set.
-func (c *Checker) current(ctx context.Context, id string) (*compiled.Set, error) {
-	set := c.set.Load()
-	if set == nil {
-		err := c.Load(ctx)
-		return c.set.Load(), err
-	}
-	err := c.newest(ctx, set, id)
-	if !errors.Is(err, ErrStale) {
-		return set, err
-	}
-	err = c.renew(ctx, set)
-	return c.set.Load(), err
 }
 
 // counted is a state, and the limits that it counts for.

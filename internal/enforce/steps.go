@@ -24,24 +24,6 @@ type step struct {
 	guard  *guard                // of access, that args have; nil for none
 }
 
-// stepReply is what came of a step.
-type stepReply struct {
-	bytes []byte
-	err   error
-}
-
-// admit finds what holds for a call: the number of the plan for a caller without one of
-// its own, 0 for an API key, and the route. It fails with ErrRefused for a caller who may
-// not call at all, and for a call whose path is ambiguous; then rule is nil unless only
-// the plan is missing.
-func admit(set *compiled.Set, call Call) (plan int, rule *compiled.Route, err error) {
-	if rule, err = set.RouteFor(call.Route, call.Address); err != nil {
-		return 0, nil, err
-	}
-	plan, err = set.PlanFor(call.Kind, call.Plan)
-	return plan, rule, err
-}
-
 // sharedSteps are the steps on the shared limits of a call.
 func sharedSteps(set *compiled.Set, call Call, rule *compiled.Route, addresses policyset.AddressKey) []step {
 	var steps []step
