@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
-	"time"
 )
 
 // Text is a Limit in JSON and YAML: {"requests": 100, "window": "10s"}. The stored
@@ -112,33 +109,4 @@ func (l *Limit) UnmarshalJSON(data []byte) error {
 	}
 	*l = read
 	return nil
-}
-
-// ShortWindow returns a window as ParseWindow reads it: "10s", "1h", "30d", "250ms".
-func ShortWindow(w time.Duration) string {
-	if w%time.Millisecond != 0 || w < time.Millisecond {
-		return w.String()
-	}
-	count, unit := SplitWindow(w)
-	if unit == "millisecond" {
-		return strconv.FormatInt(count, 10) + "ms"
-	}
-	return strconv.FormatInt(count, 10) + unit[:1]
-}
-
-// ParseWindow reads a window: a whole number of d, or what time.ParseDuration takes
-// ("10s", "1h30m").
-func ParseWindow(text string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		n, err := strconv.ParseInt(days, 10, 32)
-		if err != nil || n < 1 || n > int64(MaxWindow/(24*time.Hour)) {
-			return 0, fmt.Errorf("window %.40q: days must be a whole number, 1d to 366d", text)
-		}
-		return time.Duration(n) * 24 * time.Hour, nil
-	}
-	w, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("window %.40q: must be a number and ms, s, m, h or d, such as 10s", text)
-	}
-	return w, nil
 }

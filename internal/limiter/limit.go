@@ -19,51 +19,6 @@ const (
 	MaxSlots     = 100_000              // the most slots of a Log
 )
 
-// Algorithm names a way of counting calls in a window. The zero value is Log.
-type Algorithm uint8
-
-// The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter",
-// "token-bucket" and "fixed-window".
-const (
-	// Log is the exact sliding window: the time of every admitted call is kept, so no
-	// rolling window ever holds more than the limit.
-	Log Algorithm = iota
-	// Counter estimates the sliding window from two adjacent fixed windows, weighting the
-	// previous one by its overlap.
-	Counter
-	// TokenBucket admits a burst of Requests at once and refills evenly over the Window:
-	// the generic cell rate algorithm (GCRA, ITU-T I.371), which is also the leaky bucket
-	// as a meter.
-	TokenBucket
-	// FixedWindow counts from zero in each window, aligned to the epoch or to the
-	// calendar. Twice the limit can pass around a boundary.
-	FixedWindow
-)
-
-var algorithmNames = [...]string{Log: "log", Counter: "counter", TokenBucket: "token-bucket",
-	FixedWindow: "fixed-window"}
-
-// Algorithms lists every algorithm, in the order in which forms should offer them.
-func Algorithms() []Algorithm { return []Algorithm{Log, Counter, TokenBucket, FixedWindow} }
-
-// String returns the algorithm's name in configuration and forms.
-func (a Algorithm) String() string {
-	if int(a) < len(algorithmNames) {
-		return algorithmNames[a]
-	}
-	return "algorithm(" + strconv.Itoa(int(a)) + ")"
-}
-
-// ParseAlgorithm is the inverse of String.
-func ParseAlgorithm(name string) (Algorithm, error) {
-	for a, n := range algorithmNames {
-		if n == name {
-			return Algorithm(a), nil
-		}
-	}
-	return 0, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(algorithmNames[:], ", "))
-}
-
 // Limit is at most Requests calls (or that much cost) in any Window.
 // The zero value is not a valid Limit; see Validate for the bounds.
 type Limit struct {
@@ -186,64 +141,4 @@ func (l Limit) String() string {
 		return strconv.FormatInt(l.Requests, 10) + " per calendar " + l.Calendar.String()
 	}
 	return strconv.FormatInt(l.Requests, 10) + " per " + FormatWindow(l.Window)
-}
-
-var windowUnits = []struct {
-	name string
-	size time.Duration
-}{
-	{"day", 24 * time.Hour},
-	{"hour", time.Hour},
-	{"minute", time.Minute},
-	{"second", time.Second},
-	{"millisecond", time.Millisecond},
-}
-
-// WindowUnits lists the units of a window, longest first: day, hour, minute, second,
-// millisecond.
-func WindowUnits() []string {
-	names := make([]string, len(windowUnits))
-	for i, u := range windowUnits {
-		names[i] = u.name
-	}
-	return names
-}
-
-// SplitWindow returns the window as a count of the longest unit that divides it: 90 s is
-// 90, "second".
-func SplitWindow(w time.Duration) (count int64, unit string) {
-	for _, u := range windowUnits {
-		if w >= u.size && w%u.size == 0 {
-			return int64(w / u.size), u.name
-		}
-	}
-	return int64(w / time.Millisecond), "millisecond"
-}
-
-// JoinWindow is the inverse of SplitWindow; unit may be plural. It fails for an unknown
-// unit or a window beyond the bounds of a Limit.
-func JoinWindow(count int64, unit string) (time.Duration, error) {
-	for _, u := range windowUnits {
-		if unit != u.name && unit != u.name+"s" {
-			continue
-		}
-		if count < 1 || count > int64(MaxWindow/u.size) {
-			return 0, fmt.Errorf("window is %d %ss: must be 1 millisecond to 366 days", count, u.name)
-		}
-		return time.Duration(count) * u.size, nil
-	}
-	return 0, fmt.Errorf("unit %q is not one of %s", unit, strings.Join(WindowUnits(), ", "))
-}
-
-// FormatWindow returns a window in words: "10 seconds", "1 hour", or Go's own notation
-// below a millisecond.
-func FormatWindow(w time.Duration) string {
-	if w < time.Millisecond || w%time.Millisecond != 0 {
-		return w.String()
-	}
-	count, unit := SplitWindow(w)
-	if count == 1 {
-		return "1 " + unit
-	}
-	return strconv.FormatInt(count, 10) + " " + unit + "s"
 }

@@ -115,13 +115,6 @@ func (m *Model) open(now int64, limits []Limit) *step {
 	return s
 }
 
-// same reports whether two sections hold the same; a zone only moves the boundaries of
-// its windows.
-func (s section) same(o section) bool {
-	return s.kind == o.kind && s.shadow == o.shadow && s.group == o.group && s.span == o.span &&
-		s.calendar == o.calendar
-}
-
 // requests returns the largest limit of a section.
 func (s *step) requests(section int) int64 {
 	most := int64(0)
@@ -254,14 +247,6 @@ func (st *state) advance(sec section, now, requests int64, shifts []calendar.Shi
 		st.offset = st.slots[n-1] - now
 		return true
 	}
-}
-
-func (s section) period(now int64, shifts []calendar.Shift) (start, end int64) {
-	if s.calendar != NoCalendar {
-		return s.calendar.Around(now, shifts)
-	}
-	start = now - now%s.span
-	return start, start + s.span
 }
 
 // micros is a span of microseconds as a Duration, 0 when negative.

@@ -54,9 +54,10 @@
 -- 4 bytes twice the number of notes, 4 bytes 0, the same 4 bytes again, 4 bytes 0. A note
 -- has 12 bytes: 1 byte number of the section (from 1), 7 bytes, 4 bytes. Notes are in the
 -- order of sections. Of a log they are deficits (refund.go): time, calls. Of a token
--- bucket (valleys.go) the first note is the time since when valleys are kept, and 1 when
--- the bucket was full then. Each valley is two notes: time, parts; microseconds, 1 when
--- it is merged. onesection.lua and manysections.lua leave states with notes to this step.
+-- bucket (bucketrefund.go) the first note is the time since when valleys are kept, and 1
+-- when the bucket was full then. Each valley is two notes: time, parts; microseconds, 1
+-- when it is merged. onesection.lua and manysections.lua leave states with notes to this
+-- step.
 --
 -- Numbers are doubles. Every integer stays below 2^53; muldiv makes larger products.
 local byte, sub, rep, ceil = string.byte, string.sub, string.rep, math.ceil

@@ -118,7 +118,7 @@ local function owes_less(whole, part, other_whole, other_part)
   return whole < other_whole or (whole == other_whole and part < other_part)
 end
 
--- Remembers a bucket's debt before a call; valleys.go says what for.
+-- Remembers a bucket's debt before a call; bucketrefund.go says what for.
 local function note_valley(bucket)
   local whole, part = debt(bucket)
   local valleys = bucket.valleys
