@@ -117,14 +117,6 @@ func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	return Effective{p.Limits, OrEnforce(p.Mode), "plan", p}, ok
 }
 
-// OrEnforce returns the mode, Enforce when it is empty.
-func OrEnforce(m Mode) Mode {
-	if m == "" {
-		return Enforce
-	}
-	return m
-}
-
 // EffectivePlan returns the plan that holds for k, also beneath an override.
 func (s *Set) EffectivePlan(k Key) (Plan, bool) {
 	switch {

@@ -1,8 +1,15 @@
+// Package policy is the model of what operators configure: a Set of plans, route rules
+// and limits of all callers, and the Key of one caller with its plan and override. It
+// validates both, and says which limits hold for a key. It is pure: it knows no Valkey
+// and no clock. Package policyset stores it, package registry edits it, package enforce
+// checks calls by it.
 package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"tidegate/internal/limiter"
@@ -11,6 +18,14 @@ import (
 
 // Mode says what a denial means.
 type Mode string
+
+// OrEnforce returns the mode, Enforce when it is empty.
+func OrEnforce(m Mode) Mode {
+	if m == "" {
+		return Enforce
+	}
+	return m
+}
 
 // The modes. The zero value is Enforce.
 const (
@@ -201,3 +216,31 @@ const (
 	ScopeRouteAll = "route-all"
 	ScopeGroup    = "group"
 )
+
+// Numbered gives the new plans of next numbers. A plan keeps its number; a number that no
+// plan of current has is refused.
+func Numbered(next Set, current *Set) (*Set, error) {
+	next.Plans = slices.Clone(next.Plans)
+	next.NextNumber = max(current.NextNumber, 1)
+	var fields []FieldError
+	seen := map[int]bool{}
+	for i := range next.Plans {
+		p := &next.Plans[i]
+		if p.Number == 0 {
+			p.Number = next.NextNumber
+			next.NextNumber++
+		} else if _, known := current.Numbered(p.Number); !known || seen[p.Number] {
+			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
+				fmt.Sprintf("is %d: a new plan has none", p.Number)})
+		}
+		seen[p.Number] = true
+	}
+	if next.NextNumber > MaxNumber+1 {
+		fields = append(fields, FieldError{"plans",
+			fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
+	}
+	if len(fields) > 0 {
+		return nil, Invalid(fields)
+	}
+	return &next, nil
+}

@@ -66,14 +66,6 @@ func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldErr
 	return fields
 }
 
-// Invalid returns an *InvalidError of the fields; nil when there are none.
-func Invalid(fields []FieldError) error {
-	if len(fields) == 0 {
-		return nil
-	}
-	return &InvalidError{fields}
-}
-
 func nameProblem(name string, seen map[string]bool) string {
 	if problem := TextProblem(name, MaxNameLen); problem != "" {
 		return problem

@@ -1,12 +1,9 @@
-// Package policy is the model of what operators configure: a Set of plans, route rules
-// and limits of all callers, and the Key of one caller with its plan and override. It
-// validates both, and says which limits hold for a key. It is pure: it knows no Valkey
-// and no clock. Package policyset stores it, package registry edits it, package enforce
-// checks calls by it.
 package policy
 
 import (
 	"errors"
+
+	"tidegate/internal/cause"
 )
 
 // Errors that callers distinguish with errors.Is.
@@ -52,4 +49,31 @@ func (e *InvalidError) Error() string {
 		text += sep + f.Error()
 	}
 	return text
+}
+
+// Invalid returns an *InvalidError of the fields; nil when there are none.
+func Invalid(fields []FieldError) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	return &InvalidError{fields}
+}
+
+// RefusedError is the error of a caller that may not call. errors.Is takes it for
+// ErrUnknownKey or ErrRefused. Callers never learn the cause.
+type RefusedError struct {
+	Cause    cause.Cause
+	Verified bool // the credential was proven to be the subject's own
+}
+
+func (e *RefusedError) Error() string { return e.Unwrap().Error() + ": " + e.Cause.String() }
+
+// Unwrap returns ErrUnknownKey when the key says so, and ErrRefused when a rule does.
+func (e *RefusedError) Unwrap() error {
+	switch e.Cause {
+	case cause.Unknown, cause.Revoked, cause.Expired, cause.OldSecret:
+		return ErrUnknownKey
+	default:
+		return ErrRefused
+	}
 }
