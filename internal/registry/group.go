@@ -8,7 +8,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
@@ -127,34 +126,4 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 	}
 	_, err = s.write(ctx, w)
 	return err
-}
-
-// GroupUsage answers what a call of cost 1 would get now from a group's limits of each of
-// some plans, in order. It takes nothing. A plan without limits on groups, or with mode
-// Off, gets the zero Decision.
-func (s *Store) GroupUsage(ctx context.Context, name string,
-	plans []policy.Plan) ([]limiter.Decision, error) {
-	var subjects []limiter.Exchange
-	var at []int
-	for i, p := range plans {
-		if len(p.PerGroup) == 0 || p.Mode == policy.Off {
-			continue
-		}
-		program, err := limiter.Compile(p.PerGroup, s.Now())
-		if err != nil {
-			return nil, fmt.Errorf("policy: usage of a group: %w", err)
-		}
-		key := keyspace.Of(policy.GroupID(name), policy.GroupState(p.Number))
-		subjects = append(subjects, limiter.Exchange{Key: key, Program: program, Limits: p.PerGroup})
-		at = append(at, i)
-	}
-	peeked, err := limiter.PeekMany(ctx, s.client, subjects)
-	if err != nil {
-		return nil, fmt.Errorf("policy: usage of a group: %w", err)
-	}
-	decisions := make([]limiter.Decision, len(plans))
-	for i, d := range peeked {
-		decisions[at[i]] = d
-	}
-	return decisions, nil
 }

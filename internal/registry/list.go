@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
-	"tidegate/internal/store/keyspace"
 )
 
 // Bounds of Query.Count.
@@ -162,41 +159,4 @@ func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
 		return 0, fmt.Errorf("policy: count keys: %w", err)
 	}
 	return n, nil
-}
-
-// Many returns the keys with these ids, in order, leaving out those that have no record.
-func (s *Store) Many(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error) {
-	members := make([]string, 0, len(ids))
-	for _, id := range ids {
-		if validID(id) {
-			members = append(members, "\x00"+id)
-		}
-	}
-	keys, err := s.getAll(ctx, set, members)
-	return slices.DeleteFunc(keys, func(k policy.Key) bool { return k.ID == "" }), err
-}
-
-// getAll returns the key of each member; the zero Key where there is no record.
-func (s *Store) getAll(ctx context.Context, set *policy.Set, members []string) ([]policy.Key, error) {
-	if len(members) == 0 {
-		return nil, nil
-	}
-	keys := make([]policy.Key, len(members))
-	commands := make(valkey.Commands, len(members))
-	for i, m := range members {
-		keys[i].ID = memberID(m)
-		commands[i] = s.client.B().Get().Key(keyspace.Record(keys[i].ID)).Build()
-	}
-	for i, result := range s.client.DoMulti(ctx, commands...) {
-		k, err := policyset.Recorded(keys[i].ID, result)
-		switch {
-		case errors.Is(err, policy.ErrUnreadable): // one bad record must not hide the others
-			k = policy.Key{ID: keys[i].ID, Status: policy.Unreadable}
-		case err != nil:
-			return nil, fmt.Errorf("policy: list keys: %w", err)
-		}
-		k.Plan = set.PlanName(k.PlanNumber)
-		keys[i] = k
-	}
-	return keys, nil
 }

@@ -2,19 +2,22 @@ package registry
 
 import (
 	"context"
+	_ "embed" // the script
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"sync"
 
-	_ "embed" // the script
-
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/statelist"
 )
 
 //go:embed lua/edit.lua
@@ -80,4 +83,49 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 	}
 	err = s.audit.Commit(ctx, step)
 	return newer, err
+}
+
+// put writes k in place of old, and forgets some keys of the same subject with that; an
+// old without an ID stands for none.
+func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Secrets, action string,
+	edit Edit, forget ...string) error {
+	record, err := policyset.EncodeRecord(k, hashes)
+	if err != nil {
+		return err
+	}
+	if err := edit.Validate(); err != nil { // before there is something to undo
+		return err
+	}
+	// The lists come first: an entry without a record is dropped by readers, a record
+	// without an entry could never be found to be revoked.
+	if err := s.addToIndex(ctx, k); err != nil {
+		return err
+	}
+	entry := audit.Entry{
+		By: edit.By, Action: action, Name: k.Name, Reason: edit.Reason, Job: edit.Job, Version: k.Version,
+	}
+	if entry.After, err = json.Marshal(k); err != nil {
+		return fmt.Errorf("policy: write key: %w", err)
+	}
+	if old.ID != "" {
+		if entry.Before, err = json.Marshal(old); err != nil {
+			return fmt.Errorf("policy: write key: %w", err)
+		}
+	}
+	w := write{
+		id: k.ID, key: keyspace.Record(k.ID), versionAt: policyset.PublicAt + 1,
+		expected: old.Version, record: record, forget: forget, entry: entry,
+	}
+	switch _, err := s.write(ctx, w); {
+	case errors.Is(err, policy.ErrConflict) || errors.Is(err, policy.ErrNotFound):
+		s.removeFromIndex(ctx, k)
+		return err
+	case err != nil: // it may yet be written
+		return err
+	}
+	s.updateIndex(ctx, old, k)
+	if k.Banned.After(s.Now()) { // a denial lists it again, where this fails
+		s.client.DoMulti(ctx, statelist.Add(s.client, statelist.Banned, k.ID, k.Banned)...)
+	}
+	return nil
 }
