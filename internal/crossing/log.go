@@ -3,10 +3,7 @@ package crossing
 import (
 	"context"
 	_ "embed" // the script
-	"encoding/json"
-	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
@@ -14,13 +11,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/store/keyspace"
 )
-
-//go:embed crossing.lua
-var crossingLua string
-
-var script = valkey.NewLuaScript(crossingLua)
 
 const (
 	// maxPending bounds the events that wait for Send: those of one call, and of calls
@@ -109,33 +100,3 @@ const (
 	reportedNow = 1 // by crossing.lua
 	unlisted    = "crossed limit not listed"
 )
-
-// store enters the event into the list, unless it was reported before.
-func (e *Event) store(ctx context.Context, client valkey.Client) (news int64, err error) {
-	if client == nil {
-		return 0, fmt.Errorf("crossing: %w", errNoClient)
-	}
-	report, err := json.Marshal(e)
-	if err != nil {
-		return 0, fmt.Errorf("crossing: %w", err)
-	}
-	b := keyspace.BucketOf(e.Subject)
-	class := "u"
-	if e.registered {
-		class = "r"
-	}
-	keys := []string{b.Name("usage-x" + e.mark()), listName(b), countName(b, e.Time)}
-	args := []string{class, string(report), strconv.FormatInt(e.Time.UnixMilli(), 10),
-		strconv.FormatInt(max(leastMark, e.Resets.Sub(e.Time)).Milliseconds(), 10)}
-	news, err = script.Exec(ctx, client, keys, args).AsInt64()
-	if err != nil {
-		return 0, fmt.Errorf("crossing: %w", err)
-	}
-	return news, nil
-}
-
-func listName(b keyspace.Bucket) string { return b.Name("usage-crossings") }
-
-func countName(b keyspace.Bucket, at time.Time) string {
-	return b.Name("usage-y" + strconv.FormatInt(at.Unix()/int64(24*time.Hour/time.Second), 10))
-}

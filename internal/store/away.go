@@ -24,9 +24,3 @@ func Away(err error) bool {
 	code, _, _ := strings.Cut(refusal.Error(), " ") // the library leaves out ERR
 	return code == strings.ToUpper(code) && code != "WRONGTYPE" && code != "NOSCRIPT"
 }
-
-// Clustered reports whether a URL's hosts are nodes of a cluster.
-func Clustered(rawURL string) bool {
-	option, err := parse(rawURL)
-	return err == nil && !option.ForceSingleClient
-}

@@ -160,3 +160,9 @@ func setName(to *string, name, value string) error {
 	*to = value
 	return nil
 }
+
+// Clustered reports whether a URL's hosts are nodes of a cluster.
+func Clustered(rawURL string) bool {
+	option, err := parse(rawURL)
+	return err == nil && !option.ForceSingleClient
+}
