@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -178,17 +177,4 @@ func (j *Journal) stored(ctx context.Context, b keyspace.Bucket, ids []string) (
 		s.records[name{keyspace.Tokens, id}] = []byte(content)
 	}
 	return s, nil
-}
-
-// idOf is the id of the key whose record lies there; empty for another record.
-func (n name) idOf() string {
-	if n.field != "" || n.key == policyset.SetKey {
-		return ""
-	}
-	_, id, _ := strings.Cut(n.key, "}:")
-	id, isRecord := strings.CutSuffix(id, ":c")
-	if !isRecord {
-		return ""
-	}
-	return id
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed" // the script
-	"fmt"
 	"strconv"
 
 	"github.com/valkey-io/valkey-go"
@@ -48,60 +47,9 @@ func (j *Journal) runBehind(
 	return done == 1, err
 }
 
-// A step of a writer ends with so many commands or bytes, so that Valkey answers others
-// in between.
-const (
-	maxStep      = 250
-	maxStepBytes = 1 << 20
-)
-
-// writer writes to a bucket of Valkey for one restore, while that has the fence.
-type writer struct {
-	*Journal
-	bucket keyspace.Bucket
-	head   string // the one expected: the restore's fence
-	waits  []command
-	bytes  int
-}
-
 // fenceOff takes a bucket with a head for a restore. Another restore that had it writes
 // nothing from then on.
 func (j *Journal) fenceOff(ctx context.Context, b keyspace.Bucket, head []byte) (*writer, error) {
 	w := &writer{Journal: j, bucket: b, head: string(head)}
 	return w, w.moveHead(ctx, newFence())
-}
-
-// add has the next flush run a command.
-func (w *writer) add(name, key string, args ...string) {
-	w.waits = append(w.waits, command{name, key, args})
-	for _, a := range args {
-		w.bytes += len(a)
-	}
-}
-
-// full reports whether flush is due.
-func (w *writer) full() bool { return len(w.waits) >= maxStep || w.bytes >= maxStepBytes }
-
-// flush runs the commands that wait. It fails, and writes nothing, when another restore
-// has the bucket.
-func (w *writer) flush(ctx context.Context) error {
-	ran, err := w.runBehind(ctx, w.bucket, w.head, w.waits...)
-	switch {
-	case err != nil:
-		return fmt.Errorf("restore: %w", err)
-	case !ran:
-		return fmt.Errorf("bucket %d was changed or restored by another meanwhile: restore again", w.bucket)
-	}
-	w.waits, w.bytes = nil, 0
-	return nil
-}
-
-// moveHead gives the bucket another head, after the commands that wait.
-func (w *writer) moveHead(ctx context.Context, next string) error {
-	w.add("SET", audit.HeadKey(w.bucket), next)
-	err := w.flush(ctx)
-	if err == nil {
-		w.head = next
-	}
-	return err
 }

@@ -225,36 +225,6 @@ func (j *Journal) write(
 	return nil
 }
 
-// writeRecords writes a state's records, lists their keys, and removes those that were
-// touched and are not in the state.
-func (w *writer) writeRecords(ctx context.Context, lists Lists, s *state, touched []name) error {
-	listed := map[string][]byte{}
-	flush := func() error {
-		if err := lists.AddToLists(ctx, listed); err != nil {
-			return err
-		}
-		clear(listed)
-		return w.flush(ctx)
-	}
-	for _, n := range touched {
-		if _, known := s.records[n]; !known {
-			w.set(n, nil)
-		}
-	}
-	for n, content := range s.records {
-		w.set(n, content)
-		if id := n.idOf(); id != "" && content != nil {
-			listed[id] = content
-		}
-		if w.full() {
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-	}
-	return flush()
-}
-
 // touched are the records that entries of Valkey changed which wait to be shipped: those
 // that the journal does not take are undone.
 func (j *Journal) touched(ctx context.Context, s *state) ([]name, error) {
@@ -270,18 +240,4 @@ func (j *Journal) touched(ctx context.Context, s *state) ([]name, error) {
 		}
 	}
 	return names, nil
-}
-
-// set writes a record, or removes it.
-func (w *writer) set(n name, content []byte) {
-	switch text := string(content); {
-	case n.field != "" && content == nil:
-		w.add("HDEL", n.key, n.field)
-	case n.field != "":
-		w.add("HSET", n.key, n.field, text)
-	case content == nil:
-		w.add("DEL", n.key)
-	default:
-		w.add("SET", n.key, text)
-	}
 }
