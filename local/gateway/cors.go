@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -78,53 +76,6 @@ func setList(h http.Header, name string, values []string) {
 	if len(values) > 0 {
 		h.Set(name, strings.Join(values, ","))
 	}
-}
-
-// reference is the id of the resource to which a property refers; empty for any other
-// value.
-type reference string
-
-// UnmarshalJSON reads {"Ref": "ID"}.
-func (r *reference) UnmarshalJSON(text []byte) error {
-	var value struct{ Ref string }
-	if json.Unmarshal(text, &value) == nil {
-		*r = reference(value.Ref)
-	}
-	return nil
-}
-
-// cors returns the CORS configuration of an HTTP API. It refuses a route that includes
-// OPTIONS and has the authorizer, since the authorizer would refuse preflights.
-func (t template) cors(api reference) (*CORS, error) {
-	resource, found := t.Resources[string(api)]
-	if !found {
-		return nil, nil // the API is of another template
-	}
-	var properties struct{ CorsConfiguration *CORS }
-	if err := json.Unmarshal(resource.Properties, &properties); err != nil {
-		return nil, fmt.Errorf("%s: %w", api, err)
-	}
-	if properties.CorsConfiguration == nil {
-		return nil, nil
-	}
-	return properties.CorsConfiguration, t.refusesPreflights(api)
-}
-
-func (t template) refusesPreflights(api reference) error {
-	routes, err := properties[struct {
-		APIID             reference `json:"ApiId"`
-		AuthorizationType string
-		RouteKey          string
-	}](t, httpRoute)
-	for _, r := range routes {
-		method, _, _ := strings.Cut(r.RouteKey, " ")
-		takesOptions := slices.Contains([]string{"$default", "ANY", http.MethodOptions}, method)
-		if r.APIID == api && r.AuthorizationType == "CUSTOM" && takesOptions {
-			return fmt.Errorf("route %s has the authorizer, which refuses preflights: name its methods "+
-				"without OPTIONS", r.RouteKey)
-		}
-	}
-	return err
 }
 
 // Values of OpenTo other than an origin.
