@@ -33,12 +33,6 @@ type Function struct {
 	waiters   []chan grant
 }
 
-// grant is an environment, which then belongs to the receiver, or an error.
-type grant struct {
-	env *environment
-	err error
-}
-
 // Start checks the configuration and starts the warm environments.
 func Start(c Config) (*Function, error) {
 	c, err := c.withDefaults()
@@ -134,10 +128,4 @@ func (f *Function) run(env *environment, inv *invocation) {
 	} else {
 		f.remove(env)
 	}
-}
-
-func (f *Function) answered(env *environment) {
-	f.lock.Lock()
-	defer f.lock.Unlock()
-	f.answering[env] = struct{}{}
 }

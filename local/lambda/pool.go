@@ -15,6 +15,12 @@ import (
 // would start a second environment each time.
 const nextGrace = 50 * time.Millisecond
 
+// grant is an environment, which then belongs to the receiver, or an error.
+type grant struct {
+	env *environment
+	err error
+}
+
 // warm starts the configured number of environments and waits for them.
 func (f *Function) warm() error {
 	errs := make(chan error, f.config.Warm)
@@ -220,4 +226,10 @@ func (f *Function) open() (*environment, error) {
 		return nil, f.orClosed(err)
 	}
 	return env, nil
+}
+
+func (f *Function) answered(env *environment) {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.answering[env] = struct{}{}
 }
