@@ -14,11 +14,9 @@ import (
 	"os/signal"
 	"regexp"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/policy"
 )
 
 // Exit statuses.
@@ -161,45 +159,6 @@ func (o options) read(in io.Reader) (*migration, error) {
 		return nil, err
 	}
 	return from(text)
-}
-
-// print writes the table and its totals.
-func (m *migration) print(out io.Writer) {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "WAS\tBECOMES")
-	revoked, reissued := 0, 0
-	for _, r := range m.rows {
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", r.was, r.becomes)
-	}
-	for _, k := range m.keys {
-		if k.revoked {
-			revoked++
-		}
-		if k.value == "" {
-			reissued++
-		}
-	}
-	_ = w.Flush() // to the program's own output
-	number := func(n int) string { return policydoc.Number(int64(n)) }
-	_, _ = fmt.Fprintf(out, "\n%s plans, %s route rules, %s keys: %s with a new value, %s revoked. "+
-		"%s lines have no equal.\n", number(len(m.policy.Plans)), number(len(m.policy.Routes)),
-		number(len(m.keys)), number(reissued), number(revoked), number(m.without))
-}
-
-// write checks the policy and writes it to a file, unless that is empty.
-func (m *migration) write(file string) error {
-	set, fieldErrors := m.policy.Set(&policy.Set{})
-	if err := errors.Join(policy.Invalid(fieldErrors), set.Validate()); err != nil {
-		return fmt.Errorf("the policy cannot be saved as it is: %w", err)
-	}
-	if file == "" {
-		return nil
-	}
-	text, err := policydoc.Write(&set)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, text, 0o600)
 }
 
 func (m *migration) importAll(ctx context.Context, c *client, o options, out, errOut io.Writer) error {

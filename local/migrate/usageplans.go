@@ -16,27 +16,6 @@ import (
 	"tidegate/internal/route"
 )
 
-// migration is the result of converting an export.
-type migration struct {
-	policy policydoc.Policy
-	rows   []row // in the order of the table
-	keys   []importedKey
-	// how many things have no equal
-	without int
-}
-
-// row is a line of the table.
-type row struct{ was, becomes string }
-
-const noEqual = "no equal: "
-
-func (m *migration) add(was, becomes string, args ...any) {
-	m.rows = append(m.rows, row{was, fmt.Sprintf(becomes, args...)})
-	if strings.HasPrefix(becomes, noEqual) {
-		m.without++
-	}
-}
-
 // fromUsagePlans converts usage plans and their keys.
 func fromUsagePlans(e *export) *migration {
 	m := &migration{}
@@ -52,23 +31,6 @@ func fromUsagePlans(e *export) *migration {
 	m.rules(e.plans)
 	m.importKeys(e, plans, names)
 	return m
-}
-
-// uniqueName returns a name that no other plan has, of 1 to policy.MaxNameLen characters.
-func uniqueName(taken map[string]bool, name, id string) string {
-	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
-	if taken[name] {
-		suffix := " (" + id + ")"
-		name = clipped(name, policy.MaxNameLen-len(suffix)) + suffix
-	}
-	taken[name] = true
-	return name
-}
-
-// clipped cuts a text after most characters, and removes those that cannot be printed.
-func clipped(text string, most int) string {
-	printable := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
-	return string(printable[:min(len(printable), most)])
 }
 
 // plan adds a usage plan to the policy.
