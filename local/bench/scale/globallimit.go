@@ -46,13 +46,13 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer fleet.close(ctx)
-	return shared(ctx, o, c.registry, fleet, c.nodes, calls)
+	return measureLimit(ctx, o, c.registry, fleet, c.nodes, calls)
 }
 
-// shared measures without a limit; with nearLimit, asked by every call and then leased;
-// and with farLimit, asked and then leased. The order matters, since an edit keeps the
-// counts.
-func shared(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
+// measureLimit measures without a limit; with nearLimit, asked by every call and then
+// leased; and with farLimit, asked and then leased. The order matters, since an edit
+// keeps the counts.
+func measureLimit(ctx context.Context, o options, r *keyRegistry, f fleet, all nodes,
 	calls []enforce.Call) ([]figures.Figure, error) {
 	if _, err := f.during(ctx, calls, o.slice/5); err != nil {
 		return nil, err
