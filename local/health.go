@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -52,35 +51,6 @@ func askToxiproxy(ctx context.Context, args []string, stdio stdio) error {
 	}
 	if response.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("toxiproxy answers %s", response.Status)
-	}
-	return nil
-}
-
-// composedReady returns the addresses and credentials of a composition, with the
-// addresses that its host publishes.
-func composedReady(folder string, getenv func(string) string) (*ready, error) {
-	r, err := readReady(folder)
-	if err != nil {
-		return nil, err
-	}
-	r.REST, r.HTTP, r.Admin = "http://"+getenv("REST"), "http://"+getenv("HTTP"), "http://"+getenv("ADMIN")
-	return r, nil
-}
-
-// printReady prints the content of -ready-file.
-func printReady(_ context.Context, args []string, io stdio) error {
-	folder := "/secrets"
-	f := partFlags("ready", io)
-	f.StringVar(&folder, "secrets", folder, "`folder` of the secrets")
-	if err := f.Parse(args); err != nil {
-		return err
-	}
-	r, err := composedReady(folder, io.getenv)
-	if err != nil {
-		return err
-	}
-	if err := json.NewEncoder(io.out).Encode(r); err != nil {
-		return fmt.Errorf("print: %w", err)
 	}
 	return nil
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -143,16 +142,4 @@ func readEnv(path string) (map[string]string, error) {
 		env[name] = value
 	}
 	return env, nil
-}
-
-func readReady(folder string) (*ready, error) {
-	text, err := os.ReadFile(filepath.Join(folder, readyFile))
-	if err != nil {
-		return nil, fmt.Errorf("read what is ready: %w", err)
-	}
-	var r ready
-	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("read what is ready: %w", err)
-	}
-	return &r, nil
 }
