@@ -160,3 +160,25 @@ func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
 	}
 	return n, nil
 }
+
+// idsPerRead is how many members of a list EachID reads at once.
+const idsPerRead = 5_000
+
+// EachID calls yield with the id of every listed key.
+func EachID(ctx context.Context, client valkey.Client, yield func(id string)) error {
+	from := "-"
+	for {
+		read := client.B().Zrangebylex().Key(indexKey).Min(from).Max("+").Limit(0, idsPerRead).Build()
+		members, err := client.Do(ctx, read).AsStrSlice()
+		if err != nil {
+			return fmt.Errorf("policy: list keys: %w", err)
+		}
+		for _, m := range members {
+			yield(memberID(m))
+		}
+		if len(members) < idsPerRead {
+			return nil
+		}
+		from = "(" + members[len(members)-1]
+	}
+}
