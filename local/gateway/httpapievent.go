@@ -133,3 +133,37 @@ func (a *HTTP) identities(req *request) []string {
 	}
 	return values
 }
+
+// joinedValues flattens headers and query strings as HTTP API events do: all values,
+// joined by commas.
+func joinedValues(values map[string][]string) map[string]string {
+	flat := make(map[string]string, len(values))
+	for name, all := range values {
+		flat[name] = strings.Join(all, ",")
+	}
+	return flat
+}
+
+// lowerHeaders returns the headers field of format 2.0. Cookies have a separate field.
+func (r *request) lowerHeaders() map[string]string {
+	lower := map[string]string{}
+	for name, value := range joinedValues(r.header) {
+		if name != "Cookie" {
+			lower[strings.ToLower(name)] = value
+		}
+	}
+	return lower
+}
+
+// cookies lists every cookie of every Cookie header as name=value.
+func (r *request) cookies() []string {
+	var all []string
+	for _, line := range r.header.Values("Cookie") {
+		for cookie := range strings.SplitSeq(line, ";") {
+			if cookie = strings.TrimSpace(cookie); cookie != "" {
+				all = append(all, cookie)
+			}
+		}
+	}
+	return all
+}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -140,40 +139,6 @@ func lastValues(values map[string][]string) map[string]string {
 	return flat
 }
 
-// joinedValues flattens headers and query strings as HTTP API events do: all values,
-// joined by commas.
-func joinedValues(values map[string][]string) map[string]string {
-	flat := make(map[string]string, len(values))
-	for name, all := range values {
-		flat[name] = strings.Join(all, ",")
-	}
-	return flat
-}
-
-// lowerHeaders returns the headers field of format 2.0. Cookies have a separate field.
-func (r *request) lowerHeaders() map[string]string {
-	lower := map[string]string{}
-	for name, value := range joinedValues(r.header) {
-		if name != "Cookie" {
-			lower[strings.ToLower(name)] = value
-		}
-	}
-	return lower
-}
-
-// cookies lists every cookie of every Cookie header as name=value.
-func (r *request) cookies() []string {
-	var all []string
-	for _, line := range r.header.Values("Cookie") {
-		for cookie := range strings.SplitSeq(line, ";") {
-			if cookie = strings.TrimSpace(cookie); cookie != "" {
-				all = append(all, cookie)
-			}
-		}
-	}
-	return all
-}
-
 // context returns the $context variables that both kinds of API share.
 func (r *request) context(api, stage string) map[string]string {
 	return map[string]string{
@@ -204,11 +169,4 @@ func (r *request) arn(api, stage string) string {
 // missing reports whether one of the headers has no value.
 func (r *request) missing(headers []string) bool {
 	return slices.ContainsFunc(headers, func(name string) bool { return r.header.Get(name) == "" })
-}
-
-func nilIfEmpty[M ~map[K]V, K comparable, V any](m M) any {
-	if len(m) == 0 {
-		return nil
-	}
-	return maps.Clone(m)
 }

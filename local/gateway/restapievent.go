@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -113,4 +114,11 @@ func orEmpty(m map[string]string) map[string]string {
 		return map[string]string{}
 	}
 	return m
+}
+
+func nilIfEmpty[M ~map[K]V, K comparable, V any](m M) any {
+	if len(m) == 0 {
+		return nil
+	}
+	return maps.Clone(m)
 }
