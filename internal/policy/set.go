@@ -7,9 +7,7 @@ package policy
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
-	"slices"
 	"time"
 
 	"tidegate/internal/limiter"
@@ -216,31 +214,3 @@ const (
 	ScopeRouteAll = "route-all"
 	ScopeGroup    = "group"
 )
-
-// Numbered gives the new plans of next numbers. A plan keeps its number; a number that no
-// plan of current has is refused.
-func Numbered(next Set, current *Set) (*Set, error) {
-	next.Plans = slices.Clone(next.Plans)
-	next.NextNumber = max(current.NextNumber, 1)
-	var fields []FieldError
-	seen := map[int]bool{}
-	for i := range next.Plans {
-		p := &next.Plans[i]
-		if p.Number == 0 {
-			p.Number = next.NextNumber
-			next.NextNumber++
-		} else if _, known := current.Numbered(p.Number); !known || seen[p.Number] {
-			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
-				fmt.Sprintf("is %d: a new plan has none", p.Number)})
-		}
-		seen[p.Number] = true
-	}
-	if next.NextNumber > MaxNumber+1 {
-		fields = append(fields, FieldError{"plans",
-			fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
-	}
-	if len(fields) > 0 {
-		return nil, Invalid(fields)
-	}
-	return &next, nil
-}
