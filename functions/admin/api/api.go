@@ -10,6 +10,7 @@
 package api
 
 import (
+	"context"
 	"log/slog"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -91,7 +92,8 @@ An ETag is a version; send it in If-Match with a change.`
 
 // register adds every operation.
 func (a *api) register() {
-	a.registerSelf()
+	a.registerMe()
+	a.registerDocument()
 	keys.Register(a.API, a.Keys, a.Usage)
 	a.registerPolicy()
 	a.registerPolicyFile()
@@ -123,4 +125,20 @@ func security(r auth.Role) []map[string][]string {
 		scope = token.Read
 	}
 	return []map[string][]string{{"token": {string(scope)}}, {"session": {}}}
+}
+
+type document struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func (a *api) registerDocument() {
+	group := a.Group("access")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /openapi.json", ID: "get-openapi", Role: auth.Viewer, Summary: "This document",
+		Answer: "application/json", Schema: &huma.Schema{Type: huma.TypeObject},
+	}, func(context.Context, *rest.None) (*document, error) {
+		text, err := a.Document()
+		return &document{"application/json", text}, err
+	})
 }

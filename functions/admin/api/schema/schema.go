@@ -5,8 +5,11 @@ package schema
 
 import (
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
@@ -40,4 +43,58 @@ func InBody(fields []policy.FieldError, cut string) []rest.Detail {
 			Location: "body." + strings.TrimPrefix(f.Field, cut), Message: rest.Clip(f.Message)}
 	}
 	return all
+}
+
+// Window is how a limit stands now.
+type Window struct {
+	Limit     policydoc.Limit `json:"limit"`
+	Text      string          `json:"text" doc:"The limit in words" example:"100 per 10 seconds"`
+	Used      int64           `json:"used"`
+	Remaining int64           `json:"remaining"`
+	Resets    *time.Time      `json:"resets,omitempty" doc:"When the window is empty if nobody calls; absent when it is"`
+	NextFree  *time.Time      `json:"nextFree,omitempty" doc:"When the next call passes; absent when it does now"`
+}
+
+// WindowOf returns how a limit stood at an instant.
+func WindowOf(u limiter.Usage, now time.Time) Window {
+	return Window{
+		Limit: policydoc.LimitOf(u.Limit), Text: policydoc.LimitText(u.Limit),
+		Used: u.Used(), Remaining: u.Remaining,
+		Resets: After(now, u.Reset), NextFree: After(now, u.RetryAfter),
+	}
+}
+
+// WindowsOf returns how the limits of a decision stood when it was made.
+func WindowsOf(d limiter.Decision) []Window {
+	all := make([]Window, len(d.Limits))
+	for i, u := range d.Limits {
+		all[i] = WindowOf(u, d.Now)
+	}
+	return all
+}
+
+// After returns the instant that is d after now, or nil where there is nothing to wait
+// for.
+func After(now time.Time, d time.Duration) *time.Time {
+	if d <= 0 {
+		return nil
+	}
+	return Given(now.Add(d))
+}
+
+// Given returns a time, or nil for none.
+func Given(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// TimeOf is the inverse of Given.
+func TimeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
 }

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/auth"
 )
@@ -17,24 +15,12 @@ type Me struct {
 	Role string `json:"role" enum:"viewer,editor"`
 }
 
-type document struct {
-	ContentType string `header:"Content-Type"`
-	Body        []byte
-}
-
-func (a *api) registerSelf() {
+func (a *api) registerMe() {
 	group := a.Group("access")
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /me", ID: "get-me", Role: auth.Viewer, Summary: "Who the caller is",
 	}, func(ctx context.Context, _ *rest.None) (*rest.Body[Me], error) {
 		actor := auth.From(ctx)
 		return rest.Answer(Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}), nil
-	})
-	rest.Register(group, rest.Operation{
-		Pattern: "GET /openapi.json", ID: "get-openapi", Role: auth.Viewer, Summary: "This document",
-		Answer: "application/json", Schema: &huma.Schema{Type: huma.TypeObject},
-	}, func(context.Context, *rest.None) (*document, error) {
-		text, err := a.Document()
-		return &document{"application/json", text}, err
 	})
 }
