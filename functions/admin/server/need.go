@@ -1,8 +1,6 @@
 package server
 
 import (
-	"net/http"
-
 	"tidegate/functions/admin/auth"
 )
 
@@ -36,12 +34,17 @@ func (n need) metBy(a auth.Actor) bool {
 	return false
 }
 
-// route handles a pattern: method and path, as in http.ServeMux, without the base path.
-// Machines may use paths below /api/, and get errors as JSON.
-type route struct {
-	pattern string
-	need    need
-	handle  http.HandlerFunc
-	resumes bool  // as auth.Route has it
-	maxBody int64 // bytes of a request's body; 0 means the maximum of a form
+func needOf(r auth.Role) need {
+	switch r {
+	case auth.Owner:
+		return owner
+	case auth.Settler:
+		return settler
+	case auth.Viewer:
+		return viewer
+	case auth.Editor:
+		return editor
+	case auth.Nobody:
+	}
+	return undecided
 }

@@ -1,13 +1,31 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
 	"tidegate/functions/admin/api"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard"
 )
+
+// The paths below the base path where the owner of a key sees it: an operation and a
+// page.
+const (
+	OwnerAPIPath = api.Prefix + api.OwnerPath
+	OwnerPath    = dashboard.OwnerPath
+)
+
+// route handles a pattern: method and path, as in http.ServeMux, without the base path.
+// Machines may use paths below /api/, and get errors as JSON.
+type route struct {
+	pattern string
+	need    need
+	handle  http.HandlerFunc
+	resumes bool  // as auth.Route has it
+	maxBody int64 // bytes of a request's body; 0 means the maximum of a form
+}
 
 // routes returns all routes but the API's. See dispatch for requests without a route.
 func (s *server) routes() []route {
@@ -27,38 +45,40 @@ func (s *server) routes() []route {
 	})
 }
 
-// router finds the route of a request.
-type router struct {
-	mux   *http.ServeMux
-	known map[string]route // by the patterns registered with the mux
+// apiRoutes returns the routes of the API.
+func (s *server) apiRoutes() []route {
+	return mounted(api.Routes(s.BasePath, api.Services{
+		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
+		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
+	}))
 }
 
-// find returns the route of a request and whether there is one, and the handler of mux.
-func (r *router) find(q *http.Request) (found route, known bool, handler http.Handler) {
-	handler, pattern := r.mux.Handler(q)
-	found, known = r.known[pattern]
-	return found, known, handler
-}
-
-// routerOf returns the router for a request's path.
-func (s *server) routerOf(r *http.Request) (*router, error) {
-	if !s.away && strings.HasPrefix(r.URL.Path, s.Path(api.Prefix+"/")) {
-		return s.api()
+// mounted turns routes of the pages or the API into those of the server.
+func mounted(all []auth.Route) []route {
+	var routes []route
+	for _, r := range all {
+		routes = append(routes, route{pattern: r.Pattern, need: needOf(r.Role), handle: r.Handle,
+			maxBody: r.MaxBody, resumes: r.Resumes})
 	}
-	return s.pages, nil
+	return routes
 }
 
-// newRouter registers routes.
-func (s *server) newRouter(routes []route) (*router, error) {
-	made := &router{http.NewServeMux(), map[string]route{}}
-	for _, r := range routes {
-		if r.need <= undecided || r.need > settler {
-			return nil, fmt.Errorf("route %s does not say who may ask for it", r.pattern)
-		}
-		method, path, _ := strings.Cut(r.pattern, " ")
-		pattern := method + " " + s.Path(path)
-		made.mux.HandleFunc(pattern, r.handle)
-		made.known[pattern] = r
+func (s *server) pageRoutes() []auth.Route {
+	services := dashboard.Services{
+		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
+		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
+		Journal: s.Journal, Owners: s.owners(s.OwnerPage), Crossings: s.Crossings,
 	}
-	return made, nil
+	if s.Provider != nil {
+		services.ProviderHost = s.Provider.Host()
+	}
+	return dashboard.Routes(s.Renderer, services)
+}
+
+// owners returns the use cases of keys' owners, or nil if they are off.
+func (s *server) owners(on bool) *app.Owners {
+	if !on {
+		return nil
+	}
+	return &app.Owners{Keys: s.Keys, Usage: s.Usage, Throttle: s.Owners}
 }
