@@ -20,16 +20,7 @@ type event struct {
 	detail []byte // JSON: the line, and id
 }
 
-// target takes events. send takes up to maxBatch and returns those that were not taken.
-type target interface {
-	send(ctx context.Context, batch []event) (failed []event, err error)
-}
-
 const (
-	// maxBatch is the most that PutEvents and PublishBatch take:
-	// https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html
-	// https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html
-	maxBatch = 10
 	// attempts of one batch. When the last fails, Lambda invokes the function anew, with
 	// all events, and at last puts them into the queue of failures.
 	attempts = 3

@@ -4,65 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strconv"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	bustypes "github.com/aws/aws-sdk-go-v2/service/eventbridge/types"
 	"github.com/aws/aws-sdk-go-v2/service/sns"
 	topictypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
-
-	"tidegate/internal/config"
 )
 
-// settings are the function's variables. infra sets them.
-type settings struct {
-	// Target is the ARN of an event bus or of a topic.
-	Target string `env:"TARGET"`
-	Stage  string `env:"STAGE"`
-
-	Region       string `env:"AWS_REGION"`
-	Endpoint     string `env:"AWS_ENDPOINT_URL"` // for tests
-	AccessKey    string `env:"AWS_ACCESS_KEY_ID"`
-	SecretKey    string `env:"AWS_SECRET_ACCESS_KEY"`
-	SessionToken string `env:"AWS_SESSION_TOKEN"`
+// target takes events. send takes up to maxBatch and returns those that were not taken.
+type target interface {
+	send(ctx context.Context, batch []event) (failed []event, err error)
 }
 
-func newForwarder(variables []string, log *slog.Logger) (*forwarder, error) {
-	s, problems := config.Read[settings](variables)
-	service := ""
-	if parts := strings.Split(s.Target, ":"); len(parts) > 2 {
-		service = parts[2]
-	}
-	if service != "events" && service != "sns" {
-		problems.Add("TARGET", fmt.Sprintf("is %q: must be the ARN of an event bus or a topic", s.Target))
-	}
-	if err := problems.Err(); err != nil {
-		return nil, fmt.Errorf("environment: %w", err)
-	}
-	f := &forwarder{log: log, pause: pause}
-	if service == "sns" {
-		f.target = newTopic(s)
-	} else {
-		f.target = newBus(s)
-	}
-	return f, nil
-}
-
-// Retrieve returns the credentials that Lambda gives the environment.
-func (s settings) Retrieve(context.Context) (aws.Credentials, error) {
-	return aws.Credentials{AccessKeyID: s.AccessKey, SecretAccessKey: s.SecretKey,
-		SessionToken: s.SessionToken}, nil
-}
-
-func (s settings) endpoint() *string {
-	if s.Endpoint == "" {
-		return nil
-	}
-	return &s.Endpoint
-}
+// maxBatch is the most that PutEvents and PublishBatch take:
+// https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html
+// https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html
+const maxBatch = 10
 
 // errRefused is the answer of a service that took only some events.
 var errRefused = errors.New("refused")
