@@ -10,9 +10,6 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"strings"
-
-	"tidegate/functions/admin/auth"
 )
 
 // Config has the provider and the roles of the people that it logs in.
@@ -71,64 +68,4 @@ func (c Config) fingerprint() string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
-}
-
-// role returns the role that the claims give. present is false without the claim.
-func (c Config) role(claims map[string]any) (role auth.Role, present bool) {
-	value, present := lookUp(claims, c.RoleClaim)
-	if !present {
-		return auth.Nobody, false
-	}
-	for _, text := range texts(value) {
-		if contains(c.EditorValues, text) {
-			return auth.Editor, true
-		}
-		if contains(c.ViewerValues, text) {
-			role = auth.Viewer
-		}
-	}
-	return role, true
-}
-
-// contains compares whole texts and ignores an empty value.
-func contains(values []string, text string) bool {
-	for _, v := range values {
-		if v != "" && v == text {
-			return true
-		}
-	}
-	return false
-}
-
-// lookUp finds a claim by its name, or else by the name as a path with dots. Some
-// providers use addresses as names, others nest objects.
-func lookUp(claims map[string]any, name string) (any, bool) {
-	if value, ok := claims[name]; ok {
-		return value, value != nil
-	}
-	first, others, found := strings.Cut(name, ".")
-	if !found {
-		return nil, false
-	}
-	inner, ok := claims[first].(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	return lookUp(inner, others)
-}
-
-func texts(value any) []string {
-	switch value := value.(type) {
-	case string:
-		return []string{value}
-	case []any:
-		var all []string
-		for _, v := range value {
-			if text, ok := v.(string); ok {
-				all = append(all, text)
-			}
-		}
-		return all
-	}
-	return nil
 }
