@@ -2,7 +2,6 @@ package policydoc
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"tidegate/internal/policy"
@@ -57,33 +56,4 @@ func (f *File) line(path string) int {
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
 	return 1
-}
-
-// Problem is what is wrong at one place of a file.
-type Problem struct {
-	Line    int // from 1
-	Field   string
-	Message string
-}
-
-// String writes it in a line.
-func (p Problem) String() string {
-	if p.Field == "" {
-		return fmt.Sprintf("line %d: %s", p.Line, p.Message)
-	}
-	return fmt.Sprintf("line %d: %s %s", p.Line, p.Field, p.Message)
-}
-
-// InvalidError lists everything wrong with a file.
-type InvalidError struct {
-	Problems []Problem
-	TooMany  bool // fields or values: no policy has so many, and the file was not decoded
-}
-
-func (e *InvalidError) Error() string {
-	words := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		words[i] = p.String()
-	}
-	return strings.Join(words, "; ")
 }

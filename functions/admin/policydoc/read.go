@@ -195,13 +195,3 @@ func clip(text string) string {
 	}
 	return text
 }
-
-func invalid(line int, message string) *InvalidError {
-	return &InvalidError{Problems: []Problem{{Line: max(line, 1), Message: message}}}
-}
-
-func tooMany(line int, message string) *InvalidError {
-	e := invalid(line, message)
-	e.TooMany = true
-	return e
-}

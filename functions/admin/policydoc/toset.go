@@ -15,23 +15,23 @@ import (
 // be read of it. A plan without a number keeps that of current's plan of the same name,
 // or of the name that it was. Bounds are left to the Set's Validate.
 func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
-	var r reader
+	var t toSet
 	s := policy.Set{
 		Version: p.Version, Plans: make([]policy.Plan, len(p.Plans)),
-		PerIP: r.scope("perIP", p.PerIP), Global: r.scope("global", p.Global),
-		Deny: r.networks("deny", p.Deny), Allow: r.networks("allow", p.Allow),
-		Exempt:    r.networks("exempt", p.Exempt),
-		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan, Bans: r.bans(p.Bans),
+		PerIP: t.scope("perIP", p.PerIP), Global: t.scope("global", p.Global),
+		Deny: t.networks("deny", p.Deny), Allow: t.networks("allow", p.Allow),
+		Exempt:    t.networks("exempt", p.Exempt),
+		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan, Bans: t.bans(p.Bans),
 		NextNumber: current.NextNumber,
 	}
 	for i, plan := range p.Plans {
-		s.Plans[i] = r.plan(fmt.Sprintf("plans[%d].", i), plan)
+		s.Plans[i] = t.plan(fmt.Sprintf("plans[%d].", i), plan)
 		s.Plans[i].Number = plan.number(current, p.Plans)
 	}
 	for i, rule := range p.Routes {
-		s.Routes = append(s.Routes, r.rule(fmt.Sprintf("routes[%d].", i), rule))
+		s.Routes = append(s.Routes, t.rule(fmt.Sprintf("routes[%d].", i), rule))
 	}
-	return s, r.fieldErrors
+	return s, t.fieldErrors
 }
 
 // number returns the number of the plan in current, 0 for a new one. A former name that
@@ -50,21 +50,21 @@ func (p Plan) number(current *policy.Set, all []Plan) int {
 	return 0
 }
 
-// ReadLimits returns the limits of a list at a place of a document, and what cannot be
+// ToLimits returns the limits of a list at a place of a document, and what cannot be
 // read of them.
-func ReadLimits(at string, list []Limit) ([]limiter.Limit, []policy.FieldError) {
-	var r reader
-	return r.limits(at, list), r.fieldErrors
+func ToLimits(at string, list []Limit) ([]limiter.Limit, []policy.FieldError) {
+	var t toSet
+	return t.limits(at, list), t.fieldErrors
 }
 
-// ReadLimit is ReadLimits for one limit.
-func ReadLimit(at string, l Limit) (limiter.Limit, []policy.FieldError) {
-	var r reader
-	return r.limit(at, l), r.fieldErrors
+// ToLimit is ToLimits for one limit.
+func ToLimit(at string, l Limit) (limiter.Limit, []policy.FieldError) {
+	var t toSet
+	return t.limit(at, l), t.fieldErrors
 }
 
-// ReadPatterns returns the patterns of a list. Bounds are left to who validates them.
-func ReadPatterns(list []Pattern) []route.Pattern {
+// ToPatterns returns the patterns of a list. Bounds are left to who validates them.
+func ToPatterns(list []Pattern) []route.Pattern {
 	var all []route.Pattern
 	for _, p := range list {
 		all = append(all, route.Pattern(p))
@@ -72,25 +72,25 @@ func ReadPatterns(list []Pattern) []route.Pattern {
 	return all
 }
 
-// reader collects the fields that cannot be read.
-type reader struct{ fieldErrors []policy.FieldError }
+// toSet makes the parts of a Set, and collects the fields that cannot be read.
+type toSet struct{ fieldErrors []policy.FieldError }
 
-func (r *reader) add(field string, err error) {
+func (t *toSet) add(field string, err error) {
 	if err != nil {
-		r.fieldErrors = append(r.fieldErrors, policy.FieldError{Field: field, Message: err.Error()})
+		t.fieldErrors = append(t.fieldErrors, policy.FieldError{Field: field, Message: err.Error()})
 	}
 }
 
-func (r *reader) plan(at string, p Plan) policy.Plan {
+func (t *toSet) plan(at string, p Plan) policy.Plan {
 	return policy.Plan{
-		Name: p.Name, Limits: r.limits(at+"limits", p.Limits), Mode: p.Mode,
+		Name: p.Name, Limits: t.limits(at+"limits", p.Limits), Mode: p.Mode,
 		Degraded: p.Degraded, Share: p.Share,
-		Candidate: r.limits(at+"candidate", p.Candidate), PerGroup: r.limits(at+"perGroup", p.PerGroup),
-		Allow: ReadPatterns(p.Allow),
+		Candidate: t.limits(at+"candidate", p.Candidate), PerGroup: t.limits(at+"perGroup", p.PerGroup),
+		Allow: ToPatterns(p.Allow),
 	}
 }
 
-func (r *reader) rule(at string, w Rule) policy.Route {
+func (t *toSet) rule(at string, w Rule) policy.Route {
 	cost := int64(1)
 	if w.Cost != nil {
 		cost = *w.Cost
@@ -98,58 +98,58 @@ func (r *reader) rule(at string, w Rule) policy.Route {
 	return policy.Route{
 		Name: w.Name, Pattern: route.Pattern(w.Pattern), Cost: cost, Settle: w.Settle,
 		SettleMax: w.SettleMax, Mode: w.Mode,
-		PerKey: r.limits(at+"perKey", w.PerKey), PerIP: r.limits(at+"perIP", w.PerIP),
-		Shared:      r.limits(at+"shared", w.Shared),
-		SharedLease: r.duration(at+"sharedLease", w.SharedLease),
+		PerKey: t.limits(at+"perKey", w.PerKey), PerIP: t.limits(at+"perIP", w.PerIP),
+		Shared:      t.limits(at+"shared", w.Shared),
+		SharedLease: t.duration(at+"sharedLease", w.SharedLease),
 	}
 }
 
-func (r *reader) scope(at string, s *Scope) policy.Scope {
+func (t *toSet) scope(at string, s *Scope) policy.Scope {
 	if s == nil {
 		return policy.Scope{}
 	}
-	return policy.Scope{Limits: r.limits(at+".limits", s.Limits), Mode: s.Mode,
-		Lease: r.duration(at+".lease", s.Lease)}
+	return policy.Scope{Limits: t.limits(at+".limits", s.Limits), Mode: s.Mode,
+		Lease: t.duration(at+".lease", s.Lease)}
 }
 
-func (r *reader) bans(b *Bans) *policy.Bans {
+func (t *toSet) bans(b *Bans) *policy.Bans {
 	if b == nil {
 		return nil
 	}
-	return &policy.Bans{Denials: b.Denials, Window: r.duration("bans.window", b.Window),
-		Base: r.duration("bans.base", b.Base), Cap: r.duration("bans.cap", b.Cap)}
+	return &policy.Bans{Denials: b.Denials, Window: t.duration("bans.window", b.Window),
+		Base: t.duration("bans.base", b.Base), Cap: t.duration("bans.cap", b.Cap)}
 }
 
-func (r *reader) limits(at string, list []Limit) []limiter.Limit {
+func (t *toSet) limits(at string, list []Limit) []limiter.Limit {
 	var all []limiter.Limit
 	for i, l := range list {
-		all = append(all, r.limit(fmt.Sprintf("%s[%d]", at, i), l))
+		all = append(all, t.limit(fmt.Sprintf("%s[%d]", at, i), l))
 	}
 	return all
 }
 
-func (r *reader) limit(at string, l Limit) limiter.Limit {
+func (t *toSet) limit(at string, l Limit) limiter.Limit {
 	read, fieldErrors := limiter.Text(l).Limit()
 	for _, e := range fieldErrors {
-		r.fieldErrors = append(r.fieldErrors,
+		t.fieldErrors = append(t.fieldErrors,
 			policy.FieldError{Field: at + "." + e.Field, Message: e.Message})
 	}
 	return read
 }
 
 // duration reads a duration; one that is left out is 0.
-func (r *reader) duration(at, text string) policy.Duration {
+func (t *toSet) duration(at, text string) policy.Duration {
 	if text == "" {
 		return 0
 	}
 	read, err := limiter.ParseWindow(text)
-	r.add(at, err)
+	t.add(at, err)
 	return policy.Duration(read)
 }
 
 // networks reads ranges of addresses; a single address is one too. Whether they are
 // masked is left to the Set's Validate.
-func (r *reader) networks(at string, list []string) []netip.Prefix {
+func (t *toSet) networks(at string, list []string) []netip.Prefix {
 	var all []netip.Prefix
 	for i, text := range list {
 		read, err := netip.ParsePrefix(text)
@@ -159,7 +159,7 @@ func (r *reader) networks(at string, list []string) []netip.Prefix {
 		if err != nil {
 			err = errors.New("must be a network such as 203.0.113.0/24")
 		}
-		r.add(fmt.Sprintf("%s[%d]", at, i), err)
+		t.add(fmt.Sprintf("%s[%d]", at, i), err)
 		all = append(all, read)
 	}
 	return all

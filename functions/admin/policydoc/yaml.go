@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -79,39 +77,4 @@ func decodeStrictly(node *yaml.Node, into any) error {
 		return atLine(node, errors.New(readable(err).Problems[0].Message))
 	}
 	return nil
-}
-
-var (
-	linePattern = regexp.MustCompile(`^line ([0-9]+): `)
-	typePattern = regexp.MustCompile(` in type \w+\.\w+$`)
-	intoPattern = regexp.MustCompile(` into (\[\])?(policydoc|policy|limiter)\.(\w+)$`)
-)
-
-// readable takes the library's words apart, which name our types.
-func readable(err error) *InvalidError {
-	all := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
-	var wrongTypes *yaml.TypeError
-	if errors.As(err, &wrongTypes) {
-		all = wrongTypes.Errors
-	}
-	e := &InvalidError{}
-	for _, text := range all {
-		if len(e.Problems) == maxProblems {
-			break
-		}
-		p := Problem{Line: 1}
-		if m := linePattern.FindStringSubmatch(text); m != nil {
-			p.Line, _ = strconv.Atoi(m[1])
-			text = text[len(m[0]):]
-		}
-		text = typePattern.ReplaceAllString(text, "")
-		p.Message = intoPattern.ReplaceAllString(text, " where another kind of value belongs")
-		if name, unknown := strings.CutPrefix(p.Message, "field "); unknown {
-			if name, unknown = strings.CutSuffix(name, " not found"); unknown {
-				p.Message = fmt.Sprintf("there is no field %q", clip(name))
-			}
-		}
-		e.Problems = append(e.Problems, p)
-	}
-	return e
 }

@@ -47,7 +47,7 @@ func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOu
 		b.Env = defaultEnv
 	}
 	n := policy.NewKey{Name: b.Name, Env: b.Env, Plan: b.Plan, Tags: b.Tags, Group: b.Group,
-		Expires: schema.TimeOf(b.Expires), Allow: policydoc.ReadPatterns(b.Allow), Value: b.Value}
+		Expires: schema.TimeOf(b.Expires), Allow: policydoc.ToPatterns(b.Allow), Value: b.Value}
 	k, secret, err := ops.keys.Create(ctx, n, app.NewEdit(ctx, b.Reason))
 	switch {
 	case errors.Is(err, policy.ErrConflict) && b.Value != "":

@@ -77,7 +77,7 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 		k.Group = *b.Group
 	}
 	if b.Allow != nil {
-		k.Allow = policydoc.ReadPatterns(*b.Allow)
+		k.Allow = policydoc.ToPatterns(*b.Allow)
 	}
 	if b.Expires.sent {
 		k.Expires = schema.TimeOf(b.Expires.value)

@@ -66,7 +66,7 @@ func (o *Override) read(at string, details *rest.Details) *policy.Override {
 	if o == nil {
 		return nil
 	}
-	limits, unread := policydoc.ReadLimits(at+"limits", o.Limits)
+	limits, unread := policydoc.ToLimits(at+"limits", o.Limits)
 	*details = append(*details, schema.InBody(unread, "")...)
 	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode), Until: schema.TimeOf(o.Until),
 		Reason: strings.TrimSpace(o.Reason)}

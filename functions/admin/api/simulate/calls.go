@@ -58,7 +58,7 @@ func Register(a *rest.API) {
 
 func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 	var details rest.Details
-	limit, unread := policydoc.ReadLimit("limit", in.Body.Limit)
+	limit, unread := policydoc.ToLimit("limit", in.Body.Limit)
 	details = append(details, schema.InBody(unread, "")...)
 	for _, e := range limit.Errors() {
 		details.Add("limit."+e.Field, fmt.Errorf("%s", e.Message))
