@@ -1,3 +1,8 @@
+// Package app holds the use cases of the admin function that pages and API share:
+// changing keys and policies, finding keys with their state, taking back an edit,
+// reserving and settling a cost. It knows no HTTP. Package dashboard and package api call
+// it and never registry, so whatever they change is changed here; it calls registry and
+// enforce.
 package app
 
 import (
