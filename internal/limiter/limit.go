@@ -135,6 +135,21 @@ func (l Limit) Validate() error {
 	return errors.Join(errs...)
 }
 
+// ValidateAll reports what is wrong with a list of limits; nil means that Compile accepts
+// it. Every error names the limit by its index.
+func ValidateAll(limits []Limit) error {
+	if len(limits) < 1 || len(limits) > MaxLimits {
+		return fmt.Errorf("limits: %d given, must be 1 to %d", len(limits), MaxLimits)
+	}
+	var errs []error
+	for i, l := range limits {
+		if err := l.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("limits[%d]: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // String returns the limit in words: "100 per 10 seconds", "1000 per calendar month".
 func (l Limit) String() string {
 	if l.Calendar != NoCalendar {

@@ -50,21 +50,6 @@ const (
 // ErrProgram means that bytes are not a Program.
 var ErrProgram = errors.New("limiter: not a compiled program")
 
-// ValidateAll reports what is wrong with a list of limits; nil means that Compile accepts
-// it. Every error names the limit by its index.
-func ValidateAll(limits []Limit) error {
-	if len(limits) < 1 || len(limits) > MaxLimits {
-		return fmt.Errorf("limits: %d given, must be 1 to %d", len(limits), MaxLimits)
-	}
-	var errs []error
-	for i, l := range limits {
-		if err := l.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("limits[%d]: %w", i, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // Compile validates the limits and lays them out as a Program. A Program knows the time
 // zones of its calendars for ten years ahead of now.
 func Compile(limits []Limit, now time.Time) (Program, error) {
