@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
 )
 
@@ -32,3 +34,27 @@ func notToken(r rune) bool {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// spelling has header names whose usual form is not the canonical one of net/http.
+var spelling = map[string]string{
+	"Apigw-Requestid":  "apigw-requestid",
+	"Ratelimit":        "RateLimit",
+	"Ratelimit-Policy": "RateLimit-Policy",
+	"Www-Authenticate": "WWW-Authenticate",
+	"X-Amz-Apigw-Id":   "x-amz-apigw-id",
+	"X-Amzn-Errortype": "x-amzn-ErrorType",
+	"X-Amzn-Requestid": "x-amzn-RequestId",
+}
+
+func write(w http.ResponseWriter, status int, header http.Header, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = nil // else net/http guesses one when there is none
+	for name, values := range header {
+		h[cmp.Or(spelling[name], name)] = values
+	}
+	if status != http.StatusNoContent && status != http.StatusNotModified {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // fails only after the client disconnected
+}
