@@ -4,8 +4,13 @@ package admin
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/netip"
 	"time"
+
+	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/cause"
 	"tidegate/internal/usage"
@@ -116,4 +121,42 @@ func tasks(s *seed, many string) []task {
 			endSessions, open("/keys?q=" + busy), enterAs(site.Viewer), see(busy), missing("Create a key"),
 			open("/policies/plans/1"), see("403")}},
 	}
+}
+
+// doTasks does the tasks and prints what they take.
+func doTasks(ctx context.Context, client valkey.Client, s *seed, o options, out io.Writer) error {
+	b, err := newBrowser(ctx, client)
+	if err != nil {
+		return err
+	}
+	if err := s.denyOnce(ctx); err != nil {
+		return err
+	}
+	many := "customer-00"
+	if o.keys > manyKeys {
+		many = "customer-000" // 10,000 of them
+	}
+	return withOperator(ctx, b.handler, client, func(op *operator) error {
+		return runTasks(op, tasks(s, many), out)
+	})
+}
+
+// manyKeys is how many keys a bulk change of all is tried on.
+const manyKeys = 100_000
+
+// runTasks does every task and prints what it took. It goes on behind one that fails.
+func runTasks(o *operator, list []task, out io.Writer) error {
+	_, _ = fmt.Fprintf(out, "| task | clicks | fields | seconds |\n|---|---|---|---|\n")
+	var failed error
+	for _, t := range list {
+		o.clicks, o.fields = 0, 0
+		began := time.Now()
+		if err := all(t.steps...)(o); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.name, err))
+			continue
+		}
+		_, _ = fmt.Fprintf(out, "| %s | %d | %d | %.1f |\n", t.name, o.clicks, o.fields,
+			time.Since(began).Seconds())
+	}
+	return failed
 }
