@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"net/url"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/page"
@@ -73,31 +72,6 @@ func (s *server) withActor(w http.ResponseWriter, r *http.Request, handle http.H
 	s.withSession(w, r, func(w http.ResponseWriter, r *http.Request) {
 		handle(w, r.WithContext(auth.With(r.Context(), s.sessionActor(r.Context()))))
 	})
-}
-
-// askLogin redirects the browser to the log-in, and afterwards back to its page. A live
-// refresh is told to load the whole page there; a machine gets a 401.
-func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
-	if s.IsAPI(r) {
-		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
-		s.Fail(w, r, page.Problem{Status: http.StatusUnauthorized})
-		return
-	}
-	if kept := s.Keep(r); kept != "" {
-		s.askLoginForForm(w, r, kept)
-		return
-	}
-	back := s.Path("/")
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		back = r.URL.RequestURI()
-	}
-	login := s.Path("/login") + "?next=" + url.QueryEscape(back)
-	if page.IsRefresh(r) {
-		w.Header().Set("HX-Redirect", login)
-		w.WriteHeader(http.StatusUnauthorized)
-		return
-	}
-	http.Redirect(w, r, login, http.StatusSeeOther)
 }
 
 // failUnrouted answers as the mux would, 404 or 405, with one of our pages.

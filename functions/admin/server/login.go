@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -121,4 +122,29 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.Redirect(w, r, s.loggedOut(r), http.StatusSeeOther)
+}
+
+// askLogin redirects the browser to the log-in, and afterwards back to its page. A live
+// refresh is told to load the whole page there; a machine gets a 401.
+func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
+	if s.IsAPI(r) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
+		s.Fail(w, r, page.Problem{Status: http.StatusUnauthorized})
+		return
+	}
+	if kept := s.Keep(r); kept != "" {
+		s.askLoginForForm(w, r, kept)
+		return
+	}
+	back := s.Path("/")
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		back = r.URL.RequestURI()
+	}
+	login := s.Path("/login") + "?next=" + url.QueryEscape(back)
+	if page.IsRefresh(r) {
+		w.Header().Set("HX-Redirect", login)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	http.Redirect(w, r, login, http.StatusSeeOther)
 }

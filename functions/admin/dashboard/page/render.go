@@ -12,7 +12,6 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/journal"
 	"tidegate/web/static"
-	"tidegate/web/templates"
 )
 
 // Renderer writes pages: their frame, errors, and messages for the next page.
@@ -45,8 +44,6 @@ func New(
 // Path returns the address that browsers use for a path of the dashboard.
 func (rd *Renderer) Path(p string) string { return rd.base + p }
 
-const maxStage = 20 // characters of the stage that a page shows
-
 // Render writes a whole component or, if it cannot be rendered, nothing of it.
 func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
 	var body bytes.Buffer
@@ -59,60 +56,6 @@ func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // fails only when nobody listens any more
-}
-
-// Bare is the frame of a page that does not know who asks.
-func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
-	return templates.Page{
-		Title:  title,
-		Nonce:  nonceOf(r),
-		Style:  rd.Path("/static/" + rd.bundle.Style),
-		Script: rd.Path("/static/" + rd.bundle.Script),
-		Icon:   rd.Path("/static/" + rd.bundle.Icon),
-		Home:   rd.Path("/"),
-		Keys:   rd.Path("/keys"),
-		Logout: rd.Path("/logout"),
-		Theme:  rd.theme(r),
-		Stage:  Clip(rd.stage, maxStage),
-	}
-}
-
-// Page is the frame of a page for whoever is logged in.
-func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
-	p := rd.Bare(r, title)
-	actor := auth.From(r.Context())
-	p.User, p.Role, p.CanEdit = Clip(actor.Name, 60), actor.Role.String(), actor.CanEdit()
-	p.Nav = rd.nav(r)
-	if rd.JournalStatus != nil {
-		p.Warnings = rd.warnings(rd.JournalStatus(r.Context()))
-	}
-	if !IsRefresh(r) {
-		p.Toast = rd.toast(r)
-	}
-	return p
-}
-
-// warnings are what every page says of the journal, in words.
-func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
-	var all []templates.Warning
-	if s.Unsafe == 1 {
-		all = append(all, templates.Warning{Text: "1 change is not safe yet: the journal does not have it."})
-	}
-	if s.Unsafe > 1 {
-		all = append(all, templates.Warning{Text: Number(int64(s.Unsafe)) +
-			" changes are not safe yet: the journal does not have them."})
-	}
-	if s.Behind > 0 {
-		all = append(all, templates.Warning{
-			Text: "Valkey lost changes, in " + Number(int64(s.Behind)) +
-				" of 256 parts. Edits there are refused.",
-			Restore: rd.Path("/journal/restore"),
-		})
-	}
-	if s.Away && s.Unsafe == 0 {
-		all = append(all, templates.Warning{Text: "The journal does not answer."})
-	}
-	return all
 }
 
 // IsRefresh reports a live refresh, which wants the live section alone.
