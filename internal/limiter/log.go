@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"slices"
+	"sort"
 )
 
 // push adds cost to the slots at the time at, first filling up the newest slot.
@@ -54,6 +55,16 @@ func (st *state) since(group, t int64) int64 {
 	return st.fill + (slots-1)*group - st.missing(t)
 }
 
+// missing counts the calls of deficits later than t.
+func (st *state) missing(t int64) (calls int64) {
+	for _, d := range st.deficits {
+		if d.at > t {
+			calls += d.calls
+		}
+	}
+	return calls
+}
+
 func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, reset, retry int64) {
 	used := int64(len(st.slots))
 	if used == 0 {
@@ -73,4 +84,17 @@ func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, 
 		retry = window - (at - st.slots[deciding])
 	}
 	return requests - st.since(sec.group, at-window), window - (at - st.slots[used-1]), retry
+}
+
+// leaving returns the index of the slot that has to leave the window for calls to remain
+// at most; -1 when that many remain anyway.
+func (st *state) leaving(group, calls int64) int64 {
+	if st.since(group, st.slots[0]-1) <= calls {
+		return -1
+	}
+	newest := len(st.slots) - 1
+	i := sort.Search(newest, func(i int) bool {
+		return st.fill+int64(newest-1-i)*group-st.missing(st.slots[i]) <= calls
+	})
+	return int64(i)
 }

@@ -3,7 +3,6 @@ package limiter
 import (
 	"cmp"
 	"slices"
-	"sort"
 )
 
 // maxDeficits is how many deficits a log keeps. One more makes the two nearest into one.
@@ -172,27 +171,4 @@ func (st *state) mergeDeficits(group int64) {
 		gone++
 	}
 	st.deficits = slices.Delete(d, near, gone)
-}
-
-// missing counts the calls of deficits later than t.
-func (st *state) missing(t int64) (calls int64) {
-	for _, d := range st.deficits {
-		if d.at > t {
-			calls += d.calls
-		}
-	}
-	return calls
-}
-
-// leaving returns the index of the slot that has to leave the window for calls to remain
-// at most; -1 when that many remain anyway.
-func (st *state) leaving(group, calls int64) int64 {
-	if st.since(group, st.slots[0]-1) <= calls {
-		return -1
-	}
-	newest := len(st.slots) - 1
-	i := sort.Search(newest, func(i int) bool {
-		return st.fill+int64(newest-1-i)*group-st.missing(st.slots[i]) <= calls
-	})
-	return int64(i)
 }

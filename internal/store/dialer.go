@@ -216,27 +216,3 @@ func (d *dialer) open(ctx context.Context, address string) (*connection, error) 
 	}
 	return c, nil
 }
-
-// freezeCheck is how often an attempt compares wall-clock times, which a freeze does not
-// stop.
-const freezeCheck = 50 * time.Millisecond
-
-// cancelAfterFreeze cancels an attempt whose time is over by the wall clock. The timer of
-// its context may stand still during a freeze, while Valkey or the network closes the
-// connection.
-func cancelAfterFreeze(ctx context.Context, cancel context.CancelFunc, limit time.Duration) {
-	began := time.Now()
-	tick := time.NewTicker(freezeCheck)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if ElapsedAtMost(began, time.Now()) > limit {
-				cancel()
-				return
-			}
-		}
-	}
-}
