@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -34,6 +35,18 @@ func notToken(r rune) bool {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// reservedHeader reports whether a mapping may not touch a header.
+func reservedHeader(name string) bool {
+	name = strings.ToLower(name)
+	return strings.HasPrefix(name, "access-control-") || strings.HasPrefix(name, "apigw-") ||
+		strings.HasPrefix(name, "x-amz") ||
+		slices.Contains([]string{"authorization", "connection", "content-encoding", "content-length",
+			"content-location", "forwarded", "keep-alive",
+			"origin", "proxy-authenticate", "proxy-authorization", "te", "trailers", "transfer-encoding",
+			"upgrade", "x-forwarded-for",
+			"x-forwarded-host", "x-forwarded-proto", "via"}, name)
+}
 
 // spelling has header names whose usual form is not the canonical one of net/http.
 var spelling = map[string]string{

@@ -56,15 +56,3 @@ func mappedStatus(value string, status int) int {
 	}
 	return status
 }
-
-// reservedHeader reports whether a mapping may not touch a header.
-func reservedHeader(name string) bool {
-	name = strings.ToLower(name)
-	return strings.HasPrefix(name, "access-control-") || strings.HasPrefix(name, "apigw-") ||
-		strings.HasPrefix(name, "x-amz") ||
-		slices.Contains([]string{"authorization", "connection", "content-encoding", "content-length",
-			"content-location", "forwarded", "keep-alive",
-			"origin", "proxy-authenticate", "proxy-authorization", "te", "trailers", "transfer-encoding",
-			"upgrade", "x-forwarded-for",
-			"x-forwarded-host", "x-forwarded-proto", "via"}, name)
-}
