@@ -1,8 +1,6 @@
 package limiter
 
-import (
-	"math/bits"
-)
+import "math/bits"
 
 // roll moves a counter to the window of now; when the server's clock stepped back, it
 // moves the counts back with it and says so.

@@ -1,8 +1,6 @@
 package limiter
 
-import (
-	"tidegate/internal/limiter/calendar"
-)
+import "tidegate/internal/limiter/calendar"
 
 func (s section) period(now int64, shifts []calendar.Shift) (start, end int64) {
 	if s.calendar != NoCalendar {
