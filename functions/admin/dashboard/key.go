@@ -292,3 +292,13 @@ func (d *dashboard) keyLinks(s app.Subject) []templates.Choice {
 	}
 	return append(links, link("Revoke", "revoke"), link("Delete", "delete"))
 }
+
+// toKey shows the key's page.
+func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
+	if page.IsRefresh(r) { // from a dialog, whose page is to go there
+		w.Header().Set("HX-Redirect", d.keyPath(key))
+		w.WriteHeader(http.StatusOK)
+		return
+	}
+	http.Redirect(w, r, d.keyPath(key), http.StatusSeeOther)
+}

@@ -126,16 +126,6 @@ func (d *dashboard) putOverride(
 	}
 }
 
-// toKey shows the key's page.
-func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
-	if page.IsRefresh(r) { // from a dialog, whose page is to go there
-		w.Header().Set("HX-Redirect", d.keyPath(key))
-		w.WriteHeader(http.StatusOK)
-		return
-	}
-	http.Redirect(w, r, d.keyPath(key), http.StatusSeeOther)
-}
-
 // overridePage is the form and what stands around it.
 type overridePage struct {
 	set      *policy.Set
