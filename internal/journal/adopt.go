@@ -106,10 +106,13 @@ func (j *Journal) adoptAt(ctx context.Context, b keyspace.Bucket, head []byte, i
 	if err != nil || !bytes.Equal(now, head) {
 		return false, err
 	}
-	s.position, s.taken = at, time.Now().UTC()
 	if err := j.keep(ctx, b, at.hash); err != nil {
 		return false, err
 	}
+	if err := j.create(ctx, gapName(b, s.number), nil); err != nil {
+		return false, err
+	}
+	s.position, s.taken = at, time.Now().UTC()
 	if err := j.save(ctx, s); err != nil {
 		return false, err
 	}

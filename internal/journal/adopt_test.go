@@ -52,6 +52,70 @@ func TestLossIsNoticedByAYoungerJournal(t *testing.T) {
 	}
 }
 
+// A loss is noticed of all that a release without the journal changed, up to the newest
+// entry that the journal has in front of that.
+func TestLossBehindAGapIsNoticed(t *testing.T) {
+	w, url := start(t, false)
+	k := w.create(t, "key")
+	b := keyspace.BucketOf(k.ID)
+	older := must(w.keys.Audit().Head(t.Context(), b))(t)
+	w.keys.Audit().UseJournal(nil)
+	k = must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	w.append(t, k.ID, 3)
+	if err := w.Upkeep(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	lost := w.root.B().Set().Key(audit.HeadKey(b)).Value(string(older)).Build()
+	if err := w.root.Do(t.Context(), lost).Error(); err != nil {
+		t.Fatal(err)
+	}
+	fresh := open(t, url, w.store.Store, false)
+	if _, err := fresh.keys.Reset(t.Context(), k.ID, byTest); !errors.Is(err, audit.ErrBehind) {
+		t.Errorf("a save in the bucket: %v", err)
+	}
+	if err := fresh.Check(t.Context()); err != nil || fresh.Status(t.Context()).Behind != 1 {
+		t.Errorf("status %+v, %v", fresh.Status(t.Context()), err)
+	}
+	if written := fresh.restore(t, Options{}); written != 1 {
+		t.Errorf("%d buckets written", written)
+	}
+	if got := must(fresh.keys.Get(t.Context(), k.ID))(t); got.Status != policy.Revoked {
+		t.Errorf("restored: %+v", got)
+	}
+}
+
+// What an adoption stored that did not come to its checkpoint is not taken for the audit
+// of what came after Valkey lost it.
+func TestInterruptedAdoption(t *testing.T) {
+	w, url := start(t, false)
+	k := w.create(t, "key")
+	b := keyspace.BucketOf(k.ID)
+	w.keys.Audit().UseJournal(nil)
+	w.append(t, k.ID, manyEntries)
+	head, _ := w.positionOf(b, must(w.head(t.Context(), b))(t))
+	if err := w.keep(t.Context(), b, head.hash); err != nil {
+		t.Fatal(err)
+	}
+	w.flush(t)
+	w = open(t, url, w.store.Store, false)
+	w.restore(t, Options{})
+	w.append(t, k.ID, segmentSize/2)
+	w.keys.Audit().UseJournal(nil)
+	w.append(t, k.ID, manyEntries)
+	for range 2 {
+		w = open(t, url, w.store.Store, false)
+		if err := w.Upkeep(t.Context(), time.Nanosecond); err != nil {
+			t.Fatal(err)
+		}
+		v := must(w.keys.Audit().Verify(t.Context()))(t)
+		if want := int64(2 + segmentSize/2 + manyEntries); !v.Good() || v.Entries != want {
+			t.Errorf("the audit: %+v, want %d entries", v, want)
+		}
+		w.flush(t)
+		w.restore(t, Options{})
+	}
+}
+
 // Upkeep stores what Valkey had before it got a journal, without any change: all of it
 // comes back. So does what a release without the journal changed meanwhile, and a later
 // Upkeep stores nothing.

@@ -13,16 +13,20 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
 )
 
-// changes is how many random changes TestCrashes makes.
-var changes = flag.Int("changes", 250, "random changes of TestCrashes")
+// changes is how many random steps TestCrashes makes.
+var changes = flag.Int("changes", 250, "random steps of TestCrashes")
 
-// crashPoints are the steps of a save at which its environment can end: before and after
-// the journal is asked for the position, before and after it gets the entry. What follows
-// the last is the removal of the item from Valkey's list.
-const crashPoints = 4
+// An environment can end at each step of a save or an upkeep: before and after each request
+// of the store. A save has 4 with a journal that has all before it, and up to 16 when it
+// adopts.
+const (
+	saveSteps   = 18
+	upkeepSteps = 60
+)
 
 // dying is a store whose environment ends at a step: nothing of it reaches the store or
 // Valkey from then on.
@@ -65,6 +69,13 @@ func (d *dying) Create(ctx context.Context, name string, content []byte) error {
 	return errors.Join(d.Store.Create(ctx, name, content), d.step())
 }
 
+func (d *dying) Replace(ctx context.Context, name string, content []byte) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	return errors.Join(d.Store.Replace(ctx, name, content), d.step())
+}
+
 func (d *dying) Read(ctx context.Context, name string) ([]byte, error) {
 	if err := d.step(); err != nil {
 		return nil, err
@@ -80,48 +91,70 @@ func (d *dying) Read(ctx context.Context, name string) ([]byte, error) {
 // several after a change of which nobody heard whether it was made.
 type oracle map[string][]policy.Key
 
-// crashes are random changes by environments that end at random steps, on a Valkey that
-// loses what it has now and then.
+// crashes are random changes by environments that end at random steps, some of them
+// without a journal, on a Valkey that loses what it has now and then.
 type crashes struct {
 	*testing.T
-	url    string
-	store  Store
-	random *rand.Rand
-	known  oracle
-	ids    []string
-	env    *world
+	url      string
+	store    Store
+	random   *rand.Rand
+	known    oracle
+	unstored map[string]bool // keys with changes that no environment with a journal has stored
+	ids      []string
+	env      *world
+	without  bool // env has no journal
 }
 
 // begin starts an environment that ends at a step.
 func (c *crashes) begin(steps int) {
-	c.env = open(c.T, c.url, c.store, false)
+	c.env, c.without = open(c.T, c.url, c.store, false), false
 	d := &dying{Store: c.store, client: c.env.client, left: -1}
 	c.env.Journal.store = d
 	if err := c.env.Check(c.Context()); err != nil {
 		c.Fatal(err)
 	}
 	if c.env.Status(c.Context()).Behind > 0 {
-		c.env.restore(c.T, Options{})
+		c.restore()
 	}
 	d.dieAfter(steps)
+}
+
+// restore restores what Valkey lost. It leaves what was changed without a journal.
+func (c *crashes) restore() {
+	for _, b := range keyspace.All() {
+		if _, err := c.env.Restore(c.Context(), c.env.keys, b, Options{}); err != nil &&
+			!errors.Is(err, ErrNewer) {
+			c.Fatal(err)
+		}
+	}
+	if err := c.env.keys.Sync(c.Context()); err != nil {
+		c.Fatal(err)
+	}
+}
+
+// beginWithout starts an environment without a journal.
+func (c *crashes) beginWithout() {
+	c.begin(-1)
+	c.env.keys.Audit().UseJournal(nil)
+	c.without = true
 }
 
 // change makes one random change and records in the oracle what came of it.
 func (c *crashes) change() {
 	ctx := c.Context()
-	if len(c.ids) == 0 || c.random.IntN(5) == 0 {
+	if len(c.ids) == 0 || c.random.IntN(25) == 0 {
 		n := policy.NewKey{Name: fmt.Sprint("key ", len(c.ids)), Env: "test", Plan: "free"}
 		k, _, err := c.env.keys.Create(ctx, n, byTest)
 		if err == nil {
 			c.ids = append(c.ids, k.ID)
-			c.known[k.ID] = []policy.Key{k}
+			c.made(k)
 		}
 		return
 	}
 	id := c.ids[c.random.IntN(len(c.ids))]
 	old, err := c.env.keys.Get(ctx, id)
 	if err != nil {
-		return // deleted, or the environment has ended
+		return // lost while nobody stored it, or the environment has ended
 	}
 	c.allowed(old)
 	next := old
@@ -141,16 +174,49 @@ func (c *crashes) change() {
 	action := []string{"key.edit", "key.revoke"}[c.random.IntN(2)]
 	got, err := c.env.keys.Update(ctx, id, old.Version, action, byTest, edit)
 	switch {
-	case err == nil && c.env.Status(ctx).Unsafe == 0:
-		c.known[id] = []policy.Key{got}
-	default: // nobody has an answer that it is made and safe
+	case err != nil || c.env.Status(ctx).Unsafe > 0: // nobody has an answer that it is made and safe
 		c.known[id] = []policy.Key{old, next}
+	case got.Version > old.Version:
+		c.made(got)
 	}
+}
+
+// made records that a change was acknowledged.
+func (c *crashes) made(k policy.Key) {
+	c.known[k.ID] = []policy.Key{k}
+	if c.without {
+		c.unstored[k.ID] = true
+	} else {
+		delete(c.unstored, k.ID) // with what stood before it
+	}
+}
+
+// record appends entries without a change to a random key's chain.
+func (c *crashes) record(count int) {
+	if len(c.ids) > 0 {
+		c.env.append(c.T, c.ids[c.random.IntN(len(c.ids))], count)
+	}
+}
+
+// upkeep runs in an environment that ends at a step; below 0 for never.
+func (c *crashes) upkeep(steps int) {
+	c.begin(steps)
+	retention := []time.Duration{0, time.Nanosecond}[c.random.IntN(2)]
+	switch err := c.env.Upkeep(c.Context(), retention); {
+	case err == nil:
+		clear(c.unstored)
+	case steps < 0:
+		c.Fatalf("upkeep: %v", err)
+	}
+	c.begin(-1)
 }
 
 // allowed fails when a key is in no state that the oracle knows, and forgets the others.
 func (c *crashes) allowed(k policy.Key) {
 	c.Helper()
+	if c.known[k.ID] == nil { // a change of it was lost that nobody stored
+		c.known[k.ID] = []policy.Key{k}
+	}
 	for _, may := range c.known[k.ID] {
 		if may.Version == k.Version && may.Status == k.Status && may.Banned.Equal(k.Banned) &&
 			(may.Override == nil) == (k.Override == nil) {
@@ -161,52 +227,93 @@ func (c *crashes) allowed(k policy.Key) {
 	c.Fatalf("%s is %+v, and may be %+v", k.ID, k, c.known[k.ID])
 }
 
-// lose has Valkey lose everything, or what came since its last snapshot.
-func (c *crashes) lose() {
-	command := c.env.root.B().Arbitrary("FLUSHALL").Build()
-	if c.random.IntN(2) == 0 {
-		command = c.env.root.B().Arbitrary("DEBUG", "RELOAD", "NOSAVE").Build()
-	}
-	if err := c.env.root.Do(c.Context(), command).Error(); err != nil {
+// save has Valkey take a snapshot.
+func (c *crashes) save() { c.do("SAVE") }
+
+func (c *crashes) do(words ...string) {
+	c.Helper()
+	if err := c.env.root.Do(c.Context(), c.env.root.B().Arbitrary(words...).Build()).Error(); err != nil {
 		c.Fatal(err)
 	}
 }
 
-// Whatever step of a save an environment ends at, and whatever Valkey loses, no change is
-// lost that was acknowledged, and no revoked key comes back.
+// lose has Valkey lose everything, or what came since its last snapshot. A snapshot of what
+// is lost for good is not loaded later: it would be another history.
+func (c *crashes) lose() {
+	if c.random.IntN(2) == 0 {
+		c.do("FLUSHALL")
+	} else {
+		c.do("DEBUG", "RELOAD", "NOSAVE")
+	}
+	for id := range c.unstored {
+		delete(c.known, id)
+	}
+	c.begin(-1)
+	if len(c.unstored) > 0 {
+		c.save()
+	}
+}
+
+// step makes a random step.
+func (c *crashes) step() {
+	switch c.random.IntN(24) {
+	case 0:
+		c.beginWithout()
+		for range c.random.IntN(6) {
+			c.change()
+		}
+		c.record(c.random.IntN(2 * segmentSize))
+		c.begin(-1)
+	case 1, 2:
+		c.upkeep(c.random.IntN(upkeepSteps))
+	case 3:
+		c.upkeep(-1)
+	case 4:
+		c.record(c.random.IntN(segmentSize))
+	case 5:
+		c.save()
+	case 6:
+		c.lose()
+	case 7, 8, 9, 10:
+		c.begin(c.random.IntN(saveSteps))
+		c.change()
+		c.begin(-1)
+	default:
+		c.change()
+	}
+}
+
+// Whatever step of a save or an upkeep an environment ends at, and whatever Valkey loses,
+// no change is lost that was acknowledged, no revoked key comes back, and the audit stays
+// whole. What an environment without a journal changes may be lost until an upkeep, or a
+// change with a journal, has stored it.
 func TestCrashes(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	c := &crashes{
 		T: t, url: valkeytest.Start(t), store: must(OpenStore(t.TempDir()))(t),
-		random: rand.New(rand.NewPCG(seed, 0)), known: oracle{},
+		random: rand.New(rand.NewPCG(seed, 0)), known: oracle{}, unstored: map[string]bool{},
 	}
-	c.begin(-1)
+	if c.random.IntN(2) == 0 {
+		c.begin(-1)
+	} else {
+		c.beginWithout()
+	}
 	c.env.plan(t, 10)
-	for n := range *changes {
-		if n%25 == 0 {
-			c.begin(-1)
-			save := c.env.root.B().Arbitrary("SAVE").Build()
-			if err := c.env.root.Do(t.Context(), save).Error(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if c.random.IntN(20) == 0 {
-			c.lose()
-			c.begin(-1)
-		}
-		if c.random.IntN(3) == 0 {
-			c.begin(c.random.IntN(crashPoints))
-			c.change()
-			c.begin(-1)
-		} else {
-			c.change()
-		}
+	for range 10 {
+		c.change()
 	}
-	c.lose()
+	c.save()
 	c.begin(-1)
+	for range *changes {
+		c.step()
+	}
+	c.upkeep(-1)
+	c.lose()
 	for _, id := range c.ids {
-		c.allowed(must(c.env.keys.Get(t.Context(), id))(t))
+		if c.known[id] != nil {
+			c.allowed(must(c.env.keys.Get(t.Context(), id))(t))
+		}
 	}
 	if v := must(c.env.keys.Audit().Verify(t.Context()))(t); !v.Good() {
 		t.Errorf("the audit: %+v", v)

@@ -87,8 +87,8 @@ func (j *Journal) positionOf(b keyspace.Bucket, head []byte) (position, bool) {
 }
 
 // endsAt reports whether the journal has nothing behind a position of a bucket and nothing
-// else there, and notes what it has there. A journal that was begun later than the chain
-// does not have the first entries, but a checkpoint behind them.
+// else there, and notes what it has there. Where changes were made without a journal, it
+// lacks their entries and has a checkpoint behind them.
 func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (bool, error) {
 	known := j.known(b)
 	if at.number < known.number {
@@ -98,24 +98,36 @@ func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (b
 	if !errors.Is(err, ErrNotFound) { // nil when there is one
 		return false, err
 	}
-	if at.number > known.number {
-		item, err := j.entry(ctx, b, at.number)
-		if err == nil {
-			known = position{item.Number, item.Hash}
-			j.know(b, known)
-		} else if !errors.Is(err, ErrNotFound) {
+	if at.number > known.number || at.number == 0 {
+		if known, err = j.lastAt(ctx, b, at.number); err != nil {
 			return false, err
 		}
-	}
-	if at.number > known.number || at.number == 0 {
-		s, err := j.checkpointed(ctx, b)
-		if err != nil || s.number < at.number {
-			return err == nil, err
-		}
-		known = s.position
 		j.know(b, known)
 	}
-	return known.number == at.number && bytes.Equal(known.hash, at.hash), nil
+	return known.number < at.number || known.number == at.number && bytes.Equal(known.hash, at.hash), nil
+}
+
+// lastAt returns the newest position of which the journal has the entry or the checkpoint,
+// when it has no entry behind the one at a number. An entry is that, unless a gap follows.
+func (j *Journal) lastAt(ctx context.Context, b keyspace.Bucket, number uint64) (position, error) {
+	var at position
+	if number > 0 {
+		item, err := j.entry(ctx, b, number)
+		if err == nil {
+			at = position{item.Number, item.Hash}
+			if _, err = j.store.Read(ctx, gapName(b, number)); errors.Is(err, ErrNotFound) {
+				return at, nil
+			}
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return at, err
+		}
+	}
+	s, err := j.checkpointed(ctx, b)
+	if err != nil || s.number < at.number {
+		return at, err
+	}
+	return s.position, nil
 }
 
 // know notes what the journal has of a bucket; known returns it.

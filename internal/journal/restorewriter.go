@@ -64,7 +64,7 @@ func (w *writer) moveHead(ctx context.Context, next string) error {
 // written anew, behind the segments.
 func (w *writer) writeEntries(ctx context.Context, s *state, from uint64) error {
 	stream, mark := audit.Stream(s.bucket), audit.TrimmedKey(s.bucket)
-	t, err := w.tailOf(ctx, s.bucket, audit.Trimmed{})
+	t, err := w.tailOf(ctx, s.bucket)
 	if err != nil {
 		return err
 	}

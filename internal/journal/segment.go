@@ -73,32 +73,62 @@ func (s segment) end() tail {
 		s.First + uint64(len(s.Entries))}
 }
 
-// after is the tail behind a segment that begins there; it fails with ErrNotFound.
+// after is the tail behind a segment that begins there. It fails with ErrNotFound, also for
+// a segment of an adoption that ended before its checkpoint: Valkey may have lost since
+// what stands in it.
 func (j *Journal) after(ctx context.Context, b keyspace.Bucket, first uint64) (tail, error) {
 	s, err := j.readSegment(ctx, b, first)
 	if err != nil {
 		return tail{}, err
 	}
+	switch has, err := j.has(ctx, b, s.end()); {
+	case err != nil:
+		return tail{}, err
+	case !has:
+		return tail{}, ErrNotFound
+	}
 	return s.end(), nil
 }
 
-// tailOf finds the end of a bucket's segments, from one on that is known.
-func (j *Journal) tailOf(ctx context.Context, b keyspace.Bucket, known audit.Trimmed) (tail, error) {
-	t, next := tail{next: 1}, max(1, known.First)
+// tailOf finds the end of a bucket's segments, without those of an adoption that ended
+// before its checkpoint.
+func (j *Journal) tailOf(ctx context.Context, b keyspace.Bucket) (tail, error) {
+	tails := []tail{{next: 1}}
 	for {
-		found, err := j.after(ctx, b, next)
+		s, err := j.readSegment(ctx, b, tails[len(tails)-1].next)
 		if errors.Is(err, ErrNotFound) {
-			return t, nil
+			break
 		}
 		if err != nil {
-			return t, err
+			return tail{}, err
 		}
-		t, next = found, found.next
+		tails = append(tails, s.end())
 	}
+	for last := len(tails) - 1; last > 0; last-- {
+		if has, err := j.has(ctx, b, tails[last]); err != nil || has {
+			return tails[last], err
+		}
+	}
+	return tails[0], nil
 }
 
-// add stores a segment of entries behind a tail, and returns the tail behind what it
-// reads back. That ends elsewhere when another environment was first.
+// has reports whether the journal has the entry before a tail, or lacks it and has a
+// checkpoint behind it.
+func (j *Journal) has(ctx context.Context, b keyspace.Bucket, t tail) (bool, error) {
+	newest := t.next - 1
+	item, err := j.entry(ctx, b, newest)
+	if !errors.Is(err, ErrNotFound) {
+		return err == nil && bytes.Equal(item.Hash, t.Hash), err
+	}
+	if j.known(b).number >= newest { // so a checkpoint is behind the gap
+		return true, nil
+	}
+	s, err := j.checkpointed(ctx, b)
+	return err == nil && s.number >= newest, err
+}
+
+// add stores a segment of entries behind a tail, and returns the tail behind what stands
+// there then. That ends elsewhere when another environment was first.
 func (j *Journal) add(ctx context.Context, b keyspace.Bucket, t tail,
 	entries []valkey.XRangeEntry) (tail, error) {
 	s := segment{Bucket: b, First: t.next, Before: t.First}
@@ -110,17 +140,20 @@ func (j *Journal) add(ctx context.Context, b keyspace.Bucket, t tail,
 	if err != nil {
 		return t, err
 	}
-	if err := j.store.Create(ctx, segmentName(b, s.First), sealed); err != nil && !errors.Is(err, ErrExists) {
-		return t, err
+	err = j.store.Create(ctx, segmentName(b, s.First), sealed)
+	if errors.Is(err, ErrExists) {
+		if found, err := j.after(ctx, b, s.First); !errors.Is(err, ErrNotFound) {
+			return found, err
+		}
+		err = j.store.Replace(ctx, segmentName(b, s.First), sealed)
 	}
-	stored, err := j.after(ctx, b, s.First)
 	if err != nil {
 		return t, err
 	}
-	if want := s.end(); !bytes.Equal(stored.Hash, want.Hash) && stored.next == want.next {
-		return t, fmt.Errorf("%w: segment %d of bucket %d holds other entries", audit.ErrBehind, s.First, b)
+	if s, err = j.readSegment(ctx, b, s.First); err != nil {
+		return t, err
 	}
-	return stored, nil
+	return s.end(), nil
 }
 
 // keep stores the entries that Valkey has up to the one with a hash, which were made
@@ -129,7 +162,7 @@ func (j *Journal) keep(ctx context.Context, b keyspace.Bucket, newest []byte) er
 	if len(newest) == 0 {
 		return nil
 	}
-	t, err := j.tailOf(ctx, b, audit.Trimmed{})
+	t, err := j.tailOf(ctx, b)
 	for err == nil && !bytes.Equal(t.Hash, newest) {
 		var entries []valkey.XRangeEntry
 		if entries, err = j.entriesBehind(ctx, b, t, segmentSize); err != nil {

@@ -76,3 +76,9 @@ func checkpointName(b keyspace.Bucket) string { return fmt.Sprintf("checkpoint/%
 func segmentName(b keyspace.Bucket, first uint64) string {
 	return fmt.Sprintf("history/%02x/%09d", byte(b), first)
 }
+
+// gapName is where it is noted that entries of a bucket behind a number were made without
+// a journal: a checkpoint stands behind them.
+func gapName(b keyspace.Bucket, number uint64) string {
+	return fmt.Sprintf("gap/%02x/%09d", byte(b), number)
+}

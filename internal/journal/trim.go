@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"bytes"
 	"context"
 	_ "embed" // the script
 	"errors"
@@ -105,31 +104,18 @@ func (j *Journal) nextSegment(ctx context.Context, b keyspace.Bucket, t tail,
 	if !takenAt(newest.ID).Before(before) {
 		return t, nil
 	}
-	if err := j.has(ctx, b, t.next+segmentSize-1, []byte(newest.FieldValues["h"])); err != nil {
+	end := tail{audit.Trimmed{ID: newest.ID, Hash: []byte(newest.FieldValues["h"])}, t.next + segmentSize}
+	switch has, err := j.has(ctx, b, end); {
+	case err != nil:
 		return t, err
+	case !has:
+		return t, fmt.Errorf("entry %d of bucket %d is not in the journal: it stays in Valkey", end.next-1, b)
 	}
 	next, err = j.add(ctx, b, t, entries[:segmentSize])
 	if err != nil || next.ID != newest.ID {
 		return t, err
 	}
 	return next, nil
-}
-
-// has fails unless the journal has the entry with the hash at a position, or a checkpoint
-// behind it.
-func (j *Journal) has(ctx context.Context, b keyspace.Bucket, number uint64, hash []byte) error {
-	item, err := j.entry(ctx, b, number)
-	if errors.Is(err, ErrNotFound) {
-		s, err := j.checkpointed(ctx, b)
-		if err == nil && s.number < number {
-			err = fmt.Errorf("entry %d of bucket %d is not in the journal: it stays in Valkey", number, b)
-		}
-		return err
-	}
-	if err == nil && !bytes.Equal(item.Hash, hash) {
-		err = fmt.Errorf("%w: entry %d of bucket %d is another", audit.ErrBehind, number, b)
-	}
-	return err
 }
 
 // cut removes the entries up to a tail from a stream, unless somebody else did.
