@@ -3,6 +3,9 @@ package oidctest
 
 import (
 	"bufio"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/waiting"
@@ -46,7 +51,14 @@ func Start(t testing.TB, o Options) (issuer string) {
 	browsertest.Need(t, err, install)
 	node, err := exec.LookPath("node")
 	browsertest.Need(t, err, "install Node.js 20 or newer")
-	options, err := json.Marshal(o)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options, err := json.Marshal(struct {
+		Options
+		Key jose.JSONWebKey `json:"key"`
+	}{o, jose.JSONWebKey{Key: key, KeyID: "test", Algorithm: string(jose.ES256), Use: "sig"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,18 +1,18 @@
 // A real OpenID provider for tests. It takes any name with any password, prints its
 // address when it is ready, and ends with its standard input.
 //
-//   node provider.js '{"clients": […], "idTokenClaims": true}'
+//   node provider.js '{"clients": […], "idTokenClaims": true, "key": {…}}'
 //
 // clients are metadata as in OpenID Connect registration. Claims are in the id token, or
 // only at the userinfo endpoint. The name decides on them: "name:group,group" has those
-// groups, "name" alone has no such claim.
+// groups, "name" alone has no such claim. key is a private JWK to sign with: Node.js 20
+// hangs at times when it exports one that it made.
 
-import { generateKeyPairSync, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 
-const { clients, idTokenClaims } = JSON.parse(process.argv[2]);
-const key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey.export({ format: 'jwk' });
+const { clients, idTokenClaims, key } = JSON.parse(process.argv[2]);
 
 function findAccount(_, accountId) {
   const [name, groups] = accountId.split(':');
@@ -65,7 +65,7 @@ server.listen(0, 'localhost', () => {
     features: { devInteractions: { enabled: false }, rpInitiatedLogout: { enabled: true, logoutSource } },
     interactions: { url: (_, interaction) => `/interaction/${interaction.uid}` },
     findAccount,
-    jwks: { keys: [{ ...key, alg: 'ES256', use: 'sig', kid: 'test' }] },
+    jwks: { keys: [key] },
     loadExistingGrant,
     pkce: { required: () => true },
   });
