@@ -98,12 +98,13 @@ func (v *Visit) Open(path string) {
 	v.Act(chromedp.Navigate(v.Base + v.Keys.Named(path)))
 }
 
-// Wait waits until a JavaScript expression is true.
+// Wait waits until a JavaScript expression is true. It may fail meanwhile, as when it reads
+// an element that the page does not have yet.
 func (v *Visit) Wait(expression string) {
 	v.T.Helper()
 	poll := chromedp.Poll[bool](
-		v.Keys.Named(expression), chromedp.WithPollingInterval(20*time.Millisecond),
-		chromedp.WithPollingTimeout(0),
+		"(() => { try { return ("+v.Keys.Named(expression)+") } catch { return false } })()",
+		chromedp.WithPollingInterval(20*time.Millisecond), chromedp.WithPollingTimeout(0),
 	)
 	if _, err := chromedp.Run(v.Ctx, poll); err != nil {
 		v.T.Fatalf("waiting for %s: %v\nconsole: %s", expression, err, strings.Join(v.ConsoleErrors(), "\n"))
