@@ -109,7 +109,7 @@ func (j *Journal) adoptAt(ctx context.Context, b keyspace.Bucket, head []byte, i
 	if err := j.keep(ctx, b, at.hash); err != nil {
 		return false, err
 	}
-	if err := j.create(ctx, gapName(b, s.number), nil); err != nil {
+	if err := j.noteGap(ctx, b, s.number); err != nil {
 		return false, err
 	}
 	s.position, s.taken = at, time.Now().UTC()

@@ -34,6 +34,7 @@ type Journal struct {
 	looked  time.Time                   // when status was found
 	probed  [keyspace.Buckets]time.Time // when the store was asked about a bucket
 	trimmed time.Time                   // when every stream was trimmed
+	gapless time.Time                   // when the store was found to have no gap
 }
 
 // position is a place in a chain.
@@ -108,14 +109,14 @@ func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (b
 }
 
 // lastAt returns the newest position of which the journal has the entry or the checkpoint,
-// when it has no entry behind the one at a number. An entry is that, unless a gap follows.
+// when it has no entry behind the one at a number. An entry is that unless a gap follows.
 func (j *Journal) lastAt(ctx context.Context, b keyspace.Bucket, number uint64) (position, error) {
 	var at position
 	if number > 0 {
 		item, err := j.entry(ctx, b, number)
 		if err == nil {
 			at = position{item.Number, item.Hash}
-			if _, err = j.store.Read(ctx, gapName(b, number)); errors.Is(err, ErrNotFound) {
+			if err = j.gapAfter(ctx, b, number); errors.Is(err, ErrNotFound) {
 				return at, nil
 			}
 		}
@@ -128,6 +129,38 @@ func (j *Journal) lastAt(ctx context.Context, b keyspace.Bucket, number uint64) 
 		return at, err
 	}
 	return s.position, nil
+}
+
+// gapAfter fails with ErrNotFound unless there is a gap behind an entry. A journal without
+// any is not asked again for a while, or a start would make 256 more requests.
+func (j *Journal) gapAfter(ctx context.Context, b keyspace.Bucket, number uint64) error {
+	j.mu.Lock()
+	gapless := j.gapless
+	j.mu.Unlock()
+	if time.Since(gapless) < statusAge {
+		return ErrNotFound
+	}
+	_, err := j.store.Read(ctx, gapsName)
+	if err == nil {
+		_, err = j.store.Read(ctx, gapName(b, number))
+	} else if errors.Is(err, ErrNotFound) {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.gapless = time.Now()
+	}
+	return err
+}
+
+// noteGap notes that what follows an entry will be in a checkpoint alone. Before the first
+// entry a checkpoint is looked for anyway.
+func (j *Journal) noteGap(ctx context.Context, b keyspace.Bucket, number uint64) error {
+	if number == 0 {
+		return nil
+	}
+	if err := j.create(ctx, gapsName, nil); err != nil {
+		return err
+	}
+	return j.create(ctx, gapName(b, number), nil)
 }
 
 // know notes what the journal has of a bucket; known returns it.

@@ -78,7 +78,9 @@ func segmentName(b keyspace.Bucket, first uint64) string {
 }
 
 // gapName is where it is noted that entries of a bucket behind a number were made without
-// a journal: a checkpoint stands behind them.
+// a journal: a checkpoint stands behind them. gapsName is there when there is any gap.
 func gapName(b keyspace.Bucket, number uint64) string {
 	return fmt.Sprintf("gap/%02x/%09d", byte(b), number)
 }
+
+const gapsName = "gaps"
