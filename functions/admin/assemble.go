@@ -44,17 +44,18 @@ func newDashboard(
 	if err != nil {
 		return nil, err
 	}
+	calls := usage.NewReader(client)
+	registered := app.NewRegistry(keys, calls)
 	health := &storeHealth{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
 	if kept != nil {
-		health.journal = &journalHealth{Journal: kept, keys: keys,
+		health.journal = &journalHealth{Journal: kept, keys: registered,
 			restores: c.JournalRestore == restoreAlways, retention: c.AuditRetention, log: log}
 	}
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
 	defer cancel()
 	health.repair(ctx)
-	calls := usage.NewReader(client)
 	return server.New(settings, server.Services{
-		Keys: app.NewRegistry(keys, calls), Checker: checker, Usage: calls,
+		Keys: registered, Checker: checker, Usage: calls,
 		Crossings: crossing.NewStore(client, log),
 		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: kept,
 		Bundle: bundle, Pepper: c.pepper, Ready: health.ready, Log: log,

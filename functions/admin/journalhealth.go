@@ -6,26 +6,20 @@ import (
 	"log/slog"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
-	"tidegate/internal/registry"
 )
 
 // journalTime is the time for the journal at a start or in a request of /healthz. The
 // next one does the rest.
 const journalTime = 2 * time.Second
 
-// A restore starts no further part after restoreTime, and ends after restoreEnds.
-const (
-	restoreTime = 8 * time.Second
-	restoreEnds = 20 * time.Second
-)
-
 // journalHealth stores entries that a crash left out of the journal, detects changes that
 // Valkey lost, takes checkpoints, and moves old audit entries out of Valkey.
 type journalHealth struct {
 	*journal.Journal
-	keys     *registry.Store
+	keys     *app.Registry
 	restores bool // lost changes automatically
 	// retention is how long audit entries stay in Valkey; 0 means for ever.
 	retention time.Duration
@@ -67,15 +61,8 @@ func (h *journalHealth) isBehind(ctx context.Context) (behind bool, err error) {
 
 // restore restores lost changes. left reports that parts remain.
 func (h *journalHealth) restore(ctx context.Context) (left bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, restoreEnds)
-	defer cancel()
-	ends := time.Now().Add(restoreTime)
-	due := func() bool { return time.Now().After(ends) }
-	summary, err := h.RestoreAll(ctx, h.keys, journal.Options{}, due, nil)
-	if err == nil && summary.Left == 0 {
-		by := registry.Edit{By: audit.Actor{Kind: "system", Name: "restore"}}
-		err = journal.Log(ctx, h.keys, by)
-	}
+	by := app.Edit{By: audit.Actor{Kind: "system", Name: "restore"}}
+	summary, err := app.RestoreLost(ctx, h.Journal, h.keys, by)
 	h.log.Warn("restore", "buckets", summary.Written, "entries", summary.Lost, "left",
 		summary.Left, "cause", err)
 	return summary.Left > 0, err

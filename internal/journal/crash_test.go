@@ -123,7 +123,7 @@ func (c *crashes) begin(steps int) {
 func (c *crashes) restore() {
 	for _, b := range keyspace.All() {
 		if _, err := c.env.Restore(c.Context(), c.env.keys, b, Options{}); err != nil &&
-			!errors.Is(err, ErrNewer) {
+			!errors.Is(err, ErrLeft) {
 			c.Fatal(err)
 		}
 	}

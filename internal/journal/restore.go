@@ -35,9 +35,9 @@ type Bucket struct {
 	Written bool
 }
 
-// ErrNewer means that Valkey has changes that the journal lacks, so that a restore would
-// take them back.
-var ErrNewer = errors.New("there are changes in Valkey that the journal lacks: -force takes them back")
+// ErrLeft means that a restore left a bucket as it is, since Valkey has changes there that
+// the journal lacks.
+var ErrLeft = errors.New("left as it is")
 
 // Options of a restore.
 type Options struct {
@@ -54,7 +54,7 @@ type Lists interface {
 // Restore makes a bucket of Valkey what the journal says. It checks the chain on the way.
 // When it is interrupted nothing can be changed in the bucket until it is restored again.
 // It takes over a bucket that another restore has, and fails when another takes over its
-// own. With ErrNewer nothing is done.
+// own. With ErrLeft nothing is done.
 func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o Options) (Bucket, error) {
 	if !o.DryRun {
 		if _, err := j.ship(ctx, b); err != nil && !errors.Is(err, audit.ErrBehind) {
@@ -90,6 +90,15 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 	if target.number == 0 { // the journal begins with the next change here
 		return result, nil
 	}
+	switch {
+	case o.Force:
+	case result.Found == Newer:
+		return result, fmt.Errorf("bucket %d has changes that the journal lacks, and is %w: a start of the "+
+			"admin function stores them, and -force takes them back", b, ErrLeft)
+	case result.Found == Differs:
+		return result, fmt.Errorf("bucket %d has other changes than the journal, and is %w: -force takes "+
+			"them back", b, ErrLeft)
+	}
 	if result.Found == Behind {
 		found, _, _ := j.key.Position(b, head) // of a fence: 0
 		result.Lost = target.number - found
@@ -100,9 +109,6 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 		} else {
 			result.Records++
 		}
-	}
-	if (result.Found == Newer || result.Found == Differs) && !o.Force {
-		return result, fmt.Errorf("bucket %d: %w", b, ErrNewer)
 	}
 	if o.DryRun {
 		return result, nil

@@ -26,7 +26,7 @@ const restorers = 8
 
 // RestoreAll restores every bucket and then the copies of the policies. It begins no
 // bucket when due says so; a later RestoreAll does the rest. progress, if any, is called
-// after each bucket. With ErrNewer some buckets were left as they are.
+// after each bucket. With ErrLeft some buckets were left as they are.
 func (j *Journal) RestoreAll(
 	ctx context.Context, keys *registry.Store, o Options, due func() bool, progress func(Summary),
 ) (Summary, error) {

@@ -124,22 +124,20 @@ func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	keys.Audit().UseJournal(j)
 	began := time.Now()
 	s, err := restoreTwice(ctx, j, keys, o, out, errOut)
-	if err != nil {
+	switch {
+	case err != nil && !errors.Is(err, journal.ErrLeft):
 		return err
-	}
-	if o.DryRun {
+	case o.DryRun:
 		_, _ = fmt.Fprintln(out, "Nothing was written: -dry-run.")
-		return nil
+		return err
 	}
 	if s.Written > 0 {
 		by := registry.Edit{By: audit.Actor{Kind: "system", Name: "restore"}}
-		if err := journal.Log(ctx, keys, by); err != nil {
-			return err
-		}
+		err = errors.Join(err, journal.Log(ctx, keys, by))
 	}
 	_, _ = fmt.Fprintf(out, "Restored %d of 256 parts in %s. Counts start empty.\n",
 		s.Written, time.Since(began).Round(time.Millisecond))
-	return nil
+	return err
 }
 
 // restoreTwice first compares without writing and prints the result. It then restores,
@@ -159,7 +157,7 @@ func restoreTwice(
 		s.Found[journal.Same], s.Found[journal.Behind], s.Found[journal.Newer], s.Found[journal.Differs])
 	_, _ = fmt.Fprintf(out, "changes lost: %d; records to write: %d, to remove: %d\n", s.Lost,
 		s.Records, s.Deleted)
-	if err != nil || o.DryRun {
+	if o.DryRun || err != nil && !errors.Is(err, journal.ErrLeft) {
 		return s, err
 	}
 	s, err = j.RestoreAll(ctx, keys, o.Options, nil, progress(errOut, "restored"))

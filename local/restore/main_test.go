@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -36,6 +37,14 @@ func installation(t *testing.T, url, folder string) *registry.Store {
 	log := slog.New(slog.DiscardHandler)
 	keys.Audit().UseJournal(journal.New(kept, client, audit.NewKey([]byte(pepper)), false, log))
 	return keys
+}
+
+func savePlan(t *testing.T, keys *registry.Store) {
+	t.Helper()
+	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
+	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func create(t *testing.T, keys *registry.Store, name string) policy.Key {
@@ -62,10 +71,7 @@ func command(t *testing.T, want int, args ...string) string {
 func TestRestore(t *testing.T) {
 	folder, url := t.TempDir(), valkeytest.Start(t)
 	keys := installation(t, url, folder)
-	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
-	if _, err := keys.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
-		t.Fatal(err)
-	}
+	savePlan(t, keys)
 	kept := create(t, keys, "kept")
 	// -until has a precision of a second, so the next change is in another one.
 	until := time.Now().Add(time.Second).Truncate(time.Second)
@@ -117,6 +123,56 @@ func TestRestore(t *testing.T) {
 	if got, err := restored.Get(t.Context(), kept.ID); err != nil || got.Plan != "free" {
 		t.Errorf("the plan of kept: %+v %v", got, err)
 	}
+}
+
+// A part with changes that the journal lacks is left as it is, while all others are
+// restored. The command says what becomes of such changes, and takes them back with -force.
+func TestPartsLeft(t *testing.T) {
+	folder, url := t.TempDir(), valkeytest.Start(t)
+	keys := installation(t, url, folder)
+	savePlan(t, keys)
+	newer, differs := create(t, keys, "newer"), create(t, keys, "differs")
+	behind := create(t, keys, "behind")
+	for b := keyspace.BucketOf(behind.ID); b == keyspace.BucketOf(newer.ID) ||
+		b == keyspace.BucketOf(differs.ID); b = keyspace.BucketOf(behind.ID) {
+		behind = create(t, keys, "behind")
+	}
+	copied := valkeytest.Start(t)
+	command(t, done, "-journal", folder, "-valkey", copied)
+
+	rename := func(keys *registry.Store, k policy.Key, name string) {
+		t.Helper()
+		named := func(k *policy.Key) { k.Name = name }
+		if _, err := keys.Update(t.Context(), k.ID, k.Version, audit.KeyEdit, byTest, named); err != nil {
+			t.Fatal(err)
+		}
+	}
+	without := registry.NewStore(storetest.Connect(t, copied), apikey.Pepper(pepper))
+	rename(without, newer, "without a journal")
+	rename(without, differs, "without a journal")
+	rename(keys, differs, "with a journal")
+	rename(keys, behind, "with a journal")
+
+	text := command(t, failed, "-journal", folder, "-valkey", copied)
+	for _, part := range []string{
+		"a start of the admin function stores them", "-force",
+		"behind: 1, with changes that the journal lacks: 1, with others: 1",
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("no %q in %s", part, text)
+		}
+	}
+	names := func(want ...string) {
+		t.Helper()
+		for i, k := range []policy.Key{newer, differs, behind} {
+			if got, err := without.Get(t.Context(), k.ID); err != nil || got.Name != want[i] {
+				t.Errorf("%s: named %q, want %q, %v", k.Name, got.Name, want[i], err)
+			}
+		}
+	}
+	names("without a journal", "without a journal", "with a journal")
+	command(t, done, "-journal", folder, "-valkey", copied, "-force")
+	names("newer", "with a journal", "with a journal")
 }
 
 func TestBadUsage(t *testing.T) {

@@ -51,11 +51,12 @@ func (a *api) restore(ctx context.Context, _ *rest.None) (*rest.Body[Restored], 
 		return nil, errNoJournal
 	}
 	s, err := app.RestoreLost(ctx, a.Journal, a.Keys, app.NewEdit(ctx, ""))
-	if errors.Is(err, journal.ErrNewer) {
+	switch {
+	case errors.Is(err, journal.ErrLeft) && s.Left == 0:
 		return nil, rest.NewProblem(http.StatusConflict,
-			"Valkey has changes that the journal lacks: scripts/restore -force takes them back.")
-	}
-	if err != nil {
+			"Some parts have changes that the journal lacks. They were left as they are. scripts/restore "+
+				"-dry-run says which they are and what to do.")
+	case err != nil && !errors.Is(err, journal.ErrLeft):
 		return nil, err
 	}
 	return rest.Answer(Restored{s.Written, s.Lost, s.Left}), nil

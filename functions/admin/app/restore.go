@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"tidegate/internal/journal"
@@ -14,9 +15,8 @@ const (
 )
 
 // RestoreLost restores what Valkey lost, for as long as a request may take. Some buckets
-// are left when that is not enough: then it is to be called again. With journal.ErrNewer
-// some buckets have changes that the journal lacks: nothing but the command takes them
-// back.
+// are left when that is not enough: then it is to be called again. With journal.ErrLeft
+// all others are restored.
 func RestoreLost(
 	ctx context.Context, j *journal.Journal, keys *Registry, edit Edit,
 ) (journal.Summary, error) {
@@ -25,8 +25,9 @@ func RestoreLost(
 	ends := time.Now().Add(restoreTime)
 	due := func() bool { return time.Now().After(ends) }
 	s, err := j.RestoreAll(ctx, keys.store, journal.Options{}, due, nil)
-	if err == nil && s.Left == 0 {
-		err = journal.Log(ctx, keys.store, edit)
+	partly := s.Written > 0 && errors.Is(err, journal.ErrLeft)
+	if s.Left == 0 && (err == nil || partly) {
+		err = errors.Join(err, journal.Log(ctx, keys.store, edit))
 	}
 	return s, err
 }

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +16,8 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 // journalled is a site with keys from before its journal, which lies in the folder.
@@ -68,6 +71,24 @@ func TestRestoreLost(t *testing.T) {
 	s.Post("/journal/restore", nil).Wants(t, http.StatusSeeOther)
 	s.Get("/keys").Wants(t, http.StatusOK, "Restored. Counts start empty.", "acme", "bolt", "revoked")
 	s.Get("/api/v1/journal").Wants(t, http.StatusOK, `{"unsafe":0,"behind":0,"away":false}`)
+}
+
+// A restore leaves a part with changes that the journal lacks, and says what to do.
+func TestRestoreLeavesNewer(t *testing.T) {
+	s, _, _ := journalled(t)
+	s.Post("/keys/{acme}/revoke", fields("version", "1", "reason", "leaked")).Wants(t, http.StatusSeeOther)
+	without := registry.NewStore(s.Keys.Client, sitetest.Pepper)
+	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "ada"}, Reason: "without a journal"}
+	if err := without.Delete(t.Context(), s.Keys.IDs["acme"], edit); err != nil {
+		t.Fatal(err)
+	}
+	s.Do(http.MethodPost, "/api/v1/journal/restore", nil, sitetest.Bearer(s.NewToken(token.Write))).Wants(t,
+		http.StatusConflict, "were left as they are", "scripts/restore -dry-run")
+	s.Post("/journal/restore", nil).Wants(t, http.StatusServiceUnavailable, "Not everything was restored",
+		"scripts/restore")
+	if _, err := without.Get(t.Context(), s.Keys.IDs["acme"]); !errors.Is(err, policy.ErrNotFound) {
+		t.Errorf("the restore took back a deletion: %v", err)
+	}
 }
 
 // Only who may edit restores: not a read or settle token, a revoked one, or nobody.
