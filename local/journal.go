@@ -45,7 +45,9 @@ func (r *registrar) openJournal(ctx context.Context, address string, log *slog.L
 	if errors.Is(err, audit.ErrItem) {
 		return fmt.Errorf("-journal: %w: set KEY_PEPPER to that of the runs before", err)
 	}
-	if err != nil {
+	if errors.Is(err, journal.ErrLeft) { // the start of the function stores what it can
+		log.Warn("restore", "cause", err)
+	} else if err != nil {
 		return fmt.Errorf("-journal: %w", err)
 	}
 	r.name += fmt.Sprintf(", with the journal in %s (%d records restored)", address, done.Records)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tidegate/internal/testing/valkeytest"
 )
 
 // With a journal, a run on a new Valkey has the changes that were acknowledged in an
@@ -31,6 +33,28 @@ func TestRunWithAJournal(t *testing.T) {
 		t.Errorf("the second run says %s", text)
 	}
 	status, _, body := request(t, second.url("rest")+"/orders", "x-api-key", second.key("free"))
+	if status != http.StatusOK {
+		t.Errorf("a call: %d %s", status, body)
+	}
+}
+
+// A run without the journal leaves changes in Valkey that the journal lacks. The next run
+// with the journal starts all the same, and stores them.
+func TestRunWithoutTheJournalBetween(t *testing.T) {
+	t.Setenv("KEY_PEPPER", strings.Repeat("pepper!!", 4))
+	valkey, folder := valkeytest.Start(t), filepath.Join(t.TempDir(), "journal")
+	for _, flags := range [][]string{{"-journal", folder}, nil} {
+		earlier := start(t, append(flags, "-valkey", valkey)...)
+		earlier.stop()
+		if code := <-earlier.exit; code != 0 {
+			t.Fatalf("exit status %d: %s", code, earlier.err.String())
+		}
+	}
+	last := start(t, "-journal", folder, "-valkey", valkey)
+	if status, _, _ := request(t, last.url("admin")+"/healthz"); status != http.StatusOK {
+		t.Errorf("the dashboard's health: %d", status)
+	}
+	status, _, body := request(t, last.url("rest")+"/orders", "x-api-key", last.key("free"))
 	if status != http.StatusOK {
 		t.Errorf("a call: %d %s", status, body)
 	}
