@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidegate/internal/testing/waiting"
 )
 
 // answer is the response that a client got.
@@ -58,6 +60,18 @@ func get(t *testing.T, url, key string) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return a
+}
+
+// decided calls until Valkey decides. An environment without a connection may answer
+// before it has one.
+func decided(t *testing.T, url, key string) answer {
+	t.Helper()
+	var a answer
+	waiting.Until(t, "a call that Valkey decides", func() bool {
+		a = get(t, url, key)
+		return !a.degraded()
+	})
 	return a
 }
 

@@ -21,6 +21,8 @@ const (
 	journalFile = "../compose.journal.yaml"
 	upTimeout   = 3 * time.Minute
 	downTimeout = time.Minute
+	// commandTimeout bounds one command of docker.
+	commandTimeout = time.Minute
 )
 
 // jobs are services that exit when they are done.
@@ -127,11 +129,25 @@ func (c *composition) identify(t *testing.T) {
 
 func (c *composition) docker(t *testing.T, words ...string) string {
 	t.Helper()
-	out, err := output(exec.CommandContext(t.Context(), "docker", words...))
+	out, err := c.tryDocker(t, words...)
 	if err != nil {
-		t.Fatalf("docker %s: %v\n%s", strings.Join(words, " "), err, out)
+		t.Fatal(err)
 	}
-	return strings.TrimSpace(out)
+	return out
+}
+
+func (c *composition) tryDocker(t *testing.T, words ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	defer cancel()
+	out, err := output(exec.CommandContext(ctx, "docker", words...))
+	if ctx.Err() != nil {
+		err = fmt.Errorf("no end within %s", commandTimeout)
+	}
+	if err != nil {
+		return "", fmt.Errorf("docker %s: %w\n%s", strings.Join(words, " "), err, out)
+	}
+	return strings.TrimSpace(out), nil
 }
 
 func (c *composition) exec(t *testing.T, service string, words ...string) string {
@@ -150,11 +166,16 @@ func (c *composition) services() []string {
 	return all
 }
 
-// healthy waits until the service's health check passes.
+// healthy waits until the service passes its health check. It runs the check itself,
+// since Docker runs it only every few seconds.
 func (c *composition) healthy(t *testing.T, service string) {
 	t.Helper()
+	id := c.ids[service]
+	check := strings.Fields(c.docker(t, "inspect", "--format", `{{join .Config.Healthcheck.Test " "}}`, id))
+	command := append([]string{"exec", id}, check[1:]...) // without the word CMD
 	waiting.Until(t, service+" is healthy", func() bool {
-		return c.docker(t, "inspect", "--format", "{{.State.Health.Status}}", c.ids[service]) == "healthy"
+		_, err := c.tryDocker(t, command...)
+		return err == nil
 	})
 }
 

@@ -33,7 +33,7 @@ func TestContainers(t *testing.T) {
 // demoKey checks that the demo key that the composition prints is valid.
 func demoKey(t *testing.T, c *composition) {
 	t.Helper()
-	if a := get(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK ||
+	if a := decided(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK ||
 		a.context()["plan"] != "pro" {
 		t.Errorf("the demo key of plan pro: %s", a)
 	}

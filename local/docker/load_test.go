@@ -14,7 +14,7 @@ import (
 // pause is the mean time between two calls of a worker. The time is random: with equal
 // pauses and 12 workers, the gateway gave all calls of a worker to the same one of three
 // environments.
-const pause = 25 * time.Millisecond
+const pause = 100 * time.Millisecond
 
 // target is a call that a worker repeats.
 type target struct {

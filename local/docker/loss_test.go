@@ -20,12 +20,7 @@ func TestLossOfAll(t *testing.T) {
 	d := c.login(t)
 	w := c.callers(t, d)
 	revoked := d.key("open")
-	var before answer
-	waiting.Until(t, "a call that Valkey decided", func() bool {
-		before = get(t, *w.rest.Load(), revoked)
-		return !before.degraded()
-	})
-	if before.status != http.StatusOK {
+	if before := decided(t, *w.rest.Load(), revoked); before.status != http.StatusOK {
 		t.Fatalf("a key before it is revoked: %s", before)
 	}
 	d.revoke(idOf(t, revoked))
