@@ -242,10 +242,7 @@ func TestUpkeepWithAnAlteredEntry(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.keys.Audit().UseJournal(nil)
-	var b keyspace.Bucket
-	for b = keyspace.BucketOf(policyset.SetID); b == keyspace.BucketOf(policyset.SetID); {
-		b = keyspace.BucketOf(w.create(t, "key").ID)
-	}
+	b := keyspace.BucketOf(w.createOutside(t, keyspace.BucketOf(policyset.SetID), "key").ID)
 	fresh := open(t, url, w.store.Store, false)
 	if err := fresh.Upkeep(t.Context(), 0); !errors.Is(err, audit.ErrItem) {
 		t.Errorf("upkeep: %v", err)

@@ -104,6 +104,16 @@ func (w *world) create(t testing.TB, name string) policy.Key {
 	return k
 }
 
+// createOutside creates a key that is not in the bucket.
+func (w *world) createOutside(t testing.TB, b keyspace.Bucket, name string) policy.Key {
+	t.Helper()
+	k := w.create(t, name)
+	for keyspace.BucketOf(k.ID) == b {
+		k = w.create(t, name)
+	}
+	return k
+}
+
 // flush empties Valkey.
 func (w *world) flush(t testing.TB) {
 	t.Helper()

@@ -84,8 +84,9 @@ func TestOlderEntries(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s Store) {
 		w := open(t, valkeytest.Start(t), s, false)
 		w.plan(t, 10)
-		k, other := w.create(t, "key"), w.create(t, "other")
+		k := w.create(t, "key")
 		b := keyspace.BucketOf(k.ID)
+		other := w.createOutside(t, b, "other")
 		w.append(t, k.ID, manyEntries)
 		w.append(t, other.ID, segmentSize+1)
 		want := [][]audit.Entry{}
