@@ -85,7 +85,7 @@ func (i *installation) atEnd(do func()) { i.closings = append(i.closings, do) }
 // it if CI is set.
 func installed(t *testing.T) *installation {
 	t.Helper()
-	i, err := shared()
+	i, err := shared.serve(t)
 	if errors.Is(err, server.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip("no valkey-server on PATH: scripts/install-test-tools installs it")
 	}

@@ -3,7 +3,6 @@
 package attacks
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -35,30 +34,51 @@ func run(m *testing.M) int {
 		_, _ = fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	if !started.Load() {
-		return code
-	}
-	site, err := shared()
-	if err != nil {
-		return code
-	}
-	site.close()
-	for _, leak := range site.leaks() {
+	for _, leak := range shared.end() {
 		_, _ = fmt.Fprintln(os.Stderr, leak)
 		code = 1
 	}
 	return code
 }
 
-var started atomic.Bool
+// shared is the installation of all tests. It starts when the first test needs it. A test
+// that runs again, with -count, gets another: attacks leave their rules and refusals.
+var shared suite
 
-// shared is the installation of all tests. It starts once, when the first test needs it.
-var shared = sync.OnceValues(func() (*installation, error) {
-	started.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	return install(ctx)
-})
+type suite struct {
+	installation *installation
+	err          error           // of its start
+	served       map[string]bool // tests by name; nil before the start
+}
+
+// serve returns the installation to a test.
+func (s *suite) serve(t *testing.T) (*installation, error) {
+	t.Helper()
+	if s.served[t.Name()] {
+		for _, leak := range s.end() {
+			t.Error(leak)
+		}
+	}
+	if s.served == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startLimit)
+		defer cancel()
+		s.served = map[string]bool{}
+		s.installation, s.err = install(ctx)
+	}
+	s.served[t.Name()] = true
+	return s.installation, s.err
+}
+
+// end stops the installation, if any, and returns the secrets in its log.
+func (s *suite) end() []string {
+	i := s.installation
+	*s = suite{}
+	if i == nil {
+		return nil
+	}
+	i.close()
+	return i.leaks()
+}
 
 // attempt is one attack: a row of the table. It counts the attack's probes.
 type attempt struct {
@@ -113,8 +133,8 @@ func writeTable(name string) error {
 	}
 	rows.Lock()
 	defer rows.Unlock()
-	slices.SortFunc(rows.lines, cmp.Compare[string])
-	text := tableHead + strings.Join(rows.lines, "\n") + "\n"
+	slices.Sort(rows.lines)
+	text := tableHead + strings.Join(slices.Compact(rows.lines), "\n") + "\n"
 	return os.WriteFile(name, []byte(text), 0o600)
 }
 
