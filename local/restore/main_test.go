@@ -131,12 +131,16 @@ func TestPartsLeft(t *testing.T) {
 	folder, url := t.TempDir(), valkeytest.Start(t)
 	keys := installation(t, url, folder)
 	savePlan(t, keys)
-	newer, differs := create(t, keys, "newer"), create(t, keys, "differs")
-	behind := create(t, keys, "behind")
-	for b := keyspace.BucketOf(behind.ID); b == keyspace.BucketOf(newer.ID) ||
-		b == keyspace.BucketOf(differs.ID); b = keyspace.BucketOf(behind.ID) {
-		behind = create(t, keys, "behind")
+	taken := map[keyspace.Bucket]bool{}
+	alone := func(name string) policy.Key { // in its part
+		k := create(t, keys, name)
+		for taken[keyspace.BucketOf(k.ID)] {
+			k = create(t, keys, name)
+		}
+		taken[keyspace.BucketOf(k.ID)] = true
+		return k
 	}
+	newer, differs, behind := alone("newer"), alone("differs"), alone("behind")
 	copied := valkeytest.Start(t)
 	command(t, done, "-journal", folder, "-valkey", copied)
 
