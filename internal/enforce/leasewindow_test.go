@@ -35,8 +35,8 @@ type leased struct {
 	secret    apikey.Secret
 	set       *policy.Set
 	admitted  []admitted
-	stepped   *policy.Set
-	remembers time.Time // until then a shorter window may have forgotten calls
+	reach     time.Duration // how far back the state certainly remembers when it is stepped on
+	remembers time.Time     // until then a shorter window may have forgotten calls
 	checks    int
 	drawn     int
 	log       []string
@@ -110,18 +110,19 @@ func (l *leased) at(now time.Time) {
 	l.setClock(l.t, now)
 }
 
-// step notes that the state is stepped on by the Set in force: from limits that held
-// before it remembers as far back as their windows reached.
-func (l *leased) step() {
-	if !l.counts() || l.stepped != nil && l.stepped.Version == l.set.Version {
+// step notes that the state was stepped on by the Set in force, or perhaps, as by a call
+// that was denied. From limits that held before it remembers as far back as their windows
+// reached.
+func (l *leased) step(certainly bool) {
+	if !l.counts() {
 		return
 	}
-	if l.stepped != nil {
-		if since := l.now.Add(-policy.LongestWindow(l.stepped.Global.Limits)); since.After(l.remembers) {
-			l.remembers = since
-		}
+	if since := l.now.Add(-l.reach); l.reach > 0 && since.After(l.remembers) {
+		l.remembers = since
 	}
-	l.stepped = l.set
+	if longest := policy.LongestWindow(l.set.Global.Limits); certainly || longest < l.reach {
+		l.reach = longest
+	}
 }
 
 // counts reports whether the limits of all callers hold now.
@@ -131,7 +132,6 @@ func (l *leased) counts() bool {
 
 // check makes one check in an environment.
 func (l *leased) check(env int, path string) Result {
-	l.step()
 	c := l.checkers[env]
 	before, left := l.held(c)
 	got, err := c.Check(l.t.Context(), call(l.secret).to("GET", path), nil)
@@ -148,6 +148,7 @@ func (l *leased) check(env int, path string) Result {
 			l.fail("what was leased at %s is used after %s", before.At(), lease)
 		}
 	}
+	l.step(got.Allowed)
 	if got.Allowed && l.counts() {
 		l.admit(admitted{l.now, got.Cost, got.Reservation})
 	}
@@ -212,7 +213,7 @@ func (l *leased) settle() {
 	if a.reservation == "" {
 		return
 	}
-	l.step()
+	l.step(false)
 	actual := rapid.Int64Range(0, 6).Draw(l.t, "actual")
 	s, err := l.checkers[rapid.IntRange(0, 2).Draw(l.t, "by")].Settle(l.t.Context(), a.reservation, actual)
 	l.note("settled %d, of %d: %+v, %v", a.cost, actual, s, err)
