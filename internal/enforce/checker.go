@@ -65,7 +65,7 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 func (c *Checker) Probe(ctx context.Context, call Call) error {
 	err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(call.Subject)).Build()).Error()
 	if err != nil && !valkey.IsValkeyNil(err) {
-		return fmt.Errorf("policy: probe: %w", err)
+		return fmt.Errorf("enforce: probe: %w", err)
 	}
 	return nil
 }

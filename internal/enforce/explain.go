@@ -41,7 +41,7 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	call Call) (Explanation, error) {
 	compiledSet, err := compiled.New(set)
 	if err != nil {
-		return Explanation{}, fmt.Errorf("policy: explain: %w", err)
+		return Explanation{}, fmt.Errorf("enforce: explain: %w", err)
 	}
 	now := c.now()
 	call.Kind, call.Subject = k.Kind, k.ID
@@ -138,7 +138,7 @@ func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []step
 	for i, result := range tryScript.DoMany(ctx, c.client, runs) {
 		reply, err := result.AsBytes()
 		if err != nil {
-			return fmt.Errorf("policy: explain: %w", err)
+			return fmt.Errorf("enforce: explain: %w", err)
 		}
 		if err := e.Result.explain(steps[i], reply); err != nil {
 			return err
@@ -153,7 +153,7 @@ func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]stepNotMade, 
 	if e.Effective.Mode != policy.Off && len(e.Effective.Limits) > 0 {
 		program, err := limiter.Compile(e.Effective.Limits, e.Result.Now)
 		if err != nil {
-			return nil, fmt.Errorf("policy: explain: %w", err)
+			return nil, fmt.Errorf("enforce: explain: %w", err)
 		}
 		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program,
 			Limits: e.Effective.Limits}
@@ -188,7 +188,7 @@ func (c *Result) explain(x stepNotMade, reply []byte) error {
 	}
 	d, err := limiter.ParseReply(reply, x.step.Limits)
 	if err != nil {
-		return fmt.Errorf("policy: explain: %w", err)
+		return fmt.Errorf("enforce: explain: %w", err)
 	}
 	c.Now = d.Now
 	c.WouldAllow = c.WouldAllow && d.WouldAllow()

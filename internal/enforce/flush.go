@@ -42,7 +42,7 @@ func (c *Checker) flush(ctx context.Context, steps []step, with *Piggyback) []st
 			bytes, err = c.client.Do(ctx, s.script.Whole(c.client, s.keys, s.args)).AsBytes()
 		}
 		if err != nil && !valkey.IsValkeyNil(err) {
-			err = fmt.Errorf("policy: check: %w", err)
+			err = fmt.Errorf("enforce: check: %w", err)
 		} else {
 			err = nil
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // ErrStale means that the caller's Set is older than the one in force. Nothing was taken.
-var ErrStale = errors.New("policy: a newer set is in force")
+var ErrStale = errors.New("enforce: a newer set is in force")
 
 const maxReloads = 20 // for one check; every one needs a save of its own meanwhile
 
@@ -89,7 +89,7 @@ func (c *Checker) newest(ctx context.Context, set *compiled.Set, id string) erro
 		4).Build()).AsBytes()
 	switch {
 	case err != nil:
-		return fmt.Errorf("policy: check: %w", err)
+		return fmt.Errorf("enforce: check: %w", err)
 	case len(head) == 5 && int64(binary.BigEndian.Uint32(head[1:])) > set.Version:
 		return ErrStale
 	}
@@ -113,7 +113,7 @@ func (c *Checker) current(ctx context.Context, id string) (*compiled.Set, error)
 
 // ErrSet means that the Set in force cannot be used here: another version of Tidegate
 // wrote it, or it was damaged.
-var ErrSet = errors.New("policy: the set in force cannot be used")
+var ErrSet = errors.New("enforce: the set in force cannot be used")
 
 // keepLastGood lets checks keep the Set that they have when the one in force cannot be
 // used. The kept Set takes the newer version, so that checks do not count it as stale.

@@ -87,7 +87,7 @@ func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err e
 		c.WouldAllow = false
 		return nil
 	case err != nil:
-		return fmt.Errorf("policy: check: %w", err)
+		return fmt.Errorf("enforce: check: %w", err)
 	}
 	if d.Allowed && !c.free {
 		t.first, t.count = int32(len(c.Limits)), int32(len(d.Limits))

@@ -95,7 +95,7 @@ func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
 	case valkey.IsValkeyNil(err):
 		return Call{}, policy.ErrNotFound
 	case err != nil:
-		return Call{}, fmt.Errorf("policy: reserve: %w", err)
+		return Call{}, fmt.Errorf("enforce: reserve: %w", err)
 	}
 	k, secrets, err := policyset.DecodeRecord(id, record)
 	if err != nil {

@@ -26,7 +26,7 @@ type RuleLimits struct {
 	Limits []limiter.Limit
 }
 
-var errNoSet = errors.New("policy: no set was read yet")
+var errNoSet = errors.New("enforce: no set was read yet")
 
 // RouteMatch returns what holds for a call by the Set that checks go by. It fails with
 // ErrRefused, as Check does, and when no Set was ever read.

@@ -151,7 +151,7 @@ func (c *Checker) basis(ctx context.Context, set *compiled.Set, r *reservation.R
 	k, err := policyset.Recorded(r.Subject,
 		c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.Subject)).Build()))
 	if err != nil {
-		return basis{}, fmt.Errorf("policy: settle: %w", err)
+		return basis{}, fmt.Errorf("enforce: settle: %w", err)
 	}
 	if k.Version > 0 {
 		by.record = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
@@ -218,7 +218,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, by basis, r 
 	reply, err := settleScript.Do(ctx, c.client, keys, args).AsBytes()
 	switch {
 	case err != nil:
-		return time.Time{}, fmt.Errorf("policy: settle: %w", err)
+		return time.Time{}, fmt.Errorf("enforce: settle: %w", err)
 	case string(reply) == "X":
 		return time.Time{}, ErrExpired
 	case string(reply) == "A":

@@ -27,7 +27,7 @@ func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
 	for i, result := range client.DoMulti(ctx, commands...) {
 		ban, err := result.AsBytes()
 		if err != nil && !valkey.IsValkeyNil(err) {
-			return nil, fmt.Errorf("policy: read bans: %w", err)
+			return nil, fmt.Errorf("policyset: read bans: %w", err)
 		}
 		if len(ban) == 8 && TimeAt(ban[1:]).After(until[i]) { // the first byte is the number of bans
 			until[i] = TimeAt(ban[1:])

@@ -84,11 +84,11 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	}
 	about, err := json.Marshal(text)
 	if err != nil {
-		return nil, fmt.Errorf("policy: encode key: %w", err)
+		return nil, fmt.Errorf("policyset: encode key: %w", err)
 	}
 	if max(len(about), len(entry), len(k.Name)) > math.MaxUint16 || k.Version < 1 ||
 		k.Version > math.MaxUint32 {
-		return nil, fmt.Errorf("policy: encode key: description of %d bytes or version %d out of range",
+		return nil, fmt.Errorf("policyset: encode key: description of %d bytes or version %d out of range",
 			len(about), k.Version)
 	}
 	r := append(make([]byte, 0, nameAt+len(k.Name)+len(entry)+len(about)), recordFormat, statusByte(k))
@@ -112,7 +112,7 @@ func EncodeEntry(mode policy.Mode, limits []limiter.Limit) ([]byte, error) {
 	}
 	program, err := limiter.Compile(limits, time.Now())
 	if err != nil {
-		return nil, fmt.Errorf("policy: encode limits: %w", err)
+		return nil, fmt.Errorf("policyset: encode limits: %w", err)
 	}
 	entry := binary.BigEndian.AppendUint16([]byte{modeByte(mode)}, uint16(len(program)))
 	return append(entry, program...), nil

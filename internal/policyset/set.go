@@ -36,7 +36,7 @@ func setOf(result valkey.ValkeyResult) (*policy.Set, error) {
 		return emptySet(), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("policy: read set: %w", err)
+		return nil, fmt.Errorf("policyset: read set: %w", err)
 	}
 	return DecodeSet(record)
 }
@@ -99,7 +99,7 @@ func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *polic
 		return NewestSet(ctx, client)
 	}
 	if err != nil || HeadVersion(mirror) == 0 {
-		return nil, nil, fmt.Errorf("policy: read mirror of the set: %w",
+		return nil, nil, fmt.Errorf("policyset: read mirror of the set: %w",
 			errors.Join(err, policy.ErrUnreadable))
 	}
 	newest, err = DecodeSet(mirror[1:])

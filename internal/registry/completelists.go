@@ -49,7 +49,7 @@ const keysPerStep = 500
 func (s *Store) CompleteLists(ctx context.Context, atMost time.Duration) (bool, error) {
 	text, err := s.client.Do(ctx, s.client.B().Get().Key(completeKey).Build()).ToString()
 	if err != nil && !valkey.IsValkeyNil(err) {
-		return false, fmt.Errorf("policy: complete lists: %w", err)
+		return false, fmt.Errorf("registry: complete lists: %w", err)
 	}
 	seconds, cursor, _ := strings.Cut(text, " ")
 	since, _ := strconv.ParseInt(seconds, 10, 64) // 0 for what is no number
@@ -70,7 +70,7 @@ func (s *Store) CompleteLists(ctx context.Context, atMost time.Duration) (bool, 
 	}
 	set := s.client.B().Set().Key(completeKey).Value(strconv.FormatInt(since, 10) + " " + from).Build()
 	if err := s.client.Do(ctx, set).Error(); err != nil {
-		return since > 0, fmt.Errorf("policy: complete lists: %w", err)
+		return since > 0, fmt.Errorf("registry: complete lists: %w", err)
 	}
 	return since > 0, nil
 }
@@ -85,7 +85,7 @@ func (s *Store) completeStep(ctx context.Context, after string) (last string, er
 	read := s.client.B().Zrangebylex().Key(indexKey).Min(from).Max("+").Limit(0, keysPerStep).Build()
 	members, err := s.client.Do(ctx, read).AsStrSlice()
 	if err != nil {
-		return "", fmt.Errorf("policy: complete lists: %w", err)
+		return "", fmt.Errorf("registry: complete lists: %w", err)
 	}
 	keys, err := s.getAll(ctx, &policy.Set{}, members)
 	if err != nil {
@@ -103,7 +103,7 @@ func (s *Store) completeStep(ctx context.Context, after string) (last string, er
 	}
 	for _, result := range s.client.DoMulti(ctx, commands...) {
 		if err := result.Error(); err != nil {
-			return "", fmt.Errorf("policy: complete lists: %w", err)
+			return "", fmt.Errorf("registry: complete lists: %w", err)
 		}
 	}
 	if len(members) < keysPerStep {

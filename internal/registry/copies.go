@@ -19,7 +19,7 @@ import (
 
 func encodeCopy(s *policy.Set) ([]byte, error) {
 	if s.Version < 1 || s.Version > math.MaxUint32 || s.NextNumber < 1 || s.NextNumber > policy.MaxNumber+1 {
-		return nil, fmt.Errorf("policy: encode plans: version %d or next number %d out of range",
+		return nil, fmt.Errorf("registry: encode plans: version %d or next number %d out of range",
 			s.Version, s.NextNumber)
 	}
 	numbers := s.NextNumber - 1
@@ -66,7 +66,7 @@ func (s *Store) Distribute(ctx context.Context, set *policy.Set) error {
 	}
 	text, err := json.Marshal(set)
 	if err != nil {
-		return fmt.Errorf("policy: save set: %w", err)
+		return fmt.Errorf("registry: save set: %w", err)
 	}
 	mirror := append([]byte{policyset.CopyFormat}, policyset.Versioned(set.Version, text)...)
 	create := "1"

@@ -53,7 +53,7 @@ func (s *Store) secretOf(n policy.NewKey) (apikey.Secret, error) {
 	if n.Value == "" {
 		secret, err := apikey.Generate(n.Env)
 		if err != nil {
-			return secret, fmt.Errorf("policy: create key: %w", err)
+			return secret, fmt.Errorf("registry: create key: %w", err)
 		}
 		return secret, nil
 	}

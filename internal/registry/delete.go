@@ -29,7 +29,7 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	}
 	before, err := json.Marshal(k)
 	if err != nil {
-		return fmt.Errorf("policy: delete key: %w", err)
+		return fmt.Errorf("registry: delete key: %w", err)
 	}
 	w := write{
 		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version,
@@ -49,7 +49,7 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 func (s *Store) remove(ctx context.Context, set *policy.Set, id string, edit Edit) error {
 	record, err := s.client.Do(ctx, s.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
 	if err != nil && !valkey.IsValkeyNil(err) {
-		return fmt.Errorf("policy: delete key: %w", err)
+		return fmt.Errorf("registry: delete key: %w", err)
 	}
 	w := write{
 		id: id, key: keyspace.Record(id), versionAt: 1, found: record, forget: s.states(set, id),

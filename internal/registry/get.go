@@ -33,7 +33,7 @@ func (s *Store) get(ctx context.Context, set *policy.Set, id string) (policy.Key
 		return policy.Key{}, policyset.Secrets{}, policy.ErrNotFound
 	}
 	if err != nil {
-		return policy.Key{}, policyset.Secrets{}, fmt.Errorf("policy: get key: %w", err)
+		return policy.Key{}, policyset.Secrets{}, fmt.Errorf("registry: get key: %w", err)
 	}
 	k, hashes, err := policyset.DecodeRecord(id, record)
 	k.Plan = set.PlanName(k.PlanNumber)
@@ -75,7 +75,7 @@ func (s *Store) getAll(ctx context.Context, set *policy.Set, members []string) (
 		case errors.Is(err, policy.ErrUnreadable): // one bad record must not hide the others
 			k = policy.Key{ID: keys[i].ID, Status: policy.Unreadable}
 		case err != nil:
-			return nil, fmt.Errorf("policy: list keys: %w", err)
+			return nil, fmt.Errorf("registry: list keys: %w", err)
 		}
 		k.Plan = set.PlanName(k.PlanNumber)
 		keys[i] = k

@@ -41,7 +41,7 @@ func (s *Store) Groups(ctx context.Context, prefix string, count int) ([]Group, 
 	read := s.client.B().Zrangebylex().Key(groupsKey).Min(from).Max(to).Limit(0, int64(count)).Build()
 	members, err := s.client.Do(ctx, read).AsStrSlice()
 	if err != nil {
-		return nil, fmt.Errorf("policy: list groups: %w", err)
+		return nil, fmt.Errorf("registry: list groups: %w", err)
 	}
 	names := make([]string, len(members))
 	for i, m := range members {
@@ -76,7 +76,7 @@ func (s *Store) groupSizes(ctx context.Context, names []string) ([]int64, error)
 	for i, result := range s.client.DoMulti(ctx, commands...) {
 		var err error
 		if sizes[i], err = result.AsInt64(); err != nil {
-			return nil, fmt.Errorf("policy: count keys of a group: %w", err)
+			return nil, fmt.Errorf("registry: count keys of a group: %w", err)
 		}
 	}
 	return sizes, nil

@@ -80,7 +80,7 @@ func lists(k policy.Key) []string {
 func (s *Store) addToIndex(ctx context.Context, k policy.Key) error {
 	for _, result := range s.client.DoMulti(ctx, s.indexCommands(k)...) {
 		if err := result.Error(); err != nil {
-			return fmt.Errorf("policy: list key: %w", err)
+			return fmt.Errorf("registry: list key: %w", err)
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 	}
 	for _, result := range s.client.DoMulti(ctx, commands...) {
 		if err := result.Error(); err != nil {
-			return fmt.Errorf("policy: list keys: %w", err)
+			return fmt.Errorf("registry: list keys: %w", err)
 		}
 	}
 	return nil

@@ -44,7 +44,7 @@ func (s *Store) CreateJob(ctx context.Context, id, text string) error {
 		s.client.B().Set().Key(jobKey(id)).Value(text).Nx().Ex(jobLife).Build(),
 	) {
 		if err := result.Error(); err != nil && !valkey.IsValkeyNil(err) {
-			return fmt.Errorf("policy: create job: %w", err)
+			return fmt.Errorf("registry: create job: %w", err)
 		}
 	}
 	return nil
@@ -61,7 +61,7 @@ func (s *Store) ListJob(ctx context.Context, id string, open bool) error {
 		command = s.listJob(id)
 	}
 	if err := s.client.Do(ctx, command).Error(); err != nil {
-		return fmt.Errorf("policy: list job: %w", err)
+		return fmt.Errorf("registry: list job: %w", err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (s *Store) OpenJobs(ctx context.Context) ([]string, error) {
 	list := s.client.B().Zrange().Key(jobsKey).Min("0").Max("-1").Build()
 	ids, err := s.client.Do(ctx, list).AsStrSlice()
 	if err != nil {
-		return nil, fmt.Errorf("policy: list jobs: %w", err)
+		return nil, fmt.Errorf("registry: list jobs: %w", err)
 	}
 	return ids, nil
 }
@@ -85,7 +85,7 @@ func (s *Store) Job(ctx context.Context, id string) (text, stop string, err erro
 	read := s.client.B().Mget().Key(jobKey(id), jobStopKey(id)).Build()
 	stored, err := s.client.Do(ctx, read).AsStrSlice() // an empty text for what is not there
 	if err != nil {
-		return "", "", fmt.Errorf("policy: read job: %w", err)
+		return "", "", fmt.Errorf("registry: read job: %w", err)
 	}
 	return stored[0], stored[1], nil
 }
@@ -94,7 +94,7 @@ func (s *Store) Job(ctx context.Context, id string) (text, stop string, err erro
 func (s *Store) StopJob(ctx context.Context, id, stop string) error {
 	mark := s.client.B().Set().Key(jobStopKey(id)).Value(stop).Ex(jobLife).Build()
 	if err := s.client.Do(ctx, mark).Error(); err != nil {
-		return fmt.Errorf("policy: stop job: %w", err)
+		return fmt.Errorf("registry: stop job: %w", err)
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (s *Store) LeaseJob(ctx context.Context, id, holder string, life time.Durat
 	take := s.client.B().Set().Key(jobLeaseKey(id)).Value(holder).Nx().Px(life).Build()
 	err := s.client.Do(ctx, take).Error()
 	if err != nil && !valkey.IsValkeyNil(err) {
-		return false, fmt.Errorf("policy: lease job: %w", err)
+		return false, fmt.Errorf("registry: lease job: %w", err)
 	}
 	return err == nil, nil
 }
@@ -128,7 +128,7 @@ func (s *Store) SaveJob(ctx context.Context, id string, j JobSave) (saved, stopp
 	keys := []string{jobKey(id), jobLeaseKey(id), jobStopKey(id)}
 	answer, err := jobScript.Exec(ctx, s.client, keys, args).AsInt64()
 	if err != nil {
-		return false, false, fmt.Errorf("policy: save job: %w", err)
+		return false, false, fmt.Errorf("registry: save job: %w", err)
 	}
 	return answer > 0, answer == jobStopped, nil
 }

@@ -80,7 +80,7 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 	for _, result := range s.client.DoMulti(ctx, commands...) {
 		some, err := result.AsStrSlice()
 		if err != nil {
-			return Page{}, fmt.Errorf("policy: list keys: %w", err)
+			return Page{}, fmt.Errorf("registry: list keys: %w", err)
 		}
 		members = append(members, some...)
 	}
@@ -156,7 +156,7 @@ func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
 	}
 	n, err := s.client.Do(ctx, count).AsInt64()
 	if err != nil {
-		return 0, fmt.Errorf("policy: count keys: %w", err)
+		return 0, fmt.Errorf("registry: count keys: %w", err)
 	}
 	return n, nil
 }
@@ -171,7 +171,7 @@ func EachID(ctx context.Context, client valkey.Client, yield func(id string)) er
 		read := client.B().Zrangebylex().Key(indexKey).Min(from).Max("+").Limit(0, idsPerRead).Build()
 		members, err := client.Do(ctx, read).AsStrSlice()
 		if err != nil {
-			return fmt.Errorf("policy: list keys: %w", err)
+			return fmt.Errorf("registry: list keys: %w", err)
 		}
 		for _, m := range members {
 			yield(memberID(m))

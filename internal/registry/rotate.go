@@ -33,7 +33,7 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 	}
 	secret, err := apikey.Renew(old.Env, old.ID)
 	if err != nil {
-		return policy.Key{}, apikey.Secret{}, fmt.Errorf("policy: rotate key: %w", err)
+		return policy.Key{}, apikey.Secret{}, fmt.Errorf("registry: rotate key: %w", err)
 	}
 	k := old
 	hashes.Previous, hashes.Current = hashes.Current, s.pepper.Hash(secret)

@@ -63,7 +63,7 @@ func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored i
 	entry audit.Entry) (newer *policy.Set, err error) {
 	entry.Version = next.Version
 	if entry.After, err = json.Marshal(next); err != nil {
-		return nil, fmt.Errorf("policy: save set: %w", err)
+		return nil, fmt.Errorf("registry: save set: %w", err)
 	}
 	if n := len(entry.After); n > policy.MaxSetBytes {
 		return nil, policy.Invalid(
@@ -73,7 +73,7 @@ func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored i
 		)
 	}
 	if entry.Before, err = json.Marshal(before); err != nil {
-		return nil, fmt.Errorf("policy: save set: %w", err)
+		return nil, fmt.Errorf("registry: save set: %w", err)
 	}
 	w := write{
 		id:        policyset.SetID,
@@ -99,14 +99,14 @@ func (s *Store) checkDropped(ctx context.Context, next, current *policy.Set) err
 		}
 		used, err := s.inPlan(ctx, current, p.Number)
 		if err != nil {
-			return fmt.Errorf("policy: save set: %w", err)
+			return fmt.Errorf("registry: save set: %w", err)
 		}
 		if !used {
 			continue
 		}
 		n, err := s.Count(ctx, Query{Plan: p.Number})
 		if err != nil {
-			return fmt.Errorf("policy: save set: %w", err)
+			return fmt.Errorf("registry: save set: %w", err)
 		}
 		return policy.Invalid([]policy.FieldError{{Field: "plans",
 			Message: fmt.Sprintf("must keep plan %q: keys use it (%d). Change their plan first", p.Name, n)}})
@@ -128,7 +128,7 @@ func (s *Store) PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64,
 	for i, result := range s.client.DoMulti(ctx, commands...) {
 		n, err := result.AsInt64()
 		if err != nil {
-			return nil, fmt.Errorf("policy: count keys: %w", err)
+			return nil, fmt.Errorf("registry: count keys: %w", err)
 		}
 		counts[set.Plans[i].Number] = n
 	}

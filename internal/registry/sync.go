@@ -35,7 +35,7 @@ func (s *Store) spread(ctx context.Context) (spread, error) {
 	for i, result := range s.client.DoMulti(ctx, commands...) {
 		head, err := result.AsBytes()
 		if err != nil {
-			return spread{}, fmt.Errorf("policy: read copies of the set: %w", err)
+			return spread{}, fmt.Errorf("registry: read copies of the set: %w", err)
 		}
 		if i == 0 {
 			if len(head) == 4 {
@@ -72,7 +72,7 @@ func (s *Store) Synced(ctx context.Context, set *policy.Set) (bool, error) {
 }
 
 // errSetLost means that there are copies of a Set whose record and mirrors are missing.
-var errSetLost = errors.New("policy: the set is lost, of which there are copies: save it again")
+var errSetLost = errors.New("registry: the set is lost, of which there are copies: save it again")
 
 // byRepair is the author of repairs in the audit.
 var byRepair = audit.Actor{Kind: "system", Name: "sync"}
@@ -107,7 +107,7 @@ func (s *Store) Sync(ctx context.Context) error {
 			return err
 		}
 	}
-	return fmt.Errorf("policy: sync: %w", policy.ErrConflict)
+	return fmt.Errorf("registry: sync: %w", policy.ErrConflict)
 }
 
 // repair saves the newest Set that is left over the stored one, which copies are ahead

@@ -21,14 +21,14 @@ func (s *Store) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) (
 		}
 		program, err := limiter.Compile(e.Limits, s.Now())
 		if err != nil {
-			return nil, fmt.Errorf("policy: usage: %w", err)
+			return nil, fmt.Errorf("registry: usage: %w", err)
 		}
 		subjects, at = append(subjects,
 			limiter.Exchange{Key: keyspace.State(k.ID), Program: program, Limits: e.Limits}), append(at, i)
 	}
 	peeked, err := limiter.PeekMany(ctx, s.client, subjects)
 	if err != nil {
-		return nil, fmt.Errorf("policy: usage: %w", err)
+		return nil, fmt.Errorf("registry: usage: %w", err)
 	}
 	decisions := make([]limiter.Decision, len(keys))
 	for i, d := range peeked {
@@ -50,7 +50,7 @@ func (s *Store) GroupUsage(ctx context.Context, name string,
 		}
 		program, err := limiter.Compile(p.PerGroup, s.Now())
 		if err != nil {
-			return nil, fmt.Errorf("policy: usage of a group: %w", err)
+			return nil, fmt.Errorf("registry: usage of a group: %w", err)
 		}
 		key := keyspace.Of(policy.GroupID(name), policy.GroupState(p.Number))
 		subjects = append(subjects, limiter.Exchange{Key: key, Program: program, Limits: p.PerGroup})
@@ -58,7 +58,7 @@ func (s *Store) GroupUsage(ctx context.Context, name string,
 	}
 	peeked, err := limiter.PeekMany(ctx, s.client, subjects)
 	if err != nil {
-		return nil, fmt.Errorf("policy: usage of a group: %w", err)
+		return nil, fmt.Errorf("registry: usage of a group: %w", err)
 	}
 	decisions := make([]limiter.Decision, len(plans))
 	for i, d := range peeked {

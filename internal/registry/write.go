@@ -52,7 +52,7 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 		return nil, err
 	}
 	if w.entry.Action == "" || w.entry.By.Name == "" {
-		return nil, fmt.Errorf("policy: write %s: no action or actor for the audit", w.id)
+		return nil, fmt.Errorf("registry: write %s: no action or actor for the audit", w.id)
 	}
 	expected := string(w.found)
 	if w.expected > 0 {
@@ -71,13 +71,13 @@ func (s *Store) write(ctx context.Context, w write) (newer []byte, err error) {
 		case valkey.IsValkeyNil(err):
 			return false, policy.ErrNotFound
 		case err != nil:
-			return false, fmt.Errorf("policy: write: %w", err)
+			return false, fmt.Errorf("registry: write: %w", err)
 		}
 		if done, notNumber := reply.AsInt64(); reply.IsInt64() && notNumber == nil {
 			return done == 0, nil // 0: another entry of the bucket came first
 		}
 		if newer, err = reply.AsBytes(); err != nil {
-			return false, fmt.Errorf("policy: write: %w", err)
+			return false, fmt.Errorf("registry: write: %w", err)
 		}
 		return false, policy.ErrConflict
 	}
@@ -105,11 +105,11 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 		By: edit.By, Action: action, Name: k.Name, Reason: edit.Reason, Job: edit.Job, Version: k.Version,
 	}
 	if entry.After, err = json.Marshal(k); err != nil {
-		return fmt.Errorf("policy: write key: %w", err)
+		return fmt.Errorf("registry: write key: %w", err)
 	}
 	if old.ID != "" {
 		if entry.Before, err = json.Marshal(old); err != nil {
-			return fmt.Errorf("policy: write key: %w", err)
+			return fmt.Errorf("registry: write key: %w", err)
 		}
 	}
 	w := write{
