@@ -72,6 +72,7 @@ type editors struct {
 	*world
 	ids  []string
 	done map[string]*atomic.Int64 // acknowledged edits, by subject
+	made atomic.Int64             // edits, all different: one that alters nothing is not recorded
 }
 
 func (e *editors) run(t *testing.T) {
@@ -107,7 +108,7 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 			return err
 		}
 		set.Version -= late
-		set.Plans[0].Limits = perMinute(1 + random.Int64N(1000))
+		set.Plans[0].Limits = perMinute(1 + e.made.Add(1))
 		_, err = e.SaveSet(t.Context(), *set, byTest)
 		return err
 	}
@@ -122,10 +123,10 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 		_, err = e.Reset(t.Context(), id, byTest)
 	case 2:
 		_, err = e.SetOverride(t.Context(), id, k.Version-late,
-			&policy.Override{Limits: perMinute(1 + random.Int64N(1000)), Reason: "more"}, byTest)
+			&policy.Override{Limits: perMinute(1 + e.made.Add(1)), Reason: "more"}, byTest)
 	default:
 		_, err = e.Update(t.Context(), id, k.Version-late, "key.edit", byTest, func(k *policy.Key) {
-			k.Name = fmt.Sprint("name ", random.IntN(1000))
+			k.Name = fmt.Sprint("name ", e.made.Add(1))
 		})
 	}
 	return err
