@@ -38,7 +38,6 @@ type node struct {
 // attempt is one attempt to connect. connection and err are set when done is closed.
 type attempt struct {
 	done       chan struct{}
-	prepared   bool // started by prepare, not by an earlier call
 	connection *connection
 	err        error
 }
@@ -78,7 +77,7 @@ func (d *dialer) begin(address string) (a *attempt, own bool) {
 	if len(n.idle) > 0 {
 		a = n.idle[0]
 		n.idle = n.idle[1:]
-		return a, a.prepared
+		return a, false
 	}
 	return d.start(address), true
 }
@@ -87,10 +86,8 @@ func (d *dialer) begin(address string) (a *attempt, own bool) {
 func (d *dialer) prepare(address string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	a := d.start(address)
-	a.prepared = true
 	n := d.node(address)
-	n.idle = append(n.idle, a)
+	n.idle = append(n.idle, d.start(address))
 }
 
 func (d *dialer) start(address string) *attempt {
@@ -111,7 +108,6 @@ func (d *dialer) release(address string, a *attempt) {
 		go a.discard()
 		return
 	}
-	a.prepared = false
 	n := d.node(address)
 	n.idle = append(n.idle, a)
 }

@@ -131,6 +131,37 @@ func TestReconnects(t *testing.T) {
 	}
 }
 
+// Attempts that failed before a call needs a connection cost the call nothing: it makes
+// its own.
+func TestFailedPreparationsCostNoCall(t *testing.T) {
+	t.Parallel()
+	d := newDialer(valkey.ClientOption{
+		Dialer: net.Dialer{Timeout: waiting.Timeout}, ConnWriteTimeout: waiting.Timeout,
+	})
+	t.Cleanup(d.close)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	_ = free.Close() // nobody listens there now
+	d.prepare(address)
+	d.prepare(address)
+	for _, a := range d.nodes[address].idle {
+		<-a.done
+		if a.err == nil {
+			t.Fatal("connected to nobody")
+		}
+	}
+	_, port, _ := net.SplitHostPort(address)
+	valkeytest.StartWith(t, "--port", port)
+	c, err := d.dial(t.Context(), address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+}
+
 // Closing a client ends the attempts that nobody waits for.
 func TestCloseEndsAttempts(t *testing.T) {
 	d := newDialer(valkey.ClientOption{
