@@ -2,13 +2,20 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
 )
 
 // Edit says who changes something and why.
@@ -24,13 +31,97 @@ func (e Edit) Validate() error {
 		return nil
 	}
 	if problem := policy.TextProblem(e.Reason, policy.MaxReasonLen); problem != "" {
-		return policy.Invalid([]policy.FieldError{{Field: "reason", Message: problem}})
+		return invalid("reason", problem)
 	}
 	return nil
 }
 
-// edited reads what an edit that was based on a version starts from. When another version
-// is current, that Key comes back with ErrConflict.
+// Create stores a new API key under a fresh id and returns it with its secret, which
+// cannot be read again. The id of a key with a given value is derived from the value. If
+// that key exists, the returned key has its id and the error is ErrConflict. Bad input is
+// an *InvalidError.
+func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.Key, apikey.Secret, error) {
+	set, err := s.Set(ctx)
+	if err != nil {
+		return policy.Key{}, apikey.Secret{}, err
+	}
+	now := s.Now().UTC().Truncate(time.Second)
+	k := policy.Key{
+		Kind:    policy.APIKey,
+		Name:    n.Name,
+		Env:     n.Env,
+		Foreign: n.Value != "",
+		Tags:    n.Tags,
+		Group:   n.Group,
+		Allow:   n.Allow,
+		Plan:    n.Plan,
+		Expires: n.Expires,
+		Status:  cmp.Or(n.Status, policy.Active),
+		Version: 1,
+		Created: now,
+		Updated: now,
+	}
+	if err := k.Validate(set); err != nil {
+		return policy.Key{}, apikey.Secret{}, err
+	}
+	secret, err := s.newSecret(n)
+	if err != nil {
+		return policy.Key{}, apikey.Secret{}, err
+	}
+	k.ID = secret.ID()
+	return k, secret, s.put(ctx, policy.Key{}, k, policyset.Secrets{Current: s.pepper.Hash(secret)},
+		audit.KeyCreate, edit)
+}
+
+// Adopt stores a record for the holder of a token or the clients of an address, whom
+// checks know by this id, so that they can have an override or a ban. The name is for
+// people. Adopt fails with ErrConflict if there is a record.
+func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o *policy.Override,
+	edit Edit) (policy.Key, error) {
+	if kind == policy.APIKey || !validID(id) {
+		return policy.Key{}, invalid("id",
+			"must be the id of a token's or address's caller, as checks report it")
+	}
+	set, err := s.Set(ctx)
+	if err != nil {
+		return policy.Key{}, err
+	}
+	now := s.Now().UTC().Truncate(time.Second)
+	k := policy.Key{ID: id, Kind: kind, Name: name, Status: policy.Active, Override: o, Version: 1,
+		Created: now, Updated: now}
+	if err := k.Validate(set); err != nil {
+		return policy.Key{}, err
+	}
+	return k, s.put(ctx, policy.Key{}, k, policyset.Secrets{}, audit.KeyAdopt, edit)
+}
+
+// Update changes a key: change gets the current one and may alter Name, Tags, Plan,
+// Status, Override, Expires and Banned. Every check that starts after Update returns
+// obeys; counts stay. version is the one that the edit was based on. If it is no longer
+// current, nothing is written, and Update returns the current key with ErrConflict. If
+// change alters nothing, nothing is written and the key is returned as it is. Bad input
+// is an *InvalidError. action names the change in the audit ("key.override").
+func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit,
+	change func(*policy.Key)) (policy.Key, error) {
+	set, old, hashes, err := s.edited(ctx, id, version)
+	if err != nil {
+		return old, err
+	}
+	k := old
+	change(&k)
+	k.ID, k.Kind, k.Env, k.Created, k.Grace = old.ID, old.Kind, old.Env, old.Created, old.Grace
+	k.Foreign = old.Foreign
+	if err := k.Validate(set); err != nil {
+		return policy.Key{}, err
+	}
+	if sameRecord(old, k, hashes) {
+		return old, nil
+	}
+	return s.replace(ctx, set, old, k, hashes, action, edit)
+}
+
+// edited reads what an edit that was based on a version starts from. If another version
+// is current, it returns that key with ErrConflict.
 func (s *Store) edited(ctx context.Context, id string, version int64) (*policy.Set, policy.Key,
 	policyset.Secrets, error) {
 	set, err := s.Set(ctx)
@@ -47,34 +138,8 @@ func (s *Store) edited(ctx context.Context, id string, version int64) (*policy.S
 	return set, old, hashes, nil
 }
 
-// Update changes a key: change gets the current one and alters what it likes of Name,
-// Tags, Plan, Status, Override, Expires and Banned. Every check that starts after it
-// returns obeys; counts stay as they are. version is the one that the edit was based on:
-// when it is no longer current nothing is written, and the current Key comes back with
-// ErrConflict. A change that alters nothing writes nothing, and the Key comes back as it
-// is. Bad input is an *InvalidError. action names the change in the audit
-// ("key.override").
-func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit,
-	change func(*policy.Key)) (policy.Key, error) {
-	set, old, hashes, err := s.edited(ctx, id, version)
-	if err != nil {
-		return old, err
-	}
-	k := old
-	change(&k)
-	k.ID, k.Kind, k.Env, k.Created, k.Grace = old.ID, old.Kind, old.Env, old.Created, old.Grace
-	k.Foreign = old.Foreign
-	if err := k.Validate(set); err != nil {
-		return policy.Key{}, err
-	}
-	if unchanged(old, k, hashes) {
-		return old, nil
-	}
-	return s.replace(ctx, set, old, k, hashes, action, edit)
-}
-
-// unchanged reports whether two versions of a key have the same record.
-func unchanged(old, k policy.Key, hashes policyset.Secrets) bool {
+// sameRecord reports whether two versions of a key have the same record.
+func sameRecord(old, k policy.Key, hashes policyset.Secrets) bool {
 	before, err := policyset.EncodeRecord(old, hashes)
 	if err != nil {
 		return false
@@ -83,6 +148,8 @@ func unchanged(old, k policy.Key, hashes policyset.Secrets) bool {
 	return err == nil && bytes.Equal(before, after)
 }
 
+// replace writes k as the next version of old. With ErrConflict it returns the current
+// key.
 func (s *Store) replace(
 	ctx context.Context,
 	set *policy.Set,
@@ -105,8 +172,8 @@ func (s *Store) replace(
 	return k, err
 }
 
-// SetOverride replaces the limits of the key's plan, until they are ended by nil or end
-// by themselves. It works as Update does.
+// SetOverride replaces the limits of the key's plan until the override ends. A nil
+// override restores the plan's limits. It works as Update does.
 func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *policy.Override,
 	edit Edit) (policy.Key, error) {
 	action := audit.KeyOverride
@@ -122,4 +189,89 @@ func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit)
 	return s.Update(ctx, id, version, audit.KeyRevoke, edit, func(k *policy.Key) {
 		k.Status = policy.Revoked
 	})
+}
+
+// Unban lifts a key's ban, by hand or automatic, and resets the number of its automatic
+// bans. The audit entry contains the end of the ban. Unban fails as Update does.
+func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
+	set, old, hashes, err := s.edited(ctx, id, version)
+	if err != nil {
+		return old, err
+	}
+	until, err := s.BannedUntil(ctx, set, []policy.Key{old})
+	if err != nil {
+		return policy.Key{}, err
+	}
+	k := old
+	old.Banned, k.Banned = until[0], time.Time{}
+	return s.replace(ctx, set, old, k, hashes, audit.KeyUnban, edit, policyset.BanKey(id),
+		policyset.DenialsKey(id))
+}
+
+// Reset deletes all counts of the key and its automatic bans, in one step with the audit
+// entry. It fails with ErrConflict, and deletes nothing, if the key was edited meanwhile.
+func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
+	set, err := s.Set(ctx)
+	if err != nil {
+		return policy.Key{}, err
+	}
+	k, hashes, err := s.get(ctx, set, id)
+	if err != nil {
+		return policy.Key{}, err
+	}
+	return s.replace(ctx, set, k, k, hashes, audit.KeyReset, edit, states(set, id)...)
+}
+
+// states names everything that is counted for a subject under this policy set.
+func states(set *policy.Set, id string) []string {
+	names := []string{keyspace.State(id), policyset.BanKey(id), policyset.DenialsKey(id),
+		keyspace.Of(id, "sk")}
+	for _, r := range set.Routes {
+		names = append(names, keyspace.Of(id, "s"+policy.RouteTag(r.Name)))
+	}
+	return names
+}
+
+// Delete removes a key, its counts and its entries in the lists.
+func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
+	set, err := s.Set(ctx)
+	if err != nil {
+		return err
+	}
+	k, _, err := s.get(ctx, set, id)
+	if errors.Is(err, policy.ErrUnreadable) {
+		return s.deleteUnreadable(ctx, set, id, edit)
+	}
+	if err != nil {
+		return err
+	}
+	before, err := json.Marshal(k)
+	if err != nil {
+		return fmt.Errorf("registry: delete key: %w", err)
+	}
+	e := recordEdit{
+		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version,
+		forget: states(set, id),
+		entry: audit.Entry{By: edit.By, Action: audit.KeyDelete, Name: k.Name, Reason: edit.Reason,
+			Version: k.Version + 1, Before: before},
+	}
+	if _, err := s.write(ctx, e); err != nil {
+		return err
+	}
+	s.updateIndex(ctx, k, policy.Key{})
+	return nil
+}
+
+// deleteUnreadable deletes a key whose record cannot be decoded. Its name, lists and
+// version are unknown; List drops entries without a record.
+func (s *Store) deleteUnreadable(ctx context.Context, set *policy.Set, id string, edit Edit) error {
+	record, err := s.client.Do(ctx, s.getRecord(id)).AsBytes()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return fmt.Errorf("registry: delete key: %w", err)
+	}
+	_, err = s.write(ctx, recordEdit{
+		id: id, key: keyspace.Record(id), versionAt: 1, found: record, forget: states(set, id),
+		entry: audit.Entry{By: edit.By, Action: audit.KeyDelete, Reason: edit.Reason},
+	})
+	return err
 }

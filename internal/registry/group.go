@@ -8,22 +8,19 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
 
-// A group exists as long as keys are in it. Its keys are in a list of their own. One more
-// sorted set has the names of all groups, which readers repair as they do lists of keys:
-// its members are the lower-case name, a zero byte and the name.
+// groupsKey is the sorted set of the names of all groups, in byte order. Its members are
+// the lower-case name, a zero byte and the name. A group exists while it has keys; readers
+// remove the names of empty groups. Each group has a list of its keys.
 const groupsKey = indexKey + ":groups"
 
 func groupIndexKey(name string) string { return indexKey + ":group:" + name }
 
 func groupMember(name string) string { return strings.ToLower(name) + "\x00" + name }
-
-func (s *Store) addGroup(name string) valkey.Completed {
-	return s.client.B().Zadd().Key(groupsKey).ScoreMember().ScoreMember(0, groupMember(name)).Build()
-}
 
 // Group is a group of keys.
 type Group struct {
@@ -31,22 +28,16 @@ type Group struct {
 	Keys int64
 }
 
-// Groups returns up to count groups whose names begin with a prefix, whatever the case,
+// Groups returns up to count groups whose names start with a prefix, whatever the case,
 // in the order of their names.
 func (s *Store) Groups(ctx context.Context, prefix string, count int) ([]Group, error) {
-	from, to := "-", "+"
-	if prefix = strings.ToLower(prefix); prefix != "" {
-		from, to = "["+prefix, "["+prefix+"\xff"
-	}
+	from, to := prefixRange(prefix)
 	read := s.client.B().Zrangebylex().Key(groupsKey).Min(from).Max(to).Limit(0, int64(count)).Build()
 	members, err := s.client.Do(ctx, read).AsStrSlice()
 	if err != nil {
 		return nil, fmt.Errorf("registry: list groups: %w", err)
 	}
-	names := make([]string, len(members))
-	for i, m := range members {
-		names[i] = memberID(m)
-	}
+	names := memberIDs(members)
 	sizes, err := s.groupSizes(ctx, names)
 	if err != nil {
 		return nil, err
@@ -65,29 +56,16 @@ func (s *Store) Groups(ctx context.Context, prefix string, count int) ([]Group, 
 }
 
 func (s *Store) groupSizes(ctx context.Context, names []string) ([]int64, error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	commands := make(valkey.Commands, len(names))
+	lists := make([]string, len(names))
 	for i, name := range names {
-		commands[i] = s.client.B().Zcard().Key(groupIndexKey(name)).Build()
+		lists[i] = groupIndexKey(name)
 	}
-	sizes := make([]int64, len(names))
-	for i, result := range s.client.DoMulti(ctx, commands...) {
-		var err error
-		if sizes[i], err = result.AsInt64(); err != nil {
-			return nil, fmt.Errorf("registry: count keys of a group: %w", err)
-		}
-	}
-	return sizes, nil
+	return s.counts(ctx, lists)
 }
 
-// removeGroups removes the names of groups without keys, and adds those again that got a
-// key meanwhile. The next reader repairs what fails here.
+// removeGroups removes the names of empty groups, and adds those again that got a key
+// meanwhile. The next reader repairs what fails here.
 func (s *Store) removeGroups(ctx context.Context, names []string) {
-	if len(names) == 0 {
-		return
-	}
 	removals := make(valkey.Commands, len(names))
 	for i, name := range names {
 		removals[i] = s.client.B().Zrem().Key(groupsKey).Member(groupMember(name)).Build()
@@ -99,9 +77,23 @@ func (s *Store) removeGroups(ctx context.Context, names []string) {
 	}
 	for i, name := range names {
 		if sizes[i] > 0 {
-			s.client.Do(ctx, s.addGroup(name))
+			s.client.Do(ctx, s.addMember(groupsKey, groupMember(name)))
 		}
 	}
+}
+
+// GroupUsage returns what a call of cost 1 would get now from a group's limits of each of
+// some plans, in order. It takes nothing. A plan without limits on groups, or with mode
+// Off, gets the zero Decision.
+func (s *Store) GroupUsage(ctx context.Context, name string,
+	plans []policy.Plan) ([]limiter.Decision, error) {
+	return s.peek(ctx, len(plans), func(i int) (string, []limiter.Limit) {
+		p := plans[i]
+		if len(p.PerGroup) == 0 || p.Mode == policy.Off {
+			return "", nil
+		}
+		return keyspace.Of(policy.GroupID(name), policy.GroupState(p.Number)), p.PerGroup
+	})
 }
 
 // ResetGroup deletes all counts of a group, in one step with the audit entry. The counts
@@ -119,11 +111,11 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 		return policy.ErrNotFound
 	}
 	id := policy.GroupID(name)
-	w := write{id: id, key: keyspace.Record(id), versionAt: 1,
+	e := recordEdit{id: id, key: keyspace.Record(id), versionAt: 1,
 		entry: audit.Entry{By: edit.By, Action: audit.GroupReset, Name: name, Reason: edit.Reason}}
 	for _, p := range set.Plans {
-		w.forget = append(w.forget, keyspace.Of(id, policy.GroupState(p.Number)))
+		e.forget = append(e.forget, keyspace.Of(id, policy.GroupState(p.Number)))
 	}
-	_, err = s.write(ctx, w)
+	_, err = s.write(ctx, e)
 	return err
 }

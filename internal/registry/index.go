@@ -6,21 +6,21 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/statelist"
 )
 
-// The lists of keys are sorted sets whose members are the lower-case name, a zero byte
-// and the id, in byte order: one of all keys, one for each plan, group and tag, and those
-// of List.
+// indexKey is the list of all keys. Lists of keys are sorted sets in byte order, whose
+// members are the lower-case name, a zero byte and the id. Each plan, group and tag has
+// one, and so has each List.
 const indexKey = "tg:keys"
 
-// List is a list of the keys that have something out of the ordinary.
+// List is a list of keys that differ from the ordinary.
 type List string
 
 // The lists.
@@ -28,8 +28,8 @@ const (
 	Overridden List = "overridden" // keys with an override, in force or past
 	Revoked    List = "revoked"
 	Expiring   List = "expiring" // keys with an expiry, at any time
-	// Shadowed has keys with an override in shadow mode or off, and all of plans that
-	// are.
+	// Shadowed has keys with an override in shadow mode or off, and all keys of plans in
+	// these modes.
 	Shadowed List = "shadow"
 )
 
@@ -39,25 +39,37 @@ func planIndexKey(number int) string { return indexKey + ":plan:" + strconv.Itoa
 
 func tagIndexKey(tag string) string { return indexKey + ":tag:" + tag }
 
-// shadowedIndexes names the sorted sets that have the keys of Shadowed. The list of a
-// plan lacks callers who have the plan because they have none of their own.
+// shadowedIndexes names the sorted sets that have the keys of Shadowed. If a plan in
+// shadow mode or off is the default for tokens or addresses, that is the list of all
+// keys: the plan's list lacks callers who have it by default.
 func shadowedIndexes(set *policy.Set) []string {
-	in := []string{Shadowed.index()}
+	indexes := []string{Shadowed.index()}
 	for _, p := range set.Plans {
 		switch {
 		case !deniesNothing(p.Mode):
 		case p.Name == set.TokenPlan || p.Name == set.AddressPlan:
 			return []string{indexKey}
 		default:
-			in = append(in, planIndexKey(p.Number))
+			indexes = append(indexes, planIndexKey(p.Number))
 		}
 	}
-	return in
+	return indexes
 }
 
 func deniesNothing(m policy.Mode) bool { return m == policy.Shadow || m == policy.Off }
 
 func indexMember(k policy.Key) string { return strings.ToLower(k.Name) + "\x00" + k.ID }
+
+// memberID returns the id in a member, or the name in a member of groupsKey.
+func memberID(member string) string { return member[strings.LastIndexByte(member, 0)+1:] }
+
+func memberIDs(members []string) []string {
+	ids := make([]string, len(members))
+	for i, m := range members {
+		ids[i] = memberID(m)
+	}
+	return ids
+}
 
 // lists names the lists that k belongs in.
 func lists(k policy.Key) []string {
@@ -77,51 +89,22 @@ func lists(k policy.Key) []string {
 	return append(in, addedLists(k)...)
 }
 
-func (s *Store) addToIndex(ctx context.Context, k policy.Key) error {
-	for _, result := range s.client.DoMulti(ctx, s.indexCommands(k)...) {
-		if err := result.Error(); err != nil {
-			return fmt.Errorf("registry: list key: %w", err)
-		}
+// addedLists names those of lists that earlier releases do not maintain.
+func addedLists(k policy.Key) []string {
+	var in []string
+	if k.Override != nil && deniesNothing(k.Override.Mode) {
+		in = append(in, Shadowed.index())
 	}
-	return nil
-}
-
-// listing are the commands that put k into its lists.
-func (s *Store) indexCommands(k policy.Key) valkey.Commands {
-	var commands valkey.Commands
-	for _, list := range lists(k) {
-		commands = append(commands, s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0,
-			indexMember(k)).Build())
+	if k.Status == policy.Revoked {
+		in = append(in, Revoked.index())
 	}
-	if k.Group != "" {
-		commands = append(commands, s.addGroup(k.Group))
+	if !k.Expires.IsZero() {
+		in = append(in, Expiring.index())
 	}
-	return commands
-}
-
-// updateIndex removes old from the lists that k, which replaced it, is not in under the
-// same member; k may be the zero Key. It adds k once more, because a reader of the lists
-// may have removed it as stale before the record was written. The next reader repairs
-// what fails here.
-func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
-	commands := s.indexCommands(k)
-	for _, list := range lists(old) {
-		if !listed(k, list, indexMember(old)) {
-			commands = append(commands, s.client.B().Zrem().Key(list).Member(indexMember(old)).Build())
-		}
+	for _, tag := range k.Tags {
+		in = append(in, tagIndexKey(tag))
 	}
-	if k.ID != "" {
-		commands = append(commands, s.client.B().Get().Key(keyspace.Record(k.ID)).Build())
-	}
-	results := s.client.DoMulti(ctx, commands...)
-	if k.ID == "" {
-		return
-	}
-	// the next edit was faster
-	if current, err := policyset.Recorded(k.ID, results[len(results)-1]); err == nil &&
-		current.Version != k.Version {
-		s.removeFromIndex(ctx, k)
-	}
+	return in
 }
 
 // listed reports whether k belongs in a list under this member.
@@ -129,13 +112,57 @@ func listed(k policy.Key, list, member string) bool {
 	return slices.Contains(lists(k), list) && member == indexMember(k)
 }
 
-// removeFromIndex removes k, which was not written, from the lists that its stored record
-// does not belong in.
+func (s *Store) addToIndex(ctx context.Context, k policy.Key) error {
+	if err := s.doAll(ctx, s.indexCommands(k)...); err != nil {
+		return fmt.Errorf("registry: list key: %w", err)
+	}
+	return nil
+}
+
+// indexCommands returns the commands that add k to its lists.
+func (s *Store) indexCommands(k policy.Key) valkey.Commands {
+	var commands valkey.Commands
+	for _, list := range lists(k) {
+		commands = append(commands, s.addMember(list, indexMember(k)))
+	}
+	if k.Group != "" {
+		commands = append(commands, s.addMember(groupsKey, groupMember(k.Group)))
+	}
+	return commands
+}
+
+func (s *Store) addMember(list, member string) valkey.Completed {
+	return s.client.B().Zadd().Key(list).ScoreMember().ScoreMember(0, member).Build()
+}
+
+// updateIndex removes old from the lists that k, which replaced it, is not in under the
+// same member. k is the zero Key after a deletion. updateIndex also adds k once more: a
+// reader of the lists may have removed it as stale before the record was written. The
+// next reader repairs what fails here.
+func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
+	commands := s.indexCommands(k)
+	for _, list := range lists(old) {
+		if !listed(k, list, indexMember(old)) {
+			commands = append(commands, s.client.B().Zrem().Key(list).Member(indexMember(old)).Build())
+		}
+	}
+	if k.ID == "" {
+		s.client.DoMulti(ctx, commands...)
+		return
+	}
+	results := s.client.DoMulti(ctx, append(commands, s.getRecord(k.ID))...)
+	current, err := policyset.Recorded(k.ID, results[len(results)-1])
+	if err == nil && current.Version != k.Version { // another edit came later
+		s.removeFromIndex(ctx, k)
+	}
+}
+
+// removeFromIndex removes k, which was not written or was replaced, from the lists that
+// its stored record does not belong in.
 func (s *Store) removeFromIndex(ctx context.Context, k policy.Key) {
-	current, err := policyset.Recorded(k.ID,
-		s.client.Do(ctx, s.client.B().Get().Key(keyspace.Record(k.ID)).Build()))
+	current, err := policyset.Recorded(k.ID, s.client.Do(ctx, s.getRecord(k.ID)))
 	if err != nil {
-		return // List will see
+		return // readers of the lists repair them
 	}
 	var stale []staleEntry
 	for _, list := range lists(k) {
@@ -146,42 +173,39 @@ func (s *Store) removeFromIndex(ctx context.Context, k policy.Key) {
 	s.removeStale(ctx, stale)
 }
 
-// staleEntry is an entry of a list that no record bears out: an edit was interrupted, or
-// is under way.
+// staleEntry is an entry of a list that contradicts the key's record: an edit was
+// interrupted, or is under way.
 type staleEntry struct{ list, member string }
 
-// memberID is the id of the key that a member is for.
-func memberID(member string) string { return member[strings.LastIndexByte(member, 0)+1:] }
-
-// removeStale removes stale entries and then lists their keys as they are now, because a
-// record may have been written just before its entry was removed. updateIndex lists a
-// record that is written later. The next reader of the list repairs what fails here.
+// removeStale removes stale entries and then lists their keys by their current records,
+// because a record may have been written just before its entry was removed. updateIndex
+// lists a record that is written later. The next reader of the list repairs what fails
+// here.
 func (s *Store) removeStale(ctx context.Context, stale []staleEntry) {
 	if len(stale) == 0 {
 		return
 	}
-	removals, members := make(valkey.Commands, len(stale)), make([]string, len(stale))
-	for i, g := range stale {
-		removals[i], members[i] = s.client.B().Zrem().Key(g.list).Member(g.member).Build(), g.member
+	removals, ids := make(valkey.Commands, len(stale)), make([]string, len(stale))
+	for i, e := range stale {
+		removals[i] = s.client.B().Zrem().Key(e.list).Member(e.member).Build()
+		ids[i] = memberID(e.member)
 	}
 	s.client.DoMulti(ctx, removals...)
-	keys, err := s.getAll(ctx, &policy.Set{}, members)
+	keys, err := s.getAll(ctx, &policy.Set{}, ids)
 	if err != nil {
 		return
 	}
-	var listings valkey.Commands
+	var additions valkey.Commands
 	for _, k := range keys {
 		if k.Status != policy.Unreadable {
-			listings = append(listings, s.indexCommands(k)...)
+			additions = append(additions, s.indexCommands(k)...)
 		}
 	}
-	if len(listings) > 0 {
-		s.client.DoMulti(ctx, listings...)
-	}
+	s.client.DoMulti(ctx, additions...)
 }
 
-// AddToLists adds keys, by their ids and records, to the lists that they belong in. Those
-// that cannot be read join the list of all keys, so that they are found.
+// AddToLists adds keys, given as records by id, to the lists that they belong in. Keys
+// with unreadable records join the list of all keys, so that they are found.
 func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error {
 	members := map[string][]string{} // by list
 	var commands valkey.Commands
@@ -207,13 +231,83 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 		}
 		commands = append(commands, add.Build())
 	}
-	if len(commands) == 0 {
-		return nil
-	}
-	for _, result := range s.client.DoMulti(ctx, commands...) {
-		if err := result.Error(); err != nil {
-			return fmt.Errorf("registry: list keys: %w", err)
-		}
+	if err := s.doAll(ctx, commands...); err != nil {
+		return fmt.Errorf("registry: list keys: %w", err)
 	}
 	return nil
+}
+
+// completeKey records how complete addedLists are: the Unix time at which they were last
+// complete, 0 for never; a space; and the member of indexKey up to which the current run
+// of CompleteLists has come. A release that adds lists raises the number in the name,
+// because the release before completes fewer.
+const completeKey = indexKey + ":complete:2"
+
+// completeFor is how long lists count as complete: an older release, which does not
+// maintain them, may have edited keys since.
+const completeFor = 24 * time.Hour
+
+// keysPerStep is how many keys CompleteLists reads at once.
+const keysPerStep = 500
+
+// CompleteLists adds keys that an earlier release wrote to addedLists. It runs for about
+// atMost and continues where the last call ended. It reports whether the lists have ever
+// been complete.
+func (s *Store) CompleteLists(ctx context.Context, atMost time.Duration) (bool, error) {
+	text, err := s.client.Do(ctx, s.client.B().Get().Key(completeKey).Build()).ToString()
+	if err != nil && !valkey.IsValkeyNil(err) {
+		return false, fmt.Errorf("registry: complete lists: %w", err)
+	}
+	seconds, last, _ := strings.Cut(text, " ")
+	since, _ := strconv.ParseInt(seconds, 10, 64) // 0 if it is not a number
+	if s.Now().Sub(time.Unix(since, 0)) < completeFor {
+		return true, nil
+	}
+	for began := time.Now(); ; {
+		if last, err = s.completeStep(ctx, last); err != nil {
+			return since > 0, fmt.Errorf("registry: complete lists: %w", err)
+		}
+		if last == "" {
+			since = s.Now().Unix()
+		}
+		if last == "" || time.Since(began) >= atMost {
+			break
+		}
+	}
+	set := s.client.B().Set().Key(completeKey).Value(strconv.FormatInt(since, 10) + " " + last).Build()
+	if err := s.client.Do(ctx, set).Error(); err != nil {
+		return since > 0, fmt.Errorf("registry: complete lists: %w", err)
+	}
+	return since > 0, nil
+}
+
+// completeStep adds the next keysPerStep keys after a member of indexKey to addedLists.
+// It returns the last member, or an empty text at the end.
+func (s *Store) completeStep(ctx context.Context, after string) (last string, err error) {
+	from := "-"
+	if after != "" {
+		from = "(" + after
+	}
+	read := s.client.B().Zrangebylex().Key(indexKey).Min(from).Max("+").Limit(0, keysPerStep).Build()
+	members, err := s.client.Do(ctx, read).AsStrSlice()
+	if err != nil {
+		return "", err
+	}
+	keys, err := s.getAll(ctx, &policy.Set{}, memberIDs(members))
+	if err != nil {
+		return "", err
+	}
+	var commands valkey.Commands
+	for i, k := range keys {
+		if members[i] != indexMember(k) {
+			continue
+		}
+		for _, list := range addedLists(k) {
+			commands = append(commands, s.addMember(list, members[i]))
+		}
+	}
+	if err := s.doAll(ctx, commands...); err != nil || len(members) < keysPerStep {
+		return "", err
+	}
+	return members[len(members)-1], nil
 }

@@ -14,14 +14,15 @@ import (
 )
 
 // A bulk job is stored as a text that its caller encodes. Its lease is a second key: the
-// lease's holder takes the job's next step. Its stop mark is a third, which anybody
-// writes, also while a step is under way. None is configuration, so all expire. The audit
-// has when a job started and ended, and what it changed.
+// holder of the lease runs the job's next step. Its stop mark is a third key, which anybody
+// may write, also during a step. None is configuration, so all expire. The audit records
+// when a job started and ended, and what it changed.
 
 // jobLife is how long a job is stored after its last step.
 const jobLife = 30 * 24 * time.Hour
 
-// jobsKey is a sorted set of the jobs that have not ended, by when they started.
+// jobsKey is the sorted set of jobs that have not ended; scores are their starts in Unix
+// seconds.
 const jobsKey = keyspace.Prefix + "jobs"
 
 func jobKey(id string) string { return keyspace.Of(id, "j") }
@@ -54,7 +55,7 @@ func (s *Store) listJob(id string) valkey.Completed {
 	return s.client.B().Zadd().Key(jobsKey).ScoreMember().ScoreMember(float64(s.Now().Unix()), id).Build()
 }
 
-// ListJob lists a job as one that has not ended, or takes it from the list.
+// ListJob adds a job to the list of those that have not ended, or removes it.
 func (s *Store) ListJob(ctx context.Context, id string, open bool) error {
 	command := s.client.B().Zrem().Key(jobsKey).Member(id).Build()
 	if open {
@@ -66,7 +67,7 @@ func (s *Store) ListJob(ctx context.Context, id string, open bool) error {
 	return nil
 }
 
-// OpenJobs returns the ids of jobs that have not ended, the oldest first.
+// OpenJobs returns the ids of jobs that have not ended, oldest first.
 func (s *Store) OpenJobs(ctx context.Context) ([]string, error) {
 	list := s.client.B().Zrange().Key(jobsKey).Min("0").Max("-1").Build()
 	ids, err := s.client.Do(ctx, list).AsStrSlice()
@@ -76,21 +77,22 @@ func (s *Store) OpenJobs(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Job returns a job's text and its stop mark, each empty when it is not stored. It fails
-// with ErrNotFound for what is no id.
+// Job returns a job's text and its stop mark, each empty if it is not stored. It fails
+// with ErrNotFound if id cannot be an id.
 func (s *Store) Job(ctx context.Context, id string) (text, stop string, err error) {
 	if !validID(id) {
 		return "", "", policy.ErrNotFound
 	}
 	read := s.client.B().Mget().Key(jobKey(id), jobStopKey(id)).Build()
-	stored, err := s.client.Do(ctx, read).AsStrSlice() // an empty text for what is not there
+	stored, err := s.client.Do(ctx, read).AsStrSlice() // "" for a missing key
 	if err != nil {
 		return "", "", fmt.Errorf("registry: read job: %w", err)
 	}
 	return stored[0], stored[1], nil
 }
 
-// StopJob marks a job as stopped, whoever has its lease. A stop differs from every other.
+// StopJob marks a job as stopped, whoever holds its lease. stop must differ from the mark
+// of every earlier stop of the job.
 func (s *Store) StopJob(ctx context.Context, id, stop string) error {
 	mark := s.client.B().Set().Key(jobStopKey(id)).Value(stop).Ex(jobLife).Build()
 	if err := s.client.Do(ctx, mark).Error(); err != nil {
@@ -99,8 +101,8 @@ func (s *Store) StopJob(ctx context.Context, id, stop string) error {
 	return nil
 }
 
-// LeaseJob takes a job's lease under a name of the caller's, and reports whether it was
-// free. It ends by itself after a time, by Valkey's clock.
+// LeaseJob takes a job's lease for holder and reports whether it was free. The lease
+// expires after life by Valkey's clock.
 func (s *Store) LeaseJob(ctx context.Context, id, holder string, life time.Duration) (bool, error) {
 	take := s.client.B().Set().Key(jobLeaseKey(id)).Value(holder).Nx().Px(life).Build()
 	err := s.client.Do(ctx, take).Error()
@@ -114,24 +116,24 @@ func (s *Store) LeaseJob(ctx context.Context, id, holder string, life time.Durat
 type JobSave struct {
 	Holder  string
 	Text    string
-	Resumed string // the last stop after which the job was continued; empty for none
-	Release bool   // whether to give the lease back
+	Resumed string // stop mark after which the job was last continued; empty for none
+	Release bool   // whether to release the lease
 }
 
-// SaveJob stores a job's text while the holder has its lease. It reports whether it was
-// stored, and whether the job was stopped since Resumed.
+// SaveJob stores a job's text if the holder still has its lease. It reports whether the
+// text was stored, and whether the job was stopped after Resumed.
 func (s *Store) SaveJob(ctx context.Context, id string, j JobSave) (saved, stopped bool, err error) {
 	args := []string{j.Holder, j.Text, strconv.FormatInt(jobLife.Milliseconds(), 10), "", j.Resumed}
 	if j.Release {
 		args[3] = "1"
 	}
 	keys := []string{jobKey(id), jobLeaseKey(id), jobStopKey(id)}
-	answer, err := jobScript.Exec(ctx, s.client, keys, args).AsInt64()
+	reply, err := jobScript.Exec(ctx, s.client, keys, args).AsInt64()
 	if err != nil {
 		return false, false, fmt.Errorf("registry: save job: %w", err)
 	}
-	return answer > 0, answer == jobStopped, nil
+	return reply > 0, reply == jobStopped, nil
 }
 
-// jobStopped is the answer of the script for a job that was stored and is stopped.
+// jobStopped is the script's reply if the job was saved and has another stop mark.
 const jobStopped = 2

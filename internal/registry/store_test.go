@@ -4,453 +4,315 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"tidegate/internal/apikey"
-	"tidegate/internal/enforce"
-	"tidegate/internal/limiter"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
-	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
 )
 
-func TestCheckFindsKeyAndTakes(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, w *world) {
-		w.plan(t, "pro", limiter.Limit{Requests: 2, Window: time.Minute},
-			limiter.Limit{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter})
-		k, secret := w.create(t, "Zoë <script>", "pro")
-		last := w.expect(t, call(secret), "yyn")
-		if last.ID != k.ID || last.Name != k.Name || last.Plan != "pro" || last.Source != "plan" ||
-			last.KeyVersion != 1 || last.SetVersion != 1 {
-			t.Errorf("%s, want key %+v of plan pro", describe(last), k)
-		}
-		d, err := w.Usage(t.Context(), must(w.Set(t.Context())), []policy.Key{k})
-		if err != nil || d[0].Limits[0].Used() != 2 || d[0].Limits[1].Used() != 2 {
-			t.Errorf("usage after two admitted and one denied call: %+v, %v; want 2 of each limit", d, err)
-		}
-		ttl := w.client.Do(t.Context(), w.client.B().Pttl().Key(keyspace.State(k.ID)).Build())
-		if left, err := ttl.AsInt64(); err != nil || left <= 0 || left > 2*time.Hour.Milliseconds()+1 {
-			t.Errorf("counts live for %d ms, %v; want at most two windows", left, err)
-		}
-		for _, name := range []string{keyspace.Record(k.ID), policyset.SetKey,
-			policyset.CopyKey(keyspace.BucketOf(k.ID))} {
-			if ttl, _ := w.client.Do(t.Context(),
-				w.client.B().Pttl().Key(name).Build()).AsInt64(); ttl != -1 {
-				t.Errorf("%s expires in %d ms: configuration mustR not", name, ttl)
-			}
-		}
-	})
-}
-
-// All that a caller may hear of is the same, whatever is wrong with its key.
-func TestUnknownKeysLookAlike(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(9)...)
-		k, revoked := w.create(t, "revoked", "free")
-		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
-		k, expired := w.create(t, "expired", "free")
-		must(w.Update(t.Context(), k.ID, k.Version, "key.expire", byTest, func(k *policy.Key) {
-			k.Expires = time.Now().Add(-time.Second)
-		}))
-		never := must(apikey.Generate("test"))
-		_, known := w.create(t, "known", "free")
-		foreign := enforce.NewChecker(w.client, apikey.Pepper(strings.Repeat("q", 32)))
-		for name, try := range map[string]struct {
-			checker *enforce.Checker
-			call    enforce.Call
-		}{
-			"revoked":      {w.checker, call(revoked)},
-			"expired":      {w.checker, call(expired)},
-			"never seen":   {w.checker, call(never)},
-			"wrong secret": {foreign, call(known)},
-			"no secret at all": {w.checker,
-				enforce.Call{Kind: policy.Token, Subject: known.ID(), Plan: "free"}},
-			"address like a key": {w.checker,
-				enforce.Call{Kind: policy.Token, Subject: revoked.ID(), Plan: "free"}},
-		} {
-			c, err := try.checker.Check(t.Context(), try.call, nil)
-			if !errors.Is(err, policy.ErrUnknownKey) || !reflect.DeepEqual(c, enforce.Result{}) {
-				t.Errorf("%s: %+v, %v; want ErrUnknownKey", name, c, err)
-			}
-		}
-	})
-}
-
-// An edit acts on the next check and keeps the window's history: raising frees at once,
-// lowering never resets the count.
-func TestEditsActOnTheNextCheck(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(2)...)
-		k, secret := w.create(t, "edited", "free")
-		for i, step := range []struct {
-			limits    []limiter.Limit
-			allowed   bool
-			remaining int64
-		}{
-			{perMinute(2), true, 1},
-			{perMinute(2), true, 0},
-			{perMinute(3), true, 0},
-			{perMinute(1), false, 0},
-			{perMinute(5), true, 1},
-			{[]limiter.Limit{{Requests: 5, Window: time.Hour}}, true, 0},
-			{[]limiter.Limit{{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter}}, false, 0},
-		} {
-			if i%2 == 0 {
-				k = must(w.SetOverride(t.Context(), k.ID, k.Version, nil, byTest))
-				w.plan(t, "free", step.limits...)
-			} else {
-				k = must(w.SetOverride(t.Context(), k.ID, k.Version,
-					&policy.Override{Limits: step.limits, Reason: "a test"}, byTest))
-			}
-			c := w.check(t, call(secret))
-			if c.Allowed != step.allowed || c.Limits[0].Remaining != step.remaining ||
-				c.KeyVersion != k.Version {
-				t.Errorf("after the edit to %v: %s, want %+v at version %d", step.limits, describe(c),
-					step, k.Version)
-			}
-		}
-	})
-}
-
-func TestStaleEditWritesNothing(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(2)...)
-		k, _ := w.create(t, "edited", "free")
-		first := must(w.SetOverride(t.Context(), k.ID, k.Version,
-			&policy.Override{Limits: perMinute(3), Reason: "first"}, byTest))
-		current, err := w.SetOverride(t.Context(), k.ID, k.Version,
-			&policy.Override{Limits: perMinute(4), Reason: "second"}, byTest)
-		if !errors.Is(err, policy.ErrConflict) || text(current) != text(first) {
-			t.Errorf("stale edit: %+v, %v; want %+v and ErrConflict", current, err, first)
-		}
-		if got := must(w.Get(t.Context(), k.ID)); text(got) != text(first) {
-			t.Errorf("after the stale edit: %+v; want %+v", got, first)
-		}
-		set := must(w.Set(t.Context()))
-		w.plan(t, "free", perMinute(7)...)
-		if newer, err := w.SaveSet(t.Context(), *set, byTest); !errors.Is(err, policy.ErrConflict) ||
-			newer.Plans[0].Limits[0].Requests != 7 {
-			t.Errorf("stale save: %+v, %v; want the newer set and ErrConflict", newer, err)
-		}
-	})
-}
-
-// Of many concurrent edits of one version exactly one is written, and the audit has
-// exactly one entry for each that was.
-func TestConcurrentEditsConflict(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(2)...)
-	k, _ := w.create(t, "contended", "free")
-	const editors = 20
-	results := make(chan error, editors)
-	for i := range editors {
-		go func() {
-			_, err := w.SetOverride(t.Context(), k.ID, k.Version,
-				&policy.Override{Limits: perMinute(int64(10 + i)), Reason: "race"}, byTest)
-			results <- err
-		}()
-	}
-	saved := 0
-	for range editors {
-		switch err := <-results; {
-		case err == nil:
-			saved++
-		case !errors.Is(err, policy.ErrConflict):
-			t.Error(err)
-		}
-	}
-	if got := must(w.Get(t.Context(), k.ID)); saved != 1 || got.Version != 2 {
-		t.Errorf("%d edits saved, version %d; want 1 and version 2", saved, got.Version)
-	}
-	if v := must(w.Audit().Verify(t.Context())); v.Entries != 3 || len(v.Broken) > 0 {
-		t.Errorf("audit: %+v; want the plan, the key and one override", v)
-	}
-}
-
-func TestListPagesByName(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(1)...)
-		w.plan(t, "pro", perMinute(2)...)
-		for _, name := range []string{"delta", "Alpha", "alpine", "beta", "Alp"} {
-			w.create(t, name, "free")
-		}
-		k, _ := w.create(t, "zeta", "pro")
-		set := must(w.Set(t.Context()))
-		var names []string
-		q := Query{Count: 2, Plan: 1}
-		for {
-			page := must(w.List(t.Context(), set, q))
-			for _, k := range page.Keys {
-				names = append(names, k.Name+"/"+k.Plan)
-			}
-			if q.After = page.Next; q.After == "" {
-				break
-			}
-		}
-		if got := strings.Join(names, " "); got != "Alp/free Alpha/free alpine/free beta/free delta/free" {
-			t.Errorf("pages hold %s", got)
-		}
-		if page := must(w.List(t.Context(), set, Query{Prefix: "ALP"})); len(page.Keys) != 3 ||
-			page.Next != "" {
-			t.Errorf("prefix ALP: %+v; want 3 keys", page)
-		}
-		k = must(w.SetOverride(t.Context(), k.ID, k.Version,
-			&policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
-		if page := must(w.List(t.Context(), set, Query{List: Overridden})); len(page.Keys) != 1 ||
-			page.Keys[0].ID != k.ID {
-			t.Errorf("overridden: %+v; want zeta", page)
-		}
-		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
-			k.Plan, k.Name, k.Override = "free", "omega", nil
-		}))
-		counts := must(w.PlanCounts(t.Context(), set))
-		if counts[1] != 6 || counts[2] != 0 {
-			t.Errorf("counts %v, want 6 of plan 1 and none of plan 2", counts)
-		}
-		if page := must(w.List(t.Context(), set, Query{Prefix: "z"})); len(page.Keys) != 0 {
-			t.Errorf("the old name is still listed: %+v", page)
-		}
-		var invalid *policy.InvalidError
-		if _, err := w.List(t.Context(), set, Query{After: "!"}); !errors.As(err, &invalid) {
-			t.Errorf("bad position: %v, want an InvalidError", err)
-		}
-	})
-}
-
-func TestDelete(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(1)...)
-		k, secret := w.create(t, "gone", "free")
-		w.expect(t, call(secret), "y")
-		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
-			t.Errorf("check of a deleted key: %v", err)
-		}
-		if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 0 {
-			t.Errorf("list after delete: %+v", page)
-		}
-		if err := w.Delete(t.Context(), k.ID, byTest); !errors.Is(err, policy.ErrNotFound) {
-			t.Errorf("second delete: %v, want ErrNotFound", err)
-		}
-	})
-}
-
-func TestRotateKeepsCountsAndGrace(t *testing.T) {
-	onEveryServer(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(4)...)
-		k, first := w.create(t, "rotated", "free")
-		w.expect(t, call(first), "y")
-		k, second, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
-		if err != nil || second.ID() != first.ID() || second.Reveal() == first.Reveal() || k.Grace.IsZero() {
-			t.Fatalf("rotation: %+v, %v", k, err)
-		}
-		w.expect(t, call(first), "y")
-		if c := w.expect(t, call(second), "y"); c.Limits[0].Remaining != 1 {
-			t.Errorf("remaining %d, want the counts kept", c.Limits[0].Remaining)
-		}
-		_, third, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
+// recorded returns the entries about a subject, oldest first.
+func (w *world) recorded(t *testing.T, subject string) []audit.Entry {
+	t.Helper()
+	var entries []audit.Entry
+	for q := (audit.Query{Subject: subject, Count: 500}); ; {
+		page, err := w.Audit().List(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, secret := range map[string]apikey.Secret{"the first": first,
-			"the second, without grace": second} {
-			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
-				policy.ErrUnknownKey) {
-				t.Errorf("%s: %v, want ErrUnknownKey", name, err)
-			}
+		entries = append(entries, page.Entries...)
+		if q.After = page.Next; q.After == "" {
+			slices.Reverse(entries)
+			return entries
 		}
-		w.expect(t, call(third), "yn")
-	})
+	}
 }
 
-func TestBanEndsByItself(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(9)...)
-		k, secret := w.create(t, "banned", "free")
-		until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
-		k = must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
-			k.Banned = until
-		}))
-		c := w.check(t, call(secret))
-		if c.Allowed || !c.BannedUntil.Equal(until) || c.Name != "banned" || c.Plan != "free" ||
-			len(c.Limits) != 0 {
-			t.Errorf("%s, want a ban until %s", describe(c), until)
-		}
-		must(w.Update(t.Context(), k.ID, k.Version, "key.unban", byTest, func(k *policy.Key) {
-			k.Banned = time.Now().Add(-time.Second)
-		}))
-		w.expect(t, call(secret), "y")
-	})
-}
-
-func TestOverrideEndsByItself(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(1)...)
-		k, secret := w.create(t, "overridden", "free")
-		k = must(
-			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
-				Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
-		)
-		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || len(c.Limits) != 0 {
-			t.Errorf("%s, want an override without limits", describe(c))
-		}
-		must(
-			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
-				Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
-		)
-		if c := w.expect(t, call(secret), "yn"); c.Source != "plan" {
-			t.Errorf("%s, want the plan back", describe(c))
-		}
-	})
-}
-
-func TestBadInputIsNamedAndNotStored(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	w.plan(t, "free", perMinute(1)...)
-	stored := func() int64 { return must(w.client.Do(t.Context(), w.client.B().Dbsize().Build()).AsInt64()) }
-	before := stored()
-	good := policy.NewKey{Name: "name", Env: "test", Plan: "free"}
-	for field, change := range map[string]func(*policy.NewKey){
-		"name":    func(n *policy.NewKey) { n.Name = strings.Repeat("x", 1<<20) },
-		"env":     func(n *policy.NewKey) { n.Env = "Prod" },
-		"plan":    func(n *policy.NewKey) { n.Plan = "\u202e" },
-		"tags[1]": func(n *policy.NewKey) { n.Tags = []string{"fine", "\x00"} },
-		"expires": func(n *policy.NewKey) { n.Expires = time.Unix(1, 0) },
+// A change and its entry are one: however many edit the same few keys and the Set at
+// once, with versions that are often old, every change that was acknowledged is recorded
+// once, in order, each from where the one before ended; what was refused is not recorded
+// at all.
+func TestEveryChangeIsRecordedOnce(t *testing.T) {
+	for name, url := range map[string]func() string{
+		"valkey":   func() string { return valkeytest.Start(t) },
+		"embedded": func() string { return valkeytest.Embedded(t) },
+		"cluster":  func() string { return valkeytest.SharedCluster(t) },
 	} {
-		n := good
-		change(&n)
-		_, _, err := w.Create(t.Context(), n, byTest)
-		wantInvalid(t, err, field)
-	}
-	if now := stored(); now != before {
-		t.Errorf("%d keys stored, before %d", now, before)
-	}
-	k, _ := w.create(t, "kept", "free")
-	before = stored()
-	for field, o := range map[string]policy.Override{
-		"override.limits":             {Reason: "none"},
-		"override.limits[0].requests": {Limits: perMinute(0), Reason: "zero"},
-		"override.reason":             {Limits: perMinute(1)},
-		"override.mode":               {Limits: perMinute(1), Reason: "odd", Mode: "loud"},
-	} {
-		_, err := w.SetOverride(t.Context(), k.ID, k.Version, &o, byTest)
-		wantInvalid(t, err, field)
-	}
-	if now := stored(); now != before {
-		t.Errorf("%d keys stored, before %d", now, before)
-	}
-}
-
-// Costs and limits beyond their bounds are refused before anything is stored; so is what
-// no call could ever pass.
-func TestCostsAndLimitsOutOfRange(t *testing.T) {
-	w := open(t, valkeytest.Embedded(t))
-	w.plan(t, "free", perMinute(10)...)
-	for field, change := range map[string]func(*policy.Set){
-		"routes[0].cost":              func(s *policy.Set) { s.Routes[0].Cost = -1 },
-		"plans[0].limits[0].requests": func(s *policy.Set) { s.Routes[0].Cost = 11 },
-		"plans[0].limits":             func(s *policy.Set) { s.Plans[0].Limits = nil },
-		"global.limits[0].requests":   func(s *policy.Set) { s.Routes, s.Global.Limits = nil, perMinute(0) },
-		"perIP.limits[0].requests": func(s *policy.Set) {
-			s.PerIP.Limits = perMinute(limiter.MaxRequests + 1)
-		},
-		"routes[0].perKey[0].requests": func(s *policy.Set) {
-			s.Routes[0].Cost, s.Routes[0].PerKey = 0, perMinute(0)
-		},
-		"routes[0].shared[0].requests": func(s *policy.Set) {
-			s.Routes[0].Shared, s.Routes[0].Cost = perMinute(3), 4
-		},
-		"routes[0].settle": func(s *policy.Set) { s.Routes[0].Settle, s.Routes[0].Cost = true, 0 },
-	} {
-		set := must(w.Set(t.Context()))
-		set.Routes = []policy.Route{{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders"}}}
-		change(set)
-		_, err := w.SaveSet(t.Context(), *set, byTest)
-		wantInvalid(t, err, field)
-	}
-	for _, cost := range []string{"NaN", "1e99", "1.5", "-0x1", `"1"`, "Infinity", "99999999999999999999"} {
-		var r policy.Route
-		if err := json.Unmarshal([]byte(`{"cost":`+cost+`}`), &r); err == nil {
-			t.Errorf("cost %s is taken for %d", cost, r.Cost)
-		}
-	}
-}
-
-// A record that is not ours is an error, never an allowed call.
-func TestForeignBytesNeverAllow(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start,
-		"embedded": valkeytest.Embedded} {
 		t.Run(name, func(t *testing.T) {
-			w := open(t, start(t))
-			w.plan(t, "free", perMinute(5)...)
-			k, secret := w.create(t, "broken", "free")
-			k = must(w.SetOverride(t.Context(), k.ID, k.Version,
-				&policy.Override{Limits: perMinute(1), Reason: "one"}, byTest))
-			w.expect(t, call(secret), "yn")
-			for _, key := range []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))} {
-				whole := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).AsBytes())
-				for n := range whole {
-					w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole[:n])).Build())
-					if c, err := w.checker.Check(t.Context(), call(secret), nil); c.Allowed {
-						t.Errorf("%s cut to %d bytes allowed: %+v, %v", key, n, c, err)
-					}
-				}
-				w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole)).Build())
+			w := open(t, url())
+			w.plan(t, "free", perMinute(1)...)
+			editing := &editors{world: w, done: map[string]*atomic.Int64{policyset.SetID: {}}}
+			for i := range 3 {
+				k, _ := w.create(t, fmt.Sprintf("key %d", i), "free")
+				editing.ids = append(editing.ids, k.ID)
+				editing.done[k.ID] = &atomic.Int64{}
+			}
+			editing.run(t)
+			for id, done := range editing.done {
+				w.checkRecorded(t, id, 1+done.Load())
+			}
+			if v := must(w.Audit().Verify(t.Context())); !v.Good() {
+				t.Errorf("%+v", v)
 			}
 		})
 	}
 }
 
-// A key that another version wrote denies its caller, is listed with the others, and can
-// be deleted. Its counts are not touched.
-func TestUnreadableKeyHidesNoOther(t *testing.T) {
+// editors edit at once.
+type editors struct {
+	*world
+	ids  []string
+	done map[string]*atomic.Int64 // acknowledged edits, by subject
+	made atomic.Int64             // edits, all different: one that alters nothing is not recorded
+}
+
+func (e *editors) run(t *testing.T) {
+	t.Helper()
+	var group sync.WaitGroup
+	for i := range 6 {
+		random := rand.New(rand.NewPCG(uint64(i), 3))
+		group.Go(func() {
+			for range 25 {
+				id := e.ids[random.IntN(len(e.ids))]
+				if random.IntN(5) == 0 {
+					id = policyset.SetID
+				}
+				switch err := e.edit(t, random, id); {
+				case err == nil:
+					e.done[id].Add(1)
+				case !errors.Is(err, policy.ErrConflict):
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// edit makes one edit of a subject, based on a version that is the newest or the one
+// before it.
+func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
+	late := int64(random.IntN(2))
+	if id == policyset.SetID {
+		set, err := e.Set(t.Context())
+		if err != nil {
+			return err
+		}
+		set.Version -= late
+		set.Plans[0].Limits = perMinute(1 + e.made.Add(1))
+		_, err = e.SaveSet(t.Context(), *set, byTest)
+		return err
+	}
+	k, err := e.Get(t.Context(), id)
+	if err != nil {
+		return err
+	}
+	switch random.IntN(4) {
+	case 0:
+		_, _, err = e.Rotate(t.Context(), id, k.Version-late, time.Minute, byTest)
+	case 1:
+		_, err = e.Reset(t.Context(), id, byTest)
+	case 2:
+		_, err = e.SetOverride(t.Context(), id, k.Version-late,
+			&policy.Override{Limits: perMinute(1 + e.made.Add(1)), Reason: "more"}, byTest)
+	default:
+		_, err = e.Update(t.Context(), id, k.Version-late, "key.edit", byTest, func(k *policy.Key) {
+			k.Name = fmt.Sprint("name ", e.made.Add(1))
+		})
+	}
+	return err
+}
+
+// checkRecorded compares what the audit has about a subject to how many changes were made,
+// and to what there is now.
+func (w *world) checkRecorded(t *testing.T, id string, changes int64) {
+	t.Helper()
+	entries := w.recorded(t, id)
+	if int64(len(entries)) != changes {
+		t.Errorf("%s: %d entries, want %d", id, len(entries), changes)
+	}
+	var before json.RawMessage
+	for i, e := range entries {
+		if e.Version != int64(i+1) || (i > 0 || id != policyset.SetID) && string(e.Before) != string(before) {
+			t.Errorf("%s: entry %d tells of version %d, from %s; want from %s", id, i+1, e.Version,
+				e.Before, before)
+		}
+		before = e.After
+	}
+	if now := w.stored(t, id); string(before) != now {
+		t.Errorf("%s: the last entry tells of %s, but there is %s", id, before, now)
+	}
+}
+
+// stored is a subject as the audit has it.
+func (w *world) stored(t *testing.T, id string) string {
+	t.Helper()
+	if id == policyset.SetID {
+		return string(must(json.Marshal(must(w.Set(t.Context())))))
+	}
+	return string(must(json.Marshal(must(w.Get(t.Context(), id)))))
+}
+
+// A change that is refused, whatever for, is not recorded, and nothing of it is written.
+func TestRefusedChangesLeaveNothing(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)
-		odd, secret := w.create(t, "Odd", "free")
-		good, _ := w.create(t, "good", "free")
-		record := must(w.client.Do(t.Context(),
-			w.client.B().Get().Key(keyspace.Record(odd.ID)).Build()).AsBytes())
-		record[0]++
-		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(odd.ID)).Value(
-			string(record)).Build())
-		if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil ||
-			errors.Is(err, policy.ErrUnknownKey) {
-			t.Errorf("check: %+v, %v; want an error that says why", c, err)
-		}
-		if n, _ := w.client.Do(t.Context(),
-			w.client.B().Exists().Key(keyspace.State(odd.ID)).Build()).AsInt64(); n != 0 {
-			t.Error("the check wrote counts")
-		}
+		k, secret := w.create(t, "steady", "free")
+		w.expect(t, call(secret), "yy")
+		before, records := must(w.Audit().Verify(t.Context())).Entries, w.everything(t)
 		set := must(w.Set(t.Context()))
-		page := must(w.List(t.Context(), set, Query{}))
-		if len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != policy.Unreadable ||
-			page.Keys[1].Name != "odd" {
-			t.Fatalf("list: %+v", page)
+		set.Version--
+		invalid := *set
+		invalid.Version++
+		invalid.Plans = nil
+		nobody := Edit{Reason: "nobody's"}
+		for name, change := range map[string]func() error{
+			"update of an old version": func() error {
+				return second(w.Update(t.Context(), k.ID, 7, "key.edit", byTest, func(*policy.Key) {}))
+			},
+			"update without an actor": func() error {
+				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", nobody,
+					func(k *policy.Key) { k.Name = "renamed" }))
+			},
+			"update without an action": func() error {
+				return second(w.Update(t.Context(), k.ID, k.Version, "", byTest,
+					func(k *policy.Key) { k.Name = "renamed" }))
+			},
+			"invalid update": func() error {
+				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+					k.Name = ""
+				}))
+			},
+			"update of nothing": func() error {
+				return second(w.Update(t.Context(), "nothing", 1, "key.edit", byTest, func(*policy.Key) {}))
+			},
+			"override without a reason": func() error {
+				return second(w.SetOverride(t.Context(), k.ID, k.Version,
+					&policy.Override{Mode: policy.Off}, byTest))
+			},
+			"revocation, old version": func() error {
+				return second(w.Revoke(t.Context(), k.ID, 7, byTest))
+			},
+			"reset without an actor": func() error { return second(w.Reset(t.Context(), k.ID, nobody)) },
+			"reset of nothing": func() error {
+				return second(w.Reset(t.Context(), "nothing", byTest))
+			},
+			"deletion without an actor": func() error { return w.Delete(t.Context(), k.ID, nobody) },
+			"deletion of nothing":       func() error { return w.Delete(t.Context(), "nothing", byTest) },
+			"adoption of what there is": func() error {
+				return second(w.Adopt(t.Context(), policy.Token, k.ID, "again", nil, byTest))
+			},
+			"an old version of the Set": func() error { return second(w.SaveSet(t.Context(), *set, byTest)) },
+			"a Set without its keys'": func() error {
+				return second(w.SaveSet(t.Context(), invalid, byTest))
+			},
+			"a reason of a million runes": func() error {
+				return second(w.Reset(t.Context(), k.ID,
+					Edit{By: byTest.By, Reason: string(make([]rune, 1_000_000))}))
+			},
+		} {
+			if err := change(); err == nil {
+				t.Errorf("%s is taken", name)
+			}
+			if v := must(w.Audit().Verify(t.Context())); !v.Good() || v.Entries != before {
+				t.Errorf("%s: %+v, want %d entries", name, v, before)
+			}
 		}
-		if d := must(w.Usage(t.Context(), set, page.Keys)); len(d) != 2 || d[0].Limits[0].Remaining != 5 ||
-			len(d[1].Limits) != 0 {
-			t.Errorf("usage: %+v", d)
-		}
-		if _, err := w.Get(t.Context(), odd.ID); !errors.Is(err, policy.ErrUnreadable) {
-			t.Errorf("get: %v, want ErrUnreadable", err)
-		}
-		if err := w.Delete(t.Context(), odd.ID, byTest); err != nil {
-			t.Error(err)
-		}
-		if page := must(w.List(t.Context(), set, Query{})); len(page.Keys) != 1 {
-			t.Errorf("list after delete: %+v", page)
+		for name, value := range w.everything(t) {
+			if records[name] != value {
+				t.Errorf("%s changed from %q to %q", name, records[name], value)
+			}
 		}
 	})
 }
 
-func text(v any) string {
-	b, err := json.Marshal(v)
-	return fmt.Sprint(string(b), err)
+func second[T any](_ T, err error) error { return err }
+
+// everything is all strings in Valkey, by name.
+func (w *world) everything(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, name := range must(w.client.Do(t.Context(),
+		w.client.B().Keys().Pattern("*").Build()).AsStrSlice()) {
+		if value, err := w.client.Do(t.Context(),
+			w.client.B().Get().Key(name).Build()).ToString(); err == nil {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// A reset forgets the counts in the step that records it, or not at all.
+func TestResetIsRecordedOrNotMade(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(2)...)
+		k, secret := w.create(t, "reset", "free")
+		w.expect(t, call(secret), "yyn")
+		stream := audit.Stream(keyspace.BucketOf(k.ID))
+		chain := must(w.client.Do(t.Context(),
+			w.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange())
+		w.client.Do(t.Context(), w.client.B().Set().Key(stream).Value("no stream").Build())
+		if _, err := w.Reset(t.Context(), k.ID, byTest); err == nil {
+			t.Error("a reset that cannot be recorded is made")
+		}
+		w.expect(t, call(secret), "n")
+		if now := must(w.Get(t.Context(), k.ID)); now.Version != k.Version {
+			t.Errorf("version %d, want %d", now.Version, k.Version)
+		}
+		w.client.Do(t.Context(), w.client.B().Del().Key(stream).Build())
+		for _, x := range chain {
+			w.client.Do(t.Context(), w.client.B().Xadd().Key(stream).Id(x.ID).FieldValue().FieldValueIter(
+				fields(x)).Build())
+		}
+		if _, err := w.Reset(t.Context(), k.ID, byTest); err != nil {
+			t.Fatal(err)
+		}
+		w.expect(t, call(secret), "yyn")
+		if v := must(w.Audit().Verify(t.Context())); !v.Good() {
+			t.Errorf("%+v", v)
+		}
+	})
+}
+
+func fields(x valkey.XRangeEntry) func(func(string, string) bool) {
+	return func(yield func(string, string) bool) {
+		_ = yield("e", x.FieldValues["e"]) && yield("h", x.FieldValues["h"])
+	}
+}
+
+// The deletion of a key that cannot be read is recorded as any other.
+func TestDeletionOfAnUnreadableKeyIsRecorded(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(5)...)
+		k, secret := w.create(t, "odd", "free")
+		w.expect(t, call(secret), "y")
+		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(k.ID)).Value(
+			"\x09 of another version").Build())
+		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
+			t.Fatal(err)
+		}
+		recorded := w.recorded(t, k.ID)
+		if len(recorded) != 2 || recorded[1].Action != "key.delete" || recorded[1].By != byTest.By ||
+			recorded[1].Reason != byTest.Reason {
+			t.Errorf("recorded %+v", recorded)
+		}
+		for _, name := range []string{keyspace.Record(k.ID), keyspace.State(k.ID)} {
+			if n := must(w.client.Do(t.Context(),
+				w.client.B().Exists().Key(name).Build()).AsInt64()); n != 0 {
+				t.Errorf("%s is still there", name)
+			}
+		}
+		if v := must(w.Audit().Verify(t.Context())); !v.Good() {
+			t.Errorf("%+v", v)
+		}
+	})
 }

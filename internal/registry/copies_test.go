@@ -78,7 +78,7 @@ func (w *world) wantRepaired(t *testing.T, version, limit int64) {
 				version, limit)
 		}
 	}
-	found := must(w.spread(t.Context()))
+	found := must(w.readVersions(t.Context()))
 	if found.stored != version || found.oldest != version || found.newest != version {
 		t.Errorf("after the repair: %+v, want version %d everywhere", found, version)
 	}
@@ -175,7 +175,7 @@ func TestLostCopiesAreWrittenAgain(t *testing.T) {
 	for name, first := range map[string]bool{"older ones are left": false, "none are left": true} {
 		t.Run(name, func(t *testing.T) {
 			onEveryServer(t, func(t *testing.T, w *world) {
-				copies := repeats()[policyset.Mirrors:]
+				copies := copyKeys()[policyset.Mirrors:]
 				before := w.remember(t, copies[:128]...)
 				if !first {
 					w.plan(t, "free", perMinute(10)...)

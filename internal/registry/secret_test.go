@@ -85,3 +85,31 @@ func TestForeignKeyRefused(t *testing.T) {
 		}
 	})
 }
+
+func TestRotateKeepsCountsAndGrace(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(4)...)
+		k, first := w.create(t, "rotated", "free")
+		w.expect(t, call(first), "y")
+		k, second, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
+		if err != nil || second.ID() != first.ID() || second.Reveal() == first.Reveal() || k.Grace.IsZero() {
+			t.Fatalf("rotation: %+v, %v", k, err)
+		}
+		w.expect(t, call(first), "y")
+		if c := w.expect(t, call(second), "y"); c.Limits[0].Remaining != 1 {
+			t.Errorf("remaining %d, want the counts kept", c.Limits[0].Remaining)
+		}
+		_, third, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, secret := range map[string]apikey.Secret{"the first": first,
+			"the second, without grace": second} {
+			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
+				policy.ErrUnknownKey) {
+				t.Errorf("%s: %v, want ErrUnknownKey", name, err)
+			}
+		}
+		w.expect(t, call(third), "yn")
+	})
+}

@@ -46,28 +46,34 @@ func (q Query) indexes(set *policy.Set) []string {
 	return []string{indexKey}
 }
 
+// prefixRange returns the bounds of the members whose names start with a prefix, whatever
+// the case.
+func prefixRange(prefix string) (from, to string) {
+	if prefix == "" {
+		return "-", "+"
+	}
+	from = "[" + strings.ToLower(prefix)
+	return from, from + "\xff"
+}
+
 // Page is an answer to a Query.
 type Page struct {
 	Keys []policy.Key
 	Next string // empty on the last page
 }
 
-// List returns a page of keys. It reads a list, never the key space. A page may hold
-// fewer keys than asked for, and another follow it all the same.
+// List returns a page of keys. It reads lists, never the key space. A page may have fewer
+// keys than asked for although another page follows.
 func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error) {
 	count := min(max(q.Count, 0), maxCount)
 	if count == 0 {
 		count = defaultCount
 	}
-	from, to := "-", "+"
-	if prefix := strings.ToLower(q.Prefix); prefix != "" {
-		from, to = "["+prefix, "["+prefix+"\xff"
-	}
+	from, to := prefixRange(q.Prefix)
 	if q.After != "" {
 		after, err := base64.RawURLEncoding.DecodeString(q.After)
 		if err != nil {
-			return Page{}, policy.Invalid([]policy.FieldError{
-				{Field: "after", Message: "is not a position in this list; start from the first page"}})
+			return Page{}, invalid("after", "is not a position in this list; start from the first page")
 		}
 		from = "(" + string(after)
 	}
@@ -98,11 +104,11 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 	return page, err
 }
 
-// listedKeys returns the keys that are in one of the lists by right, and takes the other
-// members out of them.
+// listedKeys returns the keys whose records belong in one of the lists, and removes the
+// other members from the lists.
 func (s *Store) listedKeys(ctx context.Context, set *policy.Set, indexes, members []string) (
 	[]policy.Key, error) {
-	found, err := s.getAll(ctx, set, members)
+	found, err := s.getAll(ctx, set, memberIDs(members))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +116,7 @@ func (s *Store) listedKeys(ctx context.Context, set *policy.Set, indexes, member
 	keys := make([]policy.Key, 0, len(found))
 	for i, k := range found {
 		switch {
-		case k.Status == policy.Unreadable: // nobody can tell
+		case k.Status == policy.Unreadable: // its lists are unknown
 			k.Name = strings.TrimSuffix(members[i], "\x00"+k.ID)
 			keys = append(keys, k)
 		case slices.ContainsFunc(indexes, func(index string) bool { return listed(k, index, members[i]) }):
@@ -125,15 +131,15 @@ func (s *Store) listedKeys(ctx context.Context, set *policy.Set, indexes, member
 	return keys, nil
 }
 
-// maxLooks bounds how many pages of a list are looked at for a key that is in it by
-// right.
-const maxLooks = 20
+// maxPlanPages bounds how many pages planInUse reads.
+const maxPlanPages = 20
 
-// inPlan reports whether any key has the plan. List removes stale entries from the plan's
-// list; many of them need several calls.
-func (s *Store) inPlan(ctx context.Context, set *policy.Set, number int) (bool, error) {
+// planInUse reports whether any key has the plan. List removes stale entries from the
+// plan's list; if there are many, planInUse reads several pages. If it finds no key in
+// maxPlanPages pages, it assumes that one follows.
+func (s *Store) planInUse(ctx context.Context, set *policy.Set, number int) (bool, error) {
 	q := Query{Plan: number, Count: maxCount}
-	for range maxLooks {
+	for range maxPlanPages {
 		page, err := s.List(ctx, set, q)
 		if err != nil || len(page.Keys) > 0 || page.Next == "" {
 			return len(page.Keys) > 0, err
@@ -143,22 +149,57 @@ func (s *Store) inPlan(ctx context.Context, set *policy.Set, number int) (bool, 
 	return true, nil
 }
 
-// Cursor returns the After that goes on behind k.
+// Cursor returns the After of the page that begins after k.
 func Cursor(k policy.Key) string { return base64.RawURLEncoding.EncodeToString([]byte(indexMember(k))) }
 
-// Count returns how many keys a query has, wherever it starts. It does not count the list
+// Count returns how many keys a query has, whatever its After. It cannot count the list
 // Shadowed.
 func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
 	index := q.indexes(&policy.Set{})[0]
 	count := s.client.B().Zcard().Key(index).Build()
-	if prefix := strings.ToLower(q.Prefix); prefix != "" {
-		count = s.client.B().Zlexcount().Key(index).Min("[" + prefix).Max("[" + prefix + "\xff").Build()
+	if q.Prefix != "" {
+		from, to := prefixRange(q.Prefix)
+		count = s.client.B().Zlexcount().Key(index).Min(from).Max(to).Build()
 	}
 	n, err := s.client.Do(ctx, count).AsInt64()
 	if err != nil {
 		return 0, fmt.Errorf("registry: count keys: %w", err)
 	}
 	return n, nil
+}
+
+// counts returns the number of entries of each list, in order.
+func (s *Store) counts(ctx context.Context, lists []string) ([]int64, error) {
+	commands := make(valkey.Commands, len(lists))
+	for i, list := range lists {
+		commands[i] = s.client.B().Zcard().Key(list).Build()
+	}
+	counts := make([]int64, len(lists))
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		var err error
+		if counts[i], err = result.AsInt64(); err != nil {
+			return nil, fmt.Errorf("registry: count keys: %w", err)
+		}
+	}
+	return counts, nil
+}
+
+// PlanCounts returns how many keys each plan has, by the plan's number. It counts entries
+// of lists, so stale entries count until List removes them.
+func (s *Store) PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64, error) {
+	lists := make([]string, len(set.Plans))
+	for i, p := range set.Plans {
+		lists[i] = planIndexKey(p.Number)
+	}
+	counts, err := s.counts(ctx, lists)
+	if err != nil {
+		return nil, err
+	}
+	byPlan := make(map[int]int64, len(counts))
+	for i, n := range counts {
+		byPlan[set.Plans[i].Number] = n
+	}
+	return byPlan, nil
 }
 
 // idsPerRead is how many members of a list EachID reads at once.

@@ -1,0 +1,428 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/route"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/valkeytest"
+)
+
+func TestCheckFindsKeyAndTakes(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "pro", limiter.Limit{Requests: 2, Window: time.Minute},
+			limiter.Limit{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter})
+		k, secret := w.create(t, "Zoë <script>", "pro")
+		last := w.expect(t, call(secret), "yyn")
+		if last.ID != k.ID || last.Name != k.Name || last.Plan != "pro" || last.Source != "plan" ||
+			last.KeyVersion != 1 || last.SetVersion != 1 {
+			t.Errorf("%s, want key %+v of plan pro", describe(last), k)
+		}
+		d, err := w.Usage(t.Context(), must(w.Set(t.Context())), []policy.Key{k})
+		if err != nil || d[0].Limits[0].Used() != 2 || d[0].Limits[1].Used() != 2 {
+			t.Errorf("usage after two admitted and one denied call: %+v, %v; want 2 of each limit", d, err)
+		}
+		ttl := w.client.Do(t.Context(), w.client.B().Pttl().Key(keyspace.State(k.ID)).Build())
+		if left, err := ttl.AsInt64(); err != nil || left <= 0 || left > 2*time.Hour.Milliseconds()+1 {
+			t.Errorf("counts live for %d ms, %v; want at most two windows", left, err)
+		}
+		for _, name := range []string{keyspace.Record(k.ID), policyset.SetKey,
+			policyset.CopyKey(keyspace.BucketOf(k.ID))} {
+			if ttl, _ := w.client.Do(t.Context(),
+				w.client.B().Pttl().Key(name).Build()).AsInt64(); ttl != -1 {
+				t.Errorf("%s expires in %d ms: configuration mustR not", name, ttl)
+			}
+		}
+	})
+}
+
+// All that a caller may hear of is the same, whatever is wrong with its key.
+func TestUnknownKeysLookAlike(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(9)...)
+		k, revoked := w.create(t, "revoked", "free")
+		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+		k, expired := w.create(t, "expired", "free")
+		must(w.Update(t.Context(), k.ID, k.Version, "key.expire", byTest, func(k *policy.Key) {
+			k.Expires = time.Now().Add(-time.Second)
+		}))
+		never := must(apikey.Generate("test"))
+		_, known := w.create(t, "known", "free")
+		foreign := enforce.NewChecker(w.client, apikey.Pepper(strings.Repeat("q", 32)))
+		for name, try := range map[string]struct {
+			checker *enforce.Checker
+			call    enforce.Call
+		}{
+			"revoked":      {w.checker, call(revoked)},
+			"expired":      {w.checker, call(expired)},
+			"never seen":   {w.checker, call(never)},
+			"wrong secret": {foreign, call(known)},
+			"no secret at all": {w.checker,
+				enforce.Call{Kind: policy.Token, Subject: known.ID(), Plan: "free"}},
+			"address like a key": {w.checker,
+				enforce.Call{Kind: policy.Token, Subject: revoked.ID(), Plan: "free"}},
+		} {
+			c, err := try.checker.Check(t.Context(), try.call, nil)
+			if !errors.Is(err, policy.ErrUnknownKey) || !reflect.DeepEqual(c, enforce.Result{}) {
+				t.Errorf("%s: %+v, %v; want ErrUnknownKey", name, c, err)
+			}
+		}
+	})
+}
+
+// An edit acts on the next check and keeps the window's history: raising frees at once,
+// lowering never resets the count.
+func TestEditsActOnTheNextCheck(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(2)...)
+		k, secret := w.create(t, "edited", "free")
+		for i, step := range []struct {
+			limits    []limiter.Limit
+			allowed   bool
+			remaining int64
+		}{
+			{perMinute(2), true, 1},
+			{perMinute(2), true, 0},
+			{perMinute(3), true, 0},
+			{perMinute(1), false, 0},
+			{perMinute(5), true, 1},
+			{[]limiter.Limit{{Requests: 5, Window: time.Hour}}, true, 0},
+			{[]limiter.Limit{{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter}}, false, 0},
+		} {
+			if i%2 == 0 {
+				k = must(w.SetOverride(t.Context(), k.ID, k.Version, nil, byTest))
+				w.plan(t, "free", step.limits...)
+			} else {
+				k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+					&policy.Override{Limits: step.limits, Reason: "a test"}, byTest))
+			}
+			c := w.check(t, call(secret))
+			if c.Allowed != step.allowed || c.Limits[0].Remaining != step.remaining ||
+				c.KeyVersion != k.Version {
+				t.Errorf("after the edit to %v: %s, want %+v at version %d", step.limits, describe(c),
+					step, k.Version)
+			}
+		}
+	})
+}
+
+func TestStaleEditWritesNothing(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(2)...)
+		k, _ := w.create(t, "edited", "free")
+		first := must(w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Limits: perMinute(3), Reason: "first"}, byTest))
+		current, err := w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Limits: perMinute(4), Reason: "second"}, byTest)
+		if !errors.Is(err, policy.ErrConflict) || text(current) != text(first) {
+			t.Errorf("stale edit: %+v, %v; want %+v and ErrConflict", current, err, first)
+		}
+		if got := must(w.Get(t.Context(), k.ID)); text(got) != text(first) {
+			t.Errorf("after the stale edit: %+v; want %+v", got, first)
+		}
+		set := must(w.Set(t.Context()))
+		w.plan(t, "free", perMinute(7)...)
+		if newer, err := w.SaveSet(t.Context(), *set, byTest); !errors.Is(err, policy.ErrConflict) ||
+			newer.Plans[0].Limits[0].Requests != 7 {
+			t.Errorf("stale save: %+v, %v; want the newer set and ErrConflict", newer, err)
+		}
+	})
+}
+
+// Of many concurrent edits of one version exactly one is written, and the audit has
+// exactly one entry for each that was.
+func TestConcurrentEditsConflict(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(2)...)
+	k, _ := w.create(t, "contended", "free")
+	const editors = 20
+	results := make(chan error, editors)
+	for i := range editors {
+		go func() {
+			_, err := w.SetOverride(t.Context(), k.ID, k.Version,
+				&policy.Override{Limits: perMinute(int64(10 + i)), Reason: "race"}, byTest)
+			results <- err
+		}()
+	}
+	saved := 0
+	for range editors {
+		switch err := <-results; {
+		case err == nil:
+			saved++
+		case !errors.Is(err, policy.ErrConflict):
+			t.Error(err)
+		}
+	}
+	if got := must(w.Get(t.Context(), k.ID)); saved != 1 || got.Version != 2 {
+		t.Errorf("%d edits saved, version %d; want 1 and version 2", saved, got.Version)
+	}
+	if v := must(w.Audit().Verify(t.Context())); v.Entries != 3 || len(v.Broken) > 0 {
+		t.Errorf("audit: %+v; want the plan, the key and one override", v)
+	}
+}
+
+func TestListPagesByName(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		w.plan(t, "pro", perMinute(2)...)
+		for _, name := range []string{"delta", "Alpha", "alpine", "beta", "Alp"} {
+			w.create(t, name, "free")
+		}
+		k, _ := w.create(t, "zeta", "pro")
+		set := must(w.Set(t.Context()))
+		var names []string
+		q := Query{Count: 2, Plan: 1}
+		for {
+			page := must(w.List(t.Context(), set, q))
+			for _, k := range page.Keys {
+				names = append(names, k.Name+"/"+k.Plan)
+			}
+			if q.After = page.Next; q.After == "" {
+				break
+			}
+		}
+		if got := strings.Join(names, " "); got != "Alp/free Alpha/free alpine/free beta/free delta/free" {
+			t.Errorf("pages hold %s", got)
+		}
+		if page := must(w.List(t.Context(), set, Query{Prefix: "ALP"})); len(page.Keys) != 3 ||
+			page.Next != "" {
+			t.Errorf("prefix ALP: %+v; want 3 keys", page)
+		}
+		k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+			&policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
+		if page := must(w.List(t.Context(), set, Query{List: Overridden})); len(page.Keys) != 1 ||
+			page.Keys[0].ID != k.ID {
+			t.Errorf("overridden: %+v; want zeta", page)
+		}
+		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
+			k.Plan, k.Name, k.Override = "free", "omega", nil
+		}))
+		counts := must(w.PlanCounts(t.Context(), set))
+		if counts[1] != 6 || counts[2] != 0 {
+			t.Errorf("counts %v, want 6 of plan 1 and none of plan 2", counts)
+		}
+		if page := must(w.List(t.Context(), set, Query{Prefix: "z"})); len(page.Keys) != 0 {
+			t.Errorf("the old name is still listed: %+v", page)
+		}
+		var invalid *policy.InvalidError
+		if _, err := w.List(t.Context(), set, Query{After: "!"}); !errors.As(err, &invalid) {
+			t.Errorf("bad position: %v, want an InvalidError", err)
+		}
+	})
+}
+
+func TestDelete(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		k, secret := w.create(t, "gone", "free")
+		w.expect(t, call(secret), "y")
+		if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
+			t.Errorf("check of a deleted key: %v", err)
+		}
+		if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 0 {
+			t.Errorf("list after delete: %+v", page)
+		}
+		if err := w.Delete(t.Context(), k.ID, byTest); !errors.Is(err, policy.ErrNotFound) {
+			t.Errorf("second delete: %v, want ErrNotFound", err)
+		}
+	})
+}
+
+func TestBanEndsByItself(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(9)...)
+		k, secret := w.create(t, "banned", "free")
+		until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+		k = must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
+			k.Banned = until
+		}))
+		c := w.check(t, call(secret))
+		if c.Allowed || !c.BannedUntil.Equal(until) || c.Name != "banned" || c.Plan != "free" ||
+			len(c.Limits) != 0 {
+			t.Errorf("%s, want a ban until %s", describe(c), until)
+		}
+		must(w.Update(t.Context(), k.ID, k.Version, "key.unban", byTest, func(k *policy.Key) {
+			k.Banned = time.Now().Add(-time.Second)
+		}))
+		w.expect(t, call(secret), "y")
+	})
+}
+
+func TestOverrideEndsByItself(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(1)...)
+		k, secret := w.create(t, "overridden", "free")
+		k = must(
+			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
+				Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
+		)
+		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || len(c.Limits) != 0 {
+			t.Errorf("%s, want an override without limits", describe(c))
+		}
+		must(
+			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
+				Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
+		)
+		if c := w.expect(t, call(secret), "yn"); c.Source != "plan" {
+			t.Errorf("%s, want the plan back", describe(c))
+		}
+	})
+}
+
+func TestBadInputIsNamedAndNotStored(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(1)...)
+	stored := func() int64 { return must(w.client.Do(t.Context(), w.client.B().Dbsize().Build()).AsInt64()) }
+	before := stored()
+	good := policy.NewKey{Name: "name", Env: "test", Plan: "free"}
+	for field, change := range map[string]func(*policy.NewKey){
+		"name":    func(n *policy.NewKey) { n.Name = strings.Repeat("x", 1<<20) },
+		"env":     func(n *policy.NewKey) { n.Env = "Prod" },
+		"plan":    func(n *policy.NewKey) { n.Plan = "\u202e" },
+		"tags[1]": func(n *policy.NewKey) { n.Tags = []string{"fine", "\x00"} },
+		"expires": func(n *policy.NewKey) { n.Expires = time.Unix(1, 0) },
+	} {
+		n := good
+		change(&n)
+		_, _, err := w.Create(t.Context(), n, byTest)
+		wantInvalid(t, err, field)
+	}
+	if now := stored(); now != before {
+		t.Errorf("%d keys stored, before %d", now, before)
+	}
+	k, _ := w.create(t, "kept", "free")
+	before = stored()
+	for field, o := range map[string]policy.Override{
+		"override.limits":             {Reason: "none"},
+		"override.limits[0].requests": {Limits: perMinute(0), Reason: "zero"},
+		"override.reason":             {Limits: perMinute(1)},
+		"override.mode":               {Limits: perMinute(1), Reason: "odd", Mode: "loud"},
+	} {
+		_, err := w.SetOverride(t.Context(), k.ID, k.Version, &o, byTest)
+		wantInvalid(t, err, field)
+	}
+	if now := stored(); now != before {
+		t.Errorf("%d keys stored, before %d", now, before)
+	}
+}
+
+// Costs and limits beyond their bounds are refused before anything is stored; so is what
+// no call could ever pass.
+func TestCostsAndLimitsOutOfRange(t *testing.T) {
+	w := open(t, valkeytest.Embedded(t))
+	w.plan(t, "free", perMinute(10)...)
+	for field, change := range map[string]func(*policy.Set){
+		"routes[0].cost":              func(s *policy.Set) { s.Routes[0].Cost = -1 },
+		"plans[0].limits[0].requests": func(s *policy.Set) { s.Routes[0].Cost = 11 },
+		"plans[0].limits":             func(s *policy.Set) { s.Plans[0].Limits = nil },
+		"global.limits[0].requests":   func(s *policy.Set) { s.Routes, s.Global.Limits = nil, perMinute(0) },
+		"perIP.limits[0].requests": func(s *policy.Set) {
+			s.PerIP.Limits = perMinute(limiter.MaxRequests + 1)
+		},
+		"routes[0].perKey[0].requests": func(s *policy.Set) {
+			s.Routes[0].Cost, s.Routes[0].PerKey = 0, perMinute(0)
+		},
+		"routes[0].shared[0].requests": func(s *policy.Set) {
+			s.Routes[0].Shared, s.Routes[0].Cost = perMinute(3), 4
+		},
+		"routes[0].settle": func(s *policy.Set) { s.Routes[0].Settle, s.Routes[0].Cost = true, 0 },
+	} {
+		set := must(w.Set(t.Context()))
+		set.Routes = []policy.Route{{Name: "orders", Cost: 1, Pattern: route.Pattern{Path: "/orders"}}}
+		change(set)
+		_, err := w.SaveSet(t.Context(), *set, byTest)
+		wantInvalid(t, err, field)
+	}
+	for _, cost := range []string{"NaN", "1e99", "1.5", "-0x1", `"1"`, "Infinity", "99999999999999999999"} {
+		var r policy.Route
+		if err := json.Unmarshal([]byte(`{"cost":`+cost+`}`), &r); err == nil {
+			t.Errorf("cost %s is taken for %d", cost, r.Cost)
+		}
+	}
+}
+
+// A record that is not ours is an error, never an allowed call.
+func TestForeignBytesNeverAllow(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start,
+		"embedded": valkeytest.Embedded} {
+		t.Run(name, func(t *testing.T) {
+			w := open(t, start(t))
+			w.plan(t, "free", perMinute(5)...)
+			k, secret := w.create(t, "broken", "free")
+			k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+				&policy.Override{Limits: perMinute(1), Reason: "one"}, byTest))
+			w.expect(t, call(secret), "yn")
+			for _, key := range []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))} {
+				whole := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).AsBytes())
+				for n := range whole {
+					w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole[:n])).Build())
+					if c, err := w.checker.Check(t.Context(), call(secret), nil); c.Allowed {
+						t.Errorf("%s cut to %d bytes allowed: %+v, %v", key, n, c, err)
+					}
+				}
+				w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole)).Build())
+			}
+		})
+	}
+}
+
+// A key that another version wrote denies its caller, is listed with the others, and can
+// be deleted. Its counts are not touched.
+func TestUnreadableKeyHidesNoOther(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(5)...)
+		odd, secret := w.create(t, "Odd", "free")
+		good, _ := w.create(t, "good", "free")
+		record := must(w.client.Do(t.Context(),
+			w.client.B().Get().Key(keyspace.Record(odd.ID)).Build()).AsBytes())
+		record[0]++
+		w.client.Do(t.Context(), w.client.B().Set().Key(keyspace.Record(odd.ID)).Value(
+			string(record)).Build())
+		if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil ||
+			errors.Is(err, policy.ErrUnknownKey) {
+			t.Errorf("check: %+v, %v; want an error that says why", c, err)
+		}
+		if n, _ := w.client.Do(t.Context(),
+			w.client.B().Exists().Key(keyspace.State(odd.ID)).Build()).AsInt64(); n != 0 {
+			t.Error("the check wrote counts")
+		}
+		set := must(w.Set(t.Context()))
+		page := must(w.List(t.Context(), set, Query{}))
+		if len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != policy.Unreadable ||
+			page.Keys[1].Name != "odd" {
+			t.Fatalf("list: %+v", page)
+		}
+		if d := must(w.Usage(t.Context(), set, page.Keys)); len(d) != 2 || d[0].Limits[0].Remaining != 5 ||
+			len(d[1].Limits) != 0 {
+			t.Errorf("usage: %+v", d)
+		}
+		if _, err := w.Get(t.Context(), odd.ID); !errors.Is(err, policy.ErrUnreadable) {
+			t.Errorf("get: %v, want ErrUnreadable", err)
+		}
+		if err := w.Delete(t.Context(), odd.ID, byTest); err != nil {
+			t.Error(err)
+		}
+		if page := must(w.List(t.Context(), set, Query{})); len(page.Keys) != 1 {
+			t.Errorf("list after delete: %+v", page)
+		}
+	})
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	return fmt.Sprint(string(b), err)
+}

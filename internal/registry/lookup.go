@@ -1,0 +1,136 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+)
+
+// Get returns one key, or ErrNotFound.
+func (s *Store) Get(ctx context.Context, id string) (policy.Key, error) {
+	set, err := s.Set(ctx)
+	if err != nil {
+		return policy.Key{}, err
+	}
+	k, _, err := s.get(ctx, set, id)
+	return k, err
+}
+
+func (s *Store) get(ctx context.Context, set *policy.Set, id string) (policy.Key, policyset.Secrets, error) {
+	if !validID(id) {
+		return policy.Key{}, policyset.Secrets{}, policy.ErrNotFound
+	}
+	record, err := s.client.Do(ctx, s.getRecord(id)).AsBytes()
+	if valkey.IsValkeyNil(err) {
+		return policy.Key{}, policyset.Secrets{}, policy.ErrNotFound
+	}
+	if err != nil {
+		return policy.Key{}, policyset.Secrets{}, fmt.Errorf("registry: get key: %w", err)
+	}
+	k, hashes, err := policyset.DecodeRecord(id, record)
+	k.Plan = set.PlanName(k.PlanNumber)
+	return k, hashes, err
+}
+
+// getRecord returns the command that reads a key's record.
+func (s *Store) getRecord(id string) valkey.Completed {
+	return s.client.B().Get().Key(keyspace.Record(id)).Build()
+}
+
+// validID reports whether a text can be a subject's id: 1 to 64 letters, digits, hyphens
+// and underscores, but not the policy set's.
+func validID(id string) bool {
+	return id != "" && len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}) && id != policyset.SetID
+}
+
+// Many returns the keys with these ids, in order, without those that have no record.
+func (s *Store) Many(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error) {
+	valid := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !validID(id) })
+	keys, err := s.getAll(ctx, set, valid)
+	return slices.DeleteFunc(keys, func(k policy.Key) bool { return k.ID == "" }), err
+}
+
+// getAll returns the key of each id, in order: the zero Key where there is no record, a
+// key with the status Unreadable where the record cannot be decoded.
+func (s *Store) getAll(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	commands := make(valkey.Commands, len(ids))
+	for i, id := range ids {
+		commands[i] = s.getRecord(id)
+	}
+	keys := make([]policy.Key, len(ids))
+	for i, result := range s.client.DoMulti(ctx, commands...) {
+		k, err := policyset.Recorded(ids[i], result)
+		switch {
+		case errors.Is(err, policy.ErrUnreadable): // one bad record must not hide the others
+			k = policy.Key{ID: ids[i], Status: policy.Unreadable}
+		case err != nil:
+			return nil, fmt.Errorf("registry: list keys: %w", err)
+		}
+		k.Plan = set.PlanName(k.PlanNumber)
+		keys[i] = k
+	}
+	return keys, nil
+}
+
+// BannedUntil returns, for each key in order, the end of its ban by hand or by the policy
+// set, whichever is later. It is zero for a key that was never banned, and may have
+// passed.
+func (s *Store) BannedUntil(ctx context.Context, set *policy.Set, keys []policy.Key) ([]time.Time, error) {
+	return policyset.BannedUntil(ctx, s.client, set, keys)
+}
+
+// Usage returns, for each key in order, what a call of cost 1 would get now. It takes
+// nothing. An unreadable key, or one with mode Off, gets the zero Decision.
+func (s *Store) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error) {
+	return s.peek(ctx, len(keys), func(i int) (string, []limiter.Limit) {
+		e, found := set.Effective(keys[i], s.Now())
+		if keys[i].Status == policy.Unreadable || !found || e.Mode == policy.Off {
+			return "", nil
+		}
+		return keyspace.State(keys[i].ID), e.Limits
+	})
+}
+
+// peek returns n decisions about a call of cost 1 now. state returns the name in Valkey
+// and the limits of each; an empty name stands for the zero Decision.
+func (s *Store) peek(ctx context.Context, n int,
+	state func(i int) (string, []limiter.Limit)) ([]limiter.Decision, error) {
+	var states []limiter.Exchange
+	var at []int // index of each state's decision
+	for i := range n {
+		key, limits := state(i)
+		if key == "" {
+			continue
+		}
+		program, err := limiter.Compile(limits, s.Now())
+		if err != nil {
+			return nil, fmt.Errorf("registry: usage: %w", err)
+		}
+		states = append(states, limiter.Exchange{Key: key, Program: program, Limits: limits})
+		at = append(at, i)
+	}
+	peeked, err := limiter.PeekMany(ctx, s.client, states)
+	if err != nil {
+		return nil, fmt.Errorf("registry: usage: %w", err)
+	}
+	decisions := make([]limiter.Decision, n)
+	for i, d := range peeked {
+		decisions[at[i]] = d
+	}
+	return decisions, nil
+}
