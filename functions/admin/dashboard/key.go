@@ -163,9 +163,9 @@ func openRoutes(k policy.Key, plan policy.Plan) string {
 
 func (d *dashboard) keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
 	facts := []templates.Fact{
-		{Name: "Plan", Value: wording.OrDash(page.Clip(k.Plan, page.MaxName))},
-		{Name: "Environment", Value: wording.OrDash(page.Clip(k.Env, page.MaxName))},
-		{Name: "Tags", Value: wording.OrDash(page.Clip(strings.Join(k.Tags, ", "), 600))},
+		{Name: "Plan", Value: wording.OrNone(page.Clip(k.Plan, page.MaxName))},
+		{Name: "Environment", Value: wording.OrNone(page.Clip(k.Env, page.MaxName))},
+		{Name: "Tags", Value: wording.OrNone(page.Clip(strings.Join(k.Tags, ", "), 600))},
 		{Name: "Open routes", Value: page.Clip(openRoutes(k, plan), 600)},
 		{Name: "Expires", Value: orNever(k.Expires)},
 		{Name: "Version", Value: page.Number(k.Version)},
@@ -196,7 +196,7 @@ func orNever(t time.Time) string {
 // whyWords says which limits hold, and why.
 func whyWords(s app.Subject) []string {
 	if s.Effective.Source == "override" {
-		words := "Override of plan: " + wording.OrDash(
+		words := "Override of plan: " + wording.OrNone(
 			page.Clip(s.Effective.Plan.Name, page.MaxName),
 		) + ", because: " +
 			page.Clip(s.Override.Reason, policy.MaxReasonLen) + "."
@@ -220,10 +220,10 @@ func whyWords(s app.Subject) []string {
 // fromPlan says which plan holds. Callers that others vouch for may have none of their
 // own.
 func fromPlan(s app.Subject) string {
-	meant := wording.OrDash(page.Clip(s.Effective.Plan.Name, page.MaxName))
+	meant := wording.OrNone(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
-		return "Plan: " + wording.OrDash(page.Clip(s.Plan, page.MaxName))
+		return "Plan: " + wording.OrNone(page.Clip(s.Plan, page.MaxName))
 	case s.Kind == policy.Token:
 		return "Plan named by the token, otherwise: " + meant + "."
 	}

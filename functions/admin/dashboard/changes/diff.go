@@ -22,8 +22,8 @@ func (d *differ) note(what, before, after string) {
 	if before != after {
 		*d = append(*d, templates.Change{
 			What:   what,
-			Before: page.Clip(wording.OrDash(before), wording.MaxText),
-			After:  page.Clip(wording.OrDash(after), wording.MaxText),
+			Before: page.Clip(wording.OrNone(before), wording.MaxText),
+			After:  page.Clip(wording.OrNone(after), wording.MaxText),
 		})
 	}
 }

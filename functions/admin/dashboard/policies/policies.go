@@ -174,20 +174,20 @@ func ruleLimits(r policy.Route) []string {
 
 func sharedFacts(s *policy.Set) []templates.Fact {
 	return []templates.Fact{
-		{Name: "Each client address", Value: wording.OrDash(policydoc.ScopeText(s.PerIP))},
-		{Name: "All callers together", Value: wording.OrDash(policydoc.ScopeText(s.Global))},
+		{Name: "Each client address", Value: wording.OrNone(policydoc.ScopeText(s.PerIP))},
+		{Name: "All callers together", Value: wording.OrNone(policydoc.ScopeText(s.Global))},
 		{
-			Name: "Refused addresses", Value: wording.OrDash(page.Clip(policydoc.PrefixText(s.Deny),
+			Name: "Refused addresses", Value: wording.OrNone(page.Clip(policydoc.PrefixText(s.Deny),
 				wording.MaxText)),
 		},
 		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), wording.MaxText))},
 		{
 			Name:  "Exempt addresses",
-			Value: wording.OrDash(page.Clip(policydoc.PrefixText(s.Exempt), wording.MaxText)),
+			Value: wording.OrNone(page.Clip(policydoc.PrefixText(s.Exempt), wording.MaxText)),
 		},
 		{Name: "Default plan for JWTs", Value: orRefused(s.TokenPlan)},
 		{Name: "Default plan for addresses", Value: orRefused(s.AddressPlan)},
-		{Name: "Automatic bans", Value: wording.OrDash(policydoc.BansText(s.Bans))},
+		{Name: "Automatic bans", Value: wording.OrNone(policydoc.BansText(s.Bans))},
 	}
 }
 

@@ -26,8 +26,8 @@ func Invalid(invalid *policy.InvalidError) string {
 // MaxText bounds the characters of one side of a change.
 const MaxText = 400
 
-// OrDash is the text, or what stands for none.
-func OrDash(text string) string {
+// OrNone returns text, or "none" if text is empty.
+func OrNone(text string) string {
 	if text == "" {
 		return "none"
 	}
