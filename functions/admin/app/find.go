@@ -215,9 +215,9 @@ const maxCounting = 12 * time.Second
 // ErrUncounted means that too many keys are to be looked at.
 var ErrUncounted = errors.New("too many keys to count in one request")
 
-// CountMeant returns how many keys are meant: all of ids that there are, or all that a
+// CountMatching returns how many keys are meant: all of ids that there are, or all that a
 // filter means when it is not nil. It fails with ErrUncounted.
-func (r *Registry) CountMeant(ctx context.Context, set *policy.Set, ids []string, f *KeyFilter) (int64,
+func (r *Registry) CountMatching(ctx context.Context, set *policy.Set, ids []string, f *KeyFilter) (int64,
 	error) {
 	switch {
 	case f == nil:

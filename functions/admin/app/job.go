@@ -27,16 +27,16 @@ type Job struct {
 	Reason   string           `json:"reason"`
 	Started  time.Time        `json:"started"`
 
-	Ended   time.Time `json:"ended,omitzero"`
-	Stopped bool      `json:"stopped,omitempty"` // until somebody continues it
-	Resumed string    `json:"resumed,omitempty"` // the last stop after which it was continued
-	Paused  string    `json:"paused,omitempty"`  // why the last step ended early; empty if it did not
-	Done    int64     `json:"done"`              // keys that were changed
-	Skipped int64     `json:"skipped"`           // keys that were as they should be, or not active
-	Failed  int64     `json:"failed"`            // keys that could not be changed
-	Named   []Failure `json:"named,omitempty"`   // the first of those
-	More    bool      `json:"more,omitempty"`    // it ended at Total; more keys match
-	After   string    `json:"after,omitempty"`   // where the next step goes on
+	Ended    time.Time `json:"ended,omitzero"`
+	Stopped  bool      `json:"stopped,omitempty"` // until somebody continues it
+	Resumed  string    `json:"resumed,omitempty"` // the last stop after which it was continued
+	Paused   string    `json:"paused,omitempty"`  // why the last step ended early; empty if it did not
+	Done     int64     `json:"done"`              // keys that were changed
+	Skipped  int64     `json:"skipped"`           // keys that were as they should be, or not active
+	Failed   int64     `json:"failed"`            // keys that could not be changed
+	Failures []Failure `json:"named,omitempty"`   // the first of those, at most maxNamed
+	More     bool      `json:"more,omitempty"`    // it ended at Total; more keys match
+	After    string    `json:"after,omitempty"`   // where the next step goes on
 
 	stop string // the newest stop mark, as stored with the job
 }
@@ -51,8 +51,8 @@ type Failure struct {
 // maxNamed is how many of the keys that could not be changed are named.
 const maxNamed = 100
 
-// Looked is how many keys the job has seen to.
-func (j Job) Looked() int64 { return j.Done + j.Skipped + j.Failed }
+// Processed is how many keys the job has seen to.
+func (j Job) Processed() int64 { return j.Done + j.Skipped + j.Failed }
 
 // Over reports whether the job has ended.
 func (j Job) Over() bool { return !j.Ended.IsZero() }
@@ -60,14 +60,14 @@ func (j Job) Over() bool { return !j.Ended.IsZero() }
 // Undoable reports whether there may be something that another job can take back. A key
 // of a step that was done again counts as skipped; of an unfinished step nothing counts.
 func (j Job) Undoable() bool {
-	return j.Do != Reset && (j.Stopped || j.Over() && j.Looked() > 0)
+	return j.Do != Reset && (j.Stopped || j.Over() && j.Processed() > 0)
 }
 
-// Words says what the job does and to how many keys.
-func (j Job) Words() string { return JobWords(j.Do, j.Plan, j.Total) }
+// Title says what the job does and to how many keys.
+func (j Job) Title() string { return JobTitle(j.Do, j.Plan, j.Total) }
 
-// JobWords says what a job does to a number of keys.
-func JobWords(do, plan string, keys int64) string {
+// JobTitle says what a job does to a number of keys.
+func JobTitle(do, plan string, keys int64) string {
 	n := policydoc.Number(keys) + " keys"
 	if keys == 1 {
 		n = "1 key"
@@ -80,7 +80,7 @@ func JobWords(do, plan string, keys int64) string {
 		return "Change plan of " + n + " to " + plan
 	case Override:
 		return "Override limits of " + n
-	case End:
+	case EndOverride:
 		return "End overrides of " + n
 	case Reset:
 		return "Reset counts of " + n

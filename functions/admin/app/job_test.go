@@ -100,7 +100,7 @@ func wantCounts(t *testing.T, what string, job app.Job, done, skipped, failed in
 	t.Helper()
 	if job.Done != done || job.Skipped != skipped || job.Failed != failed {
 		t.Errorf("%s: %d changed, %d skipped, %d failed, want %d, %d, %d: %+v", what, job.Done, job.Skipped,
-			job.Failed, done, skipped, failed, job.Named)
+			job.Failed, done, skipped, failed, job.Failures)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestJobAndUndo(t *testing.T) {
 	}
 	undone := j.undo(job)
 	wantCounts(t, "undo", undone, count-5, 1, 2)
-	for _, f := range undone.Named {
+	for _, f := range undone.Failures {
 		if since[f.Name] != f.Why {
 			t.Errorf("%s was left: %s", f.Name, f.Why)
 		}
@@ -239,7 +239,7 @@ func TestStoppedJob(t *testing.T) {
 	if err != nil || !job.Stopped {
 		t.Fatalf("%+v, %v", job, err)
 	}
-	if job, err = j.StepJob(t.Context(), job.ID, false); err != nil || job.Looked() != 0 {
+	if job, err = j.StepJob(t.Context(), job.ID, false); err != nil || job.Processed() != 0 {
 		t.Errorf("a stopped job went on: %+v, %v", job, err)
 	}
 	if job, err = j.StepJob(t.Context(), job.ID, true); err != nil || !job.Over() {
@@ -324,7 +324,7 @@ func TestJobWithoutJournal(t *testing.T) {
 	revoked := j.run(j.start(app.Job{Do: app.Revoke, IDs: []string{j.keys.IDs["k0007"]}, Total: 1}))
 	wantCounts(t, "revocation without a journal", revoked, 1, 0, 0)
 	journal.left = 1 << 30
-	if job = j.run(job); job.Paused != "" || job.Looked() != count || len(j.entries(job)) < count-1 {
+	if job = j.run(job); job.Paused != "" || job.Processed() != count || len(j.entries(job)) < count-1 {
 		t.Errorf("with the journal again: %+v, %d entries", job, len(j.entries(job)))
 	}
 }

@@ -72,7 +72,7 @@ func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, er
 func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, error) {
 	count := int64(Chunk)
 	if j.Do != Undo {
-		count = min(count, j.Total-j.Looked())
+		count = min(count, j.Total-j.Processed())
 	}
 	var tasks []task
 	var err error
@@ -108,7 +108,7 @@ func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, erro
 	if err := errors.Join(err, ctx.Err()); err != nil {
 		return j, err
 	}
-	if j.After = next; next == "" || j.Do != Undo && j.Looked() >= j.Total {
+	if j.After = next; next == "" || j.Do != Undo && j.Processed() >= j.Total {
 		j.Ended, j.More = time.Now().UTC(), next != ""
 	}
 	return j, nil
@@ -141,8 +141,8 @@ func pausedBy(err, ended error) string {
 }
 
 func (j Job) failed(t task, err error) Job {
-	if j.Failed++; len(j.Named) < maxNamed {
-		j.Named = append(j.Named, Failure{t.id, t.name, whyNot(err)})
+	if j.Failed++; len(j.Failures) < maxNamed {
+		j.Failures = append(j.Failures, Failure{t.id, t.name, whyNot(err)})
 	}
 	return j
 }

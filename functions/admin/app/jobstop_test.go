@@ -91,12 +91,12 @@ func TestStopDuringStep(t *testing.T) {
 		app.ErrRunning) {
 		t.Errorf("an undo beside the step: %v", err)
 	}
-	if now := finish(); now.err != nil || !now.Stopped || now.Looked() != app.Chunk {
+	if now := finish(); now.err != nil || !now.Stopped || now.Processed() != app.Chunk {
 		t.Fatalf("the step goes on: %+v", now)
 	}
 	for range 5 {
 		if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped ||
-			now.Looked() != app.Chunk {
+			now.Processed() != app.Chunk {
 			t.Fatalf("a client goes on with it: %+v, %v", now, err)
 		}
 	}
@@ -130,11 +130,11 @@ func TestStopAfterResume(t *testing.T) {
 		t.Errorf("continued: %+v, %v", now, err)
 	}
 	stop()
-	if now := finish(); now.err != nil || !now.Stopped || now.Looked() != app.Chunk {
+	if now := finish(); now.err != nil || !now.Stopped || now.Processed() != app.Chunk {
 		t.Fatalf("the step goes on: %+v", now)
 	}
 	now, err := j.StepJob(t.Context(), job.ID, false)
-	if err != nil || !now.Stopped || now.Looked() != app.Chunk {
+	if err != nil || !now.Stopped || now.Processed() != app.Chunk {
 		t.Errorf("after the second stop: %+v, %v", now, err)
 	}
 }
@@ -153,11 +153,11 @@ func TestStopAfterLease(t *testing.T) {
 	if late := finish(); !errors.Is(late.err, app.ErrTaken) {
 		t.Errorf("the late step: %+v", late)
 	}
-	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Looked() != 0 {
+	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Processed() != 0 {
 		t.Fatalf("after the late step: %+v, %v", now, err)
 	}
 	job, err := j.StepJob(t.Context(), job.ID, true)
-	if err != nil || !job.Over() || job.Looked() != count || len(j.entries(job)) != count {
+	if err != nil || !job.Over() || job.Processed() != count || len(j.entries(job)) != count {
 		t.Fatalf("continued: %+v, %v, %d entries", job, err, len(j.entries(job)))
 	}
 	wantCounts(t, "undo", j.undo(job), count, 0, 0)
@@ -179,7 +179,7 @@ func TestStopIsRecorded(t *testing.T) {
 		t.Fatalf("%+v, %v", now, err)
 	}
 	j.keys.Server.FastForward(time.Minute)
-	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Looked() != 0 {
+	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Processed() != 0 {
 		t.Errorf("after the lease: %+v, %v", now, err)
 	}
 }
@@ -223,7 +223,7 @@ func TestJobPausesForTheJournal(t *testing.T) {
 		job := j.start(everyKey(count))
 		j.keys.Audit().UseJournal(&hiccup{at: 30, err: c.err})
 		now, err := j.StepJob(t.Context(), job.ID, false)
-		if err != nil || now.Paused != paused || now.Looked() != c.looked || now.Done != c.looked {
+		if err != nil || now.Paused != paused || now.Processed() != c.looked || now.Done != c.looked {
 			t.Errorf("%s: %+v, %v", paused, now, err)
 		}
 		job = j.run(job)
@@ -257,7 +257,7 @@ func TestUndoOfUncounted(t *testing.T) {
 	job := j.start(everyKey(count))
 	j.keys.Audit().UseJournal(journal)
 	job, err := j.StepJob(t.Context(), job.ID, false)
-	if err != nil || job.Looked() != 0 || job.Paused != "the journal does not answer" {
+	if err != nil || job.Processed() != 0 || job.Paused != "the journal does not answer" {
 		t.Fatalf("%+v, %v", job, err)
 	}
 	if job, err = j.StopJob(t.Context(), job.ID); err != nil {
@@ -305,11 +305,11 @@ func TestJobPausesAtTheEndOfAStep(t *testing.T) {
 	restore := app.SetStepEnds(500 * time.Millisecond)
 	now, err := j.StepJob(t.Context(), job.ID, false)
 	restore()
-	if err != nil || now.Paused != "the step took too long" || now.Looked() != 0 {
+	if err != nil || now.Paused != "the step took too long" || now.Processed() != 0 {
 		t.Fatalf("%+v, %v", now, err)
 	}
 	job = j.run(job)
-	if job.Looked() != count || job.Failed != 0 || len(j.entries(job)) != count {
+	if job.Processed() != count || job.Failed != 0 || len(j.entries(job)) != count {
 		t.Errorf("%+v, %d entries", job, len(j.entries(job)))
 	}
 	wantCounts(t, "undo", j.undo(job), count, 0, 0)

@@ -98,7 +98,7 @@ func (j Job) text() ([]byte, error) {
 }
 
 func (j Job) entry(action string, text []byte) audit.Entry {
-	return audit.Entry{By: j.By, Action: action, Subject: j.ID, Name: j.Words(), Reason: j.Reason,
+	return audit.Entry{By: j.By, Action: action, Subject: j.ID, Name: j.Title(), Reason: j.Reason,
 		After: text}
 }
 

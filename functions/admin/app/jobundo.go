@@ -40,7 +40,7 @@ func (r *Registry) UndoOf(ctx context.Context, j Job) (Job, error) {
 		return Job{}, ErrNoUndo
 	}
 	undo := Job{Do: Undo, Undoes: j.ID, Total: j.Done}
-	if j.Over() && j.Done == j.Looked() { // nothing was done again
+	if j.Over() && j.Done == j.Processed() { // nothing was done again
 		return undo, nil
 	}
 	n, whole, err := r.countChanges(ctx, j.ID)

@@ -14,18 +14,18 @@ import (
 
 // What a KeyChange does.
 const (
-	Plan     = "plan"     // gives another plan
-	Override = "override" // replaces the limits
-	End      = "end"      // ends overrides
-	Reset    = "reset"    // forgets the counts
-	Revoke   = "revoke"
-	Unrevoke = "unrevoke"
-	Ban      = "ban"
-	Unban    = "unban" // whoever made the ban
-	Details  = "edit"  // sets name, tags, group, plan, routes or expiry
-	Delete   = "delete"
-	Rotate   = "rotate"        // has a method of its own
-	Expire   = "expire-secret" // ends the grace of the secret before
+	Plan         = "plan"     // gives another plan
+	Override     = "override" // replaces the limits
+	EndOverride  = "end"      // ends overrides
+	Reset        = "reset"    // forgets the counts
+	Revoke       = "revoke"
+	Unrevoke     = "unrevoke"
+	Ban          = "ban"
+	Unban        = "unban" // whoever made the ban
+	Details      = "edit"  // sets name, tags, group, plan, routes or expiry
+	Delete       = "delete"
+	Rotate       = "rotate"        // has a method of its own
+	ExpireSecret = "expire-secret" // ends the grace of the secret before
 )
 
 // KeyChange is what is done to a key.
@@ -62,7 +62,7 @@ func (c KeyChange) make(
 		return update(audit.KeyPlan, func(k *policy.Key) { k.Plan = c.Plan })
 	case Override:
 		return store.SetOverride(ctx, id, version, c.Override, e)
-	case End:
+	case EndOverride:
 		return store.SetOverride(ctx, id, version, nil, e)
 	case Reset:
 		return store.Reset(ctx, id, e)
@@ -78,7 +78,7 @@ func (c KeyChange) make(
 		return update(audit.KeyBan, func(k *policy.Key) { k.Banned = c.Until.UTC() })
 	case Unban:
 		return store.Unban(ctx, id, version, e)
-	case Expire:
+	case ExpireSecret:
 		return store.ExpireSecret(ctx, id, version, e)
 	case Details:
 		return update(audit.KeyEdit, func(k *policy.Key) {
@@ -111,7 +111,7 @@ func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
 func (c KeyChange) change(ctx context.Context, keys *Registry, k policy.Key,
 	edit Edit) (changed bool, current policy.Key, err error) {
 	switch {
-	case c.Do == Plan && k.Plan == c.Plan, c.Do == End && k.Override == nil:
+	case c.Do == Plan && k.Plan == c.Plan, c.Do == EndOverride && k.Override == nil:
 		return false, k, nil
 	}
 	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)

@@ -9,35 +9,35 @@ import (
 	"tidegate/internal/policy"
 )
 
-// MaxNamed is the longest choice of keys that Named gives.
-const MaxNamed = 10
+// maxResolved is the longest choice of keys that ResolveKeys returns.
+const maxResolved = 10
 
 // minSecret is from how many characters on a text may be a secret, perhaps mistyped, and
 // not the name of a key.
 const minSecret = 30
 
-// LikeSecret reports whether a text is a secret of ours, perhaps mistyped.
-func LikeSecret(text string) bool {
+// LooksLikeSecret reports whether a text is a secret of ours, perhaps mistyped.
+func LooksLikeSecret(text string) bool {
 	text = strings.TrimSpace(text)
 	return strings.HasPrefix(text, "tg_") && len(text) >= minSecret
 }
 
-// Pasted is the key whose id or secret somebody typed.
-type Pasted struct {
+// ResolvedKey is the key whose id or secret somebody typed.
+type ResolvedKey struct {
 	Key    policy.Key // without an ID when there is none
 	Secret bool       // the text is a secret, or looks like one: show it nowhere
 }
 
-// Pasted finds the key whose id or secret a text is. The id in a secret finds it; whether
-// the secret is valid is not revealed. byID says what it gives of a key
+// ResolveKey finds the key whose id or secret a text is. The id in a secret finds it;
+// whether the secret is valid is not revealed. byID says what it gives of a key
 // that cannot be read.
-func (r *Registry) Pasted(ctx context.Context, text string) (Pasted, error) {
+func (r *Registry) ResolveKey(ctx context.Context, text string) (ResolvedKey, error) {
 	text = strings.TrimSpace(text)
-	p := Pasted{Secret: LikeSecret(text)}
+	p := ResolvedKey{Secret: LooksLikeSecret(text)}
 	if foreign, ok := r.store.ForeignID(text); ok {
 		k, err := r.byID(ctx, foreign)
 		if err != nil || k.ID != "" {
-			return Pasted{k, true}, err
+			return ResolvedKey{k, true}, err
 		}
 	}
 	id := text
@@ -64,32 +64,32 @@ func (r *Registry) byID(ctx context.Context, id string) (policy.Key, error) {
 	return k, err
 }
 
-// Named are the keys that a text names.
-type Named struct {
-	Keys   []policy.Key // at most MaxNamed
+// ResolvedKeys are the keys that a text names.
+type ResolvedKeys struct {
+	Keys   []policy.Key // at most maxResolved
 	More   bool         // more names begin so
-	Secret bool         // as Pasted has it
+	Secret bool         // as ResolvedKey has it
 }
 
-// Named finds the keys that a text means: the one with this id or secret; else the only
+// ResolveKeys finds the keys that a text means: the one with this id or secret; else the only
 // one with this name, whatever the case; else those whose names begin so.
-func (r *Registry) Named(ctx context.Context, set *policy.Set, text string) (Named, error) {
-	p, err := r.Pasted(ctx, text)
+func (r *Registry) ResolveKeys(ctx context.Context, set *policy.Set, text string) (ResolvedKeys, error) {
+	p, err := r.ResolveKey(ctx, text)
 	switch {
 	case err != nil || p.Secret && p.Key.ID == "":
-		return Named{Secret: p.Secret}, err
+		return ResolvedKeys{Secret: p.Secret}, err
 	case p.Key.ID != "":
-		return Named{Keys: []policy.Key{p.Key}, Secret: p.Secret}, nil
+		return ResolvedKeys{Keys: []policy.Key{p.Key}, Secret: p.Secret}, nil
 	}
 	name := strings.TrimSpace(text)
 	if name == "" {
-		return Named{}, nil
+		return ResolvedKeys{}, nil
 	}
-	list, err := r.List(ctx, set, KeyFilter{Prefix: name}, "", MaxNamed)
+	list, err := r.List(ctx, set, KeyFilter{Prefix: name}, "", maxResolved)
 	if err != nil {
-		return Named{}, err
+		return ResolvedKeys{}, err
 	}
-	found := Named{Keys: list.Keys, More: list.Next != ""}
+	found := ResolvedKeys{Keys: list.Keys, More: list.Next != ""}
 	same := func(i int) bool { return i < len(found.Keys) && strings.EqualFold(found.Keys[i].Name, name) }
 	if same(0) && !same(1) { // names are in order, so that equal ones come first
 		found.Keys, found.More = found.Keys[:1], false

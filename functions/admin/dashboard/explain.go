@@ -100,7 +100,7 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 // them. It refuses a whole secret, which would be in the address.
 func (d *dashboard) explained(r *http.Request, set *policy.Set, f *explainForm,
 	p *templates.ExplainPage) (policy.Key, error) {
-	found, err := d.Keys.Named(r.Context(), set, f.key.Text)
+	found, err := d.Keys.ResolveKeys(r.Context(), set, f.key.Text)
 	switch {
 	case err != nil:
 		return policy.Key{}, err

@@ -288,7 +288,7 @@ func (d *dashboard) keyLinks(s app.Subject) []templates.Choice {
 		links = append(links, link("Rotate secret", "rotate"))
 	}
 	if hasOldSecret(s.Key, s.At) {
-		links = append(links, link("Expire old secret", app.Expire))
+		links = append(links, link("Expire old secret", app.ExpireSecret))
 	}
 	return append(links, link("Revoke", "revoke"), link("Delete", "delete"))
 }

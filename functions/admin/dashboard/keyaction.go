@@ -52,7 +52,7 @@ type actionForm struct {
 }
 
 var keyActions = map[string]keyAction{
-	app.End: {
+	app.EndOverride: {
 		heading: "End the override of",
 		advice:  "The plan's limits apply from the next check. Counts are kept.", submit: "End the override",
 		done: "Override ended. The plan applies.",
@@ -87,7 +87,7 @@ var keyActions = map[string]keyAction{
 		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its " +
 			"grace period ends.",
 	},
-	app.Expire: {
+	app.ExpireSecret: {
 		heading: "Expire the old secret of", submit: "Expire old secret", danger: true,
 		advice: "Calls with the old secret get 401 from the next check. This cannot be undone.",
 		done:   "Old secret expired.",

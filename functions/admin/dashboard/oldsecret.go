@@ -28,11 +28,11 @@ func (d *dashboard) oldSecretUsed(ctx context.Context, k policy.Key) (string, er
 
 // aboutSecrets notes on the form of an action what it does to the old secret.
 func (d *dashboard) aboutSecrets(r *http.Request, do string, f *actionForm) (err error) {
-	if do != app.Rotate && do != app.Expire {
+	if do != app.Rotate && do != app.ExpireSecret {
 		return nil
 	}
 	if !hasOldSecret(f.key, time.Now()) {
-		if do == app.Expire {
+		if do == app.ExpireSecret {
 			f.facts = []string{"No old secret works any more."}
 		}
 		return nil

@@ -34,7 +34,7 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	typed := strings.TrimSpace(r.PostForm.Get(s.field))
-	found, err := d.Keys.Pasted(r.Context(), typed)
+	found, err := d.Keys.ResolveKey(r.Context(), typed)
 	if err != nil {
 		d.FailStore(w, r, "find key", err)
 		return
@@ -62,11 +62,11 @@ const noSuchKey = "No key has this secret."
 // leadToSecret leads away from an address that has a secret, to the key's page or the
 // list, and reports whether it did.
 func (d *dashboard) leadToSecret(w http.ResponseWriter, r *http.Request, typed string) bool {
-	if !app.LikeSecret(typed) {
+	if !app.LooksLikeSecret(typed) {
 		return false
 	}
 	at := d.Path("/keys")
-	found, err := d.Keys.Pasted(r.Context(), typed)
+	found, err := d.Keys.ResolveKey(r.Context(), typed)
 	switch {
 	case err != nil:
 		d.FailStore(w, r, "find key", err)

@@ -86,7 +86,7 @@ func jobOf(j app.Job) Job {
 	if j.Over() {
 		out.Ended = &j.Ended
 	}
-	for _, f := range j.Named {
+	for _, f := range j.Failures {
 		out.Left = append(out.Left, LeftKey(f))
 	}
 	return out
@@ -146,7 +146,7 @@ func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutpu
 	out.Body.Job, out.Body.Total = job.ID, job.Total
 	out.Body.Done, out.Body.Skipped = job.Done-before.Done, job.Skipped-before.Skipped
 	out.Body.Failed = []string{}
-	for _, f := range job.Named[len(before.Named):] {
+	for _, f := range job.Failures[len(before.Failures):] {
 		out.Body.Failed = append(out.Body.Failed, f.ID)
 	}
 	if !job.Over() {
@@ -172,7 +172,7 @@ func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, erro
 	if err != nil {
 		return j, err
 	}
-	j.Total, err = ops.keys.CountMeant(ctx, set, j.IDs, j.Filter)
+	j.Total, err = ops.keys.CountMatching(ctx, set, j.IDs, j.Filter)
 	if errors.Is(err, app.ErrUncounted) {
 		return j, rest.Invalid("body.filter", "means "+err.Error()+": narrow it by a prefix")
 	}

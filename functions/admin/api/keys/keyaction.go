@@ -66,7 +66,7 @@ func (ops operations) registerKeyActions(group rest.Group) {
 		{app.Unrevoke, "Let a revoked key call again"},
 		{app.Unban, "Lift a ban, manual or automatic"},
 		{app.Reset, "Forget everything that was counted"},
-		{app.Expire, "Expire the secret from before the last rotation now"},
+		{app.ExpireSecret, "Expire the secret from before the last rotation now"},
 	} {
 		rest.Register(group, rest.Operation{
 			Pattern: "POST /keys/{id}/" + action.name, ID: action.name + "-key", Role: auth.Editor,
@@ -98,7 +98,7 @@ func (ops operations) fitting(ctx context.Context, id string, c app.KeyChange) (
 	case !c.Fits(k.Status):
 		return k, rest.NewProblem(http.StatusConflict,
 			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
-	case c.Do == app.End && k.Override == nil:
+	case c.Do == app.EndOverride && k.Override == nil:
 		return k, rest.NewProblem(http.StatusNotFound, "The key has no override.")
 	}
 	return k, nil
@@ -146,7 +146,7 @@ func (ops operations) putOverride(ctx context.Context, in *overrideInput) (*keyO
 }
 
 func (ops operations) endOverride(ctx context.Context, in *endInput) (*keyOutput, error) {
-	return ops.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: app.End}, in.Reason)
+	return ops.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: app.EndOverride}, in.Reason)
 }
 
 // act makes a change that needs no more than its name.

@@ -48,7 +48,7 @@ func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *te
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	if app.LikeSecret(f.typed) { // never shown, though an address has it already
+	if app.LooksLikeSecret(f.typed) { // never shown, though an address has it already
 		d.Flash(r, "You pasted a whole secret. Enter a name or an id.", "")
 		http.Redirect(w, r, d.Path("/audit"), http.StatusSeeOther)
 		return

@@ -15,7 +15,7 @@ import (
 // the rest.
 func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 	f, ok := readFilter(r)
-	if !ok || f.problem != "" || app.LikeSecret(f.typed) {
+	if !ok || f.problem != "" || app.LooksLikeSecret(f.typed) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}

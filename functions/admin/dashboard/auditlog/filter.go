@@ -87,7 +87,7 @@ func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	if err != nil {
 		return err
 	}
-	found, err := d.keys.Named(ctx, set, f.typed)
+	found, err := d.keys.ResolveKeys(ctx, set, f.typed)
 	if err != nil {
 		return err
 	}

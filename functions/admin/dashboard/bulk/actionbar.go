@@ -16,7 +16,7 @@ import (
 var actions = []templates.Option{
 	{Value: app.Plan, Text: "Change plan"},
 	{Value: app.Override, Text: "Override limits"},
-	{Value: app.End, Text: "End overrides"},
+	{Value: app.EndOverride, Text: "End overrides"},
 	{Value: app.Reset, Text: "Reset counts"},
 	{Value: app.Revoke, Text: "Revoke"},
 }
@@ -78,8 +78,8 @@ func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
 	var open []templates.Choice
 	for _, j := range jobs {
 		open = append(open, templates.Choice{Address: d.jobPath(j.ID),
-			Text: page.Clip(j.Words(), page.MaxName) +
-				": " + page.Number(j.Looked()) + " of " + page.Number(j.Total) + " done"})
+			Text: page.Clip(j.Title(), page.MaxName) +
+				": " + page.Number(j.Processed()) + " of " + page.Number(j.Total) + " done"})
 	}
 	return open
 }

@@ -56,7 +56,7 @@ func (d *Pages) form(w http.ResponseWriter, r *http.Request, values url.Values) 
 		return f, nil, false
 	}
 	j := f.job()
-	if f.total, err = d.Keys.CountMeant(r.Context(), set, j.IDs, j.Filter); err != nil {
+	if f.total, err = d.Keys.CountMatching(r.Context(), set, j.IDs, j.Filter); err != nil {
 		d.failCount(w, r, err)
 		return f, nil, false
 	}
@@ -148,7 +148,7 @@ func (d *Pages) begin(w http.ResponseWriter, r *http.Request, j app.Job) {
 func (d *Pages) renderForm(w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm,
 	effects []string) {
 	list := page.Address(d.Path("/keys"), changes.FilterValues(f.filter))
-	heading := app.JobWords(f.do, "", f.total)
+	heading := app.JobTitle(f.do, "", f.total)
 	view := templates.FormPage{
 		Page:    d.Page(r, heading),
 		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
@@ -245,7 +245,7 @@ func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string,
 			k.Plan = j.Plan
 		case app.Override:
 			k.Override = j.Override
-		case app.End:
+		case app.EndOverride:
 			k.Override = nil
 		case app.Revoke:
 			k.Status = policy.Revoked

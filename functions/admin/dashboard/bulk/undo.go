@@ -34,15 +34,15 @@ func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j
 	}
 	path := d.jobPath(j.ID)
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
-		Page:    d.Page(r, undo.Words()),
+		Page:    d.Page(r, undo.Title()),
 		Trail:   []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}, {Text: "Job", Address: path}},
-		Heading: undo.Words(),
+		Heading: undo.Title(),
 		Lead: []string{
-			"Takes back “" + page.Clip(j.Words(), page.MaxName) +
+			"Takes back “" + page.Clip(j.Title(), page.MaxName) +
 				"”. A key that was changed since is left as it is.",
 		},
 		Form: &templates.Form{
-			Action: path + "/undo", Submit: undo.Words(),
+			Action: path + "/undo", Submit: undo.Title(),
 			After:  []templates.FormField{form.ReasonField(reason)},
 			Errors: form.CountErrors(reason), Effects: undoWords(preview),
 			Cancel: templates.Choice{Text: "Cancel", Address: path},
