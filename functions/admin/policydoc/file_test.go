@@ -534,7 +534,7 @@ func FuzzRead(f *testing.F) {
 // The policies that the documents show can be imported.
 func TestExamplesOfTheDocs(t *testing.T) {
 	var examples []string
-	for page, least := range map[string]int{"backends.md": 1, "migration.md": 4, "policies.md": 6} {
+	for page, least := range map[string]int{"backends.md": 1, "migrate.md": 4, "policies.md": 6} {
 		text, err := os.ReadFile("../../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
