@@ -1,12 +1,22 @@
+// Package policies serves the pages of the policy: plans, route rules, limits and address
+// lists for all callers, and import and export of the policy document. Package dashboard
+// mounts it. It reads and writes the policy through package app only.
 package policies
 
 import (
+	"cmp"
+	"context"
+	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
@@ -18,13 +28,54 @@ import (
 	"tidegate/web/templates"
 )
 
+// pages serves the pages of the policy.
+type pages struct {
+	*page.Renderer
+	*changes.Changes
+	keys  *app.Registry
+	usage *usage.Reader
+	log   *slog.Logger
+}
+
+// Routes returns the pages; r renders them.
+func Routes(
+	r *page.Renderer, shared *changes.Changes, keys *app.Registry, calls *usage.Reader, log *slog.Logger,
+) []auth.Route {
+	d := &pages{Renderer: r, Changes: shared, keys: keys, usage: calls, log: log}
+	routes := []auth.Route{
+		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
+		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
+		{Pattern: "GET /policies/import", Role: auth.Editor, Handle: d.showImport},
+		{Pattern: "POST /policies/import", Role: auth.Editor, Handle: d.importPolicies, Resumes: true,
+			MaxBody: MaxImport},
+		{Pattern: "POST /policies/sync", Role: auth.Editor, Handle: d.syncPolicies},
+		{Pattern: "GET /policies/rules/edit", Role: auth.Editor, Handle: d.showRule},
+	}
+	for _, e := range []struct {
+		get, post string
+		edit      func(*http.Request) (edit, bool)
+	}{
+		{"/policies/plans/new", "/policies/plans/new", d.planEdit},
+		{"/policies/plans/{number}", "/policies/plans/{number}", d.planEdit},
+		{"/policies/plans/{number}/{action}", "/policies/plans/{number}/{action}", planAction},
+		{"/policies/rules/new", "/policies/rules", ruleEdit},
+		{"/policies/rules/delete", "/policies/rules/delete", ruleDeletion},
+		{"/policies/shared", "/policies/shared", allCallersEdit},
+	} {
+		routes = append(routes,
+			auth.Route{Pattern: "GET " + e.get, Role: auth.Editor, Handle: d.show(e.edit)},
+			auth.Route{Pattern: "POST " + e.post, Role: auth.Editor, Handle: d.save(e.edit), Resumes: true})
+	}
+	return routes
+}
+
 func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
-	set, err := d.Keys.Set(r.Context())
+	set, err := d.keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	counts, err := d.Keys.PlanCounts(r.Context(), set)
+	counts, err := d.keys.PlanCounts(r.Context(), set)
 	if err != nil {
 		d.FailStore(w, r, "count keys", err)
 		return
@@ -35,7 +86,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p := templates.PoliciesPage{
-		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Shared: sharedFacts(set),
+		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Shared: allCallersFacts(set),
 		Denied: d.countDeniedLimits(r, set),
 		Audit:  d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
 	}
@@ -46,24 +97,36 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	if page.CanEdit(r) {
-		p.NewPlan, p.NewRule, p.EditShared = d.Path("/policies/plans/new"), d.Path("/policies/rules/new"),
-			d.Path("/policies/shared")
-		p.Import = d.Path("/policies/import")
-	}
-	synced, err := d.Keys.Synced(r.Context(), set)
+	synced, err := d.keys.Synced(r.Context(), set)
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
-	if p.Unfinished = !synced; p.Unfinished && page.CanEdit(r) {
-		p.Sync = d.Path("/policies/sync")
+	p.Unfinished = !synced
+	if page.CanEdit(r) {
+		p.NewPlan = d.Path("/policies/plans/new")
+		p.NewRule = d.Path("/policies/rules/new")
+		p.EditShared = d.Path("/policies/shared")
+		p.Import = d.Path("/policies/import")
+		if p.Unfinished {
+			p.Sync = d.Path("/policies/sync")
+		}
 	}
 	d.Render(w, r, http.StatusOK, templates.Policies(p))
 }
 
-// countDeniedLimits lists the limits that callers share and that count denied calls, each
-// with where to edit it.
+// syncPolicies finishes a save that was interrupted.
+func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
+	if err := d.keys.SyncPolicy(r.Context()); err != nil {
+		d.FailStore(w, r, "sync policy", err)
+		return
+	}
+	d.Flash(r, "All shards have the newest version.", "")
+	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+}
+
+// countDeniedLimits lists the shared limits that count denied calls, with links to their
+// forms for editors.
 func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.Choice {
 	var all []templates.Choice
 	for _, l := range set.SharedCountDenied() {
@@ -85,7 +148,9 @@ func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.
 	return all
 }
 
-func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t candidateResult) templates.PlanRow {
+func (d *pages) planRow(
+	r *http.Request, p policy.Plan, keys int64, candidate candidateResult,
+) templates.PlanRow {
 	at := d.Path("/policies/plans/" + strconv.Itoa(p.Number))
 	row := templates.PlanRow{
 		Name: page.Clip(p.Name, page.MaxName), Limits: policydoc.Each(p.Limits),
@@ -101,13 +166,14 @@ func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64, t candidateR
 		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.AllowText(p.Allow), 200))
 	}
 	if len(p.Candidate) > 0 {
-		row.CandidateResult = "would have denied " + page.Number(t.wouldDeny) + " of " +
-			page.Number(t.calls) + " calls of its busiest keys in the last hour"
+		row.CandidateResult = "would have denied " + page.Number(candidate.wouldDeny) + " of " +
+			page.Number(candidate.calls) + " calls of its busiest keys in the last hour"
 	}
 	if !page.CanEdit(r) {
 		return row
 	}
-	row.Edit, row.Create = at, d.Path("/keys/new?plan="+url.QueryEscape(p.Name))
+	row.Edit = at
+	row.Create = d.Path("/keys/new?plan=" + url.QueryEscape(p.Name))
 	if keys == 0 {
 		row.Delete = at + "/delete"
 	}
@@ -128,17 +194,14 @@ func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow,
 	for _, i := range routing.Order(patterns) {
 		rule := set.Routes[i]
 		row := templates.RuleRow{
-			Name: page.Clip(
-				rule.Name,
-				page.MaxName,
-			),
+			Name:    page.Clip(rule.Name, page.MaxName),
 			Pattern: rule.Pattern.String(),
 			Cost:    wording.Cost(rule.Cost) + policydoc.SettleText(rule),
 			Mode:    policydoc.ModeText(rule.Mode),
 			Limits:  ruleLimits(rule),
 		}
 		if len(rows) < maxRuleCounts {
-			points, err := d.Usage.Rule(r.Context(), policy.RouteID(rule.Name), now.Add(-time.Hour),
+			points, err := d.usage.Rule(r.Context(), policy.RouteID(rule.Name), now.Add(-time.Hour),
 				now, time.Minute)
 			if err != nil {
 				return nil, err
@@ -155,52 +218,77 @@ func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow,
 	return rows, nil
 }
 
-// maxRuleCounts bounds the rules whose calls are looked up.
+// maxRuleCounts is the number of rules whose calls are read.
 const maxRuleCounts = 50
 
 func ruleLimits(r policy.Route) []string {
-	var words []string
-	for _, l := range []struct {
-		of     string
-		limits []limiter.Limit
-		lease  policy.Duration
-	}{{"each caller", r.PerKey, 0}, {"each address", r.PerIP, 0}, {"all together", r.Shared, r.SharedLease}} {
-		for _, w := range policydoc.Each(l.limits) {
-			words = append(words, l.of+": "+w+policydoc.LeaseText(l.lease))
+	var texts []string
+	add := func(scope string, limits []limiter.Limit, lease policy.Duration) {
+		for _, text := range policydoc.Each(limits) {
+			texts = append(texts, scope+": "+text+policydoc.LeaseText(lease))
 		}
 	}
-	return words
+	add("each caller", r.PerKey, 0)
+	add("each address", r.PerIP, 0)
+	add("all together", r.Shared, r.SharedLease)
+	return texts
 }
 
-func sharedFacts(s *policy.Set) []templates.Fact {
+// allCallersFacts describes what applies to all callers.
+func allCallersFacts(s *policy.Set) []templates.Fact {
+	addresses := func(list []netip.Prefix) string {
+		return page.Clip(policydoc.PrefixText(list), wording.MaxText)
+	}
+	defaultPlan := func(plan string) string {
+		return cmp.Or(page.Clip(plan, page.MaxName), "none: refused")
+	}
 	return []templates.Fact{
 		{Name: "Each client address", Value: wording.OrNone(policydoc.ScopeText(s.PerIP))},
 		{Name: "All callers together", Value: wording.OrNone(policydoc.ScopeText(s.Global))},
-		{
-			Name: "Refused addresses", Value: wording.OrNone(page.Clip(policydoc.PrefixText(s.Deny),
-				wording.MaxText)),
-		},
-		{Name: "Allowed addresses", Value: orAll(page.Clip(policydoc.PrefixText(s.Allow), wording.MaxText))},
-		{
-			Name:  "Exempt addresses",
-			Value: wording.OrNone(page.Clip(policydoc.PrefixText(s.Exempt), wording.MaxText)),
-		},
-		{Name: "Default plan for JWTs", Value: orRefused(s.TokenPlan)},
-		{Name: "Default plan for addresses", Value: orRefused(s.AddressPlan)},
+		{Name: "Refused addresses", Value: wording.OrNone(addresses(s.Deny))},
+		{Name: "Allowed addresses", Value: cmp.Or(addresses(s.Allow), "all")},
+		{Name: "Exempt addresses", Value: wording.OrNone(addresses(s.Exempt))},
+		{Name: "Default plan for JWTs", Value: defaultPlan(s.TokenPlan)},
+		{Name: "Default plan for addresses", Value: defaultPlan(s.AddressPlan)},
 		{Name: "Automatic bans", Value: wording.OrNone(policydoc.BansText(s.Bans))},
 	}
 }
 
-func orAll(text string) string {
-	if text == "" {
-		return "all"
-	}
-	return text
-}
+// candidateResult is the number of calls in the last hour, and of those that a plan's
+// candidate would have denied.
+type candidateResult struct{ calls, wouldDeny int64 }
 
-func orRefused(plan string) string {
-	if plan == "" {
-		return "none: refused"
+// candidateResults returns a result for each plan with a candidate, by plan number. It
+// counts the calls of those of the usage.MaxTalkers busiest keys that have the plan.
+func (d *pages) candidateResults(ctx context.Context, set *policy.Set) (map[int]candidateResult, error) {
+	found := map[int]candidateResult{}
+	for _, p := range set.Plans {
+		if len(p.Candidate) > 0 {
+			found[p.Number] = candidateResult{}
+		}
 	}
-	return page.Clip(plan, page.MaxName)
+	if len(found) == 0 {
+		return found, nil
+	}
+	now := time.Now()
+	talkers, err := d.usage.Busiest(ctx, now.Add(-changes.PreviewSpan), now, usage.MaxTalkers)
+	if err != nil {
+		return nil, err
+	}
+	ids, counts := make([]string, len(talkers)), map[string]usage.Counts{}
+	for i, t := range talkers {
+		ids[i], counts[t.ID] = t.ID, t.Counts
+	}
+	keys, err := d.keys.Many(ctx, set, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		p, _ := set.Plan(k.Plan)
+		if t, ok := found[p.Number]; ok {
+			c := counts[k.ID]
+			found[p.Number] = candidateResult{t.calls + c.Calls(), t.wouldDeny + c.CandidateDenied}
+		}
+	}
+	return found, nil
 }

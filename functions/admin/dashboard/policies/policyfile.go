@@ -19,43 +19,45 @@ import (
 	"tidegate/web/templates"
 )
 
-// MaxImport bounds the form of a file: every character that means something in a form
-// takes three.
+// MaxImport is the size of an import form in bytes. A form encodes a character as up to
+// three bytes per byte of the file.
 const MaxImport = 4 << 20
 
 func (d *pages) exportPolicies(w http.ResponseWriter, r *http.Request) {
-	set, err := d.Keys.Set(r.Context())
+	set, err := d.keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
 		return
 	}
 	text, err := policydoc.Write(set)
 	if err != nil {
-		d.Log.Error("export policy", "cause", err)
+		d.log.Error("export policy", "cause", err)
 		d.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
 		return
 	}
 	w.Header().Set("Content-Type", "application/yaml")
 	w.Header().Set("Content-Disposition", `attachment; filename="tidegate-policies.yaml"`)
-	_, _ = w.Write(text) // fails only when nobody listens any more
+	_, _ = w.Write(text) // fails only if the client is gone
 }
 
-// policyImport is a file as it was typed. It is saved once its changes were seen: seen is
-// the hash of what they were shown of.
+// policyImport is a policy document as the user typed it. It is saved only after a page
+// has shown its changes.
 type policyImport struct {
 	text    string
 	reason  form.Input
-	version int64 // of the Set that the changes were shown against
-	seen    string
+	version int64  // of the set that the changes were compared with
+	seen    string // hash of the text whose changes were shown
 	problem string
 	preview *templates.Preview
 }
+
+const savedFirst = "Someone else saved first. Nothing was saved. Review the changes again."
 
 func (d *pages) showImport(w http.ResponseWriter, r *http.Request) {
 	d.renderImport(w, r, http.StatusOK, policyImport{})
 }
 
-// importPolicies shows what the file changes, and when that was seen, saves it.
+// importPolicies shows the changes of the file, or saves it if they were shown.
 func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -66,7 +68,7 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	set, err := d.Keys.Set(r.Context())
+	set, err := d.keys.Set(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "read policy", err)
 		return
@@ -77,15 +79,14 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	next, status := f.read(set)
 	button := v.Get("action")
-	again := f.seen != f.hash() || button == changes.PreviewButton || button == page.Resume
+	show := f.seen != f.hash() || button == changes.PreviewButton || button == page.Resume
 	switch {
-	case status != http.StatusOK || again:
+	case status != http.StatusOK || show:
 	case version != set.Version:
-		status, f.problem = http.StatusConflict,
-			"Someone else saved first. Nothing was saved. Review the changes again."
+		status, f.problem = http.StatusConflict, savedFirst
 	case len(f.preview.Changes) > 0:
 		if f.reason.CheckReason(); f.reason.Error == "" {
-			d.putImport(w, r, set, next, f)
+			d.storeImport(w, r, set, next, f)
 			return
 		}
 		status = http.StatusUnprocessableEntity
@@ -101,15 +102,14 @@ func (f *policyImport) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// read reads the file as an edit of the Set, notes what is wrong with it, and what it
-// changes.
+// read returns the set that the file makes of set, and an HTTP status. It stores the
+// preview and the problem of the file in f.
 func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
+	var next *policy.Set
 	file, err := policydoc.Read([]byte(f.text))
-	if err != nil {
-		f.problem = page.Clip(form.Sentence(err.Error()), 1000)
-		return nil, http.StatusUnprocessableEntity
+	if err == nil {
+		next, err = file.Edit(set)
 	}
-	next, err := file.Edit(set)
 	if err != nil {
 		f.problem = page.Clip(form.Sentence(err.Error()), 1000)
 		return nil, http.StatusUnprocessableEntity
@@ -123,21 +123,20 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 	return next, http.StatusOK
 }
 
-// imported says how many changes an import made.
-func imported(changes int) string {
+// importedText reports the number of changes that an import made.
+func importedText(changes int) string {
 	if changes == 1 {
 		return "Imported 1 change."
 	}
 	return "Imported " + page.Number(int64(changes)) + " changes."
 }
 
-func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
-	saved, err := d.Keys.SavePolicy(r.Context(), *next, set.Version, app.NewEdit(r.Context(), f.reason.Text))
+func (d *pages) storeImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
+	saved, err := d.keys.SavePolicy(r.Context(), *next, set.Version, app.NewEdit(r.Context(), f.reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		f.version, f.seen, f.problem = saved.Version, "",
-			"Someone else saved first. Nothing was saved. Review the changes again."
+		f.version, f.seen, f.problem = saved.Version, "", savedFirst
 		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
 		d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
@@ -149,7 +148,7 @@ func (d *pages) putImport(w http.ResponseWriter, r *http.Request, set, next *pol
 		d.FailStore(w, r, "save policy", err)
 	default:
 		d.Flash(
-			r, imported(len(changes.OfPolicy(set, next)))+" Effective immediately.",
+			r, importedText(len(f.preview.Changes))+" Effective immediately.",
 			d.UndoOf(r, policyset.SetID, saved.Version),
 		)
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
@@ -166,8 +165,7 @@ func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int,
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
 		Heading: "Import policies",
 		Lead: []string{"The file replaces plans, route rules and limits for all callers. What it leaves " +
-			"out is removed. " +
-			"Start from an export. You see the changes before saving."},
+			"out is removed. Start from an export. You see the changes before saving."},
 		Preview: f.preview,
 		Form: &templates.Form{
 			Action: d.Path("/policies/import"), Error: f.problem, Errors: form.CountErrors(f.reason),
@@ -175,8 +173,7 @@ func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int,
 				{Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{
 				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20",
-				Max:   strconv.Itoa(policydoc.MaxBytes),
-				Field: templates.Field{Value: f.text},
+				Max: strconv.Itoa(policydoc.MaxBytes), Field: templates.Field{Value: f.text},
 			}},
 			After: []templates.FormField{form.ReasonField(f.reason)}, Submit: submit,
 			Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/policies")},

@@ -69,9 +69,9 @@ func TestImportIsOfTheTextSeen(t *testing.T) {
 	}
 }
 
-func TestImportedCounts(t *testing.T) {
+func TestImportedText(t *testing.T) {
 	for n, want := range map[int]string{1: "Imported 1 change.", 2: "Imported 2 changes."} {
-		if got := imported(n); got != want {
+		if got := importedText(n); got != want {
 			t.Errorf("%d: %q", n, got)
 		}
 	}

@@ -1,0 +1,156 @@
+package policies
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// allCallersForm edits what applies to all callers: limits per address and global limits,
+// address lists, bans, and the plans of callers without a key.
+type allCallersForm struct {
+	perIP, global          form.LimitList
+	perIPMode, globalMode  form.Input
+	globalLease            form.Input
+	deny, allow, exempt    form.Input
+	tokenPlan, addressPlan form.Input
+	denials, window        form.Input // that lead to a ban
+	firstBan, longestBan   form.Input
+}
+
+func allCallersEdit(*http.Request) (edit, bool) {
+	return edit{path: "/policies/shared", form: &allCallersForm{
+		perIP: form.NewLimitList("perIP", nil), global: form.NewLimitList("global", nil),
+		perIPMode:  form.Input{Text: string(policy.Enforce)},
+		globalMode: form.Input{Text: string(policy.Enforce)},
+	}}, true
+}
+
+func (f *allCallersForm) fields() []field {
+	const most = page.MaxName + 10
+	return []field{
+		{"perIPMode", "perIP.mode", &f.perIPMode, most},
+		{"globalMode", "global.mode", &f.globalMode, most},
+		{"globalLease", "global.lease", &f.globalLease, most},
+		{"deny", "deny", &f.deny, 0},
+		{"allow", "allow", &f.allow, 0},
+		{"exempt", "exempt", &f.exempt, 0},
+		{"tokenPlan", "tokenPlan", &f.tokenPlan, most},
+		{"addressPlan", "addressPlan", &f.addressPlan, most},
+		{"denials", "bans.denials", &f.denials, most},
+		{"window", "bans.window", &f.window, most},
+		{"first", "bans.base", &f.firstBan, most},
+		{"most", "bans.cap", &f.longestBan, most},
+	}
+}
+
+func (f *allCallersForm) lists() []*form.LimitList { return []*form.LimitList{&f.perIP, &f.global} }
+
+func (f *allCallersForm) fill(s *policy.Set) bool {
+	f.perIP = form.NewLimitList("perIP", s.PerIP.Limits)
+	f.global = form.NewLimitList("global", s.Global.Limits)
+	f.perIPMode.Text = policydoc.ModeText(s.PerIP.Mode)
+	f.globalMode.Text = policydoc.ModeText(s.Global.Mode)
+	f.globalLease.Text = form.LeaseText(s.Global.Lease)
+	f.deny.Text = prefixLines(s.Deny)
+	f.allow.Text = prefixLines(s.Allow)
+	f.exempt.Text = prefixLines(s.Exempt)
+	f.tokenPlan.Text, f.addressPlan.Text = s.TokenPlan, s.AddressPlan
+	if b := s.Bans; b != nil {
+		f.denials.Text = page.Number(b.Denials)
+		f.window.Text = limiter.ShortWindow(time.Duration(b.Window))
+		f.firstBan.Text = limiter.ShortWindow(time.Duration(b.Base))
+		f.longestBan.Text = limiter.ShortWindow(time.Duration(b.Cap))
+	}
+	return true
+}
+
+func prefixLines(list []netip.Prefix) string {
+	return strings.ReplaceAll(policydoc.PrefixText(list), ", ", "\n")
+}
+
+func (f *allCallersForm) read(v url.Values) error {
+	for name, in := range map[string]*form.Input{"deny": &f.deny, "allow": &f.allow, "exempt": &f.exempt} {
+		in.Text = v.Get(name)
+		if len(in.Text) > form.MaxPrefixText {
+			in.Text, in.Error = in.Text[:form.MaxPrefixText], "This list is too long."
+		}
+	}
+	return readFields(v, f.fields(), f.lists())
+}
+
+func (f *allCallersForm) apply(next *policy.Set) bool {
+	f.perIPMode.CheckOption(wording.ModeOptions())
+	f.globalMode.CheckOption(wording.ModeOptions())
+	next.PerIP = policy.Scope{Limits: f.perIP.Limits(), Mode: policy.Mode(f.perIPMode.Text)}
+	next.Global = policy.Scope{
+		Limits: f.global.Limits(), Mode: policy.Mode(f.globalMode.Text), Lease: f.globalLease.Lease(),
+	}
+	next.Deny, next.Allow, next.Exempt = f.deny.Prefixes(), f.allow.Prefixes(), f.exempt.Prefixes()
+	next.TokenPlan, next.AddressPlan = f.tokenPlan.Text, f.addressPlan.Text
+	next.Bans = f.bans()
+	return true
+}
+
+// bans returns the typed bans; nil if their fields are blank.
+func (f *allCallersForm) bans() *policy.Bans {
+	if strings.TrimSpace(f.denials.Text+f.window.Text+f.firstBan.Text+f.longestBan.Text) == "" {
+		return nil
+	}
+	return &policy.Bans{
+		Denials: f.denials.Whole("Enter the number of denied calls.", 2, 100_000),
+		Window:  f.window.Span(), Base: f.firstBan.Span(), Cap: f.longestBan.Span(),
+	}
+}
+
+// leaseField asks for the lease of limits that all callers share.
+func leaseField(name, label string, in form.Input) templates.FormField {
+	f := form.TextField(name, label, "no lease", 15, in)
+	f.Hint = "Environments take permits for this long and ask less often. At most a quarter of the " +
+		"shortest window; logs only."
+	return f
+}
+
+func (f *allCallersForm) setError(e policy.FieldError) bool {
+	return setFieldError(e, "", f.fields(), nil) ||
+		f.perIP.SetError(e, "perIP.limits") || f.global.SetError(e, "global.limits")
+}
+
+func (f *allCallersForm) heading() (text, name string) { return "For all callers", "" }
+
+func (f *allCallersForm) view(set *policy.Set) templates.Form {
+	plans := append([]templates.Option{{Text: "none: refused"}}, wording.PlanOptions(set)...)
+	return templates.Form{
+		Lists: []templates.LimitList{
+			f.perIP.View("Limits per client address", "For every call, except from exempt addresses."),
+			f.global.View("Global limits", "For every call, except from exempt addresses."),
+		},
+		After: []templates.FormField{
+			form.ChoiceField("perIPMode", "Mode of limits per address", wording.ModeOptions(), f.perIPMode),
+			form.ChoiceField("globalMode", "Mode of global limits", wording.ModeOptions(), f.globalMode),
+			leaseField("globalLease", "Lease of global limits", f.globalLease),
+			form.AreaField("deny", "Refused addresses", "Calls from here are refused.", f.deny),
+			form.AreaField("allow", "Allowed addresses", "If set, calls from elsewhere are refused.",
+				f.allow),
+			form.AreaField("exempt", "Exempt addresses", "Calls from here are not limited.", f.exempt),
+			form.ChoiceField("tokenPlan", "Default plan for JWTs", plans, f.tokenPlan),
+			form.ChoiceField("addressPlan", "Default plan for addresses", plans, f.addressPlan),
+			form.TextField("denials", "Denied calls before a ban", "100", 15, f.denials),
+			form.TextField("window", "within", "1m", 15, f.window),
+			form.TextField("first", "First ban", "5m", 15, f.firstBan),
+			form.TextField("most", "Longest ban", "1d", 15, f.longestBan),
+		},
+	}
+}
+
+func (f *allCallersForm) done() string { return "Saved limits for all callers." }

@@ -1,0 +1,341 @@
+package policies
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/web/templates"
+)
+
+// editForm is the part of the policy set that a page edits, as the user typed it. Its
+// fields keep their errors.
+type editForm interface {
+	// fill loads the saved values. It reports false if the plan or rule does not exist.
+	fill(set *policy.Set) bool
+	// read takes the values that a browser sent. It fails for a form of another page.
+	read(values url.Values) error
+	fields() []field
+	lists() []*form.LimitList
+	// apply writes the typed values to next, which shares no plan or rule with the saved
+	// set. It reports false if the plan or rule does not exist.
+	apply(next *policy.Set) bool
+	// setError shows an error of the set that apply wrote to. It reports false if the
+	// form has no field for it.
+	setError(e policy.FieldError) bool
+	// heading returns the page's heading and the name of the plan or rule, if any.
+	heading() (text, name string)
+	view(set *policy.Set) templates.Form
+	// done is the message after a save.
+	done() string
+}
+
+// field is an input of an editForm.
+type field struct {
+	name  string // in the HTML form
+	path  string // in policy.FieldError, below the edited plan or rule
+	input *form.Input
+	most  int // characters read; 0 for an input that the form reads itself
+}
+
+// readFields reads fields and limit lists. It fails for a form of another page.
+func readFields(v url.Values, fields []field, lists []*form.LimitList) (err error) {
+	for _, f := range fields {
+		if f.most > 0 {
+			*f.input = form.Typed(v, f.name, f.most)
+		}
+	}
+	for _, l := range lists {
+		if *l, err = form.ReadLimitList(v, l.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setFieldError shows an error at the field or list with its path, and reports whether
+// there is one. at is the path of the edited plan or rule, with a dot at the end.
+func setFieldError(e policy.FieldError, at string, fields []field, lists []*form.LimitList) bool {
+	for _, f := range fields {
+		if e.Field == at+f.path || strings.HasPrefix(e.Field, at+f.path+"[") {
+			f.input.Error = form.Sentence(e.Message)
+			return true
+		}
+	}
+	return slices.ContainsFunc(lists, func(l *form.LimitList) bool { return l.SetError(e, at+l.Name) })
+}
+
+// edit is an editForm with everything that its page shows around it.
+type edit struct {
+	form     editForm
+	path     string // of the form
+	version  int64  // of the set that the edit is based on
+	reason   form.Input
+	problem  string
+	conflict *templates.Conflict
+	preview  *templates.Preview
+	warnings []string // to confirm before the save
+	values   url.Values
+	plan     int // number of the edited plan; 0 for none
+	// effect says how the edit would have treated recorded calls; nil for no such preview.
+	effect func(r *http.Request, set, next *policy.Set) ([]string, error)
+}
+
+// errorCount returns the number of fields with an error.
+func (e *edit) errorCount() int {
+	n := form.CountErrors(e.reason)
+	for _, f := range e.form.fields() {
+		n += form.CountErrors(*f.input)
+	}
+	for _, l := range e.form.lists() {
+		n += l.ErrorCount()
+	}
+	return n
+}
+
+// setErrors shows the errors of a set at their fields; one without a field becomes the
+// form's problem.
+func (e *edit) setErrors(invalid *policy.InvalidError) {
+	for _, f := range invalid.Fields {
+		if !e.form.setError(f) {
+			e.problem = page.Clip(f.Field+": "+form.Sentence(f.Message), wording.MaxText)
+		}
+	}
+}
+
+// show returns the handler of the form's page. open returns the edit of a request, or
+// false if the address has none.
+func (d *pages) show(open func(*http.Request) (edit, bool)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		e, ok := open(r)
+		if !ok {
+			d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
+			return
+		}
+		set, err := d.keys.Set(r.Context())
+		if err != nil {
+			d.FailStore(w, r, "read policy", err)
+			return
+		}
+		if !e.form.fill(set) {
+			d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "Rule or plan not found",
+				Advice: "It may have been deleted or renamed.", Action: d.toPolicies()})
+			return
+		}
+		e.version = set.Version
+		d.renderEdit(w, r, http.StatusOK, set, e)
+	}
+}
+
+// save returns the handler that saves the form. Its other buttons show the form again
+// with more or fewer rows, or with a preview. open is as for show.
+func (d *pages) save(open func(*http.Request) (edit, bool)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !d.ParseForm(w, r) {
+			return
+		}
+		e, ok := open(r)
+		if !ok {
+			d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
+			return
+		}
+		set, err := d.keys.Set(r.Context())
+		if err != nil {
+			d.FailStore(w, r, "read policy", err)
+			return
+		}
+		e.version, err = form.ReadVersion(r.PostForm)
+		if err != nil || e.form.read(r.PostForm) != nil {
+			d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+			return
+		}
+		e.reason = form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+		e.values = r.PostForm
+		d.saveEdit(w, r, set, e)
+	}
+}
+
+func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set, e edit) {
+	button := r.PostForm.Get("action")
+	listChanged := slices.ContainsFunc(e.form.lists(),
+		func(l *form.LimitList) bool { return l.Change(button) })
+	if listChanged || form.Resumes(r) {
+		d.renderEdit(w, r, http.StatusOK, set, e)
+		return
+	}
+	next := cloneSet(set)
+	exists := e.form.apply(next)
+	e.reason.CheckReason()
+	if button == changes.PreviewButton {
+		e.reason.AllowEmpty()
+	}
+	switch {
+	case !exists && e.version == set.Version:
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusNotFound, Heading: "Rule or plan not found", Action: d.toPolicies(),
+		})
+	case !exists:
+		e.problem = "Someone deleted it. Nothing was saved."
+		d.renderConflict(w, r, set, next, e)
+	case e.errorCount() > 0:
+		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
+	case button == changes.PreviewButton:
+		d.previewEdit(w, r, set, next, e)
+	default:
+		d.storeEdit(w, r, set, next, e)
+	}
+}
+
+// cloneSet copies a set with its lists of plans and rules, so that elements can be
+// replaced.
+func cloneSet(s *policy.Set) *policy.Set {
+	next := *s
+	next.Plans, next.Routes = slices.Clone(s.Plans), slices.Clone(s.Routes)
+	return &next
+}
+
+func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) {
+	var invalid *policy.InvalidError
+	if errors.As(next.ValidateAfter(set), &invalid) {
+		e.setErrors(invalid)
+		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
+		return
+	}
+	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
+	var err error
+	if e.warnings, err = d.PolicyWarnings(r.Context(), set, next); err != nil {
+		d.FailStore(w, r, "count keys", err)
+		return
+	}
+	if e.effect != nil {
+		if e.preview.Effects, err = e.effect(r, set, next); err != nil {
+			d.FailStore(w, r, "preview", err)
+			return
+		}
+	}
+	d.renderEdit(w, r, http.StatusOK, set, e)
+}
+
+// storeEdit saves next. It answers 422 if next is not valid or a warning is not
+// confirmed, and 409 if the set has changed since the form was shown.
+func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) {
+	if len(changes.OfPolicy(set, next)) == 0 && e.version == set.Version {
+		d.Flash(r, "Nothing changed. Nothing was saved.", "")
+		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+		return
+	}
+	var err error
+	if e.warnings, err = d.PolicyWarnings(r.Context(), set, next); err != nil {
+		d.FailStore(w, r, "count keys", err)
+		return
+	}
+	if e.version == set.Version && next.ValidateAfter(set) == nil && !form.Accepted(e.values, e.warnings) {
+		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
+		return
+	}
+	saved, err := d.keys.SavePolicy(r.Context(), *next, e.version, app.NewEdit(r.Context(), e.reason.Text))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.Is(err, policy.ErrConflict):
+		d.renderConflict(w, r, saved, next, e)
+	case errors.As(err, &invalid):
+		e.setErrors(invalid)
+		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
+	case errors.Is(err, policy.ErrUnfinished):
+		d.failUnfinished(w, r, err)
+	case err != nil:
+		d.FailStore(w, r, "save policy", err)
+	default:
+		d.Flash(r, e.form.done()+" Effective immediately.", d.UndoOf(r, policyset.SetID, saved.Version))
+		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+	}
+}
+
+func (d *pages) toPolicies() templates.Choice {
+	return templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}
+}
+
+// failUnfinished answers a save that did not reach every shard.
+func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
+	d.log.Error("save policy", "cause", err)
+	d.Fail(w, r, page.Problem{
+		Status: http.StatusServiceUnavailable, Heading: "Saved, not on every shard yet",
+		Advice: "Some checks still use the old limits. Finish the save under Policies.",
+		Action: d.toPolicies(), Acted: true,
+	})
+}
+
+// renderConflict shows the edit beside the changes of others since the form was shown.
+func (d *pages) renderConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e edit) {
+	c := &templates.Conflict{Keep: d.Path("/policies")}
+	view, err := d.keys.Audit().List(r.Context(),
+		audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
+	if err != nil {
+		d.FailStore(w, r, "read audit", err)
+		return
+	}
+	for i, entry := range view.Entries {
+		if entry.Version <= e.version {
+			break
+		}
+		if i == 0 {
+			c.By, c.Saved = page.Clip(entry.By.Name, page.MaxName), page.Instant(entry.Time)
+		}
+		c.Theirs = append(c.Theirs, changeTexts(d.ChangesOf(entry))...)
+	}
+	if c.Saved.Text == "" {
+		c.Saved = page.Instant(time.Now())
+	}
+	c.Yours = changeTexts(changes.OfPolicy(current, next))
+	e.conflict, e.version = c, current.Version
+	d.renderEdit(w, r, http.StatusConflict, current, e)
+}
+
+func changeTexts(list []templates.Change) []string {
+	var texts []string
+	for _, c := range list {
+		texts = append(texts, c.What+": "+c.Before+" → "+c.After)
+	}
+	return texts
+}
+
+func (d *pages) renderEdit(
+	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, e edit,
+) {
+	heading, name := e.form.heading()
+	f := e.form.view(set)
+	if e.plan > 0 {
+		counts, err := d.keys.PlanCounts(r.Context(), set)
+		if err != nil {
+			d.FailStore(w, r, "count keys", err)
+			return
+		}
+		f.Notes = append(f.Notes, "Keys with this plan: "+page.Number(counts[e.plan])+".")
+	}
+	f.Action, f.Error, f.Errors = d.Path(e.path), e.problem, e.errorCount()
+	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
+	f.After, f.Warning = append(f.After, form.ReasonField(e.reason)), form.Warn(e.warnings)
+	f.Choices, f.Preview = form.LimitChoices(), !f.Danger
+	f.Cancel = templates.Choice{Text: "Cancel", Address: d.Path("/policies")}
+	f.Submit = cmp.Or(f.Submit, "Save")
+	name = page.Clip(name, page.MaxName)
+	title := strings.TrimSpace(heading + " " + name)
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page: d.Page(r, title), Trail: []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
+		Heading: heading, Name: name,
+		Conflict: e.conflict, Preview: e.preview, Form: &f,
+	}))
+}

@@ -1,0 +1,264 @@
+package policies
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// planForm creates or edits a plan.
+type planForm struct {
+	number    int // 0 for a new plan
+	row       int // of the plan in the set that apply wrote to
+	name      form.Input
+	mode      form.Input
+	degraded  form.Input
+	share     form.Input
+	allow     form.Input // routes
+	allowSent bool       // false for a page of an earlier release: the routes stay
+	limits    form.LimitList
+	perGroup  form.LimitList
+	candidate form.LimitList
+}
+
+// planEdit returns the edit of the plan in the path, of a new plan if there is none.
+func (d *pages) planEdit(r *http.Request) (edit, bool) {
+	f := &planForm{
+		mode: form.Input{Text: string(policy.Enforce)}, degraded: form.Input{Text: string(policy.Closed)},
+		limits: form.NewLimitList("limits", nil), perGroup: form.NewLimitList("perGroup", nil),
+		candidate: form.NewLimitList("candidate", nil),
+	}
+	if r.PathValue("number") == "" {
+		return edit{form: f, path: "/policies/plans/new"}, true
+	}
+	f.number = planNumber(r)
+	return edit{
+		form: f, plan: f.number, path: "/policies/plans/" + strconv.Itoa(f.number),
+		effect: func(r *http.Request, set, next *policy.Set) ([]string, error) {
+			return d.PreviewPlan(r, set, next, f.number)
+		},
+	}, true
+}
+
+// planNumber returns the plan's number in the path, -1 if it is not a plan's number.
+func planNumber(r *http.Request) int {
+	n, err := strconv.Atoi(r.PathValue("number"))
+	if err != nil || n < 1 {
+		return -1
+	}
+	return n
+}
+
+func planIndex(set *policy.Set, number int) int {
+	return slices.IndexFunc(set.Plans, func(p policy.Plan) bool { return p.Number == number })
+}
+
+func (f *planForm) fields() []field {
+	return []field{
+		{"name", "name", &f.name, policy.MaxNameLen + 50},
+		{"mode", "mode", &f.mode, form.MaxInput},
+		{"degraded", "degraded", &f.degraded, form.MaxInput},
+		{"share", "share", &f.share, form.MaxInput},
+		{"allow", "allow", &f.allow, 0},
+	}
+}
+
+func (f *planForm) lists() []*form.LimitList {
+	return []*form.LimitList{&f.limits, &f.perGroup, &f.candidate}
+}
+
+func (f *planForm) fill(set *policy.Set) bool {
+	if f.number == 0 {
+		return true
+	}
+	p, exists := set.Numbered(f.number)
+	f.name.Text = p.Name
+	f.mode.Text = policydoc.ModeText(p.Mode)
+	f.degraded.Text = string(cmp.Or(p.Degraded, policy.Closed))
+	if p.Share > 0 {
+		f.share.Text = strconv.Itoa(p.Share)
+	}
+	f.allow = form.RoutesInput(p.Allow)
+	f.limits = form.NewLimitList("limits", p.Limits)
+	f.perGroup = form.NewLimitList("perGroup", p.PerGroup)
+	f.candidate = form.NewLimitList("candidate", p.Candidate)
+	return exists
+}
+
+func (f *planForm) read(v url.Values) error {
+	f.allow, f.allowSent = form.TypedRoutes(v, nil), v.Has("allow")
+	return readFields(v, f.fields(), f.lists())
+}
+
+func (f *planForm) apply(next *policy.Set) bool {
+	f.mode.CheckOption(wording.ModeOptions())
+	f.degraded.CheckOption(degradedOptions())
+	p := policy.Plan{
+		Number: f.number, Name: strings.TrimSpace(f.name.Text), Mode: policy.Mode(f.mode.Text),
+		Degraded: policy.Degraded(f.degraded.Text),
+		Limits:   f.limits.Limits(), PerGroup: f.perGroup.Limits(), Candidate: f.candidate.Limits(),
+		Allow: f.allow.Routes(),
+	}
+	if p.Degraded == policy.Local {
+		p.Share = int(f.share.Whole("Enter the percent of the limits that one environment may admit.", 1,
+			100))
+	}
+	if len(p.Limits) == 0 && f.limits.ErrorCount() == 0 {
+		f.limits.Error = "A plan needs at least one limit."
+	}
+	if f.number == 0 {
+		f.row = len(next.Plans)
+		next.Plans = append(next.Plans, p)
+		return true
+	}
+	if f.row = planIndex(next, f.number); f.row < 0 {
+		return false
+	}
+	old := next.Plans[f.row]
+	// Tokens and addresses refer to their plan by its name.
+	if next.TokenPlan == old.Name {
+		next.TokenPlan = p.Name
+	}
+	if next.AddressPlan == old.Name {
+		next.AddressPlan = p.Name
+	}
+	if !f.allowSent {
+		p.Allow = old.Allow
+	}
+	next.Plans[f.row] = p
+	return true
+}
+
+func (f *planForm) setError(e policy.FieldError) bool {
+	return setFieldError(e, fmt.Sprintf("plans[%d].", f.row), f.fields(), f.lists())
+}
+
+func (f *planForm) heading() (text, name string) {
+	if f.number == 0 {
+		return "Create a plan", ""
+	}
+	return "Plan", f.name.Text
+}
+
+func degradedOptions() []templates.Option {
+	return []templates.Option{
+		{Value: string(policy.Closed), Text: "closed: calls are denied"},
+		{Value: string(policy.Open), Text: "open: known callers pass, uncounted"},
+		{Value: string(policy.Local), Text: "local: each environment counts by itself"},
+	}
+}
+
+func (f *planForm) view(*policy.Set) templates.Form {
+	return templates.Form{
+		Fields: []templates.FormField{
+			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
+			form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode),
+			form.ChoiceField("degraded", "If Valkey is unavailable", degradedOptions(), f.degraded),
+			form.TextField("share", "Percent of limits (local only)", "10", 3, f.share),
+		},
+		Lists: []templates.LimitList{
+			f.limits.View("Limits", "A call is allowed when every limit admits it."),
+			f.perGroup.View("Limits per group", "All keys of a group share these. Leave empty for none."),
+			f.candidate.View("Candidate", "Counted on every call, never enforced. Leave empty for none."),
+		},
+		After: []templates.FormField{
+			form.RoutesField("One per line. If set, calls to other routes get 401.", f.allow),
+		},
+	}
+}
+
+func (f *planForm) done() string {
+	return "Saved the plan " + page.Clip(f.name.Text, page.MaxName) + "."
+}
+
+// confirmation is an edit that asks only for a reason.
+type confirmation struct {
+	title, submit, message string
+	danger                 bool
+	// find returns the name of the plan or rule and notes for the page, or false if there
+	// is nothing to change.
+	find   func(set *policy.Set) (name string, notes []string, exists bool)
+	change func(next *policy.Set)
+	name   string   // as found
+	notes  []string // as found
+}
+
+func (c *confirmation) fill(set *policy.Set) (exists bool) {
+	c.name, c.notes, exists = c.find(set)
+	return exists
+}
+
+func (c *confirmation) read(url.Values) error { return nil }
+
+func (c *confirmation) fields() []field { return nil }
+
+func (c *confirmation) lists() []*form.LimitList { return nil }
+
+func (c *confirmation) apply(next *policy.Set) bool {
+	exists := c.fill(next)
+	if exists {
+		c.change(next)
+	}
+	return exists
+}
+
+func (c *confirmation) setError(policy.FieldError) bool { return false }
+
+func (c *confirmation) heading() (text, name string) { return c.title, c.name }
+
+func (c *confirmation) view(*policy.Set) templates.Form {
+	return templates.Form{Submit: c.submit, Danger: c.danger, Notes: c.notes}
+}
+
+func (c *confirmation) done() string { return c.message }
+
+// planAction returns the edit of an action in the path: to promote or drop the candidate
+// of a plan, or to delete the plan.
+func planAction(r *http.Request) (edit, bool) {
+	number, action := planNumber(r), r.PathValue("action")
+	c := &confirmation{}
+	c.find = func(set *policy.Set) (string, []string, bool) {
+		p, exists := set.Numbered(number)
+		if action == "delete" {
+			return p.Name, []string{policydoc.LimitsText(p.Limits) + "."}, exists
+		}
+		return p.Name, []string{
+			"In force: " + policydoc.LimitsText(p.Limits) + ".",
+			"Candidate: " + policydoc.LimitsText(p.Candidate) + ".",
+		}, len(p.Candidate) > 0
+	}
+	switch action {
+	case "promote":
+		c.title, c.submit = "Promote the candidate of", "Promote"
+		c.message = "The candidate is in force."
+		c.change = func(next *policy.Set) {
+			p := &next.Plans[planIndex(next, number)]
+			p.Limits, p.Candidate = p.Candidate, nil
+		}
+	case "drop":
+		c.title, c.submit = "Drop the candidate of", "Drop"
+		c.message = "The candidate is dropped."
+		c.change = func(next *policy.Set) { next.Plans[planIndex(next, number)].Candidate = nil }
+	case "delete":
+		c.title, c.submit, c.danger = "Delete the plan", "Delete", true
+		c.message = "The plan is deleted."
+		c.change = func(next *policy.Set) {
+			i := planIndex(next, number)
+			next.Plans = slices.Delete(next.Plans, i, i+1)
+		}
+	default:
+		return edit{}, false
+	}
+	return edit{form: c, plan: number, path: fmt.Sprintf("/policies/plans/%d/%s", number, action)}, true
+}

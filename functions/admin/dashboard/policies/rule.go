@@ -1,0 +1,212 @@
+package policies
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	routing "tidegate/internal/route"
+	"tidegate/web/templates"
+)
+
+// ruleForm creates or edits a route rule.
+type ruleForm struct {
+	old       string // saved name of the rule; empty for a new rule
+	row       int    // of the rule in the set that apply wrote to
+	name      form.Input
+	api       form.Input
+	stage     form.Input
+	method    form.Input
+	path      form.Input
+	cost      form.Input
+	settle    form.Input
+	settleMax form.Input
+	mode      form.Input
+	perKey    form.LimitList
+	perIP     form.LimitList
+	shared    form.LimitList
+	lease     form.Input // of shared
+}
+
+// ruleEdit returns the edit of the rule that the request names, of a new rule if it names
+// none.
+func ruleEdit(r *http.Request) (edit, bool) {
+	name := r.URL.Query().Get("rule")
+	if r.Method == http.MethodPost {
+		name = r.PostForm.Get("rule")
+	}
+	return edit{path: "/policies/rules", form: &ruleForm{
+		old: name, cost: form.Input{Text: "1"}, mode: form.Input{Text: string(policy.Enforce)},
+		perKey: form.NewLimitList("perKey", nil), perIP: form.NewLimitList("perIP", nil),
+		shared: form.NewLimitList("shared", nil),
+	}}, true
+}
+
+// showRule shows the form of a rule that exists.
+func (d *pages) showRule(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Query().Get("rule") == "" {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return
+	}
+	d.show(ruleEdit)(w, r)
+}
+
+func ruleIndex(set *policy.Set, name string) int {
+	return slices.IndexFunc(set.Routes, func(r policy.Route) bool { return r.Name == name })
+}
+
+func (f *ruleForm) fields() []field {
+	const most = policy.MaxNameLen + 50
+	return []field{
+		{"name", "name", &f.name, most},
+		{"api", "pattern.api", &f.api, most},
+		{"stage", "pattern.stage", &f.stage, most},
+		{"method", "pattern.method", &f.method, most},
+		{"path", "pattern.path", &f.path, routing.MaxPathLen + 50},
+		{"cost", "cost", &f.cost, most},
+		{"settle", "settle", &f.settle, most},
+		{"settleMax", "settleMax", &f.settleMax, most},
+		{"mode", "mode", &f.mode, most},
+		{"lease", "sharedLease", &f.lease, most},
+	}
+}
+
+func (f *ruleForm) lists() []*form.LimitList {
+	return []*form.LimitList{&f.perKey, &f.perIP, &f.shared}
+}
+
+func (f *ruleForm) fill(set *policy.Set) bool {
+	if f.old == "" {
+		return true
+	}
+	i := ruleIndex(set, f.old)
+	if i < 0 {
+		return false
+	}
+	r := set.Routes[i]
+	f.name.Text, f.api.Text, f.stage.Text = r.Name, r.Pattern.API, r.Pattern.Stage
+	f.method.Text, f.path.Text = r.Pattern.Method, r.Pattern.Path
+	f.cost.Text, f.mode.Text = page.Number(r.Cost), policydoc.ModeText(r.Mode)
+	if r.Settle {
+		f.settle.Text = form.Checked
+	}
+	if r.SettleMax != 0 {
+		f.settleMax.Text = page.Number(r.SettleMax)
+	}
+	f.perKey = form.NewLimitList("perKey", r.PerKey)
+	f.perIP = form.NewLimitList("perIP", r.PerIP)
+	f.shared = form.NewLimitList("shared", r.Shared)
+	f.lease.Text = form.LeaseText(r.SharedLease)
+	return true
+}
+
+func (f *ruleForm) read(v url.Values) error { return readFields(v, f.fields(), f.lists()) }
+
+func (f *ruleForm) apply(next *policy.Set) bool {
+	f.mode.CheckOption(wording.ModeOptions())
+	trim := strings.TrimSpace
+	r := policy.Route{
+		Name: trim(f.name.Text),
+		Pattern: routing.Pattern{
+			API: trim(f.api.Text), Stage: trim(f.stage.Text), Method: strings.ToUpper(trim(f.method.Text)),
+			Path: trim(f.path.Text),
+		},
+		Cost:   f.cost.Whole("Enter the cost of a call, 0 for free.", 0, limiter.MaxRequests),
+		Settle: f.settle.Text != "", Mode: policy.Mode(f.mode.Text),
+		PerKey: f.perKey.Limits(), PerIP: f.perIP.Limits(), Shared: f.shared.Limits(),
+		SharedLease: f.lease.Lease(),
+	}
+	if trim(f.settleMax.Text) != "" {
+		r.SettleMax = f.settleMax.Whole("", 1, limiter.MaxRequests)
+	}
+	if f.old == "" {
+		f.row = len(next.Routes)
+		next.Routes = append(next.Routes, r)
+		return true
+	}
+	if f.row = ruleIndex(next, f.old); f.row < 0 {
+		return false
+	}
+	next.Routes[f.row] = r
+	return true
+}
+
+func (f *ruleForm) setError(e policy.FieldError) bool {
+	// A tie of two patterns is an error of the earlier rule, which may be another one.
+	if strings.HasSuffix(e.Field, ".pattern") {
+		f.path.Error = form.Sentence(e.Message)
+		return true
+	}
+	return setFieldError(e, fmt.Sprintf("routes[%d].", f.row), f.fields(), f.lists())
+}
+
+func (f *ruleForm) heading() (text, name string) {
+	if f.old == "" {
+		return "Create a route rule", ""
+	}
+	return "Route rule", f.old
+}
+
+func (f *ruleForm) view(*policy.Set) templates.Form {
+	path := form.TextField("path", "Path", "/orders/{id}", routing.MaxPathLen, f.path)
+	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty " +
+		"for any."
+	method := form.TextField("method", "Method", "any", routing.MaxMethodLen, f.method)
+	method.Hint = "GET covers HEAD unless a rule names HEAD. Empty or ANY for every method."
+	settle := templates.FormField{ID: "settle", Label: "Backend settles the actual cost",
+		Kind: templates.CheckField, Field: form.Field(f.settle)}
+	settleMax := form.TextField("settleMax", "Settlement maximum", "10 times the cost", 15, f.settleMax)
+	settleMax.Hint = "Most that a settlement charges to shared limits. The caller's own limits take the rest."
+	return templates.Form{
+		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
+		Fields: []templates.FormField{
+			form.TextField("name", "Name", "search", policy.MaxNameLen, f.name),
+			method,
+			path,
+			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
+			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
+			form.TextField("cost", "Cost of a call", "1", 15, f.cost),
+			form.ChoiceField("mode", "Mode of these limits", wording.ModeOptions(), f.mode),
+			settle,
+			settleMax,
+		},
+		Lists: []templates.LimitList{
+			f.perKey.View("Limits per caller", "For calls of this rule, in addition to the plan's limits."),
+			f.perIP.View("Limits per client address", "For calls of this rule."),
+			f.shared.View("Global limits", "For calls of this rule."),
+		},
+		After: []templates.FormField{leaseField("lease", "Lease of the global limits", f.lease)},
+	}
+}
+
+func (f *ruleForm) done() string {
+	return "Saved the route rule " + page.Clip(f.name.Text, page.MaxName) + "."
+}
+
+// ruleDeletion returns the edit that deletes the rule in the address.
+func ruleDeletion(r *http.Request) (edit, bool) {
+	name := r.URL.Query().Get("rule")
+	c := &confirmation{title: "Delete the route rule", submit: "Delete", danger: true,
+		message: "The route rule is deleted.",
+		find: func(set *policy.Set) (string, []string, bool) {
+			i := ruleIndex(set, name)
+			if i < 0 {
+				return name, nil, false
+			}
+			return name, []string{policydoc.RouteText(set.Routes[i]) + "."}, true
+		},
+		change: func(next *policy.Set) {
+			i := ruleIndex(next, name)
+			next.Routes = slices.Delete(next.Routes, i, i+1)
+		},
+	}
+	return edit{form: c, path: "/policies/rules/delete?rule=" + url.QueryEscape(name)}, true
+}
