@@ -5,19 +5,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"tidegate/functions/admin/app"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// MaxSearch is how many characters a search has at most.
+// MaxSearch is the length of a search in characters.
 const MaxSearch = 100
 
-// anywhere makes the search match any part of a name, not its start.
+// anywhere is the value of the field "in" that searches names anywhere, not at the start.
 const anywhere = "name"
 
-// KeyStates are what the list of keys can be narrowed to; each is the state of a badge.
+// KeyStates are the states that a list of keys can be filtered by, as on badges.
 var KeyStates = []templates.Option{
 	{Value: "", Text: "any state"},
 	{Value: string(app.Overridden), Text: "overridden"},
@@ -30,12 +31,8 @@ var KeyStates = []templates.Option{
 	{Value: string(app.Unreadable), Text: "unreadable"},
 }
 
-func isKeyState(state app.State) bool {
-	return state == "" || slices.Contains(app.States(), state)
-}
-
-// ReadKeyFilter reads a filter of keys from an address. It reports false for one that no
-// page makes.
+// ReadKeyFilter reads a filter of keys from an address. It reports false for a filter
+// that is not valid.
 func ReadKeyFilter(q url.Values) (app.KeyFilter, bool) {
 	f := app.KeyFilter{Prefix: strings.TrimSpace(q.Get("q")), Anywhere: q.Get("in") == anywhere,
 		Tag: strings.TrimSpace(q.Get("tag")), Group: strings.TrimSpace(q.Get("group")),
@@ -47,12 +44,12 @@ func ReadKeyFilter(q url.Values) (app.KeyFilter, bool) {
 		}
 		f.Plan = n
 	}
-	return f, len([]rune(f.Prefix)) <= MaxSearch && len([]rune(f.Tag)) <= policy.MaxTagLen &&
-		len(f.Group) <= policy.MaxGroupLen &&
-		isKeyState(f.State)
+	return f, utf8.RuneCountInString(f.Prefix) <= MaxSearch &&
+		utf8.RuneCountInString(f.Tag) <= policy.MaxTagLen && len(f.Group) <= policy.MaxGroupLen &&
+		(f.State == "" || slices.Contains(app.States(), f.State))
 }
 
-// FilterValues are a filter's fields of an address.
+// FilterValues returns the query of an address with a filter.
 func FilterValues(f app.KeyFilter) url.Values {
 	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "group": {f.Group}, "state": {string(f.State)}}
 	if f.Anywhere {

@@ -12,9 +12,9 @@ import (
 	"tidegate/web/templates"
 )
 
-// OverrideForm is an override as it was typed.
+// OverrideForm is an override as the user typed it.
 type OverrideForm struct {
-	Version int64 // of the key that the edit is based on
+	Version int64 // of the key when the form was shown
 	Limits  form.LimitList
 	mode    form.Input
 	until   form.Until
@@ -22,12 +22,11 @@ type OverrideForm struct {
 	problem string
 }
 
-// NewOverrideForm begins with what holds now.
+// NewOverrideForm returns a form with the limits that apply to a key now.
 func NewOverrideForm(k policy.Key, e policy.Effective) OverrideForm {
 	f := OverrideForm{
 		Version: k.Version, Limits: form.NewLimitList("limits", e.Limits),
-		mode:  form.Input{Text: string(e.Mode)},
-		until: form.NewUntil(time.Time{}),
+		mode: form.Input{Text: string(e.Mode)}, until: form.NewUntil(time.Time{}),
 	}
 	if e.Source == "override" {
 		f.until, f.Reason.Text = form.NewUntil(k.Override.Until), k.Override.Reason
@@ -35,7 +34,7 @@ func NewOverrideForm(k policy.Key, e policy.Effective) OverrideForm {
 	return f
 }
 
-// ReadOverrideForm reads what a browser sent. It fails for a form that is not ours.
+// ReadOverrideForm reads the form that a browser sent. It fails for a form of another page.
 func ReadOverrideForm(values url.Values) (OverrideForm, error) {
 	version, err := form.ReadVersion(values)
 	if err != nil {
@@ -49,7 +48,7 @@ func ReadOverrideForm(values url.Values) (OverrideForm, error) {
 	return f, err
 }
 
-// Override returns what was typed. The form keeps what is wrong with it.
+// Override returns the typed override. The form keeps the errors of its fields.
 func (f *OverrideForm) Override(now time.Time) *policy.Override {
 	o := &policy.Override{Mode: policy.Mode(f.mode.Text), Reason: strings.TrimSpace(f.Reason.Text)}
 	f.mode.CheckOption(wording.ModeOptions())
@@ -64,12 +63,12 @@ func (f *OverrideForm) Override(now time.Time) *policy.Override {
 	return o
 }
 
-// Errors counts the fields that are wrong.
+// Errors returns the number of fields with an error.
 func (f *OverrideForm) Errors() int {
 	return f.Limits.ErrorCount() + f.until.ErrorCount() + form.CountErrors(f.mode, f.Reason)
 }
 
-// SetError notes what the store found wrong.
+// SetError shows the errors of a validation at their fields.
 func (f *OverrideForm) SetError(invalid *policy.InvalidError) {
 	for _, e := range invalid.Fields {
 		switch {
@@ -86,7 +85,7 @@ func (f *OverrideForm) SetError(invalid *policy.InvalidError) {
 	}
 }
 
-// View is the form as it is shown.
+// View returns the form for a page.
 func (f *OverrideForm) View() templates.Form {
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.Version, 10)}},
@@ -95,8 +94,7 @@ func (f *OverrideForm) View() templates.Form {
 			f.Limits.View("Limits", "A call is allowed when every limit admits it.")},
 		Choices: form.LimitChoices(),
 		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode)},
-			append(form.UntilFields(f.until, "no end"),
-				form.ReasonField(f.Reason))...),
+			append(form.UntilFields(f.until, "no end"), form.ReasonField(f.Reason))...),
 		Preview: true, Submit: "Save",
 	}
 }

@@ -20,16 +20,109 @@ import (
 )
 
 const (
-	maxRouted      = 10_000 // refused calls that a preview looks at; the latest count
+	maxRefused     = 10_000 // latest refused calls that a preview uses
 	maxNamedRoutes = 3      // that a preview names
 )
 
-// opened are the lists that a call must match, the plan's and the key's.
-type opened []*route.List
+// PreviewKey describes an edit of a key, and what other open routes would have refused of
+// its calls in the last hour. Calls by route are counted for plans only, so the number
+// for a key is a range.
+func (c *Changes) PreviewKey(r *http.Request, set *policy.Set, before,
+	after policy.Key) (*templates.Preview, error) {
+	p := &templates.Preview{Changes: OfKey(set, before, after)}
+	oldPlan, _ := set.Plan(before.Plan)
+	newPlan, _ := set.Plan(after.Plan)
+	if slices.Equal(before.Allow, after.Allow) && slices.Equal(oldPlan.Allow, newPlan.Allow) {
+		return p, nil
+	}
+	now := time.Now()
+	counts, err := c.usage.Routes(r.Context(), before.Plan, now.Add(-PreviewSpan), now)
+	if err != nil {
+		return nil, err
+	}
+	points, err := c.usage.Series(r.Context(), before.ID, now.Add(-PreviewSpan).Truncate(routecount.Period),
+		now, time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	refused, cut, err := c.refusedForRoute(r.Context(), denylog.Query{Subject: before.ID}, now)
+	if err != nil {
+		return nil, err
+	}
+	old, current := newOpenRoutes(before.Allow, oldPlan.Allow), newOpenRoutes(after.Allow, newPlan.Allow)
+	result := reopened{cut: cut}
+	for _, d := range refused {
+		result.add(d, old, current)
+	}
+	p.Effects = []string{current.check(counts).keyText(usage.Sum(points).Calls()) + result.text()}
+	return p, nil
+}
 
-// openedBy leaves out lists that are empty. One that is not valid opens nothing.
-func openedBy(allow ...[]route.Pattern) opened {
-	var lists opened
+// previewPlanRoutes describes what the open routes of p would have refused of its calls
+// in the last hour; empty if set has the plan with the same routes.
+func (c *Changes) previewPlanRoutes(ctx context.Context, set *policy.Set, p policy.Plan,
+	now time.Time) (string, error) {
+	old, _ := set.Numbered(p.Number)
+	if slices.Equal(old.Allow, p.Allow) {
+		return "", nil
+	}
+	counts, err := c.usage.Routes(ctx, old.Name, now.Add(-PreviewSpan), now)
+	if err != nil {
+		return "", err
+	}
+	refused, cut, err := c.refusedForRoute(ctx, denylog.Query{}, now)
+	if err != nil {
+		return "", err
+	}
+	// The log does not have the plans of calls.
+	ids := map[string]bool{}
+	for _, d := range refused {
+		ids[d.Subject] = true
+	}
+	keys, err := c.keys.Many(ctx, set, slices.Collect(maps.Keys(ids)))
+	if err != nil {
+		return "", err
+	}
+	ofPlan := map[string]policy.Key{}
+	for _, k := range keys {
+		if k.Plan == old.Name {
+			ofPlan[k.ID] = k
+		}
+	}
+	result := reopened{cut: cut}
+	for _, d := range refused {
+		if k, found := ofPlan[d.Subject]; found {
+			result.add(d, newOpenRoutes(k.Allow, old.Allow), newOpenRoutes(k.Allow, p.Allow))
+		}
+	}
+	return newOpenRoutes(p.Allow).check(counts).planText() + result.text(), nil
+}
+
+// refusedForRoute returns the calls of the last hour that were refused for their route
+// and whose callers proved a key. cut reports that it left out older ones.
+func (c *Changes) refusedForRoute(ctx context.Context, q denylog.Query,
+	now time.Time) (refused []denylog.Entry, cut bool, err error) {
+	q.Cause, q.From, q.To = cause.Access, now.Add(-PreviewSpan), now
+	for d, err := range c.usage.EveryDenial(ctx, q) {
+		if err != nil {
+			return nil, false, err
+		}
+		if len(refused) == maxRefused {
+			return refused, true, nil
+		}
+		if d.Subject != "" {
+			refused = append(refused, d)
+		}
+	}
+	return refused, false, nil
+}
+
+// openRoutes are the lists of a plan and a key, each of which must match a call.
+type openRoutes []*route.List
+
+// newOpenRoutes leaves out empty lists. A list that is not valid opens no route.
+func newOpenRoutes(allow ...[]route.Pattern) openRoutes {
+	var lists openRoutes
 	for _, patterns := range allow {
 		if len(patterns) == 0 {
 			continue
@@ -43,79 +136,66 @@ func openedBy(allow ...[]route.Pattern) opened {
 	return lists
 }
 
-// covers reports how much of a route the lists open. Without a list that is every call.
-func (o opened) covers(called route.Call) route.Coverage {
-	all := route.Every
+// covers reports which calls of a route the lists open: all of them if there is no list.
+func (o openRoutes) covers(called route.Call) route.Coverage {
+	coverage := route.Every
 	for _, list := range o {
-		all = min(all, list.Covers(called))
+		coverage = min(coverage, list.Covers(called))
 	}
-	return all
+	return coverage
 }
 
-// routed is what lists would have made of calls by route.
-type routed struct {
-	calls, refused int64
-	unclear        int64 // it depends on the path, or the route was not recorded
-	// closed are the routes that are refused, partly those of which it depends on the
-	// path, each by most calls first.
-	closed, partly []routecount.Route
-	by             map[routecount.Route]int64
-}
-
-func (o opened) hold(by map[routecount.Route]int64) routed {
-	r := routed{by: by}
-	for called, calls := range by {
+// check divides calls by route into those that the lists open, refuse, or may refuse.
+func (o openRoutes) check(counts map[routecount.Route]int64) routeResult {
+	r := routeResult{counts: counts}
+	for called, calls := range counts {
 		r.calls += calls
-		covered := o.covers(route.Call{API: called.API, Stage: called.Stage, Method: called.Method,
+		coverage := o.covers(route.Call{API: called.API, Stage: called.Stage, Method: called.Method,
 			Path: called.Path})
 		switch {
-		case called == routecount.Route{Plan: called.Plan} || covered == route.Some:
+		case called == routecount.Route{Plan: called.Plan} || coverage == route.Some:
 			r.unclear += calls
 			r.partly = append(r.partly, called)
-		case covered == route.None:
+		case coverage == route.None:
 			r.refused += calls
 			r.closed = append(r.closed, called)
 		}
 	}
 	for _, routes := range [][]routecount.Route{r.closed, r.partly} {
 		slices.SortFunc(routes, func(a, b routecount.Route) int {
-			return cmp.Or(cmp.Compare(by[b], by[a]), cmp.Compare(a.Path+a.Method, b.Path+b.Method))
+			return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a.Path+a.Method, b.Path+b.Method))
 		})
 	}
 	return r
 }
 
-// named names routes.
-func (r routed) named(routes []routecount.Route) string {
-	words := ""
-	for i, c := range routes[:min(len(routes), maxNamedRoutes)] {
-		name := "not recorded by route"
-		if c.Path != "" {
-			name = c.Method + " " + page.Clip(c.Path, page.MaxName)
-		}
-		words += []string{": ", ", "}[min(i, 1)] + name + " (" + page.Number(r.by[c]) + ")"
-	}
-	if more := len(routes) - maxNamedRoutes; more > 0 {
-		words += " and " + strconv.Itoa(more) + " more"
-	}
-	return words + "."
+// routeResult is what open routes would have done to calls by route.
+type routeResult struct {
+	calls   int64
+	refused int64
+	unclear int64 // refused or not by their path, or not recorded by route
+	// closed are the routes of refused calls, partly those of unclear calls, both by
+	// calls, most first.
+	closed, partly []routecount.Route
+	counts         map[routecount.Route]int64 // calls by route
 }
 
-// ofPlan says how many of a plan's calls are refused.
-func (r routed) ofPlan() string {
+// planText describes the calls of a plan that would be refused.
+func (r routeResult) planText() string {
 	if r.calls == 0 {
 		return "No route was called with this plan in the last hour."
 	}
-	words := "In the last hour this would have refused " + page.Number(r.refused) + " of the plan's " +
-		page.Number(r.calls) + " calls for their route" + r.named(r.closed)
+	text := "In the last hour this would have refused " + page.Number(r.refused) + " of the plan's " +
+		page.Number(r.calls) + " calls for their route" + r.routesText(r.closed)
 	if r.unclear > 0 {
-		words += " For " + page.Number(r.unclear) + " other calls it depends on the path" + r.named(r.partly)
+		text += " For " + page.Number(r.unclear) + " other calls it depends on the path" +
+			r.routesText(r.partly)
 	}
-	return words
+	return text
 }
 
-// ofKey says how many of a key's calls can be among those that are refused.
-func (r routed) ofKey(calls int64) string {
+// keyText describes how many of a key's calls the plan's refused calls can include.
+func (r routeResult) keyText(calls int64) string {
 	if calls == 0 {
 		return "No calls in the last hour to compare."
 	}
@@ -125,128 +205,56 @@ func (r routed) ofKey(calls int64) string {
 	if least != most {
 		count = "between " + page.Number(least) + " and " + page.Number(most)
 	}
-	words := "In the last hour this would have refused " + count + " of the key's " + page.Number(calls) +
+	text := "In the last hour this would have refused " + count + " of the key's " + page.Number(calls) +
 		" calls for their route. Routes are counted for each plan, not for each key: of all " +
 		page.Number(total) + " calls of the plan it would have refused " + page.Number(r.refused) +
-		r.named(r.closed)
+		r.routesText(r.closed)
 	if r.unclear > 0 {
-		words += " For " + page.Number(r.unclear) + " others it depends on the path" + r.named(r.partly)
+		text += " For " + page.Number(r.unclear) + " others it depends on the path" + r.routesText(r.partly)
 	}
-	return words
+	return text
 }
 
-// previewAccess says what another list of a plan's open routes would have made of the
-// last hour's calls. It is empty when the list stays.
-func (c *Changes) previewAccess(ctx context.Context, set *policy.Set, p policy.Plan,
-	now time.Time) (string, error) {
-	old, _ := set.Numbered(p.Number)
-	if slices.Equal(old.Allow, p.Allow) {
-		return "", nil
-	}
-	by, err := c.usage.Routes(ctx, old.Name, now.Add(-PreviewSpan), now)
-	if err != nil {
-		return "", err
-	}
-	logged, again, err := c.refusedForRoute(ctx, denylog.Query{}, now)
-	if err != nil {
-		return "", err
-	}
-	ids := map[string]bool{}
-	for _, d := range logged {
-		ids[d.Subject] = true
-	}
-	keys, err := c.keys.Many(ctx, set, slices.Collect(maps.Keys(ids))) // the log does not have their plan
-	if err != nil {
-		return "", err
-	}
-	ofPlan := map[string]policy.Key{}
-	for _, k := range keys {
-		if k.Plan == old.Name {
-			ofPlan[k.ID] = k
+// routesText ends a sentence with the names and calls of the first routes.
+func (r routeResult) routesText(routes []routecount.Route) string {
+	text := ""
+	for i, c := range routes[:min(len(routes), maxNamedRoutes)] {
+		name := "not recorded by route"
+		if c.Path != "" {
+			name = c.Method + " " + page.Clip(c.Path, page.MaxName)
 		}
+		text += []string{": ", ", "}[min(i, 1)] + name + " (" + page.Number(r.counts[c]) + ")"
 	}
-	for _, d := range logged {
-		if k, found := ofPlan[d.Subject]; found {
-			again.add(d, openedBy(k.Allow, old.Allow), openedBy(k.Allow, p.Allow))
-		}
+	if more := len(routes) - maxNamedRoutes; more > 0 {
+		text += " and " + strconv.Itoa(more) + " more"
 	}
-	return openedBy(p.Allow).hold(by).ofPlan() + again.words(), nil
+	return text + "."
 }
 
-// PreviewKey says what an edit of a key would change, and what other open routes would
-// have made of its calls of the last hour. Routes are counted by plan, so it says how
-// many calls of the key can be among those that the plan's callers made.
-func (c *Changes) PreviewKey(r *http.Request, set *policy.Set, before,
-	after policy.Key) (*templates.Preview, error) {
-	p := &templates.Preview{Changes: OfKey(set, before, after)}
-	oldPlan, _ := set.Plan(before.Plan)
-	newPlan, _ := set.Plan(after.Plan)
-	if slices.Equal(before.Allow, after.Allow) && slices.Equal(oldPlan.Allow, newPlan.Allow) {
-		return p, nil
-	}
-	now := time.Now()
-	by, err := c.usage.Routes(r.Context(), before.Plan, now.Add(-PreviewSpan), now)
-	if err != nil {
-		return nil, err
-	}
-	points, err := c.usage.Series(r.Context(), before.ID, now.Add(-PreviewSpan).Truncate(routecount.Period),
-		now, time.Minute)
-	if err != nil {
-		return nil, err
-	}
-	logged, again, err := c.refusedForRoute(r.Context(), denylog.Query{Subject: before.ID}, now)
-	if err != nil {
-		return nil, err
-	}
-	was, will := openedBy(before.Allow, oldPlan.Allow), openedBy(after.Allow, newPlan.Allow)
-	for _, d := range logged {
-		again.add(d, was, will)
-	}
-	p.Effects = []string{will.hold(by).ofKey(usage.Sum(points).Calls()) + again.words()}
-	return p, nil
-}
-
-// refusedForRoute returns the refused calls of the last hour whose callers proved a key.
-func (c *Changes) refusedForRoute(ctx context.Context, q denylog.Query,
-	now time.Time) (logged []denylog.Entry, none reopened, err error) {
-	q.Cause, q.From, q.To = cause.Access, now.Add(-PreviewSpan), now
-	for d, err := range c.usage.EveryDenial(ctx, q) {
-		if err != nil {
-			return nil, none, err
-		}
-		if none.cut = len(logged) == maxRouted; none.cut {
-			break
-		}
-		if d.Subject != "" {
-			logged = append(logged, d)
-		}
-	}
-	return logged, none, nil
-}
-
-// reopened is what lists would have made of calls that were refused for their route.
+// reopened is what other open routes would have done to calls refused for their route.
 type reopened struct {
 	calls, opens int64
-	cut          bool // only the latest calls were looked at
+	cut          bool // only the latest calls were used
 }
 
-// add counts a call. One that the lists opened already was refused for its spelling.
-func (r *reopened) add(d denylog.Entry, was, will opened) {
+// add adds a refused call. A call that the old lists open was refused for the spelling of
+// its path, and the new lists do not change that.
+func (r *reopened) add(d denylog.Entry, old, current openRoutes) {
 	called := route.Call{API: d.API, Stage: d.Stage, Method: d.Method, Path: d.Path}
 	r.calls += d.Calls
-	if was.covers(called) < route.Every && will.covers(called) == route.Every {
+	if old.covers(called) < route.Every && current.covers(called) == route.Every {
 		r.opens += d.Calls
 	}
 }
 
-func (r *reopened) words() string {
+func (r *reopened) text() string {
 	if r.calls == 0 {
 		return ""
 	}
-	words := " Of " + page.Number(r.calls) + " calls refused for their route, this would open " +
+	text := " Of " + page.Number(r.calls) + " calls refused for their route, this would open " +
 		page.Number(r.opens) + "."
 	if r.cut {
-		words += " Only the latest " + page.Number(maxRouted) + " were looked at."
+		text += " Only the latest " + page.Number(maxRefused) + " were looked at."
 	}
-	return words
+	return text
 }

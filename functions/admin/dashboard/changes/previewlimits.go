@@ -1,0 +1,252 @@
+package changes
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+const (
+	maxReplayed = 200_000 // latest calls of a key that a preview replays
+	previewKeys = 10      // busiest keys that a preview replays
+)
+
+// PreviewButton is the value of the form button that shows a preview.
+const PreviewButton = "preview"
+
+// PreviewSpan is the period before now whose recorded calls previews use.
+const PreviewSpan = time.Hour
+
+// PreviewOverride replays the calls of a key against an override.
+func (c *Changes) PreviewOverride(
+	r *http.Request, set *policy.Set, k policy.Key, o *policy.Override,
+) (*templates.Preview, error) {
+	after := k
+	after.Override = o
+	p := &templates.Preview{Changes: OfKey(set, k, after)}
+	result, err := c.replay(r.Context(), k.ID, time.Now(), o.Limits)
+	if err != nil {
+		return nil, err
+	}
+	p.Effects = []string{result.text()}
+	if o.Mode == policy.Shadow && result.wouldDeny > 0 {
+		p.Effects = append(p.Effects, "In shadow mode none of them is denied.")
+	}
+	return p, nil
+}
+
+// PreviewPlan describes what a plan of next would have denied in the last hour: by its
+// limits, of the calls of its busiest keys; by its open routes, of all its calls.
+func (c *Changes) PreviewPlan(r *http.Request, set, next *policy.Set, number int) ([]string, error) {
+	now := time.Now()
+	p, _ := next.Numbered(number)
+	limits, err := c.previewPlanLimits(r.Context(), next, p, now)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := c.previewPlanRoutes(r.Context(), set, p, now)
+	if err != nil || routes == "" {
+		return []string{limits}, err
+	}
+	return []string{limits, routes}, nil
+}
+
+// previewPlanLimits replays the calls of each of the plan's busiest keys against the
+// plan's limits. Keys with an override are left out.
+func (c *Changes) previewPlanLimits(
+	ctx context.Context, set *policy.Set, p policy.Plan, now time.Time,
+) (string, error) {
+	ids, err := c.busiest(ctx, now)
+	if err != nil {
+		return "", err
+	}
+	keys, err := c.keys.Many(ctx, set, ids)
+	if err != nil {
+		return "", err
+	}
+	keys = slices.DeleteFunc(keys, func(k policy.Key) bool {
+		return k.Plan != p.Name || k.Override.ActiveAt(now)
+	})
+	keys = keys[:min(len(keys), previewKeys)]
+	if len(keys) == 0 {
+		return "No calls with this plan in the last hour to compare.", nil
+	}
+	var sum replayed
+	for _, k := range keys {
+		result, err := c.replay(ctx, k.ID, now, p.Limits)
+		if err != nil {
+			return "", err
+		}
+		sum.add(result)
+	}
+	which := "busiest key"
+	if len(keys) > 1 {
+		which = page.Number(int64(len(keys))) + " busiest keys"
+	}
+	return sum.text() + " Tried on the " + which + " of the plan, without overrides.", nil
+}
+
+// PreviewKeys describes what a change of many keys would have denied of the calls of the
+// busiest of them in the last hour. The keys are those that f matches, or the ids if f is
+// nil.
+func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFilter, ids []string,
+	change func(*policy.Key)) (string, error) {
+	now := time.Now()
+	keys, err := c.busiestOf(ctx, set, f, ids, now)
+	if err != nil {
+		return "", err
+	}
+	var sum replayed
+	tried := int64(0)
+	for _, k := range keys {
+		if k.Status != policy.Active {
+			continue
+		}
+		result, err := c.replayChange(ctx, set, k, now, change)
+		if err != nil {
+			return "", err
+		}
+		if result.calls > 0 {
+			tried++
+		}
+		sum.add(result)
+	}
+	if tried == 0 {
+		return "These keys made no calls in the last hour to compare.", nil
+	}
+	which := "busiest of these keys."
+	if tried > 1 {
+		which = page.Number(tried) + " " + which
+	}
+	return sum.text() + " Tried on the " + which, nil
+}
+
+// replayChange replays the calls of a key against the limits that apply to it after a
+// change. A change that revokes the key denies all of them.
+func (c *Changes) replayChange(ctx context.Context, set *policy.Set, k policy.Key, now time.Time,
+	change func(*policy.Key)) (replayed, error) {
+	after := k
+	change(&after)
+	e, _ := set.Effective(after, now)
+	var limits []limiter.Limit
+	if e.Mode == policy.Enforce {
+		limits = e.Limits
+	}
+	result, err := c.replay(ctx, k.ID, now, limits)
+	if after.Status != policy.Active {
+		result.wouldDeny = result.calls
+	}
+	return result, err
+}
+
+// busiestOf returns up to previewKeys of the keys that f matches, or of the ids if f is
+// nil, the busiest of the last hour first.
+func (c *Changes) busiestOf(ctx context.Context, set *policy.Set, f *app.KeyFilter, ids []string,
+	now time.Time) ([]policy.Key, error) {
+	busiest, err := c.busiest(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	if f == nil {
+		rank := func(id string) int {
+			if i := slices.Index(busiest, id); i >= 0 {
+				return i
+			}
+			return len(busiest)
+		}
+		ids = slices.Clone(ids)
+		slices.SortStableFunc(ids, func(a, b string) int { return rank(a) - rank(b) })
+		return c.keys.Many(ctx, set, ids[:min(len(ids), previewKeys)])
+	}
+	found, err := app.PickKeys(ctx, c.keys, set, *f, busiest)
+	keys := make([]policy.Key, 0, previewKeys)
+	for _, s := range found.Subjects[:min(len(found.Subjects), previewKeys)] {
+		keys = append(keys, s.Key)
+	}
+	return keys, err
+}
+
+// busiest returns the ids of the busiest callers of the last hour, the busiest first.
+func (c *Changes) busiest(ctx context.Context, now time.Time) ([]string, error) {
+	talkers, err := c.usage.Busiest(ctx, now.Add(-PreviewSpan), now, usage.MaxTalkers)
+	ids := make([]string, len(talkers))
+	for i, t := range talkers {
+		ids[i] = t.ID
+	}
+	return ids, err
+}
+
+// replayed is the result of replaying recorded calls against other limits.
+type replayed struct {
+	calls     int64
+	denied    int64 // when they were made
+	wouldDeny int64 // by the other limits
+	cut       bool  // only the latest calls were replayed
+}
+
+// replay replays the recorded calls of a key or caller against limits of which nothing is
+// used at first. Without limits no call is denied.
+func (c *Changes) replay(
+	ctx context.Context, id string, now time.Time, limits []limiter.Limit,
+) (r replayed, err error) {
+	calls, err := c.usage.Calls(ctx, id, now.Add(-PreviewSpan), now)
+	if err != nil {
+		return replayed{}, err
+	}
+	calls, r.cut = latest(calls)
+	var model limiter.Model
+	for _, call := range calls {
+		r.calls += call.Calls
+		if call.Denied {
+			r.denied += call.Calls
+		}
+		if len(limits) == 0 {
+			continue
+		}
+		cost := max(1, call.Cost/max(1, call.Calls))
+		for range call.Calls {
+			if decision, err := model.Take(call.Time, limits, cost); err != nil || !decision.Allowed {
+				r.wouldDeny++
+			}
+		}
+	}
+	return r, nil
+}
+
+// latest returns the latest maxReplayed calls, and whether it left out others.
+func latest(calls []usage.Call) ([]usage.Call, bool) {
+	total := int64(0)
+	for i, call := range slices.Backward(calls) {
+		if total += call.Calls; total > maxReplayed {
+			return calls[i+1:], true
+		}
+	}
+	return calls, false
+}
+
+func (r *replayed) add(other replayed) {
+	r.calls += other.calls
+	r.denied += other.denied
+	r.wouldDeny += other.wouldDeny
+	r.cut = r.cut || other.cut
+}
+
+func (r *replayed) text() string {
+	if r.calls == 0 {
+		return "No calls in the last hour to compare."
+	}
+	text := "In the last hour this would have denied " + page.Number(r.wouldDeny) + " of " +
+		page.Number(r.calls) + " calls; " + page.Number(r.denied) + " were denied."
+	if r.cut {
+		text += " Only the latest " + page.Number(r.calls) + " were tried."
+	}
+	return text
+}
