@@ -15,23 +15,23 @@ import (
 	"tidegate/internal/route"
 )
 
-// Which routes a caller may call is decided before anything is taken. The environment
-// matches the call against the plans' lists, and passes the script the plans that do not
-// open the route. Of a key with a list of its own the script first answers the key's
-// description. The environment matches the call against that, and sends description and
-// result with this and later checks. The script compares the description with the record,
-// so an edit acts on the next check. Nothing of this is sent while no plan that matters
-// and no key has a list.
+// A check decides which routes a caller may call before it takes anything. The environment
+// matches the call against the plans' lists, and sends the script the plans that do not
+// open the route. For a key with a list of its own, the script first returns the list as
+// the record has it. The environment matches the call against the list, and sends list and
+// result with this and later checks. The script compares the list with the record, so an
+// edit applies to the next check. None of this is sent unless a plan or the key has a
+// list.
 
-// keyAccess is what is known of a key that opens only some routes.
+// keyAccess is the list of routes that a key opens.
 type keyAccess struct {
-	version   int64  // of its record
-	described string // the record's description
-	list      *route.List
+	version int64  // version of the key's record
+	encoded string // the list as the record has it
+	list    *route.List
 }
 
-// keyAccesses remembers keys that open only some routes. When it is full, the key that
-// has not called for longest is forgotten. It is safe for concurrent use.
+// keyAccesses remembers keys that open only some routes. It forgets the least recently
+// used key when it is full. It is safe for concurrent use.
 type keyAccesses struct {
 	used atomic.Bool // some key was learned
 
@@ -40,8 +40,7 @@ type keyAccesses struct {
 }
 
 func newKeyAccesses() *keyAccesses {
-	// fails for a size below 1 alone
-	entries, _ := simplelru.NewLRU[string, *keyAccess](maxKnown, nil)
+	entries, _ := simplelru.NewLRU[string, *keyAccess](maxKnown, nil) // fails only below size 1
 	return &keyAccesses{entries: entries}
 }
 
@@ -55,7 +54,7 @@ func (k *keyAccesses) find(subject string) *keyAccess {
 	return known
 }
 
-// learn reads what the script answers of a key: 4 bytes version, description.
+// learn reads the script's reply about a key: 4 bytes version, then the encoded list.
 func (k *keyAccesses) learn(subject string, reply []byte) error {
 	if len(reply) < 4 {
 		return limiter.ErrReply
@@ -82,14 +81,14 @@ func (k *keyAccesses) forget(subject string) {
 	k.entries.Remove(subject)
 }
 
-// guard is what a check sends of access.
+// guard is what a check sends about access.
 type guard struct {
-	closed []int      // numbers of plans
-	own    *keyAccess // nil when none is known
-	opens  bool       // own covers the call
+	closed []int      // numbers of the plans that do not open the route
+	own    *keyAccess // nil if the key has no known list
+	opens  bool       // the key's list has the route
 }
 
-// guard returns nil when the call needs none.
+// guard returns nil if no list restricts the call.
 func (c *Checker) guard(set *compiled.Set, call Call) *guard {
 	g := &guard{closed: set.ClosedPlans(call.Route), own: c.access.find(call.Subject)}
 	if len(g.closed) == 0 && g.own == nil {
@@ -99,7 +98,7 @@ func (c *Checker) guard(set *compiled.Set, call Call) *guard {
 	return g
 }
 
-// args are ARGV[10] to ARGV[12] of find.lua.
+// args returns ARGV[10] to ARGV[12] of find.lua.
 func (g *guard) args() []string {
 	var closed []byte
 	for _, number := range g.closed {
@@ -107,7 +106,7 @@ func (g *guard) args() []string {
 	}
 	args := []string{string(closed), "", "0"}
 	if g.own != nil {
-		args[1] = g.own.described
+		args[1] = g.own.encoded
 	}
 	if g.opens {
 		args[2] = "1"
@@ -115,10 +114,10 @@ func (g *guard) args() []string {
 	return args
 }
 
-// guarded makes the caller's own step again while the script answers that the key opens
-// only some routes, and that this environment does not know which. Only an edit of the
-// key in between makes it do so more than once.
-func (a *attempt) guarded(ctx context.Context, r stepReply) stepReply {
+// learnAccess runs the caller's own step again while the script replies with a list of
+// routes that this environment does not know yet. It repeats that more than once only if
+// the key is edited meanwhile.
+func (a *attempt) learnAccess(ctx context.Context, r stepReply) stepReply {
 	for range maxReloads {
 		if r.err != nil || len(r.bytes) == 0 || r.bytes[0] != 'A' {
 			break
@@ -132,12 +131,12 @@ func (a *attempt) guarded(ctx context.Context, r stepReply) stepReply {
 	return r
 }
 
-// keepAccess remembers with the result which routes the key opens. A key that no longer
-// has a list is forgotten, so that later checks send nothing.
-func (a *attempt) keepAccess() {
+// recordAccess sets the result's Access. It forgets a key that no longer has a list, so
+// that later checks send none.
+func (a *attempt) recordAccess() {
 	g := a.own.guard
 	switch {
-	case g == nil || g.own == nil || a.result.KeyVersion == 0: // the reply says nothing of the key
+	case g == nil || g.own == nil || a.result.KeyVersion == 0: // the reply has no record
 	case g.own.version == a.result.KeyVersion:
 		a.result.Access = g.own.list
 	default:
@@ -145,8 +144,8 @@ func (a *attempt) keepAccess() {
 	}
 }
 
-// ClosedPlans are the numbers of the plans that do not open a route, by the Set that
-// checks go by.
+// ClosedPlans returns the numbers of the plans that do not open the call's route; nil
+// before Load.
 func (c *Checker) ClosedPlans(call route.Call) []int {
 	if set := c.set.Load(); set != nil {
 		return set.ClosedPlans(call)

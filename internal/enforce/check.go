@@ -1,12 +1,12 @@
-// Package enforce asks Valkey about one call. Its Checker finds the caller and its newest
-// limits, and takes the call's cost from all of them or from none; it also explains what
-// it would answer, reserves and settles. Package decide calls it, and answers when it
-// cannot. The package reads the policy set and never writes it: that is package
-// registry's part.
+// Package enforce decides one call with Valkey. A Checker finds the caller and its newest
+// limits, and takes the call's cost from all limits or from none. It also explains
+// decisions, and reserves and settles costs. Package decide imports it and answers when
+// Valkey cannot. Package enforce reads the policy set; only package registry writes it.
 //
-// A check passes the script the version of the set that it knows. When the caller's
-// bucket has a newer one, nothing is taken, the set is read again, and the check repeats.
-// So a save acts on every check that starts after it was acknowledged.
+// A check sends the script the version of the policy set that this environment knows. If
+// the caller's bucket has a newer one, the script takes nothing. The Checker then reads
+// the set again and repeats the check. So a save applies to every check that starts after
+// the save was acknowledged.
 package enforce
 
 import (
@@ -30,27 +30,28 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Call is one API call by a caller who is known.
+// Call is one API call of an identified caller.
 type Call struct {
 	Kind    policy.Kind
-	Subject string        // id of the caller; of an APIKey that of Secret
-	Secret  apikey.Secret // with Kind APIKey alone
-	Plan    string        // with Kind Token: the plan that the token names; may be empty
-	Address netip.Addr    // of the client, for the lists of the Set; invalid when it is not known
-	Network netip.Prefix  // the client's address as PerIP limits count it; invalid when it is not known
+	Subject string        // id of the caller; for Kind APIKey the id in Secret
+	Secret  apikey.Secret // for Kind APIKey only
+	Plan    string        // plan named by the token, for Kind Token; may be empty
+	Address netip.Addr    // client's address, for the address lists; invalid if unknown
+	Network netip.Prefix  // client's address as PerIP limits count it; invalid if unknown
 	Route   route.Call
 
-	Resource string // that API Gateway matched, such as /orders/{id}; for records alone
-	Request  string // API Gateway's id of the request; for records alone
+	Resource string // resource matched by API Gateway, such as /orders/{id}; for records only
+	Request  string // API Gateway's request id; for records only
 
-	// Again marks a call that is checked once more because the first reply was lost: its
-	// cost may have been taken then.
+	// Again marks a call that is checked a second time because the first reply was lost.
+	// The first check may have taken the cost.
 	Again bool
 
-	hash string // in place of Secret: what the record has
+	hash string // hash of the secret in the caller's record, used in place of Secret
 }
 
-// Checker makes checks with a Set that it keeps. It is safe for concurrent use.
+// Checker checks calls against the newest policy set it has read. It is safe for
+// concurrent use.
 type Checker struct {
 	client    valkey.Client
 	pepper    apikey.Pepper
@@ -60,14 +61,14 @@ type Checker struct {
 	recent    *recentCallers
 	known     *knownCallers
 	access    *keyAccesses
-	now       func() time.Time // clock of leases and of recent
+	now       func() time.Time // clock for leases and recent callers
 
 	// ReservationExpiry is how long a reservation can be settled, within the bounds of
-	// config.ReservationLease. It is set before the first use.
+	// config.ReservationLease. Set it before the first use.
 	ReservationExpiry time.Duration
 
 	mu       sync.Mutex
-	programs map[string][]limiter.Limit // by their text, since the same few come with every reply
+	programs map[string][]limiter.Limit // decoded entries of replies; few entries recur in all replies
 }
 
 // NewChecker returns a Checker on a connected client.
@@ -82,44 +83,39 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	}
 }
 
-// Check finds the caller, its limits and the route's, and takes the route's cost from all
-// of them or from none. The caller's own step goes first. The steps on shared limits
-// follow in a second round trip when it allowed the call, or leave in the same flush for
-// a caller whose last call was allowed here lately. One more round trip is made when the
-// Set changed since the last check, and one when a shared limit denied and others have to
-// be given back what they took. The commands of with leave in the first flush. A caller
-// who may not call gets ErrUnknownKey or ErrRefused. Any other error means that no
+// Check takes the route's cost from the caller's limits and the route's, or from none.
+// The caller's own step runs first. If it allows the call, the steps on shared limits
+// follow in a second round trip. For a caller that was allowed here lately, all steps
+// leave in one flush. One more round trip follows a change of the policy set, and one a
+// denial by a shared limit, which gives back what other limits took. The piggybacked
+// commands leave in the first flush. Check returns policy.ErrUnknownKey or
+// policy.ErrRefused for a caller that may not call. Any other error means that no
 // decision was made.
-func (c *Checker) Check(ctx context.Context, call Call, with *Piggyback) (Result, error) {
-	if c.set.Load() == nil {
-		if err := c.Load(ctx); err != nil {
-			return Result{}, err
-		}
-	}
-	return c.renewing(ctx, func(set *compiled.Set) (Result, error) {
-		plan, rule, err := admit(set, call)
+func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (Result, error) {
+	return c.withNewestSet(ctx, func(set *compiled.Set) (Result, error) {
+		plan, rule, err := matchCall(set, call)
 		if err != nil {
-			return Result{}, cmp.Or(c.newest(ctx, set, call.Subject), err)
+			return Result{}, cmp.Or(c.checkNewest(ctx, set, call.Subject), err)
 		}
-		return c.check(ctx, set, call, plan, rule, with)
+		return c.check(ctx, set, call, plan, rule, piggyback)
 	})
 }
 
-// attempt is one attempt at a check, by one version of the Set.
+// attempt is one attempt at a check with one version of the policy set.
 type attempt struct {
 	*Checker
 	set    *compiled.Set
 	call   Call
 	rule   *compiled.Route
 	own    step
-	shared []step        // on shared limits
-	leases leaseRequests // of shared
+	shared []step        // steps on shared limits
+	leases leaseRequests // one for each of shared; nil if none is leased
 	result Result
 }
 
-// check makes one attempt. It gives back what was taken for a call that is not allowed.
+// check makes one attempt. If the call is not allowed, check gives back what it took.
 func (c *Checker) check(
-	ctx context.Context, set *compiled.Set, call Call, plan int, rule *compiled.Route, with *Piggyback,
+	ctx context.Context, set *compiled.Set, call Call, plan int, rule *compiled.Route, piggyback *Piggyback,
 ) (Result, error) {
 	a := &attempt{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
 	a.result = Result{
@@ -128,55 +124,55 @@ func (c *Checker) check(
 		SetVersion: set.Version, plan: plan,
 		free: rule.Cost == 0 || set.Exempts(call.Address),
 	}
-	who, asked := recentCallerOf(call, a.own), c.now()
-	var expected keyGroup // that the caller was in at its last call
+	caller, began := recentCallerOf(call, a.own), c.now()
+	var expected keyGroup // group of the caller at its last call
 	early := false
 	if !a.result.free {
-		a.shared = sharedSteps(set, call, rule, c.addresses)
+		a.shared = c.sharedSteps(set, call, rule)
 		if (len(a.shared) > 0 || set.Groups()) && a.own.guard == nil {
-			expected, early = c.recent.allow(who, rule, set, asked)
+			expected, early = c.recent.allow(caller, rule, set, began)
 		}
 	}
-	err := a.take(ctx, with, early, expected)
+	err := a.take(ctx, piggyback, early, expected)
 	if err != nil {
 		a.result.Allowed = false
 	}
 	if set.Shares || early || a.result.group != (keyGroup{}) {
-		c.recent.learn(who, rule, asked, &a.result)
+		c.recent.learn(caller, rule, began, &a.result)
 	}
 	if a.result.Allowed {
-		a.noteCrossings()
+		a.recordCrossings()
 	} else {
 		a.giveBack(ctx, &a.result)
 	}
-	switch checked := &a.result; {
+	switch result := &a.result; {
 	case err != nil:
 		return Result{}, err
-	case !checked.Allowed:
-		checked.Repeats = !checked.BannedUntil.IsZero() || set.Bans == nil && checked.inert()
+	case !result.Allowed:
+		result.Repeats = !result.BannedUntil.IsZero() || set.Bans == nil && result.leavesNoTrace()
 	case rule.Settle:
-		checked.Reservation = c.reservation(checked, call, rule)
+		result.Reservation = c.reservation(result, call, rule)
 	}
 	return a.result, nil
 }
 
-// take makes the caller's own step, and those on shared limits when it allows the call.
-// With early all of them leave in one flush, with that on the group in which the caller
-// is expected. What shared limits gave is given back when the caller's own step does not
-// allow the call.
-func (a *attempt) take(ctx context.Context, with *Piggyback, early bool, expected keyGroup) error {
+// take runs the caller's own step and, if that allows the call, the steps on shared
+// limits. If early is set, all steps leave in one flush, including one on the expected
+// group. If the caller's own step then denies the call, take gives back what shared limits
+// gave.
+func (a *attempt) take(ctx context.Context, piggyback *Piggyback, early bool, expected keyGroup) error {
 	first := []step{a.own}
 	if early {
 		a.addGroup(expected)
 		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
-		first = append(first, a.leases.sent(a.shared)...)
+		first = append(first, a.leases.toSend(a.shared)...)
 	}
-	replies := a.flush(ctx, first, with)
+	replies := a.flush(ctx, first, piggyback)
 	err := a.readOwn(ctx, replies[0])
 	allowed := err == nil && a.result.Allowed
 	switch {
 	case early && allowed && a.result.group != expected:
-		return a.readMoved(ctx, replies[1:], expected)
+		return a.readRegrouped(ctx, replies[1:], expected)
 	case early && allowed:
 		return a.readShared(&a.result, replies[1:])
 	case early:
@@ -186,20 +182,19 @@ func (a *attempt) take(ctx context.Context, with *Piggyback, early bool, expecte
 	case allowed && !a.result.free:
 		a.addGroup(a.result.group)
 		a.leases = a.requestLeases(a.set, a.shared, a.rule.Cost)
-		return a.readShared(&a.result, a.flush(ctx, a.leases.sent(a.shared), nil))
+		return a.readShared(&a.result, a.flush(ctx, a.leases.toSend(a.shared), nil))
 	}
 	return err
 }
 
-// unused is a result that counts what shared limits gave for nothing.
+// unused returns a Result that collects what shared limits gave in vain.
 func (a *attempt) unused(group keyGroup) Result {
 	return Result{Allowed: true, Cost: a.result.Cost, SetVersion: a.set.Version, group: group}
 }
 
-// Probe reads where Check of the call would, over the same connection, and takes nothing.
-// The client may try it again by itself, which it must not do with a Check: so it finds a
-// connection that was closed meanwhile, and leaves a good one. It needs no permission
-// that Check does not.
+// Probe reads the caller's record over the connection that Check would use, and takes
+// nothing. Unlike Check, it is safe for the client to retry. So Probe replaces a
+// connection that was closed meanwhile. It needs no permission that Check does not.
 func (c *Checker) Probe(ctx context.Context, call Call) error {
 	err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(call.Subject)).Build()).Error()
 	if err != nil && !valkey.IsValkeyNil(err) {

@@ -8,56 +8,55 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Crossing is that a call took what is used of a limit to one of its thresholds or
-// beyond. The step's own reply says so: what is used after the call, less its cost, was
-// used before.
+// Crossing reports that a call took the use of a limit to one of its thresholds. The
+// step's reply shows that: the use before the call is the use after it less the cost.
 type Crossing struct {
-	limiter.Usage        // when the call was made
-	Scope         string // of the limit
-	Subject       string // id of what the limit is on: a caller, an address, a route
-	Percent       int
-	At            time.Time // the server's
+	limiter.Usage           // after the call
+	Scope         string    // scope of the limit
+	Subject       string    // id of what the limit is on: a caller, an address, a route
+	Percent       int       // the threshold
+	At            time.Time // server time
 }
 
 // crossings collects the thresholds that a call crossed.
 type crossings []Crossing
 
-// add notes the thresholds of limits that a cost crossed, of which first says what was
-// used before. again means that the cost may have been taken once more, unnoticed.
-func (c *crossings) add(of Crossing, cost int64, again bool) {
+// add appends a Crossing for each threshold that a cost crossed, as a copy of c. again
+// means that the cost may have been taken twice, because the first reply was lost.
+func (all *crossings) add(c Crossing, cost int64, again bool) {
 	if again {
 		cost *= 2
 	}
-	for _, percent := range of.Crossed(cost) {
-		of.Percent = percent
-		*c = append(*c, of)
+	for _, percent := range c.Crossed(cost) {
+		c.Percent = percent
+		*all = append(*all, c)
 	}
 }
 
-// notified reports whether a limit has thresholds.
-func notified(l limiter.Limit) bool { return l.Notify != limiter.Thresholds{} }
+func hasThresholds(l limiter.Limit) bool { return l.Notify != limiter.Thresholds{} }
 
-// noteCrossings lists what an allowed call crossed.
-func (a *attempt) noteCrossings() {
+// recordCrossings records the thresholds that an allowed call crossed.
+func (a *attempt) recordCrossings() {
 	for _, t := range a.result.taken {
 		if t.lease != nil {
-			continue // some other call took the share
+			continue // the call that requested the lease crossed the threshold
 		}
 		for _, l := range a.result.Limits[t.first : t.first+t.count] {
-			if notified(l.Limit) && !l.Exceeded() {
+			if hasThresholds(l.Limit) && !l.Exceeded() {
 				a.result.Crossings.add(Crossing{Usage: l.Usage, Scope: l.Scope,
-					Subject: a.limited(&a.result, l.Scope), At: t.at}, a.result.Cost, a.call.Again)
+					Subject: a.subjectOf(&a.result, l.Scope), At: t.at}, a.result.Cost, a.call.Again)
 			}
 		}
 	}
 }
 
-// noteGivenBack lists what a call crossed although it gives back its cost: calls that
-// came meanwhile found the threshold crossed already, and with them it stays so. reply is
-// what giving back found.
-func (a *attempt) noteGivenBack(checked *Result, t taken, reply []byte) {
-	states := checked.Limits[t.first : t.first+t.count]
-	if t.lease != nil || !slices.ContainsFunc(states, func(l LimitState) bool { return notified(l.Limit) }) {
+// recordRefundCrossings records the thresholds that a call crossed and that giving back
+// its cost leaves crossed. Calls made in between found them crossed and reported nothing.
+// reply is the reply to giving back.
+func (a *attempt) recordRefundCrossings(result *Result, t taken, reply []byte) {
+	states := result.Limits[t.first : t.first+t.count]
+	thresholds := func(l LimitState) bool { return hasThresholds(l.Limit) }
+	if t.lease != nil || !slices.ContainsFunc(states, thresholds) {
 		return
 	}
 	limits := make([]limiter.Limit, len(states))
@@ -71,19 +70,19 @@ func (a *attempt) noteGivenBack(checked *Result, t taken, reply []byte) {
 	for i, u := range now.Limits {
 		before := states[i].Used()
 		if !states[i].Exceeded() {
-			before -= checked.Cost
+			before -= result.Cost
 		}
 		a.result.Crossings.add(Crossing{Usage: u, Scope: states[i].Scope,
-			Subject: a.limited(checked, states[i].Scope),
+			Subject: a.subjectOf(result, states[i].Scope),
 			At:      now.Now}, u.Used()-before, a.call.Again)
 	}
 }
 
-// limited is the id of what a limit of a scope is on.
-func (a *attempt) limited(checked *Result, scope string) string {
+// subjectOf returns the id of the subject that a limit of a scope counts for.
+func (a *attempt) subjectOf(result *Result, scope string) string {
 	switch scope {
 	case policy.ScopeGroup:
-		return policy.GroupID(checked.group.name)
+		return policy.GroupID(result.group.name)
 	case policy.ScopeIP, policy.ScopeRouteIP:
 		return a.addresses.ID(a.call.Network)
 	case policy.ScopeGlobal:
@@ -94,20 +93,20 @@ func (a *attempt) limited(checked *Result, scope string) string {
 	return a.call.Subject
 }
 
-// cross notes what a step that took a part of the difference crossed.
-func (s *Settlement) cross(state counted, cost int64, reply []byte) {
-	if len(reply) == 0 || !slices.ContainsFunc(state.limits, notified) {
+// recordCrossings records the thresholds that a settlement crossed by taking cost from a
+// state.
+func (s *Settlement) recordCrossings(state settledState, cost int64, reply []byte) {
+	if len(reply) == 0 || !slices.ContainsFunc(state.limits, hasThresholds) {
 		return
 	}
 	d, err := limiter.ParseReply(reply, state.limits)
 	if err != nil {
-		return // the reservation is settled all the same
+		return // the reservation is settled nevertheless
 	}
 	for _, u := range d.Limits {
-		if u.Exceeded() {
-			continue
+		if !u.Exceeded() {
+			s.Crossings.add(Crossing{Usage: u, Scope: state.scope, Subject: state.subject, At: d.Now},
+				cost, false)
 		}
-		of := Crossing{Usage: u, Scope: state.scope, Subject: state.subject, At: d.Now}
-		s.Crossings.add(of, cost, false)
 	}
 }

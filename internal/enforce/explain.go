@@ -19,24 +19,23 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Explanation is what a Check of a call would answer, and why.
+// Explanation is what a Check of a call would return, and why.
 type Explanation struct {
-	Matches   []route.Match // the routes that the call falls under; Index counts Set.Routes
-	Refused   string        // why the caller may not call, whatever the limits; empty when it may
+	Matches   []route.Match // route rules that match the call; Index is that in Set.Routes
+	Refused   string        // why the caller may not call, whatever the limits; empty if it may
 	Exempt    bool          // the address is not limited
 	Effective policy.Effective
-	Result    Result // as Check would return it, but Remaining is as before the call
+	Result    Result // what Check would return, but Remaining is that before the call
 }
 
 //go:embed lua/try.lua
 var tryLua string
 
-// tryScript makes a step and undoes it.
+// tryScript runs a step and undoes it.
 var tryScript = lua.New(func() string { return limiter.StepFunction() + tryLua })
 
-// Explain returns what a Check of the key's call would answer now, in an environment that
-// holds no share of leased limits. It takes nothing. Call's Kind, Subject and Secret do
-// not matter.
+// Explain returns what a Check of the key's call would return now, in an environment that
+// holds no leases. It takes nothing, and ignores call's Kind, Subject and Secret.
 func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	call Call) (Explanation, error) {
 	compiledSet, err := compiled.New(set)
@@ -47,7 +46,7 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	call.Kind, call.Subject = k.Kind, k.ID
 	e := Explanation{Matches: compiledSet.Matches(call.Route), Exempt: compiledSet.Exempts(call.Address)}
 	e.Effective, _ = set.Effective(k, now)
-	_, rule, err := admit(compiledSet, call)
+	_, rule, err := matchCall(compiledSet, call)
 	if e.Refused = refusal(compiledSet, k, call, now, err); rule == nil {
 		rule = compiledSet.Fallback
 	}
@@ -63,7 +62,8 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	return e, c.explainLimits(ctx, &e, compiledSet, call, rule)
 }
 
-// refusal says why a caller may not call; empty if it may.
+// refusal returns the reason why a caller may not call; empty if it may. err is that of
+// matchCall.
 func refusal(set *compiled.Set, k policy.Key, call Call, now time.Time, err error) string {
 	switch {
 	case k.Status != policy.Active:
@@ -83,28 +83,28 @@ func refusal(set *compiled.Set, k policy.Key, call Call, now time.Time, err erro
 	return policy.AccessProblem(k, plan, call.Route)
 }
 
-// explainBan looks for a ban by hand, and for an automatic one.
-func (c *Checker) explainBan(ctx context.Context, checked *Result, set *policy.Set, k policy.Key) error {
+// explainBan applies a ban, whether an operator or the policy imposed it.
+func (c *Checker) explainBan(ctx context.Context, result *Result, set *policy.Set, k policy.Key) error {
 	until, err := policyset.BannedUntil(ctx, c.client, set, []policy.Key{k})
 	if err != nil {
 		return err
 	}
-	if until[0].After(checked.Now) {
-		checked.BannedUntil, checked.Allowed, checked.WouldAllow = until[0], false, false
+	if until[0].After(result.Now) {
+		result.BannedUntil, result.Allowed, result.WouldAllow = until[0], false, false
 	}
 	return nil
 }
 
-// explained is one step on one subject, not made.
-type stepNotMade struct {
+// explainedStep is a step of a check that is tried and undone.
+type explainedStep struct {
 	scope  string
 	mode   policy.Mode
 	step   limiter.Exchange
-	shared *compiled.SharedLimit // nil for the caller's own
+	shared *compiled.SharedLimit // nil for the caller's own limits
 }
 
-// explainLimits asks the caller's own limits and, as a check does, the shared ones only
-// when those allow the call. Of a caller who may not call it asks the own ones alone.
+// explainLimits tries the caller's own limits. As a check does, it tries shared limits
+// only if the caller's own allow the call.
 func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compiled.Set, call Call,
 	rule *compiled.Route) error {
 	own, err := e.ownSteps(call, rule)
@@ -116,7 +116,7 @@ func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compil
 	}
 	free := e.Exempt || e.Result.Cost == 0
 	if e.Result.Allowed || free && e.mayCall() {
-		if err := c.explainSteps(ctx, e, e.sharedSteps(set, call, rule, c.addresses)); err != nil {
+		if err := c.explainSteps(ctx, e, c.explainedShared(e, set, call, rule)); err != nil {
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compil
 // mayCall reports whether the caller may call, whatever the limits.
 func (e *Explanation) mayCall() bool { return e.Refused == "" && e.Result.BannedUntil.IsZero() }
 
-func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []stepNotMade) error {
+func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []explainedStep) error {
 	runs := make([]lua.Run, len(steps))
 	for i, x := range steps {
 		args := []string{valkey.BinaryString(x.step.Program), strconv.FormatInt(e.Result.Cost, 10)}
@@ -147,9 +147,9 @@ func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []step
 	return nil
 }
 
-// ownSteps lists the caller's own limits that a check of the call would ask.
-func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]stepNotMade, error) {
-	var steps []stepNotMade
+// ownSteps lists the steps that a check would make on the caller's own limits.
+func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]explainedStep, error) {
+	var steps []explainedStep
 	if e.Effective.Mode != policy.Off && len(e.Effective.Limits) > 0 {
 		program, err := limiter.Compile(e.Effective.Limits, e.Result.Now)
 		if err != nil {
@@ -157,31 +157,30 @@ func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]stepNotMade, 
 		}
 		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program,
 			Limits: e.Effective.Limits}
-		steps = append(steps, stepNotMade{policy.ScopeKey, e.Effective.Mode, own, nil})
+		steps = append(steps, explainedStep{policy.ScopeKey, e.Effective.Mode, own, nil})
 	}
 	if len(rule.PerKeyEntry) > 0 {
 		routed := limiter.Exchange{Key: rule.State(call.Subject),
 			Program: rule.PerKeyProgram(), Limits: rule.PerKey}
-		steps = append(steps, stepNotMade{policy.ScopeRoute, policy.OrEnforce(rule.Mode), routed, nil})
+		steps = append(steps, explainedStep{policy.ScopeRoute, policy.OrEnforce(rule.Mode), routed, nil})
 	}
 	return steps, nil
 }
 
-// sharedSteps lists the shared limits that a check of the call would ask.
-func (e *Explanation) sharedSteps(set *compiled.Set, call Call, rule *compiled.Route,
-	addresses policyset.AddressKey) (steps []stepNotMade) {
-	all := sharedSteps(set, call, rule, addresses)
+// explainedShared lists the steps that a check would make on shared limits.
+func (c *Checker) explainedShared(e *Explanation, set *compiled.Set, call Call,
+	rule *compiled.Route) (steps []explainedStep) {
 	group := groupOf(set, e.Result.Group, e.Effective.Plan.Number)
-	for _, s := range append(all, groupSteps(set, group, rule)...) {
+	for _, s := range append(c.sharedSteps(set, call, rule), groupSteps(set, group, rule)...) {
 		count := s.shared.CountingAt(e.Result.Now)
 		exchange := limiter.Exchange{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
-		steps = append(steps, stepNotMade{s.shared.Scope, s.shared.Mode, exchange, s.shared})
+		steps = append(steps, explainedStep{s.shared.Scope, s.shared.Mode, exchange, s.shared})
 	}
 	return steps
 }
 
-// explain counts in what a step would answer.
-func (c *Result) explain(x stepNotMade, reply []byte) error {
+// explain adds the reply of a step that was tried.
+func (c *Result) explain(x explainedStep, reply []byte) error {
 	if limiter.ReplyCostTooHigh(reply) {
 		c.Allowed, c.WouldAllow = c.Allowed && x.mode != policy.Enforce, false
 		return nil
@@ -198,7 +197,7 @@ func (c *Result) explain(x stepNotMade, reply []byte) error {
 	}
 	for i := range d.Limits {
 		if u := &d.Limits[i]; d.Allowed && c.Cost > 0 && !u.Exceeded() {
-			*u = u.Returned(c.Cost) // as it is before the call
+			*u = u.Returned(c.Cost) // as before the call
 		}
 	}
 	c.Limits = append(c.Limits, LimitStates(d.Limits, x.scope, x.mode)...)

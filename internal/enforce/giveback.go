@@ -14,25 +14,25 @@ import (
 	"tidegate/internal/lua"
 )
 
-// taken is what a limit's state gave, and would have to be given back.
+// taken is a cost that one state gave, and what giving it back needs.
 type taken struct {
-	keys    []string // the state's and the bucket's copy's
+	keys    []string // key of the state, and of the bucket's copy of the plans
 	program limiter.Program
-	at      time.Time
-	lease   *lease.Lease // that the call drew from; nil when the state gave it
-	first   int32        // index of its limits in Result.Limits
-	count   int32
+	at      time.Time    // server time
+	lease   *lease.Lease // the lease that the call drew from; nil if the state gave the cost
+	first   int32        // index of its first limit in Result.Limits
+	count   int32        // number of its limits
 }
 
-// giveBackTime is the least time that giving back has, so that the end of a call's time
-// does not make it lose what it took.
+// giveBackTime is the least time allowed for giving back, even if the call's own deadline
+// is sooner.
 const giveBackTime = 100 * time.Millisecond
 
-// giveBack returns what was taken for a call that is not allowed. What cannot be given
-// back stays counted until its window passes, which denies too much and never admits too
-// much.
-func (a *attempt) giveBack(ctx context.Context, checked *Result) {
-	if len(checked.taken) == 0 {
+// giveBack gives back what was taken for a call that is not allowed. A cost that cannot be
+// given back stays counted until its window passes: limits then deny too much, but never
+// admit too much.
+func (a *attempt) giveBack(ctx context.Context, result *Result) {
+	if len(result.taken) == 0 {
 		return
 	}
 	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && time.Until(end) < giveBackTime {
@@ -40,37 +40,38 @@ func (a *attempt) giveBack(ctx context.Context, checked *Result) {
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 		defer cancel()
 	}
-	there := checked.putBack()
-	commands := make([]valkey.Completed, len(there))
-	for i, t := range there {
-		commands[i] = stepScript.Command(a.client, t.keys, t.back(checked))
+	inValkey := result.returnToLeases()
+	commands := make([]valkey.Completed, len(inValkey))
+	for i, t := range inValkey {
+		commands[i] = stepScript.Command(a.client, t.keys, t.refundArgs(result))
 	}
-	var newer []taken
+	var stale []taken
 	if len(commands) > 0 {
-		for i, result := range a.client.DoMulti(ctx, commands...) {
-			t := there[i]
-			reply, err := result.AsBytes()
+		for i, response := range a.client.DoMulti(ctx, commands...) {
+			t := inValkey[i]
+			reply, err := response.AsBytes()
 			if lua.Unknown(err) {
-				reply, _ = a.client.Do(ctx, stepScript.Whole(a.client, t.keys, t.back(checked))).AsBytes()
+				whole := stepScript.Whole(a.client, t.keys, t.refundArgs(result))
+				reply, _ = a.client.Do(ctx, whole).AsBytes()
 			}
 			if string(reply) == "S" {
-				newer = append(newer, t)
+				stale = append(stale, t)
 				continue
 			}
-			a.noteGivenBack(checked, t, reply)
+			a.recordRefundCrossings(result, t, reply)
 		}
 	}
-	if len(newer) > 0 {
-		a.giveBackByNewer(ctx, checked, newer)
+	if len(stale) > 0 {
+		a.giveBackStale(ctx, result, stale)
 	}
-	checked.restore()
+	result.restore()
 }
 
-// giveBackByNewer gives back by the Set in force what was taken by an older one, as
-// settling a reservation with 0 does. A limit that is no longer in force is given back
-// nothing.
-func (a *attempt) giveBackByNewer(ctx context.Context, checked *Result, newer []taken) {
-	r := a.reserved(checked, newer, a.call, a.rule)
+// giveBackStale gives back what was taken under an older policy set than the one in force.
+// It does so as settling a reservation with 0 does. Limits that are no longer in force
+// keep the cost.
+func (a *attempt) giveBackStale(ctx context.Context, result *Result, stale []taken) {
+	r := a.reserved(result, stale, a.call, a.rule)
 	r.Plan, r.Expires = a.result.plan, a.now().Add(time.Minute)
 	s := Settlement{Reserved: r.Cost}
 	var set *compiled.Set
@@ -78,16 +79,16 @@ func (a *attempt) giveBackByNewer(ctx context.Context, checked *Result, newer []
 	if r.Has(reservation.Key) || r.Has(reservation.Route) {
 		set, err = a.settleOwn(ctx, &r, &s)
 	} else {
-		set, err = a.current(ctx, r.Subject)
+		set, err = a.newestSet(ctx, r.Subject)
 	}
 	if err == nil {
 		a.settleShared(ctx, set, &r, &s)
 	}
 }
 
-// putBack returns what was drawn to the leases that are still held. It lists the rest,
-// which has to be given back in Valkey.
-func (c *Result) putBack() []taken {
+// returnToLeases returns drawn costs to the leases that are still held. It returns the
+// rest, which has to be given back in Valkey.
+func (c *Result) returnToLeases() []taken {
 	if !slices.ContainsFunc(c.taken, func(t taken) bool { return t.lease != nil }) {
 		return c.taken
 	}
@@ -96,15 +97,23 @@ func (c *Result) putBack() []taken {
 	})
 }
 
-// back are the arguments of stepScript that give back what the call took.
-func (t taken) back(c *Result) []string {
+// refundArgs returns the arguments of stepScript that give the cost back.
+func (t taken) refundArgs(c *Result) []string {
 	return stepArgs(t.program.Sparing(t.spared(c)), -c.Cost, t.at, c.SetVersion)
 }
 
-// spared returns which of the limits gave nothing to the call.
-func (t taken) spared(c *Result) byte { return spared(c.Limits[t.first : t.first+t.count]) }
+// spared returns a mask of the limits that the cost was not taken from, as
+// limiter.Exceeded does.
+func (t taken) spared(c *Result) (mask byte) {
+	for i, l := range c.Limits[t.first : t.first+t.count] {
+		if l.Exceeded() {
+			mask |= 1 << i
+		}
+	}
+	return mask
+}
 
-// restore counts what was taken as free again.
+// restore adds the cost back to what remains of the limits that gave it.
 func (c *Result) restore() {
 	for _, t := range c.taken {
 		for i := range t.count {

@@ -9,7 +9,6 @@ import (
 
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce/compiled"
-	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -17,9 +16,9 @@ import (
 
 // readOwn reads the reply to the caller's own step into the result.
 func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
-	r = a.guarded(ctx, r)
-	// The short script does not say which limit the cost exceeds. In shadow mode it
-	// denies no call.
+	r = a.learnAccess(ctx, r)
+	// checkScript does not say which limit the cost exceeds. wideScript does, and a limit
+	// in shadow mode must not deny the call.
 	if r.err == nil && limiter.ReplyCostTooHigh(r.bytes) {
 		a.own = a.wideStep(a.set, a.call, a.rule, a.result.plan)
 		r = a.flush(ctx, []step{a.own}, nil)[0]
@@ -28,7 +27,7 @@ func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
 		return r.err
 	}
 	final, err := a.parseOwn(&a.result, r.bytes, a.set, a.own, a.rule)
-	a.keepAccess()
+	a.recordAccess()
 	switch {
 	case final || err != nil:
 		a.result.Allowed, a.result.WouldAllow = false, false
@@ -38,52 +37,18 @@ func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
 	return err
 }
 
-// readShared reads the replies of shared limits into a result.
-func (a *attempt) readShared(result *Result, replies []stepReply) error {
-	return a.countShared(result, a.leases.complete(replies))
-}
-
-func (a *attempt) countShared(result *Result, replies []stepReply) (failed error) {
-	for i, r := range replies {
-		err := r.err
-		if err == nil {
-			err = result.addShared(a.shared[i], r.bytes, a.leases.of(i))
-		}
-		if failed == nil {
-			failed = err
-		}
-	}
-	return failed
-}
-
-// addShared adds the decision of a shared limit. request is nil when it is not leased.
-func (c *Result) addShared(s step, reply []byte, request *lease.Request) error {
-	switch {
-	case string(reply) == "S":
-		return ErrStale
-	case request == nil:
-		return c.add(s.shared.Scope, s.shared.Mode, s.shared.Configured, reply, s.keys, s.shared.Program)
-	}
-	d, err := request.Decision(c.Now)
-	t := taken{keys: s.keys, program: s.shared.Longest().Program, at: d.Now, lease: request.Lease()}
-	if t.lease != nil {
-		t.at = t.lease.At()
-	}
-	return c.count(s.shared.Scope, s.shared.Mode, d, err, t)
-}
-
-// add counts a decision in. Its limits are of one scope and mode; keys and program are
-// what a give-back needs.
+// add adds the decision in a reply. All its limits have one scope and mode. Giving the
+// cost back needs keys and program.
 func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string,
 	program limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
-	return c.count(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
+	return c.addDecision(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
 }
 
-// count counts a decision in, or why there is none.
-func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err error, t taken) error {
+// addDecision adds a decision, or handles the error err in its place.
+func (c *Result) addDecision(scope string, mode policy.Mode, d limiter.Decision, err error, t taken) error {
 	switch {
-	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // denies no call
+	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // such a limit denies no call
 		c.WouldAllow = false
 		return nil
 	case err != nil:
@@ -100,9 +65,9 @@ func (c *Result) count(scope string, mode policy.Mode, d limiter.Decision, err e
 	return nil
 }
 
-// parseOwn reads the reply about the caller itself. It is final when no limit can change
-// it.
-func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiled.Set, own step,
+// parseOwn parses the reply to the caller's own step. final means that the reply decides
+// the call whatever the limits: the caller is refused or banned.
+func (c *Checker) parseOwn(result *Result, reply []byte, set *compiled.Set, own step,
 	rule *compiled.Route) (final bool, err error) {
 	if len(reply) == 0 {
 		return true, limiter.ErrReply
@@ -114,15 +79,15 @@ func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiled.Set, own
 	case kind == 'S':
 		return true, ErrStale
 	case kind == 'B' && len(rest) >= 14:
-		checked.BannedUntil, checked.Now, rest = policyset.TimeAt(rest), policyset.TimeAt(rest[7:]), rest[14:]
+		result.BannedUntil, result.Now, rest = policyset.TimeAt(rest), policyset.TimeAt(rest[7:]), rest[14:]
 	case kind == 'O' && len(rest) >= 7:
-		checked.Now, rest = policyset.TimeAt(rest), rest[7:]
+		result.Now, rest = policyset.TimeAt(rest), rest[7:]
 	}
 	public := rest
 	if kind == 'K' && own.known != nil {
 		public = own.known.public
 	}
-	of, after, err := c.parsePublic(checked, set, public)
+	active, after, err := c.parsePublic(result, set, public)
 	if err != nil {
 		return true, err
 	}
@@ -133,20 +98,25 @@ func (c *Checker) parseOwn(checked *Result, reply []byte, set *compiled.Set, own
 	case 'B':
 		return true, nil
 	case 'O':
-		checked.Allowed, checked.WouldAllow = true, true
+		result.Allowed, result.WouldAllow = true, true
 		return false, nil
 	case 'D':
-		c.known.learn(checked.ID, own.args[0], set.Version, public[:len(public)-len(rest)])
-		return false, checked.add(policy.ScopeKey, of.mode, of.limits, rest, own.keys[1:3], of.program)
+		c.known.learn(result.ID, own.args[0], set.Version, public[:len(public)-len(rest)])
+		return false, result.addOwn(active, rest, own)
 	case 'K':
-		return false, checked.add(policy.ScopeKey, of.mode, of.limits, rest, own.keys[1:3], of.program)
+		return false, result.addOwn(active, rest, own)
 	case 'W':
-		return false, parseWide(checked, own, rule, of, rest)
+		return false, parseWide(result, own, rule, active, rest)
 	}
 	return true, limiter.ErrReply
 }
 
-// refusalOf reads why find.lua refuses a caller.
+// addOwn adds the decision of the limits of the caller's plan or override.
+func (c *Result) addOwn(active activeLimits, reply []byte, own step) error {
+	return c.add(policy.ScopeKey, active.mode, active.limits, reply, own.keys[1:3], active.program)
+}
+
+// refusalOf returns the error for a code with which find.lua refuses a caller.
 func refusalOf(code byte) error {
 	switch code {
 	case 'R':
@@ -161,60 +131,61 @@ func refusalOf(code byte) error {
 	return &policy.RefusedError{Cause: cause.Unknown}
 }
 
-// public is what a reply says about the limits that hold for a caller.
-type public struct {
+// activeLimits are the limits of a caller's plan or override, as a reply states them.
+type activeLimits struct {
 	mode    policy.Mode
 	limits  []limiter.Limit
 	program limiter.Program
 }
 
-// parsePublic reads what find.lua calls public, and returns what follows it.
-func (c *Checker) parsePublic(checked *Result, set *compiled.Set, b []byte) (of public,
+// parsePublic parses the part of a reply that find.lua calls public: the caller's record
+// and its limits. It returns the bytes that follow.
+func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (active activeLimits,
 	rest []byte, err error) {
 	if len(b) < 4+policyset.TimesLen+policyset.PublicLen {
-		return public{}, nil, limiter.ErrReply
+		return activeLimits{}, nil, limiter.ErrReply
 	}
 	about := b[4+policyset.TimesLen:]
 	name := int(binary.BigEndian.Uint16(about[13:]))
 	if len(about) < policyset.PublicLen+name+4 {
-		return public{}, nil, limiter.ErrReply
+		return activeLimits{}, nil, limiter.ErrReply
 	}
-	checked.changes = []time.Time{policyset.TimeAt(b[4:]), policyset.TimeAt(b[4+7:])}
-	checked.KeyVersion, checked.Name = int64(binary.BigEndian.Uint32(about)),
+	result.changes = []time.Time{policyset.TimeAt(b[4:]), policyset.TimeAt(b[4+7:])}
+	result.KeyVersion, result.Name = int64(binary.BigEndian.Uint32(about)),
 		string(about[policyset.PublicLen:policyset.PublicLen+name])
 	number := int(binary.BigEndian.Uint16(about[4:]))
-	if number == 0 { // it came with the call
-		number = checked.plan
+	if number == 0 { // the record names no plan
+		number = result.plan
 	}
 	if p, ok := set.Numbered(number); ok {
-		checked.Plan = p.Name
+		result.Plan = p.Name
 	}
 	source := about[policyset.PublicLen+name]
 	entry := about[policyset.PublicLen+name+1:]
-	if checked.Group, entry, err = groupIn(source, entry); err != nil {
-		return public{}, nil, err
+	if result.Group, entry, err = groupIn(source, entry); err != nil {
+		return activeLimits{}, nil, err
 	}
-	checked.group = groupOf(set, checked.Group, number)
-	checked.Source = [...]string{"plan", "override"}[source&1]
-	checked.OldSecret = source&formerSecret != 0
+	result.group = groupOf(set, result.Group, number)
+	result.Source = [...]string{"plan", "override"}[source&1]
+	result.OldSecret = source&formerSecret != 0
 	if source&1 == 1 {
-		checked.changes = append(checked.changes, policyset.TimeAt(about[6:]))
+		result.changes = append(result.changes, policyset.TimeAt(about[6:]))
 	}
-	of.mode, of.limits, rest, err = c.parseEntry(entry)
+	active.mode, active.limits, rest, err = c.parseEntry(entry)
 	if err != nil {
-		return public{}, nil, err
+		return activeLimits{}, nil, err
 	}
-	of.program = limiter.Program(entry[3 : len(entry)-len(rest)])
-	return of, rest, nil
+	active.program = limiter.Program(entry[3 : len(entry)-len(rest)])
+	return active, rest, nil
 }
 
-// The marks of public, in addition to the source of the limits.
+// Bits that public has beside the source of the limits.
 const (
 	formerSecret = 2
 	inGroup      = 4
 )
 
-// groupIn reads the name of the key's group, and returns the entry that follows.
+// groupIn returns the name of the key's group, and the entry that follows it in b.
 func groupIn(marks byte, b []byte) (name string, entry []byte, err error) {
 	if marks&inGroup == 0 {
 		return "", b, nil
@@ -225,9 +196,10 @@ func groupIn(marks byte, b []byte) (name string, entry []byte, err error) {
 	return "", nil, limiter.ErrReply
 }
 
-const maxPrograms = 4096
+const maxPrograms = 4096 // entries that a Checker remembers
 
-// parseEntry is decodeEntry with a memory.
+// parseEntry is policyset.DecodeEntry, but remembers entries it has decoded. It also
+// returns the bytes that follow the entry.
 func (c *Checker) parseEntry(b []byte) (policy.Mode, []limiter.Limit, []byte, error) {
 	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(policyset.Modes) {
 		return "", nil, nil, limiter.ErrReply
@@ -252,41 +224,43 @@ func (c *Checker) parseEntry(b []byte) (policy.Mode, []limiter.Limit, []byte, er
 	return mode, limits, rest, nil
 }
 
-func parseWide(checked *Result, own step, rule *compiled.Route, of public, b []byte) error {
-	plan, b, ok := cut(b)
+// parseWide parses what wide.lua adds to public: the replies of the caller's own limits,
+// of the route's limits on it, and of the plan's candidate. Each may be empty.
+func parseWide(result *Result, own step, rule *compiled.Route, active activeLimits, b []byte) error {
+	plan, b, ok := cutPart(b)
 	if !ok {
 		return limiter.ErrReply
 	}
-	routed, candidate, ok := cut(b)
+	routed, candidate, ok := cutPart(b)
 	if !ok {
 		return limiter.ErrReply
 	}
 	if len(plan) > 0 {
-		if err := checked.add(policy.ScopeKey, of.mode, of.limits, plan, own.keys[1:3],
-			of.program); err != nil {
+		if err := result.addOwn(active, plan, own); err != nil {
 			return err
 		}
 	}
 	if len(routed) > 0 {
 		keys := []string{own.keys[5], own.keys[2]}
-		if err := checked.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys,
+		if err := result.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys,
 			rule.PerKeyProgram()); err != nil {
 			return err
 		}
 	}
-	if !checked.Allowed { // the script took from both or from none
-		checked.restore()
+	if !result.Allowed { // the script took from both lists or from none
+		result.restore()
 	}
-	// no other limit is the caller's
-	if checked.candidateAsked = len(candidate) > 0; len(candidate) >= 8 && checked.Now.IsZero() {
-		checked.Now = policyset.TimeAt(candidate[1:])
+	result.candidateAsked = len(candidate) > 0
+	if len(candidate) >= 8 && result.Now.IsZero() { // no other limits of the caller
+		result.Now = policyset.TimeAt(candidate[1:])
 	}
-	// a cost above the candidate is as denied as any other
-	checked.CandidateAllows = !checked.candidateAsked || candidate[0]&1 == 1
+	// A cost above a limit of the candidate counts as a denial by it.
+	result.CandidateAllows = !result.candidateAsked || candidate[0]&1 == 1
 	return nil
 }
 
-func cut(b []byte) (part, rest []byte, ok bool) {
+// cutPart splits off a part that begins with its length in 2 bytes.
+func cutPart(b []byte) (part, rest []byte, ok bool) {
 	if len(b) < 2 {
 		return nil, nil, false
 	}

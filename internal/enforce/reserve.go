@@ -16,47 +16,49 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// DefaultReservationExpiry is how long a reservation can be settled by default.
+// DefaultReservationExpiry is how long a reservation can be settled unless
+// Checker.ReservationExpiry says otherwise.
 const DefaultReservationExpiry = 10 * time.Minute
 
-// reservation returns what settles a call; empty when nothing was taken.
-func (c *Checker) reservation(checked *Result, call Call, rule *compiled.Route) string {
-	r := c.reserved(checked, checked.taken, call, rule)
+// reservation returns the signed text that settles a call; empty if nothing was taken.
+func (c *Checker) reservation(result *Result, call Call, rule *compiled.Route) string {
+	r := c.reserved(result, result.taken, call, rule)
 	if r.Empty() {
 		return ""
 	}
-	if checked.candidateAsked && checked.CandidateAllows && r.Has(reservation.Key) {
+	if result.candidateAsked && result.CandidateAllows && r.Has(reservation.Key) {
 		r.Took(reservation.Candidate, r.At(reservation.Key), 0)
 	}
-	r.Expires = checked.Now.Add(c.ReservationExpiry)
+	r.Expires = result.Now.Add(c.ReservationExpiry)
 	return c.seal.Write(&r)
 }
 
-// reserved lists what settles some of what a call took.
-func (c *Checker) reserved(checked *Result, all []taken, call Call,
+// reserved returns a Reservation of the given costs that a call took.
+func (c *Checker) reserved(result *Result, all []taken, call Call,
 	rule *compiled.Route) reservation.Reservation {
-	r := reservation.New(call.Subject, checked.plan, checked.Cost)
+	r := reservation.New(call.Subject, result.plan, result.Cost)
 	r.SettleMax, r.Rule = rule.SettleBound(r.Cost), rule.Tag
 	for _, t := range all {
-		state := reservation.StateOf(checked.Limits[t.first].Scope)
-		r.Took(state, t.at, t.spared(checked))
+		state := reservation.StateOf(result.Limits[t.first].Scope)
+		r.Took(state, t.at, t.spared(result))
 		if state == reservation.IP || state == reservation.RouteIP {
 			r.Network = c.addresses.ID(call.Network)
 		}
 		if state == reservation.Group {
-			r.Group, r.GroupPlan = policy.GroupID(checked.group.name), checked.group.plan
+			r.Group, r.GroupPlan = policy.GroupID(result.group.name), result.group.plan
 		}
 	}
 	return r
 }
 
-// Reserve takes a cost from the limits of a key by its id, for a backend that calls by
-// itself, and returns what a Check of that cost would with a reservation to settle. route
-// is the name of a rule whose limits on each key and on all keys apply too; empty for
-// none. It fails as Check does, with ErrNotFound for an unknown id or route, and with
-// limiter.ErrCost for a cost below 1 or above a limit. The rule's SettleMax bounds the
-// settlement, but never below cost; without one the bound is DefaultSettleMax times cost,
-// whatever the rule's own cost is.
+// Reserve takes a cost from the limits of a key, for a backend that reserves by itself. It
+// returns what a Check with that cost would, with a reservation to settle. id is that of
+// the key. route names a rule whose limits on each key and on all keys apply too; empty
+// for none. The rule's SettleMax bounds the settlement, but never below cost. Without one
+// the bound is policy.DefaultSettleMax times cost, whatever the rule's own cost is.
+//
+// Reserve fails as Check does, with policy.ErrNotFound for an unknown id or route, and
+// with limiter.ErrCost for a cost below 1 or above a limit.
 func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Result, error) {
 	if cost < 1 || cost > limiter.MaxRequests {
 		return Result{}, fmt.Errorf("%w: %d is not 1 to %d", limiter.ErrCost, cost,
@@ -66,21 +68,16 @@ func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Re
 	if err != nil {
 		return Result{}, err
 	}
-	if c.set.Load() == nil {
-		if err := c.Load(ctx); err != nil {
-			return Result{}, err
-		}
-	}
-	return c.renewing(ctx, func(set *compiled.Set) (Result, error) {
+	return c.withNewestSet(ctx, func(set *compiled.Set) (Result, error) {
 		rule := set.Fallback
 		if route != "" {
 			if rule = set.Named(route); rule == nil {
-				return Result{}, errors.Join(policy.ErrNotFound, c.newest(ctx, set, id))
+				return Result{}, errors.Join(policy.ErrNotFound, c.checkNewest(ctx, set, id))
 			}
 		}
 		plan, err := set.PlanFor(call.Kind, "")
 		if err != nil {
-			return Result{}, errors.Join(err, c.newest(ctx, set, id))
+			return Result{}, errors.Join(err, c.checkNewest(ctx, set, id))
 		}
 		priced := *rule
 		priced.Cost, priced.Settle = cost, true

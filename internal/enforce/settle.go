@@ -28,10 +28,10 @@ var (
 	settleLua string
 
 	settleScript = lua.New(func() string { return limiter.StepFunction() + chargeLua + settleLua })
-	// chargeScript settles one state: KEYS[1], KEYS[2] its bucket's copy of the plans;
-	// ARGV[1] its program, ARGV[2] the difference, ARGV[3] when the cost was taken,
-	// ARGV[4] the version of the Set that the program goes by. It returns what the
-	// function settle does, or 'S' when the Set is newer.
+	// chargeScript settles one state. KEYS[1] is the state, KEYS[2] its bucket's copy of
+	// the plans. ARGV[1] is the program of its limits, ARGV[2] the difference, ARGV[3]
+	// when the cost was taken, ARGV[4] the version of the policy set of the program. It
+	// returns the result of the Lua function settle, or 'S' if a newer set is in force.
 	chargeScript = lua.New(func() string {
 		return limiter.StepFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
 			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]))"
@@ -41,45 +41,43 @@ var (
 var (
 	// ErrReservation means that a text is not a reservation.
 	ErrReservation = errors.New("not a reservation")
-	// ErrExpired means that a reservation has expired: what it took stays taken until
-	// its window passes.
+	// ErrExpired means that a reservation has expired. Its cost stays taken until the
+	// windows pass.
 	ErrExpired = errors.New("reservation has expired")
-	// ErrSettled means that a reservation was settled before. It is settled once.
+	// ErrSettled means that a reservation was settled before.
 	ErrSettled = errors.New("reservation is settled already")
 )
 
-// Settlement is what became of a reservation.
+// Settlement is the result of settling a reservation.
 type Settlement struct {
-	Reserved int64 // what was taken at first
-	Actual   int64 // what was used
-	// SettleMax is the most that limits shared by several callers are charged for the
-	// call.
+	Reserved int64 // cost that was taken by the call
+	Actual   int64 // cost that was really used
+	// SettleMax is the most that shared limits are charged for the call.
 	SettleMax int64
-	// AboveMax is how much of Actual is above SettleMax. Only the caller's own limits are
-	// charged for it. It is 0 when Actual is at most SettleMax.
+	// AboveMax is how much of Actual is above SettleMax; 0 if none is. Only the caller's
+	// own limits are charged for it.
 	AboveMax int64
-	// Short is how much more was used than could be charged: the most over all limits, on
-	// those that callers share without AboveMax. It is 0 when Actual is not above
+	// Short is how much of Actual could not be charged: the largest such part over all
+	// limits. On shared limits AboveMax does not count. It is 0 if Actual is not above
 	// Reserved.
 	Short int64
 	// Partial means that a limit still counts some of what was to be given back, or that
-	// limits on others than the caller (its address, everybody) could not be reached and
-	// keep what was taken at first. What has left a limit's window by itself is not
-	// partial.
+	// a shared limit could not be reached and still counts Reserved. What has left a
+	// limit's window does not make a settlement partial.
 	Partial bool
-	Now     time.Time // the server's
+	Now     time.Time // server time
 
 	ID, Name, Group, Plan, Rule string // of the key, its group and plan, and the route rule
 	// Crossings are the thresholds of limits that the difference crossed.
 	Crossings crossings
 }
 
-// Settle makes the cost of a reservation what was really used, once: on every limit that
-// took the difference is given back, or taken as far as it fits. Limits that callers
-// share are charged SettleMax at most. An actual cost of 0 gives all of it back. It fails
-// with ErrReservation, ErrExpired or ErrSettled, and with limiter.ErrCost for an actual
-// cost that no call can have. After any other error the reservation may be settled or
-// not; to try again is safe.
+// Settle replaces the cost of a reservation by the cost that was really used, once. Every
+// limit that took the reserved cost gets the difference back, or gives as much of it as
+// fits. Shared limits are charged SettleMax at most. An actual cost of 0 gives back
+// everything. Settle returns ErrReservation, ErrExpired or ErrSettled, and limiter.ErrCost
+// for an actual cost that is out of range. After any other error the reservation may or
+// may not be settled; a retry is safe.
 func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settlement, error) {
 	r, ok := c.seal.Read(text)
 	if !ok {
@@ -99,21 +97,21 @@ func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settle
 	return s, nil
 }
 
-// settleOwn settles on the caller, by the limits that hold for it in that step. It
-// returns the Set that they are of.
+// settleOwn settles the caller's own limits, as they are when the script runs. It returns
+// the policy set that it used.
 func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
 	s *Settlement) (*compiled.Set, error) {
-	at := time.Now() // of the server as soon as that is known
+	at := time.Now() // replaced by the server's time once that is known
 	for range maxReloads {
-		set, err := c.current(ctx, r.Subject)
+		set, err := c.newestSet(ctx, r.Subject)
 		if err != nil {
 			return nil, err
 		}
-		by, err := c.basis(ctx, set, r, at)
+		own, err := c.readOwnStates(ctx, set, r, at)
 		if err != nil {
 			return nil, err
 		}
-		at, err = c.trySettle(ctx, set, by, r, s)
+		at, err = c.trySettle(ctx, set, own, r, s)
 		if !errors.Is(err, ErrStale) {
 			return set, err
 		}
@@ -121,98 +119,94 @@ func (c *Checker) settleOwn(ctx context.Context, r *reservation.Reservation,
 	return nil, ErrStale
 }
 
-// counted is a state, and the limits that it counts for.
-type counted struct {
-	keys      []string // the state's; on others than the caller, the bucket's copy of the plans too
+// settledState is a state that took the reserved cost.
+type settledState struct {
+	keys      []string // key of the state; of a shared limit also that of the bucket's copy of the plans
 	program   limiter.Program
-	limits    []limiter.Limit // of program; nil when it is not that of limits
+	limits    []limiter.Limit // limits of program; nil for leased limits, whose windows differ
 	scope     string
-	subject   string // id of what the limits are on
-	at        time.Time
-	candidate bool // its limits deny no call
+	subject   string    // id of what the limits are on
+	at        time.Time // when the state took the cost
+	candidate bool      // limits of a candidate, which deny no call
 }
 
-// basis is what a settlement on the caller goes by.
-type basis struct {
-	states []counted
-	name   string // the caller's
-	group  string
-	plan   string
-	rule   string
-	record string // version of the caller's record, 4 bytes; empty without one
-	till   string // when the override ends, microseconds; empty when there is none or it does not
-	holds  bool   // the override does
+// ownStates are the states of the caller that a settlement changes, and what it read of
+// the caller's record.
+type ownStates struct {
+	states         []settledState
+	name           string // name of the caller
+	group          string
+	plan           string
+	rule           string
+	recordVersion  string // version of the record in 4 bytes; empty without a record
+	overrideEnds   string // microseconds since 1970; empty without an end or override
+	overrideActive bool
 }
 
-// basis reads the limits that hold for the caller at an instant, and lists the states
-// that took.
-func (c *Checker) basis(ctx context.Context, set *compiled.Set, r *reservation.Reservation,
-	at time.Time) (by basis, err error) {
+// readOwnStates reads the limits that apply to the caller at an instant, and lists its
+// states that took the reserved cost.
+func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reservation.Reservation,
+	at time.Time) (own ownStates, err error) {
 	k, err := policyset.Recorded(r.Subject,
 		c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.Subject)).Build()))
 	if err != nil {
-		return basis{}, fmt.Errorf("enforce: settle: %w", err)
+		return ownStates{}, fmt.Errorf("enforce: settle: %w", err)
 	}
 	if k.Version > 0 {
-		by.record = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
+		own.recordVersion = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
 	}
-	by.holds = k.Override.ActiveAt(at)
+	own.overrideActive = k.Override.ActiveAt(at)
 	if k.Override != nil && !k.Override.Until.IsZero() {
-		by.till = strconv.FormatInt(k.Override.Until.UnixMicro(), 10)
+		own.overrideEnds = strconv.FormatInt(k.Override.Until.UnixMicro(), 10)
 	}
 	number := r.Plan
 	if k.PlanNumber > 0 {
 		number = k.PlanNumber
 	}
 	p, _ := set.Numbered(number)
-	by.name, by.group, by.plan = k.Name, k.Group, p.Name
+	own.name, own.group, own.plan = k.Name, k.Group, p.Name
 	limits := p.Limits
-	if by.holds && k.Override.Limits != nil {
+	if own.overrideActive && k.Override.Limits != nil {
 		limits = k.Override.Limits
 	}
-	if r.Has(reservation.Key) {
-		err = by.add(r, reservation.Key, "s", limits)
+	err = own.add(r, reservation.Key, "s", limits)
+	if rule := set.Tagged(r.Rule); rule != nil {
+		own.rule = rule.Name
+		err = errors.Join(err, own.add(r, reservation.Route, "s"+rule.Tag, rule.PerKey))
 	}
-	rule := set.Tagged(r.Rule)
-	if rule != nil {
-		by.rule = rule.Name
-	}
-	if rule != nil && r.Has(reservation.Route) {
-		err = errors.Join(err, by.add(r, reservation.Route, "s"+rule.Tag, rule.PerKey))
-	}
-	if r.Has(reservation.Candidate) {
-		err = errors.Join(err, by.add(r, reservation.Candidate, "sk", p.Candidate))
-	}
-	return by, err
+	return own, errors.Join(err, own.add(r, reservation.Candidate, "sk", p.Candidate))
 }
 
-func (by *basis) add(r *reservation.Reservation, state reservation.State, what string,
+// add appends a state if it took the reserved cost and still has limits.
+func (own *ownStates) add(r *reservation.Reservation, state reservation.State, what string,
 	limits []limiter.Limit) error {
-	if len(limits) == 0 {
+	if !r.Has(state) || len(limits) == 0 {
 		return nil
 	}
 	program, err := limiter.Compile(limits, time.Now())
-	own := counted{keys: []string{keyspace.Of(r.Subject, what)}, limits: limits, subject: r.Subject,
+	s := settledState{keys: []string{keyspace.Of(r.Subject, what)}, limits: limits, subject: r.Subject,
 		program: program.Sparing(r.Spared(state)), at: r.At(state), candidate: state == reservation.Candidate}
-	if !own.candidate {
-		own.scope = state.Scope()
+	if !s.candidate {
+		s.scope = state.Scope()
 	}
-	by.states = append(by.states, own)
+	own.states = append(own.states, s)
 	return err
 }
 
-// trySettle fails with errStale, and returns the server's time, when the basis no longer
-// holds.
-func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, by basis, r *reservation.Reservation,
+// trySettle settles the caller's own states in one script. It returns the server's time,
+// and ErrStale if the record, its override or the policy set has changed since own was
+// read.
+func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownStates, r *reservation.Reservation,
 	s *Settlement) (time.Time, error) {
 	keys := []string{keyspace.Of(r.Subject, r.Mark()), keyspace.Record(r.Subject),
 		policyset.CopyKey(keyspace.BucketOf(r.Subject))}
 	args := []string{
 		strconv.FormatInt(r.Expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.Cost, 10),
 		strconv.FormatInt(r.At(reservation.Key).UnixMicro(), 10),
-		by.record, strconv.FormatInt(set.Version, 10), by.till, map[bool]string{true: "1"}[by.holds],
+		own.recordVersion, strconv.FormatInt(set.Version, 10), own.overrideEnds,
+		map[bool]string{true: "1"}[own.overrideActive],
 	}
-	for _, state := range by.states {
+	for _, state := range own.states {
 		keys, args = append(keys, state.keys[0]), append(args, valkey.BinaryString(state.program))
 	}
 	reply, err := settleScript.Do(ctx, c.client, keys, args).AsBytes()
@@ -229,64 +223,67 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, by basis, r 
 		return time.Time{}, limiter.ErrReply
 	}
 	s.Now = policyset.TimeAt(reply[1:])
-	s.Name, s.Group, s.Plan, s.Rule = by.name, by.group, by.plan, by.rule
+	s.Name, s.Group, s.Plan, s.Rule = own.name, own.group, own.plan, own.rule
 	rest := reply[8:]
-	for _, state := range by.states {
-		if rest, err = s.charged(state, s.Actual-r.Cost, rest); err != nil {
+	for _, state := range own.states {
+		if rest, err = s.addCharge(state, s.Actual-r.Cost, rest); err != nil {
 			return time.Time{}, err
 		}
 	}
 	return s.Now, nil
 }
 
-// charged notes how much of a difference a state took and what that crossed, or, when it
-// was to be given back, how much of it the state still counts. b begins with what the
-// script's function settle returned for the state.
-func (s *Settlement) charged(state counted, difference int64, b []byte) (rest []byte, err error) {
-	if len(b) < 6 || len(b) < 6+int(binary.BigEndian.Uint16(b[4:])) {
+// addCharge adds what settling one state did. b begins with the result of the Lua function
+// settle. For a positive difference that is how much the state took; for a negative one,
+// how much of it the state still counts. addCharge returns the bytes that follow.
+func (s *Settlement) addCharge(state settledState, difference int64, b []byte) (rest []byte, err error) {
+	if len(b) < 4 {
 		return nil, limiter.ErrReply
 	}
-	n, step := int64(binary.BigEndian.Uint32(b)), b[6:6+int(binary.BigEndian.Uint16(b[4:]))]
-	rest = b[6+len(step):]
+	n := int64(binary.BigEndian.Uint32(b))
+	step, rest, ok := cutPart(b[4:])
+	if !ok {
+		return nil, limiter.ErrReply
+	}
 	switch {
 	case state.candidate:
 	case difference < 0:
 		s.Partial = s.Partial || n > 0
 	default:
 		s.Short = max(s.Short, difference-n)
-		s.cross(state, n, step)
+		s.recordCrossings(state, n, step)
 	}
 	return rest, nil
 }
 
-// settleShared settles what shared limits took. Since the reservation
-// counts as settled by now, what cannot be reached keeps it.
+// settleShared settles the shared limits that took the reserved cost. The reservation
+// already counts as settled, so a limit that cannot be reached keeps that cost.
 func (c *Checker) settleShared(ctx context.Context, set *compiled.Set, r *reservation.Reservation,
 	s *Settlement) {
 	if s.sharedDifference() == 0 {
 		return
 	}
-	left := sharedStates(set, r)
+	open := sharedStates(set, r)
 	for range maxReloads {
-		if left = c.chargeAll(ctx, set, left, s); len(left) == 0 {
+		if open = c.chargeAll(ctx, set, open, s); len(open) == 0 {
 			return
 		}
 		if c.Load(ctx) != nil {
 			break
 		}
 		set = c.set.Load()
-		left = slices.DeleteFunc(sharedStates(set, r), func(now counted) bool {
-			return !slices.ContainsFunc(left, func(before counted) bool {
+		open = slices.DeleteFunc(sharedStates(set, r), func(now settledState) bool {
+			return !slices.ContainsFunc(open, func(before settledState) bool {
 				return before.keys[0] == now.keys[0]
 			})
 		})
 	}
-	s.Partial = s.Partial || len(left) > 0
+	s.Partial = s.Partial || len(open) > 0
 }
 
-// chargeAll settles states, and returns those that go by a newer Set.
-func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []counted,
-	s *Settlement) (stale []counted) {
+// chargeAll settles states, and returns those whose bucket has a newer policy set.
+func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []settledState,
+	s *Settlement) (stale []settledState) {
 	difference := s.sharedDifference()
 	for _, state := range states {
 		args := []string{
@@ -300,7 +297,7 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []cou
 		case err != nil:
 			s.Partial = true
 		default:
-			if _, err := s.charged(state, difference, reply); err != nil {
+			if _, err := s.addCharge(state, difference, reply); err != nil {
 				s.Partial = true
 			}
 		}
@@ -308,18 +305,22 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []cou
 	return stale
 }
 
-func sharedStates(set *compiled.Set, r *reservation.Reservation) []counted {
-	var states []counted
+// sharedStates lists the states of shared limits that took the reserved cost.
+func sharedStates(set *compiled.Set, r *reservation.Reservation) []settledState {
+	var states []settledState
 	add := func(state reservation.State, s *compiled.SharedLimit, id, what string) {
-		if s != nil && r.Has(state) {
-			keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
-			c := counted{keys: keys, program: s.Longest().Program.Sparing(r.Spared(state)),
-				scope: s.Scope, subject: id, at: r.At(state)}
-			if !s.Leased() {
-				c.limits = s.Configured
-			}
-			states = append(states, c)
+		if s == nil || !r.Has(state) {
+			return
 		}
+		settled := settledState{
+			keys:    []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))},
+			program: s.Longest().Program.Sparing(r.Spared(state)),
+			scope:   s.Scope, subject: id, at: r.At(state),
+		}
+		if !s.Leased() {
+			settled.limits = s.Configured
+		}
+		states = append(states, settled)
 	}
 	add(reservation.IP, set.SharedPerIP, r.Network, "sp")
 	add(reservation.Group, set.GroupLimit(r.GroupPlan), r.Group, policy.GroupState(r.GroupPlan))
@@ -331,8 +332,8 @@ func sharedStates(set *compiled.Set, r *reservation.Reservation) []counted {
 	return states
 }
 
-// sharedDifference returns what a settlement gives back to, or takes from, limits that
-// callers share. It is negative to give back, and at most what SettleMax leaves.
+// sharedDifference returns what a settlement takes from shared limits, at most up to
+// SettleMax. A negative difference is given back.
 func (s *Settlement) sharedDifference() int64 {
 	return min(s.Actual, s.SettleMax) - s.Reserved
 }

@@ -25,8 +25,8 @@ func TestReleaseBeforeNewLimits(t *testing.T) {
 	if commit == "" {
 		t.Skip("RELEASE_BEFORE=COMMIT runs this release with the one of a commit")
 	}
-	if exec.CommandContext(t.Context(), "git", "cat-file", "-e",
-		commit+":internal/enforce/group.go").Run() == nil {
+	if exec.CommandContext(t.Context(), "git", "-C", "../..", "grep", "-q", "PerGroup", commit, "--",
+		"internal/policy").Run() == nil {
 		t.Skipf("%s has groups", commit)
 	}
 	url := valkeytest.Start(t)

@@ -1,17 +1,19 @@
-// Package compiled makes a policy set ready for checks: patterns become tables, limits
-// become programs, and what every check asks of the set is known beforehand. Package
+// Package compiled prepares a policy set for checks: it compiles route patterns to a table
+// and limits to programs, and computes what every check needs to know of the set. Package
 // enforce imports it. It knows neither Valkey nor the scripts.
 package compiled
 
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -20,17 +22,17 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Set is a policy set made ready for checks.
+// Set is a policy set prepared for checks.
 type Set struct {
 	policy.Set
-	Fallback     *Route       // of calls that match no route
-	SharedPerIP  *SharedLimit // nil without, as is SharedGlobal
-	SharedGlobal *SharedLimit
-	Wide         bool      // every check needs wide.lua
-	Leases       bool      // some limits are leased, or were lately
-	Shares       bool      // some calls fall under shared limits
-	BanArgs      [3]string // ARGV[6] to ARGV[8] of wide.lua
-	Problem      error     // why it is not the Set of its version; nil if it is
+	Fallback     *Route       // for calls that match no route rule
+	SharedPerIP  *SharedLimit // limits on each address; nil for none
+	SharedGlobal *SharedLimit // limits on all calls; nil for none
+	Wide         bool         // every check needs wide.lua
+	Leases       bool         // some limits are leased, or were lately
+	Shares       bool         // some calls fall under shared limits
+	BanArgs      [3]string    // ARGV[6] to ARGV[8] of wide.lua
+	Problem      error        // why this is an older set under the version in force; nil if it is not
 
 	table  *route.Table
 	routes []*Route
@@ -38,21 +40,21 @@ type Set struct {
 	groups map[int]*SharedLimit // by the number of the plan; nil when no plan has any
 }
 
-// Route is a route rule made ready for checks.
+// Route is a route rule prepared for checks.
 type Route struct {
 	policy.Route
-	Tag         string       // names its states; made from its name
-	PerKeyEntry []byte       // entry of PerKey; empty without
-	SharedPerIP *SharedLimit // nil without, as is SharedByAll
-	SharedByAll *SharedLimit
+	Tag         string       // policy.RouteTag of the name; part of the names of the rule's states
+	PerKeyEntry []byte       // PerKey as policyset.EncodeEntry encodes it; empty for none
+	SharedPerIP *SharedLimit // limits on each address; nil for none
+	SharedByAll *SharedLimit // limits on all callers together; nil for none
 }
 
 func (r *Route) shares() bool { return r.SharedPerIP != nil || r.SharedByAll != nil }
 
-// PerKeyProgram is the program of PerKey, of which there are some.
+// PerKeyProgram returns the program of PerKey. PerKeyEntry must not be empty.
 func (r *Route) PerKeyProgram() limiter.Program { return limiter.Program(r.PerKeyEntry[3:]) }
 
-// State names what the route's limits on a caller count.
+// State returns the key of the state of the route's limits on a caller.
 func (r *Route) State(id string) string { return keyspace.Of(id, "s"+r.Tag) }
 
 // SharedLimit is a list of limits that callers share: of all calls, of a route, of an
@@ -63,7 +65,7 @@ type SharedLimit struct {
 	lease.Limits
 }
 
-// planAccess is the routes that a plan opens.
+// planAccess has the routes that a plan opens.
 type planAccess struct {
 	number int
 	list   *route.List
@@ -114,7 +116,7 @@ func newRoute(r policy.Route) (*Route, error) {
 	return c, err
 }
 
-// newSharedLimit returns nil when there is nothing to count.
+// newSharedLimit returns nil if there are no limits, or they are off.
 func newSharedLimit(scope string, mode policy.Mode, limits []limiter.Limit) (*SharedLimit, error) {
 	if len(limits) == 0 || mode == policy.Off {
 		return nil, nil
@@ -123,8 +125,8 @@ func newSharedLimit(scope string, mode policy.Mode, limits []limiter.Limit) (*Sh
 	return &SharedLimit{Scope: scope, Mode: policy.OrEnforce(mode), Limits: l}, err
 }
 
-// compilePlans compiles what the script does not read of plans: which routes they open,
-// and their limits on groups.
+// compilePlans compiles the parts of plans that the script does not read: the routes that
+// they open, and their limits on groups.
 func (c *Set) compilePlans() error {
 	for _, p := range c.Plans {
 		if len(p.Allow) > 0 {
@@ -148,7 +150,7 @@ func (c *Set) compilePlans() error {
 	return nil
 }
 
-// compileLeases makes the pools that hold the Set's leases.
+// compileLeases leases the shared limits that the set says are leased.
 func (c *Set) compileLeases() error {
 	err := c.lease(c.SharedGlobal, policy.GlobalID, c.Global.Lease)
 	for _, r := range c.routes {
@@ -182,3 +184,94 @@ func (c *Set) compileBans() error {
 }
 
 func micros(d policy.Duration) string { return strconv.FormatInt(time.Duration(d).Microseconds(), 10) }
+
+// RouteFor finds the route rule that applies to a call. It returns policy.ErrRefused for a
+// refused address and for an ambiguous path.
+func (c *Set) RouteFor(call route.Call, address netip.Addr) (*Route, error) {
+	i, matches, err := c.table.Find(call)
+	switch {
+	case err != nil:
+		return nil, &policy.RefusedError{Cause: cause.Malformed}
+	case c.Denies(address) || !c.Admits(address):
+		return nil, &policy.RefusedError{Cause: cause.Address}
+	case !matches:
+		return c.Fallback, nil
+	}
+	return c.routes[i], nil
+}
+
+// PlanFor returns the number of the plan for callers whose record has none; 0 for an API
+// key. name is the plan that the call names. It returns policy.ErrRefused if there is no
+// plan for such callers.
+func (c *Set) PlanFor(kind policy.Kind, name string) (int, error) {
+	switch {
+	case kind == policy.APIKey:
+		return 0, nil
+	case kind == policy.Address:
+		name = c.AddressPlan
+	case name == "":
+		name = c.TokenPlan
+	}
+	p, found := c.Plan(name)
+	if !found {
+		return 0, &policy.RefusedError{Cause: cause.Access}
+	}
+	return p.Number, nil
+}
+
+// Matches lists the route rules that match a call; Index is that in Set.Routes.
+func (c *Set) Matches(call route.Call) []route.Match { return c.table.Explain(call) }
+
+// Named returns the route rule with a name; nil for none.
+func (c *Set) Named(name string) *Route {
+	return c.find(func(r *Route) bool { return r.Name == name })
+}
+
+// Tagged returns the route rule with a tag; nil for none.
+func (c *Set) Tagged(tag string) *Route {
+	return c.find(func(r *Route) bool { return r.Tag == tag })
+}
+
+func (c *Set) find(wanted func(*Route) bool) *Route {
+	if i := slices.IndexFunc(c.routes, wanted); i >= 0 {
+		return c.routes[i]
+	}
+	return nil
+}
+
+// Denies reports whether an address is in the deny list.
+func (c *Set) Denies(a netip.Addr) bool { return within(c.Deny, a) }
+
+// Admits reports whether an address is in the allow list, or there is no such list.
+func (c *Set) Admits(a netip.Addr) bool { return len(c.Allow) == 0 || within(c.Allow, a) }
+
+// Exempts reports whether no limit applies to an address.
+func (c *Set) Exempts(a netip.Addr) bool { return within(c.Exempt, a) }
+
+func within(list []netip.Prefix, a netip.Addr) bool {
+	a = a.Unmap()
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// ClosedPlans returns the numbers of the plans that do not open a call's route.
+func (c *Set) ClosedPlans(call route.Call) []int {
+	var closed []int
+	for _, a := range c.access {
+		if !a.list.Matches(call) {
+			closed = append(closed, a.number)
+		}
+	}
+	return closed
+}
+
+// Groups reports whether some plan has limits on groups.
+func (c *Set) Groups() bool { return c.groups != nil }
+
+// GroupLimit returns the limits of a plan on the keys of one group; nil for none.
+func (c *Set) GroupLimit(plan int) *SharedLimit { return c.groups[plan] }
+
+// Reserves reports whether some of a call's cost may be given back: because the call is
+// settled, or because a shared limit may deny it.
+func (c *Set) Reserves(r *Route) bool {
+	return r.Settle || c.groups != nil || c.SharedPerIP != nil || c.SharedGlobal != nil || r.shares()
+}

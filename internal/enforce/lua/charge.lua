@@ -6,12 +6,14 @@ local function newer(copy, version)
   return #head == 5 and unpack('>I4', head, 2) > tonumber(version)
 end
 
--- Takes a difference from one state; below 0 it gives back what was taken at a time, in
--- microseconds since 1970. Returns 4 bytes, the calls taken: all, or as many as fit; and
--- when there are any 2 bytes length and the reply of the step that took them, else 2 zero
--- bytes. Of a difference below 0 it returns the calls that the state may still hold and
--- did not give back, and 2 zero bytes. Limits in shadow mode bound nothing: one takes
--- what fits the others if it fits it.
+-- Takes a difference from one state, all of it or as much as fits. A difference below 0 is
+-- given back; at is when it was taken, microseconds since 1970. Limits in shadow mode do
+-- not bound what fits.
+--
+-- Returns
+--   4 bytes  calls taken; below 0: calls that the state may still count
+--   2 bytes  length of what follows; 0 when nothing was taken
+--   the reply of the step that took them
 local function settle(key, prog, difference, at)
   if difference == 0 then
     return pack('>I4I2', 0, 0)
@@ -22,7 +24,7 @@ local function settle(key, prog, difference, at)
   end
   local look = step(key, prog, 0, 0)
   local fits, entries = difference, 4 + 12 * string.byte(prog, 4)
-  for i = 1, string.byte(prog) do -- 26 bytes each: a look is never answered in short
+  for i = 1, string.byte(prog) do -- 26 bytes each: the reply to cost 0 is never the short form
     local number = string.byte(prog, entries + 14 * i - 9) % 64
     local shadow = string.byte(prog, 12 * number - 7) > 8
     if not shadow then fits = math.min(fits, (unpack('>I4', look, 26 * i - 17))) end

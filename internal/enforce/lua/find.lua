@@ -1,27 +1,29 @@
--- Head of the scripts of a check: finds the caller, and its newest limits. It sets the
--- locals that a step needs (limiter's readstate.lua), and public, which begins the reply.
--- All keys are in one slot. Integers are big-endian, times microseconds since 1970.
+-- Head of the scripts of a check: finds the caller and its newest limits. It sets the
+-- locals that a step needs (readstate.lua of package limiter), and public, which begins
+-- the reply. All keys are in one slot. Integers are big-endian, times microseconds since
+-- 1970.
 --
 -- KEYS[1]  the caller's record
 -- KEYS[2]  the caller's state
 -- KEYS[3]  the bucket's copy of the plans
--- ARGV[1]  hash of the secret, 32 bytes; empty for a caller whom a JWT or an address
---          identifies, who may have no record
+-- ARGV[1]  hash of the secret, 32 bytes; empty for a caller that a JWT or an address
+--          identifies, which may have no record
 -- ARGV[2]  cost, 0 to 1e9
 -- ARGV[3]  version of the policy set that the environment knows
 -- ARGV[4]  number of the plan for a caller whose record names none
 -- ARGV[5]  -1 when some of the cost may be given back, else 0
 --
--- What the environment knows of the caller, absent when nothing or with wide.lua:
--- ARGV[6]  the record's times to name
+-- What the environment remembers of the caller; absent when that is nothing, and with
+-- wide.lua:
+-- ARGV[6]  the record's fields from its times to its name
 -- ARGV[7]  program of the plan
 -- ARGV[8]  first 5 bytes of the copy: format and version
 -- ARGV[9]  when the key expires; 2^53 - 1 for never
 --
--- With wide.lua, when some plan or the caller's key may not open the route:
--- ARGV[10]  numbers of the plans that do not, 2 bytes each
--- ARGV[11]  the description of the caller's record, empty when it is not known
--- ARGV[12]  1 when the routes in that description cover the call
+-- With wide.lua only, when a list restricts the routes of some plan or of the key:
+-- ARGV[10]  numbers of the plans that do not open the route, 2 bytes each
+-- ARGV[11]  description in the caller's record, with its list; empty when not known
+-- ARGV[12]  1 when that list has the route
 --
 -- Returns a string:
 --   'N'  1 byte                   the caller may not call: 'U' no such key or wrong
@@ -29,16 +31,17 @@
 --                                rotated out, 'A' neither the key nor its plan opens the
 --                                route
 --   'S'  4 bytes version          a newer policy set is in force; 0: none was ever saved
---   'A'  4 bytes version, description      of a key that opens some routes: ask again
+--   'A'  4 bytes version of the record, description     the key has a list that ARGV[11]
+--                                does not match: send it
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned
---   'O'  7 bytes now, public      the limits' mode is off; with wide.lua it goes on
---   'K'  the decision             all that the environment knows still holds
---   'D'  public, the decision     else
+--   'O'  7 bytes now, public      the limits' mode is off (wide.lua does not return that)
+--   'K'  the decision             ARGV[6] to ARGV[9] still apply
+--   'D'  public, the decision     otherwise
 --
 -- public is
 --   4 bytes   version of the copy
---   of the record (policyset/record.go), zeros without one:
---     three times, version, plan, end of the override, three lengths, name
+--   fields of the record (package policyset), zeros without one: three times, version,
+--             plan, end of the override, three lengths, name
 --   1 byte    1 when the limits are an override's, 0 when the plan's; 2 more when the
 --             secret was the one before the last rotation; 4 more when the key is in a
 --             group, whose name follows after 1 byte length

@@ -1,15 +1,14 @@
--- Tail of a step by limits that are leased, or were until lately: takes a lease of them,
--- or the cost of one call. current.lua stands before this text and describes KEYS and
--- ARGV 1 to 4, but the time in ARGV[3] belongs to ARGV[6].
+-- Tail of a step on limits that are leased, or were until lately: takes a lease, or the
+-- cost of one call. current.lua precedes this text and describes KEYS and ARGV[1] to
+-- ARGV[4], except that ARGV[3] is when the calls of ARGV[6] were taken.
 --
--- ARGV[5]  calls to lease, the cost at least
+-- ARGV[5]  calls to lease, at least the cost
 -- ARGV[6]  unused calls of the lease before, which are given back; 0 for none
--- ARGV[7]  until when the program in ARGV[8] holds in place of that in ARGV[1],
---          microseconds since 1970; 0 for never
--- ARGV[8]  program of longer windows
+-- ARGV[7]  until when ARGV[8] replaces ARGV[1], microseconds since 1970; 0 for never
+-- ARGV[8]  program with longer windows
 --
--- Returns 'S' when a newer set is in force; else 4 bytes calls taken (the lease, the
--- cost, or 0) and the decision about them. A denial is about the cost.
+-- Returns 'S' when a newer set is in force. Otherwise 4 bytes calls taken (the lease, the
+-- cost, or 0), and the decision about them. A denial is about the cost.
 if now < tonumber(ARGV[7]) then
   prog = ARGV[8]
 end

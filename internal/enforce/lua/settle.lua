@@ -1,6 +1,6 @@
 -- Settles a reservation on its caller: marks it as settled, and gives back or takes the
--- difference on every state that took. charge.lua stands before this text. All keys are
--- in one slot. Times are microseconds since 1970.
+-- difference on every state that took the cost. charge.lua precedes this text. All keys
+-- are in one slot. Times are microseconds since 1970.
 --
 -- KEYS[1]   the mark that the reservation is settled
 -- KEYS[2]   the caller's record
@@ -9,18 +9,17 @@
 -- ARGV[1]   when the reservation expires
 -- ARGV[2]   the difference, calls; below 0 to give back
 -- ARGV[3]   when the cost was taken
--- What the programs follow:
+-- ARGV[8…]  program of each state. The programs were compiled from:
 -- ARGV[4]   version of the record, 4 bytes; empty without a record
 -- ARGV[5]   version of the policy set
 -- ARGV[6]   when the caller's override ends; empty when it does not
--- ARGV[7]   '1' when the override holds
--- ARGV[8…]  program of each state
+-- ARGV[7]   '1' when the override was active
 --
 -- Returns
 --   'X'                  the reservation has expired
 --   'A'                  it was settled before
---   'R'  7 bytes now     the programs follow what no longer holds
---   'D'  7 bytes now, for each state what the function settle returns
+--   'R'  7 bytes now     the programs are out of date
+--   'D'  7 bytes now, then the result of the function settle for each state
 local expires, difference, at = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if now >= expires then
   return 'X'

@@ -1,4 +1,4 @@
--- Makes a step and undoes it. limiter.StepFunction stands before this text.
+-- Runs a step and undoes it. limiter.StepFunction precedes this text.
 --
 -- KEYS[1]  the state
 -- ARGV[1]  program

@@ -1,6 +1,7 @@
--- Tail of the check for a policy set with bans, candidates, or limits of a route on each
--- caller: several steps on one caller, all or none. find.lua stands before this text and
--- describes KEYS and ARGV 1 to 5. All keys are in one slot.
+-- Tail of the check for a policy set with bans or candidates, or a call whose route has
+-- limits on each caller or is restricted: several steps on one caller, all or none.
+-- find.lua precedes this text and describes KEYS[1] to KEYS[3] and ARGV[1] to ARGV[5]. All
+-- keys are in one slot.
 --
 -- KEYS[4]  the caller's ban: 1 byte level, 7 bytes until
 -- KEYS[5]  the caller's denials that count towards the next ban
@@ -15,7 +16,7 @@
 -- Returns what find.lua returns, but in place of 'D':
 --   'W'  public; 2 bytes length and decision of the plan, empty when its mode is off;
 --        2 bytes length and decision of the route, empty without; decision of the
---        candidate, empty without. A candidate takes every call as if it were enforced
+--        candidate, empty without. The candidate is asked about every call
 --   'O'  7 bytes now, public      all three are empty
 local function passes(reply)
   return byte(reply) % 2 == 1
@@ -29,18 +30,18 @@ if ban then
   end
 end
 local enforced, off, route = byte(entry) == 1, byte(entry) == 3, ARGV[9]
--- A state as it is before a step that may be undone, and how long it lives: a step by
--- other limits may have set another time.
-local function kept(name)
+-- Returns a state and its time to live, before a step that may be undone. The step may
+-- change both.
+local function saved(name)
   local value = call('GET', name)
   return value, value and call('PTTL', name)
 end
 local before, left
-if route ~= '' then before, left = kept(key) end
+if route ~= '' then before, left = saved(key) end
 local own, routed, candidate = off and '' or step(key, prog, cost, refund), '', ''
 local denied = enforced and not passes(own)
 if route ~= '' then
-  local under, under_left = kept(KEYS[6])
+  local under, under_left = saved(KEYS[6])
   routed = step(KEYS[6], sub(route, 4), cost, refund)
   local function undo(name, old, life)
     if not old then

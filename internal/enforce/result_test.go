@@ -7,7 +7,6 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/route"
 )
 
 // What was read about a caller holds until the first thing that changes it by itself.
@@ -57,8 +56,8 @@ func TestRepeats(t *testing.T) {
 		"the route's, per caller": {func(s *policy.Set) {
 			s.Routes = []policy.Route{{Name: "r", Cost: 1, PerKey: perMinute(1)}}
 		}, true},
-		"with others that admit": {func(s *policy.Set) { s.PerIP.Limits = perMinute(9) }, true},
-		"counts denied calls":    {func(s *policy.Set) { s.Plans[0].Limits = counting }, false},
+		"with others that matchCall": {func(s *policy.Set) { s.PerIP.Limits = perMinute(9) }, true},
+		"counts denied calls":        {func(s *policy.Set) { s.Plans[0].Limits = counting }, false},
 		"others' count denied": {func(s *policy.Set) {
 			s.Global.Limits = []limiter.Limit{{Requests: 9, Window: time.Minute, CountDenied: true}}
 		}, true},
@@ -110,50 +109,75 @@ func TestRetryAfterOfABan(t *testing.T) {
 	})
 }
 
-// A RouteMatch lists without Valkey the limits that Check would apply to a call.
-func TestRouteMatch(t *testing.T) {
-	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", perMinute(9)...)
-		_, secret := w.create(t, "caller", "free")
-		c := call(secret).from("192.0.2.1")
-		if _, err := w.checker.RouteMatch(c); err == nil {
-			t.Error("match of no Set")
-		}
-		w.save(t, func(s *policy.Set) {
-			s.PerIP.Limits, s.Global = perMinute(8), policy.Scope{Limits: perMinute(7), Mode: policy.Shadow}
-			s.Routes = []policy.Route{
-				{Name: "all", Cost: 2, PerKey: perMinute(6), Shared: perMinute(5)},
-				{Name: "free", Cost: 0, Pattern: route.Pattern{Path: "/health"}, PerKey: perMinute(4)},
+// A ban by the policy is reported, and lifted as one by hand is, with all that would make
+// the next one longer or sooner.
+func TestUnban(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
+		k, secret := w.create(t, "busy", "free")
+		other, _ := w.create(t, "calm", "free")
+		set := w.save(t, func(s *policy.Set) {
+			s.Bans = &policy.Bans{
+				Denials: 2,
+				Window:  policy.Duration(time.Hour),
+				Base:    policy.Duration(10 * time.Minute),
+				Cap:     policy.Duration(24 * time.Hour),
 			}
-			s.Deny = append(s.Deny, c.from("192.0.2.9").Network)
-			s.Exempt = append(s.Exempt, c.from("192.0.2.8").Network)
 		})
-		w.check(t, c)
-		match, err := w.checker.RouteMatch(c)
-		if err != nil || match.Rule != "all" || match.Cost != 2 ||
-			match.SetVersion != w.checker.Set().Version {
-			t.Fatalf("%+v, %v", match, err)
-		}
-		result := w.check(t, c)
-		limits := w.checker.RuleLimits(c)
-		for i, b := range limits {
-			if got := result.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode ||
-				got.Limit != b.Limits[0] {
-				t.Errorf("the match has %+v where the check has %+v", b, got)
+		for round, calls := range []string{"ynn", "nn"} {
+			w.expect(t, call(secret), calls)
+			c := w.check(t, call(secret))
+			if left := time.Until(c.BannedUntil); left <= 0 || left > 10*time.Minute {
+				t.Fatalf("round %d: banned for %s more", round, left)
+			}
+			until, err := w.BannedUntil(t.Context(), set, []policy.Key{other, k})
+			if err != nil || !until[0].IsZero() || !until[1].Equal(c.BannedUntil) {
+				t.Fatalf("told %s, %v; want %s", until, err, c.BannedUntil)
+			}
+			if current, err := w.Unban(t.Context(), k.ID, k.Version+1, byTest); !errors.Is(err,
+				policy.ErrConflict) || current.Version != k.Version {
+				t.Fatalf("of another version: %+v, %v", current, err)
+			}
+			if k, err = w.Unban(t.Context(), k.ID, k.Version, byTest); err != nil {
+				t.Fatal(err)
 			}
 		}
-		if len(limits) != 4 || len(result.Limits) != 5 {
-			t.Errorf("%d limits of rules, %d in all", len(limits), len(result.Limits))
+		k, err := w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
+			k.Banned = time.Now().Add(time.Hour)
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"),
-			"exempt": c.from("192.0.2.8")} {
-			if match, err := w.checker.RouteMatch(unlimited); err != nil || match.Cost != 0 ||
-				len(w.checker.RuleLimits(unlimited)) != 0 {
-				t.Errorf("%s: %+v, %v", name, match, err)
-			}
+		if until, err := w.BannedUntil(t.Context(), set, []policy.Key{k}); err != nil ||
+			!until[0].Equal(k.Banned) {
+			t.Errorf("by hand: %s, %v", until, err)
 		}
-		if _, err := w.checker.RouteMatch(c.from("192.0.2.9")); !errors.Is(err, policy.ErrRefused) {
-			t.Errorf("a denied address: %v", err)
+		if k, err = w.Unban(t.Context(), k.ID, k.Version, byTest); err != nil || !k.Banned.IsZero() {
+			t.Errorf("%+v, %v", k, err)
+		}
+		w.expect(t, call(secret), "n") // the hour's one call was made
+	})
+}
+
+// Without a policy that bans, what an earlier one left behind holds nobody off, and
+// nobody hears that it does.
+func TestBansThatAreOver(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
+		k, secret := w.create(t, "busy", "free")
+		w.save(t, func(s *policy.Set) {
+			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
+				Base: policy.Duration(10 * time.Minute), Cap: policy.Duration(time.Hour)}
+		})
+		w.expect(t, call(secret), "ynnn")
+		set := w.save(t, func(s *policy.Set) { s.Bans = nil })
+		if c := w.check(t, call(secret)); !c.BannedUntil.IsZero() {
+			t.Fatalf("still banned: %s", c.BannedUntil)
+		}
+		until, err := w.BannedUntil(t.Context(), set, []policy.Key{k})
+		e, explainErr := w.explainer.Explain(t.Context(), set, k, call(secret))
+		if err != nil || explainErr != nil || !until[0].IsZero() || !e.Result.BannedUntil.IsZero() {
+			t.Errorf("told %s and %s: %v, %v", until, e.Result.BannedUntil, err, explainErr)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/route"
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
@@ -165,4 +166,52 @@ func TestMirrorLostWhileItIsRead(t *testing.T) {
 	if _, err := w.checker.Check(t.Context(), call(secret), nil); !lost || !store.Away(err) {
 		t.Errorf("lost: %t; %v, which is an answer", lost, err)
 	}
+}
+
+// A RouteMatch lists without Valkey the limits that Check would apply to a call.
+func TestRouteMatch(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, w *world) {
+		w.plan(t, "free", perMinute(9)...)
+		_, secret := w.create(t, "caller", "free")
+		c := call(secret).from("192.0.2.1")
+		if _, err := w.checker.RouteMatch(c); err == nil {
+			t.Error("match of no Set")
+		}
+		w.save(t, func(s *policy.Set) {
+			s.PerIP.Limits, s.Global = perMinute(8), policy.Scope{Limits: perMinute(7), Mode: policy.Shadow}
+			s.Routes = []policy.Route{
+				{Name: "all", Cost: 2, PerKey: perMinute(6), Shared: perMinute(5)},
+				{Name: "free", Cost: 0, Pattern: route.Pattern{Path: "/health"}, PerKey: perMinute(4)},
+			}
+			s.Deny = append(s.Deny, c.from("192.0.2.9").Network)
+			s.Exempt = append(s.Exempt, c.from("192.0.2.8").Network)
+		})
+		w.check(t, c)
+		match, err := w.checker.RouteMatch(c)
+		if err != nil || match.Rule != "all" || match.Cost != 2 ||
+			match.SetVersion != w.checker.Set().Version {
+			t.Fatalf("%+v, %v", match, err)
+		}
+		result := w.check(t, c)
+		limits := w.checker.RuleLimits(c)
+		for i, b := range limits {
+			if got := result.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode ||
+				got.Limit != b.Limits[0] {
+				t.Errorf("the match has %+v where the check has %+v", b, got)
+			}
+		}
+		if len(limits) != 4 || len(result.Limits) != 5 {
+			t.Errorf("%d limits of rules, %d in all", len(limits), len(result.Limits))
+		}
+		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"),
+			"exempt": c.from("192.0.2.8")} {
+			if match, err := w.checker.RouteMatch(unlimited); err != nil || match.Cost != 0 ||
+				len(w.checker.RuleLimits(unlimited)) != 0 {
+				t.Errorf("%s: %+v, %v", name, match, err)
+			}
+		}
+		if _, err := w.checker.RouteMatch(c.from("192.0.2.9")); !errors.Is(err, policy.ErrRefused) {
+			t.Errorf("a denied address: %v", err)
+		}
+	})
 }

@@ -12,8 +12,8 @@ import (
 func holding(remains int64) (*pool, func(now time.Time, cost int64) int64) {
 	s := &pool{duration: time.Second}
 	ask := func(now time.Time, cost int64) int64 {
-		r := s.want(now, cost)
-		s.complete(r, &Lease{pool: s, asked: now, at: now, size: r.size, left: r.size - cost,
+		r := s.order(now, cost)
+		s.complete(r, &Lease{pool: s, requested: now, at: now, size: r.size, left: r.size - cost,
 			limits: []limiter.Usage{{Remaining: remains}}})
 		return r.size
 	}
@@ -41,7 +41,7 @@ func TestLeasesFollowTheCalls(t *testing.T) {
 		"nothing remains":      {0, 64, 0, 10 * time.Millisecond, 2, 2},
 	} {
 		s, ask := holding(c.remains)
-		s.lease = &Lease{pool: s, asked: start, at: start, size: c.size, left: c.left,
+		s.lease = &Lease{pool: s, requested: start, at: start, size: c.size, left: c.left,
 			limits: []limiter.Usage{{Remaining: c.remains}}}
 		if got := ask(start.Add(c.after), c.cost); got != c.want {
 			t.Errorf("%s: a lease of %d, want %d", name, got, c.want)
@@ -131,20 +131,20 @@ func TestLeasesTakeBack(t *testing.T) {
 func TestOneRequestsTheNextLease(t *testing.T) {
 	s := &pool{duration: time.Second}
 	now := time.Now()
-	s.lease = &Lease{pool: s, asked: now, at: now, size: 8, left: 1,
+	s.lease = &Lease{pool: s, requested: now, at: now, size: 8, left: 1,
 		limits: []limiter.Usage{{Remaining: 10_000}}}
-	first, second := s.want(now, 2), s.want(now, 2)
-	if first.size != 16 || first.unused != 1 || first.alone || second.size != 2 || second.unused != 0 ||
-		!second.alone {
+	first, second := s.order(now, 2), s.order(now, 2)
+	if first.size != 16 || first.unused != 1 || first.costOnly || second.size != 2 || second.unused != 0 ||
+		!second.costOnly {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 	other := &Lease{pool: s}
 	s.complete(second, other)
 	if s.lease != nil || other.PutBack(2) {
-		t.Error("what was asked for alone is kept")
+		t.Error("a lease ordered for a cost only is kept")
 	}
 	s.complete(first, nil)
-	if r := s.want(now, 2); r.size != 2 || r.alone {
+	if r := s.order(now, 2); r.size != 2 || r.costOnly {
 		t.Errorf("after a denial: %+v", r)
 	}
 }
