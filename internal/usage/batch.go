@@ -2,6 +2,7 @@ package usage
 
 import (
 	"cmp"
+	_ "embed" // the script
 	"slices"
 	"strconv"
 	"time"
@@ -10,29 +11,18 @@ import (
 
 	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/usage/routecount"
-	"tidegate/internal/usage/statelist"
 )
 
-// maxParcel is how many entries a command carries: a server takes at most 3,999
-// arguments.
+//go:embed record.lua
+var recordText string
+
+var recordScript = lua.New(func() string { return recordText })
+
+// maxParcel is the most entries of a command: a server takes at most 3,999 arguments.
 const maxParcel = 64
 
-// parcel is what one command stores: entries, or kinds of denials, of one bucket and one
-// hour; or subjects of one bucket for lists of states; or routes of one period.
-type parcel struct {
-	bucket  keyspace.Bucket
-	hour    int64
-	entries []entry
-	kinds   []pendingKind
-	listed  []statelist.Entry
-	routes  []routecount.Count
-	text    bool // the command carries the script's text
-	floors  floors
-}
-
-// Batch is what a Recorder gathered. Send its Commands once, with others or alone, and
-// Acknowledge it with their results.
+// Batch is what a Recorder took from its pending records. Send its Commands once, alone
+// or with others, and pass their results to Acknowledge.
 type Batch struct {
 	recorder  *Recorder
 	parcels   []parcel
@@ -40,52 +30,14 @@ type Batch struct {
 	now       time.Time
 }
 
-// pack sorts the entries into parcels, in order of their slots.
-func pack(entries []entry, totals keyspace.Bucket) []parcel {
-	bucketOf := func(e *entry) keyspace.Bucket {
-		if e.scope == subject || e.scope == refusals && e.id != "" {
-			return keyspace.BucketOf(e.id)
-		}
-		return totals
-	}
-	slices.SortFunc(entries, func(a, b entry) int {
-		return cmp.Or(cmp.Compare(bucketOf(&a), bucketOf(&b)), cmp.Compare(a.minute, b.minute),
-			cmp.Compare(a.scope, b.scope))
-	})
-	var parcels []parcel
-	for from := 0; from < len(entries); {
-		first, to := &entries[from], from+1
-		p := parcel{bucket: bucketOf(first), hour: first.minute / minutesPerHour}
-		for to < len(entries) && to-from < maxParcel && bucketOf(&entries[to]) == p.bucket &&
-			entries[to].minute/minutesPerHour == p.hour {
-			to++
-		}
-		p.entries = entries[from:to]
-		parcels = append(parcels, p)
-		from = to
-	}
-	return parcels
-}
-
-// Commands returns the commands that store the Batch, each of one bucket. They are good
-// for sending once: valkey-go takes them back.
+// Commands returns the commands that store the Batch, each in one bucket. They can be
+// sent only once, since valkey-go recycles them.
 func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 	commands := make([]valkey.Completed, len(b.parcels))
-	recent := strconv.FormatInt(b.now.Unix()/secondsPerMinute-minutesPerDay, 10)
 	for i := range b.parcels {
 		p := &b.parcels[i]
-		var keys, args []string
-		switch {
-		case p.kinds != nil:
-			keys, args = p.logKeys(), p.logArgs()
-		case p.listed != nil:
-			keys, args = statelist.Keys(p.bucket), statelist.Args(b.now, p.listed)
-		case p.routes != nil:
-			keys, args = []string{routecount.Name(p.routes[0].Period)}, routecount.Args(p.routes)
-		default:
-			keys, args = p.keys(), p.args(strconv.Itoa(b.newcomers), recent)
-		}
-		if p.text {
+		keys, args := p.arguments(b, p.place)
+		if p.withText {
 			commands[i] = p.script().Whole(client, keys, args)
 			continue
 		}
@@ -94,54 +46,102 @@ func (b *Batch) Commands(client valkey.Client) []valkey.Completed {
 	return commands
 }
 
-func (p *parcel) script() *lua.Script {
-	switch {
-	case p.kinds != nil:
-		return denialsScript
-	case p.listed != nil:
-		return statelist.Script
-	case p.routes != nil:
-		return routecount.Script
-	}
-	return recordScript
+// parcel is one command of a Batch.
+type parcel struct {
+	payload
+	place
+
+	withText bool // the command carries the script's text
+}
+
+// place is where a parcel is stored.
+type place struct {
+	bucket keyspace.Bucket
+	period int64 // hour since 1970; for routes a period of routecount; 0 for states
+}
+
+// payload is the records of a parcel.
+type payload interface {
+	script() *lua.Script
+	arguments(b *Batch, at place) (keys, args []string)
+	// acknowledge takes the command's result. It returns records that the server surely
+	// did not store to the Recorder.
+	acknowledge(r *Recorder, at place, result valkey.ValkeyResult, report *Report)
 }
 
 func (p *parcel) scriptIn() scriptIn { return scriptIn{p.script(), p.bucket} }
 
-func (p *parcel) keys() []string {
-	day := p.hour / hoursPerDay
-	keys := make([]string, 0, 6+3*len(p.entries))
-	keys = append(keys, seenName(p.bucket), rankingName(p.bucket, admittedInHour, p.hour),
-		rankingName(p.bucket, deniedInHour, p.hour),
-		rankingName(p.bucket, admittedInDay, day), rankingName(p.bucket, deniedInDay, day),
-		newcomersName(p.bucket, day))
-	for i := range p.entries {
-		e := &p.entries[i]
-		name := e.storedName()
-		minutes := minutesName(p.bucket, name, p.hour)
-		calls := minutes
-		if e.scope == subject {
-			calls = callsName(p.bucket, name, p.hour)
+// parcelsOf cuts sorted items into parcels, each of at most limit items of one place.
+func parcelsOf[T any](items []T, limit int, placeOf func(*T) place,
+	payloadOf func(place, []T) payload) []parcel {
+	var parcels []parcel
+	for from := 0; from < len(items); {
+		at, to := placeOf(&items[from]), from+1
+		for to < len(items) && to-from < limit && placeOf(&items[to]) == at {
+			to++
 		}
-		keys = append(keys, minutes, hoursName(p.bucket, name, day), calls)
+		parcels = append(parcels, parcel{payload: payloadOf(at, items[from:to]), place: at})
+		from = to
 	}
-	return keys
+	return parcels
 }
 
-func (p *parcel) args(newcomers, recent string) []string {
-	args := make([]string, 0, 2+len(p.floors)+7*len(p.entries))
-	args = append(args, newcomers)
-	for _, floor := range p.floors {
+// counts is the payload of entries.
+type counts struct {
+	entries []entry
+	floors  floors
+}
+
+// packCounts sorts the entries into parcels, in order of their buckets.
+func (r *Recorder) packCounts(entries []entry) []parcel {
+	totals := totalBucket(r.nextTotals)
+	placeOf := func(e *entry) place {
+		b := totals
+		if e.scope == subject || e.scope == refusals && e.id != "" {
+			b = keyspace.BucketOf(e.id)
+		}
+		return place{b, e.minute / minutesPerHour}
+	}
+	slices.SortFunc(entries, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(placeOf(&a).bucket, placeOf(&b).bucket), cmp.Compare(a.minute, b.minute),
+			cmp.Compare(a.scope, b.scope))
+	})
+	return parcelsOf(entries, maxParcel, placeOf, func(at place, entries []entry) payload {
+		return &counts{entries, r.ranked[at.bucket].in(at.period)}
+	})
+}
+
+func (*counts) script() *lua.Script { return recordScript }
+
+// arguments returns the keys and arguments as record.lua reads them.
+func (c *counts) arguments(b *Batch, at place) (keys, args []string) {
+	day := at.period / hoursPerDay
+	keys = make([]string, 0, 6+3*len(c.entries))
+	keys = append(keys, seenName(at.bucket),
+		rankingName(at.bucket, admittedInHour, at.period), rankingName(at.bucket, deniedInHour, at.period),
+		rankingName(at.bucket, admittedInDay, day), rankingName(at.bucket, deniedInDay, day),
+		newcomersName(at.bucket, day))
+	args = make([]string, 0, 2+len(c.floors)+7*len(c.entries))
+	args = append(args, strconv.Itoa(b.newcomers))
+	for _, floor := range c.floors {
 		args = append(args, strconv.FormatInt(floor, 10))
 	}
-	args = append(args, recent)
-	for i := range p.entries {
-		args = p.entries[i].appendArgs(args, p.hour)
+	args = append(args, strconv.FormatInt(b.now.Unix()/secondsPerMinute-minutesPerDay, 10))
+	for i := range c.entries {
+		e := &c.entries[i]
+		name := e.storedName()
+		minutes := minutesName(at.bucket, name, at.period)
+		calls := minutes
+		if e.scope == subject {
+			calls = callsName(at.bucket, name, at.period)
+		}
+		keys = append(keys, minutes, hoursName(at.bucket, name, day), calls)
+		args = e.appendArgs(args, at.period)
 	}
-	return args
+	return keys, args
 }
 
-// storedName is what names of keys have in the place of an id.
+// storedName returns what key names have in the place of an id.
 func (s slot) storedName() string {
 	switch s.scope {
 	case total:
@@ -155,7 +155,7 @@ func (s slot) storedName() string {
 	}
 }
 
-// appendArgs writes the entry as record.lua reads it.
+// appendArgs appends the entry as record.lua reads it.
 func (e *entry) appendArgs(args []string, hour int64) []string {
 	var notes []byte
 	for _, n := range e.notes[:e.used] {
@@ -173,7 +173,7 @@ func (e *entry) appendArgs(args []string, hour int64) []string {
 	return args
 }
 
-// head is the class of the entry and a letter for each kind that it has.
+// head returns the entry's class, and a letter for each kind that it has.
 func (e *entry) head() string {
 	head := make([]byte, 1, 1+len(e.tally))
 	switch {
@@ -190,4 +190,15 @@ func (e *entry) head() string {
 		}
 	}
 	return string(head)
+}
+
+// calls returns the number of calls by subjects.
+func (c *counts) calls() int64 {
+	var n int64
+	for i := range c.entries {
+		if c.entries[i].scope == subject {
+			n += c.entries[i].tally.calls()
+		}
+	}
+	return n
 }

@@ -12,21 +12,21 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Call is calls of a subject in one second with the same outcome.
+// Call is the calls of a subject in one second with the same outcome.
 type Call struct {
 	Time   time.Time // to the second
 	Denied bool
 	Calls  int64
-	Cost   int64 // of all of them; denied calls that were not noted count as one each
-	Noted  bool  // the second is known; otherwise the calls are spread evenly over their minute
+	Cost   int64 // sum over the calls; denied calls without a note cost one each
+	Noted  bool  // whether the second is known; if not, calls are spread over their minute
 }
 
-// maxReplay bounds the span of Calls: notes are kept for little more than an hour.
+// maxReplay bounds the span of Calls, since notes are kept for little more than an hour.
 const maxReplay = 2 * time.Hour
 
-// Calls returns the calls of a subject from then on until to, at most 2 hours, in order
-// of time: what a preview replays. Counts by minute are those of Series, so the two
-// agree; package usage says which seconds are known.
+// Calls returns the calls of a subject between two times at most 2 hours apart, in order
+// of time, for previews to replay. Their counts by minute equal those of Series. The
+// package comment says which seconds are known.
 func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Call, error) {
 	s, err := newSpan(from, to, time.Minute)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Ca
 			to.Sub(from), maxReplay)
 	}
 	b := keyspace.BucketOf(id)
-	first, last := s.keys()
+	first, last := s.periods()
 	var commands valkey.Commands
 	for hour := first; hour <= last; hour++ {
 		commands = append(commands, r.client.B().Get().Key(callsName(b, id, hour)).Build(),
@@ -58,7 +58,7 @@ func (r *Reader) Calls(ctx context.Context, id string, from, to time.Time) ([]Ca
 	return calls, nil
 }
 
-// hourOfCalls is what is stored of a subject's hour.
+// hourOfCalls is the stored calls of a subject in an hour.
 type hourOfCalls struct {
 	notes   []note
 	minutes [minutesPerHour]tally
@@ -79,10 +79,10 @@ func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
 	})
 }
 
-// appendCalls returns the notes, and spreads what the minutes have beyond them: over the
-// whole minute, or over what has passed of the one that is not over.
+// appendCalls appends the notes, and spreads further calls evenly over their minute, or
+// over the part of it that has passed.
 func (h *hourOfCalls) appendCalls(calls []Call, start, now time.Time) []Call {
-	noted := map[int][]int{} // which calls are notes of allowed ones
+	noted := map[int][]int{} // by minute, the indexes in calls of notes of allowed calls
 	for _, n := range h.notes {
 		minute := n.second / int(secondsPerMinute)
 		if minute >= len(h.minutes) {
@@ -109,14 +109,14 @@ func (h *hourOfCalls) appendCalls(calls []Call, start, now time.Time) []Call {
 		calls = spread(calls, at, seconds, left[allowed], max(left[extraCost], 0), false)
 		calls = spread(calls, at, seconds, left[denied], 0, true)
 		if left[allowed] <= 0 {
-			even(calls, noted[minute], left[extraCost])
+			addExtraCost(calls, noted[minute], left[extraCost])
 		}
 	}
 	return calls
 }
 
-// even adds the cost that was too high for the notes.
-func even(calls []Call, noted []int, extra int64) {
+// addExtraCost adds the cost that was too high for the notes evenly to the noted calls.
+func addExtraCost(calls []Call, noted []int, extra int64) {
 	for i, at := range noted {
 		if extra > 0 {
 			calls[at].Cost += part(extra, i, len(noted))
@@ -124,10 +124,10 @@ func even(calls []Call, noted []int, extra int64) {
 	}
 }
 
-// part returns the i-th of so many nearly equal parts.
+// part returns the i-th of parts nearly equal integers whose sum is of.
 func part(of int64, i, parts int) int64 { return of*int64(i+1)/int64(parts) - of*int64(i)/int64(parts) }
 
-// spread lays n calls evenly over the first seconds of a minute.
+// spread appends n calls, evenly distributed over the first seconds of a minute.
 func spread(calls []Call, minute time.Time, seconds, n, extra int64, denied bool) []Call {
 	if n <= 0 {
 		return calls
@@ -141,14 +141,14 @@ func spread(calls []Call, minute time.Time, seconds, n, extra int64, denied bool
 	return calls
 }
 
-// note is the calls of one second with one outcome. Stored it takes noteLen bytes, most
+// note is the calls of one second with one outcome. It is stored in noteLen bytes, most
 // significant bit first: 12 bits second of the hour, 1 bit denied, 6 bits calls, 5 bits
-// cost above one of all of them together.
+// extra cost.
 type note struct {
 	second int // of the hour
 	denied bool
 	calls  int64
-	extra  int64 // cost above one a call
+	extra  int64 // sum of the costs above one
 }
 
 const (
@@ -157,8 +157,8 @@ const (
 	maxNoteExtra = 1<<5 - 1
 )
 
-// appendNotes writes as many notes as the calls need. They hold at most maxNoteExtra of
-// the extra cost each.
+// appendNotes appends as many stored notes as the calls need. Extra cost that does not
+// fit in them is dropped.
 func appendNotes(b []byte, n note) []byte {
 	for n.calls > 0 {
 		calls, extra := min(n.calls, maxNoteCalls), min(n.extra, maxNoteExtra)
@@ -173,7 +173,7 @@ func appendNotes(b []byte, n note) []byte {
 	return b
 }
 
-// parseNotes reads what appendNotes wrote; bytes that are left over are ignored.
+// parseNotes reads stored notes. It ignores an incomplete one at the end.
 func parseNotes(b []byte) []note {
 	notes := make([]note, 0, len(b)/noteLen)
 	for ; len(b) >= noteLen; b = b[noteLen:] {

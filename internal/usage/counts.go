@@ -1,20 +1,27 @@
 package usage
 
-import "tidegate/internal/cause"
+import (
+	"strconv"
+	"time"
 
-// Counts are numbers of calls.
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/cause"
+)
+
+// Counts are numbers of calls. Calls that other fields count are Allowed or Denied too.
 type Counts struct {
 	Allowed         int64
 	Denied          int64
-	ShadowDenied    int64 // of all calls, those that a limit in shadow mode would have denied
-	CandidateDenied int64 // of all calls, those that a candidate limit would have denied
-	Degraded        int64 // of all calls, those decided without the store
-	Cost            int64 // of the allowed calls together
-	Unlisted        int64 // of all calls, those whose subject has no counts of its own; only in totals
-	OldSecret       int64 // of all calls, those with the secret from before the last rotation
+	ShadowDenied    int64 // that a limit in shadow mode would have denied
+	CandidateDenied int64 // that a candidate limit would have denied
+	Degraded        int64 // decided without the store
+	Cost            int64 // sum of the costs of the allowed calls
+	Unlisted        int64 // whose subject has no counts of its own; only in totals
+	OldSecret       int64 // with the secret from before the last rotation
 }
 
-// Calls returns how many calls there were.
+// Calls returns the number of calls.
 func (c Counts) Calls() int64 { return c.Allowed + c.Denied }
 
 // Plus returns the sum.
@@ -27,7 +34,22 @@ func (c Counts) Plus(d Counts) Counts {
 	}
 }
 
-// kind numbers what is stored.
+// Point is the counts from Start until the next point.
+type Point struct {
+	Start time.Time
+	Counts
+}
+
+// Sum adds up a series.
+func Sum(points []Point) Counts {
+	var sum Counts
+	for _, p := range points {
+		sum = sum.Plus(p.Counts)
+	}
+	return sum
+}
+
+// kind is the number of a count in stored fields.
 type kind int
 
 const (
@@ -39,14 +61,13 @@ const (
 	extraCost // above one, of allowed calls
 	unlisted
 	oldSecret
-	kinds
 )
 
-// unlogged is what the denial log left out. It follows the causes of refusals, which a
-// tally of these counts in place of kinds.
+// unlogged is what the denial log left out. In a tally of refusals it follows the causes,
+// which are there in place of kinds.
 const unlogged = cause.Refusals
 
-// A minute or an hour has so many field numbers.
+// Numbers of fields of a minute or an hour.
 const (
 	kindsPerSlot  = 8
 	causesPerSlot = 16
@@ -92,4 +113,25 @@ func (t *tally) counts() Counts {
 		Degraded:        t[degraded], Cost: t[allowed] + t[extraCost], Unlisted: t[unlisted],
 		OldSecret: t[oldSecret],
 	}
+}
+
+// eachCount calls do for each count of a stored hash. width is kindsPerSlot or
+// causesPerSlot. It skips fields that another version wrote.
+func eachCount(result valkey.ValkeyResult, width int64, do func(slot int64, k kind, n int64)) error {
+	fields, err := result.AsStrMap()
+	if err != nil {
+		return err
+	}
+	for field, text := range fields {
+		number, err := strconv.ParseInt(field, 10, 64)
+		if err != nil || number < 0 || number%width >= int64(len(tally{})) {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			continue
+		}
+		do(number/width, kind(number%width), n)
+	}
+	return nil
 }

@@ -1,42 +1,36 @@
 package usage
 
 import (
-	"time"
-
+	"tidegate/internal/cause"
 	"tidegate/internal/usage/denylog"
 	"tidegate/internal/usage/routecount"
 	"tidegate/internal/usage/statelist"
 )
 
-// What a Recorder holds between flushes.
+// The most that a Recorder holds between flushes.
 const (
 	MaxSubjects = 1024
-	MaxRules    = 64
-	// maxUnregistered leaves the other half to registered subjects.
+	MaxRules    = 64 // a minute
+	// maxUnregistered leaves half of MaxSubjects to registered subjects.
 	maxUnregistered = MaxSubjects / 2
-	// maxMinutes is how many minutes of totals and rules are kept apart: those of an
-	// environment whose store stays away add up.
+	// maxMinutes is how many minutes of totals and rules are kept apart. Later minutes of
+	// an environment whose store stays away are added together.
 	maxMinutes = 8
-	// maxNotes is how many seconds of a subject's minute are kept apart until they are
-	// flushed, allowed and denied calls apart.
+	// maxNotes is how many seconds of a subject's minute are kept apart, counting allowed
+	// and denied calls separately.
 	maxNotes = 4
-	// maxRefused bounds refusals: of all callers and of known keys, in every minute.
-	maxRefused = maxMinutes + 256
+	// maxRefusals bounds the entries of refusals: of all callers, and of known keys.
+	maxRefusals = maxMinutes + 256
 )
 
-const (
-	secondsPerMinute = int64(time.Minute / time.Second)
-	secondsPerHour   = int64(time.Hour / time.Second)
-)
-
-// scope says what a count is of.
+// scope says what a slot counts.
 type scope byte
 
 const (
 	total scope = iota
 	rule
 	subject
-	refusals // by cause, in place of kinds; of everything when the id is empty
+	refusals // by cause, not by kind; of all callers when the id is empty
 )
 
 // slot is a minute of something that is counted.
@@ -46,7 +40,7 @@ type slot struct {
 	minute int64 // since 1970
 }
 
-// width is how many field numbers a minute or an hour of the slot's counts has.
+// width returns how many field numbers the counts of a minute or an hour have.
 func (s slot) width() int64 {
 	if s.scope == refusals {
 		return causesPerSlot
@@ -54,30 +48,31 @@ func (s slot) width() int64 {
 	return kindsPerSlot
 }
 
-// entry is what is counted in a slot.
+// entry is the counts of a slot.
 type entry struct {
 	slot
 	registered bool
 	tally      tally
 	notes      [maxNotes]note
-	used       int
+	used       int // notes in use
 }
 
-// pending is what waits to be flushed. It is bounded, and takes what is beyond the bound
-// into the totals alone.
+// pending is the records that wait for a flush. Calls beyond its bounds count in the
+// totals alone.
 type pending struct {
-	index                                           map[slot]int
-	entries                                         []entry
-	totals, rules, subjects, unregistered, refusals int
-	anonymous                                       int // of refusals
+	index   map[slot]int // of entries
+	entries []entry
+	// Numbers of entries by scope. unregistered are among subjects, anonymous among
+	// refusals.
+	totals, rules, subjects, unregistered, refusals, anonymous int
 
-	kindIndex map[denylog.Kind]int // of kinds
-	kinds     []pendingKind
+	denialIndex map[denylog.Kind]int // of denials
+	denials     []pendingDenials
 
-	listed map[statelist.Place]int64 // until when, in milliseconds since 1970
+	states map[statelist.Place]int64 // until when, in Unix milliseconds
 
 	routeIndex map[routecount.Slot]int // of routes
-	routes     []routecount.Count      // they leave with other records
+	routes     []routecount.Count
 }
 
 func newPending(size int) *pending {
@@ -85,79 +80,28 @@ func newPending(size int) *pending {
 }
 
 func (p *pending) empty() bool {
-	return len(p.entries)+len(p.kinds)+len(p.listed)+len(p.routes) == 0
+	return len(p.entries)+len(p.denials)+len(p.states)+len(p.routes) == 0
 }
 
-// urgent reports whether more waits than refusals of callers that proved nothing. Those
-// leave with other records, so that a flood of them costs no round trip.
-func (p *pending) urgent() bool { return len(p.entries)+len(p.kinds)+len(p.listed) > p.anonymous }
+// urgent reports whether anything waits that may make a Batch leave. Routes, and refusals
+// of callers that proved nothing, leave with other records, so that a flood of them costs
+// no round trip.
+func (p *pending) urgent() bool { return len(p.entries)+len(p.denials)+len(p.states) > p.anonymous }
 
-// find returns the entry of a slot, a new one if there is room, or nil. It is good until
-// the next call of find.
-func (p *pending) find(s slot, registered bool) *entry {
-	if i, ok := p.index[s]; ok {
-		return &p.entries[i]
-	}
-	if !p.take(s.scope, registered) {
-		return nil
-	}
-	p.index[s] = len(p.entries)
-	p.entries = append(p.entries, entry{slot: s, registered: registered})
-	return &p.entries[len(p.entries)-1]
-}
-
-// take reports whether there is room for one more entry, and counts it.
-func (p *pending) take(s scope, registered bool) bool {
-	switch {
-	case s == total && p.totals < maxMinutes:
-		p.totals++
-	case s == rule && p.rules < maxMinutes*MaxRules:
-		p.rules++
-	case s == subject && p.subjects < MaxSubjects && (registered || p.unregistered < maxUnregistered):
-		p.subjects++
-		if !registered {
-			p.unregistered++
-		}
-	case s == refusals && p.refusals < maxRefused:
-		p.refusals++
-		if !registered {
-			p.anonymous++
-		}
-	default:
-		return false
-	}
-	return true
-}
-
-// total returns the total of a minute.
-func (p *pending) total(minute int64) *entry { return p.newest(total, minute) }
-
-// newest returns the entry of a minute, of total or of all refusals. Where there is no
-// room for one more minute, it is the newest that there is, so that no call is left out.
-func (p *pending) newest(s scope, minute int64) *entry {
-	if e := p.find(slot{scope: s, minute: minute}, false); e != nil {
-		return e
-	}
-	var newest *entry
-	for i := range p.entries {
-		e := &p.entries[i]
-		if e.scope == s && e.id == "" && (newest == nil || e.minute > newest.minute) {
-			newest = e
-		}
-	}
-	return newest
-}
-
+// record counts a call.
 func (p *pending) record(o Outcome) {
 	seconds, cost := max(o.Time.Unix(), 0), max(o.Cost, 1)
 	minute := seconds / secondsPerMinute
 	if o.Denial != nil && o.Denial.Cause.Refuses() {
-		p.refuse(o, minute)
+		p.countRefusals(o.Registered, o.Subject, minute, kind(o.Denial.Cause-cause.Missing), 1)
+		if o.Registered && validID(o.Subject) {
+			p.logDenial(o, minute)
+		}
 		return
 	}
 	p.total(minute).tally.add(o.Verdict, cost)
 	p.listDenied(o)
-	p.route(o)
+	p.countRoute(o)
 	for _, id := range o.Rules {
 		if !validID(id) {
 			continue
@@ -167,7 +111,7 @@ func (p *pending) record(o Outcome) {
 		}
 	}
 	if o.Verdict&Denied != 0 {
-		p.log(o, minute)
+		p.logDenial(o, minute)
 	}
 	var e *entry
 	if validID(o.Subject) {
@@ -182,8 +126,75 @@ func (p *pending) record(o Outcome) {
 		extra: cost - 1})
 }
 
-// note keeps the calls of a second. Beyond maxNotes they go to the last note of the same
-// outcome, or to none: the counts have them all the same.
+// countRefusals adds to a count of refusals: of all callers, and of a registered subject.
+func (p *pending) countRefusals(registered bool, subject string, minute int64, k kind, n int64) {
+	p.newest(refusals, minute).tally[k] += n
+	if !registered || !validID(subject) {
+		return
+	}
+	if e := p.find(slot{refusals, subject, minute}, true); e != nil {
+		e.tally[k] += n
+	}
+}
+
+// find returns the entry of a slot, a new one if there is room, or nil. The result is
+// valid until the next call of find.
+func (p *pending) find(s slot, registered bool) *entry {
+	if i, ok := p.index[s]; ok {
+		return &p.entries[i]
+	}
+	if !p.reserve(s.scope, registered) {
+		return nil
+	}
+	p.index[s] = len(p.entries)
+	p.entries = append(p.entries, entry{slot: s, registered: registered})
+	return &p.entries[len(p.entries)-1]
+}
+
+// reserve counts one more entry, and reports whether there is room for it.
+func (p *pending) reserve(s scope, registered bool) bool {
+	switch {
+	case s == total && p.totals < maxMinutes:
+		p.totals++
+	case s == rule && p.rules < maxMinutes*MaxRules:
+		p.rules++
+	case s == subject && p.subjects < MaxSubjects && (registered || p.unregistered < maxUnregistered):
+		p.subjects++
+		if !registered {
+			p.unregistered++
+		}
+	case s == refusals && p.refusals < maxRefusals:
+		p.refusals++
+		if !registered {
+			p.anonymous++
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// total returns the total of a minute.
+func (p *pending) total(minute int64) *entry { return p.newest(total, minute) }
+
+// newest returns the entry of a minute, for totals or for the refusals of all callers. If
+// there is no room for another minute, it returns the newest entry: no call is left out.
+func (p *pending) newest(s scope, minute int64) *entry {
+	if e := p.find(slot{scope: s, minute: minute}, false); e != nil {
+		return e
+	}
+	var newest *entry
+	for i := range p.entries {
+		e := &p.entries[i]
+		if e.scope == s && e.id == "" && (newest == nil || e.minute > newest.minute) {
+			newest = e
+		}
+	}
+	return newest
+}
+
+// note adds the calls of a second. With maxNotes in use, they go to the last note of the
+// same outcome, or to none: the counts have them all the same.
 func (e *entry) note(n note) {
 	same := -1
 	for i := range e.used {
@@ -205,7 +216,7 @@ func (e *entry) note(n note) {
 	}
 }
 
-// takeBack adds what a flush did not store.
+// takeBack adds the counts of an entry that a flush did not store.
 func (p *pending) takeBack(from *entry) {
 	if from.scope == total || from.scope == refusals && from.id == "" {
 		p.newest(from.scope, from.minute).tally.merge(&from.tally)

@@ -3,21 +3,16 @@ package usage
 import (
 	"context"
 	"fmt"
-	"iter"
-	"strconv"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/usage/denylog"
-	"tidegate/internal/usage/routecount"
-	"tidegate/internal/usage/statelist"
 )
 
-// Reader reads what Recorders stored. It is safe for concurrent use. Every method but
-// Busiest, MostDenied and Active makes one flush of commands to each node; Active makes
-// two at most, the others three.
+// Reader reads what Recorders stored. It is safe for concurrent use. A method sends one
+// flush of commands to each node, but Active up to two, and Busiest and MostDenied up to
+// three.
 type Reader struct {
 	client valkey.Client
 }
@@ -25,31 +20,9 @@ type Reader struct {
 // NewReader returns a Reader on a connected client.
 func NewReader(client valkey.Client) *Reader { return &Reader{client: client} }
 
-// Point is what was counted from Start until the next point.
-type Point struct {
-	Start time.Time
-	Counts
-}
-
-// Sum adds up a series.
-func Sum(points []Point) Counts {
-	var sum Counts
-	for _, p := range points {
-		sum = sum.Plus(p.Counts)
-	}
-	return sum
-}
-
-// source is a key that holds counts, and the series that they belong to.
-type source struct {
-	name   string
-	origin int64 // unit of the field number 0
-	series int
-}
-
 // Overview returns the counts of all calls, a point for each step: whole minutes within
-// the last 24 hours, or whole hours within the last 30 days. The points begin with the
-// step that from is in and end with the one before to, or that to is in.
+// the last 24 hours, or whole hours within the last 30 days. The points cover every step
+// that the time between from and to touches.
 func (r *Reader) Overview(ctx context.Context, from, to time.Time, step time.Duration) ([]Point, error) {
 	return r.summed(ctx, "overview", totalID, from, to, step)
 }
@@ -60,7 +33,7 @@ func (r *Reader) Rule(ctx context.Context, id string, from, to time.Time,
 	return r.summed(ctx, "rule", rulePrefix+id, from, to, step)
 }
 
-// summed adds up the buckets that totals and rules go to.
+// summed adds up the buckets that hold totals and rules.
 func (r *Reader) summed(ctx context.Context, what, name string, from, to time.Time,
 	step time.Duration) ([]Point, error) {
 	s, err := newSpan(from, to, step)
@@ -102,55 +75,55 @@ func (r *Reader) Sparklines(ctx context.Context, ids []string, from, to time.Tim
 	return series, nil
 }
 
-// totalSources lists the keys that hold the span of a total or a rule.
-func (s span) totalSources(name string) []source {
-	var sources []source
-	for i := range totalBuckets {
-		sources = s.appendSources(sources, totalBucket(i), name, 0)
-	}
-	return sources
-}
-
-// appendSources lists the keys of a thing in a bucket that hold the span.
-func (s span) appendSources(to []source, b keyspace.Bucket, name string, series int) []source {
-	for first, last := s.keys(); first <= last; first++ {
-		key := minutesName(b, name, first)
-		if s.unit == time.Hour {
-			key = hoursName(b, name, first)
+// OldSecretUsed returns when a subject last called with the secret from before its last
+// rotation: the start of that minute, or of that hour if counts by minute are no longer
+// kept. It is zero if there was no such call.
+func (r *Reader) OldSecretUsed(ctx context.Context, id string, now time.Time) (time.Time, error) {
+	for _, s := range []struct{ kept, step time.Duration }{
+		{MinutesKept, time.Minute}, {HoursKept, time.Hour},
+	} {
+		points, err := r.Series(ctx, id, now.Add(-s.kept), now, s.step)
+		if err != nil {
+			return time.Time{}, err
 		}
-		to = append(to, source{key, first * s.unitsPerKey(), series})
+		for i := len(points) - 1; i >= 0; i-- {
+			if points[i].OldSecret > 0 {
+				return points[i].Start, nil
+			}
+		}
 	}
-	return to
+	return time.Time{}, nil
 }
 
+// read reads n series.
 func (r *Reader) read(ctx context.Context, s span, sources []source, n int) ([][]Point, error) {
-	series := make([][]Point, n)
-	for i := range series {
-		series[i] = s.points()
-	}
 	tallies, err := r.tallies(ctx, s, sources, n, kindsPerSlot)
 	if err != nil {
 		return nil, err
 	}
-	width := len(tallies) / max(n, 1)
-	for i := range tallies {
-		series[i/width][i%width].Counts = tallies[i].counts()
+	series := make([][]Point, n)
+	for i := range series {
+		series[i] = s.points()
+		for j := range series[i] {
+			series[i][j].Counts = tallies[i*s.steps()+j].counts()
+		}
 	}
 	return series, nil
 }
 
-// tallies adds up n series, one after another, of counts with so many kinds or causes.
+// tallies reads n series, one after another in the result. width is kindsPerSlot or
+// causesPerSlot.
 func (r *Reader) tallies(ctx context.Context, s span, sources []source, n int, width int64) ([]tally, error) {
 	commands := make(valkey.Commands, len(sources))
 	for i, from := range sources {
-		commands[i] = r.client.B().Hgetall().Key(from.name).Build()
+		commands[i] = r.client.B().Hgetall().Key(from.key).Build()
 	}
-	tallies := make([]tally, (s.end-s.first)/s.perStep()*int64(n))
-	points := len(tallies) / max(n, 1)
+	tallies := make([]tally, s.steps()*n)
 	for i, result := range r.client.DoMulti(ctx, commands...) {
+		from := &sources[i]
 		err := eachCount(result, width, func(slot int64, k kind, n int64) {
-			if at := s.at(sources[i].origin + slot); at >= 0 {
-				tallies[sources[i].series*points+at][k] += n
+			if step := s.stepOf(from.origin + slot); step >= 0 {
+				tallies[from.series*s.steps()+step][k] += n
 			}
 		})
 		if err != nil {
@@ -158,54 +131,4 @@ func (r *Reader) tallies(ctx context.Context, s span, sources []source, n int, w
 		}
 	}
 	return tallies, nil
-}
-
-// eachCount goes through a stored hash. Fields that another version wrote are passed
-// over.
-func eachCount(result valkey.ValkeyResult, width int64, do func(slot int64, k kind, n int64)) error {
-	fields, err := result.AsStrMap()
-	if err != nil {
-		return err
-	}
-	for field, text := range fields {
-		number, err := strconv.ParseInt(field, 10, 64)
-		if err != nil || number < 0 || number%width >= int64(len(tally{})) {
-			continue
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			continue
-		}
-		do(number/width, kind(number%width), n)
-	}
-	return nil
-}
-
-// Denials returns a page of the denial log, newest first.
-func (r *Reader) Denials(ctx context.Context, q denylog.Query) (denylog.Page, error) {
-	return denylog.Read(ctx, r.client, q)
-}
-
-// InState returns up to count subjects of a list of states, as statelist.Read does.
-func (r *Reader) InState(
-	ctx context.Context, list statelist.List, after string, now time.Time, count int,
-) (ids []string, more bool, err error) {
-	return statelist.Read(ctx, r.client, list, after, now, count)
-}
-
-// Routes returns the calls of a plan by route, as routecount.Read does. from is at most
-// an hour before to. An environment that is called all the time reports its latest calls
-// within 10 s.
-func (r *Reader) Routes(
-	ctx context.Context, plan string, from, to time.Time,
-) (map[routecount.Route]int64, error) {
-	if to.Sub(from) > time.Hour {
-		return nil, fmt.Errorf("%w: %s is more than the hour that routes are kept for", ErrSpan, to.Sub(from))
-	}
-	return routecount.Read(ctx, r.client, plan, from, to)
-}
-
-// EveryDenial goes through the denials of a query, newest first.
-func (r *Reader) EveryDenial(ctx context.Context, q denylog.Query) iter.Seq2[denylog.Entry, error] {
-	return denylog.All(ctx, r.client, q)
 }

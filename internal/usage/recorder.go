@@ -2,31 +2,32 @@ package usage
 
 import (
 	"cmp"
-	"context"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
-
-	"github.com/valkey-io/valkey-go"
+	"unicode/utf8"
 
 	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 )
 
 // Options of a Recorder. Zero fields mean the defaults.
 type Options struct {
-	Interval  time.Duration // between flushes at least; default 1 s
-	Newcomers int           // unregistered subjects that a bucket takes a day; default 1,024
+	Interval  time.Duration // least time between flushes; default 1 s
+	Newcomers int           // unregistered subjects that a bucket accepts a day; default 1,024
 }
 
 const (
 	defaultInterval  = time.Second
 	defaultNewcomers = 1024
-	// maxBackOff is the longest interval while the store is away: a dead shard would hold
-	// up the check that carries the Batch.
-	maxBackOff = 30 * time.Second
-	// maxEarly is how many Batches may leave early after a pause. One more may with each
+	// maxPause is the longest interval while the store is away: a dead shard delays the
+	// check that carries the Batch.
+	maxPause = 30 * time.Second
+	// maxEarly is how many Batches may leave early after a pause, and one more with each
 	// interval.
 	maxEarly = 16
 )
@@ -40,19 +41,22 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	pending *pending
-	flushed int64 // when a Batch was last taken, in nanoseconds of the Unix epoch
-	used    int64 // until when the intervals are used up by Batches, likewise
-	// routesUsed is used for the pauses between routes.
-	routesUsed int64
-	pause      time.Duration
-	totals     int // which of the buckets the next totals go to; the same until its server knows the script
+	// pause is the interval in force, longer than interval while the store fails.
+	pause     time.Duration
+	lastBatch int64 // when a Batch was last taken, in Unix nanoseconds
+	// earlyTAT and routesTAT are theoretical arrival times of GCRA in Unix nanoseconds:
+	// of early Batches at one an interval, and of routes at one each routesPause.
+	earlyTAT, routesTAT int64
+	// nextTotals is the index of the bucket of the next totals. It advances only once the
+	// bucket's server knows the script.
+	nextTotals int
 
-	without map[scriptIn]bool // the server of the bucket did not know the script
+	scriptUnknown map[scriptIn]bool // of buckets whose server did not know the script
 
-	ranked [keyspace.Buckets]ranked
+	ranked [keyspace.Buckets]bucketFloors
 
-	near      map[string]int64 // until when NearLimit has a subject, in milliseconds since 1970
-	nearSince time.Time        // when near was last emptied
+	nearUntil map[string]int64 // until when NearLimit lists a subject, in Unix milliseconds
+	nearSince time.Time        // when nearUntil was last emptied
 }
 
 type scriptIn struct {
@@ -60,18 +64,18 @@ type scriptIn struct {
 	bucket keyspace.Bucket
 }
 
-// NewRecorder returns an empty Recorder whose clock is now, time.Now in programs.
+// NewRecorder returns an empty Recorder. Programs pass time.Now as its clock.
 func NewRecorder(o Options, now func() time.Time) *Recorder {
 	interval := cmp.Or(o.Interval, defaultInterval)
 	return &Recorder{
 		interval: interval, pause: interval, newcomers: cmp.Or(o.Newcomers, defaultNewcomers), now: now,
-		pending: newPending(0), without: map[scriptIn]bool{},
-		totals: rand.IntN(totalBuckets), //nolint:gosec // spreads load, hides nothing
+		pending: newPending(0), scriptUnknown: map[scriptIn]bool{},
+		nextTotals: rand.IntN(totalBuckets), //nolint:gosec // spreads load, hides nothing
 	}
 }
 
-// Record counts a call. It does not allocate for a subject that is counted already in
-// this minute.
+// Record counts a call. It does not allocate for a subject that was counted before in the
+// same minute.
 func (r *Recorder) Record(o Outcome) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,10 +83,9 @@ func (r *Recorder) Record(o Outcome) {
 	r.listNear(o)
 }
 
-// Due reports whether it is time to flush: there is something to send, and the interval
-// has passed since the last Batch. While the store does not take Batches, the interval
-// doubles with each up to 30 s. It goes by the time of day, as the monotonic clock may
-// stand still while a function is frozen.
+// Due reports whether it is time to flush: records are pending, and the interval has
+// passed since the last Batch. Each failed Batch doubles the interval, up to 30 s. Due
+// uses the wall clock, since the monotonic clock may stop while a function is frozen.
 func (r *Recorder) Due(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,12 +93,12 @@ func (r *Recorder) Due(now time.Time) bool {
 }
 
 func (r *Recorder) due(now time.Time) bool {
-	passed := now.UnixNano() - r.flushed
+	passed := now.UnixNano() - r.lastBatch
 	return r.pending.urgent() && (passed >= int64(r.pause) || passed < 0)
 }
 
-// Batch takes what was gathered, or returns nil unless it is due: of callers at the same
-// time one gets it.
+// Batch takes the pending records, or returns nil unless they are due. Of concurrent
+// callers, one gets the Batch.
 func (r *Recorder) Batch(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,121 +108,123 @@ func (r *Recorder) Batch(now time.Time) *Batch {
 	return r.take(now)
 }
 
-// early takes what was gathered before it is due, for an environment that is called too
-// rarely for its next call to take it along. It returns nil when there is nothing, when
-// maxEarly Batches left at once, and while the store does not take Batches.
+// early takes the pending records before they are due, for an environment whose next call
+// may come too late to carry them. It returns nil if nothing is urgent, after maxEarly
+// Batches in close succession, and while the store fails.
 func (r *Recorder) early(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	spare := r.pause == r.interval && r.used-now.UnixNano() <= (maxEarly-1)*int64(r.interval)
-	if !r.pending.urgent() || !spare && !r.due(now) {
+	mayLeave := r.pause == r.interval && r.earlyTAT-now.UnixNano() <= (maxEarly-1)*int64(r.interval)
+	if !r.pending.urgent() || !mayLeave && !r.due(now) {
 		return nil
 	}
 	return r.take(now)
 }
 
-// Drain takes what was gathered even if it is not due, for the end of a program. It
-// returns nil when there is nothing.
+// Drain takes the pending records even if they are not due, for the end of a program. It
+// returns nil if there are none.
 func (r *Recorder) Drain(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.pending.empty() {
 		return nil
 	}
-	r.routesUsed = 0
+	r.routesTAT = 0
 	return r.take(now)
 }
 
 func (r *Recorder) take(now time.Time) *Batch {
-	if now.UnixNano() < r.flushed {
-		r.used, r.routesUsed = 0, 0 // the clock was set back
+	if now.UnixNano() < r.lastBatch { // the clock was set back
+		r.earlyTAT = 0
+		r.routesTAT = 0
 	}
-	r.flushed = now.UnixNano()
-	r.forgetNear(now)
-	r.used = max(r.used, r.flushed) + int64(r.interval)
-	b := &Batch{recorder: r, newcomers: r.newcomers, now: now}
-	totals := totalBucket(r.totals)
-	counts := pack(r.pending.entries, totals)
-	for i := range counts {
-		counts[i].floors = r.ranked[counts[i].bucket].of(counts[i].hour)
-	}
+	r.lastBatch = now.UnixNano()
+	r.earlyTAT = max(r.earlyTAT, r.lastBatch) + int64(r.interval)
+	r.expireNear(now)
 	next := newPending(len(r.pending.entries))
-	var routes []parcel
-	if len(r.pending.routes) > 0 && r.routesDue(r.flushed) {
-		routes = packRoutes(r.pending.routes)
+	var byRoute []parcel
+	if len(r.pending.routes) > 0 && r.takeRoutesTurn(r.lastBatch) {
+		byRoute = packRoutes(r.pending.routes)
 	} else {
 		next.routes, next.routeIndex = r.pending.routes, r.pending.routeIndex
 	}
-	parts := [][]parcel{counts, packLog(r.pending.kinds, totals), packListed(r.pending.listed), routes}
-	for _, ofOneScript := range parts {
-		r.giveText(ofOneScript)
+	byScript := [][]parcel{r.packCounts(r.pending.entries), r.packDenials(r.pending.denials),
+		packStates(r.pending.states), byRoute}
+	for _, parcels := range byScript {
+		r.addText(parcels)
 	}
-	b.parcels = slices.Concat(parts...)
 	r.pending = next
-	return b
+	return &Batch{recorder: r, newcomers: r.newcomers, now: now, parcels: slices.Concat(byScript...)}
 }
 
-// A server that lost its scripts needs a text only once, but which buckets it serves is
-// not known here. Each of the first eager parcels for servers that knew no script has the
-// text, and then every spare-th: parcels are in order of their slots, and a server
-// executes what it gets in that order, so that it mostly knows the script from a parcel
-// before.
+// A server that lost its scripts needs a text only once, but the Recorder does not know
+// which buckets a server has. Of the parcels whose server knew no script, the first
+// leadingTexts carry the text, and then one in textEvery. A server executes parcels in
+// the order of their buckets, so it mostly has the script from an earlier one.
 const (
-	eager = 8
-	spare = 16
+	leadingTexts = 8
+	textEvery    = 16
 )
 
-func (r *Recorder) giveText(parcels []parcel) {
+func (r *Recorder) addText(parcels []parcel) {
 	n := 0
 	for i := range parcels {
-		if p := &parcels[i]; r.without[p.scriptIn()] {
-			p.text = n < eager || n%spare == 0
+		if p := &parcels[i]; r.scriptUnknown[p.scriptIn()] {
+			p.withText = n < leadingTexts || n%textEvery == 0
 			n++
 		}
 	}
 }
 
-// adapt sets the interval after a Batch.
-func (r *Recorder) adapt(failed bool) {
-	if failed {
-		r.pause = min(2*r.pause, maxBackOff)
-		return
-	}
-	r.pause = r.interval
+// Verdict says how a call was answered. The zero value is an allowed call. Flags combine,
+// as in Denied|Degraded.
+type Verdict uint8
+
+// Allowed is a call that was allowed and has no flag.
+const Allowed Verdict = 0
+
+// The flags of a Verdict.
+const (
+	Denied          Verdict = 1 << iota // not let in
+	ShadowDenied                        // a limit in shadow mode would have denied it
+	CandidateDenied                     // a candidate limit would have denied it
+	Degraded                            // decided without the store
+	OldSecret                           // with the secret from before the last rotation
+)
+
+// Outcome is one call.
+type Outcome struct {
+	// Subject is the caller's id: at most 64 bytes of UTF-8, without a colon. A call with
+	// any other Subject, or none, counts in the totals alone.
+	Subject string
+	// Registered says that the subject is in a registry of limited size, as API keys are.
+	// Subjects that anybody can make up, such as addresses, cannot crowd it out.
+	Registered bool
+	Verdict    Verdict
+	Cost       int64    // less than 1 means 1
+	Rules      []string // ids of the rules that applied, of the same form as Subject
+	Time       time.Time
+	// Route counts for previews of access; a Route without a plan is not counted. It holds
+	// only patterns of the operator, so that callers cannot make up routes.
+	Route routecount.Route
+	// Denial is the call's entry in the denial log; nil for none. If its cause refuses a
+	// credential, the Outcome counts as a refusal and not as a call. Subject is then a
+	// registered caller that proved its key, or empty.
+	Denial *denylog.Denial
+	// DeniedUntil is until when further calls of the subject are denied, as far as this
+	// call shows: it was denied, or took the last of a limit. Zero if the next may pass.
+	DeniedUntil time.Time
+	// NearUntil is until when a limit of the subject may stay nearly used up without
+	// further calls. Zero if none is.
+	NearUntil time.Time
 }
 
-// turns is how often a flush sends what was not stored: once, then with the script's
-// text, then for what that text did not reach.
-const turns = 4
+const maxIDLen = 64
 
-// Flush sends all that was gathered, due or not, for the end of a program.
-// Report.Returned is what still waits.
-func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
-	return r.send(ctx, client, r.Drain)
-}
-
-// FlushEarly sends what was gathered after a check's answer, for an environment that is
-// frozen until its next call. A busy one keeps to the interval: of calls that follow each
-// other closely maxEarly leave one by one, further ones an interval later.
-func (r *Recorder) FlushEarly(ctx context.Context, client valkey.Client) Report {
-	return r.send(ctx, client, r.early)
-}
-
-func (r *Recorder) send(
-	ctx context.Context, client valkey.Client, take func(time.Time) *Batch,
-) Report {
-	var sum Report
-	for range turns {
-		b := take(r.now())
-		if b == nil {
-			break
-		}
-		turn := b.Acknowledge(client.DoMulti(ctx, b.Commands(client)...))
-		sum = Report{Stored: sum.Stored + turn.Stored, Lost: sum.Lost + turn.Lost, Returned: turn.Returned,
-			Err: cmp.Or(sum.Err, turn.Err)}
-		if turn.Err != nil {
-			break
-		}
-	}
-	return sum
+// validID reports whether an id can be part of a key's name.
+func validID(id string) bool {
+	return id != "" && len(id) <= maxIDLen && utf8.ValidString(id) &&
+		!strings.ContainsFunc(id, func(r rune) bool {
+			return r <= ' ' || r == ':' || r == '~' || r == '{' || r == '}' || r == 0x7f
+		})
 }

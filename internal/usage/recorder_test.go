@@ -132,7 +132,7 @@ func TestBackOff(t *testing.T) {
 	r := recorderAt(noon)
 	now := noon
 	for _, want := range []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second,
-		maxBackOff, maxBackOff} {
+		maxPause, maxPause} {
 		r.Record(Outcome{Time: now})
 		b := r.Batch(now)
 		if b == nil {

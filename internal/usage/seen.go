@@ -22,20 +22,19 @@ type Seen struct {
 	Last time.Time
 }
 
-// Page is a part of the list of the subjects seen within 24 hours.
+// Page is a page of the list of the subjects seen within 24 hours.
 type Page struct {
 	Subjects []Seen
 	Next     string // cursor of the page that follows; empty on the last one
 }
 
-// Bounds of a page of Active.
 const (
-	maxPage = 500
-	// maxSeen bounds the subjects in a bucket's list. It equals the bound in record.lua.
+	maxPage = 500 // subjects on a page of Active
+	// maxSeen is the most subjects in a bucket's list, as in record.lua.
 	maxSeen = 2048
 )
 
-// ErrCursor means that a text is no cursor.
+// ErrCursor means that a text is not a cursor of a Page.
 var ErrCursor = errors.New("usage: not a cursor")
 
 // position is a place in the merged list of all buckets, which is ordered by minute,
@@ -96,8 +95,8 @@ func (r *Reader) Active(ctx context.Context, cursor string, count int) (Page, er
 	return pageOf(append(found, rest...), count), nil
 }
 
-// perBucket is how many subjects Active first reads from each bucket. Active reads
-// buckets that fill it again.
+// perBucket returns how many subjects Active first reads from each bucket. It reads more
+// from buckets that have all of these on the page.
 func perBucket(count int) int { return min(count+1, count/32+8) }
 
 // follow reads up to count subjects of each bucket that follow the position.
@@ -190,8 +189,8 @@ func (r *Reader) LastSeen(ctx context.Context, ids []string) ([]time.Time, error
 	return last, nil
 }
 
-// ActiveCount returns the number of subjects seen since a time, or in the last 24 hours if
-// that is longer ago.
+// ActiveCount returns the number of subjects seen since a time, or in the last 24 hours
+// if that is longer ago.
 func (r *Reader) ActiveCount(ctx context.Context, since, now time.Time) (int64, error) {
 	if oldest := now.Add(-MinutesKept + time.Minute); since.Before(oldest) {
 		since = oldest

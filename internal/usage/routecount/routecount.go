@@ -1,10 +1,11 @@
-// Package routecount is the form of calls by route, and reads them: which routes the
-// callers of a plan call, for previews of access. Package usage counts and writes them.
+// Package routecount is the stored form of calls by route, and reads them: which routes
+// the callers of a plan call, for previews of access. Package usage counts and writes
+// them.
 //
-// A call of a caller that may call, allowed or denied, counts by plan, API, stage, method
-// and pattern of the route, in steps of 5 minutes. The store distinguishes 4,096 routes
-// in 5 minutes; calls of further ones count under their plan alone. All routes of a
-// period are in one bucket, and those of the next period in another.
+// Calls with a valid credential, allowed or denied, count by plan, API, stage, method and
+// pattern of the route, in periods of 5 minutes. The store distinguishes 4,096 routes a
+// period; calls of further routes count under their plan alone. All routes of a period
+// are in one bucket, those of the next period in another.
 //
 //	tg:{tag}:usage-rPERIOD  hash  calls by Field; PERIOD counts from 1970  90 min
 package routecount
@@ -26,15 +27,15 @@ import (
 //go:embed routecount.lua
 var text string
 
-// Script adds Counts of one period, which Name and Args say.
+// Script adds Counts of one period. Its key is Name, and Args returns its arguments.
 var Script = lua.New(func() string { return text })
 
-// Route is what calls of a plan have in common: whom they call, never with which path. A
-// Route that has its plan alone stands for routes beyond a bound.
+// Route is an operation that callers of a plan call. It has the pattern of a path, never
+// the path itself. A Route with only a Plan stands for routes beyond a bound.
 type Route struct {
 	Plan               string
 	API, Stage, Method string
-	Path               string // pattern of the route; * for a path that has no pattern
+	Path               string // pattern of the route; * for a path without a pattern
 }
 
 // Slot is a route in a period.
@@ -50,25 +51,25 @@ type Count struct {
 }
 
 const (
-	// Period is how finely calls by route are kept apart in time.
+	// Period is the length of a period.
 	Period = 5 * time.Minute
 	// MaxPlan is the longest name of a plan, in bytes.
 	MaxPlan = 1000
-	// MaxStored is how many routes of all plans are stored for a period.
+	// MaxStored is the most routes of all plans that are stored for a period.
 	MaxStored = 4096
-	maxText   = 200 // bytes of a text but the plan's
-	buckets   = 8   // that periods take turns in
+	maxText   = 200 // bytes of a text other than the plan's
+	buckets   = 8   // that periods rotate through
 )
 
-// PeriodOf returns the period that a time is in.
+// PeriodOf returns the number of the period of a time, since 1970.
 func PeriodOf(t time.Time) int64 { return max(t.Unix(), 0) / int64(Period/time.Second) }
 
-// Bucket returns the bucket that a period is in.
+// Bucket returns the bucket of a period.
 func Bucket(period int64) keyspace.Bucket {
 	return keyspace.Bucket(period % buckets * (keyspace.Buckets / buckets))
 }
 
-// Name returns the name of a period.
+// Name returns the key of a period.
 func Name(period int64) string {
 	return Bucket(period).Name("usage-r" + strconv.FormatInt(period, 10))
 }
@@ -82,8 +83,8 @@ func Args(counts []Count) []string {
 	return args
 }
 
-// Field is the field of the hash: the plan behind 2 bytes of length, then API, stage,
-// method and path, each behind one. A path that is too long tells nothing.
+// Field returns the field of the hash: 2 bytes of length and the plan, then API, stage,
+// method and path, each after 1 byte of length. A path over maxText is stored as *.
 func (r Route) Field() string {
 	b := binary.BigEndian.AppendUint16(nil, uint16(len(r.Plan)))
 	b = append(b, r.Plan...)
@@ -100,7 +101,7 @@ func (r Route) Field() string {
 	return string(b)
 }
 
-// parse reads a field. Of one of another form only the plan counts.
+// parse reads a field. If what follows the plan has another form, only the plan is set.
 func parse(field string) (Route, bool) {
 	if len(field) < 2 {
 		return Route{}, false
@@ -109,20 +110,19 @@ func parse(field string) (Route, bool) {
 	if field = field[2:]; len(field) < plan {
 		return Route{}, false
 	}
-	only := Route{Plan: field[:plan]}
-	r, field := only, field[plan:]
+	planOnly := Route{Plan: field[:plan]}
+	r, field := planOnly, field[plan:]
 	for _, text := range []*string{&r.API, &r.Stage, &r.Method, &r.Path} {
 		if field == "" || len(field) < 1+int(field[0]) {
-			return only, true
+			return planOnly, true
 		}
 		*text, field = field[1:1+field[0]], field[1+field[0]:]
 	}
 	return r, true
 }
 
-// Read returns the calls of a plan by route, allowed and denied, from the beginning of
-// the period that from is in to the end of the one before to, or that to is in. Periods
-// are kept for 90 minutes.
+// Read returns the calls of a plan by route, allowed and denied, in the periods that the
+// time between from and to touches. Periods are kept for 90 minutes.
 func Read(
 	ctx context.Context, client valkey.Client, plan string, from, to time.Time,
 ) (map[Route]int64, error) {

@@ -1,15 +1,15 @@
-// Package statelist has lists of registered subjects that may be denied now, or are near
-// a limit: they are found without a look at every key. Package usage lists what calls
-// show; package registry lists the bans that operators make.
+// Package statelist keeps lists of registered subjects that may be denied now, or are
+// near a limit, so that nobody has to check every key. Package usage adds what calls
+// show; package registry adds the bans of operators.
 //
 // A registered subject that is denied for a second or more, or took the last of a limit,
-// is listed with the time until when: one list of those over a limit and one of those
-// banned, in its bucket. What a call would get is asked of each. An entry leaves at its
-// time, and the next denial repairs what is missing. A list keeps the 2,048 subjects of a
-// bucket that are denied longest.
+// is listed until the time at which it may call again. Each bucket has a list of subjects
+// over a limit, and one of banned subjects. Readers then check what a call of each
+// subject would get. An entry leaves at its time, and the next denial adds a missing one.
+// A list keeps the 2,048 subjects of a bucket that are denied longest.
 //
-// A third list has registered subjects of whose limits one was nearly used up after a
-// call, until all that was taken by then is free again.
+// A third list has registered subjects with a limit that was nearly used up after a call,
+// until everything taken by then is free again.
 //
 //	tg:{tag}:usage-blocked  zset  keys over a limit, by its end       till then
 //	tg:{tag}:usage-banned   zset  banned keys, by the end of the ban  till then
@@ -33,22 +33,22 @@ import (
 //go:embed statelist.lua
 var text string
 
-// Script lists the Entries of a bucket.
+// Script adds Entries of one bucket. Keys and Args return what it takes.
 var Script = lua.New(func() string { return text })
 
-// List is a list of registered subjects that may be in a state until some time. It lags
-// and errs: who looks must ask what a call would get. What a subject's own calls showed
-// repairs it, and what is past leaves it.
+// List is a list of registered subjects that may be in a state until a time. It lags and
+// may be wrong, so readers must check what a call would get. A subject's next calls
+// repair its entry.
 type List int
 
-// The lists. Each keeps 2,048 subjects a bucket, those whose times are last.
+// The lists. Each keeps the 2,048 subjects of a bucket with the latest times.
 const (
 	OverLimit List = 1 + iota // denied by limits
 	Banned
-	NearLimit // with a limit that is nearly used up
+	NearLimit // a limit is nearly used up
 )
 
-// Name returns the name of a bucket's list.
+// Name returns the key of a bucket's list.
 func Name(b keyspace.Bucket, list List) string {
 	names := [...]string{OverLimit: "usage-blocked", Banned: "usage-banned", NearLimit: "usage-near"}
 	return b.Name(names[list])
@@ -60,18 +60,18 @@ type Place struct {
 	List List
 }
 
-// Entry is a place with its time in milliseconds since 1970.
+// Entry is a place and when it ends.
 type Entry struct {
 	Place
-	Until int64
+	Until int64 // milliseconds since 1970
 }
 
-// Keys are the keys that the Script takes for a bucket.
+// Keys returns the keys that the Script takes for a bucket.
 func Keys(b keyspace.Bucket) []string {
 	return []string{Name(b, OverLimit), Name(b, Banned), Name(b, NearLimit)}
 }
 
-// Args are the arguments that the Script takes for entries of one bucket.
+// Args returns the arguments that the Script takes for entries of one bucket.
 func Args(now time.Time, entries []Entry) []string {
 	args := append(make([]string, 0, 1+3*len(entries)), strconv.FormatInt(now.UnixMilli(), 10))
 	for _, e := range entries {
@@ -80,8 +80,8 @@ func Args(now time.Time, entries []Entry) []string {
 	return args
 }
 
-// Add returns the commands that list a subject until a time, for a ban that an
-// operator makes. What check functions add keeps the list short.
+// Add returns the commands that list a subject until a time, for a ban by an operator. It
+// does not shorten the list; the Script does with the next call.
 func Add(client valkey.Client, list List, id string, until time.Time) valkey.Commands {
 	name, ms := Name(keyspace.BucketOf(id), list), until.UnixMilli()
 	return valkey.Commands{
@@ -91,12 +91,12 @@ func Add(client valkey.Client, list List, id string, until time.Time) valkey.Com
 	}
 }
 
-// firstBuckets is how many buckets Read reads at first; four times as many each time
-// that they have too few subjects.
+// firstBuckets is how many buckets Read reads first. It reads four times as many each
+// time it has found too few subjects.
 const firstBuckets = 4
 
-// Read returns up to count subjects of a list that follow one, in an order that does
-// not change while they stay in it: by bucket, then by id. more says that others follow.
+// Read returns up to count subjects of a list that follow the id after, in a stable
+// order: by bucket, then by id. more says whether others follow.
 func Read(
 	ctx context.Context, client valkey.Client, list List, after string, now time.Time, count int,
 ) (ids []string, more bool, err error) {

@@ -18,26 +18,25 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Entry is an entry of the log.
+// Entry is one entry of the log.
 type Entry struct {
 	Denial
 	Time    time.Time // to the millisecond, by the clock of the environment
-	Subject string    // id of the caller; empty for one that Valkey could not verify
-	// Calls is 1, or more when the entry stands for later calls of the same minute that
-	// differ in nothing but time, network, Retry-After and request.
+	Subject string    // id of the caller; empty for a caller that Valkey could not verify
+	// Calls is 1, or more if the entry stands for later calls of the same kind and minute.
 	Calls int64
 }
 
-// Query says which denials to list. Zero fields mean all.
+// Query says which denials to list. Zero fields match every denial.
 type Query struct {
 	Subject, Plan, Group, Rule, Limit string
 	Cause                             cause.Cause
-	From, To                          time.Time // From is at most Kept ago; both required
-	After                             string    // cursor
+	From, To                          time.Time // required; From is at most Kept ago
+	After                             string    // cursor of a Page; empty for the first page
 	Count                             int       // of a page, 1 to MaxPage
 }
 
-// Page is a part of the denial log, newest first.
+// Page is a page of the denial log, newest first.
 type Page struct {
 	Denials []Entry
 	Next    string // cursor of the page that follows; empty on the last one
@@ -48,7 +47,7 @@ const (
 	Kept = 24 * time.Hour
 	// MaxPage is the longest page.
 	MaxPage = 500
-	// searchTime is after how long a search for a page ends with what it found.
+	// searchTime is how long Read searches. It then returns what it has found.
 	searchTime = 200 * time.Millisecond
 
 	secondsPerHour = 3600
@@ -57,14 +56,14 @@ const (
 // ErrCursor means that a Query's After is not a cursor of a Page.
 var ErrCursor = errors.New("denylog: not a cursor")
 
-// Name returns the key of a bucket's log of an hour since 1970.
+// Name returns the key of a bucket's log in an hour since 1970.
 func Name(b keyspace.Bucket, hour int64) string {
 	return b.Name("usage-l" + strconv.FormatInt(hour, 10))
 }
 
-// Read returns the denials that follow the cursor, newest first. It reads the log hour
-// by hour, one flush each, and of one caller all at once. After 200 ms it returns what it
-// has found, with a cursor.
+// Read returns the denials that follow the cursor, newest first. It reads the log hour by
+// hour, one flush each, or for one caller all hours in one flush. After 200 ms it returns
+// what it has found, with a cursor.
 func Read(ctx context.Context, client valkey.Client, q Query) (Page, error) {
 	at, err := parsePlace(q.After)
 	if err != nil {
@@ -91,8 +90,8 @@ func Read(ctx context.Context, client valkey.Client, q Query) (Page, error) {
 	return page, nil
 }
 
-// All goes through the denials of a query, newest first. It holds those of one
-// hour in memory at a time.
+// All iterates over the denials of a query, newest first. It holds those of one hour in
+// memory at a time.
 func All(ctx context.Context, client valkey.Client, q Query) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		for hour, err := range hoursFrom(ctx, client, q, place{ms: maxPlace}) {
@@ -109,14 +108,14 @@ func All(ctx context.Context, client valkey.Client, q Query) iter.Seq2[Entry, er
 	}
 }
 
-// place is a place in the log: before everything older than ms, and before what is as old
-// except for the first of them that skip counts.
+// place is a position in the log: after everything newer than ms, and after the first
+// skip entries of that millisecond.
 type place struct {
-	ms   int64
+	ms   int64 // since 1970
 	skip int
 }
 
-const maxPlace = 1 << 52
+const maxPlace = 1 << 52 // ms of the start of the log
 
 func (p place) cursor() string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d", p.ms, p.skip))
@@ -139,7 +138,7 @@ func parsePlace(cursor string) (place, error) {
 	return place{ms, skip}, nil
 }
 
-// placeAfter returns the place behind a page that began at another.
+// placeAfter returns the place after a page that began at another place.
 func placeAfter(page []Entry, began place) place {
 	p := place{ms: page[len(page)-1].Time.UnixMilli()}
 	for i := len(page) - 1; i >= 0 && page[i].Time.UnixMilli() == p.ms; i-- {
@@ -151,14 +150,14 @@ func placeAfter(page []Entry, began place) place {
 	return p
 }
 
-// hourOfLog is what a query finds in one hour.
+// hourOfLog is the denials of one hour that match a query.
 type hourOfLog struct {
 	start   time.Time
 	denials []Entry
-	last    bool
+	last    bool // whether it is the oldest hour of the query
 }
 
-// hoursFrom reads the hours of a query from a place on, newest first.
+// hoursFrom iterates over the hours of a query after a place, newest first.
 func hoursFrom(ctx context.Context, client valkey.Client, q Query, at place) iter.Seq2[hourOfLog, error] {
 	buckets := keyspace.All()
 	if q.Subject != "" {
@@ -166,13 +165,13 @@ func hoursFrom(ctx context.Context, client valkey.Client, q Query, at place) ite
 	}
 	newest := min(q.To.Add(-1).Unix(), at.ms/1000) / secondsPerHour
 	oldest := q.From.Unix() / secondsPerHour
-	together := int64(1)
+	perFlush := int64(1) // hours
 	if q.Subject != "" {
-		together = newest - oldest + 1
+		perFlush = newest - oldest + 1
 	}
 	return func(yield func(hourOfLog, error) bool) {
-		for hour := newest; hour >= oldest; hour -= together {
-			hours, err := entriesOf(ctx, client, q, buckets, hour, max(hour-together+1, oldest))
+		for hour := newest; hour >= oldest; hour -= perFlush {
+			hours, err := readHours(ctx, client, q, buckets, hour, max(hour-perFlush+1, oldest))
 			if err != nil {
 				yield(hourOfLog{}, fmt.Errorf("denial log: %w", err))
 				return
@@ -188,7 +187,7 @@ func hoursFrom(ctx context.Context, client valkey.Client, q Query, at place) ite
 	}
 }
 
-// rest returns the denials from the place on.
+// rest returns the denials after the place.
 func (p place) rest(denials []Entry) []Entry {
 	skip := p.skip
 	for i := range denials {
@@ -203,8 +202,8 @@ func (p place) rest(denials []Entry) []Entry {
 	return nil
 }
 
-// entriesOf reads hours of some buckets in one flush, newest first.
-func entriesOf(ctx context.Context, client valkey.Client, q Query, buckets []keyspace.Bucket,
+// readHours reads hours of some buckets in one flush, newest first.
+func readHours(ctx context.Context, client valkey.Client, q Query, buckets []keyspace.Bucket,
 	newest, oldest int64) ([]hourOfLog, error) {
 	var commands valkey.Commands
 	for hour := newest; hour >= oldest; hour-- {
@@ -240,7 +239,7 @@ func newestFirst(a, b Entry) int {
 		cmp.Compare(a.Request, b.Request), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Path, b.Path))
 }
 
-// add adds the denials of a kind that the query means.
+// add adds the denials of a kind that match the query.
 func (h *hourOfLog) add(q Query, field, value string) error {
 	k, err := ParseKind(field)
 	if err != nil || !q.matches(&k) {

@@ -231,8 +231,8 @@ func TestDenialsBeyondTheRecorder(t *testing.T) {
 	for i := range maxKinds + 50 {
 		r.Record(denialOf(id(1), noon, denylog.Denial{Cause: cause.Limit, Path: fmt.Sprint("/", i)}))
 	}
-	if len(r.pending.kinds) != maxKinds {
-		t.Errorf("%d kinds wait, want %d", len(r.pending.kinds), maxKinds)
+	if len(r.pending.denials) != maxKinds {
+		t.Errorf("%d kinds wait, want %d", len(r.pending.denials), maxKinds)
 	}
 	flush(t, r, client)
 	own, err := NewReader(client).Refusals(t.Context(), id(1), noon, noon.Add(time.Minute), time.Minute)
@@ -281,7 +281,7 @@ func TestRefusalsByCause(t *testing.T) {
 			refuse("", cause.Unknown)
 			refuse("", cause.Malformed)
 		}
-		if n := len(r.pending.entries) + len(r.pending.kinds); n != 1 {
+		if n := len(r.pending.entries) + len(r.pending.denials); n != 1 {
 			t.Errorf("%d entries of callers that proved nothing", n)
 		}
 		if r.Due(noon.Add(time.Hour)) || r.early(noon.Add(time.Hour)) != nil {

@@ -55,8 +55,8 @@ func TestDeniedLists(t *testing.T) {
 		r.Record(Outcome{Subject: "full", Registered: true, Time: now, DeniedUntil: now.Add(time.Minute)})
 		want[statelist.OverLimit] = append(want[statelist.OverLimit], "full")
 		flush(t, r, client)
-		if len(r.pending.listed) > 0 {
-			t.Errorf("%d are left", len(r.pending.listed))
+		if len(r.pending.states) > 0 {
+			t.Errorf("%d are left", len(r.pending.states))
 		}
 		for list, ids := range want {
 			for _, count := range []int{7, 50, 1000} {
@@ -143,7 +143,7 @@ func TestNearLimitIsListedSeldom(t *testing.T) {
 			c.set(now.Add(at))
 			r.Record(Outcome{Subject: subject, Registered: registered, Time: c.Now(),
 				NearUntil: c.Now().Add(reset)})
-			lists := len(r.pending.listed) > 0
+			lists := len(r.pending.states) > 0
 			flush(t, r, client)
 			return lists
 		}
@@ -193,7 +193,7 @@ func TestNearLimitLeavesRoom(t *testing.T) {
 		r.Record(Outcome{Subject: id(i), Registered: true, Time: now, NearUntil: now.Add(time.Hour)})
 	}
 	r.Record(Outcome{Subject: "denied", Registered: true, Time: now, DeniedUntil: now.Add(time.Hour)})
-	if n := len(r.pending.listed); n != maxNearWaiting+1 {
+	if n := len(r.pending.states); n != maxNearWaiting+1 {
 		t.Errorf("%d wait, want %d", n, maxNearWaiting+1)
 	}
 }

@@ -167,7 +167,7 @@ func TestRoutesLeaveRarely(t *testing.T) {
 		}
 	}
 	r.pending = newPending(0)
-	r.pending.route(called(routecount.Route{Plan: "free"}, at.Now()))
+	r.pending.countRoute(called(routecount.Route{Plan: "free"}, at.Now()))
 	if r.Due(at.Now().Add(time.Hour)) || r.early(at.Now().Add(time.Hour)) != nil {
 		t.Error("routes alone make a Batch leave")
 	}

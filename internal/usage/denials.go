@@ -1,0 +1,227 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	_ "embed" // the script
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/cause"
+	"tidegate/internal/lua"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/denylog"
+)
+
+//go:embed denials.lua
+var denialsText string
+
+var denialsScript = lua.New(func() string { return denialsText })
+
+// Denials returns a page of the denial log, newest first.
+func (r *Reader) Denials(ctx context.Context, q denylog.Query) (denylog.Page, error) {
+	return denylog.Read(ctx, r.client, q)
+}
+
+// EveryDenial iterates over all denials of a query, newest first.
+func (r *Reader) EveryDenial(ctx context.Context, q denylog.Query) iter.Seq2[denylog.Entry, error] {
+	return denylog.All(ctx, r.client, q)
+}
+
+// Refusals are numbers of refused credentials.
+type Refusals struct {
+	ByCause  [cause.Refusals]int64
+	Unlogged int64 // denials and refusals that the denial log leaves out
+}
+
+// Of returns the number of refusals with a cause.
+func (r Refusals) Of(c cause.Cause) int64 {
+	if !c.Refuses() {
+		return 0
+	}
+	return r.ByCause[c-cause.Missing]
+}
+
+// Sum returns the number of refusals.
+func (r Refusals) Sum() int64 {
+	var sum int64
+	for _, n := range r.ByCause {
+		sum += n
+	}
+	return sum
+}
+
+// Refusals returns the refused calls between two times that proved to have a secret of
+// this key, or the refused credentials of all callers if the id is empty. Times and steps
+// have the bounds of Overview.
+func (r *Reader) Refusals(
+	ctx context.Context, id string, from, to time.Time, step time.Duration,
+) (Refusals, error) {
+	s, err := newSpan(from, to, step)
+	if err != nil {
+		return Refusals{}, err
+	}
+	sources := s.totalSources(refusedID)
+	if id != "" {
+		sources = s.appendSources(nil, keyspace.BucketOf(id), id+refusedID, 0)
+	}
+	var sum Refusals
+	tallies, err := r.tallies(ctx, s, sources, 1, causesPerSlot)
+	if err != nil {
+		return sum, fmt.Errorf("usage: refusals: %w", err)
+	}
+	for _, t := range tallies {
+		for i := range sum.ByCause {
+			sum.ByCause[i] += t[i]
+		}
+		sum.Unlogged += t[unlogged]
+	}
+	return sum, nil
+}
+
+// maxKinds is the most kinds of denials that wait for a flush. Denials of further kinds
+// are left out of the log.
+const maxKinds = 256
+
+// pendingDenials are denials of one kind that wait for a flush.
+type pendingDenials struct {
+	denylog.Kind
+
+	occurrences [denylog.MaxOccurrences]denylog.Occurrence
+	used        int // occurrences in use
+}
+
+// logDenial adds a denial to the denial log.
+func (p *pending) logDenial(o Outcome, minute int64) {
+	d := o.Denial
+	if d == nil || d.Cause == 0 {
+		return
+	}
+	k := denylog.Kind{
+		Minute: minute, Registered: o.Registered, Subject: o.Subject, Cause: d.Cause, Plan: d.Plan,
+		Limit: d.Limit, Rule: d.Rule, Method: d.Method, Path: d.Path, API: d.API, Stage: d.Stage,
+		Group: d.Group,
+	}
+	p.addDenials(k, denylog.Occurrence{
+		At: max(o.Time.UnixMilli(), 0) % (1000 * secondsPerHour), Calls: 1, RetryAfter: d.RetryAfter,
+		Network: d.Network, Request: d.Request,
+	})
+}
+
+// addDenials adds denials to their kind, or leaves them out.
+func (p *pending) addDenials(k denylog.Kind, o denylog.Occurrence) {
+	i, found := p.denialIndex[k]
+	if !found {
+		if len(p.denials) == maxKinds || k.Subject != "" && !validID(k.Subject) {
+			p.leaveOut(k, o.Calls)
+			return
+		}
+		if p.denialIndex == nil {
+			p.denialIndex = map[denylog.Kind]int{}
+		}
+		i = len(p.denials)
+		p.denialIndex[k] = i
+		p.denials = append(p.denials, pendingDenials{Kind: k})
+	}
+	if d := &p.denials[i]; d.used < denylog.MaxOccurrences {
+		d.occurrences[d.used] = o
+		d.used++
+	} else {
+		d.occurrences[d.used-1].Calls += o.Calls
+	}
+}
+
+// leaveOut counts denials that are not in the log.
+func (p *pending) leaveOut(k denylog.Kind, calls int64) {
+	p.countRefusals(k.Registered, k.Subject, k.Minute, kind(unlogged), calls)
+}
+
+// denials is the payload of denials, to be logged.
+type denials []pendingDenials
+
+// packDenials sorts denials into parcels, in order of their buckets. Denials of callers
+// without an id go where totals do.
+func (r *Recorder) packDenials(waiting []pendingDenials) []parcel {
+	totals := totalBucket(r.nextTotals)
+	placeOf := func(d *pendingDenials) place {
+		b := totals
+		if d.Subject != "" {
+			b = keyspace.BucketOf(d.Subject)
+		}
+		return place{b, d.Minute / minutesPerHour}
+	}
+	slices.SortStableFunc(waiting, func(a, b pendingDenials) int {
+		return cmp.Or(cmp.Compare(placeOf(&a).bucket, placeOf(&b).bucket), cmp.Compare(a.Minute, b.Minute))
+	})
+	return parcelsOf(waiting, maxParcel, placeOf,
+		func(_ place, run []pendingDenials) payload { return denials(run) })
+}
+
+func (denials) script() *lua.Script { return denialsScript }
+
+// arguments returns the keys and arguments as denials.lua reads them.
+func (ds denials) arguments(_ *Batch, at place) (keys, args []string) {
+	log := denylog.Name(at.bucket, at.period)
+	keys = append(make([]string, 0, 1+len(ds)), log)
+	args = make([]string, 0, 8*len(ds))
+	for i := range ds {
+		d := &ds[i]
+		class, key := "p", log
+		if d.Subject != "" {
+			class, key = "u", hoursName(at.bucket, d.Subject, at.period/hoursPerDay)
+			if d.Registered {
+				class = "r"
+			}
+		}
+		keys = append(keys, key)
+		args = append(args, d.Field(), class, strconv.FormatInt(d.Minute%minutesPerHour, 10),
+			strconv.Itoa(d.used))
+		for j := range d.used {
+			args = append(args, d.occurrences[j].Encode())
+		}
+	}
+	return keys, args
+}
+
+func (ds denials) acknowledge(r *Recorder, _ place, result valkey.ValkeyResult, report *Report) {
+	left, err := parseLeftOut(result, len(ds))
+	report.note(err)
+	switch {
+	case err == nil:
+		for i, calls := range left {
+			if calls > 0 {
+				r.pending.leaveOut(ds[i].Kind, calls)
+			}
+		}
+	case notExecuted(err):
+		for i := range ds {
+			d := &ds[i]
+			for _, o := range d.occurrences[:d.used] {
+				r.pending.addDenials(d.Kind, o)
+			}
+		}
+	}
+}
+
+// parseLeftOut reads what denials.lua returns: the calls of each kind that it left out,
+// or 0 for none.
+func parseLeftOut(result valkey.ValkeyResult, kinds int) ([]int64, error) {
+	message, err := result.ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	if !message.IsArray() {
+		_, err = message.AsInt64()
+		return nil, err
+	}
+	left, err := message.AsIntSlice()
+	if err == nil && len(left) != kinds {
+		err = fmt.Errorf("%d numbers: %w", len(left), errReply)
+	}
+	return left, err
+}
