@@ -1,6 +1,11 @@
 package app
 
 import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"time"
 
 	"tidegate/functions/admin/policydoc"
@@ -8,57 +13,58 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Undo is what a Job does that takes back the changes of another.
+// Undo is the kind of a Job that reverts the changes of another job.
 const Undo = "undo"
 
-// Job is a change of many keys, made in steps, since a function's request is short. It is
-// stored after each of them, so anybody can go on with it. The audit has its start, its
-// end, and its id in the entry of every key that it changed.
+// Job changes many keys in steps, because a function's request is short. It is stored
+// after each step, so any request can continue it. The audit records its start, its end,
+// and its id in the entry of every key that it changed.
 type Job struct {
 	ID       string           `json:"id"`
-	Do       string           `json:"do"` // of a KeyChange, or Undo
+	Do       string           `json:"do"` // the Do of a KeyChange, or Undo
 	Plan     string           `json:"plan,omitempty"`
 	Override *policy.Override `json:"override,omitempty"`
 	IDs      []string         `json:"ids,omitempty"`
-	Filter   *KeyFilter       `json:"filter,omitempty"` // nil for IDs
-	Undoes   string           `json:"undoes,omitempty"` // the job that Undo takes back
-	Total    int64            `json:"total"`            // keys that were confirmed, which bounds the job
+	Filter   *KeyFilter       `json:"filter,omitempty"` // nil if IDs selects the keys
+	Undoes   string           `json:"undoes,omitempty"` // id of the job that Undo reverts
+	Total    int64            `json:"total"`            // keys the user confirmed; no more are changed
 	By       audit.Actor      `json:"by"`
 	Reason   string           `json:"reason"`
 	Started  time.Time        `json:"started"`
 
 	Ended    time.Time `json:"ended,omitzero"`
 	Stopped  bool      `json:"stopped,omitempty"` // until somebody continues it
-	Resumed  string    `json:"resumed,omitempty"` // the last stop after which it was continued
-	Paused   string    `json:"paused,omitempty"`  // why the last step ended early; empty if it did not
+	Resumed  string    `json:"resumed,omitempty"` // the last stop mark that was overruled
+	Paused   string    `json:"paused,omitempty"`  // why the last step ended early; empty otherwise
 	Done     int64     `json:"done"`              // keys that were changed
-	Skipped  int64     `json:"skipped"`           // keys that were as they should be, or not active
+	Skipped  int64     `json:"skipped"`           // keys that needed no change or are not active
 	Failed   int64     `json:"failed"`            // keys that could not be changed
-	Failures []Failure `json:"named,omitempty"`   // the first of those, at most maxNamed
-	More     bool      `json:"more,omitempty"`    // it ended at Total; more keys match
-	After    string    `json:"after,omitempty"`   // where the next step goes on
+	Failures []Failure `json:"named,omitempty"`   // the first maxFailures of them
+	More     bool      `json:"more,omitempty"`    // it ended at Total although more keys match
+	After    string    `json:"after,omitempty"`   // cursor at which the next step begins
 
-	stop string // the newest stop mark, as stored with the job
+	stop string // the newest stop mark, which is stored beside the job
 }
 
-// Failure is a key that a job left as it was, and why.
+// Failure is a key that a job could not change, and the reason.
 type Failure struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 	Why  string `json:"why"`
 }
 
-// maxNamed is how many of the keys that could not be changed are named.
-const maxNamed = 100
+// maxFailures bounds Job.Failures.
+const maxFailures = 100
 
-// Processed is how many keys the job has seen to.
+// Processed returns the number of keys the job has handled.
 func (j Job) Processed() int64 { return j.Done + j.Skipped + j.Failed }
 
 // Over reports whether the job has ended.
 func (j Job) Over() bool { return !j.Ended.IsZero() }
 
-// Undoable reports whether there may be something that another job can take back. A key
-// of a step that was done again counts as skipped; of an unfinished step nothing counts.
+// Undoable reports whether the job may have changes that another job can revert. Done
+// alone does not tell: a chunk that was repeated counts its keys as skipped, and an
+// unfinished chunk counts none.
 func (j Job) Undoable() bool {
 	return j.Do != Reset && (j.Stopped || j.Over() && j.Processed() > 0)
 }
@@ -66,7 +72,7 @@ func (j Job) Undoable() bool {
 // Title says what the job does and to how many keys.
 func (j Job) Title() string { return JobTitle(j.Do, j.Plan, j.Total) }
 
-// JobTitle says what a job does to a number of keys.
+// JobTitle says what a job does to a number of keys. An empty plan is left out.
 func JobTitle(do, plan string, keys int64) string {
 	n := policydoc.Number(keys) + " keys"
 	if keys == 1 {
@@ -90,12 +96,182 @@ func JobTitle(do, plan string, keys int64) string {
 	return "Revoke " + n
 }
 
-// change is what the job does to a key.
+// change returns what the job does to each key.
 func (j Job) change() KeyChange { return KeyChange{Do: j.Do, Plan: j.Plan, Override: j.Override} }
 
-// NeedsCount reports whether the change harms callers and cannot simply be taken back, so
-// that on all keys of a filter it is to be confirmed with their number.
-func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
-
-// edit is what the audit records of each key.
+// edit returns what the audit records with each key.
 func (j Job) edit() Edit { return Edit{By: j.By, Reason: j.Reason, Job: j.ID} }
+
+// StartJob records and stores a job for StepJob to run. It uses the change, the selection
+// of keys and Total of j, and sets the rest. It returns a *policy.InvalidError if the
+// store would refuse the change for every key, and ErrRunning if j undoes a job that has a
+// step under way.
+func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit) (Job, error) {
+	j.ID, j.By, j.Reason, j.Started = rand.Text(), e.By, e.Reason, time.Now().UTC()
+	if err := e.Validate(); err != nil {
+		return Job{}, err
+	}
+	if err := r.validateJob(ctx, set, j); err != nil {
+		return Job{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+	defer cancel()
+	if err := r.awaitStep(ctx, j.Undoes); err != nil {
+		return Job{}, err
+	}
+	text, err := r.recordJob(ctx, j, audit.JobStart)
+	if err != nil {
+		return Job{}, err
+	}
+	return j, r.store.CreateJob(ctx, j.ID, string(text))
+}
+
+// validateJob validates the change on a copy of the first selected key.
+func (r *Registry) validateJob(ctx context.Context, set *policy.Set, j Job) error {
+	if j.Do != Override && j.Do != Plan {
+		return nil
+	}
+	first, _, err := r.selectedKeys(ctx, set, j, 1)
+	if err != nil || len(first) == 0 {
+		return err
+	}
+	k := first[0]
+	if j.Do == Plan {
+		k.Plan = j.Plan
+	} else {
+		k.Override = j.Override
+	}
+	if k.Status != policy.Active {
+		return nil
+	}
+	return k.Validate(set)
+}
+
+// awaitStep waits until the job to be undone has no step under way: a step would change
+// keys that the undo has passed. It returns ErrRunning if the job goes on.
+func (r *Registry) awaitStep(ctx context.Context, id string) error {
+	if id == "" {
+		return nil
+	}
+	j, err := r.saveStopped(ctx, id, stepTime)
+	if errors.Is(err, errStepUnderWay) || err == nil && !j.Over() && !j.Stopped {
+		return ErrRunning
+	}
+	return err
+}
+
+// recordJob appends the job to the audit and returns its stored form.
+func (r *Registry) recordJob(ctx context.Context, j Job, action string) ([]byte, error) {
+	text, err := j.marshal()
+	if err != nil {
+		return nil, err
+	}
+	return text, r.store.Audit().Append(ctx, audit.Entry{
+		By: j.By, Action: action, Subject: j.ID, Name: j.Title(), Reason: j.Reason, After: text,
+	})
+}
+
+// marshal returns the stored form of the job.
+func (j Job) marshal() ([]byte, error) {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return nil, fmt.Errorf("app: write job: %w", err)
+	}
+	return text, nil
+}
+
+// StopJob stops a job until somebody continues it. A step that is under way ends after
+// its chunk. A nil error means that the stop is recorded for every request that continues
+// the job.
+func (r *Registry) StopJob(ctx context.Context, id string) (Job, error) {
+	j, err := r.Job(ctx, id)
+	if err != nil || j.Over() {
+		return j, err
+	}
+	if err := r.store.StopJob(ctx, id, rand.Text()); err != nil {
+		return j, err
+	}
+	if j, err = r.saveStopped(ctx, id, 0); errors.Is(err, errStepUnderWay) {
+		err = nil // that step saves the stop
+	}
+	return j, err
+}
+
+// saveStopped saves a stop in the job itself, because earlier releases read no stop mark.
+// It waits up to maxWait for a step under way, then returns errStepUnderWay.
+func (r *Registry) saveStopped(ctx context.Context, id string, maxWait time.Duration) (Job, error) {
+	return r.withJob(ctx, id, maxWait, func(_ context.Context, j Job, _ saveFunc) (Job, error) {
+		return j, nil
+	})
+}
+
+// lostReason is shown as Job.Paused for a job whose state Valkey lost.
+const lostReason = "Valkey lost how far it was; it may have been stopped or undone"
+
+// Job returns a job, or policy.ErrNotFound. A job that Valkey lost, or stored too long
+// ago, is read from the audit. If it has no end there, it may have been stopped or undone,
+// so it is returned as Stopped. Continuing it starts over, which changes no key twice.
+func (r *Registry) Job(ctx context.Context, id string) (Job, error) {
+	text, stop, err := r.store.Job(ctx, id)
+	if err != nil {
+		return Job{}, err
+	}
+	lost := text == ""
+	if lost {
+		newest, err := r.newestEntry(ctx, id, audit.OfJobs)
+		if err != nil {
+			return Job{}, err
+		}
+		text = string(newest.After)
+	}
+	var j Job
+	if err := json.Unmarshal([]byte(text), &j); err != nil || j.ID != id {
+		return Job{}, policy.ErrNotFound
+	}
+	j.stop = stop
+	switch {
+	case j.Over():
+		j.Stopped = false
+	case lost:
+		j.Stopped, j.Paused = true, lostReason
+	case stop != j.Resumed && stop != "":
+		j.Stopped = true
+	}
+	return j, nil
+}
+
+// newestEntry returns the newest audit entry of a job whose action begins with action, or
+// policy.ErrNotFound.
+func (r *Registry) newestEntry(ctx context.Context, job, action string) (audit.Entry, error) {
+	list, err := r.store.Audit().List(ctx, audit.Query{Subject: job, Action: action, Count: 1, Older: true})
+	if err != nil {
+		return audit.Entry{}, err
+	}
+	if job == "" || len(list.Entries) == 0 {
+		return audit.Entry{}, policy.ErrNotFound
+	}
+	return list.Entries[0], nil
+}
+
+// OpenJobs returns the jobs that have neither ended nor been stopped, the oldest first.
+func (r *Registry) OpenJobs(ctx context.Context) ([]Job, error) {
+	ids, err := r.store.OpenJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var open []Job
+	for _, id := range ids {
+		j, err := r.Job(ctx, id)
+		switch {
+		case err != nil && !errors.Is(err, policy.ErrNotFound):
+			return nil, err
+		case err != nil || j.Over() || j.Stopped: // a step died before it removed the job
+			if err := r.store.ListJob(ctx, id, false); err != nil {
+				return nil, err
+			}
+		default:
+			open = append(open, j)
+		}
+	}
+	return open, nil
+}

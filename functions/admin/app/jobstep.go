@@ -2,27 +2,30 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store/keyspace"
 )
 
 // Bounds of one step of a job.
 const (
 	Chunk    = 500             // keys between two saves of the job
-	stepTime = 3 * time.Second // after which no further chunk begins
+	stepTime = 3 * time.Second // no chunk begins after it
 )
 
-// stepEnds is when a step is interrupted. With the wait for its turn it ends before the
-// function's time does.
+// stepEnds is when a step is interrupted. A step and the wait for its lease together end
+// before the function's time does.
 var stepEnds = 15 * time.Second
 
-// StepJob goes on with a job for about stepTime and returns it as it is then. While
-// another request goes on with it, StepJob waits and changes nothing. A job that was
-// stopped goes on with resume alone. It fails with policy.ErrNotFound.
+// StepJob runs a job for about stepTime and returns its new state. If another request
+// runs it, StepJob waits for a while and changes nothing. A stopped job goes on only if
+// resume is true. StepJob returns policy.ErrNotFound for a job that does not exist.
 func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, error) {
 	j, err := r.withJob(ctx, id, stepTime, func(ctx context.Context, j Job, save saveFunc) (Job, error) {
 		if j.Over() || j.Stopped && !resume {
@@ -44,8 +47,8 @@ func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, er
 			return j, err
 		}
 		for began := time.Now(); ; {
-			next, err := r.chunk(ctx, set, j)
-			if j.Paused = pausedBy(err, ctx.Err()); j.Paused != "" {
+			next, err := r.runChunk(ctx, set, j)
+			if j.Paused = pauseReason(err, ctx.Err()); j.Paused != "" {
 				return j, nil
 			}
 			if err != nil {
@@ -65,11 +68,10 @@ func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, er
 	return j, err
 }
 
-// chunk changes the next keys and returns the job as it is then, Paused when changes wait
-// for the journal. It fails when the keys cannot be listed, when one cannot be changed
-// without the journal, and with the context: then what it did is done again, and changes
-// nothing twice.
-func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, error) {
+// runChunk changes the next keys and returns the job's new state, Paused if changes wait
+// for the journal. It returns an error if the keys cannot be listed, a change is refused
+// without the journal, or ctx ends. A retry repeats the chunk; changes are idempotent.
+func (r *Registry) runChunk(ctx context.Context, set *policy.Set, j Job) (Job, error) {
 	count := int64(Chunk)
 	if j.Do != Undo {
 		count = min(count, j.Total-j.Processed())
@@ -87,18 +89,20 @@ func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, erro
 		return j, err
 	}
 	var mu sync.Mutex
-	inBuckets(tasks, func(t task) {
+	runByBucket(tasks, func(t task) {
 		changed, taskErr := t.run(ctx)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case isMade(taskErr):
+		case savedButNotJournaled(taskErr):
 			j.Done++
-			j.Paused = pausedBy(taskErr, nil)
-		case pausedBy(taskErr, nil) != "":
+			j.Paused = pauseReason(taskErr, nil)
+		case pauseReason(taskErr, nil) != "":
 			err = errors.Join(err, taskErr)
 		case taskErr != nil:
-			j = j.failed(t, taskErr)
+			if j.Failed++; len(j.Failures) < maxFailures {
+				j.Failures = append(j.Failures, Failure{t.id, t.name, failureReason(taskErr)})
+			}
 		case changed:
 			j.Done++
 		default:
@@ -114,17 +118,80 @@ func (r *Registry) chunk(ctx context.Context, set *policy.Set, j Job) (Job, erro
 	return j, nil
 }
 
-// isMade reports whether a change is made, and waits in Valkey for the journal.
-func isMade(err error) bool {
+// task is the change of one key.
+type task struct {
+	id, name string
+	run      func(context.Context) (changed bool, err error)
+}
+
+// changeTasks returns the tasks of up to count keys, and the cursor behind them.
+func (r *Registry) changeTasks(ctx context.Context, set *policy.Set, j Job, count int) (
+	[]task, string, error) {
+	keys, next, err := r.selectedKeys(ctx, set, j, count)
+	tasks := make([]task, len(keys))
+	for i, k := range keys {
+		tasks[i] = task{k.ID, k.Name, func(ctx context.Context) (bool, error) {
+			return j.change().apply(ctx, r, k, j.edit())
+		}}
+	}
+	return tasks, next, err
+}
+
+// selectedKeys returns up to count keys that the job selects behind j.After, or all of
+// j.IDs, and the cursor behind them.
+func (r *Registry) selectedKeys(ctx context.Context, set *policy.Set, j Job, count int) (
+	[]policy.Key, string, error) {
+	switch {
+	case j.Filter == nil:
+		keys, err := r.Many(ctx, set, j.IDs)
+		return keys, "", err
+	case !j.Filter.Computed():
+		page, err := r.List(ctx, set, *j.Filter, j.After, count)
+		return page.Keys, page.Next, err
+	}
+	found, err := FindKeys(ctx, r, set, *j.Filter, j.After, count)
+	keys := make([]policy.Key, len(found.Subjects))
+	for i, subject := range found.Subjects {
+		keys[i] = subject.Key
+	}
+	return keys, found.Next, err
+}
+
+// parallelBuckets is how many buckets are changed at a time. Changes of one bucket wait
+// for one another, and each waits for the journal.
+const parallelBuckets = 32
+
+// runByBucket runs the tasks of each bucket in their order, and several buckets at a time.
+func runByBucket(tasks []task, run func(task)) {
+	byBucket := map[keyspace.Bucket][]task{}
+	for _, t := range tasks {
+		b := keyspace.BucketOf(t.id)
+		byBucket[b] = append(byBucket[b], t)
+	}
+	var wait sync.WaitGroup
+	slots := make(chan struct{}, parallelBuckets)
+	for _, bucket := range byBucket {
+		slots <- struct{}{}
+		wait.Go(func() {
+			for _, t := range bucket {
+				run(t)
+			}
+			<-slots
+		})
+	}
+	wait.Wait()
+}
+
+// savedButNotJournaled reports whether a change is saved in Valkey and waits there for
+// the journal.
+func savedButNotJournaled(err error) bool {
 	return errors.Is(err, audit.ErrUnsafe) && !errors.Is(err, audit.ErrMayBeLost)
 }
 
-// progressLost is why a job waits that Valkey no longer has.
-const progressLost = "Valkey lost how far it was; it may have been stopped or undone"
-
-// pausedBy says why a step ends early for an error of the journal or the end of its time;
-// it is empty for other errors.
-func pausedBy(err, ended error) string {
+// pauseReason returns the reason shown for a step that ended early because of the journal
+// or of its deadline. It is empty for other errors. ctxErr is the error of the step's
+// context.
+func pauseReason(err, ctxErr error) string {
 	switch {
 	case errors.Is(err, audit.ErrBehind):
 		return audit.ErrBehind.Error()
@@ -134,29 +201,111 @@ func pausedBy(err, ended error) string {
 		return "the journal does not have every change yet"
 	case errors.Is(err, audit.ErrJournalAway):
 		return "the journal does not answer"
-	case err != nil && errors.Is(ended, context.DeadlineExceeded):
+	case err != nil && errors.Is(ctxErr, context.DeadlineExceeded):
 		return "the step took too long"
 	}
 	return ""
 }
 
-func (j Job) failed(t task, err error) Job {
-	if j.Failed++; len(j.Failures) < maxNamed {
-		j.Failures = append(j.Failures, Failure{t.id, t.name, whyNot(err)})
+// failureReason returns the reason shown for a key that could not be changed.
+func failureReason(err error) string {
+	if reason, ok := errors.AsType[notRevertedError](err); ok {
+		return string(reason)
 	}
-	return j
-}
-
-func whyNot(err error) string {
-	var kept keptError
-	var invalid *policy.InvalidError
-	switch {
-	case errors.As(err, &kept):
-		return string(kept)
-	case errors.As(err, &invalid) && len(invalid.Fields) > 0:
+	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok && len(invalid.Fields) > 0 {
 		return invalid.Fields[0].Field + " " + invalid.Fields[0].Message
-	case errors.Is(err, policy.ErrConflict):
+	}
+	if errors.Is(err, policy.ErrConflict) {
 		return "changed at the same time"
 	}
 	return "failed"
+}
+
+const (
+	// jobLease is how long others wait for a step that was interrupted. It exceeds
+	// stepEnds.
+	jobLease = 20 * time.Second
+	// leasePoll is the time between two attempts to get the lease of a job.
+	leasePoll = 200 * time.Millisecond
+)
+
+var (
+	// ErrTaken means that a step outlived its lease and another request runs the job.
+	ErrTaken        = errors.New("another request goes on with this job")
+	errStepUnderWay = errors.New("a step of this job is under way") // another request has the lease
+)
+
+// saveFunc saves a job and returns it, Stopped if it was stopped meanwhile.
+type saveFunc func(Job) (Job, error)
+
+// withJob runs do while it holds the job's lease, and saves the job that do returns even
+// if do fails. It waits up to maxWait for the lease, then returns the stored job and
+// errStepUnderWay.
+func (r *Registry) withJob(ctx context.Context, id string, maxWait time.Duration,
+	do func(context.Context, Job, saveFunc) (Job, error)) (Job, error) {
+	j, err := r.Job(ctx, id) // the id may be invented: look before a lease is written under it
+	if err != nil {
+		return j, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds+maxWait)
+	defer cancel()
+	holder := rand.Text()
+	leased, err := r.leaseJob(ctx, id, holder, maxWait)
+	if err != nil {
+		return j, err
+	}
+	if j, err = r.Job(ctx, id); err != nil {
+		return j, err
+	}
+	if !leased {
+		return j, errStepUnderWay
+	}
+	limited, end := context.WithTimeout(ctx, stepEnds)
+	defer end()
+	wasOver := j.Over()
+	save := func(j Job) (Job, error) { return r.saveJob(limited, j, holder, false) }
+	j, err = do(limited, j, save)
+	if err == nil && j.Over() && !wasOver {
+		_, err = r.recordJob(ctx, j, audit.JobEnd)
+	}
+	j, saveErr := r.saveJob(ctx, j, holder, true)
+	if err := errors.Join(err, saveErr); err != nil {
+		return j, err
+	}
+	if j.Over() && !wasOver {
+		err = r.store.ListJob(ctx, id, false)
+	}
+	return j, err
+}
+
+// leaseJob reports whether it got the lease of a job within maxWait.
+func (r *Registry) leaseJob(ctx context.Context, id, holder string, maxWait time.Duration) (bool, error) {
+	for began := time.Now(); ; {
+		leased, err := r.store.LeaseJob(ctx, id, holder, jobLease)
+		if err != nil || leased || time.Since(began) >= maxWait {
+			return leased, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(leasePoll):
+		}
+	}
+}
+
+// saveJob saves a job for the holder of its lease, and releases the lease if release is
+// true. It returns ErrTaken if the holder has lost the lease.
+func (r *Registry) saveJob(ctx context.Context, j Job, holder string, release bool) (Job, error) {
+	text, err := j.marshal()
+	if err != nil {
+		return j, err
+	}
+	saved, stopped, err := r.store.SaveJob(ctx, j.ID, registry.JobSave{
+		Holder: holder, Text: string(text), Resumed: j.Resumed, Release: release,
+	})
+	if err == nil && !saved {
+		err = ErrTaken
+	}
+	j.Stopped = j.Stopped || stopped && !j.Over()
+	return j, err
 }

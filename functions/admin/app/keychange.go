@@ -12,32 +12,32 @@ import (
 	"tidegate/internal/registry"
 )
 
-// What a KeyChange does.
+// The values of KeyChange.Do.
 const (
-	Plan         = "plan"     // gives another plan
-	Override     = "override" // replaces the limits
-	EndOverride  = "end"      // ends overrides
-	Reset        = "reset"    // forgets the counts
+	Plan         = "plan"     // sets the plan
+	Override     = "override" // sets an override
+	EndOverride  = "end"      // removes the override
+	Reset        = "reset"    // deletes the counts
 	Revoke       = "revoke"
 	Unrevoke     = "unrevoke"
 	Ban          = "ban"
-	Unban        = "unban" // whoever made the ban
+	Unban        = "unban" // lifts a manual or automatic ban
 	Details      = "edit"  // sets name, tags, group, plan, routes or expiry
 	Delete       = "delete"
-	Rotate       = "rotate"        // has a method of its own
-	ExpireSecret = "expire-secret" // ends the grace of the secret before
+	Rotate       = "rotate"        // made by Registry.Rotate
+	ExpireSecret = "expire-secret" // ends the grace period of the old secret
 )
 
-// KeyChange is what is done to a key.
+// KeyChange is a change of one key.
 type KeyChange struct {
 	Do       string
-	Plan     string            // with Plan
-	Override *policy.Override  // with Override
-	Until    time.Time         // with Ban; in the future
-	Details  func(*policy.Key) // with Details
+	Plan     string            // for Plan
+	Override *policy.Override  // for Override
+	Until    time.Time         // for Ban; in the future
+	Details  func(*policy.Key) // for Details
 }
 
-// Fits reports whether the change makes sense for keys of a status.
+// Fits reports whether the change can be made to keys of a status.
 func (c KeyChange) Fits(s policy.Status) bool {
 	switch c.Do {
 	case Delete:
@@ -50,8 +50,44 @@ func (c KeyChange) Fits(s policy.Status) bool {
 	return s == policy.Active
 }
 
-// make changes a version of a key, or for Reset and Delete the current one.
-func (c KeyChange) make(
+// NeedsCount reports whether the change harms callers and cannot easily be reverted. If it
+// is made to all keys of a filter, the user must confirm their number.
+func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
+
+// Base is the version of a key that a change is based on.
+type Base struct {
+	Version int64
+	Newer   bool // apply the change to a newer version too
+}
+
+// Tries is how often Change attempts a change while others change the same key.
+const Tries = 5
+
+// Change changes a key and returns its new state; a deleted key has no ID. If another
+// change came first, it returns the key as that change left it, and policy.ErrConflict.
+func (r *Registry) Change(
+	ctx context.Context, id string, base Base, c KeyChange, e Edit,
+) (policy.Key, error) {
+	for try := 1; ; try++ {
+		saved, err := c.save(ctx, r.store, id, base.Version, e)
+		if !errors.Is(err, policy.ErrConflict) {
+			return saved, err
+		}
+		if saved.ID == "" {
+			var getErr error
+			if saved, getErr = r.Get(ctx, id); getErr != nil {
+				return saved, getErr
+			}
+		}
+		if !base.Newer || try == Tries {
+			return saved, err
+		}
+		base.Version = saved.Version
+	}
+}
+
+// save makes the change to a version of a key. Reset and Delete ignore the version.
+func (c KeyChange) save(
 	ctx context.Context, store *registry.Store, id string, version int64, e Edit,
 ) (policy.Key, error) {
 	update := func(action string, change func(*policy.Key)) (policy.Key, error) {
@@ -91,16 +127,16 @@ func (c KeyChange) make(
 	return policy.Key{}, fmt.Errorf("app: no change is called %q", c.Do)
 }
 
-// apply changes a key, once more if somebody else just did, and reports whether there was
-// anything to change. Keys that are not active are left alone.
+// apply changes a key for a job and reports whether that made a difference. After a
+// conflict it tries once more. It leaves keys that are not active, or were deleted.
 func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
 	edit Edit) (bool, error) {
 	if k.Status != policy.Active {
 		return false, nil
 	}
-	changed, current, err := c.change(ctx, keys, k, edit)
+	changed, current, err := c.applyOnce(ctx, keys, k, edit)
 	if errors.Is(err, policy.ErrConflict) && current.Status == policy.Active {
-		changed, _, err = c.change(ctx, keys, current, edit)
+		changed, _, err = c.applyOnce(ctx, keys, current, edit)
 	}
 	if errors.Is(err, policy.ErrNotFound) {
 		return false, nil
@@ -108,7 +144,7 @@ func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
 	return changed, err
 }
 
-func (c KeyChange) change(ctx context.Context, keys *Registry, k policy.Key,
+func (c KeyChange) applyOnce(ctx context.Context, keys *Registry, k policy.Key,
 	edit Edit) (changed bool, current policy.Key, err error) {
 	switch {
 	case c.Do == Plan && k.Plan == c.Plan, c.Do == EndOverride && k.Override == nil:

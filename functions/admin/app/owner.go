@@ -12,35 +12,35 @@ import (
 	"tidegate/internal/usage"
 )
 
-// ownerDays is how many days, today included, an owner sees.
+// ownerDays is how many days of calls an owner sees, today included.
 const ownerDays = 30
 
-// Owners shows a key to whoever holds its secret. It is safe for concurrent use.
+// Owners shows keys to the holders of their secrets. It is safe for concurrent use.
 type Owners struct {
 	Keys     *Registry
 	Usage    *usage.Reader
 	Throttle *throttle.Owners
 }
 
-// OwnKey is what the owner of a key sees of it.
+// OwnKey is what the owner of a key sees of the key.
 type OwnKey struct {
 	policy.Key
 	Now    time.Time       // instant of the limits
-	Limits []limiter.Usage // the enforced ones; owners do not see the others
-	Group  []limiter.Usage // likewise, of the key's group on its plan
-	Days   []usage.Point   // days of UTC, the latest last
+	Limits []limiter.Usage // the enforced ones; owners do not see limits in shadow
+	Group  []limiter.Usage // the enforced limits of the key's plan on its group
+	Days   []usage.Point   // UTC days, the latest last
 }
 
-// ThrottledError refuses a request that comes too soon.
+// ThrottledError refuses a request that exceeds the throttle of owners.
 type ThrottledError struct{ RetryAfter time.Duration }
 
 func (e *ThrottledError) Error() string {
 	return fmt.Sprintf("too many requests: retry after %s", e.RetryAfter)
 }
 
-// View returns the key whose secret a request from an address brings. It takes nothing
-// from the key's limits. It fails with policy.ErrUnknownKey for a secret that opens
-// nothing, whatever the reason, and with a *ThrottledError.
+// View returns the key of a secret in a request from the address remote. It takes nothing
+// from the key's limits. It returns policy.ErrUnknownKey if the secret is not accepted,
+// whatever the reason, and a *ThrottledError if the address or the key views too often.
 func (o *Owners) View(ctx context.Context, remote, secret string) (OwnKey, error) {
 	if secret == "" {
 		return OwnKey{}, policy.ErrUnknownKey
@@ -95,7 +95,7 @@ func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKe
 	return own, err
 }
 
-// enforced leaves out limits in shadow, as the answers do that the owner gets.
+// enforced returns the limits that are not in shadow, as answers to calls show them.
 func enforced(d limiter.Decision) []limiter.Usage {
 	return slices.DeleteFunc(d.Limits, func(u limiter.Usage) bool { return u.Limit.Shadow })
 }

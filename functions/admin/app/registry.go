@@ -1,8 +1,8 @@
-// Package app holds the use cases of the admin function that pages and API share:
-// changing keys and policies, finding keys with their state, taking back an edit,
-// reserving and settling a cost. It knows no HTTP. Package dashboard and package api call
-// it and never registry, so whatever they change is changed here; it calls registry and
-// enforce.
+// Package app holds the use cases of the admin function that its pages and its API share:
+// changing keys and policies, jobs on many keys, finding keys and their states, reverting
+// edits, reserving and settling costs. Packages dashboard and api import it; within the
+// admin function app alone imports registry, so every change is made here. It must not
+// know pages.
 package app
 
 import (
@@ -15,26 +15,27 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/journal"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/usage"
 )
 
-// Registry is the keys and the policies as pages and API have them: they read what Reader
-// has, and change what its own methods change. It is safe for concurrent use.
+// Registry gives pages and API access to the keys and the policies: Reader reads them,
+// the other methods change them. It is safe for concurrent use.
 type Registry struct {
 	Reader
 	store *registry.Store
 	calls *usage.Reader
 }
 
-// NewRegistry returns the use cases of a store, and of what was recorded about its keys.
+// NewRegistry returns a Registry of a store and of the recorded calls of its keys.
 func NewRegistry(store *registry.Store, calls *usage.Reader) *Registry {
 	return &Registry{Reader: store, store: store, calls: calls}
 }
 
-// Reader is the part of registry.Store that changes nothing, documented there.
+// Reader has the methods of registry.Store that change nothing. They are documented there.
 type Reader interface {
 	Get(ctx context.Context, id string) (policy.Key, error)
 	Many(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error)
@@ -51,38 +52,38 @@ type Reader interface {
 // Edit says who changes something and why.
 type Edit = registry.Edit
 
-// NewEdit is a change that the caller of a request makes, for a reason as it was typed.
+// NewEdit returns an edit by the caller of a request, for a reason as typed.
 func NewEdit(ctx context.Context, reason string) Edit {
 	return Edit{By: ActorOf(ctx), Reason: strings.TrimSpace(reason)}
 }
 
-// ActorOf names the caller of a request as the audit does.
+// ActorOf returns the caller of a request as the audit names it.
 func ActorOf(ctx context.Context) audit.Actor {
 	actor := auth.From(ctx)
 	return audit.Actor{Kind: string(actor.Kind), Name: actor.String()}
 }
 
-// TakesForeign reports whether Create takes values that another system made.
+// TakesForeign reports whether Create accepts key values that another system made.
 func (r *Registry) TakesForeign() bool { return r.store.ForeignKeys }
 
-// Create stores a new API key and returns it with its secret, which cannot be had again.
-// When its given value is a key's already, that key's id comes with policy.ErrConflict.
+// Create stores a new API key and returns it with its secret, which is not stored. If a
+// given value belongs to another key, it returns that key's id and policy.ErrConflict.
 // Bad input is a *policy.InvalidError.
 func (r *Registry) Create(ctx context.Context, n policy.NewKey, e Edit) (policy.Key, apikey.Secret, error) {
 	n.Name, n.Env = strings.TrimSpace(n.Name), strings.TrimSpace(n.Env)
 	return r.store.Create(ctx, n, e)
 }
 
-// Adopt stores a record for a caller that others vouch for. It fails with
-// policy.ErrConflict when there is one.
+// Adopt stores a record for a caller without an API key: a token's subject or an address.
+// It returns policy.ErrConflict if the caller has a record.
 func (r *Registry) Adopt(
 	ctx context.Context, kind policy.Kind, id, name string, o *policy.Override, e Edit,
 ) (policy.Key, error) {
 	return r.store.Adopt(ctx, kind, id, strings.TrimSpace(name), o, e)
 }
 
-// Rotate gives a key as it was in a version a new secret; the old one is good for grace
-// more. When another change came first, it returns the key as that left it, with
+// Rotate gives a version of a key a new secret; the old secret stays valid for grace. If
+// another change came first, it returns the key as that change left it, and
 // policy.ErrConflict.
 func (r *Registry) Rotate(
 	ctx context.Context, id string, version int64, grace time.Duration, e Edit,
@@ -90,42 +91,9 @@ func (r *Registry) Rotate(
 	return r.store.Rotate(ctx, id, version, grace, e)
 }
 
-// Base is the version of a key that a change is made to.
-type Base struct {
-	Version int64
-	Newer   bool // a newer version is changed likewise
-}
-
-// Tries is how often a change is tried while others change the same key too.
-const Tries = 5
-
-// Change changes a key and returns it as it is then; a deleted one has no ID. When
-// another change came first, it returns the key as that left it, with policy.ErrConflict.
-func (r *Registry) Change(
-	ctx context.Context, id string, base Base, c KeyChange, e Edit,
-) (policy.Key, error) {
-	for try := 1; ; try++ {
-		saved, err := c.make(ctx, r.store, id, base.Version, e)
-		if !errors.Is(err, policy.ErrConflict) {
-			return saved, err
-		}
-		if saved.ID == "" {
-			var gone error
-			if saved, gone = r.Get(ctx, id); gone != nil {
-				return saved, gone
-			}
-		}
-		if !base.Newer || try == Tries {
-			return saved, err
-		}
-		base.Version = saved.Version
-	}
-}
-
-// SavePolicy puts a set in place of the one that has a version, and returns it as it is
-// stored. When that version is no longer current, it returns the one that is, with
-// policy.ErrConflict. It fails with policy.ErrUnfinished when SyncPolicy has to finish
-// it.
+// SavePolicy replaces a version of the policy set and returns the stored set. If the
+// version is no longer current, it returns the current set and policy.ErrConflict. It
+// returns policy.ErrUnfinished if SyncPolicy has to finish the save.
 func (r *Registry) SavePolicy(
 	ctx context.Context, next policy.Set, version int64, e Edit,
 ) (*policy.Set, error) {
@@ -135,3 +103,71 @@ func (r *Registry) SavePolicy(
 
 // SyncPolicy finishes a save that was interrupted.
 func (r *Registry) SyncPolicy(ctx context.Context) error { return r.store.Sync(ctx) }
+
+// A request that restores begins no bucket after restoreTime, and ends at restoreEnds.
+const (
+	restoreTime = 8 * time.Second
+	restoreEnds = 20 * time.Second
+)
+
+// RestoreLost restores from the journal what Valkey lost. If the time of one request is
+// not enough, Summary.Left counts the remaining buckets: call it again. On
+// journal.ErrLeft all other buckets are restored.
+func RestoreLost(
+	ctx context.Context, j *journal.Journal, keys *Registry, edit Edit,
+) (journal.Summary, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreEnds)
+	defer cancel()
+	ends := time.Now().Add(restoreTime)
+	due := func() bool { return time.Now().After(ends) }
+	s, err := j.RestoreAll(ctx, keys.store, journal.Options{}, due, nil)
+	partly := s.Written > 0 && errors.Is(err, journal.ErrLeft)
+	if s.Left == 0 && (err == nil || partly) {
+		err = errors.Join(err, journal.Log(ctx, keys.store, edit))
+	}
+	return s, err
+}
+
+// Group is the current state of a group of keys.
+type Group struct {
+	Name   string
+	Keys   int64
+	Limits []GroupLimits // of the plans that limit groups
+	Now    time.Time     // instant of the limits; this function's clock if there are none
+}
+
+// GroupLimits is the state of one plan's limits on a group.
+type GroupLimits struct {
+	Plan policy.Plan
+	Now  limiter.Decision
+}
+
+// Group returns a group, or policy.ErrNotFound if it has no keys.
+func (r *Registry) Group(ctx context.Context, set *policy.Set, name string) (Group, error) {
+	n, err := r.store.Count(ctx, registry.Query{Group: name})
+	switch {
+	case err != nil:
+		return Group{}, err
+	case policy.GroupProblem(name) != "" || n == 0:
+		return Group{}, policy.ErrNotFound
+	}
+	g := Group{Name: name, Keys: n, Now: time.Now()}
+	decisions, err := r.store.GroupUsage(ctx, name, set.Plans)
+	for i, d := range decisions {
+		if len(d.Limits) > 0 {
+			g.Limits, g.Now = append(g.Limits, GroupLimits{set.Plans[i], d}), d.Now
+		}
+	}
+	return g, err
+}
+
+// Groups returns up to count groups whose names begin with prefix; case does not matter.
+func (r *Registry) Groups(ctx context.Context, prefix string, count int) ([]registry.Group, error) {
+	return r.store.Groups(ctx, prefix, count)
+}
+
+// ResetGroup deletes the counts of a group, not those of its keys. It returns
+// policy.ErrNotFound if the group has no keys.
+func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
+	return r.store.ResetGroup(ctx, name, e)
+}

@@ -23,10 +23,10 @@ type ReservationRequest struct {
 
 // Reservation is the result of a granted ReservationRequest.
 type Reservation struct {
-	// the token for a SettleRequest; empty when the key is not limited
+	// token for a SettleRequest; empty if the key is not limited
 	Reservation string          `json:"reservation,omitempty"`
 	Cost        int64           `json:"cost"`
-	Expires     time.Time       `json:"expires"` // it cannot be settled from then on
+	Expires     time.Time       `json:"expires"` // end of the time in which it can be settled
 	Limits      []ReservedLimit `json:"limits"`
 }
 
@@ -47,12 +47,10 @@ type SettleRequest struct {
 type Settlement struct {
 	Reserved  int64 `json:"reserved"`
 	Actual    int64 `json:"actual"`
-	Short     int64 `json:"short"`     // how much of Actual could not be charged, since a limit was reached
-	SettleMax int64 `json:"settleMax"` // the most that limits shared by several callers are charged
-	// how much of Actual is above it: only the caller's own limits are charged for that
-	AboveMax int64 `json:"aboveMax"`
-	// some of what was to be given back is still counted, or limits on others could not
-	// be reached
+	Short     int64 `json:"short"`     // part of Actual that was not charged because a limit was reached
+	SettleMax int64 `json:"settleMax"` // most that is charged to limits shared by several callers
+	AboveMax  int64 `json:"aboveMax"`  // part of Actual above SettleMax, charged to the caller's limits only
+	// some of the refund is still counted, or shared limits could not be reached
 	Partial bool `json:"partial"`
 }
 
@@ -67,39 +65,38 @@ type RefusedError struct {
 	cause error
 }
 
+// Error implements error.
 func (p *RefusedError) Error() string { return fmt.Sprintf("%d %s", p.Status, p.Detail) }
 
 // Unwrap returns the cause, which clients must not see.
 func (p *RefusedError) Unwrap() error { return p.cause }
 
-const aboutBlank = "about:blank"
-
-func newProblem(status int, detail string, cause error) *RefusedError {
-	return &RefusedError{Type: aboutBlank, Title: http.StatusText(status), Status: status,
+func refused(status int, detail string, cause error) *RefusedError {
+	return &RefusedError{Type: "about:blank", Title: http.StatusText(status), Status: status,
 		Detail: detail, cause: cause}
 }
 
-// Reservations take costs in advance and settle them. Crossings reports which thresholds
-// that crosses.
+// Reservations charges costs in advance and settles them later. Crossings records the
+// thresholds that are crossed.
 type Reservations struct {
 	Checker   *enforce.Checker
 	Crossings *crossing.Store
 }
 
-// Reserve takes a cost from a key's limits. Its error is a *RefusedError.
+// Reserve charges a cost to a key's limits. Its error is a *RefusedError.
 func (a Reservations) Reserve(ctx context.Context, r ReservationRequest) (Reservation, error) {
 	result, err := a.Checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
 	a.Crossings.Report(ctx, crossing.ResultOf(&result, policy.APIKey), result.Crossings)
 	switch {
 	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey),
 		errors.Is(err, policy.ErrRefused), errors.Is(err, policy.ErrUnreadable):
-		return Reservation{}, newProblem(http.StatusNotFound,
+		return Reservation{}, refused(http.StatusNotFound,
 			"There is no such key that may call, or no such route.", err)
 	case errors.Is(err, limiter.ErrCost):
-		return Reservation{}, newProblem(http.StatusUnprocessableEntity,
+		return Reservation{}, refused(http.StatusUnprocessableEntity,
 			"The cost must be 1 at least, and no more than any limit of the key admits.", err)
 	case err != nil:
-		return Reservation{}, newProblem(http.StatusServiceUnavailable,
+		return Reservation{}, refused(http.StatusServiceUnavailable,
 			"The limits cannot be read right now.", err)
 	case !result.Allowed:
 		return Reservation{}, denied(&result)
@@ -113,7 +110,7 @@ func (a Reservations) Reserve(ctx context.Context, r ReservationRequest) (Reserv
 }
 
 func denied(result *enforce.Result) *RefusedError {
-	p := newProblem(http.StatusTooManyRequests, "The key is banned.", nil)
+	p := refused(http.StatusTooManyRequests, "The key is banned.", nil)
 	p.Type = answer.AbnormalUsage
 	if result.BannedUntil.IsZero() {
 		p.Type, p.Detail = answer.QuotaExceeded, "A limit of the key is reached."
@@ -128,16 +125,16 @@ func (a Reservations) Settle(ctx context.Context, s SettleRequest) (Settlement, 
 	a.Crossings.Report(ctx, crossing.SettlementOf(&settled), settled.Crossings)
 	switch {
 	case errors.Is(err, enforce.ErrReservation):
-		return Settlement{}, newProblem(http.StatusUnprocessableEntity, "This is no reservation.", err)
+		return Settlement{}, refused(http.StatusUnprocessableEntity, "This is no reservation.", err)
 	case errors.Is(err, limiter.ErrCost):
-		return Settlement{}, newProblem(http.StatusUnprocessableEntity, "The cost is out of range.", err)
+		return Settlement{}, refused(http.StatusUnprocessableEntity, "The cost is out of range.", err)
 	case errors.Is(err, enforce.ErrSettled):
-		return Settlement{}, newProblem(http.StatusConflict, "This reservation is settled already.", err)
+		return Settlement{}, refused(http.StatusConflict, "This reservation is settled already.", err)
 	case errors.Is(err, enforce.ErrExpired):
-		return Settlement{}, newProblem(http.StatusGone,
+		return Settlement{}, refused(http.StatusGone,
 			"This reservation has expired. Its cost stays charged until the window passes.", err)
 	case err != nil:
-		return Settlement{}, newProblem(http.StatusServiceUnavailable,
+		return Settlement{}, refused(http.StatusServiceUnavailable,
 			"The reservation cannot be settled right now. Try again.", err)
 	}
 	return Settlement{

@@ -1,21 +1,29 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 )
 
-// ErrGone means that what the entry changed does not exist any more.
-var ErrGone = errors.New("what the entry changed does not exist any more")
+var (
+	// ErrGone means that what the entry changed no longer exists.
+	ErrGone = errors.New("what the entry changed does not exist any more")
+	// ErrRunning means that a job must end or be stopped before it can be undone.
+	ErrRunning = errors.New("the job goes on: stop it first")
+	// ErrNoUndo means that a job changed nothing that can be reverted.
+	ErrNoUndo = errors.New("nothing of this job can be taken back")
+)
 
-// Irreversible says why an entry cannot be reverted; empty if it can.
+// Irreversible returns the reason why an audit entry cannot be reverted; empty if it can.
 func Irreversible(e audit.Entry) string {
 	switch {
 	case !strings.HasPrefix(e.Action, audit.OfKeys) && !strings.HasPrefix(e.Action, audit.OfPolicy):
@@ -32,24 +40,23 @@ func Irreversible(e audit.Entry) string {
 	return ""
 }
 
-// Reversal is a change that puts back what was before an entry. Whatever was changed
-// since in the same key or in the policies is put back too.
+// Reversal restores the state before an audit entry. It also reverts later changes of the
+// same key or of the policies.
 type Reversal struct {
 	Entry   audit.Entry
-	Version int64       // of the subject as it is now
-	Set     *policy.Set // in force
-	// Before and After are the Set as it is and as it will be; nil when the entry is of a
-	// key.
+	Version int64       // current version of the subject
+	Set     *policy.Set // the set in force
+	// Before and After are the set now and after the reversal; nil for an entry of a key.
 	Before, After *policy.Set
-	// KeyBefore and KeyAfter are the key as it is and as it will be; without an ID when
-	// the entry is of the policies.
+	// KeyBefore and KeyAfter are the key now and after the reversal. They have no ID if the
+	// entry is of the policies.
 	KeyBefore, KeyAfter policy.Key
 
 	keys *Registry
 }
 
-// ReversalOf prepares the reversal of an entry that is not Irreversible. It fails with
-// ErrGone.
+// ReversalOf prepares the reversal of an entry that is not Irreversible. It returns
+// ErrGone if the key was deleted.
 func ReversalOf(ctx context.Context, keys *Registry, e audit.Entry) (Reversal, error) {
 	set, err := keys.Set(ctx)
 	if err != nil {
@@ -68,8 +75,8 @@ func (r Reversal) ofSet() (Reversal, error) {
 		return r, fmt.Errorf("read entry: %w", err)
 	}
 	for i, p := range old.Plans {
-		if _, kept := r.Set.Numbered(p.Number); !kept {
-			old.Plans[i].Number = 0 // it is made anew
+		if _, exists := r.Set.Numbered(p.Number); !exists {
+			old.Plans[i].Number = 0 // the deleted plan is created again, under a new number
 		}
 	}
 	r.Version, r.Before, r.After = r.Set.Version, r.Set, old
@@ -89,18 +96,19 @@ func (r Reversal) ofKey(ctx context.Context) (Reversal, error) {
 		return r, err
 	}
 	r.Version, r.KeyBefore, r.KeyAfter = current.Version, current, current
-	restore(&r.KeyAfter, old)
+	restoreFields(&r.KeyAfter, old)
 	return r, nil
 }
 
-func restore(k *policy.Key, old policy.Key) {
+// restoreFields sets what an edit can change of a key to its value in old.
+func restoreFields(k *policy.Key, old policy.Key) {
 	k.Name, k.Tags, k.Plan, k.Status = old.Name, old.Tags, old.Plan, old.Status
 	k.Override, k.Expires, k.Banned, k.Allow = old.Override, old.Expires, old.Banned, old.Allow
 	k.Group = old.Group
 }
 
-// Apply makes the change, based on a version of the subject, and returns the version that
-// it has then. It fails as policy's SaveSet and Update do.
+// Apply makes the change to a version of the subject and returns the new version. Its
+// errors are those of SavePolicy and of registry.Store.Update.
 func (r Reversal) Apply(ctx context.Context, version int64, edit Edit) (int64, error) {
 	if r.After != nil {
 		saved, err := r.keys.SavePolicy(ctx, *r.After, version, edit)
@@ -109,7 +117,181 @@ func (r Reversal) Apply(ctx context.Context, version int64, edit Edit) (int64, e
 		}
 		return saved.Version, err
 	}
-	change := func(k *policy.Key) { restore(k, r.KeyAfter) }
-	saved, err := r.keys.store.Update(ctx, r.Entry.Subject, version, audit.KeyRevert, edit, change)
+	saved, err := r.keys.revertKey(ctx, r.Entry.Subject, version, r.KeyAfter, edit)
 	return saved.Version, err
+}
+
+// revertKey gives a version of a key the fields of old.
+func (r *Registry) revertKey(
+	ctx context.Context, id string, version int64, old policy.Key, edit Edit,
+) (policy.Key, error) {
+	restore := func(k *policy.Key) { restoreFields(k, old) }
+	return r.store.Update(ctx, id, version, audit.KeyRevert, edit, restore)
+}
+
+// notRevertedError is the reason why an undo leaves a key as it is.
+type notRevertedError string
+
+const (
+	errChanged notRevertedError = "changed since"
+	errDeleted notRevertedError = "deleted since"
+)
+
+// Error implements error.
+func (e notRevertedError) Error() string { return "app: " + string(e) }
+
+// UndoOf returns a job, not yet started, that reverts the changes of another. It returns
+// ErrRunning, or ErrNoUndo if the audit has no change of the job.
+func (r *Registry) UndoOf(ctx context.Context, j Job) (Job, error) {
+	switch {
+	case !j.Over() && !j.Stopped:
+		return Job{}, ErrRunning
+	case !j.Undoable():
+		return Job{}, ErrNoUndo
+	}
+	undo := Job{Do: Undo, Undoes: j.ID, Total: j.Done}
+	if j.Over() && j.Done == j.Processed() { // no chunk was repeated, so Done is exact
+		return undo, nil
+	}
+	n := int64(0)
+	complete, err := r.eachChange(ctx, j.ID, maxCountingChanges, func(changes []audit.Entry) error {
+		n += int64(len(changes))
+		return nil
+	})
+	switch {
+	case err != nil:
+		return Job{}, err
+	case complete && n == 0:
+		return Job{}, ErrNoUndo
+	case complete:
+		undo.Total = n
+	default:
+		undo.Total = max(n, j.Done)
+	}
+	return undo, nil
+}
+
+const (
+	maxCountingChanges = 2 * time.Second // how long UndoOf counts the changes of a job
+	maxPreviewing      = 5 * time.Second // how long PreviewUndo reads them
+)
+
+// eachChange calls do with the changes of a job, a page at a time, the newest first. It
+// begins no page after limit, and reports whether do has seen all changes.
+func (r *Registry) eachChange(ctx context.Context, job string, limit time.Duration,
+	do func([]audit.Entry) error) (complete bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+	defer cancel()
+	after := ""
+	for began := time.Now(); time.Since(began) < limit; {
+		page, err := r.changesOf(ctx, job, after)
+		if err != nil {
+			return false, err
+		}
+		if err := do(page.Entries); err != nil {
+			return false, err
+		}
+		if after = page.Next; after == "" {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// clockSkew bounds how far the clocks of two shards are apart.
+const clockSkew = 10 * time.Minute
+
+// changesOf returns the next page of a job's changes, the newest first.
+func (r *Registry) changesOf(ctx context.Context, job string, after string) (audit.Page, error) {
+	start, err := r.newestEntry(ctx, job, audit.JobStart)
+	if err != nil {
+		return audit.Page{}, err
+	}
+	return r.store.Audit().List(ctx, audit.Query{
+		Job: job, Action: audit.OfKeys, Since: start.Taken().Add(-clockSkew), After: after, Count: Chunk,
+		Older: true,
+	})
+}
+
+// undoTasks returns tasks that revert the next changes of the job that j undoes, and the
+// cursor behind them.
+func (r *Registry) undoTasks(ctx context.Context, j Job) ([]task, string, error) {
+	page, err := r.changesOf(ctx, j.Undoes, j.After)
+	tasks := make([]task, len(page.Entries))
+	for i, e := range page.Entries {
+		tasks[i] = task{e.Subject, e.Name, func(ctx context.Context) (bool, error) {
+			return r.revertEntry(ctx, e, j.edit())
+		}}
+	}
+	return tasks, page.Next, err
+}
+
+// revertEntry reverts an entry of a key and reports whether that changed the key. It
+// returns a notRevertedError if the key was changed since.
+func (r *Registry) revertEntry(ctx context.Context, e audit.Entry, edit Edit) (bool, error) {
+	if reason := Irreversible(e); reason != "" {
+		return false, notRevertedError(reason)
+	}
+	var old policy.Key
+	if err := json.Unmarshal(e.Before, &old); err != nil {
+		return false, fmt.Errorf("read entry: %w", err)
+	}
+	saved, err := r.revertKey(ctx, e.Subject, e.Version, old, edit)
+	switch {
+	case errors.Is(err, policy.ErrConflict) && isReverted(saved, old):
+		return false, nil // an interrupted step or another user reverted it
+	case errors.Is(err, policy.ErrConflict):
+		return false, errChanged
+	case errors.Is(err, policy.ErrNotFound):
+		return false, errDeleted
+	}
+	return saved.Version != e.Version, err
+}
+
+// isReverted reports whether a key has the fields of old already.
+func isReverted(k, old policy.Key) bool {
+	restored := k
+	restoreFields(&restored, old)
+	before, err := json.Marshal(k)
+	if err != nil {
+		return false
+	}
+	after, err := json.Marshal(restored)
+	return err == nil && bytes.Equal(before, after)
+}
+
+// UndoPreview says what an undo would do with the newest changes of a job.
+type UndoPreview struct {
+	Back    int64 // keys that would be reverted
+	Same    int64 // keys that are reverted already
+	Changed int64 // keys that were changed or deleted since, and stay as they are
+	Whole   bool  // the counts include all changes of the job
+}
+
+// PreviewUndo previews the undo of a job. It reads the job's changes for up to
+// maxPreviewing.
+func (r *Registry) PreviewUndo(ctx context.Context, set *policy.Set, j Job) (p UndoPreview, err error) {
+	p.Whole, err = r.eachChange(ctx, j.ID, maxPreviewing, func(changes []audit.Entry) error {
+		current, err := Records(ctx, r, set, changes, func(e audit.Entry) string { return e.Subject })
+		if err != nil {
+			return err
+		}
+		for _, e := range changes {
+			p.add(e, current[e.Subject])
+		}
+		return nil
+	})
+	return p, err
+}
+
+func (p *UndoPreview) add(e audit.Entry, k policy.Key) {
+	var old policy.Key
+	switch {
+	case k.ID != "" && k.Version == e.Version && Irreversible(e) == "":
+		p.Back++
+	case k.ID != "" && json.Unmarshal(e.Before, &old) == nil && isReverted(k, old):
+		p.Same++
+	default:
+		p.Changed++
+	}
 }

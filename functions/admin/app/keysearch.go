@@ -1,0 +1,329 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
+)
+
+// KeyFilter selects keys. Its zero value selects all. Jobs store it as JSON.
+type KeyFilter struct {
+	Prefix string // of the name, whatever the case
+	// Anywhere looks for Prefix anywhere in the name.
+	Anywhere bool
+	Plan     int    // number; 0 for any
+	Group    string // empty for any
+	State    State  // empty for any
+	Tag      string // one that the key has; empty for any
+}
+
+// query returns the part of the filter that a list of the store answers. matchesRecord
+// and FindKeys check the rest key by key.
+func (f KeyFilter) query() registry.Query {
+	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Tag: f.Tag, Group: f.Group}
+	if f.Group == "" {
+		q.List = stateLists[f.State]
+	}
+	if f.Anywhere {
+		q.Prefix = ""
+	}
+	return q
+}
+
+// stateLists has the list of the store with the keys in a state.
+var stateLists = map[State]registry.List{
+	Overridden: registry.Overridden, Revoked: registry.Revoked, Expiring: registry.Expiring,
+	Shadow: registry.Shadowed,
+}
+
+// countedLists has the list with the keys in a state that their counts or bans decide.
+var countedLists = map[State]statelist.List{
+	Blocked: statelist.OverLimit, Banned: statelist.Banned, Near: statelist.NearLimit,
+}
+
+// counted reports whether a key's counts or bans decide if it is in the filter's state.
+func (f KeyFilter) counted() bool {
+	_, counted := countedLists[f.State]
+	return counted
+}
+
+// Computed reports whether no list answers the whole filter, so that keys are checked one
+// by one.
+func (f KeyFilter) Computed() bool {
+	return f.Tag != "" || f.Anywhere && f.Prefix != "" ||
+		f.State != "" && (f.State != Overridden || f.Plan > 0 || f.Group != "") ||
+		f.Group != "" && f.Plan > 0
+}
+
+// matchesRecord reports whether a key's record matches the filter. It ignores a state
+// that is counted.
+func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
+	plan, _ := set.Numbered(f.Plan)
+	name, part := strings.ToLower(k.Name), strings.ToLower(f.Prefix)
+	if f.Anywhere && !strings.Contains(name, part) || !f.Anywhere && !strings.HasPrefix(name, part) {
+		return false
+	}
+	if f.State != "" && !f.counted() {
+		s := NewSubject(set, k, limiter.Decision{}, time.Time{}, time.Now())
+		if !s.Is(f.State) {
+			return false
+		}
+	}
+	return (f.Plan == 0 || k.Plan == plan.Name) && (f.Group == "" || k.Group == f.Group) &&
+		(f.Tag == "" || slices.Contains(k.Tags, f.Tag))
+}
+
+// cursor returns the position behind a key.
+func (f KeyFilter) cursor(k policy.Key) string {
+	if f.counted() {
+		return k.ID
+	}
+	return registry.Cursor(k)
+}
+
+// Count returns how many keys match a filter, which must not be Computed.
+func (r *Registry) Count(ctx context.Context, f KeyFilter) (int64, error) {
+	return r.store.Count(ctx, f.query())
+}
+
+// List returns up to count keys behind a cursor, from the list that answers a filter.
+func (r *Registry) List(
+	ctx context.Context, set *policy.Set, f KeyFilter, after string, count int,
+) (registry.Page, error) {
+	q := f.query()
+	q.After, q.Count = after, count
+	return r.store.List(ctx, set, q)
+}
+
+// PerScan is how many keys a search reads at a time.
+const PerScan = 250
+
+// scanTime bounds how long one page of a search takes: no read begins after it. Tests
+// change it.
+var scanTime = 200 * time.Millisecond
+
+// FoundKeys is a page of the keys that match a filter.
+type FoundKeys struct {
+	Subjects []Subject
+	Next     string // cursor of the next page; empty on the last page
+	Scanned  int    // keys that were read
+}
+
+// FindKeys returns up to count keys behind a cursor that match the filter. It searches for
+// scanTime, so a page with fewer keys may still have a Next. Keys that are denied or near
+// a limit come in the order of usage.Reader.InState, all others by name.
+func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
+	count int) (FoundKeys, error) {
+	perPage := count
+	if f.Computed() {
+		perPage = PerScan
+	}
+	start := time.Now()
+	from, err := keys.completeList(ctx, f)
+	if err != nil {
+		return FoundKeys{}, err
+	}
+	var out FoundKeys
+	for {
+		page, err := keys.candidates(ctx, set, from, after, perPage)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		out.Scanned += len(page.Keys)
+		likely := slices.DeleteFunc(page.Keys, func(k policy.Key) bool { return !f.matchesRecord(set, k) })
+		if most := count + 1 - len(out.Subjects); !f.counted() {
+			likely = likely[:min(most, len(likely))]
+		}
+		subjects, err := subjects(ctx, keys, set, f.State, likely)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		for i, s := range subjects {
+			if f.counted() && !s.Is(f.State) {
+				continue
+			}
+			out.Subjects = append(out.Subjects, s)
+			if len(out.Subjects) == count {
+				if i+1 < len(subjects) || page.Next != "" {
+					out.Next = f.cursor(s.Key)
+				}
+				return out, nil
+			}
+		}
+		if page.Next == "" || time.Since(start) >= scanTime {
+			out.Next = page.Next
+			return out, nil
+		}
+		after = page.Next
+	}
+}
+
+// completeList returns a filter whose list has all keys that match f: f itself, or f
+// without its state and tag while the lists of these lack keys of an earlier release.
+func (r *Registry) completeList(ctx context.Context, f KeyFilter) (KeyFilter, error) {
+	q := f.query()
+	if f.counted() || f.Group != "" || q.List == registry.Overridden || q.List == "" && q.Tag == "" {
+		return f, nil
+	}
+	complete, err := r.store.CompleteLists(ctx, scanTime/2)
+	if !complete {
+		f.State, f.Tag = "", ""
+	}
+	return f, err
+}
+
+var errCursor = &policy.InvalidError{Fields: []policy.FieldError{
+	{Field: "after", Message: "is not a position in this list; start from the first page"}}}
+
+// candidates returns up to count keys behind a cursor; all matches of the filter are among
+// the candidates.
+func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter, after string,
+	count int) (registry.Page, error) {
+	list, counted := countedLists[f.State]
+	if !counted {
+		return r.List(ctx, set, f, after, count)
+	}
+	if after != "" && !IsID(after) {
+		return registry.Page{}, errCursor
+	}
+	ids, more, err := r.calls.InState(ctx, list, after, time.Now(), count)
+	if err != nil {
+		return registry.Page{}, err
+	}
+	found, err := r.Many(ctx, set, ids)
+	page := registry.Page{Keys: found}
+	if more && len(ids) > 0 {
+		page.Next = ids[len(ids)-1]
+	}
+	return page, err
+}
+
+// PickKeys returns the keys among ids that match the filter, in the order of ids.
+func PickKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
+	ids []string) (FoundKeys, error) {
+	list, err := keys.Many(ctx, set, ids)
+	if err != nil {
+		return FoundKeys{}, err
+	}
+	subjects, err := Subjects(ctx, keys, set, list)
+	if err != nil {
+		return FoundKeys{}, err
+	}
+	matching := slices.DeleteFunc(subjects, func(s Subject) bool {
+		return !f.matchesRecord(set, s.Key) || !s.Is(f.State)
+	})
+	return FoundKeys{Subjects: matching, Scanned: len(list)}, nil
+}
+
+// maxCounting is how long CountMatching counts keys that it must check one by one.
+const maxCounting = 12 * time.Second
+
+// ErrUncounted means that counting the keys takes longer than a request may.
+var ErrUncounted = errors.New("too many keys to count in one request")
+
+// CountMatching returns how many keys match a filter, or how many of ids exist if the
+// filter is nil. It returns ErrUncounted if that takes longer than maxCounting.
+func (r *Registry) CountMatching(ctx context.Context, set *policy.Set, ids []string, f *KeyFilter) (
+	int64, error) {
+	switch {
+	case f == nil:
+		keys, err := r.Many(ctx, set, ids)
+		return int64(len(keys)), err
+	case !f.Computed():
+		return r.Count(ctx, *f)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
+	defer cancel()
+	n := int64(0)
+	after := ""
+	for began := time.Now(); time.Since(began) < maxCounting; {
+		found, err := FindKeys(ctx, r, set, *f, after, 10*PerScan)
+		if err != nil {
+			return 0, err
+		}
+		n += int64(len(found.Subjects))
+		if after = found.Next; after == "" {
+			return n, nil
+		}
+	}
+	return 0, ErrUncounted
+}
+
+// Order is the order of a list of keys or callers.
+type Order string
+
+// Busiest and MostBlocked have the usage.MaxTalkers callers with the most calls, or the
+// most denied calls, of the clock hours that the last hour touches. LastUsed has the
+// callers of the last 24 hours.
+const (
+	ByName      Order = ""
+	Busiest     Order = "busiest"
+	MostBlocked Order = "blocked"
+	LastUsed    Order = "used"
+)
+
+// IsOrder reports whether o is one of the orders.
+func IsOrder(o Order) bool {
+	return slices.Contains([]Order{ByName, Busiest, MostBlocked, LastUsed}, o)
+}
+
+// Ranked returns the ids of keys and other callers in the order Busiest or MostBlocked.
+func Ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
+	now, rank := time.Now(), calls.Busiest
+	if o == MostBlocked {
+		rank = calls.MostDenied
+	}
+	talkers, err := rank(ctx, now.Add(-activitySpan), now, usage.MaxTalkers)
+	return idsOf(talkers, func(t usage.Talker) string { return t.ID }), err
+}
+
+// FindOrdered is FindKeys with an order. Busiest and MostBlocked have one page.
+func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, o Order,
+	after string, count int) (FoundKeys, error) {
+	switch o {
+	case Busiest, MostBlocked:
+		ids, err := Ranked(ctx, keys.calls, o)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		return PickKeys(ctx, keys, set, f, ids)
+	case LastUsed:
+		return lastUsed(ctx, keys, set, f, after, count)
+	case ByName:
+	}
+	return FindKeys(ctx, keys, set, f, after, count)
+}
+
+// lastUsed returns keys that called within 24 hours, the latest first. It searches for
+// scanTime.
+func lastUsed(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
+	count int) (FoundKeys, error) {
+	out := FoundKeys{Next: after}
+	for start := time.Now(); ; {
+		page, err := keys.calls.Active(ctx, out.Next, count-len(out.Subjects))
+		if errors.Is(err, usage.ErrCursor) {
+			err = errCursor
+		}
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		ids := idsOf(page.Subjects, func(s usage.Seen) string { return s.ID })
+		found, err := PickKeys(ctx, keys, set, f, ids)
+		if err != nil {
+			return FoundKeys{}, err
+		}
+		out.Subjects, out.Next = append(out.Subjects, found.Subjects...), page.Next
+		out.Scanned += len(ids)
+		if out.Next == "" || len(out.Subjects) == count || time.Since(start) >= scanTime {
+			return out, nil
+		}
+	}
+}
