@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -121,20 +120,12 @@ const maxProbes = 32
 // createCopies writes the first copy of some buckets. A bucket that lost changes gets
 // none before it is restored: with a copy, checks would call its lost keys unknown.
 func (s *Store) createCopies(ctx context.Context, blob []byte, buckets []keyspace.Bucket) error {
-	errs := make([]error, len(buckets))
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, maxProbes)
-	for i, b := range buckets {
-		slots <- struct{}{}
-		wait.Go(func() {
-			if errs[i] = s.audit.Whole(ctx, b); errs[i] == nil {
-				errs[i] = s.client.Do(ctx, s.copyCommand(policyset.CopyKey(b), blob, true)).Error()
-			}
-			<-slots
-		})
-	}
-	wait.Wait()
-	return errors.Join(errs...)
+	return keyspace.ForEach(buckets, maxProbes, func(b keyspace.Bucket) error {
+		if err := s.audit.Whole(ctx, b); err != nil {
+			return err
+		}
+		return s.client.Do(ctx, s.copyCommand(policyset.CopyKey(b), blob, true)).Error()
+	})
 }
 
 // storedVersions has the versions of the policy set in Valkey.
