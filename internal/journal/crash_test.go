@@ -122,7 +122,7 @@ func (c *crashes) begin(steps int) {
 // restore restores what Valkey lost. It leaves what was changed without a journal.
 func (c *crashes) restore() {
 	for _, b := range keyspace.All() {
-		if _, err := c.env.Restore(c.Context(), c.env.keys, b, Options{}); err != nil &&
+		if _, err := c.env.restoreBucket(c.Context(), c.env.keys, b, Options{}); err != nil &&
 			!errors.Is(err, ErrLeft) {
 			c.Fatal(err)
 		}

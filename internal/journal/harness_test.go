@@ -139,7 +139,7 @@ func (w *world) newest(t *testing.T, b keyspace.Bucket) time.Time {
 func (w *world) restore(t testing.TB, o Options) (written int) {
 	t.Helper()
 	for _, b := range keyspace.All() {
-		found, err := w.Restore(t.Context(), w.keys, b, o)
+		found, err := w.restoreBucket(t.Context(), w.keys, b, o)
 		if err != nil {
 			t.Fatal(err)
 		}

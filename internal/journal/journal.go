@@ -16,11 +16,11 @@ import (
 )
 
 // saveTimeout is how long a save waits for the journal before the change, and again after
-// it.
+// the change.
 const saveTimeout = 2 * time.Second
 
-// Journal ships entries to a store. It is safe for concurrent use, and so are several of
-// one store and one Valkey.
+// Journal ships entries to a store. It is safe for concurrent use, also by several
+// processes with one store and one Valkey.
 type Journal struct {
 	store  Store
 	client valkey.Client
@@ -28,22 +28,22 @@ type Journal struct {
 	queue  bool
 	log    *slog.Logger
 
-	mu      sync.Mutex
-	shipped [keyspace.Buckets]position // of the newest entry that the journal is known to have
-	status  Status
-	looked  time.Time                   // when status was found
-	probed  [keyspace.Buckets]time.Time // when the store was asked about a bucket
-	trimmed time.Time                   // when every stream was trimmed
-	gapless time.Time                   // when the store was found to have no gap
+	mu       sync.Mutex
+	shipped  [keyspace.Buckets]position // newest entry that the journal is known to have
+	status   Status
+	statusAt time.Time                   // when status was read; zero if it is outdated
+	probed   [keyspace.Buckets]time.Time // when the store was last read for a bucket
+	trimmed  time.Time                   // when all streams were last trimmed
+	gapless  time.Time                   // when the store was last found to have no gap
 }
 
-// position is a place in a chain.
+// position is a place in a chain: of an entry, or before the first.
 type position struct {
-	number uint64
-	hash   []byte
+	number uint64 // of the entry, from 1; 0 before the first
+	hash   []byte // of the entry
 }
 
-// New returns a Journal of a connected client's entries. With queue, changes are made
+// New returns a Journal of a connected client's entries. With queue, changes are made even
 // while the store is away.
 func New(store Store, client valkey.Client, key audit.Key, queue bool, log *slog.Logger) *Journal {
 	return &Journal{store: store, client: client, key: key, queue: queue, log: log}
@@ -52,8 +52,8 @@ func New(store Store, client valkey.Client, key audit.Key, queue bool, log *slog
 // Queues implements audit.Journal.
 func (j *Journal) Queues() bool { return j.queue }
 
-// Ready implements audit.Journal: the position behind the head must be free. It is free
-// unless Valkey lost what stands there.
+// Ready implements audit.Journal. If the journal has an entry after the head, Valkey lost
+// that entry.
 func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) error {
 	at, ok := j.positionOf(b, head)
 	if !ok {
@@ -72,6 +72,116 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	return nil
 }
 
+// Ship implements audit.Journal. It stores items in the order of their positions, so that
+// the journal never has an entry without those before it. Ship continues after ctx ends,
+// for up to saveTimeout.
+func (j *Journal) Ship(ctx context.Context, b keyspace.Bucket) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	_, err := j.ship(ctx, b)
+	if err == nil {
+		return nil
+	}
+	j.log.Error("journal: ship", "cause", err)
+	j.expireStatus()
+	switch {
+	case errors.Is(err, audit.ErrBehind):
+		return err
+	case j.hasUnshipped(ctx, b):
+		return audit.ErrUnsafe
+	}
+	return audit.ErrMayBeLost
+}
+
+// hasUnshipped reports whether Valkey has unshipped items of a bucket. It is called after
+// a failure, when the deadline of ctx may have passed, and so has its own.
+func (j *Journal) hasUnshipped(ctx context.Context, b keyspace.Bucket) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	defer cancel()
+	n, err := j.client.Do(ctx, j.client.B().Llen().Key(audit.UnshippedKey(b)).Build()).AsInt64()
+	return err == nil && n > 0
+}
+
+// ship stores the unshipped items of a bucket and returns how many there were.
+func (j *Journal) ship(ctx context.Context, b keyspace.Bucket) (int, error) {
+	items, err := j.unshipped(ctx, b)
+	if err != nil {
+		return 0, err
+	}
+	for _, item := range items {
+		opened, err := j.key.OpenItem([]byte(item))
+		if err != nil {
+			return 0, err
+		}
+		if err := j.ensurePredecessor(ctx, opened); err != nil {
+			return 0, err
+		}
+		if err := j.create(ctx, entryName(b, opened.Number), []byte(item)); err != nil {
+			return 0, err
+		}
+		j.setKnown(b, position{opened.Number, opened.Hash})
+		// LREM removes by content: another environment may have shipped the item meanwhile.
+		remove := j.client.B().Lrem().Key(audit.UnshippedKey(b)).Count(1).Element(item).Build()
+		if err := j.client.Do(ctx, remove).Error(); err != nil {
+			return 0, fmt.Errorf("remove shipped item: %w", err)
+		}
+	}
+	return len(items), nil
+}
+
+// unshipped returns the items of a bucket that the journal does not have yet, oldest
+// first.
+func (j *Journal) unshipped(ctx context.Context, b keyspace.Bucket) ([]string, error) {
+	list := j.client.B().Lrange().Key(audit.UnshippedKey(b)).Start(0).Stop(-1).Build()
+	items, err := j.client.Do(ctx, list).AsStrSlice()
+	if err != nil {
+		return nil, fmt.Errorf("read unshipped items: %w", err)
+	}
+	return items, nil
+}
+
+// create stores an object once. It succeeds if the same object is stored already. Some S3
+// servers refuse a put before the concurrent one can be read; create then tries again.
+func (j *Journal) create(ctx context.Context, name string, content []byte) error {
+	for {
+		err := j.store.Create(ctx, name, content)
+		if !errors.Is(err, ErrExists) {
+			return err
+		}
+		stored, err := j.store.Read(ctx, name)
+		switch {
+		case errors.Is(err, ErrNotFound) && ctx.Err() == nil:
+			continue
+		case err != nil:
+			return err
+		case !bytes.Equal(stored, content):
+			return fmt.Errorf("%w: %s holds another entry", audit.ErrBehind, name)
+		}
+		return nil
+	}
+}
+
+// ensurePredecessor makes sure that the journal has the entry before an item, or a
+// checkpoint there. It has neither if the journal is newer than the data in Valkey, or if a
+// release without a journal made changes. Then ensurePredecessor takes a checkpoint of
+// Valkey.
+func (j *Journal) ensurePredecessor(ctx context.Context, item audit.Item) error {
+	b := item.Bucket
+	if item.Number == 1 || bytes.Equal(j.known(b).hash, item.Previous) {
+		return nil
+	}
+	before, err := j.entry(ctx, b, item.Number-1)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return j.adopt(ctx, item)
+	case err != nil:
+		return err
+	case !bytes.Equal(before.Hash, item.Previous):
+		return fmt.Errorf("%w: entry %d of bucket %d has another before it", audit.ErrBehind, item.Number, b)
+	}
+	return nil
+}
+
 // head reads a bucket's head; nil for none.
 func (j *Journal) head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
 	head, err := j.client.Do(ctx, j.client.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes()
@@ -81,36 +191,37 @@ func (j *Journal) head(ctx context.Context, b keyspace.Bucket) ([]byte, error) {
 	return head, nil
 }
 
-// positionOf reads a head. It reports false for one that was not made with the key.
+// positionOf decodes a head. It reports false if the head was not made with the key.
 func (j *Journal) positionOf(b keyspace.Bucket, head []byte) (position, bool) {
 	number, hash, ok := j.key.Position(b, head)
 	return position{number, bytes.Clone(hash)}, ok
 }
 
-// endsAt reports whether the journal has nothing behind a position of a bucket and nothing
-// else there, and notes what it has there. Where changes were made without a journal, it
-// lacks their entries and has a checkpoint behind them.
+// endsAt reports whether the journal has nothing after a position of a bucket, and no
+// other entry at it. It remembers the newest position that it finds. Where changes were
+// made without a journal, it lacks their entries and has a checkpoint after them.
 func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (bool, error) {
 	known := j.known(b)
 	if at.number < known.number {
 		return false, nil
 	}
 	_, err := j.store.Read(ctx, entryName(b, at.number+1))
-	if !errors.Is(err, ErrNotFound) { // nil when there is one
+	if !errors.Is(err, ErrNotFound) { // nil if there is an entry
 		return false, err
 	}
 	if at.number > known.number || at.number == 0 {
-		if known, err = j.lastAt(ctx, b, at.number); err != nil {
+		if known, err = j.newestUntil(ctx, b, at.number); err != nil {
 			return false, err
 		}
-		j.know(b, known)
+		j.setKnown(b, known)
 	}
 	return known.number < at.number || known.number == at.number && bytes.Equal(known.hash, at.hash), nil
 }
 
-// lastAt returns the newest position of which the journal has the entry or the checkpoint,
-// when it has no entry behind the one at a number. An entry is that unless a gap follows.
-func (j *Journal) lastAt(ctx context.Context, b keyspace.Bucket, number uint64) (position, error) {
+// newestUntil returns the newest position of which the journal has the entry or the
+// checkpoint, provided that it has no entry after number. Without a gap after the entry at
+// number, that is this entry.
+func (j *Journal) newestUntil(ctx context.Context, b keyspace.Bucket, number uint64) (position, error) {
 	var at position
 	if number > 0 {
 		item, err := j.entry(ctx, b, number)
@@ -131,8 +242,9 @@ func (j *Journal) lastAt(ctx context.Context, b keyspace.Bucket, number uint64) 
 	return s.position, nil
 }
 
-// gapAfter fails with ErrNotFound unless there is a gap behind an entry. A journal without
-// any is not asked again for a while, or a start would make 256 more requests.
+// gapAfter returns ErrNotFound unless there is a gap after an entry. After it finds that
+// the store has no gap at all, it does not read the store for statusAge: otherwise a start
+// would make 256 more requests.
 func (j *Journal) gapAfter(ctx context.Context, b keyspace.Bucket, number uint64) error {
 	j.mu.Lock()
 	gapless := j.gapless
@@ -151,9 +263,9 @@ func (j *Journal) gapAfter(ctx context.Context, b keyspace.Bucket, number uint64
 	return err
 }
 
-// noteGap notes that what follows an entry will be in a checkpoint alone. Before the first
-// entry a checkpoint is looked for anyway.
-func (j *Journal) noteGap(ctx context.Context, b keyspace.Bucket, number uint64) error {
+// markGap stores that the changes after an entry will be only in a checkpoint. A gap
+// before the first entry needs no mark, because the checkpoint is read there anyway.
+func (j *Journal) markGap(ctx context.Context, b keyspace.Bucket, number uint64) error {
 	if number == 0 {
 		return nil
 	}
@@ -163,8 +275,8 @@ func (j *Journal) noteGap(ctx context.Context, b keyspace.Bucket, number uint64)
 	return j.create(ctx, gapName(b, number), nil)
 }
 
-// know notes what the journal has of a bucket; known returns it.
-func (j *Journal) know(b keyspace.Bucket, p position) {
+// setKnown remembers that the journal has the entries of a bucket up to a position.
+func (j *Journal) setKnown(b keyspace.Bucket, p position) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if p.number > j.shipped[b].number {
@@ -172,6 +284,7 @@ func (j *Journal) know(b keyspace.Bucket, p position) {
 	}
 }
 
+// known returns the newest position that the journal is known to have of a bucket.
 func (j *Journal) known(b keyspace.Bucket) position {
 	j.mu.Lock()
 	defer j.mu.Unlock()

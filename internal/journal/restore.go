@@ -7,87 +7,165 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"time"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
+	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
 )
-
-// Finding is the result of comparing a bucket in Valkey with the journal.
-type Finding string
-
-// The findings. Records of a bucket that is Same are not looked at.
-const (
-	Same    Finding = "same"    // it has what the journal has
-	Behind  Finding = "behind"  // it lost the newest changes, or all
-	Newer   Finding = "newer"   // it has changes that the journal lacks
-	Differs Finding = "differs" // it has other changes than the journal
-)
-
-// Bucket is what a restore finds, and does, in one bucket.
-type Bucket struct {
-	Number  keyspace.Bucket
-	Found   Finding
-	Lost    uint64 // entries that Valkey lacks; 0 when it differs
-	Records int    // that are written
-	Deleted int    // that are removed, if they are there
-	Written bool
-}
-
-// ErrLeft means that a restore left a bucket as it is, since Valkey has changes there that
-// the journal lacks.
-var ErrLeft = errors.New("left as it is")
 
 // Options of a restore.
 type Options struct {
 	DryRun bool
-	Force  bool      // take back what the journal lacks
+	Force  bool      // revert changes that the journal lacks
 	Until  time.Time // the state to restore; zero for the newest
 }
 
-// Lists adds keys to the lists of keys. *registry.Store has it.
-type Lists interface {
+// ErrLeft means that a restore left a bucket as it is, because Valkey has changes there
+// that the journal lacks.
+var ErrLeft = errors.New("left as it is")
+
+// Finding is the result of comparing a bucket in Valkey with the journal.
+type Finding string
+
+// The findings. They compare heads: the records of a bucket that is Same are not read.
+const (
+	Same    Finding = "same"    // Valkey has what the journal has
+	Behind  Finding = "behind"  // Valkey lost the newest changes, or all
+	Newer   Finding = "newer"   // Valkey has changes that the journal lacks
+	Differs Finding = "differs" // Valkey has other changes than the journal
+)
+
+// Summary is what a restore of all buckets found and did.
+type Summary struct {
+	Found   map[Finding]int // buckets
+	Lost    uint64          // entries that Valkey lacked
+	Records int             // written, or to be written
+	Deleted int             // deleted, or to be deleted
+	Written int             // buckets
+	Left    int             // buckets that were not read before the time was over
+}
+
+// restorers is how many buckets are restored at a time. All records of these are in
+// memory.
+const restorers = 8
+
+// RestoreAll restores every bucket and then the copies of the policies. Once due, if any,
+// reports true, it begins no other bucket; a later RestoreAll does the rest. progress, if
+// any, is called after each bucket. With ErrLeft some buckets were left as they are.
+func (j *Journal) RestoreAll(
+	ctx context.Context, keys *registry.Store, o Options, due func() bool, progress func(Summary),
+) (Summary, error) {
+	s := Summary{Found: map[Finding]int{}}
+	var mu sync.Mutex // guards s and the calls of due and progress
+	over := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() == nil && (due == nil || !due()) {
+			return false
+		}
+		s.Left++
+		return true
+	}
+	failed := keyspace.ForEach(keyspace.All(), restorers, func(b keyspace.Bucket) error {
+		if over() {
+			return nil
+		}
+		found, err := j.restoreBucket(ctx, keys, b, o)
+		mu.Lock()
+		defer mu.Unlock()
+		s.add(found)
+		if progress != nil {
+			progress(s)
+		}
+		return err
+	})
+	if ctx.Err() != nil || o.DryRun || s.Left > 0 {
+		return s, errors.Join(failed, ctx.Err())
+	}
+	if failed == nil {
+		j.mu.Lock()
+		j.statusAt, j.status = time.Now(), Status{}
+		j.mu.Unlock()
+	}
+	return s, errors.Join(failed, keys.Sync(ctx))
+}
+
+func (s *Summary) add(b bucketResult) {
+	if b.Found != "" {
+		s.Found[b.Found]++
+	}
+	s.Lost += b.Lost
+	s.Records += b.Records
+	s.Deleted += b.Deleted
+	if b.Written {
+		s.Written++
+	}
+}
+
+// Log records in the audit that somebody restored Valkey.
+func Log(ctx context.Context, keys *registry.Store, by registry.Edit) error {
+	return keys.Audit().Append(ctx, audit.Entry{
+		By: by.By, Action: audit.JournalRestore, Subject: audit.JournalSubject, Reason: by.Reason,
+	})
+}
+
+// bucketResult is what a restore finds and does in one bucket. In a dry run, Records and
+// Deleted are what a restore would write and delete.
+type bucketResult struct {
+	Found   Finding
+	Lost    uint64 // entries that Valkey lacks, if Found is Behind; otherwise 0
+	Records int    // records that are written
+	Deleted int    // records that are deleted, if Valkey has them
+	Written bool
+}
+
+// keyLists adds keys to the lists of keys. *registry.Store has it.
+type keyLists interface {
 	AddToLists(ctx context.Context, records map[string][]byte) error
 }
 
-// Restore makes a bucket of Valkey what the journal says. It checks the chain on the way.
-// When it is interrupted nothing can be changed in the bucket until it is restored again.
-// It takes over a bucket that another restore has, and fails when another takes over its
-// own. With ErrLeft nothing is done.
-func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o Options) (Bucket, error) {
+// restoreBucket gives a bucket of Valkey the state that the journal has. It checks the
+// chain. If it is interrupted, nothing can be changed in the bucket until it is restored
+// again. It takes over a bucket that another restore has, and fails if another takes over
+// its own. With ErrLeft nothing is done.
+func (j *Journal) restoreBucket(
+	ctx context.Context, lists keyLists, b keyspace.Bucket, o Options,
+) (bucketResult, error) {
 	if !o.DryRun {
 		if _, err := j.ship(ctx, b); err != nil && !errors.Is(err, audit.ErrBehind) {
-			return Bucket{Number: b}, err
+			return bucketResult{}, err
 		}
 	}
 	head, err := j.head(ctx, b)
 	if err != nil {
-		return Bucket{Number: b}, err
+		return bucketResult{}, err
 	}
-	if isFence(head) && !o.DryRun { // before the journal is read, which the other may change
-		w, err := j.fenceOff(ctx, b, head)
+	if isFence(head) && !o.DryRun { // before reading the journal, which the other may change
+		w, err := j.placeFence(ctx, b, head)
 		if err != nil {
-			return Bucket{Number: b}, err
+			return bucketResult{}, err
 		}
 		head = []byte(w.head)
 	}
 	target, _, err := j.replay(ctx, b)
 	if err != nil {
-		return Bucket{Number: b}, err
+		return bucketResult{}, err
 	}
-	result := Bucket{Number: b}
+	var result bucketResult
 	if result.Found, err = j.compare(ctx, target, head); err != nil {
 		return result, err
 	}
 	if !o.Until.IsZero() {
-		if err := j.setBack(ctx, target, o.Until); err != nil {
+		if err := j.revertTo(ctx, target, o.Until); err != nil {
 			return result, err
 		}
 	} else if result.Found == Same {
 		return result, nil
 	}
-	if target.number == 0 { // the journal begins with the next change here
+	if target.number == 0 { // the journal has nothing of this bucket yet
 		return result, nil
 	}
 	switch {
@@ -100,7 +178,7 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 			"them back", b, ErrLeft)
 	}
 	if result.Found == Behind {
-		found, _, _ := j.key.Position(b, head) // of a fence: 0
+		found, _, _ := j.key.Position(b, head) // 0 of a fence
 		result.Lost = target.number - found
 	}
 	for _, content := range target.records {
@@ -114,10 +192,10 @@ func (j *Journal) Restore(ctx context.Context, lists Lists, b keyspace.Bucket, o
 		return result, nil
 	}
 	result.Written = true
-	return result, j.write(ctx, lists, target, head, result.Found, o)
+	return result, j.write(ctx, lists, target, head, result.Found, !o.Until.IsZero())
 }
 
-// compare finds what a head of Valkey is to the journal's newest state.
+// compare compares a head in Valkey with the journal's newest state of the bucket.
 func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Finding, error) {
 	number, hash, ok := j.key.Position(target.bucket, head)
 	switch {
@@ -136,7 +214,7 @@ func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Find
 	}
 	item, err := j.entry(ctx, target.bucket, number)
 	switch {
-	case errors.Is(err, ErrNotFound): // from before the journal began
+	case errors.Is(err, ErrNotFound): // the entry is older than the journal
 		return Behind, nil
 	case err != nil:
 		return "", err
@@ -146,10 +224,10 @@ func (j *Journal) compare(ctx context.Context, target *state, head []byte) (Find
 	return Behind, nil
 }
 
-// setBack gives a state the records that it had at a time, and keeps its position: what
-// came later is taken back, not forgotten. Records that change get versions that nobody
-// knows, so that no edit is taken that is based on what was taken back.
-func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error {
+// revertTo gives a state the records that it had at a time. The position stays, because
+// later entries stay in the audit. Records that change get new versions, so that no edit
+// succeeds that is based on a reverted record.
+func (j *Journal) revertTo(ctx context.Context, s *state, until time.Time) error {
 	then, err := j.replayUntil(ctx, s.bucket, until)
 	if err != nil {
 		return err
@@ -160,24 +238,24 @@ func (j *Journal) setBack(ctx context.Context, s *state, until time.Time) error 
 			return err
 		}
 		if c := item.Change; c != nil && c.Record != nil && s.records[name{c.Key, c.Field}] == nil {
-			newest[name{c.Key, c.Field}] = c.Record // deleted since
+			newest[name{c.Key, c.Field}] = c.Record // deleted later
 		}
 	}
 	for n := range s.records {
-		then.records[n] = n.renewed(then.records[n], newest[n])
+		then.records[n] = n.withNextVersion(then.records[n], newest[n])
 	}
 	s.records, s.taken = then.records, time.Now().UTC()
 	return nil
 }
 
-// renewed is an older record under the version that follows the newest's. One that was
-// not changed stays as it is.
-func (n name) renewed(older, newest []byte) []byte {
+// withNextVersion returns an older record under the version after the newest's. If both
+// are equal, it returns the record as it is.
+func (n name) withNextVersion(older, newest []byte) []byte {
 	at := policyset.PublicAt
 	switch {
 	case n.key == policyset.SetKey:
 		at = 0
-	case n.idOf() == "": // it has no version
+	case n.keyID() == "": // it has no version
 		return older
 	}
 	if min(len(older), len(newest)) < at+4 || bytes.Equal(older, newest) {
@@ -188,34 +266,34 @@ func (n name) renewed(older, newest []byte) []byte {
 	return r
 }
 
-// write makes a bucket of Valkey the state. Checks are answered as without Valkey from
-// the beginning, when the bucket's copy of the plans goes, until the policies are
-// repaired.
+// write gives a bucket of Valkey the state. It first deletes the bucket's copy of the
+// plans. From then on, until the policies are repaired, checks are decided as without
+// Valkey. With saveState, write stores the state as the bucket's checkpoint too.
 func (j *Journal) write(
-	ctx context.Context, lists Lists, s *state, head []byte, found Finding, o Options,
+	ctx context.Context, lists keyLists, s *state, head []byte, found Finding, saveState bool,
 ) error {
 	b := s.bucket
 	from := uint64(0)
 	if found == Behind || found == Same {
 		from, _, _ = j.key.Position(b, head) // 0 of a fence
 	}
-	w, err := j.fenceOff(ctx, b, head)
+	w, err := j.placeFence(ctx, b, head)
 	if err != nil {
 		return err
 	}
-	touched, err := j.touched(ctx, s)
+	unshipped, err := j.unshippedRecords(ctx, b)
 	if err != nil {
 		return err
 	}
 	w.add("DEL", policyset.CopyKey(b))
 	w.add("DEL", audit.UnshippedKey(b))
-	if err := w.writeRecords(ctx, lists, s, touched); err != nil {
+	if err := w.writeRecords(ctx, lists, s, unshipped); err != nil {
 		return err
 	}
 	if err := w.writeEntries(ctx, s, from); err != nil {
 		return err
 	}
-	if !o.Until.IsZero() {
+	if saveState {
 		if err := j.save(ctx, s); err != nil {
 			return err
 		}
@@ -227,17 +305,16 @@ func (j *Journal) write(
 	if err := w.moveHead(ctx, next); err != nil {
 		return err
 	}
-	j.know(b, s.position)
+	j.setKnown(b, s.position)
 	return nil
 }
 
-// touched are the records that entries of Valkey changed which wait to be shipped: those
-// that the journal does not take are undone.
-func (j *Journal) touched(ctx context.Context, s *state) ([]name, error) {
-	list := audit.UnshippedKey(s.bucket)
-	items, err := j.client.Do(ctx, j.client.B().Lrange().Key(list).Start(0).Stop(-1).Build()).AsStrSlice()
+// unshippedRecords names the records that unshipped entries of a bucket changed. A restore
+// reverts these changes.
+func (j *Journal) unshippedRecords(ctx context.Context, b keyspace.Bucket) ([]name, error) {
+	items, err := j.unshipped(ctx, b)
 	if err != nil {
-		return nil, fmt.Errorf("read unshipped items: %w", err)
+		return nil, err
 	}
 	var names []name
 	for _, text := range items {

@@ -7,36 +7,36 @@ import (
 	"sync"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
 )
 
-// Status is what people see of the journal.
+// Status is the state of the journal that pages show.
 type Status struct {
 	Unsafe int  // changes that are made and not in the journal yet
 	Behind int  // buckets in which Valkey lost changes
-	Away   bool // the store did not answer
+	Away   bool // whether the store did not answer
 }
 
-// Bounds of looking.
 const (
-	// statusAge is how old a status may be that pages show.
-	statusAge = 10 * time.Second
-	// probeEvery is how long buckets are left alone after the store was asked about each.
-	probeEvery = 10 * time.Minute
-	workers    = 32 // requests of the store at a time
+	statusAge  = 10 * time.Second // greatest age of a status that pages show
+	probeEvery = 10 * time.Minute // how often Check reads the store for each bucket
+	workers    = 32               // requests of the store at a time
 )
 
-// Status returns what Check found last, and looks again at Valkey when that is old.
+// Status returns the last status. If it is older than statusAge, Status first compares
+// Valkey with what the journal is known to have; it does not read the store.
 func (j *Journal) Status(ctx context.Context) Status {
 	j.mu.Lock()
-	status, age := j.status, time.Since(j.looked)
+	status, age := j.status, time.Since(j.statusAt)
 	j.mu.Unlock()
 	if age < statusAge {
 		return status
 	}
-	if err := j.look(ctx, func(keyspace.Bucket) bool { return false }); err != nil {
+	if err := j.checkBuckets(ctx, func(keyspace.Bucket) bool { return false }); err != nil {
 		j.log.Warn("journal: look", "cause", err)
 	}
 	j.mu.Lock()
@@ -44,52 +44,53 @@ func (j *Journal) Status(ctx context.Context) Status {
 	return j.status
 }
 
-// unsafe has the next Status look again.
-func (j *Journal) unsafe() {
+// expireStatus makes the next Status check the buckets again.
+func (j *Journal) expireStatus() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.looked = time.Time{}
+	j.statusAt = time.Time{}
 }
 
-// Check ships what a crash left behind and finds out whether Valkey lost changes. It asks
-// the store about every bucket of which that was not done lately. What it does not ask
-// before the context ends, the next Check does.
+// Check ships items that a crash left unshipped, and finds out whether Valkey lost
+// changes. For that it reads the store for each bucket, at most every probeEvery while none
+// is behind. If ctx ends first, the next Check does the rest.
 func (j *Journal) Check(ctx context.Context) error {
 	j.mu.Lock()
 	behind, probed := j.status.Behind > 0, j.probed
 	j.mu.Unlock()
-	err := j.look(ctx, func(b keyspace.Bucket) bool { return behind || time.Since(probed[b]) >= probeEvery })
+	err := j.checkBuckets(ctx, func(b keyspace.Bucket) bool {
+		return behind || time.Since(probed[b]) >= probeEvery
+	})
 	return errors.Join(err, ctx.Err())
 }
 
-// look counts what is unshipped, after it tried to ship it, and the buckets that lost
-// changes: those whose chain is shorter than it was and, with probe, those whose next
-// position the store has.
-func (j *Journal) look(ctx context.Context, probe func(keyspace.Bucket) bool) error {
+// checkBuckets sets the status from all buckets. It ships unshipped items first and counts
+// the rest. A bucket is behind if its chain is shorter than it was, or, with probe, if the
+// store has the next position.
+func (j *Journal) checkBuckets(ctx context.Context, probe func(keyspace.Bucket) bool) error {
 	found, err := j.marks(ctx)
 	if err != nil {
 		return err
 	}
 	now := Status{}
 	var mu sync.Mutex
-	var failed error
-	all := true
-	each(workers, keyspace.All(), func(b keyspace.Bucket) {
+	all := true // every bucket was probed
+	failed := keyspace.ForEach(keyspace.All(), workers, func(b keyspace.Bucket) error {
 		m, probed := found[b], probe(b)
-		behind, away, err := j.lookAt(ctx, b, &m, probed)
+		behind, away, err := j.checkBucket(ctx, b, &m, probed)
 		mu.Lock()
 		defer mu.Unlock()
-		found[b], all = m, all && probed
+		all = all && probed
 		now.Unsafe += int(m.unshipped)
 		if behind {
 			now.Behind++
 		}
 		now.Away = now.Away || away
-		failed = errors.Join(failed, err)
+		return err
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.looked = time.Now()
+	j.statusAt = time.Now()
 	if !all || now.Away {
 		now.Behind = max(now.Behind, j.status.Behind)
 	}
@@ -100,23 +101,10 @@ func (j *Journal) look(ctx context.Context, probe func(keyspace.Bucket) bool) er
 	return failed
 }
 
-// each calls do for every bucket, for so many at a time.
-func each(at int, buckets []keyspace.Bucket, do func(keyspace.Bucket)) {
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, at)
-	for _, b := range buckets {
-		slots <- struct{}{}
-		wait.Go(func() {
-			do(b)
-			<-slots
-		})
-	}
-	wait.Wait()
-}
-
-// lookAt looks at one bucket. One that lost changes loses its copy of the plans too, so
-// that checks are answered as without Valkey, and no lost key is called unknown.
-func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe bool) (behind,
+// checkBucket ships the items of one bucket and reports whether it is behind. It deletes
+// the copy of the plans of a bucket that is: then checks are decided as without Valkey,
+// and no lost key is called unknown.
+func (j *Journal) checkBucket(ctx context.Context, b keyspace.Bucket, m *mark, probe bool) (behind,
 	away bool, err error) {
 	if m.unshipped > 0 {
 		shipped, err := j.ship(ctx, b)
@@ -147,10 +135,49 @@ func (j *Journal) lookAt(ctx context.Context, b keyspace.Bucket, m *mark, probe 
 	if !behind {
 		return false, away, nil
 	}
-	// A bucket that got an entry, or was restored, since its head was read has another.
-	behind, err = j.runBehind(ctx, b, string(m.head), command{name: "DEL", key: policyset.CopyKey(b)})
+	// A bucket that got an entry or was restored since its head was read has another head:
+	// then nothing is deleted, and the bucket does not count as behind.
+	behind, err = j.runAtHead(ctx, b, string(m.head), command{name: "DEL", key: policyset.CopyKey(b)})
 	if err != nil {
 		return false, away, fmt.Errorf("journal: remove copy: %w", err)
 	}
 	return behind, away, nil
+}
+
+// mark is what marks reads of a bucket in Valkey.
+type mark struct {
+	head       []byte
+	unshipped  int64  // items
+	checkpoint uint64 // number of the newest entry in the last checkpoint; 0 if unknown
+}
+
+// checkpointMarkKey names the number of the newest entry in a bucket's last checkpoint.
+func checkpointMarkKey(b keyspace.Bucket) string { return b.Name("ac") }
+
+// marks reads the marks of all buckets in one flush.
+func (j *Journal) marks(ctx context.Context) ([]mark, error) {
+	const each = 3
+	var commands valkey.Commands
+	for _, b := range keyspace.All() {
+		commands = append(commands,
+			j.client.B().Get().Key(audit.HeadKey(b)).Build(),
+			j.client.B().Llen().Key(audit.UnshippedKey(b)).Build(),
+			j.client.B().Get().Key(checkpointMarkKey(b)).Build())
+	}
+	found := make([]mark, keyspace.Buckets)
+	for i, result := range j.client.DoMulti(ctx, commands...) {
+		m, err := &found[i/each], error(nil)
+		switch i % each {
+		case 0:
+			m.head, err = result.AsBytes()
+		case 1:
+			m.unshipped, err = result.AsInt64()
+		case 2:
+			m.checkpoint, err = result.AsUint64()
+		}
+		if err != nil && !valkey.IsValkeyNil(err) {
+			return nil, fmt.Errorf("journal: read heads: %w", err)
+		}
+	}
+	return found, nil
 }

@@ -1,6 +1,6 @@
 // Package journal keeps every acknowledged change in a durable store: an S3 bucket or a
 // folder. It stores each audit entry before the change is acknowledged. An entry's name
-// is the number of its bucket and its position in that bucket's chain. A name is written
+// has the number of its bucket and its position in that bucket's chain. A name is written
 // once, so storing an entry twice changes nothing. Restore rebuilds from the journal what
 // Valkey lost.
 //
@@ -8,10 +8,23 @@
 package journal
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
 
 	"tidegate/internal/store/keyspace"
 )
@@ -19,25 +32,25 @@ import (
 // Store keeps objects by name. It is safe for concurrent use. A name consists of letters,
 // digits and hyphens, with slashes between its parts.
 type Store interface {
-	// Create stores an object unless there is one of the name: then it fails with
-	// ErrExists. When it returns, the object is durable.
+	// Create stores an object. It fails with ErrExists if the name is taken. After a nil
+	// error the object is durable.
 	Create(ctx context.Context, name string, content []byte) error
-	// Replace stores an object in place of the one of the name, if any.
+	// Replace stores an object under a name, which may be taken.
 	Replace(ctx context.Context, name string, content []byte) error
 	// Read returns an object. It fails with ErrNotFound.
 	Read(ctx context.Context, name string) ([]byte, error)
 }
 
 var (
-	// ErrExists means that there is an object of the name.
+	// ErrExists means that the name is taken.
 	ErrExists = errors.New("journal: the object exists")
-	// ErrNotFound means that there is no object of the name.
+	// ErrNotFound means that no object has the name.
 	ErrNotFound = errors.New("journal: no such object")
 )
 
 // OpenStore returns the store at an address:
-// s3://BUCKET[/PREFIX][?region=R][&endpoint=URL], or the path of a folder, which is made
-// when it is not there.
+// s3://BUCKET[/PREFIX][?region=R][&endpoint=URL], or the path of a folder, which OpenStore
+// creates if needed.
 func OpenStore(address string) (Store, error) {
 	switch {
 	case address == "":
@@ -63,24 +76,258 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-// entryName is where the entry at a position of a bucket's chain lies. Its parts keep a
-// folder at 1,000 files.
+// entryName names the entry at a position of a bucket's chain. Its parts keep a folder at
+// 1,000 files.
 func entryName(b keyspace.Bucket, number uint64) string {
 	return fmt.Sprintf("entry/%02x/%09d/%03d", byte(b), number/1000, number%1000)
 }
 
-// checkpointName is where the checkpoint of a bucket lies.
+// checkpointName names the checkpoint of a bucket.
 func checkpointName(b keyspace.Bucket) string { return fmt.Sprintf("checkpoint/%02x", byte(b)) }
 
-// segmentName is where the segment of a bucket lies that begins with a number.
+// segmentName names the segment of a bucket whose oldest entry has this number.
 func segmentName(b keyspace.Bucket, first uint64) string {
 	return fmt.Sprintf("history/%02x/%09d", byte(b), first)
 }
 
-// gapName is where it is noted that entries of a bucket behind a number were made without
-// a journal: a checkpoint stands behind them. gapsName is there when there is any gap.
+// gapName names the mark of a gap: the entries of a bucket after this number were made
+// without a journal, and a checkpoint follows them. gapsName exists if there is any gap.
 func gapName(b keyspace.Bucket, number uint64) string {
 	return fmt.Sprintf("gap/%02x/%09d", byte(b), number)
 }
 
 const gapsName = "gaps"
+
+// folder is a Store of files. An object appears whole: it is written under a temporary
+// name, synced to disk, and then linked or renamed to its own.
+type folder struct{ root string }
+
+func openFolder(path string) (folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return folder{}, fmt.Errorf("journal: %w", err)
+	}
+	return folder{path}, nil
+}
+
+// Create implements Store.
+func (f folder) Create(_ context.Context, name string, content []byte) error {
+	return f.put(name, content, os.Link)
+}
+
+// Replace implements Store.
+func (f folder) Replace(_ context.Context, name string, content []byte) error {
+	return f.put(name, content, os.Rename)
+}
+
+func (f folder) put(name string, content []byte, place func(from, to string) error) error {
+	if _, err := os.Stat(f.root); err != nil { // the disk is not mounted: the folder must not be created
+		return fmt.Errorf("journal: %w", err)
+	}
+	path := filepath.Join(f.root, filepath.FromSlash(name))
+	dir := filepath.Dir(path)
+	if err := f.makeDir(dir); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	temporary, err := os.CreateTemp(dir, ".new-*")
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	defer func() { _ = os.Remove(temporary.Name()) }() // gone after a rename
+	if _, err = temporary.Write(content); err == nil {
+		err = temporary.Sync()
+	}
+	if err = errors.Join(err, temporary.Close()); err == nil {
+		err = place(temporary.Name(), path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return ErrExists
+	case err != nil:
+		return fmt.Errorf("journal: %w", err)
+	}
+	return syncDir(dir)
+}
+
+// makeDir creates a folder and those above it, and syncs their names to disk.
+func (f folder) makeDir(dir string) error {
+	if _, err := os.Stat(dir); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for at := filepath.Dir(dir); len(at) >= len(f.root); at = filepath.Dir(at) {
+		if err := syncDir(at); err != nil {
+			return err
+		}
+		if at == filepath.Dir(at) {
+			break
+		}
+	}
+	return nil
+}
+
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}
+
+// Read implements Store.
+func (f folder) Read(_ context.Context, name string) ([]byte, error) {
+	content, err := os.ReadFile(filepath.Join(f.root, filepath.FromSlash(name)))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(f.root); err != nil { // the disk is not mounted
+			return nil, fmt.Errorf("journal: %w", err)
+		}
+		return nil, ErrNotFound
+	case err != nil:
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return content, nil
+}
+
+const (
+	s3Scheme = "s3://"
+	// s3Attempts is the number of attempts of one request. If the first attempt of a
+	// conditional put succeeded, the second is refused: the caller compares the contents.
+	s3Attempts = 3
+	// s3Dial bounds connecting to S3, which a gateway endpoint routes inside the VPC.
+	s3Dial = time.Second
+	// s3MaxObject bounds a read, in bytes. At a million keys, a bucket's checkpoint has
+	// 2 MB.
+	s3MaxObject = 256 << 20
+)
+
+// s3Address is a parsed address of a bucket.
+type s3Address struct{ bucket, prefix, region, endpoint string }
+
+func parseS3(address string) (s3Address, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil {
+		return s3Address{}, errors.New("must be s3://BUCKET[/PREFIX], without a user")
+	}
+	a := s3Address{bucket: u.Host, prefix: strings.Trim(u.Path, "/"), region: os.Getenv("AWS_REGION")}
+	for name, values := range u.Query() {
+		switch name {
+		case "region":
+			a.region = values[0]
+		case "endpoint":
+			a.endpoint = values[0]
+		default:
+			return s3Address{}, fmt.Errorf("has a parameter %q: region and endpoint are known", name)
+		}
+	}
+	if a.region == "" {
+		return s3Address{}, errors.New("needs a region: set AWS_REGION or add ?region=REGION")
+	}
+	if a.prefix != "" {
+		a.prefix += "/"
+	}
+	return a, nil
+}
+
+// bucket is a Store in S3.
+type bucket struct {
+	client *s3.Client
+	s3Address
+}
+
+func openS3(address string) (bucket, error) {
+	a, err := parseS3(address)
+	if err != nil {
+		return bucket{}, fmt.Errorf("journal: the address %w", err)
+	}
+	transport := &http.Transport{
+		DialContext:     (&net.Dialer{Timeout: s3Dial}).DialContext,
+		MaxIdleConns:    64,
+		IdleConnTimeout: 20 * time.Second, // S3 closes idle connections
+		MaxConnsPerHost: 64, MaxIdleConnsPerHost: 64,
+		ForceAttemptHTTP2: false,
+	}
+	options := s3.Options{
+		Region: a.region, Credentials: aws.CredentialsProviderFunc(credentials),
+		HTTPClient: &http.Client{Transport: transport}, RetryMaxAttempts: s3Attempts,
+	}
+	if a.endpoint != "" {
+		options.BaseEndpoint, options.UsePathStyle = aws.String(a.endpoint), true
+	}
+	return bucket{s3.New(options), a}, nil
+}
+
+// credentials returns the credentials that Lambda sets in the environment.
+func credentials(context.Context) (aws.Credentials, error) {
+	c := aws.Credentials{
+		AccessKeyID: os.Getenv("AWS_ACCESS_KEY_ID"), SecretAccessKey: os.Getenv("AWS_SECRET_ACCESS_KEY"),
+		SessionToken: os.Getenv("AWS_SESSION_TOKEN"), Source: "environment",
+	}
+	if !c.HasKeys() {
+		return aws.Credentials{}, errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set")
+	}
+	return c, nil
+}
+
+// Create implements Store.
+func (b bucket) Create(ctx context.Context, name string, content []byte) error {
+	return b.put(ctx, name, content, aws.String("*"))
+}
+
+// Replace implements Store.
+func (b bucket) Replace(ctx context.Context, name string, content []byte) error {
+	return b.put(ctx, name, content, nil)
+}
+
+// put stores an object. S3 answers 409 to one of two concurrent conditional puts, which
+// put then tries again.
+func (b bucket) put(ctx context.Context, name string, content []byte, ifNoneMatch *string) error {
+	for {
+		_, err := b.client.PutObject(ctx, &s3.PutObjectInput{
+			Bucket: &b.bucket, Key: aws.String(b.prefix + name), Body: bytes.NewReader(content),
+			IfNoneMatch: ifNoneMatch,
+		})
+		switch code(err) {
+		case "ConditionalRequestConflict":
+			if ctx.Err() == nil {
+				continue
+			}
+		case "PreconditionFailed":
+			return ErrExists
+		}
+		if err != nil {
+			return fmt.Errorf("journal: put: %w", err)
+		}
+		return nil
+	}
+}
+
+// Read implements Store.
+func (b bucket) Read(ctx context.Context, name string) ([]byte, error) {
+	object, err := b.client.GetObject(ctx,
+		&s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name)})
+	if code(err) == "NoSuchKey" {
+		return nil, ErrNotFound
+	}
+	if err != nil {
+		return nil, fmt.Errorf("journal: get: %w", err)
+	}
+	defer func() { _ = object.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(object.Body, s3MaxObject))
+	if err != nil {
+		return nil, fmt.Errorf("journal: get: %w", err)
+	}
+	return content, nil
+}
+
+// code returns S3's code of an error; empty if the error is not from S3.
+func code(err error) string {
+	if known, ok := errors.AsType[smithy.APIError](err); ok {
+		return known.ErrorCode()
+	}
+	return ""
+}

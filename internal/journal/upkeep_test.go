@@ -93,7 +93,7 @@ func TestInterruptedAdoption(t *testing.T) {
 	w.keys.Audit().UseJournal(nil)
 	w.append(t, k.ID, manyEntries)
 	head, _ := w.positionOf(b, must(w.head(t.Context(), b))(t))
-	if err := w.keep(t.Context(), b, head.hash); err != nil {
+	if err := w.storeOlder(t.Context(), b, head.hash); err != nil {
 		t.Fatal(err)
 	}
 	w.flush(t)

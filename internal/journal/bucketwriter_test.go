@@ -53,7 +53,7 @@ func TestOvertakenRestoreWritesNothing(t *testing.T) {
 		}
 		must(fast.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
 	}}
-	_, err := slow.Restore(t.Context(), lists, keyspace.BucketOf(k.ID), Options{})
+	_, err := slow.restoreBucket(t.Context(), lists, keyspace.BucketOf(k.ID), Options{})
 	if err == nil || !strings.Contains(err.Error(), "restored by another") {
 		t.Errorf("the slower restore: %v", err)
 	}
@@ -75,11 +75,11 @@ func TestOvertakenRestoreDoesNotEndTheOther(t *testing.T) {
 	k := slow.create(t, "acme")
 	b := keyspace.BucketOf(k.ID)
 	slow.flush(t)
-	var other *writer
+	var other *bucketWriter
 	lists := &interrupted{Store: slow.keys, do: func() {
-		other = must(fast.fenceOff(t.Context(), b, must(fast.keys.Audit().Head(t.Context(), b))(t)))(t)
+		other = must(fast.placeFence(t.Context(), b, must(fast.keys.Audit().Head(t.Context(), b))(t)))(t)
 	}}
-	if _, err := slow.Restore(t.Context(), lists, b, Options{}); err == nil {
+	if _, err := slow.restoreBucket(t.Context(), lists, b, Options{}); err == nil {
 		t.Error("both restores have the bucket")
 	}
 	if head := must(fast.keys.Audit().Head(t.Context(), b))(t); string(head) != other.head {
@@ -102,7 +102,7 @@ func TestOvertakenRestoreStoresNoCheckpoint(t *testing.T) {
 	lists := &interrupted{Store: slow.keys, do: func() {
 		fast.restore(t, Options{})
 	}}
-	if _, err := slow.Restore(t.Context(), lists, b, Options{Until: created}); err == nil {
+	if _, err := slow.restoreBucket(t.Context(), lists, b, Options{Until: created}); err == nil {
 		t.Error("the slower restore ended well")
 	}
 	slow.flush(t)
@@ -124,10 +124,12 @@ func TestRestoreAfterInterruptedRestore(t *testing.T) {
 		if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); err == nil {
 			t.Errorf("%s: a change was made", head)
 		}
-		if moved := must(w.cut(t.Context(), b, "", tail{audit.Trimmed{First: 1, ID: "1-1"}, 2}))(t); moved {
+		end := tail{audit.Trimmed{First: 1, ID: "1-1"}, 2}
+		if removed := must(w.removeUntil(t.Context(), b, "", end))(t); removed {
 			t.Errorf("%s: the stream was trimmed", head)
 		}
-		if found := must(w.Restore(t.Context(), w.keys, b, Options{DryRun: true}))(t); found.Found != Behind {
+		found := must(w.restoreBucket(t.Context(), w.keys, b, Options{DryRun: true}))(t)
+		if found.Found != Behind {
 			t.Errorf("%s: found %s", head, found.Found)
 		}
 		if written := w.restore(t, Options{}); written != 1 {
@@ -139,7 +141,7 @@ func TestRestoreAfterInterruptedRestore(t *testing.T) {
 
 // A look takes no copy of the plans from a bucket that was changed or restored since the
 // look read its head.
-func TestLookLeavesCopyOfBucketThatMoved(t *testing.T) {
+func TestCheckLeavesCopyOfBucketThatMoved(t *testing.T) {
 	moves := map[string]func(w *world, k policy.Key) (begin, move func()){
 		// The first change waits to be shipped, and the look ships the second with it.
 		"changed": func(w *world, k policy.Key) (begin, move func()) {
@@ -176,7 +178,7 @@ func TestLookLeavesCopyOfBucketThatMoved(t *testing.T) {
 			begin()
 			found := must(looks.marks(t.Context()))(t)
 			move()
-			behind, away, err := looks.lookAt(t.Context(), b, &found[b], true)
+			behind, away, err := looks.checkBucket(t.Context(), b, &found[b], true)
 			if behind || away || err != nil || looks.copies(t, b) != 1 {
 				t.Errorf("behind %v, away %v, %v, %d copies: nothing is lost", behind, away, err,
 					looks.copies(t, b))
