@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -16,17 +17,17 @@ import (
 // Query asks for a page of entries, newest first.
 type Query struct {
 	Subject string // only this subject's
-	Named   string // only of subjects that had this name then, whatever the case
+	Named   string // only of subjects that had this name at the time, whatever the case
 	Action  string // only actions that start with it
 	By      string // only this actor's name
 	Job     string // only changes of this bulk job
-	// only entries that Valkey took then or later; the Previous of the oldest may be
-	// empty. Zero for all
+	// only entries that Valkey took then or later; zero for all. The Previous of the oldest
+	// may be empty
 	Since time.Time
 	After string // the Next of the page before; empty for the newest
 	Count int    // 1 to 500; 0 means 50
-	Heads bool   // leave Before and After to Entry.Opened
-	Older bool   // go on with the journal's, where Valkey has no older ones
+	Heads bool   // leave Before and After packed, for Entry.Opened
+	Older bool   // continue with entries that only the journal has
 }
 
 // Page is an answer to a Query.
@@ -41,21 +42,22 @@ var ErrPosition = errors.New("not a position in the audit; start from the newest
 const (
 	defaultCount = 50
 	maxCount     = 500
-	minEach      = 8 // entries that are read of each of many chains
-	// entries that are read together of one chain, at most: of a subject first as many as
-	// are asked for, then twice as many
-	eachOfOne = 500
-	// entries that a query of many chains looks at, so that one that matches little ends;
-	// Next goes on from there
-	maxLooked = 2_500
-	// likewise of one chain, where most are passed over unread; maxLooked in the journal
-	maxOfOne = 20_000
+	minEach      = 8 // least number of entries per read of each of many chains
+	// greatest number of entries per read of one chain: a query with a Subject begins with
+	// its Count and doubles the number
+	maxEach = 500
+	// entries after which a query of many chains returns, although the page is not full;
+	// its Next continues from there
+	maxScanned = 2_500
+	// the same for a query of one chain in Valkey, where most entries are skipped without
+	// decoding them
+	maxScannedOfOne = 20_000
 )
 
-// List returns a page of entries. It reads a few entries of every chain in one flush, and
-// again while the page is not full; with a Subject, of its chain alone. An entry that is
-// none of ours has an ID, a Time and Hashes alone. It fails with ErrOlderAway when the
-// page would begin with an entry that only the journal has.
+// List returns a page of entries. It reads some entries of every chain in one flush, or
+// with a Subject only of the subject's chain, and repeats that until the page is full. An
+// entry that cannot be decoded has only an ID, a Time and hashes. List fails with
+// ErrOlderAway if the page would begin with an entry that the journal does not return.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	at, err := parsePosition(q.After)
 	if err != nil {
@@ -69,14 +71,14 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject != "" {
 		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
 	}
-	each, most := count, maxOfOne
+	each, most := count, maxScannedOfOne
 	if q.Subject == "" {
-		each, most = min(count, max(minEach, count/64)), maxLooked
+		each, most = min(count, max(minEach, count/64)), maxScanned
 	}
 	r := reader{log: l, buckets: buckets}
 	needle := q.needle()
 	var page Page
-	for looked := 0; looked < most; {
+	for scanned := 0; scanned < most; {
 		entries, more, err := r.read(ctx, q, at, each)
 		if errors.Is(err, ErrOlderAway) && len(page.Entries) > 0 {
 			break
@@ -85,7 +87,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 			return Page{}, err
 		}
 		if r.older {
-			most = maxLooked
+			most = maxScanned
 		}
 		for i, found := range entries {
 			at = found.at
@@ -102,15 +104,15 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 		if !more {
 			return page, nil
 		}
-		if looked += each * len(buckets); q.Subject != "" {
-			each = min(2*each, eachOfOne)
+		if scanned += each * len(buckets); q.Subject != "" {
+			each = min(2*each, maxEach)
 		}
 	}
 	page.Next = at.String()
 	return page, nil
 }
 
-// start is the stream id at which the oldest entries may be.
+// start returns the stream id before which no entry matches.
 func (q Query) start() string {
 	if q.Since.IsZero() {
 		return "-"
@@ -118,8 +120,8 @@ func (q Query) start() string {
 	return strconv.FormatInt(max(0, q.Since.UnixMilli()), 10)
 }
 
-// needle is a text that every stored entry that matches has, so that most others are
-// passed over without being decoded. Empty when any will do.
+// needle returns a text that the body of every matching entry contains, so that match
+// skips most other entries without decoding them. It may be empty.
 func (q Query) needle() string {
 	wanted, before := cmp.Or(q.Subject, q.Job, q.By), ""
 	if wanted == "" {
@@ -132,12 +134,12 @@ func (q Query) needle() string {
 	return before + strings.TrimSuffix(string(text), `"`)
 }
 
-// match decodes an entry that has the needle and matches.
+// match decodes an entry and reports whether it matches.
 func (q Query) match(found stored, needle string) (e Entry, matches bool) {
-	if !strings.Contains(found.found[0].FieldValues["e"], needle) {
+	if !strings.Contains(found.entries[0].FieldValues["e"], needle) {
 		return Entry{}, false
 	}
-	if e = decode(found.bucket, found.found); !q.matches(e) {
+	if e = decode(found.bucket, found.entries); !q.matches(e) {
 		return Entry{}, false
 	}
 	if !q.Heads {
@@ -152,7 +154,7 @@ func (q Query) matches(e Entry) bool {
 		(q.By == "" || e.By.Name == q.By) && (q.Job == "" || e.Job == q.Job)
 }
 
-// Get returns the entry with this id.
+// Get returns the entry with this id. It reports false if there is none.
 func (l *Log) Get(ctx context.Context, id string) (Entry, bool, error) {
 	p, err := parsePosition(id)
 	if err != nil || id == "" {
@@ -167,22 +169,84 @@ func (l *Log) Get(ctx context.Context, id string) (Entry, bool, error) {
 			return Entry{}, false, err
 		}
 		c := chains[0]
-		if c.oldest > 0 && c.found[0].ID == at {
-			return decode(bucket, c.found).Opened(), true, nil
+		if c.count > 0 && c.entries[0].ID == at {
+			return decode(bucket, c.entries).Opened(), true, nil
 		}
-		if c.oldest > 0 || !c.more {
+		if c.count > 0 || !c.more {
 			break
 		}
 	}
 	return Entry{}, false, nil
 }
 
-// reaches reports whether the query may want an entry that a stream lacks.
+// reaches reports whether the query asks for entries that a stream lacks.
 func (q Query) reaches(t Trimmed) bool {
 	return t.First > 0 && !q.before(positionOf(t.ID+"-0"))
 }
 
-// before reports whether a position is before the time that is asked for.
+// before reports whether a position is before q.Since.
 func (q Query) before(p position) bool {
 	return !q.Since.IsZero() && time.UnixMilli(int64(p.ms)).Before(q.Since.Truncate(time.Millisecond))
+}
+
+// position is the position of an entry among those of all buckets. Positions are ordered
+// newest first by milliseconds and sequence, then by bucket.
+type position struct {
+	ms, sequence uint64
+	bucket       int
+}
+
+func (p position) String() string { return fmt.Sprintf("%d-%d-%d", p.ms, p.sequence, p.bucket) }
+
+// Before returns the After of a query that begins with the newest entry that Valkey took
+// before t. It treats times before 1970 as 1970.
+func Before(t time.Time) string {
+	return position{ms: uint64(max(1, t.UnixMilli())), bucket: keyspace.Buckets - 1}.String()
+}
+
+func positionOf(id string) position {
+	p, _ := parsePosition(id) // idOf made the id
+	return p
+}
+
+// parsePosition decodes a position. An empty text is the position before the newest entry.
+func parsePosition(text string) (position, error) {
+	if text == "" {
+		return position{ms: math.MaxUint64, bucket: -1}, nil
+	}
+	parts := strings.Split(text, "-")
+	if len(parts) != 3 {
+		return position{}, ErrPosition
+	}
+	var numbers [3]uint64
+	for i, part := range parts {
+		n, err := strconv.ParseUint(part, 10, 64)
+		if err != nil {
+			return position{}, ErrPosition
+		}
+		numbers[i] = n
+	}
+	if numbers[2] >= keyspace.Buckets {
+		return position{}, ErrPosition
+	}
+	return position{numbers[0], numbers[1], int(numbers[2])}, nil
+}
+
+// older compares positions: negative if a comes first.
+func older(a, b position) int {
+	return cmp.Or(cmp.Compare(b.ms, a.ms), cmp.Compare(b.sequence, a.sequence),
+		cmp.Compare(a.bucket, b.bucket))
+}
+
+// end returns the stream id at which the entries of a bucket after p begin, reading
+// backwards.
+func (p position) end(b keyspace.Bucket) string {
+	switch {
+	case p.bucket < 0:
+		return "+"
+	case int(b) > p.bucket:
+		return fmt.Sprintf("%d-%d", p.ms, p.sequence)
+	default:
+		return fmt.Sprintf("(%d-%d", p.ms, p.sequence)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -16,14 +15,15 @@ import (
 
 // Verified is the outcome of Verify.
 type Verified struct {
-	Entries int64    // read in all
-	Broken  []string // ids of entries whose hash does not fit what they say or the entry before, at most 100
-	Cut     []Cut    // chains that do not end as their heads say
-	// chains whose oldest entries the journal did not give, so that they were not checked
+	Entries int64 // read in all
+	// ids of up to 100 entries whose hash contradicts their body or the entry before
+	Broken []string
+	Cut    []Cut // chains that do not end as their heads say
+	// chains that were not checked, because the journal did not return their oldest entries
 	Unread []keyspace.Bucket
 }
 
-// Good reports whether every chain was read whole and is unaltered.
+// Good reports whether every chain was read completely and is unaltered.
 func (v *Verified) Good() bool { return len(v.Broken)+len(v.Cut)+len(v.Unread) == 0 }
 
 func (v *Verified) add(other Verified) {
@@ -37,37 +37,31 @@ func (v *Verified) add(other Verified) {
 // missing or forged.
 type Cut struct {
 	Bucket keyspace.Bucket
-	Last   string // id of the newest entry there is; empty when there is none
-	// Missing is how many entries of the head's number are missing; 0 when unknown.
+	Last   string // id of the newest entry that there is; empty if there is none
+	// number of entries that the chain has less than its head says; 0 if unknown
 	Missing int64
 }
 
 const (
-	verifiers   = 16 // chains that are read at a time
-	verifyBatch = 500
+	verifiers   = 16  // chains that are read at a time
+	verifyBatch = 500 // entries that are read at a time of one chain
 	maxBroken   = 100
 )
 
-// Verify reads every chain from its start and checks every hash and every head. Where
-// Valkey no longer has the oldest entries, it reads them from the journal. Entries may be
-// appended, and moved to the journal, meanwhile.
+// Verify reads every chain from its start and checks all hashes and heads. It reads the
+// entries that Valkey no longer has from the journal. Entries may be appended, and moved
+// to the journal, meanwhile.
 func (l *Log) Verify(ctx context.Context) (Verified, error) {
-	found, errs := make([]Verified, keyspace.Buckets), make([]error, keyspace.Buckets)
-	slots := make(chan struct{}, verifiers)
-	var wait sync.WaitGroup
-	for i, b := range keyspace.All() {
-		slots <- struct{}{}
-		wait.Go(func() {
-			found[i], errs[i] = l.verify(ctx, b)
-			<-slots
-		})
-	}
-	wait.Wait()
+	found := make([]Verified, keyspace.Buckets)
+	err := keyspace.ForEach(keyspace.All(), verifiers, func(b keyspace.Bucket) (err error) {
+		found[b], err = l.verify(ctx, b)
+		return err
+	})
 	var v Verified
-	for i := range found {
-		v.add(found[i])
+	for _, one := range found {
+		v.add(one)
 	}
-	return v, errors.Join(errs...)
+	return v, err
 }
 
 // verify checks one chain.
@@ -75,19 +69,19 @@ func (l *Log) verify(ctx context.Context, b keyspace.Bucket) (Verified, error) {
 	lacks, err := l.lacks(ctx, b)
 	for err == nil {
 		r := chainReader{log: l, bucket: b, v: &Verified{}}
-		err = r.older(ctx, lacks)
+		err = r.readJournal(ctx, lacks)
 		if errors.Is(err, ErrOlderAway) || errors.Is(err, ErrItem) {
 			return Verified{Unread: []keyspace.Bucket{b}}, nil
 		}
 		if err == nil {
-			_, err = r.advance(ctx, nil)
+			_, err = r.readStream(ctx, nil)
 		}
 		before := lacks
 		if err == nil {
 			lacks, err = l.lacks(ctx, b)
 		}
-		if err == nil && lacks.First == before.First { // nothing was trimmed meanwhile
-			err = r.end(ctx)
+		if err == nil && lacks.First == before.First { // otherwise entries were trimmed meanwhile
+			err = r.checkEnd(ctx)
 			return *r.v, err
 		}
 	}
@@ -113,23 +107,23 @@ type chainReader struct {
 	hash    []byte // of the last entry read
 }
 
-// older reads the entries that the stream lacks from the journal.
-func (r *chainReader) older(ctx context.Context, lacks Trimmed) error {
+// readJournal reads the entries that the stream lacks from the journal.
+func (r *chainReader) readJournal(ctx context.Context, lacks Trimmed) error {
 	for first := uint64(1); first <= lacks.First; first = uint64(r.entries) + 1 {
 		s, err := r.log.segment(ctx, r.bucket, first)
 		if err != nil {
 			return err
 		}
 		for _, x := range s.Entries {
-			r.step(x)
+			r.check(x)
 		}
 	}
 	return nil
 }
 
-// advance reads on to the chain's end in Valkey. It reports whether an entry that it read
-// has the hash.
-func (r *chainReader) advance(ctx context.Context, hash []byte) (found bool, err error) {
+// readStream reads on to the end of the chain's stream. It reports whether an entry that
+// it read has the hash.
+func (r *chainReader) readStream(ctx context.Context, hash []byte) (found bool, err error) {
 	for {
 		start := "-"
 		if r.last != "" {
@@ -142,7 +136,7 @@ func (r *chainReader) advance(ctx context.Context, hash []byte) (found bool, err
 			return false, fmt.Errorf("audit: verify: %w", err)
 		}
 		for _, x := range entries {
-			r.step(x)
+			r.check(x)
 			r.last = x.ID
 			found = found || bytes.Equal(r.hash, hash)
 		}
@@ -152,8 +146,8 @@ func (r *chainReader) advance(ctx context.Context, hash []byte) (found bool, err
 	}
 }
 
-// step checks the next entry.
-func (r *chainReader) step(x valkey.XRangeEntry) {
+// check checks the next entry.
+func (r *chainReader) check(x valkey.XRangeEntry) {
 	hash := []byte(x.FieldValues["h"])
 	if !hmac.Equal(hash, r.log.key.hash(r.bucket, r.hash, []byte(x.FieldValues["e"]))) &&
 		len(r.v.Broken) < maxBroken {
@@ -164,21 +158,21 @@ func (r *chainReader) step(x valkey.XRangeEntry) {
 	r.v.Entries++
 }
 
-// end reads the head and compares the chain to it. The head's newest entry must be the
-// last one read, or one that was appended since.
-func (r *chainReader) end(ctx context.Context) error {
+// checkEnd compares the chain to its head. The head's newest entry must be the last one
+// read, or one that was appended since.
+func (r *chainReader) checkEnd(ctx context.Context) error {
 	head, err := r.log.Head(ctx, r.bucket)
 	if err != nil {
 		return err
 	}
-	entries, newest := openHead(head)
-	good := r.log.key.vouches(r.bucket, head)
+	entries, newest := decodeHead(head)
+	good := r.log.key.madeHead(r.bucket, head)
 	if len(head) == 0 && r.entries == 0 || good && bytes.Equal(newest, r.hash) {
 		return nil
 	}
 	cut := Cut{Bucket: r.bucket}
 	if good {
-		if found, err := r.advance(ctx, newest); found || err != nil {
+		if found, err := r.readStream(ctx, newest); found || err != nil {
 			return err
 		}
 		cut.Missing = max(0, int64(entries)-r.entries)

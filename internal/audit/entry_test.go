@@ -220,11 +220,11 @@ func TestStatesAlikeTakeTheRoomOfOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alone, err := packed(one, nil)
+	alone, err := newPack(one, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	both, err := packed(one, other)
+	both, err := newPack(one, other)
 	if err != nil || len(both.Deflated) > len(alone.Deflated)*11/10 {
 		t.Errorf("%d bytes for both, %d for one, %v", len(both.Deflated), len(alone.Deflated), err)
 	}
