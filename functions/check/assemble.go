@@ -37,7 +37,7 @@ func assemble(variables []string, out io.Writer) (*assembled, error) {
 	if err != nil {
 		return nil, fmt.Errorf("identities: %w", err)
 	}
-	a := &assembled{checker: newChecker(c, log, metrics), metrics: metrics, log: log}
+	a := &assembled{checker: newChecker(c, log, metrics, time.Now), metrics: metrics, log: log}
 	go a.checker.connectInBackground(context.Background())
 	go identities.Warm(context.Background())
 	a.Authorizer = authorizer.New(a.checker, identities, c.answers(), log)

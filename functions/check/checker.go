@@ -29,22 +29,17 @@ const unusableLogPause = time.Minute
 // shard noticed soon; many keep callers of the other shards unaffected.
 const clusterSectors = 16
 
-func newChecker(c settings, log *slog.Logger, metrics *callMetrics) *checker {
-	return newCheckerAt(c, log, metrics, time.Now)
-}
-
-func newCheckerAt(c settings, log *slog.Logger, metrics *callMetrics, now func() time.Time) *checker {
+func newChecker(c settings, log *slog.Logger, metrics *callMetrics, now func() time.Time) *checker {
 	s := decide.Settings{Pepper: c.pepper, CallerCache: c.CallerCache, DenyCache: c.DenyCache, Sectors: 1}
 	if store.Clustered(c.ValkeyURL) {
 		s.Sectors = clusterSectors
 	}
-	conn := newConnector(c)
-	conn.now = now
+	conn := newConnector(c, now)
 	return &checker{connector: conn, log: log, metrics: metrics, decider: decide.NewDecider(conn, s, now)}
 }
 
-// Check decides a call and records it. It fails when the caller is refused, there is no
-// policy set, or Valkey's answer is invalid.
+// Check decides a call and records it. It returns an error if the caller is refused, there
+// is no policy set, or Valkey's answer is invalid.
 func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	result, asked, err := c.decider.Decide(ctx, call)
 	c.logAsked(ctx, call, asked)
@@ -55,8 +50,8 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 	return result, err
 }
 
-// logAsked logs that Valkey does not answer, or answers again. The breaker bounds the
-// number of failed calls, and with them these lines.
+// logAsked logs that Valkey does not answer, or answers again. The circuit breaker bounds
+// the number of failed calls, and so of these lines.
 func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.Asked) {
 	switch {
 	case asked.Away:
@@ -71,18 +66,18 @@ func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.
 // logUnusableSet logs that the current policy set cannot be used. Either err says so, or
 // checks use an older set.
 func (c *checker) logUnusableSet(ctx context.Context, err error) {
-	going := "nothing: every call is denied"
+	inUse := "nothing: every call is denied"
 	if !errors.Is(err, enforce.ErrSet) {
 		p := c.Loaded()
 		if p == nil || p.Problem() == nil {
 			return
 		}
-		going, err = "the last good one, and the newer plans", p.Problem()
+		inUse, err = "the last good one, and the newer plans", p.Problem()
 	}
 	now, last := c.now(), c.lastUnusableLog.Load()
 	if last != nil && store.ElapsedAtMost(*last, now) < unusableLogPause ||
 		!c.lastUnusableLog.CompareAndSwap(last, &now) {
 		return
 	}
-	c.log.ErrorContext(ctx, "the policy set cannot be used", "going_by", going, "cause", err)
+	c.log.ErrorContext(ctx, "the policy set cannot be used", "going_by", inUse, "cause", err)
 }

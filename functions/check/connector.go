@@ -27,26 +27,26 @@ type connector struct {
 	now    func() time.Time
 
 	used atomic.Int64 // time of the last command, in nanoseconds of the Unix epoch
-	away atomic.Bool  // Valkey did not answer the last check that asked it
+	away atomic.Bool  // whether Valkey did not answer the last check sent to it
 
 	usage   *usage.Recorder
 	sending sync.Mutex // held while records are sent after an answer, and at the end
 
 	// connectTimedOut says that a call gave up waiting for the first connection. Later
-	// calls wait only within their time for answers.
+	// calls wait for a connection only as long as for answers.
 	connectTimedOut atomic.Bool
 
 	mu      sync.Mutex
 	attempt *attempt // succeeded or under way; nil after a failure
 }
 
-func newConnector(c settings) *connector {
-	return &connector{config: c, now: time.Now, usage: usage.NewRecorder(usage.Options{}, time.Now)}
+func newConnector(c settings, now func() time.Time) *connector {
+	return &connector{config: c, now: now, usage: usage.NewRecorder(usage.Options{}, time.Now)}
 }
 
-// Check connects if necessary and asks Valkey. After a pause it probes the connection
-// first, and it retries once where store.Retry may. It takes at most 3/2 of
-// VALKEY_TIMEOUT, and VALKEY_CONNECT_TIMEOUT more while it waits for a connection.
+// Check connects if necessary, and checks the call in Valkey. After a pause it probes the
+// connection first, and it retries once where store.Retry may. It takes at most 3/2 of
+// VALKEY_TIMEOUT, plus VALKEY_CONNECT_TIMEOUT while it waits for a connection.
 func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	ctx, cancel := store.WithTimeouts(ctx, c.limit(), c.config.ValkeyConnectTimeout)
 	defer cancel()
@@ -81,9 +81,8 @@ func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 }
 
 // sendRecords sends usage records after the client has its answer. Without it, a rarely
-// called environment would hold them until its next call. It takes at most
-// VALKEY_TIMEOUT. While Valkey is unreachable it does nothing, and a later check sends
-// them.
+// called environment would hold them until its next call. It takes at most VALKEY_TIMEOUT.
+// While Valkey is unreachable it does nothing, and a later check sends the records.
 func (c *connector) sendRecords() {
 	client := c.reachable()
 	if client == nil {
@@ -96,7 +95,7 @@ func (c *connector) sendRecords() {
 	c.usage.FlushEarly(ctx, client)
 }
 
-// reachable returns the connection; nil without one, and while Valkey is away.
+// reachable returns the connection, or nil without one and while Valkey is away.
 func (c *connector) reachable() valkey.Client {
 	if a := c.ready(); a != nil && !c.away.Load() {
 		return a.client
@@ -178,8 +177,8 @@ func (c *connector) connected(ctx context.Context) (*attempt, error) {
 	}
 }
 
-// await waits within the call's time for connecting. After one call waited without
-// success, it waits only until ctx ends.
+// await waits for done, at most as long as a call may wait for a connection. After one
+// call has waited in vain, it waits only until ctx ends.
 func (c *connector) await(ctx context.Context, done <-chan struct{}) error {
 	if !c.connectTimedOut.Load() {
 		err := store.AwaitConnection(ctx, done)
@@ -197,24 +196,24 @@ func (c *connector) await(ctx context.Context, done <-chan struct{}) error {
 }
 
 const (
-	leastBackoff = 20 * time.Millisecond
-	mostBackoff  = time.Second
+	minBackoff = 20 * time.Millisecond
+	maxBackoff = time.Second
 )
 
 // backoff returns a channel that closes after a pause. The pause doubles with each
 // failure; half of it is random.
 func backoff(failures int) <-chan struct{} {
-	pause := min(mostBackoff, leastBackoff<<min(failures, 10))
+	pause := min(maxBackoff, minBackoff<<min(failures, 10))
 	done := make(chan struct{})
 	time.AfterFunc(pause/2+rand.N(pause/2), func() { close(done) }) //nolint:gosec // spreads load, keeps no secret
 	return done
 }
 
-// MustAsk reports whether usage records are due. They leave with a check; without one
-// they would take a round trip of their own.
+// MustAsk reports whether usage records are due. They leave with a check, since alone they
+// would take a round trip of their own.
 func (c *connector) MustAsk() bool { return c.usage.Due(c.now()) }
 
-// Loaded returns the Checker of the connection; nil without a connection or policy set.
+// Loaded returns the Checker of the connection, or nil without a connection or policy set.
 func (c *connector) Loaded() *enforce.Checker {
 	a := c.ready()
 	if a == nil || a.checker.Set() == nil {

@@ -2,14 +2,24 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
 	"time"
 
 	"tidegate/functions/check/authorizer"
+	"tidegate/internal/answer"
+	"tidegate/internal/cause"
 	"tidegate/internal/crossing"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
+	"tidegate/internal/telemetry"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
+	"tidegate/internal/usage/routecount"
 )
 
 // record counts a decided call. The result of an unverified caller has no id.
@@ -61,7 +71,7 @@ func (c *checker) afterAnswer() {
 	c.sendRecords()
 }
 
-// deniedFor is how long further calls of the caller are denied: by its ban, by limits
+// deniedFor returns how long further calls of the caller are denied: by its ban, by limits
 // that denied this call, or by own limits that it used up.
 func deniedFor(checked *enforce.Result) time.Duration {
 	wait := checked.RetryAfter()
@@ -79,8 +89,8 @@ func deniedFor(checked *enforce.Result) time.Duration {
 	return wait
 }
 
-// nearFor is how long one of the caller's own limits may stay nearly used up if it does
-// not call again; 0 when none is.
+// nearFor returns how long one of the caller's own limits may stay nearly used up without
+// further calls. It is 0 if no limit is nearly used up.
 func nearFor(checked *enforce.Result) time.Duration {
 	reset := time.Duration(0)
 	for i := range checked.Limits {
@@ -110,4 +120,153 @@ func verdictOf(checked enforce.Result) usage.Verdict {
 		v |= usage.OldSecret
 	}
 	return v
+}
+
+// denialOf returns the denial log's entry for a denied call.
+func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.Denial {
+	d := c.denial(call, checked.Rule)
+	d.Plan, d.Group, d.Rule, d.RetryAfter = checked.Plan, checked.Group, checked.Rule, checked.RetryAfter()
+	binding, found := checked.Binding()
+	switch {
+	case !checked.BannedUntil.IsZero():
+		d.Cause = cause.Ban
+	case found:
+		d.Cause, d.Limit = cause.Limit, answer.NameOf(binding)
+	default:
+		d.Cause = cause.Unavailable
+	}
+	return d
+}
+
+// denial returns the part of the entry that a call shows without its result.
+func (c *checker) denial(call enforce.Call, rule string) *denylog.Denial {
+	return &denylog.Denial{
+		Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, rule), API: call.Route.API,
+		Stage: call.Route.Stage, Network: denylog.NetworkOf(call.Address), Request: call.Request,
+	}
+}
+
+// pattern returns a call's path without the parts that can identify a person: the resource
+// that API Gateway matched. If that is unknown or matches every path, pattern returns the
+// pattern of the rule, or else *.
+func (c *checker) pattern(call enforce.Call, rule string) string {
+	path := call.Resource
+	if _, after, found := strings.Cut(path, " "); found { // an HTTP API's route key begins with the method
+		path = after
+	}
+	if path != "" && path != "$default" && !strings.Contains(path, "+}") {
+		return path
+	}
+	if loaded := c.Loaded(); loaded != nil && rule != "" {
+		routes := loaded.Set().Routes
+		for i := range routes {
+			if routes[i].Name == rule && routes[i].Pattern.Path != "" {
+				return routes[i].Pattern.Path
+			}
+		}
+	}
+	if path == "" {
+		return "*"
+	}
+	return path
+}
+
+// routeOf returns the route that a decided call counts under, for previews of access. Its
+// path is * if the caller's path does not match the pattern, as with a custom domain's base
+// path or encoded slashes.
+func (c *checker) routeOf(call enforce.Call, checked *enforce.Result) routecount.Route {
+	r := routecount.Route{
+		Plan: checked.Plan, API: call.Route.API, Stage: call.Route.Stage,
+		Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, checked.Rule),
+	}
+	switch {
+	case call.Resource == "$connect":
+		r.Path = call.Route.Path
+	case !strings.HasPrefix(r.Path, "/") || !route.Under(call.Route.Path, r.Path):
+		r.Path = "*"
+	}
+	return r
+}
+
+// metricsInterval is the minimum time between two lines of metrics. CloudWatch aggregates
+// by the minute.
+const metricsInterval = 10 * time.Second
+
+// callMetrics writes metrics of calls, and logs denials and crossed thresholds. Without a
+// stage it writes no metrics.
+type callMetrics struct {
+	log       *slog.Logger
+	metrics   *telemetry.Metrics // or nil
+	denials   *telemetry.Denials
+	crossings *crossing.Log
+}
+
+func newCallMetrics(
+	out io.Writer, stage string, log *slog.Logger, now func() time.Time,
+) (*callMetrics, error) {
+	m := &callMetrics{log: log, denials: telemetry.NewDenials(log, 0, now),
+		crossings: crossing.NewLog(log)}
+	if stage == "" {
+		return m, nil
+	}
+	var err error
+	m.metrics, err = telemetry.NewMetrics(out,
+		telemetry.Options{Service: telemetry.CheckService, Stage: stage, Interval: metricsInterval}, now)
+	if err != nil {
+		return nil, fmt.Errorf("STAGE: %w", err)
+	}
+	return m, nil
+}
+
+// RecordCheck records the result of a check.
+func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, asked decide.Asked) {
+	binding, _ := result.Binding()
+	if !result.Allowed {
+		m.denials.Log(ctx, loggedDenial(result, binding))
+	}
+	if m.metrics == nil {
+		return
+	}
+	m.metrics.Record(telemetry.Check{
+		Denied: !result.Allowed, ShadowDenied: result.Allowed && !result.WouldAllow,
+		CandidateDenied: !result.CandidateAllows, Degraded: result.Degraded,
+		StoreError: asked.Away, Store: asked.Took, Remaining: binding.Remaining,
+		Limit: binding.Limit.Requests,
+	})
+	m.tick(ctx)
+}
+
+// RecordRefusal records a call without a good credential. byError reports whether the
+// function answered it with an error.
+func (m *callMetrics) RecordRefusal(ctx context.Context, byError bool) {
+	if m.metrics == nil {
+		return
+	}
+	m.metrics.RecordRefused(byError)
+	m.tick(ctx)
+}
+
+// Flush writes the counts that no line has yet, before the environment ends.
+func (m *callMetrics) Flush() {
+	m.denials.Flush(context.Background())
+	if m.metrics != nil {
+		m.logLost(context.Background(), m.metrics.Flush())
+	}
+}
+
+func (m *callMetrics) tick(ctx context.Context) { m.logLost(ctx, m.metrics.Tick()) }
+
+func (m *callMetrics) logLost(ctx context.Context, err error) {
+	if err != nil {
+		m.log.WarnContext(ctx, "metrics lost", "cause", err)
+	}
+}
+
+// loggedDenial returns the log's entry for a denied call.
+func loggedDenial(result enforce.Result, binding enforce.LimitState) telemetry.Denial {
+	d := telemetry.Denial{KeyID: result.ID, Rule: result.Rule, RetryAfter: result.RetryAfter()}
+	if binding.Limit.Requests > 0 && result.BannedUntil.IsZero() {
+		d.Limit = answer.NameOf(binding)
+	}
+	return d
 }

@@ -150,7 +150,7 @@ func (s *soak) start(t *testing.T) {
 			ValkeyURL: s.url, ValkeyTimeout: 2 * time.Second, ValkeyConnectTimeout: 5 * time.Second,
 			CallerCache: 10 * time.Minute, DenyCache: 100 * time.Millisecond, pepper: s.pepper,
 		}
-		made := newChecker(c, slog.New(slog.DiscardHandler), discardedMetrics(t))
+		made := newChecker(c, slog.New(slog.DiscardHandler), discardedMetrics(t), time.Now)
 		resolver, err := identity.New(identity.Config{Sources: []identity.Kind{identity.Key, identity.IP},
 			IPv4Bits: 32, IPv6Bits: 64, Pepper: s.pepper})
 		if err != nil {

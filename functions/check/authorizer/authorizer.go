@@ -34,16 +34,16 @@ type Authorizer struct {
 	answers    Answers
 	log        *slog.Logger
 
-	// Refused, unless nil, is called for every call without a good credential. It is set
+	// Refused, unless nil, is called for every call without a good credential. Set it
 	// before the first event.
 	Refused func(ctx context.Context, r Refused)
 }
 
 // Refused is a call without a good credential.
 type Refused struct {
-	Call    enforce.Call // without Subject when the credential could not be read
+	Call    enforce.Call // without Subject if the credential could not be read
 	Refusal policy.RefusedError
-	ByError bool // an error is the answer
+	ByError bool // whether the answer is an error
 }
 
 // New returns an Authorizer.
@@ -100,7 +100,7 @@ func callOf(caller identity.Identity, e event) enforce.Call {
 	}
 }
 
-// decide returns the verdict on a call, or why its credential is refused.
+// decide returns the verdict on a call, or why its credential was refused.
 func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call, *policy.RefusedError) {
 	caller, err := a.identities.Identify(ctx, e.request())
 	call := callOf(caller, e)
@@ -122,10 +122,10 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 // check returns the verdict on a call of an identified caller.
 func (a *Authorizer) check(ctx context.Context, call enforce.Call) (verdict, *policy.RefusedError) {
 	result, err := a.checker.Check(ctx, call)
-	var refusal *policy.RefusedError
-	switch {
-	case errors.As(err, &refusal):
+	if refusal, refused := errors.AsType[*policy.RefusedError](err); refused {
 		return verdict{}, refusal
+	}
+	switch {
 	case errors.Is(err, limiter.ErrCost):
 		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", call.Subject, "rule",
 			result.Rule, "request_id", call.Request)
@@ -138,4 +138,17 @@ func (a *Authorizer) check(ctx context.Context, call enforce.Call) (verdict, *po
 		return unavailable(), nil
 	}
 	return verdictOf(result), nil
+}
+
+// warmEvent has the fields that most events have.
+const warmEvent = `{"type":"REQUEST","methodArn":"arn:aws:execute-api:us-east-1:123456789012:warm/up/GET/","headers":{"a":"b"},"path":"/",` +
+	`"multiValueHeaders":{"a":["b"]},"requestContext":{"identity":{"sourceIp":"192.0.2.1"}}}`
+
+// Warm encodes one answer, so that the JSON encoder knows the types before the first
+// event. It may run in parallel with Invoke.
+func (a *Authorizer) Warm() {
+	e, err := parseEvent([]byte(warmEvent))
+	if err == nil {
+		_, _ = json.Marshal(unavailable().response(e, a.answers))
+	}
 }

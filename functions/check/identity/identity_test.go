@@ -2,6 +2,8 @@ package identity
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,12 +14,99 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
 )
+
+const (
+	issuer   = "https://issuer.example/"
+	audience = "orders"
+)
+
+var (
+	pepper   = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	subjects = apikey.NewKey(pepper)
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+var signingKey = ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", 32)))
+
+func keySet() []byte {
+	key := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: signingKey.Public()}
+	return must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))
+}
+
+// token is the issuer's for the subject, good for an hour. More claims are name, value,
+// name, value.
+func token(subject string, more ...any) string {
+	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject, "exp": now.Add(time.Hour).Unix()}
+	for i := 0; i+1 < len(more); i += 2 {
+		claims[more[i].(string)] = more[i+1]
+	}
+	options := (&jose.SignerOptions{}).WithHeader("kid", "1")
+	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: signingKey}, options))
+	return must(must(s.Sign(must(json.Marshal(claims)))).CompactSerialize())
+}
+
+// resolver has the sources, written as in IDENTITY_SOURCES.
+func resolver(t testing.TB, sources string) *Resolver {
+	t.Helper()
+	v := Variables{Sources: sources, IPv4Prefix: "32", IPv6Prefix: "64"}
+	if strings.Contains(sources, "jwt") {
+		v.Issuer, v.Audience, v.Keys, v.IdentityClaim, v.PlanClaim, v.Leeway = issuer, audience,
+			string(keySet()), "sub", "plan", "30s"
+	}
+	c, err := v.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Pepper = pepper
+	c.JWT.Now = func() time.Time { return now }
+	r, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func newKey(t testing.TB) apikey.Secret {
+	t.Helper()
+	secret, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
+var source = netip.MustParseAddr("192.0.2.7")
+
+func with(headers ...string) Request {
+	r := Request{Headers: map[string][]string{}, Source: source}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Headers[headers[i]] = append(r.Headers[headers[i]], headers[i+1])
+	}
+	return r
+}
+
+func withToken(token string) Request { return Request{TokenOnly: true, Token: token} }
+
+func withQuery(parameters ...string) Request {
+	r := with()
+	r.Query, r.Headers = with(parameters...).Headers, map[string][]string{}
+	return r
+}
 
 var compareIdentities = cmp.Options{cmp.AllowUnexported(apikey.Secret{}),
 	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
@@ -439,4 +528,60 @@ func FuzzIdentify(f *testing.F) {
 			}
 		}
 	})
+}
+
+const foreign = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+
+// foreignResolver is resolver, with foreign values taken.
+func foreignResolver(t *testing.T, sources string) *Resolver {
+	t.Helper()
+	r := resolver(t, sources)
+	r.config.Foreign = true
+	return r
+}
+
+// A foreign value is a key where API keys stand, and nowhere else: a bearer token may be
+// the backend's.
+func TestForeignValues(t *testing.T) {
+	want := must(subjects.Foreign(foreign))
+	own := newKey(t).Reveal()
+	good := "Bearer " + token("ada")
+	for name, c := range map[string]struct {
+		sources string
+		request Request
+		want    error
+	}{
+		"header":                    {"key", with("x-api-key", foreign), nil},
+		"handshake":                 {"key", withQuery("x-api-key", foreign), nil},
+		"with a good token":         {"key,jwt", with("x-api-key", foreign, "authorization", good), nil},
+		"with a backend's":          {"key", with("x-api-key", foreign, "authorization", "Bearer x"), nil},
+		"TOKEN authorizer":          {"key", withToken(foreign), nil},
+		"TOKEN authorizer, Bearer":  {"key", withToken("Bearer " + foreign), nil},
+		"TOKEN authorizer with jwt": {"key,jwt", withToken(foreign), ErrInvalid},
+		"bearer":                    {"key", with("authorization", "Bearer "+foreign), ErrMissing},
+		"twice":                     {"key", with("x-api-key", foreign, "x-api-key", foreign), ErrInvalid},
+		"joined":                    {"key", with("x-api-key", foreign+","+foreign), ErrInvalid},
+		"two values": {"key", with("x-api-key", foreign, "authorization", "Bearer "+own),
+			ErrInvalid},
+		"with a forged token": {"key,jwt", with("x-api-key", foreign, "authorization", good+"x"),
+			ErrInvalid},
+		"spaces":                      {"key", with("x-api-key", " "+foreign), ErrInvalid},
+		"short":                       {"key,ip", with("x-api-key", "short"), ErrInvalid},
+		"our form with a wrong check": {"key", with("x-api-key", own[:len(own)-1]+"!"), ErrInvalid},
+		"our form in capitals":        {"key", with("x-api-key", "TG_"+own[3:]), ErrInvalid},
+	} {
+		got, err := foreignResolver(t, c.sources).Identify(t.Context(), c.request)
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		} else if err == nil && (got.Kind != Key || got.Subject != want.ID() || got.Secret != want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	_, err := resolver(t, "key").Identify(t.Context(), with("x-api-key", foreign))
+	if !errors.Is(err, ErrInvalid) {
+		t.Errorf("where they are not taken: %v", err)
+	}
+	if _, err := New(Config{Sources: []Kind{Key}, Foreign: true}); err == nil {
+		t.Error("taken without a pepper, which ids are made with")
+	}
 }

@@ -3,7 +3,10 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -19,10 +22,12 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/cause"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/telemetry"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 	"tidegate/internal/usage/routecount"
@@ -355,5 +360,178 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 	f.clock.Add(int64(24*time.Hour - time.Minute))
 	if got := f.listed(t, statelist.NearLimit); !slices.Equal(got, []string{secret.ID()}) {
 		t.Errorf("a day later: %v, want %s", got, secret.ID())
+	}
+}
+
+// discardedMetrics returns metrics that are written nowhere.
+func discardedMetrics(t *testing.T) *callMetrics {
+	t.Helper()
+	m, err := newCallMetrics(io.Discard, "test", slog.New(slog.DiscardHandler), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// counts adds up the lines of metrics that were written so far.
+func (f *function) counts(t *testing.T) map[string]float64 {
+	t.Helper()
+	sums := map[string]float64{}
+	for line := range strings.Lines(f.out.String()) {
+		var values map[string]any
+		if err := json.Unmarshal([]byte(line), &values); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		for name, value := range values {
+			switch v := value.(type) {
+			case float64:
+				sums[name] += v
+			case []any:
+				sums[name] += float64(len(v))
+			}
+		}
+	}
+	return sums
+}
+
+// Metrics and the log have the result of each call: allowed, near the limit, denied, in
+// shadow, decided without Valkey, refused.
+func TestMetricsOfCalls(t *testing.T) {
+	f := newFunction(t,
+		policy.Plan{Name: "ten", Limits: tenADay()},
+		policy.Plan{Name: "shadow", Mode: policy.Shadow,
+			Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}},
+	)
+	ten, shadow := f.key(t, "ten"), f.key(t, "shadow")
+	for range 13 {
+		f.call(t, ten)
+	}
+	for range 3 {
+		f.call(t, shadow)
+	}
+	f.metrics.RecordRefusal(t.Context(), true)
+	f.metrics.RecordRefusal(t.Context(), false)
+	f.leave(t)
+	f.call(t, ten)
+	f.metrics.Flush()
+
+	got := f.counts(t)
+	for name, want := range map[string]float64{
+		"Checks": 17, "Allowed": 13, "Denied": 4, "ShadowDenied": 2, "Degraded": 1, "StoreErrors": 1,
+		"Refused": 2, "Unauthorized": 1,
+		"ColdStart": 1,
+		"NearLimit": 5, // the calls that left 1 and 0 of ten, and those that left nothing of one
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	if lines := strings.Count(f.log.String(), "msg=denied "); lines != 1 {
+		t.Errorf("%d lines of one caller's denials in a minute:\n%s", lines, f.log.String())
+	}
+	for _, want := range []string{"key_id=" + ten.ID(), `limit="10 per 1 day"`, "others_omitted=3"} {
+		if !strings.Contains(f.log.String(), want) {
+			t.Errorf("the log lacks %s:\n%s", want, f.log.String())
+		}
+	}
+}
+
+// One line of metrics stands for all that happened in ten seconds.
+func TestMetricsAreFewLines(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "ten", Limits: tenADay()})
+	secret := f.key(t, "ten")
+	for range 2 {
+		for range 4 {
+			f.call(t, secret)
+		}
+		f.freeze(metricsInterval)
+	}
+	f.call(t, secret)
+	if lines := strings.Count(f.out.String(), "\n"); lines != 3 { // the first call's, and one for each pause
+		t.Errorf("%d lines:\n%s", lines, &f.out)
+	}
+	if got := f.counts(t); got["Checks"] != 9 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestStageMustBeADimension(t *testing.T) {
+	_, err := newCallMetrics(io.Discard, "pr\nod", slog.New(slog.DiscardHandler), time.Now)
+	if !errors.Is(err, telemetry.ErrDimension) || !strings.Contains(err.Error(), "STAGE") {
+		t.Errorf("%v", err)
+	}
+	m, err := newCallMetrics(nil, "", slog.New(slog.DiscardHandler), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.RecordCheck(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true},
+		decide.Asked{})
+	m.RecordRefusal(t.Context(), true)
+	m.Flush()
+}
+
+// A crossed threshold is reported after the answer, once, also by an environment that is
+// about to end or whose Valkey is away, and never with the secret.
+func TestCrossedThresholdsAreReported(t *testing.T) {
+	daily := limiter.Limit{Requests: 4, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow,
+		Notify: limiter.Thresholds{50, 100}}
+	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{daily}})
+	secret := f.key(t, "free")
+	reported := func() int { return strings.Count(f.log.String(), "event=limit_crossed") }
+	for calls, want := range []int{0, 1, 1, 2, 2} {
+		f.call(t, secret)
+		if before := reported(); before > want || want > before+1 {
+			t.Errorf("%d reports before the answer to call %d", before, calls+1)
+		}
+		if f.afterAnswer(); reported() != want {
+			t.Errorf("%d reports after call %d, want %d:\n%s", reported(), calls+1, want, f.log.String())
+		}
+	}
+	for _, part := range []string{"key_id=" + secret.ID(), "key_name=caller", "plan=free", "scope=key",
+		"threshold=50 used=2 max=4", "threshold=100 used=4 max=4", `limit="4 per 1 day"`} {
+		if !strings.Contains(f.log.String(), part) {
+			t.Errorf("no %s in\n%s", part, f.log.String())
+		}
+	}
+	if strings.Contains(f.log.String(), secret.Reveal()) {
+		t.Error("the log has the secret")
+	}
+
+	other := f.key(t, "free")
+	f.call(t, other)
+	f.call(t, other)
+	f.leave(t)
+	f.call(t, other) // finds Valkey away
+	if f.afterAnswer(); reported() != 3 {
+		t.Errorf("Valkey away: %d reports, want 3", reported())
+	}
+	f.come(t)
+
+	last := f.key(t, "free")
+	f.call(t, last)
+	f.call(t, last)
+	if (&assembled{checker: f.checker, metrics: f.metrics}).end(); reported() != 4 {
+		t.Errorf("at the end: %d reports, want 4", reported())
+	}
+}
+
+// A call that is checked again, since its first reply was lost, reports what either
+// attempt crossed.
+func TestCrossedByALostReply(t *testing.T) {
+	daily := limiter.Limit{Requests: 10, Window: 24 * time.Hour, Notify: limiter.Thresholds{50}}
+	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{daily}})
+	secret := f.key(t, "free")
+	for range 4 {
+		f.call(t, secret)
+	}
+	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
+	checker := f.checker.Loaded()
+	if _, err := checker.Check(t.Context(), call, nil); err != nil { // the fifth, whose reply is lost
+		t.Fatal(err)
+	}
+	call.Again = true
+	result, err := checker.Check(t.Context(), call, nil)
+	if err != nil || len(result.Crossings) != 1 || result.Crossings[0].Percent != 50 {
+		t.Errorf("%+v, %v", result.Crossings, err)
 	}
 }

@@ -8,8 +8,25 @@ import (
 	"strings"
 	"time"
 
+	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
 )
+
+// Config says where identities come from.
+type Config struct {
+	Sources  []Kind // in order; at least one
+	JWT      jwt.Config
+	IPv4Bits int // length of the prefixes that share an identity
+	IPv6Bits int
+	Foreign  bool // take API keys that another system made
+	// Pepper keys the opaque ids of token subjects and addresses. It is required unless
+	// API keys of our form are the only source.
+	Pepper apikey.Pepper
+}
+
+// Default returns a Config with API keys alone, whole IPv4 addresses, and the /64 that
+// one customer usually has in IPv6.
+func Default() Config { return Config{Sources: []Kind{Key}, IPv4Bits: 32, IPv6Bits: 64} }
 
 // Bounds of the variables.
 const (
