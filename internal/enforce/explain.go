@@ -99,7 +99,7 @@ func (c *Checker) explainBan(ctx context.Context, result *Result, set *policy.Se
 type explainedStep struct {
 	scope  string
 	mode   policy.Mode
-	step   limiter.Exchange
+	step   limiter.State
 	shared *compiled.SharedLimit // nil for the caller's own limits
 }
 
@@ -155,12 +155,12 @@ func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]explainedStep
 		if err != nil {
 			return nil, fmt.Errorf("enforce: explain: %w", err)
 		}
-		own := limiter.Exchange{Key: keyspace.State(call.Subject), Program: program,
+		own := limiter.State{Key: keyspace.State(call.Subject), Program: program,
 			Limits: e.Effective.Limits}
 		steps = append(steps, explainedStep{policy.ScopeKey, e.Effective.Mode, own, nil})
 	}
 	if len(rule.PerKeyEntry) > 0 {
-		routed := limiter.Exchange{Key: rule.State(call.Subject),
+		routed := limiter.State{Key: rule.State(call.Subject),
 			Program: rule.PerKeyProgram(), Limits: rule.PerKey}
 		steps = append(steps, explainedStep{policy.ScopeRoute, policy.OrEnforce(rule.Mode), routed, nil})
 	}
@@ -173,7 +173,7 @@ func (c *Checker) explainedShared(e *Explanation, set *compiled.Set, call Call,
 	group := groupOf(set, e.Result.Group, e.Effective.Plan.Number)
 	for _, s := range append(c.sharedSteps(set, call, rule), groupSteps(set, group, rule)...) {
 		count := s.shared.CountingAt(e.Result.Now)
-		exchange := limiter.Exchange{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
+		exchange := limiter.State{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
 		steps = append(steps, explainedStep{s.shared.Scope, s.shared.Mode, exchange, s.shared})
 	}
 	return steps

@@ -278,7 +278,7 @@ func (w *world) wantWindows(t *testing.T, state string, limits []limiter.Limit, 
 		}
 	}
 	program := must(limiter.Compile(limits, time.Now()))
-	peeked := must(limiter.PeekMany(t.Context(), w.client, []limiter.Exchange{{Key: state, Program: program,
+	peeked := must(limiter.PeekMany(t.Context(), w.client, []limiter.State{{Key: state, Program: program,
 		Limits: limits}}))
 	longest := peeked[0].Limits[len(limits)-1]
 	if longest.Used() != int64(len(times)) {

@@ -1,77 +1,230 @@
 package limiter
 
-// debt is how long a bucket still takes to be full: whole microseconds and a remainder in
-// parts of 1/requests.
-func (st *state) debt(now int64) (whole, part int64) {
-	if st.whole < now {
-		return 0, 0
-	}
-	return st.whole - now, st.part
+import (
+	"cmp"
+	"slices"
+)
+
+// debt is the time that a bucket takes to be full: whole microseconds, and parts of
+// 1/requests of a microsecond.
+type debt struct{ whole, part int64 }
+
+func (d debt) compare(o debt) int {
+	return cmp.Or(cmp.Compare(d.whole, o.whole), cmp.Compare(d.part, o.part))
 }
 
-// advanceBucket caps a debt that a stepped-back clock made longer than the window, and
-// turns one in parts of another limit into parts of this one: as many calls are owed as
-// before, rounded up, at most all.
-func (st *state) advanceBucket(span, now, requests int64) (moved bool) {
-	whole, part := st.debt(now)
-	if whole == 0 && part == 0 {
-		return false // what is stored stands: the clock may step back
+// minus returns d less o, which must not be more than d.
+func (d debt) minus(o debt, requests int64) debt {
+	d.whole -= o.whole
+	d.part -= o.part
+	if d.part < 0 {
+		d.whole--
+		d.part += requests
 	}
-	if whole > span || whole == span && part > 0 {
-		whole, part, moved = span, 0, true
+	return d
+}
+
+// roundUp returns the debt in microseconds, rounded up.
+func (d debt) roundUp() int64 {
+	if d.part > 0 {
+		return d.whole + 1
+	}
+	return d.whole
+}
+
+// calls returns how many calls a debt stands for, rounded up.
+func (d debt) calls(requests, span int64) int64 {
+	calls, rest := muldiv(requests, d.whole, span)
+	return calls + (rest+d.part+span-1)/span
+}
+
+// debtOf returns the debt of a number of calls.
+func debtOf(calls, span, requests int64) (d debt) {
+	d.whole, d.part = muldiv(calls, span, requests)
+	return d
+}
+
+func least(a, b debt) debt {
+	if a.compare(b) < 0 {
+		return a
+	}
+	return b
+}
+
+// debt returns the debt of a bucket at the time now.
+func (st *state) debt(now int64) debt {
+	if st.whole < now {
+		return debt{}
+	}
+	return debt{st.whole - now, st.part}
+}
+
+func (st *state) setDebt(now int64, d debt, requests int64) {
+	st.whole, st.part, st.requests = now+d.whole, d.part, requests
+}
+
+// advanceBucket caps a debt that a clock step back made longer than the window. It
+// converts the debt if the limit has changed: as many calls are owed as before, rounded
+// up, but at most all.
+func (st *state) advanceBucket(span, now, requests int64) (moved bool) {
+	d := st.debt(now)
+	if d == (debt{}) {
+		return false // the stored state stays: the clock may step back
+	}
+	if d.compare(debt{whole: span}) > 0 {
+		d, moved = debt{whole: span}, true
 	}
 	if st.requests != requests {
-		owed := min(requests, owedCalls(whole, part, max(1, st.requests), span))
-		whole, part = muldiv(owed, span, requests)
+		d = debtOf(min(requests, d.calls(max(1, st.requests), span)), span, requests)
 		moved = true
 	}
-	st.whole, st.part, st.requests = now+whole, part, requests
+	st.setDebt(now, d, requests)
 	if moved {
 		st.valleys = valleys{}
 	}
 	return moved
 }
 
-// owedCalls is how many calls a debt stands for, rounded up.
-func owedCalls(whole, part, requests, span int64) int64 {
-	calls, rest := muldiv(requests, whole, span)
-	return calls + (rest+part+span-1)/span
-}
-
 // fillBucket adds cost to the debt.
 func (st *state) fillBucket(span, now, requests, cost int64) {
-	whole, part := st.after(span, now, requests, cost)
-	st.whole, st.part, st.requests = now+whole, part, requests
+	st.setDebt(now, st.debtWith(span, now, requests, cost), requests)
 }
 
-// after returns the debt with cost added.
-func (st *state) after(span, now, requests, cost int64) (whole, part int64) {
-	whole, part = st.debt(now)
-	added, rest := muldiv(cost, span, requests)
-	whole, part = whole+added, part+rest
-	if part >= requests {
-		whole, part = whole+1, part-requests
+// debtWith returns the debt with cost added.
+func (st *state) debtWith(span, now, requests, cost int64) debt {
+	d, added := st.debt(now), debtOf(cost, span, requests)
+	d.whole, d.part = d.whole+added.whole, d.part+added.part
+	if d.part >= requests {
+		d.whole, d.part = d.whole+1, d.part-requests
 	}
-	return whole, part
+	return d
 }
 
 func (st *state) bucketUsage(span, now, requests, cost int64) (left, reset, retry int64) {
-	whole, part := st.debt(now)
-	left, rest := muldiv(requests, span-whole, span)
-	if rest < part {
-		left -= (part - rest + span - 1) / span
+	d := st.debt(now)
+	left, rest := muldiv(requests, span-d.whole, span)
+	if rest < d.part {
+		left -= (d.part - rest + span - 1) / span
 	}
-	reset = whole
-	if part > 0 {
-		reset++
-	}
-	return left, reset, st.bucketRetry(span, now, requests, cost)
+	return left, d.roundUp(), st.bucketRetry(span, now, requests, cost)
 }
 
 func (st *state) bucketRetry(span, now, requests, cost int64) int64 {
-	whole, part := st.after(span, now, requests, cost)
-	if part > 0 {
-		whole++
+	return st.debtWith(span, now, requests, cost).roundUp() - span
+}
+
+// maxValleys is the number of valleys in a bucket.
+const maxValleys = 16
+
+// valleys record the low points of a bucket's debt, for exact refunds. Without a refunded
+// call, the bucket would now owe less: by the call's debt, or by the least debt just before
+// any later call if that is less, since the bucket would have been full at that time. The
+// valleys are those least debts: each is less than all later ones.
+type valleys struct {
+	tracked bool  // a call has reserved
+	since   int64 // time of that call
+	full    bool  // the bucket was full at that time: it owes nothing for earlier calls
+	list    []valley
+}
+
+// valley is a bucket's debt just before a call. A merged valley stands for several calls,
+// with the time of the last one and the debt of the first one, which is the least.
+type valley struct {
+	at     int64
+	merged bool
+	debt
+}
+
+// latest returns the latest time in the valleys.
+func (v *valleys) latest() int64 {
+	if n := len(v.list); n > 0 {
+		return v.list[n-1].at
 	}
-	return whole - span
+	return v.since
+}
+
+// add records the debt before a call. If the bucket was full or its clock stepped back, add
+// drops the older valleys.
+func (v *valleys) add(now int64, owed debt, reserve bool) {
+	if !v.tracked || owed == (debt{}) || now < v.latest() {
+		*v = valleys{tracked: reserve, since: now, full: reserve && owed == (debt{})}
+		return
+	}
+	list := slices.Clone(v.list)
+	for len(list) > 0 && list[len(list)-1].compare(owed) >= 0 {
+		list = list[:len(list)-1]
+	}
+	list = append(list, valley{at: now, debt: owed})
+	v.list = list
+	if len(v.list) > maxValleys {
+		v.merge()
+	}
+}
+
+// merge merges the two valleys with the nearest debts. A refund may then give back less,
+// but never more.
+func (v *valleys) merge() {
+	near := 0
+	for i := range len(v.list) - 1 {
+		if v.list[i+1].whole-v.list[i].whole < v.list[near+1].whole-v.list[near].whole {
+			near = i
+		}
+	}
+	v.list[near].at = v.list[near+1].at
+	v.list[near].merged = true
+	v.list = slices.Delete(v.list, near+1, near+2)
+}
+
+// subtract subtracts what was given back of a call from the debts after it.
+func (v *valleys) subtract(taken int64, given debt, requests int64) {
+	var list []valley
+	for _, x := range slices.Backward(v.list) {
+		if x.at > taken {
+			x.debt = x.minus(least(given, x.debt), requests)
+		}
+		if len(list) == 0 || x.compare(list[len(list)-1].debt) < 0 {
+			list = append(list, x)
+		}
+	}
+	slices.Reverse(list)
+	v.list = list
+}
+
+// refundBucket gives back debt. For a call from before the valleys it gives back what
+// cannot have drained since. It returns how many calls the bucket may still owe for the
+// call.
+func (st *state) refundBucket(span int64, r refund) (unreturned int64) {
+	owed, cost := st.debt(r.now), debtOf(r.cost, span, r.requests)
+	if st.valleys.full && r.taken < st.valleys.since {
+		return 0
+	}
+	most := least(cost, owed)
+	given, exact := most, st.valleys.tracked && r.taken >= st.valleys.since && r.taken <= r.now
+	if exact {
+		for _, v := range st.valleys.list {
+			if v.at > r.taken {
+				exact = !v.merged || v.compare(most) >= 0
+				given = least(given, v.debt)
+				break
+			}
+		}
+	} else {
+		cost.whole -= r.now - r.taken
+		if cost.whole < 0 || r.taken > r.now {
+			cost = debt{}
+		}
+		given = least(given, cost)
+	}
+	if given != (debt{}) {
+		left := owed.minus(given, r.requests)
+		st.setDebt(r.now, left, r.requests)
+		st.valleys.subtract(r.taken, given, r.requests)
+		if left == (debt{}) { // a full bucket owes nothing for any call
+			st.valleys = valleys{}
+		}
+	}
+	if exact {
+		return 0
+	}
+	return most.minus(given, r.requests).calls(r.requests, span)
 }

@@ -6,17 +6,20 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// rebuild moves the history into other sections, on the strict side. A section that stays
-// as it is keeps its state, and what is no log keeps it in another mode too. A log takes
-// over the slots of the log with the longest window, as far back as both windows reach
-// and at most DefaultSlots or its limit; a log in shadow mode adds what is older. What
-// has no log to take from starts with the largest count that any old section has, as if
-// all of it were admitted now, at most its limit.
+// rebuild carries the state over to other sections after an edit of the limits. Where the
+// old state does not tell, it counts too much and never too little:
+//
+//   - An unchanged section keeps its state. A section that is not a log keeps it in
+//     another mode too.
+//   - A log takes the slots of the log with the longest window: those within both windows,
+//     at most DefaultSlots or its limit. A log in shadow mode adds older slots.
+//   - If there is no log to take from, a section starts with the largest count of all old
+//     sections, at most its limit, as if all of it were admitted now.
 func (m *Model) rebuild(s *step, sections []section) {
-	old := past{sections: m.sections, states: slices.Clone(m.states), now: s.now}
+	old := oldState{sections: m.sections, states: slices.Clone(m.states), now: s.now}
 	for i := range old.states {
 		st := &old.states[i]
-		// the zone of a calendar that goes is no longer known: its count stands
+		// The zone of an old calendar is not known any more, so its count stands.
 		if old.sections[i].calendar == NoCalendar {
 			st.advance(old.sections[i], s.now, st.requests, nil)
 		}
@@ -33,17 +36,17 @@ func (m *Model) rebuild(s *step, sections []section) {
 	m.states = states
 }
 
-// past is an old state to carry over.
-type past struct {
+// oldState is a state to carry over.
+type oldState struct {
 	sections []section
 	states   []state
 	now      int64
-	count    int64 // the largest count of the sections that are no logs
+	count    int64 // largest count of the sections that are not logs
 }
 
-// find returns the index of the section whose state the i-th one keeps, at its old place
-// if it is there, or -1.
-func (p *past) find(i int, sec section) int {
+// find returns the index of the old section whose state section i keeps, or -1. It prefers
+// the old section i.
+func (p *oldState) find(i int, sec section) int {
 	other := sec
 	other.shadow = !sec.shadow
 	for _, wanted := range []section{sec, other} {
@@ -60,8 +63,8 @@ func (p *past) find(i int, sec section) int {
 	return -1
 }
 
-// calls returns what a section that is no log counts now.
-func (p *past) calls(i int) int64 {
+// calls returns the count of an old section that is not a log; 0 for a log.
+func (p *oldState) calls(i int) int64 {
 	sec, st := p.sections[i], &p.states[i]
 	switch sec.kind {
 	case counterKind:
@@ -69,16 +72,15 @@ func (p *past) calls(i int) int64 {
 	case fixedKind:
 		return st.cur
 	case bucketKind:
-		whole, part := st.debt(p.now)
-		return owedCalls(whole, part, max(1, st.requests), sec.span)
+		return st.debt(p.now).calls(max(1, st.requests), sec.span)
 	default:
 		return 0
 	}
 }
 
-// longestLog returns the index of the log of a kind and mode with the longest window, or
-// -1.
-func (p *past) longestLog(k kind, shadow bool) int {
+// longestLog returns the index of the old log of a kind and mode with the longest window,
+// or -1.
+func (p *oldState) longestLog(k kind, shadow bool) int {
 	found := -1
 	for i, s := range p.sections {
 		if s.kind == k && s.shadow == shadow && (found < 0 || s.span > p.sections[found].span) {
@@ -88,9 +90,9 @@ func (p *past) longestLog(k kind, shadow bool) int {
 	return found
 }
 
-// source returns the log of a mode to take over from, preferring one of the same kind, or
-// -1.
-func (p *past) source(k kind, shadow bool) int {
+// source returns the index of the old log of a mode to take slots from, or -1. It prefers
+// a log of kind k.
+func (p *oldState) source(k kind, shadow bool) int {
 	first, second := logKind, attemptsKind
 	if k == attemptsKind {
 		first, second = second, first
@@ -101,8 +103,8 @@ func (p *past) source(k kind, shadow bool) int {
 	return p.longestLog(second, shadow)
 }
 
-// carried returns the state of a new section.
-func (p *past) carried(sec section, requests int64, shifts []calendar.Shift) state {
+// carried returns the state of a new section, made from the old state.
+func (p *oldState) carried(sec section, requests int64, shifts []calendar.Shift) state {
 	source, older := p.source(sec.kind, false), p.source(sec.kind, true)
 	if source < 0 {
 		source, older = older, -1
@@ -110,8 +112,11 @@ func (p *past) carried(sec section, requests int64, shifts []calendar.Shift) sta
 	if sec.kind.isLog() {
 		return p.carriedLog(sec, source, older, requests)
 	}
-	start, _ := sec.start(p.now, shifts)
-	reach := sec.span - 1 // how old a call may be to count
+	var start int64
+	if sec.kind != bucketKind {
+		start, _ = sec.period(p.now, shifts)
+	}
+	reach := sec.span - 1 // greatest age at which a call counts
 	if sec.kind == fixedKind {
 		reach = p.now - start
 	}
@@ -124,32 +129,25 @@ func (p *past) carried(sec section, requests int64, shifts []calendar.Shift) sta
 		if count == 0 {
 			return state{}
 		}
-		whole, part := muldiv(min(count, requests), sec.span, requests)
-		return state{whole: p.now + whole, part: part, requests: requests}
+		var st state
+		st.setDebt(p.now, debtOf(min(count, requests), sec.span, requests), requests)
+		return st
 	}
 	return state{start: start, cur: count}
 }
 
-// start returns where the window of a counter or fixed window that holds now starts.
-func (s section) start(now int64, shifts []calendar.Shift) (start, end int64) {
-	if s.kind == bucketKind {
-		return 0, 0
-	}
-	return s.period(now, shifts)
-}
-
-// carriedLog takes over the slots of a log, and of a log in shadow mode what is older
-// than the window of the first; older is -1 without. A log in shadow mode lacks the calls
-// that exceeded it.
-func (p *past) carriedLog(sec section, source, older int, requests int64) state {
+// carriedLog returns a log with the slots of the source log. From the log older, which is
+// in shadow mode and may be -1, it adds slots that are older than the source's window. A
+// log in shadow mode alone would lack the calls that exceeded it.
+func (p *oldState) carriedLog(sec section, source, older int, requests int64) state {
 	var st state
 	if source < 0 {
 		st.push(sec.group, p.now, min(p.count, requests))
 		return st
 	}
 	st.offset = p.states[source].offset
-	// A slot may have stood for many calls, and each may need one of its own now: that is
-	// bounded, the oldest go.
+	// A slot may have stood for many calls that need a slot each now. Their number is
+	// bounded: the oldest are dropped.
 	most := max(requests, DefaultSlots*sec.group)
 	span := p.sections[source].span
 	entries, total := p.entries(source, min(sec.span, span), 0, most)
@@ -166,13 +164,13 @@ func (p *past) carriedLog(sec section, source, older int, requests int64) state 
 	return st
 }
 
-// entry is what one slot of a log stands for.
+// entry is the time and the calls of one slot of a log.
 type entry struct{ at, calls int64 }
 
-// entries lists the slots of a log that are younger than an age and not younger than
-// another, 0 for all, oldest first, and the calls in them: the latest ones, as many as
-// most.
-func (p *past) entries(log int, younger, least, most int64) (entries []entry, total int64) {
+// entries lists slots of an old log, oldest first, and returns the number of calls in them.
+// Their age is below younger and, unless least is 0, at least least. If there are more
+// than most calls, entries lists the latest ones.
+func (p *oldState) entries(log int, younger, least, most int64) (entries []entry, total int64) {
 	from, group := &p.states[log], p.sections[log].group
 	clock := p.now + from.offset
 	last := len(from.slots)
@@ -194,8 +192,8 @@ func (p *past) entries(log int, younger, least, most int64) (entries []entry, to
 	return entries, min(total, most)
 }
 
-// callsIn returns the calls that slot i of a log stands for. The first slot with a stamp
-// bears its deficit.
+// callsIn returns the calls that slot i of a log stands for. Of several slots with the same
+// time, the first one has the deficit.
 func (st *state) callsIn(group int64, i int) int64 {
 	switch {
 	case i == len(st.slots)-1:

@@ -1,9 +1,13 @@
 package limiter
 
-import "math/bits"
+import (
+	"math/bits"
 
-// roll moves a counter to the window of now; when the server's clock stepped back, it
-// moves the counts back with it and says so.
+	"tidegate/internal/limiter/calendar"
+)
+
+// roll moves a counter to the window of now. If the server's clock stepped back, roll moves
+// the counts back with it and returns true.
 func (st *state) roll(span, now int64) (back bool) {
 	current := now - now%span
 	switch {
@@ -17,7 +21,7 @@ func (st *state) roll(span, now int64) (back bool) {
 	return back
 }
 
-// estimate is the weighted count of the rolling window that ends now, rounded up.
+// estimate returns the weighted count of the rolling window that ends now, rounded up.
 func (st *state) estimate(span, now int64) int64 {
 	return st.cur + divideUp(st.prev, span-(now-st.start), span)
 }
@@ -56,4 +60,26 @@ func muldiv(a, b, d int64) (quotient, remainder int64) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	q, r := bits.Div64(hi, lo, uint64(d))
 	return int64(q), int64(r)
+}
+
+// period returns the fixed window that contains now.
+func (s section) period(now int64, shifts []calendar.Shift) (start, end int64) {
+	if s.calendar != NoCalendar {
+		return s.calendar.Around(now, shifts)
+	}
+	start = now - now%s.span
+	return start, start + s.span
+}
+
+func (st *state) fixedUsage(sec section, shifts []calendar.Shift, now, requests, cost int64) (left, reset,
+	retry int64) {
+	_, end := sec.period(now, shifts)
+	left = requests - st.cur
+	if st.cur > 0 {
+		reset = end - now
+	}
+	if cost > left {
+		retry = end - now
+	}
+	return left, reset, retry
 }

@@ -1,6 +1,10 @@
 package limiter
 
 import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -11,15 +15,15 @@ type Usage struct {
 	// Remaining is the cost that could still be taken from this limit now: 0 to
 	// Limit.Requests. After an allowed Take it excludes what was taken.
 	Remaining int64
-	// Reset is the time until this limit's window is empty if nobody calls again; 0 when
-	// it is empty now.
+	// Reset is the time until this limit's window is empty if nobody calls again; 0 if it
+	// is empty now.
 	Reset time.Duration
-	// Next is the time until Remaining rises if nobody calls again; 0 when the window is
+	// Next is the time until Remaining rises if nobody calls again; 0 if the window is
 	// empty.
 	Next time.Duration
 	// RetryAfter is the time until the same cost would pass this limit if nobody else
-	// calls; 0 when it passes now. Of a limit in shadow mode that is below the cost it is
-	// MaxWindow.
+	// calls; 0 if it passes now. For a limit in shadow mode that is smaller than the cost
+	// it is MaxWindow.
 	RetryAfter time.Duration
 }
 
@@ -29,8 +33,8 @@ func (u Usage) Used() int64 { return u.Limit.Requests - u.Remaining }
 // NearlyUsedUp reports whether at most a fifth of the limit remains.
 func (u Usage) NearlyUsedUp() bool { return u.Remaining <= u.Limit.Requests/5 }
 
-// Returned is the usage after cost was given back. Next is 0, unknown, where it depends
-// on the cost: when nothing is used, and of a counter.
+// Returned returns the usage after cost was given back. Next is 0 if nothing is used, and
+// for a Counter, for which it cannot be known.
 func (u Usage) Returned(cost int64) Usage {
 	u.Remaining = min(u.Remaining+cost, u.Limit.Requests)
 	if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == Counter {
@@ -41,26 +45,26 @@ func (u Usage) Returned(cost int64) Usage {
 
 // Decision is the answer to one Take or Peek. A denial is a Decision, not an error.
 type Decision struct {
-	// Allowed says whether every limit admitted the cost, but for those in shadow mode.
-	// When it is false nothing was taken from any limit.
+	// Allowed reports whether every enforced limit admitted the cost. If it is false,
+	// nothing was taken from any limit.
 	Allowed bool
 	// Now is the instant of the decision on the server's clock, to the microsecond.
 	Now time.Time
 	// Limits holds every limit of the subject, in the order given.
 	Limits []Usage
-	// Unreturned is how much of a Refund some limit may still hold and did not give back:
-	// the most over all limits. It is 0 when everything was given back that is still
-	// counted, and for any other step.
+	// Unreturned is how much of a refunded cost a limit may still count: the most over all
+	// limits. It is 0 if none counts any of it, and for a Decision not made by Refund.
 	Unreturned int64
 }
 
-// WouldAllow reports whether every limit admitted the cost, those in shadow mode too.
+// WouldAllow reports whether every limit admitted the cost, including those in shadow
+// mode.
 func (d Decision) WouldAllow() bool {
 	return d.Allowed && !slices.ContainsFunc(d.Limits, Usage.Exceeded)
 }
 
-// Exceeded returns the limits in shadow mode that a cost exceeded, bit i for limit i.
-// Nothing was taken from them, and nothing is to be given back.
+// Exceeded returns a mask of the limits in shadow mode that a cost exceeded: bit i is for
+// limit i. Nothing was taken from them, so a refund must leave them alone.
 func Exceeded(limits []Usage) (exceeded byte) {
 	for i, u := range limits {
 		if u.Exceeded() {
@@ -73,9 +77,9 @@ func Exceeded(limits []Usage) (exceeded byte) {
 // Exceeded reports whether a limit in shadow mode would have denied the cost.
 func (u Usage) Exceeded() bool { return u.Limit.Shadow && u.RetryAfter > 0 }
 
-// Binding returns the limit that a client should heed, of those that are enforced: on a
-// denial the one with the longest RetryAfter, otherwise the one with the smallest share
-// remaining. It returns the zero Usage when there is none.
+// Binding returns the enforced limit that matters most to a client: for a denial the one
+// with the longest RetryAfter, otherwise the one with the smallest share remaining. It
+// returns the zero Usage if no limit is enforced.
 func (d Decision) Binding() Usage {
 	var b Usage
 	for _, u := range d.Limits {
@@ -87,7 +91,7 @@ func (d Decision) Binding() Usage {
 }
 
 // RetryAfter returns the time until the same cost would be allowed if nobody else calls;
-// 0 when it was allowed.
+// 0 if it was allowed.
 func (d Decision) RetryAfter() time.Duration {
 	var longest time.Duration
 	for _, u := range d.Limits {
@@ -98,11 +102,108 @@ func (d Decision) RetryAfter() time.Duration {
 	return longest
 }
 
-// Binds reports whether u rather than b is the usage that a client should heed, as
-// Decision.Binding says.
+// Binds reports whether u matters more to a client than b, by the rule of
+// Decision.Binding.
 func Binds(allowed bool, u, b Usage) bool {
 	if !allowed {
 		return u.RetryAfter > b.RetryAfter
 	}
 	return u.Remaining*b.Limit.Requests < b.Remaining*u.Limit.Requests
+}
+
+// ErrReply means that a script's reply could not be understood.
+var ErrReply = errors.New("limiter: unexpected reply")
+
+// Bytes of an encoded Decision.
+const (
+	replyHead  = 8  // verdict and time
+	replyUsage = 26 // one limit: remaining, reset, retry-after, and two numbers for Usage.next
+	replyShort = 12 // one limit in the short form: remaining, and two numbers for Usage.next
+)
+
+const maxMicros = math.MaxInt64 / int64(time.Microsecond)
+
+// ReplyCostTooHigh reports whether a reply says that the cost is above a limit, in place
+// of a Decision.
+func ReplyCostTooHigh(reply []byte) bool { return len(reply) == replyHead && reply[0] == 2 }
+
+// ParseReply decodes the reply of a script that uses Script or StepFunction. limits are
+// those of its program.
+func ParseReply(reply []byte, limits []Limit) (Decision, error) {
+	if ReplyCostTooHigh(reply) {
+		return Decision{}, fmt.Errorf("%w: above the limit", ErrCost)
+	}
+	short := len(reply) == replyHead+replyShort*len(limits) && reply[0] == 3
+	long := replyHead + replyUsage*len(limits)
+	if !short && (len(reply) != long && len(reply) != long+4 || reply[0] > 1) {
+		return Decision{}, fmt.Errorf("%w: %d bytes for %d limits", ErrReply, len(reply), len(limits))
+	}
+	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(),
+		Limits: make([]Usage, len(limits))}
+	size := replyUsage
+	if short {
+		size = replyShort
+	}
+	if len(reply) > long { // of a refund
+		d.Unreturned = int64(binary.BigEndian.Uint32(reply[long:]))
+	}
+	for i, l := range limits {
+		b := reply[replyHead+size*i:]
+		u := Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b))}
+		if short {
+			u.Reset = l.resetAfterCall(d.Now)
+		} else {
+			reset, retry := uint56(b[4:]), uint56(b[11:])
+			if reset > maxMicros || retry > maxMicros {
+				return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
+			}
+			u.Reset, u.RetryAfter = micros(reset), micros(retry)
+		}
+		next := u.next(d.Now.UnixMicro(), binary.BigEndian.Uint32(b[size-8:]),
+			binary.BigEndian.Uint32(b[size-4:]))
+		if next > maxMicros {
+			return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
+		}
+		u.Next = micros(next)
+		d.Limits[i] = u
+	}
+	return d, nil
+}
+
+// next returns the microseconds until Remaining rises, from the last two numbers that a
+// reply has for a limit. For a log they are the upper and the lower half of just that; for
+// a counter the previous and the current count. For a token bucket the first is the part
+// of a microsecond by which it is full before Reset has passed.
+func (u Usage) next(now int64, first, second uint32) int64 {
+	span, more := u.Limit.Window.Microseconds(), u.Remaining+1
+	switch {
+	case more > u.Limit.Requests:
+		return 0
+	case u.Limit.Algorithm == Counter:
+		st := state{start: now - now%span, prev: int64(first), cur: int64(second)}
+		_, _, next := st.counterUsage(span, now, u.Limit.Requests, more)
+		return next
+	case u.Limit.Algorithm == TokenBucket:
+		st := state{whole: now + u.Reset.Microseconds(), part: int64(first)}
+		if first > 0 {
+			st.whole--
+		}
+		return st.bucketRetry(span, now, u.Limit.Requests, more)
+	case u.Limit.Algorithm == FixedWindow:
+		return u.Reset.Microseconds()
+	}
+	return int64(first)<<32 | int64(second)
+}
+
+// resetAfterCall returns the reset of a limit from which a call was just taken. Limits
+// with a token bucket or a calendar have no short reply.
+func (l Limit) resetAfterCall(now time.Time) time.Duration {
+	switch l.Algorithm {
+	case Counter:
+		return micros(2*l.Window.Microseconds() - now.UnixMicro()%l.Window.Microseconds())
+	case FixedWindow:
+		return micros(l.Window.Microseconds() - now.UnixMicro()%l.Window.Microseconds())
+	default:
+		return l.Window
+	}
 }

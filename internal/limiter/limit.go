@@ -3,9 +3,12 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"tidegate/internal/limiter/calendar"
 )
 
 // Bounds of a Limit.
@@ -26,13 +29,13 @@ type Limit struct {
 	Window    time.Duration // MinWindow to MaxWindow, in whole milliseconds; 0 with a Calendar
 	Algorithm Algorithm
 
-	// CountDenied makes denied calls count as well, so that a caller who goes on stays
-	// out. Log only. Every call is written then.
+	// CountDenied makes denied calls count too, so that a caller who keeps calling stays
+	// denied. It is for Log only, and makes every call a write.
 	CountDenied bool
-	// Slots bounds the memory of a Log: with more Requests than Slots, each slot stands
-	// for Requests/Slots calls (rounded up) and carries the time of the latest, so that
-	// never more than Requests are admitted, and at most 1/Slots of them withheld.
-	// MinSlots to MaxSlots; 0 means DefaultSlots.
+	// Slots bounds the memory of a Log, MinSlots to MaxSlots; 0 means DefaultSlots. With
+	// more Requests than Slots, each slot stands for Requests/Slots calls (rounded up) and
+	// has the time of the latest. So never more than Requests are admitted, and at most
+	// 1/Slots of them are withheld.
 	Slots int
 
 	// Calendar aligns a FixedWindow to calendar periods in Zone, in place of Window.
@@ -40,13 +43,13 @@ type Limit struct {
 	// Zone is the IANA name of the Calendar's time zone; empty means UTC.
 	Zone string
 
-	// Notify lists the parts of the limit to report when a call reaches them. It changes
-	// no decision.
+	// Notify has the thresholds of use that are reported when a call crosses them. It
+	// changes no decision.
 	Notify Thresholds
 
-	// Shadow makes the limit deny no call. It counts, by itself, the calls that it would
-	// admit and that the list's other limits admit; what exceeds it has a RetryAfter and
-	// takes nothing from it.
+	// Shadow makes the limit deny no call. It counts the calls that it and the list's
+	// enforced limits would admit. A call that exceeds it takes nothing from it, and its
+	// Usage has a RetryAfter.
 	Shadow bool
 }
 
@@ -59,8 +62,8 @@ func (l Limit) group() int64 {
 	return (l.Requests + slots - 1) / slots
 }
 
-// Span returns the length of the limit's window; of a calendar period the longest one
-// that there is.
+// Span returns the length of the limit's window; for a calendar period the greatest length
+// that it has.
 func (l Limit) Span() time.Duration {
 	if l.Calendar != NoCalendar {
 		return l.Calendar.Longest()
@@ -68,16 +71,15 @@ func (l Limit) Span() time.Duration {
 	return l.Window
 }
 
-// FieldError is what is wrong with one field of a Limit: requests, window, algorithm,
-// countDenied, slots, calendar, zone, notify or mode.
+// FieldError is a problem of one field of a Limit.
 type FieldError struct {
-	Field   string
-	Message string // names the value, its bound and, where there is one, a way out
+	Field   string // requests, window, algorithm, countDenied, slots, calendar, zone, notify or mode
+	Message string // names the value, its bound and, if there is one, a remedy
 }
 
 func (e FieldError) Error() string { return e.Field + " " + e.Message }
 
-// Errors returns every bound that the limit breaks; nil when it is valid.
+// Errors returns an error for each invalid field; nil if the limit is valid.
 func (l Limit) Errors() []FieldError {
 	var errs []FieldError
 	add := func(field, format string, args ...any) {
@@ -103,7 +105,7 @@ func (l Limit) Errors() []FieldError {
 			"is %s: must be minute, hour, day, week, month or year, with algorithm fixed-window only",
 			l.Calendar)
 	}
-	if problem := zoneProblem(l); problem != "" {
+	if problem := l.zoneProblem(); problem != "" {
 		add("zone", "%s", problem)
 	}
 	if problem := l.notifyProblem(); problem != "" {
@@ -126,7 +128,7 @@ func (l Limit) windowProblem() string {
 	return ""
 }
 
-// Validate returns what Errors returns as one error.
+// Validate returns the Errors as one error.
 func (l Limit) Validate() error {
 	var errs []error
 	for _, e := range l.Errors() {
@@ -135,8 +137,8 @@ func (l Limit) Validate() error {
 	return errors.Join(errs...)
 }
 
-// ValidateAll reports what is wrong with a list of limits; nil means that Compile accepts
-// it. Every error names the limit by its index.
+// ValidateAll returns the errors of a list of limits, with their indexes; nil means that
+// Compile accepts the list.
 func ValidateAll(limits []Limit) error {
 	if len(limits) < 1 || len(limits) > MaxLimits {
 		return fmt.Errorf("limits: %d given, must be 1 to %d", len(limits), MaxLimits)
@@ -156,4 +158,140 @@ func (l Limit) String() string {
 		return strconv.FormatInt(l.Requests, 10) + " per calendar " + l.Calendar.String()
 	}
 	return strconv.FormatInt(l.Requests, 10) + " per " + FormatWindow(l.Window)
+}
+
+// Algorithm names a way of counting calls in a window. The zero value is Log.
+type Algorithm uint8
+
+// The algorithms. Their names in text (String, ParseAlgorithm) are "log", "counter",
+// "token-bucket" and "fixed-window".
+const (
+	// Log is the exact sliding window: it stores the time of every admitted call, so no
+	// rolling window ever has more than the limit.
+	Log Algorithm = iota
+	// Counter estimates the sliding window from two adjacent fixed windows, weighting the
+	// previous one by its overlap.
+	Counter
+	// TokenBucket admits a burst of Requests at once and refills evenly over the Window:
+	// the generic cell rate algorithm (GCRA, ITU-T I.371), which is also the leaky bucket
+	// as a meter.
+	TokenBucket
+	// FixedWindow counts from zero in each window, aligned to the epoch or to the
+	// calendar. Twice the limit can pass around a boundary.
+	FixedWindow
+)
+
+var algorithmNames = [...]string{Log: "log", Counter: "counter", TokenBucket: "token-bucket",
+	FixedWindow: "fixed-window"}
+
+// Algorithms lists the algorithms, in the order in which forms offer them.
+func Algorithms() []Algorithm { return []Algorithm{Log, Counter, TokenBucket, FixedWindow} }
+
+// String returns the algorithm's name in configuration and forms.
+func (a Algorithm) String() string {
+	if int(a) < len(algorithmNames) {
+		return algorithmNames[a]
+	}
+	return "algorithm(" + strconv.Itoa(int(a)) + ")"
+}
+
+// ParseAlgorithm is the inverse of String.
+func ParseAlgorithm(name string) (Algorithm, error) {
+	if a := slices.Index(algorithmNames[:], name); a >= 0 {
+		return Algorithm(a), nil
+	}
+	return 0, fmt.Errorf("algorithm %q is not one of %s", name, strings.Join(algorithmNames[:], ", "))
+}
+
+// Calendar aligns a FixedWindow to periods of the calendar in a time zone. The zero value
+// aligns to the epoch.
+type Calendar = calendar.Period
+
+// The calendar periods. Their names in text are "minute", "hour", "day", "week", "month"
+// and "year"; NoCalendar's is "". Their numbers are stored.
+const (
+	NoCalendar = calendar.None
+	Minute     = calendar.Minute
+	Hour       = calendar.Hour
+	Day        = calendar.Day
+	Month      = calendar.Month
+	Week       = calendar.Week // from Monday, as ISO 8601 has it
+	Year       = calendar.Year
+)
+
+// Calendars lists the calendar periods, shortest first.
+func Calendars() []Calendar { return calendar.Periods() }
+
+// ParseCalendar is the inverse of Calendar's String.
+func ParseCalendar(name string) (Calendar, error) { return calendar.Parse(name) }
+
+const maxZoneName = 60 // bytes
+
+func (l Limit) zoneProblem() string {
+	if l.Zone == "" {
+		return ""
+	}
+	if l.Calendar == NoCalendar {
+		return fmt.Sprintf("is %.60q: only a calendar has a time zone", l.Zone)
+	}
+	if _, err := time.LoadLocation(l.Zone); err != nil || len(l.Zone) > maxZoneName || l.Zone == "Local" {
+		return fmt.Sprintf("is %.60q: must be an IANA time zone such as Europe/Berlin", l.Zone)
+	}
+	return ""
+}
+
+// Moot is a limit that never denies a call, because another limit By of the same list
+// always denies it too. Both are indexes of the list.
+type Moot struct{ Limit, By int }
+
+// MootLimits returns the limits of a list that are moot. A limit in shadow mode is moot if
+// it would never deny a call. Limits for which that is not certain are left out.
+func MootLimits(limits []Limit) []Moot {
+	var all []Moot
+	moot := make([]bool, len(limits))
+	for i, l := range limits {
+		for j, by := range limits {
+			if i != j && !moot[j] && !by.Shadow && by.implies(l) {
+				all, moot[i] = append(all, Moot{i, j}), true
+				break
+			}
+		}
+	}
+	return all
+}
+
+// implies reports whether the calls that l admits can never exceed other.
+func (l Limit) implies(other Limit) bool {
+	if l == other {
+		return true
+	}
+	if other.CountDenied { // calls that l denies count too
+		return false
+	}
+	span, admits := other.Span(), other.Requests
+	switch other.Algorithm {
+	case Counter: // counts a part of the previous window too
+		span *= 2
+	case Log: // withholds up to one slot's calls
+		if group := other.group(); group > 1 {
+			admits -= group
+		}
+	case TokenBucket, FixedWindow:
+	}
+	most, known := l.most(span)
+	return known && most <= admits
+}
+
+// most returns an upper bound of the cost that the limit admits in any span. The bound is
+// not known above MaxRequests, nor for a calendar limit, whose shortest period depends on
+// its zone.
+func (l Limit) most(span time.Duration) (int64, bool) {
+	if l.Calendar != NoCalendar || l.Window <= 0 || l.Requests < 1 {
+		return 0, false
+	}
+	windows := int64((span + l.Window - 1) / l.Window)
+	if l.Algorithm != Log { // the span may reach into one more window
+		windows++
+	}
+	return windows * l.Requests, windows <= MaxRequests/l.Requests
 }

@@ -1,3 +1,54 @@
+// Package limiter is a sliding-window rate limiter on Valkey: exact, atomic, one round
+// trip for each call. It has the algorithms twice: as Lua scripts for Valkey and as a
+// Model in Go. It knows limits and keys of states, but no callers or policies.
+//
+// # Algorithms
+//
+// Log keeps the time of every admitted call (the "sliding window log"), so no rolling
+// window [t, t+Window) ever admits more than Limit.Requests, and RetryAfter is the exact
+// instant at which the same cost passes. The times are not a sorted set but an array in
+// one string: to admit cost c under limit n only the c-th oldest of the newest n times
+// matters, so the decision reads one slot.
+//
+// With more Requests than Slots, a slot stands for several calls and has the time of the
+// latest. The limit still holds in every rolling window, and less than one slot's calls
+// are withheld.
+//
+// Counter keeps two adjacent fixed windows and weights the previous one by how much of it
+// the rolling window still overlaps, as Cloudflare described in 2017 ("How we built rate
+// limiting capable of scaling to millions of domains"). It assumes that calls were spread
+// evenly over the previous window: a burst at the end of one window followed by a greedy
+// caller admits up to twice the limit in one rolling window.
+//
+// TokenBucket is the generic cell rate algorithm (ITU-T I.371), FixedWindow a count per
+// aligned or calendar window; both let up to twice the limit into one rolling window.
+// docs/algorithms.md has the formulae, what an edit keeps, and measured accuracy.
+//
+// # Cost and clock
+//
+// One Take is one EVALSHA on one key: one round trip for any number of limits, which all
+// give the cost or none does. The server's clock decides (TIME, microseconds); callers'
+// clocks are never read. When the server's clock steps back, a log's clock continues from
+// its newest call and a bucket's debt is capped, so nothing is freed early. A counter and
+// a fixed window move their counts back with the clock, and a fixed window starts again
+// from zero at the same boundary. Valkey drops a state at most two windows after the last
+// admission. Denied calls write nothing.
+//
+// # Memory
+//
+// One string for each subject: 2 bytes, 12 bytes for each section, and the sections. A
+// counter, token bucket or fixed window is a section of 15 bytes. All Log limits with the
+// same number of calls in a slot share one section: 30 bytes, and 4, 5 or 6 bytes for each
+// slot (longest window below 9 minutes, below 38 hours, up to 366 days). A log has room
+// for half as many slots again plus 8, at most for a tenth more than its largest limit
+// needs plus 4. A log of one slot has room for 2 more: Valkey allocates 64 bytes for it,
+// and many subjects call once. Notes for refunds are stored only where there are any: see
+// docs/algorithms.md, Refunds.
+//
+// # When Valkey is away
+//
+// Take returns an error, which means that no decision was made; the importer decides what
+// to do with the call. After an error the cost may or may not have been taken.
 package limiter
 
 import (
@@ -18,9 +69,9 @@ import (
 // Nothing was taken.
 var ErrCost = errors.New("limiter: cost out of range")
 
-// Limiter holds callers to a fixed list of limits, all of them or none. Its state lives
-// in Valkey, so every Limiter with the same prefix and limits counts together, on
-// whatever machine. It is safe for concurrent use.
+// Limiter applies a fixed list of limits to any number of keys. Its state is in Valkey, so
+// all Limiters with the same prefix and limits count together. It is safe for concurrent
+// use.
 type Limiter struct {
 	client  valkey.Client
 	prefix  string
@@ -28,9 +79,9 @@ type Limiter struct {
 	limits  []Limit
 }
 
-// New returns a Limiter that keeps the state of key k under prefix + "{" + hash of k +
-// "}". Limits are 1 to MaxLimits; an error names what is wrong with them. Another list of
-// limits under the same prefix takes over the counts.
+// New returns a Limiter that stores the state of key k under prefix + "{" + hash of k +
+// "}". It takes 1 to MaxLimits limits, and returns an error that names invalid ones.
+// Another list of limits under the same prefix takes over the counts.
 func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error) {
 	program, err := Compile(limits, time.Now())
 	if err != nil {
@@ -39,9 +90,9 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 	return &Limiter{client: client, prefix: prefix, program: program, limits: limits}, nil
 }
 
-// Take takes cost from every limit of key, or from none. key may be any bytes: it is
-// hashed. cost is 1 to the smallest enforced limit, else ErrCost. A denial is a Decision,
-// not an error; an error means that no decision was made.
+// Take takes cost from every limit of key, or from none. key may be any bytes; it is
+// hashed. cost must be 1 to the smallest enforced limit, or Take returns ErrCost. A denial
+// is a Decision, not an error. Any error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
@@ -49,12 +100,13 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, e
 	return l.do(ctx, key, cost, 0)
 }
 
-// Reserving stands for the time of a refund in a step that takes what may be given back.
+// Reserving is the third argument of a step that takes a cost of which some may be given
+// back.
 const Reserving = -1
 
-// Reserve is Take of a cost of which some may be given back. A token bucket remembers for
-// it, in 54 to 438 bytes more, what later calls find, until it was full: so Refund gives
-// back exactly. Other algorithms need nothing of the kind.
+// Reserve is Take for a cost of which some may be given back. For an exact Refund, a token
+// bucket then records the debts that later calls find, in 54 to 438 bytes more, until it
+// is full again. The other algorithms refund without such records.
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
@@ -62,18 +114,22 @@ func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (Decision
 	return l.do(ctx, key, cost, Reserving)
 }
 
-// Peek returns what Take would answer for a cost of 1, and takes nothing.
+// Peek returns what Take would for a cost of 1, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.do(ctx, key, 0, 0)
 }
 
-// Refund gives back cost that Take took from key in the Decision taken, and returns what
-// Peek would, with Unreturned. A part of what was taken may be given back. The next look
-// sees exactly as much more, whatever was called since; a log that counts denied calls
-// gives nothing back, and a token bucket what it would not owe without those calls:
-// exactly when they reserved, else less by what it drained since. What has left its
-// window is not given back twice. A Decision must not be refunded by more than it took,
-// in all, nor after Reset: docs/algorithms.md says why.
+// Refund gives back cost, all or some of what the Decision taken took from key. It returns
+// what Peek would, with Unreturned. Remaining then rises by exactly cost, whatever calls
+// were made since, with these exceptions:
+//
+//   - A log that counts denied calls gives nothing back.
+//   - A token bucket gives back what it would not owe without the refunded calls. If they
+//     did not reserve, it gives back less, by what has drained since.
+//   - What has left its window is not given back a second time.
+//
+// All refunds of a Decision together must not exceed what it took, and none may follow
+// Reset: docs/algorithms.md says why.
 func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Decision) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
@@ -81,7 +137,7 @@ func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Deci
 	return l.step(ctx, key, l.program.Sparing(Exceeded(taken.Limits)), -cost, taken.Now.UnixMicro())
 }
 
-// Reset forgets everything that key took.
+// Reset deletes the state of key.
 func (l *Limiter) Reset(ctx context.Context, key string) error {
 	if err := l.client.Do(ctx, l.client.B().Del().Key(l.stateKey(key)).Build()).Error(); err != nil {
 		return fmt.Errorf("limiter: reset: %w", err)
@@ -109,29 +165,29 @@ func (l *Limiter) stateKey(key string) string {
 	return l.prefix + "{" + base64.RawURLEncoding.EncodeToString(sum[:16]) + "}"
 }
 
-// Exchange is one step of many sent together by Many.
-type Exchange struct {
-	Key     string // the state key, as stored
+// State names a state in Valkey and the limits that it counts for.
+type State struct {
+	Key     string // name in Valkey
 	Program Program
 	Limits  []Limit // what Program was compiled from
 }
 
-// PeekMany looks at many subjects in one flush, in order; it takes nothing.
-func PeekMany(ctx context.Context, client valkey.Client, subjects []Exchange) ([]Decision, error) {
-	if len(subjects) == 0 {
+// PeekMany returns what Peek would for each state, in one flush. It takes nothing.
+func PeekMany(ctx context.Context, client valkey.Client, states []State) ([]Decision, error) {
+	if len(states) == 0 {
 		return nil, nil
 	}
-	runs := make([]lua.Run, len(subjects))
-	for i, s := range subjects {
+	runs := make([]lua.Run, len(states))
+	for i, s := range states {
 		runs[i] = lua.Run{Keys: []string{s.Key}, Args: []string{string(s.Program), "0", "0"}}
 	}
-	decisions := make([]Decision, len(subjects))
+	decisions := make([]Decision, len(states))
 	for i, result := range takeScript.DoMany(ctx, client, runs) {
 		reply, err := result.ToString()
 		if err != nil {
 			return nil, fmt.Errorf("limiter: peek: %w", err)
 		}
-		if decisions[i], err = ParseReply([]byte(reply), subjects[i].Limits); err != nil {
+		if decisions[i], err = ParseReply([]byte(reply), states[i].Limits); err != nil {
 			return nil, err
 		}
 	}

@@ -7,37 +7,34 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// Model is the limiter without I/O: one subject's state and the same step that the script
-// makes, as plain Go. It is the oracle that the script is tested against, and what
-// simulations run on. The zero value is a subject that never called. A Model is not safe
-// for concurrent use.
+// Model is the limiter without I/O: the state of one subject, and in Go the same step that
+// the scripts make. Tests compare the scripts with it, simulations run on it, and package
+// decide uses it while Valkey is away. The zero value is a subject that never called. A
+// Model is not safe for concurrent use.
 type Model struct {
 	sections []section
 	states   []state
 }
 
-// state is what a section holds. Times are microseconds.
+// state is the state of a section. Times are microseconds.
 type state struct {
-	// A log: the time of the latest call of each slot, oldest first; how many calls the
-	// newest slot stands for (the others stand for a whole group, but for deficits); how
-	// far the log's clock is ahead of the server's after steps back; how many slots a log
-	// of attempts keeps.
-	slots    []int64
-	deficits []deficit
-	fill     int64
-	offset   int64
-	keep     int64
-	// A counter or fixed window: where the current window starts, the calls of the
-	// previous and of the current one.
-	start, prev, cur int64
-	// A token bucket: full again at whole + part/requests microseconds.
+	// Of a log:
+	slots    []int64   // time of the latest call of each slot, oldest first
+	deficits []deficit // calls missing in slots that are not the newest
+	fill     int64     // calls of the newest slot; the others stand for a whole group
+	offset   int64     // how far the log's clock is ahead of a server's clock that stepped back
+	keep     int64     // slots to keep, of a log that counts denied calls
+	// Of a counter or fixed window:
+	start     int64 // start of the current window
+	prev, cur int64 // calls of the previous and of the current window
+	// Of a token bucket, which is full at whole + part/requests:
 	whole, part, requests int64
 	valleys               valleys
 }
 
-// Take decides about cost at the instant now, and takes it when every limit admits it.
-// Limits may differ from call to call: history is kept as far as the algorithms allow. It
-// fails as Limiter.Take does.
+// Take decides about cost at the instant now, and takes it if every limit admits it. The
+// limits may differ from call to call: the state is carried over as far as the algorithms
+// allow. Take returns errors as Limiter.Take does.
 func (m *Model) Take(now time.Time, limits []Limit, cost int64) (Decision, error) {
 	if err := checkCost(cost, limits); err != nil {
 		return Decision{}, err
@@ -45,7 +42,7 @@ func (m *Model) Take(now time.Time, limits []Limit, cost int64) (Decision, error
 	return m.step(now.UnixMicro(), limits, cost, cost, false), nil
 }
 
-// Reserve is Take of a cost of which some may be given back. See Limiter.Reserve.
+// Reserve is Take for a cost of which some may be given back. See Limiter.Reserve.
 func (m *Model) Reserve(now time.Time, limits []Limit, cost int64) (Decision, error) {
 	if err := checkCost(cost, limits); err != nil {
 		return Decision{}, err
@@ -53,14 +50,14 @@ func (m *Model) Reserve(now time.Time, limits []Limit, cost int64) (Decision, er
 	return m.step(now.UnixMicro(), limits, cost, cost, true), nil
 }
 
-// Peek returns what Take would answer for a cost of 1, and takes nothing.
+// Peek returns what Take would for a cost of 1, and takes nothing.
 func (m *Model) Peek(now time.Time, limits []Limit) Decision {
 	return m.step(now.UnixMicro(), limits, 1, 0, false)
 }
 
-// Refund gives back cost that was taken at the instant taken, and returns what Peek
-// would. It leaves alone what spared has of the limits in shadow mode, as Program.Sparing
-// does. See Limiter.Refund.
+// Refund gives back cost that was taken at the instant taken, and returns what Peek would.
+// It leaves alone the limits in the mask spared, as Program.Sparing does. See
+// Limiter.Refund.
 func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Time,
 	spared byte) Decision {
 	s := m.open(now.UnixMicro(), limits)
@@ -83,18 +80,18 @@ func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Tim
 	return d
 }
 
-// step is one call on an opened state.
+// step is one step on a Model whose state fits the limits and the time.
 type step struct {
 	model   *Model
-	now     int64
+	now     int64 // microseconds
 	limits  []Limit
-	of      []int // the section of each limit
-	shifts  [][]calendar.Shift
-	reserve bool // some of the cost may be given back
-	changed bool // the state was carried over or moved, and has to be stored whatever the decision
+	of      []int              // index of each limit's section
+	shifts  [][]calendar.Shift // by section; nil without a calendar
+	reserve bool               // some of the cost may be given back
+	changed bool               // the state was carried over or moved: it is stored even if the call is denied
 }
 
-// open fits the state to the limits and to the time.
+// open carries the state over to the limits, and advances it to the time now.
 func (m *Model) open(now int64, limits []Limit) *step {
 	sections, of := sectionsOf(limits)
 	s := &step{model: m, now: now, limits: limits, of: of, shifts: make([][]calendar.Shift, len(sections))}
@@ -146,7 +143,7 @@ func (m *Model) step(now int64, limits []Limit, cost, take int64, reserve bool) 
 		d.Allowed = false
 	}
 	if !stored {
-		*m = before // a clock that steps back finds the state as it was
+		*m = before // if the clock steps back, the next step finds the same state
 	}
 	return d
 }
@@ -155,8 +152,8 @@ func (s *step) hasAttempts() bool {
 	return slices.ContainsFunc(s.model.sections, func(sec section) bool { return sec.kind == attemptsKind })
 }
 
-// admitting selects the sections that an admitted cost is added to: all but those of
-// limits in shadow mode that it exceeds. Logs of attempts have it all the same.
+// admitting selects the sections that record an admitted cost: all but those of limits in
+// shadow mode that it exceeds. Logs that count denied calls record that cost too.
 func (s *step) admitting(d Decision) func(section int) bool {
 	exceeded := Exceeded(d.Limits)
 	return func(i int) bool {
@@ -164,8 +161,8 @@ func (s *step) admitting(d Decision) func(section int) bool {
 	}
 }
 
-// record adds cost to every section that is asked for and has a limit that it fits. It
-// reports whether there was one.
+// record adds cost to every wanted section with a limit of at least cost. It reports
+// whether there was one.
 func (s *step) record(cost int64, wanted func(section int) bool) (recorded bool) {
 	for i, sec := range s.model.sections {
 		if !wanted(i) || cost > s.requests(i) {
@@ -177,8 +174,7 @@ func (s *step) record(cost int64, wanted func(section int) bool) (recorded bool)
 		case sec.kind.isLog():
 			st.admit(sec, s.now+st.offset, cost, (s.requests(i)+sec.group-1)/sec.group+1)
 		case sec.kind == bucketKind:
-			whole, part := st.debt(s.now)
-			st.valleys.note(s.now, debt{whole, part}, s.reserve)
+			st.valleys.add(s.now, st.debt(s.now), s.reserve)
 			st.fillBucket(sec.span, s.now, s.requests(i), cost)
 		default:
 			st.cur += cost
@@ -193,7 +189,7 @@ func (s *step) usage(cost int64) Decision {
 	for i, l := range s.limits {
 		st := &s.model.states[s.of[i]]
 		left, reset, retry := s.usageOf(st, i, min(cost, l.Requests))
-		if cost > l.Requests { // in shadow mode alone
+		if cost > l.Requests { // possible in shadow mode only
 			retry = MaxWindow.Microseconds()
 		}
 		d.Limits[i] = Usage{Limit: l, Remaining: max(0, left), Reset: micros(reset),
@@ -207,8 +203,9 @@ func (s *step) usage(cost int64) Decision {
 	return d
 }
 
-// usageOf evaluates one limit for a cost: what is left, below 0 when more is taken than
-// the limit, and the times until the window is empty and until the cost passes.
+// usageOf evaluates limit i for a cost. It returns what is left, below 0 if more is taken
+// than the limit, and the microseconds until the window is empty and until the cost
+// passes.
 func (s *step) usageOf(st *state, i int, cost int64) (left, reset, retry int64) {
 	l, sec := s.limits[i], s.model.sections[s.of[i]]
 	switch sec.kind {
@@ -223,8 +220,8 @@ func (s *step) usageOf(st *state, i int, cost int64) (left, reset, retry int64) 
 	}
 }
 
-// advance brings a section's state to the time now. It reports whether that did more than
-// let time pass.
+// advance advances a section's state to the time now. It reports whether the state has to
+// be stored for that, because the clock stepped back or a limit changed.
 func (st *state) advance(sec section, now, requests int64, shifts []calendar.Shift) (moved bool) {
 	switch sec.kind {
 	case counterKind:
@@ -249,5 +246,45 @@ func (st *state) advance(sec section, now, requests int64, shifts []calendar.Shi
 	}
 }
 
-// micros is a span of microseconds as a Duration, 0 when negative.
+// refund gives back a cost. It returns how much of the cost the section may still count
+// afterwards. A call that has left the window is not counted, so it gets nothing back and
+// refund returns 0.
+func (st *state) refund(sec section, r refund) (unreturned int64) {
+	switch sec.kind {
+	case counterKind:
+		switch {
+		case r.taken >= st.start+sec.span: // the clock stepped back: the call's window is unknown
+			return min(r.cost, st.cur+st.prev)
+		case r.taken >= st.start:
+			st.cur -= min(st.cur, r.cost)
+		case r.taken >= st.start-sec.span:
+			st.prev -= min(st.prev, r.cost)
+		}
+		return 0
+	case fixedKind:
+		if r.taken >= r.ends {
+			return min(r.cost, st.cur)
+		}
+		if r.taken >= st.start {
+			st.cur -= min(st.cur, r.cost)
+		}
+		return 0
+	case bucketKind:
+		return st.refundBucket(sec.span, r)
+	default:
+		return st.refundLog(sec, r)
+	}
+}
+
+// refund is a refund of one section. Times are microseconds on the server's clock.
+type refund struct {
+	now      int64
+	cost     int64
+	taken    int64 // when the cost was taken
+	requests int64 // largest limit of the section
+	ends     int64 // end of the current window, of a fixed window
+	whole    bool  // refund whole slots only: the state has no room for deficits
+}
+
+// micros converts microseconds to a Duration; 0 if they are negative.
 func micros(us int64) time.Duration { return time.Duration(max(0, us)) * time.Microsecond }

@@ -10,48 +10,50 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// Program is a list of limits compiled for the script: it travels as an argument, or is
-// stored with the state that it governs.
+// Program is a list of limits compiled for the scripts, which get it as an argument or
+// read it from a record. Its layout is:
 //
 //	1 byte   number of limits
 //	1 byte   length of a state's sections, between the signature and the slots
 //	         signature: 1 byte version, 1 byte number of sections, then for each section
-//	           1 byte kind (1 log, 2 log of attempts, 3 counter, 4 token bucket, 5 fixed
-//	           window), 8 more of a limit in shadow mode, which shares no section
+//	           1 byte kind (1 log, 2 log that counts denied calls, 3 counter, 4 token
+//	           bucket, 5 fixed window), 8 more for a limit in shadow mode, which shares
+//	           no section
 //	           4 bytes calls per slot of a log; calendar of a fixed window
 //	           1 byte bytes per slot of a log
-//	           6 bytes window, of a log the longest one (microseconds)
+//	           6 bytes window (microseconds), for a log the longest of its limits
 //	per limit, in the order given:
 //	           4 bytes requests,
 //	           1 byte number of its section (from 1), 128 more for calendar weeks and
-//	           years and in shadow mode, 64 more when a refund leaves it alone,
+//	           years and for shadow mode, 64 more if a refund leaves the limit alone,
 //	           6 bytes window (microseconds), 3 bytes Slots
 //	per section with a calendar:
 //	           1 byte length of the zone's name, the name, 1 byte number of shifts,
-//	           per shift 7 bytes from when on (microseconds since 1970),
+//	           per shift 7 bytes start (microseconds since 1970),
 //	           3 bytes offset east of UTC (seconds + 2^23)
-//	thresholds of the limits, if there are any, as thresholds.go lays them out
+//	thresholds of the limits, if there are any: see noticeMark
 //
-// Integers are big-endian. The 128 more make releases that do not know the period or the
-// mode refuse the program, before they change a state, and leave it to the general step.
+// Integers are big-endian. Releases that do not know such a period or mode refuse a number
+// with the 128 before they change a state. Of this release's scripts, only the general
+// step handles it.
 type Program []byte
 
 const (
 	programVersion = 2
 	sectionLen     = 12
-	logLen         = 30 // of a log in a state, without its slots
-	countLen       = 15 // of another section in a state
+	logLen         = 30 // bytes of a log in a state, without its slots
+	countLen       = 15 // bytes of another section in a state
 	limitLen       = 14
-	laterMark      = 128 // in the number of a section: earlier releases refuse the program
-	sparedMark     = 64  // likewise: a refund leaves the limit alone
-	shadowMark     = 8   // in the kind of a section
+	laterMark      = 128 // added to the number of a section: earlier releases refuse the program
+	sparedMark     = 64  // added to the number of a section: a refund leaves the limit alone
+	shadowMark     = 8   // added to the kind of a section: the limit is in shadow mode
 )
 
 // ErrProgram means that bytes are not a Program.
 var ErrProgram = errors.New("limiter: not a compiled program")
 
-// Compile validates the limits and lays them out as a Program. A Program knows the time
-// zones of its calendars for ten years ahead of now.
+// Compile validates the limits and encodes them as a Program. The Program knows the time
+// zones of its calendars for ten years after now.
 func Compile(limits []Limit, now time.Time) (Program, error) {
 	if err := ValidateAll(limits); err != nil {
 		return nil, err
@@ -84,10 +86,10 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 			p = appendZone(p, s.zone, s.calendar.Shifts(s.zone, now))
 		}
 	}
-	return appendNotices(p, limits), nil
+	return appendThresholds(p, limits), nil
 }
 
-// mark is what a limit adds to the number of its section.
+// mark returns what the limit adds to the number of its section.
 func (l Limit) mark() byte {
 	if l.Calendar > Month || l.Shadow {
 		return laterMark
@@ -95,8 +97,8 @@ func (l Limit) mark() byte {
 	return 0
 }
 
-// Sparing returns the program for a refund that leaves some limits in shadow mode alone:
-// bit i of spared is for limit i. Bits of enforced limits mean nothing.
+// Sparing returns the program for a refund that leaves some limits in shadow mode alone.
+// Bit i of spared is for limit i; bits for enforced limits are ignored.
 func (p Program) Sparing(spared byte) Program {
 	if spared == 0 || len(p) < 4 {
 		return p
@@ -161,7 +163,7 @@ func (p Program) Limits() ([]Limit, error) {
 		}
 		limits[i].Zone, zones = zones[0], zones[1:]
 	}
-	if len(zones) > 0 && zones[0] != "" && zones[0][0] == noticeMark && !readNotices(limits, zones[0]) {
+	if len(zones) > 0 && zones[0] != "" && zones[0][0] == noticeMark && !readThresholds(limits, zones[0]) {
 		return nil, ErrProgram
 	}
 	if err := ValidateAll(withoutZones(limits)); err != nil {
@@ -173,8 +175,8 @@ func (p Program) Limits() ([]Limit, error) {
 	return limits, nil
 }
 
-// withoutZones leaves out what takes the time zone database to check. A Program carries
-// all that it needs of it.
+// withoutZones removes the zones, which only the time zone database can validate. A
+// Program has the shifts it needs.
 func withoutZones(limits []Limit) []Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
@@ -183,8 +185,8 @@ func withoutZones(limits []Limit) []Limit {
 	return limits
 }
 
-// ofKind returns the limit as one of the section that an entry of the signature
-// describes.
+// ofKind returns the limit with the algorithm and mode of the section that an entry of the
+// signature describes.
 func (l Limit) ofKind(entry []byte) Limit {
 	l.Shadow = entry[0]&shadowMark != 0
 	switch kind(entry[0] &^ shadowMark) {
@@ -203,7 +205,7 @@ func (l Limit) ofKind(entry []byte) Limit {
 	return l
 }
 
-// zones reads the names of the zones in the tail of a Program.
+// zones returns the names of the zones in the tail of a Program.
 func (p Program) zones() (names []string, ok bool) {
 	for len(p) > 0 {
 		n := 1 + int(p[0])
@@ -230,4 +232,102 @@ func uint48(b []byte) int64 {
 
 func uint56(b []byte) int64 {
 	return int64(b[0])<<48 | uint48(b[1:])
+}
+
+// kind is the algorithm of a section.
+type kind byte
+
+const (
+	logKind      kind = iota + 1
+	attemptsKind      // a log that counts denied calls
+	counterKind
+	bucketKind
+	fixedKind
+)
+
+// section describes a part of a subject's state. Enforced Log limits with the same number
+// of calls in a slot share a section.
+type section struct {
+	kind     kind
+	group    int64 // calls in a slot of a log
+	span     int64 // length of the window in microseconds, the longest of a log; 0 with a calendar
+	calendar Calendar
+	zone     string
+	shadow   bool
+}
+
+func (k kind) isLog() bool { return k == logKind || k == attemptsKind }
+
+// sectionsOf returns the sections for a list of limits, and each limit's index in them.
+func sectionsOf(limits []Limit) (sections []section, of []int) {
+	of = make([]int, len(limits))
+	for i, l := range limits {
+		want := section{span: l.Window.Microseconds(), calendar: l.Calendar, zone: l.Zone,
+			shadow: l.Shadow}
+		switch l.Algorithm {
+		case Counter:
+			want.kind = counterKind
+		case TokenBucket:
+			want.kind = bucketKind
+		case FixedWindow:
+			want.kind = fixedKind
+		default:
+			want.kind, want.group = logKind, l.group()
+			if l.CountDenied {
+				want.kind = attemptsKind
+			}
+		}
+		of[i] = shareSection(sections, want)
+		if of[i] < 0 {
+			of[i] = len(sections)
+			sections = append(sections, want)
+		}
+	}
+	return sections, of
+}
+
+// same reports whether two sections can have the same state. A zone does not matter: it
+// only moves the boundaries of the windows.
+func (s section) same(o section) bool {
+	return s.kind == o.kind && s.shadow == o.shadow && s.group == o.group && s.span == o.span &&
+		s.calendar == o.calendar
+}
+
+// shareSection returns the index of a log that the wanted section can share, or -1. It
+// widens that log to the wanted window.
+func shareSection(sections []section, want section) int {
+	for i, s := range sections {
+		if want.kind.isLog() && !want.shadow && !s.shadow && s.kind == want.kind && s.group == want.group {
+			sections[i].span = max(s.span, want.span)
+			return i
+		}
+	}
+	return -1
+}
+
+// width returns the bytes of a slot; 0 if the section is not a log. The low 8*width-1 bits
+// of a time in microseconds must span more than three windows; no slot is older than that.
+func (s section) width() byte {
+	switch {
+	case !s.kind.isLog():
+		return 0
+	case s.span < 1<<29:
+		return 4
+	case s.span < 1<<37:
+		return 5
+	default:
+		return 6
+	}
+}
+
+// headsLen returns the bytes of the sections in a state, without slots.
+func headsLen(sections []section) (n byte) {
+	for _, s := range sections {
+		if s.kind.isLog() {
+			n += logLen
+		} else {
+			n += countLen
+		}
+	}
+	return n
 }

@@ -14,13 +14,14 @@ const (
 	MinNotifyWindow = time.Minute // the shortest window of a limit that has some
 )
 
-// Thresholds are percentages of a limit, 1 to 100, ascending and then zeros. A call whose
-// cost takes what is used from below a threshold to it, or beyond, crosses it. Steps do
-// not know them: they travel in a Program for who reads the step's reply.
+// Thresholds are percentages of a limit, 1 to 100, in ascending order and padded with
+// zeros. A call crosses a threshold if it takes the use of the limit from below the
+// threshold to it or beyond. Scripts ignore thresholds: a Program carries them for readers
+// of the reply.
 type Thresholds [MaxThresholds]uint8
 
-// NewThresholds returns the thresholds of a list, in its order; those beyond
-// MaxThresholds, or beyond a byte, become ones that Limit.Errors refuses.
+// NewThresholds returns the thresholds of a list, in its order. If a percentage is out of
+// range or there are more than MaxThresholds, Limit.Errors reports the result as invalid.
 func NewThresholds(percents []int) (t Thresholds) {
 	for i, p := range percents {
 		if i >= MaxThresholds || p < 1 || p > 100 {
@@ -43,7 +44,7 @@ func (t Thresholds) Percents() []int {
 	return all
 }
 
-// String writes the thresholds as "80/100 %"; empty for none.
+// String formats the thresholds as "80/100 %"; empty for none.
 func (t Thresholds) String() string {
 	if t == (Thresholds{}) {
 		return ""
@@ -70,7 +71,7 @@ func (t Thresholds) valid() bool {
 	return true
 }
 
-// notifyProblem says what is wrong with a limit's thresholds.
+// notifyProblem returns the problem of a limit's thresholds; empty for none.
 func (l Limit) notifyProblem() string {
 	switch {
 	case l.Notify == Thresholds{}:
@@ -85,10 +86,8 @@ func (l Limit) notifyProblem() string {
 	return ""
 }
 
-// Crossed lists the thresholds that a call crossed of which cost was taken: what was used
-// before is below them, and what is used now is not. A log with grouped slots may count
-// up to one slot's calls again that had left a shorter window, so that what was used
-// before is only known to be at least slack less.
+// Crossed lists the thresholds that a call crossed by taking cost, where u is the usage
+// after it.
 func (u Usage) Crossed(cost int64) (percents []int) {
 	if u.Limit.Notify == (Thresholds{}) {
 		return nil
@@ -106,7 +105,9 @@ func (l Limit) reached(before, after int64) (percents []int) {
 	return percents
 }
 
-// slack is how much more than its cost a call may add to what a limit counts as used.
+// slack returns how much more than its cost a call may add to the use of the limit. In a
+// log with grouped slots, a call may move up to one slot's calls back into a window that
+// they had left.
 func (l Limit) slack() int64 {
 	if l.Algorithm != Log {
 		return 0
@@ -114,14 +115,13 @@ func (l Limit) slack() int64 {
 	return l.group() - 1
 }
 
-// noticeMark begins what looks to a step, and to releases before Thresholds, like one
-// more time zone of a program: its name is the mark and, for each limit that has
-// thresholds, 1 byte index, 1 byte number of thresholds and a byte for each. It has no
-// shifts.
+// noticeMark begins an entry of a program that scripts, and releases before Thresholds,
+// take for one more time zone without shifts. The name of the zone is the mark and, for
+// each limit with thresholds: 1 byte index, 1 byte number of thresholds, 1 byte for each.
 const noticeMark = '%'
 
-// appendNotices writes the thresholds of limits behind the zones of their program.
-func appendNotices(p Program, limits []Limit) Program {
+// appendThresholds appends the thresholds of limits to their program, after the zones.
+func appendThresholds(p Program, limits []Limit) Program {
 	text := []byte{noticeMark}
 	for i, l := range limits {
 		if percents := l.Notify.Percents(); len(percents) > 0 {
@@ -135,8 +135,9 @@ func appendNotices(p Program, limits []Limit) Program {
 	return append(append(append(p, byte(len(text))), text...), 0)
 }
 
-// readNotices reads what appendNotices wrote as the name of a zone into the limits.
-func readNotices(limits []Limit, name string) bool {
+// readThresholds sets the thresholds of limits from the name that appendThresholds wrote.
+// It returns false for a malformed name.
+func readThresholds(limits []Limit, name string) bool {
 	for name = name[1:]; name != ""; {
 		if len(name) < 2 || int(name[0]) >= len(limits) || int(name[1]) > MaxThresholds ||
 			len(name) < 2+int(name[1]) {

@@ -110,7 +110,7 @@ func (s *Store) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) (
 // and the limits of each; an empty name stands for the zero Decision.
 func (s *Store) peek(ctx context.Context, n int,
 	state func(i int) (string, []limiter.Limit)) ([]limiter.Decision, error) {
-	var states []limiter.Exchange
+	var states []limiter.State
 	var at []int // index of each state's decision
 	for i := range n {
 		key, limits := state(i)
@@ -121,7 +121,7 @@ func (s *Store) peek(ctx context.Context, n int,
 		if err != nil {
 			return nil, fmt.Errorf("registry: usage: %w", err)
 		}
-		states = append(states, limiter.Exchange{Key: key, Program: program, Limits: limits})
+		states = append(states, limiter.State{Key: key, Program: program, Limits: limits})
 		at = append(at, i)
 	}
 	peeked, err := limiter.PeekMany(ctx, s.client, states)

@@ -1,18 +1,18 @@
--- First part of the general step: the windows of counters and fixed windows, and of
--- calendars. All times are microseconds. readstate.lua says what the step takes and
--- returns.
+-- First part of the general step: the windows of counters and fixed windows, with and
+-- without a calendar. All times are microseconds. readstate.lua describes input and output
+-- of the step.
 
 local floor = math.floor
 
--- Shift i of a calendar section's zone: from when on, and how far its clocks are ahead of
--- UTC.
+-- Returns when shift i of a calendar section's zone starts, and how far the zone's clocks
+-- are then ahead of UTC.
 local function shift(section, i)
   local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
   return from, (seconds - 8388608) * 1000000
 end
 
--- The first instant, from shift `i` on, at which the clocks of a section's zone show at
--- least a local time.
+-- Returns the first time, from shift `i` on, at which the clocks of a section's zone show
+-- at least a local time.
 local function reached(section, i, moment)
   while true do
     local from, offset = shift(section, i)
@@ -23,12 +23,12 @@ local function reached(section, i, moment)
   end
 end
 
--- The days of a year.
+-- Returns the number of days of a year that begins in March.
 local function days_of(year)
   return (year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)) and 366 or 365
 end
 
--- The window of a counter or fixed window that holds now.
+-- Returns start and end of the window of a counter or fixed window that contains now.
 local function period(section)
   local span = section.span
   if section.calendar == 0 then

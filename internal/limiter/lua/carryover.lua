@@ -1,5 +1,5 @@
--- Part of the general step: carries the counts of a state with another signature over,
--- after an edit of the limits. carryover.go gives the rules.
+-- Part of the general step: carries over the counts of a state with another signature,
+-- after an edit of the limits. carryover.go has the rules.
 
 -- Adds a cost to a log whose slots are listed in `times`.
 local function push(log, time, count)
@@ -18,8 +18,8 @@ local function push(log, time, count)
   end
 end
 
--- The old section whose state the i-th one keeps, at its old place if it is there: of the
--- same mode, or of another unless it is a log.
+-- Returns the old section whose state section i keeps, preferably the old section i. A
+-- section that is not a log keeps its state in another mode too.
 local function at_place(old, i, section)
   local found
   for j = #old, 0, -1 do
@@ -36,8 +36,9 @@ local function at_place(old, i, section)
   return found
 end
 
--- Lists the slots of a log that are younger than an age and not younger than another, 0
--- for all, oldest first, and the calls in them: the latest ones, as many as `most`.
+-- Lists slots of an old log, oldest first, and counts the calls in them. Their age is below
+-- the first bound and, unless the second is 0, at least the second. If there are more than
+-- `most` calls, lists the latest ones.
 local function entries_of(log, younger, least, most)
   local clock = now + log.offset
   local finish = least > 0 and first_after(log, clock - least) or log.used
@@ -70,7 +71,7 @@ local function rebuild(sections)
   end
   if not decode(old) then return false end
   local largest = 0
-  local logs, shadows = {}, {} -- the longest one of a kind, enforced and in shadow mode
+  local logs, shadows = {}, {} -- by kind: the log with the longest window, enforced and in shadow mode
   for i = 1, count do
     local o = old[i]
     local calls = 0
@@ -110,8 +111,8 @@ local function rebuild(sections)
           end
           section.deficits = from.deficits
         else
-          -- A slot may have stood for many calls, and each may need one of its own now:
-          -- that is bounded, the oldest go.
+          -- A slot may have stood for many calls that need a slot each now. Their number
+          -- is bounded: the oldest are dropped.
           local most = math.max(section.requests, 10000 * section.group)
           local entries, total = entries_of(from, math.min(section.span, from.span), 0, most)
           if older and older.span > from.span and section.span > from.span and total < most then

@@ -1,18 +1,22 @@
--- A shorter way to make the general step, for several sections, counters, and logs of
--- attempts. It saves 40 % of a whole check of two limits.
+-- A shortcut for the general step, for several sections, counters, and logs that count
+-- denied calls ("attempts"). It saves 40 % of a whole check of two limits.
 --
--- In and out are those of readstate.lua. It leaves reply nil and writes nothing for:
--- calendars; refunds; reservations on a token bucket; a state with another signature; a
--- clock that stepped back; products of 2^53 and more, except a bucket's window times its
--- limit; limits of one log with another section's in between; a denied attempt that
--- several sections count; slots that move in a state of more than 2,048 bytes; damaged
--- states.
+-- Its input and output are those of readstate.lua. It leaves reply nil and writes nothing
+-- for:
+--   - calendars;
+--   - refunds, and reservations on a token bucket;
+--   - a state with another signature, or a damaged one;
+--   - a clock that stepped back;
+--   - products of 2^53 and more, except a bucket's window times its limit;
+--   - limits of one log with another section's limit between them;
+--   - a denied attempt that several sections count;
+--   - slots that move in a state of more than 2,048 bytes.
 --
--- One pass over the limits decides, and gathers two patches of the state: head for the
--- sections' numbers, which follow the signature, and data for the slots behind them. A
+-- One pass over the limits decides, and builds two patches of the state: head for the
+-- sections' numbers, which follow the signature, and data for the slots after them. A
 -- patch replaces the bytes from _from to before _to. Offsets count from 0.
 local limits, numbers, version, count = string.byte(prog, 1, 4)
-local signed = 2 + 12 * count -- the signature's length
+local signed = 2 + 12 * count -- length of the signature
 local signature = string.sub(prog, 3, 2 + signed)
 local fresh = s == ''
 local big = #s == 2048
@@ -23,13 +27,14 @@ local ok = cost >= 0 and version == 2 and (fresh
 local denied, only_logs, attempts, rewrite, life = false, true, false, fresh, 0
 local head, head_from, head_to = '', signed, signed
 local data, data_from, data_to = '', signed + numbers, signed + numbers
-local writes -- of slots, position and bytes in turn, when the state is big
--- Remaining, reset, retry-after and the two numbers of what comes next, of each limit.
+local writes -- when the state is big: positions and bytes of slots, alternating
+-- Before and after the call, for each limit: remaining, reset, retry-after and the two
+-- numbers from which the reader computes when remaining rises.
 local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
   0, 0, 0}
 
--- The tokens of a bucket of which a part of the window, but for parts of a microsecond,
--- is free.
+-- Returns the tokens in a bucket: its limit's share of free microseconds of the window,
+-- less parts of a microsecond.
 local function tokens(requests, free, part, span)
   local whole, rest = 0, requests * free
   if rest < 9007199254740992 then
@@ -56,7 +61,7 @@ local function tokens(requests, free, part, span)
   return whole
 end
 
-local at_head, at_slots = signed, signed + numbers -- of the section at hand
+local at_head, at_slots = signed, signed + numbers -- numbers and slots of the current section
 local section, kind, group, width, span, most = 0, 0, 0, 0, 0, 0
 local format, zeros, modulus, at, rewritten, offset, capacity, keep, used, fill, base, age, first_live, reach
 local i, k = 0, 0
@@ -86,10 +91,10 @@ while ok and i < limits do
         if big or group > 1 then used, fill = unpack('>I4I4', s, at_head + 23) end
         if group == 1 then fill = 1 end
         local since = now + offset - rewritten
-        -- the clock stepped back so far that the ages of slots would repeat
+        -- the clock stepped back so far that ages of slots would wrap around
         if since <= -span then ok = false end
         if since >= 2 * span then
-          used = 0 -- whatever was entered since then, less than a window later, has left
+          used = 0 -- later slots are at most a window younger, so all have left it
         elseif not big then
           local free = string.find(s, zeros, at_slots + 1, true)
           used = capacity
@@ -118,7 +123,7 @@ while ok and i < limits do
         attempts = true
         if keep > 0 and used > keep then base = used - keep end
       elseif at >= rewritten then
-        reach = keep -- how old the oldest slot is at most
+        reach = keep -- greatest age of the oldest slot
         if width > 4 then reach = reach * 65536 end
         reach = reach + at - rewritten
       end
@@ -132,7 +137,7 @@ while ok and i < limits do
   local left, reset, retry, left_after, reset_after, retry_after = n, 0, 0, 0, window, 0
   local next, second, next_after, second_after = 0, 0, 0, 0
   if kind <= 2 then
-    -- The slot that has to have left the window, and the oldest one that can count.
+    -- The slot that must have left the window, and the oldest slot that can count.
     local deciding, lo = used - n + take - 1, used - n
     if group > 1 then
       local spare = n - take - fill
@@ -143,7 +148,7 @@ while ok and i < limits do
     if kind == 2 then
       lo = base
       if count == 1 and cost > 0 and not big then
-        -- A denied attempt counts before the answer is given.
+        -- The reply includes a denied attempt that was counted.
         local next = deciding + take
         if next >= used then
           retry_after = window
@@ -173,10 +178,10 @@ while ok and i < limits do
     end
     left_after, next_after = n - take, window
     if age < window then
-      -- The newest slot is alive: find the first that is.
+      -- The newest slot is in the window. Find the first one that is.
       local hi = used - 1
       if lo < base then lo = base end
-      local live = age -- of the first slot that is alive
+      local live = age -- age of the first slot in the window
       if reach < window and lo < hi then
         hi = lo
         local bytes, p = s, at_slots + lo * width
@@ -211,13 +216,13 @@ while ok and i < limits do
       if hi < used - 1 or group == 1 or fill == group then next_after = next end
       if left < 0 then
         if take > 1 and (kind == 1 or count > 1) then
-          ok = false -- more than one slot has to leave before there is more
+          ok = false -- several slots must leave the window first
           break
         end
         next = retry
       end
       if left_after < 0 and kind == 2 and count == 1 and cost > 0 and not big then
-        next_after = window -- of a denied attempt, which counts
+        next_after = window -- a denied attempt, which was counted
         if deciding + 1 < used then
           next_after = window - (at - unpack(format, s, at_slots + (deciding + 1) * width + 1)) % modulus
         end
@@ -225,7 +230,7 @@ while ok and i < limits do
       second, second_after = next % 4294967296, next_after % 4294967296
       next, next_after = (next - second) / 4294967296, (next_after - second_after) / 4294967296
     elseif age < span and fill < group then
-      left_after = left_after - fill -- the newest slot is filled up, and counts whole
+      left_after = left_after - fill -- the newest slot moves into the window, with all its calls
     end
     if age >= window then
       second_after = window % 4294967296
@@ -261,8 +266,8 @@ while ok and i < limits do
       reset_after = 2 * window - elapsed
       if cur > 0 then reset = reset_after elseif prev > 0 then reset = window - elapsed end
       if take > left then
-        -- Free again when the share has shrunk to what the rest leaves: of the previous
-        -- window in this one, or of this one in the next.
+        -- The cost passes when the weight of the previous window has shrunk enough; in the
+        -- next window, when that of this one has.
         local free, shrinking, ends = (n - cur - take) * window, prev, window
         if free < 0 then free, shrinking, ends = (n - take) * window, cur, 2 * window end
         if free >= 9007199254740992 then
@@ -337,7 +342,7 @@ while ok and i < limits do
   end
   if last and kind <= 2 then
     if cost > 0 and (not denied or (kind == 2 and count == 1)) then
-      -- Fill up the newest slot, add more.
+      -- Fill up the newest slot, then add slots.
       local from, more = used, cost
       if group > 1 then
         if age < span and fill < group then
@@ -363,7 +368,7 @@ while ok and i < limits do
           ok = false
           break
         end
-        local least = used + more - slots_needed - 1 -- what an attempt counts at most
+        local least = used + more - slots_needed - 1 -- older slots of attempts do not count
         if kind == 2 and first_live < least then first_live = least end
         if first_live < base then first_live = base end
         local live = ''
@@ -397,7 +402,7 @@ while ok and i < limits do
           at_slots + capacity * width
         rewrite = true
       else
-        -- whatever is behind them, the next slot is free
+        -- Slots after the written ones are free, whatever the state has there.
         if used + more < capacity then slots = slots .. zeros end
         if group > 1 or big then
           if head_to == signed then
@@ -427,14 +432,14 @@ while ok and i < limits do
 end
 
 ok = ok and (big or fresh or at_slots == #s)
-local counts = cost > 0 and (not denied or attempts) -- the call is entered
+local counts = cost > 0 and (not denied or attempts) -- the call is recorded
 if ok and denied and attempts and cost > 0 then ok = count == 1 and group == 1 and not big end
 local state
 if ok and counts and rewrite and not big then
   state = signature .. string.sub(s, signed + 1, head_from) .. head
     .. string.sub(s, head_to + 1, data_from) .. data .. string.sub(s, data_to + 1)
-  -- From this length on every head says how many slots are used. Those that stay as they
-  -- were do not, so the general step writes all of them.
+  -- From this length on, the numbers of every log must say how many slots are used. Those
+  -- of unchanged logs do not yet, so the general step rewrites the whole state.
   ok = #state < 2048
 end
 if ok and counts then

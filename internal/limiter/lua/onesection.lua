@@ -1,4 +1,4 @@
--- A shorter way to make the general step, for one log, token bucket or fixed window.
+-- A shortcut for the general step, for one log, token bucket or fixed window.
 -- The log may have any number of limits. It saves this part of a whole check:
 --
 --   log with two limits   11 %
@@ -56,12 +56,12 @@ if shape == 1 then
         ok = ok and #s == 44 + capacity * width
       end
       ok = ok and used <= capacity and offset < 140737488355328 and fill <= group
-        -- a clock that stepped back further would let ages of slots repeat
+        -- the clock stepped back so far that ages of slots would wrap around
         and now + offset - rewritten > -span
     end
   end
   local at = now + offset
-  local age = span -- of the newest slot
+  local age = span -- age of the newest slot
   if ok and used > 0 then
     local p = 44 + (used - 1) * width
     local bytes = s
@@ -73,7 +73,7 @@ if shape == 1 then
     if ok then age = (at - unpack(format, bytes, p + 1)) % modulus end
     ok = ok and age <= 2 * span + 10000
   end
-  local first_live = used -- of the section's window
+  local first_live = used -- first slot in the section's window
   local tail = ''
   local i = 0
   while ok and i < limits do
@@ -159,7 +159,7 @@ if shape == 1 then
   end
   if ok then reply = tail end
   if ok and cost > 0 then
-    -- Admitted: fill up the newest slot, add more.
+    -- Admitted: fill up the newest slot, then add slots.
     local from, more = used, cost
     if group > 1 then
       if first_live < used and fill < group then
@@ -207,7 +207,7 @@ if shape == 1 then
   end
 
 elseif shape == 4 and limits == 1 and refund ~= -1 and (#s == 29 or s == '') then
-  -- One token bucket, its debt in parts of its limit.
+  -- One token bucket. Its debt is in microseconds and parts of 1/limit.
   local start, prev, cur = 0, 0, n
   if s ~= '' then start, prev, cur = unpack('>I7I4I4', s, 15) end
   local whole, part = 0, 0

@@ -1,65 +1,65 @@
--- Part of the general step, which knows every case: reads the state. The parts are one
--- chunk: calendar, readstate, carryover, step, refund, writestate. onesection.lua and
--- manysections.lua are shorter ways. The model (model.go) is the same step in Go.
+-- Part of the general step, which handles every case: reads the state. The parts are
+-- concatenated: calendar, readstate, carryover, step, refund, writestate. onesection.lua
+-- and manysections.lua are shortcuts for common cases. model.go is the same step in Go.
 --
 -- In: a head sets the locals
 --   key     key of the subject's state, one of KEYS
 --   prog    compiled limits, laid out as Program (program.go)
---   cost    calls to take, 0 to 1e9; 0 takes nothing and looks at a cost of 1; below 0
+--   cost    calls to take, 0 to 1e9; 0 evaluates a cost of 1 and takes nothing; below 0
 --           gives -cost back
---   refund  cost below 0: time at which the cost was taken (us since 1970); cost above 0:
---           -1 when some of it may be given back, for which a token bucket keeps notes,
+--   refund  for a cost below 0: when it was taken (us since 1970). For another cost: -1
+--           when some of it may be given back, for which a token bucket keeps notes;
 --           else 0
 -- Out: the local reply, a string:
---   1 byte    0 denied; 1 allowed; 2 the cost is above a limit, only the time follows;
---             3 allowed, without reset and retry-after, which the time and limit give
+--   1 byte    0 denied; 1 allowed; 2 the cost is above a limit, and only the time
+--             follows; 3 allowed, without reset and retry-after, which follow from the
+--             time and the limit
 --   7 bytes   server's time (us since 1970)
 --   for each limit:
 --     4 bytes remaining calls
 --     7 bytes reset (us from now)
---     7 bytes retry-after (us from now); of a limit in shadow mode, which denies no call
---             and takes none that exceeds it, also on an allowed call: 366 days when the
---             cost is above it
---     8 bytes from which the reader computes when remaining rises: of a log us from now;
---             of a counter 4 bytes previous count, 4 bytes count; of a token bucket
---             4 bytes parts of a microsecond, 4 bytes 0; of a fixed window 0
---   4 bytes   cost below 0 only: the most calls that a limit may still hold and did not
---             give back
+--     7 bytes retry-after (us from now). A limit in shadow mode that the cost exceeds
+--             denies no call and takes nothing, but has one: 366 days when the cost is
+--             above the limit
+--     8 bytes from which the reader computes when remaining rises. A log: us from now. A
+--             counter: 4 bytes previous count, 4 bytes count. A token bucket: 4 bytes
+--             parts of a microsecond, 4 bytes 0. A fixed window: 0
+--   4 bytes   for a cost below 0 only: how many of its calls a limit may still count, the
+--             most over all limits
 --
 -- The state is one string. Integers are big-endian:
---   signature of the program. Sections follow in its order. carryover.lua takes over a
---   state with another signature
+--   signature of the program; sections are in its order. carryover.lua converts a state
+--   with another signature
 --   for each log:
 --     7 bytes time of the newest slot at the last rewrite (us)
 --     7 bytes clock offset (us)
 --     4 bytes capacity (slots)
---     4 bytes a log of attempts: slots to keep; another log: how much older than the
---             newest slot the oldest was at the last rewrite (us; slots of more than
---             4 bytes: 65536 us)
+--     4 bytes of a log of attempts, which counts denied calls: slots to keep. Of another
+--             log: how much older than the newest slot the oldest was at the last rewrite
+--             (us; in 65536 us for slots of more than 4 bytes)
 --     4 bytes used slots
 --     4 bytes calls of the newest slot
 --   for each other section:
---     7 bytes start of the window; a token bucket: when it is full (us)
---     4 bytes previous count; a token bucket: parts of a microsecond more
---     4 bytes count; a token bucket: parts in a microsecond
+--     7 bytes start of the window; of a token bucket: when it is full (us)
+--     4 bytes previous count; of a token bucket: when it is full, parts of a microsecond
+--     4 bytes count; of a token bucket: number of parts in a microsecond
 --   slots of each log
 --   notes for refunds, if any
 --
 -- A slot is the low bits of the time of its latest call. Its top bit is set, so a zero
--- slot is free. Slots are in the order of time. A state longer than window_bytes keeps
--- its numbers of used slots up to date and is read in pieces. A shorter state is read
--- whole: zero bytes mark a log's first free slot, and a call writes only its slot.
+-- slot is free. Slots are in the order of time. A state longer than window_bytes is read
+-- in pieces, and its numbers of used slots are up to date. A shorter state is read whole:
+-- zero bytes mark a log's first free slot, and a call writes only its slot.
 --
 -- With notes the signature has one more entry, NOTES, whose numbers are 14 bytes 0,
 -- 4 bytes twice the number of notes, 4 bytes 0, the same 4 bytes again, 4 bytes 0. A note
 -- has 12 bytes: 1 byte number of the section (from 1), 7 bytes, 4 bytes. Notes are in the
--- order of sections. Of a log they are deficits (refund.go): time, calls. Of a token
--- bucket (bucketrefund.go) the first note is the time since when valleys are kept, and 1
--- when the bucket was full then. Each valley is two notes: time, parts; microseconds, 1
--- when it is merged. onesection.lua and manysections.lua leave states with notes to this
--- step.
+-- order of sections. Those of a log are its deficits (log.go): time, calls. The first note
+-- of a token bucket (bucket.go) is the time since when it keeps valleys, and 1 when it was
+-- full at that time. Each valley is two notes: time, parts; microseconds, 1 when it is
+-- merged. onesection.lua and manysections.lua leave states with notes to this step.
 --
--- Numbers are doubles. Every integer stays below 2^53; muldiv makes larger products.
+-- Numbers are doubles. All integers stay below 2^53, except the products in muldiv.
 local byte, sub, rep, ceil = string.byte, string.sub, string.rep, math.ceil
 local window_bytes = 2048
 local LOG, ATTEMPTS, COUNTER, BUCKET, FIXED = 1, 2, 3, 4, 5
@@ -68,8 +68,9 @@ local limits, _, _, siglen = byte(prog, 1, 4)
 siglen = 2 + 12 * siglen
 local sig = sub(prog, 3, 2 + siglen)
 local big = #s == window_bytes
--- The last entry of a state's signature when notes for refunds follow the slots. It names
--- a log that no program has, so that older releases carry over the other logs only.
+-- The last entry of a state's signature when notes for refunds follow the slots. It
+-- describes a log that no program has, so that older releases carry over only the other
+-- logs.
 local NOTES = '\1\0\0\0\1\6\0\0\0\0\0\1'
 local stored = byte(s, 2) or 0 -- sections of the state
 local has_notes = stored > 1 and sub(s, 12 * stored - 9, 12 * stored + 2) == NOTES
@@ -78,7 +79,7 @@ local same_sections = byte(s, 1) == byte(sig, 1) and sub(s, 3, 12 * stored + 2) 
 local take = cost
 if cost <= 0 then take = 1 end
 
--- floor(a * b / d) and the remainder, for a < 2^30, b and d < 2^45.
+-- Returns floor(a * b / d) and the remainder, for a < 2^30, b and d < 2^45.
 local function muldiv(a, b, d)
   local p = a * b
   if p < 9007199254740992 then
@@ -105,7 +106,7 @@ local function muldiv(a, b, d)
   return quotient, remainder
 end
 
--- The sections that a signature lists.
+-- Returns the sections that a signature lists.
 local function sections_of(signature, count)
   local sections = {}
   for i = 1, count do
@@ -123,7 +124,7 @@ local function sections_of(signature, count)
   return sections
 end
 
--- Slot i of a log, 0 the oldest, as a time on the log's clock.
+-- Returns slot i of a log, 0 the oldest, as a time on the log's clock.
 local function slot(log, i)
   if log.times then return log.times[i + 1] end
   if i >= log.fresh then return log.fresh_time end
@@ -139,12 +140,12 @@ local function slot(log, i)
   local delta = (low - log.rewritten) % log.modulus
   if delta >= log.modulus / 2 then delta = delta - log.modulus end
   local time = log.rewritten + delta
-  if log.newest and time > log.newest then return log.newest end -- a damaged slot denies for a window at most
+  if log.newest and time > log.newest then return log.newest end -- a damaged slot denies for at most a window
   return time
 end
 
--- The first slot of a log that is later than a time; the number of its slots if there is
--- none.
+-- Returns the index of the first slot of a log that is later than a time, or the number of
+-- its slots.
 local function first_after(log, time)
   local lo, hi = log.base, log.used
   while lo < hi do
@@ -154,7 +155,7 @@ local function first_after(log, time)
   return lo
 end
 
--- The calls that deficits later than a time are short of.
+-- Returns the calls of the deficits later than a time.
 local function missing_after(log, time)
   local calls = 0
   for i = 1, #log.deficits do
@@ -163,15 +164,15 @@ local function missing_after(log, time)
   return calls
 end
 
--- The calls in a log's slots later than a time.
+-- Returns the calls in a log's slots later than a time.
 local function calls_after(log, time)
   local live = log.used - first_after(log, time)
   if live == 0 then return 0 end
   return log.fill + (live - 1) * log.group - missing_after(log, time)
 end
 
--- The calls that slot i of a log stands for. The first slot with a stamp bears its
--- deficit.
+-- Returns the calls that slot i of a log stands for. Of several slots with the same time,
+-- the first one has the deficit.
 local function calls_in(log, i)
   if i == log.used - 1 then return log.fill end
   local at = slot(log, i)
@@ -179,11 +180,11 @@ local function calls_in(log, i)
   return log.group - (missing_after(log, at - 1) - missing_after(log, at))
 end
 
--- The bytes of a slot.
+-- Returns the bytes of a slot.
 local function encode_slot(log, time) return pack(log.format, time % log.modulus + log.modulus) end
 
--- Reads deficits and valleys. It leaves out impossible deficits: without them too many
--- calls count, never too few.
+-- Reads deficits and valleys. It ignores impossible deficits: too many calls count without
+-- them, never too few.
 local function decode_notes(sections, bytes)
   for i = 1, #bytes - 11, 12 do
     local number, time, calls = unpack('>I1I7I4', bytes, i)
@@ -259,7 +260,7 @@ local function decode(sections)
   return sections
 end
 
--- A section that never counted.
+-- Makes a section empty.
 local function blank(section)
   if section.kind <= ATTEMPTS then
     section.rewritten, section.offset, section.capacity, section.used, section.fill, section.keep = now, 0,
@@ -271,13 +272,13 @@ local function blank(section)
   end
 end
 
--- A bucket's debt: how long until it is full, in whole microseconds and parts.
+-- Returns a bucket's debt: the time until it is full, in whole microseconds and parts.
 local function debt(bucket)
   if bucket.start < now then return 0, 0 end
   return bucket.start - now, bucket.prev
 end
 
--- A debt with a cost added.
+-- Returns a bucket's debt with a cost added.
 local function debt_after(bucket, added_cost)
   local whole, part = debt(bucket)
   local added, rest = muldiv(added_cost, bucket.span, bucket.requests)
@@ -286,21 +287,21 @@ local function debt_after(bucket, added_cost)
   return whole, part
 end
 
--- How many calls a debt stands for, rounded up.
+-- Returns how many calls a debt stands for, rounded up.
 local function owed_calls(whole, part, requests, span)
   local calls, rest = muldiv(requests, whole, span)
   return calls + ceil((rest + part) / span)
 end
 
--- A counter's weighted estimate, rounded up.
+-- Returns a counter's weighted estimate, rounded up.
 local function estimate(counter)
   local weighted, rest = muldiv(counter.prev, counter.span - (now - counter.start), counter.span)
   if rest > 0 then weighted = weighted + 1 end
   return counter.cur + weighted
 end
 
--- Advances a section to the time now. Returns whether that did more than let time pass,
--- and whether a window began.
+-- Advances a section to the time now. Returns whether the state must be written for that,
+-- because the clock stepped back or a limit changed, and whether a window began.
 local function advance(section, requests)
   if section.kind <= ATTEMPTS then
     if section.used == 0 then return false, false end
@@ -311,7 +312,7 @@ local function advance(section, requests)
     return true, false
   elseif section.kind == BUCKET then
     local whole, part = debt(section)
-    if whole == 0 and part == 0 then return false, false end -- what is stored stands: the clock may step back
+    if whole == 0 and part == 0 then return false, false end -- unchanged: the clock may step back
     local moved = false
     if whole > section.span or (whole == section.span and part > 0) then
       whole, part, moved = section.span, 0, true

@@ -1,7 +1,7 @@
--- Part of the general step: with a cost below 0, gives back -cost that was taken at the
--- time refund. refund.go gives the reasons.
+-- Part of the general step: for a cost below 0, gives back -cost, which was taken at the
+-- time refund. log.go, bucket.go and model.go explain it.
 
--- Takes slots out of a log: `count` of them, from slot `from` on.
+-- Removes `count` slots from a log, from slot `from` on.
 local function cut(log, from, count)
   if log.times then
     local times = {}
@@ -16,7 +16,7 @@ local function cut(log, from, count)
   log.fresh = log.used
 end
 
--- Makes the two nearest deficits of a log into one.
+-- Merges the two nearest deficits of a log.
 local function merge_deficits(log)
   local d, near = log.deficits, 1
   for i = 2, #d - 1 do
@@ -34,7 +34,7 @@ local function merge_deficits(log)
   table.remove(d, near)
 end
 
--- Gives back calls of a log with grouped slots. Returns how many of them it still holds.
+-- Gives back calls of a log with grouped slots. Returns how many of them it still counts.
 local function give_back_groups(log, calls)
   local group, last = log.group, log.used - 1
   local first = first_after(log, refund - 1)
@@ -92,7 +92,7 @@ local function give_back_groups(log, calls)
   return held
 end
 
--- Gives back calls of a log. Returns how many of them it may still hold.
+-- Gives back calls of a log. Returns how many of them it may still count.
 local function give_back_calls(log, calls)
   local clock = now + log.offset
   if log.used == 0 or refund <= now - log.span then return 0 end
@@ -117,7 +117,7 @@ local function give_back_calls(log, calls)
   return math.min(calls - given, later)
 end
 
--- Takes what was given back from the debts that a bucket had after the call.
+-- Subtracts what was given back from the debts that a bucket had after the call.
 local function lower_valleys(bucket, whole, part)
   local kept, valleys = {}, bucket.valleys
   local least
@@ -142,7 +142,7 @@ local function give_back_debt(bucket, calls)
   if bucket.full and refund < bucket.since then return 0 end -- the bucket was full after the call
   local whole, part = debt(bucket)
   local most, most_part = muldiv(calls, bucket.span, bucket.requests)
-  local still, still_part = most - (now - refund), most_part -- what cannot have drained since the call
+  local still, still_part = most - (now - refund), most_part -- debt that cannot have drained since the call
   if still < 0 or refund > now then still, still_part = 0, 0 end
   if owes_less(whole, part, most, most_part) then most, most_part = whole, part end
   local given, given_part = most, most_part
@@ -173,7 +173,7 @@ local function give_back_debt(bucket, calls)
   return owed_calls(most, most_part, bucket.requests, bucket.span)
 end
 
--- Gives back calls of a section. Returns how many of them it may still hold.
+-- Gives back calls of a section. Returns how many of them it may still count.
 local function give_back(section, calls)
   if section.kind <= ATTEMPTS then
     return give_back_calls(section, calls)

@@ -1,7 +1,7 @@
--- Part of the general step: decides, and notes in the sections what is taken.
+-- Part of the general step: decides, and records in the sections what is taken.
 
--- The program's limits, each with its section; a section's requests are its largest
--- limit's.
+-- The program's limits, each with its section. A section's requests are those of its
+-- largest limit.
 local sections = sections_of(sig, byte(sig, 2))
 for i = 1, #sections do -- a damaged program must not keep the server busy
   local section = sections[i]
@@ -46,8 +46,8 @@ for i = 1, #sections do
   due = due or began
 end
 
--- The slot of a log that has to leave the window for a cost to pass under a limit; below
--- `base` when it passes.
+-- Returns the slot of a log that must leave the window for a cost to pass a limit; below
+-- `base` if the cost passes now.
 local function deciding_slot(log, n, passing)
   if #log.deficits == 0 then
     local spare = n - passing - log.fill
@@ -57,14 +57,14 @@ local function deciding_slot(log, n, passing)
   local lo, hi = log.base, log.used - 1
   while lo < hi do
     local mid = floor((lo + hi) / 2)
-    local behind = log.fill + (log.used - 2 - mid) * log.group -- in the slots after it, but for deficits
+    local behind = log.fill + (log.used - 2 - mid) * log.group -- calls in later slots, before deficits
     if behind - missing_after(log, slot(log, mid)) <= n - passing then hi = mid else lo = mid + 1 end
   end
   return lo
 end
 
--- What is left of a limit, when it is empty and when the cost passes, in microseconds
--- from now, and what comes next.
+-- Returns what is left of a limit, the microseconds until it is empty and until the cost
+-- passes, and the two numbers from which the reader computes when remaining rises.
 local function usage(limit)
   local section, n = limit.section, limit.requests
   local take = take > n and n or take
@@ -113,12 +113,12 @@ local function usage(limit)
   return left > 0 and left or 0, reset > 0 and reset or 0, retry > 0 and retry or 0, next, second
 end
 
--- Compares two debts of whole microseconds and parts: whether the first is less.
+-- Returns whether the first of two debts is less.
 local function owes_less(whole, part, other_whole, other_part)
   return whole < other_whole or (whole == other_whole and part < other_part)
 end
 
--- Remembers a bucket's debt before a call; bucketrefund.go says what for.
+-- Records a bucket's debt before a call; bucket.go explains valleys.
 local function note_valley(bucket)
   local whole, part = debt(bucket)
   local valleys = bucket.valleys
@@ -157,13 +157,13 @@ local function record(section)
   else
     local at, group = now + section.offset, section.group
     local begin = section.used
-    if begin == 0 then due = true end -- what the numbers say of the oldest slot has to hold for this one
+    if begin == 0 then due = true end -- the numbers must describe this slot as the oldest
     if begin > 0 and at - slot(section, begin - 1) >= section.span then
       begin, section.used, section.base, section.keep, section.times, due = 0, 0, 0, 0, nil, true
       section.deficits = {}
     end
     local latest = section.deficits[#section.deficits]
-    -- a state without deficits takes the shorter ways again
+    -- a state without deficits can take the shortcuts again
     if latest and at - latest.at >= section.span then due = true end
     if section.times then
       push(section, at, take)
@@ -188,7 +188,7 @@ local function record(section)
       local keep = ceil(section.requests / group) + 1
       if keep > section.keep then
         section.keep = keep
-        if section.base > 0 then due = true end -- else a later call would count again what is before the base
+        if section.base > 0 then due = true end -- or later calls would count slots before the base
       end
       section.base = math.max(section.base, section.used - section.keep)
     end

@@ -14,7 +14,7 @@ end
 evaluate()
 
 if cost > 0 then
-  for i = 1, limits do -- a limit in shadow mode has its section to itself
+  for i = 1, limits do -- a limit in shadow mode shares its section with no other
     local section = list[i].section
     if section.shadow and retries[i] > 0 then exceeded[section] = retries[i] end
   end
@@ -33,12 +33,12 @@ if cost > 0 then
   end
 end
 
--- A log's part of a rewritten state: its numbers, its slots and its deficits. Only what
--- is out of every window as of the newest slot goes: the clock never gets behind that, so
--- it can never come back in.
+-- Returns a log's part of a rewritten state: its numbers, its slots and its deficits. It
+-- drops only slots that had left every window at the time of the newest slot. The log's
+-- clock never goes back before that time, so they cannot count again.
 local function encode_log(log, number)
   local last = now + log.offset
-  local refunded = cost < 0 and log.kind == LOG and not log.spared -- perhaps the newest slot
+  local refunded = cost < 0 and log.kind == LOG and not log.spared -- the newest slot may have been removed
   if log.used > 0 and not refunded then last = slot(log, log.used - 1) end
   local first = first_after(log, last - log.span)
   local count = log.used - first
@@ -127,7 +127,7 @@ elseif attempts then
         call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.keep, section.used, section.fill))
       end
       local slots = rep(encode_slot(section, section.fresh_time), section.used - section.fresh)
-      -- whatever is behind them, the next slot is free
+      -- Slots after the written ones are free, whatever the state has there.
       if section.used < section.capacity then slots = slots .. rep('\0', section.width) end
       call('SETRANGE', key, section.slots_at + section.fresh * section.width, slots)
     end

@@ -1,12 +1,13 @@
-// Package calendar says when the minutes, hours, days, weeks, months and years of a time
-// zone begin and end, in whole microseconds since 1970. It goes by the zone's offsets
-// from UTC as they were listed for a Program, since Valkey knows no time zones: the
-// script computes the same from the same list. Package limiter imports it. It is
-// arithmetic over its arguments.
+// Package calendar computes when the minutes, hours, days, weeks, months and years of a
+// time zone begin and end, in whole microseconds since 1970. It uses a list of the zone's
+// offsets from UTC, which a limiter.Program carries: Valkey knows no time zones, and the
+// scripts compute the same from the same list. Package limiter imports it. It has no state
+// and reads no clock.
 package calendar
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -42,16 +43,14 @@ func (p Period) String() string {
 
 // Parse is the inverse of String.
 func Parse(name string) (Period, error) {
-	for p, n := range names {
-		if n == name {
-			return Period(p), nil
-		}
+	if p := slices.Index(names[:], name); p >= 0 {
+		return Period(p), nil
 	}
 	return 0, fmt.Errorf("calendar %q is not one of minute, hour, day, week, month, year", name)
 }
 
-// Longest returns the length of the period; of a day and what is longer with the hour
-// that the end of summer time adds, of a month with 31 days, of a year with 366.
+// Longest returns the greatest length of the period: a month has 31 days, a year 366, and
+// the end of summer time adds an hour to a day and to longer periods.
 func (p Period) Longest() time.Duration {
 	switch p {
 	case Minute:
@@ -78,13 +77,14 @@ type Shift struct {
 }
 
 const (
-	// ahead is how far a list of shifts reaches; later, the last offset stays.
+	// ahead is how far into the future a list of shifts reaches. The last offset applies
+	// after that.
 	ahead     = 10 * 366 * 24 * time.Hour
-	maxShifts = 64
+	maxShifts = 64 // in a list
 )
 
-// Shifts lists the offsets of a zone from two periods before now on, but two months at
-// least, the first one from the beginning of time.
+// Shifts lists the offsets of a zone, from two periods but at least two months before now.
+// The first offset applies to all earlier times. An unknown zone is UTC.
 func (p Period) Shifts(zone string, now time.Time) []Shift {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -94,8 +94,8 @@ func (p Period) Shifts(zone string, now time.Time) []Shift {
 	_, offset := t.Zone()
 	shifts := []Shift{{0, int64(offset) * 1e6}}
 	for end := now.Add(ahead); t.Before(end) && len(shifts) < maxShifts; {
-		// ZoneBounds stands still at the end of some years after 2037, and ends zones at
-		// the end of others
+		// After 2037, ZoneBounds may return t itself at the end of a year, or end a zone
+		// where no offset changes.
 		next := t.Add(24 * time.Hour)
 		if _, bound := t.ZoneBounds(); bound.IsZero() {
 			break
@@ -112,7 +112,7 @@ func (p Period) Shifts(zone string, now time.Time) []Shift {
 	return shifts
 }
 
-// shiftAt returns the index of the shift that holds at an instant.
+// shiftAt returns the index of the shift that applies at a time.
 func shiftAt(shifts []Shift, us int64) int {
 	i := len(shifts) - 1
 	for i > 0 && us < shifts[i].From {
@@ -121,9 +121,9 @@ func shiftAt(shifts []Shift, us int64) int {
 	return i
 }
 
-// reached returns the first instant, from the shift with an index on, at which the zone's
-// clocks show at least a local time. Where clocks skip that time it is the instant of the
-// skip.
+// reached returns the first time, from the shift with index from on, at which the zone's
+// clocks show at least the local time. If clocks skip the local time, that is the time of
+// the skip.
 func reached(shifts []Shift, from int, local int64) int64 {
 	for i := from; ; i++ {
 		us := local - shifts[i].Offset
@@ -138,7 +138,7 @@ func reached(shifts []Shift, from int, local int64) int64 {
 
 const dayMicros = 24 * 3600 * 1_000_000
 
-// Around returns the period that holds now, in a zone with these shifts: [start, end).
+// Around returns the period [start, end) that contains now, in a zone with these shifts.
 func (p Period) Around(now int64, shifts []Shift) (start, end int64) {
 	current := shiftAt(shifts, now)
 	local := now + shifts[current].Offset
@@ -164,16 +164,17 @@ func (p Period) Around(now int64, shifts []Shift) (start, end int64) {
 	return reached(shifts, 0, start), reached(shifts, current, end)
 }
 
-// fromMarch returns the year of a day since 1970 within its 400 years, and the day of
-// that year, both from 0. Years begin in March, so that the day of a leap year is the
-// last. The arithmetic is Howard Hinnant's civil_from_days.
-func fromMarch(day int64) (year, of int64) {
+// fromMarch returns the year of a day since 1970 within its era of 400 years, and the day
+// of that year, both counted from 0. Years begin in March, so that a leap day is the last
+// day. The arithmetic is Howard Hinnant's civil_from_days.
+func fromMarch(day int64) (year, dayOfYear int64) {
 	doe := (day + 719468) % 146097
 	year = (doe - doe/1460 + doe/36524 - doe/146096) / 365
 	return year, doe - (365*year + year/4 - year/100)
 }
 
-// daysOf returns the days of a year, counted as fromMarch counts.
+// daysOf returns the number of days of a year that begins in March, by its number from
+// fromMarch.
 func daysOf(year int64) int64 {
 	if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
 		return 366
@@ -181,28 +182,28 @@ func daysOf(year int64) int64 {
 	return 365
 }
 
-// monthAround returns the days since 1970 of the first of the month that holds a day, and
-// of the first of the next month.
+// monthAround returns the first day of the month that contains a day, and that of the next
+// month, in days since 1970.
 func monthAround(day int64) (first, next int64) {
-	year, of := fromMarch(day)
-	month := (5*of + 2) / 153 // 0 is March
+	year, dayOfYear := fromMarch(day)
+	month := (5*dayOfYear + 2) / 153 // 0 is March
 	begins := (153*month + 2) / 5
 	length := (153*(month+1)+2)/5 - begins
 	if month == 11 { // February ends where the next year begins
 		length = daysOf(year+1) - 337
 	}
-	return day - of + begins, day - of + begins + length
+	return day - dayOfYear + begins, day - dayOfYear + begins + length
 }
 
-// yearAround returns the days since 1970 of the first of January of the year that holds a
-// day, and of the next.
+// yearAround returns January 1 of the year that contains a day, and of the next year, in
+// days since 1970.
 func yearAround(day int64) (first, next int64) {
 	const january = 306 // day of a year that begins in March
-	year, of := fromMarch(day)
-	if of >= january {
-		first = day - of + january
+	year, dayOfYear := fromMarch(day)
+	if dayOfYear >= january {
+		first = day - dayOfYear + january
 		return first, first + daysOf(year+1)
 	}
-	next = day - of + january
+	next = day - dayOfYear + january
 	return next - daysOf(year), next
 }
