@@ -1,7 +1,11 @@
 package bulk
 
 import (
+	"cmp"
+	"maps"
+	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,28 +14,30 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
+	"tidegate/web/templates"
 )
 
-// maxSelected is how many keys can be ticked: those of a page.
+// maxSelected is the number of keys that can be ticked: those of one page.
 const maxSelected = 100
 
-// bulkForm is a change of many keys as it was asked for.
+// bulkForm is a change of many keys as the user requested it.
 type bulkForm struct {
 	do       string
-	ids      []string // the ticked keys; empty for all that the filter means
+	ids      []string // of the ticked keys; empty for all that filter matches
 	filter   app.KeyFilter
 	all      bool
-	plan     form.Input // name
+	plan     form.Input // its name
 	override changes.OverrideForm
 	reason   form.Input
-	confirm  form.Input // the number of keys
-	shown    int64      // how many keys the form said it changes; -1 when it said nothing
-	total    int64      // how many there are
+	confirm  form.Input // number of keys, typed to confirm
+	shown    int64      // keys that the form said it changes; -1 if it said nothing
+	total    int64      // keys that match now
 	problem  string
 }
 
-// readForm fails for a form that is not ours.
+// readForm reads the form of the bar or of the bulk page. It fails for any other form.
 func readForm(values url.Values) (bulkForm, error) {
 	f := bulkForm{
 		do: values.Get("do"), ids: values["id"], plan: form.Typed(values, "to", page.MaxName+10),
@@ -67,7 +73,7 @@ func readForm(values url.Values) (bulkForm, error) {
 	return f, err
 }
 
-// job is what the form asks for.
+// job returns the job that the form asks for.
 func (f *bulkForm) job() app.Job {
 	j := app.Job{Do: f.do, Plan: f.plan.Text, Total: f.total, IDs: f.ids}
 	if f.all {
@@ -83,42 +89,50 @@ func (f *bulkForm) job() app.Job {
 	return j
 }
 
-// check notes what is wrong with the change itself.
-func (f *bulkForm) check(set *policy.Set) int {
+// check sets the errors of all fields but the confirmation.
+func (f *bulkForm) check(set *policy.Set) {
 	switch f.do {
 	case app.Plan:
 		if _, known := set.Plan(f.plan.Text); !known {
 			f.plan.Error = form.ChooseFromList
 		}
-	case app.Override:
+	case app.Override: // has its own reason
 		f.override.Override(time.Now())
-		return f.override.Errors()
+		return
 	}
 	f.reason.CheckReason()
+}
+
+// errorCount returns the number of errors that check found.
+func (f *bulkForm) errorCount() int {
+	if f.do == app.Override {
+		return f.override.Errors()
+	}
 	return form.CountErrors(f.plan, f.reason)
 }
 
-// confirms is what to type before the job begins, the number of keys; empty when nothing
-// is to be typed.
-func (f *bulkForm) confirms() string {
+// confirmation returns the number of keys that the user must type before the job starts;
+// empty if the change needs no confirmation.
+func (f *bulkForm) confirmation() string {
 	if !f.all || !(app.KeyChange{Do: f.do}).NeedsCount() {
 		return ""
 	}
 	return page.Number(f.total)
 }
 
-// checkConfirm notes a confirmation that is missing, or of another number of keys.
-func (f *bulkForm) checkConfirm() int {
-	word := f.confirms()
-	if typed := strings.TrimSpace(f.confirm.Text); strings.ReplaceAll(typed, ",", "") !=
-		strings.ReplaceAll(word, ",", "") && word != "" {
-		f.confirm.Error = "Type " + word + " to confirm."
+// checkConfirm sets the error of a confirmation that is missing or of another number. It
+// reports whether the confirmation is right.
+func (f *bulkForm) checkConfirm() bool {
+	want := f.confirmation()
+	digits := func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), ",", "") }
+	if want != "" && digits(f.confirm.Text) != digits(want) {
+		f.confirm.Error = "Type " + want + " to confirm."
 	}
-	return form.CountErrors(f.confirm)
+	return f.confirm.Error == ""
 }
 
-// checkTotal notes that the form said another number of keys than there are. Selected
-// keys that are gone are no harm.
+// checkTotal sets the problem if the form showed another number of keys than match now.
+// Selected keys may be fewer.
 func (f *bulkForm) checkTotal() bool {
 	if !f.all || f.shown == f.total {
 		return true
@@ -134,4 +148,103 @@ func (f *bulkForm) checkTotal() bool {
 	f.problem += " Confirm again."
 	f.confirm = form.Input{}
 	return false
+}
+
+func (d *Pages) renderForm(
+	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm, effects []string,
+) {
+	list := page.Address(d.Path("/keys"), changes.FilterValues(f.filter))
+	heading := app.JobTitle(f.do, "", f.total)
+	v := f.override.View()
+	if f.do != app.Override {
+		v = templates.Form{
+			After:  []templates.FormField{form.ReasonField(f.reason)},
+			Errors: form.CountErrors(f.plan, f.reason, f.confirm), Preview: f.do == app.Plan,
+		}
+		if f.do == app.Plan {
+			v.Fields = []templates.FormField{form.ChoiceField("to", "Plan", wording.PlanOptions(set), f.plan)}
+		}
+		if word := f.confirmation(); word != "" {
+			v.After = append(v.After,
+				form.TextField("confirm", "Type "+word+" to confirm", "", 20, f.confirm))
+		}
+	}
+	v.Submit, v.Action = heading, d.Path("/keys/bulk")
+	v.Danger = f.do == app.Revoke || f.do == app.Reset
+	v.Cancel = templates.Choice{Text: "Cancel", Address: list}
+	v.Error = cmp.Or(f.problem, v.Error)
+	carried := url.Values{"do": {f.do}, "id": f.ids, ofField: {ofSelected}}
+	if f.all {
+		carried[ofField], carried["count"] = []string{ofAll}, []string{strconv.FormatInt(f.total, 10)}
+	}
+	maps.Copy(carried, changes.FilterValues(f.filter))
+	v.Hidden = hiddenOf(carried)
+	v.Effects = effects
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page:    d.Page(r, heading),
+		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
+		Heading: heading,
+		Lead: []string{d.selectionText(r, set, f) +
+			" Keys that are revoked, or as they should be already, are left as they are."},
+		Form: &v,
+	}))
+}
+
+// selectionText describes the keys that the change is for.
+func (d *Pages) selectionText(r *http.Request, set *policy.Set, f bulkForm) string {
+	if !f.all {
+		return d.selectedNames(r, set, f.ids)
+	}
+	text := "All keys"
+	if f.filter.Prefix != "" {
+		match := " whose name starts with “"
+		if f.filter.Anywhere {
+			match = " whose name contains “"
+		}
+		text += match + page.Clip(f.filter.Prefix, changes.MaxSearch) + "”"
+	}
+	if p, known := set.Numbered(f.filter.Plan); known {
+		text += " of the plan " + page.Clip(p.Name, page.MaxName)
+	}
+	if f.filter.Group != "" {
+		text += " of the group “" + page.Clip(f.filter.Group, page.MaxName) + "”"
+	}
+	if f.filter.Tag != "" {
+		text += " tagged “" + page.Clip(f.filter.Tag, policy.MaxTagLen) + "”"
+	}
+	for _, o := range changes.KeyStates {
+		if o.Value == string(f.filter.State) && o.Value != "" {
+			text += " that are " + o.Text
+		}
+	}
+	return text + ": " + page.Number(f.total) + "."
+}
+
+// selectedNames lists the names of the ticked keys.
+func (d *Pages) selectedNames(r *http.Request, set *policy.Set, ids []string) string {
+	keys, err := d.Keys.Many(r.Context(), set, ids)
+	if err != nil {
+		return "Selected keys."
+	}
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = page.Clip(k.Name, page.MaxName)
+	}
+	return page.Clip(strings.Join(names, ", "), 1000) + "."
+}
+
+// hiddenOf returns hidden fields with the values, in a fixed order.
+func hiddenOf(values map[string][]string) []templates.Hidden {
+	var hidden []templates.Hidden
+	for name, all := range values {
+		for _, v := range all {
+			if v != "" {
+				hidden = append(hidden, templates.Hidden{Name: name, Value: v})
+			}
+		}
+	}
+	slices.SortFunc(hidden, func(x, y templates.Hidden) int {
+		return strings.Compare(x.Name+"\x00"+x.Value, y.Name+"\x00"+y.Value)
+	})
+	return hidden
 }

@@ -7,17 +7,18 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// A job goes on with each request for a step: the script of its page sends one after the
-// other, and without a script there is a button. A tab that is closed leaves it where it
-// is; the list of keys says so to every editor. GET changes nothing.
+// Each POST of a job's page does one step of the job. The page's script sends one after
+// the other; without a script there is a button. A job stops when its tab is closed, and
+// the list of keys then shows it to editors.
 
-// found returns the job of the path, or answers the request.
-func (d *Pages) found(w http.ResponseWriter, r *http.Request) (app.Job, bool) {
+// job returns the job in the path, or answers the request and returns false.
+func (d *Pages) job(w http.ResponseWriter, r *http.Request) (app.Job, bool) {
 	j, err := d.Keys.Job(r.Context(), r.PathValue("job"))
 	if err != nil {
 		d.failJob(w, r, err)
@@ -42,9 +43,10 @@ func (d *Pages) failJob(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// showJob shows how far the job is, and the button that goes on with it.
+// showJob shows the progress of a job, and to editors the buttons to continue, stop or
+// undo it.
 func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
-	j, ok := d.found(w, r)
+	j, ok := d.job(w, r)
 	if !ok {
 		return
 	}
@@ -75,13 +77,13 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if page.CanEdit(r) {
-		d.offer(&p, j, path)
+		addButtons(&p, j, path)
 	}
 	d.Render(w, r, http.StatusOK, templates.Job(p))
 }
 
-// offer adds what an editor can do with the job.
-func (d *Pages) offer(p *templates.JobPage, j app.Job, path string) {
+// addButtons adds what an editor can do with the job.
+func addButtons(p *templates.JobPage, j app.Job, path string) {
 	if j.Undoable() {
 		p.Undo = path + "/undo"
 	}
@@ -96,7 +98,7 @@ func (d *Pages) offer(p *templates.JobPage, j app.Job, path string) {
 	}
 }
 
-// stepJob does the next part of the job.
+// stepJob does the next step of a job.
 func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -116,4 +118,98 @@ func (d *Pages) stopJob(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+}
+
+func (d *Pages) jobPath(id string) string { return d.Path("/jobs/" + id) }
+
+// showUndo shows what undoing a job would change.
+func (d *Pages) showUndo(w http.ResponseWriter, r *http.Request) {
+	if j, ok := d.job(w, r); ok {
+		d.renderUndo(w, r, http.StatusOK, j, form.Input{})
+	}
+}
+
+func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j app.Job, reason form.Input) {
+	undo, err := d.Keys.UndoOf(r.Context(), j)
+	if err != nil {
+		d.failJob(w, r, err)
+		return
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.FailStore(w, r, "read policy", err)
+		return
+	}
+	preview, err := d.Keys.PreviewUndo(r.Context(), set, j)
+	if err != nil {
+		d.FailStore(w, r, "preview undo", err)
+		return
+	}
+	path := d.jobPath(j.ID)
+	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+		Page:    d.Page(r, undo.Title()),
+		Trail:   []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}, {Text: "Job", Address: path}},
+		Heading: undo.Title(),
+		Lead: []string{
+			"Takes back “" + page.Clip(j.Title(), page.MaxName) +
+				"”. A key that was changed since is left as it is.",
+		},
+		Form: &templates.Form{
+			Action: path + "/undo", Submit: undo.Title(),
+			After:  []templates.FormField{form.ReasonField(reason)},
+			Errors: form.CountErrors(reason), Effects: undoText(preview),
+			Cancel: templates.Choice{Text: "Cancel", Address: path},
+		},
+	}))
+}
+
+func undoText(p app.UndoPreview) []string {
+	all := []string{"Restored: " + keyCount(p.Back) + "."}
+	if p.Changed > 0 {
+		all = append(all, "Left, because changed since: "+keyCount(p.Changed)+".")
+	}
+	if p.Same > 0 {
+		all = append(all, "Restored already: "+keyCount(p.Same)+".")
+	}
+	if !p.Whole {
+		all = append(all, "Only the newest changes were looked at.")
+	}
+	return all
+}
+
+// startUndo starts the job that undoes another.
+func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) {
+	if !d.ParseForm(w, r) {
+		return
+	}
+	j, ok := d.job(w, r)
+	if !ok {
+		return
+	}
+	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
+	if form.Resumes(r) {
+		d.renderUndo(w, r, http.StatusOK, j, reason)
+		return
+	}
+	reason.CheckReason()
+	if form.CountErrors(reason) > 0 {
+		d.renderUndo(w, r, http.StatusUnprocessableEntity, j, reason)
+		return
+	}
+	undo, err := d.Keys.UndoOf(r.Context(), j)
+	if err == nil {
+		undo, err = d.Keys.StartJob(r.Context(), nil, undo, app.NewEdit(r.Context(), reason.Text))
+	}
+	if err != nil {
+		d.failJob(w, r, err)
+		return
+	}
+	d.runFirst(w, r, undo)
+}
+
+func keyCount(n int64) string {
+	if n == 1 {
+		return "1 key"
+	}
+	return page.Number(n) + " keys"
 }

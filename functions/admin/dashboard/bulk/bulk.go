@@ -1,0 +1,280 @@
+// Package bulk serves the pages that change many keys at once: the bar below the list of
+// keys, the form with its preview, and the page of the job that the form starts. Package
+// dashboard mounts it and shows the bar. Package app does the changes.
+package bulk
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/changes"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// Pages serves the pages of bulk changes.
+type Pages struct {
+	*page.Renderer
+	*changes.Changes
+	Keys *app.Registry
+}
+
+// Routes returns the pages.
+func (d *Pages) Routes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk},
+		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true},
+		{Pattern: "GET /jobs/{job}", Role: auth.Viewer, Handle: d.showJob},
+		{Pattern: "POST /jobs/{job}", Role: auth.Editor, Handle: d.stepJob},
+		{Pattern: "POST /jobs/{job}/stop", Role: auth.Editor, Handle: d.stopJob},
+		{Pattern: "GET /jobs/{job}/undo", Role: auth.Editor, Handle: d.showUndo},
+		{Pattern: "POST /jobs/{job}/undo", Role: auth.Editor, Handle: d.startUndo, Resumes: true},
+	}
+}
+
+// actions are the changes of many keys, with the texts of their buttons.
+var actions = []templates.Option{
+	{Value: app.Plan, Text: "Change plan"},
+	{Value: app.Override, Text: "Override limits"},
+	{Value: app.EndOverride, Text: "End overrides"},
+	{Value: app.Reset, Text: "Reset counts"},
+	{Value: app.Revoke, Text: "Revoke"},
+}
+
+// Fields of the selection.
+const (
+	selectField = "select" // in the address of the list: ofPage or ofAll ticks the rows
+	ofField     = "of"     // in the form of the bar
+	ofSelected  = "selected"
+	ofPage      = "page"
+	ofAll       = "all"
+)
+
+// Bar returns the form below the list of keys; nil for viewers and an empty list. It ticks
+// the rows of p if the address asks for it.
+func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
+	if !page.CanEdit(r) || len(p.Rows) == 0 {
+		return nil, nil
+	}
+	b := &templates.Bulk{
+		Action: d.Path("/keys/bulk"), Actions: actions, Of: ofSelected,
+		Page: page.Number(int64(len(p.Rows))), More: p.First != "" || p.Next != "",
+	}
+	b.Hidden = hiddenOf(changes.FilterValues(f))
+	if b.More && !f.Computed() {
+		n, err := d.Keys.Count(r.Context(), f)
+		if err != nil {
+			return nil, err
+		}
+		b.All = page.Number(n)
+	}
+	here := r.URL.Query()
+	chosen := here.Get(selectField)
+	for to, value := range map[*string]string{&b.SelectPage: ofPage, &b.SelectAll: ofAll, &b.Clear: ""} {
+		here.Set(selectField, value)
+		*to = page.Address(d.Path("/keys"), here)
+	}
+	if chosen != ofPage && chosen != ofAll {
+		return b, nil
+	}
+	if b.Ticked = true; chosen == ofAll {
+		b.Of = ofAll
+	}
+	for i := range p.Rows {
+		p.Rows[i].Ticked = true
+	}
+	return b, nil
+}
+
+// Unfinished returns links to the jobs that an editor can continue. It returns none if
+// they cannot be read, since the list of keys is shown without them.
+func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
+	if !page.CanEdit(r) {
+		return nil
+	}
+	jobs, err := d.Keys.OpenJobs(r.Context())
+	if err != nil {
+		return nil
+	}
+	var open []templates.Choice
+	for _, j := range jobs {
+		open = append(open, templates.Choice{Address: d.jobPath(j.ID),
+			Text: page.Clip(j.Title(), page.MaxName) +
+				": " + page.Number(j.Processed()) + " of " + page.Number(j.Total) + " done"})
+	}
+	return open
+}
+
+// showBulk shows the form of a change, with a preview unless the change still needs a
+// plan or an override.
+func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) {
+	f, set, ok := d.form(w, r, r.URL.Query())
+	if !ok {
+		return
+	}
+	f.override = changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
+	var effects []string
+	if f.do != app.Plan && f.do != app.Override {
+		var err error
+		if effects, err = d.effects(r, set, f); err != nil {
+			d.FailStore(w, r, "preview", err)
+			return
+		}
+	}
+	d.renderForm(w, r, http.StatusOK, set, f, effects)
+}
+
+// form reads the form, the policy set and the number of matching keys, or answers the
+// request and returns false.
+func (d *Pages) form(
+	w http.ResponseWriter, r *http.Request, values url.Values,
+) (bulkForm, *policy.Set, bool) {
+	f, err := readForm(values)
+	if err != nil {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return f, nil, false
+	}
+	if !f.all && len(f.ids) == 0 {
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusUnprocessableEntity, Heading: "No keys selected",
+			Advice: "Select keys in the list, or choose all that match.",
+		})
+		return f, nil, false
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.FailStore(w, r, "read policy", err)
+		return f, nil, false
+	}
+	j := f.job()
+	if f.total, err = d.Keys.CountMatching(r.Context(), set, j.IDs, j.Filter); err != nil {
+		d.failCount(w, r, err)
+		return f, nil, false
+	}
+	return f, set, true
+}
+
+// startBulk starts the job, or shows the form again with its errors or a preview.
+func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) {
+	if !d.ParseForm(w, r) {
+		return
+	}
+	f, set, ok := d.form(w, r, r.PostForm)
+	if !ok {
+		return
+	}
+	button := r.PostForm.Get("action")
+	if f.override.Limits.Change(button) || form.Resumes(r) {
+		d.renderForm(w, r, http.StatusOK, set, f, nil)
+		return
+	}
+	if button == changes.PreviewButton {
+		d.preview(w, r, set, f)
+		return
+	}
+	f.check(set)
+	switch {
+	case f.errorCount() > 0:
+		f.checkConfirm()
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+	case !f.checkTotal():
+		d.renderForm(w, r, http.StatusConflict, set, f, nil)
+	case !f.checkConfirm():
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+	default:
+		d.start(w, r, set, f)
+	}
+}
+
+// preview shows what the change would do. It needs no reason.
+func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) {
+	f.check(set)
+	f.reason.AllowEmpty()
+	f.override.Reason.AllowEmpty()
+	if f.errorCount() > 0 {
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return
+	}
+	effects, err := d.effects(r, set, f)
+	if err != nil {
+		d.FailStore(w, r, "preview", err)
+		return
+	}
+	d.renderForm(w, r, http.StatusOK, set, f, effects)
+}
+
+// start stores the job and does its first step.
+func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) {
+	reason := f.reason.Text
+	if f.do == app.Override {
+		reason = f.override.Reason.Text
+	}
+	j, err := d.Keys.StartJob(r.Context(), set, f.job(), app.NewEdit(r.Context(), reason))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		f.override.SetError(invalid)
+		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+	case err != nil:
+		d.FailStore(w, r, "start job", err)
+	default:
+		d.runFirst(w, r, j)
+	}
+}
+
+// runFirst finishes a job of a single step and redirects to the job's page, which
+// continues longer jobs.
+func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) {
+	if j.Total <= app.Chunk {
+		if _, err := d.Keys.StepJob(r.Context(), j.ID, false); err != nil {
+			d.failJob(w, r, err)
+			return
+		}
+	}
+	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+}
+
+// effects describes what the change would have denied of the calls in the last hour.
+func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string, error) {
+	if f.do == app.Reset {
+		return nil, nil
+	}
+	j := f.job()
+	text, err := d.PreviewKeys(r.Context(), set, j.Filter, j.IDs, func(k *policy.Key) {
+		switch f.do {
+		case app.Plan:
+			k.Plan = j.Plan
+		case app.Override:
+			k.Override = j.Override
+		case app.EndOverride:
+			k.Override = nil
+		case app.Revoke:
+			k.Status = policy.Revoked
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	effects := []string{text}
+	if f.do == app.Override {
+		effects = append(effects, changes.MootWarnings("", j.Override.Limits)...)
+	}
+	return effects, nil
+}
+
+// failCount answers an error of counting keys.
+func (d *Pages) failCount(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, app.ErrUncounted) {
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusUnprocessableEntity, Heading: "Too many keys to count",
+			Advice: "Narrow the filter, such as by the start of the name.",
+		})
+		return
+	}
+	d.FailStore(w, r, "count keys", err)
+}
