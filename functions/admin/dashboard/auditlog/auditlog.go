@@ -1,14 +1,23 @@
+// Package auditlog serves the pages of the audit: the list of changes with its CSV export,
+// the form that reverts a change, and the integrity check. Package dashboard mounts it;
+// other pages use its rows of entries. It changes keys and policies only to revert an
+// entry, through package app.
 package auditlog
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
@@ -16,9 +25,33 @@ import (
 	"tidegate/web/templates"
 )
 
-const auditPerPage = 50
+// Pages serves the pages of the audit.
+type Pages struct {
+	*page.Renderer
+	*changes.Changes
+	keys *app.Registry
+}
 
-// auditActions are what the list can be narrowed to: the beginnings of actions.
+// New returns the pages; r renders them.
+func New(r *page.Renderer, shared *changes.Changes, keys *app.Registry) *Pages {
+	return &Pages{Renderer: r, Changes: shared, keys: keys}
+}
+
+// Routes returns the pages.
+func (d *Pages) Routes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.showAudit},
+		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit},
+		{Pattern: "GET /audit/verify", Role: auth.Viewer, Handle: d.verifyAudit},
+		{Pattern: "GET /audit/{entry}/revert", Role: auth.Editor, Handle: d.showRevert},
+		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert, Resumes: true},
+		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo},
+	}
+}
+
+const entriesPerPage = 50
+
+// auditActions are the prefixes of actions that the list can be filtered by.
 var auditActions = []templates.Option{
 	{Value: "", Text: "all"},
 	{Value: audit.OfPolicy, Text: "the policies"},
@@ -48,7 +81,7 @@ func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *te
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	if app.LooksLikeSecret(f.typed) { // never shown, though an address has it already
+	if app.LooksLikeSecret(f.typed) { // no page repeats a secret, even one in its address
 		d.Flash(r, "You pasted a whole secret. Enter a name or an id.", "")
 		http.Redirect(w, r, d.Path("/audit"), http.StatusSeeOther)
 		return
@@ -65,7 +98,8 @@ func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *te
 		status = http.StatusOK
 	}
 	path, values := d.Path("/audit"), f.values()
-	p.Filter, p.Choices, p.Entries = d.filterView(&f), f.choices, d.Rows(r, list.Entries)
+	p.Filter, p.Choices = d.filterView(&f), f.choices
+	p.Entries = d.Rows(r, list.Entries)
 	p.Export = page.Address(d.Path("/audit.csv"), values)
 	p.Verify = page.Address(d.Path("/audit/verify"), values)
 	p.Empty = emptyAudit(f, list)
@@ -91,7 +125,7 @@ func emptyAudit(f filter, list audit.Page) templates.Empty {
 	return templates.Empty{Heading: "Nothing here", Advice: "Changes of keys and policies appear here."}
 }
 
-// Rows are entries as a table lists them.
+// Rows returns entries as rows of a table.
 func (d *Pages) Rows(r *http.Request, entries []audit.Entry) []templates.Entry {
 	rows := make([]templates.Entry, len(entries))
 	for i, e := range entries {
@@ -121,7 +155,7 @@ func (d *Pages) Rows(r *http.Request, entries []audit.Entry) []templates.Entry {
 	return rows
 }
 
-// undoable reports whether the entry is the end of a job that can be taken back.
+// undoable reports whether the entry is the end of a job that can be undone.
 func undoable(e audit.Entry) bool {
 	var j app.Job
 	return e.Action == audit.JobEnd && json.Unmarshal(e.After, &j) == nil && j.Undoable()
@@ -157,4 +191,108 @@ func (d *Pages) subjectPath(e audit.Entry) string {
 		return d.Path("/jobs/" + e.Subject)
 	}
 	return d.Path("/keys/" + e.Subject)
+}
+
+// exportAudit sends the entries that match the filter as CSV, newest first, including
+// those that only the journal has. A full file ends with a row and a Link header that lead
+// to the next one.
+func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
+	f, ok := readFilter(r)
+	if !ok || f.problem != "" || app.LooksLikeSecret(f.typed) {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return
+	}
+	t := page.NewTable(
+		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
+		"after", "hash",
+	)
+	f.Count = page.CSVRows
+	for {
+		list, err := d.list(r.Context(), &f)
+		if err != nil {
+			d.failAudit(w, r, err)
+			return
+		}
+		for _, e := range list.Entries {
+			t.Row(entryCells(e)...)
+		}
+		if f.After = list.Next; list.Next == "" || t.Ends() {
+			break
+		}
+	}
+	next := ""
+	if f.After != "" {
+		values := f.values()
+		values.Set("after", f.After)
+		next = page.Address(d.Path("/audit.csv"), values)
+	}
+	t.Send(w, "tidegate-audit.csv", next)
+}
+
+func entryCells(e audit.Entry) []string {
+	subject := e.Subject
+	if subject == policyset.SetID {
+		subject = "policy"
+	}
+	return []string{
+		e.ID, page.Stamp(e.Time), e.By.Kind, e.By.Name, e.Action, subject, e.Name,
+		strconv.FormatInt(e.Version, 10), e.Reason, string(e.Before), string(e.After), e.Hash,
+	}
+}
+
+// verifyTimeout is the time for a check of the audit chains, which reads all entries.
+const verifyTimeout = 20 * time.Second
+
+// verifyAudit checks every audit chain. It ignores the deadline of other requests.
+func (d *Pages) verifyAudit(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verifyTimeout)
+	defer cancel()
+	v, err := d.keys.Audit().Verify(ctx)
+	if err != nil {
+		d.FailStore(w, r, "verify audit", err)
+		return
+	}
+	d.renderAudit(w, r, verifiedText(v))
+}
+
+// verifiedText describes the result of a check.
+func verifiedText(v audit.Verified) *templates.Verified {
+	if v.Good() {
+		return &templates.Verified{
+			Good: true, Text: "All " + page.Number(v.Entries) +
+				" entries are as they were written, in their order.",
+		}
+	}
+	var problems []string
+	if n := int64(len(v.Broken)); n > 0 {
+		problems = append(problems, page.Number(n)+" of "+page.Number(v.Entries)+
+			" entries were altered, or stand behind one that was altered or taken out")
+	}
+	if n := int64(len(v.Cut)); n > 0 {
+		text := " audit chains are incomplete"
+		if n == 1 {
+			text = " audit chain is incomplete"
+		}
+		problems = append(problems, page.Number(n)+text)
+	}
+	if n := int64(len(v.Unread)); n > 0 {
+		problems = append(problems, "older entries of "+page.Number(n)+" of the chains could not be read")
+	}
+	text := &templates.Verified{Text: strings.Join(problems, "; ") + ":", Broken: slices.Clone(v.Broken)}
+	for _, c := range v.Cut {
+		text.Broken = append(text.Broken, cutText(c))
+	}
+	return text
+}
+
+// cutText describes where entries are missing from a chain.
+func cutText(c audit.Cut) string {
+	after := "after " + c.Last
+	if c.Last == "" {
+		after = "chain " + page.Number(int64(c.Bucket))
+	}
+	if c.Missing == 0 {
+		return after + ": no head that fits"
+	}
+	return after + ": " + page.Number(c.Missing) + " missing"
 }

@@ -8,6 +8,7 @@ import (
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
@@ -15,27 +16,26 @@ import (
 	"tidegate/web/templates"
 )
 
-// filter is what the list was asked for.
+// filter is the query of the list of entries.
 type filter struct {
 	audit.Query
-	typed    string // id, name, or policy
-	from, to string // as given
-	after    string // likewise; the Query's may be that of to
-	problem  string // what is wrong with the times
-	of       policy.Key
+	typed    string                // subject as typed: an id, a name, or "policy"
+	from, to string                // as typed
+	after    string                // position in the address; Query.After may come from to instead
+	problem  string                // error of from or to
+	of       policy.Key            // subject, if it is a key
 	choices  *templates.KeyChoices // when several keys have such a name
 }
 
-const (
-	maxSubject  = 100
-	minuteInput = "2006-01-02T15:04" // form of a datetime-local input
-)
+const maxSubject = 100 // bytes
 
+// readFilter reads the filter in the address. It reports false for a filter that no page
+// links to.
 func readFilter(r *http.Request) (filter, bool) {
 	q := r.URL.Query()
 	f := filter{typed: q.Get("subject"), from: q.Get("from"), to: q.Get("to"), after: q.Get("after"),
 		Query: audit.Query{Action: q.Get("what"), By: q.Get("by"), Job: q.Get("job"),
-			Count: auditPerPage, Older: true}}
+			Count: entriesPerPage, Older: true}}
 	f.After = f.after
 	if f.from != "" {
 		f.Since = f.instant(f.from)
@@ -60,8 +60,8 @@ func (f *filter) values() url.Values {
 		"from": {f.from}, "to": {f.to}}
 }
 
-// list returns the entries that the filter means. A subject is an id, or the name of a
-// key that there is, or else one that entries have.
+// list returns the entries that match the filter. Its subject is an id, the name of an
+// existing key, or else a name in entries.
 func (d *Pages) list(ctx context.Context, f *filter) (audit.Page, error) {
 	if err := d.resolve(ctx, f); err != nil || f.choices != nil {
 		return audit.Page{}, err
@@ -75,6 +75,7 @@ func (d *Pages) list(ctx context.Context, f *filter) (audit.Page, error) {
 	return list, err
 }
 
+// resolve finds the subject of the filter, or the keys to choose it from.
 func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	switch f.typed {
 	case "":
@@ -118,10 +119,10 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 		v.Of = templates.Choice{Text: page.Clip(f.of.Name, page.MaxName), Address: d.Path("/keys/" + f.of.ID)}
 	}
 	if f.from != "" && !f.Since.IsZero() {
-		v.From = f.Since.UTC().Format(minuteInput)
+		v.From = f.Since.UTC().Format(form.UntilForm)
 	}
 	if t, err := page.ParseInstant(f.to); err == nil {
-		v.To = t.UTC().Format(minuteInput)
+		v.To = t.UTC().Format(form.UntilForm)
 	}
 	if page.Address("", f.values()) != "" {
 		v.Clear = d.Path("/audit")

@@ -16,74 +16,72 @@ import (
 	"tidegate/web/templates"
 )
 
-// toRevert is a reversal and what it changes, in words.
-type toRevert struct {
+// reversal is what reverts an entry, with its changes as text.
+type reversal struct {
 	app.Reversal
 	changes []templates.Change
 }
 
-func (d *Pages) reversalOf(ctx context.Context, e audit.Entry) (toRevert, error) {
+func (d *Pages) reversalOf(ctx context.Context, e audit.Entry) (reversal, error) {
 	r, err := app.ReversalOf(ctx, d.keys, e)
 	switch {
 	case err != nil:
-		return toRevert{}, err
+		return reversal{}, err
 	case r.After != nil:
-		return toRevert{r, changes.OfPolicy(r.Before, r.After)}, nil
+		return reversal{r, changes.OfPolicy(r.Before, r.After)}, nil
 	}
-	return toRevert{r, changes.OfKey(r.Set, r.KeyBefore, r.KeyAfter)}, nil
+	return reversal{r, changes.OfKey(r.Set, r.KeyBefore, r.KeyAfter)}, nil
 }
 
-// reversible finds the entry that the request's path names and its reversal, or answers
-// the request.
-func (d *Pages) reversible(w http.ResponseWriter, r *http.Request) (toRevert, bool) {
+// findReversal returns the reversal of the entry in the path, or answers the request and
+// returns false.
+func (d *Pages) findReversal(w http.ResponseWriter, r *http.Request) (reversal, bool) {
 	e, found, err := d.keys.Audit().Get(r.Context(), r.PathValue("entry"))
 	switch {
 	case err != nil && !errors.Is(err, audit.ErrPosition):
 		d.FailStore(w, r, "read audit", err)
-		return toRevert{}, false
+		return reversal{}, false
 	case err != nil || !found:
 		d.Fail(w, r, page.Problem{
 			Status: http.StatusNotFound, Heading: "No such entry", Advice: "The address may be mistyped.",
 		})
-		return toRevert{}, false
+		return reversal{}, false
 	}
 	if why := app.Irreversible(e); why != "" {
-		d.Fail(w, r, page.Problem{
-			Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: why,
-			Action: d.toAudit(),
-		})
-		return toRevert{}, false
+		d.failIrreversible(w, r, why)
+		return reversal{}, false
 	}
 	rev, err := d.reversalOf(r.Context(), e)
 	if errors.Is(err, app.ErrGone) {
-		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "Cannot revert this change",
-			Advice: "The key was deleted since.",
-			Action: d.toAudit()})
-		return toRevert{}, false
+		d.failIrreversible(w, r, "The key was deleted since.")
+		return reversal{}, false
 	}
 	if err != nil {
 		d.FailStore(w, r, "prepare revert", err)
-		return toRevert{}, false
+		return reversal{}, false
 	}
 	return rev, true
 }
 
-func (d *Pages) toAudit() templates.Choice {
-	return templates.Choice{Text: "Go to audit", Address: d.Path("/audit")}
+func (d *Pages) failIrreversible(w http.ResponseWriter, r *http.Request, why string) {
+	d.Fail(w, r, page.Problem{
+		Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: why,
+		Action: templates.Choice{Text: "Go to audit", Address: d.Path("/audit")},
+	})
 }
 
 func (d *Pages) showRevert(w http.ResponseWriter, r *http.Request) {
-	if rev, ok := d.reversible(w, r); ok {
+	if rev, ok := d.findReversal(w, r); ok {
 		d.renderRevert(w, r, http.StatusOK, rev, rev.Version, form.Input{}, "")
 	}
 }
 
 func (d *Pages) renderRevert(
-	w http.ResponseWriter, r *http.Request, status int, rev toRevert, version int64, reason form.Input,
+	w http.ResponseWriter, r *http.Request, status int, rev reversal, version int64, reason form.Input,
 	problem string,
 ) {
 	e := rev.Entry
-	page := templates.FormPage{
+	view := templates.FormPage{
 		Page: d.Page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}},
 		Heading: "Revert “" + e.Action + "” of", Name: SubjectWords(e),
 		Lead: []string{
@@ -93,7 +91,7 @@ func (d *Pages) renderRevert(
 		Preview: &templates.Preview{Changes: rev.changes},
 	}
 	if len(rev.changes) > 0 {
-		page.Form = &templates.Form{
+		view.Form = &templates.Form{
 			Action: d.Path("/audit/" + e.ID + "/revert"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(version, 10)}},
 			After:  []templates.FormField{form.ReasonField(reason)},
@@ -101,9 +99,9 @@ func (d *Pages) renderRevert(
 			Submit: "Revert", Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/audit")},
 		}
 	} else {
-		page.Lead = []string{"Nothing to revert."}
+		view.Lead = []string{"Nothing to revert."}
 	}
-	d.Render(w, r, status, templates.FormOf(page))
+	d.Render(w, r, status, templates.FormOf(view))
 }
 
 func (d *Pages) revert(w http.ResponseWriter, r *http.Request) {
@@ -115,7 +113,7 @@ func (d *Pages) revert(w http.ResponseWriter, r *http.Request) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	rev, ok := d.reversible(w, r)
+	rev, ok := d.findReversal(w, r)
 	if !ok {
 		return
 	}
@@ -133,7 +131,7 @@ func (d *Pages) revert(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Pages) applyReversal(
-	w http.ResponseWriter, r *http.Request, rev toRevert, version int64, reason form.Input,
+	w http.ResponseWriter, r *http.Request, rev reversal, version int64, reason form.Input,
 ) {
 	saved, err := rev.Apply(r.Context(), version, app.NewEdit(r.Context(), reason.Text))
 	var invalid *policy.InvalidError
@@ -145,25 +143,21 @@ func (d *Pages) applyReversal(
 		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason,
 			"Something changed. Nothing was saved. Review the changes again.")
 	case errors.As(err, &invalid):
-		d.renderRevert(
-			w, r, http.StatusUnprocessableEntity, rev, version, reason,
-			"Cannot revert: "+wording.Invalid(invalid),
-		)
+		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason,
+			"Cannot revert: "+wording.Invalid(invalid))
 	case err != nil:
 		d.FailStore(w, r, "revert", err)
 	default:
-		d.Flash(
-			r, "Reverted: "+rev.Entry.Action+" of "+SubjectWords(rev.Entry)+".",
-			d.UndoOf(r, rev.Entry.Subject, saved),
-		)
+		d.Flash(r, "Reverted: "+rev.Entry.Action+" of "+SubjectWords(rev.Entry)+".",
+			d.UndoOf(r, rev.Entry.Subject, saved))
 		http.Redirect(w, r, d.subjectPath(rev.Entry), http.StatusSeeOther)
 	}
 }
 
-// undo reverts the change of an entry, unless the subject has changed since. The button
-// in a toast sends it.
+// undo reverts the change of an entry, unless its subject has changed since. The button
+// of a toast sends it.
 func (d *Pages) undo(w http.ResponseWriter, r *http.Request) {
-	rev, ok := d.reversible(w, r)
+	rev, ok := d.findReversal(w, r)
 	if !ok {
 		return
 	}
