@@ -1,5 +1,5 @@
-// Package alerts is the page of crossed limits: who took the use of which limit to one of
-// its thresholds.
+// Package alerts serves the page of alerts: which caller took the use of which limit to
+// one of its thresholds. Package dashboard mounts it. It writes nothing.
 package alerts
 
 import (
@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	perPage = 50
-	maxID   = 64
+	perPage = 50 // alerts
+	maxID   = 64 // bytes
 )
 
-// Pages answers the page.
+// Pages serves the page.
 type Pages struct {
 	*page.Renderer
 	keys      *app.Registry
@@ -34,7 +34,7 @@ func New(r *page.Renderer, keys *app.Registry, crossings *crossing.Store) *Pages
 	return &Pages{Renderer: r, keys: keys, crossings: crossings}
 }
 
-// Routes are the pages.
+// Routes returns the page.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{{Pattern: "GET /alerts", Role: auth.Viewer, Handle: d.show}}
 }
@@ -46,8 +46,8 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	p := templates.AlertsPage{
 		Page: d.Page(r, "Alerts"), Action: path, Key: page.Clip(q.Subject, maxID),
 		Empty: templates.Empty{Heading: "No alerts",
-			Advice: "No call has crossed a threshold in the last 30 " +
-				"days. Limits have thresholds where a plan, rule or override sets \"Alert at\"."},
+			Advice: "No call has crossed a threshold in the last 30 days. Limits have " +
+				"thresholds where a plan, rule or override sets \"Alert at\"."},
 	}
 	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
 		p.Problem = "Key: enter an id of up to 64 letters and digits."
@@ -80,7 +80,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Alerts(p))
 }
 
-// rows lists events with the names that keys have now.
+// rows returns events as rows of a table, with the current names of keys.
 func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.AlertRow, error) {
 	known, err := app.Records(r.Context(), d.keys, nil, events,
 		func(e crossing.Event) string { return e.KeyID })
@@ -94,8 +94,8 @@ func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.Aler
 	return rows, nil
 }
 
-// onWhat says what limits other than a caller's own are on.
-var onWhat = map[string]string{
+// scopeTexts names the scopes of limits other than a caller's own.
+var scopeTexts = map[string]string{
 	policy.ScopeGroup: "its group", policy.ScopeRoute: "this key on a rule", policy.ScopeIP: "each address",
 	policy.ScopeRouteIP: "each address on a rule", policy.ScopeGlobal: "all callers",
 	policy.ScopeRouteAll: "all callers of", // followed by the rule
@@ -106,8 +106,8 @@ func (d *Pages) row(e *crossing.Event, k policy.Key) templates.AlertRow {
 		At: page.Instant(e.Time), Caller: e.KeyID, Plan: page.Clip(e.Plan, page.MaxName),
 		Rule: page.Clip(e.Rule, page.MaxName), Threshold: strconv.Itoa(e.Threshold) + " %",
 		Used:  page.Number(e.Used) + " of " + page.Number(e.Max),
-		Limit: strings.TrimPrefix(e.Limit, e.Scope+" "), On: onWhat[e.Scope], Resets: page.Instant(e.Resets),
-		Reached: e.Threshold == 100,
+		Limit: strings.TrimPrefix(e.Limit, e.Scope+" "), On: scopeTexts[e.Scope],
+		Resets: page.Instant(e.Resets), Reached: e.Threshold == 100,
 	}
 	switch {
 	case k.ID != "" && k.Kind == policy.APIKey:

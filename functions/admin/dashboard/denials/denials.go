@@ -1,3 +1,6 @@
+// Package denials serves the pages of the denial log, and describes denials for other
+// pages: the latest ones of a key, caller or group, and refused credentials by cause.
+// Package dashboard mounts it. It writes nothing.
 package denials
 
 import (
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
@@ -18,10 +22,30 @@ import (
 	"tidegate/web/templates"
 )
 
+// Pages serves the pages of the denial log.
+type Pages struct {
+	*page.Renderer
+	keys  *app.Registry
+	usage *usage.Reader
+}
+
+// New returns the pages; r renders them.
+func New(r *page.Renderer, keys *app.Registry, calls *usage.Reader) *Pages {
+	return &Pages{Renderer: r, keys: keys, usage: calls}
+}
+
+// Routes returns the pages.
+func (d *Pages) Routes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /denials", Role: auth.Viewer, Handle: d.showDenials},
+		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.exportDenials},
+	}
+}
+
 const (
 	denialsPerPage = 50
+	recentDenials  = 10 // latest denials that other pages list
 	maxFilterText  = 200
-	minuteInput    = "2006-01-02T15:04" // form of a datetime-local input
 )
 
 // causeTexts name the causes in lists.
@@ -32,119 +56,8 @@ var causeTexts = map[cause.Cause]string{
 	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Valkey unavailable",
 }
 
-// recentDenials is how many of the latest denials Recent lists.
-const recentDenials = 10
-
-// Summary is what the page of a key or caller says of its denials of the last 24 hours.
-type Summary struct {
-	Rows    []templates.DenialRow // the latest, newest first
-	Refused []templates.Figure    // its refused calls by cause
-	All     string                // address of all of them
-}
-
-// Recent returns the summary of a key or caller.
-func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
-	now := time.Now()
-	from, to := now.Add(-denylog.Kept), now.Add(time.Minute)
-	s := Summary{All: page.Address(d.Path("/denials"), url.Values{"key": {id}})}
-	list, err := d.usage.Denials(ctx,
-		denylog.Query{Subject: id, From: from, To: to, Count: recentDenials})
-	if err != nil {
-		return s, err
-	}
-	if s.Rows, err = d.denialRows(ctx, list.Denials); err != nil {
-		return s, err
-	}
-	counted, err := d.usage.Refusals(ctx, id, from, to, time.Minute)
-	s.Refused = d.refusalFigures(counted, id)
-	return s, err
-}
-
-// OfGroup returns the latest denials of the keys of a group, and the address of all.
-func (d *Pages) OfGroup(ctx context.Context, name string) ([]templates.DenialRow, string, error) {
-	now, all := time.Now(), page.Address(d.Path("/denials"), url.Values{"group": {name}})
-	list, err := d.usage.Denials(ctx, denylog.Query{Group: name, From: now.Add(-denylog.Kept),
-		To: now.Add(time.Minute), Count: recentDenials})
-	if err != nil {
-		return nil, all, err
-	}
-	rows, err := d.denialRows(ctx, list.Denials)
-	return rows, all, err
-}
-
-// RefusalWords says what refused credentials were.
-func RefusalWords(refused usage.Refusals) string {
-	var words []string
-	for _, c := range cause.All() {
-		if n := refused.Of(c); n > 0 {
-			words = append(words, page.Number(n)+" "+strings.ToLower(causeTexts[c]))
-		}
-	}
-	if len(words) == 0 {
-		return "credentials"
-	}
-	return strings.Join(words, ", ")
-}
-
-// denialFilter is what the page was asked for. problem says what is wrong with it.
-type denialFilter struct {
-	denylog.Query
-	from, to string // as given
-	problem  string
-}
-
-// readDenialFilter reads a filter; without times it means the last 24 hours.
-func readDenialFilter(r *http.Request, now time.Time) denialFilter {
-	q := r.URL.Query()
-	f := denialFilter{from: q.Get("from"), to: q.Get("to")}
-	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
-	f.Limit, f.After, f.Count = q.Get("limit"), q.Get("after"), denialsPerPage
-	f.Group, f.Cause = strings.TrimSpace(q.Get("group")), cause.Named(q.Get("cause"))
-	oldest, newest := now.Add(-denylog.Kept), now.Add(time.Minute)
-	var fromOK, toOK bool
-	f.From, fromOK = instantOr(f.from, oldest)
-	f.To, toOK = instantOr(f.to, newest)
-	switch {
-	case len(f.Subject) > 64 || f.Subject != "" && !app.IsID(f.Subject):
-		f.problem = "Key: enter an id of up to 64 letters and digits."
-	case max(len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit)) > maxFilterText:
-		f.problem = "Plan, group, rule and limit: at most 200 characters."
-	case q.Get("cause") != "" && f.Cause == 0:
-		f.problem = "Cause: choose one from the list."
-	case !fromOK || !toOK:
-		f.problem = "From and to: enter a date and a time."
-	case !f.From.Before(f.To) || !f.To.After(oldest):
-		f.problem = "From: must be before to, within 24 hours."
-	}
-	if f.From.Before(oldest) {
-		f.From = oldest
-	}
-	if f.To.After(newest) {
-		f.To = newest
-	}
-	return f
-}
-
-// instantOr reads what a datetime-local input or an address has, in UTC.
-func instantOr(text string, otherwise time.Time) (time.Time, bool) {
-	if text == "" {
-		return otherwise, true
-	}
-	t, err := page.ParseInstant(text)
-	if err != nil {
-		return otherwise, false
-	}
-	return t.UTC(), true
-}
-
-func (f denialFilter) values() url.Values {
-	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "group": {f.Group}, "rule": {f.Rule},
-		"limit": {f.Limit},
-		"cause": {f.Cause.String()}, "from": {f.from}, "to": {f.to}}
-}
-
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
-	f := readDenialFilter(r, time.Now())
+	f := readFilter(r, time.Now())
 	path := d.Path("/denials")
 	query := f.values()
 	query.Set("after", f.After)
@@ -185,30 +98,9 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 	d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
 }
 
-func (f denialFilter) view(path string) templates.DenialsFilter {
-	v := templates.DenialsFilter{
-		Action: path, Key: page.Clip(f.Subject, 64), Plan: page.Clip(f.Plan, maxFilterText),
-		Group: page.Clip(f.Group, maxFilterText),
-		Rule:  page.Clip(f.Rule, maxFilterText), Limit: page.Clip(f.Limit, maxFilterText),
-		Cause: f.Cause.String(), Causes: []templates.Option{{Text: "all"}}, Problem: f.problem,
-	}
-	for _, c := range cause.All() {
-		v.Causes = append(v.Causes, templates.Option{Value: c.String(), Text: causeTexts[c]})
-	}
-	if f.from != "" {
-		v.From = f.From.Format(minuteInput)
-	}
-	if f.to != "" {
-		v.To = f.To.Format(minuteInput)
-	}
-	if page.Address("", f.values()) != "" {
-		v.Clear = path
-	}
-	return v
-}
-
-// addRefusals adds the refused credentials of the period, and what the log leaves out.
-func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f denialFilter) error {
+// addRefusals adds the refused credentials of the period, and the number of denials that
+// the log does not list.
+func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f filter) error {
 	counted, err := d.usage.Refusals(ctx, f.Subject, f.From, f.To, time.Minute)
 	if err != nil {
 		return err
@@ -221,7 +113,7 @@ func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f den
 	return nil
 }
 
-// refusalFigures lists the causes that there were. Those that the log may list are links.
+// refusalFigures returns the causes that occurred. Those that the log can list are links.
 func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.Figure {
 	var all []templates.Figure
 	for _, c := range cause.All() {
@@ -236,8 +128,7 @@ func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.F
 	return all
 }
 
-func (d *Pages) denialRows(ctx context.Context,
-	list []denylog.Entry) ([]templates.DenialRow, error) {
+func (d *Pages) denialRows(ctx context.Context, list []denylog.Entry) ([]templates.DenialRow, error) {
 	known, err := app.Records(ctx, d.keys, nil, list, func(l denylog.Entry) string { return l.Subject })
 	if err != nil {
 		return nil, err
@@ -250,7 +141,7 @@ func (d *Pages) denialRows(ctx context.Context,
 }
 
 func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
-	filter := func(name, value string) templates.Choice {
+	link := func(name, value string) templates.Choice {
 		return templates.Choice{Text: page.Clip(value, page.MaxName),
 			Address: page.Address(d.Path("/denials"), url.Values{name: {value}})}
 	}
@@ -268,10 +159,10 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 		row.Address = d.Path("/callers/" + l.Subject)
 	}
 	if l.Limit != "" {
-		row.Limit = filter("limit", l.Limit)
+		row.Limit = link("limit", l.Limit)
 	}
 	if l.Rule != "" {
-		row.Rule = filter("rule", l.Rule)
+		row.Rule = link("rule", l.Rule)
 	}
 	if l.Calls > 1 {
 		row.More = "and " + page.Number(l.Calls-1) + " more in this minute"
@@ -285,10 +176,10 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 	return row
 }
 
-// exportDenials sends the denials that the filter means, newest first, as far as one file
-// goes; a Link header leads to the rest.
+// exportDenials sends the denials that match the filter as CSV, newest first. A full file
+// has a Link header that leads to the next one.
 func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
-	f := readDenialFilter(r, time.Now())
+	f := readFilter(r, time.Now())
 	if f.problem != "" {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
@@ -302,7 +193,7 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
 		}
 		t.Row(denialCells(&l)...)
 		if t.Full() {
-			f.to = l.Time.Add(time.Second).Format(time.RFC3339) // the rest begins within this second
+			f.to = l.Time.Add(time.Second).Format(time.RFC3339) // the next file begins within this second
 			t.Send(w, "tidegate-denials.csv", page.Address(d.Path("/denials.csv"), f.values()))
 			return
 		}
@@ -320,4 +211,62 @@ func denialCells(l *denylog.Entry) []string {
 		l.Limit, l.Rule, l.Method, l.Path, l.API, l.Stage, network,
 		strconv.FormatInt(l.RetryAfter.Milliseconds(), 10), l.Request, strconv.FormatInt(l.Calls, 10),
 	}
+}
+
+// Summary describes the denials of a key or caller in the last 24 hours.
+type Summary struct {
+	Rows    []templates.DenialRow // the latest, newest first
+	Refused []templates.Figure    // refused calls by cause
+	All     string                // address of all denials
+}
+
+// Recent returns the summary of a key or caller.
+func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
+	s := Summary{All: page.Address(d.Path("/denials"), url.Values{"key": {id}})}
+	oldest, newest := period(time.Now())
+	var err error
+	if s.Rows, err = d.recent(ctx, denylog.Query{Subject: id, From: oldest, To: newest}); err != nil {
+		return s, err
+	}
+	counted, err := d.usage.Refusals(ctx, id, oldest, newest, time.Minute)
+	s.Refused = d.refusalFigures(counted, id)
+	return s, err
+}
+
+// OfGroup returns the latest denials of the keys of a group, and the address of all.
+func (d *Pages) OfGroup(
+	ctx context.Context, name string,
+) (rows []templates.DenialRow, all string, err error) {
+	oldest, newest := period(time.Now())
+	rows, err = d.recent(ctx, denylog.Query{Group: name, From: oldest, To: newest})
+	return rows, page.Address(d.Path("/denials"), url.Values{"group": {name}}), err
+}
+
+func (d *Pages) recent(ctx context.Context, q denylog.Query) ([]templates.DenialRow, error) {
+	q.Count = recentDenials
+	list, err := d.usage.Denials(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	return d.denialRows(ctx, list.Denials)
+}
+
+// period returns the times between which the log has denials. It ends 1 min after now,
+// since other clocks date the denials.
+func period(now time.Time) (oldest, newest time.Time) {
+	return now.Add(-denylog.Kept), now.Add(time.Minute)
+}
+
+// RefusalWords describes refused credentials by cause.
+func RefusalWords(refused usage.Refusals) string {
+	var words []string
+	for _, c := range cause.All() {
+		if n := refused.Of(c); n > 0 {
+			words = append(words, page.Number(n)+" "+strings.ToLower(causeTexts[c]))
+		}
+	}
+	if len(words) == 0 {
+		return "credentials"
+	}
+	return strings.Join(words, ", ")
 }

@@ -1,4 +1,5 @@
-// Package groups is the page of a group of keys, and what other pages say of groups.
+// Package groups serves the page of a group of keys, and links to groups for searches.
+// Package dashboard mounts it. It changes nothing but the counts of a group.
 package groups
 
 import (
@@ -20,11 +21,11 @@ import (
 )
 
 const (
-	keysShown  = 50
-	linksShown = 5 // of groups that a search finds
+	keysShown  = 50 // keys on the page of a group
+	linksShown = 5  // groups that a search finds
 )
 
-// Pages answers the pages of groups.
+// Pages serves the pages of groups.
 type Pages struct {
 	*page.Renderer
 	keys    *app.Registry
@@ -36,7 +37,7 @@ func New(r *page.Renderer, keys *app.Registry, d *denials.Pages) *Pages {
 	return &Pages{Renderer: r, keys: keys, denials: d}
 }
 
-// Routes are the pages.
+// Routes returns the pages.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /groups/{name}", Role: auth.Viewer, Handle: d.show},
@@ -45,10 +46,11 @@ func (d *Pages) Routes() []auth.Route {
 	}
 }
 
-// Path is the path of a group's page.
+// Path returns the path of a group's page, without the base path.
 func Path(name string) string { return "/groups/" + url.PathEscape(name) }
 
-// Links lead to the first groups whose names begin with a text; none for the empty text.
+// Links returns links to the first groups whose names begin with prefix; none for an empty
+// prefix.
 func (d *Pages) Links(ctx context.Context, prefix string) ([]templates.Choice, error) {
 	if prefix == "" {
 		return nil, nil
@@ -69,7 +71,7 @@ func keyCount(n int64) string {
 	return page.Number(n) + " keys"
 }
 
-// group returns the group that the path names, or answers the request.
+// group returns the group in the path, or answers the request and returns false.
 func (d *Pages) group(w http.ResponseWriter, r *http.Request) (*policy.Set, app.Group, bool) {
 	set, err := d.keys.Set(r.Context())
 	if err != nil {
@@ -101,10 +103,10 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 		Audit: page.Address(d.Path("/audit"), url.Values{"subject": {policy.GroupID(g.Name)}}),
 	}
 	for _, s := range found.Subjects {
-		p.Keys = append(p.Keys, d.keyOf(s))
+		p.Keys = append(p.Keys, d.keyRow(s))
 	}
 	for _, l := range g.Limits {
-		if view, shown := limitsOf(l, found.Subjects); shown {
+		if view, shown := limitsView(l, found.Subjects); shown {
 			p.Limits = append(p.Limits, view)
 		}
 	}
@@ -118,9 +120,9 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Group(p))
 }
 
-// limitsOf are the limits of a plan, and false when neither the keys shown nor earlier
-// calls have to do with it.
-func limitsOf(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, bool) {
+// limitsView returns the group's use of a plan's limits, and false if no key shown has the
+// plan and no call counts against it.
+func limitsView(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, bool) {
 	view := templates.GroupLimits{Plan: page.Clip(l.Plan.Name, page.MaxName)}
 	if l.Plan.Mode == policy.Shadow {
 		view.Mode = "shadow: denies nothing"
@@ -128,12 +130,12 @@ func limitsOf(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, boo
 	for _, u := range l.Now.Limits {
 		view.Windows = append(view.Windows, wording.Window(u))
 	}
-	has := slices.ContainsFunc(keys, func(s app.Subject) bool { return s.Plan == l.Plan.Name })
+	hasKeys := slices.ContainsFunc(keys, func(s app.Subject) bool { return s.Plan == l.Plan.Name })
 	used := slices.ContainsFunc(l.Now.Limits, func(u limiter.Usage) bool { return u.Used() > 0 })
-	return view, has || used
+	return view, hasKeys || used
 }
 
-func (d *Pages) keyOf(s app.Subject) templates.GroupKey {
+func (d *Pages) keyRow(s app.Subject) templates.GroupKey {
 	return templates.GroupKey{
 		Name: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID),
 		Plan: page.Clip(s.Plan, page.MaxName), Badges: wording.Badges(s),
@@ -174,23 +176,24 @@ func (d *Pages) reset(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, d.Path(Path(g.Name)), http.StatusSeeOther)
 }
 
-func (d *Pages) renderReset(w http.ResponseWriter, r *http.Request, status int, g app.Group,
-	reason form.Input) {
-	at := d.Path(Path(g.Name))
+func (d *Pages) renderReset(
+	w http.ResponseWriter, r *http.Request, status int, g app.Group, reason form.Input,
+) {
+	path := d.Path(Path(g.Name))
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, "Reset the counts of group "+g.Name),
-		Trail:   []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}, {Text: g.Name, Address: at}},
+		Trail:   []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}, {Text: g.Name, Address: path}},
 		Heading: "Reset the counts of group", Name: g.Name,
 		Lead: []string{"The group's counts go to zero. Its keys keep theirs. This cannot be undone."},
 		Form: &templates.Form{
-			Action: at + "/reset", After: []templates.FormField{form.ReasonField(reason)},
+			Action: path + "/reset", After: []templates.FormField{form.ReasonField(reason)},
 			Errors: form.CountErrors(reason), Submit: "Reset", Danger: true,
-			Cancel: templates.Choice{Text: "Cancel", Address: at},
+			Cancel: templates.Choice{Text: "Cancel", Address: path},
 		},
 	}))
 }
 
-// fail answers an error of the registry.
+// fail answers an error of reading or resetting a group.
 func (d *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, policy.ErrNotFound) {
 		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "No such group",
