@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/dashboard/form"
@@ -16,18 +15,18 @@ import (
 )
 
 const (
-	maxCalls    = 500 // of a sandbox; each is a row
+	maxCalls    = 500 // calls of a sandbox; each is a row
 	timesSample = "0s, 1s, 1.5s x3, 1m"
 )
 
-// sandbox is a limit and the times of calls against it, as typed. The address contains
-// all of it.
+// sandbox is a limit and the times of calls against it, as the user typed them. The
+// address contains all of it.
 type sandbox struct {
-	form.LimitInput // with inputs for requests, window, unit and algorithm
+	form.LimitInput // only Requests, Window, Unit and Algorithm are used
 	times           form.Input
 }
 
-// rules are the algorithms that the sandbox offers, under the names of package accuracy.
+// rules are the algorithms that the page offers, by their names in package accuracy.
 var rules = []struct {
 	name  string
 	limit limiter.Limit
@@ -40,18 +39,18 @@ var rules = []struct {
 	{accuracy.FixedWindow, limiter.Limit{Algorithm: limiter.FixedWindow}},
 }
 
-// showCalls plays the calls of the address to the limit of the address.
+// showCalls shows how the limit in the address decides the calls in the address.
 func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
-	entered := readSandbox(r.URL.Query())
-	at, decisions := entered.play()
+	s := readSandbox(r.URL.Query())
+	at, decisions := s.decide()
 	p := templates.CallsPage{
 		Page:   d.Page(r, "Try calls"),
 		Tabs:   d.simulateTabs(true),
 		Action: d.Path("/simulate/calls"),
-		Limit:  form.Field(entered.Requests), Window: form.Field(entered.Window),
-		Unit:      form.Field(entered.Unit),
-		Algorithm: form.Field(entered.Algorithm), Times: form.Field(entered.times),
-		Units: windowUnits(), Algorithms: ruleOptions(), Sample: timesSample, Errors: entered.errors(),
+		Limit:  form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
+		Algorithm: form.Field(s.Algorithm), Times: form.Field(s.times),
+		Units: windowUnits(), Algorithms: ruleOptions(), Sample: timesSample,
+		Errors: countErrors(s.fields()),
 		Bounds: "At most " + page.Number(maxCalls) +
 			" calls. 0 s is the beginning of an aligned window. x3 repeats a time.",
 	}
@@ -99,19 +98,19 @@ func windowUnits() []templates.Option {
 	return options
 }
 
-func (t *sandbox) fields() map[string]*form.Input {
+func (s *sandbox) fields() map[string]*form.Input {
 	return map[string]*form.Input{
-		"limit": &t.Requests, "window": &t.Window, "unit": &t.Unit, "algorithm": &t.Algorithm,
-		"times": &t.times,
+		"limit": &s.Requests, "window": &s.Window, "unit": &s.Unit, "algorithm": &s.Algorithm,
+		"times": &s.times,
 	}
 }
 
-// readSandbox reads the inputs from the address. A small example fills in missing ones.
+// readSandbox reads the sandbox in an address. Missing inputs are those of an example.
 func readSandbox(q url.Values) sandbox {
-	var t sandbox
+	var s sandbox
 	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log,
 		"times": "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}
-	for name, in := range t.fields() {
+	for name, in := range s.fields() {
 		in.Text = sample[name]
 		switch {
 		case !q.Has(name):
@@ -121,50 +120,47 @@ func readSandbox(q url.Values) sandbox {
 			in.Text = page.Clip(q.Get(name), form.MaxInput)
 		}
 	}
-	return t
+	return s
 }
 
-// play reads what was typed, notes what is wrong with it, and returns the calls and what
-// became of them.
-func (t *sandbox) play() (at []time.Duration, decisions []limiter.Decision) {
-	limit := t.rule()
-	limit.Requests = t.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests)
-	if strings.HasPrefix(t.Unit.Text, form.CalendarPrefix) {
-		t.Unit.Error = form.ChooseFromList
-	} else {
-		limit.Window, _ = t.Period()
-	}
-	at = t.instants()
-	if t.errors() > 0 {
+// decide returns the times of the typed calls and the decisions on them. It sets the
+// errors of the fields; with an error there are no decisions.
+func (s *sandbox) decide() (at []time.Duration, decisions []limiter.Decision) {
+	limit := s.rule()
+	limit.Requests = s.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests)
+	limit.Window = window(&s.LimitInput)
+	at = s.instants()
+	if countErrors(s.fields()) > 0 {
 		return nil, nil
 	}
 	decisions, err := accuracy.Trace(limit, at)
 	if err != nil {
-		t.times.Error = "These calls cannot be simulated."
+		s.times.Error = "These calls cannot be simulated."
 	}
 	return at, decisions
 }
 
-func (t *sandbox) rule() limiter.Limit {
+// rule returns a limit with the typed algorithm and no other field.
+func (s *sandbox) rule() limiter.Limit {
 	for _, r := range rules {
-		if r.name == t.Algorithm.Text {
+		if r.name == s.Algorithm.Text {
 			return r.limit
 		}
 	}
-	t.Algorithm.Error = form.ChooseFromList
+	s.Algorithm.Error = form.ChooseFromList
 	return limiter.Limit{}
 }
 
-// instants returns the times that were typed, in order.
-func (t *sandbox) instants() []time.Duration {
+// instants returns the typed times, earliest first.
+func (s *sandbox) instants() []time.Duration {
 	var all []time.Duration
-	for _, item := range t.times.List("Enter call times, such as "+timesSample+".", timesSample, maxCalls) {
+	for _, item := range s.times.List("Enter call times, such as "+timesSample+".", timesSample, maxCalls) {
 		at, ok := parseOffset(item.Text)
-		if t.times.Error == "" && !ok {
-			t.times.Error = "“" + page.Clip(item.Text, 20) +
+		if s.times.Error == "" && !ok {
+			s.times.Error = "“" + page.Clip(item.Text, 20) +
 				"” is no time up to 366 days. Type times such as " + timesSample + "."
 		}
-		if t.times.Error != "" {
+		if s.times.Error != "" {
 			return nil
 		}
 		for range item.Times {
@@ -175,21 +171,12 @@ func (t *sandbox) instants() []time.Duration {
 	return all
 }
 
-// parseOffset reads "1.5s", "1m30s", "2h" or a bare number of seconds.
+// parseOffset reads "1.5s", "1m30s", "2h" or a number of seconds, at most
+// limiter.MaxWindow.
 func parseOffset(text string) (time.Duration, bool) {
 	if last := text[len(text)-1]; '0' <= last && last <= '9' {
 		text += "s"
 	}
 	d, err := time.ParseDuration(text)
 	return d.Truncate(time.Microsecond), err == nil && d >= 0 && d <= limiter.MaxWindow
-}
-
-func (t *sandbox) errors() int {
-	n := 0
-	for _, in := range t.fields() {
-		if in.Error != "" {
-			n++
-		}
-	}
-	return n
 }

@@ -2,12 +2,17 @@ package simulate
 
 import (
 	"net/url"
+	"strconv"
 
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
 
-// preset is an experiment worth a look.
+// preset is an example that the page links to.
 type preset struct{ text, query string }
 
 var presets = []preset{
@@ -21,9 +26,9 @@ var presets = []preset{
 }
 
 func (p preset) simulation() simulation {
-	q, _ := url.ParseQuery(p.query)
+	q, _ := url.ParseQuery(p.query) // which is a constant
 	if len(q) > 0 {
-		q["algorithm"] = compared
+		q["algorithm"] = defaultAlgorithms
 	}
 	return readSimulation(q)
 }
@@ -41,10 +46,10 @@ func (d *pages) presetLinks(shown simulation) []templates.Choice {
 	return links
 }
 
-// boundaryAttack is the experiment of an address without any: twice the limit on either
-// side of a boundary, then greed.
+// boundaryAttack is the simulation of an address without fields: twice the limit on each
+// side of a window's boundary, then steady calls.
 func boundaryAttack() simulation {
-	s := simulation{algorithms: compared}
+	s := simulation{algorithms: defaultAlgorithms}
 	for name, in := range s.fields() {
 		in.Text = map[string]string{
 			"limit": "100", "window": "1", "unit": "minute", "shape": string(accuracy.Boundary), "rate": "10",
@@ -52,4 +57,34 @@ func boundaryAttack() simulation {
 		}[name]
 	}
 	return s
+}
+
+// Recorded returns the query that simulates a caller's calls against a limit, given the
+// calls of each minute, oldest first, and how many of them were allowed. It is empty if
+// there are no calls, too many, or a limit that the page cannot simulate.
+func Recorded(l limiter.Limit, minutes []int64, passed int64) string {
+	if total := chart.Total(minutes); total == 0 || total > maxSimulated {
+		return ""
+	}
+	s, ok := recordedSimulation(l, minutes)
+	if !ok {
+		return ""
+	}
+	s.passed.Text = strconv.FormatInt(passed, 10)
+	return s.values().Encode()
+}
+
+// recordedSimulation returns the simulation of recorded calls, oldest minute first. It
+// reports false for a limit that it cannot simulate: a calendar's, or one above
+// accuracy.MaxLimit.
+func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool) {
+	if l.Calendar != limiter.NoCalendar || l.Requests > accuracy.MaxLimit {
+		return simulation{}, false
+	}
+	s = boundaryAttack()
+	s.Requests.Text, s.shape.Text, s.minutes.Text = page.Number(l.Requests), string(accuracy.Recorded),
+		form.JoinCounts(minutes)
+	count, unit := limiter.SplitWindow(l.Window)
+	s.Window.Text, s.Unit.Text = page.Number(count), unit
+	return s, true
 }

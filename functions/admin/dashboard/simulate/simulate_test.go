@@ -38,7 +38,8 @@ func TestSimulationRoundTrip(t *testing.T) {
 			t.Errorf("%v: %s", q, diff)
 		}
 		// Whatever it is, it is refused field by field or within the bounds of the lab.
-		if sc := first.scenario(); first.errors() == 0 && (sc.Validate() != nil || sc.Count() > maxPlayed) {
+		sc := first.scenario()
+		if first.errorCount() == 0 && (sc.Validate() != nil || sc.Count() > maxSimulated) {
 			t.Errorf("%v is played: %v, %d calls", q, sc.Validate(), sc.Count())
 		}
 	})
@@ -56,7 +57,7 @@ func TestEverythingIsExplained(t *testing.T) {
 			t.Errorf("%s has no note", shape)
 		}
 	}
-	for _, o := range shapes() {
+	for _, o := range shapeOptions() {
 		if o.Text == "" {
 			t.Errorf("shape %s has no name", o.Value)
 		}

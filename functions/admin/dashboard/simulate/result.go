@@ -1,0 +1,163 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
+	"tidegate/web/templates"
+)
+
+// resultView describes the result of a simulation. passed is the number of calls that the
+// recorded limit allowed, as typed; any other text means unknown.
+func resultView(r accuracy.Result, passed string) *templates.Simulation {
+	limit := r.Scenario.Limit
+	s := &templates.Simulation{
+		Verdict: verdict(r, passed),
+		Traffic: shapeNotes[r.Scenario.Traffic.Shape], Chart: resultChart(r),
+	}
+	for _, o := range r.Outcomes {
+		row := templates.SimulationRow{
+			Series:       seriesClass(o.Name),
+			Algorithm:    o.Title,
+			Admitted:     page.Number(o.Admitted),
+			FalseAllows:  page.Number(o.FalseAllows),
+			FalseDenials: page.Number(o.FalseDenials),
+			Worst:        page.Number(o.Worst),
+			Over:         overLimit(o.Worst, limit),
+			At:           "nothing admitted",
+			Level:        "kept",
+		}
+		if o.Worst > 0 {
+			row.At = page.Offset(time.Duration(o.WorstAt-r.From) * time.Microsecond)
+		}
+		if o.Worst > limit {
+			row.Level = "broken"
+		}
+		s.Rows = append(s.Rows, row)
+		s.Notes = append(s.Notes, templates.AlgorithmNote{
+			Title: o.Title, Text: algorithmNotes[o.Name], Source: o.Source})
+	}
+	return s
+}
+
+// verdict describes what the limit allows of the calls, by an exact log.
+func verdict(r accuracy.Result, passed string) string {
+	limit := policydoc.Rate(limiter.Limit{Requests: r.Scenario.Limit, Window: r.Scenario.Window})
+	of := page.Number(r.Exact.Admitted) + " of " + page.Number(r.Calls) + " calls pass"
+	if r.Scenario.Traffic.Shape != accuracy.Recorded {
+		return limit + " would let " + of + "."
+	}
+	words := limit + " would have let " + of
+	if n, err := strconv.ParseInt(passed, 10, 64); err == nil && n >= 0 {
+		words += "; today " + page.Number(n) + " passed"
+	}
+	return words + "."
+}
+
+// overLimit returns how far a rolling window exceeds the limit in percent, rounded up to a
+// tenth, so that only a window within the limit is shown as 0.
+func overLimit(worst, limit int64) string {
+	if worst <= limit {
+		return "0 %"
+	}
+	tenths := (1000*(worst-limit) + limit - 1) / limit
+	if tenths%10 == 0 {
+		return "+" + page.Number(tenths/10) + " %"
+	}
+	return "+" + page.Number(tenths/10) + "." + strconv.FormatInt(tenths%10, 10) + " %"
+}
+
+// resultChart draws the calls admitted in the rolling window that ends at each moment: by
+// the exact log, by each algorithm, and the limit.
+func resultChart(r accuracy.Result) templates.Lines {
+	limit, length := r.Scenario.Limit, time.Duration(r.To-r.From)*time.Microsecond
+	most := limit
+	for _, o := range r.Outcomes {
+		most = max(most, o.Worst)
+	}
+	top, idle := chart.Headroom(most), idlePoints(r.Demand)
+	begin := length * time.Duration(idle) / plotPoints
+	c := templates.Lines{
+		ID:      "admissions",
+		Title:   "Calls admitted in the rolling window of " + limiter.FormatWindow(r.Scenario.Window),
+		Caption: "Calls admitted in the rolling window that ends at each moment.",
+		Box:     fmt.Sprintf("0 0 %d %d", plotPoints-idle, top), Top: page.Number(top),
+		Begin: page.Offset(begin.Round(time.Millisecond)),
+		End:   page.Offset(length.Round(time.Millisecond)),
+	}
+	data := chart.Data{Kind: "lines", From: begin.Seconds(), Step: length.Seconds() / plotPoints}
+	add := func(class, title string, values []int64) {
+		values = values[idle:]
+		c.Lines = append(c.Lines, templates.Line{Class: class, Title: title, Path: chart.Stairs(values, top)})
+		data.Series = append(data.Series, values)
+	}
+	add("exact", r.Exact.Title, r.Exact.Series)
+	for _, o := range r.Outcomes {
+		add(seriesClass(o.Name), o.Title, o.Series)
+	}
+	add("limit", "the limit, "+page.Number(limit), slices.Repeat([]int64{limit}, plotPoints))
+	c.Data = data.Encode()
+	return c
+}
+
+// idlePoints returns the number of points to leave out at the beginning: those without
+// calls, except for a moment before the first call.
+func idlePoints(demand []int64) int {
+	first := slices.IndexFunc(demand, func(calls int64) bool { return calls > 0 })
+	return max(0, first-plotPoints/20)
+}
+
+// algorithmNotes explains the line of each algorithm in the chart.
+var algorithmNotes = map[string]string{
+	accuracy.Log: "Keeps the time of every admitted call. Its line lies on the exact log's: it fills " +
+		"up to the limit, and one call fits as soon as one has left the rolling window.",
+	accuracy.LogGrouped: "A log with few slots: each stands for several calls and carries the time " +
+		"of the latest. The line never passes the limit and may stay under it by less than one " +
+		"slot. Limits up to 64 have a slot for each call and lie on the exact log's line.",
+	accuracy.LogCountDenied: "Denied calls are entered as well, so whoever keeps calling stays out. " +
+		"Above the limit the line sinks towards zero and rises only when the caller pauses.",
+	accuracy.Counter: "Two counts of aligned windows; the older one is weighted by how much of it " +
+		"still overlaps, as if its calls had been spread evenly. A burst at the end of a window " +
+		"breaks that guess: up to twice the limit less one passes.",
+	accuracy.TokenBucket: "Also known as leaky bucket (as a meter) and GCRA: both names mean the " +
+		"same decisions. A full bucket lets the whole limit pass at once and refills evenly all " +
+		"the while, so the first rolling window can hold twice the limit less one; after that the " +
+		"rate is even.",
+	accuracy.FixedWindow: "Counts from zero at every boundary. A burst just before one and a burst " +
+		"just after both pass: twice the limit in an instant, as the first preset shows.",
+	accuracy.TwoWindow: "The two-count estimate, rounded down and by a clock of milliseconds. It " +
+		"errs as the counter does, by one call more.",
+	accuracy.TwoWindowAll: "The two-count estimate of all calls, denied ones too. Bursts hurt it " +
+		"less, but steady traffic above the limit holds its own estimate up: hardly anything " +
+		"passes.",
+	accuracy.ZSETScript: "A log in a sorted set by a clock of milliseconds. It strays by the calls " +
+		"that share a millisecond, if any.",
+	accuracy.ZSETPipeline: "A log in a sorted set that stores denied calls too. Above the limit the " +
+		"line sinks as that of a log that counts them; calls with the same time count as one.",
+	accuracy.ZSETAll: "As the pipeline, but a call is stored before the set is counted.",
+}
+
+// shapeNotes describes the simulated traffic.
+var shapeNotes = map[accuracy.Shape]string{
+	accuracy.Boundary: "Once in four windows: silence, twice the limit in the last thousandth of a " +
+		"window, twice the limit in the first thousandth of the next, the rate until that one " +
+		"ends, silence.",
+	accuracy.Poisson: "Calls at independent random instants.",
+	accuracy.OnOff: "A third of a window at the rate, then silence for 0.78 windows, so that the " +
+		"bursts wander over the boundaries.",
+	accuracy.Greedy:   "Calls at even distances.",
+	accuracy.Recorded: "As many calls in each minute as recorded, at random instants of it.",
+}
+
+// seriesClass returns the CSS class of an algorithm's line, the same in every simulation.
+func seriesClass(name string) string {
+	i := slices.IndexFunc(accuracy.Algorithms(), func(c accuracy.Algorithm) bool { return c.Name == name })
+	return "s" + strconv.Itoa(i+1)
+}

@@ -1,0 +1,298 @@
+// Package simulate serves the pages that try limits out on made-up or recorded traffic:
+// algorithms compared, and calls at given times. Package dashboard mounts it. It reads
+// nothing from Valkey and changes nothing.
+package simulate
+
+import (
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/accuracy"
+	"tidegate/web/templates"
+)
+
+// pages serves the pages that try limits out.
+type pages struct {
+	*page.Renderer
+	log *slog.Logger
+}
+
+// Routes returns the pages; r renders them.
+func Routes(r *page.Renderer, log *slog.Logger) []auth.Route {
+	d := &pages{Renderer: r, log: log}
+	return []auth.Route{
+		{Pattern: "GET /simulate", Role: auth.Viewer, Handle: d.showSimulation},
+		{Pattern: "GET /simulate/calls", Role: auth.Viewer, Handle: d.showCalls},
+	}
+}
+
+// showSimulation runs the simulation in the address.
+func (d *pages) showSimulation(w http.ResponseWriter, r *http.Request) {
+	s := readSimulation(r.URL.Query())
+	scenario := s.scenario()
+	if s.errorCount() > 0 {
+		d.Render(w, r, http.StatusUnprocessableEntity, templates.Simulate(d.simulatePage(r, s)))
+		return
+	}
+	result, err := accuracy.Run(scenario)
+	if err != nil {
+		d.log.Error("simulate", "cause", err)
+		d.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
+		return
+	}
+	p := d.simulatePage(r, s)
+	p.Result = resultView(result, s.passed.Text)
+	d.Render(w, r, http.StatusOK, templates.Simulate(p))
+}
+
+func (d *pages) simulatePage(r *http.Request, s simulation) templates.SimulatePage {
+	p := templates.SimulatePage{
+		Page:    d.Page(r, "Simulate"),
+		Tabs:    d.simulateTabs(false),
+		Presets: d.presetLinks(s),
+		Form:    s.view(),
+		Errors:  s.errorCount(),
+	}
+	p.Form.Action = d.Path("/simulate")
+	p.Page.Chart = d.ChartScript()
+	return p
+}
+
+// simulateTabs links to the two pages.
+func (d *pages) simulateTabs(calls bool) []templates.Choice {
+	return []templates.Choice{
+		{Text: "Compare algorithms", Address: d.Path("/simulate"), Current: !calls},
+		{Text: "Try calls", Address: d.Path("/simulate/calls"), Current: calls},
+	}
+}
+
+const (
+	maxSimulated = 50_000  // calls of one simulation: about 10 ms for each algorithm
+	maxRecorded  = 24 * 60 // minutes of recorded traffic
+	maxSeed      = 999_999_999
+	plotPoints   = 240
+)
+
+// simulation is a run of package accuracy as the user typed it. The address contains all
+// of it.
+type simulation struct {
+	form.LimitInput            // only Requests, Window and Unit are used
+	shape, rate, windows, seed form.Input
+	minutes                    form.Input // calls of each minute, for the recorded shape
+	passed                     form.Input // calls that the recorded limit allowed; empty if unknown
+	algorithms                 []string
+	algorithmsError            string
+}
+
+// defaultAlgorithms are the algorithms of an address without any.
+var defaultAlgorithms = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Counter, accuracy.TokenBucket,
+	accuracy.FixedWindow}
+
+// fields returns the inputs by their names in the address.
+func (s *simulation) fields() map[string]*form.Input {
+	return map[string]*form.Input{
+		"limit": &s.Requests, "window": &s.Window, "unit": &s.Unit,
+		"shape": &s.shape, "rate": &s.rate, "windows": &s.windows, "seed": &s.seed, "minutes": &s.minutes,
+		"passed": &s.passed,
+	}
+}
+
+// readSimulation reads the simulation in an address. Missing fields are those of the
+// boundary attack. Without an algorithm an address of the form, which always has a limit,
+// chose none.
+func readSimulation(q url.Values) simulation {
+	s := boundaryAttack()
+	for name, in := range s.fields() {
+		if !q.Has(name) {
+			continue
+		}
+		in.Text = page.Clip(q.Get(name), form.MaxInput)
+		if name == "minutes" {
+			in.Text = form.ClipList(q.Get(name))
+		}
+	}
+	if q.Has("algorithm") || q.Has("limit") {
+		s.algorithms = knownAlgorithms(q["algorithm"])
+	}
+	return s
+}
+
+// knownAlgorithms returns the known algorithms among names, each once and in the order of
+// package accuracy.
+func knownAlgorithms(names []string) []string {
+	var known []string
+	for _, c := range accuracy.Algorithms() {
+		if slices.Contains(names, c.Name) {
+			known = append(known, c.Name)
+		}
+	}
+	return known
+}
+
+// values returns the query that readSimulation reads as s.
+func (s *simulation) values() url.Values {
+	q := url.Values{"algorithm": s.algorithms}
+	for name, in := range s.fields() {
+		if in.Text != "" || name != "minutes" && name != "passed" {
+			q.Set(name, in.Text)
+		}
+	}
+	return q
+}
+
+// scenario returns the typed scenario and sets the errors of the fields.
+func (s *simulation) scenario() accuracy.Scenario {
+	sc := accuracy.Scenario{
+		Limit:      s.Requests.Whole("Enter the number of calls.", 1, accuracy.MaxLimit),
+		Window:     window(&s.LimitInput),
+		Seed:       uint64(s.seed.Whole("Enter a number. It seeds the random calls.", 0, maxSeed)),
+		Algorithms: s.algorithms,
+		Points:     plotPoints,
+	}
+	if len(s.algorithms) == 0 {
+		s.algorithmsError = "Choose at least one algorithm."
+	}
+	sc.Traffic = s.traffic(sc.Seed)
+	if s.errorCount() == 0 {
+		s.checkBounds(sc)
+	}
+	return sc
+}
+
+// window returns the typed window. Calendar units are an error on these pages.
+func window(in *form.LimitInput) time.Duration {
+	if strings.HasPrefix(in.Unit.Text, form.CalendarPrefix) {
+		in.Unit.Error = form.ChooseFromList
+		return 0
+	}
+	window, _ := in.Period()
+	return window
+}
+
+func (s *simulation) traffic(seed uint64) accuracy.Traffic {
+	shape := accuracy.Shape(s.shape.Text)
+	if shape == accuracy.Recorded {
+		return s.recorded(seed)
+	}
+	if !slices.Contains(accuracy.Shapes(), shape) {
+		s.shape.Error = form.ChooseFromList
+	}
+	return accuracy.Traffic{
+		Shape:   shape,
+		Rate:    s.rate.Hundredths(1, 1_000_000),
+		Windows: s.windows.Whole("Enter how many windows to simulate.", 1, maxSimulated),
+	}
+}
+
+// checkBounds sets an error if the scenario makes no calls or too many.
+func (s *simulation) checkBounds(sc accuracy.Scenario) {
+	field := &s.windows
+	if sc.Traffic.Shape == accuracy.Recorded {
+		field = &s.minutes
+	}
+	switch n := sc.Count(); {
+	case n > maxSimulated:
+		field.Error = "This makes " + page.Number(n) + " calls. At most " +
+			page.Number(maxSimulated) + " are simulated. Lower windows, rate or limit."
+	case n == 0:
+		field.Error = "This makes no calls."
+	case sc.Validate() != nil:
+		field.Error = "Too many windows of this length."
+	}
+}
+
+func (s *simulation) errorCount() int {
+	n := countErrors(s.fields())
+	if s.algorithmsError != "" {
+		n++
+	}
+	return n
+}
+
+func countErrors(fields map[string]*form.Input) int {
+	n := 0
+	for _, in := range fields {
+		n += form.CountErrors(*in)
+	}
+	return n
+}
+
+func (s *simulation) view() templates.SimulationForm {
+	return templates.SimulationForm{
+		Limit: form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
+		Shape: form.Field(s.shape), Rate: form.Field(s.rate), Windows: form.Field(s.windows),
+		Seed: form.Field(s.seed), Minutes: form.Field(s.minutes), Passed: s.passed.Text,
+		Units: windowUnits(), Shapes: shapeOptions(),
+		Recorded:   s.shape.Text == string(accuracy.Recorded) || s.minutes.Error != "",
+		Algorithms: s.algorithmChecks(), AlgorithmsError: s.algorithmsError,
+		Bounds: "At most " + page.Number(maxSimulated) + " calls are simulated, with limits up to " +
+			page.Number(accuracy.MaxLimit) + ". No key is affected.",
+	}
+}
+
+func shapeOptions() []templates.Option {
+	texts := map[accuracy.Shape]string{
+		accuracy.Boundary: "boundary burst", accuracy.Poisson: "Poisson", accuracy.OnOff: "on/off bursts",
+		accuracy.Greedy: "steady", accuracy.Recorded: "recorded minutes",
+	}
+	var options []templates.Option
+	for _, s := range accuracy.Shapes() {
+		options = append(options, templates.Option{Value: string(s), Text: texts[s]})
+	}
+	return options
+}
+
+func (s *simulation) algorithmChecks() []templates.Check {
+	var checks []templates.Check
+	for _, c := range accuracy.Algorithms() {
+		checks = append(checks, templates.Check{ID: "algorithm-" + c.Name, Value: c.Name, Text: c.Title,
+			Published: !c.Ours, Checked: slices.Contains(s.algorithms, c.Name)})
+	}
+	return checks
+}
+
+// recorded returns the traffic of the typed minutes.
+func (s *simulation) recorded(seed uint64) accuracy.Traffic {
+	r := s.recording(time.Unix(1_800_000_000, 0))
+	if s.minutes.Error != "" {
+		return accuracy.Traffic{}
+	}
+	t, err := r.Traffic(seed)
+	if err != nil || len(t.Calls) > maxSimulated {
+		s.minutes.Error = "These are more than " + page.Number(maxSimulated) + " calls. At most " +
+			page.Number(maxSimulated) + " are simulated. Leave out some minutes."
+	}
+	return t
+}
+
+// recording returns the typed minutes, the first of which begins at begin.
+func (s *simulation) recording(begin time.Time) accuracy.Recording {
+	var r accuracy.Recording
+	items := s.minutes.List(
+		"Enter the calls of each minute, such as 40, 55, 300 x3, 12.", "40, 55, 300 x3, 12",
+		maxRecorded,
+	)
+	for _, item := range items {
+		calls, err := strconv.ParseInt(item.Text, 10, 32)
+		if s.minutes.Error == "" && (err != nil || calls < 0) {
+			s.minutes.Error = "“" + page.Clip(item.Text, 20) +
+				"” is no number of calls. Type whole numbers, such as 40, 55, 300 x3, 12."
+		}
+		if s.minutes.Error != "" {
+			return nil
+		}
+		for range item.Times {
+			r = append(r, accuracy.Minute{Begin: begin, Calls: calls})
+			begin = begin.Add(time.Minute)
+		}
+	}
+	return r
+}
