@@ -14,13 +14,14 @@ import (
 	"tidegate/web/templates"
 )
 
-// adoptForm is a caller that others vouch for, as somebody names it.
+// adoptForm is the form that creates a record of a caller who has no API key.
 type adoptForm struct {
 	kind, id, issuer, holder, address form.Input
 	name, next, reason                form.Input
-	problem                           string
+	problem                           string // an error that belongs to no field
 }
 
+// Bounds of typed text, in characters.
 const (
 	maxIssuer = 500
 	maxHolder = 500
@@ -31,7 +32,8 @@ var (
 		{Value: string(policy.Token), Text: "the holder of a token (JWT)"},
 		{Value: string(policy.Address), Text: "a client address"},
 	}
-	// adoptNext is what somebody wants of a caller; each is a page of its own.
+	// adoptNext holds the actions that may follow. Each is the last part of a key page's
+	// address.
 	adoptNext = []templates.Option{
 		{Value: "limits", Text: "override its limits"},
 		{Value: "ban", Text: "ban it"},
@@ -40,11 +42,14 @@ var (
 
 func readAdoptForm(v url.Values) adoptForm {
 	return adoptForm{
-		kind: form.Typed(v, "kind", form.MaxInput), id: form.Typed(v, "id", form.MaxInput),
-		issuer: form.Typed(v, "issuer", maxIssuer), holder: form.Typed(v, "holder", maxHolder),
-		address: form.Typed(v, "address", form.MaxInput), name: form.Typed(v, "name", policy.MaxNameLen+50),
-		next:   form.Typed(v, "next", form.MaxInput),
-		reason: form.Typed(v, "reason", form.MaxReasonInput),
+		kind:    form.Typed(v, "kind", form.MaxInput),
+		id:      form.Typed(v, "id", form.MaxInput),
+		issuer:  form.Typed(v, "issuer", maxIssuer),
+		holder:  form.Typed(v, "holder", maxHolder),
+		address: form.Typed(v, "address", form.MaxInput),
+		name:    form.Typed(v, "name", maxNameInput),
+		next:    form.Typed(v, "next", form.MaxInput),
+		reason:  form.Typed(v, "reason", form.MaxReasonInput),
 	}
 }
 
@@ -52,9 +57,8 @@ func (f *adoptForm) errors() int {
 	return form.CountErrors(f.kind, f.id, f.issuer, f.holder, f.address, f.name, f.next, f.reason)
 }
 
-// caller returns the id under which checks know the caller, and notes what is wrong with
-// what was typed.
-func (f *adoptForm) caller(keys *app.Registry) string {
+// callerID validates the form and returns the id under which checks know the caller.
+func (f *adoptForm) callerID(keys *app.Registry) string {
 	f.kind.CheckOption(callerKinds)
 	f.next.CheckOption(adoptNext)
 	f.reason.CheckReason()
@@ -66,12 +70,13 @@ func (f *adoptForm) caller(keys *app.Registry) string {
 		}
 		return id
 	case f.kind.Text == string(policy.Address):
-		return f.byAddress(keys)
+		network, ok := parseNetwork(strings.TrimSpace(f.address.Text))
+		if !ok {
+			f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1, or a network such as " +
+				"2001:db8:1:2::/64."
+		}
+		return keys.AddressCaller(network)
 	}
-	return f.byToken(keys)
-}
-
-func (f *adoptForm) byToken(keys *app.Registry) string {
 	if f.issuer.Text == "" {
 		f.issuer.Error = "Enter the token's iss claim, or the id above."
 	}
@@ -81,17 +86,8 @@ func (f *adoptForm) byToken(keys *app.Registry) string {
 	return keys.TokenCaller(f.issuer.Text, f.holder.Text)
 }
 
-func (f *adoptForm) byAddress(keys *app.Registry) string {
-	prefix, ok := parseNetwork(strings.TrimSpace(f.address.Text))
-	if !ok {
-		f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1, or a network such as " +
-			"2001:db8:1:2::/64."
-	}
-	return keys.AddressCaller(prefix)
-}
-
-// parseNetwork reads an address, masked as the check function does unless it has
-// other prefixes, or a network.
+// parseNetwork parses a network, or an address, which it masks to the check function's
+// default prefix length.
 func parseNetwork(text string) (netip.Prefix, bool) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		return prefix.Masked(), !prefix.Addr().Is4In6()
@@ -102,20 +98,15 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 
 func (f *adoptForm) setError(invalid *policy.InvalidError) {
 	fields := map[string]*form.Input{"name": &f.name, "id": &f.id, "reason": &f.reason}
-	for _, e := range invalid.Fields {
-		if in := fields[e.Field]; in != nil {
-			in.Error = form.Sentence(e.Message)
-		} else {
-			f.problem = e.Field + ": " + form.Sentence(e.Message)
-		}
-	}
+	f.problem = form.SetErrors(fields, invalid)
 }
 
 func (d *dashboard) showAdopt(w http.ResponseWriter, r *http.Request) {
 	d.renderAdopt(w, r, http.StatusOK, readAdoptForm(r.URL.Query()))
 }
 
-// adopt makes a record of a caller and goes on to what it was made for.
+// adopt creates a record of a caller and redirects to the chosen action. It redirects too
+// if there is a record already.
 func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -125,7 +116,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 		d.renderAdopt(w, r, http.StatusOK, f)
 		return
 	}
-	id := f.caller(d.Keys)
+	id := f.callerID(d.Keys)
 	if f.errors() > 0 {
 		d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 		return
@@ -141,9 +132,8 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "get key", err)
 		return
 	}
-	k, err = d.Keys.Adopt(
-		r.Context(), policy.Kind(f.kind.Text), id, f.name.Text, nil, app.NewEdit(r.Context(), f.reason.Text),
-	)
+	edit := app.NewEdit(r.Context(), f.reason.Text)
+	k, err = d.Keys.Adopt(r.Context(), policy.Kind(f.kind.Text), id, f.name.Text, nil, edit)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
@@ -159,32 +149,31 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status int, f adoptForm) {
+	id := form.TextField("id", "Caller id", "", form.MaxInput, f.id)
+	id.Hint = "Leave it blank to use the fields below."
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
-		Page: d.Page(r, "Override or ban a caller"),
-		Trail: []templates.Choice{
-			{Text: "Keys", Address: d.Path("/keys")}, {Text: "Callers", Address: d.Path("/callers")},
-		},
+		Page:    d.Page(r, "Override or ban a caller"),
+		Trail:   d.callersTrail(),
 		Heading: "Override or ban a caller",
 		Lead: []string{"A record is needed for an override or a ban. It holds the name, " +
 			"your settings and a hash of the token's subject or the address."},
 		Form: &templates.Form{
-			Action: d.Path("/callers/new"), Fields: f.fields(),
-			After: []templates.FormField{form.ReasonField(f.reason)},
-			Error: f.problem, Errors: f.errors(), Submit: "Continue",
+			Action: d.Path("/callers/new"),
+			Fields: []templates.FormField{
+				form.ChoiceField("kind", "Caller type", callerKinds, f.kind),
+				id,
+				form.TextField("issuer", "Token issuer (iss)", "https://issuer.example/", maxIssuer,
+					f.issuer),
+				form.TextField("holder", "Token subject", "ada", maxHolder, f.holder),
+				form.TextField("address", "Address or network", "203.0.113.7", form.MaxInput, f.address),
+				form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
+				form.ChoiceField("next", "Action", adoptNext, f.next),
+			},
+			After:  []templates.FormField{form.ReasonField(f.reason)},
+			Error:  f.problem,
+			Errors: f.errors(),
+			Submit: "Continue",
 			Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/callers")},
 		},
 	}))
-}
-
-func (f *adoptForm) fields() []templates.FormField {
-	id := form.TextField("id", "Caller id", "", form.MaxInput, f.id)
-	id.Hint = "Leave it blank to use the fields below."
-	issuer := form.TextField("issuer", "Token issuer (iss)", "https://issuer.example/", maxIssuer, f.issuer)
-	holder := form.TextField("holder", "Token subject", "ada", maxHolder, f.holder)
-	at := form.TextField("address", "Address or network", "203.0.113.7", form.MaxInput, f.address)
-	return []templates.FormField{
-		form.ChoiceField("kind", "Caller type", callerKinds, f.kind), id, issuer, holder, at,
-		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
-		form.ChoiceField("next", "Action", adoptNext, f.next),
-	}
 }

@@ -16,79 +16,83 @@ import (
 	"tidegate/web/templates"
 )
 
-// Callers are whom checks let in without a record: holders of tokens and clients known by
-// their address. They are known by an id alone until somebody adopts them.
+// Callers without a record are holders of tokens and clients known by their address. They
+// have an id, but no name or override until an editor creates a record: see adopt.
 
 const (
-	callersPerScan = 500 // active callers that are looked at together
-	callersPerPage = 50  // of those without a record, after which no more are looked for
-	callerScans    = 3
+	callersPerScan = 500 // active callers read at a time
+	callerScans    = 3   // reads for a page, at most
+	callersPerPage = 50  // callers without a record, after which no more are read
 )
 
-// unregistered are callers without a record.
-type unregistered struct {
+// unregisteredPage is a page of callers without a record.
+type unregisteredPage struct {
 	seen []usage.Seen
-	next string // the cursor behind them; empty when there are no more
+	next string // cursor of the next page; empty on the last
 }
 
-// unregistered returns active callers without a record, those seen last first; or those
-// of a ranking.
-func (d *dashboard) unregistered(ctx context.Context, o app.Order, after string) (unregistered, error) {
+// listUnregistered returns active callers without a record: the most recently seen first,
+// or those of a ranking, which has one page.
+func (d *dashboard) listUnregistered(ctx context.Context, o app.Order, after string) (
+	unregisteredPage, error,
+) {
 	set, err := d.Keys.Set(ctx)
 	if err != nil {
-		return unregistered{}, err
+		return unregisteredPage{}, err
 	}
 	if o != app.LastUsed {
 		ids, err := app.Ranked(ctx, d.Usage, o)
 		if err != nil {
-			return unregistered{}, err
+			return unregisteredPage{}, err
 		}
 		last, err := d.Usage.LastSeen(ctx, ids)
 		if err != nil {
-			return unregistered{}, err
+			return unregisteredPage{}, err
 		}
 		seen := make([]usage.Seen, len(ids))
 		for i, id := range ids {
 			seen[i] = usage.Seen{ID: id, Last: last[i]}
 		}
-		unknown, err := d.withoutRecord(ctx, set, seen)
-		return unregistered{seen: unknown}, err
+		seen, err = d.withoutRecord(ctx, set, seen)
+		return unregisteredPage{seen: seen}, err
 	}
-	found := unregistered{next: after}
+	p := unregisteredPage{next: after}
 	for range callerScans {
-		page, err := d.Usage.Active(ctx, found.next, callersPerScan)
+		active, err := d.Usage.Active(ctx, p.next, callersPerScan)
 		if err != nil {
-			return unregistered{}, err
+			return unregisteredPage{}, err
 		}
-		unknown, err := d.withoutRecord(ctx, set, page.Subjects)
+		seen, err := d.withoutRecord(ctx, set, active.Subjects)
 		if err != nil {
-			return unregistered{}, err
+			return unregisteredPage{}, err
 		}
-		found.seen, found.next = append(found.seen, unknown...), page.Next
-		if page.Next == "" || len(found.seen) >= callersPerPage {
+		p.seen = append(p.seen, seen...)
+		p.next = active.Next
+		if p.next == "" || len(p.seen) >= callersPerPage {
 			break
 		}
 	}
-	return found, nil
+	return p, nil
 }
 
 func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set,
 	seen []usage.Seen) ([]usage.Seen, error) {
-	// Those with ids of another length are API keys.
+	// Other ids are those of API keys.
 	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return !app.IsCaller(s.ID) })
-	known, err := app.Records(ctx, d.Keys, set, seen, func(s usage.Seen) string { return s.ID })
+	records, err := app.Records(ctx, d.Keys, set, seen, func(s usage.Seen) string { return s.ID })
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(seen, func(s usage.Seen) bool { return known[s.ID].ID != "" }), nil
+	return slices.DeleteFunc(seen, func(s usage.Seen) bool { return records[s.ID].ID != "" }), nil
 }
 
 func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
-	after, order := r.URL.Query().Get("after"), app.Order(r.URL.Query().Get("order"))
+	after := r.URL.Query().Get("after")
+	order := app.Order(r.URL.Query().Get("order"))
 	if order != app.Busiest && order != app.MostBlocked {
 		order = app.LastUsed
 	}
-	found, err := d.unregistered(r.Context(), order, after)
+	found, err := d.listUnregistered(r.Context(), order, after)
 	if errors.Is(err, usage.ErrCursor) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
@@ -97,14 +101,20 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "list callers", err)
 		return
 	}
-	path, query := d.Path("/callers"), url.Values{"after": {after}, "order": {string(order)}}
+	path := d.Path("/callers")
+	address := func(query url.Values) string {
+		return page.Address(path, page.WithLive(query, page.LiveSeconds(r)))
+	}
 	sort := func(text string, o app.Order) templates.Choice {
 		return templates.Choice{Text: text, Current: o == order,
-			Address: page.Address(path, page.WithLive(url.Values{"order": {string(o)}}, page.LiveSeconds(r)))}
+			Address: address(url.Values{"order": {string(o)}})}
 	}
+	query := url.Values{"after": {after}, "order": {string(order)}}
 	p := templates.CallersPage{
-		Page: d.Page(r, "Callers"), Trail: []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}},
-		Live: d.Live(r, path, query, time.Now()), Empty: emptyCallers(found),
+		Page:  d.Page(r, "Callers"),
+		Trail: d.keysTrail(),
+		Live:  d.Live(r, path, query, time.Now()),
+		Empty: emptyCallers(found),
 		Sorts: templates.KeySorts{Calls: sort("Calls", app.Busiest),
 			Blocked: sort("Blocked", app.MostBlocked), Used: sort("Last call", app.LastUsed)},
 	}
@@ -115,12 +125,11 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read calls", err)
 		return
 	}
-	seconds := page.LiveSeconds(r)
 	if after != "" {
-		p.First = page.Address(path, page.WithLive(nil, seconds))
+		p.First = address(nil)
 	}
 	if found.next != "" {
-		p.Next = page.Address(path, page.WithLive(url.Values{"after": {found.next}}, seconds))
+		p.Next = address(url.Values{"after": {found.next}})
 	}
 	if order != app.LastUsed {
 		p.Note = rankingNote
@@ -130,7 +139,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	d.RenderLive(w, r, templates.CallersLive(p), templates.Callers(p))
 }
 
-func emptyCallers(found unregistered) templates.Empty {
+func emptyCallers(found unregisteredPage) templates.Empty {
 	if found.next != "" {
 		return templates.Empty{Heading: "None yet",
 			Advice: "All callers on this page have a record. The next page has more."}
@@ -138,60 +147,57 @@ func emptyCallers(found unregistered) templates.Empty {
 	return templates.Empty{
 		Heading: "No callers without a record",
 		Advice: "Callers with a token or an address appear here for 24 hours after a call. Send a call " +
-			"without an API key, where " +
-			"IDENTITY_SOURCES of the check function has jwt or ip:",
+			"without an API key, where IDENTITY_SOURCES of the check function has jwt or ip:",
 		Command: `curl -i -H "authorization: Bearer $TOKEN" "$API_URL"`,
 	}
 }
 
 func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templates.CallerRow, error) {
-	if len(seen) == 0 {
-		return nil, nil
-	}
 	ids := make([]string, len(seen))
 	for i, s := range seen {
 		ids[i] = s.ID
 	}
-	now := time.Now()
-	all, err := app.Activities(ctx, d.Usage, ids, now)
+	all, err := d.readActivity(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]templates.CallerRow, len(seen))
 	for i, s := range seen {
 		rows[i] = templates.CallerRow{ID: s.ID, Address: d.Path("/callers/" + s.ID),
-			Last: page.Instant(s.Last), Activity: activity(all[i], now)}
+			Last: page.Instant(s.Last), Activity: all[i]}
 	}
 	return rows, nil
 }
 
-// showCaller shows what is known of a caller; one with a record has a page of its own.
+// showCaller shows a caller without a record. It redirects one with a record to the
+// record's page.
 func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 	k, err := d.key(r)
 	switch {
 	case err == nil:
-		d.toKey(w, r, k)
+		d.redirectToKey(w, r, k)
 		return
 	case !errors.Is(err, policy.ErrNotFound) || !app.IsID(r.PathValue("id")):
 		d.FailStore(w, r, "get key", err)
 		return
 	}
-	k = policy.Key{ID: r.PathValue("id")}
-	path, at := d.Path("/callers/"+k.ID), chart.ReadPeriod(page.View(r), time.Now())
+	id := r.PathValue("id")
+	path := d.Path("/callers/" + id)
+	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.CallerPage{
-		Page: d.Page(r, "Caller "+k.ID), ID: k.ID, Live: d.Live(r, path, at.Values(), time.Now()),
-		Trail: []templates.Choice{
-			{Text: "Keys", Address: d.Path("/keys")}, {Text: "Callers", Address: d.Path("/callers")},
-		},
+		Page:    d.Page(r, "Caller "+id),
+		ID:      id,
+		Live:    d.Live(r, path, at.Values(), time.Now()),
+		Trail:   d.callersTrail(),
 		Range:   at.Range(path, page.LiveSeconds(r)),
-		Denials: page.Address(d.Path("/denials"), url.Values{"key": {k.ID}}),
+		Denials: page.Address(d.Path("/denials"), url.Values{"key": {id}}),
 	}
 	p.Page.Chart = d.ChartScript()
-	points, note, err := d.callsOf(r.Context(), k.ID, at)
+	points, note, err := d.readCalls(r.Context(), id, at)
 	if err == nil {
-		drawn := chart.TimeSeries{Step: at.Step, Note: note,
+		s := chart.TimeSeries{Step: at.Step, Note: note,
 			SelectIn: page.Address(path, page.WithLive(nil, p.Live.Seconds))}
-		p.Chart, err = d.draw(r.Context(), drawn, at, points, "", nil)
+		p.Chart, err = d.drawCalls(r.Context(), s, at, points, "", nil)
 	}
 	if err != nil {
 		d.FailStore(w, r, "read calls", err)
@@ -199,8 +205,13 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 	}
 	d.Remember(w, r)
 	if page.CanEdit(r) {
-		p.Adopt = d.Path("/callers/new?id=" + k.ID)
+		p.Adopt = d.Path("/callers/new?id=" + id)
 	}
 	p.Live.Summary = p.Chart.Summary
 	d.RenderLive(w, r, templates.CallerLive(p), templates.Caller(p))
+}
+
+// callersTrail leads back to the list of callers.
+func (d *dashboard) callersTrail() []templates.Choice {
+	return append(d.keysTrail(), templates.Choice{Text: "Callers", Address: d.Path("/callers")})
 }

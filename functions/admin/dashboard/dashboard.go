@@ -1,7 +1,7 @@
-// Package dashboard is the pages that show who uses how much of which limit, and that
-// change limits: a request in, a view model of package templates out. Every page is a
-// file. The server mounts the pages and has seen to who asks; the pages know neither it
-// nor the API.
+// Package dashboard owns the pages for keys, callers, overrides, settings, the overview
+// and the explanation of a call, and mounts the pages of its subpackages. A page reads a
+// request and renders a view model of package templates. The server imports this package
+// and authorizes each request first. Pages must not import the server or the API.
 package dashboard
 
 import (
@@ -28,12 +28,13 @@ import (
 	"tidegate/internal/usage"
 )
 
-// SessionLister lists somebody's sessions. *session.Store is one.
+// SessionLister lists the sessions of a user. *session.Store implements it.
 type SessionLister interface {
 	List(ctx context.Context, user string, count int) ([]session.Session, error)
 }
 
-// Services are what the pages work with. Journal, Owners and ProviderHost are optional.
+// Services are the dependencies of the pages. All are required unless a comment says
+// otherwise.
 type Services struct {
 	Keys         *app.Registry
 	Checker      *enforce.Checker // explains calls
@@ -41,16 +42,16 @@ type Services struct {
 	Crossings    *crossing.Store
 	Sessions     SessionLister
 	Tokens       *token.Store
-	Journal      *journal.Journal // nil for none
-	Owners       *app.Owners      // nil where keys' owners have no page
+	Journal      *journal.Journal // nil if the deployment has none
+	Owners       *app.Owners      // nil if key owners have no page
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
-	// Stage and Release are shown on the settings page. ProviderHost is where people log
-	// in when not with a password; empty when there is no such provider.
+	// Stage and Release are shown on the settings page and may be empty. ProviderHost is
+	// the host of the OpenID provider; empty without one.
 	Stage, Release, ProviderHost string
 }
 
-// dashboard answers the pages.
+// dashboard serves the pages. It is safe for concurrent use.
 type dashboard struct {
 	*page.Renderer
 	Services
@@ -59,21 +60,59 @@ type dashboard struct {
 	denials *denials.Pages
 	audit   *auditlog.Pages
 	groups  *groups.Pages
-	alerts  *alerts.Pages
 }
 
-// Routes returns the pages; r renders them.
-func Routes(r *page.Renderer, pages Services) []auth.Route {
-	shared := changes.New(r, pages.Keys, pages.Usage)
-	d := &dashboard{Renderer: r, Services: pages, Changes: shared,
-		bulk:    &bulk.Pages{Renderer: r, Changes: shared, Keys: pages.Keys},
-		denials: denials.New(r, pages.Keys, pages.Usage),
-		groups:  groups.New(r, pages.Keys, denials.New(r, pages.Keys, pages.Usage)),
-		audit:   auditlog.New(r, shared, pages.Keys),
-		alerts:  alerts.New(r, pages.Keys, pages.Crossings)}
+// Routes returns the routes of all pages, which render through r.
+func Routes(r *page.Renderer, services Services) []auth.Route {
+	keys := services.Keys
+	shared := changes.New(r, keys, services.Usage)
+	denied := denials.New(r, keys, services.Usage)
+	d := &dashboard{
+		Renderer: r,
+		Services: services,
+		Changes:  shared,
+		bulk:     &bulk.Pages{Renderer: r, Changes: shared, Keys: keys},
+		denials:  denied,
+		audit:    auditlog.New(r, shared, keys),
+		groups:   groups.New(r, keys, denied),
+	}
 	return slices.Concat(
-		d.routes(), d.keyRoutes(), policies.Routes(r, shared, pages.Keys, pages.Usage, pages.Log),
-		simulate.Routes(r, pages.Log), d.ownerRoutes(), d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(),
-		d.groups.Routes(), d.alerts.Routes(),
+		d.routes(), d.keyRoutes(), d.ownerRoutes(),
+		policies.Routes(r, shared, keys, services.Usage, services.Log), simulate.Routes(r, services.Log),
+		d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(), d.groups.Routes(),
+		alerts.New(r, keys, services.Crossings).Routes(),
 	)
+}
+
+func (d *dashboard) routes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /{$}", Role: auth.Viewer, Handle: d.showOverview},
+		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
+		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.showOverrides},
+		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost},
+		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
+		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken, Resumes: true},
+		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},
+	}
+}
+
+func (d *dashboard) keyRoutes() []auth.Route {
+	return []auth.Route{
+		{Pattern: "GET /keys", Role: auth.Viewer, Handle: d.showKeys},
+		{Pattern: "POST /search", Role: auth.Viewer, Handle: d.search},
+		{Pattern: "GET /keys.csv", Role: auth.Viewer, Handle: d.exportKeys},
+		{Pattern: "GET /keys/new", Role: auth.Editor, Handle: d.showNewKey},
+		{Pattern: "POST /keys", Role: auth.Editor, Handle: d.createKey, Resumes: true},
+		{Pattern: "GET /keys/{id}", Role: auth.Viewer, Handle: d.showKey},
+		{Pattern: "GET /keys/{id}/limits", Role: auth.Editor, Handle: d.showOverride},
+		{Pattern: "POST /keys/{id}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
+		{Pattern: "GET /secrets/{id}", Role: auth.Editor, Handle: d.showSecret},
+		{Pattern: "GET /keys/{id}/{action}", Role: auth.Editor, Handle: d.showKeyAction},
+		{Pattern: "POST /keys/{id}/{action}", Role: auth.Editor, Handle: d.doKeyAction, Resumes: true},
+
+		{Pattern: "GET /callers", Role: auth.Viewer, Handle: d.showCallers},
+		{Pattern: "GET /callers/{id}", Role: auth.Viewer, Handle: d.showCaller},
+		{Pattern: "GET /callers/new", Role: auth.Editor, Handle: d.showAdopt},
+		{Pattern: "POST /callers/new", Role: auth.Editor, Handle: d.adopt, Resumes: true},
+	}
 }

@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -10,14 +12,21 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	routing "tidegate/internal/route"
+	"tidegate/internal/route"
 	"tidegate/web/templates"
 )
 
-// explainForm is a call to explain as it was typed.
+// Bounds of typed text, in characters.
+const (
+	maxKeyText  = 100
+	maxPathText = 2000
+)
+
+// explainForm holds the typed fields of the call to explain.
 type explainForm struct {
 	key, api, stage, method, path, address form.Input
 }
@@ -25,9 +34,11 @@ type explainForm struct {
 func readExplainForm(r *http.Request) explainForm {
 	v := r.URL.Query()
 	f := explainForm{
-		key: form.Typed(v, "key", 100), api: form.Typed(v, "api", routing.MaxAPILen),
-		stage:  form.Typed(v, "stage", routing.MaxStageLen),
-		method: form.Typed(v, "method", routing.MaxMethodLen), path: form.Typed(v, "path", 2000),
+		key:     form.Typed(v, "key", maxKeyText),
+		api:     form.Typed(v, "api", route.MaxAPILen),
+		stage:   form.Typed(v, "stage", route.MaxStageLen),
+		method:  form.Typed(v, "method", route.MaxMethodLen),
+		path:    form.Typed(v, "path", maxPathText),
 		address: form.Typed(v, "address", form.MaxInput),
 	}
 	if f.method.Text == "" {
@@ -39,12 +50,13 @@ func readExplainForm(r *http.Request) explainForm {
 	return f
 }
 
-// call returns the call that was typed, and notes what is wrong with it.
+func (f *explainForm) errors() int { return form.CountErrors(f.key, f.path, f.address) }
+
+// call validates the form and returns the typed call.
 func (f *explainForm) call() enforce.Call {
 	trim := strings.TrimSpace
-	c := enforce.Call{Route: routing.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text),
-		Method: strings.ToUpper(trim(f.method.Text)),
-		Path:   trim(f.path.Text)}}
+	c := enforce.Call{Route: route.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text),
+		Method: strings.ToUpper(trim(f.method.Text)), Path: trim(f.path.Text)}}
 	if !strings.HasPrefix(c.Route.Path, "/") {
 		f.path.Error = "A path begins with a slash, such as /orders/7."
 	}
@@ -57,48 +69,61 @@ func (f *explainForm) call() enforce.Call {
 	return c
 }
 
+func (f *explainForm) view(action string) templates.ExplainForm {
+	return templates.ExplainForm{
+		Action: action, Hidden: templates.Hidden{Name: "on", Value: "explain"},
+		Errors: f.errors(),
+		Fields: []templates.FormField{
+			form.TextField("key", "Key: name, id or secret", "", maxKeyText, f.key),
+			form.TextField("method", "Method", "GET", route.MaxMethodLen, f.method),
+			form.TextField("path", "Path", "/", maxPathText, f.path),
+			form.TextField("api", "API id", "any", route.MaxAPILen, f.api),
+			form.TextField("stage", "Stage", "any", route.MaxStageLen, f.stage),
+			form.TextField("address", "Client address", "unknown", form.MaxInput, f.address),
+		},
+	}
+}
+
 func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 	f := readExplainForm(r)
 	p := templates.ExplainPage{Page: d.Page(r, "Explain")}
 	status := http.StatusOK
 	if strings.TrimSpace(f.key.Text) != "" {
-		var err error
-		if status, err = d.explain(r, &f, &p); err != nil {
+		if err := d.explain(r, &f, &p); err != nil {
 			d.FailStore(w, r, "explain", err)
 			return
+		}
+		if f.errors() > 0 {
+			status = http.StatusUnprocessableEntity
 		}
 	}
 	p.Form = f.view(d.Path("/search"))
 	d.Render(w, r, status, templates.Explain(p))
 }
 
-// explain answers what was asked, or notes what is wrong with the question.
-func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) (int, error) {
+// explain adds the explanation of the typed call to p. If f is invalid, it sets the errors
+// of f instead.
+func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) error {
 	call := f.call()
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		return 0, err
+		return err
 	}
-	k, err := d.explained(r, set, f, p)
-	switch {
-	case err != nil:
-		return 0, err
-	case form.CountErrors(f.key, f.path, f.address) > 0:
-		return http.StatusUnprocessableEntity, nil
-	case k.ID == "":
-		return http.StatusOK, nil
+	k, err := d.explainedKey(r, set, f, p)
+	if err != nil || f.errors() > 0 || k.ID == "" {
+		return err
 	}
 	e, err := d.Checker.Explain(r.Context(), set, k, call)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	p.Answer = d.explanation(set, k, e)
-	return http.StatusOK, nil
+	return nil
 }
 
-// explained returns the key that was typed. When several have such a name, it offers
-// them. It refuses a whole secret, which would be in the address.
-func (d *dashboard) explained(r *http.Request, set *policy.Set, f *explainForm,
+// explainedKey returns the typed key. If several keys have the name, it adds them to p as
+// choices and returns no key. It rejects a secret, which would stay in the address.
+func (d *dashboard) explainedKey(r *http.Request, set *policy.Set, f *explainForm,
 	p *templates.ExplainPage) (policy.Key, error) {
 	found, err := d.Keys.ResolveKeys(r.Context(), set, f.key.Text)
 	switch {
@@ -125,28 +150,19 @@ func (d *dashboard) explained(r *http.Request, set *policy.Set, f *explainForm,
 	return policy.Key{}, nil
 }
 
-func (f *explainForm) view(action string) templates.ExplainForm {
-	return templates.ExplainForm{
-		Action: action, Hidden: templates.Hidden{Name: "on", Value: "explain"},
-		Errors: form.CountErrors(f.key, f.path, f.address),
-		Fields: []templates.FormField{
-			form.TextField("key", "Key: name, id or secret", "", 100, f.key),
-			form.TextField("method", "Method", "GET", routing.MaxMethodLen, f.method),
-			form.TextField("path", "Path", "/", 2000, f.path),
-			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
-			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
-			form.TextField("address", "Client address", "unknown", form.MaxInput, f.address),
-		},
-	}
-}
-
 func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explanation) *templates.Explanation {
 	c := e.Result
 	x := &templates.Explanation{
-		Name: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k), Verdict: verdictWords(e),
+		Name:     page.Clip(k.Name, page.MaxName),
+		Address:  d.keyPath(k),
+		Verdict:  verdictText(e),
 		Allowed:  c.Allowed,
 		Response: responseTo(e),
-		Why:      whyWords(app.NewSubject(set, k, decisionNone, c.BannedUntil, c.Now)),
+		Why:      limitReasons(app.NewSubject(set, k, limiter.Decision{}, c.BannedUntil, c.Now)),
+		Cost:     "The call costs " + wording.Cost(c.Cost) + ".",
+	}
+	if len(e.Matches) == 0 {
+		x.Cost = "No route rule matches. The call costs 1; key, address and global limits apply."
 	}
 	for _, m := range e.Matches {
 		rule := set.Routes[m.Index]
@@ -154,12 +170,6 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 			Name: page.Clip(rule.Name, page.MaxName), Pattern: rule.Pattern.String(), Won: m.Won,
 			Reason: m.Reason,
 		})
-	}
-	switch {
-	case len(e.Matches) == 0:
-		x.Cost = "No route rule matches. The call costs 1; key, address and global limits apply."
-	default:
-		x.Cost = "The call costs " + wording.Cost(c.Cost) + "."
 	}
 	for _, l := range c.Limits {
 		x.Limits = append(x.Limits, templates.AppliedRow{
@@ -172,7 +182,7 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 	return x
 }
 
-func verdictWords(e enforce.Explanation) string {
+func verdictText(e enforce.Explanation) string {
 	c := e.Result
 	switch {
 	case e.Refused != "":
@@ -195,4 +205,61 @@ func verdictWords(e enforce.Explanation) string {
 	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit ever has"
 }
 
-var decisionNone limiter.Decision // for a key whose figures do not matter
+// currentResponse returns the response to a call with key k that matches no route rule.
+func (d *dashboard) currentResponse(ctx context.Context, set *policy.Set,
+	k policy.Key) (templates.Response, error) {
+	anyAddress := *set
+	anyAddress.Allow = nil // the call has no address, so an allow list would refuse it
+	e, err := d.Checker.Explain(ctx, &anyAddress, k,
+		enforce.Call{Route: route.Call{Method: http.MethodGet, Path: "/"}})
+	if err != nil {
+		return templates.Response{}, err
+	}
+	return responseTo(e), nil
+}
+
+// responseTo returns the response that a client of a REST API receives. An HTTP API
+// answers 403 without these fields.
+func responseTo(e enforce.Explanation) templates.Response {
+	r := templates.Response{Heading: "What a client gets now"}
+	response := answer.To(e.Result)
+	limits := [][2]string{{"RateLimit", response.RateLimit}, {"RateLimit-Policy", response.RateLimitPolicy}}
+	switch {
+	case e.Refused != "":
+		r.Advice = "401: " + e.Refused + "."
+		r.Text = httpText(http.StatusUnauthorized,
+			[][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
+			fmt.Sprintf(
+				`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answer.Unauthorized))
+	case e.Result.Allowed:
+		r.Advice = "Response headers a client receives"
+		r.Text = headerText(limits)
+	default:
+		denial := response.Denial
+		r.Advice = "From a REST API. An HTTP API answers 403."
+		r.Text = httpText(http.StatusTooManyRequests,
+			append(limits, [2]string{"Retry-After", fmt.Sprint(denial.RetryAfter)}),
+			fmt.Sprintf(
+				`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":[%q],`+
+					`"retry-after":%q,"instance":"urn:uuid:…"}`,
+				denial.Type, denial.Detail, denial.Policy, denial.Wait()))
+	}
+	return r
+}
+
+func httpText(status int, fields [][2]string, body string) string {
+	fields = append([][2]string{{"Cache-Control", "no-store"},
+		{"Content-Type", "application/problem+json"}}, fields...)
+	return fmt.Sprintf("HTTP/1.1 %d %s\n%s\n%s", status, http.StatusText(status), headerText(fields), body)
+}
+
+// headerText writes header fields as HTTP/1.1 does. It omits fields without a value.
+func headerText(fields [][2]string) string {
+	var b strings.Builder
+	for _, f := range fields {
+		if f[1] != "" {
+			fmt.Fprintf(&b, "%s: %s\n", f[0], f[1])
+		}
+	}
+	return b.String()
+}

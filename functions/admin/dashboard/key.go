@@ -19,7 +19,12 @@ import (
 	"tidegate/web/templates"
 )
 
-// key returns the key that the request's path names.
+const (
+	recentEntries = 10  // audit entries on a key's page
+	maxFact       = 600 // characters of a fact
+)
+
+// key returns the key whose id is in the request's path.
 func (d *dashboard) key(r *http.Request) (policy.Key, error) {
 	id := r.PathValue("id")
 	if !app.IsID(id) {
@@ -28,12 +33,13 @@ func (d *dashboard) key(r *http.Request) (policy.Key, error) {
 	return d.Keys.Get(r.Context(), id)
 }
 
-// keyAndSet returns the key that the request is about and the Set, or answers the
-// request. A key that cannot be read has its id and status alone.
+// keyAndSet returns the key of the request and the policy set. If it cannot, it answers
+// the request and reports false. An unreadable key has only an id, a name and a status.
 func (d *dashboard) keyAndSet(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
 	key, err := d.key(r)
 	if errors.Is(err, policy.ErrUnreadable) {
-		key, err = policy.Key{ID: r.PathValue("id"), Name: r.PathValue("id"), Status: policy.Unreadable}, nil
+		id := r.PathValue("id")
+		key, err = policy.Key{ID: id, Name: id, Status: policy.Unreadable}, nil
 	}
 	if err != nil {
 		d.FailStore(w, r, "get key", err)
@@ -61,8 +67,6 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 	d.RenderLive(w, r, templates.KeyLive(view), templates.Key(view))
 }
 
-const recentEntries = 10 // of the audit on a key's page
-
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
 	subjects, err := app.Subjects(ctx, d.Keys, set, []policy.Key{k})
@@ -70,22 +74,27 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	s := subjects[0]
-	newest, all, err := d.historyOf(ctx, k)
+	newest, all, err := d.readHistory(ctx, k)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	row, at := d.keyRow(s, ""), chart.ReadPeriod(page.View(r), time.Now())
+	row := d.keyRow(s)
+	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
-		Page:    d.Page(r, row.Name),
-		Live:    d.Live(r, d.keyPath(k), at.Values(), asOf([]app.Subject{s})),
-		Range:   at.Range(d.keyPath(k), page.LiveSeconds(r)),
-		Key:     row,
-		Facts:   d.keyFacts(k, s.Effective.Plan),
-		Why:     whyWords(s),
-		Notes:   d.keyNotes(s),
-		Recent:  d.audit.Rows(r, newest[:min(recentEntries, len(newest))]),
-		Audit:   d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
-		Explain: d.Path("/explain?key=" + url.QueryEscape(k.ID)),
+		Page:      d.Page(r, row.Name),
+		Live:      d.Live(r, row.Address, at.Values(), asOf(subjects)),
+		Range:     at.Range(row.Address, page.LiveSeconds(r)),
+		Key:       row,
+		Facts:     d.keyFacts(k, s.Effective.Plan),
+		Why:       limitReasons(s),
+		Recent:    d.audit.Rows(r, newest[:min(recentEntries, len(newest))]),
+		Audit:     d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
+		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
+		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),
+	}
+	if s.Status == policy.Unreadable {
+		p.Notes = append(p.Notes,
+			"Written by another Tidegate version. Its calls are denied. It can only be deleted.")
 	}
 	if hasOldSecret(k, s.At) {
 		used, err := d.oldSecretUsed(ctx, k)
@@ -95,17 +104,17 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		p.Notes = append(p.Notes, "The old secret works until "+page.Instant(k.Grace).Text+". "+used)
 	}
 	p.Page.Chart = d.ChartScript()
-	if p.Response, err = d.responseNow(ctx, set, k); err != nil {
+	if p.Response, err = d.currentResponse(ctx, set, k); err != nil {
 		return templates.KeyPage{}, err
 	}
-	points, note, err := d.callsOf(ctx, k.ID, at)
+	points, note, err := d.readCalls(ctx, k.ID, at)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	p.Play = d.playAddress(s.Effective.Limits, at, points)
-	drawn := chart.TimeSeries{Step: at.Step, Note: note,
-		SelectIn: page.Address(d.keyPath(k), page.WithLive(nil, p.Live.Seconds))}
-	if p.Chart, err = d.draw(ctx, drawn, at, points, k.ID, all); err != nil {
+	p.Play = d.simulateAddress(s.Effective.Limits, at, points)
+	calls := chart.TimeSeries{Step: at.Step, Note: note,
+		SelectIn: page.Address(row.Address, page.WithLive(nil, p.Live.Seconds))}
+	if p.Chart, err = d.drawCalls(ctx, calls, at, points, k.ID, all); err != nil {
 		return templates.KeyPage{}, err
 	}
 	recent, err := d.denials.Recent(ctx, k.ID)
@@ -113,61 +122,55 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
-	p.AllAlerts = page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}})
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
-		p.Actions = d.keyLinks(s)
+		p.Actions = d.keyActionLinks(s)
 	}
 	return p, nil
 }
 
-// historyOf returns the newest entries of a key in the audit, and all of them where these
-// are all. Each change raises the version by one, so the search ends with the entry of the
-// key's creation and need not read the rest of the audit.
-func (d *dashboard) historyOf(ctx context.Context, k policy.Key) (newest, all []audit.Entry, err error) {
+// readHistory returns the newest audit entries of a key, at most maxMarks. all is newest
+// if there are no others, else nil. Each change raises the key's version by one, so the
+// search ends with the key's creation and does not read the rest of the audit.
+func (d *dashboard) readHistory(ctx context.Context, k policy.Key) (newest, all []audit.Entry, err error) {
 	count := maxMarks
 	if k.Version > 0 {
 		count = int(min(k.Version, maxMarks))
 	}
 	found, err := d.Keys.Audit().List(ctx, audit.Query{Subject: k.ID, Count: count})
-	if err == nil && (found.Next == "" || int64(count) == k.Version) {
-		all = append(all, found.Entries...)
+	if err != nil {
+		return nil, nil, err
 	}
-	return found.Entries, all, err
+	if found.Next == "" || int64(count) == k.Version {
+		all = found.Entries
+	}
+	return found.Entries, all, nil
 }
 
-// keySummary is what a screen reader says of each change.
+// keySummary is the text that a screen reader announces after a refresh.
 func keySummary(row templates.KeyRow) string {
-	words := "not blocked"
-	for _, b := range row.Badges {
-		if b.State == "blocked" {
-			words = "blocked now"
-		}
+	text := "not blocked"
+	if isBlocked(row) {
+		text = "blocked now"
 	}
 	for _, w := range row.Windows {
-		words += ", " + w.Used + " of " + w.Of + " used"
+		text += ", " + w.Used + " of " + w.Of + " used"
 	}
-	return words
-}
-
-// openRoutes names the routes that a key may call: those that both lists open.
-func openRoutes(k policy.Key, plan policy.Plan) string {
-	switch {
-	case len(k.Allow) == 0:
-		return policydoc.AllowText(plan.Allow)
-	case len(plan.Allow) == 0:
-		return policydoc.AllowText(k.Allow)
-	}
-	return policydoc.AllowText(k.Allow) + "; plan: " + policydoc.AllowText(plan.Allow)
+	return text
 }
 
 func (d *dashboard) keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
+	clip := func(text string, n int) string { return wording.OrNone(page.Clip(text, n)) }
+	expires := "never"
+	if !k.Expires.IsZero() {
+		expires = page.Instant(k.Expires).Text
+	}
 	facts := []templates.Fact{
-		{Name: "Plan", Value: wording.OrNone(page.Clip(k.Plan, page.MaxName))},
-		{Name: "Environment", Value: wording.OrNone(page.Clip(k.Env, page.MaxName))},
-		{Name: "Tags", Value: wording.OrNone(page.Clip(strings.Join(k.Tags, ", "), 600))},
-		{Name: "Open routes", Value: page.Clip(openRoutes(k, plan), 600)},
-		{Name: "Expires", Value: orNever(k.Expires)},
+		{Name: "Plan", Value: clip(k.Plan, page.MaxName)},
+		{Name: "Environment", Value: clip(k.Env, page.MaxName)},
+		{Name: "Tags", Value: clip(strings.Join(k.Tags, ", "), maxFact)},
+		{Name: "Open routes", Value: page.Clip(openRoutes(k, plan), maxFact)},
+		{Name: "Expires", Value: expires},
 		{Name: "Version", Value: page.Number(k.Version)},
 		{Name: "Created", Value: page.Instant(k.Created).Text},
 		{Name: "Updated", Value: page.Instant(k.Updated).Text},
@@ -186,51 +189,48 @@ func (d *dashboard) keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
 	return facts
 }
 
-func orNever(t time.Time) string {
-	if t.IsZero() {
-		return "never"
+// openRoutes names the routes that a key may call: those that both the key and its plan
+// allow.
+func openRoutes(k policy.Key, plan policy.Plan) string {
+	switch {
+	case len(k.Allow) == 0:
+		return policydoc.AllowText(plan.Allow)
+	case len(plan.Allow) == 0:
+		return policydoc.AllowText(k.Allow)
 	}
-	return page.Instant(t).Text
+	return policydoc.AllowText(k.Allow) + "; plan: " + policydoc.AllowText(plan.Allow)
 }
 
-// whyWords says which limits hold, and why.
-func whyWords(s app.Subject) []string {
+// limitReasons explains which limits apply to a caller, in sentences.
+func limitReasons(s app.Subject) []string {
+	mode := modeText(s.Effective.Mode)
+	plan := wording.OrNone(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	if s.Effective.Source == "override" {
-		words := "Override of plan: " + wording.OrNone(
-			page.Clip(s.Effective.Plan.Name, page.MaxName),
-		) + ", because: " +
+		text := "Override of plan: " + plan + ", because: " +
 			page.Clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
-			return []string{words + " It has no end.", modeWords(s.Effective.Mode)}
+			return []string{text + " It has no end.", mode}
 		}
-		return []string{words + " It ends on " + page.Instant(s.Override.Until).Text + ", in " +
-			page.Span(s.Override.Until.Sub(s.At)) + ".",
-			modeWords(s.Effective.Mode)}
+		return []string{text + " It ends on " + page.Instant(s.Override.Until).Text + ", in " +
+			page.Span(s.Override.Until.Sub(s.At)) + ".", mode}
 	}
-	words := []string{fromPlan(s), modeWords(s.Effective.Mode)}
-	if s.Override != nil {
-		words = append(
-			words, "An override ended on "+page.Instant(s.Override.Until).Text+": "+
-				wording.Override(s.Override)+".",
-		)
-	}
-	return words
-}
-
-// fromPlan says which plan holds. Callers that others vouch for may have none of their
-// own.
-func fromPlan(s app.Subject) string {
-	meant := wording.OrNone(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:
-		return "Plan: " + wording.OrNone(page.Clip(s.Plan, page.MaxName))
+		plan = "Plan: " + wording.OrNone(page.Clip(s.Plan, page.MaxName))
 	case s.Kind == policy.Token:
-		return "Plan named by the token, otherwise: " + meant + "."
+		plan = "Plan named by the token, otherwise: " + plan + "."
+	default:
+		plan = "Plan for addresses: " + plan + "."
 	}
-	return "Plan for addresses: " + meant + "."
+	reasons := []string{plan, mode}
+	if s.Override != nil {
+		reasons = append(reasons, "An override ended on "+page.Instant(s.Override.Until).Text+": "+
+			wording.Override(s.Override)+".")
+	}
+	return reasons
 }
 
-func modeWords(m policy.Mode) string {
+func modeText(m policy.Mode) string {
 	switch m {
 	case policy.Shadow:
 		return "Shadow: denials are recorded, every call passes."
@@ -241,61 +241,57 @@ func modeWords(m policy.Mode) string {
 	return "Every limit must allow a call."
 }
 
-func (d *dashboard) keyNotes(s app.Subject) []string {
-	var notes []string
-	if s.Status == policy.Unreadable {
-		notes = append(notes,
-			"Written by another Tidegate version. Its calls are denied. It can only be deleted.")
+// keyActionLinks returns the actions that apply to a key in its present state.
+func (d *dashboard) keyActionLinks(s app.Subject) []templates.Choice {
+	link := func(text, action string) templates.Choice {
+		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + action}
 	}
-	return notes
-}
-
-// keyPath is the address of a key's page. Ids are letters, digits, - and _.
-func (d *dashboard) keyPath(k policy.Key) string { return d.Path("/keys/" + k.ID) }
-
-// keyTrail leads back to a key's page.
-func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
-	return []templates.Choice{
-		{Text: "Keys", Address: d.Path("/keys")},
-		{Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)},
-	}
-}
-
-// keyLinks are the changes that make sense for a key as it is.
-func (d *dashboard) keyLinks(s app.Subject) []templates.Choice {
-	link := func(text, what string) templates.Choice {
-		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + what}
-	}
-	if s.Status == policy.Unreadable {
-		return []templates.Choice{link("Delete", "delete")}
-	}
-	if s.Status == policy.Revoked {
-		return []templates.Choice{link("Edit", "edit"), link("Restore", "unrevoke"), link("Delete", "delete")}
+	switch s.Status {
+	case policy.Unreadable:
+		return []templates.Choice{link("Delete", app.Delete)}
+	case policy.Revoked:
+		return []templates.Choice{link("Edit", app.Details), link("Restore", app.Unrevoke),
+			link("Delete", app.Delete)}
+	case policy.Active:
 	}
 	limits := link("Override limits", "limits")
 	limits.Current = true
 	links := []templates.Choice{limits}
 	if s.Override != nil {
-		links = append(links, link("End override", "end"))
+		links = append(links, link("End override", app.EndOverride))
 	}
-	links = append(links, link("Edit", "edit"), link("Reset counts", "reset"))
+	links = append(links, link("Edit", app.Details), link("Reset counts", app.Reset))
 	if s.Is(app.Banned) {
-		links = append(links, link("Unban", "unban"))
+		links = append(links, link("Unban", app.Unban))
 	} else {
-		links = append(links, link("Ban", "ban"))
+		links = append(links, link("Ban", app.Ban))
 	}
 	if s.Kind == policy.APIKey {
-		links = append(links, link("Rotate secret", "rotate"))
+		links = append(links, link("Rotate secret", app.Rotate))
 	}
 	if hasOldSecret(s.Key, s.At) {
 		links = append(links, link("Expire old secret", app.ExpireSecret))
 	}
-	return append(links, link("Revoke", "revoke"), link("Delete", "delete"))
+	return append(links, link("Revoke", app.Revoke), link("Delete", app.Delete))
 }
 
-// toKey shows the key's page.
-func (d *dashboard) toKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
-	if page.IsRefresh(r) { // from a dialog, whose page is to go there
+// keyPath returns the address of a key's page. An id needs no escaping.
+func (d *dashboard) keyPath(k policy.Key) string { return d.Path("/keys/" + k.ID) }
+
+// keysTrail leads back to the key list.
+func (d *dashboard) keysTrail() []templates.Choice {
+	return []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}}
+}
+
+// keyTrail leads back to a key's page.
+func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
+	return append(d.keysTrail(),
+		templates.Choice{Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)})
+}
+
+// redirectToKey redirects to a key's page. For a dialog, htmx moves the page around it.
+func (d *dashboard) redirectToKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
+	if page.IsRefresh(r) {
 		w.Header().Set("HX-Redirect", d.keyPath(key))
 		w.WriteHeader(http.StatusOK)
 		return

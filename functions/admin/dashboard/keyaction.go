@@ -16,41 +16,22 @@ import (
 	"tidegate/web/templates"
 )
 
-// keyAction is a change of one key that is asked for on a page of its own.
+// keyAction is a change of one key that has a page of its own.
 type keyAction struct {
 	heading string
 	advice  string
 	submit  string
-	done    string // what the next page says
+	done    string // message on the next page
 	danger  bool
-	reason  bool // must be given
-	preview bool // the form has a button for it
-	fields  func(d *dashboard, f *actionForm) []templates.FormField
-	// read puts what was typed into the change, and notes on the form what is wrong.
-	read func(f *actionForm, change *app.KeyChange)
+	reason  bool // a reason is required
+	preview bool // the form has a preview button
+	// fields returns the fields of the form other than the reason; nil for none.
+	fields func(f *keyForm) []templates.FormField
+	// read validates the fields and adds them to the change; nil if there are none.
+	read func(f *keyForm, change *app.KeyChange)
 }
 
-// actionForm is what was typed on the page of an action.
-type actionForm struct {
-	set     *policy.Set
-	key     policy.Key
-	version int64
-	reason  form.Input
-	until   form.Until
-	grace   form.Input
-	name    form.Input
-	tags    form.Input
-	plan    form.Input
-	group   form.Input
-	allow   form.Input // routes
-	secret  string     // that a rotation made
-	problem string
-	facts   []string // what else to know
-	// warnings are what to confirm
-	warnings []string
-	preview  *templates.Preview
-}
-
+// keyActions holds the actions by their name in the address.
 var keyActions = map[string]keyAction{
 	app.EndOverride: {
 		heading: "End the override of",
@@ -75,7 +56,7 @@ var keyActions = map[string]keyAction{
 	app.Ban: {
 		heading: "Ban", advice: "Calls with this key get 429 until then.", submit: "Ban",
 		danger: true, reason: true,
-		done: "Banned.", fields: banFields, read: readBan,
+		done: "Banned.", fields: (*keyForm).banFields, read: readBan,
 	},
 	app.Unban: {
 		heading: "Unban", advice: "Calls with this key are allowed again, within its limits.",
@@ -83,7 +64,7 @@ var keyActions = map[string]keyAction{
 	},
 	app.Rotate: {
 		heading: "Rotate the secret of", submit: "Rotate secret", danger: true,
-		fields: graceFields, read: readGrace,
+		fields: (*keyForm).graceFields, read: readGrace,
 		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its " +
 			"grace period ends.",
 	},
@@ -100,81 +81,37 @@ var keyActions = map[string]keyAction{
 	app.Details: {
 		heading: "Edit",
 		advice:  "A new plan acts on the next check and keeps counts. An override stays in force.",
-		submit:  "Save", done: "Saved.", fields: editFields, read: readDetails, preview: true,
+		submit:  "Save", done: "Saved.", fields: (*keyForm).editFields, read: readDetails, preview: true,
 	},
 }
 
-func readBan(f *actionForm, change *app.KeyChange) {
+func readBan(f *keyForm, change *app.KeyChange) {
 	change.Until = f.until.Time(time.Now())
 	if change.Until.IsZero() && f.until.ErrorCount() == 0 {
 		f.until.Choice.Error = "Choose how long the ban lasts. To block permanently, revoke the key."
 	}
 }
 
-func readGrace(f *actionForm, _ *app.KeyChange) {
-	f.grace.CheckOption(graces)
-}
+func readGrace(f *keyForm, _ *app.KeyChange) { f.grace.CheckOption(graces) }
 
-func readDetails(f *actionForm, change *app.KeyChange) {
+func readDetails(f *keyForm, change *app.KeyChange) {
 	expires := f.until.Time(time.Now())
 	allow := f.allow.Routes()
 	change.Details = func(k *policy.Key) {
-		k.Allow = allow
+		k.Name = f.name.Text
+		k.Tags = f.typedTags()
+		k.Plan = f.plan.Text
 		k.Group = f.group.Text
-		k.Name, k.Tags, k.Plan, k.Expires = f.name.Text, splitTags(f.tags.Text), f.plan.Text, expires
+		k.Allow = allow
+		k.Expires = expires
 	}
 }
 
-// change makes the change as the form's version was.
-func (f *actionForm) change(r *http.Request, d *dashboard, c app.KeyChange) (policy.Key, error) {
-	edit := app.NewEdit(r.Context(), f.reason.Text)
-	if c.Do != app.Rotate {
-		return d.Keys.Change(r.Context(), f.key.ID, app.Base{Version: f.version}, c, edit)
-	}
-	grace, err := time.ParseDuration(f.grace.Text)
-	if err != nil {
-		return f.key, err
-	}
-	key, secret, err := d.Keys.Rotate(r.Context(), f.key.ID, f.version, grace, edit)
-	if err == nil {
-		f.secret = secret.Reveal()
-	}
-	return key, err
-}
-
-// setError notes what the store found wrong.
-func (f *actionForm) setError(invalid *policy.InvalidError) {
-	fields := map[string]*form.Input{
-		"name": &f.name, "plan": &f.plan, "group": &f.group, "expires": &f.until.At, "until": &f.until.At,
-		"bannedUntil": &f.until.At,
-		"grace":       &f.grace,
-	}
-	for _, e := range invalid.Fields {
-		field, _, _ := strings.Cut(e.Field, "[")
-		in := fields[e.Field]
-		switch {
-		case in != nil:
-			in.Error = form.Sentence(e.Message)
-		case field == "tags":
-			f.tags.Error = form.Sentence(e.Message)
-		case field == "allow":
-			f.allow.Error = form.Sentence(e.Message)
-		default:
-			f.problem = e.Field + ": " + form.Sentence(e.Message)
-		}
-	}
-}
-
-func (f *actionForm) errors() int {
-	return f.until.ErrorCount() + form.CountErrors(f.reason, f.grace, f.name, f.tags, f.plan, f.group,
-		f.allow)
-}
-
-// action returns the action that the path names and what it is on, or answers the
-// request.
-func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *actionForm, bool) {
-	do := r.PathValue("action")
-	a, known := keyActions[do]
+// loadAction returns the action that the path names and a form for its key. If the action
+// does not exist or does not apply to the key, it answers the request and reports false.
+func (d *dashboard) loadAction(w http.ResponseWriter, r *http.Request) (keyAction, *keyForm, bool) {
+	name := r.PathValue("action")
+	a, known := keyActions[name]
 	if !known {
 		d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return a, nil, false
@@ -183,13 +120,13 @@ func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *
 	if !ok {
 		return a, nil, false
 	}
-	if !(app.KeyChange{Do: do}).Fits(key.Status) {
+	if !(app.KeyChange{Do: name}).Fits(key.Status) {
 		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This key is " + string(key.Status),
 			Advice: "This action does not apply to it."})
 		return a, nil, false
 	}
-	f := &actionForm{set: set, key: key, version: key.Version}
-	if err := d.aboutSecrets(r, do, f); err != nil {
+	f := &keyForm{set: set, key: key, version: key.Version}
+	if err := d.addSecretNotes(r, name, f); err != nil {
 		d.FailStore(w, r, "read use of the old secret", err)
 		return a, nil, false
 	}
@@ -197,15 +134,17 @@ func (d *dashboard) action(w http.ResponseWriter, r *http.Request) (keyAction, *
 }
 
 func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
-	a, f, ok := d.action(w, r)
+	a, f, ok := d.loadAction(w, r)
 	if !ok {
 		return
 	}
-	f.name.Text, f.tags.Text, f.plan.Text, f.until = f.key.Name, strings.Join(f.key.Tags, ", "), f.key.Plan,
-		form.NewUntil(f.key.Expires)
-	f.allow, f.group.Text = form.RoutesInput(f.key.Allow), f.key.Group
-	if r.PathValue("action") == "ban" {
-		f.until = form.Until{}
+	f.name.Text = f.key.Name
+	f.tags.Text = strings.Join(f.key.Tags, ", ")
+	f.plan.Text = f.key.Plan
+	f.group.Text = f.key.Group
+	f.allow = form.RoutesInput(f.key.Allow)
+	if r.PathValue("action") != app.Ban {
+		f.until = form.NewUntil(f.key.Expires)
 	}
 	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 }
@@ -214,7 +153,7 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
-	a, f, ok := d.action(w, r)
+	a, f, ok := d.loadAction(w, r)
 	if !ok {
 		return
 	}
@@ -223,17 +162,7 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return
 	}
-	v := r.PostForm
-	f.reason, f.until, f.grace = form.Typed(
-		v, "reason", form.MaxReasonInput,
-	), form.ReadUntil(v), form.Typed(v, "grace", form.MaxInput)
-	f.name, f.tags, f.plan = form.Typed(
-		v, "name", policy.MaxNameLen+50,
-	), form.Typed(v, "tags", 1000), form.Typed(v, "plan", page.MaxName+10)
-	f.allow, f.group = form.TypedRoutes(v, f.key.Allow), form.Typed(v, "group", form.MaxInput)
-	if !v.Has("group") { // a form of another release lacks it
-		f.group.Text = f.key.Group
-	}
+	f.read(r.PostForm)
 	if form.Resumes(r) {
 		d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 		return
@@ -245,13 +174,14 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 		return
 	}
-	d.makeKeyAction(w, r, a, f)
+	d.applyKeyAction(w, r, a, f)
 }
 
-func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm) {
-	before := f.key
-	if before.Version != f.version {
-		d.keyConflict(w, r, a, f, before)
+// applyKeyAction validates the action's fields, then saves the change or renders a
+// preview of it.
+func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm) {
+	if f.key.Version != f.version {
+		d.renderKeyConflict(w, r, a, f, f.key)
 		return
 	}
 	change := app.KeyChange{Do: r.PathValue("action")}
@@ -266,31 +196,52 @@ func (d *dashboard) makeKeyAction(w http.ResponseWriter, r *http.Request, a keyA
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 		return
 	}
-	saved, err := f.change(r, d, change)
+	saved, secret, err := d.changeKey(r, f, change)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		d.keyConflict(w, r, a, f, saved)
+		d.renderKeyConflict(w, r, a, f, saved)
 	case errors.As(err, &invalid):
 		f.setError(invalid)
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	case err != nil:
 		d.FailStore(w, r, "change key", err)
-	case f.secret != "":
-		d.handOver(w, r, saved, f.secret)
+	case secret != "":
+		d.redirectToSecret(w, r, saved, secret)
 	case saved.ID == "":
-		d.Flash(r, "Deleted “"+page.Clip(before.Name, page.MaxName)+"”.", "")
+		d.Flash(r, "Deleted “"+page.Clip(f.key.Name, page.MaxName)+"”.", "")
 		http.Redirect(w, r, d.Path("/keys"), http.StatusSeeOther)
 	case saved.Version == f.version:
 		d.Flash(r, "Nothing changed. Nothing was saved.", "")
-		d.toKey(w, r, saved)
+		d.redirectToKey(w, r, saved)
 	default:
 		d.Flash(r, a.done, d.UndoOf(r, saved.ID, saved.Version))
-		d.toKey(w, r, saved)
+		d.redirectToKey(w, r, saved)
 	}
 }
 
-func (d *dashboard) previewKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm,
+// changeKey saves a change if the key still has the form's version. A rotation returns
+// the new secret.
+func (d *dashboard) changeKey(r *http.Request, f *keyForm, c app.KeyChange) (
+	saved policy.Key, secret string, err error,
+) {
+	edit := app.NewEdit(r.Context(), f.reason.Text)
+	if c.Do != app.Rotate {
+		saved, err = d.Keys.Change(r.Context(), f.key.ID, app.Base{Version: f.version}, c, edit)
+		return saved, "", err
+	}
+	grace, err := time.ParseDuration(f.grace.Text)
+	if err != nil {
+		return f.key, "", err
+	}
+	saved, rotated, err := d.Keys.Rotate(r.Context(), f.key.ID, f.version, grace, edit)
+	if err != nil {
+		return saved, "", err
+	}
+	return saved, rotated.Reveal(), nil
+}
+
+func (d *dashboard) previewKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm,
 	change app.KeyChange) {
 	after := f.key
 	change.Details(&after)
@@ -302,40 +253,54 @@ func (d *dashboard) previewKeyAction(w http.ResponseWriter, r *http.Request, a k
 	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 }
 
-func (d *dashboard) keyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *actionForm,
+// renderKeyConflict shows the form with the change that somebody else saved meanwhile.
+// The form is then based on the current key.
+func (d *dashboard) renderKeyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm,
 	current policy.Key) {
-	f.key, f.version = current, current.Version
+	f.key = current
+	f.version = current.Version
 	var theirs []string
-	last := audit.Query{Subject: current.ID, Count: 1}
-	if page, err := d.Keys.Audit().List(r.Context(), last); err == nil &&
-		len(page.Entries) > 0 {
-		for _, c := range changes.OfEntry(page.Entries[0]) {
+	newest := audit.Query{Subject: current.ID, Count: 1}
+	if found, err := d.Keys.Audit().List(r.Context(), newest); err == nil && len(found.Entries) > 0 {
+		for _, c := range changes.OfEntry(found.Entries[0]) {
 			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)
 		}
 	}
 	d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
-		Theirs: theirs, Yours: []string{strings.ToLower(a.submit)}, By: d.LastActor(r,
-			current.ID), Saved: page.Instant(current.Updated), Keep: d.keyPath(current),
+		Theirs: theirs,
+		Yours:  []string{strings.ToLower(a.submit)},
+		By:     d.LastActor(r, current.ID),
+		Saved:  page.Instant(current.Updated),
+		Keep:   d.keyPath(current),
 	})
 }
 
 func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, status int, a keyAction,
-	f *actionForm, conflict *templates.Conflict) {
+	f *keyForm, conflict *templates.Conflict) {
 	name := page.Clip(f.key.Name, page.MaxName)
 	var fields []templates.FormField
 	if a.fields != nil {
-		fields = a.fields(d, f)
+		fields = a.fields(f)
 	}
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
-		Page: d.Page(r, a.heading+" "+name), Trail: d.keyTrail(f.key), Heading: a.heading, Name: name,
-		Lead: append([]string{a.advice}, f.facts...), Conflict: conflict, Preview: f.preview,
+		Page:     d.Page(r, a.heading+" "+name),
+		Trail:    d.keyTrail(f.key),
+		Heading:  a.heading,
+		Name:     name,
+		Lead:     append([]string{a.advice}, f.facts...),
+		Conflict: conflict,
+		Preview:  f.preview,
 		Form: &templates.Form{
-			Action: d.keyPath(f.key) + "/" + r.PathValue("action"),
-			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
-			Error:  f.problem, Errors: f.errors(),
-			After:  append(fields, form.ReasonField(f.reason)),
-			Submit: a.submit, Preview: a.preview, Danger: a.danger, Warning: form.Warn(f.warnings),
-			Cancel: templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
+			Action:  d.keyPath(f.key) + "/" + r.PathValue("action"),
+			Hidden:  []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
+			Error:   f.problem,
+			Errors:  f.errors(),
+			After:   append(fields, form.ReasonField(f.reason)),
+			Submit:  a.submit,
+			Preview: a.preview,
+			Danger:  a.danger,
+			Warning: form.Warn(f.warnings),
+			Cancel:  templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},
 		},
 	}))
 }

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -11,17 +12,13 @@ import (
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
 
-const (
-	topCount = 10
-	maxMarks = 50 // changes that a chart shows
-)
+const topCount = 10 // callers of a ranking
 
 func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) {
 	view, err := d.overviewPage(r)
@@ -34,10 +31,13 @@ func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error) {
-	ctx, now, home := r.Context(), time.Now(), d.Path("/")
+	ctx := r.Context()
+	now := time.Now()
+	home := d.Path("/")
 	at := chart.ReadPeriod(page.View(r), now)
 	p := templates.OverviewPage{
-		Page: d.Page(r, "Overview"), Live: d.Live(r, home, at.Values(), now),
+		Page:  d.Page(r, "Overview"),
+		Live:  d.Live(r, home, at.Values(), now),
 		Range: at.Range(home, page.LiveSeconds(r)),
 	}
 	p.Page.Chart = d.ChartScript()
@@ -56,14 +56,14 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	if err != nil {
 		return p, err
 	}
-	p.Figures = d.linked(d.figures(sum, refused, active, latency), at, now)
+	p.Figures = d.figures(sum, refused, active, latency, d.denialsAddress(at, now))
 	p.Live.Summary = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
-	drawn := chart.TimeSeries{Step: at.ByMinute(),
+	calls := chart.TimeSeries{Step: at.ByMinute(),
 		SelectIn: page.Address(home, page.WithLive(nil, p.Live.Seconds))}
-	if at.Step < drawn.Step {
-		drawn.Note = "Totals are counted by the minute; a key's page is finer."
+	if at.Step < calls.Step {
+		calls.Note = "Totals are counted by the minute; a key's page is finer."
 	}
-	if p.Chart, err = d.draw(ctx, drawn, at, points, policyset.SetID, nil); err != nil {
+	if p.Chart, err = d.drawCalls(ctx, calls, at, points, policyset.SetID, nil); err != nil {
 		return p, err
 	}
 	if sum.Calls() == 0 {
@@ -72,30 +72,16 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 			Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 		}
 	}
-	if p.Busiest, err = d.top(ctx, at, d.Usage.Busiest); err != nil {
+	if p.Busiest, err = d.rank(ctx, at, d.Usage.Busiest); err != nil {
 		return p, err
 	}
-	p.Blocked, err = d.top(ctx, at, d.Usage.MostDenied)
+	p.Blocked, err = d.rank(ctx, at, d.Usage.MostDenied)
 	return p, err
 }
 
-// planOrKind returns the text next to a key's name. Callers that others vouch for mostly
-// have no plan of their own.
-func planOrKind(k policy.Key) string {
-	if k.Plan == "" {
-		return string(k.Kind)
-	}
-	return page.Clip(k.Plan, page.MaxName)
-}
-
-// milliseconds writes a duration to a tenth of a millisecond.
-func milliseconds(d time.Duration) string {
-	return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 1, 64) + " ms"
-}
-
-// linked makes the figures of denials links to the part of the denial log that they
-// count. Of longer periods the log has the last day.
-func (d *dashboard) linked(all []templates.Figure, at chart.Period, now time.Time) []templates.Figure {
+// denialsAddress returns the address of the denials of a period. For a longer period than
+// the denial log keeps, it returns that of the whole log.
+func (d *dashboard) denialsAddress(at chart.Period, now time.Time) string {
 	values := url.Values{}
 	if at.From.After(now.Add(-denylog.Kept)) {
 		values.Set("from", at.From.UTC().Format(time.RFC3339))
@@ -103,65 +89,91 @@ func (d *dashboard) linked(all []templates.Figure, at chart.Period, now time.Tim
 	if now.Sub(at.To) > time.Minute {
 		values.Set("to", at.To.UTC().Format(time.RFC3339))
 	}
-	for i := range all {
-		if name := all[i].Name; name == "Blocked" || name == "Refused" {
-			all[i].Address = page.Address(d.Path("/denials"), values)
-		}
-	}
-	return all
+	return page.Address(d.Path("/denials"), values)
 }
 
+// figures returns the figures at the top of the page. latency is the time that Valkey
+// took for one read; denied is the address of the denials.
 func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active int64,
-	latency time.Duration) []templates.Figure {
+	latency time.Duration, denied string) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
 		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
 	}
-	all := []templates.Figure{
+	valkey := templates.Figure{Name: "Valkey", Value: "healthy",
+		Note: strconv.FormatFloat(float64(latency.Microseconds())/1000, 'f', 1, 64) + " ms"}
+	if sum.Degraded > 0 {
+		valkey.Value = "was unavailable"
+		valkey.Note = page.Number(sum.Degraded) + " calls decided without it"
+		valkey.Bad = true
+	}
+	return []templates.Figure{
 		{Name: "Requests", Value: page.Number(sum.Calls()), Address: d.Path("/keys?order=busiest")},
-		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share},
-		{Name: "Refused", Value: page.Number(refused.Sum()), Note: denials.RefusalWords(refused)},
+		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share, Address: denied},
+		{Name: "Refused", Value: page.Number(refused.Sum()), Note: denials.RefusalWords(refused),
+			Address: denied},
 		{Name: "Active callers", Value: page.Number(active), Note: "last 24 h"},
 		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
 			Address: d.Path("/keys?state=shadow"),
 			Note: page.Number(sum.ShadowDenied) + " in shadow, " +
 				page.Number(sum.CandidateDenied) + " by candidates"},
-		{Name: "Valkey", Value: "healthy", Note: milliseconds(latency)},
+		valkey,
 	}
-	if sum.Degraded > 0 {
-		all[5] = templates.Figure{
-			Name: "Valkey", Value: "was unavailable",
-			Note: page.Number(sum.Degraded) + " calls decided without it",
-			Bad:  true,
-		}
-	}
-	return all
 }
 
-// top ranks callers; those without a record go by their id.
-func (d *dashboard) top(ctx context.Context, at chart.Period,
-	rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker,
-		error)) ([]templates.TalkerRow, error) {
-	talkers, err := rank(ctx, at.From, at.To, topCount)
+// rank returns the rows of a ranking of callers. A caller without a record is named by its
+// id.
+func (d *dashboard) rank(ctx context.Context, at chart.Period,
+	read func(ctx context.Context, from, to time.Time, count int) ([]usage.Talker, error),
+) ([]templates.TalkerRow, error) {
+	talkers, err := read(ctx, at.From, at.To, topCount)
 	if err != nil {
 		return nil, err
 	}
-	byID, err := app.Records(ctx, d.Keys, nil, talkers, func(t usage.Talker) string { return t.ID })
+	records, err := app.Records(ctx, d.Keys, nil, talkers, func(t usage.Talker) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
 	rows := make([]templates.TalkerRow, len(talkers))
 	for i, t := range talkers {
-		rows[i] = templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls()),
-			Blocked: page.Number(t.Denied), Share: page.Number(app.Percent(t.Denied,
-				t.Calls())) + " %"}
+		row := templates.TalkerRow{
+			Name:    t.ID,
+			Calls:   page.Number(t.Calls()),
+			Blocked: page.Number(t.Denied),
+			Share:   page.Number(app.Percent(t.Denied, t.Calls())) + " %",
+		}
 		if app.IsID(t.ID) {
-			rows[i].Address = page.Address(d.Path("/callers/"+t.ID), at.Values())
+			row.Address = page.Address(d.Path("/callers/"+t.ID), at.Values())
 		}
-		if k, known := byID[t.ID]; known {
-			rows[i].Name, rows[i].Plan, rows[i].Address = page.Clip(k.Name, page.MaxName),
-				planOrKind(k), page.Address(d.keyPath(k), at.Values())
+		if k, known := records[t.ID]; known {
+			row.Name = page.Clip(k.Name, page.MaxName)
+			row.Plan = cmp.Or(page.Clip(k.Plan, page.MaxName), string(k.Kind))
+			row.Address = page.Address(d.keyPath(k), at.Values())
 		}
+		rows[i] = row
 	}
 	return rows, nil
+}
+
+// restoreLost restores from the journal the changes that Valkey lost.
+func (d *dashboard) restoreLost(w http.ResponseWriter, r *http.Request) {
+	if d.Journal == nil {
+		d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
+		return
+	}
+	s, err := app.RestoreLost(r.Context(), d.Journal, d.Keys, app.NewEdit(r.Context(), ""))
+	if err != nil {
+		d.Log.Error("restore", "cause", err)
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusServiceUnavailable, Heading: "Not everything was restored",
+			Advice: "Try again. If it stays so, run scripts/restore.",
+		})
+		return
+	}
+	done := "Restored. Counts start empty."
+	if s.Left > 0 {
+		done = "Restored in part. Restore again: " + page.Number(int64(s.Left)) + " parts are left."
+	}
+	d.Flash(r, done, "")
+	http.Redirect(w, r, d.Path("/"), http.StatusSeeOther)
 }

@@ -16,41 +16,45 @@ import (
 	"tidegate/web/templates"
 )
 
-// OwnerPath is the page of keys' owners, who have no account.
+// OwnerPath is the path of the page for key owners, who have no account.
 const OwnerPath = "/self"
 
-// ownerRoutes are none where keys' owners have no page.
+// ownerRoutes returns no routes if key owners have no page.
 func (d *dashboard) ownerRoutes() []auth.Route {
 	if d.Owners == nil {
 		return nil
 	}
 	return []auth.Route{
-		{Pattern: "GET /self", Role: auth.Owner, Handle: d.askOwnKey},
-		{Pattern: "POST /self", Role: auth.Owner, Handle: d.showOwnKey},
+		{Pattern: "GET " + OwnerPath, Role: auth.Owner, Handle: d.showOwnerForm},
+		{Pattern: "POST " + OwnerPath, Role: auth.Owner, Handle: d.showOwnKey},
 	}
 }
 
 func (d *dashboard) ownerPage(r *http.Request) templates.OwnerPage {
 	p := templates.OwnerPage{Page: d.Bare(r, "Your API key"), Submit: d.Path(OwnerPath)}
-	p.Page.Home, p.Page.Theme.Next = p.Submit, p.Submit
+	p.Page.Home = p.Submit
+	p.Page.Theme.Next = p.Submit
 	return p
 }
 
-func (d *dashboard) askOwnKey(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showOwnerForm(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Owner(d.ownerPage(r)))
 }
 
-// showOwnKey reads the secret from the body of a form, which no log and no history has.
+// showOwnKey shows the key whose secret was typed. It reads the secret from the request's
+// body, which appears in no log and no browser history.
 func (d *dashboard) showOwnKey(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
-	p, status := d.ownerPage(r), http.StatusOK
+	p := d.ownerPage(r)
+	status := http.StatusOK
 	own, err := d.Owners.View(r.Context(), r.RemoteAddr, r.PostForm.Get("key"))
 	var throttled *app.ThrottledError
 	switch {
 	case errors.Is(err, policy.ErrUnknownKey):
-		status, p.Error = http.StatusUnauthorized, "This key is not valid."
+		status = http.StatusUnauthorized
+		p.Error = "This key is not valid."
 	case errors.As(err, &throttled):
 		status = http.StatusTooManyRequests
 		seconds := answer.WholeSeconds(throttled.RetryAfter)

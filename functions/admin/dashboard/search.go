@@ -3,15 +3,80 @@ package dashboard
 import (
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
 )
 
-// searches are the pages whose forms ask for a key, by the field that names it, and the
-// other fields of each form. All send them here, so that a pasted secret is in no address
-// and no history.
+const maxCursor = 1000 // bytes of a list's cursor
+
+var keyOrders = []templates.Option{
+	{Value: string(app.ByName), Text: "by name"},
+	{Value: string(app.Busiest), Text: "most calls this hour"},
+	{Value: string(app.MostBlocked), Text: "most blocked this hour"},
+	{Value: string(app.LastUsed), Text: "last used first"},
+}
+
+// keyQuery is the filter, the order and the page of the key list, all from its address.
+type keyQuery struct {
+	app.KeyFilter
+	order app.Order
+	after string // cursor; empty for the first page
+	live  int    // seconds between refreshes
+}
+
+// readKeyQuery reports false if a parameter is invalid.
+func readKeyQuery(r *http.Request) (keyQuery, bool) {
+	values := r.URL.Query()
+	f, ok := changes.ReadKeyFilter(values)
+	q := keyQuery{KeyFilter: f, order: app.Order(values.Get("order")), after: values.Get("after"),
+		live: page.LiveSeconds(r)}
+	return q, ok && len(q.after) <= maxCursor && app.IsOrder(q.order)
+}
+
+// isZero reports whether the query has no filter and the default order.
+func (q keyQuery) isZero() bool { return q.KeyFilter == app.KeyFilter{} && q.order == app.ByName }
+
+// values returns the query parameters of the filter and the order.
+func (q keyQuery) values() url.Values {
+	v := changes.FilterValues(q.KeyFilter)
+	v.Set("order", string(q.order))
+	return v
+}
+
+// keySearch returns the search form of the key list.
+func (d *dashboard) keySearch(set *policy.Set, q keyQuery) templates.Search {
+	s := templates.Search{
+		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag, Group: q.Group,
+		State: string(q.State), States: changes.KeyStates,
+		Order: string(q.order), Orders: keyOrders,
+		Plans: []templates.Option{{Text: "any plan"}},
+	}
+	for _, p := range set.Plans {
+		s.Plans = append(s.Plans, templates.Option{
+			Value: strconv.Itoa(p.Number), Text: page.Clip(p.Name, page.MaxName),
+		})
+	}
+	if q.Plan > 0 {
+		s.Plan = strconv.Itoa(q.Plan)
+	}
+	if q.live > 0 {
+		s.Live = strconv.Itoa(q.live)
+	}
+	if !q.isZero() {
+		s.Clear = page.Address(d.Path("/keys"), page.WithLive(nil, q.live))
+	}
+	return s
+}
+
+// searches holds the pages with a form that searches for a key, by the form's name. field
+// is the form field with the key; others are the remaining fields. The forms are posted to
+// search, so that a pasted secret appears in no address and no browser history.
 var searches = map[string]struct {
 	path, field string
 	others      []string
@@ -21,8 +86,8 @@ var searches = map[string]struct {
 	"audit":   {"/audit", "subject", []string{"what", "by", "from", "to"}},
 }
 
-// search leads to what a search means: on the page of the form the key whose id, secret
-// or name was typed, else what the page says to that text.
+// search redirects to the form's page with the typed text, or with the key's id if the
+// text is an id or a secret. The key list redirects to the page of such a key.
 func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -59,23 +124,19 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 
 const noSuchKey = "No key has this secret."
 
-// leadToSecret leads away from an address that has a secret, to the key's page or the
-// list, and reports whether it did.
-func (d *dashboard) leadToSecret(w http.ResponseWriter, r *http.Request, typed string) bool {
-	if !app.LooksLikeSecret(typed) {
-		return false
-	}
-	at := d.Path("/keys")
-	found, err := d.Keys.ResolveKey(r.Context(), typed)
+// redirectSecret redirects from an address that contains a secret to the page of its key,
+// or to the key list if no key has it.
+func (d *dashboard) redirectSecret(w http.ResponseWriter, r *http.Request, secret string) {
+	found, err := d.Keys.ResolveKey(r.Context(), secret)
+	to := d.Path("/keys")
 	switch {
 	case err != nil:
 		d.FailStore(w, r, "find key", err)
-		return true
+		return
 	case found.Key.ID != "":
-		at = d.keyPath(found.Key)
+		to = d.keyPath(found.Key)
 	default:
 		d.Flash(r, noSuchKey, "")
 	}
-	http.Redirect(w, r, at, http.StatusSeeOther)
-	return true
+	http.Redirect(w, r, to, http.StatusSeeOther)
 }

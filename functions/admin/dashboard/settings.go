@@ -1,32 +1,39 @@
 package dashboard
 
 import (
+	"cmp"
+	"errors"
 	"net/http"
+	"net/url"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/session"
+	"tidegate/functions/admin/auth/token"
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/audit"
 	"tidegate/web/templates"
 )
 
-// maxSessions is how many of somebody's sessions are shown.
-const maxSessions = 20
+const maxSessions = 20 // sessions shown of a user
 
 func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) {
 	d.renderSettings(w, r, http.StatusOK, newTokenForm())
 }
 
-func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, form tokenForm) {
+func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, typed tokenForm) {
 	actor := auth.From(r.Context())
 	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
 	if err != nil {
 		d.FailStore(w, r, "list sessions", err)
 		return
 	}
-	page := templates.SettingsPage{
+	p := templates.SettingsPage{
 		Page:        d.Page(r, "Settings"),
 		Account:     d.accountFacts(actor),
 		Sessions:    d.sessionRows(r, sessions),
@@ -40,13 +47,15 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 			d.FailStore(w, r, "list tokens", err)
 			return
 		}
-		page.Tokens, page.Made = d.tokensPanel(tokens, form), d.madeToken(r, tokens)
+		p.Tokens = d.tokensPanel(tokens, typed)
+		p.Made = d.createdToken(r, tokens)
 	}
-	d.Render(w, r, status, templates.Settings(page))
+	d.Render(w, r, status, templates.Settings(p))
 }
 
 func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
-	way, may := "password, from this function's configuration", "read everything"
+	way := "password, from this function's configuration"
+	may := "read everything"
 	if strings.HasPrefix(a.ID, "oidc:") && d.ProviderHost != "" {
 		way = d.ProviderHost
 	}
@@ -86,16 +95,157 @@ func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
 		version = "unknown"
 	}
 	return []templates.Fact{
-		{Name: "Stage", Value: orNone(page.Clip(d.Stage, page.MaxName))},
-		{Name: "Release", Value: orNone(page.Clip(d.Release, page.MaxName))},
+		{Name: "Stage", Value: cmp.Or(page.Clip(d.Stage, page.MaxName), "not named")},
+		{Name: "Release", Value: cmp.Or(page.Clip(d.Release, page.MaxName), "not named")},
 		{Name: "Valkey", Value: page.Clip(version, page.MaxName)},
 		{Name: "Built with", Value: runtime.Version()},
 	}
 }
 
-func orNone(text string) string {
-	if text == "" {
-		return "not named"
+// tokenForm holds the typed fields of a new machine token.
+type tokenForm struct {
+	name, scope, days form.Input
+	problem           string // an error that belongs to no field
+}
+
+// tokenDays are the lifetimes to choose from, in days.
+var tokenDays = []string{"7", "90", "366"}
+
+// tokenScopes are the scopes to choose from.
+var tokenScopes = []templates.Option{
+	{Value: string(token.Read), Text: "read"},
+	{Value: string(token.Settle), Text: "settle costs only"},
+	{Value: string(token.Write), Text: "read and write"},
+}
+
+func newTokenForm() tokenForm {
+	return tokenForm{scope: form.Input{Text: string(token.Read)}, days: form.Input{Text: tokenDays[1]}}
+}
+
+func readTokenForm(values url.Values) tokenForm {
+	return tokenForm{
+		name:  form.Input{Text: values.Get("name")},
+		scope: form.Input{Text: values.Get("scope")},
+		days:  form.Input{Text: values.Get("days")},
 	}
-	return text
+}
+
+// token returns the typed token, which may be invalid: the store validates it.
+func (f *tokenForm) token(by audit.Actor) token.New {
+	n := token.New{Name: f.name.Text, Scope: token.Scope(f.scope.Text), By: by}
+	if days, err := strconv.ParseUint(f.days.Text, 10, 16); err == nil {
+		n.Expires = time.Now().UTC().AddDate(0, 0, int(days))
+	}
+	return n
+}
+
+// setError shows an error of the store. It reports false if err is no validation error.
+func (f *tokenForm) setError(err error) bool {
+	var invalid *token.InvalidError
+	switch {
+	case errors.Is(err, token.ErrTooMany):
+		f.problem = form.Sentence(err.Error())
+	case errors.As(err, &invalid):
+		fields := map[string]*form.Input{"name": &f.name, "scope": &f.scope, "expires": &f.days}
+		fields[invalid.Field].Error = form.Sentence(invalid.Message)
+	default:
+		return false
+	}
+	return true
+}
+
+// createToken creates a token and redirects to the page that shows its secret once.
+func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
+	if !d.ParseForm(w, r) {
+		return
+	}
+	typed := readTokenForm(r.PostForm)
+	if form.Resumes(r) {
+		d.renderSettings(w, r, http.StatusOK, typed)
+		return
+	}
+	created, secret, err := d.Tokens.Create(r.Context(), typed.token(app.ActorOf(r.Context())))
+	if err == nil {
+		err = d.StoreSecret(r, tokenSecret+created.ID, secret.Reveal())
+	}
+	switch {
+	case err != nil && typed.setError(err):
+		d.renderSettings(w, r, http.StatusUnprocessableEntity, typed)
+	case err != nil:
+		d.FailStore(w, r, "create token", err)
+	default:
+		http.Redirect(w, r, d.Path("/settings?made="+created.ID), http.StatusSeeOther)
+	}
+}
+
+// tokenSecret is the prefix of the name under which the session holds a token's secret.
+const tokenSecret = "token:"
+
+// createdToken returns the token of the address if its secret was not shown yet, else nil.
+func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templates.MadeToken {
+	for _, t := range tokens {
+		if t.ID != r.URL.Query().Get("made") {
+			continue
+		}
+		if secret, ok := d.TakeSecret(r, tokenSecret+t.ID); ok {
+			return &templates.MadeToken{
+				Name: page.Clip(t.Name, page.MaxName), Secret: secret, Expires: page.Instant(t.Expires),
+			}
+		}
+	}
+	return nil
+}
+
+func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
+	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), app.ActorOf(r.Context()))
+	flash := "Token revoked."
+	if errors.Is(err, token.ErrNotFound) {
+		flash, err = "Token already revoked.", nil
+	}
+	if err != nil {
+		d.FailStore(w, r, "revoke token", err)
+		return
+	}
+	d.Flash(r, flash, "")
+	http.Redirect(w, r, d.Path("/settings"), http.StatusSeeOther)
+}
+
+func (d *dashboard) tokensPanel(tokens []token.Token, entered tokenForm) *templates.TokensPanel {
+	p := &templates.TokensPanel{
+		Create: d.Path("/settings/tokens"),
+		Name:   form.Field(entered.name),
+		Scope:  form.Field(entered.scope),
+		Scopes: tokenScopes,
+		Days:   form.Field(entered.days),
+		Error:  entered.problem,
+	}
+	for _, days := range tokenDays {
+		p.Lives = append(p.Lives, templates.Option{Value: days, Text: days + " days"})
+	}
+	for _, t := range tokens {
+		p.Rows = append(p.Rows, d.tokenRow(t))
+	}
+	return p
+}
+
+func (d *dashboard) tokenRow(t token.Token) templates.TokenRow {
+	row := templates.TokenRow{
+		ID: t.ID, Name: page.Clip(t.Name, page.MaxName), Scope: scopeText(t.Scope),
+		By:      page.Clip(t.By, page.MaxName),
+		Expires: page.Instant(t.Expires), Expired: t.Expired(time.Now()),
+		Revoke: d.Path("/settings/tokens/" + t.ID + "/revoke"),
+	}
+	if !t.Used.IsZero() {
+		row.Used = t.Used.UTC().Format("2006-01-02 15:04") + " UTC"
+	}
+	return row
+}
+
+func scopeText(s token.Scope) string {
+	for _, o := range tokenScopes {
+		if o.Value == string(s) {
+			return o.Text
+		}
+	}
+	return "none"
 }

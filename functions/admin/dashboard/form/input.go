@@ -98,3 +98,19 @@ func CountErrors(fields ...Input) int {
 func IsOption(options []templates.Option, value string) bool {
 	return slices.ContainsFunc(options, func(o templates.Option) bool { return o.Value == value })
 }
+
+// SetErrors shows the store's validation errors at the fields with their names. An error
+// of a list's item belongs to the field of the list. SetErrors returns the last error that
+// belongs to no field, or an empty string.
+func SetErrors(fields map[string]*Input, invalid *policy.InvalidError) string {
+	problem := ""
+	for _, e := range invalid.Fields {
+		name, _, _ := strings.Cut(e.Field, "[")
+		if in := fields[name]; in != nil {
+			in.Error = Sentence(e.Message)
+		} else {
+			problem = e.Field + ": " + Sentence(e.Message)
+		}
+	}
+	return problem
+}

@@ -25,9 +25,9 @@ func handOverLabel(r *http.Request, of string) string {
 	return "secret\n" + auth.From(r.Context()).ID + "\n" + of
 }
 
-// HandOver leaves a secret for the next page. Those that no page took are forgotten once
+// StoreSecret leaves a secret for the next page. Those that no page took are forgotten once
 // there are maxHandOver of them.
-func (rd *Renderer) HandOver(r *http.Request, of, secret string) error {
+func (rd *Renderer) StoreSecret(r *http.Request, of, secret string) error {
 	text, err := rd.Sealer.Seal(handOverLabel(r, of), secret, handOverLife)
 	if err != nil {
 		return err
@@ -45,8 +45,8 @@ func (rd *Renderer) HandOver(r *http.Request, of, secret string) error {
 	return nil
 }
 
-// TakeOver returns the secret of something, once.
-func (rd *Renderer) TakeOver(r *http.Request, of string) (string, bool) {
+// TakeSecret returns the secret of something, once.
+func (rd *Renderer) TakeSecret(r *http.Request, of string) (string, bool) {
 	text := rd.Session.PopString(r.Context(), handOverPrefix+of)
 	secret := ""
 	taken := text != "" && rd.Sealer.Open(handOverLabel(r, of), text, &secret)

@@ -2,24 +2,30 @@ package dashboard
 
 import (
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
+const keysPerPage = 50
+
 func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
-	query, ok := readKeysQuery(r)
+	query, ok := readKeyQuery(r)
 	if !ok {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest, Heading: "Invalid filter",
 			Advice: "Names have at most 100 characters."})
 		return
 	}
-	if d.leadToSecret(w, r, query.Prefix) { // never shown, though an address has it already
+	if app.LooksLikeSecret(query.Prefix) {
+		d.redirectSecret(w, r, query.Prefix)
 		return
 	}
 	set, err := d.Keys.Set(r.Context())
@@ -33,10 +39,18 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "list keys", err)
 		return
 	}
-	view := d.keysPage(r, set, query, list)
-	if err := d.addActivity(r.Context(), view.Rows); err != nil {
+	view := d.keyListPage(r, set, query, list)
+	ids := make([]string, len(view.Rows))
+	for i, row := range view.Rows {
+		ids[i] = row.ID
+	}
+	all, err := d.readActivity(r.Context(), ids)
+	if err != nil {
 		d.FailStore(w, r, "read calls", err)
 		return
+	}
+	for i, a := range all {
+		view.Rows[i].Activity = a
 	}
 	sortRows(view.Rows, query.order)
 	d.Remember(w, r)
@@ -56,15 +70,17 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Keys(view))
 }
 
-func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
+func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 	list app.FoundKeys) templates.KeysPage {
-	path, here := d.Path("/keys"), q.values()
+	path := d.Path("/keys")
+	here := q.values()
 	here.Set("after", q.after)
 	p := templates.KeysPage{
 		Page: d.Page(r, "Keys"),
 		Live: d.Live(r, path, here, asOf(list.Subjects)),
 		Sorts: templates.KeySorts{
-			Name: d.sortLink("Key", app.ByName, q), Calls: d.sortLink("Calls", app.Busiest, q),
+			Name:    d.sortLink("Key", app.ByName, q),
+			Calls:   d.sortLink("Calls", app.Busiest, q),
 			Blocked: d.sortLink("Blocked", app.MostBlocked, q),
 			Used:    d.sortLink("Last used", app.LastUsed, q),
 		},
@@ -83,9 +99,9 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 		p.Scanned = rankingNote + " Sort by name for all keys."
 	}
 	if list.Next != "" {
-		onward := q.values()
-		onward.Set("after", list.Next)
-		p.Next = page.Address(path, page.WithLive(onward, q.live))
+		next := q.values()
+		next.Set("after", list.Next)
+		p.Next = page.Address(path, page.WithLive(next, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
 			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) +
 				" keys so far. Continue on the next page."
@@ -94,32 +110,33 @@ func (d *dashboard) keysPage(r *http.Request, set *policy.Set, q keysQuery,
 	if q.State == app.Near && list.Next == "" {
 		p.Scanned = "A key joins with its next call after a limit was lowered."
 	}
-	onward := page.Address("", page.WithLive(nil, q.live))
+	query := page.Address("", page.WithLive(nil, q.live))
+	blocked := 0
 	for _, s := range list.Subjects {
-		row := d.keyRow(s, onward)
+		row := d.keyRow(s)
+		row.Address += query
 		if page.CanEdit(r) && s.Status == policy.Active {
 			row.Edit = d.keyPath(s.Key) + "/limits"
 		}
+		if isBlocked(row) {
+			blocked++
+		}
 		p.Rows = append(p.Rows, row)
 	}
-	p.Live.Summary = keysSummary(p.Rows)
+	p.Live.Summary = page.Number(int64(len(p.Rows))) + " keys shown, " + page.Number(int64(blocked)) +
+		" blocked now"
 	return p
 }
 
-// keysSummary counts what a screen reader says of each change.
-func keysSummary(rows []templates.KeyRow) string {
-	blocked := 0
-	for _, row := range rows {
-		for _, b := range row.Badges {
-			if b.State == "blocked" {
-				blocked++
-			}
-		}
-	}
-	return page.Number(int64(len(rows))) + " keys shown, " + page.Number(int64(blocked)) + " blocked now"
+// sortLink returns the header of a column that sorts the list.
+func (d *dashboard) sortLink(text string, o app.Order, q keyQuery) templates.Choice {
+	current := q.order == o
+	q.order = o
+	return templates.Choice{Text: text, Current: current,
+		Address: page.Address(d.Path("/keys"), page.WithLive(q.values(), q.live))}
 }
 
-func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
+func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	switch {
 	case list.Next != "":
 		return templates.Empty{
@@ -136,13 +153,13 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	case q.order != app.ByName:
 		return templates.Empty{Heading: "No calls this hour",
 			Advice: "None of the keys with the most matches. Sort by name to see all."}
-	case q.Prefix != "" && !q.Anywhere && q.State == "" && q.Plan == 0 && q.Tag == "" && q.Group == "":
+	case q.Prefix != "" && q.KeyFilter == (app.KeyFilter{Prefix: q.Prefix}):
 		return templates.Empty{
 			Heading: "No key found",
 			Advice: "No name starts with “" + page.Clip(q.Prefix, changes.MaxSearch) +
 				"”. To find any part of a name, tick Anywhere.",
 		}
-	case !q.none():
+	case !q.isZero():
 		return templates.Empty{Heading: "No key found", Advice: "No key matches all filters."}
 	}
 	return templates.Empty{
@@ -152,12 +169,12 @@ func emptyKeys(q keysQuery, list app.FoundKeys) templates.Empty {
 	}
 }
 
-// keyRow is a key and what a call of it would get now.
-func (d *dashboard) keyRow(s app.Subject, query string) templates.KeyRow {
+// keyRow describes a key, how its limits stand, and whether it is blocked.
+func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
 	row := templates.KeyRow{
 		ID:       s.ID,
 		Name:     page.Clip(s.Name, page.MaxName),
-		Address:  d.Path("/keys/"+s.ID) + query,
+		Address:  d.keyPath(s.Key),
 		Plan:     page.Clip(s.Plan, page.MaxName),
 		Badges:   wording.Badges(s),
 		Readable: s.Status != policy.Unreadable,
@@ -171,8 +188,17 @@ func (d *dashboard) keyRow(s app.Subject, query string) templates.KeyRow {
 	return row
 }
 
-// asOf is the instant of the usage on the store's clock, or now by ours when there is
-// none.
+func isBlocked(row templates.KeyRow) bool {
+	for _, b := range row.Badges {
+		if b.State == "blocked" {
+			return true
+		}
+	}
+	return false
+}
+
+// asOf returns the time of the usage by the store's clock. Without usage it returns the
+// current time by the function's clock.
 func asOf(subjects []app.Subject) time.Time {
 	for _, s := range subjects {
 		if !s.Now.Now.IsZero() {
@@ -180,4 +206,63 @@ func asOf(subjects []app.Subject) time.Time {
 		}
 	}
 	return time.Now()
+}
+
+// exportKeys sends the keys that match the filter as CSV, up to the bounds of a
+// page.Table. The last row and a Link header lead to the rest.
+func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
+	query, ok := readKeyQuery(r)
+	if !ok {
+		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.FailStore(w, r, "read policy", err)
+		return
+	}
+	t := page.NewTable("id", "name", "plan", "group", "status", "state", "env", "tags", "limits", "used",
+		"override until", "override reason", "expires", "banned until", "created", "updated", "version")
+	next := query.after
+	for {
+		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, page.CSVRows)
+		if err != nil {
+			d.FailStore(w, r, "export keys", err)
+			return
+		}
+		for _, s := range list.Subjects {
+			t.Row(keyCells(s)...)
+		}
+		if next = list.Next; next == "" || t.Ends() {
+			break
+		}
+	}
+	if next != "" {
+		values := changes.FilterValues(query.KeyFilter)
+		values.Set("after", next)
+		next = page.Address(d.Path("/keys.csv"), values)
+	}
+	t.Send(w, "tidegate-keys.csv", next)
+}
+
+// keyCells returns the cells of a key, in the order of exportKeys's columns.
+func keyCells(s app.Subject) []string {
+	var states, used []string
+	for _, b := range wording.Badges(s) {
+		states = append(states, b.Text)
+	}
+	for _, u := range s.Now.Limits {
+		used = append(used, strconv.FormatInt(u.Used(), 10))
+	}
+	until, reason := "", ""
+	if s.Override != nil {
+		until = page.Stamp(s.Override.Until)
+		reason = s.Override.Reason
+	}
+	return []string{
+		s.ID, s.Name, s.Plan, s.Group, string(s.Status), strings.Join(states, "; "), s.Env,
+		strings.Join(s.Tags, ", "), policydoc.LimitsText(s.Effective.Limits), strings.Join(used, "; "),
+		until, reason, page.Stamp(s.Expires), page.Stamp(s.BannedUntil),
+		page.Stamp(s.Created), page.Stamp(s.Updated), strconv.FormatInt(s.Version, 10),
+	}
 }

@@ -1,0 +1,236 @@
+package dashboard
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// Bounds of typed text, in characters. They exceed what is valid, so that the form shows
+// an error instead of shortened text.
+const (
+	maxNameInput = policy.MaxNameLen + 50
+	maxTagsInput = 1000
+	maxTagsText  = 600
+)
+
+// keyForm holds the typed fields of a new key, or of an action on a key.
+type keyForm struct {
+	set     *policy.Set
+	key     policy.Key // zero for a new key
+	version int64      // of the key, when the form was shown
+
+	name, plan, tags, group form.Input
+	env, value              form.Input // of a new key; the form never shows value again
+	allow                   form.Input // routes, one per line
+	grace                   form.Input // of a rotation
+	until                   form.Until
+	reason                  form.Input
+
+	facts    []string // additional information
+	warnings []string // require confirmation
+	problem  string   // an error that belongs to no field
+	preview  *templates.Preview
+}
+
+// read reads what a browser sent.
+func (f *keyForm) read(v url.Values) {
+	f.name = form.Typed(v, "name", maxNameInput)
+	f.plan = form.Typed(v, "plan", page.MaxName+10)
+	f.tags = form.Typed(v, "tags", maxTagsInput)
+	f.group = form.Typed(v, "group", form.MaxInput)
+	if !v.Has("group") { // the form is of another release
+		f.group.Text = f.key.Group
+	}
+	f.env = form.Typed(v, "env", form.MaxInput)
+	f.allow = form.TypedRoutes(v, f.key.Allow)
+	f.grace = form.Typed(v, "grace", form.MaxInput)
+	f.until = form.ReadUntil(v)
+	f.reason = form.Typed(v, "reason", form.MaxReasonInput)
+}
+
+// errors returns the number of invalid fields.
+func (f *keyForm) errors() int {
+	return f.until.ErrorCount() + form.CountErrors(f.name, f.plan, f.tags, f.group, f.env, f.value, f.allow,
+		f.grace, f.reason)
+}
+
+// setError shows the store's validation errors at their fields.
+func (f *keyForm) setError(invalid *policy.InvalidError) {
+	f.problem = form.SetErrors(map[string]*form.Input{
+		"name": &f.name, "plan": &f.plan, "tags": &f.tags, "group": &f.group, "env": &f.env,
+		"value": &f.value, "allow": &f.allow, "grace": &f.grace,
+		"expires": &f.until.At, "until": &f.until.At, "bannedUntil": &f.until.At,
+	}, invalid)
+}
+
+func (f *keyForm) banFields() []templates.FormField {
+	if f.until.Choice.Text == "" {
+		f.until.Choice.Text = "1h"
+	}
+	return form.UntilFields(f.until, "Choose a duration")
+}
+
+var graces = []templates.Option{
+	{Value: "0s", Text: "none: the old secret stops now"},
+	{Value: "1h", Text: "1 hour"},
+	{Value: "24h", Text: "1 day"},
+	{Value: "168h", Text: "7 days"},
+	{Value: "720h", Text: "30 days"},
+	{Value: "2160h", Text: "90 days"},
+}
+
+func (f *keyForm) graceFields() []templates.FormField {
+	if f.grace.Text == "" {
+		f.grace.Text = "24h"
+	}
+	return []templates.FormField{form.ChoiceField("grace", "Old secret works for", graces, f.grace)}
+}
+
+func (f *keyForm) editFields() []templates.FormField {
+	plans := wording.PlanOptions(f.set)
+	if f.key.Kind != policy.APIKey {
+		plans = append([]templates.Option{{Text: "the one that comes with the call"}}, plans...)
+	}
+	fields := []templates.FormField{
+		form.TextField("name", "Name", "", policy.MaxNameLen, f.name),
+		f.tagsField(),
+		form.ChoiceField("plan", "Plan", plans, f.plan),
+	}
+	if f.key.Kind == policy.APIKey {
+		fields = append(fields, f.groupField())
+	}
+	fields = append(fields, form.UntilFields(f.until, "never expires")...)
+	if f.key.Kind == policy.APIKey {
+		fields = append(fields, f.routesField())
+	}
+	return fields
+}
+
+func (f *keyForm) tagsField() templates.FormField {
+	return form.TextField("tags", "Tags, separated by commas", "team-a, beta", maxTagsText, f.tags)
+}
+
+func (f *keyForm) groupField() templates.FormField {
+	field := form.TextField("group", "Group", "none", policy.MaxGroupLen, f.group)
+	field.Hint = "Keys of one group share their plan's limits per group."
+	return field
+}
+
+func (f *keyForm) routesField() templates.FormField {
+	return form.RoutesField("One per line, within those of the plan. Empty for all.", f.allow)
+}
+
+// typedTags returns the typed tags without blank ones.
+func (f *keyForm) typedTags() []string {
+	var tags []string
+	for tag := range strings.SplitSeq(f.tags.Text, ",") {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
+}
+
+func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) {
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.FailStore(w, r, "read policy", err)
+		return
+	}
+	f := &keyForm{set: set, env: form.Input{Text: "live"}}
+	if plan, known := set.Plan(r.URL.Query().Get("plan")); known {
+		f.plan.Text = plan.Name
+	}
+	d.renderNewKey(w, r, http.StatusOK, f)
+}
+
+func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
+	if !d.ParseForm(w, r) {
+		return
+	}
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		d.FailStore(w, r, "read policy", err)
+		return
+	}
+	f := &keyForm{set: set}
+	f.read(r.PostForm)
+	if form.Resumes(r) {
+		d.renderNewKey(w, r, http.StatusOK, f)
+		return
+	}
+	n := policy.NewKey{
+		Name: f.name.Text, Env: f.env.Text, Plan: f.plan.Text, Group: f.group.Text,
+		Tags:    f.typedTags(),
+		Expires: f.until.Time(time.Now()),
+		Allow:   f.allow.Routes(),
+		Value:   strings.TrimSpace(r.PostForm.Get("value")),
+	}
+	if f.reason.Text != "" {
+		f.reason.CheckReason()
+	}
+	if f.errors() > 0 {
+		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
+		return
+	}
+	key, secret, err := d.Keys.Create(r.Context(), n, app.NewEdit(r.Context(), f.reason.Text))
+	var invalid *policy.InvalidError
+	switch {
+	case errors.As(err, &invalid):
+		f.setError(invalid)
+		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
+	case errors.Is(err, policy.ErrConflict) && n.Value != "":
+		f.value.Error = "The key " + key.ID + " has this value already."
+		d.renderNewKey(w, r, http.StatusConflict, f)
+	case err != nil:
+		d.FailStore(w, r, "create key", err)
+	case secret.Foreign():
+		d.Flash(r, "Key created: “"+page.Clip(key.Name, page.MaxName)+"”.", "")
+		d.redirectToKey(w, r, key)
+	default:
+		d.redirectToSecret(w, r, key, secret.Reveal())
+	}
+}
+
+func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status int, f *keyForm) {
+	p := templates.FormPage{Page: d.Page(r, "Create a key"), Trail: d.keysTrail(), Heading: "Create a key"}
+	if len(f.set.Plans) == 0 {
+		p.Lead = []string{"Create a plan under Policies first."}
+		d.Render(w, r, status, templates.FormOf(p))
+		return
+	}
+	fields := []templates.FormField{
+		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
+		form.ChoiceField("plan", "Plan", wording.PlanOptions(f.set), f.plan),
+		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
+		f.tagsField(),
+		f.groupField(),
+	}
+	if d.Keys.TakesForeign() || f.value.Error != "" {
+		field := form.TextField("value", "Existing key value", "empty to generate one",
+			apikey.MaxForeignLen, form.Input{Error: f.value.Error})
+		field.Hint = "From another system. It is hashed and never shown."
+		fields = append(fields, field)
+	}
+	p.Form = &templates.Form{
+		Action: d.Path("/keys"),
+		Fields: append(fields, form.UntilFields(f.until, "never expires")...),
+		After:  []templates.FormField{f.routesField(), form.ReasonField(f.reason)},
+		Error:  f.problem,
+		Errors: f.errors(),
+		Submit: "Create the key",
+		Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/keys")},
+	}
+	d.Render(w, r, status, templates.FormOf(p))
+}

@@ -1,0 +1,105 @@
+package dashboard
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// redirectToSecret redirects to the page that shows a new secret.
+func (d *dashboard) redirectToSecret(w http.ResponseWriter, r *http.Request, k policy.Key, secret string) {
+	if err := d.StoreSecret(r, k.ID, secret); err != nil {
+		d.FailStore(w, r, "hand over secret", err)
+		return
+	}
+	http.Redirect(w, r, d.Path("/secrets/"+k.ID), http.StatusSeeOther)
+}
+
+// showSecret shows a new secret once, to the user who requested it.
+func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) {
+	k, err := d.key(r)
+	if err != nil {
+		d.FailStore(w, r, "get key", err)
+		return
+	}
+	secret, ok := d.TakeSecret(r, k.ID)
+	if !ok {
+		d.Fail(w, r, page.Problem{
+			Status: http.StatusGone, Heading: "This secret was shown once",
+			Advice: "It cannot be shown again. Rotate the key for a new one.",
+			Action: templates.Choice{Text: "Go to the key", Address: d.keyPath(k)},
+		})
+		return
+	}
+	name := page.Clip(k.Name, page.MaxName)
+	heading := "The new secret of “" + name + "”"
+	if k.Version == 1 {
+		heading = "Key created: “" + name + "”"
+	}
+	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
+	if hasOldSecret(k, time.Now()) {
+		advice = append(advice, "The old secret works until "+page.Instant(k.Grace).Text+".")
+	}
+	d.Render(w, r, http.StatusOK, templates.FormOf(templates.FormPage{
+		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: name,
+		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice},
+	}))
+}
+
+// hasOldSecret reports whether the secret before the last rotation still works.
+func hasOldSecret(k policy.Key, now time.Time) bool { return k.Grace.After(now) }
+
+// oldSecretUsed says when the old secret was last used.
+func (d *dashboard) oldSecretUsed(ctx context.Context, k policy.Key) (string, error) {
+	at, err := d.Usage.OldSecretUsed(ctx, k.ID, time.Now())
+	switch {
+	case err != nil:
+		return "", err
+	case at.IsZero():
+		return "Old secret not used in 30 days.", nil
+	}
+	return "Old secret last used " + page.Instant(at).Text + ".", nil
+}
+
+// addSecretNotes adds to the form of a rotation or expiry what happens to the old secret.
+func (d *dashboard) addSecretNotes(r *http.Request, action string, f *keyForm) (err error) {
+	if action != app.Rotate && action != app.ExpireSecret {
+		return nil
+	}
+	if !hasOldSecret(f.key, time.Now()) {
+		if action == app.ExpireSecret {
+			f.facts = []string{"No old secret works any more."}
+		}
+		return nil
+	}
+	used, err := d.oldSecretUsed(r.Context(), f.key)
+	if err != nil {
+		return err
+	}
+	f.facts = []string{used}
+	if action == app.Rotate {
+		f.warnings, err = d.rotationWarnings(r, f.key)
+	}
+	return err
+}
+
+// rotationWarnings warns that a rotation ends the old secret before its grace period does.
+func (d *dashboard) rotationWarnings(r *http.Request, k policy.Key) ([]string, error) {
+	rotations, err := d.Keys.Audit().List(r.Context(),
+		audit.Query{Subject: k.ID, Action: audit.KeyRotate, Count: 1})
+	if err != nil {
+		return nil, err
+	}
+	name := "The old secret"
+	for _, e := range rotations.Entries {
+		name += ", replaced by " + page.Clip(e.By.Name, page.MaxName) + " on " +
+			page.Instant(e.Time).Text + ","
+	}
+	return []string{name + " works until " + page.Instant(k.Grace).Text + ". This ends it now."}, nil
+}
