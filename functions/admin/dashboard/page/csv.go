@@ -9,22 +9,22 @@ import (
 	"unicode/utf8"
 )
 
-// Spreadsheets take a cell that begins with one of these for a formula, in their full and
-// small widths too.
+// formulaStarts are the characters that begin a formula in a spreadsheet, including their
+// full-width and small forms.
 const formulaStarts = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
 
-// cellEnds may end a cell within a text, depending on the spreadsheet's separator. The
-// file's own commas are safe, since a text with one is quoted.
+// cellEnds are the characters that end a cell within a text in some spreadsheets. The comma
+// is not among them, since the writer quotes a text with one.
 const cellEnds = ";\t\r\n"
 
-// plainCell keeps what people typed from being run as a formula by a spreadsheet. An
-// apostrophe goes before each part that would begin one, whatever separates cells there.
+// plainCell keeps a spreadsheet from running untrusted text as a formula. It puts an
+// apostrophe before each part that would begin one, whatever the spreadsheet's separator.
 func plainCell(text string) string {
 	if !strings.ContainsAny(text, formulaStarts+"\t\r\n") {
 		return text
 	}
 	var b strings.Builder
-	if text != "" && strings.ContainsRune("\t\r\n", rune(text[0])) { // which some drop
+	if text != "" && strings.ContainsRune("\t\r\n", rune(text[0])) { // some spreadsheets drop these
 		b.WriteByte('\'')
 	}
 	for text != "" {
@@ -41,7 +41,8 @@ func plainCell(text string) string {
 	return b.String()
 }
 
-// startsFormula looks behind what a spreadsheet may trim or take for quotes.
+// startsFormula reports whether text begins a formula, after what a spreadsheet may trim or
+// read as a quote.
 func startsFormula(text string) bool {
 	text = strings.TrimLeftFunc(text, func(c rune) bool {
 		return c == '"' || c == '\ufeff' || !strings.ContainsRune(cellEnds, c) &&
@@ -51,17 +52,14 @@ func startsFormula(text string) bool {
 	return text != "" && strings.ContainsRune(formulaStarts, first)
 }
 
-// maxCSVBytes bounds a file: an answer of a function is held in memory, and may have
-// 6 MB.
-const maxCSVBytes = 4 << 20
-
-// Bounds of a file that reads fill.
+// Bounds of a file. A function holds its answer in memory, and may send 6 MB.
 const (
-	CSVRows = 500             // of each read that fills a file
-	csvTime = 5 * time.Second // after which a file of such reads ends
+	CSVRows     = 500 // rows to read at a time
+	maxCSVBytes = 4 << 20
+	maxCSVTime  = 5 * time.Second // for reading
 )
 
-// Table is a CSV file in the making.
+// Table is a CSV file that is being written.
 type Table struct {
 	*csv.Writer
 	text    strings.Builder
@@ -69,7 +67,7 @@ type Table struct {
 	began   time.Time
 }
 
-// NewTable begins a file with the names of its columns.
+// NewTable returns a file with a header row.
 func NewTable(columns ...string) *Table {
 	t := &Table{columns: len(columns), began: time.Now()}
 	t.Writer = csv.NewWriter(&t.text)
@@ -77,23 +75,23 @@ func NewTable(columns ...string) *Table {
 	return t
 }
 
-// Row appends a row, of cells that no spreadsheet takes for formulas.
+// Row appends a row. It changes cells that a spreadsheet would read as formulas.
 func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = plainCell(c)
 	}
-	_ = t.Write(cells) // a Builder takes everything
+	_ = t.Write(cells) // a strings.Builder returns no error
 	t.Flush()
 }
 
-// Full reports whether the file may not grow.
+// Full reports whether the file has its maximal size.
 func (t *Table) Full() bool { return t.text.Len() > maxCSVBytes }
 
-// Ends reports whether no further read fills the file: it is full, or took too long.
-func (t *Table) Ends() bool { return t.Full() || time.Since(t.began) > csvTime }
+// Ends reports whether to stop reading rows: the file is full, or took too long.
+func (t *Table) Ends() bool { return t.Full() || time.Since(t.began) > maxCSVTime }
 
-// Send answers with the file. next is the address of the rows that follow; empty when
-// nothing is left out. Otherwise the last row says so.
+// Send answers with the file. next is the address of the remaining rows, which Send adds as
+// a last row and a Link header; empty if there are none.
 func (t *Table) Send(w http.ResponseWriter, name, next string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
@@ -105,10 +103,10 @@ func (t *Table) Send(w http.ResponseWriter, name, next string) {
 		t.Row(last...)
 	}
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write([]byte(t.text.String())) // fails only when nobody listens any more
+	_, _ = w.Write([]byte(t.text.String())) // fails only if the client left
 }
 
-// Stamp writes an instant as RFC 3339 has it; nothing for a zero time.
+// Stamp writes a time as RFC 3339, or an empty string for the zero time.
 func Stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""

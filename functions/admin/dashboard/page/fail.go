@@ -1,57 +1,52 @@
 package page
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// Problem is an error as people see it; the cause goes to the log only. Empty fields get
-// the status's own words.
+// Problem is an error as users see it. It must not contain the cause, which belongs to the
+// log.
 type Problem struct {
 	Status  int
-	Heading string
-	Advice  string
-	Action  templates.Choice // the way on, unless it is the usual one
-	Acted   bool             // what was asked for was done, so that its form is not to be sent again
+	Heading string           // empty for the status's default
+	Advice  string           // empty for the status's default
+	Action  templates.Choice // the link below the advice; zero for the default
+	Acted   bool             // the change was made, so the form must not be sent again
 }
 
+// problems holds the default heading and advice of each status.
 var problems = map[int]Problem{
-	http.StatusUnauthorized: {
-		Heading: "Token required",
-		Advice:  "Send a machine token from Settings: Authorization: Bearer tga_…",
-	},
+	http.StatusUnauthorized: {Heading: "Token required",
+		Advice: "Send a machine token from Settings: Authorization: Bearer tga_…"},
 	http.StatusBadRequest: {Heading: "Invalid request",
 		Advice: "The address or the form is not valid."},
 	http.StatusNotFound: {Heading: "Not found",
 		Advice: "The key may be deleted, or the address mistyped."},
 	http.StatusMethodNotAllowed: {Heading: "Method not allowed",
 		Advice: "This page does not accept the method."},
-	http.StatusRequestEntityTooLarge: {
-		Heading: "Form too large", Advice: "Shorten the form and try again.",
-	},
-	http.StatusInternalServerError: {Heading: "Internal error", Advice: "The error is logged. Try again."},
+	http.StatusRequestEntityTooLarge: {Heading: "Form too large", Advice: "Shorten the form and try again."},
+	http.StatusInternalServerError:   {Heading: "Internal error", Advice: "The error is logged. Try again."},
 	http.StatusServiceUnavailable: {Heading: "Valkey is not responding",
 		Advice: "Try again in a moment. Limits stay in force."},
 }
 
-// StoreRetryAfter is when to ask again for what the store did not answer, in seconds.
-// Nobody knows when it is back.
+// StoreRetryAfter is the Retry-After of an answer without Valkey, in seconds. It is a guess.
 const StoreRetryAfter = "5"
 
-// Fail answers with an error page, or to the API's callers with JSON.
+// Fail answers with an error page, or with JSON if the request is for the API. A 503 page
+// offers to resume the form that was sent, unless p.Acted is set.
 func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
-	words := problems[p.Status]
-	if p.Heading == "" {
-		p.Heading = words.Heading
-	}
-	if p.Advice == "" {
-		p.Advice = words.Advice
-	}
+	p.Heading = cmp.Or(p.Heading, problems[p.Status].Heading)
+	p.Advice = cmp.Or(p.Advice, problems[p.Status].Advice)
 	if p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", StoreRetryAfter)
 	}
@@ -60,7 +55,10 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
 		return
 	}
 	if p.Action.Text == "" {
-		p.Action = rd.wayOn(r, p.Status)
+		p.Action = templates.Choice{Text: "Go to keys", Address: rd.Path("/keys")}
+		if p.Status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
+			p.Action = templates.Choice{Text: "Try again", Address: rd.LocalPath(r.URL.RequestURI())}
+		}
 	}
 	page := templates.ErrorPage{
 		Page:    rd.Bare(r, p.Heading),
@@ -76,51 +74,78 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
 	rd.Render(w, r, p.Status, templates.Error(page))
 }
 
-func (rd *Renderer) wayOn(r *http.Request, status int) templates.Choice {
-	if status == http.StatusServiceUnavailable && r.Method == http.MethodGet {
-		return templates.Choice{Text: "Try again", Address: rd.LocalPath(r.URL.RequestURI())}
+// failAPI answers with a problem as RFC 9457 defines it.
+func (rd *Renderer) failAPI(w http.ResponseWriter, p Problem) {
+	body, err := json.Marshal(struct {
+		Type   string `json:"type"`
+		Title  string `json:"title"`
+		Status int    `json:"status"`
+		Detail string `json:"detail"`
+	}{"about:blank", http.StatusText(p.Status), p.Status, p.Heading + ". " + p.Advice})
+	if err != nil { // impossible: every string and number can be encoded
+		rd.log.Error("encode answer", "cause", err)
 	}
-	return templates.Choice{Text: "Go to keys", Address: rd.Path("/keys")}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(body, '\n')) // fails only if the client left
 }
 
-// FailStore answers an error of the store: 404 for what does not exist, 400 for a
-// question it does not understand, 503 for the rest.
+// IsAPI reports whether the request is for the API, whose answers are JSON.
+func (rd *Renderer) IsAPI(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, rd.Path("/api/"))
+}
+
+// ParseForm parses the request's form. If it cannot, it answers the request and returns
+// false.
+func (rd *Renderer) ParseForm(w http.ResponseWriter, r *http.Request) bool {
+	err := r.ParseForm()
+	if err == nil {
+		return true
+	}
+	status := http.StatusBadRequest
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		status = http.StatusRequestEntityTooLarge
+	}
+	rd.Fail(w, r, Problem{Status: status})
+	return false
+}
+
+// FailStore answers with an error of the store: 404 for a missing key, 400 for an invalid
+// argument, 503 for the rest. It logs the error with the operation if Valkey failed, or if
+// a change may be lost.
 func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
 	var invalid *policy.InvalidError
+	p := Problem{Status: http.StatusServiceUnavailable}
+	expected := true
 	switch {
 	case errors.Is(err, policy.ErrNotFound):
-		rd.Fail(w, r, Problem{Status: http.StatusNotFound, Heading: "No such key"})
+		p = Problem{Status: http.StatusNotFound, Heading: "No such key"}
 	case errors.As(err, &invalid):
-		rd.Fail(w, r, Problem{Status: http.StatusBadRequest})
+		p.Status = http.StatusBadRequest
 	case errors.Is(err, audit.ErrBehind):
-		rd.Fail(w, r, Problem{
-			Status: http.StatusServiceUnavailable, Heading: "Valkey lost changes",
-			Advice: "Nothing was changed. Restore the lost changes, then save again.",
-		})
+		p.Heading = "Valkey lost changes"
+		p.Advice = "Nothing was changed. Restore the lost changes, then save again."
 	case errors.Is(err, audit.ErrJournalAway):
-		rd.Fail(w, r, Problem{
-			Status: http.StatusServiceUnavailable, Heading: "The journal does not answer",
-			Advice: "Nothing was changed. Try again in a moment.",
-		})
+		p.Heading = "The journal does not answer"
+		p.Advice = "Nothing was changed. Try again in a moment."
 	case errors.Is(err, audit.ErrOlderAway):
-		rd.Fail(w, r, Problem{
-			Status: http.StatusServiceUnavailable, Heading: "The journal does not answer",
-			Advice: "It has the older changes. Try again in a moment.",
-		})
+		p.Heading = "The journal does not answer"
+		p.Advice = "It has the older changes. Try again in a moment."
 	case errors.Is(err, audit.ErrMayBeLost):
-		rd.log.Error(operation, "cause", err)
-		rd.Fail(w, r, Problem{
-			Status: http.StatusServiceUnavailable, Heading: "Changed, but it may be lost",
-			Advice: "Valkey stopped answering. Look, and repeat the change if it is not there.",
-		})
+		expected = false
+		p.Heading = "Changed, but it may be lost"
+		p.Advice = "Valkey stopped answering. Look, and repeat the change if it is not there."
 	case errors.Is(err, audit.ErrUnsafe):
-		rd.log.Error(operation, "cause", err)
-		rd.Fail(w, r, Problem{
-			Status: http.StatusServiceUnavailable, Heading: "Changed, but not safe yet",
-			Advice: "The change acts. The journal gets it when it answers again.", Acted: true,
-		})
+		expected = false
+		p.Heading = "Changed, but not safe yet"
+		p.Advice = "The change acts. The journal gets it when it answers again."
+		p.Acted = true
 	default:
-		rd.log.Error(operation, "cause", err)
-		rd.Fail(w, r, Problem{Status: http.StatusServiceUnavailable})
+		expected = false
 	}
+	if !expected {
+		rd.log.Error(operation, "cause", err)
+	}
+	rd.Fail(w, r, p)
 }

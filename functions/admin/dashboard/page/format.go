@@ -5,16 +5,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// Number writes a count with separators: 12,345.
+// Number writes a count with a comma between thousands: 12,345.
 func Number(n int64) string { return policydoc.Number(n) }
 
-// Span writes how long to wait, rounded up so that nobody comes too early: "3.2 s", "2
-// min 5 s", "1 h 20 min", "3 d 4 h".
+// Span writes a waiting time, rounded up: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
+// A time that is not positive is "0 s".
 func Span(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -30,6 +33,7 @@ func Span(d time.Duration) string {
 	return pair(d, 24*time.Hour, "d", time.Hour, "h")
 }
 
+// pair writes d in two units, rounded up to the smaller.
 func pair(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
 	if rest := d % small; rest > 0 {
 		d += small - rest
@@ -41,14 +45,14 @@ func pair(d, big time.Duration, bigName string, small time.Duration, smallName s
 	return text
 }
 
-// Instant writes a time in UTC, for people and for programs.
+// Instant writes a time in UTC, to the second, as text and as RFC 3339.
 func Instant(t time.Time) templates.Instant {
 	t = t.UTC()
 	return templates.Instant{Text: t.Format("2006-01-02 15:04:05") + " UTC", Machine: t.Format(time.RFC3339)}
 }
 
-// Offset writes an instant counted from a start, to the microsecond: "0 s", "1.5 s", "2
-// min 0.06 s", "3 d 4 h". No line breaks between a number and its unit.
+// Offset writes the time since a start, to the microsecond: "0 s", "1.5 s", "2 min 0.06 s",
+// "3 d 4 h". A no-break space separates a number from its unit.
 func Offset(d time.Duration) string {
 	var parts []string
 	for _, unit := range []struct {
@@ -66,8 +70,8 @@ func Offset(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// ParseInstant reads a time of an address or of a field of a form: RFC 3339, or UTC
-// without a zone and perhaps without seconds.
+// ParseInstant parses a time of an address or a form: RFC 3339, or UTC without a zone and
+// with or without seconds.
 func ParseInstant(text string) (time.Time, error) {
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if t, err := time.Parse(layout, text); err == nil {
@@ -75,4 +79,40 @@ func ParseInstant(text string) (time.Time, error) {
 		}
 	}
 	return time.Parse(time.RFC3339, text)
+}
+
+// MaxName bounds a name on a page, in characters.
+const MaxName = 100
+
+// Clip returns at most n characters of untrusted text, with an ellipsis if there are more.
+// It replaces control characters and bidirectional controls, which could hide or move the
+// text next to them.
+func Clip(text string, n int) string {
+	var b strings.Builder
+	for _, c := range text {
+		if n == 0 {
+			b.WriteRune('…')
+			break
+		}
+		if unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) {
+			c = utf8.RuneError
+		}
+		b.WriteRune(c)
+		n--
+	}
+	return b.String()
+}
+
+// KeyChoices lists the keys that a typed name matches, each with a link. more reports that
+// there are others.
+func KeyChoices(keys []policy.Key, more bool, address func(policy.Key) string) *templates.KeyChoices {
+	c := &templates.KeyChoices{Lead: "Several keys have such a name. Which one?"}
+	if more {
+		c.Lead = "The first " + Number(int64(len(keys))) + " keys whose names begin so. Type more, or choose:"
+	}
+	for _, k := range keys {
+		c.Keys = append(c.Keys,
+			templates.KeyChoice{Name: Clip(k.Name, MaxName), ID: k.ID, Address: address(k)})
+	}
+	return c
 }

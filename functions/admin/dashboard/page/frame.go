@@ -2,6 +2,7 @@ package page
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"tidegate/functions/admin/auth"
@@ -9,16 +10,32 @@ import (
 	"tidegate/web/templates"
 )
 
-const maxStage = 20 // characters of the stage that a page shows
+// Bounds of shown names, in characters.
+const (
+	maxStage = 20
+	maxUser  = 60
+)
 
-// Bare is the frame of a page that does not know who asks.
+// The values of a session that describe its log-in, for the list of sessions.
+const (
+	SessionStarted = "started" // second of the Unix epoch
+	SessionAgent   = "agent"   // the browser and its system
+)
+
+// The values of a session that the next page shows.
+const (
+	sessionFlash = "flash"
+	sessionUndo  = "undo"
+)
+
+// Bare returns the frame of a page without a user.
 func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 	return templates.Page{
 		Title:  title,
 		Nonce:  nonceOf(r),
-		Style:  rd.Path("/static/" + rd.bundle.Style),
-		Script: rd.Path("/static/" + rd.bundle.Script),
-		Icon:   rd.Path("/static/" + rd.bundle.Icon),
+		Style:  rd.staticPath(rd.bundle.Style),
+		Script: rd.staticPath(rd.bundle.Script),
+		Icon:   rd.staticPath(rd.bundle.Icon),
 		Home:   rd.Path("/"),
 		Keys:   rd.Path("/keys"),
 		Logout: rd.Path("/logout"),
@@ -27,11 +44,14 @@ func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 	}
 }
 
-// Page is the frame of a page for whoever is logged in.
+// Page returns the frame of a page for the user who is logged in. Unless the request is a
+// refresh, it takes the message of the last request from the session.
 func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 	p := rd.Bare(r, title)
 	actor := auth.From(r.Context())
-	p.User, p.Role, p.CanEdit = Clip(actor.Name, 60), actor.Role.String(), actor.CanEdit()
+	p.User = Clip(actor.Name, maxUser)
+	p.Role = actor.Role.String()
+	p.CanEdit = actor.CanEdit()
 	p.Nav = rd.nav(r)
 	if rd.JournalStatus != nil {
 		p.Warnings = rd.warnings(rd.JournalStatus(r.Context()))
@@ -42,7 +62,7 @@ func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 	return p
 }
 
-// warnings are what every page says of the journal, in words.
+// warnings returns the warnings about the journal, which every page shows.
 func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 	var all []templates.Warning
 	if s.Unsafe == 1 {
@@ -65,7 +85,7 @@ func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 	return all
 }
 
-// mainPages are the links at the top of every page, in their order.
+// mainPages are the links at the top of every page, in order.
 var mainPages = []struct{ path, text string }{
 	{"/", "Overview"},
 	{"/keys", "Keys"},
@@ -79,7 +99,8 @@ var mainPages = []struct{ path, text string }{
 	{"/settings", "Settings"},
 }
 
-// nav marks the main page that the request asks for, or that is above it.
+// nav returns the links to the main pages. It marks the one that contains the requested
+// page.
 func (rd *Renderer) nav(r *http.Request) []templates.Choice {
 	var links []templates.Choice
 	for _, m := range mainPages {
@@ -89,4 +110,50 @@ func (rd *Renderer) nav(r *http.Request) []templates.Choice {
 		links = append(links, templates.Choice{Text: m.text, Address: at, Current: current})
 	}
 	return links
+}
+
+// Flash stores a message for the next page. undo is the address that reverts the change;
+// empty if there is none.
+func (rd *Renderer) Flash(r *http.Request, text, undo string) {
+	rd.Session.Put(r.Context(), sessionFlash, text)
+	rd.Session.Put(r.Context(), sessionUndo, undo)
+}
+
+// toast removes the message from the session and returns it.
+func (rd *Renderer) toast(r *http.Request) templates.Toast {
+	ctx := r.Context()
+	if !rd.Session.Exists(ctx, sessionFlash) {
+		return templates.Toast{}
+	}
+	return templates.Toast{
+		Text: rd.Session.PopString(ctx, sessionFlash), Undo: rd.Session.PopString(ctx, sessionUndo),
+	}
+}
+
+// The cookie of the color theme, and its age in seconds.
+const (
+	ThemeCookie = "tidegate-theme"
+	ThemeAge    = 365 * 24 * 3600
+)
+
+// themes are the color themes. The first, without a name, follows the system.
+var themes = []templates.Option{
+	{Value: "", Text: "System"}, {Value: "light", Text: "Light"}, {Value: "dark", Text: "Dark"},
+}
+
+// IsTheme reports whether a name is that of a theme.
+func IsTheme(name string) bool {
+	return slices.ContainsFunc(themes, func(t templates.Option) bool { return t.Value == name })
+}
+
+// theme returns the form that chooses the theme.
+func (rd *Renderer) theme(r *http.Request) templates.Theme {
+	t := templates.Theme{Submit: rd.Path("/theme"), Next: rd.Path("/"), Choices: themes}
+	if c, err := r.Cookie(ThemeCookie); err == nil && IsTheme(c.Value) {
+		t.Name = c.Value
+	}
+	if r.Method == http.MethodGet {
+		t.Next = r.URL.RequestURI()
+	}
+	return t
 }

@@ -1,3 +1,7 @@
+// Package page owns what all answers to a browser share: rendering, the frame of a page,
+// error pages, messages for the next page, addresses, CSV files, and numbers and times as
+// text. The dashboard and the web server import it. It must import neither, and it reads
+// nothing from Valkey.
 package page
 
 import (
@@ -5,6 +9,8 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/a-h/templ"
 	"github.com/alexedwards/scs/v2"
@@ -14,40 +20,38 @@ import (
 	"tidegate/web/static"
 )
 
-// Renderer writes pages: their frame, errors, and messages for the next page.
+// Renderer writes pages. It is safe for concurrent use once its fields are set.
 type Renderer struct {
-	base   string // prefix of every address
+	base   string // prefix of every address; may be empty
 	stage  string // name of the deployment; may be empty
 	bundle static.Bundle
 	log    *slog.Logger
-	// Session is who is logged in, and what the next page shows them.
+	// Session holds who is logged in, and what the next page shows.
 	Session *scs.SessionManager
-	// Sealer seals what a later request gets back; nil while there is no store.
+	// Sealer seals what a later request sends back; nil while there is no store.
 	Sealer *Sealer
-	// Resumes reports whether a request's form can be shown again as it was typed.
+	// Resumes reports whether the form of a request can be shown again as it was typed.
 	Resumes func(*http.Request) bool
-	// OwnerCookie names the cookie that knows whose the forms of a browser are.
+	// OwnerCookie is the name of the cookie that identifies the owner of unsent forms.
 	OwnerCookie string
-	// JournalStatus says which changes are not safe yet and what Valkey lost; nil without
-	// a journal.
+	// JournalStatus returns which changes are not safe yet and what Valkey lost; nil
+	// without a journal.
 	JournalStatus func(context.Context) journal.Status
 }
 
-// New returns a renderer of pages whose addresses begin with base. stage names the
-// deployment on every page; empty for none.
+// New returns a renderer of pages whose addresses begin with base. Every page shows the
+// stage unless it is empty.
 func New(
 	base, stage string, bundle static.Bundle, log *slog.Logger, session *scs.SessionManager,
 ) *Renderer {
 	return &Renderer{base: base, stage: stage, bundle: bundle, log: log, Session: session}
 }
 
-// Path returns the address that browsers use for a path of the dashboard.
-func (rd *Renderer) Path(p string) string { return rd.base + p }
-
-// Render writes a whole component or, if it cannot be rendered, nothing of it.
+// Render writes a whole component. If it cannot be rendered, Render writes an error and
+// nothing of the component.
 func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
 	var body bytes.Buffer
-	// An answer that says that the time is over is still an answer.
+	// The page that reports an expired deadline must render after the deadline.
 	if err := c.Render(context.WithoutCancel(r.Context()), &body); err != nil {
 		rd.log.Error("render", "cause", err)
 		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
@@ -55,21 +59,83 @@ func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // fails only when nobody listens any more
+	_, _ = w.Write(body.Bytes()) // fails only if the client left
 }
 
-// IsRefresh reports a live refresh, which wants the live section alone.
+// RenderLive answers a refresh with the live part of a page, and any other request with
+// the whole page.
+func (rd *Renderer) RenderLive(w http.ResponseWriter, r *http.Request, live, whole templ.Component) {
+	if IsRefresh(r) {
+		whole = live
+	}
+	rd.Render(w, r, http.StatusOK, whole)
+}
+
+// IsRefresh reports whether htmx sent the request: to refresh the live part of a page, or
+// from a dialog.
 func IsRefresh(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// CanEdit reports whether a page should offer changes.
+// CanEdit reports whether the user may make changes.
 func CanEdit(r *http.Request) bool { return auth.From(r.Context()).CanEdit() }
 
-// ChartScript is the address of the script that a page with a chart needs: its
-// Page.Chart.
-func (rd *Renderer) ChartScript() string { return rd.Path("/static/" + rd.bundle.Chart) }
+type nonceKey struct{}
 
-// What a session records of its log-in, for the list of sessions.
-const (
-	SessionStarted = "started" // second of the Unix epoch
-	SessionAgent   = "agent"   // the browser and its system
-)
+// WithNonce adds the nonce of the response's Content-Security-Policy to the request.
+func WithNonce(r *http.Request, nonce string) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), nonceKey{}, nonce))
+}
+
+func nonceOf(r *http.Request) string {
+	nonce, _ := r.Context().Value(nonceKey{}).(string)
+	return nonce
+}
+
+// Path returns the address of a path of the dashboard.
+func (rd *Renderer) Path(p string) string { return rd.base + p }
+
+// ChartScript returns the address of the script for Page.Chart, which pages with a chart
+// need.
+func (rd *Renderer) ChartScript() string { return rd.staticPath(rd.bundle.Chart) }
+
+func (rd *Renderer) staticPath(name string) string { return rd.Path("/static/" + name) }
+
+// Address joins a path and a query without its empty parameters.
+func Address(path string, query url.Values) string {
+	q := url.Values{}
+	for name := range query {
+		if v := query.Get(name); v != "" {
+			q.Set(name, v)
+		}
+	}
+	if len(q) == 0 {
+		return path
+	}
+	return path + "?" + q.Encode()
+}
+
+// LocalPath returns next if it is a path of this dashboard other than the log-in, else the
+// start page. Browsers read a backslash as a slash and drop tabs and line breaks, so
+// LocalPath rejects paths with any of these.
+func (rd *Renderer) LocalPath(next string) string {
+	home := rd.Path("/")
+	if len(next) > 2000 || !strings.HasPrefix(next, home) || strings.HasPrefix(next, "//") ||
+		strings.ContainsRune(next, '\\') {
+		return home
+	}
+	if strings.ContainsFunc(next, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return home
+	}
+	u, err := url.Parse(next)
+	if err != nil || u.IsAbs() || u.Host != "" || u.Path == rd.Path("/login") {
+		return home
+	}
+	return next
+}
+
+// BackTo is LocalPath for forms that the log-in has too: it also accepts the log-in.
+func (rd *Renderer) BackTo(next string) string {
+	if next == rd.Path("/login") {
+		return next
+	}
+	return rd.LocalPath(next)
+}

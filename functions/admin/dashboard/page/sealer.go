@@ -7,19 +7,25 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
+	"tidegate/web/templates"
 )
 
-// Sealer encrypts what a later request of the same person gets back, so that whoever
-// reads it on the way, or in Valkey, learns nothing and can change nothing.
+// Sealer encrypts what a later request of the same user sends back. Whoever else reads it,
+// in transit or in Valkey, can neither decrypt nor change it.
 type Sealer struct {
-	aead cipher.AEAD
-	mark []byte // key of Mark
+	aead    cipher.AEAD
+	markKey []byte
 }
 
-// NewSealer derives the key of a Sealer.
+// NewSealer returns a Sealer whose keys derive from the pepper.
 func NewSealer(pepper apikey.Pepper) (*Sealer, error) {
 	block, err := aes.NewCipher(pepper.Derive("what a later request gets back"))
 	if err != nil {
@@ -29,20 +35,20 @@ func NewSealer(pepper apikey.Pepper) (*Sealer, error) {
 	return &Sealer{aead, pepper.Derive("who gets something back")}, err
 }
 
-// Mark stands for a text that it does not reveal.
+// Mark returns a keyed hash of text: it identifies the text without revealing it.
 func (s *Sealer) Mark(text string) string {
-	mac := hmac.New(sha256.New, s.mark)
+	mac := hmac.New(sha256.New, s.markKey)
 	mac.Write([]byte(text))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// sealed is what is encrypted.
+// sealed is the plaintext of Seal.
 type sealed struct {
 	Until int64 // second of the Unix epoch
 	Value json.RawMessage
 }
 
-// Seal encrypts a value, which can be opened for life under the same label.
+// Seal encrypts a value. Until life has passed, Open decrypts it under the same label.
 func (s *Sealer) Seal(label string, value any, life time.Duration) (string, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -57,8 +63,8 @@ func (s *Sealer) Seal(label string, value any, life time.Duration) (string, erro
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// Open decrypts what was sealed under this label. It reports false for anything else, and
-// when its time is over.
+// Open decrypts into value what Seal returned for this label. It reports false for any
+// other text, and once its life has passed.
 func (s *Sealer) Open(label, text string, value any) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -71,4 +77,148 @@ func (s *Sealer) Open(label, text string, value any) bool {
 	var opened sealed
 	return json.Unmarshal(plain, &opened) == nil && time.Now().Unix() < opened.Until &&
 		json.Unmarshal(opened.Value, value) == nil
+}
+
+// The request that creates a secret redirects to the page that shows it, so that a reload
+// creates no second one. Until then the sealed secret waits in the session: the server
+// can remove it there after one use, which it cannot in a cookie. A copy of Valkey's data
+// does not reveal it.
+
+const (
+	secretPrefix = "secret:"       // of the session values that hold a secret
+	secretLife   = 5 * time.Minute // until the next page takes it
+	maxSecrets   = 5               // waiting in a session
+)
+
+// secretLabel binds a secret to the user who requested it and to the name it is stored by.
+func secretLabel(r *http.Request, name string) string {
+	return "secret\n" + auth.From(r.Context()).ID + "\n" + name
+}
+
+// StoreSecret stores a secret in the session, for the next page. name is a key's id, or
+// another name that identifies the secret. If maxSecrets wait already, it removes them.
+func (rd *Renderer) StoreSecret(r *http.Request, name, secret string) error {
+	text, err := rd.Sealer.Seal(secretLabel(r, name), secret, secretLife)
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	waiting := slices.DeleteFunc(rd.Session.Keys(ctx), func(key string) bool {
+		return !strings.HasPrefix(key, secretPrefix)
+	})
+	if len(waiting) >= maxSecrets {
+		for _, key := range waiting {
+			rd.Session.Remove(ctx, key)
+		}
+	}
+	rd.Session.Put(ctx, secretPrefix+name, text)
+	return nil
+}
+
+// TakeSecret removes a secret from the session and returns it. It reports false if there is
+// none.
+func (rd *Renderer) TakeSecret(r *http.Request, name string) (secret string, ok bool) {
+	text := rd.Session.PopString(r.Context(), secretPrefix+name)
+	ok = text != "" && rd.Sealer.Open(secretLabel(r, name), text, &secret)
+	return secret, ok
+}
+
+// If the session ended or Valkey does not answer, the error page carries the form that was
+// sent, sealed, and nothing is stored. Posted to /resume by the same user, it leads back to
+// the filled form. A cookie that the log-in sets identifies the user; without the cookie
+// no form is kept.
+
+// Resume is the value of the button that shows a form again as it was typed and saves
+// nothing.
+const Resume = "resume"
+
+// KeptField is the name of the field with the sealed form.
+const KeptField = "kept"
+
+const (
+	keptLife  = 2 * time.Hour
+	maxKept   = 60_000 // bytes of a sealed form, which the log-in's form carries
+	keptLabel = "form\n"
+)
+
+// keptForm is a form that was sent but not answered.
+type keptForm struct {
+	Path   string
+	Values url.Values
+}
+
+// unkept are the fields that are never kept.
+var unkept = []string{"password", "secret", "key", "value", "action", KeptField}
+
+// Keep seals the request's form for its owner. It returns an empty string if there is no
+// owner or nothing to keep, or if the form is too large. It omits fields that may hold a
+// secret.
+func (rd *Renderer) Keep(r *http.Request) string {
+	if rd.Sealer == nil || !rd.Resumes(r) || r.ParseForm() != nil {
+		return ""
+	}
+	owner, err := r.Cookie(rd.OwnerCookie)
+	if err != nil || owner.Value == "" {
+		return ""
+	}
+	form := keptForm{Path: r.URL.RequestURI(), Values: url.Values{}}
+	for name, values := range r.PostForm {
+		if !slices.Contains(unkept, name) && !slices.ContainsFunc(values, hasSecret) {
+			form.Values[name] = values
+		}
+	}
+	if len(form.Values) == 0 {
+		return ""
+	}
+	text, err := rd.Sealer.Seal(keptLabel+owner.Value, form, keptLife)
+	if err != nil {
+		rd.log.Error("keep form", "cause", err)
+		return ""
+	}
+	if len(text) > maxKept {
+		return ""
+	}
+	return text
+}
+
+// hasSecret reports whether a field is an API key or contains a machine token.
+func hasSecret(text string) bool {
+	_, err := apikey.Parse(strings.TrimSpace(text))
+	return err == nil || strings.Contains(text, "tga_")
+}
+
+// openKept opens a form that was kept for the user with this id.
+func (rd *Renderer) openKept(id, text string) (form keptForm, ok bool) {
+	ok = text != "" && rd.Sealer.Open(keptLabel+rd.Owner(id), text, &form) &&
+		rd.LocalPath(form.Path) == form.Path
+	return form, ok
+}
+
+// IsKeptFor reports whether text is a form that was kept for the user with this id.
+func (rd *Renderer) IsKeptFor(id, text string) bool {
+	_, ok := rd.openKept(id, text)
+	return ok
+}
+
+// Owner returns the value of the owner cookie, which hides the user's id.
+func (rd *Renderer) Owner(id string) string { return rd.Sealer.Mark("owner\n" + id) }
+
+// ShowKept answers with a page that sends a kept form back to where it was typed. Only its
+// owner can open it.
+func (rd *Renderer) ShowKept(w http.ResponseWriter, r *http.Request, text string) {
+	form, ok := rd.openKept(auth.From(r.Context()).ID, text)
+	if !ok {
+		rd.Fail(w, r, Problem{
+			Status: http.StatusGone, Heading: "Your input is not kept any more",
+			Advice: "It is kept for 2 hours, for who typed it.",
+		})
+		return
+	}
+	p := templates.KeptPage{Page: rd.Page(r, "Continue your edit"), Action: form.Path, Button: Resume}
+	for name, values := range form.Values {
+		for _, v := range values {
+			p.Hidden = append(p.Hidden, templates.Hidden{Name: name, Value: v})
+		}
+	}
+	rd.Render(w, r, http.StatusOK, templates.Kept(p))
 }

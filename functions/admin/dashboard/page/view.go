@@ -1,46 +1,53 @@
 package page
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"tidegate/web/templates"
 )
 
-// A view is what pages with live figures share: the time that they show, and how often
-// they refresh. The address says it; a cookie says it where the address does not.
+// A view is the period and the refresh that pages with live figures share. The address
+// holds it; a cookie supplies the parameters that the address lacks.
 const (
 	viewCookie = "tidegate-view"
 	liveField  = "live"
-	// chosenAge is how long a time that somebody chose is kept. Ranges that end now are
-	// kept as long as the theme.
+	// chosenAge is how long the cookie keeps a chosen period. It keeps a range that ends
+	// now for ThemeAge.
 	chosenAge = time.Hour
-	maxView   = 200
+	maxView   = 200 // bytes of the cookie's value
 )
 
 var timeFields = []string{"range", "from", "to"}
 
-// View returns the fields of the view: range, or from and to, and live.
+// View returns the parameters of the view: range, or from and to, and live.
 func View(r *http.Request) url.Values {
-	view, kept := url.Values{}, keptView(r)
-	copyFields(view, kept, liveField)
-	copyFields(view, r.URL.Query(), liveField)
-	if !copyFields(view, r.URL.Query(), timeFields...) {
-		copyFields(view, kept, timeFields...)
+	query := r.URL.Query()
+	cookie := readViewCookie(r)
+	view := url.Values{}
+	copyFields(view, cookie, liveField)
+	copyFields(view, query, liveField)
+	if !copyFields(view, query, timeFields...) {
+		copyFields(view, cookie, timeFields...)
 	}
 	return view
 }
 
-func keptView(r *http.Request) url.Values {
+func readViewCookie(r *http.Request) url.Values {
 	c, err := r.Cookie(viewCookie)
 	if err != nil || len(c.Value) > maxView {
 		return nil
 	}
-	kept, _ := url.ParseQuery(c.Value) // what makes no sense is no field
-	return kept
+	view, _ := url.ParseQuery(c.Value) // omits what it cannot parse
+	return view
 }
 
-// copyFields reports whether there was any.
+// copyFields copies the named values and reports whether there was any.
 func copyFields(to, from url.Values, names ...string) bool {
 	found := false
 	for _, name := range names {
@@ -52,12 +59,12 @@ func copyFields(to, from url.Values, names ...string) bool {
 	return found
 }
 
-// Remember keeps the view that the address asks for. A refresh asks for nothing new.
+// Remember stores the view of the address in the cookie, unless the request is a refresh.
 func (rd *Renderer) Remember(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	asked := copyFields(url.Values{}, q, append(timeFields, liveField)...)
 	view := View(r).Encode()
-	if !asked || IsRefresh(r) || len(view) > maxView || strings.ContainsAny(view, `;," \`) {
+	if !slices.ContainsFunc(append(timeFields, liveField), q.Has) || IsRefresh(r) || len(view) > maxView ||
+		strings.ContainsAny(view, `;," \`) {
 		return
 	}
 	age := ThemeAge
@@ -68,4 +75,48 @@ func (rd *Renderer) Remember(w http.ResponseWriter, r *http.Request) {
 		Name: viewCookie, Value: view, Path: rd.Path("/"), MaxAge: age, Secure: true, HttpOnly: true,
 		SameSite: http.SameSiteLaxMode,
 	})
+}
+
+// livePeriods are the seconds between refreshes to choose from; 0 is off.
+var livePeriods = []int{0, 2, 5, 10, 30}
+
+// defaultLive is the seconds between refreshes without a choice.
+const defaultLive = 5
+
+// LiveSeconds returns the seconds between refreshes in a page's view; 0 is off.
+func LiveSeconds(r *http.Request) int {
+	asked := View(r).Get(liveField)
+	for _, p := range livePeriods {
+		if asked == strconv.Itoa(p) {
+			return p
+		}
+	}
+	return defaultLive
+}
+
+// Live returns the control of a page's refresh. query holds the page's other parameters,
+// already validated; now is the time of its figures.
+func (rd *Renderer) Live(r *http.Request, path string, query url.Values, now time.Time) templates.Live {
+	seconds := LiveSeconds(r)
+	l := templates.Live{
+		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now),
+		Self: Address(path, WithLive(query, seconds)),
+	}
+	for _, p := range livePeriods {
+		text := "off"
+		if p > 0 {
+			text = strconv.Itoa(p) + " s"
+		}
+		l.Choices = append(l.Choices, templates.Choice{
+			Text: text, Address: Address(path, WithLive(query, p)), Current: p == seconds,
+		})
+	}
+	return l
+}
+
+// WithLive returns the query with the refresh added.
+func WithLive(query url.Values, seconds int) url.Values {
+	q := url.Values{liveField: {strconv.Itoa(seconds)}}
+	maps.Copy(q, query)
+	return q
 }
