@@ -3,8 +3,11 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
 	"strings"
@@ -89,7 +92,7 @@ func (a *HTTP) authorize(ctx context.Context, req *request) (verdict, int) {
 	if req.missing(a.IdentityHeaders) {
 		return verdict{}, http.StatusUnauthorized
 	}
-	v, err := a.ask(ctx, req)
+	v, err := a.invokeAuthorizer(ctx, req)
 	switch {
 	case errors.Is(err, errUnauthorized):
 		logger(a.Log).Warn("authorizer", "cause", err)
@@ -103,7 +106,7 @@ func (a *HTTP) authorize(ctx context.Context, req *request) (verdict, int) {
 	return v, http.StatusOK
 }
 
-func (a *HTTP) ask(ctx context.Context, req *request) (verdict, error) {
+func (a *HTTP) invokeAuthorizer(ctx context.Context, req *request) (verdict, error) {
 	event := a.authorizerEvent
 	if a.Format == Format1 {
 		event = a.authorizerEventV1
@@ -200,3 +203,107 @@ func textual(header http.Header) bool {
 }
 
 func (a *HTTP) apiID() string { return cmp.Or(a.APIID, "localhttp0") }
+
+// route is the key of the route for every request.
+const route = "$default"
+
+// authorizerEvent returns the authorizer's event of format 2.0.
+func (a *HTTP) authorizerEvent(req *request) map[string]any {
+	event := a.common(req)
+	maps.Copy(event, map[string]any{
+		"type":           "REQUEST",
+		"routeArn":       req.arn(a.apiID(), stage),
+		"identitySource": a.identities(req),
+	})
+	return event
+}
+
+// authorizerEventV1 returns the authorizer's event of format 1.0.
+func (a *HTTP) authorizerEventV1(req *request) map[string]any {
+	c := req.requestContextV1(a.apiID(), stage)
+	c["identity"] = map[string]any{"sourceIp": req.sourceIP, "userAgent": req.userAgent}
+	c["path"] = req.path
+	c["resourceId"] = route
+	c["resourcePath"] = req.path
+
+	identity := strings.Join(a.identities(req), ",")
+	event := req.authorizerEventV1(a.apiID(), stage, a.StageVariables)
+	event["version"] = "1.0"
+	event["identitySource"] = identity
+	event["authorizationToken"] = identity
+	event["resource"] = req.path
+	event["pathParameters"] = map[string]string{}
+	event["requestContext"] = c
+	return event
+}
+
+// proxyEvent returns an event of payload format 2.0.
+func (a *HTTP) proxyEvent(req *request, v verdict) ([]byte, error) {
+	event := a.common(req)
+	body, isBase64 := req.encodedBody(!textual(req.header))
+	if body != nil {
+		event["body"] = body
+	}
+	event["isBase64Encoded"] = isBase64
+	if a.Authorizer != nil {
+		event["requestContext"].(map[string]any)["authorizer"] = map[string]any{"lambda": v.context}
+	}
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, fmt.Errorf("encode the proxy event: %w", err)
+	}
+	return payload, nil
+}
+
+// common returns the fields that authorizer and proxy events of format 2.0 share. Absent
+// parts have no field.
+func (a *HTTP) common(req *request) map[string]any {
+	event := map[string]any{
+		"version":        "2.0",
+		"routeKey":       route,
+		"rawPath":        req.path,
+		"rawQueryString": req.rawQuery,
+		"headers":        req.lowerHeaders(),
+		"requestContext": a.requestContext(req),
+	}
+	if cookies := req.cookies(); cookies != nil {
+		event["cookies"] = cookies
+	}
+	if len(req.query) > 0 {
+		event["queryStringParameters"] = joinedValues(req.query)
+	}
+	if len(a.StageVariables) > 0 {
+		event["stageVariables"] = a.StageVariables
+	}
+	return event
+}
+
+func (a *HTTP) requestContext(req *request) map[string]any {
+	return map[string]any{
+		"accountId":    account,
+		"apiId":        a.apiID(),
+		"domainName":   domain(a.apiID()),
+		"domainPrefix": a.apiID(),
+		"http": map[string]any{
+			"method":    req.method,
+			"path":      req.path,
+			"protocol":  req.protocol,
+			"sourceIp":  req.sourceIP,
+			"userAgent": req.userAgent,
+		},
+		"requestId": req.id,
+		"routeKey":  route,
+		"stage":     stage,
+		"time":      req.now.Format(timeLayout),
+		"timeEpoch": req.now.UnixMilli(),
+	}
+}
+
+// identities returns the values of the identity sources, nil when there are none.
+func (a *HTTP) identities(req *request) []string {
+	var values []string
+	for _, name := range a.IdentityHeaders {
+		values = append(values, strings.Join(req.header.Values(name), ","))
+	}
+	return values
+}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"tidegate/local/lambda"
 )
 
 // Errors of readRequest.
@@ -38,11 +39,12 @@ type request struct {
 	body      []byte
 }
 
-// readRequest reads a request. It fails if the header values and counted exceed the
-// quota; counted is the length of the other parts that the quota includes.
+// readRequest reads a request. It returns errHeadersTooLarge if the header values and
+// counted together exceed maxHeaders, and errBodyTooLarge if the body exceeds maxBody.
+// counted is the length in bytes of the other parts that the header quota includes.
 func readRequest(w http.ResponseWriter, r *http.Request, now time.Time, counted int) (*request, error) {
 	req := &request{
-		id:        newRequestID(),
+		id:        lambda.NewRequestID(),
 		now:       now,
 		method:    r.Method,
 		path:      cmp.Or(r.URL.EscapedPath(), "/"),
@@ -110,13 +112,6 @@ func peer(address string) string {
 	return host
 }
 
-func newRequestID() string {
-	b := make([]byte, 16)
-	_, _ = rand.Read(b) // never fails: crypto/rand ends the program instead
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
-}
-
 // encodedBody returns the body for events.
 func (r *request) encodedBody(binary bool) (body any, isBase64 bool) {
 	switch {
@@ -139,23 +134,91 @@ func lastValues(values map[string][]string) map[string]string {
 	return flat
 }
 
+// joinedValues flattens headers and query strings as HTTP API events do: all values,
+// joined by commas.
+func joinedValues(values map[string][]string) map[string]string {
+	flat := make(map[string]string, len(values))
+	for name, all := range values {
+		flat[name] = strings.Join(all, ",")
+	}
+	return flat
+}
+
+// lowerHeaders returns the headers field of format 2.0. Cookies have a separate field.
+func (r *request) lowerHeaders() map[string]string {
+	lower := map[string]string{}
+	for name, value := range joinedValues(r.header) {
+		if name != "Cookie" {
+			lower[strings.ToLower(name)] = value
+		}
+	}
+	return lower
+}
+
+// cookies lists every cookie of every Cookie header as name=value.
+func (r *request) cookies() []string {
+	var all []string
+	for _, line := range r.header.Values("Cookie") {
+		for cookie := range strings.SplitSeq(line, ";") {
+			if cookie = strings.TrimSpace(cookie); cookie != "" {
+				all = append(all, cookie)
+			}
+		}
+	}
+	return all
+}
+
+// authorizerEventV1 returns the fields of a REQUEST authorizer's event in format 1.0 that
+// both kinds of API share.
+func (r *request) authorizerEventV1(api, stage string, stageVariables map[string]string) map[string]any {
+	return map[string]any{
+		"type":                            "REQUEST",
+		"methodArn":                       r.arn(api, stage),
+		"path":                            r.path,
+		"httpMethod":                      r.method,
+		"headers":                         lastValues(r.header),
+		"multiValueHeaders":               r.header,
+		"queryStringParameters":           lastValues(r.query),
+		"multiValueQueryStringParameters": r.query,
+		"stageVariables":                  orEmpty(stageVariables),
+	}
+}
+
+func orEmpty(m map[string]string) map[string]string {
+	if m == nil {
+		return map[string]string{}
+	}
+	return m
+}
+
+// requestContextV1 returns the fields of requestContext in format 1.0 that both kinds of
+// API share.
+func (r *request) requestContextV1(api, stage string) map[string]any {
+	return map[string]any{
+		"accountId":         account,
+		"apiId":             api,
+		"domainName":        domain(api),
+		"domainPrefix":      api,
+		"extendedRequestId": r.id,
+		"httpMethod":        r.method,
+		"protocol":          r.protocol,
+		"requestId":         r.id,
+		"requestTime":       r.now.Format(timeLayout),
+		"requestTimeEpoch":  r.now.UnixMilli(),
+		"stage":             stage,
+	}
+}
+
 // context returns the $context variables that both kinds of API share.
 func (r *request) context(api, stage string) map[string]string {
-	return map[string]string{
-		"accountId":          account,
-		"apiId":              api,
-		"domainName":         domain(api),
-		"domainPrefix":       api,
-		"extendedRequestId":  r.id,
-		"httpMethod":         r.method,
+	variables := map[string]string{
 		"identity.sourceIp":  r.sourceIP,
 		"identity.userAgent": r.userAgent,
-		"protocol":           r.protocol,
-		"requestId":          r.id,
-		"requestTime":        r.now.Format(timeLayout),
-		"requestTimeEpoch":   strconv.FormatInt(r.now.UnixMilli(), 10),
-		"stage":              stage,
 	}
+	for name, value := range r.requestContextV1(api, stage) {
+		variables[name] = fmt.Sprint(value)
+	}
+	return variables
 }
 
 func domain(api string) string { return api + ".execute-api." + region + ".amazonaws.com" }

@@ -3,19 +3,20 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"tidegate/local/lambda"
 )
 
-// REST is a REST API with a Lambda authorizer without caching, and a Lambda proxy
-// integration (payload format 1.0). Its paths have no stage in front. Authorizer and
+// REST is a REST API with a Lambda authorizer whose results are not cached, and a Lambda
+// proxy integration of payload format 1.0. Its paths have no stage in front. Authorizer and
 // Integration are required. Its fields must not change once it serves.
 type REST struct {
 	Authorizer Invoker
@@ -168,12 +169,9 @@ func (a *REST) binary(contentTypes string) bool {
 	first, _, _ := strings.Cut(contentTypes, ",")
 	first, _, _ = strings.Cut(first, ";")
 	first = strings.ToLower(strings.TrimSpace(first))
-	for _, t := range a.BinaryMediaTypes {
-		if t == "*/*" || matches(strings.ToLower(t), first) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.BinaryMediaTypes, func(t string) bool {
+		return t == "*/*" || matches(strings.ToLower(t), first)
+	})
 }
 
 func (a *REST) expressions(req *request, v verdict) expressions {
@@ -183,7 +181,7 @@ func (a *REST) expressions(req *request, v verdict) expressions {
 	variables["resourcePath"] = resource
 	v.addTo(variables)
 	return expressions{request: req, context: variables, stageVariables: a.StageVariables,
-		pathParameters: maps.Clone(parameters), escape: a.EscapeTemplates}
+		pathParameters: parameters, escape: a.EscapeTemplates}
 }
 
 func (a *REST) apiID() string { return cmp.Or(a.APIID, "localrest0") }
@@ -191,3 +189,90 @@ func (a *REST) apiID() string { return cmp.Or(a.APIID, "localrest0") }
 func (a *REST) stage() string { return cmp.Or(a.Stage, "prod") }
 
 func (a *REST) stagePath(req *request) string { return "/" + a.stage() + req.path }
+
+// restResource returns the resource of a path, and its parameters.
+func restResource(path string) (string, map[string]string) {
+	if path == "/" {
+		return "/", nil
+	}
+	return "/{proxy+}", map[string]string{"proxy": strings.TrimPrefix(path, "/")}
+}
+
+func (a *REST) tokenEvent(req *request) map[string]any {
+	tokens := req.header.Values("Authorization")
+	return map[string]any{
+		"type":               "TOKEN",
+		"authorizationToken": tokens[len(tokens)-1],
+		"methodArn":          req.arn(a.apiID(), a.stage()),
+	}
+}
+
+func (a *REST) requestEvent(req *request) map[string]any {
+	resource, parameters := restResource(req.path)
+	event := req.authorizerEventV1(a.apiID(), a.stage(), a.StageVariables)
+	event["resource"] = resource
+	event["pathParameters"] = orEmpty(parameters)
+	event["requestContext"] = a.requestContext(req)
+	return event
+}
+
+// proxyEvent returns an event of payload format 1.0. Empty maps are null in it, unlike in
+// authorizer events.
+func (a *REST) proxyEvent(req *request, v verdict) ([]byte, error) {
+	resource, parameters := restResource(req.path)
+	body, isBase64 := req.encodedBody(a.binary(req.header.Get("Content-Type")))
+	requestContext := a.requestContext(req)
+	requestContext["authorizer"] = v.strings()
+	payload, err := json.Marshal(map[string]any{
+		"resource":                        resource,
+		"path":                            req.path,
+		"httpMethod":                      req.method,
+		"headers":                         lastValues(req.header),
+		"multiValueHeaders":               req.header,
+		"queryStringParameters":           nilIfEmpty(lastValues(req.query)),
+		"multiValueQueryStringParameters": nilIfEmpty(req.query),
+		"pathParameters":                  nilIfEmpty(parameters),
+		"stageVariables":                  nilIfEmpty(a.StageVariables),
+		"requestContext":                  requestContext,
+		"body":                            body,
+		"isBase64Encoded":                 isBase64,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode the proxy event: %w", err)
+	}
+	return payload, nil
+}
+
+func (a *REST) requestContext(req *request) map[string]any {
+	resource, _ := restResource(req.path)
+	c := req.requestContextV1(a.apiID(), a.stage())
+	c["identity"] = map[string]any{
+		"accessKey": nil, "accountId": nil, "caller": nil, "cognitoAuthenticationProvider": nil,
+		"cognitoAuthenticationType": nil, "cognitoIdentityId": nil, "cognitoIdentityPoolId": nil,
+		"principalOrgId": nil, "user": nil, "userArn": nil,
+		"sourceIp": req.sourceIP, "userAgent": req.userAgent,
+	}
+	c["path"] = a.stagePath(req)
+	c["resourceId"] = "local"
+	c["resourcePath"] = resource
+	return c
+}
+
+// strings returns the context for proxy events of REST APIs, where every value is a
+// string.
+func (v verdict) strings() map[string]string {
+	variables := map[string]string{}
+	v.addTo(variables)
+	context := map[string]string{}
+	for name, value := range variables {
+		context[strings.TrimPrefix(name, "authorizer.")] = value
+	}
+	return context
+}
+
+func nilIfEmpty[M ~map[K]V, K comparable, V any](m M) any {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
