@@ -5,12 +5,33 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"slices"
 	"syscall"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/store"
+	"tidegate/local/site"
+	"tidegate/local/valkey"
+	"tidegate/web/static"
 )
 
 func main() {
@@ -29,4 +50,142 @@ func main() {
 		fmt.Fprintln(os.Stderr, "screenshots:", err)
 		os.Exit(1)
 	}
+}
+
+const (
+	height       = 860
+	shotsTimeout = 2 * time.Minute
+)
+
+// run starts a dashboard with the sample and takes every picture.
+func run(ctx context.Context, output string, width int64) error {
+	ctx, cancel := context.WithTimeout(ctx, shotsTimeout)
+	defer cancel()
+	server, err := valkey.Embedded()
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	client, err := store.Open(ctx, server.URL,
+		store.Options{Dial: 10 * time.Second, Write: 10 * time.Second, Pooled: true})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	bundle, err := static.Load()
+	if err != nil {
+		return err
+	}
+	handler, err := site.New(client, apikey.Pepper(pepper), bundle)
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	h := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = h.Serve(listener) }() // until Close
+	defer func() { _ = h.Close() }()
+	s, err := newSample(ctx, client)
+	if err != nil {
+		return err
+	}
+	return takeAll(ctx, "http://"+listener.Addr().String(), s, output, width)
+}
+
+// shots are the pages, each with the element to wait for.
+func shots(s *sample) []shot {
+	return []shot{
+		{"overview", "/", ".plot canvas"},
+		{"keys", "/keys", "#keys"},
+		{"key", "/keys/" + s.ids["Fjord Travel"], ".plot canvas"},
+		{"limits", "/keys/" + s.ids["Fjord Travel"] + "/limits", "#form"},
+		{"policies", "/policies", "#plans"},
+		{"denials", "/denials", ".denials"},
+		{"audit", "/audit", ".entries"},
+		{"explain", "/explain?key=" + s.ids["Harbor Scraper"] + "&path=/orders/7", ".summary"},
+		{"simulate", "/simulate", ".plot canvas"},
+	}
+}
+
+type shot struct{ name, path, ready string }
+
+func takeAll(ctx context.Context, base string, s *sample, output string, width int64) error {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		chromedp.Flag("hide-scrollbars", true))
+	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
+	defer cancel()
+	ctx, cancel = chromedp.NewContext(ctx)
+	defer cancel()
+	if err := chromedp.Do(ctx,
+		chromedp.EmulateViewport(width, height), chromedp.Navigate(base+"/login"),
+		chromedp.SendKeys(chromedp.CSS("[name=user]"), site.User),
+		chromedp.SendKeys(chromedp.CSS("[name=password]"), site.Password),
+		chromedp.Click(chromedp.CSS("main form button")), chromedp.WaitReady(chromedp.CSS("#live")),
+	); err != nil {
+		return fmt.Errorf("log in: %w", err)
+	}
+	if err := os.MkdirAll(output, 0o750); err != nil {
+		return err
+	}
+	for _, scheme := range []string{"light", "dark"} {
+		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+		if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia,
+			emulation.SetEmulatedMediaParams{Features: features}); err != nil {
+			return err
+		}
+		for _, p := range shots(s) {
+			if err := take(ctx, base+p.path, p.ready,
+				filepath.Join(output, p.name+"-"+scheme+".png")); err != nil {
+				return fmt.Errorf("%s: %w", p.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func take(ctx context.Context, address, ready, file string) error {
+	if err := chromedp.Do(ctx, chromedp.Navigate(address),
+		chromedp.WaitVisible(chromedp.CSS(ready))); err != nil {
+		return err
+	}
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		return err
+	}
+	small, err := quantised(picture)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%-40s %4d KB\n", file, len(small)/1000)
+	return os.WriteFile(file, small, 0o600)
+}
+
+// quantised reduces the picture to its 256 most frequent colours. The pages have flat
+// colours, so only the edges of letters lose any.
+func quantised(picture []byte) ([]byte, error) {
+	from, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		return nil, err
+	}
+	counts := map[color.RGBA]int{}
+	for y := from.Bounds().Min.Y; y < from.Bounds().Max.Y; y++ {
+		for x := from.Bounds().Min.X; x < from.Bounds().Max.X; x++ {
+			counts[color.RGBAModel.Convert(from.At(x, y)).(color.RGBA)]++ //nolint:forcetypeassert // the model's own type
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(counts), func(a, b color.RGBA) int {
+		return cmp.Compare(counts[b], counts[a])
+	})
+	var palette color.Palette
+	for _, c := range colours[:min(256, len(colours))] {
+		palette = append(palette, c)
+	}
+	to := image.NewPaletted(from.Bounds(), palette)
+	draw.Draw(to, to.Bounds(), from, from.Bounds().Min, draw.Src)
+	var out bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestCompression}
+	err = encoder.Encode(&out, to)
+	return out.Bytes(), err
 }

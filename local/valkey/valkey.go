@@ -3,7 +3,12 @@
 // lose everything at the end.
 package valkey
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alicebob/miniredis/v2"
+)
 
 // Server is a running store.
 type Server struct {
@@ -17,3 +22,14 @@ func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "valkey://"
 
 // Close ends the server and removes what it wrote.
 func (s *Server) Close() { s.stop() }
+
+// Embedded starts miniredis on a free port. Its TIME is the real time, and its TTLs run
+// with it.
+func Embedded() (*Server, error) {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	if err := m.Start(); err != nil {
+		return nil, fmt.Errorf("start the embedded Valkey: %w", err)
+	}
+	return &Server{URL: "valkey://" + m.Addr(), Name: "embedded (miniredis)", stop: m.Close}, nil
+}
