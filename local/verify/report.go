@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -48,10 +49,6 @@ func (r *report) add(row row, o outcome) {
 		r.OK++
 	}
 	r.Rows = append(r.Rows, line)
-}
-
-func (r *report) count(v verdict) int {
-	return map[verdict]int{ok: r.OK, differs: r.Differs, skipped: r.Skipped}[v]
 }
 
 func (r *report) summary() string {
@@ -147,4 +144,66 @@ func (r *report) write(o options, secrets []string) error {
 		return fmt.Errorf("-json: %w", err)
 	}
 	return nil
+}
+
+type verdict string
+
+// The verdicts.
+const (
+	ok      verdict = "ok"
+	differs verdict = "differs"
+	skipped verdict = "skipped"
+)
+
+// outcome is a verdict with the observation, or the reason of a skip.
+type outcome struct {
+	verdict verdict
+	seen    string
+}
+
+func pass(seen string) outcome { return outcome{ok, seen} }
+
+func differ(seen string) outcome { return outcome{differs, seen} }
+
+func skip(reason string) outcome { return outcome{skipped, reason} }
+
+// judged returns a pass or a difference.
+func judged(good bool, seen string) outcome {
+	if good {
+		return pass(seen)
+	}
+	return differ(seen)
+}
+
+// secrets are the texts that no output may contain.
+func (s *session) secrets() []string {
+	var all []string
+	for _, secret := range []string{s.key, s.token} {
+		if secret != "" {
+			all = append(all, secret)
+		}
+	}
+	return all
+}
+
+func (s *session) redacted(w io.Writer) io.Writer { return &redactor{w, s.secrets()} }
+
+// redactor removes the secrets from what it writes. Each Write must have whole lines.
+type redactor struct {
+	w       io.Writer
+	secrets []string
+}
+
+func (r *redactor) Write(p []byte) (int, error) {
+	if _, err := r.w.Write(redact(p, r.secrets)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func redact(text []byte, secrets []string) []byte {
+	for _, secret := range secrets {
+		text = bytes.ReplaceAll(text, []byte(secret), []byte("[secret]"))
+	}
+	return text
 }

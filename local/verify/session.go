@@ -2,10 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -116,4 +120,138 @@ func (s *session) do(ctx context.Context, c call) answer {
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	return answer{status: response.StatusCode, header: response.Header, body: string(body),
 		took: s.now().Sub(began), err: err}
+}
+
+// answer is the result of one call. err is set if there was none.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	took   time.Duration
+	err    error
+}
+
+// echoed is the answer of the example APIs' backend.
+type echoed struct {
+	Path       string         `json:"path"`
+	Authorizer map[string]any `json:"authorizer"`
+}
+
+func (a answer) echo() (echoed, bool) {
+	var e echoed
+	err := json.Unmarshal([]byte(a.body), &e)
+	return e, err == nil && e.Authorizer != nil
+}
+
+// context returns the authorizer context that the backend got; nil if the answer does not
+// show it.
+func (a answer) context() map[string]any {
+	e, _ := a.echo()
+	return e.Authorizer
+}
+
+var remainingItem = regexp.MustCompile(`;r=(\d{1,18})`)
+
+// remaining returns what remains of the binding limit, from the context or else the
+// header.
+func (a answer) remaining() (int64, bool) {
+	text := fmt.Sprint(a.context()["remaining"])
+	if item := remainingItem.FindStringSubmatch(a.header.Get("RateLimit")); item != nil &&
+		a.context() == nil {
+		text = item[1]
+	}
+	n, err := strconv.ParseFloat(text, 64) // a number of JSON, or digits
+	return int64(n), err == nil
+}
+
+// falls reports whether remaining decreases from one answer to a later one. seen
+// describes both.
+func falls(answers []answer) (fell, known bool, seen string) {
+	last := int64(-1)
+	for _, a := range answers {
+		n, found := a.remaining()
+		if !found {
+			continue
+		}
+		if seen != "" {
+			seen += ", "
+		}
+		seen += strconv.FormatInt(n, 10)
+		fell = fell || known && n < last
+		known, last = true, n
+	}
+	return fell, known, "remaining " + seen
+}
+
+// policy returns the RateLimit-Policy of an answer.
+func (a answer) policy() string {
+	if text, found := a.context()["rateLimitPolicy"].(string); found {
+		return text
+	}
+	return strings.Join(a.header.Values("RateLimit-Policy"), ", ")
+}
+
+// quota is the smallest limit of the key.
+type quota struct {
+	requests int
+	window   time.Duration
+}
+
+// defaultQuota is assumed until an answer names the key's limits.
+var defaultQuota = quota{10, 10 * time.Second}
+
+// Bounds of a key that verify can use: its calls fit in between, and a pause is short.
+const (
+	minRequests = 5
+	maxRequests = 20
+	maxWindow   = time.Minute
+)
+
+// reason returns why the key cannot be used up, or nothing.
+func (q quota) reason() string {
+	if q.requests < minRequests || q.requests > maxRequests || q.window > maxWindow {
+		return fmt.Sprintf("the key's limit is %d per %s: use one of %d to %d calls in at most %s",
+			q.requests, q.window, minRequests, maxRequests, maxWindow)
+	}
+	return ""
+}
+
+var policyItem = regexp.MustCompile(`;q=(\d{1,9});w=(\d{1,9})`)
+
+// quotaOf returns the smallest limit of a RateLimit-Policy field.
+func quotaOf(policy string) (quota, bool) {
+	smallest, found := quota{}, false
+	for _, item := range policyItem.FindAllStringSubmatch(policy, -1) {
+		requests, _ := strconv.Atoi(item[1]) // digits
+		seconds, _ := strconv.Atoi(item[2])
+		if !found || requests < smallest.requests {
+			smallest, found = quota{requests, time.Duration(seconds) * time.Second}, true
+		}
+	}
+	return smallest, found
+}
+
+// makeRoom waits until n calls with the key are within its limit. It counts only verify's
+// own calls.
+func (s *session) makeRoom(ctx context.Context, n int) {
+	if s.used+n > s.quota.requests {
+		s.sleep(ctx, s.quota.window+time.Second)
+		s.used = 0
+	}
+	s.used += n
+}
+
+// learn reads the key's limit and id from an allowed call.
+func (s *session) learn(a answer) {
+	authorizer := a.context()
+	policy := a.header.Get("RateLimit-Policy")
+	if policy == "" {
+		policy = fmt.Sprint(authorizer["rateLimitPolicy"])
+	}
+	if q, found := quotaOf(policy); found {
+		s.quota = q
+	}
+	if id, ok := authorizer["keyId"].(string); ok {
+		s.keyID = id
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -162,3 +163,136 @@ var (
 			"--query", "MetricAlarms[0].StateValue"}
 	})
 )
+
+// text returns the JSON string that a command printed.
+func (e evidence) text() string {
+	var text string
+	if json.Unmarshal([]byte(e.output), &text) != nil {
+		return strings.Join(strings.Fields(e.output), " ")
+	}
+	return text
+}
+
+// listed applies a check to the JSON list that a command printed.
+func listed[T any](check func([]T) outcome) check {
+	return func(e evidence) outcome {
+		var list []T
+		if err := json.Unmarshal([]byte(e.output), &list); err != nil {
+			return differ("not a list: " + err.Error())
+		}
+		return check(list)
+	}
+}
+
+// printed expects a word in a command's output.
+func printed(pattern string) check {
+	want := regexp.MustCompile(`^(?:` + pattern + `)$`)
+	return func(e evidence) outcome { return judged(want.MatchString(e.text()), e.text()) }
+}
+
+var sixtyFour = regexp.MustCompile(`^[0-9A-Za-z]{64}$`)
+
+// pepper checks the pepper without showing it.
+func pepper(e evidence) outcome {
+	switch text := e.text(); {
+	case sixtyFour.MatchString(text):
+		return pass("64 letters and digits")
+	case strings.Contains(text, "{{resolve"):
+		return differ("an unresolved reference")
+	default:
+		return differ(fmt.Sprintf("%d characters of another form", len(text)))
+	}
+}
+
+func encrypted(groups [][]*string) outcome {
+	for _, group := range groups {
+		if len(group) == 2 && group[0] != nil && group[1] == nil {
+			return differ(*group[0] + " has no key")
+		}
+	}
+	return judged(len(groups) > 0, fmt.Sprintf("%d groups", len(groups)))
+}
+
+var platformLine = regexp.MustCompile(`^(START|END|REPORT|INIT_START) |"type":\s*"platform\.`)
+
+func ownLines(lines []string) outcome {
+	for _, line := range lines {
+		if found := platformLine.FindString(line); found != "" {
+			return differ(found)
+		}
+	}
+	return pass(fmt.Sprintf("none in %d lines", len(lines)))
+}
+
+// awsAuthorizer is an authorizer as awsRESTAuthorizer and awsHTTPAuthorizer query it.
+type awsAuthorizer struct {
+	TTL    *int `json:"ttl"` // seconds; 0 caches nothing
+	Source any  `json:"source"`
+}
+
+func authorizers(list []awsAuthorizer) outcome {
+	for _, a := range list {
+		if a.TTL == nil || *a.TTL != 0 {
+			return differ("a TTL that is not 0")
+		}
+		if sources, isList := a.Source.([]any); a.Source != nil && a.Source != "" &&
+			(!isList || len(sources) > 0) {
+			return differ(fmt.Sprintf("identity source %v", a.Source))
+		}
+	}
+	return judged(len(list) > 0, fmt.Sprintf("%d authorizers", len(list)))
+}
+
+func mapsHeaders(e evidence) outcome {
+	var parameters map[string]string
+	if err := json.Unmarshal([]byte(e.output), &parameters); err != nil {
+		return differ("no parameters: " + err.Error())
+	}
+	for name, source := range map[string]string{
+		"Retry-After": "retryAfter", "RateLimit": "rateLimit", "RateLimit-Policy": "rateLimitPolicy",
+	} {
+		if parameters["gatewayresponse.header."+name] != "context.authorizer."+source {
+			return differ(name + " is " + fmt.Sprintf("%q", parameters["gatewayresponse.header."+name]))
+		}
+	}
+	return pass("all three")
+}
+
+// stepOfRequest matches a line of an execution log.
+var stepOfRequest = regexp.MustCompile(
+	`(Starting authorizer|Verifying Usage Plan).* for request: ([0-9a-f-]+)`)
+
+// planAfterAuthorizer compares the order of the two steps of each request in the log.
+func planAfterAuthorizer(lines []string) outcome {
+	steps := map[string][]string{}
+	both := 0
+	for _, line := range lines {
+		found := stepOfRequest.FindStringSubmatch(line)
+		if found == nil {
+			continue
+		}
+		steps[found[2]] = append(steps[found[2]], found[1])
+	}
+	for request, order := range steps {
+		if len(order) < 2 {
+			continue
+		}
+		both++
+		if order[0] != "Starting authorizer" {
+			return differ(strings.Join(order, ", then ") + ", for request " + request)
+		}
+	}
+	if both == 0 {
+		return skip("the execution log has no request with both steps yet")
+	}
+	return pass(fmt.Sprintf("in %d requests", both))
+}
+
+func cacheDimension(dimensions [][]string) outcome {
+	for _, d := range dimensions {
+		if len(d) == 2 && d[0] == "clusterId" {
+			return pass(d[0] + " " + d[1])
+		}
+	}
+	return differ(fmt.Sprintf("%v", dimensions))
+}
