@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,31 +52,33 @@ func fromEnvoy(text []byte) (*migration, error) {
 	}
 	m := &migration{}
 	for _, d := range domain.Descriptors {
-		m.descriptor(envoyPath{}, d)
+		m.descriptor(limitScope{}, d)
 	}
-	if len(m.policy.Plans) == 0 {
-		m.policy.Plans = append(m.policy.Plans, unlimited("default"))
-		m.add("callers without a limit of their own", "plan default, mode off")
-	}
+	m.addDefaultPlan("callers")
 	return m, nil
 }
 
-// envoyPath is the path from the root of the tree to a descriptor.
-type envoyPath struct {
-	was          []string
+// limitScope is what a limit applies to. Of Envoy it is a path from the root of the tree to
+// a descriptor, of Kong a route.
+type limitScope struct {
+	was          []string // the descriptors from the root; nil of Kong
 	method, path string
-	address      bool // each address has its own count
-	caller       bool // each caller has its own count
-	value        string
-	unknown      string // a key that nothing here stands for
+	address      bool   // each address has its own count
+	caller       bool   // each caller has its own count
+	value        string // of the caller; empty for any
+	unknown      string // why the scope has no equal; empty if it has one
 }
 
-// with returns the path with a descriptor appended.
-func (p envoyPath) with(d envoyDescriptor) envoyPath {
+// with returns the scope with a descriptor appended.
+func (p limitScope) with(d envoyDescriptor) limitScope {
 	p.was = append(p.was[:len(p.was):len(p.was)], d.Key+map[bool]string{true: "=" + d.Value}[d.Value != ""])
 	switch strings.ToLower(strings.TrimLeft(d.Key, ":")) {
 	case "remote_address", "masked_remote_address":
-		p.address, p.unknown = true, cmp.Or(p.unknown, valueOf(d, "an address"))
+		p.address = true
+		if d.Value != "" {
+			p.unknown = cmp.Or(p.unknown,
+				"a limit of an address alone: list it as exempt or refused, or adopt it as a caller")
+		}
 	case "path", "route", "path_prefix":
 		p.path = d.Value
 		if !strings.HasPrefix(d.Value, "/") {
@@ -95,15 +98,7 @@ func (p envoyPath) with(d envoyDescriptor) envoyPath {
 	return p
 }
 
-// valueOf returns why a descriptor with a value has no equal.
-func valueOf(d envoyDescriptor, what string) string {
-	if d.Value == "" {
-		return ""
-	}
-	return "a limit of " + what + " alone: list it as exempt or refused, or adopt it as a caller"
-}
-
-func (m *migration) descriptor(above envoyPath, d envoyDescriptor) {
+func (m *migration) descriptor(above limitScope, d envoyDescriptor) {
 	at := above.with(d)
 	if d.RateLimit != nil {
 		m.envoyLimit(at, d)
@@ -116,8 +111,8 @@ func (m *migration) descriptor(above envoyPath, d envoyDescriptor) {
 var units = map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour,
 	"day": 24 * time.Hour}
 
-// envoyLimit adds the limit of a descriptor at the place of its path.
-func (m *migration) envoyLimit(at envoyPath, d envoyDescriptor) {
+// envoyLimit adds the limit of a descriptor.
+func (m *migration) envoyLimit(at limitScope, d envoyDescriptor) {
 	l, unlimited := *d.RateLimit, d.RateLimit.Unlimited
 	was := "descriptor " + strings.Join(at.was, " / ")
 	for _, other := range l.Replaces {
@@ -162,9 +157,10 @@ func unitLimit(requests int64, unit string) (limiter.Limit, error) {
 	return l, nil
 }
 
-// place adds limits to plans, to addresses, or to a route rule.
+// place adds limits to plans, to addresses, or to a route rule. none stands for an
+// unlimited descriptor, whose list is not used.
 func (m *migration) place(
-	was string, at envoyPath, list []limiter.Limit, none bool, mode policy.Mode,
+	was string, at limitScope, list []limiter.Limit, none bool, mode policy.Mode,
 ) {
 	limits, text := policydoc.LimitsOf(list), policydoc.LimitsText(list)
 	if mode != "" {
@@ -172,17 +168,19 @@ func (m *migration) place(
 	}
 	switch routed := at.path != "" || at.method != ""; {
 	case none && routed:
-		m.policy.Routes = append(m.policy.Routes, at.rule(0))
+		rule := at.rule()
+		rule.Cost = new(int64)
+		m.policy.Routes = append(m.policy.Routes, rule)
 		m.add(was, "route rule of cost 0: its calls take from no limit")
 	case none && at.caller:
-		m.policy.Plans = append(m.policy.Plans, unlimited(m.planName(at)))
+		m.policy.Plans = append(m.policy.Plans, unlimited(m.callerPlan(at)))
 		m.add(was, "plan %s, mode off", m.policy.Plans[len(m.policy.Plans)-1].Name)
 	case none:
 		m.add(was, "nothing: without a limit there is none")
 	case routed:
-		m.routed(was, at, limits, mode, text)
+		m.addToRule(was, at, limits, mode, text)
 	case at.caller:
-		name := m.planName(at)
+		name := m.callerPlan(at)
 		m.policy.Plans = append(m.policy.Plans, policydoc.Plan{Name: name, Limits: limits, Mode: mode})
 		m.add(was, "plan %s: %s", name, text)
 	case at.address:
@@ -194,19 +192,18 @@ func (m *migration) place(
 	}
 }
 
-func (m *migration) routed(
-	was string, at envoyPath, limits []policydoc.Limit, mode policy.Mode, text string,
+// addToRule adds limits to the route rule of a scope, and creates the rule if needed.
+func (m *migration) addToRule(
+	was string, at limitScope, limits []policydoc.Limit, mode policy.Mode, text string,
 ) {
 	if at.caller && at.value != "" {
 		m.add(was, noEqual+"a route rule is for the callers of all plans")
 		return
 	}
-	rule, found := at.rule(1), -1
-	for i, other := range m.policy.Routes {
-		if other.Pattern == rule.Pattern {
-			found = i
-		}
-	}
+	rule := at.rule()
+	found := slices.IndexFunc(m.policy.Routes, func(r policydoc.Rule) bool {
+		return r.Pattern == rule.Pattern
+	})
 	if found < 0 {
 		rule.Mode = mode
 		m.policy.Routes, found = append(m.policy.Routes, rule), len(m.policy.Routes)
@@ -227,24 +224,17 @@ func (m *migration) routed(
 	}
 }
 
-// rule returns the route rule of a path.
-func (p envoyPath) rule(cost int64) policydoc.Rule {
-	pattern := policydoc.Pattern{Method: p.method, Path: p.path}
-	name := clipped(strings.TrimSpace(p.method+" "+p.path), policy.MaxNameLen)
-	r := policydoc.Rule{Name: name, Pattern: pattern}
-	if cost == 0 {
-		r.Cost = &cost
+// rule returns an empty route rule for the scope's method and path.
+func (p limitScope) rule() policydoc.Rule {
+	return policydoc.Rule{
+		Name:    clipped(strings.TrimSpace(p.method+" "+p.path), policy.MaxNameLen),
+		Pattern: policydoc.Pattern{Method: p.method, Path: p.path},
 	}
-	return r
 }
 
-// planName returns a name for the plan of a descriptor of callers.
-func (m *migration) planName(at envoyPath) string {
-	taken := map[string]bool{}
-	for _, p := range m.policy.Plans {
-		taken[p.Name] = true
-	}
-	return uniqueName(taken, cmp.Or(at.value, "default"), fmt.Sprint(len(m.policy.Plans)+1))
+// callerPlan returns a name for the plan of a descriptor of callers.
+func (m *migration) callerPlan(at limitScope) string {
+	return m.planName(cmp.Or(at.value, "default"), fmt.Sprint(len(m.policy.Plans)+1))
 }
 
 func withLimits(s *policydoc.Scope, limits []policydoc.Limit, mode policy.Mode) *policydoc.Scope {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,19 +41,21 @@ type batchResult struct {
 	Message string `json:"message"`
 }
 
-// importing imports keys and counts the results.
-type importing struct {
+// importer imports keys and counts the results.
+type importer struct {
 	client   *client
 	reissued *os.File // takes new secrets; nil when values that cannot be kept are left out
 	errOut   io.Writer
 
-	made, there, lost atomic.Int64
-	mu                sync.Mutex
-	failures          []string
+	created, existed, failed atomic.Int64
+
+	mu       sync.Mutex
+	failures []string // the first namedFailures
 }
 
-// all imports the keys, with several requests at once. A repeated import changes nothing.
-func (im *importing) all(ctx context.Context, keys []importedKey) error {
+// importKeys imports the keys, with several requests at once. A repeated import changes
+// nothing.
+func (im *importer) importKeys(ctx context.Context, keys []importedKey) error {
 	var kept, fresh []importedKey
 	for _, k := range keys {
 		if k.value != "" {
@@ -73,11 +76,12 @@ func (im *importing) all(ctx context.Context, keys []importedKey) error {
 	for range workers {
 		go func() { errs <- im.work(ctx, cancel, batches) }()
 	}
-	for len(kept) > 0 && ctx.Err() == nil {
-		n := min(batchSize, len(kept))
+	for batch := range slices.Chunk(kept, batchSize) {
+		if ctx.Err() != nil {
+			break
+		}
 		select {
-		case batches <- kept[:n]:
-			kept = kept[n:]
+		case batches <- batch:
 		case <-ctx.Done():
 		}
 	}
@@ -91,7 +95,7 @@ func (im *importing) all(ctx context.Context, keys []importedKey) error {
 	return im.reissue(ctx, fresh, done)
 }
 
-func (im *importing) work(ctx context.Context, cancel func(), batches <-chan []importedKey) error {
+func (im *importer) work(ctx context.Context, cancel func(), batches <-chan []importedKey) error {
 	for batch := range batches {
 		if err := im.batch(ctx, batch, nil); err != nil {
 			cancel() // the others stop too
@@ -103,11 +107,11 @@ func (im *importing) work(ctx context.Context, cancel func(), batches <-chan []i
 
 // reissue creates keys with new secrets, one at a time, and writes each secret to the
 // file at once.
-func (im *importing) reissue(ctx context.Context, keys []importedKey, done map[string]bool) error {
+func (im *importer) reissue(ctx context.Context, keys []importedKey, done map[string]bool) error {
 	for _, k := range keys {
 		switch {
 		case done[k.was]:
-			im.there.Add(1)
+			im.existed.Add(1)
 		case im.reissued == nil:
 			im.fail(k, "its value cannot be kept: give -reissued FILE for a new one")
 		default:
@@ -121,7 +125,7 @@ func (im *importing) reissue(ctx context.Context, keys []importedKey, done map[s
 
 // batch sends keys until the API has answered for all of them. The API takes as many at a
 // time as it can within its deadline.
-func (im *importing) batch(
+func (im *importer) batch(
 	ctx context.Context, keys []importedKey, made func(importedKey, batchResult) error,
 ) error {
 	for len(keys) > 0 {
@@ -150,23 +154,23 @@ func (im *importing) batch(
 	return nil
 }
 
-func (im *importing) count(k importedKey, r batchResult, made func(importedKey, batchResult) error) error {
+func (im *importer) count(k importedKey, r batchResult, made func(importedKey, batchResult) error) error {
 	switch r.State {
 	case "created":
-		im.made.Add(1)
+		im.created.Add(1)
 		if made != nil {
 			return made(k, r)
 		}
 	case "exists":
-		im.there.Add(1)
+		im.existed.Add(1)
 	default:
 		im.fail(k, r.Message)
 	}
 	return nil
 }
 
-func (im *importing) fail(k importedKey, why string) {
-	im.lost.Add(1)
+func (im *importer) fail(k importedKey, why string) {
+	im.failed.Add(1)
 	im.mu.Lock()
 	defer im.mu.Unlock()
 	if len(im.failures) < namedFailures {
@@ -175,7 +179,7 @@ func (im *importing) fail(k importedKey, why string) {
 }
 
 // write adds a key and its new secret to the file.
-func (im *importing) write(k importedKey, r batchResult) error {
+func (im *importer) write(k importedKey, r batchResult) error {
 	w := csv.NewWriter(im.reissued)
 	err := w.Write([]string{k.was, k.name, r.ID, string(r.Secret)})
 	w.Flush()
@@ -199,11 +203,11 @@ func readReissued(file *os.File) (map[string]bool, error) {
 }
 
 // progress reports the number of imported keys each second, until stop.
-func (im *importing) progress(total int) (stop func()) {
+func (im *importer) progress(total int) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	began := time.Now()
 	report := func() {
-		n := im.made.Load() + im.there.Load() + im.lost.Load()
+		n := im.created.Load() + im.existed.Load() + im.failed.Load()
 		_, _ = fmt.Fprintf(im.errOut, "%s of %s keys, %s\n", policydoc.Number(n),
 			policydoc.Number(int64(total)), time.Since(began).Round(time.Second))
 	}

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// kongFile is decK's dump, as far as it is about limits.
+// kongFile is the part of a decK dump that is about limits.
 type kongFile struct {
 	Services       []kongService  `yaml:"services"`
 	Routes         []kongRoute    `yaml:"routes"`
@@ -119,10 +119,7 @@ func fromKong(text []byte) (*migration, error) {
 	if len(m.rows) == 0 {
 		return nil, errors.New("this file has no plugin " + rateLimiting + " or " + rateLimitingAdvanced)
 	}
-	if len(m.policy.Plans) == 0 {
-		m.policy.Plans = append(m.policy.Plans, unlimited("default"))
-		m.add("consumers without a limit of their own", "plan default, mode off")
-	}
+	m.addDefaultPlan("consumers")
 	return m, nil
 }
 
@@ -170,11 +167,7 @@ func (m *migration) callers(kind, name string, plugins []kongPlugin) {
 	for _, p := range plugins {
 		was := kind + " " + name
 		if limits, ok := m.kongLimits(was, p); ok {
-			taken := map[string]bool{}
-			for _, other := range m.policy.Plans {
-				taken[other.Name] = true
-			}
-			plan := policydoc.Plan{Name: uniqueName(taken, name, kind), Limits: policydoc.LimitsOf(limits)}
+			plan := policydoc.Plan{Name: m.planName(name, kind), Limits: policydoc.LimitsOf(limits)}
 			m.policy.Plans = append(m.policy.Plans, plan)
 			m.add(was, "plan %s: %s", plan.Name, policydoc.LimitsText(limits))
 		}
@@ -202,7 +195,7 @@ func (m *migration) kongRoutes(was string, routes []kongRoute, plugins []kongPlu
 					continue
 				}
 				rules++
-				m.routed(was, at, policydoc.LimitsOf(limits), "", policydoc.LimitsText(limits))
+				m.addToRule(was, at, policydoc.LimitsOf(limits), "", policydoc.LimitsText(limits))
 			}
 		}
 		if rules > 1 {
@@ -212,7 +205,7 @@ func (m *migration) kongRoutes(was string, routes []kongRoute, plugins []kongPlu
 }
 
 // kongPatterns returns the patterns of a route: each path itself and all paths below it.
-func (m *migration) kongPatterns(was string, r kongRoute) (all []envoyPath) {
+func (m *migration) kongPatterns(was string, r kongRoute) (all []limitScope) {
 	if len(r.Hosts) > 0 {
 		m.add(was+", hosts of route "+r.Name, noEqual+"a pattern has an API and a stage, no host")
 	}
@@ -231,9 +224,9 @@ func (m *migration) kongPatterns(was string, r kongRoute) (all []envoyPath) {
 		path = strings.TrimSuffix(path, "/")
 		for _, method := range methods {
 			if path != "" {
-				all = append(all, envoyPath{method: method, path: path})
+				all = append(all, limitScope{method: method, path: path})
 			}
-			all = append(all, envoyPath{method: method, path: path + "/*"})
+			all = append(all, limitScope{method: method, path: path + "/*"})
 		}
 	}
 	return all
@@ -261,7 +254,7 @@ func (m *migration) kongGlobal(file kongFile, p kongPlugin) {
 	if !ok {
 		return
 	}
-	m.place(was, envoyPath{caller: p.by() == "consumer" || p.by() == "credential", address: p.by() == "ip"},
+	m.place(was, limitScope{caller: p.by() == "consumer" || p.by() == "credential", address: p.by() == "ip"},
 		limits, false, "")
 }
 

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,10 +14,14 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/policy"
 )
 
 // Exit statuses.
@@ -162,7 +167,7 @@ func (o options) read(in io.Reader) (*migration, error) {
 }
 
 func (m *migration) importAll(ctx context.Context, c *client, o options, out, errOut io.Writer) error {
-	im := &importing{client: c, errOut: errOut}
+	im := &importer{client: c, errOut: errOut}
 	if o.reissued != "" {
 		file, err := os.OpenFile(o.reissued, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 		if err != nil {
@@ -172,15 +177,101 @@ func (m *migration) importAll(ctx context.Context, c *client, o options, out, er
 		im.reissued = file
 	}
 	began := time.Now()
-	err := im.all(ctx, m.keys)
+	err := im.importKeys(ctx, m.keys)
 	_, _ = fmt.Fprintf(out, "Imported %s keys in %s; %s were there, %s failed.\n",
-		policydoc.Number(im.made.Load()), time.Since(began).Round(time.Millisecond),
-		policydoc.Number(im.there.Load()), policydoc.Number(im.lost.Load()))
+		policydoc.Number(im.created.Load()), time.Since(began).Round(time.Millisecond),
+		policydoc.Number(im.existed.Load()), policydoc.Number(im.failed.Load()))
 	for _, f := range im.failures {
 		_, _ = fmt.Fprintln(out, "  "+f)
 	}
-	if err == nil && im.lost.Load() > 0 {
+	if err == nil && im.failed.Load() > 0 {
 		return errors.New("some keys were not imported; the same command goes on where it stopped")
 	}
 	return err
+}
+
+// migration is the result of converting an export.
+type migration struct {
+	policy policydoc.Policy
+	rows   []row // in the order of the table
+	keys   []importedKey
+	lost   int // number of rows that have no equal
+}
+
+// row is a line of the table.
+type row struct{ was, becomes string }
+
+// noEqual begins what a row becomes if Tidegate has nothing like it.
+const noEqual = "no equal: "
+
+func (m *migration) add(was, becomes string, args ...any) {
+	m.rows = append(m.rows, row{was, fmt.Sprintf(becomes, args...)})
+	if strings.HasPrefix(becomes, noEqual) {
+		m.lost++
+	}
+}
+
+// planName returns a name that no other plan has, of 1 to policy.MaxNameLen characters. An
+// empty name becomes the id; a name that another plan has gets it as a suffix.
+func (m *migration) planName(name, id string) string {
+	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
+	if slices.ContainsFunc(m.policy.Plans, func(p policydoc.Plan) bool { return p.Name == name }) {
+		suffix := " (" + id + ")"
+		name = clipped(name, policy.MaxNameLen-len(suffix)) + suffix
+	}
+	return name
+}
+
+// addDefaultPlan adds an unlimited plan if there is no plan. callers names those who get it.
+func (m *migration) addDefaultPlan(callers string) {
+	if len(m.policy.Plans) == 0 {
+		m.policy.Plans = append(m.policy.Plans, unlimited("default"))
+		m.add(callers+" without a limit of their own", "plan default, mode off")
+	}
+}
+
+// clipped returns text with single spaces, cut to most characters. Bytes that are not
+// UTF-8 become question marks.
+func clipped(text string, most int) string {
+	characters := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
+	return string(characters[:min(len(characters), most)])
+}
+
+// print writes the table and its totals.
+func (m *migration) print(out io.Writer) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "WAS\tBECOMES")
+	revoked, reissued := 0, 0
+	for _, r := range m.rows {
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", r.was, r.becomes)
+	}
+	for _, k := range m.keys {
+		if k.revoked {
+			revoked++
+		}
+		if k.value == "" {
+			reissued++
+		}
+	}
+	_ = w.Flush() // to the program's own output
+	number := func(n int) string { return policydoc.Number(int64(n)) }
+	_, _ = fmt.Fprintf(out, "\n%s plans, %s route rules, %s keys: %s with a new value, %s revoked. "+
+		"%s lines have no equal.\n", number(len(m.policy.Plans)), number(len(m.policy.Routes)),
+		number(len(m.keys)), number(reissued), number(revoked), number(m.lost))
+}
+
+// write checks the policy and writes it to a file, unless that is empty.
+func (m *migration) write(file string) error {
+	set, fieldErrors := m.policy.Set(&policy.Set{})
+	if err := errors.Join(policy.Invalid(fieldErrors), set.Validate()); err != nil {
+		return fmt.Errorf("the policy cannot be saved as it is: %w", err)
+	}
+	if file == "" {
+		return nil
+	}
+	text, err := policydoc.Write(&set)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o600)
 }

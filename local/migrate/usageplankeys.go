@@ -21,8 +21,8 @@ type importedKey struct {
 	revoked bool
 }
 
-// importKeys says what becomes of every key. plans are by the usage plan's id.
-func (m *migration) importKeys(e *export, plans map[string]policydoc.Plan, names map[string]bool) {
+// addKeys adds a row for every key, and the keys to import. plans are by the usage plan's id.
+func (m *migration) addKeys(e *export, plans map[string]policydoc.Plan) {
 	plansOf, listed := e.plansOf(), map[string]bool{}
 	for _, k := range e.keys {
 		if listed[k.ID] { // a page was exported twice
@@ -37,10 +37,10 @@ func (m *migration) importKeys(e *export, plans map[string]policydoc.Plan, names
 		}
 		passing := slices.DeleteFunc(slices.Clone(of), usagePlan.blocked)
 		if len(passing) == 0 {
-			m.importKey(k, was, plans[of[0].ID].Name, true)
+			m.addKey(k, was, plans[of[0].ID].Name, true)
 			continue
 		}
-		m.importKey(k, was, m.planOf(passing, plans, names), false)
+		m.addKey(k, was, m.planOf(passing, plans), false)
 	}
 	for _, p := range e.plans {
 		for _, member := range e.members[p.ID] {
@@ -53,7 +53,7 @@ func (m *migration) importKeys(e *export, plans map[string]policydoc.Plan, names
 	}
 }
 
-func (m *migration) importKey(k apiKey, was, plan string, blocked bool) {
+func (m *migration) addKey(k apiKey, was, plan string, blocked bool) {
 	key := importedKey{was: k.ID, name: clipped(cmp.Or(strings.TrimSpace(k.Name), k.ID), policy.MaxNameLen),
 		plan: plan, value: k.Value, revoked: !k.Enabled || blocked}
 	value := "value kept"
@@ -82,7 +82,7 @@ func (m *migration) importKey(k apiKey, was, plan string, blocked bool) {
 	m.keys = append(m.keys, key)
 }
 
-// tags keeps the customer and the tags of a key, as far as there is room.
+// tags adds the customer and the tags of a key, up to policy.MaxTags.
 func (m *migration) tags(key *importedKey, k apiKey) {
 	all := pairs(k.Tags)
 	if k.CustomerID != "" {
@@ -98,9 +98,9 @@ func (m *migration) tags(key *importedKey, k apiKey) {
 	}
 }
 
-// planOf is the plan of a key. A key of several usage plans gets one that opens the
+// planOf returns the name of a key's plan. A key of several usage plans gets one that opens the
 // stages of all: on each API it had the limits of one of them.
-func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan, names map[string]bool) string {
+func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) string {
 	if len(of) == 1 {
 		return plans[of[0].ID].Name
 	}
@@ -116,7 +116,7 @@ func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan, name
 	for _, p := range of {
 		together.APIStages = append(together.APIStages, p.APIStages...)
 	}
-	name := uniqueName(names, strings.Join(all, " + "), id)
+	name := m.planName(strings.Join(all, " + "), id)
 	limits := (&migration{}).planLimits(together)
 	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits)}
 	if len(limits) == 0 {
@@ -131,7 +131,7 @@ func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan, name
 	return name
 }
 
-// looserThrottle is the throttle with the highest rate; nil when one plan has none.
+// looserThrottle returns the throttle with the highest rate; nil when one plan has none.
 func looserThrottle(of []usagePlan) *throttle {
 	var most throttle
 	for _, p := range of {
@@ -144,7 +144,7 @@ func looserThrottle(of []usagePlan) *throttle {
 	return &most
 }
 
-// looserQuota is the quota that admits most in a year; nil when one plan has none.
+// looserQuota returns the quota that admits most in a year; nil when one plan has none.
 func looserQuota(of []usagePlan) *quota {
 	periods := map[string]int64{"DAY": 365, "WEEK": 52, "MONTH": 12}
 	perYear := func(q *quota) int64 { return min(q.Limit, limiter.MaxRequests) * periods[q.Period] }

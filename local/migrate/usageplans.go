@@ -19,22 +19,22 @@ import (
 // fromUsagePlans converts usage plans and their keys.
 func fromUsagePlans(e *export) *migration {
 	m := &migration{}
-	names := map[string]bool{}
 	plans := map[string]policydoc.Plan{} // by the usage plan's id
 	for _, p := range e.plans {
 		if len(p.APIStages) == 0 {
 			m.add(p.String(), noEqual+"it has no API stage, so it opens nothing: not imported")
 			continue
 		}
-		plans[p.ID] = m.plan(p, uniqueName(names, p.Name, p.ID))
+		plans[p.ID] = m.addPlan(p)
 	}
-	m.rules(e.plans)
-	m.importKeys(e, plans, names)
+	m.addRules(e.plans)
+	m.addKeys(e, plans)
 	return m
 }
 
-// plan adds a usage plan to the policy.
-func (m *migration) plan(p usagePlan, name string) policydoc.Plan {
+// addPlan adds a usage plan to the policy.
+func (m *migration) addPlan(p usagePlan) policydoc.Plan {
+	name := m.planName(p.Name, p.ID)
 	m.add(p.String(), "plan %s", name)
 	limits := m.planLimits(p)
 	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits)}
@@ -161,12 +161,11 @@ type methodThrottle struct {
 	stage  apiStage
 	method string // "GET /pets/{id}"
 	limit  throttle
-	plans  []string
 }
 
-// rules creates route rules from the throttles of single methods. A route rule holds for
+// addRules creates route rules from the throttles of single methods. A route rule holds for
 // the keys of all plans, so all plans of the stage must have the same throttle.
-func (m *migration) rules(plans []usagePlan) {
+func (m *migration) addRules(plans []usagePlan) {
 	stages := map[string]int{} // how many plans open a stage
 	found := map[string][]methodThrottle{}
 	for _, p := range plans {
@@ -180,16 +179,18 @@ func (m *migration) rules(plans []usagePlan) {
 				verb := cmp.Or(strings.Replace(path[at+1:], "*", "ANY", 1), "ANY")
 				method := verb + " " + cmp.Or(path[:at], "/")
 				name := s.String() + " " + method
-				found[name] = append(found[name], methodThrottle{s, method, limit, []string{p.Name}})
+				found[name] = append(found[name], methodThrottle{s, method, limit})
 			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		m.rule(name, found[name], stages[found[name][0].stage.String()])
+		m.addRule(name, found[name], stages[found[name][0].stage.String()])
 	}
 }
 
-func (m *migration) rule(name string, all []methodThrottle, plans int) {
+// addRule creates the route rule of one method. all has the throttle of each plan that has
+// one, and plans is the number of plans that open the stage.
+func (m *migration) addRule(name string, all []methodThrottle, plans int) {
 	first := all[0]
 	was := "method " + name + ", " + throttleText(first.limit)
 	same := len(all) == plans && !slices.ContainsFunc(all, func(t methodThrottle) bool {

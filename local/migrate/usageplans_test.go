@@ -84,8 +84,8 @@ func TestManyStages(t *testing.T) {
 			t.Errorf("no line for %s in %v", stage, m.rows)
 		}
 	}
-	if m.without != 2 {
-		t.Errorf("%d lines have no equal", m.without)
+	if m.lost != 2 {
+		t.Errorf("%d lines have no equal", m.lost)
 	}
 	if err := m.write(""); err != nil {
 		t.Error(err)
