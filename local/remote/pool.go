@@ -86,8 +86,8 @@ var errNotBegun = errors.New("environment did not begin")
 // place sends an invocation. An environment that answered is free again; otherwise place
 // waits until it is healthy.
 func (p *Pool) place(ctx context.Context, environment string, payload []byte) ([]byte, error) {
-	status, header, answer, err := p.send(ctx, environment, payload)
-	if err != nil || status == http.StatusServiceUnavailable {
+	r, err := p.send(ctx, environment, payload)
+	if err != nil || r.status == http.StatusServiceUnavailable {
 		p.ready.Add(-1)
 		p.addWhenHealthy(environment)
 		if err == nil {
@@ -97,15 +97,15 @@ func (p *Pool) place(ctx context.Context, environment string, payload []byte) ([
 	}
 	p.free <- environment
 	switch {
-	case status != http.StatusOK:
-		return nil, fmt.Errorf("environment %s: %d %s", environment, status, bytes.TrimSpace(answer))
-	case header.Get(functionError) != "":
-		return nil, reported(answer)
+	case r.status != http.StatusOK:
+		return nil, fmt.Errorf("environment %s: %d %s", environment, r.status, bytes.TrimSpace(r.body))
+	case r.isError:
+		return nil, reportedError(r.body)
 	}
-	return answer, nil
+	return r.body, nil
 }
 
-func reported(payload []byte) error {
+func reportedError(payload []byte) error {
 	var f failure
 	if err := json.Unmarshal(payload, &f); err != nil {
 		return fmt.Errorf("decode a function's error: %w", err)
@@ -113,10 +113,16 @@ func reported(payload []byte) error {
 	return &lambda.FunctionError{Type: f.Type, Message: f.Message}
 }
 
+// reply is an environment's response to an invocation.
+type reply struct {
+	status  int
+	isError bool // body is an error that the function reported
+	body    []byte
+}
+
 // send sends an invocation. It returns errNotBegun if only the header of the request was
 // sent.
-func (p *Pool) send(ctx context.Context, environment string, payload []byte) (status int, header http.Header,
-	answer []byte, err error) {
+func (p *Pool) send(ctx context.Context, environment string, payload []byte) (reply, error) {
 	var begun atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() {
 		begun.Store(true)
@@ -124,22 +130,22 @@ func (p *Pool) send(ctx context.Context, environment string, payload []byte) (st
 	r, err := http.NewRequestWithContext(traced, http.MethodPost, environment+invocationPath,
 		bytes.NewReader(payload))
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("environment %s: %w", environment, err)
+		return reply{}, fmt.Errorf("environment %s: %w", environment, err)
 	}
 	r.Header.Set("Expect", "100-continue")
 	response, err := p.client.Do(r)
 	if err != nil {
 		if !begun.Load() && ctx.Err() == nil {
-			return 0, nil, nil, errNotBegun
+			return reply{}, errNotBegun
 		}
-		return 0, nil, nil, fmt.Errorf("invoke: %w", err)
+		return reply{}, fmt.Errorf("invoke: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, err = io.ReadAll(io.LimitReader(response.Body, lambda.MaxPayload+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, lambda.MaxPayload+1))
 	if err != nil {
-		return 0, nil, nil, fmt.Errorf("read the answer of %s: %w", environment, err)
+		return reply{}, fmt.Errorf("read the answer of %s: %w", environment, err)
 	}
-	return response.StatusCode, response.Header, answer, nil
+	return reply{response.StatusCode, response.Header.Get(functionError) != "", body}, nil
 }
 
 // addWhenHealthy marks an environment as free as soon as it is healthy.
