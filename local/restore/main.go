@@ -82,13 +82,13 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 		}
 		return o, err
 	}
-	var err error
 	switch {
 	case f.NArg() > 0:
 		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
 	case o.journal == "" || o.valkey == "":
 		return o, errors.New("give -journal and -valkey")
 	}
+	var err error
 	if err = journal.CheckAddress(o.journal); err != nil {
 		return o, fmt.Errorf("-journal %w", err)
 	}
@@ -107,10 +107,11 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 }
 
 func restore(ctx context.Context, o options, out, errOut io.Writer) error {
-	if info, err := os.Stat(o.journal); err != nil && !isS3(o.journal) || err == nil && !info.IsDir() {
+	isS3 := strings.HasPrefix(o.journal, "s3://")
+	if info, err := os.Stat(o.journal); err != nil && !isS3 || err == nil && !info.IsDir() {
 		return fmt.Errorf("-journal %s: there is no such folder", o.journal)
 	}
-	kept, err := journal.OpenStore(o.journal)
+	records, err := journal.OpenStore(o.journal)
 	if err != nil {
 		return err
 	}
@@ -120,10 +121,10 @@ func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	}
 	defer client.Close()
 	keys := registry.NewStore(client, o.pepper)
-	j := journal.New(kept, client, audit.NewKey(o.pepper), false, slog.New(slog.NewTextHandler(errOut, nil)))
+	j := journal.New(records, client, audit.NewKey(o.pepper), false, slog.New(slog.NewTextHandler(errOut, nil)))
 	keys.Audit().UseJournal(j)
 	began := time.Now()
-	s, err := restoreTwice(ctx, j, keys, o, out, errOut)
+	s, err := compareAndRestore(ctx, j, keys, o, out, errOut)
 	switch {
 	case err != nil && !errors.Is(err, journal.ErrLeft):
 		return err
@@ -140,9 +141,9 @@ func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	return err
 }
 
-// restoreTwice first compares without writing and prints the result. It then restores,
-// unless that failed or -dry-run is set.
-func restoreTwice(
+// compareAndRestore first compares without writing and prints the result. It then
+// restores, unless the comparison failed or -dry-run is set.
+func compareAndRestore(
 	ctx context.Context, j *journal.Journal, keys *registry.Store, o options, out, errOut io.Writer,
 ) (journal.Summary, error) {
 	dry := o.Options
@@ -150,7 +151,7 @@ func restoreTwice(
 	s, err := j.RestoreAll(ctx, keys, dry, nil, progress(errOut, "read"))
 	_, _ = fmt.Fprintln(errOut)
 	if errors.Is(err, audit.ErrItem) {
-		return s, fmt.Errorf("%w", err)
+		return s, err
 	}
 	_, _ = fmt.Fprintf(out, "parts the same: %d, behind: %d, with changes that the journal lacks: %d, with "+
 		"others: %d\n",
@@ -173,5 +174,3 @@ func progress(errOut io.Writer, word string) func(journal.Summary) {
 		_, _ = fmt.Fprintf(errOut, "\r%s %d of 256 parts", word, parts)
 	}
 }
-
-func isS3(address string) bool { return strings.HasPrefix(address, "s3://") }
