@@ -41,7 +41,7 @@ func timely(e evidence) outcome {
 }
 
 func counted(e evidence) outcome {
-	fell, known, seen := falls(e.answers)
+	fell, known, seen := remainingFalls(e.answers)
 	if !known {
 		return skip("no answer shows what remains")
 	}
@@ -76,12 +76,9 @@ func pathEndsIn(endings ...string) check {
 		if !found {
 			return skip("the backend does not show the path: only the example's does")
 		}
-		for _, ending := range endings {
-			if strings.HasSuffix(echoed.Path, ending) {
-				return pass(echoed.Path)
-			}
-		}
-		return differ(echoed.Path)
+		return judged(slices.ContainsFunc(endings, func(ending string) bool {
+			return strings.HasSuffix(echoed.Path, ending)
+		}), echoed.Path)
 	}
 }
 
@@ -105,13 +102,13 @@ func unreadable(e evidence) outcome {
 
 func overridden(e evidence) outcome {
 	policy := e.answers[0].policy()
-	q, found := quotaOf(policy)
+	q, found := parseQuota(policy)
 	return judged(found && q.requests == e.limit.requests+1, "after the edit: "+policy)
 }
 
 func asBefore(e evidence) outcome {
 	policy := e.last().policy()
-	q, found := quotaOf(policy)
+	q, found := parseQuota(policy)
 	return judged(found && q == e.limit, "after its end: "+policy)
 }
 
@@ -173,9 +170,9 @@ func waitInBody(e evidence) outcome {
 	}
 }
 
-// whereTrue restricts a check to a true 429. A 403 is valid too, and has none of its
+// onTrue429 restricts a check to a true 429. A 403 is valid too, and has none of its
 // fields.
-func whereTrue(c check) check {
+func onTrue429(c check) check {
 	return func(e evidence) outcome {
 		if e.last().status == http.StatusForbidden {
 			return skip("denials are 403 here: deploy with -c httpApiDeny=context for a true 429")
@@ -189,15 +186,15 @@ func whereTrue(c check) check {
 func throttled(refused int) check {
 	return func(e evidence) outcome {
 		var seen []string
-		own := false
+		throttled := false
 		for _, a := range e.answers {
 			seen = append(seen, fmt.Sprint(a.status))
-			own = own || a.status == tooMany
+			throttled = throttled || a.status == tooMany
 			if a.status != refused && a.status != tooMany {
 				return differ(fmt.Sprintf("%d%s", a.status, excerpt(a.body)))
 			}
 		}
-		if !own {
+		if !throttled {
 			return skip("no call was throttled: the throttle is behind the authorizer, or was not reached")
 		}
 		return pass("before the authorizer: " + strings.Join(seen, " and "))

@@ -22,15 +22,15 @@ var (
 		run: func(ctx context.Context, s *session) evidence { return s.callWithKey(ctx, s.http) },
 	}
 	restOver = &probe{
-		what: "GET REST/verify with the key until it is over its limit", needs: needREST, calls: mostToDenial,
+		what: "GET REST/verify with the key until it is over its limit", needs: needREST, calls: maxCallsToDenial,
 		run: func(ctx context.Context, s *session) evidence { return s.useUp(ctx, s.rest) },
 	}
 	httpOver = &probe{
-		what: "GET HTTP/verify with the key until it is over its limit", needs: needHTTP, calls: mostToDenial,
+		what: "GET HTTP/verify with the key until it is over its limit", needs: needHTTP, calls: maxCallsToDenial,
 		run: func(ctx context.Context, s *session) evidence { return s.useUp(ctx, s.http) },
 	}
 	restAgain = &probe{
-		what: "GET REST/verify with the key after Retry-After", needs: needREST, calls: mostToDenial + 2,
+		what: "GET REST/verify with the key after Retry-After", needs: needREST, calls: maxCallsToDenial + 2,
 		run: afterRetryAfter,
 	}
 	restPath     = keyProbe("GET REST/verify/a%20b with the key", needREST, "/a%20b")
@@ -106,11 +106,11 @@ func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	if first.err != nil || first.status != http.StatusOK {
 		return evidence{answers: answers}
 	}
-	s.learn(first)
+	s.readKeyLimit(first)
 	for range callsWithKey - 1 {
 		answers = append(answers, s.withKey(ctx, base+"/verify"))
 	}
-	fell, known, _ := falls(answers)
+	fell, known, _ := remainingFalls(answers)
 	s.cached[base] = known && !fell
 	return evidence{answers: answers}
 }
@@ -157,8 +157,8 @@ func afterRetryAfter(ctx context.Context, s *session) evidence {
 const (
 	burstWorkers = 10
 	burstTries   = 3
-	// mostToDenial bounds the calls of useUp.
-	mostToDenial = burstTries * (maxRequests + 1)
+	// maxCallsToDenial bounds the calls of useUp.
+	maxCallsToDenial = burstTries * (maxRequests + 1)
 )
 
 // Calls of the floods: above the bursts of 400 and 20 that infra sets.

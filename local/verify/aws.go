@@ -90,8 +90,9 @@ func awsProbe(needs need, args func(*session) []string) *probe {
 	return p
 }
 
-// whereFound skips the probe's rows, with the reason, when AWS has no such resource.
-func whereFound(p *probe, reason string) *probe {
+// skipIfNotFound makes a probe skip its rows, with the reason, if AWS has no such
+// resource.
+func skipIfNotFound(p *probe, reason string) *probe {
 	run := p.run
 	p.run = func(ctx context.Context, s *session) evidence {
 		e := run(ctx, s)
@@ -148,7 +149,7 @@ var (
 		return []string{"apigatewayv2", "get-authorizers", "--api-id", apiID(s.http), "--query",
 			"Items[].{ttl: AuthorizerResultTtlInSeconds, source: IdentitySource, type: AuthorizerType}"}
 	})
-	awsUsagePlan = whereFound(awsProbe(needRESTID, func(s *session) []string {
+	awsUsagePlan = skipIfNotFound(awsProbe(needRESTID, func(s *session) []string {
 		return []string{"logs", "filter-log-events", "--log-group-name", executionLog(s.rest),
 			"--start-time", fmt.Sprint(s.began.UnixMilli()), "--max-items", "100",
 			"--filter-pattern", `?"Starting authorizer" ?"Verifying Usage Plan"`, "--query",
@@ -215,7 +216,7 @@ func encrypted(groups [][]*string) outcome {
 
 var platformLine = regexp.MustCompile(`^(START|END|REPORT|INIT_START) |"type":\s*"platform\.`)
 
-func ownLines(lines []string) outcome {
+func noPlatformLines(lines []string) outcome {
 	for _, line := range lines {
 		if found := platformLine.FindString(line); found != "" {
 			return differ(found)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -99,10 +100,7 @@ func (s *session) withKey(ctx context.Context, url string) answer {
 
 // do makes a call. It follows no redirect and does not retry.
 func (s *session) do(ctx context.Context, c call) answer {
-	if c.method == "" {
-		c.method = http.MethodGet
-	}
-	request, err := http.NewRequestWithContext(ctx, c.method, c.url, strings.NewReader(c.body))
+	request, err := http.NewRequestWithContext(ctx, cmp.Or(c.method, http.MethodGet), c.url, strings.NewReader(c.body))
 	if err != nil {
 		return answer{err: err}
 	}
@@ -164,9 +162,9 @@ func (a answer) remaining() (int64, bool) {
 	return int64(n), err == nil
 }
 
-// falls reports whether remaining decreases from one answer to a later one. seen
-// describes both.
-func falls(answers []answer) (fell, known bool, seen string) {
+// remainingFalls reports whether remaining decreases from one answer to a later one. known
+// reports whether any answer shows what remains, and seen describes all that do.
+func remainingFalls(answers []answer) (fell, known bool, seen string) {
 	last := int64(-1)
 	for _, a := range answers {
 		n, found := a.remaining()
@@ -218,8 +216,8 @@ func (q quota) reason() string {
 
 var policyItem = regexp.MustCompile(`;q=(\d{1,9});w=(\d{1,9})`)
 
-// quotaOf returns the smallest limit of a RateLimit-Policy field.
-func quotaOf(policy string) (quota, bool) {
+// parseQuota returns the smallest limit of a RateLimit-Policy field.
+func parseQuota(policy string) (quota, bool) {
 	smallest, found := quota{}, false
 	for _, item := range policyItem.FindAllStringSubmatch(policy, -1) {
 		requests, _ := strconv.Atoi(item[1]) // digits
@@ -241,14 +239,14 @@ func (s *session) makeRoom(ctx context.Context, n int) {
 	s.used += n
 }
 
-// learn reads the key's limit and id from an allowed call.
-func (s *session) learn(a answer) {
+// readKeyLimit reads the key's limit and id from an allowed call.
+func (s *session) readKeyLimit(a answer) {
 	authorizer := a.context()
 	policy := a.header.Get("RateLimit-Policy")
 	if policy == "" {
 		policy = fmt.Sprint(authorizer["rateLimitPolicy"])
 	}
-	if q, found := quotaOf(policy); found {
+	if q, found := parseQuota(policy); found {
 		s.quota = q
 	}
 	if id, ok := authorizer["keyId"].(string); ok {
