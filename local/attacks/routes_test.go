@@ -16,8 +16,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
 )
 
 // dashboardSource has the pages, in tables of routes with a field pattern. apiSource is
@@ -157,5 +161,94 @@ func (i *installation) unchanged(t testing.TB, since string) {
 	t.Helper()
 	if now := i.newestAuditID(t); now != since {
 		t.Errorf("an attack changed something: audit entry %s", now)
+	}
+}
+
+// closedPaths are spellings that some readers resolve to /admin/users, or to a path
+// outside /open/.
+var closedPaths = []string{
+	"/admin/users", "/ADMIN/users", "//admin//users", "/admin/users/", "/open/../admin/users",
+	"/open/x/../../admin/users", "/open/..%2fadmin/users", "/open/..%2Fadmin%2fusers",
+	"/open/%2e%2e/admin/users", "/open/.%2e/admin/users", "/open/..%252fadmin/users",
+	"/open/%252e%252e/admin/users", "/open\\..\\..\\admin\\users", "/open/..\\..\\admin/users",
+	"/open/..;x/..;x/admin/users", "/open;/../admin/users", "/open/../../admin/users", "/admin/users?/open/x",
+	"/admin/users;/open/x", "/admin/users%00/open/x", "/admin%2fusers", "/admin/..%2fopen/x", "/open",
+	"/open/",
+	"/opened/x", "/%61dmin/users", "/api/open/x", "/prod/open/x", "/$default/admin/users",
+}
+
+// No spelling of a path gives a key access to a route that its own list or its plan's
+// list closes.
+func TestAttackClosedRoutes(t *testing.T) {
+	a, i := attack(t, "routes that a key does not open",
+		"29 spellings of closed paths, and other methods of open ones, with the list on the key and on "+
+			"its plan, on both APIs")
+	allow := []route.Pattern{{Method: "GET", Path: "/open/*"}}
+	i.edit(t, func(s *policy.Set) {
+		plan, _ := s.Plan(wide)
+		plan.Number, plan.Name, plan.Allow = 0, "narrow", allow
+		s.Plans = append(s.Plans, plan)
+	})
+	k, byKey := i.key(t, wide)
+	if _, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", bySuite, func(k *policy.Key) {
+		k.Allow = allow
+	}); err != nil {
+		t.Fatal(err)
+	}
+	_, byPlan := i.key(t, "narrow")
+	for api, c := range map[string]struct {
+		target  target
+		refused int
+	}{"REST API": {i.rest, http.StatusUnauthorized}, "HTTP API": {i.http, http.StatusForbidden}} {
+		for _, secret := range []string{byKey, byPlan} {
+			if got := c.target.get(t, "/open/x", "x-api-key", secret); got.status != http.StatusOK {
+				t.Fatalf("%s: /open/x: %d", api, got.status)
+			}
+			for _, path := range closedPaths {
+				a.probe()
+				got := c.target.raw(t, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\nx-api-key: "+
+					secret+"\r\n\r\n")
+				if got.status < 400 || got.status >= 500 {
+					t.Errorf("%s, %s: %d", api, path, got.status)
+				}
+			}
+			for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
+				a.probe()
+				got := c.target.send(t, method, "/open/x", "", "x-api-key", secret)
+				if got.status != c.refused || strings.Contains(got.body, "narrow") {
+					t.Errorf("%s, %s: %d, want %d", api, method, got.status, c.refused)
+				}
+			}
+		}
+	}
+}
+
+// HEAD runs the handler of GET in most backends, so it falls under the rules of GET.
+func TestAttackHead(t *testing.T) {
+	a, i := attack(t, "HEAD instead of GET",
+		"HEAD of a route whose GET is over its limit, 6 times on each API")
+	i.rules(t, policy.Route{
+		Name: "report", Pattern: route.Pattern{Method: "GET", Path: "/report"}, Cost: 50,
+		PerKey: []limiter.Limit{{Requests: 50, Window: time.Minute}},
+	})
+	for name, c := range map[string]struct {
+		target target
+		denied int
+	}{"REST API": {i.rest, http.StatusTooManyRequests}, "HTTP API": {i.http, http.StatusForbidden}} {
+		t.Run(name, func(t *testing.T) {
+			_, secret := i.key(t, wide)
+			for call, want := range []int{http.StatusOK, c.denied} {
+				if got := c.target.get(t, "/report", "x-api-key", secret); got.status != want {
+					t.Fatalf("GET %d: %d, want %d", call+1, got.status, want)
+				}
+			}
+			for range 6 {
+				a.probe()
+				got := c.target.send(t, http.MethodHead, "/report", "", "x-api-key", secret)
+				if got.status != c.denied {
+					t.Errorf("HEAD: %d, want %d", got.status, c.denied)
+				}
+			}
+		})
 	}
 }

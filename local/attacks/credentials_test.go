@@ -18,13 +18,105 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
 )
+
+// pairs are names and values of headers.
+type pairs [][2]string
+
+// badCredentials returns requests that contain a bad credential, some of them together
+// with a good one.
+func badCredentials(key, other, token, second, machine string) map[string]pairs {
+	otherKey := key[:len(key)-1] + string('0'+(key[len(key)-1]-'0'+1)%10)
+	x := func(v string) [2]string { return [2]string{"x-api-key", v} }
+	b := func(v string) [2]string { return [2]string{"Authorization", v} }
+	return map[string]pairs{
+		"nothing": {}, "wrong checksum": {x(otherKey)}, "wrong checksum, bearer": {b("Bearer " + otherKey)},
+		"unknown prefix": {x("sk_" + key[3:])}, "prefix in capitals": {b("Bearer TG_" + key[3:])},
+		"whole key in capitals": {x(strings.ToUpper(key))},
+		"empty key":             {x("")}, "key in braces": {x("{" + key + "}")},
+		"key in quotes": {x(`"` + key + `"`)}, "cut key": {x(key[:len(key)-2])},
+		"key of 9 kB": {x("tg_test_" + strings.Repeat("0", 9000))}, "two key headers": {x(key), x(key)},
+		"two keys in one":        {x(key + "," + key)},
+		"good key, then another": {x(key), x(other)}, "two different keys": {x(key), b("Bearer " + other)},
+		"comma before": {x("," + key)}, "comma after": {x(key + ",")}, "no scheme": {b(key)},
+		"two spaces":         {b("Bearer  " + key)},
+		"behind a token":     {b("Bearer " + token + ",Bearer " + key)},
+		"behind Basic":       {b("Basic YTpi, bearer " + key)},
+		"two authorizations": {b("Bearer " + token), b("Bearer " + token)},
+		"Basic and a token":  {b("Basic YTpi"), b("Bearer " + token)},
+		"two tokens in one":  {b("Bearer " + token + "," + second)}, "no token": {b("Bearer")},
+		"token behind a tab": {b("Bearer\t\t" + token)},
+		"unsigned":           {b("Bearer eyJhbGciOiJub25lIn0.e30.")},
+		"token of 9 kB":      {b("Bearer " + strings.Repeat("eyJhbGciOi", 900))},
+		"admin token as key": {x(machine)}, "admin token as bearer": {b("Bearer " + machine)},
+	}
+}
+
+// After a bad credential no other source is tried, whatever the form of the bad one.
+func TestAttackIdentity(t *testing.T) {
+	a, i := attack(t, "credentials twice, cut, joined",
+		"duplicate headers, commas, other cases, two credentials that differ, machine tokens as keys, "+
+			"9 kB, with the sources key and JWT in both orders, on both APIs")
+	k := issuerKeys()[2]
+	_, key := i.key(t, wide)
+	_, other := i.key(t, wide)
+	bad := badCredentials(key, other, k.token(nil), k.token(map[string]any{"sub": "eve"}),
+		i.machine(t, "write"))
+	for _, sources := range []string{"key,jwt", "jwt,key"} {
+		rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": sources, "JWT_JWKS": keySet(k)})
+		for api, target := range map[string]target{"REST API": rest, "HTTP API": http2} {
+			want := map[string]int{"REST API": http.StatusUnauthorized, "HTTP API": http.StatusForbidden}[api]
+			if got := target.get(t, "/", "x-api-key", key); got.status != http.StatusOK {
+				t.Fatalf("%s of %s, a good key: %d", api, sources, got.status)
+			}
+			for name, headers := range bad {
+				a.probe()
+				var flat []string
+				for _, h := range headers {
+					flat = append(flat, h[0], h[1])
+				}
+				if got := target.get(t, "/", flat...); got.status != want {
+					t.Errorf("%s of %s, %s: %d, want %d", api, sources, name, got.status, want)
+				}
+			}
+		}
+	}
+}
+
+// A good key does not let a forged bearer token past the authorizer.
+func TestAttackKeyBesideForgedBearer(t *testing.T) {
+	a, i := attack(t, "a forged JWT beside a good key",
+		"a good API key with an unsigned, a foreign, an expired and a broken bearer, with the sources "+
+			"key and JWT in both orders, on both APIs")
+	k := issuerKeys()[2]
+	_, key := i.key(t, wide)
+	good := k.token(nil)
+	foreign := issuerKey{"ed", issuerKeys()[1].algorithm, issuerKeys()[1].key}.token(nil)
+	forged := map[string]string{
+		"unsigned": "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZG1pbiJ9.", "foreign": foreign,
+		"expired": k.token(map[string]any{"exp": 1}), "broken": good[:len(good)-4] + "AAAA",
+	}
+	for _, sources := range []string{"key,jwt", "jwt,key"} {
+		rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": sources, "JWT_JWKS": keySet(k)})
+		for api, target := range map[string]target{"REST API": rest, "HTTP API": http2} {
+			for name, bearer := range forged {
+				a.probe()
+				got := target.get(t, "/", "x-api-key", key, "Authorization", "Bearer "+bearer)
+				if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
+					t.Errorf("%s of %s, %s: %d %.300s", api, sources, name, got.status, got.body)
+				}
+			}
+		}
+	}
+}
 
 const (
 	issuer   = "https://issuer.example/"
@@ -216,5 +308,83 @@ func TestAttackForgedTokens(t *testing.T) {
 		if got := rest.get(t, "/", "Authorization", "Bearer "+token); got.status != http.StatusUnauthorized {
 			t.Errorf("%s: %d, want 401", name, got.status)
 		}
+	}
+}
+
+// A misbehaving issuer lets no caller in, and unknown key ids cause no more than one
+// fetch a minute.
+func TestAttackKeySets(t *testing.T) {
+	a, i := attack(t, "key sets of JWT issuers",
+		"a redirect, more than 64 kB, a set that never ends, a 500, and tokens with 2,000 unknown key "+
+			"ids against the number of fetches")
+	good := issuerKeys()[2]
+	gone := make(chan struct{})
+	t.Cleanup(func() { close(gone) })
+	for name, answer := range map[string]http.HandlerFunc{
+		"redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		},
+		"oversized": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = fmt.Fprint(w, keySet(good), strings.Repeat(" ", 1<<20))
+		},
+		"slow": func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-r.Context().Done():
+			case <-gone:
+			}
+		},
+		"500": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a.probe()
+			mux := http.NewServeMux()
+			mux.HandleFunc("/keys", answer)
+			mux.HandleFunc("/elsewhere", func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = fmt.Fprint(w, keySet(good))
+			})
+			server := httptest.NewServer(mux)
+			t.Cleanup(server.CloseClientConnections)
+			rest, _ := i.tokens(t, map[string]string{"JWT_JWKS_URL": server.URL + "/keys"})
+			got := rest.get(t, "/", "Authorization", "Bearer "+good.token(nil))
+			if got.status < 400 {
+				t.Errorf("status %d, want at least 400", got.status)
+			}
+		})
+	}
+	t.Run("unknown key ids", func(t *testing.T) { a.unknownKeyIDs(t, i, good) })
+}
+
+// unknownKeyIDs counts how often the issuer is asked for its keys while 2,000 tokens name
+// keys that it does not have.
+func (a *attempt) unknownKeyIDs(t *testing.T, i *installation, good issuerKey) {
+	t.Helper()
+	var fetches atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetches.Add(1)
+		_, _ = fmt.Fprint(w, keySet(good))
+	}))
+	t.Cleanup(server.Close)
+	rest, _ := i.tokens(t, map[string]string{"JWT_JWKS_URL": server.URL})
+	if got := rest.get(t, "/", "Authorization", "Bearer "+good.token(nil)); got.status != http.StatusOK {
+		t.Fatalf("a good token: %d %s", got.status, got.body)
+	}
+	before := fetches.Load()
+	var threads sync.WaitGroup
+	for thread := range 4 {
+		threads.Go(func() {
+			for n := range 500 {
+				a.probe()
+				bad := issuerKey{fmt.Sprintf("%d-%d", thread, n), good.algorithm, good.key}
+				if got := rest.get(t, "/", "Authorization",
+					"Bearer "+bad.token(nil)); got.status != http.StatusUnauthorized {
+					t.Errorf("%d, want 401", got.status)
+				}
+			}
+		})
+	}
+	threads.Wait()
+	// One fetch a minute; a slow machine may take several minutes.
+	if n := fetches.Load() - before; n > 5 {
+		t.Errorf("the issuer was asked %d times for 2,000 unknown keys", n)
 	}
 }
