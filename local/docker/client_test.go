@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,4 +114,139 @@ func (a answer) degraded() bool {
 			a.header.Get("Retry-After") == "1"
 	}
 	return false
+}
+
+// pause is the mean time between two calls of a worker. The time is random: with equal
+// pauses and 12 workers, the gateway gave all calls of a worker to the same one of three
+// environments.
+const pause = 100 * time.Millisecond
+
+// target is a call that a worker repeats.
+type target struct {
+	name, key string
+	url       *atomic.Pointer[string]
+	may       []int // statuses that its client may see
+}
+
+// load makes calls until it is stopped.
+type load struct {
+	targets []target
+	stop    context.CancelFunc
+	workers sync.WaitGroup
+
+	lock  sync.Mutex
+	seen  map[string]tally // by the target's name
+	log   []answered       // every answer, as they came
+	worst []string         // errors and answers that no client should get
+}
+
+// tally counts the answers to one target.
+type tally struct {
+	calls, allowed, refused     int // refused: no connection
+	degradedAllow, degradedDeny int
+	soundInARow                 int
+}
+
+// answered is the time of an answer, its target, and whether the answer is degraded.
+type answered struct {
+	at       time.Time
+	to       string
+	degraded bool
+}
+
+// begin starts two workers for each target, so that every environment is busy at times.
+func begin(t *testing.T, targets ...target) *load {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	l := &load{targets: targets, stop: stop, seen: map[string]tally{}}
+	for _, each := range targets {
+		for range 2 {
+			l.workers.Go(func() { l.work(ctx, each) })
+		}
+	}
+	t.Cleanup(func() { l.end() })
+	return l
+}
+
+func (l *load) work(ctx context.Context, to target) {
+	pace := time.NewTimer(0)
+	defer pace.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-pace.C:
+			pace.Reset(rand.N(2 * pause))
+			a, err := try(context.WithoutCancel(ctx), *to.url.Load(), to.key)
+			l.count(to, a, err)
+		}
+	}
+}
+
+func (l *load) count(to target, a answer, err error) {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	one := l.seen[to.name]
+	one.calls++
+	if err == nil {
+		l.log = append(l.log, answered{time.Now(), to.name, a.degraded()})
+	}
+	switch {
+	case err != nil:
+		one.refused++
+		l.worst = append(l.worst, to.name+": "+err.Error())
+	case !slices.Contains(to.may, a.status):
+		l.worst = append(l.worst, to.name+": "+a.String())
+	case a.status < http.StatusBadRequest:
+		one.allowed++
+	}
+	switch {
+	case err != nil:
+		one.soundInARow = 0
+	case !a.degraded():
+		one.soundInARow++
+	case a.status == http.StatusOK:
+		one.degradedAllow, one.soundInARow = one.degradedAllow+1, 0
+	default:
+		one.degradedDeny, one.soundInARow = one.degradedDeny+1, 0
+	}
+	l.seen[to.name] = one
+}
+
+// now returns the counts of a target so far.
+func (l *load) now(name string) tally {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.seen[name]
+}
+
+// forgetDenials sets the number of degraded denials so far to 0.
+func (l *load) forgetDenials() {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	for name, one := range l.seen {
+		one.degradedDeny = 0
+		l.seen[name] = one
+	}
+}
+
+// sound reports whether the last soundCalls answers to each target were all decided by
+// Valkey.
+func (l *load) sound() bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return !slices.ContainsFunc(l.targets, func(to target) bool {
+		return l.seen[to.name].soundInARow < soundCalls
+	})
+}
+
+// soundCalls is enough calls that each of three environments gets one of them: one is
+// left out in fewer than 1 of 10^10 runs.
+const soundCalls = 60
+
+// end waits for the running calls, and returns the answers that no client should get.
+func (l *load) end() []string {
+	l.stop()
+	l.workers.Wait()
+	return l.worst
 }
