@@ -4,8 +4,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,9 +15,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/akrylysov/algnhsa"
+
 	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
+	"tidegate/web/middleware"
 )
 
 // answer is a client's response.
@@ -269,4 +279,116 @@ func TestConcurrentClientsStayWithinEveryWindow(t *testing.T) {
 	if len(admitted) < limit || calls <= len(admitted) {
 		t.Errorf("%d of %d calls admitted: the limit was never reached", len(admitted), calls)
 	}
+}
+
+// An HTTP API whose authorizer puts denials into the context, and whose backend runs the
+// middleware, answers 429 over the limit. An unknown caller gets the API's own 403, and a
+// backend without an authorizer serves no call.
+func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
+	f := startCheck(t, valkeytest.Start(t), map[string]string{"HTTP_API_DENY": "context"})
+	_, secret := f.newKey(t)
+	m := middleware.Middleware{Source: authorizerContext}
+	backend := algnhsa.New(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d, _ := middleware.FromContext(r.Context())
+		_, _ = fmt.Fprintf(w, "hello %s", d.KeyName)
+	})), &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
+	api := httptest.NewServer(&gateway.HTTP{Authorizer: f, Simple: true, Integration: backend})
+	t.Cleanup(api.Close)
+	open := httptest.NewServer(&gateway.HTTP{Integration: backend})
+	t.Cleanup(open.Close)
+
+	for i, want := range []int{200, 200, 429} {
+		status, header, body := request(t, api.URL+"/orders", "X-Api-Key", secret.Reveal())
+		policies := `"2 per 1 hour";q=2;w=3600`
+		if want == http.StatusOK { // a denial by the caller's own limits asks no shared limit
+			policies += `, "ip 100 per 1 hour";q=100;w=3600`
+		}
+		if status != want || header.Get("RateLimit-Policy") != policies {
+			t.Errorf("call %d: %d %s %s", i+1, status, header, body)
+		}
+		if denied := want == 429; (header.Get("Retry-After") != "") != denied ||
+			(header.Get("Content-Type") == "application/problem+json") != denied {
+			t.Errorf("call %d: %s %s", i+1, header, body)
+		}
+	}
+	if status, _, body := request(t, api.URL+"/orders", "X-Api-Key",
+		secret.Reveal()+"x"); status != http.StatusForbidden {
+		t.Errorf("a bad key: %d %s", status, body)
+	}
+	if status, _, body := request(t, open.URL+"/orders", "X-Api-Key",
+		secret.Reveal()); status != http.StatusInternalServerError {
+		t.Errorf("without an authorizer: %d %s", status, body)
+	}
+}
+
+// With -http-deny context the command answers 429 on both APIs.
+func TestRunWithDenialsInTheContext(t *testing.T) {
+	_, _, statuses, _ := twelveCallsTo(t, "http", []string{"-http-deny", "context"})
+	if want := slices.Concat(slices.Repeat([]int{200}, 10), []int{429, 429}); !slices.Equal(statuses, want) {
+		t.Fatalf("statuses %v, want %v", statuses, want)
+	}
+}
+
+// A HEAD call through each kind of API has the cost of the rule for GET, so calls of both
+// methods share the limit.
+func TestHeadPaysWhatGetCosts(t *testing.T) {
+	f := startCheck(t, valkeytest.Start(t), nil)
+	set, err := f.store.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans[0].Limits = []limiter.Limit{{Requests: 50, Window: time.Hour}}
+	set.PerIP = policy.Scope{}
+	set.Routes = []policy.Route{
+		{Name: "rest", Cost: 1, Pattern: route.Pattern{Method: "ANY", Path: "/{proxy+}"}},
+		{Name: "report", Cost: 50, Pattern: route.Pattern{Method: "GET", Path: "/report"}},
+	}
+	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	for name, api := range map[string]struct {
+		handler http.Handler
+		header  string
+	}{
+		"REST": {&gateway.REST{Authorizer: f, Integration: echo.Backend{}}, "X-Api-Key"},
+		"REST, a token": {&gateway.REST{Authorizer: f, Integration: echo.Backend{}, Token: true},
+			"Authorization"},
+		"HTTP 1.0": {&gateway.HTTP{Authorizer: f, Integration: echo.Backend{},
+			Format: gateway.Format1}, "X-Api-Key"},
+		"HTTP 2.0": {&gateway.HTTP{Authorizer: f, Integration: echo.Backend{}, Simple: true}, "X-Api-Key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(api.handler)
+			t.Cleanup(server.Close)
+			for _, first := range []string{http.MethodGet, http.MethodHead} {
+				_, secret := f.newKey(t)
+				for i, method := range []string{first, http.MethodHead, http.MethodGet, http.MethodHead} {
+					want := http.StatusForbidden // these gateways do not map denials to 429
+					if i == 0 {
+						want = http.StatusOK
+					}
+					if got := statusOf(t, method, server.URL+"/report", api.header,
+						secret.Reveal()); got != want {
+						t.Errorf("after %s, call %d, %s: %d, want %d", first, i+1, method, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func statusOf(t *testing.T, method, url, header, value string) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(header, value)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second}
+	response, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	return response.StatusCode
 }

@@ -4,17 +4,22 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/akrylysov/algnhsa"
 
 	"tidegate/internal/config"
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
+	"tidegate/web/middleware"
 )
 
 // Timeouts of the functions as in a deployment. An HTTP API gives an authorizer 10 s at
@@ -68,11 +73,10 @@ func environment(names []string, getenv func(string) string, defaults, own map[s
 
 func startFunctions(o options, r *registrar, l *login, getenv func(string) string, errOut io.Writer,
 ) (*functions, error) {
-	log := &startLog{errOut: errOut}
+	log := &startLog{out: errOut, verbose: o.verbose}
 	level := "info"
 	if o.verbose {
 		level = "debug"
-		log.show(errOut)
 	}
 	checkFunction := o.function("check", checkTimeout, log, environment(config.CheckVariables, getenv,
 		map[string]string{"LOG_LEVEL": level, "VALKEY_TIMEOUT": valkeyTimeout.String()},
@@ -91,7 +95,7 @@ func startFunctions(o options, r *registrar, l *login, getenv func(string) strin
 		check.Close()
 		return nil, log.explain(err)
 	}
-	log.drop()
+	log.markStarted()
 	backend := echo.Backend{Origin: o.corsOrigin}
 	f := &functions{check: check, admin: admin, backend: backend, httpBackend: backend}
 	if o.httpDeny == denyInContext {
@@ -100,8 +104,8 @@ func startFunctions(o options, r *registrar, l *login, getenv func(string) strin
 	return f, nil
 }
 
-// function starts a function with one warm environment, so that this program fails at
-// once if the function cannot start.
+// function returns the configuration of a function. It has one warm environment, so that
+// this program fails at once if the function cannot start.
 func (o *options) function(name string, timeout time.Duration, log io.Writer,
 	env map[string]string) lambda.Config {
 	return lambda.Config{
@@ -124,43 +128,69 @@ func (f *functions) close() {
 // startLog buffers the functions' log until they have started. Then it shows only
 // warnings and errors, unless all of the log is shown from the start.
 type startLog struct {
-	lock    sync.Mutex
-	errOut  io.Writer
 	out     io.Writer
-	dropped bool
-	kept    bytes.Buffer
+	verbose bool // writes all of the log at once
+
+	lock    sync.Mutex
+	started bool
+	buffer  bytes.Buffer // the log until the start
 }
 
 func (l *startLog) Write(p []byte) (int, error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	switch {
-	case l.out != nil:
+	case l.verbose:
 		return l.out.Write(p)
-	case l.dropped && !bytes.Contains(p, []byte(`"level":"WARN"`)) &&
-		!bytes.Contains(p, []byte(`"level":"ERROR"`)):
-		return len(p), nil
-	case l.dropped:
-		return l.errOut.Write(p)
+	case !l.started:
+		return l.buffer.Write(p)
+	case bytes.Contains(p, []byte(`"level":"WARN"`)) || bytes.Contains(p, []byte(`"level":"ERROR"`)):
+		return l.out.Write(p)
 	}
-	return l.kept.Write(p)
+	return len(p), nil
 }
 
-func (l *startLog) show(out io.Writer) { l.out = out }
-
-func (l *startLog) drop() {
+// markStarted drops the buffered log. From then on only warnings and errors are written.
+func (l *startLog) markStarted() {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	l.dropped = true
-	l.kept.Reset()
+	l.started = true
+	l.buffer.Reset()
 }
 
-// explain adds the functions' log to an error.
+// explain adds the buffered log of the functions to an error.
 func (l *startLog) explain(err error) error {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.kept.Len() == 0 {
+	if l.buffer.Len() == 0 {
 		return err
 	}
-	return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(l.kept.Bytes()))
+	return fmt.Errorf("%w\n%s", err, bytes.TrimSpace(l.buffer.Bytes()))
+}
+
+// guardedBackend is an HTTP API's backend for HTTP_API_DENY=context. It runs the
+// middleware, which answers 429 to calls over a limit. Other calls get the answer of the
+// echo backend. The HTTP API's configuration sets the CORS headers.
+func guardedBackend() gateway.Invoker {
+	limits := middleware.Middleware{Source: authorizerContext, AllowOrigins: []string{}}
+	return algnhsa.New(limits.Wrap(http.HandlerFunc(echoed)),
+		&algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2})
+}
+
+// authorizerContext is a middleware.Source for algnhsa.
+func authorizerContext(r *http.Request) map[string]any {
+	event, ok := algnhsa.APIGatewayV2RequestFromContext(r.Context())
+	if !ok || event.RequestContext.Authorizer == nil {
+		return nil
+	}
+	return event.RequestContext.Authorizer.Lambda
+}
+
+func echoed(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	// The writer is a buffer of the adapter, so Encode cannot fail.
+	_ = out.Encode(echo.Answer{Method: r.Method, Path: r.URL.Path, Authorizer: authorizerContext(r)})
 }

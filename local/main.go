@@ -12,9 +12,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
+
+	"tidegate/internal/journal"
+	"tidegate/local/gateway"
+	"tidegate/local/lambda"
 )
 
 func main() {
@@ -87,4 +96,154 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 	defer removeReady(o.readyFile)
 	ready.banner(out, registry.name)
 	return servers.wait(ctx)
+}
+
+// options are the flags.
+type options struct {
+	rest, http, admin string
+	valkey            string // "" is embedded, "auto" an installed server, else a URL
+	journal           string // an address for journal.OpenStore; empty for none
+	readyFile         string
+	bin               string
+	httpDeny          string // HTTP_API_DENY
+	corsOrigin        string // an origin, gateway.AnyOrigin or gateway.NoOrigin
+	environments      int
+	noFreeze          bool
+	verbose           bool
+}
+
+const denyInContext = "context"
+
+const maxEnvironments = 1000 // Lambda's default concurrency of an account
+
+func (o *options) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("run", flag.ContinueOnError)
+	f.SetOutput(io.Discard) // run prints errors and help itself
+	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 takes a free one")
+	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
+	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
+	f.StringVar(&o.httpDeny, "http-deny", "deny",
+		"what the HTTP API answers over a limit: deny (403), or context: its backend runs the middleware, "+
+			"which answers 429")
+	f.StringVar(&o.corsOrigin, "cors-origin", gateway.AnyOrigin,
+		"`origin` whose scripts may read answers in a browser: one, * or none")
+	f.StringVar(&o.valkey, "valkey", "",
+		"`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process "+
+			"(miniredis)")
+	f.StringVar(&o.journal, "journal", "",
+		"`folder` in which every change is kept before it is acknowledged; what Valkey lost since is "+
+			"restored "+
+			"at the start")
+	f.StringVar(&o.readyFile, "ready-file", "",
+		"`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
+	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
+	f.IntVar(&o.environments, "environments", 4,
+		"most processes of each function, which each take one call at a time")
+	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
+	f.BoolVar(&o.verbose, "v", false, "show all that the functions log; without it warnings and errors")
+	return f
+}
+
+func parseOptions(args []string) (options, error) {
+	var o options
+	f := o.flags()
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
+	}
+	return o, o.validate()
+}
+
+func (o *options) validate() error {
+	for _, a := range o.addresses() {
+		if err := validAddress(a.address); err != nil {
+			return fmt.Errorf("-%s %s: %w", a.flag, a.address, err)
+		}
+	}
+	if o.valkey != "" && o.valkey != "auto" && !strings.Contains(o.valkey, "://") {
+		return fmt.Errorf("-valkey: write auto or a URL such as valkey://127.0.0.1:6379")
+	}
+	if o.httpDeny != "deny" && o.httpDeny != denyInContext {
+		return fmt.Errorf("-http-deny %s: must be deny or context", o.httpDeny)
+	}
+	if !validOrigin.MatchString(o.corsOrigin) {
+		return fmt.Errorf("-cors-origin %s: must be an origin such as http://127.0.0.1:3000, * or none",
+			o.corsOrigin)
+	}
+	if o.environments < 1 || o.environments > maxEnvironments {
+		return fmt.Errorf("-environments %d: must be 1 to %d", o.environments, maxEnvironments)
+	}
+	for _, function := range []string{"check", "admin"} {
+		if _, err := os.Stat(o.bootstrap(function)); err != nil {
+			return fmt.Errorf("-bin %s: %s is missing: ./scripts/run builds it", o.bin, o.bootstrap(function))
+		}
+	}
+	if err := journal.CheckAddress(o.journal); err != nil {
+		return fmt.Errorf("-journal %s: %w", o.journal, err)
+	}
+	return o.validateReadyFile()
+}
+
+func (o *options) validateReadyFile() error {
+	if o.readyFile == "" {
+		return nil
+	}
+	if info, err := os.Stat(filepath.Dir(o.readyFile)); err != nil || !info.IsDir() {
+		return fmt.Errorf("-ready-file %s: its folder does not exist", o.readyFile)
+	}
+	if info, err := os.Stat(o.readyFile); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("-ready-file %s: it exists and is not a regular file", o.readyFile)
+	}
+	return nil
+}
+
+// validOrigin matches the values of the stack's flag corsOrigin.
+var validOrigin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
+
+type flagAddress struct{ flag, address string }
+
+// addresses returns the addresses to listen on, in the order of listeners.
+func (o *options) addresses() [3]flagAddress {
+	return [3]flagAddress{{"rest", o.rest}, {"http", o.http}, {"admin", o.admin}}
+}
+
+func validAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return fmt.Errorf("write host:port, such as 127.0.0.1:0")
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return fmt.Errorf("port must be 0 to 65535")
+	}
+	return nil
+}
+
+func (o *options) bootstrap(function string) string {
+	return filepath.Join(o.bin, function, "bootstrap")
+}
+
+// usage is the text of -h.
+func usage() string {
+	var text strings.Builder
+	var o options
+	f := o.flags()
+	f.SetOutput(&text)
+	text.WriteString(
+		`Runs Tidegate on this machine: the built Lambda functions behind emulators of API Gateway (a REST API and an HTTP API, each with an
+echo backend), the dashboard, a store, and two demo keys. Ctrl-C stops everything.
+
+Usage: ./scripts/run [flags]
+
+`)
+	f.PrintDefaults()
+	text.WriteString(`
+Environment: ADMIN_USER and ADMIN_PASSWORD set the dashboard's login (default: admin and
+a new password each time), KEY_PEPPER the pepper of the keys in the Valkey of -valkey URL
+and in the journal. Other variables of docs/configuration.md go to the functions as they are.
+
+Example: ./scripts/run -valkey auto -rest 127.0.0.1:0 -ready-file ready.json
+`)
+	return text.String()
 }

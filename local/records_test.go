@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/store"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	recorded "tidegate/internal/usage"
@@ -40,5 +41,53 @@ func TestOneCallIsCountedAtOnce(t *testing.T) {
 				len(busiest) == 1 && busiest[0].Calls() == n+1
 		})
 		t.Logf("call %d: counted after %s", n+1, time.Since(began))
+	}
+}
+
+// Idle functions send the usage records of their last calls without a further call.
+func TestIdleFunctionsSendTheirUsage(t *testing.T) {
+	url := valkeytest.Start(t)
+	p, c := start(t, "-valkey", url), newCaller(t, 1)
+	client, err := store.Open(t.Context(), url,
+		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for range 12 {
+		c.get(p.url("rest")+"/orders", p.key("free"))
+	}
+	waiting.Until(t, "12 calls are counted", func() bool {
+		now := time.Now()
+		points, err := recorded.NewReader(client).Overview(t.Context(), now.Add(-10*time.Minute),
+			now.Add(time.Minute), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := recorded.Sum(points)
+		return total.Allowed+total.Denied == 12
+	})
+}
+
+// Usage records that a function still holds are sent when its environment ends. Lambda
+// sends SIGTERM first, since the function has registered an extension. The calls follow
+// each other closely, so only the first are recorded right after their answers.
+func TestRecordsAreSentAtTheEnd(t *testing.T) {
+	f := startCheck(t, valkeytest.Start(t), nil)
+	k, secret := f.newKey(t)
+	const calls = 100
+	for range calls {
+		if _, err := f.Invoke(t.Context(), []byte(restEvent(secret.Reveal()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Close()
+	from, to := time.Now().Add(-10*time.Minute), time.Now().Add(time.Minute)
+	own, err := recorded.NewReader(f.client).Series(t.Context(), k.ID, from, to, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := recorded.Sum(own).Calls(); got != calls {
+		t.Errorf("%d of %d calls are recorded; output: %s", got, calls, f.log.String())
 	}
 }

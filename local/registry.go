@@ -6,13 +6,18 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"strings"
 	"time"
 
 	valkeygo "github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/journal"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/local/valkey"
@@ -29,28 +34,27 @@ const (
 
 // registrar is the registry of keys that the functions and the seeding share.
 type registrar struct {
-	url    string // may hold a password
-	name   string // for people; holds none
+	url    string // may contain a password
+	name   string // shown to the user; without a password
 	pepper string
-	// journal is the address of the journal, absolute so that functions in any folder can
-	// use it; empty for none.
+	// journal is the journal's address, with an absolute path so that functions in any
+	// folder can use it; empty for none.
 	journal string
 	client  valkeygo.Client
 	keys    *registry.Store
 	close   func()
 }
 
-// openRegistry starts or connects to the Valkey of the flag.
-//
-// A Valkey that it starts gets a new pepper, unless a journal stores its keys.
+// openRegistry starts or connects to the Valkey that -valkey names. A Valkey that it
+// starts gets a new pepper, unless a journal stores its keys.
 func openRegistry(
-	ctx context.Context, name string, kept bool, getenv func(string) string,
+	ctx context.Context, name string, journaled bool, getenv func(string) string,
 ) (*registrar, error) {
 	pepper, note := getenv("KEY_PEPPER"), ""
 	if pepper == "" {
 		pepper, note = developmentPepper, ", with the development pepper (KEY_PEPPER is not set)"
 	}
-	if !kept && (name == "" || name == "auto") {
+	if !journaled && (name == "" || name == "auto") {
 		pepper, note = randomHex(32), ""
 	}
 	switch name {
@@ -81,7 +85,7 @@ func startRegistry(
 	return r, nil
 }
 
-// connect connects and checks that Valkey responds.
+// connect opens the client, which checks that Valkey responds.
 func (r *registrar) connect(ctx context.Context) error {
 	pepper, err := apikey.NewPepper(r.pepper)
 	if err != nil {
@@ -114,4 +118,42 @@ func randomHex(bytes int) string {
 	b := make([]byte, bytes)
 	_, _ = rand.Read(b) // never fails: crypto/rand ends the program instead
 	return hex.EncodeToString(b)
+}
+
+// restoreTimeout is the time for a restore at the start, enough for a million keys on a
+// slow disk.
+const restoreTimeout = 10 * time.Minute
+
+// openJournal restores changes that Valkey lost, and stores every later change in the
+// journal at the address.
+func (r *registrar) openJournal(ctx context.Context, address string, log *slog.Logger) error {
+	if address == "" {
+		return nil
+	}
+	var err error
+	if !strings.Contains(address, "://") {
+		if address, err = filepath.Abs(address); err != nil {
+			return fmt.Errorf("-journal: %w", err)
+		}
+	}
+	store, err := journal.OpenStore(address)
+	if err != nil {
+		return fmt.Errorf("-journal: %w", err)
+	}
+	r.journal = address
+	j := journal.New(store, r.client, audit.NewKey(apikey.Pepper(r.pepper)), false, log)
+	r.keys.Audit().UseJournal(j)
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	done, err := j.RestoreAll(ctx, r.keys, journal.Options{}, nil, nil)
+	if errors.Is(err, audit.ErrItem) {
+		return fmt.Errorf("-journal: %w: set KEY_PEPPER to that of the runs before", err)
+	}
+	if errors.Is(err, journal.ErrLeft) { // the start of the function stores what it can
+		log.Warn("restore", "cause", err)
+	} else if err != nil {
+		return fmt.Errorf("-journal: %w", err)
+	}
+	r.name += fmt.Sprintf(", with the journal in %s (%d records restored)", address, done.Records)
+	return nil
 }
