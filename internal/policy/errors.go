@@ -2,56 +2,52 @@ package policy
 
 import (
 	"errors"
+	"strings"
 
 	"tidegate/internal/cause"
 )
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrUnknownKey means that no such key may call: it does not exist, its secret is
-	// wrong, it is revoked or expired. They look alike on purpose.
+	// ErrUnknownKey means that a key does not exist, its secret is wrong, or it is revoked
+	// or expired. Clients must not learn which.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrRefused means that the caller's address may not call, or that no plan is meant
-	// for callers of its kind.
+	// ErrRefused means that the caller's address may not call, or that callers of its kind
+	// have no plan.
 	ErrRefused = errors.New("caller is refused")
 	// ErrNotFound means that no key has this id.
 	ErrNotFound = errors.New("no such key")
 	// ErrConflict means that the subject changed since the version that an edit was based
-	// on; nothing was written.
+	// on. Nothing was written.
 	ErrConflict = errors.New("changed meanwhile")
-	// ErrUnreadable means that another version of Tidegate wrote the record, or nobody
-	// did. A key can only be deleted then.
+	// ErrUnreadable means that a record cannot be decoded: another version of Tidegate
+	// wrote it, or it is damaged. Such a key can only be deleted.
 	ErrUnreadable = errors.New("record cannot be read by this version")
-	// ErrUnfinished means that an edit was written, but not every copy of it: checks may
-	// obey either version. Saving again, or Sync, finishes it.
+	// ErrUnfinished means that an edit was written, but not all of its copies: checks may
+	// obey either version. Saving again, or Sync, writes the rest.
 	ErrUnfinished = errors.New("saved, but not everywhere yet: save again")
 )
 
-// FieldError is bad input in one field; Field is its name in forms and JSON ("name",
-// "limits[1].window").
+// FieldError is bad input in one field.
 type FieldError struct {
-	Field   string
+	Field   string // as in forms and JSON: "name", "limits[1].window"
 	Message string
 }
 
 func (e FieldError) Error() string { return e.Field + ": " + e.Message }
 
-// InvalidError lists everything wrong with an input. Nothing was written.
+// InvalidError has everything that is wrong with an input. Nothing was written.
 type InvalidError struct{ Fields []FieldError }
 
 func (e *InvalidError) Error() string {
-	text := "invalid input"
+	texts := make([]string, len(e.Fields))
 	for i, f := range e.Fields {
-		sep := "; "
-		if i == 0 {
-			sep = ": "
-		}
-		text += sep + f.Error()
+		texts[i] = f.Error()
 	}
-	return text
+	return "invalid input: " + strings.Join(texts, "; ")
 }
 
-// Invalid returns an *InvalidError of the fields; nil when there are none.
+// Invalid returns an *InvalidError with the fields; nil if there are none.
 func Invalid(fields []FieldError) error {
 	if len(fields) == 0 {
 		return nil
@@ -59,16 +55,16 @@ func Invalid(fields []FieldError) error {
 	return &InvalidError{fields}
 }
 
-// RefusedError is the error of a caller that may not call. errors.Is takes it for
-// ErrUnknownKey or ErrRefused. Callers never learn the cause.
+// RefusedError is the error of a caller that may not call. It wraps ErrUnknownKey or
+// ErrRefused. Clients must not learn the cause.
 type RefusedError struct {
 	Cause    cause.Cause
-	Verified bool // the credential was proven to be the subject's own
+	Verified bool // whether the credential was verified
 }
 
 func (e *RefusedError) Error() string { return e.Unwrap().Error() + ": " + e.Cause.String() }
 
-// Unwrap returns ErrUnknownKey when the key says so, and ErrRefused when a rule does.
+// Unwrap returns ErrUnknownKey if the key is the cause, and ErrRefused if a rule is.
 func (e *RefusedError) Unwrap() error {
 	switch e.Cause {
 	case cause.Unknown, cause.Revoked, cause.Expired, cause.OldSecret:

@@ -1,73 +1,76 @@
 package policy
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
+	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
 )
 
-// Status says whether a key may call.
+// Key is a subject as the registry stores it: an API key without its secret, or the
+// override and ban of a caller with a token or an address.
+type Key struct {
+	// of an API key: the public part of the secret, 12 base62 characters, which backends
+	// see as the principal
+	ID   string `json:"id"`
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"` // 1 to 100 characters, for people
+	// the env in tg_<env>_…, 1 to 16 lower-case letters or digits
+	Env string `json:"env,omitempty"`
+	// Foreign is whether another system made the API key's value; false after a rotation.
+	Foreign bool     `json:"foreign,omitempty"`
+	Tags    []string `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
+	// name of the plan; empty for a Token or Address whose plan depends on the call
+	Plan string `json:"plan"`
+	// Group is the group of an API key, for example a customer; empty for none. Its keys
+	// share the limits per group of their plan. GroupProblem says which names are valid.
+	Group    string    `json:"group,omitempty"`
+	Status   Status    `json:"status"` // Active or Revoked; in a list also Unreadable
+	Override *Override `json:"override,omitempty"`
+	// Allow has the routes that an API key may call, of those that its plan allows, up to
+	// MaxAllow; empty for all.
+	Allow   []route.Pattern `json:"allow,omitempty"`
+	Expires time.Time       `json:"expires,omitzero"`     // zero: never
+	Banned  time.Time       `json:"bannedUntil,omitzero"` // zero: not banned
+	// Grace is until when the secret before the last rotation is valid; zero: it is not.
+	Grace   time.Time `json:"graceUntil,omitzero"`
+	Version int64     `json:"version"` // 1 at creation, one more with each edit
+	Created time.Time `json:"created"`
+	Updated time.Time `json:"updated"`
+
+	PlanNumber int `json:"-"` // number of Plan
+}
+
+// Status is the state of a key.
 type Status string
 
 // The states of a key.
 const (
 	Active  Status = "active"
 	Revoked Status = "revoked"
-	// Unreadable is a key whose record this version of Tidegate cannot read: only its ID
-	// and Name are known, and it can only be deleted.
+	// Unreadable is the status of a key whose record this version of Tidegate cannot
+	// decode. Only its ID and Name are known, and it can only be deleted.
 	Unreadable Status = "unreadable"
 )
 
-// Kind says what a subject is known by.
+// Kind is how a subject is identified.
 type Kind string
 
 // The kinds of subjects.
 const (
-	APIKey  Kind = "key"     // a secret of ours
-	Token   Kind = "token"   // a JWT; its subject has a record only if it has an override or a ban
-	Address Kind = "address" // a client address; likewise
+	APIKey  Kind = "key"     // by the secret of an API key
+	Token   Kind = "token"   // by a JWT; there is a record only with an override or a ban
+	Address Kind = "address" // by a client address; there is a record as for Token
 )
-
-// Key is a subject as the registry knows it: an API key without its secret, or the
-// override and ban of a caller that others vouch for.
-type Key struct {
-	// of an API key 12 base62 characters: the public part of the secret, also the
-	// principal that backends see
-	ID   string `json:"id"`
-	Kind Kind   `json:"kind"`
-	Name string `json:"name"` // 1 to 100 characters, for people
-	// the env part of tg_<env>_…, 1 to 16 lower-case letters or digits
-	Env string `json:"env,omitempty"`
-	// Foreign marks an API key whose value another system made, until it is rotated.
-	Foreign bool     `json:"foreign,omitempty"`
-	Tags    []string `json:"tags,omitempty"` // up to 10, each 1 to 50 characters
-	// name of the plan; empty for a Token or Address whose plan comes with the call
-	Plan string `json:"plan"`
-	// Group is what an API key shares the limits per group of its plan with, such as a
-	// customer: see GroupProblem. Empty for none.
-	Group    string    `json:"group,omitempty"`
-	Status   Status    `json:"status"` // Active or Revoked; in a list also Unreadable
-	Override *Override `json:"override,omitempty"`
-	// Allow is the routes that an API key may call, of those that its plan opens, up to
-	// MaxAllow; none for all of them.
-	Allow   []route.Pattern `json:"allow,omitempty"`
-	Expires time.Time       `json:"expires,omitzero"`     // zero: never
-	Banned  time.Time       `json:"bannedUntil,omitzero"` // zero: not banned
-	// Grace is until when the secret before the last rotation is good; zero: it is not.
-	Grace   time.Time `json:"graceUntil,omitzero"`
-	Version int64     `json:"version"` // 1 at creation, one more with each edit
-	Created time.Time `json:"created"`
-	Updated time.Time `json:"updated"`
-
-	PlanNumber int `json:"-"` // as stored; Plan is its name
-}
 
 // Override replaces the limits and the mode of a key's plan.
 type Override struct {
 	Limits []limiter.Limit `json:"limits,omitempty"` // 1 to limiter.MaxLimits; none with mode Off
 	Mode   Mode            `json:"mode,omitempty"`
-	// when the plan is back in force; zero: no end
+	// end of the override; zero: none
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason"` // 1 to 200 characters, for people
 }
@@ -86,29 +89,29 @@ type NewKey struct {
 	Group   string          `json:"group,omitempty"` // as in Key
 	Expires time.Time       `json:"expires,omitzero"`
 	Allow   []route.Pattern `json:"allow,omitempty"` // as in Key
-	// Status is Active or Revoked; empty for Active.
+	// Status is Active or Revoked; empty means Active.
 	Status Status `json:"status,omitempty"`
-	// Value is the key's text when another system made it; empty for a new one.
+	// Value is the key's text if another system made it; empty to generate one.
 	Value string `json:"-"`
 }
 
-// String leaves the value out.
+// String returns the name, without the value.
 func (n NewKey) String() string { return "new key " + n.Name }
 
-// GoString is String.
+// GoString hides the value as String does.
 func (n NewKey) GoString() string { return n.String() }
 
-// Effective is what holds for a key at an instant, and why.
+// Effective is the limits and the mode that apply to a key at an instant, and where they
+// are from.
 type Effective struct {
 	Limits []limiter.Limit `json:"limits"`
 	Mode   Mode            `json:"mode"`
 	Source string          `json:"source"` // "override" or "plan"
-	Plan   Plan            `json:"plan"`   // also beneath an override
+	Plan   Plan            `json:"plan"`   // of the key, also if an override applies
 }
 
-// Effective returns what holds for k at t. It is false when its plan does not exist. A
-// caller that others vouch for and that has no plan of its own has the one that is meant
-// for its kind; a token may name another.
+// Effective returns the limits and the mode that apply to k at t. It reports false if no
+// override applies and the plan of EffectivePlan does not exist.
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	p, ok := s.EffectivePlan(k)
 	if k.Override.ActiveAt(t) {
@@ -117,7 +120,8 @@ func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	return Effective{p.Limits, OrEnforce(p.Mode), "plan", p}, ok
 }
 
-// EffectivePlan returns the plan that holds for k, also beneath an override.
+// EffectivePlan returns the plan of k, also if an override applies. A Token or Address
+// without a plan has the default plan of its kind, TokenPlan or AddressPlan.
 func (s *Set) EffectivePlan(k Key) (Plan, bool) {
 	switch {
 	case k.Plan != "":
@@ -128,4 +132,114 @@ func (s *Set) EffectivePlan(k Key) (Plan, bool) {
 		return s.Plan(s.AddressPlan)
 	}
 	return s.Plan("")
+}
+
+// AccessProblem says why a key may not make a call: its own list or its plan's does not
+// allow the route. It is empty if both do.
+func AccessProblem(k Key, plan Plan, call route.Call) string {
+	switch {
+	case !allows(k.Allow, call):
+		return "the key does not open this route"
+	case !allows(plan.Allow, call):
+		return "the plan does not open this route"
+	}
+	return ""
+}
+
+// allows reports whether a list is empty or has a pattern that matches the call. A list
+// that is not valid allows nothing.
+func allows(allow []route.Pattern, call route.Call) bool {
+	if len(allow) == 0 {
+		return true
+	}
+	list, err := route.NewList(allow)
+	return err == nil && list.Matches(call)
+}
+
+// Bounds of texts and lists.
+const (
+	MaxNameLen   = 100 // characters of a name
+	MaxReasonLen = 200 // characters of a reason
+	MaxTags      = 10
+	MaxTagLen    = 50 // characters of a tag
+	MaxGroupLen  = 64 // bytes of a group's name
+	MaxAllow     = 20 // patterns that a plan or a key allows
+)
+
+// Validate validates a key against the Set. It sets PlanNumber, and the override's mode to
+// Enforce if it is empty. It fails with an *InvalidError.
+func (k *Key) Validate(set *Set) error {
+	if k.Override != nil {
+		o := *k.Override
+		o.Mode = OrEnforce(o.Mode)
+		k.Override = &o
+	}
+	var fields []FieldError
+	add := func(field, problem string) {
+		if problem != "" {
+			fields = append(fields, FieldError{field, problem})
+		}
+	}
+	add("name", TextProblem(k.Name, MaxNameLen))
+	if k.Kind == APIKey && !apikey.ValidEnv(k.Env) {
+		add("env", "must be 1 to 16 lower-case letters or digits")
+	}
+	if len(k.Tags) > MaxTags {
+		add("tags", fmt.Sprintf("%d given: must be at most %d", len(k.Tags), MaxTags))
+	}
+	for i, tag := range k.Tags {
+		add(fmt.Sprintf("tags[%d]", i), TextProblem(tag, MaxTagLen))
+	}
+	p, found := set.Plan(k.Plan)
+	if k.PlanNumber = p.Number; !found && (k.Kind == APIKey || k.Plan != "") {
+		add("plan", fmt.Sprintf("no plan is named %.100q: create it first", k.Plan))
+	}
+	if k.Kind != APIKey && len(k.Allow) > 0 {
+		add("allow", "is for API keys alone: give it to the plan")
+	}
+	fields = append(fields, allowErrors("allow", k.Allow)...)
+	switch {
+	case k.Group != "" && k.Kind != APIKey:
+		add("group", "is for API keys alone")
+	case k.Group != "":
+		add("group", GroupProblem(k.Group))
+	}
+	add("expires", timeProblem(k.Expires))
+	add("bannedUntil", timeProblem(k.Banned))
+	return Invalid(append(fields, k.Override.errors(set)...))
+}
+
+func (o *Override) errors(set *Set) []FieldError {
+	if o == nil {
+		return nil
+	}
+	fields := limitErrors("override.limits", o.Limits, o.Mode != Off)
+	if problem := modeProblem(o.Mode); problem != "" {
+		fields = append(fields, FieldError{"override.mode", problem})
+	}
+	if problem := TextProblem(o.Reason, MaxReasonLen); problem != "" {
+		fields = append(fields, FieldError{"override.reason", problem})
+	}
+	if problem := timeProblem(o.Until); problem != "" {
+		fields = append(fields, FieldError{"override.until", problem})
+	}
+	if len(fields) > 0 {
+		return fields
+	}
+	return costErrors("override.limits", o.Limits, set.Routes)
+}
+
+// GroupProblem says what is wrong with the name of a group; empty if it is valid. A valid
+// name needs no escaping in paths, JSON and Valkey.
+func GroupProblem(name string) string {
+	plain := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+	}
+	other := func(r rune) bool { return !plain(r) && !strings.ContainsRune("._-:@", r) }
+	if name == "" || len(name) > MaxGroupLen || !plain(rune(name[0])) ||
+		strings.ContainsFunc(name, other) {
+		return fmt.Sprintf("must be 1 to %d letters, digits and . _ - : @, and begin with a letter or digit",
+			MaxGroupLen)
+	}
+	return ""
 }

@@ -6,46 +6,22 @@
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
 	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
 )
 
-// Mode says what a denial means.
-type Mode string
-
-// OrEnforce returns the mode, Enforce when it is empty.
-func OrEnforce(m Mode) Mode {
-	if m == "" {
-		return Enforce
-	}
-	return m
-}
-
-// The modes. The zero value is Enforce.
-const (
-	Enforce Mode = "enforce" // a denied call is denied
-	Shadow  Mode = "shadow"  // calls are counted and denials recorded, but every call passes
-	Off     Mode = "off"     // nothing is counted and every call passes
-)
-
-// Degraded says what becomes of a call while Valkey is away. Whatever it says, only
-// callers that were verified before may pass.
-type Degraded string
-
-// What a plan can do while Valkey is away. The zero value is Closed.
-const (
-	Closed Degraded = "closed" // calls are denied
-	Open   Degraded = "open"   // calls pass, uncounted
-	Local  Degraded = "local"  // every environment counts alone against Share of the limits
-)
-
-// Set is all configuration except keys. One version covers all of it.
+// Set is the policy set: all configuration except keys. One version covers all of it.
 type Set struct {
-	Version int64   `json:"version"` // 1 at first, one more with each save
+	Version int64   `json:"version"` // 1 after the first save, one more with each save
 	Plans   []Plan  `json:"plans"`
 	Routes  []Route `json:"routes,omitempty"`
 
@@ -55,117 +31,26 @@ type Set struct {
 	PerIP  Scope `json:"perIP,omitzero"`
 	Global Scope `json:"global,omitzero"`
 
-	// Deny refuses callers from these addresses. Allow, when it is not empty, refuses
-	// callers from any other. Callers from Exempt are not limited. The address is the one
-	// that API Gateway saw; a TOKEN event has none, and counts as outside of every list.
+	// Deny refuses callers from these networks. Allow, if it is not empty, refuses callers
+	// from all other networks. Callers from Exempt are not limited. The address is the one
+	// that API Gateway saw; a TOKEN event has none and is in no list.
 	Deny   []netip.Prefix `json:"deny,omitempty"`
 	Allow  []netip.Prefix `json:"allow,omitempty"`
 	Exempt []netip.Prefix `json:"exempt,omitempty"`
 
 	// TokenPlan is the plan of a JWT that names none. AddressPlan is the plan of callers
-	// identified by address. Empty refuses them.
+	// identified by address. If empty, these callers are refused.
 	TokenPlan   string `json:"tokenPlan,omitempty"`
 	AddressPlan string `json:"addressPlan,omitempty"`
 
 	Bans *Bans `json:"bans,omitempty"`
 
-	// ShrinkingLeases are leases that a save shortened or ended, by the limits' subject.
-	// Later saves keep them.
+	// ShrinkingLeases has the leases that a save shortened or ended, by the subject of
+	// their limits. Later saves keep them until they end.
 	ShrinkingLeases map[string]ShrinkingLease `json:"lapses,omitempty"`
 
 	// NextNumber is the number that the next new plan gets.
 	NextNumber int `json:"nextNumber"`
-}
-
-// Plan is a named list of limits that keys have.
-type Plan struct {
-	Number   int             `json:"number"` // 1 and up, never used again; 0 in a new plan
-	Name     string          `json:"name"`   // 1 to 100 characters, unique
-	Limits   []limiter.Limit `json:"limits"` // 1 to limiter.MaxLimits, taken all or nothing
-	Mode     Mode            `json:"mode,omitempty"`
-	Degraded Degraded        `json:"degraded,omitempty"`
-	// with Local: percent of the limits that one environment may admit, 1 to 100
-	Share int `json:"share,omitempty"`
-	// Candidate is a list of candidate limits, counted but never enforced. None is in
-	// shadow mode by itself.
-	Candidate []limiter.Limit `json:"candidate,omitempty"`
-	// PerGroup is limits on all keys of this plan that are in one group, together, in
-	// addition to those of each key. They have the plan's mode, and no key's override
-	// replaces them.
-	PerGroup []limiter.Limit `json:"perGroup,omitempty"`
-	// Allow is the routes that the plan's keys may call, up to MaxAllow; none for all.
-	Allow []route.Pattern `json:"allow,omitempty"`
-}
-
-// Route is a rule for the calls that its pattern matches. Of several that match one call
-// the most specific wins.
-type Route struct {
-	Name    string        `json:"name"` // 1 to 100 characters, unique
-	Pattern route.Pattern `json:"pattern"`
-	// the cost of a call, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and
-	// not limited
-	Cost   int64 `json:"cost"`
-	Settle bool  `json:"settle,omitempty"`
-	// SettleMax is the most that settling a call may charge to limits that several
-	// callers share: Cost to limiter.MaxRequests. 0 is DefaultSettleMax times what the
-	// call took.
-	SettleMax int64 `json:"settleMax,omitempty"`
-	Mode      Mode  `json:"mode,omitempty"` // of the limits below
-
-	// of each caller, on the calls of this rule alone, in addition to the plan's
-	PerKey []limiter.Limit `json:"perKey,omitempty"`
-	// of each client address, on the calls of this rule alone
-	PerIP  []limiter.Limit `json:"perIP,omitempty"`
-	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
-
-	SharedLease Duration `json:"sharedLease,omitzero"` // of Shared, as Scope.Lease
-}
-
-// UnmarshalJSON sets a missing cost to 1.
-func (r *Route) UnmarshalJSON(data []byte) error {
-	type plain Route
-	p := plain{Cost: 1}
-	err := json.Unmarshal(data, &p)
-	*r = Route(p)
-	return err
-}
-
-// Scope is a list of limits on something other than a caller.
-type Scope struct {
-	Limits []limiter.Limit `json:"limits,omitempty"`
-	Mode   Mode            `json:"mode,omitempty"`
-
-	// Lease is how long an environment may admit calls from a share that it took in
-	// advance, so that not every check takes from the one shared state. MinLease to a
-	// quarter of the shortest window, in whole milliseconds; 0 takes for every call. Only
-	// Global may have one.
-	Lease Duration `json:"lease,omitzero"`
-}
-
-// Bans is the policy of automatic bans: Denials denied calls within Window ban a
-// caller for Base, each further ban lasts twice as long, up to Cap. A caller who was not
-// banned for Cap starts over.
-type Bans struct {
-	Denials int64    `json:"denials"` // 2 to 100,000
-	Window  Duration `json:"window"`
-	Base    Duration `json:"base"`
-	Cap     Duration `json:"cap"`
-}
-
-// Duration is a time.Duration that reads and writes itself as limiter.ParseWindow does:
-// "10s", "30d".
-type Duration time.Duration
-
-// MarshalText writes the duration in short.
-func (d Duration) MarshalText() ([]byte, error) {
-	return []byte(limiter.ShortWindow(time.Duration(d))), nil
-}
-
-// UnmarshalText is the inverse of MarshalText.
-func (d *Duration) UnmarshalText(text []byte) error {
-	parsed, err := limiter.ParseWindow(string(text))
-	*d = Duration(parsed)
-	return err
 }
 
 // Plan returns the plan with this name.
@@ -188,23 +73,186 @@ func (s *Set) Numbered(number int) (Plan, bool) {
 	return Plan{}, false
 }
 
-// HasCandidate reports whether any plan has candidate limits, counted but never enforced.
+// HasCandidate reports whether any plan has candidate limits.
 func (s *Set) HasCandidate() bool {
-	for _, p := range s.Plans {
-		if len(p.Candidate) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Plans, func(p Plan) bool { return len(p.Candidate) > 0 })
 }
 
-// PlanName returns the name of the plan with this number; empty when there is none.
+// PlanName returns the name of the plan with this number; empty if there is none.
 func (s *Set) PlanName(number int) string {
 	p, _ := s.Numbered(number)
 	return p.Name
 }
 
-// The scopes of limits: what they are on.
+// Numbered returns next with numbers for its new plans. It fails with an *InvalidError if
+// a plan has a number that no plan of current has, or that another plan has, or if no
+// number is left.
+func Numbered(next Set, current *Set) (*Set, error) {
+	next.Plans = slices.Clone(next.Plans)
+	next.NextNumber = max(current.NextNumber, 1)
+	var fields []FieldError
+	seen := map[int]bool{}
+	for i := range next.Plans {
+		p := &next.Plans[i]
+		if p.Number == 0 {
+			p.Number = next.NextNumber
+			next.NextNumber++
+		} else if _, known := current.Numbered(p.Number); !known || seen[p.Number] {
+			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
+				fmt.Sprintf("is %d: a new plan has none", p.Number)})
+		}
+		seen[p.Number] = true
+	}
+	if next.NextNumber > MaxNumber+1 {
+		fields = append(fields, FieldError{"plans",
+			fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
+	}
+	if len(fields) > 0 {
+		return nil, Invalid(fields)
+	}
+	return &next, nil
+}
+
+// Plan is a named list of limits that keys have.
+type Plan struct {
+	Number   int             `json:"number"` // 1 to MaxNumber, never reused; 0 in a new plan
+	Name     string          `json:"name"`   // 1 to 100 characters, unique
+	Limits   []limiter.Limit `json:"limits"` // 1 to limiter.MaxLimits, taken all or nothing
+	Mode     Mode            `json:"mode,omitempty"`
+	Degraded Degraded        `json:"degraded,omitempty"`
+	// percent of the limits that one environment may admit with Local, 1 to 100
+	Share int `json:"share,omitempty"`
+	// Candidate has candidate limits, which are counted but never enforced. None may be in
+	// shadow mode.
+	Candidate []limiter.Limit `json:"candidate,omitempty"`
+	// PerGroup has limits that all keys of this plan in one group share, in addition to
+	// the limits of each key. They have the plan's mode. Overrides of keys do not replace
+	// them.
+	PerGroup []limiter.Limit `json:"perGroup,omitempty"`
+	// Allow has the routes that the plan's keys may call, up to MaxAllow; empty for all.
+	Allow []route.Pattern `json:"allow,omitempty"`
+}
+
+// Route is a rule for the calls that its pattern matches. If several rules match a call,
+// the most specific applies.
+type Route struct {
+	Name    string        `json:"name"` // 1 to 100 characters, unique
+	Pattern route.Pattern `json:"pattern"`
+	// the cost of a call, 0 to limiter.MaxRequests; a call of cost 0 is authenticated and
+	// not limited
+	Cost   int64 `json:"cost"`
+	Settle bool  `json:"settle,omitempty"`
+	// SettleMax is the greatest cost that settling a call may charge to shared limits:
+	// Cost to limiter.MaxRequests. 0 stands for DefaultSettleMax times what the call took.
+	SettleMax int64 `json:"settleMax,omitempty"`
+	Mode      Mode  `json:"mode,omitempty"` // of the limits below
+
+	// of each caller, on the calls of this rule alone, in addition to the plan's
+	PerKey []limiter.Limit `json:"perKey,omitempty"`
+	// of each client address, on the calls of this rule alone
+	PerIP  []limiter.Limit `json:"perIP,omitempty"`
+	Shared []limiter.Limit `json:"shared,omitempty"` // of all callers of this rule together
+
+	SharedLease Duration `json:"sharedLease,omitzero"` // of Shared, as Scope.Lease
+}
+
+// UnmarshalJSON sets a missing cost to 1.
+func (r *Route) UnmarshalJSON(data []byte) error {
+	type plain Route
+	p := plain{Cost: 1}
+	err := json.Unmarshal(data, &p)
+	*r = Route(p)
+	return err
+}
+
+// DefaultSettleMax is how many times a call's cost its settlement may charge to shared
+// limits, on a route without SettleMax.
+const DefaultSettleMax = 10
+
+// SettleBound returns the greatest cost that settling a call may charge to shared limits.
+// cost is what the call took. The result is at least cost, because that is charged
+// already.
+func (r Route) SettleBound(cost int64) int64 {
+	most := r.SettleMax
+	if most == 0 {
+		most = SettleMaxOf(cost)
+	}
+	return max(most, cost)
+}
+
+// SettleMaxOf returns the bound of a settlement on a route without SettleMax.
+func SettleMaxOf(cost int64) int64 {
+	return min(DefaultSettleMax*cost, limiter.MaxRequests)
+}
+
+// Scope is a list of limits on something other than a caller.
+type Scope struct {
+	Limits []limiter.Limit `json:"limits,omitempty"`
+	Mode   Mode            `json:"mode,omitempty"`
+
+	// Lease is how long an environment may admit calls from a share of the limits that it
+	// took in advance: MinLease to a quarter of the shortest window, in whole
+	// milliseconds. With 0 every call takes from the shared state. Only Global may have a
+	// lease.
+	Lease Duration `json:"lease,omitzero"`
+}
+
+// Bans is the policy of automatic bans. Denials denied calls within Window ban a caller
+// for Base. Each further ban lasts twice as long, up to Cap. After Cap without a ban, the
+// next ban lasts Base again.
+type Bans struct {
+	Denials int64    `json:"denials"` // 2 to 100,000
+	Window  Duration `json:"window"`
+	Base    Duration `json:"base"`
+	Cap     Duration `json:"cap"`
+}
+
+// Duration is a time.Duration whose text has the form that limiter.ParseWindow parses:
+// "10s", "30d".
+type Duration time.Duration
+
+// MarshalText returns the short form of the duration.
+func (d Duration) MarshalText() ([]byte, error) {
+	return []byte(limiter.ShortWindow(time.Duration(d))), nil
+}
+
+// UnmarshalText parses the short form of a duration.
+func (d *Duration) UnmarshalText(text []byte) error {
+	parsed, err := limiter.ParseWindow(string(text))
+	*d = Duration(parsed)
+	return err
+}
+
+// Mode says what a denial means.
+type Mode string
+
+// The modes. The zero value is Enforce.
+const (
+	Enforce Mode = "enforce" // a denied call is denied
+	Shadow  Mode = "shadow"  // calls are counted and denials recorded, but every call passes
+	Off     Mode = "off"     // nothing is counted and every call passes
+)
+
+// OrEnforce returns the mode, or Enforce if it is empty.
+func OrEnforce(m Mode) Mode {
+	if m == "" {
+		return Enforce
+	}
+	return m
+}
+
+// Degraded says how calls are decided while Valkey is away. Only callers that were
+// verified before may pass, whatever it says.
+type Degraded string
+
+// The values of Degraded. The zero value is Closed.
+const (
+	Closed Degraded = "closed" // calls are denied
+	Open   Degraded = "open"   // calls pass, uncounted
+	Local  Degraded = "local"  // each environment counts alone, against Share of the limits
+)
+
+// The scopes of limits.
 const (
 	ScopeKey      = "key"
 	ScopeRoute    = "route"
@@ -214,3 +262,23 @@ const (
 	ScopeRouteAll = "route-all"
 	ScopeGroup    = "group"
 )
+
+// GlobalID is the subject of the limits on all callers.
+const GlobalID = "global"
+
+// RouteID returns the id under which the usage of a route is recorded.
+func RouteID(name string) string { return "route-" + RouteTag(name) }
+
+// RouteTag returns the 12 characters that stand for a route's or a group's name in
+// Valkey.
+func RouteTag(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return base64.RawURLEncoding.EncodeToString(sum[:9])
+}
+
+// GroupID returns the subject of a group of keys, which has the counts of its limits.
+func GroupID(name string) string { return "group-" + RouteTag(name) }
+
+// GroupState returns the last part of the name of the counts of a plan's limits per
+// group. Each plan has its own counts.
+func GroupState(plan int) string { return "s" + strconv.Itoa(plan) }

@@ -2,8 +2,12 @@ package policy
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
@@ -19,8 +23,8 @@ const (
 	maxBan      = 366 * 24 * time.Hour
 )
 
-// Validate reports everything that is wrong with a Set, as an *InvalidError. A Set that
-// is to be saved has to pass ValidateAfter.
+// Validate returns an *InvalidError with everything that is wrong with a Set. A Set that
+// is saved must pass ValidateAfter too.
 func (s *Set) Validate() error { return Invalid(s.errors()) }
 
 func (s *Set) errors() []FieldError {
@@ -56,7 +60,7 @@ func (s *Set) planErrors() []FieldError {
 		add("mode", modeProblem(p.Mode))
 		fields = append(fields, limitErrors(at+"limits", p.Limits, true)...)
 		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
-		fields = append(fields, unnotifiedErrors(at+"candidate", p.Candidate, ofCandidate)...)
+		fields = append(fields, unnotifiedErrors(at+"candidate", p.Candidate, candidateNotify)...)
 		for j, l := range p.Candidate {
 			if l.Shadow {
 				add(fmt.Sprintf("candidate[%d].mode", j),
@@ -166,30 +170,128 @@ func (b *Bans) errors() []FieldError {
 	return fields
 }
 
-// Numbered gives the new plans of next numbers. A plan keeps its number; a number that no
-// plan of current has is refused.
-func Numbered(next Set, current *Set) (*Set, error) {
-	next.Plans = slices.Clone(next.Plans)
-	next.NextNumber = max(current.NextNumber, 1)
-	var fields []FieldError
-	seen := map[int]bool{}
-	for i := range next.Plans {
-		p := &next.Plans[i]
-		if p.Number == 0 {
-			p.Number = next.NextNumber
-			next.NextNumber++
-		} else if _, known := current.Numbered(p.Number); !known || seen[p.Number] {
-			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
-				fmt.Sprintf("is %d: a new plan has none", p.Number)})
+// settleMaxProblem says what is wrong with SettleMax; empty if it is valid.
+func (r Route) settleMaxProblem() string {
+	least := max(r.Cost, 1)
+	if r.SettleMax == 0 || r.SettleMax >= least && r.SettleMax <= limiter.MaxRequests {
+		return ""
+	}
+	return fmt.Sprintf("is %d: must be %d, what a call costs, to %d; leave it out for %d times the cost",
+		r.SettleMax, least, int64(limiter.MaxRequests), DefaultSettleMax)
+}
+
+// groupErrors validates a plan's limits per group. The keys of a group share them, so they
+// must not count denied calls.
+func groupErrors(field string, limits []limiter.Limit, routes []Route) []FieldError {
+	fields := append(limitErrors(field, limits, false), costErrors(field, limits, routes)...)
+	for i, l := range limits {
+		if l.CountDenied && l.Algorithm == limiter.Log {
+			at := fmt.Sprintf("%s[%d].countDenied", field, i)
+			fields = append(fields, FieldError{at, sharedCountDenied})
 		}
-		seen[p.Number] = true
 	}
-	if next.NextNumber > MaxNumber+1 {
-		fields = append(fields, FieldError{"plans",
-			fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
+	return fields
+}
+
+// allowErrors validates a list of patterns; field is its name.
+func allowErrors(field string, allow []route.Pattern) []FieldError {
+	if len(allow) > MaxAllow {
+		return []FieldError{{field, fmt.Sprintf("%d given: must be at most %d", len(allow), MaxAllow)}}
 	}
-	if len(fields) > 0 {
-		return nil, Invalid(fields)
+	var fields []FieldError
+	for i, p := range allow {
+		for _, e := range p.Errors() {
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].%s", field, i, e.Field), e.Message})
+		}
 	}
-	return &next, nil
+	return fields
+}
+
+// TextProblem says what is wrong with a text that people read, of up to longest
+// characters; empty if it is valid.
+func TextProblem(text string, longest int) string {
+	switch {
+	case len(text) > utf8.UTFMax*longest || utf8.RuneCountInString(text) > longest:
+		return fmt.Sprintf("is longer than %d characters", longest)
+	case strings.TrimSpace(text) == "":
+		return fmt.Sprintf("is empty: must be 1 to %d characters", longest)
+	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}):
+		return "has characters that cannot be printed"
+	}
+	return ""
+}
+
+func modeProblem(m Mode) string {
+	switch m {
+	case "", Enforce, Shadow, Off:
+		return ""
+	}
+	return fmt.Sprintf("is %.20q: must be enforce, shadow or off", string(m))
+}
+
+// limitErrors validates a list of limits; field is its name.
+func limitErrors(field string, limits []limiter.Limit, required bool) []FieldError {
+	if len(limits) > limiter.MaxLimits || required && len(limits) == 0 {
+		return []FieldError{{field, fmt.Sprintf("%d given: must be 1 to %d", len(limits), limiter.MaxLimits)}}
+	}
+	var fields []FieldError
+	for i, l := range limits {
+		for _, e := range l.Errors() {
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].%s", field, i, e.Field), e.Message})
+		}
+	}
+	return fields
+}
+
+// costErrors refuses limits that are below the cost of a route's call.
+func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldError {
+	var fields []FieldError
+	for i, l := range limits {
+		for _, r := range routes {
+			if r.Cost > l.Requests {
+				fields = append(fields, FieldError{
+					fmt.Sprintf("%s[%d].requests", field, i),
+					fmt.Sprintf("is %d: a call of route %q costs %d and could never pass", l.Requests,
+						r.Name, r.Cost),
+				})
+				break
+			}
+		}
+	}
+	return fields
+}
+
+// nameProblem validates the name of a plan or a route, and adds it to seen.
+func nameProblem(name string, seen map[string]bool) string {
+	if problem := TextProblem(name, MaxNameLen); problem != "" {
+		return problem
+	}
+	if seen[name] {
+		return fmt.Sprintf("%q is taken: names must differ", name)
+	}
+	seen[name] = true
+	return ""
+}
+
+func prefixErrors(field string, list []netip.Prefix) []FieldError {
+	if len(list) > MaxPrefixes {
+		return []FieldError{{field, fmt.Sprintf("%d given: must be at most %d", len(list), MaxPrefixes)}}
+	}
+	var fields []FieldError
+	for i, p := range list {
+		if !p.IsValid() || p.Addr().Is4In6() || p.Masked() != p {
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d]", field, i),
+				fmt.Sprintf("is %s: must be a network such as 203.0.113.0/24", p)})
+		}
+	}
+	return fields
+}
+
+func timeProblem(t time.Time) string {
+	if !t.IsZero() && (t.Year() < 2000 || t.Year() > 2200) {
+		return fmt.Sprintf("is %s: must lie between 2000 and 2200", t.Format(time.DateOnly))
+	}
+	return ""
 }

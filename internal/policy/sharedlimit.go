@@ -1,0 +1,211 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"tidegate/internal/limiter"
+)
+
+// SharedLimit is a limit that several callers share.
+type SharedLimit struct {
+	Field string // as in FieldError: "global.limits[0]"
+	Scope string // ScopeIP, ScopeGlobal, ScopeRouteIP or ScopeRouteAll
+	Route Route  // zero for ScopeIP and ScopeGlobal
+	Limit limiter.Limit
+}
+
+// SharedCountDenied returns the shared limits that count denied calls, including limits of
+// addresses, because several callers can have one address. The denied calls of one caller
+// can exhaust such a limit for all. So ValidateAfter refuses new ones.
+func (s *Set) SharedCountDenied() []SharedLimit {
+	var found []SharedLimit
+	add := func(field, scope string, r Route, limits []limiter.Limit) {
+		for i, l := range limits {
+			if l.CountDenied {
+				found = append(found, SharedLimit{fmt.Sprintf("%s[%d]", field, i), scope, r, l})
+			}
+		}
+	}
+	add("perIP.limits", ScopeIP, Route{}, s.PerIP.Limits)
+	add("global.limits", ScopeGlobal, Route{}, s.Global.Limits)
+	for i, r := range s.Routes {
+		at := fmt.Sprintf("routes[%d].", i)
+		add(at+"perIP", ScopeRouteIP, r, r.PerIP)
+		add(at+"shared", ScopeRouteAll, r, r.Shared)
+	}
+	return found
+}
+
+// ValidateAfter validates a Set that replaces current. It returns an *InvalidError with
+// the errors of Validate and those limits of SharedCountDenied that current lacks.
+func (s *Set) ValidateAfter(current *Set) error {
+	fields := s.errors()
+	known := current.SharedCountDenied()
+	for _, l := range s.SharedCountDenied() {
+		if l.Limit.Algorithm != limiter.Log {
+			continue // refused by Validate
+		}
+		if i := slices.IndexFunc(known, l.continues); i >= 0 {
+			known = slices.Delete(known, i, i+1)
+			continue
+		}
+		fields = append(fields, FieldError{l.Field + ".countDenied", sharedCountDenied})
+	}
+	return Invalid(fields)
+}
+
+const sharedCountDenied = "is set, but several callers share this limit, and one that keeps calling " +
+	"would keep out the others: leave it out, or set it on limits of each caller"
+
+// continues reports whether l is old after an edit. The number of requests may differ, and
+// either the name or the pattern of the route.
+func (l SharedLimit) continues(old SharedLimit) bool {
+	return l.Scope == old.Scope && l.Limit.Window == old.Limit.Window &&
+		(l.Route.Name == old.Route.Name || l.Route.Pattern == old.Route.Pattern)
+}
+
+// MinLease is the shortest lease.
+const MinLease = 10 * time.Millisecond
+
+// leaseErrors validates the lease of limits; list is the name of the limits' field. Only
+// exact logs can be leased. Leased calls are made up to a lease after they were counted.
+// In a log, a window that is longer by the lease makes up for that.
+func leaseErrors(field string, lease Duration, list string, limits []limiter.Limit) []FieldError {
+	d := time.Duration(lease)
+	if d == 0 {
+		return nil
+	}
+	refuse := func(format string, args ...any) []FieldError {
+		return []FieldError{{field, "is " + limiter.FormatWindow(d) + ": " + fmt.Sprintf(format, args...)}}
+	}
+	if len(limits) == 0 {
+		return refuse("there is no limit to lease: must be left out, or a limit be added")
+	}
+	for _, l := range limits {
+		if len(l.Errors()) > 0 {
+			return nil // limitErrors reports them
+		}
+		if l.Shadow {
+			return refuse("a limit in shadow mode, %s, cannot be leased: must be left out, or the mode be "+
+				"given to all limits of the list", l)
+		}
+		if l.Algorithm != limiter.Log || l.CountDenied {
+			return refuse("only logs that do not count denied calls can be leased, and %s is none: must be "+
+				"left out, or that limit be changed", l)
+		}
+	}
+	shortest := ShortestWindow(limits)
+	if d < MinLease || d > shortest/4 || d%time.Millisecond != 0 {
+		return refuse("must be %s to a quarter of the shortest window, %s, in whole milliseconds",
+			limiter.FormatWindow(MinLease), limiter.FormatWindow((shortest / 4).Truncate(time.Millisecond)))
+	}
+	if longest := LongestWindow(limits); longest+d > limiter.MaxWindow {
+		return refuse(
+			"lease and window together must be 366 days at most, so with this window no lease above %s",
+			limiter.FormatWindow(limiter.MaxWindow-longest))
+	}
+	return unnotifiedErrors(list, limits, leasedNotify)
+}
+
+func (s Scope) unleasedErrors(field string) []FieldError {
+	if s.Lease == 0 {
+		return nil
+	}
+	return []FieldError{{field + ".lease", "is " + limiter.FormatWindow(time.Duration(s.Lease)) +
+		": only limits of all callers together can be leased: must be left out"}}
+}
+
+// unnotifiedErrors refuses thresholds on limits whose thresholds no call crosses.
+func unnotifiedErrors(field string, limits []limiter.Limit, why string) []FieldError {
+	var fields []FieldError
+	for i, l := range limits {
+		if l.Notify != (limiter.Thresholds{}) {
+			fields = append(fields, FieldError{fmt.Sprintf("%s[%d].notify", field, i), why})
+		}
+	}
+	return fields
+}
+
+// Reasons of unnotifiedErrors.
+const (
+	leasedNotify = "is set, but environments lease shares of the limit, so no call crosses it: must be " +
+		"left out, or the lease be"
+	candidateNotify = "is set, but a candidate is on trial: must be left out"
+)
+
+// ShortestWindow returns the shortest window of limits; there must be at least one.
+func ShortestWindow(limits []limiter.Limit) time.Duration {
+	return slices.MinFunc(limits, bySpan).Span()
+}
+
+// LongestWindow returns the longest window of limits; there must be at least one.
+func LongestWindow(limits []limiter.Limit) time.Duration {
+	return slices.MaxFunc(limits, bySpan).Span()
+}
+
+func bySpan(a, b limiter.Limit) int { return cmp.Compare(a.Span(), b.Span()) }
+
+// ShrinkingLease is a lease that a save shortened or ended. Calls that were leased before
+// the save may be made a whole lease after they were counted. So limits count by the longer
+// lease until these calls are outside every window.
+type ShrinkingLease struct {
+	Lease Duration  `json:"lease"`
+	Until time.Time `json:"until"` // by the server's clock
+}
+
+// ShrinkingMargin bounds how far the clock of the saving process may be behind the
+// server's, plus how long a save takes to reach every bucket.
+const ShrinkingMargin = time.Minute
+
+// leaseTerms has what the lease of a list of limits on all callers depends on.
+type leaseTerms struct {
+	lease  time.Duration
+	window time.Duration // the longest
+}
+
+// leaseTerms returns the terms of all limits on all callers, by subject.
+func (s *Set) leaseTerms() map[string]leaseTerms {
+	all := map[string]leaseTerms{}
+	add := func(id string, limits []limiter.Limit, lease Duration) {
+		if len(limits) > 0 {
+			all[id] = leaseTerms{time.Duration(lease), LongestWindow(limits)}
+		}
+	}
+	add(GlobalID, s.Global.Limits, s.Global.Lease)
+	for _, r := range s.Routes {
+		add(RouteID(r.Name), r.Shared, r.SharedLease)
+	}
+	return all
+}
+
+// ShrinkingLeasesAfter returns the shrinking leases that hold after next replaces s.
+func (s *Set) ShrinkingLeasesAfter(next *Set, now time.Time) map[string]ShrinkingLease {
+	leases, old, current := map[string]ShrinkingLease{}, s.leaseTerms(), next.leaseTerms()
+	for id, l := range s.ShrinkingLeases {
+		if now.Before(l.Until) {
+			leases[id] = l
+			if _, found := old[id]; !found { // a later save may add these limits again
+				old[id] = leaseTerms{}
+			}
+		}
+	}
+	for id, before := range old {
+		after, shrinking := current[id], leases[id]
+		longest := max(before.lease, time.Duration(shrinking.Lease))
+		if longest > after.lease && (before.lease > after.lease || after.window > before.window) {
+			until := now.Add(max(before.window, after.window) + longest +
+				ShrinkingMargin).UTC().Truncate(time.Millisecond)
+			if shrinking.Until.After(until) {
+				until = shrinking.Until
+			}
+			leases[id] = ShrinkingLease{Duration(longest), until}
+		}
+	}
+	if len(leases) == 0 {
+		return nil
+	}
+	return leases
+}
