@@ -1,44 +1,51 @@
 package policyset
 
 import (
+	"context"
+	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
-
-	"github.com/valkey-io/valkey-go"
+	"tidegate/internal/store/keyspace"
 )
 
-// A record is a key as it lies in Valkey. find.lua reads its fixed part:
+// The layout of a key's record in Valkey. find.lua reads the fixed part:
 //
 //	 1 byte    format, 2
 //	 1 byte    0 revoked, 1 an active API key, 2 a token's or address's record,
 //	           3 an active API key that opens only some routes
 //	32 bytes   hash of the secret
-//	32 bytes   hash of the secret before
-//	 7 bytes   until when that one is good
+//	32 bytes   hash of the previous secret
+//	 7 bytes   until when the previous secret is valid
 //	 7 bytes   when the key expires; 0 never
 //	 7 bytes   until when it is banned
 //	 4 bytes   version
 //	 2 bytes   number of the plan
-//	 7 bytes   until when the override holds; 0 without end
+//	 7 bytes   when the override ends; 0 never
 //	 2 bytes   length of the name
-//	 2 bytes   length of the override; 0 when there is none
+//	 2 bytes   length of the override; 0 if there is none
 //	 2 bytes   length of the description
 //	           name
-//	           override: entry of its limits
+//	           override: an entry
 //	           description, JSON; of a key in a group it begins with {"group":"NAME"
 //
-// An entry is 1 byte mode (1 enforce, 2 shadow, 3 off), 2 bytes length, and a program as
-// limiter.Program lays it out, empty when the mode is off. Integers are big-endian, times
-// microseconds since 1970.
+// An entry encodes limits: 1 byte mode (1 enforce, 2 shadow, 3 off), 2 bytes length, and a
+// limiter.Program, empty if the mode is off. Integers are big-endian, times microseconds
+// since 1970.
 const (
 	recordFormat = 2
 	hashAt       = 2
@@ -50,20 +57,18 @@ const (
 	nameAt       = PublicAt + PublicLen
 )
 
-// description is the part of a record that the scripts do not read. With status 3 they
-// compare it with the environment's copy.
+// description is the last part of a record. The scripts read only its group. For a key
+// that opens only some routes, they compare it with the environment's copy.
 type description struct {
-	Group   string      `json:"group,omitempty"` // first: find.lua reads it
-	Kind    policy.Kind `json:"kind"`
-	Env     string      `json:"env,omitempty"`
-	Foreign bool        `json:"foreign,omitempty"`
-	Tags    []string    `json:"tags,omitempty"`
-
-	Allow []route.Pattern `json:"allow,omitempty"`
-
-	Reason  string    `json:"reason,omitempty"` // of the override
-	Created time.Time `json:"created"`
-	Updated time.Time `json:"updated"`
+	Group   string          `json:"group,omitempty"` // first: find.lua reads it
+	Kind    policy.Kind     `json:"kind"`
+	Env     string          `json:"env,omitempty"`
+	Foreign bool            `json:"foreign,omitempty"`
+	Tags    []string        `json:"tags,omitempty"`
+	Allow   []route.Pattern `json:"allow,omitempty"`
+	Reason  string          `json:"reason,omitempty"` // of the override
+	Created time.Time       `json:"created"`
+	Updated time.Time       `json:"updated"`
 }
 
 // Secrets has the hashes of a key's valid secrets.
@@ -105,7 +110,7 @@ func EncodeRecord(k policy.Key, s Secrets) ([]byte, error) {
 	return append(append(append(r, k.Name...), entry...), about...), nil
 }
 
-// EncodeEntry encodes limits and their mode.
+// EncodeEntry encodes limits and their mode as an entry.
 func EncodeEntry(mode policy.Mode, limits []limiter.Limit) ([]byte, error) {
 	if mode == policy.Off {
 		return []byte{modeByte(policy.Off), 0, 0}, nil
@@ -118,7 +123,8 @@ func EncodeEntry(mode policy.Mode, limits []limiter.Limit) ([]byte, error) {
 	return append(entry, program...), nil
 }
 
-// DecodeRecord decodes a record. It fails with policy.ErrUnreadable.
+// DecodeRecord decodes a record, without the name of the key's plan. It fails with
+// policy.ErrUnreadable.
 func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	var s Secrets
 	if len(r) < nameAt || r[0] != recordFormat {
@@ -159,10 +165,10 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	return k, s, nil
 }
 
-// GroupText is how the description of a key in a group begins.
+// GroupText returns how the description of a key in the group begins.
 func GroupText(name string) string { return `{"group":"` + name + `"` }
 
-// DecodeAllow decodes the routes that a key opens from its description.
+// DecodeAllow decodes the routes that a key opens from the description of its record.
 func DecodeAllow(about []byte) ([]route.Pattern, error) {
 	var text description
 	if err := json.Unmarshal(about, &text); err != nil {
@@ -171,7 +177,8 @@ func DecodeAllow(about []byte) ([]route.Pattern, error) {
 	return text.Allow, nil
 }
 
-// DecodeEntry decodes limits and their mode, and returns the bytes after them.
+// DecodeEntry decodes an entry and returns the bytes after it. It fails with
+// policy.ErrUnreadable, or with the limiter's error.
 func DecodeEntry(b []byte) (mode policy.Mode, limits []limiter.Limit, rest []byte, err error) {
 	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(Modes) {
 		return "", nil, nil, policy.ErrUnreadable
@@ -188,17 +195,11 @@ func DecodeEntry(b []byte) (mode policy.Mode, limits []limiter.Limit, rest []byt
 	return mode, limits, b[end:], err
 }
 
-// Modes has the modes in the order of their encoding, from 1.
+// Modes has the modes in the order of their bytes in an entry, from 1.
 var Modes = [...]policy.Mode{policy.Enforce, policy.Shadow, policy.Off}
 
-func modeByte(m policy.Mode) byte {
-	for i, known := range Modes {
-		if m == known {
-			return byte(i + 1)
-		}
-	}
-	return 1
-}
+// modeByte returns the byte of a mode in an entry; the empty mode is Enforce.
+func modeByte(m policy.Mode) byte { return byte(max(slices.Index(Modes[:], m), 0) + 1) }
 
 func statusByte(k policy.Key) byte {
 	switch {
@@ -212,7 +213,8 @@ func statusByte(k policy.Key) byte {
 	return 2
 }
 
-// AppendTime appends an instant as 7 bytes of microseconds; zero for the zero time.
+// AppendTime appends an instant as 7 bytes of microseconds since 1970; 0 for the zero
+// time.
 func AppendTime(b []byte, t time.Time) []byte {
 	var us uint64
 	if !t.IsZero() {
@@ -231,8 +233,8 @@ func TimeAt(b []byte) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Recorded decodes the key in a reply, without the name of its plan. It returns the zero
-// Key if there is no record.
+// Recorded decodes the key in the reply to a GET of its record, as DecodeRecord does. It
+// returns the zero Key if there is no record.
 func Recorded(id string, result valkey.ValkeyResult) (policy.Key, error) {
 	record, err := result.AsBytes()
 	if valkey.IsValkeyNil(err) {
@@ -243,4 +245,51 @@ func Recorded(id string, result valkey.ValkeyResult) (policy.Key, error) {
 	}
 	k, _, err := DecodeRecord(id, record)
 	return k, err
+}
+
+// BannedUntil returns, for each key in order, the end of its ban by hand or of its
+// automatic ban, whichever is later. It is zero for a key without a ban, and may be in the
+// past.
+func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
+	keys []policy.Key) ([]time.Time, error) {
+	until := make([]time.Time, len(keys))
+	commands := make(valkey.Commands, len(keys))
+	for i, k := range keys {
+		until[i] = k.Banned
+		commands[i] = client.B().Get().Key(BanKey(k.ID)).Build()
+	}
+	if set.Bans == nil || len(keys) == 0 {
+		return until, nil
+	}
+	for i, result := range client.DoMulti(ctx, commands...) {
+		ban, err := result.AsBytes()
+		if err != nil && !valkey.IsValkeyNil(err) {
+			return nil, fmt.Errorf("policyset: read bans: %w", err)
+		}
+		if len(ban) == 8 && TimeAt(ban[1:]).After(until[i]) { // the first byte is the number of bans
+			until[i] = TimeAt(ban[1:])
+		}
+	}
+	return until, nil
+}
+
+// BanKey returns the name of a caller's automatic ban, which wide.lua writes.
+func BanKey(id string) string { return keyspace.Of(id, "sb") }
+
+// DenialsKey returns the name of the denials that count towards a caller's next automatic
+// ban, which wide.lua writes.
+func DenialsKey(id string) string { return keyspace.Of(id, "sd") }
+
+// AddressKey is the key of the HMACs that are the subject ids of address limits. Without
+// it, an address cannot be found from its id by trying all addresses.
+type AddressKey []byte
+
+// NewAddressKey derives the key from the pepper.
+func NewAddressKey(pepper apikey.Pepper) AddressKey { return pepper.Derive("addresses") }
+
+// ID returns the subject id of a client network.
+func (k AddressKey) ID(p netip.Prefix) string {
+	mac := hmac.New(sha256.New, k)
+	mac.Write([]byte(p.Masked().String()))
+	return "ip-" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
 }

@@ -1,6 +1,6 @@
-// Package policyset reads and encodes what both functions know in Valkey: the policy set,
+// Package policyset reads and encodes what both functions read in Valkey: the policy set,
 // its mirrors, the copies of its plans in each bucket, and the records of keys. Packages
-// enforce and registry import it. It decides nothing and writes nothing.
+// enforce, registry and journal import it. It decides nothing and writes nothing.
 package policyset
 
 import (
@@ -22,18 +22,16 @@ const SetID = "policy"
 // SetKey is the name of the policy set in Valkey: 4 bytes version, then JSON.
 var SetKey = keyspace.Record(SetID)
 
-// emptySet returns the policy set before the first save.
-func emptySet() *policy.Set { return &policy.Set{NextNumber: 1} }
-
 // LoadSet reads the stored policy set. Before the first save it is empty, with version 0.
 func LoadSet(ctx context.Context, client valkey.Client) (*policy.Set, error) {
 	return setOf(client.Do(ctx, client.B().Get().Key(SetKey).Build()))
 }
 
+// setOf decodes the reply to a GET of the policy set.
 func setOf(result valkey.ValkeyResult) (*policy.Set, error) {
 	record, err := result.AsBytes()
 	if valkey.IsValkeyNil(err) {
-		return emptySet(), nil
+		return &policy.Set{NextNumber: 1}, nil // before the first save
 	}
 	if err != nil {
 		return nil, fmt.Errorf("policyset: read set: %w", err)
@@ -41,7 +39,8 @@ func setOf(result valkey.ValkeyResult) (*policy.Set, error) {
 	return DecodeSet(record)
 }
 
-// DecodeSet decodes a policy set. If it is unreadable, the result has only the version.
+// DecodeSet decodes a record of the policy set. It fails with policy.ErrUnreadable; the
+// returned set then has only the version, or nothing.
 func DecodeSet(record []byte) (*policy.Set, error) {
 	if len(record) < 4 {
 		return &policy.Set{}, policy.ErrUnreadable
@@ -62,9 +61,9 @@ func Versioned(version int64, text []byte) []byte {
 // Mirrors is the number of additional copies of the whole policy set.
 const Mirrors = 3
 
-// MirrorKeys are the names of the mirrors: CopyFormat, then the policy set's record, so
-// that copy.lua can compare versions. They and the policy set lie a quarter of the
-// buckets apart, so that no shard of several equal ones has them all.
+// MirrorKeys has the names of the mirrors. A mirror is CopyFormat, then the policy set's
+// record, so that copy.lua can compare versions. The policy set and its mirrors are a
+// quarter of the buckets apart, so that no shard of several equal ones has them all.
 var MirrorKeys = func() (keys [Mirrors]string) {
 	for i := range keys {
 		b := keyspace.BucketOf(SetID) + keyspace.Bucket((i+1)*keyspace.Buckets/(Mirrors+1))
@@ -73,9 +72,10 @@ var MirrorKeys = func() (keys [Mirrors]string) {
 	return keys
 }()
 
-// NewestSet reads the stored policy set and the newest of it and its mirrors. They differ
-// after the policy set's shard lost a save that a mirror has. A mirror that does not
-// answer counts as lost; otherwise one unreachable shard would hide the set on another.
+// NewestSet reads the stored policy set and its mirrors. It returns the stored set and the
+// newest of all, which differ after the set's shard lost a save that a mirror has. A mirror
+// that does not answer counts as lost; otherwise one unreachable shard would hide the set
+// on another.
 func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *policy.Set, err error) {
 	commands := valkey.Commands{client.B().Get().Key(SetKey).Build()}
 	for _, key := range MirrorKeys {
@@ -95,7 +95,7 @@ func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *polic
 		return stored, stored, nil
 	}
 	mirror, err := client.Do(ctx, client.B().Get().Key(at).Build()).AsBytes()
-	if valkey.IsValkeyNil(err) { // lost since its version was read
+	if valkey.IsValkeyNil(err) { // the mirror was lost after its version was read
 		return NewestSet(ctx, client)
 	}
 	if err != nil || HeadVersion(mirror) == 0 {
@@ -117,10 +117,10 @@ func HeadVersion(head []byte) int64 {
 // CopyFormat is the first byte of a copy, the part of the policy set that find.lua reads:
 //
 //	1 byte   format, 1
-//	4 bytes  version of the Set
-//	2 bytes  greatest number of a plan
+//	4 bytes  version of the policy set
+//	2 bytes  greatest number of a plan so far
 //	per number from 1: 4 bytes start of its entry, 2 bytes length; zeros without a plan
-//	entries: the plan's limits, then its candidate if any, in the form of record.go
+//	entries, as in records: the plan's limits, then its candidate limits, if any
 //
 // Integers are big-endian.
 const CopyFormat = 1
