@@ -45,8 +45,8 @@ func Retry[T any](ctx context.Context, do func(context.Context) (T, error)) (T, 
 
 // moving reports whether the keys of the call are moving to another node.
 func moving(err error) bool {
-	var refusal *valkey.ValkeyError
-	return errors.As(err, &refusal) && refusal.IsTryAgain()
+	refusal, ok := errors.AsType[*valkey.ValkeyError](err)
+	return ok && refusal.IsTryAgain()
 }
 
 // refusedForNow reports whether the server refused a command that it would accept later.
@@ -54,19 +54,16 @@ func refusedForNow(err error) bool {
 	if errors.Is(err, valkey.ErrNoSlot) {
 		return true
 	}
-	var refusal *valkey.ValkeyError
-	if !errors.As(err, &refusal) {
-		return false
-	}
-	return refusal.IsTryAgain() || refusal.IsClusterDown() || refusal.IsLoading() ||
-		strings.HasPrefix(refusal.Error(), "MASTERDOWN")
+	refusal, ok := errors.AsType[*valkey.ValkeyError](err)
+	return ok && (refusal.IsTryAgain() || refusal.IsClusterDown() || refusal.IsLoading() ||
+		strings.HasPrefix(refusal.Error(), "MASTERDOWN"))
 }
 
 // disconnected reports whether there was no connection, or it ended.
 func disconnected(err error) bool {
-	var network net.Error
+	network, ok := errors.AsType[net.Error](err)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
-		errors.As(err, &network) && network.Timeout() {
+		ok && network.Timeout() {
 		return false
 	}
 	for _, end := range []error{io.EOF, io.ErrUnexpectedEOF, syscall.ECONNREFUSED, syscall.ECONNRESET,
@@ -75,8 +72,8 @@ func disconnected(err error) bool {
 			return true
 		}
 	}
-	var operation *net.OpError
-	return errors.As(err, &operation) && operation.Op == "dial"
+	operation, ok := errors.AsType[*net.OpError](err)
+	return ok && operation.Op == "dial"
 }
 
 // pause waits before the next attempt. It reports whether the context leaves time for it.
@@ -92,4 +89,22 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// Away reports whether an error means that Valkey cannot serve such calls now: it was not
+// reached, did not answer in time, or refused because of its state or the user's rights.
+// An error about the call itself does not count.
+func Away(err error) bool {
+	if err == nil {
+		return false
+	}
+	refusal, ok := errors.AsType[*valkey.ValkeyError](err)
+	if !ok {
+		return true
+	}
+	if refusal.IsNil() {
+		return false
+	}
+	code, _, _ := strings.Cut(refusal.Error(), " ") // the library leaves out ERR
+	return code == strings.ToUpper(code) && code != "WRONGTYPE" && code != "NOSCRIPT"
 }

@@ -166,3 +166,17 @@ func cancelAfterFreeze(ctx context.Context, cancel context.CancelFunc, limit tim
 		}
 	}
 }
+
+// Elapsed returns bounds of the time between two results of time.Now. The monotonic clock
+// stands still while a function is frozen, and the wall clock may have been set. Both
+// bounds are at least 0.
+func Elapsed(from, to time.Time) (least, most time.Duration) {
+	monotonic, day := to.Sub(from), to.Round(0).Sub(from.Round(0))
+	return max(0, min(monotonic, day)), max(0, monotonic, day)
+}
+
+// ElapsedAtLeast returns the smaller bound of Elapsed.
+func ElapsedAtLeast(from, to time.Time) time.Duration { least, _ := Elapsed(from, to); return least }
+
+// ElapsedAtMost returns the greater bound of Elapsed.
+func ElapsedAtMost(from, to time.Time) time.Duration { _, most := Elapsed(from, to); return most }

@@ -76,3 +76,14 @@ func TestBadURLsAreExplainedWithoutThePassword(t *testing.T) {
 		}
 	}
 }
+
+func TestClustered(t *testing.T) {
+	for url, want := range map[string]bool{
+		"valkey://a": false, "nothing": false, "valkey://a,b?cluster=true": true,
+		"valkeys://u@a?cluster=true&iam=c&region=r": true,
+	} {
+		if Clustered(url) != want {
+			t.Errorf("%s: %t", url, !want)
+		}
+	}
+}
