@@ -44,7 +44,7 @@ func Join(ctx context.Context, user User, primaries int, addresses ...string) er
 	if err != nil {
 		return err
 	}
-	info, err := c[0].ask(ctx, "CLUSTER", "INFO")
+	info, err := c[0].run(ctx, "CLUSTER", "INFO")
 	if err != nil {
 		return err
 	}
@@ -92,12 +92,12 @@ func (c cluster) close() {
 func (c cluster) assignSlots(ctx context.Context, primaries int) error {
 	for i, n := range c[:primaries] {
 		first, last := slots*i/primaries, slots*(i+1)/primaries-1
-		if _, err := n.ask(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
+		if _, err := n.run(ctx, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(first),
 			strconv.Itoa(last)); err != nil {
 			return err
 		}
 		// Distinct epochs, so that the nodes need not agree on new ones first.
-		if _, err := n.ask(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
+		if _, err := n.run(ctx, "CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(i+1)); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (c cluster) meet(ctx context.Context) error {
 			if i == j {
 				continue
 			}
-			if _, err := n.ask(ctx, meet...); err != nil {
+			if _, err := n.run(ctx, meet...); err != nil {
 				return err
 			}
 		}
@@ -173,11 +173,11 @@ func resolve(ctx context.Context, address string) (ip, port string, err error) {
 // replicate assigns the replicas to the primaries in turn.
 func (c cluster) replicate(ctx context.Context, primaries int) error {
 	for i, n := range c[primaries:] {
-		id, err := c[i%primaries].ask(ctx, "CLUSTER", "MYID")
+		id, err := c[i%primaries].run(ctx, "CLUSTER", "MYID")
 		if err != nil {
 			return err
 		}
-		if _, err := n.ask(ctx, "CLUSTER", "REPLICATE", id); err != nil {
+		if _, err := n.run(ctx, "CLUSTER", "REPLICATE", id); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,7 @@ func (c cluster) replicate(ctx context.Context, primaries int) error {
 
 // handshaken reports whether the node has completed the handshake with all others.
 func (c cluster) handshaken(ctx context.Context, n node) (bool, error) {
-	nodes, err := n.ask(ctx, "CLUSTER", "NODES")
+	nodes, err := n.run(ctx, "CLUSTER", "NODES")
 	return strings.Count(nodes, "\n") == len(c) && !strings.Contains(nodes, "handshake"), err
 }
 
@@ -195,15 +195,15 @@ func (c cluster) handshaken(ctx context.Context, n node) (bool, error) {
 // node learns by itself which others are replicas, so every node must be asked.
 func healthy(replicas int) func(context.Context, node) (bool, error) {
 	return func(ctx context.Context, n node) (bool, error) {
-		info, err := n.ask(ctx, "CLUSTER", "INFO")
+		info, err := n.run(ctx, "CLUSTER", "INFO")
 		if err != nil {
 			return false, err
 		}
-		nodes, err := n.ask(ctx, "CLUSTER", "NODES")
+		nodes, err := n.run(ctx, "CLUSTER", "NODES")
 		if err != nil {
 			return false, err
 		}
-		replication, err := n.ask(ctx, "INFO", "replication")
+		replication, err := n.run(ctx, "INFO", "replication")
 		if err != nil {
 			return false, err
 		}
@@ -227,7 +227,8 @@ func replicasIn(nodes string) int {
 	return count
 }
 
-// await asks each node in turn until the condition holds there.
+// await polls each node in turn until the condition holds there. what names the condition
+// in errors.
 func (c cluster) await(ctx context.Context, what string,
 	holds func(context.Context, node) (bool, error)) error {
 	poll := time.NewTicker(pollEvery)
@@ -251,10 +252,11 @@ func (c cluster) await(ctx context.Context, what string,
 	return nil
 }
 
-func (n node) ask(ctx context.Context, words ...string) (string, error) {
-	answer, err := n.client.Do(ctx, n.client.B().Arbitrary(words...).Build()).ToString()
+// run runs a command and returns its reply as text.
+func (n node) run(ctx context.Context, words ...string) (string, error) {
+	reply, err := n.client.Do(ctx, n.client.B().Arbitrary(words...).Build()).ToString()
 	if err != nil {
 		return "", fmt.Errorf("%s on %s: %w", strings.Join(words, " "), n.address, err)
 	}
-	return strings.TrimPrefix(answer, verbatim), nil
+	return strings.TrimPrefix(reply, verbatim), nil
 }
