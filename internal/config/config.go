@@ -6,7 +6,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"reflect"
+	"strings"
+	"time"
 
 	"github.com/caarlos0/env/v11"
 )
@@ -47,7 +50,7 @@ func (p *Problems) Has(variables ...string) bool {
 	return false
 }
 
-// Err returns all problems as one error; nil when there are none.
+// Err returns all problems as one error; nil if there are none.
 func (p *Problems) Err() error { return errors.Join(p.all...) }
 
 // Read fills a struct whose fields carry env tags, as caarlos0/env defines them, from
@@ -56,33 +59,111 @@ func Read[T any](environ []string) (T, Problems) {
 	var c T
 	var p Problems
 	err := env.ParseWithOptions(&c, env.Options{Environment: env.ToMap(environ)})
-	var all env.AggregateError
-	if !errors.As(err, &all) {
+	all, ok := errors.AsType[env.AggregateError](err)
+	if !ok {
 		p.AddError(err)
 		return c, p
 	}
 	for _, e := range all.Errors {
-		var parse env.ParseError
-		var unset env.VarIsNotSetError
-		var empty env.EmptyVarError
-		switch {
-		case errors.As(e, &unset):
+		if unset, ok := errors.AsType[env.VarIsNotSetError](e); ok {
 			p.Add(unset.Key, "is not set")
-		case errors.As(e, &empty):
+		} else if empty, ok := errors.AsType[env.EmptyVarError](e); ok {
 			p.Add(empty.Key, "is empty")
-		case errors.As(e, &parse):
-			p.Add(tagOf[T](parse.Name), "cannot be read: "+parse.Err.Error())
-		default:
+		} else if parse, ok := errors.AsType[env.ParseError](e); ok {
+			p.Add(variableOf[T](parse.Name), "cannot be read: "+parse.Err.Error())
+		} else {
 			p.AddError(e)
 		}
 	}
 	return c, p
 }
 
-// tagOf returns the variable of a struct's field.
-func tagOf[T any](field string) string {
+// variableOf returns the name of the variable that fills a field of T.
+func variableOf[T any](field string) string {
 	if f, ok := reflect.TypeFor[T]().FieldByName(field); ok {
 		return f.Tag.Get("env")
 	}
 	return field
+}
+
+// Duration has the bounds of a setting that is a duration.
+type Duration struct{ Least, Most time.Duration }
+
+// The bounds of the functions' settings. docs/configuration.md says what each means.
+var (
+	ValkeyTimeout        = Duration{time.Millisecond, 10 * time.Second}
+	ValkeyConnectTimeout = Duration{100 * time.Millisecond, 8 * time.Second}
+	CallerCache          = Duration{0, 24 * time.Hour}
+	DenyCache            = Duration{0, time.Minute}
+	ReservationLease     = Duration{time.Second, 24 * time.Hour}
+	SessionIdle          = Duration{time.Minute, 30 * 24 * time.Hour}
+	SessionLifetime      = Duration{time.Minute, 30 * 24 * time.Hour}
+	// AuditRetention is at least 31 days, because charts mark the changes of 30 days.
+	AuditRetention = Duration{31 * 24 * time.Hour, 10 * 365 * 24 * time.Hour}
+)
+
+// Check returns an error for a value out of bounds.
+func (d Duration) Check(value time.Duration) error {
+	if value < d.Least || value > d.Most {
+		return fmt.Errorf("is %s: must be %s", value, d)
+	}
+	return nil
+}
+
+// String returns the bounds as "1s to 24h".
+func (d Duration) String() string { return brief(d.Least) + " to " + brief(d.Most) }
+
+// brief formats a duration without units that are zero: 24h, not 24h0m0s.
+func brief(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0s"
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}
+
+// Networks parses networks such as 203.0.113.0/24 and 2001:db8::/32, and single
+// addresses, separated by commas or white space. An empty text has none. The error names
+// each item that is not valid and says how to write it.
+func Networks(text string) ([]netip.Prefix, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var all []netip.Prefix
+	var errs []error
+	for item := range strings.FieldsFuncSeq(text, func(c rune) bool {
+		return strings.ContainsRune(", \t\r\n", c)
+	}) {
+		prefix, err := network(item)
+		all, errs = append(all, prefix), append(errs, err)
+	}
+	if len(all) == 0 {
+		return nil,
+			errors.New("has no network: give some such as 203.0.113.0/24 or 2001:db8::/32, or leave it out")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+func network(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
+		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return p, fmt.Errorf("has %.60q, which is no network: write it such as 203.0.113.0/24 or "+
+			"2001:db8::/32", text)
+	case p.Addr().Is4In6():
+		return p, fmt.Errorf("has %.60q: write it as a network of IPv4", text)
+	case p != p.Masked():
+		return p, fmt.Errorf("has %.60q, whose address goes beyond its length: write %s", text, p.Masked())
+	}
+	return p, nil
 }
