@@ -1,12 +1,10 @@
 package crossing
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,6 +20,7 @@ import (
 	"tidegate/internal/store/acl"
 	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -100,30 +99,19 @@ func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.R
 }
 
 // lines is a log. It is safe for concurrent use.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
+type lines struct{ syncbuffer.Buffer }
 
 // events returns how often each threshold was reported, by scope, subject and percent.
 func (l *lines) events(t *testing.T) map[string]int {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	found := map[string]int{}
-	for line := range bytes.Lines(l.text.Bytes()) {
+	for line := range strings.Lines(l.String()) {
 		var e struct {
 			Msg, Event, Scope, Subject string
 			Threshold                  int
 			Used, Max                  int64
 		}
-		err := json.Unmarshal(line, &e)
+		err := json.Unmarshal([]byte(line), &e)
 		if e.Msg == unlisted {
 			continue
 		}

@@ -3,7 +3,6 @@ package crossing
 import (
 	"cmp"
 	"context"
-	_ "embed" // the script
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -21,44 +20,41 @@ import (
 )
 
 const (
-	// Kept is how long a report is listed, unless its bucket has 128 others and no
-	// subject has more of them.
+	// Kept is how long a report is listed. If a bucket has more than 128 reports, the
+	// oldest of the subject with the most reports is removed earlier.
 	Kept = 30 * 24 * time.Hour
 	// MaxPage is the longest page.
 	MaxPage = 500
 )
 
-var (
-	// ErrCursor means that a cursor is not one of a page before.
-	ErrCursor   = errors.New("crossing: not a cursor")
-	errNoClient = errors.New("no connection to Valkey")
-)
+// ErrCursor means that a text is not a cursor.
+var ErrCursor = errors.New("crossing: not a cursor")
 
 // Query says which reports to list.
 type Query struct {
-	Subject string // of limits on this alone; empty for all
-	After   string // cursor
-	Count   int    // of a page, 1 to MaxPage
+	Subject string // only of limits on this subject; empty for all
+	After   string // Next of the page before; empty for the first page
+	Count   int    // 1 to MaxPage
 }
 
-// Page is a part of the reports, newest first.
+// Page is a page of reports, newest first.
 type Page struct {
 	Events []Event
-	Next   string // cursor of the page that follows; empty on the last one
+	Next   string // cursor of the next page; empty on the last
 }
 
-// Store is what the dashboard and its API have of crossings.
+// Store lists and reports crossings for the dashboard and the API.
 type Store struct {
 	client valkey.Client
 	log    *Log
 }
 
-// NewStore returns a Store whose lines go where a logger writes.
+// NewStore returns a Store that writes lines to a logger.
 func NewStore(client valkey.Client, lines *slog.Logger) *Store {
 	return &Store{client: client, log: NewLog(lines)}
 }
 
-// Report reports what a reservation or its settlement crossed, at once.
+// Report reports the crossings of a reservation or its settlement immediately.
 func (s *Store) Report(ctx context.Context, call Call, crossings []enforce.Crossing) {
 	if len(crossings) > 0 {
 		s.log.Note(call, crossings)
@@ -66,30 +62,25 @@ func (s *Store) Report(ctx context.Context, call Call, crossings []enforce.Cross
 	}
 }
 
-// List returns the reports that follow the cursor, in one flush.
+// List returns a page of reports. It reads them in one flush.
 func (s *Store) List(ctx context.Context, q Query) (Page, error) {
-	client := s.client
 	newest, skip, err := parseCursor(q.After)
 	if err != nil {
 		return Page{}, err
 	}
 	count := min(max(q.Count, 1), MaxPage)
-	buckets := keyspace.All()
-	if q.Subject != "" {
-		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
-	}
-	read := int64(count + skip + 1)
-	if q.Subject != "" {
-		read = -1 // others share the bucket's list
+	buckets, read := keyspace.All(), int64(count+skip+1)
+	if q.Subject != "" { // reads all: other subjects share the bucket's list
+		buckets, read = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}, -1
 	}
 	oldest := strconv.FormatInt(time.Now().Add(-Kept).UnixMilli(), 10)
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
-		commands[i] = client.B().Zrevrangebyscore().Key(listName(b)).Max(newest).Min(oldest).Limit(0,
+		commands[i] = s.client.B().Zrevrangebyscore().Key(listName(b)).Max(newest).Min(oldest).Limit(0,
 			read).Build()
 	}
 	var events []Event
-	for _, result := range client.DoMulti(ctx, commands...) {
+	for _, result := range s.client.DoMulti(ctx, commands...) {
 		reports, err := result.AsStrSlice()
 		if err != nil {
 			return Page{}, fmt.Errorf("crossing: list: %w", err)
@@ -110,6 +101,7 @@ func (s *Store) List(ctx context.Context, q Query) (Page, error) {
 	return page, nil
 }
 
+// appendEvents appends the events of reports that are about a subject.
 func appendEvents(events []Event, reports []string, subject string) ([]Event, error) {
 	for _, report := range reports {
 		var e Event
@@ -123,8 +115,8 @@ func appendEvents(events []Event, reports []string, subject string) ([]Event, er
 	return events, nil
 }
 
-// cursorAfter says where a page ends: the millisecond of its last report, and how many of
-// that millisecond came before.
+// cursorAfter returns the cursor after a page: the millisecond of its last report, and how
+// many reports of that millisecond were shown up to there.
 func cursorAfter(page []Event, newest string, skip int) string {
 	last := page[len(page)-1].Time.UnixMilli()
 	shown := 0
@@ -137,7 +129,7 @@ func cursorAfter(page []Event, newest string, skip int) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%d", last, shown))
 }
 
-// maxSkip is how many reports of one millisecond a cursor may pass over.
+// maxSkip is how many reports of one millisecond a cursor may skip.
 const maxSkip = 1 << 16
 
 func parseCursor(cursor string) (newest string, skip int, err error) {
@@ -155,39 +147,4 @@ func parseCursor(cursor string) (newest string, skip int, err error) {
 		return "", 0, ErrCursor
 	}
 	return strconv.FormatInt(ms, 10), skip, nil
-}
-
-//go:embed crossing.lua
-var crossingLua string
-
-var script = valkey.NewLuaScript(crossingLua)
-
-// store enters the event into the list, unless it was reported before.
-func (e *Event) store(ctx context.Context, client valkey.Client) (news int64, err error) {
-	if client == nil {
-		return 0, fmt.Errorf("crossing: %w", errNoClient)
-	}
-	report, err := json.Marshal(e)
-	if err != nil {
-		return 0, fmt.Errorf("crossing: %w", err)
-	}
-	b := keyspace.BucketOf(e.Subject)
-	class := "u"
-	if e.registered {
-		class = "r"
-	}
-	keys := []string{b.Name("usage-x" + e.mark()), listName(b), countName(b, e.Time)}
-	args := []string{class, string(report), strconv.FormatInt(e.Time.UnixMilli(), 10),
-		strconv.FormatInt(max(leastMark, e.Resets.Sub(e.Time)).Milliseconds(), 10)}
-	news, err = script.Exec(ctx, client, keys, args).AsInt64()
-	if err != nil {
-		return 0, fmt.Errorf("crossing: %w", err)
-	}
-	return news, nil
-}
-
-func listName(b keyspace.Bucket) string { return b.Name("usage-crossings") }
-
-func countName(b keyspace.Bucket, at time.Time) string {
-	return b.Name("usage-y" + strconv.FormatInt(at.Unix()/int64(24*time.Hour/time.Second), 10))
 }

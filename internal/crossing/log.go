@@ -1,52 +1,88 @@
+// Package crossing reports that a call took the use of a limit to one of its thresholds:
+// as a line of a log, from which the forward function makes an event, and in a list for
+// the dashboard. Both functions import it. Package enforce says what a call crossed.
+//
+// # Once
+//
+// A threshold of a limit on one subject is reported once until the limit resets: until the
+// end of a fixed window or a calendar period, and in a rolling window until what was used
+// at the report has left it. So a caller whose use of a rolling window hovers around a
+// threshold causes one event in each window. After an edit of the limit, the threshold is
+// reported again. A mark in Valkey records each report. Each environment remembers marks,
+// which saves the round trip.
+//
+// The report leaves after the call's answer and before the next call. An environment that
+// is killed in between loses the reports of that call. So does a call whose reply is lost,
+// unless it is checked again. Without Valkey the line is written too, so an outage can
+// cause a second report, but never a missing one.
+//
+// # What is stored
+//
+//	tg:{tag}:usage-xMARK      string  that a threshold was reported      until its reset
+//	tg:{tag}:usage-crossings  zset    128 of a bucket, as JSON           31 days
+//	tg:{tag}:usage-yDAY       hash    crossings by unregistered callers  2 days
+//
+// All are in the bucket of the subject that the limit is on. The lists have at most about
+// 10 MB together. Unregistered callers, such as addresses, have at most 64 reports per
+// bucket and day, 16,384 in all; further ones are neither listed nor written.
 package crossing
 
 import (
 	"context"
+	"crypto/sha256"
 	_ "embed" // the script
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/answer"
 	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/telemetry"
 )
 
 const (
-	// maxPending bounds the events that wait for Send: those of one call, and of calls
-	// at the same time.
+	// maxPending bounds the events that wait for Send: those of one call and of concurrent
+	// calls.
 	maxPending = 256
-	// maxMarks bounds the marks that an environment remembers, to about 0.5 MB.
+	// maxMarks bounds the marks that an environment remembers; that many take 0.5 MB.
 	maxMarks = 4096
-	// leastMark is the shortest time that a threshold is not reported again.
+	// leastMark is the shortest life of a mark.
 	leastMark = time.Second
 )
 
-// Log reports what calls cross. Note gathers events, Send reports them. It is safe for
-// concurrent use and bounded in memory.
+// Log reports the thresholds that calls cross: Note collects events, and Send reports
+// them. It is safe for concurrent use and bounded in memory.
 type Log struct {
 	lines *slog.Logger
 
 	mu      sync.Mutex
 	pending []Event
-	marks   *simplelru.LRU[string, time.Time] // until when, by Valkey's clock
+	marks   *simplelru.LRU[string, time.Time] // ends of marks, by Valkey's clock
 }
 
-// NewLog returns a Log that writes its lines where a logger does, whatever its level.
+// NewLog returns a Log that writes its lines to a logger, whatever the logger's level.
 func NewLog(lines *slog.Logger) *Log {
-	// fails for a size below 1 alone
-	marks, _ := simplelru.NewLRU[string, time.Time](maxMarks, nil)
+	marks, _ := simplelru.NewLRU[string, time.Time](maxMarks, nil) // fails only for a size below 1
 	return &Log{lines: slog.New(everyLevel{lines.Handler()}), marks: marks}
 }
 
-// everyLevel is a handler that leaves nothing out.
+// everyLevel is a handler that writes lines of every level.
 type everyLevel struct{ slog.Handler }
 
 // Enabled is true.
 func (everyLevel) Enabled(context.Context, slog.Level) bool { return true }
 
-// Note gathers what a call crossed, which for almost every call is nothing.
+// Note collects the crossings of a call. Almost every call has none.
 func (l *Log) Note(call Call, crossings []enforce.Crossing) {
 	if len(crossings) == 0 {
 		return
@@ -79,15 +115,15 @@ func (l *Log) take() []Event {
 	return events
 }
 
-// Send reports what was gathered: in Valkey's list, and by a line for what was not
-// reported before. Without a client, or when Valkey does not say, the line is written.
+// Send reports the collected events: it lists them in Valkey, and writes a line for each
+// that was not reported before. Without a client, or if Valkey fails, it writes the line.
 func (l *Log) Send(ctx context.Context, client valkey.Client) {
 	for _, e := range l.take() {
-		news, err := e.store(ctx, client)
+		reply, err := e.store(ctx, client)
 		if err != nil {
 			l.lines.LogAttrs(ctx, slog.LevelWarn, unlisted, slog.Any("cause", err))
 		}
-		if err != nil || news == reportedNow {
+		if err != nil || reply == reportedNow {
 			l.lines.LogAttrs(ctx, slog.LevelInfo, Message, e.attrs()...)
 		}
 		l.mu.Lock()
@@ -97,6 +133,135 @@ func (l *Log) Send(ctx context.Context, client valkey.Client) {
 }
 
 const (
-	reportedNow = 1 // by crossing.lua
+	reportedNow = 1 // reply of crossing.lua
 	unlisted    = "crossed limit not listed"
 )
+
+// Event reports that a call took the use of a limit to a threshold. It has no credential
+// and no address.
+type Event struct {
+	Time time.Time `json:"time"` // by Valkey's clock
+	// KeyID, KeyName, Group and Plan are of the caller; without a record it has no name.
+	KeyID   string `json:"key"`
+	KeyName string `json:"name,omitempty"`
+	Group   string `json:"group,omitempty"`
+	Plan    string `json:"plan,omitempty"`
+	Rule    string `json:"rule,omitempty"` // route rule of the call
+	// Scope is the kind of subject that the limit is on, as in enforce.LimitState. Subject
+	// is the id of the caller, network (an HMAC), route or group.
+	Scope     string    `json:"scope"`
+	Subject   string    `json:"subject"`
+	Limit     string    `json:"limit"`     // name as in RateLimit fields
+	Threshold int       `json:"threshold"` // percent
+	Used      int64     `json:"used"`      // including the call
+	Max       int64     `json:"max"`
+	Resets    time.Time `json:"resets"` // when the limit is unused if nobody calls
+
+	registered bool
+}
+
+// Call is the call that crossed thresholds.
+type Call struct {
+	KeyID, KeyName, Group, Plan, Rule string
+	Registered                        bool // whether it has an API key
+}
+
+// ResultOf returns the call of a check's result.
+func ResultOf(r *enforce.Result, kind policy.Kind) Call {
+	return Call{KeyID: r.ID, KeyName: r.Name, Group: r.Group, Plan: r.Plan, Rule: r.Rule,
+		Registered: kind == policy.APIKey}
+}
+
+// SettlementOf returns the call of a settlement.
+func SettlementOf(s *enforce.Settlement) Call {
+	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Rule: s.Rule, Registered: true}
+}
+
+func (c Call) event(x enforce.Crossing) Event {
+	own := x.Scope == policy.ScopeKey || x.Scope == policy.ScopeRoute || x.Scope == policy.ScopeGroup
+	everybody := x.Scope == policy.ScopeGlobal || x.Scope == policy.ScopeRouteAll
+	return Event{
+		Time: x.At, KeyID: c.KeyID, KeyName: c.KeyName, Group: c.Group, Plan: c.Plan, Rule: c.Rule,
+		Scope: x.Scope, Subject: x.Subject,
+		Limit:     answer.NameOf(enforce.LimitState{Usage: x.Usage, Scope: x.Scope}),
+		Threshold: x.Percent, Used: x.Used(), Max: x.Limit.Requests, Resets: x.At.Add(x.Reset),
+		registered: everybody || own && c.Registered,
+	}
+}
+
+// mark returns the name of the event's mark: a hash of the subject, the limit and the
+// threshold.
+func (e *Event) mark() string {
+	h := sha256.New()
+	for _, part := range []string{e.Subject, e.Scope, e.owner(), e.Limit, strconv.Itoa(e.Threshold)} {
+		h.Write(append([]byte{byte(len(part) >> 8), byte(len(part))}, part...))
+	}
+	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
+}
+
+// owner distinguishes limits with equal numbers: it returns the rule of a rule's limit and
+// the plan of a limit on a group. Limits of a plan are the same on any route.
+func (e *Event) owner() string {
+	switch e.Scope {
+	case policy.ScopeRoute, policy.ScopeRouteIP:
+		return e.Rule
+	case policy.ScopeGroup:
+		return e.Plan
+	}
+	return ""
+}
+
+// Message is the message of lines about crossed limits.
+const Message = "limit crossed"
+
+// attrs returns the fields of the event's line. docs/alerts.md lists them.
+func (e *Event) attrs() []slog.Attr {
+	return []slog.Attr{
+		slog.String("event", telemetry.LimitCrossed), slog.String("key_id", e.KeyID),
+		slog.String("key_name", e.KeyName),
+		slog.String("group", e.Group),
+		slog.String("plan", e.Plan), slog.String("rule", e.Rule), slog.String("scope", e.Scope),
+		slog.String("subject", e.Subject), slog.String("limit", e.Limit),
+		slog.Int("threshold", e.Threshold), slog.Int64("used", e.Used), slog.Int64("max", e.Max),
+		slog.String("resets", e.Resets.UTC().Format(time.RFC3339)),
+		slog.String("crossed", e.Time.UTC().Format("2006-01-02T15:04:05.000Z")),
+	}
+}
+
+//go:embed crossing.lua
+var crossingLua string
+
+var script = valkey.NewLuaScript(crossingLua)
+
+var errNoClient = errors.New("no connection to Valkey")
+
+// store adds the event to the list, unless it was reported before. It returns the reply
+// of crossing.lua.
+func (e *Event) store(ctx context.Context, client valkey.Client) (reply int64, err error) {
+	if client == nil {
+		return 0, fmt.Errorf("crossing: %w", errNoClient)
+	}
+	report, err := json.Marshal(e)
+	if err != nil {
+		return 0, fmt.Errorf("crossing: %w", err)
+	}
+	b := keyspace.BucketOf(e.Subject)
+	class := "u"
+	if e.registered {
+		class = "r"
+	}
+	keys := []string{b.Name("usage-x" + e.mark()), listName(b), countName(b, e.Time)}
+	args := []string{class, string(report), strconv.FormatInt(e.Time.UnixMilli(), 10),
+		strconv.FormatInt(max(leastMark, e.Resets.Sub(e.Time)).Milliseconds(), 10)}
+	reply, err = script.Exec(ctx, client, keys, args).AsInt64()
+	if err != nil {
+		return 0, fmt.Errorf("crossing: %w", err)
+	}
+	return reply, nil
+}
+
+func listName(b keyspace.Bucket) string { return b.Name("usage-crossings") }
+
+func countName(b keyspace.Bucket, at time.Time) string {
+	return b.Name("usage-y" + strconv.FormatInt(at.Unix()/int64(24*time.Hour/time.Second), 10))
+}
