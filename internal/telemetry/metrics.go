@@ -65,8 +65,7 @@ func (m Metric) String() string { return names[m] }
 
 var names = [metrics]string{
 	"Checks", "Allowed", "Denied", "ShadowDenied", "CandidateDenied", "Degraded", "NearLimit", "StoreErrors",
-	"Refused", "Unauthorized",
-	"ColdStart",
+	"Refused", "Unauthorized", "ColdStart",
 }
 
 // The dimensions, and the value of Service for checks.
@@ -145,7 +144,8 @@ func (m *Metrics) Record(c Check) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts[Checks]++
-	m.counts[either(c.Denied, Denied, Allowed)]++
+	m.count(Denied, c.Denied)
+	m.count(Allowed, !c.Denied)
 	m.count(ShadowDenied, c.ShadowDenied)
 	m.count(CandidateDenied, c.CandidateDenied)
 	m.count(Degraded, c.Degraded)
@@ -156,8 +156,8 @@ func (m *Metrics) Record(c Check) {
 	}
 }
 
-// RecordRefused counts a call without a good credential. It is no check; byError says
-// that the function answered with an error.
+// RecordRefused counts a call without a valid credential, which is not a check. byError is
+// whether the function answered with an error.
 func (m *Metrics) RecordRefused(byError bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -167,13 +167,6 @@ func (m *Metrics) RecordRefused(byError bool) {
 
 // any reports whether a call was counted since the last line.
 func (m *Metrics) any() bool { return m.counts[Checks]+m.counts[Refused] > 0 }
-
-func either(first bool, a, b Metric) Metric {
-	if first {
-		return a
-	}
-	return b
-}
 
 func (m *Metrics) count(what Metric, holds bool) {
 	if holds {
