@@ -9,32 +9,33 @@ import (
 )
 
 const (
-	// Pause is how long an open circuit goes without asking.
+	// Pause is the time between calls that an open circuit lets through.
 	Pause = 500 * time.Millisecond
-	// tripAfter failures in a row open a sector's circuit.
+	// tripAfter is the number of failures in a row that open a sector's circuit.
 	tripAfter = 2
-	// tripAllAfter failures in a row, wherever they happened, open all circuits.
+	// tripAllAfter is the number of failures in a row, in any sectors, that open all
+	// circuits.
 	tripAllAfter = 8
 )
 
-// Breaker keeps calls from waiting for a store that is away. The buckets of the key space
-// are split into sectors, as the shards of a cluster have neighbouring ones: each
-// sector's circuit opens after 2 failures in a row, so that the callers of other shards
-// go on as ever; 8 failures in a row anywhere open all. Through an open circuit goes one
-// call every Pause; the first one that succeeds closes it. A Breaker is safe for
+// Breaker keeps calls from waiting for a Valkey that is away. Sectors are ranges of
+// neighbouring buckets, as the shards of a cluster have. The circuit of a sector opens
+// after 2 failures in a row, so that callers of other shards are not affected. After 8
+// failures in a row in any sectors, all circuits open. An open circuit lets one call
+// through every Pause; the first one that succeeds closes it. A Breaker is safe for
 // concurrent use.
 type Breaker struct {
 	now func() time.Time
 
 	mu       sync.Mutex
 	circuits []circuit
-	failures int // in a row, wherever they happened
+	failures int // in a row, in any sectors
 }
 
 type circuit struct {
-	failures int
+	failures int // in a row
 	open     bool
-	since    time.Time // when the open circuit last let a call through, or failed
+	since    time.Time // of an open circuit: when it last failed or let a call through
 }
 
 // NewBreaker returns a Breaker of 1 to keyspace.Buckets sectors.
@@ -42,8 +43,8 @@ func NewBreaker(sectors int, now func() time.Time) *Breaker {
 	return &Breaker{now: now, circuits: make([]circuit, sectors)}
 }
 
-// Ask reports whether a call about the subject with this id should ask the store. Every
-// call that does has to Report.
+// Ask reports whether a call of the subject with this id should ask Valkey. A call that
+// does must Report.
 func (b *Breaker) Ask(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,7 +60,7 @@ func (b *Breaker) Ask(id string) bool {
 	return true
 }
 
-// Report says whether the store answered. It returns how many circuits are open, and
+// Report records whether Valkey answered a call. It returns how many circuits are open, and
 // whether that changed.
 func (b *Breaker) Report(id string, answered bool) (open int, changed bool) {
 	b.mu.Lock()

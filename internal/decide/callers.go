@@ -17,62 +17,64 @@ import (
 
 const (
 	maxCallers = 10_000
-	maxOthers  = 4_096 // counts of routes, addresses and the like
-	// maxProofs of a caller: its secret, and the one before that is in its grace.
+	maxOthers  = 4_096 // states of routes, addresses and other subjects
+	// maxProofs is the number of proofs of a caller: its secret, and the one before the
+	// last rotation.
 	maxProofs = 2
 )
 
-// Proof is the hash of the secret that a caller was known by; zero for one that others
-// vouch for.
+// Proof is the hash of the API key's secret; zero for a caller without an API key.
 type Proof [sha256.Size]byte
 
-// Callers remembers who was verified lately, and decides about their calls without the
-// store. It is bounded, forgetting those first who did not call for longest, keeps no
-// secret, and is safe for concurrent use.
+// Callers remembers recently verified callers, and decides about their calls while Valkey
+// is away. It forgets the least recently used caller when it is full, stores no secret,
+// and is safe for concurrent use.
 type Callers struct {
 	lifetime time.Duration
 	now      func() time.Time
 
 	mu     sync.Mutex
-	known  *simplelru.LRU[string, *caller]
-	others *simplelru.LRU[string, *limiter.Model]
+	known  *simplelru.LRU[string, *caller]        // by subject
+	others *simplelru.LRU[string, *limiter.Model] // by name of the state
 }
 
-// caller is what the store last said about a subject.
+// caller is what Valkey last said about a subject.
 type caller struct {
 	proofs []verified
 	facts  facts
-	limits []limiter.Limit // of the override or plan; nil when its mode is off
+	limits []limiter.Limit // limits of the override or plan; nil if their mode is off
 	mode   policy.Mode
-	access *route.List // that the key opens; nil for all
+	access *route.List // routes that the key opens; nil for all
 	model  limiter.Model
 }
 
 // facts are compared to find out whether a check says anything new.
 type facts struct {
 	name, plan, group      string
-	asked, source          string // asked is the plan that the call named
+	namedPlan              string // plan that the call named
+	source                 string
 	setVersion, keyVersion int64
 	unlimited              bool
 }
 
+// verified is a proof that Valkey accepted.
 type verified struct {
-	proof Proof
-	at    time.Time
-	holds time.Duration // 0: as long as anything
+	proof    Proof
+	at       time.Time
+	validFor time.Duration // until the caller's record changes by itself; 0 for no limit
 }
 
-// NewCallers returns an empty Callers in which a caller is known for the lifetime after
-// its last check; with 0 no caller ever is.
+// NewCallers returns an empty Callers that remembers a caller for lifetime after its last
+// check; with lifetime 0 it remembers none.
 func NewCallers(lifetime time.Duration, now func() time.Time) *Callers {
-	known, _ := simplelru.NewLRU[string, *caller](maxCallers, nil)        // fails for a size below 1 alone
-	others, _ := simplelru.NewLRU[string, *limiter.Model](maxOthers, nil) // as above
+	known, _ := simplelru.NewLRU[string, *caller](maxCallers, nil)        // fails only below size 1
+	others, _ := simplelru.NewLRU[string, *limiter.Model](maxOthers, nil) // fails only below size 1
 	return &Callers{lifetime: lifetime, now: now, known: known, others: others}
 }
 
-// Remember takes note of what the store said about a caller who may call.
-func (c *Callers) Remember(call enforce.Call, proof Proof, checked enforce.Result) {
-	if !checked.BannedUntil.IsZero() {
+// Remember records what Valkey said about a caller that may call.
+func (c *Callers) Remember(call enforce.Call, proof Proof, result enforce.Result) {
+	if !result.BannedUntil.IsZero() {
 		c.Forget(call, proof)
 		return
 	}
@@ -83,11 +85,11 @@ func (c *Callers) Remember(call enforce.Call, proof Proof, checked enforce.Resul
 		k = &caller{}
 		c.known.Add(call.Subject, k)
 	}
-	k.verify(proof, c.now(), checked)
-	k.learn(call, checked)
+	k.verify(proof, c.now(), result)
+	k.learn(call, result)
 }
 
-// Forget takes note that the store refuses a caller.
+// Forget records that Valkey refuses a caller.
 func (c *Callers) Forget(call enforce.Call, proof Proof) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,10 +98,11 @@ func (c *Callers) Forget(call enforce.Call, proof Proof) {
 		return
 	}
 	if i := k.index(proof); i >= 0 {
-		k.proofs[i] = verified{} // no proof is zero at no time
+		k.proofs[i] = verified{} // find ignores proofs without a time
 	}
 }
 
+// index returns the index of a proof, or -1. It compares in constant time.
 func (k *caller) index(proof Proof) int {
 	found := -1
 	for i := range k.proofs {
@@ -110,11 +113,11 @@ func (k *caller) index(proof Proof) int {
 	return found
 }
 
-// verify puts the proof in the place of the one that was good longest ago, if it is new.
-func (k *caller) verify(proof Proof, now time.Time, checked enforce.Result) {
+// verify records a proof. A new proof replaces the one that was verified longest ago.
+func (k *caller) verify(proof Proof, now time.Time, result enforce.Result) {
 	v := verified{proof: proof, at: now}
-	if until := checked.HoldsUntil(); !until.IsZero() {
-		v.holds = until.Sub(checked.Now)
+	if until := result.HoldsUntil(); !until.IsZero() {
+		v.validFor = until.Sub(result.Now)
 	}
 	i := k.index(proof)
 	switch {
@@ -129,23 +132,24 @@ func (k *caller) verify(proof Proof, now time.Time, checked enforce.Result) {
 	k.proofs[i] = v
 }
 
-// learn does nothing on the usual check, which says nothing new.
-func (k *caller) learn(call enforce.Call, checked enforce.Result) {
+// learn records the limits in a result. Usually a check says nothing new, and learn only
+// compares facts.
+func (k *caller) learn(call enforce.Call, result enforce.Result) {
 	own := 0
-	for _, l := range checked.Limits {
+	for _, l := range result.Limits {
 		if l.Scope == policy.ScopeKey {
 			own++
 		}
 	}
 	f := facts{
-		checked.Name, checked.Plan, checked.Group, call.Plan, checked.Source,
-		checked.SetVersion, checked.KeyVersion, own == 0,
+		result.Name, result.Plan, result.Group, call.Plan, result.Source,
+		result.SetVersion, result.KeyVersion, own == 0,
 	}
 	if k.facts == f {
 		return
 	}
-	k.facts, k.mode, k.limits, k.access = f, policy.Off, nil, checked.Access
-	for _, l := range checked.Limits {
+	k.facts, k.mode, k.limits, k.access = f, policy.Off, nil, result.Access
+	for _, l := range result.Limits {
 		if l.Scope == policy.ScopeKey {
 			if k.limits = append(k.limits, l.Limit); k.mode == policy.Off || !l.Limit.Shadow {
 				k.mode = l.Mode
@@ -154,17 +158,17 @@ func (k *caller) learn(call enforce.Call, checked enforce.Result) {
 	}
 }
 
-// Knows reports whether the store vouched for the caller lately enough.
+// Knows reports whether Valkey verified the caller within the lifetime.
 func (c *Callers) Knows(call enforce.Call, proof Proof) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(call, proof, c.now()) != nil
 }
 
-// find returns the caller if the store vouched for it lately enough.
+// find returns the caller if Valkey verified it within the lifetime, and nil otherwise.
 func (c *Callers) find(call enforce.Call, proof Proof, now time.Time) *caller {
 	k, found := c.known.Get(call.Subject)
-	if !found || k.facts.asked != call.Plan {
+	if !found || k.facts.namedPlan != call.Plan {
 		return nil
 	}
 	i := k.index(proof)
@@ -172,7 +176,7 @@ func (c *Callers) find(call enforce.Call, proof Proof, now time.Time) *caller {
 		return nil
 	}
 	age := store.ElapsedAtMost(k.proofs[i].at, now)
-	if age >= c.lifetime || k.proofs[i].holds > 0 && age >= k.proofs[i].holds {
+	if age >= c.lifetime || k.proofs[i].validFor > 0 && age >= k.proofs[i].validFor {
 		return nil
 	}
 	return k

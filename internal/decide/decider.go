@@ -1,7 +1,7 @@
-// Package decide answers a call: a known denial from memory, any other call through
-// Valkey by package enforce. While Valkey is away it decides by what it last heard of the
-// caller. Every call has to go through a Decider; the check function imports it. It
-// knows no event of API Gateway and no setting.
+// Package decide answers calls: known denials from memory, other calls from Valkey through
+// package enforce. While Valkey is away, it decides by what Valkey last said about the
+// caller. The check function imports it, and passes every call through a Decider. The
+// package knows neither events of API Gateway nor environment variables.
 package decide
 
 import (
@@ -15,28 +15,27 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Source asks Valkey. It connects by itself and may wait for that.
+// Source checks calls with Valkey. It connects when it needs to, and may wait for that.
 type Source interface {
 	// Check is enforce.Checker.Check. An error for which Away reports true means that
 	// Valkey made no decision.
 	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
-	// Loaded returns the Checker of the connection, nil until it has read a policy set.
+	// Loaded returns the Checker of the connection; nil until it has read a policy set.
 	Loaded() *enforce.Checker
-	// MustAsk reports whether the next call has to ask Valkey, since other commands wait
-	// to leave with it.
+	// MustAsk reports whether the next call must be checked with Valkey, because other
+	// commands wait to leave with it.
 	MustAsk() bool
 }
 
-// Settings of a Decider.
+// Settings are the settings of a Decider.
 type Settings struct {
 	Pepper      apikey.Pepper
-	CallerCache time.Duration // how long a verified caller is known without Valkey
-	DenyCache   time.Duration // how long a denial is answered again
+	CallerCache time.Duration // how long a verified caller is remembered; 0 for not at all
+	DenyCache   time.Duration // how long a denial is repeated from memory; 0 for not at all
 	Sectors     int           // circuits of the breaker: 1 for a single server
 }
 
-// Decider decides calls. It answers known denials by itself, asks Valkey about other
-// calls, and decides without it while it is away. It is safe for concurrent use.
+// Decider decides calls. It is safe for concurrent use.
 type Decider struct {
 	source  Source
 	pepper  apikey.Pepper
@@ -56,17 +55,17 @@ func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
 	}
 }
 
-// Asked is what asking Valkey about one call came to.
+// Asked describes how the check of one call with Valkey went.
 type Asked struct {
-	Took         time.Duration // 0 when Valkey was not asked
-	Away         bool          // it made no decision
-	Recovered    bool          // it decides again
-	OpenCircuits int           // of the breaker
-	Err          error         // of the Source
+	Took         time.Duration // 0 if Valkey was not asked
+	Away         bool          // Valkey made no decision
+	Recovered    bool          // Valkey decides again after it was away
+	OpenCircuits int           // number of open circuits of the breaker
+	Err          error         // error of the Source
 }
 
-// Decide answers a call. Its error means that the caller is refused, that there is no
-// policy set, or that Valkey's answer makes no sense.
+// Decide answers a call. An error means that the caller is refused, that there is no policy
+// set, or that Valkey's reply is invalid.
 func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Asked, error) {
 	q := d.inquire(call)
 	if result, found := d.knownDenial(q); found {
@@ -89,8 +88,8 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 	return result, asked, d.attributed(q, asked.Err)
 }
 
-// attributed marks a refusal by the policy set as that of the key, when Valkey accepted
-// its secret within Settings.CallerCache. Otherwise anybody may have made up the key.
+// attributed marks a refusal by the policy set as verified if Valkey accepted the key's
+// secret within Settings.CallerCache. Otherwise anyone could have made up the key.
 func (d *Decider) attributed(q inquiry, err error) error {
 	var refusal *policy.RefusedError
 	if errors.As(err, &refusal) && !refusal.Verified && errors.Is(err, policy.ErrRefused) &&
@@ -100,7 +99,7 @@ func (d *Decider) attributed(q inquiry, err error) error {
 	return err
 }
 
-// knownDenial answers a call that is known to be denied still.
+// knownDenial answers a call that is known to be still denied.
 func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
 	if q.err != nil || d.source.MustAsk() {
 		return enforce.Result{}, false
@@ -108,8 +107,8 @@ func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
 	return d.denials.Find(q.denied())
 }
 
-// knownUnknown reports whether the call is refused for its foreign key value without
-// asking.
+// knownUnknown reports whether the call is refused without asking Valkey, because its
+// foreign key value is unknown.
 func (d *Decider) knownUnknown(q inquiry) bool {
 	if !q.call.Secret.Foreign() || d.source.MustAsk() {
 		return false
@@ -118,17 +117,18 @@ func (d *Decider) knownUnknown(q inquiry) bool {
 		d.unknown.exceeded(q.call.Network) && !d.callers.Knows(q.call, q.proof)
 }
 
-// ask asks Valkey and reports to the breaker.
+// ask checks a call with Valkey, and reports the outcome to the breaker.
 func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Asked) {
 	result, err := d.source.Check(ctx, call)
 	asked := Asked{Took: d.now().Sub(began), Away: Away(err), Err: err}
-	// A bucket without a copy of the policies answered. Callers can choose their bucket.
+	// ErrStale is an answer too: that of a bucket without a copy of the plans. Callers can
+	// choose their bucket, so they must not be able to open the circuit.
 	open, changed := d.breaker.Report(call.Subject, !asked.Away || errors.Is(err, enforce.ErrStale))
 	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Away
 	return result, asked
 }
 
-// remember keeps what Valkey said for later calls of the caller.
+// remember records what Valkey said, for later calls of the caller.
 func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, err error) {
 	var refusal *policy.RefusedError
 	switch {
@@ -144,5 +144,34 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 		if q.call.Secret.Foreign() && errors.As(err, &refusal) && refusal.Cause == cause.Unknown {
 			d.unknown.learn(q.proof, q.call.Network, began)
 		}
+	}
+}
+
+// inquiry is one call, with what is known about it before Valkey is asked.
+type inquiry struct {
+	call  enforce.Call
+	proof Proof
+	set   *policy.Set // nil before the first one was read
+	match enforce.RouteMatch
+	err   error // error of enforce.Checker.RouteMatch
+}
+
+func (d *Decider) inquire(call enforce.Call) inquiry {
+	q := inquiry{call: call, match: enforce.RouteMatch{Cost: 1}}
+	if call.Kind == policy.APIKey {
+		q.proof = d.pepper.Hash(call.Secret)
+	}
+	if c := d.source.Loaded(); c != nil {
+		q.set = c.Set()
+		q.match, q.err = c.RouteMatch(call)
+	}
+	return q
+}
+
+// denied returns the call's key in the denial cache.
+func (q inquiry) denied() DeniedCall {
+	return DeniedCall{
+		Subject: q.call.Subject, Proof: q.proof, Plan: q.call.Plan,
+		Rule: q.match.Rule, Cost: q.match.Cost, SetVersion: q.match.SetVersion,
 	}
 }

@@ -1,7 +1,7 @@
 package decide
 
 import (
-	"crypto/sha256"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -12,111 +12,115 @@ import (
 	"tidegate/internal/store"
 )
 
-// A denial is answered again from memory only while the same call would certainly be
-// denied: until the instant of Retry-After by the server's clock, and for a stated time
-// at most, because somebody may edit or reset the caller's limits meanwhile. After that
-// one call asks Valkey. Only callers that were denied 10 times in a row in this process,
-// each time within the stated time of the call before, are answered so. An edit acts on
-// the next check of every other caller, and on one of these at most the stated time
-// later.
+// A denial is repeated from memory only while the same call would certainly be denied. That
+// is until its Retry-After, by the server's clock, and at most for the cache's lifetime,
+// since an operator may edit or reset the caller's limits meanwhile. Then one call asks
+// Valkey again. Only callers that were denied 10 times in a row by this process, each time
+// within the lifetime after the call before, get repeated denials. For them an edit applies
+// at most a lifetime later, for all others to the next check.
 
 const (
 	maxEntries = 4_096
-	// repeatAfter is the number of denials in a row after which an answer is repeated.
+	// repeatAfter is the number of denials in a row after which a denial is repeated.
 	repeatAfter = 10
 )
 
-// DeniedCall distinguishes calls that are not denied alike.
+// DeniedCall is the key of a DenialCache: calls that differ in it may get different
+// denials.
 type DeniedCall struct {
 	Subject    string
-	Proof      [sha256.Size]byte // hash of the caller's secret
-	Plan       string            // that the call names
+	Proof      Proof
+	Plan       string // plan that the call names
 	Rule       string
 	Cost       int64
 	SetVersion int64
 }
 
-// alike is the call under whatever Set: a cache holds one answer to it.
-func (c DeniedCall) alike() DeniedCall {
+// withoutVersion returns the call for any version of the policy set. The cache has at most
+// one denial for it.
+func (c DeniedCall) withoutVersion() DeniedCall {
 	c.SetVersion = 0
 	return c
 }
 
-// DenialCache holds denials. It is bounded, and safe for concurrent use.
+// DenialCache remembers denials. It forgets the least recently used one when it is full.
+// It is safe for concurrent use.
 type DenialCache struct {
 	lifetime time.Duration
 	now      func() time.Time
 
 	mu      sync.Mutex
-	entries *simplelru.LRU[DeniedCall, *entry]
+	entries *simplelru.LRU[DeniedCall, *denial]
 }
 
-type entry struct {
-	checked        enforce.Result
-	asked, replied time.Time
-	last           time.Time // when the caller last called
-	denials        int       // in a row
-	setVersion     int64
+type denial struct {
+	result     enforce.Result
+	asked      time.Time // when Valkey was asked
+	replied    time.Time // when Valkey had replied
+	last       time.Time // when the caller last called
+	inARow     int       // denials in a row, at most repeatAfter
+	setVersion int64
 }
 
-// NewDenialCache returns an empty DenialCache whose answers hold for the lifetime; 0
-// makes it one that remembers nothing.
+// NewDenialCache returns an empty DenialCache that repeats denials for lifetime; with 0 it
+// remembers none.
 func NewDenialCache(lifetime time.Duration, now func() time.Time) *DenialCache {
-	entries, _ := simplelru.NewLRU[DeniedCall, *entry](maxEntries, nil) // fails for a size below 1 alone
+	entries, _ := simplelru.NewLRU[DeniedCall, *denial](maxEntries, nil) // fails only below size 1
 	return &DenialCache{lifetime: lifetime, now: now, entries: entries}
 }
 
-// Find returns the answer to a call that is known to be denied still, with its times as
-// they are now.
+// Find returns the denial of a call that is known to be still denied, with its times as of
+// now.
 func (c *DenialCache) Find(call DeniedCall) (enforce.Result, bool) {
 	if c.lifetime == 0 {
 		return enforce.Result{}, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, found := c.entries.Get(call.alike())
-	if !found || e.denials < repeatAfter || e.setVersion != call.SetVersion {
+	d, found := c.entries.Get(call.withoutVersion())
+	if !found || d.inARow < repeatAfter || d.setVersion != call.SetVersion {
 		return enforce.Result{}, false
 	}
 	now := c.now()
-	// The server decided after it was asked, so its instant comes no earlier than this.
-	if store.ElapsedAtMost(e.asked, now) >= min(c.lifetime, e.checked.RetryAfter()) {
+	// The server decided after it was asked, so the call is denied at least until then.
+	if store.ElapsedAtMost(d.asked, now) >= min(c.lifetime, d.result.RetryAfter()) {
 		return enforce.Result{}, false
 	}
-	e.last = now
-	return after(e.checked, store.ElapsedAtLeast(e.replied, now)), true
+	d.last = now
+	return after(d.result, store.ElapsedAtLeast(d.replied, now)), true
 }
 
-// Learn takes note of the store's answer to a call that was asked at this time.
-func (c *DenialCache) Learn(call DeniedCall, asked time.Time, checked enforce.Result) {
+// Learn records Valkey's answer to a call. asked is when Valkey was asked.
+func (c *DenialCache) Learn(call DeniedCall, asked time.Time, result enforce.Result) {
 	if c.lifetime == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !checked.Repeats {
-		c.entries.Remove(call.alike())
+	if !result.Repeats {
+		c.entries.Remove(call.withoutVersion())
 		return
 	}
 	now := c.now()
-	e, found := c.entries.Get(call.alike())
+	d, found := c.entries.Get(call.withoutVersion())
 	if !found {
-		e = &entry{}
-		c.entries.Add(call.alike(), e)
+		d = &denial{}
+		c.entries.Add(call.withoutVersion(), d)
 	}
-	if store.ElapsedAtMost(e.last, asked) >= c.lifetime {
-		e.denials = 0
+	inARow := d.inARow
+	if store.ElapsedAtMost(d.last, asked) >= c.lifetime {
+		inARow = 0
 	}
-	e.denials = min(e.denials+1, repeatAfter)
-	e.checked, e.asked, e.replied, e.last, e.setVersion = checked, asked, now, now, call.SetVersion
+	*d = denial{result: result, asked: asked, replied: now, last: now,
+		inARow: min(inARow+1, repeatAfter), setVersion: call.SetVersion}
 }
 
-// after is a denial as the store would give it some time later. The limits of others are
-// left out: they are not denied by them.
-func after(checked enforce.Result, passed time.Duration) enforce.Result {
-	checked.Now = checked.Now.Add(passed)
-	limits := make([]enforce.LimitState, 0, len(checked.Limits))
-	for _, l := range checked.Limits {
+// after returns a denial as Valkey would make it some time later. It leaves out shared
+// limits, which did not deny the call and may have changed since.
+func after(result enforce.Result, passed time.Duration) enforce.Result {
+	result.Now = result.Now.Add(passed)
+	limits := make([]enforce.LimitState, 0, len(result.Limits))
+	for _, l := range result.Limits {
 		if l.Scope != policy.ScopeKey && l.Scope != policy.ScopeRoute {
 			continue
 		}
@@ -125,6 +129,76 @@ func after(checked enforce.Result, passed time.Duration) enforce.Result {
 		l.RetryAfter = max(0, l.RetryAfter-passed)
 		limits = append(limits, l)
 	}
-	checked.Limits = limits
-	return checked
+	result.Limits = limits
+	return result
+}
+
+// A foreign key value has no checksum, so only Valkey can tell whether it is a key. A value
+// that Valkey did not know is refused for UnknownFor without asking again. If the value is
+// imported meanwhile, it works after that time.
+const (
+	// UnknownFor is how long a foreign value is refused after Valkey did not know it.
+	UnknownFor = 5 * time.Second
+	// MaxUnknown is the number of unknown values, and of networks, that are remembered.
+	MaxUnknown = 4_096
+	// MaxUnknownOfNetwork is the number of unknown values of one client network that
+	// Valkey is asked about within UnknownFor. Beyond it, the network's callers pass only
+	// with values that this process knows to be valid.
+	MaxUnknownOfNetwork = 100
+)
+
+// unknownValues remembers the foreign values that Valkey did not know, by their hashes. It
+// forgets the least recently used ones when it is full. It is safe for concurrent use.
+type unknownValues struct {
+	now func() time.Time
+
+	mu       sync.Mutex
+	values   *simplelru.LRU[Proof, time.Time] // when Valkey was asked
+	networks *simplelru.LRU[netip.Prefix, unknownCount]
+}
+
+// unknownCount is the number of unknown values from a network since a time.
+type unknownCount struct {
+	since time.Time
+	count int
+}
+
+func newUnknownValues(now func() time.Time) *unknownValues {
+	// Both fail only below size 1.
+	values, _ := simplelru.NewLRU[Proof, time.Time](MaxUnknown, nil)
+	networks, _ := simplelru.NewLRU[netip.Prefix, unknownCount](MaxUnknown, nil)
+	return &unknownValues{now: now, values: values, networks: networks}
+}
+
+// refuses reports whether Valkey did not know a value within UnknownFor.
+func (u *unknownValues) refuses(proof Proof) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	asked, found := u.values.Peek(proof)
+	return found && store.ElapsedAtMost(asked, u.now()) < UnknownFor
+}
+
+// exceeded reports whether a network sent too many unknown values within UnknownFor.
+func (u *unknownValues) exceeded(network netip.Prefix) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	c, found := u.networks.Peek(network)
+	return found && c.count >= MaxUnknownOfNetwork && store.ElapsedAtMost(c.since, u.now()) < UnknownFor
+}
+
+// learn records that Valkey, asked at a time, did not know a value. It counts no invalid
+// network, since all callers without a network would share one count.
+func (u *unknownValues) learn(proof Proof, network netip.Prefix, asked time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.values.Add(proof, asked)
+	if !network.IsValid() {
+		return
+	}
+	c, found := u.networks.Get(network)
+	if !found || store.ElapsedAtMost(c.since, asked) >= UnknownFor {
+		c = unknownCount{since: asked}
+	}
+	c.count++
+	u.networks.Add(network, c)
 }

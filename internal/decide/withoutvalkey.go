@@ -13,69 +13,68 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// While Valkey is away, a Breaker keeps calls from waiting for it, and Callers decides
-// about them.
-//
 // Authentication never fails open. A caller is known for a stated time after Valkey last
-// accepted exactly this credential, and no longer than its record holds: it expires, or
-// its override ends. All other callers are denied, and a caller whom Valkey refuses is
-// forgotten. The plan says what becomes of a known caller: see policy.Degraded. Every
-// decision is marked Degraded.
+// accepted exactly this credential, but only until its record changes by itself: it
+// expires, or its override ends. All other callers are denied, and a caller that Valkey
+// refuses is forgotten. The plan determines what happens to a known caller: see
+// policy.Degraded. Every such decision is marked Degraded.
 //
-// With policy.Local each process holds its callers to its share of the limits by the
-// models of package limiter: all processes together admit at most share × processes of a
-// limit, in addition to what Valkey admitted before. The models live as long as the
-// caller is remembered, so that a second outage finds what the first one counted. A share
-// is rounded down, but is at least 1; a log has at most 1,000 slots.
+// With policy.Local, each process applies its share of the limits to its callers, with
+// models of package limiter. All processes together admit at most share × processes of a
+// limit, in addition to what Valkey admitted before. The models exist as long as the
+// caller is remembered, so that a second outage continues the counts of the first. A share
+// is rounded down, but is at least 1. A log has at most 1,000 slots.
 
-// Decide answers a call as the newest Set that is known says. set is nil when there is
-// none; match and rules are those of the call, closed the plans that do not open its
-// route. A caller who is not known gets a denial without an ID, one whose key or plan
-// does not open the route a *policy.RefusedError.
+// Decide answers a call by the newest policy set that is known. set is nil if there is
+// none. match and rules are those of the call; closed are the numbers of the plans that do
+// not open its route. An unknown caller gets a denial without an ID. A caller whose key or
+// plan does not open the route gets a *policy.RefusedError.
 func (c *Callers) Decide(call enforce.Call, proof Proof, set *policy.Set, match enforce.RouteMatch,
 	rules []enforce.RuleLimits, closed []int) (enforce.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	checked := enforce.Result{
+	result := enforce.Result{
 		Degraded: true, CandidateAllows: true, Now: now.UTC(),
 		Rule: match.Rule, Settle: match.Settle, Cost: match.Cost, SetVersion: match.SetVersion,
 	}
 	k := c.find(call, proof, now)
 	if k == nil || set == nil {
-		return checked, nil
+		return result, nil
 	}
 	if !k.opens(call, set, closed) {
 		return enforce.Result{}, &policy.RefusedError{Cause: cause.Access, Verified: true}
 	}
-	checked.ID, checked.Name, checked.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
-	checked.Plan, checked.Group, checked.Source = k.facts.plan, k.facts.group, k.facts.source
-	plan, _ := set.Plan(k.facts.plan) // one that is gone is closed
+	result.ID, result.Name, result.KeyVersion = call.Subject, k.facts.name, k.facts.keyVersion
+	result.Plan, result.Group, result.Source = k.facts.plan, k.facts.group, k.facts.source
+	plan, _ := set.Plan(k.facts.plan) // a plan that is gone denies, as policy.Closed does
 	switch plan.Degraded {
 	case policy.Open:
-		checked.Allowed, checked.WouldAllow = true, true
+		result.Allowed, result.WouldAllow = true, true
 	case policy.Local:
-		c.take(&checked, now, c.held(k, plan, match.Cost, rules))
+		take(&result, now, c.localLimits(k, plan, match.Cost, rules))
 	case policy.Closed:
 	}
-	return checked, nil
+	return result, nil
 }
 
-// held is a list of limits that a call is held against, with what they count.
-type held struct {
+// localLimits is a list of limits that apply to a call, with the model that counts for
+// them.
+type localLimits struct {
 	model  *limiter.Model
 	limits []limiter.Limit
 	scope  string
 	mode   policy.Mode
-	first  int  // index of its limits in Result.Limits
-	spared byte // of its limits: those that gave nothing, as limiter.Exceeded has them
+	first  int  // index of its first limit in Result.Limits
+	spared byte // mask of its limits that gave nothing, as limiter.Exceeded returns it
 }
 
 // shared reports whether other callers take from the limits too.
-func (h held) shared() bool { return h.scope != policy.ScopeKey && h.scope != policy.ScopeRoute }
+func (l localLimits) shared() bool { return l.scope != policy.ScopeKey && l.scope != policy.ScopeRoute }
 
-// held lists what a call is held against, the caller's own limits first.
-func (c *Callers) held(k *caller, plan policy.Plan, cost int64, rules []enforce.RuleLimits) []held {
+// localLimits lists the limits that apply to a call, the caller's own first.
+func (c *Callers) localLimits(k *caller, plan policy.Plan, cost int64,
+	rules []enforce.RuleLimits) []localLimits {
 	if cost == 0 {
 		return nil
 	}
@@ -85,29 +84,29 @@ func (c *Callers) held(k *caller, plan policy.Plan, cost int64, rules []enforce.
 			Scope: policy.ScopeGroup, Mode: policy.OrEnforce(plan.Mode), Limits: plan.PerGroup,
 		})
 	}
-	var all []held
+	var all []localLimits
 	if k.mode != policy.Off {
-		all = append(all, held{model: &k.model, limits: shared(k.limits, plan.Share),
+		all = append(all, localLimits{model: &k.model, limits: shareOf(k.limits, plan.Share),
 			scope: policy.ScopeKey, mode: k.mode})
 	}
-	for _, b := range rules {
-		model, found := c.others.Get(b.State)
+	for _, r := range rules {
+		model, found := c.others.Get(r.State)
 		if !found {
 			model = &limiter.Model{}
-			c.others.Add(b.State, model)
+			c.others.Add(r.State, model)
 		}
-		all = append(all, held{model: model, limits: shared(b.Limits, plan.Share), scope: b.Scope,
-			mode: b.Mode})
+		all = append(all, localLimits{model: model, limits: shareOf(r.Limits, plan.Share), scope: r.Scope,
+			mode: r.Mode})
 	}
 	return all
 }
 
-// maxSlots bounds the memory of a log; one with more calls than slots admits up to a
+// maxSlots bounds the memory of a log. A log with more calls than slots admits up to a
 // thousandth too little.
 const maxSlots = 1_000
 
-// shared are the limits' shares of one program.
-func shared(limits []limiter.Limit, percent int) []limiter.Limit {
+// shareOf returns one process's share of limits.
+func shareOf(limits []limiter.Limit, percent int) []limiter.Limit {
 	shares := make([]limiter.Limit, len(limits))
 	for i, l := range limits {
 		l.Requests = max(1, l.Requests*int64(percent)/100)
@@ -119,55 +118,55 @@ func shared(limits []limiter.Limit, percent int) []limiter.Limit {
 	return shares
 }
 
-// take takes from all or, when an enforced one denies, from none. Shared limits are asked
-// only when the caller's own allow the call.
-func (c *Callers) take(checked *enforce.Result, now time.Time, all []held) {
-	checked.Allowed, checked.WouldAllow = true, true
-	shared := slices.IndexFunc(all, held.shared)
+// take takes the cost from all limits, or from none if an enforced limit denies it. It
+// asks shared limits only if the caller's own limits allow the call.
+func take(result *enforce.Result, now time.Time, all []localLimits) {
+	result.Allowed, result.WouldAllow = true, true
+	shared := slices.IndexFunc(all, localLimits.shared)
 	if shared < 0 {
 		shared = len(all)
 	}
-	taken := ask(checked, now, all[:shared])
-	if checked.Allowed {
-		taken = append(taken, ask(checked, now, all[shared:])...)
+	taken := takeEach(result, now, all[:shared])
+	if result.Allowed {
+		taken = append(taken, takeEach(result, now, all[shared:])...)
 	}
-	if checked.Allowed {
+	if result.Allowed {
 		return
 	}
-	for _, h := range taken {
-		mine := checked.Limits[h.first : h.first+len(h.limits)]
-		for i, u := range h.model.Refund(now, h.limits, checked.Cost, now, h.spared).Limits {
-			mine[i].Usage = u
+	for _, l := range taken {
+		states := result.Limits[l.first : l.first+len(l.limits)]
+		for i, u := range l.model.Refund(now, l.limits, result.Cost, now, l.spared).Limits {
+			states[i].Usage = u
 		}
 	}
 }
 
-// ask takes from each list of limits, and returns those that gave.
-func ask(checked *enforce.Result, now time.Time, all []held) (taken []held) {
-	for _, h := range all {
-		d, err := h.model.Take(now, h.limits, checked.Cost)
+// takeEach takes the cost from each list of limits, and returns the lists that gave it.
+func takeEach(result *enforce.Result, now time.Time, all []localLimits) (taken []localLimits) {
+	for _, l := range all {
+		d, err := l.model.Take(now, l.limits, result.Cost)
 		if err != nil {
-			d = tooCostly(h.model.Peek(now, h.limits), checked.Cost)
+			d = tooCostly(l.model.Peek(now, l.limits), result.Cost)
 		}
-		h.first, h.spared = len(checked.Limits), limiter.Exceeded(d.Limits)
+		l.first, l.spared = len(result.Limits), limiter.Exceeded(d.Limits)
 		if d.Allowed {
-			taken = append(taken, h)
+			taken = append(taken, l)
 		}
-		checked.WouldAllow = checked.WouldAllow && d.WouldAllow()
-		checked.Allowed = checked.Allowed && (d.Allowed || h.mode != policy.Enforce)
-		checked.Limits = append(checked.Limits, enforce.LimitStates(d.Limits, h.scope, h.mode)...)
+		result.WouldAllow = result.WouldAllow && d.WouldAllow()
+		result.Allowed = result.Allowed && (d.Allowed || l.mode != policy.Enforce)
+		result.Limits = append(result.Limits, enforce.LimitStates(d.Limits, l.scope, l.mode)...)
 	}
 	return taken
 }
 
-// tooCostly is the denial of a call that the share can never admit, though the whole
-// limit could: it has to wait for the store.
+// tooCostly returns the denial of a call whose cost is above the share of a limit. The
+// whole limit might admit it, so the call has to wait for Valkey.
 func tooCostly(d limiter.Decision, cost int64) limiter.Decision {
 	d.Allowed = false
 	for i := range d.Limits {
 		if u := &d.Limits[i]; cost > u.Limit.Requests {
 			u.RetryAfter = max(u.RetryAfter, time.Second)
-			u.Next = 0 // the share's says nothing about the whole limit
+			u.Next = 0 // unknown for the whole limit
 		}
 	}
 	return d
@@ -179,8 +178,8 @@ func (k *caller) opens(call enforce.Call, set *policy.Set, closed []int) bool {
 	return !slices.Contains(closed, plan.Number) && (k.access == nil || k.access.Matches(call.Route))
 }
 
-// decideWithout answers without Valkey. A caller that the policy set refuses stays
-// refused.
+// decideWithout answers a call without Valkey. A caller that the policy set refuses is
+// still refused.
 func (d *Decider) decideWithout(q inquiry) (enforce.Result, error) {
 	if errors.Is(q.err, policy.ErrRefused) {
 		return enforce.Result{}, q.err
@@ -193,8 +192,8 @@ func (d *Decider) decideWithout(q inquiry) (enforce.Result, error) {
 	return d.callers.Decide(q.call, q.proof, q.set, q.match, rules, closed)
 }
 
-// Away reports whether an error of a check means that Valkey made no decision. Other
-// errors are its answer.
+// Away reports whether an error of a check means that Valkey made no decision. Other errors
+// are Valkey's answer.
 func Away(err error) bool {
 	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, enforce.ErrSet,
 		limiter.ErrCost, limiter.ErrReply} {
