@@ -1,6 +1,11 @@
 package accuracy
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"tidegate/internal/limiter"
+)
 
 // Algorithm is a rate limiting algorithm that Run can simulate.
 type Algorithm struct {
@@ -34,7 +39,7 @@ type decider interface {
 	Take(now, cost int64) bool
 }
 
-// adviser is a decider that also returns when to retry a denied call.
+// adviser is a decider that also says when to retry a denied call.
 type adviser interface {
 	retryAfter() int64           // of the last denial, in microseconds after it
 	passes(now, cost int64) bool // reports whether Take would admit the call; counts nothing
@@ -46,12 +51,16 @@ type unbounded interface {
 }
 
 var algorithms = []Algorithm{
-	{Name: Log, Title: "log", Ours: true, build: ourLog},
-	{Name: LogGrouped, Title: "log, 64 slots", Ours: true, build: ourGroupedLog},
-	{Name: LogCountDenied, Title: "log, denied calls count", Ours: true, build: ourAttemptsLog},
-	{Name: Counter, Title: "counter", Ours: true, build: ourCounter},
-	{Name: TokenBucket, Title: "token bucket (GCRA, leaky bucket)", Ours: true, build: ourBucket},
-	{Name: FixedWindow, Title: "fixed window", Ours: true, build: ourFixedWindow},
+	{Name: Log, Title: "log", Ours: true, build: ours(limiter.Limit{})},
+	{Name: LogGrouped, Title: "log, 64 slots", Ours: true,
+		build: ours(limiter.Limit{Slots: limiter.MinSlots})},
+	{Name: LogCountDenied, Title: "log, denied calls count", Ours: true,
+		build: ours(limiter.Limit{CountDenied: true})},
+	{Name: Counter, Title: "counter", Ours: true, build: ours(limiter.Limit{Algorithm: limiter.Counter})},
+	{Name: TokenBucket, Title: "token bucket (GCRA, leaky bucket)", Ours: true,
+		build: ours(limiter.Limit{Algorithm: limiter.TokenBucket})},
+	{Name: FixedWindow, Title: "fixed window", Ours: true,
+		build: ours(limiter.Limit{Algorithm: limiter.FixedWindow})},
 	{
 		Name: TwoWindow, Title: "two-window estimate, Upstash", build: newTwoWindow,
 		Source: "Upstash Ratelimit's documented slidingWindow; the common script over two INCR keys " +
@@ -79,3 +88,100 @@ var algorithms = []Algorithm{
 
 // Algorithms lists every algorithm, ours first.
 func Algorithms() []Algorithm { return slices.Clone(algorithms) }
+
+// model is package limiter's model with one limit.
+type model struct {
+	state  limiter.Model
+	limits []limiter.Limit
+	retry  time.Duration
+}
+
+// ours builds models of a limit, whose requests and window come from the scenario. A log
+// without Slots stores every call: it has as many slots as the limit.
+func ours(l limiter.Limit) func(limit, window int64) decider {
+	return func(limit, window int64) decider {
+		scaled := l
+		scaled.Requests, scaled.Window = limit, time.Duration(window)*time.Microsecond
+		if l.Algorithm == limiter.Log && l.Slots == 0 {
+			scaled.Slots = int(max(limiter.MinSlots, limit))
+		}
+		return &model{limits: []limiter.Limit{scaled}}
+	}
+}
+
+// Take denies a call whose cost is above the limit, for which the model returns an error.
+func (m *model) Take(now, cost int64) bool {
+	d, err := m.state.Take(time.UnixMicro(now), m.limits, cost)
+	m.retry = d.RetryAfter()
+	return err == nil && d.Allowed
+}
+
+func (m *model) retryAfter() int64 { return m.retry.Microseconds() }
+
+func (m *model) passes(now, cost int64) bool {
+	return m.state.Peek(time.UnixMicro(now), m.limits).Limits[0].Remaining >= cost
+}
+
+// rolling has the admitted calls, and their cost in the rolling window that ends now.
+type rolling struct {
+	window   int64
+	admitted []Call
+	first    int // the first call in the rolling window
+	sum      int64
+}
+
+// at moves the window's end to now, which must not be earlier than before, and returns
+// the cost in the window.
+func (r *rolling) at(now int64) int64 {
+	for r.first < len(r.admitted) && r.admitted[r.first].At <= now-r.window {
+		r.sum -= r.admitted[r.first].Cost
+		r.first++
+	}
+	return r.sum
+}
+
+// admit adds a call, moves the window's end to it, and returns the cost in the window.
+func (r *rolling) admit(c Call) int64 {
+	r.admitted = append(r.admitted, c)
+	r.sum += c.Cost
+	return r.at(c.At)
+}
+
+// exactLog is the exact sliding window.
+type exactLog struct {
+	rolling
+	limit int64
+}
+
+func newExactLog(limit, window int64) decider {
+	return &exactLog{rolling{window: window}, limit}
+}
+
+func (e *exactLog) Take(now, cost int64) bool {
+	if e.at(now)+cost > e.limit {
+		return false
+	}
+	e.admit(Call{now, cost})
+	return true
+}
+
+// series divides [from, to) into equal parts. For each it returns the largest cost of a
+// rolling window that ends in it.
+func series(calls []Call, window, from, to int64, points int) []int64 {
+	most := make([]int64, points)
+	r := rolling{window: window}
+	next := 0
+	for i := range most {
+		begin, end := part(from, to, i, points), part(from, to, i+1, points)
+		most[i] = r.at(begin)
+		for ; next < len(calls) && calls[next].At < end; next++ {
+			most[i] = max(most[i], r.admit(calls[next]))
+		}
+	}
+	return most
+}
+
+func part(from, to int64, i, parts int) int64 {
+	whole, rest := (to-from)/int64(parts), (to-from)%int64(parts)
+	return from + whole*int64(i) + rest*int64(i)/int64(parts)
+}

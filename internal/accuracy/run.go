@@ -1,18 +1,57 @@
+// Package accuracy compares rate limiting algorithms. It runs the same calls through the
+// models of package limiter and through published algorithms, and measures how far each
+// differs from the exact sliding window. The simulations of the dashboard and the API
+// import it. It does no I/O and reads no clock; the same Scenario gives the same Result on
+// every machine. docs/algorithms.md prints its results.
+//
+// # What is measured
+//
+// Time is in whole microseconds. The rolling window that ends at t is (t-Window, t]; a
+// call that was admitted at s is in it while t-s < Window. Only admitted calls fill a
+// rolling window.
+//
+// The exact log is a separate implementation, independent of package limiter. It admits a
+// call if the cost admitted in the rolling window that ends now, plus the call's cost,
+// does not exceed the limit. It decides the same calls. After an algorithm's first
+// different decision, its history differs from the log's:
+//
+//   - a false allow is a call that the algorithm admitted and the exact log denied;
+//   - a false denial is a call that the algorithm denied and the exact log admitted.
+//
+// An algorithm that admits as many calls at other instants has as many false allows as
+// false denials. So each decision is also compared with the algorithm's own history:
+//
+//   - an overfull call was admitted although the algorithm's own rolling window had no
+//     room for it;
+//   - a withheld call was denied although the algorithm's own rolling window had room.
+//
+// The worst rolling window is the largest admitted cost in any rolling window of the run.
+// The cost of a window only grows at an admission, so only windows that end at one are
+// searched. Two indexes moving along the admitted calls visit them all in O(n).
+//
+// The error of a retry-after is the distance between the denial's retry-after and the
+// earliest instant at which the same call would be admitted if nobody called in between,
+// measured on a sample of the denials.
 package accuracy
+
+//go:generate go test -run ^TestAlgorithmsDocument$ -update .
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"time"
+
+	"tidegate/internal/limiter"
 )
 
 // retrySamples is the approximate number of a run's denials whose retry-after is
 // measured.
 const retrySamples = 256
 
-// Run simulates a scenario's calls with the exact log and with its algorithms. It fails
-// only when the scenario is not valid. It denies a call that costs more than the limit
-// without the algorithm.
+// Run simulates a scenario's calls with the exact log and with its algorithms. It returns
+// an error only if the scenario is not valid. It denies a call that costs more than the
+// limit without asking the algorithm.
 func Run(s Scenario) (Result, error) {
 	if err := s.Validate(); err != nil {
 		return Result{}, fmt.Errorf("accuracy: %w", err)
@@ -138,4 +177,86 @@ func (o *Outcome) sampleRetry(d decider, call Call, window int64) {
 	distance := time.Duration(max(given-wait, wait-given)) * time.Microsecond
 	e.Total += distance
 	e.Most = max(e.Most, distance)
+}
+
+// Result is the result of a Scenario.
+type Result struct {
+	Scenario Scenario `json:"scenario"` // without recorded calls
+	Calls    int64    `json:"calls"`
+	Offered  int64    `json:"offered"` // their cost
+	// From and To bound the time of the series, in microseconds on the calls' clock. To
+	// is after the last call.
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Demand is the series of the offered cost, Exact the outcome of the exact log.
+	Demand   []int64   `json:"demand,omitempty"`
+	Exact    Outcome   `json:"exact"`
+	Outcomes []Outcome `json:"outcomes"`
+}
+
+// Outcome is one algorithm's result for a scenario's calls. The package comment defines
+// the terms.
+type Outcome struct {
+	Algorithm
+	AdmittedCalls int64 `json:"admittedCalls"`
+	Admitted      int64 `json:"admitted"` // their cost
+	FalseAllows   int64 `json:"falseAllows"`
+	FalseDenials  int64 `json:"falseDenials"`
+	Overfull      int64 `json:"overfull"`
+	Withheld      int64 `json:"withheld"`
+	// MostWithheld is the largest unused part of the algorithm's own rolling window when
+	// it denied a call that fitted.
+	MostWithheld int64 `json:"mostWithheld"`
+	Worst        int64 `json:"worst"` // the largest cost in a rolling window
+	// WorstAt is when the first such window ended, in microseconds on the calls' clock; 0
+	// if no call was admitted.
+	WorstAt int64 `json:"worstAt"`
+	// Stored is the maximum number of stored entries if the limit does not bound it, else
+	// 0.
+	Stored int64      `json:"stored"`
+	Retry  RetryError `json:"retry"`
+	// Series has for each equal part of the time the largest cost of a rolling window
+	// that ended in it.
+	Series []int64 `json:"series,omitempty"`
+}
+
+// RetryError is the error of the retry-after in the sampled denials.
+type RetryError struct {
+	Samples int64         `json:"samples"` // 0 for an algorithm without retry-after or denials
+	Early   int64         `json:"early"`   // too short: a retry at that instant is denied again
+	Late    int64         `json:"late"`    // longer than necessary
+	Total   time.Duration `json:"total"`   // sum of the distances
+	Most    time.Duration `json:"most"`    // the largest distance
+}
+
+// Mean returns the mean distance.
+func (e RetryError) Mean() time.Duration {
+	if e.Samples == 0 {
+		return 0
+	}
+	return e.Total / time.Duration(e.Samples)
+}
+
+// Trace takes calls of cost 1 from our model of a limit and returns its decisions. at has
+// the calls' times in order, relative to a boundary of the limit's aligned windows.
+func Trace(limit limiter.Limit, at []time.Duration) ([]limiter.Decision, error) {
+	if err := limit.Validate(); err != nil {
+		return nil, fmt.Errorf("accuracy: %w", err)
+	}
+	if len(at) > MaxCalls || !slices.IsSorted(at) || len(at) > 0 && at[0] < 0 {
+		return nil, fmt.Errorf("accuracy: %d calls: must be at most %d, in time order from 0",
+			len(at), MaxCalls)
+	}
+	origin := time.UnixMicro(begin(limit.Span().Microseconds()))
+	limits := []limiter.Limit{limit}
+	decisions := make([]limiter.Decision, len(at))
+	var m limiter.Model
+	for i, offset := range at {
+		d, err := m.Take(origin.Add(offset), limits, 1)
+		if err != nil {
+			return nil, fmt.Errorf("accuracy: %w", err)
+		}
+		decisions[i] = d
+	}
+	return decisions, nil
 }

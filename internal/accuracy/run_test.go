@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"tidegate/internal/limiter"
 )
 
 // A burst at the end of one minute and even calls through the next gets twice the limit
@@ -63,7 +65,7 @@ func TestLogEqualsBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, window := rapid.Int64Range(1, 80).Draw(t, "limit"),
 			rapid.Int64Range(1, 40).Draw(t, "window")*1000
-		for name, d := range map[string]decider{"log": ourLog(limit, window),
+		for name, d := range map[string]decider{"log": ours(limiter.Limit{})(limit, window),
 			"exact log": newExactLog(limit, window)} {
 			var admitted []Call
 			for _, c := range drawCalls(t, limit, window) {
@@ -279,4 +281,48 @@ func encoded(t *testing.T, r Result) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+// Two calls per ten seconds: each algorithm's own timeline of when a call passes, what is
+// left and when to come again.
+func TestTraceTimeline(t *testing.T) {
+	at := []time.Duration{0, 9 * time.Second, 9 * time.Second, 10 * time.Second, 11 * time.Second}
+	type row struct {
+		allowed   bool
+		remaining int64
+		retry     time.Duration
+	}
+	for algorithm, want := range map[limiter.Algorithm][]row{
+		limiter.Log: {{true, 1, 0}, {true, 0, 0}, {false, 0, time.Second}, {true, 0, 0},
+			{false, 0, 8 * time.Second}},
+		limiter.FixedWindow: {{true, 1, 0}, {true, 0, 0}, {false, 0, time.Second}, {true, 1, 0},
+			{true, 0, 0}},
+		limiter.TokenBucket: {{true, 1, 0}, {true, 1, 0}, {true, 0, 0}, {false, 0, 4 * time.Second},
+			{false, 0, 3 * time.Second}},
+	} {
+		decisions, err := Trace(limiter.Limit{Requests: 2, Window: 10 * time.Second,
+			Algorithm: algorithm}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, d := range decisions {
+			if got := (row{d.Allowed, d.Limits[0].Remaining, d.RetryAfter()}); got != want[i] {
+				t.Errorf("%s, call at %s: %+v, want %+v", algorithm, at[i], got, want[i])
+			}
+		}
+	}
+}
+
+func TestTraceBounds(t *testing.T) {
+	limit := limiter.Limit{Requests: 1, Window: time.Second}
+	for name, at := range map[string][]time.Duration{
+		"backwards": {2, 1}, "before the start": {-1}, "too many": make([]time.Duration, MaxCalls+1),
+	} {
+		if _, err := Trace(limit, at); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	if _, err := Trace(limiter.Limit{}, nil); err == nil {
+		t.Error("no limit is accepted")
+	}
 }

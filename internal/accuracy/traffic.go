@@ -6,12 +6,13 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"slices"
+	"time"
 )
 
 // Call is one call of a caller.
 type Call struct {
-	// At is in microseconds. The origin of recorded calls is any boundary of aligned
-	// windows, such as 1970.
+	// At is in microseconds since some boundary of aligned windows; for generated calls,
+	// since 1970.
 	At   int64 `json:"at"`
 	Cost int64 `json:"cost"` // at least 1
 }
@@ -58,10 +59,11 @@ const (
 	// boundary of aligned windows after it.
 	start = 1_800_000_000_000_000
 
-	onPercent, cyclePercent = 33, 111 // of a window, of OnOff
-	attackWindows           = 4       // of Boundary
-	burst                   = 2       // limits in each burst of Boundary
-	burstPart               = 1000    // of a window
+	onPercent     = 33   // part of a window in which OnOff calls
+	cyclePercent  = 111  // part of a window that a cycle of OnOff takes
+	attackWindows = 4    // windows from one attack of Boundary to the next
+	burst         = 2    // limits in each burst of Boundary
+	burstPart     = 1000 // a burst takes a window / burstPart
 )
 
 func (t Traffic) validate(limit, window int64) error {
@@ -118,7 +120,7 @@ func (t Traffic) cycles() int64 {
 	return (t.Windows + attackWindows - 1) / attackWindows
 }
 
-// greedyCalls is the number of calls in a window at Rate.
+// greedyCalls returns the number of calls in a window at Rate.
 func (t Traffic) greedyCalls(limit int64) int64 { return limit * t.Rate / 100 }
 
 // begin returns the time of the first possible call.
@@ -178,4 +180,59 @@ func scattered(seed uint64, n, length int64, place func(int64) int64) []Call {
 		calls[i].At = place(calls[i].At)
 	}
 	return calls
+}
+
+// MaxMinutes is the maximum length of a Recording: a week.
+const MaxMinutes = 7 * 24 * 60
+
+// Minute is the number of calls in one minute.
+type Minute struct {
+	Begin time.Time // a whole minute
+	Calls int64
+}
+
+// Recording is a caller's number of calls in each minute, in time order. Minutes without
+// calls may be left out.
+type Recording []Minute
+
+// Traffic returns the recorded calls, each of cost 1. A recording has no times within a
+// minute, so they are random. The same seed gives the same calls.
+func (r Recording) Traffic(seed uint64) (Traffic, error) {
+	if err := r.validate(); err != nil {
+		return Traffic{}, fmt.Errorf("accuracy: %w", err)
+	}
+	t := Traffic{Shape: Recorded}
+	random := rand.NewPCG(seed, 0)
+	for _, m := range r {
+		at := make([]int64, m.Calls)
+		for i := range at {
+			hi, _ := bits.Mul64(random.Uint64(), uint64(time.Minute.Microseconds()))
+			at[i] = int64(hi)
+		}
+		slices.Sort(at)
+		for _, offset := range at {
+			t.Calls = append(t.Calls, Call{At: m.Begin.UnixMicro() + offset, Cost: 1})
+		}
+	}
+	return t, nil
+}
+
+func (r Recording) validate() error {
+	if len(r) > MaxMinutes {
+		return fmt.Errorf("%d minutes: must be at most %d", len(r), MaxMinutes)
+	}
+	allowed := int64(MaxCalls)
+	for i, m := range r {
+		if m.Calls < 0 || m.Calls > allowed {
+			return fmt.Errorf("minutes[%d] has %d calls: must be 0 or more, all together at most %d", i,
+				m.Calls, MaxCalls)
+		}
+		allowed -= m.Calls
+		if m.Begin.Unix() < 0 || !m.Begin.Equal(m.Begin.Truncate(time.Minute)) || i > 0 &&
+			!r[i-1].Begin.Before(m.Begin) {
+			return fmt.Errorf("minutes[%d] begins at %s: must be a whole minute after the one before it", i,
+				m.Begin.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }
