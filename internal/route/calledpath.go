@@ -2,10 +2,10 @@ package route
 
 import "strings"
 
-// reading is the segments of a path as some program reads them, in lower case.
+// reading has the segments of a path as some program reads them, in lower case.
 type reading []string
 
-// plain reports whether every program reads the path alike, except for empty segments and
+// plain reports whether all programs read the path alike, except for empty segments and
 // the case of letters.
 func plain(path string) bool {
 	return !strings.ContainsAny(path, `%;\`) && !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.")
@@ -21,8 +21,8 @@ func asWritten(path string, into reading) reading {
 	return into
 }
 
-// asLenient appends the segments as a program finds them that decodes and resolves
-// everything.
+// asLenient appends the segments to into as a lenient program reads them, which decodes
+// and resolves everything.
 func asLenient(path string, into reading) reading {
 	from := len(into)
 	for text := range strings.FieldsFuncSeq(DecodeAll(path), func(r rune) bool {

@@ -1,5 +1,6 @@
 // Package route matches API calls against patterns of API, stage, method and path, most
-// specific first.
+// specific first. Packages that validate, apply and show route rules import it. It does no
+// I/O and knows no limits.
 //
 // # Patterns
 //
@@ -27,14 +28,14 @@
 // # Spellings
 //
 // Programs read the same path in different ways, and a caller must not escape a rule by
-// its spelling. Matching ignores empty segments and a slash at the end, and decodes each
-// segment's percent-encoding once. Beyond that a path has two readings. As written, an
-// encoded slash, a dot-segment or ;parameters are part of a segment. A lenient program
-// decodes until nothing is encoded, takes a backslash for a slash, cuts off ;parameters
-// and resolves dot-segments. Where the two readings match different patterns, Find fails
-// with ErrAmbiguous, and the call should be refused. Clients resolve dot-segments before
-// they send. So a legitimate call fails only with an encoded slash or semicolon where a
-// rule counts segments; {name+} matches both.
+// spelling a path differently. Matching ignores empty segments and a slash at the end, and
+// decodes each segment's percent-encoding once. Beyond that, a path has two readings. As
+// written, an encoded slash, a dot-segment or ;parameters are part of a segment. A lenient
+// program decodes until nothing is encoded, takes a backslash for a slash, cuts off
+// ;parameters and resolves dot-segments. If the two readings match different patterns,
+// Find returns ErrAmbiguous, and the call should be refused. Clients resolve dot-segments
+// before they send. So a legitimate call fails only with an encoded slash or semicolon
+// where a rule counts segments; {name+} matches both.
 package route
 
 import (
@@ -64,7 +65,7 @@ type Pattern struct {
 	Path   string `json:"path,omitempty"` // begins with a slash; see the package comment
 }
 
-// Parse reads what String writes: a method and a path, "GET /orders/{id}", or a path
+// Parse parses what String returns: a method and a path, "GET /orders/{id}", or a path
 // alone. An API and a stage may precede them: "abcdef1234/prod GET /orders/{id}".
 func Parse(text string) (Pattern, error) {
 	var p Pattern
@@ -92,7 +93,7 @@ func cutWord(text string) (word, after string, found bool) {
 	return word, strings.TrimSpace(after), found
 }
 
-// String writes the pattern in the form that Parse reads.
+// String returns the pattern in the form that Parse parses.
 func (p Pattern) String() string {
 	text := orAny(p.Method) + " " + orAny(p.Path)
 	if !matchesAny(p.API) || !matchesAny(p.Stage) {
@@ -118,7 +119,7 @@ type FieldError struct {
 
 func (e FieldError) Error() string { return e.Field + " " + e.Message }
 
-// Validate returns every FieldError, joined; nil when the pattern is valid.
+// Validate returns the Errors as one error; nil if the pattern is valid.
 func (p Pattern) Validate() error {
 	var errs []error
 	for _, e := range p.Errors() {
@@ -127,7 +128,7 @@ func (p Pattern) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Errors returns what is wrong with each field; nil when the pattern is valid.
+// Errors returns an error for each invalid field; nil if the pattern is valid.
 func (p Pattern) Errors() []FieldError {
 	var errs []FieldError
 	add := func(field, problem string) {
@@ -148,7 +149,7 @@ func isWord(r rune) bool   { return r < utf8.RuneSelf && (unicode.IsLetter(r) ||
 func isStage(r rune) bool  { return isWord(r) || r == '-' || r == '_' || r == '$' }
 func isMethod(r rune) bool { return isWord(r) || r == '-' || r == '$' } // $connect is a WebSocket's method
 
-// wordProblem says what is wrong with a field that is one word, or "".
+// wordProblem returns the problem of a field that is one word; empty for none.
 func wordProblem(value string, maxLen int, allowed func(rune) bool, must string) string {
 	switch {
 	case matchesAny(value):
@@ -159,4 +160,153 @@ func wordProblem(value string, maxLen int, allowed func(rune) bool, must string)
 		return fmt.Sprintf("is %q: must be %s", value, must)
 	}
 	return ""
+}
+
+// kind orders segments by how specific they are.
+type kind uint8
+
+const (
+	anyPath kind = iota // no path given
+	rest                // {name+} or *
+	one                 // {name}
+	literal
+	end // of a path without {name+} or *
+)
+
+// segment of a pattern's path. The last is anyPath, rest or end.
+type segment struct {
+	kind kind
+	text string // of a literal, decoded and in lower case
+}
+
+// parsePath returns a path's segments, or its problem.
+func parsePath(path string) (segments []segment, problem string) {
+	switch {
+	case matchesAny(path):
+		return []segment{{kind: anyPath}}, ""
+	case len(path) > MaxPathLen:
+		return nil, fmt.Sprintf("has %d bytes: must have at most %d", len(path), MaxPathLen)
+	case path[0] != '/':
+		return nil, fmt.Sprintf("is %q: must begin with /, or be * for every path", path)
+	}
+	path = strings.TrimSuffix(path[1:], "/")
+	if path == "" {
+		return []segment{{kind: end}}, ""
+	}
+	texts := strings.Split(path, "/")
+	if len(texts) > MaxSegments {
+		return nil, fmt.Sprintf("has %d segments: must have at most %d; end it in * for what is deeper",
+			len(texts), MaxSegments)
+	}
+	names := map[string]bool{}
+	for i, text := range texts {
+		s, problem := parseSegment(text)
+		switch {
+		case problem != "":
+			return nil, fmt.Sprintf("has %q as segment %d: %s", text, i+1, problem)
+		case s.kind == rest && i < len(texts)-1:
+			return nil, fmt.Sprintf("has %q before its end: only {name} can stand there", text)
+		case s.kind < literal && text != anything && names[text]:
+			return nil, fmt.Sprintf("has the parameter %s twice: give each a name of its own", text)
+		}
+		names[text] = true
+		segments = append(segments, s)
+	}
+	if segments[len(segments)-1].kind != rest {
+		segments = append(segments, segment{kind: end})
+	}
+	return segments, ""
+}
+
+// parseSegment returns one segment, or its problem.
+func parseSegment(text string) (s segment, problem string) {
+	switch {
+	case text == "":
+		return s, "is empty; leave out the second slash"
+	case text == anything:
+		return segment{kind: rest}, ""
+	case text[0] == '{' && text[len(text)-1] == '}':
+		return parseParameter(text[1 : len(text)-1])
+	}
+	decoded := decodeOnce(text)
+	switch {
+	case strings.ContainsAny(text, "{}*"):
+		return s, "a brace or * cannot stand within a segment; a parameter is a whole segment, {name}"
+	case decoded == "." || decoded == "..":
+		return s, "calls that have it are refused; write the path that is meant"
+	case strings.ContainsAny(decoded, `/\;`) || DecodeAll(decoded) != decoded:
+		return s,
+			`calls that have a /, \ or ; or an encoded % in a segment are matched by {name} or {name+} only`
+	case !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, func(r rune) bool {
+		return !unicode.IsPrint(r)
+	}):
+		return s, "it has characters that cannot be printed"
+	}
+	return segment{kind: literal, text: lower(decoded)}, ""
+}
+
+func parseParameter(name string) (s segment, problem string) {
+	s.kind = one
+	if trimmed, found := strings.CutSuffix(name, "+"); found {
+		s.kind, name = rest, trimmed
+	}
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !isStage(r) && r != '.' }) {
+		return s, "a parameter's name must be letters, digits, . - _ and $"
+	}
+	return s, ""
+}
+
+const (
+	anyMethod  = "ANY" // API Gateway's name for every method
+	getMethod  = "GET"
+	headMethod = "HEAD"
+)
+
+// OtherMethod is the name in records for all methods that NameMethod does not know, since
+// callers can make up any.
+const OtherMethod = "other"
+
+var namedMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "$connect"}
+
+// NameMethod returns the name of a method in records.
+func NameMethod(method string) string {
+	for _, name := range namedMethods {
+		if strings.EqualFold(name, method) {
+			return name
+		}
+	}
+	return OtherMethod
+}
+
+// methodRank orders patterns by their method. A higher rank is more specific.
+type methodRank uint8
+
+const (
+	everyMethod methodRank = iota // empty or *
+	namedAny                      // ANY
+	namedMethod                   // any method but HEAD
+	namedHead                     // HEAD, before GET for a HEAD call
+)
+
+func rankMethod(method string) methodRank {
+	switch {
+	case matchesAny(method):
+		return everyMethod
+	case strings.EqualFold(method, anyMethod):
+		return namedAny
+	case strings.EqualFold(method, headMethod):
+		return namedHead
+	}
+	return namedMethod
+}
+
+// matchesMethod reports whether calls with this method fall under the pattern.
+func (p *compiled) matchesMethod(method string) bool {
+	return p.method <= namedAny || strings.EqualFold(p.Method, method) || p.asGet(method)
+}
+
+// asGet reports whether a HEAD call falls under the pattern because the pattern is for
+// GET.
+func (p *compiled) asGet(method string) bool {
+	return strings.EqualFold(p.Method, getMethod) && strings.EqualFold(method, headMethod)
 }

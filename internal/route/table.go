@@ -1,9 +1,11 @@
 package route
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // ErrAmbiguous means that programs read a call's path in different ways that match
@@ -30,7 +32,7 @@ type Table struct {
 	other    []int            // ranks of the rest
 }
 
-// NewTable compiles patterns. It fails if one is not valid, or if two tie.
+// NewTable compiles patterns. It returns an error if one is not valid, or if two tie.
 func NewTable(patterns []Pattern) (*Table, error) {
 	t := &Table{literal: map[string][]int{}}
 	for i, p := range patterns {
@@ -61,9 +63,9 @@ func compile(index int, p Pattern) compiled {
 }
 
 // Find returns the index of the most specific pattern that matches the call, in the order
-// given to NewTable; ok is false if none does. It fails with ErrAmbiguous only; the
-// caller must refuse such a call. It does not allocate for a path in lower case without
-// percent signs, semicolons and dot-segments.
+// given to NewTable; ok is false if none does. Its only error is ErrAmbiguous, for a call
+// that must be refused. It does not allocate for a path in lower case without percent
+// signs, semicolons and dot-segments.
 func (t *Table) Find(c Call) (index int, ok bool, err error) {
 	if len(t.patterns) == 0 {
 		return 0, false, nil
@@ -125,4 +127,163 @@ func (p *compiled) matchesPath(path reading) bool {
 		}
 	}
 	return false
+}
+
+// compare orders patterns, most specific first. Patterns that compare as equal tie, or have
+// different literals and never match the same call.
+func compare(a, b compiled) int {
+	return cmp.Or(
+		given(b.API)-given(a.API),
+		slices.CompareFunc(b.path, a.path, func(x, y segment) int { return cmp.Compare(x.kind, y.kind) }),
+		cmp.Compare(b.method, a.method),
+		given(b.Stage)-given(a.Stage),
+	)
+}
+
+func given(field string) int {
+	if matchesAny(field) {
+		return 0
+	}
+	return 1
+}
+
+// Ties returns the pairs of indices of patterns that match the same calls with equal
+// specificity. Each is paired with the first such pattern. Invalid patterns never tie.
+func Ties(patterns []Pattern) [][2]int {
+	var ties [][2]int
+	first := map[string]int{}
+	for i, p := range patterns {
+		if p.Validate() != nil {
+			continue
+		}
+		if j, found := first[p.canonical()]; found {
+			ties = append(ties, [2]int{j, i})
+		} else {
+			first[p.canonical()] = i
+		}
+	}
+	return ties
+}
+
+// canonical returns the same text for patterns that match the same calls. Spaces and
+// slashes separate its parts, which contain neither.
+func (p Pattern) canonical() string {
+	text := orAny(p.API) + " " + orAny(p.Stage) + " " + lower(orAny(p.Method)) + " "
+	path, _ := parsePath(p.Path)
+	for _, s := range path {
+		text += "/" + [...]string{anyPath: "**", rest: "*", one: "{}", literal: "=" + s.text, end: ""}[s.kind]
+	}
+	return strings.TrimSpace(text)
+}
+
+// Order returns the indices of valid patterns, most specific first. Equally specific
+// patterns keep their order.
+func Order(patterns []Pattern) []int {
+	all := make([]compiled, len(patterns))
+	for i, p := range patterns {
+		all[i] = compile(i, p)
+	}
+	slices.SortStableFunc(all, compare)
+	order := make([]int, len(all))
+	for rank, c := range all {
+		order[rank] = c.index
+	}
+	return order
+}
+
+// Match is a pattern that matches a call.
+type Match struct {
+	Index  int // in the order given to NewTable
+	Won    bool
+	Reason string // in words: why it won, or which pattern won and why
+}
+
+// Explain lists the patterns that match the call, most specific first. If Find returns
+// ErrAmbiguous, Explain lists the patterns of each reading, and none won.
+func (t *Table) Explain(c Call) []Match {
+	written, lenient := t.all(c, asWritten(c.Path, nil)), []int(nil)
+	if !plain(c.Path) {
+		lenient = t.all(c, asLenient(c.Path, nil))
+	}
+	if !plain(c.Path) && winner(written) != winner(lenient) {
+		return append(t.ambiguous(written, "as it is written"),
+			t.ambiguous(lenient, "once all its encodings and dot-segments are resolved")...)
+	}
+	var matches []Match
+	for i, rank := range written {
+		m := Match{Index: t.patterns[rank].index, Won: i == 0, Reason: "won: no other pattern matches"}
+		if i > 0 {
+			m.Reason = fmt.Sprintf("lost to %s, which %s", t.patterns[written[0]].Pattern,
+				difference(t.patterns[written[0]], t.patterns[rank]))
+		} else if len(written) > 1 {
+			m.Reason = "won: it " + difference(t.patterns[rank], t.patterns[written[1]]) +
+				fmt.Sprintf(", unlike %s", t.patterns[written[1]].Pattern)
+		}
+		if m.Won && t.patterns[rank].asGet(c.Method) {
+			m.Reason += "; HEAD follows the rule for GET"
+		}
+		matches = append(matches, m)
+	}
+	return matches
+}
+
+func (t *Table) all(c Call, path reading) []int {
+	var ranks []int
+	for rank := range t.patterns {
+		if t.patterns[rank].matches(c, path) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+func winner(ranks []int) int {
+	if len(ranks) == 0 {
+		return -1
+	}
+	return ranks[0]
+}
+
+func (t *Table) ambiguous(ranks []int, how string) []Match {
+	var matches []Match
+	for _, rank := range ranks {
+		matches = append(matches, Match{
+			Index: t.patterns[rank].index,
+			Reason: fmt.Sprintf("matches the path %s, but another reading of the path finds another "+
+				"pattern: the call is refused", how),
+		})
+	}
+	return matches
+}
+
+// difference describes what makes the winning pattern more specific.
+func difference(won, lost compiled) string {
+	switch {
+	case given(won.API) > given(lost.API):
+		return "names the API"
+	case compare(compiled{path: won.path}, compiled{path: lost.path}) < 0:
+		return pathDifference(won.path, lost.path)
+	case won.method > lost.method:
+		return "names the method " + strings.ToUpper(won.Method)
+	}
+	return "names the stage"
+}
+
+func pathDifference(won, lost []segment) string {
+	for i, s := range won {
+		if i < len(lost) && s.kind == lost[i].kind {
+			continue
+		}
+		switch s.kind {
+		case end:
+			return "names the whole path"
+		case literal:
+			return fmt.Sprintf("has the literal %q as segment %d", s.text, i+1)
+		case one:
+			return fmt.Sprintf("has exactly one segment in place %d", i+1)
+		default:
+			return fmt.Sprintf("names the first %d segments", i)
+		}
+	}
+	return "has a longer path"
 }
