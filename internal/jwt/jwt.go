@@ -1,5 +1,5 @@
 // Package jwt verifies bearer tokens: JSON Web Tokens that an issuer signed with RS256,
-// ES256 or EdDSA (Ed25519).
+// ES256 or EdDSA (Ed25519). The check function imports it. It knows no callers or plans.
 //
 // A token is good if one of the issuer's keys signed it with that key's algorithm. It
 // must name the issuer and one of the audiences, have an expiry, and be valid now, within
@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
 	josejwt "github.com/go-jose/go-jose/v4/jwt"
@@ -26,20 +27,21 @@ const (
 	MaxLeeway   = 5 * time.Minute
 )
 
-// The errors of Verify. Their text, causes included, contains nothing of the token.
+// The errors of Verify. Their texts, including those of causes, contain no part of the
+// token.
 var (
-	// ErrInvalid means that a token is not good.
+	// ErrInvalid means that a token is not valid.
 	ErrInvalid = errors.New("bearer token refused")
-	// ErrExpired is the ErrInvalid of a token that is good except for its expiry.
+	// ErrExpired is the ErrInvalid of a token that is valid except for its expiry.
 	ErrExpired = fmt.Errorf("%w: expired", ErrInvalid)
-	// ErrNoKeys means that a token cannot be checked: the issuer's keys were never read,
-	// or too long ago. The caller must be denied.
+	// ErrNoKeys means that a token cannot be verified, because the issuer's keys were never
+	// read, or too long ago. The caller must be denied.
 	ErrNoKeys = errors.New("the keys of the token's issuer are not known")
 )
 
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
-// Config says which tokens are good. Either KeysURL or Keys is set.
+// Config determines which tokens are valid. Either KeysURL or Keys is set.
 type Config struct {
 	Issuer string // exactly as tokens have it
 	// One of Audiences must be in aud. For a token without aud it must be the client_id,
@@ -50,14 +52,14 @@ type Config struct {
 
 	IdentityClaim string        // the claim that says who calls; empty means sub
 	PlanClaim     string        // the claim that names a plan; empty means none
-	Leeway        time.Duration // between the issuer's clock and ours, 0 to MaxLeeway
+	Leeway        time.Duration // allowed difference from the issuer's clock, 0 to MaxLeeway
 
-	Client *http.Client     // reads KeysURL; nil means one of its own. Redirects are not followed
+	Client *http.Client     // reads KeysURL without following redirects; nil means a new client
 	Now    func() time.Time // nil means time.Now
-	Log    *slog.Logger     // gets a line when keys cannot be read; nil means none
+	Log    *slog.Logger     // logs failures to read keys; nil means none
 }
 
-// Claims are the claims of a good token.
+// Claims are the claims of a valid token.
 type Claims struct {
 	Issuer  string
 	Subject string // the identity claim; never empty
@@ -101,7 +103,7 @@ func New(c Config) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify returns a good token's claims. It fails with ErrInvalid or ErrNoKeys. It may
+// Verify returns a valid token's claims. Its errors are ErrInvalid and ErrNoKeys. It may
 // fetch keys, for at most fetchTimeout.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if len(token) > MaxTokenLen {
@@ -136,4 +138,53 @@ func (v *Verifier) Warm(ctx context.Context) {
 
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}
+
+// maxPlanLen bounds a plan's name, in bytes.
+const maxPlanLen = 400
+
+// validate checks the token's issuer, audience and times.
+func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
+	if c.Expiry == nil {
+		return refused("no expiry")
+	}
+	if _, given := all["aud"]; !given {
+		client, _ := all["client_id"].(string)
+		c.Audience = josejwt.Audience{client}
+	}
+	err := c.ValidateWithLeeway(josejwt.Expected{Issuer: v.config.Issuer, AnyAudience: v.config.Audiences,
+		Time: v.config.Now()}, v.config.Leeway)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, josejwt.ErrInvalidIssuer):
+		return refused("another issuer")
+	case errors.Is(err, josejwt.ErrInvalidAudience):
+		return refused("another audience")
+	case errors.Is(err, josejwt.ErrExpired):
+		return ErrExpired
+	case errors.Is(err, josejwt.ErrNotValidYet), errors.Is(err, josejwt.ErrIssuedInTheFuture):
+		return refused("not valid yet")
+	}
+	return refused("bad claims")
+}
+
+// read returns the claims that the configuration names. A claim with the wrong type makes
+// the token invalid.
+func (v *Verifier) read(issuer string, all map[string]any) (Claims, error) {
+	c := Claims{Issuer: issuer}
+	c.Subject, _ = all[v.config.IdentityClaim].(string)
+	if c.Subject == "" || !utf8.ValidString(c.Subject) {
+		return Claims{}, refused("no text as its identity claim")
+	}
+	value, given := all[v.config.PlanClaim]
+	if v.config.PlanClaim == "" || !given {
+		return c, nil
+	}
+	plan, ok := value.(string)
+	if !ok || plan == "" || len(plan) > maxPlanLen {
+		return Claims{}, refused("no text of 1 to %d bytes as its plan claim", maxPlanLen)
+	}
+	c.Plan = plan
+	return c, nil
 }

@@ -2,6 +2,11 @@ package jwt
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +20,8 @@ import (
 )
 
 const (
-	// freshFor is how long a key set is used without reading it again. A withdrawn key
-	// remains good at most so long, unless the set cannot be read.
+	// freshFor is how long a key set is used without reading it again. A withdrawn key is
+	// accepted for at most that long, unless the set cannot be read.
 	freshFor   = 15 * time.Minute
 	trustFor   = 2 * time.Hour // how long a set is used while it cannot be read again
 	fetchEvery = time.Minute   // minimum time between two reads, whatever keys tokens name
@@ -39,9 +44,9 @@ type remote struct {
 	set      KeySet
 	fetched  time.Time     // when set was read
 	tried    time.Time     // start of the last read
-	flight   chan struct{} // closed at the end of the read under way; nil when there is none
-	err      error         // of the last read
-	failures int           // in a row
+	flight   chan struct{} // closed when the current read ends; nil if there is none
+	err      error         // error of the last read
+	failures int           // failed reads in a row
 }
 
 // ParseURL parses the URL of a key set. It must be https; http is valid for a loopback
@@ -107,8 +112,7 @@ func (r *remote) current() (set KeySet, fresh bool, err error) {
 	return r.trusted(), within(r.fetched, r.now(), freshFor), err
 }
 
-// trusted returns the set, or none if it is too old. The caller holds the lock, as with
-// pause.
+// trusted returns the set, or an empty one if it is too old. r.mu must be held.
 func (r *remote) trusted() KeySet {
 	if !within(r.fetched, r.now(), trustFor) {
 		return KeySet{}
@@ -116,7 +120,7 @@ func (r *remote) trusted() KeySet {
 	return r.set
 }
 
-// pause returns the minimum time between the starts of two reads.
+// pause returns the minimum time between the starts of two reads. r.mu must be held.
 func (r *remote) pause() time.Duration {
 	if r.trusted().Len() > 0 || r.failures == 0 || r.failures > soonRetries {
 		return fetchEvery
@@ -127,14 +131,14 @@ func (r *remote) pause() time.Duration {
 // now returns the wall-clock time, without the monotonic part.
 func (r *remote) now() time.Time { return r.config.Now().Round(0) }
 
-// within reports whether t lies less than d before now. A time in the future does not:
-// the clock was set back.
+// within reports whether t is less than d before now. It returns false for a t in the
+// future, since the clock was set back.
 func within(t, now time.Time, d time.Duration) bool {
 	age := now.Sub(t)
 	return age >= 0 && age < d
 }
 
-// refresh waits for the read under way. If there is none and the pause is over, it starts
+// refresh waits for the current read. If there is none and the pause is over, it starts
 // one.
 func (r *remote) refresh(ctx context.Context) {
 	r.mu.Lock()
@@ -197,3 +201,114 @@ func (r *remote) fetch(ctx context.Context) (KeySet, error) {
 	}
 	return set, nil
 }
+
+// Bounds of a key set.
+const (
+	MaxKeySetLen = 256 << 10 // bytes
+	MaxKeys      = 64
+	minRSABits   = 2048
+	maxRSABits   = 8192 // a larger key takes too long to verify
+)
+
+// KeySet is the public keys of an issuer. The zero value has none.
+type KeySet struct {
+	byName map[name]any
+	// alone has the key of each algorithm with one key only. A token without a key id
+	// uses it.
+	alone map[jose.SignatureAlgorithm]any
+}
+
+// name identifies a key. An issuer may have two keys with the same id for two algorithms.
+type name struct {
+	id        string
+	algorithm jose.SignatureAlgorithm
+}
+
+// ParseKeys parses a JSON Web Key Set. It leaves out keys that cannot verify tokens:
+// private and symmetric keys, keys for encryption, other curves or algorithms, and RSA
+// keys under 2048 bits. It fails if none is left.
+func ParseKeys(text []byte) (KeySet, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if len(text) > MaxKeySetLen {
+		return KeySet{}, fmt.Errorf("key set has %d bytes: must have at most %d", len(text), MaxKeySetLen)
+	}
+	if err := json.Unmarshal(text, &set); err != nil {
+		// The cause could quote a secret.
+		return KeySet{}, errors.New(`key set is not JSON of the form {"keys": […]}`)
+	}
+	if len(set.Keys) > MaxKeys {
+		return KeySet{}, fmt.Errorf("key set has %d keys: must have at most %d", len(set.Keys), MaxKeys)
+	}
+	s := KeySet{byName: map[name]any{}, alone: map[jose.SignatureAlgorithm]any{}}
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if key.UnmarshalJSON(raw) == nil {
+			s.add(&key)
+		}
+	}
+	if s.Len() == 0 {
+		return KeySet{}, errors.New("key set has no public key for RS256 (2048 bits or more), ES256 or EdDSA")
+	}
+	return s, nil
+}
+
+// Len returns the number of keys.
+func (s KeySet) Len() int { return len(s.byName) }
+
+// add adds a key if it can verify tokens. It ignores a key with the same id and algorithm
+// as an earlier one.
+func (s KeySet) add(key *jose.JSONWebKey) {
+	algorithm := algorithmOf(key.Key)
+	if algorithm == "" || key.Use != "" && key.Use != "sig" || key.Algorithm != "" &&
+		key.Algorithm != string(algorithm) {
+		return
+	}
+	n := name{key.KeyID, algorithm}
+	if _, given := s.byName[n]; given {
+		return
+	}
+	s.byName[n] = key.Key
+	if _, given := s.alone[algorithm]; given {
+		s.alone[algorithm] = nil
+	} else {
+		s.alone[algorithm] = key.Key
+	}
+}
+
+// algorithmOf returns the algorithm of a public key, or "" if it is not supported.
+func algorithmOf(key any) jose.SignatureAlgorithm {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits >= minRSABits && bits <= maxRSABits {
+			return jose.RS256
+		}
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P256() {
+			return jose.ES256
+		}
+	case ed25519.PublicKey:
+		return jose.EdDSA
+	}
+	return ""
+}
+
+// lookup returns the key that a token names.
+func (s KeySet) lookup(id string, algorithm jose.SignatureAlgorithm) (key any, ok bool) {
+	if id == "" {
+		key = s.alone[algorithm]
+	} else {
+		key = s.byName[name{id, algorithm}]
+	}
+	return key, key != nil
+}
+
+func (s KeySet) find(_ context.Context, id string, algorithm jose.SignatureAlgorithm) (any, error) {
+	if key, ok := s.lookup(id, algorithm); ok {
+		return key, nil
+	}
+	return nil, errUnknownKey
+}
+
+var errUnknownKey = refused("signed with a key that the issuer does not list for this algorithm")
