@@ -1,11 +1,12 @@
-// Package apikey makes, reads and hashes API keys. It also makes the ids of callers
-// without a key: the holder of a token, the clients behind an address.
+// Package apikey generates, parses and hashes API keys. It also makes the ids of callers
+// without a key: the subject of a token, the clients of an address. Packages that identify
+// callers or store keys import it. It does no I/O.
 //
-// A key reads tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits,
-// the secret 43 base62 characters (256 random bits) and the checksum 6 (CRC-32 of the
-// text before it). So a mistyped or made-up key is refused without a look-up. The first
-// 12 characters of the secret are the key's public id: it names the key in logs, pages
-// and Valkey. Valkey keeps an HMAC-SHA-256 of the whole text. Key.Foreign reads keys that
+// A key is tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits, the
+// secret 43 base62 characters (256 random bits) and the checksum 6 (CRC-32 of the text
+// before it). So a mistyped or made-up key is refused without a look-up. The first 12
+// characters of the secret are the key's public id, which names the key in logs, pages and
+// Valkey. Valkey stores an HMAC-SHA-256 of the whole text. Key.Foreign parses keys that
 // another system made.
 package apikey
 
@@ -13,6 +14,7 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -49,8 +51,7 @@ func Generate(env string) (Secret, error) {
 	if !ValidEnv(env) {
 		return Secret{}, fmt.Errorf("env %q: must be 1 to %d lower-case letters or digits", env, maxEnvLen)
 	}
-	body := prefix + env + "_" + randomText(secretLen)
-	return Parse(body + checksum(body))
+	return newSecret(prefix+env+"_", randomText(secretLen)), nil
 }
 
 // Renew returns a new random key for env with the id of another key. 31 characters are
@@ -59,17 +60,31 @@ func Renew(env, id string) (Secret, error) {
 	if !ValidEnv(env) || !ValidID(id) {
 		return Secret{}, fmt.Errorf("env %q or id %q: not those of a key", env, id)
 	}
-	body := prefix + env + "_" + id + randomText(secretLen-IDLen)
-	return Parse(body + checksum(body))
+	return newSecret(prefix+env+"_", id+randomText(secretLen-IDLen)), nil
 }
 
-// Parse reads a key. It fails with ErrMalformed, which does not say why.
+// newSecret returns the Secret with a head, such as "tg_live_", and a secret of secretLen
+// characters.
+func newSecret(head, secret string) Secret {
+	body := head + secret
+	return Secret{text: body + checksum(body), id: secret[:IDLen]}
+}
+
+// Parse parses a key. It returns ErrMalformed, which does not say why.
 func Parse(text string) (Secret, error) {
 	if len(text) > MaxLen || !strings.HasPrefix(text, prefix) {
 		return Secret{}, ErrMalformed
 	}
 	env, secret, found := strings.Cut(text[len(prefix):], "_")
-	if !found || !ValidEnv(env) || len(secret) != secretLen+checksumLen || !isBase62(secret) {
+	if !found || !ValidEnv(env) {
+		return Secret{}, ErrMalformed
+	}
+	return parseSecret(text, secret)
+}
+
+// parseSecret returns the Secret of a text that ends with a secret and its checksum.
+func parseSecret(text, secret string) (Secret, error) {
+	if len(secret) != secretLen+checksumLen || !isBase62(secret) {
 		return Secret{}, ErrMalformed
 	}
 	if body := text[:len(text)-checksumLen]; checksum(body) != text[len(body):] {
@@ -172,4 +187,79 @@ func randomText(n int) string {
 		}
 	}
 	return string(out)
+}
+
+// GeneratePlain returns a new random secret without an env: prefix, 43 base62 characters,
+// checksum. It has an id and is hashed as an API key is. Its prefix distinguishes it from
+// API keys.
+func GeneratePlain(prefix string) Secret {
+	return newSecret(prefix, randomText(secretLen))
+}
+
+// ParsePlain parses what GeneratePlain made with the same prefix. It returns ErrMalformed,
+// which does not say why.
+func ParsePlain(prefix, text string) (Secret, error) {
+	secret, found := strings.CutPrefix(text, prefix)
+	if !found {
+		return Secret{}, ErrMalformed
+	}
+	return parseSecret(text, secret)
+}
+
+// Bounds of a foreign value, the text of a key that another system made.
+const (
+	MinForeignLen      = 20
+	MaxForeignLen      = 256
+	MinForeignDistinct = 10 // number of different characters
+)
+
+// The reasons why a text is no foreign value. Their messages do not contain the text.
+var (
+	errForeignLen = fmt.Errorf("must have %d to %d characters", MinForeignLen, MaxForeignLen)
+	errForeignSet = errors.New("must have printable ASCII characters alone, without spaces and commas")
+	errDistinct   = fmt.Errorf("must have %d different characters: it can be guessed", MinForeignDistinct)
+	errOwnForm    = errors.New("begins as keys or tokens of Tidegate do: leave it out, and a key is made")
+)
+
+// Foreign parses a foreign value. Its id is an HMAC of the whole value, so a check finds
+// the record with one look-up, as for other keys. The id is public and reveals nothing
+// about the value without the pepper. The value is hashed as other keys are. The text of
+// the HMAC differs from every purpose of Derive, since purposes contain a space.
+func (k Key) Foreign(text string) (Secret, error) {
+	if err := foreignProblem(text); err != nil {
+		return Secret{}, err
+	}
+	mac := hmac.New(sha256.New, k)
+	mac.Write([]byte("key\x00" + text))
+	sum := mac.Sum(nil)
+	var id [IDLen]byte
+	for i := range id {
+		id[i] = alphabet[binary.BigEndian.Uint16(sum[2*i:])%62]
+	}
+	return Secret{text: text, id: string(id[:]), foreign: true}, nil
+}
+
+func foreignProblem(text string) error {
+	if len(text) < MinForeignLen || len(text) > MaxForeignLen {
+		return errForeignLen
+	}
+	var seen [128]bool
+	distinct := 0
+	for i := range len(text) {
+		c := text[i]
+		if c <= ' ' || c > '~' || c == ',' {
+			return errForeignSet
+		}
+		if !seen[c] {
+			seen[c] = true
+			distinct++
+		}
+	}
+	switch head := strings.ToLower(text[:len(prefix)+1]); {
+	case strings.HasPrefix(head, prefix), head == "tga_", head == "tgr_":
+		return errOwnForm
+	case distinct < MinForeignDistinct:
+		return errDistinct
+	}
+	return nil
 }
