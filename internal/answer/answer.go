@@ -1,8 +1,11 @@
 // Package answer turns the result of a check into what clients read: the RateLimit fields
-// of draft-ietf-httpapi-ratelimit-headers and an RFC 9457 problem.
+// of draft-ietf-httpapi-ratelimit-headers and an RFC 9457 problem. Packages that answer
+// calls import it. It decides nothing and does no I/O.
 package answer
 
 import (
+	"fmt"
+	"strconv"
 	"time"
 
 	"tidegate/internal/enforce"
@@ -12,11 +15,11 @@ import (
 // Answer is the result of a check as its client sees it. It contains no limit in shadow
 // mode.
 type Answer struct {
-	RateLimit       string // the field of that name; empty when no limit is enforced
-	RateLimitPolicy string // likewise
-	Binding         enforce.LimitState
-	Limited         bool    // a limit is enforced, and Binding is the one to observe
-	Denial          *Denial // nil when the call passes
+	RateLimit       string             // field of that name; empty if no limit is enforced
+	RateLimitPolicy string             // field RateLimit-Policy; empty if no limit is enforced
+	Binding         enforce.LimitState // the limit to observe, if Limited
+	Limited         bool               // a limit is enforced
+	Denial          *Denial            // nil if the call passes
 }
 
 // To returns the answer to a check.
@@ -56,5 +59,75 @@ func binding(c enforce.Result) (enforce.LimitState, bool) {
 	return enforced.Binding()
 }
 
-// WholeSeconds rounds up, so that a client that waits so long never comes too early.
+// WholeSeconds returns d in seconds, rounded up, so that a client that waits for them never
+// retries too early.
 func WholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// The problem types (RFC 9457) of draft-ietf-httpapi-ratelimit-headers, section "Problem
+// Types".
+const (
+	QuotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	ReducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+	AbnormalUsage   = "https://iana.org/assignments/http-problem-types#abnormal-usage-detected"
+)
+
+// Unauthorized is the detail of every 401. It does not say what is wrong with the
+// credential.
+const Unauthorized = "A valid credential is required."
+
+const cannotCheck = "The limits cannot be checked right now."
+
+// Denial says why a call is denied and when to retry.
+type Denial struct {
+	Type       string
+	RetryAfter int64 // seconds, rounded up; 0 if no retry ever passes
+	Detail     string
+	Violated   []string // names of the limits that denied; never nil
+	// Policy is the limit to observe, or the name of another reason. It has no characters
+	// that JSON escapes.
+	Policy string
+}
+
+// Unavailable returns the denial while the limits cannot be read. It names no limit.
+func Unavailable() Denial {
+	return deny(ReducedCapacity, time.Second, cannotCheck, capacityPolicy, nil)
+}
+
+// Impossible returns the denial of a call that costs more than a limit ever admits. No save
+// accepts such a plan or route, but an override may be older than a route's cost.
+func Impossible() Denial {
+	return Denial{Type: QuotaExceeded,
+		Detail:   "This call costs more than its limit ever admits. It can never pass.",
+		Violated: []string{}, Policy: costPolicy}
+}
+
+// Wait returns RetryAfter for the body of a REST API's 429, where the value must not be
+// empty.
+func (d Denial) Wait() string {
+	if d.RetryAfter == 0 {
+		return "never"
+	}
+	return strconv.FormatInt(d.RetryAfter, 10)
+}
+
+// The reasons for a denial that are no limits, as Policy names them.
+const (
+	banPolicy      = "ban"
+	capacityPolicy = "capacity"
+	costPolicy     = "cost"
+)
+
+func deny(problem string, retryAfter time.Duration, reason, policy string, violated []string) Denial {
+	if violated == nil {
+		violated = []string{}
+	}
+	seconds, unit := WholeSeconds(retryAfter), "seconds"
+	if seconds == 1 {
+		unit = "second"
+	}
+	return Denial{
+		Type: problem, RetryAfter: seconds,
+		Detail:   fmt.Sprintf("%s Retry after %d %s.", reason, seconds, unit),
+		Violated: violated, Policy: policy,
+	}
+}

@@ -1,8 +1,13 @@
 package answer
 
 import (
+	"fmt"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
@@ -58,6 +63,105 @@ func TestQuoted(t *testing.T) {
 	} {
 		if got := quoted(text); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+var stateItem = regexp.MustCompile(`^"(?:[^"\\]|\\.)*";r=(\d+)(?:;t=(\d+))?(?:, |$)`)
+
+// stateOf is an item of the RateLimit field. t is below 0 when the item has none.
+type stateOf struct{ r, t int64 }
+
+func parseState(t *rapid.T, field string) []stateOf {
+	var items []stateOf
+	for rest := field; rest != ""; {
+		found := stateItem.FindStringSubmatch(rest)
+		if found == nil {
+			t.Fatalf("%q is no item at %q", field, rest)
+		}
+		item := stateOf{t: -1}
+		item.r, _ = strconv.ParseInt(found[1], 10, 64)
+		if found[2] != "" {
+			item.t, _ = strconv.ParseInt(found[2], 10, 64)
+		}
+		items, rest = append(items, item), rest[len(found[0]):]
+	}
+	return items
+}
+
+func drawLimit(t *rapid.T) limiter.Limit {
+	l := limiter.Limit{
+		Requests: rapid.Int64Range(1, 200).Draw(t, "requests"),
+		Window: rapid.SampledFrom([]time.Duration{time.Second, 10 * time.Second, 17 * time.Minute,
+			24 * time.Hour}).Draw(t, "window"),
+		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+	}
+	switch {
+	case l.Algorithm == limiter.Log:
+		l.CountDenied = rapid.Bool().Draw(t, "count denied")
+		l.Slots = rapid.SampledFrom([]int{0, limiter.MinSlots}).Draw(t, "slots")
+	case l.Algorithm == limiter.FixedWindow && rapid.Bool().Draw(t, "calendar"):
+		l.Window, l.Calendar = 0, rapid.SampledFrom(limiter.Calendars()).Draw(t, "period")
+	}
+	return l
+}
+
+// On virtual time, for random limits of every algorithm and random histories: t seconds
+// after the answer more remains than r, a second sooner it does not, and Retry-After is
+// no earlier than the t of a limit that denied.
+func TestRemainingRisesAtT(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limits := rapid.SliceOfN(rapid.Custom(drawLimit), 1, 3).Draw(t, "limits")
+		model, now := limiter.Model{}, time.Unix(1_800_000_000, 0)
+		least := limits[0].Requests
+		for _, l := range limits {
+			least = min(least, l.Requests)
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "calls") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, limits[0].Span().Microseconds()/4).Draw(t,
+				"pause")) * time.Microsecond)
+			cost := rapid.Int64Range(1, least).Draw(t, "cost")
+			d, err := model.Take(now, limits, cost)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkState(t, model, d)
+		}
+	})
+}
+
+func checkState(t *rapid.T, model limiter.Model, d limiter.Decision) {
+	checked := enforce.Result{Allowed: d.Allowed, Now: d.Now}
+	limits := make([]limiter.Limit, len(d.Limits))
+	for i, u := range d.Limits {
+		limits[i] = u.Limit
+		checked.Limits = append(checked.Limits,
+			enforce.LimitState{Usage: u, Scope: policy.ScopeKey, Mode: policy.Enforce})
+	}
+	a := To(checked)
+	items := parseState(t, a.RateLimit)
+	if len(items) != len(limits) {
+		t.Fatalf("%q: %d items for %d limits", a.RateLimit, len(items), len(limits))
+	}
+	remaining := func(seconds int64) []limiter.Usage {
+		later := model
+		return later.Peek(d.Now.Add(time.Duration(seconds)*time.Second), limits).Limits
+	}
+	for i, item := range items {
+		where := fmt.Sprintf("%s of %q after %+v", limits[i], a.RateLimit, d)
+		switch {
+		case item.r == limits[i].Requests:
+			if item.t >= 0 {
+				t.Fatalf("%s: nothing is used, but t is given", where)
+			}
+		case item.t < 0:
+			t.Fatalf("%s: t is missing", where)
+		case remaining(item.t)[i].Remaining <= item.r:
+			t.Fatalf("%s: %d remain at t", where, remaining(item.t)[i].Remaining)
+		case item.t > 1 && remaining(item.t - 1)[i].Remaining > item.r:
+			t.Fatalf("%s: %d remain a second before t", where, remaining(item.t - 1)[i].Remaining)
+		case a.Denial != nil && d.Limits[i].RetryAfter > 0 && item.t > a.Denial.RetryAfter:
+			t.Fatalf("%s: t is after Retry-After %d", where, a.Denial.RetryAfter)
 		}
 	}
 }
