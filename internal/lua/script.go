@@ -1,11 +1,13 @@
-// Package lua runs Lua scripts on Valkey, whether a server knows them or not. Unlike the
-// library's scripts, they leave in one flush with other commands, and a script is sent to
-// no server but those of its keys: one that is away fails its own runs alone.
+// Package lua runs Lua scripts on Valkey servers, which may not know the scripts yet.
+// Unlike scripts of the valkey-go library, they can leave in one flush with other
+// commands. They are sent only to the servers of their keys, so a server that is away
+// fails only its own runs. Packages that have scripts import it. It does not know what the
+// scripts do.
 package lua
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // names a script, as EVALSHA wants it; protects nothing
+	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by it; it protects nothing
 	"encoding/hex"
 	"strings"
 	"sync"
@@ -19,8 +21,8 @@ type Script struct {
 	sha  func() string
 }
 
-// New returns a script whose text is put together when it is first needed: at the start
-// of a function there is no time for all of them.
+// New returns a script. It calls text once, when the script is first used: composing all
+// scripts when a function starts would take too long.
 func New(text func() string) *Script {
 	text = sync.OnceValue(text)
 	return &Script{text, sync.OnceValue(func() string {
@@ -32,15 +34,15 @@ func New(text func() string) *Script {
 // Text returns the script's text.
 func (s *Script) Text() string { return s.text() }
 
-// Prepare puts the script together.
+// Prepare composes the script, so that its first use need not.
 func (s *Script) Prepare() { s.sha() }
 
-// Command is the command for a server that knows the script.
+// Command returns the command for a server that knows the script.
 func (s *Script) Command(client valkey.Client, keys, args []string) valkey.Completed {
 	return client.B().Evalsha().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// Whole is the command for a server that does not know the script yet.
+// Whole returns the command for a server that does not know the script yet.
 func (s *Script) Whole(client valkey.Client, keys, args []string) valkey.Completed {
 	return client.B().Eval().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
@@ -51,7 +53,7 @@ func Unknown(err error) bool {
 	return ok && strings.HasPrefix(refusal.Error(), "NOSCRIPT")
 }
 
-// Do runs the script. All keys are of one slot.
+// Do runs the script. All keys must be in one slot.
 func (s *Script) Do(ctx context.Context, client valkey.Client, keys, args []string) valkey.ValkeyResult {
 	result := client.Do(ctx, s.Command(client, keys, args))
 	if Unknown(result.Error()) {
@@ -60,11 +62,11 @@ func (s *Script) Do(ctx context.Context, client valkey.Client, keys, args []stri
 	return result
 }
 
-// Run is one of many runs of a script. All its keys are of one slot.
+// Run is one of many runs of a script. All its keys must be in one slot.
 type Run struct{ Keys, Args []string }
 
-// DoMany makes runs in one flush, and those whose server did not know the script in a
-// second one. It returns a result for each run, in order.
+// DoMany sends runs in one flush, and repeats those whose server did not know the script in
+// a second flush. It returns a result for each run, in order.
 func (s *Script) DoMany(ctx context.Context, client valkey.Client, runs []Run) []valkey.ValkeyResult {
 	if len(runs) == 0 {
 		return nil
