@@ -1,12 +1,12 @@
-// Package api is the JSON API below /api/v1: everything that the dashboard's pages show
-// and do, for machines. Each operation says in one place what it takes, what it answers
-// and who may ask for it; package rest makes of that the OpenAPI document, the checks of
-// what comes in and the routes. Operations on keys are in package keys, and those that
-// try limits out in package simulate.
+// Package api owns the JSON API below /api/v1, by which machines do everything that the
+// dashboard's pages do. Each operation declares its input, its answer and the role it
+// needs. Package rest turns the declarations into routes, validation and the OpenAPI
+// document. Package keys has the operations on keys, package simulate those that try
+// limits out.
 //
-// A caller is known when a request gets here, and may do what its route needs: the
-// server sees to both, as for the pages. What changes something that others may change
-// too is based on a version, If-Match, and fails with 412 when another change came first.
+// Package server mounts the routes, and authenticates and authorizes callers first. Package
+// api must not know the dashboard. A change of something that others may change too needs
+// If-Match; it fails with 412 if another change came first.
 package api
 
 import (
@@ -34,16 +34,15 @@ const Prefix = rest.Prefix
 // MaxPolicyBody bounds the body of a request with all policies, in bytes.
 const MaxPolicyBody = policydoc.MaxBytes
 
-// Services are the parts of the system that the API works with. Journal and Owners are
-// optional.
+// Services are the parts of the system that the API uses.
 type Services struct {
 	Keys      *app.Registry
 	Checker   *enforce.Checker
 	Usage     *usage.Reader
 	Crossings *crossing.Store
 	Tokens    *token.Store
-	Journal   *journal.Journal // nil for none
-	Owners    *app.Owners      // nil where keys' owners see nothing
+	Journal   *journal.Journal // nil without a journal
+	Owners    *app.Owners      // nil if owners of keys may not view them
 	Log       *slog.Logger
 }
 
@@ -52,8 +51,8 @@ type api struct {
 	*rest.API
 }
 
-// Routes returns everything that the API answers. base is what browsers and machines have
-// in front of its paths; it stands in the document alone.
+// Routes returns the routes of all operations. base is the URL in front of their paths; it
+// appears in the OpenAPI document only.
 func Routes(base string, services Services) []auth.Route {
 	a := &api{Services: services}
 	a.API = rest.New(configOf(base), rest.Rules{Security: security, Problem: a.problem})
@@ -111,7 +110,7 @@ func (a *api) register() {
 	}
 }
 
-// security says what a request for operations of a role must bring.
+// security returns the credentials that operations of a role accept.
 func security(r auth.Role) []map[string][]string {
 	var scope token.Scope
 	switch r {
@@ -125,6 +124,24 @@ func security(r auth.Role) []map[string][]string {
 		scope = token.Read
 	}
 	return []map[string][]string{{"token": {string(scope)}}, {"session": {}}}
+}
+
+// Me is the authenticated caller.
+type Me struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	Kind string `json:"kind" enum:"user,token"`
+	Role string `json:"role" enum:"viewer,editor"`
+}
+
+func (a *api) registerMe() {
+	group := a.Group("access")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /me", ID: "get-me", Role: auth.Viewer, Summary: "Who the caller is",
+	}, func(ctx context.Context, _ *rest.None) (*rest.Body[Me], error) {
+		actor := auth.From(ctx)
+		return rest.Answer(Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}), nil
+	})
 }
 
 type document struct {

@@ -32,7 +32,7 @@ type Entry struct {
 	Hash     string       `json:"hash"`
 }
 
-// Cut is a chain of the audit that does not end as it was written.
+// Cut is an audit chain whose newest entries or head were removed or altered.
 type Cut struct {
 	Chain   int    `json:"chain" doc:"Its number, 0 to 255"`
 	Last    string `json:"last,omitempty" doc:"Id of the newest entry there is; absent when there is none"`
@@ -71,7 +71,7 @@ type (
 			Next  string  `json:"next,omitempty" doc:"Where the list goes on; absent at its end. A page may be short and not be the last"`
 		}
 	}
-	// EntryPath names an entry.
+	// EntryPath is the path parameter of an entry.
 	EntryPath struct {
 		Entry string `path:"entry" doc:"Id of the entry" maxLength:"100"`
 	}
@@ -136,8 +136,8 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 	return out, nil
 }
 
-// verifyTimeout bounds a check of the chains, which reads them whole and takes longer
-// than other requests may.
+// verifyTimeout bounds verifyAudit. It reads all chains, which takes longer than other
+// requests may.
 const verifyTimeout = 20 * time.Second
 
 func (a *api) verifyAudit(ctx context.Context, _ *rest.None) (*verifyOutput, error) {
@@ -148,9 +148,8 @@ func (a *api) verifyAudit(ctx context.Context, _ *rest.None) (*verifyOutput, err
 		return nil, err
 	}
 	out := &verifyOutput{}
-	out.Body.Entries, out.Body.Good, out.Body.Broken, out.Body.Cuts = v.Entries, v.Good(),
-		append([]string{}, v.Broken...), []Cut{}
-	out.Body.Unread = []int{}
+	out.Body.Entries, out.Body.Good = v.Entries, v.Good()
+	out.Body.Broken, out.Body.Cuts, out.Body.Unread = append([]string{}, v.Broken...), []Cut{}, []int{}
 	for _, b := range v.Unread {
 		out.Body.Unread = append(out.Body.Unread, int(b))
 	}
@@ -184,8 +183,8 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	if err != nil {
 		return nil, err
 	}
-	if why := app.Irreversible(e); why != "" {
-		return nil, rest.NewProblem(http.StatusConflict, "Cannot revert this change. "+why)
+	if reason := app.Irreversible(e); reason != "" {
+		return nil, rest.NewProblem(http.StatusConflict, "Cannot revert this change. "+reason)
 	}
 	r, err := app.ReversalOf(ctx, a.Keys, e)
 	if errors.Is(err, app.ErrGone) {
@@ -208,6 +207,8 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	return out, nil
 }
 
+// revertProblem maps an error of Reversal.Apply. current and version are the subject's
+// current version and the one that the caller sent.
 func revertProblem(err error, current, version int64) error {
 	var invalid *policy.InvalidError
 	switch {

@@ -30,7 +30,7 @@ type Denial struct {
 	Calls      int64     `json:"calls" doc:"1, or how many calls of this minute the entry stands for"`
 }
 
-// Refusals are refused credentials by cause.
+// Refusals are the numbers of refused credentials by cause.
 type Refusals struct {
 	Missing   int64 `json:"missing"`
 	Malformed int64 `json:"malformed"`
@@ -83,8 +83,7 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	now := time.Now()
 	q := denylog.Query{
 		Subject: in.Key, Plan: in.Plan, Group: in.Group, Rule: in.Rule, Limit: in.Limit,
-		Cause: cause.Named(in.Cause),
-		From:  in.From, To: in.To, After: in.After, Count: in.Count,
+		Cause: cause.Named(in.Cause), From: in.From, To: in.To, After: in.After, Count: in.Count,
 	}
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
 		q.To = newest
@@ -115,9 +114,8 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 func denialOf(l *denylog.Entry) Denial {
 	d := Denial{
 		Time: l.Time, Subject: l.Subject, Plan: l.Plan, Group: l.Group, Cause: l.Cause.String(),
-		Limit: l.Limit, Rule: l.Rule,
-		Method: l.Method, Path: l.Path, API: l.API, Stage: l.Stage, RetryAfter: l.RetryAfter.Milliseconds(),
-		Request: l.Request, Calls: l.Calls,
+		Limit: l.Limit, Rule: l.Rule, Method: l.Method, Path: l.Path, API: l.API, Stage: l.Stage,
+		RetryAfter: l.RetryAfter.Milliseconds(), Request: l.Request, Calls: l.Calls,
 	}
 	if l.Network.IsValid() {
 		d.Network = l.Network.String()

@@ -27,7 +27,7 @@ type explainInput struct {
 	Address string `query:"address" maxLength:"45" doc:"Of the client; the lists of addresses and the limits of each address need it"`
 }
 
-// Explanation is what a call would get now, and why.
+// Explanation says what a call would get now and why.
 type Explanation struct {
 	Allowed     bool           `json:"allowed"`
 	Refused     string         `json:"refused,omitempty" doc:"Why the caller may not call, whatever the limits"`
@@ -45,7 +45,7 @@ type Explanation struct {
 	Response    Response       `json:"response" doc:"What a client of a REST API gets"`
 }
 
-// RuleMatch is a route rule that a call falls under.
+// RuleMatch is a route rule that matches a call.
 type RuleMatch struct {
 	Name    string `json:"name"`
 	Pattern string `json:"pattern" example:"GET /orders/{id}"`
@@ -53,7 +53,7 @@ type RuleMatch struct {
 	Reason  string `json:"reason"`
 }
 
-// AppliedLimit is a limit that a call is held against.
+// AppliedLimit is a limit that applies to a call.
 type AppliedLimit struct {
 	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group" doc:"What it counts"`
 	Mode  string `json:"mode" enum:"enforce,shadow"`

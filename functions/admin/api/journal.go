@@ -11,14 +11,14 @@ import (
 	"tidegate/internal/journal"
 )
 
-// Journal says what is not safe yet and what Valkey lost.
+// Journal is the state of the journal: changes that it lacks, and changes that Valkey lost.
 type Journal struct {
 	Unsafe int  `json:"unsafe" doc:"Changes that are made and not in the journal yet"`
 	Behind int  `json:"behind" doc:"Of 256 parts of Valkey, those that lost changes"`
 	Away   bool `json:"away" doc:"The journal does not answer"`
 }
 
-// Restored says what a restore did.
+// Restored is the result of a restore.
 type Restored struct {
 	Parts   int    `json:"parts" doc:"That were restored, of 256"`
 	Entries uint64 `json:"entries" doc:"Of the audit, that Valkey lacked"`

@@ -4,12 +4,21 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/functions/admin/app"
 	"tidegate/internal/apikey"
+	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/route"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage/statelist"
 )
 
 // A key's whole life: every operation does what it says, returns the version, and is
@@ -249,4 +258,271 @@ func TestKeyFilters(t *testing.T) {
 			t.Errorf("%q lists %q, want %q", query, got, want)
 		}
 	}
+}
+
+// Routes that a plan or a key opens are written, read, explained and taken back.
+func TestAccess(t *testing.T) {
+	s := newService(t)
+	orders := map[string]any{"method": "GET", "path": "/orders/*"}
+	id := s.post("/keys", map[string]any{"name": "a", "plan": "free", "allow": []any{orders}}).wants(
+		http.StatusCreated, `"allow":[{"method":"GET","path":"/orders/*"}]`).stringAt("key", "id")
+	explain := func(path, want string) {
+		t.Helper()
+		s.get("/explain?key="+id+"&method=GET&path="+path).wants(http.StatusOK, want)
+	}
+	explain("/orders/7", `"allowed":true`)
+	explain("/admin", "the key does not open this route")
+	s.post("/keys", map[string]any{"name": "b", "plan": "free", "allow": []any{map[string]any{"path": "x"}}}).
+		wants(http.StatusUnprocessableEntity, "body.allow[0].path")
+	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"name": "c"}, header{"If-Match": `"1"`}).
+		wants(http.StatusOK, `"allow":[{"method":"GET"`)
+	cleared := s.do(http.MethodPatch, "/keys/"+id, map[string]any{"allow": []any{}},
+		header{"If-Match": `"2"`}).
+		wants(http.StatusOK)
+	if strings.Contains(cleared.text, "allow") {
+		t.Errorf("not cleared: %s", cleared.text)
+	}
+	explain("/admin", `"allowed":true`)
+}
+
+// repeat makes calls until the policy bans the key, and returns until when.
+func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
+	s.t.Helper()
+	checker := enforce.NewChecker(s.client, testPepper)
+	for range 10 {
+		c, err := checker.Check(s.t.Context(), enforce.Call{Kind: policy.APIKey, Subject: k.ID,
+			Secret: secret, Route: route.Call{Path: "/"}}, nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if !c.BannedUntil.IsZero() {
+			s.listDenied(statelist.Banned, k.ID)
+			return c.BannedUntil
+		}
+	}
+	return time.Time{}
+}
+
+// listDenied lists a key as denied, as a check records it.
+func (s *service) listDenied(list statelist.List, id string) {
+	s.t.Helper()
+	listed := statelist.Add(s.client, list, id, time.Now().Add(time.Hour))
+	for _, result := range s.client.DoMulti(s.t.Context(), listed...) {
+		if err := result.Error(); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// A ban by the policy is shown for the key as one by hand is, and lifted as one; the next
+// starts at the first length again.
+func TestBanByPolicy(t *testing.T) {
+	s := newService(t)
+	set, err := s.keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans[0].Limits = []limit{{Requests: 1, Window: time.Hour}}
+	set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour), Base: policy.Duration(time.Hour),
+		Cap: policy.Duration(24 * time.Hour)}
+	if _, err := s.keys.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+	k, secret, err := s.keys.Create(t.Context(),
+		policy.NewKey{Name: "busy", Env: "test", Plan: "free"}, byTest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.create("calm")
+	for range 2 {
+		until := s.repeat(k, secret)
+		if left := time.Until(until); left > time.Hour || left < 59*time.Minute {
+			t.Fatalf("banned for %s more", left)
+		}
+		body := `"bannedUntil":"` + until.Format(time.RFC3339Nano) + `"`
+		if items, _ := s.get("/keys?state=banned").wants(http.StatusOK, k.ID, `"banned"`,
+			body).at("items").([]any); len(items) != 1 {
+			t.Errorf("%d are banned", len(items))
+		}
+		s.get("/keys/"+k.ID).wants(http.StatusOK, `"banned"`, body)
+		s.do(http.MethodPost, "/keys/"+k.ID+"/unban", nil,
+			header{"If-Match": `"9"`}).wants(http.StatusPreconditionFailed)
+		s.post("/keys/"+k.ID+"/unban", map[string]any{"reason": "sorry"}).wants(http.StatusOK)
+		s.get("/audit?action=key.unban&subject="+k.ID).wants(http.StatusOK, body, `"reason":"sorry"`)
+		if body := s.get("/keys?state=banned").wants(http.StatusOK); len(body.text) > 50 {
+			t.Errorf("after the end of the ban: %s", body.text)
+		}
+	}
+}
+
+// A key with a given value is made once, and neither an answer nor the log repeats the
+// value, whatever is wrong with it.
+func TestForeignKey(t *testing.T) {
+	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+	s := newService(t)
+	body := map[string]any{"name": "old", "plan": "free", "value": value}
+	s.post("/keys", body).wants(http.StatusUnprocessableEntity, "body.value", "FOREIGN_KEYS=true")
+	s.keys.ForeignKeys = true
+	made := s.post("/keys", body).wants(http.StatusCreated, `"foreign":true`)
+	id := made.stringAt("key", "id")
+	want, err := apikey.NewKey(testPepper).Foreign(value)
+	if err != nil || id != want.ID() || strings.Contains(made.text, `"secret"`) {
+		t.Errorf("%v %s", err, made.text)
+	}
+	again := s.post("/keys", body).wants(http.StatusConflict, id)
+	if at := again.header.Get("Location"); at != Prefix+"/keys/"+id {
+		t.Errorf("Location %q", at)
+	}
+	for rejected, message := range map[string]string{
+		value[:19]: "20 to 256", value + " x": "spaces", value + "\n": "spaces", value + ",": "commas",
+		"tg_" + value: "Tidegate", strings.Repeat(value, 7): "20 to 256",
+		strings.Repeat(value, 2000): "",
+	} {
+		body["value"] = rejected
+		answer := s.post("/keys", body)
+		if len(rejected) < 1000 {
+			answer.wants(http.StatusUnprocessableEntity, "body.value", message)
+		}
+		if answer.status < 400 || strings.Contains(answer.text, rejected) {
+			t.Errorf("%d %.200s", answer.status, answer.text)
+		}
+	}
+	if text := s.get("/keys/"+id).wants(http.StatusOK, `"foreign":true`).text; strings.Contains(text, value) {
+		t.Error("the value is told")
+	}
+	if strings.Contains(s.log.String(), value[:19]) {
+		t.Error("the value is logged")
+	}
+	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "1h"},
+		header{"If-Match": `"1"`}).wants(http.StatusCreated, `"secret":"tg_live_`+id)
+	if text := s.get("/keys/" + id).text; strings.Contains(text, "foreign") {
+		t.Errorf("rotated, and still foreign: %s", text)
+	}
+}
+
+// racing is a client on which somebody else's change comes between the reading of a
+// record and its change, some times.
+type racing struct {
+	valkey.Client
+	record string
+	first  func()
+	times  int
+}
+
+func (r *racing) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResult {
+	if r.times > 0 && strings.HasPrefix(cmd.Commands()[0], "EVAL") &&
+		slices.Contains(cmd.Commands(), r.record) {
+		r.times--
+		r.first()
+	}
+	return r.Client.Do(ctx, cmd)
+}
+
+// A reset or a deletion that a change of the same key overtakes is made of the key as it
+// is then, unless it was based on a version. One that is overtaken again and again is no
+// fault of the store.
+func TestOvertakenByAnEdit(t *testing.T) {
+	s := newService(t)
+	slow := &racing{Client: s.client}
+	s.serve(registry.NewStore(slow, testPepper))
+	for _, c := range []struct {
+		method, path string
+		headers      header
+		times, want  int
+	}{
+		{http.MethodPost, "/reset", nil, 1, http.StatusOK},
+		{http.MethodPost, "/reset", header{"If-Match": "*"}, app.Tries - 1, http.StatusOK},
+		{http.MethodPost, "/reset", header{"If-Match": `"1"`}, 1, http.StatusPreconditionFailed},
+		{http.MethodPost, "/reset", nil, app.Tries, http.StatusConflict},
+		{http.MethodDelete, "", nil, 1, http.StatusNoContent},
+		{http.MethodDelete, "", nil, app.Tries, http.StatusConflict},
+	} {
+		k := s.create("raced")
+		slow.record, slow.times, slow.first = keyspace.Record(k.ID), c.times, func() {
+			old, err := s.keys.Get(t.Context(), k.ID)
+			if err == nil {
+				_, err = s.keys.Update(t.Context(), k.ID, old.Version, "key.edit", byTest,
+					func(k *policy.Key) { k.Tags = append(k.Tags, "x") })
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := s.do(c.method, "/keys/"+k.ID+c.path, nil, c.headers).wants(c.want)
+		switch c.want {
+		case http.StatusPreconditionFailed:
+			r.wants(c.want, `"currentVersion":2`, `"givenVersion":1`)
+		case http.StatusConflict:
+			r.wants(c.want, "Others changed the same")
+		}
+		if slow.times != 0 {
+			t.Errorf("%s %s: %d changes did not come between", c.method, c.path, slow.times)
+		}
+	}
+	if text := s.log.String(); strings.Contains(text, "level=ERROR") {
+		t.Errorf("logged %s", text)
+	}
+}
+
+// A caller that others vouch for gets a record under the id that checks know it by, and
+// then an override like any key.
+func TestAdopt(t *testing.T) {
+	s := newService(t)
+	body := map[string]any{"kind": "token", "issuer": "https://issuer.example", "holder": "bob",
+		"name": "bob", "reason": "abuse"}
+	made := s.post("/callers", body).wants(http.StatusCreated, `"kind":"token"`)
+	id := s.keys.TokenCaller("https://issuer.example", "bob")
+	if made.stringAt("id") != id || made.header.Get("Location") != Prefix+"/keys/"+id ||
+		made.header.Get("ETag") != `"1"` {
+		t.Errorf("%v %s", made.header, made.text)
+	}
+	s.post("/callers", body).wants(http.StatusConflict, "already")
+	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
+		"reason": "abuse"}
+	s.do(http.MethodPut, "/keys/"+id+"/override", override, header{"If-Match": `"1"`}).wants(http.StatusOK)
+	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "0s"},
+		header{"If-Match": "*"}).wants(http.StatusConflict)
+	s.post("/callers", map[string]any{"kind": "address", "network": "203.0.113.7/32", "name": "home",
+		"reason": "x", "override": override}).
+		wants(http.StatusCreated, `"requests":5`)
+	for field, body := range map[string]string{
+		"body.id":      `{"kind":"token","id":"short","name":"a","reason":"x"}`,
+		"body.issuer":  `{"kind":"token","holder":"bob","name":"a","reason":"x"}`,
+		"body.network": `{"kind":"address","network":"home","name":"a","reason":"x"}`,
+		"body.kind":    `{"kind":"key","name":"a","reason":"x"}`,
+		"body.name":    `{"kind":"address","network":"203.0.113.8/32","name":" ","reason":"x"}`,
+		"body.override.limits[0].requests": `{"kind":"address","network":"203.0.113.8/32","name":"a","reason":"x",` +
+			`"override":{"reason":"x","limits":[{"requests":0,"window":"1s"}]}}`,
+	} {
+		s.post("/callers", []byte(body)).wants(http.StatusUnprocessableEntity, field)
+	}
+}
+
+// An import says of each key what became of it, creates none twice, and repeats no value.
+func TestImportKeys(t *testing.T) {
+	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+	s := newService(t)
+	s.keys.ForeignKeys = true
+	body := map[string]any{"keys": []any{
+		map[string]any{"name": "old", "plan": "free", "value": value, "tags": []string{"customer=1"}},
+		map[string]any{"name": "old", "plan": "free", "value": value},
+		map[string]any{"name": "gone", "plan": "free", "status": "revoked"},
+		map[string]any{"name": "lost", "plan": "none", "value": value + "x"},
+		map[string]any{"name": "short", "plan": "free", "value": "x"},
+	}}
+	got := s.post("/import", body).wants(http.StatusOK, `"state":"created"`, `"state":"exists"`,
+		`"state":"failed"`, "plan ", "value must have 20 to 256", `"secret":"tg_live_`)
+	if strings.Contains(got.text, value) || strings.Count(got.text, `"state":"created"`) != 2 {
+		t.Error(got.text)
+	}
+	list := s.get("/keys").wants(http.StatusOK, `"customer=1"`, `"status":"revoked"`).text
+	if n := strings.Count(list, `"windows"`); n != 2 {
+		t.Errorf("%d keys: %s", n, list)
+	}
+	var many []any
+	for i := range 101 {
+		many = append(many, map[string]any{"name": fmt.Sprint(i), "plan": "free"})
+	}
+	s.post("/import", map[string]any{"keys": many}).wants(http.StatusUnprocessableEntity, "body.keys")
+	s.post("/import", map[string]any{"keys": []any{}}).wants(http.StatusUnprocessableEntity, "body.keys")
 }

@@ -18,16 +18,17 @@ import (
 	"tidegate/internal/usage"
 )
 
-// OwnerPath is where a key's owner sees it, below Prefix.
+// OwnerPath is the path, below Prefix, by which owners view their key.
 const OwnerPath = "/self"
 
-// keyHeader brings an API key, here as in calls of the API that it is for.
+// keyHeader is the header field with an API key, the same as in calls to protected APIs.
 const keyHeader = "X-API-Key"
 
-// ownerInput is who asks: a key's secret, in a header and never in the address.
+// ownerInput is the caller's address and its secret, which is sent in a header field and
+// never in the URL.
 type ownerInput struct{ remote, secret string }
 
-// Resolve reads the headers. What stands more than once is nothing.
+// Resolve reads the header fields. It ignores a field that is sent more than once.
 func (in *ownerInput) Resolve(ctx huma.Context) []error {
 	in.remote = ctx.RemoteAddr()
 	var keys, bearers []string
@@ -50,7 +51,7 @@ func (in *ownerInput) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// Day is the calls of one day.
+// Day is the calls of one UTC day.
 type Day struct {
 	Date    string `json:"date" doc:"Of UTC" example:"2026-11-21"`
 	Allowed int64  `json:"allowed"`
@@ -104,7 +105,7 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 	case err != nil:
 		return nil, err
 	}
-	// A proxy between must not show one key's answer to another.
+	// A shared cache must not serve one key's answer to another.
 	out := &ownerOutput{CacheControl: "private, max-age=1", Vary: keyHeader + ", Authorization"}
 	b := &out.Body
 	b.ID, b.Name, b.Plan = own.ID, own.Name, own.Plan

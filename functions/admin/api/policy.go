@@ -3,8 +3,11 @@ package api
 import (
 	"context"
 	"errors"
+	"mime"
 	"net/http"
 	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/api/schema"
@@ -14,7 +17,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// setOf reads the policies, as an edit of those in force.
+// setOf returns the set that p describes, as an edit of current.
 func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 	for i := range p.Plans {
 		p.Plans[i].Name = strings.TrimSpace(p.Plans[i].Name)
@@ -22,7 +25,7 @@ func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 	for i := range p.Routes {
 		p.Routes[i].Name = strings.TrimSpace(p.Routes[i].Name)
 	}
-	p.Version = 0 // If-Match counts
+	p.Version = 0 // If-Match decides instead
 	set, fieldErrors := p.Set(current)
 	if len(fieldErrors) > 0 {
 		return set, rest.Unprocessable(schema.InBody(fieldErrors, "")...)
@@ -31,7 +34,7 @@ func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 }
 
 type (
-	// DryRunQuery asks for the outcome of a change without making it.
+	// DryRunQuery asks what a change would do, without making it.
 	DryRunQuery struct {
 		DryRun bool `query:"dry_run" doc:"Shows what would change, and changes nothing"`
 	}
@@ -48,7 +51,7 @@ type (
 	}
 )
 
-// Changes is what an edit of the policies changes, or would.
+// Changes is what an edit changes in the policies, or would change in a dry run.
 type Changes struct {
 	Applied bool               `json:"applied" doc:"false after a dry run, and when nothing differs"`
 	Version int64              `json:"version" doc:"In force now"`
@@ -56,7 +59,7 @@ type Changes struct {
 	Text    string             `json:"text" doc:"The same in lines" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
 }
 
-// PlanKeys is a plan and how many keys have it.
+// PlanKeys is a plan and the number of its keys.
 type PlanKeys struct {
 	policydoc.Plan
 	Keys int64 `json:"keys"`
@@ -110,8 +113,8 @@ func (a *api) listPlans(ctx context.Context, _ *rest.None) (*plansOutput, error)
 }
 
 func (a *api) putPolicy(ctx context.Context, in *policyInput) (*rest.VersionedBody[Changes], error) {
-	save := saving{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
-	if err := save.ready(); err != nil {
+	save := saveOptions{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
+	if err := save.missing(); err != nil {
 		return nil, err
 	}
 	current, err := a.Keys.Set(ctx)
@@ -125,15 +128,16 @@ func (a *api) putPolicy(ctx context.Context, in *policyInput) (*rest.VersionedBo
 	return a.save(ctx, current, next, save)
 }
 
-// saving is how the policies are saved.
-type saving struct {
+// saveOptions are the parameters that putPolicy and importPolicy share.
+type saveOptions struct {
 	match  rest.IfMatch
 	dry    bool
 	reason string
 }
 
-// ready asks for what a save needs that is no dry run.
-func (s saving) ready() error {
+// missing returns the problem of a save without If-Match or a reason. A dry run needs
+// neither.
+func (s saveOptions) missing() error {
 	if s.dry {
 		return nil
 	}
@@ -146,11 +150,10 @@ func (s saving) ready() error {
 	return nil
 }
 
-// save makes next the policies, or says what that would change. When nothing differs
-// there is nothing to lose, whatever version it was based on: so a save that is sent
-// again succeeds.
+// save replaces the policies by next, or says what a dry run would change. If nothing
+// differs it succeeds whatever the version, so that a save can be sent again.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
-	s saving) (*rest.VersionedBody[Changes], error) {
+	s saveOptions) (*rest.VersionedBody[Changes], error) {
 	out := rest.Versioned(current.Version,
 		Changes{Version: current.Version, Changes: policydoc.Diff(current, &next)})
 	out.Body.Text = policydoc.Text(out.Body.Changes)
@@ -174,4 +177,82 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	}
 	out.ETag, out.Body.Version, out.Body.Applied = rest.ETag(saved.Version), saved.Version, true
 	return out, nil
+}
+
+type (
+	fileInput struct {
+		rest.IfMatch
+		DryRunQuery
+		rest.ReasonQuery
+		ContentType string `header:"Content-Type" hidden:"true"`
+		RawBody     []byte `contentType:"application/yaml"`
+	}
+	fileOutput struct {
+		ContentType string `header:"Content-Type"`
+		ETag        string `header:"ETag"`
+		Body        []byte
+	}
+)
+
+func (a *api) registerPolicyFile() {
+	group := a.Group("policy")
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /policy.yaml", ID: "export-policy", Role: auth.Viewer,
+		Summary: "The policies as a file in YAML", Answer: "application/yaml",
+		Schema: &huma.Schema{Type: huma.TypeString},
+	}, a.exportPolicy)
+	rest.Register(group, rest.Operation{
+		Pattern: "PUT /policy.yaml", ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
+		Summary: "Make a file the policies",
+		Details: "With dry_run it shows what would change. Otherwise it needs a reason, and the version " +
+			"that it is based on: If-Match, or else the version that stands in the file. What is left out " +
+			"of the file is removed.",
+	}, a.importPolicy)
+}
+
+func (a *api) exportPolicy(ctx context.Context, _ *rest.None) (*fileOutput, error) {
+	set, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	text, err := policydoc.Write(set)
+	if err != nil {
+		return nil, err
+	}
+	return &fileOutput{"application/yaml", rest.ETag(set.Version), text}, nil
+}
+
+func (a *api) importPolicy(ctx context.Context, in *fileInput) (*rest.VersionedBody[Changes], error) {
+	if err := isYAML(in.ContentType); err != nil {
+		return nil, err
+	}
+	file, err := policydoc.Read(in.RawBody)
+	if err != nil {
+		return nil, err
+	}
+	save := saveOptions{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
+	if save.match.IfMatch == "" && file.Version > 0 && !save.dry {
+		save.match.IfMatch = rest.ETag(file.Version)
+	}
+	if err := save.missing(); err != nil {
+		return nil, err
+	}
+	current, err := a.Keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	next, err := file.Edit(current)
+	if err != nil {
+		return nil, err
+	}
+	return a.save(ctx, current, *next, save)
+}
+
+func isYAML(contentType string) error {
+	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
+	case "application/yaml", "application/x-yaml", "text/yaml":
+		return nil
+	}
+	return rest.NewProblem(http.StatusUnsupportedMediaType,
+		"The body is of a type that is not understood here: send application/yaml.")
 }

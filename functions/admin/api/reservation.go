@@ -45,7 +45,7 @@ type (
 	}
 )
 
-// ReservedLimit is how a limit stands after a reservation.
+// ReservedLimit is the state of a limit after a reservation.
 type ReservedLimit struct {
 	Scope     string          `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group"`
 	Limit     policydoc.Limit `json:"limit"`
@@ -80,8 +80,8 @@ func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, er
 	}
 	out := &reserveOutput{}
 	b := &out.Body
-	b.Reservation, b.Cost, b.Expires, b.Limits = r.Reservation, r.Cost, r.Expires,
-		make([]ReservedLimit, len(r.Limits))
+	b.Reservation, b.Cost, b.Expires = r.Reservation, r.Cost, r.Expires
+	b.Limits = make([]ReservedLimit, len(r.Limits))
 	for i, l := range r.Limits {
 		b.Limits[i] = ReservedLimit{l.Scope, policydoc.LimitOf(l.Limit), l.Remaining}
 	}

@@ -9,12 +9,13 @@ import (
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/internal/crossing"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 )
 
-// Point is what was counted from Start on, until the next point.
+// Point is the calls from Start until the next point.
 type Point struct {
 	Start time.Time `json:"start"`
 	schema.Counts
@@ -29,7 +30,7 @@ type Series struct {
 	Points []Point       `json:"points"`
 }
 
-// Talker is a caller with its calls.
+// Talker is a caller and its calls.
 type Talker struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
@@ -38,7 +39,7 @@ type Talker struct {
 }
 
 type (
-	// Span asks for a stretch of time in steps.
+	// Span is the query of a period and its steps.
 	Span struct {
 		From time.Time `query:"from" doc:"An hour before to, when it is left out"`
 		To   time.Time `query:"to" doc:"Now, when it is left out"`
@@ -83,7 +84,7 @@ func (a *api) registerUsage() {
 	}, a.overview)
 }
 
-// span is a stretch of time in steps.
+// span is a Span with its defaults filled in.
 type span struct {
 	from, to time.Time
 	step     time.Duration
@@ -138,7 +139,7 @@ func (a *api) keyUsage(ctx context.Context, in *usageInput) (*usageOutput, error
 	out.Body.Now, out.Body.Windows = now[0].Now.UTC(), schema.WindowsOf(now[0])
 	out.Body.History = s.series(points)
 	if now[0].Now.IsZero() {
-		out.Body.Now = time.Now().UTC() // nothing is counted, so nobody asked the store
+		out.Body.Now = time.Now().UTC() // no limit applies, so the store was not read
 	}
 	return out, nil
 }
@@ -174,20 +175,75 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 	return out, err
 }
 
-// top ranks callers; those without a record go by their ids.
+// top returns the n highest ranked callers. Callers without a record have no name.
 func (a *api) top(ctx context.Context, set *policy.Set, s span, n int,
 	rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker, error)) ([]Talker, error) {
 	talkers, err := rank(ctx, s.from, s.to, n)
 	if err != nil {
 		return nil, err
 	}
-	named, err := app.Records(ctx, a.Keys, set, talkers, func(t usage.Talker) string { return t.ID })
+	records, err := app.Records(ctx, a.Keys, set, talkers, func(t usage.Talker) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
 	out := make([]Talker, len(talkers))
 	for i, t := range talkers {
-		out[i] = Talker{t.ID, named[t.ID].Name, named[t.ID].Plan, schema.CountsOf(t.Counts)}
+		out[i] = Talker{t.ID, records[t.ID].Name, records[t.ID].Plan, schema.CountsOf(t.Counts)}
+	}
+	return out, nil
+}
+
+// Crossing is a call by which the use of a limit reached one of its thresholds.
+type Crossing struct {
+	Time      time.Time `json:"time" doc:"By Valkey's clock"`
+	Key       string    `json:"key" doc:"Id of the key or caller whose call it was"`
+	Name      string    `json:"name,omitempty" doc:"Of the key then"`
+	Group     string    `json:"group,omitempty" doc:"Of the key then"`
+	Plan      string    `json:"plan,omitempty"`
+	Rule      string    `json:"rule,omitempty" doc:"Route rule of the call"`
+	Scope     string    `json:"scope" enum:"key,group,route,ip,route-ip,global,route-all" doc:"What the limit is on"`
+	Subject   string    `json:"subject" doc:"Id of that; of an address an HMAC"`
+	Limit     string    `json:"limit" doc:"As clients know it" example:"100000 per calendar month"`
+	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percent of the limit"`
+	Used      int64     `json:"used" doc:"With the call"`
+	Max       int64     `json:"max"`
+	Resets    time.Time `json:"resets" doc:"When the limit is unused, if nobody calls"`
+}
+
+type (
+	crossingsInput struct {
+		Key string `query:"key" maxLength:"64" doc:"Only of limits on this key or caller"`
+		rest.Paging
+	}
+	crossingsOutput struct {
+		Body struct {
+			Items []Crossing `json:"items"`
+			Next  string     `json:"next,omitempty" doc:"Where the list goes on; absent at its end"`
+		}
+	}
+)
+
+func (a *api) registerCrossings() {
+	rest.Register(a.Group("usage"), rest.Operation{
+		Pattern: "GET /crossings", ID: "list-crossings", Role: auth.Viewer,
+		Summary: "Calls of the last 30 days that took a limit to a threshold, newest first",
+	}, a.listCrossings)
+}
+
+func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossingsOutput, error) {
+	page, err := a.Crossings.List(ctx, crossing.Query{Subject: in.Key, After: in.After, Count: in.Count})
+	if err != nil {
+		return nil, err
+	}
+	out := &crossingsOutput{}
+	out.Body.Items, out.Body.Next = make([]Crossing, len(page.Events)), page.Next
+	for i := range page.Events {
+		e := &page.Events[i]
+		out.Body.Items[i] = Crossing{
+			Time: e.Time, Key: e.KeyID, Name: e.KeyName, Group: e.Group, Plan: e.Plan, Rule: e.Rule,
+			Scope: e.Scope, Subject: e.Subject, Limit: e.Limit, Threshold: e.Threshold, Used: e.Used,
+			Max: e.Max, Resets: e.Resets,
+		}
 	}
 	return out, nil
 }

@@ -37,7 +37,7 @@ type (
 			Next    string   `json:"next,omitempty" doc:"Send the same again with after set to this, or POST to the job; absent when all is done"`
 		}
 	}
-	// JobPath names a bulk job.
+	// JobPath is the path parameter of a bulk job.
 	JobPath struct {
 		Job string `path:"job" doc:"Id of the job" maxLength:"64"`
 	}
@@ -51,7 +51,7 @@ type (
 	}
 )
 
-// Job is how far a change of many keys is.
+// Job is the state of a change of many keys.
 type Job struct {
 	ID      string       `json:"id"`
 	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,undo"`
@@ -70,7 +70,7 @@ type Job struct {
 	More    bool         `json:"more" doc:"More keys match than were meant when it started; they were left as they were"`
 }
 
-// LeftKey is a key that a job left as it was.
+// LeftKey is a key that a job did not change, and the reason.
 type LeftKey struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -92,7 +92,7 @@ func jobOf(j app.Job) Job {
 	return out
 }
 
-// BulkFilter says which keys a bulk change means.
+// BulkFilter selects the keys of a bulk change.
 type BulkFilter struct {
 	Prefix string `json:"prefix,omitempty" maxLength:"100"`
 	Plan   string `json:"plan,omitempty" maxLength:"100" doc:"Name of a plan"`
@@ -155,7 +155,7 @@ func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutpu
 	return out, nil
 }
 
-// bulkJob starts the job that a request asks for, or finds the one that it goes on with.
+// bulkJob starts the job of a request, or returns the one that the request continues.
 func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
 	if in.Body.After != "" {
 		j, err := ops.keys.Job(ctx, in.Body.After)
@@ -185,8 +185,8 @@ func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, erro
 	return ops.keys.StartJob(ctx, set, j, app.NewEdit(ctx, in.Body.Reason))
 }
 
-// confirmed refuses the first request of a change that harms callers unless it says how
-// many keys it means.
+// confirmed refuses a change that harms callers unless its first request sends the number
+// of keys that match.
 func (in *bulkInput) confirmed(j app.Job) error {
 	needs := app.KeyChange{Do: j.Do}.NeedsCount() && j.Filter != nil && !j.Filter.Computed()
 	if sent := in.Body.Confirm; needs && sent == nil || sent != nil && *sent != j.Total {
@@ -196,7 +196,7 @@ func (in *bulkInput) confirmed(j app.Job) error {
 	return nil
 }
 
-// job reads what is done to which keys.
+// job returns the job, not yet started, that the request describes.
 func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 	b := in.Body
 	var details rest.Details
@@ -223,9 +223,9 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 		return j, err
 	}
 	if f := b.Filter; f != nil {
-		meant, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
-		meant.Group = f.Group
-		j.Filter = &meant
+		selected, err := filter(set, f.Prefix, f.Plan, f.State, "body.filter.plan")
+		selected.Group = f.Group
+		j.Filter = &selected
 		return j, err
 	}
 	return j, nil
@@ -244,8 +244,8 @@ func (ops operations) continueJob(ctx context.Context, in *continueInput) (*rest
 	return answerJob(j, err)
 }
 
-// stopped refuses to go on with a stopped job: a script that repeats its request would
-// make every stop last for one request.
+// stopped returns the problem of continuing a stopped job without resume. Otherwise a
+// script that repeats its request would overrule every stop at once.
 func stopped(j app.Job) error {
 	return rest.NewProblem(http.StatusConflict,
 		"The job is stopped. POST "+rest.Prefix+"/bulk/"+j.ID+"?resume=true continues it.")

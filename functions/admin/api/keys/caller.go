@@ -41,7 +41,7 @@ type (
 	}
 )
 
-// Caller is somebody who was seen within 24 hours.
+// Caller is a caller seen within 24 hours.
 type Caller struct {
 	ID       string        `json:"id"`
 	Last     time.Time     `json:"last" doc:"Minute of its last call"`
@@ -68,7 +68,7 @@ func (ops operations) listCallers(ctx context.Context, in *rest.Paging) (*caller
 	if err != nil {
 		return nil, err
 	}
-	named, err := app.Records(ctx, ops.keys, nil, page.Subjects, func(s usage.Seen) string { return s.ID })
+	records, err := app.Records(ctx, ops.keys, nil, page.Subjects, func(s usage.Seen) string { return s.ID })
 	if err != nil {
 		return nil, err
 	}
@@ -76,14 +76,15 @@ func (ops operations) listCallers(ctx context.Context, in *rest.Paging) (*caller
 	for i, s := range page.Subjects {
 		ids[i] = s.ID
 	}
-	did, err := ops.activities(ctx, ids)
+	recent, err := ops.activities(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
 	out := &callersOutput{}
 	out.Body.Items, out.Body.Next = make([]Caller, len(ids)), page.Next
 	for i, s := range page.Subjects {
-		out.Body.Items[i] = Caller{s.ID, s.Last.UTC(), named[s.ID].Name, named[s.ID].Plan, did[i].LastHour}
+		record := records[s.ID]
+		out.Body.Items[i] = Caller{s.ID, s.Last.UTC(), record.Name, record.Plan, recent[i].LastHour}
 	}
 	return out, nil
 }
@@ -107,7 +108,7 @@ func (ops operations) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, 
 	return &adoptOutput{rest.Prefix + "/keys/" + k.ID, rest.ETag(k.Version), keyOf(k)}, nil
 }
 
-// callerID is the id under which checks know the caller.
+// callerID returns the id by which checks know the caller. It adds errors to details.
 func (ops operations) callerID(in *adoptInput, details *rest.Details) string {
 	b := in.Body
 	switch {

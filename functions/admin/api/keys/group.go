@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Group is API keys that share limits.
+// Group is a group of API keys that share limits.
 type Group struct {
 	Name   string        `json:"name"`
 	Keys   int64         `json:"keys" doc:"How many there are; list-keys lists them"`
@@ -20,7 +20,7 @@ type Group struct {
 	Limits []GroupLimits `json:"limits" doc:"Of each plan that has limits on groups; none with mode off"`
 }
 
-// GroupLimits are one plan's limits on a group.
+// GroupLimits is the state of one plan's limits on a group.
 type GroupLimits struct {
 	Plan    string          `json:"plan"`
 	Mode    string          `json:"mode" enum:"enforce,shadow"`
@@ -28,7 +28,7 @@ type GroupLimits struct {
 }
 
 type (
-	// GroupPath names a group.
+	// GroupPath is the path parameter of a group.
 	GroupPath struct {
 		Name string `path:"name" maxLength:"64" example:"acme"`
 	}

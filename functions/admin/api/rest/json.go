@@ -9,18 +9,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// strictJSON refuses what readers of JSON take in different ways: names that stand twice
-// in an object, and text that is not UTF-8.
+// strictJSON refuses input that JSON parsers interpret differently: duplicate names in an
+// object, and text that is not UTF-8.
 var strictJSON = huma.Format{Marshal: huma.DefaultJSONFormat.Marshal, Unmarshal: unmarshal}
 
-// maxNesting is deeper than any body: a policy's limits stand at 5.
-const maxNesting = 16
-
-// maxFields of one object is more than any body has.
-const maxFields = 64
+// Bounds of any body. A policy, the largest one, nests 5 levels.
+const (
+	maxNesting = 16
+	maxFields  = 64 // of one object
+)
 
 func unmarshal(data []byte, into any) error {
-	if _, again := into.(*any); again { // huma reads each body twice, so first to check it
+	if _, first := into.(*any); first { // huma decodes each body twice, first to validate it
 		if err := checkJSON(data); err != nil {
 			return err
 		}
@@ -38,7 +38,7 @@ func checkJSON(data []byte) error {
 	}
 	if !text.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {
 		var anything any
-		return json.Unmarshal(data, &anything) // whose words are known
+		return json.Unmarshal(data, &anything) // for the message of the standard library
 	}
 	if text.IsValid(jsontext.AllowDuplicateNames(true)) {
 		return errors.New("a name stands twice in one object")
@@ -46,7 +46,7 @@ func checkJSON(data []byte) error {
 	return errors.New("this is not UTF-8")
 }
 
-// checkNesting bounds depth and fields in one pass, before anything is decoded.
+// checkNesting checks maxNesting and maxFields in one pass, before anything is decoded.
 func checkNesting(data []byte) error {
 	var fields [maxNesting + 1]int // of the object open at each depth
 	depth, inString, escaped := 0, false, false

@@ -10,38 +10,38 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Problem is an error as RFC 9457 has it. What caused it goes to the log only.
+// Problem is an error in the form of RFC 9457. Its cause is logged, never answered.
 type Problem struct { //nolint:errname // its name is that of the schema in the document
 	Type   string   `json:"type" doc:"URI that names the kind of problem; about:blank when the status says all" example:"about:blank"`
 	Title  string   `json:"title" doc:"The status in words, or the kind of problem"`
 	Status int      `json:"status" doc:"HTTP status"`
 	Detail string   `json:"detail" doc:"What is wrong and what to do"`
 	Errors []Detail `json:"errors,omitempty" doc:"What is wrong, place by place"`
-	// Current and Given are the versions of a stale change.
+	// Current and Given are set for a change with a stale version.
 	Current *int64 `json:"currentVersion,omitempty" doc:"With 412: the version there is"`
 	Given   *int64 `json:"givenVersion,omitempty" doc:"With 412: the version that the change was based on"`
 
 	header http.Header
 }
 
-// Detail is what is wrong at one place.
+// Detail is an error at one place of the request.
 type Detail struct {
 	Location string `json:"location,omitempty" doc:"Where: body.limits[0].window, query.count, path.id" example:"body.limits[0].window"`
 	Line     int    `json:"line,omitempty" doc:"Line of a file, from 1"`
 	Message  string `json:"message"`
 }
 
-// AboutBlank is the type of a problem whose status says all.
+// AboutBlank is the type of a problem that the status describes fully.
 const AboutBlank = "about:blank"
 
-// MaxErrors bounds the errors of one problem.
+// MaxErrors bounds Problem.Errors.
 const MaxErrors = 50
 
-// retryAfter is how many seconds to wait while Valkey or the journal is away.
+// retryAfter is the Retry-After, in seconds, while Valkey or the journal is unavailable.
 const retryAfter = 5
 
-// NewProblem returns a problem whose title is the status in words. With 503 it asks the
-// caller to wait.
+// NewProblem returns a problem whose title is the text of the status. With 503 it sets
+// Retry-After.
 func NewProblem(status int, detail string, errs ...Detail) *Problem {
 	p := &Problem{Type: AboutBlank, Title: http.StatusText(status), Status: status, Detail: detail,
 		Errors: errs, header: http.Header{}}
@@ -51,30 +51,30 @@ func NewProblem(status int, detail string, errs ...Detail) *Problem {
 	return p
 }
 
-// Error is for the log.
+// Error returns the text for the log.
 func (p *Problem) Error() string { return strconv.Itoa(p.Status) + " " + p.Detail }
 
-// GetStatus is the status, for huma.
+// GetStatus implements huma.StatusError.
 func (p *Problem) GetStatus() int { return p.Status }
 
-// GetHeaders are the fields of the answer, for huma.
+// GetHeaders implements huma.HeadersError: the answer gets these fields.
 func (p *Problem) GetHeaders() http.Header { return p.header }
 
-// RetryAfter asks the caller to wait so many seconds, and returns the problem.
+// RetryAfter sets the Retry-After field and returns the problem.
 func (p *Problem) RetryAfter(seconds int64) *Problem {
 	p.header.Set("Retry-After", strconv.FormatInt(seconds, 10))
 	return p
 }
 
-// ContentType is the type of the body, for huma.
+// ContentType implements huma.ContentTypeFilter.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// useProblems makes huma write a Problem for what it finds wrong, and read strictly.
-// These are settings of the whole program.
+// useProblems makes huma answer its own errors with a Problem, and validate strictly. Both
+// are settings of the whole program.
 var useProblems = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {
-		p := NewProblem(status, words[status])
+		p := NewProblem(status, statusDetails[status])
 		if p.Detail == "" {
 			p.Detail = capital(message) + "."
 		}
@@ -88,8 +88,8 @@ var useProblems = sync.OnceFunc(func() {
 	}
 })
 
-// words of what huma finds wrong.
-var words = map[int]string{
+// statusDetails replaces huma's messages.
+var statusDetails = map[int]string{
 	http.StatusUnprocessableEntity:   "The request is not valid: see errors.",
 	http.StatusRequestEntityTooLarge: "The body is too large.",
 	http.StatusUnsupportedMediaType: "The body is of a type that is not understood here: send " +
@@ -97,7 +97,7 @@ var words = map[int]string{
 	http.StatusInternalServerError: "Internal error. It was logged.",
 }
 
-// detailOf leaves out the value, which may be a secret or long.
+// detailOf converts an error of huma. It omits the value, which may be a secret or long.
 func detailOf(err error) Detail {
 	var d huma.ErrorDetailer
 	if errors.As(err, &d) {
@@ -107,9 +107,9 @@ func detailOf(err error) Detail {
 	return Detail{Message: Clip(err.Error())}
 }
 
-const maxMessage = 300
+const maxMessage = 300 // bytes
 
-// Clip shortens a message that quotes what a caller sent.
+// Clip shortens a message that quotes the request.
 func Clip(text string) string {
 	if len(text) > maxMessage {
 		text = strings.ToValidUTF8(text[:maxMessage], "") + "…"
@@ -124,28 +124,28 @@ func capital(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// Invalid is the answer to bad input at one place.
+// Invalid returns the 422 problem of an error at one place.
 func Invalid(location, message string) *Problem {
 	return Unprocessable(Detail{Location: location, Message: message})
 }
 
-// Unprocessable is the answer to bad input.
+// Unprocessable returns the 422 problem of errors in the request.
 func Unprocessable(errs ...Detail) *Problem {
-	return NewProblem(http.StatusUnprocessableEntity, words[http.StatusUnprocessableEntity],
+	return NewProblem(http.StatusUnprocessableEntity, statusDetails[http.StatusUnprocessableEntity],
 		errs[:min(len(errs), MaxErrors)]...)
 }
 
-// Details collects what cannot be read of a body.
+// Details collects errors in a body.
 type Details []Detail
 
-// Add notes an error at a place of the body; nil notes nothing.
+// Add adds an error at a place of the body, unless err is nil.
 func (d *Details) Add(location string, err error) {
 	if err != nil {
 		*d = append(*d, Detail{Location: "body." + location, Message: Clip(err.Error())})
 	}
 }
 
-// Err is the answer to what was collected; nil when nothing is wrong.
+// Err returns the 422 problem of the collected errors, or nil without any.
 func (d *Details) Err() error {
 	if len(*d) == 0 {
 		return nil

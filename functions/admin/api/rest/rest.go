@@ -1,12 +1,15 @@
-// Package rest is what every operation of the API has in common: its route and its part
-// of the OpenAPI document, strict JSON, errors as problems (RFC 9457), and changes that
-// are based on a version (If-Match). Package api and its rooms say what the operations
-// are; rest knows nothing of keys and policies.
+// Package rest registers and documents the operations of the API. It owns their routes,
+// the OpenAPI document, strict JSON, problems (RFC 9457), and versions (ETag, If-Match).
+// Package api and the packages below it import it. It must not know keys or policies.
 package rest
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"regexp"
+	"strconv"
 	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -18,9 +21,8 @@ import (
 // Prefix begins every path.
 const Prefix = "/api/v1"
 
-// Config returns huma's configuration: it reads JSON strictly, answers errors as
-// problems, and serves no pages of its own. How errors look is a setting of the whole
-// program.
+// Config returns huma's configuration: strict JSON, errors as problems, no pages of its
+// own. It changes the form of errors for the whole program.
 func Config(title, version string) huma.Config {
 	useProblems()
 	config := huma.DefaultConfig(title, version)
@@ -30,15 +32,15 @@ func Config(title, version string) huma.Config {
 	return config
 }
 
-// Rules are what holds for every operation of an API.
+// Rules apply to every operation of an API.
 type Rules struct {
-	// Security returns what a request for operations of a role must bring.
+	// Security returns the credentials that operations of a role accept.
 	Security func(auth.Role) []map[string][]string
-	// Problem returns the answer to an error of the operation with this id.
+	// Problem maps an error of the operation with this id to the error that is answered.
 	Problem func(id string, err error) error
 }
 
-// API is operations: their routes, and the document that describes them.
+// API is a set of operations with their routes and the document that describes them.
 type API struct {
 	rules    Rules
 	huma     huma.API
@@ -60,16 +62,16 @@ func (a *API) Routes() []auth.Route { return a.mux.all }
 // Document returns the OpenAPI document, once all operations are registered.
 func (a *API) Document() ([]byte, error) { return a.document() }
 
-// Group returns the operations that the document lists under a name.
+// Group returns the group with a name, which the document shows as a tag.
 func (a *API) Group(name string) Group { return Group{a, name} }
 
-// Group is operations that the document lists together.
+// Group is a set of operations that the document lists together.
 type Group struct {
 	api  *API
 	name string
 }
 
-// routes takes handlers from huma, in place of a mux.
+// routes collects huma's handlers in place of a mux.
 type routes struct{ all []auth.Route }
 
 // HandleFunc adds a route.
@@ -80,4 +82,163 @@ func (r *routes) HandleFunc(pattern string, handle func(http.ResponseWriter, *ht
 // ServeHTTP is never called: the server's mux serves the routes.
 func (r *routes) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	http.Error(w, "not served", http.StatusNotFound)
+}
+
+// MaxBody is the default bound of a request's body, in bytes.
+const MaxBody = 64 << 10
+
+// Operation describes an operation. Its input and output are the types that Register gets.
+type Operation struct {
+	Pattern string // method and path below Prefix
+	ID      string
+	Summary string
+	Role    auth.Role
+	Status  int   // of success; 0 for 200
+	MaxBody int64 // in bytes; 0 for the constant MaxBody
+	Details string
+	Answer  string       // media type of an answer that is not JSON
+	Schema  *huma.Schema // of such an answer
+}
+
+// Register adds an operation.
+func Register[In, Out any](g Group, o Operation, do func(context.Context, *In) (*Out, error)) {
+	a := g.api
+	method, path := o.methodAndPath()
+	if o.MaxBody == 0 {
+		o.MaxBody = MaxBody
+	}
+	described := huma.Operation{
+		OperationID: o.ID, Method: method, Path: Prefix + path, Summary: o.Summary, Description: o.Details,
+		Tags: []string{g.name},
+		// the server and the gateway limit the time
+		DefaultStatus: o.Status, MaxBodyBytes: o.MaxBody, BodyReadTimeout: -1,
+		Security: a.rules.Security(o.Role),
+	}
+	if o.Answer != "" {
+		described.Responses = map[string]*huma.Response{
+			"200": {Description: "OK", Content: map[string]*huma.MediaType{o.Answer: {Schema: o.Schema}}}}
+	}
+	huma.Register(a.huma, described, func(ctx context.Context, in *In) (*Out, error) {
+		out, err := do(ctx, in)
+		if err != nil {
+			return nil, a.rules.Problem(o.ID, err)
+		}
+		return out, nil
+	})
+	last := &a.mux.all[len(a.mux.all)-1]
+	last.Role, last.MaxBody = o.Role, o.MaxBody
+}
+
+func (o Operation) methodAndPath() (method, path string) {
+	if _, err := fmt.Sscan(o.Pattern, &method, &path); err != nil {
+		panic("operation " + o.ID + " has no method and path")
+	}
+	return method, path
+}
+
+type (
+	// None is an empty input or answer.
+	None struct{}
+	// Body is an answer without header fields.
+	Body[T any] struct{ Body T }
+	// VersionedBody is an answer with a version, for the If-Match of a later change.
+	VersionedBody[T any] struct {
+		ETag string `header:"ETag"`
+		Body T
+	}
+)
+
+// Answer returns an answer with a body.
+func Answer[T any](body T) *Body[T] { return &Body[T]{body} }
+
+// Versioned returns an answer with a body and its version.
+func Versioned[T any](version int64, body T) *VersionedBody[T] {
+	return &VersionedBody[T]{ETag(version), body}
+}
+
+// IfMatch is the header field with the version that a change is based on.
+type IfMatch struct {
+	IfMatch string `header:"If-Match" maxLength:"100" example:"\"7\"" doc:"ETag of the version that the change is based on; * for whichever there is"`
+}
+
+// ETag returns the entity tag of a version.
+func ETag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+var etagPattern = regexp.MustCompile(`^"([0-9]{1,18})"$`)
+
+// Missing returns the problem of a change without If-Match, or nil.
+func (m IfMatch) Missing() error {
+	if m.IfMatch != "" {
+		return nil
+	}
+	return NewProblem(http.StatusPreconditionRequired,
+		"Send If-Match with the ETag that you read, so that nobody's change is lost; * to change whatever "+
+			"is there.")
+}
+
+// Any reports whether the change applies to any version.
+func (m IfMatch) Any() bool { return m.IfMatch == "" || m.IfMatch == "*" }
+
+// Version returns the version that the change is based on. Its error is a Problem with
+// status 412 if that is not current. Weak and unknown tags match nothing.
+func (m IfMatch) Version(current int64) (int64, error) {
+	if m.Any() {
+		return current, nil
+	}
+	found := etagPattern.FindStringSubmatch(m.IfMatch)
+	if found == nil {
+		return 0, Stale(current, nil)
+	}
+	given, err := strconv.ParseInt(found[1], 10, 64)
+	if err != nil || given != current {
+		return 0, Stale(current, &given)
+	}
+	return given, nil
+}
+
+// Stale returns the 412 problem of a change that is not based on the current version.
+// given is nil if the tag names no version.
+func Stale(current int64, given *int64) *Problem {
+	based := "on no version of this API"
+	if given != nil {
+		based = fmt.Sprintf("on version %d", *given)
+	}
+	p := NewProblem(http.StatusPreconditionFailed,
+		fmt.Sprintf("There is version %d by now; the change was based %s. Nothing was written: read it "+
+			"again.", current, based))
+	p.Current, p.Given = &current, given
+	p.header.Set("ETag", ETag(current))
+	return p
+}
+
+type (
+	// Paging is the query of a page of a list.
+	Paging struct {
+		After string `query:"after" maxLength:"1000" doc:"next of the page before"`
+		Count int    `query:"count" minimum:"1" maximum:"500" default:"50"`
+	}
+	// ReasonQuery is the reason of a change whose body cannot contain one.
+	ReasonQuery struct {
+		Reason string `query:"reason" maxLength:"800" doc:"Why, for the audit: up to 200 characters"`
+	}
+	// OptionalReason is the body of a change whose reason is optional.
+	OptionalReason struct {
+		Body *struct {
+			Reason string `json:"reason,omitempty" maxLength:"200"`
+		}
+	}
+	// RequiredReason is the body of a change that needs only a reason.
+	RequiredReason struct {
+		Body struct {
+			Reason string `json:"reason" minLength:"1" maxLength:"200"`
+		}
+	}
+)
+
+// Reason returns the reason; empty without one.
+func (b OptionalReason) Reason() string {
+	if b.Body == nil {
+		return ""
+	}
+	return b.Body.Reason
 }

@@ -1,6 +1,7 @@
-// Package schema is the values that operations of more than one subject answer: how a
-// limit stands, numbers of calls, who made a change, what is wrong with a field. Package
-// policydoc has those of the policies. It reads nothing from Valkey.
+// Package schema has the parts of answers that several operations share: the state of a
+// limit, numbers of calls, the author of a change, field errors. Package policydoc has
+// those of the policies. Packages api, keys and simulate import it. It must not read
+// Valkey.
 package schema
 
 import (
@@ -24,7 +25,7 @@ type Counts struct {
 	Cost            int64 `json:"cost" doc:"Of the allowed calls together"`
 }
 
-// CountsOf returns counts as operations answer them.
+// CountsOf converts counts.
 func CountsOf(c usage.Counts) Counts {
 	return Counts{c.Allowed, c.Denied, c.ShadowDenied, c.CandidateDenied, c.Degraded, c.Cost}
 }
@@ -35,7 +36,8 @@ type Actor struct {
 	Name string `json:"name"`
 }
 
-// InBody says where fields stand in the body: without the prefix cut.
+// InBody converts errors of fields to details of the body. It trims the prefix cut from
+// each field.
 func InBody(fields []policy.FieldError, cut string) []rest.Detail {
 	all := make([]rest.Detail, len(fields))
 	for i, f := range fields {
@@ -45,7 +47,7 @@ func InBody(fields []policy.FieldError, cut string) []rest.Detail {
 	return all
 }
 
-// Window is how a limit stands now.
+// Window is the current state of a limit.
 type Window struct {
 	Limit     policydoc.Limit `json:"limit"`
 	Text      string          `json:"text" doc:"The limit in words" example:"100 per 10 seconds"`
@@ -55,7 +57,7 @@ type Window struct {
 	NextFree  *time.Time      `json:"nextFree,omitempty" doc:"When the next call passes; absent when it does now"`
 }
 
-// WindowOf returns how a limit stood at an instant.
+// WindowOf returns the state of a limit at now.
 func WindowOf(u limiter.Usage, now time.Time) Window {
 	return Window{
 		Limit: policydoc.LimitOf(u.Limit), Text: policydoc.LimitText(u.Limit),
@@ -64,7 +66,7 @@ func WindowOf(u limiter.Usage, now time.Time) Window {
 	}
 }
 
-// WindowsOf returns how the limits of a decision stood when it was made.
+// WindowsOf returns the state of the limits of a decision when it was made.
 func WindowsOf(d limiter.Decision) []Window {
 	all := make([]Window, len(d.Limits))
 	for i, u := range d.Limits {
@@ -73,8 +75,7 @@ func WindowsOf(d limiter.Decision) []Window {
 	return all
 }
 
-// After returns the instant that is d after now, or nil where there is nothing to wait
-// for.
+// After returns the instant d after now, or nil if d is not positive.
 func After(now time.Time, d time.Duration) *time.Time {
 	if d <= 0 {
 		return nil
@@ -82,7 +83,7 @@ func After(now time.Time, d time.Duration) *time.Time {
 	return Given(now.Add(d))
 }
 
-// Given returns a time, or nil for none.
+// Given returns t in UTC, or nil for the zero time.
 func Given(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
@@ -91,7 +92,7 @@ func Given(t time.Time) *time.Time {
 	return &t
 }
 
-// TimeOf is the inverse of Given.
+// TimeOf is the inverse of Given: nil is the zero time.
 func TimeOf(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}

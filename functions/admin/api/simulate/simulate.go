@@ -1,19 +1,102 @@
+// Package simulate has the operations that try limits out: one limit on calls at given
+// times, or several algorithms on the same made-up or recorded calls. Package api
+// registers them. They must not read or change the store.
 package simulate
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 )
 
-// maxPlayed is how many calls a simulation plays: about 10 ms for each algorithm.
+type (
+	simulateInput struct {
+		Body struct {
+			Limit policydoc.Limit `json:"limit"`
+			Calls []float64       `json:"calls" minItems:"1" maxItems:"500" doc:"Times of the calls, in seconds; an aligned window begins at 0"`
+		}
+	}
+	simulateOutput struct {
+		Body struct {
+			Allowed   int64      `json:"allowed"`
+			Decisions []Decision `json:"decisions"`
+		}
+	}
+)
+
+// Decision is the result of one simulated call.
+type Decision struct {
+	At         float64  `json:"at" doc:"Seconds"`
+	Allowed    bool     `json:"allowed"`
+	Remaining  int64    `json:"remaining"`
+	RetryAfter *float64 `json:"retryAfter,omitempty" doc:"Seconds, exact; of a call that is denied"`
+}
+
+// Register adds the operations to a.
+func Register(a *rest.API) {
+	group := a.Group("usage")
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /simulate", ID: "simulate-calls", Role: auth.Viewer,
+		Summary: "Decides about calls at given times",
+		Details: "Runs the limiter's model; no key is read or changed.",
+	}, decide)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /simulate/lab", ID: "simulate-lab", Role: auth.Viewer,
+		Summary: "Compares algorithms with the exact log on the same calls",
+		Details: "The dashboard's Simulate. Equal requests have equal answers; no key is read or changed.",
+	}, compare)
+}
+
+func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
+	var details rest.Details
+	limit, unread := policydoc.ToLimit("limit", in.Body.Limit)
+	details = append(details, schema.InBody(unread, "")...)
+	for _, e := range limit.Errors() {
+		details.Add("limit."+e.Field, fmt.Errorf("%s", e.Message))
+	}
+	at := make([]time.Duration, len(in.Body.Calls))
+	for i, seconds := range in.Body.Calls {
+		if seconds < 0 || seconds > limiter.MaxWindow.Seconds() {
+			details.Add(fmt.Sprintf("calls[%d]", i),
+				fmt.Errorf("must be 0 to %.0f", limiter.MaxWindow.Seconds()))
+			continue
+		}
+		at[i] = time.Duration(math.Round(seconds*1e6)) * time.Microsecond
+	}
+	if err := details.Err(); err != nil {
+		return nil, err
+	}
+	slices.Sort(at)
+	decisions, err := accuracy.Trace(limit, at)
+	if err != nil {
+		return nil, rest.Invalid("body.calls", "these calls cannot be played")
+	}
+	out := &simulateOutput{}
+	for i, d := range decisions {
+		played := Decision{At: at[i].Seconds(), Allowed: d.Allowed, Remaining: d.Limits[0].Remaining}
+		if d.Allowed {
+			out.Body.Allowed++
+		} else {
+			wait := d.RetryAfter().Seconds()
+			played.RetryAfter = &wait
+		}
+		out.Body.Decisions = append(out.Body.Decisions, played)
+	}
+	return out, nil
+}
+
+// maxPlayed bounds the calls of a comparison. They take about 10 ms for each algorithm.
 const maxPlayed = 50_000
 
 type (
@@ -40,7 +123,7 @@ type (
 	}
 )
 
-// Outcome is what an algorithm made of the calls.
+// Outcome is the result of an algorithm on the calls.
 type Outcome struct {
 	Algorithm    string  `json:"algorithm"`
 	Title        string  `json:"title"`
@@ -59,18 +142,22 @@ func compare(_ context.Context, in *labInput) (*labOutput, error) {
 	if err != nil {
 		details.Add("window", err)
 	}
+	var known []string
+	for _, a := range accuracy.Algorithms() {
+		known = append(known, a.Name)
+	}
 	for i, name := range b.Algorithms {
-		if !isAlgorithm(name) {
+		if !slices.Contains(known, name) {
 			details.Add(fmt.Sprintf("algorithms[%d]", i),
-				fmt.Errorf("must be one of %s", strings.Join(algorithmNames(), ", ")))
+				fmt.Errorf("must be one of %s", strings.Join(known, ", ")))
 		}
 	}
 	traffic := accuracy.Traffic{Shape: accuracy.Shape(b.Shape), Rate: b.Rate, Windows: b.Windows}
 	if traffic.Shape == accuracy.Recorded {
 		traffic = recorded(b.Minutes, b.Seed, &details)
 	} else {
-		needed(&details, "rate", b.Rate)
-		needed(&details, "windows", b.Windows)
+		requireField(&details, "rate", b.Rate)
+		requireField(&details, "windows", b.Windows)
 	}
 	if err := details.Err(); err != nil {
 		return nil, err
@@ -104,24 +191,15 @@ func outcomeOf(o accuracy.Outcome) Outcome {
 	return Outcome{o.Name, o.Title, o.Ours, o.AdmittedCalls, o.FalseAllows, o.FalseDenials, o.Worst, o.Series}
 }
 
-func algorithmNames() []string {
-	var names []string
-	for _, c := range accuracy.Algorithms() {
-		names = append(names, c.Name)
-	}
-	return names
-}
-
-func isAlgorithm(name string) bool { return slices.Contains(algorithmNames(), name) }
-
-// needed notes a number that is missing.
-func needed(details *rest.Details, field string, n int64) {
+// requireField adds an error if a number is missing.
+func requireField(details *rest.Details, field string, n int64) {
 	if n == 0 {
 		details.Add(field, errors.New("is needed, but for recorded calls"))
 	}
 }
 
-// recorded are the calls of minutes, the first of which begins at a boundary.
+// recorded returns traffic with the given calls in each minute. The first minute begins at
+// a window boundary.
 func recorded(minutes []int64, seed uint64, details *rest.Details) accuracy.Traffic {
 	recording, sum := make(accuracy.Recording, len(minutes)), int64(0)
 	for i, calls := range minutes {

@@ -2,14 +2,19 @@ package keys
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
 
 	"tidegate/functions/admin/api/rest"
 	"tidegate/functions/admin/api/schema"
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -86,8 +91,9 @@ func (ops operations) registerKeyActions(group rest.Group) {
 	}, ops.rotate)
 }
 
-// fitting returns a key that can be changed so.
-func (ops operations) fitting(ctx context.Context, id string, c app.KeyChange) (policy.Key, error) {
+// changeable returns a key if its status permits the change. Otherwise its error is a
+// problem.
+func (ops operations) changeable(ctx context.Context, id string, c app.KeyChange) (policy.Key, error) {
 	k, err := Get(ctx, ops.keys, id)
 	if c.Do == app.Delete && errors.Is(err, policy.ErrUnreadable) {
 		return k, nil
@@ -104,11 +110,11 @@ func (ops operations) fitting(ctx context.Context, id string, c app.KeyChange) (
 	return k, nil
 }
 
-// change changes a key as it was in the version that the caller names.
+// change changes a key if it still has the version in If-Match.
 func (ops operations) change(
 	ctx context.Context, id string, m rest.IfMatch, c app.KeyChange, reason string,
 ) (*keyOutput, error) {
-	k, err := ops.fitting(ctx, id, c)
+	k, err := ops.changeable(ctx, id, c)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +155,7 @@ func (ops operations) endOverride(ctx context.Context, in *endInput) (*keyOutput
 	return ops.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: app.EndOverride}, in.Reason)
 }
 
-// act makes a change that needs no more than its name.
+// act returns the handler of a change that has no parameters.
 func (ops operations) act(do string) func(context.Context, *actionInput) (*keyOutput, error) {
 	return func(ctx context.Context, in *actionInput) (*keyOutput, error) {
 		return ops.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: do}, in.Reason())
@@ -172,7 +178,7 @@ func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutpu
 			return nil, rest.Invalid("body.grace", "must be 0s to 90d, such as 24h")
 		}
 	}
-	k, err := ops.fitting(ctx, in.ID, app.KeyChange{Do: app.Rotate})
+	k, err := ops.changeable(ctx, in.ID, app.KeyChange{Do: app.Rotate})
 	if err != nil {
 		return nil, err
 	}
@@ -196,5 +202,79 @@ func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutpu
 	if err != nil {
 		return nil, err
 	}
-	return made(k, secret), nil
+	return withSecret(k, secret), nil
+}
+
+type (
+	patchKeyInput struct {
+		Path
+		rest.IfMatch
+		Body struct {
+			Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
+			Plan    *string              `json:"plan,omitempty" minLength:"1" maxLength:"100"`
+			Tags    *[]string            `json:"tags,omitempty" maxItems:"10"`
+			Group   *string              `json:"group,omitempty" maxLength:"64" doc:"Empty for none"`
+			Allow   *[]policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"As in a key; [] for all routes"`
+			Expires nullable[time.Time]  `json:"expires,omitempty" doc:"null for never"`
+			Reason  string               `json:"reason,omitempty" maxLength:"200"`
+		}
+	}
+	deleteInput struct {
+		Path
+		rest.ReasonQuery
+	}
+)
+
+// nullable distinguishes an absent value from null.
+type nullable[T any] struct {
+	sent  bool
+	value *T
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (n *nullable[T]) UnmarshalJSON(text []byte) error {
+	n.sent = true
+	return json.Unmarshal(text, &n.value)
+}
+
+// Schema implements huma.SchemaProvider: the value or null.
+func (nullable[T]) Schema(r huma.Registry) *huma.Schema {
+	s := *r.Schema(reflect.TypeFor[T](), true, "")
+	s.Nullable = true
+	return &s
+}
+
+func (ops operations) patchKey(ctx context.Context, in *patchKeyInput) (*keyOutput, error) {
+	if err := in.Missing(); err != nil {
+		return nil, err
+	}
+	change := app.KeyChange{Do: app.Details, Details: in.apply}
+	return ops.change(ctx, in.ID, in.IfMatch, change, in.Body.Reason)
+}
+
+func (in *patchKeyInput) apply(k *policy.Key) {
+	b := in.Body
+	if b.Name != nil {
+		k.Name = *b.Name
+	}
+	if b.Plan != nil {
+		k.Plan = *b.Plan
+	}
+	if b.Tags != nil {
+		k.Tags = *b.Tags
+	}
+	if b.Group != nil {
+		k.Group = *b.Group
+	}
+	if b.Allow != nil {
+		k.Allow = policydoc.ToPatterns(*b.Allow)
+	}
+	if b.Expires.sent {
+		k.Expires = schema.TimeOf(b.Expires.value)
+	}
+}
+
+func (ops operations) deleteKey(ctx context.Context, in *deleteInput) (*rest.None, error) {
+	_, err := ops.change(ctx, in.ID, rest.IfMatch{}, app.KeyChange{Do: app.Delete}, in.Reason)
+	return nil, err
 }

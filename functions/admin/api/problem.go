@@ -16,7 +16,8 @@ import (
 	"tidegate/internal/usage/denylog"
 )
 
-// problem is the answer to an error. An unknown error is the store's and is logged.
+// problem returns the problem that answers an error. An unknown error is taken for one of
+// the store: it is logged and answered with 503.
 func (a *api) problem(operation string, err error) error {
 	var p *rest.Problem
 	var invalid *policy.InvalidError

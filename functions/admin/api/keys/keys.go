@@ -1,0 +1,280 @@
+// Package keys has the API's operations on keys, and on callers without an API key: one by
+// one, in groups, in bulk, and as an import. Package api registers them. It must change
+// keys through package app only, as the pages do.
+package keys
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/api/rest"
+	"tidegate/functions/admin/api/schema"
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/apikey"
+	"tidegate/internal/policy"
+	"tidegate/internal/usage"
+)
+
+type operations struct {
+	keys  *app.Registry
+	calls *usage.Reader
+}
+
+// Register adds the operations to a.
+func Register(a *rest.API, keys *app.Registry, calls *usage.Reader) {
+	group, ops := a.Group("keys"), operations{keys, calls}
+	ops.registerKeys(group)
+	ops.registerKeyActions(group)
+	ops.registerGroups(group)
+	ops.registerImport(group)
+	ops.registerBulk(group)
+	ops.registerCallers(group)
+}
+
+func (ops operations) registerKeys(group rest.Group) {
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /keys", ID: "list-keys", Role: auth.Viewer,
+		Summary: "List keys, in the order of their names unless another is asked for",
+		Details: "A key that is there all the while is listed exactly once, whatever is created or deleted " +
+			"meanwhile.",
+	}, ops.listKeys)
+	rest.Register(group, rest.Operation{
+		Pattern: "POST /keys", ID: "create-key", Role: auth.Editor, Status: http.StatusCreated,
+		Summary: "Create a key",
+		Details: "The secret stands in the answer and cannot be had again. A value that is a key's already " +
+			"gets 409, with the key's address in Location.",
+	}, ops.createKey)
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /keys/{id}", ID: "get-key", Role: auth.Viewer,
+		Summary: "Get a key and how its limits stand",
+	}, ops.getKey)
+	rest.Register(group, rest.Operation{
+		Pattern: "PATCH /keys/{id}", ID: "edit-key", Role: auth.Editor,
+		Summary: "Change name, plan, tags, group, routes or expiry",
+		Details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
+	}, ops.patchKey)
+	rest.Register(group, rest.Operation{
+		Pattern: "DELETE /keys/{id}", ID: "delete-key", Role: auth.Editor, Status: http.StatusNoContent,
+		Summary: "Delete a key and its counts for ever",
+	}, ops.deleteKey)
+}
+
+// Key is a key without its secret, or the record of a caller without an API key.
+type Key struct {
+	ID       string              `json:"id"`
+	Kind     string              `json:"kind" enum:"key,token,address"`
+	Name     string              `json:"name"`
+	Env      string              `json:"env,omitempty"`
+	Foreign  bool                `json:"foreign,omitempty" doc:"Another system made its value"`
+	Tags     []string            `json:"tags,omitempty"`
+	Plan     string              `json:"plan"`
+	Group    string              `json:"group,omitempty" doc:"That it shares the plan's limits per group with"`
+	Status   string              `json:"status" enum:"active,revoked,unreadable"`
+	Override *Override           `json:"override,omitempty"`
+	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, of those that its plan opens; left out, all of them"`
+	Expires  *time.Time          `json:"expires,omitempty"`
+	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"Until when it is banned; a ban by the policy is told where a key's states are"`
+	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
+	Version  int64               `json:"version"`
+	Created  *time.Time          `json:"created,omitempty"`
+	Updated  *time.Time          `json:"updated,omitempty"`
+}
+
+// Override replaces the limits of a key's plan.
+type Override struct {
+	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"8" doc:"1 to 8; none with mode off"`
+	Mode   string            `json:"mode,omitempty" enum:"enforce,shadow,off"`
+	Until  *time.Time        `json:"until,omitempty" doc:"When the plan is back in force; never when it is left out"`
+	Reason string            `json:"reason" minLength:"1" maxLength:"200"`
+}
+
+func keyOf(k policy.Key) Key {
+	return Key{
+		ID: k.ID, Kind: string(k.Kind), Name: k.Name, Env: k.Env, Foreign: k.Foreign,
+		Tags: k.Tags, Plan: k.Plan, Group: k.Group, Status: string(k.Status),
+		Override: overrideOf(k.Override), Allow: policydoc.PatternsOf(k.Allow),
+		Expires: schema.Given(k.Expires), Banned: schema.Given(k.Banned), Grace: schema.Given(k.Grace),
+		Version: k.Version, Created: schema.Given(k.Created), Updated: schema.Given(k.Updated),
+	}
+}
+
+func overrideOf(o *policy.Override) *Override {
+	if o == nil {
+		return nil
+	}
+	return &Override{Limits: policydoc.LimitsOf(o.Limits), Mode: string(o.Mode),
+		Until: schema.Given(o.Until), Reason: o.Reason}
+}
+
+// read converts the override, nil for none. at is its place in the body, with a final dot.
+func (o *Override) read(at string, details *rest.Details) *policy.Override {
+	if o == nil {
+		return nil
+	}
+	limits, unread := policydoc.ToLimits(at+"limits", o.Limits)
+	*details = append(*details, schema.InBody(unread, "")...)
+	return &policy.Override{Limits: limits, Mode: policy.Mode(o.Mode), Until: schema.TimeOf(o.Until),
+		Reason: strings.TrimSpace(o.Reason)}
+}
+
+type (
+	// Path is the path parameter of a key.
+	Path struct {
+		ID string `path:"id" doc:"Id of the key, never its secret" example:"aBY2A8bWP166"`
+	}
+	keyOutput = rest.VersionedBody[Key]
+)
+
+// Get returns the key with an id. It refuses a whole secret, which would appear in the URL
+// and so in logs.
+func Get(ctx context.Context, keys *app.Registry, id string) (policy.Key, error) {
+	if _, err := apikey.Parse(id); err == nil {
+		return policy.Key{}, rest.Invalid("path.id",
+			"is a whole secret, which belongs in no address: the first 12 characters behind the last _ "+
+				"are its id. Consider rotating it")
+	}
+	return keys.Get(ctx, id)
+}
+
+func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody[KeyNow], error) {
+	k, err := Get(ctx, ops.keys, in.ID)
+	if err != nil {
+		return nil, err
+	}
+	set, err := ops.keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	subjects, err := app.Subjects(ctx, ops.keys, set, []policy.Key{k})
+	if err != nil {
+		return nil, err
+	}
+	now, err := ops.keysNow(ctx, subjects)
+	if err != nil {
+		return nil, err
+	}
+	return rest.Versioned(k.Version, now[0]), nil
+}
+
+// KeyNow is a key, its states and its recent calls.
+type KeyNow struct {
+	Key
+	States  []string        `json:"states" doc:"What is out of the ordinary: overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
+	Windows []schema.Window `json:"windows" doc:"Its limits in force and how they stand; none with mode off"`
+	Activity
+}
+
+// Activity is the recent calls of a key or caller.
+type Activity struct {
+	LastHour schema.Counts `json:"lastHour" doc:"Its calls of the last hour"`
+	LastUsed *time.Time    `json:"lastUsed,omitempty" doc:"Minute of its last call; absent when it made none in 24 hours"`
+}
+
+func (ops operations) activities(ctx context.Context, ids []string) ([]Activity, error) {
+	all, err := app.Activities(ctx, ops.calls, ids, time.Now())
+	out := make([]Activity, len(all))
+	for i, one := range all {
+		out[i] = Activity{schema.CountsOf(one.Calls), schema.Given(one.Last)}
+	}
+	return out, err
+}
+
+// keysNow adds the recent calls of each key.
+func (ops operations) keysNow(ctx context.Context, subjects []app.Subject) ([]KeyNow, error) {
+	ids := make([]string, len(subjects))
+	for i, s := range subjects {
+		ids[i] = s.ID
+	}
+	recent, err := ops.activities(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]KeyNow, len(subjects))
+	for i, s := range subjects {
+		out[i] = keyNowOf(s)
+		out[i].Activity = recent[i]
+	}
+	return out, nil
+}
+
+func keyNowOf(s app.Subject) KeyNow {
+	out := KeyNow{Key: keyOf(s.Key), States: []string{}, Windows: schema.WindowsOf(s.Now)}
+	if out.Kind == "" {
+		out.Kind = string(policy.APIKey) // the kind of an unreadable record is unknown
+	}
+	out.Banned = schema.Given(s.BannedUntil)
+	for _, state := range s.States() {
+		out.States = append(out.States, string(state))
+	}
+	return out
+}
+
+type (
+	keysInput struct {
+		Prefix string `query:"prefix" maxLength:"100" doc:"Only names that start so, whatever the case"`
+		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
+		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
+		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
+		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Banned, blocked and near ones are in an order of their own"`
+		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: of the 64 callers with the most calls or denials this hour, on one page; used: keys that called within 24 hours, the last first"`
+		rest.Paging
+	}
+	keysOutput struct {
+		Body struct {
+			Items []KeyNow `json:"items"`
+			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state or a tag a page may be short before it"`
+		}
+	}
+)
+
+// filter returns the filter of a request. at is the location of plan, for its error.
+func filter(set *policy.Set, prefix, plan, state, at string) (app.KeyFilter, error) {
+	f := app.KeyFilter{Prefix: prefix, State: app.State(state)}
+	if plan == "" {
+		return f, nil
+	}
+	p, known := set.Plan(plan)
+	if !known {
+		return f, rest.Invalid(at, "no plan has this name")
+	}
+	f.Plan = p.Number
+	return f, nil
+}
+
+func (ops operations) listKeys(ctx context.Context, in *keysInput) (*keysOutput, error) {
+	set, err := ops.keys.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := filter(set, in.Prefix, in.Plan, in.State, "query.plan")
+	if err != nil {
+		return nil, err
+	}
+	f.Tag, f.Group = in.Tag, in.Group
+	order := app.Order(in.Order)
+	if in.Order == "name" {
+		order = app.ByName
+	}
+	found, err := app.FindOrdered(ctx, ops.keys, set, f, order, in.After, in.Count)
+	if err != nil {
+		return nil, cursorProblem(err)
+	}
+	out := &keysOutput{}
+	out.Body.Next = found.Next
+	out.Body.Items, err = ops.keysNow(ctx, found.Subjects)
+	return out, err
+}
+
+// cursorProblem maps the error of an invalid cursor to a problem of query.after.
+func cursorProblem(err error) error {
+	var invalid *policy.InvalidError
+	if errors.As(err, &invalid) {
+		return rest.Invalid("query.after", invalid.Fields[0].Message)
+	}
+	return err
+}
