@@ -1,11 +1,11 @@
-// Package report is a load's result as one HTML file: figures, and plots as SVG drawn
-// here. It loads nothing and runs no script.
+// Package report writes the result of a load as one HTML file: figures, and plots as SVG
+// drawn here. The page loads nothing and runs no script.
 package report
 
 import (
-	"context"
-	_ "embed" // the style
+	_ "embed" // the page and its style
 	"fmt"
+	"html/template"
 	"io"
 )
 
@@ -35,14 +35,21 @@ type Window struct {
 	Broken                                     bool
 }
 
-//go:embed style.css
-var style string
+var (
+	//go:embed page.html
+	page string
+	//go:embed style.css
+	style string
 
-func css() string { return "<style>\n" + style + "</style>" }
+	document = template.Must(template.New("page").Funcs(template.FuncMap{
+		"box": func() string { return fmt.Sprintf("0 0 %d %d", boxWidth, boxHeight) },
+		"css": func() template.CSS { return template.CSS(style) }, //nolint:gosec // a constant
+	}).Parse(page))
+)
 
 // Write writes the page.
-func (p Page) Write(ctx context.Context, w io.Writer) error {
-	if err := document(p).Render(ctx, w); err != nil {
+func (p Page) Write(w io.Writer) error {
+	if err := document.Execute(w, p); err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return nil

@@ -38,7 +38,7 @@ func page() report.Page {
 func written(t *testing.T, p report.Page) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := p.Write(t.Context(), &out); err != nil {
+	if err := p.Write(&out); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -3,7 +3,7 @@
 package main
 
 import (
-	"context"
+	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -16,15 +16,11 @@ import (
 
 // writeReport writes the result as a page.
 func (r *result) writeReport(name string) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
+	var page bytes.Buffer
+	if err := r.page().Write(&page); err != nil {
 		return err
 	}
-	err = r.page().Write(context.Background(), f)
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	return err
+	return os.WriteFile(name, page.Bytes(), 0o600)
 }
 
 func (r *result) page() report.Page {
