@@ -7,14 +7,23 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/alexedwards/argon2id"
+	"github.com/valkey-io/valkey-go"
 
+	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
+	"tidegate/internal/journal"
+	"tidegate/internal/store/keyspace"
 	"tidegate/local/bench/figures"
+	"tidegate/local/bench/harness"
 	"tidegate/local/bench/runtimeapi"
 )
 
@@ -24,7 +33,7 @@ const user, password = "bench", "a password that only this benchmark uses"
 // starter starts the built admin function and a function that does nothing.
 type starter struct {
 	admin, echo runtimeapi.Function
-	journalled  *runtimeapi.Function // admin with a journal; nil for none
+	journaled   *runtimeapi.Function // admin with a journal; nil for none
 	hash        string               // of the password
 }
 
@@ -34,17 +43,175 @@ func newStarter(admin, echo, valkeyURL string) (*starter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hash the password: %w", err)
 	}
+	env := []string{"VALKEY_URL=" + valkeyURL, "KEY_PEPPER=" + harness.Pepper, "ADMIN_USER=" + user,
+		"ADMIN_PASSWORD_HASH=" + hash}
 	return &starter{
-		admin: runtimeapi.Function{Name: "admin", Command: []string{admin}, Env: []string{
-			"VALKEY_URL=" + valkeyURL, "KEY_PEPPER=" + pepper, "ADMIN_USER=" + user, "ADMIN_PASSWORD_HASH=" +
-				hash,
-		}},
+		admin: runtimeapi.Function{Name: "admin", Command: []string{admin}, Env: env,
+			Valid: hasStatus(http.StatusOK)},
 		echo: runtimeapi.Function{Name: "echo", Command: []string{echo}},
 		hash: hash,
 	}, nil
 }
 
-// request is an HTTP API's event for a page.
+// useJournal makes measure start the admin function with a journal too. The journal first
+// gets a checkpoint and an entry of each bucket, since a start reads all of them.
+func (s *starter) useJournal(ctx context.Context, client valkey.Client, address string) error {
+	objects, err := journal.OpenStore(address)
+	if err != nil {
+		return err
+	}
+	key := audit.NewKey(apikey.Pepper(harness.Pepper))
+	log := audit.NewLog(client, key)
+	log.UseJournal(journal.New(objects, client, key, false, slog.New(slog.DiscardHandler)))
+	filled := map[keyspace.Bucket]bool{}
+	for i := 0; len(filled) < keyspace.Buckets; i++ {
+		subject := fmt.Sprint("subject", i)
+		bucket := keyspace.BucketOf(subject)
+		if filled[bucket] {
+			continue
+		}
+		err := log.Append(ctx, audit.Entry{
+			By: audit.Actor{Kind: "system", Name: "bench"}, Action: audit.KeyReset, Subject: subject})
+		if err != nil {
+			return fmt.Errorf("fill the journal: %w", err)
+		}
+		filled[bucket] = true
+	}
+	with := s.admin
+	with.Env = append(slices.Clone(with.Env), "JOURNAL="+address)
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
+		with.Env = append(with.Env, name+"="+os.Getenv(name))
+	}
+	s.journaled = &with
+	return nil
+}
+
+// measure starts the functions in turns, each starts times. Then it visits a page and
+// logs in, as often.
+func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, error) {
+	functions := []runtimeapi.Function{s.admin, s.echo}
+	if s.journaled != nil {
+		functions = append(functions, *s.journaled)
+	}
+	times, err := runtimeapi.ColdStarts(ctx, starts, [][]byte{request(http.MethodGet, "/login", "", nil)},
+		functions...)
+	if err != nil {
+		return nil, err
+	}
+	cold, echo := figures.Median(times[0]), figures.Median(times[1])
+	all := []figures.Figure{
+		figures.InMillis("admin.coldstart_ms", cold),
+		figures.InMillis("admin.coldstart_over_echo_ms", cold-echo),
+	}
+	for _, measure := range []func(context.Context, int) ([]figures.Figure, error){s.firstPages, s.logins} {
+		measured, err := measure(ctx, starts)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, measured...)
+	}
+	if s.journaled != nil {
+		with := figures.Median(times[2])
+		all = append(all, figures.InMillis("admin.journal.coldstart_ms", with),
+			figures.Ratio("admin.journal.coldstart_vs_none", with, cold))
+	}
+	return all, nil
+}
+
+// firstPages compares the first page of a new environment with its second.
+func (s *starter) firstPages(ctx context.Context, n int) ([]figures.Figure, error) {
+	cookie, err := s.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	overview := request(http.MethodGet, "/", cookie, nil)
+	var first, second []time.Duration
+	for range n {
+		took, err := visits(ctx, s.admin, 2, overview)
+		if err != nil {
+			return nil, err
+		}
+		first, second = append(first, took[0]), append(second, took[1])
+	}
+	one, two := figures.Median(first), figures.Median(second)
+	return []figures.Figure{
+		figures.InMillis("admin.first_page_ms", one),
+		figures.Ratio("admin.first_page_vs_second", one, two),
+	}, nil
+}
+
+// logins compares a log-in with the check of its password alone.
+func (s *starter) logins(ctx context.Context, n int) ([]figures.Figure, error) {
+	var hashed []time.Duration
+	for range n {
+		began := time.Now()
+		if _, err := argon2id.ComparePasswordAndHash(password, s.hash); err != nil {
+			return nil, fmt.Errorf("check the password: %w", err)
+		}
+		hashed = append(hashed, time.Since(began))
+	}
+	took, err := visits(ctx, s.loggingIn(), n, login())
+	if err != nil {
+		return nil, fmt.Errorf("log in: %w", err)
+	}
+	whole, alone := figures.Median(took), figures.Median(hashed)
+	return []figures.Figure{
+		figures.InMillis("admin.login_ms", whole),
+		figures.Ratio("admin.login_vs_argon2id", whole, alone),
+	}, nil
+}
+
+// loggingIn returns the admin function, to be sent log-ins.
+func (s *starter) loggingIn() runtimeapi.Function {
+	f := s.admin
+	f.Valid = hasStatus(http.StatusSeeOther)
+	return f
+}
+
+// visits starts an environment, lets it get ready, and sends it an event n times.
+func visits(ctx context.Context, f runtimeapi.Function, n int, event []byte) ([]time.Duration, error) {
+	function, err := runtimeapi.Start(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	defer function.Close()
+	var times []time.Duration
+	for range n {
+		took, _, err := function.Invoke(event)
+		if err != nil {
+			return nil, err
+		}
+		times = append(times, took)
+	}
+	return times, nil
+}
+
+// session logs in and returns the session's cookie.
+func (s *starter) session(ctx context.Context) (string, error) {
+	_, answer, err := runtimeapi.ColdStart(ctx, s.loggingIn(), login())
+	if err != nil {
+		return "", fmt.Errorf("log in: %w", err)
+	}
+	var r response
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return "", fmt.Errorf("log in: %w", err)
+	}
+	if len(r.Cookies) == 0 {
+		return "", errors.New("log in: no cookie")
+	}
+	var cookies []string
+	for _, c := range r.Cookies {
+		cookie, _, _ := strings.Cut(c, ";")
+		cookies = append(cookies, cookie)
+	}
+	return strings.Join(cookies, "; "), nil
+}
+
+func login() []byte {
+	return request(http.MethodPost, "/login", "", url.Values{"user": {user}, "password": {password}})
+}
+
+// request returns the event of an HTTP API for a page.
 func request(method, path, cookie string, form url.Values) []byte {
 	headers := map[string]string{"host": "dashboard.example", "sec-fetch-site": "same-origin",
 		"origin": "https://dashboard.example"}
@@ -72,143 +239,16 @@ type response struct {
 	Cookies    []string `json:"cookies"`
 }
 
-var errResponse = errors.New("the admin function did not answer as it should")
-
-func read(answer []byte, status int) (response, error) {
-	var r response
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return r, fmt.Errorf("%w: %w", errResponse, err)
-	}
-	if r.StatusCode != status {
-		return r, fmt.Errorf("%w: status %d: %.300s", errResponse, r.StatusCode, answer)
-	}
-	return r, nil
-}
-
-// measure starts both functions in turns, each starts times.
-func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, error) {
-	cookie, err := s.session(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var cold, kept, echo, first, second []time.Duration
-	for range starts {
-		took, err := coldStart(ctx, s.admin)
-		if err != nil {
-			return nil, err
+// hasStatus returns a function that fails for an answer with another status.
+func hasStatus(status int) func(answer []byte) error {
+	return func(answer []byte) error {
+		var r response
+		if err := json.Unmarshal(answer, &r); err != nil {
+			return fmt.Errorf("decode the response: %w", err)
 		}
-		if s.journalled != nil {
-			took, err := coldStart(ctx, *s.journalled)
-			if err != nil {
-				return nil, err
-			}
-			kept = append(kept, took)
+		if r.StatusCode != status {
+			return fmt.Errorf("status %d, want %d", r.StatusCode, status)
 		}
-		bare, _, err := runtimeapi.ColdStart(ctx, s.echo, request(http.MethodGet, "/login", "", nil))
-		if err != nil {
-			return nil, fmt.Errorf("cold start of echo: %w", err)
-		}
-		pages, err := s.visits(ctx, 2, request(http.MethodGet, "/", cookie, nil), http.StatusOK)
-		if err != nil {
-			return nil, err
-		}
-		cold, echo = append(cold, took), append(echo, bare)
-		first, second = append(first, pages[0]), append(second, pages[1])
+		return nil
 	}
-	login, err := s.logins(ctx, starts)
-	if err != nil {
-		return nil, err
-	}
-	if s.journalled != nil {
-		with, without := figures.Quantile(kept, 0.5), figures.Quantile(cold, 0.5)
-		login = append(login, figures.Of("admin.journal.coldstart_ms", figures.Millis(with), "ms"),
-			figures.Of("admin.journal.coldstart_vs_none", float64(with)/float64(without), "ratio"))
-	}
-	start, bare := figures.Quantile(cold, 0.5), figures.Quantile(echo, 0.5)
-	one, two := figures.Quantile(first, 0.5), figures.Quantile(second, 0.5)
-	return append([]figures.Figure{
-		figures.Of("admin.coldstart_ms", figures.Millis(start), "ms"),
-		figures.Of("admin.coldstart_over_echo_ms", figures.Millis(start-bare), "ms"),
-		figures.Of("admin.first_page_ms", figures.Millis(one), "ms"),
-		figures.Of("admin.first_page_vs_second", float64(one)/float64(two), "ratio"),
-	}, login...), nil
-}
-
-// coldStart starts the admin function for its log-in page.
-func coldStart(ctx context.Context, admin runtimeapi.Function) (time.Duration, error) {
-	took, answer, err := runtimeapi.ColdStart(ctx, admin, request(http.MethodGet, "/login", "", nil))
-	if err == nil {
-		_, err = read(answer, http.StatusOK)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("cold start of admin: %w", err)
-	}
-	return took, nil
-}
-
-// visits starts an environment, lets it get ready, and sends it an event several times.
-func (s *starter) visits(ctx context.Context, n int, event []byte, status int) ([]time.Duration, error) {
-	function, err := runtimeapi.Start(ctx, s.admin)
-	if err != nil {
-		return nil, err
-	}
-	defer function.Close()
-	var times []time.Duration
-	for range n {
-		took, answer, err := function.Invoke(event)
-		if err == nil {
-			_, err = read(answer, status)
-		}
-		if err != nil {
-			return nil, err
-		}
-		times = append(times, took)
-	}
-	return times, nil
-}
-
-func login() []byte {
-	return request(http.MethodPost, "/login", "", url.Values{"user": {user}, "password": {password}})
-}
-
-// session logs in and returns the session's cookie.
-func (s *starter) session(ctx context.Context) (string, error) {
-	_, answer, err := runtimeapi.ColdStart(ctx, s.admin, login())
-	if err != nil {
-		return "", fmt.Errorf("log in: %w", err)
-	}
-	r, err := read(answer, http.StatusSeeOther)
-	if err != nil {
-		return "", fmt.Errorf("log in: %w", err)
-	}
-	var cookies []string
-	for _, c := range r.Cookies {
-		cookie, _, _ := strings.Cut(c, ";")
-		cookies = append(cookies, cookie)
-	}
-	if cookies == nil {
-		return "", fmt.Errorf("%w: no cookie", errResponse)
-	}
-	return strings.Join(cookies, "; "), nil
-}
-
-// logins compares a log-in with the check of its password alone.
-func (s *starter) logins(ctx context.Context, n int) ([]figures.Figure, error) {
-	var hashed []time.Duration
-	for range n {
-		began := time.Now()
-		if ok, err := argon2id.ComparePasswordAndHash(password, s.hash); err != nil || !ok {
-			return nil, fmt.Errorf("check the password: %w", errors.Join(err, errResponse))
-		}
-		hashed = append(hashed, time.Since(began))
-	}
-	took, err := s.visits(ctx, n, login(), http.StatusSeeOther)
-	if err != nil {
-		return nil, fmt.Errorf("log in: %w", err)
-	}
-	whole, alone := figures.Quantile(took, 0.5), figures.Quantile(hashed, 0.5)
-	return []figures.Figure{
-		figures.Of("admin.login_ms", figures.Millis(whole), "ms"),
-		figures.Of("admin.login_vs_argon2id", float64(whole)/float64(alone), "ratio"),
-	}, nil
 }

@@ -20,19 +20,19 @@ import (
 // stepTimeout bounds one step of a task; a bulk job of every key is one.
 const stepTimeout = 5 * time.Minute
 
-// operator does tasks in a browser and counts what they take.
+// operator does tasks in Chromium and counts what they take.
 type operator struct {
 	ctx    context.Context // of a tab
 	client valkey.Client
-	base   string
-	clicks int // buttons, links, ticks and choices
-	fields int // that are typed into
+	base   string // address of the dashboard
+	clicks int    // on buttons, links, ticks and choices
+	fields int    // number of fields typed into
 }
 
 // step is a part of a task.
 type step func(*operator) error
 
-// withOperator serves the dashboard and gives do a tab on it.
+// withOperator serves the dashboard and calls do with an operator who has a tab open.
 func withOperator(ctx context.Context, handler http.Handler, client valkey.Client,
 	do func(*operator) error) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -53,7 +53,8 @@ func withOperator(ctx context.Context, handler http.Handler, client valkey.Clien
 	return do(&operator{ctx: ctx, client: client, base: "http://" + listener.Addr().String()})
 }
 
-// helpers find what an operator sees, by its text: in the open dialog, if there is one.
+// helpers are JavaScript functions that find what an operator sees by its text, in the
+// open dialog if there is one.
 const helpers = `
 	const root = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document;
 	const seen = (e) => e.checkVisibility() && !e.disabled;
@@ -69,7 +70,8 @@ const helpers = `
 		return true;
 	};`
 
-// until evaluates a body that returns whether it is done, also across page loads.
+// until evaluates the body of a JavaScript function until it returns true, also across page
+// loads.
 func (o *operator) until(what, body string) error {
 	ctx, cancel := context.WithTimeout(o.ctx, stepTimeout)
 	defer cancel()
@@ -134,7 +136,7 @@ func fill(label, text string) step {
 	}
 }
 
-// pick chooses an option, by its text, of the list with a label.
+// pick chooses an option, by its text, from the list with a label.
 func pick(label, option string) step {
 	return func(o *operator) error {
 		o.clicks++
@@ -183,7 +185,7 @@ func search(name string) step {
 		see("Recent changes"))
 }
 
-// all are steps as one.
+// all makes steps one step.
 func all(steps ...step) step {
 	return func(o *operator) error {
 		for _, do := range steps {

@@ -19,10 +19,8 @@ import (
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/statelist"
-	"tidegate/local/bench/keys"
+	"tidegate/local/bench/harness"
 )
-
-const pepper = "a pepper that only this benchmark uses"
 
 // batch is how many keys are written together.
 const batch = 5000
@@ -31,18 +29,17 @@ const batch = 5000
 // are copies of its records under other names.
 type seed struct {
 	options
-	client valkey.Client
-	keys   *keys.Store
+	*harness.Server
 	models []model
-	heads  map[keyspace.Bucket][]byte // of each chain of the audit
+	heads  map[keyspace.Bucket][]byte // of each audit chain
 	random *rand.Rand
 }
 
 // model is a key that others are copies of.
 type model struct {
 	key    policy.Key
-	record []byte
-	lists  []string
+	record []byte   // as the registry wrote it
+	lists  []string // that the key is in
 	limits []limiter.Limit
 }
 
@@ -51,17 +48,29 @@ const (
 	modelTag  = "team-00"
 )
 
-func newSeed(ctx context.Context, client valkey.Client, o options) (*seed, error) {
-	s := &seed{
-		options: o, client: client, keys: keys.Open(client, pepper, "bench"),
-		heads:  map[keyspace.Bucket][]byte{},
+func newSeed(server *harness.Server, o options) *seed {
+	return &seed{
+		options: o, Server: server, heads: map[keyspace.Bucket][]byte{},
 		random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // the same data each time
 	}
-	return s, s.savePlans(ctx)
+}
+
+// write writes everything.
+func (s *seed) write(ctx context.Context) error {
+	began := time.Now()
+	for _, step := range []func(context.Context) error{
+		s.savePlans, s.makeModels, s.copyKeys, s.completeLists, s.calls, s.counts, s.denied,
+	} {
+		if err := step(ctx); err != nil {
+			return fmt.Errorf("seed: %w", err)
+		}
+	}
+	fmt.Printf("seeded %d keys in %s\n", s.keys, time.Since(began).Round(time.Second))
+	return nil
 }
 
 func (s *seed) savePlans(ctx context.Context) error {
-	return s.keys.Edit(ctx, func(set *policy.Set) {
+	return s.Edit(ctx, func(set *policy.Set) {
 		for i, name := range []string{"free", "pro", "enterprise"} {
 			n := int64(10)
 			for range i {
@@ -77,31 +86,16 @@ func (s *seed) savePlans(ctx context.Context) error {
 	})
 }
 
-// all writes everything.
-func (s *seed) all(ctx context.Context) error {
-	began := time.Now()
-	for _, step := range []func(context.Context) error{
-		s.makeModels, s.copyKeys, s.completeLists, s.calls, s.counts, s.denied,
-	} {
-		if err := step(ctx); err != nil {
-			return fmt.Errorf("seed: %w", err)
-		}
-	}
-	fmt.Printf("seeded %d keys in %s\n", s.options.keys, time.Since(began).Round(time.Second))
-	return nil
-}
-
-// completeLists makes the pages of states find their lists complete, as they are a few
-// pages after an upgrade.
+// completeLists completes the lists of states, as visits to a few pages do after an upgrade.
 func (s *seed) completeLists(ctx context.Context) error {
-	_, err := s.keys.CompleteLists(ctx, time.Minute)
+	_, err := s.CompleteLists(ctx, time.Minute)
 	return err
 }
 
 // makeModels creates the models: keys of three plans, some tagged, and one in a hundred
 // each overridden, overridden in shadow mode, expiring soon and revoked.
 func (s *seed) makeModels(ctx context.Context) error {
-	set, err := s.keys.Set(ctx)
+	set, err := s.Set(ctx)
 	if err != nil {
 		return err
 	}
@@ -111,12 +105,12 @@ func (s *seed) makeModels(ctx context.Context) error {
 		if i%2 == 0 {
 			n.Tags = []string{modelTag}
 		}
-		k, _, err := s.keys.Create(ctx, n, s.keys.By)
+		k, _, err := s.Create(ctx, n, s.By)
 		if err != nil {
 			return err
 		}
 		m := model{key: k, limits: plan.Limits}
-		m.key, err = s.keys.Update(ctx, k.ID, k.Version, audit.KeyOverride, s.keys.By, func(k *policy.Key) {
+		m.key, err = s.Update(ctx, k.ID, k.Version, audit.KeyOverride, s.By, func(k *policy.Key) {
 			switch i {
 			case 0, 1:
 				m.limits = []limiter.Limit{{Requests: 25, Window: time.Minute}}
@@ -144,20 +138,21 @@ func (s *seed) makeModels(ctx context.Context) error {
 // readModel reads what the registry wrote of a key, and finds the lists that it is in.
 func (s *seed) readModel(ctx context.Context, m *model) error {
 	var err error
-	b := s.client.B()
-	if m.record, err = s.client.Do(ctx,
-		b.Get().Key(keyspace.Record(m.key.ID)).Build()).AsBytes(); err != nil {
+	b := s.Client.B()
+	m.record, err = s.Client.Do(ctx, b.Get().Key(keyspace.Record(m.key.ID)).Build()).AsBytes()
+	if err != nil {
 		return err
 	}
-	lists, err := s.client.Do(ctx, b.Keys().Pattern("tg:keys*").Build()).AsStrSlice()
+	lists, err := s.Client.Do(ctx, b.Keys().Pattern("tg:keys*").Build()).AsStrSlice()
 	if err != nil {
 		return err
 	}
 	for _, list := range lists {
-		if err := s.client.Do(ctx, b.Zscore().Key(list).Member(memberOf(m.key.Name, m.key.ID)).Build()).
-			Error(); err == nil {
+		score := b.Zscore().Key(list).Member(memberOf(m.key.Name, m.key.ID)).Build()
+		switch err := s.Client.Do(ctx, score).Error(); {
+		case err == nil:
 			m.lists = append(m.lists, list)
-		} else if !valkey.IsValkeyNil(err) {
+		case !valkey.IsValkeyNil(err):
 			return err
 		}
 	}
@@ -175,14 +170,14 @@ func nameOf(i int) string { return fmt.Sprintf("customer-%07d", i) }
 func tagOf(i int) string { return fmt.Sprintf("team-%02d", i/2%100) }
 
 func (s *seed) copyKeys(ctx context.Context) error {
-	for from := 0; from < s.options.keys; from += batch {
+	for from := 0; from < s.keys; from += batch {
 		var commands valkey.Commands
 		members := map[string][]string{}
-		for i := from; i < min(from+batch, s.options.keys); i++ {
+		for i := from; i < min(from+batch, s.keys); i++ {
 			m := s.models[i%len(s.models)]
 			record := bytes.ReplaceAll(bytes.Replace(m.record, []byte(modelName), []byte(nameOf(i)), 1),
 				[]byte(modelTag), []byte(tagOf(i)))
-			commands = append(commands, s.client.B().Set().Key(keyspace.Record(id(i))).Value(
+			commands = append(commands, s.Client.B().Set().Key(keyspace.Record(id(i))).Value(
 				valkey.BinaryString(record)).Build())
 			for _, list := range m.lists {
 				list = strings.Replace(list, modelTag, tagOf(i), 1)
@@ -195,7 +190,7 @@ func (s *seed) copyKeys(ctx context.Context) error {
 			commands = append(commands, entry)
 		}
 		for list, all := range members {
-			add := s.client.B().Zadd().Key(list).ScoreMember()
+			add := s.Client.B().Zadd().Key(list).ScoreMember()
 			for _, member := range all {
 				add = add.ScoreMember(0, member)
 			}
@@ -215,7 +210,7 @@ func (s *seed) entry(ctx context.Context, k policy.Key, i int) (valkey.Completed
 	head, known := s.heads[b]
 	if !known {
 		var err error
-		if head, err = s.keys.Audit().Head(ctx, b); err != nil {
+		if head, err = s.Audit().Head(ctx, b); err != nil {
 			return valkey.Completed{}, err
 		}
 	}
@@ -224,18 +219,18 @@ func (s *seed) entry(ctx context.Context, k policy.Key, i int) (valkey.Completed
 		return valkey.Completed{}, err
 	}
 	by := audit.Actor{Kind: "user", Name: fmt.Sprintf("editor-%d", i%7)}
-	sealed, err := s.keys.Audit().Key().Seal(b, head, audit.Entry{
+	sealed, err := s.Audit().Key().Seal(b, head, audit.Entry{
 		Time: k.Created, By: by, Action: "key.create", Subject: k.ID, Name: k.Name, Reason: "seed",
 		Version: 1, After: after,
 	})
 	s.heads[b] = sealed.Next
-	return s.client.B().Xadd().Key(audit.Stream(b)).Id("*").FieldValue().FieldValue("e",
+	return s.Client.B().Xadd().Key(audit.Stream(b)).Id("*").FieldValue().FieldValue("e",
 		valkey.BinaryString(sealed.Body)).
 		FieldValue("h", valkey.BinaryString(sealed.Hash)).Build(), err
 }
 
 func (s *seed) send(ctx context.Context, commands valkey.Commands) error {
-	for _, result := range s.client.DoMulti(ctx, commands...) {
+	for _, result := range s.Client.DoMulti(ctx, commands...) {
 		if err := result.Error(); err != nil {
 			return err
 		}
@@ -243,10 +238,10 @@ func (s *seed) send(ctx context.Context, commands valkey.Commands) error {
 	return nil
 }
 
-// activeKey is the i-th of the active keys: every tenth.
-func (s *seed) activeKey(i int) int { return i * (s.options.keys / s.active) }
+// activeKey returns the number of the i-th active key. Every tenth key is active.
+func (s *seed) activeKey(i int) int { return i * (s.keys / s.active) }
 
-// hours are the times of the active keys' calls, in hours from now.
+// hours has the times of the active keys' calls, in hours from now.
 var hours = []int{-23, -12, -3, -2, -1, 0}
 
 // calls records usage: calls by every active key in each of the hours, and by some of
@@ -261,8 +256,8 @@ func (s *seed) calls(ctx context.Context) error {
 				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true,
 					Verdict: usage.Verdict(s.random.IntN(2)), Time: at})
 			}
-			if i%6 == 5 { // a recorder holds totals of few minutes
-				if err := flush(ctx, r, s.client); err != nil {
+			if i%6 == 5 { // a recorder holds the totals of few minutes
+				if err := flush(ctx, r, s.Client); err != nil {
 					return err
 				}
 			}
@@ -283,7 +278,7 @@ func (s *seed) steadyCalls(ctx context.Context, r *usage.Recorder, now time.Time
 					Time:    now.Add(-time.Duration(minute) * time.Minute)})
 			}
 		}
-		if err := flush(ctx, r, s.client); err != nil {
+		if err := flush(ctx, r, s.Client); err != nil {
 			return err
 		}
 	}
@@ -298,9 +293,9 @@ func flush(ctx context.Context, r *usage.Recorder, client valkey.Client) error {
 	return report.Err
 }
 
-// counts takes from the limits of the active keys.
+// counts takes calls from the limits of the active keys.
 func (s *seed) counts(ctx context.Context) error {
-	sha, err := s.client.Do(ctx, s.client.B().ScriptLoad().Script(limiter.TakeScript()).Build()).ToString()
+	sha, err := s.Client.Do(ctx, s.Client.B().ScriptLoad().Script(limiter.TakeScript()).Build()).ToString()
 	if err != nil {
 		return err
 	}
@@ -314,7 +309,7 @@ func (s *seed) counts(ctx context.Context) error {
 				return err
 			}
 			cost := fmt.Sprint(1 + s.random.Int64N(m.limits[0].Requests))
-			commands = append(commands, s.client.B().Evalsha().Sha1(sha).Numkeys(1).Key(
+			commands = append(commands, s.Client.B().Evalsha().Sha1(sha).Numkeys(1).Key(
 				keyspace.State(id(n))).
 				Arg(valkey.BinaryString(program), cost, "0").Build())
 		}
@@ -325,16 +320,17 @@ func (s *seed) counts(ctx context.Context) error {
 	return nil
 }
 
-// listed is the number of keys in each list of states. All of them may have left it by
-// now: the worst case for a page, which then reads every one.
+// listed is the number of keys in each list of states. All of them may have left the state
+// by now: the worst case for a page, which then reads every one.
 const listed = 2000
 
+// denied adds keys to the lists of states.
 func (s *seed) denied(ctx context.Context) error {
 	var commands valkey.Commands
 	for i := range min(listed, s.active) {
 		for _, list := range []statelist.List{statelist.OverLimit, statelist.Banned, statelist.NearLimit} {
 			commands = append(commands,
-				statelist.Add(s.client, list, id(s.activeKey(i)), time.Now().Add(time.Hour))...)
+				statelist.Add(s.Client, list, id(s.activeKey(i)), time.Now().Add(time.Hour))...)
 		}
 	}
 	return s.send(ctx, commands)

@@ -10,25 +10,23 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/cause"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 	"tidegate/local/site"
 )
 
-// task is what an operator does, from a page that a bookmark opens.
+// task is what an operator does, beginning with a page that a bookmark opens.
 type task struct {
 	name  string
 	steps []step
 }
 
-// deniedPath is what the call of yesterday asked for.
+// deniedPath is the route of the call that was denied yesterday.
 const deniedPath = "/orders/{id}"
 
-// deniedAt is when the call was denied that an operator is asked about: yesterday at
-// 14:03, or 23 hours ago when that is out of the denial log.
+// deniedAt returns when that call was denied: yesterday at 14:03, or 23 hours ago when
+// that is out of the denial log.
 func deniedAt(now time.Time) time.Time {
 	y, m, d := now.UTC().AddDate(0, 0, -1).Date()
 	at := time.Date(y, m, d, 14, 3, 0, 0, time.UTC)
@@ -38,7 +36,7 @@ func deniedAt(now time.Time) time.Time {
 	return at
 }
 
-// denyOnce records the denial that an operator is asked about.
+// denyOnce records the denial that an operator has to find.
 func (s *seed) denyOnce(ctx context.Context) error {
 	r := usage.NewRecorder(usage.Options{}, time.Now)
 	r.Record(usage.Outcome{Subject: id(s.activeKey(1)), Registered: true, Verdict: usage.Denied,
@@ -47,22 +45,22 @@ func (s *seed) denyOnce(ctx context.Context) error {
 			API: "api", Stage: "prod", Network: netip.MustParsePrefix("198.51.100.0/24"),
 			RetryAfter: 7 * time.Second, Request: "a-request",
 		}})
-	return flush(ctx, r, s.client)
+	return flush(ctx, r, s.Client)
 }
 
 const (
-	inForm  = "2006-01-02T15:04" // of a field for a time
+	inForm  = "2006-01-02T15:04" // layout of a field for a time
 	created = "An operator's key"
 )
 
-// friday is the end of the next Friday.
+// friday returns the next Friday at 18:00, as a field for a time has it.
 func friday(now time.Time) string {
 	days := (int(time.Friday)-int(now.UTC().Weekday())+6)%7 + 1
 	return now.UTC().AddDate(0, 0, days).Format(time.DateOnly) + "T18:00"
 }
 
-// tasks are what operators do most; many is the start of the names of the keys that a
-// bulk change is for.
+// tasks returns what operators do most. The bulk change is for the keys whose names begin
+// with many.
 func tasks(s *seed, many string) []task {
 	now, busy := time.Now(), nameOf(s.activeKey(1))
 	at := deniedAt(now)
@@ -123,40 +121,31 @@ func tasks(s *seed, many string) []task {
 	}
 }
 
-// doTasks does the tasks and prints what they take.
-func doTasks(ctx context.Context, client valkey.Client, s *seed, o options, out io.Writer) error {
-	b, err := newBrowser(ctx, client)
-	if err != nil {
-		return err
-	}
+// manyKeys is how many keys a bulk change of all is tried on.
+const manyKeys = 100_000
+
+// doTasks does every task and prints what it takes. It goes on after one that fails.
+func (s *seed) doTasks(ctx context.Context, b *browser, out io.Writer) error {
 	if err := s.denyOnce(ctx); err != nil {
 		return err
 	}
 	many := "customer-00"
-	if o.keys > manyKeys {
+	if s.keys > manyKeys {
 		many = "customer-000" // 10,000 of them
 	}
-	return withOperator(ctx, b.handler, client, func(op *operator) error {
-		return runTasks(op, tasks(s, many), out)
-	})
-}
-
-// manyKeys is how many keys a bulk change of all is tried on.
-const manyKeys = 100_000
-
-// runTasks does every task and prints what it took. It goes on behind one that fails.
-func runTasks(o *operator, list []task, out io.Writer) error {
-	_, _ = fmt.Fprintf(out, "| task | clicks | fields | seconds |\n|---|---|---|---|\n")
-	var failed error
-	for _, t := range list {
-		o.clicks, o.fields = 0, 0
-		began := time.Now()
-		if err := all(t.steps...)(o); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.name, err))
-			continue
+	return withOperator(ctx, b.handler, s.Client, func(o *operator) error {
+		_, _ = fmt.Fprintf(out, "| task | clicks | fields | seconds |\n|---|---|---|---|\n")
+		var failed error
+		for _, t := range tasks(s, many) {
+			o.clicks, o.fields = 0, 0
+			began := time.Now()
+			if err := all(t.steps...)(o); err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s: %w", t.name, err))
+				continue
+			}
+			_, _ = fmt.Fprintf(out, "| %s | %d | %d | %.1f |\n", t.name, o.clicks, o.fields,
+				time.Since(began).Seconds())
 		}
-		_, _ = fmt.Fprintf(out, "| %s | %d | %d | %.1f |\n", t.name, o.clicks, o.fields,
-			time.Since(began).Seconds())
-	}
-	return failed
+		return failed
+	})
 }

@@ -2,33 +2,29 @@
 
 // Package check measures the built check function as Lambda runs it, through the Runtime
 // API, one call in flight. It compares a check with a bare PING of the same client, and a
-// cold start with that of a function that does nothing, in alternating turns. Under a
-// limit of all calls it measures callers that the function allowed in the last seconds,
-// whose checks take one round trip, and others, whose checks take two. It also measures
-// the server's processor time for a check and its usage records.
+// cold start with that of a function that does nothing, in alternating turns. It also
+// compares the function with other authorizers, and measures the server's processor time
+// for a check and its usage records.
 package check
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 	"tidegate/local/bench/figures"
-	"tidegate/local/bench/keys"
+	"tidegate/local/bench/harness"
 	"tidegate/local/bench/runtimeapi"
-	server "tidegate/local/valkey"
 )
 
 // options are the flags.
@@ -63,55 +59,70 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return figures.Report(out, "The check function", measured, goal, o.output, "check.")
+	return figures.Report(out, "The check function", measured, goals, o.output, "check.")
 }
 
-const pepper = "a pepper that only this benchmark uses"
+var goals = figures.Goals{
+	"check.coldstart_over_echo_ms": {Bound: 0.5},
+	"check.binary_mib":             {Bound: 9},
+	"check.zip_mib":                {Bound: 4},
+	"check.coldstart_vs_node":      {Bound: 30, Least: true},
+	"check.p50_vs_node":            {Bound: 1.8, Least: true},
+	"check.rss_vs_node":            {Bound: 5, Least: true},
+	"check.server_vs_evalsha":      {Bound: 2.2},
+	"check.server_two_vs_evalsha":  {Bound: 2.8},
+	"check.recorded_vs_evalsha":    {Bound: 0.4},
+}
 
-// bench is a Valkey with a key that may call, and the functions that are measured.
+// bench is a Valkey with keys that may call, and the functions that are measured. Its
+// client is configured as that of the function.
 type bench struct {
 	options
-	url     string
-	client  valkey.Client // as the function has one
-	keys    *keys.Store
-	env     []string
+	*harness.Server
+	env     []string // of the check function
 	secrets []string
 	events  [][]byte // one for each key
-	closers []func()
 }
 
-// open starts a Valkey and makes the keys in it. The bench is closed even after an error.
+// callers is so many keys that none comes near its limits.
+const callers = 400
+
+// open starts a Valkey and makes the keys of a plan with two limits in it.
 func open(ctx context.Context, o options) (*bench, error) {
-	b := &bench{options: o}
-	s, err := server.Installed(ctx)
+	s, err := harness.Start(ctx, "bench", store.Options{Pooled: true})
 	if err != nil {
-		return b, err
+		return nil, err
 	}
-	b.closers = append(b.closers, s.Close)
-	b.url, b.env = s.URL, []string{"VALKEY_URL=" + s.URL, "KEY_PEPPER=" + pepper}
-	if b.client, err = store.Open(ctx, s.URL, store.Options{Pooled: true}); err != nil {
-		return b, err
+	b := &bench{options: o, Server: s, env: []string{"VALKEY_URL=" + s.URL, "KEY_PEPPER=" + harness.Pepper}}
+	if err := b.Edit(ctx, func(set *policy.Set) {
+		limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
+			{Requests: 1000, Window: 10 * time.Minute}}
+		set.Plans, set.TokenPlan = []policy.Plan{{Name: "pro", Limits: limits}}, "pro"
+	}); err != nil {
+		s.Close()
+		return nil, err
 	}
-	b.closers = append(b.closers, b.client.Close)
-	return b, b.prepare(ctx)
-}
-
-// close ends what open started, the last first.
-func (b *bench) close() {
-	for _, end := range slices.Backward(b.closers) {
-		end()
+	keys, err := b.Keys(ctx, "pro", "test", callers)
+	if err != nil {
+		s.Close()
+		return nil, err
 	}
+	for _, k := range keys {
+		b.secrets = append(b.secrets, k.Secret.Reveal())
+		b.events = append(b.events, eventOf("x-api-key", k.Secret.Reveal()))
+	}
+	return b, nil
 }
 
 func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	b, err := open(ctx, o)
-	defer b.close()
 	if err != nil {
 		return nil, err
 	}
+	defer b.Close()
 	var all []figures.Figure
 	for _, measure := range []func(context.Context) ([]figures.Figure, error){
-		b.trips, b.afterAnswers, b.coldStarts, b.compared, b.serverTime,
+		b.roundTrips, b.afterAnswers, b.coldStarts, b.compareAll, b.serverTime,
 		b.globalLimit, // after the others: it changes the policies
 		b.sizes,
 	} {
@@ -122,27 +133,6 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 		all = append(all, measured...)
 	}
 	return all, nil
-}
-
-// callers is so many keys that none comes near its limits.
-const callers = 400
-
-// prepare makes keys of a plan with two limits.
-func (b *bench) prepare(ctx context.Context) error {
-	b.keys = keys.Open(b.client, pepper, "bench")
-	if err := b.keys.Edit(ctx, func(set *policy.Set) {
-		limits := []limiter.Limit{{Requests: 100, Window: 10 * time.Second},
-			{Requests: 1000, Window: 10 * time.Minute}}
-		set.Plans, set.TokenPlan = []policy.Plan{{Name: "pro", Limits: limits}}, "pro"
-	}); err != nil {
-		return err
-	}
-	made, err := b.keys.Make(ctx, "pro", "test", callers)
-	for _, k := range made {
-		b.secrets = append(b.secrets, k.Secret.Reveal())
-		b.events = append(b.events, eventOf("x-api-key", k.Secret.Reveal()))
-	}
-	return err
 }
 
 // eventOf returns a call with a credential in a header.
@@ -160,26 +150,23 @@ func eventOf(header, credential string) []byte {
 	return event
 }
 
-// allowed makes a check, and fails if it is denied: figures are of allowed checks.
-func allowed(function *runtimeapi.Environment, event []byte) (time.Duration, error) {
-	took, answer, err := function.Invoke(event)
-	return took, mustAllow(answer, err)
+// checkFunction returns the function under measurement.
+func (b *bench) checkFunction() runtimeapi.Function {
+	return runtimeapi.Function{Name: "check", Command: []string{b.check}, Env: b.env, Valid: allowed}
 }
 
-func (b *bench) ours() runtimeapi.Function {
-	return runtimeapi.Function{Name: "check", Command: []string{b.check}, Env: b.env}
-}
-
-// bare returns the function that does nothing.
-func (b *bench) bare() runtimeapi.Function {
+// echoFunction returns the function that does nothing.
+func (b *bench) echoFunction() runtimeapi.Function {
 	return runtimeapi.Function{Name: "echo", Command: []string{b.echo}}
 }
 
-func mustAllow(answer []byte, err error) error {
-	if err == nil && !bytes.Contains(answer, []byte(`"Allow"`)) {
-		err = fmt.Errorf("%w: %.300s", runtimeapi.ErrAnswer, answer)
+var errDenied = errors.New("the call was denied: figures are of allowed calls")
+
+func allowed(answer []byte) error {
+	if !bytes.Contains(answer, []byte(`"Allow"`)) {
+		return errDenied
 	}
-	return err
+	return nil
 }
 
 func (b *bench) sizes(context.Context) ([]figures.Figure, error) {
@@ -189,7 +176,7 @@ func (b *bench) sizes(context.Context) ([]figures.Figure, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", strings.TrimPrefix(name, "check."), err)
 		}
-		measured = append(measured, figures.Of(name, float64(info.Size())/(1<<20), "MiB"))
+		measured = append(measured, figures.Of(name, float64(info.Size())/mib, "MiB"))
 	}
 	return measured, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -19,8 +18,7 @@ import (
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/local/bench/figures"
-	"tidegate/local/bench/keys"
-	"tidegate/local/bench/runtimeapi"
+	"tidegate/local/bench/harness"
 	"tidegate/local/bench/serverinfo"
 )
 
@@ -36,79 +34,78 @@ const (
 // serverTime compares Valkey's processor time for a check with that for an EVALSHA of
 // three arguments that does nothing. It also measures what recording adds to a call.
 func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
-	one, err := b.keysOf(ctx, "one", limiter.Limit{Requests: 100_000, Window: time.Hour})
+	hourly := limiter.Limit{Requests: 100_000, Window: time.Hour}
+	one, err := b.keysOf(ctx, "one", hourly)
 	if err != nil {
 		return nil, err
 	}
-	two, err := b.keysOf(ctx, "two",
-		limiter.Limit{Requests: 100_000, Window: time.Hour},
-		limiter.Limit{Requests: 200_000, Window: 2 * time.Hour})
+	two, err := b.keysOf(ctx, "two", hourly, limiter.Limit{Requests: 200_000, Window: 2 * time.Hour})
 	if err != nil {
 		return nil, err
 	}
-	nothing := valkey.NewLuaScript("return 1")
-	checker := enforce.NewChecker(b.client, apikey.Pepper(pepper))
 	record := b.recording(ctx)
 	for range warmSeconds {
 		if _, err := b.spent(ctx, environments, record()); err != nil {
 			return nil, fmt.Errorf("server time: %w", err)
 		}
 	}
-	work := []func() (float64, error){
-		func() (float64, error) {
-			return b.spent(ctx, b.calls/4, func(i int) error {
-				return nothing.Exec(ctx, b.client, []string{"{bench}" + strconv.Itoa(i%callers)},
+	nothing := valkey.NewLuaScript("return 1")
+	checker := enforce.NewChecker(b.Client, apikey.Pepper(harness.Pepper))
+	medians, err := figures.Repeat(serverRounds, func() ([]figures.Figure, error) {
+		var spent []figures.Figure
+		for _, w := range []struct {
+			name  string
+			calls int
+			call  func(i int) error
+		}{
+			{"nothing", b.calls / 4, func(i int) error {
+				return nothing.Exec(ctx, b.Client, []string{"{bench}" + strconv.Itoa(i%callers)},
 					[]string{"a", "b", "c"}).Error()
-			})
-		},
-		func() (float64, error) { return b.spent(ctx, b.calls/4, checks(ctx, checker, one)) },
-		func() (float64, error) { return b.spent(ctx, b.calls/4, checks(ctx, checker, two)) },
-		func() (float64, error) {
-			micros, err := b.spent(ctx, environments, record())
-			return micros / callsASecond, err
-		},
-	}
-	spent := make([][]float64, len(work))
-	for range serverRounds {
-		for i, do := range work {
-			micros, err := do()
+			}},
+			{"one limit", b.calls / 4, checks(ctx, checker, one)},
+			{"two limits", b.calls / 4, checks(ctx, checker, two)},
+			{"record", environments, record()},
+		} {
+			micros, err := b.spent(ctx, w.calls, w.call)
 			if err != nil {
-				return nil, fmt.Errorf("server time: %w", err)
+				return nil, fmt.Errorf("server time: %s: %w", w.name, err)
 			}
-			spent[i] = append(spent[i], micros)
+			spent = append(spent, figures.Of(w.name, micros, "µs"))
 		}
+		return spent, nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	median := func(i int) float64 {
-		return figures.Median(spent[i], func(micros float64) float64 { return micros })
-	}
+	evalsha := medians[0].Value
 	return []figures.Figure{
-		figures.Of("check.server_us", median(1), "µs"),
-		figures.Of("check.server_vs_evalsha", median(1)/median(0), "ratio"),
-		figures.Of("check.server_two_vs_evalsha", median(2)/median(0), "ratio"),
-		figures.Of("check.recorded_vs_evalsha", median(3)/median(0), "ratio"),
+		figures.Of("check.server_us", medians[1].Value, "µs"),
+		figures.Of("check.server_vs_evalsha", medians[1].Value/evalsha, "ratio"),
+		figures.Of("check.server_two_vs_evalsha", medians[2].Value/evalsha, "ratio"),
+		figures.Of("check.recorded_vs_evalsha", medians[3].Value/callsASecond/evalsha, "ratio"),
 	}, nil
 }
 
-// checks returns a function that checks call i with key i modulo the number of keys.
-func checks(ctx context.Context, checker *enforce.Checker, keys []keys.Key) func(int) error {
+// checks returns a function that makes check i with key i modulo the number of keys.
+func checks(ctx context.Context, checker *enforce.Checker, keys []harness.Key) func(int) error {
 	return func(i int) error {
 		key := keys[i%len(keys)]
 		call := enforce.Call{Kind: policy.APIKey, Subject: key.ID, Secret: key.Secret}
 		call.Route = route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}
 		result, err := checker.Check(ctx, call, nil)
 		if err == nil && !result.Allowed {
-			err = runtimeapi.ErrAnswer
+			err = errDenied
 		}
 		return err
 	}
 }
 
 // keysOf makes keys of a new plan.
-func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit) ([]keys.Key, error) {
-	if err := b.keys.Plan(ctx, plan, limits...); err != nil {
+func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit) ([]harness.Key, error) {
+	if err := b.Plan(ctx, plan, limits...); err != nil {
 		return nil, err
 	}
-	return b.keys.Make(ctx, plan, "test", callers)
+	return b.Keys(ctx, plan, "test", callers)
 }
 
 // recording returns a function that records one second of calls. The function that this
@@ -132,42 +129,31 @@ func (b *bench) recording(ctx context.Context) func() func(int) error {
 		now = now.Add(time.Second)
 		return func(i int) error {
 			batch := recorders[i].Batch(now)
-			return batch.Acknowledge(b.client.DoMulti(ctx, batch.Commands(b.client)...)).Err
+			return batch.Acknowledge(b.Client.DoMulti(ctx, batch.Commands(b.Client)...)).Err
 		}
 	}
 }
 
-// spent calls work n times, inFlight at once. It returns the server's processor time for
-// one call of work, in microseconds.
+// spent calls work n times, inFlight at once. It returns the processor time of the
+// server's main thread for one call of work, in microseconds.
 func (b *bench) spent(ctx context.Context, n int, work func(i int) error) (float64, error) {
 	before, err := b.processorTime(ctx)
 	if err != nil {
 		return 0, err
 	}
-	var wait sync.WaitGroup
-	failed := make([]error, inFlight)
-	for c := range inFlight {
-		wait.Go(func() {
-			for i := c; i < n && failed[c] == nil; i += inFlight {
-				failed[c] = work(i)
-			}
-		})
-	}
-	wait.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return 0, err
-		}
+	if err := harness.Concurrently(inFlight, harness.Times(n), func(_, i int) error {
+		return work(i)
+	}); err != nil {
+		return 0, err
 	}
 	after, err := b.processorTime(ctx)
-	return (after - before) / float64(n), err
+	return figures.Micros(after-before) / float64(n), err
 }
 
-// processorTime is the processor time of the server's main thread, in microseconds.
-func (b *bench) processorTime(ctx context.Context) (float64, error) {
-	info, err := serverinfo.Read(ctx, b.client, "cpu")
+func (b *bench) processorTime(ctx context.Context) (time.Duration, error) {
+	info, err := serverinfo.Read(ctx, b.Client, "cpu")
 	if err != nil {
 		return 0, err
 	}
-	return figures.Micros(info.MainThread()), info.Err()
+	return info.MainThread(), info.Err()
 }

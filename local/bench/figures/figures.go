@@ -3,12 +3,14 @@
 package figures
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -25,23 +27,64 @@ type Figure struct {
 // Of returns a figure.
 func Of(name string, value float64, unit string) Figure { return Figure{name, value, unit} }
 
+// InMillis returns the figure of a time in milliseconds.
+func InMillis(name string, d time.Duration) Figure { return Of(name, Millis(d), "ms") }
+
+// InMicros returns the figure of a time in microseconds.
+func InMicros(name string, d time.Duration) Figure { return Of(name, Micros(d), "µs") }
+
+// Ratio returns the figure of one time divided by another.
+func Ratio(name string, d, to time.Duration) Figure { return Of(name, float64(d)/float64(to), "ratio") }
+
+// Millis returns a time in milliseconds.
+func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// Micros returns a time in microseconds.
+func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// Median sorts the values and returns the one in the middle.
+func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }
+
+// Quantile sorts the values and returns their quantile q, which is 0 to 1. There is at
+// least one value.
+func Quantile[T cmp.Ordered](values []T, q float64) T {
+	slices.Sort(values)
+	return values[min(len(values)-1, int(q*float64(len(values))))]
+}
+
+// Repeat measures n times, at least once, and returns the median of each figure. The
+// figures have the same names in the same order each time.
+func Repeat(n int, measure func() ([]Figure, error)) ([]Figure, error) {
+	var medians []Figure
+	values := map[string][]float64{}
+	for range n {
+		var err error
+		if medians, err = measure(); err != nil {
+			return nil, err
+		}
+		for _, f := range medians {
+			values[f.Name] = append(values[f.Name], f.Value)
+		}
+	}
+	for i := range medians {
+		medians[i].Value = Median(values[medians[i].Name])
+	}
+	return medians, nil
+}
+
 // Goal is a figure's target: a maximum or a minimum.
 type Goal struct {
 	Bound float64
 	Least bool
 }
 
-// met reports whether a value reaches the goal.
-func (g Goal) met(value float64) bool {
-	if g.Least {
-		return value >= g.Bound
-	}
-	return value <= g.Bound
-}
-
 // Verdict returns "met" or "missed".
 func (g Goal) Verdict(value float64) string {
-	if g.met(value) {
+	met := value <= g.Bound
+	if g.Least {
+		met = value >= g.Bound
+	}
+	if met {
 		return "met"
 	}
 	return "missed"
@@ -54,73 +97,50 @@ func (g Goal) String() string {
 	return fmt.Sprintf("≤ %g", g.Bound)
 }
 
-// Print writes a table. goal returns the goal of a figure; false if it has none. A nil
-// goal is for benchmarks without goals.
-func Print(out io.Writer, title string, figures []Figure, goal func(name string) (Goal, bool)) {
+// Goals has the goals of a benchmark by the names of their figures. A name may be a
+// pattern of path.Match.
+type Goals map[string]Goal
+
+// of returns the goal of a figure and whether it has one.
+func (goals Goals) of(name string) (Goal, bool) {
+	for pattern, goal := range goals {
+		if matches, _ := path.Match(pattern, name); matches { // the patterns are constants
+			return goal, true
+		}
+	}
+	return Goal{}, false
+}
+
+// Print writes a table of the figures, with their goals if the benchmark has any.
+func Print(out io.Writer, title string, figures []Figure, goals Goals) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(t, "\n%s\tmeasured\t", title)
-	if goal != nil {
+	if goals != nil {
 		_, _ = fmt.Fprint(t, "\tgoal\t")
 	}
 	for _, f := range figures {
 		_, _ = fmt.Fprintf(t, "\n%s\t%.4g\t%s", f.Name, f.Value, f.Unit)
-		if goal == nil {
-			continue
-		}
-		_, _ = fmt.Fprint(t, "\t")
-		if g, found := goal(f.Name); found {
-			_, _ = fmt.Fprintf(t, "%s\t%s", g, g.Verdict(f.Value))
-		} else {
-			_, _ = fmt.Fprint(t, "\t")
+		if g, found := goals.of(f.Name); found {
+			_, _ = fmt.Fprintf(t, "\t%s\t%s", g, g.Verdict(f.Value))
+		} else if goals != nil {
+			_, _ = fmt.Fprint(t, "\t\t")
 		}
 	}
 	_, _ = fmt.Fprintln(t)
 	_ = t.Flush()
 }
 
-// Report prints the figures of a benchmark, and puts them into a file, if it is named, in
-// place of the figures there whose names have the prefix.
-func Report(
-	out io.Writer, title string, figures []Figure, goal func(name string) (Goal, bool), file, prefix string,
-) error {
-	Print(out, title, figures, goal)
+// Report prints the figures of a benchmark and puts them into a file, unless file is "".
+func Report(out io.Writer, title string, figures []Figure, goals Goals, file, prefix string) error {
+	Print(out, title, figures, goals)
 	if file == "" {
 		return nil
 	}
 	return Put(file, prefix, figures)
 }
 
-// Quantile sorts the times and returns their quantile q.
-func Quantile(times []time.Duration, q float64) time.Duration {
-	slices.Sort(times)
-	return times[min(len(times)-1, int(q*float64(len(times))))]
-}
-
-// Millis returns a time in milliseconds.
-func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// Micros returns a time in microseconds.
-func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-
-// Median returns the median of what of returns for each item.
-func Median[T any](all []T, of func(T) float64) float64 {
-	values := make([]float64, len(all))
-	for i, x := range all {
-		values[i] = of(x)
-	}
-	slices.Sort(values)
-	return values[len(values)/2]
-}
-
-// LoadAverage returns this machine's of the last minute; "" where the system has none.
-func LoadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	average, _, _ := strings.Cut(string(text), " ")
-	return average
-}
-
-// Put writes the figures to a file, in place of all figures whose names have the prefix.
-// The file need not exist.
+// Put writes the figures to a file, in place of all figures there whose names have the
+// prefix. The file need not exist.
 func Put(file, prefix string, figures []Figure) error {
 	var all []Figure
 	text, err := os.ReadFile(file)
@@ -134,8 +154,8 @@ func Put(file, prefix string, figures []Figure) error {
 	return Write(file, append(all, figures...))
 }
 
-// Write replaces a file by the figures.
-func Write(file string, figures []Figure) error {
+// Write replaces a file by the JSON of the figures, or of a struct that has them.
+func Write(file string, figures any) error {
 	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode the figures: %w", err)
@@ -144,4 +164,12 @@ func Write(file string, figures []Figure) error {
 		return fmt.Errorf("write the figures: %w", err)
 	}
 	return nil
+}
+
+// LoadAverage returns this machine's load average of the last minute; "" where the system
+// has none.
+func LoadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	average, _, _ := strings.Cut(string(text), " ")
+	return average
 }

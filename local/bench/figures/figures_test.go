@@ -57,11 +57,11 @@ func TestPut(t *testing.T) {
 
 // A goal is a bound from above or from below.
 func TestPrint(t *testing.T) {
-	goals := map[string]figures.Goal{"most": {Bound: 2}, "least": {Bound: 2, Least: true}}
+	goals := figures.Goals{"mo*": {Bound: 2}, "least": {Bound: 2, Least: true}}
 	var out strings.Builder
 	figures.Print(&out, "A table", []figures.Figure{figures.Of("most", 1, "ms"), figures.Of("most", 3, "ms"),
 		figures.Of("least", 1, "ratio"), figures.Of("least", 3, "ratio"), figures.Of("other", 9, "µs")},
-		func(name string) (figures.Goal, bool) { g, found := goals[name]; return g, found })
+		goals)
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
@@ -70,5 +70,19 @@ func TestPrint(t *testing.T) {
 		"least 1 ratio ≥ 2 missed", "least 3 ratio ≥ 2 met", "other 9 µs"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Repeat returns the median of each figure.
+func TestRepeat(t *testing.T) {
+	turns := []float64{5, 1, 3}
+	got, err := figures.Repeat(len(turns), func() ([]figures.Figure, error) {
+		x := turns[0]
+		turns = turns[1:]
+		return []figures.Figure{figures.Of("a", x, "ms"), figures.Of("b", -x, "µs")}, nil
+	})
+	want := []figures.Figure{figures.Of("a", 3, "ms"), figures.Of("b", -3, "µs")}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Error(err, diff)
 	}
 }

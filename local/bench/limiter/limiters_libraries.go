@@ -18,22 +18,13 @@ import (
 
 const (
 	limit     = 100           // of a subject whose checks are allowed
-	hotLimit  = 1_000_000_000 // of the one whose checks are many
+	hotLimit  = 1_000_000_000 // of the single subject of hot checks
 	denyLimit = 1             // of a subject that one check fills
 )
 
-// peers lists published limiters for Go, each with the client that it is made for.
+// peers lists published limiters for Go, each with the client library that it is made for.
 func peers(h *harness) ([]*measuredLimiter, error) {
-	var limiters []*measuredLimiter
-	for _, enter := range []func(*harness) (*measuredLimiter, error){valkeyLimiter, redisRate, ulule,
-		throttle, redisStore} {
-		c, err := enter(h)
-		if err != nil {
-			return nil, err
-		}
-		limiters = append(limiters, c)
-	}
-	return limiters, nil
+	return h.enterAll(valkeyLimiter, redisRate, ulule, throttle, redisStore)
 }
 
 // limited sets a limiter up with each of the limits.
@@ -74,8 +65,8 @@ func valkeyLimiter(h *harness) (*measuredLimiter, error) {
 	})
 }
 
-// bucketFill is what is taken from a bucket of `limit` beforehand. Peers keep its key
-// until it is full again, which must be after the run.
+// bucketFill is how many calls are taken from a bucket of `limit` beforehand. Peers keep
+// its key until the bucket is full again, which must be after the run.
 const bucketFill = 75
 
 func redisRate(h *harness) (*measuredLimiter, error) {

@@ -50,22 +50,15 @@ func floor(h *harness) ([]*measuredLimiter, error) {
 // renderings lists algorithms whose publishers have no limiter for Go, written here after
 // their documentation.
 func renderings(h *harness) ([]*measuredLimiter, error) {
-	var limiters []*measuredLimiter
-	for _, enter := range []func(*harness) (*measuredLimiter, error){
-		upstash, twoKeyCounter, envoy,
+	limiters, err := h.enterAll(upstash, twoKeyCounter, envoy,
 		func(h *harness) (*measuredLimiter, error) { return zsetLog(h, "zset100", 100, max(h.keys/4, 1)) },
 		func(h *harness) (*measuredLimiter, error) {
 			return zsetLog(h, "zset10000", 10_000, max(h.keys/400, 1))
-		},
-	} {
-		c, err := enter(h)
-		if err != nil {
-			return nil, err
-		}
+		})
+	for _, c := range limiters {
 		c.note = "our rendering: " + c.note
-		limiters = append(limiters, c)
 	}
-	return limiters, nil
+	return limiters, err
 }
 
 func upstash(h *harness) (*measuredLimiter, error) {

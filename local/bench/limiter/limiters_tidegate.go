@@ -14,8 +14,8 @@ type entry struct {
 	allowed, denied, hot limits
 }
 
-// limits are the limits of a check, and how many calls its subjects are filled with
-// beforehand, evenly from `from` to `to`; 0 where one call is enough.
+// limits are the limits of a check. Its subjects are filled beforehand with `from` to `to`
+// calls, evenly; both are 0 where one call is enough.
 type limits struct {
 	limits   []limiter.Limit
 	from, to int
@@ -38,8 +38,8 @@ func ours(h *harness) ([]*measuredLimiter, error) {
 			if kind.limits.limits == nil {
 				continue
 			}
-			// One prefix: the subjects of allowed, denied and hot checks have different
-			// names.
+			// One prefix is enough: the subjects of allowed, denied and hot checks have
+			// different names.
 			l, err := limiter.New(client, "rl:", kind.limits.limits...)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
@@ -55,7 +55,7 @@ func logs(h *harness) []entry {
 	one := func(requests int64, from, to int) limits {
 		return limits{single(h.window, limiter.Log, requests), from, to}
 	}
-	fewer := max(h.keys/100, 1) // of states of tens of kilobytes
+	fewer := max(h.keys/100, 1) // subjects, since their states take tens of kilobytes
 	return []entry{
 		{
 			limiter: measuredLimiter{name: "log100", note: "exact log, limit 100"},

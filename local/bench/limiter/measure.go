@@ -7,7 +7,6 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"tidegate/local/bench/figures"
@@ -15,28 +14,27 @@ import (
 
 const maxLibrarySubjects = 1_000
 
-// scenario is a way to check a limiter with raw commands.
+// scenario is a way to check a limiter.
 type scenario struct {
-	name    string // before the names of its figures
+	name    string // begins the names of its figures
 	check   func(*measuredLimiter) *check
-	purpose byte
+	purpose byte // of its subjects
 	single  bool // one subject, not all in turn
 	allowed bool
 }
 
+func allowedCheck(c *measuredLimiter) *check { return c.allowed }
+func deniedCheck(c *measuredLimiter) *check  { return c.denied }
+func hotCheck(c *measuredLimiter) *check     { return c.hot }
+
 var (
-	spread = scenario{name: "", check: func(c *measuredLimiter) *check {
-		return c.allowed
-	}, purpose: allowedSubjects, allowed: true}
-	denied = scenario{name: "denied_", check: func(c *measuredLimiter) *check {
-		return c.denied
-	}, purpose: deniedSubjects}
-	hot = scenario{name: "hot_", check: func(c *measuredLimiter) *check {
-		return c.hot
-	}, purpose: hotSubject, single: true, allowed: true}
-	hotDenied = scenario{name: "hot_denied_", check: func(c *measuredLimiter) *check {
-		return c.denied
-	}, purpose: deniedSubjects, single: true}
+	spread    = scenario{"", allowedCheck, allowedSubjects, false, true}
+	denied    = scenario{"denied_", deniedCheck, deniedSubjects, false, false}
+	hot       = scenario{"hot_", hotCheck, hotSubject, true, true}
+	hotDenied = scenario{"hot_denied_", deniedCheck, deniedSubjects, true, false}
+
+	saturated = []scenario{spread, denied, hot, hotDenied}
+	oneByOne  = []scenario{spread, denied}
 )
 
 // slice is one turn of a limiter on a saturated server. Times are microseconds per
@@ -45,9 +43,18 @@ type slice struct {
 	limiter   *measuredLimiter
 	scenario  string
 	rate      float64 // checks per second
-	command   float64 // what the server counts for the commands
-	processor float64 // of the server's process
-	probe     int     // the probe before; the next one came after
+	command   float64 // time that the server counts for the commands
+	processor float64 // processor time of the server
+	probe     int     // number of the probe before; the next one came after
+}
+
+// trips is one turn of a limiter with one call in flight.
+type trips struct {
+	limiter      *measuredLimiter
+	scenario     string
+	calls, pings []time.Duration
+	command      float64 // microseconds per check that the server counts for the commands
+	probe        int     // as that of a slice
 }
 
 // measurement is all that was measured.
@@ -58,9 +65,9 @@ type measurement struct {
 	limiters    []*measuredLimiter
 	slices      []slice
 	trips       []trips
-	probes      []float64 // PINGs per second between turns
-	bytes       map[*measuredLimiter]float64
-	allocations map[*measuredLimiter]float64
+	probes      []float64                    // PINGs per second between turns
+	bytes       map[*measuredLimiter]float64 // of a full subject
+	allocations map[*measuredLimiter]float64 // of the client, per check
 }
 
 // bench is a measurement under way.
@@ -82,7 +89,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*measurement, 
 		return nil, err
 	}
 	defer server.stop()
-	// Garbage is collected less often, since encoding must not slow the server's figures.
+	// The client collects garbage less often, so that the server stays the bottleneck.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	for lead := o.lead; ; lead *= 2 {
 		m, err := attempt(ctx, server, o, lead, progress)
@@ -120,46 +127,9 @@ func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 	return m, b.run(ctx)
 }
 
-// shortest is the least length of a window: none may turn again before the run ends.
-const shortest = 8 * time.Minute
-
-// turningAt returns the length of a window, aligned to the epoch, that begins shortly
-// after an instant, and when it begins.
-func turningAt(at time.Time) (window time.Duration, turn time.Time) {
-	const tolerance = 500
-	for millis := shortest.Milliseconds(); ; millis++ {
-		if wait := millis - at.UnixMilli()%millis; wait < tolerance {
-			return time.Duration(millis) * time.Millisecond, at.Add(time.Duration(wait) * time.Millisecond)
-		}
-	}
-}
-
-// references are the limiters that ratios refer to.
-var references = []string{"ping", "evalsha", "upstash"}
-
-// choose lists the limiters that were asked for.
-func choose(h *harness, o options) ([]*measuredLimiter, error) {
-	var chosen []*measuredLimiter
-	for _, group := range []func(*harness) ([]*measuredLimiter, error){floor, ours, renderings, peers} {
-		limiters, err := group(h)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range limiters {
-			if o.only == nil || o.only.MatchString(c.name) || slices.Contains(references, c.name) {
-				chosen = append(chosen, c)
-			}
-		}
-	}
-	return chosen, nil
-}
-
 func (b *bench) run(ctx context.Context) error {
-	switch inTime, err := b.prepare(ctx); {
-	case err != nil:
+	if err := b.prepare(ctx); err != nil {
 		return err
-	case !inTime:
-		return errLate
 	}
 	if err := b.probe(); err != nil {
 		return err
@@ -180,7 +150,7 @@ func (b *bench) run(ctx context.Context) error {
 
 // round gives every limiter a turn in every scenario.
 func (b *bench) round(ctx context.Context, round int) error {
-	for _, s := range []scenario{spread, denied, hot, hotDenied} {
+	for _, s := range saturated {
 		for _, c := range b.limiters {
 			if err := b.saturate(ctx, c, s, round); err != nil {
 				return fmt.Errorf("%s, %schecks: %w", c.name, s.name, err)
@@ -188,7 +158,7 @@ func (b *bench) round(ctx context.Context, round int) error {
 		}
 	}
 	for _, c := range b.limiters {
-		for _, s := range []scenario{spread, denied} {
+		for _, s := range oneByOne {
 			if err := b.callOneByOne(ctx, c, s, round); err != nil {
 				return fmt.Errorf("%s, %scalls one by one: %w", c.name, s.name, err)
 			}
@@ -213,7 +183,7 @@ func pingLoad() *load {
 	return l
 }
 
-var errVerdict = errors.New("the verdict is not what it was prepared to be")
+var errVerdict = errors.New("the verdict is not the one that the subject was prepared for")
 
 // saturate sends a slice of checks as fast as the server takes them.
 func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
@@ -248,8 +218,8 @@ func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, ro
 	return b.probe()
 }
 
-// encode makes the load of a slice, from what the library sends now, and returns the
-// names of a check's commands.
+// encode makes the load of a slice from what the library sends now. It returns the names
+// of a check's commands.
 func (b *bench) encode(ctx context.Context, c *measuredLimiter, s scenario, round int) ([]string, error) {
 	keys := c.keys
 	if s.single {
@@ -294,6 +264,53 @@ func (b *bench) freshSubject() string {
 }
 
 func (b *bench) librarySubjects(c *measuredLimiter) int { return min(len(b.subjects), c.keys) }
+
+// callOneByOne makes calls one by one through the library, each followed by a PING.
+func (b *bench) callOneByOne(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
+	check := s.check(c)
+	if check == nil {
+		return nil
+	}
+	recorded, err := b.recordCheck(ctx, c, s, round)
+	if err != nil {
+		return err
+	}
+	t := trips{limiter: c, scenario: s.name, probe: len(b.probes) - 1}
+	account, err := b.server.account(ctx, func() error {
+		for i := range b.pairs {
+			name := subject(libraryDenied, 0)
+			if s.allowed {
+				name = b.subjects[(round*b.pairs+i)%b.librarySubjects(c)]
+			}
+			if err := t.pair(ctx, check, name, s.allowed); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	t.command = account.of(recorded.commands)
+	b.trips = append(b.trips, t)
+	return b.probe()
+}
+
+func (t *trips) pair(ctx context.Context, check *check, subject string, want bool) error {
+	begin := time.Now()
+	allowed, err := check.take(ctx, subject)
+	t.calls = append(t.calls, time.Since(begin))
+	if err != nil {
+		return err
+	}
+	if allowed != want {
+		return fmt.Errorf("%w: allowed is %v", errVerdict, allowed)
+	}
+	begin = time.Now()
+	err = t.limiter.ping(ctx)
+	t.pings = append(t.pings, time.Since(begin))
+	return err
+}
 
 // countAllocations counts the allocations of a call, with those of the client's own
 // goroutines.

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"tidegate/local/bench/serverinfo"
 )
 
 const (
@@ -11,44 +14,53 @@ const (
 	maxFillBuffer = 8 << 20 // bytes of fills encoded at once
 )
 
+// shortest is the least length of a window: none may turn again before the run ends.
+const shortest = 8 * time.Minute
+
+// turningAt returns the length of a window, aligned to the epoch, that begins within half a
+// second of an instant, and when it begins.
+func turningAt(at time.Time) (window time.Duration, turn time.Time) {
+	const tolerance = 500
+	for millis := shortest.Milliseconds(); ; millis++ {
+		if wait := millis - at.UnixMilli()%millis; wait < tolerance {
+			return time.Duration(millis) * time.Millisecond, at.Add(time.Duration(wait) * time.Millisecond)
+		}
+	}
+}
+
 // prepare makes every subject what its checks need: known, half full or full. It returns
-// false when the windows turned too early.
-func (b *bench) prepare(ctx context.Context) (inTime bool, err error) {
+// errLate when the windows turned too early.
+func (b *bench) prepare(ctx context.Context) error {
 	_, _ = fmt.Fprintf(b.progress, "preparing %d limiters with up to %d subjects each\n",
 		len(b.limiters), b.keys)
 	for _, c := range b.limiters {
 		if err := b.warm(ctx, c); err != nil {
-			return false, fmt.Errorf("%s, first call: %w", c.name, err)
+			return fmt.Errorf("%s, first call: %w", c.name, err)
 		}
 		if !c.windows {
 			continue
 		}
 		if err := b.populate(ctx, c); err != nil {
-			return false, fmt.Errorf("%s, before the windows turn: %w", c.name, err)
+			return fmt.Errorf("%s, before the windows turn: %w", c.name, err)
 		}
 	}
 	if time.Now().After(b.turn) {
-		return false, nil
+		return errLate
 	}
-	early := time.NewTimer(time.Until(b.turn))
-	defer early.Stop()
 	select {
-	case <-early.C:
+	case <-time.After(time.Until(b.turn)):
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return ctx.Err()
 	}
 	for _, c := range b.limiters {
-		if err := b.populate(ctx, c); err != nil {
-			return false, fmt.Errorf("%s: %w", c.name, err)
-		}
-		if err := b.populateLibrary(ctx, c); err != nil {
-			return false, fmt.Errorf("%s: %w", c.name, err)
+		if err := errors.Join(b.populate(ctx, c), b.populateLibrary(ctx, c)); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
-	return true, nil
+	return nil
 }
 
-// warm loads the scripts, so that later calls consist of what they do.
+// warm loads the scripts, so that no later call does.
 func (b *bench) warm(ctx context.Context, c *measuredLimiter) error {
 	for _, check := range []*check{c.allowed, c.denied, c.hot} {
 		if check == nil {
@@ -61,7 +73,7 @@ func (b *bench) warm(ctx context.Context, c *measuredLimiter) error {
 	return nil
 }
 
-// populate fills all subjects and notes the bytes that the fuller ones take.
+// populate fills all subjects and records how many bytes the fuller ones take.
 func (b *bench) populate(ctx context.Context, c *measuredLimiter) error {
 	if c.keyless {
 		return nil
@@ -75,14 +87,14 @@ func (b *bench) populate(ctx context.Context, c *measuredLimiter) error {
 		if s.single {
 			keys = 1
 		}
-		before, err := b.server.memory(ctx)
+		before, err := serverinfo.Memory(ctx, b.server.admin)
 		if err != nil {
 			return err
 		}
 		if err := b.fill(ctx, c, check, s.purpose, keys); err != nil {
 			return err
 		}
-		after, err := b.server.memory(ctx)
+		after, err := serverinfo.Memory(ctx, b.server.admin)
 		if err != nil {
 			return err
 		}
@@ -134,15 +146,6 @@ func (b *bench) recordFills(ctx context.Context, c *measuredLimiter, check *chec
 		}
 	}
 	return templates, nil
-}
-
-// fillOnce fills a subject to one of the levels.
-func (k *check) fillOnce(ctx context.Context, subject string, level int) error {
-	if k.fill == nil {
-		_, err := k.take(ctx, subject)
-		return err
-	}
-	return k.fill(ctx, subject, k.from+(k.to-k.from)*level/(fillLevels-1))
 }
 
 // populateLibrary fills the subjects of the calls through the library.

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"math"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
 
 	"tidegate/local/bench/figures"
@@ -11,33 +15,36 @@ import (
 // report has the figures of a measurement.
 type report struct {
 	*measurement
-	figures   []figures.Figure
+	figures []figures.Figure
+	// values has the figures by name, and three columns of the table that are no figures:
+	// subjects is the number of subjects; rate_spread is half the distance between the
+	// quartiles of a rate, in percent of the rate; busy is the share of the time in which
+	// the server's process worked.
 	values    map[string]float64
-	spreads   map[string]float64 // of a rate: half the distance between its quartiles, relative to it
-	usual     float64            // rate of PINGs
-	disturbed int                // turns left out of the medians
+	usual     float64 // rate of PINGs
+	disturbed int     // number of turns left out of the medians
 }
 
+// A turn was disturbed if the PINGs before or after it came at less than slow of the
+// usual rate, or if the server's process worked less than idle of the time.
 const (
-	slow = 0.85 // of the usual rate of PINGs: a turn with slower ones before or after it was disturbed
-	// of the time: a turn in which the server's process worked less was disturbed, since
-	// it had enough to do
+	slow = 0.85
 	idle = 0.9
 )
 
 func summarize(m *measurement) *report {
-	r := &report{measurement: m, values: map[string]float64{}, spreads: map[string]float64{},
-		usual: quantile(m.probes, 0.5)}
+	r := &report{measurement: m, values: map[string]float64{}, usual: quantile(m.probes, 0.5)}
 	for _, c := range m.limiters {
-		for _, s := range []scenario{spread, denied, hot, hotDenied} {
+		for _, s := range saturated {
 			r.addRates(c, s.name)
 		}
-		for _, s := range []scenario{spread, denied} {
+		for _, s := range oneByOne {
 			r.addTrips(c, s.name)
 		}
 		if bytes, found := m.bytes[c]; found {
 			r.add(c.name, "bytes", math.Round(bytes), "bytes")
 		}
+		r.values["limiter."+c.name+".subjects"] = float64(c.keys)
 		r.add(c.name, "allocs", math.Round(m.allocations[c]), "allocations")
 	}
 	r.addRatios()
@@ -62,8 +69,8 @@ func (r *report) slowAt(probe int) bool {
 	return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual
 }
 
-// undisturbed returns the turns that were not disturbed, or all turns if every one was,
-// and how many were.
+// undisturbed returns the turns that were not disturbed, or all turns if every turn was, and
+// how many were.
 func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut int) {
 	for _, turn := range turns {
 		if !disturbed(turn) {
@@ -96,11 +103,13 @@ func (r *report) addRates(c *measuredLimiter, scenario string) {
 		rates, commands, processors = append(rates, s.rate), append(commands, s.command),
 			append(processors, s.processor)
 	}
-	rate := quantile(rates, 0.5)
+	rate, processor := quantile(rates, 0.5), quantile(processors, 0.5)
 	r.add(c.name, scenario+"rate", math.Round(rate), "1/s")
 	r.add(c.name, scenario+"cpu_us", quantile(commands, 0.5), "us")
-	r.add(c.name, scenario+"process_us", quantile(processors, 0.5), "us")
-	r.spreads[c.name+"."+scenario+"rate"] = (quantile(rates, 0.75) - quantile(rates, 0.25)) / 2 / rate
+	r.add(c.name, scenario+"process_us", processor, "us")
+	prefix := "limiter." + c.name + "." + scenario
+	r.values[prefix+"rate_spread"] = 100 * (quantile(rates, 0.75) - quantile(rates, 0.25)) / 2 / rate
+	r.values[prefix+"busy"] = rate * processor / 1e6
 }
 
 func (r *report) addTrips(c *measuredLimiter, scenario string) {
@@ -136,8 +145,8 @@ func appendMicros(values []float64, durations []time.Duration) []float64 {
 	return values
 }
 
-// addRatios relates each rate to that of the trivial script, of Upstash's algorithm and,
-// of three limits, to that of one.
+// addRatios adds the ratio of each rate to that of the trivial script and that of Upstash's
+// algorithm, and the ratio of the rate of three limits to that of one.
 func (r *report) addRatios() {
 	relate := func(c *measuredLimiter, what, to, of, as string) {
 		rate, found := r.value(c.name, what)
@@ -148,7 +157,7 @@ func (r *report) addRatios() {
 	}
 	single := map[string]string{"three_logs": "log100", "three_counters": "counter"}
 	for _, c := range r.limiters {
-		for _, s := range []scenario{spread, denied, hot, hotDenied} {
+		for _, s := range saturated {
 			relate(c, s.name+"rate", "evalsha", "rate", s.name+"rate_vs_evalsha")
 			relate(c, s.name+"rate", "upstash", s.name+"rate", s.name+"rate_vs_upstash")
 			if one, found := single[c.name]; found {
@@ -158,8 +167,8 @@ func (r *report) addRatios() {
 	}
 }
 
-// quantile returns the value below which the share q of the values lies, 0 when there are
-// none.
+// quantile returns the quantile q of the values, interpolated between the nearest two; 0 if
+// there are none.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0
@@ -169,4 +178,117 @@ func quantile(values []float64, q float64) float64 {
 	low := int(at)
 	high := min(low+1, len(sorted)-1)
 	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
+}
+
+func (r *report) print(out io.Writer) {
+	_, _ = fmt.Fprintf(out, "\nValkey %s (%s), %d rounds, windows of %v\n",
+		r.version, strings.Join(r.server, " "), r.repeats, r.window.Round(time.Second))
+	_, _ = fmt.Fprintf(out, "PING %.0f/s; %d of %d turns were disturbed and are left out of the medians\n\n",
+		quantile(r.probes, 0.5), r.disturbed, len(r.slices)+len(r.trips))
+	notes := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, c := range r.limiters {
+		_, _ = fmt.Fprintf(notes, "%s\t%s\n", c.name, c.note)
+	}
+	_ = notes.Flush()
+	const rates = "Saturated: checks per second over %d connections with %d in flight each; busy is the " +
+		"server, E is evalsha, hot is a single subject"
+	r.printColumns(out, fmt.Sprintf(rates, connections, depth), rateColumns)
+	r.printColumns(out, "Server time per check (µs) of its commands and of its process; one call in flight "+
+		"(µs) and relative to PING by the same client", costColumns)
+	r.printGoals(out)
+}
+
+// column is a column of a table: what a figure is called after "limiter.NAME.", and the
+// format of its value.
+type column struct{ head, what, format string }
+
+var rateColumns = []column{
+	{"subjects", "subjects", "%.0f"},
+	{"allowed/s", "rate", "%.0f"}, {"±", "rate_spread", "%.0f%%"},
+	{"busy", "busy", "%.2f"}, // far below 1 the rate is that of the client
+	{"×E", "rate_vs_evalsha", "%.3f"}, {"×Upstash", "rate_vs_upstash", "%.2f"},
+	{"denied/s", "denied_rate", "%.0f"}, {"×E", "denied_rate_vs_evalsha", "%.3f"},
+	{"hot allowed/s", "hot_rate", "%.0f"}, {"×E", "hot_rate_vs_evalsha", "%.3f"},
+	{"hot denied/s", "hot_denied_rate", "%.0f"}, {"×E", "hot_denied_rate_vs_evalsha", "%.3f"},
+}
+
+var costColumns = []column{
+	{"allowed", "cpu_us", "%.2f"}, {"process", "process_us", "%.2f"},
+	{"denied", "denied_cpu_us", "%.2f"}, {"process", "denied_process_us", "%.2f"},
+	{"p50", "p50_us", "%.0f"}, {"÷PING", "p50_vs_ping", "%.2f"},
+	{"p99", "p99_us", "%.0f"}, {"÷PING", "p99_vs_ping", "%.2f"},
+	{"denied p50", "denied_p50_us", "%.0f"}, {"÷PING", "denied_p50_vs_ping", "%.2f"},
+	{"allocations", "allocs", "%.0f"}, {"bytes per key", "bytes", "%.0f"},
+}
+
+// printColumns prints a table with a row for each limiter, "-" for what was not measured.
+func (r *report) printColumns(out io.Writer, title string, columns []column) {
+	head := []string{""}
+	for _, c := range columns {
+		head = append(head, c.head)
+	}
+	t := table(out, title, head...)
+	for _, l := range r.limiters {
+		cells := []string{l.name}
+		for _, c := range columns {
+			cell := "-"
+			if v, found := r.value(l.name, c.what); found {
+				cell = fmt.Sprintf(c.format, v)
+			}
+			cells = append(cells, cell)
+		}
+		row(t, cells...)
+	}
+	_ = t.Flush()
+}
+
+func table(out io.Writer, title string, head ...string) *tabwriter.Writer {
+	_, _ = fmt.Fprintf(out, "\n%s\n", title)
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	row(t, head...)
+	return t
+}
+
+func row(t *tabwriter.Writer, cells ...string) {
+	_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
+}
+
+// goal is the bound of a figure that Tidegate's limiter should reach.
+type goal struct {
+	text          string
+	limiter, what string // the figure's name is limiter.LIMITER.WHAT
+	bound         figures.Goal
+}
+
+var goals = []goal{
+	{"log 100: allowed rate to EVALSHA", "log100", "rate_vs_evalsha", atLeast(0.38)},
+	{"counter: allowed rate to EVALSHA", "counter", "rate_vs_evalsha", atLeast(0.46)},
+	{"log 100: denied rate to EVALSHA", "log100", "denied_rate_vs_evalsha", atLeast(0.45)},
+	{"counter: denied rate to EVALSHA", "counter", "denied_rate_vs_evalsha", atLeast(0.45)},
+	{"log 100: rate to Upstash's approximation", "log100", "rate_vs_upstash", atLeast(1.3)},
+	{"three logs: rate to one", "three_logs", "rate_vs_one", atLeast(0.75)},
+	{"three counters: rate to one", "three_counters", "rate_vs_one", atLeast(0.75)},
+	{"log 100: median trip to PING", "log100", "p50_vs_ping", atMost(1.05)},
+	{"counter: median trip to PING", "counter", "p50_vs_ping", atMost(1.05)},
+	{"log 100: client allocations per check", "log100", "allocs", atMost(5)},
+	{"counter: client allocations per check", "counter", "allocs", atMost(5)},
+	{"log 100: bytes of a full key", "log100", "bytes", atMost(600)},
+	{"counter: bytes of a full key", "counter", "bytes", atMost(96)},
+	{"log 10,000: bytes of a full key", "log10000", "bytes", atMost(60_000)},
+}
+
+func atLeast(bound float64) figures.Goal { return figures.Goal{Bound: bound, Least: true} }
+
+func atMost(bound float64) figures.Goal { return figures.Goal{Bound: bound} }
+
+func (r *report) printGoals(out io.Writer) {
+	t := table(out, "Goals", "", "goal", "measured", "")
+	for _, g := range goals {
+		value, found := r.value(g.limiter, g.what)
+		if !found {
+			continue
+		}
+		row(t, g.text, g.bound.String(), fmt.Sprintf("%.4g", value), g.bound.Verdict(value))
+	}
+	_ = t.Flush()
 }

@@ -15,7 +15,7 @@ import (
 
 const databases = 64
 
-// server is a valkey-server without persistence and a client that asks it about itself.
+// server is a valkey-server without persistence, with a client that reads its statistics.
 type server struct {
 	*local.Server
 	version string
@@ -48,15 +48,6 @@ func (s *server) stop() {
 	s.Close()
 }
 
-// memory returns the bytes in use, without the buffers of connections.
-func (s *server) memory(ctx context.Context) (int64, error) {
-	info, err := serverinfo.Read(ctx, s.admin, "memory")
-	if err != nil {
-		return 0, err
-	}
-	return info.Memory(), info.Err()
-}
-
 // empty removes all keys.
 func (s *server) empty(ctx context.Context) error {
 	if err := s.admin.Do(ctx, s.admin.B().Flushall().Sync().Build()).Error(); err != nil {
@@ -65,14 +56,14 @@ func (s *server) empty(ctx context.Context) error {
 	return nil
 }
 
-// account is the server time that some work took.
+// account has the server time that some work took.
 type account struct {
-	processor time.Duration    // CPU time of the process
-	commands  *serverinfo.Info // of the work alone
+	processor time.Duration    // of the process
+	commands  *serverinfo.Info // statistics of the commands of the work
 }
 
-// of returns the microseconds of a check that consists of these commands, by the server's
-// mean for each.
+// of returns the time in microseconds of a check that consists of some commands, by the
+// server's mean for each.
 func (a account) of(commands []string) float64 {
 	total := 0.0
 	for _, name := range commands {
@@ -83,7 +74,7 @@ func (a account) of(commands []string) float64 {
 	return total
 }
 
-// account does the work and returns what it took.
+// account does the work and returns the server time that it took.
 func (s *server) account(ctx context.Context, work func() error) (account, error) {
 	if err := s.admin.Do(ctx, s.admin.B().ConfigResetstat().Build()).Error(); err != nil {
 		return account{}, fmt.Errorf("reset the server's statistics: %w", err)
@@ -103,7 +94,7 @@ func (s *server) account(ctx context.Context, work func() error) (account, error
 	return account{processor: after - before, commands: commands}, err
 }
 
-// processor returns the CPU time that the process has used.
+// processor returns the processor time that the process has used.
 func (s *server) processor(ctx context.Context) (time.Duration, error) {
 	info, err := serverinfo.Read(ctx, s.admin, "cpu")
 	if err != nil {

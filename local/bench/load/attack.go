@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ type attack struct {
 	clock    clock
 	schedule schedule
 	duration time.Duration // calls that are due later are not made
-	drain    time.Duration // after duration; calls that still wait then are never sent
+	drain    time.Duration // after duration: how long calls that were due may still wait
 	workers  int
 	call     func(ctx context.Context, n int64) outcome
 	done     func(outcome)
@@ -57,4 +58,64 @@ func (a *attack) one(ctx context.Context, unsent *atomic.Int64) bool {
 	o.intended, o.sent, o.received = a.begin+due, sent, a.clock.Now()
 	a.done(o)
 	return true
+}
+
+// schedule returns when the n-th call is due, since the start of the load, and never
+// earlier than the call before. It does not depend on the answers, so the load is open.
+type schedule func(n int64) time.Duration
+
+// constant returns an even schedule of rate calls a second.
+func constant(rate float64) schedule {
+	return func(n int64) time.Duration {
+		return time.Duration(math.Round(float64(n) / rate * float64(time.Second)))
+	}
+}
+
+// around returns a schedule of rate calls a second, but only for a reach before and after
+// every boundary of the window. The first boundary lies at first, at least reach.
+func around(rate float64, window, reach, first time.Duration) schedule {
+	busy := constant(rate)
+	return func(n int64) time.Duration {
+		at := busy(n)
+		boundary := int64(at / (2 * reach))
+		return first - reach + window*time.Duration(boundary) + at%(2*reach)
+	}
+}
+
+// firstBoundary returns how long after now the first boundary of a window that is aligned
+// to the epoch comes, at least reach from now.
+func firstBoundary(now time.Time, window, reach time.Duration) time.Duration {
+	next := now.Add(reach).Truncate(window)
+	for next.Before(now.Add(reach)) {
+		next = next.Add(window)
+	}
+	return next.Sub(now)
+}
+
+// clock is the clock of the load. Its times count from one epoch and never step.
+type clock interface {
+	Now() time.Duration
+	// Wait waits until an instant. It returns at once if that is past, and false if ctx
+	// ends first.
+	Wait(ctx context.Context, until time.Duration) bool
+}
+
+// wallClock counts from its epoch.
+type wallClock struct{ epoch time.Time }
+
+func (c wallClock) Now() time.Duration { return time.Since(c.epoch) }
+
+func (c wallClock) Wait(ctx context.Context, until time.Duration) bool {
+	left := until - c.Now()
+	if left <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

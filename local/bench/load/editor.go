@@ -5,42 +5,37 @@ package main
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/local/bench/keys"
+	"tidegate/local/bench/harness"
 )
 
 const editEvery = 500 * time.Millisecond
 
-// editor edits limits while their keys call: those of plans and, in turn, overrides of
-// keys.
+// editor edits limits while their keys call: those of plans, then overrides of keys.
 type editor struct {
-	store *keys.Store
-	plans []editedPlan
-	keys  []editedKey
+	store *harness.Server
+	plans []editedLimit
+	keys  []editedLimit // overrides
 }
 
-type editedPlan struct {
-	name  string
-	limit limiter.Limit
-	edits *timeline
-}
-
-type editedKey struct {
-	id    string
+// editedLimit is the only limit of a plan or a key.
+type editedLimit struct {
+	name  string // of the plan, or id of the key
 	limit limiter.Limit
 	edits *timeline
 }
 
 // callers returns the callers with a group's keys, and adds the group's limits to those
 // that are edited.
-func (e *editor) callers(g group, made []keys.Key) []caller {
+func (e *editor) callers(g group, made []harness.Key) []caller {
 	callers, limit := make([]caller, len(made)), g.plan.Limits[0]
 	shared := newTimeline(limit.Requests)
 	if g.edited == planEdited {
-		e.plans = append(e.plans, editedPlan{g.plan.Name, limit, shared})
+		e.plans = append(e.plans, editedLimit{g.plan.Name, limit, shared})
 	}
 	for i, k := range made {
 		c := &callers[i]
@@ -52,19 +47,16 @@ func (e *editor) callers(g group, made []keys.Key) []caller {
 		case notEdited:
 		case overridden:
 			c.edits = newTimeline(limit.Requests)
-			e.keys = append(e.keys, editedKey{k.ID, limit, c.edits})
+			e.keys = append(e.keys, editedLimit{k.ID, limit, c.edits})
 		}
 	}
 	return callers
 }
 
-// idle reports whether there is nothing to edit.
-func (e *editor) idle() bool { return e == nil || len(e.plans)+len(e.keys) == 0 }
-
 // run edits until ctx ends. It returns how many edits were made, and an error if one
 // failed.
 func (e *editor) run(ctx context.Context, c clock) (made int, err error) {
-	if e.idle() {
+	if e == nil || len(e.plans)+len(e.keys) == 0 { // nothing to edit
 		return 0, nil
 	}
 	for next := c.Now() + editEvery; c.Wait(ctx, next); next += editEvery {
@@ -72,8 +64,7 @@ func (e *editor) run(ctx context.Context, c clock) (made int, err error) {
 		if made%2 == 0 {
 			requests = highLimit
 		}
-		// An edit that has begun is acknowledged or fails, whether or not the load is
-		// over.
+		// An edit that has begun is completed even if the load ends meanwhile.
 		if err := e.edit(context.WithoutCancel(ctx), c, requests); err != nil {
 			return made, fmt.Errorf("edit a limit: %w", err)
 		}
@@ -82,36 +73,25 @@ func (e *editor) run(ctx context.Context, c clock) (made int, err error) {
 	return made, nil
 }
 
+// edit sets all limits to a number of requests, and records when each came into force.
 func (e *editor) edit(ctx context.Context, c clock, requests int64) error {
-	for _, p := range e.plans {
-		if err := timed(c, p.edits, requests, func() error {
-			return e.savePlan(ctx, p, requests)
-		}); err != nil {
-			return err
-		}
-	}
-	for _, k := range e.keys {
-		if err := timed(c, k.edits, requests, func() error {
-			return e.override(ctx, k, requests)
-		}); err != nil {
-			return err
+	for _, kind := range []struct {
+		limits []editedLimit
+		save   func(context.Context, editedLimit) error
+	}{{e.plans, e.savePlan}, {e.keys, e.override}} {
+		for _, l := range kind.limits {
+			l.limit.Requests = requests
+			begun := c.Now()
+			if err := kind.save(ctx, l); err != nil {
+				return err
+			}
+			l.edits.add(limitEdit{begun: begun, acknowledged: c.Now(), requests: requests})
 		}
 	}
 	return nil
 }
 
-// timed makes an edit and records when it came into force.
-func timed(c clock, edits *timeline, requests int64, edit func() error) error {
-	begun := c.Now()
-	if err := edit(); err != nil {
-		return err
-	}
-	edits.add(limitEdit{begun: begun, acknowledged: c.Now(), requests: requests})
-	return nil
-}
-
-func (e *editor) savePlan(ctx context.Context, p editedPlan, requests int64) error {
-	p.limit.Requests = requests
+func (e *editor) savePlan(ctx context.Context, p editedLimit) error {
 	return e.store.Edit(ctx, func(set *policy.Set) {
 		for i := range set.Plans {
 			if set.Plans[i].Name == p.name {
@@ -121,13 +101,70 @@ func (e *editor) savePlan(ctx context.Context, p editedPlan, requests int64) err
 	})
 }
 
-func (e *editor) override(ctx context.Context, k editedKey, requests int64) error {
-	key, err := e.store.Get(ctx, k.id)
+func (e *editor) override(ctx context.Context, k editedLimit) error {
+	key, err := e.store.Get(ctx, k.name)
 	if err != nil {
 		return err
 	}
-	k.limit.Requests = requests
-	_, err = e.store.SetOverride(ctx, k.id, key.Version,
+	_, err = e.store.SetOverride(ctx, k.name, key.Version,
 		&policy.Override{Limits: []limiter.Limit{k.limit}, Reason: e.store.By.Reason}, e.store.By)
 	return err
+}
+
+// timeline records the edits of a limit. It is safe for concurrent use.
+type timeline struct {
+	mu    sync.Mutex
+	edits []limitEdit
+}
+
+// limitEdit is a limit that is in force from some instant between begun and acknowledged.
+type limitEdit struct {
+	begun, acknowledged time.Duration
+	requests            int64
+}
+
+func newTimeline(requests int64) *timeline {
+	return &timeline{edits: []limitEdit{{requests: requests}}}
+}
+
+func (t *timeline) add(e limitEdit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.edits = append(t.edits, e)
+}
+
+// between returns the least and the highest value that the limit may have had at an
+// instant of the span.
+func (t *timeline) between(first, last time.Duration) (least, most int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, e := range t.edits {
+		begun := i == 0 || e.begun <= last
+		over := i+1 < len(t.edits) && t.edits[i+1].acknowledged < first
+		if !begun || over {
+			continue
+		}
+		if most == 0 || e.requests < least {
+			least = e.requests
+		}
+		most = max(most, e.requests)
+	}
+	return least, most
+}
+
+// highest returns the highest value of the limit.
+func (t *timeline) highest() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	most := int64(0)
+	for _, e := range t.edits {
+		most = max(most, e.requests)
+	}
+	return most
+}
+
+func (t *timeline) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.edits) - 1
 }

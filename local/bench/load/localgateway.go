@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,14 +14,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/valkey-io/valkey-go"
-
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
-	"tidegate/local/bench/keys"
+	"tidegate/local/bench/harness"
 	"tidegate/local/process"
-	server "tidegate/local/valkey"
 )
 
 const (
@@ -34,57 +29,47 @@ const (
 	keyEnv    = "load"
 )
 
-// localGateway is a gateway as ./scripts/run starts it, with its own Valkey server, and a
-// store that creates and edits the scenario's plans and keys.
+// localGateway is a gateway as ./scripts/run starts it, and its Valkey server, where the
+// scenario's plans and keys are created and edited.
 type localGateway struct {
-	dir     string
-	server  *server.Server
-	client  valkey.Client
-	store   *keys.Store
+	*harness.Server
 	gateway *process.Process
 	api     struct{ REST, HTTP string }
 }
 
 func startLocalGateway(ctx context.Context, o options, errOut io.Writer) (*localGateway, error) {
-	l := &localGateway{}
+	server, err := harness.Start(ctx, "load", store.Options{Dial: storeWait, Write: storeWait})
+	if err != nil {
+		return nil, fmt.Errorf("start the gateway: %w", err)
+	}
+	l := &localGateway{Server: server}
 	if err := l.start(ctx, o, errOut); err != nil {
-		l.close()
+		l.Close()
 		return nil, fmt.Errorf("start the gateway: %w", err)
 	}
 	return l, nil
 }
 
 func (l *localGateway) start(ctx context.Context, o options, errOut io.Writer) error {
-	var err error
-	if l.dir, err = os.MkdirTemp("", "tidegate-load-"); err != nil {
+	dir, err := os.MkdirTemp("", "tidegate-load-")
+	if err != nil {
 		return err
 	}
-	if l.server, err = server.Installed(ctx); err != nil {
-		return err
-	}
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never returns an error
-	pepper := hex.EncodeToString(secret)
-	if l.client, err = store.Open(ctx, l.server.URL,
-		store.Options{Dial: storeWait, Write: storeWait}); err != nil {
-		return err
-	}
-	l.store = keys.Open(l.client, pepper, "load")
-	return l.startGateway(ctx, o, pepper, errOut)
-}
-
-func (l *localGateway) startGateway(ctx context.Context, o options, pepper string, errOut io.Writer) error {
-	ready := filepath.Join(l.dir, "ready.json")
-	cmd := exec.Command(filepath.Join(o.bin, "local"), "-bin", o.bin, "-valkey", l.server.URL,
+	l.OnClose(func() { _ = os.RemoveAll(dir) })
+	ready := filepath.Join(dir, "ready.json")
+	cmd := exec.Command(filepath.Join(o.bin, "local"), "-bin", o.bin, "-valkey", l.URL,
 		"-ready-file", ready,
 		"-rest", "127.0.0.1:0", "-http", "127.0.0.1:0", "-admin", "127.0.0.1:0",
 		"-environments", strconv.Itoa(o.environments), "-no-freeze="+strconv.FormatBool(o.noFreeze))
-	cmd.Env = append(os.Environ(), "KEY_PEPPER="+pepper)
+	cmd.Env = append(os.Environ(), "KEY_PEPPER="+harness.Pepper)
 	cmd.Stderr = errOut
-	var err error
 	if l.gateway, err = process.Start(cmd); err != nil {
 		return err
 	}
+	l.OnClose(func() {
+		l.gateway.Terminate(stopWait)
+		l.gateway.Kill()
+	})
 	return l.await(ctx, ready)
 }
 
@@ -109,35 +94,19 @@ func (l *localGateway) await(ctx context.Context, ready string) error {
 	}
 }
 
-func (l *localGateway) close() {
-	if l.gateway != nil {
-		l.gateway.Terminate(stopWait)
-		l.gateway.Kill()
-	}
-	if l.client != nil {
-		l.client.Close()
-	}
-	if l.server != nil {
-		l.server.Close()
-	}
-	if l.dir != "" {
-		_ = os.RemoveAll(l.dir)
-	}
-}
-
 // populate creates the plans and keys, and returns the callers.
 func (l *localGateway) populate(ctx context.Context, p population) ([]caller, *editor, error) {
-	if err := l.store.Edit(ctx, func(set *policy.Set) {
+	if err := l.Edit(ctx, func(set *policy.Set) {
 		for _, g := range p.groups {
 			set.Plans = append(set.Plans, g.plan)
 		}
 	}); err != nil {
 		return nil, nil, err
 	}
-	e := &editor{store: l.store}
+	e := &editor{store: l.Server}
 	var callers []caller
 	for _, g := range p.groups {
-		made, err := l.store.Make(ctx, g.plan.Name, keyEnv, g.keys)
+		made, err := l.Keys(ctx, g.plan.Name, keyEnv, g.keys)
 		if err != nil {
 			return nil, nil, err
 		}

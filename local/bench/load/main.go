@@ -17,11 +17,18 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
+	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/term"
+
+	"tidegate/internal/limiter"
 )
 
 func main() {
@@ -58,4 +65,154 @@ func run(ctx context.Context, args []string, out, errOut io.Writer, width int) i
 		return 1
 	}
 	return 0
+}
+
+// session is one load from its start to its result.
+type session struct {
+	options
+	clock   wallClock
+	local   *localGateway // nil with -target
+	target  *target
+	editor  *editor
+	earlier []outcome // calls to the target before the load
+	output  *progress
+}
+
+func measure(ctx context.Context, o options, errOut io.Writer, width int) (*result, error) {
+	s := &session{options: o, clock: wallClock{time.Now()}, output: &progress{out: errOut, width: width}}
+	if err := s.open(ctx, errOut); err != nil {
+		return nil, err
+	}
+	defer s.close()
+	capacity, err := s.capacity(ctx)
+	if err != nil {
+		return nil, err
+	}
+	perSecond := o.rate.perSecond
+	if o.rate.percent > 0 {
+		perSecond = capacity * o.rate.percent / 100
+	}
+	return s.load(ctx, perSecond, capacity)
+}
+
+func (s *session) open(ctx context.Context, errOut io.Writer) error {
+	address := s.options.target
+	if address == "" {
+		s.output.say("starting a gateway")
+		var err error
+		if s.local, err = startLocalGateway(ctx, s.options, errOut); err != nil {
+			return err
+		}
+		address = map[string]string{"rest": s.local.api.REST, "http": s.local.api.HTTP}[s.api] + "/orders"
+	}
+	s.target = newTarget(address, s.api == "http", s.workers, s.timeout)
+	if s.local == nil {
+		return s.probe(ctx)
+	}
+	return nil
+}
+
+func (s *session) close() {
+	s.target.close()
+	if s.local != nil {
+		s.local.Close()
+	}
+}
+
+// probe makes one call with each key of a target, and reads the limits from the answers
+// unless they were given.
+func (s *session) probe(ctx context.Context) error {
+	for i, key := range s.keys {
+		c := caller{name: fmt.Sprintf("key %d", i+1), credential: key, plan: "-key", limits: s.limits}
+		sent := s.clock.Now()
+		a, err := s.target.get(ctx, key)
+		if err != nil {
+			return err
+		}
+		k := s.target.read(a)
+		if k != admitted && k != denied {
+			return fmt.Errorf("the target answers %d to key %d: want a call that is allowed or over a limit",
+				a.status, i+1)
+		}
+		if len(c.limits) == 0 {
+			c.limits = policiesIn(a.header)
+		}
+		s.target.callers = append(s.target.callers, c)
+		s.earlier = append(s.earlier, outcome{caller: int32(i), kind: k, sent: sent, received: s.clock.Now()})
+	}
+	return nil
+}
+
+var policyItem = regexp.MustCompile(`;q=(\d+);w=(\d+)`)
+
+// policiesIn reads the limits that a RateLimit-Policy field states.
+func policiesIn(h http.Header) []limiter.Limit {
+	var limits []limiter.Limit
+	for _, item := range policyItem.FindAllStringSubmatch(h.Get("RateLimit-Policy"), -1) {
+		requests, _ := strconv.ParseInt(item[1], 10, 64) // digits; what is out of range fails to validate
+		seconds, _ := strconv.ParseInt(item[2], 10, 64)
+		l := per(requests, time.Duration(seconds)*time.Second)
+		if limiter.ValidateAll([]limiter.Limit{l}) == nil {
+			limits = append(limits, l)
+		}
+	}
+	return limits
+}
+
+func (s *session) picker() func(int64) int {
+	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // who calls is no secret, and repeats with the seed
+	pick := s.scenario.population(calibrationRate, s.duration).pick
+	return pick(len(s.target.callers), random)
+}
+
+func (s *session) attack(when schedule, lasts time.Duration, t *tally, pick func(int64) int) *attack {
+	return &attack{
+		clock: s.clock, schedule: when, duration: lasts, drain: s.timeout, workers: s.workers,
+		call: func(ctx context.Context, n int64) outcome { return s.target.call(ctx, pick(n)) },
+		done: t.add,
+	}
+}
+
+// load makes the calls and returns the result.
+func (s *session) load(ctx context.Context, perSecond, capacity float64) (*result, error) {
+	p := s.scenario.population(perSecond, s.duration)
+	if s.local != nil {
+		s.output.say("making keys")
+		var err error
+		if s.target.callers, s.editor, err = s.local.populate(ctx, p); err != nil {
+			return nil, err
+		}
+	}
+	limits := limitsOf(s.target.callers)
+	if len(limits) == 0 && s.scenario.name == "boundary" {
+		return nil, errors.New("the answers do not have the limits of the keys: give them with -limit")
+	}
+	when := p.schedule(perSecond, time.Now(), limits)
+	t := newTally(s.clock.Now(), s.duration, s.target.expects)
+	a := s.attack(when, s.duration, t, s.picker())
+	unsent, edits, err := s.run(ctx, a, t)
+	r := newResult(s, t)
+	r.Rate, r.Capacity, r.Unsent, r.Edits, r.Interrupted = perSecond, capacity, unsent, edits,
+		ctx.Err() != nil
+	return r, err
+}
+
+// run makes the calls and the edits, and shows the progress.
+func (s *session) run(ctx context.Context, a *attack, t *tally) (unsent int64, made int, err error) {
+	meanwhile, stop := context.WithCancel(ctx)
+	defer stop()
+	edited, shown := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(edited)
+		made, err = s.editor.run(meanwhile, s.clock)
+	}()
+	go func() {
+		defer close(shown)
+		s.output.follow(meanwhile, s.scenario.name, s.duration, s.clock, t)
+	}()
+	unsent = a.run(ctx)
+	stop()
+	<-edited
+	<-shown
+	return unsent, made, err
 }

@@ -3,7 +3,10 @@
 package main
 
 import (
+	"sync"
 	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"tidegate/internal/testing/rolling"
 )
@@ -43,3 +46,93 @@ func (o outcome) service() time.Duration { return o.received - o.sent }
 
 // span holds the instant of the decision.
 func (o outcome) span() rolling.Span { return rolling.Span{First: o.sent, Last: o.received} }
+
+// Histograms reach from a microsecond to far more than any time-out.
+const (
+	shortest = int64(1)
+	longest  = int64(10 * time.Minute / time.Microsecond)
+)
+
+func newHistogram(digits int) *hdrhistogram.Histogram {
+	return hdrhistogram.New(shortest, longest, digits)
+}
+
+func record(h *hdrhistogram.Histogram, d time.Duration) {
+	_ = h.RecordValue(min(max(d.Microseconds(), shortest), longest)) // in range
+}
+
+func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
+	return time.Duration(h.ValueAtQuantile(q)) * time.Microsecond
+}
+
+// tally adds up the outcomes of calls as they come in. It is safe for concurrent use.
+type tally struct {
+	began time.Duration
+	step  time.Duration // of the series
+
+	mu         sync.Mutex
+	outcomes   []outcome
+	latency    *hdrhistogram.Histogram
+	service    *hdrhistogram.Histogram
+	series     []*point
+	counts     [kinds]int
+	statuses   map[int16]int
+	unexpected int
+	expects    func(outcome) bool
+}
+
+// point is one step of the series, by when calls were due.
+type point struct {
+	counts  [kinds]int
+	latency *hdrhistogram.Histogram
+}
+
+const points = 120
+
+func newTally(began, duration time.Duration, expects func(outcome) bool) *tally {
+	step := max(250*time.Millisecond, (duration / points).Round(250*time.Millisecond))
+	return &tally{
+		began: began, step: step, latency: newHistogram(3), service: newHistogram(3),
+		statuses: map[int16]int{}, expects: expects,
+	}
+}
+
+func (t *tally) add(o outcome) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.outcomes = append(t.outcomes, o)
+	record(t.latency, o.took())
+	record(t.service, o.service())
+	t.counts[o.kind]++
+	t.statuses[o.status]++
+	if !t.expects(o) {
+		t.unexpected++
+	}
+	p := t.at(o.intended)
+	p.counts[o.kind]++
+	record(p.latency, o.took())
+}
+
+func (t *tally) at(instant time.Duration) *point {
+	i := int((instant - t.began) / t.step)
+	for len(t.series) <= i {
+		t.series = append(t.series, &point{latency: newHistogram(2)})
+	}
+	return t.series[i]
+}
+
+// snapshot is the tally at an instant.
+type snapshot struct {
+	calls, unexpected int
+	counts            [kinds]int
+	p50, p99          time.Duration
+}
+
+func (t *tally) now() snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return snapshot{
+		calls: len(t.outcomes), unexpected: t.unexpected, counts: t.counts, p50: quantile(t.latency, 50),
+		p99: quantile(t.latency, 99),
+	}
+}

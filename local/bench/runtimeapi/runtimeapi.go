@@ -18,14 +18,26 @@ import (
 	"time"
 )
 
+// Function is a program that asks the Runtime API for events.
+type Function struct {
+	Name    string
+	Command []string
+	Env     []string
+	Valid   func(answer []byte) error // nil if any answer is valid
+}
+
+// ErrAnswer means that a function failed, or gave an answer that is not valid.
+var ErrAnswer = errors.New("the function did not answer as it should")
+
 // Environment is a running function, and the part of Lambda's Runtime API that it needs.
 type Environment struct {
-	process *exec.Cmd
-	server  *http.Server
-	addr    string
-	events  chan []byte
-	given   chan time.Time
-	done    chan answered
+	function Function
+	process  *exec.Cmd
+	server   *http.Server
+	addr     string
+	events   chan []byte
+	given    chan time.Time
+	done     chan answered
 
 	lock sync.Mutex
 	last time.Time       // when the last answer arrived
@@ -39,33 +51,83 @@ type answered struct {
 	failed bool
 }
 
-// Function is a program that asks the Runtime API for events.
-type Function struct {
-	Name    string
-	Command []string
-	Env     []string
-}
-
 // Start starts a function. Close ends it.
 func Start(ctx context.Context, f Function) (*Environment, error) {
-	e, err := serve()
+	e, err := serve(f)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.start(ctx, f); err != nil {
-		_ = e.server.Close()
-		return nil, err
-	}
-	return e, nil
+	return e, e.start(ctx)
 }
 
-// serve serves the API on a free port.
-func serve() (*Environment, error) {
+// Environments are functions that run at the same time.
+type Environments []*Environment
+
+// StartAll starts functions, or none after an error.
+func StartAll(ctx context.Context, functions ...Function) (Environments, error) {
+	var all Environments
+	for _, f := range functions {
+		e, err := Start(ctx, f)
+		if err != nil {
+			all.Close()
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+// Close ends all functions.
+func (all Environments) Close() {
+	for _, e := range all {
+		e.Close()
+	}
+}
+
+// ColdStart returns the time from the start of a process to its first answer, and that
+// answer.
+func ColdStart(ctx context.Context, f Function, event []byte) (time.Duration, []byte, error) {
+	e, err := serve(f)
+	if err != nil {
+		return 0, nil, err
+	}
+	e.events <- event
+	began := time.Now()
+	if err := e.start(ctx); err != nil {
+		return 0, nil, err
+	}
+	defer e.Close()
+	took, answer, err := e.wait(began)
+	if err != nil {
+		return 0, nil, fmt.Errorf("cold start of %s: %w", f.Name, err)
+	}
+	return took, answer, nil
+}
+
+// ColdStarts makes n cold starts of each function, in turns and with the events in turn.
+// It returns the times of each function.
+func ColdStarts(ctx context.Context, n int, events [][]byte, functions ...Function) ([][]time.Duration,
+	error) {
+	times := make([][]time.Duration, len(functions))
+	for turn := range n {
+		for i, f := range functions {
+			took, _, err := ColdStart(ctx, f, events[turn%len(events)])
+			if err != nil {
+				return nil, err
+			}
+			times[i] = append(times[i], took)
+		}
+	}
+	return times, nil
+}
+
+// serve serves the API of a function on a free port.
+func serve(f Function) (*Environment, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("runtime API: %w", err)
 	}
-	e := &Environment{addr: listener.Addr().String(), events: make(chan []byte, 1),
+	e := &Environment{function: f, addr: listener.Addr().String(), events: make(chan []byte, 1),
 		given: make(chan time.Time, 1), done: make(chan answered, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", e.next)
@@ -124,10 +186,7 @@ func (e *Environment) answer(w http.ResponseWriter, q *http.Request, failed bool
 	e.done <- answered{at, body, failed}
 }
 
-// ErrAnswer means that a function failed instead of answering.
-var ErrAnswer = errors.New("the function did not answer as it should")
-
-// Invoke hands an event out and returns how long the answer took.
+// Invoke hands an event out and returns how long the answer took, and the answer.
 func (e *Environment) Invoke(event []byte) (time.Duration, []byte, error) {
 	e.events <- event
 	select {
@@ -138,11 +197,17 @@ func (e *Environment) Invoke(event []byte) (time.Duration, []byte, error) {
 	}
 }
 
+// wait returns the time since an instant until the answer, and the answer.
 func (e *Environment) wait(since time.Time) (time.Duration, []byte, error) {
 	select {
 	case a := <-e.done:
 		if a.failed {
 			return 0, nil, fmt.Errorf("%w: %s", ErrAnswer, a.body)
+		}
+		if e.function.Valid != nil {
+			if err := e.function.Valid(a.body); err != nil {
+				return 0, nil, fmt.Errorf("%w: %w: %.300s", ErrAnswer, err, a.body)
+			}
 		}
 		return a.at.Sub(since), a.body, nil
 	case <-time.After(time.Minute):
@@ -157,31 +222,17 @@ func (e *Environment) Held() []time.Duration {
 	return slices.Clone(e.held)
 }
 
-func (e *Environment) start(ctx context.Context, f Function) error {
+// start starts the process. After an error the API is closed.
+func (e *Environment) start(ctx context.Context) error {
+	f := e.function
 	e.process = exec.CommandContext(ctx, f.Command[0], f.Command[1:]...)
 	lambda := []string{"AWS_LAMBDA_RUNTIME_API=" + e.addr, "AWS_LAMBDA_FUNCTION_NAME=" + f.Name,
 		"AWS_REGION=us-east-1", "_HANDLER=bootstrap"}
 	e.process.Env = slices.Concat(lambda, f.Env)
 	e.process.Stderr = os.Stderr
 	if err := e.process.Start(); err != nil {
+		_ = e.server.Close()
 		return fmt.Errorf("start %s: %w", f.Name, err)
 	}
 	return nil
-}
-
-// ColdStart returns the time from the start of a process to its first answer, and that
-// answer.
-func ColdStart(ctx context.Context, f Function, event []byte) (time.Duration, []byte, error) {
-	e, err := serve()
-	if err != nil {
-		return 0, nil, err
-	}
-	e.events <- event
-	began := time.Now()
-	if err := e.start(ctx, f); err != nil {
-		_ = e.server.Close()
-		return 0, nil, err
-	}
-	defer e.Close()
-	return e.wait(began)
 }

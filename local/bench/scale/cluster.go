@@ -4,40 +4,166 @@ package scale
 
 import (
 	"context"
-	"slices"
+	"fmt"
+	"time"
 
-	server "tidegate/local/valkey"
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
+	"tidegate/internal/store"
+	"tidegate/internal/store/keyspace"
+	"tidegate/local/bench/harness"
+	"tidegate/local/bench/serverinfo"
 )
 
-// cluster is a Valkey cluster under measurement. It is closed even after an error.
+// timeout bounds a command of the benchmark.
+const timeout = 10 * time.Second
+
+func storeOptions(pooled bool) store.Options {
+	return store.Options{Dial: timeout, Write: timeout, Pooled: pooled}
+}
+
+// cluster is a Valkey cluster, or one server, under measurement.
 type cluster struct {
-	url      string
-	nodes    nodes
-	registry *keyRegistry
-	closers  []func()
+	*harness.Server
+	nodes []valkey.Client // one for each shard, to read its statistics
 }
 
 func openCluster(ctx context.Context, shards int) (*cluster, error) {
-	c := &cluster{}
-	servers, err := server.InstalledCluster(ctx, shards)
+	return connect(harness.StartCluster(ctx, "scale", shards, storeOptions(false)))
+}
+
+// openServer starts one server that is no cluster.
+func openServer(ctx context.Context) (*cluster, error) {
+	return connect(harness.Start(ctx, "scale", storeOptions(false)))
+}
+
+func connect(s *harness.Server, err error) (*cluster, error) {
 	if err != nil {
-		return c, err
+		return nil, err
 	}
-	c.url, c.closers = servers.URL, append(c.closers, servers.Close)
-	if c.nodes, err = openNodes(servers.Nodes); err != nil {
-		return c, err
+	c := &cluster{Server: s}
+	for _, server := range s.Nodes {
+		node, err := serverinfo.Dial(server.Address())
+		if err != nil {
+			s.Close()
+			return nil, err
+		}
+		s.OnClose(node.Close)
+		c.nodes = append(c.nodes, node)
 	}
-	c.closers = append(c.closers, c.nodes.close)
-	if c.registry, err = openRegistry(ctx, c.url); err != nil {
-		return c, err
-	}
-	c.closers = append(c.closers, c.registry.client.Close)
 	return c, nil
 }
 
-// close ends what openCluster started, the last first.
-func (c *cluster) close() {
-	for _, end := range slices.Backward(c.closers) {
-		end()
+// calls creates keys and returns a call with each.
+func (c *cluster) calls(ctx context.Context, plan string, n int) ([]enforce.Call, error) {
+	keys, err := c.Keys(ctx, plan, "test", n)
+	calls := make([]enforce.Call, len(keys))
+	for i, k := range keys {
+		calls[i] = enforce.Call{Kind: policy.APIKey, Subject: k.ID, Secret: k.Secret}
 	}
+	return calls, err
+}
+
+// nodeUsage is what a server has used since its start or during some work.
+type nodeUsage struct {
+	processor time.Duration // of the process
+	scripts   int64         // number of scripts run
+	scripting time.Duration // time spent in scripts
+	gets      int64         // number of GETs
+	getting   time.Duration // time spent in GETs
+	received  int64         // bytes
+}
+
+func (u nodeUsage) minus(before nodeUsage) nodeUsage {
+	return nodeUsage{
+		u.processor - before.processor, u.scripts - before.scripts, u.scripting - before.scripting,
+		u.gets - before.gets, u.getting - before.getting, u.received - before.received,
+	}
+}
+
+// during returns what each node used while do ran.
+func (c *cluster) during(ctx context.Context, do func() error) ([]nodeUsage, error) {
+	before, err := c.usage(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := do(); err != nil {
+		return nil, err
+	}
+	used, err := c.usage(ctx)
+	for i := range used {
+		used[i] = used[i].minus(before[i])
+	}
+	return used, err
+}
+
+func (c *cluster) usage(ctx context.Context) ([]nodeUsage, error) {
+	var all []nodeUsage
+	for _, node := range c.nodes {
+		info, err := serverinfo.Read(ctx, node, "everything")
+		if err != nil {
+			return nil, err
+		}
+		u := nodeUsage{received: info.Integer("total_net_input_bytes"), processor: info.Processor()}
+		u.gets, u.getting = info.Commands("get")
+		for _, name := range []string{"evalsha", "eval"} {
+			calls, took := info.Commands(name)
+			u.scripts, u.scripting = u.scripts+calls, u.scripting+took
+		}
+		if info.Err() != nil {
+			return nil, info.Err()
+		}
+		all = append(all, u)
+	}
+	return all, nil
+}
+
+// The server shrinks the buffers of connections bit by bit, so its memory is read every
+// readEvery until it no longer changes, at most maxReads times.
+const (
+	readEvery = 100 * time.Millisecond
+	maxReads  = 200
+)
+
+// memory returns the bytes that the first node uses, without the buffers of connections,
+// once they have been the same still times in a row.
+func (c *cluster) memory(ctx context.Context, still int) (int64, error) {
+	tick := time.NewTicker(readEvery)
+	defer tick.Stop()
+	last, same := int64(0), 0
+	for range maxReads {
+		now, err := serverinfo.Memory(ctx, c.nodes[0])
+		if err != nil {
+			return 0, err
+		}
+		if same++; now != last {
+			last, same = now, 0
+		}
+		if same == still {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return last, nil
+}
+
+// auditBytes returns the bytes of the audit's entries on the first node.
+func (c *cluster) auditBytes(ctx context.Context) (int64, error) {
+	total := int64(0)
+	for _, b := range keyspace.All() {
+		size, err := c.Client.Do(ctx,
+			c.Client.B().MemoryUsage().Key(audit.Stream(b)).Samples(0).Build()).AsInt64()
+		if err != nil && !valkey.IsValkeyNil(err) {
+			return 0, fmt.Errorf("read the size of the audit: %w", err)
+		}
+		total += size
+	}
+	return total, nil
 }

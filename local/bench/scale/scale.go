@@ -9,12 +9,10 @@ package scale
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -26,11 +24,11 @@ import (
 // options are the flags and what follows from them.
 type options struct {
 	output, record string
-	slice          time.Duration // of each measurement of a rate
+	slice          time.Duration // how long each measurement of a rate takes
 	repeats        int
 	callers        int   // in measurements of rates: so many that none comes near its limit
-	keys           []int // their number at each measurement of memory
-	still          int   // tenths of a second for which memory must not change before it is read
+	keys           []int // number of keys at each measurement of memory
+	still          int   // tenths of a second for which memory must not change before it counts
 }
 
 func parseOptions(args []string, errOut io.Writer) (options, error) {
@@ -60,8 +58,9 @@ type measurement struct {
 	measure func(context.Context, options) ([]figures.Figure, error)
 }
 
-var measurements = []measurement{{"simple", simple}, {"shards", shards}, {"global", globalLimit},
-	{"memory", memory}}
+var measurements = []measurement{
+	{"simple", simple}, {"shards", shards}, {"global", globalLimit}, {"memory", memory},
+}
 
 // Run measures with the flags in args.
 func Run(ctx context.Context, args []string, out, progress io.Writer) error {
@@ -94,15 +93,15 @@ func machine() string {
 	return text
 }
 
-// recorded is a file that docs/scale.md is computed from.
+// recorded is the content of a file that docs/scale.md is computed from.
 type recorded struct {
 	Machine string           `json:"machine"`
 	Day     string           `json:"day"`
 	Figures []figures.Figure `json:"figures"`
 }
 
-// write writes the figures to file, those of growth to growth.json in the same folder.
-// Both have the time of a simple command, which says how fast the machine was.
+// write writes the figures to file, and those of growth to growth.json in the same folder.
+// Both have the time of a simple command, which shows how fast the machine was.
 func write(file, where string, all []figures.Figure) error {
 	if file == "" {
 		return nil
@@ -117,19 +116,12 @@ func write(file, where string, all []figures.Figure) error {
 			others = append(others, f)
 		}
 	}
-	if err := writeFile(file, where, others); err != nil {
-		return err
+	day := time.Now().UTC().Format(time.DateOnly)
+	err := figures.Write(file, recorded{where, day, others})
+	if err == nil {
+		err = figures.Write(filepath.Join(filepath.Dir(file), "growth.json"), recorded{where, day, growth})
 	}
-	return writeFile(filepath.Join(filepath.Dir(file), "growth.json"), where, growth)
-}
-
-func writeFile(file, where string, all []figures.Figure) error {
-	r := recorded{where, time.Now().UTC().Format(time.DateOnly), all}
-	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return fmt.Errorf("-record: %w", err)
-	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
 		return fmt.Errorf("-record: %w", err)
 	}
 	return nil
@@ -137,5 +129,5 @@ func writeFile(file, where string, all []figures.Figure) error {
 
 // figure returns a figure whose name begins with this command's prefix.
 func figure(name string, value float64, unit string) figures.Figure {
-	return figures.Figure{Name: "scale." + name, Value: value, Unit: unit}
+	return figures.Of("scale."+name, value, unit)
 }

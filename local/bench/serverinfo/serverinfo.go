@@ -45,48 +45,53 @@ func Read(ctx context.Context, client valkey.Client, section string) (*Info, err
 	return i, nil
 }
 
+// Memory returns the bytes that a server uses, without the buffers of connections.
+func Memory(ctx context.Context, client valkey.Client) (int64, error) {
+	i, err := Read(ctx, client, "memory")
+	if err != nil {
+		return 0, err
+	}
+	return i.Integer("used_memory") - i.Integer("mem_clients_normal"), i.Err()
+}
+
 // Err returns the error of the first number that could not be read.
 func (i *Info) Err() error { return i.err }
 
 // Text returns a field; "" for none.
 func (i *Info) Text(name string) string { return i.values[name] }
 
-// Float returns a field with a number.
-func (i *Info) Float(name string) float64 {
-	x, err := strconv.ParseFloat(i.values[name], 64)
-	if err != nil && i.err == nil {
-		i.err = fmt.Errorf("read %s: %w", name, err)
-	}
-	return x
-}
-
 // Integer returns a field with a whole number.
 func (i *Info) Integer(name string) int64 {
 	n, err := strconv.ParseInt(i.values[name], 10, 64)
+	i.note(name, err)
+	return n
+}
+
+// note keeps the first error for Err.
+func (i *Info) note(name string, err error) {
 	if err != nil && i.err == nil {
 		i.err = fmt.Errorf("read %s: %w", name, err)
 	}
-	return n
 }
 
 // Processor returns the processor time that the process has used, of section cpu.
 func (i *Info) Processor() time.Duration { return i.seconds("used_cpu_user", "used_cpu_sys") }
 
-// MainThread returns that of the thread that runs the commands.
+// MainThread returns the processor time that the thread which runs the commands has used,
+// of section cpu.
 func (i *Info) MainThread() time.Duration {
 	return i.seconds("used_cpu_user_main_thread", "used_cpu_sys_main_thread")
 }
 
 func (i *Info) seconds(names ...string) time.Duration {
-	total := 0.0
+	total := time.Duration(0)
 	for _, name := range names {
-		total += i.Float(name)
+		d, err := time.ParseDuration(i.values[name] + "s")
+		i.note(name, err)
+		total += d
 	}
-	return time.Duration(total * float64(time.Second))
+	return total
 }
-
-// Memory returns the bytes in use, without the buffers of connections, of section memory.
-func (i *Info) Memory() int64 { return i.Integer("used_memory") - i.Integer("mem_clients_normal") }
 
 // Commands returns how many commands of a name, in lower case, ran, and their total time,
 // of section commandstats; zeros if none ran. A script's time includes its commands.

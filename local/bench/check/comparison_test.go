@@ -19,6 +19,7 @@ import (
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/local/bench/harness"
 	"tidegate/local/bench/runtimeapi"
 )
 
@@ -66,11 +67,11 @@ func TestComparison(t *testing.T) {
 		t.Fatal(err)
 	}
 	b, err := open(t.Context(), o)
-	t.Cleanup(b.close)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := b.compared(t.Context())
+	t.Cleanup(b.Close)
+	got, err := b.compareAll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestPeersAuthorize(t *testing.T) {
 	o := builtPeers(t)
 	url := valkeytest.Start(t)
 	client := storetest.Connect(t, url)
-	b := &bench{options: o, url: url, client: client, secrets: []string{"a secret"}}
+	b := &bench{options: o, Server: &harness.Server{URL: url, Client: client}, secrets: []string{"a secret"}}
 	if err := b.registerWithPeers(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestPeersAuthorize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range authorizers[1:] { // the first is ours
+		for _, f := range authorizers[1:] { // the first is the check function
 			t.Run(f.Name+" "+c.title, func(t *testing.T) { authorizes(t, f, c.events[0], c.bad) })
 		}
 	}
@@ -165,6 +166,7 @@ func TestPeersAuthorize(t *testing.T) {
 // its limits.
 func authorizes(t *testing.T, f runtimeapi.Function, good, bad []byte) {
 	t.Helper()
+	f.Valid = nil // denials are counted
 	function, err := runtimeapi.Start(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)

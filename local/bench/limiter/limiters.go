@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/valkey-io/valkey-go"
+)
+
+// measuredLimiter is a limiter under measurement, or a plain command for comparison.
+// Each has a database of its own, so that all hash tables have the same size.
+type measuredLimiter struct {
+	name string
+	note string // description
+	keys int    // number of subjects that take turns
+
+	allowed, denied *check // checks that are always allowed and always denied
+	// checks of a single subject that are always allowed; nil where the limit is too low
+	// for that
+	hot *check
+
+	keyless  bool // its commands name no key
+	windows  bool // it also counts what was taken in the previous window
+	stamped  bool // calls with the same client clock would count as one
+	dialogue bool // an allowed check takes several round trips, which cannot be encoded beforehand
+
+	ping     func(context.Context) error // PING through the same client
+	recorder *recorder
+	database int
+}
+
+// check is one limit of a measuredLimiter.
+type check struct {
+	take func(ctx context.Context, subject string) (allowed bool, err error)
+	// verdict reports whether the values of a raw reply mean allowed; nil if nothing is
+	// ever denied.
+	verdict func(leaves []string) bool
+	// fill makes the counts of a subject those after a number of allowed calls; nil if one
+	// take is enough. Before the measurement, subjects are filled evenly with `from` to
+	// `to` calls.
+	fill     func(ctx context.Context, subject string, calls int) error
+	from, to int
+}
+
+// fillOnce fills a subject to one of the levels, 0 to fillLevels-1.
+func (k *check) fillOnce(ctx context.Context, subject string, level int) error {
+	if k.fill == nil {
+		_, err := k.take(ctx, subject)
+		return err
+	}
+	return k.fill(ctx, subject, k.from+(k.to-k.from)*level/(fillLevels-1))
+}
+
+// references are the limiters that ratios refer to.
+var references = []string{"ping", "evalsha", "upstash"}
+
+// choose lists the limiters that were asked for.
+func choose(h *harness, o options) ([]*measuredLimiter, error) {
+	var chosen []*measuredLimiter
+	for _, group := range []func(*harness) ([]*measuredLimiter, error){floor, ours, renderings, peers} {
+		limiters, err := group(h)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range limiters {
+			if o.only == nil || o.only.MatchString(c.name) || slices.Contains(references, c.name) {
+				chosen = append(chosen, c)
+			}
+		}
+	}
+	return chosen, nil
+}
+
+// harness connects limiters to the server, and has the window that they share.
+type harness struct {
+	address  string
+	window   time.Duration
+	keys     int // subjects of a limiter whose state is small
+	database int // number of the database given last
+	closers  []func()
+}
+
+// enterAll calls the functions that set limiters up.
+func (h *harness) enterAll(enters ...func(*harness) (*measuredLimiter, error)) ([]*measuredLimiter, error) {
+	var limiters []*measuredLimiter
+	for _, enter := range enters {
+		c, err := enter(h)
+		if err != nil {
+			return nil, err
+		}
+		limiters = append(limiters, c)
+	}
+	return limiters, nil
+}
+
+func (h *harness) close() {
+	for _, closer := range h.closers {
+		closer()
+	}
+}
+
+// enter gives the limiter a database and a recorder.
+func (h *harness) enter(c *measuredLimiter) {
+	h.database++
+	c.database, c.recorder = h.database, &recorder{}
+	if c.keys == 0 {
+		c.keys = h.keys
+	}
+}
+
+func (h *harness) valkeyGo(c *measuredLimiter) (valkey.Client, error) {
+	h.enter(c)
+	client, err := valkey.NewClient(valkey.ClientOption{
+		InitAddress: []string{h.address}, SelectDB: c.database, ForceSingleClient: true, DisableCache: true,
+		ClientSetInfo: valkey.DisableClientSetInfo,
+		// One connection, so that recordings hold no handshake.
+		PipelineMultiplex: -1,
+		Dialer:            net.Dialer{KeepAlive: -1}, // It would PING idle connections.
+		DialCtxFn: func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+			return c.recorder.dial(ctx, "tcp", address)
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.name, err)
+	}
+	h.closers = append(h.closers, client.Close)
+	c.ping = func(ctx context.Context) error { return client.Do(ctx, client.B().Ping().Build()).Error() }
+	return client, nil
+}
+
+func (h *harness) goRedis(c *measuredLimiter) *goredis.Client {
+	h.enter(c)
+	client := goredis.NewClient(&goredis.Options{Addr: h.address, DB: c.database, Dialer: c.recorder.dial})
+	h.closers = append(h.closers, func() { _ = client.Close() })
+	c.ping = func(ctx context.Context) error { return client.Ping(ctx).Err() }
+	return client
+}
+
+func (h *harness) redigo(c *measuredLimiter) *redis.Pool {
+	h.enter(c)
+	pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
+		return redis.DialContext(ctx, "tcp", h.address, redis.DialDatabase(c.database),
+			redis.DialContextFunc(c.recorder.dial))
+	}}
+	h.closers = append(h.closers, func() { _ = pool.Close() })
+	c.ping = func(context.Context) (err error) {
+		conn := pool.Get()
+		defer func() { err = errors.Join(err, conn.Close()) }()
+		_, err = conn.Do("PING")
+		return err
+	}
+	return pool
+}
+
+// millis returns the time that some limiters send along, in Unix milliseconds.
+func millis() int64 { return time.Now().UnixMilli() }
+
+// scripted returns a check by one script that returns integers.
+func scripted(client valkey.Client, lua string, allowed func([]int64) bool,
+	arguments func(subject string) (keys, arguments []string)) *check {
+	script := valkey.NewLuaScript(lua)
+	return &check{
+		take: func(ctx context.Context, subject string) (bool, error) {
+			keys, values := arguments(subject)
+			reply, err := integers(script.Exec(ctx, client, keys, values))
+			return err == nil && allowed(reply), err
+		},
+		verdict: func(leaves []string) bool {
+			values := make([]int64, len(leaves))
+			for i, leaf := range leaves {
+				values[i] = number(leaf)
+			}
+			return allowed(values)
+		},
+	}
+}
+
+// integers returns a reply of one or several integers as a slice.
+func integers(result valkey.ValkeyResult) ([]int64, error) {
+	message, err := result.ToMessage()
+	if err != nil {
+		return nil, err
+	}
+	if message.IsArray() {
+		return message.AsIntSlice()
+	}
+	value, err := message.AsInt64()
+	return []int64{value}, err
+}
+
+func decimals(values ...int64) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = strconv.FormatInt(v, 10)
+	}
+	return texts
+}

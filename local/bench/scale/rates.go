@@ -1,0 +1,235 @@
+//go:build unix
+
+package scale
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/store"
+	"tidegate/local/bench/figures"
+	"tidegate/local/bench/harness"
+)
+
+// The environments that check at the same time, and the largest number of shards.
+const (
+	environments = 64
+	mostShards   = 3
+)
+
+// kindOfCheck is a plan whose checks are measured.
+type kindOfCheck struct {
+	name    string
+	limits  []limiter.Limit
+	records bool // whether usage is recorded
+}
+
+var (
+	oneLimit     = []limiter.Limit{{Requests: 1000, Window: 10 * time.Second}}
+	kindsOfCheck = []kindOfCheck{
+		{"one_limit", oneLimit, false},
+		{"two_limits", []limiter.Limit{{Requests: 1000, Window: 10 * time.Second},
+			{Requests: 100_000, Window: 10 * time.Minute}}, false},
+		{"with_usage", oneLimit, true},
+	}
+)
+
+// shards measures the cost of a check on one shard, and on more shards that of a check of
+// the first kind.
+func shards(ctx context.Context, o options) ([]figures.Figure, error) {
+	var all []figures.Figure
+	for n := 1; n <= mostShards; n++ {
+		kinds := kindsOfCheck
+		if n > 1 {
+			kinds = kinds[:1]
+		}
+		measured, err := onShards(ctx, o, n, kinds)
+		if err != nil {
+			return nil, fmt.Errorf("%d shards: %w", n, err)
+		}
+		all = append(all, measured...)
+	}
+	return all, nil
+}
+
+func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]figures.Figure, error) {
+	c, err := openCluster(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	var measured []figures.Figure
+	for i, k := range kinds {
+		if err := c.Plan(ctx, k.name, k.limits...); err != nil {
+			return nil, err
+		}
+		calls, err := c.calls(ctx, k.name, o.callers)
+		if err != nil {
+			return nil, err
+		}
+		costs, err := saturate(ctx, o, c, environments, calls, k.records)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, err)
+		}
+		measured = append(measured, costs.named(fmt.Sprintf("%s.shards%d.", k.name, n),
+			"rate", "cpu_us", "script_us", "per_core", "busiest_share")...)
+		if i > 0 {
+			continue
+		}
+		growth, err := measureGrowth(ctx, o, c, calls, costs)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, err)
+		}
+		measured = append(measured, growth...)
+	}
+	return measured, nil
+}
+
+// measureGrowth measures how the rate of checks grows with the environments, once for
+// each number of them. all has the costs with all environments.
+func measureGrowth(ctx context.Context, o options, c *cluster, calls []enforce.Call,
+	all costs) ([]figures.Figure, error) {
+	o.repeats = 1
+	var measured []figures.Figure
+	for n := 1; n <= environments; n *= 2 {
+		costs := all
+		if n < environments {
+			var err error
+			if costs, err = saturate(ctx, o, c, n, calls, false); err != nil {
+				return nil, fmt.Errorf("%d environments: %w", n, err)
+			}
+		}
+		prefix := fmt.Sprintf("growth.shards%d.environments%d.", len(c.nodes), n)
+		measured = append(measured, costs.named(prefix,
+			"rate", "p50_us", "p99_us", "cpu_us", "server_cores", "client_cores")...)
+	}
+	return measured, nil
+}
+
+// costs are the figures of checks under full load, without a prefix.
+type costs []figures.Figure
+
+// named returns the figures with the given names, with a prefix.
+func (c costs) named(prefix string, names ...string) []figures.Figure {
+	var all []figures.Figure
+	for _, name := range names {
+		i := slices.IndexFunc(c, func(f figures.Figure) bool { return f.Name == name })
+		all = append(all, figure(prefix+name, c[i].Value, c[i].Unit))
+	}
+	return all
+}
+
+// value returns the value of a figure.
+func (c costs) value(name string) float64 { return c.named("", name)[0].Value }
+
+// saturate checks as fast as n environments can. It returns medians.
+func saturate(ctx context.Context, o options, c *cluster, n int, calls []enforce.Call,
+	records bool) (costs, error) {
+	f, err := newFleet(ctx, c.URL, n, records)
+	if err != nil {
+		return nil, err
+	}
+	defer f.close(ctx)
+	if _, err := f.during(ctx, calls, o.slice/5); err != nil { // loads the scripts and the policies
+		return nil, err
+	}
+	return measureCosts(ctx, o, c, f, calls)
+}
+
+func measureCosts(ctx context.Context, o options, c *cluster, f fleet, calls []enforce.Call) (costs, error) {
+	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
+		var done fleetResult
+		before := ownTime()
+		used, err := c.during(ctx, func() (err error) {
+			done, err = f.during(ctx, calls, o.slice)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		if done.allowed < done.calls {
+			return nil, fmt.Errorf("%d of %d checks were denied: figures are of allowed checks",
+				done.calls-done.allowed, done.calls)
+		}
+		return costsOf(done, used, ownTime()-before), nil
+	})
+}
+
+// costsOf returns what a run cost the servers, and the clients by their processor time.
+func costsOf(done fleetResult, used []nodeUsage, clients time.Duration) costs {
+	var total nodeUsage
+	var busiest int64            // scripts that the busiest node ran
+	var mostWorked time.Duration // by a node
+	for _, u := range used {
+		total.processor += u.processor
+		total.scripting += u.scripting
+		total.scripts += u.scripts
+		busiest, mostWorked = max(busiest, u.scripts), max(mostWorked, u.processor)
+	}
+	perCheck := func(d time.Duration) float64 { return figures.Micros(d) / float64(done.calls) }
+	return costs{
+		figures.Of("rate", float64(done.calls)/done.took.Seconds(), "checks/s"),
+		figures.Of("cpu_us", perCheck(total.processor), "µs"),
+		figures.Of("script_us", perCheck(total.scripting), "µs"),
+		figures.Of("per_core", 1e6/perCheck(total.processor), "checks/s"),
+		figures.Of("busiest_share", float64(busiest)*float64(len(used))/float64(total.scripts), "ratio"),
+		figures.Of("hot_shard_us", perCheck(mostWorked), "µs"),
+		figures.InMicros("p50_us", figures.Quantile(done.waited, 0.5)),
+		figures.InMicros("p99_us", figures.Quantile(done.waited, 0.99)),
+		figures.Of("server_cores", float64(total.processor)/float64(done.took), "cores"),
+		figures.Of("client_cores", float64(clients)/float64(done.took), "cores"),
+	}
+}
+
+// ownTime returns the processor time of this process so far.
+func ownTime() time.Duration {
+	var used syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails for a wrong address alone
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// simple measures a GET of 100 bytes as checks are measured. ElastiCache Serverless bills
+// a command by its processor time relative to that of such a GET.
+func simple(ctx context.Context, o options) ([]figures.Figure, error) {
+	c, err := openCluster(ctx, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	const key = "simple"
+	if err := c.Client.Do(ctx,
+		c.Client.B().Set().Key(key).Value(strings.Repeat("v", 100)).Build()).Error(); err != nil {
+		return nil, fmt.Errorf("simple command: %w", err)
+	}
+	clients := make([]valkey.Client, environments)
+	for i := range clients {
+		if clients[i], err = store.Open(ctx, c.URL, storeOptions(true)); err != nil {
+			return nil, err
+		}
+		c.OnClose(clients[i].Close)
+	}
+	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
+		used, err := c.during(ctx, func() error {
+			return harness.Concurrently(len(clients), harness.For(o.slice), func(worker, _ int) error {
+				client := clients[worker]
+				return client.Do(ctx, client.B().Get().Key(key).Build()).Error()
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+		gets := float64(used[0].gets)
+		return []figures.Figure{
+			figure("simple.cpu_us", figures.Micros(used[0].processor)/gets, "µs"),
+			figure("simple.command_us", figures.Micros(used[0].getting)/gets, "µs"),
+		}, nil
+	})
+}
