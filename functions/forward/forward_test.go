@@ -81,8 +81,8 @@ func (b *eventBridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			ID    string
 			KeyID string `json:"key_id"`
 		}
-		if json.Unmarshal([]byte(e.Detail), &detail) != nil || detail.ID == "" || e.Source != Source ||
-			e.DetailType != DetailType {
+		if json.Unmarshal([]byte(e.Detail), &detail) != nil || detail.ID == "" || e.Source != source ||
+			e.DetailType != detailType {
 			http.Error(w, "bad entry", http.StatusBadRequest)
 			return
 		}

@@ -1,6 +1,6 @@
-// Command forward is the Lambda function that makes events of crossed limits. CloudWatch
-// Logs gives it the lines of the other functions that say so; it hands them to an event
-// bus or a topic.
+// Command forward is the Lambda function that sends an event for each crossed limit.
+// CloudWatch Logs delivers the other functions' log lines of crossed limits, and forward
+// sends them to an event bus or a topic.
 package main
 
 import (

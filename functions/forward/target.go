@@ -13,26 +13,27 @@ import (
 	topictypes "github.com/aws/aws-sdk-go-v2/service/sns/types"
 )
 
-// target takes events. send takes up to maxBatch and returns those that were not taken.
+// target accepts events. send sends up to maxBatch events and returns those that were not
+// accepted, with an error.
 type target interface {
 	send(ctx context.Context, batch []event) (failed []event, err error)
 }
 
-// maxBatch is the most that PutEvents and PublishBatch take:
+// maxBatch is the most events that PutEvents and PublishBatch accept:
 // https://docs.aws.amazon.com/eventbridge/latest/APIReference/API_PutEvents.html
 // https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html
 const maxBatch = 10
 
-// errRefused is the answer of a service that took only some events.
+// errRefused means that a service did not accept every event.
 var errRefused = errors.New("refused")
 
-// Source and DetailType are those of events on the bus.
+// The source and detail type of events on the bus.
 const (
-	Source     = "tidegate"
-	DetailType = "Limit crossed"
+	source     = "tidegate"
+	detailType = "Limit crossed"
 )
 
-// bus is an event bus of EventBridge.
+// bus is an EventBridge event bus.
 type bus struct {
 	client *eventbridge.Client
 	settings
@@ -47,7 +48,7 @@ func (b *bus) send(ctx context.Context, batch []event) (failed []event, err erro
 	entries := make([]bustypes.PutEventsRequestEntry, len(batch))
 	for i, e := range batch {
 		entries[i] = bustypes.PutEventsRequestEntry{
-			EventBusName: &b.Target, Source: aws.String(Source), DetailType: aws.String(DetailType),
+			EventBusName: &b.Target, Source: aws.String(source), DetailType: aws.String(detailType),
 			Detail: aws.String(string(e.detail)), Time: &e.at, Resources: []string{"tidegate-" + b.Stage},
 		}
 	}
@@ -63,7 +64,7 @@ func (b *bus) send(ctx context.Context, batch []event) (failed []event, err erro
 	return failed, err
 }
 
-// topic is a topic of SNS.
+// topic is an SNS topic.
 type topic struct {
 	client *sns.Client
 	settings
@@ -77,7 +78,7 @@ func (t *topic) send(ctx context.Context, batch []event) (failed []event, err er
 	entries := make([]topictypes.PublishBatchRequestEntry, len(batch))
 	for i, e := range batch {
 		entries[i] = topictypes.PublishBatchRequestEntry{
-			Id: aws.String(strconv.Itoa(i)), Subject: aws.String(DetailType + " (" + t.Stage + ")"),
+			Id: aws.String(strconv.Itoa(i)), Subject: aws.String(detailType + " (" + t.Stage + ")"),
 			Message: aws.String(string(e.detail)),
 		}
 	}
