@@ -1,5 +1,5 @@
-// Command zip packs one executable as bootstrap, the way AWS Lambda wants it. It writes
-// the same bytes on every machine and at any time, so that two builds of one commit can
+// Command zip packs an executable for AWS Lambda, under the name bootstrap. Its output
+// has the same bytes on every machine and at any time, so that two builds of a commit can
 // be compared by their hash.
 //
 //	go run ./scripts/zip build/check.zip build/lambda_arm64/check/bootstrap
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// pack leaves no half-written output behind when it fails.
+// pack writes the archive only once it is complete.
 func pack(output, executable string) error {
 	content, err := os.ReadFile(executable)
 	if err != nil {
@@ -47,7 +47,7 @@ func write(to io.Writer, content []byte) error {
 	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(w, flate.BestCompression)
 	})
-	// The earliest time that the format can hold.
+	// The time is the earliest that the format can hold.
 	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate,
 		Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
 	header.SetMode(0o755)

@@ -1,7 +1,7 @@
-// Command bundle builds web/static/dist: htmx, uPlot, our own scripts and stylesheet. It
-// minifies and compresses them and names each by its content, so that browsers may cache
-// it for ever. Run it at the top of the repository after `npm ci --ignore-scripts
-// --prefix web`.
+// Command bundle builds web/static/dist from htmx, uPlot, our scripts and our stylesheet.
+// It minifies and compresses the files, and puts a hash of the content into each name, so
+// that browsers may cache it for ever. Run it at the top of the repository after
+// `npm ci --ignore-scripts --prefix web`.
 package main
 
 import (
@@ -48,8 +48,8 @@ func bundle() error {
 	return writeManifest(result.Metafile)
 }
 
-// compress writes a compressed copy of a file, which browsers get. It uses the best
-// compression, which would be too slow for each request.
+// compress writes the compressed copy of a file that is served. It uses the best
+// compression, which would be too slow at each request.
 func compress(file api.OutputFile) error {
 	var compressed bytes.Buffer
 	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
@@ -83,8 +83,8 @@ func options() api.BuildOptions {
 	}
 }
 
-// removeOld empties the folder except its committed placeholder, without which go:embed
-// fails on a fresh clone.
+// removeOld empties the folder, except for the committed placeholder that go:embed needs
+// on a fresh clone.
 func removeOld() error {
 	old, err := filepath.Glob(dist + "/[^.]*")
 	if err != nil {
@@ -98,8 +98,8 @@ func removeOld() error {
 	return nil
 }
 
-// writeManifest records which fingerprinted file each source became; package static reads
-// it.
+// writeManifest writes the manifest that package static reads: the file name of each
+// source, with its hash.
 func writeManifest(metafile string) error {
 	var meta struct {
 		Outputs map[string]struct {

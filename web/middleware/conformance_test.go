@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,13 +11,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"tidegate/internal/testing/browsertest"
 )
 
 // conformance is the table that the middleware of every language passes.
@@ -249,3 +255,39 @@ type transport func(*http.Request) (*http.Response, error)
 
 // RoundTrip answers an attempt as a server would.
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// run waits for a program in a folder and returns what it printed.
+func run(t *testing.T, folder, program string, arguments ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Dir = folder
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %s: %v, %v\n%s", program, strings.Join(arguments, " "), err, ctx.Err(), output)
+	}
+	return string(output)
+}
+
+// The middleware in Node.js passes the table of cases in Express, Fastify and Lambda
+// handlers.
+func TestNode(t *testing.T) {
+	node, err := exec.LookPath("node")
+	browsertest.Need(t, err, "install Node.js 20 or newer")
+	_, err = os.Stat(filepath.Join("node", "node_modules", "fastify"))
+	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix web/middleware/node")
+	if output := run(t, "node", node, "--test"); !regexp.MustCompile(`pass [2-9]\d\d\n`).MatchString(output) {
+		t.Errorf("too few tests:\n%s", output)
+	}
+}
+
+// The middleware in Python passes the table of cases in WSGI, ASGI and Lambda handlers.
+func TestPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	browsertest.Need(t, err, "install Python 3.10 or newer")
+	if output := run(t, "python", python, "-B", "-W", "error", "-m",
+		"unittest"); !strings.Contains(output, "Ran 1") {
+		t.Errorf("too few tests:\n%s", output)
+	}
+}

@@ -43,15 +43,14 @@ func Authorizer(authorizer map[string]any) map[string]any {
 	return authorizer
 }
 
-// Headers is a Source for integrations that get HTTP requests: every key of the context
-// is a header of its name behind the prefix, where API Gateway's parameter mapping put
-// it, such as
+// Headers is a Source for HTTP integrations. API Gateway's parameter mapping writes each
+// key of the context into a header whose name is the prefix and the key, such as
 //
 //	overwrite:header.X-Tidegate-denied   $context.authorizer.denied
 //
-// for the prefix X-Tidegate-. Map every key that docs/backends.md lists and that you
-// want, denied at least, and always with overwrite, so that no client can set them. A
-// header with more than one value makes the whole decision invalid.
+// for the prefix X-Tidegate-. Map denied, and the other keys of docs/backends.md that you
+// want, always with overwrite, so that no client can set them. A header with more than
+// one value makes the whole decision invalid.
 func Headers(prefix string) Source {
 	return func(r *http.Request) map[string]any {
 		context := map[string]any{}
@@ -135,7 +134,7 @@ func (v values) text(key string) string {
 	return ""
 }
 
-// number returns a value as an integer; 0 if it is none.
+// number returns a value as an integer, or 0 if it is not one.
 func (v values) number(key string) int64 {
 	n, _ := strconv.ParseInt(strings.TrimSpace(v.text(key)), 10, 64)
 	return n

@@ -1,5 +1,5 @@
-// Package static has the files that web/bundle builds for browsers: the scripts, the
-// stylesheet and the icon.
+// Package static embeds the files that web/bundle builds for browsers: the scripts, the
+// stylesheet and the icon. The web server serves them; pages link to their names.
 package static
 
 import (
@@ -15,14 +15,15 @@ var files embed.FS
 
 // Bundle is the files to serve, and the names of those that pages load.
 type Bundle struct {
-	Files  fs.FS  // fingerprinted files by name, and compressed copies with .gz appended
+	Files  fs.FS  // by name, which contains a hash; compressed copies have .gz appended
 	Script string // name of the script in Files
 	Chart  string // name of the script of charts in Files
 	Style  string // name of the stylesheet in Files
 	Icon   string // name of the icon in Files
 }
 
-// Load returns the embedded bundle. It fails if the program was built before the bundle.
+// Load returns the embedded bundle. It returns an error if the program was built without
+// it.
 func Load() (Bundle, error) {
 	dist, err := fs.Sub(files, "dist")
 	if err != nil {
