@@ -36,6 +36,16 @@ type FieldError struct {
 
 func (e FieldError) Error() string { return e.Field + ": " + e.Message }
 
+// fieldErrors collects bad input.
+type fieldErrors []FieldError
+
+// add adds what is wrong with a field, unless problem is empty.
+func (f *fieldErrors) add(field, problem string) {
+	if problem != "" {
+		*f = append(*f, FieldError{field, problem})
+	}
+}
+
 // InvalidError has everything that is wrong with an input. Nothing was written.
 type InvalidError struct{ Fields []FieldError }
 

@@ -47,23 +47,18 @@ func (s *Set) planErrors() []FieldError {
 	if len(s.Plans) > MaxPlans {
 		return []FieldError{{"plans", fmt.Sprintf("%d given: must be at most %d", len(s.Plans), MaxPlans)}}
 	}
-	var fields []FieldError
+	var fields fieldErrors
 	seen := map[string]bool{}
 	for i, p := range s.Plans {
 		at := fmt.Sprintf("plans[%d].", i)
-		add := func(field, problem string) {
-			if problem != "" {
-				fields = append(fields, FieldError{at + field, problem})
-			}
-		}
-		add("name", nameProblem(p.Name, seen))
-		add("mode", modeProblem(p.Mode))
+		fields.add(at+"name", nameProblem(p.Name, seen))
+		fields.add(at+"mode", modeProblem(p.Mode))
 		fields = append(fields, limitErrors(at+"limits", p.Limits, true)...)
 		fields = append(fields, limitErrors(at+"candidate", p.Candidate, false)...)
 		fields = append(fields, unnotifiedErrors(at+"candidate", p.Candidate, candidateNotify)...)
 		for j, l := range p.Candidate {
 			if l.Shadow {
-				add(fmt.Sprintf("candidate[%d].mode", j),
+				fields.add(fmt.Sprintf("%scandidate[%d].mode", at, j),
 					"is shadow: a candidate denies no call, so leave it out")
 			}
 		}
@@ -73,14 +68,15 @@ func (s *Set) planErrors() []FieldError {
 		switch p.Degraded {
 		case "", Closed, Open:
 			if p.Share != 0 {
-				add("share", fmt.Sprintf("is %d: only degraded local has a share", p.Share))
+				fields.add(at+"share", fmt.Sprintf("is %d: only degraded local has a share", p.Share))
 			}
 		case Local:
 			if p.Share < 1 || p.Share > 100 {
-				add("share", fmt.Sprintf("is %d: must be 1 to 100 percent", p.Share))
+				fields.add(at+"share", fmt.Sprintf("is %d: must be 1 to 100 percent", p.Share))
 			}
 		default:
-			add("degraded", fmt.Sprintf("is %.20q: must be closed, open or local", string(p.Degraded)))
+			fields.add(at+"degraded",
+				fmt.Sprintf("is %.20q: must be closed, open or local", string(p.Degraded)))
 		}
 	}
 	return fields
@@ -109,27 +105,20 @@ func (s *Set) routeErrors() []FieldError {
 }
 
 func (r Route) errors(at string, seen map[string]bool) []FieldError {
-	var fields []FieldError
-	if problem := nameProblem(r.Name, seen); problem != "" {
-		fields = append(fields, FieldError{at + "name", problem})
-	}
+	var fields fieldErrors
+	fields.add(at+"name", nameProblem(r.Name, seen))
 	for _, e := range r.Pattern.Errors() {
-		fields = append(fields, FieldError{at + "pattern." + e.Field, e.Message})
+		fields.add(at+"pattern."+e.Field, e.Message)
 	}
 	if r.Cost < 0 || r.Cost > limiter.MaxRequests {
-		fields = append(fields, FieldError{at + "cost",
-			fmt.Sprintf("is %d: must be 0 to %d", r.Cost, limiter.MaxRequests)})
+		fields.add(at+"cost", fmt.Sprintf("is %d: must be 0 to %d", r.Cost, limiter.MaxRequests))
 	}
 	if r.Settle && r.Cost == 0 {
-		fields = append(fields, FieldError{at + "settle",
-			"is set, but a call of cost 0 has nothing to settle: must have a cost of 1 at least"})
+		fields.add(at+"settle",
+			"is set, but a call of cost 0 has nothing to settle: must have a cost of 1 at least")
 	}
-	if problem := r.settleMaxProblem(); problem != "" {
-		fields = append(fields, FieldError{at + "settleMax", problem})
-	}
-	if problem := modeProblem(r.Mode); problem != "" {
-		fields = append(fields, FieldError{at + "mode", problem})
-	}
+	fields.add(at+"settleMax", r.settleMaxProblem())
+	fields.add(at+"mode", modeProblem(r.Mode))
 	for field, limits := range map[string][]limiter.Limit{"perKey": r.PerKey, "perIP": r.PerIP,
 		"shared": r.Shared} {
 		fields = append(fields, limitErrors(at+field, limits, false)...)
@@ -139,11 +128,9 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 }
 
 func (s *Set) scopeErrors(field string, scope Scope) []FieldError {
-	fields := append(limitErrors(field+".limits", scope.Limits, false),
-		costErrors(field+".limits", scope.Limits, s.Routes)...)
-	if problem := modeProblem(scope.Mode); problem != "" {
-		fields = append(fields, FieldError{field + ".mode", problem})
-	}
+	fields := fieldErrors(limitErrors(field+".limits", scope.Limits, false))
+	fields = append(fields, costErrors(field+".limits", scope.Limits, s.Routes)...)
+	fields.add(field+".mode", modeProblem(scope.Mode))
 	return fields
 }
 
@@ -151,10 +138,9 @@ func (b *Bans) errors() []FieldError {
 	if b == nil {
 		return nil
 	}
-	var fields []FieldError
+	var fields fieldErrors
 	if b.Denials < 2 || b.Denials > 100_000 {
-		fields = append(fields, FieldError{"bans.denials",
-			fmt.Sprintf("is %d: must be 2 to 100000", b.Denials)})
+		fields.add("bans.denials", fmt.Sprintf("is %d: must be 2 to 100000", b.Denials))
 	}
 	for _, d := range []struct {
 		field string
@@ -163,8 +149,8 @@ func (b *Bans) errors() []FieldError {
 	}{{"window", b.Window, limiter.MinWindow}, {"base", b.Base, time.Second},
 		{"cap", b.Cap, time.Duration(b.Base)}} {
 		if v := time.Duration(d.value); v < d.least || v > maxBan || v%time.Millisecond != 0 {
-			fields = append(fields, FieldError{"bans." + d.field,
-				fmt.Sprintf("is %s: must be %s to 366 days, in whole milliseconds", v, d.least)})
+			fields.add("bans."+d.field,
+				fmt.Sprintf("is %s: must be %s to 366 days, in whole milliseconds", v, d.least))
 		}
 	}
 	return fields
