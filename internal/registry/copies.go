@@ -224,7 +224,7 @@ func (s *Store) repair(ctx context.Context, newest, stored *policy.Set, found st
 	if newest.Version >= found.newest {
 		reason = fmt.Sprintf("version %d was lost in the store and came back from a mirror", newest.Version)
 	}
-	entry := audit.Entry{By: byRepair, Action: audit.PolicyRepair, Reason: reason}
+	entry := Edit{By: byRepair, Reason: reason}.entry(audit.PolicyRepair, "", repaired.Version)
 	if _, err := s.writeSet(ctx, &repaired, stored, stored.Version, entry); err != nil {
 		return err
 	}

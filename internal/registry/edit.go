@@ -36,6 +36,12 @@ func (e Edit) Validate() error {
 	return nil
 }
 
+// entry returns the audit entry of an edit of a subject with this name. version is the
+// subject's after the edit.
+func (e Edit) entry(action, name string, version int64) audit.Entry {
+	return audit.Entry{By: e.By, Action: action, Name: name, Reason: e.Reason, Job: e.Job, Version: version}
+}
+
 // Create stores a new API key under a fresh id and returns it with its secret, which
 // cannot be read again. The id of a key with a given value is derived from the value. If
 // that key exists, the returned key has its id and the error is ErrConflict. Bad input is
@@ -103,73 +109,61 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 // is an *InvalidError. action names the change in the audit ("key.override").
 func (s *Store) Update(ctx context.Context, id string, version int64, action string, edit Edit,
 	change func(*policy.Key)) (policy.Key, error) {
-	set, old, hashes, err := s.edited(ctx, id, version)
+	old, err := s.loadVersion(ctx, id, version)
 	if err != nil {
-		return old, err
+		return old.Key, err
 	}
 	k := old
-	change(&k)
+	change(&k.Key)
 	k.ID, k.Kind, k.Env, k.Created, k.Grace = old.ID, old.Kind, old.Env, old.Created, old.Grace
 	k.Foreign = old.Foreign
-	if err := k.Validate(set); err != nil {
+	if err := k.Validate(k.set); err != nil {
 		return policy.Key{}, err
 	}
-	if sameRecord(old, k, hashes) {
-		return old, nil
+	if sameRecord(old, k) {
+		return old.Key, nil
 	}
-	return s.replace(ctx, set, old, k, hashes, action, edit)
+	return s.replace(ctx, old.Key, k, action, edit)
 }
 
-// edited reads what an edit that was based on a version starts from. If another version
-// is current, it returns that key with ErrConflict.
-func (s *Store) edited(ctx context.Context, id string, version int64) (*policy.Set, policy.Key,
-	policyset.Secrets, error) {
-	set, err := s.Set(ctx)
-	if err != nil {
-		return nil, policy.Key{}, policyset.Secrets{}, err
+// loadVersion reads the key that an edit was based on. If another version is current, it
+// returns that key with ErrConflict.
+func (s *Store) loadVersion(ctx context.Context, id string, version int64) (storedKey, error) {
+	k, err := s.load(ctx, id)
+	switch {
+	case err != nil:
+		return storedKey{}, err
+	case k.Version != version:
+		return k, policy.ErrConflict
 	}
-	old, hashes, err := s.get(ctx, set, id)
-	if err != nil {
-		return nil, policy.Key{}, policyset.Secrets{}, err
-	}
-	if old.Version != version {
-		return nil, old, policyset.Secrets{}, policy.ErrConflict
-	}
-	return set, old, hashes, nil
+	return k, nil
 }
 
 // sameRecord reports whether two versions of a key have the same record.
-func sameRecord(old, k policy.Key, hashes policyset.Secrets) bool {
-	before, err := policyset.EncodeRecord(old, hashes)
+func sameRecord(a, b storedKey) bool {
+	before, err := policyset.EncodeRecord(a.Key, a.hashes)
 	if err != nil {
 		return false
 	}
-	after, err := policyset.EncodeRecord(k, hashes)
+	after, err := policyset.EncodeRecord(b.Key, b.hashes)
 	return err == nil && bytes.Equal(before, after)
 }
 
-// replace writes k as the next version of old. With ErrConflict it returns the current
-// key.
-func (s *Store) replace(
-	ctx context.Context,
-	set *policy.Set,
-	old, k policy.Key,
-	hashes policyset.Secrets,
-	action string,
-	edit Edit,
-	forget ...string,
-) (policy.Key, error) {
+// replace writes k as the next version of old and deletes the names in forget in the same
+// step. With ErrConflict it returns the current key.
+func (s *Store) replace(ctx context.Context, old policy.Key, k storedKey, action string, edit Edit,
+	forget ...string) (policy.Key, error) {
 	k.Version = old.Version + 1
 	k.Updated = s.Now().UTC().Truncate(time.Second)
-	if err := k.Validate(set); err != nil {
+	if err := k.Validate(k.set); err != nil {
 		return policy.Key{}, err
 	}
-	err := s.put(ctx, old, k, hashes, action, edit, forget...)
+	err := s.put(ctx, old, k.Key, k.hashes, action, edit, forget...)
 	if errors.Is(err, policy.ErrConflict) {
-		current, _, getErr := s.get(ctx, set, old.ID)
+		current, _, getErr := s.get(ctx, k.set, old.ID)
 		return current, errors.Join(err, getErr)
 	}
-	return k, err
+	return k.Key, err
 }
 
 // SetOverride replaces the limits of the key's plan until the override ends. A nil
@@ -194,32 +188,27 @@ func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit)
 // Unban lifts a key's ban, by hand or automatic, and resets the number of its automatic
 // bans. The audit entry contains the end of the ban. Unban fails as Update does.
 func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
-	set, old, hashes, err := s.edited(ctx, id, version)
+	k, err := s.loadVersion(ctx, id, version)
 	if err != nil {
-		return old, err
+		return k.Key, err
 	}
-	until, err := s.BannedUntil(ctx, set, []policy.Key{old})
+	until, err := s.BannedUntil(ctx, k.set, []policy.Key{k.Key})
 	if err != nil {
 		return policy.Key{}, err
 	}
-	k := old
+	old := k.Key
 	old.Banned, k.Banned = until[0], time.Time{}
-	return s.replace(ctx, set, old, k, hashes, audit.KeyUnban, edit, policyset.BanKey(id),
-		policyset.DenialsKey(id))
+	return s.replace(ctx, old, k, audit.KeyUnban, edit, policyset.BanKey(id), policyset.DenialsKey(id))
 }
 
 // Reset deletes all counts of the key and its automatic bans, in one step with the audit
 // entry. It fails with ErrConflict, and deletes nothing, if the key was edited meanwhile.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
-	set, err := s.Set(ctx)
+	k, err := s.load(ctx, id)
 	if err != nil {
 		return policy.Key{}, err
 	}
-	k, hashes, err := s.get(ctx, set, id)
-	if err != nil {
-		return policy.Key{}, err
-	}
-	return s.replace(ctx, set, k, k, hashes, audit.KeyReset, edit, states(set, id)...)
+	return s.replace(ctx, k.Key, k, audit.KeyReset, edit, states(k.set, id)...)
 }
 
 // states names everything that is counted for a subject under this policy set.
@@ -234,31 +223,25 @@ func states(set *policy.Set, id string) []string {
 
 // Delete removes a key, its counts and its entries in the lists.
 func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
-	set, err := s.Set(ctx)
-	if err != nil {
-		return err
-	}
-	k, _, err := s.get(ctx, set, id)
+	k, err := s.load(ctx, id)
 	if errors.Is(err, policy.ErrUnreadable) {
-		return s.deleteUnreadable(ctx, set, id, edit)
+		return s.deleteUnreadable(ctx, k.set, id, edit)
 	}
 	if err != nil {
 		return err
 	}
-	before, err := json.Marshal(k)
-	if err != nil {
+	entry := edit.entry(audit.KeyDelete, k.Name, k.Version+1)
+	if entry.Before, err = json.Marshal(k.Key); err != nil {
 		return fmt.Errorf("registry: delete key: %w", err)
 	}
 	e := recordEdit{
 		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version,
-		forget: states(set, id),
-		entry: audit.Entry{By: edit.By, Action: audit.KeyDelete, Name: k.Name, Reason: edit.Reason,
-			Version: k.Version + 1, Before: before},
+		forget: states(k.set, id), entry: entry,
 	}
 	if _, err := s.write(ctx, e); err != nil {
 		return err
 	}
-	s.updateIndex(ctx, k, policy.Key{})
+	s.updateIndex(ctx, k.Key, policy.Key{})
 	return nil
 }
 
@@ -271,7 +254,7 @@ func (s *Store) deleteUnreadable(ctx context.Context, set *policy.Set, id string
 	}
 	_, err = s.write(ctx, recordEdit{
 		id: id, key: keyspace.Record(id), versionAt: 1, found: record, forget: states(set, id),
-		entry: audit.Entry{By: edit.By, Action: audit.KeyDelete, Reason: edit.Reason},
+		entry: edit.entry(audit.KeyDelete, "", 0),
 	})
 	return err
 }

@@ -112,7 +112,7 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 	}
 	id := policy.GroupID(name)
 	e := recordEdit{id: id, key: keyspace.Record(id), versionAt: 1,
-		entry: audit.Entry{By: edit.By, Action: audit.GroupReset, Name: name, Reason: edit.Reason}}
+		entry: edit.entry(audit.GroupReset, name, 0)}
 	for _, p := range set.Plans {
 		e.forget = append(e.forget, keyspace.Of(id, policy.GroupState(p.Number)))
 	}

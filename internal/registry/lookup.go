@@ -18,12 +18,25 @@ import (
 
 // Get returns one key, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, id string) (policy.Key, error) {
+	k, err := s.load(ctx, id)
+	return k.Key, err
+}
+
+// storedKey is a key as it was read.
+type storedKey struct {
+	policy.Key
+	hashes policyset.Secrets
+	set    *policy.Set // the policy set at that time
+}
+
+// load reads a key and the policy set. If only the key fails, the result has the set.
+func (s *Store) load(ctx context.Context, id string) (storedKey, error) {
 	set, err := s.Set(ctx)
 	if err != nil {
-		return policy.Key{}, err
+		return storedKey{}, err
 	}
-	k, _, err := s.get(ctx, set, id)
-	return k, err
+	k, hashes, err := s.get(ctx, set, id)
+	return storedKey{k, hashes, set}, err
 }
 
 func (s *Store) get(ctx context.Context, set *policy.Set, id string) (policy.Key, policyset.Secrets, error) {

@@ -11,6 +11,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 )
 
 // Authenticate returns the API key whose secret a text is: the current secret, or the one
@@ -89,10 +90,10 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 		return policy.Key{}, apikey.Secret{}, invalid("grace",
 			fmt.Sprintf("is %s: must be 0 to 90 days", grace))
 	}
-	set, old, hashes, err := s.edited(ctx, id, version)
+	old, err := s.loadVersion(ctx, id, version)
 	switch {
 	case err != nil:
-		return old, apikey.Secret{}, err
+		return old.Key, apikey.Secret{}, err
 	case old.Kind != policy.APIKey:
 		return policy.Key{}, apikey.Secret{}, policy.ErrNotFound
 	}
@@ -100,13 +101,13 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 	if err != nil {
 		return policy.Key{}, apikey.Secret{}, fmt.Errorf("registry: rotate key: %w", err)
 	}
-	k := old
-	hashes.Previous, hashes.Current = hashes.Current, s.pepper.Hash(secret)
-	k.Grace, k.Foreign = time.Time{}, false
+	next := old
+	next.hashes = policyset.Secrets{Current: s.pepper.Hash(secret), Previous: old.hashes.Current}
+	next.Grace, next.Foreign = time.Time{}, false
 	if grace > 0 {
-		k.Grace = s.Now().UTC().Add(grace).Truncate(time.Second)
+		next.Grace = s.Now().UTC().Add(grace).Truncate(time.Second)
 	}
-	k, err = s.replace(ctx, set, old, k, hashes, audit.KeyRotate, edit)
+	k, err := s.replace(ctx, old.Key, next, audit.KeyRotate, edit)
 	if err != nil {
 		return k, apikey.Secret{}, err
 	}
@@ -116,11 +117,11 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 // ExpireSecret ends the grace of the secret before the last rotation. If there is no
 // grace, it writes nothing. It works as Update does.
 func (s *Store) ExpireSecret(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
-	set, old, hashes, err := s.edited(ctx, id, version)
+	old, err := s.loadVersion(ctx, id, version)
 	if err != nil || !old.Grace.After(s.Now()) {
-		return old, err
+		return old.Key, err
 	}
-	k := old
-	k.Grace, hashes.Previous = time.Time{}, [sha256.Size]byte{}
-	return s.replace(ctx, set, old, k, hashes, audit.KeyExpire, edit)
+	next := old
+	next.Grace, next.hashes.Previous = time.Time{}, [sha256.Size]byte{}
+	return s.replace(ctx, old.Key, next, audit.KeyExpire, edit)
 }

@@ -48,20 +48,19 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 		return nil, err
 	}
 	saved.Version, saved.ShrinkingLeases = basis.Version, current.ShrinkingLeasesAfter(saved, s.Now())
-	newer, err := s.writeSet(ctx, saved, current, stored.Version,
-		audit.Entry{By: edit.By, Action: audit.PolicySave, Reason: edit.Reason})
+	entry := edit.entry(audit.PolicySave, "", saved.Version)
+	newer, err := s.writeSet(ctx, saved, current, stored.Version, entry)
 	if err != nil {
 		return newer, err
 	}
 	return saved, s.Distribute(ctx, saved)
 }
 
-// writeSet writes the record of next, if the stored record has the version stored. The
-// audit entry has before as the replaced set. With ErrConflict writeSet returns the
-// stored set.
+// writeSet writes the record of next, if the stored record has the version stored. It adds
+// next and before, the set that it replaces, to the audit entry. With ErrConflict it
+// returns the stored set.
 func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored int64,
 	entry audit.Entry) (newer *policy.Set, err error) {
-	entry.Version = next.Version
 	if entry.After, err = json.Marshal(next); err != nil {
 		return nil, fmt.Errorf("registry: save set: %w", err)
 	}

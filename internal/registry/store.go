@@ -138,9 +138,7 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 	if err := s.addToIndex(ctx, k); err != nil {
 		return err
 	}
-	entry := audit.Entry{
-		By: edit.By, Action: action, Name: k.Name, Reason: edit.Reason, Job: edit.Job, Version: k.Version,
-	}
+	entry := edit.entry(action, k.Name, k.Version)
 	if entry.After, err = json.Marshal(k); err != nil {
 		return fmt.Errorf("registry: write key: %w", err)
 	}
