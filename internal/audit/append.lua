@@ -1,8 +1,8 @@
--- Defines append(stream, head, unshipped, expected, body, hash, next, item), which adds
--- an entry to a chain whose head is `expected` ('' before the first entry), makes `next`
--- its head, and returns true; or returns false when another entry came first. An item
--- that is not '' is what the journal is to store: it joins the list `unshipped`, behind
--- the id of the entry and a newline.
+-- Defines append(stream, head, unshipped, expected, body, hash, next, item). If the head of
+-- the chain is `expected` ('' before the first entry), append adds an entry, makes `next`
+-- the head, and returns true. Otherwise another entry came first, and it returns false.
+-- With an item, append adds the entry's id, a newline and the item to the list `unshipped`,
+-- for the journal.
 local function append(stream, head, unshipped, expected, body, hash, next, item)
   if (redis.call('GET', head) or '') ~= expected then
     return false

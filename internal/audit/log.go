@@ -208,7 +208,7 @@ var (
 )
 
 // UseJournal makes the log store every later change in a journal before it is
-// acknowledged. It must be called before the first use.
+// acknowledged. It must not be called while the log is in use.
 func (l *Log) UseJournal(j Journal) { l.journal = j }
 
 // Journalled reports whether changes are stored in a journal.

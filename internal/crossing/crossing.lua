@@ -1,12 +1,15 @@
--- Reports that a threshold of a limit was crossed, unless that was reported before.
--- KEYS[1]  the mark that it was
+-- Lists that a threshold of a limit was crossed, unless its mark exists.
+--
+-- KEYS[1]  the mark
 -- KEYS[2]  the bucket's list of reports
 -- KEYS[3]  the bucket's count of unregistered callers' reports of the day
--- ARGV[1]  'u' when anybody can make up the subject, else 'r'
+-- ARGV[1]  'u' for an unregistered caller, else 'r'
 -- ARGV[2]  the report, JSON
--- ARGV[3]  when it was crossed (ms since 1970)
--- ARGV[4]  until the limit resets (ms from then)
--- Returns 1 when it is new, 0 when it was reported before, 2 when there is no room.
+-- ARGV[3]  when it was crossed, in ms since 1970
+-- ARGV[4]  life of the mark, in ms
+--
+-- Returns 1 if it was listed, 0 if it was reported before, 2 if unregistered callers have
+-- no room left today.
 local call = redis.call
 local unregistered = ARGV[1] == 'u'
 if unregistered and tonumber(call('HGET', KEYS[3], 'n') or '0') >= 64 then
@@ -23,7 +26,8 @@ call('ZADD', KEYS[2], ARGV[3], ARGV[2])
 call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('%.0f', tonumber(ARGV[3]) - 2592000000))
 local reports = call('ZRANGE', KEYS[2], '0', '-1')
 if #reports > 128 then
-  -- Of the subject with the most reports the oldest goes: a caller takes no other's away.
+  -- Removes the oldest report of the subject with the most, so that no caller removes the
+  -- reports of others.
   local subjects, counts, most = {}, {}, 0
   for i = 1, #reports do
     local subject = cjson.decode(reports[i]).subject

@@ -1,11 +1,12 @@
--- Runs commands while the head of a chain is the one expected.
+-- Runs commands if a chain has the expected head.
 --
 -- KEYS[1]  the head
 -- KEYS[2…] the key of each command
--- ARGV[1]  the head expected; empty for none
--- ARGV[2…] of each command: its name, how many arguments follow its key, and these
+-- ARGV[1]  the expected head; empty for none
+-- ARGV[2…] for each command: its name, the number of arguments after its key, and these
+--          arguments
 --
--- Returns 1 when they ran, 0 when another head was found: then nothing was done.
+-- Returns 1 if they ran, 0 if the chain has another head. Then nothing is done.
 if (redis.call('GET', KEYS[1]) or '') ~= ARGV[1] then
   return 0
 end

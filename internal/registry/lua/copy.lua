@@ -1,11 +1,12 @@
--- Writes a bucket's copy of the plans, or a mirror of the policy set, unless the stored
--- one is as new. No version is ever saved with two contents.
+-- Writes a bucket's copy of the plans, or a mirror of the policy set, if the stored one
+-- has an older version. No version is ever saved with two contents.
 --
 -- KEYS[1]  the copy
 -- ARGV[1]  the new copy; its first 5 bytes are 1 byte format, 4 bytes version
--- ARGV[2]  '1' to write it where there is none
+-- ARGV[2]  '1' to write it if there is none
 --
--- Returns 1 when it was written, 0 when there is one as new, -1 when there is none.
+-- Returns 1 if it was written, 0 if the stored one is not older, -1 if there is none and
+-- none was written.
 local old = redis.call('GETRANGE', KEYS[1], 0, 4)
 local function version(copy)
   local a, b, c, d = string.byte(copy, 2, 5)

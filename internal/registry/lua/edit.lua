@@ -1,18 +1,18 @@
--- Creates, replaces or deletes a record, and appends the entry of the audit about it.
--- append.lua (package audit) stands before this text. All keys are in one slot.
+-- Creates, replaces or deletes a record, and appends its audit entry. append.lua of
+-- package audit precedes this text. All keys are in one slot.
 --
 -- KEYS[1]   the record
--- KEYS[2]   the audit's entries
--- KEYS[3]   the audit's head
--- KEYS[4]   the audit's unshipped items
+-- KEYS[2]   the stream of the audit chain
+-- KEYS[3]   the head of the audit chain
+-- KEYS[4]   the list of unshipped audit items
 -- KEYS[5…]  keys to delete with the edit
--- ARGV[1]   expected version of the record, as its bytes; empty when there must be none
+-- ARGV[1]   bytes of the expected version; empty if there must be no record
 -- ARGV[2]   position of these bytes in the record, from 1
--- ARGV[3]   the new record; empty to delete it
--- ARGV[4…]  what append takes from its fourth argument on
+-- ARGV[3]   the new record; empty to delete the record
+-- ARGV[4…]  the arguments of append from the fourth on
 --
--- Returns 1 when done; 0 when the audit has a newer entry; nil when there is no record;
--- the stored record when it has another version.
+-- Returns 1 if the edit is made; 0 if the chain has another head; nil if there is no
+-- record; the stored record if it has another version.
 local record = redis.call('GET', KEYS[1])
 if ARGV[1] == '' then
   if record then

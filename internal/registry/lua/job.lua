@@ -1,16 +1,16 @@
--- Stores a bulk job while its lease has not passed to another.
+-- Stores a bulk job if the caller holds its lease.
 --
 -- KEYS[1]  the job
--- KEYS[2]  its lease, which holds who has it
+-- KEYS[2]  its lease: the name of the holder
 -- KEYS[3]  its stop mark, different for each stop
--- ARGV[1]  who stores it
+-- ARGV[1]  the caller's name
 -- ARGV[2]  the job's text
--- ARGV[3]  milliseconds that it is stored for
--- ARGV[4]  '1' to give the lease back
--- ARGV[5]  the stop mark after which the job was continued, '' for none
+-- ARGV[3]  milliseconds until the job expires
+-- ARGV[4]  '1' to release the lease
+-- ARGV[5]  the stop mark after which the job was last continued, '' for none
 --
--- Returns 0 when another has the lease or nobody, 2 when the job was stored and has
--- another stop mark, else 1.
+-- Returns 0 if the caller does not hold the lease, 2 if the job was stored and has another
+-- stop mark, 1 if it was stored and has not.
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end
