@@ -25,8 +25,8 @@ func (d *dashboard) ownerRoutes() []auth.Route {
 		return nil
 	}
 	return []auth.Route{
-		{Pattern: "GET " + OwnerPath, Role: auth.Owner, Handle: d.showOwnerForm},
-		{Pattern: "POST " + OwnerPath, Role: auth.Owner, Handle: d.showOwnKey},
+		{Pattern: "GET /self", Role: auth.Owner, Handle: d.showOwnerForm},
+		{Pattern: "POST /self", Role: auth.Owner, Handle: d.showOwnKey},
 	}
 }
 

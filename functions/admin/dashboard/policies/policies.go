@@ -42,7 +42,7 @@ func Routes(
 	r *page.Renderer, shared *changes.Changes, keys *app.Registry, calls *usage.Reader, log *slog.Logger,
 ) []auth.Route {
 	d := &pages{Renderer: r, Changes: shared, keys: keys, usage: calls, log: log}
-	routes := []auth.Route{
+	return []auth.Route{
 		{Pattern: "GET /policies", Role: auth.Viewer, Handle: d.showPolicies},
 		{Pattern: "GET /policies.yaml", Role: auth.Viewer, Handle: d.exportPolicies},
 		{Pattern: "GET /policies/import", Role: auth.Editor, Handle: d.showImport},
@@ -50,23 +50,22 @@ func Routes(
 			MaxBody: MaxImport},
 		{Pattern: "POST /policies/sync", Role: auth.Editor, Handle: d.syncPolicies},
 		{Pattern: "GET /policies/rules/edit", Role: auth.Editor, Handle: d.showRule},
+		{Pattern: "GET /policies/plans/new", Role: auth.Editor, Handle: d.show(d.planEdit)},
+		{Pattern: "POST /policies/plans/new", Role: auth.Editor, Handle: d.save(d.planEdit), Resumes: true},
+		{Pattern: "GET /policies/plans/{number}", Role: auth.Editor, Handle: d.show(d.planEdit)},
+		{Pattern: "POST /policies/plans/{number}", Role: auth.Editor, Handle: d.save(d.planEdit),
+			Resumes: true},
+		{Pattern: "GET /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.show(planAction)},
+		{Pattern: "POST /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.save(planAction),
+			Resumes: true},
+		{Pattern: "GET /policies/rules/new", Role: auth.Editor, Handle: d.show(ruleEdit)},
+		{Pattern: "POST /policies/rules", Role: auth.Editor, Handle: d.save(ruleEdit), Resumes: true},
+		{Pattern: "GET /policies/rules/delete", Role: auth.Editor, Handle: d.show(ruleDeletion)},
+		{Pattern: "POST /policies/rules/delete", Role: auth.Editor, Handle: d.save(ruleDeletion),
+			Resumes: true},
+		{Pattern: "GET /policies/shared", Role: auth.Editor, Handle: d.show(allCallersEdit)},
+		{Pattern: "POST /policies/shared", Role: auth.Editor, Handle: d.save(allCallersEdit), Resumes: true},
 	}
-	for _, e := range []struct {
-		get, post string
-		edit      func(*http.Request) (edit, bool)
-	}{
-		{"/policies/plans/new", "/policies/plans/new", d.planEdit},
-		{"/policies/plans/{number}", "/policies/plans/{number}", d.planEdit},
-		{"/policies/plans/{number}/{action}", "/policies/plans/{number}/{action}", planAction},
-		{"/policies/rules/new", "/policies/rules", ruleEdit},
-		{"/policies/rules/delete", "/policies/rules/delete", ruleDeletion},
-		{"/policies/shared", "/policies/shared", allCallersEdit},
-	} {
-		routes = append(routes,
-			auth.Route{Pattern: "GET " + e.get, Role: auth.Editor, Handle: d.show(e.edit)},
-			auth.Route{Pattern: "POST " + e.post, Role: auth.Editor, Handle: d.save(e.edit), Resumes: true})
-	}
-	return routes
 }
 
 func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
