@@ -1,11 +1,20 @@
 package gateway_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"testing"
 
+	"github.com/akrylysov/algnhsa"
+	"github.com/chromedp/chromedp"
+
+	"tidegate/internal/testing/browsertest"
+	"tidegate/local/echo"
 	"tidegate/local/gateway"
+	"tidegate/web/middleware"
 )
 
 const app = "https://app.example"
@@ -156,5 +165,158 @@ func TestOpenTo(t *testing.T) {
 			!slices.Equal(rules.HTTP.CORS.AllowOrigins, []string{origin}) {
 			t.Errorf("%s: %v, %+v", origin, preflight, rules.HTTP.CORS)
 		}
+	}
+}
+
+const deniedContext = `{"denied":true,"rateLimit":"\"default\";r=0;t=7","rateLimitPolicy":"\"default\";q=10;w=10","retryAfter":"7",
+	"message":"Wait.","violatedPolicies":"[]","violatedPolicy":"default","problemType":"about:blank"}`
+
+const allowedContext = `{"denied":false,"rateLimit":"\"default\";r=9;t=1",
+	"rateLimitPolicy":"\"default\";q=10;w=10"}`
+
+// read is what a page's script can read of an answer from another origin.
+type read struct {
+	Status           int
+	Retry, RateLimit string
+	Failed           bool
+}
+
+func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
+
+// Where CORS allows its origin, a script of another origin reads the status, Retry-After
+// and RateLimit of a 200, a 401 and a 429. It reads nothing elsewhere, nor the 403 of an
+// HTTP API.
+func TestBrowsersReadDenials(t *testing.T) {
+	tab := browsertest.Start(t)
+	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+	}))
+	t.Cleanup(page.Close)
+	if err := chromedp.Do(tab, chromedp.Navigate(page.URL)); err != nil {
+		t.Fatal(err)
+	}
+	denies := &fake{answer: policyAnswer("Deny", "*", deniedContext)}
+	allows := &fake{answer: policyAnswer("Allow", "*", allowedContext)}
+	over := read{Status: 429, Retry: "7", RateLimit: `"default";r=0;t=7`}
+	allowed := read{Status: 200, RateLimit: `"default";r=9;t=1`}
+	const another = "https://other.example"
+	for name, c := range map[string]struct {
+		api  http.Handler
+		want read
+	}{
+		"200":      {openREST(t, allows, "*"), allowed},
+		"200, off": {openREST(t, allows, "none"), read{Failed: true}},
+		"429":      {openREST(t, denies, "*"), over},
+		"401": {openREST(t, &fake{err: reported("Unauthorized")}, "*"),
+			read{Status: 401}},
+		"429 for the page":      {openREST(t, denies, page.URL), over},
+		"429 for another":       {openREST(t, denies, another), read{Failed: true}},
+		"429, off":              {openREST(t, denies, "none"), read{Failed: true}},
+		"HTTP 200":              {openHTTP(t, authorizing(allowedContext), "*"), allowed},
+		"HTTP 200 for the page": {openHTTP(t, authorizing(allowedContext), page.URL), allowed},
+		"HTTP 200 for another":  {openHTTP(t, authorizing(allowedContext), another), read{Failed: true}},
+		"HTTP 200, off":         {openHTTP(t, authorizing(allowedContext), "none"), read{Failed: true}},
+		"HTTP 429":              {openHTTP(t, authorizing(deniedContext), "*"), over},
+		"HTTP 429 for another":  {openHTTP(t, authorizing(deniedContext), another), read{Failed: true}},
+		"HTTP 403": {openHTTP(t, &fake{answer: `{"isAuthorized":false}`}, "*"),
+			read{Failed: true}},
+		"middleware":              {refusing(nil), over},
+		"middleware for the page": {refusing([]string{"https://other.example", page.URL}), over},
+		"middleware for another":  {refusing([]string{another}), read{Failed: true}},
+		"middleware, off":         {refusing([]string{}), read{Failed: true}},
+	} {
+		server := httptest.NewServer(c.api)
+		t.Cleanup(server.Close)
+		script := `fetch('` + server.URL + `/orders', {headers: {'X-Api-Key': 'k'}}).then(
+			a => ({
+				Status: a.status, Retry: a.headers.get('Retry-After') ?? '',
+				RateLimit: a.headers.get('RateLimit') ?? '',
+			}),
+			() => ({Failed: true}))`
+		got, err := chromedp.Run(tab, chromedp.Evaluate[read](script, chromedp.EvalAwaitPromise))
+		if err != nil || got != c.want {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, c.want)
+		}
+	}
+}
+
+// openREST is the deployed REST API with the echo backend. Scripts of origin may read its
+// answers.
+func openREST(t *testing.T, authorizer *fake, origin string) http.Handler {
+	t.Helper()
+	rules := deployed(t)
+	rules.OpenTo(origin)
+	return &gateway.REST{
+		Authorizer: authorizer, Integration: echo.Backend{Origin: origin},
+		Responses: rules.REST.Responses, Preflight: rules.REST.Preflight,
+	}
+}
+
+// openHTTP is the deployed HTTP API with a backend that runs the middleware. Scripts of
+// origin may read its answers.
+func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
+	t.Helper()
+	rules := deployed(t)
+	rules.OpenTo(origin)
+	limits := middleware.Middleware{AllowOrigins: []string{}, Source: func(r *http.Request) map[string]any {
+		event, _ := algnhsa.APIGatewayV2RequestFromContext(r.Context())
+		return event.RequestContext.Authorizer.Lambda
+	}}
+	backend := limits.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	return &gateway.HTTP{
+		Authorizer: authorizer, Simple: true,
+		ResponseParameters: rules.HTTP.ResponseParameters, CORS: rules.HTTP.CORS,
+		Integration: algnhsa.New(backend, &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2}),
+	}
+}
+
+// refusing is a backend whose middleware denies every call, behind an API that answers
+// preflights. The handler does both.
+func refusing(origins []string) http.Handler {
+	var context map[string]any
+	if err := json.Unmarshal([]byte(deniedContext), &context); err != nil {
+		panic(err) // it is a constant
+	}
+	m := middleware.Middleware{AllowOrigins: origins, Source: func(*http.Request) map[string]any {
+		return context
+	}}
+	backend := m.Wrap(http.NotFoundHandler())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodOptions {
+			w.Header().Set("Access-Control-Allow-Origin", "*")
+			w.Header().Set("Access-Control-Allow-Headers", "X-Api-Key")
+			return
+		}
+		backend.ServeHTTP(w, r)
+	})
+}
+
+// A preflight reaches neither the authorizer nor the backend.
+func TestPreflightNeedsNoAuthorizer(t *testing.T) {
+	authorizer, backend := &fake{}, &fake{}
+	api := newREST(authorizer, backend)
+	api.Preflight = deployed(t).REST.Preflight
+	got := do(api, newRequest("OPTIONS", "/orders", "", "Origin", "https://app.example",
+		"Access-Control-Request-Headers", "x-api-key"))
+	if got.status != http.StatusNoContent || authorizer.invocations()+backend.invocations() != 0 {
+		t.Errorf("%d, %d invocations", got.status, authorizer.invocations()+backend.invocations())
+	}
+	wantHeaders(t, got.header, map[string]string{
+		"Access-Control-Allow-Origin":  "*",
+		"Access-Control-Allow-Headers": "Authorization,X-Api-Key,Content-Type",
+	})
+	api.Preflight = nil
+	api.Authorizer = &fake{err: reported("Unauthorized")}
+	if got := do(api, newRequest("OPTIONS", "/orders", "")); got.status != http.StatusUnauthorized {
+		t.Errorf("without: %d", got.status)
+	}
+}
+
+// AWS reserves the context key claims for its own authorizers.
+func TestClaimsInAContextAreRefused(t *testing.T) {
+	api := newREST(&fake{answer: policyAnswer("Allow", "*", `{"claims":"x"}`)}, &fake{answer: okAnswer})
+	if got := do(api, get("/orders")); got.status != http.StatusInternalServerError ||
+		got.header.Get("X-Amzn-Errortype") != "AuthorizerConfigurationException" {
+		t.Errorf("%d %v", got.status, got.header)
 	}
 }
