@@ -3,13 +3,256 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
+
+func readReport(t *testing.T, file string) *report {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+// with returns the ids of rows with a verdict.
+func (r *report) with(v verdict) []string {
+	var ids []string
+	for _, row := range r.Rows {
+		if row.Verdict == v {
+			ids = append(ids, row.ID)
+		}
+	}
+	return ids
+}
+
+// A deployment that is as expected passes every row that a program can check.
+func TestAsExpected(t *testing.T) {
+	f := newFake()
+	out, progress, r, code := f.verify(t, fakeOptions())
+	if code != allAsExpected || r.Differs != 0 {
+		t.Fatalf("exit status %d\n%s", code, out)
+	}
+	var hand []string
+	for _, row := range rows {
+		if row.probe == nil {
+			hand = append(hand, row.id)
+		}
+	}
+	if got := r.with(skipped); !slices.Equal(got, hand) {
+		t.Errorf("skipped: %q, want %q", got, hand)
+	}
+	if r.Calls == 0 || !strings.Contains(out, r.summary()) ||
+		!strings.Contains(progress, "verify makes at most") {
+		t.Errorf("%s\n%s", progress, out)
+	}
+	if f.overridden {
+		t.Error("the override is left")
+	}
+}
+
+// The calls announced before the first call are the most that are made.
+func TestPlanBoundsTheCalls(t *testing.T) {
+	f := newFake()
+	_, progress, r, _ := f.verify(t, fakeOptions())
+	_, text, _ := strings.Cut(progress, "at most ")
+	text, _, _ = strings.Cut(text, " ")
+	most, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || r.Calls > most {
+		t.Errorf("%d calls, announced %q", r.Calls, text)
+	}
+}
+
+// Without a token verify sends only GET requests and preflights. With one it changes only
+// the override.
+func TestOnlyReads(t *testing.T) {
+	f, o := newFake(), fakeOptions()
+	f.verify(t, o)
+	override := "/limits/api/v1/keys/key-id/override"
+	want := []string{"OPTIONS /prod/verify", "OPTIONS /verify", "PUT " + override, "DELETE " + override}
+	if !slices.Equal(f.methods, want) {
+		t.Errorf("%q, want %q", f.methods, want)
+	}
+	for _, command := range f.ran {
+		verb, _, _ := strings.Cut(command[1], "-")
+		if !slices.Contains([]string{"describe", "get", "list", "filter"}, verb) {
+			t.Errorf("aws %q does more than read", command)
+		}
+		if !slices.Equal(command[len(command)-2:], []string{"--region", "eu-west-1"}) {
+			t.Errorf("aws %q is not asked in the API's region", command)
+		}
+	}
+	commands := 0
+	for _, p := range probes {
+		commands += p.commands
+	}
+	if len(f.ran) != commands || commands == 0 {
+		t.Errorf("%d commands, want %d", len(f.ran), commands)
+	}
+	f, o.token = newFake(), ""
+	f.verify(t, o)
+	if want := []string{"OPTIONS /prod/verify", "OPTIONS /verify"}; !slices.Equal(f.methods, want) {
+		t.Errorf("without a token: %q", f.methods)
+	}
+}
+
+// The override is ended when the call in between fails, and when verify is interrupted
+// there.
+func TestOverrideIsEnded(t *testing.T) {
+	for _, end := range []string{"a failed call", "an interrupt"} {
+		t.Run(end, func(t *testing.T) {
+			f := newFake()
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := newSession(fakeOptions(), f.aws)
+			s.client.Transport, s.keyID = f, "key-id"
+			f.tamper = func(f *fake, r *http.Request, a *fakeAnswer) {
+				if f.overridden && strings.HasPrefix(r.URL.Path, "/prod") {
+					a.err = errors.New("the network is away")
+					if end == "an interrupt" {
+						cancel()
+					}
+				}
+			}
+			editLimits(ctx, s)
+			if f.overridden || !slices.ContainsFunc(f.methods, func(m string) bool {
+				return strings.HasPrefix(m, "PUT")
+			}) {
+				t.Errorf("override in force: %t after %q", f.overridden, f.methods)
+			}
+		})
+	}
+}
+
+// Neither the key nor the token is in any output, whatever an API echoes.
+func TestSecretsAreNotShown(t *testing.T) {
+	f, o := newFake(), fakeOptions()
+	f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
+		a.body = "your key " + r.Header.Get("X-Api-Key") + " " + r.Header.Get("Authorization") + a.body
+		a.set("Retry-After", fakeKey, "Location", fakeToken)
+	}
+	f.commands["lambda get-function-configuration"] = `"{{resolve:secretsmanager:` + fakePep + `"`
+	dir := t.TempDir()
+	o.markdown = filepath.Join(dir, "report.md")
+	out, progress, r, code := f.verify(t, o)
+	written, err := os.ReadFile(o.markdown)
+	if err != nil || code != somethingDiffers {
+		t.Fatalf("exit status %d, %v", code, err)
+	}
+	text, _ := json.Marshal(r)
+	for name, shown := range map[string]string{"table": out, "progress": progress,
+		"Markdown": string(written), "JSON": string(text)} {
+		for _, secret := range []string{fakeKey, fakeToken, fakePep} {
+			if strings.Contains(shown, secret) {
+				t.Errorf("%s shows %s", name, secret)
+			}
+		}
+	}
+	if !strings.Contains(out, "[secret]") {
+		t.Errorf("no answer had a secret to hide:\n%s", out)
+	}
+}
+
+// The Markdown has a line for each row, with six cells.
+func TestMarkdown(t *testing.T) {
+	f, o := newFake(), fakeOptions()
+	f.tamper = func(_ *fake, _ *http.Request, a *fakeAnswer) { a.header.Set("RateLimit-Policy", "a | b") }
+	o.markdown = filepath.Join(t.TempDir(), "report.md")
+	f.verify(t, o)
+	text, err := os.ReadFile(o.markdown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "| ") {
+			lines++
+			if n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|"); n != 7 {
+				t.Errorf("%d bars in %s", n, line)
+			}
+		}
+	}
+	if lines != len(rows)+1 {
+		t.Errorf("%d lines of a table of %d rows", lines, len(rows))
+	}
+}
+
+// An interrupted run says so and does not claim success.
+func TestInterrupt(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	f := newFake()
+	s := newSession(fakeOptions(), f.aws)
+	s.client.Transport = f
+	var out, progress bytes.Buffer
+	if code := verify(ctx, s, &out, &progress); code != somethingDiffers ||
+		!strings.Contains(progress.String(), "interrupted") || out.Len() > 0 {
+		t.Errorf("exit status %d: %s%s", code, &progress, &out)
+	}
+}
+
+// Rows of an API that is not given are skipped with the reason, without a call.
+func TestSkips(t *testing.T) {
+	for _, c := range []struct {
+		name, row, reason string
+		change            func(*options, *fake)
+	}{
+		{"no REST API", "rest-allowed", "-rest is not given", func(o *options, _ *fake) { o.rest = "" }},
+		{"no HTTP API", "http-allowed", "-http is not given", func(o *options, _ *fake) { o.http = "" }},
+		{"no dashboard", "dash-login", "-dashboard is not given", func(o *options, _ *fake) {
+			o.dashboard, o.token = "", ""
+		}},
+		{"no token", "edit-acts", "-token is not given", func(o *options, _ *fake) { o.token = "" }},
+		{"no throttle", "throttle-rest", "-throttle is not given", func(o *options, _ *fake) {
+			o.throttle = false
+		}},
+		{"no stack", "stack", "the stack is not named", func(o *options, _ *fake) { o.stack = "" }},
+		{"denials of an HTTP API are 403", "http-429-body", "-c httpApiDeny=context",
+			func(_ *options, f *fake) { f.true429 = false }},
+		{"a large limit", "rest-429", "the key's limit is 1000 per 10s", func(_ *options, f *fake) {
+			f.limit = 1000
+		}},
+		{"no execution log", "usage-plan", "writes no execution log", func(_ *options, f *fake) {
+			f.commands["execution log"] = notFound
+		}},
+		{"no step in the log", "usage-plan", "no request with both steps", func(_ *options, f *fake) {
+			f.commands["execution log"] = `[]`
+		}},
+		{"an override", "edit-ends", "the key has an override", func(_ *options, f *fake) {
+			f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
+				if strings.HasSuffix(r.URL.Path, "/keys/key-id") {
+					a.body = `{"override":{}}`
+				}
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, o := newFake(), fakeOptions()
+			c.change(&o, f)
+			out, _, r, code := f.verify(t, o)
+			if code != allAsExpected {
+				t.Errorf("exit status %d\n%s", code, out)
+			}
+			i := slices.IndexFunc(r.Rows, func(row result) bool { return row.ID == c.row })
+			if row := r.Rows[i]; row.Verdict != skipped || !strings.Contains(row.Reason, c.reason) {
+				t.Errorf("%+v", row)
+			}
+		})
+	}
+}
 
 func environment(pairs ...string) func(string) string {
 	return func(name string) string {
