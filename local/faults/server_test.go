@@ -6,6 +6,7 @@ import (
 	"context"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -191,11 +192,7 @@ func (w *world) settled(t *testing.T, except ...*server) {
 	t.Helper()
 	waiting.Until(t, "the cluster is whole", func() bool {
 		for _, s := range w.servers {
-			gone := false
-			for _, e := range except {
-				gone = gone || e == s
-			}
-			if gone {
+			if slices.Contains(except, s) {
 				continue
 			}
 			info, err := s.try(t.Context(), "CLUSTER", "INFO")
