@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
-	"tidegate/internal/store"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/syncbuffer"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -45,18 +45,13 @@ func startCheck(t *testing.T, url string, more map[string]string) *checkFunction
 // startCheckFrom is startCheck with another build.
 func startCheckFrom(t *testing.T, binary, url string, more map[string]string) *checkFunction {
 	t.Helper()
-	f := &checkFunction{}
-	var err error
-	if f.client, err = store.Open(t.Context(), url,
-		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.client.Close)
+	f := &checkFunction{client: storetest.Connect(t, url)}
 	f.store = registry.NewStore(f.client, apikey.Pepper(checkPepper))
 	f.savePlan(t)
 	env := map[string]string{"VALKEY_URL": url, "KEY_PEPPER": checkPepper, "VALKEY_TIMEOUT": "5s",
 		"LOG_LEVEL": "debug"}
 	maps.Copy(env, more)
+	var err error
 	f.Function, err = lambda.Start(lambda.Config{
 		Name: "check", Binary: binary, Env: env, Warm: 1, Timeout: 30 * time.Second, Log: &f.log,
 	})

@@ -181,7 +181,7 @@ func (a *runtimeAPI) answer(id string, out outcome) bool {
 	return true
 }
 
-// move changes the state to to, and reports whether it was one of from.
+// move changes the state if it is one of from, and reports whether it was.
 func (a *runtimeAPI) move(to state, from ...state) bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
