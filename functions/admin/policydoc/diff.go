@@ -1,22 +1,23 @@
 package policydoc
 
 import (
+	"cmp"
 	"strings"
 
 	"tidegate/internal/policy"
 )
 
-// Change is one field that differs between two Sets, in words. Before is empty for what
-// is new, After for what is removed.
+// Change is one field that differs between two sets, in words. Before is empty for an
+// added field, After for a removed one.
 type Change struct {
-	// what has the field: "plan free", "route chat"; empty for the Set itself
+	// owner of the field: "plan free", "route chat"; empty for the set itself
 	Of     string `json:"of"`
-	Field  string `json:"field,omitempty"` // empty for all of a plan or a route that is new or removed
+	Field  string `json:"field,omitempty"` // empty for a whole plan or route that is added or removed
 	Before string `json:"before"`
 	After  string `json:"after"`
 }
 
-// What names the field and what has it.
+// What names the owner of the field and the field.
 func (c Change) What() string {
 	if c.Of == "" || c.Field == "" {
 		return c.Of + c.Field
@@ -24,12 +25,12 @@ func (c Change) What() string {
 	return c.Of + ": " + c.Field
 }
 
-// String writes the change in a line.
+// String formats the change as one line.
 func (c Change) String() string {
-	return c.What() + ": " + orNone(c.Before) + " → " + orNone(c.After)
+	return c.What() + ": " + cmp.Or(c.Before, "none") + " → " + cmp.Or(c.After, "none")
 }
 
-// Text writes changes line by line.
+// Text formats changes, each on a line.
 func Text(changes []Change) string {
 	var b strings.Builder
 	for _, c := range changes {
@@ -38,9 +39,9 @@ func Text(changes []Change) string {
 	return b.String()
 }
 
-// differ collects what differs.
+// differ collects changes.
 type differ struct {
-	of      string
+	of      string // owner of the fields being compared
 	changes []Change
 }
 
@@ -50,9 +51,8 @@ func (d *differ) note(field, before, after string) {
 	}
 }
 
-// Diff lists what differs between two Sets. Plans are the same when they have the same
-// number, routes when they have the same name. A change of the order alone is none: it
-// means nothing.
+// Diff returns the changes from one set to another. It matches plans by number and routes
+// by name. The order of either has no meaning, so reordering is no change.
 func Diff(before, after *policy.Set) []Change {
 	var d differ
 	d.plans(before, after)

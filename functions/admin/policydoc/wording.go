@@ -13,102 +13,7 @@ import (
 	"tidegate/internal/route"
 )
 
-// Number writes 1000000 as 1,000,000.
-func Number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	sign := ""
-	if n < 0 {
-		sign, digits = "-", digits[1:]
-	}
-	var b strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(d)
-	}
-	return sign + b.String()
-}
-
-// Rate writes the numbers of a limit: "1,000 per 10 minutes", "5 per second" or "1,000
-// per calendar month (Europe/Berlin)".
-func Rate(l limiter.Limit) string {
-	if l.Calendar == limiter.NoCalendar {
-		return Number(l.Requests) + " per " + strings.TrimPrefix(limiter.FormatWindow(l.Window), "1 ")
-	}
-	return Number(l.Requests) + " per calendar " + l.Calendar.String() + " (" + cmp.Or(l.Zone, utc) + ")"
-}
-
-const (
-	utc         = "UTC"
-	denialsMark = "denied calls count"
-	slotsMark   = " slots"
-	notifyMark  = "notify at "
-	shadowMark  = "shadow"
-	// estimateMark is the former name of the counter, still read.
-	estimateMark = "estimate"
-)
-
-// Marks says what sets a limit apart from a plain log.
-func Marks(l limiter.Limit) []string {
-	var marks []string
-	if l.Algorithm != limiter.Log {
-		marks = append(marks, Algorithm(l.Algorithm))
-	}
-	if l.CountDenied {
-		marks = append(marks, denialsMark)
-	}
-	if l.Slots != 0 {
-		marks = append(marks, Number(int64(l.Slots))+slotsMark)
-	}
-	if text := l.Notify.String(); text != "" {
-		marks = append(marks, notifyMark+text)
-	}
-	if l.Shadow {
-		marks = append(marks, shadowMark)
-	}
-	return marks
-}
-
-// Algorithm names an algorithm for people.
-func Algorithm(a limiter.Algorithm) string {
-	switch a {
-	case limiter.Log:
-		return "exact"
-	case limiter.TokenBucket:
-		return "token bucket"
-	case limiter.FixedWindow:
-		return "fixed window"
-	case limiter.Counter:
-	}
-	return a.String()
-}
-
-// LimitText writes all of a limit: "100 per 10 seconds, denied calls count".
-func LimitText(l limiter.Limit) string {
-	return strings.Join(append([]string{Rate(l)}, Marks(l)...), ", ")
-}
-
-// Each writes every limit of a list.
-func Each(limits []limiter.Limit) []string {
-	words := make([]string, len(limits))
-	for i, l := range limits {
-		words[i] = LimitText(l)
-	}
-	return words
-}
-
-// LimitsText writes a list of limits.
-func LimitsText(limits []limiter.Limit) string { return strings.Join(Each(limits), "; ") }
-
-func orNone(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
-}
-
-// PlanText writes all of a plan but its name.
+// PlanText describes a plan, except its name.
 func PlanText(p policy.Plan) string {
 	text := LimitsText(p.Limits) + "; " + ModeText(p.Mode) + "; " + DegradedText(p)
 	if len(p.Candidate) > 0 {
@@ -123,27 +28,13 @@ func PlanText(p policy.Plan) string {
 	return text
 }
 
-// AllowText writes the routes that a plan or a key opens.
-func AllowText(allow []route.Pattern) string {
-	if len(allow) == 0 {
-		return "all"
-	}
-	words := make([]string, len(allow))
-	for i, p := range allow {
-		words[i] = p.String()
-	}
-	return strings.Join(words, ", ")
-}
+// AllowText lists the routes that a plan or a key opens; "all" without a list.
+func AllowText(allow []route.Pattern) string { return cmp.Or(join(allow), "all") }
 
-// ModeText writes a mode.
-func ModeText(m policy.Mode) string {
-	if m == "" {
-		return string(policy.Enforce)
-	}
-	return string(m)
-}
+// ModeText formats a mode. An empty mode is enforce.
+func ModeText(m policy.Mode) string { return string(policy.OrEnforce(m)) }
 
-// DegradedText says what becomes of a plan's calls while Valkey is unavailable.
+// DegradedText describes how a plan's calls are decided while Valkey is unavailable.
 func DegradedText(p policy.Plan) string {
 	switch p.Degraded {
 	case policy.Open:
@@ -157,8 +48,8 @@ func DegradedText(p policy.Plan) string {
 
 func costText(r policy.Route) string { return Number(r.Cost) + SettleText(r) }
 
-// SettleText says after a route's cost that it is settled, and how much a settlement may
-// charge to limits that callers share. It is empty for a route that states neither.
+// SettleText follows a route's cost. It says whether the cost is settled, and how much a
+// settlement may charge to shared limits. It is empty for a route without either setting.
 func SettleText(r policy.Route) string {
 	text := ""
 	if r.Settle {
@@ -173,7 +64,7 @@ func SettleText(r policy.Route) string {
 	return text
 }
 
-// RouteText writes all of a route but its name.
+// RouteText describes a route, except its name.
 func RouteText(r policy.Route) string {
 	parts := []string{r.Pattern.String(), "cost " + costText(r)}
 	for _, l := range []struct{ what, limits string }{
@@ -190,7 +81,7 @@ func RouteText(r policy.Route) string {
 	return strings.Join(parts, "; ")
 }
 
-// ScopeText writes a scope; empty without limits and lease.
+// ScopeText describes a scope; empty without limits and lease.
 func ScopeText(s policy.Scope) string {
 	if len(s.Limits) == 0 && s.Lease == 0 {
 		return ""
@@ -198,11 +89,11 @@ func ScopeText(s policy.Scope) string {
 	return LimitsText(s.Limits) + LeaseText(s.Lease) + "; " + ModeText(s.Mode)
 }
 
-// SharedText writes a route's limits of all callers together.
+// SharedText describes a route's limits on all callers together.
 func SharedText(r policy.Route) string { return LimitsText(r.Shared) + LeaseText(r.SharedLease) }
 
-// LeaseText says after limits for how long environments lease shares of them; nothing
-// when they do not.
+// LeaseText follows limits. It says for how long environments lease shares of them, and is
+// empty if they do not.
 func LeaseText(d policy.Duration) string {
 	if d == 0 {
 		return ""
@@ -210,22 +101,23 @@ func LeaseText(d policy.Duration) string {
 	return ", leased for " + limiter.FormatWindow(time.Duration(d))
 }
 
-// PrefixText writes a list of addresses.
-func PrefixText(list []netip.Prefix) string {
-	words := make([]string, len(list))
-	for i, p := range list {
-		words[i] = p.String()
+// PrefixText lists networks.
+func PrefixText(list []netip.Prefix) string { return join(list) }
+
+func join[T fmt.Stringer](list []T) string {
+	texts := make([]string, len(list))
+	for i, item := range list {
+		texts[i] = item.String()
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(texts, ", ")
 }
 
-// BansText writes the policy of automatic bans; empty without one.
+// BansText describes the policy of automatic bans; empty without one.
 func BansText(b *policy.Bans) string {
 	if b == nil {
 		return ""
 	}
 	short := func(d policy.Duration) string { return limiter.ShortWindow(time.Duration(d)) }
 	return fmt.Sprintf("%s denied calls in %s ban for %s, then twice as long, up to %s", Number(b.Denials),
-		short(b.Window), short(b.Base),
-		short(b.Cap))
+		short(b.Window), short(b.Base), short(b.Cap))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,26 +16,26 @@ import (
 )
 
 const (
-	// maxMarks bounds the values of a file before it is read: the largest Set has about
-	// 150,000, and each takes some 300 bytes of memory.
+	// maxMarks bounds the values of a file before it is parsed. The largest set has about
+	// 150,000; each takes about 300 bytes of memory.
 	maxMarks    = 400_000
-	maxFields   = 32 // of one mapping: the largest of a policy has 11
-	maxDepth    = 8  // a limit's fields stand at 5
-	maxProblems = 20 // that are reported
+	maxFields   = 32 // of one mapping; a policy has 11 at most
+	maxDepth    = 8  // a limit's fields have depth 5
+	maxProblems = 20 // in one InvalidError
 )
 
-// Read reads a file. Its error is an *InvalidError. Bounds of limits, plans and rules are
-// left to the Set's Validate.
+// Read parses a file. Its error is an *InvalidError. It does not check the bounds of
+// limits, plans and rules; File.Edit does.
 func Read(text []byte) (file *File, err error) {
 	defer func() {
-		if cause := recover(); cause != nil { // the library is fuzzed, but not proven
+		if cause := recover(); cause != nil { // a panic of the library must not end the function
 			file, err = nil, invalid(1, "this cannot be read as YAML")
 		}
 	}()
 	if err := checkSize(text); err != nil {
 		return nil, err
 	}
-	root, err := only(text)
+	root, err := onlyDocument(text)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func Read(text []byte) (file *File, err error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
 	if err := d.Decode(&f.document); err != nil {
-		return nil, readable(err)
+		return nil, fromYAML(err)
 	}
 	f.Version = f.document.Version
 	if f.Version < 0 {
@@ -76,8 +77,8 @@ func checkSize(text []byte) error {
 	return nil
 }
 
-// count estimates what reading a text costs, in one pass: its values, its fields (a colon
-// before a space or a line's end) and its mappings (a brace, or a dash before a space).
+// count estimates in one pass what parsing a text costs: its values, its fields (a colon
+// before a space or a line end) and its mappings (a brace, or a dash before a space).
 func count(text []byte) (marks, fields, mappings int) {
 	for i, c := range text {
 		ends := i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\n' || text[i+1] == '\r'
@@ -102,21 +103,21 @@ func count(text []byte) (marks, fields, mappings int) {
 	return marks, fields, mappings
 }
 
-// only returns the content of the only document.
-func only(text []byte) (*yaml.Node, error) {
+// onlyDocument returns the root of the only YAML document in a text.
+func onlyDocument(text []byte) (*yaml.Node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	var first, second yaml.Node
 	switch err := d.Decode(&first); {
 	case errors.Is(err, io.EOF):
 		return nil, invalid(1, "the file is empty")
 	case err != nil:
-		return nil, readable(err)
+		return nil, fromYAML(err)
 	}
 	switch err := d.Decode(&second); {
 	case err == nil:
 		return nil, invalid(second.Line, "a second document begins here: a file has one")
 	case !errors.Is(err, io.EOF):
-		return nil, readable(err)
+		return nil, fromYAML(err)
 	}
 	if len(first.Content) != 1 || first.Content[0].Kind != yaml.MappingNode {
 		return nil, invalid(first.Line, "this is not a policy: it begins with version and plans")
@@ -124,7 +125,7 @@ func only(text []byte) (*yaml.Node, error) {
 	return first.Content[0], nil
 }
 
-// walk notes the line of each field, and what a file must not have.
+// walk records the line of each field and collects what a file must not have.
 type walk struct {
 	lines    map[string]int
 	problems []Problem
@@ -164,14 +165,14 @@ func (w *walk) mapping(node *yaml.Node, path string, depth int) {
 	if path != "" {
 		path += "."
 	}
-	// The library compares each field of a mapping with each other one.
+	// The library compares each field of a mapping with every other field.
 	if len(node.Content) > 2*maxFields {
 		w.tooMany = true
 		w.add(node.Line, strings.TrimSuffix(path, "."),
 			fmt.Sprintf("has %d fields: must have at most %d", len(node.Content)/2, maxFields))
 		return
 	}
-	first := map[string]int{}
+	lines := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		if name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!!merge" {
@@ -179,11 +180,11 @@ func (w *walk) mapping(node *yaml.Node, path string, depth int) {
 			continue
 		}
 		field := path + clip(name.Value)
-		if line, again := first[name.Value]; again {
+		if line, again := lines[name.Value]; again {
 			w.add(name.Line, field, fmt.Sprintf("stands in line %d already", line))
 			continue
 		}
-		first[name.Value] = name.Line
+		lines[name.Value] = name.Line
 		w.visit(value, field, depth+1)
 		w.lines[field] = name.Line
 	}
@@ -194,4 +195,80 @@ func clip(text string) string {
 		return strings.ToValidUTF8(text[:60], "") + "…"
 	}
 	return text
+}
+
+// Problem is an error at one place of a file.
+type Problem struct {
+	Line    int // from 1
+	Field   string
+	Message string
+}
+
+// String formats the problem as one line.
+func (p Problem) String() string {
+	if p.Field == "" {
+		return fmt.Sprintf("line %d: %s", p.Line, p.Message)
+	}
+	return fmt.Sprintf("line %d: %s %s", p.Line, p.Field, p.Message)
+}
+
+// InvalidError lists the problems of a file, maxProblems at most.
+type InvalidError struct {
+	Problems []Problem
+	TooMany  bool // the file has more fields or values than any policy and was not decoded
+}
+
+// Error implements error.
+func (e *InvalidError) Error() string {
+	words := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		words[i] = p.String()
+	}
+	return strings.Join(words, "; ")
+}
+
+func invalid(line int, message string) *InvalidError {
+	return &InvalidError{Problems: []Problem{{Line: max(line, 1), Message: message}}}
+}
+
+func tooMany(line int, message string) *InvalidError {
+	e := invalid(line, message)
+	e.TooMany = true
+	return e
+}
+
+var (
+	linePattern = regexp.MustCompile(`^line ([0-9]+): `)
+	typePattern = regexp.MustCompile(` in type \w+\.\w+$`)
+	intoPattern = regexp.MustCompile(` into (\[\])?(policydoc|policy|limiter)\.(\w+)$`)
+)
+
+// fromYAML converts an error of the YAML library. It removes the names of Go types, which
+// the library's messages contain.
+func fromYAML(err error) *InvalidError {
+	all := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
+	var wrongTypes *yaml.TypeError
+	if errors.As(err, &wrongTypes) {
+		all = wrongTypes.Errors
+	}
+	e := &InvalidError{}
+	for _, text := range all {
+		if len(e.Problems) == maxProblems {
+			break
+		}
+		p := Problem{Line: 1}
+		if m := linePattern.FindStringSubmatch(text); m != nil {
+			p.Line, _ = strconv.Atoi(m[1])
+			text = text[len(m[0]):]
+		}
+		text = typePattern.ReplaceAllString(text, "")
+		p.Message = intoPattern.ReplaceAllString(text, " where another kind of value belongs")
+		if name, unknown := strings.CutPrefix(p.Message, "field "); unknown {
+			if name, unknown = strings.CutSuffix(name, " not found"); unknown {
+				p.Message = fmt.Sprintf("there is no field %q", clip(name))
+			}
+		}
+		e.Problems = append(e.Problems, p)
+	}
+	return e
 }
