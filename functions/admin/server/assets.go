@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/dashboard/page"
 )
@@ -40,4 +41,23 @@ func acceptsGzip(r *http.Request) bool {
 	accepted := r.Header.Get("Accept-Encoding")
 	return strings.Contains(accepted, "gzip") && !strings.Contains(accepted, "gzip;q=0") &&
 		r.Header.Get("Range") == ""
+}
+
+// saveTheme stores the theme in a cookie, not in the session, so that the log-in page has
+// it too.
+func (s *server) saveTheme(w http.ResponseWriter, r *http.Request) {
+	if !s.ParseForm(w, r) {
+		return
+	}
+	name := r.PostForm.Get("theme")
+	if !r.PostForm.Has("theme") || !page.IsTheme(name) {
+		s.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
+		return
+	}
+	life := page.ThemeAge * time.Second
+	if name == "" {
+		life = -1
+	}
+	http.SetCookie(w, s.cookie(page.ThemeCookie, name, life))
+	http.Redirect(w, r, s.BackTo(r.PostForm.Get("next")), http.StatusSeeOther)
 }

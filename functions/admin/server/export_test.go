@@ -8,6 +8,9 @@ const (
 	ProbeField = probeField
 )
 
+// BrowserName returns the browser and system of a User-Agent.
+func BrowserName(agent string) string { return browserName(agent) }
+
 // Patterns are the routes' methods and paths.
 func Patterns() []string {
 	var all []string

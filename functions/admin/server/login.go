@@ -1,15 +1,18 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
@@ -24,21 +27,19 @@ func (s *server) showLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.SetCookie(w, s.probeCookie())
-	page := s.loginPage(r, next)
+	view := s.loginPage(r, next)
 	if r.URL.Query().Get("ended") == "oidc" && s.Provider != nil {
-		page.Ended = s.providerLogout(r)
+		view.Ended = &templates.Ended{ // offers to log out at the provider too
+			Host:    s.Provider.Host(),
+			Address: s.Provider.LogoutURL(r.Context(), s.PublicURL+"/login"),
+		}
 	}
-	s.Render(w, r, http.StatusOK, templates.Login(page))
+	s.Render(w, r, http.StatusOK, templates.Login(view))
 }
 
 // probeCookie returns a cookie with the attributes of the session cookie, so that a
 // browser drops both or neither.
-func (s *server) probeCookie() *http.Cookie {
-	return &http.Cookie{
-		Name: s.cookieName("-probe"), Value: "1", Path: s.Path("/"), Secure: true, HttpOnly: true,
-		SameSite: http.SameSiteLaxMode,
-	}
-}
+func (s *server) probeCookie() *http.Cookie { return s.cookie(s.cookieName("-probe"), "1", 0) }
 
 // cookiesRefused reports whether the browser got the cookie with the form and did not
 // send it.
@@ -121,7 +122,11 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 		s.FailStore(w, r, "logout", err)
 		return
 	}
-	http.Redirect(w, r, s.loggedOut(r), http.StatusSeeOther)
+	login := s.Path("/login")
+	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {
+		login += "?ended=oidc" // the user is still logged in at the provider
+	}
+	http.Redirect(w, r, login, http.StatusSeeOther)
 }
 
 // askLogin redirects the browser to the log-in, and afterwards back to its page. A live
@@ -132,8 +137,10 @@ func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
 		s.Fail(w, r, page.Problem{Status: http.StatusUnauthorized})
 		return
 	}
-	if kept := s.Keep(r); kept != "" {
-		s.askLoginForForm(w, r, kept)
+	if kept := s.Keep(r); kept != "" { // the form that came without a session
+		http.SetCookie(w, s.probeCookie())
+		s.Render(w, r, http.StatusUnauthorized,
+			templates.Login(s.withKept(s.loginPage(r, s.Path("/")), kept)))
 		return
 	}
 	back := s.Path("/")
@@ -147,4 +154,82 @@ func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	http.Redirect(w, r, login, http.StatusSeeOther)
+}
+
+// sessionKept is the name of the session's value with a sealed form that was sent before
+// the log-in.
+const sessionKept = "kept"
+
+// withKept adds a kept form to the log-in page.
+func (s *server) withKept(p templates.LoginPage, kept string) templates.LoginPage {
+	p.Kept, p.Resume = templates.Hidden{Name: page.KeptField, Value: kept}, s.Path("/resume")
+	return p
+}
+
+// canResume reports whether the route of a request shows its form again.
+func (s *server) canResume(r *http.Request) bool {
+	found, _, _ := s.pages.find(r)
+	return r.Method == http.MethodPost && found.resumes
+}
+
+// setOwner sets the cookie that marks the browser's forms as the actor's.
+func (s *server) setOwner(w http.ResponseWriter, actor auth.Actor) {
+	http.SetCookie(w, s.cookie(s.OwnerCookie, s.Owner(actor.ID), 2*s.SessionLifetime))
+}
+
+// keptAtLogin stores a kept form in the session, and returns the path that shows it. It
+// drops a form of another user.
+func (s *server) keptAtLogin(r *http.Request, actor auth.Actor, next string) string {
+	if kept := r.PostForm.Get(page.KeptField); s.IsKeptFor(actor.ID, kept) {
+		s.Session.Put(r.Context(), sessionKept, kept)
+		return s.Path("/resume")
+	}
+	return next
+}
+
+// showKept shows the form that the log-in kept, once.
+func (s *server) showKept(w http.ResponseWriter, r *http.Request) {
+	s.ShowKept(w, r, s.Session.PopString(r.Context(), sessionKept))
+}
+
+// resume shows the kept form of the request.
+func (s *server) resume(w http.ResponseWriter, r *http.Request) {
+	if s.ParseForm(w, r) {
+		s.ShowKept(w, r, r.PostForm.Get(page.KeptField))
+	}
+}
+
+// recordLogin appends a log-in to the audit. If it fails, the caller refuses the log-in.
+// While Valkey lacks changes of the list of log-ins, people must get in to restore them:
+// such a log-in is in the function's log alone.
+func (s *server) recordLogin(ctx context.Context, actor auth.Actor) error {
+	err := s.Keys.Audit().Append(ctx, audit.Entry{
+		By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Action: audit.Login,
+		Subject: audit.LoginSubject, Name: actor.Name,
+	})
+	if errors.Is(err, audit.ErrBehind) {
+		s.Log.Error("login without audit", "user", actor.String(), "cause", err)
+		return nil
+	}
+	return err
+}
+
+// recordRefusedLogin appends a refused log-in to the audit, up to the throttle's bound.
+// It records only names of known users, since people type passwords in the wrong field.
+// It logs an error; the log-in is refused in any case.
+func (s *server) recordRefusedLogin(r *http.Request, name string) {
+	s.Log.Warn("login refused")
+	if _, known := s.users.Find(name); !known {
+		name = ""
+	}
+	allowed, err := s.Logins.AllowAudit(r.Context())
+	if allowed && err == nil {
+		err = s.Keys.Audit().Append(r.Context(), audit.Entry{
+			By: audit.Actor{Kind: "system", Name: audit.LoginSubject}, Action: audit.LoginRefused,
+			Subject: audit.LoginSubject, Name: name,
+		})
+	}
+	if err != nil {
+		s.Log.Error("record refused login", "cause", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/server"
 	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/audit"
 )
 
 func loginForm(user, password string) url.Values {
@@ -276,4 +278,270 @@ func TestNewRefusesBadConfig(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+}
+
+// The audit records logins, refused ones too, with the names of those who exist and
+// nothing else that was typed.
+func TestLoginsAreAudited(t *testing.T) {
+	s := sitetest.New(t)
+	s.Post("/login", loginForm(sitetest.User, "hunter2")).Wants(t, http.StatusUnauthorized)
+	s.Post("/login", loginForm("my secret passphrase", "hunter2")).Wants(t, http.StatusUnauthorized)
+	s.Login()
+	page, err := s.Keys.Audit().List(t.Context(), audit.Query{Subject: audit.LoginSubject})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var recorded []string
+	for _, e := range page.Entries {
+		recorded = append(recorded, e.Action+" by "+e.By.Name+" of "+e.Name)
+	}
+	want := "login by ada of ada; login.refused by login of ; login.refused by login of ada"
+	if got := strings.Join(recorded, "; "); got != want {
+		t.Errorf("recorded %q, want %q", got, want)
+	}
+	body := s.Get("/audit?what=login").Wants(t, http.StatusOK, "login.refused", `href="/settings"`).Body
+	for _, secret := range []string{"hunter2", "passphrase", sitetest.Password, "/revert"} {
+		if strings.Contains(body, secret) {
+			t.Errorf("the page has %q", secret)
+		}
+	}
+}
+
+// A flood of refused logins fills no audit: it records a hundred an hour.
+func TestRefusedLoginsAreBounded(t *testing.T) {
+	s := sitetest.New(t)
+	s.Store.SetTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
+	recorded := 0
+	for range 130 {
+		allowed, err := s.Services.Logins.AllowAudit(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if allowed {
+			recorded++
+		}
+	}
+	if recorded != 100 {
+		t.Errorf("%d are recorded", recorded)
+	}
+	s.Post("/login", loginForm(sitetest.User, "wrong")).Wants(t, http.StatusUnauthorized)
+	if page, err := s.Keys.Audit().List(t.Context(), audit.Query{
+		Subject: audit.LoginSubject,
+	}); err != nil || len(page.Entries) != 0 {
+		t.Errorf("%v, %v", page.Entries, err)
+	}
+}
+
+// No log-in succeeds without its audit entry.
+func TestLoginWithoutAudit(t *testing.T) {
+	s := sitetest.New(t)
+	s.Keys.Fail("ERR read only")
+	s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusServiceUnavailable)
+	if s.Cookie() != nil {
+		t.Error("a log-in succeeded without its audit entry")
+	}
+	s.Keys.Fail("")
+	s.Login()
+}
+
+// Guessing is slowed down: after five wrong passwords the right one is not looked at
+// either, until the time that the answer names. Others are not kept out.
+func TestLoginThrottled(t *testing.T) {
+	s := sitetest.New(t)
+	start := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	s.Store.SetTime(start)
+	for range 5 {
+		s.Post("/login", loginForm(sitetest.User, "wrong")).Wants(t, http.StatusUnauthorized)
+	}
+	s.Store.SetTime(start.Add(17*time.Second + time.Millisecond))
+	got := s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(
+		t, http.StatusTooManyRequests, "Too many attempts", "43 seconds",
+	)
+	if wait := got.Header.Get("Retry-After"); wait != "43" || s.Cookie() != nil {
+		t.Errorf("Retry-After %q, cookie %v", wait, s.Cookie())
+	}
+	s.LoginAs(sitetest.Viewer)
+	seconds, _ := strconv.Atoi(got.Header.Get("Retry-After"))
+	s.Store.SetTime(start.Add(time.Duration(seconds+17) * time.Second))
+	s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusSeeOther)
+}
+
+// Right passwords are never too many.
+func TestLoginsAreFree(t *testing.T) {
+	s := sitetest.New(t)
+	for range 30 {
+		s.Login()
+	}
+}
+
+// A source is what the gateway says it is: no header makes another of it.
+func TestThrottleIgnoresHeaders(t *testing.T) {
+	s := sitetest.New(t)
+	status := 0
+	for i := range 8 {
+		header := http.Header{"Sec-Fetch-Site": {"same-origin"},
+			"X-Forwarded-For": {"192.0.2." + strconv.Itoa(i)}, "Forwarded": {"for=192.0.2.9"}}
+		status = s.Do(http.MethodPost, "/login", loginForm(sitetest.User, "wrong"), header).StatusCode
+	}
+	if status != http.StatusTooManyRequests {
+		t.Errorf("the last of many attempts: %d", status)
+	}
+}
+
+// Without the store nobody gets in, with the right password or another, and both look
+// alike.
+func TestLoginWithoutStore(t *testing.T) {
+	s := sitetest.New(t)
+	s.Store.SetError("ERR out of order")
+	var pages []string
+	for _, secret := range []string{sitetest.Password, "wrong"} {
+		got := s.Post("/login", loginForm(sitetest.User, secret)).Wants(
+			t, http.StatusServiceUnavailable, "Valkey is not responding",
+		)
+		if got.Header.Get("Retry-After") == "" || s.Cookie() != nil {
+			t.Errorf("%v", got.Header)
+		}
+		pages = append(pages, sitetest.NonceInPage.ReplaceAllString(got.Body, ""))
+	}
+	if pages[0] != pages[1] {
+		t.Error("the answer tells which password was right")
+	}
+}
+
+// A browser that drops our cookies is told so, instead of being sent to the login for
+// ever; a program without cookies logs in as ever.
+func TestCookiesRefused(t *testing.T) {
+	s := sitetest.New(t)
+	form := loginForm(sitetest.User, sitetest.Password)
+	form.Set(server.ProbeField, "1")
+	s.Post("/login", form).Wants(t, http.StatusBadRequest, "did not keep the session cookie", "localhost")
+	if s.Cookie() != nil {
+		t.Error("logged in all the same")
+	}
+	s.Client = s.NewClient()
+	page := s.Get("/login").Wants(t, http.StatusOK, `name="probe"`)
+	if set := page.Header.Get("Set-Cookie"); !strings.HasPrefix(set,
+		"__Host-tidegate-probe=1; Path=/; HttpOnly; Secure; SameSite=Lax") {
+		t.Errorf("Set-Cookie %q", set)
+	}
+	s.Post("/login", form).Wants(t, http.StatusSeeOther)
+}
+
+// expired sends a form after its session ended, and returns the answer.
+func expired(s *sitetest.Site, path string, form url.Values) sitetest.Reply {
+	s.T.Helper()
+	s.Store.FastForward(sitetest.Idle + time.Second)
+	return s.Post(path, form)
+}
+
+// loginWith logs a user in with what the answer to a form kept.
+func loginWith(s *sitetest.Site, user string, page sitetest.Reply) sitetest.Reply {
+	s.T.Helper()
+	form := sitetest.With(sitetest.HiddenIn(page.Body), "user", user, "password", sitetest.Password)
+	return s.Post("/login", form).Wants(s.T, http.StatusSeeOther)
+}
+
+var typedForms = map[string]url.Values{
+	"/keys/{acme}/limits": sitetest.With(sitetest.LimitsForm(1, [4]string{"77", "3", "hour", "log"}),
+		"reason", "typed-canary"),
+	"/keys/{acme}/edit": {"version": {"1"}, "name": {"typed-canary"}, "plan": {"free"}},
+	"/keys/{acme}/ban":  {"version": {"1"}, "reason": {"typed-canary"}, "lasts": {"4h"}},
+	"/keys":             {"name": {"typed-canary"}, "plan": {"free"}, "env": {"live"}},
+	"/keys/bulk":        {"do": {"revoke"}, "of": {"all"}, "reason": {"typed-canary"}, "confirm": {"2"}},
+	"/callers/new":      {"kind": {"address"}, "address": {"192.0.2.1"}, "name": {"typed-canary"}},
+	"/policies/plans/1": {"version": {"1"}, "name": {"typed-canary"}, "limits[0].requests": {"5"}},
+	"/policies/rules":   {"version": {"1"}, "name": {"typed-canary"}, "path": {"/x"}},
+	"/policies/shared":  {"version": {"1"}, "reason": {"typed-canary"}},
+	"/policies/import":  {"version": {"0"}, "yaml": {"plans: [] # typed-canary"}},
+	"/settings/tokens":  {"name": {"typed-canary"}, "scope": {"read"}, "days": {"7"}},
+}
+
+// What was typed when a session ends comes back after the log-in, and nothing is saved by
+// that, whichever form it is.
+func TestFormSurvivesTheSession(t *testing.T) {
+	for path, form := range typedForms {
+		t.Run(path, func(t *testing.T) {
+			s := sitetest.New(t).Login()
+			ended := expired(s, path, form).Wants(t, http.StatusUnauthorized, "Your session ended.")
+			if strings.Contains(ended.Body, "typed-canary") {
+				t.Error("the page shows what was typed to whoever sits there")
+			}
+			at := loginWith(s, sitetest.User, ended).Header.Get("Location")
+			page := s.Get(at).Wants(t, http.StatusOK, "Nothing was saved yet.", "typed-canary")
+			s.Get(at).Wants(t, http.StatusGone)
+			back := s.Post(path, sitetest.HiddenIn(page.Body))
+			if back.StatusCode >= 400 && path != "/policies/import" ||
+				!strings.Contains(back.Body, "typed-canary") {
+				t.Errorf("back to the form: %d\n%s", back.StatusCode, back.Body)
+			}
+			if tokens, err := s.Tokens.List(t.Context()); s.Keys.Written() != 0 || err != nil ||
+				len(tokens) != 0 {
+				t.Error("something was saved")
+			}
+		})
+	}
+}
+
+// Another user, a forged or a foreign text, and a form of nobody get nothing back; no
+// kept form leads out of the dashboard or holds a secret.
+func TestKeptFormIsBound(t *testing.T) {
+	s := sitetest.New(t).Login()
+	form := typedForms["/keys/{acme}/limits"]
+	ended := expired(s, "/keys/{acme}/limits", form)
+	if at := loginWith(s, sitetest.Viewer, ended).Header.Get("Location"); at != "/" {
+		t.Errorf("another user is led to %s", at)
+	}
+	kept := sitetest.HiddenIn(ended.Body).Get("kept")
+	for _, text := range []string{"", "AAAA", kept, kept[:len(kept)-2] + "AA", strings.Repeat("A", 50_000)} {
+		body := s.Post("/resume", url.Values{"kept": {text}}).Wants(t, http.StatusGone).Body
+		if strings.Contains(body, "typed-canary") {
+			t.Error("another user sees what was typed")
+		}
+	}
+	s.Post("/logout", nil)
+	s.Login()
+	s.Post("/resume", url.Values{"kept": {kept}}).Wants(t, http.StatusOK, "typed-canary")
+	other := *s
+	other.Client = s.NewClient()
+	got := other.Post("/keys/{acme}/limits", form).Wants(t, http.StatusSeeOther)
+	if !strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
+		t.Errorf("nobody's form leads to %s", got.Header.Get("Location"))
+	}
+	secret := sitetest.With(url.Values{}, "name", s.Keys.Secrets["acme"].Reveal(), "password", "pass-canary",
+		"version", "1", "reason", " "+s.Keys.Secrets["acme"].Reveal()+" ")
+	again := expired(s, "/keys/{acme}/edit", secret)
+	at := loginWith(s, sitetest.User, again).Header.Get("Location")
+	if body := s.Get(at).Wants(t, http.StatusOK).Body; strings.Contains(body,
+		s.Keys.Secrets["acme"].Reveal()) ||
+		strings.Contains(body, "pass-canary") {
+		t.Error("a secret was kept")
+	}
+	for _, path := range []string{"//evil.example/keys", "/jobs/x", "/audit/x/undo"} {
+		s.Login()
+		if body := expired(s, path, form).Body; strings.Contains(body, `name="kept"`) {
+			t.Errorf("%s is kept", path)
+		}
+	}
+	s.Login()
+	long := sitetest.With(url.Values{}, "deny", strings.Repeat("192.0.2.1 ", 6000))
+	if body := expired(s, "/policies/shared", long).Body; strings.Contains(body, `name="kept"`) {
+		t.Error("a form without bound is kept")
+	}
+}
+
+// While the store is away, the page that says so leads back to the filled form.
+func TestFormSurvivesTheStore(t *testing.T) {
+	s := sitetest.New(t).Login()
+	const path = "/keys/{acme}/limits"
+	s.Keys.Fail("ERR away")
+	page := s.Post(path, typedForms[path]).Wants(t, http.StatusServiceUnavailable,
+		"Nothing you typed is lost.")
+	s.Keys.Fail("")
+	back := s.Post("/resume", sitetest.HiddenIn(page.Body)).Wants(t, http.StatusOK, "typed-canary")
+	s.Post(path, sitetest.HiddenIn(back.Body)).Wants(t, http.StatusOK, `name="limits[0].requests" value="77"`,
+		"typed-canary")
+	s.Store.SetError("ERR away")
+	page = s.Post(path, typedForms[path]).Wants(t, http.StatusServiceUnavailable, `name="kept"`)
+	s.Store.SetError("")
+	s.Post("/resume", sitetest.HiddenIn(page.Body)).Wants(t, http.StatusOK, "typed-canary")
 }

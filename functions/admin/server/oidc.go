@@ -3,9 +3,7 @@ package server
 import (
 	"errors"
 	"net/http"
-	"strings"
 
-	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/oidc"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/web/templates"
@@ -23,18 +21,13 @@ func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
 		s.failProvider(w, r, err)
 		return
 	}
-	http.SetCookie(w, s.flowCookie(sealed, int(oidc.FlowLife.Seconds())))
+	http.SetCookie(w, s.cookie(s.flowCookieName(), sealed, oidc.FlowLife))
 	http.Redirect(w, r, address, http.StatusSeeOther)
 }
 
-// flowCookie returns the cookie of a log-in in progress. It is Lax, since the browser
-// must send it when the provider redirects here.
-func (s *server) flowCookie(sealed string, seconds int) *http.Cookie {
-	return &http.Cookie{
-		Name: s.cookieName("-login"), Value: sealed, Path: s.Path("/"), MaxAge: seconds, Secure: true,
-		HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	}
-}
+// flowCookieName returns the name of the cookie of a log-in in progress. The cookie must
+// be Lax, since the browser sends it when the provider redirects here.
+func (s *server) flowCookieName() string { return s.cookieName("-login") }
 
 // finishProviderLogin handles the provider's answer. It deletes the cookie in any case,
 // so an answer counts once.
@@ -44,10 +37,10 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sealed := ""
-	if c, err := r.Cookie(s.flowCookie("", 0).Name); err == nil {
+	if c, err := r.Cookie(s.flowCookieName()); err == nil {
 		sealed = c.Value
 	}
-	http.SetCookie(w, s.flowCookie("", -1))
+	http.SetCookie(w, s.cookie(s.flowCookieName(), "", -1))
 	identity, err := s.Provider.Finish(r.Context(), sealed, r.URL.Query())
 	if err != nil {
 		s.failProvider(w, r, err)
@@ -59,15 +52,14 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 // failProvider shows what people can do, and logs the cause.
 func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
 	s.Log.Warn("login at the provider failed", "cause", err)
-	again := templates.Choice{Text: "Back to login", Address: s.Path("/login")}
-	p := page.Problem{Action: again}
+	p := page.Problem{Action: templates.Choice{Text: "Back to login", Address: s.Path("/login")}}
 	var refused *oidc.RefusedError
 	var roleless *oidc.NoRoleError
 	switch {
 	case errors.Is(err, oidc.ErrFlow):
 		p.Status, p.Heading = http.StatusBadRequest, "Login expired"
-		p.Advice = "It was started in another browser, took over ten minutes or is already complete. Start " +
-			"again."
+		p.Advice = "It was started in another browser, took over ten minutes or is already complete. " +
+			"Start again."
 	case errors.As(err, &refused):
 		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
@@ -94,21 +86,4 @@ func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {
 			"” for you, but nothing in it means viewer or editor."
 	}
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
-}
-
-// loggedOut returns the path after the log-out. The log-in page then says to users of
-// the provider that they are still logged in there.
-func (s *server) loggedOut(r *http.Request) string {
-	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {
-		return s.Path("/login?ended=oidc")
-	}
-	return s.Path("/login")
-}
-
-// providerLogout returns the offer to log out at the provider too.
-func (s *server) providerLogout(r *http.Request) *templates.Ended {
-	return &templates.Ended{
-		Host:    s.Provider.Host(),
-		Address: s.Provider.LogoutURL(r.Context(), s.PublicURL+"/login"),
-	}
 }

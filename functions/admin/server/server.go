@@ -1,13 +1,14 @@
 // Package server is the admin function's web server, one http.Handler. It finds a
 // request's actor, refuses what the actor may not do, and passes the rest to the pages
-// and the JSON API. It logs people in and reports the function's health. routes.go and
-// assemble.go list the routes.
+// and the JSON API. It logs people in and reports the function's health. The main package
+// imports it; pages and API do not know it.
 package server
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"regexp"
@@ -151,4 +152,31 @@ func CheckBasePath(p string) error {
 			"end, or be empty", p)
 	}
 	return nil
+}
+
+const healthDeadline = 500 * time.Millisecond
+
+// health answers whether Valkey responds within healthDeadline. It reveals nothing else,
+// since anybody may ask.
+func (s *server) health(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
+	defer cancel()
+	status, word := http.StatusOK, "ready"
+	if err := s.Ready(ctx); err != nil {
+		s.Log.Warn("health", "cause", err)
+		status, word = http.StatusServiceUnavailable, "away"
+		w.Header().Set("Retry-After", page.StoreRetryAfter)
+	}
+	writeText(w, status, "alive\nstore "+word+"\n")
+}
+
+// alive answers that this function runs, whatever the state of Valkey.
+func (s *server) alive(w http.ResponseWriter, _ *http.Request) {
+	writeText(w, http.StatusOK, "alive\n")
+}
+
+func writeText(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, text) // fails only after the client disconnected
 }

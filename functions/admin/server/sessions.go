@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -49,6 +50,19 @@ func (s *server) cookieName(suffix string) string {
 		return "__Host-tidegate" + suffix
 	}
 	return "__Secure-tidegate" + suffix
+}
+
+// cookie returns a cookie with the attributes of the session cookie. A life of 0 ends it
+// with the browser, a negative one deletes it.
+func (s *server) cookie(name, value string, life time.Duration) *http.Cookie {
+	age := int(life.Seconds())
+	if life < 0 {
+		age = -1
+	}
+	return &http.Cookie{
+		Name: name, Value: value, Path: s.Path("/"), MaxAge: age, Secure: true, HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+	}
 }
 
 // withSession handles a request that may read and change its session. It sends the
@@ -154,4 +168,52 @@ func (s *server) endSessions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.logout(w, r)
+}
+
+// bufferedResponse is a response that is sent later.
+type bufferedResponse struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (b *bufferedResponse) Header() http.Header         { return b.header }
+func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
+
+func (b *bufferedResponse) WriteHeader(status int) {
+	if b.status == 0 {
+		b.status = status
+	}
+}
+
+// send sends the response. Its headers are already set if w shares them.
+func (b *bufferedResponse) send(w http.ResponseWriter) {
+	if b.status != 0 {
+		w.WriteHeader(b.status)
+	}
+	_, _ = w.Write(b.body.Bytes()) // fails only after the client disconnected
+}
+
+// browserName returns the browser and system of a User-Agent.
+func browserName(agent string) string {
+	browser := firstMatch(agent, "another program", [][2]string{
+		{"Edg/", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"Chrome/", "Chrome"},
+		{"Safari/", "Safari"}, {"curl/", "curl"},
+	})
+	system := firstMatch(agent, "", [][2]string{
+		{"Windows", " on Windows"}, {"Android", " on Android"}, {"iPhone", " on iPhone"},
+		{"iPad", " on iPad"}, {"Mac OS X", " on macOS"}, {"Linux", " on Linux"},
+	})
+	return browser + system
+}
+
+// firstMatch returns the name of the first mark that text contains. A mark is a part of a
+// text and its name.
+func firstMatch(text, fallback string, marks [][2]string) string {
+	for _, m := range marks {
+		if strings.Contains(text, m[0]) {
+			return m[1]
+		}
+	}
+	return fallback
 }

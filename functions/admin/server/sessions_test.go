@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
+	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/server"
 	"tidegate/functions/admin/server/sitetest"
 )
@@ -136,5 +139,51 @@ func TestSessionList(t *testing.T) {
 	}
 	if n := strings.Count(body, `data-label="Since"`); n != 2 {
 		t.Errorf("%d sessions, want the two of this user", n)
+	}
+}
+
+// Login, use and logout work on the real session store.
+func TestSessionsInTheStore(t *testing.T) {
+	s := sitetest.New(t).Login()
+	old := s.Cookie()
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "acme")
+	s.Get("/keys?q=ac").Wants(t, http.StatusOK, "acme")
+	s.Get("/keys?after=nonsense!").Wants(t, http.StatusBadRequest)
+	s.Post("/logout", nil).Wants(t, http.StatusSeeOther)
+	s.SetCookie(old.Name, old.Value)
+	s.Get("/keys").Wants(t, http.StatusSeeOther)
+}
+
+// patientStore is a session store that never answers, unless nobody waits.
+type patientStore struct{ *session.Store }
+
+func (s patientStore) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+	if _, ok := ctx.Deadline(); !ok {
+		return s.Store.FindCtx(ctx, token)
+	}
+	return nil, false, errors.Join(context.DeadlineExceeded, errors.New("the request has a deadline"))
+}
+
+// Nothing waits for ever for a store that hangs.
+func TestStoreHangs(t *testing.T) {
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		store, _ := services.Sessions.(*session.Store)
+		services.Sessions = patientStore{store}
+	}))
+	s.SetCookie("__Host-tidegate", "x")
+	s.Get("/keys").Wants(t, http.StatusServiceUnavailable)
+}
+
+func TestBrowserName(t *testing.T) {
+	for agent, want := range map[string]string{
+		"": "another program",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Version/17.4 Safari/605.1.15": "Safari on macOS",
+		"Mozilla/5.0 (Windows NT 10.0) Chrome/140.0.0.0 Safari/537.36 Edg/140.0.0.0":   "Edge on Windows",
+		"Mozilla/5.0 (Linux; Android 10; K) Chrome/140.0.0.0 Mobile Safari/537.36":     "Chrome on Android",
+		"curl/8.5.0": "curl",
+	} {
+		if got := server.BrowserName(agent); got != want {
+			t.Errorf("%s: %q, want %q", agent, got, want)
+		}
 	}
 }

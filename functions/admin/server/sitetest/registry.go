@@ -197,14 +197,17 @@ func (r *Registry) take(name string, limits []limiter.Limit, cost int64, when ti
 // Called records calls of the last hour.
 func (r *Registry) Called(name string, at time.Time, allowed, denied int) {
 	r.T.Helper()
-	calls := make([]usage.Outcome, allowed+denied)
-	for i := range calls {
-		calls[i] = usage.Outcome{Subject: r.IDs[name], Registered: true, Cost: 1, Time: at}
-		if i >= allowed {
-			calls[i].Verdict = usage.Denied
-		}
+	call := usage.Outcome{Subject: r.IDs[name], Registered: true, Cost: 1, Time: at}
+	r.Record(outcomes(call, allowed, denied)...)
+}
+
+// outcomes repeats a call, first allowed and then denied.
+func outcomes(call usage.Outcome, allowed, denied int) []usage.Outcome {
+	all := slices.Repeat([]usage.Outcome{call}, allowed+denied)
+	for i := range denied {
+		all[allowed+i].Verdict = usage.Denied
 	}
-	r.Record(calls...)
+	return all
 }
 
 // Record records calls of one time.
@@ -268,17 +271,7 @@ func Per(requests int64, window time.Duration) limiter.Limit {
 // UnregisteredCalls records calls of a caller without a record.
 func (r *Registry) UnregisteredCalls(id string, at time.Time, allowed, denied int) {
 	r.T.Helper()
-	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return at })
-	for i := range allowed + denied {
-		o := usage.Outcome{Subject: id, Cost: 1, Time: at}
-		if i >= allowed {
-			o.Verdict = usage.Denied
-		}
-		recorder.Record(o)
-	}
-	if report := recorder.Flush(context.Background(), r.Client); report.Err != nil {
-		r.T.Fatal(report.Err)
-	}
+	r.Record(outcomes(usage.Outcome{Subject: id, Cost: 1, Time: at}, allowed, denied)...)
 }
 
 // CountDenied makes the stored limits with this number of requests count denied calls, as
