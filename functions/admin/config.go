@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"time"
 
-	"tidegate/functions/admin/auth"
+	"tidegate/functions/admin/auth/oidc"
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/server"
 	"tidegate/internal/apikey"
@@ -83,6 +83,21 @@ type settings struct {
 	networks, ownerNetworks []netip.Prefix
 }
 
+// The values of OWNER_VIEW.
+const (
+	ownerOff  = "off"
+	ownerAPI  = "api"
+	ownerPage = "page"
+)
+
+// The values of JOURNAL_AWAY and JOURNAL_RESTORE.
+const (
+	queueChanges  = "queue"
+	refuseChanges = "refuse"
+	restoreAlways = "always"
+	restoreAsk    = "ask"
+)
+
 // readConfig reads and checks the environment, NAME=value strings. Its error names every
 // variable that is wrong and says what to do; it repeats no secret.
 func readConfig(variables []string) (settings, error) {
@@ -94,8 +109,6 @@ func readConfig(variables []string) (settings, error) {
 	logLevel.Set(c.LogLevel)
 	return c, nil
 }
-
-const makeHash = `make one with argon2 "$(openssl rand -hex 8)" -id -m 16 -t 3 -p 1 -e, which reads the password from its input`
 
 func (c *settings) check(problems *config.Problems) {
 	if c.ValkeyURL == "" {
@@ -129,21 +142,6 @@ func (c *settings) check(problems *config.Problems) {
 		c.checkAddress(problems)
 	}
 }
-
-// The values of OWNER_VIEW.
-const (
-	ownerOff  = "off"
-	ownerAPI  = "api"
-	ownerPage = "page"
-)
-
-// The values of JOURNAL_AWAY and JOURNAL_RESTORE.
-const (
-	queueChanges  = "queue"
-	refuseChanges = "refuse"
-	restoreAlways = "always"
-	restoreAsk    = "ask"
-)
 
 func (c *settings) checkJournal(problems *config.Problems) {
 	if err := journal.CheckAddress(c.Journal); err != nil {
@@ -183,47 +181,10 @@ func (c *settings) checkDurations(problems *config.Problems) {
 	}
 }
 
-// checkUsers requires a first user, unless people log in at a provider or ADMIN_USERS
-// lists all users.
-func (c *settings) checkUsers(problems *config.Problems) {
-	if c.AdminUser != "" || c.AdminPasswordHash != "" || c.AdminPassword != "" || c.AdminUsers == "" &&
-		c.OIDC.Issuer == "" {
-		c.checkFirstUser(problems)
-	}
-	more, err := password.ParseUsers(c.AdminUsers)
-	if err != nil {
-		problems.Add("ADMIN_USERS", err.Error()+
-			": write name:viewer:hash or name:editor:hash, apart by spaces; "+makeHash)
-		return
-	}
-	c.users = append(c.users, more...)
-	if _, err := password.NewUsers(c.users); err != nil &&
-		!problems.Has("ADMIN_USER", "ADMIN_PASSWORD", "ADMIN_PASSWORD_HASH") {
-		problems.Add("ADMIN_USERS", "and ADMIN_USER cannot be used together: "+err.Error())
-	}
-}
-
-func (c *settings) checkFirstUser(problems *config.Problems) {
-	hash, err := password.ParseHash(c.AdminPasswordHash)
-	switch {
-	case problems.Has("ADMIN_PASSWORD"): // which the hash would be made of
-	case err != nil:
-		problems.Add("ADMIN_PASSWORD_HASH", "is no argon2id hash: "+makeHash)
-	case hash.Weak():
-		problems.Add("ADMIN_PASSWORD_HASH", "takes less than 19 MiB to compute: "+makeHash)
-	}
-	if c.AdminUser == "" {
-		problems.Add("ADMIN_USER", "is not set: give the name to log in with")
-	} else if err := password.CheckName(c.AdminUser); err != nil {
-		problems.Add("ADMIN_USER", "cannot be used: the user "+err.Error())
-	}
-	c.users = []password.User{{Name: c.AdminUser, Role: auth.Editor, Hash: hash}}
-}
-
 // checkAddress checks ADMIN_URL. The dashboard's address is configured, since a request's
 // Host header cannot be trusted.
 func (c *settings) checkAddress(problems *config.Problems) {
-	if err := checkURL(c.AdminURL); err != nil {
+	if err := oidc.CheckURL(c.AdminURL); err != nil {
 		problems.Add("ADMIN_URL", err.Error()+
 			": with OIDC_ISSUER give the dashboard's address in browsers, such as https://admin.example.com")
 		return
@@ -242,4 +203,65 @@ func (c *settings) dashboard() (server.Config, error) {
 	var err error
 	d.Provider, err = c.OIDC.provider(c.AdminURL, c.pepper)
 	return d, err
+}
+
+// oidcConfig is the part of the environment for an OpenID provider. Without an issuer
+// there is none.
+type oidcConfig struct {
+	// OpenID provider that people may log in at too; register
+	// `ADMIN_URL/login/oidc/callback` there, and `ADMIN_URL/login` as the way back from a
+	// logout.
+	Issuer string `env:"OIDC_ISSUER" unset:"none"`
+	// Id that the provider knows the dashboard by; refused without `OIDC_ISSUER`.
+	ClientID string `env:"OIDC_CLIENT_ID" unset:"required with OIDC_ISSUER"`
+	// Secret that goes with it; refused without `OIDC_ISSUER`.
+	ClientSecret string `env:"OIDC_CLIENT_SECRET" unset:"required with OIDC_ISSUER"`
+	// Scopes to ask for, with spaces between them; ignored without `OIDC_ISSUER`.
+	Scopes []string `env:"OIDC_SCOPES" envSeparator:" " envDefault:"openid profile email"`
+	// Claim with somebody's groups, in the id token or at the userinfo endpoint; `a.b`
+	// leads into objects; ignored without `OIDC_ISSUER`.
+	RoleClaim string `env:"OIDC_ROLE_CLAIM" envDefault:"groups"`
+	// What in the claim makes an editor, with commas between them; refused without
+	// `OIDC_ISSUER`.
+	EditorValues []string `env:"OIDC_EDITOR_VALUES" unset:"this or the next, with OIDC_ISSUER"`
+	// What in the claim makes a viewer; whoever has neither gets 403; refused without
+	// `OIDC_ISSUER`.
+	ViewerValues []string `env:"OIDC_VIEWER_VALUES"`
+}
+
+func (c *oidcConfig) check(problems *config.Problems) {
+	if c.Issuer == "" {
+		if c.ClientID != "" || c.ClientSecret != "" || len(c.EditorValues)+len(c.ViewerValues) > 0 {
+			problems.Add("OIDC_ISSUER", "is not set, but other OIDC variables are: give the provider's "+
+				"address, or none of them")
+		}
+		return
+	}
+	if err := oidc.CheckURL(c.Issuer); err != nil {
+		problems.Add("OIDC_ISSUER", err.Error())
+	}
+	if c.ClientID == "" {
+		problems.Add("OIDC_CLIENT_ID", "is not set: give the id that the provider knows this dashboard by")
+	}
+	if c.ClientSecret == "" {
+		problems.Add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
+	}
+	if len(c.EditorValues)+len(c.ViewerValues) == 0 {
+		problems.Add("OIDC_EDITOR_VALUES",
+			"and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, "+
+				"apart by commas")
+	}
+}
+
+// provider returns the provider; nil without an issuer.
+func (c *oidcConfig) provider(publicURL string, pepper apikey.Pepper) (*oidc.Provider, error) {
+	if c.Issuer == "" {
+		return nil, nil //nolint:nilnil // no provider is a valid choice
+	}
+	return oidc.New(oidc.Config{
+		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret,
+		RedirectURL: publicURL + "/login/oidc/callback",
+		Scopes:      c.Scopes, RoleClaim: c.RoleClaim, EditorValues: c.EditorValues,
+		ViewerValues: c.ViewerValues,
+	}, pepper)
 }

@@ -30,3 +30,9 @@ func main() {
 	go handler.handler(context.Background()) // the first request finds a connection or an attempt
 	algnhsa.ListenAndServe(c.onlyFrom(handler), lambdaOptions())
 }
+
+// lambdaOptions are those for events of an HTTP API (payload 2.0). Bodies are compressed,
+// so all of them are sent as binary.
+func lambdaOptions() *algnhsa.Options {
+	return &algnhsa.Options{RequestType: algnhsa.RequestTypeAPIGatewayV2, BinaryContentTypes: []string{"*/*"}}
+}
