@@ -1,72 +1,68 @@
+// Package form reads the inputs of the dashboard's forms, validates them, and shows them
+// again with their errors: limits, expiries, lists, numbers and reasons. The packages
+// below dashboard import it. It must know no page, and it reads nothing from Valkey.
 package form
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
-// Resumes reports whether a form comes back as it was typed, only to be shown.
-func Resumes(r *http.Request) bool { return r.PostForm.Get("action") == page.Resume }
+// Bounds of typed text, in characters.
+const (
+	// MaxInput is more than any number or time zone needs.
+	MaxInput = 80
+	// MaxReasonInput exceeds the longest reason, so that a longer one gets an error and is
+	// not cut.
+	MaxReasonInput = policy.MaxReasonLen + 50
+	// maxShown bounds the text that a field shows again.
+	maxShown = 4000
+)
 
-// Input is a field's text and what is wrong with it.
-type Input struct{ Text, Error string }
+// Checked is the value of a checked box.
+const Checked = "yes"
 
-// ChooseFromList is what is wrong with a choice that was not offered.
+// ChooseFromList is the error of a choice that was not offered.
 const ChooseFromList = "Choose one from the list."
 
-// Sentence makes a message of another package fit for a page.
-func Sentence(message string) string {
-	if message == "" {
-		return "This is not valid."
-	}
-	if strings.HasPrefix(message, "is ") {
-		message = "it " + message
-	}
-	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
-}
+// Input is the typed text of a field, and its error.
+type Input struct{ Text, Error string }
 
-// ErrForeign says that a request holds no form of this dashboard.
-var ErrForeign = errors.New("unknown form field")
-
-// ReadVersion reads the version that a form is based on. It fails for a form that is not
-// ours.
-func ReadVersion(values url.Values) (int64, error) {
-	version, err := strconv.ParseInt(values.Get("version"), 10, 64)
-	if err != nil || version < 0 {
-		return 0, ErrForeign
-	}
-	return version, nil
-}
-
-// MaxReasonInput is above what a reason may have, so that one that is too long is refused
-// and not cut.
-const MaxReasonInput = policy.MaxReasonLen + 50
-
-// Typed is a field as it was typed, bounded.
-func Typed(values url.Values, name string, most int) Input {
-	text := strings.ToValidUTF8(values.Get(name), "\u202e") // which every field refuses
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most])
+// Typed returns the named field, shortened to at most maxLen characters.
+func Typed(values url.Values, name string, maxLen int) Input {
+	text := strings.ToValidUTF8(values.Get(name), "\u202e") // every field rejects this character
+	if runes := []rune(text); len(runes) > maxLen {
+		text = string(runes[:maxLen])
 	}
 	return Input{Text: text}
 }
 
-// CheckOption notes a choice that was not offered.
+// CheckOption sets an error if the input is none of the options.
 func (in *Input) CheckOption(options []templates.Option) {
 	if !IsOption(options, in.Text) {
 		in.Error = ChooseFromList
 	}
 }
 
-// CheckReason notes a reason that is missing or too long.
+// IsOption reports whether value is the value of an option.
+func IsOption(options []templates.Option, value string) bool {
+	return slices.ContainsFunc(options, func(o templates.Option) bool { return o.Value == value })
+}
+
+// CheckReason sets an error if the reason is missing or too long.
 func (in *Input) CheckReason() {
 	switch n := len([]rune(strings.TrimSpace(in.Text))); {
 	case n == 0:
@@ -76,14 +72,96 @@ func (in *Input) CheckReason() {
 	}
 }
 
-// AllowEmpty forgives a reason that is missing in a preview, which writes nothing.
+// AllowEmpty clears the error of an empty input. A preview needs no reason.
 func (in *Input) AllowEmpty() {
 	if strings.TrimSpace(in.Text) == "" {
 		in.Error = ""
 	}
 }
 
-// CountErrors counts the fields that are wrong.
+var (
+	ungrouped = regexp.MustCompile(`^[0-9]+$`)
+	grouped   = regexp.MustCompile(`^[0-9]{1,3}([,_ \x{a0}\x{2009}\x{202f}][0-9]{3})+$`)
+	decimal   = regexp.MustCompile(`^[0-9]{1,6}([.,][0-9]{1,2})?$`)
+)
+
+// Whole returns the typed whole number, which may have separators between thousands. It
+// sets an error if there is none from least to most; missing is the error of empty text.
+func (in *Input) Whole(missing string, least, most int64) int64 {
+	return in.count(missing, least, most, "")
+}
+
+// count is Whole with a unit that the error names, such as " seconds".
+func (in *Input) count(missing string, least, most int64, unit string) int64 {
+	text := strings.TrimSpace(in.Text)
+	if text == "" {
+		in.Error = missing
+		return 0
+	}
+	if !ungrouped.MatchString(text) && !grouped.MatchString(text) {
+		in.Error = "Enter a whole number, such as 100 or 1,000."
+		return 0
+	}
+	digits := strings.Map(func(c rune) rune {
+		if c < '0' || c > '9' {
+			return -1
+		}
+		return c
+	}, text)
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < least || n > most {
+		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + unit + "."
+	}
+	return n
+}
+
+// Hundredths returns the typed number, which may have two decimals, times 100. It sets an
+// error if there is none from least to most, both in hundredths.
+func (in *Input) Hundredths(least, most int64) int64 {
+	text := strings.TrimSpace(in.Text)
+	if !decimal.MatchString(text) {
+		in.Error = "Enter a number such as 2 or 0.5."
+		return 0
+	}
+	whole, part, _ := strings.Cut(strings.ReplaceAll(text, ",", "."), ".")
+	n, _ := strconv.ParseInt(whole+(part + "00")[:2], 10, 64) // the pattern admits only digits
+	if n < least || n > most {
+		in.Error = "Must be 0.01 to " + page.Number(most/100) + "."
+	}
+	return n
+}
+
+// Span returns the typed duration, such as 10s, 5m, 1h30m or 2d. It sets an error if there
+// is none.
+func (in *Input) Span() policy.Duration {
+	d, err := limiter.ParseWindow(strings.TrimSpace(in.Text))
+	if err != nil {
+		in.Error = "Enter a time such as 30s, 5m, 1h or 2d."
+	}
+	return policy.Duration(d)
+}
+
+// Lease returns the typed duration, or 0 for empty text. It sets an error for other text.
+func (in *Input) Lease() policy.Duration {
+	if strings.TrimSpace(in.Text) == "" {
+		return 0
+	}
+	d := in.Span()
+	if in.Error != "" {
+		in.Error = "Enter a time such as 500ms, 1s or 10s, or leave it blank."
+	}
+	return d
+}
+
+// LeaseText returns the text that Lease reads as d.
+func LeaseText(d policy.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return limiter.ShortWindow(time.Duration(d))
+}
+
+// CountErrors returns the number of inputs with an error.
 func CountErrors(fields ...Input) int {
 	n := 0
 	for _, in := range fields {
@@ -92,11 +170,6 @@ func CountErrors(fields ...Input) int {
 		}
 	}
 	return n
-}
-
-// IsOption reports whether a choice was offered.
-func IsOption(options []templates.Option, value string) bool {
-	return slices.ContainsFunc(options, func(o templates.Option) bool { return o.Value == value })
 }
 
 // SetErrors shows the store's validation errors at the fields with their names. An error
@@ -113,4 +186,76 @@ func SetErrors(fields map[string]*Input, invalid *policy.InvalidError) string {
 		}
 	}
 	return problem
+}
+
+// Sentence turns an error message, such as "is too long", into a sentence.
+func Sentence(message string) string {
+	if message == "" {
+		return "This is not valid."
+	}
+	if strings.HasPrefix(message, "is ") {
+		message = "it " + message
+	}
+	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
+}
+
+// Field shows an input as it was typed.
+func Field(in Input) templates.Field { return templates.Field{Value: in.Text, Error: in.Error} }
+
+// ChoiceField returns a field that offers options.
+func ChoiceField(name, label string, options []templates.Option, in Input) templates.FormField {
+	return templates.FormField{
+		ID: name, Label: label, Kind: templates.ChoiceField, Options: options, Field: Field(in),
+	}
+}
+
+// TextField returns a field for a line of at most maxLen characters.
+func TextField(name, label, sample string, maxLen int, in Input) templates.FormField {
+	return templates.FormField{
+		ID: name, Label: label, Kind: templates.TextField, Sample: sample, Max: strconv.Itoa(maxLen),
+		Field: templates.Field{Value: page.Clip(in.Text, maxShown), Error: in.Error},
+	}
+}
+
+// ReasonField returns the field for the reason of a change.
+func ReasonField(in Input) templates.FormField {
+	return TextField("reason", "Reason", "why, with a link", policy.MaxReasonLen, in)
+}
+
+// Resumes reports whether the form is to be shown again as it was typed.
+func Resumes(r *http.Request) bool { return r.PostForm.Get("action") == page.Resume }
+
+// ErrForeign is the error of a form that this dashboard did not make.
+var ErrForeign = errors.New("unknown form field")
+
+// ReadVersion returns the version on which an edit is based. It fails with ErrForeign.
+func ReadVersion(values url.Values) (int64, error) {
+	version, err := strconv.ParseInt(values.Get("version"), 10, 64)
+	if err != nil || version < 0 {
+		return 0, ErrForeign
+	}
+	return version, nil
+}
+
+// acceptedField confirms warnings. It holds their digest, so that it confirms no others.
+const acceptedField = "accepted"
+
+// Warn shows warnings and a field that confirms them. It returns nil for no warnings.
+func Warn(texts []string) *templates.Warn {
+	if len(texts) == 0 {
+		return nil
+	}
+	return &templates.Warn{Texts: texts,
+		Accepted: templates.Hidden{Name: acceptedField, Value: digest(texts)}}
+}
+
+// Accepted reports whether a form confirms these warnings. No warnings need no
+// confirmation.
+func Accepted(values url.Values, texts []string) bool {
+	return len(texts) == 0 || values.Get(acceptedField) == digest(texts)
+}
+
+func digest(texts []string) string {
+	sum := sha256.Sum256([]byte(strings.Join(texts, "\n")))
+	return hex.EncodeToString(sum[:16])
 }

@@ -11,22 +11,17 @@ import (
 	"tidegate/internal/policy"
 )
 
-// LimitInput is one row of the form. A row with nothing filled in is blank and means
-// nothing.
+// LimitInput holds the typed fields of a limit, which are a row of a LimitList. A blank
+// row is no limit.
 type LimitInput struct {
 	Requests, Window, Unit, Algorithm Input
 	zone, slots, notify               Input
-	countDenied                       Input // any text is yes
+	countDenied                       Input // any text means checked
 	mode                              Input
 }
 
-// What inputs hold: at most MaxInput characters, more than any number or time zone needs;
-// Checked when a box is ticked; CalendarPrefix before a unit of the calendar.
-const (
-	MaxInput       = 80
-	Checked        = "yes"
-	CalendarPrefix = "calendar "
-)
+// CalendarPrefix is the prefix of a unit that is a calendar period.
+const CalendarPrefix = "calendar "
 
 func newLimitInput(l limiter.Limit) LimitInput {
 	in := LimitInput{
@@ -63,52 +58,30 @@ func readLimitInput(values url.Values, prefix string) LimitInput {
 	}
 }
 
-// errors counts the fields that are wrong.
+// fields returns the fields by their names in a limiter.FieldError.
+func (l *LimitInput) fields() map[string]*Input {
+	return map[string]*Input{
+		"requests": &l.Requests, "window": &l.Window, "calendar": &l.Unit, "algorithm": &l.Algorithm,
+		"zone": &l.zone, "slots": &l.slots, "notify": &l.notify, "countDenied": &l.countDenied,
+		"mode": &l.mode,
+	}
+}
+
+// errors returns the number of fields with an error.
 func (l *LimitInput) errors() int {
-	n := 0
-	for _, in := range []Input{l.Requests, l.Window, l.Unit, l.Algorithm, l.zone, l.slots, l.notify,
-		l.countDenied, l.mode} {
-		if in.Error != "" {
-			n++
-		}
-	}
-	return n
+	return CountErrors(l.Requests, l.Window, l.Unit, l.Algorithm, l.zone, l.slots, l.notify,
+		l.countDenied, l.mode)
 }
 
-// find returns the field with a name that limiter.FieldError uses.
-func (l *LimitInput) find(name string) *Input {
-	switch name {
-	case "requests":
-		return &l.Requests
-	case "window":
-		return &l.Window
-	case "calendar":
-		return &l.Unit
-	case "algorithm":
-		return &l.Algorithm
-	case "zone":
-		return &l.zone
-	case "slots":
-		return &l.slots
-	case "notify":
-		return &l.notify
-	case "countDenied":
-		return &l.countDenied
-	case "mode":
-		return &l.mode
-	}
-	return nil
-}
-
-// blank ignores the unit and the algorithm, which always have a value; but a calendar
-// unit is a window on its own.
+// blank reports whether the row was left empty. It ignores the algorithm and the unit,
+// which always have a value, unless the unit is a calendar period.
 func (l *LimitInput) blank() bool {
 	typed := l.Requests.Text + l.Window.Text + l.zone.Text + l.slots.Text + l.notify.Text +
 		l.countDenied.Text
 	return strings.TrimSpace(typed) == "" && !strings.HasPrefix(l.Unit.Text, CalendarPrefix)
 }
 
-// more reports whether one of the rarer fields says something, or has something wrong.
+// more reports whether one of the optional fields is set or has an error.
 func (l *LimitInput) more() bool {
 	for _, in := range []Input{l.zone, l.slots, l.notify, l.countDenied} {
 		if strings.TrimSpace(in.Text) != "" || in.Error != "" {
@@ -118,7 +91,7 @@ func (l *LimitInput) more() bool {
 	return l.mode.Text == string(policy.Shadow) || l.mode.Error != ""
 }
 
-// limit reads the row and notes what is wrong with it.
+// limit returns the typed limit. It sets the errors of invalid fields.
 func (l *LimitInput) limit() limiter.Limit {
 	limit := limiter.Limit{
 		Requests:    l.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests),
@@ -147,15 +120,16 @@ func (l *LimitInput) limit() limiter.Limit {
 	}
 	limit.Algorithm = algorithm
 	if l.Unit.Error == "" && l.Algorithm.Error == "" {
-		l.bound(limit)
+		l.checkBounds(limit)
 	}
 	return limit
 }
 
-// bound notes which bounds a limit breaks in fields that could be read.
-func (l *LimitInput) bound(limit limiter.Limit) {
+// checkBounds sets the errors of a limit that is out of bounds, at fields without an error.
+func (l *LimitInput) checkBounds(limit limiter.Limit) {
+	fields := l.fields()
 	for _, e := range limit.Errors() {
-		if in := l.find(e.Field); in != nil && in.Error == "" {
+		if in := fields[e.Field]; in != nil && in.Error == "" {
 			in.Error = advice(e, limit)
 		}
 	}
@@ -163,7 +137,7 @@ func (l *LimitInput) bound(limit limiter.Limit) {
 
 const notifyAdvice = "Enter up to 5 percentages in ascending order, such as 80, 100."
 
-// advice says how to mend what is wrong with a field, in the words of the form.
+// advice says how to correct a field, in the terms of the form.
 func advice(e limiter.FieldError, l limiter.Limit) string {
 	switch e.Field {
 	case "calendar":
@@ -189,7 +163,8 @@ func advice(e limiter.FieldError, l limiter.Limit) string {
 	return Sentence(e.Message)
 }
 
-// Period reads the window and its unit, of which a calendar's is one period at a time.
+// Period returns the typed window, or the calendar period and no window. It sets the
+// errors of invalid fields.
 func (l *LimitInput) Period() (time.Duration, limiter.Calendar) {
 	name, ok := strings.CutPrefix(l.Unit.Text, CalendarPrefix)
 	if !ok {
@@ -205,7 +180,7 @@ func (l *LimitInput) Period() (time.Duration, limiter.Calendar) {
 	return 0, calendar
 }
 
-// duration reads a window that is no calendar's. Its bounds are in the row's unit.
+// duration returns the typed window. An error states its bounds in the typed unit.
 func (l *LimitInput) duration() time.Duration {
 	unit, err := limiter.JoinWindow(1, l.Unit.Text)
 	if err != nil {

@@ -3,6 +3,7 @@ package form
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,17 +14,15 @@ import (
 	"tidegate/web/templates"
 )
 
-// LimitList is a list of limits as it was typed.
+// LimitList holds the typed rows of a list of limits.
 type LimitList struct {
-	// of the list among the form's fields, as policy.FieldError has it: limits,
-	// candidate, perKey
-	Name  string
+	Name  string // in the form and in a policy.FieldError, such as limits or perKey
 	Rows  []LimitInput
-	at    []int  // the row of each limit that was read
-	Error string // what is wrong with the list as a whole
+	Error string // an error of the list as a whole
+	rowOf []int  // the row of each limit that Limits returned
 }
 
-// NewLimitList begins with limits that are in force.
+// NewLimitList returns a list filled with limits.
 func NewLimitList(name string, limits []limiter.Limit) LimitList {
 	l := LimitList{Name: name}
 	for _, limit := range limits {
@@ -32,10 +31,11 @@ func NewLimitList(name string, limits []limiter.Limit) LimitList {
 	return l
 }
 
-// required names the list that every form with one has, and that has at least one limit.
+// required is the name of the list that needs at least one limit.
 const required = "limits"
 
-// ReadLimitList reads what a browser sent. It fails for a list that is not ours.
+// ReadLimitList reads the list that a browser sent. It fails with ErrForeign if there are
+// more rows than the form offers.
 func ReadLimitList(values url.Values, name string) (LimitList, error) {
 	l := LimitList{Name: name}
 	for i := 0; values.Has(l.field(i) + ".requests"); i++ {
@@ -47,56 +47,52 @@ func ReadLimitList(values url.Values, name string) (LimitList, error) {
 	return l, nil
 }
 
-// field is the name of a row's fields up to the dot.
+// field returns the prefix of a row's field names, without the dot.
 func (l *LimitList) field(i int) string { return fmt.Sprintf("%s[%d]", l.Name, i) }
 
-// Change does what one of the list's buttons says, add:NAME or remove:NAME:ROW, and
-// reports whether it was one of them.
+// Change adds or removes a row if the button is one of the list's, add:NAME or
+// remove:NAME:ROW, and reports whether it is.
 func (l *LimitList) Change(button string) bool {
 	if button == "add:"+l.Name {
-		l.add()
+		if len(l.Rows) < limiter.MaxLimits {
+			l.Rows = append(l.Rows, blankInput())
+		}
 		return true
 	}
 	row, ok := strings.CutPrefix(button, "remove:"+l.Name+":")
 	if i, err := strconv.Atoi(row); ok && err == nil && i >= 0 && i < len(l.Rows) {
-		l.Rows = append(l.Rows[:i], l.Rows[i+1:]...)
+		l.Rows = slices.Delete(l.Rows, i, i+1)
 	}
 	return ok
-}
-
-// add appends a blank row.
-func (l *LimitList) add() {
-	if len(l.Rows) < limiter.MaxLimits {
-		l.Rows = append(l.Rows, blankInput())
-	}
 }
 
 func blankInput() LimitInput {
 	return LimitInput{Unit: Input{Text: "second"}, Algorithm: Input{Text: limiter.Log.String()}}
 }
 
-// Limits returns the limits that were typed. The list keeps what is wrong with them.
+// Limits returns the typed limits without blank rows. It sets the errors of invalid fields.
 func (l *LimitList) Limits() []limiter.Limit {
 	var limits []limiter.Limit
-	l.at = nil
+	l.rowOf = nil
 	for i := range l.Rows {
 		if row := &l.Rows[i]; !row.blank() {
-			limits, l.at = append(limits, row.limit()), append(l.at, i)
+			limits = append(limits, row.limit())
+			l.rowOf = append(l.rowOf, i)
 		}
 	}
 	return limits
 }
 
-// SetError notes what the store found wrong and reports whether that is in this list,
-// which the store knows as field.
+// SetError shows a validation error of the store if it belongs to this list, and reports
+// whether it does. field is the store's name of the list. Call it after Limits.
 func (l *LimitList) SetError(e policy.FieldError, field string) bool {
 	if e.Field == field {
 		l.Error = Sentence(e.Message)
 		return true
 	}
-	for limit, row := range l.at {
+	for limit, row := range l.rowOf {
 		name, ok := strings.CutPrefix(e.Field, fmt.Sprintf("%s[%d].", field, limit))
-		if in := l.Rows[row].find(name); ok && in != nil {
+		if in := l.Rows[row].fields()[name]; ok && in != nil {
 			in.Error = Sentence(e.Message)
 			return true
 		}
@@ -104,7 +100,7 @@ func (l *LimitList) SetError(e policy.FieldError, field string) bool {
 	return false
 }
 
-// ErrorCount counts the fields that are wrong.
+// ErrorCount returns the number of errors.
 func (l *LimitList) ErrorCount() int {
 	n := 0
 	if l.Error != "" {
@@ -116,7 +112,7 @@ func (l *LimitList) ErrorCount() int {
 	return n
 }
 
-// View shows the list; one that is empty has a blank row to start with.
+// View shows the list. An empty list has a blank row.
 func (l *LimitList) View(legend, advice string) templates.LimitList {
 	rows := l.Rows
 	if len(rows) == 0 {
@@ -159,7 +155,8 @@ func (l *LimitList) isShared() bool {
 		l.Name == "perGroup"
 }
 
-// preview reads a copy of the row, so that looking at it leaves no errors in the form.
+// preview returns the row's limit as text; empty if it is blank or invalid. It reads a copy
+// of the row, so that it sets no errors in the form.
 func preview(in LimitInput) string {
 	if in.blank() {
 		return ""
@@ -171,10 +168,10 @@ func preview(in LimitInput) string {
 	return policydoc.LimitText(limit)
 }
 
-// LimitChoices are what the rows of every list offer.
+// LimitChoices returns the options of the rows of all lists.
 func LimitChoices() templates.LimitChoices {
 	return templates.LimitChoices{
-		Units: units(), Methods: methods(), Modes: modes(), Slots: page.Number(limiter.DefaultSlots),
+		Units: units(), Methods: algorithms(), Modes: modes(), Slots: page.Number(limiter.DefaultSlots),
 		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " +
 			page.Number(limiter.MaxRequests) +
 			" calls in 1 millisecond to 366 days, or in a period of the calendar. A row with nothing " +
@@ -182,7 +179,7 @@ func LimitChoices() templates.LimitChoices {
 	}
 }
 
-// units lists the units of a window from the longest, then the periods of the calendar.
+// units returns the units of a window, longest first, then the calendar periods.
 func units() []templates.Option {
 	var all []templates.Option
 	for _, u := range limiter.WindowUnits() {
@@ -195,7 +192,7 @@ func units() []templates.Option {
 	return all
 }
 
-// modes lists what one limit of a list can do to a call.
+// modes returns the modes of a limit.
 func modes() []templates.Option {
 	return []templates.Option{
 		{Value: string(policy.Enforce), Text: "enforce"},
@@ -203,7 +200,7 @@ func modes() []templates.Option {
 	}
 }
 
-func methods() []templates.Option {
+func algorithms() []templates.Option {
 	names := map[limiter.Algorithm]string{
 		limiter.Log:         "log: exact",
 		limiter.Counter:     "counter: approximate, least memory",

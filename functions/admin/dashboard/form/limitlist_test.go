@@ -82,7 +82,7 @@ func sent(list LimitList) url.Values {
 				set("unit", o.Value)
 			}
 		}
-		for _, o := range methods() {
+		for _, o := range algorithms() {
 			if o.Value == row.Algorithm.Value {
 				set("algorithm", o.Value)
 			}

@@ -9,26 +9,25 @@ import (
 	"tidegate/web/templates"
 )
 
-// Until is an end as it was typed: a span from now, or an instant. An instant that was
-// typed is meant, whatever the choice says.
+// Until holds a typed expiry: a duration from now, or an instant. A typed instant takes
+// precedence over the choice.
 type Until struct {
-	Choice Input // untilNever, UntilAt, or a span
+	Choice Input // untilNever, UntilAt, or the value of one of untilSpans
 	At     Input
-	shown  time.Time // what At was filled with at first; zero for nothing
+	shown  time.Time // the instant that the form showed first; zero for none
 }
 
-// UntilAt is the choice of an instant, which is written as UntilForm has it: the value of
-// a datetime-local field, in UTC.
 const (
 	untilNever = "never"
-	UntilAt    = "at"
-	UntilForm  = "2006-01-02T15:04"
+	// UntilAt is the choice of an instant.
+	UntilAt = "at"
+	// UntilForm is the layout of an instant: the value of a datetime-local field, in UTC.
+	UntilForm = "2006-01-02T15:04"
+
+	maxYear = 2200 // of an expiry
 )
 
-// maxYear is the last year of an end.
-const maxYear = 2200
-
-// untilSpans are the spans that are offered.
+// untilSpans are the durations to choose from.
 var untilSpans = []struct {
 	value, text string
 	span        time.Duration
@@ -42,7 +41,7 @@ var untilSpans = []struct {
 	{"365d", "for 365 days", 365 * 24 * time.Hour},
 }
 
-// NewUntil begins with an end; a zero time is none.
+// NewUntil returns the input that shows an expiry. The zero time means never.
 func NewUntil(t time.Time) Until {
 	if t.IsZero() {
 		return Until{Choice: Input{Text: untilNever}}
@@ -59,13 +58,13 @@ func untilOptions(never string) []templates.Option {
 	return append(options, templates.Option{Value: UntilAt, Text: "Custom date…"})
 }
 
-// unchanged reports whether the instant is still the one that the form was shown with.
+// unchanged reports whether the typed instant is the one that the form showed first.
 func (u *Until) unchanged() bool {
 	return !u.shown.IsZero() && u.At.Text == u.shown.Format(UntilForm)
 }
 
-// Time returns the end, zero for none, and notes if it makes no sense. Ends lie after
-// now, but for one that was left as it was.
+// Time returns the typed expiry, or the zero time for never. It sets an error if the
+// expiry is invalid. It must be after now unless it is unchanged.
 func (u *Until) Time(now time.Time) time.Time {
 	switch {
 	case u.Choice.Text == UntilAt && u.unchanged():
@@ -84,6 +83,7 @@ func (u *Until) Time(now time.Time) time.Time {
 	return time.Time{}
 }
 
+// instant returns the typed instant. It sets an error if the instant is invalid.
 func (u *Until) instant(now time.Time) time.Time {
 	text := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(u.At.Text), "UTC"))
 	text = strings.Replace(text, " ", "T", 1)
@@ -103,13 +103,14 @@ func (u *Until) instant(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// ErrorCount counts the fields that are wrong.
+// ErrorCount returns the number of errors.
 func (u *Until) ErrorCount() int { return CountErrors(u.Choice, u.At) }
 
-// shownField carries the end that the form was shown with, to the second.
+// shownField is the hidden field with the instant that the form showed first, to the
+// second.
 const shownField = "until-shown"
 
-// ReadUntil reads what a browser sent.
+// ReadUntil reads the expiry that a browser sent.
 func ReadUntil(values url.Values) Until {
 	u := Until{Choice: Typed(values, "lasts", MaxInput), At: Typed(values, "until", MaxInput)}
 	t, err := time.Parse(time.RFC3339, values.Get(shownField))
@@ -119,7 +120,7 @@ func ReadUntil(values url.Values) Until {
 	return u
 }
 
-// UntilFields ask for an end; never is the words for none.
+// UntilFields returns the fields for an expiry. never is the label of the choice of none.
 func UntilFields(u Until, never string) []templates.FormField {
 	at := templates.FormField{ID: "until", Label: "Or until, UTC", Kind: templates.TimeField,
 		Hint: "A date here replaces the duration.", Field: Field(u.At)}
