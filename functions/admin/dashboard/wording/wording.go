@@ -1,40 +1,141 @@
-// Package wording says in words what pages show of the policy and of keys: what a limit
-// is on and how it stands, costs, overrides, what is out of the ordinary about a key, and
-// the plans and modes that inputs offer. It reads nothing from Valkey.
+// Package wording owns the texts by which pages describe limits, costs, overrides and the
+// state of a key, and the options for plans and modes. The packages below dashboard import
+// it. It reads nothing from Valkey.
 package wording
 
 import (
 	"strconv"
+	"strings"
+	"time"
 
+	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/web/templates"
 )
 
-// Invalid says what the store found wrong, at most three fields.
-func Invalid(invalid *policy.InvalidError) string {
-	words := ""
-	for i, f := range invalid.Fields {
-		if i == 3 {
-			return words + "…"
-		}
-		words += f.Field + " " + f.Message + ". "
-	}
-	return page.Clip(words, MaxText)
-}
-
-// MaxText bounds the characters of one side of a change.
+// MaxText bounds one side of a change, in characters.
 const MaxText = 400
 
-// OrNone returns text, or "none" if text is empty.
-func OrNone(text string) string {
-	if text == "" {
-		return "none"
+// Window describes a limit and its current use.
+func Window(u limiter.Usage) templates.Window {
+	share := app.Percent(u.Used(), u.Limit.Requests)
+	w := templates.Window{
+		Limit:      policydoc.Rate(u.Limit),
+		Marks:      policydoc.Marks(u.Limit),
+		Counted:    countedText(u.Limit),
+		Used:       page.Number(u.Used()),
+		Of:         page.Number(u.Limit.Requests),
+		Remaining:  page.Number(u.Remaining),
+		Share:      strconv.Itoa(int(share)),
+		Level:      "free",
+		Resets:     "empty",
+		ResetsLeft: secondsLeft(u.Reset),
+		RetryAfter: "now",
+		RetryLeft:  secondsLeft(u.RetryAfter),
 	}
-	return text
+	switch {
+	case u.Remaining <= 0:
+		w.Level = "full"
+		w.Note = "full"
+	case u.NearlyUsedUp():
+		w.Level = "near"
+		w.Note = w.Share + " %"
+	}
+	if u.Reset > 0 {
+		w.Resets = page.Span(u.Reset)
+	}
+	if u.RetryAfter > 0 {
+		w.RetryAfter = page.Span(u.RetryAfter)
+	}
+	return w
 }
 
-// Scope says on what a limit is.
+// secondsLeft returns the seconds that a script counts down, to the millisecond.
+func secondsLeft(d time.Duration) string {
+	return strconv.FormatFloat(max(d, 0).Seconds(), 'f', 3, 64)
+}
+
+// countedText says how a limit counts: "exact, denied calls count".
+func countedText(l limiter.Limit) string {
+	marks := policydoc.Marks(l)
+	if l.Algorithm == limiter.Log {
+		marks = append([]string{policydoc.Algorithm(l.Algorithm)}, marks...)
+	}
+	return strings.Join(marks, ", ")
+}
+
+// Badges returns a badge for each condition of a key, or the badge active if there is none
+// but an override.
+func Badges(s app.Subject) []templates.Badge {
+	if s.Status != policy.Active {
+		return []templates.Badge{{Text: string(s.Status), Level: "off", State: string(s.Status)}}
+	}
+	all := append(lifeBadges(s), limitBadges(s)...)
+	if len(all) == 0 || all[0].State == "overridden" {
+		all = append([]templates.Badge{{Text: "active", Level: "free"}}, all...)
+	}
+	return all
+}
+
+// lifeBadges returns the badges for a ban and the expiry.
+func lifeBadges(s app.Subject) []templates.Badge {
+	var all []templates.Badge
+	if s.Is(app.Banned) {
+		all = append(all, templates.Badge{
+			Text: "banned", Level: "full", Detail: "until " + page.Instant(s.BannedUntil).Text,
+			State: "banned",
+		})
+	}
+	switch {
+	case s.Expires.IsZero():
+	case !s.Expires.After(s.At):
+		all = append(all, templates.Badge{
+			Text: "expired", Level: "off", Detail: page.Instant(s.Expires).Text, State: "expiring",
+		})
+	case s.Expires.Sub(s.At) < app.ExpiresSoon:
+		all = append(all, templates.Badge{
+			Text: "expires", Level: "near", Detail: "in " + page.Span(s.Expires.Sub(s.At)), State: "expiring",
+		})
+	}
+	return all
+}
+
+// limitBadges returns the badges for the use of limits, shadow mode and an override.
+func limitBadges(s app.Subject) []templates.Badge {
+	var all []templates.Badge
+	if s.Is(app.Blocked) {
+		all = append(all, templates.Badge{
+			Text: "blocked now", Level: "full", Detail: "unblocks in " + page.Span(s.Now.RetryAfter()),
+			State: "blocked",
+		})
+	} else if s.Is(app.Near) {
+		all = append(all, templates.Badge{Text: "near a limit", Level: "near", State: "near"})
+	}
+	if s.Is(app.Shadow) {
+		all = append(all, templates.Badge{Text: string(s.Effective.Mode), Level: "off", State: "shadow"})
+	}
+	if s.Override != nil {
+		all = append(all, overrideBadge(s.Override, s.At))
+	}
+	return all
+}
+
+func overrideBadge(o *policy.Override, at time.Time) templates.Badge {
+	b := templates.Badge{Text: "override", Level: "tag", State: "overridden"}
+	switch {
+	case !o.ActiveAt(at):
+		b.Text = "override ended"
+		b.Detail = page.Instant(o.Until).Text
+	case !o.Until.IsZero():
+		b.Detail = "for " + page.Span(o.Until.Sub(at)) + " more"
+	}
+	return b
+}
+
+// Scope says what a limit of this scope counts.
 func Scope(scope string) string {
 	switch scope {
 	case policy.ScopeKey:
@@ -55,7 +156,7 @@ func Scope(scope string) string {
 	return scope
 }
 
-// Cost writes the cost of a call.
+// Cost returns the cost of a call as text.
 func Cost(cost int64) string {
 	if cost == 0 {
 		return "free"
@@ -63,7 +164,7 @@ func Cost(cost int64) string {
 	return strconv.FormatInt(cost, 10)
 }
 
-// Override says all of an override but its reason.
+// Override describes an override without its reason. No override means the plan's limits.
 func Override(o *policy.Override) string {
 	if o == nil {
 		return "the plan's"
@@ -80,4 +181,44 @@ func Override(o *policy.Override) string {
 		words += ", until " + page.Instant(o.Until).Text
 	}
 	return words
+}
+
+// PlanOptions returns an option for each plan, whose value is its name.
+func PlanOptions(set *policy.Set) []templates.Option {
+	var options []templates.Option
+	for _, p := range set.Plans {
+		options = append(options, templates.Option{
+			Value: p.Name, Text: page.Clip(p.Name, page.MaxName) + ": " + policydoc.LimitsText(p.Limits),
+		})
+	}
+	return options
+}
+
+// ModeOptions returns the modes of limits.
+func ModeOptions() []templates.Option {
+	return []templates.Option{
+		{Value: string(policy.Enforce), Text: "enforce: calls over a limit are denied"},
+		{Value: string(policy.Shadow), Text: "shadow: count and record, deny nothing"},
+		{Value: string(policy.Off), Text: "off: count nothing, let every call pass"},
+	}
+}
+
+// Invalid describes at most three invalid fields.
+func Invalid(invalid *policy.InvalidError) string {
+	words := ""
+	for i, f := range invalid.Fields {
+		if i == 3 {
+			return words + "…"
+		}
+		words += f.Field + " " + f.Message + ". "
+	}
+	return page.Clip(words, MaxText)
+}
+
+// OrNone returns text, or "none" if text is empty.
+func OrNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
 }
