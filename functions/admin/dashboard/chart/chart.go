@@ -1,44 +1,153 @@
+// Package chart draws calls over time: as SVG, as a table, and as data for the browser's
+// script. The packages below dashboard import it. It reads nothing from Valkey.
 package chart
 
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
+
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/web/templates"
 )
 
-// Data is the data of a chart, both for the script and for the SVG that it replaces.
+// TimeSeries holds allowed and blocked calls over time, in equal steps from Begin.
+type TimeSeries struct {
+	ID, Title string
+	Begin     time.Time
+	Step      time.Duration
+	Allowed   []int64
+	Blocked   []int64 // as long as Allowed
+	Marks     []TimeMark
+	// SelectIn is an address of this dashboard. Selecting a range in the chart opens it
+	// with the query parameters from and to, in RFC 3339. Empty turns selection off.
+	SelectIn string
+	Note     string // on the accuracy of the figures; may be empty
+}
+
+// TimeMark is an event, such as a change of limits.
+type TimeMark struct {
+	At   time.Time
+	Text string
+}
+
+// View draws the chart without the marks outside of its time.
+func (s TimeSeries) View() templates.TimeSeries {
+	top := Headroom(s.most())
+	end := s.Begin.Add(s.Step * time.Duration(len(s.Allowed)))
+	v := templates.TimeSeries{
+		ID: s.ID, Title: s.Title, Summary: s.summary(),
+		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Allowed)), top), Top: page.Number(top),
+		Begin: page.Instant(s.Begin), End: page.Instant(end),
+		Allowed: bars(s.Allowed, nil, top), Blocked: bars(s.Blocked, s.Allowed, top),
+		Selects: s.SelectIn != "", Note: s.Note,
+	}
+	data := Data{
+		Kind: "bars", Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Series: [][]int64{s.Allowed, s.Blocked},
+		Select: s.SelectIn,
+	}
+	for _, m := range s.Marks {
+		if m.At.Before(s.Begin) || !m.At.Before(end) {
+			continue
+		}
+		x := float64(m.At.Sub(s.Begin)) / float64(s.Step)
+		v.Marks = append(v.Marks, templates.TimeMark{
+			Path: fmt.Sprintf("M%.2f 0V%d", x, top), At: page.Instant(m.At), Text: m.Text,
+		})
+		data.Marks = append(data.Marks, Mark{At: m.At.Unix(), Text: m.Text})
+	}
+	for i := range s.Allowed {
+		v.Rows = append(v.Rows, templates.TimeSeriesRow{
+			At:      page.Instant(s.Begin.Add(s.Step * time.Duration(i))),
+			Allowed: page.Number(s.Allowed[i]), Blocked: page.Number(s.Blocked[i]),
+		})
+	}
+	v.Data = data.Encode()
+	return v
+}
+
+// most returns the most calls in a step.
+func (s TimeSeries) most() int64 {
+	most := int64(0)
+	for i := range s.Allowed {
+		most = max(most, s.Allowed[i]+s.Blocked[i])
+	}
+	return most
+}
+
+// summary describes the chart in a sentence.
+func (s TimeSeries) summary() string {
+	allowed, blocked := Total(s.Allowed), Total(s.Blocked)
+	if allowed+blocked == 0 {
+		return "No calls."
+	}
+	return fmt.Sprintf(
+		"%s allowed and %s blocked, at most %s calls in %s.", page.Number(allowed), page.Number(blocked),
+		page.Number(s.most()), page.Offset(s.Step),
+	)
+}
+
+// Sparkline draws calls over time in the height of a line of text. blocked must be as long
+// as allowed.
+func Sparkline(allowed, blocked []int64) templates.Sparkline {
+	s := TimeSeries{Step: time.Second, Allowed: allowed, Blocked: blocked}
+	top := Headroom(s.most())
+	calls := slices.Clone(allowed)
+	for i, b := range blocked {
+		calls[i] += b
+	}
+	return templates.Sparkline{
+		Text: page.Number(Total(allowed)) + " allowed, " + page.Number(Total(blocked)) + " blocked",
+		Box:  fmt.Sprintf("0 0 %d %d", max(1, len(calls)), top),
+		Path: Stairs(calls, top), Blocked: bars(blocked, nil, top),
+	}
+}
+
+// Total returns the sum of the values.
+func Total(values []int64) int64 {
+	sum := int64(0)
+	for _, v := range values {
+		sum += v
+	}
+	return sum
+}
+
+// Data is a chart for the browser's script, which draws it in place of the SVG.
 type Data struct {
-	Kind string `json:"kind"` // lines, or bars that are stacked
-	// seconds since 1970; 0 for a time that is counted from the start of an experiment
+	Kind string `json:"kind"` // "lines", or "bars", which are stacked
+	// seconds of the Unix epoch; 0 for the start of a simulation
 	Begin  int64     `json:"begin,omitempty"`
-	From   float64   `json:"from,omitempty"`  // seconds since that start
+	From   float64   `json:"from,omitempty"`  // seconds since the start of a simulation
 	Step   float64   `json:"step"`            // seconds between two points
-	Series [][]int64 `json:"series"`          // as many points each
+	Series [][]int64 `json:"series"`          // all with the same number of points
 	Marks  []Mark    `json:"marks,omitempty"` // in time order
-	// the address whose from and to a selection sets; empty if nothing can be selected
+	// address to which a selection adds from and to; empty if nothing can be selected
 	Select string `json:"select,omitempty"`
 }
 
-// Mark is a text at an instant.
+// Mark is a TimeMark for the script.
 type Mark struct {
-	At   int64  `json:"at"` // seconds since 1970
+	At   int64  `json:"at"` // seconds of the Unix epoch
 	Text string `json:"text"`
 }
 
-// Encode writes the data for the page.
+// Encode returns the data as JSON.
 func (c Data) Encode() string {
 	text, err := json.Marshal(c)
-	if err != nil { // only a step that is no number, and steps are not made by dividing by 0
+	if err != nil { // impossible unless Step is infinite or no number
 		return ""
 	}
 	return string(text)
 }
 
-// Headroom is the top of a chart whose highest value is this.
+// Headroom returns the upper end of the axis of a chart whose highest value is most: about
+// 5 % above.
 func Headroom(most int64) int64 { return max(1, most+(most+19)/20) }
 
-// Stairs is the SVG path of values that each hold for one unit, in a box of that height.
-// What stays level is one stroke.
+// Stairs returns the SVG path of values that each hold for one unit, in a box of height
+// top. Equal neighbors share a stroke.
 func Stairs(values []int64, top int64) string {
 	var b strings.Builder
 	for i, v := range values {
@@ -53,7 +162,8 @@ func Stairs(values []int64, top int64) string {
 	return b.String()
 }
 
-// bars is the SVG path of bars that stand on others, in a box of that height.
+// bars returns the SVG path of bars in a box of height top. They stand on the bars below;
+// nil for none.
 func bars(values, below []int64, top int64) string {
 	var b strings.Builder
 	for i, v := range values {

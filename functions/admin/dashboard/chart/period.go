@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"cmp"
 	"net/url"
 	"time"
 
@@ -10,42 +9,39 @@ import (
 	"tidegate/web/templates"
 )
 
-// Period is the time that a page shows: one of the ranges, which end now, or a part of
-// the past that somebody chose.
+// Period is the time that a page shows: a range that ends now, or a chosen time.
 type Period struct {
 	From, To time.Time
 	Step     time.Duration // of a bar
-	Name     string        // of the range; empty for a chosen part
-	Problem  string        // why the chosen part cannot be shown; empty if it can
+	Name     string        // of the range; empty for a chosen time
+	Problem  string        // why the chosen time cannot be shown; empty if it can
 }
 
-// Finest is the least step. Only the call times of a subject are as fine.
-const Finest = 5 * time.Second
+// finest is the shortest step. Only the call times of a subject are as fine.
+const finest = 5 * time.Second
 
 var ranges = []struct {
-	name       string
+	name, text string
 	span, step time.Duration
 }{
-	{"5m", 5 * time.Minute, Finest},
-	{"1h", time.Hour, time.Minute},
-	{"24h", 24 * time.Hour, 15 * time.Minute},
-	{"7d", 7 * 24 * time.Hour, time.Hour},
-	{"30d", usage.HoursKept, 6 * time.Hour},
+	{"5m", "last 5 minutes", 5 * time.Minute, finest},
+	{"1h", "last hour", time.Hour, time.Minute},
+	{"24h", "last 24 hours", 24 * time.Hour, 15 * time.Minute},
+	{"7d", "last 7 days", 7 * 24 * time.Hour, time.Hour},
+	{"30d", "last 30 days", usage.HoursKept, 6 * time.Hour},
 }
 
-// usualRange is what a page shows that is asked for none.
-const usualRange = 1
+// defaultRange is the index of the range of a page without a choice.
+const defaultRange = 1
 
 const (
-	mostBars = 200
-	// fineFor is how far back call times go for sure.
-	fineFor = time.Hour
-	// maxAhead is how far a chosen part may reach into the future: it fills while time
-	// passes.
-	maxAhead = time.Hour
+	maxBars  = 200
+	fineFor  = time.Hour // for which call times are kept for sure
+	maxAhead = time.Hour // of a chosen time, which fills as time passes
 )
 
-// ReadPeriod reads range, or from and to, of a page's view.
+// ReadPeriod reads the period of a page's view: its range, or its from and to. If these
+// are invalid, the period is the range and says why.
 func ReadPeriod(view url.Values, now time.Time) Period {
 	problem := ""
 	if view.Has("from") || view.Has("to") {
@@ -55,7 +51,7 @@ func ReadPeriod(view url.Values, now time.Time) Period {
 		}
 		problem = p.Problem
 	}
-	chosen := ranges[usualRange]
+	chosen := ranges[defaultRange]
 	for _, r := range ranges {
 		if r.name == view.Get("range") {
 			chosen = r
@@ -92,25 +88,27 @@ func readChosen(view url.Values, now time.Time) Period {
 	return p
 }
 
-// stepOf is the finest step that is kept for a time and draws few enough bars.
+// stepOf returns the shortest step that is kept for the time and needs at most maxBars
+// bars.
 func stepOf(p Period, now time.Time) time.Duration {
-	age, span := now.Sub(p.From), p.To.Sub(p.From)
+	age := now.Sub(p.From)
+	span := p.To.Sub(p.From)
 	for _, s := range []struct{ step, kept time.Duration }{
-		{Finest, fineFor}, {time.Minute, usage.MinutesKept - time.Hour},
+		{finest, fineFor}, {time.Minute, usage.MinutesKept - time.Hour},
 		{5 * time.Minute, usage.MinutesKept - time.Hour}, {15 * time.Minute, usage.MinutesKept - time.Hour},
 		{time.Hour, usage.HoursKept + time.Hour},
 	} {
-		if age < s.kept && span/s.step <= mostBars {
+		if age < s.kept && span/s.step <= maxBars {
 			return s.step
 		}
 	}
 	return 6 * time.Hour
 }
 
-// ByMinute is the step where no call times are known.
+// ByMinute returns the step for figures that are counted by the minute.
 func (p Period) ByMinute() time.Duration { return max(p.Step, time.Minute) }
 
-// Values are the period's fields of an address.
+// Values returns the query parameters of the period.
 func (p Period) Values() url.Values {
 	if p.Name != "" {
 		return url.Values{"range": {p.Name}}
@@ -118,11 +116,11 @@ func (p Period) Values() url.Values {
 	return url.Values{"from": {p.From.UTC().Format(time.RFC3339)}, "to": {p.To.UTC().Format(time.RFC3339)}}
 }
 
-// inputTime is how a field of a form has a time, in UTC.
+// inputTime is the layout of a time in a form's field, in UTC.
 const inputTime = "2006-01-02T15:04:05"
 
-// Range is the choice of the period on a page of that path. seconds is the page's
-// refresh.
+// Range returns the control that chooses the period of the page at path. seconds is the
+// time between the page's refreshes.
 func (p Period) Range(path string, seconds int) templates.Range {
 	r := templates.Range{
 		Action: path, Live: seconds, Chosen: p.Name == "", Problem: p.Problem,
@@ -140,8 +138,10 @@ func (p Period) Range(path string, seconds int) templates.Range {
 
 // Words names the period for a heading.
 func (p Period) Words() string {
-	return cmp.Or(map[string]string{
-		"5m": "last 5 minutes", "1h": "last hour", "24h": "last 24 hours", "7d": "last 7 days",
-		"30d": "last 30 days",
-	}[p.Name], "chosen time")
+	for _, r := range ranges {
+		if r.name == p.Name {
+			return r.text
+		}
+	}
+	return "chosen time"
 }
