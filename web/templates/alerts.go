@@ -5,25 +5,25 @@ type AlertsPage struct {
 	Page    Page
 	Action  string
 	Key     string // as typed
-	Problem string // what is wrong with it; empty when it is valid
+	Problem string // error of Key; empty if it is valid
 	Clear   string
 	Rows    []AlertRow
 	Empty   Empty
-	First   string // address of the newest; empty when they are shown
-	Next    string // address of older ones; empty at the end
+	First   string // address of the newest; empty on the first page
+	Next    string // address of older ones; empty on the last page
 }
 
 // AlertRow is one crossed threshold.
 type AlertRow struct {
 	At        Instant
 	Caller    string
-	Address   string // of the caller; empty when there is none
+	Address   string // of the caller; empty if there is none
 	Plan      string
 	Limit     string
-	On        string // what the limit is on; empty for the caller
+	On        string // what shares the limit; empty for the caller alone
 	Rule      string
 	Threshold string
 	Used      string
 	Resets    Instant
-	Reached   bool // the whole limit is used
+	Reached   bool // the limit is used up
 }

@@ -1,30 +1,30 @@
 package templates
 
-// AuditPage lists who changed what, newest first.
+// AuditPage lists changes, newest first.
 type AuditPage struct {
 	Page     Page
 	Filter   AuditFilter
-	Choices  *KeyChoices // keys with such a name; nil unless there are several
+	Choices  *KeyChoices // keys with the typed name; nil unless there are several
 	Entries  []Entry
 	Empty    Empty
-	First    string // address of the newest entries; empty when they are shown
-	Next     string // address of older ones; empty at the end
+	First    string // address of the newest entries; empty on the first page
+	Next     string // address of older ones; empty on the last page
 	Export   string
-	Verify   string // address that checks the chains
+	Verify   string // address that verifies the integrity of the audit
 	Verified *Verified
 }
 
-// AuditFilter is the form that narrows the list.
+// AuditFilter is the form that filters the list.
 type AuditFilter struct {
 	Action  string
 	Subject string
-	Of      Choice // the key that is meant; its Address is empty when it is none
+	Of      Choice // the key that Subject names; its Address is empty if there is none
 	What    string
 	Whats   []Option
 	By      string
-	From    string // as an input has it, in UTC
+	From    string // as the input holds it, in UTC
 	To      string
-	Problem string // what is wrong with the filter; empty when it is valid
+	Problem string // error of the filter; empty if it is valid
 	Clear   string
 }
 
@@ -37,14 +37,14 @@ type Entry struct {
 	Subject string
 	Address string // of the subject
 	Reason  string
-	Version string // of the subject; empty when it has none, as a login has
+	Version string // of the subject; empty if it has none, as for a log-in
 	Changes []Change
-	Revert  string // address; empty when it cannot be reverted
-	Job     string // address of the bulk job that made the change; empty for none
-	Undo    string // address that takes back the job whose end this is; empty for none
+	Revert  string // address that reverts the change; empty if that is not possible
+	Job     string // address of the bulk job that made the change; may be empty
+	Undo    string // address that undoes the job that this entry ends; may be empty
 }
 
-// Verified is what a check of the chains found.
+// Verified is the result of verifying the audit.
 type Verified struct {
 	Good   bool
 	Text   string

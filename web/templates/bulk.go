@@ -1,16 +1,46 @@
 package templates
 
-// Bulk is the form that changes many keys.
+// Bulk is the bar that selects keys and changes them together.
 type Bulk struct {
 	Action     string
-	Hidden     []Hidden // the filter in force
-	Actions    []Option // verbs, each a button
-	Of         string   // selected, or all
-	Ticked     bool     // every row is
+	Hidden     []Hidden // the filter of the list
+	Actions    []Option // buttons
+	Of         string   // "all" if all matching keys are selected
+	Ticked     bool     // all rows are selected
 	Page       string   // number of keys on the page
-	All        string   // how many keys match; empty when nobody counted them
-	More       bool     // there are keys on other pages
-	SelectPage string   // address of the list with every row ticked
-	SelectAll  string   // the same, and all that match meant
-	Clear      string   // address of the list with nothing ticked
+	All        string   // number of matching keys; empty if unknown
+	More       bool     // other pages have keys
+	SelectPage string   // address that selects all rows
+	SelectAll  string   // address that selects all matching keys
+	Clear      string   // address that selects nothing
 }
+
+// JobPage shows the progress of a bulk job.
+type JobPage struct {
+	Page     Page
+	Heading  string
+	Reason   string
+	By       string
+	Started  Instant
+	Looked   string // number of processed keys
+	Of       string // number of keys
+	Total    string // Of for the progress bar
+	Progress string
+	Done     string
+	Skipped  string
+	Failed   string // number of keys that failed; empty for none
+	Named    []LeftKey
+	More     bool // more keys match than the user confirmed
+	Finished bool
+	Stopped  bool
+	Paused   string // why the job waits; empty if it does not
+	Form     *Form  // continues the job; nil if it ended, and for viewers
+	Stop     string // address that stops the job; empty if that is not possible
+	Undo     string // address that undoes the job; empty if that is not possible
+	Undoes   string // address of the job that this job undoes; may be empty
+	Audit    string // address of the changes of the job
+	Back     string
+}
+
+// LeftKey is a key that a job did not change.
+type LeftKey struct{ Name, Address, Why string }

@@ -6,12 +6,12 @@ type CallersPage struct {
 	Live  Live
 	Trail []Choice
 	Sorts KeySorts
-	Note  string // how long the list is, if it does not end by itself
+	Note  string // on the length of the list; may be empty
 	Rows  []CallerRow
 	Empty Empty
-	First string
-	Next  string
-	Adopt string // address of the form that makes a record; empty for viewers
+	First string // address of the first page; empty if it is shown
+	Next  string // address of the next page; empty on the last
+	Adopt string // address of the form that creates a record; empty for viewers
 }
 
 // CallerRow is a caller without a record.
@@ -30,7 +30,7 @@ type CallerPage struct {
 	Trail []Choice
 	ID    string
 	Chart TimeSeries
-	Adopt string
-	// Denials is the address of its part of the denial log.
+	Adopt string // address of the form that creates a record; empty for viewers
+	// Denials is the address of the caller's denials.
 	Denials string
 }

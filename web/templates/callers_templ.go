@@ -98,7 +98,7 @@ func Callers(p CallersPage) templ.Component {
 	})
 }
 
-// CallersLive is the part of the list that a live refresh replaces.
+// CallersLive is the part of the list that a refresh replaces.
 func CallersLive(p CallersPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -419,7 +419,7 @@ func Caller(p CallerPage) templ.Component {
 	})
 }
 
-// CallerLive is the part of a caller's page that a live refresh replaces.
+// CallerLive is the part of a caller's page that a refresh replaces.
 func CallerLive(p CallerPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

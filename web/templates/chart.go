@@ -1,46 +1,45 @@
 package templates
 
-// Lines is a chart of series over equal steps, drawn as SVG. With a script it gets axes
-// and a cursor.
+// Lines is a line chart with equal steps, drawn as SVG. A script adds axes and a cursor.
 type Lines struct {
 	ID      string
 	Title   string
 	Caption string
 	Box     string // the SVG's viewBox
-	Top     string // the highest figure of the axis
-	Begin   string // the first and the last of the other
+	Top     string // upper end of the vertical axis
+	Begin   string // ends of the horizontal axis
 	End     string
 	Lines   []Line
-	Data    string // the same as JSON, for the script
+	Data    string // the chart as JSON, for the script
 }
 
-// Line is a series of a chart.
+// Line is a series of a line chart.
 type Line struct {
-	Class string // how it looks: see app.css
+	Class string // CSS class; see app.css
 	Title string
 	Path  string
 }
 
-// TimeSeries is a chart of allowed and blocked calls over time, and the table that says
-// the same.
+// TimeSeries is a chart of allowed and blocked calls over time, and a table with the same
+// figures.
 type TimeSeries struct {
 	ID      string
 	Title   string
 	Summary string // the chart in a sentence
 	Box     string // the SVG's viewBox
-	Top     string // the highest figure of the axis
+	Top     string // upper end of the vertical axis
 	Begin   Instant
 	End     Instant
 	Allowed string // paths of the bars
 	Blocked string
 	Marks   []TimeMark
 	Rows    []TimeSeriesRow
-	Note    string // what else to know about the figures; empty for nothing
-	Selects bool   // dragging over it goes to a time range
-	Data    string // the same as JSON, for the script
+	Note    string // on the accuracy of the figures; may be empty
+	Selects bool   // selecting a range opens it
+	Data    string // the chart as JSON, for the script
 }
 
-// TimeMark is something that happened, such as a change of limits.
+// TimeMark is an event, such as a change of limits.
 type TimeMark struct {
 	Path string
 	At   Instant
@@ -54,9 +53,9 @@ type TimeSeriesRow struct {
 	Blocked string
 }
 
-// Sparkline is a chart in the size of a word.
+// Sparkline is a chart in the height of a line of text.
 type Sparkline struct {
-	Text    string // what it shows
+	Text    string // the chart in words
 	Box     string // the SVG's viewBox
 	Path    string
 	Blocked string

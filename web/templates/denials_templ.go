@@ -189,7 +189,7 @@ func Denials(p DenialsPage) templ.Component {
 	})
 }
 
-// DenialsLive is the part of the page that a live refresh replaces.
+// DenialsLive is the part of the page that a refresh replaces.
 func DenialsLive(p DenialsPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -379,7 +379,7 @@ func denialInput(name, label, value string) templ.Component {
 	})
 }
 
-// refusals are numbers of refused credentials by cause.
+// refusals shows the number of refused calls by cause.
 func refusals(figures []Figure) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1,11 +1,11 @@
 package templates
 
-// ExplainPage says what a call would get, and why.
+// ExplainPage explains the decision on a call.
 type ExplainPage struct {
 	Page    Page
 	Form    ExplainForm
-	Choices *KeyChoices  // keys with such a name; nil unless there are several
-	Answer  *Explanation // nil until something sensible is asked
+	Choices *KeyChoices  // keys with the typed name; nil unless there are several
+	Answer  *Explanation // nil without a valid call
 }
 
 // ExplainForm is the call to explain.
@@ -16,7 +16,7 @@ type ExplainForm struct {
 	Fields []FormField
 }
 
-// Explanation is the answer.
+// Explanation is a decision and its reasons.
 type Explanation struct {
 	Name      string
 	Address   string
@@ -30,7 +30,7 @@ type Explanation struct {
 	Response  Response
 }
 
-// RuleMatch is a rule that the call falls under.
+// RuleMatch is a route rule that matches the call.
 type RuleMatch struct {
 	Name    string
 	Pattern string
@@ -38,7 +38,7 @@ type RuleMatch struct {
 	Reason  string
 }
 
-// AppliedRow is a limit that the call is held against.
+// AppliedRow is a limit that applies to the call.
 type AppliedRow struct {
 	Scope  string
 	Mode   string

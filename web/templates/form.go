@@ -1,69 +1,151 @@
 package templates
 
-// FormPage is a page around one form.
+import (
+	"strings"
+
+	"github.com/a-h/templ"
+)
+
+// FormPage is a page with one form.
 type FormPage struct {
 	Page     Page
-	Trail    []Choice // where the page stands
+	Trail    []Choice // links to the pages above
 	Heading  string
-	Name     string // what the form is about, as somebody named it; empty if nothing
+	Name     string // user-given name of the form's subject; may be empty
 	Lead     []string
 	Secret   *Secret
 	Conflict *Conflict
 	Preview  *Preview
-	Form     *Form // nil when there is nothing left to send
+	Form     *Form // nil for a page without a form
 }
 
-// Form is what somebody may send.
+// Form is an HTML form.
 type Form struct {
 	Action  string
 	Hidden  []Hidden
-	Error   string   // what is wrong as a whole
-	Errors  int      // how many fields are wrong
-	Notes   []string // what to know before sending it
-	Warning *Warn    // what to confirm by sending it again; nil for nothing
+	Error   string   // error that belongs to no field
+	Errors  int      // number of invalid fields
+	Notes   []string // information above the fields
+	Warning *Warn    // warnings to confirm by sending the form again; nil for none
 	Fields  []FormField
 	Lists   []LimitList
-	Choices LimitChoices // of the rows of all lists
-	After   []FormField  // below the lists
-	Effects []string     // what sending it would do
-	Preview bool         // offers to look before saving
+	Choices LimitChoices // options of the rows of all lists
+	After   []FormField  // fields below the lists
+	Effects []string     // effects of sending the form
+	Preview bool         // offers a preview
 	Submit  string
-	Danger  bool // it cannot be taken back
-	Auto    bool // the script sends it at once, again and again: a step of a long job
+	Danger  bool // sending the form does harm
+	Auto    bool // the script sends the form at once; a page may do so for each step of a job
 	Cancel  Choice
 }
 
-// Warn is harm that a form would do. Sending its Accepted back confirms that it was read.
+// Warn warns of harm that a form would do. Sending Accepted confirms the warnings.
 type Warn struct {
 	Texts    []string
 	Accepted Hidden
 }
 
-// Conflict shows an edit next to the one that was saved meanwhile.
+// Conflict compares an edit with one that was saved meanwhile.
 type Conflict struct {
 	Theirs []string
 	Yours  []string
 	By     string
 	Saved  Instant
-	Keep   string // address that drops the edit
+	Keep   string // address that discards the edit
 }
 
-// Preview is what an edit would do.
+// Preview shows the effects of an edit.
 type Preview struct {
 	Changes []Change
 	Effects []string
 }
 
-// Change is one thing that differs.
+// Change is a difference between two versions.
 type Change struct {
 	What   string
 	Before string
 	After  string
 }
 
-// Secret is shown once.
+// Secret is a new secret, which is shown once.
 type Secret struct {
 	Heading string
 	Text    string
 	Advice  []string
+}
+
+// FormField is a field with its label.
+type FormField struct {
+	ID      string // also its name
+	Label   string
+	Kind    FieldKind
+	Options []Option // of a choice
+	Hint    string
+	Sample  string // placeholder
+	Max     string // number of characters
+	Rows    string // of an area; empty for 3
+	Field   Field
+	Hidden  Hidden // sent with the field; zero for none
+}
+
+// FieldKind is the kind of a field's input.
+type FieldKind string
+
+// The kinds of fields.
+const (
+	TextField   FieldKind = "text"
+	NumberField FieldKind = "number"
+	AreaField   FieldKind = "area"
+	ChoiceField FieldKind = "choice"
+	CheckField  FieldKind = "check" // checked unless its value is empty
+	TimeField   FieldKind = "time"  // a date and a time of day, in UTC
+)
+
+// Option is an option of a choice.
+type Option struct {
+	Value string
+	Text  string
+	Mark  string // its words in the preview of a limit; may be empty
+}
+
+// Field is the typed text of an input, and its error.
+type Field struct {
+	Value string
+	Error string
+}
+
+// Hidden is a hidden field.
+type Hidden struct{ Name, Value string }
+
+// invalid returns the attributes that tie a field to its error message.
+func invalid(id string, f Field) templ.Attributes {
+	if f.Error == "" {
+		return nil
+	}
+	return templ.Attributes{"aria-invalid": "true", "aria-describedby": id + "-error"}
+}
+
+// described returns the attributes that tie a field to its hint and its error message.
+func described(f FormField) templ.Attributes {
+	ids := ""
+	attributes := templ.Attributes{}
+	if f.Hint != "" {
+		ids = f.ID + "-hint"
+	}
+	if f.Field.Error != "" {
+		attributes["aria-invalid"] = "true"
+		ids = strings.TrimSpace(ids + " " + f.ID + "-error")
+	}
+	if ids != "" {
+		attributes["aria-describedby"] = ids
+	}
+	return attributes
+}
+
+// rows returns the number of rows of an area.
+func (f FormField) rows() string {
+	if f.Rows == "" {
+		return "3"
+	}
+	return f.Rows
 }

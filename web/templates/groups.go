@@ -4,21 +4,21 @@ package templates
 type GroupPage struct {
 	Page    Page
 	Name    string
-	Reset   string // address that resets the counts; empty for those who may not
+	Reset   string // address that resets the counts; empty for viewers
 	AsOf    Instant
 	Limits  []GroupLimits
 	Keys    []GroupKey
-	All     Choice // leads to all keys
+	All     Choice // link to all keys of the group
 	Denials []DenialRow
-	// AllDenials is the address of the group's part of the denial log.
+	// AllDenials is the address of the group's denials.
 	AllDenials string
 	Audit      string // address of the history of resets
 }
 
-// GroupLimits are one plan's limits on a group.
+// GroupLimits are a plan's limits on a group.
 type GroupLimits struct {
 	Plan    string
-	Mode    string // what to know of it; empty when the limits are enforced
+	Mode    string // a note on the mode; empty if the limits are enforced
 	Windows []Window
 }
 

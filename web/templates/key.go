@@ -7,25 +7,25 @@ type KeyPage struct {
 	Range    Range
 	Key      KeyRow
 	Facts    []Fact
-	Why      []string // which limits hold, and why, in sentences
-	Notes    []string // what else to know
+	Why      []string // which limits apply, and why, in sentences
+	Notes    []string // other information
 	Chart    TimeSeries
-	Play     string      // address that plays its calls to the algorithms; empty without one
+	Play     string      // address that simulates the key's calls; may be empty
 	Denials  []DenialRow // the latest, newest first
-	Refused  []Figure    // its refused calls by cause
+	Refused  []Figure    // refused calls by cause
 	Response Response
-	Recent   []Entry // of the audit
-	Audit    string  // address of all of its audit
-	// AllDenials is the address of its part of the denial log.
+	Recent   []Entry // newest entries of the audit
+	Audit    string  // address of the key's audit
+	// AllDenials is the address of the key's denials.
 	AllDenials string
-	AllAlerts  string // address of its crossed limits
-	Explain    string // address that explains a call of it
+	AllAlerts  string // address of the key's crossed limits
+	Explain    string // address that explains a call
 	Actions    []Choice
 }
 
-// Response is what a client gets.
+// Response is the response that a client receives.
 type Response struct {
 	Heading string
 	Advice  string
-	Text    string // status line, headers and body; empty when the backend answers
+	Text    string // status line, headers and body, or only the headers
 }

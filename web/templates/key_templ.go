@@ -179,7 +179,7 @@ func Key(p KeyPage) templ.Component {
 	})
 }
 
-// KeyLive is the part of a key's page that a live refresh replaces.
+// KeyLive is the part of a key's page that a refresh replaces.
 func KeyLive(p KeyPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -371,7 +371,7 @@ func keySearch(s Search) templ.Component {
 	})
 }
 
-// KeysLive is the part of the list that a live refresh replaces.
+// KeysLive is the part of the list that a refresh replaces.
 func KeysLive(p KeysPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -511,7 +511,7 @@ func KeysLive(p KeysPage) templ.Component {
 	})
 }
 
-// sortHead is the head of a column that the list can be sorted by.
+// sortHead is the header of a column that sorts the list.
 func sortHead(c Choice, class, direction string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

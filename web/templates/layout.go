@@ -1,9 +1,10 @@
-// Package templates holds the dashboard's pages: templ components and the plain view
-// models that they print. The models carry finished text and links; nothing here decides,
-// formats or fetches.
+// Package templates owns the markup of the dashboard's pages: templ components, and the
+// view models that they print. Only the dashboard and the web server import it. A view
+// model holds finished text and addresses; the components must not decide, format or load
+// anything.
 package templates
 
-// Page is what the frame around every page needs.
+// Page is the frame of a page.
 type Page struct {
 	Title   string
 	Nonce   string   // the response's script nonce
@@ -12,35 +13,54 @@ type Page struct {
 	Chart   string   // address of the script that draws charts; empty on pages without one
 	Icon    string   // address of the icon
 	Home    string   // address of the start page
-	Keys    string   // address of the list of keys, where a search begins
+	Keys    string   // address of the key list
 	Logout  string   // address that ends the session
-	User    string   // who is logged in; empty on pages for everybody
-	Role    string   // viewer or editor; empty on pages for everybody
-	CanEdit bool     // offer changes
-	Nav     []Choice // the main pages; the one shown, or above the one shown, is current
-	Stage   string   // names the deployment; empty if it has no name
+	User    string   // who is logged in; empty on public pages
+	Role    string   // viewer or editor; empty on public pages
+	CanEdit bool     // the user may make changes
+	Nav     []Choice // the main pages; the one that contains this page is current
+	Stage   string   // name of the deployment; may be empty
 	Theme   Theme
-	Toast   Toast // what the request before this one achieved
-	// what is wrong with the whole installation
+	Toast   Toast // the result of the last request
+	// Warnings are about the whole deployment.
 	Warnings []Warning
 }
 
-// Warning stands on every page until it no longer holds.
+// Warning is shown on every page while it applies.
 type Warning struct {
 	Text    string
-	Restore string // address that restores what was lost; empty when that does not help
+	Restore string // address that restores lost changes; empty if none are lost
 }
 
-// Theme is the choice of light or dark.
+// Theme is the form that chooses the color theme.
 type Theme struct {
-	Name    string // light, dark, or empty for what the system says
+	Name    string // light, dark, or empty for that of the system
 	Submit  string // address that saves the choice
-	Next    string // address to come back to
+	Next    string // address to return to
 	Choices []Option
 }
 
-// Toast says what became of something. Its Text is empty if there is nothing to say.
+// Toast is a message about the last request. Its Text is empty for no message.
 type Toast struct {
 	Text string
-	Undo string // address to post to, which takes it back; empty if that cannot be done
+	Undo string // address to post to, which undoes the change; empty if that is not possible
+}
+
+// ErrorPage describes an error and what to do.
+type ErrorPage struct {
+	Page    Page
+	Status  string // 404
+	Heading string
+	Advice  string
+	Action  Choice // link to continue; its Text is empty if there is none
+	Kept    Hidden // the sealed form that was sent; its Value is empty if there is none
+	Resume  string // address that shows the form again
+}
+
+// KeptPage sends a kept form back to where it was typed.
+type KeptPage struct {
+	Page   Page
+	Action string // of the form
+	Button string // value of the button that saves nothing
+	Hidden []Hidden
 }

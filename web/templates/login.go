@@ -1,21 +1,21 @@
 package templates
 
-// LoginPage asks for a name and a password, or offers a provider, or both.
+// LoginPage offers to log in with a password, at an OpenID provider, or both.
 type LoginPage struct {
 	Page     Page
 	Submit   string // address of the form
-	Next     string // where to go afterwards
-	Password bool   // somebody can log in with a password
-	Provider Choice // the way to the provider; its Text is empty if there is none
+	Next     string // address to go to after the log-in
+	Password bool   // offers the password form
+	Provider Choice // link to the provider; its Text is empty if there is none
 	Ended    *Ended
-	Kept     Hidden // a form that was sent without a session, sealed; its Value may be empty
-	Resume   string // address that leads back to it
-	User     string // typed before
-	Error    string // why the attempt before this one failed
+	Kept     Hidden // a sealed form that was sent without a session; its Value may be empty
+	Resume   string // address that shows the form again
+	User     string // the name typed before
+	Error    string // why the last attempt failed
 }
 
-// Ended says that a session ended here, while the one at the provider may go on.
+// Ended reports that the session ended here; that at the provider may continue.
 type Ended struct {
 	Host    string
-	Address string // logs out there; empty if that is not possible
+	Address string // address that logs out there; empty if that is not possible
 }

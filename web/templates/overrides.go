@@ -1,6 +1,6 @@
 package templates
 
-// OverridesPage lists the keys that have limits of their own.
+// OverridesPage lists the keys with an override.
 type OverridesPage struct {
 	Page  Page
 	Rows  []OverrideRow
@@ -10,7 +10,7 @@ type OverridesPage struct {
 	Next  string
 }
 
-// OverrideRow is one override.
+// OverrideRow is an override.
 type OverrideRow struct {
 	Name    string
 	Address string
@@ -19,9 +19,9 @@ type OverrideRow struct {
 	After   string
 	Reason  string
 	Ends    string
-	At      Instant // when it ends, if it does
+	At      Instant // the end; zero for none
 	Soon    bool
 	Ended   bool
-	End     string // address that ends it
+	End     string // address that ends the override; empty if that is not possible
 	Edit    string
 }

@@ -1,28 +1,28 @@
 package templates
 
-// OverviewPage shows all calls together.
+// OverviewPage shows the calls of all callers.
 type OverviewPage struct {
 	Page    Page
 	Live    Live
 	Range   Range
 	Figures []Figure
 	Chart   TimeSeries
-	Empty   *Empty // nil when there were calls
+	Empty   *Empty // nil if there were calls
 	Busiest []TalkerRow
 	Blocked []TalkerRow
 }
 
-// Figure is a number to know at a glance.
+// Figure is a key figure.
 type Figure struct {
 	Name  string
 	Value string
 	Note  string
 	Bad   bool
-	// what it counts, as a list; empty without one
+	// Address leads to what the figure counts; may be empty.
 	Address string
 }
 
-// TalkerRow is a caller among the first.
+// TalkerRow is a caller of a ranking.
 type TalkerRow struct {
 	Name    string
 	Address string

@@ -79,7 +79,7 @@ func Overview(p OverviewPage) templ.Component {
 	})
 }
 
-// OverviewLive is the part of the overview that a live refresh replaces.
+// OverviewLive is the part of the overview that a refresh replaces.
 func OverviewLive(p OverviewPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

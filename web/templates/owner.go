@@ -1,21 +1,21 @@
 package templates
 
-// OwnerPage asks for an API key, and shows it to whoever has its secret.
+// OwnerPage asks for the secret of an API key and shows the key.
 type OwnerPage struct {
 	Page   Page
 	Submit string // address of the form
-	Error  string // why there is no Key
+	Error  string // why Key is nil; empty before the form is sent
 	Key    *OwnKey
 }
 
-// OwnKey is a key as its owner sees it.
+// OwnKey is what the owner of a key sees.
 type OwnKey struct {
 	Name    string
 	Facts   []Fact
 	Windows []Window
-	Shared  []Window // of its group
-	Days    []OwnDay // the latest first
+	Shared  []Window // limits of the key's group
+	Days    []OwnDay // newest first
 }
 
-// OwnDay is the calls of one day.
+// OwnDay counts the calls of a day.
 type OwnDay struct{ Date, Allowed, Denied, Cost string }

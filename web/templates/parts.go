@@ -1,47 +1,47 @@
 package templates
 
-// Choice is one of several links of which one is current.
+// Choice is a link, or one of several links of which one is current.
 type Choice struct {
 	Text    string
 	Address string
 	Current bool
 }
 
-// Instant is a moment for people and for machines.
+// Instant is a time as text and for programs.
 type Instant struct {
 	Text    string // 2026-11-21 00:13:25 UTC
 	Machine string // RFC 3339
 }
 
-// Fact is something to know.
+// Fact is a named value.
 type Fact struct {
 	Name    string
 	Value   string
-	Address string // where the value leads; empty for nowhere
+	Address string // of the value's page; may be empty
 }
 
-// Badge is something to know of a key at a glance.
+// Badge is a condition of a key.
 type Badge struct {
 	Text   string
 	Detail string
 	Level  string // free, near, full, off or tag
-	State  string // what the list can be narrowed to
+	State  string // filter of the key list that finds such keys
 }
 
-// Empty says why a list holds nothing.
+// Empty explains why a list is empty.
 type Empty struct {
 	Heading string
 	Advice  string
-	Command string // a command line to try
+	Command string // command line to try; may be empty
 }
 
-// KeyChoices are keys that a text names.
+// KeyChoices are the keys that a typed name matches.
 type KeyChoices struct {
 	Lead string
 	Keys []KeyChoice
 }
 
-// KeyChoice is one of them.
+// KeyChoice is one of KeyChoices.
 type KeyChoice struct{ Name, ID, Address string }
 
 func plural(n int, one, many string) string {

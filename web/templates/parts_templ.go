@@ -614,7 +614,7 @@ func lines(all []string) templ.Component {
 	})
 }
 
-// copied is a text with a button that copies it, where scripts run.
+// copied shows a text and, if scripts run, a button that copies it.
 func copied(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -683,7 +683,7 @@ func copied(text string) templ.Component {
 	})
 }
 
-// keyChoices offers the keys that a name may mean.
+// keyChoices offers the keys that a name matches.
 func keyChoices(c *KeyChoices) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

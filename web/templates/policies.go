@@ -1,6 +1,6 @@
 package templates
 
-// PoliciesPage shows all configuration except keys.
+// PoliciesPage shows the policy set.
 type PoliciesPage struct {
 	Page       Page
 	Version    string
@@ -8,19 +8,18 @@ type PoliciesPage struct {
 	Rules      []RuleRow
 	Shared     []Fact
 	Audit      string
-	Export     string // address of the policies as a file
-	Import     string // address of the form that takes one; empty when nothing can be changed
-	NewPlan    string // addresses of forms; empty when nothing can be changed
+	Export     string // address of the policy file
+	Import     string // address of the form that imports a policy file; empty for viewers
+	NewPlan    string // addresses of forms; empty for viewers
 	NewRule    string
 	EditShared string
-	// limits that callers share and that count denied calls; without an address when
-	// nothing can be changed
+	// Denied are shared limits that count denied calls; without addresses for viewers.
 	Denied     []Choice
-	Unfinished bool   // checks may obey the version before
-	Sync       string // address that finishes the save
+	Unfinished bool   // checks may use the version before
+	Sync       string // address that completes the save
 }
 
-// PlanRow is one plan.
+// PlanRow is a plan. Its addresses are empty for viewers.
 type PlanRow struct {
 	Name            string
 	Limits          []string
@@ -29,7 +28,7 @@ type PlanRow struct {
 	Keys            string
 	KeysLink        string
 	Candidate       []string
-	CandidateResult string // what the candidate would have denied
+	CandidateResult string // how many calls the candidate would have denied
 	Edit            string
 	Create          string
 	Delete          string
@@ -37,14 +36,14 @@ type PlanRow struct {
 	Drop            string
 }
 
-// RuleRow is one route rule.
+// RuleRow is a route rule.
 type RuleRow struct {
 	Name    string
 	Pattern string
 	Cost    string
 	Mode    string
 	Limits  []string
-	Calls   string // of the last hour
+	Calls   string // in the last hour
 	Edit    string
 	Delete  string
 }

@@ -1,16 +1,16 @@
 package templates
 
-// SimulatePage compares algorithms on made-up or recorded traffic.
+// SimulatePage compares algorithms on generated or recorded traffic.
 type SimulatePage struct {
 	Page    Page
 	Tabs    []Choice
 	Presets []Choice
 	Form    SimulationForm
-	Errors  int         // how many fields are wrong
-	Result  *Simulation // nil while a field is wrong
+	Errors  int         // number of invalid fields
+	Result  *Simulation // nil if a field is invalid
 }
 
-// SimulationForm is the experiment as it was typed.
+// SimulationForm is the form of a simulation.
 type SimulationForm struct {
 	Action          string
 	Limit           Field
@@ -21,55 +21,55 @@ type SimulationForm struct {
 	Windows         Field
 	Seed            Field
 	Minutes         Field
-	Passed          string // of the recorded calls; empty when nobody knows
+	Passed          string // number of recorded calls that were allowed; empty if unknown
 	Units           []Option
 	Shapes          []Option
-	Recorded        bool // the recorded shape is chosen
+	Recorded        bool // recorded traffic is chosen
 	Algorithms      []Check
 	AlgorithmsError string
 	Bounds          string
 }
 
-// Check is a box that can be ticked.
+// Check is a checkbox.
 type Check struct {
 	ID        string
 	Value     string
 	Text      string
 	Checked   bool
-	Published bool // an algorithm of somebody else
+	Published bool // an algorithm of another library
 }
 
-// Simulation is what an experiment gave.
+// Simulation is the result of a simulation.
 type Simulation struct {
-	Verdict string // what the limit would do, in a sentence
-	Traffic string // what calls they are
+	Verdict string // what the limit does, in a sentence
+	Traffic string // the simulated calls in words
 	Chart   Lines
 	Rows    []SimulationRow
 	Notes   []AlgorithmNote
 }
 
-// SimulationRow is what one algorithm made of the calls.
+// SimulationRow is the result of an algorithm.
 type SimulationRow struct {
-	Series       string // class of its line
+	Series       string // CSS class of its line
 	Algorithm    string
 	Admitted     string
 	FalseAllows  string
 	FalseDenials string
 	Worst        string // the fullest rolling window
-	Over         string // how far it is over the limit
-	At           string // when it ended
-	Level        string // kept or broken
+	Over         string // how far Worst exceeds the limit
+	At           string // end of that window
+	Level        string // "kept" or "broken"
 }
 
-// AlgorithmNote says what one sees.
+// AlgorithmNote explains the result of an algorithm.
 type AlgorithmNote struct {
 	Title  string
 	Text   string
-	Source string // where it was published; empty if it is ours
+	Source string // where the algorithm was published; may be empty
 }
 
-// anyPublished reports whether a ticked box is one of those that stay folded away
-// otherwise.
+// anyPublished reports whether an algorithm of another library is checked. Their boxes are
+// hidden otherwise.
 func anyPublished(checks []Check) bool {
 	for _, c := range checks {
 		if c.Published && c.Checked {
@@ -77,4 +77,33 @@ func anyPublished(checks []Check) bool {
 		}
 	}
 	return false
+}
+
+// CallsPage simulates a limit on calls at given times.
+type CallsPage struct {
+	Page       Page
+	Tabs       []Choice
+	Action     string
+	Limit      Field
+	Window     Field
+	Unit       Field
+	Algorithm  Field
+	Times      Field
+	Units      []Option
+	Algorithms []Option
+	Sample     string // list of times
+	Errors     int
+	Bounds     string
+	Summary    string
+	Rows       []CallRow
+}
+
+// CallRow is a simulated call and its decision.
+type CallRow struct {
+	Number     string
+	At         string
+	Allowed    bool
+	Remaining  string
+	RetryAfter string // empty if allowed
+	Again      string // when RetryAfter ends
 }

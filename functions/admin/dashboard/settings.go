@@ -48,7 +48,7 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 			return
 		}
 		p.Tokens = d.tokensPanel(tokens, typed)
-		p.Made = d.createdToken(r, tokens)
+		p.Created = d.createdToken(r, tokens)
 	}
 	d.Render(w, r, status, templates.Settings(p))
 }
@@ -182,13 +182,13 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 const tokenSecret = "token:"
 
 // createdToken returns the token of the address if its secret was not shown yet, else nil.
-func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templates.MadeToken {
+func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templates.CreatedToken {
 	for _, t := range tokens {
 		if t.ID != r.URL.Query().Get("made") {
 			continue
 		}
 		if secret, ok := d.TakeSecret(r, tokenSecret+t.ID); ok {
-			return &templates.MadeToken{
+			return &templates.CreatedToken{
 				Name: page.Clip(t.Name, page.MaxName), Secret: secret, Expires: page.Instant(t.Expires),
 			}
 		}

@@ -1,0 +1,21 @@
+package templates
+
+// Live is the control of a page's refresh.
+type Live struct {
+	Self    string // address of the page and of its live section
+	Nonce   string
+	Seconds int // between refreshes; 0 is off
+	Choices []Choice
+	AsOf    Instant
+	Summary string // announced by screen readers after each change; may be empty
+}
+
+// Range is the control that chooses the period of a page.
+type Range struct {
+	Choices  []Choice
+	Action   string // address of the page
+	Live     int    // seconds between refreshes
+	From, To string // as the inputs hold them, in UTC
+	Chosen   bool   // From and To are chosen, so no choice is current
+	Problem  string // why the chosen time cannot be shown; empty if it can
+}
