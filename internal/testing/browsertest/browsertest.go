@@ -1,4 +1,4 @@
-// Package browsertest starts Chromium for tests.
+// Package browsertest starts Chromium for tests. Only tests import it.
 package browsertest
 
 import (
@@ -15,11 +15,11 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// testTimeout bounds a whole browser test; nothing waits for it to pass.
+// testTimeout bounds a whole browser test.
 const testTimeout = 6 * time.Minute
 
-// Need skips a test whose tool is missing, but fails it in CI, where nothing may be
-// skipped.
+// Need skips a test if a tool is missing, or fails it in CI, where no test may be
+// skipped. missing is nil if the tool was found; install says how to install it.
 func Need(t testing.TB, missing error, install string) {
 	t.Helper()
 	if missing == nil {
@@ -50,16 +50,16 @@ var running struct {
 	stop func()
 }
 
-// Run runs the tests of a package that uses Start, for its TestMain, and ends the
-// browser.
+// Run runs the tests of a package that uses Start, then ends the browser. TestMain calls
+// it.
 func Run(m *testing.M) int {
 	running.stop = func() {}
 	defer func() { running.stop() }()
 	return m.Run()
 }
 
-// Start returns the context of a tab that shares neither cookies nor a cache with the
-// tabs of other tests, in the browser of the package.
+// Start returns the context of a tab in the package's browser. The tab shares neither
+// cookies nor a cache with those of other tests.
 func Start(t testing.TB) context.Context {
 	t.Helper()
 	path, err := findChromium()

@@ -1,4 +1,4 @@
-// Package built gives tests the programs of this repository. Only tests import it.
+// Package built builds the programs of this repository for tests. Only tests import it.
 package built
 
 import (
@@ -18,12 +18,12 @@ import (
 // limit bounds the building of one program.
 const limit = 10 * time.Minute
 
-// Link puts programs into a folder, as ./scripts/build -host makes them. They are built
-// only when a source has changed. programs has the package of each path in the folder.
+// Link puts programs into a folder, built as by ./scripts/build -host if a source has
+// changed. programs maps paths in the folder to packages.
 //
-// go test does not know of the programs that a test starts. Link looks at their sources,
-// so that a result in go test's cache lasts no longer than they do. go test sees this
-// only while tests run: call Link in a test and not in TestMain.
+// go test does not know which programs a test starts. Link opens their sources, so that
+// go test repeats a cached test after one has changed. go test notices this only while
+// tests run, so call Link in a test and not in TestMain.
 func Link(ctx context.Context, folder string, programs map[string]string) error {
 	for path, source := range programs {
 		program, err := build(ctx, source)
@@ -51,8 +51,8 @@ func Program(t testing.TB, source string) string {
 	return filepath.Join(folder, "bootstrap")
 }
 
-// Small fails the test when a program, or what Lambda gets of it compressed, has more
-// bytes than it may.
+// Small fails the test if a program has more than maxBinary bytes, or more than maxZip
+// when compressed for Lambda.
 func Small(t testing.TB, source string, maxBinary, maxZip int) {
 	t.Helper()
 	content, err := os.ReadFile(Program(t, source))
@@ -82,7 +82,7 @@ func root() string {
 	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
-// build builds a program with the flags of scripts/build, and to the same place.
+// build builds a program with the flags of scripts/build into the same folder.
 func build(ctx context.Context, source string) (string, error) {
 	name := filepath.Base(source)
 	if strings.HasPrefix(source, "tidegate/functions/") {
@@ -93,11 +93,11 @@ func build(ctx context.Context, source string) (string, error) {
 		"-o", program, source); err != nil {
 		return "", err
 	}
-	return program, lookAtSources(ctx, source)
+	return program, openSources(ctx, source)
 }
 
-// lookAtSources makes a program's source files inputs of the test, for go test's cache.
-func lookAtSources(ctx context.Context, source string) error {
+// openSources makes a program's source files inputs of the test, for go test's cache.
+func openSources(ctx context.Context, source string) error {
 	const files = `{{with .Module}}{{if .Main}}{{.GoMod}}
 {{$.Dir}}
 {{range $.GoFiles}}{{$.Dir}}/{{.}}
@@ -117,7 +117,7 @@ func lookAtSources(ctx context.Context, source string) error {
 	return nil
 }
 
-// link makes a hard link, or a copy on another file system.
+// link creates a hard link, or a copy on another file system.
 func link(ctx context.Context, program, target string) error {
 	if os.Link(program, target) == nil {
 		return nil

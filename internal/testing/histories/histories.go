@@ -1,7 +1,7 @@
-// Package histories says how many random histories a test plays. A few histories show
-// races, wrong answers take many, and the race detector makes each several times as slow.
-// So a test plays a tenth of them under the race detector; ./scripts/test runs all tests
-// without it too. Only tests import this package.
+// Package histories says how many random histories a test plays: a tenth of them under
+// the race detector, which makes each several times as slow. A few histories show races;
+// wrong answers take many, and ./scripts/test runs all tests without the detector too.
+// Only tests import this package.
 package histories
 
 import (
@@ -11,19 +11,18 @@ import (
 	_ "pgregory.net/rapid" // registers its flag
 )
 
-// share is how many histories are played under the race detector and with -short, of each
-// hundred.
+// share is the percentage of histories played under the race detector and with -short.
 const share = 10
 
 func init() {
-	if underRace { // rapid plays 100, unless -rapid.checks says another number
+	if underRace { // rapid plays 100 by default
 		if err := flag.Set("rapid.checks", strconv.Itoa(share)); err != nil {
 			panic(err)
 		}
 	}
 }
 
-// N returns how many of so many histories a test plays.
+// N returns how many of all histories a test plays, at least 1.
 func N(all int) int {
 	if short := flag.Lookup("test.short"); underRace || short.Value.String() == "true" {
 		return max(1, all*share/100)

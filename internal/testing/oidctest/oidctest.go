@@ -67,9 +67,9 @@ func Start(t testing.TB, o Options) (issuer string) {
 	return run(t, command)
 }
 
-// run starts the program and returns the first line that it prints. The program ends with
-// its input, so a test that is killed leaves none behind. It is killed when it prints
-// nothing, or does not end, within waiting.Timeout.
+// run starts the program and returns the first line that it prints. The program ends when
+// its input is closed, so a killed test leaves no process behind. run kills the program
+// if it prints nothing, or does not end, within waiting.Timeout.
 func run(t testing.TB, command *exec.Cmd) string {
 	t.Helper()
 	var log strings.Builder
@@ -133,8 +133,8 @@ func NewPerson(t testing.TB, issuer string) *Person {
 	}}
 }
 
-// Login goes to the provider's address, logs in under the name if asked to, and returns
-// the address outside of the provider that it is sent to.
+// Login opens the provider's address, logs in under the name if the provider requires it,
+// and returns the address outside of the provider that it redirects to.
 func (p *Person) Login(address, name string) *url.URL {
 	p.t.Helper()
 	at := p.do(http.MethodGet, address, nil)
@@ -159,7 +159,7 @@ func (p *Person) Login(address, name string) *url.URL {
 	return nil
 }
 
-// submit fills in the form of a page, which takes it at its own address.
+// submit fills in the form of a page and posts it to the page's address.
 func (p *Person) submit(at page, name string) page {
 	p.t.Helper()
 	if at.status != http.StatusOK || !strings.Contains(at.body, `name="login"`) {
@@ -168,7 +168,7 @@ func (p *Person) submit(at page, name string) page {
 	return p.do(http.MethodPost, at.url.String(), url.Values{"login": {name}, "password": {"x"}})
 }
 
-// page is an answer of the provider.
+// page is a response of the provider.
 type page struct {
 	url            *url.URL
 	status         int

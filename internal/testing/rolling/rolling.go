@@ -1,6 +1,6 @@
 // Package rolling finds the fullest rolling window of admissions whose instants are not
-// known exactly: an admission lies between the instant when its call was sent and the
-// instant when its answer came. A known instant is a span without length.
+// known exactly. An admission happened between the instants at which its call was sent
+// and its answer arrived. Only tests import it.
 package rolling
 
 import (
@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// Span is when something happened: at one instant, not before First and not after Last.
+// Span is when an event happened: at one instant from First to Last, both inclusive.
 type Span struct{ First, Last time.Duration }
 
-// At is the span of an instant that is known.
+// At returns the span of a known instant.
 func At(t time.Duration) Span { return Span{t, t} }
 
-// Fullest returns the most spans that certainly lie in one window [from, from+window),
-// and where that window begins. More spans than a limit admits prove that the limit was
-// broken.
+// Fullest returns the most spans that certainly are in one window [from, from+window),
+// and where that window begins. More spans than a limit admits prove that it was
+// exceeded.
 func Fullest(spans []Span, window time.Duration) (from time.Duration, most int) {
 	latest := slices.Clone(spans)
 	slices.SortFunc(latest, func(a, b Span) int { return cmp.Compare(b.First, a.First) })
-	var within lasts // of the spans that begin in the window and end in it
+	var within lasts // ends of the spans that are in the window
 	for i, s := range latest {
 		heap.Push(&within, s.Last)
 		for len(within) > 0 && within[0] >= s.First+window {
 			heap.Pop(&within)
 		}
 		if next := i + 1; next < len(latest) && latest[next].First == s.First {
-			continue // all that begin together count
+			continue // spans that begin together count together
 		}
 		if len(within) >= most {
 			from, most = s.First, len(within)
@@ -38,7 +38,7 @@ func Fullest(spans []Span, window time.Duration) (from time.Duration, most int) 
 	return from, most
 }
 
-// Possible returns the most spans that can lie in one window: no window held more events.
+// Possible returns the most spans that can be in one window: no window had more events.
 func Possible(spans []Span, window time.Duration) int {
 	// A window [from, from+window) meets a span while First-window < from <= Last.
 	type edge struct {
@@ -50,8 +50,8 @@ func Possible(spans []Span, window time.Duration) int {
 		edges = append(edges, edge{s.First - window, true}, edge{s.Last, false})
 	}
 	slices.SortFunc(edges, func(a, b edge) int {
-		// The windows that begin at an instant are left before others are entered just
-		// after it.
+		// A span leaves the windows that begin at an instant before another enters those
+		// that begin just after it.
 		if a.at == b.at && a.enter != b.enter {
 			return map[bool]int{true: 1, false: -1}[a.enter]
 		}
@@ -69,7 +69,7 @@ func Possible(spans []Span, window time.Duration) int {
 	return most
 }
 
-// History has spans in the order of their beginnings.
+// History is spans in the order of First.
 type History struct {
 	spans   []Span
 	longest time.Duration
@@ -85,7 +85,7 @@ func NewHistory(spans []Span) *History {
 	return h
 }
 
-// Before returns how many spans certainly lie in the window that ends at s: they end
+// Before returns how many spans certainly are in the window that ends at s: they end
 // before s begins, and begin less than the window before s ends.
 func (h *History) Before(s Span, window time.Duration) int {
 	n := 0
@@ -100,7 +100,7 @@ func (h *History) Before(s Span, window time.Duration) int {
 	return n
 }
 
-// Around returns how many spans may lie in the window that ends at s.
+// Around returns how many spans may be in the window that ends at s.
 func (h *History) Around(s Span, window time.Duration) int {
 	n := 0
 	for _, other := range h.from(s.First - window - h.longest) {
@@ -122,7 +122,7 @@ func (h *History) from(t time.Duration) []Span {
 	return h.spans[i:]
 }
 
-// lasts is a heap of ends with the latest on top.
+// lasts is a heap of ends, the latest on top.
 type lasts []time.Duration
 
 func (l *lasts) Len() int           { return len(*l) }

@@ -1,4 +1,5 @@
-// Package s3test starts an S3 server for tests: versitygw, on a folder of its own.
+// Package s3test starts an S3 server for tests: versitygw, on a temporary folder. Only
+// tests import it.
 package s3test
 
 import (
@@ -19,7 +20,7 @@ import (
 // Bucket is the bucket that the server has.
 const Bucket = "journal"
 
-// Server is a running S3 server. Stop ends it, and Start starts it again with what it has
+// Server is an S3 server. After Stop, Start starts it again with the objects it has
 // stored.
 type Server struct {
 	binary, dir, address string
@@ -28,8 +29,8 @@ type Server struct {
 	output               bytes.Buffer
 }
 
-// Start starts a server and sets the credentials of its only user in the environment. It
-// skips the test when the server is not built, or fails it in CI.
+// Start starts a server and sets the credentials of its only user in the environment. If
+// versitygw is not built it skips the test, or fails it in CI.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "tester")
@@ -58,7 +59,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Address is the address of the bucket, as journal.OpenStore takes it.
+// Address returns the address of the bucket for journal.OpenStore.
 func (s *Server) Address() string {
 	return "s3://" + Bucket + "?region=us-east-1&endpoint=http://" + s.address
 }
@@ -66,7 +67,7 @@ func (s *Server) Address() string {
 // Start starts the server again.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
-	// Metadata are stored in files of their own: not every file system has attributes.
+	// Metadata is in separate files, since not every file system has attributes.
 	s.command = exec.Command(s.binary, "--port", s.address, "--quiet", //nolint:gosec // find's path
 		"posix", "--sidecar", filepath.Join(s.dir, "metadata"), filepath.Join(s.dir, "data"))
 	s.command.Stdout, s.command.Stderr = &s.output, &s.output
@@ -76,7 +77,7 @@ func (s *Server) Start(t testing.TB) {
 	}
 	s.exited = make(chan struct{})
 	go func() {
-		_ = s.command.Wait() // how it ended is in its output
+		_ = s.command.Wait() // its output says how it ended
 		close(s.exited)
 	}()
 	client := &http.Client{Timeout: time.Second}

@@ -1,4 +1,5 @@
-// Package storetest connects tests to a Valkey as the functions do.
+// Package storetest connects tests to Valkey with the functions' client. Only tests
+// import it.
 package storetest
 
 import (
@@ -11,7 +12,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// Connect returns a client for the server or cluster at url, which closes with the test.
+// Connect returns a client for the server or cluster at url. It closes with the test.
 func Connect(t testing.TB, url string) valkey.Client {
 	t.Helper()
 	client, err := store.Open(t.Context(), url,
@@ -30,8 +31,8 @@ func OnSingleServers(t *testing.T, test func(t *testing.T, url string)) {
 	t.Run("embedded", func(t *testing.T) { test(t, valkeytest.Embedded(t)) })
 }
 
-// OnEveryServer runs a test on a cluster too, which the package shares: its TestMain calls
-// valkeytest.Run.
+// OnEveryServer runs a test as OnSingleServers does, and on the package's shared cluster.
+// TestMain must call valkeytest.Run.
 func OnEveryServer(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	OnSingleServers(t, test)

@@ -1,4 +1,4 @@
-// Package syncbuffer collects what several goroutines of a test write.
+// Package syncbuffer collects output that several goroutines of a test write.
 package syncbuffer
 
 import (

@@ -2,8 +2,12 @@ package valkeytest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,9 +20,9 @@ import (
 
 const clusterTimeout = 60 * time.Second
 
-// StartCluster starts a cluster of so many primaries with so many replicas each and
-// returns the URL of every node, primaries first. A node counts as failed after 2 s, and
-// the slots of the other nodes stay available then.
+// StartCluster starts a cluster of primaries, each with a number of replicas, and returns
+// the URL of every node, primaries first. A node counts as failed after 2 s; the slots of
+// the other nodes stay available.
 func StartCluster(t testing.TB, primaries, replicas int) []string {
 	t.Helper()
 	binary := findServer(t)
@@ -33,7 +37,7 @@ func StartCluster(t testing.TB, primaries, replicas int) []string {
 	return urls
 }
 
-// clustered are the settings of a cluster's node.
+// clustered are the settings of a cluster node.
 var clustered = []string{
 	"--cluster-enabled", "yes",
 	"--cluster-announce-ip", "127.0.0.1",
@@ -55,8 +59,8 @@ func join(ctx context.Context, primaries int, nodes []server) (urls []string, er
 	return urls, nil
 }
 
-// StartProxiedCluster starts a cluster of so many primaries, each behind a proxy whose
-// address it gives to clients.
+// StartProxiedCluster starts a cluster of primaries, each behind a proxy whose address it
+// announces to clients.
 func StartProxiedCluster(t testing.TB, primaries int) []*Proxy {
 	t.Helper()
 	nodes := StartCluster(t, primaries, 0)
@@ -71,7 +75,7 @@ func StartProxiedCluster(t testing.TB, primaries int) []*Proxy {
 		Ask(t, node, "CONFIG", "SET", "cluster-announce-port", port)
 		proxies, ports = append(proxies, p), append(ports, port)
 	}
-	waiting.Until(t, "all nodes give out the proxies", func() bool {
+	waiting.Until(t, "all nodes announce the proxies", func() bool {
 		for _, node := range nodes {
 			slots := Ask(t, node, "CLUSTER", "SLOTS")
 			for _, port := range ports {
@@ -101,4 +105,86 @@ func Ask(t testing.TB, url string, words ...string) string {
 		t.Fatalf("%s: %v", words[0], err)
 	}
 	return fmt.Sprint(reply)
+}
+
+// shared is the cluster that the tests of a package use in turn.
+var shared struct {
+	allowed bool // TestMain called Run
+	used    bool // a test uses it now
+	folder  string
+	nodes   []server
+	url     string // empty before the first use
+}
+
+// Run runs the tests of a package that uses SharedCluster, then stops the cluster.
+// TestMain calls it.
+func Run(m *testing.M) int {
+	shared.allowed = true
+	defer endShared()
+	return m.Run()
+}
+
+// SharedCluster returns the URL of a cluster of 3 primaries without data, scripts and
+// users. The tests of a package share it, since a new cluster accepts no commands for 2
+// s. Tests that stop nodes or change settings must start their own.
+func SharedCluster(t testing.TB) string {
+	t.Helper()
+	switch {
+	case !shared.allowed:
+		t.Fatal("TestMain of the package must call valkeytest.Run")
+	case shared.used:
+		t.Fatal("another test uses the cluster")
+	}
+	if shared.url == "" {
+		if err := startShared(findServer(t)); err != nil {
+			endShared()
+			t.Fatal(err)
+		}
+	}
+	for _, s := range shared.nodes {
+		Ask(t, s.url(), "FLUSHALL")
+		Ask(t, s.url(), "SCRIPT", "FLUSH")
+		Ask(t, s.url(), "ACL", "LOAD")
+		Ask(t, s.url(), "ACL", "LOG", "RESET")
+	}
+	shared.used = true
+	t.Cleanup(func() {
+		shared.used = false
+		for _, s := range shared.nodes {
+			s.logAfterFailure(t)
+		}
+	})
+	return shared.url
+}
+
+func startShared(binary string) (err error) {
+	if shared.folder, err = os.MkdirTemp("", "cluster"); err != nil {
+		return err
+	}
+	for i := range 3 {
+		folder := filepath.Join(shared.folder, strconv.Itoa(i))
+		users := filepath.Join(folder, "users.acl") // ACL LOAD resets the users to it
+		if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(users, nil, 0o600)); err != nil {
+			return err
+		}
+		s, err := launch(binary, folder, append([]string{"--aclfile", users}, clustered...))
+		if err != nil {
+			return err
+		}
+		shared.nodes = append(shared.nodes, s)
+	}
+	urls, err := join(context.Background(), len(shared.nodes), shared.nodes)
+	if err != nil {
+		return err
+	}
+	shared.url = urls[0] + "?cluster=true"
+	return nil
+}
+
+func endShared() {
+	for _, s := range shared.nodes {
+		s.stop()
+	}
+	_ = os.RemoveAll(shared.folder)
+	shared.nodes, shared.url = nil, ""
 }

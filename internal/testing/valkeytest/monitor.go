@@ -11,12 +11,12 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// Monitor lists what a server executes, by its MONITOR command.
+// Monitor lists the commands that a server executes, as its MONITOR command reports them.
 type Monitor struct {
 	t       testing.TB
-	conn    net.Conn // that the server writes its commands to
+	conn    net.Conn // on which the server reports commands
 	stream  *bufio.Reader
-	marker  net.Conn
+	marker  net.Conn // on which Commands sends markers
 	markers int
 }
 
@@ -40,8 +40,8 @@ func StartMonitor(t testing.TB, url string) *Monitor {
 	return m
 }
 
-// Commands returns what was executed since the last call of Commands, oldest first, one
-// line for each command, those of scripts included.
+// Commands returns the commands executed since the last call of Commands, oldest first,
+// one line each, including those of scripts.
 func (m *Monitor) Commands() (commands []string) {
 	m.t.Helper()
 	m.markers++

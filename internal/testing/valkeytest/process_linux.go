@@ -2,7 +2,7 @@ package valkeytest
 
 import "syscall"
 
-// dieWithParent makes the system kill the server when the test process ends.
+// dieWithParent makes Linux kill the server when the test process ends.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

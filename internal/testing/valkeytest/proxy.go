@@ -24,7 +24,7 @@ type Proxy struct {
 	made   int           // connections so far
 	delay  time.Duration // of the first reply of each connection
 	word   []byte        // in the requests whose replies are dropped
-	drops  int
+	drops  int           // replies still to drop
 }
 
 // link is one connection through the proxy.
@@ -34,8 +34,7 @@ type link struct {
 	silent, drop   bool
 }
 
-// StartProxy starts a proxy to the server at url, which speaks TLS to its clients when
-// secure is not nil.
+// StartProxy starts a proxy to the server at url. With secure, its clients use TLS.
 func StartProxy(t testing.TB, url string, secure *tls.Config) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -56,7 +55,7 @@ func StartProxy(t testing.TB, url string, secure *tls.Config) *Proxy {
 	return p
 }
 
-// StartSilent starts a server that takes connections and says nothing, and returns its
+// StartSilent starts a server that accepts connections and never replies, and returns its
 // URL.
 func StartSilent(t testing.TB) string {
 	t.Helper()
@@ -68,14 +67,14 @@ func StartSilent(t testing.TB) string {
 	return "valkey://" + listener.Addr().String()
 }
 
-// Address is HOST:PORT.
+// Address returns HOST:PORT.
 func (p *Proxy) Address() string { return p.listener.Addr().String() }
 
-// URL is valkey://HOST:PORT.
+// URL returns valkey://HOST:PORT.
 func (p *Proxy) URL() string { return "valkey://" + p.Address() }
 
-// Silence makes the connections that are open now pass nothing on in either direction,
-// and leaves them open. New ones work.
+// Silence stops all data on the connections that are open now, and leaves them open. New
+// connections work.
 func (p *Proxy) Silence() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,30 +83,29 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// DropReplies passes on the next n requests that hold the word, and closes each one's
-// connection when its reply comes.
+// DropReplies drops the replies of the next n requests that contain the word: it passes
+// the request on, and closes the connection when the reply comes.
 func (p *Proxy) DropReplies(word string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.word, p.drops = []byte(word), n
 }
 
-// DelayFirstReplies holds back the first reply of every connection from now on, as a slow
-// log-in does.
+// DelayFirstReplies delays the first reply of every connection, as a slow log-in does.
 func (p *Proxy) DelayFirstReplies(delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = delay
 }
 
-// Connections is how many clients have connected so far.
+// Connections returns how many clients have connected so far.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.made
 }
 
-// Cut closes the connections that are open now. New ones work.
+// Cut closes the connections that are open now. New connections work.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +122,7 @@ func (p *Proxy) accept(running *sync.WaitGroup) {
 		}
 		server, err := net.Dial("tcp", p.target)
 		if err != nil {
-			_ = client.Close() // The client sees a closed connection.
+			_ = client.Close() // the client sees a closed connection
 			continue
 		}
 		if l := (&link{client: client, server: server}); p.add(l) {
@@ -134,7 +132,7 @@ func (p *Proxy) accept(running *sync.WaitGroup) {
 	}
 }
 
-// add fails when the proxy was closed meanwhile.
+// add returns false, and closes the link, if the proxy is closed.
 func (p *Proxy) add(l *link) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,8 +147,8 @@ func (p *Proxy) add(l *link) bool {
 
 var errDropped = errors.New("the reply is dropped")
 
-// pass copies from one side to the other what inspect lets through, and ends the link at
-// the first error.
+// pass copies the data that inspect returns from one side to the other. It ends the link
+// at the first error.
 func (p *Proxy) pass(l *link, from io.Reader, to io.Writer, inspect func(*link, []byte) ([]byte, error)) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -185,7 +183,7 @@ func (p *Proxy) request(l *link, data []byte) ([]byte, error) {
 }
 
 func (p *Proxy) reply(l *link, data []byte) ([]byte, error) {
-	p.holdBack(l)
+	p.awaitDelay(l)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -197,8 +195,8 @@ func (p *Proxy) reply(l *link, data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// holdBack returns when the reply may pass.
-func (p *Proxy) holdBack(l *link) {
+// awaitDelay waits until the link's first reply may pass.
+func (p *Proxy) awaitDelay(l *link) {
 	p.mu.Lock()
 	delay := p.delay
 	if l.replied {
@@ -222,13 +220,13 @@ func (p *Proxy) close() {
 	defer p.mu.Unlock()
 	p.closed = true
 	close(p.ended)
-	_ = p.listener.Close() // It is only listening.
+	_ = p.listener.Close()
 	for l := range p.links {
 		l.close()
 	}
 }
 
 func (l *link) close() {
-	_ = l.client.Close() // Either side may have closed it.
+	_ = l.client.Close() // either side may be closed already
 	_ = l.server.Close()
 }

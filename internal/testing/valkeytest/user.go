@@ -8,12 +8,12 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-// userPassword is that of every user that As makes.
+// userPassword is the password of every user that As creates.
 const userPassword = "only-for-this-test"
 
-// As makes a user with these rules, the arguments of ACL SETUSER, on every server behind
-// a URL of this package, and returns the URL that logs in as that user. The embedded
-// server has no users: its URL comes back as it is.
+// As creates a user on every server behind a URL of this package, and returns the URL
+// that logs in as that user. rules are arguments of ACL SETUSER. The embedded server has
+// no users; As returns its URL unchanged.
 func As(t testing.TB, rawURL, user string, rules []string) string {
 	t.Helper()
 	for _, node := range root(t, rawURL).Nodes() {
@@ -23,14 +23,14 @@ func As(t testing.TB, rawURL, user string, rules []string) string {
 			return rawURL
 		}
 		if err != nil {
-			t.Fatalf("make user %s: %v", user, err)
+			t.Fatalf("create user %s: %v", user, err)
 		}
 	}
 	return strings.Replace(rawURL, "://", "://"+user+":"+userPassword+"@", 1)
 }
 
-// Refused lists what the servers behind a URL refused their users, as ACL LOG has it:
-// one line of user, context and object each.
+// Refused returns what the servers behind a URL refused to users, from ACL LOG: a line of
+// user, reason, context and object each.
 func Refused(t testing.TB, rawURL string) []string {
 	t.Helper()
 	var refused []string
@@ -51,7 +51,7 @@ func Refused(t testing.TB, rawURL string) []string {
 	return refused
 }
 
-// root is a client with every right.
+// root returns a client with every right.
 func root(t testing.TB, rawURL string) valkey.Client {
 	t.Helper()
 	u, err := url.Parse(rawURL)

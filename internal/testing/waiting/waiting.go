@@ -1,5 +1,5 @@
-// Package waiting waits in tests for what must happen, however slow the machine: no test
-// depends on how long it takes.
+// Package waiting waits in tests until a condition holds, so that no test depends on the
+// speed of the machine. Only tests import it.
 package waiting
 
 import (
@@ -10,9 +10,9 @@ import (
 // Timeout bounds every wait.
 const Timeout = time.Minute
 
-// Until returns when holds does, and fails the test when it does not within Timeout.
-// Between two attempts it waits as long as an attempt takes, so that a slow one leaves
-// the machine to what is waited for.
+// Until waits until holds returns true, and fails the test after Timeout. Between two
+// attempts it waits as long as an attempt takes, up to 1 s, so that slow attempts leave
+// half of the machine to the work.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(Timeout)

@@ -1,4 +1,5 @@
-// Package zones has time zones of every kind, and instants in them, for tests of calendars.
+// Package zones has time zones of every kind, and random instants in them, for tests of
+// calendars.
 package zones
 
 import (
@@ -6,9 +7,9 @@ import (
 	"time"
 )
 
-// Names are zones with whole hours, halves and quarters, summer time of half an hour, in
-// both hemispheres, at midnight, around Ramadan; and places that changed their day, their
-// half hour or their mind.
+// Names are zones with offsets of whole, half and quarter hours, with summer time of half
+// an hour, in both hemispheres, from midnight, and paused for Ramadan; and zones that
+// skipped a day, moved by half an hour, or reversed a change.
 var Names = []string{
 	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow",
 	"Europe/Istanbul", "Atlantic/Azores",
@@ -30,8 +31,9 @@ var (
 	last  = time.Date(2100, 12, 31, 0, 0, 0, 0, time.UTC)
 )
 
-// Instant draws an instant from 1971 to 2100 in one of the zones, half of the time within
-// two days of a shift. It is uniform, where package rapid prefers small numbers.
+// Instant returns a random instant from 1971 to 2100 in one of the zones, half of the
+// time within two days of a shift. It is uniform; package rapid would prefer small
+// numbers.
 func Instant(r *rand.Rand) time.Time {
 	location, err := time.LoadLocation(Names[r.IntN(len(Names))])
 	if err != nil {

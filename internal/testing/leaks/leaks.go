@@ -1,6 +1,6 @@
-// Package leaks finds secrets in what a program wrote. A test plants texts that occur
-// nowhere else (the canaries), runs the program, and asks for leaks in all of its output:
-// as they are, and in the forms that encoders give them.
+// Package leaks finds secrets in the output of a program. A test plants texts that occur
+// nowhere else (canaries), runs the program, and searches its whole output for them, as
+// plain text and in encoded forms.
 package leaks
 
 import (
@@ -19,9 +19,9 @@ import (
 
 // Leak is a canary that was found.
 type Leak struct {
-	Canary int    // which of those looked for
-	Form   string // that it was found in, such as "base64"
-	Line   int    // that it begins in, from 1
+	Canary int    // index in the arguments of Leaks
+	Form   string // in which it was found, such as "base64"
+	Line   int    // on which it begins, from 1
 }
 
 // String does not repeat the canary.
@@ -30,18 +30,17 @@ func (l Leak) String() string {
 }
 
 const (
-	// MinLen is the length of the shortest canary: a shorter text turns up by chance.
+	// MinLen is the length of the shortest canary, since shorter texts occur by chance.
 	MinLen = 7
-	// partLen is the length of a part of a long canary that counts as a leak. It is
-	// longer than the public part of an API key.
+	// partLen is how many characters of a long canary are a leak. It is more than the
+	// public part of an API key has.
 	partLen = 24
 )
 
-// Leaks returns where the canaries occur in output, each form of each once. An API key or
-// another text is found in upper and lower case, reversed, in hex, in base64 of any
-// variant and at any offset, and escaped for URLs, JSON or Go; of a long text any 24
-// characters are found. An address is found in all usual spellings. Leaks panics on a
-// canary shorter than MinLen.
+// Leaks returns where the canaries occur in output, each form of each once. It finds
+// texts in upper and lower case, reversed, in hex, in base64 of any variant and at any
+// offset, and escaped for URLs, JSON or Go. Of a long text it finds any 24 characters. It
+// finds addresses in all usual spellings. It panics on a canary shorter than MinLen.
 func Leaks(output []byte, canaries ...string) []Leak {
 	folded := bytes.ToLower(output)
 	var leaks []Leak
@@ -66,8 +65,8 @@ func Leaks(output []byte, canaries ...string) []Leak {
 // form is a text whose occurrence is a leak of a canary.
 type form struct {
 	name, text string
-	folded     bool // whatever the case
-	number     bool // no part of a longer run of digits, letters or dots
+	folded     bool // in any case
+	number     bool // not as a part of a longer run of digits and letters
 }
 
 func (f form) find(in []byte) int {
@@ -136,7 +135,8 @@ func eachByte(s, format string) string {
 }
 
 // encodedForms returns hex and base64. Base64 has three forms, by the canary's offset in
-// the encoded text; characters at its ends depend on the text around and are left out.
+// the encoded text; characters at its ends depend on the surrounding text and are left
+// out.
 func encodedForms(canary []byte) []form {
 	forms := []form{{name: "hex", text: hex.EncodeToString(canary), folded: true}}
 	for _, c := range []struct {
@@ -178,7 +178,7 @@ func addressForms(address netip.Addr) []form {
 	return distinct(forms)
 }
 
-// distinct leaves out forms that equal an earlier one.
+// distinct removes forms that equal an earlier one.
 func distinct(forms []form) []form {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(forms, func(f form) bool {
