@@ -2,8 +2,10 @@ package repocheck
 
 import (
 	"fmt"
+	"go/ast"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -126,4 +128,126 @@ var packageCases = []ruleCase{
 	},
 	{"main only wires", "another main",
 		tree{"local/main.go": "package main\n" + strings.Repeat("\n", maxMainLines)}, nil},
+}
+
+var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*\b`)
+
+// namedTestsExist: a test that a document or a comment names as proof is there.
+func namedTestsExist(r repository) []string {
+	declared := map[string]bool{}
+	for _, s := range r.sources {
+		for _, d := range s.ast.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil {
+				declared[f.Name.Name] = true
+			}
+		}
+	}
+	var broken []string
+	look := func(file, text string) {
+		for _, name := range testName.FindAllString(text, -1) {
+			if !declared[name] {
+				broken = append(broken, fmt.Sprintf("%s: no test is called %s", file, name))
+			}
+		}
+	}
+	for _, f := range r.files {
+		if path.Ext(f.path) == ".md" && !strings.Contains(f.path, "testdata/") {
+			look(f.path, f.text)
+		}
+	}
+	for _, s := range r.sources {
+		for _, c := range s.ast.Comments {
+			look(s.path, c.Text())
+		}
+	}
+	return broken
+}
+
+var nameCases = []ruleCase{
+	{
+		"named tests exist", "gone", tree{
+			"docs/a.md":   "held by `Test" + "Gone` and `FuzzThere`\n",
+			"b/b_test.go": "package b\n\n// Like Test" + "Moved.\nfunc FuzzThere() {}\n",
+		}, []string{"docs/a.md: no test is called TestGone", "b/b_test.go: no test is called TestMoved"},
+	},
+	{
+		"named tests exist", "other words",
+		tree{"a.md": "Testing, Tests, a Test of Fuzzing, test.TestX\n",
+			"a_test.go": "package a\n\nfunc TestX() {}\n"}, nil,
+	},
+}
+
+var luaAssignment = regexp.MustCompile(`(?:^|\b(?:then|else|do)\b)\s*([\w.]+(?:, [\w.]+)+) = ([^=].*)`)
+
+// luaAssignsApart: no assignment to several variables reads one of them for another. The
+// embedded server assigns the first before it reads the rest
+// (https://github.com/yuin/gopher-lua/issues/440).
+func luaAssignsApart(r repository) []string {
+	var broken []string
+	for _, f := range r.files {
+		if path.Ext(f.path) != ".lua" {
+			continue
+		}
+		number := 0
+		for line := range strings.Lines(f.text) {
+			number++
+			code, _, _ := strings.Cut(line, "--")
+			parts := luaAssignment.FindStringSubmatch(code)
+			if parts == nil {
+				continue
+			}
+			names := strings.Split(parts[1], ", ")
+			for i, value := range luaValues(parts[2]) {
+				for j, name := range names {
+					if i != j && luaReads(value, name) {
+						broken = append(broken, fmt.Sprintf("%s: line %d assigns %s and reads it: %.100q",
+							f.path, number, name, strings.TrimSpace(line)))
+					}
+				}
+			}
+		}
+	}
+	return broken
+}
+
+// luaValues splits the right side of an assignment at its commas. One call that returns
+// several values has read its arguments before, and counts as none.
+func luaValues(text string) []string {
+	var values []string
+	depth, start := 0, 0
+	for i, c := range text {
+		switch {
+		case strings.ContainsRune("({[", c):
+			depth++
+		case strings.ContainsRune(")}]", c):
+			depth--
+		case c == ',' && depth == 0:
+			values = append(values, text[start:i])
+			start = i + 1
+		}
+	}
+	if values == nil {
+		return nil
+	}
+	return append(values, text[start:])
+}
+
+func luaReads(value, name string) bool {
+	return regexp.MustCompile(`(^|[^\w.])` + regexp.QuoteMeta(name) + `($|\W)`).MatchString(value)
+}
+
+var luaCases = []ruleCase{
+	{"Lua assigns apart", "a swap, alone and in a branch", tree{
+		"a.lua": "local a, b = 1, 2\na, b = b, a\n",
+		"b.lua": "if x then from, to = from - span(day, 1) * day, from end\n",
+		"c.lua": "at, v.part = at + v.part, 0 -- at\n",
+	}, []string{
+		"a.lua: line 2 assigns b", "a.lua: line 2 assigns a", "b.lua: line 1 assigns from",
+		"c.lua: line 1 assigns v.part",
+	}},
+	{"Lua assigns apart", "each reads itself only, or one call reads all", tree{
+		"a.lua": "whole, part = whole + 1, part - span\nleft, rest = divide(rest, left)\n" +
+			"if a == b then a, b = 1, 2 end\nv.part, part = 1, part\n",
+		"a.go": "package a\n\nfunc f(a, b int) { a, b = b, a }\n",
+	}, nil},
 }
