@@ -121,7 +121,8 @@ func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	}
 	defer client.Close()
 	keys := registry.NewStore(client, o.pepper)
-	j := journal.New(records, client, audit.NewKey(o.pepper), false, slog.New(slog.NewTextHandler(errOut, nil)))
+	log := slog.New(slog.NewTextHandler(errOut, nil))
+	j := journal.New(records, client, audit.NewKey(o.pepper), false, log)
 	keys.Audit().UseJournal(j)
 	began := time.Now()
 	s, err := compareAndRestore(ctx, j, keys, o, out, errOut)

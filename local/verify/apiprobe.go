@@ -22,15 +22,15 @@ var (
 		run: func(ctx context.Context, s *session) evidence { return s.callWithKey(ctx, s.http) },
 	}
 	restOver = &probe{
-		what: "GET REST/verify with the key until it is over its limit", needs: needREST, calls: maxCallsToDenial,
+		what: "GET REST/verify with the key until it is over its limit", needs: needREST, calls: maxToDenial,
 		run: func(ctx context.Context, s *session) evidence { return s.useUp(ctx, s.rest) },
 	}
 	httpOver = &probe{
-		what: "GET HTTP/verify with the key until it is over its limit", needs: needHTTP, calls: maxCallsToDenial,
+		what: "GET HTTP/verify with the key until it is over its limit", needs: needHTTP, calls: maxToDenial,
 		run: func(ctx context.Context, s *session) evidence { return s.useUp(ctx, s.http) },
 	}
 	restAgain = &probe{
-		what: "GET REST/verify with the key after Retry-After", needs: needREST, calls: maxCallsToDenial + 2,
+		what: "GET REST/verify with the key after Retry-After", needs: needREST, calls: maxToDenial + 2,
 		run: afterRetryAfter,
 	}
 	restPath     = keyProbe("GET REST/verify/a%20b with the key", needREST, "/a%20b")
@@ -157,8 +157,8 @@ func afterRetryAfter(ctx context.Context, s *session) evidence {
 const (
 	burstWorkers = 10
 	burstTries   = 3
-	// maxCallsToDenial bounds the calls of useUp.
-	maxCallsToDenial = burstTries * (maxRequests + 1)
+	// maxToDenial bounds the calls of useUp.
+	maxToDenial = burstTries * (maxRequests + 1)
 )
 
 // Calls of the floods: above the bursts of 400 and 20 that infra sets.

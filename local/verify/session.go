@@ -100,7 +100,8 @@ func (s *session) withKey(ctx context.Context, url string) answer {
 
 // do makes a call. It follows no redirect and does not retry.
 func (s *session) do(ctx context.Context, c call) answer {
-	request, err := http.NewRequestWithContext(ctx, cmp.Or(c.method, http.MethodGet), c.url, strings.NewReader(c.body))
+	method := cmp.Or(c.method, http.MethodGet)
+	request, err := http.NewRequestWithContext(ctx, method, c.url, strings.NewReader(c.body))
 	if err != nil {
 		return answer{err: err}
 	}
