@@ -242,3 +242,27 @@ func logs(of string, bytes float64) Line {
 	return line("CloudWatch Logs: "+of, logIngestion, 0, bytes*1e6/1e9,
 		fmt.Sprintf("10⁶ × %.0f bytes", bytes))
 }
+
+// Sources of the prices of alternatives.
+const (
+	WebACLSource  = waf
+	FargateSource = "aws.amazon.com/fargate/pricing"
+)
+
+// WebACL returns the cost of a web ACL with a number of rules.
+func WebACL(rules int) []Line {
+	return []Line{
+		monthly("WAF web ACL", webACL, 1), monthly("WAF rules", webACLRule, rules),
+		line("WAF requests", webACLRequests, 0, 1, "1 request a check"),
+	}
+}
+
+// Fargate returns the monthly cost of a number of vCPUs and GB of memory.
+func Fargate(vcpus, gigabytes float64) []Line {
+	return []Line{
+		line("Fargate, vCPUs", fargateVCPU, vcpus*hoursPerMonth, 0,
+			fmt.Sprintf("%s × %d hours", decimal(vcpus), hoursPerMonth)),
+		line("Fargate, memory", fargateMemory, gigabytes*hoursPerMonth,
+			0, fmt.Sprintf("%s × %d hours", decimal(gigabytes), hoursPerMonth)),
+	}
+}
