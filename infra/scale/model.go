@@ -101,3 +101,57 @@ func perMillion(d cost.Deployment, rate float64) float64 {
 
 // spread is the share of a million calls in a monthly price.
 func spread(month, rate float64) float64 { return month / (rate * secondsPerMonth / 1e6) }
+
+// Alternative is another way to limit the same calls.
+type Alternative struct {
+	Name string
+	// PerMillion returns what it adds to the bill for a million calls, in USD, at a constant
+	// rate of calls a second.
+	PerMillion func(rate float64) float64
+	Promise    string
+	Price      string // source of the price
+}
+
+// Assumptions about an Envoy fleet. Its makers publish no figure; set your own.
+const (
+	envoyPerVCPU   = 5_000 // calls a second of Envoy and the rate limit service together on one vCPU. Assumed
+	envoyGigabytes = 2     // of memory for each vCPU. Assumed
+)
+
+// Alternatives returns what people compare Tidegate with, computed with the same
+// assumptions.
+func (a Assumptions) Alternatives() []Alternative {
+	return []Alternative{
+		{
+			Name: "API Gateway usage plans", PerMillion: func(float64) float64 { return 0 },
+			Promise: "best effort by AWS's own words; token bucket, no Retry-After; at most 10,000 keys a " +
+				"region (November 2026)",
+			Price: "part of the API's price",
+		},
+		{
+			Name: "WAF, one rate-based rule", PerMillion: a.wafPerMillion,
+			Promise: "an estimate; a user at a limit of 10 saw 159 calls pass in about a minute; " +
+				"per address, header, cookie, JA3 or JA4 fingerprint, ASN, or several of them, not per " +
+				"key's plan",
+			Price: cost.WebACLSource,
+		},
+		{
+			Name: "Envoy with its rate limit service on Fargate", PerMillion: a.envoyPerMillion,
+			Promise: "fixed windows, up to twice the limit at their boundary; limits in YAML; it is also " +
+				"the gateway, so API Gateway's own price " +
+				"falls away; a load balancer before it is not counted",
+			Price: cost.FargateSource + ", and as many nodes of Valkey as Tidegate",
+		},
+	}
+}
+
+func (Assumptions) wafPerMillion(rate float64) float64 {
+	idle, each := cost.Totals(cost.WebACL(1))
+	return each + spread(idle, rate)
+}
+
+func (a Assumptions) envoyPerMillion(rate float64) float64 {
+	vcpus := max(2, math.Ceil(rate/envoyPerVCPU/a.Busy)) // two, so that one may fail
+	fleet, _ := cost.Totals(cost.Fargate(vcpus, vcpus*envoyGigabytes))
+	return spread(fleet+a.Size(rate).NodesMonth, rate)
+}
