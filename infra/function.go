@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
@@ -10,10 +12,11 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
+	"tidegate/infra/authorizer"
 	"tidegate/infra/settings"
 )
 
-// function is one of our functions, with the properties that other constructs need.
+// function is one of Tidegate's functions, with the properties that other constructs need.
 type function struct {
 	awslambda.Function
 	name  string // check or admin
@@ -89,8 +92,8 @@ func (s *Stack) functionARN(name string) *string {
 	})
 }
 
-// role lets a function log in to the cache as its user and write its log. Lambda needs
-// the other rights, to attach the function to the network.
+// role creates the role of a function: it may log in to the cache as its user and write its
+// log. Lambda needs the other rights, to attach the function to the network.
 func (s *Stack) role(id, name string, log awslogs.LogGroup) awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
@@ -142,4 +145,79 @@ func texts(values map[string]string) *map[string]*string {
 		all[name] = &value
 	}
 	return &all
+}
+
+// newCheck creates the authorizer's function. Only the listed authorizers may make API
+// Gateway invoke it.
+func (s *Stack) newCheck() *function {
+	egress, _ := s.props.Egress()
+	return s.newFunction(functionSpec{
+		id: "Check", name: "check",
+		description: "Tidegate's authorizer: one sliding-window step per API call",
+		props:       s.props.Check, timeout: settings.CheckTimeout, group: s.network.check, egress: egress,
+		environment: s.props.CheckVariables(),
+	})
+}
+
+// allowCallers lets the authorizers of other stacks and accounts invoke the check
+// function.
+func (s *Stack) allowCallers() {
+	for i, caller := range s.props.Callers {
+		id := fmt.Sprintf("Caller%d", i+1)
+		if err := authorizer.Allow(s.check, &id, caller); err != nil {
+			panic(fmt.Errorf("-c callers=%s: %w", caller, err))
+		}
+	}
+}
+
+// adminTimeout is the time-out of the admin function in seconds. An HTTP API allows 30.
+const adminTimeout = 25
+
+// newAdmin creates the dashboard's function.
+func (s *Stack) newAdmin() *function {
+	_, egress := s.props.Egress()
+	login := s.props.Login
+	environment := s.props.AdminVariables()
+	maps.Copy(environment, map[string]string{
+		"ADMIN_URL":          strings.TrimSuffix(s.panel.url, "/"),
+		"ADMIN_USERS":        secretNamed(login.Users),
+		"OIDC_CLIENT_SECRET": secretNamed(login.OIDC.ClientSecret),
+		"JOURNAL":            s.journal.address(),
+	})
+	if s.secrets.password != nil {
+		environment["ADMIN_USER"], environment["ADMIN_PASSWORD"] = login.User, reference(s.secrets.password)
+	}
+	return s.newFunction(functionSpec{
+		id: "Admin", name: "admin", description: "Tidegate's dashboard",
+		props: s.props.Admin, timeout: adminTimeout, group: s.network.admin, egress: egress,
+		environment: environment,
+	})
+}
+
+// retention maps a number of days to RetentionDays.
+var retention = map[int]awslogs.RetentionDays{
+	1: awslogs.RetentionDays_ONE_DAY, 3: awslogs.RetentionDays_THREE_DAYS, 5: awslogs.RetentionDays_FIVE_DAYS,
+	7:  awslogs.RetentionDays_ONE_WEEK,
+	14: awslogs.RetentionDays_TWO_WEEKS, 30: awslogs.RetentionDays_ONE_MONTH,
+	60: awslogs.RetentionDays_TWO_MONTHS,
+	90: awslogs.RetentionDays_THREE_MONTHS, 120: awslogs.RetentionDays_FOUR_MONTHS,
+	150: awslogs.RetentionDays_FIVE_MONTHS,
+	180: awslogs.RetentionDays_SIX_MONTHS, 365: awslogs.RetentionDays_ONE_YEAR,
+	400: awslogs.RetentionDays_THIRTEEN_MONTHS,
+	545: awslogs.RetentionDays_EIGHTEEN_MONTHS, 731: awslogs.RetentionDays_TWO_YEARS,
+}
+
+func (s *Stack) logGroupName(name string) *string {
+	return jsii.String("/tidegate/" + s.props.Stage + "/" + name)
+}
+
+// logGroup creates an encrypted log group. It is deleted with the stack unless data is kept.
+func (s *Stack) logGroup(id, name string) awslogs.LogGroup {
+	group := awslogs.NewLogGroup(s.Stack, &id, &awslogs.LogGroupProps{
+		LogGroupName:  s.logGroupName(name),
+		EncryptionKey: s.key,
+		Retention:     retention[s.props.LogDays],
+		RemovalPolicy: s.removal(),
+	})
+	return group
 }

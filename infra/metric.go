@@ -7,6 +7,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
+	"tidegate/infra/settings"
 	"tidegate/internal/telemetry"
 )
 
@@ -24,7 +25,7 @@ func (s *Stack) named(name, statistic string) awscloudwatch.IMetric {
 	})
 }
 
-// ofCache is a metric of the serverless cache.
+// ofCache returns a metric of the serverless cache.
 func (s *Stack) ofCache(name, statistic string) awscloudwatch.IMetric {
 	return metric("AWS/ElastiCache", name, statistic, map[string]string{"clusterId": s.props.Name()})
 }
@@ -47,7 +48,7 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 	})
 }
 
-// failures is the percentage of the check function's calls that failed. Lambda counts the
+// failures returns the percentage of the check function's calls that failed. Lambda counts the
 // answer to a REST API's call without a good credential as an error, since API Gateway
 // makes a 401 only from an error. The function counts these, up to ten seconds later.
 func (s *Stack) failures() awscloudwatch.IMetric {
@@ -71,5 +72,68 @@ func worst(nodes []string, name string) awscloudwatch.IMetric {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Expression: jsii.String("MAX(METRICS())"), UsingMetrics: &using, Label: &name,
 		Period: awscdk.Duration_Minutes(jsii.Number(1)),
+	})
+}
+
+// newMetricsDashboard creates the operator's dashboard in CloudWatch.
+func (s *Stack) newMetricsDashboard() {
+	rows := []awscloudwatch.IWidget{
+		graph("Checks a minute; calls without a good credential",
+			s.all(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
+			s.all(telemetry.Refused, telemetry.Unauthorized)),
+		graph("Calls that would be denied, calls near a limit",
+			s.all(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
+		graph("Degraded checks and errors of the cache",
+			s.all(telemetry.Degraded, telemetry.StoreErrors), nil),
+		graph("Cache latency in ms", []awscloudwatch.IMetric{s.latency("p50"), s.latency("p99")}, nil),
+		graph("Check function: duration in ms",
+			[]awscloudwatch.IMetric{ofFunction(s.check, "Duration", "p50"),
+				ofFunction(s.check, "Duration", "p99")},
+			s.all(telemetry.ColdStart)),
+		graph("Functions: errors and throttles", []awscloudwatch.IMetric{
+			ofFunction(s.check, "Errors", "Sum"), ofFunction(s.check, "Throttles", "Sum"),
+			ofFunction(s.admin, "Errors", "Sum"),
+		}, []awscloudwatch.IMetric{ofFunction(s.check, "ConcurrentExecutions", "Maximum")}),
+	}
+	rows = append(rows, s.cacheWidgets()...)
+	dashboard := awscloudwatch.NewDashboard(s.Stack, jsii.String("Metrics"),
+		&awscloudwatch.DashboardProps{DashboardName: jsii.String(s.props.Name())})
+	for i := 0; i < len(rows); i += 2 {
+		dashboard.AddWidgets(rows[i : i+2]...)
+	}
+}
+
+func (s *Stack) all(counts ...telemetry.Metric) []awscloudwatch.IMetric {
+	var metrics []awscloudwatch.IMetric
+	for _, m := range counts {
+		metrics = append(metrics, s.ours(m))
+	}
+	return metrics
+}
+
+// cacheWidgets returns two graphs, whatever the kind of cache.
+func (s *Stack) cacheWidgets() []awscloudwatch.IWidget {
+	if s.props.Store.Kind == settings.Serverless {
+		return []awscloudwatch.IWidget{
+			graph("Cache: ECPUs a minute, throttled commands",
+				[]awscloudwatch.IMetric{s.ofCache("ElastiCacheProcessingUnits", "Sum")},
+				[]awscloudwatch.IMetric{s.ofCache("ThrottledCmds", "Sum")}),
+			graph("Cache: bytes, evictions",
+				[]awscloudwatch.IMetric{s.ofCache("BytesUsedForCache", "Maximum")},
+				[]awscloudwatch.IMetric{s.ofCache("Evictions", "Sum")}),
+		}
+	}
+	var processor, memory []awscloudwatch.IMetric
+	for _, node := range s.nodeNames() {
+		processor = append(processor, ofNode(node, "EngineCPUUtilization", "Maximum"))
+		memory = append(memory, ofNode(node, "DatabaseMemoryUsagePercentage", "Maximum"))
+	}
+	return []awscloudwatch.IWidget{graph("Cache: processor in %", processor, nil),
+		graph("Cache: memory in %", memory, nil)}
+}
+
+func graph(title string, left, right []awscloudwatch.IMetric) awscloudwatch.IWidget {
+	return awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
+		Title: &title, Left: &left, Right: &right, Width: jsii.Number(12), Height: jsii.Number(6),
 	})
 }
