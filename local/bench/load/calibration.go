@@ -12,14 +12,14 @@ import (
 
 // How the calibration finds the rate that a target sustains.
 const (
-	calibrationRate    = 1_000 // for which its keys are made
+	calibrationRate    = 1_000 // calls a second for which its keys are made
 	calibrationWorkers = 32
 	warmUp             = time.Second
 	calibration        = 4 * time.Second
 	measurement        = 8 * time.Second
 	measurements       = 12
-	slower             = 0.92 // a measurement's rate to that of the one before
-	atMostLate         = 5 * time.Millisecond
+	slower             = 0.92 // rate of a measurement, divided by that of the one before
+	maxLateness        = 5 * time.Millisecond
 )
 
 // capacity warms the target up, and returns the highest rate in calls a second that it
@@ -40,7 +40,7 @@ func (s *session) capacity(ctx context.Context) (float64, error) {
 	if _, err := s.closed(ctx, warmUp); err != nil || s.rate.percent == 0 {
 		return 0, err
 	}
-	s.output.say("calibrating for %s", calibration)
+	s.output.log("calibrating for %s", calibration)
 	most, err := s.closed(ctx, calibration)
 	if err != nil {
 		return 0, err
@@ -64,7 +64,7 @@ func sustained(first float64, keepsUp func(perSecond float64) (bool, error)) (fl
 }
 
 // closed runs a closed loop: each worker calls again as soon as it has its answer. It
-// returns the rate.
+// returns the rate in calls a second.
 func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, error) {
 	began := s.clock.Now()
 	t := newTally(began, lasts, s.target.expects)
@@ -82,7 +82,7 @@ func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, err
 // keepsUp calls at the rate for the length of a measurement, and reports whether no queue
 // grew.
 func (s *session) keepsUp(ctx context.Context, perSecond float64) (bool, error) {
-	s.output.say("trying %.0f calls a second for %s", perSecond, measurement)
+	s.output.log("trying %.0f calls a second for %s", perSecond, measurement)
 	began := s.clock.Now()
 	t := newTally(began, measurement, s.target.expects)
 	a := s.attack(constant(perSecond), measurement, t, s.picker())
@@ -103,11 +103,11 @@ func queued(outcomes []outcome, from time.Duration) bool {
 		}
 	}
 	slices.Sort(late)
-	return len(late) == 0 || late[len(late)/2] > atMostLate
+	return len(late) == 0 || late[len(late)/2] > maxLateness
 }
 
-// calibrated adds the calls to those that the proof counts. It fails if the load was
-// stopped or most of the calls failed.
+// calibrated adds the calls to those that the proof counts. It returns an error if the
+// load was stopped or most of the calls failed.
 func (s *session) calibrated(ctx context.Context, t *tally) error {
 	if s.local == nil {
 		s.earlier = append(s.earlier, t.outcomes...)

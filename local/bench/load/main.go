@@ -98,7 +98,7 @@ func measure(ctx context.Context, o options, errOut io.Writer, width int) (*resu
 func (s *session) open(ctx context.Context, errOut io.Writer) error {
 	address := s.options.target
 	if address == "" {
-		s.output.say("starting a gateway")
+		s.output.log("starting a gateway")
 		var err error
 		if s.local, err = startLocalGateway(ctx, s.options, errOut); err != nil {
 			return err
@@ -177,7 +177,7 @@ func (s *session) attack(when schedule, lasts time.Duration, t *tally, pick func
 func (s *session) load(ctx context.Context, perSecond, capacity float64) (*result, error) {
 	p := s.scenario.population(perSecond, s.duration)
 	if s.local != nil {
-		s.output.say("making keys")
+		s.output.log("making keys")
 		var err error
 		if s.target.callers, s.editor, err = s.local.populate(ctx, p); err != nil {
 			return nil, err

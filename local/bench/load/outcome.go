@@ -15,12 +15,12 @@ import (
 type kind uint8
 
 const (
-	admitted     kind = iota // let through by the limiter
+	admitted     kind = iota // allowed by the limiter
 	denied                   // over a limit
-	unauthorized             // not a caller
-	undecided                // let through or denied without the store
+	unauthorized             // unknown credential
+	undecided                // allowed or denied without Valkey
 	failed                   // any other status
-	broken                   // no answer: whether the call counted is not known
+	broken                   // no answer: the call may have counted or not
 	kinds
 )
 
@@ -33,18 +33,18 @@ type outcome struct {
 	caller   int32
 	status   int16
 	kind     kind
-	intended time.Duration // when the schedule wanted it
+	intended time.Duration // when the call was due
 	sent     time.Duration
 	received time.Duration
 }
 
-// took is the latency from when the call was due, with the time until it was sent.
+// took returns the latency from when the call was due.
 func (o outcome) took() time.Duration { return o.received - o.intended }
 
-// service is the latency from when the call was sent.
+// service returns the latency from when the call was sent.
 func (o outcome) service() time.Duration { return o.received - o.sent }
 
-// span holds the instant of the decision.
+// span returns the time in which the limiter decided.
 func (o outcome) span() rolling.Span { return rolling.Span{First: o.sent, Last: o.received} }
 
 // Histograms reach from a microsecond to far more than any time-out.
@@ -81,12 +81,13 @@ type tally struct {
 	expects    func(outcome) bool
 }
 
-// point is one step of the series, by when calls were due.
+// point is one step of the series: the calls that were due then.
 type point struct {
 	counts  [kinds]int
 	latency *hdrhistogram.Histogram
 }
 
+// points is about how many steps a series has.
 const points = 120
 
 func newTally(began, duration time.Duration, expects func(outcome) bool) *tally {
@@ -121,7 +122,7 @@ func (t *tally) at(instant time.Duration) *point {
 	return t.series[i]
 }
 
-// snapshot is the tally at an instant.
+// snapshot is the state of a tally at an instant.
 type snapshot struct {
 	calls, unexpected int
 	counts            [kinds]int

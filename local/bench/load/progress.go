@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// progress shows how far the load is: on a terminal in one line that changes, elsewhere
+// progress shows the state of the load: on a terminal in one line that changes, elsewhere
 // in a line every few seconds.
 type progress struct {
 	out   io.Writer
@@ -22,7 +22,8 @@ const (
 	lineEvery     = 5 * time.Second
 )
 
-func (p *progress) say(format string, arguments ...any) {
+// log writes a line.
+func (p *progress) log(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(p.out, "load: "+format+"\n", arguments...)
 }
 
@@ -46,7 +47,7 @@ func (p *progress) show(text string) {
 	_, _ = fmt.Fprintln(p.out, text)
 }
 
-// line is the state in one line.
+// line formats the state of the load.
 func line(name string, at, lasts time.Duration, s snapshot) string {
 	parts := []string{fmt.Sprintf("%s %s of %s", name, at.Round(time.Second), lasts),
 		thousands(s.calls) + " calls"}

@@ -30,15 +30,15 @@ type windowProof struct {
 	Requests int64  `json:"requests"`
 	Callers  int    `json:"callers"`
 	Admitted int    `json:"admitted"`
-	Most     int    `json:"most"`     // in one rolling window of one caller, beyond doubt
-	Possible int    `json:"possible"` // wherever between call and answer the limiter decided
-	Caller   string `json:"caller"`   // who had the fullest window
-	Over     int    `json:"over"`     // callers with a window above the limit, beyond doubt
-	Early    int    `json:"early"`    // admissions above the limit that an edit had set, beyond doubt
+	Most     int    `json:"most"`     // admissions certainly in one rolling window of one caller
+	Possible int    `json:"possible"` // admissions possibly in one rolling window of one caller
+	Caller   string `json:"caller"`   // the caller with the fullest window
+	Over     int    `json:"over"`     // callers with a window certainly above the limit
+	Early    int    `json:"early"`    // admissions certainly above the limit that an edit had set
 	Fullest  []int  `json:"fullest"`  // of each caller, the fullest first
 }
 
-// proof is what all answers together prove about the limits.
+// proof is what all answers prove about the limits.
 type proof struct {
 	Windows []*windowProof `json:"windows"`
 	// Unknown is the number of admissions of callers with unknown limits.
@@ -80,9 +80,9 @@ func byCaller(outcomes []outcome) map[int32][]outcome {
 
 // evidence is one caller's answers.
 type evidence struct {
-	admitted []rolling.Span // surely
+	admitted []rolling.Span // certainly
 	denied   []rolling.Span
-	possible []rolling.Span // admitted, surely or perhaps
+	possible []rolling.Span // admitted, certainly or perhaps
 }
 
 func newEvidence(calls []outcome) evidence {

@@ -20,7 +20,7 @@ type scenario struct {
 	own         bool // needs a gateway of its own, since it edits limits
 }
 
-// population is who calls, and how often.
+// population is the callers of a load, and when each calls.
 type population struct {
 	groups       []group
 	unregistered int // callers whose keys do not exist
@@ -35,7 +35,7 @@ type group struct {
 	edited edited
 }
 
-// edited says how the only limit of a plan's keys is edited during the load.
+// edited is how the only limit of a plan's keys is edited during the load.
 type edited uint8
 
 const (
@@ -47,8 +47,8 @@ const (
 // perKey is how many calls a second a key of the steady mix makes on average.
 const perKey = 4
 
-// mostKeys bounds the time that creating keys takes.
-const mostKeys = 20_000
+// maxKeys is the most keys of a scenario, to bound the time that creating them takes.
+const maxKeys = 20_000
 
 var scenarios = []scenario{
 	{name: "steady", about: "many keys of two plans, some far more eager than others, and a few callers " +
@@ -121,7 +121,7 @@ func hot(rate float64, _ time.Duration) population {
 }
 
 func cold(rate float64, duration time.Duration) population {
-	keys := clamp(rate*duration.Seconds(), 1, mostKeys)
+	keys := clamp(rate*duration.Seconds(), 1, maxKeys)
 	return population{groups: []group{{plan: plan("cold", per(10, 10*time.Second)), keys: keys}},
 		pick: evenly, schedule: constantly}
 }
@@ -141,7 +141,7 @@ const (
 
 func boundary(rate float64, _ time.Duration) population {
 	half := rate * (attackWindow / attackReach).Seconds()
-	keys := clamp(half/(1.5*attackLimit), 1, mostKeys)
+	keys := clamp(half/(1.5*attackLimit), 1, maxKeys)
 	return population{
 		groups:   []group{{plan: plan("boundary", per(attackLimit, attackWindow)), keys: keys}},
 		pick:     evenly,

@@ -54,7 +54,7 @@ func newTarget(address string, isHTTP bool, connections int, timeout time.Durati
 
 func (t *target) close() { t.client.CloseIdleConnections() }
 
-const mostOfBody = 64 << 10
+const maxBody = 64 << 10
 
 // call makes one call. The outcome has no times yet.
 func (t *target) call(ctx context.Context, i int) outcome {
@@ -83,7 +83,7 @@ func (t *target) get(ctx context.Context, credential string) (answer, error) {
 		return answer{}, withoutURL(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, mostOfBody))
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody))
 	return answer{response.StatusCode, response.Header, body}, err
 }
 
