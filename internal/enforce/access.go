@@ -4,10 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	lru "github.com/hashicorp/golang-lru/v2"
 
 	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
@@ -33,14 +32,12 @@ type keyAccess struct {
 // keyAccesses remembers keys that open only some routes. It forgets the least recently
 // used key when it is full. It is safe for concurrent use.
 type keyAccesses struct {
-	used atomic.Bool // some key was learned
-
-	mu      sync.Mutex
-	entries *simplelru.LRU[string, *keyAccess] // by subject
+	used    atomic.Bool                    // some key was learned
+	entries *lru.Cache[string, *keyAccess] // by subject
 }
 
 func newKeyAccesses() *keyAccesses {
-	entries, _ := simplelru.NewLRU[string, *keyAccess](maxKnown, nil) // fails only below size 1
+	entries, _ := lru.New[string, *keyAccess](maxKnown) // fails only below size 1
 	return &keyAccesses{entries: entries}
 }
 
@@ -48,8 +45,6 @@ func (k *keyAccesses) find(subject string) *keyAccess {
 	if !k.used.Load() {
 		return nil
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	known, _ := k.entries.Get(subject)
 	return known
 }
@@ -67,18 +62,9 @@ func (k *keyAccesses) learn(subject string, reply []byte) error {
 	if err != nil {
 		return fmt.Errorf("%w: routes of key %s: %w", limiter.ErrReply, subject, err)
 	}
-	known := &keyAccess{int64(binary.BigEndian.Uint32(reply)), string(reply[4:]), list}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.entries.Add(subject, known)
+	k.entries.Add(subject, &keyAccess{int64(binary.BigEndian.Uint32(reply)), string(reply[4:]), list})
 	k.used.Store(true)
 	return nil
-}
-
-func (k *keyAccesses) forget(subject string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.entries.Remove(subject)
 }
 
 // guard is what a check sends about access.
@@ -140,7 +126,7 @@ func (a *attempt) recordAccess() {
 	case g.own.version == a.result.KeyVersion:
 		a.result.Access = g.own.list
 	default:
-		a.access.forget(a.call.Subject)
+		a.access.entries.Remove(a.call.Subject)
 	}
 }
 

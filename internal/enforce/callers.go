@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"tidegate/internal/enforce/compiled"
@@ -140,8 +141,7 @@ const maxKnown = 4096
 // the plans, so an edit applies to the next check. knownCallers forgets the least recently
 // used caller when it is full. It is safe for concurrent use.
 type knownCallers struct {
-	mu      sync.Mutex
-	entries *simplelru.LRU[string, *knownCaller] // by subject
+	entries *lru.Cache[string, *knownCaller] // by subject
 }
 
 // knownCaller is what find.lua returned about a caller.
@@ -153,14 +153,12 @@ type knownCaller struct {
 }
 
 func newKnownCallers() *knownCallers {
-	entries, _ := simplelru.NewLRU[string, *knownCaller](maxKnown, nil) // fails only below size 1
+	entries, _ := lru.New[string, *knownCaller](maxKnown) // fails only below size 1
 	return &knownCallers{entries: entries}
 }
 
 // find returns the caller with this hash under a version of the policy set, or nil.
 func (k *knownCallers) find(subject, hash string, version int64) *knownCaller {
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	known, found := k.entries.Get(subject)
 	if !found || known.version != version || known.hash != hash {
 		return nil
@@ -196,7 +194,5 @@ func (k *knownCallers) learn(subject, hash string, version int64, public []byte)
 	}
 	head := string(append([]byte{policyset.CopyFormat}, public[:times]...))
 	args := []string{about, string(entry[3:]), head, strconv.FormatInt(until, 10)}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.entries.Add(subject, &knownCaller{version: version, hash: hash, public: public, args: args})
 }

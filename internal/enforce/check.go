@@ -76,7 +76,7 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
 		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper),
 		seal:              reservation.NewSeal(pepper),
-		ReservationExpiry: DefaultReservationExpiry,
+		ReservationExpiry: defaultReservationExpiry,
 		recent:            newRecentCallers(), known: newKnownCallers(),
 		access: newKeyAccesses(), now: time.Now,
 		programs: map[string][]limiter.Limit{},

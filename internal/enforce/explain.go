@@ -55,6 +55,7 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 		Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan, Group: k.Group,
 		Source: e.Effective.Source,
 		Rule:   rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
+		free: true, // nothing is taken
 	}
 	if err := c.explainBan(ctx, &e.Result, set, k); err != nil {
 		return Explanation{}, err
@@ -189,9 +190,6 @@ func (c *Result) explain(x explainedStep, reply []byte) error {
 	if err != nil {
 		return fmt.Errorf("enforce: explain: %w", err)
 	}
-	c.Now = d.Now
-	c.WouldAllow = c.WouldAllow && d.WouldAllow()
-	c.Allowed = c.Allowed && (d.Allowed || x.mode != policy.Enforce)
 	if x.shared != nil {
 		x.shared.AsConfigured(d.Limits, d.Now)
 	}
@@ -200,6 +198,5 @@ func (c *Result) explain(x explainedStep, reply []byte) error {
 			*u = u.Returned(c.Cost) // as before the call
 		}
 	}
-	c.Limits = append(c.Limits, LimitStates(d.Limits, x.scope, x.mode)...)
-	return nil
+	return c.addDecision(x.scope, x.mode, d, nil, taken{})
 }

@@ -118,17 +118,15 @@ func (c *Result) addOwn(active activeLimits, reply []byte, own step) error {
 
 // refusalOf returns the error for a code with which find.lua refuses a caller.
 func refusalOf(code byte) error {
-	switch code {
-	case 'R':
-		return &policy.RefusedError{Cause: cause.Revoked, Verified: true}
-	case 'X':
-		return &policy.RefusedError{Cause: cause.Expired, Verified: true}
-	case 'O':
-		return &policy.RefusedError{Cause: cause.OldSecret, Verified: true}
-	case 'A':
-		return &policy.RefusedError{Cause: cause.Access, Verified: true}
+	if c, found := refusals[code]; found {
+		return &policy.RefusedError{Cause: c, Verified: true}
 	}
 	return &policy.RefusedError{Cause: cause.Unknown}
+}
+
+// refusals has the codes of find.lua for callers that it verified.
+var refusals = map[byte]cause.Cause{
+	'R': cause.Revoked, 'X': cause.Expired, 'O': cause.OldSecret, 'A': cause.Access,
 }
 
 // activeLimits are the limits of a caller's plan or override, as a reply states them.

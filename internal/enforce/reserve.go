@@ -16,9 +16,9 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// DefaultReservationExpiry is how long a reservation can be settled unless
+// defaultReservationExpiry is how long a reservation can be settled unless
 // Checker.ReservationExpiry says otherwise.
-const DefaultReservationExpiry = 10 * time.Minute
+const defaultReservationExpiry = 10 * time.Minute
 
 // reservation returns the signed text that settles a call; empty if nothing was taken.
 func (c *Checker) reservation(result *Result, call Call, rule *compiled.Route) string {

@@ -306,10 +306,10 @@ func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []set
 }
 
 // sharedStates lists the states of shared limits that took the reserved cost.
-func sharedStates(set *compiled.Set, r *reservation.Reservation) []settledState {
-	var states []settledState
-	add := func(state reservation.State, s *compiled.SharedLimit, id, what string) {
-		if s == nil || !r.Has(state) {
+func sharedStates(set *compiled.Set, r *reservation.Reservation) (states []settledState) {
+	add := func(s *compiled.SharedLimit, id, what string) {
+		state := reservation.StateOf(s.Scope)
+		if !r.Has(state) {
 			return
 		}
 		settled := settledState{
@@ -322,12 +322,13 @@ func sharedStates(set *compiled.Set, r *reservation.Reservation) []settledState 
 		}
 		states = append(states, settled)
 	}
-	add(reservation.IP, set.SharedPerIP, r.Network, "sp")
-	add(reservation.Group, set.GroupLimit(r.GroupPlan), r.Group, policy.GroupState(r.GroupPlan))
-	add(reservation.Global, set.SharedGlobal, policy.GlobalID, "s")
-	if rule := set.Tagged(r.Rule); rule != nil {
-		add(reservation.RouteIP, rule.SharedPerIP, r.Network, "s"+rule.Tag)
-		add(reservation.RouteAll, rule.SharedByAll, policy.RouteID(rule.Name), "s")
+	rule := set.Tagged(r.Rule)
+	if rule == nil { // the call matched no rule, or the rule is gone
+		rule = set.Fallback
+	}
+	eachShared(set, rule, r.Network, add)
+	if group := set.GroupLimit(r.GroupPlan); group != nil {
+		add(group, r.Group, policy.GroupState(r.GroupPlan))
 	}
 	return states
 }

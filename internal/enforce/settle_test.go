@@ -181,8 +181,8 @@ func TestMarkExpires(t *testing.T) {
 		t.Fatalf("marks %v, want one", keys)
 	}
 	ttl := must(w.client.Do(t.Context(), w.client.B().Pttl().Key(keys[0]).Build()).AsInt64())
-	if left := time.Duration(ttl) * time.Millisecond; left <= 0 || left > DefaultReservationExpiry {
-		t.Errorf("it lives for %s, want at most %s", left, DefaultReservationExpiry)
+	if left := time.Duration(ttl) * time.Millisecond; left <= 0 || left > defaultReservationExpiry {
+		t.Errorf("it lives for %s, want at most %s", left, defaultReservationExpiry)
 	}
 }
 

@@ -12,21 +12,34 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
+// eachShared calls use for each list of shared limits that a call falls under, except that
+// of a group. id and what name its state. network is the id of the client's network; the
+// limits on each address are left out if it is empty.
+func eachShared(set *compiled.Set, rule *compiled.Route, network string,
+	use func(s *compiled.SharedLimit, id, what string)) {
+	if set.SharedPerIP != nil && network != "" {
+		use(set.SharedPerIP, network, "sp")
+	}
+	if rule.SharedPerIP != nil && network != "" {
+		use(rule.SharedPerIP, network, "s"+rule.Tag)
+	}
+	if set.SharedGlobal != nil {
+		use(set.SharedGlobal, policy.GlobalID, "s")
+	}
+	if rule.SharedByAll != nil {
+		use(rule.SharedByAll, policy.RouteID(rule.Name), "s")
+	}
+}
+
 // sharedSteps returns the steps on the shared limits of a call, except those of a group.
-func (c *Checker) sharedSteps(set *compiled.Set, call Call, rule *compiled.Route) []step {
-	var steps []step
-	add := func(s *compiled.SharedLimit, id, what string) {
-		if s != nil {
-			steps = append(steps, sharedStep(set, s, rule, id, what))
-		}
+func (c *Checker) sharedSteps(set *compiled.Set, call Call, rule *compiled.Route) (steps []step) {
+	network := ""
+	if call.Network.IsValid() && (set.SharedPerIP != nil || rule.SharedPerIP != nil) {
+		network = c.addresses.ID(call.Network)
 	}
-	if call.Network.IsValid() {
-		id := c.addresses.ID(call.Network)
-		add(set.SharedPerIP, id, "sp")
-		add(rule.SharedPerIP, id, "s"+rule.Tag)
-	}
-	add(set.SharedGlobal, policy.GlobalID, "s")
-	add(rule.SharedByAll, policy.RouteID(rule.Name), "s")
+	eachShared(set, rule, network, func(s *compiled.SharedLimit, id, what string) {
+		steps = append(steps, sharedStep(set, s, rule, id, what))
+	})
 	return steps
 }
 
