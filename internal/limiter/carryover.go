@@ -78,34 +78,29 @@ func (p *oldState) calls(i int) int64 {
 	}
 }
 
-// longestLog returns the index of the old log of a kind and mode with the longest window,
-// or -1.
-func (p *oldState) longestLog(k kind, shadow bool) int {
+// source returns the index of the old log of a mode to take slots from, or -1. It prefers
+// a log that counts denied calls if attempts is set, and one that does not otherwise. Of
+// several it returns the log with the longest window.
+func (p *oldState) source(attempts, shadow bool) int {
 	found := -1
-	for i, s := range p.sections {
-		if s.kind == k && s.shadow == shadow && (found < 0 || s.span > p.sections[found].span) {
-			found = i
+	for _, ofAttempts := range []bool{attempts, !attempts} {
+		for i, s := range p.sections {
+			if s.kind.isLog() && (s.kind == attemptsKind) == ofAttempts && s.shadow == shadow &&
+				(found < 0 || s.span > p.sections[found].span) {
+				found = i
+			}
+		}
+		if found >= 0 {
+			break
 		}
 	}
 	return found
 }
 
-// source returns the index of the old log of a mode to take slots from, or -1. It prefers
-// a log of kind k.
-func (p *oldState) source(k kind, shadow bool) int {
-	first, second := logKind, attemptsKind
-	if k == attemptsKind {
-		first, second = second, first
-	}
-	if i := p.longestLog(first, shadow); i >= 0 {
-		return i
-	}
-	return p.longestLog(second, shadow)
-}
-
 // carried returns the state of a new section, made from the old state.
 func (p *oldState) carried(sec section, requests int64, shifts []calendar.Shift) state {
-	source, older := p.source(sec.kind, false), p.source(sec.kind, true)
+	attempts := sec.kind == attemptsKind
+	source, older := p.source(attempts, false), p.source(attempts, true)
 	if source < 0 {
 		source, older = older, -1
 	}

@@ -94,10 +94,7 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 // hashed. cost must be 1 to the smallest enforced limit, or Take returns ErrCost. A denial
 // is a Decision, not an error. Any error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
-	if err := checkCost(cost, l.limits); err != nil {
-		return Decision{}, err
-	}
-	return l.do(ctx, key, cost, 0)
+	return l.take(ctx, key, cost, 0)
 }
 
 // Reserving is the third argument of a step that takes a cost of which some may be given
@@ -108,15 +105,19 @@ const Reserving = -1
 // bucket then records the debts that later calls find, in 54 to 438 bytes more, until it
 // is full again. The other algorithms refund without such records.
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (Decision, error) {
+	return l.take(ctx, key, cost, Reserving)
+}
+
+func (l *Limiter) take(ctx context.Context, key string, cost, reserving int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
 	}
-	return l.do(ctx, key, cost, Reserving)
+	return l.step(ctx, key, l.program, cost, reserving)
 }
 
 // Peek returns what Take would for a cost of 1, and takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	return l.do(ctx, key, 0, 0)
+	return l.step(ctx, key, l.program, 0, 0)
 }
 
 // Refund gives back cost, all or some of what the Decision taken took from key. It returns
@@ -143,10 +144,6 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 		return fmt.Errorf("limiter: reset: %w", err)
 	}
 	return nil
-}
-
-func (l *Limiter) do(ctx context.Context, key string, cost, taken int64) (Decision, error) {
-	return l.step(ctx, key, l.program, cost, taken)
 }
 
 func (l *Limiter) step(ctx context.Context, key string, program Program,

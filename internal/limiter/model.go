@@ -36,18 +36,19 @@ type state struct {
 // limits may differ from call to call: the state is carried over as far as the algorithms
 // allow. Take returns errors as Limiter.Take does.
 func (m *Model) Take(now time.Time, limits []Limit, cost int64) (Decision, error) {
-	if err := checkCost(cost, limits); err != nil {
-		return Decision{}, err
-	}
-	return m.step(now.UnixMicro(), limits, cost, cost, false), nil
+	return m.take(now, limits, cost, false)
 }
 
 // Reserve is Take for a cost of which some may be given back. See Limiter.Reserve.
 func (m *Model) Reserve(now time.Time, limits []Limit, cost int64) (Decision, error) {
+	return m.take(now, limits, cost, true)
+}
+
+func (m *Model) take(now time.Time, limits []Limit, cost int64, reserve bool) (Decision, error) {
 	if err := checkCost(cost, limits); err != nil {
 		return Decision{}, err
 	}
-	return m.step(now.UnixMicro(), limits, cost, cost, true), nil
+	return m.step(now.UnixMicro(), limits, cost, cost, reserve), nil
 }
 
 // Peek returns what Take would for a cost of 1, and takes nothing.
