@@ -1,9 +1,6 @@
 package route
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // List is a list of patterns. A call must match one. It is safe for concurrent use.
 type List struct{ patterns []compiled }
@@ -11,14 +8,11 @@ type List struct{ patterns []compiled }
 // NewList compiles patterns. It returns an error if one is not valid. Several may match
 // the same call.
 func NewList(patterns []Pattern) (*List, error) {
-	l := &List{}
-	for i, p := range patterns {
-		if err := p.Validate(); err != nil {
-			return nil, fmt.Errorf("pattern %d, %s: %w", i+1, p, err)
-		}
-		l.patterns = append(l.patterns, compile(i, p))
+	all, err := compileValid(patterns)
+	if err != nil {
+		return nil, err
 	}
-	return l, nil
+	return &List{all}, nil
 }
 
 // Matches reports whether a pattern matches the call in each reading of its path: as
@@ -73,7 +67,7 @@ const (
 )
 
 // Covers returns how many of a route's calls a List matches. The path of the route is a
-// pattern, and its method OtherMethod stands for several methods. Patterns that match all
+// pattern, and its method otherMethod stands for several methods. Patterns that match all
 // calls only together count as Some.
 func (l *List) Covers(called Call) Coverage {
 	path, problem := parsePath(called.Path)
@@ -94,7 +88,7 @@ func (p *compiled) covers(called Call, path []segment) Coverage {
 		return None
 	case p.matchesMethod(called.Method):
 		return all
-	case called.Method == OtherMethod && NameMethod(p.Method) == OtherMethod:
+	case called.Method == otherMethod && NameMethod(p.Method) == otherMethod:
 		return min(all, Some)
 	}
 	return None

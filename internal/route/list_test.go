@@ -100,7 +100,7 @@ func TestCovers(t *testing.T) {
 		covered := list.Covers(called)
 		for range 5 {
 			call := called
-			if call.Path = drawn(random, called.Path); called.Method == OtherMethod {
+			if call.Path = drawn(random, called.Path); called.Method == otherMethod {
 				call.Method = pick("PURGE", "LINK")
 			}
 			if !Under(call.Path, called.Path) {

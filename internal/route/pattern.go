@@ -262,9 +262,9 @@ const (
 	headMethod = "HEAD"
 )
 
-// OtherMethod is the name in records for all methods that NameMethod does not know, since
+// otherMethod is the name in records for all methods that NameMethod does not know, since
 // callers can make up any.
-const OtherMethod = "other"
+const otherMethod = "other"
 
 var namedMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "$connect"}
 
@@ -275,7 +275,7 @@ func NameMethod(method string) string {
 			return name
 		}
 	}
-	return OtherMethod
+	return otherMethod
 }
 
 // methodRank orders patterns by their method. A higher rank is more specific.

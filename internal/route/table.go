@@ -34,13 +34,11 @@ type Table struct {
 
 // NewTable compiles patterns. It returns an error if one is not valid, or if two tie.
 func NewTable(patterns []Pattern) (*Table, error) {
-	t := &Table{literal: map[string][]int{}}
-	for i, p := range patterns {
-		if err := p.Validate(); err != nil {
-			return nil, fmt.Errorf("pattern %d, %s: %w", i+1, p, err)
-		}
-		t.patterns = append(t.patterns, compile(i, p))
+	all, err := compileValid(patterns)
+	if err != nil {
+		return nil, err
 	}
+	t := &Table{patterns: all, literal: map[string][]int{}}
 	if ties := Ties(patterns); len(ties) > 0 {
 		a, b := ties[0][0], ties[0][1]
 		return nil, fmt.Errorf("patterns %d and %d tie: %s and %s match the same calls; remove or change one",
@@ -55,6 +53,18 @@ func NewTable(patterns []Pattern) (*Table, error) {
 		}
 	}
 	return t, nil
+}
+
+// compileValid compiles patterns. It returns an error if one is not valid.
+func compileValid(patterns []Pattern) ([]compiled, error) {
+	all := make([]compiled, len(patterns))
+	for i, p := range patterns {
+		if err := p.Validate(); err != nil {
+			return nil, fmt.Errorf("pattern %d, %s: %w", i+1, p, err)
+		}
+		all[i] = compile(i, p)
+	}
+	return all, nil
 }
 
 func compile(index int, p Pattern) compiled {
