@@ -18,13 +18,13 @@ const (
 	tripAllAfter = 8
 )
 
-// Breaker keeps calls from waiting for a Valkey that is away. Sectors are ranges of
+// breaker keeps calls from waiting for a Valkey that is away. Sectors are ranges of
 // neighbouring buckets, as the shards of a cluster have. The circuit of a sector opens
 // after 2 failures in a row, so that callers of other shards are not affected. After 8
 // failures in a row in any sectors, all circuits open. An open circuit lets one call
-// through every Pause; the first one that succeeds closes it. A Breaker is safe for
+// through every Pause; the first one that succeeds closes it. A breaker is safe for
 // concurrent use.
-type Breaker struct {
+type breaker struct {
 	now func() time.Time
 
 	mu       sync.Mutex
@@ -38,14 +38,14 @@ type circuit struct {
 	since    time.Time // of an open circuit: when it last failed or let a call through
 }
 
-// NewBreaker returns a Breaker of 1 to keyspace.Buckets sectors.
-func NewBreaker(sectors int, now func() time.Time) *Breaker {
-	return &Breaker{now: now, circuits: make([]circuit, sectors)}
+// newBreaker returns a breaker of 1 to keyspace.Buckets sectors.
+func newBreaker(sectors int, now func() time.Time) *breaker {
+	return &breaker{now: now, circuits: make([]circuit, sectors)}
 }
 
-// Ask reports whether a call of the subject with this id should ask Valkey. A call that
+// ask reports whether a call of the subject with this id should ask Valkey. A call that
 // does must Report.
-func (b *Breaker) Ask(id string) bool {
+func (b *breaker) ask(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.circuit(id)
@@ -60,9 +60,9 @@ func (b *Breaker) Ask(id string) bool {
 	return true
 }
 
-// Report records whether Valkey answered a call. It returns how many circuits are open, and
+// report records whether Valkey answered a call. It returns how many circuits are open, and
 // whether that changed.
-func (b *Breaker) Report(id string, answered bool) (open int, changed bool) {
+func (b *breaker) report(id string, answered bool) (open int, changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.open()
@@ -75,7 +75,7 @@ func (b *Breaker) Report(id string, answered bool) (open int, changed bool) {
 	return after, before != after
 }
 
-func (b *Breaker) fail(c *circuit) {
+func (b *breaker) fail(c *circuit) {
 	now := b.now()
 	c.failures++
 	b.failures++
@@ -90,11 +90,11 @@ func (b *Breaker) fail(c *circuit) {
 	}
 }
 
-func (b *Breaker) circuit(id string) *circuit {
+func (b *breaker) circuit(id string) *circuit {
 	return &b.circuits[int(keyspace.BucketOf(id))*len(b.circuits)/keyspace.Buckets]
 }
 
-func (b *Breaker) open() int {
+func (b *breaker) open() int {
 	n := 0
 	for _, c := range b.circuits {
 		if c.open {

@@ -1,11 +1,10 @@
-package decide_test
+package decide
 
 import (
 	"strconv"
 	"testing"
 	"time"
 
-	"tidegate/internal/decide"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -29,13 +28,13 @@ func idIn(sector int) string {
 
 // fail makes calls that fail as long as the breaker lets them ask, and returns how many
 // asked.
-func fail(b *decide.Breaker, ids []string, rounds int) int {
+func fail(b *breaker, ids []string, rounds int) int {
 	asked := 0
 	for range rounds {
 		for _, id := range ids {
-			if b.Ask(id) {
+			if b.ask(id) {
 				asked++
-				b.Report(id, false)
+				b.report(id, false)
 			}
 		}
 	}
@@ -46,30 +45,30 @@ func fail(b *decide.Breaker, ids []string, rounds int) int {
 // the first success closes it.
 func TestBreaker(t *testing.T) {
 	c := newClock()
-	b := decide.NewBreaker(1, c.now)
+	b := newBreaker(1, c.now)
 	for range 5 {
-		b.Ask("a")
-		b.Report("a", false)
-		b.Ask("a")
-		b.Report("a", true)
+		b.ask("a")
+		b.report("a", false)
+		b.ask("a")
+		b.report("a", true)
 	}
 	if asked := fail(b, []string{"a"}, 100); asked != 2 {
 		t.Errorf("%d calls waited for a store that is away, want 2", asked)
 	}
-	c.pass(decide.Pause - 1)
-	if b.Ask("a") {
+	c.pass(Pause - 1)
+	if b.ask("a") {
 		t.Error("a call asked within the pause")
 	}
 	c.pass(1)
-	if !b.Ask("a") || b.Ask("a") {
+	if !b.ask("a") || b.ask("a") {
 		t.Error("after the pause one call should ask, and no second one while it does")
 	}
-	b.Report("a", false)
-	c.pass(decide.Pause)
-	if !b.Ask("a") {
+	b.report("a", false)
+	c.pass(Pause)
+	if !b.ask("a") {
 		t.Error("after another pause no call asked")
 	}
-	if open, changed := b.Report("a", true); open != 0 || !changed || !b.Ask("a") || !b.Ask("a") {
+	if open, changed := b.report("a", true); open != 0 || !changed || !b.ask("a") || !b.ask("a") {
 		t.Error("a success did not close the circuit")
 	}
 }
@@ -77,11 +76,11 @@ func TestBreaker(t *testing.T) {
 // A call that asks and is never heard of again keeps the circuit open, but not for good.
 func TestBreakerOutlivesALostCall(t *testing.T) {
 	c := newClock()
-	b := decide.NewBreaker(1, c.now)
+	b := newBreaker(1, c.now)
 	fail(b, []string{"a"}, 2)
 	for range 3 {
-		c.pass(decide.Pause)
-		if !b.Ask("a") {
+		c.pass(Pause)
+		if !b.ask("a") {
 			t.Fatal("no call asks any more")
 		}
 	}
@@ -90,16 +89,16 @@ func TestBreakerOutlivesALostCall(t *testing.T) {
 // The callers of one shard that is away do not keep those of another from asking.
 func TestBreakerKeepsShardsApart(t *testing.T) {
 	c := newClock()
-	b := decide.NewBreaker(16, c.now)
+	b := newBreaker(16, c.now)
 	away, well := []string{idIn(0), idIn(1), idIn(2), idIn(3), idIn(4)}, idIn(9)
 	asked := 0
 	for range 100 {
 		for _, id := range away {
 			asked += fail(b, []string{id}, 1)
-			if !b.Ask(well) {
+			if !b.ask(well) {
 				t.Fatal("a caller of another shard may not ask")
 			}
-			b.Report(well, true)
+			b.report(well, true)
 		}
 	}
 	if asked != 10 {
@@ -110,7 +109,7 @@ func TestBreakerKeepsShardsApart(t *testing.T) {
 // When all shards are away, few calls wait, and one in each pause.
 func TestBreakerOpensEverywhere(t *testing.T) {
 	c := newClock()
-	b := decide.NewBreaker(16, c.now)
+	b := newBreaker(16, c.now)
 	var all []string
 	for i := range 16 {
 		all = append(all, idIn(i))
@@ -119,19 +118,19 @@ func TestBreakerOpensEverywhere(t *testing.T) {
 		t.Errorf("%d calls waited, want 8", asked)
 	}
 	for range 5 {
-		c.pass(decide.Pause)
+		c.pass(Pause)
 		if asked := fail(b, all, 10); asked != 1 {
 			t.Errorf("%d calls waited after a pause, want 1", asked)
 		}
 	}
-	c.pass(decide.Pause)
+	c.pass(Pause)
 	for _, id := range all {
-		if !b.Ask(id) {
+		if !b.ask(id) {
 			t.Errorf("sector of %s does not ask though the store is back", id)
 		}
-		b.Report(id, true)
+		b.report(id, true)
 	}
-	if open, _ := b.Report(all[0], true); open != 0 {
+	if open, _ := b.report(all[0], true); open != 0 {
 		t.Errorf("%d circuits are open", open)
 	}
 }

@@ -23,13 +23,13 @@ const (
 	maxProofs = 2
 )
 
-// Proof is the hash of the API key's secret; zero for a caller without an API key.
-type Proof [sha256.Size]byte
+// secretHash is the hash of the API key's secret; zero for a caller without an API key.
+type secretHash [sha256.Size]byte
 
-// Callers remembers recently verified callers, and decides about their calls while Valkey
+// callers remembers recently verified callers, and decides about their calls while Valkey
 // is away. It forgets the least recently used caller when it is full, stores no secret,
 // and is safe for concurrent use.
-type Callers struct {
+type callers struct {
 	lifetime time.Duration
 	now      func() time.Time
 
@@ -59,23 +59,23 @@ type facts struct {
 
 // verified is a proof that Valkey accepted.
 type verified struct {
-	proof    Proof
+	proof    secretHash
 	at       time.Time
 	validFor time.Duration // until the caller's record changes by itself; 0 for no limit
 }
 
-// NewCallers returns an empty Callers that remembers a caller for lifetime after its last
+// newCallers returns an empty cache that remembers a caller for lifetime after its last
 // check; with lifetime 0 it remembers none.
-func NewCallers(lifetime time.Duration, now func() time.Time) *Callers {
+func newCallers(lifetime time.Duration, now func() time.Time) *callers {
 	known, _ := simplelru.NewLRU[string, *caller](maxCallers, nil)        // fails only below size 1
 	others, _ := simplelru.NewLRU[string, *limiter.Model](maxOthers, nil) // fails only below size 1
-	return &Callers{lifetime: lifetime, now: now, known: known, others: others}
+	return &callers{lifetime: lifetime, now: now, known: known, others: others}
 }
 
-// Remember records what Valkey said about a caller that may call.
-func (c *Callers) Remember(call enforce.Call, proof Proof, result enforce.Result) {
+// remember records what Valkey said about a caller that may call.
+func (c *callers) remember(call enforce.Call, proof secretHash, result enforce.Result) {
 	if !result.BannedUntil.IsZero() {
-		c.Forget(call, proof)
+		c.forget(call, proof)
 		return
 	}
 	c.mu.Lock()
@@ -89,8 +89,8 @@ func (c *Callers) Remember(call enforce.Call, proof Proof, result enforce.Result
 	k.learn(call, result)
 }
 
-// Forget records that Valkey refuses a caller.
-func (c *Callers) Forget(call enforce.Call, proof Proof) {
+// forget records that Valkey refuses a caller.
+func (c *callers) forget(call enforce.Call, proof secretHash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, found := c.known.Peek(call.Subject)
@@ -103,7 +103,7 @@ func (c *Callers) Forget(call enforce.Call, proof Proof) {
 }
 
 // index returns the index of a proof, or -1. It compares in constant time.
-func (k *caller) index(proof Proof) int {
+func (k *caller) index(proof secretHash) int {
 	found := -1
 	for i := range k.proofs {
 		if subtle.ConstantTimeCompare(k.proofs[i].proof[:], proof[:]) == 1 {
@@ -114,7 +114,7 @@ func (k *caller) index(proof Proof) int {
 }
 
 // verify records a proof. A new proof replaces the one that was verified longest ago.
-func (k *caller) verify(proof Proof, now time.Time, result enforce.Result) {
+func (k *caller) verify(proof secretHash, now time.Time, result enforce.Result) {
 	v := verified{proof: proof, at: now}
 	if until := result.HoldsUntil(); !until.IsZero() {
 		v.validFor = until.Sub(result.Now)
@@ -158,15 +158,15 @@ func (k *caller) learn(call enforce.Call, result enforce.Result) {
 	}
 }
 
-// Knows reports whether Valkey verified the caller within the lifetime.
-func (c *Callers) Knows(call enforce.Call, proof Proof) bool {
+// knows reports whether Valkey verified the caller within the lifetime.
+func (c *callers) knows(call enforce.Call, proof secretHash) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.find(call, proof, c.now()) != nil
 }
 
 // find returns the caller if Valkey verified it within the lifetime, and nil otherwise.
-func (c *Callers) find(call enforce.Call, proof Proof, now time.Time) *caller {
+func (c *callers) find(call enforce.Call, proof secretHash, now time.Time) *caller {
 	k, found := c.known.Get(call.Subject)
 	if !found || k.facts.namedPlan != call.Plan {
 		return nil

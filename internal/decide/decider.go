@@ -40,9 +40,9 @@ type Decider struct {
 	source  Source
 	pepper  apikey.Pepper
 	now     func() time.Time
-	breaker *Breaker
-	callers *Callers
-	denials *DenialCache
+	breaker *breaker
+	callers *callers
+	denials *denialCache
 	unknown *unknownValues
 }
 
@@ -50,8 +50,8 @@ type Decider struct {
 func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
 	return &Decider{
 		source: source, pepper: s.Pepper, now: now,
-		breaker: NewBreaker(s.Sectors, now), callers: NewCallers(s.CallerCache, now),
-		denials: NewDenialCache(s.DenyCache, now), unknown: newUnknownValues(now),
+		breaker: newBreaker(s.Sectors, now), callers: newCallers(s.CallerCache, now),
+		denials: newDenialCache(s.DenyCache, now), unknown: newUnknownValues(now),
 	}
 }
 
@@ -74,7 +74,7 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 	if d.knownUnknown(q) {
 		return enforce.Result{}, Asked{}, &policy.RefusedError{Cause: cause.Unknown}
 	}
-	if !d.breaker.Ask(call.Subject) {
+	if !d.breaker.ask(call.Subject) {
 		result, err := d.decideWithout(q)
 		return result, Asked{}, d.attributed(q, err)
 	}
@@ -93,7 +93,7 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 func (d *Decider) attributed(q inquiry, err error) error {
 	var refusal *policy.RefusedError
 	if errors.As(err, &refusal) && !refusal.Verified && errors.Is(err, policy.ErrRefused) &&
-		d.callers.Knows(q.call, q.proof) {
+		d.callers.knows(q.call, q.proof) {
 		return &policy.RefusedError{Cause: refusal.Cause, Verified: true}
 	}
 	return err
@@ -104,7 +104,7 @@ func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
 	if q.err != nil || d.source.MustAsk() {
 		return enforce.Result{}, false
 	}
-	return d.denials.Find(q.denied())
+	return d.denials.find(q.denied())
 }
 
 // knownUnknown reports whether the call is refused without asking Valkey, because its
@@ -114,7 +114,7 @@ func (d *Decider) knownUnknown(q inquiry) bool {
 		return false
 	}
 	return d.unknown.refuses(q.proof) ||
-		d.unknown.exceeded(q.call.Network) && !d.callers.Knows(q.call, q.proof)
+		d.unknown.exceeded(q.call.Network) && !d.callers.knows(q.call, q.proof)
 }
 
 // ask checks a call with Valkey, and reports the outcome to the breaker.
@@ -123,7 +123,7 @@ func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (
 	asked := Asked{Took: d.now().Sub(began), Away: Away(err), Err: err}
 	// ErrStale is an answer too: that of a bucket without a copy of the plans. Callers can
 	// choose their bucket, so they must not be able to open the circuit.
-	open, changed := d.breaker.Report(call.Subject, !asked.Away || errors.Is(err, enforce.ErrStale))
+	open, changed := d.breaker.report(call.Subject, !asked.Away || errors.Is(err, enforce.ErrStale))
 	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Away
 	return result, asked
 }
@@ -133,14 +133,14 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 	var refusal *policy.RefusedError
 	switch {
 	case err == nil:
-		d.callers.Remember(q.call, q.proof, result)
+		d.callers.remember(q.call, q.proof, result)
 		if q.err == nil {
 			denied := q.denied()
 			denied.SetVersion = result.SetVersion
-			d.denials.Learn(denied, began, result)
+			d.denials.learn(denied, began, result)
 		}
 	case errors.Is(err, policy.ErrUnknownKey):
-		d.callers.Forget(q.call, q.proof)
+		d.callers.forget(q.call, q.proof)
 		if q.call.Secret.Foreign() && errors.As(err, &refusal) && refusal.Cause == cause.Unknown {
 			d.unknown.learn(q.proof, q.call.Network, began)
 		}
@@ -150,7 +150,7 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 // inquiry is one call, with what is known about it before Valkey is asked.
 type inquiry struct {
 	call  enforce.Call
-	proof Proof
+	proof secretHash
 	set   *policy.Set // nil before the first one was read
 	match enforce.RouteMatch
 	err   error // error of enforce.Checker.RouteMatch
@@ -169,8 +169,8 @@ func (d *Decider) inquire(call enforce.Call) inquiry {
 }
 
 // denied returns the call's key in the denial cache.
-func (q inquiry) denied() DeniedCall {
-	return DeniedCall{
+func (q inquiry) denied() deniedCall {
+	return deniedCall{
 		Subject: q.call.Subject, Proof: q.proof, Plan: q.call.Plan,
 		Rule: q.match.Rule, Cost: q.match.Cost, SetVersion: q.match.SetVersion,
 	}

@@ -1,4 +1,4 @@
-package decide_test
+package decide
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/cause"
-	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -79,7 +78,7 @@ func TestMadeUpKeysOfALostBucket(t *testing.T) {
 	for _, sectors := range []int{1, 16} {
 		t.Run(fmt.Sprint(sectors, " sectors"), func(t *testing.T) {
 			v := open(t, valkeytest.Start(t), policy.Plan{Degraded: policy.Closed})
-			d := decide.NewDecider(asked{v.Checker}, decide.Settings{Pepper: pepper, CallerCache: time.Minute,
+			d := NewDecider(asked{v.Checker}, Settings{Pepper: pepper, CallerCache: time.Minute,
 				DenyCache: time.Second, Sectors: sectors}, time.Now)
 			ask := func(secret apikey.Secret) (enforce.Result, error) {
 				result, _, err := d.Decide(t.Context(), callWith(secret))
@@ -129,8 +128,8 @@ func TestAccessWithoutValkey(t *testing.T) {
 		if err != nil || !checked.Allowed {
 			t.Fatalf("with Valkey: %+v, %v", checked, err)
 		}
-		callers := decide.NewCallers(time.Hour, time.Now)
-		callers.Remember(c, secret, checked)
+		callers := newCallers(time.Hour, time.Now)
+		callers.remember(c, secret, checked)
 		for path, open := range map[string]bool{"/orders": true, "/health": false, "/admin": false,
 			"/else": false} {
 			c.Route.Path = path
@@ -138,7 +137,7 @@ func TestAccessWithoutValkey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checked, err := callers.Decide(c, secret, v.Set(), match, nil, v.ClosedPlans(c.Route))
+			checked, err := callers.decide(c, secret, v.Set(), match, nil, v.ClosedPlans(c.Route))
 			var refusal *policy.RefusedError
 			if open && (err != nil || !checked.Allowed) ||
 				!open && (!errors.As(err, &refusal) || refusal.Cause != cause.Access || !refusal.Verified) {

@@ -25,11 +25,11 @@ const (
 	repeatAfter = 10
 )
 
-// DeniedCall is the key of a DenialCache: calls that differ in it may get different
+// deniedCall is the key of a denialCache: calls that differ in it may get different
 // denials.
-type DeniedCall struct {
+type deniedCall struct {
 	Subject    string
-	Proof      Proof
+	Proof      secretHash
 	Plan       string // plan that the call names
 	Rule       string
 	Cost       int64
@@ -38,19 +38,19 @@ type DeniedCall struct {
 
 // withoutVersion returns the call for any version of the policy set. The cache has at most
 // one denial for it.
-func (c DeniedCall) withoutVersion() DeniedCall {
+func (c deniedCall) withoutVersion() deniedCall {
 	c.SetVersion = 0
 	return c
 }
 
-// DenialCache remembers denials. It forgets the least recently used one when it is full.
+// denialCache remembers denials. It forgets the least recently used one when it is full.
 // It is safe for concurrent use.
-type DenialCache struct {
+type denialCache struct {
 	lifetime time.Duration
 	now      func() time.Time
 
 	mu      sync.Mutex
-	entries *simplelru.LRU[DeniedCall, *denial]
+	entries *simplelru.LRU[deniedCall, *denial]
 }
 
 type denial struct {
@@ -62,16 +62,16 @@ type denial struct {
 	setVersion int64
 }
 
-// NewDenialCache returns an empty DenialCache that repeats denials for lifetime; with 0 it
+// newDenialCache returns an empty denialCache that repeats denials for lifetime; with 0 it
 // remembers none.
-func NewDenialCache(lifetime time.Duration, now func() time.Time) *DenialCache {
-	entries, _ := simplelru.NewLRU[DeniedCall, *denial](maxEntries, nil) // fails only below size 1
-	return &DenialCache{lifetime: lifetime, now: now, entries: entries}
+func newDenialCache(lifetime time.Duration, now func() time.Time) *denialCache {
+	entries, _ := simplelru.NewLRU[deniedCall, *denial](maxEntries, nil) // fails only below size 1
+	return &denialCache{lifetime: lifetime, now: now, entries: entries}
 }
 
-// Find returns the denial of a call that is known to be still denied, with its times as of
+// find returns the denial of a call that is known to be still denied, with its times as of
 // now.
-func (c *DenialCache) Find(call DeniedCall) (enforce.Result, bool) {
+func (c *denialCache) find(call deniedCall) (enforce.Result, bool) {
 	if c.lifetime == 0 {
 		return enforce.Result{}, false
 	}
@@ -90,8 +90,8 @@ func (c *DenialCache) Find(call DeniedCall) (enforce.Result, bool) {
 	return after(d.result, store.ElapsedAtLeast(d.replied, now)), true
 }
 
-// Learn records Valkey's answer to a call. asked is when Valkey was asked.
-func (c *DenialCache) Learn(call DeniedCall, asked time.Time, result enforce.Result) {
+// learn records Valkey's answer to a call. asked is when Valkey was asked.
+func (c *denialCache) learn(call deniedCall, asked time.Time, result enforce.Result) {
 	if c.lifetime == 0 {
 		return
 	}
@@ -153,7 +153,7 @@ type unknownValues struct {
 	now func() time.Time
 
 	mu       sync.Mutex
-	values   *simplelru.LRU[Proof, time.Time] // when Valkey was asked
+	values   *simplelru.LRU[secretHash, time.Time] // when Valkey was asked
 	networks *simplelru.LRU[netip.Prefix, unknownCount]
 }
 
@@ -165,13 +165,13 @@ type unknownCount struct {
 
 func newUnknownValues(now func() time.Time) *unknownValues {
 	// Both fail only below size 1.
-	values, _ := simplelru.NewLRU[Proof, time.Time](MaxUnknown, nil)
+	values, _ := simplelru.NewLRU[secretHash, time.Time](MaxUnknown, nil)
 	networks, _ := simplelru.NewLRU[netip.Prefix, unknownCount](MaxUnknown, nil)
 	return &unknownValues{now: now, values: values, networks: networks}
 }
 
 // refuses reports whether Valkey did not know a value within UnknownFor.
-func (u *unknownValues) refuses(proof Proof) bool {
+func (u *unknownValues) refuses(proof secretHash) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	asked, found := u.values.Peek(proof)
@@ -188,7 +188,7 @@ func (u *unknownValues) exceeded(network netip.Prefix) bool {
 
 // learn records that Valkey, asked at a time, did not know a value. It counts no invalid
 // network, since all callers without a network would share one count.
-func (u *unknownValues) learn(proof Proof, network netip.Prefix, asked time.Time) {
+func (u *unknownValues) learn(proof secretHash, network netip.Prefix, asked time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.values.Add(proof, asked)

@@ -1,11 +1,10 @@
-package decide_test
+package decide
 
 import (
 	"fmt"
 	"testing"
 	"time"
 
-	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -14,7 +13,7 @@ import (
 // program is a cache whose clock is set by hand, in front of a caller who is blocked
 // until an instant.
 type denialProgram struct {
-	*decide.DenialCache
+	*denialCache
 	clock   time.Time
 	blocked time.Time // on the server, whose clock is an hour ahead
 	asked   int
@@ -27,7 +26,7 @@ const (
 
 func start(life time.Duration) *denialProgram {
 	p := &denialProgram{clock: time.Unix(1_800_000_000, 0)}
-	p.DenialCache = decide.NewDenialCache(life, func() time.Time { return p.clock })
+	p.denialCache = newDenialCache(life, func() time.Time { return p.clock })
 	p.blocked = p.clock.Add(ahead + 10*time.Second)
 	return p
 }
@@ -48,19 +47,19 @@ func (p *denialProgram) denied() enforce.Result {
 }
 
 // call answers from the cache, or asks the store, which takes no time.
-func (p *denialProgram) call(c decide.DeniedCall) enforce.Result {
-	if known, found := p.Find(c); found {
+func (p *denialProgram) call(c deniedCall) enforce.Result {
+	if known, found := p.find(c); found {
 		return known
 	}
 	p.asked++
 	checked := p.denied()
-	p.Learn(c, p.clock, checked)
+	p.learn(c, p.clock, checked)
 	return checked
 }
 
 // repeat makes calls, each so long after the one before, and returns how many reached the
 // store.
-func (p *denialProgram) repeat(c decide.DeniedCall, calls int, gap time.Duration) int {
+func (p *denialProgram) repeat(c deniedCall, calls int, gap time.Duration) int {
 	before := p.asked
 	for range calls {
 		p.call(c)
@@ -69,7 +68,7 @@ func (p *denialProgram) repeat(c decide.DeniedCall, calls int, gap time.Duration
 	return p.asked - before
 }
 
-var deniedCaller = decide.DeniedCall{Subject: "a", Cost: 1}
+var deniedCaller = deniedCall{Subject: "a", Cost: 1}
 
 // A flood asks ten times, and then once in each lifetime; someone who calls now and then
 // is always asked about.
@@ -102,7 +101,7 @@ func TestEndsWithTheInstant(t *testing.T) {
 	p := start(time.Minute)
 	p.repeat(deniedCaller, 10, 0)
 	for left := 10 * time.Second; left > 0; left -= time.Second {
-		checked, found := p.Find(deniedCaller)
+		checked, found := p.find(deniedCaller)
 		if !found || checked.Allowed || checked.RetryAfter() != left ||
 			!checked.Now.Equal(p.clock.Add(ahead)) {
 			t.Errorf("%s before: found %t, %+v", left, found, checked)
@@ -112,7 +111,7 @@ func TestEndsWithTheInstant(t *testing.T) {
 		}
 		p.clock = p.clock.Add(time.Second)
 	}
-	if _, found := p.Find(deniedCaller); found {
+	if _, found := p.find(deniedCaller); found {
 		t.Error("still denied at the instant at which the caller is free")
 	}
 }
@@ -125,14 +124,14 @@ func TestSlowReplies(t *testing.T) {
 	checked := p.denied()
 	p.clock = p.clock.Add(3 * time.Second)
 	for range 10 {
-		p.Learn(deniedCaller, asked, checked)
+		p.learn(deniedCaller, asked, checked)
 	}
 	p.clock = asked.Add(10*time.Second - time.Nanosecond)
-	if again, found := p.Find(deniedCaller); !found || again.RetryAfter() != 3*time.Second+time.Nanosecond {
+	if again, found := p.find(deniedCaller); !found || again.RetryAfter() != 3*time.Second+time.Nanosecond {
 		t.Errorf("found %t, retry after %s: want no less than there may be left", found, again.RetryAfter())
 	}
 	p.clock = asked.Add(10 * time.Second)
-	if _, found := p.Find(deniedCaller); found {
+	if _, found := p.find(deniedCaller); found {
 		t.Error("still denied when the caller may be free")
 	}
 }
@@ -142,31 +141,31 @@ func TestSlowReplies(t *testing.T) {
 func TestAnswersAreNotMixedUp(t *testing.T) {
 	p := start(time.Minute)
 	p.repeat(deniedCaller, 10, 0)
-	for name, other := range map[string]decide.DeniedCall{
+	for name, other := range map[string]deniedCall{
 		"subject": {Subject: "b", Cost: 1},
-		"secret":  {Subject: "a", Cost: 1, Proof: [32]byte{1}},
+		"secret":  {Subject: "a", Cost: 1, Proof: secretHash{1}},
 		"plan":    {Subject: "a", Cost: 1, Plan: "pro"},
 		"rule":    {Subject: "a", Cost: 1, Rule: "export"},
 		"cost":    {Subject: "a", Cost: 2},
 		"version": {Subject: "a", Cost: 1, SetVersion: 2},
 	} {
-		if _, found := p.Find(other); found {
+		if _, found := p.find(other); found {
 			t.Errorf("another %s has the same answer", name)
 		}
 	}
-	if _, found := p.Find(deniedCaller); !found {
+	if _, found := p.find(deniedCaller); !found {
 		t.Fatal("the answer itself is lost")
 	}
-	p.Learn(deniedCaller, p.clock, enforce.Result{Allowed: true})
-	if _, found := p.Find(deniedCaller); found {
+	p.learn(deniedCaller, p.clock, enforce.Result{Allowed: true})
+	if _, found := p.find(deniedCaller); found {
 		t.Error("denied after the store allowed the call")
 	}
 	counted := p.denied()
 	counted.Repeats = false
 	for range 20 {
-		p.Learn(deniedCaller, p.clock, counted)
+		p.learn(deniedCaller, p.clock, counted)
 	}
-	if _, found := p.Find(deniedCaller); found {
+	if _, found := p.find(deniedCaller); found {
 		t.Error("a denial that counts was not counted")
 	}
 }
@@ -175,9 +174,9 @@ func TestDenialCacheIsBounded(t *testing.T) {
 	p := start(time.Minute)
 	p.repeat(deniedCaller, 10, 0)
 	for i := range 5000 {
-		p.call(decide.DeniedCall{Subject: fmt.Sprint(i)})
+		p.call(deniedCall{Subject: fmt.Sprint(i)})
 	}
-	if _, found := p.Find(deniedCaller); found {
+	if _, found := p.find(deniedCaller); found {
 		t.Error("5,000 other callers did not push the oldest out")
 	}
 }

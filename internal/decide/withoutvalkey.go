@@ -29,7 +29,7 @@ import (
 // none. match and rules are those of the call; closed are the numbers of the plans that do
 // not open its route. An unknown caller gets a denial without an ID. A caller whose key or
 // plan does not open the route gets a *policy.RefusedError.
-func (c *Callers) Decide(call enforce.Call, proof Proof, set *policy.Set, match enforce.RouteMatch,
+func (c *callers) decide(call enforce.Call, proof secretHash, set *policy.Set, match enforce.RouteMatch,
 	rules []enforce.RuleLimits, closed []int) (enforce.Result, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +73,7 @@ type localLimits struct {
 func (l localLimits) shared() bool { return l.scope != policy.ScopeKey && l.scope != policy.ScopeRoute }
 
 // localLimits lists the limits that apply to a call, the caller's own first.
-func (c *Callers) localLimits(k *caller, plan policy.Plan, cost int64,
+func (c *callers) localLimits(k *caller, plan policy.Plan, cost int64,
 	rules []enforce.RuleLimits) []localLimits {
 	if cost == 0 {
 		return nil
@@ -189,7 +189,7 @@ func (d *Decider) decideWithout(q inquiry) (enforce.Result, error) {
 	if c := d.source.Loaded(); c != nil {
 		rules, closed = c.RuleLimits(q.call), c.ClosedPlans(q.call.Route)
 	}
-	return d.callers.Decide(q.call, q.proof, q.set, q.match, rules, closed)
+	return d.callers.decide(q.call, q.proof, q.set, q.match, rules, closed)
 }
 
 // Away reports whether an error of a check means that Valkey made no decision. Other errors

@@ -1,4 +1,4 @@
-package decide_test
+package decide
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -16,7 +15,7 @@ const lifetime = 10 * time.Minute
 
 // program remembers callers by a clock that is set by hand.
 type program struct {
-	*decide.Callers
+	*callers
 	*clock
 	set   *policy.Set
 	rules []enforce.RuleLimits
@@ -24,15 +23,15 @@ type program struct {
 
 func newProgram(plans ...policy.Plan) *program {
 	c := newClock()
-	return &program{decide.NewCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}, nil}
+	return &program{newCallers(lifetime, c.now), c, &policy.Set{Version: 1, Plans: plans}, nil}
 }
 
 func perMinute(n int64) limiter.Limit { return limiter.Limit{Requests: n, Window: time.Minute} }
 
 var (
-	secret  = decide.Proof{1}
-	another = decide.Proof{2}
-	caller  = enforce.Call{Kind: policy.APIKey, Subject: "caller"}
+	secret  = secretHash{1}
+	another = secretHash{2}
+	ada     = enforce.Call{Kind: policy.APIKey, Subject: "caller"}
 	once    = enforce.RouteMatch{SetVersion: 1, Cost: 1}
 )
 
@@ -47,8 +46,8 @@ func vouched(plan string, limits ...limiter.Limit) enforce.Result {
 	return checked
 }
 
-func (p *program) decide(call enforce.Call, proof decide.Proof, match enforce.RouteMatch) enforce.Result {
-	checked, err := p.Decide(call, proof, p.set, match, p.rules, nil)
+func (p *program) decide(call enforce.Call, proof secretHash, match enforce.RouteMatch) enforce.Result {
+	checked, err := p.callers.decide(call, proof, p.set, match, p.rules, nil)
 	if err != nil {
 		panic(err) // no test here has access lists
 	}
@@ -56,7 +55,7 @@ func (p *program) decide(call enforce.Call, proof decide.Proof, match enforce.Ro
 }
 
 // expect makes calls and compares which were allowed: "yyn".
-func (p *program) expect(t *testing.T, call enforce.Call, proof decide.Proof, match enforce.RouteMatch,
+func (p *program) expect(t *testing.T, call enforce.Call, proof secretHash, match enforce.RouteMatch,
 	want string) enforce.Result {
 	t.Helper()
 	var got strings.Builder
@@ -82,8 +81,8 @@ func TestPlansDecide(t *testing.T) {
 	for mode, want := range map[policy.Degraded]string{"": "nnn", policy.Closed: "nnn", policy.Open: "yyy",
 		policy.Local: "yyn"} {
 		p := newProgram(policy.Plan{Name: "free", Degraded: mode, Share: 50})
-		p.Remember(caller, secret, vouched("free", perMinute(4)))
-		last := p.expect(t, caller, secret, once, want)
+		p.remember(ada, secret, vouched("free", perMinute(4)))
+		last := p.expect(t, ada, secret, once, want)
 		if last.Name != "Ada" || last.Plan != "free" || last.ID != "caller" || last.KeyVersion != 1 ||
 			last.SetVersion != 1 {
 			t.Errorf("%q: the caller is not told who it is: %+v", mode, last)
@@ -96,68 +95,68 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 	open := policy.Plan{Name: "free", Degraded: policy.Open}
 	for name, c := range map[string]struct {
 		prepare func(*program)
-		proof   decide.Proof
+		proof   secretHash
 		want    string
 	}{
 		"never seen": {func(*program) {}, secret, "n"},
 		"known": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 		}, secret, "y"},
 		"wrong secret": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 		}, another, "n"},
 		"no secret": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
-		}, decide.Proof{}, "n"},
+			p.remember(ada, secret, vouched("free", perMinute(4)))
+		}, secretHash{}, "n"},
 		"until the end": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 			p.pass(lifetime - 1)
 		}, secret, "y"},
 		"too long ago": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 			p.pass(lifetime)
 		}, secret, "n"},
 		"again since": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 			p.pass(lifetime / 2)
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 			p.pass(lifetime / 2)
 		}, secret, "y"},
 		"revoked": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
-			p.Forget(caller, secret)
+			p.remember(ada, secret, vouched("free", perMinute(4)))
+			p.forget(ada, secret)
 		}, secret, "n"},
 		"revoked, no secret": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
-			p.Forget(caller, secret)
-		}, decide.Proof{}, "n"},
+			p.remember(ada, secret, vouched("free", perMinute(4)))
+			p.forget(ada, secret)
+		}, secretHash{}, "n"},
 		"somebody guessed": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
-			p.Forget(caller, another)
+			p.remember(ada, secret, vouched("free", perMinute(4)))
+			p.forget(ada, another)
 		}, secret, "y"},
 		"banned": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
-			p.Remember(caller, secret, enforce.Result{Plan: "free", BannedUntil: p.Add(time.Hour)})
+			p.remember(ada, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, enforce.Result{Plan: "free", BannedUntil: p.Add(time.Hour)})
 		}, secret, "n"},
 		"plan is gone": {func(p *program) {
-			p.Remember(caller, secret, vouched("gone", perMinute(4)))
+			p.remember(ada, secret, vouched("gone", perMinute(4)))
 		}, secret, "n"},
 		"rotated, in its grace": {func(p *program) {
-			p.Remember(caller, another, vouched("free", perMinute(4)))
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, another, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 		}, another, "y"},
 		"rotated thrice": {func(p *program) {
-			p.Remember(caller, secret, vouched("free", perMinute(4)))
+			p.remember(ada, secret, vouched("free", perMinute(4)))
 			for i := range byte(2) {
 				p.pass(1)
-				p.Remember(caller, decide.Proof{3 + i}, vouched("free", perMinute(4)))
+				p.remember(ada, secretHash{3 + i}, vouched("free", perMinute(4)))
 			}
 		}, secret, "n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newProgram(open)
 			c.prepare(p)
-			p.expect(t, caller, c.proof, once, c.want)
+			p.expect(t, ada, c.proof, once, c.want)
 		})
 	}
 }
@@ -167,17 +166,17 @@ func TestTokensOfAnotherPlan(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Open},
 		policy.Plan{Name: "pro", Degraded: policy.Open})
 	bearer := enforce.Call{Kind: policy.Token, Subject: "jwt", Plan: "free"}
-	p.Remember(bearer, decide.Proof{}, vouched("free", perMinute(4)))
-	p.expect(t, bearer, decide.Proof{}, once, "y")
+	p.remember(bearer, secretHash{}, vouched("free", perMinute(4)))
+	p.expect(t, bearer, secretHash{}, once, "y")
 	bearer.Plan = "pro"
-	p.expect(t, bearer, decide.Proof{}, once, "n")
+	p.expect(t, bearer, secretHash{}, once, "n")
 }
 
 func TestWithoutASet(t *testing.T) {
 	p := newProgram()
 	p.set = nil
-	p.Remember(caller, secret, vouched("free", perMinute(4)))
-	p.expect(t, caller, secret, once, "n")
+	p.remember(ada, secret, vouched("free", perMinute(4)))
+	p.expect(t, ada, secret, once, "n")
 }
 
 // A share is rounded down, but at least 1; Retry-After is the model's; an override's
@@ -190,15 +189,15 @@ func TestShares(t *testing.T) {
 	}{{10, 25, "yyn"}, {10, 1, "yn"}, {2, 100, "yyn"}, {1, 50, "yn"}} {
 		p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: c.share,
 			Limits: []limiter.Limit{perMinute(1000)}})
-		p.Remember(caller, secret, vouched("free", perMinute(c.requests)))
-		last := p.expect(t, caller, secret, once, c.want)
+		p.remember(ada, secret, vouched("free", perMinute(c.requests)))
+		last := p.expect(t, ada, secret, once, c.want)
 		if last.RetryAfter() != time.Minute || last.Limits[0].Remaining != 0 {
 			t.Errorf("%d%% of %d: %+v", c.share, c.requests, last)
 		}
 		p.pass(time.Minute - time.Microsecond)
-		p.expect(t, caller, secret, once, "n")
+		p.expect(t, ada, secret, once, "n")
 		p.pass(time.Microsecond)
-		p.expect(t, caller, secret, once, "y")
+		p.expect(t, ada, secret, once, "y")
 	}
 }
 
@@ -206,17 +205,17 @@ func TestShares(t *testing.T) {
 // between.
 func TestCountsOutliveAnOutage(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 50})
-	p.Remember(caller, secret, vouched("free", perMinute(4)))
-	p.expect(t, caller, secret, once, "yyn")
+	p.remember(ada, secret, vouched("free", perMinute(4)))
+	p.expect(t, ada, secret, once, "yyn")
 	p.pass(time.Second)
-	p.Remember(caller, secret, vouched("free", perMinute(4)))
-	p.expect(t, caller, secret, once, "n")
-	p.Remember(caller, secret, func() enforce.Result {
+	p.remember(ada, secret, vouched("free", perMinute(4)))
+	p.expect(t, ada, secret, once, "n")
+	p.remember(ada, secret, func() enforce.Result {
 		c := vouched("free", perMinute(6))
 		c.KeyVersion = 2
 		return c
 	}())
-	p.expect(t, caller, secret, once, "yn")
+	p.expect(t, ada, secret, once, "yn")
 }
 
 // Limits on the route and on others hold as well, all or nothing; one in shadow mode is
@@ -224,21 +223,21 @@ func TestCountsOutliveAnOutage(t *testing.T) {
 func TestLimitsBeside(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
 	second := enforce.Call{Kind: policy.APIKey, Subject: "second"}
-	for _, call := range []enforce.Call{caller, second} {
-		p.Remember(call, secret, vouched("free", perMinute(3)))
+	for _, call := range []enforce.Call{ada, second} {
+		p.remember(call, secret, vouched("free", perMinute(3)))
 	}
 	p.rules = []enforce.RuleLimits{{State: "ip", Scope: policy.ScopeIP, Mode: policy.Enforce,
 		Limits: []limiter.Limit{perMinute(2)}}}
-	last := p.expect(t, caller, secret, once, "yyn")
+	last := p.expect(t, ada, secret, once, "yyn")
 	if own := last.Limits[0]; own.Remaining != 1 || last.Limits[1].Scope != policy.ScopeIP {
 		t.Errorf("a call that the address's limit denied took from the caller's: %+v", last)
 	}
 	p.expect(t, second, secret, once, "n")
 	p.rules[0].Mode = policy.Shadow
-	if last := p.expect(t, caller, secret, once, "y"); last.WouldAllow {
+	if last := p.expect(t, ada, secret, once, "y"); last.WouldAllow {
 		t.Error("a shadow limit did not tell that it would deny")
 	}
-	p.expect(t, caller, secret, once, "n")
+	p.expect(t, ada, secret, once, "n")
 	p.rules = nil
 	p.expect(t, second, secret, once, "yyyn")
 }
@@ -248,7 +247,7 @@ func TestShadowWithoutValkey(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
 	soft := perMinute(1)
 	soft.Shadow = true
-	p.Remember(caller, secret, vouched("free", perMinute(3), soft))
+	p.remember(ada, secret, vouched("free", perMinute(3), soft))
 	p.rules = []enforce.RuleLimits{{State: "all", Scope: policy.ScopeGlobal, Mode: policy.Enforce,
 		Limits: []limiter.Limit{perMinute(9), soft}}}
 	left := func(call enforce.Call) (enforce.Result, string) {
@@ -260,12 +259,12 @@ func TestShadowWithoutValkey(t *testing.T) {
 		return last, left
 	}
 	for i, want := range []string{" 2 0 8 0", " 1 0 7 0", " 0 0 6 0", " 0 0"} {
-		if last, got := left(caller); last.Allowed != (i < 3) || last.WouldAllow != (i == 0) || got != want {
+		if last, got := left(ada); last.Allowed != (i < 3) || last.WouldAllow != (i == 0) || got != want {
 			t.Errorf("call %d: %s remain of %+v", i, got, last)
 		}
 	}
 	second := enforce.Call{Kind: policy.APIKey, Subject: "second"}
-	p.Remember(second, secret, vouched("free", perMinute(3), soft))
+	p.remember(second, secret, vouched("free", perMinute(3), soft))
 	rules := p.rules
 	p.rules = nil
 	p.expect(t, second, secret, once, "y")
@@ -286,7 +285,7 @@ func TestGroupsWithoutValkey(t *testing.T) {
 		call := enforce.Call{Kind: policy.APIKey, Subject: subject}
 		checked := vouched(plan, perMinute(6))
 		checked.Group = group
-		p.Remember(call, secret, checked)
+		p.remember(call, secret, checked)
 		return call
 	}
 	one, two := known("one", "free", "acme"), known("two", "free", "acme")
@@ -309,13 +308,13 @@ func TestGroupsWithoutValkey(t *testing.T) {
 func TestOwnLimitsGoFirst(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
 	second := enforce.Call{Kind: policy.APIKey, Subject: "second"}
-	for _, call := range []enforce.Call{caller, second} {
-		p.Remember(call, secret, vouched("free", perMinute(2)))
+	for _, call := range []enforce.Call{ada, second} {
+		p.remember(call, secret, vouched("free", perMinute(2)))
 	}
 	attempts := []limiter.Limit{{Requests: 4, Window: time.Minute, CountDenied: true}} // it shows every touch
 	p.rules = []enforce.RuleLimits{{State: "all", Scope: policy.ScopeGlobal, Mode: policy.Enforce,
 		Limits: attempts}}
-	if last := p.expect(t, caller, secret, once, "yynnnnnn"); len(last.Limits) != 1 {
+	if last := p.expect(t, ada, secret, once, "yynnnnnn"); len(last.Limits) != 1 {
 		t.Errorf("the shared limit was asked: %+v", last)
 	}
 	p.expect(t, second, secret, once, "yy")
@@ -325,25 +324,25 @@ func TestOwnLimitsGoFirst(t *testing.T) {
 // to wait for the store.
 func TestCosts(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 50})
-	p.Remember(caller, secret, vouched("free", perMinute(4)))
+	p.remember(ada, secret, vouched("free", perMinute(4)))
 	free, dear := once, once
 	free.Cost, dear.Cost = 0, 3
-	p.expect(t, caller, secret, free, "yyyyy")
-	p.expect(t, caller, secret, dear, "nn")
-	p.expect(t, caller, secret, once, "yyn")
-	p.Remember(caller, secret, vouched("free")) // no limit is looked at
-	p.expect(t, caller, secret, once, "yyyyy")
+	p.expect(t, ada, secret, free, "yyyyy")
+	p.expect(t, ada, secret, dear, "nn")
+	p.expect(t, ada, secret, once, "yyn")
+	p.remember(ada, secret, vouched("free")) // no limit is looked at
+	p.expect(t, ada, secret, once, "yyyyy")
 }
 
 // A flood of callers pushes out those who have not called for longest, and they are
 // denied, never let in uncounted.
 func TestBounded(t *testing.T) {
 	p := newProgram(policy.Plan{Name: "free", Degraded: policy.Local, Share: 100})
-	p.Remember(caller, secret, vouched("free", perMinute(2)))
+	p.remember(ada, secret, vouched("free", perMinute(2)))
 	for i := range 10_000 {
-		p.Remember(enforce.Call{Kind: policy.APIKey, Subject: fmt.Sprint(i)}, secret,
+		p.remember(enforce.Call{Kind: policy.APIKey, Subject: fmt.Sprint(i)}, secret,
 			vouched("free", perMinute(2)))
 	}
-	p.expect(t, caller, secret, once, "n")
+	p.expect(t, ada, secret, once, "n")
 	p.expect(t, enforce.Call{Kind: policy.APIKey, Subject: "9999"}, secret, once, "yyn")
 }
