@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"context"
 	"encoding/csv"
 	"fmt"
 	"log/slog"
@@ -10,11 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/valkey-io/valkey-go"
+
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 )
 
 var secretInPage = regexp.MustCompile(`id="secret"[^>]* value="(tg_[^"]+)"`)
@@ -335,5 +344,91 @@ func TestBulkOnSelection(t *testing.T) {
 	if s.Keys.Key("bolt").Status != policy.Revoked || s.Keys.Key("calm").Status != policy.Active ||
 		s.Keys.Key("acme").Override != nil {
 		t.Error("not as it was asked for")
+	}
+}
+
+// banByPolicy makes a key banned by the policy, as checks write and record it.
+func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
+	r.T.Helper()
+	us := uint64(until.UnixMicro())
+	ban := []byte{3, byte(us >> 48), byte(us >> 40), byte(us >> 32), byte(us >> 24), byte(us >> 16),
+		byte(us >> 8), byte(us)}
+	for _, what := range []string{"sb", "sd"} {
+		set := r.Client.B().Set().Key(keyspace.Of(r.IDs[name], what)).Value(valkey.BinaryString(ban)).Build()
+		r.Must(r.Client.Do(context.Background(), set).Error())
+	}
+	r.Record(usage.Outcome{Subject: r.IDs[name], Registered: true, Verdict: usage.Denied, Time: time.Now(),
+		Denial: &denylog.Denial{Cause: cause.Ban}, DeniedUntil: until})
+}
+
+// A ban by the policy is on every page where one by hand is, and lifted as it.
+func TestBanByPolicyOnPages(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Save(func(set *policy.Set) {
+		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
+			Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
+	})
+	until := time.Now().Add(time.Hour)
+	banByPolicy(s.Keys, "acme", until)
+	list := s.Get("/keys?state=banned").Wants(t, http.StatusOK, "{acme}", "banned", page.Instant(until).Text)
+	if strings.Contains(list.Body, "{bolt}") {
+		t.Error("another key is listed")
+	}
+	s.Get("/keys/{acme}").Wants(
+		t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban", page.Instant(until).Text,
+	)
+	s.Get("/keys.csv?state=banned").Wants(t, http.StatusOK, page.Stamp(until))
+	s.Post("/keys/{acme}/unban", fields("version", "1", "reason", "sorry")).Wants(t, http.StatusSeeOther)
+	for _, what := range []string{"sb", "sd"} {
+		if s.Keys.Server.Exists(keyspace.Of(s.Keys.IDs["acme"], what)) {
+			t.Errorf("%s is left", what)
+		}
+	}
+	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.unban", "banned until",
+		page.Instant(until).Text)
+	if body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/keys/{acme}/ban").Body; strings.Contains(
+		body, "This caller is banned.",
+	) {
+		t.Error("still banned")
+	}
+}
+
+// overtaking is a client on which somebody else's change comes first, once.
+type overtaking struct {
+	valkey.Client
+	first func()
+}
+
+func (o *overtaking) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResult {
+	if first := o.first; first != nil && strings.HasPrefix(cmd.Commands()[0], "EVAL") {
+		o.first = nil
+		first()
+	}
+	return o.Client.Do(ctx, cmd)
+}
+
+// A reset or a deletion that a change of the same key overtakes shows that change, and
+// how to go on.
+func TestKeyActionOvertaken(t *testing.T) {
+	for _, action := range []string{"reset", "delete"} {
+		keys := sitetest.NewRegistry(t, "acme")
+		plain := keys.Store
+		client := &overtaking{Client: keys.Client}
+		keys.Store = registry.NewStore(client, sitetest.Pepper)
+		s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
+		client.first = func() {
+			k, err := plain.Get(t.Context(), keys.IDs["acme"])
+			keys.Must(err)
+			_, err = plain.Update(t.Context(), k.ID, k.Version, "key.test", sitetest.ByTest,
+				func(k *policy.Key) { k.Tags = []string{"x"} })
+			keys.Must(err)
+		}
+		page := s.Post(
+			"/keys/{acme}/"+action, fields("version", "1"),
+		).Wants(t, http.StatusConflict, "saved meanwhile", `name="version" value="2"`,
+			`action="/keys/{acme}/`+action+`"`)
+		s.Post(
+			"/keys/{acme}/"+action, sitetest.With(sitetest.HiddenIn(page.Body), "reason", "still"),
+		).Wants(t, http.StatusSeeOther)
 	}
 }
