@@ -3,6 +3,7 @@ package oidc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -95,24 +96,17 @@ func (c Config) role(claims map[string]any) (role auth.Role, present bool) {
 		return auth.Nobody, false
 	}
 	for _, text := range texts(value) {
-		if contains(c.EditorValues, text) {
+		if text == "" {
+			continue
+		}
+		if slices.Contains(c.EditorValues, text) {
 			return auth.Editor, true
 		}
-		if contains(c.ViewerValues, text) {
+		if slices.Contains(c.ViewerValues, text) {
 			role = auth.Viewer
 		}
 	}
 	return role, true
-}
-
-// contains compares whole texts and ignores an empty value.
-func contains(values []string, text string) bool {
-	for _, v := range values {
-		if v != "" && v == text {
-			return true
-		}
-	}
-	return false
 }
 
 // lookUp finds a claim by its name, or else by the name as a path with dots. Some

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed" // the scripts
@@ -198,10 +199,7 @@ func (s *Store) List(ctx context.Context) ([]Token, error) {
 		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b Token) int {
-		if c := a.Created.Compare(b.Created); c != 0 {
-			return c
-		}
-		return strings.Compare(a.ID, b.ID)
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.ID, b.ID))
 	})
 	return all, nil
 }

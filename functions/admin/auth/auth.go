@@ -1,9 +1,12 @@
-// Package auth has the actors of the dashboard and its API, and their roles.
+// Package auth has the actors of the dashboard and its API, their roles, and the routes
+// that need a role. The whole admin function imports it. It must not authenticate anybody;
+// packages oidc, password, session and token do.
 package auth
 
 import (
 	"context"
 	"fmt"
+	"net/http"
 )
 
 // Role is a set of rights. An editor has those of viewers and settlers; a viewer cannot
@@ -96,4 +99,17 @@ func With(ctx context.Context, a Actor) context.Context { return context.WithVal
 func From(ctx context.Context) Actor {
 	a, _ := ctx.Value(actorKey{}).(Actor)
 	return a
+}
+
+// Route handles one method of one path for actors with a role.
+type Route struct {
+	// Pattern is the method and the path without the base path, as in http.ServeMux. It is
+	// one string literal in the source, from which local/attacks reads all routes.
+	Pattern string
+	Role    Role
+	Handle  http.HandlerFunc
+	// Resumes says that Handle can show the form of a POST again without saving, when the
+	// form's action is page.Resume.
+	Resumes bool
+	MaxBody int64 // bytes of a request's body; 0 means the maximum of a form
 }

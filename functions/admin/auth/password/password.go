@@ -1,3 +1,5 @@
+// Package password authenticates users with a name and a password. It has only argon2id
+// hashes of passwords. The main package of the admin function and package server import it.
 package password
 
 import (
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/alexedwards/argon2id"
 
 	"tidegate/functions/admin/auth"
 )
@@ -136,4 +140,92 @@ func (u *Users) Authenticate(ctx context.Context, name, password string) (User, 
 func (u *Users) standIn(name string) User {
 	sum := sha256.Sum256([]byte(name))
 	return u.list[binary.BigEndian.Uint64(sum[:])%uint64(len(u.list))]
+}
+
+// ParseUsers parses entries of the form name:role:hash, separated by white space or
+// semicolons. Its error names each wrong entry by number and name, and contains no hash.
+func ParseUsers(text string) ([]User, error) {
+	var users []User
+	var errs []error
+	entries := strings.FieldsFunc(text, func(c rune) bool { return c == ';' || unicode.IsSpace(c) })
+	for i, entry := range entries {
+		user, err := parseUser(entry)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("entry %d%s", i+1, err.Error()))
+			continue
+		}
+		users = append(users, user)
+	}
+	return users, errors.Join(errs...)
+}
+
+// parseUser parses one entry. Its error continues the text "entry N".
+func parseUser(entry string) (User, error) {
+	name, rest, found := strings.Cut(entry, ":")
+	role, hash, found2 := strings.Cut(rest, ":")
+	if !found || !found2 {
+		return User{}, errors.New(" is not name:role:hash")
+	}
+	who := fmt.Sprintf(" (%.80q)", name)
+	parsedRole, err := auth.ParseRole(role)
+	if err != nil {
+		return User{}, errors.New(who + ": the role must be viewer or editor")
+	}
+	parsedHash, err := ParseHash(hash)
+	if err != nil {
+		return User{}, errors.New(who + ": the hash is no argon2id hash")
+	}
+	if parsedHash.Weak() {
+		return User{}, errors.New(who + ": the hash takes less than 19 MiB to compute")
+	}
+	user := User{Name: name, Role: parsedRole, Hash: parsedHash}
+	if err := user.validate(); err != nil {
+		return User{}, errors.New(who + " " + err.Error())
+	}
+	return user, nil
+}
+
+const (
+	maxPassword   = 1000    // bytes of a password
+	maxHashMemory = 1 << 20 // KiB for hashing one password
+	minHashMemory = 19456   // KiB, OWASP's minimum for argon2id
+)
+
+// Hash is the hash of a password. The zero value matches nothing.
+type Hash struct {
+	text   string
+	memory uint32 // KiB
+}
+
+// ParseHash parses an argon2id hash in PHC notation:
+// $argon2id$v=19$m=65536,t=3,p=2$salt$hash. Its error does not repeat the text.
+func ParseHash(text string) (Hash, error) {
+	params, salt, key, err := argon2id.DecodeHash(text)
+	if err != nil {
+		return Hash{}, fmt.Errorf("read argon2id hash: %w", err)
+	}
+	if params.Iterations < 1 || params.Parallelism < 1 || params.Memory > maxHashMemory || len(salt) < 8 ||
+		len(key) < 16 {
+		return Hash{}, errors.New("argon2id hash has parameters that are out of bounds")
+	}
+	return Hash{text: text, memory: params.Memory}, nil
+}
+
+// Weak reports whether the hash uses too little memory to resist guessing.
+func (h Hash) Weak() bool { return h.memory < minHashMemory }
+
+// String hides the hash.
+func (h Hash) String() string { return "password hash" }
+
+// GoString hides the hash.
+func (h Hash) GoString() string { return h.String() }
+
+// matches takes as long for a wrong password as for the right one.
+func (h Hash) matches(password string) bool {
+	tooLong := len(password) > maxPassword
+	if tooLong {
+		password = password[:maxPassword]
+	}
+	match, err := argon2id.ComparePasswordAndHash(password, h.text)
+	return err == nil && match && !tooLong
 }
