@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/chromedp/chromedp"
@@ -35,13 +35,8 @@ type step func(*operator) error
 // withOperator serves the dashboard and calls do with an operator who has a tab open.
 func withOperator(ctx context.Context, handler http.Handler, client valkey.Client,
 	do func(*operator) error) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = server.Serve(listener) }() // until Close
-	defer func() { _ = server.Close() }()
+	server := httptest.NewServer(handler)
+	defer server.Close()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox)
 	ctx, cancel := chromedp.NewExecAllocator(ctx, options...)
 	defer cancel()
@@ -50,7 +45,7 @@ func withOperator(ctx context.Context, handler http.Handler, client valkey.Clien
 	if err := chromedp.Do(ctx, chromedp.EmulateViewport(1440, 900)); err != nil {
 		return fmt.Errorf("start Chromium: %w", err)
 	}
-	return do(&operator{ctx: ctx, client: client, base: "http://" + listener.Addr().String()})
+	return do(&operator{ctx: ctx, client: client, base: server.URL})
 }
 
 // helpers are JavaScript functions that find what an operator sees by its text, in the

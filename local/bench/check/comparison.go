@@ -54,7 +54,7 @@ func (b *bench) compareAll(ctx context.Context) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer issuer.close()
+	defer issuer.Close()
 	tokens, err := issuer.events(callers)
 	if err != nil {
 		return nil, err

@@ -130,7 +130,7 @@ func TestPeersAuthorize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(issuer.close)
+	t.Cleanup(issuer.Close)
 	tokens, err := issuer.events(2)
 	if err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestPeersAuthorize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(forger.close)
+	t.Cleanup(forger.Close)
 	forged, err := forger.events(1)
 	if err != nil {
 		t.Fatal(err)

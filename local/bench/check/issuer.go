@@ -7,8 +7,8 @@ import (
 	"crypto/rsa"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -22,8 +22,7 @@ const (
 
 // issuer signs tokens, and serves the key that verifies them.
 type issuer struct {
-	server *http.Server
-	url    string
+	*httptest.Server
 	signer jose.Signer
 }
 
@@ -33,34 +32,25 @@ func newIssuer() (*issuer, error) {
 		return nil, fmt.Errorf("issuer: %w", err)
 	}
 	key := jose.JSONWebKey{Key: private, KeyID: "1", Algorithm: string(jose.RS256), Use: "sig"}
-	i := &issuer{}
-	if i.signer, err = jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, nil); err != nil {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: key}, nil)
+	if err != nil {
 		return nil, fmt.Errorf("issuer: %w", err)
 	}
 	set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})
 	if err != nil {
 		return nil, fmt.Errorf("issuer: %w", err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("issuer: %w", err)
-	}
-	i.url = "http://" + listener.Addr().String() + "/jwks.json"
-	i.server = &http.Server{ReadHeaderTimeout: time.Minute,
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write(set)
-		})}
-	go func() { _ = i.server.Serve(listener) }()
-	return i, nil
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(set)
+	}))
+	return &issuer{server, signer}, nil
 }
-
-func (i *issuer) close() { _ = i.server.Close() }
 
 // env returns the variables of an authorizer that identifies callers by tokens.
 func (i *issuer) env() []string {
 	return []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuerName, "JWT_AUDIENCE=" + audience,
-		"JWT_JWKS_URL=" + i.url}
+		"JWT_JWKS_URL=" + i.URL + "/jwks.json"}
 }
 
 // events returns one call for each caller, with its token.
