@@ -66,7 +66,7 @@ func (f KeyFilter) Computed() bool {
 // matchesRecord reports whether a key's record matches the filter. It ignores a state
 // that is counted.
 func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
-	plan, _ := set.Numbered(f.Plan)
+	plan, _ := set.PlanByNumber(f.Plan)
 	name, part := strings.ToLower(k.Name), strings.ToLower(f.Prefix)
 	if f.Anywhere && !strings.Contains(name, part) || !f.Anywhere && !strings.HasPrefix(name, part) {
 		return false

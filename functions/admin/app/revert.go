@@ -75,7 +75,7 @@ func (r Reversal) ofSet() (Reversal, error) {
 		return r, fmt.Errorf("read entry: %w", err)
 	}
 	for i, p := range old.Plans {
-		if _, exists := r.Set.Numbered(p.Number); !exists {
+		if _, exists := r.Set.PlanByNumber(p.Number); !exists {
 			old.Plans[i].Number = 0 // the deleted plan is created again, under a new number
 		}
 	}
@@ -154,10 +154,11 @@ func (r *Registry) UndoOf(ctx context.Context, j Job) (Job, error) {
 		return undo, nil
 	}
 	n := int64(0)
-	complete, err := r.eachChange(ctx, j.ID, maxCountingChanges, func(changes []audit.Entry) error {
+	count := func(_ context.Context, changes []audit.Entry) error {
 		n += int64(len(changes))
 		return nil
-	})
+	}
+	complete, err := r.eachChange(ctx, j.ID, maxCountingChanges, count)
 	switch {
 	case err != nil:
 		return Job{}, err
@@ -177,9 +178,10 @@ const (
 )
 
 // eachChange calls do with the changes of a job, a page at a time, the newest first. It
-// begins no page after limit, and reports whether do has seen all changes.
+// begins no page after limit, and reports whether do has seen all changes. The context of
+// do has the time of a step, more than that of a request.
 func (r *Registry) eachChange(ctx context.Context, job string, limit time.Duration,
-	do func([]audit.Entry) error) (complete bool, err error) {
+	do func(context.Context, []audit.Entry) error) (complete bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
 	defer cancel()
 	after := ""
@@ -188,7 +190,7 @@ func (r *Registry) eachChange(ctx context.Context, job string, limit time.Durati
 		if err != nil {
 			return false, err
 		}
-		if err := do(page.Entries); err != nil {
+		if err := do(ctx, page.Entries); err != nil {
 			return false, err
 		}
 		if after = page.Next; after == "" {
@@ -271,7 +273,7 @@ type UndoPreview struct {
 // PreviewUndo previews the undo of a job. It reads the job's changes for up to
 // maxPreviewing.
 func (r *Registry) PreviewUndo(ctx context.Context, set *policy.Set, j Job) (p UndoPreview, err error) {
-	p.Whole, err = r.eachChange(ctx, j.ID, maxPreviewing, func(changes []audit.Entry) error {
+	add := func(ctx context.Context, changes []audit.Entry) error {
 		current, err := Records(ctx, r, set, changes, func(e audit.Entry) string { return e.Subject })
 		if err != nil {
 			return err
@@ -280,7 +282,8 @@ func (r *Registry) PreviewUndo(ctx context.Context, set *policy.Set, j Job) (p U
 			p.add(e, current[e.Subject])
 		}
 		return nil
-	})
+	}
+	p.Whole, err = r.eachChange(ctx, j.ID, maxPreviewing, add)
 	return p, err
 }
 
