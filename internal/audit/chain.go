@@ -118,7 +118,7 @@ func (r *reader) chains(ctx context.Context, q Query, p position, each int) ([]c
 }
 
 // close sets count, more and end after a read of at most each entries. A chain has more if
-// the journal was asked for, and has entries that were not read.
+// more than each entries were read, or if the journal was asked for and was not read.
 func (c *chain) close(each int, asked, read bool) {
 	c.count, c.more = min(each, len(c.entries)), len(c.entries) > each
 	if c.more {

@@ -44,7 +44,7 @@ type Entry struct {
 }
 
 // Opened returns the entry with Before and After unpacked. Only entries from a Query with
-// Heads can be packed.
+// KeepPacked can be packed.
 func (e Entry) Opened() Entry {
 	if e.packed == nil {
 		return e

@@ -100,8 +100,8 @@ func TestLargeEntriesComeBackAsRecorded(t *testing.T) {
 	})
 }
 
-// Heads say all but the states, which are there when they are asked for.
-func TestHeads(t *testing.T) {
+// With KeepPacked an entry has everything but the states, which Opened unpacks.
+func TestKeepPacked(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	created := saved("set", 1, 40_000)
 	created.Before = nil
@@ -109,7 +109,7 @@ func TestHeads(t *testing.T) {
 		c.record(t, e)
 	}
 	full := c.all(t, Query{Subject: "set"})
-	for i, head := range c.all(t, Query{Subject: "set", Heads: true}) {
+	for i, head := range c.all(t, Query{Subject: "set", KeepPacked: true}) {
 		if i > 0 && (head.Before != nil || head.After != nil) {
 			t.Errorf("head %d has states", i)
 		}
@@ -143,7 +143,7 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 	}
 	c.record(t, saved("set", 2, 40_000))
 	for _, heads := range []bool{false, true} {
-		got := c.all(t, Query{Subject: "set", Heads: heads})
+		got := c.all(t, Query{Subject: "set", KeepPacked: heads})
 		if len(got) != 2 || !reflect.DeepEqual(recorded(got[1]), plain) ||
 			!reflect.DeepEqual(recorded(got[0].Opened()), saved("set", 2, 40_000)) {
 			t.Errorf("heads %t: %d entries, not as recorded", heads, len(got))
@@ -256,7 +256,7 @@ func TestNewestOfMany(t *testing.T) {
 		c.record(t, e)
 	}
 	entry := int64(len(c.stored(t, "set")[59].FieldValues["e"]))
-	for _, q := range []Query{{Count: 1}, {Count: 5}, {Count: 5, Heads: true},
+	for _, q := range []Query{{Count: 1}, {Count: 5}, {Count: 5, KeepPacked: true},
 		{Count: 50, Since: time.Now().Add(time.Hour)}, {Count: 7, By: "user 1"}} {
 		q.Subject = "set"
 		most := (2*int64(q.Count) + 2) * (entry + 200)

@@ -23,11 +23,11 @@ type Query struct {
 	Job     string // only changes of this bulk job
 	// only entries that Valkey took then or later; zero for all. The Previous of the oldest
 	// may be empty
-	Since time.Time
-	After string // the Next of the page before; empty for the newest
-	Count int    // 1 to 500; 0 means 50
-	Heads bool   // leave Before and After packed, for Entry.Opened
-	Older bool   // continue with entries that only the journal has
+	Since      time.Time
+	After      string // the Next of the page before; empty for the newest
+	Count      int    // 1 to 500; 0 means 50
+	KeepPacked bool   // leave Before and After packed, for Entry.Opened
+	Older      bool   // continue with entries that only the journal has
 }
 
 // Page is an answer to a Query.
@@ -142,7 +142,7 @@ func (q Query) match(found stored, needle string) (e Entry, matches bool) {
 	if e = decode(found.bucket, found.entries); !q.matches(e) {
 		return Entry{}, false
 	}
-	if !q.Heads {
+	if !q.KeepPacked {
 		e = e.Opened()
 	}
 	return e, true

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// Kept is how long a report is listed. If a bucket has more than 128 reports, the
+	// Retention is how long a report is listed. If a bucket has more than 128 reports, the
 	// oldest of the subject with the most reports is removed earlier.
-	Kept = 30 * 24 * time.Hour
+	Retention = 30 * 24 * time.Hour
 	// MaxPage is the longest page.
 	MaxPage = 500
 )
@@ -73,7 +73,7 @@ func (s *Store) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject != "" { // reads all: other subjects share the bucket's list
 		buckets, read = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}, -1
 	}
-	oldest := strconv.FormatInt(time.Now().Add(-Kept).UnixMilli(), 10)
+	oldest := strconv.FormatInt(time.Now().Add(-Retention).UnixMilli(), 10)
 	commands := make(valkey.Commands, len(buckets))
 	for i, b := range buckets {
 		commands[i] = s.client.B().Zrevrangebyscore().Key(listName(b)).Max(newest).Min(oldest).Limit(0,

@@ -327,7 +327,7 @@ func TestSyncFinishesASave(t *testing.T) {
 	newest := *old
 	newest.Version++
 	newest.Plans = []policy.Plan{{Number: 1, Name: "free", Limits: perMinute(3)}}
-	record := policyset.Versioned(newest.Version, must(json.Marshal(newest)))
+	record := policyset.EncodeSet(newest.Version, must(json.Marshal(newest)))
 	if err := w.client.Do(t.Context(),
 		w.client.B().Set().Key(policyset.SetKey).Value(string(record)).Build()).Error(); err != nil {
 		t.Fatal(err)

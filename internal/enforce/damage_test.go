@@ -120,7 +120,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add(record)
 	f.Add(
-		policyset.Versioned(7, []byte(
+		policyset.EncodeSet(7, []byte(
 			`{"plans":[{"number":1,"name":"free","limits":[{"requests":1,"window":"1m"}]}],"routes":[{"name":"r","cost":2}]}`)),
 	)
 	for i := range record {

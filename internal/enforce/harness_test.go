@@ -122,7 +122,7 @@ func (w *world) tryOld(ctx context.Context, set *policy.Set) (*policy.Set, error
 	if err != nil {
 		return nil, err
 	}
-	record := valkey.BinaryString(policyset.Versioned(saved.Version, text))
+	record := valkey.BinaryString(policyset.EncodeSet(saved.Version, text))
 	return saved, w.client.Do(ctx, w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error()
 }
 

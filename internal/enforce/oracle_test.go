@@ -408,7 +408,7 @@ func (o *oracle) group(g keyGroup, rule policy.Route) []heldLimits {
 	if g == (keyGroup{}) {
 		return nil
 	}
-	p, _ := o.set.Numbered(g.plan)
+	p, _ := o.set.PlanByNumber(g.plan)
 	name := keyspace.Of("group-"+policy.RouteTag(g.name), fmt.Sprintf("s%d", g.plan))
 	o.met["limits on a group"]++
 	return []heldLimits{o.hold(name, "group", p.Mode, p.PerGroup, rule.Cost)}

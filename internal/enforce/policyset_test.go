@@ -34,7 +34,7 @@ func (w *world) force(t *testing.T, change func(*policy.Set), damage func(text s
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := valkey.BinaryString(policyset.Versioned(set.Version, []byte(damage(string(text)))))
+	record := valkey.BinaryString(policyset.EncodeSet(set.Version, []byte(damage(string(text)))))
 	if err := w.client.Do(t.Context(),
 		w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
 		t.Fatal(err)
@@ -104,7 +104,7 @@ func (w *world) repair(t *testing.T, forced *policy.Set) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := valkey.BinaryString(policyset.Versioned(forced.Version, text))
+	record := valkey.BinaryString(policyset.EncodeSet(forced.Version, text))
 	if err := w.client.Do(t.Context(),
 		w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error(); err != nil {
 		t.Fatal(err)

@@ -155,7 +155,7 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 	if number == 0 { // the record names no plan
 		number = result.plan
 	}
-	if p, ok := set.Numbered(number); ok {
+	if p, ok := set.PlanByNumber(number); ok {
 		result.Plan = p.Name
 	}
 	source := about[policyset.PublicLen+name]

@@ -147,7 +147,7 @@ type ownStates struct {
 // states that took the reserved cost.
 func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reservation.Reservation,
 	at time.Time) (own ownStates, err error) {
-	k, err := policyset.Recorded(r.Subject,
+	k, err := policyset.DecodeReply(r.Subject,
 		c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(r.Subject)).Build()))
 	if err != nil {
 		return ownStates{}, fmt.Errorf("enforce: settle: %w", err)
@@ -163,7 +163,7 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 	if k.PlanNumber > 0 {
 		number = k.PlanNumber
 	}
-	p, _ := set.Numbered(number)
+	p, _ := set.PlanByNumber(number)
 	own.name, own.group, own.plan = k.Name, k.Group, p.Name
 	limits := p.Limits
 	if own.overrideActive && k.Override.Limits != nil {

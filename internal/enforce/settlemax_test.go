@@ -190,7 +190,7 @@ func TestSettleMaxWithTheReleaseBefore(t *testing.T) {
 // not know is passed over, as the field is by releases before it.
 func TestSettleMaxInTheStoredSet(t *testing.T) {
 	set, err := policyset.DecodeSet(
-		policyset.Versioned(7, []byte(
+		policyset.EncodeSet(7, []byte(
 			`{"routes":[{"name":"chat","pattern":{},"cost":40,"settle":true,"unheardOf":1}],"alsoNew":{}}`)),
 	)
 	if err != nil || set.Version != 7 || set.Routes[0].SettleMax != 0 ||

@@ -94,7 +94,7 @@ func (j *Journal) Ship(ctx context.Context, b keyspace.Bucket) error {
 }
 
 // hasUnshipped reports whether Valkey has unshipped items of a bucket. It is called after
-// a failure, when the deadline of ctx may have passed, and so has its own.
+// a failure, when the deadline of ctx may have passed, so it sets a deadline of its own.
 func (j *Journal) hasUnshipped(ctx context.Context, b keyspace.Bucket) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()

@@ -240,19 +240,21 @@ func (l Limit) zoneProblem() string {
 	return ""
 }
 
-// Moot is a limit that never denies a call, because another limit By of the same list
+// Redundant is a limit that never denies a call, because another limit By of the same list
 // always denies it too. Both are indexes of the list.
-type Moot struct{ Limit, By int }
+type Redundant struct{ Limit, By int }
 
-// MootLimits returns the limits of a list that are moot. A limit in shadow mode is moot if
-// it would never deny a call. Limits for which that is not certain are left out.
-func MootLimits(limits []Limit) []Moot {
-	var all []Moot
-	moot := make([]bool, len(limits))
+// RedundantLimits returns the redundant limits of a list. A limit in shadow mode is
+// redundant if it would never deny a call. Limits for which that is not certain are left
+// out.
+func RedundantLimits(limits []Limit) []Redundant {
+	var all []Redundant
+	redundant := make([]bool, len(limits))
 	for i, l := range limits {
 		for j, by := range limits {
-			if i != j && !moot[j] && !by.Shadow && by.implies(l) {
-				all, moot[i] = append(all, Moot{i, j}), true
+			if i != j && !redundant[j] && !by.Shadow && by.implies(l) {
+				all = append(all, Redundant{i, j})
+				redundant[i] = true
 				break
 			}
 		}

@@ -104,38 +104,38 @@ func TestLaterPeriodsAreMarked(t *testing.T) {
 	}
 }
 
-// A limit that another one makes moot is named with it; of two that are equal one is.
-func TestMootLimits(t *testing.T) {
+// A redundant limit is named with the other one. Of two equal limits one is redundant.
+func TestRedundantLimits(t *testing.T) {
 	per := func(n int64, w time.Duration) Limit { return Limit{Requests: n, Window: w} }
 	bucket := Limit{Requests: 10, Window: time.Second, Algorithm: TokenBucket}
 	daily := Limit{Requests: 1000, Algorithm: FixedWindow, Calendar: Day}
 	attempts := Limit{Requests: 100, Window: 10 * time.Second, CountDenied: true}
 	for name, row := range map[string]struct {
 		limits []Limit
-		want   []Moot
+		want   []Redundant
 	}{
 		"none":                  {nil, nil},
 		"both can deny":         {[]Limit{per(10, time.Second), per(1000, time.Hour)}, nil},
-		"a longer one":          {[]Limit{per(10, time.Second), per(600, time.Minute)}, []Moot{{1, 0}}},
+		"a longer one":          {[]Limit{per(10, time.Second), per(600, time.Minute)}, []Redundant{{1, 0}}},
 		"one call fewer":        {[]Limit{per(10, time.Second), per(599, time.Minute)}, nil},
-		"a shorter one":         {[]Limit{per(100, time.Second), per(50, time.Hour)}, []Moot{{0, 1}}},
-		"equal":                 {[]Limit{per(5, time.Minute), per(5, time.Minute)}, []Moot{{0, 1}}},
+		"a shorter one":         {[]Limit{per(100, time.Second), per(50, time.Hour)}, []Redundant{{0, 1}}},
+		"equal":                 {[]Limit{per(5, time.Minute), per(5, time.Minute)}, []Redundant{{0, 1}}},
 		"a burst on either end": {[]Limit{bucket, per(100, 10*time.Second)}, nil},
-		"above the bursts":      {[]Limit{bucket, per(110, 10*time.Second)}, []Moot{{1, 0}}},
-		"a calendar day":        {[]Limit{per(40, time.Hour), daily}, []Moot{{1, 0}}},
+		"above the bursts":      {[]Limit{bucket, per(110, 10*time.Second)}, []Redundant{{1, 0}}},
+		"a calendar day":        {[]Limit{per(40, time.Hour), daily}, []Redundant{{1, 0}}},
 		"a day of 25 hours":     {[]Limit{per(41, time.Hour), daily}, nil},
 		"denied calls count":    {[]Limit{per(1, time.Second), attempts}, nil},
 		"beyond every bound": {[]Limit{per(MaxRequests, time.Millisecond),
 			per(MaxRequests, MaxWindow)}, nil},
 	} {
-		if got := MootLimits(row.limits); !slices.Equal(got, row.want) {
+		if got := RedundantLimits(row.limits); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %v, want %v", name, got, row.want)
 		}
 	}
 }
 
-// A limit that is called moot changes no decision, whatever the calls are.
-func TestMootLimitNeverDenies(t *testing.T) {
+// A redundant limit changes no decision, whatever the calls are.
+func TestRedundantLimitNeverDenies(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	limit := func() Limit {
 		l := Limit{Requests: 1 + random.Int64N(200), Window: time.Duration(1+random.IntN(20)) * time.Second,
@@ -148,7 +148,7 @@ func TestMootLimitNeverDenies(t *testing.T) {
 	tried := 0
 	for range histories.N(4000) {
 		limits := []Limit{limit(), limit()}
-		for _, m := range MootLimits(limits) {
+		for _, m := range RedundantLimits(limits) {
 			tried++
 			var alone, both Model
 			at := time.Unix(1_800_000_000, 0)
@@ -163,6 +163,6 @@ func TestMootLimitNeverDenies(t *testing.T) {
 		}
 	}
 	if tried < histories.N(100) {
-		t.Errorf("only %d moot limits were tried", tried)
+		t.Errorf("only %d redundant limits were tried", tried)
 	}
 }

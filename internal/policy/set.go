@@ -63,8 +63,8 @@ func (s *Set) Plan(name string) (Plan, bool) {
 	return Plan{}, false
 }
 
-// Numbered returns the plan with this number.
-func (s *Set) Numbered(number int) (Plan, bool) {
+// PlanByNumber returns the plan with this number.
+func (s *Set) PlanByNumber(number int) (Plan, bool) {
 	for _, p := range s.Plans {
 		if p.Number == number {
 			return p, true
@@ -80,14 +80,14 @@ func (s *Set) HasCandidate() bool {
 
 // PlanName returns the name of the plan with this number; empty if there is none.
 func (s *Set) PlanName(number int) string {
-	p, _ := s.Numbered(number)
+	p, _ := s.PlanByNumber(number)
 	return p.Name
 }
 
-// Numbered returns next with numbers for its new plans. It fails with an *InvalidError if
+// NumberPlans returns next with numbers for its new plans. It fails with an *InvalidError if
 // a plan has a number that no plan of current has, or that another plan has, or if no
 // number is left.
-func Numbered(next Set, current *Set) (*Set, error) {
+func NumberPlans(next Set, current *Set) (*Set, error) {
 	next.Plans = slices.Clone(next.Plans)
 	next.NextNumber = max(current.NextNumber, 1)
 	var fields []FieldError
@@ -97,7 +97,7 @@ func Numbered(next Set, current *Set) (*Set, error) {
 		if p.Number == 0 {
 			p.Number = next.NextNumber
 			next.NextNumber++
-		} else if _, known := current.Numbered(p.Number); !known || seen[p.Number] {
+		} else if _, known := current.PlanByNumber(p.Number); !known || seen[p.Number] {
 			fields = append(fields, FieldError{fmt.Sprintf("plans[%d].number", i),
 				fmt.Sprintf("is %d: a new plan has none", p.Number)})
 		}

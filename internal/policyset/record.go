@@ -233,9 +233,9 @@ func TimeAt(b []byte) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Recorded decodes the key in the reply to a GET of its record, as DecodeRecord does. It
+// DecodeReply decodes the key in the reply to a GET of its record, as DecodeRecord does. It
 // returns the zero Key if there is no record.
-func Recorded(id string, result valkey.ValkeyResult) (policy.Key, error) {
+func DecodeReply(id string, result valkey.ValkeyResult) (policy.Key, error) {
 	record, err := result.AsBytes()
 	if valkey.IsValkeyNil(err) {
 		return policy.Key{}, nil

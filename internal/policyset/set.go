@@ -53,8 +53,8 @@ func DecodeSet(record []byte) (*policy.Set, error) {
 	return s, nil
 }
 
-// Versioned encodes a record of the policy set: 4 bytes version, then text.
-func Versioned(version int64, text []byte) []byte {
+// EncodeSet encodes a record of the policy set: 4 bytes version, then text.
+func EncodeSet(version int64, text []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(nil, uint32(version)), text...)
 }
 

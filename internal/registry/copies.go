@@ -33,7 +33,7 @@ func (s *Store) Distribute(ctx context.Context, set *policy.Set) error {
 	if err != nil {
 		return fmt.Errorf("registry: save set: %w", err)
 	}
-	mirror := append([]byte{policyset.CopyFormat}, policyset.Versioned(set.Version, text)...)
+	mirror := append([]byte{policyset.CopyFormat}, policyset.EncodeSet(set.Version, text)...)
 	var commands valkey.Commands
 	for i, key := range copyKeys() {
 		if i < policyset.Mirrors {

@@ -151,7 +151,7 @@ func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
 		return
 	}
 	results := s.client.DoMulti(ctx, append(commands, s.getRecord(k.ID))...)
-	current, err := policyset.Recorded(k.ID, results[len(results)-1])
+	current, err := policyset.DecodeReply(k.ID, results[len(results)-1])
 	if err == nil && current.Version != k.Version { // another edit came later
 		s.removeFromIndex(ctx, k)
 	}
@@ -160,7 +160,7 @@ func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
 // removeFromIndex removes k, which was not written or was replaced, from the lists that
 // its stored record does not belong in.
 func (s *Store) removeFromIndex(ctx context.Context, k policy.Key) {
-	current, err := policyset.Recorded(k.ID, s.client.Do(ctx, s.getRecord(k.ID)))
+	current, err := policyset.DecodeReply(k.ID, s.client.Do(ctx, s.getRecord(k.ID)))
 	if err != nil {
 		return // readers of the lists repair them
 	}

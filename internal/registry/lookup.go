@@ -87,7 +87,7 @@ func (s *Store) getAll(ctx context.Context, set *policy.Set, ids []string) ([]po
 	}
 	keys := make([]policy.Key, len(ids))
 	for i, result := range s.client.DoMulti(ctx, commands...) {
-		k, err := policyset.Recorded(ids[i], result)
+		k, err := policyset.DecodeReply(ids[i], result)
 		switch {
 		case errors.Is(err, policy.ErrUnreadable): // one bad record must not hide the others
 			k = policy.Key{ID: ids[i], Status: policy.Unreadable}

@@ -37,7 +37,7 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	}
 	basis := *current
 	found.raiseVersion(&basis, current)
-	saved, err := policy.Numbered(next, &basis)
+	saved, err := policy.NumberPlans(next, &basis)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored i
 		key:       policyset.SetKey,
 		versionAt: 1,
 		expected:  stored,
-		record:    policyset.Versioned(next.Version, entry.After),
+		record:    policyset.EncodeSet(next.Version, entry.After),
 		entry:     entry,
 	}
 	record, err := s.write(ctx, e)
@@ -90,7 +90,7 @@ func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored i
 // checkDropped returns an *InvalidError if next lacks a plan of current that keys have.
 func (s *Store) checkDropped(ctx context.Context, next, current *policy.Set) error {
 	for _, p := range current.Plans {
-		if _, found := next.Numbered(p.Number); found {
+		if _, found := next.PlanByNumber(p.Number); found {
 			continue
 		}
 		used, err := s.planInUse(ctx, current, p.Number)

@@ -58,7 +58,7 @@ type Report struct {
 	Stored   int64
 	Returned int64 // surely not stored; they are pending again
 	Lost     int64 // perhaps not stored; they are not sent again
-	Err      error // first error that returned or lost calls, other than an unknown script
+	Err      error // first error that returned or lost records, other than an unknown script
 }
 
 var (

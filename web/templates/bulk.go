@@ -17,30 +17,30 @@ type Bulk struct {
 
 // JobPage shows the progress of a bulk job.
 type JobPage struct {
-	Page     Page
-	Heading  string
-	Reason   string
-	By       string
-	Started  Instant
-	Looked   string // number of processed keys
-	Of       string // number of keys
-	Total    string // Of for the progress bar
-	Progress string
-	Done     string
-	Skipped  string
-	Failed   string // number of keys that failed; empty for none
-	Named    []LeftKey
-	More     bool // more keys match than the user confirmed
-	Finished bool
-	Stopped  bool
-	Paused   string // why the job waits; empty if it does not
-	Form     *Form  // continues the job; nil if it ended, and for viewers
-	Stop     string // address that stops the job; empty if that is not possible
-	Undo     string // address that undoes the job; empty if that is not possible
-	Undoes   string // address of the job that this job undoes; may be empty
-	Audit    string // address of the changes of the job
-	Back     string
+	Page      Page
+	Heading   string
+	Reason    string
+	By        string
+	Started   Instant
+	Processed string // number of processed keys
+	Of        string // number of keys
+	Total     string // Of for the progress bar
+	Progress  string
+	Done      string
+	Skipped   string
+	Failed    string // number of keys that failed; empty for none
+	Named     []UnchangedKey
+	More      bool // more keys match than the user confirmed
+	Finished  bool
+	Stopped   bool
+	Paused    string // why the job waits; empty if it does not
+	Form      *Form  // continues the job; nil if it ended, and for viewers
+	Stop      string // address that stops the job; empty if that is not possible
+	Undo      string // address that undoes the job; empty if that is not possible
+	Undoes    string // address of the job that this job undoes; may be empty
+	Audit     string // address of the changes of the job
+	Back      string
 }
 
-// LeftKey is a key that a job did not change.
-type LeftKey struct{ Name, Address, Why string }
+// UnchangedKey is a key that a job did not change.
+type UnchangedKey struct{ Name, Address, Why string }

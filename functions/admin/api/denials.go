@@ -88,7 +88,7 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
 		q.To = newest
 	}
-	if oldest := now.Add(-denylog.Kept); q.From.Before(oldest) {
+	if oldest := now.Add(-denylog.Retention); q.From.Before(oldest) {
 		q.From = oldest
 	}
 	if !q.From.Before(q.To) {

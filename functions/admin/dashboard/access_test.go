@@ -36,7 +36,7 @@ func TestAccessPages(t *testing.T) {
 		{API: "abc", Stage: "prod", Method: "*", Path: "/health"}}
 	opens := func(what string) {
 		t.Helper()
-		p, _ := s.Set().Numbered(1)
+		p, _ := s.Set().PlanByNumber(1)
 		if len(p.Allow) != 2 || p.Allow[0] != want[0] || p.Allow[1] != want[1] {
 			t.Errorf("%s: %v", what, p.Allow)
 		}

@@ -319,7 +319,7 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	)
 	v.Act(chromedp.Click(chromedp.CSS("#toasts form button")))
 	v.WaitAcross(`document.body.textContent.includes("Reverted")`)
-	if p, _ := v.Set().Numbered(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
+	if p, _ := v.Set().PlanByNumber(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
 		t.Errorf("after the undo: %+v", p)
 	}
 	v.NoConsoleErrors("")

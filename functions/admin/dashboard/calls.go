@@ -69,7 +69,7 @@ func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.
 			return e.Taken().Before(s.Begin) || at.Name == "" && !e.Taken().Before(at.To.Add(s.Step))
 		})
 	case subject != "":
-		query := audit.Query{Subject: subject, Since: s.Begin, Count: maxMarks, Heads: true}
+		query := audit.Query{Subject: subject, Since: s.Begin, Count: maxMarks, KeepPacked: true}
 		if at.Name == "" {
 			query.After = audit.Before(at.To.Add(s.Step))
 		}

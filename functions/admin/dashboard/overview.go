@@ -83,7 +83,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 // the denial log keeps, it returns that of the whole log.
 func (d *dashboard) denialsAddress(at chart.Period, now time.Time) string {
 	values := url.Values{}
-	if at.From.After(now.Add(-denylog.Kept)) {
+	if at.From.After(now.Add(-denylog.Retention)) {
 		values.Set("from", at.From.UTC().Format(time.RFC3339))
 	}
 	if now.Sub(at.To) > time.Minute {

@@ -63,7 +63,7 @@ func TestPlans(t *testing.T) {
 	)
 	s.Post("/policies/plans/2", planOf(2, "business", "6")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/policies").Wants(t, http.StatusSeeOther)
-	if p, _ := s.Set().Numbered(2); p.Name != "pro" || p.Share != 20 {
+	if p, _ := s.Set().PlanByNumber(2); p.Name != "pro" || p.Share != 20 {
 		t.Errorf("after the undo: %+v", p)
 	}
 	s.Get("/policies/plans/1/delete").Wants(t, http.StatusOK, "Delete the plan")
@@ -138,7 +138,7 @@ func TestCandidate(t *testing.T) {
 	s.Get("/policies/plans/1/promote").Wants(t, http.StatusOK, "Candidate: 3 per minute.")
 	s.Post("/policies/plans/1/promote", fields("version", "2", "reason", "good")).Wants(t,
 		http.StatusSeeOther)
-	if p, _ := s.Set().Numbered(1); len(p.Candidate) != 0 || p.Limits[0] != sitetest.Per(3, time.Minute) {
+	if p, _ := s.Set().PlanByNumber(1); len(p.Candidate) != 0 || p.Limits[0] != sitetest.Per(3, time.Minute) {
 		t.Errorf("promoted to %+v", p)
 	}
 	s.Get("/policies/plans/1/drop").Wants(t, http.StatusNotFound)

@@ -71,7 +71,7 @@ func Diff(before, after *policy.Set) []Change {
 
 func (d *differ) plans(before, after *policy.Set) {
 	for _, p := range before.Plans {
-		q, kept := after.Numbered(p.Number)
+		q, kept := after.PlanByNumber(p.Number)
 		if d.of = "plan " + p.Name; !kept {
 			d.note("", PlanText(p), "")
 			continue
@@ -80,7 +80,7 @@ func (d *differ) plans(before, after *policy.Set) {
 		d.plan(p, q)
 	}
 	for _, q := range after.Plans {
-		if _, known := before.Numbered(q.Number); !known || q.Number == 0 {
+		if _, known := before.PlanByNumber(q.Number); !known || q.Number == 0 {
 			d.of = "plan " + q.Name
 			d.note("", "", PlanText(q))
 		}

@@ -65,7 +65,7 @@ type Services struct {
 	Owners    *throttle.Owners
 	Journal   *journal.Journal // nil for none
 	Bundle    static.Bundle
-	// Pepper gives the key that seals jobs.
+	// Pepper gives the keys of page.Sealer.
 	Pepper apikey.Pepper
 	// Ready returns nil if Valkey responds.
 	Ready func(context.Context) error

@@ -31,7 +31,7 @@ type Entry struct {
 type Query struct {
 	Subject, Plan, Group, Rule, Limit string
 	Cause                             cause.Cause
-	From, To                          time.Time // required; From is at most Kept ago
+	From, To                          time.Time // required; From is at most Retention ago
 	After                             string    // cursor of a Page; empty for the first page
 	Count                             int       // of a page, 1 to MaxPage
 }
@@ -43,8 +43,8 @@ type Page struct {
 }
 
 const (
-	// Kept is how long the denial log keeps an entry.
-	Kept = 24 * time.Hour
+	// Retention is how long the denial log keeps an entry.
+	Retention = 24 * time.Hour
 	// MaxPage is the longest page.
 	MaxPage = 500
 	// searchTime is how long Read searches. It then returns what it has found.

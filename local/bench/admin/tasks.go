@@ -30,8 +30,8 @@ const deniedPath = "/orders/{id}"
 func deniedAt(now time.Time) time.Time {
 	y, m, d := now.UTC().AddDate(0, 0, -1).Date()
 	at := time.Date(y, m, d, 14, 3, 0, 0, time.UTC)
-	if now.Sub(at) > denylog.Kept-time.Hour {
-		at = now.Add(time.Hour - denylog.Kept).UTC().Truncate(time.Minute)
+	if now.Sub(at) > denylog.Retention-time.Hour {
+		at = now.Add(time.Hour - denylog.Retention).UTC().Truncate(time.Minute)
 	}
 	return at
 }

@@ -203,7 +203,7 @@ func (d *Pages) selectionText(r *http.Request, set *policy.Set, f bulkForm) stri
 		}
 		text += match + page.Clip(f.filter.Prefix, changes.MaxSearch) + "”"
 	}
-	if p, known := set.Numbered(f.filter.Plan); known {
+	if p, known := set.PlanByNumber(f.filter.Plan); known {
 		text += " of the plan " + page.Clip(p.Name, page.MaxName)
 	}
 	if f.filter.Group != "" {

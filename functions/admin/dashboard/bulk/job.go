@@ -54,7 +54,7 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 	p := templates.JobPage{
 		Page: d.Page(r, "Job"), Heading: page.Clip(j.Title(), page.MaxName),
 		Reason: page.Clip(j.Reason, policy.MaxReasonLen), By: page.Clip(j.By.Name, page.MaxName),
-		Started: page.Instant(j.Started), Looked: page.Number(j.Processed()), Of: page.Number(j.Total),
+		Started: page.Instant(j.Started), Processed: page.Number(j.Processed()), Of: page.Number(j.Total),
 		Total: strconv.FormatInt(max(j.Total, 1), 10), Progress: strconv.FormatInt(j.Processed(), 10),
 		Done: page.Number(j.Done), Skipped: page.Number(j.Skipped), More: j.More,
 		Finished: j.Over(), Stopped: j.Stopped, Paused: page.Clip(j.Paused, page.MaxName),
@@ -71,7 +71,7 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 		p.Failed = page.Number(j.Failed)
 	}
 	for _, f := range j.Failures {
-		p.Named = append(p.Named, templates.LeftKey{
+		p.Named = append(p.Named, templates.UnchangedKey{
 			Name: page.Clip(f.Name, page.MaxName), Address: d.Path("/keys/" + f.ID),
 			Why: page.Clip(f.Why, page.MaxName),
 		})

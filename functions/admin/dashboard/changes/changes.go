@@ -44,7 +44,7 @@ func (c *Changes) ChangesOf(e audit.Entry) []templates.Change { return c.cached.
 // UndoOf returns the address that undoes the change that made this version of a subject;
 // empty if the change cannot be undone or the audit cannot be read.
 func (c *Changes) UndoOf(r *http.Request, subject string, version int64) string {
-	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5, Heads: true})
+	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5, KeepPacked: true})
 	if err != nil {
 		return ""
 	}
@@ -59,7 +59,7 @@ func (c *Changes) UndoOf(r *http.Request, subject string, version int64) string 
 // LastActor returns the name of who made the newest change of a subject; empty if the
 // audit has none or cannot be read.
 func (c *Changes) LastActor(r *http.Request, subject string) string {
-	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, Heads: true})
+	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, KeepPacked: true})
 	if err != nil || len(list.Entries) == 0 {
 		return ""
 	}

@@ -103,7 +103,7 @@ func TestCachedChanges(t *testing.T) {
 	}
 	list := func(heads bool) []audit.Entry {
 		page, err := keys.Audit().List(t.Context(),
-			audit.Query{Subject: policyset.SetID, Count: 100, Heads: heads})
+			audit.Query{Subject: policyset.SetID, Count: 100, KeepPacked: heads})
 		keys.Must(err)
 		return page.Entries
 	}

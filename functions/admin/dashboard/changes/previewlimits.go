@@ -47,7 +47,7 @@ func (c *Changes) PreviewOverride(
 // limits, of the calls of its busiest keys; by its open routes, of all its calls.
 func (c *Changes) PreviewPlan(r *http.Request, set, next *policy.Set, number int) ([]string, error) {
 	now := time.Now()
-	p, _ := next.Numbered(number)
+	p, _ := next.PlanByNumber(number)
 	limits, err := c.previewPlanLimits(r.Context(), next, p, now)
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (c *Changes) PreviewKey(r *http.Request, set *policy.Set, before,
 // in the last hour; empty if set has the plan with the same routes.
 func (c *Changes) previewPlanRoutes(ctx context.Context, set *policy.Set, p policy.Plan,
 	now time.Time) (string, error) {
-	old, _ := set.Numbered(p.Number)
+	old, _ := set.PlanByNumber(p.Number)
 	if slices.Equal(old.Allow, p.Allow) {
 		return "", nil
 	}

@@ -20,7 +20,7 @@ const manyKeys = 1000
 // warning.
 func MootWarnings(prefix string, limits []limiter.Limit) []string {
 	var all []string
-	for _, m := range limiter.MootLimits(limits) {
+	for _, m := range limiter.RedundantLimits(limits) {
 		limit, by := policydoc.LimitText(limits[m.Limit]), policydoc.LimitText(limits[m.By])
 		if limit == by {
 			all = append(all, prefix+limit+" is listed twice.")
@@ -57,7 +57,7 @@ func changedMoot(prefix string, before, after []limiter.Limit) []string {
 func planWarnings(before, after *policy.Set, counts map[int]int64) []string {
 	var all []string
 	for _, p := range after.Plans {
-		old, existed := before.Numbered(p.Number)
+		old, existed := before.PlanByNumber(p.Number)
 		if existed && reflect.DeepEqual(old, p) {
 			continue
 		}

@@ -254,7 +254,7 @@ func (d *Pages) recent(ctx context.Context, q denylog.Query) ([]templates.Denial
 // period returns the times between which the log has denials. It ends 1 min after now,
 // since other clocks date the denials.
 func period(now time.Time) (oldest, newest time.Time) {
-	return now.Add(-denylog.Kept), now.Add(time.Minute)
+	return now.Add(-denylog.Retention), now.Add(time.Minute)
 }
 
 // RefusalWords describes refused credentials by cause.

@@ -282,7 +282,7 @@ func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error
 func (d *pages) renderConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e edit) {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
 	view, err := d.keys.Audit().List(r.Context(),
-		audit.Query{Subject: policyset.SetID, Count: 20, Heads: true})
+		audit.Query{Subject: policyset.SetID, Count: 20, KeepPacked: true})
 	if err != nil {
 		d.FailStore(w, r, "read audit", err)
 		return

@@ -82,7 +82,7 @@ func (f *planForm) fill(set *policy.Set) bool {
 	if f.number == 0 {
 		return true
 	}
-	p, exists := set.Numbered(f.number)
+	p, exists := set.PlanByNumber(f.number)
 	f.name.Text = p.Name
 	f.mode.Text = policydoc.ModeText(p.Mode)
 	f.degraded.Text = string(cmp.Or(p.Degraded, policy.Closed))
@@ -229,7 +229,7 @@ func planAction(r *http.Request) (edit, bool) {
 	number, action := planNumber(r), r.PathValue("action")
 	c := &confirmation{}
 	c.find = func(set *policy.Set) (string, []string, bool) {
-		p, exists := set.Numbered(number)
+		p, exists := set.PlanByNumber(number)
 		if action == "delete" {
 			return p.Name, []string{policydoc.LimitsText(p.Limits) + "."}, exists
 		}
