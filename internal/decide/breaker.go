@@ -44,7 +44,7 @@ func newBreaker(sectors int, now func() time.Time) *breaker {
 }
 
 // ask reports whether a call of the subject with this id should ask Valkey. A call that
-// does must Report.
+// does must report.
 func (b *breaker) ask(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

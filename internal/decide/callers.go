@@ -65,7 +65,7 @@ type verified struct {
 }
 
 // newCallers returns an empty cache that remembers a caller for lifetime after its last
-// check; with lifetime 0 it remembers none.
+// check; with lifetime 0 it knows none.
 func newCallers(lifetime time.Duration, now func() time.Time) *callers {
 	known, _ := simplelru.NewLRU[string, *caller](maxCallers, nil)        // fails only below size 1
 	others, _ := simplelru.NewLRU[string, *limiter.Model](maxOthers, nil) // fails only below size 1

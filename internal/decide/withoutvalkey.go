@@ -25,7 +25,7 @@ import (
 // caller is remembered, so that a second outage continues the counts of the first. A share
 // is rounded down, but is at least 1. A log has at most 1,000 slots.
 
-// Decide answers a call by the newest policy set that is known. set is nil if there is
+// decide answers a call by the newest policy set that is known. set is nil if there is
 // none. match and rules are those of the call; closed are the numbers of the plans that do
 // not open its route. An unknown caller gets a denial without an ID. A caller whose key or
 // plan does not open the route gets a *policy.RefusedError.

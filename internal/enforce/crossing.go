@@ -39,7 +39,7 @@ func hasThresholds(l limiter.Limit) bool { return l.Notify != limiter.Thresholds
 func (a *attempt) recordCrossings() {
 	for _, t := range a.result.taken {
 		if t.lease != nil {
-			continue // the call that requested the lease crossed the threshold
+			continue // a leased limit has no thresholds: no single call crosses one
 		}
 		for _, l := range a.result.Limits[t.first : t.first+t.count] {
 			if hasThresholds(l.Limit) && !l.Exceeded() {

@@ -44,7 +44,7 @@ type Result struct {
 	// Access lists the routes that the key opens; nil if it opens all routes of its plan.
 	Access *route.List
 
-	free           bool // the call costs nothing
+	free           bool // nothing is taken for the call
 	taken          []taken
 	candidateAsked bool        // the plan's candidate was checked
 	changes        []time.Time // when the record changes without an edit; may be zero or past

@@ -34,7 +34,7 @@
 --   'A'  4 bytes version of the record, description     the key has a list that ARGV[11]
 --                                does not match: send it
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned
---   'O'  7 bytes now, public      the limits' mode is off (wide.lua does not return that)
+--   'O'  7 bytes now, public      the limits' mode is off (with wide.lua: see there)
 --   'K'  the decision             ARGV[6] to ARGV[9] still apply
 --   'D'  public, the decision     otherwise
 --

@@ -16,7 +16,8 @@
 -- Returns what find.lua returns, but in place of 'D':
 --   'W'  public; 2 bytes length and decision of the plan, empty when its mode is off;
 --        2 bytes length and decision of the route, empty without; decision of the
---        candidate, empty without. The candidate is asked about every call
+--        candidate, empty without. The candidate decides and takes for
+--        every call, as if it were enforced
 --   'O'  7 bytes now, public      all three are empty
 local function passes(reply)
   return byte(reply) % 2 == 1

@@ -21,9 +21,9 @@ const limit = 10 * time.Minute
 // Link puts programs into a folder, built as by ./scripts/build -host if a source has
 // changed. programs maps paths in the folder to packages.
 //
-// go test does not know which programs a test starts. Link opens their sources, so that
-// go test repeats a cached test after one has changed. go test notices this only while
-// tests run, so call Link in a test and not in TestMain.
+// go test does not know which programs a test starts. Link reads the state of their
+// sources, so that go test repeats a cached test after one has changed. go test notices
+// this only while tests run, so call Link in a test and not in TestMain.
 func Link(ctx context.Context, folder string, programs map[string]string) error {
 	for path, source := range programs {
 		program, err := build(ctx, source)
@@ -93,11 +93,11 @@ func build(ctx context.Context, source string) (string, error) {
 		"-o", program, source); err != nil {
 		return "", err
 	}
-	return program, openSources(ctx, source)
+	return program, statSources(ctx, source)
 }
 
-// openSources makes a program's source files inputs of the test, for go test's cache.
-func openSources(ctx context.Context, source string) error {
+// statSources makes a program's source files inputs of the test, for go test's cache.
+func statSources(ctx context.Context, source string) error {
 	const files = `{{with .Module}}{{if .Main}}{{.GoMod}}
 {{$.Dir}}
 {{range $.GoFiles}}{{$.Dir}}/{{.}}

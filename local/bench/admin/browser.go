@@ -174,7 +174,8 @@ func (b *browser) firstLoad(ctx context.Context, heaviest int) ([]figures.Figure
 		if err != nil {
 			return nil, err
 		}
-		if got.Header().Get("Content-Encoding") != "gzip" {
+		if got.Header().Get("Content-Encoding") != "gzip" ||
+			!strings.HasPrefix(got.Body.String(), "\x1f\x8b") {
 			return nil, errors.New(file + " is not compressed")
 		}
 		sum += got.Body.Len()

@@ -57,7 +57,10 @@ func Start(ctx context.Context, f Function) (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e, e.start(ctx)
+	if err := e.start(ctx); err != nil {
+		return nil, err
+	}
+	return e, nil
 }
 
 // Environments are functions that run at the same time.
