@@ -211,7 +211,8 @@ func (s *Stack) logGroupName(name string) *string {
 	return jsii.String("/tidegate/" + s.props.Stage + "/" + name)
 }
 
-// logGroup creates an encrypted log group. It is deleted with the stack unless data is kept.
+// logGroup creates an encrypted log group. It is deleted with the stack unless data is
+// kept.
 func (s *Stack) logGroup(id, name string) awslogs.LogGroup {
 	group := awslogs.NewLogGroup(s.Stack, &id, &awslogs.LogGroupProps{
 		LogGroupName:  s.logGroupName(name),

@@ -48,9 +48,10 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 	})
 }
 
-// failures returns the percentage of the check function's calls that failed. Lambda counts the
-// answer to a REST API's call without a good credential as an error, since API Gateway
-// makes a 401 only from an error. The function counts these, up to ten seconds later.
+// failures returns the percentage of the check function's calls that failed. Lambda
+// counts the answer to a REST API's call without a good credential as an error, since API
+// Gateway makes a 401 only from an error. The function counts these, up to ten seconds
+// later.
 func (s *Stack) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
 		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized),

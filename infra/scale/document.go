@@ -287,7 +287,8 @@ func (m *Measured) Picture() string {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(d), y(rate(shards, 1<<d))))
 		}
 		fmt.Fprintf(&b, `<polyline class="l s%d" points="%s"/>`+"\n", shards, strings.Join(points, " "))
-		// The ends of the lines lie close together, so the names stand apart, in their order.
+		// The ends of the lines lie close together, so the names stand apart, in their
+		// order.
 		at := top + 18*float64(shards)
 		fmt.Fprintf(&b, `<line class="l s%d" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`+"\n", shards,
 			pictureWidth-right+12, at-4, pictureWidth-right+28, at-4)

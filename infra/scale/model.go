@@ -105,8 +105,8 @@ func spread(month, rate float64) float64 { return month / (rate * secondsPerMont
 // Alternative is another way to limit the same calls.
 type Alternative struct {
 	Name string
-	// PerMillion returns what it adds to the bill for a million calls, in USD, at a constant
-	// rate of calls a second.
+	// PerMillion returns what it adds to the bill for a million calls, in USD, at a
+	// constant rate of calls a second.
 	PerMillion func(rate float64) float64
 	Promise    string
 	Price      string // source of the price

@@ -185,8 +185,8 @@ type Journal interface {
 	// ErrBehind if the journal has an entry there already, and with ErrJournalAway if the
 	// journal does not answer.
 	Ready(ctx context.Context, b keyspace.Bucket, head []byte) error
-	// Ship stores all unshipped items of the bucket. It fails with ErrUnsafe if they stay in
-	// Valkey, and with ErrMayBeLost if it does not know that they do.
+	// Ship stores all unshipped items of the bucket. It fails with ErrUnsafe if they stay
+	// in Valkey, and with ErrMayBeLost if it does not know that they do.
 	Ship(ctx context.Context, b keyspace.Bucket) error
 	// Queues reports whether changes are made even while the journal is away.
 	Queues() bool

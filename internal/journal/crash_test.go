@@ -237,8 +237,9 @@ func (c *crashes) do(words ...string) {
 	}
 }
 
-// lose has Valkey lose everything, or what came since its last snapshot. An earlier snapshot
-// is not loaded later: what it has of changes without a journal is another history.
+// lose has Valkey lose everything, or what came since its last snapshot. An earlier
+// snapshot is not loaded later: what it has of changes without a journal is another
+// history.
 func (c *crashes) lose() {
 	if c.random.IntN(2) == 0 {
 		c.do("FLUSHALL")

@@ -84,8 +84,8 @@ func (s *Set) PlanName(number int) string {
 	return p.Name
 }
 
-// NumberPlans returns next with numbers for its new plans. It fails with an *InvalidError if
-// a plan has a number that no plan of current has, or that another plan has, or if no
+// NumberPlans returns next with numbers for its new plans. It fails with an *InvalidError
+// if a plan has a number that no plan of current has, or that another plan has, or if no
 // number is left.
 func NumberPlans(next Set, current *Set) (*Set, error) {
 	next.Plans = slices.Clone(next.Plans)

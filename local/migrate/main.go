@@ -222,7 +222,8 @@ func (m *migration) planName(name, id string) string {
 	return name
 }
 
-// addDefaultPlan adds an unlimited plan if there is no plan. callers names those who get it.
+// addDefaultPlan adds an unlimited plan if there is no plan. callers names those who get
+// it.
 func (m *migration) addDefaultPlan(callers string) {
 	if len(m.policy.Plans) == 0 {
 		m.policy.Plans = append(m.policy.Plans, unlimited("default"))

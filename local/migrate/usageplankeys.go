@@ -21,7 +21,8 @@ type importedKey struct {
 	revoked bool
 }
 
-// addKeys adds a row for every key, and the keys to import. plans are by the usage plan's id.
+// addKeys adds a row for every key, and the keys to import. plans are by the usage plan's
+// id.
 func (m *migration) addKeys(e *export, plans map[string]policydoc.Plan) {
 	plansOf, listed := e.plansOf(), map[string]bool{}
 	for _, k := range e.keys {
@@ -98,8 +99,8 @@ func (m *migration) tags(key *importedKey, k apiKey) {
 	}
 }
 
-// planOf returns the name of a key's plan. A key of several usage plans gets one that opens the
-// stages of all: on each API it had the limits of one of them.
+// planOf returns the name of a key's plan. A key of several usage plans gets one that
+// opens the stages of all: on each API it had the limits of one of them.
 func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) string {
 	if len(of) == 1 {
 		return plans[of[0].ID].Name

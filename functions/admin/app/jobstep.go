@@ -230,7 +230,8 @@ const (
 )
 
 var (
-	// ErrTaken means that a step outlived its lease and another request runs the job.
+	// ErrTaken means that a step lasted longer than its lease, and another request runs
+	// the job.
 	ErrTaken        = errors.New("another request goes on with this job")
 	errStepUnderWay = errors.New("a step of this job is under way") // another request has the lease
 )

@@ -234,7 +234,8 @@ func (l *Limit) UnmarshalYAML(node *yaml.Node) error {
 // patternFields is a Pattern whose YAML form is a mapping.
 type patternFields Pattern
 
-// MarshalYAML returns the pattern as a route, or its fields if a route would lose something.
+// MarshalYAML returns the pattern as a route, or its fields if a route would lose
+// something.
 func (p Pattern) MarshalYAML() (any, error) {
 	text := route.Pattern(p).String()
 	if read, err := route.Parse(text); err == nil && read == route.Pattern(p) {

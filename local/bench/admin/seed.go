@@ -86,7 +86,8 @@ func (s *seed) savePlans(ctx context.Context) error {
 	})
 }
 
-// completeLists completes the lists of states, as visits to a few pages do after an upgrade.
+// completeLists completes the lists of states, as visits to a few pages do after an
+// upgrade.
 func (s *seed) completeLists(ctx context.Context) error {
 	_, err := s.CompleteLists(ctx, time.Minute)
 	return err

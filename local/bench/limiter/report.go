@@ -69,8 +69,8 @@ func (r *report) slowAt(probe int) bool {
 	return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual
 }
 
-// undisturbed returns the turns that were not disturbed, or all turns if every turn was, and
-// how many were.
+// undisturbed returns the turns that were not disturbed, or all turns if every turn was,
+// and how many were.
 func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut int) {
 	for _, turn := range turns {
 		if !disturbed(turn) {

@@ -39,7 +39,8 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer f.close(ctx)
-	// The first keys are not counted: they create what is stored once for any number of keys.
+	// The first keys are not counted: they create what is stored once for any number of
+	// keys.
 	if _, err := (&growth{cluster: c, fleet: f, still: o.still}).to(ctx, fullKeys/10); err != nil {
 		return nil, err
 	}

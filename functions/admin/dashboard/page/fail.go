@@ -39,7 +39,8 @@ var problems = map[int]Problem{
 		Advice: "Try again in a moment. Limits stay in force."},
 }
 
-// StoreRetryAfter is the Retry-After of an answer without Valkey, in seconds. It is a guess.
+// StoreRetryAfter is the Retry-After of an answer without Valkey, in seconds. It is a
+// guess.
 const StoreRetryAfter = "5"
 
 // Fail answers with an error page, or with JSON if the request is for the API. A 503 page
