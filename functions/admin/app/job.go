@@ -72,12 +72,17 @@ func (j Job) Undoable() bool {
 // Title says what the job does and to how many keys.
 func (j Job) Title() string { return JobTitle(j.Do, j.Plan, j.Total) }
 
+// KeyCount returns a number of keys in words, such as "1 key" or "1,200 keys".
+func KeyCount(n int64) string {
+	if n == 1 {
+		return "1 key"
+	}
+	return policydoc.Number(n) + " keys"
+}
+
 // JobTitle says what a job does to a number of keys. An empty plan is left out.
 func JobTitle(do, plan string, keys int64) string {
-	n := policydoc.Number(keys) + " keys"
-	if keys == 1 {
-		n = "1 key"
-	}
+	n := KeyCount(keys)
 	switch do {
 	case Plan:
 		if plan == "" {

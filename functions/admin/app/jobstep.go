@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -168,18 +170,12 @@ func runByBucket(tasks []task, run func(task)) {
 		b := keyspace.BucketOf(t.id)
 		byBucket[b] = append(byBucket[b], t)
 	}
-	var wait sync.WaitGroup
-	slots := make(chan struct{}, parallelBuckets)
-	for _, bucket := range byBucket {
-		slots <- struct{}{}
-		wait.Go(func() {
-			for _, t := range bucket {
-				run(t)
-			}
-			<-slots
-		})
-	}
-	wait.Wait()
+	_ = keyspace.ForEach(slices.Collect(maps.Keys(byBucket)), parallelBuckets, func(b keyspace.Bucket) error {
+		for _, t := range byBucket[b] {
+			run(t)
+		}
+		return nil // run keeps the errors
+	})
 }
 
 // savedButNotJournaled reports whether a change is saved in Valkey and waits there for

@@ -164,12 +164,12 @@ func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j
 }
 
 func undoText(p app.UndoPreview) []string {
-	all := []string{"Restored: " + keyCount(p.Back) + "."}
+	all := []string{"Restored: " + app.KeyCount(p.Back) + "."}
 	if p.Changed > 0 {
-		all = append(all, "Left, because changed since: "+keyCount(p.Changed)+".")
+		all = append(all, "Left, because changed since: "+app.KeyCount(p.Changed)+".")
 	}
 	if p.Same > 0 {
-		all = append(all, "Restored already: "+keyCount(p.Same)+".")
+		all = append(all, "Restored already: "+app.KeyCount(p.Same)+".")
 	}
 	if !p.Whole {
 		all = append(all, "Only the newest changes were looked at.")
@@ -205,11 +205,4 @@ func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	d.runFirst(w, r, undo)
-}
-
-func keyCount(n int64) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return page.Number(n) + " keys"
 }

@@ -58,17 +58,10 @@ func (d *Pages) Links(ctx context.Context, prefix string) ([]templates.Choice, e
 	found, err := d.keys.Groups(ctx, prefix, linksShown)
 	var links []templates.Choice
 	for _, g := range found {
-		links = append(links, templates.Choice{Text: g.Name + " (" + keyCount(g.Keys) + ")",
+		links = append(links, templates.Choice{Text: g.Name + " (" + app.KeyCount(g.Keys) + ")",
 			Address: d.Path(Path(g.Name))})
 	}
 	return links, err
-}
-
-func keyCount(n int64) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return page.Number(n) + " keys"
 }
 
 // group returns the group in the path, or answers the request and returns false.
