@@ -103,14 +103,14 @@ func ParseWindow(text string) (time.Duration, error) {
 type Text struct {
 	Requests    int64  `json:"requests" yaml:"requests" minimum:"1" maximum:"1000000000"`
 	Window      string `json:"window,omitempty" yaml:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
-	Algorithm   string `json:"algorithm,omitempty" yaml:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"log, which is exact, when it is left out"`
-	CountDenied bool   `json:"countDenied,omitempty" yaml:"countDenied,omitempty" doc:"Denied calls count too; log only, not on limits that callers share"`
-	Slots       int    `json:"slots,omitempty" yaml:"slots,omitempty" minimum:"64" maximum:"100000" doc:"Bounds the memory of a log"`
-	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Periods of the calendar in place of a window; fixed-window only"`
-	Zone        string `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; UTC when it is left out"`
+	Algorithm   string `json:"algorithm,omitempty" yaml:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"Default: log, which is exact"`
+	CountDenied bool   `json:"countDenied,omitempty" yaml:"countDenied,omitempty" doc:"Denied calls count too; only with the algorithm log, not for shared limits"`
+	Slots       int    `json:"slots,omitempty" yaml:"slots,omitempty" minimum:"64" maximum:"100000" doc:"Bounds the memory of the algorithm log"`
+	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Calendar period in place of a window; only with fixed-window"`
+	Zone        string `json:"zone,omitempty" yaml:"zone,omitempty" maxLength:"60" example:"Europe/Berlin" doc:"Time zone of the calendar; default UTC"`
 
-	Notify []int  `json:"notify,omitempty" yaml:"notify,omitempty,flow" maxItems:"5" example:"[80,100]" doc:"Percentages of the limit: a call that reaches one is reported; none with a lease, a candidate, countDenied or a window below a minute"`
-	Mode   string `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow" doc:"shadow counts what the limit would deny and denies nothing; enforce when it is left out"`
+	Notify []int  `json:"notify,omitempty" yaml:"notify,omitempty,flow" maxItems:"5" example:"[80,100]" doc:"Percentages of the limit at which a call is reported; not with a lease, a candidate, countDenied or a window below a minute"`
+	Mode   string `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow" doc:"Default: enforce. shadow counts what the limit would deny and denies nothing"`
 }
 
 // The modes of a limit in a Text.

@@ -68,16 +68,16 @@ func configOf(base string) huma.Config {
 		"token": {
 			Type: "http", Scheme: "bearer",
 			Description: "A machine token, tga_…, with scope read, write (which includes the others) or " +
-				"settle. An editor makes it in the settings.",
+				"settle. An editor creates it on the settings page.",
 		},
 		"key": {
 			Type: "apiKey", In: "header", Name: keyHeader,
-			Description: "An API key of the deployment's own APIs, or the same as a bearer. It opens what " +
-				"its owner may see, and nothing else.",
+			Description: "An API key of the protected APIs, also as a bearer token. It opens the owner's " +
+				"view of that key and nothing else.",
 		},
 		"session": {
 			Type: "apiKey", In: "cookie", Name: "__Host-tidegate",
-			Description: "A browser's session. Whatever is not a GET must come from the dashboard's own " +
+			Description: "A browser's session. Every request but GET must come from the dashboard's own " +
 				"pages.",
 		},
 	}
@@ -85,8 +85,8 @@ func configOf(base string) huma.Config {
 }
 
 const description = `Keys, policies, usage and audit of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
-Errors are problems as RFC 9457 has them. Lists come in pages: ask again with after set to
-next until there is none.
+Errors are RFC 9457 problems. Lists have pages: repeat the request with after set to next
+until next is absent.
 An ETag is a version; send it in If-Match with a change.`
 
 // register adds every operation.
@@ -137,7 +137,7 @@ type Me struct {
 func (a *api) registerMe() {
 	group := a.Group("access")
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /me", ID: "get-me", Role: auth.Viewer, Summary: "Who the caller is",
+		Pattern: "GET /me", ID: "get-me", Role: auth.Viewer, Summary: "Get the caller's name and role",
 	}, func(ctx context.Context, _ *rest.None) (*rest.Body[Me], error) {
 		actor := auth.From(ctx)
 		return rest.Answer(Me{actor.ID, actor.Name, string(actor.Kind), actor.Role.String()}), nil
@@ -152,7 +152,7 @@ type document struct {
 func (a *api) registerDocument() {
 	group := a.Group("access")
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /openapi.json", ID: "get-openapi", Role: auth.Viewer, Summary: "This document",
+		Pattern: "GET /openapi.json", ID: "get-openapi", Role: auth.Viewer, Summary: "Get this document",
 		Answer: "application/json", Schema: &huma.Schema{Type: huma.TypeObject},
 	}, func(context.Context, *rest.None) (*document, error) {
 		text, err := a.Document()

@@ -21,22 +21,22 @@ type Entry struct {
 	Time     time.Time    `json:"time"`
 	By       schema.Actor `json:"by"`
 	Action   string       `json:"action" example:"key.create"`
-	Subject  string       `json:"subject" doc:"Id of a key or a token; policy for the policies, login for people who log in"`
+	Subject  string       `json:"subject" doc:"Id of a key or a token, or policy, or login"`
 	Name     string       `json:"name,omitempty"`
 	Reason   string       `json:"reason,omitempty"`
 	Job      string       `json:"job,omitempty" doc:"Id of the bulk job that made the change"`
-	Version  int64        `json:"version" doc:"The subject's after the change"`
-	Before   any          `json:"before,omitempty" doc:"The subject before; absent when it was created"`
-	After    any          `json:"after,omitempty" doc:"The subject after; absent when it was deleted"`
-	Previous string       `json:"previous" doc:"Hash of the entry before in its chain"`
+	Version  int64        `json:"version" doc:"Version of the subject after the change"`
+	Before   any          `json:"before,omitempty" doc:"Subject before the change; absent if it was created"`
+	After    any          `json:"after,omitempty" doc:"Subject after the change; absent if it was deleted"`
+	Previous string       `json:"previous" doc:"Hash of the previous entry in the chain"`
 	Hash     string       `json:"hash"`
 }
 
 // Cut is an audit chain whose newest entries or head were removed or altered.
 type Cut struct {
-	Chain   int    `json:"chain" doc:"Its number, 0 to 255"`
-	Last    string `json:"last,omitempty" doc:"Id of the newest entry there is; absent when there is none"`
-	Missing int64  `json:"missing" doc:"How many entries after that are missing; 0 when unknown"`
+	Chain   int    `json:"chain" doc:"Number of the chain, 0 to 255"`
+	Last    string `json:"last,omitempty" doc:"Id of the newest entry; absent if there is none"`
+	Missing int64  `json:"missing" doc:"Number of missing entries after last; 0 if unknown"`
 }
 
 func entryOf(e audit.Entry) Entry {
@@ -55,20 +55,20 @@ func rawOrNil(text json.RawMessage) any {
 
 type (
 	auditInput struct {
-		Subject string `query:"subject" maxLength:"64" doc:"Only of this key, token, or policy"`
-		Action  string `query:"action" maxLength:"40" doc:"Only actions that begin so" example:"key."`
-		By      string `query:"by" maxLength:"400" doc:"Only by this actor's name"`
-		Name    string `query:"name" maxLength:"100" doc:"Only of keys that had this name then, whatever the case"`
+		Subject string `query:"subject" maxLength:"64" doc:"Only entries of this key, token or policy"`
+		Action  string `query:"action" maxLength:"40" doc:"Only actions with this prefix" example:"key."`
+		By      string `query:"by" maxLength:"400" doc:"Only changes by the actor with this name"`
+		Name    string `query:"name" maxLength:"100" doc:"Only keys that had this name at the time; case is ignored"`
 		Job     string `query:"job" maxLength:"64" doc:"Only changes of this bulk job"`
 
-		From time.Time `query:"from" doc:"Only entries from then on"`
-		To   time.Time `query:"to" doc:"Only entries before"`
+		From time.Time `query:"from" doc:"Only entries at or after this time"`
+		To   time.Time `query:"to" doc:"Only entries before this time"`
 		rest.Paging
 	}
 	auditOutput struct {
 		Body struct {
 			Items []Entry `json:"items"`
-			Next  string  `json:"next,omitempty" doc:"Where the list goes on; absent at its end. A page may be short and not be the last"`
+			Next  string  `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
 		}
 	}
 	// EntryPath is the path parameter of an entry.
@@ -77,11 +77,11 @@ type (
 	}
 	verifyOutput struct {
 		Body struct {
-			Entries int64    `json:"entries" doc:"Read in all"`
-			Good    bool     `json:"good" doc:"All are there, as they were written, in their order"`
-			Broken  []string `json:"broken" doc:"Ids of entries that were altered, or stand behind one that was altered or taken out; 100 at most"`
-			Cuts    []Cut    `json:"cuts" doc:"Chains whose newest entries, or whose head, were taken out or altered"`
-			Unread  []int    `json:"unread" doc:"Chains that were not checked: the journal did not give their oldest entries"`
+			Entries int64    `json:"entries" doc:"Number of entries checked"`
+			Good    bool     `json:"good" doc:"All entries are present, unaltered and in order"`
+			Broken  []string `json:"broken" doc:"Ids of entries that were altered, or that follow an altered or removed one; at most 100"`
+			Cuts    []Cut    `json:"cuts" doc:"Chains whose newest entries or head were removed or altered"`
+			Unread  []int    `json:"unread" doc:"Chains that were not checked because the journal did not return their oldest entries"`
 		}
 	}
 	revertInput struct {
@@ -93,7 +93,7 @@ type (
 		ETag string `header:"ETag"`
 		Body struct {
 			Subject string `json:"subject"`
-			Version int64  `json:"version" doc:"The subject's after the change"`
+			Version int64  `json:"version" doc:"Version of the subject after the change"`
 		}
 	}
 )
@@ -101,20 +101,20 @@ type (
 func (a *api) registerAudit() {
 	group := a.Group("audit")
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /audit", ID: "list-audit", Role: auth.Viewer, Summary: "Every change, newest first",
+		Pattern: "GET /audit", ID: "list-audit", Role: auth.Viewer, Summary: "List all changes, newest first",
 	}, a.listAudit)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /audit/verify", ID: "verify-audit", Role: auth.Viewer,
-		Summary: "Check the hash of every entry and the end of every chain",
+		Summary: "Verify the hash of every entry and the end of every chain",
 	}, a.verifyAudit)
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /audit/{entry}", ID: "get-audit-entry", Role: auth.Viewer, Summary: "Get one entry",
+		Pattern: "GET /audit/{entry}", ID: "get-audit-entry", Role: auth.Viewer, Summary: "Get an entry",
 	}, a.getEntry)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /audit/{entry}/revert", ID: "revert-change", Role: auth.Editor,
-		Summary: "Put back what was before an entry",
-		Details: "By a new change, which also puts back whatever changed since in the same key or in the " +
-			"policies. Needs If-Match with the subject's version.",
+		Summary: "Restore the state before an entry",
+		Details: "Makes a new change, which also undoes later changes of the same key or of the policies. " +
+			"Needs If-Match with the subject's version.",
 	}, a.revert)
 }
 

@@ -13,21 +13,21 @@ import (
 
 // Denial is an entry of the denial log.
 type Denial struct {
-	Time       time.Time `json:"time" doc:"To the millisecond, by the clock of the environment that answered"`
-	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent for one that Valkey could not verify"`
+	Time       time.Time `json:"time" doc:"Time in milliseconds, by the clock of the Lambda environment"`
+	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent if Valkey could not verify it"`
 	Plan       string    `json:"plan,omitempty"`
-	Group      string    `json:"group,omitempty" doc:"Of the key, of a call over a limit or banned"`
+	Group      string    `json:"group,omitempty" doc:"Group of the key, if a limit or a ban denied the call"`
 	Cause      string    `json:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
-	Limit      string    `json:"limit,omitempty" doc:"That denied, as the client was told" example:"10 per 10 s"`
-	Rule       string    `json:"rule,omitempty" doc:"Route rule of the call"`
-	Method     string    `json:"method" doc:"Methods that API Gateway does not know are other"`
-	Path       string    `json:"path" doc:"Pattern of the route, never the path that was called" example:"/orders/{id}"`
+	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, as in the client's response" example:"10 per 10 s"`
+	Rule       string    `json:"rule,omitempty" doc:"Name of the route rule that applied"`
+	Method     string    `json:"method" doc:"HTTP method; other if API Gateway does not know it"`
+	Path       string    `json:"path" doc:"Pattern of the route, not the requested path" example:"/orders/{id}"`
 	API        string    `json:"api"`
 	Stage      string    `json:"stage"`
 	Network    string    `json:"network,omitempty" doc:"The /24 or /48 of the caller's address" example:"192.0.2.0/24"`
-	RetryAfter int64     `json:"retryAfter" doc:"Milliseconds; 0 when the client was told none"`
-	Request    string    `json:"request,omitempty" doc:"API Gateway's id of the request"`
-	Calls      int64     `json:"calls" doc:"1, or how many calls of this minute the entry stands for"`
+	RetryAfter int64     `json:"retryAfter" doc:"Retry-After in milliseconds; 0 if the response had none"`
+	Request    string    `json:"request,omitempty" doc:"Request id of API Gateway"`
+	Calls      int64     `json:"calls" doc:"Number of calls that the entry stands for: 1, or more of the same minute"`
 }
 
 // Refusals are the numbers of refused credentials by cause.
@@ -52,22 +52,22 @@ func refusalsOf(r usage.Refusals) Refusals {
 
 type (
 	denialsInput struct {
-		Key   string    `query:"key" maxLength:"64" doc:"Only of this key or caller"`
+		Key   string    `query:"key" maxLength:"64" doc:"Only denials of this key or caller"`
 		Plan  string    `query:"plan" maxLength:"200"`
-		Group string    `query:"group" maxLength:"64" doc:"Only of this group's keys"`
-		Rule  string    `query:"rule" maxLength:"200" doc:"Name of the route rule"`
-		Limit string    `query:"limit" maxLength:"200" doc:"As entries have it"`
+		Group string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
+		Rule  string    `query:"rule" maxLength:"200" doc:"Only denials under this route rule"`
+		Limit string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
 		Cause string    `query:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
-		From  time.Time `query:"from" doc:"24 hours ago, when it is left out or earlier"`
-		To    time.Time `query:"to" doc:"Now, when it is left out"`
+		From  time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
+		To    time.Time `query:"to" doc:"Default: now"`
 		rest.Paging
 	}
 	denialsOutput struct {
 		Body struct {
 			Items    []Denial `json:"items"`
-			Next     string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. A page may be short and not be the last"`
-			Refused  Refusals `json:"refused" doc:"Refused credentials of the period, of the key alone when one is given"`
-			Unlisted int64    `json:"unlisted" doc:"Denials of the period and key that are counted but not in the log"`
+			Next     string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
+			Refused  Refusals `json:"refused" doc:"Refused credentials in the period; with key, only those of the key"`
+			Unlisted int64    `json:"unlisted" doc:"Denials in the period, of the key if given, that were counted and not logged"`
 		}
 	}
 )
@@ -75,7 +75,7 @@ type (
 func (a *api) registerDenials() {
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "GET /denials", ID: "list-denials", Role: auth.Viewer,
-		Summary: "Denied calls of the last 24 hours, newest first",
+		Summary: "List the denied calls of the last 24 hours, newest first",
 	}, a.listDenials)
 }
 

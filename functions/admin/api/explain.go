@@ -19,30 +19,30 @@ import (
 )
 
 type explainInput struct {
-	Key     string `query:"key" required:"true" maxLength:"64" doc:"Id of the key that calls"`
-	Method  string `query:"method" default:"GET" maxLength:"16" doc:"HEAD follows the rule for GET unless a rule names HEAD"`
+	Key     string `query:"key" required:"true" maxLength:"64" doc:"Id of the calling key"`
+	Method  string `query:"method" default:"GET" maxLength:"16" doc:"HEAD uses the rule for GET unless a rule names HEAD"`
 	Path    string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
 	API     string `query:"api" maxLength:"64"`
 	Stage   string `query:"stage" maxLength:"128"`
-	Address string `query:"address" maxLength:"45" doc:"Of the client; the lists of addresses and the limits of each address need it"`
+	Address string `query:"address" maxLength:"45" doc:"Address of the client; needed for networks and for limits per address"`
 }
 
 // Explanation says what a call would get now and why.
 type Explanation struct {
 	Allowed     bool           `json:"allowed"`
-	Refused     string         `json:"refused,omitempty" doc:"Why the caller may not call, whatever the limits"`
-	Exempt      bool           `json:"exempt" doc:"The address is not limited"`
-	WouldAllow  bool           `json:"wouldAllow" doc:"The verdict if every limit were enforced"`
+	Refused     string         `json:"refused,omitempty" doc:"Why the caller is refused before any limit applies"`
+	Exempt      bool           `json:"exempt" doc:"The client's network is exempt from limits"`
+	WouldAllow  bool           `json:"wouldAllow" doc:"Whether the call is allowed if every limit is enforced"`
 	BannedUntil *time.Time     `json:"bannedUntil,omitempty"`
-	NextFree    *time.Time     `json:"nextFree,omitempty" doc:"When the same call passes, of one that is denied"`
+	NextFree    *time.Time     `json:"nextFree,omitempty" doc:"When the same call is allowed; absent if it is allowed now"`
 	Source      string         `json:"source" enum:"plan,override" doc:"Where the key's own limits come from"`
 	Plan        string         `json:"plan"`
-	Rule        string         `json:"rule,omitempty" doc:"The route rule that won"`
+	Rule        string         `json:"rule,omitempty" doc:"The route rule that applies"`
 	Cost        int64          `json:"cost"`
-	Rules       []RuleMatch    `json:"rules" doc:"Route rules that the call falls under"`
+	Rules       []RuleMatch    `json:"rules" doc:"Route rules that match the call"`
 	Limits      []AppliedLimit `json:"limits" doc:"Limits that apply"`
-	Candidate   []string       `json:"candidate,omitempty" doc:"Candidate limits of the plan, counted but never enforced"`
-	Response    Response       `json:"response" doc:"What a client of a REST API gets"`
+	Candidate   []string       `json:"candidate,omitempty" doc:"The plan's candidate limits: counted, never enforced"`
+	Response    Response       `json:"response" doc:"Response that the client of a REST API receives"`
 }
 
 // RuleMatch is a route rule that matches a call.
@@ -55,17 +55,17 @@ type RuleMatch struct {
 
 // AppliedLimit is a limit that applies to a call.
 type AppliedLimit struct {
-	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group" doc:"What it counts"`
+	Scope string `json:"scope" enum:"key,route,ip,route-ip,global,route-all,group" doc:"What the limit is on"`
 	Mode  string `json:"mode" enum:"enforce,shadow"`
 	schema.Window
 }
 
 // Response is an answer as a client sees it.
 type Response struct {
-	Status     int      `json:"status" doc:"0 when the call passes: the backend answers"`
-	RateLimit  string   `json:"rateLimit,omitempty" doc:"The field RateLimit"`
-	Policy     string   `json:"rateLimitPolicy,omitempty" doc:"The field RateLimit-Policy"`
-	RetryAfter int64    `json:"retryAfter,omitempty" doc:"The field Retry-After, seconds"`
+	Status     int      `json:"status" doc:"HTTP status; 0 if the call is allowed, since the backend answers"`
+	RateLimit  string   `json:"rateLimit,omitempty" doc:"Header RateLimit"`
+	Policy     string   `json:"rateLimitPolicy,omitempty" doc:"Header RateLimit-Policy"`
+	RetryAfter int64    `json:"retryAfter,omitempty" doc:"Header Retry-After, seconds"`
 	Type       string   `json:"type,omitempty"`
 	Detail     string   `json:"detail,omitempty"`
 	Violated   []string `json:"violatedPolicies,omitempty"`
@@ -74,8 +74,8 @@ type Response struct {
 func (a *api) registerExplain() {
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "GET /explain", ID: "explain-call", Role: auth.Viewer,
-		Summary: "What a call would get now, and why",
-		Details: "Nothing is taken.",
+		Summary: "Explain what a call would get now",
+		Details: "Counts no call.",
 	}, a.explain)
 }
 

@@ -13,27 +13,27 @@ import (
 
 // Journal is the state of the journal: changes that it lacks, and changes that Valkey lost.
 type Journal struct {
-	Unsafe int  `json:"unsafe" doc:"Changes that are made and not in the journal yet"`
-	Behind int  `json:"behind" doc:"Of 256 parts of Valkey, those that lost changes"`
+	Unsafe int  `json:"unsafe" doc:"Changes that Valkey has and the journal lacks"`
+	Behind int  `json:"behind" doc:"Number of parts of Valkey, of 256, that lost changes"`
 	Away   bool `json:"away" doc:"The journal does not answer"`
 }
 
 // Restored is the result of a restore.
 type Restored struct {
-	Parts   int    `json:"parts" doc:"That were restored, of 256"`
-	Entries uint64 `json:"entries" doc:"Of the audit, that Valkey lacked"`
-	Left    int    `json:"left" doc:"Parts that are left: send it again until there are none"`
+	Parts   int    `json:"parts" doc:"Number of restored parts, of 256"`
+	Entries uint64 `json:"entries" doc:"Number of restored audit entries"`
+	Left    int    `json:"left" doc:"Number of parts still to restore: repeat the request until it is 0"`
 }
 
 func (a *api) registerJournal() {
 	group := a.Group("journal")
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /journal", ID: "get-journal", Role: auth.Viewer,
-		Summary: "What is not safe yet, and what Valkey lost",
+		Summary: "Get the changes that the journal or Valkey lacks",
 	}, a.getJournal)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /journal/restore", ID: "restore", Role: auth.Editor,
-		Summary: "Restore what Valkey lost",
+		Summary: "Restore the changes that Valkey lost",
 	}, a.restore)
 }
 

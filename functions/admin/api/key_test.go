@@ -453,7 +453,7 @@ func TestOvertakenByAnEdit(t *testing.T) {
 		case http.StatusPreconditionFailed:
 			r.wants(c.want, `"currentVersion":2`, `"givenVersion":1`)
 		case http.StatusConflict:
-			r.wants(c.want, "Others changed the same")
+			r.wants(c.want, "Somebody else changed it at the same time")
 		}
 		if slow.times != 0 {
 			t.Errorf("%s %s: %d changes did not come between", c.method, c.path, slow.times)

@@ -53,10 +53,10 @@ func (in *ownerInput) Resolve(ctx huma.Context) []error {
 
 // Day is the calls of one UTC day.
 type Day struct {
-	Date    string `json:"date" doc:"Of UTC" example:"2026-11-21"`
+	Date    string `json:"date" doc:"Day in UTC" example:"2026-11-21"`
 	Allowed int64  `json:"allowed"`
 	Denied  int64  `json:"denied"`
-	Cost    int64  `json:"cost" doc:"Of the allowed calls together"`
+	Cost    int64  `json:"cost" doc:"Total cost of the allowed calls"`
 }
 
 func daysOf(points []usage.Point) []Day {
@@ -75,19 +75,19 @@ type ownerOutput struct {
 		Name    string          `json:"name"`
 		Plan    string          `json:"plan"`
 		Expires *time.Time      `json:"expires,omitempty"`
-		Grace   *time.Time      `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
-		Now     time.Time       `json:"now" doc:"Instant of the limits, on the store's clock"`
-		Limits  []schema.Window `json:"limits" doc:"The key's own limits that are enforced, and how they stand"`
-		Group   []schema.Window `json:"groupLimits,omitempty" doc:"Limits that the key shares with the others of its group, and how they stand"`
-		Days    []Day           `json:"days" doc:"The last 30 days, today last"`
+		Grace   *time.Time      `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
+		Now     time.Time       `json:"now" doc:"Time of the limits, by Valkey's clock"`
+		Limits  []schema.Window `json:"limits" doc:"Current state of the key's own enforced limits"`
+		Group   []schema.Window `json:"groupLimits,omitempty" doc:"Current state of the limits that the key's group shares"`
+		Days    []Day           `json:"days" doc:"The last 30 days, oldest first"`
 	}
 }
 
 func (a *api) registerOwner() {
 	rest.Register(a.Group("owner"), rest.Operation{
 		Pattern: "GET " + OwnerPath, ID: "get-own-key", Role: auth.Owner,
-		Summary: "What the key that asks may still do",
-		Details: "Nothing is taken. 60 requests a minute for each key.",
+		Summary: "Get the limits and the usage of the calling key",
+		Details: "Counts no call. Each key may send 60 requests a minute.",
 	}, a.ownKey)
 }
 

@@ -36,7 +36,7 @@ func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 type (
 	// DryRunQuery asks what a change would do, without making it.
 	DryRunQuery struct {
-		DryRun bool `query:"dry_run" doc:"Shows what would change, and changes nothing"`
+		DryRun bool `query:"dry_run" doc:"Returns the changes without making them"`
 	}
 	policyInput struct {
 		rest.IfMatch
@@ -53,10 +53,10 @@ type (
 
 // Changes is what an edit changes in the policies, or would change in a dry run.
 type Changes struct {
-	Applied bool               `json:"applied" doc:"false after a dry run, and when nothing differs"`
-	Version int64              `json:"version" doc:"In force now"`
-	Changes []policydoc.Change `json:"changes" doc:"Field by field, in words"`
-	Text    string             `json:"text" doc:"The same in lines" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
+	Applied bool               `json:"applied" doc:"false after a dry run, and if nothing changed"`
+	Version int64              `json:"version" doc:"Current version"`
+	Changes []policydoc.Change `json:"changes" doc:"One entry for each changed field"`
+	Text    string             `json:"text" doc:"The changes as text" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
 }
 
 // PlanKeys is a plan and the number of its keys.
@@ -69,13 +69,13 @@ func (a *api) registerPolicy() {
 	group := a.Group("policy")
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /policy", ID: "get-policy", Role: auth.Viewer,
-		Summary: "Plans, route rules and limits on all callers",
+		Summary: "Get plans, route rules and global limits",
 	}, a.getPolicy)
 	rest.Register(group, rest.Operation{
 		Pattern: "PUT /policy", ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Summary: "Replace the policies",
-		Details: "Needs If-Match and a reason, unless it is a dry run. What is left out is removed. The " +
-			"next check obeys.",
+		Details: "Needs If-Match and a reason, except for a dry run. Plans and rules that are missing from " +
+			"the body are removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
@@ -83,7 +83,7 @@ func (a *api) registerPolicy() {
 	}, func(ctx context.Context, _ *rest.None) (*rest.None, error) { return nil, a.Keys.SyncPolicy(ctx) })
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /plans", ID: "list-plans", Role: auth.Viewer,
-		Summary: "Plans and how many keys have each",
+		Summary: "List plans and their numbers of keys",
 	}, a.listPlans)
 }
 
@@ -198,15 +198,15 @@ func (a *api) registerPolicyFile() {
 	group := a.Group("policy")
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /policy.yaml", ID: "export-policy", Role: auth.Viewer,
-		Summary: "The policies as a file in YAML", Answer: "application/yaml",
+		Summary: "Export the policies as YAML", Answer: "application/yaml",
 		Schema: &huma.Schema{Type: huma.TypeString},
 	}, a.exportPolicy)
 	rest.Register(group, rest.Operation{
 		Pattern: "PUT /policy.yaml", ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
-		Summary: "Make a file the policies",
-		Details: "With dry_run it shows what would change. Otherwise it needs a reason, and the version " +
-			"that it is based on: If-Match, or else the version that stands in the file. What is left out " +
-			"of the file is removed.",
+		Summary: "Import the policies from YAML",
+		Details: "With dry_run it returns the changes without making them. Otherwise it needs a reason and " +
+			"the version that it is based on: If-Match, or the version in the file. Plans and rules that " +
+			"are missing from the file are removed.",
 	}, a.importPolicy)
 }
 

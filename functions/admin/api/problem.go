@@ -51,8 +51,8 @@ func (a *api) problem(operation string, err error) error {
 	a.Log.Error("api: "+operation, "cause", err)
 	detail := "Valkey is not responding. Try again in a moment. Limits stay in force."
 	if errors.Is(err, policy.ErrUnfinished) {
-		detail = "Saved, not on every shard yet: some checks may obey the version before. POST " + Prefix +
-			"/policy/sync finishes it."
+		detail = "Saved, but not on every shard yet: some checks may use the previous version. POST " + Prefix +
+			"/policy/sync finishes the save."
 	}
 	return rest.NewProblem(http.StatusServiceUnavailable, detail)
 }
@@ -62,28 +62,29 @@ var knownErrors = []struct {
 	status int
 	detail string
 }{
-	{policy.ErrNotFound, http.StatusNotFound, "There is no such key."},
+	{policy.ErrNotFound, http.StatusNotFound, "No such key."},
 	{policy.ErrConflict, http.StatusConflict,
-		"Others changed the same all the while. Nothing was written: send it again."},
+		"Somebody else changed it at the same time. Nothing was saved. Send the request again."},
 	{policy.ErrUnreadable, http.StatusConflict,
-		"Another version of Tidegate wrote this key: it cannot be read here, only deleted."},
+		"This version of Tidegate cannot read the key, which another version wrote. It can only delete it."},
 	{audit.ErrJournalAway, http.StatusServiceUnavailable,
-		"The journal does not answer. Nothing was changed: send it again."},
+		"The journal does not answer. Nothing was changed. Send the request again."},
 	{audit.ErrBehind, http.StatusServiceUnavailable,
-		"Valkey lost changes. Nothing was changed: POST " + Prefix + "/journal/restore, then send it again."},
+		"Valkey lost changes. Nothing was changed. POST " + Prefix +
+			"/journal/restore, then send the request again."},
 	{audit.ErrMayBeLost, http.StatusServiceUnavailable,
-		"The change was made, but Valkey may have lost it: read it, and send it again if it is not there."},
+		"The change was made, but Valkey may have lost it. Read it, and send the request again if it is missing."},
 	{audit.ErrUnsafe, http.StatusServiceUnavailable,
-		"The change is made, but not safe yet: the journal gets it when it answers again."},
+		"The change is made, but not safe yet: the journal stores it when it answers again."},
 	{audit.ErrOlderAway, http.StatusServiceUnavailable,
-		"The journal, which has the older entries, does not answer: send it again."},
+		"The journal, which has the older entries, does not answer. Send the request again."},
 	{audit.ErrPosition, http.StatusUnprocessableEntity,
-		"This is no position in the audit: start from the newest entry."},
+		"This is not a position in the audit log. Start from the newest entry."},
 	{usage.ErrSpan, http.StatusUnprocessableEntity,
-		"Usage is kept by the minute for 24 hours and by the hour for 30 days, and comes in 1,500 steps at " +
-			"most: choose another from, to or step."},
-	{token.ErrNotFound, http.StatusNotFound, "There is no such token. It may have been revoked already."},
-	{token.ErrTooMany, http.StatusConflict, "There are as many tokens as there may be: revoke one first."},
+		"Usage is kept by the minute for 24 hours and by the hour for 30 days, and a response has at " +
+			"most 1,500 steps. Choose another from, to or step."},
+	{token.ErrNotFound, http.StatusNotFound, "No such token. It may have been revoked already."},
+	{token.ErrTooMany, http.StatusConflict, "The number of tokens is at its maximum. Revoke one first."},
 }
 
 func fileDetails(file *policydoc.InvalidError) []rest.Detail {

@@ -15,32 +15,32 @@ type (
 	reserveInput struct {
 		Body struct {
 			KeyID string `json:"keyId" minLength:"1" maxLength:"64"`
-			Route string `json:"route,omitempty" maxLength:"400" doc:"Name of a route rule whose limits apply too"`
+			Route string `json:"route,omitempty" maxLength:"400" doc:"Name of a route rule whose limits also apply"`
 			Cost  int64  `json:"cost" minimum:"1" maximum:"1000000000"`
 		}
 	}
 	reserveOutput struct {
 		Body struct {
-			Reservation string          `json:"reservation,omitempty" doc:"For settle; absent when the key is not limited"`
+			Reservation string          `json:"reservation,omitempty" doc:"Token for settle; absent if the key is not limited"`
 			Cost        int64           `json:"cost"`
-			Expires     time.Time       `json:"expires" doc:"From when on it cannot be settled"`
+			Expires     time.Time       `json:"expires" doc:"When the reservation expires"`
 			Limits      []ReservedLimit `json:"limits"`
 		}
 	}
 	settleInput struct {
 		Body struct {
 			Reservation string `json:"reservation" minLength:"1" maxLength:"4000" example:"tgr_…"`
-			Cost        int64  `json:"cost" minimum:"0" maximum:"1000000000" doc:"What was really used; 0 gives all of it back"`
+			Cost        int64  `json:"cost" minimum:"0" maximum:"1000000000" doc:"Actual cost; 0 refunds the whole reservation"`
 		}
 	}
 	settleOutput struct {
 		Body struct {
 			Reserved  int64 `json:"reserved"`
 			Actual    int64 `json:"actual"`
-			Short     int64 `json:"short" doc:"How much of actual could not be charged, since a limit was reached"`
-			SettleMax int64 `json:"settleMax" doc:"The most that limits shared by several callers are charged for the call"`
-			AboveMax  int64 `json:"aboveMax" doc:"How much of actual is above settleMax: only the caller's own limits are charged for it"`
-			Partial   bool  `json:"partial" doc:"Some of what was to be given back is still counted, or limits on others than the caller could not be reached"`
+			Short     int64 `json:"short" doc:"Part of actual that was not charged because a limit was reached"`
+			SettleMax int64 `json:"settleMax" doc:"Most that the settlement charges to shared limits"`
+			AboveMax  int64 `json:"aboveMax" doc:"Part of actual above settleMax, charged only to the caller's own limits"`
+			Partial   bool  `json:"partial" doc:"A refund is incomplete, or shared limits could not be reached"`
 		}
 	}
 )
@@ -56,15 +56,15 @@ func (a *api) registerReservations() {
 	group := a.Group("reservations")
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /reservations", ID: "reserve-cost", Role: auth.Editor, Status: http.StatusCreated,
-		Summary: "Take a cost from a key's limits before it is known",
-		Details: "429 when a limit is reached, with Retry-After. A settlement charges limits that callers " +
-			"share the route's settleMax at most, or 10 times cost; never less than cost.",
+		Summary: "Reserve a cost in a key's limits",
+		Details: "Gets 429 with Retry-After if a limit is reached. The settlement charges shared limits at " +
+			"most the route's settleMax, by default 10 times cost, and at least cost.",
 	}, a.reserve)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /reservations/settle", ID: "settle-reservation", Role: auth.Settler,
-		Summary: "Make a reservation's cost what was really used",
-		Details: "Once: 409 means settled before, 410 expired. Scope settle is enough, and good for " +
-			"nothing else.",
+		Summary: "Settle a reservation with its actual cost",
+		Details: "A reservation is settled once: 409 means that it was settled before, 410 that it " +
+			"expired. Scope settle is enough.",
 	}, a.settle)
 }
 

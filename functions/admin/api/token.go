@@ -16,11 +16,11 @@ import (
 type Token struct {
 	ID       string     `json:"id"`
 	Name     string     `json:"name"`
-	Scope    string     `json:"scope" doc:"read, write or settle; empty of one that cannot be read"`
+	Scope    string     `json:"scope" doc:"read, write or settle; empty if the token's record is unreadable"`
 	By       string     `json:"createdBy"`
 	Created  time.Time  `json:"created"`
 	Expires  time.Time  `json:"expires"`
-	LastUsed *time.Time `json:"lastUsed" doc:"To the minute; null if never"`
+	LastUsed *time.Time `json:"lastUsed" doc:"Minute of the last use; null if never used"`
 }
 
 func tokenOf(t token.Token) Token {
@@ -36,15 +36,15 @@ type (
 	newTokenInput struct {
 		Body struct {
 			Name    string    `json:"name" minLength:"1" maxLength:"64"`
-			Scope   string    `json:"scope" enum:"read,write,settle" doc:"Settle is to settle reservations and nothing else; write includes the others"`
-			Expires time.Time `json:"expires" doc:"Within the next 366 days"`
+			Scope   string    `json:"scope" enum:"read,write,settle" doc:"settle only settles reservations; write includes read and settle"`
+			Expires time.Time `json:"expires" doc:"At most 366 days from now"`
 		}
 	}
 	newTokenOutput struct {
 		Location string `header:"Location"`
 		Body     struct {
 			Token  Token  `json:"token"`
-			Secret string `json:"secret" doc:"Stands in this answer and nowhere else"`
+			Secret string `json:"secret" doc:"Only in this response"`
 		}
 	}
 	tokenInput struct {
@@ -60,11 +60,11 @@ func (a *api) registerTokens() {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /tokens", ID: "create-token", Role: auth.Editor, Status: http.StatusCreated,
 		Summary: "Create a machine token",
-		Details: "For people alone, with their session: a token that leaked must not make another.",
+		Details: "Needs a person's session, so that a leaked token cannot create another.",
 	}, a.createToken)
 	rest.Register(group, rest.Operation{
 		Pattern: "DELETE /tokens/{id}", ID: "revoke-token", Role: auth.Editor, Status: http.StatusNoContent,
-		Summary: "Revoke a machine token, one's own too",
+		Summary: "Revoke a machine token, including the one of this request",
 	}, func(ctx context.Context, in *tokenInput) (*rest.None, error) {
 		return nil, a.Tokens.Revoke(ctx, in.ID, app.ActorOf(ctx))
 	})

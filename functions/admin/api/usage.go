@@ -41,9 +41,9 @@ type Talker struct {
 type (
 	// Span is the query of a period and its steps.
 	Span struct {
-		From time.Time `query:"from" doc:"An hour before to, when it is left out"`
-		To   time.Time `query:"to" doc:"Now, when it is left out"`
-		Step string    `query:"step" default:"1m" maxLength:"10" doc:"Whole minutes within the last 24 hours, whole hours within the last 30 days"`
+		From time.Time `query:"from" doc:"Default: one hour before to"`
+		To   time.Time `query:"to" doc:"Default: now"`
+		Step string    `query:"step" default:"1m" maxLength:"10" doc:"Length of a step: whole minutes within the last 24 hours, whole hours within the last 30 days"`
 	}
 	usageInput struct {
 		keys.Path
@@ -51,23 +51,23 @@ type (
 	}
 	usageOutput struct {
 		Body struct {
-			Now     time.Time       `json:"now" doc:"Instant of the windows, on the store's clock"`
+			Now     time.Time       `json:"now" doc:"Time of the windows, by Valkey's clock"`
 			Windows []schema.Window `json:"windows"`
 			History Series          `json:"history"`
 		}
 	}
 	overviewInput struct {
 		Span
-		Top int `query:"top" minimum:"1" maximum:"64" default:"10" doc:"How many callers are ranked"`
+		Top int `query:"top" minimum:"1" maximum:"64" default:"10" doc:"Length of busiest and of mostDenied"`
 	}
 	overviewOutput struct {
 		Body struct {
-			Keys          int64    `json:"keys" doc:"In the registry"`
-			ActiveCallers int64    `json:"activeCallers" doc:"Seen since from, last 24 hours at most"`
+			Keys          int64    `json:"keys" doc:"Number of keys"`
+			ActiveCallers int64    `json:"activeCallers" doc:"Callers seen since from, within the last 24 hours"`
 			PolicyVersion int64    `json:"policyVersion"`
 			History       Series   `json:"history"`
-			Busiest       []Talker `json:"busiest" doc:"By admitted calls, in whole hours"`
-			MostDenied    []Talker `json:"mostDenied" doc:"By denied calls, in whole hours"`
+			Busiest       []Talker `json:"busiest" doc:"Callers with the most admitted calls, counted by whole hours"`
+			MostDenied    []Talker `json:"mostDenied" doc:"Callers with the most denied calls, counted by whole hours"`
 		}
 	}
 )
@@ -76,11 +76,11 @@ func (a *api) registerUsage() {
 	group := a.Group("usage")
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /keys/{id}/usage", ID: "get-usage", Role: auth.Viewer,
-		Summary: "How a key's limits stand now, and its calls over time",
+		Summary: "Get the current state of a key's limits and its calls over time",
 	}, a.keyUsage)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /overview", ID: "get-overview", Role: auth.Viewer,
-		Summary: "All calls over time, who calls and who is denied most",
+		Summary: "Get all calls over time and the callers with the most calls and denials",
 	}, a.overview)
 }
 
@@ -196,29 +196,29 @@ func (a *api) top(ctx context.Context, set *policy.Set, s span, n int,
 // Crossing is a call by which the use of a limit reached one of its thresholds.
 type Crossing struct {
 	Time      time.Time `json:"time" doc:"By Valkey's clock"`
-	Key       string    `json:"key" doc:"Id of the key or caller whose call it was"`
-	Name      string    `json:"name,omitempty" doc:"Of the key then"`
-	Group     string    `json:"group,omitempty" doc:"Of the key then"`
+	Key       string    `json:"key" doc:"Id of the calling key or caller"`
+	Name      string    `json:"name,omitempty" doc:"Name of the key at the time"`
+	Group     string    `json:"group,omitempty" doc:"Group of the key at the time"`
 	Plan      string    `json:"plan,omitempty"`
-	Rule      string    `json:"rule,omitempty" doc:"Route rule of the call"`
+	Rule      string    `json:"rule,omitempty" doc:"Name of the route rule that applied"`
 	Scope     string    `json:"scope" enum:"key,group,route,ip,route-ip,global,route-all" doc:"What the limit is on"`
-	Subject   string    `json:"subject" doc:"Id of that; of an address an HMAC"`
-	Limit     string    `json:"limit" doc:"As clients know it" example:"100000 per calendar month"`
-	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percent of the limit"`
-	Used      int64     `json:"used" doc:"With the call"`
+	Subject   string    `json:"subject" doc:"Id of what the limit is on; for an address, an HMAC"`
+	Limit     string    `json:"limit" doc:"The limit, as in a client's response" example:"100000 per calendar month"`
+	Threshold int       `json:"threshold" minimum:"1" maximum:"100" doc:"Percentage of the limit"`
+	Used      int64     `json:"used" doc:"Used after the call"`
 	Max       int64     `json:"max"`
-	Resets    time.Time `json:"resets" doc:"When the limit is unused, if nobody calls"`
+	Resets    time.Time `json:"resets" doc:"When the limit is unused again if nobody calls"`
 }
 
 type (
 	crossingsInput struct {
-		Key string `query:"key" maxLength:"64" doc:"Only of limits on this key or caller"`
+		Key string `query:"key" maxLength:"64" doc:"Only limits on this key or caller"`
 		rest.Paging
 	}
 	crossingsOutput struct {
 		Body struct {
 			Items []Crossing `json:"items"`
-			Next  string     `json:"next,omitempty" doc:"Where the list goes on; absent at its end"`
+			Next  string     `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page"`
 		}
 	}
 )
@@ -226,7 +226,7 @@ type (
 func (a *api) registerCrossings() {
 	rest.Register(a.Group("usage"), rest.Operation{
 		Pattern: "GET /crossings", ID: "list-crossings", Role: auth.Viewer,
-		Summary: "Calls of the last 30 days that took a limit to a threshold, newest first",
+		Summary: "List the calls of the last 30 days that reached a threshold, newest first",
 	}, a.listCrossings)
 }
 

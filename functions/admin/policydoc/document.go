@@ -18,13 +18,13 @@ import (
 
 // Policy is the document of a policy set: all configuration except the keys.
 type Policy struct {
-	Version     int64    `json:"version,omitempty" yaml:"version,omitempty" readOnly:"true" doc:"As in the ETag; If-Match counts, not this"`
+	Version     int64    `json:"version,omitempty" yaml:"version,omitempty" readOnly:"true" doc:"Version, as in the ETag. A change is checked against If-Match, not against this field"`
 	Plans       []Plan   `json:"plans" yaml:"plans,omitempty" maxItems:"500"`
 	Routes      []Rule   `json:"routes,omitempty" yaml:"routes,omitempty" maxItems:"500"`
 	PerIP       *Scope   `json:"perIP,omitempty" yaml:"perIP,omitempty" doc:"Limits per client address"`
 	Global      *Scope   `json:"global,omitempty" yaml:"global,omitempty" doc:"Global limits"`
 	Deny        []string `json:"deny,omitempty" yaml:"deny,omitempty" maxItems:"500" doc:"Networks whose callers are refused" example:"[\"203.0.113.0/24\"]"`
-	Allow       []string `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"500" doc:"When there are any, callers from elsewhere are refused"`
+	Allow       []string `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"500" doc:"Networks whose callers are admitted; when it is set, callers from other networks are refused"`
 	Exempt      []string `json:"exempt,omitempty" yaml:"exempt,omitempty" maxItems:"500" doc:"Networks whose callers are not limited"`
 	TokenPlan   string   `json:"tokenPlan,omitempty" yaml:"tokenPlan,omitempty" maxLength:"100" doc:"Default plan for JWTs"`
 	AddressPlan string   `json:"addressPlan,omitempty" yaml:"addressPlan,omitempty" maxLength:"100" doc:"Default plan for addresses"`
@@ -34,31 +34,31 @@ type Policy struct {
 // Plan is a named list of limits for keys. JSON identifies a plan by Number, YAML by Name.
 // Was is the former name of a renamed plan.
 type Plan struct {
-	Number    int             `json:"number,omitempty" yaml:"-" minimum:"0" doc:"Identifies the plan for ever; left out, a plan goes by its name"`
+	Number    int             `json:"number,omitempty" yaml:"-" minimum:"0" doc:"Permanent number of the plan; if omitted, the plan is matched by its name"`
 	Name      string          `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
 	Was       string          `json:"-" yaml:"was,omitempty"`
 	Limits    []Limit         `json:"limits" yaml:"limits" minItems:"1" maxItems:"8"`
 	Mode      policy.Mode     `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
-	Degraded  policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What becomes of calls while Valkey is away"`
-	Share     int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"Percent of limits (local only) that one environment admits"`
-	Candidate []Limit         `json:"candidate,omitempty" yaml:"candidate,omitempty" maxItems:"8" doc:"Candidate limits, which deny nothing"`
-	PerGroup  []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits on all keys of one group together"`
-	Allow     []Pattern       `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; left out, all"`
+	Degraded  policy.Degraded `json:"degraded,omitempty" yaml:"degraded,omitempty" enum:"closed,open,local" doc:"What happens to calls while Valkey is unavailable"`
+	Share     int             `json:"share,omitempty" yaml:"share,omitempty" minimum:"0" maximum:"100" doc:"With local: percentage of each limit that one Lambda environment admits"`
+	Candidate []Limit         `json:"candidate,omitempty" yaml:"candidate,omitempty" maxItems:"8" doc:"Candidate limits: counted, never enforced"`
+	PerGroup  []Limit         `json:"perGroup,omitempty" yaml:"perGroup,omitempty" maxItems:"8" doc:"Limits that the keys of a group share"`
+	Allow     []Pattern       `json:"allow,omitempty" yaml:"allow,omitempty" maxItems:"20" doc:"Routes that the plan's keys may call; if omitted, all routes"`
 }
 
 // Rule is a route rule.
 type Rule struct {
 	Name      string      `json:"name" yaml:"name" minLength:"1" maxLength:"100"`
 	Pattern   Pattern     `json:"pattern" yaml:"pattern"`
-	Cost      *int64      `json:"cost,omitempty" yaml:"cost,omitempty" minimum:"0" maximum:"1000000000" doc:"1 when it is left out; a call of cost 0 is not limited"`
-	Settle    bool        `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The cost is settled afterwards"`
-	SettleMax int64       `json:"settleMax,omitempty" yaml:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most a settlement charges to limits that callers share, cost at least; 10 times the cost when left out"`
+	Cost      *int64      `json:"cost,omitempty" yaml:"cost,omitempty" minimum:"0" maximum:"1000000000" doc:"Cost of a call; default 1. A call of cost 0 is not limited"`
+	Settle    bool        `json:"settle,omitempty" yaml:"settle,omitempty" doc:"The backend settles the cost after the call"`
+	SettleMax int64       `json:"settleMax,omitempty" yaml:"settleMax,omitempty" minimum:"1" maximum:"1000000000" doc:"Most that a settlement charges to shared limits; at least cost, default 10 times cost"`
 	Mode      policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
 	PerKey    []Limit     `json:"perKey,omitempty" yaml:"perKey,omitempty" maxItems:"8"`
 	PerIP     []Limit     `json:"perIP,omitempty" yaml:"perIP,omitempty" maxItems:"8"`
 	Shared    []Limit     `json:"shared,omitempty" yaml:"shared,omitempty" maxItems:"8"`
 
-	SharedLease string `json:"sharedLease,omitempty" yaml:"sharedLease,omitempty" maxLength:"40" example:"1s" doc:"Of shared, as lease of a scope"`
+	SharedLease string `json:"sharedLease,omitempty" yaml:"sharedLease,omitempty" maxLength:"40" example:"1s" doc:"Lease of the shared limits; see lease of global"`
 }
 
 // Pattern selects the calls of a rule. An empty field matches any call. In YAML it is a
@@ -73,7 +73,7 @@ type Pattern struct {
 // Scope is a list of limits on something other than a caller.
 type Scope struct {
 	Limits []Limit     `json:"limits,omitempty" yaml:"limits,omitempty" maxItems:"8"`
-	Lease  string      `json:"lease,omitempty" yaml:"lease,omitempty" maxLength:"40" example:"1s" doc:"Of global alone: how long environments use a share without asking; 10ms to a quarter of the shortest window, logs only. Left out, every call asks"`
+	Lease  string      `json:"lease,omitempty" yaml:"lease,omitempty" maxLength:"40" example:"1s" doc:"Only for global: how long a Lambda environment uses its lease before it asks Valkey again. 10ms to a quarter of the shortest window, only with the algorithm log. If omitted, every call asks Valkey"`
 	Mode   policy.Mode `json:"mode,omitempty" yaml:"mode,omitempty" enum:"enforce,shadow,off"`
 }
 
@@ -81,8 +81,8 @@ type Scope struct {
 type Bans struct {
 	Denials int64  `json:"denials" yaml:"denials" minimum:"2" maximum:"100000"`
 	Window  string `json:"window" yaml:"window" maxLength:"40" example:"1m"`
-	Base    string `json:"base" yaml:"base" maxLength:"40" doc:"How long the first ban is; each further one is twice as long" example:"10m"`
-	Cap     string `json:"cap" yaml:"cap" maxLength:"40" doc:"The longest ban" example:"1d"`
+	Base    string `json:"base" yaml:"base" maxLength:"40" doc:"Length of the first ban; each further ban is twice as long" example:"10m"`
+	Cap     string `json:"cap" yaml:"cap" maxLength:"40" doc:"Length of the longest ban" example:"1d"`
 }
 
 // Limit is the document form of a limit. In YAML it is the text of LimitText, or a mapping

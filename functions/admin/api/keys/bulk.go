@@ -17,24 +17,24 @@ import (
 type (
 	bulkInput struct {
 		Body struct {
-			Do       string      `json:"do" enum:"plan,override,end,reset,revoke" doc:"What to do with each key; end ends overrides"`
-			IDs      []string    `json:"ids,omitempty" maxItems:"100" doc:"The keys that are meant"`
-			Filter   *BulkFilter `json:"filter,omitempty" doc:"Or all keys that match; {} means every key"`
-			Plan     string      `json:"plan,omitempty" maxLength:"100" doc:"With plan: the new plan's name"`
-			Override *Override   `json:"override,omitempty" doc:"With override"`
+			Do       string      `json:"do" enum:"plan,override,end,reset,revoke" doc:"Change to make to each key; end removes overrides"`
+			IDs      []string    `json:"ids,omitempty" maxItems:"100" doc:"Ids of the keys to change"`
+			Filter   *BulkFilter `json:"filter,omitempty" doc:"In place of ids: change all keys that match; {} matches every key"`
+			Plan     string      `json:"plan,omitempty" maxLength:"100" doc:"With do plan: name of the new plan"`
+			Override *Override   `json:"override,omitempty" doc:"With do override: the new limits"`
 			Reason   string      `json:"reason" minLength:"1" maxLength:"200"`
-			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"With revoke or reset and a filter without a state, in the first request: how many keys match"`
-			After    string      `json:"after,omitempty" maxLength:"1000" doc:"next of the answer before"`
+			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match; needed in the first request of revoke or reset with a filter without a state"`
+			After    string      `json:"after,omitempty" maxLength:"1000" doc:"The value of next in the previous response"`
 		}
 	}
 	bulkOutput struct {
 		Body struct {
-			Job     string   `json:"job" doc:"Its id"`
-			Total   int64    `json:"total" doc:"Keys that are meant; the job changes no more than these"`
-			Done    int64    `json:"done" doc:"Keys that were changed by this request"`
-			Skipped int64    `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
-			Failed  []string `json:"failed" doc:"Ids of keys that could not be changed; the job names 100"`
-			Next    string   `json:"next,omitempty" doc:"Send the same again with after set to this, or POST to the job; absent when all is done"`
+			Job     string   `json:"job" doc:"Id of the job"`
+			Total   int64    `json:"total" doc:"Number of keys to change; the job never changes more"`
+			Done    int64    `json:"done" doc:"Keys changed by this request"`
+			Skipped int64    `json:"skipped" doc:"Keys that needed no change or are not active"`
+			Failed  []string `json:"failed" doc:"Ids of keys that this request could not change; the job names the first 100"`
+			Next    string   `json:"next,omitempty" doc:"Repeat the request with after set to this value, or POST to the job; absent when the job has ended"`
 		}
 	}
 	// JobPath is the path parameter of a bulk job.
@@ -43,7 +43,7 @@ type (
 	}
 	continueInput struct {
 		JobPath
-		Resume bool `query:"resume" doc:"Also if it was stopped. Send it once, not with every request"`
+		Resume bool `query:"resume" doc:"Continues a stopped job. Send it once, not with every request"`
 	}
 	undoInput struct {
 		JobPath
@@ -55,19 +55,19 @@ type (
 type Job struct {
 	ID      string       `json:"id"`
 	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,undo"`
-	Undoes  string       `json:"undoes,omitempty" doc:"The job that it takes back"`
+	Undoes  string       `json:"undoes,omitempty" doc:"Id of the job that this job undoes"`
 	By      schema.Actor `json:"by"`
 	Reason  string       `json:"reason"`
 	Started time.Time    `json:"started"`
-	Ended   *time.Time   `json:"ended,omitempty" doc:"Absent while it has more to do"`
-	Stopped bool         `json:"stopped" doc:"It waits until somebody continues it"`
-	Paused  string       `json:"paused,omitempty" doc:"Why its last step ended early, or what waits for the journal"`
-	Total   int64        `json:"total" doc:"Keys that are meant; the job changes no more than these"`
-	Done    int64        `json:"done" doc:"Keys that were changed"`
-	Skipped int64        `json:"skipped" doc:"Keys that were as they should be already, or are not active"`
-	Failed  int64        `json:"failed" doc:"Keys that could not be changed, or that an undo left as they are"`
-	Left    []LeftKey    `json:"left" doc:"The first 100 of these"`
-	More    bool         `json:"more" doc:"More keys match than were meant when it started; they were left as they were"`
+	Ended   *time.Time   `json:"ended,omitempty" doc:"When the job ended; absent until then"`
+	Stopped bool         `json:"stopped" doc:"The job is stopped until somebody continues it"`
+	Paused  string       `json:"paused,omitempty" doc:"Why the last request ended early, or what waits for the journal"`
+	Total   int64        `json:"total" doc:"Number of keys to change; the job never changes more"`
+	Done    int64        `json:"done" doc:"Keys changed"`
+	Skipped int64        `json:"skipped" doc:"Keys that needed no change or are not active"`
+	Failed  int64        `json:"failed" doc:"Keys that could not be changed, or that an undo left unchanged"`
+	Left    []LeftKey    `json:"left" doc:"The first 100 of the failed keys"`
+	More    bool         `json:"more" doc:"More keys match than the job counted at its start; it leaves the others unchanged"`
 }
 
 // LeftKey is a key that a job did not change, and the reason.
@@ -103,25 +103,25 @@ type BulkFilter struct {
 func (ops operations) registerBulk(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /bulk", ID: "change-keys", Role: auth.Editor,
-		Summary: "Change many keys, some with each request",
-		Details: "Starts a job. A request works for about 3 seconds and says how to go on. Doing a part " +
-			"twice changes nothing twice.",
+		Summary: "Start a bulk change of keys",
+		Details: "Starts a job and works on it for about 3 seconds. The response says how to continue. A " +
+			"repeated request changes no key twice.",
 	}, ops.changeKeys)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /bulk/{job}", ID: "get-job", Role: auth.Viewer,
-		Summary: "How far a change of many keys is",
+		Summary: "Get the progress of a bulk job",
 	}, ops.getJob)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /bulk/{job}", ID: "continue-job", Role: auth.Editor,
-		Summary: "Go on with a job for about 3 seconds",
-		Details: "Repeat until ended. While somebody else goes on with it, it answers how far that is. A " +
-			"job that was stopped, or whose progress Valkey lost, is 409 and needs resume.",
+		Summary: "Continue a job for about 3 seconds",
+		Details: "Repeat until the response has ended. While another request works on the job, it returns " +
+			"the progress. A job that was stopped, or whose progress Valkey lost, gets 409 and needs resume.",
 	}, ops.continueJob)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /bulk/{job}/undo", ID: "undo-job", Role: auth.Editor,
-		Summary: "Take back what a job changed",
-		Details: "Starts another job, which puts every key back that was not changed since. Go on with it " +
-			"as with any job.",
+		Summary: "Undo a job",
+		Details: "Starts another job, which restores every key that was not changed since. Continue it " +
+			"like any job.",
 	}, ops.undoJob)
 }
 

@@ -19,16 +19,16 @@ type (
 	callersOutput struct {
 		Body struct {
 			Items []Caller `json:"items"`
-			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end"`
+			Next  string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page"`
 		}
 	}
 	adoptInput struct {
 		Body struct {
 			Kind    string    `json:"kind" enum:"token,address"`
-			ID      string    `json:"id,omitempty" maxLength:"22" doc:"As checks report the caller; or what it is made of:"`
-			Issuer  string    `json:"issuer,omitempty" maxLength:"500" doc:"Of a token: its claim iss"`
-			Holder  string    `json:"holder,omitempty" maxLength:"500" doc:"Of a token: the claim that identifies callers, mostly sub"`
-			Network string    `json:"network,omitempty" maxLength:"50" doc:"Of an address: the network it counts as" example:"203.0.113.7/32"`
+			ID      string    `json:"id,omitempty" maxLength:"22" doc:"Id of the caller, as in usage and denials. In place of it: issuer and holder, or network"`
+			Issuer  string    `json:"issuer,omitempty" maxLength:"500" doc:"For a JWT: its claim iss"`
+			Holder  string    `json:"holder,omitempty" maxLength:"500" doc:"For a JWT: the claim that identifies the caller, usually sub"`
+			Network string    `json:"network,omitempty" maxLength:"50" doc:"For an address: the network that it counts as" example:"203.0.113.7/32"`
 			Name    string    `json:"name" minLength:"1" maxLength:"100"`
 			Reason  string    `json:"reason" minLength:"1" maxLength:"200"`
 			Over    *Override `json:"override,omitempty"`
@@ -44,22 +44,22 @@ type (
 // Caller is a caller seen within 24 hours.
 type Caller struct {
 	ID       string        `json:"id"`
-	Last     time.Time     `json:"last" doc:"Minute of its last call"`
-	Name     string        `json:"name,omitempty" doc:"Of one that has a record"`
+	Last     time.Time     `json:"last" doc:"Minute of the last call"`
+	Name     string        `json:"name,omitempty" doc:"Name, if the caller has a record"`
 	Plan     string        `json:"plan,omitempty"`
-	LastHour schema.Counts `json:"lastHour" doc:"Its calls of the last hour"`
+	LastHour schema.Counts `json:"lastHour" doc:"Calls of the last hour"`
 }
 
 func (ops operations) registerCallers(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /callers", ID: "list-callers", Role: auth.Viewer,
-		Summary: "List who called within 24 hours, the last first",
+		Summary: "List the callers of the last 24 hours, latest first",
 	}, ops.listCallers)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /callers", ID: "adopt-caller", Role: auth.Editor, Status: http.StatusCreated,
-		Summary: "Make a record of a caller without an API key",
-		Details: "So that a token's holder or an address can have an override or a ban, by the operations " +
-			"on keys.",
+		Summary: "Create the record of a caller without an API key",
+		Details: "With a record, the holder of a JWT or an address can have an override or a ban, by the " +
+			"operations on keys.",
 	}, ops.adopt)
 }
 

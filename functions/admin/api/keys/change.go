@@ -39,8 +39,8 @@ type (
 		Path
 		rest.IfMatch
 		Body struct {
-			Grace    string `json:"grace" maxLength:"40" example:"24h" doc:"How long the old secret stays good: 0s to 90d"`
-			EndGrace bool   `json:"endGrace,omitempty" doc:"End the grace of the secret from before the last rotation: without, 409 while that one is good"`
+			Grace    string `json:"grace" maxLength:"40" example:"24h" doc:"How long the old secret stays valid: 0s to 90d"`
+			EndGrace bool   `json:"endGrace,omitempty" doc:"Expires the previous secret now; without it, the request gets 409 while that secret is valid"`
 			Reason   string `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
@@ -57,21 +57,21 @@ type (
 func (ops operations) registerKeyActions(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "PUT /keys/{id}/override", ID: "override-key", Role: auth.Editor,
-		Summary: "Replace the limits of the key's plan",
-		Details: "Acts on the next check and keeps what was counted.",
+		Summary: "Override the limits of the key's plan",
+		Details: "Takes effect on the next check and keeps the counts.",
 	}, ops.putOverride)
 	rest.Register(group, rest.Operation{
 		Pattern: "DELETE /keys/{id}/override", ID: "end-override", Role: auth.Editor,
-		Summary: "End the override: the plan is back in force",
+		Summary: "Remove the override and apply the plan again",
 	}, ops.endOverride)
 	for _, action := range []struct {
 		name, summary string
 	}{
-		{app.Revoke, "Refuse the key from the next check on; it can be taken back"},
-		{app.Unrevoke, "Let a revoked key call again"},
-		{app.Unban, "Lift a ban, manual or automatic"},
-		{app.Reset, "Forget everything that was counted"},
-		{app.ExpireSecret, "Expire the secret from before the last rotation now"},
+		{app.Revoke, "Revoke a key from the next check on; unrevoke restores it"},
+		{app.Unrevoke, "Restore a revoked key"},
+		{app.Unban, "Remove a ban, manual or automatic"},
+		{app.Reset, "Reset the counts of a key"},
+		{app.ExpireSecret, "Expire the previous secret now"},
 	} {
 		rest.Register(group, rest.Operation{
 			Pattern: "POST /keys/{id}/" + action.name, ID: action.name + "-key", Role: auth.Editor,
@@ -80,14 +80,14 @@ func (ops operations) registerKeyActions(group rest.Group) {
 	}
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /keys/{id}/ban", ID: "ban-key", Role: auth.Editor,
-		Summary: "Deny every call until a time",
+		Summary: "Ban a key until a time",
 	}, ops.ban)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /keys/{id}/rotate", ID: "rotate-key", Role: auth.Editor, Status: http.StatusCreated,
-		Summary: "Rotate secret",
-		Details: "Plan, counts and history stay. The new secret stands in the answer and cannot be had " +
-			"again. While the secret from before the last rotation is good, this needs endGrace, since a " +
-			"key has two secrets at most. If-Match keeps a repeated request from rotating twice.",
+		Summary: "Rotate the secret of a key",
+		Details: "Keeps plan, counts and history. Only this response has the new secret. A key has at most " +
+			"two secrets, so this needs endGrace while the previous secret is valid. If-Match keeps a " +
+			"repeated request from rotating twice.",
 	}, ops.rotate)
 }
 
@@ -213,9 +213,9 @@ type (
 			Name    *string              `json:"name,omitempty" minLength:"1" maxLength:"100"`
 			Plan    *string              `json:"plan,omitempty" minLength:"1" maxLength:"100"`
 			Tags    *[]string            `json:"tags,omitempty" maxItems:"10"`
-			Group   *string              `json:"group,omitempty" maxLength:"64" doc:"Empty for none"`
-			Allow   *[]policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"As in a key; [] for all routes"`
-			Expires nullable[time.Time]  `json:"expires,omitempty" doc:"null for never"`
+			Group   *string              `json:"group,omitempty" maxLength:"64" doc:"Group; empty for none"`
+			Allow   *[]policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"Routes that the key may call; [] for all routes of its plan"`
+			Expires nullable[time.Time]  `json:"expires,omitempty" doc:"Expiry; null for never"`
 			Reason  string               `json:"reason,omitempty" maxLength:"200"`
 		}
 	}

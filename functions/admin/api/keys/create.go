@@ -20,12 +20,12 @@ type (
 		Body struct {
 			Name    string              `json:"name" minLength:"1" maxLength:"100"`
 			Plan    string              `json:"plan" minLength:"1" maxLength:"100"`
-			Env     string              `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Part of the key's text; live when it is left out"`
+			Env     string              `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Environment in the key's prefix; default live"`
 			Tags    []string            `json:"tags,omitempty" maxItems:"10"`
-			Group   string              `json:"group,omitempty" maxLength:"64" doc:"As in a key: letters, digits and . _ - : @"`
+			Group   string              `json:"group,omitempty" maxLength:"64" doc:"Group: letters, digits and . _ - : @"`
 			Expires *time.Time          `json:"expires,omitempty"`
-			Allow   []policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"As in a key"`
-			Value   string              `json:"value,omitempty" doc:"The key's text, when another system made it; only with FOREIGN_KEYS. It is hashed, and stands in no answer"`
+			Allow   []policydoc.Pattern `json:"allow,omitempty" maxItems:"20" doc:"Routes that the key may call, among those of its plan"`
+			Value   string              `json:"value,omitempty" doc:"Value of a key from another system; needs FOREIGN_KEYS. Only its hash is stored, and no response contains it"`
 			Reason  string              `json:"reason,omitempty" maxLength:"200"`
 		}
 	}
@@ -34,7 +34,7 @@ type (
 		ETag     string `header:"ETag"`
 		Body     struct {
 			Key    Key    `json:"key"`
-			Secret string `json:"secret,omitempty" doc:"Stands in this answer and nowhere else; absent when the value was given"`
+			Secret string `json:"secret,omitempty" doc:"Only in this response; absent if the request gave the value"`
 		}
 	}
 )
@@ -88,7 +88,7 @@ type (
 	}
 	importOutput struct {
 		Body struct {
-			Results []ImportResult `json:"results" doc:"Of the first keys, in order: send the rest again"`
+			Results []ImportResult `json:"results" doc:"Results of the first keys, in order; send the other keys again"`
 		}
 	}
 )
@@ -97,27 +97,27 @@ type (
 type ImportedKey struct {
 	Name   string   `json:"name" minLength:"1" maxLength:"100"`
 	Plan   string   `json:"plan" minLength:"1" maxLength:"100"`
-	Env    string   `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Of a key without a value; live when it is left out"`
+	Env    string   `json:"env,omitempty" pattern:"^[a-z0-9]{1,16}$" doc:"Environment in the prefix of a key without a value; default live"`
 	Tags   []string `json:"tags,omitempty" maxItems:"10"`
-	Group  string   `json:"group,omitempty" maxLength:"64" doc:"As in create-key"`
-	Value  string   `json:"value,omitempty" doc:"As in create-key; a new secret is made when it is left out"`
-	Status string   `json:"status,omitempty" enum:"active,revoked" doc:"A revoked key never calls, not even for a moment"`
+	Group  string   `json:"group,omitempty" maxLength:"64" doc:"Group: letters, digits and . _ - : @"`
+	Value  string   `json:"value,omitempty" doc:"Value of a key from another system; if omitted, a new secret is created"`
+	Status string   `json:"status,omitempty" enum:"active,revoked" doc:"Status of the key from its creation on"`
 }
 
 // ImportResult is the result of importing one key.
 type ImportResult struct {
-	State   string `json:"state" enum:"created,exists,failed" doc:"exists: a key has this value already, and was not changed"`
+	State   string `json:"state" enum:"created,exists,failed" doc:"exists: a key with this value exists and was not changed"`
 	ID      string `json:"id,omitempty"`
-	Secret  string `json:"secret,omitempty" doc:"Of a key that was created without a value; stands in this answer alone"`
-	Message string `json:"message,omitempty" doc:"Why it failed"`
+	Secret  string `json:"secret,omitempty" doc:"Secret of a key created without a value; only in this response"`
+	Message string `json:"message,omitempty" doc:"Why the key was not created"`
 }
 
 func (ops operations) registerImport(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /import", ID: "import-keys", Role: auth.Editor, MaxBody: maxImportBody,
 		Summary: "Create up to 100 keys",
-		Details: "A request creates as many as it has time for, about a second. Sending a key with a value " +
-			"twice creates it once.",
+		Details: "A request works for about one second; the response names the keys that it created. A key " +
+			"with a value is created once, even if it is sent twice.",
 	}, ops.importKeys)
 }
 

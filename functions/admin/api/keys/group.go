@@ -15,9 +15,9 @@ import (
 // Group is a group of API keys that share limits.
 type Group struct {
 	Name   string        `json:"name"`
-	Keys   int64         `json:"keys" doc:"How many there are; list-keys lists them"`
-	Now    time.Time     `json:"now" doc:"Instant of the limits, on the store's clock"`
-	Limits []GroupLimits `json:"limits" doc:"Of each plan that has limits on groups; none with mode off"`
+	Keys   int64         `json:"keys" doc:"Number of keys; list-keys lists them"`
+	Now    time.Time     `json:"now" doc:"Time of the limits, by Valkey's clock"`
+	Limits []GroupLimits `json:"limits" doc:"Limits of each plan that has limits per group; none with mode off"`
 }
 
 // GroupLimits is the state of one plan's limits on a group.
@@ -41,13 +41,13 @@ type (
 func (ops operations) registerGroups(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /groups/{name}", ID: "get-group", Role: auth.Viewer,
-		Summary: "Get a group and how its limits stand",
-		Details: "A group exists as long as keys are in it.",
+		Summary: "Get a group and the current state of its limits",
+		Details: "A group exists as long as it has keys.",
 	}, ops.getGroup)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /groups/{name}/reset", ID: "reset-group", Role: auth.Editor,
-		Status: http.StatusNoContent, Summary: "Forget what was counted for a group",
-		Details: "The counts of its keys stay.",
+		Status: http.StatusNoContent, Summary: "Reset the counts of a group",
+		Details: "Keeps the counts of its keys.",
 	}, ops.resetGroup)
 }
 

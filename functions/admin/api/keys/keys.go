@@ -39,28 +39,28 @@ func Register(a *rest.API, keys *app.Registry, calls *usage.Reader) {
 func (ops operations) registerKeys(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /keys", ID: "list-keys", Role: auth.Viewer,
-		Summary: "List keys, in the order of their names unless another is asked for",
-		Details: "A key that is there all the while is listed exactly once, whatever is created or deleted " +
-			"meanwhile.",
+		Summary: "List keys, by name or in another order",
+		Details: "A key that exists from the first page to the last is listed exactly once, even if others " +
+			"are created or deleted meanwhile.",
 	}, ops.listKeys)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /keys", ID: "create-key", Role: auth.Editor, Status: http.StatusCreated,
 		Summary: "Create a key",
-		Details: "The secret stands in the answer and cannot be had again. A value that is a key's already " +
-			"gets 409, with the key's address in Location.",
+		Details: "Only this response has the secret. The value of an existing key gets 409, with that key's " +
+			"URL in Location.",
 	}, ops.createKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /keys/{id}", ID: "get-key", Role: auth.Viewer,
-		Summary: "Get a key and how its limits stand",
+		Summary: "Get a key and the current state of its limits",
 	}, ops.getKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "PATCH /keys/{id}", ID: "edit-key", Role: auth.Editor,
-		Summary: "Change name, plan, tags, group, routes or expiry",
-		Details: "What is left out stays. Another plan acts on the next check and keeps the counts.",
+		Summary: "Change a key's name, plan, tags, group, routes or expiry",
+		Details: "Omitted fields stay unchanged. A new plan takes effect on the next check and keeps the counts.",
 	}, ops.patchKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "DELETE /keys/{id}", ID: "delete-key", Role: auth.Editor, Status: http.StatusNoContent,
-		Summary: "Delete a key and its counts for ever",
+		Summary: "Delete a key and its counts permanently",
 	}, ops.deleteKey)
 }
 
@@ -70,16 +70,16 @@ type Key struct {
 	Kind     string              `json:"kind" enum:"key,token,address"`
 	Name     string              `json:"name"`
 	Env      string              `json:"env,omitempty"`
-	Foreign  bool                `json:"foreign,omitempty" doc:"Another system made its value"`
+	Foreign  bool                `json:"foreign,omitempty" doc:"The key's value comes from another system"`
 	Tags     []string            `json:"tags,omitempty"`
 	Plan     string              `json:"plan"`
-	Group    string              `json:"group,omitempty" doc:"That it shares the plan's limits per group with"`
+	Group    string              `json:"group,omitempty" doc:"Group whose keys share the plan's limits per group"`
 	Status   string              `json:"status" enum:"active,revoked,unreadable"`
 	Override *Override           `json:"override,omitempty"`
-	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, of those that its plan opens; left out, all of them"`
+	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"`
 	Expires  *time.Time          `json:"expires,omitempty"`
-	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"Until when it is banned; a ban by the policy is told where a key's states are"`
-	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the secret before the last rotation is good"`
+	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of a manual ban; an automatic ban appears only in states"`
+	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
 	Version  int64               `json:"version"`
 	Created  *time.Time          `json:"created,omitempty"`
 	Updated  *time.Time          `json:"updated,omitempty"`
@@ -87,9 +87,9 @@ type Key struct {
 
 // Override replaces the limits of a key's plan.
 type Override struct {
-	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"8" doc:"1 to 8; none with mode off"`
+	Limits []policydoc.Limit `json:"limits,omitempty" maxItems:"8" doc:"1 to 8 limits; none with mode off"`
 	Mode   string            `json:"mode,omitempty" enum:"enforce,shadow,off"`
-	Until  *time.Time        `json:"until,omitempty" doc:"When the plan is back in force; never when it is left out"`
+	Until  *time.Time        `json:"until,omitempty" doc:"When the override ends; if omitted, never"`
 	Reason string            `json:"reason" minLength:"1" maxLength:"200"`
 }
 
@@ -164,15 +164,15 @@ func (ops operations) getKey(ctx context.Context, in *Path) (*rest.VersionedBody
 // KeyNow is a key, its states and its recent calls.
 type KeyNow struct {
 	Key
-	States  []string        `json:"states" doc:"What is out of the ordinary: overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
-	Windows []schema.Window `json:"windows" doc:"Its limits in force and how they stand; none with mode off"`
+	States  []string        `json:"states" doc:"Any of overridden, blocked, near, shadow, banned, expiring, revoked, unreadable"`
+	Windows []schema.Window `json:"windows" doc:"Current state of the limits in force; none with mode off"`
 	Activity
 }
 
 // Activity is the recent calls of a key or caller.
 type Activity struct {
-	LastHour schema.Counts `json:"lastHour" doc:"Its calls of the last hour"`
-	LastUsed *time.Time    `json:"lastUsed,omitempty" doc:"Minute of its last call; absent when it made none in 24 hours"`
+	LastHour schema.Counts `json:"lastHour" doc:"Calls of the last hour"`
+	LastUsed *time.Time    `json:"lastUsed,omitempty" doc:"Minute of the last call; absent without a call in the last 24 hours"`
 }
 
 func (ops operations) activities(ctx context.Context, ids []string) ([]Activity, error) {
@@ -216,18 +216,18 @@ func keyNowOf(s app.Subject) KeyNow {
 
 type (
 	keysInput struct {
-		Prefix string `query:"prefix" maxLength:"100" doc:"Only names that start so, whatever the case"`
+		Prefix string `query:"prefix" maxLength:"100" doc:"Only names with this prefix; case is ignored"`
 		Plan   string `query:"plan" maxLength:"400" doc:"Only keys of the plan with this name"`
 		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
-		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Banned, blocked and near ones are in an order of their own"`
-		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: of the 64 callers with the most calls or denials this hour, on one page; used: keys that called within 24 hours, the last first"`
+		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
+		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: the 64 callers with the most calls or denials of this hour, on one page. used: keys that called in the last 24 hours, latest first"`
 		rest.Paging
 	}
 	keysOutput struct {
 		Body struct {
 			Items []KeyNow `json:"items"`
-			Next  string   `json:"next,omitempty" doc:"Where the list goes on; absent at its end. With a state or a tag a page may be short before it"`
+			Next  string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. With a state or a tag, other pages can be short too"`
 		}
 	}
 )

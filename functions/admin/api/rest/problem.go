@@ -12,13 +12,13 @@ import (
 
 // Problem is an error in the form of RFC 9457. Its cause is logged, never answered.
 type Problem struct { //nolint:errname // its name is that of the schema in the document
-	Type   string   `json:"type" doc:"URI that names the kind of problem; about:blank when the status says all" example:"about:blank"`
-	Title  string   `json:"title" doc:"The status in words, or the kind of problem"`
+	Type   string   `json:"type" doc:"URI of the problem type; about:blank if the status is enough" example:"about:blank"`
+	Title  string   `json:"title" doc:"Text of the status, or of the problem type"`
 	Status int      `json:"status" doc:"HTTP status"`
 	Detail string   `json:"detail" doc:"What is wrong and what to do"`
-	Errors []Detail `json:"errors,omitempty" doc:"What is wrong, place by place"`
+	Errors []Detail `json:"errors,omitempty" doc:"One entry for each invalid value"`
 	// Current and Given are set for a change with a stale version.
-	Current *int64 `json:"currentVersion,omitempty" doc:"With 412: the version there is"`
+	Current *int64 `json:"currentVersion,omitempty" doc:"With 412: the current version"`
 	Given   *int64 `json:"givenVersion,omitempty" doc:"With 412: the version that the change was based on"`
 
 	header http.Header
@@ -26,8 +26,8 @@ type Problem struct { //nolint:errname // its name is that of the schema in the 
 
 // Detail is an error at one place of the request.
 type Detail struct {
-	Location string `json:"location,omitempty" doc:"Where: body.limits[0].window, query.count, path.id" example:"body.limits[0].window"`
-	Line     int    `json:"line,omitempty" doc:"Line of a file, from 1"`
+	Location string `json:"location,omitempty" doc:"Place of the invalid value, such as query.count or path.id" example:"body.limits[0].window"`
+	Line     int    `json:"line,omitempty" doc:"Line of the file, from 1"`
 	Message  string `json:"message"`
 }
 

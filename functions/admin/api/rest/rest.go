@@ -158,7 +158,7 @@ func Versioned[T any](version int64, body T) *VersionedBody[T] {
 
 // IfMatch is the header field with the version that a change is based on.
 type IfMatch struct {
-	IfMatch string `header:"If-Match" maxLength:"100" example:"\"7\"" doc:"ETag of the version that the change is based on; * for whichever there is"`
+	IfMatch string `header:"If-Match" maxLength:"100" example:"\"7\"" doc:"ETag of the version that the change is based on; * for any version"`
 }
 
 // ETag returns the entity tag of a version.
@@ -214,12 +214,12 @@ func Stale(current int64, given *int64) *Problem {
 type (
 	// Paging is the query of a page of a list.
 	Paging struct {
-		After string `query:"after" maxLength:"1000" doc:"next of the page before"`
+		After string `query:"after" maxLength:"1000" doc:"The value of next on the previous page"`
 		Count int    `query:"count" minimum:"1" maximum:"500" default:"50"`
 	}
 	// ReasonQuery is the reason of a change whose body cannot contain one.
 	ReasonQuery struct {
-		Reason string `query:"reason" maxLength:"800" doc:"Why, for the audit: up to 200 characters"`
+		Reason string `query:"reason" maxLength:"800" doc:"Reason for the audit log: up to 200 characters"`
 	}
 	// OptionalReason is the body of a change whose reason is optional.
 	OptionalReason struct {

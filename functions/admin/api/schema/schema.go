@@ -19,10 +19,10 @@ import (
 type Counts struct {
 	Allowed         int64 `json:"allowed"`
 	Denied          int64 `json:"denied"`
-	ShadowDenied    int64 `json:"shadowDenied" doc:"Of all calls, those that a limit in shadow would have denied"`
-	CandidateDenied int64 `json:"candidateDenied" doc:"Of all calls, those that a candidate would have denied"`
-	Degraded        int64 `json:"degraded" doc:"Of all calls, those decided without the store"`
-	Cost            int64 `json:"cost" doc:"Of the allowed calls together"`
+	ShadowDenied    int64 `json:"shadowDenied" doc:"Calls that a limit in shadow mode would have denied"`
+	CandidateDenied int64 `json:"candidateDenied" doc:"Calls that a candidate limit would have denied"`
+	Degraded        int64 `json:"degraded" doc:"Calls decided while Valkey was unavailable"`
+	Cost            int64 `json:"cost" doc:"Total cost of the allowed calls"`
 }
 
 // CountsOf converts counts.
@@ -53,8 +53,8 @@ type Window struct {
 	Text      string          `json:"text" doc:"The limit in words" example:"100 per 10 seconds"`
 	Used      int64           `json:"used"`
 	Remaining int64           `json:"remaining"`
-	Resets    *time.Time      `json:"resets,omitempty" doc:"When the window is empty if nobody calls; absent when it is"`
-	NextFree  *time.Time      `json:"nextFree,omitempty" doc:"When the next call passes; absent when it does now"`
+	Resets    *time.Time      `json:"resets,omitempty" doc:"When the limit is unused again if nobody calls; absent if it is unused now"`
+	NextFree  *time.Time      `json:"nextFree,omitempty" doc:"When the next call is allowed; absent if it is allowed now"`
 }
 
 // WindowOf returns the state of a limit at now.

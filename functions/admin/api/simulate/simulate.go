@@ -24,7 +24,7 @@ type (
 	simulateInput struct {
 		Body struct {
 			Limit policydoc.Limit `json:"limit"`
-			Calls []float64       `json:"calls" minItems:"1" maxItems:"500" doc:"Times of the calls, in seconds; an aligned window begins at 0"`
+			Calls []float64       `json:"calls" minItems:"1" maxItems:"500" doc:"Times of the calls, in seconds; aligned windows begin at 0"`
 		}
 	}
 	simulateOutput struct {
@@ -40,7 +40,7 @@ type Decision struct {
 	At         float64  `json:"at" doc:"Seconds"`
 	Allowed    bool     `json:"allowed"`
 	Remaining  int64    `json:"remaining"`
-	RetryAfter *float64 `json:"retryAfter,omitempty" doc:"Seconds, exact; of a call that is denied"`
+	RetryAfter *float64 `json:"retryAfter,omitempty" doc:"Seconds, not rounded; only of a denied call"`
 }
 
 // Register adds the operations to a.
@@ -48,13 +48,13 @@ func Register(a *rest.API) {
 	group := a.Group("usage")
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /simulate", ID: "simulate-calls", Role: auth.Viewer,
-		Summary: "Decides about calls at given times",
+		Summary: "Decide about calls at given times",
 		Details: "Runs the limiter's model; no key is read or changed.",
 	}, decide)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /simulate/lab", ID: "simulate-lab", Role: auth.Viewer,
-		Summary: "Compares algorithms with the exact log on the same calls",
-		Details: "The dashboard's Simulate. Equal requests have equal answers; no key is read or changed.",
+		Summary: "Compare algorithms with the exact log on the same calls",
+		Details: "As on the page Simulate. Equal requests get equal responses; no key is read or changed.",
 	}, compare)
 }
 
@@ -105,20 +105,20 @@ type (
 			Requests   int64    `json:"requests" minimum:"1" maximum:"10000"`
 			Window     string   `json:"window" maxLength:"20" example:"1m"`
 			Shape      string   `json:"shape" enum:"boundary,poisson,on-off,greedy,recorded"`
-			Rate       int64    `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Calls in a window, in percent of the limit; not of recorded calls"`
-			Windows    int64    `json:"windows,omitempty" minimum:"1" maximum:"50000" doc:"How long, in windows; not of recorded calls"`
-			Minutes    []int64  `json:"minutes,omitempty" maxItems:"1440" doc:"Recorded calls, minute by minute"`
-			Seed       uint64   `json:"seed,omitempty" maximum:"999999999" doc:"Another seed strews other calls"`
-			Algorithms []string `json:"algorithms,omitempty" maxItems:"20" doc:"Names; all when it is left out"`
-			Points     int      `json:"points,omitempty" maximum:"500" doc:"Length of the series of rolling windows; 0 for none"`
+			Rate       int64    `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Calls in a window, as a percentage of the limit; not with recorded"`
+			Windows    int64    `json:"windows,omitempty" minimum:"1" maximum:"50000" doc:"Duration, in windows; not with recorded"`
+			Minutes    []int64  `json:"minutes,omitempty" maxItems:"1440" doc:"With recorded: calls of each minute"`
+			Seed       uint64   `json:"seed,omitempty" maximum:"999999999" doc:"Seed of the random call times"`
+			Algorithms []string `json:"algorithms,omitempty" maxItems:"20" doc:"Names of algorithms; if omitted, all"`
+			Points     int      `json:"points,omitempty" maximum:"500" doc:"Number of points in each series; 0 for no series"`
 		}
 	}
 	labOutput struct {
 		Body struct {
 			Calls    int64     `json:"calls"`
-			Exact    Outcome   `json:"exact" doc:"Of the exact log"`
+			Exact    Outcome   `json:"exact" doc:"Outcome of the exact log"`
 			Outcomes []Outcome `json:"outcomes"`
-			Demand   []int64   `json:"demand,omitempty" doc:"Calls in the rolling windows of the series, admitted or not"`
+			Demand   []int64   `json:"demand,omitempty" doc:"Calls in each rolling window, admitted or denied"`
 		}
 	}
 )
@@ -127,11 +127,11 @@ type (
 type Outcome struct {
 	Algorithm    string  `json:"algorithm"`
 	Title        string  `json:"title"`
-	Ours         bool    `json:"ours" doc:"Of this limiter; all others are renderings of what others publish"`
+	Ours         bool    `json:"ours" doc:"An algorithm of this limiter; the others follow what other products publish"`
 	Admitted     int64   `json:"admitted"`
-	FalseAllows  int64   `json:"falseAllows" doc:"Admitted, which the exact log denied"`
-	FalseDenials int64   `json:"falseDenials" doc:"Denied, which the exact log admitted"`
-	Worst        int64   `json:"worst" doc:"The most calls in any rolling window"`
+	FalseAllows  int64   `json:"falseAllows" doc:"Calls admitted that the exact log denies"`
+	FalseDenials int64   `json:"falseDenials" doc:"Calls denied that the exact log admits"`
+	Worst        int64   `json:"worst" doc:"Most admitted calls in any rolling window"`
 	Series       []int64 `json:"series,omitempty"`
 }
 
