@@ -243,7 +243,7 @@ func TestRunFails(t *testing.T) {
 		{"port taken", []string{"-admin", address}, 1,
 			"-admin " + address + ": address already in use (another ./scripts/run? choose another with " +
 				"-admin 127.0.0.1:0)"},
-		{"valkey away", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 1, "127.0.0.1:1"},
+		{"valkey unavailable", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 1, "127.0.0.1:1"},
 		{"valkey URL with an option nobody knows",
 			[]string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y"}, 1, "-valkey"},
 		{"function cannot start", []string{"-bin", broken}, 1, "[check] configuration is broken"},

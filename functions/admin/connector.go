@@ -33,10 +33,10 @@ const (
 // and retries with later requests: a function that starts while Valkey is unreachable
 // must still answer.
 type connector struct {
-	open func(context.Context) (http.Handler, error)
-	away http.Handler
-	log  *slog.Logger
-	now  func() time.Time
+	open        func(context.Context) (http.Handler, error)
+	unavailable http.Handler
+	log         *slog.Logger
+	now         func() time.Time
 
 	mu      sync.Mutex
 	attempt *attempt  // succeeded or under way; nil after a failure
@@ -55,7 +55,7 @@ func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connecto
 	if err != nil {
 		return nil, err
 	}
-	away, err := server.NewAway(settings, bundle, log)
+	unavailable, err := server.NewUnavailable(settings, bundle, log)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func newConnector(c settings, bundle static.Bundle, log *slog.Logger) (*connecto
 		}
 		return newDashboard(ctx, c, settings, client, bundle, log)
 	}
-	return &connector{open: open, away: away, log: log, now: time.Now}, nil
+	return &connector{open: open, unavailable: unavailable, log: log, now: time.Now}, nil
 }
 
 // ServeHTTP connects if necessary.
@@ -84,17 +84,17 @@ func (c *connector) handler(ctx context.Context) http.Handler {
 		select {
 		case <-a.done:
 		case <-ctx.Done():
-			return c.away
+			return c.unavailable
 		}
 		if a.ready != nil {
 			return a.ready
 		}
 		if own {
-			return c.away
+			return c.unavailable
 		}
 		a, own = c.connect(ctx, true)
 	}
-	return c.away
+	return c.unavailable
 }
 
 // connect returns the attempt that succeeded or is under way, or else starts one. After a

@@ -21,9 +21,9 @@ const unreachable = "10.1.2.3:6379"
 // reach.
 type fixture struct {
 	*connector
-	server *miniredis.Miniredis
-	away   bool
-	clock  time.Time
+	server      *miniredis.Miniredis
+	unavailable bool
+	clock       time.Time
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -38,7 +38,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	reach := f.open
 	f.open = func(ctx context.Context) (http.Handler, error) {
-		if f.away {
+		if f.unavailable {
 			return nil, errors.New("dial tcp " + unreachable + ": connection refused")
 		}
 		return reach(ctx)
@@ -55,9 +55,9 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 
 // A function that starts while Valkey is unavailable says so, with its own look, and
 // works as soon as the store is back.
-func TestStoreAwayAtTheStart(t *testing.T) {
+func TestStoreUnavailableAtTheStart(t *testing.T) {
 	f := newFixture(t)
-	f.away = true
+	f.unavailable = true
 	for _, path := range []string{"/", "/keys", "/login", "/login/oidc", "/nothing", "/api/v1/me"} {
 		w := get(f, path)
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" ||
@@ -73,7 +73,7 @@ func TestStoreAwayAtTheStart(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, w.Code, want)
 		}
 	}
-	f.away = false
+	f.unavailable = false
 	if w := get(f, "/login"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("tried again at once: %d", w.Code)
 	}
@@ -165,8 +165,9 @@ func TestAttemptFailsInAFreeze(t *testing.T) {
 	}
 }
 
-// A store that goes away later is an error page too, and is found again by itself.
-func TestStoreAwayLater(t *testing.T) {
+// A store that becomes unavailable later is an error page too, and is found again by
+// itself.
+func TestStoreUnavailableLater(t *testing.T) {
 	f := newFixture(t)
 	if w := get(f, "/healthz"); w.Code != http.StatusOK {
 		t.Fatalf("at first: %d", w.Code)

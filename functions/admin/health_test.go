@@ -61,23 +61,23 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 // Health repairs at most once a minute, not while Valkey is unavailable, and is good when
 // a repair fails.
 func TestHealthRepairsOnceAMinute(t *testing.T) {
-	var away error
+	var unavailable error
 	syncs, clock := 0, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	w := &storeHealth{
-		ping: func(context.Context) error { return away },
-		sync: func(context.Context) error { syncs++; return errors.New("one shard is away") },
+		ping: func(context.Context) error { return unavailable },
+		sync: func(context.Context) error { syncs++; return errors.New("one shard is unavailable") },
 		log:  slog.New(slog.DiscardHandler), now: func() time.Time { return clock },
 	}
 	for _, step := range []struct {
-		after time.Duration
-		away  error
-		syncs int
+		after       time.Duration
+		unavailable error
+		syncs       int
 	}{
 		{0, nil, 1}, {0, nil, 1}, {syncPause - 1, nil, 1}, {1, nil, 2},
-		{syncPause, errors.New("away"), 2}, {0, nil, 3},
+		{syncPause, errors.New("unavailable"), 2}, {0, nil, 3},
 	} {
-		clock, away = clock.Add(step.after), step.away
-		if err := w.ready(t.Context()); !errors.Is(err, step.away) || syncs != step.syncs {
+		clock, unavailable = clock.Add(step.after), step.unavailable
+		if err := w.ready(t.Context()); !errors.Is(err, step.unavailable) || syncs != step.syncs {
 			t.Errorf("%+v: %v after %d syncs", step, err, syncs)
 		}
 	}

@@ -38,8 +38,8 @@ func newChecker(c settings, log *slog.Logger, metrics *callMetrics, now func() t
 	return &checker{connector: conn, log: log, metrics: metrics, decider: decide.NewDecider(conn, s, now)}
 }
 
-// Check decides a call and records it. It returns an error if the caller is refused, there
-// is no policy set, or Valkey's answer is invalid.
+// Check decides a call and records it. It returns an error if the caller is refused,
+// there is no policy set, or Valkey's answer is invalid.
 func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	result, asked, err := c.decider.Decide(ctx, call)
 	c.logAsked(ctx, call, asked)
@@ -54,7 +54,7 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 // the number of failed calls, and so of these lines.
 func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.Asked) {
 	switch {
-	case asked.Away:
+	case asked.Unavailable:
 		c.log.ErrorContext(ctx, "decided without the store",
 			"subject", call.Subject, "open_circuits", asked.OpenCircuits, "cause", asked.Err)
 	case asked.Recovered:

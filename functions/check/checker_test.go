@@ -120,8 +120,8 @@ func (f *function) scripts(t *testing.T) int {
 
 func tenADay() []limiter.Limit { return []limiter.Limit{{Requests: 10, Window: 24 * time.Hour}} }
 
-// While Valkey is away, plans decide about callers who were verified before, nobody else
-// passes, and the first success ends it.
+// While Valkey is unavailable, plans decide about callers who were verified before,
+// nobody else passes, and the first success ends it.
 func TestDecidesWithoutValkey(t *testing.T) {
 	f := newFunction(t,
 		policy.Plan{Name: "closed", Limits: tenADay()},
@@ -173,8 +173,8 @@ func TestDecidesWithoutValkey(t *testing.T) {
 	}
 }
 
-// While Valkey is away, it is asked twice, and then once in each pause.
-func TestAsksSeldomWhileValkeyIsAway(t *testing.T) {
+// While Valkey is unavailable, it is asked twice, and then once in each pause.
+func TestAsksSeldomWhileValkeyIsUnavailable(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
 	secret := f.key(t, "open")
 	f.call(t, secret)

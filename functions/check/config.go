@@ -29,8 +29,8 @@ type settings struct {
 	// [reliability](reliability.md#connecting).
 	ValkeyConnectTimeout time.Duration `env:"VALKEY_CONNECT_TIMEOUT" envDefault:"5s"`
 	// How long an environment counts a caller as verified after its last check while
-	// Valkey is away, 0s to 24h; with `0s` nobody passes then; see
-	// [reliability](reliability.md#while-valkey-is-away).
+	// Valkey is unavailable, 0s to 24h; with `0s` nobody passes then; see
+	// [reliability](reliability.md#while-valkey-is-unavailable).
 	CallerCache time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
 	// How long at most a caller that keeps calling at a limit is denied without asking
 	// Valkey, 0s to 1m; `0s` asks on every call; see

@@ -26,8 +26,8 @@ type connector struct {
 	config settings
 	now    func() time.Time
 
-	used atomic.Int64 // time of the last command, in nanoseconds of the Unix epoch
-	away atomic.Bool  // whether Valkey did not answer the last check sent to it
+	used        atomic.Int64 // time of the last command, in nanoseconds of the Unix epoch
+	unavailable atomic.Bool  // whether Valkey did not answer the last check sent to it
 
 	usage   *usage.Recorder
 	sending sync.Mutex // held while records are sent after an answer, and at the end
@@ -65,7 +65,7 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 		return checked, err
 	})
 	with.Flush(ctx)
-	c.away.Store(decide.Away(err))
+	c.unavailable.Store(decide.Unavailable(err))
 	return result, err
 }
 
@@ -81,8 +81,9 @@ func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
 }
 
 // sendRecords sends usage records after the client has its answer. Without it, a rarely
-// called environment would hold them until its next call. It takes at most VALKEY_TIMEOUT.
-// While Valkey is unreachable it does nothing, and a later check sends the records.
+// called environment would hold them until its next call. It takes at most
+// VALKEY_TIMEOUT. While Valkey is unreachable it does nothing, and a later check sends
+// the records.
 func (c *connector) sendRecords() {
 	client := c.reachable()
 	if client == nil {
@@ -95,9 +96,9 @@ func (c *connector) sendRecords() {
 	c.usage.FlushEarly(ctx, client)
 }
 
-// reachable returns the connection, or nil without one and while Valkey is away.
+// reachable returns the connection, or nil without one and while Valkey is unavailable.
 func (c *connector) reachable() valkey.Client {
-	if a := c.ready(); a != nil && !c.away.Load() {
+	if a := c.ready(); a != nil && !c.unavailable.Load() {
 		return a.client
 	}
 	return nil
@@ -209,11 +210,12 @@ func backoff(failures int) <-chan struct{} {
 	return done
 }
 
-// MustAsk reports whether usage records are due. They leave with a check, since alone they
-// would take a round trip of their own.
+// MustAsk reports whether usage records are due. They leave with a check, since alone
+// they would take a round trip of their own.
 func (c *connector) MustAsk() bool { return c.usage.Due(c.now()) }
 
-// Loaded returns the Checker of the connection, or nil without a connection or policy set.
+// Loaded returns the Checker of the connection, or nil without a connection or policy
+// set.
 func (c *connector) Loaded() *enforce.Checker {
 	a := c.ready()
 	if a == nil || a.checker.Set() == nil {
@@ -276,7 +278,7 @@ func (c *connector) load(a *attempt) error {
 	}
 	checker := enforce.NewChecker(client, c.config.pepper)
 	checker.ReservationExpiry = c.config.ReservationLease
-	if err := checker.Load(context.Background()); decide.Away(err) {
+	if err := checker.Load(context.Background()); decide.Unavailable(err) {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)
 	}

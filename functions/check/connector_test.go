@@ -219,9 +219,9 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
-// A function that starts while Valkey is away fails its calls, and serves them as soon as
-// Valkey is there.
-func TestStartsWhileValkeyIsAway(t *testing.T) {
+// A function that starts while Valkey is unavailable fails its calls, and serves them as
+// soon as Valkey is there.
+func TestStartsWhileValkeyIsUnavailable(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
 	// The connection ends with the server.
@@ -255,7 +255,7 @@ func TestSilentServer(t *testing.T) {
 }
 
 // What is recorded leaves after the answer, without another call. It holds the function
-// for a time-out at most, and waits where it is while Valkey is away.
+// for a time-out at most, and waits where it is while Valkey is unavailable.
 func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
@@ -291,7 +291,7 @@ func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
 
 	e.freeze(time.Minute)
 	proxy.Cut()
-	e.away.Store(true)
+	e.unavailable.Store(true)
 	e.usage.Record(usage.Outcome{Subject: e.secret.ID(), Registered: true, Time: e.now()})
 	e.sendRecords()
 	e.config.ValkeyTimeout = waiting.Timeout

@@ -71,8 +71,8 @@ func (c *checker) afterAnswer() {
 	c.sendRecords()
 }
 
-// deniedFor returns how long further calls of the caller are denied: by its ban, by limits
-// that denied this call, or by own limits that it used up.
+// deniedFor returns how long further calls of the caller are denied: by its ban, by
+// limits that denied this call, or by own limits that it used up.
 func deniedFor(checked *enforce.Result) time.Duration {
 	wait := checked.RetryAfter()
 	if checked.Allowed {
@@ -146,9 +146,9 @@ func (c *checker) denial(call enforce.Call, rule string) *denylog.Denial {
 	}
 }
 
-// pattern returns a call's path without the parts that can identify a person: the resource
-// that API Gateway matched. If that is unknown or matches every path, pattern returns the
-// pattern of the rule, or else *.
+// pattern returns a call's path without the parts that can identify a person: the
+// resource that API Gateway matched. If that is unknown or matches every path, pattern
+// returns the pattern of the rule, or else *.
 func (c *checker) pattern(call enforce.Call, rule string) string {
 	path := call.Resource
 	if _, after, found := strings.Cut(path, " "); found { // an HTTP API's route key begins with the method
@@ -172,8 +172,8 @@ func (c *checker) pattern(call enforce.Call, rule string) string {
 }
 
 // routeOf returns the route that a decided call counts under, for previews of access. Its
-// path is * if the caller's path does not match the pattern, as with a custom domain's base
-// path or encoded slashes.
+// path is * if the caller's path does not match the pattern, as with a custom domain's
+// base path or encoded slashes.
 func (c *checker) routeOf(call enforce.Call, checked *enforce.Result) routecount.Route {
 	r := routecount.Route{
 		Plan: checked.Plan, API: call.Route.API, Stage: call.Route.Stage,
@@ -230,7 +230,7 @@ func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, as
 	m.metrics.Record(telemetry.Check{
 		Denied: !result.Allowed, ShadowDenied: result.Allowed && !result.WouldAllow,
 		CandidateDenied: !result.CandidateAllows, Degraded: result.Degraded,
-		StoreError: asked.Away, Store: asked.Took, Remaining: binding.Remaining,
+		StoreError: asked.Unavailable, Store: asked.Took, Remaining: binding.Remaining,
 		Limit: binding.Limit.Requests,
 	})
 	m.tick(ctx)

@@ -471,7 +471,7 @@ func TestStageMustBeADimension(t *testing.T) {
 }
 
 // A crossed threshold is reported after the answer, once, also by an environment that is
-// about to end or whose Valkey is away, and never with the secret.
+// about to end or whose Valkey is unavailable, and never with the secret.
 func TestCrossedThresholdsAreReported(t *testing.T) {
 	daily := limiter.Limit{Requests: 4, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow,
 		Notify: limiter.Thresholds{50, 100}}
@@ -501,9 +501,9 @@ func TestCrossedThresholdsAreReported(t *testing.T) {
 	f.call(t, other)
 	f.call(t, other)
 	f.leave(t)
-	f.call(t, other) // finds Valkey away
+	f.call(t, other) // finds Valkey unavailable
 	if f.afterAnswer(); reported() != 3 {
-		t.Errorf("Valkey away: %d reports, want 3", reported())
+		t.Errorf("Valkey unavailable: %d reports, want 3", reported())
 	}
 	f.come(t)
 

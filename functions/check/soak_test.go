@@ -301,7 +301,7 @@ func (s *soak) edit(t *testing.T) {
 	default:
 		err = s.saveSet(t)
 	}
-	if err != nil && !store.Away(err) {
+	if err != nil && !store.Unavailable(err) {
 		t.Errorf("edit: %v", err)
 	}
 }

@@ -133,8 +133,8 @@ func TestForwardToEventBridge(t *testing.T) {
 	}
 }
 
-// What stays refused, or a service that is away, fails the invocation: Lambda repeats it
-// and at last keeps it.
+// What stays refused, or a service that is unavailable, fails the invocation: Lambda
+// repeats it and at last keeps it.
 func TestForwardFails(t *testing.T) {
 	service := &eventBridge{refuse: map[string]int{"k1": 9}}
 	err := started(t, busARN, service, io.Discard).Forward(t.Context(), delivered(t, crossed(3)...))
@@ -142,11 +142,11 @@ func TestForwardFails(t *testing.T) {
 		!strings.Contains(err.Error(), "ThrottlingException") || len(service.taken) != 2 {
 		t.Errorf("%v; taken %v", err, service.taken)
 	}
-	away := http.HandlerFunc(func(w http.ResponseWriter,
+	unavailable := http.HandlerFunc(func(w http.ResponseWriter,
 		_ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	})
-	if err := started(t, busARN, away, io.Discard).Forward(t.Context(),
+	if err := started(t, busARN, unavailable, io.Discard).Forward(t.Context(),
 		delivered(t, crossed(1)...)); err == nil {
 		t.Error("a service that refuses everything is no failure")
 	}

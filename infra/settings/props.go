@@ -168,7 +168,7 @@ type JWT struct {
 type Decision struct {
 	// StoreTimeout is how long the cache may take to answer.
 	StoreTimeout *time.Duration `flag:"storeTimeout" env:"VALKEY_TIMEOUT"`
-	// CallerCache is how long a caller counts as verified while the cache is away.
+	// CallerCache is how long a caller counts as verified while the cache is unavailable.
 	CallerCache *time.Duration `flag:"callerCache" env:"CALLER_CACHE"`
 	// DenyCache is how long a caller that keeps calling is denied without asking the
 	// cache again.

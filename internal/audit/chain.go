@@ -45,9 +45,9 @@ type stored struct {
 	entries []valkey.XRangeEntry // the entry, then older ones of the chain, if any
 }
 
-// read returns entries after p and whether there are more. It returns at most each entries
-// of each chain, and none that is older than an entry not read yet. It reads the journal if
-// Valkey has no more.
+// read returns entries after p and whether there are more. It returns at most each
+// entries of each chain, and none that is older than an entry not read yet. It reads the
+// journal if Valkey has no more.
 func (r *reader) read(ctx context.Context, q Query, p position, each int) ([]stored, bool, error) {
 	chains, err := r.chains(ctx, q, p, each)
 	if err != nil {
@@ -117,8 +117,8 @@ func (r *reader) chains(ctx context.Context, q Query, p position, each int) ([]c
 	return chains, err
 }
 
-// close sets count, more and end after a read of at most each entries. A chain has more if
-// more than each entries were read, or if the journal was asked for and was not read.
+// close sets count, more and end after a read of at most each entries. A chain has more
+// if more than each entries were read, or if the journal was asked for and was not read.
 func (c *chain) close(each int, asked, read bool) {
 	c.count, c.more = min(each, len(c.entries)), len(c.entries) > each
 	if c.more {
@@ -195,14 +195,14 @@ func (l *Log) extend(
 // segment reads a segment of the journal.
 func (l *Log) segment(ctx context.Context, b keyspace.Bucket, first uint64) (Segment, error) {
 	if l.journal == nil {
-		return Segment{}, ErrOlderAway
+		return Segment{}, ErrOlderUnavailable
 	}
 	return l.journal.Segment(ctx, b, first)
 }
 
-// ErrOlderAway means that older entries are only in the journal, which does not answer or
-// is not configured.
-var ErrOlderAway = errors.New("older entries are in the journal, which does not answer")
+// ErrOlderUnavailable means that older entries are only in the journal, which does not
+// answer or is not configured.
+var ErrOlderUnavailable = errors.New("older entries are in the journal, which does not answer")
 
 // Segment is a run of entries of one chain that the journal stores in one object. The
 // segments of a chain follow each other without a gap, from the first entry on.
@@ -231,8 +231,8 @@ func (t Trimmed) String() string {
 	return fmt.Sprintf("%d %s %x", t.First, t.ID, t.Hash)
 }
 
-// ParseTrimmed decodes the result of String. Any other text stands for no trimmed entries:
-// if there are some, Verify finds that they are missing.
+// ParseTrimmed decodes the result of String. Any other text stands for no trimmed
+// entries: if there are some, Verify finds that they are missing.
 func ParseTrimmed(text string) Trimmed {
 	var t Trimmed
 	var hash string

@@ -21,8 +21,8 @@ type Query struct {
 	Action  string // only actions that start with it
 	By      string // only this actor's name
 	Job     string // only changes of this bulk job
-	// only entries that Valkey took then or later; zero for all. The Previous of the oldest
-	// may be empty
+	// only entries that Valkey took then or later; zero for all. The Previous of the
+	// oldest may be empty
 	Since      time.Time
 	After      string // the Next of the page before; empty for the newest
 	Count      int    // 1 to 500; 0 means 50
@@ -43,8 +43,8 @@ const (
 	defaultCount = 50
 	maxCount     = 500
 	minEach      = 8 // least number of entries per read of each of many chains
-	// greatest number of entries per read of one chain: a query with a Subject begins with
-	// its Count and doubles the number
+	// greatest number of entries per read of one chain: a query with a Subject begins
+	// with its Count and doubles the number
 	maxEach = 500
 	// entries after which a query of many chains returns, although the page is not full;
 	// its Next continues from there
@@ -57,7 +57,8 @@ const (
 // List returns a page of entries. It reads some entries of every chain in one flush, or
 // with a Subject only of the subject's chain, and repeats that until the page is full. An
 // entry that cannot be decoded has only an ID, a Time and hashes. List fails with
-// ErrOlderAway if the page would begin with an entry that the journal does not return.
+// ErrOlderUnavailable if the page would begin with an entry that the journal does not
+// return.
 func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	at, err := parsePosition(q.After)
 	if err != nil {
@@ -80,7 +81,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	var page Page
 	for scanned := 0; scanned < most; {
 		entries, more, err := r.read(ctx, q, at, each)
-		if errors.Is(err, ErrOlderAway) && len(page.Entries) > 0 {
+		if errors.Is(err, ErrOlderUnavailable) && len(page.Entries) > 0 {
 			break
 		}
 		if err != nil {
@@ -209,7 +210,8 @@ func positionOf(id string) position {
 	return p
 }
 
-// parsePosition decodes a position. An empty text is the position before the newest entry.
+// parsePosition decodes a position. An empty text is the position before the newest
+// entry.
 func parsePosition(text string) (position, error) {
 	if text == "" {
 		return position{ms: math.MaxUint64, bucket: -1}, nil

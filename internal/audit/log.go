@@ -1,9 +1,9 @@
 // Package audit records who changed what, when and why. The script that makes a change
 // appends its entry. Each entry has an HMAC-SHA-256 over itself and the entry before it,
 // under a key that Valkey does not have. The same script writes the chain's head: the
-// number of entries and the hash of the newest one, under another HMAC. So Verify finds an
-// entry that was altered, inserted, moved or removed, and entries missing at either end of
-// a chain.
+// number of entries and the hash of the newest one, under another HMAC. So Verify finds
+// an entry that was altered, inserted, moved or removed, and entries missing at either
+// end of a chain.
 //
 // Verify does not find a chain that was reset with its head to an earlier state, by
 // somebody who read the head then. Nor does it find that a chain is missing with its
@@ -83,8 +83,8 @@ type Step struct {
 	Bucket keyspace.Bucket
 	Entry  Entry
 	Change *Change // nil if no record changes
-	// Urgent steps are made even while the journal is away, and shipped later: revocations,
-	// bans and log-ins.
+	// Urgent steps are made even while the journal is unavailable, and shipped later:
+	// revocations, bans and log-ins.
 	Urgent bool
 	// Run runs the script that makes the change, with the Args of the sealed entry. It
 	// reports whether another entry came first; then Commit calls it again.
@@ -92,8 +92,8 @@ type Step struct {
 }
 
 // Commit makes a change, appends its entry to the bucket's chain and ships the entry.
-// After ErrJournalAway and ErrBehind nothing is changed; after ErrUnsafe the change is
-// made.
+// After ErrJournalUnavailable and ErrBehind nothing is changed; after ErrUnsafe the
+// change is made.
 func (l *Log) Commit(ctx context.Context, s Step) error {
 	for {
 		head, err := l.Head(ctx, s.Bucket)
@@ -125,15 +125,15 @@ func (l *Log) Commit(ctx context.Context, s Step) error {
 	}
 }
 
-// ready asks the journal whether it can store the entry after the head. It reports whether
-// the head has moved since it was read.
+// ready asks the journal whether it can store the entry after the head. It reports
+// whether the head has moved since it was read.
 func (l *Log) ready(ctx context.Context, s Step, head []byte) (moved bool, err error) {
 	if l.journal == nil {
 		return false, nil
 	}
 	err = l.journal.Ready(ctx, s.Bucket, head)
 	switch {
-	case errors.Is(err, ErrJournalAway) && (s.Urgent || l.journal.Queues()):
+	case errors.Is(err, ErrJournalUnavailable) && (s.Urgent || l.journal.Queues()):
 		return false, nil
 	case errors.Is(err, ErrBehind):
 		current, headErr := l.Head(ctx, s.Bucket)
@@ -182,26 +182,27 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 // Journal is a durable store of entries. Package journal has one.
 type Journal interface {
 	// Ready returns nil if the entry after this head can be shipped. It fails with
-	// ErrBehind if the journal has an entry there already, and with ErrJournalAway if the
-	// journal does not answer.
+	// ErrBehind if the journal has an entry there already, and with ErrJournalUnavailable
+	// if the journal does not answer.
 	Ready(ctx context.Context, b keyspace.Bucket, head []byte) error
 	// Ship stores all unshipped items of the bucket. It fails with ErrUnsafe if they stay
 	// in Valkey, and with ErrMayBeLost if it does not know that they do.
 	Ship(ctx context.Context, b keyspace.Bucket) error
-	// Queues reports whether changes are made even while the journal is away.
+	// Queues reports whether changes are made even while the journal is unavailable.
 	Queues() bool
 	// Segment reads a segment by the number of its first entry. It fails with
-	// ErrOlderAway, or with ErrItem if the segment was altered or is missing.
+	// ErrOlderUnavailable, or with ErrItem if the segment was altered or is missing.
 	Segment(ctx context.Context, b keyspace.Bucket, first uint64) (Segment, error)
 }
 
 var (
-	// ErrJournalAway means that nothing was changed, because the journal does not answer.
-	ErrJournalAway = errors.New("the journal does not answer: nothing was changed")
+	// ErrJournalUnavailable means that nothing was changed, because the journal does not
+	// answer.
+	ErrJournalUnavailable = errors.New("the journal does not answer: nothing was changed")
 	// ErrUnsafe means that a change is made in Valkey, but is not in the journal yet.
 	ErrUnsafe = errors.New("the change is made, but the journal does not have it yet")
-	// ErrMayBeLost is an ErrUnsafe after which Valkey did not confirm that it still has the
-	// change, for example because a primary failed right after it.
+	// ErrMayBeLost is an ErrUnsafe after which Valkey did not confirm that it still has
+	// the change, for example because a primary failed right after it.
 	ErrMayBeLost = fmt.Errorf("%w, and Valkey may have lost it", ErrUnsafe)
 	// ErrBehind means that Valkey lost changes that the journal has. Nothing was changed.
 	ErrBehind = errors.New("changes were lost in Valkey and are in the journal: restore them")
@@ -214,8 +215,8 @@ func (l *Log) UseJournal(j Journal) { l.journal = j }
 // Journalled reports whether changes are stored in a journal.
 func (l *Log) Journalled() bool { return l.journal != nil }
 
-// Whole returns nil if Valkey lost no entry of a bucket that the journal has. Otherwise it
-// fails as Journal.Ready does.
+// Whole returns nil if Valkey lost no entry of a bucket that the journal has. Otherwise
+// it fails as Journal.Ready does.
 func (l *Log) Whole(ctx context.Context, b keyspace.Bucket) error {
 	if l.journal == nil {
 		return nil

@@ -19,7 +19,8 @@ type Verified struct {
 	// ids of up to 100 entries whose hash contradicts their body or the entry before
 	Broken []string
 	Cut    []Cut // chains that do not end as their heads say
-	// chains that were not checked, because the journal did not return their oldest entries
+	// chains that were not checked, because the journal did not return their oldest
+	// entries
 	Unread []keyspace.Bucket
 }
 
@@ -70,7 +71,7 @@ func (l *Log) verify(ctx context.Context, b keyspace.Bucket) (Verified, error) {
 	for err == nil {
 		r := chainReader{log: l, bucket: b, v: &Verified{}}
 		err = r.readJournal(ctx, lacks)
-		if errors.Is(err, ErrOlderAway) || errors.Is(err, ErrItem) {
+		if errors.Is(err, ErrOlderUnavailable) || errors.Is(err, ErrItem) {
 			return Verified{Unread: []keyspace.Bucket{b}}, nil
 		}
 		if err == nil {

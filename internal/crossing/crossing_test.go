@@ -281,7 +281,8 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 	}
 }
 
-// A caller that crosses thresholds all the time takes no report of another caller away.
+// A caller that crosses thresholds all the time takes no report of another caller
+// unavailable.
 func TestReportsOfManyCallers(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)

@@ -18,8 +18,8 @@ const (
 	tripAllAfter = 8
 )
 
-// breaker keeps calls from waiting for a Valkey that is away. Sectors are ranges of
-// neighbouring buckets, as the shards of a cluster have. The circuit of a sector opens
+// breaker keeps calls from waiting for a Valkey that is unavailable. Sectors are ranges
+// of neighbouring buckets, as the shards of a cluster have. The circuit of a sector opens
 // after 2 failures in a row, so that callers of other shards are not affected. After 8
 // failures in a row in any sectors, all circuits open. An open circuit lets one call
 // through every Pause; the first one that succeeds closes it. A breaker is safe for
@@ -60,8 +60,8 @@ func (b *breaker) ask(id string) bool {
 	return true
 }
 
-// report records whether Valkey answered a call. It returns how many circuits are open, and
-// whether that changed.
+// report records whether Valkey answered a call. It returns how many circuits are open,
+// and whether that changed.
 func (b *breaker) report(id string, answered bool) (open int, changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -53,7 +53,7 @@ func TestBreaker(t *testing.T) {
 		b.report("a", true)
 	}
 	if asked := fail(b, []string{"a"}, 100); asked != 2 {
-		t.Errorf("%d calls waited for a store that is away, want 2", asked)
+		t.Errorf("%d calls waited for a store that is unavailable, want 2", asked)
 	}
 	c.pass(Pause - 1)
 	if b.ask("a") {
@@ -86,14 +86,14 @@ func TestBreakerOutlivesALostCall(t *testing.T) {
 	}
 }
 
-// The callers of one shard that is away do not keep those of another from asking.
+// The callers of one shard that is unavailable do not keep those of another from asking.
 func TestBreakerKeepsShardsApart(t *testing.T) {
 	c := newClock()
 	b := newBreaker(16, c.now)
-	away, well := []string{idIn(0), idIn(1), idIn(2), idIn(3), idIn(4)}, idIn(9)
+	unavailable, well := []string{idIn(0), idIn(1), idIn(2), idIn(3), idIn(4)}, idIn(9)
 	asked := 0
 	for range 100 {
-		for _, id := range away {
+		for _, id := range unavailable {
 			asked += fail(b, []string{id}, 1)
 			if !b.ask(well) {
 				t.Fatal("a caller of another shard may not ask")
@@ -106,7 +106,7 @@ func TestBreakerKeepsShardsApart(t *testing.T) {
 	}
 }
 
-// When all shards are away, few calls wait, and one in each pause.
+// When all shards are unavailable, few calls wait, and one in each pause.
 func TestBreakerOpensEverywhere(t *testing.T) {
 	c := newClock()
 	b := newBreaker(16, c.now)

@@ -27,8 +27,8 @@ const (
 type secretHash [sha256.Size]byte
 
 // callers remembers recently verified callers, and decides about their calls while Valkey
-// is away. It forgets the least recently used caller when it is full, stores no secret,
-// and is safe for concurrent use.
+// is unavailable. It forgets the least recently used caller when it is full, stores no
+// secret, and is safe for concurrent use.
 type callers struct {
 	lifetime time.Duration
 	now      func() time.Time

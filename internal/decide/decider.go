@@ -1,7 +1,7 @@
-// Package decide answers calls: known denials from memory, other calls from Valkey through
-// package enforce. While Valkey is away, it decides by what Valkey last said about the
-// caller. The check function imports it, and passes every call through a Decider. The
-// package knows neither events of API Gateway nor environment variables.
+// Package decide answers calls: known denials from memory, other calls from Valkey
+// through package enforce. While Valkey is unavailable, it decides by what Valkey last
+// said about the caller. The check function imports it, and passes every call through a
+// Decider. The package knows neither events of API Gateway nor environment variables.
 package decide
 
 import (
@@ -17,8 +17,8 @@ import (
 
 // Source checks calls with Valkey. It connects when it needs to, and may wait for that.
 type Source interface {
-	// Check is enforce.Checker.Check. An error for which Away reports true means that
-	// Valkey made no decision.
+	// Check is enforce.Checker.Check. An error for which Unavailable reports true means
+	// that Valkey made no decision.
 	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
 	// Loaded returns the Checker of the connection; nil until it has read a policy set.
 	Loaded() *enforce.Checker
@@ -58,14 +58,14 @@ func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
 // Asked describes how the check of one call with Valkey went.
 type Asked struct {
 	Took         time.Duration // 0 if Valkey was not asked
-	Away         bool          // Valkey made no decision
-	Recovered    bool          // Valkey decides again after it was away
+	Unavailable  bool          // Valkey made no decision
+	Recovered    bool          // Valkey decides again after it was unavailable
 	OpenCircuits int           // number of open circuits of the breaker
 	Err          error         // error of the Source
 }
 
-// Decide answers a call. An error means that the caller is refused, that there is no policy
-// set, or that Valkey's reply is invalid.
+// Decide answers a call. An error means that the caller is refused, that there is no
+// policy set, or that Valkey's reply is invalid.
 func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Asked, error) {
 	q := d.inquire(call)
 	if result, found := d.knownDenial(q); found {
@@ -80,7 +80,7 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 	}
 	began := d.now()
 	result, asked := d.ask(ctx, call, began)
-	if asked.Away {
+	if asked.Unavailable {
 		result, err := d.decideWithout(q)
 		return result, asked, d.attributed(q, err)
 	}
@@ -120,11 +120,11 @@ func (d *Decider) knownUnknown(q inquiry) bool {
 // ask checks a call with Valkey, and reports the outcome to the breaker.
 func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Asked) {
 	result, err := d.source.Check(ctx, call)
-	asked := Asked{Took: d.now().Sub(began), Away: Away(err), Err: err}
-	// ErrStale is an answer too: that of a bucket without a copy of the plans. Callers can
-	// choose their bucket, so they must not be able to open the circuit.
-	open, changed := d.breaker.report(call.Subject, !asked.Away || errors.Is(err, enforce.ErrStale))
-	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Away
+	asked := Asked{Took: d.now().Sub(began), Unavailable: Unavailable(err), Err: err}
+	// ErrStale is an answer too: that of a bucket without a copy of the plans. Callers
+	// can choose their bucket, so they must not be able to open the circuit.
+	open, changed := d.breaker.report(call.Subject, !asked.Unavailable || errors.Is(err, enforce.ErrStale))
+	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Unavailable
 	return result, asked
 }
 

@@ -22,13 +22,13 @@ import (
 // With policy.Local, each process applies its share of the limits to its callers, with
 // models of package limiter. All processes together admit at most share × processes of a
 // limit, in addition to what Valkey admitted before. The models exist as long as the
-// caller is remembered, so that a second outage continues the counts of the first. A share
-// is rounded down, but is at least 1. A log has at most 1,000 slots.
+// caller is remembered, so that a second outage continues the counts of the first. A
+// share is rounded down, but is at least 1. A log has at most 1,000 slots.
 
 // decide answers a call by the newest policy set that is known. set is nil if there is
-// none. match and rules are those of the call; closed are the numbers of the plans that do
-// not open its route. An unknown caller gets a denial without an ID. A caller whose key or
-// plan does not open the route gets a *policy.RefusedError.
+// none. match and rules are those of the call; closed are the numbers of the plans that
+// do not open its route. An unknown caller gets a denial without an ID. A caller whose
+// key or plan does not open the route gets a *policy.RefusedError.
 func (c *callers) decide(call enforce.Call, proof secretHash, set *policy.Set, match enforce.RouteMatch,
 	rules []enforce.RuleLimits, closed []int) (enforce.Result, error) {
 	c.mu.Lock()
@@ -172,7 +172,7 @@ func tooCostly(d limiter.Decision, cost int64) limiter.Decision {
 	return d
 }
 
-// opens reports whether a caller may call a route while Valkey is away.
+// opens reports whether a caller may call a route while Valkey is unavailable.
 func (k *caller) opens(call enforce.Call, set *policy.Set, closed []int) bool {
 	plan, _ := set.Plan(k.facts.plan)
 	return !slices.Contains(closed, plan.Number) && (k.access == nil || k.access.Matches(call.Route))
@@ -192,14 +192,14 @@ func (d *Decider) decideWithout(q inquiry) (enforce.Result, error) {
 	return d.callers.decide(q.call, q.proof, q.set, q.match, rules, closed)
 }
 
-// Away reports whether an error of a check means that Valkey made no decision. Other errors
-// are Valkey's answer.
-func Away(err error) bool {
+// Unavailable reports whether an error of a check means that Valkey made no decision.
+// Other errors are Valkey's answer.
+func Unavailable(err error) bool {
 	for _, answer := range []error{policy.ErrUnknownKey, policy.ErrRefused, enforce.ErrSet,
 		limiter.ErrCost, limiter.ErrReply} {
 		if errors.Is(err, answer) {
 			return false
 		}
 	}
-	return store.Away(err)
+	return store.Unavailable(err)
 }

@@ -64,7 +64,7 @@ func (l *leased) drawScope() policy.Scope {
 	return s
 }
 
-// edit changes the limits of all callers, or takes them away.
+// edit changes the limits of all callers, or takes them unavailable.
 func (l *leased) edit() {
 	scope := l.drawScope()
 	switch rapid.IntRange(0, 5).Draw(l.t, "edit") {

@@ -163,7 +163,7 @@ func TestMirrorLostWhileItIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.checker.set.Store(must(compiled.New(&policy.Set{Version: 0}))) // older than the mirror
-	if _, err := w.checker.Check(t.Context(), call(secret), nil); !lost || !store.Away(err) {
+	if _, err := w.checker.Check(t.Context(), call(secret), nil); !lost || !store.Unavailable(err) {
 		t.Errorf("lost: %t; %v, which is an answer", lost, err)
 	}
 }

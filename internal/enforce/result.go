@@ -26,9 +26,9 @@ type Result struct {
 	SetVersion      int64
 	KeyVersion      int64     // 0 without a record
 	BannedUntil     time.Time // zero if the caller is not banned; a ban is checked before all limits
-	// Repeats means that until RetryAfter has passed, equal calls are denied too and leave
-	// no trace: no ban, candidate or limit counts them. It is false if a shared limit
-	// denied the call, since others may give back what they took.
+	// Repeats means that until RetryAfter has passed, equal calls are denied too and
+	// leave no trace: no ban, candidate or limit counts them. It is false if a shared
+	// limit denied the call, since others may give back what they took.
 	Repeats bool
 	// OldSecret marks a call with the secret from before the last rotation.
 	OldSecret bool
@@ -65,9 +65,9 @@ func (c *Result) HoldsUntil() time.Time {
 	return next
 }
 
-// LimitState is the state of one limit after a call. For a leased limit, Remaining is what
-// remained at the server when the environment took its lease, plus what is left of that
-// lease. Its Reset is a lease duration later than the window's.
+// LimitState is the state of one limit after a call. For a leased limit, Remaining is
+// what remained at the server when the environment took its lease, plus what is left of
+// that lease. Its Reset is a lease duration later than the window's.
 type LimitState struct {
 	limiter.Usage
 	Scope string      // "key", "route", "ip", "route-ip", "global", "route-all" or "group"
@@ -88,7 +88,7 @@ func LimitStates(limits []limiter.Usage, scope string, mode policy.Mode) []Limit
 
 // RetryAfter returns the time until the same call would be allowed if nobody else calls;
 // 0 if it was allowed. It is one second for a call that was denied because Valkey is
-// away.
+// unavailable.
 func (c *Result) RetryAfter() time.Duration {
 	longest := max(0, c.BannedUntil.Sub(c.Now))
 	if c.Allowed {
@@ -106,8 +106,8 @@ func (c *Result) RetryAfter() time.Duration {
 }
 
 // Binding returns the limit that matters most to the client, and false if there is none.
-// For a denial that is the enforced limit with the longest RetryAfter. Otherwise it is the
-// limit with the smallest share remaining, leaving out limits that are themselves in
+// For a denial that is the enforced limit with the longest RetryAfter. Otherwise it is
+// the limit with the smallest share remaining, leaving out limits that are themselves in
 // shadow mode.
 func (c *Result) Binding() (binding LimitState, found bool) {
 	for _, l := range c.Limits {

@@ -24,12 +24,12 @@ import (
 )
 
 var (
-	testPepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
-	byTest     = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
-	errAway    = errors.New("the store is away")
+	testPepper     = apikey.Pepper(strings.Repeat("pepper!!", 4))
+	byTest         = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	errUnavailable = errors.New("the store is unavailable")
 )
 
-// failing is a store that can be away, before or after it does what it is asked.
+// failing is a store that can be unavailable, before or after it does what it is asked.
 type failing struct {
 	Store
 	before, after atomic.Bool
@@ -37,18 +37,18 @@ type failing struct {
 
 func (f *failing) Create(ctx context.Context, name string, content []byte) error {
 	if f.before.Load() {
-		return errAway
+		return errUnavailable
 	}
 	err := f.Store.Create(ctx, name, content)
 	if f.after.Load() {
-		return errAway
+		return errUnavailable
 	}
 	return err
 }
 
 func (f *failing) Read(ctx context.Context, name string) ([]byte, error) {
 	if f.before.Load() {
-		return nil, errAway
+		return nil, errUnavailable
 	}
 	return f.Store.Read(ctx, name)
 }

@@ -43,8 +43,8 @@ type position struct {
 	hash   []byte // of the entry
 }
 
-// New returns a Journal of a connected client's entries. With queue, changes are made even
-// while the store is away.
+// New returns a Journal of a connected client's entries. With queue, changes are made
+// even while the store is unavailable.
 func New(store Store, client valkey.Client, key audit.Key, queue bool, log *slog.Logger) *Journal {
 	return &Journal{store: store, client: client, key: key, queue: queue, log: log}
 }
@@ -65,7 +65,7 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	switch {
 	case err != nil:
 		j.log.Warn("journal", "cause", err)
-		return audit.ErrJournalAway
+		return audit.ErrJournalUnavailable
 	case !last:
 		return audit.ErrBehind
 	}
@@ -120,7 +120,8 @@ func (j *Journal) ship(ctx context.Context, b keyspace.Bucket) (int, error) {
 			return 0, err
 		}
 		j.setKnown(b, position{opened.Number, opened.Hash})
-		// LREM removes by content: another environment may have shipped the item meanwhile.
+		// LREM removes by content: another environment may have shipped the item
+		// meanwhile.
 		remove := j.client.B().Lrem().Key(audit.UnshippedKey(b)).Count(1).Element(item).Build()
 		if err := j.client.Do(ctx, remove).Error(); err != nil {
 			return 0, fmt.Errorf("remove shipped item: %w", err)
@@ -162,8 +163,8 @@ func (j *Journal) create(ctx context.Context, name string, content []byte) error
 }
 
 // ensurePredecessor makes sure that the journal has the entry before an item, or a
-// checkpoint there. It has neither if the journal is newer than the data in Valkey, or if a
-// release without a journal made changes. Then ensurePredecessor takes a checkpoint of
+// checkpoint there. It has neither if the journal is newer than the data in Valkey, or if
+// a release without a journal made changes. Then ensurePredecessor takes a checkpoint of
 // Valkey.
 func (j *Journal) ensurePredecessor(ctx context.Context, item audit.Item) error {
 	b := item.Bucket
@@ -219,8 +220,8 @@ func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (b
 }
 
 // newestUntil returns the newest position of which the journal has the entry or the
-// checkpoint, provided that it has no entry after number. Without a gap after the entry at
-// number, that is this entry.
+// checkpoint, provided that it has no entry after number. Without a gap after the entry
+// at number, that is this entry.
 func (j *Journal) newestUntil(ctx context.Context, b keyspace.Bucket, number uint64) (position, error) {
 	var at position
 	if number > 0 {
@@ -243,8 +244,8 @@ func (j *Journal) newestUntil(ctx context.Context, b keyspace.Bucket, number uin
 }
 
 // gapAfter returns ErrNotFound unless there is a gap after an entry. After it finds that
-// the store has no gap at all, it does not read the store for statusAge: otherwise a start
-// would make 256 more requests.
+// the store has no gap at all, it does not read the store for statusAge: otherwise a
+// start would make 256 more requests.
 func (j *Journal) gapAfter(ctx context.Context, b keyspace.Bucket, number uint64) error {
 	j.mu.Lock()
 	gapless := j.gapless

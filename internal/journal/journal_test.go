@@ -58,16 +58,16 @@ func TestRestoreAfterLossOfAll(t *testing.T) {
 	})
 }
 
-// While the store is away edits are refused and change nothing; a revocation acts, is
-// counted as unsafe, and is shipped when the store is back.
-func TestStoreAway(t *testing.T) {
+// While the store is unavailable edits are refused and change nothing; a revocation acts,
+// is counted as unsafe, and is shipped when the store is back.
+func TestStoreUnavailable(t *testing.T) {
 	w, _ := start(t, false)
 	k, victim := w.create(t, "key"), w.create(t, "victim")
 	before := w.records(t)
 	w.store.before.Store(true)
 	rename := func(k *policy.Key) { k.Name = "renamed" }
 	if _, err := w.keys.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, rename); !errors.Is(err,
-		audit.ErrJournalAway) {
+		audit.ErrJournalUnavailable) {
 		t.Errorf("edit: %v", err)
 	}
 	after := w.records(t)
@@ -80,7 +80,7 @@ func TestStoreAway(t *testing.T) {
 	if got := must(w.keys.Get(t.Context(), victim.ID))(t); got.Status != policy.Revoked {
 		t.Errorf("the victim is %s", got.Status)
 	}
-	if status := w.Status(t.Context()); status.Unsafe != 1 || !status.Away {
+	if status := w.Status(t.Context()); status.Unsafe != 1 || !status.Unavailable {
 		t.Errorf("status %+v", status)
 	}
 	w.store.before.Store(false)
@@ -110,7 +110,7 @@ func TestValkeyEndsAfterRevocation(t *testing.T) {
 	}
 }
 
-// With a queue, changes are made while the store is away.
+// With a queue, changes are made while the store is unavailable.
 func TestQueue(t *testing.T) {
 	w, url := start(t, true)
 	w.store.before.Store(true)

@@ -154,7 +154,7 @@ func TestCheckLeavesCopyOfBucketThatMoved(t *testing.T) {
 			move = func() {
 				_, err := w.keys.Reset(t.Context(), k.ID, byTest)
 				if err == nil {
-					t.Error("the store is away, and a change was safe")
+					t.Error("the store is unavailable, and a change was safe")
 				}
 			}
 			return begin, move
@@ -180,9 +180,9 @@ func TestCheckLeavesCopyOfBucketThatMoved(t *testing.T) {
 			begin()
 			found := must(looks.marks(t.Context()))(t)
 			move()
-			behind, away, err := looks.checkBucket(t.Context(), b, &found[b], true)
-			if behind || away || err != nil || looks.copies(t, b) != 1 {
-				t.Errorf("behind %v, away %v, %v, %d copies: nothing is lost", behind, away, err,
+			behind, unavailable, err := looks.checkBucket(t.Context(), b, &found[b], true)
+			if behind || unavailable || err != nil || looks.copies(t, b) != 1 {
+				t.Errorf("behind %v, unavailable %v, %v, %d copies: nothing is lost", behind, unavailable, err,
 					looks.copies(t, b))
 			}
 		})

@@ -46,7 +46,7 @@ func (j *Journal) Segment(ctx context.Context, b keyspace.Bucket, first uint64) 
 		return audit.Segment{}, err
 	case err != nil:
 		j.log.Warn("read older entries", "cause", err)
-		return audit.Segment{}, audit.ErrOlderAway
+		return audit.Segment{}, audit.ErrOlderUnavailable
 	}
 	entries := make([]valkey.XRangeEntry, len(s.Entries))
 	for i, e := range s.Entries {
@@ -117,8 +117,8 @@ func (j *Journal) lastEnd(ctx context.Context, b keyspace.Bucket) (tail, error) 
 	return tails[0], nil
 }
 
-// covers reports whether the journal has the last entry before a tail, or lacks this entry
-// and has a checkpoint at or after it.
+// covers reports whether the journal has the last entry before a tail, or lacks this
+// entry and has a checkpoint at or after it.
 func (j *Journal) covers(ctx context.Context, b keyspace.Bucket, t tail) (bool, error) {
 	newest := t.next - 1
 	item, err := j.entry(ctx, b, newest)
@@ -238,8 +238,8 @@ func (j *Journal) trimAll(ctx context.Context, before time.Time) error {
 }
 
 // trim moves entries that Valkey took before a time from a bucket's stream to segments,
-// segmentSize at a time. The newest entry stays. trim removes entries from the stream only
-// after it read their segment back, and if the journal has their changes.
+// segmentSize at a time. The newest entry stays. trim removes entries from the stream
+// only after it read their segment back, and if the journal has their changes.
 func (j *Journal) trim(ctx context.Context, b keyspace.Bucket, before time.Time) error {
 	mark, err := j.client.Do(ctx, j.client.B().Get().Key(audit.TrimmedKey(b)).Build()).ToString()
 	if err != nil && !valkey.IsValkeyNil(err) {
@@ -306,8 +306,9 @@ func (j *Journal) nextSegment(ctx context.Context, b keyspace.Bucket, t tail,
 	return next, nil
 }
 
-// removeUntil removes the entries up to a tail from a stream and sets the mark. It reports
-// false if another environment changed the mark, or if the bucket is being restored.
+// removeUntil removes the entries up to a tail from a stream and sets the mark. It
+// reports false if another environment changed the mark, or if the bucket is being
+// restored.
 func (j *Journal) removeUntil(ctx context.Context, b keyspace.Bucket, mark string, t tail) (bool, error) {
 	keys := []string{audit.Stream(b), audit.TrimmedKey(b), audit.HeadKey(b)}
 	args := []string{mark, t.String(), idAfter(t.ID), fence}

@@ -150,8 +150,9 @@ func TestUnsafeEntriesStay(t *testing.T) {
 	}
 }
 
-// Segments that are away, gone or altered are said to be so, and nothing else is lost.
-func TestSegmentsAway(t *testing.T) {
+// Segments that are unavailable, gone or altered are said to be so, and nothing else is
+// lost.
+func TestSegmentsUnavailable(t *testing.T) {
 	folder := t.TempDir()
 	w := open(t, valkeytest.Start(t), must(OpenStore(folder))(t), false)
 	w.plan(t, 10)
@@ -167,7 +168,7 @@ func TestSegmentsAway(t *testing.T) {
 		t.Errorf("%d entries, and then %q", len(page.Entries), page.Next)
 	}
 	if _, err := w.keys.Audit().List(t.Context(), audit.Query{Subject: k.ID, Older: true,
-		After: page.Next}); !errors.Is(err, audit.ErrOlderAway) {
+		After: page.Next}); !errors.Is(err, audit.ErrOlderUnavailable) {
 		t.Errorf("older entries: %v", err)
 	}
 	unread := func(what string) {
@@ -177,7 +178,7 @@ func TestSegmentsAway(t *testing.T) {
 			t.Errorf("%s: %+v", what, v)
 		}
 	}
-	unread("away")
+	unread("unavailable")
 	w.store.before.Store(false)
 	path := filepath.Join(folder, filepath.FromSlash(segmentName(b, 1)))
 	content := must(os.ReadFile(path))(t)

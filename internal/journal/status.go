@@ -16,9 +16,9 @@ import (
 
 // Status is the state of the journal that pages show.
 type Status struct {
-	Unsafe int  // changes that are made and not in the journal yet
-	Behind int  // buckets in which Valkey lost changes
-	Away   bool // whether the store did not answer
+	Unsafe      int  // changes that are made and not in the journal yet
+	Behind      int  // buckets in which Valkey lost changes
+	Unavailable bool // whether the store did not answer
 }
 
 const (
@@ -52,8 +52,8 @@ func (j *Journal) expireStatus() {
 }
 
 // Check ships items that a crash left unshipped, and finds out whether Valkey lost
-// changes. For that it reads the store for each bucket, at most every probeEvery while none
-// is behind. If ctx ends first, the next Check does the rest.
+// changes. For that it reads the store for each bucket, at most every probeEvery while
+// none is behind. If ctx ends first, the next Check does the rest.
 func (j *Journal) Check(ctx context.Context) error {
 	j.mu.Lock()
 	behind, probed := j.status.Behind > 0, j.probed
@@ -64,9 +64,9 @@ func (j *Journal) Check(ctx context.Context) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// checkBuckets sets the status from all buckets. It ships unshipped items first and counts
-// the rest. A bucket is behind if its chain is shorter than it was, or, with probe, if the
-// store has the next position.
+// checkBuckets sets the status from all buckets. It ships unshipped items first and
+// counts the rest. A bucket is behind if its chain is shorter than it was, or, with
+// probe, if the store has the next position.
 func (j *Journal) checkBuckets(ctx context.Context, probe func(keyspace.Bucket) bool) error {
 	found, err := j.marks(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (j *Journal) checkBuckets(ctx context.Context, probe func(keyspace.Bucket) 
 	all := true // every bucket was probed
 	failed := keyspace.ForEach(keyspace.All(), workers, func(b keyspace.Bucket) error {
 		m, probed := found[b], probe(b)
-		behind, away, err := j.checkBucket(ctx, b, &m, probed)
+		behind, unavailable, err := j.checkBucket(ctx, b, &m, probed)
 		mu.Lock()
 		defer mu.Unlock()
 		all = all && probed
@@ -85,17 +85,17 @@ func (j *Journal) checkBuckets(ctx context.Context, probe func(keyspace.Bucket) 
 		if behind {
 			now.Behind++
 		}
-		now.Away = now.Away || away
+		now.Unavailable = now.Unavailable || unavailable
 		return err
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.statusAt = time.Now()
-	if !all || now.Away {
+	if !all || now.Unavailable {
 		now.Behind = max(now.Behind, j.status.Behind)
 	}
 	if now != (Status{}) {
-		j.log.Error("journal", "unsafe", now.Unsafe, "behind", now.Behind, "away", now.Away)
+		j.log.Error("journal", "unsafe", now.Unsafe, "behind", now.Behind, "unavailable", now.Unavailable)
 	}
 	j.status = now
 	return failed
@@ -105,7 +105,7 @@ func (j *Journal) checkBuckets(ctx context.Context, probe func(keyspace.Bucket) 
 // the copy of the plans of a bucket that is: then checks are decided as without Valkey,
 // and no lost key is called unknown.
 func (j *Journal) checkBucket(ctx context.Context, b keyspace.Bucket, m *mark, probe bool) (behind,
-	away bool, err error) {
+	unavailable bool, err error) {
 	if m.unshipped > 0 {
 		shipped, err := j.ship(ctx, b)
 		switch {
@@ -113,19 +113,19 @@ func (j *Journal) checkBucket(ctx context.Context, b keyspace.Bucket, m *mark, p
 			behind = true
 		case err != nil:
 			j.log.Error("journal: ship", "cause", err)
-			away = true
+			unavailable = true
 		default:
 			m.unshipped -= min(m.unshipped, int64(shipped))
 		}
 	}
 	number, _, ok := j.key.Position(b, m.head)
 	behind = behind || !ok || number < j.known(b).number
-	if !behind && probe && !away {
+	if !behind && probe && !unavailable {
 		switch err := j.Ready(ctx, b, m.head); {
 		case errors.Is(err, audit.ErrBehind):
 			behind = true
 		case err != nil:
-			away = true
+			unavailable = true
 		default:
 			j.mu.Lock()
 			j.probed[b] = time.Now()
@@ -133,15 +133,15 @@ func (j *Journal) checkBucket(ctx context.Context, b keyspace.Bucket, m *mark, p
 		}
 	}
 	if !behind {
-		return false, away, nil
+		return false, unavailable, nil
 	}
-	// A bucket that got an entry or was restored since its head was read has another head:
-	// then nothing is deleted, and the bucket does not count as behind.
+	// A bucket that got an entry or was restored since its head was read has another
+	// head: then nothing is deleted, and the bucket does not count as behind.
 	behind, err = j.runAtHead(ctx, b, string(m.head), command{name: "DEL", key: policyset.CopyKey(b)})
 	if err != nil {
-		return false, away, fmt.Errorf("journal: remove copy: %w", err)
+		return false, unavailable, fmt.Errorf("journal: remove copy: %w", err)
 	}
-	return behind, away, nil
+	return behind, unavailable, nil
 }
 
 // mark is what marks reads of a bucket in Valkey.

@@ -140,7 +140,7 @@ func TestUpkeepAdoptsWhatIsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.store.before.Store(true) // it knows that all is there
-	if err := w.Upkeep(t.Context(), 0); !errors.Is(err, errAway) {
+	if err := w.Upkeep(t.Context(), 0); !errors.Is(err, errUnavailable) {
 		t.Errorf("the bucket that changed was not looked for: %v", err)
 	}
 	fresh.store.before.Store(true)

@@ -75,7 +75,7 @@ func (s signer) sign(payload []byte) string {
 	return must(signed.CompactSerialize())
 }
 
-// token signs good claims, changed as given; a nil takes a claim away.
+// token signs good claims, changed as given; a nil takes a claim unavailable.
 func (s signer) token(changes map[string]any) string {
 	claims := map[string]any{
 		"iss": issuer, "aud": audience, "sub": "ada", "exp": start.Add(time.Hour).Unix(),

@@ -38,14 +38,14 @@
 //
 // One string for each subject: 2 bytes, 12 bytes for each section, and the sections. A
 // counter, token bucket or fixed window is a section of 15 bytes. All Log limits with the
-// same number of calls in a slot share one section: 30 bytes, and 4, 5 or 6 bytes for each
-// slot (longest window below 9 minutes, below 38 hours, up to 366 days). A log has room
-// for half as many slots again plus 8, at most for a tenth more than its largest limit
-// needs plus 4. A log of one slot has room for 2 more: Valkey allocates 64 bytes for it,
-// and many subjects call once. Notes for refunds are stored only where there are any: see
-// docs/algorithms.md, Refunds.
+// same number of calls in a slot share one section: 30 bytes, and 4, 5 or 6 bytes for
+// each slot (longest window below 9 minutes, below 38 hours, up to 366 days). A log has
+// room for half as many slots again plus 8, at most for a tenth more than its largest
+// limit needs plus 4. A log of one slot has room for 2 more: Valkey allocates 64 bytes
+// for it, and many subjects call once. Notes for refunds are stored only where there are
+// any: see docs/algorithms.md, Refunds.
 //
-// # When Valkey is away
+// # When Valkey is unavailable
 //
 // Take returns an error, which means that no decision was made; the importer decides what
 // to do with the call. After an error the cost may or may not have been taken.
@@ -69,9 +69,9 @@ import (
 // Nothing was taken.
 var ErrCost = errors.New("limiter: cost out of range")
 
-// Limiter applies a fixed list of limits to any number of keys. Its state is in Valkey, so
-// all Limiters with the same prefix and limits count together. It is safe for concurrent
-// use.
+// Limiter applies a fixed list of limits to any number of keys. Its state is in Valkey,
+// so all Limiters with the same prefix and limits count together. It is safe for
+// concurrent use.
 type Limiter struct {
 	client  valkey.Client
 	prefix  string
@@ -91,8 +91,8 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 }
 
 // Take takes cost from every limit of key, or from none. key may be any bytes; it is
-// hashed. cost must be 1 to the smallest enforced limit, or Take returns ErrCost. A denial
-// is a Decision, not an error. Any error means that no decision was made.
+// hashed. cost must be 1 to the smallest enforced limit, or Take returns ErrCost. A
+// denial is a Decision, not an error. Any error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
 	return l.take(ctx, key, cost, 0)
 }
@@ -101,9 +101,9 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, e
 // back.
 const Reserving = -1
 
-// Reserve is Take for a cost of which some may be given back. For an exact Refund, a token
-// bucket then records the debts that later calls find, in 54 to 438 bytes more, until it
-// is full again. The other algorithms refund without such records.
+// Reserve is Take for a cost of which some may be given back. For an exact Refund, a
+// token bucket then records the debts that later calls find, in 54 to 438 bytes more,
+// until it is full again. The other algorithms refund without such records.
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (Decision, error) {
 	return l.take(ctx, key, cost, Reserving)
 }
@@ -120,9 +120,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.step(ctx, key, l.program, 0, 0)
 }
 
-// Refund gives back cost, all or some of what the Decision taken took from key. It returns
-// what Peek would, with Unreturned. Remaining then rises by exactly cost, whatever calls
-// were made since, with these exceptions:
+// Refund gives back cost, all or some of what the Decision taken took from key. It
+// returns what Peek would, with Unreturned. Remaining then rises by exactly cost,
+// whatever calls were made since, with these exceptions:
 //
 //   - A log that counts denied calls gives nothing back.
 //   - A token bucket gives back what it would not owe without the refunded calls. If they

@@ -7,10 +7,10 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// Model is the limiter without I/O: the state of one subject, and in Go the same step that
-// the scripts make. Tests compare the scripts with it, simulations run on it, and package
-// decide uses it while Valkey is away. The zero value is a subject that never called. A
-// Model is not safe for concurrent use.
+// Model is the limiter without I/O: the state of one subject, and in Go the same step
+// that the scripts make. Tests compare the scripts with it, simulations run on it, and
+// package decide uses it while Valkey is unavailable. The zero value is a subject that
+// never called. A Model is not safe for concurrent use.
 type Model struct {
 	sections []section
 	states   []state
@@ -56,8 +56,8 @@ func (m *Model) Peek(now time.Time, limits []Limit) Decision {
 	return m.step(now.UnixMicro(), limits, 1, 0, false)
 }
 
-// Refund gives back cost that was taken at the instant taken, and returns what Peek would.
-// It leaves alone the limits in the mask spared, as Program.Sparing does. See
+// Refund gives back cost that was taken at the instant taken, and returns what Peek
+// would. It leaves alone the limits in the mask spared, as Program.Sparing does. See
 // Limiter.Refund.
 func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Time,
 	spared byte) Decision {

@@ -1,8 +1,8 @@
 // Package lua runs Lua scripts on Valkey servers, which may not know the scripts yet.
 // Unlike scripts of the valkey-go library, they can leave in one flush with other
-// commands. They are sent only to the servers of their keys, so a server that is away
-// fails only its own runs. Packages that have scripts import it. It does not know what the
-// scripts do.
+// commands. They are sent only to the servers of their keys, so a server that is
+// unavailable fails only its own runs. Packages that have scripts import it. It does not
+// know what the scripts do.
 package lua
 
 import (
@@ -65,8 +65,8 @@ func (s *Script) Do(ctx context.Context, client valkey.Client, keys, args []stri
 // Run is one of many runs of a script. All its keys must be in one slot.
 type Run struct{ Keys, Args []string }
 
-// DoMany sends runs in one flush, and repeats those whose server did not know the script in
-// a second flush. It returns a result for each run, in order.
+// DoMany sends runs in one flush, and repeats those whose server did not know the script
+// in a second flush. It returns a result for each run, in order.
 func (s *Script) DoMany(ctx context.Context, client valkey.Client, runs []Run) []valkey.ValkeyResult {
 	if len(runs) == 0 {
 		return nil

@@ -31,9 +31,9 @@ type Set struct {
 	PerIP  Scope `json:"perIP,omitzero"`
 	Global Scope `json:"global,omitzero"`
 
-	// Deny refuses callers from these networks. Allow, if it is not empty, refuses callers
-	// from all other networks. Callers from Exempt are not limited. The address is the one
-	// that API Gateway saw; a TOKEN event has none and is in no list.
+	// Deny refuses callers from these networks. Allow, if it is not empty, refuses
+	// callers from all other networks. Callers from Exempt are not limited. The address
+	// is the one that API Gateway saw; a TOKEN event has none and is in no list.
 	Deny   []netip.Prefix `json:"deny,omitempty"`
 	Allow  []netip.Prefix `json:"allow,omitempty"`
 	Exempt []netip.Prefix `json:"exempt,omitempty"`
@@ -122,8 +122,8 @@ type Plan struct {
 	Degraded Degraded        `json:"degraded,omitempty"`
 	// percent of the limits that one environment may admit with Local, 1 to 100
 	Share int `json:"share,omitempty"`
-	// Candidate has candidate limits, which are counted but never enforced. None may be in
-	// shadow mode.
+	// Candidate has candidate limits, which are counted but never enforced. None may be
+	// in shadow mode.
 	Candidate []limiter.Limit `json:"candidate,omitempty"`
 	// PerGroup has limits that all keys of this plan in one group share, in addition to
 	// the limits of each key. They have the plan's mode. Overrides of keys do not replace
@@ -143,7 +143,8 @@ type Route struct {
 	Cost   int64 `json:"cost"`
 	Settle bool  `json:"settle,omitempty"`
 	// SettleMax is the greatest cost that settling a call may charge to shared limits:
-	// Cost to limiter.MaxRequests. 0 stands for DefaultSettleMax times what the call took.
+	// Cost to limiter.MaxRequests. 0 stands for DefaultSettleMax times what the call
+	// took.
 	SettleMax int64 `json:"settleMax,omitempty"`
 	Mode      Mode  `json:"mode,omitempty"` // of the limits below
 
@@ -241,7 +242,7 @@ func OrEnforce(m Mode) Mode {
 	return m
 }
 
-// Degraded says how calls are decided while Valkey is away. Only callers that were
+// Degraded says how calls are decided while Valkey is unavailable. Only callers that were
 // verified before may pass, whatever it says.
 type Degraded string
 

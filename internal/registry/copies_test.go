@@ -140,7 +140,7 @@ func TestLostSetAndMirrors(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		warm, c := lostSet(t, w)
 		if checked, err := w.cold().checker.Check(t.Context(), c, nil); checked.Allowed ||
-			!errors.Is(err, enforce.ErrStale) || !store.Away(err) {
+			!errors.Is(err, enforce.ErrStale) || !store.Unavailable(err) {
 			t.Errorf("without the newest set: %+v, %v; want no decision", checked, err)
 		}
 		warm.expect(t, c, "yn")

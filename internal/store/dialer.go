@@ -32,10 +32,10 @@ type dialer struct {
 // node is the dialer's state of one address.
 type node struct {
 	idle []*attempt // without a waiting call, oldest first
-	// away says that Valkey stopped answering there, or that a call waited for a
+	// unavailable says that Valkey stopped answering there, or that a call waited for a
 	// connection without success. Calls then wait for connections within their time for
 	// answers.
-	away bool
+	unavailable bool
 }
 
 // attempt is one attempt to connect. connection and err are set when done is closed.
@@ -146,25 +146,26 @@ func (d *dialer) node(address string) *node {
 	return n
 }
 
-func (d *dialer) away(address string) bool {
+func (d *dialer) unavailable(address string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.node(address).away
+	return d.node(address).unavailable
 }
 
-func (d *dialer) setAway(address string, away bool) {
+func (d *dialer) setUnavailable(address string, unavailable bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.node(address).away = away
+	d.node(address).unavailable = unavailable
 }
 
-// await waits for the attempt. The wait counts as connecting, unless the node is away.
+// await waits for the attempt. The wait counts as connecting, unless the node is
+// unavailable.
 func (d *dialer) await(ctx context.Context, address string, a *attempt) error {
 	call, timed := ctx.Value(callTimeKey{}).(*callTime)
-	if !d.away(address) {
+	if !d.unavailable(address) {
 		err := AwaitConnection(ctx, a.done)
 		if err != nil && timed && call.Err() != nil {
-			d.setAway(address, true)
+			d.setUnavailable(address, true)
 		}
 		return err
 	}
@@ -185,11 +186,11 @@ func (d *dialer) logIn(address string) (*connection, error) {
 		err = c.logIn(ctx)
 	}
 	if err == nil {
-		d.setAway(address, false)
+		d.setUnavailable(address, false)
 		return c, nil
 	}
 	if ctx.Err() != nil {
-		d.setAway(address, true)
+		d.setUnavailable(address, true)
 	}
 	return nil, err
 }
@@ -207,7 +208,7 @@ func (d *dialer) open(ctx context.Context, address string) (*connection, error) 
 		return nil, err
 	}
 	c := &connection{Conn: conn, answerTimeout: idleAfter + d.answer, silent: func() {
-		d.setAway(address, true)
+		d.setUnavailable(address, true)
 	}}
 	if c.hello, err = d.hello(conn); err != nil {
 		_ = conn.Close() // nothing was sent

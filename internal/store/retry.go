@@ -91,10 +91,10 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Away reports whether an error means that Valkey cannot serve such calls now: it was not
-// reached, did not answer in time, or refused because of its state or the user's rights.
-// An error about the call itself does not count.
-func Away(err error) bool {
+// Unavailable reports whether an error means that Valkey cannot serve such calls now: it
+// was not reached, did not answer in time, or refused because of its state or the user's
+// rights. An error about the call itself does not count.
+func Unavailable(err error) bool {
 	if err == nil {
 		return false
 	}

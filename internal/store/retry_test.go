@@ -202,11 +202,11 @@ func TestRetryOverARestart(t *testing.T) {
 	}
 }
 
-// What a server says about its own state counts as being away, what it says about a call
-// does not.
-func TestAway(t *testing.T) {
+// What a server says about its own state counts as being unavailable, what it says about
+// a call does not.
+func TestUnavailable(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
-	for text, away := range map[string]bool{
+	for text, unavailable := range map[string]bool{
 		"ERR plan 3 does not exist": false, "WRONGTYPE of value": false, "NOSCRIPT at all": false,
 		"OOM command not allowed": true, "CLUSTERDOWN for now": true, "LOADING data": true,
 		"READONLY replica": true, "NOAUTH yet": true,
@@ -214,12 +214,12 @@ func TestAway(t *testing.T) {
 	} {
 		err := client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(
 			0).Arg(text).Build()).Error()
-		if got := Away(fmt.Errorf("check: %w", err)); got != away {
-			t.Errorf("%v: away is %t, want %t", err, got, away)
+		if got := Unavailable(fmt.Errorf("check: %w", err)); got != unavailable {
+			t.Errorf("%v: unavailable is %t, want %t", err, got, unavailable)
 		}
 	}
 	missing := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error()
-	if Away(nil) || Away(missing) || !Away(errors.New("connection refused")) {
+	if Unavailable(nil) || Unavailable(missing) || !Unavailable(errors.New("connection refused")) {
 		t.Error("no error, no value or no connection is taken for another")
 	}
 }

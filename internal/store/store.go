@@ -17,9 +17,9 @@
 // Options.Dial bounds connecting, with TLS and log-in. Options.Write bounds an answer. An
 // attempt to connect continues when its call stops waiting, and the next call uses the
 // connection. A call with a context of WithTimeouts waits for connections on a separate
-// time. A node counts as away after such a wait without a connection, after an attempt
-// that took Options.Dial, and when a connection in use gets no answer. Then calls wait
-// for a connection to it within their time for answers, until an attempt succeeds.
+// time. A node counts as unavailable after such a wait without a connection, after an
+// attempt that took Options.Dial, and when a connection in use gets no answer. Then calls
+// wait for a connection to it within their time for answers, until an attempt succeeds.
 //
 // # Settings
 //

@@ -199,8 +199,8 @@ func TestSkipPing(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = client.Do(t.Context(), client.B().Get().Key("k").Build()).Error()
-		if Away(err) != want {
-			t.Errorf("%s: %v; away is to be %t", url, err, want)
+		if Unavailable(err) != want {
+			t.Errorf("%s: %v; unavailable is to be %t", url, err, want)
 		}
 		client.Close()
 	}

@@ -14,7 +14,7 @@ const (
 	// maxUnregistered leaves half of MaxSubjects to registered subjects.
 	maxUnregistered = MaxSubjects / 2
 	// maxMinutes is how many minutes of totals and rules are kept apart. Later minutes of
-	// an environment whose store stays away are added together.
+	// an environment whose store stays unavailable are added together.
 	maxMinutes = 8
 	// maxNotes is how many seconds of a subject's minute are kept apart, counting allowed
 	// and denied calls separately.

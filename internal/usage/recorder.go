@@ -24,8 +24,8 @@ type Options struct {
 const (
 	defaultInterval  = time.Second
 	defaultNewcomers = 1024
-	// maxPause is the longest interval while the store is away: a dead shard delays the
-	// check that carries the Batch.
+	// maxPause is the longest interval while the store is unavailable: a dead shard
+	// delays the check that carries the Batch.
 	maxPause = 30 * time.Second
 	// maxEarly is how many Batches may leave early after a pause, and one more with each
 	// interval.
@@ -204,8 +204,8 @@ type Outcome struct {
 	Cost       int64    // less than 1 means 1
 	Rules      []string // ids of the rules that applied, of the same form as Subject
 	Time       time.Time
-	// Route counts for previews of access; a Route without a plan is not counted. It holds
-	// only patterns of the operator, so that callers cannot make up routes.
+	// Route counts for previews of access; a Route without a plan is not counted. It
+	// holds only patterns of the operator, so that callers cannot make up routes.
 	Route routecount.Route
 	// Denial is the call's entry in the denial log; nil for none. If its cause refuses a
 	// credential, the Outcome counts as a refusal and not as a call. Subject is then a

@@ -35,7 +35,7 @@ type key struct {
 }
 
 // action is a change through the API. edit makes the same change to a state. An urgent
-// action takes effect even while S3 is away.
+// action takes effect even while S3 is unavailable.
 type action struct {
 	name   string
 	method string
@@ -163,7 +163,7 @@ func (c *client) change() {
 	case fault == 5:
 		c.env.breakStore(trouble{refused: 1 + c.random.IntN(6)})
 	case fault == 6:
-		c.env.breakStore(trouble{away: true})
+		c.env.breakStore(trouble{unavailable: true})
 	case fault == 7:
 		c.env.breakStore(trouble{delay: c.delay()})
 	case fault == 8:
@@ -264,8 +264,8 @@ func (c *client) attempt(name string, at moment) bool {
 }
 
 // Two environments make random changes and are killed at random requests. Meanwhile S3 is
-// slow, throttles or is away, and Valkey loses everything or what it stored since its
-// snapshot. No acknowledged change is lost, and no revoked key becomes valid again.
+// slow, throttles or is unavailable, and Valkey loses everything or what it stored since
+// its snapshot. No acknowledged change is lost, and no revoked key becomes valid again.
 func TestChanges(t *testing.T) {
 	changes := max(longRun()/sample, 20)
 	seed := uint64(time.Now().UnixNano())

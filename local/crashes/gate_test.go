@@ -34,10 +34,10 @@ type gates struct {
 
 // trouble describes the faults of the journal's store. The zero value has none.
 type trouble struct {
-	refused int           // answers that are 503 SlowDown
-	lost    int           // requests that take effect but get no answer
-	away    bool          // the store does not answer
-	delay   time.Duration // of each answer
+	refused     int           // answers that are 503 SlowDown
+	lost        int           // requests that take effect but get no answer
+	unavailable bool          // the store does not answer
+	delay       time.Duration // of each answer
 }
 
 // arm makes the environment end at a moment; the zero moment means never.
@@ -121,7 +121,7 @@ func (g *gates) startS3(t *testing.T, target string, end func()) string {
 			panic(http.ErrAbortHandler)
 		}
 		switch now := g.next(); {
-		case now.away:
+		case now.unavailable:
 			panic(http.ErrAbortHandler)
 		case now.refused > 0:
 			w.WriteHeader(http.StatusServiceUnavailable)
@@ -230,8 +230,8 @@ func (v *valkeyGate) isClosed() bool {
 	return v.closed
 }
 
-// forward forwards one connection in chunks. An environment sends no further chunk before it
-// has read the answer.
+// forward forwards one connection in chunks. An environment sends no further chunk before
+// it has read the answer.
 func (v *valkeyGate) forward(client net.Conn) {
 	server, err := net.Dial("tcp", strings.TrimPrefix(v.target(), "valkey://"))
 	if err != nil {

@@ -181,9 +181,9 @@ func (p *inProcess) start(l *life) (err error) {
 }
 
 var (
-	errEnded    = errors.New("the environment has ended")
-	errSlowDown = errors.New("SlowDown: slow down")
-	errAway     = errors.New("the store does not answer")
+	errEnded       = errors.New("the environment has ended")
+	errSlowDown    = errors.New("SlowDown: slow down")
+	errUnavailable = errors.New("the store does not answer")
 )
 
 // gatedStore is the journal's store as a life uses it, with the faults of the gates.
@@ -205,8 +205,8 @@ func (s gatedStore) step(ctx context.Context, request func() error) error {
 	}
 	now := s.next()
 	switch {
-	case now.away:
-		return errAway
+	case now.unavailable:
+		return errUnavailable
 	case now.refused > 0:
 		return errSlowDown
 	}
@@ -222,7 +222,7 @@ func (s gatedStore) step(ctx context.Context, request func() error) error {
 	case s.life.over():
 		return errEnded
 	case now.lost > 0:
-		return errAway
+		return errUnavailable
 	}
 	return err
 }

@@ -33,8 +33,8 @@ type totals struct{ made, acked, refused, killed, flushed, reloaded, failedOver 
 
 // TestChanges with more changes, in the test's process. Two environments change keys,
 // policies and machine tokens, and end at random steps. Meanwhile the journal's store is
-// slow, throttles, loses answers or is away. Valkey loses everything or what it stored
-// since its snapshot, or fails over to a replica that lags.
+// slow, throttles, loses answers or is unavailable. Valkey loses everything or what it
+// stored since its snapshot, or fails over to a replica that lags.
 func TestManyChanges(t *testing.T) {
 	changes := max(longRun(), 200)
 	seed := uint64(time.Now().UnixNano())

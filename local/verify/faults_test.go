@@ -232,7 +232,7 @@ func TestEveryRowHasAFault(t *testing.T) {
 var faults = slices.Concat(restFaults, overFaults, httpFaults, dashboardFaults, accountFaults)
 
 var restFaults = []fault{
-	{"Valkey is away", "rest-decided", "StoreErrors",
+	{"Valkey is unavailable", "rest-decided", "StoreErrors",
 		answers(fakeREST, 200, replaced(`"plan"`, `"degraded":"true","plan"`))},
 	{"a cold start of 11 s", "rest-latency", "ColdStart", slow},
 	{"the REST API caches", "rest-counts", "TTL to 0", caches(fakeREST)},
@@ -359,7 +359,7 @@ var dashboardFaults = []fault{
 		answers(fakeDash+"/login", 200, dropped("Strict-Transport-Security"))},
 	{"a file is packed in base64", "dash-static", "Accept-Encoding",
 		only(path(fakeDash+"/static"), func(a *fakeAnswer) { a.body = "H4sIAAAA" })},
-	{"Valkey is away", "dash-health", "log of admin", func(f *fake) {
+	{"Valkey is unavailable", "dash-health", "log of admin", func(f *fake) {
 		f.tamper = func(f *fake, r *http.Request, a *fakeAnswer) {
 			if r.URL.Path == "/limits/healthz" && f.burst["health"] == 0 {
 				f.burst["health"]++

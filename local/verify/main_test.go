@@ -121,7 +121,7 @@ func TestOverrideIsEnded(t *testing.T) {
 			s.client.Transport, s.keyID = f, "key-id"
 			f.tamper = func(f *fake, r *http.Request, a *fakeAnswer) {
 				if f.overridden && strings.HasPrefix(r.URL.Path, "/prod") {
-					a.err = errors.New("the network is away")
+					a.err = errors.New("the network is unavailable")
 					if end == "an interrupt" {
 						cancel()
 					}

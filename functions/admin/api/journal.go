@@ -11,11 +11,12 @@ import (
 	"tidegate/internal/journal"
 )
 
-// Journal is the state of the journal: changes that it lacks, and changes that Valkey lost.
+// Journal is the state of the journal: changes that it lacks, and changes that Valkey
+// lost.
 type Journal struct {
-	Unsafe int  `json:"unsafe" doc:"Changes that Valkey has and the journal lacks"`
-	Behind int  `json:"behind" doc:"Number of parts of Valkey, of 256, that lost changes"`
-	Away   bool `json:"away" doc:"The journal does not answer"`
+	Unsafe      int  `json:"unsafe" doc:"Changes that Valkey has and the journal lacks"`
+	Behind      int  `json:"behind" doc:"Number of parts of Valkey, of 256, that lost changes"`
+	Unavailable bool `json:"away" doc:"The journal does not answer"`
 }
 
 // Restored is the result of a restore.

@@ -67,7 +67,7 @@ var knownErrors = []struct {
 		"Somebody else changed it at the same time. Nothing was saved. Send the request again."},
 	{policy.ErrUnreadable, http.StatusConflict,
 		"This version of Tidegate cannot read the key, which another version wrote. It can only delete it."},
-	{audit.ErrJournalAway, http.StatusServiceUnavailable,
+	{audit.ErrJournalUnavailable, http.StatusServiceUnavailable,
 		"The journal does not answer. Nothing was changed. Send the request again."},
 	{audit.ErrBehind, http.StatusServiceUnavailable,
 		"Valkey lost changes. Nothing was changed. POST " + Prefix +
@@ -76,7 +76,7 @@ var knownErrors = []struct {
 		"The change was made, but Valkey may have lost it. Read it, and send the request again if it is missing."},
 	{audit.ErrUnsafe, http.StatusServiceUnavailable,
 		"The change is made, but not safe yet: the journal stores it when it answers again."},
-	{audit.ErrOlderAway, http.StatusServiceUnavailable,
+	{audit.ErrOlderUnavailable, http.StatusServiceUnavailable,
 		"The journal, which has the older entries, does not answer. Send the request again."},
 	{audit.ErrPosition, http.StatusUnprocessableEntity,
 		"This is not a position in the audit log. Start from the newest entry."},

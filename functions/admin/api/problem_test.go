@@ -27,7 +27,7 @@ func TestProblems(t *testing.T) {
 		status             int
 		wants              []string
 	}{
-		"no such key":      {"GET", "/keys/ZZZZZZZZZZZZ", "", nil, 404, []string{"no such key"}},
+		"no such key":      {"GET", "/keys/ZZZZZZZZZZZZ", "", nil, 404, []string{"No such key"}},
 		"odd key":          {"GET", "/keys/%7Btag%7D", "", nil, 404, nil},
 		"the set as a key": {"GET", "/keys/policy", "", nil, 404, nil},
 		"a secret as a key": {"GET", "/keys/" + secret.Reveal(), "", nil, 422,
@@ -151,7 +151,7 @@ func TestProblems(t *testing.T) {
 		"no step": {"GET", keyPath + "/usage?step=often", "", nil, 422, []string{"query.step"}},
 		"backwards": {"GET", "/overview?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "",
 			nil, 422, nil},
-		"no such token": {"DELETE", "/tokens/AAAAAAAAAAAA", "", nil, 404, []string{"no such token"}},
+		"no such token": {"DELETE", "/tokens/AAAAAAAAAAAA", "", nil, 404, []string{"No such token"}},
 		"token's scope": {"POST", "/tokens", `{"name":"a","scope":"all","expires":"2026-12-31T00:00:00Z"}`,
 			nil, 422, []string{"body.scope"}},
 		"token for ever": {"POST", "/tokens", `{"name":"a","scope":"read","expires":"2199-12-31T00:00:00Z"}`,
@@ -192,7 +192,7 @@ func TestProblems(t *testing.T) {
 
 // Errors of the store are logged, answered as 503 with Retry-After, and say nothing of
 // the store.
-func TestStoreAway(t *testing.T) {
+func TestStoreUnavailable(t *testing.T) {
 	s := newService(t)
 	id := s.create("acme").ID
 	s.client.Close()

@@ -293,31 +293,32 @@ func TestJobLostByValkey(t *testing.T) {
 	}
 }
 
-// away is a journal that takes so many entries and then does not answer.
-type away struct {
+// unavailable is a journal that takes so many entries and then does not answer.
+type unavailable struct {
 	audit.Journal
 	mu   sync.Mutex
 	left int
 }
 
-func (a *away) Ready(context.Context, keyspace.Bucket, []byte) error {
+func (a *unavailable) Ready(context.Context, keyspace.Bucket, []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.left--; a.left < 0 {
-		return audit.ErrJournalAway
+		return audit.ErrJournalUnavailable
 	}
 	return nil
 }
 
-func (*away) Ship(context.Context, keyspace.Bucket) error { return nil }
+func (*unavailable) Ship(context.Context, keyspace.Bucket) error { return nil }
 
-func (*away) Queues() bool { return false }
+func (*unavailable) Queues() bool { return false }
 
-// While the journal is away a job pauses, and says so; a revocation acts all the same.
+// While the journal is unavailable a job pauses, and says so; a revocation acts all the
+// same.
 func TestJobWithoutJournal(t *testing.T) {
 	const count = 60
 	j := newJobs(t, count)
-	journal := &away{left: 30}
+	journal := &unavailable{left: 30}
 	j.keys.Audit().UseJournal(journal)
 	job, err := j.StepJob(t.Context(), j.start(everyKey(count)).ID, false)
 	if err != nil || job.Over() || job.Paused == "" {

@@ -163,7 +163,8 @@ func (r *Registry) selectedKeys(ctx context.Context, set *policy.Set, j Job, cou
 // for one another, and each waits for the journal.
 const parallelBuckets = 32
 
-// runByBucket runs the tasks of each bucket in their order, and several buckets at a time.
+// runByBucket runs the tasks of each bucket in their order, and several buckets at a
+// time.
 func runByBucket(tasks []task, run func(task)) {
 	byBucket := map[keyspace.Bucket][]task{}
 	for _, t := range tasks {
@@ -195,7 +196,7 @@ func pauseReason(err, ctxErr error) string {
 		return "Valkey may have lost a change"
 	case errors.Is(err, audit.ErrUnsafe):
 		return "the journal does not have every change yet"
-	case errors.Is(err, audit.ErrJournalAway):
+	case errors.Is(err, audit.ErrJournalUnavailable):
 		return "the journal does not answer"
 	case err != nil && errors.Is(ctxErr, context.DeadlineExceeded):
 		return "the step took too long"

@@ -248,12 +248,12 @@ func TestJobEndsUnsafe(t *testing.T) {
 	wantCounts(t, "undo", j.undo(job), 60, 0, 0)
 }
 
-// What a job changed can be undone when its counts do not have it: the journal went away
-// in the first chunk, and the job was stopped then.
+// What a job changed can be undone when its counts do not have it: the journal became
+// unavailable in the first chunk, and the job was stopped then.
 func TestUndoOfUncounted(t *testing.T) {
 	const count = 60
 	j := newJobs(t, count)
-	journal := &away{left: 30}
+	journal := &unavailable{left: 30}
 	job := j.start(everyKey(count))
 	j.keys.Audit().UseJournal(journal)
 	job, err := j.StepJob(t.Context(), job.ID, false)

@@ -37,9 +37,9 @@ func journalled(t *testing.T) (s *sitetest.Site, j *journal.Journal, folder stri
 	return s, j, folder
 }
 
-// While the journal is away, an edit is refused and a revocation acts; every page says
-// that it is not safe yet, until it is.
-func TestJournalAway(t *testing.T) {
+// While the journal is unavailable, an edit is refused and a revocation acts; every page
+// says that it is not safe yet, until it is.
+func TestJournalUnavailable(t *testing.T) {
 	s, _, folder := journalled(t)
 	if err := os.Rename(folder, folder+"-away"); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestWhoRestores(t *testing.T) {
 }
 
 // Changes that left Valkey are on the same pages, can be reverted, and count when the
-// chains are checked. While the journal is away, the pages say so.
+// chains are checked. While the journal is unavailable, the pages say so.
 func TestOlderChanges(t *testing.T) {
 	s, j, folder := journalled(t)
 	s.Post("/keys/{acme}/edit", fields("name", "acme 2", "plan", "free", "version", "1", "lasts", "never",

@@ -32,7 +32,7 @@ func TestBrowserSecretOnce(t *testing.T) {
 }
 
 // What was typed comes back after a log-in in the middle of an edit, and after the store
-// was away.
+// was unavailable.
 func TestBrowserFormIsKept(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
@@ -48,7 +48,7 @@ func TestBrowserFormIsKept(t *testing.T) {
 		chromedp.Click(chromedp.CSS("main form button")),
 	)
 	v.WaitAcross(`document.querySelector("#name")?.value === "typed"`)
-	v.Keys.Fail("ERR away")
+	v.Keys.Fail("ERR unavailable")
 	save(v, "typed again")
 	v.WaitAcross(`!!document.querySelector("[name=kept]")`)
 	v.Look(t, axe, "503")

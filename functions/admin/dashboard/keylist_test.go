@@ -144,8 +144,8 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// A store that is away answers 503, to pages and to refreshes, and shows people nothing
-// of where it is.
+// A store that is unavailable answers 503, to pages and to refreshes, and shows people
+// nothing of where it is.
 func TestStoreDown(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Fail("LOADING dial tcp 10.1.2.3:6379: refused")

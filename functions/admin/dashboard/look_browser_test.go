@@ -171,12 +171,12 @@ func TestBrowserRowsStayUnderThePointer(t *testing.T) {
 
 // A server that is gone, not only its store, keeps the last figures on screen and is
 // asked for ever more seldom; its return ends that.
-func TestBrowserServerAway(t *testing.T) {
+func TestBrowserServerUnavailable(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	var away atomic.Bool
+	var unavailable atomic.Bool
 	there := v.Server.Config.Handler
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if away.Load() {
+		if unavailable.Load() {
 			panic(http.ErrAbortHandler) // closes the connection without a word
 		}
 		there.ServeHTTP(w, r)
@@ -187,12 +187,12 @@ func TestBrowserServerAway(t *testing.T) {
 	v.HandTimers()
 	v.Open("/keys?live=2")
 	v.Wait(`waits() === "2000"`)
-	away.Store(true)
+	unavailable.Store(true)
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.Fire()
 		v.Wait(`waits() === "` + wait + `" && stale.textContent.includes("last known figures")`)
 	}
-	away.Store(false)
+	unavailable.Store(false)
 	v.Keys.Use("bolt", 7)
 	v.Fire()
 	v.Wait(

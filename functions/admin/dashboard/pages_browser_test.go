@@ -70,13 +70,13 @@ func setHidden(v *sitetest.Visit, hidden bool) {
 
 // Without an answer the last figures stay, are shown as old, and are asked for ever more
 // seldom; the first answer ends that.
-func TestBrowserStoreAway(t *testing.T) {
+func TestBrowserStoreUnavailable(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	v.HandTimers()
 	v.Open("/keys/{acme}?live=2")
 	v.Wait(`waits() === "2000"`)
-	v.Keys.Fail("away")
+	v.Keys.Fail("unavailable")
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.Fire()
 		v.Wait(`waits() === "` + wait + `"`)
@@ -231,7 +231,7 @@ func shownPages() []shown {
 		}},
 		{"not found", "/nothing", "404", nil},
 		{"store away", "/keys?q=away", "503", func(v *sitetest.Visit) {
-			v.Keys.Fail("away")
+			v.Keys.Fail("unavailable")
 			v.Open("/keys")
 		}},
 	}

@@ -80,7 +80,7 @@ const header = `# The policies of Tidegate, version %d: plans, route rules and l
 func note(section string) string {
 	switch section {
 	case "plans":
-		return "Keys have a plan. degraded says what becomes of calls while Valkey is away: closed, open, " +
+		return "Keys have a plan. degraded says what becomes of calls while Valkey is unavailable: closed, open, " +
 			"or local with a share in percent. perGroup limits all keys of one group together."
 	case "routes":
 		return "Of the rules that match a call the most specific wins; GET covers HEAD unless a rule names " +

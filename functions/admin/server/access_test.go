@@ -348,7 +348,7 @@ func TestExpiredSessionOnRefresh(t *testing.T) {
 	}
 }
 
-// failingStore is a session store that is away for some of its methods.
+// failingStore is a session store that is unavailable for some of its methods.
 type failingStore struct {
 	*session.Store
 	find, commit error
@@ -426,7 +426,7 @@ func TestHealth(t *testing.T) {
 // If Valkey is unavailable this function is alive all the same.
 func TestAlive(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
-		services.Ready = func(context.Context) error { return errors.New("away") }
+		services.Ready = func(context.Context) error { return errors.New("unavailable") }
 	}))
 	if got := s.Get("/healthz/live").Wants(t, http.StatusOK); got.Body != "alive\n" {
 		t.Errorf("body %q", got.Body)

@@ -529,18 +529,18 @@ func TestKeptFormIsBound(t *testing.T) {
 	}
 }
 
-// While the store is away, the page that says so leads back to the filled form.
+// While the store is unavailable, the page that says so leads back to the filled form.
 func TestFormSurvivesTheStore(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/keys/{acme}/limits"
-	s.Keys.Fail("ERR away")
+	s.Keys.Fail("ERR unavailable")
 	page := s.Post(path, typedForms[path]).Wants(t, http.StatusServiceUnavailable,
 		"Nothing you typed is lost.")
 	s.Keys.Fail("")
 	back := s.Post("/resume", sitetest.HiddenIn(page.Body)).Wants(t, http.StatusOK, "typed-canary")
 	s.Post(path, sitetest.HiddenIn(back.Body)).Wants(t, http.StatusOK, `name="limits[0].requests" value="77"`,
 		"typed-canary")
-	s.Store.SetError("ERR away")
+	s.Store.SetError("ERR unavailable")
 	page = s.Post(path, typedForms[path]).Wants(t, http.StatusServiceUnavailable, `name="kept"`)
 	s.Store.SetError("")
 	s.Post("/resume", sitetest.HiddenIn(page.Body)).Wants(t, http.StatusOK, "typed-canary")

@@ -187,7 +187,7 @@ func TestProviderAlone(t *testing.T) {
 }
 
 // A provider that does not answer is named as what fails; the rest works.
-func TestProviderAway(t *testing.T) {
+func TestProviderUnavailable(t *testing.T) {
 	s := sitetest.New(t, withProvider)
 	gone, err := oidc.New(oidc.Config{
 		Issuer: "http://127.0.0.1:1", ClientID: "dashboard", RedirectURL: "https://x.example/cb",

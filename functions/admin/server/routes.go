@@ -148,7 +148,7 @@ func (r *router) find(q *http.Request) (found route, known bool, handler http.Ha
 
 // routerOf returns the router for a request's path.
 func (s *server) routerOf(r *http.Request) (*router, error) {
-	if !s.away && strings.HasPrefix(r.URL.Path, s.Path(api.Prefix+"/")) {
+	if !s.unavailable && strings.HasPrefix(r.URL.Path, s.Path(api.Prefix+"/")) {
 		return s.api()
 	}
 	return s.pages, nil
@@ -188,7 +188,7 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		router.mux.ServeHTTP(w, r)
 		return
 	}
-	if s.away {
+	if s.unavailable {
 		s.Fail(w, r, page.Problem{Status: http.StatusServiceUnavailable})
 		return
 	}

@@ -84,8 +84,8 @@ type server struct {
 	pages *router
 	// api is made by its first request: describing every operation takes milliseconds,
 	// which the first page after a cold start need not wait for.
-	api  func() (*router, error)
-	away bool // no connection to Valkey; only Bundle, Ready and Log are set
+	api         func() (*router, error)
+	unavailable bool // no connection to Valkey; only Bundle, Ready and Log are set
 }
 
 var basePattern = regexp.MustCompile(`^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
@@ -95,15 +95,15 @@ func New(config Config, services Services) (http.Handler, error) {
 	return newServer(config, services, false).start()
 }
 
-// NewAway returns the server for the time without a connection to Valkey. It serves its
-// files, its health, and for every other address an error page.
-func NewAway(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
+// NewUnavailable returns the server for the time without a connection to Valkey. It
+// serves its files, its health, and for every other address an error page.
+func NewUnavailable(config Config, bundle static.Bundle, log *slog.Logger) (http.Handler, error) {
 	unready := func(context.Context) error { return errors.New("not connected to the store") }
 	return newServer(config, Services{Bundle: bundle, Ready: unready, Log: log}, true).start()
 }
 
-func newServer(config Config, services Services, away bool) *server {
-	s := &server{Config: config, Services: services, away: away}
+func newServer(config Config, services Services, unavailable bool) *server {
+	s := &server{Config: config, Services: services, unavailable: unavailable}
 	s.Renderer = page.New(config.BasePath, config.Stage, services.Bundle, services.Log, s.newSessions())
 	s.OwnerCookie, s.Resumes = s.cookieName("-owner"), s.canResume
 	if services.Journal != nil {
@@ -117,7 +117,7 @@ func (s *server) start() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !s.away {
+	if !s.unavailable {
 		if s.Sealer, err = page.NewSealer(s.Pepper); err != nil {
 			return nil, err
 		}

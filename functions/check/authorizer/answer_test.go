@@ -378,8 +378,8 @@ func (noRoute) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // While the keys of the tokens' issuer cannot be had, a token is neither let in nor
-// called bad: its caller is told to come back, as while the store is away. So is one
-// whose limits cannot be read for what is wrong with the policy set.
+// called bad: its caller is told to come back, as while the store is unavailable. So is
+// one whose limits cannot be read for what is wrong with the policy set.
 func TestUndecided(t *testing.T) {
 	tb := newTable(t)
 	alone := must(identity.New(identity.Config{

@@ -399,7 +399,8 @@ func TestPanicIsUnauthorized(t *testing.T) {
 	}
 }
 
-// While Valkey is away nobody is let in, nobody gets a 5xx, and nothing secret is logged.
+// While Valkey is unavailable nobody is let in, nobody gets a 5xx, and nothing secret is
+// logged.
 func TestStoreDownDenies(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	gone, cancel := context.WithCancel(t.Context())

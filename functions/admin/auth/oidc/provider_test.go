@@ -227,14 +227,14 @@ func TestLogoutURL(t *testing.T) {
 	}
 }
 
-// Nothing is asked of the provider before a login, and one that was away is found when it
-// is back.
+// Nothing is asked of the provider before a login, and one that was unavailable is found
+// when it is back.
 func TestLazy(t *testing.T) {
-	asked, away := 0, true
+	asked, unavailable := 0, true
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked++
-		if away {
+		if unavailable {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
@@ -248,9 +248,9 @@ func TestLazy(t *testing.T) {
 		t.Error("asked at the start")
 	}
 	if _, _, err := p.Start(t.Context(), "/"); err == nil {
-		t.Error("a provider that is away starts a login")
+		t.Error("a provider that is unavailable starts a login")
 	}
-	away = false
+	unavailable = false
 	for range 3 {
 		if _, _, err := p.Start(t.Context(), "/"); err != nil {
 			t.Fatal(err)

@@ -171,8 +171,8 @@ func TestDamagedValue(t *testing.T) {
 	}
 }
 
-// A store that is away is an error, not a missing session.
-func TestServerAway(t *testing.T) {
+// A store that is unavailable is an error, not a missing session.
+func TestServerUnavailable(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "token", "data", time.Hour)
 	if err := f.Ping(t.Context()); err != nil {

@@ -170,7 +170,7 @@ func TestNothingIsKept(t *testing.T) {
 }
 
 // Without the store no attempt is allowed.
-func TestStoreAway(t *testing.T) {
+func TestStoreUnavailable(t *testing.T) {
 	f := newFixture(t)
 	f.server.SetError("ERR out of order")
 	if a, err := f.Take(t.Context(), "192.0.2.1", "ada"); err == nil || a.Allowed {

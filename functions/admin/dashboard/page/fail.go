@@ -13,8 +13,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// Problem is an error as users see it. It must not contain the cause, which belongs to the
-// log.
+// Problem is an error as users see it. It must not contain the cause, which belongs to
+// the log.
 type Problem struct {
 	Status  int
 	Heading string           // empty for the status's default
@@ -113,8 +113,8 @@ func (rd *Renderer) ParseForm(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // FailStore answers with an error of the store: 404 for a missing key, 400 for an invalid
-// argument, 503 for the rest. It logs the error with the operation if Valkey failed, or if
-// a change may be lost.
+// argument, 503 for the rest. It logs the error with the operation if Valkey failed, or
+// if a change may be lost.
 func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
 	var invalid *policy.InvalidError
 	p := Problem{Status: http.StatusServiceUnavailable}
@@ -127,10 +127,10 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 	case errors.Is(err, audit.ErrBehind):
 		p.Heading = "Valkey lost changes"
 		p.Advice = "Nothing was changed. Restore the lost changes, then save again."
-	case errors.Is(err, audit.ErrJournalAway):
+	case errors.Is(err, audit.ErrJournalUnavailable):
 		p.Heading = "The journal does not answer"
 		p.Advice = "Nothing was changed. Try again in a moment."
-	case errors.Is(err, audit.ErrOlderAway):
+	case errors.Is(err, audit.ErrOlderUnavailable):
 		p.Heading = "The journal does not answer"
 		p.Advice = "It has the older changes. Try again in a moment."
 	case errors.Is(err, audit.ErrMayBeLost):

@@ -14,7 +14,7 @@ import (
 )
 
 // A store that takes longer than a request may wait gets a page that says so, like one
-// that is away.
+// that is unavailable.
 func TestStoreTooSlow(t *testing.T) {
 	d := New("", "", static.Bundle{}, slog.New(slog.DiscardHandler), scs.New())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -79,7 +79,7 @@ func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 			Restore: rd.Path("/journal/restore"),
 		})
 	}
-	if s.Away && s.Unsafe == 0 {
+	if s.Unavailable && s.Unsafe == 0 {
 		all = append(all, templates.Warning{Text: "The journal does not answer."})
 	}
 	return all
