@@ -1,24 +1,23 @@
-// Package cause has the reasons for which calls are not admitted. The packages that
-// decide and those that record share its names; it imports neither.
+// Package cause names the reasons why calls are not admitted. Packages that decide and
+// packages that record import it; it imports neither.
 package cause
 
 import "slices"
 
-// Cause is the reason for which a call was not admitted. The set is closed: stored counts
-// and log entries contain the number of a cause, so a number never changes its meaning.
-// Zero is none.
+// Cause is the reason why a call was not admitted; zero is none. Stored counts and log
+// entries contain the number of a cause, so a number never changes its meaning.
 type Cause uint8
 
-// The causes of a refused credential (401). With Missing to Unknown the caller proved
-// nothing. With Revoked to OldSecret it has a secret of the key. With Address and Access
-// it may have one.
+// The causes of a refused credential (401). For Missing to Unknown, the caller proved
+// nothing. For Revoked to OldSecret, it sent a secret of the key. For Address and Access,
+// it may have sent one.
 const (
 	Missing   Cause = iota + 1 // no credential
 	Malformed                  // no credential of a known form, or a token that does not verify
 	Unknown                    // no such key, or not its secret
 	Revoked                    // the key is revoked
 	Expired                    // the key is expired
-	OldSecret                  // a secret that was rotated out, after its grace
+	OldSecret                  // a previous secret, after its grace period
 	Address                    // the address may not call
 	Access                     // the caller may not call this route, or has no plan
 )
@@ -27,10 +26,10 @@ const (
 const (
 	Limit       Cause = iota + 9 // over a limit
 	Ban                          // banned for a while
-	Unavailable                  // Valkey was unavailable, and the plan denies then
+	Unavailable                  // Valkey is unavailable, and the plan then denies calls
 )
 
-// Refusals is the number of causes that refuse a credential. They are 1 to Refusals.
+// Refusals is the number of causes that refuse a credential: those from 1 to Refusals.
 const Refusals = int(Access)
 
 var causeNames = [...]string{

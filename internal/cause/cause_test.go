@@ -2,8 +2,8 @@ package cause
 
 import "testing"
 
-// Stored counts and log entries contain numbers and names of causes, so this list only
-// grows.
+// stored has every cause. Stored counts and log entries contain the numbers and names, so
+// the list only grows.
 var stored = []struct {
 	number  Cause
 	name    string
@@ -16,34 +16,35 @@ var stored = []struct {
 
 func TestNumbersAndNamesAreStable(t *testing.T) {
 	if all := All(); len(all) != len(stored) {
-		t.Fatalf("%d causes, want %d", len(all), len(stored))
+		t.Fatalf("got %d causes, want %d", len(all), len(stored))
 	}
 	refusals := 0
 	for i, s := range stored {
 		if All()[i] != s.number || s.number.String() != s.name || Named(s.name) != s.number {
-			t.Errorf("cause %d: %s, number of %s: %d", s.number, s.number, s.name, Named(s.name))
+			t.Errorf("got number %d, name %q, Named(%q) = %d, want cause %d", All()[i], s.number, s.name,
+				Named(s.name), s.number)
 		}
 		if s.number.Refuses() != s.refuses {
-			t.Errorf("%s refuses: %t", s.name, s.number.Refuses())
+			t.Errorf("%s: Refuses() = %t, want %t", s.name, s.number.Refuses(), s.refuses)
 		}
 		if s.refuses {
 			refusals++
 		}
 	}
 	if refusals != Refusals {
-		t.Errorf("%d refusals, want %d", Refusals, refusals)
+		t.Errorf("Refusals = %d, want %d", Refusals, refusals)
 	}
 }
 
 func TestUnknownCauses(t *testing.T) {
 	for _, c := range []Cause{0, Cause(len(stored) + 1), 255} {
 		if c.String() != "" || c.Refuses() {
-			t.Errorf("cause %d: %q, refuses %t", c, c, c.Refuses())
+			t.Errorf("cause %d: got name %q, Refuses() = %t, want none and false", c, c, c.Refuses())
 		}
 	}
 	for _, name := range []string{"", "Missing", "none"} {
 		if c := Named(name); c != 0 {
-			t.Errorf("%q is cause %d", name, c)
+			t.Errorf("Named(%q) = %d, want 0", name, c)
 		}
 	}
 }
