@@ -20,8 +20,8 @@ type Problems struct {
 	all   []error
 }
 
-// Add records what is wrong with a variable and what to do. The advice must contain no
-// secret.
+// Add records a variable's problem, as a text that continues its name: what is wrong and
+// what to do. The text must contain no secret.
 func (p *Problems) Add(variable, advice string) {
 	if p.named[variable] {
 		return
@@ -33,14 +33,14 @@ func (p *Problems) Add(variable, advice string) {
 	p.all = append(p.all, fmt.Errorf("%s %s", variable, advice))
 }
 
-// AddError records an error that names its variables itself. It ignores nil.
+// AddError records an error whose text names its variables. It ignores nil.
 func (p *Problems) AddError(err error) {
 	if err != nil {
 		p.all = append(p.all, err)
 	}
 }
 
-// Has reports whether a problem of one of the variables was added.
+// Has reports whether at least one of the variables has a problem.
 func (p *Problems) Has(variables ...string) bool {
 	for _, v := range variables {
 		if p.named[v] {
@@ -89,7 +89,7 @@ func variableOf[T any](field string) string {
 // Duration has the bounds of a setting that is a duration.
 type Duration struct{ Least, Most time.Duration }
 
-// The bounds of the functions' settings. docs/configuration.md says what each means.
+// The bounds of the functions' settings. docs/configuration.md describes each setting.
 var (
 	ValkeyTimeout        = Duration{time.Millisecond, 10 * time.Second}
 	ValkeyConnectTimeout = Duration{100 * time.Millisecond, 8 * time.Second}
@@ -113,7 +113,7 @@ func (d Duration) Check(value time.Duration) error {
 // String returns the bounds as "1s to 24h".
 func (d Duration) String() string { return brief(d.Least) + " to " + brief(d.Most) }
 
-// brief formats a duration without units that are zero: 24h, not 24h0m0s.
+// brief formats a duration without trailing zero units: 24h, not 24h0m0s.
 func brief(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -127,8 +127,8 @@ func brief(d time.Duration) string {
 }
 
 // Networks parses networks such as 203.0.113.0/24 and 2001:db8::/32, and single
-// addresses, separated by commas or white space. An empty text has none. The error names
-// each item that is not valid and says how to write it.
+// addresses, separated by commas or white space. For an empty text it returns none. The
+// error names each invalid item and says how to write it.
 func Networks(text string) ([]netip.Prefix, error) {
 	if text == "" {
 		return nil, nil
@@ -143,7 +143,7 @@ func Networks(text string) ([]netip.Prefix, error) {
 	}
 	if len(all) == 0 {
 		return nil,
-			errors.New("has no network: give some such as 203.0.113.0/24 or 2001:db8::/32, or leave it out")
+			errors.New("has no network: use a form such as 203.0.113.0/24 or 2001:db8::/32, or leave it out")
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -158,12 +158,13 @@ func network(text string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return p, fmt.Errorf("has %.60q, which is no network: write it such as 203.0.113.0/24 or "+
+		return p, fmt.Errorf("has %.60q, which is not a network: use a form such as 203.0.113.0/24 or "+
 			"2001:db8::/32", text)
 	case p.Addr().Is4In6():
-		return p, fmt.Errorf("has %.60q: write it as a network of IPv4", text)
+		return p, fmt.Errorf("has %.60q: write it as an IPv4 network", text)
 	case p != p.Masked():
-		return p, fmt.Errorf("has %.60q, whose address goes beyond its length: write %s", text, p.Masked())
+		return p, fmt.Errorf("has %.60q, whose address has bits beyond the prefix length: use %s", text,
+			p.Masked())
 	}
 	return p, nil
 }

@@ -16,12 +16,12 @@ type settings struct {
 func TestRead(t *testing.T) {
 	got, problems := Read[settings]([]string{"NAME=x=y", "COUNT=3"})
 	if err := problems.Err(); err != nil || got != (settings{5 * time.Second, 3, "x=y"}) {
-		t.Errorf("got %+v, %v", got, err)
+		t.Errorf("got %+v, %v, want 5 s, 3 and x=y", got, err)
 	}
 }
 
-// Every variable that cannot be read is named once, with what is wrong, and the others
-// are read.
+// Err names every variable that cannot be read once, with its problem. Read still reads
+// the others.
 func TestProblems(t *testing.T) {
 	for name, c := range map[string]struct {
 		variables []string
@@ -40,7 +40,7 @@ func TestProblems(t *testing.T) {
 	} {
 		_, problems := Read[settings](c.variables)
 		if err := problems.Err(); err == nil || err.Error() != c.want {
-			t.Errorf("%s: got %v, want %s", name, err, c.want)
+			t.Errorf("%s: got error %v, want %s", name, err, c.want)
 		}
 	}
 	got, problems := Read[settings]([]string{"WAIT=soon", "COUNT=3", "NAME=x"})
@@ -48,17 +48,17 @@ func TestProblems(t *testing.T) {
 	problems.Add("COUNT", "is too small")
 	problems.AddError(nil)
 	if got.Count != 3 || got.Name != "x" || !problems.Has("NAME", "COUNT") || problems.Has("NAME") {
-		t.Errorf("%+v, %v", got, problems.Err())
+		t.Errorf("got %+v, %v, want Count 3, Name x and a problem of COUNT", got, problems.Err())
 	}
 	if text := problems.Err().Error(); strings.Count(text, "WAIT") != 1 ||
 		!strings.HasSuffix(text, "\nCOUNT is too small") {
-		t.Error(text)
+		t.Errorf("got %q, want WAIT once and a problem of COUNT at the end", text)
 	}
 }
 
-// The least and the most are within the bounds, and what is beyond says what must be.
+// Both bounds are valid values. The error for a value beyond them names the bounds.
 func TestCheck(t *testing.T) {
-	for d, words := range map[Duration]string{
+	for d, bounds := range map[Duration]string{
 		ValkeyTimeout: "1ms to 10s", CallerCache: "0s to 24h", DenyCache: "0s to 1m",
 		SessionIdle:                   "1m to 720h",
 		{90 * time.Second, time.Hour}: "1m30s to 1h",
@@ -66,8 +66,8 @@ func TestCheck(t *testing.T) {
 		for value, ok := range map[time.Duration]bool{d.Least: true, d.Most: true, d.Least - 1: false,
 			d.Most + 1: false} {
 			err := d.Check(value)
-			if (err == nil) != ok || err != nil && err.Error() != "is "+value.String()+": must be "+words {
-				t.Errorf("%s: %s: %v", words, value, err)
+			if (err == nil) != ok || err != nil && err.Error() != "is "+value.String()+": must be "+bounds {
+				t.Errorf("%s: %s: got error %v, want none: %t", bounds, value, err, ok)
 			}
 		}
 	}
@@ -84,25 +84,25 @@ func TestNetworks(t *testing.T) {
 	} {
 		got, err := Networks(text)
 		if err != nil || fmt.Sprint(got) != want {
-			t.Errorf("%q: %v, %v; want %s", text, got, err, want)
+			t.Errorf("%q: got %v, %v; want %s", text, got, err, want)
 		}
 	}
 	for text, want := range map[string]string{
 		" , ":                        "has no network",
-		"10.0.0.300/8":               `"10.0.0.300/8", which is no network`,
-		"10.0.0.0/33":                `"10.0.0.0/33", which is no network`,
-		"10.0.0.0/8;192.0.2.0/24":    `"10.0.0.0/8;192.0.2.0/24", which is no network`,
-		"example.com":                `"example.com", which is no network`,
-		"fe80::1%eth0":               `"fe80::1%eth0", which is no network`,
-		"2001:db8::/129":             `"2001:db8::/129", which is no network`,
-		"10.1.2.3/16":                `"10.1.2.3/16", whose address goes beyond its length: write 10.1.0.0/16`,
-		"2001:db8::1/32":             "write 2001:db8::/32",
-		"::ffff:10.0.0.0/104":        "write it as a network of IPv4",
-		"10.0.0.0/8,x,192.0.2.0/24":  `"x", which is no network`,
-		"10.0.0.0/8 10.1.2.3/16 y/1": `"y/1", which is no network`,
+		"10.0.0.300/8":               `"10.0.0.300/8", which is not a network`,
+		"10.0.0.0/33":                `"10.0.0.0/33", which is not a network`,
+		"10.0.0.0/8;192.0.2.0/24":    `"10.0.0.0/8;192.0.2.0/24", which is not a network`,
+		"example.com":                `"example.com", which is not a network`,
+		"fe80::1%eth0":               `"fe80::1%eth0", which is not a network`,
+		"2001:db8::/129":             `"2001:db8::/129", which is not a network`,
+		"10.1.2.3/16":                `"10.1.2.3/16", whose address has bits beyond the prefix length: use 10.1.0.0/16`,
+		"2001:db8::1/32":             "use 2001:db8::/32",
+		"::ffff:10.0.0.0/104":        "write it as an IPv4 network",
+		"10.0.0.0/8,x,192.0.2.0/24":  `"x", which is not a network`,
+		"10.0.0.0/8 10.1.2.3/16 y/1": `"y/1", which is not a network`,
 	} {
 		if got, err := Networks(text); err == nil || got != nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, %v; want %s", text, got, err, want)
+			t.Errorf("%q: got %v, error %v; want an error with %s", text, got, err, want)
 		}
 	}
 }

@@ -27,12 +27,13 @@ const (
 	names = "names.go"
 )
 
-// variable is an environment variable as a struct's field declares it.
+// variable is an environment variable, as a struct field declares it.
 type variable struct {
 	meaning  string // the field's comment
-	fallback string // what the tags say of a variable that is not set
+	fallback string // the default, or "required", from the field's tags
 }
 
+// folders has the folders whose structs declare a function's variables.
 var folders = map[string][]string{
 	"check": {"../../functions/check", "../../functions/check/identity"},
 	"admin": {"../../functions/admin"},
@@ -65,6 +66,7 @@ func declared(t *testing.T, function string) map[string]variable {
 
 var variableName = regexp.MustCompile(`\b[A-Z]+_[A-Z_]+\b`)
 
+// declare adds the variable of a field with an env tag to all.
 func declare(t *testing.T, all map[string]variable, f *ast.Field) {
 	t.Helper()
 	text, err := strconv.Unquote(f.Tag.Value)
@@ -88,11 +90,12 @@ func declare(t *testing.T, all map[string]variable, f *ast.Field) {
 	all[name] = v
 }
 
-// row is a variable's line in a table of the page.
+// row matches a variable's line in a table of the page.
 var row = regexp.MustCompile("(?m)^\\| `([A-Z][A-Z0-9_]*)` \\|.*\n")
 
-// written is the page with every row made from the sources.
-func written(t *testing.T, text string, check, admin map[string]variable) string {
+// generatedPage returns the page with every row made from the sources. It reports rows of
+// unknown variables and variables without a row.
+func generatedPage(t *testing.T, text string, check, admin map[string]variable) string {
 	t.Helper()
 	seen := map[string]bool{}
 	text = row.ReplaceAllStringFunc(text, func(line string) string {
@@ -103,16 +106,16 @@ func written(t *testing.T, text string, check, admin map[string]variable) string
 		v, function := c, "both"
 		switch {
 		case !inCheck && !inAdmin:
-			t.Errorf("no function reads %s: take its row out of docs/configuration.md", name)
+			t.Errorf("no function reads %s: remove its row from docs/configuration.md", name)
 		case !inAdmin:
 			function = "check"
 		case !inCheck:
 			v, function = a, "admin"
 		case c.fallback != a.fallback || a.meaning != "":
-			t.Errorf("%s: the functions differ in its default, or both say what it means", name)
+			t.Errorf("%s: the functions have different defaults, or both have a comment", name)
 		}
 		if v.meaning == "" {
-			t.Errorf("%s: the field has no comment", name)
+			t.Errorf("%s: no field has a comment", name)
 		}
 		return fmt.Sprintf("| %#q | %s | %s | %s |\n", name, function, v.meaning, v.fallback)
 	})
@@ -126,7 +129,8 @@ func written(t *testing.T, text string, check, admin map[string]variable) string
 	return strings.ReplaceAll(text, " |  |\n", " | |\n")
 }
 
-func generated(t *testing.T, check, admin map[string]variable) []byte {
+// generatedNames returns names.go made from the sources.
+func generatedNames(t *testing.T, check, admin map[string]variable) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	b.WriteString(
@@ -135,7 +139,7 @@ func generated(t *testing.T, check, admin map[string]variable) []byte {
 		name, function string
 		variables      map[string]variable
 	}{{"CheckVariables", "check", check}, {"AdminVariables", "admin", admin}} {
-		fmt.Fprintf(&b, "\n// %s are what functions/%s reads from its environment.\nvar %[1]s = []string{\n",
+		fmt.Fprintf(&b, "\n// %s has the environment variables that functions/%s reads.\nvar %[1]s = []string{\n",
 			f.name, f.function)
 		var sorted []string
 		for name := range f.variables {
@@ -163,7 +167,8 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string][]byte{
-		page: []byte(written(t, string(text), check, admin)), names: generated(t, check, admin),
+		page:  []byte(generatedPage(t, string(text), check, admin)),
+		names: generatedNames(t, check, admin),
 	}
 	for file, content := range want {
 		if *update {
@@ -172,7 +177,7 @@ func TestDocument(t *testing.T) {
 			}
 		}
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, content) {
-			t.Errorf("%s is stale (%v): go generate ./internal/config rewrites it", file, err)
+			t.Errorf("%s is stale (read error: %v): run go generate ./internal/config", file, err)
 		}
 	}
 }

@@ -2,7 +2,7 @@
 
 package config
 
-// CheckVariables are what functions/check reads from its environment.
+// CheckVariables has the environment variables that functions/check reads.
 var CheckVariables = []string{
 	"CALLER_CACHE",
 	"DENY_CACHE",
@@ -29,7 +29,7 @@ var CheckVariables = []string{
 	"VALKEY_URL",
 }
 
-// AdminVariables are what functions/admin reads from its environment.
+// AdminVariables has the environment variables that functions/admin reads.
 var AdminVariables = []string{
 	"ADMIN_NETWORKS",
 	"ADMIN_PASSWORD",
