@@ -1,13 +1,14 @@
-// Package lua runs Lua scripts on Valkey servers, which may not know the scripts yet.
-// Unlike scripts of the valkey-go library, they can leave in one flush with other
-// commands. They are sent only to the servers of their keys, so a server that is
-// unavailable fails only its own runs. Packages that have scripts import it. It does not
-// know what the scripts do.
+// Package lua runs Lua scripts on Valkey servers that may not know the scripts yet.
+// Packages that have scripts import it. It does not know what the scripts do.
+//
+// Unlike scripts of the valkey-go library, its scripts can share a flush with other
+// commands. They are sent only to the servers of their keys, so an unavailable server
+// fails only its own runs.
 package lua
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by it; it protects nothing
+	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by their SHA-1; it protects nothing
 	"encoding/hex"
 	"strings"
 	"sync"
@@ -21,8 +22,8 @@ type Script struct {
 	sha  func() string
 }
 
-// New returns a script. It calls text once, when the script is first used: composing all
-// scripts when a function starts would take too long.
+// New returns a script. It calls text once, at the script's first use, because composing
+// all scripts at the start of a function takes too long.
 func New(text func() string) *Script {
 	text = sync.OnceValue(text)
 	return &Script{text, sync.OnceValue(func() string {
@@ -34,20 +35,21 @@ func New(text func() string) *Script {
 // Text returns the script's text.
 func (s *Script) Text() string { return s.text() }
 
-// Prepare composes the script, so that its first use need not.
+// Prepare composes the script, so that its first use is fast.
 func (s *Script) Prepare() { s.sha() }
 
-// Command returns the command for a server that knows the script.
+// Command returns the command (EVALSHA) for a server that knows the script.
 func (s *Script) Command(client valkey.Client, keys, args []string) valkey.Completed {
 	return client.B().Evalsha().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// Whole returns the command for a server that does not know the script yet.
+// Whole returns the command (EVAL) for a server that does not know the script yet.
 func (s *Script) Whole(client valkey.Client, keys, args []string) valkey.Completed {
 	return client.B().Eval().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
 
-// Unknown reports whether a server did not know the script, so that nothing was executed.
+// Unknown reports whether err means that the server does not know the script. Nothing was
+// executed then.
 func Unknown(err error) bool {
 	refusal, ok := valkey.IsValkeyErr(err)
 	return ok && strings.HasPrefix(refusal.Error(), "NOSCRIPT")

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
-// Of many runs each is made once, in order, whether its server knows the script or not.
+// DoMany makes each run once, in order, whether its server knows the script or not.
 func TestDoMany(t *testing.T) {
 	storetest.OnEveryServer(t, func(t *testing.T, url string) {
 		client := storetest.Connect(t, url)
@@ -30,7 +30,7 @@ func TestDoMany(t *testing.T) {
 				got = append(got, n)
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("%v, want %v", got, want)
+				t.Errorf("got %v, want %v", got, want)
 			}
 		}
 	})
