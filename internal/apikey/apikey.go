@@ -3,11 +3,11 @@
 // callers or store keys import it. It does no I/O.
 //
 // A key is tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits, the
-// secret 43 base62 characters (256 random bits) and the checksum 6 (CRC-32 of the text
-// before it). So a mistyped or made-up key is refused without a look-up. The first 12
-// characters of the secret are the key's public id, which names the key in logs, pages and
-// Valkey. Valkey stores an HMAC-SHA-256 of the whole text. Key.Foreign parses keys that
-// another system made.
+// secret 43 base62 characters (256 random bits) and the checksum 6 base62 characters
+// (CRC-32 of the text before it). So a mistyped or made-up key is refused without a
+// look-up. The first 12 characters of the secret are the key's public id, which names the
+// key in logs, pages and Valkey. Valkey stores an HMAC-SHA-256 of the whole text.
+// Key.Foreign parses keys that another system made.
 package apikey
 
 import (
@@ -36,10 +36,10 @@ const (
 	MinPepperLen = 32
 )
 
-// ErrMalformed means that a text is no API key: its form or its checksum is wrong.
+// ErrMalformed means that a text is not an API key: its form or its checksum is wrong.
 var ErrMalformed = errors.New("malformed API key")
 
-// Secret is a well-formed API key. It never prints itself: use Reveal.
+// Secret is a well-formed API key. Formatting it hides its text; Reveal returns it.
 type Secret struct {
 	text    string
 	id      string
@@ -58,7 +58,7 @@ func Generate(env string) (Secret, error) {
 // new, 184 random bits.
 func Renew(env, id string) (Secret, error) {
 	if !ValidEnv(env) || !ValidID(id) {
-		return Secret{}, fmt.Errorf("env %q or id %q: not those of a key", env, id)
+		return Secret{}, fmt.Errorf("env %q or id %q: not valid in a key", env, id)
 	}
 	return newSecret(prefix+env+"_", id+randomText(secretLen-IDLen)), nil
 }
@@ -108,7 +108,7 @@ func (s Secret) ID() string { return s.id }
 // Foreign reports whether another system made the key, so that it has no checksum.
 func (s Secret) Foreign() bool { return s.foreign }
 
-// Reveal returns the key's whole text. Its owner sees it once.
+// Reveal returns the key's whole text. The dashboard and the API show it once.
 func (s Secret) Reveal() string { return s.text }
 
 // String hides the secret: it returns only the id.
@@ -145,7 +145,7 @@ func (p Pepper) Hash(s Secret) [sha256.Size]byte {
 }
 
 // Derive returns a key for a purpose other than hashing API keys. It reveals nothing
-// about the pepper. No purpose begins as API keys do.
+// about the pepper. The text that it hashes never begins as API keys do.
 func (p Pepper) Derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, p)
 	mac.Write([]byte("tidegate: " + purpose))
@@ -190,14 +190,14 @@ func randomText(n int) string {
 }
 
 // GeneratePlain returns a new random secret without an env: prefix, 43 base62 characters,
-// checksum. It has an id and is hashed as an API key is. Its prefix distinguishes it from
+// checksum. It has an id and is hashed like an API key. Its prefix distinguishes it from
 // API keys.
 func GeneratePlain(prefix string) Secret {
 	return newSecret(prefix, randomText(secretLen))
 }
 
-// ParsePlain parses what GeneratePlain made with the same prefix. It returns ErrMalformed,
-// which does not say why.
+// ParsePlain parses a secret of GeneratePlain with the same prefix. It returns
+// ErrMalformed, which does not say why.
 func ParsePlain(prefix, text string) (Secret, error) {
 	secret, found := strings.CutPrefix(text, prefix)
 	if !found {
@@ -213,18 +213,20 @@ const (
 	MinForeignDistinct = 10 // number of different characters
 )
 
-// The reasons why a text is no foreign value. Their messages do not contain the text.
+// The reasons why a text is not a foreign value. Their messages do not contain the text.
 var (
 	errForeignLen = fmt.Errorf("must have %d to %d characters", MinForeignLen, MaxForeignLen)
-	errForeignSet = errors.New("must have printable ASCII characters alone, without spaces and commas")
-	errDistinct   = fmt.Errorf("must have %d different characters: it can be guessed", MinForeignDistinct)
-	errOwnForm    = errors.New("begins as keys or tokens of Tidegate do: leave it out, and a key is made")
+	errForeignSet = errors.New("must have only printable ASCII characters, without spaces and commas")
+	errDistinct   = fmt.Errorf("must have at least %d different characters: it is easy to guess",
+		MinForeignDistinct)
+	errOwnForm = errors.New("must not begin like a Tidegate key or token: leave it out to create a new key")
 )
 
 // Foreign parses a foreign value. Its id is an HMAC of the whole value, so a check finds
 // the record with one look-up, as for other keys. The id is public and reveals nothing
-// about the value without the pepper. The value is hashed as other keys are. The text of
-// the HMAC differs from every purpose of Derive, since purposes contain a space.
+// about the value without the pepper. The text of that HMAC ("key", NUL, value) differs
+// from the texts of opaque, which begin with a length. The value is hashed like other
+// keys. It differs from the texts of Derive, which contain a space.
 func (k Key) Foreign(text string) (Secret, error) {
 	if err := foreignProblem(text); err != nil {
 		return Secret{}, err

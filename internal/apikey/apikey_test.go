@@ -19,14 +19,14 @@ func TestGeneratedKeysParse(t *testing.T) {
 			t.Fatalf("Parse(Generate()) = %v, %v", again, err)
 		}
 		if !strings.HasPrefix(s.Reveal(), "tg_prod1_"+s.ID()) || !ValidID(s.ID()) || seen[s.ID()] {
-			t.Fatalf("bad or repeated id %q", s.ID())
+			t.Fatalf("id %q is invalid or repeated", s.ID())
 		}
 		seen[s.ID()] = true
 	}
 }
 
-// Every change of one character breaks the form or the checksum, so it costs no call to
-// Valkey.
+// Every change of one character breaks the form or the checksum, so that a mistyped key
+// costs no call to Valkey.
 func TestMistypedKeysAreMalformed(t *testing.T) {
 	s, err := Generate("test")
 	if err != nil {
@@ -52,7 +52,7 @@ func TestMistypedKeysAreMalformed(t *testing.T) {
 	}
 }
 
-func TestSecretsDoNotPrintThemselves(t *testing.T) {
+func TestFormattingHidesSecrets(t *testing.T) {
 	s, err := Generate("test")
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestSecretsDoNotPrintThemselves(t *testing.T) {
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
 		if out := fmt.Sprintf(verb+verb, s, p); strings.Contains(out, s.Reveal()[20:]) ||
 			strings.Contains(out, "pepper!!") {
-			t.Errorf("%s prints %s", verb, out)
+			t.Errorf("%s: got %s, want no secret", verb, out)
 		}
 	}
 }
@@ -74,10 +74,10 @@ func TestHashDependsOnPepperAndKey(t *testing.T) {
 	b, _ := Generate("test")
 	p, q := Pepper(strings.Repeat("p", 32)), Pepper(strings.Repeat("q", 32))
 	if p.Hash(a) == p.Hash(b) || p.Hash(a) == q.Hash(a) {
-		t.Error("the hash must depend on the key and on the pepper")
+		t.Error("got equal hashes, want different ones for another key and another pepper")
 	}
 	if _, err := NewPepper(strings.Repeat("p", 31)); err == nil {
-		t.Error("a pepper of 31 characters was accepted")
+		t.Error("pepper of 31 characters: got no error")
 	}
 }
 
@@ -95,20 +95,20 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := Parse(text)
 		if err == nil && (s.Reveal() != text || !ValidID(s.ID())) {
-			t.Fatalf("Parse(%q) = %v", text, s)
+			t.Fatalf("Parse(%q) = %v, want the same text and a valid id", text, s)
 		}
 	})
 }
 
-// A secret without an env reads back as itself, and no other text does: not one with a
-// changed character, nor an API key.
+// ParsePlain accepts a generated secret, but neither one with a changed character nor an
+// API key.
 func TestPlain(t *testing.T) {
 	const prefix = "tga_"
 	secret := GeneratePlain(prefix)
 	text := secret.Reveal()
 	got, err := ParsePlain(prefix, text)
 	if err != nil || got != secret || !ValidID(secret.ID()) || !strings.Contains(text, prefix+secret.ID()) {
-		t.Fatalf("%s reads as %v, %v", text, got, err)
+		t.Fatalf("ParsePlain(%s) = %v, %v, want the generated secret", text, got, err)
 	}
 	key, err := Generate("test")
 	if err != nil {
@@ -125,18 +125,18 @@ func TestPlain(t *testing.T) {
 	}
 	for _, text := range bad {
 		if _, err := ParsePlain(prefix, text); !errors.Is(err, ErrMalformed) {
-			t.Errorf("%.60q is taken: %v", text, err)
+			t.Errorf("ParsePlain(%.60q) = %v, want ErrMalformed", text, err)
 		}
 	}
 	if _, err := Parse(text); !errors.Is(err, ErrMalformed) {
-		t.Errorf("it is taken for an API key: %v", err)
+		t.Errorf("Parse(%q) = %v, want ErrMalformed", text, err)
 	}
 	if GeneratePlain(prefix) == secret {
-		t.Error("it is not random")
+		t.Error("got the same secret twice, want random ones")
 	}
 }
 
-var foreignIDs = NewKey(Pepper(strings.Repeat("pepper!!", 4)))
+var foreignKey = NewKey(Pepper(strings.Repeat("pepper!!", 4)))
 
 const uuid = "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"
 
@@ -147,29 +147,30 @@ func TestForeignValues(t *testing.T) {
 		"tgx_0123456789abcdef",
 		strings.Repeat("0123456789", 4), strings.Repeat("0123456789abcdef", 16), "tg-0123456789abcdefg",
 	} {
-		s, err := foreignIDs.Foreign(text)
+		s, err := foreignKey.Foreign(text)
 		if err != nil || s.Reveal() != text || !s.Foreign() || !ValidID(s.ID()) || seen[s.ID()] {
-			t.Errorf("%s: %v, %v", text, s, err)
+			t.Errorf("Foreign(%q) = %v, %v, want a secret with this text and an id of its own", text, s, err)
 		}
 		seen[s.ID()] = true
-		if again, _ := foreignIDs.Foreign(text); again != s {
-			t.Errorf("%s has the ids %s and %s", text, s.ID(), again.ID())
+		if again, _ := foreignKey.Foreign(text); again != s {
+			t.Errorf("Foreign(%q): got id %s, then %s, want the same", text, s.ID(), again.ID())
 		}
 		if strings.Contains(fmt.Sprintf("%v %+v %#v %s", s, s, s, s), text) {
-			t.Errorf("%s prints itself", s.ID())
+			t.Errorf("key %s: formatting shows its text", s.ID())
 		}
 	}
 }
 
-// An id stays what it is from release to release: it names the stored record.
-func TestForeignIDStays(t *testing.T) {
-	s, err := foreignIDs.Foreign(uuid)
+// The id of a foreign value is the same in every release, because it names the stored
+// record.
+func TestForeignIDIsStable(t *testing.T) {
+	s, err := foreignKey.Foreign(uuid)
 	if err != nil || s.ID() != "iahpU61AkHBc" {
-		t.Errorf("%s, %v", s.ID(), err)
+		t.Errorf("got id %s, %v, want iahpU61AkHBc", s.ID(), err)
 	}
 }
 
-// A bad value is named by its bound, and never repeated.
+// The error for an invalid value names the rule and never contains the value.
 func TestForeignValuesRefused(t *testing.T) {
 	own, err := Generate("live")
 	if err != nil {
@@ -192,13 +193,13 @@ func TestForeignValuesRefused(t *testing.T) {
 		GeneratePlain("tga_").Reveal():    "Tidegate",
 		"TGA_AbCdEfGhIjKlMnOpQrSt":        "Tidegate",
 		"tgr_AbCdEfGhIjKlMnOpQrSt":        "Tidegate",
-		"tidegate: subjects 0123456789ab": "spaces", // the text of Derive
+		"tidegate: subjects 0123456789ab": "spaces", // a text that Derive hashes
 	} {
-		s, err := foreignIDs.Foreign(text)
+		s, err := foreignKey.Foreign(text)
 		if err == nil || s.ID() != "" || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, %v; want %s", text, s, err, want)
+			t.Errorf("%q: got %v, error %v; want an error with %q", text, s, err, want)
 		} else if text != "" && strings.Contains(err.Error(), text) {
-			t.Errorf("%q is repeated", text)
+			t.Errorf("%q: error contains the value: %v", text, err)
 		}
 	}
 }

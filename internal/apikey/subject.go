@@ -8,8 +8,8 @@ import (
 	"net/netip"
 )
 
-// Key is the key of the HMACs that make callers' ids. Without it, nobody can find an
-// address or token subject by trying all of them.
+// Key is the key of the HMACs that make callers' ids. Without it, nobody can find the
+// address or token subject of an id by trying all of them.
 type Key []byte
 
 // NewKey derives the key from the pepper.
@@ -21,14 +21,14 @@ func (Key) String() string { return "subject key" }
 // GoString hides the key.
 func (Key) GoString() string { return "subject key" }
 
-// Address returns the id of the clients in a prefix of addresses.
+// Address returns the id of the clients whose addresses are in prefix.
 func (k Key) Address(prefix netip.Prefix) string { return k.opaque("ip", prefix.Masked().String()) }
 
 // Token returns the id of the caller with this name at a token issuer.
 func (k Key) Token(issuer, name string) string { return k.opaque("jwt", issuer, name) }
 
-// opaque hashes parts. Each part is preceded by its length, so that different lists never
-// give the same text.
+// opaque hashes parts into an id of 22 characters (128 bits). Each part is preceded by
+// its length, so that different lists never give the same text.
 func (k Key) opaque(parts ...string) string {
 	mac := hmac.New(sha256.New, k)
 	var text []byte

@@ -9,9 +9,9 @@ import (
 
 var pepper = Pepper(bytes.Repeat([]byte("p"), 32))
 
-// Parts cannot be shifted into one another, kinds not taken for each other, and an id
-// stays what it is from release to release.
-func TestIdsDiffer(t *testing.T) {
+// Ids differ when text moves from one part to the next, when only the kind differs, and
+// under another pepper. A prefix and its masked form have the same id.
+func TestIDsDiffer(t *testing.T) {
 	k := NewKey(pepper)
 	all := map[string]bool{
 		k.Token("a", "bc"): true, k.Token("ab", "c"): true, k.Token("", "abc"): true,
@@ -23,19 +23,19 @@ func TestIdsDiffer(t *testing.T) {
 		NewKey(Pepper(bytes.Repeat([]byte("x"), 32))).Address(netip.MustParsePrefix("10.0.0.0/8")): true,
 	}
 	if len(all) != 9 {
-		t.Errorf("%d ids, want 9", len(all))
+		t.Errorf("got %d different ids, want 9", len(all))
 	}
 	if a, b := k.Address(netip.MustParsePrefix("10.1.2.3/8")),
 		k.Address(netip.MustParsePrefix("10.0.0.0/8")); a != b {
-		t.Error("a prefix and its masked form differ")
+		t.Errorf("got ids %s and %s for a prefix and its masked form, want the same", a, b)
 	}
 }
 
-func TestKeyHidesItself(t *testing.T) {
+func TestFormattingHidesKey(t *testing.T) {
 	k := NewKey(pepper)
 	for _, text := range []string{fmt.Sprint(k), fmt.Sprintf("%v %#v %s", k, k, k)} {
 		if bytes.Contains([]byte(text), k[:4]) || !bytes.Contains([]byte(text), []byte("subject key")) {
-			t.Errorf("%q", text)
+			t.Errorf("got %q, want \"subject key\" without the key", text)
 		}
 	}
 }
