@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Denial is a call that was over a limit. KeyID is the public id of the caller, never its
-// credential or address.
+// Denial is a denied call. KeyID is the public id of the caller, never its credential or
+// address.
 type Denial struct {
 	KeyID      string
 	Rule       string
@@ -24,8 +24,8 @@ const (
 	maxDenied = 1024
 )
 
-// Denials logs a caller's first denial in each interval, with the number of denials it
-// omitted. It is safe for concurrent use.
+// Denials logs a caller's first denial in each interval, with the number of denials
+// omitted since the last line. It is safe for concurrent use.
 type Denials struct {
 	log      *slog.Logger
 	interval int64
@@ -42,15 +42,15 @@ type caller struct {
 	omitted int64
 }
 
-// NewDenials returns Denials that write to log. The interval is a minute unless given.
+// NewDenials returns Denials that write to log. An interval of 0 means a minute.
 func NewDenials(log *slog.Logger, interval time.Duration, now func() time.Time) *Denials {
 	return &Denials{log: log, interval: int64(cmp.Or(interval, defaultDenialInterval)), now: now,
 		callers: map[string]*caller{}}
 }
 
-// Log writes at most one line. Its omitted counts the caller's denials since the caller's
-// last line. Its others_omitted counts those of callers without a line of their own.
-// Lines and omitted denials together are all denials.
+// Log writes at most one line. Its omitted is the number of the caller's denials since
+// the caller's last line. Its others_omitted is the number of denials of callers without
+// a line of their own. Lines and omitted denials add up to all denials.
 func (d *Denials) Log(ctx context.Context, denial Denial) {
 	omitted, others, ok := d.admit(denial.KeyID)
 	if !ok {
@@ -106,8 +106,8 @@ func (d *Denials) hasRoom(now int64) bool {
 	return len(d.callers) < maxDenied
 }
 
-// Flush writes the number of omitted denials that no line has yet. It is for the end of a
-// program.
+// Flush writes the number of omitted denials that no line contains yet. It is for the end
+// of a program.
 func (d *Denials) Flush(ctx context.Context) {
 	d.mu.Lock()
 	others := d.others

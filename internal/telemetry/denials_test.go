@@ -18,7 +18,7 @@ const (
 	token  = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2lnbmF0dXJlLW9mLXRoZS10b2tlbg"
 )
 
-// traced is the context that aws-lambda-go gives a call.
+// traced returns a context with the trace header, as aws-lambda-go makes it for a call.
 func traced(t *testing.T, header string) context.Context {
 	t.Helper()
 	return context.WithValue(t.Context(), traceKey, header) //nolint:revive,staticcheck // the library's key is a string
@@ -39,15 +39,15 @@ func TestTraceID(t *testing.T) {
 		"Root=" + strings.Repeat("x", 35) + ";Root=" + root: "",
 	} {
 		if got := TraceID(traced(t, header)); got != want {
-			t.Errorf("%q: %q, want %q", header, got, want)
+			t.Errorf("%q: got %q, want %q", header, got, want)
 		}
 	}
 	t.Setenv(traceVariable, header)
 	if got := TraceID(t.Context()); got != root {
-		t.Errorf("from the environment: %q", got)
+		t.Errorf("from the environment: got %q, want %q", got, root)
 	}
 	if got := TraceID(traced(t, "Root=none")); got != "" {
-		t.Errorf("a call's own trace comes before the environment's: %q", got)
+		t.Errorf("invalid header in the context: got %q, want none, not the environment's", got)
 	}
 }
 
@@ -64,8 +64,8 @@ func readLog(t *testing.T, out []byte) []map[string]any {
 	return lines
 }
 
-// A caller's first denial of an interval is logged with the trace, and lines and omitted
-// denials together are all.
+// A caller's first denial in each interval is logged with the trace. The next line has
+// the number of denials omitted before it.
 func TestDenials(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -83,26 +83,26 @@ func TestDenials(t *testing.T) {
 	now = now.Add(1)
 	deny("a", 2)
 	deny("b", 1)
-	now = now.Add(-time.Hour) // a clock that was set back
+	now = now.Add(-time.Hour) // the clock is set back
 	deny("a", 1)
 	lines := readLog(t, out.Bytes())
 	want := []string{"a 0", "b 0", "a 7", "b 0", "a 1"}
 	for i, l := range lines {
 		if i < len(want) && fmt.Sprint(l["key_id"], " ", l["omitted"]) != want[i] {
-			t.Errorf("line %d: %v, want %s", i, l, want[i])
+			t.Errorf("line %d: got %v, want key_id and omitted %s", i, l, want[i])
 		}
 		if l["msg"] != "denied" || l["rule"] != "plan free" || l["limit"] != "10 per 10 seconds" ||
 			l["retry_after_ms"] != 1500. || l["trace_id"] != root {
-			t.Errorf("line %d: %v", i, l)
+			t.Errorf("line %d: got %v, want the denial's rule, limit, retry_after_ms and trace_id", i, l)
 		}
 	}
 	if len(lines) != len(want) {
-		t.Errorf("%d lines, want %d", len(lines), len(want))
+		t.Errorf("got %d lines, want %d", len(lines), len(want))
 	}
 }
 
-// In a flood of unique callers the lines of an interval and the memory are bounded, and
-// no denial is unaccounted for.
+// In a flood of different callers, the lines per interval and the remembered callers are
+// bounded. Lines and omitted denials add up to all denials.
 func TestDenialsOfAFlood(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -116,7 +116,8 @@ func TestDenialsOfAFlood(t *testing.T) {
 		}
 		if n := bytes.Count(out.Bytes(), []byte("\n")); n > (interval+1)*maxDenied ||
 			len(d.callers) > maxDenied {
-			t.Errorf("%d lines in %d intervals, %d callers", n, interval+1, len(d.callers))
+			t.Errorf("got %d lines in %d intervals and %d callers, want at most %d per interval and %[4]d",
+				n, interval+1, len(d.callers), maxDenied)
 		}
 		now = now.Add(time.Minute)
 	}
@@ -124,7 +125,7 @@ func TestDenialsOfAFlood(t *testing.T) {
 	d.Flush(t.Context())
 	lines := readLog(t, out.Bytes())
 	if last := lines[len(lines)-1]; last["msg"] != "denials omitted" {
-		t.Errorf("the last line is %v", last)
+		t.Errorf("got last line %v, want denials omitted", last)
 	}
 	sum := float64(len(lines) - 1)
 	for _, l := range lines {
@@ -134,12 +135,12 @@ func TestDenialsOfAFlood(t *testing.T) {
 		sum += l["others_omitted"].(float64)
 	}
 	if sum != 2*flood {
-		t.Errorf("%v denials are accounted for, want %d", sum, 2*flood)
+		t.Errorf("got %v denials in the lines, want %d", sum, 2*flood)
 	}
 }
 
-// secretive prints a credential when it is logged as a value of its own.
-type secretive struct{ Key string }
+// plainStruct has a credential in a field, which JSON encoding shows.
+type plainStruct struct{ Key string }
 
 func BenchmarkDenialOmitted(b *testing.B) {
 	d := NewDenials(slog.New(slog.DiscardHandler), time.Minute, func() time.Time { return noon })

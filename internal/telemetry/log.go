@@ -22,7 +22,7 @@ func NewHandler(out io.Writer, level slog.Leveler) slog.Handler {
 	return handler{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: redact})}
 }
 
-// handler adds the trace id to each line.
+// handler adds the trace_id to each line.
 type handler struct{ slog.Handler }
 
 // Handle adds the trace id at the top of a line, or within the logger's group.
@@ -33,16 +33,16 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// WithAttrs keeps the trace.
+// WithAttrs returns a handler that also adds the trace_id.
 func (h handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return handler{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup keeps the trace.
+// WithGroup returns a handler that also adds the trace_id.
 func (h handler) WithGroup(name string) slog.Handler { return handler{h.Handler.WithGroup(name)} }
 
-// LimitCrossed is the attribute event of lines that say that a limit was crossed. The
-// forwarder and its subscription filters select lines by it.
+// LimitCrossed is the value of the attribute event in lines that report a crossed limit.
+// The forward function and its subscription filters select lines by it.
 const LimitCrossed = "limit_crossed"
 
 const (
@@ -83,11 +83,11 @@ func validRoot(root string) bool {
 	return strings.Trim(root[2:timeEnd]+root[timeEnd+1:], "0123456789abcdef") == ""
 }
 
-// Redacted replaces what is not logged.
+// Redacted replaces credentials in a log.
 const Redacted = "[redacted]"
 
-// secretNames are names of attributes that are never logged, alone or after an underscore
-// or hyphen.
+// secretNames are names of attributes whose values are never logged. The name of an
+// attribute is such a name, or ends with one after an underscore or hyphen.
 var secretNames = []string{
 	"secret", "password", "token", "authorization", "cookie", "pepper", "credential", "credentials",
 	"api_key", "apikey", "address", "ip", "source_ip",
@@ -102,7 +102,7 @@ func redact(_ []string, a slog.Attr) slog.Attr {
 		a.Value = slog.StringValue(Redact(a.Value.String()))
 	case slog.KindAny:
 		a.Value = redactAny(a.Value)
-	default: // numbers, times and truth values hide nothing; groups come attribute by attribute
+	default: // no text; slog calls redact for each attribute of a group
 	}
 	return a
 }
@@ -117,7 +117,7 @@ func secretName(name string) bool {
 	return false
 }
 
-// redactAny redacts the text that the JSON handler would write.
+// redactAny redacts the text that the JSON handler would write for v.
 func redactAny(v slog.Value) slog.Value {
 	switch x := v.Any().(type) {
 	case *slog.Source:
@@ -139,21 +139,21 @@ func redactAny(v slog.Value) slog.Value {
 }
 
 const (
-	keyPrefix   = "tg_"
-	minKeyBody  = 20     // of letters and digits after the last underscore: the id alone has 12
-	tokenPrefix = "tga_" // of machine tokens
-	sealPrefix  = "tgr_" // of reservations
-	jwtPrefix   = "eyJ"
-	minJWT      = 20
-	bearer      = "bearer "
-	minBearer   = 8
-	base62      = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	environment = "0123456789abcdefghijklmnopqrstuvwxyz"
-	tokenBytes  = base62 + "-._~+/=" // RFC 6750
+	keyPrefix         = "tg_"
+	minKeyBody        = 20     // of letters and digits after the last underscore: the id alone has 12
+	tokenPrefix       = "tga_" // of machine tokens
+	reservationPrefix = "tgr_" // prefix of reservations
+	jwtPrefix         = "eyJ"
+	minJWT            = 20
+	bearer            = "bearer "
+	minBearer         = 8
+	base62            = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+	environment       = "0123456789abcdefghijklmnopqrstuvwxyz"
+	tokenBytes        = base62 + "-._~+/=" // RFC 6750
 )
 
-// Redact replaces API keys, machine tokens, reservations, JSON web tokens and what
-// follows Bearer in a text.
+// Redact replaces the credentials in a text with Redacted: API keys, machine tokens,
+// reservations, JSON web tokens and what follows Bearer.
 func Redact(text string) string {
 	if !suspicious(text) {
 		return text
@@ -176,7 +176,7 @@ func Redact(text string) string {
 // suspicious reports whether a text may contain a credential. It is fast, since almost no
 // text does.
 func suspicious(text string) bool {
-	for _, prefix := range []string{keyPrefix, tokenPrefix, sealPrefix, jwtPrefix} {
+	for _, prefix := range []string{keyPrefix, tokenPrefix, reservationPrefix, jwtPrefix} {
 		if strings.Contains(text, prefix) {
 			return true
 		}
@@ -189,8 +189,8 @@ func suspicious(text string) bool {
 	return false
 }
 
-// credentialAt returns how many bytes at the start of text stay and how many after them
-// are a credential.
+// credentialAt reports a credential at the start of text: its first keep bytes are not
+// secret ("Bearer "), the hide bytes after them are. hide is 0 if there is none.
 func credentialAt(text string) (keep, hide int) {
 	if rest, ok := strings.CutPrefix(text, keyPrefix); ok {
 		env := span(rest, environment)
@@ -200,7 +200,7 @@ func credentialAt(text string) (keep, hide int) {
 			}
 		}
 	}
-	for _, prefix := range []string{tokenPrefix, sealPrefix} {
+	for _, prefix := range []string{tokenPrefix, reservationPrefix} {
 		if rest, ok := strings.CutPrefix(text, prefix); ok {
 			if body := span(rest, base62+"-_"); body >= minKeyBody {
 				return 0, len(prefix) + body

@@ -32,10 +32,10 @@ type Check struct {
 	// Remaining and Limit are those of the binding limit. Below 20 % an allowed call
 	// counts as near the limit; with a Limit of 0 it does not.
 	Remaining, Limit int64
-	Store            time.Duration // Valkey's response time; 0 without a request
+	Store            time.Duration // Valkey's response time; 0 if it was not used
 }
 
-// Metric is a counter; its text is its name in CloudWatch.
+// Metric is a counter. String returns its name in CloudWatch.
 type Metric int
 
 // The counters. docs/operations.md describes each.
@@ -60,7 +60,7 @@ const StoreLatency = "StoreLatency"
 // Names returns the names of all metrics.
 func Names() []string { return append(names[:len(names):len(names)], StoreLatency) }
 
-// String returns the name.
+// String returns the name in CloudWatch.
 func (m Metric) String() string { return names[m] }
 
 var names = [metrics]string{
@@ -81,9 +81,9 @@ type Options struct {
 	Interval       time.Duration
 }
 
-// Metrics counts checks and writes them as lines of CloudWatch's embedded metric format,
-// at most one an interval, with the dimensions Service and Stage alone. It is safe for
-// concurrent use.
+// Metrics counts checks and writes the counts as lines of CloudWatch's embedded metric
+// format, at most one per interval. The only dimensions are Service and Stage. It is safe
+// for concurrent use.
 type Metrics struct {
 	out            io.Writer
 	now            func() time.Time
@@ -93,7 +93,7 @@ type Metrics struct {
 	mu        sync.Mutex
 	counts    [metrics]int64
 	latencies [maxLatencies]time.Duration
-	measured  int // number of latencies; latencies is a uniform sample of them
+	measured  int // number of measured latencies; latencies is a uniform sample of them
 	slowest   time.Duration
 	written   int64 // time of the last line, in nanoseconds of the Unix epoch
 	line      []byte
@@ -120,10 +120,10 @@ func NewMetrics(out io.Writer, o Options, now func() time.Time) (*Metrics, error
 	return m, nil
 }
 
-// CheckDimension fails with ErrDimension for a text that is no value of a dimension.
+// CheckDimension returns ErrDimension if value is not valid for a dimension.
 func CheckDimension(value string) error {
-	unfit := strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' })
-	if unfit || value == "" || len(value) > 255 {
+	unprintable := strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c > '~' })
+	if unprintable || value == "" || len(value) > 255 {
 		return fmt.Errorf("%w: %.40q", ErrDimension, value)
 	}
 	return nil
@@ -156,8 +156,8 @@ func (m *Metrics) Record(c Check) {
 	}
 }
 
-// RecordRefused counts a call without a valid credential, which is not a check. byError is
-// whether the function answered with an error.
+// RecordRefused counts a call without a valid credential, which is not a check. byError
+// says that the function answered with an error, which Unauthorized also counts.
 func (m *Metrics) RecordRefused(byError bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -188,8 +188,8 @@ func (m *Metrics) measure(d time.Duration) {
 	m.latencies[at] = d
 }
 
-// Due reports whether there are counts to write and the interval has passed since the
-// last line, by the wall clock.
+// Due reports whether there are counts to write and the interval since the last line has
+// passed by the wall clock.
 func (m *Metrics) Due(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,14 +250,14 @@ func (m *Metrics) appendLine(b []byte, now time.Time) []byte {
 	return append(b, "]}\n"...)
 }
 
-// appendLatencies appends the sample. It always contains the slowest, so that the maximum
-// is exact.
+// appendLatencies appends the sample, in milliseconds. The sample always contains the
+// slowest latency, so that the maximum is exact.
 func (m *Metrics) appendLatencies(b []byte) []byte {
-	kept := m.latencies[:min(m.measured, maxLatencies)]
+	sample := m.latencies[:min(m.measured, maxLatencies)]
 	if m.measured > maxLatencies {
-		kept[0] = m.slowest
+		sample[0] = m.slowest
 	}
-	for i, d := range kept {
+	for i, d := range sample {
 		if i > 0 {
 			b = append(b, ',')
 		}

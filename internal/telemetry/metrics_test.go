@@ -15,7 +15,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// line is an embedded metric format line as CloudWatch reads it.
+// line is a line of the embedded metric format, as CloudWatch reads it.
 type line struct {
 	AWS struct {
 		Timestamp         int64
@@ -69,8 +69,8 @@ func newMetrics(t testing.TB, out io.Writer, now *time.Time) *Metrics {
 	return m
 }
 
-// A line declares each metric that it has a value of, and no dimension but the service
-// and the stage.
+// A line declares each metric that it has a value of. Its only dimensions are Service and
+// Stage.
 func TestLine(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -88,7 +88,7 @@ func TestLine(t *testing.T) {
 	}
 	lines := readLines(t, out.Bytes())
 	if len(lines) != 1 || !strings.HasSuffix(out.String(), "}\n") {
-		t.Fatalf("%d lines: %s", len(lines), out.String())
+		t.Fatalf("got %d lines, want 1: %s", len(lines), out.String())
 	}
 	l := lines[0]
 	declared := l.AWS.CloudWatchMetrics[0]
@@ -96,7 +96,7 @@ func TestLine(t *testing.T) {
 		fmt.Sprint(declared.Dimensions) != "[[Service Stage]]" ||
 		l.Service != "check" || l.Stage != "prod" || len(l.values) != 3+len(declared.Metrics) ||
 		len(declared.Metrics) > maxLatencies {
-		t.Errorf("%s", out.String())
+		t.Errorf("unexpected timestamp, namespace, dimensions or fields: %s", out.String())
 	}
 	want := map[string]int64{
 		"Checks": 4, "Allowed": 3, "Denied": 1, "ShadowDenied": 1, "CandidateDenied": 1, "Degraded": 1,
@@ -106,22 +106,22 @@ func TestLine(t *testing.T) {
 		if metric.Name == "StoreLatency" {
 			if got := l.latencies(t); metric.Unit != "Milliseconds" ||
 				!slices.Equal(got, []float64{1.5, .25, 1}) {
-				t.Errorf("%+v: %v", metric, got)
+				t.Errorf("%+v: got %v, want 1.5, 0.25 and 1 milliseconds", metric, got)
 			}
 			continue
 		}
 		if got := l.number(t, metric.Name); got != want[metric.Name] || metric.Unit != "Count" {
-			t.Errorf("%+v is %d, want %d", metric, got, want[metric.Name])
+			t.Errorf("%+v: got %d, want %d as a Count", metric, got, want[metric.Name])
 		}
 		delete(want, metric.Name)
 	}
 	if len(want) != 0 {
-		t.Errorf("not declared: %v", want)
+		t.Errorf("metrics not declared: %v", want)
 	}
 }
 
-// Lines are an interval apart, every check is in exactly one, and only the first says
-// that the start was cold.
+// Lines are at least an interval apart. Each check is in exactly one line. Only the first
+// line counts a cold start.
 func TestLinesAreAnIntervalApart(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -147,16 +147,17 @@ func TestLinesAreAnIntervalApart(t *testing.T) {
 		sum += l.number(t, "Checks")
 		cold += l.number(t, "ColdStart")
 		if i > 0 && i < len(lines)-1 && l.AWS.Timestamp-lines[i-1].AWS.Timestamp < 1000 {
-			t.Errorf("line %d after %d ms", i, l.AWS.Timestamp-lines[i-1].AWS.Timestamp)
+			t.Errorf("line %d is %d ms after the previous one, want at least 1000", i,
+				l.AWS.Timestamp-lines[i-1].AWS.Timestamp)
 		}
 	}
 	if len(lines) != 8 || sum != 1000 || cold != 1 || lines[0].number(t, "ColdStart") != 1 {
-		t.Errorf("%d lines, %d checks, %d cold starts", len(lines), sum, cold)
+		t.Errorf("got %d lines, %d checks, %d cold starts, want 8, 1000 and 1 in the first line", len(lines),
+			sum, cold)
 	}
 }
 
-// However many checks a line stands for, it has 100 latencies at most, the slowest among
-// them.
+// A line has at most 100 latencies, including the slowest, however many checks it counts.
 func TestLatenciesAreSampled(t *testing.T) {
 	var out bytes.Buffer
 	now := noon
@@ -174,7 +175,7 @@ func TestLatenciesAreSampled(t *testing.T) {
 	got := readLines(t, out.Bytes())[0].latencies(t)
 	slices.Sort(got)
 	if len(got) != maxLatencies || got[len(got)-1] != 60_000 || got[50] < 200 || got[50] > 800 {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want 100 latencies with a median near 500 and the maximum 60000", got)
 	}
 }
 
@@ -199,7 +200,7 @@ func TestConcurrentChecksAddUp(t *testing.T) {
 		sum += l.number(t, "Checks")
 	}
 	if sum != 4000 {
-		t.Errorf("%d checks, want 4000", sum)
+		t.Errorf("got %d checks, want 4000", sum)
 	}
 }
 
@@ -207,7 +208,7 @@ func TestDimensions(t *testing.T) {
 	for _, bad := range []string{"", "a\n", "é", strings.Repeat("a", 256)} {
 		if _, err := NewMetrics(io.Discard, Options{Service: "check", Stage: bad}, time.Now); !errors.Is(err,
 			ErrDimension) {
-			t.Errorf("%q: %v", bad, err)
+			t.Errorf("%q: got error %v, want ErrDimension", bad, err)
 		}
 	}
 	var out bytes.Buffer
@@ -220,38 +221,39 @@ func TestDimensions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l := readLines(t, out.Bytes())[0]; l.Service != `a"b\` || l.Stage != "$default" {
-		t.Errorf("%+v", l)
+		t.Errorf("got %+v, want both dimensions unchanged", l)
 	}
 }
 
-type broken struct{}
+type failingWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-func TestMetricsThatCannotBeWritten(t *testing.T) {
+// Flush returns the error of a failed write once, and drops the counts.
+func TestFailedWriteDropsCounts(t *testing.T) {
 	now := noon
-	m := newMetrics(t, broken{}, &now)
+	m := newMetrics(t, failingWriter{}, &now)
 	m.Record(Check{})
 	if err := m.Flush(); !errors.Is(err, io.ErrClosedPipe) {
-		t.Error(err)
+		t.Errorf("got error %v, want %v", err, io.ErrClosedPipe)
 	}
 	if err := m.Flush(); err != nil {
-		t.Errorf("what was dropped is written again: %v", err)
+		t.Errorf("second flush: got error %v, want nothing written", err)
 	}
 }
 
 func TestMetricsDoNotAllocate(t *testing.T) {
 	now := noon
 	m := newMetrics(t, io.Discard, &now)
-	turn := func() {
+	recordAndFlush := func() {
 		for range 2 * maxLatencies {
 			m.Record(Check{Store: time.Millisecond, Remaining: 1, Limit: 100})
 		}
 		_ = m.Flush()
 	}
-	turn()
-	if n := testing.AllocsPerRun(100, turn); n != 0 {
-		t.Errorf("%v allocations", n)
+	recordAndFlush()
+	if n := testing.AllocsPerRun(100, recordAndFlush); n != 0 {
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }
 
