@@ -31,7 +31,7 @@ const (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// The keys are made once, and those that fuzzing needs always alike.
+// The keys are made once. Those that fuzzing uses are the same in every run.
 var (
 	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) })
 	ecKey  = sync.OnceValue(func() *ecdsa.PrivateKey {
@@ -75,7 +75,7 @@ func (s signer) sign(payload []byte) string {
 	return must(signed.CompactSerialize())
 }
 
-// token signs good claims, changed as given; a nil takes a claim unavailable.
+// token signs valid claims with the changes. A nil change removes the claim.
 func (s signer) token(changes map[string]any) string {
 	claims := map[string]any{
 		"iss": issuer, "aud": audience, "sub": "ada", "exp": start.Add(time.Hour).Unix(),
@@ -94,7 +94,7 @@ func keySetOf(signers ...signer) []byte {
 	return must(json.Marshal(set))
 }
 
-// clock is set by hand.
+// clock is a clock that tests set.
 type clock struct{ atomic.Pointer[time.Time] }
 
 func newClock() *clock {
@@ -107,9 +107,9 @@ func (c *clock) set(t time.Time)         { c.Store(&t) }
 func (c *clock) now() time.Time          { return *c.Load() }
 func (c *clock) advance(d time.Duration) { c.set(c.now().Add(d)) }
 
-// provider serves key sets over TLS and counts how often it is asked.
+// provider serves key sets over TLS and counts requests.
 type provider struct {
-	asked   atomic.Int64
+	fetches atomic.Int64
 	handler atomic.Pointer[http.HandlerFunc]
 	client  *http.Client
 	url     *url.URL
@@ -119,7 +119,7 @@ func newProvider(t testing.TB, signers ...signer) *provider {
 	p := &provider{}
 	p.serve(keySetOf(signers...))
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p.asked.Add(1)
+		p.fetches.Add(1)
 		(*p.handler.Load())(w, r)
 	}))
 	t.Cleanup(server.Close)
@@ -143,7 +143,8 @@ func (p *provider) verifier(t testing.TB, c *clock) *Verifier {
 	return newVerifier(t, Config{KeysURL: p.url, Client: p.client, Now: c.now})
 }
 
-// newVerifier fills in what is not given. Without keys it has those of all signers.
+// newVerifier returns a verifier with the test's issuer and audience. Without keys it has
+// those of all signers.
 func newVerifier(t testing.TB, c Config) *Verifier {
 	t.Helper()
 	if c.KeysURL == nil && c.Keys.Len() == 0 {
@@ -160,13 +161,14 @@ func newVerifier(t testing.TB, c Config) *Verifier {
 	return v
 }
 
-// forge joins a header, a payload and a signature of the test's choice.
+// forge returns the token with these parts, which need not fit together.
 func forge(header, payload string, signature []byte) string {
 	encode := base64.RawURLEncoding.EncodeToString
 	return strings.Join([]string{encode([]byte(header)), encode([]byte(payload)), encode(signature)}, ".")
 }
 
-// leaks reports whether a text has any part of the token that says something.
+// leaks reports whether a text contains the beginning of a part of the token. Parts under
+// 8 characters do not count.
 func leaks(text, token string) bool {
 	return slices.ContainsFunc(strings.Split(token, "."), func(part string) bool {
 		return len(part) >= 8 && strings.Contains(text, part[:8])

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// FuzzVerify: no token panics, none but those that were signed is good, and what is
-// signed is good only with the claims that make it so.
+// FuzzVerify checks that Verify never panics, accepts only signed tokens, and accepts a
+// signed token only with valid claims.
 func FuzzVerify(f *testing.F) {
 	ed, ec := signers()[2], signers()[1]
-	f.Add(ed.token(nil), []byte(goodPayload))
+	f.Add(ed.token(nil), []byte(validPayload))
 	f.Add(ec.token(nil), []byte(`{"iss":"`+issuer+`","aud":["x","`+audience+
 		`"],"sub":"ada","exp":4e9,"plan":"pro"}`))
-	f.Add(forge(`{"alg":"none"}`, goodPayload, nil), []byte(`{"exp":1e300}`))
-	f.Add(forge(`{"alg":"HS256","kid":"ed"}`, goodPayload, []byte("x")), []byte(`[]`))
+	f.Add(forge(`{"alg":"none"}`, validPayload, nil), []byte(`{"exp":1e300}`))
+	f.Add(forge(`{"alg":"HS256","kid":"ed"}`, validPayload, []byte("x")), []byte(`[]`))
 	for _, payload := range []string{`{}`, `{"exp":"soon"}`, `{"exp":4e9,"iss":"` + issuer + `"}`,
 		`{"exp":4e9,"iss":"x","aud":"` + audience + `"}`,
 		`{"exp":1,"iss":"` + issuer + `","aud":"` + audience +
@@ -23,14 +23,14 @@ func FuzzVerify(f *testing.F) {
 		`{"exp":4e9,"iss":"` + issuer + `","client_id":"` + audience + `","sub":7}`} {
 		f.Add("a.b.c", []byte(payload))
 	}
-	f.Add(forge(`{"alg":"EdDSA"}`, goodPayload, []byte("x")), []byte(goodPayload))
-	f.Add(forge(`{"alg":"ES256","kid":"unknown"}`, goodPayload, []byte("x")), []byte(`7`))
+	f.Add(forge(`{"alg":"EdDSA"}`, validPayload, []byte("x")), []byte(validPayload))
+	f.Add(forge(`{"alg":"ES256","kid":"unknown"}`, validPayload, []byte("x")), []byte(`7`))
 	v := newVerifier(f, Config{PlanClaim: "plan"})
 	f.Fuzz(func(t *testing.T, token string, payload []byte) {
 		got, err := v.Verify(t.Context(), token)
 		if err == nil && got != (Claims{Issuer: issuer, Subject: "ada"}) || err != nil &&
 			!errors.Is(err, ErrInvalid) {
-			t.Fatalf("%q: %+v, %v", token, got, err)
+			t.Fatalf("%q: got %+v, %v, want valid claims or ErrInvalid", token, got, err)
 		}
 		got, err = v.Verify(t.Context(), ed.sign(payload))
 		if err != nil {
@@ -38,7 +38,7 @@ func FuzzVerify(f *testing.F) {
 		}
 		var claims map[string]any
 		if err := json.Unmarshal(payload, &claims); err != nil {
-			t.Fatalf("%q: %v", payload, err)
+			t.Fatalf("%q: accepted, but it is not JSON: %v", payload, err)
 		}
 		plan, _ := claims["plan"].(string)
 		expiry, _ := claims["exp"].(float64)
@@ -46,13 +46,13 @@ func FuzzVerify(f *testing.F) {
 		if got.Subject == "" || got.Subject != claims["sub"] || claims["iss"] != issuer || got.Plan != plan ||
 			expiry < float64(start.Unix()) ||
 			!audienceGiven && claims["client_id"] != audience {
-			t.Fatalf("%q: %+v", payload, got)
+			t.Fatalf("%q: accepted as %+v, want valid claims only", payload, got)
 		}
 	})
 }
 
-// FuzzParseKeys: no text panics, and what is taken has keys that tokens can be checked
-// with.
+// FuzzParseKeys checks that ParseKeys never panics, and that an accepted set has keys,
+// each found by its id and algorithm.
 func FuzzParseKeys(f *testing.F) {
 	f.Add(keySetOf(signers()[1:]...))
 	f.Add(
@@ -63,12 +63,12 @@ func FuzzParseKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		set, err := ParseKeys(text)
 		if (err == nil) != (set.Len() > 0) {
-			t.Fatalf("%q: %d keys, %v", text, set.Len(), err)
+			t.Fatalf("%q: got %d keys, error %v, want either", text, set.Len(), err)
 		}
 		for n := range set.byName {
 			if key, ok := set.lookup(n.id, n.algorithm); n.id != "" &&
 				(!ok || algorithmOf(key) != n.algorithm) {
-				t.Fatalf("%q: no key %v of its algorithm", text, n)
+				t.Fatalf("%q: lookup(%v) = %v, %t, want a key of this algorithm", text, n, key, ok)
 			}
 		}
 	})

@@ -1,10 +1,10 @@
 // Package jwt verifies bearer tokens: JSON Web Tokens that an issuer signed with RS256,
 // ES256 or EdDSA (Ed25519). The check function imports it. It knows no callers or plans.
 //
-// A token is good if one of the issuer's keys signed it with that key's algorithm. It
+// A token is valid if one of the issuer's keys signed it with that key's algorithm. It
 // must name the issuer and one of the audiences, have an expiry, and be valid now, within
 // the leeway. The unsigned (none) and symmetric (HS…) algorithms are never accepted, nor
-// a key that the token contains. github.com/go-jose/go-jose verifies the signatures.
+// is a key that the token contains. github.com/go-jose/go-jose verifies the signatures.
 package jwt
 
 import (
@@ -32,26 +32,26 @@ const (
 var (
 	// ErrInvalid means that a token is not valid.
 	ErrInvalid = errors.New("bearer token refused")
-	// ErrExpired is the ErrInvalid of a token that is valid except for its expiry.
+	// ErrExpired is an ErrInvalid: the token is valid except for its expiry.
 	ErrExpired = fmt.Errorf("%w: expired", ErrInvalid)
 	// ErrNoKeys means that a token cannot be verified, because the issuer's keys were never
-	// read, or too long ago. The caller must be denied.
-	ErrNoKeys = errors.New("the keys of the token's issuer are not known")
+	// read, or were read too long ago. The caller must be denied.
+	ErrNoKeys = errors.New("the token issuer's keys are unknown")
 )
 
 var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
 
 // Config determines which tokens are valid. Either KeysURL or Keys is set.
 type Config struct {
-	Issuer string // exactly as tokens have it
+	Issuer string // exactly as in iss
 	// One of Audiences must be in aud. For a token without aud it must be the client_id,
 	// as with API Gateway's own JWT authorizers.
 	Audiences []string
-	KeysURL   *url.URL // where the issuer's JSON Web Key Set is; see ParseURL
+	KeysURL   *url.URL // URL of the issuer's JSON Web Key Set; see ParseURL
 	Keys      KeySet   // the issuer's keys, for a function that cannot reach the issuer
 
-	IdentityClaim string        // the claim that says who calls; empty means sub
-	PlanClaim     string        // the claim that names a plan; empty means none
+	IdentityClaim string        // the claim that identifies the caller; empty means sub
+	PlanClaim     string        // the claim that names the plan; empty means none
 	Leeway        time.Duration // allowed difference from the issuer's clock, 0 to MaxLeeway
 
 	Client *http.Client     // reads KeysURL without following redirects; nil means a new client
@@ -62,8 +62,8 @@ type Config struct {
 // Claims are the claims of a valid token.
 type Claims struct {
 	Issuer  string
-	Subject string // the identity claim; never empty
-	Plan    string // the plan claim; empty if there is none
+	Subject string // value of the identity claim; never empty
+	Plan    string // value of the plan claim; empty if there is none
 }
 
 // Verifier verifies tokens. It is safe for concurrent use.
@@ -103,8 +103,8 @@ func New(c Config) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify returns a valid token's claims. Its errors are ErrInvalid and ErrNoKeys. It may
-// fetch keys, for at most fetchTimeout.
+// Verify returns a valid token's claims, otherwise ErrInvalid or ErrNoKeys. It may fetch
+// keys, for at most fetchTimeout.
 func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	if len(token) > MaxTokenLen {
 		return Claims{}, refused("longer than %d bytes", MaxTokenLen)
@@ -129,7 +129,8 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
 	return v.read(claims.Issuer, all)
 }
 
-// Warm reads the keys if they come from a URL, so that the first token need not wait.
+// Warm reads the keys if they come from a URL, so that the first token does not wait for
+// them.
 func (v *Verifier) Warm(ctx context.Context) {
 	if r, ok := v.keys.(*remote); ok {
 		r.refresh(ctx)
@@ -158,9 +159,9 @@ func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, josejwt.ErrInvalidIssuer):
-		return refused("another issuer")
+		return refused("wrong issuer")
 	case errors.Is(err, josejwt.ErrInvalidAudience):
-		return refused("another audience")
+		return refused("wrong audience")
 	case errors.Is(err, josejwt.ErrExpired):
 		return ErrExpired
 	case errors.Is(err, josejwt.ErrNotValidYet), errors.Is(err, josejwt.ErrIssuedInTheFuture):
@@ -175,7 +176,7 @@ func (v *Verifier) read(issuer string, all map[string]any) (Claims, error) {
 	c := Claims{Issuer: issuer}
 	c.Subject, _ = all[v.config.IdentityClaim].(string)
 	if c.Subject == "" || !utf8.ValidString(c.Subject) {
-		return Claims{}, refused("no text as its identity claim")
+		return Claims{}, refused("identity claim is not a string, or is empty")
 	}
 	value, given := all[v.config.PlanClaim]
 	if v.config.PlanClaim == "" || !given {
@@ -183,7 +184,7 @@ func (v *Verifier) read(issuer string, all map[string]any) (Claims, error) {
 	}
 	plan, ok := value.(string)
 	if !ok || plan == "" || len(plan) > maxPlanLen {
-		return Claims{}, refused("no text of 1 to %d bytes as its plan claim", maxPlanLen)
+		return Claims{}, refused("plan claim is not a string of 1 to %d bytes", maxPlanLen)
 	}
 	c.Plan = plan
 	return c, nil

@@ -19,9 +19,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A token of each algorithm is good, with the keys at hand or from a URL, which is asked
-// once.
-func TestGoodTokens(t *testing.T) {
+// A token of each algorithm is valid, with keys of the configuration or from a URL. The
+// URL is fetched once.
+func TestValidTokens(t *testing.T) {
 	remote := newProvider(t, signers()...)
 	for name, v := range map[string]*Verifier{"inline": newVerifier(t, Config{}),
 		"remote": remote.verifier(t, newClock())} {
@@ -40,43 +40,45 @@ func TestGoodTokens(t *testing.T) {
 			}
 		}
 	}
-	if n := remote.asked.Load(); n != 1 {
-		t.Errorf("%d fetches, want 1", n)
+	if n := remote.fetches.Load(); n != 1 {
+		t.Errorf("got %d fetches, want 1", n)
 	}
 }
 
-// refusedEach: every token is refused with a text that has nothing of it.
-func refusedEach(t *testing.T, v *Verifier, tokens map[string]string) {
+// checkRefused checks that Verify refuses every token with ErrInvalid, and that the error
+// contains no part of the token.
+func checkRefused(t *testing.T, v *Verifier, tokens map[string]string) {
 	t.Helper()
 	for name, token := range tokens {
 		got, err := v.Verify(t.Context(), token)
 		if !errors.Is(err, ErrInvalid) || got != (Claims{}) {
-			t.Errorf("%s: %+v, %v; want ErrInvalid", name, got, err)
+			t.Errorf("%s: got %+v, %v; want ErrInvalid", name, got, err)
 			continue
 		}
 		if len(err.Error()) > 200 || leaks(err.Error(), token) {
-			t.Errorf("%s: the error has parts of the token: %v", name, err)
+			t.Errorf("%s: the error is too long or contains parts of the token: %v", name, err)
 		}
 	}
 }
 
-const goodPayload = `{"iss":"` + issuer + `","aud":"` + audience + `","sub":"ada","exp":4000000000}`
+const validPayload = `{"iss":"` + issuer + `","aud":"` + audience + `","sub":"ada","exp":4000000000}`
 
+// An unsigned token (alg none) is refused, in every spelling.
 func TestJWTNone(t *testing.T) {
 	tokens := map[string]string{}
 	for _, alg := range []string{"none", "None", "NONE", "nOnE", ""} {
 		for _, id := range []string{"", "rsa"} {
 			header := fmt.Sprintf(`{"alg":%q,"typ":"JWT","kid":%q}`, alg, id)
-			tokens[header] = forge(header, goodPayload, nil)
-			tokens[header+" with a signature"] = forge(header, goodPayload, []byte("signature"))
+			tokens[header] = forge(header, validPayload, nil)
+			tokens[header+" with a signature"] = forge(header, validPayload, []byte("signature"))
 		}
 	}
-	tokens["no alg"] = forge(`{"typ":"JWT"}`, goodPayload, nil)
-	refusedEach(t, newVerifier(t, Config{}), tokens)
+	tokens["no alg"] = forge(`{"typ":"JWT"}`, validPayload, nil)
+	checkRefused(t, newVerifier(t, Config{}), tokens)
 }
 
-// A symmetric signature made with what everyone knows of an asymmetric key is the classic
-// confusion.
+// A signature made with HMAC and a public key as its secret is refused, whatever
+// algorithm the token names.
 func TestJWTSymmetricSwap(t *testing.T) {
 	der := must(x509.MarshalPKIXPublicKey(rsaKey().Public()))
 	jwk := must(json.Marshal(signers()[0].jwk()))
@@ -88,16 +90,16 @@ func TestJWTSymmetricSwap(t *testing.T) {
 	} {
 		for _, alg := range []string{"HS256", "RS256", "ES256", "EdDSA"} {
 			header := fmt.Sprintf(`{"alg":%q,"kid":"rsa"}`, alg)
-			signed := strings.TrimSuffix(forge(header, goodPayload, nil), ".")
+			signed := strings.TrimSuffix(forge(header, validPayload, nil), ".")
 			mac := hmac.New(sha256.New, secret)
 			mac.Write([]byte(signed))
-			tokens[alg+" with "+name] = forge(header, goodPayload, mac.Sum(nil))
+			tokens[alg+" with "+name] = forge(header, validPayload, mac.Sum(nil))
 		}
 	}
-	refusedEach(t, newVerifier(t, Config{}), tokens)
+	checkRefused(t, newVerifier(t, Config{}), tokens)
 }
 
-// A key is for one algorithm: its own.
+// A key verifies only tokens of its own algorithm.
 func TestJWTKeyOfAnotherAlgorithm(t *testing.T) {
 	tokens := map[string]string{}
 	for _, s := range signers() {
@@ -110,19 +112,19 @@ func TestJWTKeyOfAnotherAlgorithm(t *testing.T) {
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS384, jose.RS512, jose.PS256} {
 		tokens[string(alg)] = signer{"rsa", alg, rsaKey()}.token(nil)
 	}
-	refusedEach(t, newVerifier(t, Config{}), tokens)
+	checkRefused(t, newVerifier(t, Config{}), tokens)
 }
 
-// A token cannot bring its own key, inline or by reference.
+// A key that the token contains or refers to is never used.
 func TestJWTOwnKey(t *testing.T) {
 	own := must(rsa.GenerateKey(rand.Reader, 2048))
 	sign := func(header string) string {
-		signed := strings.TrimSuffix(forge(header, goodPayload, nil), ".")
+		signed := strings.TrimSuffix(forge(header, validPayload, nil), ".")
 		sum := sha256.Sum256([]byte(signed))
-		return forge(header, goodPayload, must(own.Sign(rand.Reader, sum[:], crypto.SHA256)))
+		return forge(header, validPayload, must(own.Sign(rand.Reader, sum[:], crypto.SHA256)))
 	}
 	jwk := must(json.Marshal(signer{"rsa", jose.RS256, own}.jwk()))
-	refusedEach(t, newVerifier(t, Config{}), map[string]string{
+	checkRefused(t, newVerifier(t, Config{}), map[string]string{
 		"jwk":          sign(`{"alg":"RS256","kid":"rsa","jwk":` + string(jwk) + `}`),
 		"jku":          sign(`{"alg":"RS256","kid":"rsa","jku":"https://evil.example/keys"}`),
 		"x5u":          sign(`{"alg":"RS256","kid":"rsa","x5u":"https://evil.example/cert"}`),
@@ -134,14 +136,14 @@ func TestJWTOwnKey(t *testing.T) {
 
 func TestJWTWrongClaims(t *testing.T) {
 	for _, s := range signers() {
-		refusedEach(t, newVerifier(t, Config{IdentityClaim: "sub", PlanClaim: "plan"}), map[string]string{
-			"wrong audience":         s.token(map[string]any{"aud": "else"}),
-			"no audience":            s.token(map[string]any{"aud": nil}),
-			"no audience fits":       s.token(map[string]any{"aud": []string{"else", "Orders"}}),
-			"empty audience":         s.token(map[string]any{"aud": []string{}, "client_id": audience}),
-			"client beside audience": s.token(map[string]any{"aud": "else", "client_id": audience}),
+		checkRefused(t, newVerifier(t, Config{IdentityClaim: "sub", PlanClaim: "plan"}), map[string]string{
+			"wrong audience":      s.token(map[string]any{"aud": "else"}),
+			"no audience":         s.token(map[string]any{"aud": nil}),
+			"no audience matches": s.token(map[string]any{"aud": []string{"else", "Orders"}}),
+			"empty audience":      s.token(map[string]any{"aud": []string{}, "client_id": audience}),
+			"client_id and aud":   s.token(map[string]any{"aud": "else", "client_id": audience}),
 			"audience null": s.sign(
-				[]byte(strings.Replace(goodPayload, `"`+audience+`"`, "null", 1))),
+				[]byte(strings.Replace(validPayload, `"`+audience+`"`, "null", 1))),
 			"wrong issuer":         s.token(map[string]any{"iss": "https://evil.example/"}),
 			"issuer without slash": s.token(map[string]any{"iss": strings.TrimSuffix(issuer, "/")}),
 			"no issuer":            s.token(map[string]any{"iss": nil}),
@@ -149,7 +151,7 @@ func TestJWTWrongClaims(t *testing.T) {
 			"expired":              s.token(map[string]any{"exp": start.Add(-time.Second).Unix()}),
 			"no expiry":            s.token(map[string]any{"exp": nil}),
 			"expiry is text":       s.token(map[string]any{"exp": "4000000000"}),
-			"expiry is huge":       s.sign([]byte(strings.Replace(goodPayload, "4000000000", "1e300", 1))),
+			"expiry is huge":       s.sign([]byte(strings.Replace(validPayload, "4000000000", "1e300", 1))),
 			"not yet valid":        s.token(map[string]any{"nbf": start.Add(time.Minute).Unix()}),
 			"issued in the future": s.token(map[string]any{"iat": start.Add(time.Minute).Unix()}),
 			"no subject":           s.token(map[string]any{"sub": nil}),
@@ -158,53 +160,55 @@ func TestJWTWrongClaims(t *testing.T) {
 			"plan is a list":       s.token(map[string]any{"plan": []string{"pro"}}),
 			"plan is empty":        s.token(map[string]any{"plan": ""}),
 			"plan is long":         s.token(map[string]any{"plan": strings.Repeat("p", 401)}),
-			"subject twice": s.sign(
-				[]byte(strings.Replace(goodPayload, `"sub"`, `"sub":"eve","sub"`, 1))),
-			"no object": s.sign([]byte(`"text"`)),
-			"null":      s.sign([]byte(`null`)),
-			"not JSON":  s.sign([]byte(`{`)),
-			"not UTF-8": s.sign([]byte("{\"sub\":\"\xff\"}")),
+			"duplicate subject": s.sign(
+				[]byte(strings.Replace(validPayload, `"sub"`, `"sub":"eve","sub"`, 1))),
+			"not an object": s.sign([]byte(`"text"`)),
+			"null":          s.sign([]byte(`null`)),
+			"not JSON":      s.sign([]byte(`{`)),
+			"not UTF-8":     s.sign([]byte("{\"sub\":\"\xff\"}")),
 		})
 	}
 }
 
 func TestJWTMalformed(t *testing.T) {
-	good := signers()[2].token(nil)
-	parts := strings.Split(good, ".")
-	refusedEach(t, newVerifier(t, Config{}), map[string]string{
+	valid := signers()[2].token(nil)
+	parts := strings.Split(valid, ".")
+	checkRefused(t, newVerifier(t, Config{}), map[string]string{
 		"empty": "", "dots": "..", "one part": parts[0], "two parts": parts[0] + "." + parts[1],
-		"four parts": good + ".x", "five parts": good + ".x.x",
+		"four parts": valid + ".x", "five parts": valid + ".x.x",
 		"no signature": parts[0] + "." + parts[1] + ".", "no payload": parts[0] + ".." + parts[2],
-		"space": " " + good, "comma": good + "," + good,
-		"bearer": "Bearer " + good, "NUL": good + "\x00", "padding": good + "==",
+		"space": " " + valid, "comma": valid + "," + valid,
+		"bearer": "Bearer " + valid, "NUL": valid + "\x00", "padding": valid + "==",
 		"JSON": `{"payload":"` + parts[1] + `"}`,
 		"another payload": parts[0] + "." + strings.Split(signers()[2].token(map[string]any{"sub": "eve"}),
 			".")[1] + "." + parts[2],
 		"10 KB": strings.Repeat("a", 10<<10), "10 KB of dots": strings.Repeat(".", 10<<10),
 		"dots within bounds": strings.Repeat(".", MaxTokenLen),
 		"long and signed":    signers()[2].token(map[string]any{"x": strings.Repeat("x", MaxTokenLen)}),
-		"bit flipped":        good[:len(good)-4] + string(good[len(good)-4]^1) + good[len(good)-3:],
+		"bit flipped":        valid[:len(valid)-4] + string(valid[len(valid)-4]^1) + valid[len(valid)-3:],
 	})
 }
 
-// The leeway counts on both sides, and to the second.
+// The leeway extends the validity at both ends, exact to a second.
 func TestLeeway(t *testing.T) {
 	s, at := signers()[2], newClock()
 	v := newVerifier(t, Config{Leeway: 30 * time.Second, Now: at.now})
 	token := s.token(map[string]any{"nbf": start.Unix(), "exp": start.Add(time.Minute).Unix(), "iat": nil})
 	for _, c := range []struct {
 		after time.Duration
-		good  bool
+		valid bool
 	}{{-31 * time.Second, false}, {-30 * time.Second, true}, {0, true}, {time.Minute, true},
 		{90 * time.Second, true}, {91 * time.Second, false}} {
 		at.set(start.Add(c.after))
-		if _, err := v.Verify(t.Context(), token); (err == nil) != c.good {
-			t.Errorf("after %s: %v", c.after, err)
+		if _, err := v.Verify(t.Context(), token); (err == nil) != c.valid {
+			t.Errorf("after %s: got error %v, want valid: %t", c.after, err, c.valid)
 		}
 	}
 }
 
-func TestClaimsOfChoice(t *testing.T) {
+// The configuration chooses the identity claim and the plan claim. A token without the
+// plan claim has no plan.
+func TestConfiguredClaims(t *testing.T) {
 	s := signers()[2]
 	v := newVerifier(t, Config{IdentityClaim: "https://example.com/tenant", PlanClaim: "plan"})
 	got, err := v.Verify(t.Context(),
@@ -215,26 +219,27 @@ func TestClaimsOfChoice(t *testing.T) {
 	}
 	got, err = v.Verify(t.Context(), s.token(map[string]any{"https://example.com/tenant": "t1"}))
 	if err != nil || got.Plan != "" {
-		t.Errorf("without a plan: %+v, %v", got, err)
+		t.Errorf("without a plan claim: got %+v, %v, want no plan", got, err)
 	}
-	refusedEach(t, v, map[string]string{"sub alone": s.token(nil)})
+	checkRefused(t, v, map[string]string{"only sub": s.token(nil)})
 }
 
-// A token that names no key means the only one that its algorithm has.
+// A token without a key id is verified with its algorithm's only key. It is refused if
+// there are several.
 func TestTokenWithoutKeyID(t *testing.T) {
 	ed := signers()[2]
 	token := signer{"", ed.algorithm, ed.key}.token(nil)
 	if _, err := newVerifier(t, Config{}).Verify(t.Context(), token); err != nil {
-		t.Error(err)
+		t.Errorf("one key: got error %v", err)
 	}
 	second := signer{"ed2", ed.algorithm, ed.key}
-	refusedEach(t, newVerifier(t, Config{Keys: must(ParseKeys(keySetOf(ed, second)))}),
+	checkRefused(t, newVerifier(t, Config{Keys: must(ParseKeys(keySetOf(ed, second)))}),
 		map[string]string{"two keys": token})
 }
 
 func TestNewRefuses(t *testing.T) {
 	keys, u := must(ParseKeys(keySetOf(signers()...))), must(ParseURL("https://issuer.example/keys"))
-	good := Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys}
+	valid := Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys}
 	for name, change := range map[string]func(*Config){
 		"no issuer":       func(c *Config) { c.Issuer = "" },
 		"no audience":     func(c *Config) { c.Audiences = nil },
@@ -243,13 +248,13 @@ func TestNewRefuses(t *testing.T) {
 		"negative leeway": func(c *Config) { c.Leeway = -1 },
 		"long leeway":     func(c *Config) { c.Leeway = MaxLeeway + 1 },
 	} {
-		c := good
+		c := valid
 		change(&c)
 		if _, err := New(c); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
-	if _, err := New(good); err != nil {
-		t.Error(err)
+	if _, err := New(valid); err != nil {
+		t.Errorf("valid configuration: got error %v", err)
 	}
 }

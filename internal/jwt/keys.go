@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// freshFor is how long a key set is used without reading it again. A withdrawn key is
+	// freshFor is how long a key set is used without reading it again. A removed key is
 	// accepted for at most that long, unless the set cannot be read.
 	freshFor   = 15 * time.Minute
 	trustFor   = 2 * time.Hour // how long a set is used while it cannot be read again
 	fetchEvery = time.Minute   // minimum time between two reads, whatever keys tokens name
-	// firstRetry is the time from a failed read to the next while no token can be
-	// verified. It doubles with each failure.
+	// firstRetry is the minimum time between the first failed read and the next one, while
+	// no token can be verified. The time doubles with each failure.
 	firstRetry   = time.Second
-	soonRetries  = 6 // failures in a row until the pause is fetchEvery
+	soonRetries  = 6 // after more failures in a row, the minimum time is fetchEvery
 	fetchTimeout = 2 * time.Second
 )
 
@@ -43,7 +43,7 @@ type remote struct {
 	mu       sync.Mutex
 	set      KeySet
 	fetched  time.Time     // when set was read
-	tried    time.Time     // start of the last read
+	tried    time.Time     // start of the last read, successful or not
 	flight   chan struct{} // closed when the current read ends; nil if there is none
 	err      error         // error of the last read
 	failures int           // failed reads in a row
@@ -55,7 +55,7 @@ func ParseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || u.Host == "" || u.Opaque != "":
-		return nil, errors.New("is no URL: must be https://HOST/PATH")
+		return nil, errors.New("is not a URL: must be https://HOST/PATH")
 	case u.User != nil || u.Fragment != "":
 		return nil, errors.New("has a user or fragment: must be https://HOST/PATH")
 	case u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())):
@@ -72,7 +72,7 @@ func loopback(host string) bool {
 func newRemote(c Config) *remote {
 	client := http.Client{Transport: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
-		DisableKeepAlives:   true, // the next read is at least a quarter of an hour away
+		DisableKeepAlives:   true, // the next read is usually at least 15 minutes later
 		TLSHandshakeTimeout: fetchTimeout,
 	}}
 	if c.Client != nil {
@@ -102,6 +102,7 @@ func (r *remote) find(ctx context.Context, id string, algorithm jose.SignatureAl
 
 var errUnread = errors.New("not read yet")
 
+// current returns the trusted set, whether it is fresh, and why there may be none.
 func (r *remote) current() (set KeySet, fresh bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +113,8 @@ func (r *remote) current() (set KeySet, fresh bool, err error) {
 	return r.trusted(), within(r.fetched, r.now(), freshFor), err
 }
 
-// trusted returns the set, or an empty one if it is too old. r.mu must be held.
+// trusted returns the set, or an empty one if it is older than trustFor. The caller holds
+// r.mu.
 func (r *remote) trusted() KeySet {
 	if !within(r.fetched, r.now(), trustFor) {
 		return KeySet{}
@@ -120,7 +122,7 @@ func (r *remote) trusted() KeySet {
 	return r.set
 }
 
-// pause returns the minimum time between the starts of two reads. r.mu must be held.
+// pause returns the minimum time between the starts of two reads. The caller holds r.mu.
 func (r *remote) pause() time.Duration {
 	if r.trusted().Len() > 0 || r.failures == 0 || r.failures > soonRetries {
 		return fetchEvery
@@ -138,8 +140,8 @@ func within(t, now time.Time, d time.Duration) bool {
 	return age >= 0 && age < d
 }
 
-// refresh waits for the current read. If there is none and the pause is over, it starts
-// one.
+// refresh waits for the current read or the end of ctx. If there is no read and the pause
+// is over, it starts one.
 func (r *remote) refresh(ctx context.Context) {
 	r.mu.Lock()
 	if r.flight == nil {
@@ -158,8 +160,8 @@ func (r *remote) refresh(ctx context.Context) {
 	}
 }
 
-// read reads the set. It continues after the call that started it ends, so that the next
-// call finds the keys.
+// read reads the set and closes flight. It continues after the call that started it has
+// ended, so that the next call finds the keys.
 func (r *remote) read(ctx context.Context, flight chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -210,12 +212,12 @@ const (
 	maxRSABits   = 8192 // a larger key takes too long to verify
 )
 
-// KeySet is the public keys of an issuer. The zero value has none.
+// KeySet has the public keys of an issuer. The zero value has none.
 type KeySet struct {
 	byName map[name]any
-	// alone has the key of each algorithm with one key only. A token without a key id
-	// uses it.
-	alone map[jose.SignatureAlgorithm]any
+	// only has the key of each algorithm with exactly one key; nil for several. It verifies
+	// tokens without a key id.
+	only map[jose.SignatureAlgorithm]any
 }
 
 // name identifies a key. An issuer may have two keys with the same id for two algorithms.
@@ -226,7 +228,7 @@ type name struct {
 
 // ParseKeys parses a JSON Web Key Set. It leaves out keys that cannot verify tokens:
 // private and symmetric keys, keys for encryption, other curves or algorithms, and RSA
-// keys under 2048 bits. It fails if none is left.
+// keys under 2048 or over 8192 bits. It returns an error if no key remains.
 func ParseKeys(text []byte) (KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -235,13 +237,13 @@ func ParseKeys(text []byte) (KeySet, error) {
 		return KeySet{}, fmt.Errorf("key set has %d bytes: must have at most %d", len(text), MaxKeySetLen)
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		// The cause could quote a secret.
+		// The cause is left out because it could quote a secret.
 		return KeySet{}, errors.New(`key set is not JSON of the form {"keys": […]}`)
 	}
 	if len(set.Keys) > MaxKeys {
 		return KeySet{}, fmt.Errorf("key set has %d keys: must have at most %d", len(set.Keys), MaxKeys)
 	}
-	s := KeySet{byName: map[name]any{}, alone: map[jose.SignatureAlgorithm]any{}}
+	s := KeySet{byName: map[name]any{}, only: map[jose.SignatureAlgorithm]any{}}
 	for _, raw := range set.Keys {
 		var key jose.JSONWebKey
 		if key.UnmarshalJSON(raw) == nil {
@@ -270,10 +272,10 @@ func (s KeySet) add(key *jose.JSONWebKey) {
 		return
 	}
 	s.byName[n] = key.Key
-	if _, given := s.alone[algorithm]; given {
-		s.alone[algorithm] = nil
+	if _, given := s.only[algorithm]; given {
+		s.only[algorithm] = nil
 	} else {
-		s.alone[algorithm] = key.Key
+		s.only[algorithm] = key.Key
 	}
 }
 
@@ -294,16 +296,18 @@ func algorithmOf(key any) jose.SignatureAlgorithm {
 	return ""
 }
 
-// lookup returns the key that a token names.
+// lookup returns the key for a token's key id and algorithm. Without an id it returns the
+// algorithm's only key.
 func (s KeySet) lookup(id string, algorithm jose.SignatureAlgorithm) (key any, ok bool) {
 	if id == "" {
-		key = s.alone[algorithm]
+		key = s.only[algorithm]
 	} else {
 		key = s.byName[name{id, algorithm}]
 	}
 	return key, key != nil
 }
 
+// find is lookup for a set that never changes.
 func (s KeySet) find(_ context.Context, id string, algorithm jose.SignatureAlgorithm) (any, error) {
 	if key, ok := s.lookup(id, algorithm); ok {
 		return key, nil
