@@ -31,9 +31,9 @@ type dialer struct {
 
 // node is the dialer's state of one address.
 type node struct {
-	idle []*attempt // without a waiting call, oldest first
-	// unavailable says that Valkey stopped answering there, or that a call waited for a
-	// connection without success. Calls then wait for connections within their time for
+	idle []*attempt // attempts without a waiting call, oldest first
+	// unavailable says that the node stopped answering, or that a call waited for a
+	// connection without success. Calls then wait for connections within their timeout for
 	// answers.
 	unavailable bool
 }
@@ -54,8 +54,8 @@ func newDialer(option valkey.ClientOption) *dialer {
 	return d
 }
 
-// dial returns a connection that is logged in. If an attempt of an earlier call failed,
-// perhaps because of a freeze, it starts its own.
+// dial returns a connection that is logged in. If the attempt of an earlier call failed,
+// for example because the environment was frozen, dial starts its own.
 func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	for {
 		a, own := d.begin(address)
@@ -72,7 +72,7 @@ func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 }
 
-// begin returns an idle attempt, or starts one. own says that no earlier call started it.
+// begin returns an idle attempt, or starts one; own says that it started it.
 func (d *dialer) begin(address string) (a *attempt, own bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,6 +93,7 @@ func (d *dialer) prepare(address string) {
 	n.idle = append(n.idle, d.start(address))
 }
 
+// start starts an attempt in a goroutine.
 func (d *dialer) start(address string) *attempt {
 	a := &attempt{done: make(chan struct{})}
 	go func() {
@@ -158,8 +159,8 @@ func (d *dialer) setUnavailable(address string, unavailable bool) {
 	d.node(address).unavailable = unavailable
 }
 
-// await waits for the attempt. The wait counts as connecting, unless the node is
-// unavailable.
+// await waits for the attempt. The wait counts as connecting (see WithTimeouts), unless
+// the node is unavailable.
 func (d *dialer) await(ctx context.Context, address string, a *attempt) error {
 	call, timed := ctx.Value(callTimeKey{}).(*callTime)
 	if !d.unavailable(address) {
@@ -169,8 +170,8 @@ func (d *dialer) await(ctx context.Context, address string, a *attempt) error {
 		}
 		return err
 	}
-	// After an error the library asks for the topology again, but not after the call's
-	// own context ended. Without a shorter time, calls would stay at a failed node.
+	// After an error the library gets the topology again, but not if the call's own context
+	// has ended. Without this shorter timeout, calls would stay at a failed node.
 	ctx, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()
 	return await(ctx, a.done)
@@ -217,8 +218,9 @@ func (d *dialer) open(ctx context.Context, address string) (*connection, error) 
 	return c, nil
 }
 
-// idleAfter is how long an unused connection is trusted. Valkey or the network may close
-// it while the function is frozen, so a missing answer on it says nothing about Valkey.
+// idleAfter is how long after its last answer a connection counts as in use. Valkey or
+// the network may close a connection while the function is frozen. So a missing answer on
+// an older one does not make the node unavailable.
 const idleAfter = time.Second
 
 // connection is a connection that logs in before the library gets it. The library writes
@@ -226,14 +228,13 @@ const idleAfter = time.Second
 type connection struct {
 	net.Conn
 	hello         []byte // the log-in request; nil after the library wrote its own
-	reply         []byte // the part of its reply that is not read yet
+	reply         []byte // the unread part of the reply to hello
 	lastRead      time.Time
 	answerTimeout time.Duration
-	silent        func() // reports that Valkey stopped answering on a connection in use
+	silent        func() // called when Valkey stops answering on a connection in use
 }
 
-// hello returns the library's log-in request with its options, as the constructor of its
-// pipes writes it.
+// hello returns the log-in request that the library would write to conn.
 func (d *dialer) hello(conn net.Conn) ([]byte, error) {
 	user, password := d.option.Username, d.option.Password
 	if d.option.AuthCredentialsFn != nil {
@@ -271,7 +272,7 @@ func (c *connection) logIn(ctx context.Context) error {
 		err = fmt.Errorf("log in: %w", ctx.Err())
 	}
 	if err != nil {
-		_ = c.Close() // cannot be used
+		_ = c.Close() // the log-in's error matters
 	}
 	return err
 }
@@ -309,9 +310,9 @@ func (c *connection) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Read returns the stored reply first, and then what Valkey sends. It fails before the
-// library wrote its log-in: when the call has ended by then, the library closes the
-// connection with a last command, and panics over a reply to anything else.
+// Read returns the stored reply first, and then what Valkey sends. Before the library has
+// written its log-in, Read returns an error. If the call ends that early, the library
+// closes the connection with a last command, and would panic at a reply to another one.
 func (c *connection) Read(p []byte) (int, error) {
 	if c.hello != nil {
 		return 0, errNoHello

@@ -18,36 +18,37 @@ import (
 )
 
 const (
-	// tokenExpires is ElastiCache's maximum, in seconds.
+	// tokenExpires is the validity of a token in seconds: ElastiCache's maximum.
 	tokenExpires = "900"
 	// loginAgain is the age at which a connection logs in with a new token. ElastiCache
 	// closes a connection 12 hours after its last log-in.
 	loginAgain = 11 * time.Hour
 )
 
-// iamIdentity has the user and the cache that it logs in to.
+// iamIdentity has a user and the cache that it logs in to.
 type iamIdentity struct {
 	cache, user, region string
 	serverless          bool
 	now                 func() time.Time
 }
 
-// checkIAM returns an error for a URL with iam= that lacks something.
+// checkIAM returns an error if a URL with iam= lacks TLS, a user or a region, or has a
+// password.
 func checkIAM(option valkey.ClientOption, id iamIdentity) error {
 	switch {
 	case option.TLSConfig == nil:
-		return fmt.Errorf("%w: IAM needs TLS: write valkeys:// before the user", ErrURL)
+		return fmt.Errorf("%w: IAM requires TLS: use valkeys://", ErrURL)
 	case id.user == "":
-		return fmt.Errorf("%w: IAM needs a user: write valkeys://user@host?iam=%s", ErrURL, id.cache)
+		return fmt.Errorf("%w: IAM requires a user: use valkeys://user@host?iam=%s", ErrURL, id.cache)
 	case option.Password != "":
-		return fmt.Errorf("%w: IAM takes no password: a token takes its place", ErrURL)
+		return fmt.Errorf("%w: IAM uses a token and no password: remove the password", ErrURL)
 	case id.region == "":
-		return fmt.Errorf("%w: IAM needs a region: set AWS_REGION or add &region=REGION", ErrURL)
+		return fmt.Errorf("%w: IAM requires a region: set AWS_REGION or add &region=REGION", ErrURL)
 	}
 	return nil
 }
 
-// credentials signs a token for a connection that logs in now.
+// credentials returns the user and a new token as its password.
 func (id iamIdentity) credentials(valkey.AuthCredentialsContext) (valkey.AuthCredentials, error) {
 	token, err := id.token(context.Background())
 	if err != nil {
@@ -59,8 +60,8 @@ func (id iamIdentity) credentials(valkey.AuthCredentialsContext) (valkey.AuthCre
 
 var errNoCredentials = errors.New("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not both set")
 
-// token returns a presigned GET request for the cache without its scheme. Signing makes
-// no network call.
+// token returns the URL of a presigned GET request for the cache, without the scheme.
+// Signing makes no network call.
 func (id iamIdentity) token(ctx context.Context) (string, error) {
 	signer := aws.Credentials{
 		AccessKeyID:     os.Getenv("AWS_ACCESS_KEY_ID"),

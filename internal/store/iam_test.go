@@ -14,9 +14,9 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// presigned is Signature Version 4 as its specification puts it, for a GET whose only
-// signed header is host.
-func presigned(secret, host, path, payload string, query url.Values) string {
+// referenceSignature computes Signature Version 4 as its specification describes it, for a
+// presigned GET whose only signed header is host.
+func referenceSignature(secret, host, path, payload string, query url.Values) string {
 	query.Del("X-Amz-Signature")
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
@@ -45,10 +45,10 @@ const (
 	emptyHash     = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// The example of a presigned URL in AWS's description of Signature Version 4 holds our
-// reference to it.
-func TestReferenceSignsAsPublished(t *testing.T) {
-	got := presigned(exampleSecret, "examplebucket.s3.amazonaws.com", "/test.txt",
+// The reference reproduces the presigned URL that AWS publishes as an example of Signature
+// Version 4.
+func TestReferenceSignature(t *testing.T) {
+	got := referenceSignature(exampleSecret, "examplebucket.s3.amazonaws.com", "/test.txt",
 		"UNSIGNED-PAYLOAD", url.Values{
 			"X-Amz-Algorithm":     {"AWS4-HMAC-SHA256"},
 			"X-Amz-Credential":    {exampleKey + "/20130524/us-east-1/s3/aws4_request"},
@@ -57,7 +57,7 @@ func TestReferenceSignsAsPublished(t *testing.T) {
 			"X-Amz-SignedHeaders": {"host"},
 		})
 	if got != "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404" {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want the published signature", got)
 	}
 }
 
@@ -85,11 +85,11 @@ func TestToken(t *testing.T) {
 			raw, ok := strings.CutPrefix(token, "tidegate/?")
 			query, err := url.ParseQuery(raw)
 			if !ok || err != nil {
-				t.Fatalf("%s: %v", token, err)
+				t.Fatalf("got token %s, want tidegate/? and a query: %v", token, err)
 			}
 			signature := query.Get("X-Amz-Signature")
-			if want := presigned(exampleSecret, "tidegate", "/", emptyHash, query); signature != want {
-				t.Errorf("signature %s, want %s", signature, want)
+			if want := referenceSignature(exampleSecret, "tidegate", "/", emptyHash, query); signature != want {
+				t.Errorf("got signature %s, want %s", signature, want)
 			}
 			want := url.Values{
 				"Action": {"connect"}, "User": {c.user}, "X-Amz-Expires": {"900"},
@@ -116,18 +116,17 @@ func TestTokenNeedsCredentials(t *testing.T) {
 	id := iamIdentity{cache: "tidegate", user: "check", region: "eu-west-1", now: time.Now}
 	if _, err := id.token(t.Context()); !errors.Is(err, errNoCredentials) ||
 		strings.Contains(err.Error(), exampleKey) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want %v without the key id", err, errNoCredentials)
 	}
 }
 
-// Every connection logs in with a token of its own, signed with the credentials of that
-// moment: when the first token no longer counts and the connections are gone, calls go
-// on.
+// Each connection logs in with a new token, signed with the current credentials. So calls
+// succeed after the first token has expired and the connections are closed.
 func TestIAMLogin(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", exampleKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", exampleSecret)
 	server := valkeytest.Start(t)
-	address, roots := secured(t, server)
+	address, roots := startTLSProxy(t, server)
 	admin := open(t, server, patient)
 	option, err := parse("valkeys://check@" + address + "?iam=tidegate&region=eu-west-1")
 	if err != nil {
@@ -153,7 +152,7 @@ func TestIAMLogin(t *testing.T) {
 	}
 	t.Cleanup(client.Close)
 	if who := run(t, client, "ACL", "WHOAMI"); who != "check" {
-		t.Errorf("logged in as %s", who)
+		t.Errorf("logged in as %s, want check", who)
 	}
 
 	clock = clock.Add(16 * time.Minute)
@@ -162,17 +161,16 @@ func TestIAMLogin(t *testing.T) {
 	run(t, admin, "CLIENT", "KILL", "USER", "check")
 	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); err != nil &&
 		!strings.Contains(err.Error(), "nil") {
-		t.Errorf("after the first token: %v", err)
+		t.Errorf("with a new token: got error %v", err)
 	}
 }
 
-// A connection that lives on logs in again before ElastiCache would close it, and no call
-// comes to harm.
+// An old connection logs in again before ElastiCache would close it, and no call fails.
 func TestIAMConnectionsLogInAgain(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", exampleKey)
 	t.Setenv("AWS_SECRET_ACCESS_KEY", exampleSecret)
 	server := valkeytest.Start(t)
-	address, roots := secured(t, server)
+	address, roots := startTLSProxy(t, server)
 	admin := open(t, server, patient)
 	run(t, admin, "ACL", "SETUSER", "check", "reset", "on", "nopass", "~*", "+@all")
 	option, err := parse("valkeys://check@" + address + "?iam=tidegate&region=eu-west-1")

@@ -18,10 +18,10 @@ const retryPause = 10 * time.Millisecond
 
 // Retry calls do, and calls it once more if the first call failed in one of these ways:
 //
-//   - It surely was not executed: Valkey answered TRYAGAIN, CLUSTERDOWN, LOADING or
-//     MASTERDOWN, knew no node for the slot, or did not take the connection.
-//   - The connection ended before the reply. What do does may then happen twice: a check
-//     counts one call too many, which errs on the strict side.
+//   - The command was certainly not executed: Valkey answered TRYAGAIN, CLUSTERDOWN,
+//     LOADING or MASTERDOWN, no node was known for the slot, or connecting failed.
+//   - The connection ended before the reply. The command may then be executed twice: a
+//     check counts one call too many, which errs on the strict side.
 //
 // After TRYAGAIN, which lasts until a slot has moved to another node, it retries as long
 // as ctx leaves time. After a timeout, or when ctx has ended, it does not retry.
@@ -49,7 +49,7 @@ func moving(err error) bool {
 	return ok && refusal.IsTryAgain()
 }
 
-// refusedForNow reports whether the server refused a command that it would accept later.
+// refusedForNow reports whether the server refused a command that it will accept later.
 func refusedForNow(err error) bool {
 	if errors.Is(err, valkey.ErrNoSlot) {
 		return true
@@ -59,7 +59,8 @@ func refusedForNow(err error) bool {
 		strings.HasPrefix(refusal.Error(), "MASTERDOWN"))
 }
 
-// disconnected reports whether there was no connection, or it ended.
+// disconnected reports whether connecting failed or the connection ended, except by a
+// timeout.
 func disconnected(err error) bool {
 	network, ok := errors.AsType[net.Error](err)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
@@ -93,7 +94,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 
 // Unavailable reports whether an error means that Valkey cannot serve such calls now: it
 // was not reached, did not answer in time, or refused because of its state or the user's
-// rights. An error about the call itself does not count.
+// rights. It returns false for an error about the call itself.
 func Unavailable(err error) bool {
 	if err == nil {
 		return false

@@ -18,7 +18,7 @@ import (
 
 var countScript = valkey.NewLuaScript("return redis.call('INCR', KEYS[1])")
 
-// counter takes from a key as a check does, and counts how often it was asked to.
+// counter increments a key by a script, as a check does, and counts the calls of take.
 type counter struct {
 	client valkey.Client
 	calls  int
@@ -29,7 +29,7 @@ func (c *counter) take(ctx context.Context) (int64, error) {
 	return countScript.Exec(ctx, c.client, []string{"k"}, nil).AsInt64()
 }
 
-// What Valkey refused for now is tried again once; what it refused for good is not.
+// A temporary refusal of Valkey is retried once, a permanent one not at all.
 func TestRetryAfterARefusal(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	refuseFirst := valkey.NewLuaScript(
@@ -45,13 +45,12 @@ func TestRetryAfterARefusal(t *testing.T) {
 		})
 		if again != (err == nil) || again != (calls == 2) || !again &&
 			!strings.HasSuffix(err.Error(), "for this test") {
-			t.Errorf("%s: %d calls, %v", code, calls, err)
+			t.Errorf("%s: got %d calls, error %v, want a retry: %t", code, calls, err, again)
 		}
 	}
 }
 
-// A slot may take longer to move than one pause: a call waits for it as long as its time
-// allows, and no longer.
+// While a slot moves to another node, a call is retried as long as its context allows.
 func TestRetryWhileASlotMoves(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	refuse := valkey.NewLuaScript(
@@ -60,7 +59,7 @@ func TestRetryWhileASlotMoves(t *testing.T) {
 	if _, err := Retry(t.Context(), func(ctx context.Context) (string, error) {
 		return refuse.Exec(ctx, client, []string{"k"}, nil).ToString()
 	}); err != nil {
-		t.Errorf("gave up: %v", err)
+		t.Errorf("got error %v, want retries until success", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -73,7 +72,7 @@ func TestRetryWhileASlotMoves(t *testing.T) {
 	}
 }
 
-// A replica that lost its primary refuses for now.
+// The refusal of a replica without its primary (MASTERDOWN) is retried.
 func TestRetryOnAReplicaWithoutPrimary(t *testing.T) {
 	url := valkeytest.StartWith(t, "--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no")
 	option, err := parse(url)
@@ -88,38 +87,39 @@ func TestRetryOnAReplicaWithoutPrimary(t *testing.T) {
 	c := counter{client: client}
 	if _, err := Retry(t.Context(), c.take); err == nil || !strings.HasPrefix(err.Error(), "MASTERDOWN") ||
 		c.calls != 2 {
-		t.Errorf("%d calls, %v", c.calls, err)
+		t.Errorf("got %d calls, error %v, want 2 and MASTERDOWN", c.calls, err)
 	}
 }
 
-func TestRetryKeepsOtherErrors(t *testing.T) {
+// Other errors, timeouts included, are returned without a retry.
+func TestNoRetryAfterOtherErrors(t *testing.T) {
 	cause := errors.New("no decision")
 	slowDial := &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
 	for _, want := range []error{cause, context.Canceled, context.DeadlineExceeded, valkey.Nil, slowDial} {
 		calls := 0
 		_, err := Retry(t.Context(), func(context.Context) (int, error) { calls++; return 0, want })
 		if !errors.Is(err, want) || calls != 1 {
-			t.Errorf("%v: %d calls, %v", want, calls, err)
+			t.Errorf("got %d calls, error %v, want 1 and %v", calls, err, want)
 		}
 	}
 }
 
-// A closed connection costs no call and no count.
+// When connections are closed between calls, each call succeeds and counts once.
 func TestRetryOverClosedConnections(t *testing.T) {
 	url := valkeytest.Start(t)
 	c, admin := counter{client: open(t, url, patient)}, open(t, url, patient)
 	for i := int64(1); i <= 100; i++ {
 		if n, err := Retry(t.Context(), c.take); err != nil || n != i {
-			t.Fatalf("call %d: %d, %v", i, n, err)
+			t.Fatalf("call %d: got count %d, error %v", i, n, err)
 		}
 		run(t, admin, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	}
 	if c.calls == 100 {
-		t.Error("no call found its connection closed: this test tests nothing")
+		t.Error("no call was retried, so the test did not cover closed connections")
 	}
 }
 
-// When replies are lost after execution, a call counts twice at most, however many are
+// When replies are lost after execution, a call counts at most twice, however many are
 // lost.
 func TestLostRepliesCountTwiceAtMost(t *testing.T) {
 	for lost, want := range map[int]struct {
@@ -129,22 +129,22 @@ func TestLostRepliesCountTwiceAtMost(t *testing.T) {
 		url := valkeytest.Start(t)
 		proxy := valkeytest.StartProxy(t, url, nil)
 		c, admin := counter{client: open(t, proxy.URL(), patient)}, open(t, url, patient)
-		if _, err := c.take(t.Context()); err != nil { // so that the script is known
+		if _, err := c.take(t.Context()); err != nil { // so that the server knows the script
 			t.Fatal(err)
 		}
 		run(t, admin, "DEL", "k")
 		proxy.DropReplies("EVALSHA", lost)
 		_, err := Retry(t.Context(), c.take)
 		if counts := run(t, admin, "GET", "k"); want.answered != (err == nil) || counts != want.counts {
-			t.Errorf("%d lost: %s counts, %v; want %s, answered %t", lost, counts, err, want.counts,
-				want.answered)
+			t.Errorf("%d lost: got count %s, error %v; want count %s, answered: %t", lost, counts, err,
+				want.counts, want.answered)
 		}
 	}
 }
 
-// openSoon opens a client whose time-outs are too short for some of the moments of a busy
-// machine.
-func openSoon(t *testing.T, url string, o Options) (client valkey.Client) {
+// openWhenFast opens a client with short timeouts. It retries, because a busy machine may
+// miss them.
+func openWhenFast(t *testing.T, url string, o Options) (client valkey.Client) {
 	t.Helper()
 	waiting.Until(t, "the server answers in time", func() bool {
 		var err error
@@ -155,8 +155,8 @@ func openSoon(t *testing.T, url string, o Options) (client valkey.Client) {
 	return client
 }
 
-// After a time-out nothing is tried again, and one call counts once at most.
-func TestNoRetryAfterATimeOut(t *testing.T) {
+// After a timeout a call is not retried, so that it counts at most once.
+func TestNoRetryAfterATimeout(t *testing.T) {
 	const short = 20 * time.Millisecond
 	for name, limit := range map[string]struct{ write, deadline time.Duration }{
 		"of the connection": {short, time.Minute},
@@ -164,7 +164,7 @@ func TestNoRetryAfterATimeOut(t *testing.T) {
 	} {
 		url := valkeytest.Start(t)
 		proxy := valkeytest.StartProxy(t, url, nil)
-		c := counter{client: openSoon(t, proxy.URL(),
+		c := counter{client: openWhenFast(t, proxy.URL(),
 			Options{Dial: patient.Dial, Write: limit.write, Pooled: true})}
 		proxy.Silence()
 		ctx, cancel := context.WithTimeout(t.Context(), limit.deadline)
@@ -172,13 +172,13 @@ func TestNoRetryAfterATimeOut(t *testing.T) {
 		cancel()
 		var timeout net.Error
 		if !errors.As(err, &timeout) || !timeout.Timeout() || c.calls != 1 {
-			t.Errorf("%s: %d calls, %v", name, c.calls, err)
+			t.Errorf("timeout %s: got %d calls, error %v, want 1 and a timeout", name, c.calls, err)
 		}
 	}
 }
 
-// While the server is down a call fails at once, after two tries; the first call after it
-// is back succeeds and counts once.
+// While the server is down, a call fails at once after two attempts. The first call after
+// its restart succeeds and counts once.
 func TestRetryOverARestart(t *testing.T) {
 	url := valkeytest.Start(t)
 	c := counter{client: open(t, url, patient)}
@@ -189,7 +189,7 @@ func TestRetryOverARestart(t *testing.T) {
 	for range 2 { // over the old connection, and with none
 		c.calls = 0
 		if _, err := Retry(t.Context(), c.take); !errors.Is(err, syscall.ECONNREFUSED) || c.calls != 2 {
-			t.Errorf("%d calls, %v, want 2 and a refused connection", c.calls, err)
+			t.Errorf("got %d calls, error %v, want 2 and a refused connection", c.calls, err)
 		}
 	}
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(url, "valkey://"))
@@ -198,12 +198,12 @@ func TestRetryOverARestart(t *testing.T) {
 	}
 	valkeytest.StartWith(t, "--port", port)
 	if n, err := Retry(t.Context(), c.take); n != 1 || err != nil {
-		t.Errorf("after the restart: %d, %v", n, err)
+		t.Errorf("after the restart: got count %d, error %v, want 1", n, err)
 	}
 }
 
-// What a server says about its own state counts as being unavailable, what it says about
-// a call does not.
+// An error about the server's state means that Valkey is unavailable; an error about a
+// call does not.
 func TestUnavailable(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	for text, unavailable := range map[string]bool{
@@ -215,11 +215,12 @@ func TestUnavailable(t *testing.T) {
 		err := client.Do(t.Context(), client.B().Eval().Script("return redis.error_reply(ARGV[1])").Numkeys(
 			0).Arg(text).Build()).Error()
 		if got := Unavailable(fmt.Errorf("check: %w", err)); got != unavailable {
-			t.Errorf("%v: unavailable is %t, want %t", err, got, unavailable)
+			t.Errorf("Unavailable(%v) = %t, want %t", err, got, unavailable)
 		}
 	}
 	missing := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error()
 	if Unavailable(nil) || Unavailable(missing) || !Unavailable(errors.New("connection refused")) {
-		t.Error("no error, no value or no connection is taken for another")
+		t.Errorf("got %t for no error, %t for no value and %t for no connection, want false, false, true",
+			Unavailable(nil), Unavailable(missing), Unavailable(errors.New("connection refused")))
 	}
 }

@@ -1,5 +1,5 @@
-// Package store connects to the Valkey of a URL, and retries a command when that is safe.
-// The URL is
+// Package store connects to Valkey at a URL, and retries a command when that is safe. The
+// URL is
 //
 //	valkey://[user[:password]@]host[:port][,host[:port]…][?option=value[&…]]
 //
@@ -7,23 +7,24 @@
 // rediss:// are accepted too. The options are
 //
 //	cluster=true     the hosts are nodes of a cluster, or its configuration endpoint
-//	iam=CACHE        log in to the ElastiCache of that name by IAM; needs TLS and a
-//	                 user, takes no password
-//	region=REGION    where that cache is; AWS_REGION unless given
-//	serverless=true  that cache is a serverless one
+//	iam=CACHE        log in by IAM to the ElastiCache cache of that name; requires TLS
+//	                 and a user without a password
+//	region=REGION    the cache's region; default AWS_REGION
+//	serverless=true  the cache is serverless
 //
 // # Connecting
 //
 // Options.Dial bounds connecting, with TLS and log-in. Options.Write bounds an answer. An
 // attempt to connect continues when its call stops waiting, and the next call uses the
-// connection. A call with a context of WithTimeouts waits for connections on a separate
-// time. A node counts as unavailable after such a wait without a connection, after an
-// attempt that took Options.Dial, and when a connection in use gets no answer. Then calls
-// wait for a connection to it within their time for answers, until an attempt succeeds.
+// connection. For a call with a context of WithTimeouts, a separate timeout bounds the
+// waits for connections. A node counts as unavailable after such a wait without a
+// connection, after an attempt that took Options.Dial, and when a connection in use gets
+// no answer. Then calls wait for a connection to it within their timeout for answers,
+// until an attempt succeeds.
 //
 // # Settings
 //
-// The client's settings other than the time-outs of Options:
+// The client's settings other than the timeouts of Options:
 //
 //   - A connection is logged in before the library gets it. The library's own log-in is
 //     not sent: it reads the stored reply.
@@ -38,13 +39,12 @@
 //     it going.
 //   - No client-side cache (CLIENT TRACKING) and no CLIENT SETINFO: ElastiCache
 //     serverless has neither.
-//   - The library itself tries read-only commands again after a network error, with
-//     Options.Pooled twice at most. It never does so with a script: a lost reply would
-//     count again and again. Retry does, once.
-//   - IAM tokens are signed here for each connection, from AWS_ACCESS_KEY_ID,
-//     AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN as they are then. A token is good for
-//     15 minutes, a connection for 12 hours: after 11 hours it logs in again with a new
-//     token.
+//   - The library itself retries read-only commands after a network error, with
+//     Options.Pooled at most twice. It never retries a script, since each lost reply
+//     would count a call again. Retry does, once.
+//   - IAM tokens are signed here for each connection, from the current AWS_ACCESS_KEY_ID,
+//     AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN. A token is valid for 15 minutes and a
+//     connection for 12 hours; after 11 hours it logs in again with a new token.
 package store
 
 import (
@@ -68,8 +68,8 @@ type Options struct {
 	// Pooled gives each call in flight its own connection, so that a call that timed out
 	// does not delay later ones.
 	Pooled bool
-	// SkipPing, with Pooled, does not check that a single Valkey answers, which saves one
-	// round trip at the start. The first command finds out.
+	// SkipPing, with Pooled, does not check that a single node answers, which saves a round
+	// trip at the start. The first command then returns the error.
 	SkipPing bool
 }
 
@@ -92,8 +92,8 @@ func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) 
 	return o.connect(ctx, o.applied(option))
 }
 
-// applied returns the option with the settings that do not depend on the URL. The
-// package comment gives the reasons.
+// applied returns option with the settings that do not depend on the URL. The package
+// comment gives the reasons.
 func (o Options) applied(option valkey.ClientOption) valkey.ClientOption {
 	option.Dialer.Timeout = cmp.Or(o.Dial, defaultTimeout)
 	option.ConnWriteTimeout = cmp.Or(o.Write, defaultTimeout)
@@ -119,7 +119,7 @@ func briefRetry(attempts int, _ valkey.Completed, _ error) time.Duration {
 	return 0
 }
 
-// client also ends the attempts to connect when it is closed.
+// client is a valkey.Client whose Close also ends the attempts to connect.
 type client struct {
 	valkey.Client
 	dialer *dialer
@@ -150,8 +150,8 @@ func (o Options) connect(ctx context.Context, option valkey.ClientOption) (valke
 var errNotYet = errors.New("no connection yet")
 
 // newClient connects to a cluster, or to a single node whose calls share a connection. A
-// pool for one node connects at its first call, since the library would not use its own
-// first connection.
+// pool for a single node connects at its first call, since the library would not use the
+// connection that it makes at the start.
 func newClient(option valkey.ClientOption) (*client, error) {
 	d := newDialer(option)
 	lazy := option.DisableAutoPipelining && option.ForceSingleClient
@@ -166,7 +166,7 @@ func newClient(option valkey.ClientOption) (*client, error) {
 	}
 	if option.DisableAutoPipelining && !option.ForceSingleClient {
 		for _, address := range option.InitAddress {
-			d.prepare(address) // the library needs one for the topology and one for calls
+			d.prepare(address) // the library needs a connection for the topology and one for calls
 			d.prepare(address)
 		}
 	}
@@ -179,21 +179,21 @@ func newClient(option valkey.ClientOption) (*client, error) {
 	return &client{c, d}, nil
 }
 
-// Version returns the server's name and version. It sends HELLO, because some users may
-// not run INFO.
+// Version returns the server's name and version, such as "valkey 8.1.0". It sends HELLO,
+// because not all users may run INFO.
 func Version(ctx context.Context, client valkey.Client) (string, error) {
 	reply, err := client.Do(ctx, client.B().Hello().Build()).AsMap()
 	if err != nil {
-		return "", fmt.Errorf("ask for the version: %w", err)
+		return "", fmt.Errorf("get the Valkey version: %w", err)
 	}
 	server, version := reply["server"], reply["version"]
 	name, err := server.ToString()
 	if err != nil {
-		return "", fmt.Errorf("ask for the version: %w", err)
+		return "", fmt.Errorf("get the Valkey version: %w", err)
 	}
 	number, err := version.ToString()
 	if err != nil {
-		return "", fmt.Errorf("ask for the version: %w", err)
+		return "", fmt.Errorf("get the Valkey version: %w", err)
 	}
 	return name + " " + number, nil
 }

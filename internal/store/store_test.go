@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// patient is for a machine that runs many tests at once.
+// patient has timeouts for a machine that runs many tests at once.
 var patient = Options{Dial: 5 * time.Second, Write: 10 * time.Second, Pooled: true}
 
 func open(t *testing.T, url string, o Options) valkey.Client {
@@ -43,7 +43,8 @@ func run(t *testing.T, client valkey.Client, words ...string) string {
 	return message.String()
 }
 
-func TestOpenNamesAnUnreachableAddress(t *testing.T) {
+// The error of Open contains the address, but not the password.
+func TestOpenUnreachable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -55,20 +56,21 @@ func TestOpenNamesAnUnreachableAddress(t *testing.T) {
 			_, err = Open(t.Context(), "valkey://user:hunter2@"+address+option, Options{Pooled: pooled})
 			if err == nil || !strings.Contains(err.Error(), address) ||
 				strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("pooled=%t%s: got %v, want an error that names %s", pooled, option, err, address)
+				t.Errorf("pooled=%t%s: got error %v, want one with %s and without the password", pooled,
+					option, err, address)
 			}
 		}
 	}
 }
 
-// A server that takes connections and says nothing holds Open up no longer than its
-// time-outs, even with a context that never ends.
-func TestOpenGivesUpOnASilentServer(t *testing.T) {
+// Open returns an error after its timeouts if the server accepts connections but never
+// answers, even with a context that never ends.
+func TestOpenSilentServer(t *testing.T) {
 	silent := valkeytest.StartSilent(t)
 	for _, pooled := range []bool{false, true} {
 		_, err := Open(context.WithoutCancel(t.Context()), silent, Options{Pooled: pooled})
 		if err == nil {
-			t.Errorf("pooled=%t: connected to nobody", pooled)
+			t.Errorf("pooled=%t: got no error", pooled)
 		}
 	}
 }
@@ -85,7 +87,7 @@ func TestOpenConnects(t *testing.T) {
 			for _, key := range []string{"a", "b", "c"} { // one for each shard
 				if err := client.Do(t.Context(),
 					client.B().Set().Key(key).Value("1").Build()).Error(); err != nil {
-					t.Errorf("%s: %v", name, err)
+					t.Errorf("%s: set %s: got error %v", name, key, err)
 				}
 			}
 		}
@@ -94,13 +96,13 @@ func TestOpenConnects(t *testing.T) {
 		o := Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled}
 		if _, err := Open(t.Context(), strings.Replace(single, "://", "://default:wrong@", 1),
 			o); err == nil {
-			t.Errorf("pooled=%t: a wrong password was accepted", pooled)
+			t.Errorf("pooled=%t: wrong password: got no error", pooled)
 		}
 	}
 }
 
-// A fleet of functions opens as many connections as it has environments: a thousand of
-// them must not be several thousand.
+// A client opens one connection to a single node, so that 1000 Lambda environments open no
+// more than 1000 connections.
 func TestOneConnection(t *testing.T) {
 	for _, pooled := range []bool{false, true} {
 		client := open(t, valkeytest.Start(t),
@@ -109,25 +111,25 @@ func TestOneConnection(t *testing.T) {
 			run(t, client, "INCR", "k")
 		}
 		if list := run(t, client, "CLIENT", "LIST"); strings.Count(list, "\n") != 1 {
-			t.Errorf("pooled=%t: want one connection, got\n%s", pooled, list)
+			t.Errorf("pooled=%t: got connections\n%s\nwant one", pooled, list)
 		}
 	}
 }
 
-// A read-only command over a pooled connection does not go on until its context ends, or
-// a probe would use up a check's time.
-func TestReadsGiveUpSoon(t *testing.T) {
+// The library does not retry a read-only command over a pooled connection until its
+// context ends. Otherwise a probe would use up a check's time.
+func TestReadRetriesAreBounded(t *testing.T) {
 	client := open(t, valkeytest.Start(t), patient)
 	// The connection ends with the server.
 	_ = client.Do(t.Context(), client.B().Arbitrary("SHUTDOWN", "NOSAVE", "NOW").Build())
 	if err := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error(); !errors.Is(err,
 		syscall.ECONNREFUSED) {
-		t.Errorf("got %v", err)
+		t.Errorf("got error %v, want a refused connection", err)
 	}
 }
 
-// Nodes that send a call from one to the other get tired of it before the client's time
-// is up.
+// The client gives up a call after a few redirections, so that nodes that redirect it to
+// each other do not use up its time.
 func TestRedirectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	nodes := valkeytest.StartCluster(t, 3, 0)
@@ -139,13 +141,13 @@ func TestRedirectionsAreBounded(t *testing.T) {
 	err := client.Do(ctx, script).Error()
 	var refusal *valkey.ValkeyError
 	if !errors.As(err, &refusal) || !strings.HasPrefix(refusal.Error(), "MOVED") {
-		t.Errorf("got %v, want the last MOVED", err)
+		t.Errorf("got error %v, want the last MOVED", err)
 	}
 }
 
-// secured returns the address of a TLS proxy to the server at url, and the roots that
-// vouch for it.
-func secured(t *testing.T, url string) (string, *x509.CertPool) {
+// startTLSProxy returns the address of a TLS proxy to the server at url, and the root
+// certificates that verify it.
+func startTLSProxy(t *testing.T, url string) (string, *x509.CertPool) {
 	t.Helper()
 	certified := httptest.NewTLSServer(nil)
 	defer certified.Close()
@@ -155,17 +157,16 @@ func secured(t *testing.T, url string) (string, *x509.CertPool) {
 		roots
 }
 
-// Only a server whose certificate is vouched for, for the name that was asked for, gets a
-// password.
+// The client connects only to a server whose certificate is valid for the server's name.
 func TestTLSIsVerified(t *testing.T) {
-	address, roots := secured(t, valkeytest.Start(t))
+	address, roots := startTLSProxy(t, valkeytest.Start(t))
 	for _, c := range []struct {
 		name  string
 		roots *x509.CertPool
 		host  string
 		ok    bool
 	}{
-		{"good", roots, "", true},
+		{"valid", roots, "", true},
 		{"unknown authority", nil, "", false},
 		{"another name", roots, "valkey.invalid", false},
 	} {
@@ -182,14 +183,13 @@ func TestTLSIsVerified(t *testing.T) {
 			}
 			var untrusted *tls.CertificateVerificationError
 			if c.ok != (err == nil) || !c.ok && !errors.As(err, &untrusted) {
-				t.Errorf("%s, pooled=%t: %v", c.name, pooled, err)
+				t.Errorf("%s, pooled=%t: got error %v, want connected: %t", c.name, pooled, err, c.ok)
 			}
 		}
 	}
 }
 
-// An unproven client opens whoever is there, and its first command fails as Open
-// would have.
+// With SkipPing, Open succeeds without a server, and the first command returns the error.
 func TestSkipPing(t *testing.T) {
 	o := patient
 	o.SkipPing = true
@@ -200,7 +200,7 @@ func TestSkipPing(t *testing.T) {
 		}
 		err = client.Do(t.Context(), client.B().Get().Key("k").Build()).Error()
 		if Unavailable(err) != want {
-			t.Errorf("%s: %v; unavailable is to be %t", url, err, want)
+			t.Errorf("%s: got error %v, want unavailable: %t", url, err, want)
 		}
 		client.Close()
 	}
@@ -214,6 +214,6 @@ func TestVersion(t *testing.T) {
 	t.Cleanup(client.Close)
 	got, err := Version(t.Context(), client)
 	if name, number, _ := strings.Cut(got, " "); err != nil || name == "" || !strings.Contains(number, ".") {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, error %v, want a name and a version", got, err)
 	}
 }

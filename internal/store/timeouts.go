@@ -14,19 +14,19 @@ type callTime struct {
 
 	mu      sync.Mutex
 	err     error
-	waits   int           // number of waits for a connection
+	waits   int           // current number of waits for a connection
 	since   time.Time     // when waits last became 1
-	answer  time.Duration // remaining for answers at since
-	connect time.Duration // remaining for connecting at since
+	answer  time.Duration // time for answers that remained at since
+	connect time.Duration // time for connecting that remained at since
 	ends    time.Time     // when the time for answers ends, unless the call waits
 	timer   *time.Timer
 }
 
 type callTimeKey struct{}
 
-// WithTimeouts returns a context that ends after answer. Time in which the call waits for
-// connections counts against connect instead, so the context lasts for both together at
-// most.
+// WithTimeouts returns a context that ends after answer. The time that the call waits for
+// connections counts against connect instead, so the context lasts at most answer plus
+// connect.
 func WithTimeouts(parent context.Context, answer, connect time.Duration) (context.Context,
 	context.CancelFunc) {
 	c := &callTime{
@@ -67,8 +67,8 @@ func await(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Deadline returns when the context ends if the call does not wait for connections any
-// more.
+// Deadline returns when the context ends if no further wait for a connection starts and
+// current ones end now.
 func (c *callTime) Deadline() (time.Time, bool) {
 	c.mu.Lock()
 	ends := c.ends
@@ -97,6 +97,8 @@ func (c *callTime) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// pause starts a wait for a connection. The first wait stops the time for answers and
+// starts the time for connecting.
 func (c *callTime) pause() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,6 +110,8 @@ func (c *callTime) pause() {
 	}
 }
 
+// resume ends a wait for a connection. The last wait stops the time for connecting and
+// continues the time for answers.
 func (c *callTime) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,15 +147,15 @@ func (c *callTime) finish(err error) {
 	}
 }
 
-// freezeCheck is how often an attempt compares wall-clock times, which a freeze does not
-// stop.
+// freezeCheck is the interval at which an attempt reads the wall clock, which a freeze of
+// the environment does not stop.
 const freezeCheck = 50 * time.Millisecond
 
-// cancelAfterFreeze cancels an attempt whose time is over by the wall clock. The timer of
-// its context may stand still during a freeze, while Valkey or the network closes the
-// connection.
+// cancelAfterFreeze cancels an attempt when limit has passed by the wall clock. The timer
+// of its context may stand still during a freeze, while Valkey or the network closes the
+// connection. It returns when ctx ends.
 func cancelAfterFreeze(ctx context.Context, cancel context.CancelFunc, limit time.Duration) {
-	began := time.Now()
+	start := time.Now()
 	tick := time.NewTicker(freezeCheck)
 	defer tick.Stop()
 	for {
@@ -159,7 +163,7 @@ func cancelAfterFreeze(ctx context.Context, cancel context.CancelFunc, limit tim
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if ElapsedAtMost(began, time.Now()) > limit {
+			if ElapsedAtMost(start, time.Now()) > limit {
 				cancel()
 				return
 			}
@@ -171,12 +175,12 @@ func cancelAfterFreeze(ctx context.Context, cancel context.CancelFunc, limit tim
 // stands still while a function is frozen, and the wall clock may have been set. Both
 // bounds are at least 0.
 func Elapsed(from, to time.Time) (least, most time.Duration) {
-	monotonic, day := to.Sub(from), to.Round(0).Sub(from.Round(0))
-	return max(0, min(monotonic, day)), max(0, monotonic, day)
+	monotonic, wall := to.Sub(from), to.Round(0).Sub(from.Round(0))
+	return max(0, min(monotonic, wall)), max(0, monotonic, wall)
 }
 
 // ElapsedAtLeast returns the smaller bound of Elapsed.
 func ElapsedAtLeast(from, to time.Time) time.Duration { least, _ := Elapsed(from, to); return least }
 
-// ElapsedAtMost returns the greater bound of Elapsed.
+// ElapsedAtMost returns the larger bound of Elapsed.
 func ElapsedAtMost(from, to time.Time) time.Duration { _, most := Elapsed(from, to); return most }

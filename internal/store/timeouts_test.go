@@ -9,70 +9,72 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// Waiting for a connection takes none of the time for answers.
-func TestWaitingTakesNoTimeForAnswers(t *testing.T) {
+// Waiting for a connection does not count against the timeout for answers.
+func TestWaitDoesNotCountAsAnswerTime(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := WithTimeouts(t.Context(), 300*time.Millisecond, waiting.Timeout)
 	defer cancel()
 	connected := make(chan struct{})
 	time.AfterFunc(time.Second, func() { close(connected) })
 	if err := AwaitConnection(ctx, connected); err != nil {
-		t.Fatalf("waited: %v", err)
+		t.Fatalf("wait: got error %v", err)
 	}
 	if _, ok := ctx.Deadline(); !ok {
-		t.Error("no deadline")
+		t.Error("got no deadline")
 	}
 	<-ctx.Done()
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.Errorf("ended with %v", ctx.Err())
+		t.Errorf("context ended with %v, want the deadline", ctx.Err())
 	}
 }
 
-// The time for connecting ends the context, also through contexts that come of it.
-func TestTimeForConnectingEnds(t *testing.T) {
+// The context ends after its timeout for connecting, also if the wait uses a derived
+// context.
+func TestConnectTimeoutEndsContext(t *testing.T) {
 	ctx, cancel := WithTimeouts(t.Context(), time.Hour, 100*time.Millisecond)
 	defer cancel()
 	derived, end := context.WithTimeout(ctx, 30*time.Minute)
 	defer end()
 	for range 2 { // the second wait has no time left
 		if err := AwaitConnection(derived, make(chan struct{})); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("waited: %v", err)
+			t.Errorf("wait: got error %v, want the deadline", err)
 		}
 	}
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.Errorf("ended with %v", ctx.Err())
+		t.Errorf("context ended with %v, want the deadline", ctx.Err())
 	}
 }
 
-// A connection that is there is taken at once; the parent's end and cancel end the
-// context.
-func TestCallTimeEndsWithItsParent(t *testing.T) {
+// AwaitConnection returns at once for a ready connection. The end of the parent and cancel
+// end the context.
+func TestContextEndsWithParent(t *testing.T) {
 	parent, end := context.WithCancel(t.Context())
 	ctx, cancel := WithTimeouts(parent, time.Hour, time.Hour)
 	defer cancel()
 	connected := make(chan struct{})
 	close(connected)
 	if err := AwaitConnection(ctx, connected); err != nil {
-		t.Error(err)
+		t.Errorf("ready connection: got error %v", err)
 	}
 	end()
 	if err := AwaitConnection(ctx, make(chan struct{})); !errors.Is(err, context.Canceled) {
-		t.Errorf("after the parent ended: %v", err)
+		t.Errorf("after the parent ended: got error %v, want %v", err, context.Canceled)
 	}
 	other, cancelOther := WithTimeouts(t.Context(), time.Hour, time.Hour)
 	cancelOther()
 	if err := other.Err(); !errors.Is(err, context.Canceled) {
-		t.Errorf("after cancel: %v", err)
+		t.Errorf("after cancel: got error %v, want %v", err, context.Canceled)
 	}
 }
 
-// Two parts of a call that wait at once use the time for connecting once.
-func TestPartsWaitTogether(t *testing.T) {
+// The time of two concurrent waits of a call counts once against its timeout for
+// connecting.
+func TestConcurrentWaitsCountOnce(t *testing.T) {
 	ctx, cancel := WithTimeouts(t.Context(), time.Hour, waiting.Timeout)
 	defer cancel()
 	call, ok := ctx.(*callTime)
 	if !ok {
-		t.Fatalf("%T", ctx)
+		t.Fatalf("got a context of type %T, want *callTime", ctx)
 	}
 	call.pause()
 	call.pause()
@@ -87,31 +89,32 @@ func TestPartsWaitTogether(t *testing.T) {
 	after, _ := ctx.Deadline()
 	if used := waiting.Timeout - call.connect; !after.After(before) || used < 20*time.Millisecond ||
 		used > waiting.Timeout/2 {
-		t.Errorf("ends %s and then %s; %s used for connecting", before, after, used)
+		t.Errorf("deadline was %s, then %s; %s used for connecting, want a later deadline and about 20ms",
+			before, after, used)
 	}
 }
 
-// Without a monotonic reading, the times of day decide alone.
-func TestBetweenTimesOfDay(t *testing.T) {
+// For times without a monotonic reading, both bounds are from the wall clock.
+func TestElapsedWithoutMonotonicReading(t *testing.T) {
 	from := time.Unix(1000, 0)
 	for _, c := range []struct{ to, want time.Duration }{{0, 0}, {time.Second, time.Second},
 		{-time.Hour, 0}} {
 		if least, most := Elapsed(from, from.Add(c.to)); least != c.want || most != c.want {
-			t.Errorf("%s later: %s to %s, want %s", c.to, least, most, c.want)
+			t.Errorf("%s later: got %s to %s, want %s", c.to, least, most, c.want)
 		}
 	}
 }
 
-// Readings of both clocks give bounds that hold whichever of them is off; Round(0) is a
-// reading whose monotonic clock does not count.
-func TestBetweenReadingsOfBothClocks(t *testing.T) {
+// If both clocks agree, both bounds are their difference. A negative difference counts
+// as 0.
+func TestElapsedWithBothClocks(t *testing.T) {
 	from := time.Now()
 	to := from.Add(time.Minute)
 	if least, most := Elapsed(from, to); least != time.Minute || most != time.Minute {
-		t.Errorf("%s to %s, want a minute", least, most)
+		t.Errorf("got %s to %s, want a minute", least, most)
 	}
 	if ElapsedAtLeast(from, to) != time.Minute || ElapsedAtMost(from, to) != time.Minute ||
 		ElapsedAtMost(to, from) != 0 {
-		t.Error("AtLeast and AtMost differ from Between")
+		t.Error("ElapsedAtLeast or ElapsedAtMost differs from Elapsed")
 	}
 }

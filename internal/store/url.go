@@ -16,7 +16,7 @@ import (
 )
 
 // ErrURL means that a URL is not valid. The error that wraps it gives the reason, without
-// a password.
+// the password.
 var ErrURL = errors.New("valkey URL")
 
 const defaultPort = "6379"
@@ -32,7 +32,8 @@ func parse(rawURL string) (valkey.ClientOption, error) {
 	if !found || !slices.Contains([]string{"valkey", "valkeys", "redis", "rediss"}, scheme) {
 		return valkey.ClientOption{}, fmt.Errorf("%w: must start with valkey:// or valkeys://", ErrURL)
 	}
-	// Several hosts are no standard URL. Cut them out, and let net/url parse the rest.
+	// A URL with several hosts is not a standard one. Cut them out, and let net/url parse
+	// the rest.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?"); i >= 0 {
 		authority, tail = rest[:i], rest[i:]
@@ -117,8 +118,7 @@ func parseQuery(raw string) (query, error) {
 		}
 	}
 	if q.cache == "" && (q.region != "" || q.serverless) {
-		return query{}, fmt.Errorf("%w: options region and serverless go with iam=CACHE, which is missing",
-			ErrURL)
+		return query{}, fmt.Errorf("%w: options region and serverless require iam=CACHE", ErrURL)
 	}
 	q.region = cmp.Or(q.region, os.Getenv("AWS_REGION"))
 	return q, nil
@@ -135,7 +135,7 @@ func (q *query) set(name, value string) error {
 	case "region":
 		return setName(&q.region, name, value)
 	}
-	return fmt.Errorf("%w: option %q is not known; cluster, iam, region and serverless are", ErrURL, name)
+	return fmt.Errorf("%w: option %q is unknown; use cluster, iam, region or serverless", ErrURL, name)
 }
 
 func setBool(to *bool, name, value string) error {
@@ -146,7 +146,7 @@ func setBool(to *bool, name, value string) error {
 	return nil
 }
 
-// maxName is the longest name of a cache.
+// maxName is the maximum length of a cache's or region's name.
 const maxName = 50
 
 // setName accepts the characters that AWS allows in the name of a cache or region.
@@ -154,8 +154,8 @@ const maxName = 50
 func setName(to *string, name, value string) error {
 	if value == "" || len(value) > maxName ||
 		strings.Trim(value, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-		return fmt.Errorf("%w: option %s must be a name of lower-case letters, digits and hyphens", ErrURL,
-			name)
+		return fmt.Errorf("%w: option %s must be a name of 1 to %d lower-case letters, digits and hyphens",
+			ErrURL, name, maxName)
 	}
 	*to = value
 	return nil

@@ -26,15 +26,15 @@ func TestParse(t *testing.T) {
 	} {
 		o, err := parse(c.url)
 		if err != nil {
-			t.Errorf("%s: %v", c.url, err)
+			t.Errorf("%s: got error %v", c.url, err)
 			continue
 		}
 		if !slices.Equal(o.InitAddress, c.addresses) || o.Username != c.user || o.Password != c.password ||
 			(o.TLSConfig != nil) != c.tls ||
 			o.ForceSingleClient == c.cluster ||
 			(o.AuthCredentialsFn != nil) != strings.Contains(c.url, "iam=") {
-			t.Errorf("%s: %v %q %q tls=%t single=%t", c.url, o.InitAddress, o.Username, o.Password,
-				o.TLSConfig != nil, o.ForceSingleClient)
+			t.Errorf("%s: got addresses %v, user %q, password %q, TLS %t, cluster %t, want %+v", c.url,
+				o.InitAddress, o.Username, o.Password, o.TLSConfig != nil, !o.ForceSingleClient, c)
 		}
 		if o.TLSConfig != nil && o.TLSConfig.InsecureSkipVerify {
 			t.Errorf("%s: TLS is not verified", c.url)
@@ -42,7 +42,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestBadURLsAreExplainedWithoutThePassword(t *testing.T) {
+// The error for an invalid URL names the problem and never contains the password.
+func TestInvalidURLs(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	for url, hint := range map[string]string{
 		"":                                        "valkey://",
@@ -72,7 +73,7 @@ func TestBadURLsAreExplainedWithoutThePassword(t *testing.T) {
 		_, err := parse(url)
 		if !errors.Is(err, ErrURL) || !strings.Contains(err.Error(), hint) ||
 			strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, want a hint at %q and no password", url, err, hint)
+			t.Errorf("%s: got error %v, want ErrURL with %q and without the password", url, err, hint)
 		}
 	}
 }
@@ -83,7 +84,7 @@ func TestClustered(t *testing.T) {
 		"valkeys://u@a?cluster=true&iam=c&region=r": true,
 	} {
 		if Clustered(url) != want {
-			t.Errorf("%s: %t", url, !want)
+			t.Errorf("Clustered(%q) = %t, want %t", url, !want, want)
 		}
 	}
 }

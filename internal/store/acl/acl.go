@@ -1,9 +1,9 @@
 // Package acl has the rights of each function's Valkey user, in the syntax of Valkey's
 // ACL, which ElastiCache's access strings share.
 //
-// The check user reads keys, plans and states, and writes only states and usage. Its
-// scripts declare a key's record together with its state, and Valkey treats a declared
-// key as written. So a separate selector lets scripts declare all of them, while the
+// The check user reads records, plans and counts, and writes only counts and usage. Its
+// scripts declare a record and its counts together, and Valkey treats every declared key
+// as written. So a separate selector lets scripts declare all keys of Tidegate, while the
 // other rules apply to the commands inside. No script of the check function can change
 // configuration.
 package acl

@@ -22,7 +22,7 @@ import (
 	"tidegate/internal/usage"
 )
 
-// server is a Valkey whose users are made when they are first asked for.
+// server is a Valkey server. as creates its users.
 type server struct{ url string }
 
 func start(t *testing.T) server {
@@ -30,7 +30,7 @@ func start(t *testing.T) server {
 	return server{valkeytest.Start(t)}
 }
 
-// as returns a client of one of the users.
+// as returns a client that is logged in as one of the users.
 func (s server) as(t *testing.T, user string) valkey.Client {
 	t.Helper()
 	access := map[string]string{"check": acl.Check(), "admin": acl.Admin()}[user]
@@ -45,8 +45,8 @@ func (s server) as(t *testing.T, user string) valkey.Client {
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 
-// wide asks for every kind of step that a check can make.
-func wide() policy.Set {
+// fullPolicySet has every kind of limit, so that a check makes every kind of step.
+func fullPolicySet() policy.Set {
 	perHour := func(n int64) []limiter.Limit { return []limiter.Limit{{Requests: n, Window: time.Hour}} }
 	return policy.Set{
 		Plans: []policy.Plan{{
@@ -67,13 +67,13 @@ func wide() policy.Set {
 	}
 }
 
-// What the functions do works with no more rights than these.
+// Each function can do its work with the rights of its user.
 func TestUsersCanDoTheirWork(t *testing.T) {
 	s := start(t)
 	client, now := s.as(t, "admin"), time.Now()
 	admin, edit := registry.NewStore(client, pepper),
 		registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
-	set := must(admin.SaveSet(t.Context(), wide(), edit))(t)
+	set := must(admin.SaveSet(t.Context(), fullPolicySet(), edit))(t)
 	key, secret, err := admin.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "free"}, edit)
 	if err != nil {
 		t.Fatal(err)
@@ -89,13 +89,13 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 		t.Errorf("probe: %v", err)
 	}
 	verdicts := ""
-	for range 6 { // two are admitted, three denied, and then the caller is banned
+	for range 6 { // two calls are allowed, three denied, and then the caller is banned
 		c, err := check.Check(t.Context(), call, nil)
 		if err != nil {
 			t.Fatalf("check: %v", err)
 		}
 		verdicts += map[bool]string{true: "y", false: "n"}[c.Allowed]
-		for range 12 { // as many as it takes for call times to be kept
+		for range 12 { // enough that call times are recorded
 			recorder.Record(usage.Outcome{Subject: key.ID, Registered: true, Cost: 1,
 				Rules: []string{"orders"}, Time: now})
 			recorder.Record(usage.Outcome{Subject: "192.0.2.1", Verdict: usage.Denied, Cost: 1, Time: now})
@@ -106,16 +106,16 @@ func TestUsersCanDoTheirWork(t *testing.T) {
 		}
 	}
 	if verdicts != "yynnnn" {
-		t.Errorf("checks: %s", verdicts)
+		t.Errorf("got verdicts %s, want yynnnn", verdicts)
 	}
-	reads(t, admin, client, set, key)
+	checkReads(t, admin, client, set, key)
 	if err := admin.Delete(t.Context(), key.ID, edit); err != nil {
 		t.Errorf("delete: %v", err)
 	}
 }
 
-// reads is what the dashboard asks for.
-func reads(t *testing.T, admin *registry.Store, client valkey.Client, set *policy.Set, key policy.Key) {
+// checkReads makes the reads of the dashboard.
+func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *policy.Set, key policy.Key) {
 	t.Helper()
 	reader, now := usage.NewReader(client), time.Now()
 	for name, read := range map[string]func() error{
@@ -166,6 +166,8 @@ const (
 	tokens  = "tg:{tokens}:records"
 )
 
+// Commands beyond the work of a user's function are refused, sent directly or by a
+// script.
 func TestUsersCanDoNoMore(t *testing.T) {
 	s := start(t)
 	eval := func(script string, keys ...string) []string {
@@ -276,7 +278,7 @@ func TestUsersCanDoNoMore(t *testing.T) {
 		refused := err != nil && (strings.HasPrefix(err.Error(), "NOPERM") ||
 			strings.Contains(err.Error(), "ACL failure"))
 		if refused == c.allowed || err != nil && !refused && !valkey.IsValkeyNil(err) {
-			t.Errorf("%s, %q: %v; allowed is to be %t", c.user, c.words, err, c.allowed)
+			t.Errorf("%s, %q: got error %v, want allowed: %t", c.user, c.words, err, c.allowed)
 		}
 	}
 }
@@ -288,7 +290,7 @@ func TestRules(t *testing.T) {
 		"on (-@all +get ~a) (+set) (~b +x)": {"on", "(-@all +get ~a)", "(+set)", "(~b +x)"},
 	} {
 		if got := acl.Rules(access); !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", access, got, want)
+			t.Errorf("%q: got %q, want %q", access, got, want)
 		}
 	}
 }

@@ -1,11 +1,11 @@
-// Package keyspace has the names of everything that Tidegate keeps in Valkey, so that the
-// keys of one step share a slot.
+// Package keyspace names the keys of everything that Tidegate stores in Valkey, so that
+// the keys of one script share a slot.
 //
-// Every subject (an API key, a token's holder, an address, a route) belongs to one of 256
-// buckets by its id. A bucket is a hash tag. The keys that a check reads and writes are
-// in its subject's bucket, and so is a copy of the plans. So a check sees a new plan at
-// once, and an edit of a plan writes 256 copies, however many keys have it. The tags
-// spread the buckets evenly over the slots of a cluster.
+// Every subject (an API key, a token's subject, an address, a route) belongs to one of
+// 256 buckets by its id. A bucket is a hash tag. The keys that a check reads and writes
+// are in its subject's bucket, with a copy of the plans. So a check sees a new plan at
+// once, and an edit of a plan writes 256 copies, however many keys have the plan. The
+// tags spread the buckets evenly over the slots of a cluster.
 package keyspace
 
 import (
@@ -17,7 +17,7 @@ import (
 // Buckets is the number of buckets.
 const Buckets = 256
 
-// Prefix is the beginning of every name.
+// Prefix begins every name.
 const Prefix = "tg:"
 
 // Bucket is the number of a bucket, 0 to Buckets-1.
@@ -35,8 +35,8 @@ func All() []Bucket {
 	return all
 }
 
-// ForEach calls do for each bucket, in up to limit goroutines at a time. It returns the
-// joined errors in the order of the buckets.
+// ForEach calls do for each bucket, in up to limit goroutines at a time. It waits for all
+// and returns their errors, joined in the order of the buckets.
 func ForEach(buckets []Bucket, limit int, do func(Bucket) error) error {
 	errs := make([]error, len(buckets))
 	slots := make(chan struct{}, limit)
@@ -52,19 +52,19 @@ func ForEach(buckets []Bucket, limit int, do func(Bucket) error) error {
 	return errors.Join(errs...)
 }
 
-// Name returns the name of a value that a bucket has once: tg:{tag}:what.
+// Name returns the name of a value of the whole bucket: tg:{tag}:what.
 func (b Bucket) Name(what string) string { return Prefix + "{" + tags[b] + "}:" + what }
 
-// Of returns the name of a subject's value: tg:{tag}:id:what. An id has no colon.
+// Of returns the name of a subject's value: tg:{tag}:id:what. An id contains no colon.
 func Of(id, what string) string { return BucketOf(id).Name(id + ":" + what) }
 
-// Record returns the name of a subject's configuration, which does not expire.
+// Record returns the name of a subject's record, which does not expire.
 func Record(id string) string { return Of(id, "c") }
 
 // State returns the name of the counts of a subject's limits.
 func State(id string) string { return Of(id, "s") }
 
-// TokensID is the subject of all machine tokens.
+// TokensID is the subject id that all machine tokens share.
 const TokensID = "tokens"
 
 // Tokens is the name of the hash with the records of machine tokens by id.

@@ -10,7 +10,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// The buckets lie evenly in the slots, as a real cluster numbers them.
+// A real cluster computes slot 64i+32 for the names of bucket i, so buckets are spread
+// evenly.
 func TestBucketsSpreadOverSlots(t *testing.T) {
 	node := strings.TrimPrefix(valkeytest.StartCluster(t, 1, 0)[0], "valkey://")
 	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{node}, DisableCache: true})
@@ -28,7 +29,7 @@ func TestBucketsSpreadOverSlots(t *testing.T) {
 	}
 }
 
-// Subjects spread evenly over the buckets, and all names of one share its tag.
+// Subjects spread evenly over the buckets. All names of a subject have its bucket's tag.
 func TestSubjectsSpreadOverBuckets(t *testing.T) {
 	var filled [Buckets]int
 	for i := range 256 * Buckets {
