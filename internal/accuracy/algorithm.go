@@ -11,8 +11,8 @@ import (
 type Algorithm struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Ours reports whether this is package limiter's own model. The others implement here
-	// what Source describes.
+	// Ours says that this is package limiter's own model. The others are implemented in
+	// this package, as Source describes.
 	Ours   bool   `json:"ours"`
 	Source string `json:"source,omitempty"`
 	build  func(limit, window int64) decider
@@ -33,21 +33,21 @@ const (
 	ZSETAll        = "zset-all"
 )
 
-// decider decides calls in time order and counts the admitted ones. Times are in
-// microseconds.
+// decider decides calls in time order.
 type decider interface {
+	// Take decides a call at now, in microseconds, and counts it as the algorithm does.
 	Take(now, cost int64) bool
 }
 
-// adviser is a decider that also says when to retry a denied call.
+// adviser is a decider with a retry-after.
 type adviser interface {
 	retryAfter() int64           // of the last denial, in microseconds after it
 	passes(now, cost int64) bool // reports whether Take would admit the call; counts nothing
 }
 
-// unbounded is a decider whose number of stored entries the limit does not bound.
+// unbounded is a decider that may store more entries than the limit.
 type unbounded interface {
-	stored() int
+	stored() int // current number of entries
 }
 
 var algorithms = []Algorithm{
@@ -64,7 +64,7 @@ var algorithms = []Algorithm{
 	{
 		Name: TwoWindow, Title: "two-window estimate, Upstash", build: newTwoWindow,
 		Source: "Upstash Ratelimit's documented slidingWindow; the common script over two INCR keys " +
-			"decides alike",
+			"makes the same decisions",
 	},
 	{
 		Name: TwoWindowAll, Title: "two-window estimate, Cloudflare", build: newTwoWindowAll,
@@ -72,16 +72,16 @@ var algorithms = []Algorithm{
 	},
 	{
 		Name: ZSETScript, Title: "ZSET log, script", build: newZSETScript,
-		Source: "a script often published: milliseconds, a random number in each member",
+		Source: "a widespread script: milliseconds, a random number in each member",
 	},
 	{
 		Name: ZSETPipeline, Title: "ZSET log, pipeline", build: newZSETPipeline,
-		Source: "a pipeline often published: the time is the member, counted before it is added, denied " +
+		Source: "a widespread pipeline: the time is the member, counted before it is added, denied " +
 			"calls stored",
 	},
 	{
 		Name: ZSETAll, Title: "ZSET log, add first", build: newZSETAll,
-		Source: "a pipeline often published: the time is the member, added before it is counted, denied " +
+		Source: "a widespread pipeline: the time is the member, added before it is counted, denied " +
 			"calls stored",
 	},
 }
@@ -96,8 +96,9 @@ type model struct {
 	retry  time.Duration
 }
 
-// ours builds models of a limit, whose requests and window come from the scenario. A log
-// without Slots stores every call: it has as many slots as the limit.
+// ours returns a function that builds the model of l with the scenario's requests and
+// window. A log without Slots gets as many slots as the limit, so that it stores the time
+// of every call.
 func ours(l limiter.Limit) func(limit, window int64) decider {
 	return func(limit, window int64) decider {
 		scaled := l
@@ -122,16 +123,16 @@ func (m *model) passes(now, cost int64) bool {
 	return m.state.Peek(time.UnixMicro(now), m.limits).Limits[0].Remaining >= cost
 }
 
-// rolling has the admitted calls, and their cost in the rolling window that ends now.
+// rolling has all admitted calls, and the cost of those in the current rolling window.
 type rolling struct {
 	window   int64
 	admitted []Call
-	first    int // the first call in the rolling window
-	sum      int64
+	first    int   // index of the first call in the rolling window
+	sum      int64 // cost in the rolling window
 }
 
-// at moves the window's end to now, which must not be earlier than before, and returns
-// the cost in the window.
+// at moves the window's end to now and returns the cost in the window. now must not
+// decrease between calls.
 func (r *rolling) at(now int64) int64 {
 	for r.first < len(r.admitted) && r.admitted[r.first].At <= now-r.window {
 		r.sum -= r.admitted[r.first].Cost
@@ -147,7 +148,7 @@ func (r *rolling) admit(c Call) int64 {
 	return r.at(c.At)
 }
 
-// exactLog is the exact sliding window.
+// exactLog is the exact sliding window that the algorithms are compared with.
 type exactLog struct {
 	rolling
 	limit int64
@@ -181,6 +182,7 @@ func series(calls []Call, window, from, to int64, points int) []int64 {
 	return most
 }
 
+// part returns the begin of part i when [from, to) is divided into equal parts.
 func part(from, to int64, i, parts int) int64 {
 	whole, rest := (to-from)/int64(parts), (to-from)%int64(parts)
 	return from + whole*int64(i) + rest*int64(i)/int64(parts)

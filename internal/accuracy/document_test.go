@@ -20,15 +20,15 @@ const (
 	tableEnd   = "<!-- accuracy:end -->"
 )
 
-// The tables in docs/algorithms.md are what the code computes. -update rewrites them.
+// The tables in docs/algorithms.md equal the computed ones. -update rewrites them.
 func TestAlgorithmsDocument(t *testing.T) {
 	content, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, begun := strings.Cut(string(content), tableBegin)
-	committed, after, ended := strings.Cut(rest, tableEnd)
-	if !begun || !ended {
+	before, rest, hasBegin := strings.Cut(string(content), tableBegin)
+	committed, after, hasEnd := strings.Cut(rest, tableEnd)
+	if !hasBegin || !hasEnd {
 		t.Fatalf("%s lacks the markers %s and %s", document, strings.TrimSpace(tableBegin), tableEnd)
 	}
 	computed := tables()
@@ -37,7 +37,7 @@ func TestAlgorithmsDocument(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("%s is stale; go generate ./internal/accuracy rewrites it. Computed:\n%s", document, stale)
+		t.Fatalf("%s is stale: run go generate ./internal/accuracy. Computed:\n%s", document, stale)
 	}
 	if err := os.WriteFile(document, []byte(before+tableBegin+strings.Join(computed, "")+tableEnd+after),
 		0o644); err != nil {
@@ -45,8 +45,8 @@ func TestAlgorithmsDocument(t *testing.T) {
 	}
 }
 
-// staleTable returns a computed table that is not in the document, or all of them when
-// the document holds more or another order.
+// staleTable returns the first computed table that is not in the document. If all are, but
+// the document has other text or another order, it returns all of them.
 func staleTable(committed string, computed []string) string {
 	for _, section := range computed {
 		if !strings.Contains(committed, section) {
@@ -76,19 +76,19 @@ func tables() []string {
 	for i, limit := range gridLimits {
 		section("Limit "+thousands(limit)+
 			" per minute, each against its own history**: overfull % / withheld %; "+
-			"the most room in the window at such a denial", ownTable(grid()[i]))
+			"largest unused part of the window when a call was withheld", ownTable(grid()[i]))
 	}
-	section("Retry-after**, all runs at 100 per minute: how far it is off; "+
-		"how often a retry at that instant is denied again, or could have come earlier",
+	section("Retry-after**, all runs at 100 per minute: mean and largest error; "+
+		"retries at that instant that are denied, and that are later than necessary",
 		retryTable(grid()[1]))
 	section("Coarse clocks**: boundary attack on 100 per minute; worst rolling window, over the limit",
 		clockTable())
-	section("A flood**: greedy callers for two minutes at 100 per minute; most entries stored / admitted, "+
-		"% of the exact log's", floodTable())
+	section("A flood**: greedy callers for two minutes at 100 per minute; maximum of stored entries / "+
+		"admitted, % of the exact log's", floodTable())
 	return sections
 }
 
-// table writes rows of cells, the first one as the head.
+// table writes rows of cells as Markdown. The first row is the head.
 func table(b *strings.Builder, rows [][]string) {
 	for i, row := range rows {
 		b.WriteString("| " + strings.Join(row, " | ") + " |\n")
@@ -98,8 +98,8 @@ func table(b *strings.Builder, rows [][]string) {
 	}
 }
 
-// gridTable has a row for each algorithm and a column for each traffic, then a last one
-// for what all of an algorithm's outcomes give.
+// gridTable returns a row for each algorithm and a column for each traffic. The last
+// column has the result of sum over all of an algorithm's outcomes.
 func gridTable(results []Result, cell func(Result, Outcome) string, last string,
 	sum func([]Outcome) string) [][]string {
 	head := []string{""}
@@ -135,7 +135,7 @@ func ownTable(results []Result) [][]string {
 	limit := results[0].Scenario.Limit
 	return gridTable(results, func(r Result, o Outcome) string {
 		return percent(o.Overfull, r.Calls) + " / " + percent(o.Withheld, r.Calls)
-	}, "most room", func(outcomes []Outcome) string {
+	}, "largest unused", func(outcomes []Outcome) string {
 		most := slices.MaxFunc(outcomes, func(a, b Outcome) int {
 			return cmp.Compare(a.MostWithheld, b.MostWithheld)
 		})
@@ -144,7 +144,7 @@ func ownTable(results []Result) [][]string {
 }
 
 func retryTable(results []Result) [][]string {
-	rows := [][]string{{"", "mean", "most", "denied again", "later than needed"}}
+	rows := [][]string{{"", "mean error", "largest error", "retry denied", "later than necessary"}}
 	for c := range algorithms {
 		var sum RetryError
 		for _, r := range results {
@@ -152,7 +152,7 @@ func retryTable(results []Result) [][]string {
 			sum.Samples, sum.Early, sum.Late = sum.Samples+e.Samples, sum.Early+e.Early, sum.Late+e.Late
 			sum.Total, sum.Most = sum.Total+e.Total, max(sum.Most, e.Most)
 		}
-		row := []string{algorithms[c].Title, "none given", "", "", ""}
+		row := []string{algorithms[c].Title, "no retry-after", "", "", ""}
 		if sum.Samples > 0 {
 			early, late := percent(sum.Early, sum.Samples), percent(sum.Late, sum.Samples)
 			row = []string{algorithms[c].Title, seconds(sum.Mean()), seconds(sum.Most),
@@ -195,7 +195,8 @@ func floodTable() [][]string {
 	return rows
 }
 
-// percent is part of whole in percent, at most three digits; 0 only when there is none.
+// percent formats part of whole in percent, with at most three digits. It returns 0 only
+// for a part of 0.
 func percent(part, whole int64) string {
 	tenths := (1000*part + whole/2) / whole
 	switch {
@@ -210,7 +211,8 @@ func percent(part, whole int64) string {
 	}
 }
 
-// share is part of whole in percent with one decimal; 100 only when they are equal.
+// share formats part of whole in percent with one decimal. It returns 100 without a
+// decimal if they are equal.
 func share(part, whole int64) string {
 	if part == whole {
 		return "100"
@@ -218,7 +220,7 @@ func share(part, whole int64) string {
 	return decimal((1000*part + whole/2) / whole)
 }
 
-// over is how far a worst rolling window is over the limit.
+// over formats by how much a worst rolling window exceeds the limit, in percent of it.
 func over(worst, limit int64) string {
 	if worst <= limit {
 		return "0"

@@ -28,14 +28,14 @@ const (
 	gridSeed   = 20170607
 )
 
-// gridColumn is one traffic, and how many windows long it is at each limit.
+// gridColumn is one traffic.
 type gridColumn struct {
 	title   string
 	traffic Traffic
-	windows []int64
+	windows []int64 // duration for each of gridLimits
 }
 
-// grid is a Result for each limit and each traffic.
+// grid returns a Result for each of gridLimits and each of gridTraffic.
 var grid = sync.OnceValue(func() [][]Result {
 	results := make([][]Result, len(gridLimits))
 	var scenarios []func()
@@ -51,7 +51,8 @@ var grid = sync.OnceValue(func() [][]Result {
 	return results
 })
 
-// inParallel runs the functions, the last ones, which take longest, first.
+// inParallel runs the functions, one per processor at a time. It begins with the last
+// ones, which take longest.
 func inParallel(functions []func()) {
 	slices.Reverse(functions)
 	queue := make(chan func(), len(functions))
@@ -70,7 +71,7 @@ func inParallel(functions []func()) {
 	wait.Wait()
 }
 
-// mustRun is for scenarios that the tests write down.
+// mustRun runs a scenario that must be valid.
 func mustRun(s Scenario) Result {
 	r, err := Run(s)
 	if err != nil {
@@ -84,7 +85,7 @@ func (r Result) of(t testing.TB, name string) Outcome {
 	t.Helper()
 	i := slices.IndexFunc(r.Outcomes, func(o Outcome) bool { return o.Name == name })
 	if i < 0 {
-		t.Fatalf("no algorithm is called %q", name)
+		t.Fatalf("no outcome of algorithm %q", name)
 	}
 	return r.Outcomes[i]
 }
@@ -97,39 +98,39 @@ func eachGridResult(t *testing.T, check func(*testing.T, Result)) {
 	}
 }
 
-// In no scenario does any rolling window of the exact and the grouped log hold more than
-// the limit, whether denied calls count or not; and the log decides every call as the
-// exact log does.
+// No rolling window of a log, exact or grouped, exceeds the limit in any scenario, whether
+// denied calls count or not. The log makes the same decisions as the exact log.
 func TestLogsNeverExceedTheLimit(t *testing.T) {
 	eachGridResult(t, func(t *testing.T, r Result) {
 		for _, name := range []string{Log, LogGrouped, LogCountDenied} {
 			if o := r.of(t, name); o.Worst > r.Scenario.Limit || o.Overfull > 0 {
-				t.Errorf("%s admitted %d in a rolling window and %d overfull calls, limit %d", name, o.Worst,
-					o.Overfull, r.Scenario.Limit)
+				t.Errorf("%s: got worst rolling window %d and %d overfull calls, want at most %d and none",
+					name, o.Worst, o.Overfull, r.Scenario.Limit)
 			}
 		}
 		if o := r.of(t, Log); o.FalseAllows+o.FalseDenials+o.Withheld > 0 || o.Admitted != r.Exact.Admitted {
-			t.Errorf("the log differs from the exact log: %+v", o)
+			t.Errorf("log: got %+v, want the decisions of the exact log", o)
 		}
 	})
 }
 
-// Grouping withholds less than a group, at most 1/64 of the limit.
+// Grouping withholds at most 1/64 of the limit, the size of a slot.
 func TestGroupingWithholdsLittle(t *testing.T) {
 	largest := int64(0)
 	eachGridResult(t, func(t *testing.T, r Result) {
 		withheld := r.of(t, LogGrouped).MostWithheld
 		if withheld*64 > r.Scenario.Limit {
-			t.Errorf("grouping withheld %d of %d, want at most 1/64", withheld, r.Scenario.Limit)
+			t.Errorf("got %d of %d withheld, want at most 1/64", withheld, r.Scenario.Limit)
 		}
 		largest = max(largest, withheld)
 	})
 	if largest == 0 {
-		t.Error("grouping withheld nothing in any scenario: the bound was not tested")
+		t.Error("nothing was withheld in any scenario, so the bound was not tested")
 	}
 }
 
-// Our retry-after is the earliest instant at which the call would be admitted.
+// The retry-after of our algorithms is the earliest instant at which the call would be
+// admitted.
 func TestOurRetryAfterIsExact(t *testing.T) {
 	samples := int64(0)
 	eachGridResult(t, func(t *testing.T, r Result) {
@@ -139,17 +140,17 @@ func TestOurRetryAfterIsExact(t *testing.T) {
 			}
 			samples += o.Retry.Samples
 			if o.Retry.Most > 0 {
-				t.Errorf("the retry-after of %s was %s off", o.Name, o.Retry.Most)
+				t.Errorf("%s: got a retry-after with an error of %s, want 0", o.Name, o.Retry.Most)
 			}
 		}
 	})
 	if samples < 10_000 {
-		t.Errorf("%d denials were sampled, want thousands", samples)
+		t.Errorf("got %d sampled denials, want at least 10000", samples)
 	}
 }
 
-// The boundary attack gets almost twice the limit past everything that keeps less than
-// the calls' times, and nothing past the logs.
+// In the boundary attack, algorithms that do not store the calls' times admit almost twice
+// the limit in a rolling window; logs admit at most the limit.
 func TestBoundaryAttack(t *testing.T) {
 	for i, limit := range gridLimits {
 		r := grid()[i][slices.IndexFunc(gridTraffic, func(c gridColumn) bool {
@@ -157,13 +158,14 @@ func TestBoundaryAttack(t *testing.T) {
 		})]
 		for _, name := range []string{Counter, TokenBucket, FixedWindow, TwoWindow} {
 			if worst := r.of(t, name).Worst; worst < 2*limit-limit/100-1 || worst > 2*limit {
-				t.Errorf("limit %d: %s admitted %d in a rolling window, want about twice the limit",
-					limit, name, worst)
+				t.Errorf("limit %d, %s: got worst rolling window %d, want about twice the limit", limit, name,
+					worst)
 			}
 		}
 		for _, name := range []string{Log, LogGrouped, ZSETScript} {
 			if worst := r.of(t, name).Worst; worst > limit {
-				t.Errorf("limit %d: %s admitted %d in a rolling window", limit, name, worst)
+				t.Errorf("limit %d, %s: got worst rolling window %d, want at most the limit", limit, name,
+					worst)
 			}
 		}
 	}

@@ -12,6 +12,7 @@ type pair struct {
 	window, index, prev, cur int64
 }
 
+// roll moves the pair to the window of now. A now in an earlier window changes nothing.
 func (p *pair) roll(now int64) {
 	switch index := now / p.window; {
 	case index == p.index+1:
@@ -21,11 +22,12 @@ func (p *pair) roll(now int64) {
 	}
 }
 
-// twoWindow admits while the weighted count of admitted calls, rounded down, is below the
-// limit. Its clock has milliseconds. A denial's retry-after is the end of the window.
+// twoWindow admits a call while the weighted count of admitted calls, rounded down, is
+// below the limit. Its clock has a resolution of a millisecond. A denial's retry-after is
+// the end of the window.
 type twoWindow struct {
 	pair
-	limit, retry int64
+	limit, retry int64 // retry is the last denial's retry-after in microseconds
 }
 
 func newTwoWindow(limit, window int64) decider {
@@ -48,12 +50,12 @@ func (t *twoWindow) retryAfter() int64 { return t.retry }
 // passes compares the count before the call, so a call that costs more than 1 may exceed
 // the limit.
 func (t *twoWindow) passes(now, _ int64) bool {
-	at := t.pair
-	at.roll(now / millisecond)
-	passed := float64(now/millisecond%at.window) / float64(at.window)
-	// Floating point, as in the original: its rounding is visible. No term follows the
-	// product, so no processor fuses it with an addition.
-	return int64(math.Floor((1-passed)*float64(at.prev)))+at.cur < t.limit
+	p := t.pair
+	p.roll(now / millisecond)
+	elapsed := float64(now/millisecond%p.window) / float64(p.window)
+	// Floating point, as in the original, because its rounding is visible. Nothing is added
+	// to the product before it is rounded down, so no processor fuses the two.
+	return int64(math.Floor((1-elapsed)*float64(p.prev)))+p.cur < t.limit
 }
 
 // twoWindowAll counts every call, then denies it when the weighted count exceeds the
@@ -121,8 +123,8 @@ type zsetLog struct {
 	limit, window int64
 }
 
-// zsetScript stores admitted calls only. Its clock has milliseconds. A denial's
-// retry-after is when the oldest member expires, in seconds rounded up.
+// zsetScript stores admitted calls only. Its clock has a resolution of a millisecond. A
+// denial's retry-after is the time until the oldest member expires, rounded up to seconds.
 type zsetScript struct {
 	zsetLog
 	retry int64

@@ -13,14 +13,14 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// server plays published limiters on a real server, with our clock and our words.
+// server runs published limiters on a real server, with the test's clock.
 type server struct {
 	client        valkey.Client
 	limit, window int64
 	key           string
 }
 
-// zset sends the commands of a pipeline, and returns what ZCARD said. The score and the
+// zset sends the commands of a pipeline and returns the reply of ZCARD. The score and the
 // member are the time.
 func (s server) zset(t *rapid.T, now int64, addFirst bool) int64 {
 	at := strconv.FormatInt(now, 10)
@@ -28,11 +28,11 @@ func (s server) zset(t *rapid.T, now int64, addFirst bool) int64 {
 	drop := b.Zremrangebyscore().Key(s.key).Min("0").Max(strconv.FormatInt(now-s.window, 10)).Build()
 	add := b.Zadd().Key(s.key).ScoreMember().ScoreMember(float64(now), at).Build()
 	count := b.Zcard().Key(s.key).Build()
-	commands, counted := []valkey.Completed{drop, count, add}, 1
+	commands, countIndex := []valkey.Completed{drop, count, add}, 1
 	if addFirst {
-		commands, counted = []valkey.Completed{drop, add, count}, 2
+		commands, countIndex = []valkey.Completed{drop, add, count}, 2
 	}
-	n, err := s.client.DoMulti(context.Background(), commands...)[counted].AsInt64()
+	n, err := s.client.DoMulti(context.Background(), commands...)[countIndex].AsInt64()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,13 +65,13 @@ func (s server) run(t *rapid.T, script *valkey.Lua, now int64, keys ...string) b
 
 func (s server) twoKeys(t *rapid.T, now int64) bool {
 	index := now / s.window
-	name := s.key + ":" // so that no other history has such a key
+	name := s.key + ":" // so that no other history has the same keys
 	return s.run(t, twoKeysText, now, name+strconv.FormatInt(index, 10), name+strconv.FormatInt(index-1, 10))
 }
 
-// Our renderings of published limiters decide each call as the commands that they render
-// do on a real server.
-func TestRenderingsEqualTheirCommands(t *testing.T) {
+// Our implementations of published limiters make the same decisions as the published
+// commands on a real server.
+func TestImplementationsEqualCommands(t *testing.T) {
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{strings.TrimPrefix(valkeytest.Start(t), "valkey://")}, DisableCache: true,
 		ForceSingleClient: true,
@@ -95,11 +95,11 @@ func TestRenderingsEqualTheirCommands(t *testing.T) {
 				limit, window := rapid.Int64Range(1, 12).Draw(t, "limit"),
 					rapid.Int64Range(1, 40).Draw(t, "window")*millisecond
 				s := server{client, limit, window, name + strconv.Itoa(histories)}
-				rendering := named(name).build(s.limit, s.window)
+				ours := named(name).build(s.limit, s.window)
 				for _, c := range drawCalls(t, 1, s.window) {
 					at := begin(s.window) + c.At
-					if got, want := rendering.Take(at, 1), decides(s, t, at); got != want {
-						t.Fatalf("the call at +%d: our rendering says %t, the server %t; limit %d in %d",
+					if got, want := ours.Take(at, 1), decides(s, t, at); got != want {
+						t.Fatalf("call at +%d µs: got allowed %t, want %t as on the server; limit %d in %d µs",
 							c.At, got, want, s.limit, s.window)
 					}
 				}
@@ -117,11 +117,13 @@ func named(name string) Algorithm {
 	return Algorithm{}
 }
 
+// boundaryWithClock runs the boundary attack on a limit of 100 with a clock's resolution.
 func boundaryWithClock(clock time.Duration) Result {
 	return mustRun(Scenario{Limit: 100, Window: time.Minute,
 		Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 8}, Clock: clock})
 }
 
+// flood runs calls at rate, in percent of a limit of 100, through the ZSET logs.
 func flood(rate int64) Result {
 	return mustRun(Scenario{
 		Limit: 100, Window: time.Minute, Traffic: Traffic{Shape: Greedy, Rate: rate, Windows: 2},
@@ -129,8 +131,8 @@ func flood(rate int64) Result {
 	})
 }
 
-// Where the time is the member, calls of one tick are one entry: all of them pass. The
-// times of our logs may be equal.
+// If the time is the member, all calls of one tick are one entry, and all are admitted. Our
+// logs count calls with equal times.
 func TestEqualTimes(t *testing.T) {
 	const limit = 100
 	tick := Traffic{Shape: Recorded}
@@ -145,47 +147,47 @@ func TestEqualTimes(t *testing.T) {
 		ZSETAll: 10 * limit,
 	} {
 		if o := r.of(t, name); o.Admitted != want {
-			t.Errorf("%s admitted %d of %d calls in one tick, want %d", name, o.Admitted, 10*limit, want)
+			t.Errorf("%s: got %d of %d calls in one tick admitted, want %d", name, o.Admitted, 10*limit, want)
 		}
 	}
 }
 
-// On a clock of milliseconds the boundary attack gets past the logs whose members are
-// times, even further than past a counter.
+// With a clock of milliseconds, the ZSET logs whose members are times admit more than twice
+// the limit in the boundary attack. Our logs admit at most the limit with any clock.
 func TestCoarseClock(t *testing.T) {
 	fine, coarse := boundaryWithClock(0), boundaryWithClock(time.Millisecond)
 	for _, name := range []string{ZSETPipeline, ZSETAll} {
 		if worst := fine.of(t, name).Worst; worst > 100 {
-			t.Errorf("%s admitted %d in a rolling window by a clock of microseconds", name, worst)
+			t.Errorf("%s: got worst rolling window %d with a clock of 1µs, want at most 100", name, worst)
 		}
 		if worst := coarse.of(t, name).Worst; worst <= 200 {
-			t.Errorf("%s admitted %d in a rolling window by a clock of milliseconds, want more than twice "+
-				"the limit", name, worst)
+			t.Errorf("%s: got worst rolling window %d with a clock of 1ms, want over 200", name, worst)
 		}
 	}
 	for _, clock := range coarseClocks {
 		r := boundaryWithClock(clock)
 		for _, name := range []string{Log, LogGrouped, LogCountDenied} {
 			if worst := r.of(t, name).Worst; worst > 100 {
-				t.Errorf("%s admitted %d in a rolling window by a clock of %s", name, worst, clock)
+				t.Errorf("%s: got worst rolling window %d with a clock of %s, want at most 100", name, worst,
+					clock)
 			}
 		}
 	}
 }
 
-// A log that stores denied calls grows with the flood, not with the limit, and lets the
-// caller in only once.
+// The stored entries of a log that stores denied calls grow with the flood, not with the
+// limit. It admits calls only in the first window.
 func TestDeniedFlood(t *testing.T) {
 	r := flood(100_000)
 	for name, want := range map[string]int64{ZSETScript: 100, ZSETPipeline: 100_000, ZSETAll: 100_000} {
 		if o := r.of(t, name); o.Stored != want {
-			t.Errorf("%s stored %d entries at most, want %d", name, o.Stored, want)
+			t.Errorf("%s: got at most %d stored entries, want %d", name, o.Stored, want)
 		}
 	}
 	for _, name := range []string{ZSETPipeline, ZSETAll} {
 		if o := r.of(t, name); o.Admitted != 100 || r.Exact.Admitted != 200 {
-			t.Errorf("%s admitted %d in two windows of flood, the exact log %d; want 100 and 200", name,
-				o.Admitted, r.Exact.Admitted)
+			t.Errorf("%s: got %d admitted in two windows, exact log %d; want 100 and 200", name, o.Admitted,
+				r.Exact.Admitted)
 		}
 	}
 }

@@ -30,8 +30,8 @@
 // searched. Two indexes moving along the admitted calls visit them all in O(n).
 //
 // The error of a retry-after is the distance between the denial's retry-after and the
-// earliest instant at which the same call would be admitted if nobody called in between,
-// measured on a sample of the denials.
+// earliest instant at which the same call would be admitted without calls in between. It
+// is measured on a sample of the denials.
 package accuracy
 
 //go:generate go test -run ^TestAlgorithmsDocument$ -update .
@@ -50,8 +50,8 @@ import (
 const retrySamples = 256
 
 // Run simulates a scenario's calls with the exact log and with its algorithms. It returns
-// an error only if the scenario is not valid. It denies a call that costs more than the
-// limit without asking the algorithm.
+// an error only if the scenario is not valid. A call that costs more than the limit is
+// denied and never reaches the algorithm.
 func Run(s Scenario) (Result, error) {
 	if err := s.Validate(); err != nil {
 		return Result{}, fmt.Errorf("accuracy: %w", err)
@@ -74,7 +74,7 @@ func Run(s Scenario) (Result, error) {
 
 // run is a scenario with its calls and the exact log's decisions.
 type run struct {
-	limit, window int64
+	limit, window int64 // window is in microseconds
 	points        int
 	calls         []Call
 	exact         []bool // the exact log's decisions
@@ -147,7 +147,7 @@ func (o *Outcome) compare(allowed, exact, fits bool) {
 	}
 }
 
-// admit counts an admitted call. cost is that of the rolling window that ends at it.
+// admit counts an admitted call. cost is the cost of the rolling window that ends at it.
 func (o *Outcome) admit(c Call, cost int64) {
 	o.AdmittedCalls++
 	o.Admitted += c.Cost
@@ -183,14 +183,14 @@ func (o *Outcome) sampleRetry(d decider, call Call, window int64) {
 type Result struct {
 	Scenario Scenario `json:"scenario"` // without recorded calls
 	Calls    int64    `json:"calls"`
-	Offered  int64    `json:"offered"` // their cost
-	// From and To bound the time of the series, in microseconds on the calls' clock. To
-	// is after the last call.
+	Offered  int64    `json:"offered"` // total cost of the calls
+	// From and To are the bounds of the series, in microseconds on the calls' clock. To is
+	// after the last call.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Demand is the series of the offered cost, Exact the outcome of the exact log.
+	// Demand is the series of the offered cost.
 	Demand   []int64   `json:"demand,omitempty"`
-	Exact    Outcome   `json:"exact"`
+	Exact    Outcome   `json:"exact"` // of the exact log
 	Outcomes []Outcome `json:"outcomes"`
 }
 
@@ -199,7 +199,7 @@ type Result struct {
 type Outcome struct {
 	Algorithm
 	AdmittedCalls int64 `json:"admittedCalls"`
-	Admitted      int64 `json:"admitted"` // their cost
+	Admitted      int64 `json:"admitted"` // total cost of the admitted calls
 	FalseAllows   int64 `json:"falseAllows"`
 	FalseDenials  int64 `json:"falseDenials"`
 	Overfull      int64 `json:"overfull"`
@@ -215,21 +215,21 @@ type Outcome struct {
 	// 0.
 	Stored int64      `json:"stored"`
 	Retry  RetryError `json:"retry"`
-	// Series has for each equal part of the time the largest cost of a rolling window
-	// that ended in it.
+	// Series has, for each of equal parts of [From, To), the largest cost of a rolling
+	// window that ended in it.
 	Series []int64 `json:"series,omitempty"`
 }
 
 // RetryError is the error of the retry-after in the sampled denials.
 type RetryError struct {
 	Samples int64         `json:"samples"` // 0 for an algorithm without retry-after or denials
-	Early   int64         `json:"early"`   // too short: a retry at that instant is denied again
-	Late    int64         `json:"late"`    // longer than necessary
-	Total   time.Duration `json:"total"`   // sum of the distances
-	Most    time.Duration `json:"most"`    // the largest distance
+	Early   int64         `json:"early"`   // samples that were too short: the retry is denied
+	Late    int64         `json:"late"`    // samples that were longer than necessary
+	Total   time.Duration `json:"total"`   // sum of the errors
+	Most    time.Duration `json:"most"`    // the largest error
 }
 
-// Mean returns the mean distance.
+// Mean returns the mean error; 0 without samples.
 func (e RetryError) Mean() time.Duration {
 	if e.Samples == 0 {
 		return 0
@@ -237,8 +237,9 @@ func (e RetryError) Mean() time.Duration {
 	return e.Total / time.Duration(e.Samples)
 }
 
-// Trace takes calls of cost 1 from our model of a limit and returns its decisions. at has
-// the calls' times in order, relative to a boundary of the limit's aligned windows.
+// Trace runs calls of cost 1 through the model of a limit and returns its decisions. at
+// has the calls' times in order, at least 0, relative to a boundary of the limit's aligned
+// windows.
 func Trace(limit limiter.Limit, at []time.Duration) ([]limiter.Decision, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, fmt.Errorf("accuracy: %w", err)

@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// A burst at the end of one minute and even calls through the next gets twice the limit
-// past two counters, but not past a log.
+// The boundary attack gets almost twice the limit in a minute from the counter, but not
+// from the log.
 func ExampleRun() {
 	result, err := Run(Scenario{
 		Limit: 100, Window: time.Minute, Algorithms: []string{Log, Counter},
@@ -35,8 +35,7 @@ func ExampleRun() {
 	// counter: 199 of 1400 admitted, 199 of them in one minute
 }
 
-// drawCalls draws few distinct times, so that equal times and calls a window apart are
-// common.
+// drawCalls draws calls of which many have equal times or are exactly a window apart.
 func drawCalls(t *rapid.T, limit, window int64) []Call {
 	calls := make([]Call, rapid.IntRange(0, 80).Draw(t, "calls"))
 	at := int64(0)
@@ -48,7 +47,7 @@ func drawCalls(t *rapid.T, limit, window int64) []Call {
 	return calls
 }
 
-// costIn adds up the calls in the rolling window that ends at a time.
+// costIn returns the cost of the calls in the rolling window that ends at ends.
 func costIn(calls []Call, window, ends int64) int64 {
 	sum := int64(0)
 	for _, c := range calls {
@@ -59,8 +58,8 @@ func costIn(calls []Call, window, ends int64) int64 {
 	return sum
 }
 
-// Over random calls the log and the exact log decide each one as adding up the whole
-// history does, and no rolling window exceeds the limit.
+// For random calls, the log and the exact log decide as the sum over the whole history
+// does. No rolling window exceeds the limit.
 func TestLogEqualsBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, window := rapid.Int64Range(1, 80).Draw(t, "limit"),
@@ -71,8 +70,8 @@ func TestLogEqualsBruteForce(t *testing.T) {
 			for _, c := range drawCalls(t, limit, window) {
 				fits := costIn(admitted, window, c.At)+c.Cost <= limit
 				if d.Take(c.At, c.Cost) != fits {
-					t.Fatalf("%s decided otherwise on %+v after %+v, limit %d in %d", name, c, admitted,
-						limit, window)
+					t.Fatalf("%s: got allowed %t for %+v after %+v, want %t; limit %d in %d µs", name, !fits, c,
+						admitted, fits, limit, window)
 				}
 				if fits {
 					admitted = append(admitted, c)
@@ -80,16 +79,16 @@ func TestLogEqualsBruteForce(t *testing.T) {
 			}
 			for _, c := range admitted {
 				if cost := costIn(admitted, window, c.At+window-1); cost > limit {
-					t.Fatalf("%s admitted %d in the window from %d on, limit %d in %d", name, cost, c.At,
-						limit, window)
+					t.Fatalf("%s: admitted %d in the window from %d µs, want at most %d in %d µs", name, cost,
+						c.At, limit, window)
 				}
 			}
 		}
 	})
 }
 
-// The worst rolling window is the largest over all of them, and the series holds the
-// largest of each part.
+// Worst is the largest cost over all rolling windows, and Series has the largest of each
+// part of the time.
 func TestWorstAndSeriesEqualBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.Int64Range(1, 40).Draw(t, "window")
@@ -104,21 +103,21 @@ func TestWorstAndSeriesEqualBruteForce(t *testing.T) {
 		}
 		if worst := mostIn(calls, window, from, to); worst != o.Worst || worst > 0 &&
 			costIn(calls, window, o.WorstAt) != worst {
-			t.Fatalf("worst %d at %d, want %d: %+v in windows of %d", o.Worst, o.WorstAt, worst,
+			t.Fatalf("got worst %d at %d µs, want %d; calls %+v, window %d µs", o.Worst, o.WorstAt, worst,
 				calls, window)
 		}
 		for i, most := range series(calls, window, from, to, points) {
 			if want := mostIn(calls, window, part(from, to, i, points),
 				part(from, to, i+1, points)); most != want {
-				t.Fatalf("point %d of %d is %d, want %d: %+v in windows of %d", i, points, most, want,
+				t.Fatalf("point %d of %d: got %d, want %d; calls %+v, window %d µs", i, points, most, want,
 					calls, window)
 			}
 		}
 	})
 }
 
-// mostIn looks at every instant of [from, to) at which a window's cost can change, and at
-// from itself. An empty part has the window at its begin.
+// mostIn returns the largest cost of a rolling window that ends in [from, to). It looks at
+// from, also if the interval is empty, and at every call in the interval.
 func mostIn(calls []Call, window, from, to int64) int64 {
 	most := costIn(calls, window, from-1) - costOut(calls, window, from)
 	for _, c := range calls {
@@ -129,7 +128,7 @@ func mostIn(calls []Call, window, from, to int64) int64 {
 	return most
 }
 
-// costOut adds up the calls that leave the rolling window at a time.
+// costOut returns the cost of the calls that leave the rolling window at an instant.
 func costOut(calls []Call, window, at int64) int64 {
 	sum := int64(0)
 	for _, c := range calls {
@@ -140,22 +139,22 @@ func costOut(calls []Call, window, at int64) int64 {
 	return sum
 }
 
-// The counts of an outcome are those that going through the decisions by hand gives.
+// An outcome has the counts that the comments below derive by hand.
 func TestOutcomeTimeline(t *testing.T) {
 	second := func(s int64) int64 { return s * 1_000_000 }
 	r := mustRun(Scenario{
 		Limit: 2, Window: 10 * time.Second, Points: 5,
 		Traffic: Traffic{Shape: Recorded, Calls: []Call{
-			{second(8), 1},  // all admit
-			{second(9), 1},  // all admit
-			{second(11), 1}, // the fixed window alone admits: its own window holds 3 then
-			{second(12), 1}, // likewise: 4
+			{second(8), 1},  // both admit
+			{second(9), 1},  // both admit
+			{second(11), 1}, // only the fixed window admits: 3 in its own rolling window
+			{second(12), 1}, // only the fixed window admits: 4 in its own rolling window
 			{second(13), 3}, // costs more than the limit
-			// the exact log admits, for those of 8 and 9 have left; the fixed window has
-			// had two since 10
+			// The exact log admits, because the calls at 8 and 9 have left the window. The
+			// fixed window has admitted two calls since 10.
 			{second(19), 1},
-			// the exact log has that of 19; the fixed window begins anew, and what it
-			// admitted at 12 has just left
+			// The exact log has the call at 19 and denies. The fixed window has begun a new
+			// window, and its call at 12 has just left the rolling window.
 			{second(22), 2},
 		}},
 	})
@@ -171,13 +170,13 @@ func TestOutcomeTimeline(t *testing.T) {
 	}
 	if r.Calls != 7 || r.Offered != 10 || r.Exact.Admitted != 3 ||
 		!slices.Equal(r.Exact.Series, []int64{2, 2, 2, 2, 1}) {
-		t.Errorf("got %d calls of cost %d, exact log %+v; want 7, 10, and 3 admitted", r.Calls,
+		t.Errorf("got %d calls of cost %d, exact log %+v; want 7 calls, cost 10 and 3 admitted", r.Calls,
 			r.Offered, r.Exact)
 	}
 }
 
-// What a two-window script and a ZSET log say about when to retry is off; what they
-// should have said is found.
+// Run measures the error of the retry-after of the two-window estimate and the ZSET
+// script.
 func TestRetryErrorTimeline(t *testing.T) {
 	calls := make([]Call, 10)
 	for i := range calls {
@@ -188,10 +187,10 @@ func TestRetryErrorTimeline(t *testing.T) {
 	r := mustRun(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
 	for name, want := range map[string]RetryError{
 		Log: {Samples: 1},
-		// It says 39.95 s, when the window ends; the ten weigh less than ten a
-		// millisecond later.
+		// Its retry-after is 39.95 s, the end of the window. Only a millisecond later do the
+		// ten calls weigh less than ten.
 		TwoWindow: {Samples: 1, Early: 1, Total: time.Millisecond, Most: time.Millisecond},
-		// It says 40 s; the oldest leaves 39.95 s from now.
+		// Its retry-after is 40 s, but the oldest call leaves after 39.95 s.
 		ZSETScript: {Samples: 1, Late: 1, Total: 50 * time.Millisecond, Most: 50 * time.Millisecond},
 		ZSETAll:    {},
 	} {
@@ -201,8 +200,8 @@ func TestRetryErrorTimeline(t *testing.T) {
 	}
 }
 
-// Cloudflare's example: 42 calls in the previous minute and 18 in this one, 15 s old, are
-// 49.5 of 50; one more is too many, and counts.
+// Cloudflare's example: 42 calls in the previous minute and 18 in the first 15 s of this
+// one are an estimate of 49.5 of 50. The next call is denied, and counts.
 func TestPublishedExample(t *testing.T) {
 	var calls []Call
 	calls = even(calls, 0, 60_000_000, 42)
@@ -211,24 +210,24 @@ func TestPublishedExample(t *testing.T) {
 	}
 	r := mustRun(Scenario{Limit: 50, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
 	if o := r.of(t, TwoWindowAll); o.AdmittedCalls != 60 {
-		t.Errorf("admitted %d calls, want 60", o.AdmittedCalls)
+		t.Errorf("got %d admitted calls, want 60", o.AdmittedCalls)
 	}
 	d := newTwoWindowAll(50, 60_000_000)
 	for _, c := range calls {
 		d.Take(c.At, c.Cost)
 	}
-	// 42 weigh 29 at 78.571 s, 29 and the 20 that were counted and this one are 50; a
-	// microsecond earlier they are more.
+	// At 78.571429 s the previous 42 calls weigh 29. With the 20 counted calls and this one
+	// that makes 50; a microsecond earlier it is more.
 	for _, at := range []int64{78_571_428, 78_571_429} {
 		if later := *d.(*twoWindowAll); later.Take(at, 1) != (at == 78_571_429) {
-			t.Errorf("the call at %d µs was decided otherwise", at)
+			t.Errorf("call at %d µs: got allowed %t, want %t", at, at != 78_571_429, at == 78_571_429)
 		}
 	}
 }
 
-// Of ten calls nine tenths of a window ago one tenth is 0.9999999999999998 calls in
-// doubles, so that the original lets ten more pass at once.
-func TestTwoWindowRoundsInDoubles(t *testing.T) {
+// A tenth of the previous window's ten calls is 0.9999999999999998 in floating point, which
+// rounds down to 0. So the original admits ten calls at once.
+func TestTwoWindowRounding(t *testing.T) {
 	d := newTwoWindow(10, 10_000)
 	admitted := 0
 	for _, at := range []int64{0, 19_000} {
@@ -239,27 +238,27 @@ func TestTwoWindowRoundsInDoubles(t *testing.T) {
 		}
 	}
 	if admitted != 20 {
-		t.Errorf("admitted %d calls, want 20", admitted)
+		t.Errorf("got %d admitted calls, want 20", admitted)
 	}
 }
 
-// The same seed gives the same calls and the same result, another seed others.
-func TestSeedDecides(t *testing.T) {
+// The same seed gives the same result, another seed a different one.
+func TestSeed(t *testing.T) {
 	for _, shape := range []Shape{Poisson, OnOff} {
 		s := Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: shape, Rate: 200, Windows: 20},
 			Seed: 7, Points: 50}
 		first, again := encoded(t, mustRun(s)), encoded(t, mustRun(s))
 		if first != again {
-			t.Errorf("%s: the same scenario gave two results", shape)
+			t.Errorf("%s: same scenario: got different results", shape)
 		}
 		if s.Seed = 8; encoded(t, mustRun(s)) == strings.Replace(first, `"seed":7`, `"seed":8`, 1) {
-			t.Errorf("%s: another seed gave the same result", shape)
+			t.Errorf("%s: other seed: got the same result", shape)
 		}
 	}
 }
 
-// A Result goes through JSON and comes back.
-func TestResultIsPlainData(t *testing.T) {
+// A Result is unchanged after encoding and decoding as JSON.
+func TestResultAsJSON(t *testing.T) {
 	r := mustRun(Scenario{Limit: 10, Window: time.Minute,
 		Traffic: Traffic{Shape: Boundary, Rate: 1000, Windows: 4}, Points: 10})
 	var back Result
@@ -270,7 +269,8 @@ func TestResultIsPlainData(t *testing.T) {
 		t.Error(diff)
 	}
 	if len(r.Demand) != 10 || len(r.Exact.Series) != 10 || len(r.Outcomes) != len(Algorithms()) {
-		t.Errorf("got %d, %d points and %d outcomes", len(r.Demand), len(r.Exact.Series), len(r.Outcomes))
+		t.Errorf("got %d and %d points and %d outcomes, want 10, 10 and %d", len(r.Demand),
+			len(r.Exact.Series), len(r.Outcomes), len(Algorithms()))
 	}
 }
 
@@ -283,8 +283,8 @@ func encoded(t *testing.T, r Result) string {
 	return string(b)
 }
 
-// Two calls per ten seconds: each algorithm's own timeline of when a call passes, what is
-// left and when to come again.
+// For a limit of two calls in ten seconds, Trace returns each algorithm's decisions,
+// remaining calls and retry-after.
 func TestTraceTimeline(t *testing.T) {
 	at := []time.Duration{0, 9 * time.Second, 9 * time.Second, 10 * time.Second, 11 * time.Second}
 	type row struct {
@@ -307,7 +307,7 @@ func TestTraceTimeline(t *testing.T) {
 		}
 		for i, d := range decisions {
 			if got := (row{d.Allowed, d.Limits[0].Remaining, d.RetryAfter()}); got != want[i] {
-				t.Errorf("%s, call at %s: %+v, want %+v", algorithm, at[i], got, want[i])
+				t.Errorf("%s, call at %s: got %+v, want %+v", algorithm, at[i], got, want[i])
 			}
 		}
 	}
@@ -319,10 +319,10 @@ func TestTraceBounds(t *testing.T) {
 		"backwards": {2, 1}, "before the start": {-1}, "too many": make([]time.Duration, MaxCalls+1),
 	} {
 		if _, err := Trace(limit, at); err == nil {
-			t.Errorf("%s is accepted", name)
+			t.Errorf("%s: got no error", name)
 		}
 	}
 	if _, err := Trace(limiter.Limit{}, nil); err == nil {
-		t.Error("no limit is accepted")
+		t.Error("zero limit: got no error")
 	}
 }

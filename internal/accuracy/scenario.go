@@ -16,12 +16,12 @@ const (
 	MaxPoints = 2_000
 )
 
-// Scenario is one experiment: a limit and calls.
+// Scenario is one simulation: a limit and calls.
 type Scenario struct {
 	Limit   int64         `json:"limit"`  // 1 to MaxLimit
-	Window  time.Duration `json:"window"` // with the bounds of limiter.Limit
+	Window  time.Duration `json:"window"` // within the bounds of limiter.Limit
 	Traffic Traffic       `json:"traffic"`
-	// Seed of the random calls. The same seed gives the same calls everywhere.
+	// Seed of the random calls. The same seed gives the same calls on every machine.
 	Seed uint64 `json:"seed"`
 	// Clock is the clock's resolution in whole microseconds: calls within one tick have
 	// the same time. 0 means a microsecond.
@@ -32,7 +32,7 @@ type Scenario struct {
 	Points int `json:"points"`
 }
 
-// Validate returns every bound that the scenario breaks.
+// Validate returns an error for each field that is out of bounds, joined.
 func (s Scenario) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

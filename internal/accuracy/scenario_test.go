@@ -12,7 +12,7 @@ func TestValidate(t *testing.T) {
 	if _, err := Run(valid); err != nil {
 		t.Fatal(err)
 	}
-	for want, spoil := range map[string]func(*Scenario){
+	for want, change := range map[string]func(*Scenario){
 		"limit is 0":             func(s *Scenario) { s.Limit = 0 },
 		"limit is 100001":        func(s *Scenario) { s.Limit = MaxLimit + 1 },
 		"window is 0s":           func(s *Scenario) { s.Window = 0 },
@@ -34,17 +34,17 @@ func TestValidate(t *testing.T) {
 		"limit is 0: must be 1 to 1": func(s *Scenario) { s.Limit, s.Window = 0, -1 },
 	} {
 		s := valid
-		spoil(&s)
+		change(&s)
 		if _, err := Run(s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want an error with %q", err, want)
+			t.Errorf("got error %v, want one with %q", err, want)
 		}
 	}
 }
 
 func recorded(calls ...Call) Traffic { return Traffic{Shape: Recorded, Calls: calls} }
 
-// Every shape makes as many calls as it says, in time order, within its windows, whatever
-// the window's length.
+// Every shape makes count calls, in time order, within its windows, whatever the window's
+// length.
 func TestTraffic(t *testing.T) {
 	for _, shape := range []Shape{Poisson, OnOff, Boundary, Greedy} {
 		for _, window := range []time.Duration{time.Millisecond, time.Minute, 366 * 24 * time.Hour} {
@@ -55,25 +55,25 @@ func TestTraffic(t *testing.T) {
 			}
 			calls := s.calls()
 			if n := s.Traffic.count(s.Limit); int64(len(calls)) != n || n < 40 {
-				t.Errorf("%s: %d calls, want %d, above 40", shape, len(calls), n)
+				t.Errorf("%s: got %d calls, want %d, at least 40", shape, len(calls), n)
 			}
 			from := begin(window.Microseconds())
 			for i, c := range calls {
 				if c.At < from || c.At >= from+8*window.Microseconds() || i > 0 &&
 					c.At < calls[i-1].At || c.Cost != 1 {
-					t.Fatalf("%s, window %s: call %d is %+v after %+v", shape, window, i, c,
-						calls[max(0, i-1)])
+					t.Fatalf("%s, window %s: got call %d %+v after %+v, want time order, cost 1 and a time "+
+						"within 8 windows", shape, window, i, c, calls[max(0, i-1)])
 				}
 			}
 			if from%window.Microseconds() != 0 {
-				t.Errorf("window %s: the origin is on no boundary of aligned windows", window)
+				t.Errorf("window %s: begin is not a boundary of aligned windows", window)
 			}
 		}
 	}
 }
 
-// The attack is silent for a window and 999 thousandths, bursts on both sides of the
-// boundary, is greedy for a window, and silent for one more.
+// A cycle of the attack has no calls for 1.999 windows, a burst on each side of the
+// boundary, calls at the rate until that window ends, and none for one more window.
 func TestBoundaryShape(t *testing.T) {
 	const limit, second = 10, 1_000_000
 	s := Scenario{Limit: limit, Window: time.Minute,
@@ -89,21 +89,21 @@ func TestBoundaryShape(t *testing.T) {
 		case at < 60_000:
 			counts["after"]++
 		default:
-			counts["greed"]++
+			counts["even"]++
 		}
 	}
 	if counts["silence"] != 0 || counts["before"] != 2*limit || counts["after"] != 2*limit ||
-		counts["greed"] != 10*limit {
-		t.Errorf("got %v", counts)
+		counts["even"] != 10*limit {
+		t.Errorf("got %v, want %d before, %[2]d after, %d even and no others", counts, 2*limit, 10*limit)
 	}
 }
 
-// A coarse clock shows the last tick.
+// Times are rounded down to the clock's ticks in a copy of the calls.
 func TestClock(t *testing.T) {
 	s := Scenario{Limit: 10, Window: time.Minute, Clock: 10 * time.Millisecond,
 		Traffic: recorded(Call{19_999, 1}, Call{20_000, 2})}
 	if calls := s.calls(); calls[0] != (Call{10_000, 1}) || calls[1] != (Call{20_000, 2}) {
-		t.Errorf("got %v", calls)
+		t.Errorf("got calls %v, want them at 10000 and 20000 µs", calls)
 	}
 	if s.Traffic.Calls[0].At != 19_999 {
 		t.Error("the scenario's own calls were changed")

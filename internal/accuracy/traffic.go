@@ -11,8 +11,8 @@ import (
 
 // Call is one call of a caller.
 type Call struct {
-	// At is in microseconds since some boundary of aligned windows; for generated calls,
-	// since 1970.
+	// At is in microseconds since 1970, or for recorded calls since any boundary of aligned
+	// windows.
 	At   int64 `json:"at"`
 	Cost int64 `json:"cost"` // at least 1
 }
@@ -25,13 +25,13 @@ const (
 	// Poisson places Rate x Windows calls independently at random: a Poisson process with
 	// a given number of calls.
 	Poisson Shape = "poisson"
-	// OnOff places calls at Rate at random in a third of a window, then pauses for 78
-	// hundredths of one. A cycle has 1.11 windows, so that the bursts move across the
-	// boundaries of aligned windows.
+	// OnOff places calls at Rate at random in 0.33 windows, then pauses for 0.78 windows. A
+	// cycle has 1.11 windows, so that the bursts move across the boundaries of aligned
+	// windows.
 	OnOff Shape = "on-off"
 	// Boundary attacks the boundary of two aligned windows, once in four windows. It
 	// sends twice the limit in the last thousandth of a window and twice the limit in the
-	// first thousandth of the next. It calls evenly at Rate until that window ends, then
+	// first thousandth of the next. It then calls evenly at Rate until that window ends, and
 	// pauses.
 	Boundary Shape = "boundary"
 	// Greedy calls evenly at Rate.
@@ -40,7 +40,7 @@ const (
 	Recorded Shape = "recorded"
 )
 
-// Shapes lists every shape, in the order of forms.
+// Shapes lists every shape, in the order in which forms show them.
 func Shapes() []Shape { return []Shape{Boundary, Poisson, OnOff, Greedy, Recorded} }
 
 // Traffic describes a Scenario's calls. All calls except recorded ones cost 1.
@@ -62,8 +62,8 @@ const (
 	onPercent     = 33   // part of a window in which OnOff calls
 	cyclePercent  = 111  // part of a window that a cycle of OnOff takes
 	attackWindows = 4    // windows from one attack of Boundary to the next
-	burst         = 2    // limits in each burst of Boundary
-	burstPart     = 1000 // a burst takes a window / burstPart
+	burst         = 2    // calls in each burst of Boundary, in limits
+	burstPart     = 1000 // a burst lasts window / burstPart
 )
 
 func (t Traffic) validate(limit, window int64) error {
@@ -113,6 +113,7 @@ func (t Traffic) count(limit int64) int64 {
 	}
 }
 
+// cycles returns the number of cycles of OnOff or attacks of Boundary.
 func (t Traffic) cycles() int64 {
 	if t.Shape == OnOff {
 		return max(1, t.Windows*100/cyclePercent)
@@ -123,7 +124,7 @@ func (t Traffic) cycles() int64 {
 // greedyCalls returns the number of calls in a window at Rate.
 func (t Traffic) greedyCalls(limit int64) int64 { return limit * t.Rate / 100 }
 
-// begin returns the time of the first possible call.
+// begin returns the first boundary of aligned windows after start.
 func begin(window int64) int64 { return start + window - start%window }
 
 // calls generates the calls, in time order.
@@ -149,6 +150,7 @@ func (t Traffic) calls(limit, window int64, seed uint64) []Call {
 	}
 }
 
+// attack appends the calls of one attack of Boundary, whose cycle begins at from.
 func (t Traffic) attack(calls []Call, from, limit, window int64) []Call {
 	boundary, part := from+2*window, max(1, window/burstPart)
 	calls = even(calls, boundary-part, part, burst*limit)
@@ -221,16 +223,16 @@ func (r Recording) validate() error {
 	if len(r) > MaxMinutes {
 		return fmt.Errorf("%d minutes: must be at most %d", len(r), MaxMinutes)
 	}
-	allowed := int64(MaxCalls)
+	remaining := int64(MaxCalls)
 	for i, m := range r {
-		if m.Calls < 0 || m.Calls > allowed {
-			return fmt.Errorf("minutes[%d] has %d calls: must be 0 or more, all together at most %d", i,
+		if m.Calls < 0 || m.Calls > remaining {
+			return fmt.Errorf("minutes[%d] has %d calls: must be at least 0, in total at most %d", i,
 				m.Calls, MaxCalls)
 		}
-		allowed -= m.Calls
+		remaining -= m.Calls
 		if m.Begin.Unix() < 0 || !m.Begin.Equal(m.Begin.Truncate(time.Minute)) || i > 0 &&
 			!r[i-1].Begin.Before(m.Begin) {
-			return fmt.Errorf("minutes[%d] begins at %s: must be a whole minute after the one before it", i,
+			return fmt.Errorf("minutes[%d] begins at %s: must be a whole minute after the previous one", i,
 				m.Begin.UTC().Format(time.RFC3339))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 var ten = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
-// Every recorded call is played in its own minute, in time order, and the seed alone
-// decides where in it.
+// Every recorded call stays in its minute, in time order. Its time within the minute
+// depends only on the seed.
 func TestRecordingKeepsItsMinutes(t *testing.T) {
 	r := Recording{{ten, 300}, {ten.Add(time.Minute), 0}, {ten.Add(5 * time.Minute), 20}}
 	traffic, err := r.Traffic(7)
@@ -32,21 +32,21 @@ func TestRecordingKeepsItsMinutes(t *testing.T) {
 	}
 	if result.Calls != 320 || result.Exact.Admitted != result.Outcomes[0].Admitted ||
 		result.Exact.Admitted < 120 {
-		t.Errorf("played %d calls, exact log %d, log %d", result.Calls, result.Exact.Admitted,
-			result.Outcomes[0].Admitted)
+		t.Errorf("got %d calls, exact log %d, log %d; want 320 calls, and equal results of at least 120",
+			result.Calls, result.Exact.Admitted, result.Outcomes[0].Admitted)
 	}
 	again, _ := r.Traffic(7)
 	other, _ := r.Traffic(8)
 	if !slices.Equal(again.Calls, traffic.Calls) || slices.Equal(other.Calls, traffic.Calls) {
-		t.Error("the seed does not decide")
+		t.Error("got different calls with the same seed, or the same calls with another seed")
 	}
 }
 
-// A recording that no usage can be is refused, naming the minute.
+// The error for an invalid recording names the minute. MaxCalls in one minute are valid.
 func TestRecordingBounds(t *testing.T) {
 	most := Recording{{ten, MaxCalls}}
 	if _, err := most.Traffic(1); err != nil {
-		t.Error(err)
+		t.Errorf("MaxCalls calls: got error %v", err)
 	}
 	for want, r := range map[string]Recording{
 		"minutes[0] has -1":           {{ten, -1}},
@@ -57,7 +57,7 @@ func TestRecordingBounds(t *testing.T) {
 		"1969-12-31T23:59:00Z: must ": {{time.Unix(-60, 0), 1}},
 	} {
 		if _, err := r.Traffic(1); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
+			t.Errorf("got error %v, want one with %q", err, want)
 		}
 	}
 }
