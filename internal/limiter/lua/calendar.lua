@@ -1,18 +1,22 @@
 -- First part of the general step: the windows of counters and fixed windows, with and
--- without a calendar. All times are microseconds. readstate.lua describes input and output
--- of the step.
+-- without a calendar. readstate.lua describes the input and output of the step, and
+-- sections_of there the fields of a section.
+--
+-- Defines period(section), which returns start and end of the window that contains now.
+-- section is a counter or a fixed window. All times are in microseconds: instants since
+-- 1970 (UTC), local times since 1970 on the clocks of the section's zone.
 
 local floor = math.floor
 
--- Returns when shift i of a calendar section's zone starts, and how far the zone's clocks
--- are then ahead of UTC.
+-- Returns the start of shift i (from 1) of a calendar section's zone, and the zone's
+-- offset east of UTC from then on.
 local function shift(section, i)
   local from, seconds = unpack('>I7I3', prog, section.shifts_at + 10 * (i - 1))
   return from, (seconds - 8388608) * 1000000
 end
 
--- Returns the first time, from shift `i` on, at which the clocks of a section's zone show
--- at least a local time.
+-- Returns the first instant, from shift i on, at which the clocks of a section's zone
+-- show at least the local time moment.
 local function reached(section, i, moment)
   while true do
     local from, offset = shift(section, i)
@@ -23,7 +27,8 @@ local function reached(section, i, moment)
   end
 end
 
--- Returns the number of days of a year that begins in March.
+-- Returns the number of days of a year that begins in March. year counts from 0 within
+-- its era of 400 years.
 local function days_of(year)
   return (year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0)) and 366 or 365
 end
@@ -52,7 +57,7 @@ local function period(section)
     from = moment - (moment + 3 * day) % (7 * day)
     to = from + 7 * day
   else
-    -- Howard Hinnant's civil_from_days: years begin in March.
+    -- Howard Hinnant's civil_from_days. Years begin in March.
     local days = floor(moment / day)
     local doe = (days + 719468) % 146097
     local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)

@@ -1,7 +1,11 @@
 -- Part of the general step: carries over the counts of a state with another signature,
--- after an edit of the limits. carryover.go has the rules.
+-- after an edit of the limits. carryover.go has the rules. readstate.lua describes the
+-- input and output of the step.
+--
+-- Defines rebuild(sections), which fills the sections from the state, and returns whether
+-- the state was valid.
 
--- Adds a cost to a log whose slots are listed in `times`.
+-- Adds count calls to a log whose slots are in log.times.
 local function push(log, time, count)
   local times = log.times
   if log.used > 0 and log.fill < log.group then
@@ -36,9 +40,9 @@ local function at_place(old, i, section)
   return found
 end
 
--- Lists slots of an old log, oldest first, and counts the calls in them. Their age is below
--- the first bound and, unless the second is 0, at least the second. If there are more than
--- `most` calls, lists the latest ones.
+-- Returns slots of an old log, oldest first, and the number of calls in them. Their age
+-- is below younger and, unless least is 0, at least least (us). If they have more than
+-- most calls, returns the latest ones.
 local function entries_of(log, younger, least, most)
   local clock = now + log.offset
   local finish = least > 0 and first_after(log, clock - least) or log.used
@@ -56,8 +60,8 @@ local function entries_of(log, younger, least, most)
   return entries, math.min(total, most)
 end
 
--- Fills sections from a state with another signature. Returns false for bytes that are
--- not a state.
+-- Fills sections from a state with another signature. Returns false if the state is not
+-- valid.
 local function rebuild(sections)
   local count = stored
   if byte(s, 1) ~= byte(sig, 1) or count < 1 or count > 8 or #s < 2 + 12 * count then return false end
@@ -111,8 +115,8 @@ local function rebuild(sections)
           end
           section.deficits = from.deficits
         else
-          -- A slot may have stood for many calls that need a slot each now. Their number
-          -- is bounded: the oldest are dropped.
+          -- A slot may stand for many calls that each need a slot now. Their number is
+          -- bounded: the oldest are dropped.
           local most = math.max(section.requests, 10000 * section.group)
           local entries, total = entries_of(from, math.min(section.span, from.span), 0, most)
           if older and older.span > from.span and section.span > from.span and total < most then

@@ -1,8 +1,8 @@
 -- A shortcut for the general step, for several sections, counters, and logs that count
--- denied calls ("attempts"). It saves 40 % of a whole check of two limits.
+-- denied calls ("attempts"). It saves 40 % of the time of a whole check of two limits.
 --
--- Its input and output are those of readstate.lua. It leaves reply nil and writes nothing
--- for:
+-- readstate.lua describes the input and output. The shortcut leaves reply nil and writes
+-- nothing for:
 --   - calendars;
 --   - refunds, and reservations on a token bucket;
 --   - a state with another signature, or a damaged one;
@@ -14,7 +14,8 @@
 --
 -- One pass over the limits decides, and builds two patches of the state: head for the
 -- sections' numbers, which follow the signature, and data for the slots after them. A
--- patch replaces the bytes from _from to before _to. Offsets count from 0.
+-- patch replaces the bytes from head_from to before head_to, or from data_from to before
+-- data_to. These offsets count from 0.
 local limits, numbers, version, count = string.byte(prog, 1, 4)
 local signed = 2 + 12 * count -- length of the signature
 local signature = string.sub(prog, 3, 2 + signed)
@@ -27,14 +28,14 @@ local ok = cost >= 0 and version == 2 and (fresh
 local denied, only_logs, attempts, rewrite, life = false, true, false, fresh, 0
 local head, head_from, head_to = '', signed, signed
 local data, data_from, data_to = '', signed + numbers, signed + numbers
-local writes -- when the state is big: positions and bytes of slots, alternating
--- Before and after the call, for each limit: remaining, reset, retry-after and the two
--- numbers from which the reader computes when remaining rises.
+local writes -- for a big state: positions and bytes of slots, alternating
+-- For each limit before and after the call: remaining, reset, retry-after (us) and the
+-- two numbers from which the reader computes when remaining rises.
 local before, after = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
   0, 0, 0}
 
--- Returns the tokens in a bucket: its limit's share of free microseconds of the window,
--- less parts of a microsecond.
+-- Returns the tokens in a bucket, rounded down: requests * (free - part / requests) /
+-- span. free and span are in microseconds, part is in 1/requests of a microsecond.
 local function tokens(requests, free, part, span)
   local whole, rest = 0, requests * free
   if rest < 9007199254740992 then
@@ -91,10 +92,10 @@ while ok and i < limits do
         if big or group > 1 then used, fill = unpack('>I4I4', s, at_head + 23) end
         if group == 1 then fill = 1 end
         local since = now + offset - rewritten
-        -- the clock stepped back so far that ages of slots would wrap around
+        -- The clock stepped back so far that the ages of slots wrap around.
         if since <= -span then ok = false end
         if since >= 2 * span then
-          used = 0 -- later slots are at most a window younger, so all have left it
+          used = 0 -- slots are at most a window younger than the rewrite, so all have left
         elseif not big then
           local free = string.find(s, zeros, at_slots + 1, true)
           used = capacity
@@ -137,7 +138,7 @@ while ok and i < limits do
   local left, reset, retry, left_after, reset_after, retry_after = n, 0, 0, 0, window, 0
   local next, second, next_after, second_after = 0, 0, 0, 0
   if kind <= 2 then
-    -- The slot that must have left the window, and the oldest slot that can count.
+    -- The slot that must have left the window, and the oldest slot that may count.
     local deciding, lo = used - n + take - 1, used - n
     if group > 1 then
       local spare = n - take - fill
@@ -178,7 +179,7 @@ while ok and i < limits do
     end
     left_after, next_after = n - take, window
     if age < window then
-      -- The newest slot is in the window. Find the first one that is.
+      -- The newest slot is in the window. Find the first one that is in it.
       local hi = used - 1
       if lo < base then lo = base end
       local live = age -- age of the first slot in the window
@@ -222,7 +223,7 @@ while ok and i < limits do
         next = retry
       end
       if left_after < 0 and kind == 2 and count == 1 and cost > 0 and not big then
-        next_after = window -- a denied attempt, which was counted
+        next_after = window -- a denied attempt that was counted
         if deciding + 1 < used then
           next_after = window - (at - unpack(format, s, at_slots + (deciding + 1) * width + 1)) % modulus
         end
@@ -230,7 +231,7 @@ while ok and i < limits do
       second, second_after = next % 4294967296, next_after % 4294967296
       next, next_after = (next - second) / 4294967296, (next_after - second_after) / 4294967296
     elseif age < span and fill < group then
-      left_after = left_after - fill -- the newest slot moves into the window, with all its calls
+      left_after = left_after - fill -- the call moves the newest slot into the window, with all its calls
     end
     if age >= window then
       second_after = window % 4294967296
@@ -266,8 +267,8 @@ while ok and i < limits do
       reset_after = 2 * window - elapsed
       if cur > 0 then reset = reset_after elseif prev > 0 then reset = window - elapsed end
       if take > left then
-        -- The cost passes when the weight of the previous window has shrunk enough; in the
-        -- next window, when that of this one has.
+        -- The cost passes when the weight of the previous window has become small enough,
+        -- or in the next window when the weight of this one has.
         local free, shrinking, ends = (n - cur - take) * window, prev, window
         if free < 0 then free, shrinking, ends = (n - take) * window, cur, 2 * window end
         if free >= 9007199254740992 then
@@ -402,7 +403,7 @@ while ok and i < limits do
           at_slots + capacity * width
         rewrite = true
       else
-        -- Slots after the written ones are free, whatever the state has there.
+        -- The slot after the written ones must be free, whatever the state has there.
         if used + more < capacity then slots = slots .. zeros end
         if group > 1 or big then
           if head_to == signed then
@@ -438,8 +439,8 @@ local state
 if ok and counts and rewrite and not big then
   state = signature .. string.sub(s, signed + 1, head_from) .. head
     .. string.sub(s, head_to + 1, data_from) .. data .. string.sub(s, data_to + 1)
-  -- From this length on, the numbers of every log must say how many slots are used. Those
-  -- of unchanged logs do not yet, so the general step rewrites the whole state.
+  -- From this length on, the stored numbers of used slots must be up to date. Those of
+  -- unchanged logs are not, so the general step rewrites the whole state.
   ok = #state < 2048
 end
 if ok and counts then

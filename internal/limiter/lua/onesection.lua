@@ -1,21 +1,21 @@
--- A shortcut for the general step, for one log, token bucket or fixed window.
--- The log may have any number of limits. It saves this part of a whole check:
+-- A shortcut for the general step, for one log, token bucket or fixed window. The log may
+-- have any number of limits. The shortcut saves this part of the time of a whole check:
 --
 --   log with two limits   11 %
 --   log with one limit     5 %
 --   fixed window           7 %
 --   token bucket           4 %
 --
--- Its input and output are those of readstate.lua. It leaves reply nil and writes nothing
--- for:
---   - other shapes;
+-- readstate.lua describes the input and output. The shortcut leaves reply nil and writes
+-- nothing for:
+--   - other programs;
 --   - a denial by one of several limits;
 --   - refunds, and reservations on a token bucket;
 --   - a state with another signature, or a damaged one;
 --   - a clock that stepped back;
 --   - products of 2^53 and more, except a bucket's window times its limit.
 --
--- Functions and tables would each add a tenth to the step's time, so it has none.
+-- It has no functions and no tables, which would each add a tenth to the step's time.
 --
 -- Offsets: a program's limits start at byte 17, a state's section at byte 15, and the
 -- slots of a log at byte 45.
@@ -56,7 +56,7 @@ if shape == 1 then
         ok = ok and #s == 44 + capacity * width
       end
       ok = ok and used <= capacity and offset < 140737488355328 and fill <= group
-        -- the clock stepped back so far that ages of slots would wrap around
+        -- not if the clock stepped back so far that the ages of slots wrap around
         and now + offset - rewritten > -span
     end
   end
@@ -73,7 +73,7 @@ if shape == 1 then
     if ok then age = (at - unpack(format, bytes, p + 1)) % modulus end
     ok = ok and age <= 2 * span + 10000
   end
-  local first_live = used -- first slot in the section's window
+  local first_live = used -- the first slot in the section's window
   local tail = ''
   local i = 0
   while ok and i < limits do
@@ -114,7 +114,8 @@ if shape == 1 then
     local first, live = used, window -- the oldest slot in the window, and its age
     if age < window then
       live = age
-      -- The newest slot is in the window. Find the oldest, from the oldest candidate on.
+      -- The newest slot is in the window. Find the oldest one in it by binary search,
+      -- beginning with the oldest candidate.
       local hi = used - 1
       local probe = lo
       while lo < hi do
@@ -138,7 +139,7 @@ if shape == 1 then
     if cost == 0 then
       reset = first < used and window - age or 0
     elseif first == used or (group > 1 and first == used - 1 and fill < group) then
-      next = window -- the oldest is the call's own slot
+      next = window -- the call's own slot is the oldest
     end
     if denied then
       next = window - live
@@ -200,7 +201,7 @@ if shape == 1 then
         .. string.rep(zeros, room - count), 'PX', math.ceil(span / 500) + 1)
     else
       if big or group > 1 then call('SETRANGE', key, 36, pack('>I4I4', used + more, fill)) end
-      -- The slot after the written ones is free, whatever the state has there.
+      -- The slot after the written ones must be free, whatever the state has there.
       if used + more < capacity then slots = slots .. zeros end
       call('SETRANGE', key, 44 + from * width, slots)
     end

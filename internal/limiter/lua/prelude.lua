@@ -1,6 +1,12 @@
--- Begins every script. The embedded server's Lua has no struct library: for it alone,
--- this is the part of struct that the scripts use, pack and unpack of big-endian
--- integers.
+-- Begins every script. Defines the locals call (redis.call), pack and unpack
+-- (struct.pack and struct.unpack). The Lua of the embedded server lacks the struct
+-- library; for it, this part implements pack and unpack of big-endian integers.
+--
+-- pack(format, ...)               format has a size I1 to I8 (bytes) for each integer
+--                                 that follows; returns the bytes
+-- unpack(format, data, position)  position is that of the first byte in data, from 1,
+--                                 which is the default; returns the integers, then the
+--                                 position after them. Fails if data is too short
 local struct = rawget(_G, 'struct') or {
   pack = function(format, ...)
     local values, out, n = {...}, {}, 0

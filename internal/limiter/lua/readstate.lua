@@ -2,30 +2,32 @@
 -- concatenated: calendar, readstate, carryover, step, refund, writestate. onesection.lua
 -- and manysections.lua are shortcuts for common cases. model.go is the same step in Go.
 --
--- In: a head sets the locals
---   key     key of the subject's state, one of KEYS
---   prog    compiled limits, laid out as Program (program.go)
---   cost    calls to take, 0 to 1e9; 0 evaluates a cost of 1 and takes nothing; below 0
---           gives -cost back
---   refund  for a cost below 0: when it was taken (us since 1970). For another cost: -1
---           when some of it may be given back, for which a token bucket keeps notes;
---           else 0
--- Out: the local reply, a string:
---   1 byte    0 denied; 1 allowed; 2 the cost is above a limit, and only the time
---             follows; 3 allowed, without reset and retry-after, which follow from the
---             time and the limit
---   7 bytes   server's time (us since 1970)
+-- Input: the head of the script sets these locals.
+-- key     key of the subject's state, one of KEYS
+-- prog    compiled limits, laid out as Program (program.go)
+-- cost    cost to take, 1 to 1e9; 0 evaluates a cost of 1 and takes nothing; a negative
+--         cost refunds -cost
+-- refund  for a refund: when the cost was taken (us since 1970). Otherwise: -1 if the
+--         cost may be refunded, for which a token bucket keeps notes; else 0
+-- now     the server's time (us since 1970)
+-- s       the state, or its first 2048 bytes; empty without one
+--
+-- Output: the local reply, a string:
+--   1 byte    0 denied; 1 allowed; 2 the cost is above an enforced limit, and only the
+--             time follows; 3 allowed, without reset and retry-after, which follow from
+--             the time and the limit
+--   7 bytes   the server's time (us since 1970)
 --   for each limit:
---     4 bytes remaining calls
+--     4 bytes remaining cost
 --     7 bytes reset (us from now)
---     7 bytes retry-after (us from now). A limit in shadow mode that the cost exceeds
---             denies no call and takes nothing, but has one: 366 days when the cost is
+--     7 bytes retry-after (us from now). A limit in shadow mode that the cost exceeds has
+--             one although it denies no call and takes nothing: 366 days if the cost is
 --             above the limit
 --     8 bytes from which the reader computes when remaining rises. A log: us from now. A
 --             counter: 4 bytes previous count, 4 bytes count. A token bucket: 4 bytes
 --             parts of a microsecond, 4 bytes 0. A fixed window: 0
---   4 bytes   for a cost below 0 only: how many of its calls a limit may still count, the
---             most over all limits
+--   4 bytes   for a refund only: the part of the cost that a limit may still count, the
+--             largest over all limits
 --
 -- The state is one string. Integers are big-endian:
 --   signature of the program; sections are in its order. carryover.lua converts a state
@@ -34,9 +36,9 @@
 --     7 bytes time of the newest slot at the last rewrite (us)
 --     7 bytes clock offset (us)
 --     4 bytes capacity (slots)
---     4 bytes of a log of attempts, which counts denied calls: slots to keep. Of another
---             log: how much older than the newest slot the oldest was at the last rewrite
---             (us; in 65536 us for slots of more than 4 bytes)
+--     4 bytes of a log of attempts, which counts denied calls: number of slots to keep.
+--             Of another log: by how much the oldest slot was older than the newest one
+--             at the last rewrite (us; units of 65536 us for slots of over 4 bytes)
 --     4 bytes used slots
 --     4 bytes calls of the newest slot
 --   for each other section:
@@ -46,17 +48,17 @@
 --   slots of each log
 --   notes for refunds, if any
 --
--- A slot is the low bits of the time of its latest call. Its top bit is set, so a zero
--- slot is free. Slots are in the order of time. A state longer than window_bytes is read
--- in pieces, and its numbers of used slots are up to date. A shorter state is read whole:
+-- A slot has the low bits of the time of its latest call (us). Its top bit is set, so a
+-- zero slot is free. Slots are in time order. A state of window_bytes or more is read in
+-- pieces, and its numbers of used slots are up to date. A shorter state is read whole:
 -- zero bytes mark a log's first free slot, and a call writes only its slot.
 --
--- With notes the signature has one more entry, NOTES, whose numbers are 14 bytes 0,
--- 4 bytes twice the number of notes, 4 bytes 0, the same 4 bytes again, 4 bytes 0. A note
--- has 12 bytes: 1 byte number of the section (from 1), 7 bytes, 4 bytes. Notes are in the
--- order of sections. Those of a log are its deficits (log.go): time, calls. The first note
--- of a token bucket (bucket.go) is the time since when it keeps valleys, and 1 when it was
--- full at that time. Each valley is two notes: time, parts; microseconds, 1 when it is
+-- With notes the signature has one more entry, NOTES. Its numbers are 14 bytes 0, 4 bytes
+-- twice the number of notes, 4 bytes 0, the same 4 bytes again, 4 bytes 0. A note has 12
+-- bytes: 1 byte number of the section (from 1), 7 bytes, 4 bytes. Notes are in the order
+-- of sections. The notes of a log are its deficits (log.go): time, calls. The first note
+-- of a token bucket (bucket.go) is the time since when it keeps valleys, and 1 if it was
+-- full at that time. Each valley is two notes: time, parts; microseconds, 1 if it is
 -- merged. onesection.lua and manysections.lua leave states with notes to this step.
 --
 -- Numbers are doubles. All integers stay below 2^53, except the products in muldiv.
@@ -68,9 +70,9 @@ local limits, _, _, siglen = byte(prog, 1, 4)
 siglen = 2 + 12 * siglen
 local sig = sub(prog, 3, 2 + siglen)
 local big = #s == window_bytes
--- The last entry of a state's signature when notes for refunds follow the slots. It
+-- The last entry of a state's signature if notes for refunds follow the slots. It
 -- describes a log that no program has, so that older releases carry over only the other
--- logs.
+-- sections.
 local NOTES = '\1\0\0\0\1\6\0\0\0\0\0\1'
 local stored = byte(s, 2) or 0 -- sections of the state
 local has_notes = stored > 1 and sub(s, 12 * stored - 9, 12 * stored + 2) == NOTES
@@ -106,7 +108,16 @@ local function muldiv(a, b, d)
   return quotient, remainder
 end
 
--- Returns the sections that a signature lists.
+-- Returns the sections that a signature lists. count is their number. A section has:
+--   kind, group (calls per slot), width (bytes per slot), span (us), shadow
+--   calendar, 0 for none; shifts and shifts_at, their number and position in prog
+--   requests, the largest limit of the section
+--   of a log: rewritten, offset, newest (us); capacity, used, fill, keep; deficits;
+--   fresh, the first slot that is not stored yet, with the time fresh_time; base, the
+--   first slot that counts; slots_at, the position of its slots; times or bytes, its
+--   slots after a carry-over or a refund
+--   of another section: start, prev, cur as in the state; ends; since, full and valleys
+--   of a token bucket (bucket.go)
 local function sections_of(signature, count)
   local sections = {}
   for i = 1, count do
@@ -124,7 +135,7 @@ local function sections_of(signature, count)
   return sections
 end
 
--- Returns slot i of a log, 0 the oldest, as a time on the log's clock.
+-- Returns slot i of a log (0 is the oldest) as a time on the log's clock (us).
 local function slot(log, i)
   if log.times then return log.times[i + 1] end
   if i >= log.fresh then return log.fresh_time end
@@ -140,12 +151,12 @@ local function slot(log, i)
   local delta = (low - log.rewritten) % log.modulus
   if delta >= log.modulus / 2 then delta = delta - log.modulus end
   local time = log.rewritten + delta
-  if log.newest and time > log.newest then return log.newest end -- a damaged slot denies for at most a window
+  if log.newest and time > log.newest then return log.newest end -- a damaged slot denies at most a window
   return time
 end
 
--- Returns the index of the first slot of a log that is later than a time, or the number of
--- its slots.
+-- Returns the index of the first slot of a log that is later than a time, or log.used if
+-- there is none.
 local function first_after(log, time)
   local lo, hi = log.base, log.used
   while lo < hi do
@@ -155,7 +166,7 @@ local function first_after(log, time)
   return lo
 end
 
--- Returns the calls of the deficits later than a time.
+-- Returns the number of calls of a log's deficits later than a time.
 local function missing_after(log, time)
   local calls = 0
   for i = 1, #log.deficits do
@@ -164,15 +175,15 @@ local function missing_after(log, time)
   return calls
 end
 
--- Returns the calls in a log's slots later than a time.
+-- Returns the number of calls in a log's slots later than a time.
 local function calls_after(log, time)
   local live = log.used - first_after(log, time)
   if live == 0 then return 0 end
   return log.fill + (live - 1) * log.group - missing_after(log, time)
 end
 
--- Returns the calls that slot i of a log stands for. Of several slots with the same time,
--- the first one has the deficit.
+-- Returns the number of calls that slot i of a log stands for. Of several slots with the
+-- same time, the first one has the deficit.
 local function calls_in(log, i)
   if i == log.used - 1 then return log.fill end
   local at = slot(log, i)
@@ -180,11 +191,11 @@ local function calls_in(log, i)
   return log.group - (missing_after(log, at - 1) - missing_after(log, at))
 end
 
--- Returns the bytes of a slot.
+-- Returns the bytes of a slot with a time.
 local function encode_slot(log, time) return pack(log.format, time % log.modulus + log.modulus) end
 
--- Reads deficits and valleys. It ignores impossible deficits: too many calls count without
--- them, never too few.
+-- Reads the deficits and valleys in the bytes of the notes. Ignores impossible deficits:
+-- without them too many calls count, never too few.
 local function decode_notes(sections, bytes)
   for i = 1, #bytes - 11, 12 do
     local number, time, calls = unpack('>I1I7I4', bytes, i)
@@ -206,7 +217,7 @@ local function decode_notes(sections, bytes)
   end
 end
 
--- Reads the state's sections. Returns nil for bytes that are not a state.
+-- Reads the state into its sections and returns them. Returns nil if it is not valid.
 local function decode(sections)
   local at = 2 + 12 * #sections
   if has_notes then at = at + 12 end
@@ -246,7 +257,7 @@ local function decode(sections)
       end
       log.fresh, log.base = log.used, 0
       if log.kind == ATTEMPTS and log.keep > 0 and log.used > log.keep then log.base = log.used - log.keep end
-      if log.group == 1 then log.fill = 1 end -- not kept up to date
+      if log.group == 1 then log.fill = 1 end -- the stored fill may be out of date
     end
   end
   notes_at = at
@@ -265,20 +276,21 @@ local function blank(section)
   if section.kind <= ATTEMPTS then
     section.rewritten, section.offset, section.capacity, section.used, section.fill, section.keep = now, 0,
       0, 0, 0, 0
-    section.fresh, section.base = 0, 0 -- the first slot that is not stored yet, the first slot that counts
+    section.fresh, section.base = 0, 0
   else
     section.start, section.prev, section.cur = 0, 0, 0
     if section.kind ~= BUCKET then section.start = period(section) end
   end
 end
 
--- Returns a bucket's debt: the time until it is full, in whole microseconds and parts.
+-- Returns a bucket's debt, the time until it is full: whole microseconds, and parts of
+-- 1/cur of a microsecond.
 local function debt(bucket)
   if bucket.start < now then return 0, 0 end
   return bucket.start - now, bucket.prev
 end
 
--- Returns a bucket's debt with a cost added.
+-- Returns a bucket's debt (microseconds, parts) with a cost added.
 local function debt_after(bucket, added_cost)
   local whole, part = debt(bucket)
   local added, rest = muldiv(added_cost, bucket.span, bucket.requests)
@@ -287,21 +299,22 @@ local function debt_after(bucket, added_cost)
   return whole, part
 end
 
--- Returns how many calls a debt stands for, rounded up.
+-- Returns the number of calls that a debt stands for, rounded up.
 local function owed_calls(whole, part, requests, span)
   local calls, rest = muldiv(requests, whole, span)
   return calls + ceil((rest + part) / span)
 end
 
--- Returns a counter's weighted estimate, rounded up.
+-- Returns a counter's weighted count, rounded up.
 local function estimate(counter)
   local weighted, rest = muldiv(counter.prev, counter.span - (now - counter.start), counter.span)
   if rest > 0 then weighted = weighted + 1 end
   return counter.cur + weighted
 end
 
--- Advances a section to the time now. Returns whether the state must be written for that,
--- because the clock stepped back or a limit changed, and whether a window began.
+-- Advances a section with its largest limit to the time now. Returns whether the state
+-- must therefore be written, because the clock stepped back or a limit changed, and
+-- whether a window began.
 local function advance(section, requests)
   if section.kind <= ATTEMPTS then
     if section.used == 0 then return false, false end
@@ -312,7 +325,7 @@ local function advance(section, requests)
     return true, false
   elseif section.kind == BUCKET then
     local whole, part = debt(section)
-    if whole == 0 and part == 0 then return false, false end -- unchanged: the clock may step back
+    if whole == 0 and part == 0 then return false, false end -- keep it, because the clock may step back
     local moved = false
     if whole > section.span or (whole == section.span and part > 0) then
       whole, part, moved = section.span, 0, true

@@ -1,7 +1,11 @@
--- Part of the general step: for a cost below 0, gives back -cost, which was taken at the
--- time refund. log.go, bucket.go and model.go explain it.
+-- Part of the general step: for a negative cost, refunds -cost, which was taken at the
+-- time refund (us since 1970). log.go, bucket.go and model.go explain it. readstate.lua
+-- describes the input and output of the step.
+--
+-- Sets the local unreturned: the part of the cost that a section may still count, the
+-- largest over all sections. Sets must_write for a refund.
 
--- Removes `count` slots from a log, from slot `from` on.
+-- Removes count slots from a log, from slot from on.
 local function cut(log, from, count)
   if log.times then
     local times = {}
@@ -16,7 +20,7 @@ local function cut(log, from, count)
   log.fresh = log.used
 end
 
--- Merges the two nearest deficits of a log.
+-- Merges the two deficits of a log with the nearest times.
 local function merge_deficits(log)
   local d, near = log.deficits, 1
   for i = 2, #d - 1 do
@@ -34,7 +38,8 @@ local function merge_deficits(log)
   table.remove(d, near)
 end
 
--- Gives back calls of a log with grouped slots. Returns how many of them it still counts.
+-- Gives back calls of a log with grouped slots. Returns how many of them the log still
+-- counts.
 local function give_back_groups(log, calls)
   local group, last = log.group, log.used - 1
   local first = first_after(log, refund - 1)
@@ -92,7 +97,7 @@ local function give_back_groups(log, calls)
   return held
 end
 
--- Gives back calls of a log. Returns how many of them it may still count.
+-- Gives back calls of a log. Returns how many of them the log may still count.
 local function give_back_calls(log, calls)
   local clock = now + log.offset
   if log.used == 0 or refund <= now - log.span then return 0 end
@@ -117,7 +122,8 @@ local function give_back_calls(log, calls)
   return math.min(calls - given, later)
 end
 
--- Subtracts what was given back from the debts that a bucket had after the call.
+-- Subtracts a refunded debt (microseconds, parts) from the debts that a bucket had after
+-- the refunded call.
 local function lower_valleys(bucket, whole, part)
   local kept, valleys = {}, bucket.valleys
   local least
@@ -137,7 +143,8 @@ local function lower_valleys(bucket, whole, part)
   bucket.valleys = kept
 end
 
--- Gives back debt. Returns how many calls the bucket may still owe for the call.
+-- Gives back the debt of calls. Returns for how many of them the bucket may still have
+-- debt.
 local function give_back_debt(bucket, calls)
   if bucket.full and refund < bucket.since then return 0 end -- the bucket was full after the call
   local whole, part = debt(bucket)
@@ -164,7 +171,7 @@ local function give_back_debt(bucket, calls)
     if part < 0 then whole, part = whole - 1, part + bucket.requests end
     bucket.start, bucket.prev, bucket.cur = now + whole, part, bucket.requests
     lower_valleys(bucket, given, given_part)
-    -- A full bucket owes nothing for any call.
+    -- A full bucket has no debt of any call.
     if whole + part == 0 then bucket.since, bucket.full, bucket.valleys = nil, false, {} end
   end
   if exact then return 0 end
@@ -173,7 +180,7 @@ local function give_back_debt(bucket, calls)
   return owed_calls(most, most_part, bucket.requests, bucket.span)
 end
 
--- Gives back calls of a section. Returns how many of them it may still count.
+-- Gives back calls of a section. Returns how many of them the section may still count.
 local function give_back(section, calls)
   if section.kind <= ATTEMPTS then
     return give_back_calls(section, calls)

@@ -1,7 +1,16 @@
--- Part of the general step: decides, and records in the sections what is taken.
+-- Part of the general step: reads the program, brings the state's sections up to date,
+-- and defines the functions that evaluate a limit and record a cost. readstate.lua
+-- describes the input and output of the step.
+--
+-- Sets these locals:
+-- sections    the program's sections, with the state's counts
+-- list        the limits, each with requests, section and window (us)
+-- must_write  whether the state must be written even if no cost is recorded
+-- due         whether the whole state must be rewritten if a cost is recorded
+--
+-- Ends the step with reply 2 if the cost is above an enforced limit.
 
--- The program's limits, each with its section. A section's requests are those of its
--- largest limit.
+-- The program's sections. A section's requests are those of its largest limit.
 local sections = sections_of(sig, byte(sig, 2))
 for i = 1, #sections do -- a damaged program must not keep the server busy
   local section = sections[i]
@@ -15,7 +24,7 @@ do
   local at = 3 + siglen
   for i = 1, limits do
     local n, number, window = unpack('>I4I1I6', prog, at)
-    local section = sections[number % 64] -- 128 more: earlier releases have no such section
+    local section = sections[number % 64] -- without the marks of 64 and 128 (program.go)
     section.spared = number % 128 >= 64
     if take > n and not section.shadow then return pack('>I1I7', 2, now) end
     if n > section.requests then section.requests = n end
@@ -46,8 +55,8 @@ for i = 1, #sections do
   due = due or began
 end
 
--- Returns the slot of a log that must leave the window for a cost to pass a limit; below
--- `base` if the cost passes now.
+-- Returns the index of the slot that must leave the window of a log so that the cost
+-- passing passes the limit n. The index is below log.base if the cost passes now.
 local function deciding_slot(log, n, passing)
   if #log.deficits == 0 then
     local spare = n - passing - log.fill
@@ -63,8 +72,8 @@ local function deciding_slot(log, n, passing)
   return lo
 end
 
--- Returns what is left of a limit, the microseconds until it is empty and until the cost
--- passes, and the two numbers from which the reader computes when remaining rises.
+-- Returns the remaining cost of a limit, reset and retry-after (us), and the two numbers
+-- from which the reader computes when remaining rises.
 local function usage(limit)
   local section, n = limit.section, limit.requests
   local take = take > n and n or take
@@ -113,12 +122,12 @@ local function usage(limit)
   return left > 0 and left or 0, reset > 0 and reset or 0, retry > 0 and retry or 0, next, second
 end
 
--- Returns whether the first of two debts is less.
+-- Returns whether the first of two debts (microseconds, parts) is less.
 local function owes_less(whole, part, other_whole, other_part)
   return whole < other_whole or (whole == other_whole and part < other_part)
 end
 
--- Records a bucket's debt before a call; bucket.go explains valleys.
+-- Records a bucket's debt before a call. bucket.go explains valleys.
 local function note_valley(bucket)
   local whole, part = debt(bucket)
   local valleys = bucket.valleys
@@ -145,25 +154,25 @@ local function note_valley(bucket)
   end
 end
 
--- Records `take` in a section.
+-- Records the cost take in a section.
 local function record(section)
   if section.kind == BUCKET then
     note_valley(section)
     local whole, part = debt_after(section, take)
     section.start, section.prev, section.cur = now + whole, part, section.requests
-    due = true -- its time to live moves with every call
+    due = true -- its expiry moves with every call
   elseif section.kind > ATTEMPTS then
     section.cur = section.cur + take
   else
     local at, group = now + section.offset, section.group
     local begin = section.used
-    if begin == 0 then due = true end -- the numbers must describe this slot as the oldest
+    if begin == 0 then due = true end -- the stored numbers must have this slot as the oldest
     if begin > 0 and at - slot(section, begin - 1) >= section.span then
       begin, section.used, section.base, section.keep, section.times, due = 0, 0, 0, 0, nil, true
       section.deficits = {}
     end
     local latest = section.deficits[#section.deficits]
-    -- a state without deficits can take the shortcuts again
+    -- A state without deficits can use the shortcuts again.
     if latest and at - latest.at >= section.span then due = true end
     if section.times then
       push(section, at, take)
@@ -188,7 +197,7 @@ local function record(section)
       local keep = ceil(section.requests / group) + 1
       if keep > section.keep then
         section.keep = keep
-        if section.base > 0 then due = true end -- or later calls would count slots before the base
+        if section.base > 0 then due = true end -- otherwise later calls count slots before the base
       end
       section.base = math.max(section.base, section.used - section.keep)
     end

@@ -1,5 +1,6 @@
--- Last part of the general step: takes from the sections, writes the state and sets
--- reply.
+-- Last part of the general step: evaluates the limits, records the cost in the sections,
+-- writes the state and sets reply. readstate.lua describes the input and output of the
+-- step.
 
 local allowed, attempts, exceeded = true, false, {}
 local remaining, resets, retries, nexts, seconds = {}, {}, {}, {}, {}
@@ -33,9 +34,10 @@ if cost > 0 then
   end
 end
 
--- Returns a log's part of a rewritten state: its numbers, its slots and its deficits. It
--- drops only slots that had left every window at the time of the newest slot. The log's
--- clock never goes back before that time, so they cannot count again.
+-- Returns a log's part of a rewritten state, three strings: its numbers, its slots and
+-- the notes of its deficits. number is the section's, from 1. Drops only slots that had
+-- left every window at the time of the newest slot. The log's clock never goes back
+-- before that time, so they cannot count again.
 local function encode_log(log, number)
   local last = now + log.offset
   local refunded = cost < 0 and log.kind == LOG and not log.spared -- the newest slot may have been removed
@@ -80,6 +82,7 @@ local function encode_log(log, number)
     table.concat(deficits)
 end
 
+-- Returns the notes of a bucket's valleys. number is the section's, from 1.
 local function encode_valleys(bucket, number)
   if not bucket.since then return '' end
   local parts = {pack('>I1I7I4', number, bucket.since, bucket.full and 1 or 0)}
@@ -127,7 +130,7 @@ elseif attempts then
         call('SETRANGE', key, section.at + 18, pack('>I4I4I4', section.keep, section.used, section.fill))
       end
       local slots = rep(encode_slot(section, section.fresh_time), section.used - section.fresh)
-      -- Slots after the written ones are free, whatever the state has there.
+      -- The slot after the written ones must be free, whatever the state has there.
       if section.used < section.capacity then slots = slots .. rep('\0', section.width) end
       call('SETRANGE', key, section.slots_at + section.fresh * section.width, slots)
     end
