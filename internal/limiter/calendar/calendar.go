@@ -1,8 +1,9 @@
 // Package calendar computes when the minutes, hours, days, weeks, months and years of a
-// time zone begin and end, in whole microseconds since 1970. It uses a list of the zone's
-// offsets from UTC, which a limiter.Program carries: Valkey knows no time zones, and the
-// scripts compute the same from the same list. Package limiter imports it. It has no state
-// and reads no clock.
+// time zone begin and end, in whole microseconds since 1970. Package limiter imports it.
+// It has no state and reads no clock.
+//
+// It uses a list of the zone's offsets from UTC, which a limiter.Program carries. Valkey
+// has no time zones, so the scripts compute the periods from the same list.
 package calendar
 
 import (
@@ -12,8 +13,8 @@ import (
 	"time"
 )
 
-// Period is a period of the calendar. Its name in text is "minute", "hour", "day",
-// "week", "month" or "year"; that of None is "". Its number is stored.
+// Period is a period of the calendar. Its name is "minute", "hour", "day", "week",
+// "month" or "year"; the name of None is "". Its number is stored, so it never changes.
 type Period uint8
 
 // The periods.
@@ -23,7 +24,7 @@ const (
 	Hour
 	Day
 	Month
-	Week // from Monday, as ISO 8601 has it
+	Week // from Monday (ISO 8601)
 	Year
 )
 
@@ -77,14 +78,15 @@ type Shift struct {
 }
 
 const (
-	// ahead is how far into the future a list of shifts reaches. The last offset applies
-	// after that.
+	// ahead is how far into the future a list of shifts reaches. After that, the last
+	// offset applies.
 	ahead     = 10 * 366 * 24 * time.Hour
-	maxShifts = 64 // in a list
+	maxShifts = 64 // maximum length of a list of shifts
 )
 
-// Shifts lists the offsets of a zone, from two periods but at least two months before now.
-// The first offset applies to all earlier times. An unknown zone is UTC.
+// Shifts lists the offsets of a zone, from two periods before now (at least two months)
+// to ten years after. The first offset applies to all earlier times. An unknown zone
+// counts as UTC.
 func (p Period) Shifts(zone string, now time.Time) []Shift {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
@@ -94,8 +96,8 @@ func (p Period) Shifts(zone string, now time.Time) []Shift {
 	_, offset := t.Zone()
 	shifts := []Shift{{0, int64(offset) * 1e6}}
 	for end := now.Add(ahead); t.Before(end) && len(shifts) < maxShifts; {
-		// After 2037, ZoneBounds may return t itself at the end of a year, or end a zone
-		// where no offset changes.
+		// After 2037, ZoneBounds may return t itself at the end of a year, or an end at
+		// which the offset does not change.
 		next := t.Add(24 * time.Hour)
 		if _, bound := t.ZoneBounds(); bound.IsZero() {
 			break
@@ -121,9 +123,9 @@ func shiftAt(shifts []Shift, us int64) int {
 	return i
 }
 
-// reached returns the first time, from the shift with index from on, at which the zone's
-// clocks show at least the local time. If clocks skip the local time, that is the time of
-// the skip.
+// reached returns the first time, from shifts[from] on, at which the zone's clocks show
+// at least the local time (microseconds). If the clocks skip the local time, that is the
+// time of the skip.
 func reached(shifts []Shift, from int, local int64) int64 {
 	for i := from; ; i++ {
 		us := local - shifts[i].Offset
@@ -182,8 +184,8 @@ func daysOf(year int64) int64 {
 	return 365
 }
 
-// monthAround returns the first day of the month that contains a day, and that of the next
-// month, in days since 1970.
+// monthAround returns the first day of the month that contains a day, and the first day
+// of the next month, in days since 1970.
 func monthAround(day int64) (first, next int64) {
 	year, dayOfYear := fromMarch(day)
 	month := (5*dayOfYear + 2) / 153 // 0 is March

@@ -12,34 +12,34 @@ import (
 	"tidegate/internal/testing/zones"
 )
 
-// clockWork is an instant in a zone, and a calendar period there.
-type clockWork struct {
+// zoned is an instant in a zone, and a calendar period there.
+type zoned struct {
 	at     time.Time // in the zone
 	period Period
-	listed time.Time // some years before
-	shifts []Shift   // as they were listed then
+	listed time.Time // when shifts was made, some years before at
+	shifts []Shift
 }
 
-func drawClockWork(t *rapid.T) clockWork {
+func drawZoned(t *rapid.T) zoned {
 	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
-	c := clockWork{at: zones.Instant(r), period: Periods()[r.IntN(len(Periods()))]}
+	c := zoned{at: zones.Instant(r), period: Periods()[r.IntN(len(Periods()))]}
 	c.listed = c.at.Add(-time.Duration(r.Int64N(int64(ahead - 400*24*time.Hour))))
 	c.shifts = c.period.Shifts(c.at.Location().String(), c.listed)
 	return c
 }
 
-func (c clockWork) String() string {
+func (c zoned) String() string {
 	return fmt.Sprintf("%s of %s in %s", c.period, c.at, c.at.Location())
 }
 
-// window returns the period that holds an instant.
-func (c clockWork) window(at time.Time) (start, end time.Time) {
+// window returns the period that contains an instant.
+func (c zoned) window(at time.Time) (start, end time.Time) {
 	from, to := c.period.Around(at.UnixMicro(), c.shifts)
 	return time.UnixMicro(from).In(c.at.Location()), time.UnixMicro(to).In(c.at.Location())
 }
 
-// local returns the period by Go's calendar.
-func (c clockWork) local() (start, end time.Time) {
+// local returns the period that contains c.at, computed with package time.
+func (c zoned) local() (start, end time.Time) {
 	year, month, day := c.at.Date()
 	date := func(month time.Month, day int) time.Time {
 		return time.Date(year, month, day, 0, 0, 0, 0, c.at.Location())
@@ -64,8 +64,8 @@ func (c clockWork) local() (start, end time.Time) {
 	}
 }
 
-// shiftsWithin reports whether the zone's clocks are moved within some time of an
-// instant.
+// shiftsWithin reports whether the zone's offset changes within reach of an instant,
+// before or after it.
 func shiftsWithin(reach time.Duration, at time.Time) bool {
 	_, before := at.Add(-reach).Zone()
 	_, between := at.Zone()
@@ -73,23 +73,23 @@ func shiftsWithin(reach time.Duration, at time.Time) bool {
 	return before != between || between != after
 }
 
-// A calendar window is the local minute, hour, day, week, month or year, as Go's time
-// package has them, unless the clocks are moved within hours of where it begins or ends
-// (for a minute or an hour: within it).
+// A calendar window is the local minute, hour, day, week, month or year that package time
+// computes. Windows are left out if the zone's offset changes within 25 hours of their
+// start or end.
 func TestCalendarWindowIsTheLocalPeriod(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := drawClockWork(t)
+		c := drawZoned(t)
 		wantStart, wantEnd := c.local()
 		if shiftsWithin(25*time.Hour, wantStart) || shiftsWithin(25*time.Hour, wantEnd) {
 			return
 		}
 		if start, end := c.window(c.at); !start.Equal(wantStart) || !end.Equal(wantEnd) {
-			t.Fatalf("%s is %s to %s, want %s to %s", c, start, end, wantStart, wantEnd)
+			t.Fatalf("%s: got %s to %s, want %s to %s", c, start, end, wantStart, wantEnd)
 		}
 	})
 }
 
-// Weeks are those of ISO 8601 also where a year ends, and years have their leap day.
+// Weeks are those of ISO 8601, also at the end of a year. Leap years have 366 days.
 func TestWeeksAndYears(t *testing.T) {
 	for _, c := range []struct {
 		period               Period
@@ -120,66 +120,67 @@ func TestWeeksAndYears(t *testing.T) {
 			return at
 		}
 		at := in(c.at)
-		w := clockWork{at: at, period: c.period, shifts: c.period.Shifts(c.zone, at)}
+		w := zoned{at: at, period: c.period, shifts: c.period.Shifts(c.zone, at)}
 		if start, end := w.window(at); !start.Equal(in(c.start)) || !end.Equal(in(c.end)) {
-			t.Errorf("%s is %s to %s", w, start, end)
+			t.Errorf("%s: got %s to %s, want %s to %s", w, start, end, c.start, c.end)
 		}
 		year, week := in(c.start).ISOWeek()
-		y, last := in(c.end).Add(-time.Microsecond).ISOWeek()
-		if c.period == Week && (y != year || last != week) {
-			t.Errorf("the week from %s is two", c.start)
+		lastYear, lastWeek := in(c.end).Add(-time.Microsecond).ISOWeek()
+		if c.period == Week && (lastYear != year || lastWeek != week) {
+			t.Errorf("week from %s: ends in ISO week %d of %d, want %d of %d", c.start, lastWeek, lastYear,
+				week, year)
 		}
 	}
 }
 
-// Every instant lies within its calendar window, also on the days on which the clocks are
-// moved; one that did not would have no limit.
-func TestCalendarWindowHoldsItsInstant(t *testing.T) {
+// Every instant is within its calendar window, also on days when the zone's offset
+// changes. Otherwise the calls of that time would have no limit.
+func TestCalendarWindowContainsInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := drawClockWork(t)
+		c := drawZoned(t)
 		if start, end := c.window(c.at); c.at.Before(start) || !c.at.Before(end) {
-			t.Fatalf("%s is %s to %s", c, start, end)
+			t.Fatalf("%s: got %s to %s, want a window that contains the instant", c, start, end)
 		}
 	})
 }
 
-// Days, weeks, months and years follow each other without gap or overlap, also where the
-// clocks are moved at midnight, and each begins at a local midnight or, where the clocks
-// jump over it, at the jump. Minutes and hours do so too, except where the clocks are
-// moved inside one.
+// Calendar windows follow each other without gaps or overlaps, also if the zone's offset
+// changes at midnight. Days and longer periods begin at a local midnight, or at the
+// change if the clocks skip midnight. Minutes and hours are left out near a change.
 func TestCalendarWindowsTileTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := drawClockWork(t)
+		c := drawZoned(t)
 		start, end := c.window(c.at)
 		if c.period <= Hour && (shiftsWithin(time.Hour, start) || shiftsWithin(time.Hour, end)) {
 			return
 		}
 		if next, _ := c.window(end); !next.Equal(end) {
-			t.Fatalf("%s ends at %s, the next begins at %s", c, end, next)
+			t.Fatalf("%s: next window begins at %s, want %s", c, next, end)
 		}
 		if _, last := c.window(start.Add(-time.Microsecond)); !last.Equal(start) {
-			t.Fatalf("%s begins at %s, the one before ends at %s", c, start, last)
+			t.Fatalf("%s: previous window ends at %s, want %s", c, last, start)
 		}
 		if c.period >= Day && !beginsDay(start) {
-			t.Fatalf("%s begins at %s, which is no midnight", c, start)
+			t.Fatalf("%s: begins at %s, want midnight", c, start)
 		}
 	})
 }
 
-// beginsDay reports whether it is midnight, or the clocks jump over midnight now.
+// beginsDay reports whether a local day begins at an instant: at midnight, or where the
+// clocks skip midnight.
 func beginsDay(at time.Time) bool {
 	const microsecond = time.Microsecond
 	return at.Hour() == 0 && at.Minute() == 0 && at.Second() == 0 && at.Nanosecond() == 0 ||
 		at.Add(-microsecond).Day() != at.Day()
 }
 
-// The offset of a zone is known for ten years.
-func TestZonesAreKnownForTenYears(t *testing.T) {
+// A list of shifts has the offsets of a zone for the next ten years.
+func TestShiftsReachTenYears(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := drawClockWork(t)
+		c := drawZoned(t)
 		_, want := c.at.Zone()
 		if got := c.shifts[shiftAt(c.shifts, c.at.UnixMicro())].Offset / 1_000_000; got != int64(want) {
-			t.Fatalf("%s, listed %s: offset %d s, want %d s", c, c.listed, got, want)
+			t.Fatalf("%s, listed %s: got offset %d s, want %d s", c, c.listed, got, want)
 		}
 	})
 }
