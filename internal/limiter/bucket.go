@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// debt is the time that a bucket takes to be full: whole microseconds, and parts of
+// debt is the time until a bucket is full: whole microseconds, and a number of parts of
 // 1/requests of a microsecond.
 type debt struct{ whole, part int64 }
 
@@ -13,7 +13,7 @@ func (d debt) compare(o debt) int {
 	return cmp.Or(cmp.Compare(d.whole, o.whole), cmp.Compare(d.part, o.part))
 }
 
-// minus returns d less o, which must not be more than d.
+// minus returns d minus o, which must not be larger than d.
 func (d debt) minus(o debt, requests int64) debt {
 	d.whole -= o.whole
 	d.part -= o.part
@@ -32,7 +32,7 @@ func (d debt) roundUp() int64 {
 	return d.whole
 }
 
-// calls returns how many calls a debt stands for, rounded up.
+// calls returns the number of calls that a debt stands for, rounded up.
 func (d debt) calls(requests, span int64) int64 {
 	calls, rest := muldiv(requests, d.whole, span)
 	return calls + (rest+d.part+span-1)/span
@@ -63,13 +63,13 @@ func (st *state) setDebt(now int64, d debt, requests int64) {
 	st.whole, st.part, st.requests = now+d.whole, d.part, requests
 }
 
-// advanceBucket caps a debt that a clock step back made longer than the window. It
-// converts the debt if the limit has changed: as many calls are owed as before, rounded
-// up, but at most all.
+// advanceBucket limits the debt to the window, which it exceeds if the clock stepped
+// back. If the limit has changed, it converts the debt: it stands for as many calls as
+// before, rounded up, but at most for the new limit.
 func (st *state) advanceBucket(span, now, requests int64) (moved bool) {
 	d := st.debt(now)
 	if d == (debt{}) {
-		return false // the stored state stays: the clock may step back
+		return false // keep the stored state, because the clock may step back
 	}
 	if d.compare(debt{whole: span}) > 0 {
 		d, moved = debt{whole: span}, true
@@ -113,17 +113,17 @@ func (st *state) bucketRetry(span, now, requests, cost int64) int64 {
 	return st.debtWith(span, now, requests, cost).roundUp() - span
 }
 
-// maxValleys is the number of valleys in a bucket.
+// maxValleys is the maximum number of valleys in a bucket. For more, two are merged.
 const maxValleys = 16
 
-// valleys record the low points of a bucket's debt, for exact refunds. Without a refunded
-// call, the bucket would now owe less: by the call's debt, or by the least debt just before
-// any later call if that is less, since the bucket would have been full at that time. The
-// valleys are those least debts: each is less than all later ones.
+// valleys are the low points of a bucket's debt, which make refunds exact. Without the
+// refunded call, the debt would now be smaller: by the call's debt, or by the least debt
+// just before any later call if that is smaller, since the bucket would have been full at
+// that time. The valleys are those least debts: each is smaller than all later ones.
 type valleys struct {
-	tracked bool  // a call has reserved
+	tracked bool  // a call was made by Reserve
 	since   int64 // time of that call
-	full    bool  // the bucket was full at that time: it owes nothing for earlier calls
+	full    bool  // the bucket was full at that time: earlier calls left no debt
 	list    []valley
 }
 
@@ -143,8 +143,8 @@ func (v *valleys) latest() int64 {
 	return v.since
 }
 
-// add records the debt before a call. If the bucket was full or its clock stepped back, add
-// drops the older valleys.
+// add records the debt before a call. If the bucket was full, or the clock stepped back,
+// it first drops the older valleys.
 func (v *valleys) add(now int64, owed debt, reserve bool) {
 	if !v.tracked || owed == (debt{}) || now < v.latest() {
 		*v = valleys{tracked: reserve, since: now, full: reserve && owed == (debt{})}
@@ -161,8 +161,8 @@ func (v *valleys) add(now int64, owed debt, reserve bool) {
 	}
 }
 
-// merge merges the two valleys with the nearest debts. A refund may then give back less,
-// but never more.
+// merge merges the two valleys with the nearest debts. A refund may then give back too
+// little, but never too much.
 func (v *valleys) merge() {
 	near := 0
 	for i := range len(v.list) - 1 {
@@ -175,7 +175,7 @@ func (v *valleys) merge() {
 	v.list = slices.Delete(v.list, near+1, near+2)
 }
 
-// subtract subtracts what was given back of a call from the debts after it.
+// subtract subtracts a refund of a call from the debts after that call.
 func (v *valleys) subtract(taken int64, given debt, requests int64) {
 	var list []valley
 	for _, x := range slices.Backward(v.list) {
@@ -190,9 +190,9 @@ func (v *valleys) subtract(taken int64, given debt, requests int64) {
 	v.list = list
 }
 
-// refundBucket gives back debt. For a call from before the valleys it gives back what
-// cannot have drained since. It returns how many calls the bucket may still owe for the
-// call.
+// refundBucket gives back the debt of a call. For a call from before the valleys it gives
+// back only the debt that cannot have drained since. It returns the number of calls for
+// which the bucket may still have debt.
 func (st *state) refundBucket(span int64, r refund) (unreturned int64) {
 	owed, cost := st.debt(r.now), debtOf(r.cost, span, r.requests)
 	if st.valleys.full && r.taken < st.valleys.since {
@@ -219,7 +219,7 @@ func (st *state) refundBucket(span int64, r refund) (unreturned int64) {
 		left := owed.minus(given, r.requests)
 		st.setDebt(r.now, left, r.requests)
 		st.valleys.subtract(r.taken, given, r.requests)
-		if left == (debt{}) { // a full bucket owes nothing for any call
+		if left == (debt{}) { // a full bucket has no debt of any call
 			st.valleys = valleys{}
 		}
 	}

@@ -6,20 +6,20 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// rebuild carries the state over to other sections after an edit of the limits. Where the
-// old state does not tell, it counts too much and never too little:
+// rebuild carries the state over to other sections after an edit of the limits. If the
+// old state lacks information, it counts too much and never too little:
 //
 //   - An unchanged section keeps its state. A section that is not a log keeps it in
 //     another mode too.
 //   - A log takes the slots of the log with the longest window: those within both windows,
 //     at most DefaultSlots or its limit. A log in shadow mode adds older slots.
-//   - If there is no log to take from, a section starts with the largest count of all old
+//   - If the old state has no log, a section starts with the largest count of all old
 //     sections, at most its limit, as if all of it were admitted now.
 func (m *Model) rebuild(s *step, sections []section) {
 	old := oldState{sections: m.sections, states: slices.Clone(m.states), now: s.now}
 	for i := range old.states {
 		st := &old.states[i]
-		// The zone of an old calendar is not known any more, so its count stands.
+		// The zone of an old calendar is unknown, so its count does not change.
 		if old.sections[i].calendar == NoCalendar {
 			st.advance(old.sections[i], s.now, st.requests, nil)
 		}
@@ -44,8 +44,9 @@ type oldState struct {
 	count    int64 // largest count of the sections that are not logs
 }
 
-// find returns the index of the old section whose state section i keeps, or -1. It prefers
-// the old section i.
+// find returns the index of the old section whose state the new section i keeps, or -1.
+// It prefers the old section i. A section that is not a log also keeps its state from the
+// other mode.
 func (p *oldState) find(i int, sec section) int {
 	other := sec
 	other.shadow = !sec.shadow
@@ -78,9 +79,9 @@ func (p *oldState) calls(i int) int64 {
 	}
 }
 
-// source returns the index of the old log of a mode to take slots from, or -1. It prefers
-// a log that counts denied calls if attempts is set, and one that does not otherwise. Of
-// several it returns the log with the longest window.
+// source returns the index of the old log in a mode whose slots a new section takes, or
+// -1. If attempts is set, it prefers a log that counts denied calls, otherwise one that
+// does not. Of several it returns the log with the longest window.
 func (p *oldState) source(attempts, shadow bool) int {
 	found := -1
 	for _, ofAttempts := range []bool{attempts, !attempts} {
@@ -111,7 +112,7 @@ func (p *oldState) carried(sec section, requests int64, shifts []calendar.Shift)
 	if sec.kind != bucketKind {
 		start, _ = sec.period(p.now, shifts)
 	}
-	reach := sec.span - 1 // greatest age at which a call counts
+	reach := sec.span - 1 // greatest age of a call that counts
 	if sec.kind == fixedKind {
 		reach = p.now - start
 	}
@@ -131,9 +132,10 @@ func (p *oldState) carried(sec section, requests int64, shifts []calendar.Shift)
 	return state{start: start, cur: count}
 }
 
-// carriedLog returns a log with the slots of the source log. From the log older, which is
-// in shadow mode and may be -1, it adds slots that are older than the source's window. A
-// log in shadow mode alone would lack the calls that exceeded it.
+// carriedLog returns a log with the slots of the old log source. From the old log older,
+// which is in shadow mode and may be -1, it adds slots that are older than the source's
+// window. A log in shadow mode lacks the calls that exceeded it, so an enforced source is
+// preferred.
 func (p *oldState) carriedLog(sec section, source, older int, requests int64) state {
 	var st state
 	if source < 0 {
@@ -141,8 +143,8 @@ func (p *oldState) carriedLog(sec section, source, older int, requests int64) st
 		return st
 	}
 	st.offset = p.states[source].offset
-	// A slot may have stood for many calls that need a slot each now. Their number is
-	// bounded: the oldest are dropped.
+	// A slot may stand for many calls that each need a slot now. Their number is bounded:
+	// the oldest are dropped.
 	most := max(requests, DefaultSlots*sec.group)
 	span := p.sections[source].span
 	entries, total := p.entries(source, min(sec.span, span), 0, most)
@@ -162,9 +164,9 @@ func (p *oldState) carriedLog(sec section, source, older int, requests int64) st
 // entry is the time and the calls of one slot of a log.
 type entry struct{ at, calls int64 }
 
-// entries lists slots of an old log, oldest first, and returns the number of calls in them.
-// Their age is below younger and, unless least is 0, at least least. If there are more
-// than most calls, entries lists the latest ones.
+// entries returns slots of an old log, oldest first, and the number of calls in them. The
+// slots' age is below younger and, unless least is 0, at least least (microseconds). If
+// they have more than most calls, entries returns the latest ones.
 func (p *oldState) entries(log int, younger, least, most int64) (entries []entry, total int64) {
 	from, group := &p.states[log], p.sections[log].group
 	clock := p.now + from.offset
@@ -187,8 +189,8 @@ func (p *oldState) entries(log int, younger, least, most int64) (entries []entry
 	return entries, min(total, most)
 }
 
-// callsIn returns the calls that slot i of a log stands for. Of several slots with the same
-// time, the first one has the deficit.
+// callsIn returns the calls that slot i of a log stands for. Of several slots with the
+// same time, the first one has the deficit.
 func (st *state) callsIn(group int64, i int) int64 {
 	switch {
 	case i == len(st.slots)-1:

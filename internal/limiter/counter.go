@@ -6,8 +6,8 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// roll moves a counter to the window of now. If the server's clock stepped back, roll moves
-// the counts back with it and returns true.
+// roll moves a counter to the window of now. If the server's clock stepped back, roll
+// moves the counts back with it and returns true.
 func (st *state) roll(span, now int64) (back bool) {
 	current := now - now%span
 	switch {
@@ -26,6 +26,7 @@ func (st *state) estimate(span, now int64) int64 {
 	return st.cur + divideUp(st.prev, span-(now-st.start), span)
 }
 
+// counterUsage evaluates a counter for a cost. It returns what usageOf returns.
 func (st *state) counterUsage(span, now, requests, cost int64) (left, reset, retry int64) {
 	left = requests - st.estimate(span, now)
 	elapsed := now - st.start
@@ -71,6 +72,7 @@ func (s section) period(now int64, shifts []calendar.Shift) (start, end int64) {
 	return start, start + s.span
 }
 
+// fixedUsage evaluates a fixed window for a cost. It returns what usageOf returns.
 func (st *state) fixedUsage(sec section, shifts []calendar.Shift, now, requests, cost int64) (left, reset,
 	retry int64) {
 	_, end := sec.period(now, shifts)

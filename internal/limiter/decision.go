@@ -13,7 +13,7 @@ import (
 type Usage struct {
 	Limit Limit
 	// Remaining is the cost that could still be taken from this limit now: 0 to
-	// Limit.Requests. After an allowed Take it excludes what was taken.
+	// Limit.Requests. After an allowed Take it excludes the cost of that call.
 	Remaining int64
 	// Reset is the time until this limit's window is empty if nobody calls again; 0 if it
 	// is empty now.
@@ -22,19 +22,19 @@ type Usage struct {
 	// empty.
 	Next time.Duration
 	// RetryAfter is the time until the same cost would pass this limit if nobody else
-	// calls; 0 if it passes now. For a limit in shadow mode that is smaller than the cost
-	// it is MaxWindow.
+	// calls; 0 if it passes now. It is MaxWindow for a limit in shadow mode whose
+	// Requests are fewer than the cost.
 	RetryAfter time.Duration
 }
 
-// Used returns how much of the limit is taken now. Remaining plus Used is Limit.Requests.
+// Used returns the cost taken from the limit. Remaining plus Used is Limit.Requests.
 func (u Usage) Used() int64 { return u.Limit.Requests - u.Remaining }
 
 // NearlyUsedUp reports whether at most a fifth of the limit remains.
 func (u Usage) NearlyUsedUp() bool { return u.Remaining <= u.Limit.Requests/5 }
 
-// Returned returns the usage after cost was given back. Next is 0 if nothing is used, and
-// for a Counter, for which it cannot be known.
+// Returned returns the usage after a refund of cost. Next is 0 if nothing is used, and
+// for a Counter, whose next rise is then unknown.
 func (u Usage) Returned(cost int64) Usage {
 	u.Remaining = min(u.Remaining+cost, u.Limit.Requests)
 	if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == Counter {
@@ -50,10 +50,11 @@ type Decision struct {
 	Allowed bool
 	// Now is the instant of the decision on the server's clock, to the microsecond.
 	Now time.Time
-	// Limits holds every limit of the subject, in the order given.
+	// Limits has every limit of the subject, in the order of the program.
 	Limits []Usage
-	// Unreturned is how much of a refunded cost a limit may still count: the most over all
-	// limits. It is 0 if none counts any of it, and for a Decision not made by Refund.
+	// Unreturned is the part of a refunded cost that a limit may still count: the largest
+	// over all limits. It is 0 if no limit counts any of it, and for a Decision not made
+	// by Refund.
 	Unreturned int64
 }
 
@@ -63,8 +64,9 @@ func (d Decision) WouldAllow() bool {
 	return d.Allowed && !slices.ContainsFunc(d.Limits, Usage.Exceeded)
 }
 
-// Exceeded returns a mask of the limits in shadow mode that a cost exceeded: bit i is for
-// limit i. Nothing was taken from them, so a refund must leave them alone.
+// Exceeded returns a mask of the limits in shadow mode that a cost exceeded, with bit i
+// for limit i. Nothing was taken from them, so a refund must spare them
+// (Program.Sparing).
 func Exceeded(limits []Usage) (exceeded byte) {
 	for i, u := range limits {
 		if u.Exceeded() {
@@ -102,8 +104,8 @@ func (d Decision) RetryAfter() time.Duration {
 	return longest
 }
 
-// Binds reports whether u matters more to a client than b, by the rule of
-// Decision.Binding.
+// Binds reports whether u matters more to a client than b, as Decision.Binding defines
+// it.
 func Binds(allowed bool, u, b Usage) bool {
 	if !allowed {
 		return u.RetryAfter > b.RetryAfter
@@ -111,7 +113,7 @@ func Binds(allowed bool, u, b Usage) bool {
 	return u.Remaining*b.Limit.Requests < b.Remaining*u.Limit.Requests
 }
 
-// ErrReply means that a script's reply could not be understood.
+// ErrReply means that a script's reply could not be decoded.
 var ErrReply = errors.New("limiter: unexpected reply")
 
 // Bytes of an encoded Decision.
@@ -123,8 +125,8 @@ const (
 
 const maxMicros = math.MaxInt64 / int64(time.Microsecond)
 
-// ReplyCostTooHigh reports whether a reply says that the cost is above a limit, in place
-// of a Decision.
+// ReplyCostTooHigh reports whether a reply has no Decision, because the cost is above an
+// enforced limit.
 func ReplyCostTooHigh(reply []byte) bool { return len(reply) == replyHead && reply[0] == 2 }
 
 // ParseReply decodes the reply of a script that uses Script or StepFunction. limits are
@@ -144,7 +146,7 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	if short {
 		size = replyShort
 	}
-	if len(reply) > long { // of a refund
+	if len(reply) > long { // the reply to a refund
 		d.Unreturned = int64(binary.BigEndian.Uint32(reply[long:]))
 	}
 	for i, l := range limits {
@@ -171,9 +173,9 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 }
 
 // next returns the microseconds until Remaining rises, from the last two numbers that a
-// reply has for a limit. For a log they are the upper and the lower half of just that; for
+// reply has for a limit. For a log they are the upper and lower 32 bits of that time; for
 // a counter the previous and the current count. For a token bucket the first is the part
-// of a microsecond by which it is full before Reset has passed.
+// of its debt below a microsecond, which Reset rounds up.
 func (u Usage) next(now int64, first, second uint32) int64 {
 	span, more := u.Limit.Window.Microseconds(), u.Remaining+1
 	switch {
@@ -195,8 +197,8 @@ func (u Usage) next(now int64, first, second uint32) int64 {
 	return int64(first)<<32 | int64(second)
 }
 
-// resetAfterCall returns the reset of a limit from which a call was just taken. Limits
-// with a token bucket or a calendar have no short reply.
+// resetAfterCall returns the reset of a limit just after an admitted call. Token buckets
+// and calendars have no short reply.
 func (l Limit) resetAfterCall(now time.Time) time.Duration {
 	switch l.Algorithm {
 	case Counter:

@@ -22,20 +22,20 @@ const (
 	MaxSlots     = 100_000              // the most slots of a Log
 )
 
-// Limit is at most Requests calls (or that much cost) in any Window.
-// The zero value is not a valid Limit; see Validate for the bounds.
+// Limit admits at most Requests calls, or calls of that total cost, in any Window. The
+// zero value is not valid; see Validate for the bounds.
 type Limit struct {
 	Requests  int64         // 1 to MaxRequests
 	Window    time.Duration // MinWindow to MaxWindow, in whole milliseconds; 0 with a Calendar
 	Algorithm Algorithm
 
 	// CountDenied makes denied calls count too, so that a caller who keeps calling stays
-	// denied. It is for Log only, and makes every call a write.
+	// denied. It is valid only with Log. Every call then writes to Valkey.
 	CountDenied bool
 	// Slots bounds the memory of a Log, MinSlots to MaxSlots; 0 means DefaultSlots. With
-	// more Requests than Slots, each slot stands for Requests/Slots calls (rounded up) and
-	// has the time of the latest. So never more than Requests are admitted, and at most
-	// 1/Slots of them are withheld.
+	// more Requests than Slots, each slot stands for Requests/Slots calls (rounded up)
+	// and has the time of the latest. So never more than Requests are admitted, and less
+	// than one slot's calls are withheld.
 	Slots int
 
 	// Calendar aligns a FixedWindow to calendar periods in Zone, in place of Window.
@@ -43,13 +43,13 @@ type Limit struct {
 	// Zone is the IANA name of the Calendar's time zone; empty means UTC.
 	Zone string
 
-	// Notify has the thresholds of use that are reported when a call crosses them. It
-	// changes no decision.
+	// Notify has the thresholds of usage that are reported when a call crosses them. They
+	// change no decision.
 	Notify Thresholds
 
-	// Shadow makes the limit deny no call. It counts the calls that it and the list's
-	// enforced limits would admit. A call that exceeds it takes nothing from it, and its
-	// Usage has a RetryAfter.
+	// Shadow makes the limit deny no call. It counts calls that it and the list's
+	// enforced limits admit. A call that exceeds it takes nothing from it; the limit's
+	// Usage then has a RetryAfter.
 	Shadow bool
 }
 
@@ -62,8 +62,8 @@ func (l Limit) group() int64 {
 	return (l.Requests + slots - 1) / slots
 }
 
-// Span returns the length of the limit's window; for a calendar period the greatest length
-// that it has.
+// Span returns the length of the limit's window, or the greatest length of its calendar
+// period.
 func (l Limit) Span() time.Duration {
 	if l.Calendar != NoCalendar {
 		return l.Calendar.Longest()
@@ -128,7 +128,7 @@ func (l Limit) windowProblem() string {
 	return ""
 }
 
-// Validate returns the Errors as one error.
+// Validate returns the Errors as one error; nil if the limit is valid.
 func (l Limit) Validate() error {
 	var errs []error
 	for _, e := range l.Errors() {
@@ -172,12 +172,12 @@ const (
 	// Counter estimates the sliding window from two adjacent fixed windows, weighting the
 	// previous one by its overlap.
 	Counter
-	// TokenBucket admits a burst of Requests at once and refills evenly over the Window:
-	// the generic cell rate algorithm (GCRA, ITU-T I.371), which is also the leaky bucket
-	// as a meter.
+	// TokenBucket admits a burst of Requests at once and refills evenly over the Window.
+	// It is the generic cell rate algorithm (GCRA, ITU-T I.371), also known as the leaky
+	// bucket as a meter.
 	TokenBucket
 	// FixedWindow counts from zero in each window, aligned to the epoch or to the
-	// calendar. Twice the limit can pass around a boundary.
+	// calendar. It can admit twice the limit around a boundary.
 	FixedWindow
 )
 
@@ -215,7 +215,7 @@ const (
 	Hour       = calendar.Hour
 	Day        = calendar.Day
 	Month      = calendar.Month
-	Week       = calendar.Week // from Monday, as ISO 8601 has it
+	Week       = calendar.Week // from Monday (ISO 8601)
 	Year       = calendar.Year
 )
 
@@ -240,13 +240,13 @@ func (l Limit) zoneProblem() string {
 	return ""
 }
 
-// Redundant is a limit that never denies a call, because another limit By of the same list
-// always denies it too. Both are indexes of the list.
+// Redundant is a limit that never decides: every call that it denies, the limit By of the
+// same list denies too. Both are indexes of the list.
 type Redundant struct{ Limit, By int }
 
-// RedundantLimits returns the redundant limits of a list. A limit in shadow mode is
-// redundant if it would never deny a call. Limits for which that is not certain are left
-// out.
+// RedundantLimits returns the limits of a list that are certainly redundant. A limit in
+// shadow mode is redundant if By denies every call that it would deny. By is always an
+// enforced limit.
 func RedundantLimits(limits []Limit) []Redundant {
 	var all []Redundant
 	redundant := make([]bool, len(limits))
@@ -280,14 +280,14 @@ func (l Limit) implies(other Limit) bool {
 		}
 	case TokenBucket, FixedWindow:
 	}
-	most, known := l.most(span)
+	most, known := l.maxCost(span)
 	return known && most <= admits
 }
 
-// most returns an upper bound of the cost that the limit admits in any span. The bound is
-// not known above MaxRequests, nor for a calendar limit, whose shortest period depends on
+// maxCost returns an upper bound of the cost that the limit admits in any span. The bound
+// is unknown above MaxRequests and for a calendar limit, whose shortest period depends on
 // its zone.
-func (l Limit) most(span time.Duration) (int64, bool) {
+func (l Limit) maxCost(span time.Duration) (bound int64, known bool) {
 	if l.Calendar != NoCalendar || l.Window <= 0 || l.Requests < 1 {
 		return 0, false
 	}

@@ -1,6 +1,6 @@
-// Package limiter is a sliding-window rate limiter on Valkey: exact, atomic, one round
-// trip for each call. It has the algorithms twice: as Lua scripts for Valkey and as a
-// Model in Go. It knows limits and keys of states, but no callers or policies.
+// Package limiter is a sliding-window rate limiter on Valkey: exact, atomic, with one
+// round trip per call. It has the algorithms twice: as Lua scripts for Valkey and as a
+// Model in Go. It knows limits and the keys of states, but no callers or policies.
 //
 // # Algorithms
 //
@@ -26,29 +26,30 @@
 //
 // # Cost and clock
 //
-// One Take is one EVALSHA on one key: one round trip for any number of limits, which all
-// give the cost or none does. The server's clock decides (TIME, microseconds); callers'
-// clocks are never read. When the server's clock steps back, a log's clock continues from
-// its newest call and a bucket's debt is capped, so nothing is freed early. A counter and
-// a fixed window move their counts back with the clock, and a fixed window starts again
-// from zero at the same boundary. Valkey drops a state at most two windows after the last
-// admission. Denied calls write nothing.
+// One Take is one EVALSHA on one key: one round trip for any number of limits. The cost
+// is taken from all of them or from none. The server's clock decides (TIME,
+// microseconds); callers' clocks are never read. When the server's clock steps back, a
+// log's clock continues from its newest call and a bucket's debt is capped, so nothing is
+// freed early. A counter and a fixed window move their counts back with the clock, and a
+// fixed window starts again from zero at the same boundary. Valkey deletes a state at
+// most two windows after the last admission. Denied calls write nothing, unless a limit
+// counts them.
 //
 // # Memory
 //
 // One string for each subject: 2 bytes, 12 bytes for each section, and the sections. A
-// counter, token bucket or fixed window is a section of 15 bytes. All Log limits with the
-// same number of calls in a slot share one section: 30 bytes, and 4, 5 or 6 bytes for
-// each slot (longest window below 9 minutes, below 38 hours, up to 366 days). A log has
-// room for half as many slots again plus 8, at most for a tenth more than its largest
-// limit needs plus 4. A log of one slot has room for 2 more: Valkey allocates 64 bytes
-// for it, and many subjects call once. Notes for refunds are stored only where there are
-// any: see docs/algorithms.md, Refunds.
+// counter, token bucket or fixed window is a section of 15 bytes. All enforced Log limits
+// with the same number of calls in a slot share one section: 30 bytes, and 4, 5 or 6
+// bytes for each slot (longest window below 9 minutes, below 38 hours, up to 366 days). A
+// log has room for half as many slots again plus 8, at most for a tenth more than its
+// largest limit needs plus 4. A log of one slot has room for 2 more: Valkey allocates 64
+// bytes for it, and many subjects call once. Notes for refunds are stored only if there
+// are any: see docs/algorithms.md, Refunds.
 //
 // # When Valkey is unavailable
 //
-// Take returns an error, which means that no decision was made; the importer decides what
-// to do with the call. After an error the cost may or may not have been taken.
+// Take returns an error, which means that no decision was made. The caller of Take
+// decides what to do. After an error the cost may or may not have been taken.
 package limiter
 
 import (
@@ -80,8 +81,8 @@ type Limiter struct {
 }
 
 // New returns a Limiter that stores the state of key k under prefix + "{" + hash of k +
-// "}". It takes 1 to MaxLimits limits, and returns an error that names invalid ones.
-// Another list of limits under the same prefix takes over the counts.
+// "}". It accepts 1 to MaxLimits limits; its error names invalid ones. A Limiter with
+// another list of limits and the same prefix takes over the counts.
 func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error) {
 	program, err := Compile(limits, time.Now())
 	if err != nil {
@@ -97,13 +98,13 @@ func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, e
 	return l.take(ctx, key, cost, 0)
 }
 
-// Reserving is the third argument of a step that takes a cost of which some may be given
-// back.
+// Reserving is the third argument of a script (see TakeScript) for a cost that may be
+// refunded, in part or whole.
 const Reserving = -1
 
-// Reserve is Take for a cost of which some may be given back. For an exact Refund, a
-// token bucket then records the debts that later calls find, in 54 to 438 bytes more,
-// until it is full again. The other algorithms refund without such records.
+// Reserve is Take for a cost that may be refunded, in part or whole. For an exact Refund,
+// a token bucket then records the debts at later calls until it is full again, in 54 to
+// 438 more bytes. The other algorithms refund without such records.
 func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (Decision, error) {
 	return l.take(ctx, key, cost, Reserving)
 }
@@ -115,22 +116,23 @@ func (l *Limiter) take(ctx context.Context, key string, cost, reserving int64) (
 	return l.step(ctx, key, l.program, cost, reserving)
 }
 
-// Peek returns what Take would for a cost of 1, and takes nothing.
+// Peek returns the Decision of a Take of cost 1, but takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 	return l.step(ctx, key, l.program, 0, 0)
 }
 
-// Refund gives back cost, all or some of what the Decision taken took from key. It
-// returns what Peek would, with Unreturned. Remaining then rises by exactly cost,
-// whatever calls were made since, with these exceptions:
+// Refund gives back cost, a part or all of the cost that was taken from key with the
+// Decision taken. It returns the Decision of a Peek, with Unreturned. Remaining rises by
+// exactly cost, whatever calls were made since, with these exceptions:
 //
 //   - A log that counts denied calls gives nothing back.
-//   - A token bucket gives back what it would not owe without the refunded calls. If they
-//     did not reserve, it gives back less, by what has drained since.
-//   - What has left its window is not given back a second time.
+//   - A token bucket gives back the debt that it would not have without the refunded call.
+//     If the call was made by Take and not Reserve, it gives back less, by the debt that
+//     has drained since.
+//   - Cost that has left its window is not given back a second time.
 //
-// All refunds of a Decision together must not exceed what it took, and none may follow
-// Reset: docs/algorithms.md says why.
+// The refunds of a Decision must not exceed its cost in total, and none may follow a
+// Reset: docs/algorithms.md explains why.
 func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Decision) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
@@ -162,14 +164,14 @@ func (l *Limiter) stateKey(key string) string {
 	return l.prefix + "{" + base64.RawURLEncoding.EncodeToString(sum[:16]) + "}"
 }
 
-// State names a state in Valkey and the limits that it counts for.
+// State names a state in Valkey and its limits.
 type State struct {
 	Key     string // name in Valkey
 	Program Program
-	Limits  []Limit // what Program was compiled from
+	Limits  []Limit // the limits of Program
 }
 
-// PeekMany returns what Peek would for each state, in one flush. It takes nothing.
+// PeekMany returns the Decision of a Peek for each state. It sends one flush.
 func PeekMany(ctx context.Context, client valkey.Client, states []State) ([]Decision, error) {
 	if len(states) == 0 {
 		return nil, nil

@@ -22,8 +22,8 @@ func (st *state) push(group, at, cost int64) {
 	}
 }
 
-// admit pushes cost, and drops slots that have left every window. A log that counts denied
-// calls also drops slots that no decision reads: it keeps the newest keep slots.
+// admit pushes cost, and drops slots that have left every window. A log that counts
+// denied calls keeps only the newest keep slots, since no decision reads older ones.
 func (st *state) admit(sec section, at, cost, keep int64) {
 	if n := len(st.slots); n > 0 && at-st.slots[n-1] >= sec.span {
 		st.slots, st.deficits, st.fill, st.keep = nil, nil, 0, 0
@@ -48,7 +48,7 @@ func (st *state) dropThrough(t int64) {
 	}
 }
 
-// since counts the calls in slots later than t.
+// since returns the number of calls in slots later than t.
 func (st *state) since(group, t int64) int64 {
 	first, _ := slices.BinarySearch(st.slots, t+1)
 	slots := int64(len(st.slots) - first)
@@ -58,7 +58,7 @@ func (st *state) since(group, t int64) int64 {
 	return st.fill + (slots-1)*group - st.missing(t)
 }
 
-// missing counts the calls of deficits later than t.
+// missing returns the number of calls of the deficits later than t.
 func (st *state) missing(t int64) (calls int64) {
 	for _, d := range st.deficits {
 		if d.at > t {
@@ -68,13 +68,14 @@ func (st *state) missing(t int64) (calls int64) {
 	return calls
 }
 
+// logUsage evaluates a log for a cost. It returns what usageOf returns.
 func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, reset, retry int64) {
 	used := int64(len(st.slots))
 	if used == 0 {
 		return requests, 0, 0
 	}
-	// staying is how many of the newest slots may be in the window with this cost. The
-	// slot before them must have left it.
+	// staying is how many of the newest slots may stay in the window when this cost is
+	// added. The slot before them must have left it.
 	staying := int64(0)
 	if spare := requests - cost - st.fill; spare >= 0 {
 		staying = spare/sec.group + 1
@@ -90,7 +91,7 @@ func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, 
 }
 
 // leaving returns the index of the slot that must leave the window so that at most calls
-// remain; -1 if no slot must.
+// remain in it; -1 if no slot must leave.
 func (st *state) leaving(group, calls int64) int64 {
 	if st.since(group, st.slots[0]-1) <= calls {
 		return -1
@@ -102,18 +103,19 @@ func (st *state) leaving(group, calls int64) int64 {
 	return int64(i)
 }
 
-// maxDeficits is the number of deficits in a log. Beyond it, the two nearest are merged.
+// maxDeficits is the maximum number of deficits in a log. For more, the two nearest are
+// merged.
 const maxDeficits = 64
 
-// deficit is by how many calls the slots of the time at stand for less than whole groups,
-// because calls were refunded. It leaves the window with those slots. No deficit has the
-// time of the newest slot, whose calls are the log's fill.
+// deficit is the number of refunded calls in the slots with the time at: they stand for
+// that many calls fewer than whole groups. It leaves the window with those slots. No
+// deficit has the time of the newest slot, whose number of calls is the log's fill.
 type deficit struct{ at, calls int64 }
 
-// refundLog removes calls from a log. The log's clock was between 0 and the present offset
-// ahead when the call was recorded; refundLog assumes the earliest such time. Removing
-// calls from too early slots counts too much for a while. Removing them from too late
-// slots would admit too much.
+// refundLog removes calls from a log. When the call was recorded, the log's clock was
+// ahead of the server's by 0 to the present offset; refundLog assumes 0. Removing calls
+// from slots that are too early counts too much for a while. Removing them from slots
+// that are too late would admit too much.
 func (st *state) refundLog(sec section, r refund) (unreturned int64) {
 	clock := r.now + st.offset
 	if sec.kind == logKind {
@@ -136,8 +138,9 @@ func (st *state) refundLog(sec section, r refund) (unreturned int64) {
 	return min(r.cost-given, later)
 }
 
-// refundGroups removes calls from the slots since the call, earliest first. It removes
-// whole slots, lowers the fill of the newest slot, or else adds a deficit.
+// refundGroups removes calls from the slots since the refunded call, earliest first. It
+// removes whole slots. For the rest it lowers the fill of the newest slot or adds a
+// deficit.
 func (st *state) refundGroups(group int64, r refund) (unreturned int64) {
 	first, _ := slices.BinarySearch(st.slots, r.taken)
 	if first == len(st.slots) {
@@ -206,8 +209,8 @@ func (st *state) setFill(group int64) {
 	}
 }
 
-// mergeDeficits merges the two nearest deficits. Calls may then count longer, by the time
-// between the two, but never shorter.
+// mergeDeficits merges the two deficits with the nearest times. Calls may then count
+// longer, by the time between the two, but never shorter.
 func (st *state) mergeDeficits(group int64) {
 	d, near := st.deficits, 0
 	for i := range len(d) - 1 {
@@ -224,9 +227,9 @@ func (st *state) mergeDeficits(group int64) {
 	slot, _ := slices.BinarySearch(st.slots, d[near].at)
 	st.slots = slices.Delete(st.slots, slot, slot+1)
 	d[near+1].calls = calls - group
-	gone := near + 1
+	end := near + 1
 	if calls == group {
-		gone++
+		end++
 	}
-	st.deficits = slices.Delete(d, near, gone)
+	st.deficits = slices.Delete(d, near, end)
 }

@@ -7,10 +7,10 @@ import (
 	"tidegate/internal/limiter/calendar"
 )
 
-// Model is the limiter without I/O: the state of one subject, and in Go the same step
-// that the scripts make. Tests compare the scripts with it, simulations run on it, and
-// package decide uses it while Valkey is unavailable. The zero value is a subject that
-// never called. A Model is not safe for concurrent use.
+// Model is the limiter without I/O: the state of one subject, and the step of the scripts
+// in Go. Tests compare the scripts with it, simulations run on it, and package decide
+// uses it while Valkey is unavailable. The zero value is a subject that never called. A
+// Model is not safe for concurrent use.
 type Model struct {
 	sections []section
 	states   []state
@@ -23,23 +23,23 @@ type state struct {
 	deficits []deficit // calls missing in slots that are not the newest
 	fill     int64     // calls of the newest slot; the others stand for a whole group
 	offset   int64     // how far the log's clock is ahead of a server's clock that stepped back
-	keep     int64     // slots to keep, of a log that counts denied calls
+	keep     int64     // number of slots to keep; only for a log that counts denied calls
 	// Of a counter or fixed window:
 	start     int64 // start of the current window
-	prev, cur int64 // calls of the previous and of the current window
+	prev, cur int64 // cost counted in the previous and in the current window
 	// Of a token bucket, which is full at whole + part/requests:
 	whole, part, requests int64
 	valleys               valleys
 }
 
-// Take decides about cost at the instant now, and takes it if every limit admits it. The
-// limits may differ from call to call: the state is carried over as far as the algorithms
-// allow. Take returns errors as Limiter.Take does.
+// Take decides about cost at the instant now, and takes it if every enforced limit admits
+// it. The limits may differ from call to call: the state is carried over as far as the
+// algorithms allow. Its only error is ErrCost, as for Limiter.Take.
 func (m *Model) Take(now time.Time, limits []Limit, cost int64) (Decision, error) {
 	return m.take(now, limits, cost, false)
 }
 
-// Reserve is Take for a cost of which some may be given back. See Limiter.Reserve.
+// Reserve is Take for a cost that may be refunded. See Limiter.Reserve.
 func (m *Model) Reserve(now time.Time, limits []Limit, cost int64) (Decision, error) {
 	return m.take(now, limits, cost, true)
 }
@@ -51,14 +51,14 @@ func (m *Model) take(now time.Time, limits []Limit, cost int64, reserve bool) (D
 	return m.step(now.UnixMicro(), limits, cost, cost, reserve), nil
 }
 
-// Peek returns what Take would for a cost of 1, and takes nothing.
+// Peek returns the Decision of a Take of cost 1, but takes nothing.
 func (m *Model) Peek(now time.Time, limits []Limit) Decision {
 	return m.step(now.UnixMicro(), limits, 1, 0, false)
 }
 
-// Refund gives back cost that was taken at the instant taken, and returns what Peek
-// would. It leaves alone the limits in the mask spared, as Program.Sparing does. See
-// Limiter.Refund.
+// Refund gives back cost that was taken at the instant taken. It returns the Decision of
+// a Peek, with Unreturned. It does not change the limits in shadow mode in the mask
+// spared, as Program.Sparing describes. See Limiter.Refund.
 func (m *Model) Refund(now time.Time, limits []Limit, cost int64, taken time.Time,
 	spared byte) Decision {
 	s := m.open(now.UnixMicro(), limits)
@@ -88,8 +88,8 @@ type step struct {
 	limits  []Limit
 	of      []int              // index of each limit's section
 	shifts  [][]calendar.Shift // by section; nil without a calendar
-	reserve bool               // some of the cost may be given back
-	changed bool               // the state was carried over or moved: it is stored even if the call is denied
+	reserve bool               // the cost may be refunded
+	changed bool               // the state was carried over or moved: store it even if the call is denied
 }
 
 // open carries the state over to the limits, and advances it to the time now.
@@ -144,17 +144,19 @@ func (m *Model) step(now int64, limits []Limit, cost, take int64, reserve bool) 
 		d.Allowed = false
 	}
 	if !stored {
-		*m = before // if the clock steps back, the next step finds the same state
+		*m = before // as in Valkey: if the clock steps back, the next step finds the old state
 	}
 	return d
 }
 
+// hasAttempts reports whether a section is a log that counts denied calls.
 func (s *step) hasAttempts() bool {
 	return slices.ContainsFunc(s.model.sections, func(sec section) bool { return sec.kind == attemptsKind })
 }
 
-// admitting selects the sections that record an admitted cost: all but those of limits in
-// shadow mode that it exceeds. Logs that count denied calls record that cost too.
+// admitting returns a function that selects the sections that record an admitted cost. It
+// leaves out limits in shadow mode that the cost exceeds, except logs that count denied
+// calls.
 func (s *step) admitting(d Decision) func(section int) bool {
 	exceeded := Exceeded(d.Limits)
 	return func(i int) bool {
@@ -162,8 +164,8 @@ func (s *step) admitting(d Decision) func(section int) bool {
 	}
 }
 
-// record adds cost to every wanted section with a limit of at least cost. It reports
-// whether there was one.
+// record adds cost to every wanted section that has a limit of at least cost. It reports
+// whether there was such a section.
 func (s *step) record(cost int64, wanted func(section int) bool) (recorded bool) {
 	for i, sec := range s.model.sections {
 		if !wanted(i) || cost > s.requests(i) {
@@ -204,9 +206,9 @@ func (s *step) usage(cost int64) Decision {
 	return d
 }
 
-// usageOf evaluates limit i for a cost. It returns what is left, below 0 if more is taken
-// than the limit, and the microseconds until the window is empty and until the cost
-// passes.
+// usageOf evaluates limit i for a cost. left is the remaining cost, which is negative if
+// more than the limit is taken. reset and retry are the microseconds until the window is
+// empty and until the cost passes.
 func (s *step) usageOf(st *state, i int, cost int64) (left, reset, retry int64) {
 	l, sec := s.limits[i], s.model.sections[s.of[i]]
 	switch sec.kind {
@@ -221,8 +223,8 @@ func (s *step) usageOf(st *state, i int, cost int64) (left, reset, retry int64) 
 	}
 }
 
-// advance advances a section's state to the time now. It reports whether the state has to
-// be stored for that, because the clock stepped back or a limit changed.
+// advance advances a section's state to the time now. It reports whether the state must
+// therefore be stored, because the clock stepped back or a limit changed.
 func (st *state) advance(sec section, now, requests int64, shifts []calendar.Shift) (moved bool) {
 	switch sec.kind {
 	case counterKind:
@@ -247,9 +249,9 @@ func (st *state) advance(sec section, now, requests int64, shifts []calendar.Shi
 	}
 }
 
-// refund gives back a cost. It returns how much of the cost the section may still count
-// afterwards. A call that has left the window is not counted, so it gets nothing back and
-// refund returns 0.
+// refund gives back a cost. It returns the part of the cost that the section may still
+// count afterwards. For a call that has left the window it gives nothing back and returns
+// 0, because the section no longer counts the call.
 func (st *state) refund(sec section, r refund) (unreturned int64) {
 	switch sec.kind {
 	case counterKind:
@@ -283,7 +285,7 @@ type refund struct {
 	cost     int64
 	taken    int64 // when the cost was taken
 	requests int64 // largest limit of the section
-	ends     int64 // end of the current window, of a fixed window
+	ends     int64 // end of the current window; only for a fixed window
 	whole    bool  // refund whole slots only: the state has no room for deficits
 }
 

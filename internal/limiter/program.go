@@ -17,35 +17,35 @@ import (
 //	1 byte   length of a state's sections, between the signature and the slots
 //	         signature: 1 byte version, 1 byte number of sections, then for each section
 //	           1 byte kind (1 log, 2 log that counts denied calls, 3 counter, 4 token
-//	           bucket, 5 fixed window), 8 more for a limit in shadow mode, which shares
+//	           bucket, 5 fixed window), plus 8 for a limit in shadow mode, which shares
 //	           no section
 //	           4 bytes calls per slot of a log; calendar of a fixed window
 //	           1 byte bytes per slot of a log
 //	           6 bytes window (microseconds), for a log the longest of its limits
 //	per limit, in the order given:
 //	           4 bytes requests,
-//	           1 byte number of its section (from 1), 128 more for calendar weeks and
-//	           years and for shadow mode, 64 more if a refund leaves the limit alone,
+//	           1 byte number of its section (from 1), plus 128 for calendar weeks and
+//	           years and for shadow mode, plus 64 if a refund must spare the limit,
 //	           6 bytes window (microseconds), 3 bytes Slots
 //	per section with a calendar:
 //	           1 byte length of the zone's name, the name, 1 byte number of shifts,
 //	           per shift 7 bytes start (microseconds since 1970),
 //	           3 bytes offset east of UTC (seconds + 2^23)
-//	thresholds of the limits, if there are any: see noticeMark
+//	thresholds of the limits, if there are any: see thresholdsMark
 //
-// Integers are big-endian. Releases that do not know such a period or mode refuse a number
-// with the 128 before they change a state. Of this release's scripts, only the general
-// step handles it.
+// Integers are big-endian. Releases without calendar weeks, calendar years and shadow
+// mode refuse a number with the 128 before they change a state. Of this release's
+// scripts, only the general step handles such a number.
 type Program []byte
 
 const (
 	programVersion = 2
 	sectionLen     = 12
 	logLen         = 30 // bytes of a log in a state, without its slots
-	countLen       = 15 // bytes of another section in a state
+	countLen       = 15 // bytes of any other section in a state
 	limitLen       = 14
 	laterMark      = 128 // added to the number of a section: earlier releases refuse the program
-	sparedMark     = 64  // added to the number of a section: a refund leaves the limit alone
+	sparedMark     = 64  // added to the number of a section: a refund spares the limit
 	shadowMark     = 8   // added to the kind of a section: the limit is in shadow mode
 )
 
@@ -89,7 +89,7 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 	return appendThresholds(p, limits), nil
 }
 
-// mark returns what the limit adds to the number of its section.
+// mark returns laterMark for a limit that earlier releases must refuse, otherwise 0.
 func (l Limit) mark() byte {
 	if l.Calendar > Month || l.Shadow {
 		return laterMark
@@ -97,8 +97,8 @@ func (l Limit) mark() byte {
 	return 0
 }
 
-// Sparing returns the program for a refund that leaves some limits in shadow mode alone.
-// Bit i of spared is for limit i; bits for enforced limits are ignored.
+// Sparing returns the program for a refund that does not change some limits in shadow
+// mode. Bit i of spared is for limit i; bits for enforced limits are ignored.
 func (p Program) Sparing(spared byte) Program {
 	if spared == 0 || len(p) < 4 {
 		return p
@@ -163,7 +163,8 @@ func (p Program) Limits() ([]Limit, error) {
 		}
 		limits[i].Zone, zones = zones[0], zones[1:]
 	}
-	if len(zones) > 0 && zones[0] != "" && zones[0][0] == noticeMark && !readThresholds(limits, zones[0]) {
+	if len(zones) > 0 && zones[0] != "" && zones[0][0] == thresholdsMark &&
+		!readThresholds(limits, zones[0]) {
 		return nil, ErrProgram
 	}
 	if err := ValidateAll(withoutZones(limits)); err != nil {
@@ -175,8 +176,8 @@ func (p Program) Limits() ([]Limit, error) {
 	return limits, nil
 }
 
-// withoutZones removes the zones, which only the time zone database can validate. A
-// Program has the shifts it needs.
+// withoutZones returns the limits without their zones, which only the time zone database
+// can validate. A Program has the shifts that it needs.
 func withoutZones(limits []Limit) []Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
@@ -185,8 +186,8 @@ func withoutZones(limits []Limit) []Limit {
 	return limits
 }
 
-// ofKind returns the limit with the algorithm and mode of the section that an entry of the
-// signature describes.
+// ofKind returns the limit with the algorithm and mode of the section that an entry of
+// the signature describes.
 func (l Limit) ofKind(entry []byte) Limit {
 	l.Shadow = entry[0]&shadowMark != 0
 	switch kind(entry[0] &^ shadowMark) {
@@ -205,7 +206,8 @@ func (l Limit) ofKind(entry []byte) Limit {
 	return l
 }
 
-// zones returns the names of the zones in the tail of a Program.
+// zones returns the names of the zones in p, the tail of a Program. ok is false for a
+// malformed tail.
 func (p Program) zones() (names []string, ok bool) {
 	for len(p) > 0 {
 		n := 1 + int(p[0])
@@ -286,8 +288,8 @@ func sectionsOf(limits []Limit) (sections []section, of []int) {
 	return sections, of
 }
 
-// same reports whether two sections can have the same state. A zone does not matter: it
-// only moves the boundaries of the windows.
+// same reports whether section s can keep the state of section o. A zone does not matter:
+// it only moves the boundaries of the windows.
 func (s section) same(o section) bool {
 	return s.kind == o.kind && s.shadow == o.shadow && s.group == o.group && s.span == o.span &&
 		s.calendar == o.calendar
@@ -305,8 +307,9 @@ func shareSection(sections []section, want section) int {
 	return -1
 }
 
-// width returns the bytes of a slot; 0 if the section is not a log. The low 8*width-1 bits
-// of a time in microseconds must span more than three windows; no slot is older than that.
+// width returns the bytes of a slot; 0 if the section is not a log. A slot has the low
+// 8*width-1 bits of a time in microseconds. Their range must be longer than three
+// windows, the greatest age of a slot.
 func (s section) width() byte {
 	switch {
 	case !s.kind.isLog():

@@ -30,8 +30,8 @@ func WindowUnits() []string {
 	return names
 }
 
-// SplitWindow returns the window as a count of the longest unit that divides it: 90
-// seconds are 90, "second", and 120 seconds are 2, "minute".
+// SplitWindow returns the window as a count of the longest unit that divides it: 90,
+// "second" for 90 seconds, and 2, "minute" for 120 seconds.
 func SplitWindow(w time.Duration) (count int64, unit string) {
 	for _, u := range windowUnits {
 		if w >= u.size && w%u.size == 0 {
@@ -41,8 +41,8 @@ func SplitWindow(w time.Duration) (count int64, unit string) {
 	return int64(w / time.Millisecond), "millisecond"
 }
 
-// JoinWindow is the inverse of SplitWindow. unit may be plural. It returns an error for an
-// unknown unit or a window that is out of bounds for a Limit.
+// JoinWindow is the inverse of SplitWindow. unit may be plural. It returns an error for
+// an unknown unit or a window that is out of bounds for a Limit.
 func JoinWindow(count int64, unit string) (time.Duration, error) {
 	for _, u := range windowUnits {
 		if unit != u.name && unit != u.name+"s" {
@@ -169,7 +169,7 @@ type storedShadow struct {
 	Shadow *Text `json:"shadow"`
 }
 
-// MarshalJSON encodes the limit as its Text; one in shadow mode as a storedShadow.
+// MarshalJSON encodes the limit as its Text, or in shadow mode as a storedShadow.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	text := l.Text()
 	if l.Shadow {
@@ -180,7 +180,7 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON. It also accepts any Text. It returns an
-// error for a field that cannot be parsed, and leaves bounds to Validate.
+// error for the first field that cannot be parsed, and leaves bounds to Validate.
 func (l *Limit) UnmarshalJSON(data []byte) error {
 	var stored struct {
 		Text

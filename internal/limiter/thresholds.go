@@ -10,18 +10,19 @@ import (
 
 // Bounds of a limit's Thresholds.
 const (
-	MaxThresholds   = 5           // the most of one limit
-	MinNotifyWindow = time.Minute // the shortest window of a limit that has some
+	MaxThresholds   = 5           // the most thresholds of one limit
+	MinNotifyWindow = time.Minute // the shortest window of a limit with thresholds
 )
 
 // Thresholds are percentages of a limit, 1 to 100, in ascending order and padded with
-// zeros. A call crosses a threshold if it takes the use of the limit from below the
-// threshold to it or beyond. Scripts ignore thresholds: a Program carries them for readers
+// zeros. A call crosses a threshold if it raises the usage of the limit from below the
+// threshold to it or above. Scripts ignore thresholds: a Program carries them for readers
 // of the reply.
 type Thresholds [MaxThresholds]uint8
 
-// NewThresholds returns the thresholds of a list, in its order. If a percentage is out of
-// range or there are more than MaxThresholds, Limit.Errors reports the result as invalid.
+// NewThresholds returns a list of percentages as Thresholds, in its order. If one is out
+// of range or there are more than MaxThresholds, Limit.Errors reports the result as
+// invalid.
 func NewThresholds(percents []int) (t Thresholds) {
 	for i, p := range percents {
 		if i >= MaxThresholds || p < 1 || p > 100 {
@@ -79,15 +80,15 @@ func (l Limit) notifyProblem() string {
 	case !l.Notify.valid():
 		return fmt.Sprintf("must be up to %d percentages from 1 to 100, in ascending order", MaxThresholds)
 	case l.CountDenied:
-		return "is set, but denied calls count: must be left out, or only admitted calls be counted"
+		return "is set, but denied calls count: must be left out, or countDenied must be"
 	case l.Span() < MinNotifyWindow && l.windowProblem() == "":
-		return fmt.Sprintf("is set, but the window is %s: must be 1 minute at least", FormatWindow(l.Window))
+		return fmt.Sprintf("is set, but the window is %s: must be at least 1 minute", FormatWindow(l.Window))
 	}
 	return ""
 }
 
-// Crossed lists the thresholds that a call crossed by taking cost, where u is the usage
-// after it.
+// Crossed lists the thresholds that a call of this cost crossed. u is the usage after the
+// call. For a log with grouped slots it may include thresholds that were crossed before.
 func (u Usage) Crossed(cost int64) (percents []int) {
 	if u.Limit.Notify == (Thresholds{}) {
 		return nil
@@ -95,7 +96,8 @@ func (u Usage) Crossed(cost int64) (percents []int) {
 	return u.Limit.reached(u.Used()-cost-u.Limit.slack(), u.Used())
 }
 
-// reached lists the thresholds above one use and not above another.
+// reached lists the thresholds that are above the usage before and not above the usage
+// after.
 func (l Limit) reached(before, after int64) (percents []int) {
 	for _, p := range l.Notify.Percents() {
 		if at := (l.Requests*int64(p) + 99) / 100; before < at && at <= after {
@@ -105,9 +107,9 @@ func (l Limit) reached(before, after int64) (percents []int) {
 	return percents
 }
 
-// slack returns how much more than its cost a call may add to the use of the limit. In a
-// log with grouped slots, a call may move up to one slot's calls back into a window that
-// they had left.
+// slack returns by how much more than its cost a call may raise the usage of the limit.
+// In a log with grouped slots, a call may move up to one slot's calls back into a window
+// that they had left.
 func (l Limit) slack() int64 {
 	if l.Algorithm != Log {
 		return 0
@@ -115,14 +117,14 @@ func (l Limit) slack() int64 {
 	return l.group() - 1
 }
 
-// noticeMark begins an entry of a program that scripts, and releases before Thresholds,
-// take for one more time zone without shifts. The name of the zone is the mark and, for
-// each limit with thresholds: 1 byte index, 1 byte number of thresholds, 1 byte for each.
-const noticeMark = '%'
+// thresholdsMark begins the name of an entry that looks like a time zone without shifts
+// to scripts, and to releases before Thresholds. After the mark, the name has for each
+// limit with thresholds: 1 byte index, 1 byte number of thresholds, 1 byte for each.
+const thresholdsMark = '%'
 
 // appendThresholds appends the thresholds of limits to their program, after the zones.
 func appendThresholds(p Program, limits []Limit) Program {
-	text := []byte{noticeMark}
+	text := []byte{thresholdsMark}
 	for i, l := range limits {
 		if percents := l.Notify.Percents(); len(percents) > 0 {
 			text = append(text, byte(i), byte(len(percents)))

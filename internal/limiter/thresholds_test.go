@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A call crosses a threshold when what is used was below it and is not any more. The
-// oracle is a list of admitted calls; it counts those of the window before and after.
-func TestCrossedEqualsAListOfCalls(t *testing.T) {
+// A call crosses a threshold if the usage is below it before the call and not after. The
+// oracle is a list of admitted calls, which gives the usage before and after.
+func TestCrossedEqualsListOfCalls(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := Limit{Requests: rapid.Int64Range(1, 60).Draw(t, "requests"), Window: time.Hour,
 			Notify: drawThresholds(t)}
@@ -53,15 +53,16 @@ func TestCrossedEqualsAListOfCalls(t *testing.T) {
 				}
 			}
 			if got := d.Limits[0].Crossed(cost); !slices.Equal(got, want) {
-				t.Fatalf("%d + %d of %s: crossed %v, want %v", before, cost, limit, got, want)
+				t.Fatalf("%d + %d of %s: got crossed %v, want %v", before, cost, limit, got, want)
 			}
 		}
 	})
 }
 
-// In any list of limits, what a look finds just before a call says what the call crosses.
-// A log with grouped slots may name a threshold that was crossed before, never miss one.
-func TestCrossedEqualsALookBefore(t *testing.T) {
+// For any list of limits, Crossed returns the thresholds between the usage of a Peek just
+// before the call and the usage after it. For a log with grouped slots it may include
+// thresholds that were crossed before, but misses none.
+func TestCrossedEqualsPeekBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := drawLimits(t)
 		for i := range limits {
@@ -84,8 +85,8 @@ func TestCrossedEqualsALookBefore(t *testing.T) {
 				want, got := u.Limit.reached(before.Limits[i].Used(), u.Used()), u.Crossed(cost)
 				missed := slices.ContainsFunc(want, func(p int) bool { return !slices.Contains(got, p) })
 				if missed || u.Limit.slack() == 0 && len(got) != len(want) {
-					t.Fatalf("%s: %d used, then %d: crossed %v, want %v", u.Limit, before.Limits[i].Used(),
-						u.Used(), got, want)
+					t.Fatalf("%s: used %d, then %d: got crossed %v, want %v", u.Limit,
+						before.Limits[i].Used(), u.Used(), got, want)
 				}
 			}
 		}
@@ -106,8 +107,8 @@ func drawThresholds(t *rapid.T) Thresholds {
 	return NewThresholds(percents)
 }
 
-// Thresholds out of order, out of bounds, of attempts or of a short window are refused by
-// name.
+// Limit.Errors reports thresholds that are out of order or out of bounds, and thresholds
+// of a limit that counts denied calls or has a short window.
 func TestNotifyErrors(t *testing.T) {
 	day := Limit{Requests: 100, Window: 24 * time.Hour}
 	with := func(l Limit, percents ...int) Limit {
@@ -124,21 +125,21 @@ func TestNotifyErrors(t *testing.T) {
 		"ascending order": {with(day, 0), with(day, 101), with(day, -1), with(day, 356), with(day, 80, 50),
 			with(day, 50, 50), with(day, 0, 50), with(day, 1, 2, 3, 4, 5, 6)},
 		"denied calls count": {with(attempts, 80)},
-		"1 minute at least":  {with(short, 80)},
+		"at least 1 minute":  {with(short, 80)},
 	} {
 		for _, l := range limits {
 			errs := l.Errors()
 			if text == "" && len(errs) > 0 || text != "" && (len(errs) != 1 || errs[0].Field != "notify" ||
 				!strings.Contains(errs[0].Message, text)) {
-				t.Errorf("%v: %v, want %q", l.Notify, errs, text)
+				t.Errorf("%v: got errors %v, want one of notify with %q", l.Notify, errs, text)
 			}
 		}
 	}
 }
 
-// A step reads a program with thresholds as it reads one without, and so does a release
-// that knows none: they follow everything else, in the form of one more time zone.
-func TestThresholdsFollowTheProgram(t *testing.T) {
+// Thresholds are at the end of a program, in the form of a time zone without shifts. So
+// scripts, and releases without thresholds, ignore them.
+func TestThresholdsInProgram(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := drawLimits(t)
 		limits[0].CountDenied, limits[0].Notify = false, NewThresholds([]int{50, 100})
@@ -151,14 +152,14 @@ func TestThresholdsFollowTheProgram(t *testing.T) {
 		}
 		program, err := Compile(limits, time.Unix(1_800_000_000, 0))
 		if err != nil || !strings.HasPrefix(string(program), string(plain)) {
-			t.Fatalf("%q, %v does not begin with %q", program, err, plain)
+			t.Fatalf("got program %q, %v, want one that begins with %q", program, err, plain)
 		}
 		zone := program[len(plain):]
 		if len(zone) != 2+int(zone[0]) || zone[len(zone)-1] != 0 {
-			t.Fatalf("%q is no zone without shifts", zone)
+			t.Fatalf("got %q at the end, want a zone without shifts", zone)
 		}
 		if read, err := program.Limits(); err != nil || !slices.Equal(read, limits) {
-			t.Fatalf("%+v, %v; want %+v", read, err, limits)
+			t.Fatalf("got %+v, %v; want %+v", read, err, limits)
 		}
 	})
 }
