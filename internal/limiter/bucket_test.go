@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// debtWithout replays a bucket without what was given back: its debt now, in
-// microseconds.
+// debtWithout returns the debt of a bucket without the refunded calls, in microseconds.
+// It computes it from the list of calls.
 func (p *refundPlay) debtWithout() *big.Rat {
 	debt, at := new(big.Rat), p.at
 	drain := func(to time.Time) {
@@ -31,8 +31,9 @@ func (p *refundPlay) debtWithout() *big.Rat {
 
 func isMerged(v valley) bool { return v.merged }
 
-// A bucket whose calls reserve stands after a refund as if the calls had never been made;
-// where it says that it gave back less it owes more, and never less.
+// After a refund, a bucket whose calls reserve is as if the refunded calls had never been
+// made. Only after a merge of valleys may it give back less, and Unreturned is then above
+// 0.
 func TestRefundsOfBucketsAreExact(t *testing.T) {
 	refunds, short := 0, 0
 	playRefunds(t, func(p *refundPlay) {
@@ -57,7 +58,7 @@ func TestRefundsOfBucketsAreExact(t *testing.T) {
 					short++
 				}
 				if after.Unreturned > 0 && p.reserve && !merged {
-					p.fail(t, "%d unreturned, though no valley was merged", after.Unreturned)
+					p.fail(t, "got %d unreturned without a merged valley, want 0", after.Unreturned)
 				}
 				exact = exact && after.Unreturned == 0
 			}
@@ -69,20 +70,20 @@ func TestRefundsOfBucketsAreExact(t *testing.T) {
 			left := new(big.Int).Div(free.Num(), free.Denom()).Int64()
 			got := p.do(t, 0, time.Unix(0, 0)).Limits[0].Remaining
 			if got > left || exact && got != left {
-				p.fail(t, "%d remain, want %d", got, left)
+				p.fail(t, "got %d remaining, want %d, exactly: %t", got, left, exact)
 			}
 			if most := 29 + 12 + 30 + 12 + 24*maxValleys; p.bytes > most {
-				p.fail(t, "the state has %d bytes, more than %d", p.bytes, most)
+				p.fail(t, "got a state of %d bytes, want at most %d", p.bytes, most)
 			}
 		}
 	})
 	t.Logf("%d of %d refunds of reserved calls gave back less", short, refunds)
 }
 
-// A burst of as many calls as a log admits outgrows the room of its slots several times,
-// and the length from which on the state says how many are used. Every call counts,
-// whichever limit the log shares its state with.
-func TestBurstOutgrowsTheState(t *testing.T) {
+// A burst that uses up a log exceeds the room of its slots several times, and the length
+// of a state that is read whole. Every call of it counts, whatever other limit is in the
+// state.
+func TestBurstGrowsState(t *testing.T) {
 	clock := newClocked(t)
 	for _, requests := range []int64{100, 461, 700} {
 		for _, denied := range []bool{true, false} {
@@ -95,9 +96,9 @@ func TestBurstOutgrowsTheState(t *testing.T) {
 			} {
 				s := clock.subject(
 					Limit{Requests: requests, Window: 7 * time.Millisecond, CountDenied: denied}, other)
-				if n := s.besiege(t, requests); n != requests {
-					t.Errorf("%d per 7 ms, denied calls count: %t, and %s: %d admitted at one instant",
-						requests, denied, other, n)
+				if n := s.exhaust(t, requests); n != requests {
+					t.Errorf("%d per 7 ms, denied calls count: %t, and %s: got %d admitted at one instant, "+
+						"want %[1]d", requests, denied, other, n)
 				}
 			}
 		}

@@ -11,37 +11,38 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stored is a state as the header of readstate.lua lays it out.
+// stored is a decoded state.
 type stored struct {
 	length   int
 	sections []storedSection
 }
 
-// storedSection is what a state says about a section. Only a log has more than a kind.
+// storedSection is a section of a state. For a section that is not a log, only the fields
+// to span are set.
 type storedSection struct {
 	kind                     kind
 	group                    int64
 	width                    int
 	span                     time.Duration
 	capacity, used, fill     int
-	slots                    []int64 // the low bits of their times
-	trailing                 string  // after the used slots
+	slots                    []int64 // low bits of the slots' times
+	trailing                 string  // bytes after the used slots
 	rewritten, offset, keeps int64
 }
 
-// The lengths that the header of readstate.lua gives.
+// Lengths in the header of readstate.lua, in bytes.
 const (
-	storedHead  = 2  // of the signature
+	storedHead  = 2  // signature without its sections
 	storedLog   = 30 // numbers of a log
 	storedOther = 15 // numbers of another section
 )
 
-// decodeStored reads a state independently of the script. It fails when bytes are missing
-// or left over.
+// decodeStored decodes a state in the layout of the header of readstate.lua,
+// independently of the script. It returns an error if bytes are missing or left over.
 func decodeStored(state string) (stored, error) {
 	b := []byte(state)
 	if len(b) < storedHead || len(b) < storedHead+sectionLen*int(b[1]) {
-		return stored{}, fmt.Errorf("%d bytes hold no signature", len(b))
+		return stored{}, fmt.Errorf("%d bytes are too few for a signature", len(b))
 	}
 	st := stored{length: len(b), sections: make([]storedSection, b[1])}
 	at := storedHead + sectionLen*len(st.sections)
@@ -91,14 +92,14 @@ func (sec *storedSection) readSlots(b []byte) {
 	sec.trailing = string(b)
 }
 
-// mostSlots is how many slots a log of a limit is ever given: a tenth more than the limit
-// needs, and four.
+// mostSlots returns the documented maximum capacity of a log: a tenth more slots than the
+// limit needs, plus 4.
 func mostSlots(requests, group int64) int64 {
 	return (requests+group-1)/group*11/10 + 4
 }
 
-// room is the documented capacity of a log after a rewrite that found live slots: half as
-// many to grow, and eight, but no more than mostSlots. One slot gets room for two more.
+// room returns the documented capacity of a log after a rewrite with live slots: half as
+// many slots again plus 8, at most mostSlots. A log of one slot has room for 2 more.
 func room(live, requests, group int64) int64 {
 	if live <= 1 {
 		return 3
@@ -118,8 +119,8 @@ func requestsOf(limits []Limit, section int) int64 {
 	return requests
 }
 
-// The length of a state is what its layout says, its free slots are zero, and after each
-// rewrite a log has the documented room.
+// A state has the length of its layout, its free slots are zero, and after each rewrite a
+// log has the documented room.
 func TestBytesEqualTheFormula(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -142,6 +143,7 @@ func TestBytesEqualTheFormula(t *testing.T) {
 	})
 }
 
+// checkRoom checks the lengths in a state, given the state before the last event.
 func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 	t.Helper()
 	length := storedHead
@@ -154,12 +156,13 @@ func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 		}
 		length += storedLog + sec.capacity*sec.width
 		if strings.Trim(sec.trailing, "\x00") != "" {
-			s.fail(t, "section %d: used slots, then a free one, then %x", i,
+			s.fail(t, "section %d: got %x after the first free slot, want zeros", i,
 				strings.TrimLeft(sec.trailing, "\x00"))
 		}
 		if !s.rewritten {
 			if sec.capacity != before.sections[i].capacity {
-				s.fail(t, "section %d: capacity became %d", i, sec.capacity)
+				s.fail(t, "section %d: got capacity %d without a rewrite, want %d", i, sec.capacity,
+					before.sections[i].capacity)
 			}
 			continue
 		}
@@ -168,17 +171,17 @@ func (s *subject) checkRoom(t *rapid.T, before, after stored) {
 		}
 		requests := requestsOf(s.limits, i)
 		if want := room(int64(len(sec.slots)), requests, sec.group); int64(sec.capacity) != want {
-			s.fail(t, "section %d: capacity %d for %d slots of limit %d, want %d", i, sec.capacity,
+			s.fail(t, "section %d: got capacity %d for %d slots of limit %d, want %d", i, sec.capacity,
 				len(sec.slots), requests, want)
 		}
 	}
 	if length != after.length {
-		s.fail(t, "%d bytes, want %d", after.length, length)
+		s.fail(t, "got %d bytes, want %d", after.length, length)
 	}
 }
 
-// keptRoom reports whether a log has the room that it had: a rewrite for another
-// section's sake leaves it alone.
+// keptRoom reports whether a log has the capacity that it had before. A rewrite because
+// of another section does not change it.
 func (sec *storedSection) keptRoom(before stored, i int) bool {
 	if i >= len(before.sections) {
 		return false
@@ -188,9 +191,9 @@ func (sec *storedSection) keptRoom(before stored, i int) bool {
 		sec.capacity == was.capacity
 }
 
-// largest is the documented bound of the bytes that a list of limits takes: a quantity of
-// the limits alone, whatever the calls.
-func largest(limits []Limit) int {
+// maxBytes returns the documented bound of a state's bytes. It depends only on the
+// limits.
+func maxBytes(limits []Limit) int {
 	sections, _ := sectionsOf(limits)
 	total := storedHead
 	for i, sec := range sections {
@@ -203,7 +206,7 @@ func largest(limits []Limit) int {
 	return total
 }
 
-// However often a caller calls, its state is never longer than its limits' bound.
+// A state never exceeds the bound of its limits, however many calls there are.
 func TestBytesAreBounded(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -215,15 +218,15 @@ func TestBytesAreBounded(t *testing.T) {
 			} else {
 				s.do(t, s.cost(t))
 			}
-			if n := len(s.bytes(t)); n > largest(s.limits) {
-				s.fail(t, "the state takes %d bytes, the bound is %d", n, largest(s.limits))
+			if n := len(s.bytes(t)); n > maxBytes(s.limits) {
+				s.fail(t, "got a state of %d bytes, want at most %d", n, maxBytes(s.limits))
 			}
 		}
 	})
 }
 
-// Edits keep history, but no log becomes longer than the largest of the limits that the
-// subject ever had needs.
+// Across edits, no log has more slots than the largest limit that the subject ever had
+// needs.
 func TestSlotsAreBoundedAcrossEdits(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -234,25 +237,24 @@ func TestSlotsAreBoundedAcrossEdits(t *testing.T) {
 			s.event(t)
 			most = max(most, bound(s.limits))
 			if n := s.capacity(t); n > most {
-				s.fail(t, "a log of %d slots, the bound is %d", n, most)
+				s.fail(t, "got a log of %d slots, want at most %d", n, most)
 			}
 		}
 	})
 }
 
-// Where a slot stood for many calls and now stands for one, the history takes no more
-// than DefaultSlots.
+// After an edit from grouped slots to a slot per call, the log has at most DefaultSlots.
 func TestSlotsAreBoundedWhenAGroupedLogIsLowered(t *testing.T) {
 	s := newClocked(t).subject(Limit{Requests: 1_000_000, Window: time.Minute, Slots: MinSlots})
 	s.do(t, 1_000_000)
 	s.limits = []Limit{{Requests: 10, Window: time.Minute}}
 	s.do(t, 1)
 	if n := s.capacity(t); n > DefaultSlots {
-		s.fail(t, "%d slots for a limit of 10, want at most %d", n, DefaultSlots)
+		s.fail(t, "got %d slots for a limit of 10, want at most %d", n, DefaultSlots)
 	}
 }
 
-// capacity returns the slots of the subject's longest log.
+// capacity returns the capacity of the subject's longest log.
 func (s *subject) capacity(t rapid.TB) int64 {
 	t.Helper()
 	state := s.bytes(t)
@@ -270,8 +272,8 @@ func (s *subject) capacity(t rapid.TB) int64 {
 	return int64(longest)
 }
 
-// bound returns the slots of the longest log that the limits could need, or that others
-// could carry over from them one call a slot.
+// bound returns the maximum capacity of a log of these limits, or of a log after an edit
+// that carries their calls over to a slot each.
 func bound(limits []Limit) int64 {
 	var slots int64
 	for _, l := range limits {
@@ -282,10 +284,9 @@ func bound(limits []Limit) int64 {
 	return slots
 }
 
-// The time to live covers every window that still counts something, and is no longer than
-// two windows and two milliseconds. The server drops the keys of this test at the virtual
-// instant at which it would, and still every answer is that of the model, which forgets
-// nothing.
+// The time to live covers every window that still counts something, and is at most two
+// windows and two milliseconds. The test deletes the key when it expires in virtual time,
+// and the decisions still equal those of the model, which never deletes its state.
 func TestTimeToLiveCoversEveryWindow(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -294,8 +295,8 @@ func TestTimeToLiveCoversEveryWindow(t *testing.T) {
 	})
 }
 
-// The same holds across edits. Calendars are left out, since the count of one that an
-// edit drops is kept until the key expires.
+// The same holds across edits. Calendars are left out: the count of a calendar that an
+// edit removes is kept until the key expires.
 func TestTimeToLiveCoversEveryWindowAcrossEdits(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -308,6 +309,7 @@ func TestTimeToLiveCoversEveryWindowAcrossEdits(t *testing.T) {
 	})
 }
 
+// dropCalendars replaces calendars by windows of a minute.
 func (s *subject) dropCalendars() {
 	for i, l := range s.limits {
 		if l.Calendar != NoCalendar {
@@ -316,6 +318,8 @@ func (s *subject) dropCalendars() {
 	}
 }
 
+// checkLives makes random events, with edit for edits, and checks the decisions and times
+// to live.
 func (s *subject) checkLives(t *rapid.T, edit func()) {
 	t.Helper()
 	var model Model
@@ -331,7 +335,7 @@ func (s *subject) checkLives(t *rapid.T, edit func()) {
 	}
 }
 
-// forward lets time pass and drops the key when its time has come.
+// forward moves the time forward, and deletes the key if it has expired.
 func (s *subject) forward(t *rapid.T) {
 	longest := s.longest().Microseconds()
 	micros := rapid.OneOf(rapid.Int64Range(0, longest/5), rapid.Int64Range(longest-1, longest),
@@ -340,6 +344,8 @@ func (s *subject) forward(t *rapid.T) {
 	s.expire(t)
 }
 
+// checkLife makes a step, compares its decision with the model's, and checks when the key
+// expires.
 func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
 	t.Helper()
 	got := s.do(t, cost)
@@ -348,24 +354,24 @@ func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
 		want, _ = model.Take(s.now, s.limits, cost)
 	}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		s.fail(t, "model %+v", want)
+		s.fail(t, "got %+v, want the model's %+v", got, want)
 	}
 	if s.writes == 0 {
 		return
 	}
 	for i, u := range got.Limits {
 		if until := s.now.Add(u.Reset); s.expiry.Before(until) {
-			s.fail(t, "limit %d counts until %d, the state expires %s sooner", i, until.UnixMicro(),
-				until.Sub(s.expiry))
+			s.fail(t, "limit %d: the state expires %s before the window ends at %d", i, until.Sub(s.expiry),
+				until.UnixMicro())
 		}
 	}
 	if bound := 2*s.longest() + 2*time.Millisecond; s.expiry.After(s.now.Add(bound)) {
-		s.fail(t, "the state lives %s, the bound is %s", s.expiry.Sub(s.now), bound)
+		s.fail(t, "got a time to live of %s, want at most %s", s.expiry.Sub(s.now), bound)
 	}
 }
 
-// What the server really spends on a key that took all its limit, its own bookkeeping and
-// the key's name included, stays within the published figures.
+// The server's memory for a key whose limit is used up is within the published figures.
+// It includes the key's name and the server's overhead.
 func TestMemoryOfAKey(t *testing.T) {
 	clock := newClocked(t)
 	name := (&Limiter{prefix: "tg:"}).stateKey("caller")
@@ -392,9 +398,9 @@ func TestMemoryOfAKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if used > c.bytes {
-			t.Errorf("%s: %s takes %d bytes, want at most %d", c.limit.Algorithm, c.limit, used, c.bytes)
+			t.Errorf("%s, %s: got %d bytes, want at most %d", c.limit.Algorithm, c.limit, used, c.bytes)
 		}
-		t.Logf("%s, %s: %d bytes in memory, %d of them the state's", c.limit.Algorithm, c.limit, used,
+		t.Logf("%s, %s: %d bytes of memory for a state of %d bytes", c.limit.Algorithm, c.limit, used,
 			len(s.bytes(t)))
 	}
 }

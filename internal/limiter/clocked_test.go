@@ -15,9 +15,10 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// clockedServer stands between the shipped script and the server: TIME is an argument,
-// keys stay after the test, since virtual time runs ahead of the server's, and the tail
-// learns the time to live that the script gave and how many writes it made.
+// clockedServer is Lua code that wraps redis.call for the shipped script. TIME returns an
+// argument. Keys get a long time to live, since virtual time runs ahead of the server's.
+// The locals life and writes have the time to live that the script set (milliseconds) and
+// the number of its writes.
 const clockedServer = `local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
 local redis = {call = function(command, ...)
   local words = {...}
@@ -38,7 +39,7 @@ local redis = {call = function(command, ...)
 end}
 `
 
-// clocked steps the shipped script at instants that a test gives.
+// clocked runs the shipped script at instants that a test sets.
 type clocked struct {
 	client valkey.Client
 	script *valkey.Lua
@@ -51,17 +52,17 @@ func newClocked(t testing.TB) *clocked {
 	return &clocked{client: connect(t, valkeytest.Start(t)), script: valkey.NewLuaScript(script)}
 }
 
-// subject is a key, the limits on it, and the time there.
+// subject is a key with its limits and a clock of its own.
 type subject struct {
-	history // for its ways to move time and to edit limits
+	history // the client, key, limits and clock; its model is not used
 	program Program
 	expiry  time.Time // the last millisecond in which the server has the key
-	writes  int64     // of the last step
+	writes  int64     // number of writes of the last step
 
-	rewritten bool // the whole state, since a test last asked
+	rewritten bool // the whole state was written; tests reset it
 }
 
-// subject returns a key that never called.
+// subject returns a subject on a new key.
 func (c *clocked) subject(limits ...Limit) *subject {
 	c.keys++
 	h := history{client: c.client, script: c.script, key: "s" + strconv.Itoa(c.keys), limits: limits}
@@ -69,8 +70,8 @@ func (c *clocked) subject(limits ...Limit) *subject {
 	return &subject{history: h}
 }
 
-// compiled returns the program of the limits at hand, without compiling the same ones
-// again unless time has passed that a zone does not know.
+// compiled returns the program of the current limits. It compiles only after an edit, and
+// always with a calendar, whose program depends on the time.
 func (s *subject) compiled(t rapid.TB) string {
 	t.Helper()
 	calendar := slices.ContainsFunc(s.limits, func(l Limit) bool { return l.Calendar != NoCalendar })
@@ -85,7 +86,8 @@ func (s *subject) compiled(t rapid.TB) string {
 	return string(program)
 }
 
-// try makes a step on a key at an instant; cost and errors are the script's.
+// try makes a step on a key at an instant, with a cost as the script takes it. It returns
+// the script's error.
 func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Decision, life time.Duration,
 	writes int64, err error) {
 	t.Helper()
@@ -106,7 +108,7 @@ func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Deci
 	return d, time.Duration(milliseconds) * time.Millisecond, writes, err
 }
 
-// do makes a step on the subject now: a cost, 0 to peek, less to refund.
+// do makes a step on the subject now. A cost of 0 peeks, a negative cost is refunded.
 func (s *subject) do(t rapid.TB, cost int64) Decision {
 	t.Helper()
 	d, life, writes, err := s.try(t, s.key, s.now, cost)
@@ -120,7 +122,7 @@ func (s *subject) do(t rapid.TB, cost int64) Decision {
 		most := 2 * u.Limit.Span()
 		if u.Remaining < 0 || u.Remaining > u.Limit.Requests || u.Reset < 0 || u.Reset > most ||
 			u.RetryAfter < 0 || u.RetryAfter > most && cost <= u.Limit.Requests {
-			s.fail(t, "limit %d is out of range: %+v", i, u)
+			s.fail(t, "limit %d: usage is out of range: %+v", i, u)
 		}
 	}
 	s.writes = writes
@@ -134,7 +136,7 @@ func (s *subject) do(t rapid.TB, cost int64) Decision {
 	return d
 }
 
-// probe answers what a step at an instant would, on a copy of the subject.
+// probe makes a step at an instant on a copy of the state.
 func (s *subject) probe(t rapid.TB, now time.Time, cost int64) Decision {
 	t.Helper()
 	s.command(t, "COPY", s.key, "probe", "REPLACE")
@@ -148,7 +150,7 @@ func (s *subject) probe(t rapid.TB, now time.Time, cost int64) Decision {
 	return d
 }
 
-// bytes returns the state as it is stored, "" when there is none.
+// bytes returns the stored state; "" if there is none.
 func (s *subject) bytes(t rapid.TB) string {
 	t.Helper()
 	state, err := s.client.Do(context.Background(), s.client.B().Get().Key(s.key).Build()).ToString()
@@ -171,10 +173,10 @@ func (s *subject) fail(t rapid.TB, format string, args ...any) {
 	t.Fatalf("%s\n%s", strings.Join(s.log, "\n"), fmt.Sprintf(format, args...))
 }
 
-// events draws how much happens to a subject.
+// events draws a number of events.
 func events(t *rapid.T) int { return rapid.SampledFrom([]int{1, 3, 10, 30, 60}).Draw(t, "events") }
 
-// event makes something happen: mostly calls, and time passing.
+// event makes a random event: mostly a call or the passing of time.
 func (s *subject) event(t *rapid.T) {
 	switch rapid.IntRange(0, 13).Draw(t, "event") {
 	case 0:
@@ -193,7 +195,7 @@ func (s *subject) event(t *rapid.T) {
 	}
 }
 
-// expire drops the key when the server would have.
+// expire deletes the key if the server would have deleted it.
 func (s *subject) expire(t rapid.TB) {
 	t.Helper()
 	if s.now.Truncate(time.Millisecond).After(s.expiry) {

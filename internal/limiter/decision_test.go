@@ -8,8 +8,8 @@ import (
 )
 
 // A denied call's RetryAfter is the earliest instant at which the same cost passes if
-// nobody else calls: a microsecond sooner it does not. For a log that counts denied calls
-// that is after the denied call itself was counted.
+// nobody else calls: a microsecond earlier it does not. A log that counts denied calls
+// has then counted the denied call.
 func TestRetryAfterIsExact(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -24,21 +24,22 @@ func TestRetryAfterIsExact(t *testing.T) {
 	})
 }
 
+// checkRetryAfter checks the RetryAfter of a denial.
 func (s *subject) checkRetryAfter(t *rapid.T, d Decision, cost int64) {
 	t.Helper()
 	wait := d.RetryAfter()
 	if wait <= 0 || wait > s.longest()*2 {
-		s.fail(t, "denied with retry after %s", wait)
+		s.fail(t, "got retry after %s, want above 0 and at most two windows", wait)
 	}
 	if !s.probe(t, s.now.Add(wait), cost).Allowed {
-		s.fail(t, "cost %d is denied again after %s", cost, wait)
+		s.fail(t, "cost %d is still denied after %s", cost, wait)
 	}
 	if s.probe(t, s.now.Add(wait-time.Microsecond), cost).Allowed {
-		s.fail(t, "cost %d is allowed a microsecond before %s", cost, wait)
+		s.fail(t, "cost %d is already allowed a microsecond before %s", cost, wait)
 	}
 }
 
-// Remaining is the cost that could be taken now: that much passes, one more does not.
+// Remaining is the largest cost that can be taken now.
 func TestRemainingIsWhatCanBeTaken(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -48,21 +49,21 @@ func TestRemainingIsWhatCanBeTaken(t *testing.T) {
 			least := s.smallestLimit()
 			for _, u := range s.do(t, rapid.Int64Range(0, 1).Draw(t, "take")).Limits {
 				if u.Remaining < 0 || u.Remaining > u.Limit.Requests {
-					s.fail(t, "%d of %d remain", u.Remaining, u.Limit.Requests)
+					s.fail(t, "got %d of %d remaining", u.Remaining, u.Limit.Requests)
 				}
 				least = min(least, u.Remaining)
 			}
 			if least > 0 && !s.probe(t, s.now, least).Allowed {
-				s.fail(t, "%d remain, but are denied", least)
+				s.fail(t, "got %d remaining, but a cost of %[1]d is denied", least)
 			}
 			if least < s.smallestLimit() && s.probe(t, s.now, least+1).Allowed {
-				s.fail(t, "%d remain, but %d are allowed", least, least+1)
+				s.fail(t, "got %d remaining, but a cost of %d is allowed", least, least+1)
 			}
 		}
 	})
 }
 
-// At Reset, and not a microsecond sooner, nothing of a limit is taken any more.
+// At Reset, and not a microsecond earlier, nothing of a limit is used any more.
 func TestResetIsWhenTheWindowIsEmpty(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -76,24 +77,25 @@ func TestResetIsWhenTheWindowIsEmpty(t *testing.T) {
 	})
 }
 
+// checkReset checks the Reset of limit i.
 func (s *subject) checkReset(t *rapid.T, i int, u Usage) {
 	t.Helper()
 	if u.Reset == 0 && u.Used() != 0 {
-		s.fail(t, "limit %d is empty, but %d are used", i, u.Used())
+		s.fail(t, "limit %d: got reset 0, but %d are used", i, u.Used())
 	}
 	if used := s.probe(t, s.now.Add(u.Reset), 0).Limits[i].Used(); used != 0 {
-		s.fail(t, "limit %d: %d are still used after %s", i, used, u.Reset)
+		s.fail(t, "limit %d: got %d still used after %s, want 0", i, used, u.Reset)
 	}
 	if u.Reset == 0 {
 		return
 	}
 	if used := s.probe(t, s.now.Add(u.Reset-time.Microsecond), 0).Limits[i].Used(); used == 0 {
-		s.fail(t, "limit %d is empty a microsecond before %s", i, u.Reset)
+		s.fail(t, "limit %d: got 0 used a microsecond before %s, want more", i, u.Reset)
 	}
 }
 
-// Remaining rises at Next, and not a microsecond sooner. A limit that denied has its Next
-// no later than its RetryAfter.
+// Remaining rises at Next, and not a microsecond earlier. For a limit that denied the
+// cost, Next is not after RetryAfter.
 func TestNextIsWhenRemainingRises(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -108,22 +110,24 @@ func TestNextIsWhenRemainingRises(t *testing.T) {
 	})
 }
 
+// checkNext checks the Next of limit i.
 func (s *subject) checkNext(t *rapid.T, i int, u Usage) {
 	t.Helper()
 	if (u.Next == 0) != (u.Remaining == u.Limit.Requests) || u.Next > u.Reset {
-		s.fail(t, "limit %d: %d of %d remain, next in %s, reset in %s", i, u.Remaining, u.Limit.Requests,
+		s.fail(t, "limit %d: got %d of %d remaining, next %s, reset %s", i, u.Remaining, u.Limit.Requests,
 			u.Next, u.Reset)
 	}
 	if u.RetryAfter > 0 && u.Next > u.RetryAfter {
-		s.fail(t, "limit %d: next in %s, after the retry in %s", i, u.Next, u.RetryAfter)
+		s.fail(t, "limit %d: got next %s, want at most the retry-after %s", i, u.Next, u.RetryAfter)
 	}
 	if u.Next == 0 {
 		return
 	}
 	if left := s.probe(t, s.now.Add(u.Next), 0).Limits[i].Remaining; left <= u.Remaining {
-		s.fail(t, "limit %d: %d remain after %s, and %d before", i, left, u.Next, u.Remaining)
+		s.fail(t, "limit %d: got %d remaining after %s, want above %d", i, left, u.Next, u.Remaining)
 	}
 	if left := s.probe(t, s.now.Add(u.Next-time.Microsecond), 0).Limits[i].Remaining; left > u.Remaining {
-		s.fail(t, "limit %d: %d remain a microsecond before %s", i, left, u.Next)
+		s.fail(t, "limit %d: got %d remaining a microsecond before %s, want at most %d", i, left, u.Next,
+			u.Remaining)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// noon is the time on the server of the examples. A program, which is made now, does not
-// know the summer times of the past, so their zone has none.
+// noon is the time on the server of the examples. A Program has the offsets of a zone
+// only from about now on, so the examples use a zone without summer time.
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// start starts the embedded server, whose clock an example sets, and connects to it. A
-// program connects to Valkey 8, as store.Open does.
+// start starts an embedded server, whose clock the example sets, and connects to it.
+// Programs connect to Valkey with store.Open.
 func start() (*miniredis.Miniredis, valkey.Client) {
 	server := miniredis.NewMiniRedis()
 	if err := server.Start(); err != nil {
@@ -38,7 +38,8 @@ func stop(server *miniredis.Miniredis, client valkey.Client) {
 	server.Close()
 }
 
-// Ten calls in any ten seconds: the eleventh waits for the first to leave the window.
+// With ten calls in ten seconds, the eleventh call is denied until the first one has left
+// the window.
 func ExampleLimiter_Take() {
 	server, client := start()
 	defer stop(server, client)
@@ -68,7 +69,7 @@ func ExampleLimiter_Take() {
 	// denied, retry after 5s
 }
 
-// A call may cost more than one. One that could never pass is an error.
+// A call may cost more than 1. A cost above the limit is an error.
 func ExampleLimiter_Take_cost() {
 	server, client := start()
 	defer stop(server, client)
@@ -95,7 +96,7 @@ func ExampleLimiter_Take_cost() {
 	// limiter: cost out of range: 101 is above the limit of 100 per 1 hour
 }
 
-// Several limits are taken together or not at all.
+// A cost is taken from all limits or from none.
 func ExampleNew_severalLimits() {
 	server, client := start()
 	defer stop(server, client)
@@ -130,7 +131,7 @@ func ExampleNew_severalLimits() {
 	//   1000 per calendar day: 998 remaining, empty in 3h0m0s
 }
 
-// Peek looks without taking.
+// Peek returns the usage and takes nothing.
 func ExampleLimiter_Peek() {
 	server, client := start()
 	defer stop(server, client)
@@ -151,7 +152,7 @@ func ExampleLimiter_Peek() {
 	// true 0
 }
 
-// Refund gives back what a call took that turned out not to happen.
+// Refund gives back the cost of a call.
 func ExampleLimiter_Refund() {
 	server, client := start()
 	defer stop(server, client)
@@ -176,7 +177,7 @@ func ExampleLimiter_Refund() {
 	// 5
 }
 
-// Reset forgives a caller everything.
+// Reset deletes the counts of a caller.
 func ExampleLimiter_Reset() {
 	server, client := start()
 	defer stop(server, client)
@@ -207,9 +208,8 @@ func ExampleLimiter_Reset() {
 	// true
 }
 
-// A Model decides as a Limiter does, without a server, at instants that the caller names.
-// Here a fixed window lets a burst through on both sides of its boundary, and a log does
-// not.
+// A Model makes the decisions of a Limiter without a server, at any instant. Here a fixed
+// window admits a burst on each side of its boundary, and a log does not.
 func ExampleModel() {
 	for _, algorithm := range []limiter.Algorithm{limiter.FixedWindow, limiter.Log} {
 		var subject limiter.Model
@@ -233,7 +233,7 @@ func ExampleModel() {
 	// log: 100 in two seconds
 }
 
-// A limit that is lowered keeps what was counted.
+// An edit of the limit keeps the count.
 func ExampleModel_Take_edit() {
 	var subject limiter.Model
 	for _, requests := range []int64{10, 3, 6} {

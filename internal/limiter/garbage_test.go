@@ -15,9 +15,10 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// besiege takes what it can at one instant, up to a thousandth of the smallest limit at a
-// time, until two dozen calls in a row were denied or more was admitted than most.
-func (s *subject) besiege(t rapid.TB, most int64) (admitted int64) {
+// exhaust takes as much as it can at one instant, and returns the admitted cost. Each
+// call costs at most a thousandth of the smallest limit plus 1. It stops after 24 denials
+// in a row, or when more than most is admitted.
+func (s *subject) exhaust(t rapid.TB, most int64) (admitted int64) {
 	t.Helper()
 	cost := 1 + s.smallestLimit()/1000
 	for denied := 0; denied < 24 && admitted <= most; {
@@ -31,10 +32,11 @@ func (s *subject) besiege(t rapid.TB, most int64) (admitted int64) {
 	return admitted
 }
 
-// checkSurvives plants bytes as the state, without a time to live, so that only the
-// script can end them. Where the damage shows late, what was admitted until then is
-// forgotten, once. Two windows later the subject is as good as new.
-func (s *subject) checkSurvives(t rapid.TB, state []byte, first int64) {
+// checkRecovers stores bytes as the state, without a time to live, so that only the
+// script can replace them. It checks that at most twice the limit is admitted at one
+// instant: once more if the script detects the damage late. Two windows later the limit
+// must hold again.
+func (s *subject) checkRecovers(t rapid.TB, state []byte, first int64) {
 	t.Helper()
 	s.log = append(s.log, fmt.Sprintf("state %x", state))
 	s.command(t, "SET", s.key, string(state))
@@ -45,20 +47,20 @@ func (s *subject) checkSurvives(t rapid.TB, state []byte, first int64) {
 	if s.do(t, first).Allowed {
 		admitted = max(0, first)
 	}
-	if admitted += s.besiege(t, 2*s.smallestLimit()); admitted > 2*s.smallestLimit() {
-		s.fail(t, "%d admitted at one instant", admitted)
+	if admitted += s.exhaust(t, 2*s.smallestLimit()); admitted > 2*s.smallestLimit() {
+		s.fail(t, "got %d admitted at one instant, want at most %d", admitted, 2*s.smallestLimit())
 	}
 	s.now = s.now.Add(2*s.longest() + 2*time.Millisecond)
 	if d := s.do(t, 1); !d.Allowed {
-		s.fail(t, "denied for %s, two windows later", d.RetryAfter())
+		s.fail(t, "two windows later: denied for %s, want allowed", d.RetryAfter())
 	}
-	if n := 1 + s.besiege(t, s.smallestLimit()); n > s.smallestLimit() {
-		s.fail(t, "%d admitted at one instant, two windows later", n)
+	if n := 1 + s.exhaust(t, s.smallestLimit()); n > s.smallestLimit() {
+		s.fail(t, "two windows later: got %d admitted at one instant, want at most %d", n, s.smallestLimit())
 	}
 }
 
-// Whatever became of a subject's state, no caller gets more than the limit at once after
-// it, no call fails, and two windows later all is well.
+// With a damaged state no call fails, at most twice the limit is admitted at once, and
+// two windows later the limit holds again.
 func TestDamagedStates(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -68,14 +70,15 @@ func TestDamagedStates(t *testing.T) {
 		}
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		state := damage(r, []byte(s.bytes(t)))
-		if rapid.Bool().Draw(t, "edited meanwhile") {
+		if rapid.Bool().Draw(t, "edit") {
 			s.edit(t)
 		}
-		s.checkSurvives(t, state, rapid.SampledFrom([]int64{-1, 0, 1, s.smallestLimit()}).Draw(t, "first"))
+		s.checkRecovers(t, state, rapid.SampledFrom([]int64{-1, 0, 1, s.smallestLimit()}).Draw(t, "first"))
 	})
 }
 
-// damage changes bytes at random: flips, overwrites, zeroes, copies, cuts and repeats.
+// damage changes random bytes: it flips bits, and overwrites, clears, copies, deletes and
+// repeats bytes.
 func damage(r *rand.Rand, state []byte) []byte {
 	for range r.IntN(4) {
 		if len(state) == 0 {
@@ -103,23 +106,23 @@ func damage(r *rand.Rand, state []byte) []byte {
 	return state
 }
 
-// The same holds for bytes that look like a state to the program at hand: its signature,
-// and anything behind it.
+// The same holds for a state with the signature of the program and random numbers and
+// slots after it.
 func TestForgedStates(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
 		s := clock.subject(drawLimits(t)...)
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		state := forge(r, s.now, []byte(s.compiled(t)))
-		if rapid.Bool().Draw(t, "edited meanwhile") {
+		if rapid.Bool().Draw(t, "edit") {
 			s.edit(t)
 		}
-		s.checkSurvives(t, state, rapid.SampledFrom([]int64{-1, 0, 1, s.smallestLimit()}).Draw(t, "first"))
+		s.checkRecovers(t, state, rapid.SampledFrom([]int64{-1, 0, 1, s.smallestLimit()}).Draw(t, "first"))
 	})
 }
 
-// forge lays bytes out as the header of readstate.lua says, with any numbers in them:
-// small, huge, now, or now and then what they should be.
+// forge returns a state in the layout of the header of readstate.lua, with random
+// numbers: small ones, huge ones, and times before now.
 func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 	state := bytes.Clone(program[2 : 4+sectionLen*int(program[3])])
 	slots := []byte{}
@@ -143,9 +146,9 @@ func forge(r *rand.Rand, now time.Time, program []byte) []byte {
 	return append(state, slots...)
 }
 
-// handMade is the state of a log: numbers as they should be, slots that are free (0) or
-// of some seconds ago.
-func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
+// logState returns the state of a log with valid numbers and these slots: 0 is a free
+// slot, other numbers are the age of the slot in seconds.
+func (s *subject) logState(t rapid.TB, secondsAgo ...int64) []byte {
 	t.Helper()
 	program := s.compiled(t)
 	state := appendNumber([]byte(program[2:4+sectionLen*int(program[3])]), uint64(s.now.UnixMicro()), 7)
@@ -164,24 +167,25 @@ func (s *subject) handMade(t rapid.TB, secondsAgo ...int64) []byte {
 	return state
 }
 
-// Free slots between used ones, as no program of ours leaves them, are no room for more
-// calls than the limit.
+// Free slots between used ones, which the scripts never leave, do not admit more than a
+// damaged state may.
 func TestGapsBetweenSlotsAdmitNoMore(t *testing.T) {
 	clock := newClocked(t)
 	for _, secondsAgo := range [][]int64{{0, 110, 100, 90}, {90, 0, 110, 100}, {59, 0, 0, 110}} {
 		for _, requests := range []int64{2, 3, 5} {
 			s := clock.subject(Limit{Requests: requests, Window: time.Minute})
-			s.checkSurvives(t, s.handMade(t, slices.Repeat(secondsAgo, 15)...), 1)
+			s.checkRecovers(t, s.logState(t, slices.Repeat(secondsAgo, 15)...), 1)
 		}
 	}
 }
 
-// Slots out of order deny for no longer than a window.
-func TestSlotsOutOfOrderDenyForAWindow(t *testing.T) {
+// Slots out of order deny calls for at most two windows.
+func TestSlotsOutOfOrderRecover(t *testing.T) {
 	s := newClocked(t).subject(Limit{Requests: 2, Window: time.Minute})
-	s.checkSurvives(t, s.handMade(t, -900, 300), 1)
+	s.checkRecovers(t, s.logState(t, -900, 300), 1)
 }
 
+// appendNumbers appends a random number of each width in bytes.
 func appendNumbers(r *rand.Rand, b []byte, now time.Time, widths ...int) []byte {
 	for _, width := range widths {
 		b = appendNumber(b, []uint64{0, 1, uint64(r.IntN(2000)), r.Uint64(), ^uint64(0),
@@ -190,6 +194,7 @@ func appendNumbers(r *rand.Rand, b []byte, now time.Time, widths ...int) []byte 
 	return b
 }
 
+// appendSlot appends a random slot of a width in bytes.
 func appendSlot(r *rand.Rand, b []byte, now time.Time, width int) []byte {
 	number := []uint64{0, r.Uint64(), uint64(now.UnixMicro() - r.Int64N(1e9)),
 		uint64(now.UnixMicro() + r.Int64N(1e9))}[r.IntN(4)]
@@ -201,7 +206,7 @@ func appendSlot(r *rand.Rand, b []byte, now time.Time, width int) []byte {
 	return b
 }
 
-// appendNumber appends the low bytes of a number.
+// appendNumber appends the low width bytes of a number, big-endian.
 func appendNumber(b []byte, number uint64, width int) []byte {
 	for i := width - 1; i >= 0; i-- {
 		b = append(b, byte(number>>(8*i)))
@@ -209,8 +214,8 @@ func appendNumber(b []byte, number uint64, width int) []byte {
 	return b
 }
 
-// A key that another program put there is an error that says so, if its type is another,
-// and is left alone.
+// If the key of a state has a value of another type, every operation returns WRONGTYPE
+// until Reset deletes the value.
 func TestStatesOfOtherTypes(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	l, err := New(client, "tg:", Limit{Requests: 2, Window: time.Minute})
@@ -225,18 +230,19 @@ func TestStatesOfOtherTypes(t *testing.T) {
 		for name, step := range steps(t, l, key) {
 			if _, err := step(); err == nil || !strings.Contains(err.Error(), "WRONGTYPE") ||
 				!strings.HasPrefix(err.Error(), "limiter: ") {
-				t.Errorf("%s after %s: error %v, want WRONGTYPE", name, words[0], err)
+				t.Errorf("%s after %s: got error %v, want WRONGTYPE", name, words[0], err)
 			}
 		}
 		if err := l.Reset(t.Context(), key); err != nil {
 			t.Error(err)
 		}
 		if d, err := l.Take(t.Context(), key, 1); err != nil || !d.Allowed {
-			t.Errorf("after Reset: %v, %v", d, err)
+			t.Errorf("after Reset: got %v, %v, want allowed", d, err)
 		}
 	}
 }
 
+// steps returns the operations of a Limiter that make a step.
 func steps(t *testing.T, l *Limiter, key string) map[string]func() (Decision, error) {
 	return map[string]func() (Decision, error){
 		"Take": func() (Decision, error) { return l.Take(t.Context(), key, 1) },
@@ -247,7 +253,7 @@ func steps(t *testing.T, l *Limiter, key string) map[string]func() (Decision, er
 	}
 }
 
-// fuzzShapes are the limits that FuzzState tries.
+// fuzzShapes has the lists of limits of FuzzState and FuzzProgram.
 var fuzzShapes = [][]Limit{
 	{{Requests: 3, Window: time.Minute}},
 	{{Requests: 200, Window: time.Minute, Slots: MinSlots}},
@@ -263,8 +269,8 @@ var fuzzShapes = [][]Limit{
 	{{Requests: 900, Window: time.Hour}},
 }
 
-// No bytes in a state key make a call fail or a key unlimited, for longer than two
-// windows.
+// FuzzState checks that no stored bytes make a call fail, and that two windows later the
+// limit holds again.
 func FuzzState(f *testing.F) {
 	clock := newClocked(f)
 	for shape, limits := range fuzzShapes {
@@ -277,12 +283,12 @@ func FuzzState(f *testing.F) {
 		f.Add([]byte("17"), uint8(shape))
 	}
 	f.Fuzz(func(t *testing.T, state []byte, shape uint8) {
-		clock.subject(fuzzShapes[int(shape)%len(fuzzShapes)]...).checkSurvives(t, state, 1)
+		clock.subject(fuzzShapes[int(shape)%len(fuzzShapes)]...).checkRecovers(t, state, 1)
 	})
 }
 
-// Any bytes are no Program, or one whose limits compile to a program of the same limits,
-// but for zones that are not known here: a Program carries what it needs of them.
+// FuzzProgram checks that any bytes are either refused as a Program, or have limits that
+// compile to a Program of the same limits. Zones that are unknown here do not count.
 func FuzzProgram(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
 	for _, limits := range fuzzShapes {
@@ -302,7 +308,7 @@ func FuzzProgram(f *testing.F) {
 		limits, err := Program(program).Limits()
 		if err != nil {
 			if !errors.Is(err, ErrProgram) || limits != nil {
-				t.Fatalf("%v, %v", limits, err)
+				t.Fatalf("got %v, error %v, want none and ErrProgram", limits, err)
 			}
 			return
 		}
@@ -316,13 +322,13 @@ func FuzzProgram(f *testing.F) {
 			t.Fatalf("Compile(%v): %v", limits, err)
 		}
 		if again, err := compiled.Limits(); err != nil || !slices.Equal(again, limits) {
-			t.Fatalf("%v became %v, %v", limits, again, err)
+			t.Fatalf("compiled again: got %v, %v; want %v", again, err, limits)
 		}
 	})
 }
 
-// A time that no Duration holds is no reply: it would come out negative.
-func TestParseReplyRefusesTimesOutOfRange(t *testing.T) {
+// A reply with a time that overflows a Duration, and so would be negative, is refused.
+func TestParseReplyTimeOutOfRange(t *testing.T) {
 	reply := make([]byte, replyHead+replyUsage)
 	reply[replyHead+4] = 0xff
 	if d, err := ParseReply(reply, make([]Limit, 1)); !errors.Is(err, ErrReply) {
@@ -330,8 +336,8 @@ func TestParseReplyRefusesTimesOutOfRange(t *testing.T) {
 	}
 }
 
-// Any bytes are no reply, or a Decision of as many limits as were asked for, with nothing
-// below zero.
+// FuzzParseReply checks that any bytes are either refused as a reply, or decoded as a
+// Decision for the number of limits, without negative numbers.
 func FuzzParseReply(f *testing.F) {
 	f.Add([]byte{2, 0, 6, 1, 2, 3, 4, 5}, uint8(1))
 	f.Add(append([]byte{1, 0, 6, 1, 2, 3, 4, 5}, make([]byte, 2*replyUsage)...), uint8(2))
@@ -344,18 +350,18 @@ func FuzzParseReply(f *testing.F) {
 		d, err := ParseReply(reply, limits)
 		if err != nil {
 			if (!errors.Is(err, ErrReply) && !errors.Is(err, ErrCost)) || d.Limits != nil || d.Allowed {
-				t.Fatalf("%v, %v", d, err)
+				t.Fatalf("got %v, error %v, want no Decision and ErrReply or ErrCost", d, err)
 			}
 			return
 		}
 		whole, short := replyHead+replyUsage*int(n), replyHead+replyShort*int(n)
 		known := len(reply) == whole || len(reply) == whole+4 || len(reply) == short && reply[0] == 3
 		if !known || len(d.Limits) != int(n) || d.Allowed != (reply[0] != 0) {
-			t.Fatalf("%d bytes %x... for %d limits: %v", len(reply), reply[:1], n, d)
+			t.Fatalf("%d bytes %x... for %d limits: got %v, want an error", len(reply), reply[:1], n, d)
 		}
 		for _, u := range d.Limits {
 			if u.Remaining < 0 || u.Reset < 0 || u.RetryAfter < 0 || u.Next < 0 {
-				t.Fatalf("%+v", u)
+				t.Fatalf("got %+v, want no negative number", u)
 			}
 		}
 	})

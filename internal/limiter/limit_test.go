@@ -13,9 +13,9 @@ import (
 	"tidegate/internal/testing/zones"
 )
 
-// No day in the years to come has an hour without a limit: wherever the clocks are moved,
-// at most twice the limit passes within the two days around it that make three windows at
-// most.
+// Around every change of a zone's offset from 2026 to 2028, a calendar day's limit holds:
+// in the 48 hours around the change, which touch at most three days, at most three times
+// the limit is admitted.
 func TestNoCalendarDayIsUnlimited(t *testing.T) {
 	const requests = 3
 	for _, name := range zones.Names[:histories.N(len(zones.Names))] {
@@ -38,13 +38,14 @@ func TestNoCalendarDayIsUnlimited(t *testing.T) {
 				}
 			}
 			if admitted > 3*requests {
-				t.Errorf("%s admits %d calls within 24 h of %s, of %d a day", name, admitted, shift, requests)
+				t.Errorf("%s: got %d calls admitted within 24 h of %s, want at most %d", name, admitted,
+					shift, 3*requests)
 			}
 		}
 	}
 }
 
-// shiftsOfYears yields the shifts of a zone.
+// shiftsOfYears yields the changes of a zone's offset from the year first to before last.
 func shiftsOfYears(location *time.Location, first, last int) func(yield func(time.Time) bool) {
 	return func(yield func(time.Time) bool) {
 		for at := time.Date(first, 1, 1, 0, 0, 0, 0, location); at.Year() < last; {
@@ -57,8 +58,8 @@ func shiftsOfYears(location *time.Location, first, last int) func(yield func(tim
 	}
 }
 
-// The script finds the same calendar windows as the model, in all zones and at all times.
-func TestScriptKnowsTheCalendar(t *testing.T) {
+// The script computes the same calendar windows as the model, for random zones and times.
+func TestScriptCalendarEqualsModel(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -71,15 +72,15 @@ func TestScriptKnowsTheCalendar(t *testing.T) {
 		for range 3 {
 			want, err := model.Take(s.now, s.limits, 1)
 			if got := s.do(t, 1); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-				s.fail(t, "model %+v, %v", want, err)
+				s.fail(t, "got %+v, want %+v, %v", got, want, err)
 			}
 			s.now = at
 		}
 	})
 }
 
-// Releases from before weeks and years find no section of such a limit's number, and
-// refuse the program before they change a state.
+// Releases without calendar weeks and years find no section with the marked number, so
+// they refuse the program before they change a state.
 func TestLaterPeriodsAreMarked(t *testing.T) {
 	for _, calendar := range Calendars() {
 		limits := []Limit{
@@ -92,19 +93,20 @@ func TestLaterPeriodsAreMarked(t *testing.T) {
 		}
 		number := &p[4+2*sectionLen+limitLen+4]
 		if later := calendar == Week || calendar == Year; later != (*number > p[3]) {
-			t.Errorf("%s: section %d of %d", calendar, *number, p[3])
+			t.Errorf("%s: got section %d of %d, want marked: %t", calendar, *number, p[3], later)
 		}
 		if got, err := p.Limits(); err != nil || fmt.Sprint(got) != fmt.Sprint(limits) {
-			t.Errorf("%s: %v, %v", calendar, got, err)
+			t.Errorf("%s: got %v, %v, want %v", calendar, got, err, limits)
 		}
 		*number ^= laterMark
 		if got, err := p.Limits(); err == nil {
-			t.Errorf("%s with the wrong mark is read as %v", calendar, got)
+			t.Errorf("%s with the wrong mark: got %v, want an error", calendar, got)
 		}
 	}
 }
 
-// A redundant limit is named with the other one. Of two equal limits one is redundant.
+// RedundantLimits returns each redundant limit with the one that implies it. Of two equal
+// limits, the first is redundant.
 func TestRedundantLimits(t *testing.T) {
 	per := func(n int64, w time.Duration) Limit { return Limit{Requests: n, Window: w} }
 	bucket := Limit{Requests: 10, Window: time.Second, Algorithm: TokenBucket}
@@ -114,7 +116,7 @@ func TestRedundantLimits(t *testing.T) {
 		limits []Limit
 		want   []Redundant
 	}{
-		"none":                  {nil, nil},
+		"no limits":             {nil, nil},
 		"both can deny":         {[]Limit{per(10, time.Second), per(1000, time.Hour)}, nil},
 		"a longer one":          {[]Limit{per(10, time.Second), per(600, time.Minute)}, []Redundant{{1, 0}}},
 		"one call fewer":        {[]Limit{per(10, time.Second), per(599, time.Minute)}, nil},
@@ -129,12 +131,12 @@ func TestRedundantLimits(t *testing.T) {
 			per(MaxRequests, MaxWindow)}, nil},
 	} {
 		if got := RedundantLimits(row.limits); !slices.Equal(got, row.want) {
-			t.Errorf("%s: %v, want %v", name, got, row.want)
+			t.Errorf("%s: got %v, want %v", name, got, row.want)
 		}
 	}
 }
 
-// A redundant limit changes no decision, whatever the calls are.
+// A redundant limit changes no decision on random calls.
 func TestRedundantLimitNeverDenies(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	limit := func() Limit {
@@ -157,12 +159,13 @@ func TestRedundantLimitNeverDenies(t *testing.T) {
 				want, _ := alone.Take(at, limits[m.By:m.By+1], 1)
 				got, _ := both.Take(at, limits, 1)
 				if got.Allowed != want.Allowed {
-					t.Fatalf("%+v denies with %+v", limits[m.Limit], limits[m.By])
+					t.Fatalf("%+v with %+v: got allowed %t, want %t", limits[m.Limit], limits[m.By],
+						got.Allowed, want.Allowed)
 				}
 			}
 		}
 	}
 	if tried < histories.N(100) {
-		t.Errorf("only %d redundant limits were tried", tried)
+		t.Errorf("got %d redundant limits, want at least %d", tried, histories.N(100))
 	}
 }

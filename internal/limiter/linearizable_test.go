@@ -16,21 +16,21 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// act is one call of a Limiter on one key: a cost, 0 to peek, less to refund what was
-// taken.
-type act struct {
+// operation is one call of a Limiter on one key. A cost of 0 peeks, a negative cost is
+// refunded.
+type operation struct {
 	limits []Limit
 	cost   int64
-	taken  Decision
+	taken  Decision // the Decision to refund
 }
 
-// linear is the sequential specification: a Model, stepped at the server's time in each
-// reply, gives exactly that reply.
+// linear is the sequential specification: at the server's time in each reply, the Model
+// makes exactly the Decision of that reply.
 var linear = porcupine.Model{
 	Init:  func() any { return stepped{} },
 	Equal: func(a, b any) bool { return equalModels(a.(stepped).model, b.(stepped).model) },
 	Step: func(state, input, output any) (bool, any) {
-		m, a, got := cloneModel(state.(stepped).model), input.(act), output.(Decision)
+		m, a, got := cloneModel(state.(stepped).model), input.(operation), output.(Decision)
 		var want Decision
 		switch {
 		case a.cost == 0:
@@ -46,20 +46,20 @@ var linear = porcupine.Model{
 		return equalDecisions(got, want), stepped{m, got.Now}
 	},
 	DescribeOperation: func(input, output any) string {
-		a, d := input.(act), output.(Decision)
+		a, d := input.(operation), output.(Decision)
 		return fmt.Sprintf("%v cost %d at %d: %t %v", a.limits, a.cost, d.Now.UnixMicro(),
 			d.Allowed, d.Limits)
 	},
 }
 
-// stepped is a Model and the server's time in the last reply.
+// stepped is a Model with the server's time in the last reply.
 type stepped struct {
 	model Model
 	last  time.Time
 }
 
-// inServerOrder is linear for a server whose clock does not step back, which leaves few
-// orders to try.
+// inServerOrder returns linear for a server whose clock does not step back, which leaves
+// few orders to try.
 func inServerOrder() porcupine.Model {
 	ordered := linear
 	ordered.Step = func(state, input, output any) (bool, any) {
@@ -71,7 +71,8 @@ func inServerOrder() porcupine.Model {
 	return ordered
 }
 
-// linearize looks for an order of the calls in which the model answers as the server did.
+// linearize searches for an order of the calls in which the model makes the server's
+// decisions.
 func linearize(history []porcupine.Operation) porcupine.CheckResult {
 	if porcupine.CheckOperationsTimeout(inServerOrder(), history, time.Minute) == porcupine.Ok {
 		return porcupine.Ok
@@ -100,21 +101,21 @@ func equalDecisions(a, b Decision) bool {
 	return a.Allowed == b.Allowed && a.Now.Equal(b.Now) && slices.Equal(a.Limits, b.Limits)
 }
 
-// caller is one of several that call at once.
+// caller is one of several concurrent callers.
 type caller struct {
 	id       int
 	random   *rand.Rand
 	limiters []*Limiter
-	taken    []act // that it may refund, each once
+	taken    []operation // admitted calls to refund, each once
 	began    time.Time
 	history  []porcupine.Operation
 }
 
-// call makes one random call and records when it was made, when it returned and what it
-// answered.
+// call makes one random call and records when it began, when it returned and its
+// Decision.
 func (c *caller) call(ctx context.Context, key string) error {
 	l := c.limiters[c.random.IntN(len(c.limiters))]
-	a := act{limits: l.limits}
+	a := operation{limits: l.limits}
 	switch n := c.random.IntN(10); {
 	case n == 0:
 	case n == 1 && len(c.taken) > 0:
@@ -138,14 +139,14 @@ func (c *caller) call(ctx context.Context, key string) error {
 		return err
 	}
 	if a.cost > 0 && d.Allowed {
-		c.taken = append(c.taken, act{cost: a.cost, taken: d})
+		c.taken = append(c.taken, operation{cost: a.cost, taken: d})
 	}
 	c.history = append(c.history, porcupine.Operation{ClientId: c.id, Input: a, Call: int64(called),
 		Output: d, Return: int64(returned)})
 	return nil
 }
 
-// record lets callers call at once, and returns what each saw.
+// record makes calls from concurrent callers and returns the history of all.
 func record(t *testing.T, limiters []*Limiter, key string, callers, calls int) []porcupine.Operation {
 	t.Helper()
 	began := time.Now()
@@ -172,8 +173,9 @@ func record(t *testing.T, limiters []*Limiter, key string, callers, calls int) [
 	return history
 }
 
-// separate connects each command on its own, so that calls really meet at the server.
-func separate(t *testing.T, addresses ...string) valkey.Client {
+// connectUnpipelined returns a client that sends each command over a connection of its
+// own, so that concurrent calls reach the server independently.
+func connectUnpipelined(t *testing.T, addresses ...string) valkey.Client {
 	t.Helper()
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: addresses, DisableCache: true, DisableAutoPipelining: true, BlockingPoolSize: 64,
@@ -186,11 +188,11 @@ func separate(t *testing.T, addresses ...string) valkey.Client {
 	return client
 }
 
-// Concurrent calls on one node answer as if they were made one after the other, each
-// between its call and its return: every answer, to the microsecond, is the model's.
-// Windows are short enough to begin and end, and states to expire, meanwhile.
+// Concurrent calls on one node have the decisions of sequential calls, each between its
+// call and its return: every decision is the model's, to the microsecond. Windows are so
+// short that they end, and states expire, during the test.
 func TestConcurrentCallsAreLinearizable(t *testing.T) {
-	client := separate(t, address(valkeytest.Start(t)))
+	client := connectUnpipelined(t, address(valkeytest.Start(t)))
 	window := 3 * time.Millisecond
 	for name, lists := range map[string][][]Limit{
 		"log":          {{{Requests: 5, Window: window}}},
@@ -211,24 +213,26 @@ func TestConcurrentCallsAreLinearizable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			history := record(t, limitersOf(t, client, "tg:"+name, lists...), "caller", 8, 200)
 			if result := linearize(history); result != porcupine.Ok {
-				t.Errorf("%d calls have no order in which the model answers as the server did: %s",
-					len(history), result)
+				t.Errorf("got %s for %d calls, want an order in which the model makes the server's decisions",
+					result, len(history))
 			}
 		})
 	}
 }
 
-// The check finds one call that took and was forgotten.
-func TestLinearizabilityCheckFindsALostCall(t *testing.T) {
-	client := separate(t, address(valkeytest.Start(t)))
+// linearize detects a history from which one call is removed.
+func TestLinearizeFindsLostCall(t *testing.T) {
+	client := connectUnpipelined(t, address(valkeytest.Start(t)))
 	history := record(t, limitersOf(t, client, "tg:", []Limit{{Requests: 1000, Window: time.Hour}}),
 		"caller", 1, 50)
 	if result := linearize(history); result != porcupine.Ok {
-		t.Fatalf("%d calls in a row: %s", len(history), result)
+		t.Fatalf("%d sequential calls: got %s, want %s", len(history), result, porcupine.Ok)
 	}
-	lost := slices.IndexFunc(history, func(o porcupine.Operation) bool { return o.Input.(act).cost > 0 })
+	lost := slices.IndexFunc(history, func(o porcupine.Operation) bool {
+		return o.Input.(operation).cost > 0
+	})
 	if result := linearize(slices.Delete(history, lost, lost+1)); result != porcupine.Illegal {
-		t.Errorf("with a call lost: %s, want %s", result, porcupine.Illegal)
+		t.Errorf("without one call: got %s, want %s", result, porcupine.Illegal)
 	}
 }
 

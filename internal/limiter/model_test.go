@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// event is one line of a timeline: at second, what a call of cost 1 gets.
+// event is one line of a timeline: a call of cost 1 and its decision.
 type event struct {
 	second     float64
 	allowed    bool
@@ -13,10 +13,12 @@ type event struct {
 	retryAfter time.Duration
 }
 
+// at returns the time of a second of a timeline.
 func at(second float64) time.Time {
 	return time.Unix(1_800_000_000, 0).Add(time.Duration(second * float64(time.Second)))
 }
 
+// playModel makes the calls of a timeline with a new Model and checks the decisions.
 func playModel(t *testing.T, limit Limit, timeline []event) {
 	t.Helper()
 	var m Model
@@ -26,14 +28,14 @@ func playModel(t *testing.T, limit Limit, timeline []event) {
 			t.Fatal(err)
 		}
 		if d.Allowed != e.allowed || d.Limits[0].Remaining != e.remaining || d.RetryAfter() != e.retryAfter {
-			t.Errorf("T=%gs: got allowed=%t remaining=%d retry after %s, want %+v", e.second, d.Allowed,
+			t.Errorf("at %gs: got allowed %t, remaining %d, retry after %s, want %+v", e.second, d.Allowed,
 				d.Limits[0].Remaining, d.RetryAfter(), e)
 		}
 	}
 }
 
-// A log of 3 per 60 s: the call at 50 s is denied until the first one, at 10 s, has left
-// the window.
+// In a log of 3 per minute, the call at 50 s is denied until the first call, at 10 s, has
+// left the window.
 func TestLogTimeline(t *testing.T) {
 	playModel(t, Limit{Requests: 3, Window: time.Minute}, []event{
 		{10, true, 2, 0},
@@ -54,8 +56,8 @@ func TestLogTimeline(t *testing.T) {
 	})
 }
 
-// 100 per minute never yields 200 in the two seconds around a minute's boundary, as a
-// fixed window would.
+// Around a minute's boundary, only the fixed window admits 200 calls of a limit of 100
+// per minute in two seconds.
 func TestBoundaryBurst(t *testing.T) {
 	for _, algorithm := range Algorithms() {
 		var m Model
@@ -69,17 +71,17 @@ func TestBoundaryBurst(t *testing.T) {
 				}
 			}
 		}
-		// The counter lets through what has slid out of the weighted previous window by
-		// then, one sixtieth of it; the bucket what two seconds refill.
+		// The counter admits one more, because a sixtieth of the previous window has left
+		// the rolling window. The bucket admits three more, which two seconds refill.
 		want := map[Algorithm]int{Log: 100, Counter: 101, TokenBucket: 103, FixedWindow: 200}[algorithm]
 		if admitted != want {
-			t.Errorf("%s admitted %d calls in two seconds, want %d", algorithm, admitted, want)
+			t.Errorf("%s: got %d calls admitted in two seconds, want %d", algorithm, admitted, want)
 		}
 	}
 }
 
-// 80 calls in the previous window and 20 in this one, a quarter into it, weigh 80 x 0.75
-// + 20 = 80.
+// After a quarter of the window, 80 calls in the previous window and 20 in this one have
+// the weighted count 80 x 0.75 + 20 = 80.
 func TestWeightedCount(t *testing.T) {
 	var m Model
 	limits := []Limit{{Requests: 100, Window: time.Minute, Algorithm: Counter}}
@@ -92,14 +94,15 @@ func TestWeightedCount(t *testing.T) {
 	}
 	d := m.Peek(start.Add(75*time.Second), limits)
 	if used := d.Limits[0].Used(); used != 80 {
-		t.Errorf("weighted count is %d, want 80", used)
+		t.Errorf("got weighted count %d, want 80", used)
 	}
 }
 
+// take makes a call that must be allowed.
 func take(t *testing.T, m *Model, now time.Time, limits []Limit) {
 	t.Helper()
 	if d, err := m.Take(now, limits, 1); err != nil || !d.Allowed {
-		t.Fatalf("Take at %s: %+v, %v; want allowed", now, d, err)
+		t.Fatalf("Take at %s: got %+v, %v; want allowed", now, d, err)
 	}
 }
 
@@ -113,7 +116,7 @@ func TestMuldiv(t *testing.T) {
 		{MaxRequests, year - 1, year, MaxRequests - 1, year - MaxRequests},
 	} {
 		if q, r := muldiv(c.a, c.b, c.d); q != c.quotient || r != c.remainder {
-			t.Errorf("muldiv(%d, %d, %d) = %d, %d; want %d, %d", c.a, c.b, c.d, q, r, c.quotient, c.remainder)
+			t.Errorf("muldiv(%d, %d, %d) = %d, %d, want %d, %d", c.a, c.b, c.d, q, r, c.quotient, c.remainder)
 		}
 	}
 }

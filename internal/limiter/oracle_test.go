@@ -14,19 +14,18 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// clockedScript is the shipped script but for its clock, which is an argument, and for
-// its times to live, which virtual time would outrun: it notes when the state would
-// expire under key:expiry, for history to obey.
+// clockedScript returns the shipped script with ARGV[4] as its clock. It sets no time to
+// live, since virtual time runs ahead of the server's. It stores when the state expires
+// in key:expiry, and history deletes the state then.
 func clockedScript(t testing.TB) *valkey.Lua {
 	t.Helper()
 	return valkey.NewLuaScript(clockedSource(t))
 }
 
-// clockedSource returns the text of clockedScript, in which some of the ways to make a
-// step are an error.
-func clockedSource(t testing.TB, errors ...string) string {
+// clockedSource returns the text of clockedScript, without some of its parts.
+func clockedSource(t testing.TB, parts ...string) string {
 	t.Helper()
-	source := without(t, Script(takeHead, "return reply"), errors...)
+	source := without(t, Script(takeHead, "return reply"), parts...)
 	for old, replacement := range map[string]string{
 		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[4])\n" +
 			`local function note_expiry(key, life)
@@ -41,14 +40,14 @@ func clockedSource(t testing.TB, errors ...string) string {
 		"call('PEXPIRE', key, ": "note_expiry(key, ",
 	} {
 		if !strings.Contains(source, old) {
-			t.Fatalf("the script does not hold %q", old)
+			t.Fatalf("the script does not contain %q", old)
 		}
 		source = strings.ReplaceAll(source, old, replacement)
 	}
 	return source
 }
 
-// expire drops a state whose time to live is over. Nothing may be alive in it then.
+// expire deletes an expired state. The model must count nothing then.
 func (h *history) expire(t *rapid.T) {
 	expiry, err := h.client.Do(context.Background(),
 		h.client.B().Get().Key(h.key+":expiry").Build()).AsInt64()
@@ -57,7 +56,7 @@ func (h *history) expire(t *rapid.T) {
 	}
 	for _, u := range h.model.Peek(h.now, h.stepped).Limits {
 		if u.Remaining != u.Limit.Requests || u.Reset != 0 {
-			t.Fatalf("%s\nat %d the state has expired, but the model still holds %+v",
+			t.Fatalf("%s\nat %d: the state has expired, but the model still counts: %+v",
 				strings.Join(h.log, "\n"), h.now.UnixMicro(), u)
 		}
 	}
@@ -78,23 +77,26 @@ func connect(t testing.TB, url string) valkey.Client {
 	return client
 }
 
-// history plays random calls, edits and clock steps against the model and the script, and
-// compares every answer.
+// history makes random calls, edits and clock steps with the script and with the model,
+// and compares their decisions.
 type history struct {
 	client  valkey.Client
 	script  *valkey.Lua
 	key     string
 	model   Model
 	now     time.Time
-	taken   time.Time // of the call that a refund is about
-	past    []time.Time
-	reserve bool // the next call
-	shadows bool // some limits are in shadow mode
+	taken   time.Time   // time of the call that the next refund is for
+	past    []time.Time // times of the admitted calls
+	reserve bool        // the next call reserves
+	shadows bool        // some limits are in shadow mode
 	limits  []Limit
-	stepped []Limit // the limits of the last call
+	stepped []Limit // the limits of the last step
 	steps   int
 	log     []string
 }
+
+// step makes a step with the script and with the model, and compares the decisions. A
+// cost of 0 peeks, a negative cost is refunded.
 
 func (h *history) step(t *rapid.T, cost int64) {
 	h.expire(t)
@@ -104,21 +106,21 @@ func (h *history) step(t *rapid.T, cost int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	about := h.taken.UnixMicro()
+	third := h.taken.UnixMicro()
 	if h.reserve && cost > 0 {
-		about = Reserving
+		third = Reserving
 	}
 	spared := byte(0)
 	if cost < 0 && h.shadows {
 		spared = byte(rapid.IntRange(0, 255).Draw(t, "spared"))
 	}
 	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
-		[]string{string(program.Sparing(spared)), number(cost), number(about),
+		[]string{string(program.Sparing(spared)), number(cost), number(third),
 			number(h.now.UnixMicro())}).ToString()
 	if err != nil {
 		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
 	}
-	got, failed := ParseReply([]byte(reply), h.limits)
+	got, replyErr := ParseReply([]byte(reply), h.limits)
 	var want Decision
 	switch {
 	case cost == 0:
@@ -135,8 +137,9 @@ func (h *history) step(t *rapid.T, cost int64) {
 	}
 	h.log = append(h.log, fmt.Sprintf("%d %v cost %d: %t %v", h.now.UnixMicro(), h.limits, cost,
 		want.Allowed, want.Limits))
-	if failed != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Fatalf("%s\nscript %+v, %v", strings.Join(h.log, "\n"), got, failed)
+	if replyErr != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("%s\nscript: got %+v, %v, want the last line, which is the model's",
+			strings.Join(h.log, "\n"), got, replyErr)
 	}
 	if cost > 0 && want.Allowed {
 		h.taken = h.now
@@ -198,6 +201,7 @@ func drawLimits(t *rapid.T) []Limit {
 	return limits
 }
 
+// advance moves the clock, mostly forward.
 func (h *history) advance(t *rapid.T) {
 	window := h.limits[rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")].Span()
 	switch rapid.IntRange(0, 9).Draw(t, "move") {
@@ -207,7 +211,7 @@ func (h *history) advance(t *rapid.T) {
 		h.now = h.now.Add(window - time.Microsecond)
 	case 2:
 		h.now = h.now.Add(3 * window)
-	case 3: // the server's clock steps back, perhaps further than a slot can tell
+	case 3: // the server's clock steps back, perhaps by more than the range of a slot
 		if rapid.IntRange(0, 4).Draw(t, "far") == 0 {
 			h.now = h.now.Add(-time.Duration(rapid.Int64Range(0, 1<<41).Draw(t, "back")) * time.Microsecond)
 			return
@@ -234,6 +238,7 @@ func (h *history) shadow(t *rapid.T) {
 	}
 }
 
+// edit changes the list of limits, or one of them.
 func (h *history) edit(t *rapid.T) {
 	defer h.shadow(t)
 	switch rapid.IntRange(0, 3).Draw(t, "edit") {
@@ -254,6 +259,7 @@ func (h *history) edit(t *rapid.T) {
 	}
 }
 
+// play makes random events.
 func (h *history) play(t *rapid.T) {
 	for range rapid.IntRange(1, 60).Draw(t, "calls") {
 		h.reserve = rapid.Bool().Draw(t, "reserves")
@@ -285,9 +291,9 @@ func checkAgainstModel(t *testing.T, url string) {
 		n++
 		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n),
 			now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
-		if h.limits = drawLimits(rt); rapid.IntRange(0, 3).Draw(rt, "straight") == 0 {
-			h.limits = drawStraight(rt)
-			h.playStraight(rt)
+		if h.limits = drawLimits(rt); rapid.IntRange(0, 3).Draw(rt, "many sections") == 0 {
+			h.limits = drawManySections(rt)
+			h.playManySections(rt)
 		}
 		h.shadows = rapid.Bool().Draw(rt, "shadows")
 		h.shadow(rt)
@@ -298,7 +304,7 @@ func checkAgainstModel(t *testing.T, url string) {
 	t.Logf("%d histories, %d steps", n, steps)
 }
 
-// Histories that the random ones found once in thousands.
+// checkFoundHistories repeats histories in which random testing found rare differences.
 func checkFoundHistories(t *testing.T, url string) {
 	client, script := connect(t, url), clockedScript(t)
 	type call struct {
@@ -310,8 +316,8 @@ func checkFoundHistories(t *testing.T, url string) {
 	attempts := []Limit{{Requests: 4, Window: 20 * time.Minute, CountDenied: true}}
 	exceeded := []Limit{{Requests: 2, Window: time.Millisecond, Algorithm: Counter, Shadow: true}}
 	for name, calls := range map[string][]call{
-		"a log becomes one of attempts": {{0, log, 1}, {6999 * time.Microsecond, attempts, 0}},
-		"a limit in shadow mode counts nothing in a new window, and the clock steps back": {
+		"an edited log counts denied calls": {{0, log, 1}, {6999 * time.Microsecond, attempts, 0}},
+		"a limit in shadow mode is exceeded in a new window, and the clock steps back": {
 			{0, exceeded, 2}, {1190 * time.Microsecond, exceeded, 1}, {-244 * time.Microsecond, attempts, 1},
 		},
 	} {
@@ -332,9 +338,9 @@ func TestFoundHistories(t *testing.T) { checkFoundHistories(t, valkeytest.Start(
 
 func TestFoundHistoriesEmbedded(t *testing.T) { checkFoundHistories(t, valkeytest.Embedded(t)) }
 
-// The script answers every call of any history of calls, edits and clock steps exactly as
-// the model does.
+// For random histories of calls, edits and clock steps, the script makes exactly the
+// decisions of the model.
 func TestScriptEqualsModel(t *testing.T) { checkAgainstModel(t, valkeytest.Start(t)) }
 
-// The same holds on the embedded server, whose Lua lacks the struct library.
+// Script and model also agree on the embedded server, whose Lua lacks the struct library.
 func TestScriptEqualsModelEmbedded(t *testing.T) { checkAgainstModel(t, valkeytest.Embedded(t)) }

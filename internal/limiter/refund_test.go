@@ -15,9 +15,9 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// A refund gives back at most what the call took: a subject that took and was refunded is
-// never better off than its twin that never took. A log without groups, a counter and a
-// fixed window then stand as the twin does, unless the twin's window ended meanwhile.
+// A refund gives back at most what the call took: after it, no more remains than for a
+// twin without the call. For a log without groups, a counter and a fixed window, exactly
+// as much remains.
 func TestRefundGivesBackAtMostWhatWasTaken(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := Limit{
@@ -28,8 +28,8 @@ func TestRefundGivesBackAtMostWhatWasTaken(t *testing.T) {
 	})
 }
 
-// A token bucket refills meanwhile: what a call took has partly or wholly come back by
-// itself, and is not given back a second time.
+// A token bucket refills after a call, in part or whole. A refund does not give back the
+// same calls a second time.
 func TestRefundOfATokenBucketThatRefilled(t *testing.T) {
 	limits := []Limit{{Requests: 10, Window: 10 * time.Second, Algorithm: TokenBucket}}
 	var m Model
@@ -43,22 +43,22 @@ func TestRefundOfATokenBucketThatRefilled(t *testing.T) {
 	}
 	// Without the first call, the second one would have left 5 of 10.
 	if d := m.Refund(at(9), limits, 10, at(0), 0); d.Limits[0].Remaining > 5 {
-		t.Errorf("%d remain after a refund of calls that had come back but for one, want at most 5",
-			d.Limits[0].Remaining)
+		t.Errorf("got %d remaining, want at most 5", d.Limits[0].Remaining)
 	}
 }
 
-// twins are a subject and another that did not make the call that is refunded.
+// twins are two subjects with the same calls, except for the one that is refunded, which
+// without does not make.
 type twins struct {
-	limits     []Limit
-	one, other Model
-	now        time.Time
-	log        []string
+	limits        []Limit
+	with, without Model
+	now           time.Time
+	log           []string
 }
 
-// take lets both take when the one may.
+// take makes a call on with and, if it is allowed, on without.
 func (w *twins) take(t *rapid.T, cost int64) {
-	d, err := w.one.Take(w.now, w.limits, cost)
+	d, err := w.with.Take(w.now, w.limits, cost)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,11 +66,13 @@ func (w *twins) take(t *rapid.T, cost int64) {
 	if !d.Allowed {
 		return
 	}
-	if d, _ := w.other.Take(w.now, w.limits, cost); !d.Allowed {
-		t.Fatalf("%v\n%s\nallowed only to the one that took more", w.limits, strings.Join(w.log, "\n"))
+	if d, _ := w.without.Take(w.now, w.limits, cost); !d.Allowed {
+		t.Fatalf("%v\n%s\ndenied without the call, but allowed with it", w.limits,
+			strings.Join(w.log, "\n"))
 	}
 }
 
+// play makes random calls.
 func (w *twins) play(t *rapid.T) {
 	for range events(t) {
 		span := w.limits[0].Window.Microseconds()
@@ -84,31 +86,31 @@ func checkRefund(t *rapid.T, limit Limit) {
 	w := &twins{limits: []Limit{limit}, now: at(0)}
 	w.play(t)
 	taken, cost := w.now, rapid.Int64Range(1, limit.Requests).Draw(t, "refunded")
-	if d, err := w.one.Take(w.now, w.limits, cost); err != nil || !d.Allowed {
+	if d, err := w.with.Take(w.now, w.limits, cost); err != nil || !d.Allowed {
 		return
 	}
 	w.log = append(w.log, fmt.Sprintf("%d cost %d, to be refunded", w.now.UnixMicro(), cost))
 	w.play(t)
-	got := w.one.Refund(w.now, w.limits, cost, taken, 0)
-	want := w.other.Peek(w.now, w.limits)
+	got := w.with.Refund(w.now, w.limits, cost, taken, 0)
+	want := w.without.Peek(w.now, w.limits)
 	if got.Limits[0].Remaining > want.Limits[0].Remaining {
-		t.Fatalf("%v\n%s\nrefunded at %d: %+v, but without the call it is %+v",
+		t.Fatalf("%v\n%s\nrefund at %d: got %+v, want at most %+v as without the call",
 			w.limits, strings.Join(w.log, "\n"), w.now.UnixMicro(), got.Limits[0], want.Limits[0])
 	}
 	exact := slices.Contains([]Algorithm{Log, Counter, FixedWindow}, limit.Algorithm)
 	if exact && got.Limits[0].Remaining != want.Limits[0].Remaining {
-		t.Fatalf("%v\n%s\nrefunded at %d: %+v, without the call %+v", w.limits, strings.Join(w.log, "\n"),
-			w.now.UnixMicro(), got.Limits[0], want.Limits[0])
+		t.Fatalf("%v\n%s\nrefund at %d: got %+v, want %+v as without the call", w.limits,
+			strings.Join(w.log, "\n"), w.now.UnixMicro(), got.Limits[0], want.Limits[0])
 	}
 }
 
-// Whatever is taken and given back at once by many, what remains is where the calls that
-// were kept put it: 16 callers of a limit of all, of 20,000 in 5 minutes.
+// After concurrent calls and refunds of 16 callers on one key, exactly the calls that
+// were not refunded count.
 func TestConcurrentRefundsAreExact(t *testing.T) {
-	client := separate(t, strings.TrimPrefix(valkeytest.Start(t), "valkey://"))
+	client := connectUnpipelined(t, strings.TrimPrefix(valkeytest.Start(t), "valkey://"))
 	for _, algorithm := range []Algorithm{Log, TokenBucket, FixedWindow} {
 		limit := Limit{Requests: 20_000, Window: 5 * time.Minute, Algorithm: algorithm}
-		if algorithm != Log { // of which little comes back by itself, and no boundary is near
+		if algorithm != Log { // so long that the bucket refills little and no window ends
 			limit.Window = 366 * 24 * time.Hour
 		}
 		l := limitersOf(t, client, "tg:"+algorithm.String(), []Limit{limit})[0]
@@ -120,14 +122,14 @@ func TestConcurrentRefundsAreExact(t *testing.T) {
 					cost := int64(1 + i%3)
 					taken, err := l.Reserve(t.Context(), "all", cost)
 					if err != nil || !taken.Allowed {
-						t.Errorf("%v, %v", taken, err)
+						t.Errorf("take: got %v, %v, want allowed", taken, err)
 						return
 					}
-					if i%10 == 0 { // kept
+					if i%10 == 0 { // not refunded
 						continue
 					}
 					if d, err := l.Refund(t.Context(), "all", cost, taken); err != nil || d.Unreturned != 0 {
-						t.Errorf("%d unreturned, %v", d.Unreturned, err)
+						t.Errorf("refund: got %d unreturned, %v, want 0", d.Unreturned, err)
 					}
 				}
 			})
@@ -142,13 +144,14 @@ func TestConcurrentRefundsAreExact(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := d.Limits[0].Remaining; left != limit.Requests-kept {
-			t.Errorf("%s: %d remain, want %d", algorithm, left, limit.Requests-kept)
+			t.Errorf("%s: got %d remaining, want %d", algorithm, left, limit.Requests-kept)
 		}
 	}
 }
 
-// After a refund the next look sees exactly that much more, in a log with and without
-// groups, whatever came between. A log without groups is the oracle's list.
+// A refund to a log, with and without groups, raises remaining by exactly the refunded
+// cost, whatever calls were made since. A log without groups always equals the oracle's
+// list.
 func TestRefundsOfLogsAreExact(t *testing.T) {
 	most := int64(0) // what grouped logs withheld, in thousandths of a group
 	playRefunds(t, func(p *refundPlay) {
@@ -171,21 +174,23 @@ func TestRefundsOfLogsAreExact(t *testing.T) {
 			}
 			p.measure(t)
 			left := p.do(t, 0, time.Unix(0, 0)).Limits[0].Remaining
-			withheld := p.limit.Requests - left - p.held()
+			withheld := p.limit.Requests - left - p.used()
 			group := p.limit.group()
 			if withheld < 0 || group == 1 && withheld > 0 {
-				p.fail(t, "%d remain, but %d of the limit are held", left, p.held())
+				p.fail(t, "got %d remaining, with %d used by the list", left, p.used())
 			}
 			most = max(most, 1000*withheld/group)
 			bound := 44 + 42 + 12*maxDeficits + 6*(p.limit.Requests/group*11/10+5)
 			if int64(p.bytes) > bound {
-				p.fail(t, "the state has %d bytes, more than %d", p.bytes, bound)
+				p.fail(t, "got a state of %d bytes, want at most %d", p.bytes, bound)
 			}
 		}
 	})
-	t.Logf("grouped logs withheld %.2f groups at most", float64(most)/1000)
+	t.Logf("grouped logs withheld at most %.2f groups", float64(most)/1000)
 }
 
+// checkLogRefund makes a refund and checks that it is exact. Calls that have left the
+// window give nothing back.
 func (p *refundPlay) checkLogRefund(t *testing.T) {
 	t.Helper()
 	amount, call, before, after := p.refund(t)
@@ -196,12 +201,13 @@ func (p *refundPlay) checkLogRefund(t *testing.T) {
 		amount = 0
 	}
 	if got := after.Limits[0].Remaining - before.Limits[0].Remaining; got != amount || after.Unreturned != 0 {
-		p.fail(t, "%d came back and %d did not, want %d and none", got, after.Unreturned, amount)
+		p.fail(t, "got %d returned and %d unreturned, want %d and 0", got, after.Unreturned, amount)
 	}
 }
 
-// More deficits than a log keeps are merged: the total stays exact, the state within its
-// bound, and what is withheld is little. Each call is settled late, in any order.
+// If a log gets more deficits than it can keep, they are merged: each refund stays exact,
+// their number bounded, and at most 8 groups are withheld. Each call is refunded late, in
+// random order.
 func TestManyRefundsOfALogStayBounded(t *testing.T) {
 	most := 0.0
 	playRefunds(t, func(p *refundPlay) {
@@ -223,29 +229,30 @@ func TestManyRefundsOfALogStayBounded(t *testing.T) {
 			c.cost -= amount
 			if got := after.Limits[0].Remaining - before.Limits[0].Remaining; got != amount ||
 				after.Unreturned != 0 {
-				p.fail(t, "%d came back and %d did not, want %d and none", got, after.Unreturned, amount)
+				p.fail(t, "got %d returned and %d unreturned, want %d and 0", got, after.Unreturned, amount)
 			}
 		}
 		if n := len(p.model.states[0].deficits); n > maxDeficits {
-			p.fail(t, "%d deficits", n)
+			p.fail(t, "got %d deficits, want at most %d", n, maxDeficits)
 		}
 		for range 50 {
 			p.at = p.at.Add(15 * time.Second)
 			left := p.do(t, 0, time.Unix(0, 0)).Limits[0].Remaining
-			withheld := p.limit.Requests - left - p.held()
+			withheld := p.limit.Requests - left - p.used()
 			if withheld < 0 {
-				p.fail(t, "%d remain, but %d are held", left, p.held())
+				p.fail(t, "got %d remaining, with %d used by the list", left, p.used())
 			}
 			most = max(most, float64(withheld)/float64(group))
 		}
 	})
-	t.Logf("grouped logs withheld %.2f groups at most", most)
+	t.Logf("grouped logs withheld at most %.2f groups", most)
 	if most > 8 {
-		t.Error("want at most 8 groups")
+		t.Errorf("got %.2f groups withheld, want at most 8", most)
 	}
 }
 
-// A counter and a fixed window stand after a refund as if the calls had never been made.
+// After a refund, a counter and a fixed window are as if the refunded calls had never
+// been made.
 func TestRefundsOfCountsAreExact(t *testing.T) {
 	playRefunds(t, func(p *refundPlay) {
 		p.limit = Limit{
@@ -273,14 +280,14 @@ func TestRefundsOfCountsAreExact(t *testing.T) {
 			used := current + (previous*weight+span-1)/span
 			d := p.do(t, 0, time.Unix(0, 0))
 			if got := d.Limits[0].Remaining; got != max(0, p.limit.Requests-used) {
-				p.fail(t, "%d remain, want %d less %d", got, p.limit.Requests, used)
+				p.fail(t, "got %d remaining, want %d less %d", got, p.limit.Requests, used)
 			}
 		}
 	})
 }
 
-// No rolling window of true time holds more than the limit of calls that were not given
-// back, when the server's clock steps back and limits and slots are edited meanwhile.
+// With refunds, edits of limits and slots, and a server's clock that steps back, no
+// rolling window of true time exceeds the largest limit. Refunded calls do not count.
 func TestRefundsNeverAdmitTooMuch(t *testing.T) {
 	playRefunds(t, func(p *refundPlay) {
 		window := time.Duration(1+p.random.IntN(3000)) * time.Second
@@ -302,7 +309,7 @@ func TestRefundsNeverAdmitTooMuch(t *testing.T) {
 				p.behind += time.Duration(p.random.Int64N(int64(window/5))) / 1000 * 1000
 			}
 			p.limit = limits[p.random.IntN(len(limits))]
-			for range 1 + p.random.IntN(4) { // until little remains
+			for range 1 + p.random.IntN(4) { // leaves little remaining
 				p.take(t, 1+p.random.Int64N(max(1, p.limit.Requests/3)), bound)
 			}
 			if p.random.IntN(2) == 0 {
@@ -311,16 +318,16 @@ func TestRefundsNeverAdmitTooMuch(t *testing.T) {
 					continue
 				}
 				if got := after.Limits[0].Remaining - before.Limits[0].Remaining; got > amount {
-					p.fail(t, "%d came back of %d", got, amount)
+					p.fail(t, "got %d returned, want at most %d", got, amount)
 				}
 			}
 		}
 	})
 }
 
-// Notes for refunds are stored as the header of readstate.lua says: behind an entry of the
-// signature by which older releases take the state for one with other limits.
-func TestNotesAreStoredAsTheHeaderSays(t *testing.T) {
+// Notes for refunds are stored as the header of readstate.lua describes. Because of their
+// entry in the signature, older releases read the state as one of other limits.
+func TestStoredNotes(t *testing.T) {
 	client, script := connect(t, valkeytest.Start(t)), clockedScript(t)
 	limits := []Limit{
 		{Requests: 6400, Window: time.Minute, Slots: MinSlots},
@@ -356,26 +363,27 @@ func TestNotesAreStoredAsTheHeaderSays(t *testing.T) {
 	}
 	log, bucket := model.states[0], model.states[1]
 	if len(log.deficits) != 1 || len(bucket.valleys.list) != 2 {
-		t.Fatalf("the model has %v and %v, want a deficit and two valleys", log.deficits, bucket.valleys)
+		t.Fatalf("model: got %v and %v, want a deficit and two valleys", log.deficits, bucket.valleys)
 	}
 	notes := note(1, log.deficits[0].at, log.deficits[0].calls)
-	notes = append(notes, note(2, bucket.valleys.since, 1)...) // it was full
+	notes = append(notes, note(2, bucket.valleys.since, 1)...) // the bucket was full
 	for _, v := range bucket.valleys.list {
 		notes = append(append(notes, note(2, v.at, v.part)...), note(2, v.whole, 0)...)
 	}
 	if got := state[len(state)-len(notes):]; !bytes.Equal(got, notes) {
-		t.Errorf("notes %x, want %x", got, notes)
+		t.Errorf("got notes %x, want %x", got, notes)
 	}
 	entry := "\x01\x00\x00\x00\x01\x06\x00\x00\x00\x00\x00\x01"
 	if state[0] != programVersion || state[1] != 3 || string(state[26:38]) != entry {
-		t.Errorf("signature %x", state[:38])
+		t.Errorf("got signature %x, want three sections, the last one %x", state[:38], entry)
 	}
 	numbers := state[38+logLen+countLen:][:logLen]
 	if n := binary.BigEndian.Uint32(numbers[14:]); int(n)*6 != len(notes) {
-		t.Errorf("%d in the numbers of the notes, want %d", n, len(notes)/6)
+		t.Errorf("got %d in the numbers of the notes, want %d", n, len(notes)/6)
 	}
 }
 
+// note encodes a note of a section.
 func note(section byte, time, last int64) []byte {
 	b := append([]byte{section, byte(time >> 48)}, appendUint48(nil, time)...)
 	return binary.BigEndian.AppendUint32(b, uint32(last))

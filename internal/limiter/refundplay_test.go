@@ -14,18 +14,18 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// refundHistories is how many histories each test with refunds plays.
+// refundHistories is the number of histories in each test of refunds.
 var refundHistories = flag.Int("refunds", 500, "histories to play in each test of refunds")
 
-// takenCall is a call as the oracle knows it.
+// takenCall is an admitted call in the oracle's list.
 type takenCall struct {
 	at   time.Time // true time, which never steps
-	now  time.Time // the server's clock then
-	cost int64     // without what was given back
+	now  time.Time // time on the server's clock
+	cost int64     // cost that was not refunded
 }
 
 // refundPlay is one history with refunds of any amount at any age. The script and the
-// model make every step; the oracle is a list of calls.
+// model make every step, and must agree. The oracle is the list calls.
 type refundPlay struct {
 	random *rand.Rand
 	client valkey.Client
@@ -38,12 +38,13 @@ type refundPlay struct {
 	calls  []takenCall
 	log    []string
 	steps  int
-	bytes  int  // longest state
+	bytes  int  // length of the longest state
 	dense  bool // little time passes between calls
-	// The calls reserve, for buckets.
+	// The calls reserve; only for token buckets.
 	reserve bool
 }
 
+// now returns the time on the server's clock.
 func (p *refundPlay) now() time.Time { return p.at.Add(-p.behind) }
 
 func (p *refundPlay) fail(t *testing.T, format string, args ...any) {
@@ -51,8 +52,8 @@ func (p *refundPlay) fail(t *testing.T, format string, args ...any) {
 	t.Fatalf("%s\n%s", strings.Join(p.log, "\n"), fmt.Sprintf(format, args...))
 }
 
-// do makes a step on the script and on the model, and expects the same answer: cost is 0
-// to look, below 0 to give back what was taken.
+// do makes a step with the script and with the model, and checks that the decisions are
+// equal. A cost of 0 peeks, a negative cost refunds a call made at taken.
 func (p *refundPlay) do(t *testing.T, cost int64, taken time.Time) Decision {
 	t.Helper()
 	limits := []Limit{p.limit}
@@ -88,13 +89,13 @@ func (p *refundPlay) do(t *testing.T, cost int64, taken time.Time) Decision {
 	p.log = append(p.log, fmt.Sprintf("%d %v cost %d of %d: %t %v, %d unreturned",
 		p.now().UnixMicro(), limits, cost, taken.UnixMicro(), got.Allowed, got.Limits, got.Unreturned))
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		p.fail(t, "the model says %+v", want)
+		p.fail(t, "got %+v, want the model's %+v", got, want)
 	}
 	return got
 }
 
-// held is what the oracle counts in the rolling window that ends now.
-func (p *refundPlay) held() (calls int64) {
+// used returns the oracle's count in the rolling window that ends now.
+func (p *refundPlay) used() (calls int64) {
 	for _, c := range p.calls {
 		if p.at.Sub(c.at) < p.limit.Window {
 			calls += c.cost
@@ -103,7 +104,7 @@ func (p *refundPlay) held() (calls int64) {
 	return calls
 }
 
-// forward lets time pass: mostly a little, now and then nothing, or up to a window.
+// forward moves the time: mostly by a little, sometimes not at all or by up to a window.
 func (p *refundPlay) forward() {
 	span := p.limit.Span()
 	kind := p.random.IntN(8)
@@ -128,7 +129,7 @@ func (p *refundPlay) window() time.Duration {
 	return time.Duration(1+p.random.IntN(3000)) * time.Second
 }
 
-// rounds draws how long a history is: mostly short.
+// rounds draws the length of a history, mostly short.
 func (p *refundPlay) rounds() int {
 	if p.random.IntN(20) == 0 {
 		return 100 + p.random.IntN(200)
@@ -136,7 +137,7 @@ func (p *refundPlay) rounds() int {
 	return 2 + p.random.IntN(8)
 }
 
-// cost draws small and large costs.
+// cost draws a cost, mostly small.
 func (p *refundPlay) cost() int64 {
 	most := p.limit.Requests
 	if p.dense {
@@ -152,20 +153,21 @@ func (p *refundPlay) cost() int64 {
 	}
 }
 
-// take makes a call, and expects no more than the limit in the window when it passes.
+// take makes a call. If it is admitted, the rolling window must not exceed bound; 0 means
+// no bound.
 func (p *refundPlay) take(t *testing.T, cost, bound int64) {
 	t.Helper()
 	if !p.do(t, cost, time.Unix(0, 0)).Allowed {
 		return
 	}
 	p.calls = append(p.calls, takenCall{at: p.at, now: p.now(), cost: cost})
-	if held := p.held(); bound > 0 && held > bound {
-		p.fail(t, "%d calls in the window, of %d", held, bound)
+	if used := p.used(); bound > 0 && used > bound {
+		p.fail(t, "got %d calls in the window, want at most %d", used, bound)
 	}
 }
 
-// refund gives back a part or all of some call, and returns how much, and what the
-// answers before and after were.
+// refund gives back a part or all of a random call. It returns the amount, the call, and
+// the decisions before and after. The amount is 0 if there is nothing to refund.
 func (p *refundPlay) refund(t *testing.T) (amount int64, call takenCall, before, after Decision) {
 	t.Helper()
 	if len(p.calls) == 0 {
@@ -186,7 +188,7 @@ func (p *refundPlay) refund(t *testing.T) (amount int64, call takenCall, before,
 	return amount, *c, before, after
 }
 
-// measure notes the state's length.
+// measure records the state's length.
 func (p *refundPlay) measure(t *testing.T) {
 	t.Helper()
 	n, err := p.client.Do(t.Context(), p.client.B().Strlen().Key(p.key).Build()).AsInt64()
@@ -196,7 +198,7 @@ func (p *refundPlay) measure(t *testing.T) {
 	p.bytes = max(p.bytes, int(n))
 }
 
-// playRefunds plays histories, each on a key of its own.
+// playRefunds plays histories, each with a new state.
 func playRefunds(t *testing.T, play func(*refundPlay)) {
 	t.Helper()
 	client, script := connect(t, valkeytest.Start(t)), clockedScript(t)

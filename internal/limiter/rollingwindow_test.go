@@ -19,26 +19,26 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// attack is many callers on a few keys, who never wait: what was admitted, and when, by
-// the server's clock.
+// attack is many concurrent callers on a few keys. It records the times of the admitted
+// calls on the server's clock.
 type attack struct {
 	limiters []*Limiter
 	keys     []string
 	most     int64 // the largest cost of a call
-	enough   int64 // units to admit on each key before it ends
-	least    int64 // units that it admits on each key, if the calls are used up before
+	enough   int64 // units admitted on a key after which its callers stop
+	least    int64 // units that must be admitted on each key
 
 	mu       sync.Mutex
-	admitted map[string][]time.Time // of every unit
+	admitted map[string][]time.Time // time of every admitted unit
 }
 
 const (
-	attackers    = 16
-	callsAtMost  = 20_000 // of all attackers
-	callsPerLull = 20     // that are denied before an attacker waits as it is told
+	attackers      = 16
+	maxCalls       = 20_000 // of all attackers
+	denialsPerWait = 20     // denials after which an attacker waits for the retry-after
 )
 
-// run attacks until every key admitted enough, or the calls are used up.
+// run attacks until enough is admitted on every key, or maxCalls calls are made.
 func (a *attack) run(t *testing.T) {
 	t.Helper()
 	a.admitted = map[string][]time.Time{}
@@ -48,7 +48,7 @@ func (a *attack) run(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(i), 7))
 		group.Go(func() {
 			key := a.keys[i%len(a.keys)]
-			for denied := 0; calls.Add(1) <= callsAtMost && !a.done(key); {
+			for denied := 0; calls.Add(1) <= maxCalls && !a.done(key); {
 				l := a.limiters[random.IntN(len(a.limiters))]
 				cost := 1 + random.Int64N(a.most)
 				d, err := l.Take(t.Context(), key, cost)
@@ -57,8 +57,8 @@ func (a *attack) run(t *testing.T) {
 					return
 				}
 				if d.Allowed {
-					a.note(key, d.Now, cost)
-				} else if denied++; denied%callsPerLull == 0 {
+					a.admit(key, d.Now, cost)
+				} else if denied++; denied%denialsPerWait == 0 {
 					wait(t.Context(), d.RetryAfter())
 				}
 			}
@@ -67,20 +67,21 @@ func (a *attack) run(t *testing.T) {
 	group.Wait()
 }
 
+// done reports whether enough is admitted on a key.
 func (a *attack) done(key string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return int64(len(a.admitted[key])) >= a.enough
 }
 
-func (a *attack) note(key string, at time.Time, cost int64) {
+// admit records an admitted call.
+func (a *attack) admit(key string, at time.Time, cost int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.admitted[key] = append(a.admitted[key], slices.Repeat([]time.Time{at}, int(cost))...)
 }
 
-// wait waits for a time on the server's clock, more or less: nothing depends on how long
-// it is.
+// wait waits for about d. No assertion depends on the exact time.
 func wait(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -90,15 +91,15 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// check expects no rolling window with more than the limit on any key, and that the limit
-// was reached and windows passed.
+// check checks that no rolling window of a key exceeds a limit, and that at least a.least
+// units were admitted on each key.
 func (a *attack) check(t *testing.T, limits ...Limit) {
 	t.Helper()
 	for _, key := range a.keys {
 		times := a.admitted[key]
 		if int64(len(times)) < a.least {
-			t.Errorf("%s: only %d units were admitted within %d calls, want %d", key, len(times),
-				callsAtMost, a.least)
+			t.Errorf("%s: got %d units admitted by %d calls, want at least %d", key, len(times), maxCalls,
+				a.least)
 		}
 		instants := make([]rolling.Span, len(times))
 		for i, at := range times {
@@ -106,14 +107,16 @@ func (a *attack) check(t *testing.T, limits ...Limit) {
 		}
 		for _, l := range limits {
 			if from, n := rolling.Fullest(instants, l.Window); int64(n) > l.Requests {
-				t.Errorf("%s: %d units in the %s from %s on, of %s", key, n, l.Window, times[0].Add(from), l)
+				t.Errorf("%s: got %d units in the %s from %s, want at most %s", key, n, l.Window,
+					times[0].Add(from), l)
 			}
 		}
 	}
 }
 
-// windowCases are attacks whose limits hold for every rolling window. Several lists of
-// limits are edits that alternate; then the largest of each window holds.
+// windowCases are attacks whose bound holds for every rolling window; without a bound it
+// is lists[0]. The callers alternate between several lists, as after edits. The bound
+// then has the largest limit of a window.
 var windowCases = map[string]struct {
 	lists [][]Limit
 	bound []Limit
@@ -169,7 +172,7 @@ func checkWindows(t *testing.T, client valkey.Client, keys int) {
 			}
 			for _, l := range bound {
 				a.enough, a.least = max(a.enough, 3*l.Requests), max(a.least, 3*l.Requests)
-				if l.CountDenied { // so much as is admitted before the attack keeps itself out
+				if l.CountDenied { // after that, the denied calls of the attack keep it denied
 					a.least = l.Requests
 				}
 			}
@@ -179,39 +182,38 @@ func checkWindows(t *testing.T, client valkey.Client, keys int) {
 	}
 }
 
-// Never does any rolling window of a log admit more than the limit, whatever the
-// concurrency, the costs and the edits: on one node, many callers on one key.
+// No rolling window of a log exceeds the limit, with many concurrent callers on one key
+// of one node, any costs and edits.
 func TestRollingWindowOfOneKey(t *testing.T) {
-	checkWindows(t, separate(t, address(valkeytest.Start(t))), 1)
+	checkWindows(t, connectUnpipelined(t, address(valkeytest.Start(t))), 1)
 }
 
-// The same on a cluster, with keys on every shard.
+// The same holds on a cluster, with keys on every shard.
 func TestRollingWindowOnACluster(t *testing.T) {
 	var addresses []string
 	for _, url := range valkeytest.StartCluster(t, 3, 0) {
 		addresses = append(addresses, address(url))
 	}
-	checkWindows(t, separate(t, addresses...), 4)
+	checkWindows(t, connectUnpipelined(t, addresses...), 4)
 }
 
-// A caller who takes all of its limit just before a window ends and all of it again just
-// after, gets no more either: the second burst gets through only as the first one leaves
-// the window.
+// Bursts just before and just after a boundary of aligned windows do not exceed the limit
+// of a log: the second burst is admitted only as the first one leaves the rolling window.
 func TestRollingWindowAtTheBoundary(t *testing.T) {
-	client := separate(t, address(valkeytest.Start(t)))
+	client := connectUnpipelined(t, address(valkeytest.Start(t)))
 	limit := Limit{Requests: 40, Window: 100 * time.Millisecond}
 	a := &attack{
 		limiters: limitersOf(t, client, "tg:", []Limit{limit}), keys: []string{"caller"},
 		admitted: map[string][]time.Time{},
 		enough:   3 * limit.Requests, least: 3 * limit.Requests,
 	}
-	// more on a machine that stalls: a round that begins late may end before the window
-	// of the one before
+	// A round that begins late on a busy machine may admit nothing, so there may be more
+	// rounds.
 	const rounds, most = 4, 40
 	for round := 0; round < rounds || round < most && !a.done(a.keys[0]); round++ {
 		now := a.burst(t)
 		next := now.Truncate(limit.Window).Add(limit.Window)
-		// to the end of a window that is aligned to the epoch
+		// Wait until just before the end of a window that is aligned to the epoch.
 		wait(t.Context(), next.Sub(now)-time.Millisecond)
 		for now.Before(next) {
 			now = a.burst(t)
@@ -220,8 +222,8 @@ func TestRollingWindowAtTheBoundary(t *testing.T) {
 	a.check(t, limit)
 }
 
-// burst calls from many sides at once, each until it is denied, and returns the last
-// denial's time.
+// burst makes calls from all attackers at once, each until it is denied. It returns the
+// time of the last denial.
 func (a *attack) burst(t *testing.T) (last time.Time) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -238,7 +240,7 @@ func (a *attack) burst(t *testing.T) (last time.Time) {
 					denials[i] = d.Now
 					return
 				}
-				a.note(a.keys[0], d.Now, 1)
+				a.admit(a.keys[0], d.Now, 1)
 			}
 		})
 	}
@@ -246,14 +248,14 @@ func (a *attack) burst(t *testing.T) (last time.Time) {
 	return slices.MaxFunc(denials, time.Time.Compare)
 }
 
-// admission is a cost that was admitted.
+// admission is an admitted cost.
 type admission struct {
 	at   time.Time
 	cost int64
 }
 
-// fullest returns the largest cost in any window [at, at+window) of admissions in order
-// of time.
+// fullest returns the window [at, at+window) with the largest cost. The admissions are in
+// time order.
 func fullest(admissions []admission, window time.Duration) (at time.Time, most int64) {
 	first, sum := 0, int64(0)
 	for _, a := range admissions {
@@ -269,9 +271,9 @@ func fullest(admissions []admission, window time.Duration) (at time.Time, most i
 	return at, most
 }
 
-// However often a log's limit is edited, up and down, with slots for one call or for
-// many, no rolling window admits more than the largest limit, as long as that is at most
-// DefaultSlots: of more calls in groups an edit to smaller groups keeps only so many.
+// However a log's limit and slots are edited, no rolling window exceeds the largest
+// limit, if that is at most DefaultSlots. Of more calls in grouped slots, an edit to
+// smaller groups keeps only DefaultSlots.
 func TestRollingWindowAcrossEdits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, largest, now := drawEdit(t), int64(0), at(0)
@@ -300,8 +302,8 @@ func TestRollingWindowAcrossEdits(t *testing.T) {
 			}
 		}
 		if from, most := fullest(admissions, limit.Window); most > largest {
-			t.Fatalf("%s\n%d admitted in the window from %d on, the largest limit was %d",
-				strings.Join(log, "\n"), most, from.UnixMicro(), largest)
+			t.Fatalf("%s\ngot %d admitted in the window from %d, want at most %d", strings.Join(log, "\n"),
+				most, from.UnixMicro(), largest)
 		}
 	})
 }
@@ -314,8 +316,7 @@ func drawEdit(t *rapid.T) Limit {
 	}
 }
 
-// A limit that is lowered for a moment and raised again has forgotten nothing of its
-// window.
+// A limit that is lowered and raised again keeps all calls of its window.
 func TestLoweringForAMomentForgetsNothing(t *testing.T) {
 	var m Model
 	high, low := []Limit{{Requests: DefaultSlots, Window: time.Minute, Slots: MinSlots}},
@@ -327,8 +328,8 @@ func TestLoweringForAMomentForgetsNothing(t *testing.T) {
 	}{{high, DefaultSlots, true}, {low, 1, false}, {high, 1, false}} {
 		d, err := m.Take(at(float64(second)), step.limits, step.cost)
 		if err != nil || d.Allowed != step.allowed {
-			t.Errorf("%s at %ds: allowed %t, %d remain, %v", step.limits[0], second, d.Allowed,
-				d.Limits[0].Remaining, err)
+			t.Errorf("%s at %ds: got allowed %t, %d remaining, %v, want allowed %t", step.limits[0], second,
+				d.Allowed, d.Limits[0].Remaining, err, step.allowed)
 		}
 	}
 }

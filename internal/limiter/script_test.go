@@ -14,29 +14,29 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// without returns a script in which some of the ways are an error.
-func without(t testing.TB, source string, ways ...string) string {
+// without returns a script in which some of its parts are replaced by an error.
+func without(t testing.TB, source string, parts ...string) string {
 	t.Helper()
-	for _, way := range ways {
-		if !strings.Contains(source, way) {
-			t.Fatalf("the script does not hold %.60q", way)
+	for _, part := range parts {
+		if !strings.Contains(source, part) {
+			t.Fatalf("the script does not contain %.60q", part)
 		}
-		source = strings.Replace(source, way, "error('this step needs another way')\n", 1)
+		source = strings.Replace(source, part, "error('this step needs another part')\n", 1)
 	}
 	return source
 }
 
-// drawStraight returns several limits, or one that counts denied calls, of the kind that
-// manysections.lua is for.
-func drawStraight(t *rapid.T) []Limit {
+// drawManySections draws limits that manysections.lua handles: several, or one that
+// counts denied calls.
+func drawManySections(t *rapid.T) []Limit {
 	if rapid.IntRange(0, 4).Draw(t, "attempts") == 0 {
 		return []Limit{{Requests: smallRequests.Draw(t, "requests"),
-			Window: straightWindows.Draw(t, "window"), CountDenied: true}}
+			Window: shortcutWindows.Draw(t, "window"), CountDenied: true}}
 	}
 	only := rapid.IntRange(-1, len(Algorithms())-1).Draw(t, "only")
 	limits := make([]Limit, rapid.SampledFrom([]int{2, 3, 3, 4, 8}).Draw(t, "limits"))
 	for i := range limits {
-		l := Limit{Requests: smallRequests.Draw(t, "requests"), Window: straightWindows.Draw(t, "window")}
+		l := Limit{Requests: smallRequests.Draw(t, "requests"), Window: shortcutWindows.Draw(t, "window")}
 		if l.Algorithm = Algorithm(max(0, only)); only < 0 {
 			l.Algorithm = rapid.SampledFrom(Algorithms()).Draw(t, "algorithm")
 		}
@@ -52,13 +52,14 @@ func drawStraight(t *rapid.T) []Limit {
 	return limits
 }
 
-var straightWindows = rapid.SampledFrom([]time.Duration{
+var shortcutWindows = rapid.SampledFrom([]time.Duration{
 	time.Millisecond, 7 * time.Millisecond, time.Second, time.Minute, 17 * time.Minute, 24 * time.Hour,
 	4 * 24 * time.Hour,
 })
 
-// playStraight makes calls while time goes on, without edits, refunds or clock steps.
-func (h *history) playStraight(t *rapid.T) {
+// playManySections makes events that manysections.lua handles: calls and the passing of
+// time, without edits, refunds or clock steps.
+func (h *history) playManySections(t *rapid.T) {
 	for range rapid.IntRange(1, 80).Draw(t, "calls") {
 		window := h.limits[rapid.IntRange(0, len(h.limits)-1).Draw(t, "which")].Window
 		switch rapid.IntRange(0, 11).Draw(t, "event") {
@@ -80,25 +81,25 @@ func (h *history) playStraight(t *rapid.T) {
 	}
 }
 
-// Several limits, and attempts, are decided as the model does without the general way,
-// from the first call on.
-func TestSeveralLimitsGoStraight(t *testing.T) {
+// The shortcuts alone decide several limits, and limits that count denied calls, as the
+// model does, from the first call on.
+func TestManySectionsShortcut(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	script, n := valkey.NewLuaScript(clockedSource(t, generalStepLua())), 0
 	rapid.Check(t, func(rt *rapid.T) {
 		n++
 		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n),
 			now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
-		h.limits = drawStraight(rt)
-		h.playStraight(rt)
+		h.limits = drawManySections(rt)
+		h.playManySections(rt)
 		client.Do(t.Context(), client.B().Del().Key(h.key).Key(h.key+":expiry").Build())
 	})
 }
 
-// The commonest limits are decided by onesection.lua alone. A denial writes nothing.
-func TestCommonLimitsGoStraightest(t *testing.T) {
+// onesection.lua alone decides the most common limits. A denial writes nothing.
+func TestOneSectionShortcut(t *testing.T) {
 	clock := newClocked(t)
-	straightest := valkey.NewLuaScript(clockedServer +
+	shortcut := valkey.NewLuaScript(clockedServer +
 		without(t, Script(takeHead, "return {reply, life, writes}"), manySectionsLua, generalStepLua()))
 	for _, limits := range [][]Limit{
 		{{Requests: 5, Window: time.Second}},
@@ -108,7 +109,7 @@ func TestCommonLimitsGoStraightest(t *testing.T) {
 		{{Requests: 5, Window: time.Second, Algorithm: FixedWindow}},
 	} {
 		s := clock.subject(limits...)
-		s.script = straightest
+		s.script = shortcut
 		var model Model
 		for range 8 {
 			s.now = s.now.Add(9 * time.Millisecond)
@@ -117,21 +118,22 @@ func TestCommonLimitsGoStraightest(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := s.do(t, 1); !slices.Equal(got.Limits, want.Limits) || got.Allowed != want.Allowed {
-				s.fail(t, "want %+v", want)
+				s.fail(t, "got %+v, want %+v", got, want)
 			}
 			if want.Allowed != (s.writes > 0) {
-				s.fail(t, "%d writes", s.writes)
+				s.fail(t, "got %d writes, allowed %t", s.writes, want.Allowed)
 			}
 		}
 	}
 }
 
-// twoSteps makes a step on each of two keys; the second one's arguments follow the clock.
+// twoSteps makes a step on each of two keys. The second step's arguments follow ARGV[4],
+// the clock.
 const twoSteps = `
 local first = step(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]))
 return {first, step(KEYS[2], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]))}`
 
-// Two steps in one script, on two keys, answer and store what two scripts do.
+// Two steps in one script, on two keys, reply and store the same as two scripts.
 func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
 	clock := newClocked(t)
 	script := valkey.NewLuaScript(clockedServer + "\n" + StepFunction() + twoSteps)
@@ -158,7 +160,7 @@ func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
 			for i, s := range pair {
 				s.checkSame(t, args[i], together[i], "together"+number(int64(i)))
 			}
-			s := pair[rapid.IntRange(0, 1).Draw(t, "whose")]
+			s := pair[rapid.IntRange(0, 1).Draw(t, "subject")]
 			if rapid.IntRange(0, 7).Draw(t, "edited") == 0 {
 				s.edit(t)
 			}
@@ -168,8 +170,8 @@ func TestStepFunctionEqualsSeparateSteps(t *testing.T) {
 	})
 }
 
-// checkSame makes a step of the subject alone, and compares its reply and state to those
-// of the same step in company.
+// checkSame makes a step on the subject alone. It compares reply and state with those of
+// the same step in a script with another one; key has that state.
 func (s *subject) checkSame(t rapid.TB, args []string, reply, key string) {
 	t.Helper()
 	alone, err := s.script.Exec(context.Background(), s.client, []string{s.key}, args).ToArray()
@@ -177,7 +179,7 @@ func (s *subject) checkSame(t rapid.TB, args []string, reply, key string) {
 		t.Fatal(err)
 	}
 	if want, _ := alone[0].ToString(); reply != want {
-		t.Fatalf("%v: replied %x, alone %x", s.limits, reply, want)
+		t.Fatalf("%v: got reply %x, want %x as alone", s.limits, reply, want)
 	}
 	if d, err := ParseReply([]byte(reply), s.limits); err == nil && d.Allowed {
 		s.taken = s.now
@@ -187,12 +189,13 @@ func (s *subject) checkSame(t rapid.TB, args []string, reply, key string) {
 		t.Fatal(err)
 	}
 	if want := s.bytes(t); state != want {
-		t.Fatalf("%v: the state is %x, alone %x", s.limits, state, want)
+		t.Fatalf("%v: got state %x, want %x as alone", s.limits, state, want)
 	}
 }
 
-// A cost above the limit is a reply of its own, and the script goes on.
-func TestStepFunctionGoesOnAfterACostTooHigh(t *testing.T) {
+// The step function returns a special reply for a cost above the limit, and the script
+// continues with its next step.
+func TestStepFunctionCostTooHigh(t *testing.T) {
 	clock := newClocked(t)
 	script := valkey.NewLuaScript(clockedServer + "\n" + StepFunction() + twoSteps)
 	a, b := clock.subject(Limit{Requests: 2, Window: 1e9}), clock.subject(Limit{Requests: 3, Window: 1e9})
@@ -202,9 +205,9 @@ func TestStepFunctionGoesOnAfterACostTooHigh(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !ReplyCostTooHigh([]byte(replies[0])) {
-		t.Errorf("the first step replied %x", replies[0])
+		t.Errorf("first step: got reply %x, want cost too high", replies[0])
 	}
 	if d, err := ParseReply([]byte(replies[1]), b.limits); err != nil || !d.Allowed {
-		t.Errorf("the second step: %v, %v", d, err)
+		t.Errorf("second step: got %v, %v, want allowed", d, err)
 	}
 }

@@ -18,13 +18,14 @@ type counted struct {
 	cost int64
 }
 
-// shadowPlay holds limits against lists of the calls that each counts.
+// shadowPlay is a subject with an oracle: for each limit a list of the calls that it
+// counts.
 type shadowPlay struct {
 	*subject
-	calls [][]counted // of each limit
+	calls [][]counted
 }
 
-// used is what a limit counts in the window that ends now.
+// used returns the oracle's count of limit i in the window that ends now.
 func (p *shadowPlay) used(i int) (calls int64) {
 	for _, c := range p.calls[i] {
 		if p.now.Sub(c.at) < p.limits[i].Window {
@@ -34,7 +35,7 @@ func (p *shadowPlay) used(i int) (calls int64) {
 	return calls
 }
 
-// check asks for a cost and compares the answer with the lists.
+// check makes a call and compares its decision with the lists.
 func (p *shadowPlay) check(t *rapid.T, cost int64) {
 	t.Helper()
 	allowed := true
@@ -45,7 +46,7 @@ func (p *shadowPlay) check(t *rapid.T, cost int64) {
 	}
 	d := p.do(t, cost)
 	if d.Allowed != allowed {
-		p.fail(t, "allowed %t, by the lists %t", d.Allowed, allowed)
+		p.fail(t, "got allowed %t, want %t", d.Allowed, allowed)
 	}
 	wouldAllow := allowed
 	for i, l := range p.limits {
@@ -54,14 +55,14 @@ func (p *shadowPlay) check(t *rapid.T, cost int64) {
 			p.calls[i] = append(p.calls[i], counted{p.now, cost})
 		}
 		if got, want := d.Limits[i].Remaining, max(0, l.Requests-p.used(i)); got != want {
-			p.fail(t, "%d of limit %d remain, by the lists %d", got, i, want)
+			p.fail(t, "limit %d: got %d remaining, want %d", i, got, want)
 		}
 		if exceeds := d.Limits[i].RetryAfter > 0; l.Shadow && allowed && exceeds == fits[i] {
-			p.fail(t, "limit %d would deny: %t, by the lists %t", i, exceeds, !fits[i])
+			p.fail(t, "limit %d: got exceeded %t, want %t", i, exceeds, !fits[i])
 		}
 	}
 	if d.WouldAllow() != wouldAllow {
-		p.fail(t, "would allow %t, by the lists %t", d.WouldAllow(), wouldAllow)
+		p.fail(t, "got WouldAllow %t, want %t", d.WouldAllow(), wouldAllow)
 	}
 }
 
@@ -91,9 +92,8 @@ func TestLimitsInShadowMode(t *testing.T) {
 	})
 }
 
-// What a call that exceeded a limit in shadow mode gives back, it gives back to the other
-// limits alone.
-func TestRefundBesideShadowMode(t *testing.T) {
+// A refund of a call that exceeded a limit in shadow mode changes only the other limits.
+func TestRefundSparesExceededLimits(t *testing.T) {
 	l, err := New(connect(t, valkeytest.Start(t)), "test:", Limit{Requests: 10, Window: time.Hour},
 		Limit{Requests: 2, Window: time.Hour, Shadow: true},
 		Limit{Requests: 5, Window: time.Hour, Algorithm: FixedWindow, Shadow: true})
@@ -108,25 +108,27 @@ func TestRefundBesideShadowMode(t *testing.T) {
 		return fmt.Sprint(d.Limits[0].Remaining, d.Limits[1].Remaining, d.Limits[2].Remaining)
 	}
 	if got := remaining(l.Take(t.Context(), "a", 2)); got != "8 0 3" {
-		t.Fatalf("after 2: %s", got)
+		t.Fatalf("after cost 2: got %s remaining, want 8 0 3", got)
 	}
 	above, err := l.Take(t.Context(), "a", 3)
 	if got := remaining(above, err); got != "5 0 0" || !above.Allowed || above.WouldAllow() {
-		t.Fatalf("after 3 more: %s, %+v", got, above)
+		t.Fatalf("after cost 3: got %s remaining, %+v, want 5 0 0, allowed but not WouldAllow", got, above)
 	}
 	if got := remaining(l.Refund(t.Context(), "a", 3, above)); got != "8 0 3" {
-		t.Errorf("after 3 were given back: %s", got)
+		t.Errorf("after the refund of 3: got %s remaining, want 8 0 3", got)
 	}
 	if d, err := l.Take(t.Context(), "a", 7); err != nil || !d.Allowed ||
 		d.Limits[1].RetryAfter != MaxWindow {
-		t.Errorf("a cost above a limit in shadow mode: %+v, %v", d, err)
+		t.Errorf("cost above a limit in shadow mode: got %+v, %v, want allowed and a retry-after of %s", d,
+			err, MaxWindow)
 	}
 	if _, err := l.Take(t.Context(), "a", 11); !errors.Is(err, ErrCost) {
-		t.Errorf("a cost above an enforced limit: %v", err)
+		t.Errorf("cost above an enforced limit: got error %v, want ErrCost", err)
 	}
 }
 
-// A change of mode keeps the counts, of calls older than what the other limits know too.
+// A change of mode keeps the counts, also of calls older than the windows of the other
+// limits.
 func TestChangeOfModeKeepsCounts(t *testing.T) {
 	burst := Limit{Requests: 5, Window: time.Second}
 	for name, quota := range map[string]Limit{
@@ -152,36 +154,37 @@ func TestChangeOfModeKeepsCounts(t *testing.T) {
 			take(burst, soft)
 		}
 		if got := take(burst, quota).Limits[1].Remaining; got != 2 {
-			t.Errorf("%s: %d remain when it is enforced, want 2", name, got)
+			t.Errorf("%s enforced: got %d remaining, want 2", name, got)
 		}
 		take(burst, quota)
 		if d := take(burst, quota); d.Allowed {
-			t.Errorf("%s: a call above the limit is allowed", name)
+			t.Errorf("%s: got a call above the limit allowed", name)
 		}
 		if d := take(soft, burst); !d.Allowed || d.Limits[0].Remaining != 0 || d.WouldAllow() {
-			t.Errorf("%s in shadow mode again: %+v", name, d)
+			t.Errorf("%s in shadow mode again: got %+v, want allowed, 0 remaining and not WouldAllow", name,
+				d)
 		}
 	}
 }
 
-// A stored limit in shadow mode is one of 0 requests to releases without the mode; the
-// API and policy files name the mode.
+// Releases without shadow mode read a stored limit in shadow mode as one of 0 requests.
+// The API and policy files have a mode.
 func TestShadowModeInText(t *testing.T) {
 	limit := Limit{Requests: 9, Window: time.Minute, Shadow: true}
 	stored, err := json.Marshal(limit)
 	if err != nil || string(stored) != `{"shadow":{"requests":9,"window":"1m"}}` {
-		t.Errorf("stored as %s, %v", stored, err)
+		t.Errorf("got stored form %s, %v", stored, err)
 	}
 	for _, text := range []string{string(stored), `{"requests":9,"window":"1m","mode":"shadow"}`} {
 		var got Limit
 		if err := json.Unmarshal([]byte(text), &got); err != nil || got != limit {
-			t.Errorf("%s is read as %+v, %v", text, got, err)
+			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, limit)
 		}
 	}
 	var got Limit
 	for _, mode := range []string{"off", "soft"} {
 		if err := json.Unmarshal([]byte(`{"requests":9,"window":"1m","mode":"`+mode+`"}`), &got); err == nil {
-			t.Errorf("mode %s is read", mode)
+			t.Errorf("mode %s: got no error", mode)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A limit comes back from JSON as it went.
+// A limit is unchanged after encoding and decoding as JSON.
 func TestLimitJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawLimit(t)
@@ -19,7 +19,7 @@ func TestLimitJSON(t *testing.T) {
 		}
 		var got Limit
 		if err := json.Unmarshal(text, &got); err != nil || got != want {
-			t.Fatalf("%+v as %s came back as %+v, %v", want, text, got, err)
+			t.Fatalf("%s: got %+v, %v; want %+v", text, got, err, want)
 		}
 	})
 	text, err := json.Marshal(Limit{Requests: 100, Window: 10 * time.Second})
@@ -28,7 +28,7 @@ func TestLimitJSON(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused by the name of what is wrong.
+// The error for JSON that cannot be decoded names the field or its bound.
 func TestLimitJSONErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"window":"ten"}`: "window", `{"window":"400d"}`: "366d", `{"window":"1.5d"}`: "whole number",
@@ -37,7 +37,7 @@ func TestLimitJSONErrors(t *testing.T) {
 	} {
 		var l Limit
 		if err := json.Unmarshal([]byte(text), &l); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want an error about %s", text, err, want)
+			t.Errorf("%s: got error %v, want one with %q", text, err, want)
 		}
 	}
 }

@@ -10,9 +10,8 @@ import (
 
 func countsDenied(l Limit) bool { return l.CountDenied }
 
-// A denied Take writes nothing and leaves the state byte for byte as it was, unless a
-// limit counts denied calls. The Peek before it has stored what an edit or a clock that
-// stepped back moved.
+// A denied Take writes nothing and does not change a byte of the state, unless a limit
+// counts denied calls. The Peek before it stores the effects of edits and clock steps.
 func TestDeniedTakeLeavesTheStateUntouched(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -25,14 +24,14 @@ func TestDeniedTakeLeavesTheStateUntouched(t *testing.T) {
 				continue
 			}
 			if after := s.bytes(t); s.writes > 0 || after != before {
-				s.fail(t, "denied with %d writes: the state was\n%x and is\n%x", s.writes, before, after)
+				s.fail(t, "denied: got %d writes and state\n%x\nwant none and\n%x", s.writes, after, before)
 			}
 		}
 	})
 }
 
-// A Peek writes nothing, whatever the limits, as long as neither they change nor the
-// clock steps back.
+// A Peek writes nothing and does not change the state, if no limit was edited and the
+// clock did not step back.
 func TestPeekLeavesTheStateUntouched(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -50,14 +49,14 @@ func TestPeekLeavesTheStateUntouched(t *testing.T) {
 			before := s.bytes(t)
 			s.do(t, 0)
 			if after := s.bytes(t); s.writes > 0 || after != before {
-				s.fail(t, "peeked with %d writes: the state was\n%x and is\n%x", s.writes, before, after)
+				s.fail(t, "peek: got %d writes and state\n%x\nwant none and\n%x", s.writes, after, before)
 			}
 		}
 	})
 }
 
-// An admitted cost is taken from every limit, a denied one from none. A log with grouped
-// slots may count up to a group more, never less.
+// An admitted cost is taken from every limit, a denied cost from none. A log with grouped
+// slots may count less than a group more, but never less than the cost.
 func TestLimitsAreTakenAllOrNone(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -74,6 +73,7 @@ func TestLimitsAreTakenAllOrNone(t *testing.T) {
 	})
 }
 
+// checkTaken checks how much a call took from a limit.
 func (s *subject) checkTaken(t *rapid.T, allowed bool, before, after Usage, cost int64) {
 	t.Helper()
 	least, most := cost, cost
@@ -86,23 +86,25 @@ func (s *subject) checkTaken(t *rapid.T, allowed bool, before, after Usage, cost
 		most += before.Limit.group() - 1
 	}
 	if taken := before.Remaining - after.Remaining; taken < least || taken > most {
-		s.fail(t, "allowed %t: cost %d took %d from %s", allowed, cost, taken, before.Limit)
+		s.fail(t, "allowed %t: cost %d took %d from %s, want %d to %d", allowed, cost, taken, before.Limit,
+			least, most)
 	}
 }
 
-// What one limit denies, no other limit of the subject counts.
-func TestDenialByOneLimitFreesTheOthers(t *testing.T) {
+// A call that one limit denies is not counted by another.
+func TestDenialTakesNothingFromOtherLimits(t *testing.T) {
 	clock := newClocked(t)
 	for _, algorithm := range Algorithms() {
 		s := clock.subject(Limit{Requests: 2, Window: time.Second},
 			Limit{Requests: 10, Window: time.Minute, Algorithm: algorithm})
 		for call := range 5 {
 			if d := s.do(t, 1); d.Allowed != (call < 2) {
-				t.Errorf("%s: call %d: allowed %t", algorithm, call, d.Allowed)
+				t.Errorf("%s, call %d: got allowed %t, want %t", algorithm, call, d.Allowed, call < 2)
 			}
 		}
 		if d := s.do(t, 0); d.Limits[1].Remaining != 8 {
-			t.Errorf("%s: three denied calls left %d of 10, want 8", algorithm, d.Limits[1].Remaining)
+			t.Errorf("%s: got %d remaining after three denied calls, want 8", algorithm,
+				d.Limits[1].Remaining)
 		}
 	}
 }
