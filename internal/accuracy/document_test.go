@@ -45,8 +45,8 @@ func TestAlgorithmsDocument(t *testing.T) {
 	}
 }
 
-// staleTable returns the first computed table that is not in the document. If all are, but
-// the document has other text or another order, it returns all of them.
+// staleTable returns the first computed table that is not in the document. If all are,
+// but the document has other text or another order, it returns all of them.
 func staleTable(committed string, computed []string) string {
 	for _, section := range computed {
 		if !strings.Contains(committed, section) {

@@ -98,8 +98,8 @@ func eachGridResult(t *testing.T, check func(*testing.T, Result)) {
 	}
 }
 
-// No rolling window of a log, exact or grouped, exceeds the limit in any scenario, whether
-// denied calls count or not. The log makes the same decisions as the exact log.
+// No rolling window of a log, exact or grouped, exceeds the limit in any scenario,
+// whether denied calls count or not. The log makes the same decisions as the exact log.
 func TestLogsNeverExceedTheLimit(t *testing.T) {
 	eachGridResult(t, func(t *testing.T, r Result) {
 		for _, name := range []string{Log, LogGrouped, LogCountDenied} {
@@ -149,8 +149,8 @@ func TestOurRetryAfterIsExact(t *testing.T) {
 	}
 }
 
-// In the boundary attack, algorithms that do not store the calls' times admit almost twice
-// the limit in a rolling window; logs admit at most the limit.
+// In the boundary attack, algorithms that do not store the calls' times admit almost
+// twice the limit in a rolling window; logs admit at most the limit.
 func TestBoundaryAttack(t *testing.T) {
 	for i, limit := range gridLimits {
 		r := grid()[i][slices.IndexFunc(gridTraffic, func(c gridColumn) bool {

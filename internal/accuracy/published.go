@@ -53,8 +53,8 @@ func (t *twoWindow) passes(now, _ int64) bool {
 	p := t.pair
 	p.roll(now / millisecond)
 	elapsed := float64(now/millisecond%p.window) / float64(p.window)
-	// Floating point, as in the original, because its rounding is visible. Nothing is added
-	// to the product before it is rounded down, so no processor fuses the two.
+	// Floating point, as in the original, because its rounding is visible. Nothing is
+	// added to the product before it is rounded down, so no processor fuses the two.
 	return int64(math.Floor((1-elapsed)*float64(p.prev)))+p.cur < t.limit
 }
 
@@ -124,7 +124,8 @@ type zsetLog struct {
 }
 
 // zsetScript stores admitted calls only. Its clock has a resolution of a millisecond. A
-// denial's retry-after is the time until the oldest member expires, rounded up to seconds.
+// denial's retry-after is the time until the oldest member expires, rounded up to
+// seconds.
 type zsetScript struct {
 	zsetLog
 	retry int64

@@ -99,8 +99,8 @@ func TestImplementationsEqualCommands(t *testing.T) {
 				for _, c := range drawCalls(t, 1, s.window) {
 					at := begin(s.window) + c.At
 					if got, want := ours.Take(at, 1), decides(s, t, at); got != want {
-						t.Fatalf("call at +%d µs: got allowed %t, want %t as on the server; limit %d in %d µs",
-							c.At, got, want, s.limit, s.window)
+						t.Fatalf("call at +%d µs: got allowed %t, want %t as on the server; limit %d in "+
+							"%d µs", c.At, got, want, s.limit, s.window)
 					}
 				}
 			})
@@ -131,8 +131,8 @@ func flood(rate int64) Result {
 	})
 }
 
-// If the time is the member, all calls of one tick are one entry, and all are admitted. Our
-// logs count calls with equal times.
+// If the time is the member, all calls of one tick are one entry, and all are admitted.
+// Our logs count calls with equal times.
 func TestEqualTimes(t *testing.T) {
 	const limit = 100
 	tick := Traffic{Shape: Recorded}
@@ -152,8 +152,9 @@ func TestEqualTimes(t *testing.T) {
 	}
 }
 
-// With a clock of milliseconds, the ZSET logs whose members are times admit more than twice
-// the limit in the boundary attack. Our logs admit at most the limit with any clock.
+// With a clock of milliseconds, the ZSET logs whose members are times admit more than
+// twice the limit in the boundary attack. Our logs admit at most the limit with any
+// clock.
 func TestCoarseClock(t *testing.T) {
 	fine, coarse := boundaryWithClock(0), boundaryWithClock(time.Millisecond)
 	for _, name := range []string{ZSETPipeline, ZSETAll} {

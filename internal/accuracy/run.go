@@ -1,8 +1,8 @@
 // Package accuracy compares rate limiting algorithms. It runs the same calls through the
 // models of package limiter and through published algorithms, and measures how far each
 // differs from the exact sliding window. The simulations of the dashboard and the API
-// import it. It does no I/O and reads no clock; the same Scenario gives the same Result on
-// every machine. docs/algorithms.md prints its results.
+// import it. It does no I/O and reads no clock; the same Scenario gives the same Result
+// on every machine. docs/algorithms.md prints its results.
 //
 // # What is measured
 //
@@ -184,8 +184,8 @@ type Result struct {
 	Scenario Scenario `json:"scenario"` // without recorded calls
 	Calls    int64    `json:"calls"`
 	Offered  int64    `json:"offered"` // total cost of the calls
-	// From and To are the bounds of the series, in microseconds on the calls' clock. To is
-	// after the last call.
+	// From and To are the bounds of the series, in microseconds on the calls' clock. To
+	// is after the last call.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
 	// Demand is the series of the offered cost.
@@ -238,8 +238,8 @@ func (e RetryError) Mean() time.Duration {
 }
 
 // Trace runs calls of cost 1 through the model of a limit and returns its decisions. at
-// has the calls' times in order, at least 0, relative to a boundary of the limit's aligned
-// windows.
+// has the calls' times in order, at least 0, relative to a boundary of the limit's
+// aligned windows.
 func Trace(limit limiter.Limit, at []time.Duration) ([]limiter.Decision, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, fmt.Errorf("accuracy: %w", err)

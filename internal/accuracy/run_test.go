@@ -70,8 +70,8 @@ func TestLogEqualsBruteForce(t *testing.T) {
 			for _, c := range drawCalls(t, limit, window) {
 				fits := costIn(admitted, window, c.At)+c.Cost <= limit
 				if d.Take(c.At, c.Cost) != fits {
-					t.Fatalf("%s: got allowed %t for %+v after %+v, want %t; limit %d in %d µs", name, !fits, c,
-						admitted, fits, limit, window)
+					t.Fatalf("%s: got allowed %t for %+v after %+v, want %t; limit %d in %d µs", name, !fits,
+						c, admitted, fits, limit, window)
 				}
 				if fits {
 					admitted = append(admitted, c)
@@ -116,8 +116,8 @@ func TestWorstAndSeriesEqualBruteForce(t *testing.T) {
 	})
 }
 
-// mostIn returns the largest cost of a rolling window that ends in [from, to). It looks at
-// from, also if the interval is empty, and at every call in the interval.
+// mostIn returns the largest cost of a rolling window that ends in [from, to). It looks
+// at from, also if the interval is empty, and at every call in the interval.
 func mostIn(calls []Call, window, from, to int64) int64 {
 	most := costIn(calls, window, from-1) - costOut(calls, window, from)
 	for _, c := range calls {
@@ -150,11 +150,11 @@ func TestOutcomeTimeline(t *testing.T) {
 			{second(11), 1}, // only the fixed window admits: 3 in its own rolling window
 			{second(12), 1}, // only the fixed window admits: 4 in its own rolling window
 			{second(13), 3}, // costs more than the limit
-			// The exact log admits, because the calls at 8 and 9 have left the window. The
-			// fixed window has admitted two calls since 10.
+			// The exact log admits, because the calls at 8 and 9 have left the window.
+			// The fixed window has admitted two calls since 10.
 			{second(19), 1},
-			// The exact log has the call at 19 and denies. The fixed window has begun a new
-			// window, and its call at 12 has just left the rolling window.
+			// The exact log has the call at 19 and denies. The fixed window has begun a
+			// new window, and its call at 12 has just left the rolling window.
 			{second(22), 2},
 		}},
 	})
@@ -187,8 +187,8 @@ func TestRetryErrorTimeline(t *testing.T) {
 	r := mustRun(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
 	for name, want := range map[string]RetryError{
 		Log: {Samples: 1},
-		// Its retry-after is 39.95 s, the end of the window. Only a millisecond later do the
-		// ten calls weigh less than ten.
+		// Its retry-after is 39.95 s, the end of the window. Only a millisecond later do
+		// the ten calls weigh less than ten.
 		TwoWindow: {Samples: 1, Early: 1, Total: time.Millisecond, Most: time.Millisecond},
 		// Its retry-after is 40 s, but the oldest call leaves after 39.95 s.
 		ZSETScript: {Samples: 1, Late: 1, Total: 50 * time.Millisecond, Most: 50 * time.Millisecond},
@@ -216,8 +216,8 @@ func TestPublishedExample(t *testing.T) {
 	for _, c := range calls {
 		d.Take(c.At, c.Cost)
 	}
-	// At 78.571429 s the previous 42 calls weigh 29. With the 20 counted calls and this one
-	// that makes 50; a microsecond earlier it is more.
+	// At 78.571429 s the previous 42 calls weigh 29. With the 20 counted calls and this
+	// one that makes 50; a microsecond earlier it is more.
 	for _, at := range []int64{78_571_428, 78_571_429} {
 		if later := *d.(*twoWindowAll); later.Take(at, 1) != (at == 78_571_429) {
 			t.Errorf("call at %d µs: got allowed %t, want %t", at, at != 78_571_429, at == 78_571_429)
@@ -225,8 +225,8 @@ func TestPublishedExample(t *testing.T) {
 	}
 }
 
-// A tenth of the previous window's ten calls is 0.9999999999999998 in floating point, which
-// rounds down to 0. So the original admits ten calls at once.
+// A tenth of the previous window's ten calls is 0.9999999999999998 in floating point,
+// which rounds down to 0. So the original admits ten calls at once.
 func TestTwoWindowRounding(t *testing.T) {
 	d := newTwoWindow(10, 10_000)
 	admitted := 0

@@ -11,8 +11,8 @@ import (
 
 // Call is one call of a caller.
 type Call struct {
-	// At is in microseconds since 1970, or for recorded calls since any boundary of aligned
-	// windows.
+	// At is in microseconds since 1970, or for recorded calls since any boundary of
+	// aligned windows.
 	At   int64 `json:"at"`
 	Cost int64 `json:"cost"` // at least 1
 }
@@ -25,14 +25,14 @@ const (
 	// Poisson places Rate x Windows calls independently at random: a Poisson process with
 	// a given number of calls.
 	Poisson Shape = "poisson"
-	// OnOff places calls at Rate at random in 0.33 windows, then pauses for 0.78 windows. A
-	// cycle has 1.11 windows, so that the bursts move across the boundaries of aligned
+	// OnOff places calls at Rate at random in 0.33 windows, then pauses for 0.78 windows.
+	// A cycle has 1.11 windows, so that the bursts move across the boundaries of aligned
 	// windows.
 	OnOff Shape = "on-off"
 	// Boundary attacks the boundary of two aligned windows, once in four windows. It
 	// sends twice the limit in the last thousandth of a window and twice the limit in the
-	// first thousandth of the next. It then calls evenly at Rate until that window ends, and
-	// pauses.
+	// first thousandth of the next. It then calls evenly at Rate until that window ends,
+	// and pauses.
 	Boundary Shape = "boundary"
 	// Greedy calls evenly at Rate.
 	Greedy Shape = "greedy"

@@ -1,6 +1,6 @@
 // Package apikey generates, parses and hashes API keys. It also makes the ids of callers
-// without a key: the subject of a token, the clients of an address. Packages that identify
-// callers or store keys import it. It does no I/O.
+// without a key: the subject of a token, the clients of an address. Packages that
+// identify callers or store keys import it. It does no I/O.
 //
 // A key is tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits, the
 // secret 43 base62 characters (256 random bits) and the checksum 6 base62 characters

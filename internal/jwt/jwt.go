@@ -34,8 +34,8 @@ var (
 	ErrInvalid = errors.New("bearer token refused")
 	// ErrExpired is an ErrInvalid: the token is valid except for its expiry.
 	ErrExpired = fmt.Errorf("%w: expired", ErrInvalid)
-	// ErrNoKeys means that a token cannot be verified, because the issuer's keys were never
-	// read, or were read too long ago. The caller must be denied.
+	// ErrNoKeys means that a token cannot be verified, because the issuer's keys were
+	// never read, or were read too long ago. The caller must be denied.
 	ErrNoKeys = errors.New("the token issuer's keys are unknown")
 )
 

@@ -25,8 +25,8 @@ const (
 	freshFor   = 15 * time.Minute
 	trustFor   = 2 * time.Hour // how long a set is used while it cannot be read again
 	fetchEvery = time.Minute   // minimum time between two reads, whatever keys tokens name
-	// firstRetry is the minimum time between the first failed read and the next one, while
-	// no token can be verified. The time doubles with each failure.
+	// firstRetry is the minimum time between the first failed read and the next one,
+	// while no token can be verified. The time doubles with each failure.
 	firstRetry   = time.Second
 	soonRetries  = 6 // after more failures in a row, the minimum time is fetchEvery
 	fetchTimeout = 2 * time.Second
@@ -215,8 +215,8 @@ const (
 // KeySet has the public keys of an issuer. The zero value has none.
 type KeySet struct {
 	byName map[name]any
-	// only has the key of each algorithm with exactly one key; nil for several. It verifies
-	// tokens without a key id.
+	// only has the key of each algorithm with exactly one key; nil for several. It
+	// verifies tokens without a key id.
 	only map[jose.SignatureAlgorithm]any
 }
 

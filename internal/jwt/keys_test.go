@@ -52,8 +52,8 @@ func TestRotation(t *testing.T) {
 	p.checkVerify(t, v, first.token(nil), nil, 3)
 }
 
-// Tokens with unknown key ids cause at most one fetch a minute, however many there are, at
-// once or one after another.
+// Tokens with unknown key ids cause at most one fetch a minute, however many there are,
+// at once or one after another.
 func TestUnknownKeyFlood(t *testing.T) {
 	known := signers()[2]
 	p, at := newProvider(t, known), newClock()
@@ -111,8 +111,8 @@ func TestFailedFetchKeepsKeys(t *testing.T) {
 	}
 }
 
-// Until the keys are first read, every token gets ErrNoKeys. Reads are repeated after 1 s,
-// 2 s, 4 s and so on, at most once a minute in the end.
+// Until the keys are first read, every token gets ErrNoKeys. Reads are repeated after 1
+// s, 2 s, 4 s and so on, at most once a minute in the end.
 func TestNoKeysYet(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()

@@ -33,8 +33,8 @@ type dialer struct {
 type node struct {
 	idle []*attempt // attempts without a waiting call, oldest first
 	// unavailable says that the node stopped answering, or that a call waited for a
-	// connection without success. Calls then wait for connections within their timeout for
-	// answers.
+	// connection without success. Calls then wait for connections within their timeout
+	// for answers.
 	unavailable bool
 }
 
@@ -170,8 +170,8 @@ func (d *dialer) await(ctx context.Context, address string, a *attempt) error {
 		}
 		return err
 	}
-	// After an error the library gets the topology again, but not if the call's own context
-	// has ended. Without this shorter timeout, calls would stay at a failed node.
+	// After an error the library gets the topology again, but not if the call's own
+	// context has ended. Without this shorter timeout, calls would stay at a failed node.
 	ctx, cancel := context.WithTimeout(ctx, d.answer)
 	defer cancel()
 	return await(ctx, a.done)

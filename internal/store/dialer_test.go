@@ -74,8 +74,8 @@ func TestFirstCallToEachShard(t *testing.T) {
 }
 
 // Only one call waits for a silent server until its timeout for connecting. Later ones
-// wait at most the timeout for answers, with and without WithTimeouts. Their contexts have
-// not ended then, because the library gets a cluster's topology only in such a case.
+// wait at most the timeout for answers, with and without WithTimeouts. Their contexts
+// have not ended then, because the library gets a cluster's topology only in such a case.
 func TestOneCallWaitsForSilentServer(t *testing.T) {
 	t.Parallel()
 	client := open(t, valkeytest.StartSilent(t), slowLogin(10*time.Millisecond))
@@ -118,7 +118,8 @@ func TestConnectsAfterTimeout(t *testing.T) {
 	}
 }
 
-// After the server closed the connection, a call makes a new one and waits for its log-in.
+// After the server closed the connection, a call makes a new one and waits for its
+// log-in.
 func TestReconnects(t *testing.T) {
 	t.Parallel()
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)

@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// referenceSignature computes Signature Version 4 as its specification describes it, for a
-// presigned GET whose only signed header is host.
+// referenceSignature computes Signature Version 4 as its specification describes it, for
+// a presigned GET whose only signed header is host.
 func referenceSignature(secret, host, path, payload string, query url.Values) string {
 	query.Del("X-Amz-Signature")
 	hash := func(text string) string {
@@ -45,8 +45,8 @@ const (
 	emptyHash     = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// The reference reproduces the presigned URL that AWS publishes as an example of Signature
-// Version 4.
+// The reference reproduces the presigned URL that AWS publishes as an example of
+// Signature Version 4.
 func TestReferenceSignature(t *testing.T) {
 	got := referenceSignature(exampleSecret, "examplebucket.s3.amazonaws.com", "/test.txt",
 		"UNSIGNED-PAYLOAD", url.Values{

@@ -68,8 +68,8 @@ type Options struct {
 	// Pooled gives each call in flight its own connection, so that a call that timed out
 	// does not delay later ones.
 	Pooled bool
-	// SkipPing, with Pooled, does not check that a single node answers, which saves a round
-	// trip at the start. The first command then returns the error.
+	// SkipPing, with Pooled, does not check that a single node answers, which saves a
+	// round trip at the start. The first command then returns the error.
 	SkipPing bool
 }
 

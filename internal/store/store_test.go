@@ -101,8 +101,8 @@ func TestOpenConnects(t *testing.T) {
 	}
 }
 
-// A client opens one connection to a single node, so that 1000 Lambda environments open no
-// more than 1000 connections.
+// A client opens one connection to a single node, so that 1000 Lambda environments open
+// no more than 1000 connections.
 func TestOneConnection(t *testing.T) {
 	for _, pooled := range []bool{false, true} {
 		client := open(t, valkeytest.Start(t),

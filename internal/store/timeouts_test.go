@@ -45,8 +45,8 @@ func TestConnectTimeoutEndsContext(t *testing.T) {
 	}
 }
 
-// AwaitConnection returns at once for a ready connection. The end of the parent and cancel
-// end the context.
+// AwaitConnection returns at once for a ready connection. The end of the parent and
+// cancel end the context.
 func TestContextEndsWithParent(t *testing.T) {
 	parent, end := context.WithCancel(t.Context())
 	ctx, cancel := WithTimeouts(parent, time.Hour, time.Hour)
