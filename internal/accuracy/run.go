@@ -29,9 +29,9 @@
 // The cost of a window only grows at an admission, so only windows that end at one are
 // searched. Two indexes moving along the admitted calls visit them all in O(n).
 //
-// The error of a retry-after is the distance between the denial's retry-after and the
-// earliest instant at which the same call would be admitted without calls in between. It
-// is measured on a sample of the denials.
+// The error of a retry-after is its distance from the exact one, which ends when the same
+// call would first be admitted without calls in between. The error is measured on a sample
+// of the denials.
 package accuracy
 
 //go:generate go test -run ^TestAlgorithmsDocument$ -update .
@@ -237,9 +237,9 @@ func (e RetryError) Mean() time.Duration {
 	return e.Total / time.Duration(e.Samples)
 }
 
-// Trace runs calls of cost 1 through the model of a limit and returns its decisions. at
-// has the calls' times in order, at least 0, relative to a boundary of the limit's
-// aligned windows.
+// Trace runs calls of cost 1 through the model of a limit and returns its decisions. Their
+// times at are in order, at least 0, and relative to a boundary of the limit's aligned
+// windows.
 func Trace(limit limiter.Limit, at []time.Duration) ([]limiter.Decision, error) {
 	if err := limit.Validate(); err != nil {
 		return nil, fmt.Errorf("accuracy: %w", err)

@@ -72,8 +72,9 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// A cycle of the attack has no calls for 1.999 windows, a burst on each side of the
-// boundary, calls at the rate until that window ends, and none for one more window.
+// A cycle of the attack has no calls for 1.999 windows, then a burst on each side of the
+// boundary. It has calls at the rate until that window ends, and none for one more
+// window.
 func TestBoundaryShape(t *testing.T) {
 	const limit, second = 10, 1_000_000
 	s := Scenario{Limit: limit, Window: time.Minute,

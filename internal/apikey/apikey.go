@@ -2,9 +2,9 @@
 // without a key: the subject of a token, the clients of an address. Packages that
 // identify callers or store keys import it. It does no I/O.
 //
-// A key is tg_<env>_<secret><checksum>: env is 1 to 16 lower-case letters or digits, the
-// secret 43 base62 characters (256 random bits) and the checksum 6 base62 characters
-// (CRC-32 of the text before it). So a mistyped or made-up key is refused without a
+// A key is tg_<env>_<secret><checksum>. env has 1 to 16 lower-case letters or digits. The
+// secret has 43 base62 characters (256 random bits). The checksum has 6 base62 characters
+// (CRC-32 of the text before it), so that a mistyped or made-up key is refused without a
 // look-up. The first 12 characters of the secret are the key's public id, which names the
 // key in logs, pages and Valkey. Valkey stores an HMAC-SHA-256 of the whole text.
 // Key.Foreign parses keys that another system made.

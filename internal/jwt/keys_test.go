@@ -111,8 +111,8 @@ func TestFailedFetchKeepsKeys(t *testing.T) {
 	}
 }
 
-// Until the keys are first read, every token gets ErrNoKeys. Reads are repeated after 1
-// s, 2 s, 4 s and so on, at most once a minute in the end.
+// Until the keys are first read, every token gets ErrNoKeys. Reads are repeated after
+// 1 s, 2 s, 4 s and so on, at most once a minute in the end.
 func TestNoKeysYet(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()

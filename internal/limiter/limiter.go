@@ -4,25 +4,26 @@
 //
 // # Algorithms
 //
-// Log keeps the time of every admitted call (the "sliding window log"), so no rolling
-// window [t, t+Window) ever admits more than Limit.Requests, and RetryAfter is the exact
-// instant at which the same cost passes. The times are not a sorted set but an array in
-// one string: to admit cost c under limit n only the c-th oldest of the newest n times
-// matters, so the decision reads one slot.
+// Log keeps the time of every admitted call (the "sliding window log"). So no rolling
+// window [t, t+Window) ever admits more than Limit.Requests, and the same cost passes
+// exactly at RetryAfter. The times are not a sorted set but an array in one string. To
+// admit cost c under limit n, only the c-th oldest of the newest n times matters, so the
+// decision reads one slot.
 //
 // With more Requests than Slots, a slot stands for several calls and has the time of the
 // latest. The limit still holds in every rolling window, and less than one slot's calls
 // are withheld.
 //
-// Counter keeps two adjacent fixed windows and weights the previous one by how much of it
-// the rolling window still overlaps, as Cloudflare described in 2017 ("How we built rate
-// limiting capable of scaling to millions of domains"). It assumes that calls were spread
-// evenly over the previous window: a burst at the end of one window followed by a greedy
-// caller admits up to twice the limit in one rolling window.
+// Counter counts the calls of two adjacent fixed windows. It weights the previous count
+// by the part of that window that the rolling window still overlaps. Cloudflare described
+// it in 2017 ("How we built rate limiting capable of scaling to millions of domains"). It
+// assumes that calls were spread evenly over the previous window. After a burst at the
+// end of one window, a rolling window may admit up to twice the limit.
 //
-// TokenBucket is the generic cell rate algorithm (ITU-T I.371), FixedWindow a count per
-// aligned or calendar window; both let up to twice the limit into one rolling window.
-// docs/algorithms.md has the formulae, what an edit keeps, and measured accuracy.
+// TokenBucket is the generic cell rate algorithm (ITU-T I.371). FixedWindow is a count
+// per aligned or calendar window. Both may admit up to twice the limit in a rolling
+// window. docs/algorithms.md has the formulae, the effects of an edit, and the measured
+// accuracy.
 //
 // # Cost and clock
 //
