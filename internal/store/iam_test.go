@@ -88,8 +88,9 @@ func TestToken(t *testing.T) {
 				t.Fatalf("got token %s, want tidegate/? and a query: %v", token, err)
 			}
 			signature := query.Get("X-Amz-Signature")
-			if want := referenceSignature(exampleSecret, "tidegate", "/", emptyHash, query); signature != want {
-				t.Errorf("got signature %s, want %s", signature, want)
+			reference := referenceSignature(exampleSecret, "tidegate", "/", emptyHash, query)
+			if signature != reference {
+				t.Errorf("got signature %s, want %s", signature, reference)
 			}
 			want := url.Values{
 				"Action": {"connect"}, "User": {c.user}, "X-Amz-Expires": {"900"},
