@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// push records cost at the time at: in the newest slot until that is full, then in new
-// slots.
+// push records cost at the time at: in the newest slot, whose time becomes at, until it is
+// full, then in new slots.
 func (st *state) push(group, at, cost int64) {
 	if n := len(st.slots); n > 0 && st.fill < group {
 		added := min(cost, group-st.fill)

@@ -2,7 +2,7 @@
 -- concatenated: calendar, readstate, carryover, step, refund, writestate. onesection.lua
 -- and manysections.lua are shortcuts for common cases. model.go is the same step in Go.
 --
--- Input: the head of the script sets these locals.
+-- Input: these locals, of which the head of the script sets the first four.
 -- key     key of the subject's state, one of KEYS
 -- prog    compiled limits, laid out as Program (program.go)
 -- cost    cost to take, 1 to 1e9; 0 evaluates a cost of 1 and takes nothing; a negative
