@@ -139,7 +139,8 @@ func generatedNames(t *testing.T, check, admin map[string]variable) []byte {
 		name, function string
 		variables      map[string]variable
 	}{{"CheckVariables", "check", check}, {"AdminVariables", "admin", admin}} {
-		fmt.Fprintf(&b, "\n// %s has the environment variables that functions/%s reads.\n", f.name, f.function)
+		fmt.Fprintf(&b, "\n// %s has the environment variables that functions/%s reads.\n", f.name,
+			f.function)
 		fmt.Fprintf(&b, "var %s = []string{\n", f.name)
 		var sorted []string
 		for name := range f.variables {
