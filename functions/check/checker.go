@@ -25,8 +25,9 @@ type checker struct {
 // unusableLogPause is the minimum time between two lines of logUnusableSet.
 const unusableLogPause = time.Minute
 
-// clusterSectors is the number of circuit breakers of a cluster. Few make an unreachable
-// shard noticed soon; many keep callers of the other shards unaffected.
+// clusterSectors is the number of circuit breakers of a cluster. With fewer, an
+// unreachable shard is noticed sooner. With more, fewer callers of other shards are
+// affected.
 const clusterSectors = 16
 
 func newChecker(c settings, log *slog.Logger, metrics *callMetrics, now func() time.Time) *checker {
@@ -55,10 +56,10 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.Asked) {
 	switch {
 	case asked.Unavailable:
-		c.log.ErrorContext(ctx, "decided without the store",
+		c.log.ErrorContext(ctx, "decided without Valkey",
 			"subject", call.Subject, "open_circuits", asked.OpenCircuits, "cause", asked.Err)
 	case asked.Recovered:
-		c.log.WarnContext(ctx, "the store answers again", "open_circuits", asked.OpenCircuits)
+		c.log.WarnContext(ctx, "Valkey answers again", "open_circuits", asked.OpenCircuits)
 	}
 	c.logUnusableSet(ctx, asked.Err)
 }
@@ -66,13 +67,13 @@ func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.
 // logUnusableSet logs that the current policy set cannot be used. Either err says so, or
 // checks use an older set.
 func (c *checker) logUnusableSet(ctx context.Context, err error) {
-	inUse := "nothing: every call is denied"
+	inUse := "no policy set: every call is denied"
 	if !errors.Is(err, enforce.ErrSet) {
 		p := c.Loaded()
 		if p == nil || p.Problem() == nil {
 			return
 		}
-		inUse, err = "the last good one, and the newer plans", p.Problem()
+		inUse, err = "the last good policy set with the newer plans", p.Problem()
 	}
 	now, last := c.now(), c.lastUnusableLog.Load()
 	if last != nil && store.ElapsedAtMost(*last, now) < unusableLogPause ||

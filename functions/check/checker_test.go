@@ -26,14 +26,13 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// function is a checker in front of a server of its own, with a clock that is set by
-// hand.
+// function is a checker with a Valkey server of its own and a clock that the test sets.
 type function struct {
 	*checker
 	environment
 	set *registry.Store
-	log strings.Builder // of calls one after the other
-	out strings.Builder // its metrics
+	log strings.Builder // read only between calls
+	out strings.Builder // metrics
 }
 
 var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
@@ -88,27 +87,29 @@ func (f *function) call(t *testing.T, secret apikey.Secret) enforce.Result {
 	return checked
 }
 
-// leave makes the server refuse every check, as a replica that lost its primary does;
-// come makes it serve them again.
-func (f *function) leave(t *testing.T) {
+// stopServing makes the server refuse every check, as a replica that lost its primary
+// does.
+func (f *function) stopServing(t *testing.T) {
 	t.Helper()
-	f.ask(t, "CONFIG", "SET", "replica-serve-stale-data", "no")
-	f.ask(t, "REPLICAOF", "127.0.0.1", "1")
+	f.command(t, "CONFIG", "SET", "replica-serve-stale-data", "no")
+	f.command(t, "REPLICAOF", "127.0.0.1", "1")
 }
 
-func (f *function) come(t *testing.T) {
+// serveAgain ends stopServing, and advances the clock until the circuit breaker retries.
+func (f *function) serveAgain(t *testing.T) {
 	t.Helper()
-	f.ask(t, "REPLICAOF", "NO", "ONE")
+	f.command(t, "REPLICAOF", "NO", "ONE")
 	f.freeze(decide.Pause)
 }
 
 var scriptCalls = regexp.MustCompile(`cmdstat_eval(?:sha)?:calls=(\d+)`)
 
-// scripts counts the scripts that the server was asked to run, whether it did or not.
-func (f *function) scripts(t *testing.T) int {
+// scriptRuns returns how many EVAL and EVALSHA commands the server received, failed ones
+// included.
+func (f *function) scriptRuns(t *testing.T) int {
 	t.Helper()
 	total := 0
-	for _, match := range scriptCalls.FindAllStringSubmatch(f.ask(t, "INFO", "commandstats"), -1) {
+	for _, match := range scriptCalls.FindAllStringSubmatch(f.command(t, "INFO", "commandstats"), -1) {
 		n, err := strconv.Atoi(match[1])
 		if err != nil {
 			t.Fatal(err)
@@ -120,8 +121,8 @@ func (f *function) scripts(t *testing.T) int {
 
 func tenADay() []limiter.Limit { return []limiter.Limit{{Requests: 10, Window: 24 * time.Hour}} }
 
-// While Valkey is unavailable, plans decide about callers who were verified before,
-// nobody else passes, and the first success ends it.
+// While Valkey is unavailable, a plan's setting decides about callers that were verified
+// before. Other callers are denied. The first answer of Valkey ends this.
 func TestDecidesWithoutValkey(t *testing.T) {
 	f := newFunction(t,
 		policy.Plan{Name: "closed", Limits: tenADay()},
@@ -146,7 +147,7 @@ func TestDecidesWithoutValkey(t *testing.T) {
 		t.Fatalf("revoked: %v", err)
 	}
 
-	f.leave(t)
+	f.stopServing(t)
 	for range 3 {
 		for plan, want := range map[string]bool{"closed": false, "open": true, "local": true} {
 			if checked := f.call(t, secrets[plan]); checked.Allowed != want || !checked.Degraded ||
@@ -164,39 +165,40 @@ func TestDecidesWithoutValkey(t *testing.T) {
 		t.Errorf("over its share: %+v", checked)
 	}
 
-	f.come(t)
+	f.serveAgain(t)
 	for plan, secret := range secrets {
 		if checked := f.call(t, secret); !checked.Allowed || checked.Degraded ||
 			checked.Limits[0].Remaining != 8 {
-			t.Errorf("%s, Valkey is back: %+v", plan, checked)
+			t.Errorf("%s, Valkey answers again: %+v", plan, checked)
 		}
 	}
 }
 
-// While Valkey is unavailable, it is asked twice, and then once in each pause.
-func TestAsksSeldomWhileValkeyIsUnavailable(t *testing.T) {
+// When Valkey becomes unavailable, two calls try it, and then one call after each pause
+// of the circuit breaker.
+func TestFewCallsTryAnUnavailableValkey(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
 	secret := f.key(t, "open")
 	f.call(t, secret)
-	f.leave(t)
+	f.stopServing(t)
 	for range 100 {
 		f.call(t, secret)
 	}
-	if asked := f.failures(); asked != 2 {
-		t.Errorf("asked %d times, want 2", asked)
+	if tries := f.degradedCount(); tries != 2 {
+		t.Errorf("%d calls tried Valkey, want 2", tries)
 	}
 	for range 5 {
 		f.freeze(decide.Pause)
 		f.call(t, secret)
 		f.call(t, secret)
 	}
-	if asked := f.failures(); asked != 7 {
-		t.Errorf("asked %d times after 5 pauses, want 7", asked)
+	if tries := f.degradedCount(); tries != 7 {
+		t.Errorf("%d calls tried Valkey after 5 pauses, want 7", tries)
 	}
 }
 
-// Callers who are refused by what is known here do not make an outage look over: whether
-// their call reached Valkey is what counts.
+// Calls that are refused without asking Valkey do not end an outage: only an answer of
+// Valkey does.
 func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
 	secret := f.key(t, "open")
@@ -209,42 +211,43 @@ func TestRefusedCallersDoNotEndAnOutage(t *testing.T) {
 		}
 	}
 	refused()
-	f.leave(t)
+	f.stopServing(t)
 	for range 50 {
 		f.call(t, secret)
 		refused()
 	}
-	if asked := f.failures(); asked != 2 {
-		t.Errorf("asked %d times, want 2", asked)
+	if tries := f.degradedCount(); tries != 2 {
+		t.Errorf("%d calls tried Valkey, want 2", tries)
 	}
-	if strings.Contains(f.log.String(), "the store answers again") {
-		t.Error("the outage is said to be over")
+	if strings.Contains(f.log.String(), "Valkey answers again") {
+		t.Error("the log reports the end of the outage")
 	}
-	f.come(t)
+	f.serveAgain(t)
 	refused()
 	if checked := f.call(t, secret); checked.Degraded {
-		t.Errorf("Valkey is back: %+v", checked)
+		t.Errorf("Valkey answers again: %+v", checked)
 	}
 }
 
-// damage makes the Set in force one that checks cannot use, such as another version may
-// write, and saves its version everywhere.
+// damage replaces from by to in the stored policy set, under a new version, which it also
+// writes to all buckets. Checks cannot use the result, as may happen with the policy set
+// of another build.
 func (f *function) damage(t *testing.T, from, to string) {
 	t.Helper()
-	record := f.ask(t, "GET", keyspace.Record(policyset.SetID))
+	record := f.command(t, "GET", keyspace.Record(policyset.SetID))
 	if !strings.Contains(record, from) {
 		t.Fatalf("no %s in %s", from, record)
 	}
 	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
-	f.ask(t, "SET", keyspace.Record(policyset.SetID),
+	f.command(t, "SET", keyspace.Record(policyset.SetID),
 		string(version)+strings.ReplaceAll(record[4:], from, to))
 	for _, bucket := range keyspace.All() {
-		f.ask(t, "SETRANGE", bucket.Name("p"), "1", string(version))
+		f.command(t, "SETRANGE", bucket.Name("p"), "1", string(version))
 	}
 }
 
-// zoned saves a Set with a limit of all callers by the calendar of a zone.
-func (f *function) zoned(t *testing.T) {
+// saveCalendarLimit saves a policy set with a limit on all calls per day in Berlin.
+func (f *function) saveCalendarLimit(t *testing.T) {
 	t.Helper()
 	set, err := f.set.Set(t.Context())
 	if err != nil {
@@ -258,19 +261,19 @@ func (f *function) zoned(t *testing.T) {
 	}
 }
 
-// unusableSets counts the log's lines about an unusable Set.
-func (f *function) unusableSets() int {
+// unusableSetLines returns the number of log lines about an unusable policy set.
+func (f *function) unusableSetLines() int {
 	return strings.Count(f.log.String(), "the policy set cannot be used")
 }
 
-// A Set that cannot be used is no outage: checks go on by the one before, and the log
-// says so once a minute until a good one is saved.
-func TestGoesByTheLastGoodSet(t *testing.T) {
+// An unusable policy set is no outage: checks continue with the one before. The log says
+// so once a minute until a usable one is saved.
+func TestUsesTheLastGoodSet(t *testing.T) {
 	for name, change := range map[string][2]string{"unknown zone": {"Europe/Berlin", "Mars/Utopia"},
 		"unreadable": {`{`, `<`}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
-			f.zoned(t)
+			f.saveCalendarLimit(t)
 			secret := f.key(t, "free")
 			f.call(t, secret)
 			f.damage(t, change[0], change[1])
@@ -278,42 +281,42 @@ func TestGoesByTheLastGoodSet(t *testing.T) {
 				for range 3 {
 					if checked := f.call(t, secret); checked.Degraded || !checked.Allowed ||
 						len(checked.Limits) != 2 {
-						t.Fatalf("by the set before: %+v", checked)
+						t.Fatalf("got %+v, want the limits of the set before", checked)
 					}
 				}
-				if lines := f.unusableSets(); lines != minute {
-					t.Errorf("%d lines after %d minutes", lines, minute)
+				if lines := f.unusableSetLines(); lines != minute {
+					t.Errorf("%d log lines after %d minutes, want one a minute", lines, minute)
 				}
 				f.freeze(unusableLogPause)
 			}
-			if f.failures() > 0 {
-				t.Errorf("an outage: %s", f.log.String())
+			if f.degradedCount() > 0 {
+				t.Errorf("the log reports an outage: %s", f.log.String())
 			}
 			f.damage(t, change[1], change[0])
 			f.call(t, secret)
 			f.freeze(unusableLogPause)
-			if f.call(t, secret); f.unusableSets() != 3 {
+			if f.call(t, secret); f.unusableSetLines() != 3 {
 				t.Error("the log still reports a good set as unusable")
 			}
 		})
 	}
 }
 
-// A function that starts while the Set cannot be used lets nobody in, does not take it
-// for an outage, and needs no restart when that is over.
+// A function that starts with an unusable policy set denies every call without reporting
+// an outage. It needs no restart when a usable one is saved.
 func TestStartsWithoutAUsableSet(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
-	f.zoned(t)
+	f.saveCalendarLimit(t)
 	secret := f.key(t, "free")
 	f.damage(t, "Europe/Berlin", "Mars/Utopia")
 	for range 20 {
 		if checked, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(),
 			Secret: secret}); !errors.Is(err, enforce.ErrSet) {
-			t.Fatalf("%+v, %v", checked, err)
+			t.Fatalf("got %+v, %v, want ErrSet", checked, err)
 		}
 	}
-	if f.unusableSets() != 1 || f.failures() > 0 {
-		t.Errorf("the log: %s", f.log.String())
+	if f.unusableSetLines() != 1 || f.degradedCount() > 0 {
+		t.Errorf("want one line about the set and none about an outage: %s", f.log.String())
 	}
 	f.damage(t, "Mars/Utopia", "Europe/Berlin")
 	if checked := f.call(t, secret); !checked.Allowed || checked.Degraded {
@@ -321,11 +324,13 @@ func TestStartsWithoutAUsableSet(t *testing.T) {
 	}
 }
 
-// failures counts the calls that asked in vain.
-func (f *function) failures() int { return strings.Count(f.log.String(), "decided without the store") }
+// degradedCount returns the number of calls that Valkey did not answer.
+func (f *function) degradedCount() int {
+	return strings.Count(f.log.String(), "decided without Valkey")
+}
 
-// A caller that keeps calling at a limit is answered here, and an edit acts when the
-// stated time is over; an edit for anybody else acts at once.
+// A caller that keeps calling over a limit is denied from memory for DENY_CACHE; a reset
+// acts after that time. A reset before the first denial acts on the next check.
 func TestHammering(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	secret := f.key(t, "free")
@@ -347,27 +352,26 @@ func TestHammering(t *testing.T) {
 			t.Fatal("the reset did not act on the next check")
 		}
 	}
-	before := f.scripts(t)
+	before := f.scriptRuns(t)
 	for range 500 {
 		if checked := f.call(t, secret); checked.Allowed || checked.Degraded || checked.RetryAfter() == 0 {
 			t.Fatalf("over the limit: %+v", checked)
 		}
 	}
-	if asked := f.scripts(t) - before; asked > 12 { // two of them may be of usage records
-		t.Errorf("500 denied calls asked %d times, want 10", asked)
+	if runs := f.scriptRuns(t) - before; runs > 12 { // two of them may send usage records
+		t.Errorf("500 denied calls ran %d scripts, want 10", runs)
 	}
 	reset()
 	if f.call(t, secret).Allowed {
-		t.Error("asked again within the stated time")
+		t.Error("asked Valkey again within DENY_CACHE")
 	}
 	f.freeze(f.checker.config.DenyCache)
 	if !f.call(t, secret).Allowed {
-		t.Error("the reset did not act after the stated time")
+		t.Error("the reset did not act after DENY_CACHE")
 	}
 }
 
-// A caller whom a newer Set frees is free as soon as any check in the same program has
-// seen it.
+// A denial in memory ends when any check of the environment reads a newer policy set.
 func TestHammeringUntilANewSet(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	secret, other := f.key(t, "free"), f.key(t, "free")
@@ -384,12 +388,12 @@ func TestHammeringUntilANewSet(t *testing.T) {
 	}
 	f.call(t, other)
 	if !f.call(t, secret).Allowed {
-		t.Error("still denied by the old Set")
+		t.Error("still denied by the old policy set")
 	}
 }
 
-// A function whose clock is off decides as one whose clock is right: only Valkey's
-// counts. The other tests here run years off.
+// The function's clock does not affect decisions: only Valkey's clock counts. In the
+// other tests of this file it is off by years.
 func TestClientClock(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 3, Window: time.Hour}}})
 	secret := f.key(t, "free")
@@ -404,14 +408,14 @@ func TestClientClock(t *testing.T) {
 			t.Errorf("call %d, clock off by %s: %+v", i, off, checked)
 		}
 		if wait := checked.RetryAfter(); wait < 0 || wait > time.Hour || longest > 0 && wait > longest {
-			t.Errorf("call %d, clock off by %s: retry after %s, before that %s", i, off, wait, longest)
+			t.Errorf("call %d, clock off by %s: Retry-After is %s, was %s before", i, off, wait, longest)
 		} else if wait > 0 {
 			longest = wait
 		}
 	}
 }
 
-// Denials that a ban counts all reach Valkey; once the caller is banned, they need not.
+// Denials that count towards a ban all reach Valkey. Those of a banned caller need not.
 func TestHammeringIsBanned(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	set, err := f.set.Set(t.Context())
@@ -431,21 +435,21 @@ func TestHammeringIsBanned(t *testing.T) {
 			t.Fatalf("call %d: %+v", i, checked)
 		}
 	}
-	before := f.scripts(t)
+	before := f.scriptRuns(t)
 	for range 200 {
 		if checked := f.call(t, secret); checked.BannedUntil.IsZero() || checked.RetryAfter() <= 0 ||
 			checked.RetryAfter() > time.Minute {
 			t.Fatalf("banned: %+v", checked)
 		}
 	}
-	if asked := f.scripts(t) - before; asked > 12 { // as above
-		t.Errorf("200 calls of a banned caller asked %d times, want 10", asked)
+	if runs := f.scriptRuns(t) - before; runs > 12 { // two of them may send usage records
+		t.Errorf("200 calls of a banned caller ran %d scripts, want 10", runs)
 	}
 }
 
-// Retry-After is exact, by the clock that decides and with denials that are answered here
-// among the others: a caller who calls all the time passes at that instant and not
-// before, and every denial until then names the same one.
+// Retry-After is exact by Valkey's clock, also for denials from memory. A caller that
+// calls without pause is allowed from that instant on, not earlier, and every denial
+// until then has the same instant.
 func TestRetryAfterIsExact(t *testing.T) {
 	const window = 300 * time.Millisecond
 	limits := map[string][]limiter.Limit{
@@ -457,22 +461,22 @@ func TestRetryAfterIsExact(t *testing.T) {
 	}
 	for name, list := range limits {
 		for _, cache := range []time.Duration{0, 50 * time.Millisecond} {
-			t.Run(fmt.Sprintf("%s, answered here for %s", name, cache), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, DENY_CACHE=%s", name, cache), func(t *testing.T) {
 				f := newFunction(t, policy.Plan{Name: "free", Limits: list})
 				c := f.checker.config
 				c.DenyCache = cache
 				f.checker = newChecker(c, slog.New(slog.DiscardHandler), discardedMetrics(t), time.Now)
 				for _, cost := range []int64{1, 3} {
-					f.price(t, cost)
-					f.callUntilItPasses(t, f.key(t, "free"))
+					f.setCost(t, cost)
+					f.callUntilAllowed(t, f.key(t, "free"))
 				}
 			})
 		}
 	}
 }
 
-// price makes every call cost so much.
-func (f *function) price(t *testing.T, cost int64) {
+// setCost sets the cost of every call.
+func (f *function) setCost(t *testing.T, cost int64) {
 	t.Helper()
 	set, err := f.set.Set(t.Context())
 	if err != nil {
@@ -484,7 +488,9 @@ func (f *function) price(t *testing.T, cost int64) {
 	}
 }
 
-func (f *function) callUntilItPasses(t *testing.T, secret apikey.Secret) {
+// callUntilAllowed calls until the first denial, then until a call is allowed again. It
+// compares every answer with the instant of the first Retry-After.
+func (f *function) callUntilAllowed(t *testing.T, secret apikey.Secret) {
 	t.Helper()
 	checked := f.call(t, secret)
 	for checked.Allowed {
@@ -498,10 +504,10 @@ func (f *function) callUntilItPasses(t *testing.T, secret apikey.Secret) {
 		switch {
 		case checked.Allowed && after.Before(free), !checked.Allowed && !before.Before(free),
 			checked.Degraded:
-			t.Fatalf("call %d, between %s and %s, is allowed: %t; want that from %s on", calls, before, after,
+			t.Fatalf("call %d, between %s and %s: allowed is %t, want true from %s on", calls, before, after,
 				checked.Allowed, free)
 		case !checked.Allowed && !checked.Now.Add(checked.RetryAfter()).Equal(free):
-			t.Fatalf("call %d gets a Retry-After of %s, those before %s", calls,
+			t.Fatalf("call %d has the retry instant %s, want %s as before", calls,
 				checked.Now.Add(checked.RetryAfter()), free)
 		case checked.Allowed:
 			return

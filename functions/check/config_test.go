@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every bad variable is named with what it must be, and a secret's value is not repeated.
+// The error names the variable and its bound, and does not contain a secret's value.
 func TestReadConfig(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
@@ -50,14 +50,14 @@ func TestReadConfig(t *testing.T) {
 			}
 			for _, part := range c.want {
 				if !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "short-secret") {
-					t.Errorf("got %v, want it to say %q", err, part)
+					t.Errorf("got error %v, want it to contain %q and no secret", err, part)
 				}
 			}
 		})
 	}
 }
 
-// wrongVariables has a value that is refused for each variable of the function.
+// wrongVariables has a bad value for each variable of the function.
 var wrongVariables = map[string]string{
 	"VALKEY_URL": "localhost:6379", "KEY_PEPPER": "short-secret", "VALKEY_TIMEOUT": "100",
 	"CALLER_CACHE": "25h", "DENY_CACHE": "61s",
@@ -73,8 +73,8 @@ var wrongVariables = map[string]string{
 	"IPV6_PREFIX": "x",
 }
 
-// Everything that is wrong with the environment is in one error, so that an operator
-// mends all of it at once, and no secret is in it.
+// One error names every bad variable, so that an operator can correct all at once. It
+// contains no secret.
 func TestEveryWrongVariableIsNamed(t *testing.T) {
 	var variables []string
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[settings]()) {
@@ -90,17 +90,17 @@ func TestEveryWrongVariableIsNamed(t *testing.T) {
 	}
 	_, err := readConfig(variables)
 	if err == nil {
-		t.Fatal("taken")
+		t.Fatal("bad variables were accepted")
 	}
 	words := strings.FieldsFunc(err.Error(), func(c rune) bool {
 		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", c)
 	})
 	for name := range wrongVariables {
 		if !slices.Contains(words, name) {
-			t.Errorf("%s is not named in: %v", name, err)
+			t.Errorf("the error does not name %s: %v", name, err)
 		}
 	}
 	if strings.Contains(err.Error(), "short-secret") {
-		t.Errorf("the error repeats a secret: %v", err)
+		t.Errorf("the error contains a secret: %v", err)
 	}
 }

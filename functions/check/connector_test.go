@@ -26,19 +26,20 @@ import (
 	"tidegate/internal/usage"
 )
 
-// allowance is small enough for every call to be kept, so that counts are exact.
+// allowance is the limit of the test's plan. It is small enough for an exact log.
 const allowance = 200
 
-// environment is a connector as a function has one, with a key that may call, and a way
-// to the server past its connection.
+// environment is a connector with a key that may call, a clock, and another connection to
+// the server.
 type environment struct {
 	*connector
 	admin  valkey.Client
 	secret apikey.Secret
-	clock  atomic.Int64 // nanoseconds that passed in a freeze
+	clock  atomic.Int64 // nanoseconds that freeze added
 }
 
-// newEnvironment has a connector for url, which leads to the server.
+// newEnvironment returns an environment that connects to the server by url, perhaps
+// through a proxy.
 func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *environment {
 	t.Helper()
 	pepper, err := apikey.NewPepper(strings.Repeat("pepper!!", 4))
@@ -53,7 +54,7 @@ func newEnvironment(t *testing.T, server, url string, timeout time.Duration) *en
 	return e
 }
 
-// prepare connects to the server and makes a key.
+// prepare connects to the server and creates a key.
 func (e *environment) prepare(t *testing.T, server string) {
 	t.Helper()
 	e.admin = storetest.Connect(t, server)
@@ -82,10 +83,10 @@ func (e *environment) newKey(t *testing.T) apikey.Secret {
 	return secret
 }
 
-// freeze lets the clock of the function jump.
+// freeze advances the function's clock, as a freeze by Lambda does.
 func (e *environment) freeze(d time.Duration) { e.clock.Add(int64(d)) }
 
-// take makes a call and returns how many have been counted.
+// take makes a call and returns the number of calls that the limit has counted.
 func (e *environment) take(t *testing.T) (int64, error) {
 	t.Helper()
 	checked, err := e.Check(t.Context(),
@@ -96,22 +97,24 @@ func (e *environment) take(t *testing.T) (int64, error) {
 	return allowance - checked.Limits[0].Remaining, nil
 }
 
-func (e *environment) ask(t *testing.T, words ...string) string {
+// command sends a command to the server and returns its reply if that is a string.
+func (e *environment) command(t *testing.T, words ...string) string {
 	t.Helper()
 	message, err := e.admin.Do(t.Context(), e.admin.B().Arbitrary(words...).Build()).ToMessage()
 	if err != nil {
 		t.Fatalf("%s: %v", words[0], err)
 	}
-	text, _ := message.ToString() // Not every reply is a text.
+	text, _ := message.ToString() // not every reply is a string
 	return text
 }
 
 var getCalls = regexp.MustCompile(`cmdstat_get:calls=(\d+)`)
 
-// reads counts what GET was called for: once in every check, and once in every probe.
-func (e *environment) reads(t *testing.T) int {
+// getCount returns how often GET was called: once in every probe. The check of a known
+// caller makes none.
+func (e *environment) getCount(t *testing.T) int {
 	t.Helper()
-	match := getCalls.FindStringSubmatch(e.ask(t, "INFO", "commandstats"))
+	match := getCalls.FindStringSubmatch(e.command(t, "INFO", "commandstats"))
 	if match == nil {
 		return 0
 	}
@@ -122,8 +125,8 @@ func (e *environment) reads(t *testing.T) int {
 	return n
 }
 
-// The first call after a freeze in which the server closed the connections succeeds, and
-// no call counts twice.
+// The first call after a freeze succeeds if the server closed the connections meanwhile.
+// No call counts twice.
 func TestFirstCallAfterAThaw(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
@@ -131,13 +134,13 @@ func TestFirstCallAfterAThaw(t *testing.T) {
 		if counted, err := e.take(t); err != nil || counted != i {
 			t.Fatalf("call %d: %d counted, %v", i, counted, err)
 		}
-		e.ask(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		e.command(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		e.freeze(2 * time.Second)
 	}
 }
 
-// In a cluster the probe replaces the connection to one shard; the calls of other shards
-// find theirs closed, and are tried again.
+// In a cluster the probe replaces the connection to one shard. Calls that find a closed
+// connection to another shard are retried.
 func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 	nodes := valkeytest.StartCluster(t, 3, 0)
 	url := nodes[0] + "?cluster=true"
@@ -146,9 +149,9 @@ func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 	for range 5 {
 		secrets = append(secrets, e.newKey(t))
 	}
-	var doors []valkey.Client
+	var clients []valkey.Client
 	for _, node := range nodes {
-		doors = append(doors, storetest.Connect(t, node))
+		clients = append(clients, storetest.Connect(t, node))
 	}
 	for i := int64(1); i <= 20; i++ {
 		for _, e.secret = range secrets {
@@ -156,8 +159,8 @@ func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 				t.Fatalf("call %d: %d counted, %v", i, counted, err)
 			}
 		}
-		for _, door := range doors {
-			if err := door.Do(t.Context(), door.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME",
+		for _, c := range clients {
+			if err := c.Do(t.Context(), c.B().Arbitrary("CLIENT", "KILL", "TYPE", "normal", "SKIPME",
 				"yes").Build()).Error(); err != nil {
 				t.Fatal(err)
 			}
@@ -166,8 +169,8 @@ func TestFirstCallsAfterAThawInACluster(t *testing.T) {
 	}
 }
 
-// When the network forgot the connections in a freeze, so that nobody says that they are
-// gone, the probe finds out and not the check, which could not be tried again.
+// When the network drops a connection silently during a freeze, the probe finds out. The
+// check must not, since it cannot be retried.
 func TestThawWithSilentConnections(t *testing.T) {
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
@@ -182,8 +185,8 @@ func TestThawWithSilentConnections(t *testing.T) {
 	}
 }
 
-// A busy function does not pay for probes; one whose clock was set back probes, as it
-// knows no better.
+// A busy function does not probe. One whose clock was set back does, since it cannot know
+// how long it paused.
 func TestProbesOnlyAfterAPause(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
@@ -192,14 +195,14 @@ func TestProbesOnlyAfterAPause(t *testing.T) {
 	}
 	for _, c := range []struct {
 		pause  time.Duration
-		probes int // GETs: the check of a known caller makes none
+		probes int
 	}{{0, 0}, {0, 0}, {time.Second, 0}, {time.Second + time.Nanosecond, 1}, {0, 0}, {-time.Hour, 1}, {0, 0}} {
-		before := e.reads(t)
+		before := e.getCount(t)
 		e.freeze(c.pause)
 		if _, err := e.take(t); err != nil {
 			t.Fatal(err)
 		}
-		if probes := e.reads(t) - before; probes != c.probes {
+		if probes := e.getCount(t) - before; probes != c.probes {
 			t.Errorf("after %s: %d probes, want %d", c.pause, probes, c.probes)
 		}
 	}
@@ -215,12 +218,11 @@ func TestLostReply(t *testing.T) {
 	}
 	proxy.DropReplies("EVALSHA", 1)
 	if counted, err := e.take(t); err != nil || counted != 3 {
-		t.Errorf("%d counted, %v; want the first call's, the lost one and the second try", counted, err)
+		t.Errorf("%d counted, %v; want 3: the first call, the lost one and its retry", counted, err)
 	}
 }
 
-// A function that starts while Valkey is unavailable fails its calls, and serves them as
-// soon as Valkey is there.
+// A function that starts while Valkey is unavailable fails its calls until Valkey starts.
 func TestStartsWhileValkeyIsUnavailable(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, server, 5*time.Second)
@@ -242,21 +244,21 @@ func TestStartsWhileValkeyIsUnavailable(t *testing.T) {
 	}
 }
 
-// A server that takes connections and says nothing does not hold a call until its own
-// deadline.
+// A server that accepts connections and never replies holds a call only until the
+// function's timeout.
 func TestSilentServer(t *testing.T) {
 	server := valkeytest.Start(t)
 	e := newEnvironment(t, server, valkeytest.StartSilent(t), 10*time.Millisecond)
 	for range 2 {
 		if _, err := e.take(t); err == nil {
-			t.Error("a call was answered by nobody")
+			t.Error("got an answer from a silent server")
 		}
 	}
 }
 
-// What is recorded leaves after the answer, without another call. It holds the function
-// for a time-out at most, and waits where it is while Valkey is unavailable.
-func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
+// Usage records are sent after the answer, without another call. That takes at most
+// VALKEY_TIMEOUT. While Valkey is unavailable the records stay for a later call.
+func TestRecordsAreSentAfterTheAnswer(t *testing.T) {
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
 	e := newEnvironment(t, server, proxy.URL(), waiting.Timeout)
@@ -279,7 +281,7 @@ func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
 		e.freeze(time.Minute)
 		call()
 		if e.sendRecords(); recorded() != 1 {
-			t.Fatalf("call %d: %d calls are recorded of this minute", n, recorded())
+			t.Fatalf("call %d: %d calls recorded in this minute, want 1", n, recorded())
 		}
 	}
 
@@ -287,7 +289,7 @@ func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
 	call()
 	proxy.Silence()
 	e.config.ValkeyTimeout = 20 * time.Millisecond
-	e.sendRecords() // returns
+	e.sendRecords() // must return
 
 	e.freeze(time.Minute)
 	proxy.Cut()
@@ -297,17 +299,17 @@ func TestRecordsLeaveAfterTheAnswer(t *testing.T) {
 	e.config.ValkeyTimeout = waiting.Timeout
 	call()
 	if e.sendRecords(); recorded() != 2 {
-		t.Errorf("%d calls are recorded, want the one that waited and the last", recorded())
+		t.Errorf("%d calls recorded, want 2: the one that waited and the last", recorded())
 	}
 }
 
-// deployed are the default time-outs.
-var deployed = settings{
+// defaults has the default timeouts.
+var defaults = settings{
 	ValkeyTimeout: 100 * time.Millisecond, ValkeyConnectTimeout: 5 * time.Second,
 	ReservationLease: 10 * time.Minute,
 }
 
-// network is Valkey behind proxies that tests slow down.
+// network is Valkey behind proxies that delay or drop replies.
 type network struct {
 	url     string
 	proxies []*valkeytest.Proxy
@@ -315,7 +317,7 @@ type network struct {
 	secrets []apikey.Secret
 }
 
-// newNetwork is one node, or a cluster of three with keys on each.
+// newNetwork starts one node, or a cluster of three, with 8 keys.
 func newNetwork(t *testing.T, clustered bool) *network {
 	t.Helper()
 	n := &network{}
@@ -341,8 +343,9 @@ func (n *network) each(do func(*valkeytest.Proxy)) {
 	}
 }
 
-// start is the check function of one environment, which connects from its start.
-func (n *network) start(t *testing.T, c settings) (*checker, *strings.Builder) {
+// startChecker returns the checker of a new environment, which begins to connect, and its
+// log.
+func (n *network) startChecker(t *testing.T, c settings) (*checker, *strings.Builder) {
 	t.Helper()
 	log := &strings.Builder{}
 	c.ValkeyURL, c.pepper, c.CallerCache = n.url, n.keys.config.pepper, time.Hour
@@ -356,8 +359,8 @@ func (n *network) start(t *testing.T, c settings) (*checker, *strings.Builder) {
 	return f, log
 }
 
-// denied is how many of the keys' calls were not allowed by Valkey.
-func (n *network) denied(t *testing.T, f *checker) int {
+// countDenied makes one call with each key and returns how many Valkey did not allow.
+func (n *network) countDenied(t *testing.T, f *checker) int {
 	t.Helper()
 	denied := 0
 	for _, secret := range n.secrets {
@@ -370,9 +373,9 @@ func (n *network) denied(t *testing.T, f *checker) int {
 	return denied
 }
 
-// calm repeats a run until none of its calls is denied: with the default time-outs, a
-// machine that stands still for 100 ms denies some. It fails when every run denied calls.
-func calm(t *testing.T, run func() (denied int, log string)) {
+// untilNoneDenied repeats run until it denies no call, and fails if every run denies
+// some. With the default timeouts, a pause of the machine for 100 ms denies calls.
+func untilNoneDenied(t *testing.T, run func() (denied int, log string)) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < waiting.Timeout; {
 		denied, log := run()
@@ -384,8 +387,8 @@ func calm(t *testing.T, run func() (denied int, log string)) {
 	t.Error("good calls were denied in every run")
 }
 
-// No call is denied because a log-in takes longer than an answer may take: not the first
-// ones of an environment, nor those after Valkey closed the connections.
+// A log-in to Valkey may take longer than an answer may: no call is denied for it,
+// neither the first of an environment nor those after Valkey closed the connections.
 func TestSlowLogIns(t *testing.T) {
 	for _, clustered := range []bool{false, true} {
 		t.Run(map[bool]string{false: "node", true: "cluster"}[clustered], func(t *testing.T) {
@@ -394,12 +397,12 @@ func TestSlowLogIns(t *testing.T) {
 			for _, delay := range []time.Duration{60 * time.Millisecond, 120 * time.Millisecond,
 				time.Second} {
 				n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(delay) })
-				calm(t, func() (int, string) {
-					f, log := n.start(t, deployed)
+				untilNoneDenied(t, func() (int, string) {
+					f, log := n.startChecker(t, defaults)
 					defer f.Close()
-					denied := n.denied(t, f)
+					denied := n.countDenied(t, f)
 					n.each((*valkeytest.Proxy).Cut)
-					return denied + n.denied(t, f), fmt.Sprintf("log-ins take %s\n%s", delay, log)
+					return denied + n.countDenied(t, f), fmt.Sprintf("log-ins take %s\n%s", delay, log)
 				})
 			}
 		})
@@ -410,63 +413,62 @@ func TestSlowLogIns(t *testing.T) {
 func TestFirstConnectionIsDropped(t *testing.T) {
 	for _, clustered := range []bool{false, true} {
 		n := newNetwork(t, clustered)
-		calm(t, func() (int, string) {
+		untilNoneDenied(t, func() (int, string) {
 			n.proxies[0].DropReplies("HELLO", 1)
-			f, log := n.start(t, deployed)
+			f, log := n.startChecker(t, defaults)
 			defer f.Close()
-			return n.denied(t, f), log.String()
+			return n.countDenied(t, f), log.String()
 		})
 	}
 }
 
-// A connection that went silent while nobody called is replaced by one with a slow
-// log-in.
+// A connection that stopped working while idle is replaced, although the log-in is slow.
 func TestSlowLogInAfterAThaw(t *testing.T) {
 	n := newNetwork(t, false)
-	calm(t, func() (int, string) {
+	untilNoneDenied(t, func() (int, string) {
 		n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(0) })
-		f, log := n.start(t, deployed)
+		f, log := n.startChecker(t, defaults)
 		defer f.Close()
-		denied := n.denied(t, f)
-		<-time.After(idleLimit + 2*deployed.ValkeyTimeout) // so long that silence says nothing about Valkey
+		denied := n.countDenied(t, f)
+		<-time.After(idleLimit + 2*defaults.ValkeyTimeout) // makes the connection count as idle
 		n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(500 * time.Millisecond) })
 		n.each((*valkeytest.Proxy).Silence)
-		return denied + n.denied(t, f), log.String()
+		return denied + n.countDenied(t, f), log.String()
 	})
 }
 
-// When nobody answers, the first call of an environment waits for a connection in vain.
-// The later ones are decided within their time for answers, and then without asking.
-func TestNobodyAnswers(t *testing.T) {
+// If Valkey never answers, the first call of an environment waits for the connection
+// timeout. Later calls wait only as long as for an answer, and then do not wait.
+func TestNoAnswerAtTheFirstConnection(t *testing.T) {
 	n := newNetwork(t, false)
 	working := n.url
 	n.url = valkeytest.StartSilent(t)
-	c := deployed
+	c := defaults
 	c.ValkeyConnectTimeout = 2 * time.Second
-	f, log := n.start(t, c)
+	f, log := n.startChecker(t, c)
 	var waited []time.Duration
 	for range 4 {
 		began := time.Now()
-		if denied := n.denied(t, f); denied != len(n.secrets) {
+		if denied := n.countDenied(t, f); denied != len(n.secrets) {
 			t.Errorf("%d calls were allowed", len(n.secrets)-denied)
 		}
 		waited = append(waited, time.Since(began))
 	}
 	if waited[0] < c.ValkeyConnectTimeout || max(waited[1], waited[2], waited[3]) > c.ValkeyConnectTimeout {
-		t.Errorf("waited %s", waited)
+		t.Errorf("waited %s, want at least %s at first and less later", waited, c.ValkeyConnectTimeout)
 	}
-	if !f.connectTimedOut.Load() || !strings.Contains(log.String(), "decided without the store") {
+	if !f.connectTimedOut.Load() || !strings.Contains(log.String(), "decided without Valkey") {
 		t.Errorf("log: %s", log)
 	}
 	n.url = working
-	calm(t, func() (int, string) {
-		healthy, log := n.start(t, deployed)
-		return n.denied(t, healthy), log.String()
+	untilNoneDenied(t, func() (int, string) {
+		healthy, log := n.startChecker(t, defaults)
+		return n.countDenied(t, healthy), log.String()
 	})
 }
 
-// Where connections are refused, calls of an environment that was connected are decided
-// at once, as their plan says, and with Valkey as soon as it is back.
+// When Valkey refuses connections, an environment that was connected decides at once, as
+// the plan says.
 func TestRefusedAfterAConnection(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
 	secret := f.key(t, "open")

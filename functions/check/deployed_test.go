@@ -10,8 +10,8 @@ import (
 	"tidegate/internal/testing/built"
 )
 
-// What the stack deploys, the function starts with: with every default, and with every
-// option.
+// The function starts with the environment that the CDK stack deploys, with defaults
+// (dev) and with every option (prod).
 func TestStartsAsDeployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1") // as Lambda does
 	// Without a stage, as in dev, the function writes no metrics.
@@ -30,34 +30,33 @@ func TestStartsAsDeployed(t *testing.T) {
 	}
 }
 
-// A function that starts soon is a small one. The bounds are those of what
-// ./scripts/build makes.
+// The size bounds of what ./scripts/build makes, in bytes. Larger programs start slower.
 const (
 	maxBinary = 9 << 20
 	maxZip    = 4 << 20
 )
 
-// maxPrepared is how many bytes one of our packages may allocate before main: what takes
-// longer to put together waits until it is needed.
-const maxPrepared = 16 << 10
+// maxInitAlloc is how many bytes one of our packages may allocate before main. Larger
+// values must be built when they are needed.
+const maxInitAlloc = 16 << 10
 
 func TestSizeOfTheFunction(t *testing.T) {
 	built.Small(t, "tidegate/functions/check", maxBinary, maxZip)
 }
 
-var prepared = regexp.MustCompile(`(?m)^init (tidegate/\S+) .* (\d+) bytes,`)
+var initTrace = regexp.MustCompile(`(?m)^init (tidegate/\S+) .* (\d+) bytes,`)
 
-func TestLittleIsPreparedBeforeMain(t *testing.T) {
+func TestAllocationsBeforeMain(t *testing.T) {
 	start := exec.CommandContext(t.Context(), built.Program(t, "tidegate/functions/check"))
 	start.Env = []string{"GODEBUG=inittrace=1"}
-	out, _ := start.CombinedOutput() // it ends for want of a configuration
-	found := prepared.FindAllStringSubmatch(string(out), -1)
+	out, _ := start.CombinedOutput() // ends with an error: there is no configuration
+	found := initTrace.FindAllStringSubmatch(string(out), -1)
 	if len(found) == 0 {
-		t.Fatalf("no package says what it prepared:\n%s", out)
+		t.Fatalf("no package in the init trace:\n%s", out)
 	}
 	for _, match := range found {
-		if n, err := strconv.Atoi(match[2]); err != nil || n > maxPrepared {
-			t.Errorf("%s allocates %s bytes, want at most %d", match[1], match[2], maxPrepared)
+		if n, err := strconv.Atoi(match[2]); err != nil || n > maxInitAlloc {
+			t.Errorf("%s allocates %s bytes, want at most %d", match[1], match[2], maxInitAlloc)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// foreign is a call with a value that another system made, from a network.
+// foreign returns a call from a network with a key value that another system made.
 func (f *function) foreign(t *testing.T, n int, network string) enforce.Call {
 	t.Helper()
 	secret, err := apikey.NewKey(apikey.Pepper("only for this test, and long enough")).
@@ -28,9 +28,9 @@ func (f *function) foreign(t *testing.T, n int, network string) enforce.Call {
 	return call
 }
 
-// unknown makes a call that must be refused, and returns how often Valkey was asked.
-// Nothing is recorded, since usage records would leave with such a call.
-func (f *function) unknown(t *testing.T, call enforce.Call) int {
+// decideUnknown makes a call that must be refused, and returns 1 if Valkey was asked, else
+// 0. It records nothing, since usage records would be sent with such a call.
+func (f *function) decideUnknown(t *testing.T, call enforce.Call) int {
 	t.Helper()
 	checked, asked, err := f.decider.Decide(t.Context(), call)
 	var refusal *policy.RefusedError
@@ -43,8 +43,8 @@ func (f *function) unknown(t *testing.T, call enforce.Call) int {
 	return 1
 }
 
-// allowed fails unless a call passes.
-func (f *function) allowed(t *testing.T, what string, call enforce.Call) {
+// wantAllowed fails the test unless the call is allowed.
+func (f *function) wantAllowed(t *testing.T, what string, call enforce.Call) {
 	t.Helper()
 	checked, _, err := f.decider.Decide(t.Context(), call)
 	if err != nil || !checked.Allowed || checked.ID != call.Subject {
@@ -52,7 +52,7 @@ func (f *function) allowed(t *testing.T, what string, call enforce.Call) {
 	}
 }
 
-// importKey makes a key of the call's value.
+// importKey creates a key with the call's value.
 func (f *function) importKey(t *testing.T, call enforce.Call, plan string) {
 	t.Helper()
 	f.set.ForeignKeys = true
@@ -62,77 +62,77 @@ func (f *function) importKey(t *testing.T, call enforce.Call, plan string) {
 	}
 }
 
-// An unknown value costs one round trip in 5 seconds, and one that is imported meanwhile
-// is good when they have passed.
+// Valkey is asked about an unknown value once in 5 seconds. A value that is imported
+// meanwhile is accepted after that time.
 func TestUnknownForeignValues(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	call := f.foreign(t, 1, "")
-	f.unknown(t, call) // the first one reads the policy, and sends the script
+	f.decideUnknown(t, call) // the first call reads the policy and loads the script
 	f.freeze(decide.UnknownFor)
 	for range 3 {
-		if asked := f.unknown(t, call); asked != 1 {
+		if asked := f.decideUnknown(t, call); asked != 1 {
 			t.Errorf("asked %d times, want 1", asked)
 		}
 		for range 50 {
-			if asked := f.unknown(t, call); asked != 0 {
-				t.Errorf("asked %d times about what is known", asked)
+			if asked := f.decideUnknown(t, call); asked != 0 {
+				t.Errorf("asked %d times about a value known to be unknown, want 0", asked)
 			}
 		}
 		f.freeze(decide.UnknownFor)
 	}
-	f.unknown(t, call)
+	f.decideUnknown(t, call)
 	f.importKey(t, call, "free")
 	f.freeze(decide.UnknownFor - time.Second)
-	if asked := f.unknown(t, call); asked != 0 {
-		t.Errorf("asked %d times before the time has passed", asked)
+	if asked := f.decideUnknown(t, call); asked != 0 {
+		t.Errorf("asked %d times within %s, want 0", asked, decide.UnknownFor)
 	}
 	f.freeze(time.Second)
-	f.allowed(t, "imported", call)
+	f.wantAllowed(t, "imported", call)
 	other := f.foreign(t, 2, "")
 	f.importKey(t, other, "free")
-	f.allowed(t, "imported before its first call", other)
+	f.wantAllowed(t, "imported before its first call", other)
 }
 
-// A network that tries values is asked about 100 of them in 5 seconds. Those that are
-// good and known here pass, and so do other networks and keys of our form.
+// Valkey is asked about at most 100 unknown values of a network in 5 seconds. Values that
+// the environment knows, other networks and keys of our form are not affected.
 func TestUnknownForeignValuesOfANetwork(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
 	const network, other = "192.0.2.1/32", "192.0.2.2/32"
 	known := f.foreign(t, 0, network)
 	f.importKey(t, known, "free")
-	f.allowed(t, "a good value", known)
+	f.wantAllowed(t, "a good value", known)
 	asked := 0
 	for n := range 3 * decide.MaxUnknownOfNetwork {
-		asked += f.unknown(t, f.foreign(t, 1+n, network))
+		asked += f.decideUnknown(t, f.foreign(t, 1+n, network))
 	}
 	if asked != decide.MaxUnknownOfNetwork {
 		t.Errorf("asked %d times, want %d", asked, decide.MaxUnknownOfNetwork)
 	}
-	f.allowed(t, "a good value that is known here", known)
+	f.wantAllowed(t, "a good value that the environment knows", known)
 	own := f.key(t, "free")
-	f.allowed(t, "a key of our form", enforce.Call{Kind: policy.APIKey, Subject: own.ID(), Secret: own,
+	f.wantAllowed(t, "a key of our form", enforce.Call{Kind: policy.APIKey, Subject: own.ID(), Secret: own,
 		Network: known.Network})
-	if asked := f.unknown(t, f.foreign(t, 1000, other)); asked != 1 {
-		t.Errorf("another network: asked %d times", asked)
+	if asked := f.decideUnknown(t, f.foreign(t, 1000, other)); asked != 1 {
+		t.Errorf("another network: asked %d times, want 1", asked)
 	}
 	f.freeze(decide.UnknownFor)
-	if asked := f.unknown(t, f.foreign(t, 1001, network)); asked != 1 {
-		t.Errorf("after %s: asked %d times", decide.UnknownFor, asked)
+	if asked := f.decideUnknown(t, f.foreign(t, 1001, network)); asked != 1 {
+		t.Errorf("after %s: asked %d times, want 1", decide.UnknownFor, asked)
 	}
 }
 
-// A value that is revoked is refused at each call, and good again at once when the key is
-// restored, since Valkey is asked.
+// Valkey is asked about a revoked value on every call, so it is accepted at once when the
+// key is restored.
 func TestRevokedForeignValue(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open})
 	call := f.foreign(t, 1, "192.0.2.1/32")
 	f.importKey(t, call, "open")
-	f.allowed(t, "imported", call)
+	f.wantAllowed(t, "imported", call)
 	if _, err := f.set.Revoke(t.Context(), call.Subject, 1, tester); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if asked := f.unknown(t, call); asked != 1 {
+		if asked := f.decideUnknown(t, call); asked != 1 {
 			t.Errorf("asked %d times, want 1", asked)
 		}
 	}
@@ -141,5 +141,5 @@ func TestRevokedForeignValue(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	f.allowed(t, "restored", call)
+	f.wantAllowed(t, "restored", call)
 }

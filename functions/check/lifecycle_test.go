@@ -18,8 +18,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// script is a Runtime API that gives the events one after the other, and then fails.
-type script struct {
+// runtimeAPI is a Runtime API that returns the events one after the other, and then
+// fails.
+type runtimeAPI struct {
 	mu     sync.Mutex
 	events []string
 	steps  []string
@@ -27,15 +28,15 @@ type script struct {
 
 const runtimePath = "/2018-06-01/runtime/invocation/"
 
-func (s *script) note(step string) {
+func (s *runtimeAPI) note(step string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.steps = append(s.steps, step[:min(len(step), 56)])
 }
 
-func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *runtimeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	if r.URL.Path == "/sent" { // what the function does in between
+	if r.URL.Path == "/sent" { // a request of the function given to beforeNextEvent
 		s.note("records")
 		return
 	}
@@ -65,12 +66,12 @@ func (echo) Invoke(_ context.Context, event []byte) ([]byte, error) {
 	return event, nil
 }
 
-// After an answer, be it an error, records leave before the next event is requested.
-// aws-lambda-go ends its process with its loop, so the loop runs in a process of its own.
+// After an answer, also an error, records are sent before the next event is requested.
+// aws-lambda-go exits when its loop fails, so the loop runs in a process of its own.
 func TestBeforeNextEvent(t *testing.T) {
 	if address := os.Getenv("AWS_LAMBDA_RUNTIME_API"); address != "" {
 		beforeNextEvent(address, func() {
-			other := strings.Replace(address, "127.0.0.1", "localhost", 1) // a connection of another name
+			other := strings.Replace(address, "127.0.0.1", "localhost", 1) // not the Runtime API's address
 			response, err := http.Get("http://" + other + "/sent")
 			if err == nil {
 				_ = response.Body.Close()
@@ -79,7 +80,7 @@ func TestBeforeNextEvent(t *testing.T) {
 		lambda.Start(echo{})
 	}
 	long := `"` + strings.Repeat("long ", 5000) + `"`
-	api := &script{events: []string{"{}", `"bad"`, long}}
+	api := &runtimeAPI{events: []string{"{}", `"bad"`, long}}
 	server := httptest.NewServer(api)
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -88,7 +89,7 @@ func TestBeforeNextEvent(t *testing.T) {
 	loop.Env = append(os.Environ(), "AWS_LAMBDA_RUNTIME_API="+server.Listener.Addr().String())
 	output, err := loop.CombinedOutput()
 	if !strings.Contains(string(output), "unexpected status code: 500") {
-		t.Errorf("ends with %v:\n%s", err, output)
+		t.Errorf("the loop ended with %v, want status code 500:\n%s", err, output)
 	}
 	if diff := cmp.Diff([]string{
 		"records", "GET next", "POST 3/response {}",
@@ -100,17 +101,17 @@ func TestBeforeNextEvent(t *testing.T) {
 	}
 }
 
-// The extension is registered for no events, and then says that it has started, over a
-// connection that stays.
+// The extension registers for no events and then requests the next event, over a
+// connection that stays open.
 func TestRegister(t *testing.T) {
-	asked := make(chan string, 2)
-	started := make(chan struct{})
+	requests := make(chan string, 2)
+	waiting := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		who := r.Header.Get("Lambda-Extension-Name") + r.Header.Get("Lambda-Extension-Identifier")
-		asked <- r.Method + " " + r.URL.Path + " " + who + " " + string(body)
+		requests <- r.Method + " " + r.URL.Path + " " + who + " " + string(body)
 		if r.Method == http.MethodGet {
-			close(started)
+			close(waiting)
 			<-r.Context().Done()
 			return
 		}
@@ -121,18 +122,18 @@ func TestRegister(t *testing.T) {
 	if err := register(server.Listener.Addr().String()); err != nil {
 		t.Fatal(err)
 	}
-	<-started
+	<-waiting
 	for _, want := range []string{`POST /2020-01-01/extension/register tidegate {"events":[]}`,
 		"GET /2020-01-01/extension/event/next an-id "} {
-		if got := <-asked; got != want {
+		if got := <-requests; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 	server.CloseClientConnections()
 }
 
-// A failed registration says why. The function works without it, and nothing warns it of
-// its end.
+// register returns the cause of a failure. The function works without the extension, but
+// gets no SIGTERM.
 func TestRegisterFails(t *testing.T) {
 	refusing := httptest.NewServer(http.NotFoundHandler())
 	defer refusing.Close()

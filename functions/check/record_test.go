@@ -34,22 +34,22 @@ import (
 	"tidegate/internal/usage/statelist"
 )
 
-// denialCall is a call through API Gateway, and what the denial log is to have of it: its
-// cause and limit, nothing for a call that is let in or that proves nothing.
+// denialCall is a call through API Gateway and its expected entry in the denial log. The
+// cause is 0 if the call is allowed or has no valid secret: then there is no entry.
 type denialCall struct {
-	key            string // of the world; a value of its own with a colon in front
+	key            string // name of a key in denialWorld; or a colon and a key value
 	method, path   string
 	resource, addr string
 	cause          cause.Cause
 	limit, rule    string
-	pattern        string // in the log
+	pattern        string // the path in the log
 }
 
-// denialWorld has keys of every kind in front of one authorizer.
+// denialWorld is an authorizer and keys in every state.
 type denialWorld struct {
 	*function
 	authorizer *authorizer.Authorizer
-	values     map[string]string // keys' secrets by name
+	values     map[string]string // secrets by the name of the key
 	ids        map[string]string
 }
 
@@ -131,9 +131,9 @@ func (w *denialWorld) send(t *testing.T, i int, c denialCall) string {
 	return id
 }
 
-// The log has exactly the calls that were denied, those among them that the environment
-// answered from memory, and the refused ones of keys whose secret was proven, with what
-// an operator asks for. Nothing of the path that was called and no address is in it.
+// The denial log has every denied call, also those denied from memory, and refused calls
+// that had a key's secret. It has the route's pattern but not the called path, and no
+// full address.
 func TestDenialLogHasEveryDenial(t *testing.T) {
 	w := newDenialWorld(t)
 	limit, search := "2 per 1 hour", "route 1 per 1 hour"
@@ -164,7 +164,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 	before := 0
 	for i, c := range calls {
 		if i == single {
-			before = w.scripts(t)
+			before = w.scriptRuns(t)
 		}
 		w.freeze(time.Millisecond)
 		id := w.send(t, i, c)
@@ -187,7 +187,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 			},
 		})
 	}
-	asked := w.scripts(t) - before
+	asked := w.scriptRuns(t) - before
 	w.checker.Close()
 	reader := usage.NewReader(w.admin)
 	got, err := reader.Denials(t.Context(), denylog.Query{From: w.checker.now().Add(-time.Hour),
@@ -207,13 +207,13 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		}
 	}
 	if asked > 10 {
-		t.Errorf("%d scripts for the last 14 calls: too few were answered from memory", asked)
+		t.Errorf("the last 14 calls ran %d scripts, want at most 10 and the others from memory", asked)
 	}
 	w.refusedByCause(t, reader)
 }
 
-// Routes are counted for the calls of callers that may call, allowed and denied, by what
-// API Gateway matched: as a plain list has them. Callers that may not call make up none.
+// Allowed and denied calls of valid keys are counted by the route that API Gateway
+// matched, equal to a plain list of the calls. Refused and banned callers add no route.
 func TestRoutesOfCalls(t *testing.T) {
 	w := newDenialWorld(t)
 	random := rand.New(rand.NewPCG(5, 6))
@@ -275,7 +275,7 @@ func (w *denialWorld) refusedByCause(t *testing.T, reader *usage.Reader) {
 	}
 }
 
-// someKey is a well-formed key that is in no registry.
+// someKey returns a well-formed key that does not exist.
 func someKey(t *testing.T) string {
 	t.Helper()
 	secret, err := apikey.Generate("test")
@@ -285,8 +285,8 @@ func someKey(t *testing.T) string {
 	return secret.Reveal()
 }
 
-// Keys that are denied now are listed for the dashboard: one that used up its limit
-// before it is denied, one that was denied, one that is banned; not one that may call.
+// Keys that are denied now are listed for the dashboard: keys with nothing left, denied
+// and banned ones. A key that may call is not listed.
 func TestDeniedKeysAreListed(t *testing.T) {
 	w := newDenialWorld(t)
 	call := denialCall{key: "two", method: "GET", path: "/orders/7", resource: "/orders/{id}",
@@ -295,24 +295,24 @@ func TestDeniedKeysAreListed(t *testing.T) {
 	call.key = "many"
 	w.send(t, 2, call)
 	if ids := w.listed(t, statelist.OverLimit); len(ids) != 0 {
-		t.Errorf("%v are listed too soon", ids)
+		t.Errorf("listed are %v, want none", ids)
 	}
 	call.key = "two"
 	w.send(t, 3, call)
-	for range 2 { // with nothing left, and denied
+	for range 2 { // first with nothing left, then denied
 		if ids := w.listed(t, statelist.OverLimit); !slices.Equal(ids, []string{w.ids["two"]}) {
-			t.Errorf("over the limit are %v, want %s", ids, w.ids["two"])
+			t.Errorf("listed as over a limit: %v, want %s", ids, w.ids["two"])
 		}
 		w.send(t, 4, call)
 	}
 	call.key = "banned"
 	w.send(t, 5, call)
 	if ids := w.listed(t, statelist.Banned); !slices.Equal(ids, []string{w.ids["banned"]}) {
-		t.Errorf("banned are %v, want %s", ids, w.ids["banned"])
+		t.Errorf("listed as banned: %v, want %s", ids, w.ids["banned"])
 	}
 }
 
-// listed sends what was recorded and returns the subjects of a list.
+// listed sends the usage records and returns the subjects of a list.
 func (f *function) listed(t *testing.T, list statelist.List) []string {
 	t.Helper()
 	if report := f.checker.usage.Flush(t.Context(), f.checker.reachable()); report.Err != nil {
@@ -325,9 +325,9 @@ func (f *function) listed(t *testing.T, list statelist.List) []string {
 	return ids
 }
 
-// A key is listed from the call that leaves a fifth of one of its own limits, until that
-// limit is empty; so is a caller of a token with an override, and nobody for limits that
-// others share.
+// A key is listed as near a limit from the call that leaves a fifth of one of its own
+// limits, until that limit resets. So is a token's caller with an override. Shared limits
+// list nobody.
 func TestKeysNearALimitAreListed(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "ten", Limits: tenADay()},
 		policy.Plan{Name: "many", Limits: perHour(1000)})
@@ -363,7 +363,7 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 	}
 }
 
-// discardedMetrics returns metrics that are written nowhere.
+// discardedMetrics returns metrics that are discarded.
 func discardedMetrics(t *testing.T) *callMetrics {
 	t.Helper()
 	m, err := newCallMetrics(io.Discard, "test", slog.New(slog.DiscardHandler), time.Now)
@@ -373,7 +373,7 @@ func discardedMetrics(t *testing.T) *callMetrics {
 	return m
 }
 
-// counts adds up the lines of metrics that were written so far.
+// counts returns the sums of the metrics written so far.
 func (f *function) counts(t *testing.T) map[string]float64 {
 	t.Helper()
 	sums := map[string]float64{}
@@ -394,8 +394,8 @@ func (f *function) counts(t *testing.T) map[string]float64 {
 	return sums
 }
 
-// Metrics and the log have the result of each call: allowed, near the limit, denied, in
-// shadow, decided without Valkey, refused.
+// Metrics count each call's result: allowed, near the limit, denied, denied in shadow
+// mode, decided without Valkey, refused. The log has the denials of each caller.
 func TestMetricsOfCalls(t *testing.T) {
 	f := newFunction(t,
 		policy.Plan{Name: "ten", Limits: tenADay()},
@@ -411,7 +411,7 @@ func TestMetricsOfCalls(t *testing.T) {
 	}
 	f.metrics.RecordRefusal(t.Context(), true)
 	f.metrics.RecordRefusal(t.Context(), false)
-	f.leave(t)
+	f.stopServing(t)
 	f.call(t, ten)
 	f.metrics.Flush()
 
@@ -420,14 +420,14 @@ func TestMetricsOfCalls(t *testing.T) {
 		"Checks": 17, "Allowed": 13, "Denied": 4, "ShadowDenied": 2, "Degraded": 1, "StoreErrors": 1,
 		"Refused": 2, "Unauthorized": 1,
 		"ColdStart": 1,
-		"NearLimit": 5, // the calls that left 1 and 0 of ten, and those that left nothing of one
+		"NearLimit": 5, // two calls left 1 and 0 of ten; three left nothing of one
 	} {
 		if got[name] != want {
 			t.Errorf("%s is %v, want %v", name, got[name], want)
 		}
 	}
 	if lines := strings.Count(f.log.String(), "msg=denied "); lines != 1 {
-		t.Errorf("%d lines of one caller's denials in a minute:\n%s", lines, f.log.String())
+		t.Errorf("%d lines about one caller's denials in a minute, want 1:\n%s", lines, f.log.String())
 	}
 	for _, want := range []string{"key_id=" + ten.ID(), `limit="10 per 1 day"`, "others_omitted=3"} {
 		if !strings.Contains(f.log.String(), want) {
@@ -436,7 +436,7 @@ func TestMetricsOfCalls(t *testing.T) {
 	}
 }
 
-// One line of metrics stands for all that happened in ten seconds.
+// Metrics are written once in ten seconds.
 func TestMetricsAreFewLines(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "ten", Limits: tenADay()})
 	secret := f.key(t, "ten")
@@ -448,17 +448,18 @@ func TestMetricsAreFewLines(t *testing.T) {
 	}
 	f.call(t, secret)
 	if lines := strings.Count(f.out.String(), "\n"); lines != 3 { // the first call's, and one for each pause
-		t.Errorf("%d lines:\n%s", lines, &f.out)
+		t.Errorf("%d lines, want 3:\n%s", lines, &f.out)
 	}
 	if got := f.counts(t); got["Checks"] != 9 {
-		t.Errorf("%v", got)
+		t.Errorf("got %v, want 9 checks", got)
 	}
 }
 
-func TestStageMustBeADimension(t *testing.T) {
+// A stage must be valid as a metric's dimension. Without a stage no metrics are written.
+func TestStageOfMetrics(t *testing.T) {
 	_, err := newCallMetrics(io.Discard, "pr\nod", slog.New(slog.DiscardHandler), time.Now)
 	if !errors.Is(err, telemetry.ErrDimension) || !strings.Contains(err.Error(), "STAGE") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want ErrDimension for STAGE", err)
 	}
 	m, err := newCallMetrics(nil, "", slog.New(slog.DiscardHandler), time.Now)
 	if err != nil {
@@ -470,8 +471,8 @@ func TestStageMustBeADimension(t *testing.T) {
 	m.Flush()
 }
 
-// A crossed threshold is reported after the answer, once, also by an environment that is
-// about to end or whose Valkey is unavailable, and never with the secret.
+// A crossed threshold is reported once, after the answer, also when the environment ends
+// or Valkey is unavailable. The report does not contain the secret.
 func TestCrossedThresholdsAreReported(t *testing.T) {
 	daily := limiter.Limit{Requests: 4, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow,
 		Notify: limiter.Thresholds{50, 100}}
@@ -481,7 +482,7 @@ func TestCrossedThresholdsAreReported(t *testing.T) {
 	for calls, want := range []int{0, 1, 1, 2, 2} {
 		f.call(t, secret)
 		if before := reported(); before > want || want > before+1 {
-			t.Errorf("%d reports before the answer to call %d", before, calls+1)
+			t.Errorf("%d reports before the answer to call %d, want at most %d", before, calls+1, want)
 		}
 		if f.afterAnswer(); reported() != want {
 			t.Errorf("%d reports after call %d, want %d:\n%s", reported(), calls+1, want, f.log.String())
@@ -490,22 +491,22 @@ func TestCrossedThresholdsAreReported(t *testing.T) {
 	for _, part := range []string{"key_id=" + secret.ID(), "key_name=caller", "plan=free", "scope=key",
 		"threshold=50 used=2 max=4", "threshold=100 used=4 max=4", `limit="4 per 1 day"`} {
 		if !strings.Contains(f.log.String(), part) {
-			t.Errorf("no %s in\n%s", part, f.log.String())
+			t.Errorf("the log lacks %s:\n%s", part, f.log.String())
 		}
 	}
 	if strings.Contains(f.log.String(), secret.Reveal()) {
-		t.Error("the log has the secret")
+		t.Error("the log contains the secret")
 	}
 
 	other := f.key(t, "free")
 	f.call(t, other)
 	f.call(t, other)
-	f.leave(t)
-	f.call(t, other) // finds Valkey unavailable
+	f.stopServing(t)
+	f.call(t, other)
 	if f.afterAnswer(); reported() != 3 {
 		t.Errorf("Valkey unavailable: %d reports, want 3", reported())
 	}
-	f.come(t)
+	f.serveAgain(t)
 
 	last := f.key(t, "free")
 	f.call(t, last)
@@ -515,8 +516,8 @@ func TestCrossedThresholdsAreReported(t *testing.T) {
 	}
 }
 
-// A call that is checked again, since its first reply was lost, reports what either
-// attempt crossed.
+// A call that is retried after a lost reply reports a threshold that either attempt
+// crossed.
 func TestCrossedByALostReply(t *testing.T) {
 	daily := limiter.Limit{Requests: 10, Window: 24 * time.Hour, Notify: limiter.Thresholds{50}}
 	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{daily}})
@@ -526,12 +527,12 @@ func TestCrossedByALostReply(t *testing.T) {
 	}
 	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
 	checker := f.checker.Loaded()
-	if _, err := checker.Check(t.Context(), call, nil); err != nil { // the fifth, whose reply is lost
+	if _, err := checker.Check(t.Context(), call, nil); err != nil { // the fifth call; its reply is lost
 		t.Fatal(err)
 	}
 	call.Again = true
 	result, err := checker.Check(t.Context(), call, nil)
 	if err != nil || len(result.Crossings) != 1 || result.Crossings[0].Percent != 50 {
-		t.Errorf("%+v, %v", result.Crossings, err)
+		t.Errorf("got %+v, %v, want a crossing of 50%%", result.Crossings, err)
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// sharedState matches the names of the states of shared limits: of all calls, of a route,
-// of an address.
+// sharedState matches the names of Valkey keys with counts of shared limits: of all
+// calls, a route, or an address.
 var sharedState = regexp.MustCompile(`tg:\{[^}]*\}:(?:global|route-[^:" ]*|ip-[^:" ]*):s[^:" ]*`)
 
-// sharings share a limit of 1,000 an hour in each way.
-var sharings = map[string]func(*policy.Set, []limiter.Limit){
+// sharedLimits sets the limits as each kind of shared limit.
+var sharedLimits = map[string]func(*policy.Set, []limiter.Limit){
 	"global": func(s *policy.Set, limits []limiter.Limit) { s.Global.Limits = limits },
 	"leased global": func(s *policy.Set, limits []limiter.Limit) {
 		s.Global = policy.Scope{Limits: limits, Lease: policy.Duration(15 * time.Second)}
@@ -38,28 +38,28 @@ const (
 	deniedAddress  = "203.0.113.7"
 )
 
-// withoutRight are callers who may not call, and from where they do.
-var withoutRight = map[string]struct {
+// deniedCallers are callers that may not call, with the address that they call from.
+var deniedCallers = map[string]struct {
 	address string
 	secret  func(*testing.T, *function) apikey.Secret
 }{
 	"unknown": {callerAddress, func(*testing.T, *function) apikey.Secret {
-		secret, _ := apikey.Generate("test") // fails for a bad environment alone
+		secret, _ := apikey.Generate("test") // cannot fail for a valid environment
 		return secret
 	}},
-	"revoked": {callerAddress, edited(func(k *policy.Key) { k.Status = policy.Revoked })},
-	"expired": {callerAddress, edited(func(k *policy.Key) {
+	"revoked": {callerAddress, changedKey(func(k *policy.Key) { k.Status = policy.Revoked })},
+	"expired": {callerAddress, changedKey(func(k *policy.Key) {
 		k.Expires = time.Now().Add(-time.Second)
 	})},
-	"banned by hand": {callerAddress, edited(func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })},
+	"banned by hand": {callerAddress, changedKey(func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })},
 	"banned by the policy": {callerAddress, func(t *testing.T, f *function) apikey.Secret {
 		f.edit(t, func(s *policy.Set) {
 			hour := policy.Duration(time.Hour)
 			s.Bans = &policy.Bans{Denials: 2, Window: hour, Base: hour, Cap: hour}
 		})
-		return f.after(t, 3)
+		return f.usedKey(t, 3)
 	}},
-	"over its limit": {callerAddress, func(t *testing.T, f *function) apikey.Secret { return f.after(t, 1) }},
+	"over its limit": {callerAddress, func(t *testing.T, f *function) apikey.Secret { return f.usedKey(t, 1) }},
 	"refused address": {refusedAddress, func(t *testing.T, f *function) apikey.Secret {
 		f.edit(t, func(s *policy.Set) {
 			s.Allow = []netip.Prefix{netip.MustParsePrefix(callerAddress + "/32")}
@@ -74,8 +74,8 @@ var withoutRight = map[string]struct {
 	}},
 }
 
-// edited makes a key that is changed before its first call.
-func edited(change func(*policy.Key)) func(*testing.T, *function) apikey.Secret {
+// changedKey returns a function that creates a key and changes it before its first call.
+func changedKey(change func(*policy.Key)) func(*testing.T, *function) apikey.Secret {
 	return func(t *testing.T, f *function) apikey.Secret {
 		t.Helper()
 		secret := f.key(t, "free")
@@ -86,7 +86,7 @@ func edited(change func(*policy.Key)) func(*testing.T, *function) apikey.Secret 
 	}
 }
 
-// edit saves the Set with a change.
+// edit changes the policy set and saves it.
 func (f *function) edit(t *testing.T, change func(*policy.Set)) {
 	t.Helper()
 	set, err := f.set.Set(t.Context())
@@ -99,8 +99,8 @@ func (f *function) edit(t *testing.T, change func(*policy.Set)) {
 	}
 }
 
-// after is a key of a plan that allows one call, after so many.
-func (f *function) after(t *testing.T, calls int) apikey.Secret {
+// usedKey creates a key whose plan allows one call, and makes calls with it.
+func (f *function) usedKey(t *testing.T, calls int) apikey.Secret {
 	t.Helper()
 	secret := f.key(t, "free")
 	for range calls {
@@ -119,11 +119,11 @@ func callFrom(secret apikey.Secret, address string) enforce.Call {
 	}
 }
 
-// The function runs no command on what callers share for one who may not call, and leaves
-// its bytes as they were.
+// For a caller that may not call, the function runs no command on the counts of shared
+// limits, and does not change them.
 func TestSharedLimitsOfTheFunction(t *testing.T) {
-	for limit, share := range sharings {
-		for name, caller := range withoutRight {
+	for limit, share := range sharedLimits {
+		for name, caller := range deniedCallers {
 			t.Run(limit+"/"+name, func(t *testing.T) {
 				hourly := func(n int64) []limiter.Limit {
 					return []limiter.Limit{{Requests: n, Window: time.Hour}}
@@ -161,14 +161,14 @@ func TestSharedLimitsOfTheFunction(t *testing.T) {
 					}
 				}
 				if after := f.sharedStates(t); after != before || before == "" {
-					t.Errorf("%q became %q", before, after)
+					t.Errorf("the counts of shared limits changed from %q to %q", before, after)
 				}
 			})
 		}
 	}
 }
 
-// sharedStates are the bytes of all states of shared limits.
+// sharedStates returns the names and values of all Valkey keys of shared limits.
 func (f *function) sharedStates(t *testing.T) string {
 	t.Helper()
 	names, err := f.admin.Do(t.Context(), f.admin.B().Keys().Pattern("tg:*").Build()).AsStrSlice()

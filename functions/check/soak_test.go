@@ -29,10 +29,11 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// The load of the soak: few environments, so that one test process is not the limit.
+// The load of the soak test. There are few environments, so that the test process keeps
+// up.
 const (
 	soakEnvironments = 4
-	soakRate         = 500 // calls a second and environment
+	soakRate         = 500 // calls per second and environment
 	soakKeys         = 200
 	soakLimit        = 20
 	soakWindow       = 2 * time.Second
@@ -65,7 +66,7 @@ func TestSoak(t *testing.T) {
 	}
 	if after.goroutines > before.goroutines+10 || after.heap > before.heap*5/4+4<<20 ||
 		after.connections > before.connections+soakEnvironments {
-		t.Errorf("grew from %s to %s", before, after)
+		t.Errorf("resources grew from %s to %s", before, after)
 	}
 	t.Logf("soak of %s: %d calls at %d/s, %d 5xx, %d degraded, %d over a limit; %d edits, rotations and "+
 		"resets, %d failovers; "+
@@ -88,22 +89,22 @@ type soak struct {
 	calls, failed, degraded, over, edits, failovers atomic.Int64
 }
 
-// soakKey is a key that one worker calls with.
+// soakKey is a key that one environment's calls use.
 type soakKey struct {
 	id       string
-	steady   bool // nobody edits its limits
+	steady   bool // its limits are not edited
 	secret   atomic.Pointer[apikey.Secret]
-	admitted [soakLimit]time.Time // starts of the latest calls that Valkey let in
+	admitted [soakLimit]time.Time // start times of the latest calls that Valkey allowed
 	next     int
 }
 
-// growth is what must not grow.
-type growth struct {
+// resources are those that must not grow with the number of calls.
+type resources struct {
 	goroutines, connections int
 	heap                    uint64
 }
 
-func (g growth) String() string {
+func (g resources) String() string {
 	return fmt.Sprintf("%d goroutines, %.1f MB heap, %d connections", g.goroutines, float64(g.heap)/1e6,
 		g.connections)
 }
@@ -177,7 +178,7 @@ func (s *soak) close(t *testing.T) {
 	}
 }
 
-// fill lets every environment remember as many callers as it ever will.
+// fill makes calls of 12,000 addresses in every environment, to fill its caches.
 func (s *soak) fill(t *testing.T) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -191,7 +192,7 @@ func (s *soak) fill(t *testing.T) {
 	group.Wait()
 }
 
-// run calls and edits for a time.
+// run makes calls, edits and failovers for d, a failover every failovers.
 func (s *soak) run(t *testing.T, d, failovers time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -218,8 +219,8 @@ func every(ctx context.Context, d time.Duration, do func()) {
 	}
 }
 
-// call is one environment: every fourth call is by an address that nobody has seen, the
-// others are by the environment's own keys.
+// call makes the calls of one environment: every fourth by a new address, the others with
+// the environment's own keys.
 func (s *soak) call(ctx context.Context, t *testing.T, a *authorizer.Authorizer, environment int) {
 	every(ctx, time.Second/soakRate, func() {
 		n := int(s.calls.Add(1))
@@ -235,8 +236,8 @@ func (s *soak) call(ctx context.Context, t *testing.T, a *authorizer.Authorizer,
 	})
 }
 
-// admit compares with the call that was let in a whole limit ago: both were decided after
-// the one's start and before the other's end.
+// admit counts a violation if this call and the soakLimit-th allowed call before it lie
+// within one window. Both were decided after the earlier one's start and before now.
 func (s *soak) admit(k *soakKey, began time.Time) {
 	if first := k.admitted[k.next]; !first.IsZero() && time.Since(first) < soakWindow && k.steady {
 		s.over.Add(1)
@@ -278,7 +279,7 @@ func (s *soak) invoke(t *testing.T, a *authorizer.Authorizer, credential, addres
 	return answer.IsAuthorized, answer.Context.Degraded
 }
 
-// edit changes something of the keys whose plan is edited.
+// edit rotates, overrides or resets a key of the edited plan, or saves the policy set.
 func (s *soak) edit(t *testing.T) {
 	k := s.keys[2*rand.IntN(soakKeys/2)+1]
 	key, err := s.store.Get(t.Context(), k.id)
@@ -316,7 +317,7 @@ func (s *soak) saveSet(t *testing.T) error {
 	return err
 }
 
-// failover lets every replica take over, as an operator does.
+// failover promotes one replica, as an operator does.
 func (s *soak) failover(t *testing.T) {
 	for _, n := range s.nodes {
 		info, err := n.Do(t.Context(), n.B().Info().Section("replication").Build()).ToString()
@@ -333,13 +334,13 @@ func (s *soak) failover(t *testing.T) {
 	}
 }
 
-func (s *soak) measure(t *testing.T) growth {
+func (s *soak) measure(t *testing.T) resources {
 	t.Helper()
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	g := growth{goroutines: runtime.NumGoroutine(), heap: m.HeapAlloc}
+	g := resources{goroutines: runtime.NumGoroutine(), heap: m.HeapAlloc}
 	for _, n := range s.nodes {
 		list, err := n.Do(t.Context(), n.B().Arbitrary("CLIENT", "LIST", "TYPE", "normal").Build()).ToString()
 		if err != nil {

@@ -255,7 +255,7 @@ func (t tally) requireUndegraded(test *testing.T) {
 	test.Helper()
 	t.requireAnswered(test)
 	if t.degraded > 0 {
-		test.Errorf("%d of %d calls were decided without the store", t.degraded, t.calls)
+		test.Errorf("%d of %d calls were decided without Valkey", t.degraded, t.calls)
 	}
 }
 
@@ -274,7 +274,7 @@ func thousands(n int) string {
 func (f *fleet) failures(holding string) int {
 	n := 0
 	for line := range strings.Lines(f.log.String()) {
-		if strings.Contains(line, "decided without the store") && strings.Contains(line, holding) {
+		if strings.Contains(line, "decided without Valkey") && strings.Contains(line, holding) {
 			n++
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/jwt"
 )
 
-// Config says where identities come from.
+// Config configures the sources of identities.
 type Config struct {
 	Sources  []Kind // in order; at least one
 	JWT      jwt.Config
@@ -119,7 +119,7 @@ func (v Variables) noTokens() error {
 		{"JWT_JWKS_URL", v.KeysURL}, {"JWT_JWKS", v.Keys}} {
 		if given[1] != "" {
 			errs = append(errs, fmt.Errorf(
-				"%s is set, but jwt is not among IDENTITY_SOURCES: must be added there, or this left out",
+				"%s is set, but jwt is not among IDENTITY_SOURCES: add it there, or leave this out",
 				given[0]))
 		}
 	}
