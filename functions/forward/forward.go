@@ -24,8 +24,9 @@ type event struct {
 }
 
 const (
-	// attempts is how often a batch is sent. If the last attempt fails, Lambda invokes the
-	// function again with all events, and finally puts them into the dead-letter queue.
+	// attempts is how often a batch is sent. If the last attempt fails, Lambda invokes
+	// the function again with all events, and finally puts them into the dead-letter
+	// queue.
 	attempts = 3
 	// pause doubles before each attempt from the second on, which comes after 400 ms.
 	pause = 200 * time.Millisecond
@@ -43,7 +44,7 @@ type forwarder struct {
 func (f *forwarder) Forward(ctx context.Context, delivered events.CloudwatchLogsEvent) error {
 	data, err := delivered.AWSLogs.Parse()
 	if err != nil {
-		return fmt.Errorf("read what CloudWatch Logs delivered: %w", err)
+		return fmt.Errorf("read the event of CloudWatch Logs: %w", err)
 	}
 	for batch := range slices.Chunk(f.eventsOf(data), maxBatch) {
 		if err := f.send(ctx, batch); err != nil {
@@ -79,13 +80,13 @@ func (f *forwarder) send(ctx context.Context, batch []event) error {
 			return nil
 		}
 		if attempt == attempts {
-			return fmt.Errorf("%d events were not taken: %w", len(failed), err)
+			return fmt.Errorf("%d events were not accepted: %w", len(failed), err)
 		}
 		batch = failed
 		select {
 		case <-time.After(f.pause << attempt):
 		case <-ctx.Done():
-			return fmt.Errorf("%d events were not taken: %w", len(failed), ctx.Err())
+			return fmt.Errorf("%d events were not accepted: %w", len(failed), ctx.Err())
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// delivered is what a subscription filter delivers:
+// delivered returns an event as a subscription filter delivers it:
 // https://docs.aws.amazon.com/lambda/latest/dg/services-cloudwatchlogs.html
 func delivered(t *testing.T, messages ...string) events.CloudwatchLogsEvent {
 	t.Helper()
@@ -41,6 +41,7 @@ func delivered(t *testing.T, messages ...string) events.CloudwatchLogsEvent {
 		Data: base64.StdEncoding.EncodeToString(packed.Bytes())}}
 }
 
+// crossed returns n log lines of crossed limits.
 func crossed(n int) (lines []string) {
 	for i := range n {
 		lines = append(lines, fmt.Sprintf(`{"msg":"limit crossed","event":"limit_crossed","key_id":"k%d",`+
@@ -49,11 +50,10 @@ func crossed(n int) (lines []string) {
 	return lines
 }
 
-// eventBridge answers as EventBridge does, and refuses an event as often as its number
-// says.
+// eventBridge answers as EventBridge does, and refuses some events.
 type eventBridge struct {
-	refuse  map[string]int
-	taken   []string // key ids
+	refuse  map[string]int // how often, by key id
+	taken   []string       // key ids
 	batches []int
 	bus     string
 }
@@ -102,7 +102,8 @@ func (b *eventBridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const busARN = "arn:aws:events:eu-west-1:111122223333:event-bus/default"
 
-func started(t *testing.T, target string, service http.Handler, log io.Writer) *forwarder {
+// newTestForwarder returns a forwarder whose AWS service is the handler.
+func newTestForwarder(t *testing.T, target string, service http.Handler, log io.Writer) *forwarder {
 	t.Helper()
 	server := httptest.NewServer(service)
 	t.Cleanup(server.Close)
@@ -116,64 +117,63 @@ func started(t *testing.T, target string, service http.Handler, log io.Writer) *
 	return f
 }
 
-// Every event is handed over once, ten at a time, and only what was refused is sent
-// again.
+// Every event is sent once, ten in a batch, and only refused events are sent again.
 func TestForwardToEventBridge(t *testing.T) {
 	service := &eventBridge{refuse: map[string]int{"k3": 1, "k12": 2}}
-	f := started(t, busARN, service, io.Discard)
+	f := newTestForwarder(t, busARN, service, io.Discard)
 	if err := f.Forward(t.Context(), delivered(t, crossed(13)...)); err != nil {
 		t.Fatal(err)
 	}
 	slices.Sort(service.taken)
 	if len(service.taken) != 13 || len(slices.Compact(service.taken)) != 13 || service.bus != busARN {
-		t.Errorf("taken %v by %s", service.taken, service.bus)
+		t.Errorf("%s accepted %v, want each of 13 events once on %s", service.bus, service.taken, busARN)
 	}
 	if want := []int{10, 1, 3, 1, 1}; !slices.Equal(service.batches, want) {
 		t.Errorf("batches %v, want %v", service.batches, want)
 	}
 }
 
-// What stays refused, or a service that is unavailable, fails the invocation: Lambda
-// repeats it and at last keeps it.
+// Events that stay refused, or an unavailable service, fail the invocation. Lambda then
+// retries it and finally keeps it in the dead-letter queue.
 func TestForwardFails(t *testing.T) {
 	service := &eventBridge{refuse: map[string]int{"k1": 9}}
-	err := started(t, busARN, service, io.Discard).Forward(t.Context(), delivered(t, crossed(3)...))
-	if err == nil || !strings.Contains(err.Error(), "1 events were not taken") ||
+	err := newTestForwarder(t, busARN, service, io.Discard).Forward(t.Context(), delivered(t, crossed(3)...))
+	if err == nil || !strings.Contains(err.Error(), "1 events were not accepted") ||
 		!strings.Contains(err.Error(), "ThrottlingException") || len(service.taken) != 2 {
-		t.Errorf("%v; taken %v", err, service.taken)
+		t.Errorf("got %v; accepted %v, want two events and an error for the third", err, service.taken)
 	}
 	unavailable := http.HandlerFunc(func(w http.ResponseWriter,
 		_ *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 	})
-	if err := started(t, busARN, unavailable, io.Discard).Forward(t.Context(),
+	if err := newTestForwarder(t, busARN, unavailable, io.Discard).Forward(t.Context(),
 		delivered(t, crossed(1)...)); err == nil {
-		t.Error("a service that refuses everything is no failure")
+		t.Error("got no error from a service that refuses everything")
 	}
 	broken := events.CloudwatchLogsEvent{AWSLogs: events.CloudwatchLogsRawData{Data: "x"}}
-	if err := started(t, busARN, service, io.Discard).Forward(t.Context(), broken); err == nil {
-		t.Error("what cannot be read is no failure")
+	if err := newTestForwarder(t, busARN, service, io.Discard).Forward(t.Context(), broken); err == nil {
+		t.Error("got no error for an unreadable event")
 	}
 }
 
-// Lines that say something else are left out, and no line is repeated in the log.
+// Other log lines are skipped, and the log does not repeat their text.
 func TestOtherLines(t *testing.T) {
 	service, log := &eventBridge{}, &bytes.Buffer{}
-	f := started(t, busARN, service, log)
+	f := newTestForwarder(t, busARN, service, log)
 	lines := append(crossed(1), "not JSON", `{"msg":"denied","key_id":"secret"}`, `[]`, `null`)
 	if err := f.Forward(t.Context(), delivered(t, lines...)); err != nil || len(service.taken) != 1 {
-		t.Errorf("%v; taken %v", err, service.taken)
+		t.Errorf("got %v; accepted %v, want one event", err, service.taken)
 	}
 	if strings.Contains(log.String(), "secret") || strings.Count(log.String(), "\n") != 4 {
-		t.Errorf("the log:\n%s", log)
+		t.Errorf("want 4 log lines without the skipped text:\n%s", log)
 	}
 }
 
-// A topic gets the events in batches; one that it refuses is sent again, and fails the
-// invocation when it stays refused.
+// A topic gets the events in batches. A refused event is sent again, and fails the
+// invocation if it stays refused.
 func TestForwardToSNS(t *testing.T) {
 	var taken, refused int
-	refuses := 1
+	maxRefused := 1
 	service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ParseForm() != nil || r.Form.Get("Action") != "PublishBatch" {
 			http.Error(w, "bad request", http.StatusBadRequest)
@@ -183,7 +183,7 @@ func TestForwardToSNS(t *testing.T) {
 		for i := 1; r.Form.Has(fmt.Sprintf("PublishBatchRequestEntries.member.%d.Id", i)); i++ {
 			entry := fmt.Sprintf("PublishBatchRequestEntries.member.%d.", i)
 			id := r.Form.Get(entry + "Id")
-			if strings.Contains(r.Form.Get(entry+"Message"), `"k2"`) && refused < refuses {
+			if strings.Contains(r.Form.Get(entry+"Message"), `"k2"`) && refused < maxRefused {
 				refused++
 				fmt.Fprintf(&bad, "<member><Id>%s</Id><Code>InternalError</Code><SenderFault>false"+
 					"</SenderFault></member>", id)
@@ -197,20 +197,20 @@ func TestForwardToSNS(t *testing.T) {
 			`<ResponseMetadata><RequestId>r</RequestId></ResponseMetadata></PublishBatchResponse>`,
 			&bad, &good)
 	})
-	f := started(t, "arn:aws:sns:eu-west-1:111122223333:tidegate-dev-crossings", service, io.Discard)
+	f := newTestForwarder(t, "arn:aws:sns:eu-west-1:111122223333:tidegate-dev-crossings", service, io.Discard)
 	if err := f.Forward(t.Context(), delivered(t, crossed(12)...)); err != nil || taken != 12 ||
 		refused != 1 {
-		t.Errorf("%v: %d taken, %d refused", err, taken, refused)
+		t.Errorf("%v: %d accepted and %d refused, want 12 and 1", err, taken, refused)
 	}
-	refuses = 99
+	maxRefused = 99
 	if err := f.Forward(t.Context(), delivered(t, crossed(3)...)); err == nil ||
-		!strings.Contains(err.Error(), "1 events were not taken") ||
+		!strings.Contains(err.Error(), "1 events were not accepted") ||
 		!strings.Contains(err.Error(), "InternalError") {
-		t.Errorf("an event that the topic refuses for good: %v", err)
+		t.Errorf("got %v, want an error for the event that stays refused", err)
 	}
 }
 
-// A target that is neither is refused at the start.
+// A target that is neither a bus nor a topic is refused at the start.
 func TestBadTarget(t *testing.T) {
 	for _, target := range []string{"", "x", "arn:aws:sqs:eu-west-1:111122223333:q"} {
 		if _, err := newForwarder([]string{"TARGET=" + target}, slog.New(slog.DiscardHandler)); err == nil ||

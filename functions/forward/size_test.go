@@ -6,8 +6,8 @@ import (
 	"tidegate/internal/testing/built"
 )
 
-// The bounds are those of what ./scripts/build makes. Nobody waits for this function, so
-// they only notice a dependency that comes along.
+// The size bounds of what ./scripts/build makes, in bytes. No client waits for this
+// function: the bounds only detect a new dependency.
 const (
 	maxBinary = 9 << 20
 	maxZip    = 4 << 20

@@ -33,7 +33,7 @@ const (
 	audience = "orders"
 )
 
-// hourly is the plan of every caller of the table: one call an hour.
+// hourly is the limit of every caller of the table.
 var hourly = limiter.Limit{Requests: 1, Window: time.Hour}
 
 var (
@@ -48,16 +48,16 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// token is the issuer's for the subject, good for so long.
-func token(key ed25519.PrivateKey, subject string, good time.Duration) string {
+// token returns a token of the issuer for the subject that expires after valid.
+func token(key ed25519.PrivateKey, subject string, valid time.Duration) string {
 	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject,
-		"exp": time.Now().Add(good).Unix()}
+		"exp": time.Now().Add(valid).Unix()}
 	options := (&jose.SignerOptions{}).WithHeader("kid", "1")
 	s := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key}, options))
 	return must(must(s.Sign(must(json.Marshal(claims)))).CompactSerialize())
 }
 
-// allSources take every identity.
+// allSources returns a resolver of all three sources.
 func allSources(pepper apikey.Pepper) *identity.Resolver {
 	key := jose.JSONWebKey{KeyID: "1", Algorithm: "EdDSA", Use: "sig", Key: signingKey.Public()}
 	keys := must(jwt.ParseKeys(must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))))
@@ -68,28 +68,28 @@ func allSources(pepper apikey.Pepper) *identity.Resolver {
 	}))
 }
 
-// witness remembers what the last call was and came to.
-type witness struct {
+// recorder is a Checker that remembers the last call and its result.
+type recorder struct {
 	checker Checker
 	call    enforce.Call
 	checked enforce.Result
 }
 
-func (w *witness) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
+func (w *recorder) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	var err error
 	w.call = call
 	w.checked, err = w.checker.Check(ctx, call)
 	return w.checked, err
 }
 
-type storeDown struct{}
+type unavailableStore struct{}
 
-func (storeDown) Check(context.Context, enforce.Call) (enforce.Result, error) {
+func (unavailableStore) Check(context.Context, enforce.Call) (enforce.Result, error) {
 	return enforce.Result{}, errors.New("connection refused")
 }
 
-// eventKinds are the events of a call by a credential and from an address, and the
-// answers that their API wants.
+// eventKinds has, for each kind of event, the answers that its API expects, the ARN in
+// the answer, and a function that makes an event with a credential from an address.
 var eventKinds = map[string]struct {
 	answers Answers
 	arn     string
@@ -130,18 +130,18 @@ func http2Event(header, value, address string) map[string]any {
 	return e
 }
 
-// caller is somebody in one of the states of the table.
+// caller is a caller in one of the states of the table.
 type caller struct {
 	header, value, address string
 	name                   string
 	keyVersion             int64
-	calls                  int // that were made before
+	calls                  int // calls to make before the tested one
 }
 
-// table has a store in which callers can be brought into every state.
+// table creates callers in every state, for the table of all answers.
 type table struct {
 	*fixture
-	witness    *witness
+	recorder   *recorder
 	identities *identity.Resolver
 	pepper     apikey.Pepper
 	made       int
@@ -153,14 +153,14 @@ func newTable(t *testing.T) *table {
 	set := must(f.store.Set(t.Context()))
 	set.Plans = append(set.Plans, policy.Plan{Name: "hourly", Limits: []limiter.Limit{hourly}})
 	set.TokenPlan, set.AddressPlan = "hourly", "hourly"
-	must(f.store.SaveSet(t.Context(), *set, byTest))
+	must(f.store.SaveSet(t.Context(), *set, tester))
 	pepper := apikey.Pepper(strings.Repeat("pepper!!", 4))
-	return &table{fixture: f, witness: &witness{checker: checks{f.checker}}, identities: allSources(pepper),
+	return &table{fixture: f, recorder: &recorder{checker: checks{f.checker}}, identities: allSources(pepper),
 		pepper: pepper}
 }
 
-// bring makes a caller of a source and brings it into a state.
-func (tb *table) bring(t *testing.T, source, state string) caller {
+// newCaller returns a new caller of a source of identities in a state.
+func (tb *table) newCaller(t *testing.T, source, state string) caller {
 	t.Helper()
 	tb.made++
 	switch source {
@@ -171,7 +171,7 @@ func (tb *table) bring(t *testing.T, source, state string) caller {
 	}
 	c := caller{address: fmt.Sprintf("198.51.100.%d", tb.made)}
 	if state == "unknown" {
-		c.address = "" // nobody knows where such a call comes from
+		c.address = "" // without an address the caller is unknown
 	}
 	return tb.edit(t, c, policy.Address, state)
 }
@@ -182,7 +182,7 @@ func (tb *table) key(t *testing.T, state string) caller {
 	if state == "expired" {
 		n.Expires = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	k, secret, err := tb.store.Create(t.Context(), n, byTest)
+	k, secret, err := tb.store.Create(t.Context(), n, tester)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,9 +192,9 @@ func (tb *table) key(t *testing.T, state string) caller {
 	case "unknown":
 		c.value = must(apikey.Generate("test")).Reveal()
 	case "revoked":
-		must(tb.store.Revoke(t.Context(), k.ID, 1, byTest))
+		must(tb.store.Revoke(t.Context(), k.ID, 1, tester))
 	case "banned":
-		must(tb.store.Update(t.Context(), k.ID, 1, "key.ban", byTest, ban))
+		must(tb.store.Update(t.Context(), k.ID, 1, "key.ban", tester, ban))
 		c.keyVersion = 2
 	case "over":
 		c.calls = 1
@@ -217,7 +217,7 @@ func (tb *table) token(t *testing.T, state string) caller {
 	return tb.edit(t, c, policy.Token, state)
 }
 
-// edit gives a caller that others vouch for the record that its state needs.
+// edit gives the caller of a token or an address the record that its state needs.
 func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) caller {
 	t.Helper()
 	changes := map[string]func(*policy.Key){
@@ -241,29 +241,29 @@ func (tb *table) edit(t *testing.T, c caller, kind policy.Kind, state string) ca
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := tb.store.Adopt(t.Context(), kind, who.Subject, "adopted", nil, byTest)
+	k, err := tb.store.Adopt(t.Context(), kind, who.Subject, "adopted", nil, tester)
 	if err != nil {
 		t.Fatal(err)
 	}
-	must(tb.store.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, change))
+	must(tb.store.Update(t.Context(), k.ID, k.Version, "key.edit", tester, change))
 	c.name, c.keyVersion = "adopted", 2
 	return c
 }
 
-// ask sends the event of a caller.
-func (tb *table) ask(t *testing.T, kind string, checker Checker, c caller) (map[string]any, error) {
+// invoke sends the event of a caller.
+func (tb *table) invoke(t *testing.T, kind string, checker Checker, c caller) (map[string]any, error) {
 	t.Helper()
 	k := eventKinds[kind]
 	return invoke(t, New(checker, tb.identities, k.answers, slog.New(slog.NewJSONHandler(&tb.log, nil))),
 		k.event(c.header, c.value, c.address))
 }
 
-// want is the exact answer; nil stands for the error that is a 401.
+// want returns the expected answer, or nil for the error that is a 401.
 func (tb *table) want(kind, state string, c caller) map[string]any {
-	k, id := eventKinds[kind], tb.witness.call.Subject
+	k, id := eventKinds[kind], tb.recorder.call.Subject
 	context := map[string]any{
 		"denied": false, "keyId": id, "plan": "hourly",
-		"policyVersion": float64(tb.witness.checked.SetVersion), "keyVersion": float64(c.keyVersion),
+		"policyVersion": float64(tb.recorder.checked.SetVersion), "keyVersion": float64(c.keyVersion),
 	}
 	if c.name != "" {
 		context["keyName"] = c.name
@@ -280,7 +280,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 			"rateLimit": `"1 per 1 hour";r=0;t=3600`, "rateLimitPolicy": `"1 per 1 hour";q=1;w=3600`,
 		})
 	case "over":
-		u := tb.witness.checked.Limits[0]
+		u := tb.recorder.checked.Limits[0]
 		wait := until(u.RetryAfter)
 		maps.Copy(context, map[string]any{
 			"denied":           true,
@@ -297,7 +297,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 			"problemType":      "https://iana.org/assignments/http-problem-types#quota-exceeded",
 		})
 	case "banned":
-		wait := until(tb.witness.checked.BannedUntil.Sub(tb.witness.checked.Now))
+		wait := until(tb.recorder.checked.BannedUntil.Sub(tb.recorder.checked.Now))
 		maps.Copy(context, map[string]any{
 			"denied":           true,
 			"retryAfter":       wait,
@@ -307,7 +307,7 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 			"wait":             wait,
 			"problemType":      "https://iana.org/assignments/http-problem-types#abnormal-usage-detected",
 		})
-	case "store down":
+	case "Valkey unavailable":
 		id = "unverified"
 		context = map[string]any{
 			"degraded":         true,
@@ -330,35 +330,35 @@ func (tb *table) want(kind, state string, c caller) map[string]any {
 	return iamPolicy(id, map[bool]string{true: "Allow", false: "Deny"}[allowed], k.arn, context)
 }
 
-// Every kind of event, every source of identities, every state of a caller: the exact
-// answer.
+// The answer is exact for every kind of event, source of identities and state of a
+// caller.
 func TestAnswers(t *testing.T) {
 	tb := newTable(t)
 	for kind := range eventKinds {
 		for _, source := range []string{"key", "jwt", "ip"} {
 			for _, state := range []string{"allowed", "over", "unknown", "revoked", "expired", "banned",
-				"store down"} {
-				t.Run(kind+"/"+source+"/"+state, func(t *testing.T) { tb.cell(t, kind, source, state) })
+				"Valkey unavailable"} {
+				t.Run(kind+"/"+source+"/"+state, func(t *testing.T) { tb.testAnswer(t, kind, source, state) })
 			}
 		}
 	}
 }
 
-func (tb *table) cell(t *testing.T, kind, source, state string) {
-	c := tb.bring(t, source, state)
-	var checker Checker = tb.witness
-	if state == "store down" {
-		checker = storeDown{}
+func (tb *table) testAnswer(t *testing.T, kind, source, state string) {
+	c := tb.newCaller(t, source, state)
+	var checker Checker = tb.recorder
+	if state == "Valkey unavailable" {
+		checker = unavailableStore{}
 	}
 	for range c.calls {
-		if _, err := tb.ask(t, kind, checker, c); (err != nil) != (kind == "REST TOKEN" && source == "ip") {
+		if _, err := tb.invoke(t, kind, checker, c); (err != nil) != (kind == "REST TOKEN" && source == "ip") {
 			t.Fatal(err)
 		}
 	}
 	if kind == "REST TOKEN" && source == "ip" {
-		state = "unknown" // such an event has no address
+		state = "unknown" // a TOKEN event has no address
 	}
-	got, err := tb.ask(t, kind, checker, c)
+	got, err := tb.invoke(t, kind, checker, c)
 	want := tb.want(kind, state, c)
 	if want == nil {
 		if !errors.Is(err, ErrUnauthorized) {
@@ -377,12 +377,11 @@ func (noRoute) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, errors.New("no route to the issuer")
 }
 
-// While the keys of the tokens' issuer cannot be had, a token is neither let in nor
-// called bad: its caller is told to come back, as while the store is unavailable. So is
-// one whose limits cannot be read for what is wrong with the policy set.
-func TestUndecided(t *testing.T) {
+// While the token issuer's keys or the policy set cannot be read, a token is denied with
+// a time to retry, as while Valkey is unavailable. It is not called invalid.
+func TestTokenWithoutKeysOrPolicy(t *testing.T) {
 	tb := newTable(t)
-	alone := must(identity.New(identity.Config{
+	withoutKeys := must(identity.New(identity.Config{
 		Sources: []identity.Kind{identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: tb.pepper,
 		JWT: jwt.Config{
 			Issuer: issuer, Audiences: []string{audience},
@@ -392,14 +391,14 @@ func TestUndecided(t *testing.T) {
 	}))
 	for kind := range eventKinds {
 		for _, denial := range []Denial{Deny, InContext} {
-			for cause, identities := range map[string]*identity.Resolver{"no keys": alone,
-				"no set": tb.identities} {
-				c := tb.bring(t, "jwt", "allowed")
+			for cause, identities := range map[string]*identity.Resolver{"no keys": withoutKeys,
+				"no policy set": tb.identities} {
+				c := tb.newCaller(t, "jwt", "allowed")
 				k := eventKinds[kind]
-				a := New(noSet{}, identities, Answers{Format: k.answers.Format, Denial: denial},
+				a := New(unusableSet{}, identities, Answers{Format: k.answers.Format, Denial: denial},
 					slog.New(slog.DiscardHandler))
 				got, err := invoke(t, a, k.event(c.header, c.value, c.address))
-				if diff := cmp.Diff(tb.want(kind, "store down", c), got); err != nil || diff != "" {
+				if diff := cmp.Diff(tb.want(kind, "Valkey unavailable", c), got); err != nil || diff != "" {
 					t.Errorf("%s, %s, %s: %v %s", kind, denial, cause, err, diff)
 				}
 			}
@@ -407,25 +406,25 @@ func TestUndecided(t *testing.T) {
 	}
 }
 
-// noSet is a Checker without a set that it can go by.
-type noSet struct{}
+// unusableSet is a Checker without a usable policy set.
+type unusableSet struct{}
 
-func (noSet) Check(context.Context, enforce.Call) (enforce.Result, error) {
+func (unusableSet) Check(context.Context, enforce.Call) (enforce.Result, error) {
 	return enforce.Result{}, fmt.Errorf("%w: for a test", enforce.ErrSet)
 }
 
-// A ban is answered to the second, and in the context of an HTTP API that wants it there,
-// as all denials of known callers are. Nobody else gets through.
+// With InContext, denials of known callers, bans included, pass an HTTP API as allowed
+// with the denial in the context. Other denials do not pass.
 func TestDenialsInContext(t *testing.T) {
 	tb := newTable(t)
 	for _, kind := range []string{"HTTP 1.0", "HTTP 2.0 simple", "HTTP 2.0 IAM", "REST REQUEST",
 		"WebSocket"} {
 		for state, passes := range map[string]bool{"allowed": true, "over": true, "banned": true,
-			"unknown": false, "revoked": false, "store down": false} {
-			c := tb.bring(t, "key", state)
-			var checker Checker = tb.witness
-			if state == "store down" {
-				checker = storeDown{}
+			"unknown": false, "revoked": false, "Valkey unavailable": false} {
+			c := tb.newCaller(t, "key", state)
+			var checker Checker = tb.recorder
+			if state == "Valkey unavailable" {
+				checker = unavailableStore{}
 			}
 			k := eventKinds[kind]
 			a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: InContext},
@@ -438,44 +437,46 @@ func TestDenialsInContext(t *testing.T) {
 			raw := must(json.Marshal(got))
 			want := passes && (strings.HasPrefix(kind, "HTTP") || state == "allowed")
 			if passed := err == nil && !denied(raw); passed != want {
-				t.Errorf("%s %s: %s, %v; want it to pass: %t", kind, state, raw, err, want)
+				t.Errorf("%s %s: got %s, %v; want passed = %t", kind, state, raw, err, want)
 			}
 			if context, ok := got["context"].(map[string]any); passes &&
 				(!ok || context["denied"] != (state != "allowed")) {
-				t.Errorf("%s %s: %s", kind, state, raw)
+				t.Errorf("%s %s: the context's denied is wrong in %s", kind, state, raw)
 			}
 		}
 	}
 }
 
-// Where asked for, APIs that count by usage plans are told by whom to count; HTTP APIs
-// have none, and a caller that is not known is none of theirs.
+// With UsageIdentifier, answers to REST and WebSocket APIs contain a usageIdentifierKey
+// for known callers. Other answers do not.
 func TestUsageIdentifier(t *testing.T) {
 	tb := newTable(t)
 	for kind, k := range eventKinds {
 		for _, wanted := range []bool{true, false} {
-			for _, state := range []string{"allowed", "over", "store down"} {
-				c := tb.bring(t, "key", state)
-				var checker Checker = tb.witness
-				if state == "store down" {
-					checker = storeDown{}
+			for _, state := range []string{"allowed", "over", "Valkey unavailable"} {
+				c := tb.newCaller(t, "key", state)
+				var checker Checker = tb.recorder
+				if state == "Valkey unavailable" {
+					checker = unavailableStore{}
 				}
 				a := New(checker, tb.identities, Answers{Format: k.answers.Format, Denial: Deny,
 					UsageIdentifier: wanted}, slog.New(slog.DiscardHandler))
 				got := must(invoke(t, a, k.event(c.header, c.value, c.address)))
 				want := any(nil)
-				if wanted && state != "store down" && !strings.HasPrefix(kind, "HTTP") {
-					want = "tidegate0" + tb.witness.call.Subject
+				if wanted && state != "Valkey unavailable" && !strings.HasPrefix(kind, "HTTP") {
+					want = "tidegate0" + tb.recorder.call.Subject
 				}
 				if got["usageIdentifierKey"] != want {
-					t.Errorf("%s %s %t: %v, want %v", kind, state, wanted, got["usageIdentifierKey"], want)
+					t.Errorf("%s %s %t: got %v, want %v", kind, state, wanted,
+						got["usageIdentifierKey"], want)
 				}
 			}
 		}
 	}
 }
 
-// API Gateway documents 20 to 128 alphanumeric characters.
+// API Gateway accepts 20 to 128 alphanumeric characters as a usage identifier. Different
+// callers must have different ones.
 func TestUsageIdentifierIsAlphanumeric(t *testing.T) {
 	documented := regexp.MustCompile(`^[A-Za-z0-9]{20,128}$`)
 	seen := map[string]string{}
@@ -483,48 +484,48 @@ func TestUsageIdentifierIsAlphanumeric(t *testing.T) {
 		"AAAAAAAAAAAAAAAAAAAAA_", "AAAAAAAAAAAAAAAAAAAAA-"} {
 		got := usageIdentifier(id)
 		if !documented.MatchString(got) || seen[got] != "" {
-			t.Errorf("%s: %s, as %s", id, got, seen[got])
+			t.Errorf("%s: got %s, which is invalid or that of %q", id, got, seen[got])
 		}
 		seen[got] = id
 	}
 }
 
-// Callers from refused addresses look like callers without a credential, in every kind of
-// event.
+// A call from a refused address gets the same answer as one without a credential, in
+// every kind of event.
 func TestRefusedAddress(t *testing.T) {
 	tb := newTable(t)
 	set := must(tb.store.Set(t.Context()))
 	set.Deny = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
-	must(tb.store.SaveSet(t.Context(), *set, byTest))
+	must(tb.store.SaveSet(t.Context(), *set, tester))
 	for kind, k := range eventKinds {
 		if kind == "REST TOKEN" {
 			continue // it has no address
 		}
-		c := tb.bring(t, "key", "allowed")
-		got, err := tb.ask(t, kind, tb.witness, c)
+		c := tb.newCaller(t, "key", "allowed")
+		got, err := tb.invoke(t, kind, tb.recorder, c)
 		event := k.event(c.header, c.value, c.address)
 		if kind == "HTTP 2.0 IAM" {
-			event["version"] = "1.0" // has the same answer but for the ARN
+			event["version"] = "1.0" // wantRefused compares the ARN of 1.0
 			got = map[string]any{"principalId": got["principalId"], "context": got["context"],
 				"policyDocument": iamPolicy("", "Deny", methodARN, nil)["policyDocument"]}
 		}
-		if err := refused(got, err, event); err != nil {
+		if err := wantRefused(got, err, event); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
 }
 
-type tooDear struct{}
+type impossibleCost struct{}
 
-func (tooDear) Check(context.Context, enforce.Call) (enforce.Result, error) {
+func (impossibleCost) Check(context.Context, enforce.Call) (enforce.Result, error) {
 	return enforce.Result{}, fmt.Errorf("check: %w", limiter.ErrCost)
 }
 
-// A call that costs more than its limit admits is denied, without a time to wait for that
-// would be a lie.
+// A call that costs more than its limit ever admits is denied without a Retry-After,
+// since waiting does not help.
 func TestImpossibleCost(t *testing.T) {
 	tb := newTable(t)
-	got := must(tb.ask(t, "REST REQUEST", tooDear{}, tb.bring(t, "key", "allowed")))
+	got := must(tb.invoke(t, "REST REQUEST", impossibleCost{}, tb.newCaller(t, "key", "allowed")))
 	context, _ := got["context"].(map[string]any)
 	id, _ := context["keyId"].(string)
 	want := iamPolicy(id, "Deny", methodARN, map[string]any{
@@ -541,20 +542,20 @@ func TestImpossibleCost(t *testing.T) {
 	}
 }
 
-// On a route that settles, the context of an allowed call carries what settles it, and
-// that is good once.
+// On a route with reservations, the context of an allowed call has a reservation that can
+// be settled.
 func TestReservationInTheContext(t *testing.T) {
 	tb := newTable(t)
-	tb.cost(t, 4)
+	tb.setCost(t, 4)
 	set := must(tb.store.Set(t.Context()))
 	set.Routes[0].Settle = true
-	must(tb.store.SaveSet(t.Context(), *set, byTest))
-	c := tb.bring(t, "key", "allowed")
+	must(tb.store.SaveSet(t.Context(), *set, tester))
+	c := tb.newCaller(t, "key", "allowed")
 	for kind := range eventKinds {
 		if kind == "WebSocket" {
-			continue // has no path
+			continue // has no path, so the route rule does not match
 		}
-		context, _ := must(tb.ask(t, kind, tb.witness, c))["context"].(map[string]any)
+		context, _ := must(tb.invoke(t, kind, tb.recorder, c))["context"].(map[string]any)
 		reservation, _ := context["reservation"].(string)
 		if s := must(tb.checker.Settle(t.Context(), reservation, 0)); s.Reserved != 4 {
 			t.Errorf("%s: %+v", kind, s)

@@ -36,16 +36,16 @@ const (
 
 var simple = Answers{Format: Simple, Denial: Deny}
 
-var byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
+var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}}
 
-// checks makes checks that nothing travels with.
+// checks is a Checker that sends no piggybacked commands.
 type checks struct{ *enforce.Checker }
 
 func (c checks) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	return c.Checker.Check(ctx, call, nil)
 }
 
-func keysAlone() *identity.Resolver {
+func onlyKeys() *identity.Resolver {
 	r, err := identity.New(identity.Default())
 	if err != nil {
 		panic(err) // the default is valid
@@ -53,8 +53,8 @@ func keysAlone() *identity.Resolver {
 	return r
 }
 
-// fixture is an authorizer on a real registry with one active key of 1 per 10 seconds and
-// one revoked key.
+// fixture is a registry in Valkey with an active key, limited to 1 call per 10 seconds,
+// and a revoked key.
 type fixture struct {
 	url     string
 	store   *registry.Store
@@ -78,13 +78,13 @@ func newFixture(t *testing.T, url string) *fixture {
 	if len(set.Plans) == 0 {
 		set.Plans = []policy.Plan{{Name: "free",
 			Limits: []limiter.Limit{{Requests: 1, Window: 10 * time.Second}}}}
-		if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
+		if _, err := f.store.SaveSet(t.Context(), *set, tester); err != nil {
 			t.Fatal(err)
 		}
 	}
 	create := func(name string) (policy.Key, apikey.Secret) {
 		k, secret, err := f.store.Create(t.Context(),
-			policy.NewKey{Name: name, Env: "test", Plan: "free"}, byTest)
+			policy.NewKey{Name: name, Env: "test", Plan: "free"}, tester)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,17 +93,17 @@ func newFixture(t *testing.T, url string) *fixture {
 	f.key, f.active = create("orders team")
 	k, revoked := create("old")
 	f.revoked = revoked
-	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version, byTest); err != nil {
+	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version, tester); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
 func (f *fixture) authorizer(answers Answers) *Authorizer {
-	return New(checks{f.checker}, keysAlone(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
+	return New(checks{f.checker}, onlyKeys(), answers, slog.New(slog.NewJSONHandler(&f.log, nil)))
 }
 
-// withKey gives the events of every kind that carry the credential.
+// withKey returns events of every kind that contain the credential.
 func withKey(credential string) map[string]map[string]any {
 	return map[string]map[string]any{
 		"REST TOKEN": {"type": "TOKEN", "methodArn": methodARN,
@@ -165,8 +165,8 @@ func iamPolicy(principal, effect, resource string, context map[string]any) map[s
 	}
 }
 
-// Each kind of event gets the answer in its own form: allowed with context, then denied
-// with the way back.
+// Each kind of event gets the answer in its own form: first allowed, then denied with a
+// Retry-After.
 func TestAnswerToEveryKind(t *testing.T) {
 	url := valkeytest.Start(t)
 	for name := range withKey("") {
@@ -225,9 +225,9 @@ func TestHTTP2AnswersWithAPolicyWhenAsked(t *testing.T) {
 	}
 }
 
-// refused is nil when a call was answered as one without a good credential: the error on
-// REST APIs, a deny without a limit on HTTP APIs.
-func refused(got map[string]any, err error, event map[string]any) error {
+// wantRefused returns an error unless got and err are the answer to a bad credential:
+// ErrUnauthorized for REST and WebSocket APIs, a deny without limits for HTTP APIs.
+func wantRefused(got map[string]any, err error, event map[string]any) error {
 	if version, _ := event["version"].(string); version == "" {
 		if !errors.Is(err, ErrUnauthorized) || err.Error() != "Unauthorized" {
 			return fmt.Errorf("%v, %w; want Unauthorized", got, err)
@@ -245,8 +245,8 @@ func refused(got map[string]any, err error, event map[string]any) error {
 	return nil
 }
 
-// Unknown, revoked and malformed keys get the same answer as no key at all, in every kind
-// of event.
+// Unknown, revoked and malformed keys get the same answer as no key, in every kind of
+// event.
 func TestBadCredentialsAreUnauthorized(t *testing.T) {
 	f := newFixture(t, valkeytest.Start(t))
 	unknown, err := apikey.Generate("test")
@@ -259,7 +259,7 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		good + "," + good, "{" + good + "}", good + "\x00", strings.Repeat("tg_test_", 2000)} {
 		for name, event := range withKey(credential) {
 			got, err := invoke(t, f.authorizer(simple), event)
-			if err := refused(got, err, event); err != nil {
+			if err := wantRefused(got, err, event); err != nil {
 				t.Errorf("%s with %.30q: %v", name, credential, err)
 			}
 		}
@@ -276,22 +276,23 @@ func TestBadCredentialsAreUnauthorized(t *testing.T) {
 		"basic scheme": restEvent(map[string][]string{"authorization": {"Basic " + good}}),
 	} {
 		got, err := invoke(t, f.authorizer(simple), event)
-		if err := refused(got, err, event); err != nil {
+		if err := wantRefused(got, err, event); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// counting allows everyone and counts how often it is asked.
-type counting struct{ asked int }
+// counting allows every call and counts them.
+type counting struct{ calls int }
 
 func (c *counting) Check(context.Context, enforce.Call) (enforce.Result, error) {
-	c.asked++
+	c.calls++
 	return enforce.Result{Allowed: true, WouldAllow: true}, nil
 }
 
-// A key that cannot be one is refused without asking the store, in every kind of event.
-func TestWrongChecksumAsksNobody(t *testing.T) {
+// A key with a wrong checksum or prefix is refused without calling the Checker, in every
+// kind of event.
+func TestWrongChecksumIsNotChecked(t *testing.T) {
 	secret, err := apikey.Generate("test")
 	if err != nil {
 		t.Fatal(err)
@@ -300,19 +301,19 @@ func TestWrongChecksumAsksNobody(t *testing.T) {
 	last := good[len(good)-1]
 	otherKey := good[:len(good)-1] + string('0'+(last-'0'+1)%10)
 	store := &counting{}
-	a := New(store, keysAlone(), simple, slog.New(slog.DiscardHandler))
+	a := New(store, onlyKeys(), simple, slog.New(slog.DiscardHandler))
 	for _, credential := range []string{otherKey, "sk_" + good[3:], "tg_", ""} {
 		for name, event := range withKey(credential) {
 			got, err := invoke(t, a, event)
-			if err := refused(got, err, event); err != nil || store.asked != 0 {
-				t.Errorf("%s with %.12q: asked %d times, %v", name, credential, store.asked, err)
+			if err := wantRefused(got, err, event); err != nil || store.calls != 0 {
+				t.Errorf("%s with %.12q: %d checks, want 0; %v", name, credential, store.calls, err)
 			}
 		}
 	}
 	for name, event := range withKey(good) {
-		store.asked = 0
-		if _, err := invoke(t, a, event); err != nil || store.asked != 1 {
-			t.Errorf("%s with a good key: asked %d times, %v", name, store.asked, err)
+		store.calls = 0
+		if _, err := invoke(t, a, event); err != nil || store.calls != 1 {
+			t.Errorf("%s with a good key: %d checks, want 1; %v", name, store.calls, err)
 		}
 	}
 }
@@ -327,8 +328,8 @@ type broken struct{}
 
 func (broken) Check(context.Context, enforce.Call) (enforce.Result, error) { panic("broken") }
 
-// The sample events of aws-lambda-go carry no API key, and most are of other kinds: none
-// is allowed, even by a checker that allows everyone.
+// The sample events of aws-lambda-go have no API key, and most are of other kinds: none
+// is allowed, even by a Checker that allows every call.
 func TestSampleEventsNeverAllow(t *testing.T) {
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}",
 		"github.com/aws/aws-lambda-go").Output()
@@ -344,7 +345,7 @@ func TestSampleEventsNeverAllow(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := New(allowAll{}, keysAlone(), simple,
+		got, err := New(allowAll{}, onlyKeys(), simple,
 			slog.New(slog.DiscardHandler)).Invoke(t.Context(), raw)
 		if !errors.Is(err, ErrUnauthorized) && !denied(got) {
 			t.Errorf("%s: %s, %v; want a refusal", filepath.Base(file), got, err)
@@ -383,7 +384,7 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 		`{"type":"REQUEST","methodArn":"` + methodARN + `","headers":["x-api-key"]}`,
 		`{"type":"TOKEN","methodArn":"` + methodARN + `","authorizationToken":["` + key + `"]}`,
 	} {
-		a := New(allowAll{}, keysAlone(), simple, slog.New(slog.DiscardHandler))
+		a := New(allowAll{}, onlyKeys(), simple, slog.New(slog.DiscardHandler))
 		if got, err := a.Invoke(t.Context(), []byte(raw)); !errors.Is(err, ErrUnauthorized) {
 			t.Errorf("%.80s: %s, %v; want Unauthorized", raw, got, err)
 		}
@@ -392,21 +393,21 @@ func TestMalformedEventsNeverAllow(t *testing.T) {
 
 func TestPanicIsUnauthorized(t *testing.T) {
 	secret, _ := apikey.Generate("test")
-	got, err := invoke(t, New(broken{}, keysAlone(), simple, slog.New(slog.DiscardHandler)),
+	got, err := invoke(t, New(broken{}, onlyKeys(), simple, slog.New(slog.DiscardHandler)),
 		withKey(secret.Reveal())["REST REQUEST"])
 	if !errors.Is(err, ErrUnauthorized) {
 		t.Errorf("%v, %v; want Unauthorized", got, err)
 	}
 }
 
-// While Valkey is unavailable nobody is let in, nobody gets a 5xx, and nothing secret is
+// While Valkey is unavailable every call is denied, none gets a 5xx, and no secret is
 // logged.
 func TestStoreDownDenies(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
-	gone, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	raw, _ := json.Marshal(withKey(f.active.Reveal())["HTTP 2.0"])
-	response, err := f.authorizer(simple).Invoke(gone, raw)
+	response, err := f.authorizer(simple).Invoke(ended, raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,16 +424,16 @@ func TestStoreDownDenies(t *testing.T) {
 	}
 }
 
-// decided gives one answer to every call.
+// decided is a Checker with the same result for every call.
 type decided enforce.Result
 
 func (d decided) Check(context.Context, enforce.Call) (enforce.Result, error) {
 	return enforce.Result(d), nil
 }
 
-// A decision without Valkey says so, whether it lets the caller in or not; who could not
-// be verified gets no name.
-func TestDegradedDecisionsSaySo(t *testing.T) {
+// The context of a decision without Valkey has degraded = true. The principal of a caller
+// that could not be verified is "unverified".
+func TestDegradedDecisions(t *testing.T) {
 	secret, err := apikey.Generate("test")
 	if err != nil {
 		t.Fatal(err)
@@ -457,17 +458,17 @@ func TestDegradedDecisionsSaySo(t *testing.T) {
 		"unregistered": {enforce.Result{Degraded: true}, unverified, "Deny", answer.ReducedCapacity, "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := New(decided(c.checked), keysAlone(), simple, slog.New(slog.DiscardHandler))
+			a := New(decided(c.checked), onlyKeys(), simple, slog.New(slog.DiscardHandler))
 			got, err := invoke(t, a, withKey(secret.Reveal())["REST REQUEST"])
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := got["context"].(map[string]any)
+			context := got["context"].(map[string]any)
 			effect :=
 				got["policyDocument"].(map[string]any)["Statement"].([]any)[0].(map[string]any)["Effect"]
-			if got["principalId"] != c.principal || effect != c.effect || !said["degraded"].(bool) ||
-				said["problemType"] != c.problem || said["retryAfter"] != c.retry {
-				t.Errorf("got %v", got)
+			if got["principalId"] != c.principal || effect != c.effect || !context["degraded"].(bool) ||
+				context["problemType"] != c.problem || context["retryAfter"] != c.retry {
+				t.Errorf("got %v, want %+v", got, c)
 			}
 		})
 	}
@@ -481,11 +482,11 @@ func TestLongARNsFitAPolicy(t *testing.T) {
 		t.Errorf("resource of a %d byte ARN: %d bytes, %s", len(long), len(got), got)
 	}
 	if resource(methodARN) != methodARN {
-		t.Error("a short ARN must stand as it is")
+		t.Error("a short ARN was changed")
 	}
 }
 
-// allowOnly knows one secret.
+// allowOnly is a Checker that allows one secret.
 type allowOnly struct{ secret apikey.Secret }
 
 func (o allowOnly) Check(_ context.Context, call enforce.Call) (enforce.Result, error) {
@@ -495,7 +496,7 @@ func (o allowOnly) Check(_ context.Context, call enforce.Call) (enforce.Result, 
 	return enforce.Result{Allowed: true, WouldAllow: true}, nil
 }
 
-// Whatever the bytes, nothing panics, and nobody without the one good key is allowed.
+// No input panics, and none without the one good key is allowed.
 func FuzzInvoke(f *testing.F) {
 	secret, err := apikey.Generate("test")
 	if err != nil {
@@ -511,10 +512,10 @@ func FuzzInvoke(f *testing.F) {
 			f.Add(raw)
 		}
 	}
-	for _, odd := range oddEvents {
+	for _, odd := range badEvents {
 		f.Add([]byte(odd))
 	}
-	a := New(allowOnly{secret}, keysAlone(), simple, slog.New(slog.DiscardHandler))
+	a := New(allowOnly{secret}, onlyKeys(), simple, slog.New(slog.DiscardHandler))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if response, err := a.Invoke(t.Context(), raw); !errors.Is(err, ErrUnauthorized) &&
 			!denied(response) {

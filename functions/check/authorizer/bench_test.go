@@ -28,8 +28,8 @@ func allowedByTwo() enforce.Result {
 	}
 }
 
-// BenchmarkInvoke measures a whole event without the network, by where the identity comes
-// from, and when the call is denied.
+// BenchmarkInvoke measures a whole event without the network, for each source of
+// identities and for a denied call.
 func BenchmarkInvoke(b *testing.B) {
 	allowed := allowedByTwo()
 	over := allowed

@@ -16,15 +16,15 @@ import (
 	"tidegate/internal/policy"
 )
 
-// gatewayResponse is one of a REST API, as the stack deploys it.
+// gatewayResponse is a gateway response of a REST API in the CDK stack's template.
 type gatewayResponse struct {
 	ResponseType       string
 	ResponseParameters map[string]string
 	ResponseTemplates  map[string]string
 }
 
-// deployed is what the golden template says of gateway responses, by type, and all of its
-// text.
+// deployed returns the gateway responses of the golden template by type, and the whole
+// template.
 func deployed(t *testing.T) (map[string]gatewayResponse, string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../infra/golden/dev.json")
@@ -54,19 +54,19 @@ func deployed(t *testing.T) (map[string]gatewayResponse, string) {
 	return found, string(text)
 }
 
-// authorizerKey is how templates and mappings name a key of the context.
+// authorizerKey matches a key of the context in templates and mappings.
 var authorizerKey = regexp.MustCompile(`context\.authorizer\.(\w+)`)
 
-// What the template reads of the context is what the authorizer writes: under no other
-// name, and for the body of a denial whatever its reason.
+// The template reads only context keys that the authorizer writes. The body of every kind
+// of denial has all the keys that its template reads.
 func TestTemplateReadsWhatIsWritten(t *testing.T) {
 	responses, text := deployed(t)
 	banned := enforce.Result{ID: "aBY2A8bWP166"}
 	denials := map[string]verdict{
-		"over limits": verdictOf(crowded(t)), "no limit": verdictOf(banned),
+		"over limits": verdictOf(fullResult(t)), "no limit": verdictOf(banned),
 		"impossible": impossible("aBY2A8bWP166"), "unavailable": unavailable(),
 	}
-	written := []string{"error", "latency"} // which API Gateway itself writes, for access logs
+	written := []string{"error", "latency"} // API Gateway writes these, for access logs
 	for _, v := range denials {
 		for key := range v.context {
 			written = append(written, key)
@@ -74,11 +74,11 @@ func TestTemplateReadsWhatIsWritten(t *testing.T) {
 	}
 	named := authorizerKey.FindAllStringSubmatch(text, -1)
 	if len(named) < 6 {
-		t.Fatalf("the template names %q alone", named)
+		t.Fatalf("the template reads only %q, want at least 6 keys", named)
 	}
 	for _, name := range named {
 		if !slices.Contains(written, name[1]) {
-			t.Errorf("nobody writes %s", name[1])
+			t.Errorf("the template reads %s, which the authorizer does not write", name[1])
 		}
 	}
 	body := responses["ACCESS_DENIED"].ResponseTemplates["application/json"]
@@ -87,7 +87,7 @@ func TestTemplateReadsWhatIsWritten(t *testing.T) {
 			"context.authorizer"), func(key string) string {
 			value, ok := v.context[strings.TrimPrefix(key, "context.authorizer.")]
 			if !ok {
-				t.Errorf("%s: no %s", name, key)
+				t.Errorf("%s: the context lacks %s", name, key)
 			}
 			if strings.ContainsAny(fmt.Sprint(value), "\"\\") {
 				t.Errorf("%s: %s is %q, which API Gateway may escape", name, key, value)
@@ -105,22 +105,22 @@ func TestTemplateReadsWhatIsWritten(t *testing.T) {
 	}
 }
 
-// A REST API says of a bad credential what an HTTP API's context says.
-func TestTemplateSaysUnauthorized(t *testing.T) {
+// A REST API's response to a bad credential has the same detail as an HTTP API's context.
+func TestDetailOfUnauthorized(t *testing.T) {
 	responses, _ := deployed(t)
 	var problem struct{ Detail string }
 	body := responses["UNAUTHORIZED"].ResponseTemplates["application/json"]
 	if err := json.Unmarshal([]byte(body), &problem); err != nil || problem.Detail != answer.Unauthorized {
 		t.Errorf("%v in %s, want %q", err, body, answer.Unauthorized)
 	}
-	if said := unauthorized().context[contextMessage]; said != answer.Unauthorized {
-		t.Errorf("%v", said)
+	if got := unauthorized().context[contextMessage]; got != answer.Unauthorized {
+		t.Errorf("got %v, want %q", got, answer.Unauthorized)
 	}
 }
 
-// crowded is a call that is held against as many limits as there can be, by a caller
-// whose names are as long and as awkward as they can be.
-func crowded(t *testing.T) enforce.Result {
+// fullResult is the result with the longest answer: every limit that can apply, and names
+// of the greatest length that need escapes.
+func fullResult(t *testing.T) enforce.Result {
 	t.Helper()
 	long := strings.Repeat("<", policy.MaxNameLen)
 	c := enforce.Result{
@@ -143,10 +143,10 @@ func crowded(t *testing.T) enforce.Result {
 	return c
 }
 
-// Whatever is configured, an answer is below 8 KB, and the fields below a fifth of the
-// headers that an HTTP API passes on.
+// Every answer has less than 8 KB, and the RateLimit fields take at most a fifth of the
+// 10,240 bytes of headers that an HTTP API passes on.
 func TestAnswersAreBounded(t *testing.T) {
-	c := crowded(t)
+	c := fullResult(t)
 	v := verdictOf(c)
 	for _, a := range []Answers{simple, {Format: IAM, Denial: Deny, UsageIdentifier: true}} {
 		raw, err := json.Marshal(v.response(event{kind: restRequest, arn: strings.Repeat("é", 800)}, a))
@@ -156,14 +156,14 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 	if n := len(v.context[contextRateLimit].(string)) +
 		len(v.context[contextRateLimitPolicy].(string)); n > 10240/5 {
-		t.Errorf("the fields have %d bytes", n)
+		t.Errorf("the fields have %d bytes, want at most %d", n, 10240/5)
 	}
 }
 
-// Every text in the context of a denial is free of what would have to be escaped in the
-// template of a gateway response.
+// No text in the context of a denial needs escaping in the template of a gateway
+// response.
 func TestDenialNeedsNoEscapes(t *testing.T) {
-	v := verdictOf(crowded(t))
+	v := verdictOf(fullResult(t))
 	for _, key := range []string{contextMessage, contextProblemType} {
 		text, _ := v.context[key].(string)
 		if quoted := must(json.Marshal(text)); string(quoted) != `"`+text+`"` {
@@ -173,11 +173,11 @@ func TestDenialNeedsNoEscapes(t *testing.T) {
 	var names []string
 	if err := json.Unmarshal([]byte(v.context[contextViolated].(string)), &names); err != nil ||
 		len(names) != 10 {
-		t.Errorf("%v, %v", names, err)
+		t.Errorf("got %d violated policies, want 10: %v, %v", len(names), names, err)
 	}
 	for _, name := range names {
 		if !slices.Contains(strings.Split(fmt.Sprint(v.context[contextRateLimitPolicy]), `"`), name) {
-			t.Errorf("%s is no policy of the field", name)
+			t.Errorf("%s is not in RateLimit-Policy", name)
 		}
 	}
 }

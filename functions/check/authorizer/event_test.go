@@ -40,7 +40,8 @@ func sampleEvent(t *testing.T, name string) []byte {
 	return raw
 }
 
-// The samples' addresses are placeholders, which are no addresses.
+// The sample events are parsed. They have placeholders instead of addresses, so the
+// source is not valid.
 func TestSampleEvents(t *testing.T) {
 	request := map[string][]string{
 		"x-amz-date": {"20170718T062915Z"}, "accept": {"*/*"}, "headerauth1": {"headerValue1"},
@@ -95,9 +96,9 @@ func TestSampleEvents(t *testing.T) {
 	}
 }
 
-// Events are distinguished by more than their version: a REST event with a version stays
-// one, whose bad credentials are an error and not a deny. Each is a sample of AWS with
-// fields set, or removed where the value is nil.
+// The kind of an event does not depend on its version alone: a REST event with a version
+// stays one, so a bad credential in it is an error, not a deny. Each case is a sample of
+// AWS with fields changed; nil removes a field.
 func TestKindsFollowTheirFields(t *testing.T) {
 	const (
 		token   = "apigw-custom-auth-request"
@@ -167,8 +168,8 @@ func TestKindsFollowTheirFields(t *testing.T) {
 	}
 }
 
-// A WebSocket handshake is known by its ARN, with or without an event type, and is the
-// one event whose query is read.
+// A WebSocket handshake is recognised by its ARN, with or without an event type. It is
+// the only event whose query is read.
 func TestWebSocketEvent(t *testing.T) {
 	for _, eventType := range []string{"", "CONNECT"} {
 		raw, _ := json.Marshal(map[string]any{
@@ -198,8 +199,8 @@ func TestWebSocketEvent(t *testing.T) {
 	}
 }
 
-// A caller who asks a REST API for a path that ends in $connect is no handshake.
-func TestPathOfAHandshakeIsNone(t *testing.T) {
+// A call of a REST API with a path that ends in $connect is not a handshake.
+func TestConnectInAPathIsNoHandshake(t *testing.T) {
 	raw, _ := json.Marshal(map[string]any{
 		"type": "REQUEST", "methodArn": methodARN + "/$connect", "path": "/orders/$connect",
 		"queryStringParameters": map[string]string{"x-api-key": "k"},
@@ -210,8 +211,8 @@ func TestPathOfAHandshakeIsNone(t *testing.T) {
 	}
 }
 
-// Only what API Gateway itself saw counts as the client's address. X-Forwarded-For is the
-// client's to choose.
+// The client's address is the one that API Gateway saw. Headers such as X-Forwarded-For
+// are ignored, since clients choose them.
 func TestSpoofedForwardedForIsIgnored(t *testing.T) {
 	forwarded := map[string]string{"X-Forwarded-For": "203.0.113.9", "X-Real-IP": "203.0.113.9",
 		"Forwarded": "for=203.0.113.9"}
@@ -249,7 +250,7 @@ func http2From(source string, headers map[string]string) map[string]any {
 			"identity": map[string]any{"sourceIp": "203.0.113.9"}}}
 }
 
-// A call has one path, whichever domain and stage it came by.
+// A call's path does not depend on the domain and stage that it came by.
 func TestCallPath(t *testing.T) {
 	const api = "arn:aws:execute-api:eu-north-1:123456789012:a1/dev/GET"
 	for _, c := range []struct{ arn, given, want string }{
@@ -279,8 +280,8 @@ func TestCallPath(t *testing.T) {
 	}
 }
 
-// A call of the root is one behind the base path of a custom domain too, where the
-// event's own path is not /.
+// The path of a call of the root is / also behind the base path of a custom domain, where
+// the event's own path is not /.
 func TestRootBehindABasePath(t *testing.T) {
 	const api = "arn:aws:execute-api:eu-north-1:123456789012:a1/prod/GET/"
 	for name, e := range map[string]map[string]any{
@@ -299,9 +300,9 @@ func TestRootBehindABasePath(t *testing.T) {
 	}
 }
 
-// The ARN of a REST API says which path is called, whatever stands in front of it or
-// behind it in the event's own. Encoding that either of them keeps is kept, so that rules
-// see it.
+// The path of a REST call is that of the ARN, whatever comes before or after it in the
+// event's own path. If either of the two is percent-encoded, so is the result, so that
+// rules see the encoding.
 func TestPathOfARESTCall(t *testing.T) {
 	for _, c := range []struct{ named, given, want string }{
 		{"", "/v1", "/"},
@@ -328,8 +329,8 @@ func TestPathOfARESTCall(t *testing.T) {
 	}
 }
 
-// oddEvents are seeds of the fuzz tests: bytes that are no event of the five kinds.
-var oddEvents = []string{
+// badEvents are seeds of the fuzz tests: no event of the five kinds.
+var badEvents = []string{
 	"", "7", "{", `{"headers":7}`, `{"type":"REQUEST"}`, `{"type":"TOKEN","version":"3.0"}`,
 	`{"type":"REQUEST","methodArn":"arn:aws:lambda:eu-west-1:1:function"}`,
 	`{"type":"REQUEST","routeArn":"x","version":"2.0"}`,
@@ -338,8 +339,7 @@ var oddEvents = []string{
 	`{"type":"REQUEST","version":"1.0","methodArn":"arn:aws:execute-api:eu-west-1:1:a/$default/GET/"}`,
 }
 
-// Whatever the bytes: no panic, and an event that is taken has all that an answer and a
-// route need.
+// No input panics. A parsed event has every field that an answer and a route need.
 func FuzzParseEvent(f *testing.F) {
 	for _, e := range withKey("tg_test_0") {
 		raw, _ := json.Marshal(e)
@@ -348,7 +348,7 @@ func FuzzParseEvent(f *testing.F) {
 	for name := range http2From("", nil) {
 		f.Add([]byte(`{"` + name + `":null}`))
 	}
-	for _, odd := range oddEvents {
+	for _, odd := range badEvents {
 		f.Add([]byte(odd))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -375,8 +375,7 @@ func FuzzParseEvent(f *testing.F) {
 	})
 }
 
-// What an authorizer is sent that it should not be, and which test says what becomes of
-// it:
+// Hostile and malformed input, and the tests that cover it:
 //
 //	identity with braces, NUL, 10 KB …    TestIdentityOfOddBytes,
 //	                                      identity.TestIdentityWithBadCharacters
@@ -390,15 +389,15 @@ func FuzzParseEvent(f *testing.F) {
 //	cost 0, negative, huge, NaN; limit 0  TestImpossibleCost,
 //	                                      policy.TestCostsAndLimitsOutOfRange,
 //	                                      policy.TestFreeRoute
-//	wrong checksum, unknown prefix        TestWrongChecksumAsksNobody
+//	wrong checksum, unknown prefix        TestWrongChecksumIsNotChecked
 //	JWT none, swaps, claims, floods       TestAnswers,
 //	                                      jwt.TestJWTNone and the next tests,
 //	                                      jwt.TestUnknownKeyFlood
 //	malformed event, missing methodArn    TestMalformedEventsNeverAllow,
 //	                                      TestSampleEventsNeverAllow, FuzzInvoke
 
-// A caller whom others vouch for may be called anything. Its name reaches neither a key
-// of Valkey's nor, unbounded, the log.
+// A token's subject may be any text. It does not appear in a Valkey key's name, nor
+// unbounded in the log.
 func TestIdentityOfOddBytes(t *testing.T) {
 	tb := newTable(t)
 	for _, subject := range []string{"{a}", "}{", "a:b", "nul\x00", "line\r\nfeed", "\u202eleft",
@@ -406,11 +405,11 @@ func TestIdentityOfOddBytes(t *testing.T) {
 		c := caller{header: "authorization", value: "Bearer " + token(signingKey, subject, time.Hour),
 			address: "192.0.2.1"}
 		tb.log.Reset()
-		got, err := tb.ask(t, "REST REQUEST", tb.witness, c)
+		got, err := tb.invoke(t, "REST REQUEST", tb.recorder, c)
 		context, _ := got["context"].(map[string]any)
 		if id, _ := context["keyId"].(string); err == nil &&
 			!regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`).MatchString(id) {
-			t.Errorf("%.20q is called %v", subject, got)
+			t.Errorf("%.20q: got %v, want a keyId of 22 safe characters", subject, got)
 		}
 		if tb.log.Len() > 2000 {
 			t.Errorf("%.20q logs %d bytes", subject, tb.log.Len())
@@ -419,9 +418,9 @@ func TestIdentityOfOddBytes(t *testing.T) {
 	for _, credential := range []string{"{tg_test_x}", "tg_test_\x00", strings.Repeat("tg_", 4000),
 		"\xff\xfe", "tg_test_\r\nX-Api-Key: y"} {
 		tb.log.Reset()
-		if _, err := tb.ask(t, "REST REQUEST", tb.witness,
+		if _, err := tb.invoke(t, "REST REQUEST", tb.recorder,
 			caller{header: "x-api-key", value: credential, address: "192.0.2.1"}); err == nil {
-			t.Errorf("%.20q is somebody", credential)
+			t.Errorf("%.20q was accepted as a credential", credential)
 		}
 		if tb.log.Len() > 2000 || strings.Contains(tb.log.String(), credential) {
 			t.Errorf("%.20q logs %s", credential, tb.log.String())
@@ -430,12 +429,12 @@ func TestIdentityOfOddBytes(t *testing.T) {
 	named := regexp.MustCompile(`^tg:(\{[a-z0-9]+\}:)?[A-Za-z0-9:_{}-]+$`)
 	for _, name := range tb.names(t) {
 		if !named.MatchString(name) || strings.Count(name, "{") > 1 {
-			t.Errorf("a key of Valkey's is called %q", name)
+			t.Errorf("a Valkey key has the name %q", name)
 		}
 	}
 }
 
-// names lists every key in Valkey.
+// names returns the names of all keys in Valkey.
 func (tb *table) names(t *testing.T) []string {
 	t.Helper()
 	client, err := store.Open(t.Context(), tb.url,
@@ -447,8 +446,8 @@ func (tb *table) names(t *testing.T) []string {
 	return must(client.Do(t.Context(), client.B().Keys().Pattern("*").Build()).AsStrSlice())
 }
 
-// Whoever has a /64 of addresses has one limit, and an IPv4 address is the same however
-// it is written.
+// All addresses of an IPv6 /64 share a limit. An IPv4 address and the same address mapped
+// into IPv6 share one too.
 func TestIPv6RotationSharesALimit(t *testing.T) {
 	tb := newTable(t)
 	for _, addresses := range [][]string{
@@ -456,31 +455,32 @@ func TestIPv6RotationSharesALimit(t *testing.T) {
 		{"203.0.113.9", "::ffff:203.0.113.9"},
 	} {
 		for i, address := range addresses {
-			got, err := tb.ask(t, "HTTP 2.0 simple", tb.witness, caller{address: address})
+			got, err := tb.invoke(t, "HTTP 2.0 simple", tb.recorder, caller{address: address})
 			if err != nil || got["isAuthorized"] != (i == 0) {
 				t.Errorf("%s, call %d: %v, %v", address, i+1, got, err)
 			}
 		}
 	}
-	if got := must(tb.ask(t, "HTTP 2.0 simple", tb.witness, caller{address: "2001:db8:0:2::1"})); denied(
+	if got := must(tb.invoke(t, "HTTP 2.0 simple", tb.recorder, caller{address: "2001:db8:0:2::1"})); denied(
 		must(json.Marshal(got))) {
 		t.Errorf("another network: %v", got)
 	}
 }
 
-// An override that is older than its route's cost can deny for ever; in shadow it cannot.
+// An override whose limit is below a route's new cost denies every call without a
+// Retry-After. In shadow mode it allows them.
 func TestOverrideBelowTheCost(t *testing.T) {
 	tb := newTable(t)
 	for mode, wanted := range map[policy.Mode]string{policy.Enforce: "Deny", policy.Shadow: "Allow"} {
-		tb.cost(t, 1)
-		c := tb.bring(t, "key", "allowed")
-		must(tb.ask(t, "REST REQUEST", tb.witness, c))
-		id := tb.witness.call.Subject
+		tb.setCost(t, 1)
+		c := tb.newCaller(t, "key", "allowed")
+		must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
+		id := tb.recorder.call.Subject
 		override := &policy.Override{Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}, Mode: mode,
 			Reason: "small"}
-		must(tb.store.SetOverride(t.Context(), id, 1, override, byTest))
-		tb.cost(t, 3)
-		got := must(tb.ask(t, "REST REQUEST", tb.witness, c))
+		must(tb.store.SetOverride(t.Context(), id, 1, override, tester))
+		tb.setCost(t, 3)
+		got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 		if text := fmt.Sprint(got); !strings.Contains(text, "Effect:"+wanted) ||
 			strings.Contains(text, "retryAfter") {
 			t.Errorf("%s: %v", mode, got)
@@ -488,13 +488,13 @@ func TestOverrideBelowTheCost(t *testing.T) {
 	}
 }
 
-// cost makes every call cost so much, under plans that admit ten.
-func (tb *table) cost(t *testing.T, cost int64) {
+// setCost sets the cost of /orders, and the first limit of every plan to 10.
+func (tb *table) setCost(t *testing.T, cost int64) {
 	t.Helper()
 	set := must(tb.store.Set(t.Context()))
 	for i := range set.Plans {
 		set.Plans[i].Limits[0].Requests = 10
 	}
 	set.Routes = []policy.Route{{Name: "orders", Cost: cost, Pattern: route.Pattern{Path: "/orders"}}}
-	must(tb.store.SaveSet(t.Context(), *set, byTest))
+	must(tb.store.SaveSet(t.Context(), *set, tester))
 }

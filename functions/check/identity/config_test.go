@@ -46,7 +46,7 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// Each bad variable is named, with what it must be.
+// The error names each bad variable and its bound, and does not contain a secret.
 func TestBadVariables(t *testing.T) {
 	tokens := []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuer, "JWT_AUDIENCE=a",
 		"JWT_JWKS=" + string(keySet())}
@@ -79,12 +79,12 @@ func TestBadVariables(t *testing.T) {
 	} {
 		_, err := read(append(tokens[:len(tokens):len(tokens)], c.set)...)
 		if err == nil {
-			t.Errorf("%.40s: taken", c.set)
+			t.Errorf("%.40s was accepted", c.set)
 			continue
 		}
 		for _, part := range c.want {
 			if !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("%.40s: got %v, want it to say %q", c.set, err, part)
+				t.Errorf("%.40s: got %v, want it to contain %q and no secret", c.set, err, part)
 			}
 		}
 	}

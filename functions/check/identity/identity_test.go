@@ -48,8 +48,8 @@ func keySet() []byte {
 	return must(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key}}))
 }
 
-// token is the issuer's for the subject, good for an hour. More claims are name, value,
-// name, value.
+// token returns a token of the issuer for the subject that expires after an hour. more
+// has further claims: name, value, name, value.
 func token(subject string, more ...any) string {
 	claims := map[string]any{"iss": issuer, "aud": audience, "sub": subject, "exp": now.Add(time.Hour).Unix()}
 	for i := 0; i+1 < len(more); i += 2 {
@@ -60,7 +60,7 @@ func token(subject string, more ...any) string {
 	return must(must(s.Sign(must(json.Marshal(claims)))).CompactSerialize())
 }
 
-// resolver has the sources, written as in IDENTITY_SOURCES.
+// resolver returns a Resolver of the sources, written as in IDENTITY_SOURCES.
 func resolver(t testing.TB, sources string) *Resolver {
 	t.Helper()
 	v := Variables{Sources: sources, IPv4Prefix: "32", IPv6Prefix: "64"}
@@ -111,8 +111,7 @@ func withQuery(parameters ...string) Request {
 var compareIdentities = cmp.Options{cmp.AllowUnexported(apikey.Secret{}),
 	cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
-// The first source for which there is a credential decides, and each credential may stand
-// in its own places only.
+// The first source with a credential decides. A credential counts only in its own places.
 func TestSourcesInOrder(t *testing.T) {
 	key, ada := newKey(t), token("ada", "plan", "pro")
 	k, bearer := key.Reveal(), "Bearer "+ada
@@ -145,11 +144,11 @@ func TestSourcesInOrder(t *testing.T) {
 		{"token first", "jwt,key,ip", with("x-api-key", k, "authorization", bearer), isJWT},
 		{"token and a usage plan's key", "jwt", with("x-api-key", "aws", "authorization", bearer), isJWT},
 		{"address", "ip", with(), isIP},
-		{"address and what is no source", "ip",
+		{"address and credentials that are no source", "ip",
 			with("x-api-key", "aws", "authorization", "Bearer x", "authorization", "y"), isIP},
 		{"address last", "key,jwt,ip", with("authorization", "Basic YTpi"), isIP},
 		{"address and the backend's bearer", "key,ip", with("authorization", bearer), isIP},
-		{"query of another kind of call is not there", "key,ip", with("access_token", k), isIP},
+		{"access_token is no header", "key,ip", with("access_token", k), isIP},
 	} {
 		got, err := resolver(t, c.sources).Identify(t.Context(), c.request)
 		if err != nil {
@@ -190,8 +189,8 @@ func TestTokenEvent(t *testing.T) {
 	}
 }
 
-// A credential that is there and bad never makes way for the next source, however it is
-// spelled; and no error repeats it.
+// A bad credential is refused and does not make the next source decide. No error contains
+// the credential.
 func TestBadCredentialNeverFallsThrough(t *testing.T) {
 	key, ada := newKey(t).Reveal(), token("ada")
 	other, eve := newKey(t).Reveal(), token("eve")
@@ -242,15 +241,15 @@ func TestBadCredentialNeverFallsThrough(t *testing.T) {
 			}
 			for _, part := range []string{key[8:20], ada[:8], "192.0"} {
 				if text := err.Error(); len(text) > 200 || strings.Contains(text, part) {
-					t.Errorf("%s: the error says too much: %s", name, text)
+					t.Errorf("%s: the error contains the credential or the address: %s", name, text)
 				}
 			}
 		}
 	}
 }
 
-// A bad credential for another source is refused in spite of a good one that decides: a
-// backend may read it without verifying it.
+// A bad credential for a later source is refused although a good one decides: a backend
+// may read the bad one without verifying it.
 func TestBadCredentialWithAGoodOne(t *testing.T) {
 	key, ada, eve := newKey(t).Reveal(), token("ada"), token("eve")
 	good := "Bearer " + ada
@@ -296,8 +295,8 @@ func TestBadCredentialWithAGoodOne(t *testing.T) {
 	}
 }
 
-// Where tokens are no source, a bearer token that is meant to be a key is still one, and
-// a bad one.
+// If tokens are no source, a malformed bearer token that begins like a key is a bad key:
+// the address does not decide.
 func TestBadKeyIsNoAddress(t *testing.T) {
 	key := newKey(t).Reveal()
 	for name, request := range map[string]Request{
@@ -315,8 +314,7 @@ func TestBadKeyIsNoAddress(t *testing.T) {
 	}
 }
 
-// Without a credential a call has no identity, unless the operator listed its address as
-// one.
+// A call without a credential has no identity unless ip is a source.
 func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
 	requests := map[string]Request{"nothing": {Source: source}, "other headers": with("accept", "*/*"),
 		"Basic": with("authorization", "Basic YTpi")}
@@ -324,7 +322,7 @@ func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
 		for name, request := range requests {
 			got, err := resolver(t, sources).Identify(t.Context(), request)
 			if !errors.Is(err, ErrMissing) || got.Kind != 0 || got.Subject != "" {
-				t.Errorf("%s of %s: %v, %v", sources, name, got, err)
+				t.Errorf("%s of %s: got %v, %v, want ErrMissing", sources, name, got, err)
 			}
 		}
 	}
@@ -333,8 +331,8 @@ func TestMissingIdentityIsNeverTheAddress(t *testing.T) {
 	}
 }
 
-// Whoever has a /64 has one identity however it changes its address, and an IPv4 address
-// is the same one mapped into IPv6.
+// All addresses of an IPv6 /64 have one identity. An IPv4 address has the same identity
+// when it is mapped into IPv6.
 func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 	identify := func(r *Resolver, addr string) Identity {
 		t.Helper()
@@ -371,8 +369,8 @@ func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 
 var safe = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
 
-// Whatever a token's subject holds, the id that comes out is safe in a key's name and
-// people see a bounded text.
+// For any subject of a token, the id is safe in a Valkey key's name, and the display text
+// is bounded and printable.
 func TestIdentityWithBadCharacters(t *testing.T) {
 	r, seen := resolver(t, "jwt"), map[string]string{}
 	for _, subject := range []string{
@@ -385,11 +383,12 @@ func TestIdentityWithBadCharacters(t *testing.T) {
 			continue
 		}
 		if !safe.MatchString(got.Subject) || seen[got.Subject] != "" {
-			t.Errorf("%.20q has the subject %s, as has %q", subject, got.Subject, seen[got.Subject])
+			t.Errorf("%.20q has the id %s, which is unsafe or that of %q", subject, got.Subject,
+				seen[got.Subject])
 		}
 		seen[got.Subject] = subject
 		if len(got.Display) > 6*maxDisplayLen || strings.ContainsAny(got.Display, "\x00\n\u202e") {
-			t.Errorf("%.20q is shown as %q", subject, got.Display)
+			t.Errorf("%.20q is displayed as %q", subject, got.Display)
 		}
 	}
 	if got := display(strings.Repeat("é", 65)); got != strings.Repeat("é", 64)+"…" {
@@ -403,15 +402,15 @@ func TestIdentityWithBadCharacters(t *testing.T) {
 	}
 }
 
-// A subject stays what it is from release to release.
-func TestSubjectStays(t *testing.T) {
+// The id of a token's subject must not change between releases: records are stored by it.
+func TestSubjectIsStable(t *testing.T) {
 	if got := subjects.Token("https://issuer.example/", "ada"); got != "TX_GXa1jViLrfublFCQZgA" {
 		t.Errorf("got %s", got)
 	}
 }
 
-// While the issuer's keys are unknown, nobody with a token is let in, as anybody or as an
-// address.
+// While the issuer's keys cannot be read, no call with a token gets an identity, not even
+// that of its address.
 func TestTokenThatCannotBeChecked(t *testing.T) {
 	v := Variables{Sources: "jwt,ip", Issuer: issuer, Audience: audience,
 		KeysURL: "https://issuer.example/keys", IdentityClaim: "sub", Leeway: "0s",
@@ -423,7 +422,7 @@ func TestTokenThatCannotBeChecked(t *testing.T) {
 	r.Warm(t.Context())
 	got, err := r.Identify(t.Context(), with("authorization", "Bearer "+token("ada")))
 	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, jwt.ErrNoKeys) || got.Kind != 0 {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("got %v, %v, want ErrUnavailable", got, err)
 	}
 	if got, err := r.Identify(t.Context(), with()); err != nil || got.Kind != IP {
 		t.Errorf("without a token: %v, %v", got, err)
@@ -440,7 +439,7 @@ type refuse struct{}
 
 func (refuse) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no route") }
 
-// However an identity is printed or logged, neither credential nor address is there.
+// An identity that is printed or logged shows neither credential nor address.
 func TestIdentityIsLoggedWithoutSecrets(t *testing.T) {
 	key := newKey(t)
 	id := must(resolver(t, "key").Identify(t.Context(), with("x-api-key", key.Reveal())))
@@ -468,7 +467,7 @@ func TestNewRefuses(t *testing.T) {
 		{Sources: []Kind{JWT}, Pepper: pepper}, {Sources: []Kind{IP}},
 	} {
 		if _, err := New(c); err == nil {
-			t.Errorf("%+v: taken", c)
+			t.Errorf("%+v was accepted", c)
 		}
 	}
 	if _, err := New(Default()); err != nil {
@@ -476,8 +475,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// FuzzIdentify: no request panics, and none has an identity of a key or a token but those
-// with a good one.
+// No request panics. Only a good key or token gives an identity of a key or a token.
 func FuzzIdentify(f *testing.F) {
 	key, ada := newKey(f), token("ada")
 	for _, seed := range []string{"", "Bearer", "Bearer ", "bearer eyJ.e30.", "Basic x, Bearer y",
@@ -532,7 +530,7 @@ func FuzzIdentify(f *testing.F) {
 
 const foreign = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
 
-// foreignResolver is resolver, with foreign values taken.
+// foreignResolver returns a resolver that accepts foreign values too.
 func foreignResolver(t *testing.T, sources string) *Resolver {
 	t.Helper()
 	r := resolver(t, sources)
@@ -540,8 +538,8 @@ func foreignResolver(t *testing.T, sources string) *Resolver {
 	return r
 }
 
-// A foreign value is a key where API keys stand, and nowhere else: a bearer token may be
-// the backend's.
+// A foreign value is accepted only where API keys stand, not as a bearer token, which may
+// be for the backend.
 func TestForeignValues(t *testing.T) {
 	want := must(subjects.Foreign(foreign))
 	own := newKey(t).Reveal()
@@ -579,9 +577,9 @@ func TestForeignValues(t *testing.T) {
 	}
 	_, err := resolver(t, "key").Identify(t.Context(), with("x-api-key", foreign))
 	if !errors.Is(err, ErrInvalid) {
-		t.Errorf("where they are not taken: %v", err)
+		t.Errorf("without FOREIGN_KEYS: got %v, want ErrInvalid", err)
 	}
 	if _, err := New(Config{Sources: []Kind{Key}, Foreign: true}); err == nil {
-		t.Error("taken without a pepper, which ids are made with")
+		t.Error("foreign keys were accepted without a pepper, which ids are made with")
 	}
 }
