@@ -237,14 +237,14 @@ func (c cluster) await(ctx context.Context, what string,
 		for {
 			ok, err := holds(ctx, n)
 			if err != nil {
-				return fmt.Errorf("until %s: %w", what, err)
+				return fmt.Errorf("wait until %s: %w", what, err)
 			}
 			if ok {
 				break
 			}
 			select {
 			case <-ctx.Done():
-				return fmt.Errorf("until %s on %s: %w", what, n.address, ctx.Err())
+				return fmt.Errorf("wait until %s on %s: %w", what, n.address, ctx.Err())
 			case <-poll.C:
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// Servers that know nothing become a cluster of three primaries and three replicas, and
-// joining them again changes nothing.
+// New servers become a cluster of three primaries and three replicas. Joining them again
+// changes nothing.
 func TestJoin(t *testing.T) {
 	const nodes, primaries = 6, 3
 	var addresses []string
@@ -29,7 +29,7 @@ func TestJoin(t *testing.T) {
 		}
 		roles := rolesOf(t, addresses[0])
 		if len(roles) != nodes {
-			t.Fatalf("roles %v, want %d", roles, nodes)
+			t.Fatalf("got roles %v, want %d nodes", roles, nodes)
 		}
 		count := 0
 		for id, role := range roles {
@@ -37,7 +37,7 @@ func TestJoin(t *testing.T) {
 				count++
 			}
 			if before != nil && before[id] != role {
-				t.Errorf("node %s was %q and is %q", id, before[id], role)
+				t.Errorf("the second join changed node %s from %q to %q", id, before[id], role)
 			}
 		}
 		if count != primaries {
@@ -47,9 +47,9 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// Introductions that get lost are made again.
+// Join introduces nodes again if introductions are lost.
 func TestLostIntroductions(t *testing.T) {
-	const meet, none = "2", "-1" // numbers of a message's type
+	const meet, none = "2", "-1" // message types of the cluster bus
 	var addresses []string
 	for range 3 {
 		url := valkeytest.StartWith(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
@@ -74,7 +74,7 @@ func TestLostIntroductions(t *testing.T) {
 	}
 }
 
-// rolesOf are the roles of all nodes by their ids.
+// rolesOf returns the roles of all nodes by their ids.
 func rolesOf(t *testing.T, address string) map[string]string {
 	t.Helper()
 	text := ask(t, address, "CLUSTER", "NODES")
@@ -101,9 +101,9 @@ func ask(t *testing.T, address string, words ...string) string {
 	return text
 }
 
-func TestJoinNobody(t *testing.T) {
+func TestJoinUnreachableServer(t *testing.T) {
 	if err := cluster.Join(t.Context(), cluster.User{}, 1, "127.0.0.1:1"); err == nil ||
 		!strings.Contains(err.Error(), "127.0.0.1:1") {
-		t.Errorf("a server that is not there: %v", err)
+		t.Errorf("got %v, want an error with the server's address", err)
 	}
 }

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// onePackageComment: a package with no comment has no stated purpose, one with two states
-// it twice.
+// onePackageComment requires exactly one package comment in each package.
 func onePackageComment(r repository) []string {
 	comments := map[string]int{}
 	for _, s := range r.sources {
@@ -34,17 +33,17 @@ func onePackageComment(r repository) []string {
 	return broken
 }
 
-var namesThatSayNothing = []string{"util", "utils", "common", "type", "types", "helper", "helpers", "misc",
+var vagueNames = []string{"util", "utils", "common", "type", "types", "helper", "helpers", "misc",
 	"shared", "lib", "base"}
 
-// packageNames: a package is named after what it holds.
+// packageNames forbids vague package names: a package is named after what it contains.
 func packageNames(r repository) []string {
 	var broken []string
 	for _, s := range r.sources {
 		name := strings.TrimSuffix(s.ast.Name.Name, "_test")
-		if slices.Contains(namesThatSayNothing, name) ||
-			slices.Contains(namesThatSayNothing, path.Base(path.Dir(s.path))) {
-			broken = append(broken, fmt.Sprintf("%s: package %s says nothing of what it holds", s.path, name))
+		if slices.Contains(vagueNames, name) ||
+			slices.Contains(vagueNames, path.Base(path.Dir(s.path))) {
+			broken = append(broken, fmt.Sprintf("%s: package %s: name it after its contents", s.path, name))
 		}
 	}
 	return broken
@@ -55,8 +54,8 @@ const (
 	maxMainLines = 40
 )
 
-// testLength: a test file holds one subject, whose cases may need more lines than code
-// may have. The linter bounds all other files and knows one bound.
+// testLength bounds the lines of test files. They may be longer than other files, which
+// the linter bounds: it has only one bound.
 func testLength(r repository) []string {
 	var broken []string
 	for _, s := range r.sources {
@@ -67,7 +66,7 @@ func testLength(r repository) []string {
 	return broken
 }
 
-// mainLength: a function's main.go only wires what other files hold.
+// mainLength bounds the lines of a function's main.go, which only wires other files.
 func mainLength(r repository) []string {
 	var broken []string
 	for _, s := range r.sources {
@@ -132,7 +131,7 @@ var packageCases = []ruleCase{
 
 var testName = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*\b`)
 
-// namedTestsExist: a test that a document or a comment names as proof is there.
+// namedTestsExist requires that a test named in a document or comment exists.
 func namedTestsExist(r repository) []string {
 	declared := map[string]bool{}
 	for _, s := range r.sources {
@@ -143,21 +142,21 @@ func namedTestsExist(r repository) []string {
 		}
 	}
 	var broken []string
-	look := func(file, text string) {
+	check := func(file, text string) {
 		for _, name := range testName.FindAllString(text, -1) {
 			if !declared[name] {
-				broken = append(broken, fmt.Sprintf("%s: no test is called %s", file, name))
+				broken = append(broken, fmt.Sprintf("%s: there is no test %s", file, name))
 			}
 		}
 	}
 	for _, f := range r.files {
 		if path.Ext(f.path) == ".md" && !strings.Contains(f.path, "testdata/") {
-			look(f.path, f.text)
+			check(f.path, f.text)
 		}
 	}
 	for _, s := range r.sources {
 		for _, c := range s.ast.Comments {
-			look(s.path, c.Text())
+			check(s.path, c.Text())
 		}
 	}
 	return broken
@@ -165,10 +164,10 @@ func namedTestsExist(r repository) []string {
 
 var nameCases = []ruleCase{
 	{
-		"named tests exist", "gone", tree{
+		"named tests exist", "missing", tree{
 			"docs/a.md":   "held by `Test" + "Gone` and `FuzzThere`\n",
 			"b/b_test.go": "package b\n\n// Like Test" + "Moved.\nfunc FuzzThere() {}\n",
-		}, []string{"docs/a.md: no test is called TestGone", "b/b_test.go: no test is called TestMoved"},
+		}, []string{"docs/a.md: there is no test TestGone", "b/b_test.go: there is no test TestMoved"},
 	},
 	{
 		"named tests exist", "other words",
@@ -179,9 +178,9 @@ var nameCases = []ruleCase{
 
 var luaAssignment = regexp.MustCompile(`(?:^|\b(?:then|else|do)\b)\s*([\w.]+(?:, [\w.]+)+) = ([^=].*)`)
 
-// luaAssignsApart: no assignment to several variables reads one of them for another. The
-// embedded server assigns the first before it reads the rest
-// (https://github.com/yuin/gopher-lua/issues/440).
+// luaAssignsApart forbids Lua assignments to several variables whose values read another
+// of them. The embedded server assigns the first before it evaluates the rest:
+// https://github.com/yuin/gopher-lua/issues/440.
 func luaAssignsApart(r repository) []string {
 	var broken []string
 	for _, f := range r.files {
@@ -210,8 +209,8 @@ func luaAssignsApart(r repository) []string {
 	return broken
 }
 
-// luaValues splits the right side of an assignment at its commas. One call that returns
-// several values has read its arguments before, and counts as none.
+// luaValues splits the right side of an assignment at its commas. It returns nil for one
+// call that returns several values, since that reads its arguments before the assignment.
 func luaValues(text string) []string {
 	var values []string
 	depth, start := 0, 0

@@ -20,8 +20,9 @@ const (
 	diagramEnd   = "```\n"
 )
 
-// roomOf is the room that a package belongs to in the diagram: a folder of functions with
-// all below it that is no room of its own, a folder of internal. Others have none.
+// roomOf returns the room of a package in the diagram: the first three elements of a path
+// in functions, the first two of one in internal. Other packages and internal/testing
+// have none.
 func roomOf(folder string) string {
 	parts := strings.Split(folder, "/")
 	depth := 2
@@ -36,7 +37,7 @@ func roomOf(folder string) string {
 
 type graph map[string]map[string]bool
 
-// importsOf are the imports between rooms, outside tests.
+// importsOf returns the imports between rooms, without those of tests.
 func importsOf(r repository) graph {
 	g := graph{}
 	for _, s := range r.sources {
@@ -58,7 +59,7 @@ func importsOf(r repository) graph {
 	return g
 }
 
-// reaches reports whether a room imports another through rooms between them.
+// reaches reports whether a room imports another indirectly.
 func (g graph) reaches(from, to string) bool {
 	for next := range g[from] {
 		if next != to && (g[next][to] || g.reaches(next, to)) {
@@ -68,7 +69,7 @@ func (g graph) reaches(from, to string) bool {
 	return false
 }
 
-// mermaid draws the imports that no chain of other imports implies.
+// mermaid returns the diagram of all imports that are not implied by others.
 func (g graph) mermaid() string {
 	var b strings.Builder
 	b.WriteString(diagramBegin)
@@ -82,7 +83,7 @@ func (g graph) mermaid() string {
 	return b.String() + diagramEnd
 }
 
-// The diagram in docs/architecture.md shows the imports of the code. -update rewrites it.
+// The diagram in docs/architecture.md matches the code's imports. -update rewrites it.
 func TestDiagram(t *testing.T) {
 	want := importsOf(load(t, os.DirFS("../.."))).mermaid()
 	text, err := os.ReadFile(diagramPage)
@@ -101,11 +102,11 @@ func TestDiagram(t *testing.T) {
 		return
 	}
 	if diagramBegin+old+diagramEnd != want {
-		t.Errorf("the diagram is stale: go test ./internal/repocheck -run TestDiagram -update rewrites it")
+		t.Errorf("the diagram is stale: run go test ./internal/repocheck -run TestDiagram -update")
 	}
 }
 
-// A room's packages are one node; what a chain implies is left out; tests do not count.
+// All packages of a room are one node. Implied imports and those of tests are left out.
 func TestDiagramOfATree(t *testing.T) {
 	r := load(t, tree{
 		"functions/admin/main.go":       "package main\n\nimport _ \"tidegate/functions/admin/app\"\n",

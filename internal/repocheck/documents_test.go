@@ -15,7 +15,7 @@ const (
 	maxProse  = 90       // columns
 )
 
-// readmeIsShort: what needs more room is a page in docs.
+// readmeIsShort bounds the size of README.md. Longer texts are pages in docs.
 func readmeIsShort(r repository) []string {
 	readme, ok := r.find("README.md")
 	if !ok {
@@ -27,7 +27,7 @@ func readmeIsShort(r repository) []string {
 	return nil
 }
 
-// pages are the documents that people read in a browser.
+// pages returns the Markdown files of the root and of docs.
 func pages(r repository) []file {
 	var all []file
 	for _, f := range r.files {
@@ -38,8 +38,8 @@ func pages(r repository) []file {
 	return all
 }
 
-// prose calls do with each line of a page that is text: no code, no table, and nothing
-// between a pair of comments, which a program writes.
+// prose calls do with each line of text in a page. It skips code, tables, pictures, and
+// generated text between a pair of comments.
 func prose(f file, do func(number int, line string)) {
 	fenced, generated, blank, indented, number := false, false, true, false, 0
 	for line := range strings.Lines(f.text) {
@@ -64,7 +64,7 @@ func prose(f file, do func(number int, line string)) {
 	}
 }
 
-// proseIsNarrow: text wraps at maxProse columns. A line of one word has no place to wrap.
+// proseIsNarrow requires text to wrap at maxProse columns, unless a line is one word.
 func proseIsNarrow(r repository) []string {
 	var broken []string
 	for _, f := range pages(r) {
@@ -81,8 +81,8 @@ func proseIsNarrow(r repository) []string {
 
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
-// linksLead: a link to a file of the repository, or to a heading of a page, leads there.
-func linksLead(r repository) []string {
+// linksWork requires that links to files of the repository and to headings work.
+func linksWork(r repository) []string {
 	headings := map[string]map[string]bool{}
 	exists := r.paths()
 	for _, f := range pages(r) {
@@ -102,16 +102,16 @@ func linksLead(r repository) []string {
 			page, isPage := headings[name]
 			switch {
 			case !exists[name]:
-				broken = append(broken, fmt.Sprintf("%s: %s leads to no file", f.path, found[1]))
+				broken = append(broken, fmt.Sprintf("%s: %s links to no file", f.path, found[1]))
 			case anchor != "" && (!isPage || !page[anchor]):
-				broken = append(broken, fmt.Sprintf("%s: %s leads to no heading", f.path, found[1]))
+				broken = append(broken, fmt.Sprintf("%s: %s links to no heading", f.path, found[1]))
 			}
 		}
 	}
 	return broken
 }
 
-// paths are those of all files and of the folders that they are in.
+// paths returns the paths of all files and folders.
 func (r repository) paths() map[string]bool {
 	exists := map[string]bool{".": true}
 	for _, f := range r.files {
@@ -124,7 +124,7 @@ func (r repository) paths() map[string]bool {
 
 var namedPath = regexp.MustCompile("`((?:functions|infra|internal|local|scripts|web)/[\\w./-]+)`")
 
-// namedPathsExist: a file or a folder that a page names is there.
+// namedPathsExist requires that a file or folder named in a page exists.
 func namedPathsExist(r repository) []string {
 	exists := r.paths()
 	var broken []string
@@ -144,8 +144,8 @@ var (
 	scriptFlag = regexp.MustCompile(`^--?[a-z][a-z-]*`)
 )
 
-// commandsExist: a script that a page calls is there, and its -h has the flags that the
-// page gives it; so is a folder that a page gives to go.
+// commandsExist requires that scripts in commands on a page exist, and that their -h
+// names the flags used. Folders in go commands must exist too.
 func commandsExist(r repository) []string {
 	var broken []string
 	for _, f := range pages(r) {
@@ -174,13 +174,13 @@ func commandsExist(r repository) []string {
 	return broken
 }
 
-// hasWord reports whether a flag is in the text, and not as a part of a longer one.
+// hasWord reports whether the text contains a flag as a whole word.
 func hasWord(text, flag string) bool {
 	return regexp.MustCompile(`(?:^|[^a-zA-Z0-9-])` + regexp.QuoteMeta(flag) +
 		`(?:[^a-zA-Z0-9-]|$)`).MatchString(text)
 }
 
-// anchors are the names of a page's headings, as GitHub makes them.
+// anchors returns the anchors that GitHub makes of a page's headings.
 func anchors(f file) map[string]bool {
 	names := map[string]bool{}
 	prose(f, func(_ int, line string) {
@@ -219,24 +219,24 @@ var documentCases = []ruleCase{
 			strings.Repeat("w", 100) + "\n"}, nil,
 	},
 	{
-		"links lead somewhere", "broken", tree{
+		"links work", "broken", tree{
 			"README.md": "[a](docs/a.md#one) [b](docs/b.md) [c](#two)\n",
 			"docs/a.md": "# Two\n\n    # One\n\n[r](../README.md#two)\n",
 		}, []string{
-			"README.md: docs/a.md#one leads to no heading", "README.md: docs/b.md leads to no file",
-			"README.md: #two leads to no heading",
-			"docs/a.md: ../README.md#two leads to no heading",
+			"README.md: docs/a.md#one links to no heading", "README.md: docs/b.md links to no file",
+			"README.md: #two links to no heading",
+			"docs/a.md: ../README.md#two links to no heading",
 		},
 	},
 	{
-		"links lead somewhere", "good", tree{
+		"links work", "good", tree{
 			"README.md": "# One, two\n\n[a](docs/a.md#what-aces-see) [b](docs) [c](#one-two) " +
 				"[d](https://example.com/x#y)\n",
 			"docs/a.md": "## What `ACE`s see?\n",
 		}, nil,
 	},
 	{
-		"commands exist", "gone", tree{
+		"commands exist", "missing", tree{
 			"docs/a.md": "`./scripts/none`, `./scripts/one -b 1 -bad -v`\n\n    $ go test ./gone -run " +
 				"X\n    $ go test ./here/... ./gone\n",
 			"scripts/one": "#!/bin/sh\n# Does one thing.\n#   -b N   -verbose\n\n# -v is below the header\n",
@@ -254,7 +254,7 @@ var documentCases = []ruleCase{
 		}, nil,
 	},
 	{
-		"named paths exist", "gone", tree{"README.md": "`local/a` `local/b/` `web/c.go`\n",
+		"named paths exist", "missing", tree{"README.md": "`local/a` `local/b/` `web/c.go`\n",
 			"local/b/b.go": "package b\n"},
 		[]string{"README.md: there is no local/a", "README.md: there is no web/c.go"},
 	},

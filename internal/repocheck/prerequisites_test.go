@@ -10,8 +10,8 @@ import (
 
 const scripts = "../../scripts"
 
-// pathOf makes a folder for PATH that holds what every system has, and the named
-// programs, each printing its text.
+// pathOf returns a folder for PATH with awk, dirname, sed and the given programs, each of
+// which prints its text.
 func pathOf(t *testing.T, programs map[string]string) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -41,7 +41,7 @@ func shell(t *testing.T, path string, arguments ...string) (output string, ok bo
 	return string(printed), err == nil
 }
 
-// A machine that lacks something learns what, which version, and where to get it.
+// The message about a missing program says which version is needed and how to install it.
 func TestPrerequisites(t *testing.T) {
 	for name, c := range map[string]struct {
 		need     string
@@ -66,7 +66,7 @@ func TestPrerequisites(t *testing.T) {
 			call := ". " + scripts + "/prerequisites.sh && " + c.need
 			output, ok := shell(t, pathOf(t, c.programs), "-c", call, filepath.Join(scripts, "caller"))
 			if ok != (len(c.want) == 0) {
-				t.Fatalf("succeeded: %v, and printed:\n%s", ok, output)
+				t.Fatalf("succeeded is %v, want %v:\n%s", ok, len(c.want) == 0, output)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(output, want) {
@@ -77,13 +77,12 @@ func TestPrerequisites(t *testing.T) {
 	}
 }
 
-// Without Valkey the machine's owner learns how to install it, and -check installs
-// nothing.
+// -check says how to install a missing Valkey, and installs nothing.
 func TestMissingTestTools(t *testing.T) {
 	programs := map[string]string{"chromium": "", "valkey-server": "Redis server v=7.2.4 sha=0"}
 	output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"), "-check")
 	if ok {
-		t.Errorf("an old server is enough: %s", output)
+		t.Errorf("an old server was accepted: %s", output)
 	}
 	for _, want := range []string{"missing: valkey-server (valkey-server is 7.2.4)", "brew install valkey",
 		"apt-get install valkey-server"} {
@@ -94,12 +93,12 @@ func TestMissingTestTools(t *testing.T) {
 	programs["valkey-server"] = "Valkey server v=8.0.1 sha=0"
 	if output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"),
 		"-check"); !ok {
-		t.Errorf("with all there: %s", output)
+		t.Errorf("failed although nothing is missing: %s", output)
 	}
 }
 
-// Help is the comment at the script's top. The help of run also has the gateway's own, so
-// it needs a build.
+// -h prints the comment at the script's top. That of ./scripts/run also prints the run
+// command's flags, if they are built.
 func TestScriptsHelp(t *testing.T) {
 	for _, script := range []string{"scripts/run", "scripts/build", "scripts/test", "scripts/bench",
 		"scripts/install-test-tools", ".ci/run"} {
@@ -111,7 +110,8 @@ func TestScriptsHelp(t *testing.T) {
 		purpose := strings.TrimPrefix(strings.Split(string(source), "\n")[1], "# ")
 		if !ok || !strings.HasPrefix(output, purpose+"\n") || !strings.Contains(output, script+" -h") &&
 			!strings.Contains(output, ".ci/run") {
-			t.Errorf("%s -h: succeeded %v, printed:\n%s", script, ok, output)
+			t.Errorf("%s -h: succeeded is %v, want help that begins with %q:\n%s", script, ok, purpose,
+				output)
 		}
 	}
 }

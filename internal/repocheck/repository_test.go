@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// rule lists what breaks it, each as "path: what is wrong".
+// rule returns its violations, each as "path: what is wrong".
 type rule func(repository) []string
 
 var rules = map[string]rule{
@@ -29,7 +29,7 @@ var rules = map[string]rule{
 	"named tests exist":        namedTestsExist,
 	"README is short":          readmeIsShort,
 	"prose is narrow":          proseIsNarrow,
-	"links lead somewhere":     linksLead,
+	"links work":               linksWork,
 	"commands exist":           commandsExist,
 	"Lua assigns apart":        luaAssignsApart,
 	"named paths exist":        namedPathsExist,
@@ -38,7 +38,7 @@ var rules = map[string]rule{
 func TestRepository(t *testing.T) {
 	r := load(t, os.DirFS("../.."))
 	if _, ok := r.find("go.mod"); !ok || len(r.sources) < 5 {
-		t.Fatalf("this is not the repository: %d sources", len(r.sources))
+		t.Fatalf("found go.mod: %t and %d sources, want the whole repository", ok, len(r.sources))
 	}
 	for name, broken := range rules {
 		t.Run(name, func(t *testing.T) {
@@ -52,15 +52,15 @@ func TestRepository(t *testing.T) {
 // tree is a small repository: path to text.
 type tree map[string]string
 
-// A rule that cannot fail protects nothing.
-func TestRulesFindWhatBreaksThem(t *testing.T) {
+// Every rule finds the violations of its cases, and has a case with one.
+func TestRulesFindViolations(t *testing.T) {
 	tested := map[string]bool{}
 	for _, c := range slices.Concat(packageCases, textCases, scriptCases, nameCases,
 		documentCases, luaCases) {
 		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
 			broken, ok := rules[c.rule]
 			if !ok {
-				t.Fatalf("no rule is called %q", c.rule)
+				t.Fatalf("there is no rule %q", c.rule)
 			}
 			got := broken(load(t, c.tree.fs()))
 			if len(got) != len(c.want) {
@@ -78,20 +78,20 @@ func TestRulesFindWhatBreaksThem(t *testing.T) {
 	}
 	for name := range rules {
 		if !tested[name] {
-			t.Errorf("no case breaks the rule %q", name)
+			t.Errorf("the rule %q has no case with a violation", name)
 		}
 	}
 }
 
-// ruleCase is a tree and the beginning of each violation that the rule finds in it.
+// ruleCase is a tree and the beginnings of the violations that the rule finds in it.
 type ruleCase struct {
 	rule, name string
 	tree       tree
 	want       []string
 }
 
-// fs makes files without an extension executable, as scripts are, except those whose path
-// ends in a minus sign.
+// fs returns the tree as a file system. Files without an extension are executable, unless
+// their path ends in a minus sign, which fs removes.
 func (t tree) fs() fs.FS {
 	files := fstest.MapFS{}
 	for name, text := range t {
@@ -114,13 +114,13 @@ type file struct {
 
 func (f file) lines() int { return strings.Count(f.text, "\n") }
 
-// source is a Go file that a person wrote.
+// source is a Go file that is not generated.
 type source struct {
 	file
 	ast *ast.File
 }
 
-// repository is what the rules read.
+// repository has the files that the rules read.
 type repository struct {
 	files   []file
 	sources []source
@@ -135,7 +135,7 @@ func (r repository) find(path string) (file, bool) {
 	return file{}, false
 }
 
-// Folders that git ignores, or that hold programs which tests build.
+// skipped has the folders that git ignores, or that contain programs which tests build.
 var skipped = map[string]bool{".git": true, "build": true, "node_modules": true, "dist": true,
 	"testdata": true, "cdk.out": true}
 
@@ -148,7 +148,7 @@ func load(t *testing.T, root fs.FS) repository {
 			return err
 		case entry.IsDir() && skipped[entry.Name()]:
 			return fs.SkipDir
-		case !entry.Type().IsRegular() || entry.Name() == ".git": // a file in a linked work tree
+		case !entry.Type().IsRegular() || entry.Name() == ".git": // .git is a file in a linked work tree
 			return nil
 		}
 		return add(&r, root, name, entry)

@@ -7,19 +7,20 @@ import (
 	"strings"
 )
 
-// Paths that exist on somebody's machine only.
+// machinePath matches paths that exist only on one person's machine.
 var machinePath = regexp.MustCompile(`(?:^|[^\w./-])/(?:work|root|Users|home/\w+)/`)
 
-// noMachinePaths: what the repository says holds on every machine.
+// noMachinePaths forbids paths of one machine.
 func noMachinePaths(r repository) []string {
-	return linesMatching(r, machinePath, "names a path of one machine")
+	return linesMatching(r, machinePath, "has a path of one machine")
 }
 
 var registryHost = regexp.MustCompile(`registry\.npmjs\.|proxy\.golang\.|"resolved": *"http`)
 
-// noRegistryHosts: packages come from the registry that each machine is set up to use.
+// noRegistryHosts forbids addresses of package registries: each machine configures its
+// own.
 func noRegistryHosts(r repository) []string {
-	return linesMatching(r, registryHost, "names a package registry")
+	return linesMatching(r, registryHost, "has the address of a package registry")
 }
 
 func linesMatching(r repository, pattern *regexp.Regexp, what string) []string {
@@ -39,7 +40,8 @@ func linesMatching(r repository, pattern *regexp.Regexp, what string) []string {
 
 var scriptHelp = regexp.MustCompile(`(?m)^ *-h \| --help\) `)
 
-// scriptsExplain: a script can be run, and says at its top and on -h what it is for.
+// scriptsExplain requires that a script is executable, states its purpose in its second
+// line, and has -h.
 func scriptsExplain(r repository) []string {
 	var broken []string
 	for _, f := range r.files {
@@ -51,7 +53,7 @@ func scriptsExplain(r repository) []string {
 		case f.mode&0o111 != 0o111:
 			broken = append(broken, f.path+": is not executable")
 		case len(header) < 3 || !strings.HasPrefix(header[0], "#!") || !strings.HasPrefix(header[1], "# "):
-			broken = append(broken, f.path+": does not begin with what runs it and what it is for")
+			broken = append(broken, f.path+": does not begin with #! and a comment with its purpose")
 		case !scriptHelp.MatchString(f.text):
 			broken = append(broken, f.path+": has no -h")
 		}
@@ -61,7 +63,7 @@ func scriptsExplain(r repository) []string {
 
 const goodScript = "#!/bin/sh\n# Does one thing.\ncase $1 in\n-h | --help) help ;;\nesac\n"
 
-// The parts are apart so that this file keeps the rules that it tests.
+// The constants are joined from parts so that this file follows the rules that it tests.
 const (
 	slash    = "/"
 	npm      = "registry.npm" + "js.org"

@@ -83,7 +83,6 @@ func Start(t testing.TB) context.Context {
 	return ctx
 }
 
-// launch starts the browser.
 func launch(path string) error {
 	folder, err := os.MkdirTemp("", "browser")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package histories says how many random histories a test plays: a tenth of them under
-// the race detector, which makes each several times as slow. A few histories show races;
-// wrong answers take many, and ./scripts/test runs all tests without the detector too.
+// Package histories sets how many random histories a test plays: a tenth of them under
+// the race detector, which makes each several times as slow. A few histories show races.
+// Wrong results need many, and ./scripts/test runs all tests without the detector too.
 // Only tests import this package.
 package histories
 

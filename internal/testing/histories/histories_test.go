@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Under the race detector a tenth of all histories is played, and without it each. With
-// -short rapid plays a fifth.
+// Under the race detector and with -short, N is a tenth; else it is all. rapid plays the
+// same share under the race detector.
 func TestShare(t *testing.T) {
 	if testing.Short() {
 		if got := N(100); got != share {
@@ -21,7 +21,7 @@ func TestShare(t *testing.T) {
 		t.Errorf("%d of 100 histories, want %d", got, want)
 	}
 	if got := N(1); got != 1 {
-		t.Errorf("%d of 1 history", got)
+		t.Errorf("%d of 1 history, want 1", got)
 	}
 	if f := flag.Lookup("rapid.checks"); f.Value.String() != f.DefValue && !underRace {
 		t.Skipf("-rapid.checks is %s", f.Value)

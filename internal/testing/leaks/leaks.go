@@ -20,7 +20,7 @@ import (
 // Leak is a canary that was found.
 type Leak struct {
 	Canary int    // index in the arguments of Leaks
-	Form   string // in which it was found, such as "base64"
+	Form   string // how it was encoded, such as "base64"
 	Line   int    // on which it begins, from 1
 }
 
@@ -32,15 +32,16 @@ func (l Leak) String() string {
 const (
 	// MinLen is the length of the shortest canary, since shorter texts occur by chance.
 	MinLen = 7
-	// partLen is how many characters of a long canary are a leak. It is more than the
-	// public part of an API key has.
+	// partLen is how many consecutive characters of a long canary are a leak. The public
+	// part of an API key is shorter.
 	partLen = 24
 )
 
-// Leaks returns where the canaries occur in output, each form of each once. It finds
-// texts in upper and lower case, reversed, in hex, in base64 of any variant and at any
-// offset, and escaped for URLs, JSON or Go. Of a long text it finds any 24 characters. It
-// finds addresses in all usual spellings. It panics on a canary shorter than MinLen.
+// Leaks returns where the canaries occur in output: the first occurrence of each form of
+// each canary. It finds texts in upper and lower case, reversed, in hex, in base64 of any
+// variant and at any offset, and escaped for URLs, JSON or Go. It finds any 24 characters
+// of a long text, and addresses in all usual spellings. It panics on a canary shorter
+// than MinLen.
 func Leaks(output []byte, canaries ...string) []Leak {
 	folded := bytes.ToLower(output)
 	var leaks []Leak
@@ -65,8 +66,8 @@ func Leaks(output []byte, canaries ...string) []Leak {
 // form is a text whose occurrence is a leak of a canary.
 type form struct {
 	name, text string
-	folded     bool // in any case
-	number     bool // not as a part of a longer run of digits and letters
+	folded     bool // ignores case
+	number     bool // is no leak within a longer run of digits and letters
 }
 
 func (f form) find(in []byte) int {

@@ -32,7 +32,7 @@ func TestLeaksAreFound(t *testing.T) {
 	} {
 		if leaks := Leaks([]byte("first\n"+output), "something else", secret); len(leaks) == 0 ||
 			leaks[0].Canary != 1 || leaks[0].Line != 2 {
-			t.Errorf("%s: %v in %s", name, leaks, output)
+			t.Errorf("%s: got %v, want canary 1 in line 2 of %s", name, leaks, output)
 		}
 	}
 	for before := range 4 {
@@ -68,7 +68,7 @@ func TestAddressesAreFound(t *testing.T) {
 	}
 }
 
-// Public parts and similar texts are no leaks.
+// Public parts of keys and similar texts are no leaks.
 func TestNoLeaks(t *testing.T) {
 	for output, canary := range map[string]string{
 		"key_id 4fQ/hB7vE2kR":           secret,
@@ -80,7 +80,7 @@ func TestNoLeaks(t *testing.T) {
 		"":                              "something",
 	} {
 		if leaks := Leaks([]byte(output), canary); len(leaks) != 0 {
-			t.Errorf("%q: %v", output, leaks)
+			t.Errorf("%q: got %v, want none", output, leaks)
 		}
 	}
 	if text := (Leak{0, "text", 3}).String(); strings.Contains(text, secret) ||

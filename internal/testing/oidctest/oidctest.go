@@ -26,7 +26,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// Client is a client that the provider knows.
+// Client is a registered client of the provider.
 type Client struct {
 	ID                     string   `json:"client_id"`
 	Secret                 string   `json:"client_secret"`
@@ -34,7 +34,7 @@ type Client struct {
 	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
 }
 
-// Options say how the provider behaves.
+// Options configure the provider.
 type Options struct {
 	Clients       []Client `json:"clients"`
 	IDTokenClaims bool     `json:"idTokenClaims"` // in the id token, not only at the userinfo endpoint
@@ -155,7 +155,7 @@ func (p *Person) Login(address, name string) *url.URL {
 		}
 		at = p.do(http.MethodGet, next.String(), nil)
 	}
-	p.t.Fatal("the provider keeps asking")
+	p.t.Fatal("the provider redirects or asks for a log-in again and again")
 	return nil
 }
 

@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// Span is when an event happened: at one instant from First to Last, both inclusive.
+// Span is the time in which an event happened: at one instant from First to Last, both
+// inclusive.
 type Span struct{ First, Last time.Duration }
 
 // At returns the span of a known instant.
 func At(t time.Duration) Span { return Span{t, t} }
 
-// Fullest returns the most spans that certainly are in one window [from, from+window),
-// and where that window begins. More spans than a limit admits prove that it was
-// exceeded.
+// Fullest returns the greatest number of spans that are certainly in one window
+// [from, from+window), and the start of that window. A number above a limit proves that
+// the limit was exceeded.
 func Fullest(spans []Span, window time.Duration) (from time.Duration, most int) {
 	latest := slices.Clone(spans)
 	slices.SortFunc(latest, func(a, b Span) int { return cmp.Compare(b.First, a.First) })
-	var within lasts // ends of the spans that are in the window
+	var within lasts // ends of the spans in the window
 	for i, s := range latest {
 		heap.Push(&within, s.Last)
 		for len(within) > 0 && within[0] >= s.First+window {
@@ -38,7 +39,8 @@ func Fullest(spans []Span, window time.Duration) (from time.Duration, most int) 
 	return from, most
 }
 
-// Possible returns the most spans that can be in one window: no window had more events.
+// Possible returns the greatest number of spans that can be in one window. No window had
+// more events.
 func Possible(spans []Span, window time.Duration) int {
 	// A window [from, from+window) meets a span while First-window < from <= Last.
 	type edge struct {
@@ -69,7 +71,7 @@ func Possible(spans []Span, window time.Duration) int {
 	return most
 }
 
-// History is spans in the order of First.
+// History has spans in the order of First.
 type History struct {
 	spans   []Span
 	longest time.Duration
@@ -85,8 +87,8 @@ func NewHistory(spans []Span) *History {
 	return h
 }
 
-// Before returns how many spans certainly are in the window that ends at s: they end
-// before s begins, and begin less than the window before s ends.
+// Before returns how many spans are certainly in the window that ends at s: they end
+// before s begins, and begin less than one window before s ends.
 func (h *History) Before(s Span, window time.Duration) int {
 	n := 0
 	for _, other := range h.from(s.Last - window + 1) {
@@ -122,7 +124,7 @@ func (h *History) from(t time.Duration) []Span {
 	return h.spans[i:]
 }
 
-// lasts is a heap of ends, the latest on top.
+// lasts is a heap of ends with the latest first.
 type lasts []time.Duration
 
 func (l *lasts) Len() int           { return len(*l) }

@@ -27,7 +27,7 @@ func TestFullestOfInstants(t *testing.T) {
 			t.Errorf("window %s: %d, want %d", window, most, want)
 		}
 		if most := rolling.Possible(spans, window); most != want {
-			t.Errorf("window %s: at most %d, want %d: instants leave no doubt", window, most, want)
+			t.Errorf("window %s: at most %d, want %d, since all instants are known", window, most, want)
 		}
 	}
 }
@@ -45,12 +45,12 @@ func TestFullestOfSpans(t *testing.T) {
 		}
 	}
 	if from, most := rolling.Fullest(nil, time.Second); from != 0 || most != 0 {
-		t.Errorf("of nothing: %d from %s", most, from)
+		t.Errorf("without spans: got %d from %s, want 0 from 0s", most, from)
 	}
 }
 
-// Fullest and Possible are bounds of the true number, by trying every window on random
-// instants in the spans.
+// Fullest and Possible bound the true number, which the test finds by trying every window
+// on random instants in the spans.
 func TestBoundsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		window := rapid.IntRange(1, 12).Draw(t, "window")
@@ -77,7 +77,7 @@ func TestBoundsHold(t *testing.T) {
 			}
 			truth = max(truth, n)
 			if surely > proven {
-				t.Fatalf("%d lie in [%d, +%d) beyond doubt, Fullest found %d", surely, from, window, proven)
+				t.Fatalf("%d spans lie in [%d, +%d), but Fullest found %d", surely, from, window, proven)
 			}
 		}
 		if proven > truth || truth > possible {
@@ -95,7 +95,7 @@ func TestHistory(t *testing.T) {
 		window         int
 		before, around int
 	}{
-		{span(40, 40), 30, 2, 3}, // 10 to 12 may be as old as the window
+		{span(40, 40), 30, 2, 3}, // the span 10 to 12 may be exactly a window old
 		{span(40, 40), 31, 3, 3},
 		{span(40, 40), 28, 1, 2},
 		{span(22, 23), 100, 2, 4},
@@ -103,10 +103,10 @@ func TestHistory(t *testing.T) {
 		{span(2, 3), 100, 0, 1},
 	} {
 		if n := h.Before(c.of, time.Duration(c.window)); n != c.before {
-			t.Errorf("%d before %+v, want %d", n, c, c.before)
+			t.Errorf("Before of %+v: got %d, want %d", c, n, c.before)
 		}
 		if n := h.Around(c.of, time.Duration(c.window)); n != c.around {
-			t.Errorf("%d around %+v, want %d", n, c, c.around)
+			t.Errorf("Around of %+v: got %d, want %d", c, n, c.around)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// Bucket is the bucket that the server has.
+// Bucket is the name of the server's only bucket.
 const Bucket = "journal"
 
 // Server is an S3 server. After Stop, Start starts it again with the objects it has
@@ -77,7 +77,7 @@ func (s *Server) Start(t testing.TB) {
 	}
 	s.exited = make(chan struct{})
 	go func() {
-		_ = s.command.Wait() // its output says how it ended
+		_ = s.command.Wait() // the output shows the cause
 		close(s.exited)
 	}()
 	client := &http.Client{Timeout: time.Second}
@@ -87,7 +87,7 @@ func (s *Server) Start(t testing.TB) {
 			t.Fatalf("versitygw ended and wrote:\n%s", &s.output)
 		default:
 		}
-		response, err := client.Get("http://" + s.address) //nolint:noctx // the client has a time-out
+		response, err := client.Get("http://" + s.address) //nolint:noctx // the client has a timeout
 		if err != nil {
 			return false
 		}

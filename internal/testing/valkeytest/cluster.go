@@ -37,7 +37,7 @@ func StartCluster(t testing.TB, primaries, replicas int) []string {
 	return urls
 }
 
-// clustered are the settings of a cluster node.
+// clustered has the settings of a cluster node.
 var clustered = []string{
 	"--cluster-enabled", "yes",
 	"--cluster-announce-ip", "127.0.0.1",

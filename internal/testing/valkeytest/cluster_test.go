@@ -57,7 +57,7 @@ func TestStartCluster(t *testing.T) {
 
 func TestMain(m *testing.M) { os.Exit(Run(m)) }
 
-// Nothing of one test is there for the next one.
+// The shared cluster has no data, scripts, users or log entries of the test before.
 func TestSharedCluster(t *testing.T) {
 	var before string
 	for range 2 {
@@ -77,15 +77,15 @@ func TestSharedCluster(t *testing.T) {
 				Ask(t, node, "SCRIPT", "LOAD", "return 1")
 			}
 			if refused := Refused(t, url); len(refused) != 0 {
-				t.Errorf("refused: %q", refused)
+				t.Errorf("ACL LOG has %q from an earlier test", refused)
 			}
 			ask(t, root(t, url), "SET", "k", "v")
 			As(t, url, "somebody", nil)
-			for _, node := range root(t, url).Nodes() { // for ACL LOG
+			for _, node := range root(t, url).Nodes() { // makes entries in ACL LOG
 				_ = node.Do(t.Context(), node.B().Arbitrary("AUTH", "somebody", "wrong").Build()).Error()
 			}
 			if refused := Refused(t, url); len(refused) == 0 {
-				t.Error("nothing was refused")
+				t.Error("ACL LOG has no refused log-in")
 			}
 		})
 	}

@@ -83,8 +83,8 @@ func (p *Proxy) Silence() {
 	}
 }
 
-// DropReplies drops the replies of the next n requests that contain the word: it passes
-// the request on, and closes the connection when the reply comes.
+// DropReplies drops the replies to the next n requests that contain the word. It forwards
+// the request, and closes the connection when the reply comes.
 func (p *Proxy) DropReplies(word string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

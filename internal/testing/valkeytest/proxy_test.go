@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// dialTo connects to the proxy without a client library, which would hide faults.
+// dialTo connects to the proxy without a client library, since that would hide faults.
 func dialTo(t *testing.T, p *Proxy) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	c, err := net.Dial("tcp", p.Address())
@@ -31,11 +31,13 @@ func exchange(c net.Conn, r *bufio.Reader, command string) (string, error) {
 	return r.ReadString('\n')
 }
 
-func TestProxyAppliesItsFaults(t *testing.T) {
+// Silence affects open connections, DropReplies one reply. Requests still reach the
+// server once the reply is dropped, but not on silent connections.
+func TestProxyFaults(t *testing.T) {
 	p := StartProxy(t, Start(t), nil)
 	old, oldReader := dialTo(t, p)
 	if reply, err := exchange(old, oldReader, "PING"); err != nil || reply != "+PONG\r\n" {
-		t.Fatalf("before anything: %q, %v", reply, err)
+		t.Fatalf("without faults: %q, %v", reply, err)
 	}
 
 	p.Silence()
@@ -63,7 +65,7 @@ func TestProxyAppliesItsFaults(t *testing.T) {
 	}
 }
 
-// A proxy that delays first replies delays nothing else, and counts its connections.
+// A proxy delays only the first reply of a connection, and counts its connections.
 func TestProxyDelaysFirstReplies(t *testing.T) {
 	p := StartProxy(t, Start(t), nil)
 	p.DelayFirstReplies(200 * time.Millisecond)
@@ -73,7 +75,7 @@ func TestProxyDelaysFirstReplies(t *testing.T) {
 		time.Since(began) < 200*time.Millisecond {
 		t.Errorf("%q, %v after %s", reply, err, time.Since(began))
 	}
-	p.DelayFirstReplies(time.Hour) // A connection that has had its first reply is not held back.
+	p.DelayFirstReplies(time.Hour) // does not affect a connection that has had its first reply
 	if reply, err := exchange(c, r, "PING"); err != nil || reply != "+PONG\r\n" {
 		t.Errorf("second reply: %q, %v", reply, err)
 	}

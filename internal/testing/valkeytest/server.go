@@ -25,8 +25,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// startTimeout is long, since a machine that runs many tests may be slow to start a
-// process.
+// startTimeout is long, since a busy machine may be slow to start a process.
 const startTimeout = 20 * time.Second
 
 // startAttempts bounds the retries when another process takes the free port before the
@@ -177,16 +176,16 @@ func run(command *exec.Cmd, ready string, timeout time.Duration) (*process, erro
 	case <-p.output.seen:
 		return p, nil
 	case <-p.exited:
-		return nil, fmt.Errorf("it ended (%v) before it was ready and wrote:\n%s",
+		return nil, fmt.Errorf("the process ended (%v) before it was ready and wrote:\n%s",
 			command.ProcessState, p.output)
 	case <-timer.C:
 		p.stop()
-		return nil, fmt.Errorf("it was not ready within %v and wrote:\n%s", timeout, p.output)
+		return nil, fmt.Errorf("the process was not ready within %v and wrote:\n%s", timeout, p.output)
 	}
 }
 
-// start keeps the thread that forked while the child lives, since on Linux the child dies
-// with that thread.
+// start keeps the forking thread alive as long as the child, since on Linux the child
+// dies with that thread.
 func (p *process) start() error {
 	started := make(chan error, 1)
 	go func() {
@@ -219,7 +218,7 @@ type log struct {
 	found bool
 }
 
-// maxLog is how many bytes of output are kept, from the first on.
+// maxLog is how many bytes from the start of the output are kept.
 const maxLog = 256 << 10
 
 // Write never fails, since an error would close the process's output.

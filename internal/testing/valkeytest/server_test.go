@@ -38,7 +38,7 @@ func ask(t *testing.T, client valkey.Client, words ...string) string {
 	return answer
 }
 
-// Both stores answer the test that started them, and hold nothing from another test.
+// The real and the embedded server work, and two of them do not share keys.
 func TestStoresAreEmptyAndSeparate(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) string{"server": Start, "embedded": Embedded} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestStoresAreEmptyAndSeparate(t *testing.T) {
 			}
 			if got, err := second.Do(t.Context(),
 				second.B().Get().Key("greeting").Build()).ToString(); !valkey.IsValkeyNil(err) {
-				t.Errorf("the other store knows the key too: %q, %v", got, err)
+				t.Errorf("the other server has the key too: %q, %v", got, err)
 			}
 		})
 	}
@@ -79,8 +79,8 @@ func TestStartStopsWithTheTest(t *testing.T) {
 	}
 }
 
-// The port is only known to be free a moment before the server binds it, so another
-// process may get it first.
+// tryLaunch returns an error if another process takes the free port before the server
+// binds it.
 func TestLaunchReportsATakenPort(t *testing.T) {
 	binary := findServer(t)
 	taken, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -89,7 +89,7 @@ func TestLaunchReportsATakenPort(t *testing.T) {
 	}
 	defer taken.Close()
 	_, port, _ := net.SplitHostPort(taken.Addr().String())
-	// Of two settings of one name the last counts.
+	// The last of two settings with the same name counts.
 	if _, err := tryLaunch(binary, t.TempDir(), []string{"--port", port}); err == nil ||
 		!strings.Contains(err.Error(), "Address already in use") {
 		t.Errorf("got %v, want an error with what the server wrote", err)
@@ -99,14 +99,14 @@ func TestLaunchReportsATakenPort(t *testing.T) {
 func TestRunGivesUp(t *testing.T) {
 	_, err := run(exec.Command("sleep", "1000"), "ready", time.Millisecond)
 	if err == nil || !strings.Contains(err.Error(), "not ready within") {
-		t.Errorf("got %v, want a time-out", err)
+		t.Errorf("got %v, want a timeout", err)
 	}
 	if _, err := run(exec.Command("/absent/server"), "ready", time.Minute); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v, want an absent file", err)
+		t.Errorf("got %v, want os.ErrNotExist", err)
 	}
 }
 
-// recorder is a test that asks for a server where there is none.
+// recorder is a testing.TB that records why it was skipped or failed.
 type recorder struct {
 	testing.TB
 	skipped, failed string
@@ -153,12 +153,11 @@ func TestNamedServerIsUsed(t *testing.T) {
 	t.Setenv("VALKEY_SERVER", findServer(t))
 	t.Setenv("PATH", t.TempDir())
 	if got := ask(t, connect(t, Start(t)), "PING"); got != "PONG" {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want PONG", got)
 	}
 }
 
-// parentVariable turns the test binary into a test process that is killed while it has a
-// server.
+// parentVariable makes the test binary start a server and then kill itself.
 const parentVariable = "VALKEYTEST_KILLED_PARENT"
 
 func TestServerDiesWithAKilledTestProcess(t *testing.T) {
@@ -171,7 +170,7 @@ func TestServerDiesWithAKilledTestProcess(t *testing.T) {
 	}
 	findServer(t)
 	parent := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	// Killed, it cannot remove its temporary folder.
+	// The killed process cannot remove its temporary folder.
 	parent.Env = append(os.Environ(), parentVariable+"=1", "TMPDIR="+t.TempDir())
 	output, err := parent.Output()
 	if err == nil {

@@ -29,8 +29,8 @@ func As(t testing.TB, rawURL, user string, rules []string) string {
 	return strings.Replace(rawURL, "://", "://"+user+":"+userPassword+"@", 1)
 }
 
-// Refused returns what the servers behind a URL refused to users, from ACL LOG: a line of
-// user, reason, context and object each.
+// Refused returns the commands that the servers behind a URL refused to users, from
+// ACL LOG: a line with user, reason, context and object each.
 func Refused(t testing.TB, rawURL string) []string {
 	t.Helper()
 	var refused []string

@@ -25,7 +25,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 		select {
 		case <-time.After(min(max(time.Since(began), time.Millisecond), time.Second)):
 		case <-deadline.C:
-			t.Fatalf("never: %s", what)
+			t.Fatalf("waited %s until %s", Timeout, what)
 		}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Names are zones with offsets of whole, half and quarter hours, with summer time of half
-// an hour, in both hemispheres, from midnight, and paused for Ramadan; and zones that
-// skipped a day, moved by half an hour, or reversed a change.
+// Names has zones with offsets of whole, half and quarter hours. Some have summer time of
+// half an hour, from midnight, or paused for Ramadan, in both hemispheres. Some skipped a
+// day, moved by half an hour, or reversed a change.
 var Names = []string{
 	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow",
 	"Europe/Istanbul", "Atlantic/Azores",
