@@ -1,6 +1,6 @@
-# Sourced by the other scripts: progress lines, and checks of what a machine needs. A
-# check that fails prints the lines that install what is missing. POSIX sh, so that it
-# runs under dash, busybox and the bash 3.2 of macOS alike.
+# Sourced by the other scripts: progress lines, and checks of required programs. A check
+# that fails prints how to install what is missing. POSIX sh, so that it runs under dash,
+# busybox and the bash 3.2 of macOS.
 
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -10,7 +10,8 @@ help_from_header() {
   awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
 }
 
-# fail LINE…: the first line says what is wrong, the others what to do about it.
+# fail LINE… prints an error, of which the first line says what is wrong and the others
+# what to do, and exits with status 1.
 fail() {
   printf 'error: %s\n' "$1" >&2
   shift
@@ -18,7 +19,8 @@ fail() {
   exit 1
 }
 
-# step NAME COMMAND…: one line with the duration; the command's output only when it fails.
+# step NAME COMMAND… prints a line with the command's duration. If the command fails, step
+# prints its output and exits with status 1.
 step() {
   step_name=$1
   shift
@@ -32,7 +34,7 @@ step() {
   fi
 }
 
-# at_least HAVE WANT: compares dotted versions.
+# at_least HAVE WANT succeeds if the dotted version HAVE is WANT or newer.
 at_least() {
   awk -v have="$1" -v want="$2" 'BEGIN {
     split(have, h, "."); split(want, w, ".")
@@ -43,15 +45,14 @@ at_least() {
 need_go() {
   want=$(awk '$1 == "go" { print $2 }' "$root/go.mod")
   have=none
-  # In the module's folder, since there an older Go may switch to the version that go.mod
-  # asks for.
+  # In the module's folder an older Go may switch to the version in go.mod.
   if command -v go >/dev/null 2>&1; then
     have=$(cd "$root" && go version 2>/dev/null | awk '{ sub(/^go/, "", $3); print $3 }')
   fi
   [ "$have" != none ] && at_least "${have:-0}" "$want" && return
   fail "Go $want or newer is needed; found ${have:-none that runs} on PATH." \
     "macOS           brew install go" \
-    "Debian, Ubuntu  their golang packages may be older: take the tar file from https://go.dev/dl, then" \
+    "Debian, Ubuntu  their golang packages may be older: download the tar file from https://go.dev/dl, then" \
     "                sudo tar -C /usr/local -xzf go*.tar.gz && export PATH=\$PATH:/usr/local/go/bin" \
     "any other       https://go.dev/dl"
 }

@@ -47,7 +47,7 @@ func write(to io.Writer, content []byte) error {
 	archive.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
 		return flate.NewWriter(w, flate.BestCompression)
 	})
-	// The time is the earliest that the format can hold.
+	// The time is the earliest that the zip format can store.
 	header := &zip.FileHeader{Name: "bootstrap", Method: zip.Deflate,
 		Modified: time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)}
 	header.SetMode(0o755)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Lambda starts the entry called bootstrap, and only if it is executable.
-func TestPackHoldsOneExecutableBootstrap(t *testing.T) {
+// The archive has one entry, an executable bootstrap, as Lambda requires.
+func TestPackOneExecutableBootstrap(t *testing.T) {
 	content := bytes.Repeat([]byte("\x7fELF tidegate "), 1000)
 	output := packed(t, content, time.Now())
 
@@ -42,17 +42,17 @@ func TestPackIsReproducible(t *testing.T) {
 	first := packed(t, content, time.Date(2020, 5, 17, 3, 0, 0, 0, time.UTC))
 	second := packed(t, content, time.Date(2031, 1, 1, 0, 0, 0, 0, time.FixedZone("east", 9*3600)))
 	if !bytes.Equal(first, second) {
-		t.Error("the same binary built at another time gives other bytes")
+		t.Error("the same binary built at another time gives a different archive")
 	}
 }
 
-func TestPackWritesNothingWithoutItsInput(t *testing.T) {
+func TestPackWritesNothingWithoutInput(t *testing.T) {
 	output := filepath.Join(t.TempDir(), "out.zip")
 	if err := pack(output, filepath.Join(t.TempDir(), "absent")); err == nil {
 		t.Error("want an error for an absent executable")
 	}
 	if _, err := os.Stat(output); !os.IsNotExist(err) {
-		t.Errorf("an output was left behind (%v)", err)
+		t.Errorf("the output file exists (%v)", err)
 	}
 }
 
