@@ -25,10 +25,10 @@ func TestArm64(t *testing.T) {
 	}
 	checkDenied(t, last, "10 per 10 seconds", 10, 10)
 	if a := c.get(p.url("rest")+"/orders", "tg_demo_unknown"); a.status != http.StatusUnauthorized {
-		t.Errorf("a key that does not exist: %d", a.status)
+		t.Errorf("an unknown key: got %d, want 401", a.status)
 	}
 	if a := c.get(p.url("admin")+"/login", ""); a.status != http.StatusOK {
-		t.Errorf("the dashboard: %d %s", a.status, a.body)
+		t.Errorf("the dashboard's log-in page: got %d %s, want 200", a.status, a.body)
 	}
 }
 

@@ -40,16 +40,18 @@ func newCanaries(t *testing.T) *canaries {
 	}
 	c := &canaries{jwks: string(jwks), keys: map[string]string{}}
 	c.tokens = map[string]string{
-		"good":    signed(t, key, "canary-subject-good@example.com", time.Hour),
-		"expired": signed(t, key, "canary-subject-late@example.com", -time.Hour),
-		"foreign": signed(t, ed25519.NewKeyFromSeed([]byte(strings.Repeat("x", 32))),
+		"good":    signedTokenOf(t, key, "canary-subject-good@example.com", time.Hour),
+		"expired": signedTokenOf(t, key, "canary-subject-late@example.com", -time.Hour),
+		"foreign": signedTokenOf(t, ed25519.NewKeyFromSeed([]byte(strings.Repeat("x", 32))),
 			"canary-subject-foreign@example.com", time.Hour),
-		"broken": signed(t, key, "canary-subject-broken@example.com", time.Hour) + "A",
+		"broken": signedTokenOf(t, key, "canary-subject-broken@example.com", time.Hour) + "A",
 	}
 	return c
 }
 
-func signed(t *testing.T, key ed25519.PrivateKey, subject string, good time.Duration) string {
+// signedTokenOf returns a token for the subject, signed with the key, that expires after
+// valid.
+func signedTokenOf(t *testing.T, key ed25519.PrivateKey, subject string, valid time.Duration) string {
 	t.Helper()
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: key},
 		(&jose.SignerOptions{}).WithHeader("kid", "1"))
@@ -57,7 +59,7 @@ func signed(t *testing.T, key ed25519.PrivateKey, subject string, good time.Dura
 		t.Fatal(err)
 	}
 	claims, err := json.Marshal(map[string]any{"iss": canaryIssuer, "aud": "orders", "sub": subject,
-		"exp": time.Now().Add(good).Unix()})
+		"exp": time.Now().Add(valid).Unix()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,21 +140,21 @@ func TestNothingSecretLeaks(t *testing.T) {
 		"JWT_JWKS": c.jwks, "VALKEY_TIMEOUT": "300ms",
 	})
 	c.addKeys(t, f)
-	answers, allowed := f.ask(t, c.events())
+	answers, allowed := f.invokeAll(t, c.events())
 	if allowed < 4 {
 		t.Fatalf("%d calls were allowed: the events lack valid credentials", allowed)
 	}
-	kept := f.everything(t)
+	stored := f.dump(t)
 	proxy.Silence()
-	more, _ := f.ask(t, c.events()[:20])
+	more, _ := f.invokeAll(t, c.events()[:20])
 	for place, text := range map[string]string{"answers": answers + more, "output": f.log.String(),
-		"Valkey": kept} {
+		"Valkey": stored} {
 		for _, leak := range leaks.Leaks([]byte(text), c.all()...) {
 			t.Errorf("%s: %s", place, leak)
 		}
 	}
-	if !strings.Contains(f.log.String(), `"level"`) || !strings.Contains(kept, "tg:{") {
-		t.Errorf("nothing to search: output %q, %d bytes in Valkey", f.log.String(), len(kept))
+	if !strings.Contains(f.log.String(), `"level"`) || !strings.Contains(stored, "tg:{") {
+		t.Errorf("nothing to search: output %q, %d bytes in Valkey", f.log.String(), len(stored))
 	}
 }
 
@@ -175,8 +177,8 @@ func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
 	}
 }
 
-// ask sends events, and returns all answers and the number of those that allow.
-func (f *checkFunction) ask(t *testing.T, events []string) (answers string, allowed int) {
+// invokeAll sends events, and returns all answers and the number of those that allow.
+func (f *checkFunction) invokeAll(t *testing.T, events []string) (answers string, allowed int) {
 	t.Helper()
 	for _, event := range events {
 		answer, err := f.Invoke(t.Context(), []byte(event))
@@ -191,8 +193,8 @@ func (f *checkFunction) ask(t *testing.T, events []string) (answers string, allo
 	return answers, allowed
 }
 
-// everything returns all names in Valkey, and the values of strings.
-func (f *checkFunction) everything(t *testing.T) string {
+// dump returns all names in Valkey, and the values of strings.
+func (f *checkFunction) dump(t *testing.T) string {
 	t.Helper()
 	names, err := f.client.Do(t.Context(), f.client.B().Keys().Pattern("*").Build()).AsStrSlice()
 	if err != nil {

@@ -35,8 +35,8 @@ type checkFunction struct {
 	log    syncbuffer.Buffer
 }
 
-// startCheck runs the function with more variables. Its store has a plan of two calls an
-// hour for everybody.
+// startCheck starts the function with further variables. The plan of every caller allows
+// two calls an hour.
 func startCheck(t *testing.T, url string, more map[string]string) *checkFunction {
 	t.Helper()
 	return startCheckFrom(t, filepath.Join(bin(), "check", "bootstrap"), url, more)
@@ -117,8 +117,8 @@ func TestFirstCallWithASlowLogIn(t *testing.T) {
 	}
 }
 
-// firstCall makes the first call to a new function that has the default time-outs, with a
-// new key.
+// firstCall makes the first call to a new function with the default timeouts, with a new
+// key.
 func (f *checkFunction) firstCall(t *testing.T, url string, warm int) (answer string, took time.Duration) {
 	t.Helper()
 	_, secret := f.newKey(t)

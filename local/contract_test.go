@@ -82,6 +82,7 @@ func wait(t *testing.T, d time.Duration) {
 	}
 }
 
+// twelveCalls is twelveCallsTo with the REST API.
 func twelveCalls(t *testing.T, flags []string) (p *program, c caller, statuses []int, last answer) {
 	t.Helper()
 	return twelveCallsTo(t, "rest", flags)
@@ -155,13 +156,12 @@ func checkDenied(t *testing.T, a answer, name string, requests, window int) int 
 		problem.Status != http.StatusTooManyRequests ||
 		!slices.Equal(problem.Violated, []string{name}) ||
 		!strings.Contains(problem.Detail, a.header.Get("Retry-After")+" second") {
-		t.Errorf("problem %+v", problem)
+		t.Errorf("problem document %+v is wrong for the limit %s", problem, name)
 	}
 	return seconds
 }
 
-// An allowed call reaches the backend with the decision, and its answer carries the
-// fields.
+// The backend gets the decision on an allowed call, and the answer has RateLimit fields.
 func TestAllowedCallCarriesTheDecision(t *testing.T) {
 	p, c := start(t), newCaller(t, 1)
 	a := c.get(p.url("rest")+"/orders", p.key("pro"))
@@ -300,7 +300,7 @@ func TestDenialsInTheContextOfAnHTTPAPI(t *testing.T) {
 	for i, want := range []int{200, 200, 429} {
 		status, header, body := request(t, api.URL+"/orders", "X-Api-Key", secret.Reveal())
 		policies := `"2 per 1 hour";q=2;w=3600`
-		if want == http.StatusOK { // a denial by the caller's own limits asks no shared limit
+		if want == http.StatusOK { // a call over the caller's own limits skips shared limits
 			policies += `, "ip 100 per 1 hour";q=100;w=3600`
 		}
 		if status != want || header.Get("RateLimit-Policy") != policies {
@@ -329,9 +329,9 @@ func TestRunWithDenialsInTheContext(t *testing.T) {
 	}
 }
 
-// A HEAD call through each kind of API has the cost of the rule for GET, so calls of both
+// A HEAD call has the cost of the rule for GET in each kind of API, so calls of both
 // methods share the limit.
-func TestHeadPaysWhatGetCosts(t *testing.T) {
+func TestHeadCostsAsMuchAsGet(t *testing.T) {
 	f := startCheck(t, valkeytest.Start(t), nil)
 	set, err := f.store.Set(t.Context())
 	if err != nil {

@@ -32,8 +32,8 @@ var plans = []policy.Plan{
 		{Requests: 1000, Window: 10 * time.Minute}}},
 }
 
-// bySeed is the author of this program's changes in the audit.
-var bySeed = registry.Edit{By: audit.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
+// demoEdit is the author of this program's changes in the audit.
+var demoEdit = registry.Edit{By: audit.Actor{Kind: "system", Name: "local"}, Reason: "demo"}
 
 func describe(p policy.Plan) string {
 	var words []string
@@ -58,7 +58,7 @@ func seed(ctx context.Context, keys *registry.Store) (map[string]string, error) 
 	secrets := map[string]string{}
 	for _, plan := range plans {
 		_, secret, err := keys.Create(ctx,
-			policy.NewKey{Name: demoPrefix + plan.Name, Env: demoEnv, Plan: plan.Name}, bySeed)
+			policy.NewKey{Name: demoPrefix + plan.Name, Env: demoEnv, Plan: plan.Name}, demoEdit)
 		if err != nil {
 			return nil, fmt.Errorf("create the demo key of plan %s: %w", plan.Name, err)
 		}
@@ -82,7 +82,7 @@ func savePlans(ctx context.Context, keys *registry.Store) (*policy.Set, error) {
 	if len(set.Plans) == known {
 		return set, keys.Sync(ctx)
 	}
-	return keys.SaveSet(ctx, *set, bySeed)
+	return keys.SaveSet(ctx, *set, demoEdit)
 }
 
 func deleteDemoKeys(ctx context.Context, keys *registry.Store, set *policy.Set) error {
@@ -96,7 +96,7 @@ func deleteDemoKeys(ctx context.Context, keys *registry.Store, set *policy.Set) 
 			if !isDemo(key) {
 				continue
 			}
-			if err := keys.Delete(ctx, key.ID, bySeed); err != nil {
+			if err := keys.Delete(ctx, key.ID, demoEdit); err != nil {
 				return err
 			}
 		}
@@ -120,7 +120,7 @@ func setUp(ctx context.Context, args []string, io stdio) error {
 	f := partFlags("setup", io)
 	f.StringVar(&folder, "secrets", "/secrets", "`folder` of the secrets")
 	f.StringVar(&servers, "servers", "", "`host:port,…` of the Valkey servers themselves, primaries first")
-	f.IntVar(&primaries, "primaries", 3, "how many are primaries at first")
+	f.IntVar(&primaries, "primaries", 3, "`number` of primaries in a new cluster")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func setUp(ctx context.Context, args []string, io stdio) error {
 		return err
 	}
 	if err := cluster.Join(ctx, user, primaries, strings.Split(servers, ",")...); err != nil {
-		return fmt.Errorf("make the cluster: %w", err)
+		return fmt.Errorf("join the cluster: %w", err)
 	}
 	_, _ = fmt.Fprintln(io.out, "the cluster is ok")
 	path := filepath.Join(folder, readyFile)
@@ -146,10 +146,10 @@ func setUp(ctx context.Context, args []string, io stdio) error {
 }
 
 func userOf(rawURL string) (cluster.User, error) {
-	head, _, _ := strings.Cut(rawURL, ",") // several hosts are no standard URL
+	head, _, _ := strings.Cut(rawURL, ",") // url.Parse refuses several hosts
 	u, err := neturl.Parse(head)
 	if err != nil {
-		return cluster.User{}, errors.New("VALKEY_URL cannot be read")
+		return cluster.User{}, errors.New("VALKEY_URL is not a URL")
 	}
 	password, _ := u.User.Password()
 	return cluster.User{Name: u.User.Username(), Password: password}, nil

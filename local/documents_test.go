@@ -52,7 +52,7 @@ func commandsOf(t *testing.T, page, heading string) []string {
 // those before it. curl prints the status of its answer in a separate line.
 type shell struct {
 	dir, definitions string
-	replace          map[string]string // from a text of the page to its value here
+	replace          map[string]string // from a text of the page to the test's value
 }
 
 const curlWithStatus = `curl() { command curl --max-time 20 -w '\n%{http_code}' "$@"; }` + "\n"
@@ -62,8 +62,8 @@ var definition = regexp.MustCompile(`^(\w+=|\w+\(\) )`)
 // do runs a command. It returns the body and the status of the answer; "" without one.
 func (s *shell) do(t *testing.T, command string) (body, status string) {
 	t.Helper()
-	for written, here := range s.replace {
-		command = strings.ReplaceAll(command, written, here)
+	for text, value := range s.replace {
+		command = strings.ReplaceAll(command, text, value)
 	}
 	if definition.MatchString(command) {
 		s.definitions += command + "\n"
@@ -86,11 +86,12 @@ func needCurl(t *testing.T) {
 	browsertest.Need(t, err, "install curl")
 }
 
-// documented starts a dashboard with a plan of 1,000 an hour and a rule that settles.
-func documented(t *testing.T) (administered, *shell) {
+// startDocumented starts a dashboard with a plan of 1,000 calls an hour and a route rule
+// with reservations. It returns a shell for the commands of a page.
+func startDocumented(t *testing.T) (adminFunction, *shell) {
 	t.Helper()
 	needCurl(t)
-	a := startAdministered(t, buildAdmin(t), nil)
+	a := startAdmin(t, buildAdmin(t), nil)
 	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
 	_, err := keys.SaveSet(t.Context(), policy.Set{
 		Plans:  []policy.Plan{{Name: "free", Limits: []limiter.Limit{{Requests: 1000, Window: time.Hour}}}},
@@ -104,7 +105,8 @@ func documented(t *testing.T) (administered, *shell) {
 	}}
 }
 
-// namesOf returns the names in Valkey that docs/architecture.md lists, as expressions.
+// namesOf returns regular expressions for the Valkey keys that docs/architecture.md
+// lists.
 func namesOf(t *testing.T) []*regexp.Regexp {
 	t.Helper()
 	text, err := os.ReadFile("../docs/architecture.md")
@@ -126,7 +128,7 @@ func namesOf(t *testing.T) []*regexp.Regexp {
 	return names
 }
 
-// checkNames fails for each name in Valkey that docs/architecture.md does not list.
+// checkNames fails the test for each Valkey key that docs/architecture.md does not list.
 func checkNames(t *testing.T, client valkey.Client) {
 	t.Helper()
 	names := namesOf(t)
@@ -143,7 +145,7 @@ func checkNames(t *testing.T, client valkey.Client) {
 
 // The commands for the JSON API and its reservations work as docs/api.md prints them.
 func TestCommandsOfTheAPIPage(t *testing.T) {
-	a, s := documented(t)
+	a, s := startDocumented(t)
 	commands := append(commandsOf(t, "docs/api.md", "## Walkthrough"),
 		commandsOf(t, "docs/api.md", "## Reservations")...)
 	if len(commands) < 10 {
@@ -154,22 +156,22 @@ func TestCommandsOfTheAPIPage(t *testing.T) {
 		if status != "" && !strings.HasPrefix(status, "20") {
 			t.Fatalf("%s: %s %s", command, status, body)
 		}
-		var made struct {
+		var created struct {
 			Key         struct{ ID string }
 			Reservation string
 		}
-		if json.Unmarshal([]byte(body), &made) != nil {
+		if json.Unmarshal([]byte(body), &created) != nil {
 			continue
 		}
-		if made.Key.ID != "" {
-			s.replace["8rF5qOfQUetu"] = made.Key.ID
+		if created.Key.ID != "" {
+			s.replace["8rF5qOfQUetu"] = created.Key.ID
 		}
-		if made.Reservation != "" {
-			s.replace["tgr_…"] = made.Reservation
+		if created.Reservation != "" {
+			s.replace["tgr_…"] = created.Reservation
 		}
 	}
 	if s.replace["8rF5qOfQUetu"] == "" || s.replace["tgr_…"] == "" {
-		t.Errorf("no key or no reservation was made: %v", s.replace)
+		t.Errorf("no key or no reservation was created: %v", s.replace)
 	}
 	a.login(t, "ada", firstPassword)
 	a.login(t, "ada", otherPassword)
@@ -179,7 +181,7 @@ func TestCommandsOfTheAPIPage(t *testing.T) {
 // Export, dry run and import work as docs/policies.md prints them. So do the rules for
 // the version, the reason and the parts that a file leaves out.
 func TestCommandsOfThePoliciesPage(t *testing.T) {
-	a, s := documented(t)
+	a, s := startDocumented(t)
 	s.definitions = fmt.Sprintf("DASHBOARD=%s TOKEN=%s\n", a.url, s.replace["tga_…"])
 	commands := commandsOf(t, "docs/policies.md", "## YAML: import and export")
 	if len(commands) != 3 {
@@ -250,7 +252,7 @@ func TestTwelveCallsOfTheDocuments(t *testing.T) {
 				}
 			}
 			if calls != 1 {
-				t.Errorf("%d loops of calls", calls)
+				t.Errorf("%s has %d loops of calls, want 1", page, calls)
 			}
 			client := storetest.Connect(t, p.url("valkey"))
 			checkNames(t, client)

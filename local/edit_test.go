@@ -58,7 +58,7 @@ func (e editor) save(requests string) {
 	)
 }
 
-// A limit edited in the browser holds for the next call, and earlier calls still count.
+// A limit edited in the browser applies to the next call, and earlier calls still count.
 func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	p, c := start(t, withDashboard(t)...), newCaller(t, 1)
 	tab := browsertest.Start(t) // last, since its time limit starts here
@@ -94,21 +94,21 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 			}
 		}
 		if last.status == http.StatusTooManyRequests {
-			e.comparePromise(p.url("admin")+"/keys/"+secret.ID(), last)
+			e.compareAnswer(p.url("admin")+"/keys/"+secret.ID(), last)
 		}
 	}
 }
 
-// moments matches the parts of an answer that differ between two identical calls: times
+// varying matches the parts of an answer that differ between two identical calls: times
 // and ids.
-var moments = regexp.MustCompile(
+var varying = regexp.MustCompile(
 	`t=\d+|Retry-After: \d+|Retry after \d+ seconds|"retry-after":"\d+"|urn:uuid:[^"]*`)
 
-// comparePromise checks that the key's page shows exactly the client's answer.
-func (e editor) comparePromise(page string, got answer) {
+// compareAnswer checks that the key's page shows exactly the client's answer.
+func (e editor) compareAnswer(page string, got answer) {
 	e.t.Helper()
 	e.act(chromedp.Navigate(page))
-	promised, err := chromedp.Run(e.tab,
+	shown, err := chromedp.Run(e.tab,
 		chromedp.Evaluate[string](`document.querySelector("pre").textContent`))
 	if err != nil {
 		e.t.Fatal(err)
@@ -118,8 +118,8 @@ func (e editor) comparePromise(page string, got answer) {
 		"Retry-After"} {
 		text += name + ": " + got.header.Get(name) + "\n"
 	}
-	if want := text + "\n" + got.body; moments.ReplaceAllString(promised,
-		"…") != moments.ReplaceAllString(want, "…") {
-		e.t.Errorf("the page says\n%s\nthe client got\n%s", promised, want)
+	if want := text + "\n" + got.body; varying.ReplaceAllString(shown,
+		"…") != varying.ReplaceAllString(want, "…") {
+		e.t.Errorf("the page shows\n%s\nthe client got\n%s", shown, want)
 	}
 }

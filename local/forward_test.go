@@ -27,7 +27,7 @@ func TestCrossingReachesItsTarget(t *testing.T) {
 	line := crossedLine(t)
 	for name, c := range map[string]struct {
 		target, answer string
-		event          func(*http.Request, []byte) string // its JSON, as the service gets it
+		event          func(*http.Request, []byte) string // returns the event's JSON of a request
 	}{
 		"eventbridge": {
 			"arn:aws:events:us-east-1:123456789012:event-bus/default",
@@ -71,14 +71,14 @@ func TestCrossingReachesItsTarget(t *testing.T) {
 				t.Errorf("the service got %q, want one event of %s", events, line)
 			}
 			if _, err := forward.Invoke(t.Context(), []byte(`{"awslogs":{"data":"x"}}`)); err == nil {
-				t.Error("a malformed event is no error, so Lambda would drop it")
+				t.Error("got no error for a malformed event, so Lambda would drop it")
 			}
 		})
 	}
 }
 
-// crossedLine is the only line that the check function writes about a limit whose first
-// threshold its first call crosses.
+// crossedLine returns the line that the check function logs about a limit whose only
+// threshold the first of two calls crosses.
 func crossedLine(t *testing.T) string {
 	t.Helper()
 	f := startCheck(t, valkeytest.Start(t), nil)
@@ -93,7 +93,7 @@ func crossedLine(t *testing.T) string {
 		t.Fatal(err)
 	}
 	_, secret := f.newKey(t)
-	if _, allowed := f.ask(t, []string{restEvent(secret.Reveal()),
+	if _, allowed := f.invokeAll(t, []string{restEvent(secret.Reveal()),
 		restEvent(secret.Reveal())}); allowed != 2 {
 		t.Fatalf("%d of 2 calls were allowed: %s", allowed, f.log.String())
 	}
@@ -113,7 +113,7 @@ func crossedLine(t *testing.T) string {
 	return strings.TrimSpace(lines[0])
 }
 
-// delivered is the event of a subscription filter with one line:
+// delivered returns the event of a subscription filter with one line:
 // https://docs.aws.amazon.com/lambda/latest/dg/services-cloudwatchlogs.html
 func delivered(t *testing.T, line string) []byte {
 	t.Helper()

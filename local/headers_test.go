@@ -78,18 +78,18 @@ func documentedHeaders(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// headerRow has the observed value of a header for each change. At least two changes give
-// different values.
+// headerRow has the wanted value of a header for each change, and how to observe it. At
+// least two changes give different values.
 type headerRow struct {
-	seen map[string]string
-	look func(t *testing.T, s *site, change string) string
+	want    map[string]string
+	observe func(t *testing.T, s *site, change string) string
 }
 
 // site has both built functions behind the local gateways.
 type site struct {
 	check      *checkFunction
 	rest, http string
-	admin      administered
+	admin      adminFunction
 }
 
 func startSite(t *testing.T) *site {
@@ -107,7 +107,7 @@ func startSite(t *testing.T) *site {
 	if _, err := check.store.SaveSet(t.Context(), *set, byTest); err != nil {
 		t.Fatal(err)
 	}
-	admin := startAdministered(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
+	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
 	admin.client = check.client
 	l, err := listen(options{rest: "127.0.0.1:0", http: "127.0.0.1:0", admin: "127.0.0.1:0"})
 	if err != nil {
@@ -151,10 +151,10 @@ func (s *site) key(t *testing.T, plan string) string {
 	return secret.Reveal()
 }
 
-// answered returns a header of the REST API's last answer. The change "PLAN CALLS" makes
-// that many calls with a new key; any other change makes one with a malformed key.
+// restHeader returns a header of the REST API's last answer. The change "PLAN CALLS"
+// makes that many calls with a new key; any other change makes one with a malformed key.
 // Seconds to wait are removed, or rounded up to hours.
-func answered(name string) func(*testing.T, *site, string) string {
+func restHeader(name string) func(*testing.T, *site, string) string {
 	return func(t *testing.T, s *site, change string) string {
 		t.Helper()
 		plan, digits, _ := strings.Cut(change, " ")
@@ -174,8 +174,8 @@ func answered(name string) func(*testing.T, *site, string) string {
 	}
 }
 
-// edited creates a key, overrides its limits with If-Match, and reads the key.
-func (s *site) edited(t *testing.T, match string) (status int, etag string) {
+// editKey creates a key, overrides its limits with If-Match, and reads the key.
+func (s *site) editKey(t *testing.T, match string) (status int, etag string) {
 	t.Helper()
 	k, _ := s.check.newKey(t)
 	path := "/api/v1/keys/" + k.ID
@@ -186,10 +186,10 @@ func (s *site) edited(t *testing.T, match string) (status int, etag string) {
 	return edit.status, s.admin.send(t, http.MethodGet, path, "", "Authorization", token).header.Get("ETag")
 }
 
-// readFrom returns the status of a call with the change as its credential, in the named
-// header. A machine token calls the admin function, and any other credential calls the
-// check function.
-func readFrom(name, scheme string) func(*testing.T, *site, string) string {
+// credentialStatus returns the status of a call with the change as its credential, in the
+// named header. A machine token calls the admin function, and any other credential calls
+// the check function.
+func credentialStatus(name, scheme string) func(*testing.T, *site, string) string {
 	return func(t *testing.T, s *site, credential string) string {
 		t.Helper()
 		switch credential {
@@ -209,8 +209,8 @@ func readFrom(name, scheme string) func(*testing.T, *site, string) string {
 	}
 }
 
-// readableWith returns what scripts of another origin may read, by API and status.
-func readableWith(value string) map[string]string {
+// corsAnswers returns what scripts of another origin may read, by API and status.
+func corsAnswers(value string) map[string]string {
 	return map[string]string{
 		"REST 200": value, "REST 401": value, "REST 429": value,
 		"HTTP 200": value, "HTTP 429": value, "HTTP 403": "",
@@ -234,34 +234,34 @@ func crossOrigin(name string) func(*testing.T, *site, string) string {
 				return header.Get(name)
 			}
 		}
-		t.Fatalf("no answer is %s", change)
+		t.Fatalf("no answer has the status %s", change)
 		return ""
 	}
 }
 
 var headerRows = map[string]headerRow{
-	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"}, answered("Retry-After")},
+	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"}, restHeader("Retry-After")},
 	"Ratelimit": {map[string]string{
 		"two 1": `"2 per 1 hour";r=1`, "two 2": `"2 per 1 hour";r=0`, "two 3": `"2 per 1 hour";r=0`,
 		"malformed": "",
-	}, answered("RateLimit")},
+	}, restHeader("RateLimit")},
 	"Ratelimit-Policy": {map[string]string{
 		"two 1": `"2 per 1 hour";q=2;w=3600`, "day 2": `"1 per 1 day";q=1;w=86400`,
-	}, answered("RateLimit-Policy")},
+	}, restHeader("RateLimit-Policy")},
 	"Www-Authenticate": {map[string]string{"two 1": "", "malformed": `Bearer realm="tidegate"`, "two 3": ""},
-		answered("WWW-Authenticate")},
+		restHeader("WWW-Authenticate")},
 	"Content-Type": {map[string]string{
 		"two 1": "application/json", "malformed": "application/problem+json",
 		"two 3": "application/problem+json",
-	}, answered("Content-Type")},
-	"Access-Control-Allow-Origin": {readableWith("*"), crossOrigin("Access-Control-Allow-Origin")},
+	}, restHeader("Content-Type")},
+	"Access-Control-Allow-Origin": {corsAnswers("*"), crossOrigin("Access-Control-Allow-Origin")},
 	"Access-Control-Expose-Headers": {
-		readableWith("Retry-After,RateLimit,RateLimit-Policy"), crossOrigin("Access-Control-Expose-Headers"),
+		corsAnswers("Retry-After,RateLimit,RateLimit-Policy"), crossOrigin("Access-Control-Expose-Headers"),
 	},
-	"X-Api-Key": {map[string]string{"a key": "200", "tg_test_malformed": "401"}, readFrom("X-Api-Key", "")},
+	"X-Api-Key": {map[string]string{"a key": "200", "tg_test_malformed": "401"}, credentialStatus("X-Api-Key", "")},
 	"Authorization": {map[string]string{
 		"a key": "200", "a JWT": "200", "malformed": "401", "a machine token": "200", "tga_malformed": "401",
-	}, readFrom("Authorization", "Bearer ")},
+	}, credentialStatus("Authorization", "Bearer ")},
 	"X-Amzn-Request-Context": {map[string]string{"/orders": "200 200 429", "/bare": "500 500 500"},
 		func(t *testing.T, s *site, path string) string {
 			t.Helper()
@@ -275,13 +275,13 @@ var headerRows = map[string]headerRow{
 		}},
 	"Etag": {map[string]string{`"9"`: `"1"`, `"1"`: `"2"`}, func(t *testing.T, s *site, match string) string {
 		t.Helper()
-		_, etag := s.edited(t, match)
+		_, etag := s.editKey(t, match)
 		return etag
 	}},
 	"If-Match": {map[string]string{"": "428", `"9"`: "412", `"1"`: "200", "*": "200"},
 		func(t *testing.T, s *site, match string) string {
 			t.Helper()
-			status, _ := s.edited(t, match)
+			status, _ := s.editKey(t, match)
 			return strconv.Itoa(status)
 		}},
 }
@@ -307,16 +307,16 @@ func TestHeaders(t *testing.T) {
 			continue
 		}
 		seen := map[string]bool{}
-		for change, want := range headerRows[name].seen {
+		for change, want := range headerRows[name].want {
 			t.Run(name+"/"+change, func(t *testing.T) {
-				if got := headerRows[name].look(t, s, change); got != want {
+				if got := headerRows[name].observe(t, s, change); got != want {
 					t.Errorf("%s with %q: %s, want %s", name, change, got, want)
 				}
 			})
 			seen[want] = true
 		}
 		if len(seen) < 2 {
-			t.Errorf("no test changes %s and sees the effect in the built functions", name)
+			t.Errorf("headerRows has no two changes of %s with different values", name)
 		}
 	}
 }

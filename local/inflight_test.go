@@ -23,7 +23,7 @@ import (
 	"tidegate/web/middleware"
 )
 
-// reports is a backend whose calls end with a status from the test.
+// reports is a backend whose calls wait for the status to answer.
 type reports struct {
 	began chan struct{}
 	end   chan int
@@ -33,7 +33,7 @@ type reports struct {
 func (b reports) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() { // at the beginning of the handler
 		if _, err := middleware.Settle(r.Context(), 0); err != nil {
-			slog.WarnContext(r.Context(), "the place stays taken for 10 minutes", "cause", err)
+			slog.WarnContext(r.Context(), "the call counts as in flight for 10 minutes", "cause", err)
 		}
 	}()
 	b.began <- struct{}{}
@@ -52,7 +52,7 @@ func within[T any](t *testing.T, what string, c <-chan T) (received T) {
 }
 
 // settleToken returns a machine token of scope settle.
-func (a administered) settleToken(t *testing.T) string {
+func (a adminFunction) settleToken(t *testing.T) string {
 	t.Helper()
 	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
 		Name: "reports", Scope: token.Settle, Expires: time.Now().Add(time.Hour),
@@ -69,7 +69,7 @@ func (a administered) settleToken(t *testing.T) string {
 func TestCallsInFlight(t *testing.T) {
 	url := valkeytest.Start(t)
 	f := startCheck(t, url, map[string]string{"HTTP_API_DENY": "context"})
-	admin := startAdministered(t, buildAdmin(t), map[string]string{"VALKEY_URL": url})
+	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": url})
 	admin.client = f.client
 	imported := admin.send(t, http.MethodPut, "/api/v1/policy.yaml?reason=reports", documentedPolicy(t),
 		"Content-Type", "application/yaml", "If-Match", "*", "Authorization", admin.token(t))
@@ -108,7 +108,7 @@ func TestCallsInFlight(t *testing.T) {
 		got := within(t, "a denial", answers)
 		wait, _ := strconv.Atoi(got.header.Get("Retry-After"))
 		if got.status != http.StatusTooManyRequests || wait < 1 || wait > 600 {
-			t.Errorf("a third call: %d %v", got.status, got.header)
+			t.Errorf("a third call: got %d %v, want 429 and a wait of 1 to 600 s", got.status, got.header)
 		}
 	}
 	ends := func(status int) reply {
@@ -131,7 +131,7 @@ func TestCallsInFlight(t *testing.T) {
 	field := ends(http.StatusNoContent).header.Get("RateLimit")
 	for _, left := range []string{";r=1;", ";r=999;"} {
 		if !strings.Contains(field, left) {
-			t.Errorf("alone in flight: %s, want %s", field, left)
+			t.Errorf("one call in flight: got %s, want %s", field, left)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func documentedPolicy(t *testing.T) string {
 	_, example, found := strings.Cut(string(page), "```yaml\n")
 	example, _, _ = strings.Cut(example, "```")
 	if !found {
-		t.Fatal("no policy")
+		t.Fatal("docs/backends.md has no policy")
 	}
 	return example
 }

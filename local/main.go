@@ -119,28 +119,28 @@ const maxEnvironments = 1000 // Lambda's default concurrency of an account
 func (o *options) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("run", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints errors and help itself
-	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 takes a free one")
+	f.StringVar(&o.rest, "rest", "127.0.0.1:8080", "`address` of the REST API; port 0 picks a free port")
 	f.StringVar(&o.http, "http", "127.0.0.1:8081", "`address` of the HTTP API")
 	f.StringVar(&o.admin, "admin", "127.0.0.1:8082", "`address` of the dashboard")
 	f.StringVar(&o.httpDeny, "http-deny", "deny",
 		"what the HTTP API answers over a limit: deny (403), or context: its backend runs the middleware, "+
 			"which answers 429")
 	f.StringVar(&o.corsOrigin, "cors-origin", gateway.AnyOrigin,
-		"`origin` whose scripts may read answers in a browser: one, * or none")
+		"`origin` whose scripts may read responses in a browser, none, or * for all")
 	f.StringVar(&o.valkey, "valkey", "",
 		"`URL` of a Valkey, or auto to start the valkey-server found on PATH; empty runs one in process "+
 			"(miniredis)")
 	f.StringVar(&o.journal, "journal", "",
-		"`folder` in which every change is kept before it is acknowledged; what Valkey lost since is "+
-			"restored "+
-			"at the start")
+		"`folder` that stores every change before it is acknowledged; changes that Valkey lost are "+
+			"restored at the start")
 	f.StringVar(&o.readyFile, "ready-file", "",
-		"`path` of a JSON file with addresses and credentials, written when all is up, removed at the end")
+		"`path` of a JSON file with addresses and credentials, written when everything runs, removed at "+
+			"the end")
 	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
 	f.IntVar(&o.environments, "environments", 4,
-		"most processes of each function, which each take one call at a time")
-	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
-	f.BoolVar(&o.verbose, "v", false, "show all that the functions log; without it warnings and errors")
+		"maximum `number` of processes per function; each handles one call at a time")
+	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls; Lambda freezes them")
+	f.BoolVar(&o.verbose, "v", false, "show the functions' whole log, not only warnings and errors")
 	return f
 }
 
@@ -204,7 +204,7 @@ var validOrigin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)
 
 type flagAddress struct{ flag, address string }
 
-// addresses returns the addresses to listen on, in the order of listeners.
+// addresses returns the addresses to listen on, in the order of listeners.all.
 func (o *options) addresses() [3]flagAddress {
 	return [3]flagAddress{{"rest", o.rest}, {"http", o.http}, {"admin", o.admin}}
 }
@@ -231,8 +231,9 @@ func usage() string {
 	f := o.flags()
 	f.SetOutput(&text)
 	text.WriteString(
-		`Runs Tidegate on this machine: the built Lambda functions behind emulators of API Gateway (a REST API and an HTTP API, each with an
-echo backend), the dashboard, a store, and two demo keys. Ctrl-C stops everything.
+		`Runs Tidegate on this machine: the built Lambda functions behind emulators of API Gateway
+(a REST API and an HTTP API, each with an echo backend), the dashboard, a Valkey and two
+demo keys. Ctrl-C stops everything.
 
 Usage: ./scripts/run [flags]
 

@@ -176,13 +176,14 @@ func checkServing(t *testing.T, p *program) int {
 	return admin.PID
 }
 
+// checkGone checks that the ready file, the function and all servers are gone.
 func checkGone(t *testing.T, p *program, pid int) {
 	t.Helper()
 	if _, err := os.Stat(p.path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("ready file is left: %v", err)
+		t.Errorf("the ready file still exists: %v", err)
 	}
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("a function is left: %v", err)
+		t.Errorf("a function still runs: %v", err)
 	}
 	for _, url := range []string{p.url("rest"), p.url("http"), p.url("admin"), p.url("valkey")} {
 		_, address, _ := strings.Cut(url, "://")
@@ -208,7 +209,8 @@ func TestEveryAddress(t *testing.T) {
 	}
 }
 
-// Invalid flags end with a status and a message that names the flag and what to do.
+// The command fails with an exit status, and a message that names the flag and what to
+// do.
 func TestRunFails(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -232,7 +234,7 @@ func TestRunFails(t *testing.T) {
 		{"address without a port", []string{"-rest", "localhost"}, 2, "-rest localhost"},
 		{"port out of range", []string{"-http", "127.0.0.1:70000"}, 2, "-http 127.0.0.1:70000: port"},
 		{"valkey is no URL", []string{"-valkey", "localhost:6379"}, 2, "-valkey"},
-		{"no such answer", []string{"-http-deny", "429"}, 2, "-http-deny 429: must be deny or context"},
+		{"unknown answer", []string{"-http-deny", "429"}, 2, "-http-deny 429: must be deny or context"},
 		{"no origin", []string{"-cors-origin", "app.example"}, 2,
 			"-cors-origin app.example: must be an origin"},
 		{"no environments", []string{"-environments", "0"}, 2, "-environments 0"},
@@ -244,7 +246,7 @@ func TestRunFails(t *testing.T) {
 			"-admin " + address + ": address already in use (another ./scripts/run? choose another with " +
 				"-admin 127.0.0.1:0)"},
 		{"valkey unavailable", []string{"-valkey", "valkey://user:sesame@127.0.0.1:1"}, 1, "127.0.0.1:1"},
-		{"valkey URL with an option nobody knows",
+		{"valkey URL with an unknown option",
 			[]string{"-valkey", "valkey://user:sesame@127.0.0.1:1?x=y"}, 1, "-valkey"},
 		{"function cannot start", []string{"-bin", broken}, 1, "[check] configuration is broken"},
 	} {
@@ -255,7 +257,7 @@ func TestRunFails(t *testing.T) {
 				t.Errorf("exit status %d, %q; want %d and %q", code, errOut.String(), c.code, c.want)
 			}
 			if text := out.String() + errOut.String(); strings.Contains(text, "sesame") {
-				t.Errorf("the password is shown: %s", text)
+				t.Errorf("the output contains the password: %s", text)
 			}
 		})
 	}
@@ -289,7 +291,7 @@ func TestSeedTwice(t *testing.T) {
 	}
 	for _, other := range []policy.NewKey{{Name: "demo free", Env: "live", Plan: "free"},
 		{Name: "demo of ours", Env: "demo", Plan: "free"}} {
-		if _, _, err := r.keys.Create(ctx, other, bySeed); err != nil {
+		if _, _, err := r.keys.Create(ctx, other, demoEdit); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -342,7 +344,7 @@ func writeScript(t *testing.T, path, text string) {
 	}
 }
 
-// A function gets those of this program's variables that it reads, except those that this
+// A function gets the variables of this program that it reads, except those that this
 // program sets itself.
 func TestEnvironment(t *testing.T) {
 	given := map[string]string{
@@ -407,9 +409,9 @@ func TestScriptHelpListsTheFlags(t *testing.T) {
 	var o options
 	o.flags().VisitAll(func(f *flag.Flag) {
 		checkListedOnce(t, "scripts/run -h", names, f.Name)
-		stated := regexp.MustCompile(`(?m)^ +-` + f.Name + `\b(.*\n {20,})*.* ` +
+		withDefault := regexp.MustCompile(`(?m)^ +-` + f.Name + `\b(.*\n {20,})*.* ` +
 			regexp.QuoteMeta(f.DefValue) + `(?:[;,. ]|$)`)
-		if f.Name != "bin" && f.DefValue != "" && f.DefValue != "false" && !stated.Match(out) {
+		if f.Name != "bin" && f.DefValue != "" && f.DefValue != "false" && !withDefault.Match(out) {
 			t.Errorf("scripts/run -h does not have the default of -%s, %s", f.Name, f.DefValue)
 		}
 	})

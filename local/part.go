@@ -88,10 +88,10 @@ func serveFunction(ctx context.Context, args []string, io stdio) error {
 	f := partFlags("function", io)
 	f.StringVar(&c.Name, "name", "check", "`name` of the function")
 	f.StringVar(&c.Binary, "binary", "/bootstrap", "`path` of the built function")
-	f.StringVar(&listen, "listen", ":9000", "`address` to take invocations at")
+	f.StringVar(&listen, "listen", ":9000", "`address` to listen on for invocations")
 	f.StringVar(&envFile, "env-file", "", "`path` of a file with more variables for the function")
-	f.DurationVar(&c.Timeout, "timeout", checkTimeout, "of one invocation")
-	f.BoolVar(&c.NoFreeze, "no-freeze", false, "let the function run between calls, where Lambda freezes it")
+	f.DurationVar(&c.Timeout, "timeout", checkTimeout, "`time` that one invocation may take")
+	f.BoolVar(&c.NoFreeze, "no-freeze", false, "let the function run between calls; Lambda freezes it")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ type composedGateway struct {
 func (g *composedGateway) parse(args []string, io stdio) error {
 	f := partFlags("gateway", io)
 	f.StringVar(&g.check, "check", "", "`host:port,…` of the environments of the check function")
-	f.StringVar(&g.admin, "admin", "", "the same of the admin function")
-	f.StringVar(&g.backend, "backend", "", "the same of the backend")
+	f.StringVar(&g.admin, "admin", "", "`host:port,…` of the environments of the admin function")
+	f.StringVar(&g.backend, "backend", "", "`host:port,…` of the environments of the backend")
 	f.StringVar(&g.rest, "rest", ":8080", "`address` of the REST API")
 	f.StringVar(&g.http, "http", ":8081", "`address` of the HTTP API")
 	f.StringVar(&g.options.admin, "dashboard", ":8082", "`address` of the dashboard")
@@ -241,7 +241,7 @@ const containerTimeout = 5 * time.Second
 // checkHealth is a health check for images without a shell.
 func checkHealth(ctx context.Context, args []string, _ stdio) error {
 	if len(args) != 1 {
-		return errors.New("one URL is wanted")
+		return errors.New("pass one URL")
 	}
 	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
 	defer cancel()
@@ -253,25 +253,25 @@ const toxiproxyURL = "http://127.0.0.1:8474"
 // callToxiproxy sends a request to a proxy whose port is open only within its container.
 func callToxiproxy(ctx context.Context, args []string, stdio stdio) error {
 	if len(args) < 2 || len(args) > 3 {
-		return errors.New("METHOD PATH [JSON] are wanted, such as GET /proxies")
+		return errors.New("pass METHOD PATH [JSON], such as GET /proxies")
 	}
 	ctx, cancel := context.WithTimeout(ctx, containerTimeout)
 	defer cancel()
 	body := strings.NewReader(strings.Join(args[2:], ""))
 	r, err := http.NewRequestWithContext(ctx, args[0], toxiproxyURL+args[1], body) //nolint:gosec // of this container alone
 	if err != nil {
-		return fmt.Errorf("ask toxiproxy: %w", err)
+		return fmt.Errorf("request to toxiproxy: %w", err)
 	}
 	response, err := http.DefaultClient.Do(r) //nolint:gosec // of this container alone
 	if err != nil {
-		return fmt.Errorf("ask toxiproxy: %w", err)
+		return fmt.Errorf("request to toxiproxy: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if _, err := io.Copy(stdio.out, response.Body); err != nil {
-		return fmt.Errorf("ask toxiproxy: %w", err)
+		return fmt.Errorf("request to toxiproxy: %w", err)
 	}
 	if response.StatusCode >= http.StatusBadRequest {
-		return fmt.Errorf("toxiproxy answers %s", response.Status)
+		return fmt.Errorf("toxiproxy answered %s", response.Status)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func TestSecrets(t *testing.T) {
 	succeed(t, "secrets", "-dir", folder, "-nodes", "cluster:6401,cluster:6402")
 	if again, err := readEnv(filepath.Join(folder, checkFile)); err != nil ||
 		again["KEY_PEPPER"] != check["KEY_PEPPER"] {
-		t.Errorf("made again: %v, %v", again, err)
+		t.Errorf("the second run replaced the secrets: %v, %v", again, err)
 	}
 	user, err := userOf(check["VALKEY_URL"])
 	if err != nil || user.Name != "check" ||
@@ -73,13 +73,13 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("VALKEY_URL of %q: %v", user.Name, err)
 	}
 	url := valkeytest.StartWith(t, "--aclfile", filepath.Join(folder, usersFile))
-	for password, welcome := range map[string]bool{user.Password: true, "another": false} {
+	for password, accepted := range map[string]bool{user.Password: true, "another": false} {
 		client, err := valkey.NewClient(valkey.ClientOption{
 			InitAddress: []string{strings.TrimPrefix(url, "valkey://")}, Username: user.Name,
 			Password: password, ForceSingleClient: true, DisableCache: true,
 		})
-		if (err == nil) != welcome {
-			t.Errorf("user check, welcome %t: %v", welcome, err)
+		if (err == nil) != accepted {
+			t.Errorf("log-in of user check: got %v, want accepted = %t", err, accepted)
 		}
 		if err == nil {
 			client.Close()
@@ -163,8 +163,8 @@ func TestPartsWorkTogether(t *testing.T) {
 	if a := c.get(rest+"/orders", "tg_demo_nonsense"); a.status != http.StatusUnauthorized {
 		t.Errorf("a bad credential: %+v", a)
 	}
-	// The backend here is the admin's test function, which is no proxy integration. So
-	// 502 means that the call was allowed.
+	// The backend here is the admin's test function, whose answers are not those of a
+	// proxy integration. So 502 means that the call was allowed.
 	for i := range 11 {
 		a := c.get(rest+"/orders", offered.Keys["free"])
 		if want := map[bool]int{true: http.StatusBadGateway,
@@ -174,7 +174,8 @@ func TestPartsWorkTogether(t *testing.T) {
 	}
 }
 
-func TestPartsSayWhatIsWrong(t *testing.T) {
+// A part that fails exits with status 1 and an error that names the cause.
+func TestErrorsOfParts(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "nowhere")
 	for _, c := range []struct {
 		args []string
@@ -184,9 +185,9 @@ func TestPartsSayWhatIsWrong(t *testing.T) {
 		{[]string{"setup", "-secrets", nowhere}, "read variables"},
 		{[]string{"function", "-env-file", nowhere}, "read variables"},
 		{[]string{"function", "-binary", nowhere, "-listen", "127.0.0.1:0"}, nowhere},
-		{[]string{"gateway", "-secrets", nowhere}, "read what is ready"},
-		{[]string{"ready", "-secrets", nowhere}, "read what is ready"},
-		{[]string{"health"}, "one URL is wanted"},
+		{[]string{"gateway", "-secrets", nowhere}, "read the ready file"},
+		{[]string{"ready", "-secrets", nowhere}, "read the ready file"},
+		{[]string{"health"}, "pass one URL"},
 		{[]string{"health", "http://127.0.0.1:1/"}, "health"},
 		{[]string{"toxiproxy", "GET"}, "METHOD PATH"},
 		{[]string{"function", "-no-such-flag"}, "no-such-flag"},
@@ -220,7 +221,7 @@ func TestProxiesOfEveryNode(t *testing.T) {
 		if !p.Enabled || p.Upstream != p.Name+":"+port ||
 			!strings.Contains(string(composed), "cluster:"+port) ||
 			!strings.Contains(string(composed), p.Upstream) {
-			t.Errorf("%+v does not fit compose.yaml", p)
+			t.Errorf("%+v does not match compose.yaml", p)
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (r *ready) write(path string) error {
 
 func removeReady(path string) {
 	if path != "" {
-		_ = os.Remove(path) // there usually is none
+		_ = os.Remove(path) // usually it does not exist
 	}
 }
 
@@ -95,11 +95,11 @@ Try it: of 12 calls in a row the last two are denied.
 func readReady(folder string) (*ready, error) {
 	text, err := os.ReadFile(filepath.Join(folder, readyFile))
 	if err != nil {
-		return nil, fmt.Errorf("read what is ready: %w", err)
+		return nil, fmt.Errorf("read the ready file: %w", err)
 	}
 	var r ready
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, fmt.Errorf("read what is ready: %w", err)
+		return nil, fmt.Errorf("read the ready file: %w", err)
 	}
 	return &r, nil
 }

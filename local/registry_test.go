@@ -24,13 +24,13 @@ func TestRunWithAJournal(t *testing.T) {
 		t.Fatalf("exit status %d: %s", code, first.err.String())
 	}
 	if text := first.out.String(); !strings.Contains(text, "0 records restored") {
-		t.Errorf("the first run says %s", text)
+		t.Errorf("the first run printed %s", text)
 	}
 	second := start(t, "-journal", folder)
 	// The second run restored the policies and both demo keys, and then replaced the
 	// keys.
 	if text := second.out.String(); !strings.Contains(text, "3 records restored") {
-		t.Errorf("the second run says %s", text)
+		t.Errorf("the second run printed %s", text)
 	}
 	status, _, body := request(t, second.url("rest")+"/orders", "x-api-key", second.key("free"))
 	if status != http.StatusOK {
@@ -39,7 +39,7 @@ func TestRunWithAJournal(t *testing.T) {
 }
 
 // A run without the journal leaves changes in Valkey that the journal lacks. The next run
-// with the journal starts all the same, and stores them.
+// with the journal starts nevertheless, and stores them.
 func TestRunWithoutTheJournalBetween(t *testing.T) {
 	t.Setenv("KEY_PEPPER", strings.Repeat("pepper!!", 4))
 	valkey, folder := valkeytest.Start(t), filepath.Join(t.TempDir(), "journal")

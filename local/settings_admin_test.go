@@ -35,8 +35,8 @@ import (
 	"tidegate/web/static"
 )
 
-// administered is the built admin function behind an HTTP API.
-type administered struct {
+// adminFunction is the built admin function behind an HTTP API.
+type adminFunction struct {
 	function *lambda.Function
 	url      string
 	client   valkey.Client
@@ -56,9 +56,9 @@ func buildAdmin(t *testing.T) string {
 	return built.Program(t, "tidegate/functions/admin")
 }
 
-// startAdministered starts the function. Without VALKEY_URL it reaches a server through a
+// startAdmin starts the function. Without VALKEY_URL it reaches a server through a
 // proxy.
-func startAdministered(t *testing.T, binary string, variables map[string]string) administered {
+func startAdmin(t *testing.T, binary string, variables map[string]string) adminFunction {
 	t.Helper()
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
@@ -70,7 +70,7 @@ func startAdministered(t *testing.T, binary string, variables map[string]string)
 		"ADMIN_PASSWORD": firstPassword}
 	maps.Copy(env, variables)
 	maps.DeleteFunc(env, func(_, value string) bool { return value == "" })
-	a := administered{client: client, log: &syncbuffer.Buffer{}}
+	a := adminFunction{client: client, log: &syncbuffer.Buffer{}}
 	var err error
 	a.function, err = lambda.Start(lambda.Config{Name: "admin", Binary: binary, Env: env, Warm: 1,
 		Timeout: 30 * time.Second, Log: a.log})
@@ -95,7 +95,7 @@ type reply struct {
 
 // send makes a request as the dashboard's own pages do. Header names and values follow
 // the body.
-func (a administered) send(t *testing.T, method, path, body string, header ...string) reply {
+func (a adminFunction) send(t *testing.T, method, path, body string, header ...string) reply {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, a.url+path, strings.NewReader(body))
 	if err != nil {
@@ -122,7 +122,7 @@ func (a administered) send(t *testing.T, method, path, body string, header ...st
 		response.Cookies(), string(text)}
 }
 
-func (a administered) login(t *testing.T, user, password string) reply {
+func (a adminFunction) login(t *testing.T, user, password string) reply {
 	t.Helper()
 	form := neturl.Values{"user": {user}, "password": {password}}.Encode()
 	return a.send(t, http.MethodPost, "/login", form, "Content-Type", "application/x-www-form-urlencoded")
@@ -137,23 +137,23 @@ func cookieOf(r reply) string {
 }
 
 // status returns the status of the answer to a GET.
-func status(path string) func(*testing.T, administered) string {
-	return func(t *testing.T, a administered) string {
+func status(path string) func(*testing.T, adminFunction) string {
+	return func(t *testing.T, a adminFunction) string {
 		t.Helper()
 		return fmt.Sprint(a.send(t, http.MethodGet, path, "").status)
 	}
 }
 
-// entering returns the status of a log-in.
-func entering(user, password string) func(*testing.T, administered) string {
-	return func(t *testing.T, a administered) string {
+// logInStatus returns the status of a log-in.
+func logInStatus(user, password string) func(*testing.T, adminFunction) string {
+	return func(t *testing.T, a adminFunction) string {
 		t.Helper()
 		return fmt.Sprint(a.login(t, user, password).status)
 	}
 }
 
 // token returns a machine token of scope write, made with the operator's own pepper.
-func (a administered) token(t *testing.T) string {
+func (a adminFunction) token(t *testing.T) string {
 	t.Helper()
 	_, secret, err := token.NewStore(a.client, apikey.Pepper(checkPepper)).Create(t.Context(), token.New{
 		Name: "a test", Scope: token.Write, Expires: time.Now().Add(time.Hour),
@@ -166,7 +166,7 @@ func (a administered) token(t *testing.T) string {
 }
 
 // apiKey returns the secret of a new API key.
-func (a administered) apiKey(t *testing.T) string {
+func (a adminFunction) apiKey(t *testing.T) string {
 	t.Helper()
 	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
 	savePlan(t, keys)
@@ -177,8 +177,8 @@ func (a administered) apiKey(t *testing.T) string {
 	return secret.Reveal()
 }
 
-// reserving returns when a reservation of the API ends.
-func reserving(t *testing.T, a administered) string {
+// reservationEnd reports whether a reservation of the API expires in more than 12 hours.
+func reservationEnd(t *testing.T, a adminFunction) string {
 	t.Helper()
 	keys := registry.NewStore(a.client, apikey.Pepper(checkPepper))
 	savePlan(t, keys)
@@ -204,8 +204,8 @@ func savePlan(t *testing.T, keys *registry.Store) {
 }
 
 // loggedIn reports whether a page has a text for a logged-in user.
-func loggedIn(path, text string) func(*testing.T, administered) string {
-	return func(t *testing.T, a administered) string {
+func loggedIn(path, text string) func(*testing.T, adminFunction) string {
+	return func(t *testing.T, a adminFunction) string {
 		t.Helper()
 		page := a.send(t, http.MethodGet, path, "", "Cookie", cookieOf(a.login(t, "ada", firstPassword)))
 		return map[bool]string{true: "there", false: "not there"}[page.status == http.StatusOK &&
@@ -214,7 +214,7 @@ func loggedIn(path, text string) func(*testing.T, administered) string {
 }
 
 // longSession reports whether a session lasts for more than 10 minutes without use.
-func longSession(t *testing.T, a administered) string {
+func longSession(t *testing.T, a adminFunction) string {
 	t.Helper()
 	a.send(t, http.MethodGet, "/", "", "Cookie", cookieOf(a.login(t, "ada", firstPassword)))
 	names, err := a.client.Do(t.Context(), a.client.B().Keys().Pattern("tg:session:*").Build()).AsStrSlice()
@@ -234,7 +234,7 @@ func longSession(t *testing.T, a administered) string {
 
 // lifetime reports whether a new session ends within a day. Valkey stores it with its
 // end, 8 bytes of milliseconds.
-func lifetime(t *testing.T, a administered) string {
+func lifetime(t *testing.T, a adminFunction) string {
 	t.Helper()
 	a.login(t, "ada", firstPassword)
 	names, err := a.client.Do(t.Context(), a.client.B().Keys().Pattern("tg:session:*").Build()).AsStrSlice()
@@ -249,8 +249,8 @@ func lifetime(t *testing.T, a administered) string {
 	return map[bool]string{true: "within a day", false: "later"}[time.Until(end) < 24*time.Hour]
 }
 
-// requests reports whether requests are logged.
-func requests(t *testing.T, a administered) string {
+// requests reports whether the function logs requests.
+func requests(t *testing.T, a adminFunction) string {
 	t.Helper()
 	a.send(t, http.MethodGet, "/login", "")
 	return map[bool]string{true: "logged",
@@ -270,35 +270,35 @@ func hashOf(t *testing.T, password string) string {
 // Every documented variable of the admin function changes what the built function does.
 func TestAdminVariables(t *testing.T) {
 	first, other := hashOf(t, firstPassword), hashOf(t, otherPassword)
-	rows := map[string]setting[administered]{
+	rows := map[string]setting[adminFunction]{
 		"VALKEY_URL": {nil, map[string]string{valkeytest.Start(t): "200", noServer: "503"},
 			status("/healthz")},
 		"VALKEY_CONNECT_TIMEOUT": {nil, map[string]string{"100ms": "503", "8s": "200"}, status("/login")},
 		"KEY_PEPPER": {nil, map[string]string{checkPepper: "200", checkPepper + " not": "401"},
-			func(t *testing.T, a administered) string {
+			func(t *testing.T, a adminFunction) string {
 				t.Helper()
 				return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/me", "", "Authorization",
 					a.token(t)).status)
 			}},
 		"FOREIGN_KEYS": {nil, map[string]string{"false": "not there", "true": "there"},
-			func(t *testing.T, a administered) string {
+			func(t *testing.T, a adminFunction) string {
 				t.Helper()
 				savePlan(t, registry.NewStore(a.client, apikey.Pepper(checkPepper)))
 				return loggedIn("/keys/new", `name="value"`)(t, a)
 			}},
-		"RESERVATION_LEASE": {nil, map[string]string{"10m": "soon", "24h": "tomorrow"}, reserving},
+		"RESERVATION_LEASE": {nil, map[string]string{"10m": "soon", "24h": "tomorrow"}, reservationEnd},
 		"ADMIN_USER": {nil, map[string]string{"ada": "303", "bob": "401"},
-			entering("ada", firstPassword)},
+			logInStatus("ada", firstPassword)},
 		"ADMIN_PASSWORD": {nil, map[string]string{firstPassword: "303", otherPassword: "401"},
-			entering("ada", firstPassword)},
+			logInStatus("ada", firstPassword)},
 		"ADMIN_PASSWORD_HASH": {map[string]string{"ADMIN_PASSWORD": ""},
-			map[string]string{first: "303", other: "401"}, entering("ada", firstPassword)},
+			map[string]string{first: "303", other: "401"}, logInStatus("ada", firstPassword)},
 		"ADMIN_USERS": {nil, map[string]string{"": "401", "vic:viewer:" + other: "303"},
-			entering("vic", otherPassword)},
+			logInStatus("vic", otherPassword)},
 		"ADMIN_NETWORKS": {nil, map[string]string{"127.0.0.0/8": "200", "203.0.113.0/24": "403"},
 			status("/login")},
 		"OWNER_VIEW": {nil, map[string]string{"off": "401 303", "api": "200 303", "page": "200 200"},
-			func(t *testing.T, a administered) string {
+			func(t *testing.T, a adminFunction) string {
 				t.Helper()
 				page := a.send(t, http.MethodGet, "/self", "").status
 				return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/self", "", "X-API-Key",
@@ -307,7 +307,7 @@ func TestAdminVariables(t *testing.T) {
 		"OWNER_NETWORKS": {map[string]string{"ADMIN_NETWORKS": "203.0.113.0/24"},
 			map[string]string{"": "403", "127.0.0.0/8": "401"}, status("/api/v1/self")},
 		"BASE_PATH": {nil, map[string]string{"": "/login?next=%2F", "/prod": "/prod/login?next=%2Fprod%2F"},
-			func(t *testing.T, a administered) string {
+			func(t *testing.T, a adminFunction) string {
 				t.Helper()
 				return a.send(t, http.MethodGet, "/", "").location
 			}},
@@ -320,18 +320,19 @@ func TestAdminVariables(t *testing.T) {
 		"LOG_LEVEL": {nil, map[string]string{"info": "logged", "error": "not logged"}, requests},
 	}
 	maps.Copy(rows, journalRows(t))
-	obeyedByAdmin(t, false, rows)
+	testAdminVariables(t, false, rows)
 }
 
-// obeyedByAdmin calls obeyed for the variables of an OpenID provider, or for all others.
-func obeyedByAdmin(t *testing.T, aboutProvider bool, rows map[string]setting[administered]) {
+// testAdminVariables calls testVariables for the variables of an OpenID provider, or for
+// all others.
+func testAdminVariables(t *testing.T, aboutProvider bool, rows map[string]setting[adminFunction]) {
 	t.Helper()
 	documented := slices.DeleteFunc(documentedVariables(t, "admin"), func(name string) bool {
 		return (strings.HasPrefix(name, "OIDC_") || name == "ADMIN_URL") != aboutProvider
 	})
 	binary := buildAdmin(t)
-	obeyed(t, documented, rows, func(t *testing.T, variables map[string]string) administered {
+	testVariables(t, documented, rows, func(t *testing.T, variables map[string]string) adminFunction {
 		t.Helper()
-		return startAdministered(t, binary, variables)
+		return startAdmin(t, binary, variables)
 	})
 }

@@ -26,17 +26,17 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// checked is the built check function with a server behind a proxy.
-type checked struct {
+// proxiedCheck is the built check function with a server behind a proxy.
+type proxiedCheck struct {
 	*checkFunction
 	proxy *valkeytest.Proxy
 }
 
 const noServer = "valkey://127.0.0.1:1"
 
-// startChecked starts the function. Without VALKEY_URL it reaches the server through the
-// proxy.
-func startChecked(t *testing.T, variables map[string]string) checked {
+// startProxiedCheck starts the function. Without VALKEY_URL it reaches the server through
+// the proxy.
+func startProxiedCheck(t *testing.T, variables map[string]string) proxiedCheck {
 	t.Helper()
 	server := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, server, nil)
@@ -58,11 +58,11 @@ func startChecked(t *testing.T, variables map[string]string) checked {
 	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
 		t.Fatal(err)
 	}
-	return checked{f, proxy}
+	return proxiedCheck{f, proxy}
 }
 
 // answerTo returns the function's answer, or its error.
-func (c checked) answerTo(t *testing.T, event string) string {
+func (c proxiedCheck) answerTo(t *testing.T, event string) string {
 	t.Helper()
 	answer, err := c.Invoke(t.Context(), []byte(event))
 	if err != nil {
@@ -72,7 +72,7 @@ func (c checked) answerTo(t *testing.T, event string) string {
 }
 
 // verdict returns allow, deny or refuse.
-func (c checked) verdict(t *testing.T, event string) string {
+func (c proxiedCheck) verdict(t *testing.T, event string) string {
 	t.Helper()
 	switch text := c.answerTo(t, event); {
 	case strings.Contains(text, `"Effect":"Allow"`):
@@ -87,16 +87,16 @@ func (c checked) verdict(t *testing.T, event string) string {
 }
 
 // callOf returns a call with a new key.
-func (c checked) callOf(t *testing.T) string {
+func (c proxiedCheck) callOf(t *testing.T) string {
 	t.Helper()
 	_, secret := c.newKey(t)
 	return canaryEvent("x-api-key", secret.Reveal(), canaryAddress)
 }
 
-func oneCall(t *testing.T, c checked) string { t.Helper(); return c.verdict(t, c.callOf(t)) }
+func oneCall(t *testing.T, c proxiedCheck) string { t.Helper(); return c.verdict(t, c.callOf(t)) }
 
 // context returns a value of the answer's context.
-func (c checked) context(t *testing.T, event, name string) string {
+func (c proxiedCheck) context(t *testing.T, event, name string) string {
 	t.Helper()
 	var answer struct{ Context map[string]any }
 	text := c.answerTo(t, event)
@@ -155,7 +155,10 @@ func signedToken(t *testing.T, good time.Duration) string {
 	return text
 }
 
-func withToken(t *testing.T, c checked) string { t.Helper(); return c.verdict(t, bearer(t, time.Hour)) }
+func withToken(t *testing.T, c proxiedCheck) string {
+	t.Helper()
+	return c.verdict(t, bearer(t, time.Hour))
+}
 
 // tokens returns variables that accept the test's tokens, with changes.
 func tokens(changes ...string) map[string]string {
@@ -169,9 +172,9 @@ func tokens(changes ...string) map[string]string {
 	return all
 }
 
-// sharing reports whether two addresses count as one caller.
-func sharing(one, other string) func(*testing.T, checked) string {
-	return func(t *testing.T, c checked) string {
+// shareIdentity reports whether two addresses count as one caller.
+func shareIdentity(one, other string) func(*testing.T, proxiedCheck) string {
+	return func(t *testing.T, c proxiedCheck) string {
 		t.Helper()
 		first, second := c.context(t, canaryEvent("x", "y", one), "keyId"),
 			c.context(t, canaryEvent("x", "y", other), "keyId")
@@ -181,7 +184,7 @@ func sharing(one, other string) func(*testing.T, checked) string {
 
 // whileSilent returns the verdict on a call whose connection passes no data. It adds
 // "late" if the call waited for at least a second, a third of the longest VALKEY_TIMEOUT.
-func whileSilent(t *testing.T, c checked) string {
+func whileSilent(t *testing.T, c proxiedCheck) string {
 	t.Helper()
 	call := c.callOf(t)
 	if first := c.verdict(t, call); first != "allow" {
@@ -198,7 +201,7 @@ func whileSilent(t *testing.T, c checked) string {
 
 // inAnOutage returns the verdict on a caller that was allowed before the server began to
 // refuse commands.
-func inAnOutage(t *testing.T, c checked) string {
+func inAnOutage(t *testing.T, c proxiedCheck) string {
 	t.Helper()
 	call := c.callOf(t)
 	if first := c.verdict(t, call); first != "allow" {
@@ -220,8 +223,8 @@ func subjectID(name string) string {
 
 var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
 
-// scripts returns the number of scripts that the server has run.
-func (c checked) scripts(t *testing.T) int {
+// scriptRuns returns the number of scripts that the server has run.
+func (c proxiedCheck) scriptRuns(t *testing.T) int {
 	t.Helper()
 	info, err := c.client.Do(t.Context(), c.client.B().Info().Section("commandstats").Build()).ToString()
 	if err != nil {
@@ -235,24 +238,24 @@ func (c checked) scripts(t *testing.T) int {
 	return n
 }
 
-// hammering reports whether each call of a denied caller asks the server.
-func hammering(t *testing.T, c checked) string {
+// denyCache reports whether each call of a denied caller asks the server.
+func denyCache(t *testing.T, c proxiedCheck) string {
 	t.Helper()
-	const calls = 400 // more than the scripts of records that leave after the first answers
+	const calls = 400 // more than the scripts that send usage records after the first answers
 	call := c.callOf(t)
 	c.answerTo(t, call)
-	before := c.scripts(t)
+	before := c.scriptRuns(t)
 	for range calls {
 		c.answerTo(t, call)
 	}
-	if c.scripts(t)-before >= calls {
+	if c.scriptRuns(t)-before >= calls {
 		return "each call asks"
 	}
-	return "some are answered here"
+	return "some are denied from memory"
 }
 
 // settled returns the result of settling more than a second after the call.
-func settled(t *testing.T, c checked) string {
+func settled(t *testing.T, c proxiedCheck) string {
 	t.Helper()
 	reservation := c.context(t, c.callOf(t), "reservation")
 	issued := c.now(t)
@@ -274,10 +277,10 @@ func (f *checkFunction) now(t *testing.T) time.Time {
 	return time.Unix(parts[0], parts[1]*1000)
 }
 
-// written makes calls until one is denied, ends the function, and reports whether its
+// logContains makes calls until one is denied, ends the function, and reports whether its
 // output has a text.
-func written(text string) func(*testing.T, checked) string {
-	return func(t *testing.T, c checked) string {
+func logContains(text string) func(*testing.T, proxiedCheck) string {
+	return func(t *testing.T, c proxiedCheck) string {
 		t.Helper()
 		call := c.callOf(t)
 		for range 3 {
@@ -288,10 +291,10 @@ func written(text string) func(*testing.T, checked) string {
 	}
 }
 
-// holds reports whether the answer to a key's third call has a text. event makes the
-// event of a call with the key.
-func holds(text string, event func(key string) string) func(*testing.T, checked) string {
-	return func(t *testing.T, c checked) string {
+// answerContains reports whether the answer to a key's third call has a text. event makes
+// the event of a call with the key.
+func answerContains(text string, event func(key string) string) func(*testing.T, proxiedCheck) string {
+	return func(t *testing.T, c proxiedCheck) string {
 		t.Helper()
 		_, secret := c.newKey(t)
 		answer := ""
@@ -305,7 +308,7 @@ func holds(text string, event func(key string) string) func(*testing.T, checked)
 func restEvent(key string) string { return canaryEvent("x-api-key", key, canaryAddress) }
 
 // foreignCall returns the verdict on an imported key of another system.
-func foreignCall(t *testing.T, c checked) string {
+func foreignCall(t *testing.T, c proxiedCheck) string {
 	t.Helper()
 	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
 	c.store.ForeignKeys = true
@@ -324,7 +327,7 @@ func TestCheckVariables(t *testing.T) {
 	t.Cleanup(keys.Close)
 	byURL := tokens()
 	delete(byURL, "JWT_JWKS")
-	rows := map[string]setting[checked]{
+	rows := map[string]setting[proxiedCheck]{
 		"VALKEY_URL": {nil, map[string]string{"": "allow", noServer: "deny"}, oneCall},
 		"KEY_PEPPER": {nil,
 			map[string]string{checkPepper: "allow", checkPepper + " not": "refuse"}, oneCall},
@@ -332,21 +335,21 @@ func TestCheckVariables(t *testing.T) {
 		"VALKEY_CONNECT_TIMEOUT": {nil, map[string]string{"100ms": "deny", "8s": "allow"}, oneCall},
 		"CALLER_CACHE":           {nil, map[string]string{"10m": "allow", "0s": "deny"}, inAnOutage},
 		"DENY_CACHE": {nil,
-			map[string]string{"0s": "each call asks", "1m": "some are answered here"}, hammering},
+			map[string]string{"0s": "each call asks", "1m": "some are denied from memory"}, denyCache},
 		"HTTP_API_RESPONSE": {nil, map[string]string{"simple": "there", "iam": "not there"},
-			holds("isAuthorized", httpEvent)},
+			answerContains("isAuthorized", httpEvent)},
 		"HTTP_API_DENY": {nil, map[string]string{"deny": "not there", "context": "there"},
-			holds(`"isAuthorized":true`, httpEvent)},
+			answerContains(`"isAuthorized":true`, httpEvent)},
 		"USAGE_IDENTIFIER": {nil, map[string]string{"false": "not there", "true": "there"},
-			holds("usageIdentifierKey", restEvent)},
+			answerContains("usageIdentifierKey", restEvent)},
 		"FOREIGN_KEYS":      {nil, map[string]string{"false": "refuse", "true": "allow"}, foreignCall},
 		"RESERVATION_LEASE": {nil, map[string]string{"1s": "expired", "24h": "<nil>"}, settled},
 		"STAGE": {nil, map[string]string{"": "not written", "blue": "written"},
-			written(`"Stage":"blue"`)},
+			logContains(`"Stage":"blue"`)},
 		"LOG_LEVEL": {nil, map[string]string{"info": "written", "error": "not written"},
-			written(`"msg":"denied"`)},
+			logContains(`"msg":"denied"`)},
 		"IDENTITY_SOURCES": {nil, map[string]string{"key": "refuse", "key,ip": "allow"},
-			func(t *testing.T, c checked) string {
+			func(t *testing.T, c proxiedCheck) string {
 				t.Helper()
 				return c.verdict(t, canaryEvent("x", "y", canaryAddress))
 			}},
@@ -361,26 +364,26 @@ func TestCheckVariables(t *testing.T) {
 		"JWT_JWKS_URL": {byURL, map[string]string{keys.URL: "allow",
 			"http://127.0.0.1:1/": "deny"}, withToken},
 		"JWT_LEEWAY": {tokens(), map[string]string{"0s": "refuse", "5m": "allow"},
-			func(t *testing.T, c checked) string {
+			func(t *testing.T, c proxiedCheck) string {
 				t.Helper()
 				return c.verdict(t, bearer(t, -time.Minute))
 			}},
 		"JWT_IDENTITY_CLAIM": {tokens(), map[string]string{"sub": subjectID("ada"),
-			"client_id": subjectID("app")}, func(t *testing.T, c checked) string {
+			"client_id": subjectID("app")}, func(t *testing.T, c proxiedCheck) string {
 			t.Helper()
 			return c.context(t, bearer(t, time.Hour), "keyId")
 		}},
 		"JWT_PLAN_CLAIM": {tokens(), map[string]string{"": "two", "tier": "five"},
-			func(t *testing.T, c checked) string {
+			func(t *testing.T, c proxiedCheck) string {
 				t.Helper()
 				return c.context(t, bearer(t, time.Hour), "plan")
 			}},
 		"IPV4_PREFIX": {map[string]string{"IDENTITY_SOURCES": "ip"},
 			map[string]string{"32": "two callers", "24": "one caller"},
-			sharing("203.0.113.7", "203.0.113.9")},
+			shareIdentity("203.0.113.7", "203.0.113.9")},
 		"IPV6_PREFIX": {map[string]string{"IDENTITY_SOURCES": "ip"},
 			map[string]string{"64": "two callers", "32": "one caller"},
-			sharing("2001:db8:1::1", "2001:db8:2::1")},
+			shareIdentity("2001:db8:1::1", "2001:db8:2::1")},
 	}
-	obeyed(t, documentedVariables(t, "check"), rows, startChecked)
+	testVariables(t, documentedVariables(t, "check"), rows, startProxiedCheck)
 }

@@ -55,17 +55,18 @@ func documentedVariables(t *testing.T, function string) []string {
 	return names
 }
 
-// setting is a variable of a built function: the observed behaviour for each value. At
-// least two values with different behaviour show that the function obeys it.
+// setting has the wanted behaviour of a built function for each value of a variable, and
+// how to observe it. At least two values with different behaviour show that the function
+// uses the variable.
 type setting[F any] struct {
-	with map[string]string // other variables
-	seen map[string]string
-	look func(*testing.T, F) string
+	variables map[string]string // set beside the tested one
+	want      map[string]string
+	observe   func(*testing.T, F) string
 }
 
-// obeyed runs the function with each value of each documented variable. It fails for a
-// variable without a row, and for a row without a documented variable.
-func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F],
+// testVariables runs the function with each value of each documented variable. It fails
+// for a variable without a row, and for a row without a documented variable.
+func testVariables[F any](t *testing.T, documented []string, rows map[string]setting[F],
 	start func(*testing.T, map[string]string) F) {
 	t.Helper()
 	for name := range rows {
@@ -76,19 +77,19 @@ func obeyed[F any](t *testing.T, documented []string, rows map[string]setting[F]
 	for _, name := range documented {
 		row, ok := rows[name]
 		if !ok {
-			t.Errorf("no test changes %s and sees the effect in the built function", name)
+			t.Errorf("no row changes %s", name)
 			continue
 		}
 		seen := map[string]bool{}
 		// Rows run in order: a run with AUDIT_RETENTION moves entries that the run
 		// without it restores.
-		for _, value := range slices.Sorted(maps.Keys(row.seen)) {
-			want := row.seen[value]
+		for _, value := range slices.Sorted(maps.Keys(row.want)) {
+			want := row.want[value]
 			t.Run(name+"="+value, func(t *testing.T) {
 				variables := map[string]string{}
-				maps.Copy(variables, row.with)
+				maps.Copy(variables, row.variables)
 				variables[name] = value
-				if got := row.look(t, start(t, variables)); got != want {
+				if got := row.observe(t, start(t, variables)); got != want {
 					t.Errorf("%s=%s: %s, want %s", name, value, got, want)
 				}
 			})
@@ -123,10 +124,10 @@ func provider(t *testing.T) (issuer string, with func(changes ...string) map[str
 	}
 }
 
-// atTheProvider returns a parameter of the address to which the dashboard sends users for
-// the log-in.
-func atTheProvider(parameter string) func(*testing.T, administered) string {
-	return func(t *testing.T, a administered) string {
+// authorizationParameter returns a parameter of the address to which the dashboard sends
+// users for the log-in.
+func authorizationParameter(parameter string) func(*testing.T, adminFunction) string {
+	return func(t *testing.T, a adminFunction) string {
 		t.Helper()
 		r := a.send(t, http.MethodGet, "/login/oidc", "")
 		to, err := neturl.Parse(r.location)
@@ -138,7 +139,7 @@ func atTheProvider(parameter string) func(*testing.T, administered) string {
 }
 
 // role returns the role of a user in the group ops who logs in at the provider.
-func role(t *testing.T, a administered) string {
+func role(t *testing.T, a adminFunction) string {
 	t.Helper()
 	begun := a.send(t, http.MethodGet, "/login/oidc", "")
 	issuer, _, _ := strings.Cut(begun.location, "/auth?")
@@ -158,19 +159,19 @@ func role(t *testing.T, a administered) string {
 // Every documented variable of the OpenID provider changes what the built function does.
 func TestAdminProviderVariables(t *testing.T) {
 	issuer, oidc := provider(t)
-	obeyedByAdmin(t, true, map[string]setting[administered]{
+	testAdminVariables(t, true, map[string]setting[adminFunction]{
 		"ADMIN_URL": {oidc(), map[string]string{
 			publicURL:           publicURL + "/login/oidc/callback",
 			"https://x.example": "https://x.example/login/oidc/callback",
-		}, atTheProvider("redirect_uri")},
+		}, authorizationParameter("redirect_uri")},
 		"OIDC_ISSUER": {oidc(), map[string]string{issuer: "303", "http://127.0.0.1:1": "502"},
 			status("/login/oidc")},
 		"OIDC_CLIENT_ID": {oidc(), map[string]string{"dashboard": "dashboard", "other": "other"},
-			atTheProvider("client_id")},
+			authorizationParameter("client_id")},
 		"OIDC_CLIENT_SECRET": {oidc(),
 			map[string]string{"dashboard-secret": "editor", "another-secret": "not in"}, role},
 		"OIDC_SCOPES": {oidc(), map[string]string{"openid profile": "openid profile",
-			"openid": "openid"}, atTheProvider("scope")},
+			"openid": "openid"}, authorizationParameter("scope")},
 		"OIDC_ROLE_CLAIM":    {oidc(), map[string]string{"groups": "editor", "teams": "not in"}, role},
 		"OIDC_EDITOR_VALUES": {oidc(), map[string]string{"ops": "editor", "leads": "not in"}, role},
 		"OIDC_VIEWER_VALUES": {oidc("OIDC_EDITOR_VALUES", "leads"),
@@ -182,17 +183,17 @@ func TestAdminProviderVariables(t *testing.T) {
 const noJournal = "s3://bucket?region=eu-west-1&endpoint=http://127.0.0.1:1"
 
 // journalRows returns the rows of the journal's variables.
-func journalRows(t *testing.T) map[string]setting[administered] {
+func journalRows(t *testing.T) map[string]setting[adminFunction] {
 	t.Helper()
-	status := func(t *testing.T, a administered) string {
+	status := func(t *testing.T, a adminFunction) string {
 		t.Helper()
 		return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/journal", "", "Authorization",
 			a.token(t)).status)
 	}
-	return map[string]setting[administered]{
+	return map[string]setting[adminFunction]{
 		"JOURNAL": {nil, map[string]string{"": "404", t.TempDir(): "200"}, status},
 		"JOURNAL_AWAY": {map[string]string{"JOURNAL": noJournal},
-			map[string]string{"refuse": "503", "queue": "201"}, creating},
+			map[string]string{"refuse": "503", "queue": "201"}, createKeyStatus},
 		"JOURNAL_RESTORE": {map[string]string{"JOURNAL": writtenJournal(t)},
 			map[string]string{"ask": "behind", "always": "restored"}, restored},
 		"AUDIT_RETENTION": {
@@ -202,8 +203,8 @@ func journalRows(t *testing.T) map[string]setting[administered] {
 	}
 }
 
-// creating returns the status of creating a key.
-func creating(t *testing.T, a administered) string {
+// createKeyStatus returns the status of creating a key.
+func createKeyStatus(t *testing.T, a adminFunction) string {
 	t.Helper()
 	savePlan(t, registry.NewStore(a.client, apikey.Pepper(checkPepper)))
 	return fmt.Sprint(a.send(t, http.MethodPost, "/api/v1/keys", `{"name":"a key","env":"test","plan":"two"}`,
@@ -211,7 +212,7 @@ func creating(t *testing.T, a administered) string {
 }
 
 // restored reports whether Valkey has the journal's changes.
-func restored(t *testing.T, a administered) string {
+func restored(t *testing.T, a adminFunction) string {
 	t.Helper()
 	answer := a.send(t, http.MethodGet, "/api/v1/journal", "", "Authorization", a.token(t))
 	var status struct{ Behind *int }
@@ -224,13 +225,13 @@ func restored(t *testing.T, a administered) string {
 // writtenJournal returns a folder with the changes of another Valkey.
 func writtenJournal(t *testing.T) string {
 	t.Helper()
-	keys, _, folder := journalled(t)
+	keys, _, folder := newJournaledStore(t)
 	savePlan(t, keys)
 	return folder
 }
 
-// journalled returns a registry on its own Valkey, with a journal in a folder.
-func journalled(t *testing.T) (keys *registry.Store, client valkey.Client, folder string) {
+// newJournaledStore returns a registry on its own Valkey, with a journal in a folder.
+func newJournaledStore(t *testing.T) (keys *registry.Store, client valkey.Client, folder string) {
 	t.Helper()
 	folder = t.TempDir()
 	kept, err := journal.OpenStore(folder)
@@ -250,7 +251,7 @@ const oldEntries = 150
 // oldJournal returns a folder with entries of 60 days ago.
 func oldJournal(t *testing.T) string {
 	t.Helper()
-	keys, client, folder := journalled(t)
+	keys, client, folder := newJournaledStore(t)
 	text := strings.Replace(audit.AppendFunction, "'*'", "ARGV[6]", 1)
 	old := valkey.NewLuaScript(text + "return append(KEYS[1], KEYS[2], KEYS[3], unpack(ARGV)) and 1 or 0")
 	ms := time.Now().Add(-60 * 24 * time.Hour).UnixMilli()
@@ -274,9 +275,9 @@ func oldJournal(t *testing.T) string {
 
 // trimmed reports whether Valkey no longer has the oldest entries that the start
 // restored. It makes no token: that would be in the journal, which the next start reads.
-func trimmed(t *testing.T, a administered) string {
+func trimmed(t *testing.T, a adminFunction) string {
 	t.Helper()
-	a.send(t, http.MethodGet, "/healthz", "") // the start is over
+	a.send(t, http.MethodGet, "/healthz", "") // waits for the end of the start
 	stream := audit.Stream(keyspace.BucketOf(audit.JournalSubject))
 	length, err := a.client.Do(t.Context(), a.client.B().Xlen().Key(stream).Build()).AsInt64()
 	if err != nil || length == 0 {
