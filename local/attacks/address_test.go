@@ -120,7 +120,7 @@ func TestAttackRefusedAddress(t *testing.T) {
 	}
 }
 
-// The dashboard refuses clients outside of its networks, whatever address they claim.
+// The dashboard refuses clients outside of ADMIN_NETWORKS, whatever address they claim.
 func TestAttackDashboardFromElsewhere(t *testing.T) {
 	a, i := attack(t, "the dashboard from other networks",
 		"pages, log-in, API and settlements from outside of `ADMIN_NETWORKS`, under headers that "+
@@ -129,7 +129,7 @@ func TestAttackDashboardFromElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bearer := "Bearer " + i.machine(t, "write")
+	bearer := "Bearer " + i.machineToken(t, "write")
 	if got := site.from(t, "203.0.113.9", http.MethodGet, "/api/v1/me", "", "Authorization",
 		bearer); got.status != http.StatusOK {
 		t.Fatalf("from inside: %d %s", got.status, got.body)

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// ownView takes API keys alone; TestAttackOwnView covers it.
+// ownView accepts only API keys; TestAttackOwnView covers it.
 const ownView = "GET /api/v1/self"
 
 // readers are POST operations that change nothing, so a read token may use them.
 var readers = map[string]bool{"POST /api/v1/simulate": true, "POST /api/v1/simulate/lab": true}
 
 // scopeAllows reports whether a token of this scope may use an operation. It does not
-// read the dashboard's route table, which it checks.
+// read the dashboard's route table, which the test checks.
 func scopeAllows(scope string, e endpoint) bool {
 	switch {
 	case scope == "write":
@@ -35,7 +35,7 @@ func TestAttackAPICredentials(t *testing.T) {
 		"each operation with none, garbage, an API key, a revoked token, and tokens of scope read, "+
 			"write and settle")
 	k, secret := i.key(t, wide)
-	revoked := i.machine(t, "write")
+	revoked := i.machineToken(t, "write")
 	id := revoked[len("tga_"):][:12]
 	if got := i.site.send(t, http.MethodDelete, "/api/v1/tokens/"+id, "",
 		i.page(t)...); got.status != http.StatusNoContent {
@@ -46,7 +46,7 @@ func TestAttackAPICredentials(t *testing.T) {
 		"revoked": "Bearer " + revoked,
 	}
 	for _, scope := range []string{"read", "write", "settle"} {
-		credentials[scope] = "Bearer " + i.machine(t, scope)
+		credentials[scope] = "Bearer " + i.machineToken(t, scope)
 	}
 	operations := i.operations(t, k.ID)
 	before := i.newestAuditID(t) // after the log-ins
@@ -76,7 +76,7 @@ func TestAttackAPICredentials(t *testing.T) {
 			}
 		}
 	}
-	i.unchanged(t, before)
+	i.wantUnchanged(t, before)
 }
 
 // foreign holds the headers of requests that another site's page can make a browser send.
@@ -112,7 +112,7 @@ func TestAttackCrossSite(t *testing.T) {
 			}
 		}
 	}
-	i.unchanged(t, before)
+	i.wantUnchanged(t, before)
 	if got := i.site.get(t, "/keys", "Cookie", cookie); got.status != http.StatusOK {
 		t.Errorf("the session afterwards: %d", got.status)
 	}
@@ -162,5 +162,5 @@ func TestAttackSimpleRequests(t *testing.T) {
 			t.Errorf("%s: %d", method, got.status)
 		}
 	}
-	i.unchanged(t, before)
+	i.wantUnchanged(t, before)
 }

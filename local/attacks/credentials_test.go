@@ -69,7 +69,7 @@ func TestAttackIdentity(t *testing.T) {
 	_, key := i.key(t, wide)
 	_, other := i.key(t, wide)
 	bad := badCredentials(key, other, k.token(nil), k.token(map[string]any{"sub": "eve"}),
-		i.machine(t, "write"))
+		i.machineToken(t, "write"))
 	for _, sources := range []string{"key,jwt", "jwt,key"} {
 		rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": sources, "JWT_JWKS": keySet(k)})
 		for api, target := range map[string]target{"REST API": rest, "HTTP API": http2} {
@@ -277,7 +277,7 @@ func wrongClaims(k issuerKey) map[string]string {
 	return all
 }
 
-// tokens starts a check function that takes JWTs, with more variables.
+// tokens starts a check function that accepts JWTs, with further variables.
 func (i *installation) tokens(t *testing.T, env map[string]string) (rest, http target) {
 	t.Helper()
 	all := map[string]string{"IDENTITY_SOURCES": "jwt", "JWT_ISSUER": issuer, "JWT_AUDIENCE": audience}
@@ -289,8 +289,7 @@ func (i *installation) tokens(t *testing.T, env map[string]string) (rest, http t
 	return rest, http
 }
 
-// A token lets a caller in only if the issuer signed it for this audience and it is valid
-// now.
+// A token is accepted only if the issuer signed it for this audience and it is valid now.
 func TestAttackForgedTokens(t *testing.T) {
 	a, i := attack(t, "forged JWTs",
 		"`none`, public keys as HMAC secrets, keys of other algorithms, `jwk`, `jku`, `x5u`, `x5c`, "+
@@ -311,8 +310,8 @@ func TestAttackForgedTokens(t *testing.T) {
 	}
 }
 
-// A misbehaving issuer lets no caller in, and unknown key ids cause no more than one
-// fetch a minute.
+// No caller is allowed with a misbehaving issuer. Unknown key ids cause at most one fetch
+// a minute.
 func TestAttackKeySets(t *testing.T) {
 	a, i := attack(t, "key sets of JWT issuers",
 		"a redirect, more than 64 kB, a set that never ends, a 500, and tokens with 2,000 unknown key "+
@@ -385,6 +384,6 @@ func (a *attempt) unknownKeyIDs(t *testing.T, i *installation, good issuerKey) {
 	threads.Wait()
 	// One fetch a minute; a slow machine may take several minutes.
 	if n := fetches.Load() - before; n > 5 {
-		t.Errorf("the issuer was asked %d times for 2,000 unknown keys", n)
+		t.Errorf("%d fetches of the issuer's keys for 2,000 unknown keys, want at most 5", n)
 	}
 }

@@ -40,7 +40,7 @@ func TestAttackPathConfusion(t *testing.T) {
 			t.Errorf("POST %s: %d %.200s", path, got.status, got.body)
 		}
 	}
-	i.unchanged(t, before)
+	i.wantUnchanged(t, before)
 }
 
 // elsewhere are texts that browsers may read as another site's address.
@@ -271,23 +271,23 @@ func TestAttackOwnView(t *testing.T) {
 	const address = "203.0.113.77"
 	k, secret := i.key(t, wide)
 	_, other := i.key(t, wide)
-	look := func(header ...string) reply {
+	self := func(header ...string) reply {
 		a.probe()
 		return i.site.from(t, address, http.MethodGet, "/api/v1/self", "", header...)
 	}
-	if got := look("X-API-Key", secret); got.status != http.StatusOK ||
+	if got := self("X-API-Key", secret); got.status != http.StatusOK ||
 		!strings.Contains(got.body, k.ID) || strings.Contains(got.body, other[8:20]) {
 		t.Fatalf("a good key: %d %s", got.status, got.body)
 	}
-	made, _ := i.store.Get(t.Context(), k.ID)
+	created, _ := i.store.Get(t.Context(), k.ID)
 	for name, header := range map[string][]string{
 		"none": nil, "revoked": {"X-API-Key", i.revoked(t)}, "expired": {"X-API-Key", i.expired(t)},
 		"banned": {"X-API-Key", i.banned(t)}, "unknown": {"X-API-Key", unknown(t)},
 		"two": {"X-API-Key", secret, "X-API-Key", other}, "joined": {"X-API-Key", secret + "," + other},
 		"an editor's session": {"Cookie", i.session(t, editorName)},
-		"a write token":       {"Authorization", "Bearer " + i.machine(t, "write")},
+		"a write token":       {"Authorization", "Bearer " + i.machineToken(t, "write")},
 	} {
-		if got := look(header...); got.status != http.StatusUnauthorized {
+		if got := self(header...); got.status != http.StatusUnauthorized {
 			t.Errorf("%s: %d %s", name, got.status, got.body)
 		}
 	}
@@ -319,14 +319,14 @@ func TestAttackOwnView(t *testing.T) {
 	}
 	statuses := map[int]int{}
 	for range 40 {
-		statuses[look("X-API-Key", unknown(t)).status]++
+		statuses[self("X-API-Key", unknown(t)).status]++
 	}
 	if statuses[http.StatusUnauthorized] > 20 || statuses[http.StatusTooManyRequests] < 20 {
-		t.Errorf("unknown keys: %v", statuses)
+		t.Errorf("statuses of 40 unknown keys: %v, want 20 or more 429", statuses)
 	}
-	i.unchanged(t, before)
-	if now, err := i.store.Get(t.Context(), k.ID); err != nil || now.Version != made.Version {
-		t.Errorf("the key: %+v, %v", now, err)
+	i.wantUnchanged(t, before)
+	if now, err := i.store.Get(t.Context(), k.ID); err != nil || now.Version != created.Version {
+		t.Errorf("an attack changed the key: %+v, %v", now, err)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestAttackBombs(t *testing.T) {
 	a, i := attack(t, "YAML and JSON bombs",
 		"aliases, merges, nesting, duplicates, 190,000 fields, long numbers and texts, as a dry run "+
 			"of an import by a token of scope write")
-	header := i.machine(t, "write")
+	header := i.machineToken(t, "write")
 	for name, bomb := range bombs() {
 		t.Run(name, func(t *testing.T) {
 			a.probe()

@@ -41,7 +41,7 @@ import (
 // installation has the parts of a deployment: a Valkey with its two users, both built
 // functions, and the gateways in front of them.
 type installation struct {
-	dir      string // of the built functions
+	dir      string // has the built functions
 	valkey   *server.Server
 	root     valkey.Client // with every right
 	users    map[string]string
@@ -86,7 +86,7 @@ func (i *installation) close() {
 	i.closings = nil
 }
 
-func (i *installation) atEnd(do func()) { i.closings = append(i.closings, do) }
+func (i *installation) onClose(do func()) { i.closings = append(i.closings, do) }
 
 // installed returns the installation. Without a valkey-server it skips the test, or fails
 // it if CI is set.
@@ -114,7 +114,7 @@ func (i *installation) build(ctx context.Context) error {
 		return err
 	}
 	i.dir = dir
-	i.atEnd(func() { _ = os.RemoveAll(dir) })
+	i.onClose(func() { _ = os.RemoveAll(dir) })
 	return built.Link(ctx, dir, map[string]string{
 		"check/bootstrap": "tidegate/functions/check", "admin/bootstrap": "tidegate/functions/admin",
 	})
@@ -131,17 +131,17 @@ func (i *installation) startValkey(ctx context.Context) error {
 	if i.valkey, err = server.Installed(ctx); err != nil {
 		return err
 	}
-	i.atEnd(i.valkey.Close)
+	i.onClose(i.valkey.Close)
 	if i.root, err = store.Open(ctx, i.valkey.URL,
 		store.Options{Dial: 5 * time.Second, Write: 10 * time.Second}); err != nil {
 		return err
 	}
-	i.atEnd(i.root.Close)
+	i.onClose(i.root.Close)
 	for user, access := range map[string]string{"check": acl.Check(), "admin": acl.Admin()} {
 		words := append([]string{"ACL", "SETUSER", user, "reset", ">" + i.secrets[user]},
 			acl.Rules(access)...)
 		if err := i.root.Do(ctx, i.root.B().Arbitrary(words...).Build()).Error(); err != nil {
-			return fmt.Errorf("make user %s: %w", user, err)
+			return fmt.Errorf("create user %s: %w", user, err)
 		}
 		i.users[user] = strings.Replace(i.valkey.URL, "://", "://"+user+":"+i.secrets[user]+"@", 1)
 	}
@@ -227,7 +227,7 @@ func (i *installation) function(name string, concurrency int, limit time.Duratio
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%.4000s", err, i.log.tail())
 	}
-	i.atEnd(f.Close)
+	i.onClose(f.Close)
 	return f, nil
 }
 
@@ -237,12 +237,12 @@ func (i *installation) logger(api string) *slog.Logger {
 
 func (i *installation) open(h handler) target {
 	s := httptest.NewServer(h)
-	i.atEnd(s.Close)
+	i.onClose(s.Close)
 	return target{url: s.URL, handler: h}
 }
 
-// bySuite is the audit entry of changes that the suite writes directly to Valkey.
-var bySuite = registry.Edit{By: audit.Actor{Kind: "system", Name: "attacks"}, Reason: "attacks"}
+// suiteEdit is the audit entry of changes that the suite writes directly to Valkey.
+var suiteEdit = registry.Edit{By: audit.Actor{Kind: "system", Name: "attacks"}, Reason: "attacks"}
 
 // wide is a plan whose limits no test reaches.
 const wide = "wide"
@@ -259,7 +259,7 @@ func (i *installation) savePolicy(ctx context.Context) error {
 	set.Plans = []policy.Plan{{Name: wide, Limits: plenty}}
 	set.TokenPlan, set.AddressPlan = wide, wide
 	set.Deny = []netip.Prefix{netip.PrefixFrom(netip.MustParseAddr(refusedAddress), 32)}
-	_, err = i.store.SaveSet(ctx, *set, bySuite)
+	_, err = i.store.SaveSet(ctx, *set, suiteEdit)
 	return err
 }
 
@@ -273,7 +273,7 @@ func (i *installation) edit(t testing.TB, change func(*policy.Set)) {
 		t.Fatal(err)
 	}
 	change(set)
-	if _, err := i.store.SaveSet(ctx, *set, bySuite); err != nil {
+	if _, err := i.store.SaveSet(ctx, *set, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -287,7 +287,7 @@ func (i *installation) rules(t testing.TB, rules ...policy.Route) {
 func (i *installation) key(t testing.TB, plan string) (policy.Key, string) {
 	t.Helper()
 	n := policy.NewKey{Name: "customer", Env: "test", Plan: plan}
-	k, secret, err := i.store.Create(t.Context(), n, bySuite)
+	k, secret, err := i.store.Create(t.Context(), n, suiteEdit)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func (i *installation) key(t testing.TB, plan string) (policy.Key, string) {
 func (i *installation) revoked(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
-	if _, err := i.store.Revoke(t.Context(), k.ID, k.Version, bySuite); err != nil {
+	if _, err := i.store.Revoke(t.Context(), k.ID, k.Version, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	return secret
@@ -331,15 +331,15 @@ func (i *installation) session(t testing.TB, name string) string {
 	return ""
 }
 
-// machine creates a machine token of a scope.
-func (i *installation) machine(t testing.TB, scope string) string {
+// machineToken creates a machine token of a scope.
+func (i *installation) machineToken(t testing.TB, scope string) string {
 	t.Helper()
 	var made struct{ Secret string }
 	body := fmt.Sprintf(`{"name":"suite","scope":%q,"expires":%q}`, scope,
 		time.Now().Add(time.Hour).Format(time.RFC3339))
 	got := i.site.send(t, http.MethodPost, "/api/v1/tokens", body, i.page(t)...)
 	if err := json.Unmarshal([]byte(got.body), &made); err != nil || made.Secret == "" {
-		t.Fatalf("make a token: %d %.300s", got.status, got.body)
+		t.Fatalf("create a token: %d %.300s", got.status, got.body)
 	}
 	return made.Secret
 }

@@ -15,8 +15,7 @@ import (
 	"tidegate/internal/route"
 )
 
-// A holder of a backend's settle token takes no more from a shared limit than the rule's
-// bound.
+// A stolen settle token takes no more from a shared limit than the rule's bound.
 func TestAttackSettleToken(t *testing.T) {
 	a, i := attack(t, "a leaked settle token",
 		"reservations of 40 settled with up to 1,000,000,000, at a limit of 100,000 of all callers")
@@ -25,12 +24,12 @@ func TestAttackSettleToken(t *testing.T) {
 		Name: "settling", Pattern: route.Pattern{Path: "/settling"}, Cost: 40, Settle: true,
 		Shared: []limiter.Limit{all},
 	})
-	token := i.machine(t, "settle")
+	token := i.machineToken(t, "settle")
 	_, victim := i.key(t, wide)
 	for _, actual := range []int64{401, 4_000, 100_000, 1_000_000_000} {
 		a.probe()
 		_, secret := i.key(t, wide)
-		before := i.rest.get(t, "/settling", "x-api-key", victim).left(t, "route-all")
+		before := i.rest.get(t, "/settling", "x-api-key", victim).remaining(t, "route-all")
 		taken := i.rest.get(t, "/settling", "x-api-key", secret).reservation(t)
 		got, s := i.settle(t, token, taken, actual)
 		after := i.rest.get(t, "/settling", "x-api-key", victim)
@@ -42,7 +41,7 @@ func TestAttackSettleToken(t *testing.T) {
 			t.Errorf("settled with %d: the answer says that %d are above the bound", actual, s.AboveMax)
 		}
 		const most = bound + 40 // and the victim's own call
-		if left := after.left(t, "route-all"); left < before-most {
+		if left := after.remaining(t, "route-all"); left < before-most {
 			t.Errorf("settled with %d (%d %+v): others had %d left and have %d", actual, got.status,
 				s, before, left)
 		}
@@ -54,7 +53,7 @@ func TestAttackWriteToken(t *testing.T) {
 	a, i := attack(t, "a leaked write token",
 		"making tokens of each scope; creating keys with an id, a secret, a status, a version, a kind "+
 			"of the attacker's choice")
-	header := machineHeaders(i.machine(t, "write"))
+	header := machineHeaders(i.machineToken(t, "write"))
 	before := i.newestAuditID(t)
 	expires := time.Now().Add(time.Hour).Format(time.RFC3339)
 	for _, scope := range []string{"read", "write", "settle"} {
@@ -76,7 +75,7 @@ func TestAttackWriteToken(t *testing.T) {
 			t.Errorf("%s: %d %.300s", field, got.status, got.body)
 		}
 	}
-	i.unchanged(t, before)
+	i.wantUnchanged(t, before)
 }
 
 // ownChanges are operations that a viewer may use: they change at most the viewer's own
@@ -110,7 +109,7 @@ func TestAttackViewer(t *testing.T) {
 			t.Errorf("%s: %d, want 403", e.pattern, got.status)
 		}
 	}
-	i.unchanged(t, before)
+	i.wantUnchanged(t, before)
 }
 
 // A forged key with a customer's public id takes nothing from that customer's limit and
@@ -149,7 +148,7 @@ func TestAttackKnownID(t *testing.T) {
 	forged(150)
 	for n, want := range []int64{2, 1, 0} {
 		got := rest.get(t, "/known-id", "x-api-key", victim)
-		if got.status != http.StatusOK || got.left(t, "route ") != want {
+		if got.status != http.StatusOK || got.remaining(t, "route ") != want {
 			t.Errorf("call %d of the customer: %d, %s", n+1, got.status, got.header.Get("RateLimit"))
 		}
 	}

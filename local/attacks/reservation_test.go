@@ -50,8 +50,8 @@ func (r reply) reservation(t testing.TB) string {
 	return found[1]
 }
 
-// reserving adds a rule whose calls reserve a cost that the backend settles.
-func (i *installation) reserving(t *testing.T, path string) {
+// addReservationRule adds a rule whose calls reserve a cost that the backend settles.
+func (i *installation) addReservationRule(t *testing.T, path string) {
 	t.Helper()
 	i.rules(t, policy.Route{
 		Name: path, Pattern: route.Pattern{Path: path}, Cost: 40, Settle: true,
@@ -63,8 +63,8 @@ func (i *installation) reserving(t *testing.T, path string) {
 func TestAttackForgedReservations(t *testing.T) {
 	a, i := attack(t, "forged reservations",
 		"each byte of a reservation flipped, cut, prolonged, in other encodings")
-	i.reserving(t, "/forged")
-	token := i.machine(t, "settle")
+	i.addReservationRule(t, "/forged")
+	token := i.machineToken(t, "settle")
 	_, secret := i.key(t, wide)
 	good := i.rest.get(t, "/forged", "x-api-key", secret).reservation(t)
 	encoded := strings.TrimPrefix(good, "tgr_")
@@ -101,8 +101,8 @@ func TestAttackForgedReservations(t *testing.T) {
 // A reservation is settled once, also when many settle it at the same time.
 func TestAttackReplayedSettlements(t *testing.T) {
 	a, i := attack(t, "replayed settlements", "one reservation settled by 30 at once")
-	i.reserving(t, "/replayed")
-	token := i.machine(t, "settle")
+	i.addReservationRule(t, "/replayed")
+	token := i.machineToken(t, "settle")
 	_, secret := i.key(t, wide)
 	call := func() reply { return i.rest.get(t, "/replayed", "x-api-key", secret) }
 	taken := call().reservation(t)
@@ -124,7 +124,7 @@ func TestAttackReplayedSettlements(t *testing.T) {
 	if settled.Load() != 1 || unexpected.Load() != 0 {
 		t.Errorf("settled %d times, %d other answers", settled.Load(), unexpected.Load())
 	}
-	if left := call().left(t, "route "); left != 10_000-40 {
+	if left := call().remaining(t, "route "); left != 10_000-40 {
 		t.Errorf("%d left, want %d", left, 10_000-40)
 	}
 }
@@ -134,8 +134,8 @@ func TestAttackOddNumbers(t *testing.T) {
 	a, i := attack(t, "odd costs and ids",
 		"costs that are NaN, negative, fractions, beyond any integer, in hex, as text; ids with "+
 			"braces, NUL, line breaks, stars")
-	i.reserving(t, "/odd")
-	header := machineHeaders(i.machine(t, "write"))
+	i.addReservationRule(t, "/odd")
+	header := machineHeaders(i.machineToken(t, "write"))
 	k, secret := i.key(t, wide)
 	taken := i.rest.get(t, "/odd", "x-api-key", secret).reservation(t)
 	for _, cost := range []string{
@@ -180,7 +180,7 @@ func TestAttackOldReservation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := i.machine(t, "settle")
+	token := i.machineToken(t, "settle")
 	_, secret := i.key(t, wide)
 	brief := short.get(t, "/leased", "x-api-key", secret).reservation(t)
 	usual := i.rest.get(t, "/leased", "x-api-key", secret).reservation(t)
@@ -206,7 +206,7 @@ func TestAttackRefunds(t *testing.T) {
 		PerKey: []limiter.Limit{per}, Shared: []limiter.Limit{per},
 	})
 	const calls, cost, used = 30, 4000, 500
-	token := i.machine(t, "settle")
+	token := i.machineToken(t, "settle")
 	_, secret := i.key(t, wide)
 	var open []string
 	call := func() reply { return i.rest.get(t, "/refunds", "x-api-key", secret) }
@@ -223,7 +223,7 @@ func TestAttackRefunds(t *testing.T) {
 		got := call()
 		want += cost - used - cost
 		for _, scope := range []string{"route ", "route-all "} {
-			if left := got.left(t, scope); left != want {
+			if left := got.remaining(t, scope); left != want {
 				t.Errorf("after settlement %d %s has %d left, want %d", n+1, scope, left, want)
 			}
 		}
@@ -247,7 +247,7 @@ func TestAttackDeniedCallsCost(t *testing.T) {
 	for range 10 {
 		a.probe()
 		got := i.rest.get(t, "/denied", "x-api-key", secret)
-		if left := got.left(t, "route "); got.status != http.StatusTooManyRequests ||
+		if left := got.remaining(t, "route "); got.status != http.StatusTooManyRequests ||
 			left != own.Requests-4000 {
 			t.Errorf("%d, %d left, want 429 and %d", got.status, left, own.Requests-4000)
 		}
@@ -260,7 +260,7 @@ func TestAttackDeniedCallsCost(t *testing.T) {
 		}
 	})
 	got := i.rest.get(t, "/denied", "x-api-key", secret)
-	if left := got.left(t, "route "); left != own.Requests-2*4000 {
+	if left := got.remaining(t, "route "); left != own.Requests-2*4000 {
 		t.Errorf("%d left, want %d", left, own.Requests-2*4000)
 	}
 }

@@ -156,8 +156,8 @@ func (i *installation) newestAuditID(t testing.TB) string {
 	return list.Entries[0].ID
 }
 
-// unchanged fails the test if the audit has an entry newer than since.
-func (i *installation) unchanged(t testing.TB, since string) {
+// wantUnchanged fails the test if the audit has an entry newer than since.
+func (i *installation) wantUnchanged(t testing.TB, since string) {
 	t.Helper()
 	if now := i.newestAuditID(t); now != since {
 		t.Errorf("an attack changed something: audit entry %s", now)
@@ -190,7 +190,7 @@ func TestAttackClosedRoutes(t *testing.T) {
 		s.Plans = append(s.Plans, plan)
 	})
 	k, byKey := i.key(t, wide)
-	if _, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", bySuite, func(k *policy.Key) {
+	if _, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", suiteEdit, func(k *policy.Key) {
 		k.Allow = allow
 	}); err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func TestAttackSecretsInLogs(t *testing.T) {
 	_, key := i.key(t, wide)
 	planted := map[string]string{
 		"key": key, "unknown key": unknown(t), "revoked key": i.revoked(t),
-		"write token": i.machine(t, "write"),
+		"write token": i.machineToken(t, "write"),
 		"session":     strings.TrimPrefix(i.session(t, editorName), "__Host-tidegate="),
 		"JWT":         k.token(map[string]any{"sub": "secret-subject@example.com"}),
 		"address":     "203.0.113.77", "IPv6 address": "2001:db8:77:4d::77",

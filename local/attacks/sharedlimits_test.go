@@ -42,7 +42,7 @@ func sharedRule(path string, cost int64, limits ...limiter.Limit) policy.Route {
 func (i *installation) banned(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
-	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.ban", bySuite, func(k *policy.Key) {
+	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.ban", suiteEdit, func(k *policy.Key) {
 		k.Banned = time.Now().Add(time.Hour)
 	})
 	if err != nil {
@@ -55,7 +55,7 @@ func (i *installation) banned(t testing.TB) string {
 func (i *installation) expired(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
-	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", bySuite, func(k *policy.Key) {
+	_, err := i.store.Update(t.Context(), k.ID, k.Version, "key.edit", suiteEdit, func(k *policy.Key) {
 		k.Expires = time.Now().Add(-time.Minute)
 	})
 	if err != nil {
@@ -81,20 +81,19 @@ func (i *installation) refusedCallers(t *testing.T) []refusedCaller {
 	t.Helper()
 	const usual = "192.0.2.1"
 	late, lateSecret := i.key(t, wide)
-	barred, barredSecret := i.key(t, wide)
+	banned, bannedSecret := i.key(t, wide)
 	for range environments {
-		for _, secret := range []string{lateSecret, barredSecret} {
+		for _, secret := range []string{lateSecret, bannedSecret} {
 			if got := i.rest.get(t, "/", "x-api-key", secret); got.status != http.StatusOK {
 				t.Fatalf("a good key: %d %s", got.status, got.body)
 			}
 		}
 	}
-	if _, err := i.store.Revoke(t.Context(), late.ID, late.Version, bySuite); err != nil {
+	if _, err := i.store.Revoke(t.Context(), late.ID, late.Version, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
-	_, err := i.store.Update(t.Context(), barred.ID, barred.Version, "key.ban", bySuite, func(k *policy.Key) {
-		k.Banned = time.Now().Add(time.Hour)
-	})
+	ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
+	_, err := i.store.Update(t.Context(), banned.ID, banned.Version, "key.ban", suiteEdit, ban)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +107,7 @@ func (i *installation) refusedCallers(t *testing.T) []refusedCaller {
 		{"from a refused address", refusedAddress, elsewhere, unauthorized},
 		{"over its own limit", usual, i.exhausted(t), tooMany},
 		{"revoked a moment ago", usual, lateSecret, unauthorized},
-		{"banned a moment ago", usual, barredSecret, tooMany},
+		{"banned a moment ago", usual, bannedSecret, tooMany},
 	}
 }
 
@@ -121,7 +120,7 @@ func (i *installation) exhausted(t *testing.T) string {
 	path := "/spent-" + k.ID
 	i.rules(t, policy.Route{Name: path, Pattern: route.Pattern{Path: path}, Cost: cost})
 	own := &policy.Override{Limits: []limiter.Limit{{Requests: cost, Window: time.Hour}}, Reason: "spent"}
-	if _, err := i.store.SetOverride(t.Context(), k.ID, k.Version, own, bySuite); err != nil {
+	if _, err := i.store.SetOverride(t.Context(), k.ID, k.Version, own, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	if got := i.rest.get(t, path, "x-api-key", secret); got.status != http.StatusOK {
@@ -153,7 +152,7 @@ func TestAttackSharedLimitsInTurn(t *testing.T) {
 			i.rules(t, sharedRule(path, c.cost, c.limit))
 			callers := i.refusedCallers(t)
 			_, secret := i.key(t, wide)
-			rest := i.rest.get(t, path, "x-api-key", secret).left(t, "route-all")
+			rest := i.rest.get(t, path, "x-api-key", secret).remaining(t, "route-all")
 			for _, caller := range callers {
 				for range calls {
 					a.probe()
@@ -161,7 +160,7 @@ func TestAttackSharedLimitsInTurn(t *testing.T) {
 						t.Fatalf("%s: %d, want %d", caller.kind, got, caller.status)
 					}
 				}
-				got := i.rest.get(t, path, "x-api-key", secret).left(t, "route-all")
+				got := i.rest.get(t, path, "x-api-key", secret).remaining(t, "route-all")
 				if slack := refilled(c.limit); got < rest-c.cost || got > rest-c.cost+slack {
 					t.Errorf("%s: %d left after %d calls, want %d", caller.kind, got, calls, rest-c.cost)
 				}
@@ -250,7 +249,7 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 					seen = append(seen, "denied")
 					continue
 				}
-				left, long := got.left(t, "route-all"), c.limit.Window > time.Minute
+				left, long := got.remaining(t, "route-all"), c.limit.Window > time.Minute
 				if seen = append(seen, fmt.Sprint(left)); left < want || long && left > want {
 					t.Errorf("legitimate call %d finds %d left, want %d", call+1, left, want)
 				}

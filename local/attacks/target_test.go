@@ -110,9 +110,9 @@ func (to target) raw(t testing.TB, request string) reply {
 	return read(t, response)
 }
 
-// left returns r, the remaining quota, of the first RateLimit item whose name begins with
-// name.
-func (r reply) left(t testing.TB, name string) int64 {
+// remaining returns r, the remaining quota, of the first RateLimit item whose name begins
+// with name.
+func (r reply) remaining(t testing.TB, name string) int64 {
 	t.Helper()
 	item := regexp.MustCompile(`"` + regexp.QuoteMeta(name) + `[^"]*";r=(\d+)`)
 	found := item.FindStringSubmatch(r.header.Get("RateLimit"))

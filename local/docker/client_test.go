@@ -26,8 +26,7 @@ type answer struct {
 
 func (a answer) String() string { return fmt.Sprintf("%d %v %s", a.status, a.header, a.body) }
 
-// client keeps no connections, since a kept one may lead to a gateway that no longer
-// runs.
+// client keeps no connections, since one may lead to a gateway that no longer runs.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	Timeout:       40 * time.Second,
@@ -67,9 +66,9 @@ func get(t *testing.T, url, key string) answer {
 	return a
 }
 
-// decided calls until Valkey decides. An environment without a connection may answer
+// decidedCall calls until Valkey decides. An environment without a connection may answer
 // before it has one.
-func decided(t *testing.T, url, key string) answer {
+func decidedCall(t *testing.T, url, key string) answer {
 	t.Helper()
 	var a answer
 	waiting.Until(t, "a call that Valkey decides", func() bool {
@@ -125,7 +124,7 @@ const pause = 100 * time.Millisecond
 type target struct {
 	name, key string
 	url       *atomic.Pointer[string]
-	may       []int // statuses that its client may see
+	statuses  []int // statuses that its client may see
 }
 
 // load makes calls until it is stopped.
@@ -134,17 +133,17 @@ type load struct {
 	stop    context.CancelFunc
 	workers sync.WaitGroup
 
-	lock  sync.Mutex
-	seen  map[string]tally // by the target's name
-	log   []answered       // every answer, as they came
-	worst []string         // errors and answers that no client should get
+	lock     sync.Mutex
+	tallies  map[string]tally // by the target's name
+	log      []answered       // every answer, as they came
+	failures []string         // errors and answers that no client should get
 }
 
 // tally counts the answers to one target.
 type tally struct {
 	calls, allowed, refused     int // refused: no connection
 	degradedAllow, degradedDeny int
-	soundInARow                 int
+	decidedInARow               int
 }
 
 // answered is the time of an answer, its target, and whether the answer is degraded.
@@ -154,11 +153,11 @@ type answered struct {
 	degraded bool
 }
 
-// begin starts two workers for each target, so that every environment is busy at times.
-func begin(t *testing.T, targets ...target) *load {
+// newLoad starts two workers for each target, so that every environment is busy at times.
+func newLoad(t *testing.T, targets ...target) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	l := &load{targets: targets, stop: stop, seen: map[string]tally{}}
+	l := &load{targets: targets, stop: stop, tallies: map[string]tally{}}
 	for _, each := range targets {
 		for range 2 {
 			l.workers.Go(func() { l.work(ctx, each) })
@@ -186,7 +185,7 @@ func (l *load) work(ctx context.Context, to target) {
 func (l *load) count(to target, a answer, err error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	one := l.seen[to.name]
+	one := l.tallies[to.name]
 	one.calls++
 	if err == nil {
 		l.log = append(l.log, answered{time.Now(), to.name, a.degraded()})
@@ -194,59 +193,59 @@ func (l *load) count(to target, a answer, err error) {
 	switch {
 	case err != nil:
 		one.refused++
-		l.worst = append(l.worst, to.name+": "+err.Error())
-	case !slices.Contains(to.may, a.status):
-		l.worst = append(l.worst, to.name+": "+a.String())
+		l.failures = append(l.failures, to.name+": "+err.Error())
+	case !slices.Contains(to.statuses, a.status):
+		l.failures = append(l.failures, to.name+": "+a.String())
 	case a.status < http.StatusBadRequest:
 		one.allowed++
 	}
 	switch {
 	case err != nil:
-		one.soundInARow = 0
+		one.decidedInARow = 0
 	case !a.degraded():
-		one.soundInARow++
+		one.decidedInARow++
 	case a.status == http.StatusOK:
-		one.degradedAllow, one.soundInARow = one.degradedAllow+1, 0
+		one.degradedAllow, one.decidedInARow = one.degradedAllow+1, 0
 	default:
-		one.degradedDeny, one.soundInARow = one.degradedDeny+1, 0
+		one.degradedDeny, one.decidedInARow = one.degradedDeny+1, 0
 	}
-	l.seen[to.name] = one
+	l.tallies[to.name] = one
 }
 
 // now returns the counts of a target so far.
 func (l *load) now(name string) tally {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	return l.seen[name]
+	return l.tallies[name]
 }
 
 // forgetDenials sets the number of degraded denials so far to 0.
 func (l *load) forgetDenials() {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	for name, one := range l.seen {
+	for name, one := range l.tallies {
 		one.degradedDeny = 0
-		l.seen[name] = one
+		l.tallies[name] = one
 	}
 }
 
-// sound reports whether the last soundCalls answers to each target were all decided by
-// Valkey.
-func (l *load) sound() bool {
+// valkeyDecides reports whether the last decidedCalls answers to each target were all
+// decided by Valkey.
+func (l *load) valkeyDecides() bool {
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	return !slices.ContainsFunc(l.targets, func(to target) bool {
-		return l.seen[to.name].soundInARow < soundCalls
+		return l.tallies[to.name].decidedInARow < decidedCalls
 	})
 }
 
-// soundCalls is enough calls that each of three environments gets one of them: one is
-// left out in fewer than 1 of 10^10 runs.
-const soundCalls = 60
+// decidedCalls is so many calls that each of three environments gets one of them: one
+// gets none in fewer than 1 of 10^10 runs.
+const decidedCalls = 60
 
 // end waits for the running calls, and returns the answers that no client should get.
 func (l *load) end() []string {
 	l.stop()
 	l.workers.Wait()
-	return l.worst
+	return l.failures
 }

@@ -75,7 +75,7 @@ func (c *composition) start(t *testing.T, services ...string) {
 	defer cancel()
 	words := append([]string{"up", "--wait", "--quiet-pull"}, services...)
 	if out, err := c.compose(ctx, words...); err != nil {
-		t.Fatalf("compose %s: %v\n%s", strings.Join(words, " "), err, out)
+		t.Fatalf("docker compose %s: %v\n%s", strings.Join(words, " "), err, out)
 	}
 	c.identify(t)
 }
@@ -197,8 +197,8 @@ func (c *composition) url(t *testing.T, port string) string {
 
 const nodes = 6
 
-// ask sends a command that needs no password to one node, and returns the answer.
-func (c *composition) ask(t *testing.T, node int, words ...string) string {
+// valkeyCLI sends a command that needs no password to one node, and returns the answer.
+func (c *composition) valkeyCLI(t *testing.T, node int, words ...string) string {
 	t.Helper()
 	return c.exec(t, service(node),
 		append([]string{"valkey-cli", "-p", strconv.Itoa(6400 + node)}, words...)...)
@@ -206,14 +206,14 @@ func (c *composition) ask(t *testing.T, node int, words ...string) string {
 
 func service(node int) string { return "valkey-" + strconv.Itoa(node) }
 
-// primaryOf returns the node that serves a key's record, according to the node asked.
-func (c *composition) primaryOf(t *testing.T, id string, asked int) int {
+// primaryOf returns the node that serves a key's record, as the node from sees it.
+func (c *composition) primaryOf(t *testing.T, id string, from int) int {
 	t.Helper()
-	slot, err := strconv.Atoi(c.ask(t, asked, "cluster", "keyslot", keyspace.Record(id)))
+	slot, err := strconv.Atoi(c.valkeyCLI(t, from, "cluster", "keyslot", keyspace.Record(id)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(c.ask(t, asked, "cluster", "nodes")) {
+	for line := range strings.Lines(c.valkeyCLI(t, from, "cluster", "nodes")) {
 		if node, serves := owner(line, slot); serves {
 			return node
 		}
@@ -244,12 +244,12 @@ func owner(line string, slot int) (node int, serves bool) {
 	return 0, false
 }
 
-// whole waits until every node sees all other nodes as connected and not failed.
-func (c *composition) whole(t *testing.T) {
+// awaitCluster waits until every node sees all other nodes as connected and not failed.
+func (c *composition) awaitCluster(t *testing.T) {
 	t.Helper()
 	for node := range nodes {
 		waiting.Until(t, "the cluster is whole", func() bool {
-			text := c.ask(t, node+1, "cluster", "nodes")
+			text := c.valkeyCLI(t, node+1, "cluster", "nodes")
 			return strings.Count(text, "\n") == nodes-1 && !strings.Contains(text, "fail") &&
 				!strings.Contains(text, "disconnected")
 		})

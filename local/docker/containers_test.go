@@ -33,7 +33,7 @@ func TestContainers(t *testing.T) {
 // demoKey checks that the demo key that the composition prints is valid.
 func demoKey(t *testing.T, c *composition) {
 	t.Helper()
-	if a := decided(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK ||
+	if a := decidedCall(t, c.url(t, "8080")+"/hello", c.keys["pro"]); a.status != http.StatusOK ||
 		a.context()["plan"] != "pro" {
 		t.Errorf("the demo key of plan pro: %s", a)
 	}
@@ -118,23 +118,23 @@ func (w *world) keyWhere(t *testing.T, d *dashboard, plan string, fits func(node
 	return key
 }
 
-// calm starts the load and waits until every environment knows the callers. Denials until
-// then do not count: an environment whose first connection takes too long denies a caller
-// that it does not know yet.
-func (w *world) calm(t *testing.T) *load {
+// startLoad starts the load and waits until every environment knows the callers. Denials
+// until then do not count: an environment whose first connection takes too long denies a
+// caller that it does not know yet.
+func (w *world) startLoad(t *testing.T) *load {
 	t.Helper()
-	l := begin(t, w.targets()...)
-	waiting.Until(t, "no answer is degraded", l.sound)
+	l := newLoad(t, w.targets()...)
+	waiting.Until(t, "no answer is degraded", l.valkeyDecides)
 	l.forgetDenials()
 	return l
 }
 
-// outage calls harm, and waits until the answers show the outage: the open plan allows
-// calls without Valkey, and the closed plan denies calls.
-func outage(t *testing.T, l *load, harm func()) {
+// outage calls breakPart, and waits until the answers show the outage: the open plan
+// allows calls without Valkey, and the closed plan denies calls.
+func outage(t *testing.T, l *load, breakPart func()) {
 	t.Helper()
 	before := [2]tally{l.now("open"), l.now("closed")}
-	harm()
+	breakPart()
 	waiting.Until(t, "answers of an outage", func() bool {
 		return l.now("open").degradedAllow > before[0].degradedAllow &&
 			l.now("closed").degradedDeny > before[1].degradedDeny
@@ -145,13 +145,13 @@ func outage(t *testing.T, l *load, harm func()) {
 // client saw an error, or if an unknown or revoked key was allowed.
 func (w *world) finish(t *testing.T, l *load) {
 	t.Helper()
-	waiting.Until(t, "no answer is degraded any more", l.sound)
-	worst := l.end()
-	for _, one := range worst[:min(len(worst), 5)] {
+	waiting.Until(t, "no answer is degraded any more", l.valkeyDecides)
+	failures := l.end()
+	for _, one := range failures[:min(len(failures), 5)] {
 		t.Error(one)
 	}
-	if len(worst) > 5 {
-		t.Errorf("and %d more", len(worst)-5)
+	if len(failures) > 5 {
+		t.Errorf("and %d more", len(failures)-5)
 	}
 	for _, each := range w.targets() {
 		one := l.now(each.name)
@@ -177,21 +177,21 @@ func checkKnownAllowed(t *testing.T, l *load) {
 	}
 }
 
-// primaryLost kills a primary. Its callers are treated as their plans say until its
-// replica serves them, and the primary comes back as a replica.
+// primaryLost kills a primary. Until its replica serves its callers, their plans decide.
+// The primary comes back as a replica.
 func primaryLost(t *testing.T, w *world) {
 	t.Helper()
-	l := w.calm(t)
+	l := w.startLoad(t)
 	died := time.Now()
 	outage(t, l, func() { w.docker(t, "kill", w.ids[service(w.victim)]) })
 	other := w.victim%3 + 1
 	waiting.Until(t, "a replica serves the slots", func() bool {
 		return w.primaryOf(t, idOf(t, w.open.key), other) > 3
 	})
-	waiting.Until(t, "no answer is degraded any more", l.sound)
+	waiting.Until(t, "no answer is degraded any more", l.valkeyDecides)
 	t.Logf("recovered %s after the death of %s", time.Since(died).Round(time.Second/10), service(w.victim))
 	w.docker(t, "start", w.ids[service(w.victim)])
-	w.whole(t)
+	w.awaitCluster(t)
 	w.finish(t, l)
 	checkKnownAllowed(t, l)
 }
@@ -200,10 +200,10 @@ func primaryLost(t *testing.T, w *world) {
 // functions are not affected.
 func functionCutOff(t *testing.T, w *world) {
 	t.Helper()
-	l := w.calm(t)
+	l := w.startLoad(t)
 	network, proxy := w.project+"_private", w.ids["toxiproxy-1"]
 	outage(t, l, func() { w.docker(t, "network", "disconnect", network, proxy) })
-	othersDecide(t, l)
+	awaitOtherFunctions(t, l)
 	w.docker(t, "network", "connect", "--alias", "toxiproxy-1", network, proxy)
 	w.finish(t, l)
 	checkKnownAllowed(t, l)
@@ -212,9 +212,9 @@ func functionCutOff(t *testing.T, w *world) {
 // functionRefused makes the proxy of one function close and refuse its connections.
 func functionRefused(t *testing.T, w *world) {
 	t.Helper()
-	l := w.calm(t)
+	l := w.startLoad(t)
 	outage(t, l, func() { w.proxies(t, "toxiproxy-2", `{"enabled":false}`) })
-	othersDecide(t, l)
+	awaitOtherFunctions(t, l)
 	w.proxies(t, "toxiproxy-2", `{"enabled":true}`)
 	w.finish(t, l)
 	checkKnownAllowed(t, l)
@@ -227,13 +227,13 @@ func (w *world) proxies(t *testing.T, proxy, change string) {
 	}
 }
 
-// othersDecide waits until calls of the closed plan are allowed. Only functions that
-// reach Valkey can allow them.
-func othersDecide(t *testing.T, l *load) {
+// awaitOtherFunctions waits until calls of the closed plan are allowed. Only functions
+// that reach Valkey can allow them.
+func awaitOtherFunctions(t *testing.T, l *load) {
 	t.Helper()
 	before := l.now("closed").allowed
 	waiting.Until(t, "answers of the other functions", func() bool {
-		return l.now("closed").allowed > before+soundCalls
+		return l.now("closed").allowed > before+decidedCalls
 	})
 }
 
@@ -241,18 +241,18 @@ func othersDecide(t *testing.T, l *load) {
 // answer, except calls while the gateway itself restarts.
 func rollingRestart(t *testing.T, w *world) {
 	t.Helper()
-	l := w.calm(t)
+	l := w.startLoad(t)
 	for _, service := range w.services() {
 		if service == "gateway" {
 			continue
 		}
 		w.restart(t, service)
 		if strings.HasPrefix(service, "valkey-") {
-			w.whole(t)
+			w.awaitCluster(t)
 		}
 	}
 	w.finish(t, l)
 	w.restart(t, "gateway")
 	w.locate(t)
-	w.finish(t, w.calm(t))
+	w.finish(t, w.startLoad(t))
 }

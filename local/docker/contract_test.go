@@ -24,7 +24,7 @@ func badCredentials(t *testing.T, c *composition) {
 	rest, http2 := c.url(t, "8080"), c.url(t, "8081")
 	for name, key := range map[string]string{"none": "", "malformed": "tg_demo_nonsense",
 		"unknown": unknown.Reveal()} {
-		a := decided(t, rest+"/orders", key)
+		a := decidedCall(t, rest+"/orders", key)
 		if a.status != http.StatusUnauthorized ||
 			a.header.Get("Content-Type") != "application/problem+json" ||
 			a.header.Get("WWW-Authenticate") == "" || !json.Valid([]byte(a.body)) {
@@ -70,13 +70,13 @@ func elevenCalls(t *testing.T, c *composition, d *dashboard) (key string, status
 	url := c.url(t, "8080") + "/orders"
 	waiting.Until(t, "11 calls within one window", func() bool {
 		key, statuses = d.key("free"), nil
-		began, sound := time.Now(), true
+		began, allDecided := time.Now(), true
 		for range 11 {
 			last = get(t, url, key)
 			statuses = append(statuses, last.status)
-			sound = sound && !last.degraded()
+			allDecided = allDecided && !last.degraded()
 		}
-		return sound && time.Since(began) < 9*time.Second
+		return allDecided && time.Since(began) < 9*time.Second
 	})
 	return key, statuses, last
 }
@@ -113,7 +113,7 @@ func firstDenial(t *testing.T, c *composition, d *dashboard) {
 		t.Errorf("problem %+v", p)
 	}
 	<-due.C
-	if a := decided(t, c.url(t, "8080")+"/orders", key); a.status != http.StatusOK {
+	if a := decidedCall(t, c.url(t, "8080")+"/orders", key); a.status != http.StatusOK {
 		t.Errorf("after waiting %d s: %s", seconds, a)
 	}
 }
@@ -124,7 +124,7 @@ func denialOnTheHTTPAPI(t *testing.T, c *composition, d *dashboard) {
 	t.Helper()
 	key := d.key("free")
 	d.override(idOf(t, key), 1)
-	if a := decided(t, c.url(t, "8080")+"/orders", key); a.status != http.StatusOK {
+	if a := decidedCall(t, c.url(t, "8080")+"/orders", key); a.status != http.StatusOK {
 		t.Errorf("first call: %s", a)
 	}
 	if a := get(t, c.url(t, "8081")+"/orders", key); a.status != http.StatusForbidden {
@@ -148,7 +148,7 @@ func liveEdit(t *testing.T, c *composition, d *dashboard) {
 	} {
 		d.override(idOf(t, key), edit.requests)
 		for i, want := range edit.statuses {
-			if a := decided(t, url, key); a.status != want {
+			if a := decidedCall(t, url, key); a.status != want {
 				t.Errorf("call %d after the edit to %d an hour: want %d, got %s", i+1, edit.requests, want, a)
 			}
 		}

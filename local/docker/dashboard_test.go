@@ -87,15 +87,15 @@ func (d *dashboard) plan(name, degraded string, requests int) {
 	version := d.found(versionInPage, d.send(http.MethodGet, path, nil))
 	if a := d.post(path, append(limit(requests, "day"), "version", version, "name", name, "degraded",
 		degraded)...); a.status != http.StatusSeeOther {
-		d.t.Fatalf("make plan %s: %s", name, a)
+		d.t.Fatalf("create plan %s: %s", name, a)
 	}
 }
 
 // key creates a key of a plan, and returns its secret.
 func (d *dashboard) key(plan string) string {
 	d.t.Helper()
-	made := d.post("/keys", "name", "a caller of "+plan, "plan", plan, "env", "live")
-	return d.found(secretInPage, d.send(http.MethodGet, made.header.Get("Location"), nil))
+	created := d.post("/keys", "name", "a caller of "+plan, "plan", plan, "env", "live")
+	return d.found(secretInPage, d.send(http.MethodGet, created.header.Get("Location"), nil))
 }
 
 // override gives a key its own limit of requests per hour.

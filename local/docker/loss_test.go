@@ -12,7 +12,7 @@ import (
 
 // Every Valkey server is emptied while clients call, and restored from the journal in an
 // S3 server. First an editor restores on the dashboard, then the admin function restores
-// by itself. Known callers are treated as their plans say, and never refused as unknown.
+// by itself. Known callers are decided as their plans say, and never refused as unknown.
 // Revoked and unknown keys are never allowed: before, during or after the loss.
 func TestLossOfAll(t *testing.T) {
 	c := up(t, journalFile)
@@ -20,7 +20,7 @@ func TestLossOfAll(t *testing.T) {
 	d := c.login(t)
 	w := c.callers(t, d)
 	revoked := d.key("open")
-	if before := decided(t, *w.rest.Load(), revoked); before.status != http.StatusOK {
+	if before := decidedCall(t, *w.rest.Load(), revoked); before.status != http.StatusOK {
 		t.Fatalf("a key before it is revoked: %s", before)
 	}
 	d.revoke(idOf(t, revoked))
@@ -35,8 +35,8 @@ func TestLossOfAll(t *testing.T) {
 // lost.
 func restoredByHand(t *testing.T, w *world) {
 	t.Helper()
-	l := w.calm(t)
-	lost, emptied := w.lose(t, l)
+	l := w.startLoad(t)
+	lost, emptied := w.emptyValkey(t, l)
 	d := w.login(t)
 	waiting.Until(t, "the page says what was lost", func() bool {
 		return strings.Contains(d.send(http.MethodGet, "/", nil).body, "Valkey lost changes, in")
@@ -58,16 +58,16 @@ func restoredByItself(t *testing.T, w *world) {
 	t.Helper()
 	w.env = []string{"JOURNAL_RESTORE=always"}
 	w.start(t, "--no-deps", "admin")
-	l := w.calm(t)
-	lost, emptied := w.lose(t, l)
+	l := w.startLoad(t)
+	lost, emptied := w.emptyValkey(t, l)
 	w.restart(t, "admin")
 	t.Logf("an environment has started after %s", since(lost))
 	w.checkRestored(t, l, lost, emptied)
 }
 
-// lose empties every primary, and thereby its replica. It returns the time at which it
-// began, and the time at which all were empty.
-func (w *world) lose(t *testing.T, l *load) (lost, emptied time.Time) {
+// emptyValkey empties every primary, and thereby its replica. It returns the time at
+// which it began, and the time at which all were empty.
+func (w *world) emptyValkey(t *testing.T, l *load) (lost, emptied time.Time) {
 	t.Helper()
 	user, err := url.Parse(strings.Split(w.valkey, ",")[0]) // several hosts are no standard URL
 	if err != nil {
