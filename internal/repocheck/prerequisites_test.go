@@ -97,8 +97,7 @@ func TestMissingTestTools(t *testing.T) {
 	}
 }
 
-// -h prints the comment at the script's top. That of ./scripts/run also prints the run
-// command's flags, if they are built.
+// -h prints the comment at the script's top. It needs only awk, dirname and sed.
 func TestScriptsHelp(t *testing.T) {
 	for _, script := range []string{"scripts/run", "scripts/build", "scripts/test", "scripts/bench",
 		"scripts/install-test-tools", ".ci/run"} {

@@ -30,8 +30,8 @@ type state struct {
 // key is the oracle's view of a key: the states that the key may be in. After a change
 // without an answer there are two, since the change may or may not be stored.
 type key struct {
-	id  string
-	may []state
+	id       string
+	possible []state
 }
 
 // action is a change through the API. edit makes the same change to a state. An urgent
@@ -73,17 +73,17 @@ func (s state) actions(n int) []action {
 // client makes changes through one environment.
 type client struct {
 	*world
-	env     *environment
-	random  *rand.Rand
-	delay   func() time.Duration // of an answer of a slow store
-	keys    []*key
-	plan    *plan // changed by this client too; nil for none
-	tokens  []*machineToken
-	failing func() // runs at a request of each change instead of a kill; nil for none
-	made    int
-	acked   int
-	killed  int
-	refused int
+	env          *environment
+	random       *rand.Rand
+	delay        func() time.Duration // of an answer of a slow store
+	keys         []*key
+	plan         *plan // changed by this client too; nil for none
+	tokens       []*machineToken
+	failing      func() // runs at a request of each change instead of a kill; nil for none
+	changes      int
+	acknowledged int
+	killed       int
+	refused      int
 }
 
 // read returns a key's state and fails the test if the oracle does not allow that state.
@@ -100,16 +100,16 @@ func (c *client) read(k *key) state {
 	if err != nil {
 		got = state{Gone: true}
 	}
-	if !slices.ContainsFunc(k.may, func(s state) bool { return s == got || s.Gone && got.Gone }) {
-		c.t.Fatalf("%s is %+v (%v), and may be %+v", k.id, got, err, k.may)
+	if !slices.ContainsFunc(k.possible, func(s state) bool { return s == got || s.Gone && got.Gone }) {
+		c.t.Fatalf("%s is %+v (%v), want one of %+v", k.id, got, err, k.possible)
 	}
-	k.may = []state{got}
+	k.possible = []state{got}
 	return got
 }
 
-// create makes a key. The oracle ignores a key whose creation was not acknowledged.
+// create creates a key. The oracle ignores a key whose creation was not acknowledged.
 func (c *client) create() {
-	name := fmt.Sprint("key ", c.made)
+	name := fmt.Sprint("key ", c.changes)
 	a := c.send(c.env, http.MethodPost, "/api/v1/keys", map[string]string{"name": name, "plan": "free",
 		"env": "test"}, nil)
 	c.count(a)
@@ -121,10 +121,10 @@ func (c *client) create() {
 
 func (c *client) count(a answer) {
 	c.t.Helper()
-	c.made++
+	c.changes++
 	switch {
 	case a.good():
-		c.acked++
+		c.acknowledged++
 	case a.status == http.StatusServiceUnavailable:
 		c.refused++
 	case a.status > 0 && a.status < http.StatusInternalServerError:
@@ -142,9 +142,9 @@ func (c *client) apply(k *key, old state, do action, broken bool) answer {
 	a := c.send(c.env, do.method, "/api/v1/keys/"+k.id+do.path, do.body,
 		map[string]string{"If-Match": strconv.Quote(strconv.FormatInt(old.Version, 10))})
 	c.count(a)
-	k.may = []state{old, next}
+	k.possible = []state{old, next}
 	if a.good() && (!broken || !do.urgent) {
-		k.may = []state{next}
+		k.possible = []state{next}
 	}
 	return a
 }
@@ -152,30 +152,30 @@ func (c *client) apply(k *key, old state, do action, broken bool) answer {
 // change makes one random change. About half of the changes meet a fault.
 func (c *client) change() {
 	c.t.Helper()
-	const mostKeys, mostRequests = 40, 16
+	const maxKeys, maxRequests = 40, 16
 	c.ready(c.env)
 	switch fault := c.random.IntN(20); {
 	case c.failing != nil:
-		c.env.armWith(moment{1 + c.random.IntN(mostRequests), c.random.IntN(2) == 0}, c.failing)
+		c.env.armWith(killPoint{1 + c.random.IntN(maxRequests), c.random.IntN(2) == 0}, c.failing)
 	case fault < 5:
-		c.env.arm(moment{1 + c.random.IntN(mostRequests), c.random.IntN(2) == 0})
+		c.env.arm(killPoint{1 + c.random.IntN(maxRequests), c.random.IntN(2) == 0})
 		c.killed++
 	case fault == 5:
-		c.env.breakStore(trouble{refused: 1 + c.random.IntN(6)})
+		c.env.setFaults(storeFaults{refused: 1 + c.random.IntN(6)})
 	case fault == 6:
-		c.env.breakStore(trouble{unavailable: true})
+		c.env.setFaults(storeFaults{unavailable: true})
 	case fault == 7:
-		c.env.breakStore(trouble{delay: c.delay()})
+		c.env.setFaults(storeFaults{delay: c.delay()})
 	case fault == 8:
-		c.env.breakStore(trouble{lost: 1 + c.random.IntN(2)})
+		c.env.setFaults(storeFaults{lost: 1 + c.random.IntN(2)})
 	}
-	broken := c.env.troubled() != trouble{}
+	broken := c.env.currentFaults() != storeFaults{}
 	switch subject := c.random.IntN(10); {
 	case c.plan != nil && subject == 0:
 		c.changePlan()
 	case c.plan != nil && subject == 1:
 		c.changeTokens(broken)
-	case len(c.keys) == 0 || len(c.keys) < mostKeys && c.random.IntN(4) == 0:
+	case len(c.keys) == 0 || len(c.keys) < maxKeys && c.random.IntN(4) == 0:
 		c.create()
 	default:
 		i := c.random.IntN(len(c.keys))
@@ -185,12 +185,12 @@ func (c *client) change() {
 		case now.Gone:
 			c.keys = slices.Delete(c.keys, i, i+1)
 		default:
-			actions := now.actions(c.made)
+			actions := now.actions(c.changes)
 			c.apply(k, now, actions[c.random.IntN(len(actions))], broken)
 		}
 	}
-	c.env.arm(moment{})
-	c.env.breakStore(trouble{})
+	c.env.arm(killPoint{})
+	c.env.setFaults(storeFaults{})
 }
 
 // sample is the number of changes of a long run for each one that the built function
@@ -229,14 +229,14 @@ func (w *world) crashPoints(stride int, names ...string) {
 			if after {
 				first = stride
 			}
-			for request := first; c.attempt(name, moment{request, after}); request += stride {
+			for request := first; c.attempt(name, killPoint{request, after}); request += stride {
 				points++
 			}
 		}
 	}
 	w.t.Logf("killed at %d points", points)
 	if points < 6*len(names) {
-		w.t.Errorf("killed at only %d points, want more", points)
+		w.t.Errorf("killed at %d points, want at least %d", points, 6*len(names))
 	}
 	w.do("FLUSHALL")
 	w.restore(false)
@@ -246,20 +246,20 @@ func (w *world) crashPoints(stride int, names ...string) {
 
 // attempt makes a change during which the function is to be killed. It reports whether
 // the change was not acknowledged.
-func (c *client) attempt(name string, at moment) bool {
+func (c *client) attempt(name string, at killPoint) bool {
 	c.t.Helper()
 	c.ready(c.env)
 	named := func(a action) bool { return a.name == name }
-	if len(c.keys) == 0 || !slices.ContainsFunc(c.read(c.keys[0]).actions(c.made), named) {
+	if len(c.keys) == 0 || !slices.ContainsFunc(c.read(c.keys[0]).actions(c.changes), named) {
 		c.keys = nil
 		c.create()
 	}
 	k := c.keys[0]
 	now := c.read(k)
-	actions := now.actions(c.made)
+	actions := now.actions(c.changes)
 	c.env.arm(at)
 	a := c.apply(k, now, actions[slices.IndexFunc(actions, named)], false)
-	c.env.arm(moment{})
+	c.env.arm(killPoint{})
 	return !a.good()
 }
 
@@ -290,7 +290,7 @@ func TestChanges(t *testing.T) {
 			}
 		}
 	}
-	for clients[0].made+clients[1].made < changes {
+	for clients[0].changes+clients[1].changes < changes {
 		var wait sync.WaitGroup
 		for _, c := range clients {
 			wait.Go(func() {
@@ -316,9 +316,9 @@ func TestChanges(t *testing.T) {
 	w.checkAudit()
 	for i, c := range clients {
 		t.Logf("environment %d: %d changes, %d acknowledged, %d refused, %d killed; Valkey lost %d times",
-			i, c.made, c.acked, c.refused, c.killed, losses)
-		if c.acked < c.made/3 {
-			t.Errorf("environment %d: only %d of %d changes were acknowledged", i, c.acked, c.made)
+			i, c.changes, c.acknowledged, c.refused, c.killed, losses)
+		if c.acknowledged < c.changes/3 {
+			t.Errorf("environment %d: only %d of %d changes were acknowledged", i, c.acknowledged, c.changes)
 		}
 	}
 }

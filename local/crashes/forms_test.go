@@ -27,7 +27,7 @@ import (
 )
 
 var writeForms = flag.String("write-forms", "",
-	"`name` of a new file in testdata/forms with what this release stores")
+	"`name` of a new file in testdata/forms with the stored forms of this release")
 
 // forms are the stored forms of a release: the whole Valkey and journal of a small
 // installation.
@@ -66,12 +66,12 @@ func newInstallation(t *testing.T) installation {
 	t.Helper()
 	i := installation{url: valkeytest.Start(t), folder: t.TempDir()}
 	i.client = dial(t, i.url)
-	kept, err := journal.OpenStore(i.folder)
+	store, err := journal.OpenStore(i.folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	i.keys, i.tokens = registry.NewStore(i.client, pepper), token.NewStore(i.client, pepper)
-	i.Journal = journal.New(kept, i.client, audit.NewKey(pepper), false, slog.New(slog.DiscardHandler))
+	i.Journal = journal.New(store, i.client, audit.NewKey(pepper), false, slog.New(slog.DiscardHandler))
 	i.keys.Audit().UseJournal(i.Journal)
 	i.tokens.Audit().UseJournal(i.Journal)
 	return i
@@ -134,7 +134,7 @@ func (i installation) checkReads(t *testing.T, f forms) {
 			t.Errorf("%s: %+v, %v", c.Name, k, err)
 		}
 		if status, degraded := call(t, check, c.Secret); status != c.Status || degraded {
-			t.Errorf("%s is answered %d, degraded %v, want %d", c.Name, status, degraded, c.Status)
+			t.Errorf("%s: got %d, degraded %v, want %d", c.Name, status, degraded, c.Status)
 		}
 	}
 	if list, err := i.tokens.List(t.Context()); err != nil || len(list) != 1 || list[0].Name != f.Token {
@@ -145,7 +145,7 @@ func (i installation) checkReads(t *testing.T, f forms) {
 	}
 }
 
-// load fills the Valkey and the journal with what a release stored.
+// load fills Valkey and the journal with the stored forms of a release.
 func (i installation) load(t *testing.T, f forms) {
 	t.Helper()
 	for _, s := range f.Valkey {
@@ -205,7 +205,7 @@ func (i installation) write(t *testing.T, path string) {
 		}
 		f.Callers = append(f.Callers, storedCaller{k.ID, kind.name, secret.Reveal(), kind.status})
 	}
-	const entries = 105 // one segment that leaves Valkey
+	const entries = 105 // so many that Upkeep moves one segment to the journal
 	for n := range entries {
 		if err := i.keys.Audit().Append(t.Context(), audit.Entry{By: byTest.By, Action: audit.KeyReset,
 			Subject: f.Callers[0].ID, Reason: fmt.Sprint(n)}); err != nil {

@@ -16,49 +16,49 @@ import (
 	"time"
 )
 
-// moment is a request of an environment to Valkey or S3 at which the environment ends:
+// killPoint is a request of an environment to Valkey or S3 at which the environment ends:
 // before the request arrives, or once its answer arrives.
-type moment struct {
+type killPoint struct {
 	request int // from 1; 0 for never
 	after   bool
 }
 
 // gates are the proxies between one environment and the servers that it uses.
 type gates struct {
-	mu      sync.Mutex
-	left    moment
-	instead func() // runs at the moment instead of the environment's end; may be nil
-	trouble trouble
-	asked   int // requests since the last arm
+	mu       sync.Mutex
+	point    killPoint
+	action   func() // runs at the killPoint instead of the environment's end; may be nil
+	faults   storeFaults
+	requests int // requests since the last arm
 }
 
-// trouble describes the faults of the journal's store. The zero value has none.
-type trouble struct {
+// storeFaults are the faults of the journal's store. The zero value has none.
+type storeFaults struct {
 	refused     int           // answers that are 503 SlowDown
 	lost        int           // requests that take effect but get no answer
 	unavailable bool          // the store does not answer
 	delay       time.Duration // of each answer
 }
 
-// arm makes the environment end at a moment; the zero moment means never.
-func (g *gates) arm(m moment) {
+// arm makes the environment end at a killPoint; the zero killPoint means never.
+func (g *gates) arm(m killPoint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.left, g.instead, g.asked = m, nil, 0
+	g.point, g.action, g.requests = m, nil, 0
 }
 
-// armWith calls what at a moment, instead of ending the environment.
-func (g *gates) armWith(m moment, what func()) {
+// armWith calls what at a killPoint, instead of ending the environment.
+func (g *gates) armWith(m killPoint, what func()) {
 	g.arm(m)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.instead = what
+	g.action = what
 }
 
 // strike runs what armWith set, or else end.
-func (g *gates) strike(end func()) {
+func (g *gates) trigger(end func()) {
 	g.mu.Lock()
-	what := g.instead
+	what := g.action
 	g.mu.Unlock()
 	if what == nil {
 		what = end
@@ -66,30 +66,30 @@ func (g *gates) strike(end func()) {
 	what()
 }
 
-// breakStore sets the faults of the journal's store; the zero trouble ends them.
-func (g *gates) breakStore(how trouble) {
+// setFaults sets the faults of the journal's store; the zero value ends them.
+func (g *gates) setFaults(f storeFaults) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.trouble = how
+	g.faults = f
 }
 
-// troubled returns the store's current faults.
-func (g *gates) troubled() trouble {
+// currentFaults returns the store's faults.
+func (g *gates) currentFaults() storeFaults {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.trouble
+	return g.faults
 }
 
 // next returns the faults of the store's next request, and counts them down.
-func (g *gates) next() trouble {
+func (g *gates) next() storeFaults {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	now := g.trouble
+	now := g.faults
 	switch {
 	case now.refused > 0:
-		g.trouble.refused--
+		g.faults.refused--
 	case now.lost > 0:
-		g.trouble.lost--
+		g.faults.lost--
 	}
 	return now
 }
@@ -98,9 +98,9 @@ func (g *gates) next() trouble {
 func (g *gates) pass() (before, after bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asked++
-	hit := g.left.request == g.asked
-	return hit && !g.left.after, hit && g.left.after
+	g.requests++
+	hit := g.point.request == g.requests
+	return hit && !g.point.after, hit && g.point.after
 }
 
 // startS3 starts a proxy to an S3 server and returns its URL. end kills the environment.
@@ -145,11 +145,11 @@ func (g *gates) startS3(t *testing.T, target string, end func()) string {
 }
 
 // wait waits for the delay of an answer, or until ctx ends.
-func (t trouble) wait(ctx context.Context) {
-	if t.delay == 0 {
+func (f storeFaults) wait(ctx context.Context) {
+	if f.delay == 0 {
 		return
 	}
-	slow := time.NewTimer(t.delay)
+	slow := time.NewTimer(f.delay)
 	defer slow.Stop()
 	select {
 	case <-slow.C:
@@ -245,7 +245,7 @@ func (v *valkeyGate) forward(client net.Conn) {
 	ending := make(chan struct{})
 	var both sync.WaitGroup
 	both.Go(func() { // forwards the answers
-		_, _ = io.Copy(client, &answers{server, ending, func() { v.strike(v.end) }})
+		_, _ = io.Copy(client, &answers{server, ending, func() { v.trigger(v.end) }})
 		_ = client.Close() // ends the other direction
 	})
 	buffer := make([]byte, 64<<10)
@@ -256,7 +256,7 @@ func (v *valkeyGate) forward(client net.Conn) {
 		}
 		before, after := v.pass()
 		if before {
-			v.strike(v.end)
+			v.trigger(v.end)
 			break
 		}
 		if after {

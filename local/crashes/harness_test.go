@@ -70,8 +70,8 @@ type environment struct {
 
 // function runs an environment's function. After kill, the next request starts it again.
 type function interface {
-	// ask sends a request. A status of 0 means that there was no answer.
-	ask(r *http.Request) answer
+	// roundTrip sends a request. A status of 0 means that there was no answer.
+	roundTrip(r *http.Request) answer
 	kill()
 }
 
@@ -86,11 +86,11 @@ type process struct {
 // JOURNAL_RESTORE.
 func newWorld(t *testing.T, url string, environments int, restore string) *world {
 	t.Helper()
-	kept := s3test.Start(t)
-	w := fill(t, url, openStore(t, kept.Address()))
+	s3 := s3test.Start(t)
+	w := fill(t, url, openStore(t, s3.Address()))
 	binary := build(t, "admin")
 	for i := range environments {
-		w.envs = append(w.envs, w.start(kept, url, binary, restore, i))
+		w.envs = append(w.envs, w.start(s3, url, binary, restore, i))
 	}
 	return w
 }
@@ -104,13 +104,13 @@ func openStore(t *testing.T, address string) journal.Store {
 	return opened
 }
 
-// fill makes a world without environments, and stores a plan and a machine token.
-func fill(t *testing.T, url string, kept journal.Store) *world {
+// fill returns a world without environments, and stores a plan and a machine token.
+func fill(t *testing.T, url string, journalStore journal.Store) *world {
 	t.Helper()
 	client := dial(t, url)
 	w := &world{t: t, client: client, keys: registry.NewStore(client, pepper),
 		tokens: token.NewStore(client, pepper)}
-	w.journal = journal.New(kept, client, audit.NewKey(pepper), false, slog.New(slog.DiscardHandler))
+	w.journal = journal.New(journalStore, client, audit.NewKey(pepper), false, slog.New(slog.DiscardHandler))
 	w.keys.Audit().UseJournal(w.journal)
 	w.tokens.Audit().UseJournal(w.journal)
 	plan := policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}}
@@ -149,7 +149,7 @@ func build(t *testing.T, function string) string {
 	return built.Program(t, "tidegate/functions/"+function)
 }
 
-func (w *world) start(kept *s3test.Server, valkeyURL, binary, restore string, number int) *environment {
+func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, number int) *environment {
 	t := w.t
 	t.Helper()
 	p := &process{binary: fmt.Sprint(binary, number), http: http.Client{Timeout: waiting.Timeout}}
@@ -157,7 +157,7 @@ func (w *world) start(kept *s3test.Server, valkeyURL, binary, restore string, nu
 	if err := os.Link(binary, p.binary); err != nil {
 		t.Fatal(err)
 	}
-	bucket, endpoint, _ := strings.Cut(kept.Address(), "endpoint=")
+	bucket, endpoint, _ := strings.Cut(s3.Address(), "endpoint=")
 	variables := map[string]string{
 		"VALKEY_URL": valkeyURL, "KEY_PEPPER": string(pepper),
 		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of this test",
@@ -211,7 +211,7 @@ func (p *process) kill() {
 	}
 }
 
-// answer is what a client gets.
+// answer is the response that a client gets.
 type answer struct {
 	status int
 	body   []byte
@@ -236,11 +236,11 @@ func (w *world) send(e *environment, method, path string, body any, header map[s
 	for name, value := range all {
 		r.Header.Set(name, value)
 	}
-	return e.ask(r)
+	return e.roundTrip(r)
 }
 
-// ask implements function.
-func (p *process) ask(r *http.Request) answer {
+// roundTrip implements function.
+func (p *process) roundTrip(r *http.Request) answer {
 	r.URL.Scheme, r.URL.Host, r.Host = p.url.Scheme, p.url.Host, p.url.Host
 	response, err := p.http.Do(r)
 	if err != nil {
@@ -263,8 +263,8 @@ func (w *world) ready(e *environment) {
 	})
 }
 
-// restore brings back what Valkey lost. If byItself is set, the start of the function
-// restores first. What is still missing is restored as ./scripts/restore does it.
+// restore restores the changes that Valkey lost. If byItself is set, the start of the
+// function restores first. The rest is restored as by ./scripts/restore.
 func (w *world) restore(byItself bool) {
 	w.t.Helper()
 	for _, e := range w.envs {

@@ -30,21 +30,21 @@ import (
 	"tidegate/internal/usage"
 )
 
-// inProcess runs the admin function's server in the test's process. Each start is a life.
-// Killing a life cuts its connections: it no longer reaches Valkey or the journal, and
-// its answers are dropped. A life starts within milliseconds, so that a test can kill
-// many.
+// inProcess runs the admin function's server in the test's process. Each start makes a
+// new instance. Killing an instance cuts its connections: it no longer reaches Valkey or
+// the journal, and its answers are dropped. An instance starts within milliseconds, so
+// that a test can kill many.
 type inProcess struct {
 	*gates
 	target func() string
-	kept   journal.Store
+	store  journal.Store
 
-	running sync.WaitGroup // requests, including those of ended lives
+	running sync.WaitGroup // requests, including those of ended instances
 	mu      sync.Mutex
-	life    *life // nil before the first
+	current *instance // nil before the first
 }
 
-type life struct {
+type instance struct {
 	handler http.Handler
 	client  valkey.Client
 	gate    *valkeyGate
@@ -53,9 +53,9 @@ type life struct {
 }
 
 // startInProcess returns an environment on a Valkey and a journal's store.
-func startInProcess(t *testing.T, target func() string, kept journal.Store) *environment {
+func startInProcess(t *testing.T, target func() string, journalStore journal.Store) *environment {
 	t.Helper()
-	p := &inProcess{gates: &gates{}, target: target, kept: kept}
+	p := &inProcess{gates: &gates{}, target: target, store: journalStore}
 	t.Cleanup(func() {
 		p.kill()
 		p.running.Wait()
@@ -67,14 +67,14 @@ func startInProcess(t *testing.T, target func() string, kept journal.Store) *env
 func (p *inProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life != nil {
-		p.life.end()
+	if p.current != nil {
+		p.current.end()
 	}
 }
 
-// ask implements function.
-func (p *inProcess) ask(r *http.Request) answer {
-	l, err := p.alive()
+// roundTrip implements function.
+func (p *inProcess) roundTrip(r *http.Request) answer {
+	l, err := p.instance()
 	if err != nil {
 		return answer{}
 	}
@@ -97,7 +97,7 @@ func (p *inProcess) ask(r *http.Request) answer {
 	return answer{written.Code, written.Body.Bytes()}
 }
 
-func (l *life) over() bool {
+func (l *instance) over() bool {
 	select {
 	case <-l.ended:
 		return true
@@ -106,14 +106,14 @@ func (l *life) over() bool {
 	}
 }
 
-// alive returns the current life, or starts one if there is none.
-func (p *inProcess) alive() (*life, error) {
+// instance returns the current instance, or starts one if there is none.
+func (p *inProcess) instance() (*instance, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.life != nil && !p.life.over() {
-		return p.life, nil
+	if p.current != nil && !p.current.over() {
+		return p.current, nil
 	}
-	l := &life{ended: make(chan struct{})}
+	l := &instance{ended: make(chan struct{})}
 	gate, err := p.startValkey(p.target, func() { l.end() })
 	if err != nil {
 		return nil, err
@@ -133,13 +133,13 @@ func (p *inProcess) alive() (*life, error) {
 		l.end()
 		return nil, err
 	}
-	p.life = l
+	p.current = l
 	return l, nil
 }
 
 // start does what the built function does at its start: it compares Valkey with the
 // journal, and restores what Valkey lost.
-func (p *inProcess) start(l *life) (err error) {
+func (p *inProcess) start(l *instance) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), waiting.Timeout)
 	defer cancel()
 	l.client, err = store.Open(ctx, l.gate.url(),
@@ -148,15 +148,15 @@ func (p *inProcess) start(l *life) (err error) {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
-	kept := journal.New(gatedStore{p.kept, p.gates, l}, l.client, audit.NewKey(pepper), false, log)
+	j := journal.New(gatedStore{p.store, p.gates, l}, l.client, audit.NewKey(pepper), false, log)
 	keys, tokens := registry.NewStore(l.client, pepper), token.NewStore(l.client, pepper)
-	keys.Audit().UseJournal(kept)
-	tokens.Audit().UseJournal(kept)
-	if err := kept.Check(ctx); err != nil {
+	keys.Audit().UseJournal(j)
+	tokens.Audit().UseJournal(j)
+	if err := j.Check(ctx); err != nil {
 		return err
 	}
-	if kept.Status(ctx).Behind > 0 {
-		if _, err := kept.RestoreAll(ctx, keys, journal.Options{}, nil, nil); err != nil {
+	if j.Status(ctx).Behind > 0 {
+		if _, err := j.RestoreAll(ctx, keys, journal.Options{}, nil, nil); err != nil {
 			return err
 		}
 	}
@@ -173,7 +173,7 @@ func (p *inProcess) start(l *life) (err error) {
 			Keys:    app.NewRegistry(keys, usage.NewReader(l.client)),
 			Checker: enforce.NewChecker(l.client, pepper),
 			Usage:   usage.NewReader(l.client), Sessions: session.NewStore(l.client, time.Hour),
-			Tokens: tokens, Logins: logins, Owners: owners, Journal: kept, Bundle: sitetest.Bundle(),
+			Tokens: tokens, Logins: logins, Owners: owners, Journal: j, Bundle: sitetest.Bundle(),
 			Pepper: pepper, Ready: func(context.Context) error { return nil }, Log: log,
 			StoreVersion: func(context.Context) (string, error) { return "", nil },
 		})
@@ -186,21 +186,21 @@ var (
 	errUnavailable = errors.New("the store does not answer")
 )
 
-// gatedStore is the journal's store as a life uses it, with the faults of the gates.
+// gatedStore is the journal's store as an instance uses it, with the faults of the gates.
 type gatedStore struct {
 	journal.Store
 	*gates
-	life *life
+	instance *instance
 }
 
-// step makes a request to the store, unless the life has ended or ends before the
+// step makes a request to the store, unless the instance has ended or ends before the
 // request.
 func (s gatedStore) step(ctx context.Context, request func() error) error {
 	before, after := s.pass()
 	if before {
-		s.strike(s.life.end)
+		s.trigger(s.instance.end)
 	}
-	if s.life.over() {
+	if s.instance.over() {
 		return errEnded
 	}
 	now := s.next()
@@ -216,10 +216,10 @@ func (s gatedStore) step(ctx context.Context, request func() error) error {
 	}
 	err := request()
 	if after {
-		s.strike(s.life.end)
+		s.trigger(s.instance.end)
 	}
 	switch {
-	case s.life.over():
+	case s.instance.over():
 		return errEnded
 	case now.lost > 0:
 		return errUnavailable

@@ -29,7 +29,7 @@ import (
 const changesPerWorld = 1_000
 
 // totals counts the changes and losses of the worlds of TestManyChanges.
-type totals struct{ made, acked, refused, killed, flushed, reloaded, failedOver atomic.Int64 }
+type totals struct{ changes, acknowledged, refused, killed, flushed, reloaded, failedOver atomic.Int64 }
 
 // TestChanges with more changes, in the test's process. Two environments change keys,
 // policies and machine tokens, and end at random steps. Meanwhile the journal's store is
@@ -38,17 +38,17 @@ type totals struct{ made, acked, refused, killed, flushed, reloaded, failedOver 
 func TestManyChanges(t *testing.T) {
 	changes := max(longRun(), 200)
 	seed := uint64(time.Now().UnixNano())
-	var did totals
+	var all totals
 	t.Cleanup(func() {
 		t.Logf("seed %d: %d changes, %d acknowledged, %d refused, %d killed; Valkey flushed %d times, "+
-			"reloaded %d times, failed over %d times", seed, did.made.Load(), did.acked.Load(),
-			did.refused.Load(), did.killed.Load(), did.flushed.Load(), did.reloaded.Load(),
-			did.failedOver.Load())
+			"reloaded %d times, failed over %d times", seed, all.changes.Load(), all.acknowledged.Load(),
+			all.refused.Load(), all.killed.Load(), all.flushed.Load(), all.reloaded.Load(),
+			all.failedOver.Load())
 	})
 	for n := range (changes + changesPerWorld - 1) / changesPerWorld {
 		t.Run(strconv.Itoa(n), func(t *testing.T) {
 			t.Parallel()
-			newMany(t, seed+uint64(n), &did).run(min(changes, changesPerWorld))
+			newMany(t, seed+uint64(n), &all).run(min(changes, changesPerWorld))
 		})
 	}
 }
@@ -64,14 +64,14 @@ type many struct {
 	pair    *pair
 	random  *rand.Rand
 	clients []*client
-	did     *totals
+	totals  *totals
 }
 
-func newMany(t *testing.T, seed uint64, did *totals) *many {
+func newMany(t *testing.T, seed uint64, totals *totals) *many {
 	t.Helper()
 	const environments = 2
 	valkey := startPair(t)
-	m := &many{pair: valkey, random: rand.New(rand.NewPCG(seed, 0)), did: did}
+	m := &many{pair: valkey, random: rand.New(rand.NewPCG(seed, 0)), totals: totals}
 	gate, err := (&gates{}).startValkey(valkey.target, func() {}) // for the test itself; follows a failover
 	if err != nil {
 		t.Fatal(err)
@@ -80,10 +80,10 @@ func newMany(t *testing.T, seed uint64, did *totals) *many {
 		gate.close()
 		gate.running.Wait()
 	})
-	kept := openStore(t, t.TempDir())
-	m.world = fill(t, gate.url(), kept)
+	journalStore := openStore(t, t.TempDir())
+	m.world = fill(t, gate.url(), journalStore)
 	for i := range environments {
-		e := startInProcess(t, valkey.target, kept)
+		e := startInProcess(t, valkey.target, journalStore)
 		c := &client{world: m.world, env: e, random: rand.New(rand.NewPCG(seed, uint64(i+1)))}
 		c.delay = func() time.Duration {
 			if c.random.IntN(100) == 0 {
@@ -111,7 +111,7 @@ func newMany(t *testing.T, seed uint64, did *totals) *many {
 func (m *many) run(changes int) {
 	m.t.Helper()
 	m.do("SAVE")
-	for round := 0; m.made() < changes && !m.t.Failed(); round++ {
+	for round := 0; m.changes() < changes && !m.t.Failed(); round++ {
 		m.round()
 		switch round % 8 {
 		case 0:
@@ -120,11 +120,11 @@ func (m *many) run(changes int) {
 			m.checkpoint()
 		case 2:
 			m.do("FLUSHALL")
-			m.did.flushed.Add(1)
+			m.totals.flushed.Add(1)
 			m.recover()
 		case 4:
 			m.do("DEBUG", "RELOAD", "NOSAVE")
-			m.did.reloaded.Add(1)
+			m.totals.reloaded.Add(1)
 			m.recover()
 		case 6:
 			m.failOver()
@@ -134,21 +134,21 @@ func (m *many) run(changes int) {
 		return
 	}
 	m.do("FLUSHALL")
-	m.did.flushed.Add(1)
+	m.totals.flushed.Add(1)
 	m.recover()
 	m.checkAudit()
 	for _, c := range m.clients {
-		m.did.made.Add(int64(c.made))
-		m.did.acked.Add(int64(c.acked))
-		m.did.refused.Add(int64(c.refused))
-		m.did.killed.Add(int64(c.killed))
-		if c.acked < c.made/3 {
-			m.t.Errorf("only %d of %d changes were acknowledged", c.acked, c.made)
+		m.totals.changes.Add(int64(c.changes))
+		m.totals.acknowledged.Add(int64(c.acknowledged))
+		m.totals.refused.Add(int64(c.refused))
+		m.totals.killed.Add(int64(c.killed))
+		if c.acknowledged < c.changes/3 {
+			m.t.Errorf("only %d of %d changes were acknowledged", c.acknowledged, c.changes)
 		}
 	}
 }
 
-func (m *many) made() int { return m.clients[0].made + m.clients[1].made }
+func (m *many) changes() int { return m.clients[0].changes + m.clients[1].changes }
 
 // round makes some changes in every environment at once, unless Valkey is down.
 func (m *many) round() {
@@ -193,11 +193,11 @@ func (m *many) failOver() {
 			signal(m.t, processOf(m.t, m.pair.target()), syscall.SIGKILL)
 		})
 	}
-	striker := m.clients[m.random.IntN(len(m.clients))]
-	striker.failing = fail
+	failing := m.clients[m.random.IntN(len(m.clients))]
+	failing.failing = fail
 	m.round()
-	striker.failing = nil
-	fail() // if no request did
+	failing.failing = nil
+	fail() // unless a request did
 	if !lags {
 		m.pair.promote()
 	}
@@ -206,12 +206,12 @@ func (m *many) failOver() {
 		return m.client.Do(m.t.Context(), m.client.B().Ping().Build()).Error() == nil
 	})
 	m.down.Store(false)
-	m.did.failedOver.Add(1)
+	m.totals.failedOver.Add(1)
 	m.recover()
 	m.do("SAVE")
 }
 
-// recover restores what Valkey lost, and checks it against what the clients know.
+// recover restores the changes that Valkey lost, and compares them with the oracle.
 func (m *many) recover() {
 	m.t.Helper()
 	m.restore(m.random.IntN(2) == 0)
@@ -220,7 +220,7 @@ func (m *many) recover() {
 	}
 }
 
-// check compares all stored state with what the client knows.
+// check compares all stored state with the client's part of the oracle.
 func (c *client) check() {
 	c.t.Helper()
 	for _, k := range c.keys {
@@ -239,10 +239,11 @@ func (c *client) failUnlessDown(err error) {
 	}
 }
 
-// plan is a plan whose limit its client changes, and the limits that it may have.
+// plan is the oracle's view of a plan whose limit its client changes: the limits that it
+// may have.
 type plan struct {
-	name string
-	may  []int64
+	name     string
+	possible []int64
 }
 
 func (c *client) readPlan() {
@@ -257,10 +258,10 @@ func (c *client) readPlan() {
 		c.t.Fatalf("the plan %s is lost", c.plan.name)
 	}
 	got := set.Plans[i].Limits[0].Requests
-	if !slices.Contains(c.plan.may, got) {
-		c.t.Fatalf("the limit of %s is %d, and may be %d", c.plan.name, got, c.plan.may)
+	if !slices.Contains(c.plan.possible, got) {
+		c.t.Fatalf("the limit of %s is %d, want one of %d", c.plan.name, got, c.plan.possible)
 	}
-	c.plan.may = []int64{got}
+	c.plan.possible = []int64{got}
 }
 
 // changePlan saves the policies with another limit for the client's plan. The save is
@@ -276,7 +277,7 @@ func (c *client) changePlan() {
 	if !a.good() || json.Unmarshal(a.body, &document) != nil {
 		return
 	}
-	limit := c.plan.may[0] + 1
+	limit := c.plan.possible[0] + 1
 	for _, p := range document.Plans {
 		if p["name"] == c.plan.name {
 			p["limits"] = []any{map[string]any{"requests": limit, "window": "1h"}}
@@ -288,16 +289,16 @@ func (c *client) changePlan() {
 		return
 	}
 	c.count(a)
-	c.plan.may = append(c.plan.may, limit)
+	c.plan.possible = append(c.plan.possible, limit)
 	if a.good() {
-		c.plan.may = []int64{limit}
+		c.plan.possible = []int64{limit}
 	}
 }
 
-// machineToken is a token, and whether it may still exist or may be gone.
+// machineToken is the oracle's view of a token.
 type machineToken struct {
 	token.Token
-	alive, gone bool
+	mayExist, mayBeGone bool
 }
 
 // readTokens fails the test if a revoked token exists, or if another one is gone.
@@ -310,11 +311,11 @@ func (c *client) readTokens() {
 	}
 	for _, known := range c.tokens {
 		found := slices.ContainsFunc(stored, func(s token.Token) bool { return s.ID == known.ID })
-		if found && !known.alive || !found && !known.gone {
-			c.t.Fatalf("the token %s is there: %v; it may be: %v; it may be gone: %v", known.ID, found,
-				known.alive, known.gone)
+		if found && !known.mayExist || !found && !known.mayBeGone {
+			c.t.Fatalf("token %s exists: %v; may exist: %v; may be gone: %v", known.ID, found,
+				known.mayExist, known.mayBeGone)
 		}
-		known.alive, known.gone = found, !found
+		known.mayExist, known.mayBeGone = found, !found
 	}
 }
 
@@ -322,7 +323,7 @@ func (c *client) readTokens() {
 func (c *client) changeTokens(broken bool) {
 	c.t.Helper()
 	c.readTokens()
-	i := slices.IndexFunc(c.tokens, func(k *machineToken) bool { return k.alive })
+	i := slices.IndexFunc(c.tokens, func(k *machineToken) bool { return k.mayExist })
 	if i < 0 {
 		made, _, err := c.makeToken(token.Read)
 		switch {
@@ -337,8 +338,8 @@ func (c *client) changeTokens(broken bool) {
 	}
 	a := c.send(c.env, http.MethodDelete, "/api/v1/tokens/"+c.tokens[i].ID, nil, nil)
 	c.count(a)
-	c.tokens[i].gone = true
+	c.tokens[i].mayBeGone = true
 	if a.good() && !broken {
-		c.tokens[i].alive = false
+		c.tokens[i].mayExist = false
 	}
 }

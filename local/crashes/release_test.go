@@ -63,7 +63,7 @@ func startCheckOf(t *testing.T, url, binary string) *lambda.Function {
 func TestReleaseBefore(t *testing.T) {
 	commit := os.Getenv("RELEASE_BEFORE")
 	if commit == "" {
-		t.Skip("RELEASE_BEFORE=COMMIT runs this release with the one of a commit")
+		t.Skip("RELEASE_BEFORE=COMMIT runs this release together with that of a commit")
 	}
 	url := valkeytest.Start(t)
 	w := newWorld(t, url, 1, "ask")
@@ -192,7 +192,7 @@ func (w *world) step(e *environment, id, name string, now *state) (secret string
 func TestReleaseBeforeNewLimits(t *testing.T) {
 	commit := os.Getenv("RELEASE_BEFORE")
 	if commit == "" {
-		t.Skip("RELEASE_BEFORE=COMMIT runs this release with the one of a commit")
+		t.Skip("RELEASE_BEFORE=COMMIT runs this release together with that of a commit")
 	}
 	if exec.CommandContext(t.Context(), "git", "-C", "../..", "grep", "-q", "PerGroup", commit, "--",
 		"internal/policy").Run() == nil {
@@ -232,7 +232,7 @@ func TestReleaseBeforeNewLimits(t *testing.T) {
 	a := n.send(older, http.MethodPost, "/api/v1/keys/"+n.member.ID+"/revoke",
 		map[string]string{"reason": "a test"}, nil)
 	if a.status != http.StatusConflict {
-		t.Errorf("the older admin function revokes a key: %d %s", a.status, a.body)
+		t.Errorf("revoking a key with the older admin function: got %d %s, want 409", a.status, a.body)
 	}
 }
 

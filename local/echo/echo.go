@@ -61,7 +61,7 @@ func (b Backend) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 }
 
 // addCORS adds the CORS headers, which a REST API's backend sets itself. An HTTP API with
-// a CORS configuration puts its own headers in place of these.
+// a CORS configuration replaces them.
 func (b Backend) addCORS(headers map[string]string) {
 	origin := cmp.Or(b.Origin, "*")
 	if origin == "none" {

@@ -17,8 +17,8 @@ type answer struct {
 	Authorizer map[string]any `json:"authorizer"`
 }
 
-// Both payload formats give the same body; only the backend of a REST API has to add the
-// RateLimit fields itself.
+// Both payload formats give the same body. The backend adds the RateLimit fields only for
+// a REST API.
 func TestBackend(t *testing.T) {
 	authorizer := map[string]any{"rateLimit": "r", "rateLimitPolicy": "p", "plan": "free"}
 	rest := events.APIGatewayProxyRequest{HTTPMethod: "PUT", Path: "/a",
@@ -63,7 +63,7 @@ func TestBackendWithoutAuthorizer(t *testing.T) {
 	}
 }
 
-// Scripts of the configured origin may read the answers: of any when none is given.
+// The CORS headers allow the configured origin, or any origin by default.
 func TestBackendCORS(t *testing.T) {
 	const exposed = "Retry-After,RateLimit,RateLimit-Policy"
 	for origin, want := range map[string][3]string{
@@ -81,9 +81,9 @@ func TestBackendCORS(t *testing.T) {
 	}
 }
 
-func TestBackendRefusesWhatIsNoEvent(t *testing.T) {
+func TestBackendRefusesBadEvents(t *testing.T) {
 	if _, err := (echo.Backend{}).Invoke(t.Context(), []byte("[")); err == nil {
-		t.Error("no error")
+		t.Error("got no error for a malformed event")
 	}
 }
 

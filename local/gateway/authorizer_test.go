@@ -54,8 +54,7 @@ func TestPolicyVerdict(t *testing.T) {
 	}
 }
 
-// A policy that the gateway does not understand allows nothing; it is a configuration
-// error.
+// A policy that the gateway does not support is a configuration error and allows nothing.
 func TestPolicyVerdictRefuses(t *testing.T) {
 	document := `{"Version":"2012-10-17","Statement":[{"Effect":"Allow","Action":"*","Resource":"*"}]}`
 	for name, answer := range map[string]string{
@@ -81,7 +80,7 @@ func TestPolicyVerdictRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if v, err := policyVerdict([]byte(answer), testARN); !errors.Is(err, errConfiguration) {
-				t.Errorf("got %+v, %v", v, err)
+				t.Errorf("got %+v, %v, want errConfiguration", v, err)
 			}
 		})
 	}

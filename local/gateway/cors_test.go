@@ -19,7 +19,7 @@ import (
 
 const app = "https://app.example"
 
-// withCORS is an HTTP API whose backend sets CORS headers of its own.
+// withCORS returns an HTTP API whose backend sets its own CORS headers.
 func withCORS(authorizer *fake, cors *gateway.CORS) *gateway.HTTP {
 	api := newHTTP(authorizer, &fake{answer: `{"statusCode":200,"headers":{
 		"Access-Control-Allow-Origin":"https://backend.example","Access-Control-Max-Age":"1","Vary":"Origin"}}`})
@@ -59,7 +59,8 @@ func TestHTTPPreflight(t *testing.T) {
 			got := do(api, newRequest("OPTIONS", "/orders", "", "Origin", app,
 				"Access-Control-Request-Method", "GET"))
 			if got.status != http.StatusNoContent || authorizer.invocations() != 0 {
-				t.Errorf("status %d, %d invocations", got.status, authorizer.invocations())
+				t.Errorf("got status %d and %d invocations, want 204 and 0", got.status,
+					authorizer.invocations())
 			}
 			wantHeaders(t, got.header, corsFields(c.want))
 		})
@@ -92,7 +93,7 @@ func TestOptionsThatIsNoPreflight(t *testing.T) {
 		authorizer := &fake{answer: `{"isAuthorized":false}`}
 		got := do(withCORS(authorizer, c.cors), newRequest("OPTIONS", "/orders", "", c.header...))
 		if got.status != http.StatusForbidden {
-			t.Errorf("%s: status %d", name, got.status)
+			t.Errorf("%s: got status %d, want 403", name, got.status)
 		}
 	}
 }
@@ -135,8 +136,8 @@ func TestRefusalsHaveNoCORSHeaders(t *testing.T) {
 	}
 }
 
-// The deployed template opens both APIs to any origin. OpenTo opens them to one origin or
-// to none.
+// The deployed template allows scripts of any origin on both APIs. OpenTo allows one
+// origin or none.
 func TestOpenTo(t *testing.T) {
 	const allow, vary = "gatewayresponse.header.Access-Control-Allow-Origin", "gatewayresponse.header.Vary"
 	for origin, want := range map[string]struct{ literal, vary string }{
@@ -174,7 +175,7 @@ const deniedContext = `{"denied":true,"rateLimit":"\"default\";r=0;t=7","rateLim
 const allowedContext = `{"denied":false,"rateLimit":"\"default\";r=9;t=1",
 	"rateLimitPolicy":"\"default\";q=10;w=10"}`
 
-// read is what a page's script can read of an answer from another origin.
+// read has the parts of an answer from another origin that a page's script can read.
 type read struct {
 	Status           int
 	Retry, RateLimit string
@@ -240,8 +241,8 @@ func TestBrowsersReadDenials(t *testing.T) {
 	}
 }
 
-// openREST is the deployed REST API with the echo backend. Scripts of origin may read its
-// answers.
+// openREST returns the deployed REST API with the echo backend. Scripts of origin may
+// read its answers.
 func openREST(t *testing.T, authorizer *fake, origin string) http.Handler {
 	t.Helper()
 	rules := deployed(t)
@@ -252,8 +253,8 @@ func openREST(t *testing.T, authorizer *fake, origin string) http.Handler {
 	}
 }
 
-// openHTTP is the deployed HTTP API with a backend that runs the middleware. Scripts of
-// origin may read its answers.
+// openHTTP returns the deployed HTTP API with a backend that runs the middleware. Scripts
+// of origin may read its answers.
 func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
 	t.Helper()
 	rules := deployed(t)
@@ -270,8 +271,8 @@ func openHTTP(t *testing.T, authorizer *fake, origin string) http.Handler {
 	}
 }
 
-// refusing is a backend whose middleware denies every call, behind an API that answers
-// preflights. The handler does both.
+// refusing returns a backend whose middleware denies every call, and which answers
+// preflights as its API would.
 func refusing(origins []string) http.Handler {
 	var context map[string]any
 	if err := json.Unmarshal([]byte(deniedContext), &context); err != nil {
@@ -308,7 +309,7 @@ func TestPreflightNeedsNoAuthorizer(t *testing.T) {
 	api.Preflight = nil
 	api.Authorizer = &fake{err: reported("Unauthorized")}
 	if got := do(api, newRequest("OPTIONS", "/orders", "")); got.status != http.StatusUnauthorized {
-		t.Errorf("without: %d", got.status)
+		t.Errorf("without Preflight: got status %d, want 401", got.status)
 	}
 }
 

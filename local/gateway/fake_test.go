@@ -18,12 +18,12 @@ import (
 	"tidegate/local/lambda"
 )
 
-// fake is a function in this process that gives every invocation the same answer and
-// keeps the events.
+// fake is a function in this process with the same answer to every invocation. It records
+// the events.
 type fake struct {
 	answer string
 	err    error
-	hang   bool // until the caller gives up
+	hang   bool // wait until the context ends
 
 	lock   sync.Mutex
 	events [][]byte
@@ -40,7 +40,7 @@ func (f *fake) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	return []byte(f.answer), f.err
 }
 
-// event decodes the only event there was.
+// event decodes the only event.
 func (f *fake) event(t *testing.T, into any) {
 	t.Helper()
 	f.lock.Lock()
@@ -71,7 +71,7 @@ func policyAnswer(effect, resource, context string) string {
 
 const okAnswer = `{"statusCode":200,"headers":{"Content-Type":"text/plain"},"body":"ok"}`
 
-// noon is the instant of every request.
+// noon returns the time of every request.
 func noon() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.FixedZone("", 7200)) }
 
 type response struct {
@@ -135,7 +135,7 @@ func wantHeaders(t *testing.T, h http.Header, want map[string]string) {
 	}
 }
 
-// sampleEvent reads one of the sample events that aws-lambda-go ships.
+// sampleEvent reads a sample event of aws-lambda-go.
 func sampleEvent(t *testing.T, name string) map[string]any {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/aws/aws-lambda-go").Output()
@@ -153,8 +153,8 @@ func sampleEvent(t *testing.T, name string) map[string]any {
 	return sample
 }
 
-// missingFields lists the paths of the fields that sample has and got lacks. Fields of
-// the maps in open are not compared.
+// missingFields returns the paths of the fields that sample has and got lacks. It does
+// not compare the fields of the maps named in open.
 func missingFields(sample, got map[string]any, open ...string) []string {
 	var missing []string
 	for name, value := range sample {

@@ -66,8 +66,8 @@ func TestHTTPAuthorizerEvent(t *testing.T) {
 	}
 }
 
-// Our events have every field of Amazon's own samples, except those that only other
-// set-ups send.
+// Our events have every field of AWS's samples, except those of features that are not
+// emulated.
 func TestHTTPEventsHaveTheSamplesFields(t *testing.T) {
 	for sample, format := range map[string]gateway.Format{
 		"apigw-v2-custom-authorizer-v2-request.json": gateway.Format2,
@@ -115,7 +115,7 @@ func TestHTTPAuthorizerEventV1(t *testing.T) {
 	}
 }
 
-// What a client sees for each answer of an authorizer.
+// A client gets the documented status and body for each answer of an authorizer.
 func TestHTTPRefusals(t *testing.T) {
 	const forbidden, unauthorized, failed = `{"message":"Forbidden"}`, `{"message":"Unauthorized"}`,
 		`{"message":"Internal Server Error"}`
@@ -146,7 +146,7 @@ func TestHTTPRefusals(t *testing.T) {
 		{"another error", &fake{err: reported("boom")}, func(a *gateway.HTTP) {
 			a.UnauthorizedStatus = 401
 		}, 500, failed},
-		{"time-out", &fake{hang: true}, func(a *gateway.HTTP) {
+		{"timeout", &fake{hang: true}, func(a *gateway.HTTP) {
 			a.AuthorizerTimeout = time.Millisecond
 		}, 500, failed},
 	} {
@@ -164,7 +164,7 @@ func TestHTTPRefusals(t *testing.T) {
 					integration.invocations())
 			}
 			if got.header.Get("Retry-After") != "" {
-				t.Error("an HTTP API has no way to send Retry-After")
+				t.Error("got Retry-After, which an HTTP API cannot send with a refusal")
 			}
 		})
 	}
@@ -265,7 +265,7 @@ func TestHTTPResponses(t *testing.T) {
 		{"function error", &fake{err: reported("boom")}, 500, failed, nil},
 		{"event over Lambda's limit", &fake{err: &lambda.PayloadError{}}, 413,
 			`{"message":"Request Entity Too Large"}`, nil},
-		{"gateway time-out", &fake{hang: true}, 504, `{"message":"Gateway Timeout"}`, nil},
+		{"gateway timeout", &fake{hang: true}, 504, `{"message":"Gateway Timeout"}`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			api := newHTTP(authorizing(`{}`), c.fake)
@@ -336,7 +336,7 @@ func TestMapping(t *testing.T) {
 	}
 	for _, name := range []string{"X-Empty", "X-Unknown"} {
 		if _, there := got.header[name]; there {
-			t.Errorf("%s is there without a value", name)
+			t.Errorf("header %s was sent without a value", name)
 		}
 	}
 }
@@ -359,9 +359,9 @@ func TestHTTPRequestLimits(t *testing.T) {
 	}
 }
 
-// A client that disconnects cancels nothing: API Gateway still invokes both functions,
-// each with a live context.
-func TestClientLeaves(t *testing.T) {
+// A client that disconnects cancels nothing: both functions are still invoked, with
+// contexts that have not ended.
+func TestClientDisconnects(t *testing.T) {
 	for name, api := range map[string]func(authorizer, integration gateway.Invoker) http.Handler{
 		"REST": func(a, i gateway.Invoker) http.Handler {
 			return &gateway.REST{Authorizer: a, Integration: i}

@@ -16,8 +16,8 @@ import (
 )
 
 // REST is a REST API with a Lambda authorizer whose results are not cached, and a Lambda
-// proxy integration of payload format 1.0. Its paths have no stage in front. Authorizer and
-// Integration are required. Its fields must not change once it serves.
+// proxy integration of payload format 1.0. Its paths have no stage in front. Authorizer
+// and Integration are required. Its fields must not change once it serves.
 type REST struct {
 	Authorizer Invoker
 	// Token makes it a TOKEN authorizer, which gets only the Authorization header;

@@ -70,8 +70,8 @@ func TestRESTAuthorizerEvent(t *testing.T) {
 	}
 }
 
-// Our event has every field of Amazon's own sample, except those that only other set-ups
-// send.
+// Our event has every field of AWS's sample, except those of features that are not
+// emulated.
 func TestRESTAuthorizerEventHasTheSamplesFields(t *testing.T) {
 	authorizer := allowing(`{}`)
 	do(newREST(authorizer, &fake{answer: okAnswer}), get("/request?QueryString1=v"))
@@ -118,8 +118,8 @@ func TestRESTIdentitySource(t *testing.T) {
 	}
 }
 
-// What a client sees for each answer of an authorizer, without any gateway response
-// configured.
+// A client gets the documented status and body for each answer of an authorizer if no
+// gateway response is configured.
 func TestRESTRefusals(t *testing.T) {
 	const refused = `{"message":"User is not authorized to access this resource`
 	for _, c := range []struct {
@@ -135,10 +135,10 @@ func TestRESTRefusals(t *testing.T) {
 		{"Unauthorized", &fake{err: reported("Unauthorized")}, 401, `{"message":"Unauthorized"}`},
 		{"almost Unauthorized", &fake{err: reported("unauthorized")}, 500, `{"message":null}`},
 		{"another error", &fake{err: reported("Valkey is down")}, 500, `{"message":null}`},
-		{"a function that says Unauthorized by crashing", &fake{err: errors.New("Unauthorized")}, 500,
+		{"a crash with the text Unauthorized", &fake{err: errors.New("Unauthorized")}, 500,
 			`{"message":null}`},
-		{"time-out of the function", &fake{err: &lambda.TimeoutError{}}, 500, `{"message":null}`},
-		{"time-out of the gateway", &fake{hang: true}, 500, `{"message":null}`},
+		{"timeout of the function", &fake{err: &lambda.TimeoutError{}}, 500, `{"message":null}`},
+		{"timeout of the gateway", &fake{hang: true}, 500, `{"message":null}`},
 		{"malformed answer", &fake{answer: `{}`}, 500, `{"message":null}`},
 		{"context with a list", &fake{answer: policyAnswer("Allow", "*", `{"a":[1]}`)}, 500,
 			`{"message":null}`},
@@ -163,7 +163,7 @@ func TestRESTRefusals(t *testing.T) {
 				t.Errorf("headers %v", got.header)
 			}
 			if integration.invocations() != 0 {
-				t.Error("the integration was reached")
+				t.Error("the integration was invoked")
 			}
 		})
 	}
@@ -248,7 +248,7 @@ func TestDeniedBodyIsJSONEitherWay(t *testing.T) {
 			bodies[strings.Replace(got.body, got.header.Get("X-Amzn-Requestid"), "", 1)] = true
 		}
 		if len(bodies) != 1 {
-			t.Errorf("%s: %v", name, bodies)
+			t.Errorf("%s: escaping changes the body: %v", name, bodies)
 		}
 	}
 }
@@ -396,10 +396,10 @@ func TestRESTResponses(t *testing.T) {
 		{"header name splits", &fake{answer: `{"statusCode":200,"headers":{"A: b\r\nC":"d"}}`}, 502,
 			malformed, nil},
 		{"function error", &fake{err: reported("boom")}, 502, malformed, nil},
-		{"function time-out", &fake{err: &lambda.TimeoutError{}}, 502, malformed, nil},
+		{"function timeout", &fake{err: &lambda.TimeoutError{}}, 502, malformed, nil},
 		{"event over Lambda's limit", &fake{err: &lambda.PayloadError{}}, 413,
 			`{"message":"Request Too Long"}`, nil},
-		{"gateway time-out", &fake{hang: true}, 504, `{"message":"Endpoint request timed out"}`, nil},
+		{"gateway timeout", &fake{hang: true}, 504, `{"message":"Endpoint request timed out"}`, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			api := newREST(allowing(`{}`), c.fake)
@@ -425,7 +425,7 @@ func TestRESTMergesHeaders(t *testing.T) {
 	}
 }
 
-// A request that is too large reaches no function, so it takes nothing from any limit.
+// A request that is too large invokes no function, so it takes nothing from any limit.
 func TestRESTRequestLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		request *http.Request

@@ -271,10 +271,10 @@ func (t template) cors(api reference) (*CORS, error) {
 	if properties.CorsConfiguration == nil {
 		return nil, nil
 	}
-	return properties.CorsConfiguration, t.refusesPreflights(api)
+	return properties.CorsConfiguration, t.checkPreflights(api)
 }
 
-func (t template) refusesPreflights(api reference) error {
+func (t template) checkPreflights(api reference) error {
 	routes, err := properties[struct {
 		APIID             reference `json:"ApiId"`
 		AuthorizationType string
@@ -282,8 +282,8 @@ func (t template) refusesPreflights(api reference) error {
 	}](t, httpRoute)
 	for _, r := range routes {
 		method, _, _ := strings.Cut(r.RouteKey, " ")
-		takesOptions := slices.Contains([]string{"$default", "ANY", http.MethodOptions}, method)
-		if r.APIID == api && r.AuthorizationType == "CUSTOM" && takesOptions {
+		matchesOptions := slices.Contains([]string{"$default", "ANY", http.MethodOptions}, method)
+		if r.APIID == api && r.AuthorizationType == "CUSTOM" && matchesOptions {
 			return fmt.Errorf("route %s has the authorizer, which refuses preflights: name its methods "+
 				"without OPTIONS", r.RouteKey)
 		}

@@ -43,7 +43,7 @@ func TestDeployed(t *testing.T) {
 	}
 }
 
-func TestReadTemplateTakesOtherRules(t *testing.T) {
+func TestReadTemplateReadsOtherRules(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to string
 		holds    func(gateway.Rules) bool
@@ -85,7 +85,7 @@ func changed(t *testing.T, from, to string) []byte {
 	return []byte(strings.ReplaceAll(string(golden.Dev), from, to))
 }
 
-func TestReadTemplateRefusesWhatItDoesNotEmulate(t *testing.T) {
+func TestReadTemplateRefusesUnsupportedRules(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"cached results": {`"AuthorizerResultTtlInSeconds": 0`, `"AuthorizerResultTtlInSeconds": 300`,
 			"caches results"},
@@ -108,15 +108,15 @@ func TestReadTemplateRefusesWhatItDoesNotEmulate(t *testing.T) {
 	}
 }
 
-// denial and permit are answers of the check function: denial to a REST API, permit to an
-// HTTP API.
+// denial and permit are the context of a denial for a REST API, and an answer that allows
+// a call for an HTTP API, as the check function makes them.
 const (
 	denial = `{"rateLimit":"\"free\";r=0;t=7","rateLimitPolicy":"\"free\";q=10;w=10","retryAfter":"7","message":"Try again in 7 s.",` +
 		`"problemType":"about:blank","violatedPolicies":"[\"free\"]"}`
 	permit = `{"isAuthorized":true,"context":{"rateLimit":"\"free\";r=9;t=1","rateLimitPolicy":"\"free\";q=10;w=10"}}`
 )
 
-// The snippet for every deployment tool makes an API that answers clients alike. The test
+// The API of every deployment tool's snippet gives clients the same answers. The test
 // runs the template that each tool makes of its snippet.
 func TestAttachedByEveryTool(t *testing.T) {
 	templates := map[string][]byte{"cdk-go": golden.Dev}
@@ -167,7 +167,7 @@ func testDenialOfREST(t *testing.T, rules gateway.RESTRules) {
 		t.Errorf("without a credential: status %d, headers %v", got.status, got.header)
 	}
 	if n := authorizer.invocations(); n != 2 {
-		t.Errorf("the function was asked about %d of 2 calls", n)
+		t.Errorf("the authorizer was invoked %d times, want 2", n)
 	}
 }
 

@@ -61,7 +61,7 @@ func (c Config) validate() error {
 	case c.Name == "":
 		return errors.New("name is empty")
 	case c.Concurrency < 0 || c.Timeout < 0 || c.InitTimeout < 0 || c.Memory < 0 || c.Idle < 0:
-		return errors.New("concurrency, time-outs and memory must not be negative")
+		return errors.New("concurrency, timeouts and memory must not be negative")
 	case c.Warm < 0 || c.Warm > c.Concurrency:
 		return fmt.Errorf("warm is %d: must be 0 to %d, the concurrency", c.Warm, c.Concurrency)
 	}

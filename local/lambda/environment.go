@@ -56,7 +56,7 @@ func (e *environment) initialise() error {
 	timer := time.NewTimer(e.config.InitTimeout)
 	defer timer.Stop()
 	select {
-	case <-e.api.asked:
+	case <-e.api.nextCalls:
 		e.freeze()
 		return nil
 	case err := <-e.api.initFailed:
@@ -87,7 +87,7 @@ func (e *environment) run(inv *invocation) bool {
 	e.process.Thaw()
 	e.api.deliver(delivery{invocation: inv, deadline: time.Now().Add(e.config.Timeout)})
 	select {
-	case <-e.api.asked:
+	case <-e.api.nextCalls:
 		e.freeze()
 		return true
 	case <-timer.C:

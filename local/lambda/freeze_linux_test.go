@@ -11,8 +11,8 @@ import (
 	"tidegate/local/lambda"
 )
 
-// An environment is stopped once it asks for the next invocation, runs for that one, and
-// is stopped again.
+// An environment is frozen when it requests the next invocation, runs during it, and is
+// frozen again.
 func TestFunctionFreezes(t *testing.T) {
 	f := start(t, lambda.Config{Concurrency: 2, Warm: 2})
 	listener := listen(t)
@@ -44,12 +44,12 @@ func TestFrozenFunctionUsesNoTime(t *testing.T) {
 	pid := mustInvoke(t, f, event{Do: "tick"}).PID
 	waiting.Until(t, "every thread is stopped", func() bool { return stopped(t, pid) })
 	// The kernel reports a thread as stopped shortly before the thread leaves the CPU.
-	waiting.Until(t, "no thread of the process is scheduled", func() bool { return standsStill(t, pid) })
+	waiting.Until(t, "no thread of the process is scheduled", func() bool { return notScheduled(t, pid) })
 }
 
-// standsStill reports whether no thread of a process is scheduled for a time in which a
-// running function would tick many times.
-func standsStill(t *testing.T, pid int) bool {
+// notScheduled reports whether no thread of a process is scheduled while its context
+// switches are read 1,000 times, in which time a running function would tick often.
+func notScheduled(t *testing.T, pid int) bool {
 	t.Helper()
 	before := contextSwitches(t, pid)
 	for range 1000 {

@@ -103,7 +103,7 @@ func mustInvoke(t *testing.T, f *lambda.Function, e event) answer {
 
 func gone(pid int) bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
 
-// A function sees Lambda's variables, its own and nothing of the program that runs it.
+// A function gets Lambda's variables and its own, but none of the program that runs it.
 func TestFunctionSeesOnlyItsEnvironment(t *testing.T) {
 	t.Setenv("OUTSIDE", "1")
 	f := start(t, lambda.Config{Env: map[string]string{"OWN": "yes"}, Memory: 256})
@@ -137,13 +137,13 @@ func TestFunctionReusesItsEnvironment(t *testing.T) {
 	first := mustInvoke(t, f, event{}).PID
 	for range 50 {
 		if pid := mustInvoke(t, f, event{}).PID; pid != first {
-			t.Fatalf("second environment %d and first %d", pid, first)
+			t.Fatalf("invocation ran in process %d, want %d again", pid, first)
 		}
 	}
 }
 
-// As many invocations run side by side as there is concurrency, each in its own process,
-// and one more waits for a free one.
+// Invocations run in parallel up to the concurrency, each in its own process. One more
+// waits for a free process.
 func TestFunctionRunsInParallel(t *testing.T) {
 	const n = 3
 	f := start(t, lambda.Config{Concurrency: n})
@@ -162,7 +162,7 @@ func TestFunctionRunsInParallel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := f.Invoke(ctx, []byte("{}")); !errors.Is(err, context.Canceled) {
-		t.Errorf("with every environment busy and a context that ended: %v", err)
+		t.Errorf("all environments busy, context ended: got %v, want context.Canceled", err)
 	}
 	closeAll(conns)
 	closeAll(accept(t, listener, 1))
@@ -171,7 +171,7 @@ func TestFunctionRunsInParallel(t *testing.T) {
 		pids[(<-results).PID]++
 	}
 	if len(pids) != n {
-		t.Errorf("processes %v: want %d, one of them used twice", pids, n)
+		t.Errorf("processes and their invocations: %v, want %d processes", pids, n)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestFunctionErrors(t *testing.T) {
 	}
 }
 
-func TestFunctionTakesResponsesUpToTheLimit(t *testing.T) {
+func TestFunctionAcceptsResponsesUpToTheLimit(t *testing.T) {
 	f := start(t, lambda.Config{})
 	payload, _ := json.Marshal(event{Do: "big", Size: lambda.MaxPayload - 2}) // and two quotes
 	out, err := f.Invoke(t.Context(), payload)
@@ -229,7 +229,7 @@ func TestFunctionTakesResponsesUpToTheLimit(t *testing.T) {
 	}
 }
 
-// A time-out kills the environment, and the next call gets a new one.
+// A timeout kills the environment, and the next call gets a new one.
 func TestFunctionTimesOut(t *testing.T) {
 	f := start(t, lambda.Config{Timeout: 300 * time.Millisecond})
 	var e *lambda.TimeoutError
@@ -242,8 +242,8 @@ func TestFunctionTimesOut(t *testing.T) {
 	})
 }
 
-// The end of the caller's context does not cut the invocation short.
-func TestFunctionOutlivesItsCaller(t *testing.T) {
+// The end of the caller's context does not end the invocation.
+func TestInvocationRunsAfterItsCallerGivesUp(t *testing.T) {
 	f := start(t, lambda.Config{})
 	listener := listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -271,7 +271,7 @@ func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
 	}
 	waiting.Until(t, "the function knows that the process has ended", f.IdleDead)
 	if next := mustInvoke(t, f, event{}).PID; next == pid {
-		t.Error("the dead process answers")
+		t.Error("the killed process answered")
 	}
 }
 
@@ -285,7 +285,7 @@ func TestFunctionEndsIdleEnvironments(t *testing.T) {
 	long := start(t, lambda.Config{Idle: time.Hour})
 	first := mustInvoke(t, long, event{}).PID
 	if second := mustInvoke(t, long, event{}).PID; second != first {
-		t.Error("an environment was ended before its time")
+		t.Error("an environment was ended before its idle time")
 	}
 }
 
@@ -331,14 +331,14 @@ func TestStartRefusesBadConfig(t *testing.T) {
 		{"reserved variable", func(c *lambda.Config) {
 			c.Env = map[string]string{"AWS_LAMBDA_X": ""}
 		}, "AWS_LAMBDA_X"},
-		{"negative time-out", func(c *lambda.Config) { c.Timeout = -1 }, "negative"},
+		{"negative timeout", func(c *lambda.Config) { c.Timeout = -1 }, "negative"},
 		{"negative idle time", func(c *lambda.Config) { c.Idle = -1 }, "negative"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config := lambda.Config{Name: "check", Binary: binary()}
 			c.change(&config)
 			if _, err := lambda.Start(config); err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want it to say %q", err, c.want)
+				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
 	}
@@ -364,7 +364,7 @@ func TestFunctionClose(t *testing.T) {
 		}
 	}
 	if !gone(idle) {
-		t.Error("a process is left")
+		t.Error("a process still runs after Close")
 	}
 	closeAll(conns)
 	f.Close()
@@ -373,7 +373,7 @@ func TestFunctionClose(t *testing.T) {
 	}
 }
 
-// Every line of the function reaches the log whole and with its prefix, also a last line
+// The log has every line of the function whole and with its prefix, also a last line
 // without a newline.
 func TestFunctionLog(t *testing.T) {
 	var log syncbuffer.Buffer

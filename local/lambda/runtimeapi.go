@@ -35,7 +35,7 @@ const (
 type runtimeAPI struct {
 	arn        string
 	deliveries chan delivery // to the waiting next; buffered
-	asked      chan struct{} // gets one value for each next
+	nextCalls  chan struct{} // gets one value for each call of next
 	initFailed chan error    // gets the error of init/error; buffered
 	answered   func()        // runs before the caller gets the answer
 	extended   atomic.Bool   // an internal extension registered, so the process gets SIGTERM
@@ -54,7 +54,7 @@ func newRuntimeAPI(arn string, answered func()) *runtimeAPI {
 	return &runtimeAPI{
 		arn:        arn,
 		deliveries: make(chan delivery, 1),
-		asked:      make(chan struct{}, 1),
+		nextCalls:  make(chan struct{}, 1),
 		initFailed: make(chan error, 1),
 		answered:   answered,
 	}
@@ -84,7 +84,7 @@ func (a *runtimeAPI) next(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "InvalidStateTransition", "next is not possible now")
 		return
 	}
-	a.asked <- struct{}{}
+	a.nextCalls <- struct{}{}
 	select {
 	case d := <-a.deliveries:
 		d.invocation.setHeaders(w.Header(), a.arn, d.deadline)
@@ -96,7 +96,7 @@ func (a *runtimeAPI) next(w http.ResponseWriter, r *http.Request) {
 func (a *runtimeAPI) response(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload+1))
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "InvalidRequest", "the response did not arrive whole")
+		refuse(w, http.StatusBadRequest, "InvalidRequest", "the response body is incomplete")
 		return
 	}
 	out := responseOutcome(body, r.Trailer)
@@ -154,7 +154,7 @@ func (a *runtimeAPI) register(w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(io.LimitReader(r.Body, MaxPayload)).Decode(&body); err != nil ||
 		len(body.Events) > 0 {
 		refuse(w, http.StatusBadRequest, "Extension.InvalidEventType",
-			"only extensions without events are known here")
+			"only extensions without events are supported")
 		return
 	}
 	a.extended.Store(true)

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// runtimeClient plays the runtime of one environment.
+// runtimeClient acts as the runtime of one environment.
 type runtimeClient struct {
 	t   *testing.T
 	api *runtimeAPI
@@ -49,7 +49,7 @@ func (c *runtimeClient) begin() *invocation {
 	c.t.Helper()
 	inv := newInvocation([]byte(`{}`))
 	go func() {
-		<-c.api.asked
+		<-c.api.nextCalls
 		c.api.deliver(delivery{invocation: inv, deadline: time.UnixMilli(1234)})
 	}()
 	status, header := c.call("GET", "invocation/next", "")
@@ -69,7 +69,7 @@ func (c *runtimeClient) want(status int, method, path, body string) {
 	}
 }
 
-// The Runtime API accepts calls in the order of the runtime's cycle and in no other.
+// The Runtime API accepts calls only in the order of the runtime's cycle.
 func TestRuntimeAPIStates(t *testing.T) {
 	c := newRuntimeClient(t)
 	c.want(400, "POST", "invocation/none/response", `{}`)
@@ -116,7 +116,7 @@ func TestRuntimeAPIRefusesResponses(t *testing.T) {
 	}
 }
 
-func TestRuntimeAPITakesErrorsThatAreNotJSON(t *testing.T) {
+func TestRuntimeAPIAcceptsErrorsThatAreNotJSON(t *testing.T) {
 	c := newRuntimeClient(t)
 	inv := c.begin()
 	c.want(202, "POST", "invocation/"+inv.id+"/error", `Unauthorized`)
@@ -135,8 +135,8 @@ func TestRuntimeAPIInitError(t *testing.T) {
 	}
 }
 
-// Lines are logged whole and in order, however they were written. Only lines over maxLine
-// are split.
+// Lines are logged whole and in order, also if they were written in parts. Only lines
+// over maxLine are split.
 func TestLines(t *testing.T) {
 	var out bytes.Buffer
 	l := &lines{lock: &sync.Mutex{}, out: &out, prefix: "> "}

@@ -13,7 +13,8 @@ import (
 	"tidegate/local/process"
 )
 
-// TestMain is also the program whose child must end with it.
+// TestMain runs the tests, or with BE_PARENT set the program whose child must end with
+// it.
 func TestMain(m *testing.M) {
 	if os.Getenv("BE_PARENT") == "" {
 		os.Exit(m.Run())
@@ -63,9 +64,9 @@ func TestFreezeThawKill(t *testing.T) {
 	}
 	for range 3 {
 		p.Freeze()
-		waiting.Until(t, "it is stopped", func() bool { return state(p.PID()) == 'T' })
+		waiting.Until(t, "the child is stopped", func() bool { return state(p.PID()) == 'T' })
 		p.Thaw()
-		waiting.Until(t, "it goes on", func() bool { return state(p.PID()) == 'S' })
+		waiting.Until(t, "the child continues", func() bool { return state(p.PID()) == 'S' })
 	}
 	p.Freeze()
 	p.Kill()
@@ -95,7 +96,7 @@ func TestKillReachesTheGroup(t *testing.T) {
 
 func TestStartFails(t *testing.T) {
 	if _, err := process.Start(exec.Command("/does/not/exist")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want os.ErrNotExist", err)
 	}
 }
 
@@ -107,7 +108,7 @@ func TestErr(t *testing.T) {
 	<-p.Done()
 	var exit *exec.ExitError
 	if !errors.As(p.Err(), &exit) || exit.ExitCode() != 3 {
-		t.Errorf("got %v", p.Err())
+		t.Errorf("got %v, want exit status 3", p.Err())
 	}
 }
 
@@ -137,5 +138,6 @@ func state(pid int) byte {
 	return stat[bytes.LastIndexByte(stat, ')')+2]
 }
 
-// ended also reports a zombie, whose parent has not waited for it.
+// ended reports whether a process has ended. A zombie, which its parent has not waited
+// for, has ended too.
 func ended(pid int) bool { return state(pid) == 0 || state(pid) == 'Z' }

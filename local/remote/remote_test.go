@@ -19,7 +19,7 @@ import (
 // function answers with its payload and counts its invocations.
 type function struct {
 	begun, running, most atomic.Int64
-	hold                 chan struct{} // when set, an invocation ends only once it is closed
+	hold                 chan struct{} // unless nil, invocations end only when it is closed
 	err                  error
 }
 
@@ -35,7 +35,7 @@ func (f *function) Invoke(_ context.Context, payload []byte) ([]byte, error) {
 	return payload, f.err
 }
 
-// container serves one environment at an address that survives restarts.
+// container serves one environment at an address that stays the same after a restart.
 type container struct {
 	t       *testing.T
 	address string
@@ -87,21 +87,21 @@ func TestInvoke(t *testing.T) {
 	p := newPool(t, newContainer(t, f).address)
 	answer, err := p.Invoke(t.Context(), []byte(`{"a":1}`))
 	if err != nil || string(answer) != `{"a":1}` {
-		t.Errorf("%s, %v", answer, err)
+		t.Errorf("got %s, %v, want the payload", answer, err)
 	}
 	f.err = &lambda.FunctionError{Type: "errorString", Message: "Unauthorized"}
 	var reported *lambda.FunctionError
 	if _, err := p.Invoke(t.Context(), []byte(`1`)); !errors.As(err, &reported) ||
 		reported.Type != "errorString" || reported.Message != "Unauthorized" {
-		t.Errorf("an error of the function came as %v", err)
+		t.Errorf("got %v, want the function's error", err)
 	}
 	f.err = errors.New("function timed out")
 	if _, err := p.Invoke(t.Context(), []byte(`1`)); err == nil ||
 		!strings.Contains(err.Error(), "timed out") {
-		t.Errorf("another error came as %v", err)
+		t.Errorf("got %v, want a timeout", err)
 	}
 	if p.Ready() != 1 {
-		t.Errorf("%d environments are ready", p.Ready())
+		t.Errorf("%d environments are ready, want 1", p.Ready())
 	}
 }
 
@@ -118,7 +118,7 @@ func TestOneAtATime(t *testing.T) {
 	}
 	callers.Wait()
 	if f.begun.Load() != 20 || f.most.Load() != 1 {
-		t.Errorf("%d invocations, %d at once", f.begun.Load(), f.most.Load())
+		t.Errorf("%d invocations, %d at once, want 20 and 1", f.begun.Load(), f.most.Load())
 	}
 }
 
@@ -139,7 +139,7 @@ func TestEnvironmentsTakeTurns(t *testing.T) {
 	}
 	for i, f := range functions {
 		if f.begun.Load() != 4 {
-			t.Errorf("environment %d took %d invocations of 12", i, f.begun.Load())
+			t.Errorf("environment %d ran %d of 12 invocations, want 4", i, f.begun.Load())
 		}
 	}
 }
@@ -164,8 +164,8 @@ func TestNoEnvironment(t *testing.T) {
 	}
 }
 
-// A caller that leaves does not end its invocation.
-func TestCallerLeaves(t *testing.T) {
+// The end of a caller's context does not end its invocation.
+func TestCallerGivesUp(t *testing.T) {
 	f := &function{hold: make(chan struct{})}
 	p := newPool(t, newContainer(t, f).address)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -189,12 +189,12 @@ func TestCallerLeaves(t *testing.T) {
 // An invocation whose environment ends is an error. The pool does not repeat it in
 // another environment, since it may have taken from a limit.
 func TestBegunIsNotRepeated(t *testing.T) {
-	var took atomic.Int64
+	var invocations atomic.Int64
 	dying := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == healthPath {
 			return
 		}
-		took.Add(1)
+		invocations.Add(1)
 		_, _ = r.Body.Read(make([]byte, 1))
 		panic(http.ErrAbortHandler)
 	})
@@ -206,8 +206,8 @@ func TestBegunIsNotRepeated(t *testing.T) {
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	p := newPool(t, listener.Addr().String())
-	if _, err := p.Invoke(t.Context(), []byte(`1`)); err == nil || took.Load() != 1 {
-		t.Errorf("%v, taken %d times", err, took.Load())
+	if _, err := p.Invoke(t.Context(), []byte(`1`)); err == nil || invocations.Load() != 1 {
+		t.Errorf("got %v and %d invocations, want an error and 1", err, invocations.Load())
 	}
 }
 
@@ -243,11 +243,12 @@ func TestRollingRestart(t *testing.T) {
 	stop()
 	callers.Wait()
 	if f.begun.Load() != made.Load() {
-		t.Errorf("%d invocations were begun for %d calls", f.begun.Load(), made.Load())
+		t.Errorf("%d invocations started for %d calls", f.begun.Load(), made.Load())
 	}
 }
 
-func TestServerKnowsItsPaths(t *testing.T) {
+// A server answers GET only at its health path. A draining server is not healthy.
+func TestPathsOfAServer(t *testing.T) {
 	c := newContainer(t, &function{})
 	for path, healthy := range map[string]bool{healthPath: true, "/other": false, invocationPath: false} {
 		if err := Healthy(t.Context(), http.DefaultClient,

@@ -65,7 +65,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) invoke(w http.ResponseWriter, r *http.Request) {
 	payload, err := io.ReadAll(io.LimitReader(r.Body, lambda.MaxPayload+1))
 	if err != nil {
-		http.Error(w, "the payload did not arrive whole", http.StatusBadRequest)
+		http.Error(w, "the payload is incomplete", http.StatusBadRequest)
 		return
 	}
 	// A started invocation runs to its end, even if the client disconnects.

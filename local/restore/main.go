@@ -70,10 +70,10 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.journal, "journal", "", "`address` of the journal: s3://BUCKET[/PREFIX] or a folder")
 	f.StringVar(&o.valkey, "valkey", "", "`URL` of the Valkey to restore")
-	f.BoolVar(&o.DryRun, "dry-run", false, "only say what would be done")
+	f.BoolVar(&o.DryRun, "dry-run", false, "only print what would be done")
 	f.StringVar(&until, "until", "",
-		"`time`, RFC 3339, whose state to restore; what came later is taken back and stays in the journal")
-	f.BoolVar(&o.Force, "force", false, "take back changes that the journal lacks")
+		"`time`, RFC 3339, whose state to restore; later changes are reverted, and stay in the journal")
+	f.BoolVar(&o.Force, "force", false, "revert changes that the journal lacks")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			_, _ = io.WriteString(out, "Usage: ./scripts/restore -journal ADDRESS -valkey URL [flags]\n\n")
@@ -86,7 +86,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	case f.NArg() > 0:
 		return o, fmt.Errorf("argument %q is not a flag", f.Arg(0))
 	case o.journal == "" || o.valkey == "":
-		return o, errors.New("give -journal and -valkey")
+		return o, errors.New("-journal and -valkey are required")
 	}
 	var err error
 	if err = journal.CheckAddress(o.journal); err != nil {
@@ -97,7 +97,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	}
 	if until != "" {
 		if o.Until, err = time.Parse(time.RFC3339, until); err != nil {
-			return o, fmt.Errorf("-until %s: write a time as 2026-11-22T14:03:00Z", until)
+			return o, fmt.Errorf("-until %s: must be a time such as 2026-11-22T14:03:00Z", until)
 		}
 	}
 	if o.pepper, err = apikey.NewPepper(getenv("KEY_PEPPER")); err != nil {
@@ -109,7 +109,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	isS3 := strings.HasPrefix(o.journal, "s3://")
 	if info, err := os.Stat(o.journal); err != nil && !isS3 || err == nil && !info.IsDir() {
-		return fmt.Errorf("-journal %s: there is no such folder", o.journal)
+		return fmt.Errorf("-journal %s: the folder does not exist", o.journal)
 	}
 	records, err := journal.OpenStore(o.journal)
 	if err != nil {
@@ -154,10 +154,10 @@ func compareAndRestore(
 	if errors.Is(err, audit.ErrItem) {
 		return s, err
 	}
-	_, _ = fmt.Fprintf(out, "parts the same: %d, behind: %d, with changes that the journal lacks: %d, with "+
-		"others: %d\n",
+	_, _ = fmt.Fprintf(out, "parts unchanged: %d, behind the journal: %d, with changes that the journal "+
+		"lacks: %d, with other changes than the journal: %d\n",
 		s.Found[journal.Same], s.Found[journal.Behind], s.Found[journal.Newer], s.Found[journal.Differs])
-	_, _ = fmt.Fprintf(out, "changes lost: %d; records to write: %d, to remove: %d\n", s.Lost,
+	_, _ = fmt.Fprintf(out, "changes lost by Valkey: %d; records to write: %d, to remove: %d\n", s.Lost,
 		s.Records, s.Deleted)
 	if o.DryRun || err != nil && !errors.Is(err, journal.ErrLeft) {
 		return s, err

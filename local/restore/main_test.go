@@ -66,8 +66,8 @@ func command(t *testing.T, want int, args ...string) string {
 	return out.String() + errOut.String()
 }
 
-// The command prints what it would do, restores an empty Valkey, changes nothing when
-// nothing is missing, and takes back changes after a time.
+// A dry run prints what a restore would do. A restore fills an empty Valkey, and changes
+// nothing if nothing is missing. With -until it reverts later changes.
 func TestRestore(t *testing.T) {
 	folder, url := t.TempDir(), valkeytest.Start(t)
 	keys := installation(t, url, folder)
@@ -105,7 +105,7 @@ func TestRestore(t *testing.T) {
 			t.Errorf("%s: %+v %v", k.Name, got, err)
 		}
 	}
-	if text := command(t, done, flags...); !strings.Contains(text, "changes lost: 0") {
+	if text := command(t, done, flags...); !strings.Contains(text, "changes lost by Valkey: 0") {
 		t.Errorf("restore again: %s", text)
 	}
 	command(t, done, append(flags, "-until", until.UTC().Format(time.RFC3339))...)
@@ -113,7 +113,7 @@ func TestRestore(t *testing.T) {
 		t.Errorf("kept: %v", err)
 	}
 	if _, err := restored.Get(t.Context(), later.ID); err == nil {
-		t.Error("what came later is still there")
+		t.Error("a key created after -until still exists")
 	}
 	if set, err := restored.Set(t.Context()); err != nil || set.Plans[0].Limits[0].Requests != 2 ||
 		set.Version != 3 {
@@ -125,14 +125,14 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// A part with changes that the journal lacks is left as it is, while all others are
-// restored. The command says what becomes of such changes, and takes them back with -force.
+// A part with changes that the journal lacks is not restored; all others are. The command
+// says what happens to such changes, and reverts them with -force.
 func TestPartsLeft(t *testing.T) {
 	folder, url := t.TempDir(), valkeytest.Start(t)
 	keys := installation(t, url, folder)
 	savePlan(t, keys)
 	taken := map[keyspace.Bucket]bool{}
-	alone := func(name string) policy.Key { // in its part
+	alone := func(name string) policy.Key { // creates a key in a part without another
 		k := create(t, keys, name)
 		for taken[keyspace.BucketOf(k.ID)] {
 			k = create(t, keys, name)
@@ -160,10 +160,11 @@ func TestPartsLeft(t *testing.T) {
 	text := command(t, failed, "-journal", folder, "-valkey", copied)
 	for _, part := range []string{
 		"a start of the admin function stores them", "-force",
-		"behind: 1, with changes that the journal lacks: 1, with others: 1",
+		"behind the journal: 1, with changes that the journal lacks: 1, " +
+			"with other changes than the journal: 1",
 	} {
 		if !strings.Contains(text, part) {
-			t.Errorf("no %q in %s", part, text)
+			t.Errorf("the output lacks %q: %s", part, text)
 		}
 	}
 	names := func(want ...string) {

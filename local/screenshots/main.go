@@ -38,7 +38,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	f := flag.NewFlagSet("screenshots", flag.ExitOnError)
 	output := f.String("o", "docs/images", "`folder` for the pictures")
-	width := f.Int64("width", 1280, "of the page, in pixels")
+	width := f.Int64("width", 1280, "`width` of the page in pixels")
 	_ = f.Parse(os.Args[1:]) // exits the program on an error
 	if f.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "screenshots: argument %q is not a flag (-h shows all flags)\n", f.Arg(0))

@@ -170,7 +170,7 @@ func (s *sample) calls(ctx context.Context) error {
 	return nil
 }
 
-// denial is what the log says of a denied call.
+// denial returns the denial log's entry for a denied call.
 func (s *sample) denial(plan string) *denylog.Denial {
 	d := &denylog.Denial{
 		Cause: cause.Limit, Plan: plan, Limit: "10 per 10 s", Method: "GET", Path: "/orders/{id}",
@@ -184,7 +184,7 @@ func (s *sample) denial(plan string) *denylog.Denial {
 	return d
 }
 
-// checks makes calls, so that windows are in use.
+// checks makes calls, so that limits are partly used.
 func (s *sample) checks(ctx context.Context) error {
 	checker := enforce.NewChecker(s.client, apikey.Pepper(pepper))
 	for _, c := range customers {

@@ -82,7 +82,7 @@ func find(ctx context.Context) (path, version string, err error) {
 		}
 		out, err := exec.CommandContext(ctx, path, "--version").Output()
 		if err != nil {
-			return "", "", fmt.Errorf("ask %s for its version: %w", name, err)
+			return "", "", fmt.Errorf("run %s --version: %w", name, err)
 		}
 		found := versionField.FindSubmatch(out)
 		if found == nil {
@@ -141,7 +141,7 @@ func awaitPong(ctx context.Context, address string, p *process.Process) error {
 		}
 		select {
 		case <-p.Done():
-			return errors.Join(errors.New("it ended at once"), p.Err())
+			return errors.Join(errors.New("the server ended at once"), p.Err())
 		case <-ctx.Done():
 			return fmt.Errorf("no answer at %s: %w", address, ctx.Err())
 		case <-tick.C:

@@ -1,6 +1,6 @@
-// Package valkey starts a store for a local run: miniredis in this process, or a
-// valkey-server found on PATH. Both are empty at the start, listen only on 127.0.0.1 and
-// lose everything at the end.
+// Package valkey starts a server for a local run: miniredis in this process, or a
+// valkey-server found on PATH. Both start empty, listen only on 127.0.0.1 and keep no
+// data.
 package valkey
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// Server is a running store.
+// Server is a running Valkey server.
 type Server struct {
 	URL  string // valkey://127.0.0.1:port
-	Name string // what it is, for people
+	Name string // shown to people, such as "embedded (miniredis)"
 	stop func()
 }
 
@@ -23,8 +23,7 @@ func (s *Server) Address() string { return strings.TrimPrefix(s.URL, "valkey://"
 // Close ends the server and removes what it wrote.
 func (s *Server) Close() { s.stop() }
 
-// Embedded starts miniredis on a free port. Its TIME is the real time, and its TTLs run
-// with it.
+// Embedded starts miniredis on a free port. Its TIME and its TTLs follow the real time.
 func Embedded() (*Server, error) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)

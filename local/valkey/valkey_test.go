@@ -37,7 +37,7 @@ func connect(t *testing.T, s *valkey.Server) client.Client {
 	return c
 }
 
-// On either server a script sees the real time in microseconds, and keys expire by it.
+// On both servers a script reads the real time in microseconds, and keys expire by it.
 func TestServersKeepTime(t *testing.T) {
 	for name, start := range map[string]func() (*valkey.Server, error){
 		"embedded":  valkey.Embedded,
@@ -89,7 +89,7 @@ func TestInstalledLeavesNothing(t *testing.T) {
 	server.Close()
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) > 0 {
-		t.Errorf("left over: %v, %v", left, err)
+		t.Errorf("Close left files: %v, %v", left, err)
 	}
 	options, _ := client.ParseURL(strings.Replace(server.URL, "valkey://", "redis://", 1))
 	if c, err := client.NewClient(options); err == nil {
@@ -110,7 +110,7 @@ func TestInstalledNeedsAServer(t *testing.T) {
 			}
 			t.Setenv("PATH", dir)
 			if _, err := valkey.Installed(t.Context()); !errors.Is(err, valkey.ErrNotInstalled) {
-				t.Errorf("got %v", err)
+				t.Errorf("got %v, want ErrNotInstalled", err)
 			}
 		})
 	}
