@@ -17,45 +17,46 @@ import (
 // settings is the function's environment, read once at the start.
 type settings struct {
 	// `valkey://[user[:password]@]host[:port][,host…][?cluster=true]`; `valkeys://` for
-	// TLS; `redis(s)://` is taken too. ElastiCache by IAM:
+	// TLS; `redis(s)://` works too. ElastiCache by IAM:
 	// `valkeys://user@host?cluster=true&iam=CACHE`, `&serverless=true` for a serverless
 	// cache, `&region=REGION` unless `AWS_REGION` is set.
 	ValkeyURL string `env:"VALKEY_URL,required,notEmpty"`
-	// How long Valkey may take to answer, 1ms to 10s; a check takes at most 3/2 of it,
-	// retry included, once it is connected.
+	// Time for an answer of Valkey, 1ms to 10s; once connected, a check takes at most 1.5
+	// times as long, with its retry.
 	ValkeyTimeout time.Duration `env:"VALKEY_TIMEOUT" envDefault:"100ms"`
-	// How long a connection to Valkey may take, TLS and log-in included, and how long a
-	// call waits for one at most, 100ms to 8s; see
+	// Time for a connection to Valkey, with TLS and log-in, and the longest that a call
+	// waits for one, 100ms to 8s; see
 	// [reliability](reliability.md#connecting).
 	ValkeyConnectTimeout time.Duration `env:"VALKEY_CONNECT_TIMEOUT" envDefault:"5s"`
 	// How long an environment counts a caller as verified after its last check while
-	// Valkey is unavailable, 0s to 24h; with `0s` nobody passes then; see
+	// Valkey is unavailable, 0s to 24h; `0s` denies every call then; see
 	// [reliability](reliability.md#while-valkey-is-unavailable).
 	CallerCache time.Duration `env:"CALLER_CACHE" envDefault:"10m"`
-	// How long at most a caller that keeps calling at a limit is denied without asking
-	// Valkey, 0s to 1m; `0s` asks on every call; see
+	// Longest time that a caller over a limit is denied without asking Valkey, 0s to 1m;
+	// `0s` asks on every call; see
 	// [reliability](reliability.md#while-a-caller-keeps-calling).
 	DenyCache time.Duration `env:"DENY_CACHE" envDefault:"100ms"`
-	// Secret of at least 32 characters that key hashes are made with; the same in both.
+	// Secret for the hashes of keys, at least 32 characters; must be the same in both.
 	KeyPepper string `env:"KEY_PEPPER,required,notEmpty"`
 	// `debug`, `info`, `warn` or `error`.
 	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
-	// Name of the deployment: on every page of the dashboard, and a dimension of the
-	// metrics, which check does not write without it.
+	// Name of the deployment: shown on every page of the dashboard, and a dimension of
+	// the metrics; without it check writes no metrics.
 	Stage string `env:"STAGE" unset:"none"`
 
-	// Answer to HTTP APIs with payload 2.0: `simple` or `iam`, as the authorizer is set.
+	// Form of answers to HTTP APIs with payload 2.0, as the authorizer is configured:
+	// `simple` or `iam`.
 	Format authorizer.Format `env:"HTTP_API_RESPONSE" envDefault:"simple"`
-	// How HTTP APIs hear that a known caller is denied: `deny` (403), or `context` when
-	// the backend [answers 429](backends.md#a-true-429-on-an-http-api).
+	// How a known caller is denied on HTTP APIs: `deny` (403), or `context` if the
+	// backend [answers 429](backends.md#a-true-429-on-an-http-api).
 	Denial authorizer.Denial `env:"HTTP_API_DENY" envDefault:"deny"`
 	// `true` adds a [`usageIdentifierKey`](backends.md#usage-plans-that-count-by-name) to
 	// answers to REST and WebSocket APIs.
 	UsageIdentifier bool `env:"USAGE_IDENTIFIER" envDefault:"false"`
-	// `true` takes [keys that another system made](identities.md#foreign-key-values); the
-	// same in both.
+	// `true` accepts [keys of another system](identities.md#foreign-key-values); must be
+	// the same in both.
 	ForeignKeys bool `env:"FOREIGN_KEYS" envDefault:"false"`
-	// How long a reservation can be settled, 1s to 24h; admin makes those of `POST
+	// How long a reservation can be settled, 1s to 24h; admin uses it for those of `POST
 	// /api/v1/reservations`.
 	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
 

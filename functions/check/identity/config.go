@@ -38,21 +38,21 @@ const (
 
 // Variables is the part of the environment that configures identities.
 type Variables struct {
-	// Where [identities](identities.md) come from, in order: one or more of `key`, `jwt`
-	// and `ip`, with commas between them, `ip` last.
+	// Sources of [identities](identities.md) in order: one or more of `key`, `jwt` and
+	// `ip`, separated by commas, `ip` last.
 	Sources string `env:"IDENTITY_SOURCES" envDefault:"key"`
 	// Issuer of tokens, exactly as in `iss`; refused without `jwt`.
 	Issuer string `env:"JWT_ISSUER" unset:"required with jwt"`
-	// 1 to 16 audiences, with commas between them: one must be in `aud`, or be the
+	// 1 to 16 audiences, separated by commas: one must be in `aud`, or be the
 	// `client_id` of a token without `aud`; refused without `jwt`.
 	Audience string `env:"JWT_AUDIENCE" unset:"required with jwt"`
-	// Where the issuer's [keys](identities.md#jwt) are: https, or http on a loopback
+	// URL of the issuer's [keys](identities.md#jwt): https, or http on a loopback
 	// address; refused without `jwt`.
-	KeysURL string `env:"JWT_JWKS_URL" unset:"this or the next, with jwt"`
+	KeysURL string `env:"JWT_JWKS_URL" unset:"required with jwt, unless JWT_JWKS is set"`
 	// The issuer's keys as a JSON Web Key Set, for functions that cannot reach it;
 	// refused without `jwt`.
 	Keys string `env:"JWT_JWKS"`
-	// Claim that says who calls; ignored without `jwt`.
+	// Claim that identifies the caller; ignored without `jwt`.
 	IdentityClaim string `env:"JWT_IDENTITY_CLAIM" envDefault:"sub"`
 	// Claim that names the caller's plan; ignored without `jwt`.
 	PlanClaim string `env:"JWT_PLAN_CLAIM" unset:"none"`
@@ -91,7 +91,7 @@ func parseSources(text string) ([]Kind, error) {
 		switch {
 		case kind == 0 || strings.TrimSpace(name) == "":
 			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: must be one or more of key, jwt and ip, "+
-				"with commas between them", text)
+				"separated by commas", text)
 		case slices.Contains(sources, kind):
 			return nil, fmt.Errorf("IDENTITY_SOURCES is %.100q: must have %s once only", text, kind)
 		case slices.Contains(sources, IP):
@@ -143,8 +143,8 @@ func (v Variables) tokens() (jwt.Config, error) {
 		c.Audiences = append(c.Audiences, strings.TrimSpace(audience))
 	}
 	if len(c.Audiences) > maxAudiences {
-		errs = append(errs, fmt.Errorf("JWT_AUDIENCE has %d audiences: must have 1 to %d, with commas "+
-			"between them", len(c.Audiences), maxAudiences))
+		errs = append(errs, fmt.Errorf("JWT_AUDIENCE has %d audiences: must have 1 to %d, separated by "+
+			"commas", len(c.Audiences), maxAudiences))
 	}
 	var err error
 	if c.Leeway, err = time.ParseDuration(v.Leeway); err != nil || c.Leeway < 0 || c.Leeway > jwt.MaxLeeway {
