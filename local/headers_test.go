@@ -240,7 +240,8 @@ func crossOrigin(name string) func(*testing.T, *site, string) string {
 }
 
 var headerRows = map[string]headerRow{
-	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"}, restHeader("Retry-After")},
+	"Retry-After": {map[string]string{"two 2": "", "two 3": "1 h", "day 2": "24 h"},
+		restHeader("Retry-After")},
 	"Ratelimit": {map[string]string{
 		"two 1": `"2 per 1 hour";r=1`, "two 2": `"2 per 1 hour";r=0`, "two 3": `"2 per 1 hour";r=0`,
 		"malformed": "",
@@ -258,7 +259,8 @@ var headerRows = map[string]headerRow{
 	"Access-Control-Expose-Headers": {
 		corsAnswers("Retry-After,RateLimit,RateLimit-Policy"), crossOrigin("Access-Control-Expose-Headers"),
 	},
-	"X-Api-Key": {map[string]string{"a key": "200", "tg_test_malformed": "401"}, credentialStatus("X-Api-Key", "")},
+	"X-Api-Key": {map[string]string{"a key": "200", "tg_test_malformed": "401"},
+		credentialStatus("X-Api-Key", "")},
 	"Authorization": {map[string]string{
 		"a key": "200", "a JWT": "200", "malformed": "401", "a machine token": "200", "tga_malformed": "401",
 	}, credentialStatus("Authorization", "Bearer ")},

@@ -51,7 +51,9 @@ var deniedCallers = map[string]struct {
 	"expired": {callerAddress, changedKey(func(k *policy.Key) {
 		k.Expires = time.Now().Add(-time.Second)
 	})},
-	"banned by hand": {callerAddress, changedKey(func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })},
+	"banned by hand": {callerAddress, changedKey(func(k *policy.Key) {
+		k.Banned = time.Now().Add(time.Hour)
+	})},
 	"banned by the policy": {callerAddress, func(t *testing.T, f *function) apikey.Secret {
 		f.edit(t, func(s *policy.Set) {
 			hour := policy.Duration(time.Hour)
@@ -59,7 +61,9 @@ var deniedCallers = map[string]struct {
 		})
 		return f.usedKey(t, 3)
 	}},
-	"over its limit": {callerAddress, func(t *testing.T, f *function) apikey.Secret { return f.usedKey(t, 1) }},
+	"over its limit": {callerAddress, func(t *testing.T, f *function) apikey.Secret {
+		return f.usedKey(t, 1)
+	}},
 	"refused address": {refusedAddress, func(t *testing.T, f *function) apikey.Secret {
 		f.edit(t, func(s *policy.Set) {
 			s.Allow = []netip.Prefix{netip.MustParsePrefix(callerAddress + "/32")}

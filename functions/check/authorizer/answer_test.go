@@ -351,7 +351,8 @@ func (tb *table) testAnswer(t *testing.T, kind, source, state string) {
 		checker = unavailableStore{}
 	}
 	for range c.calls {
-		if _, err := tb.invoke(t, kind, checker, c); (err != nil) != (kind == "REST TOKEN" && source == "ip") {
+		_, err := tb.invoke(t, kind, checker, c)
+		if (err != nil) != (kind == "REST TOKEN" && source == "ip") {
 			t.Fatal(err)
 		}
 	}
