@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// crossLimits reports that a key's calls crossed thresholds of its own limit and of all
-// callers'.
+// crossLimits reports calls of a key that crossed 50 % and 100 % of the key's own limit,
+// and 80 % of a limit of all callers.
 func crossLimits(s *sitetest.Site, name string) {
 	id, now := s.Keys.IDs[name], time.Now()
 	month := limiter.Limit{Requests: 100_000, Calendar: limiter.Month, Algorithm: limiter.FixedWindow}
@@ -34,18 +34,19 @@ func crossLimits(s *sitetest.Site, name string) {
 	}
 }
 
-// The page lists who crossed what, by the name that the key has now, and narrows to the
-// limits of one key.
+// The page lists crossed limits with the current names of keys. A filter narrows it to
+// the limits of one key.
 func TestAlerts(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/alerts").Wants(t, http.StatusOK, "No alerts")
 	crossLimits(s, "acme")
 	s.Get("/alerts").Wants(t, http.StatusOK, ">acme<", "100000 per calendar month", "50 %",
-		"<strong>100 %</strong>", "100,000 of 100,000", "all callers of</span> ", "80,000 of 100,000")
-	mine := s.Get("/alerts?key={acme}")
-	mine.Wants(t, http.StatusOK, "<strong>100 %</strong>", "Clear")
-	if strings.Contains(mine.Body, "80,000 of 100,000") {
-		t.Error("a limit of all callers is among those of one key")
+		"<strong>100 %</strong>", "100,000 of 100,000", "all callers, on this rule</span>",
+		"80,000 of 100,000")
+	ofAcme := s.Get("/alerts?key={acme}")
+	ofAcme.Wants(t, http.StatusOK, "<strong>100 %</strong>", "Clear")
+	if strings.Contains(ofAcme.Body, "80,000 of 100,000") {
+		t.Error("the alerts of one key include a limit of all callers")
 	}
 	s.Get("/alerts?key={bolt}").Wants(t, http.StatusOK, "No alerts")
 	s.Get("/alerts?key=../x").Wants(t, http.StatusUnprocessableEntity, "letters and digits")

@@ -1,5 +1,5 @@
-// Package alerts serves the page of alerts: which caller took the use of which limit to
-// one of its thresholds. Package dashboard mounts it. It writes nothing.
+// Package alerts serves the page of alerts: calls that took a limit to one of its
+// thresholds. Package dashboard mounts it. It writes nothing.
 package alerts
 
 import (
@@ -12,6 +12,7 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/crossing"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -46,8 +47,8 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	p := templates.AlertsPage{
 		Page: d.Page(r, "Alerts"), Action: path, Key: page.Clip(q.Subject, maxID),
 		Empty: templates.Empty{Heading: "No alerts",
-			Advice: "No call has crossed a threshold in the last 30 days. Limits have " +
-				"thresholds where a plan, rule or override sets \"Alert at\"."},
+			Advice: "No call has crossed a threshold in the last 30 days. To get alerts, set " +
+				"\"Alert at\" on a limit of a plan, rule or override."},
 	}
 	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
 		p.Problem = "Key: enter an id of up to 64 letters and digits."
@@ -94,20 +95,16 @@ func (d *Pages) rows(r *http.Request, events []crossing.Event) ([]templates.Aler
 	return rows, nil
 }
 
-// scopeTexts names the scopes of limits other than a caller's own.
-var scopeTexts = map[string]string{
-	policy.ScopeGroup: "its group", policy.ScopeRoute: "this key on a rule", policy.ScopeIP: "each address",
-	policy.ScopeRouteIP: "each address on a rule", policy.ScopeGlobal: "all callers",
-	policy.ScopeRouteAll: "all callers of", // followed by the rule
-}
-
 func (d *Pages) row(e *crossing.Event, k policy.Key) templates.AlertRow {
 	row := templates.AlertRow{
 		At: page.Instant(e.Time), Caller: e.KeyID, Plan: page.Clip(e.Plan, page.MaxName),
 		Rule: page.Clip(e.Rule, page.MaxName), Threshold: strconv.Itoa(e.Threshold) + " %",
-		Used:  page.Number(e.Used) + " of " + page.Number(e.Max),
-		Limit: strings.TrimPrefix(e.Limit, e.Scope+" "), On: scopeTexts[e.Scope],
+		Used:   page.Number(e.Used) + " of " + page.Number(e.Max),
+		Limit:  strings.TrimPrefix(e.Limit, e.Scope+" "),
 		Resets: page.Instant(e.Resets), Reached: e.Threshold == 100,
+	}
+	if e.Scope != policy.ScopeKey {
+		row.On = wording.Scope(e.Scope)
 	}
 	switch {
 	case k.ID != "" && k.Kind == policy.APIKey:
