@@ -17,5 +17,5 @@ type Range struct {
 	Live     int    // seconds between refreshes
 	From, To string // as the inputs hold them, in UTC
 	Chosen   bool   // From and To are chosen, so no choice is current
-	Problem  string // why the chosen time cannot be shown; empty if it can
+	Problem  string // error of the custom range; empty if it is valid
 }

@@ -10,8 +10,8 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 )
 
-// The overview, a key and a caller without one show the same time, which goes from page
-// to page.
+// Overview and the pages of keys and callers remember the chosen period, so that they all
+// show the same one.
 func TestRangeIsKept(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
@@ -25,8 +25,8 @@ func TestRangeIsKept(t *testing.T) {
 		{"range=24h", "last 24 hours", "40 allowed and 2 blocked"},
 		{"range=7d", "last 7 days", "40 allowed and 2 blocked"},
 		{"range=30d", "last 30 days", "540 allowed and 62 blocked"},
-		{chosen(now.Add(-4*time.Hour), now.Add(-2*time.Hour)), "chosen time", "40 allowed and 2 blocked"},
-		{chosen(now.Add(-10*24*time.Hour), now.Add(-8*24*time.Hour)), "chosen time",
+		{period(now.Add(-4*time.Hour), now.Add(-2*time.Hour)), "custom range", "40 allowed and 2 blocked"},
+		{period(now.Add(-10*24*time.Hour), now.Add(-8*24*time.Hour)), "custom range",
 			"500 allowed and 60 blocked"},
 	} {
 		s.Get("/?"+c.query).Wants(t, http.StatusOK, "Calls, "+c.heading, c.summary)
@@ -36,37 +36,40 @@ func TestRangeIsKept(t *testing.T) {
 	}
 }
 
-func chosen(from, to time.Time) string {
+// period returns the query parameters of a custom range.
+func period(from, to time.Time) string {
 	return url.Values{"from": {from.UTC().Format("2006-01-02T15:04")},
 		"to": {to.UTC().Format(time.RFC3339)}}.Encode()
 }
 
-// A time that cannot be shown is named next to its fields. The page shows the last hour.
-func TestChosenTimesThatCannotBeShown(t *testing.T) {
+// An invalid custom range gets an error, and the page shows the last hour. An end in the
+// far future is no error.
+func TestInvalidCustomRange(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
 	for query, problem := range map[string]string{
 		"from=yesterday&to=2026-01-01T00:00":                         "From needs a date and a time.",
 		"from=2026-01-01T00:00":                                      "To needs a date and a time.",
-		chosen(now, now.Add(-time.Hour)):                             "From must be before To.",
-		chosen(now.Add(-40*24*time.Hour), now.Add(-39*24*time.Hour)): "From must be within the last 30 days.",
-		chosen(now.Add(2*time.Hour), now.Add(3*time.Hour)):           "From must be in the past.",
+		period(now, now.Add(-time.Hour)):                             "From must be before To.",
+		period(now.Add(-40*24*time.Hour), now.Add(-39*24*time.Hour)): "From must be within the last 30 days.",
+		period(now.Add(2*time.Hour), now.Add(3*time.Hour)):           "From must be in the past.",
 	} {
 		for _, path := range []string{"/", "/keys/{acme}", "/callers/nobody"} {
 			s.Get(path+"?"+query).Wants(t, http.StatusOK, problem, "Calls, last hour")
 		}
 	}
-	s.Get("/?"+chosen(now.Add(-time.Hour), now.AddDate(5000, 0, 0))).Wants(t, http.StatusOK, "chosen time")
+	s.Get("/?"+period(now.Add(-time.Hour), now.AddDate(5000, 0, 0))).Wants(t, http.StatusOK, "custom range")
 }
 
-// Five minutes of a key have bars of 5 s, in the second of each call where it is known.
-func TestFineBars(t *testing.T) {
+// The last five minutes of a key have bars of 5 s, which use recorded call times. Those
+// of the overview have bars of one minute.
+func TestShortestBars(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Called("acme", time.Now().Add(-90*time.Second), 30, 12)
 	got := s.Get("/keys/{acme}?range=5m").Wants(t, http.StatusOK, "Calls, last 5 minutes",
 		"30 allowed and 12 blocked, at most 42 calls in 5", "&#34;step&#34;:5,")
 	if strings.Contains(got.Body, "spread") {
-		t.Error("the calls are spread, though their second is known")
+		t.Error("the page notes spread calls although the call times are recorded")
 	}
 	s.Get("/?range=5m").Wants(t, http.StatusOK, "counted by the minute", "&#34;step&#34;:60,")
 }

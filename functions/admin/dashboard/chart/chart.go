@@ -33,9 +33,9 @@ type TimeMark struct {
 	Text string
 }
 
-// View draws the chart without the marks outside of its time.
+// View draws the chart. It omits marks outside of the chart's time.
 func (s TimeSeries) View() templates.TimeSeries {
-	top := Headroom(s.most())
+	top := Headroom(s.busiest())
 	end := s.Begin.Add(s.Step * time.Duration(len(s.Allowed)))
 	v := templates.TimeSeries{
 		ID: s.ID, Title: s.Title, Summary: s.summary(),
@@ -68,13 +68,13 @@ func (s TimeSeries) View() templates.TimeSeries {
 	return v
 }
 
-// most returns the most calls in a step.
-func (s TimeSeries) most() int64 {
-	most := int64(0)
+// busiest returns the number of calls in the busiest step.
+func (s TimeSeries) busiest() int64 {
+	highest := int64(0)
 	for i := range s.Allowed {
-		most = max(most, s.Allowed[i]+s.Blocked[i])
+		highest = max(highest, s.Allowed[i]+s.Blocked[i])
 	}
-	return most
+	return highest
 }
 
 // summary describes the chart in a sentence.
@@ -85,15 +85,15 @@ func (s TimeSeries) summary() string {
 	}
 	return fmt.Sprintf(
 		"%s allowed and %s blocked, at most %s calls in %s.", page.Number(allowed), page.Number(blocked),
-		page.Number(s.most()), page.Offset(s.Step),
+		page.Number(s.busiest()), page.Offset(s.Step),
 	)
 }
 
-// Sparkline draws calls over time in the height of a line of text. blocked must be as long
-// as allowed.
+// Sparkline draws calls over time in the height of a line of text. blocked must be as
+// long as allowed.
 func Sparkline(allowed, blocked []int64) templates.Sparkline {
 	s := TimeSeries{Step: time.Second, Allowed: allowed, Blocked: blocked}
-	top := Headroom(s.most())
+	top := Headroom(s.busiest())
 	calls := slices.Clone(allowed)
 	for i, b := range blocked {
 		calls[i] += b
@@ -136,18 +136,18 @@ type Mark struct {
 // Encode returns the data as JSON.
 func (c Data) Encode() string {
 	text, err := json.Marshal(c)
-	if err != nil { // impossible unless Step is infinite or no number
+	if err != nil { // only if From or Step is infinite or not a number
 		return ""
 	}
 	return string(text)
 }
 
-// Headroom returns the upper end of the axis of a chart whose highest value is most: about
-// 5 % above.
+// Headroom returns the upper end of the value axis of a chart with the highest value
+// most: about 5 % above it, at least 1.
 func Headroom(most int64) int64 { return max(1, most+(most+19)/20) }
 
-// Stairs returns the SVG path of values that each hold for one unit, in a box of height
-// top. Equal neighbors share a stroke.
+// Stairs returns the SVG path of a step line in a box of height top. Each value is one
+// unit wide. Equal neighbors share a stroke.
 func Stairs(values []int64, top int64) string {
 	var b strings.Builder
 	for i, v := range values {
@@ -162,8 +162,8 @@ func Stairs(values []int64, top int64) string {
 	return b.String()
 }
 
-// bars returns the SVG path of bars in a box of height top. They stand on the bars below;
-// nil for none.
+// bars returns the SVG path of bars in a box of height top, stacked on the bars of below.
+// A nil below puts them on the axis.
 func bars(values, below []int64, top int64) string {
 	var b strings.Builder
 	for i, v := range values {

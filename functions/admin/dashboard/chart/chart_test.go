@@ -11,8 +11,9 @@ import (
 	"tidegate/web/templates"
 )
 
-// hour is four quarters with a change in the third and one that is not shown.
-func hour() TimeSeries {
+// sampleHour returns an hour in steps of 15 min, with a mark in the third step and a mark
+// after the end.
+func sampleHour() TimeSeries {
 	begin := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	return TimeSeries{
 		ID: "requests", Title: "Requests", Begin: begin, Step: 15 * time.Minute,
@@ -24,10 +25,10 @@ func hour() TimeSeries {
 	}
 }
 
-// The SVG, the table and the script's figures say the same: allowed calls stand below,
-// blocked ones on them.
+// The SVG, the table and the script's data have the same figures. Blocked calls are
+// stacked on allowed ones.
 func TestTimeSeries(t *testing.T) {
-	v := hour().View()
+	v := sampleHour().View()
 	want := templates.TimeSeries{
 		Title: "Requests", Summary: "1,340 allowed and 803 blocked, at most 2,000 calls in 15\u00a0min.",
 		Box: "0 0 4 2100", Top: "2,100",
@@ -42,10 +43,10 @@ func TestTimeSeries(t *testing.T) {
 	}
 	if len(v.Rows) != 4 || v.Rows[2].Allowed != "1,200" || v.Rows[2].Blocked != "800" ||
 		v.Rows[2].At.Machine != "2026-11-21T10:30:00Z" {
-		t.Errorf("rows %+v", v.Rows)
+		t.Errorf("got rows %+v, want 4, the third with 1,200 allowed and 800 blocked at 10:30", v.Rows)
 	}
 	if len(v.Marks) != 1 || v.Marks[0].Path != "M2.33 0V2100" || v.Marks[0].Text != "100 → 200 per minute" {
-		t.Errorf("marks %+v", v.Marks)
+		t.Errorf("got marks %+v, want only the one within the hour", v.Marks)
 	}
 	var data Data
 	if err := json.Unmarshal([]byte(v.Data), &data); err != nil {
@@ -59,14 +60,14 @@ func TestTimeSeries(t *testing.T) {
 	}
 }
 
-// A chart of nothing is a chart.
+// A series without points, or without calls, gives a valid chart.
 func TestTimeSeriesWithoutCalls(t *testing.T) {
 	for _, s := range []TimeSeries{
 		{Step: time.Minute}, {Step: time.Minute, Allowed: make([]int64, 3), Blocked: make([]int64, 3)},
 	} {
 		if v := s.View(); v.Summary != "No calls." || v.Allowed+v.Blocked != "" || v.Top != "1" ||
 			strings.Contains(v.Box, " 0 0") {
-			t.Errorf("%+v", v)
+			t.Errorf("got %+v, want an empty chart with a box", v)
 		}
 	}
 }

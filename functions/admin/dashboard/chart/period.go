@@ -9,15 +9,15 @@ import (
 	"tidegate/web/templates"
 )
 
-// Period is the time that a page shows: a range that ends now, or a chosen time.
+// Period is the time that a page shows: a named range that ends now, or a custom range.
 type Period struct {
 	From, To time.Time
 	Step     time.Duration // of a bar
-	Name     string        // of the range; empty for a chosen time
-	Problem  string        // why the chosen time cannot be shown; empty if it can
+	Name     string        // of the named range; empty for a custom range
+	Problem  string        // error of the custom range; empty if it is valid
 }
 
-// finest is the shortest step. Only the call times of a subject are as fine.
+// finest is the shortest step. Only the call times of a single subject are as fine.
 const finest = 5 * time.Second
 
 var ranges = []struct {
@@ -31,21 +31,21 @@ var ranges = []struct {
 	{"30d", "last 30 days", usage.HoursKept, 6 * time.Hour},
 }
 
-// defaultRange is the index of the range of a page without a choice.
+// defaultRange is the index of the range of a page whose address names none.
 const defaultRange = 1
 
 const (
 	maxBars  = 200
-	fineFor  = time.Hour // for which call times are kept for sure
-	maxAhead = time.Hour // of a chosen time, which fills as time passes
+	fineFor  = time.Hour // call times are kept at least this long
+	maxAhead = time.Hour // a custom range ends at most this long after now
 )
 
-// ReadPeriod reads the period of a page's view: its range, or its from and to. If these
-// are invalid, the period is the range and says why.
+// ReadPeriod reads the period of a page's view: its range, or its from and to. If from
+// and to are invalid, it returns the range, and Problem says why.
 func ReadPeriod(view url.Values, now time.Time) Period {
 	problem := ""
 	if view.Has("from") || view.Has("to") {
-		p := readChosen(view, now)
+		p := readCustom(view, now)
 		if p.Problem == "" {
 			return p
 		}
@@ -61,7 +61,8 @@ func ReadPeriod(view url.Values, now time.Time) Period {
 		Problem: problem}
 }
 
-func readChosen(view url.Values, now time.Time) Period {
+// readCustom reads from and to. Problem is set if they are invalid.
+func readCustom(view url.Values, now time.Time) Period {
 	from, fromErr := page.ParseInstant(view.Get("from"))
 	to, toErr := page.ParseInstant(view.Get("to"))
 	p := Period{From: from, To: to}
@@ -88,8 +89,8 @@ func readChosen(view url.Values, now time.Time) Period {
 	return p
 }
 
-// stepOf returns the shortest step that is kept for the time and needs at most maxBars
-// bars.
+// stepOf returns the shortest step for which counts of the whole period are kept and
+// which needs at most maxBars bars; 6 h if there is none.
 func stepOf(p Period, now time.Time) time.Duration {
 	age := now.Sub(p.From)
 	span := p.To.Sub(p.From)
@@ -105,7 +106,7 @@ func stepOf(p Period, now time.Time) time.Duration {
 	return 6 * time.Hour
 }
 
-// ByMinute returns the step for figures that are counted by the minute.
+// ByMinute returns the step for figures that are counted by the minute: at least 1 min.
 func (p Period) ByMinute() time.Duration { return max(p.Step, time.Minute) }
 
 // Values returns the query parameters of the period.
@@ -143,5 +144,5 @@ func (p Period) Words() string {
 			return r.text
 		}
 	}
-	return "chosen time"
+	return "custom range"
 }
