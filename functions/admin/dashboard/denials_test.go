@@ -22,7 +22,7 @@ const (
 	perPage   = 50
 )
 
-// denyAt records a denied call of a key.
+// denyAt records a denied call of a key at a time.
 func denyAt(s *sitetest.Site, name string, at time.Time, d denylog.Denial) {
 	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Verdict: usage.Denied, Cost: 1,
 		Time: at, Denial: &d})
@@ -36,9 +36,9 @@ func sampleDenial(limit string) denylog.Denial {
 	}
 }
 
-// Why did acme get a 429 at that minute: the key's page names the limit, and its link to
-// the log, narrowed to the minute, shows that call alone.
-func TestDenialsAnswerWhy(t *testing.T) {
+// A key's page names the limits of its latest denials and links to the log. The log,
+// filtered by key and minute, lists only the denial of that minute.
+func TestDenialsOfOneMinute(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := time.Now().UTC().Add(-3 * time.Hour).Truncate(time.Minute)
 	denyAt(s, "acme", at.Add(12*time.Second), sampleDenial("10 per 10 s"))
@@ -47,7 +47,7 @@ func TestDenialsAnswerWhy(t *testing.T) {
 
 	live := s.Refresh("/denials?live=5").Wants(t, http.StatusOK, "10 per 10 s", `data-live="5"`).Body
 	if strings.Contains(live, "<form") {
-		t.Error("a refresh replaces the form")
+		t.Error("a refresh contains the form")
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "10 per 10 s", "7 per 1 day", "/orders/{id}",
 		`href="/denials?key={acme}"`)
@@ -59,7 +59,7 @@ func TestDenialsAnswerWhy(t *testing.T) {
 		"c6af9ac6-7b61-11e6-9a41-93e8deadbeef")
 	for _, other := range []string{"7 per 1 day", "3 per 1 hour", "192.0.2.77"} {
 		if strings.Contains(got.Body, other) {
-			t.Errorf("the list has %s", other)
+			t.Errorf("the list has %s, which the filter excludes", other)
 		}
 	}
 	s.Get("/denials").Wants(t, http.StatusOK, "10 per 10 s", "7 per 1 day", "3 per 1 hour")
@@ -67,7 +67,7 @@ func TestDenialsAnswerWhy(t *testing.T) {
 	s.Get("/denials?cause=ban").Wants(t, http.StatusOK, "No denials")
 }
 
-// A filter that cannot be meant names its field, and keeps what was typed.
+// An invalid filter gets an error that names its field.
 func TestDenialFilterProblems(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for query, want := range map[string]string{
@@ -82,7 +82,7 @@ func TestDenialFilterProblems(t *testing.T) {
 	s.Get("/denials?after=x").Wants(t, http.StatusBadRequest)
 }
 
-// Pages follow each other to the end, and the CSV has every row, none of them a formula.
+// The first page is full and has a next one. The CSV has every row, without formulas.
 func TestDenialPagesAndCSV(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now().UTC().Truncate(time.Second)
@@ -96,24 +96,24 @@ func TestDenialPagesAndCSV(t *testing.T) {
 	first := s.Get("/denials")
 	first.Wants(t, http.StatusOK, "Next page")
 	if n := strings.Count(first.Body, "<tr"); n != perPage+1 {
-		t.Errorf("%d rows on the first page", n-1)
+		t.Errorf("%d rows on the first page, want %d", n-1, perPage)
 	}
 	rows, err := csv.NewReader(strings.NewReader(s.Get("/denials.csv").Wants(t,
 		http.StatusOK).Body)).ReadAll()
 	if err != nil || len(rows) != perPage+11 {
-		t.Fatalf("%d rows, %v", len(rows), err)
+		t.Fatalf("%d rows, %v, want %d", len(rows), err, perPage+11)
 	}
 	limit := slices.Index(rows[0], "limit")
 	for _, row := range rows[1:] {
 		if strings.HasPrefix(row[limit], "=") {
-			t.Errorf("%q is a formula", row[limit])
+			t.Errorf("the cell %q is a formula", row[limit])
 		}
 	}
 }
 
-// Refused credentials stand on Overview, on the denials page and on the page of a key
-// that was proven.
-func TestRefusedCredentialsAreShown(t *testing.T) {
+// Overview and the denials page count refused credentials. A key's page counts only those
+// that had a secret of the key.
+func TestRefusedCredentials(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
 	refuse := func(subject string, c cause.Cause) {
@@ -124,10 +124,12 @@ func TestRefusedCredentialsAreShown(t *testing.T) {
 		refuse("", cause.Unknown)
 	}
 	refuse(s.Keys.IDs["acme"], cause.OldSecret)
-	s.Get("/").Wants(t, http.StatusOK, "Refused", "3 unknown key, 1 old secret", `href="/denials`)
-	s.Get("/denials").Wants(t, http.StatusOK, "Refused credentials", "Unknown key", "Old secret")
-	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Old secret")
+	s.Get("/").Wants(t, http.StatusOK, "Refused", "3 unknown key, 1 previous secret",
+		`href="/denials`)
+	s.Get("/denials").Wants(t, http.StatusOK, "Refused credentials", "Unknown key",
+		"Previous secret")
+	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Previous secret")
 	if strings.Contains(got.Body, "Unknown key") {
-		t.Error("the key's page has what others sent")
+		t.Error("the key's page counts credentials of others")
 	}
 }

@@ -51,7 +51,7 @@ const (
 // causeTexts name the causes in lists.
 var causeTexts = map[cause.Cause]string{
 	cause.Missing: "No credential", cause.Malformed: "Malformed credential", cause.Unknown: "Unknown key",
-	cause.Revoked: "Revoked key", cause.Expired: "Expired", cause.OldSecret: "Old secret",
+	cause.Revoked: "Revoked key", cause.Expired: "Expired key", cause.OldSecret: "Previous secret",
 	cause.Address: "Refused address", cause.Access: "No access",
 	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Valkey unavailable",
 }
@@ -107,13 +107,14 @@ func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f fil
 	}
 	p.Refused = d.refusalFigures(counted, f.Subject)
 	if counted.Unlogged > 0 {
-		p.Notes = append(p.Notes, page.Number(counted.Unlogged)+" more denials of this period are counted, "+
-			"but not listed: there were too many.")
+		p.Notes = append(p.Notes, page.Number(counted.Unlogged)+" more denials in this period were counted "+
+			"but not logged.")
 	}
 	return nil
 }
 
-// refusalFigures returns the causes that occurred. Those that the log can list are links.
+// refusalFigures returns the number of refused calls for each cause that occurred. Causes
+// that the log lists are links.
 func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.Figure {
 	var all []templates.Figure
 	for _, c := range cause.All() {
@@ -154,7 +155,7 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 	case k.ID != "":
 		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.Path("/keys/"+k.ID)
 	case l.Subject == "":
-		row.Caller = "not verified"
+		row.Caller = "unverified"
 	case app.IsID(l.Subject):
 		row.Address = d.Path("/callers/" + l.Subject)
 	}
@@ -216,7 +217,7 @@ func denialCells(l *denylog.Entry) []string {
 // Summary describes the denials of a key or caller in the last 24 hours.
 type Summary struct {
 	Rows    []templates.DenialRow // the latest, newest first
-	Refused []templates.Figure    // refused calls by cause
+	Refused []templates.Figure    // number of refused calls by cause
 	All     string                // address of all denials
 }
 
@@ -251,8 +252,8 @@ func (d *Pages) recent(ctx context.Context, q denylog.Query) ([]templates.Denial
 	return d.denialRows(ctx, list.Denials)
 }
 
-// period returns the times between which the log has denials. It ends 1 min after now,
-// since other clocks date the denials.
+// period returns the time range of the log. It ends 1 min after now, since the check
+// function's clock, which dates the denials, may be ahead.
 func period(now time.Time) (oldest, newest time.Time) {
 	return now.Add(-denylog.Retention), now.Add(time.Minute)
 }

@@ -1,5 +1,5 @@
 // Package groups serves the page of a group of keys, and links to groups for searches.
-// Package dashboard mounts it. It changes nothing but the counts of a group.
+// Package dashboard mounts it. Its only change is the reset of a group's counts.
 package groups
 
 import (
@@ -49,8 +49,8 @@ func (d *Pages) Routes() []auth.Route {
 // Path returns the path of a group's page, without the base path.
 func Path(name string) string { return "/groups/" + url.PathEscape(name) }
 
-// Links returns links to the first groups whose names begin with prefix; none for an empty
-// prefix.
+// Links returns links to the first groups whose names begin with prefix; none for an
+// empty prefix.
 func (d *Pages) Links(ctx context.Context, prefix string) ([]templates.Choice, error) {
 	if prefix == "" {
 		return nil, nil
@@ -113,8 +113,8 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Group(p))
 }
 
-// limitsView returns the group's use of a plan's limits, and false if no key shown has the
-// plan and no call counts against it.
+// limitsView returns the group's use of a plan's limits, and false if no key shown has
+// the plan and no call counts against it.
 func limitsView(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, bool) {
 	view := templates.GroupLimits{Plan: page.Clip(l.Plan.Name, page.MaxName)}
 	if l.Plan.Mode == policy.Shadow {
