@@ -17,14 +17,14 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// revertOf returns the way to revert the first entry that a page shows.
-func revertOf(s *sitetest.Site, path string) string {
+// revertLink returns the address that reverts the first revertible entry on a page.
+func revertLink(s *sitetest.Site, path string) string {
 	s.T.Helper()
 	m := regexp.MustCompile(`href="(/audit/[^"]+/revert)"`).FindStringSubmatch(
 		s.Get(path).Wants(s.T, http.StatusOK).Body,
 	)
 	if m == nil {
-		s.T.Fatalf("%s offers no revert", path)
+		s.T.Fatalf("%s has no link that reverts an entry", path)
 	}
 	return m[1]
 }
@@ -43,12 +43,12 @@ func TestAuditPage(t *testing.T) {
 		"what=key.override":            {"50 per minute", "policy.save"},
 		"by=ada":                       {"50 per minute", "key.create</code>"},
 		"subject=policy":               {"policy.save", "key.create</code>"},
-		"by=nobody":                    {"Nothing here", "key.create</code>"},
+		"by=nobody":                    {"No changes found", "key.create</code>"},
 		"subject={acme}&what=key.over": {"asked for", "key.create</code>"},
 	} {
 		if body := s.Get("/audit?"+query).Wants(t, http.StatusOK,
 			want[0]).Body; strings.Contains(body, want[1]) {
-			t.Errorf("%s shows %q", query, want[1])
+			t.Errorf("%s shows %q, which its filter excludes", query, want[1])
 		}
 	}
 	s.Get("/audit?after=nonsense").Wants(t, http.StatusBadRequest)
@@ -56,13 +56,13 @@ func TestAuditPage(t *testing.T) {
 		strings.NewReader(s.Get("/audit.csv?what=key.override").Wants(t, http.StatusOK).Body),
 	).ReadAll()
 	if err != nil || len(rows) != 2 || rows[1][3] != "ada" || rows[1][8] != "asked for" || rows[1][11] == "" {
-		t.Errorf("%q, %v", rows, err)
+		t.Errorf("got rows %q, %v, want a header and the override by ada", rows, err)
 	}
 	s.Get("/audit.csv?after=x").Wants(t, http.StatusBadRequest)
 }
 
-// A revert shows what it changes, wants a reason, writes a new change, and refuses what
-// cannot be put back.
+// A revert shows its changes, requires a reason and writes a new entry. Entries that
+// cannot be reverted are refused.
 func TestRevert(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.OverrideKey("acme", sitetest.Per(50, time.Minute))
@@ -70,7 +70,7 @@ func TestRevert(t *testing.T) {
 	entries := s.Get("/audit?subject={acme}").Wants(t, http.StatusOK).Body
 	all := regexp.MustCompile(`href="(/audit/[^"]+/revert)"`).FindAllStringSubmatch(entries, -1)
 	if len(all) != 2 {
-		t.Fatalf("%d entries can be reverted, want 2: not the creation", len(all))
+		t.Fatalf("%d entries can be reverted, want 2: a creation cannot", len(all))
 	}
 	override := all[1][1]
 	s.Get(override).Wants(
@@ -83,7 +83,7 @@ func TestRevert(t *testing.T) {
 	)
 	s.Post(override, fields("version", "3", "reason", "mistake")).Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); k.Override != nil || len(k.Tags) != 0 || k.Version != 4 {
-		t.Errorf("reverted to %+v", k)
+		t.Errorf("reverted to %+v, want no override, no tags and version 4", k)
 	}
 	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.revert", "because: <bdi>mistake</bdi>")
 	s.Get(override).Wants(t, http.StatusOK, "Nothing to revert.")
@@ -107,21 +107,22 @@ func TestRevert(t *testing.T) {
 	s.Get("/audit/x/revert").Wants(t, http.StatusNotFound)
 }
 
-// A plan that was deleted since comes back by a revert of the policies.
+// A revert of the policies restores a plan that was deleted.
 func TestRevertPolicies(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Plan("extra", sitetest.Per(5, time.Minute))
 	s.Keys.Save(func(set *policy.Set) { set.Plans = set.Plans[:1] })
-	way := revertOf(s, "/audit?subject=policy")
-	s.Get(way).Wants(t, http.StatusOK, "plan extra", "5 per minute")
-	s.Post(way, fields("version", "3", "reason", "needed")).Wants(t, http.StatusSeeOther)
+	address := revertLink(s, "/audit?subject=policy")
+	s.Get(address).Wants(t, http.StatusOK, "plan extra", "5 per minute")
+	s.Post(address, fields("version", "3", "reason", "needed")).Wants(t, http.StatusSeeOther)
 	if p, known := s.Set().Plan("extra"); !known || p.Limits[0] != sitetest.Per(5, time.Minute) {
-		t.Errorf("plans %+v", s.Set().Plans)
+		t.Errorf("got plans %+v, want the plan extra with 5 per minute", s.Set().Plans)
 	}
 }
 
-// rewrite puts other entries in the place of those of the chain that the key acme is in.
-func rewrite(s *sitetest.Site, change func([]miniredis.StreamEntry) []miniredis.StreamEntry) {
+// rewriteChain replaces the entries of the audit chain of the key acme by those that
+// change returns.
+func rewriteChain(s *sitetest.Site, change func([]miniredis.StreamEntry) []miniredis.StreamEntry) {
 	s.T.Helper()
 	stream := audit.Stream(keyspace.BucketOf(s.Keys.IDs["acme"]))
 	entries, err := s.Keys.Server.Stream(stream)
@@ -133,12 +134,12 @@ func rewrite(s *sitetest.Site, change func([]miniredis.StreamEntry) []miniredis.
 	}
 }
 
-// The check of the chains finds an entry that was altered.
-func TestVerify(t *testing.T) {
+// The integrity check finds an altered entry.
+func TestVerifyFindsAlteredEntry(t *testing.T) {
 	s := sitetest.New(t).Login()
-	s.Get("/audit/verify").Wants(t, http.StatusOK, "All 4 entries are as they were written")
+	s.Get("/audit/verify").Wants(t, http.StatusOK, "All 4 entries are intact and in order.")
 	var forged string
-	rewrite(s, func(entries []miniredis.StreamEntry) []miniredis.StreamEntry {
+	rewriteChain(s, func(entries []miniredis.StreamEntry) []miniredis.StreamEntry {
 		newest := &entries[len(entries)-1]
 		forged, newest.Values = newest.ID, slices.Clone(newest.Values)
 		for i, text := range newest.Values {
@@ -149,10 +150,10 @@ func TestVerify(t *testing.T) {
 	s.Get("/audit/verify").Wants(t, http.StatusOK, "1 of 4 entries were altered", forged)
 }
 
-// It finds a chain whose newest entry is missing.
-func TestVerifyFindsWhatIsMissing(t *testing.T) {
+// The integrity check finds a chain whose newest entry is missing.
+func TestVerifyFindsMissingEntry(t *testing.T) {
 	s := sitetest.New(t).Login()
-	rewrite(s, func(entries []miniredis.StreamEntry) []miniredis.StreamEntry {
+	rewriteChain(s, func(entries []miniredis.StreamEntry) []miniredis.StreamEntry {
 		return entries[:len(entries)-1]
 	})
 	s.Get("/audit/verify").Wants(t, http.StatusOK, "1 audit chain is incomplete", ": 1 missing")

@@ -20,16 +20,17 @@ import (
 	"tidegate/internal/registry"
 )
 
-// journalled is a site with keys from before its journal, which lies in the folder.
-func journalled(t *testing.T) (s *sitetest.Site, j *journal.Journal, folder string) {
+// newJournalSite returns a site whose keys are older than its journal, which is in
+// folder.
+func newJournalSite(t *testing.T) (s *sitetest.Site, j *journal.Journal, folder string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "journal")
-	kept, err := journal.OpenStore(folder)
+	store, err := journal.OpenStore(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
 	keys := sitetest.NewRegistry(t, "acme", "bolt")
-	j = journal.New(kept, keys.Client, audit.NewKey(sitetest.Pepper), false, slog.New(slog.DiscardHandler))
+	j = journal.New(store, keys.Client, audit.NewKey(sitetest.Pepper), false, slog.New(slog.DiscardHandler))
 	keys.Audit().UseJournal(j)
 	s = sitetest.New(t, sitetest.WithKeys(keys), sitetest.WithServices(func(services *server.Services) {
 		services.Journal = j
@@ -37,10 +38,10 @@ func journalled(t *testing.T) (s *sitetest.Site, j *journal.Journal, folder stri
 	return s, j, folder
 }
 
-// While the journal is unavailable, an edit is refused and a revocation acts; every page
-// says that it is not safe yet, until it is.
+// While the journal is unavailable, an edit is refused, and a revocation takes effect.
+// Pages warn that the change is not safe yet.
 func TestJournalUnavailable(t *testing.T) {
-	s, _, folder := journalled(t)
+	s, _, folder := newJournalSite(t)
 	if err := os.Rename(folder, folder+"-away"); err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +56,9 @@ func TestJournalUnavailable(t *testing.T) {
 	s.Post("/keys/{bolt}/revoke", fields("version", "1", "reason", "leaked")).Wants(t, http.StatusSeeOther)
 }
 
-// Every page says that Valkey lost changes, and a click restores them.
+// Pages warn that Valkey lost changes. The button restores them.
 func TestRestoreLost(t *testing.T) {
-	s, j, _ := journalled(t)
+	s, j, _ := newJournalSite(t)
 	for _, name := range []string{"acme", "bolt"} {
 		s.Post("/keys/{"+name+"}/revoke", fields("version", "1", "reason", "leaked")).Wants(t,
 			http.StatusSeeOther)
@@ -73,9 +74,10 @@ func TestRestoreLost(t *testing.T) {
 	s.Get("/api/v1/journal").Wants(t, http.StatusOK, `{"unsafe":0,"behind":0,"away":false}`)
 }
 
-// A restore leaves a part with changes that the journal lacks, and says what to do.
-func TestRestoreLeavesNewer(t *testing.T) {
-	s, _, _ := journalled(t)
+// A restore skips a part of the keys that has changes which the journal lacks. It fails
+// and names scripts/restore.
+func TestRestoreKeepsNewerChanges(t *testing.T) {
+	s, _, _ := newJournalSite(t)
 	s.Post("/keys/{acme}/revoke", fields("version", "1", "reason", "leaked")).Wants(t, http.StatusSeeOther)
 	without := registry.NewStore(s.Keys.Client, sitetest.Pepper)
 	edit := registry.Edit{By: audit.Actor{Kind: "user", Name: "ada"}, Reason: "without a journal"}
@@ -87,13 +89,14 @@ func TestRestoreLeavesNewer(t *testing.T) {
 	s.Post("/journal/restore", nil).Wants(t, http.StatusServiceUnavailable, "Not everything was restored",
 		"scripts/restore")
 	if _, err := without.Get(t.Context(), s.Keys.IDs["acme"]); !errors.Is(err, policy.ErrNotFound) {
-		t.Errorf("the restore took back a deletion: %v", err)
+		t.Errorf("after the restore: error %v, want ErrNotFound: it must keep the deletion", err)
 	}
 }
 
-// Only who may edit restores: not a read or settle token, a revoked one, or nobody.
-func TestWhoRestores(t *testing.T) {
-	s, j, _ := journalled(t)
+// A restore needs a write token. Read, settle and revoked tokens, and no token, are
+// refused.
+func TestRestoreNeedsWriteToken(t *testing.T) {
+	s, j, _ := newJournalSite(t)
 	s.Post("/keys/{acme}/revoke", fields("version", "1", "reason", "leaked")).Wants(t, http.StatusSeeOther)
 	s.Keys.Server.FlushAll()
 	if err := j.Check(t.Context()); err != nil {
@@ -102,7 +105,7 @@ func TestWhoRestores(t *testing.T) {
 	revoked := s.NewToken(token.Write)
 	list, err := s.Tokens.List(t.Context())
 	if err != nil || len(list) != 1 {
-		t.Fatal(list, err)
+		t.Fatalf("got tokens %v, %v, want 1", list, err)
 	}
 	by := audit.Actor{Kind: "user", Name: "ada"}
 	if err := s.Tokens.Revoke(t.Context(), list[0].ID, by); err != nil {
@@ -116,16 +119,16 @@ func TestWhoRestores(t *testing.T) {
 		s.Do(http.MethodPost, path, nil, sitetest.Bearer(text)).Wants(t, want)
 	}
 	if j.Status(t.Context()).Behind == 0 {
-		t.Error("somebody restored who may not")
+		t.Error("a refused request restored the changes")
 	}
 	s.Do(http.MethodPost, path, nil, sitetest.Bearer(s.NewToken(token.Write))).Wants(t, http.StatusOK,
 		`"left":0`)
 }
 
-// Changes that left Valkey are on the same pages, can be reverted, and count when the
-// chains are checked. While the journal is unavailable, the pages say so.
-func TestOlderChanges(t *testing.T) {
-	s, j, folder := journalled(t)
+// Audit entries that only the journal has are listed, exported, reverted and verified
+// like others. While the journal is unavailable, these requests fail.
+func TestAuditEntriesInJournal(t *testing.T) {
+	s, j, folder := newJournalSite(t)
 	s.Post("/keys/{acme}/edit", fields("name", "acme 2", "plan", "free", "version", "1", "lasts", "never",
 		"reason", "the oldest")).Wants(t, http.StatusSeeOther)
 	for range 150 {
@@ -139,7 +142,7 @@ func TestOlderChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v := s.Get("/keys/{acme}").Wants(t, http.StatusOK).Body; strings.Contains(v, "the oldest") {
-		t.Error("the oldest change is still in Valkey")
+		t.Error("the key's page lists the oldest change, so it is still in Valkey")
 	}
 	last, pages := "/audit?subject={acme}", 0
 	for next := last; next != ""; pages++ {
@@ -151,16 +154,16 @@ func TestOlderChanges(t *testing.T) {
 		}
 	}
 	if pages < 3 {
-		t.Errorf("%d pages", pages)
+		t.Errorf("the audit log has %d pages, want at least 3", pages)
 	}
 	s.Get(last).Wants(t, http.StatusOK, "the oldest", "key.create")
 	s.Get("/audit?subject={acme}&what=key.edit").Wants(t, http.StatusOK, "the oldest")
 	s.Get("/audit.csv?subject={acme}&what=key.edit").Wants(t, http.StatusOK, "the oldest")
 	edits := "/api/v1/audit?action=key.edit&subject=" + s.Keys.IDs["acme"]
 	s.Get(edits).Wants(t, http.StatusOK, "the oldest")
-	s.Get("/audit/verify").Wants(t, http.StatusOK, "entries are as they were written")
+	s.Get("/audit/verify").Wants(t, http.StatusOK, "entries are intact and in order")
 	s.Get("/api/v1/audit/verify").Wants(t, http.StatusOK, `"good":true`, `"unread":[]`)
-	s.Get(revertOf(s, "/audit?subject={acme}&what=key.edit")).Wants(t, http.StatusOK, "acme 2")
+	s.Get(revertLink(s, "/audit?subject={acme}&what=key.edit")).Wants(t, http.StatusOK, "acme 2")
 
 	if err := os.Rename(folder, folder+"-away"); err != nil {
 		t.Fatal(err)
@@ -168,7 +171,7 @@ func TestOlderChanges(t *testing.T) {
 	s.Get(last).Wants(t, http.StatusServiceUnavailable, "The journal does not answer",
 		"It has the older changes.")
 	s.Get(edits).Wants(t, http.StatusServiceUnavailable, "has the older entries")
-	s.Get("/audit/verify").Wants(t, http.StatusOK, "older entries of 1 of the chains could not be read")
+	s.Get("/audit/verify").Wants(t, http.StatusOK, "older entries of 1 audit chain could not be read")
 	s.Get("/api/v1/audit/verify").Wants(t, http.StatusOK, `"good":false`, `"unread":[`)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK)
 }

@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// fields are form fields, given as name and value in turn.
+// fields returns form fields from alternating names and values.
 func fields(pairs ...string) map[string][]string {
 	form := map[string][]string{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -20,8 +20,8 @@ func fields(pairs ...string) map[string][]string {
 	return form
 }
 
-// An override has a mode, an end and a reason; it is refused without a reason, and an end
-// that is past.
+// An override has a mode, an end and a reason. The form refuses a missing reason and an
+// end in the past.
 func TestOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"})
@@ -45,19 +45,20 @@ func TestOverride(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="mode-error"`,
 	)
 	if s.Keys.Written() != 0 {
-		t.Fatal("it was written")
+		t.Fatal("an invalid override was written")
 	}
 	s.Post(limitsPath, sitetest.With(form, "mode", "shadow")).Wants(t, http.StatusSeeOther)
 	o := s.Keys.Key("acme").Override
 	if left := time.Until(o.Until); o.Mode != policy.Shadow || o.Reason != "launch" || left < 3*time.Hour ||
 		left > 4*time.Hour {
-		t.Errorf("saved %+v", o)
+		t.Errorf("saved %+v, want shadow mode, the reason launch and an end in 4 hours", o)
 	}
 	s.Get("/keys/{acme}").Wants(
 		t, http.StatusOK, "because: launch.", "Shadow:", "shadow</span>", "override</span>",
 	)
 	s.Get("/overrides").Wants(
-		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow</ins>", "launch", "in 4 h",
+		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow mode</ins>", "launch",
+		"in 4 h",
 	)
 	s.Post(
 		limitsPath,
@@ -66,13 +67,13 @@ func TestOverride(t *testing.T) {
 	if o := s.Keys.Key("acme").Override; o.Mode != policy.Off || len(o.Limits) != 0 || !o.Until.Equal(
 		time.Date(2099, 12, 31, 18, 0, 0, 0, time.UTC),
 	) {
-		t.Errorf("saved %+v", o)
+		t.Errorf("saved %+v, want the mode off, no limits and the typed end", o)
 	}
 	s.Get(limitsPath).Wants(t, http.StatusOK, `value="2099-12-31T18:00"`)
 }
 
-// A preview writes nothing: it shows what would change, and what the edit would have done
-// to the calls of the last hour.
+// A preview shows the changed limits, and how many calls of the last hour they would have
+// denied. It needs no reason and writes nothing.
 func TestOverridePreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Called("acme", time.Now().Add(-10*time.Minute), 12, 0)
@@ -82,7 +83,7 @@ func TestOverridePreview(t *testing.T) {
 		"In the last hour this would have denied 7 of 12 calls; 0 were denied.",
 		`name="limits[0].requests" value="5"`)
 	if s.Keys.Written() != 0 {
-		t.Error("a preview wrote")
+		t.Error("a preview wrote something")
 	}
 	form = sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
 	s.Post(limitsPath, sitetest.With(form, "reason", "")).Wants(
@@ -94,7 +95,7 @@ func TestOverridePreview(t *testing.T) {
 	)
 }
 
-// What was saved can be undone from the next page, unless somebody changed it since.
+// The page after a save can undo it, unless the key was changed since.
 func TestUndo(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Post(
@@ -102,24 +103,23 @@ func TestUndo(t *testing.T) {
 	).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); k.Override != nil || k.Version != 3 {
-		t.Errorf("after the undo: %+v", k)
+		t.Errorf("after the undo: %+v, want no override and version 3", k)
 	}
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther) // and the undo of the undo
 	if k := s.Keys.Key("acme"); k.Override == nil || k.Override.Limits[0] != sitetest.Per(50, time.Minute) {
-		t.Errorf("after the undo of the undo: %+v", k)
+		t.Errorf("after the undo of the undo: %+v, want 50 per minute", k)
 	}
 	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK)
 	s.Keys.OverrideKey("acme", sitetest.Per(1, time.Hour))
 	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(
-		t, http.StatusConflict, "Something changed since. Nothing was undone.",
+		t, http.StatusConflict, "Someone else saved since. Nothing was undone.",
 	)
 	if k := s.Keys.Key("acme"); k.Override.Limits[0] != sitetest.Per(1, time.Hour) {
-		t.Error("the undo went over somebody else's change")
+		t.Error("the undo overwrote another change")
 	}
 }
 
-// Overrides that end soon come first, those that ended last; a viewer sees them all and
-// can end none.
+// The list has the overrides that end soonest first, and those that ended last.
 func TestOverrides(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "a-ended", "b-endless", "c-late", "d-soon", "e-plain")
 	for name, until := range map[string]time.Time{
@@ -140,16 +140,16 @@ func TestOverrides(t *testing.T) {
 	for _, name := range []string{"d-soon", "c-late", "b-endless", "a-ended"} {
 		at := strings.Index(body, "of "+name)
 		if at < last {
-			t.Errorf("%s stands too early", name)
+			t.Errorf("%s is listed too early", name)
 		}
 		last = at
 	}
 	if strings.Contains(body, "e-plain") {
-		t.Error("a key without an override is listed")
+		t.Error("the list has a key without an override")
 	}
 	s.Post("/keys/{d-soon}/end", fields("version", "2")).Wants(t, http.StatusSeeOther)
 	if keys.Key("d-soon").Override != nil {
-		t.Error("the override is still there")
+		t.Error("the key still has the ended override")
 	}
 	s.Get("/keys?state=overridden").Wants(t, http.StatusOK, "c-late", "override ended")
 }

@@ -22,8 +22,8 @@ import (
 	"tidegate/internal/usage/denylog"
 )
 
-// A search leads to the key whose id or secret was typed, with spaces around it or not. A
-// secret is in no page, no address and no log, whether it is one of ours or mistyped.
+// A search for an id or a secret, also with spaces around it, redirects to the key. A
+// secret, valid or mistyped, appears in no page, address or log.
 func TestFindKey(t *testing.T) {
 	var log bytes.Buffer
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
@@ -38,19 +38,19 @@ func TestFindKey(t *testing.T) {
 	} {
 		found := s.Post("/search", url.Values{"q": {typed}}).Wants(t, http.StatusSeeOther)
 		if at := found.Header.Get("Location"); s.Keys.Named(at) != s.Keys.Named(want) {
-			t.Errorf("%.20q leads to %s, want %s", typed, at, want)
+			t.Errorf("the search for %.20q redirects to %s, want %s", typed, at, want)
 		}
 	}
 	at := s.Get("/keys?q=+"+url.QueryEscape(secret)).Wants(t, http.StatusSeeOther)
 	if s.Keys.Named(at.Header.Get("Location")) != "/keys/"+id || strings.Contains(at.Body, secret) {
-		t.Errorf("a secret in the address leads to %s", at.Header.Get("Location"))
+		t.Errorf("a secret in the address redirects to %s, want the key", at.Header.Get("Location"))
 	}
 	if strings.Contains(log.String(), secret[20:40]) || strings.Contains(s.Store.Dump(), secret[20:40]) {
 		t.Error("the secret is in the log or the store")
 	}
 }
 
-// A search finds any part of a name when asked to, and goes on to the end of many keys.
+// A search with "Anywhere" finds any part of a name, also at the end of many keys.
 func TestFindAnywhere(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Minute))
@@ -68,21 +68,21 @@ func TestFindAnywhere(t *testing.T) {
 		}
 		next := nextInPage.FindStringSubmatch(body)
 		if next == nil || steps > 50 {
-			t.Fatalf("not found:\n%s", body)
+			t.Fatalf("the pages do not list zeta corp; the last one is:\n%s", body)
 		}
 		at = strings.ReplaceAll(next[1], "&amp;", "&")
 	}
 	s.Get("/keys/bulk?do=end&of=all&in=name&q=corp").Wants(t, http.StatusOK, "whose name contains “corp”")
 }
 
-// Explain and Audit take a key's id, secret or name: one key they show, several they
-// offer, and an audit finds the name of a key that was deleted.
+// Explain and the audit log find a key by id, secret or name. If several keys have the
+// name, they list them. The audit log also finds the name of a deleted key.
 func TestFindByName(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.CreateKey("Acme", "free") // in addition to acme
 	s.Keys.CreateKey("zeta", "free")
 	secret := s.Keys.Secrets["bolt"].Reveal()
-	led := func(form url.Values) string {
+	searchTarget := func(form url.Values) string {
 		t.Helper()
 		return s.Keys.Named(s.Post("/search", form).Wants(t, http.StatusSeeOther).Header.Get("Location"))
 	}
@@ -97,8 +97,8 @@ func TestFindByName(t *testing.T) {
 			"/audit?from=2026-11-20T10%3A00&subject={bolt}&what=key."},
 		{fields("on", "audit", "subject", "policy"), "/audit?subject=policy"},
 	} {
-		if at := led(c.form); at != s.Keys.Named(c.want) {
-			t.Errorf("%v leads to %s, want %s", c.form, at, c.want)
+		if at := searchTarget(c.form); at != s.Keys.Named(c.want) {
+			t.Errorf("the search %v redirects to %s, want %s", c.form, at, c.want)
 		}
 	}
 	s.Post("/search", fields("on", "elsewhere")).Wants(t, http.StatusBadRequest)
@@ -109,20 +109,20 @@ func TestFindByName(t *testing.T) {
 	s.Get("/audit?subject=bolt").Wants(t, http.StatusOK, "Changes of", "key.create", `value="{bolt}"`)
 	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusOK, "Several keys").Body; strings.Contains(
 		body, "key.create</code>") {
-		t.Error("entries of which key?")
+		t.Error("the audit log lists entries although several keys have the name")
 	}
 	s.Get("/audit?subject="+secret).Wants(t, http.StatusSeeOther)
 	s.Post("/keys/{zeta}/delete", fields("version", "1", "reason", "left us", "confirm", "zeta")).Wants(t,
 		http.StatusSeeOther)
 	deleted := s.Get("/audit?subject=Zeta").Wants(t, http.StatusOK, "left us", "key.create").Body
 	if strings.Contains(deleted, "<bdi>bolt</bdi>") {
-		t.Error("an entry of another key")
+		t.Error("the entries of zeta include one of bolt")
 	}
 	s.Get("/audit?subject={zeta}").Wants(t, http.StatusOK, "left us")
 	s.Get("/audit?subject=nobody").Wants(t, http.StatusOK, "No key has this id or name")
 }
 
-// The audit's dates are from an instant on, to the one before another.
+// The audit log's filter includes entries at the instant from, and excludes those at to.
 func TestAuditByDates(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, name := range []string{"one", "two", "three"} {
@@ -130,7 +130,7 @@ func TestAuditByDates(t *testing.T) {
 	}
 	list, err := s.Keys.Audit().List(t.Context(), audit.Query{Action: audit.KeyCreate})
 	if err != nil || len(list.Entries) < 3 {
-		t.Fatal(list, err)
+		t.Fatalf("got %d entries, %v, want at least 3", len(list.Entries), err)
 	}
 	names := func(path string) string {
 		var all []string
@@ -140,7 +140,7 @@ func TestAuditByDates(t *testing.T) {
 		}
 		return strings.Join(all, " ")
 	}
-	at := func(i int, add time.Duration) string { // when Valkey took an entry
+	at := func(i int, add time.Duration) string { // the time in an entry's id, plus add
 		ms, _, _ := strings.Cut(list.Entries[i].ID, "-")
 		n, err := strconv.ParseInt(ms, 10, 64)
 		if err != nil {
@@ -148,7 +148,7 @@ func TestAuditByDates(t *testing.T) {
 		}
 		return url.QueryEscape(time.UnixMilli(n).Add(add).UTC().Format(time.RFC3339Nano))
 	}
-	var want []string // a plain look at the entries
+	var want []string // names of the entries before the newest one's millisecond
 	begin, end := at(2, 0), at(0, 0)
 	for _, e := range list.Entries[:3] {
 		if e.ID[:13] != list.Entries[0].ID[:13] {
@@ -157,12 +157,12 @@ func TestAuditByDates(t *testing.T) {
 	}
 	if got := names("/audit?what=key.create&from=" + begin + "&to=" + end); !strings.HasPrefix(got,
 		strings.Join(want, " ")) || strings.Contains(got, list.Entries[0].Name) {
-		t.Errorf("got %s, want %v", got, want)
+		t.Errorf("got entries of %s, want %v", got, want)
 	}
 	if got := names("/audit?what=key.create&from=" + at(0, time.Millisecond)); got != "" {
-		t.Errorf("after the newest there is %s", got)
+		t.Errorf("after the newest entry got those of %s, want none", got)
 	}
-	s.Get("/audit?from=2099-01-01T00:00&to=2099-01-02T00:00").Wants(t, http.StatusOK, "Nothing here")
+	s.Get("/audit?from=2099-01-01T00:00&to=2099-01-02T00:00").Wants(t, http.StatusOK, "No changes found")
 	s.Get("/audit?from=yesterday").Wants(t, http.StatusUnprocessableEntity, "enter a date and a time")
 	s.Get("/audit.csv?to=yesterday").Wants(t, http.StatusBadRequest)
 	s.Get("/api/v1/audit?action=key.create&from="+at(0, time.Millisecond)).Wants(t, http.StatusOK, `"items":[]`)
@@ -170,9 +170,9 @@ func TestAuditByDates(t *testing.T) {
 	s.Get("/api/v1/audit?name=THREE").Wants(t, http.StatusOK, `"name":"three"`)
 }
 
-// stated follows a list of keys in a state and returns their names, and how many pages it
-// has.
-func stated(s *sitetest.Site, state string) (names []string, pages int) {
+// keysInState follows the pages of keys in a state. It returns the sorted names and the
+// number of pages.
+func keysInState(s *sitetest.Site, state string) (names []string, pages int) {
 	for at := "/keys?state=" + state; ; pages++ {
 		body := s.Get(at).Wants(s.T, http.StatusOK).Body
 		for _, m := range regexp.MustCompile(`<bdi>([^<]+)</bdi></a>`).FindAllStringSubmatch(body, -1) {
@@ -187,11 +187,10 @@ func stated(s *sitetest.Site, state string) (names []string, pages int) {
 	}
 }
 
-// Among many keys the first page of those that are banned, blocked or near a limit has
-// them: banned by the policy, as a check records it, or by hand; over a limit, or with
-// nothing left; with a fifth left. One that may call again is in none, whatever was
-// recorded.
-func TestDeniedKeysAtOnce(t *testing.T) {
+// Among 600 keys, the first page of the states banned, blocked and near has all keys in
+// that state: automatic and manual bans, a used-up limit, at most a fifth left. A key
+// that may call again is in none of them, whatever was recorded.
+func TestFirstPageOfKeyStates(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Plan("free", sitetest.Per(10, time.Hour))
 	for i := range 600 {
@@ -210,7 +209,7 @@ func TestDeniedKeysAtOnce(t *testing.T) {
 	banByPolicy(keys, "customer-590", now.Add(time.Hour))
 	s.Post("/keys/{customer-591}/ban", fields("lasts", "1h", "version", "1", "reason", "abuse")).Wants(t,
 		http.StatusSeeOther)
-	denied("customer-592", &denylog.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // unbanned since
+	denied("customer-592", &denylog.Denial{Cause: cause.Ban, RetryAfter: time.Hour}) // no longer banned
 	for _, name := range []string{"customer-593", "customer-594", "customer-595"} {
 		keys.Use(name, 10)
 		denied(name, &denylog.Denial{Cause: cause.Limit, RetryAfter: time.Hour})
@@ -225,8 +224,8 @@ func TestDeniedKeysAtOnce(t *testing.T) {
 		"blocked": {"customer-593", "customer-594"},
 		"near":    {"customer-596", "customer-597"},
 	} {
-		if names, pages := stated(s, state); !slices.Equal(names, want) || pages != 1 {
-			t.Errorf("%s: %v on %d pages, want %v", state, names, pages, want)
+		if names, pages := keysInState(s, state); !slices.Equal(names, want) || pages != 1 {
+			t.Errorf("%s: got %v on %d pages, want %v on one", state, names, pages, want)
 		}
 	}
 	s.Get("/keys?state=banned&after=!").Wants(t, http.StatusBadRequest)

@@ -63,7 +63,7 @@ func TestLoginAfterLoss(t *testing.T) {
 	}
 	s.Post("/journal/restore", nil).Wants(t, http.StatusSeeOther)
 	s.Get("/audit?what=journal.restore").Wants(t, http.StatusOK, sitetest.User)
-	s.Login().Get("/audit/verify").Wants(t, http.StatusOK, "entries are as they were written")
+	s.Login().Get("/audit/verify").Wants(t, http.StatusOK, "entries are intact and in order")
 }
 
 // A restore that takes longer than other requests may is answered like a short one.

@@ -1,7 +1,7 @@
-// Package auditlog serves the pages of the audit: the list of changes with its CSV export,
-// the form that reverts a change, and the integrity check. Package dashboard mounts it;
-// other pages use its rows of entries. It changes keys and policies only to revert an
-// entry, through package app.
+// Package auditlog serves the pages of the audit log: the list of changes with its CSV
+// export, the form that reverts a change, and the integrity check. Package dashboard
+// mounts it; other pages list entries with Rows. It changes keys and policies only to
+// revert an entry, through package app.
 package auditlog
 
 import (
@@ -25,7 +25,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// Pages serves the pages of the audit.
+// Pages serves the pages of the audit log.
 type Pages struct {
 	*page.Renderer
 	*changes.Changes
@@ -51,23 +51,23 @@ func (d *Pages) Routes() []auth.Route {
 
 const entriesPerPage = 50
 
-// auditActions are the prefixes of actions that the list can be filtered by.
+// auditActions are the filters by action. A value is a prefix of the action's name.
 var auditActions = []templates.Option{
 	{Value: "", Text: "all"},
-	{Value: audit.OfPolicy, Text: "the policies"},
-	{Value: audit.OfKeys, Text: "all of keys"},
-	{Value: audit.KeyOverride, Text: "overrides"},
-	{Value: audit.KeyCreate, Text: "created"},
-	{Value: audit.KeyAdopt, Text: "adopted"},
-	{Value: audit.KeyEdit, Text: "edited"},
-	{Value: audit.KeyRevoke, Text: "revoked"},
-	{Value: audit.KeyRotate, Text: "rotated"},
-	{Value: audit.KeyExpire, Text: "old secret expired"},
-	{Value: audit.KeyBan, Text: "banned"},
-	{Value: audit.KeyUnban, Text: "unbanned"},
-	{Value: audit.KeyReset, Text: "reset"},
-	{Value: audit.KeyRevert, Text: "reverted"},
-	{Value: audit.KeyDelete, Text: "deleted"},
+	{Value: audit.OfPolicy, Text: "policy changes"},
+	{Value: audit.OfKeys, Text: "key changes"},
+	{Value: audit.KeyOverride, Text: "overrides changed"},
+	{Value: audit.KeyCreate, Text: "keys created"},
+	{Value: audit.KeyAdopt, Text: "callers registered"},
+	{Value: audit.KeyEdit, Text: "keys edited"},
+	{Value: audit.KeyRevoke, Text: "keys revoked"},
+	{Value: audit.KeyRotate, Text: "secrets rotated"},
+	{Value: audit.KeyExpire, Text: "previous secrets expired"},
+	{Value: audit.KeyBan, Text: "keys banned"},
+	{Value: audit.KeyUnban, Text: "keys unbanned"},
+	{Value: audit.KeyReset, Text: "counts reset"},
+	{Value: audit.KeyRevert, Text: "keys reverted"},
+	{Value: audit.KeyDelete, Text: "keys deleted"},
 	{Value: audit.OfJobs, Text: "bulk jobs"},
 	{Value: audit.OfTokens, Text: "machine tokens"},
 	{Value: audit.Login, Text: "logins"},
@@ -116,13 +116,14 @@ func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *te
 func emptyAudit(f filter, list audit.Page) templates.Empty {
 	switch {
 	case list.Next != "":
-		return templates.Empty{Heading: "Nothing yet",
+		return templates.Empty{Heading: "No changes on this page",
 			Advice: "No match among the latest entries. The next page searches older ones."}
-	case f.typed != "" && f.of.ID == "" && f.Subject != policyset.SetID:
-		return templates.Empty{Heading: "Nothing here",
-			Advice: "No key has this id or name, and no entry of the period had."}
+	case f.typed != "" && f.key.ID == "" && f.Subject != policyset.SetID:
+		return templates.Empty{Heading: "No changes found",
+			Advice: "No key has this id or name, and no entry in this period mentions it."}
 	}
-	return templates.Empty{Heading: "Nothing here", Advice: "Changes of keys and policies appear here."}
+	return templates.Empty{Heading: "No changes found",
+		Advice: "Changes to keys and policies appear here."}
 }
 
 // Rows returns entries as rows of a table.
@@ -155,7 +156,7 @@ func (d *Pages) Rows(r *http.Request, entries []audit.Entry) []templates.Entry {
 	return rows
 }
 
-// undoable reports whether the entry is the end of a job that can be undone.
+// undoable reports whether the entry ends a job that can be undone.
 func undoable(e audit.Entry) bool {
 	var j app.Job
 	return e.Action == audit.JobEnd && json.Unmarshal(e.After, &j) == nil && j.Undoable()
@@ -194,8 +195,8 @@ func (d *Pages) subjectPath(e audit.Entry) string {
 }
 
 // exportAudit sends the entries that match the filter as CSV, newest first, including
-// those that only the journal has. A full file ends with a row and a Link header that lead
-// to the next one.
+// those that only the journal has. The last row of a full file, and a Link header, lead
+// to the next file.
 func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 	f, ok := readFilter(r)
 	if !ok || f.problem != "" || app.LooksLikeSecret(f.typed) {
@@ -240,10 +241,10 @@ func entryCells(e audit.Entry) []string {
 	}
 }
 
-// verifyTimeout is the time for a check of the audit chains, which reads all entries.
+// verifyTimeout bounds a check of the audit chains, which reads all entries.
 const verifyTimeout = 20 * time.Second
 
-// verifyAudit checks every audit chain. It ignores the deadline of other requests.
+// verifyAudit checks every audit chain. verifyTimeout replaces the request's deadline.
 func (d *Pages) verifyAudit(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), verifyTimeout)
 	defer cancel()
@@ -260,13 +261,13 @@ func verifiedText(v audit.Verified) *templates.Verified {
 	if v.Good() {
 		return &templates.Verified{
 			Good: true, Text: "All " + page.Number(v.Entries) +
-				" entries are as they were written, in their order.",
+				" entries are intact and in order.",
 		}
 	}
 	var problems []string
 	if n := int64(len(v.Broken)); n > 0 {
 		problems = append(problems, page.Number(n)+" of "+page.Number(v.Entries)+
-			" entries were altered, or stand behind one that was altered or taken out")
+			" entries were altered, or follow one that was altered or removed")
 	}
 	if n := int64(len(v.Cut)); n > 0 {
 		text := " audit chains are incomplete"
@@ -276,7 +277,11 @@ func verifiedText(v audit.Verified) *templates.Verified {
 		problems = append(problems, page.Number(n)+text)
 	}
 	if n := int64(len(v.Unread)); n > 0 {
-		problems = append(problems, "older entries of "+page.Number(n)+" of the chains could not be read")
+		text := " audit chains could not be read"
+		if n == 1 {
+			text = " audit chain could not be read"
+		}
+		problems = append(problems, "older entries of "+page.Number(n)+text)
 	}
 	text := &templates.Verified{Text: strings.Join(problems, "; ") + ":", Broken: slices.Clone(v.Broken)}
 	for _, c := range v.Cut {
@@ -292,7 +297,7 @@ func cutText(c audit.Cut) string {
 		after = "chain " + page.Number(int64(c.Bucket))
 	}
 	if c.Missing == 0 {
-		return after + ": no head that fits"
+		return after + ": head missing or altered"
 	}
 	return after + ": " + page.Number(c.Missing) + " missing"
 }

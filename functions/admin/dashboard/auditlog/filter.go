@@ -23,14 +23,14 @@ type filter struct {
 	from, to string                // as typed
 	after    string                // position in the address; Query.After may come from to instead
 	problem  string                // error of from or to
-	of       policy.Key            // subject, if it is a key
-	choices  *templates.KeyChoices // when several keys have such a name
+	key      policy.Key            // subject, if it is an existing key
+	choices  *templates.KeyChoices // keys with the typed name, if there are several
 }
 
 const maxSubject = 100 // bytes
 
-// readFilter reads the filter in the address. It reports false for a filter that no page
-// links to.
+// readFilter reads the filter in the address. It reports false if a text is longer than
+// any page would send.
 func readFilter(r *http.Request) (filter, bool) {
 	q := r.URL.Query()
 	f := filter{typed: q.Get("subject"), from: q.Get("from"), to: q.Get("to"), after: q.Get("after"),
@@ -60,14 +60,14 @@ func (f *filter) values() url.Values {
 		"from": {f.from}, "to": {f.to}}
 }
 
-// list returns the entries that match the filter. Its subject is an id, the name of an
-// existing key, or else a name in entries.
+// list returns the entries that match the filter. The typed subject is an id, the name of
+// an existing key, or else a name that entries have.
 func (d *Pages) list(ctx context.Context, f *filter) (audit.Page, error) {
 	if err := d.resolve(ctx, f); err != nil || f.choices != nil {
 		return audit.Page{}, err
 	}
 	list, err := d.keys.Audit().List(ctx, f.Query)
-	if f.Subject != "" && f.Subject == f.typed && f.of.ID == "" && err == nil &&
+	if f.Subject != "" && f.Subject == f.typed && f.key.ID == "" && err == nil &&
 		len(list.Entries) == 0 && list.Next == "" {
 		f.Subject, f.Named = "", f.typed
 		return d.keys.Audit().List(ctx, f.Query)
@@ -75,7 +75,7 @@ func (d *Pages) list(ctx context.Context, f *filter) (audit.Page, error) {
 	return list, err
 }
 
-// resolve finds the subject of the filter, or the keys to choose it from.
+// resolve sets the subject of the filter, or the choices if several keys have the name.
 func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	switch f.typed {
 	case "":
@@ -94,8 +94,9 @@ func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	}
 	switch {
 	case len(found.Keys) == 1:
-		f.of = found.Keys[0]
-		f.Subject, f.typed = f.of.ID, f.of.ID
+		f.key = found.Keys[0]
+		f.Subject = f.key.ID
+		f.typed = f.key.ID
 	case len(found.Keys) > 1:
 		f.choices = page.KeyChoices(found.Keys, found.More, func(k policy.Key) string {
 			v := f.values()
@@ -115,8 +116,9 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 		Action: d.Path("/search"), Subject: page.Clip(f.typed, maxSubject),
 		What: f.Action, Whats: auditActions, By: page.Clip(f.By, 200), Problem: f.problem,
 	}
-	if f.of.ID != "" {
-		v.Of = templates.Choice{Text: page.Clip(f.of.Name, page.MaxName), Address: d.Path("/keys/" + f.of.ID)}
+	if f.key.ID != "" {
+		v.Of = templates.Choice{Text: page.Clip(f.key.Name, page.MaxName),
+			Address: d.Path("/keys/" + f.key.ID)}
 	}
 	if f.from != "" && !f.Since.IsZero() {
 		v.From = f.Since.UTC().Format(form.UntilForm)

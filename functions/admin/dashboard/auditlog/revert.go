@@ -16,7 +16,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// reversal is what reverts an entry, with its changes as text.
+// reversal is a change that reverts an entry, with its differences as text.
 type reversal struct {
 	app.Reversal
 	changes []templates.Change
@@ -47,8 +47,8 @@ func (d *Pages) findReversal(w http.ResponseWriter, r *http.Request) (reversal, 
 		})
 		return reversal{}, false
 	}
-	if why := app.Irreversible(e); why != "" {
-		d.failIrreversible(w, r, why)
+	if reason := app.Irreversible(e); reason != "" {
+		d.failIrreversible(w, r, reason)
 		return reversal{}, false
 	}
 	rev, err := d.reversalOf(r.Context(), e)
@@ -63,10 +63,10 @@ func (d *Pages) findReversal(w http.ResponseWriter, r *http.Request) (reversal, 
 	return rev, true
 }
 
-func (d *Pages) failIrreversible(w http.ResponseWriter, r *http.Request, why string) {
+func (d *Pages) failIrreversible(w http.ResponseWriter, r *http.Request, reason string) {
 	d.Fail(w, r, page.Problem{
-		Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: why,
-		Action: templates.Choice{Text: "Go to audit", Address: d.Path("/audit")},
+		Status: http.StatusConflict, Heading: "Cannot revert this change", Advice: reason,
+		Action: templates.Choice{Text: "Go to audit log", Address: d.Path("/audit")},
 	})
 }
 
@@ -85,8 +85,8 @@ func (d *Pages) renderRevert(
 		Page: d.Page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}},
 		Heading: "Revert “" + e.Action + "” of", Name: SubjectWords(e),
 		Lead: []string{
-			"What was before " + page.Instant(e.Time).Text +
-				" is put back by a new change. Whatever changed since then is put back too: see below.",
+			"Restores the state before " + page.Instant(e.Time).Text +
+				" with a new change. Later changes are reverted too: review them below.",
 		},
 		Preview: &templates.Preview{Changes: rev.changes},
 	}
@@ -137,11 +137,11 @@ func (d *Pages) applyReversal(
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		if again, prepareErr := d.reversalOf(r.Context(), rev.Entry); prepareErr == nil {
-			rev = again
+		if current, prepareErr := d.reversalOf(r.Context(), rev.Entry); prepareErr == nil {
+			rev = current
 		}
 		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, reason,
-			"Something changed. Nothing was saved. Review the changes again.")
+			"Someone else saved first. Nothing was saved. Review the changes again.")
 	case errors.As(err, &invalid):
 		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason,
 			"Cannot revert: "+wording.Invalid(invalid))
@@ -154,8 +154,8 @@ func (d *Pages) applyReversal(
 	}
 }
 
-// undo reverts the change of an entry, unless its subject has changed since. The button
-// of a toast sends it.
+// undo reverts the change of an entry, unless its subject has changed since. The Undo
+// button of a toast sends it.
 func (d *Pages) undo(w http.ResponseWriter, r *http.Request) {
 	rev, ok := d.findReversal(w, r)
 	if !ok {
@@ -163,7 +163,7 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) {
 	}
 	if rev.Version != rev.Entry.Version {
 		d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, form.Input{},
-			"Something changed since. Nothing was undone. Review the changes below.")
+			"Someone else saved since. Nothing was undone. Review the changes below.")
 		return
 	}
 	d.applyReversal(w, r, rev, rev.Version, form.Input{Text: "undo of " + rev.Entry.Action})

@@ -180,6 +180,6 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 			len(e.Before), len(e.After))
 	}
 	s.Get("/audit/verify?subject=policy").Wants(
-		t, http.StatusOK, "are as they were written", "plan free: limits",
+		t, http.StatusOK, "are intact and in order", "plan free: limits",
 	)
 }

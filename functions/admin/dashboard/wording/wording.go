@@ -1,6 +1,6 @@
 // Package wording owns the texts by which pages describe limits, costs, overrides and the
-// state of a key, and the options for plans and modes. The packages below dashboard import
-// it. It reads nothing from Valkey.
+// state of a key, and the options for plans and modes. The packages below dashboard
+// import it. It reads nothing from Valkey.
 package wording
 
 import (
@@ -16,7 +16,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// MaxText bounds one side of a change, in characters.
+// MaxText bounds the text of a value before or after a change, in characters.
 const MaxText = 400
 
 // Window describes a limit and its current use.
@@ -53,12 +53,12 @@ func Window(u limiter.Usage) templates.Window {
 	return w
 }
 
-// secondsLeft returns the seconds that a script counts down, to the millisecond.
+// secondsLeft returns the seconds that the page's script counts down, with milliseconds.
 func secondsLeft(d time.Duration) string {
 	return strconv.FormatFloat(max(d, 0).Seconds(), 'f', 3, 64)
 }
 
-// countedText says how a limit counts: "exact, denied calls count".
+// countedText describes how a limit counts, such as "exact, denied calls count".
 func countedText(l limiter.Limit) string {
 	marks := policydoc.Marks(l)
 	if l.Algorithm == limiter.Log {
@@ -67,8 +67,8 @@ func countedText(l limiter.Limit) string {
 	return strings.Join(marks, ", ")
 }
 
-// Badges returns a badge for each condition of a key, or the badge active if there is none
-// but an override.
+// Badges returns a badge for each condition of a key. A key without a condition, or with
+// only an override, also gets the badge active.
 func Badges(s app.Subject) []templates.Badge {
 	if s.Status != policy.Active {
 		return []templates.Badge{{Text: string(s.Status), Level: "off", State: string(s.Status)}}
@@ -135,7 +135,7 @@ func overrideBadge(o *policy.Override, at time.Time) templates.Badge {
 	return b
 }
 
-// Scope says what a limit of this scope counts.
+// Scope names the caller or callers whose calls a limit of this scope counts.
 func Scope(scope string) string {
 	switch scope {
 	case policy.ScopeKey:
@@ -172,7 +172,7 @@ func Override(o *policy.Override) string {
 	words := policydoc.LimitsText(o.Limits)
 	switch o.Mode {
 	case policy.Shadow:
-		words += ", in shadow"
+		words += ", in shadow mode"
 	case policy.Off:
 		words = "no limits"
 	case policy.Enforce:
