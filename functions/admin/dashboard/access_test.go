@@ -21,9 +21,9 @@ import (
 	"tidegate/internal/usage/routecount"
 )
 
-// The routes of a plan and of a key are typed one a line, shown, undone, and kept by a
-// form that does not have them.
-func TestAccessPages(t *testing.T) {
+// The routes that a plan or a key allows are typed one per line, validated, shown and
+// undone. A form without the field keeps them.
+func TestAllowedRoutesOnPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	plan := func(more ...string) map[string][]string {
 		return sitetest.With(planOf(1, "free", "10"), more...)
@@ -34,18 +34,17 @@ func TestAccessPages(t *testing.T) {
 		http.StatusSeeOther)
 	want := []route.Pattern{{Method: "GET", Path: "/orders/*"},
 		{API: "abc", Stage: "prod", Method: "*", Path: "/health"}}
-	opens := func(what string) {
+	checkPlan := func(step string) {
 		t.Helper()
-		p, _ := s.Set().PlanByNumber(1)
-		if len(p.Allow) != 2 || p.Allow[0] != want[0] || p.Allow[1] != want[1] {
-			t.Errorf("%s: %v", what, p.Allow)
+		if p, _ := s.Set().PlanByNumber(1); !slices.Equal(p.Allow, want) {
+			t.Errorf("%s: the plan allows %v, want %v", step, p.Allow, want)
 		}
 	}
-	opens("saved")
+	checkPlan("after the save")
 	s.Get("/policies/plans/1").Wants(t, http.StatusOK, "GET /orders/*\nabc/prod * /health")
 	s.Get("/policies").Wants(t, http.StatusOK, "Opens GET /orders/*, abc/prod * /health")
 	s.Post("/policies/plans/1", sitetest.With(planOf(2, "free", "11"))).Wants(t, http.StatusSeeOther)
-	opens("a form without the field")
+	checkPlan("after a form without the field")
 	s.Get("/explain?key={acme}&method=GET&path=/admin").Wants(t, http.StatusOK,
 		"refused: the plan does not open this route")
 
@@ -59,37 +58,38 @@ func TestAccessPages(t *testing.T) {
 	s.Post("/keys/{acme}/edit", edit("2", "tags", "x")).Wants(t, http.StatusSeeOther)
 	seven := route.Pattern{Method: "GET", Path: "/orders/7"}
 	if k := s.Keys.Key("acme"); len(k.Allow) != 1 || k.Allow[0] != seven {
-		t.Errorf("a form without the field: %v", k.Allow)
+		t.Errorf("after a form without the field: the key allows %v, want %v", k.Allow, seven)
 	}
 	s.Get("/explain?key={acme}&method=GET&path=/orders/8").Wants(t, http.StatusOK,
 		"refused: the key does not open this route")
 	s.Post("/keys/{acme}/edit", edit("3", "allow", "")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); len(k.Allow) != 1 {
-		t.Errorf("after the undo: %v", k.Allow)
+		t.Errorf("after the undo: the key allows %v, want %v", k.Allow, seven)
 	}
 }
 
-// madeCall is a call of a key, with what API Gateway matched.
-type madeCall struct {
+// recordedCall is a call of a key.
+type recordedCall struct {
 	key, plan string
 	route.Call
-	pattern string
+	pattern string // route that API Gateway matched
 	denied  bool
 }
 
-// makeCalls records random calls of the last hour, and returns a plain list of them.
-func makeCalls(s *sitetest.Site, plans map[string]string, n int) []madeCall {
+// recordCalls records n random calls of acme, bolt and core in the last hour, and returns
+// them. plans maps the keys to their plans.
+func recordCalls(s *sitetest.Site, plans map[string]string, n int) []recordedCall {
 	random := rand.New(rand.NewPCG(7, 8))
 	now := time.Now()
-	var calls []madeCall
+	var calls []recordedCall
 	var outcomes []usage.Outcome
 	for i := range n {
 		kind := [][3]string{{"GET", "/orders/7", "/orders/{id}"}, {"HEAD", "/orders/8", "/orders/{id}"},
 			{"POST", "/orders", "/orders"}, {"GET", "/health", "/health"}}[random.IntN(4)]
 		key := []string{"acme", "bolt", "core"}[random.IntN(3)]
-		c := madeCall{key, plans[key], route.Call{API: "abc", Stage: "prod", Method: kind[0], Path: kind[1]},
-			kind[2], i%3 == 0}
+		c := recordedCall{key: key, plan: plans[key], pattern: kind[2], denied: i%3 == 0,
+			Call: route.Call{API: "abc", Stage: "prod", Method: kind[0], Path: kind[1]}}
 		calls = append(calls, c)
 		o := usage.Outcome{Subject: s.Keys.IDs[key], Registered: true, Time: now,
 			Route: routecount.Route{Plan: c.plan, API: c.API, Stage: c.Stage, Method: c.Method,
@@ -103,9 +103,11 @@ func makeCalls(s *sitetest.Site, plans map[string]string, n int) []madeCall {
 	return calls
 }
 
-// refusedOf counts the calls that lists of a plan and a key would have refused.
-func refusedOf(t *testing.T, calls []madeCall, keyAllow, planAllow string, of func(madeCall) bool) (refused,
-	all int) {
+// countRefused counts the calls that match, and those of them that the routes of a key
+// and a plan would have refused. It checks each call with policy.AccessProblem, while
+// previews use counts by route.
+func countRefused(t *testing.T, calls []recordedCall, keyAllow, planAllow string,
+	match func(recordedCall) bool) (refused, all int) {
 	t.Helper()
 	patterns := func(text string) (all []route.Pattern) {
 		for line := range strings.Lines(text) {
@@ -119,7 +121,7 @@ func refusedOf(t *testing.T, calls []madeCall, keyAllow, planAllow string, of fu
 	}
 	k, p := policy.Key{Allow: patterns(keyAllow)}, policy.Plan{Allow: patterns(planAllow)}
 	for _, c := range calls {
-		if !of(c) {
+		if !match(c) {
 			continue
 		}
 		all++
@@ -130,10 +132,9 @@ func refusedOf(t *testing.T, calls []madeCall, keyAllow, planAllow string, of fu
 	return refused, all
 }
 
-// The preview of another list of a plan's open routes says how many of the last hour's
-// calls it would have refused, as a plain list of the calls has it, and how many that
-// were refused it would open.
-func TestPreviewOfAccess(t *testing.T) {
+// The preview of a plan's allowed routes states how many calls of the last hour they
+// would have refused, and how many refused calls they would allow.
+func TestPreviewOfAllowedRoutes(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Plan("pro", sitetest.Per(5, time.Minute))
 	s.Keys.CreateKey("core", "pro")
@@ -143,15 +144,16 @@ func TestPreviewOfAccess(t *testing.T) {
 			allow)).Wants(t, http.StatusOK, want...)
 	}
 	preview("GET /orders/*", "No route was called with this plan in the last hour.")
-	calls := makeCalls(s, map[string]string{"acme": "free", "bolt": "free", "core": "pro"}, 300)
+	calls := recordCalls(s, map[string]string{"acme": "free", "bolt": "free", "core": "pro"}, 300)
 	for _, allow := range []string{"GET /orders/*", "abc/prod GET /health\nGET /orders/{id}",
 		"other/prod GET /*", "/*", "POST /orders\nGET /health"} {
-		refused, all := refusedOf(t, calls, "", allow, func(c madeCall) bool { return c.plan == "free" })
+		refused, all := countRefused(t, calls, "", allow,
+			func(c recordedCall) bool { return c.plan == "free" })
 		preview(allow, fmt.Sprintf("this would have refused %d of the plan&#39;s %d calls for their route",
 			refused, all))
 	}
-	orders, _ := refusedOf(t, calls, "", "POST /orders\nGET /health",
-		func(c madeCall) bool { return c.plan == "free" })
+	orders, _ := countRefused(t, calls, "", "POST /orders\nGET /health",
+		func(c recordedCall) bool { return c.plan == "free" })
 	preview("GET /orders/7\nPOST /orders\nGET /health", "this would have refused 0 of",
 		fmt.Sprintf("For %d other calls it depends on the path: ", orders))
 
@@ -163,7 +165,7 @@ func TestPreviewOfAccess(t *testing.T) {
 	}
 	refuse("bolt", "/reports", 4)
 	refuse("core", "/reports", 1) // of another plan
-	// they were open
+	// The plan still allows every route, so this change opens none.
 	preview("abc/prod GET /reports", "Of 4 calls refused for their route, this would open 0.")
 	s.Post("/policies/plans/1", planOf(2, "free", "5", "allow", "GET /health")).Wants(t, http.StatusSeeOther)
 	s.Post("/policies/plans/1", sitetest.With(planOf(3, "free", "5"), "action", "preview", "allow",
@@ -171,13 +173,13 @@ func TestPreviewOfAccess(t *testing.T) {
 		"Of 4 calls refused for their route, this would open 4.")
 	got := s.Post("/policies/plans/1", sitetest.With(planOf(3, "free", "6"), "action", "preview"))
 	if strings.Contains(got.Body, "for their route") {
-		t.Error("a preview of limits alone speaks of routes")
+		t.Error("a preview that changes only limits mentions routes")
 	}
 }
 
-// The preview of a key's open routes says between which numbers of its calls those lie
-// that it would have refused: exactly, where the key alone has its plan.
-func TestPreviewOfAKeysAccess(t *testing.T) {
+// The preview of a key's allowed routes states a lower and an upper bound of its calls
+// that they would have refused. The bounds are equal if no other key has the plan.
+func TestPreviewOfAllowedRoutesOfKey(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Plan("pro", sitetest.Per(5, time.Minute))
 	s.Keys.CreateKey("core", "pro")
@@ -187,31 +189,33 @@ func TestPreviewOfAKeysAccess(t *testing.T) {
 		return s.Post("/keys/{"+name+"}/edit", fields("version", "1", "name", name, "plan", plans[name],
 			"allow", allow, "action", "preview")).Wants(t, http.StatusOK, `id="preview-title"`).Body
 	}
-	const none = "No calls in the last hour to compare."
-	if body := edit("acme", "GET /orders/*"); !strings.Contains(body, none) {
-		t.Error("a key without calls is compared")
+	const noCalls = "No calls in the last hour to compare."
+	if body := edit("acme", "GET /orders/*"); !strings.Contains(body, noCalls) {
+		t.Errorf("the preview of a key without calls lacks %q", noCalls)
 	}
-	calls, written := makeCalls(s, plans, 300), s.Keys.Written()
+	calls := recordCalls(s, plans, 300)
+	written := s.Keys.Written()
 	bounds := regexp.MustCompile(`refused (?:between (\d+) and )?(\d+) of the key&#39;s (\d+) calls`)
 	for _, name := range []string{"acme", "core"} {
 		for _, allow := range []string{"GET /orders/*", "/*", "GET /reports", "GET /orders/7"} {
-			refused, all := refusedOf(t, calls, allow, "", func(c madeCall) bool { return c.key == name })
+			refused, all := countRefused(t, calls, allow, "",
+				func(c recordedCall) bool { return c.key == name })
 			found := bounds.FindStringSubmatch(edit(name, allow))
 			if found == nil {
-				t.Fatalf("%s, %s: nothing is said of its calls", name, allow)
+				t.Fatalf("%s, %s: the preview has no number of refused calls", name, allow)
 			}
 			least, _ := strconv.Atoi(cmp.Or(found[1], found[2]))
 			most, _ := strconv.Atoi(found[2])
 			if refused < least || refused > most || found[3] != strconv.Itoa(all) ||
 				name == "core" && least != most && allow != "GET /orders/7" {
-				t.Errorf("%s, %s: %v, and a list says %d of %d", name, allow, found, refused, all)
+				t.Errorf("%s, %s: got %q, want %d of %d", name, allow, found[0], refused, all)
 			}
 		}
 	}
 	if body := edit("acme", ""); strings.Contains(body, "for their route") {
-		t.Error("a preview without a change of routes speaks of them")
+		t.Error("a preview without a change of routes mentions routes")
 	}
 	if s.Keys.Written() != written || s.Keys.Key("acme").Version != 1 {
-		t.Error("a preview wrote")
+		t.Error("a preview wrote something")
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/usage/routecount"
 )
 
-// busyKeys is a registry with policies of every kind, and keys in every state.
+// busyKeys returns a registry with policies of every kind and keys in every state.
 func busyKeys(t testing.TB) *sitetest.Registry {
 	keys := sitetest.NewRegistry(t, "acme", "bolt")
 	keys.Save(func(s *policy.Set) {
@@ -71,7 +71,7 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 	return keys
 }
 
-// send sends the page's form.
+// send clicks a button of the page's form.
 func send(button string) chromedp.Action[chromedp.Void] {
 	return chromedp.Click(chromedp.CSS("#form .actions button[value=" + button + "]"))
 }
@@ -80,15 +80,16 @@ func typeIn(field, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SetValue(chromedp.CSS("#"+field), text)
 }
 
-// openMore shows the rarer fields of every limit.
+// openMore opens the rarely used fields of every limit.
 func openMore(v *sitetest.Visit) {
 	v.T.Helper()
 	v.Act(chromedp.Evaluate[chromedp.Void](
 		`document.querySelectorAll("details").forEach((d) => { d.open = true; })`))
 }
 
-// inGroup puts keys into a group, whose plans limit it, and lets the first be denied.
-func inGroup(s *sitetest.Site, names ...string) {
+// makeGroup puts keys into the group corp, gives every plan a limit per group, and
+// records a denial of the first key.
+func makeGroup(s *sitetest.Site, names ...string) {
 	s.T.Helper()
 	for _, name := range names {
 		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Group = "corp" })
@@ -104,24 +105,24 @@ func inGroup(s *sitetest.Site, names ...string) {
 	denyAt(s, names[0], time.Now(), d)
 }
 
-func adminPages() []shown {
-	return []shown{
+func adminPages() []pageState {
+	return []pageState{
 		{"overview", "/?live=10", "", nil},
 		{"overview of a week", "/?range=7d", "", nil},
 		{"busy keys", "/keys", "", nil},
 		{"key in shadow", "/keys/{customer-4}", "", nil},
 		{"banned key", "/keys/{customer-2}", "", nil},
 		{"new key", "/keys/new", "", nil},
-		{"new key refused", "/keys/new", "422", func(v *sitetest.Visit) {
+		{"new key with errors", "/keys/new", "422", func(v *sitetest.Visit) {
 			v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#name-error")))
 		}},
-		{"new key made", "/keys/new", "", func(v *sitetest.Visit) {
-			v.Act(typeIn("name", "made in a browser"), send("save"),
+		{"created key", "/keys/new", "", func(v *sitetest.Visit) {
+			v.Act(typeIn("name", "created in a browser"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#secret")))
 		}},
 		{"edit key", "/keys/{acme}/edit", "", func(v *sitetest.Visit) {
-			v.Keys.Record(called(v.Keys.IDs["acme"], "GET", "/health", 12)...)
-			v.Keys.Record(called(v.Keys.IDs["acme"], "POST", "/orders/{id}", 5)...)
+			v.Keys.Record(callsOf(v.Keys.IDs["acme"], "GET", "/health", 12)...)
+			v.Keys.Record(callsOf(v.Keys.IDs["acme"], "POST", "/orders/{id}", 5)...)
 			v.Act(typeIn("allow", "GET /orders/*"), send("preview"),
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
@@ -165,7 +166,7 @@ func adminPages() []shown {
 		}},
 		{"caller", "/callers/aaaaaaaaaaaaaaaaaaaaaa", "", nil},
 		{"adopt", "/callers/new", "", nil},
-		{"adopt refused", "/callers/new", "422", func(v *sitetest.Visit) {
+		{"adopt with errors", "/callers/new", "422", func(v *sitetest.Visit) {
 			v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS("#issuer-error")))
 		}},
 		{"policies", "/policies", "", nil},
@@ -191,7 +192,7 @@ func adminPages() []shown {
 				typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#path-error")))
 		}},
-		{"rule whose settlements are bounded below its cost", "/policies/rules/edit?rule=all orders", "422",
+		{"rule with a settlement bound below its cost", "/policies/rules/edit?rule=all orders", "422",
 			func(v *sitetest.Visit) {
 				v.Act(typeIn("cost", "9"), typeIn("settleMax", "3"), typeIn("reason", "r"), send("save"),
 					chromedp.WaitVisible(chromedp.CSS("#settleMax-error")))
@@ -210,33 +211,33 @@ func adminPages() []shown {
 		}},
 		{"denials of a key", "/denials?key={acme}&cause=limit", "", nil},
 		{"no denials", "/denials?cause=ban", "", nil},
-		{"denials refused", "/denials?cause=x", "422", nil},
+		{"denials with an invalid filter", "/denials?cause=x", "422", nil},
 		{"alerts", "/alerts", "", func(v *sitetest.Visit) {
 			crossLimits(v.Site, "acme")
 			v.Open("/alerts")
 		}},
 		{"no alerts", "/alerts?key=nobody", "", nil},
-		{"alerts refused", "/alerts?key=%2e", "422", nil},
+		{"alerts with an invalid filter", "/alerts?key=%2e", "422", nil},
 		{"group", "/keys", "", func(v *sitetest.Visit) {
-			inGroup(v.Site, "acme", "customer-4")
+			makeGroup(v.Site, "acme", "customer-4")
 			v.Open("/groups/corp")
 		}},
 		{"reset of a group", "/groups/corp/reset", "", nil},
 		{"keys of a group", "/keys?q=corp", "", nil},
 		{"plan with limits per group", "/policies/plans/2", "", openMore},
-		{"limits of one in shadow mode", "/keys/{customer-4}/limits", "", openMore},
+		{"limits of a key in shadow mode", "/keys/{customer-4}/limits", "", openMore},
 		{"audit", "/audit", "", nil},
 		{"audit verified", "/audit/verify", "", nil},
 		{"no audit", "/audit?by=nobody", "", nil},
 		{"explain", "/explain?key={customer-4}&path=/orders/7&address=192.0.2.1", "", nil},
 		{"explain HEAD", "/explain?key={customer-4}&method=HEAD&path=/search&api=abcdef1234&stage=prod", "",
 			nil},
-		{"explain refused", "/explain?key=nobody&path=x&address=y", "422", nil},
+		{"explain with errors", "/explain?key=nobody&path=x&address=y", "422", nil},
 	}
 }
 
-// Every page of the keys and the policies: no console or policy error, no sideways
-// scroll, no finding of axe in light and dark.
+// The pages of keys and policies have no console error, no violation of the content
+// security policy, no sideways scroll, and no finding of axe in the light and dark theme.
 func TestBrowserAdminPages(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
@@ -253,47 +254,47 @@ func TestBrowserAdminPages(t *testing.T) {
 	}
 }
 
-// An override is made, seen and ended with the keyboard alone.
+// An override can be created and ended with the keyboard alone.
 func TestBrowserOverrideByKeyboard(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
 	v.Enter()
 	v.Open("/keys/{bolt}")
-	to := func(what string) {
+	tabUntil := func(condition string) {
 		t.Helper()
 		for range 80 {
 			v.Act(chromedp.KeyEvent("\t"))
-			if sitetest.Eval[bool](v, what) {
+			if sitetest.Eval[bool](v, condition) {
 				return
 			}
 		}
-		t.Fatalf("Tab never reaches %s", what)
+		t.Fatalf("80 presses of Tab do not reach %s", condition)
 	}
-	focused := func(text string) string {
+	hasText := func(text string) string {
 		return `document.activeElement.textContent.trim() === "` + text + `"`
 	}
-	named := func(id string) string { return `document.activeElement.id === "` + id + `"` }
-	// The script moves the focus last, once the form is in the sheet.
-	to(focused("Override limits"))
+	hasID := func(id string) string { return `document.activeElement.id === "` + id + `"` }
+	tabUntil(hasText("Override limits"))
+	// The script moves the focus to the field after the form is in the sheet.
 	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#limits-0-requests:focus")))
-	to(named("limits-0-requests"))
+	tabUntil(hasID("limits-0-requests"))
 	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25"))
-	to(named("reason"))
+	tabUntil(hasID("reason"))
 	v.Act(chromedp.KeyEvent("by keyboard\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if o := v.Keys.Key("bolt").Override; o == nil || o.Limits[0] != sitetest.Per(25, 10*time.Second) ||
 		o.Reason != "by keyboard" {
-		t.Fatalf("saved %+v", o)
+		t.Fatalf("saved override %+v, want 25 per 10 seconds", o)
 	}
-	to(focused("End override"))
+	tabUntil(hasText("End override"))
 	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#form")))
-	to(named("reason"))
+	tabUntil(hasID("reason"))
 	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if o := v.Keys.Key("bolt").Override; o != nil {
-		t.Errorf("after its end: %+v", o)
+		t.Errorf("after its end there is an override: %+v", o)
 	}
 	v.NoConsoleErrors("")
 }
 
-// Ticked keys are changed together, and what was saved is undone, without JavaScript.
+// Without JavaScript, ticked keys can be changed together, and a saved change be undone.
 func TestBrowserBulkWithoutScript(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
 	v.WithoutScript()
@@ -320,13 +321,13 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	v.Act(chromedp.Click(chromedp.CSS("#toasts form button")))
 	v.WaitAcross(`document.body.textContent.includes("Reverted")`)
 	if p, _ := v.Set().PlanByNumber(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
-		t.Errorf("after the undo: %+v", p)
+		t.Errorf("after the undo: %+v, want 10 per 10 seconds", p)
 	}
 	v.NoConsoleErrors("")
 }
 
-// The box above the list selects the page, what is offered then all that match; the bar
-// says what is selected, and a refresh of the list forgets none of it.
+// The box above the list selects the keys of the page, and a link then all that match.
+// The bar states what is selected, and a refresh of the list keeps the selection.
 func TestBrowserSelection(t *testing.T) {
 	keys := busyKeys(t)
 	for i := range dashboard.KeysPerPage {
@@ -334,27 +335,29 @@ func TestBrowserSelection(t *testing.T) {
 	}
 	v := sitetest.NewVisit(t, sitetest.WithKeys(keys))
 	v.Enter()
-	total, all := fmt.Sprint(len(keys.IDs)), fmt.Sprint(dashboard.KeysPerPage)
-	count := func(what, of string, ticked int) {
+	total := fmt.Sprint(len(keys.IDs))
+	onPage := fmt.Sprint(dashboard.KeysPerPage)
+	checkSelection := func(text, of string, ticked int) {
 		t.Helper()
 		v.Wait(fmt.Sprintf(`document.querySelector("[data-selected]").textContent.trim() === %q &&
 			document.getElementById("bulk").of.value === %q &&
-			document.querySelectorAll("#keys input[name=id]:checked").length === %d`, what, of, ticked))
+			document.querySelectorAll("#keys input[name=id]:checked").length === %d`, text, of, ticked))
 	}
 	click := func(selector string) { t.Helper(); v.Act(chromedp.Click(chromedp.CSS(selector))) }
-	count("Select keys to change them together.", "selected", 0)
+	checkSelection("Select keys to change them together.", "selected", 0)
 	click(v.Keys.Named("#key-{acme} input"))
-	count("1 key is selected.", "selected", 1)
-	runScript(v, `document.querySelector("[data-select-all]").click()`) // narrow pages have links alone
-	count("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	checkSelection("1 key is selected.", "selected", 1)
+	runScript(v, `document.querySelector("[data-select-all]").click()`) // narrow pages hide the box
+	checkSelection("All "+onPage+" on this page are selected.", "selected", dashboard.KeysPerPage)
 	v.Act(chromedp.Evaluate[chromedp.Void](
 		`document.getElementById("live").dispatchEvent(new CustomEvent("refresh"))`))
 	v.Wait(`!document.querySelector("[data-select-all]").hidden`)
-	count("All "+all+" on this page are selected.", "selected", dashboard.KeysPerPage)
+	checkSelection("All "+onPage+" on this page are selected.", "selected", dashboard.KeysPerPage)
 	click("[data-select=all]")
-	count("All "+total+" keys that match are selected.", "all", dashboard.KeysPerPage)
+	checkSelection("All "+total+" keys that match are selected.", "all", dashboard.KeysPerPage)
 	click(v.Keys.Named("#key-{acme} input"))
-	count(fmt.Sprint(dashboard.KeysPerPage-1)+" keys are selected.", "selected", dashboard.KeysPerPage-1)
+	checkSelection(fmt.Sprint(dashboard.KeysPerPage-1)+" keys are selected.", "selected",
+		dashboard.KeysPerPage-1)
 	click("[data-select=page]")
 	click("[data-select=all]")
 	click("#bulk button[value=revoke]")
@@ -371,25 +374,24 @@ func openSheet(v *sitetest.Visit, name string) {
 	)
 }
 
-// Limits are edited in a dialog over the list: it says what is wrong, previews, and leads
-// to the key once they are saved. Escape and Cancel leave the list as it was, with the
-// focus where it was.
+// Limits are edited in a dialog over the list. It shows errors and previews, and a save
+// opens the key's page. Escape and Cancel close it and return the focus.
 func TestBrowserLimitsDialog(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(busyKeys(t)))
 	v.Enter()
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`))
-	for _, leave := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"),
+	for _, closeDialog := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"),
 		chromedp.Click(chromedp.CSS("#sheet .actions .plain"))} {
 		openSheet(v, "bolt")
 		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits-0-requests" {
-			t.Errorf("the focus is on %q", got)
+			t.Errorf("in the dialog the focus is on %q, want limits-0-requests", got)
 		}
-		v.Act(leave)
+		v.Act(closeDialog)
 		v.Wait(`!document.getElementById("sheet").open && sameDocument`)
 		if got := sitetest.Eval[string](
 			v, `document.activeElement.getAttribute("aria-label")`,
 		); got != "Limits of bolt" {
-			t.Errorf("after the dialog the focus is on %q", got)
+			t.Errorf("after the dialog the focus is on %q, want the link Limits of bolt", got)
 		}
 	}
 	openSheet(v, "bolt")
@@ -404,18 +406,18 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")),
 	)
 	if !sitetest.Eval[bool](v, `sameDocument`) || v.Keys.Key("bolt").Override != nil {
-		t.Fatal("a preview left the list, or saved")
+		t.Fatal("the preview left the list or saved the override")
 	}
 	v.Act(send("save"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	at, o := sitetest.Eval[string](v, `location.pathname`), v.Keys.Key("bolt").Override
 	if at != "/keys/"+v.Keys.IDs["bolt"] || o == nil || o.Limits[0] != sitetest.Per(33, 10*time.Second) {
-		t.Errorf("at %s: %+v", at, o)
+		t.Errorf("the save opened %s with the override %+v, want the key with 33 per 10 seconds", at, o)
 	}
 	v.NoConsoleErrors("422")
 }
 
-// called are calls of a key of the plan free on a route.
-func called(id, method, path string, n int) []usage.Outcome {
+// callsOf returns n calls of a route by a key of the plan free.
+func callsOf(id, method, path string, n int) []usage.Outcome {
 	return slices.Repeat([]usage.Outcome{{Subject: id, Registered: true, Time: time.Now(),
 		Route: routecount.Route{Plan: "free", API: "abc", Stage: "prod", Method: method, Path: path}}}, n)
 }

@@ -29,11 +29,11 @@ const (
 
 var (
 	callerKinds = []templates.Option{
-		{Value: string(policy.Token), Text: "the holder of a token (JWT)"},
-		{Value: string(policy.Address), Text: "a client address"},
+		{Value: string(policy.Token), Text: "token holder (JWT)"},
+		{Value: string(policy.Address), Text: "client address"},
 	}
-	// adoptNext holds the actions that may follow. Each is the last part of a key page's
-	// address.
+	// adoptNext holds the actions that may follow. A value is the last path segment of
+	// the action's page.
 	adoptNext = []templates.Option{
 		{Value: "limits", Text: "override its limits"},
 		{Value: "ban", Text: "ban it"},
@@ -66,7 +66,7 @@ func (f *adoptForm) callerID(keys *app.Registry) string {
 	switch {
 	case id != "":
 		if !app.IsCaller(id) {
-			f.id.Error = "An id of a caller without an API key has 22 letters, digits, - and _."
+			f.id.Error = "Enter an id of 22 letters, digits, - and _, as in the list of callers."
 		}
 		return id
 	case f.kind.Text == string(policy.Address):
@@ -105,8 +105,8 @@ func (d *dashboard) showAdopt(w http.ResponseWriter, r *http.Request) {
 	d.renderAdopt(w, r, http.StatusOK, readAdoptForm(r.URL.Query()))
 }
 
-// adopt creates a record of a caller and redirects to the chosen action. It redirects too
-// if there is a record already.
+// adopt creates a record of a caller, unless there is one, and redirects to the chosen
+// action.
 func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -125,7 +125,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	k, err := d.Keys.Get(r.Context(), id)
 	switch {
 	case err == nil:
-		d.Flash(r, "This caller has a record: “"+page.Clip(k.Name, page.MaxName)+"”.", "")
+		d.Flash(r, "This caller already has a record: “"+page.Clip(k.Name, page.MaxName)+"”.", "")
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	case !errors.Is(err, policy.ErrNotFound):
@@ -142,20 +142,19 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	case err != nil && !errors.Is(err, policy.ErrConflict):
 		d.FailStore(w, r, "adopt caller", err)
 	default:
-		d.Flash(r, "There is a record of “"+page.Clip(k.Name, page.MaxName)+
-			"” now. Nothing else changed yet.", "")
+		d.Flash(r, "Record created: “"+page.Clip(k.Name, page.MaxName)+"”. No limits changed yet.", "")
 		http.Redirect(w, r, next, http.StatusSeeOther)
 	}
 }
 
 func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status int, f adoptForm) {
 	id := form.TextField("id", "Caller id", "", form.MaxInput, f.id)
-	id.Hint = "Leave it blank to use the fields below."
+	id.Hint = "Leave blank to use the fields below."
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, "Override or ban a caller"),
 		Trail:   d.callersTrail(),
 		Heading: "Override or ban a caller",
-		Lead: []string{"A record is needed for an override or a ban. It holds the name, " +
+		Lead: []string{"An override or a ban needs a record of the caller. It stores the name, " +
 			"your settings and a hash of the token's subject or the address."},
 		Form: &templates.Form{
 			Action: d.Path("/callers/new"),

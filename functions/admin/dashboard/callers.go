@@ -16,13 +16,13 @@ import (
 	"tidegate/web/templates"
 )
 
-// Callers without a record are holders of tokens and clients known by their address. They
-// have an id, but no name or override until an editor creates a record: see adopt.
+// Callers without a record hold a token or are known by their address. They have an id,
+// but no name or override until an editor creates a record: see adopt.
 
 const (
-	callersPerScan = 500 // active callers read at a time
-	callerScans    = 3   // reads for a page, at most
-	callersPerPage = 50  // callers without a record, after which no more are read
+	callersPerScan = 500 // active callers per read
+	callerScans    = 3   // most reads for a page
+	callersPerPage = 50  // callers without a record that end the reads for a page
 )
 
 // unregisteredPage is a page of callers without a record.
@@ -75,9 +75,10 @@ func (d *dashboard) listUnregistered(ctx context.Context, o app.Order, after str
 	return p, nil
 }
 
+// withoutRecord returns the callers in seen that have no record, in the same order.
 func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set,
 	seen []usage.Seen) ([]usage.Seen, error) {
-	// Other ids are those of API keys.
+	// Ids that IsCaller rejects belong to API keys.
 	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return !app.IsCaller(s.ID) })
 	records, err := app.Records(ctx, d.Keys, set, seen, func(s usage.Seen) string { return s.ID })
 	if err != nil {
@@ -141,13 +142,13 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 
 func emptyCallers(found unregisteredPage) templates.Empty {
 	if found.next != "" {
-		return templates.Empty{Heading: "None yet",
-			Advice: "All callers on this page have a record. The next page has more."}
+		return templates.Empty{Heading: "No callers on this page",
+			Advice: "All active callers searched so far have a record. Continue on the next page."}
 	}
 	return templates.Empty{
 		Heading: "No callers without a record",
-		Advice: "Callers with a token or an address appear here for 24 hours after a call. Send a call " +
-			"without an API key, where IDENTITY_SOURCES of the check function has jwt or ip:",
+		Advice: "Callers with a token or an address appear here for 24 hours after a call. If " +
+			"IDENTITY_SOURCES of the check function has jwt or ip, send a call without an API key:",
 		Command: `curl -i -H "authorization: Bearer $TOKEN" "$API_URL"`,
 	}
 }
@@ -169,7 +170,7 @@ func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templa
 	return rows, nil
 }
 
-// showCaller shows a caller without a record. It redirects one with a record to the
+// showCaller shows a caller without a record. If there is a record, it redirects to the
 // record's page.
 func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 	k, err := d.key(r)

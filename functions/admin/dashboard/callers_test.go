@@ -16,9 +16,9 @@ import (
 	"tidegate/internal/policy"
 )
 
-// adoption is the form that makes a record, filled in; fields are given as name and text
-// in turn.
-func adoption(fields ...string) url.Values {
+// adoptFields returns a filled-in form that creates a record, with the given fields,
+// which alternate names and texts.
+func adoptFields(fields ...string) url.Values {
 	return sitetest.With(
 		url.Values{"kind": {"token"}, "next": {"limits"}, "name": {"Ada at the bank"},
 			"reason": {"asked for"}},
@@ -26,39 +26,39 @@ func adoption(fields ...string) url.Values {
 	)
 }
 
-// Callers without a record are listed, latest first, those with one are not.
-func TestCallersWithoutARecord(t *testing.T) {
+// The list has the callers without a record, the most recently seen first, and no others.
+func TestCallersWithoutRecord(t *testing.T) {
 	s := sitetest.New(t).Login()
-	ada, address := s.Keys.TokenCaller("https://issuer.example/", "ada"), s.Keys.AddressCaller(
-		netip.MustParsePrefix("192.0.2.7/32"),
-	)
+	ada := s.Keys.TokenCaller("https://issuer.example/", "ada")
+	address := s.Keys.AddressCaller(netip.MustParsePrefix("192.0.2.7/32"))
 	s.Get("/callers").Wants(t, http.StatusOK, "No callers without a record", "$TOKEN")
 	s.Keys.Called("acme", time.Now(), 3, 0)
 	s.Keys.UnregisteredCalls(ada, time.Now().Add(-10*time.Minute), 12, 5)
 	s.Keys.UnregisteredCalls(address, time.Now().Add(-time.Minute), 1, 0)
 	body := s.Get("/callers").Wants(t, http.StatusOK, ada, address, `href="/callers/`+ada, ">17<", ">5<").Body
 	if strings.Contains(body, "{acme}") || strings.Index(body, ada) < strings.Index(body, address) {
-		t.Errorf("a key is listed, or the order is wrong:\n%s", body)
+		t.Errorf("a key is listed, or the callers are not sorted by their last call:\n%s", body)
 	}
 	s.Refresh("/callers").Wants(t, http.StatusOK, ada)
 	s.Get("/callers/"+ada).Wants(t, http.StatusOK, "12 allowed and 5 blocked", "/callers/new?id="+ada)
 	s.Get("/").Wants(t, http.StatusOK, `href="/callers/`+ada, "no key")
 	if to := s.Get("/callers/{acme}").Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
 		"/keys/{acme}" {
-		t.Errorf("a caller with a record is shown at %s", to)
+		t.Errorf("a caller with a record redirects to %s, want /keys/{acme}", to)
 	}
 	s.Get("/callers/%7Btag%7D").Wants(t, http.StatusNotFound)
 	s.Get("/callers?after=nonsense!").Wants(t, http.StatusBadRequest)
 	if body := s.LoginAs(sitetest.Viewer).Get("/callers/"+ada).Wants(t,
 		http.StatusOK).Body; strings.Contains(body, "Override or ban") {
-		t.Error("a viewer is offered a change")
+		t.Error("the page offers a viewer a change")
 	}
 }
 
 var nextInPage = regexp.MustCompile(`href="([^"]*)" rel="next"`)
 
-// Many keys before a caller without a record do not hide it: the next page looks on.
-func TestCallersBehindManyKeys(t *testing.T) {
+// Following the pages lists every caller without a record, even if there are more than
+// one read returns.
+func TestCallersOnManyPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for i := range dashboard.CallersPerScan + 100 {
 		s.Keys.UnregisteredCalls(
@@ -83,8 +83,8 @@ func TestCallersBehindManyKeys(t *testing.T) {
 	}
 }
 
-// A caller is found by what people know of it, gets an override, and the very next check
-// obeys; then a ban.
+// A caller found by its token's issuer and subject gets an override, then a ban. Each
+// applies to the next check.
 func TestAdoptToken(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) { set.TokenPlan = "free" })
@@ -99,29 +99,30 @@ func TestAdoptToken(t *testing.T) {
 		return c
 	}
 	if c := check(); !c.Allowed || c.Limits[0].Limit != sitetest.Per(10, 10*time.Second) {
-		t.Fatalf("before: %+v", c)
+		t.Fatalf("before the override: %+v, want allowed by the plan free", c)
 	}
-	form := adoption("issuer", "https://issuer.example/", "holder", "ada")
+	form := adoptFields("issuer", "https://issuer.example/", "holder", "ada")
 	if to := s.Post("/callers/new", form).Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
 		"/keys/"+id+"/limits" {
-		t.Fatalf("goes to %s", to)
+		t.Fatalf("redirects to %s, want the form of the override", to)
 	}
 	s.Get("/keys/"+id+"/limits").Wants(
-		t, http.StatusOK, "Ada at the bank", "for all callers of its kind", `value="10"`,
+		t, http.StatusOK, "Ada at the bank", "Overrides the default limits for this caller only.",
+		`value="10"`,
 	)
-	s.Get("/keys/"+id).Wants(t, http.StatusOK, "Plan named by the token, otherwise: free.",
-		"vouch for: token")
+	s.Get("/keys/"+id).Wants(t, http.StatusOK, "Plan: named by the token, otherwise free.",
+		"token, no API key")
 	s.Post(
 		"/keys/"+id+"/limits", sitetest.LimitsForm(1, [4]string{"1", "1", "hour", "log"}),
 	).Wants(t, http.StatusSeeOther)
 	if c := check(); c.Allowed || c.Name != "Ada at the bank" || c.Source != "override" {
-		t.Errorf("after the override: %+v", c)
+		t.Errorf("after the override: %+v, want denied by the override", c)
 	}
 	s.Post("/keys/"+id+"/ban", url.Values{
 		"version": {"2"}, "lasts": {"365d"}, "reason": {"abuse"},
 	}).Wants(t, http.StatusSeeOther)
 	if c := check(); c.Allowed || c.BannedUntil.IsZero() {
-		t.Errorf("after the ban: %+v", c)
+		t.Errorf("after the ban: %+v, want denied by the ban", c)
 	}
 	s.Post("/keys/"+id+"/edit", url.Values{
 		"version": {"3"}, "name": {"Ada"}, "plan": {""},
@@ -130,8 +131,8 @@ func TestAdoptToken(t *testing.T) {
 	s.Get("/audit?what=key.adopt").Wants(t, http.StatusOK, "Ada at the bank", "asked for")
 }
 
-// An address stands for the network that the check function counts it with; a second try
-// finds the record.
+// An address gives a record of the network that the check function counts it with. A
+// second attempt finds that record.
 func TestAdoptAddress(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for text, network := range map[string]string{
@@ -139,50 +140,50 @@ func TestAdoptAddress(t *testing.T) {
 		"::ffff:192.0.2.9": "192.0.2.9/32", "198.51.100.77/24": "198.51.100.0/24",
 	} {
 		id := s.Keys.AddressCaller(netip.MustParsePrefix(network))
-		form := adoption("kind", "address", "address", text, "next", "ban")
+		form := adoptFields("kind", "address", "address", text, "next", "ban")
 		for range 2 {
 			if to := s.Post("/callers/new", form).Wants(t, http.StatusSeeOther).Header.Get("Location"); to !=
 				"/keys/"+id+"/ban" {
-				t.Errorf("%s goes to %s", text, to)
+				t.Errorf("%s redirects to %s, want the form of the ban", text, to)
 			}
 		}
 		k, err := s.Keys.Get(t.Context(), id)
 		if err != nil || k.Kind != policy.Address || k.Version != 1 {
-			t.Errorf("%s: %+v, %v", text, k, err)
+			t.Errorf("%s: got %+v, %v, want an address with version 1", text, k, err)
 		}
 	}
 	s.Get("/keys").Wants(t, http.StatusOK, "Ada at the bank")
 	if n := strings.Count(s.Get("/keys").Body, "Ada at the bank</bdi>"); n != 4 {
-		t.Errorf("listed %d times, want 4", n)
+		t.Errorf("the list has %d records, want 4", n)
 	}
 }
 
-// A caller from the list comes with its id. What is typed wrong is said at its field, and
+// A link from the list fills in the caller's id. An invalid field gets an error, and
 // nothing is written.
-func TestAdoptRefused(t *testing.T) {
+func TestAdoptErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	id := s.Keys.TokenCaller("i", "s")
 	s.Get("/callers/new?id="+id).Wants(t, http.StatusOK, `value="`+id+`"`)
 	for field, form := range map[string]url.Values{
-		"id":      adoption("id", "acme"),
-		"issuer":  adoption("holder", "ada"),
-		"holder":  adoption("issuer", "https://issuer.example/"),
-		"address": adoption("kind", "address", "address", "203.0.113.0.7"),
-		"kind":    adoption("id", id, "kind", "key"),
-		"next":    adoption("id", id, "next", "../../settings"),
-		"name":    adoption("id", id, "name", " "),
-		"reason":  adoption("id", id, "reason", ""),
+		"id":      adoptFields("id", "acme"),
+		"issuer":  adoptFields("holder", "ada"),
+		"holder":  adoptFields("issuer", "https://issuer.example/"),
+		"address": adoptFields("kind", "address", "address", "203.0.113.0.7"),
+		"kind":    adoptFields("id", id, "kind", "key"),
+		"next":    adoptFields("id", id, "next", "../../settings"),
+		"name":    adoptFields("id", id, "name", " "),
+		"reason":  adoptFields("id", id, "reason", ""),
 	} {
 		s.Post("/callers/new", form).Wants(t, http.StatusUnprocessableEntity, `id="`+field+`-error"`)
 	}
-	s.Post("/callers/new", adoption("kind", "address", "address", "fe80::1%eth0")).Wants(
+	s.Post("/callers/new", adoptFields("kind", "address", "address", "fe80::1%eth0")).Wants(
 		t, http.StatusUnprocessableEntity, `id="address-error"`,
 	)
 	if s.Keys.Written() != 0 {
-		t.Error("it was written")
+		t.Error("an invalid form was written")
 	}
-	s.Post("/callers/new", adoption("id", id)).Wants(t, http.StatusSeeOther)
+	s.Post("/callers/new", adoptFields("id", id)).Wants(t, http.StatusSeeOther)
 	if s.Keys.Written() != 1 {
-		t.Errorf("%d entries, want 1", s.Keys.Written())
+		t.Errorf("%d audit entries, want 1", s.Keys.Written())
 	}
 }

@@ -46,7 +46,7 @@ func (d *dashboard) readCalls(ctx context.Context, id string, at chart.Period) (
 			p.Allowed += c.Calls
 		}
 		if !c.Noted {
-			note = "Some calls are spread evenly over their minute."
+			note = "Calls without an exact time are spread evenly over their minute."
 		}
 	}
 	return points, note, nil
@@ -79,14 +79,14 @@ func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.
 		}
 		entries = found.Entries
 	}
-	for _, e := range slices.Backward(entries) { // the audit lists the newest first
+	for _, e := range slices.Backward(entries) { // entries are newest first, marks oldest first
 		s.Marks = append(s.Marks, chart.TimeMark{At: e.Time, Text: markText(e, d.ChangesOf(e))})
 	}
 	s.Allowed, s.Blocked = splitPoints(points)
 	return s.View(), nil
 }
 
-// markText names what an entry changed.
+// markText describes the changes of an entry, such as "plan, tags and 2 others changed".
 func markText(e audit.Entry, changes []templates.Change) string {
 	if e.Creates() || len(changes) == 0 {
 		return e.Action + " of " + auditlog.SubjectWords(e)
@@ -113,7 +113,8 @@ func splitPoints(points []usage.Point) (allowed, denied []int64) {
 }
 
 // simulateAddress returns the address that replays recorded calls on the first limit that
-// the simulation supports. It is empty if there is none, or if the points are not minutes.
+// the simulation supports. It is empty if there is none, or if the points are not
+// minutes.
 func (d *dashboard) simulateAddress(limits []limiter.Limit, at chart.Period, points []usage.Point) string {
 	if at.Step != time.Minute {
 		return ""
@@ -148,7 +149,8 @@ func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates
 	return views, nil
 }
 
-// lastUsed says how long ago the last call was. A zero time means over 24 hours.
+// lastUsed returns how long ago the last call was, as text. A zero time means over 24
+// hours.
 func lastUsed(last, now time.Time) string {
 	ago := now.Sub(last).Truncate(time.Minute)
 	switch {
@@ -163,9 +165,10 @@ func lastUsed(last, now time.Time) string {
 }
 
 // rankingNote is shown below a ranked list.
-var rankingNote = "Only the " + page.Number(usage.MaxTalkers) + " callers with the most this hour are ranked."
+var rankingNote = "Only the top " + page.Number(usage.MaxTalkers) + " callers of this hour are ranked."
 
-// sortRows sorts the rows of a ranking by the calls that they show.
+// sortRows sorts the rows of a ranking by the calls that they show, which are those of
+// the last 60 minutes. The ranking counts whole clock hours.
 func sortRows(rows []templates.KeyRow, o app.Order) {
 	slices.SortStableFunc(rows, func(a, b templates.KeyRow) int {
 		switch o {

@@ -23,8 +23,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// The script draws the experiment on a canvas, with the figures under the cursor in the
-// legend, and in other colours once the theme changes.
+// The script draws the simulation on a canvas. The legend has the figures under the
+// cursor, and the colours follow the theme.
 func TestBrowserLinesChart(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Scheme("light")
@@ -41,7 +41,7 @@ func TestBrowserLinesChart(t *testing.T) {
 		(_, i) => JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series.map((s) => s[i]).join() === %q)`, figures)
 	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") ||
 		!sitetest.Eval[bool](v, column) {
-		t.Errorf("half a minute after the boundary: %s", figures)
+		t.Errorf("half a minute after the boundary the legend has %s, want figures of the chart", figures)
 	}
 	const picture = `document.querySelector("#admissions canvas").toDataURL()`
 	light := sitetest.Eval[string](v, picture)
@@ -56,9 +56,9 @@ func TestBrowserLinesChart(t *testing.T) {
 	v.NoConsoleErrors("")
 }
 
-// Simulate works without scripts: figures, the drawn chart, errors next to their fields,
-// presets.
-func TestBrowserLabWithoutScript(t *testing.T) {
+// Without JavaScript, Simulate shows its figures, the SVG chart, and errors at their
+// fields.
+func TestBrowserSimulateWithoutScript(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.WithoutScript()
 	v.Enter()
@@ -79,7 +79,7 @@ func TestBrowserLabWithoutScript(t *testing.T) {
 	q, err := url.ParseQuery(sitetest.Eval[string](v, `location.search.slice(1)`))
 	if err != nil || q.Get("limit") != "10" || q.Get("shape") != "poisson" ||
 		slices.Contains(q["algorithm"], "counter") || len(q["algorithm"]) != 4 {
-		t.Errorf("the address is %v, %v", q, err)
+		t.Errorf("the address has %v, %v, want the typed fields and four algorithms", q, err)
 	}
 	v.Act(
 		chromedp.Click(chromedp.CSS("nav [href='/simulate/calls']")),
@@ -90,13 +90,13 @@ func TestBrowserLabWithoutScript(t *testing.T) {
 	v.NoConsoleErrors("422")
 }
 
-// gallery stands in front of a dashboard and shows charts such as the overview's in the
-// place of the lab, live, in the dashboard's own frame.
+// gallery is a server in front of a dashboard. It replaces the page /simulate by live
+// charts such as the overview's, in the dashboard's own layout.
 type gallery struct {
 	dashboard http.Handler
 	mu        sync.Mutex
 	series    chart.TimeSeries
-	selected  chan url.Values // the queries of the addresses that a selection went to
+	selected  chan url.Values // queries of the addresses that a selection opened
 }
 
 func (g *gallery) set(s chart.TimeSeries) {
@@ -128,7 +128,7 @@ func (g *gallery) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		"</main>" + after))
 }
 
-// live is a section that a refresh replaces.
+// live returns the section that a refresh replaces.
 func (g *gallery) live(nonce string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,7 +149,7 @@ func (g *gallery) live(nonce string) string {
 func newGallery(t *testing.T) (*sitetest.Visit, *gallery) {
 	t.Helper()
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	g := &gallery{dashboard: v.Server.Config.Handler, series: galleryHour(),
+	g := &gallery{dashboard: v.Server.Config.Handler, series: sampleSeries(),
 		selected: make(chan url.Values, 1)}
 	g.series.SelectIn = "/simulate?live=2"
 	plain := httptest.NewServer(g)
@@ -160,9 +160,8 @@ func newGallery(t *testing.T) (*sitetest.Visit, *gallery) {
 	return v, g
 }
 
-// A refresh changes the figures of a drawn chart without drawing it anew, and leaves an
-// opened table open.
-func TestBrowserTimeSeriesIsLive(t *testing.T) {
+// A refresh updates a chart in its canvas, and keeps an opened table open.
+func TestBrowserTimeSeriesRefresh(t *testing.T) {
 	v, g := newGallery(t)
 	v.Open("/simulate")
 	v.Act(
@@ -182,13 +181,13 @@ func TestBrowserTimeSeriesIsLive(t *testing.T) {
 	state := sitetest.Eval[string](v, `[canvas.isConnected, document.querySelector("#requests details").open,
 		document.querySelector("#requests tbody").rows[1].cells[1].textContent, document.querySelectorAll("#requests canvas").length].join()`)
 	if state != "true,true,900,1" {
-		t.Errorf("after a refresh: %s", state)
+		t.Errorf("after a refresh: %s, want true,true,900,1", state)
 	}
 	v.NoConsoleErrors("")
 }
 
-// Dragging over a chart goes to the address of that part of it, in UTC; a click goes
-// nowhere.
+// Dragging over a chart opens the address of the selected range, in UTC. A click does
+// not.
 func TestBrowserTimeSeriesSelects(t *testing.T) {
 	v, g := newGallery(t)
 	v.Open("/simulate")
@@ -217,7 +216,7 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 	select {
 	case q = <-g.selected:
 	case <-v.Ctx.Done():
-		t.Fatal("the drag goes nowhere")
+		t.Fatal("the drag opened no address")
 	}
 	from, err := time.Parse(time.RFC3339, q.Get("from"))
 	if err != nil {
@@ -227,16 +226,16 @@ func TestBrowserTimeSeriesSelects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	begin := galleryHour().Begin
+	begin := sampleSeries().Begin
 	if from.Before(begin) || !from.Before(to) || to.After(begin.Add(time.Hour)) ||
 		to.Sub(from) < 15*time.Minute || q.Get("live") != "2" {
-		t.Errorf("a drag over the middle half of an hour goes to %v", q)
+		t.Errorf("a drag over the middle half of an hour opened %v", q)
 	}
 	v.NoConsoleErrors("")
 }
 
-// The charts of other pages: no finding of axe in light and dark, no sideways scroll, the
-// table and the changes in words.
+// Charts of calls have no finding of axe in the light and dark theme and no sideways
+// scroll, and show the table and the marks as text.
 func TestBrowserTimeSeriesLook(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v, _ := newGallery(t)
@@ -256,14 +255,15 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute",
 		"2026-11-21 10:30:00 UTC"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in %q", want, text)
+			t.Errorf("the chart lacks %q: %q", want, text)
 		}
 	}
 	v.NoConsoleErrors("")
 }
 
-// galleryHour is four quarters with a change in the third and one that is not shown.
-func galleryHour() chart.TimeSeries {
+// sampleSeries returns an hour in steps of 15 min, with a mark in the third step and a
+// mark after the end.
+func sampleSeries() chart.TimeSeries {
 	begin := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 	return chart.TimeSeries{
 		ID: "requests", Title: "Requests", Begin: begin, Step: 15 * time.Minute,

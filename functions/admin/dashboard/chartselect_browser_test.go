@@ -8,11 +8,11 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 )
 
-// The keyboard and a finger select a part of a chart, as a mouse does.
+// The keyboard and a touch select a range of a chart, as a mouse does.
 func TestBrowserTimeSeriesSelectsWithoutMouse(t *testing.T) {
 	for name, c := range map[string]struct {
-		act   string
-		least time.Duration
+		act   string        // script that selects
+		least time.Duration // shortest selected range
 	}{
 		"keyboard": {`(() => {
 			const plot = document.querySelector("#requests .plot");
@@ -40,20 +40,20 @@ func TestBrowserTimeSeriesSelectsWithoutMouse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v, g := newGallery(t)
 			v.Open("/simulate")
-			v.Wait(`document.querySelector("#requests .u-over")?.clientWidth > 200`) // drawn to its size
+			v.Wait(`document.querySelector("#requests .u-over")?.clientWidth > 200`) // until it has its size
 			sitetest.Eval[bool](v, c.act)
 			var q url.Values
 			select {
 			case q = <-g.selected:
 			case <-v.Ctx.Done():
-				t.Fatal("the selection goes nowhere")
+				t.Fatal("the selection opened no address")
 			}
 			from, fromErr := time.Parse(time.RFC3339, q.Get("from"))
 			to, toErr := time.Parse(time.RFC3339, q.Get("to"))
-			begin := galleryHour().Begin
+			begin := sampleSeries().Begin
 			if fromErr != nil || toErr != nil || from.Before(begin) || to.After(begin.Add(time.Hour)) ||
 				to.Sub(from) < c.least {
-				t.Errorf("goes to %v", q)
+				t.Errorf("the selection opened %v, want at least %s within the hour", q, c.least)
 			}
 			v.NoConsoleErrors("")
 		})

@@ -15,7 +15,8 @@ import (
 	routing "tidegate/internal/route"
 )
 
-// sharedRow is a limit as the forms of shared limits send it.
+// sharedRow returns the fields of a log limit per minute that counts denied calls, as the
+// first of a list of shared limits.
 func sharedRow(list, requests string) []string {
 	at := list + "[0]."
 	return []string{
@@ -24,11 +25,11 @@ func sharedRow(list, requests string) []string {
 	}
 }
 
-// The forms of limits that several callers share refuse to count denied calls, when they
-// save and when they preview, and do not offer it. So does an import.
+// Shared limits cannot count denied calls. The forms do not offer it, and refuse it on
+// save and on preview. An import refuses it too.
 func TestSharedLimitsDoNotCountDenied(t *testing.T) {
 	s := sitetest.New(t).Login()
-	const why = "several callers share this limit"
+	const message = "several callers share this limit"
 	shared := fields("version", "1", "perIPMode", "enforce", "globalMode", "enforce", "reason", "test",
 		"action", "save")
 	for _, c := range []struct {
@@ -43,27 +44,27 @@ func TestSharedLimitsDoNotCountDenied(t *testing.T) {
 		for _, button := range []string{"save", "preview"} {
 			form := sitetest.With(sitetest.With(c.form, sharedRow(c.list, "100")...), "action", button)
 			s.Post(c.path, form).Wants(t, http.StatusUnprocessableEntity,
-				`id="`+c.list+`-0-countDenied-error"`, why)
+				`id="`+c.list+`-0-countDenied-error"`, message)
 		}
 	}
 	for path, not := range map[string]string{"/policies/shared": "countDenied",
 		"/policies/rules/new": "shared-0-countDenied"} {
 		if body := s.Get(path).Wants(t, http.StatusOK).Body; strings.Contains(body, not) {
-			t.Errorf("%s offers %s", path, not)
+			t.Errorf("%s has the field %s", path, not)
 		}
 	}
 	s.Get("/policies/rules/new").Wants(t, http.StatusOK, `id="perKey-0-countDenied"`)
 	file := "plans: [{name: free, limits: [10 per 10 seconds]}]\nglobal: {limits: ['9 per minute, denied " +
 		"calls count']}\n"
 	s.Post("/policies/import", fields("version", "1", "yaml", file)).Wants(t, http.StatusUnprocessableEntity,
-		"Line 2: global.limits[0].countDenied", why)
+		"Line 2: global.limits[0].countDenied", message)
 	if s.Keys.Written() != 0 {
-		t.Error("a form that was refused wrote")
+		t.Error("a refused form was written")
 	}
 }
 
-// What is stored stays through other edits. The page of policies says what it means and
-// what to do, until it is cleared.
+// Stored shared limits that count denied calls survive other edits. The policies page
+// warns of them, with links to fix them, until they are cleared.
 func TestStoredSharedLimitsThatCountDenied(t *testing.T) {
 	s := sitetest.New(t)
 	set := s.Set()
@@ -96,10 +97,10 @@ func TestStoredSharedLimitsThatCountDenied(t *testing.T) {
 	save(append(sharedRow("global", "778"), "global[0].countDenied", "")...)
 	body := s.Get("/policies").Wants(t, http.StatusOK, warning, "Route rule chat").Body
 	if strings.Contains(body, "All callers together: 778") {
-		t.Error("the page still warns of what was cleared")
+		t.Error("the page still warns of a limit that was cleared")
 	}
 	s.Post("/policies/rules", ruleOf(version, "chat", "chat", "", "/chat")).Wants(t, http.StatusSeeOther)
 	if body := s.Get("/policies").Wants(t, http.StatusOK).Body; strings.Contains(body, warning) {
-		t.Error("the page still warns")
+		t.Error("the page still warns after all limits were cleared")
 	}
 }

@@ -101,8 +101,8 @@ func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, status, templates.Explain(p))
 }
 
-// explain adds the explanation of the typed call to p. If f is invalid, it sets the errors
-// of f instead.
+// explain adds the explanation of the typed call to p. If f is invalid, it sets the
+// errors of f instead.
 func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) error {
 	call := f.call()
 	set, err := d.Keys.Set(r.Context())
@@ -202,7 +202,7 @@ func verdictText(e enforce.Explanation) string {
 		return "denied: unblocks in " + page.Span(wait) + ", at " +
 			page.Instant(c.Now.Add(wait)).Text
 	}
-	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit ever has"
+	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit can allow"
 }
 
 // currentResponse returns the response to a call with key k that matches no route rule.
@@ -253,7 +253,7 @@ func httpText(status int, fields [][2]string, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %d %s\n%s\n%s", status, http.StatusText(status), headerText(fields), body)
 }
 
-// headerText writes header fields as HTTP/1.1 does. It omits fields without a value.
+// headerText returns header fields in HTTP/1.1 format. It omits fields without a value.
 func headerText(fields [][2]string) string {
 	var b strings.Builder
 	for _, f := range fields {

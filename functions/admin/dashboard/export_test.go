@@ -1,6 +1,6 @@
 package dashboard
 
-// What tests from outside need of the pages: the bounds that they reach.
+// Bounds that tests in package dashboard_test exceed.
 const (
 	KeysPerPage    = keysPerPage
 	CallersPerScan = callersPerScan

@@ -16,7 +16,7 @@ func save(v *sitetest.Visit, name string) {
 		document.querySelector("#form .actions .primary").click()`))
 }
 
-// A new secret is gone after a reload and behind the back button.
+// The back button does not show a new secret again.
 func TestBrowserSecretOnce(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
@@ -31,9 +31,8 @@ func TestBrowserSecretOnce(t *testing.T) {
 	}
 }
 
-// What was typed comes back after a log-in in the middle of an edit, and after the store
-// was unavailable.
-func TestBrowserFormIsKept(t *testing.T) {
+// Typed text survives a log-in in the middle of an edit, and an unavailable Valkey.
+func TestBrowserKeepsTypedText(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
@@ -56,6 +55,6 @@ func TestBrowserFormIsKept(t *testing.T) {
 	v.Act(chromedp.Click(chromedp.CSS("main .primary")))
 	v.WaitAcross(`document.querySelector("#name")?.value === "typed again"`)
 	if v.Keys.Written() != 0 {
-		t.Error("something was saved")
+		t.Error("the edit was saved")
 	}
 }

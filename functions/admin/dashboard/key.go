@@ -33,8 +33,8 @@ func (d *dashboard) key(r *http.Request) (policy.Key, error) {
 	return d.Keys.Get(r.Context(), id)
 }
 
-// keyAndSet returns the key of the request and the policy set. If it cannot, it answers
-// the request and reports false. An unreadable key has only an id, a name and a status.
+// keyAndSet returns the key of the request and the policy set. On an error it answers the
+// request and reports false. An unreadable key has only an id, a name and a status.
 func (d *dashboard) keyAndSet(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
 	key, err := d.key(r)
 	if errors.Is(err, policy.ErrUnreadable) {
@@ -96,12 +96,12 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		p.Notes = append(p.Notes,
 			"Written by another Tidegate version. Its calls are denied. It can only be deleted.")
 	}
-	if hasOldSecret(k, s.At) {
-		used, err := d.oldSecretUsed(ctx, k)
+	if hasPreviousSecret(k, s.At) {
+		used, err := d.previousSecretUse(ctx, k)
 		if err != nil {
 			return templates.KeyPage{}, err
 		}
-		p.Notes = append(p.Notes, "The old secret works until "+page.Instant(k.Grace).Text+". "+used)
+		p.Notes = append(p.Notes, "The previous secret works until "+page.Instant(k.Grace).Text+". "+used)
 	}
 	p.Page.Chart = d.ChartScript()
 	if p.Response, err = d.currentResponse(ctx, set, k); err != nil {
@@ -129,9 +129,9 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	return p, nil
 }
 
-// readHistory returns the newest audit entries of a key, at most maxMarks. all is newest
-// if there are no others, else nil. Each change raises the key's version by one, so the
-// search ends with the key's creation and does not read the rest of the audit.
+// readHistory returns the newest audit entries of a key, at most maxMarks. all equals
+// newest if the key has no other entries, else it is nil. Each change raises the key's
+// version by one, so a search for Version entries ends at the key's creation.
 func (d *dashboard) readHistory(ctx context.Context, k policy.Key) (newest, all []audit.Entry, err error) {
 	count := maxMarks
 	if k.Version > 0 {
@@ -180,11 +180,11 @@ func (d *dashboard) keyFacts(k policy.Key, plan policy.Plan) []templates.Fact {
 			Address: d.Path(groups.Path(k.Group))})
 	}
 	if k.Foreign {
-		facts = append(facts, templates.Fact{Name: "Value", Value: "made by another system"})
+		facts = append(facts, templates.Fact{Name: "Value", Value: "imported from another system"})
 	}
 	if k.Kind != policy.APIKey && k.Kind != "" {
 		facts = append(facts, templates.Fact{Name: "Kind",
-			Value: "a caller that others vouch for: " + string(k.Kind)})
+			Value: string(k.Kind) + ", no API key"})
 	}
 	return facts
 }
@@ -218,9 +218,9 @@ func limitReasons(s app.Subject) []string {
 	case s.Plan != "" || s.Kind == policy.APIKey:
 		plan = "Plan: " + wording.OrNone(page.Clip(s.Plan, page.MaxName))
 	case s.Kind == policy.Token:
-		plan = "Plan named by the token, otherwise: " + plan + "."
+		plan = "Plan: named by the token, otherwise " + plan + "."
 	default:
-		plan = "Plan for addresses: " + plan + "."
+		plan = "Plan: " + plan + ", the default for addresses."
 	}
 	reasons := []string{plan, mode}
 	if s.Override != nil {
@@ -241,7 +241,7 @@ func modeText(m policy.Mode) string {
 	return "Every limit must allow a call."
 }
 
-// keyActionLinks returns the actions that apply to a key in its present state.
+// keyActionLinks returns links to the actions that the state of the key allows.
 func (d *dashboard) keyActionLinks(s app.Subject) []templates.Choice {
 	link := func(text, action string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + action}
@@ -269,8 +269,8 @@ func (d *dashboard) keyActionLinks(s app.Subject) []templates.Choice {
 	if s.Kind == policy.APIKey {
 		links = append(links, link("Rotate secret", app.Rotate))
 	}
-	if hasOldSecret(s.Key, s.At) {
-		links = append(links, link("Expire old secret", app.ExpireSecret))
+	if hasPreviousSecret(s.Key, s.At) {
+		links = append(links, link("Expire previous secret", app.ExpireSecret))
 	}
 	return append(links, link("Revoke", app.Revoke), link("Delete", app.Delete))
 }
@@ -289,7 +289,8 @@ func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 		templates.Choice{Text: page.Clip(k.Name, page.MaxName), Address: d.keyPath(k)})
 }
 
-// redirectToKey redirects to a key's page. For a dialog, htmx moves the page around it.
+// redirectToKey redirects to a key's page. If a dialog sent the request, HX-Redirect
+// navigates the page around it.
 func (d *dashboard) redirectToKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
 	if page.IsRefresh(r) {
 		w.Header().Set("HX-Redirect", d.keyPath(key))

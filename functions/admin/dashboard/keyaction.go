@@ -25,7 +25,7 @@ type keyAction struct {
 	danger  bool
 	reason  bool // a reason is required
 	preview bool // the form has a preview button
-	// fields returns the fields of the form other than the reason; nil for none.
+	// fields returns the fields of the form other than the reason; nil means none.
 	fields func(f *keyForm) []templates.FormField
 	// read validates the fields and adds them to the change; nil if there are none.
 	read func(f *keyForm, change *app.KeyChange)
@@ -36,7 +36,7 @@ var keyActions = map[string]keyAction{
 	app.EndOverride: {
 		heading: "End the override of",
 		advice:  "The plan's limits apply from the next check. Counts are kept.", submit: "End the override",
-		done: "Override ended. The plan applies.",
+		done: "Override ended. The plan's limits apply.",
 	},
 	app.Reset: {
 		heading: "Reset the counts of", advice: "All counts go to zero. This cannot be undone.",
@@ -54,7 +54,7 @@ var keyActions = map[string]keyAction{
 		submit: "Restore", done: "Key restored.",
 	},
 	app.Ban: {
-		heading: "Ban", advice: "Calls with this key get 429 until then.", submit: "Ban",
+		heading: "Ban", advice: "Calls with this key get 429 until the ban ends.", submit: "Ban",
 		danger: true, reason: true,
 		done: "Banned.", fields: (*keyForm).banFields, read: readBan,
 	},
@@ -65,22 +65,22 @@ var keyActions = map[string]keyAction{
 	app.Rotate: {
 		heading: "Rotate the secret of", submit: "Rotate secret", danger: true,
 		fields: (*keyForm).graceFields, read: readGrace,
-		advice: "The key gets a new secret. Plan, counts and history stay. The old secret works until its " +
-			"grace period ends.",
+		advice: "The key gets a new secret. Plan, counts and history are kept. The previous secret " +
+			"works until its grace period ends.",
 	},
 	app.ExpireSecret: {
-		heading: "Expire the old secret of", submit: "Expire old secret", danger: true,
-		advice: "Calls with the old secret get 401 from the next check. This cannot be undone.",
-		done:   "Old secret expired.",
+		heading: "Expire the previous secret of", submit: "Expire previous secret", danger: true,
+		advice: "Calls with the previous secret get 401 from the next check. This cannot be undone.",
+		done:   "Previous secret expired.",
 	},
 	app.Delete: {
 		heading: "Delete", submit: "Delete permanently",
-		advice: "Deletes the key and its counts. Its audit is kept. This cannot be undone.",
+		advice: "Deletes the key and its counts. Its change history is kept. This cannot be undone.",
 		danger: true, done: "Deleted.",
 	},
 	app.Details: {
 		heading: "Edit",
-		advice:  "A new plan acts on the next check and keeps counts. An override stays in force.",
+		advice:  "A new plan applies from the next check. Counts and an override are kept.",
 		submit:  "Save", done: "Saved.", fields: (*keyForm).editFields, read: readDetails, preview: true,
 	},
 }
@@ -122,12 +122,12 @@ func (d *dashboard) loadAction(w http.ResponseWriter, r *http.Request) (keyActio
 	}
 	if !(app.KeyChange{Do: name}).Fits(key.Status) {
 		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This key is " + string(key.Status),
-			Advice: "This action does not apply to it."})
+			Advice: "This action is not available for it."})
 		return a, nil, false
 	}
 	f := &keyForm{set: set, key: key, version: key.Version}
 	if err := d.addSecretNotes(r, name, f); err != nil {
-		d.FailStore(w, r, "read use of the old secret", err)
+		d.FailStore(w, r, "read use of the previous secret", err)
 		return a, nil, false
 	}
 	return a, f, true
@@ -177,8 +177,8 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	d.applyKeyAction(w, r, a, f)
 }
 
-// applyKeyAction validates the action's fields, then saves the change or renders a
-// preview of it.
+// applyKeyAction validates the action's fields, then saves the change or renders its
+// preview.
 func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm) {
 	if f.key.Version != f.version {
 		d.renderKeyConflict(w, r, a, f, f.key)
@@ -253,8 +253,8 @@ func (d *dashboard) previewKeyAction(w http.ResponseWriter, r *http.Request, a k
 	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 }
 
-// renderKeyConflict shows the form with the change that somebody else saved meanwhile.
-// The form is then based on the current key.
+// renderKeyConflict shows the form with the newest change of the key, which was saved
+// meanwhile. The form is then based on the current key.
 func (d *dashboard) renderKeyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm,
 	current policy.Key) {
 	f.key = current

@@ -28,19 +28,19 @@ import (
 
 var secretInPage = regexp.MustCompile(`id="secret"[^>]* value="(tg_[^"]+)"`)
 
-// The secret of a new key is in the answer that made it and nowhere else: not in the log,
-// the session, an address, or any page after it.
+// The secret of a new or rotated key is on one page only: no other page, log, session or
+// Valkey key contains it.
 func TestSecretIsShownOnce(t *testing.T) {
 	var log strings.Builder
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
 		services.Log = slog.New(slog.NewTextHandler(&log, nil))
 	})).Login()
 	form := fields("name", "new", "plan", "free", "env", "live", "tags", "beta, team-a", "lasts", "7d")
-	made := s.PostThrough("/keys", form).Wants(t, http.StatusOK, "It is not shown again.",
+	created := s.PostThrough("/keys", form).Wants(t, http.StatusOK, "It is not shown again.",
 		`data-copy="secret"`)
-	m := secretInPage.FindStringSubmatch(made.Body)
+	m := secretInPage.FindStringSubmatch(created.Body)
 	if m == nil {
-		t.Fatalf("no secret in\n%s", made.Body)
+		t.Fatalf("the page lacks the secret:\n%s", created.Body)
 	}
 	secret, err := apikey.Parse(m[1])
 	if err != nil {
@@ -50,14 +50,14 @@ func TestSecretIsShownOnce(t *testing.T) {
 	k := s.Keys.Key("new")
 	if left := time.Until(k.Expires); k.Plan != "free" || len(k.Tags) != 2 || left < 6*24*time.Hour ||
 		left > 7*24*time.Hour {
-		t.Errorf("made %+v", k)
+		t.Errorf("created %+v, want the plan free, 2 tags and an expiry in 7 days", k)
 	}
 	rotated := s.PostThrough("/keys/{new}/rotate", fields("version", "1", "grace", "24h")).Wants(
-		t, http.StatusOK, "The old secret works until",
+		t, http.StatusOK, "The previous secret works until",
 	)
 	next := secretInPage.FindStringSubmatch(rotated.Body)
 	if next == nil || next[1] == m[1] {
-		t.Fatal("no new secret")
+		t.Fatal("the page of the rotation lacks a new secret")
 	}
 	for _, path := range []string{"/keys", "/keys/{new}", "/audit", "/audit.csv", "/keys.csv",
 		"/keys/{new}/rotate"} {
@@ -70,12 +70,12 @@ func TestSecretIsShownOnce(t *testing.T) {
 		"log": log.String(), "sessions": s.Store.Dump(), "registry": s.Keys.Server.Dump(),
 	} {
 		if strings.Contains(text, m[1][20:]) || strings.Contains(text, next[1][20:]) {
-			t.Errorf("the %s holds the secret", name)
+			t.Errorf("the %s contains the secret", name)
 		}
 	}
 }
 
-// Every action does what it says, records the reason in the audit, and is refused when
+// Every action changes the key, records its reason in the audit log, and is refused if
 // the key changed meanwhile.
 func TestKeyActions(t *testing.T) {
 	s := sitetest.New(t).Login()
@@ -97,26 +97,26 @@ func TestKeyActions(t *testing.T) {
 	s.Get("/keys?state=blocked").Wants(t, http.StatusOK, "acme")
 	do("reset")
 	if body := s.Get("/keys?state=blocked").Wants(t, http.StatusOK).Body; strings.Contains(body, "acme") {
-		t.Error("still blocked after the reset")
+		t.Error("acme is blocked after the reset")
 	}
 	if k := do("ban", "lasts", "4h"); time.Until(k.Banned) < 3*time.Hour {
-		t.Errorf("banned until %s", k.Banned)
+		t.Errorf("banned until %s, want in 4 hours", k.Banned)
 	}
 	s.Get("/keys?state=banned").Wants(t, http.StatusOK, "acme")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "This caller is banned.")
 	if k := do("unban"); !k.Banned.IsZero() {
-		t.Error("still banned")
+		t.Error("the key is banned after the unban")
 	}
 	if k := do("revoke"); k.Status != policy.Revoked {
-		t.Error("not revoked")
+		t.Error("the key is not revoked")
 	}
 	s.Get("/keys/{acme}/ban").Wants(t, http.StatusConflict)
 	if k := do("unrevoke"); k.Status != policy.Active {
-		t.Error("still revoked")
+		t.Error("the key is revoked after the restore")
 	}
 	if k := do("edit", "name", "acme corp", "plan", "free", "tags", "a,,b ", "lasts",
 		"never"); k.Name != "acme corp" || len(k.Tags) != 2 {
-		t.Errorf("edited to %+v", k)
+		t.Errorf("edited to %+v, want the name acme corp and 2 tags", k)
 	}
 	s.Post("/keys/{acme}/ban", fields("version", fmt.Sprint(version), "lasts", "1h")).Wants(
 		t, http.StatusUnprocessableEntity, "Reason is required.",
@@ -129,7 +129,7 @@ func TestKeyActions(t *testing.T) {
 	s.Get("/keys/{bolt}/nonsense").Wants(t, http.StatusNotFound)
 }
 
-// The list narrows by name, plan and state, with all of it in the address.
+// The list filters by name, plan, state and tag, from its address.
 func TestKeyFilters(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "alpha", "beta", "gamma")
 	keys.Add("alpine", sitetest.Per(5, time.Minute))
@@ -155,7 +155,7 @@ func TestKeyFilters(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("%q finds %q, want %q", query, got, want)
+			t.Errorf("%q lists %q, want %q", query, got, want)
 		}
 	}
 	for _, query := range []string{"plan=x", "plan=-1", "state=odd", "order=odd",
@@ -164,8 +164,8 @@ func TestKeyFilters(t *testing.T) {
 	}
 }
 
-// In the other orders the list has the keys with calls in this hour alone, the most
-// first, and of those the ones that the filter means.
+// A ranking lists only keys with calls in this hour that match the filter, those with the
+// most first. The order by last use lists keys called within 24 hours.
 func TestKeyOrders(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "alpha", "beta", "gamma", "delta")
 	for name, calls := range map[string][2]int{"alpha": {1, 0}, "beta": {9, 2}, "gamma": {4, 7}} {
@@ -200,25 +200,25 @@ func TestKeyOrders(t *testing.T) {
 	body := s.Get("/keys?order=used").Wants(t, http.StatusOK).Body
 	if last := strings.Index(body, "<bdi>delta</bdi></a>"); last < 0 ||
 		last < max(strings.Index(body, "<bdi>alpha<"), strings.Index(body, "<bdi>gamma<")) {
-		t.Error("delta, which called two hours ago, is not the last")
+		t.Error("delta, whose last call was two hours ago, is not the last")
 	}
-	s.Get("/keys?order=busiest").Wants(t, http.StatusOK, "Only the 64 callers with the most")
+	s.Get("/keys?order=busiest").Wants(t, http.StatusOK, "Only the top 64 callers of this hour")
 	s.Get("/keys?order=used&after=x").Wants(t, http.StatusBadRequest)
-	s.Get("/callers?order=blocked").Wants(t, http.StatusOK, "Only the 64 callers with the most",
+	s.Get("/callers?order=blocked").Wants(t, http.StatusOK, "Only the top 64 callers of this hour",
 		`data-label="Calls" class="number">198<`, `data-label="Blocked" class="number">99<`)
 	id := keys.TokenCaller("i", "s")
 	s.Get("/callers/"+id).Wants(t, http.StatusOK, `href="/denials?key=`+id+`"`, "Denials of this caller")
 	got := s.Get("/api/v1/keys?order=blocked").Wants(t, http.StatusOK, `"lastHour":{"allowed":4,"denied":7,`,
 		`"lastUsed":"`).Body
 	if strings.Index(got, `"gamma"`) > strings.Index(got, `"beta"`) || strings.Contains(got, `"delta"`) {
-		t.Errorf("the API's order: %s", got)
+		t.Errorf("the API does not list gamma before beta, or lists delta: %s", got)
 	}
 	s.Get("/api/v1/callers").Wants(t, http.StatusOK, `"lastHour":{"allowed":99,"denied":99,`)
 }
 
-// A state is looked up key by key and page by page; following the links finds every key
-// once.
-func TestKeyFilterPages(t *testing.T) {
+// A filter by state reads a bounded number of keys per page. Following the links to the
+// next pages lists every key once.
+func TestPagesOfKeyState(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	for i := range 3*app.PerScan + 20 {
 		keys.CreateKey(fmt.Sprintf("k%04d", i), "free")
@@ -232,7 +232,7 @@ func TestKeyFilterPages(t *testing.T) {
 		page := s.Get(path).Wants(t, http.StatusOK)
 		for _, m := range regexp.MustCompile(`<tbody id="key-([^"]+)"`).FindAllStringSubmatch(page.Body, -1) {
 			if seen[m[1]] {
-				t.Errorf("%s is shown twice", m[1])
+				t.Errorf("%s is listed twice", m[1])
 			}
 			seen[m[1]] = true
 		}
@@ -242,11 +242,11 @@ func TestKeyFilterPages(t *testing.T) {
 		}
 	}
 	if want := (3*app.PerScan + 6) / 7; len(seen) != want {
-		t.Errorf("%d keys, want %d", len(seen), want)
+		t.Errorf("the pages list %d keys, want %d", len(seen), want)
 	}
 }
 
-// The file has the keys of the filter; what people typed is no formula in it.
+// The CSV has the keys that match the filter. Names in it are not formulas.
 func TestKeysAsCSV(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "plain", "=HYPERLINK(1)", "@sum")
 	keys.OverrideKey("plain", sitetest.Per(3, time.Minute))
@@ -255,32 +255,32 @@ func TestKeysAsCSV(t *testing.T) {
 	if got.Header.Get("Content-Type") != "text/csv; charset=utf-8; header=present" ||
 		!strings.Contains(got.Header.Get("Content-Disposition"),
 			"attachment") {
-		t.Errorf("headers %v", got.Header)
+		t.Errorf("got headers %v, want those of a CSV attachment", got.Header)
 	}
 	rows, err := csv.NewReader(strings.NewReader(got.Body)).ReadAll()
 	if err != nil || len(rows) != 4 {
-		t.Fatalf("%d rows, %v", len(rows), err)
+		t.Fatalf("%d rows, %v, want 4", len(rows), err)
 	}
 	names := ""
 	for _, row := range rows[1:] {
 		names += row[1] + ";"
 		if row[1] == "plain" && (row[8] != "3 per minute" || row[11] != "test") {
-			t.Errorf("row %q", row)
+			t.Errorf("got row %q, want the override 3 per minute with the reason test", row)
 		}
 	}
 	if names != "'=HYPERLINK(1);'@sum;plain;" {
-		t.Errorf("names %q", names)
+		t.Errorf("got names %q, want formulas quoted", names)
 	}
 	if rows, _ := csv.NewReader(
 		strings.NewReader(s.Get("/keys.csv?state=overridden").Body),
 	).ReadAll(); len(rows) != 2 {
-		t.Errorf("%d overridden", len(rows)-1)
+		t.Errorf("%d overridden keys, want 1", len(rows)-1)
 	}
 }
 
-// All keys that match get another plan, in steps; a step that is sent twice changes
-// nothing twice.
-func TestBulkOnAll(t *testing.T) {
+// A bulk job changes the plan of all keys that match, in steps. The same job, started
+// again, changes no key.
+func TestBulkOnAllMatching(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "other")
 	keys.Plan("pro", sitetest.Per(100, time.Minute))
 	const count = 60
@@ -307,17 +307,17 @@ func TestBulkOnAll(t *testing.T) {
 	}
 	counts, err := keys.PlanCounts(t.Context(), set)
 	if err != nil || counts[2] != count || counts[1] != 1 {
-		t.Errorf("%v, %v", counts, err)
+		t.Errorf("keys by plan: %v, %v, want %d with plan 2 and 1 with plan 1", counts, err, count)
 	}
 	before := keys.Written()
 	last, _ = s.RunJob(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, fmt.Sprintf("0 changed, %d left", count))
-	if keys.Written() != before+2 { // its start and its end
-		t.Error("the same job wrote again")
+	if keys.Written() != before+2 { // the job's start and end
+		t.Error("the repeated job changed keys")
 	}
 }
 
-// The ticked keys, and no other, are overridden, reset and revoked.
+// Overrides, resets and revocations change the ticked keys and no others.
 func TestBulkOnSelection(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.CreateKey("calm", "free")
@@ -335,7 +335,7 @@ func TestBulkOnSelection(t *testing.T) {
 	if a, c := s.Keys.Key("acme").Override, s.Keys.Key("calm").Override; a == nil ||
 		a.Limits[0] != sitetest.Per(99, time.Hour) || a.Reason != "party" ||
 		c != nil {
-		t.Errorf("acme %+v, calm %+v", a, c)
+		t.Errorf("override of acme %+v, of calm %+v, want 99 per hour and none", a, c)
 	}
 	for _, do := range []string{"reset", "end", "revoke"} {
 		last, _ = s.RunJob(s.Post("/keys/bulk", fields(append(ids, "do", do, "reason", do)...)))
@@ -343,26 +343,27 @@ func TestBulkOnSelection(t *testing.T) {
 	}
 	if s.Keys.Key("bolt").Status != policy.Revoked || s.Keys.Key("calm").Status != policy.Active ||
 		s.Keys.Key("acme").Override != nil {
-		t.Error("not as it was asked for")
+		t.Error("bolt is not revoked, calm is not active, or acme has an override")
 	}
 }
 
-// banByPolicy makes a key banned by the policy, as checks write and record it.
+// banByPolicy writes and records an automatic ban of a key, as a check does.
 func banByPolicy(r *sitetest.Registry, name string, until time.Time) {
 	r.T.Helper()
 	us := uint64(until.UnixMicro())
 	ban := []byte{3, byte(us >> 48), byte(us >> 40), byte(us >> 32), byte(us >> 24), byte(us >> 16),
 		byte(us >> 8), byte(us)}
-	for _, what := range []string{"sb", "sd"} {
-		set := r.Client.B().Set().Key(keyspace.Of(r.IDs[name], what)).Value(valkey.BinaryString(ban)).Build()
+	for _, suffix := range []string{"sb", "sd"} {
+		key := keyspace.Of(r.IDs[name], suffix)
+		set := r.Client.B().Set().Key(key).Value(valkey.BinaryString(ban)).Build()
 		r.Must(r.Client.Do(context.Background(), set).Error())
 	}
 	r.Record(usage.Outcome{Subject: r.IDs[name], Registered: true, Verdict: usage.Denied, Time: time.Now(),
 		Denial: &denylog.Denial{Cause: cause.Ban}, DeniedUntil: until})
 }
 
-// A ban by the policy is on every page where one by hand is, and lifted as it.
-func TestBanByPolicyOnPages(t *testing.T) {
+// Pages show an automatic ban as they show a manual one, and an unban ends it.
+func TestAutomaticBanOnPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) {
 		set.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
@@ -372,16 +373,16 @@ func TestBanByPolicyOnPages(t *testing.T) {
 	banByPolicy(s.Keys, "acme", until)
 	list := s.Get("/keys?state=banned").Wants(t, http.StatusOK, "{acme}", "banned", page.Instant(until).Text)
 	if strings.Contains(list.Body, "{bolt}") {
-		t.Error("another key is listed")
+		t.Error("the list of banned keys has bolt")
 	}
 	s.Get("/keys/{acme}").Wants(
 		t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban", page.Instant(until).Text,
 	)
 	s.Get("/keys.csv?state=banned").Wants(t, http.StatusOK, page.Stamp(until))
 	s.Post("/keys/{acme}/unban", fields("version", "1", "reason", "sorry")).Wants(t, http.StatusSeeOther)
-	for _, what := range []string{"sb", "sd"} {
-		if s.Keys.Server.Exists(keyspace.Of(s.Keys.IDs["acme"], what)) {
-			t.Errorf("%s is left", what)
+	for _, suffix := range []string{"sb", "sd"} {
+		if s.Keys.Server.Exists(keyspace.Of(s.Keys.IDs["acme"], suffix)) {
+			t.Errorf("the unban left the Valkey key %s", suffix)
 		}
 	}
 	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.unban", "banned until",
@@ -389,17 +390,17 @@ func TestBanByPolicyOnPages(t *testing.T) {
 	if body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/keys/{acme}/ban").Body; strings.Contains(
 		body, "This caller is banned.",
 	) {
-		t.Error("still banned")
+		t.Error("the page shows a ban after the unban")
 	}
 }
 
-// overtaking is a client on which somebody else's change comes first, once.
-type overtaking struct {
+// interceptingClient is a client that calls first, once, before its next script.
+type interceptingClient struct {
 	valkey.Client
 	first func()
 }
 
-func (o *overtaking) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResult {
+func (o *interceptingClient) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResult {
 	if first := o.first; first != nil && strings.HasPrefix(cmd.Commands()[0], "EVAL") {
 		o.first = nil
 		first()
@@ -407,13 +408,13 @@ func (o *overtaking) Do(ctx context.Context, cmd valkey.Completed) valkey.Valkey
 	return o.Client.Do(ctx, cmd)
 }
 
-// A reset or a deletion that a change of the same key overtakes shows that change, and
-// how to go on.
-func TestKeyActionOvertaken(t *testing.T) {
+// If the key changes while a reset or a deletion is saved, the form shows that change,
+// and can be sent again.
+func TestKeyActionConflict(t *testing.T) {
 	for _, action := range []string{"reset", "delete"} {
 		keys := sitetest.NewRegistry(t, "acme")
 		plain := keys.Store
-		client := &overtaking{Client: keys.Client}
+		client := &interceptingClient{Client: keys.Client}
 		keys.Store = registry.NewStore(client, sitetest.Pepper)
 		s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 		client.first = func() {

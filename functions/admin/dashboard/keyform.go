@@ -49,7 +49,7 @@ func (f *keyForm) read(v url.Values) {
 	f.plan = form.Typed(v, "plan", page.MaxName+10)
 	f.tags = form.Typed(v, "tags", maxTagsInput)
 	f.group = form.Typed(v, "group", form.MaxInput)
-	if !v.Has("group") { // the form is of another release
+	if !v.Has("group") { // the form was rendered by an older release
 		f.group.Text = f.key.Group
 	}
 	f.env = form.Typed(v, "env", form.MaxInput)
@@ -82,7 +82,7 @@ func (f *keyForm) banFields() []templates.FormField {
 }
 
 var graces = []templates.Option{
-	{Value: "0s", Text: "none: the old secret stops now"},
+	{Value: "0s", Text: "none: stops working now"},
 	{Value: "1h", Text: "1 hour"},
 	{Value: "24h", Text: "1 day"},
 	{Value: "168h", Text: "7 days"},
@@ -94,13 +94,13 @@ func (f *keyForm) graceFields() []templates.FormField {
 	if f.grace.Text == "" {
 		f.grace.Text = "24h"
 	}
-	return []templates.FormField{form.ChoiceField("grace", "Old secret works for", graces, f.grace)}
+	return []templates.FormField{form.ChoiceField("grace", "Previous secret works for", graces, f.grace)}
 }
 
 func (f *keyForm) editFields() []templates.FormField {
 	plans := wording.PlanOptions(f.set)
 	if f.key.Kind != policy.APIKey {
-		plans = append([]templates.Option{{Text: "the one that comes with the call"}}, plans...)
+		plans = append([]templates.Option{{Text: "none: use the caller's default plan"}}, plans...)
 	}
 	fields := []templates.FormField{
 		form.TextField("name", "Name", "", policy.MaxNameLen, f.name),
@@ -123,12 +123,12 @@ func (f *keyForm) tagsField() templates.FormField {
 
 func (f *keyForm) groupField() templates.FormField {
 	field := form.TextField("group", "Group", "none", policy.MaxGroupLen, f.group)
-	field.Hint = "Keys of one group share their plan's limits per group."
+	field.Hint = "Keys in a group share their plan's limits per group."
 	return field
 }
 
 func (f *keyForm) routesField() templates.FormField {
-	return form.RoutesField("One per line, within those of the plan. Empty for all.", f.allow)
+	return form.RoutesField("One per line. The plan must allow them too. Leave blank for all.", f.allow)
 }
 
 // typedTags returns the typed tags without blank ones.
@@ -191,7 +191,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 		f.setError(invalid)
 		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrConflict) && n.Value != "":
-		f.value.Error = "The key " + key.ID + " has this value already."
+		f.value.Error = "Key " + key.ID + " already has this value."
 		d.renderNewKey(w, r, http.StatusConflict, f)
 	case err != nil:
 		d.FailStore(w, r, "create key", err)

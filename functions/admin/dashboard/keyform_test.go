@@ -11,9 +11,9 @@ import (
 	"tidegate/internal/apikey"
 )
 
-// A key with a given value is made where the operator allows it. No page, log or session
-// has the value, be it good or bad.
-func TestForeignKeyPage(t *testing.T) {
+// A key with an existing value can be created if FOREIGN_KEYS is true. No page, log or
+// session contains the value, valid or not.
+func TestForeignKey(t *testing.T) {
 	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
 	var log strings.Builder
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
@@ -21,7 +21,7 @@ func TestForeignKeyPage(t *testing.T) {
 	})).Login()
 	form := fields("name", "new", "plan", "free", "env", "live", "value", value)
 	if body := s.Get("/keys/new").Wants(t, http.StatusOK).Body; strings.Contains(body, `name="value"`) {
-		t.Error("a value is asked for where none is taken")
+		t.Error("the form has the field value although FOREIGN_KEYS is false")
 	}
 	s.Post("/keys", form).Wants(t, http.StatusUnprocessableEntity, "FOREIGN_KEYS=true")
 	s.Keys.ForeignKeys = true
@@ -33,8 +33,8 @@ func TestForeignKeyPage(t *testing.T) {
 	}
 	s.Keys.IDs["new"], s.Keys.Names[secret.ID()] = secret.ID(), "new"
 	bodies := []string{
-		s.Get("/keys/{new}").Wants(t, http.StatusOK, "made by another system", "Key created").Body,
-		s.Post("/keys", form).Wants(t, http.StatusConflict, "has this value already").Body,
+		s.Get("/keys/{new}").Wants(t, http.StatusOK, "imported from another system", "Key created").Body,
+		s.Post("/keys", form).Wants(t, http.StatusConflict, "already has this value").Body,
 	}
 	for rejected, message := range map[string]string{value + ",": "without spaces and commas",
 		"tg_" + value: "as keys or tokens of Tidegate do"} {
@@ -48,7 +48,7 @@ func TestForeignKeyPage(t *testing.T) {
 	bodies = append(bodies, log.String(), s.Store.Dump(), s.Keys.Server.Dump())
 	for i, body := range bodies {
 		if strings.Contains(body, value) {
-			t.Errorf("%d has the value: %.200s", i, body)
+			t.Errorf("text %d contains the value: %.200s", i, body)
 		}
 	}
 }

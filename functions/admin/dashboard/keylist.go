@@ -103,12 +103,12 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 		next.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(next, q.live))
 		if q.Computed() && len(list.Subjects) < keysPerPage {
-			p.Scanned = "Looked at " + page.Number(int64(list.Scanned)) +
+			p.Scanned = "Searched " + page.Number(int64(list.Scanned)) +
 				" keys so far. Continue on the next page."
 		}
 	}
 	if q.State == app.Near && list.Next == "" {
-		p.Scanned = "A key joins with its next call after a limit was lowered."
+		p.Scanned = "After a limit is lowered, a key is listed from its next call on."
 	}
 	query := page.Address("", page.WithLive(nil, q.live))
 	blocked := 0
@@ -140,19 +140,19 @@ func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	switch {
 	case list.Next != "":
 		return templates.Empty{
-			Heading: "None yet",
+			Heading: "No keys on this page",
 			Advice: "None of the " + page.Number(int64(list.Scanned)) +
 				" keys searched matches. Continue on the next page.",
 		}
 	case q.after != "":
-		return templates.Empty{Heading: "No keys after this",
-			Advice: "The list is shorter now. Go to its first page."}
+		return templates.Empty{Heading: "No more keys",
+			Advice: "The list is shorter now. Go to the first page."}
 	case q.order == app.LastUsed:
 		return templates.Empty{Heading: "No calls in 24 hours",
-			Advice: "No key that called matches. Sort by name to see all."}
+			Advice: "No key used in 24 hours matches. Sort by name to see all keys."}
 	case q.order != app.ByName:
 		return templates.Empty{Heading: "No calls this hour",
-			Advice: "None of the keys with the most matches. Sort by name to see all."}
+			Advice: "None of this hour's top callers matches. Sort by name to see all keys."}
 	case q.Prefix != "" && q.KeyFilter == (app.KeyFilter{Prefix: q.Prefix}):
 		return templates.Empty{
 			Heading: "No key found",
@@ -169,7 +169,7 @@ func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	}
 }
 
-// keyRow describes a key, how its limits stand, and whether it is blocked.
+// keyRow returns a key with its badges and the use of its limits.
 func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
 	row := templates.KeyRow{
 		ID:       s.ID,
@@ -208,8 +208,8 @@ func asOf(subjects []app.Subject) time.Time {
 	return time.Now()
 }
 
-// exportKeys sends the keys that match the filter as CSV, up to the bounds of a
-// page.Table. The last row and a Link header lead to the rest.
+// exportKeys sends the keys that match the filter as CSV, up to the bounds of page.Table.
+// The last row of a full file, and a Link header, lead to the rest.
 func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 	query, ok := readKeyQuery(r)
 	if !ok {

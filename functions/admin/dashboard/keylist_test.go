@@ -47,7 +47,7 @@ func TestKeysPage(t *testing.T) {
 		"As of 2026-11-21 10:30:00 UTC",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("the list lacks %q:\n%s", want, text)
 		}
 	}
 	page.Wants(
@@ -62,7 +62,7 @@ func TestSearch(t *testing.T) {
 		t, http.StatusOK, "acme", `value="AC"`, `<input type="hidden" name="live" value="5">`,
 	)
 	if strings.Contains(got.Body, "bolt") {
-		t.Error("the search found another key")
+		t.Error("the search for AC found bolt")
 	}
 	s.Get("/keys?q=zz").Wants(t, http.StatusOK, "No key found", "“zz”", `href="/keys"`)
 	s.Get("/keys?q="+strings.Repeat("a", 101)).Wants(t, http.StatusBadRequest, "Invalid filter")
@@ -75,8 +75,8 @@ func TestNoKeys(t *testing.T) {
 	s.Get("/keys").Wants(t, http.StatusOK, "No keys yet", "curl -i -H &#34;x-api-key: $KEY&#34;")
 }
 
-// Following the links from page to page shows every key once, and keeps search and
-// refresh.
+// Following the links to the next pages lists every key once, and keeps the search and
+// the refresh interval.
 func TestPages(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "other")
 	const count = 2*dashboard.KeysPerPage + 7
@@ -91,7 +91,7 @@ func TestPages(t *testing.T) {
 			seen[id[1]]++
 		}
 		if first := strings.Contains(page.Body, "First page"); first != (pages > 0) {
-			t.Errorf("page %d links to the first: %v", pages, first)
+			t.Errorf("page %d has a link to the first page: %v, want %v", pages, first, pages > 0)
 		}
 		path = ""
 		if next := nextInPage.FindStringSubmatch(
@@ -104,12 +104,13 @@ func TestPages(t *testing.T) {
 	}
 	for id, times := range seen {
 		if times != 1 {
-			t.Errorf("%s is shown %d times", id, times)
+			t.Errorf("%s is listed %d times, want once", id, times)
 		}
 	}
 }
 
-// The refresh is chosen in the address, and kept; what is not offered is 5 s.
+// The refresh interval is chosen in the address and remembered. An unsupported one gives
+// 5 s.
 func TestLiveChoices(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, c := range []struct{ query, want string }{
@@ -124,42 +125,41 @@ func TestLiveChoices(t *testing.T) {
 	for _, link := range []string{"/keys?live=0&amp;q=a", "/keys?live=2&amp;q=a", "/keys?live=5&amp;q=a",
 		"/keys?live=10&amp;q=a", "/keys?live=30&amp;q=a"} {
 		if !strings.Contains(page.Body, `href="`+link+`"`) {
-			t.Errorf("no link to %s", link)
+			t.Errorf("the page lacks a link to %s", link)
 		}
 	}
 }
 
-// A live refresh gets the live section alone, and it asks for the same address again.
+// A live refresh gets only the live section, which refreshes from the same address.
 func TestRefresh(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, path := range []string{"/keys?live=5&q=a", "/keys/{acme}?live=5&range=24h"} {
 		got := s.Refresh(path).Wants(t, http.StatusOK, `<section id="live"`, "10 per 10 seconds")
 		if !strings.HasPrefix(got.Body, "<section") || strings.Contains(got.Body, "<html") ||
 			strings.Contains(got.Body, "<form") {
-			t.Errorf("%s: more than the section: %s", path, got.Body)
+			t.Errorf("%s: got more than the live section: %s", path, got.Body)
 		}
 		if !strings.Contains(got.Body, `hx-get="`+strings.ReplaceAll(path, "&", "&amp;")+`"`) {
-			t.Errorf("%s: refreshes another address: %s", path, got.Body)
+			t.Errorf("%s: the section refreshes from another address: %s", path, got.Body)
 		}
 	}
 }
 
-// A store that is unavailable answers 503, to pages and to refreshes, and shows people
-// nothing of where it is.
-func TestStoreDown(t *testing.T) {
+// While Valkey is unavailable, pages and refreshes get 503. They do not show its address.
+func TestStoreUnavailable(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Fail("LOADING dial tcp 10.1.2.3:6379: refused")
 	for _, path := range []string{"/keys?q=a", "/keys/{acme}", "/keys/{acme}/limits"} {
 		for _, got := range []sitetest.Reply{s.Get(path), s.Refresh(path)} {
 			got.Wants(t, http.StatusServiceUnavailable, "Valkey is not responding", "Try again")
 			if strings.Contains(got.Body, "10.1.2.3") {
-				t.Errorf("%s: names the address", path)
+				t.Errorf("%s: the page shows Valkey's address", path)
 			}
 		}
 	}
 }
 
-// Names are text of bounded length, and cannot move the text next to them.
+// Names are escaped on every page, and cannot become markup or links.
 func TestHostileNames(t *testing.T) {
 	rows := []struct{ name, shown string }{
 		{"<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"},
@@ -188,15 +188,15 @@ func TestHostileNames(t *testing.T) {
 			got := s.Get(path).Wants(t, http.StatusOK, row.shown)
 			if strings.Contains(got.Body, "<script>") || strings.Contains(got.Body, "<img src=x") ||
 				strings.Contains(got.Body, `href="javascript:`) {
-				t.Errorf("%s: the name became markup", path)
+				t.Errorf("%s: the name %q became markup", path, row.name)
 			}
 		}
 		s.Get("/keys?q="+url.QueryEscape(page.Clip(row.name, 50))).Wants(t, http.StatusOK)
 	}
 }
 
-// What the store would refuse is refused with a word at its field, and shown escaped and
-// bounded.
+// An invalid name gets an error at its field. It is shown without control characters, and
+// the page stays small.
 func TestHostileInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, name := range []string{"abc\u202edcba", "\u2066x\u2069\u200f", "a\x00b\nc\x1b[31m", "\xff\xfe", "",
@@ -204,11 +204,11 @@ func TestHostileInput(t *testing.T) {
 		form := url.Values{"name": {name}, "plan": {"free"}, "env": {"live"}}
 		got := s.Post("/keys", form)
 		if got.StatusCode != http.StatusUnprocessableEntity {
-			t.Fatalf("%.20q: %d", name, got.StatusCode)
+			t.Fatalf("%.20q: status %d, want 422", name, got.StatusCode)
 		}
 		got.Wants(t, http.StatusUnprocessableEntity, "Not saved. Fix 1 field.", `id="name-error"`)
 		if len(got.Body) > 20_000 || strings.ContainsAny(got.Body, "\u202e\u2066\x00\x1b") {
-			t.Errorf("%.20q: %d bytes, or controls", name, len(got.Body))
+			t.Errorf("%.20q: the page has %d bytes, or control characters", name, len(got.Body))
 		}
 	}
 	s.Post("/keys", url.Values{"name": {strings.Repeat("x", 1<<20)}, "plan": {"free"},
@@ -216,18 +216,19 @@ func TestHostileInput(t *testing.T) {
 		t, http.StatusRequestEntityTooLarge,
 	)
 	if s.Keys.Written() != 0 {
-		t.Error("something was written")
+		t.Error("an invalid key was written")
 	}
 }
 
-// The calls of the last hour lead to the lab, which plays exactly them.
-func TestKeyPageLeadsToTheLab(t *testing.T) {
+// A key's page links to a simulation of its calls of the last hour, with their exact
+// counts.
+func TestKeyPageLinksToSimulation(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Add("acme", sitetest.Monthly, sitetest.Per(10, time.Minute))
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	const link = "Compare algorithms on these calls"
 	if got := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(got.Body, link) {
-		t.Error("no calls can be played")
+		t.Error("the page of a key without calls links to a simulation")
 	}
 	keys.Called("acme", time.Now(), 12, 3)
 	page := s.Get("/keys/{acme}").Wants(t, http.StatusOK, link)
@@ -238,7 +239,7 @@ func TestKeyPageLeadsToTheLab(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no address of the lab")
+	t.Error("the page lacks the address of the simulation")
 }
 
 func TestKeyPage(t *testing.T) {
@@ -258,7 +259,7 @@ func TestKeyPage(t *testing.T) {
 		"&#34;detail&#34;:&#34;The limit of 10 per 10 seconds is reached. Retry after 10 seconds.&#34;",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
 	}
 	keys.Add("eel", sitetest.Monthly, sitetest.Hammered, sitetest.Coarse)
@@ -269,7 +270,7 @@ func TestKeyPage(t *testing.T) {
 		"5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots, notify at 80/100 %",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
 	}
 	keys.OverrideKey("acme", sitetest.Per(3, time.Minute))
@@ -279,13 +280,13 @@ func TestKeyPage(t *testing.T) {
 	keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "revoked", "Restore", "401")
 	if strings.Contains(got.Body, "Override limits") {
-		t.Error("the limits of a revoked key can be edited")
+		t.Error("the page offers to override the limits of a revoked key")
 	}
 }
 
-// A key's page marks the changes in the time of its chart and lists the newest ten,
-// whether it knows all changes of the key or reads those of that time.
-func TestMarksOfKeys(t *testing.T) {
+// A key's chart marks the changes of its period, and the page lists the newest ten. This
+// holds for keys with fewer and with more changes than readHistory reads.
+func TestMarksOnKeyPage(t *testing.T) {
 	for _, edits := range []int{0, 3, 60} {
 		s, start := sitetest.New(t).Login(), time.Now()
 		s.Keys.Server.SetTime(start)
@@ -304,7 +305,7 @@ func TestMarksOfKeys(t *testing.T) {
 				t.Errorf("%d edits, %q: %d marks, want %d", edits, query, got, want)
 			}
 			if got := strings.Count(body, "<code>key.test</code>"); got != min(edits, 10) {
-				t.Errorf("%d edits, %q: %d listed", edits, query, got)
+				t.Errorf("%d edits, %q: %d edits listed, want %d", edits, query, got, min(edits, 10))
 			}
 		}
 	}

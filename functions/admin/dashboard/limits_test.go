@@ -18,7 +18,7 @@ import (
 
 const limitsPath = "/keys/{acme}/limits"
 
-// withLimits is a registry whose key acme has these limits, by its plan.
+// withLimits is the option of a registry with the key acme, whose plan has the limits.
 func withLimits(t *testing.T, limits ...limiter.Limit) sitetest.Option {
 	keys := sitetest.NewRegistry(t)
 	keys.Add("acme", limits...)
@@ -42,8 +42,8 @@ func TestEditForm(t *testing.T) {
 	)
 }
 
-// The form holds every field of a limit, so that an edit of one loses no other; the rarer
-// ones are open where they say something.
+// The form has every field of a limit, so an edit of one keeps the others. Rarely used
+// fields are open if one has a value.
 func TestEditKeepsEveryField(t *testing.T) {
 	s := sitetest.New(
 		t, withLimits(t, sitetest.Monthly, sitetest.Hammered, sitetest.Coarse, sitetest.Per(7, time.Minute)),
@@ -59,7 +59,7 @@ func TestEditKeepsEveryField(t *testing.T) {
 	if open := strings.Count(
 		page.Body, `<details class="more" open>`,
 	); open != 3 || strings.Count(page.Body, " checked") != 1 {
-		t.Errorf("%d rows are open, want those 3 that say something, and one box checked", open)
+		t.Errorf("%d rows are open, want 3, and one checked box", open)
 	}
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "1", "calendar month", "fixed-window"},
 		[4]string{"101", "10", "second", "log"},
@@ -108,9 +108,9 @@ func TestSaveCalendar(t *testing.T) {
 	}
 }
 
-// Fields that do not go together say at the one to change what to do; what was typed
-// stays in sight.
-func TestInvalidTogether(t *testing.T) {
+// Fields that exclude each other give an error at the field to change. The typed text is
+// kept and visible.
+func TestInvalidCombinations(t *testing.T) {
 	second := [4]string{"10", "1", "second", "log"}
 	month := [4]string{"10", "1", "calendar month", "fixed-window"}
 	counter := [4]string{"10", "1", "second", "counter"}
@@ -126,13 +126,13 @@ func TestInvalidTogether(t *testing.T) {
 			"choose that algorithm, or another unit"},
 		{"two months", [4]string{"10", "2", "calendar month", "fixed-window"}, "zone", "UTC", "window",
 			"Enter 1 with a calendar unit, or leave it blank."},
-		{"word of months", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC", "window",
-			"Enter 1 with a calendar unit, or leave it blank."},
-		{"no requests in a calendar", [4]string{"", "", "calendar month", "fixed-window"}, "zone", "",
+		{"months as a word", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC",
+			"window", "Enter 1 with a calendar unit, or leave it blank."},
+		{"calendar without requests", [4]string{"", "", "calendar month", "fixed-window"}, "zone", "",
 			"requests", "Enter the number of calls"},
 		{"unknown calendar", [4]string{"10", "1", "calendar decade", "fixed-window"}, "zone", "UTC", "unit",
 			"Choose one"},
-		{"no calendar", [4]string{"10", "1", "calendar ", "fixed-window"}, "zone", "UTC", "unit",
+		{"empty calendar", [4]string{"10", "1", "calendar ", "fixed-window"}, "zone", "UTC", "unit",
 			"Choose one"},
 		{"zone without calendar", second, "zone", "Europe/Berlin", "zone", "Only a calendar has a time zone"},
 		{"unknown zone", month, "zone", "Mars/Olympus", "zone", "such as Europe/Berlin"},
@@ -147,8 +147,8 @@ func TestInvalidTogether(t *testing.T) {
 		{"few slots", second, "slots", "63", "slots", "Must be 64 to 100,000."},
 		{"many slots", second, "slots", "100001", "slots", "Must be 64 to 100,000."},
 		{"no slots", second, "slots", "0", "slots", "Must be 64 to 100,000."},
-		{"word of slots", second, "slots", "many", "slots", "Enter a whole number"},
-		{"slots alone", [4]string{"", "1", "second", "log"}, "slots", "64", "requests",
+		{"slots as a word", second, "slots", "many", "slots", "Enter a whole number"},
+		{"only slots", [4]string{"", "1", "second", "log"}, "slots", "64", "requests",
 			"Enter the number of calls"},
 	}
 	for _, row := range rows {
@@ -165,20 +165,20 @@ func TestInvalidTogether(t *testing.T) {
 				`name="limits[0].window" value="`+row.limit[1]+`"`)
 			if strings.Count(got.Body, `class="wrong"`) != 1 ||
 				strings.Count(got.Body, `aria-invalid="true"`) != 1 {
-				t.Error("other fields are marked too")
+				t.Error("other fields are marked as invalid too")
 			}
 			if open := strings.Contains(got.Body, `<details class="more" open>`); open != (row.text != "") {
-				t.Errorf("the rarer fields are open: %v", open)
+				t.Errorf("the rarely used fields are open: %v, want %v", open, row.text != "")
 			}
 			if s.Keys.Written() != 0 {
-				t.Error("it was written")
+				t.Error("the form was written")
 			}
 		})
 	}
 }
 
-// Everything wrong with a row is said at once.
-func TestInvalidEverywhere(t *testing.T) {
+// All errors of a row are shown at once.
+func TestSeveralErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"ten", "1", "second", "counter"}),
 		"limits[0].zone", "Mars", "limits[0].slots", "64", "limits[0].countDenied", "yes")
@@ -190,8 +190,8 @@ func TestInvalidEverywhere(t *testing.T) {
 	}
 }
 
-// A saved edit is written, and the key's page says once what it changed.
-func TestSave(t *testing.T) {
+// An edit is saved, and the key's page shows the change once.
+func TestSaveOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
 	got := s.Post(
 		limitsPath,
@@ -201,7 +201,7 @@ func TestSave(t *testing.T) {
 	)
 	got.Wants(t, http.StatusSeeOther)
 	if to := got.Header.Get("Location"); to != "/keys/{acme}" {
-		t.Errorf("to %q", to)
+		t.Errorf("the save redirects to %q, want /keys/{acme}", to)
 	}
 	want := []limiter.Limit{
 		sitetest.Per(1000, 10*time.Second),
@@ -213,7 +213,7 @@ func TestSave(t *testing.T) {
 	const flash = "Saved: 10 per 10 seconds → 1,000 per 10 seconds; 2,000,000 per day, counter. Effective " +
 		"immediately."
 	if refresh := s.Refresh("/keys/{acme}"); strings.Contains(refresh.Body, flash) {
-		t.Error("a live refresh took the message")
+		t.Error("a live refresh has the message")
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, flash)
 	if again := s.Get("/keys/{acme}"); strings.Contains(again.Body, flash) {
@@ -235,8 +235,8 @@ func TestSaveWithoutChange(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed")
 }
 
-// What is wrong is said at its field, and everything typed is kept.
-func TestInvalid(t *testing.T) {
+// An invalid field gets an error, and all typed text is kept.
+func TestInvalidLimits(t *testing.T) {
 	rows := []struct {
 		name             string
 		requests, window string
@@ -281,17 +281,17 @@ func TestInvalid(t *testing.T) {
 			)
 			if typed := row.requests; len(typed) < form.MaxInput && !strings.ContainsAny(typed, "<") &&
 				!strings.Contains(got.Body, `value="`+typed+`"`) {
-				t.Errorf("%q was not kept", typed)
+				t.Errorf("the form lacks the typed %q", typed)
 			}
 			if strings.Count(got.Body, `class="wrong"`) != 1 ||
 				strings.Count(got.Body, `aria-invalid="true"`) != 1 {
-				t.Error("other fields are marked too")
+				t.Error("other fields are marked as invalid too")
 			}
 			if strings.Contains(got.Body, "<script>") || len(got.Body) > 30_000 {
-				t.Error("what was typed is not escaped and bounded")
+				t.Error("the typed text is not escaped, or the page is not bounded")
 			}
 			if s.Keys.Written() != 0 {
-				t.Error("it was written")
+				t.Error("the form was written")
 			}
 		})
 	}
@@ -305,13 +305,12 @@ func TestNoLimits(t *testing.T) {
 		s.Post(limitsPath, form).Wants(t, http.StatusUnprocessableEntity, "Add at least one limit")
 	}
 	if s.Keys.Written() != 0 {
-		t.Error("it was written")
+		t.Error("the form was written")
 	}
 }
 
-// What only the store finds wrong is shown at its field too, although blank rows stand
-// before it.
-func TestStoreRefuses(t *testing.T) {
+// An error that only the store finds is shown at its field, also after blank rows.
+func TestErrorOfStore(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) {
 		set.Plans[0].Limits = []limiter.Limit{sitetest.Per(1000, time.Minute)}
@@ -325,8 +324,8 @@ func TestStoreRefuses(t *testing.T) {
 			`<p class="wrong" id="limits-1-requests-error">It is 501: a call of route &#34;export&#34; costs 600 and could never pass.</p>`)
 }
 
-// An edit of a key that somebody changed meanwhile writes nothing and shows both; saving
-// again, knowing that, replaces theirs.
+// An edit of a key that somebody else changed meanwhile writes nothing and shows both
+// versions. Saving again overwrites the other one.
 func TestConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.OverrideKey("acme", sitetest.Per(77, time.Hour))
@@ -337,17 +336,17 @@ func TestConflict(t *testing.T) {
 		`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Overwrite with my changes",
 		"Discard my changes")
 	if !strings.Contains(got.Body, `href="/keys/{acme}"`) {
-		t.Error("no way to drop the edit")
+		t.Error("the page lacks a link that discards the edit")
 	}
 	if s.Keys.Written() != 0 || s.Keys.Key("acme").Override.Limits[0].Requests != 77 {
-		t.Fatal("the edit was written over theirs")
+		t.Fatal("the edit overwrote the other change")
 	}
 	s.Post(limitsPath, sitetest.LimitsForm(2, mine)).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Saved: 77 per hour → 20 per 10 seconds")
 }
 
-// Both sides of a conflict say all that there is to their limits.
-func TestConflictInFull(t *testing.T) {
+// Both sides of a conflict show every field of their limits.
+func TestConflictShowsEveryField(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.OverrideKey("acme", sitetest.Monthly, sitetest.Coarse)
 	s.Post(
@@ -363,8 +362,8 @@ func TestConflictInFull(t *testing.T) {
 			`name="limits[0].countDenied" value="yes" checked`)
 }
 
-// Rows are added and removed without JavaScript and without saving, up to the most that a
-// key can have; what was typed stays.
+// Without JavaScript, buttons add and remove limits without saving, and keep the typed
+// text. One limit always remains.
 func TestRowsWithoutScript(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.LimitsForm(1, [4]string{"ten", "10", "second", "log"}, [4]string{
@@ -375,24 +374,25 @@ func TestRowsWithoutScript(t *testing.T) {
 		t, http.StatusOK, `value="ten"`, `name="limits[2].requests" value=""`, `value="remove:limits:2"`,
 	)
 	if strings.Contains(got.Body, `class="wrong"`) {
-		t.Error("adding a row complains about the others")
+		t.Error("adding a limit shows errors of the others")
 	}
 	form.Set("action", "remove:limits:0")
 	got = s.Post(limitsPath, form).Wants(t, http.StatusOK,
 		`name="limits[0].requests" value="5"`, "5 per hour")
 	if strings.Contains(got.Body, `value="ten"`) || strings.Contains(got.Body, `value="remove:limits:0"`) {
-		t.Error("the row is still there, or the last one can be removed")
+		t.Error("the removed limit is still there, or the last one can be removed")
 	}
 	for _, action := range []string{"remove:limits:7", "remove:limits:-1", "remove:limits:x"} {
 		form.Set("action", action)
 		s.Post(limitsPath, form).Wants(t, http.StatusOK, `value="ten"`, `name="limits[1].requests" value="5"`)
 	}
 	if s.Keys.Written() != 0 {
-		t.Error("changing rows wrote")
+		t.Error("adding or removing a limit wrote something")
 	}
 }
 
-func TestMostRows(t *testing.T) {
+// The form offers at most limiter.MaxLimits limits, and more are refused.
+func TestMaxLimits(t *testing.T) {
 	s := sitetest.New(t).Login()
 	var rows [][4]string
 	for i := range limiter.MaxLimits {
@@ -402,7 +402,7 @@ func TestMostRows(t *testing.T) {
 	form.Set("action", "add:limits")
 	got := s.Post(limitsPath, form).Wants(t, http.StatusOK, `name="limits[7].requests" value="8"`)
 	if strings.Contains(got.Body, "Add a limit") || strings.Contains(got.Body, "limits[8]") {
-		t.Error("a ninth limit is offered")
+		t.Error("the form offers a ninth limit")
 	}
 	s.PostAnyway(limitsPath, sitetest.LimitsForm(1, rows...)).Wants(t, http.StatusSeeOther)
 	s.Post(
@@ -410,6 +410,7 @@ func TestMostRows(t *testing.T) {
 	).Wants(t, http.StatusBadRequest)
 }
 
+// A form without a valid version is refused, and so is one of an unknown key.
 func TestForeignForm(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, version := range []string{"", "x", "1.5", "99999999999999999999"} {
@@ -419,11 +420,12 @@ func TestForeignForm(t *testing.T) {
 	}
 	s.Post("/keys/ZZZZZZZZZZZZ/limits", sitetest.LimitsForm(1)).Wants(t, http.StatusNotFound)
 	if s.Keys.Written() != 0 {
-		t.Error("it was written")
+		t.Error("the form was written")
 	}
 }
 
-func TestRevokedKey(t *testing.T) {
+// The limits of a revoked key cannot be edited.
+func TestLimitsOfRevokedKey(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 	s.Get(limitsPath).Wants(t, http.StatusConflict, "This key is revoked")
@@ -431,6 +433,6 @@ func TestRevokedKey(t *testing.T) {
 		t, http.StatusConflict, "This key is revoked",
 	)
 	if s.Keys.Written() != 0 {
-		t.Error("it was written")
+		t.Error("the form was written")
 	}
 }

@@ -13,29 +13,29 @@ import (
 	"tidegate/internal/policy"
 )
 
-// The chosen colours come at once and without a reload, so that nothing typed is lost;
-// they are there on the next page and without a script.
+// The chosen theme applies at once, without a reload that would lose typed text. The next
+// page has it too, and it can be chosen without a script.
 func TestBrowserTheme(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Scheme("light")
 	v.Enter()
 	v.Act(chromedp.SendKeys(chromedp.CSS("#q"), "half a wo"))
-	ground := func() string {
+	background := func() string {
 		return sitetest.Eval[string](v, `getComputedStyle(document.documentElement).backgroundColor`)
 	}
-	light := ground()
+	light := background()
 	v.Act(
 		chromedp.Evaluate[chromedp.Void](`window.sameDocument = true`),
 		chromedp.Click(chromedp.CSS("#theme [value=dark]")),
 	)
 	v.Wait(`document.querySelector("#theme [value=dark]").getAttribute("aria-pressed") === "true"`)
-	dark := ground()
+	dark := background()
 	if dark == light || !sitetest.Eval[bool](v, `sameDocument && q.value === "half a wo"`) {
-		t.Errorf("light is %s, dark is %s", light, dark)
+		t.Errorf("the background is %s in light and %s in dark, or the page was reloaded", light, dark)
 	}
 	waitForTheme(v, "dark")
 	v.Open("/simulate")
-	if ground() != dark {
+	if background() != dark {
 		t.Error("the next page is not dark")
 	}
 	v.WithoutScript()
@@ -46,14 +46,13 @@ func TestBrowserTheme(t *testing.T) {
 	)
 	if at := sitetest.Eval[string](
 		v, `location.pathname + location.search`,
-	); at != "/simulate?seed=3" || ground() != light {
-		t.Errorf("after a choice without a script: %s, %s", at, ground())
+	); at != "/simulate?seed=3" || background() != light {
+		t.Errorf("after a choice without a script: %s with %s, want light", at, background())
 	}
 	v.NoConsoleErrors("")
 }
 
-// waitForTheme waits until the server has saved the choice, which a page asked for anew
-// shows.
+// waitForTheme waits until the server has saved the theme, so that a new page has it.
 func waitForTheme(v *sitetest.Visit, name string) {
 	v.T.Helper()
 	v.Act(chromedp.Evaluate[chromedp.Void](`(async () => {
@@ -63,15 +62,15 @@ func waitForTheme(v *sitetest.Visit, name string) {
 	v.Wait(`window.saved`)
 }
 
-// Single keys search and list the keys, from any page, but not while somebody types, and
-// not once they are turned off. Before the log-in there are none.
-func TestBrowserKeyboard(t *testing.T) {
+// Single-key shortcuts work on every page, but not in a text field, not after they are
+// turned off, and not before the log-in.
+func TestBrowserShortcuts(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Open("/login")
 	v.Act(chromedp.Focus(chromedp.CSS("#main")))
 	v.Press("?")
 	if sitetest.Eval[bool](v, `document.querySelector("#keyboard, #keyboard-open") !== null`) {
-		t.Error("keys are listed before the log-in")
+		t.Error("the login page lists shortcuts")
 	}
 	v.Enter()
 	press := v.Press
@@ -79,24 +78,24 @@ func TestBrowserKeyboard(t *testing.T) {
 	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`))
 	press("/")
 	if focused() != "q" {
-		t.Errorf("after /: the focus is on %q", focused())
+		t.Errorf("after /: the focus is on %q, want q", focused())
 	}
 	press("/")
 	press("?")
 	if got := sitetest.Eval[string](v, `q.value`); got != "/?" || sitetest.Eval[bool](v, `keyboard.open`) {
-		t.Errorf("typed %q", got)
+		t.Errorf("typed %q, want /? and no list of shortcuts", got)
 	}
 	v.Act(chromedp.Focus(chromedp.CSS("#keyboard-open")))
 	press("?")
 	v.Act(chromedp.WaitVisible(chromedp.CSS("#keyboard")))
 	press("/")
 	if !sitetest.Eval[bool](v, `keyboard.open && keyboard.contains(document.activeElement)`) {
-		t.Error("a key acts behind the open list")
+		t.Error("a shortcut acts behind the open list")
 	}
 	v.Act(chromedp.KeyEvent("\x1b"))
 	v.Wait(`!keyboard.open`)
 	if focused() != "keyboard-open" {
-		t.Errorf("after the list: the focus is on %q", focused())
+		t.Errorf("after the list: the focus is on %q, want keyboard-open", focused())
 	}
 	v.Keys.Use("bolt", 7)
 	press("r")
@@ -112,30 +111,30 @@ func TestBrowserKeyboard(t *testing.T) {
 	press("/")
 	press("?")
 	if focused() != "main" || sitetest.Eval[bool](v, `keyboard.open`) {
-		t.Errorf("keys that are turned off act: the focus is on %q", focused())
+		t.Errorf("a shortcut acts while turned off: the focus is on %q, want main", focused())
 	}
 	v.NoConsoleErrors("")
 }
 
-// The first thing that Tab reaches is the way past the navigation.
+// The first Tab reaches the link that skips the navigation.
 func TestBrowserSkipLink(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	v.Open("/simulate")
 	v.Act(chromedp.KeyEvent("\t"))
 	if got := sitetest.Eval[string](v, `document.activeElement.className`); got != "skip" {
-		t.Fatalf("the first Tab reaches %q", got)
+		t.Fatalf("the first Tab reaches %q, want the link skip", got)
 	}
 	if top := sitetest.Eval[float64](v, `document.activeElement.getBoundingClientRect().top`); top < 0 {
-		t.Errorf("the link is at %v", top)
+		t.Errorf("the focused link is at %v px, above the page", top)
 	}
 	v.Act(chromedp.KeyEvent("\r"))
 	v.Wait(`document.activeElement.id === "main"`)
 }
 
-// While somebody points at a row, a refresh changes its figures but moves no row; once
-// the pointer has left, the rows take their new order.
-func TestBrowserRowsStayUnderThePointer(t *testing.T) {
+// While the pointer is over a row, a refresh updates figures but moves no row. After the
+// pointer leaves, the rows take their new order.
+func TestBrowserRowsStayUnderPointer(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	v.HandTimers()
@@ -148,7 +147,7 @@ func TestBrowserRowsStayUnderThePointer(t *testing.T) {
 		)
 	}
 	if got := order(); got != "ABCDEF" {
-		t.Fatalf("the rows are %s", got)
+		t.Fatalf("the rows are %s, want ABCDEF", got)
 	}
 	v.Point("#key-{bolt}")
 	v.Keys.UpdateKey("acme", func(k *policy.Key) { k.Name = "zebra" })
@@ -158,28 +157,28 @@ func TestBrowserRowsStayUnderThePointer(t *testing.T) {
 	v.Wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.Wait(`waits() === "2000"`)
 	if got := order(); got != "ZBCDEFA" {
-		t.Errorf("under the pointer the rows are %s", got)
+		t.Errorf("under the pointer the rows are %s, want ZBCDEFA", got)
 	}
 	v.Point("h1")
 	v.Fire()
 	v.Wait(`document.querySelector("#keys tbody").textContent.includes("aard")`)
 	if got := order(); got != "ABCDEFZ" {
-		t.Errorf("without the pointer the rows are %s", got)
+		t.Errorf("without the pointer the rows are %s, want ABCDEFZ", got)
 	}
 	v.NoConsoleErrors("")
 }
 
-// A server that is gone, not only its store, keeps the last figures on screen and is
-// asked for ever more seldom; its return ends that.
+// While the server itself is unavailable, the page keeps the last figures and refreshes
+// at growing intervals, up to 30 s. A success restores the chosen interval.
 func TestBrowserServerUnavailable(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	var unavailable atomic.Bool
-	there := v.Server.Config.Handler
+	dashboard := v.Server.Config.Handler
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if unavailable.Load() {
-			panic(http.ErrAbortHandler) // closes the connection without a word
+			panic(http.ErrAbortHandler) // closes the connection without a response
 		}
-		there.ServeHTTP(w, r)
+		dashboard.ServeHTTP(w, r)
 	}))
 	t.Cleanup(plain.Close)
 	v.Base = plain.URL
@@ -200,19 +199,19 @@ func TestBrowserServerUnavailable(t *testing.T) {
 	)
 	for _, c := range v.ConsoleErrors() {
 		if !strings.Contains(c, "net::ERR_EMPTY_RESPONSE") && !strings.Contains(c, "console.error") {
-			t.Errorf("in the browser's console: %s", c)
+			t.Errorf("unexpected message in the browser's console: %s", c)
 		}
 	}
 }
 
-// What changed is announced to a screen reader outside of the section that comes anew,
-// every ten seconds at most.
+// A summary of each refresh is announced to screen readers outside of the replaced
+// section, at most every ten seconds.
 func TestBrowserSummary(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	v.HandTimers()
 	v.Open("/keys?live=2")
-	// the clock stands
+	// performance.now returns a fixed time.
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.now = performance.now(); performance.now = () => now`))
 	refresh := func() {
 		v.Wait(`waits() === "2000"`)
@@ -227,19 +226,18 @@ func TestBrowserSummary(t *testing.T) {
 	if got := sitetest.Eval[string](
 		v, `document.querySelector("#live-summary").textContent`,
 	); got != "6 keys shown, 1 blocked now" {
-		t.Errorf("told again within ten seconds: %q", got)
+		t.Errorf("announced %q within ten seconds, want the first summary", got)
 	}
 	v.Act(chromedp.Evaluate[chromedp.Void](`now += 1`))
 	refresh()
 	v.Wait(`document.querySelector("#live-summary").textContent === "6 keys shown, 2 blocked now"`)
 }
 
-// A toast is read aloud, can be dismissed, and one of the page itself offers to take the
-// change back.
+// A toast shows markup as text, has the role status, and can be dismissed.
 func TestBrowserToasts(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
-	v.HandTimers() // so that it stays until it is dismissed
+	v.HandTimers() // so that the toast stays until it is dismissed
 	v.Open("/keys")
 	v.Act(
 		chromedp.Evaluate[chromedp.Void](
@@ -249,31 +247,31 @@ func TestBrowserToasts(t *testing.T) {
 	if got := sitetest.Eval[string](
 		v, `document.querySelector(".toast p").textContent`,
 	); got != "<b>Copied</b>" {
-		t.Errorf("the toast says %q", got)
+		t.Errorf("the toast shows %q, want <b>Copied</b> as text", got)
 	}
 	v.Act(chromedp.Click(chromedp.CSS(".toast .plain")), chromedp.WaitNotPresent(chromedp.CSS(".toast")))
 	v.NoConsoleErrors("")
 }
 
-// The page's weight without anything in the browser's cache: HTML, stylesheet, scripts
-// and icon, compressed.
+// With an empty cache, a page loads less than 60,000 bytes: HTML, stylesheet, scripts and
+// icon, compressed.
 func TestBrowserFirstLoad(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
-	const most = 60_000
+	const limit = 60_000
 	for _, path := range []string{"/keys", "/simulate", everyAlgorithm()} {
 		v.Open(path)
 		const sum = `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
 			.reduce((sum, { encodedBodySize }) => sum + encodedBodySize, 0)`
-		if got := sitetest.Eval[int](v, sum); got == 0 || got >= most {
-			t.Errorf("%s: %d bytes, want fewer than %d", path, got, most)
+		if got := sitetest.Eval[int](v, sum); got == 0 || got >= limit {
+			t.Errorf("%s: %d bytes, want fewer than %d", path, got, limit)
 		} else {
 			t.Logf("%.60s: %d bytes", path, got)
 		}
 	}
 }
 
-// The stylesheet of every page stays small.
+// The stylesheet has less than 21,000 bytes.
 func TestBrowserStylesheet(t *testing.T) {
 	v := sitetest.NewVisit(t)
 	s, err := v.Services.Bundle.Files.Open(v.Services.Bundle.Style)

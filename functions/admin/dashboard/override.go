@@ -17,7 +17,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// overridePage is the form of an override and what is shown around it.
+// overridePage is the form of an override with its preview, conflict and warnings.
 type overridePage struct {
 	set      *policy.Set
 	key      policy.Key
@@ -48,15 +48,15 @@ func (d *dashboard) overridable(w http.ResponseWriter, r *http.Request) (*policy
 		d.Fail(w, r, page.Problem{
 			Status:  http.StatusConflict,
 			Heading: "This key is " + string(key.Status),
-			Advice:  "No call with it is allowed, whatever its limits. They stay as they were.",
+			Advice:  "Its calls are denied. Only the limits of an active key can be changed.",
 		})
 		return nil, policy.Key{}, false
 	}
 	return set, key, true
 }
 
-// saveOverride saves the form. Its other buttons show the form again: with a row more or
-// less, or with a preview.
+// saveOverride saves the form. The other buttons render the form again: with a limit
+// added or removed, or with a preview.
 func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -139,9 +139,9 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 
 func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) {
 	name := page.Clip(o.key.Name, page.MaxName)
-	lead := "An override of the plan " + page.Clip(o.key.Plan, page.MaxName) + " for this key only."
+	lead := "Overrides the plan " + page.Clip(o.key.Plan, page.MaxName) + " for this key only."
 	if o.key.Plan == "" {
-		lead = "An override of what is meant for all callers of its kind, for this one only."
+		lead = "Overrides the default limits for this caller only."
 	}
 	f := o.form.View()
 	f.Warning = form.Warn(o.warnings)
@@ -152,14 +152,14 @@ func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, statu
 		Trail:    d.keyTrail(o.key),
 		Heading:  "Limits of",
 		Name:     name,
-		Lead:     []string{lead + " Acts on the next check. Counts are kept."},
+		Lead:     []string{lead + " Applies from the next check. Counts are kept."},
 		Conflict: o.conflict,
 		Preview:  o.preview,
 		Form:     &f,
 	}))
 }
 
-// effectiveText says which limits a key has, and why.
+// effectiveText describes the limits of a key and their source.
 func effectiveText(set *policy.Set, k policy.Key) []string {
 	if k.Status != policy.Active {
 		return []string{"the key is " + string(k.Status)}
@@ -202,7 +202,7 @@ func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
 	}
 	if list.Next != "" {
 		p.Next = d.Path("/overrides?after=" + list.Next)
-		p.Note = "Each page lists those ending soon first."
+		p.Note = "Each page is sorted by end, soonest first."
 	}
 	d.Render(w, r, http.StatusOK, templates.Overrides(p))
 }

@@ -61,7 +61,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	calls := chart.TimeSeries{Step: at.ByMinute(),
 		SelectIn: page.Address(home, page.WithLive(nil, p.Live.Seconds))}
 	if at.Step < calls.Step {
-		calls.Note = "Totals are counted by the minute; a key's page is finer."
+		calls.Note = "Totals are counted by the minute. Key pages have shorter steps."
 	}
 	if p.Chart, err = d.drawCalls(ctx, calls, at, points, policyset.SetID, nil); err != nil {
 		return p, err
@@ -115,14 +115,14 @@ func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active int
 		{Name: "Active callers", Value: page.Number(active), Note: "last 24 h"},
 		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
 			Address: d.Path("/keys?state=shadow"),
-			Note: page.Number(sum.ShadowDenied) + " in shadow, " +
-				page.Number(sum.CandidateDenied) + " by candidates"},
+			Note: page.Number(sum.ShadowDenied) + " in shadow mode, " +
+				page.Number(sum.CandidateDenied) + " by candidate limits"},
 		valkey,
 	}
 }
 
-// rank returns the rows of a ranking of callers. A caller without a record is named by its
-// id.
+// rank returns the rows of a ranking of callers. The name of a caller without a record is
+// its id.
 func (d *dashboard) rank(ctx context.Context, at chart.Period,
 	read func(ctx context.Context, from, to time.Time, count int) ([]usage.Talker, error),
 ) ([]templates.TalkerRow, error) {
@@ -166,13 +166,13 @@ func (d *dashboard) restoreLost(w http.ResponseWriter, r *http.Request) {
 		d.Log.Error("restore", "cause", err)
 		d.Fail(w, r, page.Problem{
 			Status: http.StatusServiceUnavailable, Heading: "Not everything was restored",
-			Advice: "Try again. If it stays so, run scripts/restore.",
+			Advice: "Try again. If this fails again, run scripts/restore.",
 		})
 		return
 	}
 	done := "Restored. Counts start empty."
 	if s.Left > 0 {
-		done = "Restored in part. Restore again: " + page.Number(int64(s.Left)) + " parts are left."
+		done = "Restored in part. Restore again: " + page.Number(int64(s.Left)) + " of 256 parts remain."
 	}
 	d.Flash(r, done, "")
 	http.Redirect(w, r, d.Path("/"), http.StatusSeeOther)

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
-// Live figures change without a reload, while focus and typed text stay; nothing is asked
-// for while the tab is hidden.
+// Live figures change without a reload, and keep the focus and typed text. A hidden tab
+// does not refresh.
 func TestBrowserLiveRefresh(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
@@ -42,14 +42,14 @@ func TestBrowserLiveRefresh(t *testing.T) {
 		v, `[sameDocument, document.activeElement.id, q.value, q.selectionStart, q.selectionEnd].join()`,
 	)
 	if state != "true,q,half a wo,4,6" {
-		t.Errorf("after a refresh: %s", state)
+		t.Errorf("after a refresh: %s, want the same document, focus, text and selection", state)
 	}
 	v.Act(chromedp.Evaluate[chromedp.Void](v.Keys.Named(`document.querySelector("#key-{bolt} a").focus()`)))
 	v.Keys.Use("bolt", 10)
 	v.Fire()
 	v.Wait(`document.querySelector("#key-{bolt}").textContent.includes("blocked now")`)
 	if got := sitetest.Eval[string](v, `document.activeElement.textContent`); got != "bolt" {
-		t.Errorf("the focus is on %q, was on the link to bolt", got)
+		t.Errorf("after a refresh the focus is on %q, want the link to bolt", got)
 	}
 	v.Wait(`waits() === "2000"`)
 	setHidden(v, true)
@@ -61,15 +61,15 @@ func TestBrowserLiveRefresh(t *testing.T) {
 	v.NoConsoleErrors("")
 }
 
-// hide makes the page believe that its tab is hidden, or shown again.
+// setHidden makes the page believe that its tab was hidden or shown.
 func setHidden(v *sitetest.Visit, hidden bool) {
 	v.T.Helper()
 	v.Act(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
 		`Object.defineProperty(document, "hidden", { value: %v, configurable: true }); document.dispatchEvent(new Event("visibilitychange"))`, hidden)))
 }
 
-// Without an answer the last figures stay, are shown as old, and are asked for ever more
-// seldom; the first answer ends that.
+// While Valkey is unavailable, the page keeps the last figures, grays them out and
+// refreshes at growing intervals, up to 30 s. A success restores the chosen interval.
 func TestBrowserStoreUnavailable(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
@@ -83,7 +83,8 @@ func TestBrowserStoreUnavailable(t *testing.T) {
 		if !sitetest.Eval[bool](v,
 			`stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10") &&
 			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") && age.textContent.startsWith("updated ")`) {
-			t.Fatalf("the page is %s", sitetest.Eval[string](v, "document.body.innerText"))
+			t.Fatalf("the page does not show its last figures as old: %s",
+				sitetest.Eval[string](v, "document.body.innerText"))
 		}
 	}
 	v.Keys.Fail("")
@@ -93,8 +94,8 @@ func TestBrowserStoreUnavailable(t *testing.T) {
 	v.NoConsoleErrors("503")
 }
 
-// A session that ends during live refresh leads to the login and back to the same
-// address.
+// If the session ends during live refresh, the page opens the login, which leads back to
+// the same address.
 func TestBrowserSessionExpires(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
@@ -110,21 +111,21 @@ func TestBrowserSessionExpires(t *testing.T) {
 		chromedp.WaitReady(chromedp.CSS("#live")),
 	)
 	if at := sitetest.Eval[string](v, `location.pathname + location.search`); at != "/keys?live=2&q=a" {
-		t.Errorf("after the login: %s", at)
+		t.Errorf("after the login the page is %s, want /keys?live=2&q=a", at)
 	}
 	v.NoConsoleErrors("401")
 }
 
-// forgetSessions ends all sessions, as their store does after a while.
+// forgetSessions deletes all sessions, as their expiry does.
 func forgetSessions(v *sitetest.Visit) {
 	v.T.Helper()
 	if len(v.Store.Keys()) == 0 {
-		v.T.Fatal("there is no session")
+		v.T.Fatal("the store has no session to delete")
 	}
 	v.Store.FlushAll()
 }
 
-// everyAlgorithm is an experiment with all that the lab compares.
+// everyAlgorithm returns the address of a simulation with every algorithm.
 func everyAlgorithm() string {
 	q := url.Values{"limit": {"100"}, "shape": {"poisson"}, "rate": {"2"}, "windows": {"20"}}
 	for _, c := range accuracy.Algorithms() {
@@ -133,8 +134,8 @@ func everyAlgorithm() string {
 	return "/simulate?" + q.Encode()
 }
 
-// makeToken fills in the form, as an editor would.
-func makeToken(v *sitetest.Visit) {
+// createToken fills in and sends the form of a machine token.
+func createToken(v *sitetest.Visit) {
 	v.Act(
 		chromedp.SendKeys(chromedp.CSS("#token-name"),
 			"continuous integration of the warehouse in Rotterdam"),
@@ -144,17 +145,18 @@ func makeToken(v *sitetest.Visit) {
 	)
 }
 
-// shown is a page in one of its states.
-type shown struct {
-	name, path, status string
-	prepare            func(*sitetest.Visit)
+// pageState is a page in one of its states.
+type pageState struct {
+	name, path string
+	status     string                // of the error that the browser logs; empty for none
+	prepare    func(*sitetest.Visit) // brings the page into the state; may be nil
 }
 
-func shownPages() []shown {
-	because := chromedp.SetValue(chromedp.CSS("#reason"), "asked for by their support")
+func pageStates() []pageState {
+	typeReason := chromedp.SetValue(chromedp.CSS("#reason"), "asked for by their support")
 	invalid := func(v *sitetest.Visit) {
 		v.Act(
-			because,
+			typeReason,
 			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "ten"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".wrong")),
@@ -164,7 +166,7 @@ func shownPages() []shown {
 		v.Act(chromedp.Click(chromedp.CSS(".more summary")),
 			chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")))
 	}
-	allWrong := func(v *sitetest.Visit) {
+	allInvalid := func(v *sitetest.Visit) {
 		v.Act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
 		v.Retype("#limits-0-window", "12")
 		open(v)
@@ -180,7 +182,7 @@ func shownPages() []shown {
 	conflict := func(v *sitetest.Visit) {
 		v.Keys.UpdateKey("chandlery", func(k *policy.Key) { k.Tags = []string{"meanwhile"} })
 		v.Act(
-			because,
+			typeReason,
 			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "12"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".conflict")),
@@ -188,13 +190,13 @@ func shownPages() []shown {
 	}
 	saved := func(v *sitetest.Visit) {
 		v.Act(
-			because,
+			typeReason,
 			chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "1,234"),
 			chromedp.Click(chromedp.CSS(".actions button")),
 			chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 		)
 	}
-	return []shown{
+	return []pageState{
 		{"keys", "/keys?live=2", "", nil},
 		{"nothing found", "/keys?q=zzz", "", nil},
 		{"key", "/keys/{chandlery}", "", nil},
@@ -206,8 +208,8 @@ func shownPages() []shown {
 		{"invalid limits", "/keys/{acme}/limits", "422", invalid},
 		{"key with every field", "/keys/{ferry}", "", nil},
 		{"limits with every field", "/keys/{ferry}/limits", "", nil},
-		{"limits opened", "/keys/{acme}/limits", "", open},
-		{"every field invalid", "/keys/{acme}/limits", "422", allWrong},
+		{"limits with every field open", "/keys/{acme}/limits", "", open},
+		{"every field invalid", "/keys/{acme}/limits", "422", allInvalid},
 		{"saved", "/keys/{acme}/limits", "", saved},
 		{"conflict", "/keys/{chandlery}/limits", "409", conflict},
 		{"simulate", "/simulate", "", nil},
@@ -221,29 +223,29 @@ func shownPages() []shown {
 			v.Act(chromedp.WaitVisible(chromedp.CSS("#keyboard")))
 		}},
 		{"settings", "/settings", "", nil},
-		{"token made", "/settings", "", makeToken},
+		{"created token", "/settings", "", createToken},
 		{"tokens", "/settings", "", nil},
-		{"token refused", "/settings", "422", func(v *sitetest.Visit) {
+		{"token with errors", "/settings", "422", func(v *sitetest.Visit) {
 			v.Act(
 				chromedp.Click(chromedp.CSS("form.panel button")),
 				chromedp.WaitVisible(chromedp.CSS("#token-name-error")),
 			)
 		}},
 		{"not found", "/nothing", "404", nil},
-		{"store away", "/keys?q=away", "503", func(v *sitetest.Visit) {
+		{"Valkey unavailable", "/keys?q=unavailable", "503", func(v *sitetest.Visit) {
 			v.Keys.Fail("unavailable")
 			v.Open("/keys")
 		}},
 	}
 }
 
-// Every page, in each of its states: no console or policy error, no sideways scroll from
-// 360 to 2560 px, and no finding of axe in light and dark.
+// Every page, in each of its states, has no console error, no violation of the content
+// security policy, no sideways scroll, and no finding of axe in the light and dark theme.
 func TestBrowserPages(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	t.Run("login", func(t *testing.T) { v.Open("/login"); v.Look(t, axe, "") })
-	t.Run("login refused", func(t *testing.T) {
+	t.Run("login with an error", func(t *testing.T) {
 		v.Act(
 			chromedp.SendKeys(chromedp.CSS("[name=user]"), sitetest.User),
 			chromedp.SendKeys(chromedp.CSS("[name=password]"), "n0t-it\n"),
@@ -252,7 +254,7 @@ func TestBrowserPages(t *testing.T) {
 		v.Look(t, axe, "401")
 	})
 	v.Enter()
-	for _, p := range shownPages() {
+	for _, p := range pageStates() {
 		t.Run(p.name, func(t *testing.T) {
 			v.T = t
 			v.Open(p.path)
@@ -264,8 +266,7 @@ func TestBrowserPages(t *testing.T) {
 	}
 }
 
-// Everything but live refresh works without JavaScript: login, search, pages, rows,
-// errors, save, logout.
+// Without JavaScript, login, search, limits, errors, saving, tokens and logout work.
 func TestBrowserWithoutScript(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	if _, err := chromedp.Call(
@@ -296,7 +297,7 @@ func TestBrowserWithoutScript(t *testing.T) {
 	)
 	if limits := v.Keys.Key("acme").Override.Limits; len(limits) != 1 ||
 		limits[0] != sitetest.Per(2000, 10*time.Second) {
-		t.Errorf("saved %v", limits)
+		t.Errorf("saved %v, want 2,000 per 10 seconds", limits)
 	}
 	v.Act(
 		chromedp.Click(chromedp.CSS(".actions .primary")),
@@ -314,39 +315,39 @@ func TestBrowserWithoutScript(t *testing.T) {
 	daily := limiter.Limit{Requests: 2000, Algorithm: limiter.FixedWindow, Calendar: limiter.Day,
 		Zone: "Europe/Berlin"}
 	if limits := v.Keys.Key("acme").Override.Limits; len(limits) != 1 || limits[0] != daily {
-		t.Errorf("saved %v", limits)
+		t.Errorf("saved %v, want %v", limits, daily)
 	}
 	v.Open("/settings")
 	if sitetest.Eval[bool](v, `document.querySelector("[data-copy]") !== null`) {
-		t.Error("a button that needs scripts is there before there is anything to copy")
+		t.Error("the page has a copy button before a token was created")
 	}
-	makeToken(v)
+	createToken(v)
 	v.Act(chromedp.WaitNotVisible(chromedp.CSS("[data-copy]")))
 	v.Act(chromedp.Click(chromedp.CSS("td form button")), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if all, err := v.Tokens.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("after the revocation: %v, %v", all, err)
+		t.Errorf("after the revocation: tokens %v, %v, want none", all, err)
 	}
 	v.Act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	v.NoConsoleErrors("422")
 }
 
-// A token that was made can be copied with a button, and read in its field.
+// The copy button of a new token selects it in its field.
 func TestBrowserCopy(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	v.Open("/settings")
-	makeToken(v)
+	createToken(v)
 	v.Act(chromedp.Click(chromedp.CSS("[data-copy]")))
 	v.Wait(`document.querySelector("[data-copy]").textContent !== "Copy"`)
 	if got := sitetest.Eval[string](
 		v, `secret.value.slice(secret.selectionStart, secret.selectionEnd)`,
 	); !sitetest.TokenInPage.MatchString(got) {
-		t.Errorf("selected: %q", got)
+		t.Errorf("selected %q, want the token", got)
 	}
 	v.NoConsoleErrors("")
 }
 
-// The form says what it understands while it is typed, and Enter saves it.
+// The form describes each limit while it is typed, and Enter saves it.
 func TestBrowserLimitsForm(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
@@ -362,13 +363,13 @@ func TestBrowserLimitsForm(t *testing.T) {
 	v.Act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	limits := v.Keys.Key("chandlery").Override.Limits
 	if len(limits) != 2 || limits[0] != sitetest.Per(2500, time.Second) {
-		t.Errorf("Enter saved %v", limits)
+		t.Errorf("Enter saved %v, want 2,500 per second first", limits)
 	}
 	v.NoConsoleErrors("")
 }
 
-// What the page says while a limit is typed is what the server says of it.
-func TestBrowserPreview(t *testing.T) {
+// The script describes a typed limit with the same text as the server.
+func TestBrowserLimitText(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	for _, limits := range [][]limiter.Limit{
@@ -381,13 +382,14 @@ func TestBrowserPreview(t *testing.T) {
 		v.Keys.OverrideKey("bolt", limits...)
 		v.Open("/keys/{bolt}/limits")
 		const previews = `[...document.querySelectorAll("output")].map((o) => o.textContent).join("; ")`
-		server := sitetest.Eval[string](v, previews)
+		fromServer := sitetest.Eval[string](v, previews)
 		v.Act(chromedp.Evaluate[chromedp.Void](`
 			document.querySelectorAll("output").forEach((o) => o.textContent = "");
 			document.querySelectorAll("[name$='.requests']").forEach((i) => i.dispatchEvent(new Event("input", { bubbles: true })))`))
-		if script := sitetest.Eval[string](v, previews); server != policydoc.LimitsText(limits) ||
-			script != server {
-			t.Errorf("%v: the server says %q, the script %q", limits, server, script)
+		if fromScript := sitetest.Eval[string](v, previews); fromServer != policydoc.LimitsText(limits) ||
+			fromScript != fromServer {
+			t.Errorf("%v: got %q from the server and %q from the script, want %q", limits, fromServer,
+				fromScript, policydoc.LimitsText(limits))
 		}
 	}
 	v.Act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
@@ -407,14 +409,14 @@ func TestBrowserPreview(t *testing.T) {
 		const result = `; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`
 		got := sitetest.Eval[string](v, fields+row.do+result)
 		if got != row.want {
-			t.Errorf("after %s: %q, want %q", row.do, got, row.want)
+			t.Errorf("after %s: got %q, want %q", row.do, got, row.want)
 		}
 	}
 	v.NoConsoleErrors("")
 }
 
-// Behind a stage of the gateway the browser keeps the session, the files load and the
-// refresh works.
+// Below a base path, such as an API Gateway stage, the session, the assets and the
+// refresh work.
 func TestBrowserBasePath(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)), sitetest.WithBase("/prod"))
 	v.Enter()
@@ -426,7 +428,7 @@ func TestBrowserBasePath(t *testing.T) {
 	v.Wait(`document.querySelector("#key-{bolt} .used").textContent.includes("7 of 10")`)
 	v.Act(chromedp.Click(chromedp.CSS(".who button")), chromedp.WaitVisible(chromedp.CSS("[name=password]")))
 	if at := sitetest.Eval[string](v, "location.pathname"); at != "/prod/login" {
-		t.Errorf("after the logout: %s", at)
+		t.Errorf("after the logout the page is %s, want /prod/login", at)
 	}
 	v.NoConsoleErrors("")
 }

@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/usage"
 )
 
-// planForm is what a browser sends for a plan with one limit per minute.
+// planOf returns the form of a plan with one log limit per minute, and more fields.
 func planOf(version int64, name, requests string, more ...string) url.Values {
 	return fields(append([]string{
 		"version", fmt.Sprint(version), "name", name, "mode", "enforce", "degraded", "closed", "reason",
@@ -49,14 +49,14 @@ func TestPlans(t *testing.T) {
 		t, http.StatusOK, `name="candidate[0].requests"`,
 	)
 	if s.Keys.Written() != 0 {
-		t.Fatal("it was written")
+		t.Fatal("an invalid plan was written")
 	}
 	s.Post(
 		"/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "degraded", "local", "share", "20"),
 	).Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().Plan("pro"); p.Number != 2 || p.Degraded != policy.Local || p.Share != 20 ||
 		p.Limits[0] != sitetest.Per(5, time.Minute) {
-		t.Errorf("saved %+v", p)
+		t.Errorf("saved %+v, want 5 per minute and a share of 20", p)
 	}
 	s.Get("/policies/plans/2").Wants(
 		t, http.StatusOK, `name="limits[0].requests" value="5"`, `name="share" value="20"`,
@@ -64,7 +64,7 @@ func TestPlans(t *testing.T) {
 	s.Post("/policies/plans/2", planOf(2, "business", "6")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/policies").Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().PlanByNumber(2); p.Name != "pro" || p.Share != 20 {
-		t.Errorf("after the undo: %+v", p)
+		t.Errorf("after the undo: %+v, want the name pro and a share of 20", p)
 	}
 	s.Get("/policies/plans/1/delete").Wants(t, http.StatusOK, "Delete the plan")
 	s.Post("/policies/plans/1/delete", fields("version", "4", "reason", "x")).Wants(
@@ -76,8 +76,8 @@ func TestPlans(t *testing.T) {
 	s.Get("/policies/plans/x").Wants(t, http.StatusNotFound)
 }
 
-// An edit of a plan acts on the next check of every key that has it.
-func TestPlanEditActs(t *testing.T) {
+// An edit of a plan applies to the next check of a key with the plan.
+func TestPlanEditApplies(t *testing.T) {
 	s := sitetest.New(t).Login()
 	checker := enforce.NewChecker(s.Keys.Client, sitetest.Pepper)
 	call := enforce.Call{Kind: policy.APIKey, Subject: s.Keys.IDs["acme"], Secret: s.Keys.Secrets["acme"]}
@@ -86,13 +86,13 @@ func TestPlanEditActs(t *testing.T) {
 			s.Post("/policies/plans/1", planOf(1, "free", "1")).Wants(t, http.StatusSeeOther)
 		}
 		if checked, err := checker.Check(t.Context(), call, nil); err != nil || checked.Allowed != want {
-			t.Errorf("check %d: %+v, %v", i, checked, err)
+			t.Errorf("check %d: %+v, %v, want allowed %v", i, checked, err, want)
 		}
 	}
 }
 
-// An edit that is based on an older version of the policies writes nothing, and shows
-// both; knowing that, it can be saved.
+// An edit of an older version of the policies writes nothing and shows both changes.
+// Saving again overwrites the other one.
 func TestPolicyConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Plan("theirs", sitetest.Per(77, time.Hour))
@@ -102,11 +102,11 @@ func TestPolicyConflict(t *testing.T) {
 		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`,
 		`name="limits[0].requests" value="20"`, "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
-		t.Fatal("it was written")
+		t.Fatal("an edit of an older version was written")
 	}
 	s.Post("/policies/plans/1", planOf(2, "free", "20")).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Plans) != 2 || set.Plans[0].Limits[0] != sitetest.Per(20, time.Minute) {
-		t.Errorf("saved %+v", set.Plans)
+		t.Errorf("saved %+v, want both plans, free with 20 per minute", set.Plans)
 	}
 	s.Post("/policies/plans/1", planOf(9, "free", "30")).Wants(t, http.StatusConflict)
 	s.Post(
@@ -114,8 +114,8 @@ func TestPolicyConflict(t *testing.T) {
 	).Wants(t, http.StatusBadRequest)
 }
 
-// A candidate counts next to the plan's limits. The page shows its would-be denials, and
-// promotes or drops it.
+// The policies page shows how many calls a candidate limit would have denied, and
+// promotes it.
 func TestCandidate(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1",
@@ -134,17 +134,17 @@ func TestCandidate(t *testing.T) {
 	s.Get("/policies").Wants(
 		t, http.StatusOK, "3 per minute", "would have denied 5 of 8 calls", "/policies/plans/1/promote",
 	)
-	s.Get("/").Wants(t, http.StatusOK, "0 in shadow, 5 by candidates")
+	s.Get("/").Wants(t, http.StatusOK, "0 in shadow mode, 5 by candidate limits")
 	s.Get("/policies/plans/1/promote").Wants(t, http.StatusOK, "Candidate: 3 per minute.")
 	s.Post("/policies/plans/1/promote", fields("version", "2", "reason", "good")).Wants(t,
 		http.StatusSeeOther)
 	if p, _ := s.Set().PlanByNumber(1); len(p.Candidate) != 0 || p.Limits[0] != sitetest.Per(3, time.Minute) {
-		t.Errorf("promoted to %+v", p)
+		t.Errorf("promoted to %+v, want 3 per minute and no candidate", p)
 	}
 	s.Get("/policies/plans/1/drop").Wants(t, http.StatusNotFound)
 }
 
-// The preview of a plan is played on the calls of its busiest keys; nothing is written.
+// The preview of a plan replays the calls of its busiest keys, and writes nothing.
 func TestPlanPreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	now := time.Now()
@@ -159,10 +159,12 @@ func TestPlanPreview(t *testing.T) {
 	).Wants(t, http.StatusOK,
 		"plan free: limits", "would have denied 4 of 11 calls", "2 busiest keys")
 	if s.Keys.Written() != 0 {
-		t.Error("a preview wrote")
+		t.Error("a preview wrote something")
 	}
 }
 
+// ruleOf returns the form of a route rule with the cost 1, and more fields. old is the
+// name of the rule to edit; empty for a new one.
 func ruleOf(version int64, old, name, method, path string, more ...string) url.Values {
 	return fields(append([]string{
 		"version", fmt.Sprint(version), "rule", old, "name", name, "method", method, "path", path, "cost",
@@ -171,7 +173,8 @@ func ruleOf(version int64, old, name, method, path string, more ...string) url.V
 	}, more...)...)
 }
 
-// Rules are listed as they win; a tie is refused with a word at the pattern.
+// Rules are listed with the most specific first. A rule that ties with another gets an
+// error at its pattern.
 func TestRules(t *testing.T) {
 	s := sitetest.New(t).Login()
 	version := int64(1)
@@ -183,7 +186,7 @@ func TestRules(t *testing.T) {
 	body := s.Get("/policies").Wants(t, http.StatusOK, "GET /orders/{id}").Body
 	if a, b, c := strings.Index(body, "one order"), strings.Index(body, ">orders<"),
 		strings.Index(body, "everything"); a > b || b > c {
-		t.Errorf("the rules stand at %d, %d, %d", a, b, c)
+		t.Errorf("the rules are at offsets %d, %d, %d, want them ascending", a, b, c)
 	}
 	s.Post(
 		"/policies/rules", ruleOf(version, "", "tie", "GET", "/orders/{other}"),
@@ -229,10 +232,11 @@ func TestRules(t *testing.T) {
 		"/policies/rules/delete?rule=orders", fields("version", fmt.Sprint(version), "reason", "gone"),
 	).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Routes) != 2 {
-		t.Errorf("routes %+v", set.Routes)
+		t.Errorf("got routes %+v, want 2", set.Routes)
 	}
 }
 
+// sharedOf returns the form of the shared limits without any limit, and more fields.
 func sharedOf(version string, more ...string) url.Values {
 	form := fields("version", version, "perIPMode", "enforce", "globalMode", "shadow", "reason", "test",
 		"action", "save", "deny", "", "allow", "",
@@ -262,7 +266,7 @@ func TestShared(t *testing.T) {
 	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") ||
 		set.TokenPlan != "free" || set.Bans == nil ||
 		set.Bans.Denials != 100 {
-		t.Errorf("saved %+v", set)
+		t.Errorf("saved %+v, want 3 denied networks, the token plan free and bans", set)
 	}
 	page := s.Get("/policies").Wants(t, http.StatusOK, "198.51.100.0/24, 2001:db8::/32",
 		"100 denied calls in 1m ban for 5m", "50 per minute",
@@ -272,12 +276,12 @@ func TestShared(t *testing.T) {
 	)
 	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Deny) != 0 || set.Bans != nil {
-		t.Errorf("after the undo: %+v", set)
+		t.Errorf("after the undo: %+v, want no denied networks and no bans", set)
 	}
 }
 
-// Explain says which rule wins and why, how full every limit is, and what the client
-// gets.
+// Explain shows which rule wins and why, the use of every limit, and the response that
+// the client gets.
 func TestExplain(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Save(func(set *policy.Set) {
@@ -314,7 +318,7 @@ func TestExplain(t *testing.T) {
 		t.Error("the page shows the secret")
 	}
 	if s.Keys.Written() != 0 {
-		t.Error("explaining wrote")
+		t.Error("an explanation wrote something")
 	}
 }
 
@@ -338,16 +342,16 @@ func TestOverview(t *testing.T) {
 	if first := strings.Index(body[blocked:], "bolt"); first > strings.Index(body[blocked:], "acme") {
 		t.Error("bolt is not the most blocked")
 	}
-	from, to := time.Now().Add(-2*time.Hour).UTC().Format(time.RFC3339),
-		time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	from := time.Now().Add(-2 * time.Hour).UTC().Format(time.RFC3339)
+	to := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
 	s.Get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).Wants(t, http.StatusOK,
 		"No requests in this period")
-	s.Keys.Server.SetTime(time.Now()) // the audit's entries are of the hour that the page shows
+	s.Keys.Server.SetTime(time.Now()) // so that audit entries fall into the hour on the page
 	s.Post("/policies/plans/1", planOf(1, "free", "7")).Wants(t, http.StatusSeeOther)
 	s.Get("/?range=1h").Wants(t, http.StatusOK, "plan free: limits")
 	if got := s.Refresh("/?live=5").Wants(
 		t, http.StatusOK, `<section id="live"`, "125 calls, 30 blocked",
 	); strings.Contains(got.Body, "<html") {
-		t.Error("a refresh is a whole page")
+		t.Error("a refresh got a whole page")
 	}
 }

@@ -15,9 +15,8 @@ import (
 
 var hiddenInPage = regexp.MustCompile(`<input type="hidden" name="(version|seen)" value="([^"]*)"`)
 
-// again sends a form once more as the page that answered has it, with other text if there
-// is any.
-func importAgain(s *sitetest.Site, page sitetest.Reply, text, reason string) sitetest.Reply {
+// sendImport sends the import form of a page with a text and a reason.
+func sendImport(s *sitetest.Site, page sitetest.Reply, text, reason string) sitetest.Reply {
 	s.T.Helper()
 	form := url.Values{"yaml": {text}, "reason": {reason}, "action": {"save"}}
 	for _, m := range hiddenInPage.FindAllStringSubmatch(page.Body, -1) {
@@ -26,64 +25,63 @@ func importAgain(s *sitetest.Site, page sitetest.Reply, text, reason string) sit
 	return s.Post("/policies/import", form)
 }
 
-// What is exported can be imported, without scripts: first the changes are shown, then
-// they are made, with a reason.
+// An exported file can be imported without scripts: the first request previews the
+// changes, the second imports them, with a reason. An unseen text is previewed again.
 func TestImportPolicies(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/policies").Wants(t, http.StatusOK, `href="/policies.yaml"`, `href="/policies/import"`)
 	exported := s.Get("/policies.yaml").Wants(t, http.StatusOK, "- 10 per 10 seconds")
 	if !strings.Contains(exported.Header.Get("Content-Disposition"), "tidegate-policies.yaml") {
-		t.Errorf("%v", exported.Header)
+		t.Errorf("got headers %v, want the file name tidegate-policies.yaml", exported.Header)
 	}
 	form := s.Get("/policies/import").Wants(t, http.StatusOK, "Preview changes")
-	importAgain(s, form, exported.Body, "").Wants(t, http.StatusOK, "Nothing changes", "Preview changes")
+	sendImport(s, form, exported.Body, "").Wants(t, http.StatusOK, "Nothing changes", "Preview changes")
 	text := strings.Replace(exported.Body, "10 per 10 seconds", "25 per 10 seconds", 1)
-	shown := importAgain(s, form, text, "").Wants(
+	preview := sendImport(s, form, text, "").Wants(
 		t, http.StatusOK, "plan free: limits", "25 per 10 seconds</bdi></ins>", ">Import</button>",
 	)
 	if s.Keys.Written() != 0 {
-		t.Fatal("something was written before it was seen")
+		t.Fatal("the preview wrote something")
 	}
-	importAgain(s, shown, text, " ").Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
-	other := importAgain(s, shown, strings.Replace(text, "25", "26", 1), "more").Wants(
+	sendImport(s, preview, text, " ").Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
+	other := sendImport(s, preview, strings.Replace(text, "25", "26", 1), "more").Wants(
 		t, http.StatusOK, "26 per 10 seconds</bdi></ins>",
 	)
 	if s.Keys.Written() != 0 {
-		t.Fatal("something was written that was not seen")
+		t.Fatal("a text without a preview was imported")
 	}
-	importAgain(s, other, strings.Replace(text, "25", "26", 1), "more").Wants(t, http.StatusSeeOther)
+	sendImport(s, other, strings.Replace(text, "25", "26", 1), "more").Wants(t, http.StatusSeeOther)
 	s.Get("/policies").Wants(t, http.StatusOK, "26 per 10 seconds", "Imported 1 change.", "/undo")
 	if e, _ := s.Keys.Set(t.Context()); e.Plans[0].Number != 1 || e.Version != 2 {
-		t.Errorf("%+v", e)
+		t.Errorf("imported %+v, want version 2 and plan number 1", e)
 	}
 }
 
-// When somebody saves between the look and the import nothing is written, and the changes
-// are shown anew.
+// If somebody else saves between the preview and the import, nothing is written, and the
+// changes are previewed again.
 func TestImportConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
 	text := "plans:\n  - name: free\n    limits: [25 per 10 seconds]\n"
-	shown := importAgain(s, s.Get("/policies/import"), text, "").Wants(t, http.StatusOK, "Import")
+	preview := sendImport(s, s.Get("/policies/import"), text, "").Wants(t, http.StatusOK, "Import")
 	s.Keys.Plan("pro", sitetest.Per(100, time.Minute))
 	before := s.Keys.Written()
-	again := importAgain(s, shown, text, "mine").Wants(
+	again := sendImport(s, preview, text, "mine").Wants(
 		t, http.StatusConflict, "Someone else saved first", "plan pro",
 	)
 	s.Post("/policies/import", url.Values{"yaml": {"version: 1\n" + text}, "version": {"2"},
 		"reason": {"x"}}).
 		Wants(t, http.StatusConflict, "The file has version 1, the current version is 2")
 	if s.Keys.Written() != before {
-		t.Fatal("something was written")
+		t.Fatal("an import of an older version was written")
 	}
-	importAgain(s, again, text, "mine").Wants(t, http.StatusSeeOther)
+	sendImport(s, again, text, "mine").Wants(t, http.StatusSeeOther)
 	if set, _ := s.Keys.Set(t.Context()); len(set.Plans) != 1 || set.Version != 3 {
-		t.Errorf("%+v", set)
+		t.Errorf("imported %+v, want one plan and version 3", set)
 	}
 }
 
-// What is wrong with a file is said with its line; what was typed stays, and is no
-// markup.
-func TestImportRefuses(t *testing.T) {
+// An invalid file gets an error, with its line where there is one. Its text is escaped.
+func TestImportErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for text, want := range map[string]string{
 		"plans: [\n":                           "Line ",
@@ -99,17 +97,17 @@ func TestImportRefuses(t *testing.T) {
 			t, http.StatusUnprocessableEntity,
 		)
 		if !strings.Contains(got.Body, want) || strings.Contains(got.Body, "<script>alert") {
-			t.Errorf("%.40q: no %q", text, want)
+			t.Errorf("%.40q: the page lacks %q, or has markup of the file", text, want)
 		}
 	}
 	s.Post("/policies/import", url.Values{
 		"yaml": {strings.Repeat("x", policies.MaxImport)}, "version": {"1"},
 	}).Wants(t, http.StatusRequestEntityTooLarge)
 	drop := "plans:\n  - name: other\n    limits: [1 per second]\n"
-	shown := importAgain(s, s.Get("/policies/import"), drop, "").Wants(t, http.StatusOK)
-	importAgain(s, shown, drop, "tidy").Wants(t, http.StatusUnprocessableEntity, "keys use it (2)")
+	preview := sendImport(s, s.Get("/policies/import"), drop, "").Wants(t, http.StatusOK)
+	sendImport(s, preview, drop, "tidy").Wants(t, http.StatusUnprocessableEntity, "keys use it (2)")
 	if s.Keys.Written() != 0 {
-		t.Error("something was written")
+		t.Error("an invalid file was imported")
 	}
 	s.LoginAs(sitetest.Viewer).Get("/policies.yaml").Wants(t, http.StatusOK, "plans:")
 }

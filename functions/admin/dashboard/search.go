@@ -75,8 +75,8 @@ func (d *dashboard) keySearch(set *policy.Set, q keyQuery) templates.Search {
 }
 
 // searches holds the pages with a form that searches for a key, by the form's name. field
-// is the form field with the key; others are the remaining fields. The forms are posted to
-// search, so that a pasted secret appears in no address and no browser history.
+// is the form field with the key; others are the remaining fields. The forms are posted
+// to search, so that a pasted secret appears in no address and no browser history.
 var searches = map[string]struct {
 	path, field string
 	others      []string
@@ -87,7 +87,7 @@ var searches = map[string]struct {
 }
 
 // search redirects to the form's page with the typed text, or with the key's id if the
-// text is an id or a secret. The key list redirects to the page of such a key.
+// text is an id or a secret. From the key list, it redirects to the page of such a key.
 func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return

@@ -43,8 +43,8 @@ func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) {
 		heading = "Key created: “" + name + "”"
 	}
 	advice := []string{"Send it as x-api-key, or as Authorization: Bearer."}
-	if hasOldSecret(k, time.Now()) {
-		advice = append(advice, "The old secret works until "+page.Instant(k.Grace).Text+".")
+	if hasPreviousSecret(k, time.Now()) {
+		advice = append(advice, "The previous secret works until "+page.Instant(k.Grace).Text+".")
 	}
 	d.Render(w, r, http.StatusOK, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: name,
@@ -52,33 +52,34 @@ func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) {
 	}))
 }
 
-// hasOldSecret reports whether the secret before the last rotation still works.
-func hasOldSecret(k policy.Key, now time.Time) bool { return k.Grace.After(now) }
+// hasPreviousSecret reports whether the secret before the last rotation still works.
+func hasPreviousSecret(k policy.Key, now time.Time) bool { return k.Grace.After(now) }
 
-// oldSecretUsed says when the old secret was last used.
-func (d *dashboard) oldSecretUsed(ctx context.Context, k policy.Key) (string, error) {
+// previousSecretUse returns a sentence on when the previous secret was last used.
+func (d *dashboard) previousSecretUse(ctx context.Context, k policy.Key) (string, error) {
 	at, err := d.Usage.OldSecretUsed(ctx, k.ID, time.Now())
 	switch {
 	case err != nil:
 		return "", err
 	case at.IsZero():
-		return "Old secret not used in 30 days.", nil
+		return "Previous secret not used in 30 days.", nil
 	}
-	return "Old secret last used " + page.Instant(at).Text + ".", nil
+	return "Previous secret last used " + page.Instant(at).Text + ".", nil
 }
 
-// addSecretNotes adds to the form of a rotation or expiry what happens to the old secret.
+// addSecretNotes adds notes and warnings on the previous secret to the form of a rotation
+// or an expiry.
 func (d *dashboard) addSecretNotes(r *http.Request, action string, f *keyForm) (err error) {
 	if action != app.Rotate && action != app.ExpireSecret {
 		return nil
 	}
-	if !hasOldSecret(f.key, time.Now()) {
+	if !hasPreviousSecret(f.key, time.Now()) {
 		if action == app.ExpireSecret {
-			f.facts = []string{"No old secret works any more."}
+			f.facts = []string{"No previous secret is valid."}
 		}
 		return nil
 	}
-	used, err := d.oldSecretUsed(r.Context(), f.key)
+	used, err := d.previousSecretUse(r.Context(), f.key)
 	if err != nil {
 		return err
 	}
@@ -89,17 +90,18 @@ func (d *dashboard) addSecretNotes(r *http.Request, action string, f *keyForm) (
 	return err
 }
 
-// rotationWarnings warns that a rotation ends the old secret before its grace period does.
+// rotationWarnings warns that a rotation expires the previous secret before its grace
+// period ends.
 func (d *dashboard) rotationWarnings(r *http.Request, k policy.Key) ([]string, error) {
 	rotations, err := d.Keys.Audit().List(r.Context(),
 		audit.Query{Subject: k.ID, Action: audit.KeyRotate, Count: 1})
 	if err != nil {
 		return nil, err
 	}
-	name := "The old secret"
+	name := "The previous secret"
 	for _, e := range rotations.Entries {
 		name += ", replaced by " + page.Clip(e.By.Name, page.MaxName) + " on " +
 			page.Instant(e.Time).Text + ","
 	}
-	return []string{name + " works until " + page.Instant(k.Grace).Text + ". This ends it now."}, nil
+	return []string{name + " works until " + page.Instant(k.Grace).Text + ". Rotating expires it now."}, nil
 }

@@ -20,7 +20,7 @@ import (
 	"tidegate/web/templates"
 )
 
-const maxSessions = 20 // sessions shown of a user
+const maxSessions = 20 // sessions listed per user
 
 func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) {
 	d.renderSettings(w, r, http.StatusOK, newTokenForm())
@@ -54,19 +54,19 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 }
 
 func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
-	way := "password, from this function's configuration"
-	may := "read everything"
+	method := "password, from this function's configuration"
+	access := "read everything"
 	if strings.HasPrefix(a.ID, "oidc:") && d.ProviderHost != "" {
-		way = d.ProviderHost
+		method = d.ProviderHost
 	}
 	if a.CanEdit() {
-		may = "read and edit everything"
+		access = "read and edit everything"
 	}
 	return []templates.Fact{
 		{Name: "Name", Value: page.Clip(a.Name, page.MaxName)},
-		{Name: "Role", Value: a.Role.String() + ": may " + may},
-		{Name: "Logged in with", Value: way},
-		{Name: "In the audit", Value: page.Clip(a.String(), 2*page.MaxName)},
+		{Name: "Role", Value: a.Role.String() + ": can " + access},
+		{Name: "Logged in with", Value: method},
+		{Name: "Name in the audit log", Value: page.Clip(a.String(), 2*page.MaxName)},
 	}
 }
 
@@ -95,8 +95,8 @@ func (d *dashboard) deploymentFacts(r *http.Request) []templates.Fact {
 		version = "unknown"
 	}
 	return []templates.Fact{
-		{Name: "Stage", Value: cmp.Or(page.Clip(d.Stage, page.MaxName), "not named")},
-		{Name: "Release", Value: cmp.Or(page.Clip(d.Release, page.MaxName), "not named")},
+		{Name: "Stage", Value: cmp.Or(page.Clip(d.Stage, page.MaxName), "not set")},
+		{Name: "Release", Value: cmp.Or(page.Clip(d.Release, page.MaxName), "not set")},
 		{Name: "Valkey", Value: page.Clip(version, page.MaxName)},
 		{Name: "Built with", Value: runtime.Version()},
 	}
@@ -130,7 +130,7 @@ func readTokenForm(values url.Values) tokenForm {
 	}
 }
 
-// token returns the typed token, which may be invalid: the store validates it.
+// token returns the typed token. It may be invalid; the store validates it.
 func (f *tokenForm) token(by audit.Actor) token.New {
 	n := token.New{Name: f.name.Text, Scope: token.Scope(f.scope.Text), By: by}
 	if days, err := strconv.ParseUint(f.days.Text, 10, 16); err == nil {
@@ -139,7 +139,8 @@ func (f *tokenForm) token(by audit.Actor) token.New {
 	return n
 }
 
-// setError shows an error of the store. It reports false if err is no validation error.
+// setError sets the error of a field or the form. It reports false if err is not a
+// validation error.
 func (f *tokenForm) setError(err error) bool {
 	var invalid *token.InvalidError
 	switch {
@@ -181,7 +182,8 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 // tokenSecret is the prefix of the name under which the session holds a token's secret.
 const tokenSecret = "token:"
 
-// createdToken returns the token of the address if its secret was not shown yet, else nil.
+// createdToken returns the token that the query parameter made names, if its secret was
+// not shown yet, else nil.
 func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templates.CreatedToken {
 	for _, t := range tokens {
 		if t.ID != r.URL.Query().Get("made") {

@@ -10,20 +10,20 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 )
 
-// A token is shown once, works on the API, is listed without its secret, and ends when it
-// is revoked.
-func TestTokenOnThePage(t *testing.T) {
+// A token is shown once, works on the API until it is revoked, and is listed without its
+// secret.
+func TestCreateAndRevokeToken(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/settings").Wants(t, http.StatusOK, "Create token")
-	made := s.PostThrough("/settings/tokens", sitetest.TokenFields("deploy <b>", "write", "7")).Wants(
+	created := s.PostThrough("/settings/tokens", sitetest.TokenFields("deploy <b>", "write", "7")).Wants(
 		t, http.StatusOK, "It is not shown again.", "deploy &lt;b&gt;",
 	)
-	secret := sitetest.TokenInPage.FindString(made.Body)
+	secret := sitetest.TokenInPage.FindString(created.Body)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(secret)).Wants(t, http.StatusOK,
 		`"role":"editor"`)
 	listed := s.Get("/settings").Wants(t, http.StatusOK, "read and write", "<bdi>ada</bdi></td>", "UTC")
 	if sitetest.TokenInPage.MatchString(listed.Body) || strings.Contains(listed.Body, "never") {
-		t.Errorf("listed with its secret, or as unused:\n%s", listed.Body)
+		t.Errorf("the list has the secret, or shows the token as unused:\n%s", listed.Body)
 	}
 	id := secret[len("tga_"):][:12]
 	s.Post("/settings/tokens/"+id+"/revoke", nil).Wants(t, http.StatusSeeOther)
@@ -34,20 +34,19 @@ func TestTokenOnThePage(t *testing.T) {
 	s.Post("/settings/tokens/%7Bx%7D/revoke", nil).Wants(t, http.StatusSeeOther)
 }
 
-// The form offers every scope, and a token has the one that was chosen.
-func TestScopesOnThePage(t *testing.T) {
+// The form offers every scope, and a token gets the chosen one.
+func TestTokenScopes(t *testing.T) {
 	s := sitetest.New(t).Login()
-	for scope, words := range map[token.Scope]string{token.Read: "read", token.Write: "read and write",
+	for scope, text := range map[token.Scope]string{token.Read: "read", token.Write: "read and write",
 		token.Settle: "settle costs only"} {
 		s.PostThrough("/settings/tokens", sitetest.TokenFields("t", string(scope), "7")).Wants(
 			t, http.StatusOK, `<option value="`+string(scope)+`"`,
 		)
-		s.Get("/settings").Wants(t, http.StatusOK, `<td data-label="Scope">`+words+`</td>`)
+		s.Get("/settings").Wants(t, http.StatusOK, `<td data-label="Scope">`+text+`</td>`)
 	}
 }
 
-// A form with errors shows each next to its field, keeps what was typed and creates
-// nothing.
+// An invalid field of the form gets an error, and no token is created.
 func TestTokenFormErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for want, form := range map[string]url.Values{
@@ -63,15 +62,15 @@ func TestTokenFormErrors(t *testing.T) {
 			t, http.StatusUnprocessableEntity, want, `aria-invalid="true"`,
 		)
 		if sitetest.TokenInPage.MatchString(got.Body) {
-			t.Errorf("%v: a token was made", form)
+			t.Errorf("%v: a token was created", form)
 		}
 	}
 	if all, err := s.Tokens.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("got tokens %v, %v, want none", all, err)
 	}
 }
 
-// The number of tokens has a bound, and the page says it.
+// At most token.MaxCount tokens can be created. The page states what to do.
 func TestTooManyTokens(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for range token.MaxCount {
@@ -88,19 +87,19 @@ func TestSettingsShowVersions(t *testing.T) {
 	}).LoginAs(sitetest.Viewer)
 	s.Get("/settings").Wants(
 		t, http.StatusOK, "prod&lt;", "v1.2-abc", "teststore 1.2.3", "go1.", "<bdi>vic</bdi></dd>",
-		"viewer: may read",
+		"viewer: can read",
 	)
 	s.Get("/keys").Wants(t, http.StatusOK, "prod&lt;")
 }
 
-// The secret of a token is in no log and no session.
-func TestTokenSecretStaysInTheAnswer(t *testing.T) {
+// The session store does not contain the secret of a token.
+func TestTokenSecretNotStored(t *testing.T) {
 	s := sitetest.New(t).Login()
 	secret := sitetest.TokenInPage.FindString(
 		s.PostThrough("/settings/tokens", sitetest.TokenFields("n", "read", "7")).Body,
 	)
 	if dump := s.Store.Dump(); secret == "" || strings.Contains(dump, secret) ||
 		strings.Contains(dump, secret[20:]) {
-		t.Errorf("%q is in the store", secret)
+		t.Errorf("the page lacks the secret, or the session store has it: %q", secret)
 	}
 }

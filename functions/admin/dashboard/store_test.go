@@ -13,9 +13,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// A limit that was changed on the form is obeyed by the very next check, and the counts
-// stay.
-func TestEditActsOnTheNextCheck(t *testing.T) {
+// An edit of a limit applies to the next check and keeps the counts.
+func TestEditAppliesToNextCheck(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	keys.Add("acme", sitetest.Per(2, time.Hour))
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
@@ -28,7 +27,7 @@ func TestEditActsOnTheNextCheck(t *testing.T) {
 			nil,
 		)
 		if err != nil || checked.Allowed != want {
-			t.Fatalf("check: %+v %v, want allowed %v", checked, err, want)
+			t.Fatalf("check: %+v, %v, want allowed %v", checked, err, want)
 		}
 	}
 	check(true)
@@ -46,7 +45,7 @@ func TestEditActsOnTheNextCheck(t *testing.T) {
 	check(false)
 }
 
-// What the form says of a limit reaches the store and comes back whole.
+// Every field of a limit in the form is stored and shown again.
 func TestEveryFieldIsStored(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "", "calendar month", "fixed-window"},

@@ -13,8 +13,9 @@ import (
 	"tidegate/internal/usage"
 )
 
-// A typed end is used, whatever the duration says; one that was only shown is not.
-func TestTypedEndIsMeant(t *testing.T) {
+// A typed end wins over the chosen duration. An end that the form displayed, and that was
+// not edited, does not.
+func TestTypedEndWins(t *testing.T) {
 	typed := time.Date(2099, 6, 1, 12, 30, 0, 0, time.UTC)
 	s := sitetest.New(t).Login()
 	version := 0
@@ -42,19 +43,19 @@ func TestTypedEndIsMeant(t *testing.T) {
 	} {
 		if got := save("lasts", row.lasts, "until", row.until, "until-shown",
 			row.shown); !got.Equal(row.want) {
-			t.Errorf("%+v: ends %s", row, got)
+			t.Errorf("%+v: got the end %s, want %s", row, got, row.want)
 		}
 	}
 	ends := save("lasts", "4h", "until", "2099-06-01T12:30", "until-shown", shown)
 	if left := time.Until(ends); left > 4*time.Hour || left < 3*time.Hour {
-		t.Errorf("a duration over a date that was only shown: %s", left)
+		t.Errorf("the chosen duration ends in %s, want 4 hours: the displayed end was not edited", left)
 	}
 	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm(version+1, [4]string{"1", "1", "hour", "log"}),
 		"lasts", "4h", "until", "2020-01-01T00:00")).Wants(t, http.StatusUnprocessableEntity,
 		"This time is past.")
 }
 
-// A save that changes nothing says so, and neither writes nor records anything.
+// A save without a change shows a message, and writes nothing to Valkey or the audit log.
 func TestNothingChanged(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.UpdateKey("acme", func(k *policy.Key) {
@@ -67,7 +68,7 @@ func TestNothingChanged(t *testing.T) {
 		s.Get("/keys").Wants(t, http.StatusOK, "Nothing changed.")
 	}
 	if s.Keys.Written() != written || s.Keys.Key("acme").Version != 2 {
-		t.Error("something was written")
+		t.Error("a save without a change was written")
 	}
 	for version := range 2 {
 		form := sitetest.LimitsForm(2+version, [4]string{"50", "1", "minute", "log"})
@@ -75,47 +76,48 @@ func TestNothingChanged(t *testing.T) {
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed. Limits are still 50 per minute.")
 	if v := s.Keys.Key("acme").Version; v != 3 {
-		t.Errorf("version %d", v)
+		t.Errorf("got version %d, want 3: one of the two saves changes nothing", v)
 	}
 }
 
-// What a save of the policy would do to callers is said before, and is to be confirmed;
-// another warning is not confirmed by the word for this one.
-func TestWarningsBeforeHarm(t *testing.T) {
+// A save that would refuse callers, or has a limit without effect, needs a confirmation.
+// The confirmation of one warning does not confirm another.
+func TestWarningsNeedConfirmation(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/policies/shared"
 	base := func(pairs ...string) url.Values {
 		form := sitetest.FormIn(s.Get(path).Wants(t, http.StatusOK).Body)
 		return sitetest.With(form, append([]string{"reason", "test", "action", "save"}, pairs...)...)
 	}
-	warned := func(form url.Values, text string) string {
+	wantWarning := func(form url.Values, text string) (accepted string) {
 		t.Helper()
 		page := s.Post(path, form).Wants(t, http.StatusUnprocessableEntity, text, "Save anyway")
 		return sitetest.HiddenIn(page.Body).Get("accepted")
 	}
-	accepted := warned(base("allow", "203.0.113.0/24"),
+	accepted := wantWarning(base("allow", "203.0.113.0/24"),
 		"Calls from everywhere but 203.0.113.0/24 are refused.")
 	all := base("allow", "203.0.113.0/24", "deny", "203.0.0.0/16", "accepted", accepted)
-	warned(all, "Every call is refused: no address is left that may call.")
-	warned(base("deny", "0.0.0.0/0 ::/0"), "Every call is refused")
+	wantWarning(all, "Every call is refused: no address is left that may call.")
+	wantWarning(base("deny", "0.0.0.0/0 ::/0"), "Every call is refused")
 	if s.Keys.Written() != 0 {
-		t.Fatal("something was saved")
+		t.Fatal("an unconfirmed form was saved")
 	}
 	s.Post(path, base("allow", "203.0.113.0/24, 198.51.100.0/24", "accepted",
-		warned(base("allow", "203.0.113.0/24, 198.51.100.0/24"), "203.0.113.0/24, 198.51.100.0/24"))).
+		wantWarning(base("allow", "203.0.113.0/24, 198.51.100.0/24"), "203.0.113.0/24, 198.51.100.0/24"))).
 		Wants(t, http.StatusSeeOther)
-	warned(base("allow", "203.0.113.0/24"), "Calls from 198.51.100.0/24 are refused.")
+	wantWarning(base("allow", "203.0.113.0/24"), "Calls from 198.51.100.0/24 are refused.")
 	s.Post(path, base("allow", "203.0.113.0/24\n198.51.0.0/16")).Wants(t, http.StatusSeeOther)
 	row := [4]string{"1", "1", "second", "log"}
 	moot := sitetest.LimitsForm(1, row, [4]string{"60", "1", "minute", "log"})
-	const never = "60 per minute never denies a call: 1 per second is stricter."
-	s.Post(limitsPath, moot).Wants(t, http.StatusUnprocessableEntity, never)
-	seen := s.Post(limitsPath, sitetest.With(moot, "action", "preview")).Wants(t, http.StatusOK, never)
-	moot.Set("accepted", sitetest.HiddenIn(seen.Body).Get("accepted"))
+	const warning = "60 per minute never denies a call: 1 per second is stricter."
+	s.Post(limitsPath, moot).Wants(t, http.StatusUnprocessableEntity, warning)
+	preview := s.Post(limitsPath, sitetest.With(moot, "action", "preview")).Wants(t, http.StatusOK, warning)
+	moot.Set("accepted", sitetest.HiddenIn(preview.Body).Get("accepted"))
 	s.Post(limitsPath, sitetest.With(moot, "action", "save")).Wants(t, http.StatusSeeOther)
 }
 
-// A plan says how many keys have it, and an edit of one with many says so again.
+// The form of a plan shows its number of keys. An edit of a plan with 1,000 keys needs a
+// confirmation.
 func TestPlanOfManyKeys(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	names := make([]string, 1000)
@@ -135,41 +137,43 @@ func TestPlanOfManyKeys(t *testing.T) {
 	s.PostAnyway("/policies/plans/1", form).Wants(t, http.StatusSeeOther)
 }
 
-// A second rotation names the secret that it ends, and asks; the old secret can be ended
-// by itself, and its last use is shown.
+// A rotation within the grace period of the previous one needs a confirmation. The page
+// shows the last use of the previous secret, which can also be expired.
 func TestRotationInGrace(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Post("/keys/{acme}/rotate", fields("version", "1", "grace", "24h")).Wants(t, http.StatusSeeOther)
-	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Old secret not used in 30 days.", "Expire old secret")
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Previous secret not used in 30 days.",
+		"Expire previous secret")
 	at := time.Now().Add(-5 * time.Minute)
 	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
 		Verdict: usage.OldSecret, Cost: 1,
 		Time: at})
-	used := "Old secret last used " + at.UTC().Truncate(time.Minute).Format(time.DateTime) + " UTC."
+	used := "Previous secret last used " + at.UTC().Truncate(time.Minute).Format(time.DateTime) + " UTC."
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, used)
-	page := s.Get("/keys/{acme}/rotate").Wants(t, http.StatusOK, "The old secret, replaced by ada on ",
-		"This ends it now.", "Rotate secret anyway", used)
+	page := s.Get("/keys/{acme}/rotate").Wants(t, http.StatusOK, "The previous secret, replaced by ada on ",
+		"Rotating expires it now.", "Rotate secret anyway", used)
 	form := fields("version", "2", "grace", "24h")
-	s.Post("/keys/{acme}/rotate", form).Wants(t, http.StatusUnprocessableEntity, "This ends it now.")
+	s.Post("/keys/{acme}/rotate", form).Wants(t, http.StatusUnprocessableEntity, "Rotating expires it now.")
 	if s.Keys.Key("acme").Version != 2 {
-		t.Fatal("rotated unconfirmed")
+		t.Fatal("an unconfirmed rotation was saved")
 	}
 	form["accepted"] = []string{sitetest.HiddenIn(page.Body).Get("accepted")}
 	s.Post("/keys/{acme}/rotate", form).Wants(t, http.StatusSeeOther)
 	s.Post("/keys/{acme}/expire-secret", fields("version", "3")).Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); !k.Grace.IsZero() || k.Version != 4 {
-		t.Errorf("after the end: %+v", k)
+		t.Errorf("after the expiry: %+v, want no grace period and version 4", k)
 	}
-	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Old secret expired.").Body
-	if strings.Contains(body, "Expire old secret") {
-		t.Error("a secret that is gone can be expired")
+	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Previous secret expired.").Body
+	if strings.Contains(body, "Expire previous secret") {
+		t.Error("the page offers to expire a secret that has expired")
 	}
 	s.Post("/keys/{acme}/expire-secret", fields("version", "4")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed.")
 }
 
-// All keys are revoked or reset only by whoever types how many they are.
-func TestBulkIsConfirmed(t *testing.T) {
+// A revocation or a reset of all matching keys needs their number, typed, as
+// confirmation.
+func TestBulkNeedsConfirmation(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := fields("do", "revoke", "of", "all", "reason", "leak", "action", "save", "count", "2")
 	s.Get("/keys/bulk?do=revoke&of=all").Wants(t, http.StatusOK, "Type 2 to confirm")
@@ -177,7 +181,7 @@ func TestBulkIsConfirmed(t *testing.T) {
 		form["confirm"] = []string{typed}
 		s.Post("/keys/bulk", form).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
 	}
-	unchanged(s, "unconfirmed")
+	checkUnchanged(s, "after wrong confirmations")
 	banned := fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1", "count",
 		"0")
 	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Type 0 to confirm.")

@@ -9,8 +9,8 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 )
 
-// Times change to the browser's zone at a click, with the axis of a chart, and stay so on
-// the next page and after a live refresh.
+// A click shows times, the axis of a chart and time fields in the browser's zone. The
+// choice stays on the next page and after a live refresh.
 func TestBrowserLocalTime(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	if _, err := chromedp.Call(v.Ctx, emulation.SetTimezoneOverride,
@@ -22,7 +22,7 @@ func TestBrowserLocalTime(t *testing.T) {
 	v.Act(chromedp.WaitVisible(chromedp.CSS("#calls canvas")))
 	const text = `document.querySelector(".asof time").textContent`
 	if at := sitetest.Eval[string](v, text); at != "2026-11-21 10:30:00 UTC" {
-		t.Errorf("as of %s", at)
+		t.Errorf("the page is as of %s, want UTC", at)
 	}
 	const axis = `document.querySelector("#calls canvas").toDataURL()`
 	before := sitetest.Eval[string](v, axis)
@@ -30,7 +30,7 @@ func TestBrowserLocalTime(t *testing.T) {
 	const local = text + ` === "2026-11-21 16:00:00 GMT+5:30"`
 	v.Wait(local)
 	if sitetest.Eval[string](v, axis) == before {
-		t.Error("the chart's axis is as before")
+		t.Error("the chart's axis did not change")
 	}
 	v.Open("/keys/{acme}?live=2")
 	v.Wait(local)

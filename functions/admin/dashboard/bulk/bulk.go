@@ -37,7 +37,7 @@ func (d *Pages) Routes() []auth.Route {
 	}
 }
 
-// actions are the changes of many keys, with the texts of their buttons.
+// actions are the bulk changes, with the labels of their buttons.
 var actions = []templates.Option{
 	{Value: app.Plan, Text: "Change plan"},
 	{Value: app.Override, Text: "Override limits"},
@@ -46,17 +46,16 @@ var actions = []templates.Option{
 	{Value: app.Revoke, Text: "Revoke"},
 }
 
-// Fields of the selection.
 const (
-	selectField = "select" // in the address of the list: ofPage or ofAll ticks the rows
-	ofField     = "of"     // in the form of the bar
+	selectField = "select" // query parameter of the list: ofPage or ofAll ticks the rows
+	ofField     = "of"     // form field of the bar: ofSelected or ofAll
 	ofSelected  = "selected"
 	ofPage      = "page"
 	ofAll       = "all"
 )
 
-// Bar returns the form below the list of keys; nil for viewers and an empty list. It ticks
-// the rows of p if the address asks for it.
+// Bar returns the form below the list of keys; nil for viewers and an empty list. It
+// ticks the rows of p if the address asks for it.
 func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
 	if !page.CanEdit(r) || len(p.Rows) == 0 {
 		return nil, nil
@@ -92,7 +91,7 @@ func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*te
 }
 
 // Unfinished returns links to the jobs that an editor can continue. It returns none if
-// they cannot be read, since the list of keys is shown without them.
+// they cannot be read, so that the list of keys still renders.
 func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
 	if !page.CanEdit(r) {
 		return nil
@@ -272,7 +271,7 @@ func (d *Pages) failCount(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, app.ErrUncounted) {
 		d.Fail(w, r, page.Problem{
 			Status: http.StatusUnprocessableEntity, Heading: "Too many keys to count",
-			Advice: "Narrow the filter, such as by the start of the name.",
+			Advice: "Narrow the filter, for example by the start of the name.",
 		})
 		return
 	}

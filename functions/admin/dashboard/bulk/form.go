@@ -24,20 +24,21 @@ const maxSelected = 100
 
 // bulkForm is a change of many keys as the user requested it.
 type bulkForm struct {
-	do       string
+	do       string   // the change: a value of actions
 	ids      []string // of the ticked keys; empty for all that filter matches
 	filter   app.KeyFilter
 	all      bool
-	plan     form.Input // its name
+	plan     form.Input // name of the plan
 	override changes.OverrideForm
 	reason   form.Input
 	confirm  form.Input // number of keys, typed to confirm
-	shown    int64      // keys that the form said it changes; -1 if it said nothing
-	total    int64      // keys that match now
-	problem  string
+	shown    int64      // number of keys that the form displayed; -1 if it had none
+	total    int64      // number of keys that match now
+	problem  string     // an error that belongs to no field
 }
 
-// readForm reads the form of the bar or of the bulk page. It fails for any other form.
+// readForm reads the form of the bar or of the bulk page. It returns form.ErrForeign for
+// any other form.
 func readForm(values url.Values) (bulkForm, error) {
 	f := bulkForm{
 		do: values.Get("do"), ids: values["id"], plan: form.Typed(values, "to", page.MaxName+10),
@@ -120,8 +121,8 @@ func (f *bulkForm) confirmation() string {
 	return page.Number(f.total)
 }
 
-// checkConfirm sets the error of a confirmation that is missing or of another number. It
-// reports whether the confirmation is right.
+// checkConfirm reports whether the required number is typed, and sets the field's error
+// if it is not.
 func (f *bulkForm) checkConfirm() bool {
 	want := f.confirmation()
 	digits := func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), ",", "") }
@@ -131,8 +132,8 @@ func (f *bulkForm) checkConfirm() bool {
 	return f.confirm.Error == ""
 }
 
-// checkTotal sets the problem if the form showed another number of keys than match now.
-// Selected keys may be fewer.
+// checkTotal reports whether as many keys match now as the form displayed. If not, it
+// sets the problem and clears the confirmation. It is always true for ticked keys.
 func (f *bulkForm) checkTotal() bool {
 	if !f.all || f.shown == f.total {
 		return true
@@ -185,7 +186,7 @@ func (d *Pages) renderForm(
 		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
 		Heading: heading,
 		Lead: []string{d.selectionText(r, set, f) +
-			" Keys that are revoked, or as they should be already, are left as they are."},
+			" Revoked keys, and keys that already match the change, are skipped."},
 		Form: &v,
 	}))
 }

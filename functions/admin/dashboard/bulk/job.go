@@ -13,9 +13,9 @@ import (
 	"tidegate/web/templates"
 )
 
-// Each POST of a job's page does one step of the job. The page's script sends one after
-// the other; without a script there is a button. A job stops when its tab is closed, and
-// the list of keys then shows it to editors.
+// Each POST to a job's page runs one step of the job. The page's script sends them one
+// after the other; without a script there is a button. Closing the tab interrupts a job;
+// the list of keys links to it for editors.
 
 // job returns the job in the path, or answers the request and returns false.
 func (d *Pages) job(w http.ResponseWriter, r *http.Request) (app.Job, bool) {
@@ -33,11 +33,11 @@ func (d *Pages) failJob(w http.ResponseWriter, r *http.Request, err error) {
 		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "No such job",
 			Advice: "The address may be mistyped."})
 	case errors.Is(err, app.ErrRunning):
-		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "The job is in progress",
-			Advice: "Stop it first."})
+		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "The job is running",
+			Advice: "Stop it first, then undo it."})
 	case errors.Is(err, app.ErrNoUndo):
 		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "Cannot undo this job",
-			Advice: "It changed nothing that can be taken back."})
+			Advice: "None of its changes can be undone."})
 	default:
 		d.FailStore(w, r, "bulk job", err)
 	}
@@ -82,7 +82,7 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Job(p))
 }
 
-// addButtons adds what an editor can do with the job.
+// addButtons adds the buttons to continue, stop and undo the job.
 func addButtons(p *templates.JobPage, j app.Job, path string) {
 	if j.Undoable() {
 		p.Undo = path + "/undo"
@@ -98,7 +98,7 @@ func addButtons(p *templates.JobPage, j app.Job, path string) {
 	}
 }
 
-// stepJob does the next step of a job.
+// stepJob runs the next step of a job.
 func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -151,8 +151,8 @@ func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j
 		Trail:   []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}, {Text: "Job", Address: path}},
 		Heading: undo.Title(),
 		Lead: []string{
-			"Takes back “" + page.Clip(j.Title(), page.MaxName) +
-				"”. A key that was changed since is left as it is.",
+			"Reverts “" + page.Clip(j.Title(), page.MaxName) +
+				"”. Keys changed since are skipped.",
 		},
 		Form: &templates.Form{
 			Action: path + "/undo", Submit: undo.Title(),
@@ -163,16 +163,17 @@ func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j
 	}))
 }
 
+// undoText describes the preview in sentences.
 func undoText(p app.UndoPreview) []string {
-	all := []string{"Restored: " + app.KeyCount(p.Back) + "."}
+	all := []string{"Restores " + app.KeyCount(p.Back) + "."}
 	if p.Changed > 0 {
-		all = append(all, "Left, because changed since: "+app.KeyCount(p.Changed)+".")
+		all = append(all, "Skips "+app.KeyCount(p.Changed)+": changed since.")
 	}
 	if p.Same > 0 {
-		all = append(all, "Restored already: "+app.KeyCount(p.Same)+".")
+		all = append(all, "Skips "+app.KeyCount(p.Same)+": already restored.")
 	}
 	if !p.Whole {
-		all = append(all, "Only the newest changes were looked at.")
+		all = append(all, "The job has more changes than this preview counts.")
 	}
 	return all
 }
