@@ -1,15 +1,18 @@
--- Lists that a threshold of a limit was crossed, unless its mark exists.
+-- Lists a report that a threshold of a limit was crossed, unless the threshold's mark
+-- exists.
 --
--- KEYS[1]  the mark
--- KEYS[2]  the bucket's list of reports
--- KEYS[3]  the bucket's count of unregistered callers' reports of the day
--- ARGV[1]  'u' for an unregistered caller, else 'r'
+-- KEYS[1]  string: the mark
+-- KEYS[2]  zset: the bucket's reports by time, in ms since 1970
+-- KEYS[3]  hash: its field n is the number of the day's reports of unregistered callers
+-- ARGV[1]  'u' if the report is of an unregistered caller, 'r' otherwise
 -- ARGV[2]  the report, JSON
--- ARGV[3]  when it was crossed, in ms since 1970
+-- ARGV[3]  when the threshold was crossed, in ms since 1970
 -- ARGV[4]  life of the mark, in ms
 --
--- Returns 1 if it was listed, 0 if it was reported before, 2 if unregistered callers have
--- no room left today.
+-- A bucket lists 128 reports of the last 30 days, and 64 a day of unregistered callers.
+--
+-- Returns 1 if the report was listed, 0 if the threshold was reported before, 2 if
+-- unregistered callers have no room left today.
 local call = redis.call
 local unregistered = ARGV[1] == 'u'
 if unregistered and tonumber(call('HGET', KEYS[3], 'n') or '0') >= 64 then

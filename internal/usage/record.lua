@@ -1,33 +1,45 @@
--- Adds the counts of some subjects, or of totals and rules, of one bucket in one hour.
--- KEYS[1] subjects by last minute, KEYS[2..5] rankings: admitted and denied in the hour,
--- admitted and denied in the day, KEYS[6] number of newcomers of the day; then for each
--- entry its counts by minute, its counts by hour, its call times (any key of the bucket
--- where it has none). ARGV[1] newcomers that the bucket takes a day, ARGV[2..5] what a
--- score must exceed to enter each ranking, as far as the caller knows (the lowest score
--- of a full ranking only grows), ARGV[6] the first minute that is still recent; then for
--- each entry its id, its head, its minute since 1970, its notes (calls.go), and for each
--- kind in the head the field of the minute, the field of the hour, the count (1 to 2^53).
--- A head is p (plain: a total or a rule), r (a registered subject) or u (any other
--- subject), then a letter for each kind: a allowed, d denied, o other. Returns how many
--- calls of subjects that were refused as newcomers were not counted; if a ranking changed
--- its members, a list of that and, for each ranking, what a score must exceed now, or -1
--- when that was not looked up. Counts must stay below 2^53.
+-- Adds counts in one bucket and hour: of the calls of subjects, or of totals, rules and
+-- refusals.
+--
+-- KEYS[1]    zset: subjects by the minute of their last call
+-- KEYS[2…5]  the rankings, zsets of subjects: by calls admitted and denied in the hour,
+--            then by calls admitted and denied in the day
+-- KEYS[6]    string: unregistered subjects that were new in the bucket on the day
+-- KEYS[7…]   for each entry: hash of its counts by minute; hash of its counts by hour;
+--            string of its call times, or any key of the bucket if it has none
+-- ARGV[1]    how many new unregistered subjects the bucket accepts a day
+-- ARGV[2…5]  the floor of each ranking, which a score must exceed to enter it. An old
+--            floor is safe: the lowest score of a full ranking only grows
+-- ARGV[6]    the oldest minute that KEYS[1] keeps, since 1970
+-- ARGV[7…]   for each entry: its id; its head; its minute since 1970; its notes, as
+--            appendNotes in calls.go encodes them; then for each kind in the head the
+--            field of the minute, the field of the hour and the count, 1 to 2^53
+--
+-- A head is p (a total, a rule or refusals), r (a registered subject) or u (any other
+-- subject), and one letter for each kind: a allowed, d denied, o other. Stored counts must
+-- stay below 2^53.
+--
+-- Returns the number of calls that were not counted, because their subjects are new and
+-- the bucket accepts no more. If a ranking got a new member, returns a list instead: this
+-- number, then for each ranking its floor, or -1 if it got none.
 local call, byte = redis.call, string.byte
-local quota, newcomers, came = tonumber(ARGV[1]), nil, false
+local quota, newcomers, newcomersChanged = tonumber(ARGV[1]), nil, false
 local floors, entered, changed = { tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]),
   tonumber(ARGV[5]) }, {}, false
-local seen, joined = false, false
+local seenChanged, seenAdded = false, false
 local refused = 0
 
--- rank enters a subject that may belong to the 64 highest of a ranking.
+-- rank adds a subject to a ranking if its score exceeds the floor. The end of the script
+-- cuts rankings to the 64 highest.
 local function rank(ranking, id, score)
   if score > floors[ranking] and call('ZADD', KEYS[ranking + 1], string.format('%.0f', score), id) == 1 then
     entered[ranking], changed = true, true
   end
 end
 
--- welcome reports whether a subject may have counts of its own.
-local function welcome(hours)
+-- accept reports whether an unregistered subject has counts of its own, or may get them.
+-- It counts newcomers.
+local function accept(hours)
   if call('EXISTS', hours) == 1 then
     return true
   end
@@ -35,7 +47,7 @@ local function welcome(hours)
   if newcomers >= quota then
     return false
   end
-  newcomers, came = newcomers + 1, true
+  newcomers, newcomersChanged = newcomers + 1, true
   return true
 end
 
@@ -46,14 +58,14 @@ for key = 7, #KEYS, 3 do
   local class, kinds = byte(head, 1), #head - 1
   local first = at + 4
   at = first + 3 * kinds
-  if class == 117 and not welcome(hours) then
+  if class == 117 and not accept(hours) then
     for i = 1, kinds do
       if byte(head, i + 1) ~= 111 then
         refused = refused + tonumber(ARGV[first + 3 * i - 1])
       end
     end
   else
-    local newMinute, newHour, most = false, false, 0
+    local newMinute, newHour, highestCount = false, false, 0
     for i = 1, kinds do
       local arg, kind = first + 3 * i - 3, byte(head, i + 1)
       local delta = tonumber(ARGV[arg + 2])
@@ -62,7 +74,7 @@ for key = 7, #KEYS, 3 do
       newHour = inHour == delta or newHour
       if class ~= 112 and kind ~= 111 then
         rank(kind == 97 and 1 or 2, id, inHour)
-        most = inHour > most and inHour or most
+        highestCount = inHour > highestCount and inHour or highestCount
       end
     end
     if newMinute then
@@ -73,12 +85,12 @@ for key = 7, #KEYS, 3 do
     end
     if class ~= 112 then
       if newMinute then
-        seen = true
-        joined = call('ZADD', KEYS[1], 'GT', ARGV[first - 2], id) == 1 or joined
+        seenChanged = true
+        seenAdded = call('ZADD', KEYS[1], 'GT', ARGV[first - 2], id) == 1 or seenAdded
       end
       if newHour then
-        -- Once an hour the day's ranking learns how far a subject has come; readers have
-        -- the hour's own ranking for the rest.
+        -- The day's ranking is updated once an hour for each subject. Readers add the
+        -- rankings of the latest hours.
         local all, admitted, denied = call('HGETALL', hours), 0, 0
         for i = 1, #all, 2 do
           local kind = all[i] % 8
@@ -91,7 +103,7 @@ for key = 7, #KEYS, 3 do
         rank(3, id, admitted)
         rank(4, id, denied)
       end
-      if most > 8 and notes ~= '' then
+      if highestCount > 8 and notes ~= '' then
         local length = call('APPEND', KEYS[key + 2], notes)
         if length == #notes then
           call('EXPIRE', KEYS[key + 2], '7200')
@@ -103,13 +115,13 @@ for key = 7, #KEYS, 3 do
   end
 end
 
-if came then
+if newcomersChanged then
   call('SET', KEYS[6], string.format('%.0f', newcomers), 'EX', '172800')
 end
-if seen then
+if seenChanged then
   call('EXPIRE', KEYS[1], '90000')
 end
-if joined then
+if seenAdded then
   call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. ARGV[6])
   call('ZREMRANGEBYRANK', KEYS[1], '0', '-2049')
 end

@@ -1,8 +1,16 @@
--- Lists registered subjects of one bucket that are in a state until a time.
--- KEYS[1] those over a limit, KEYS[2] those that are banned, KEYS[3] those that nearly
--- used up a limit: sorted sets of ids by that time, in milliseconds since 1970. ARGV[1]
--- now; then for each subject its list (1 to 3), the time, the id. In KEYS[3] a time only
--- grows. Whatever is past leaves, and a list keeps the 2,048 that end last. Returns 0.
+-- Adds registered subjects of one bucket to the lists of states. Each list is a zset of
+-- ids by the end of the state, in ms since 1970.
+--
+-- KEYS[1]   subjects over a limit
+-- KEYS[2]   banned subjects
+-- KEYS[3]   subjects near a limit, whose ends are only moved later
+-- ARGV[1]   now, in ms since 1970
+-- ARGV[2…]  for each subject: its list, 1 to 3; the end, in ms since 1970; its id
+--
+-- Removes ends that have passed from the changed lists, and keeps the 2,048 latest ends
+-- of each.
+--
+-- Returns 0.
 local call, now, changed = redis.call, ARGV[1], {}
 for at = 2, #ARGV, 3 do
   local list = KEYS[tonumber(ARGV[at])]
@@ -16,9 +24,9 @@ end
 for list in pairs(changed) do
   call('ZREMRANGEBYSCORE', list, '-inf', now)
   call('ZREMRANGEBYRANK', list, '0', '-2049')
-  local last = call('ZRANGE', list, '-1', '-1', 'WITHSCORES')[2]
-  if last then
-    call('EXPIRE', list, string.format('%.0f', math.ceil((last - now) / 1000) + 1))
+  local latest = call('ZRANGE', list, '-1', '-1', 'WITHSCORES')[2]
+  if latest then
+    call('EXPIRE', list, string.format('%.0f', math.ceil((latest - now) / 1000) + 1))
   end
 end
 return 0
