@@ -79,8 +79,8 @@ func readHour(notes, minutes valkey.ValkeyResult) (hourOfCalls, error) {
 	})
 }
 
-// appendCalls appends the notes, and spreads further calls evenly over their minute, or
-// over the part of it that has passed.
+// appendCalls appends the noted calls. It spreads the other calls evenly over their
+// minute, or over the part of it that has passed.
 func (h *hourOfCalls) appendCalls(calls []Call, start, now time.Time) []Call {
 	noted := map[int][]int{} // by minute, the indexes in calls of notes of allowed calls
 	for _, n := range h.notes {
@@ -115,7 +115,7 @@ func (h *hourOfCalls) appendCalls(calls []Call, start, now time.Time) []Call {
 	return calls
 }
 
-// addExtraCost adds the cost that was too high for the notes evenly to the noted calls.
+// addExtraCost spreads extra cost that did not fit in the notes over the noted calls.
 func addExtraCost(calls []Call, noted []int, extra int64) {
 	for i, at := range noted {
 		if extra > 0 {

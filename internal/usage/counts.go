@@ -15,7 +15,7 @@ type Counts struct {
 	Denied          int64
 	ShadowDenied    int64 // that a limit in shadow mode would have denied
 	CandidateDenied int64 // that a candidate limit would have denied
-	Degraded        int64 // decided without the store
+	Degraded        int64 // decided without Valkey
 	Cost            int64 // sum of the costs of the allowed calls
 	Unlisted        int64 // whose subject has no counts of its own; only in totals
 	OldSecret       int64 // with the secret from before the last rotation
@@ -63,8 +63,8 @@ const (
 	oldSecret
 )
 
-// unlogged is what the denial log left out. In a tally of refusals it follows the causes,
-// which are there in place of kinds.
+// unlogged is the index of the unlogged denials in a tally of refusals. Such a tally counts
+// by cause instead of kind, and unlogged follows the causes.
 const unlogged = cause.Refusals
 
 // Numbers of fields of a minute or an hour.

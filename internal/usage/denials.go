@@ -36,7 +36,7 @@ func (r *Reader) EveryDenial(ctx context.Context, q denylog.Query) iter.Seq2[den
 // Refusals are numbers of refused credentials.
 type Refusals struct {
 	ByCause  [cause.Refusals]int64
-	Unlogged int64 // denials and refusals that the denial log leaves out
+	Unlogged int64 // denials and refusals that are not in the denial log
 }
 
 // Of returns the number of refusals with a cause.
@@ -85,7 +85,7 @@ func (r *Reader) Refusals(
 }
 
 // maxKinds is the most kinds of denials that wait for a flush. Denials of further kinds
-// are left out of the log.
+// are not logged.
 const maxKinds = 256
 
 // pendingDenials are denials of one kind that wait for a flush.
@@ -113,12 +113,12 @@ func (p *pending) logDenial(o Outcome, minute int64) {
 	})
 }
 
-// addDenials adds denials to their kind, or leaves them out.
+// addDenials adds denials to their kind, or counts them as unlogged.
 func (p *pending) addDenials(k denylog.Kind, o denylog.Occurrence) {
 	i, found := p.denialIndex[k]
 	if !found {
 		if len(p.denials) == maxKinds || k.Subject != "" && !validID(k.Subject) {
-			p.leaveOut(k, o.Calls)
+			p.countUnlogged(k, o.Calls)
 			return
 		}
 		if p.denialIndex == nil {
@@ -136,8 +136,8 @@ func (p *pending) addDenials(k denylog.Kind, o denylog.Occurrence) {
 	}
 }
 
-// leaveOut counts denials that are not in the log.
-func (p *pending) leaveOut(k denylog.Kind, calls int64) {
+// countUnlogged counts denials that are not in the log.
+func (p *pending) countUnlogged(k denylog.Kind, calls int64) {
 	p.countRefusals(k.Registered, k.Subject, k.Minute, kind(unlogged), calls)
 }
 
@@ -189,13 +189,13 @@ func (ds denials) arguments(_ *Batch, at place) (keys, args []string) {
 }
 
 func (ds denials) acknowledge(r *Recorder, _ place, result valkey.ValkeyResult, report *Report) {
-	left, err := parseLeftOut(result, len(ds))
+	omitted, err := parseUnlogged(result, len(ds))
 	report.note(err)
 	switch {
 	case err == nil:
-		for i, calls := range left {
+		for i, calls := range omitted {
 			if calls > 0 {
-				r.pending.leaveOut(ds[i].Kind, calls)
+				r.pending.countUnlogged(ds[i].Kind, calls)
 			}
 		}
 	case notExecuted(err):
@@ -208,9 +208,9 @@ func (ds denials) acknowledge(r *Recorder, _ place, result valkey.ValkeyResult, 
 	}
 }
 
-// parseLeftOut reads what denials.lua returns: the calls of each kind that it left out,
-// or 0 for none.
-func parseLeftOut(result valkey.ValkeyResult, kinds int) ([]int64, error) {
+// parseUnlogged reads what denials.lua returns: the unlogged calls of each kind, or 0 if
+// there are none.
+func parseUnlogged(result valkey.ValkeyResult, kinds int) ([]int64, error) {
 	message, err := result.ToMessage()
 	if err != nil {
 		return nil, err
@@ -219,9 +219,9 @@ func parseLeftOut(result valkey.ValkeyResult, kinds int) ([]int64, error) {
 		_, err = message.AsInt64()
 		return nil, err
 	}
-	left, err := message.AsIntSlice()
-	if err == nil && len(left) != kinds {
-		err = fmt.Errorf("%d numbers: %w", len(left), errReply)
+	calls, err := message.AsIntSlice()
+	if err == nil && len(calls) != kinds {
+		err = fmt.Errorf("%d numbers: %w", len(calls), errReply)
 	}
-	return left, err
+	return calls, err
 }

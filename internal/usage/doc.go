@@ -10,17 +10,17 @@
 // # What is counted
 //
 // A call counts once, as allowed or denied. Further counts are of calls that a limit in
-// shadow mode or a candidate limit would have denied, and of calls decided without the
-// store. Minutes and hours are those of Outcome.Time, in UTC.
+// shadow mode or a candidate limit would have denied, and of calls decided without
+// Valkey. Minutes and hours are those of Outcome.Time, in UTC.
 //
 // A refused credential is not a call. Refusals count by cause, per minute and hour: in
 // total, and per key whose secret was proven.
 //
 // # The denial log
 //
-// Package denylog says which denials the log lists. Those that it leaves out count as
-// Unlogged, in total and for a registered caller. Except for records that a broken
-// connection lost, logged and unlogged denials add up to all denials.
+// Package denylog says which denials the log lists. Others count as Unlogged, in total and
+// for a registered caller. Except for records that a broken connection lost, logged and
+// unlogged denials add up to all denials.
 //
 // # Calls by route
 //
@@ -39,7 +39,7 @@
 //
 // A Batch is sent once. Records that the server surely did not execute (unknown script or
 // slot, out of memory, no connection) are pending again for the next Batch. After a
-// time-out or a broken connection nobody knows, and those counts are dropped: Report.Lost
+// time-out or a broken connection this is unknown, and the counts are dropped: Report.Lost
 // counts them. Pending records are lost when an environment is killed without SIGTERM, or
 // frozen and never called again. Subjects and totals are in different slots, so a failed
 // shard can leave the two slightly apart.
@@ -50,8 +50,8 @@
 // is the minute of the hour or the hour of the day, and kind is 0 allowed, 1 denied, 2
 // shadow denied, 3 candidate denied, 4 degraded, 5 cost above one of allowed calls, 6
 // counted in totals only, 7 with the secret from before the last rotation. A field of
-// refusals is slot*16+kind, where kind is the cause, 0 missing to 7 no access, or 8 what
-// the denial log left out. HOUR and DAY count from 1970 in UTC.
+// refusals is slot*16+kind, where kind is the cause, 0 missing to 7 no access, or 8
+// unlogged denials. HOUR and DAY count from 1970 in UTC.
 //
 //	tg:{tag}:ID:mHOUR          hash    a subject's counts in each minute      25 h
 //	tg:{tag}:ID:hDAY           hash    a subject's counts in each hour        31 days

@@ -15,12 +15,12 @@ import (
 	"tidegate/internal/lua"
 )
 
-// maxRounds is how many times a flush sends what was not stored. The second round carries
-// the script's text; later ones reach servers that the text did not.
+// maxRounds is how many times a flush sends records that are not stored yet. The second
+// round carries the scripts' texts; later rounds are for servers that got no text.
 const maxRounds = 4
 
 // Flush sends all pending records, due or not, for the end of a program. Report.Returned
-// counts those that are pending still.
+// counts those that are still pending.
 func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
 	return r.send(ctx, client, r.Drain)
 }
@@ -63,7 +63,7 @@ type Report struct {
 
 var (
 	errNoResult = errors.New("no result")
-	errReply    = errors.New("the script's reply makes no sense")
+	errReply    = errors.New("malformed reply of the script")
 )
 
 // Acknowledge takes the results of the Commands, in their order. Records that were surely

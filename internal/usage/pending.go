@@ -13,11 +13,11 @@ const (
 	MaxRules    = 64 // a minute
 	// maxUnregistered leaves half of MaxSubjects to registered subjects.
 	maxUnregistered = MaxSubjects / 2
-	// maxMinutes is how many minutes of totals and rules are kept apart. Later minutes of
-	// an environment whose store stays unavailable are added together.
+	// maxMinutes is how many minutes of totals and rules are counted separately. While
+	// Valkey stays unavailable, later minutes are added to the newest of them.
 	maxMinutes = 8
-	// maxNotes is how many seconds of a subject's minute are kept apart, counting allowed
-	// and denied calls separately.
+	// maxNotes is how many notes a subject has in a minute: one for each second, for
+	// allowed and for denied calls.
 	maxNotes = 4
 	// maxRefusals bounds the entries of refusals: of all callers, and of known keys.
 	maxRefusals = maxMinutes + 256
@@ -69,7 +69,7 @@ type pending struct {
 	denialIndex map[denylog.Kind]int // of denials
 	denials     []pendingDenials
 
-	states map[statelist.Place]int64 // until when, in Unix milliseconds
+	states map[statelist.Place]int64 // end of each state, in Unix milliseconds
 
 	routeIndex map[routecount.Slot]int // of routes
 	routes     []routecount.Count
@@ -83,9 +83,9 @@ func (p *pending) empty() bool {
 	return len(p.entries)+len(p.denials)+len(p.states)+len(p.routes) == 0
 }
 
-// urgent reports whether anything waits that may make a Batch leave. Routes, and refusals
-// of callers that proved nothing, leave with other records, so that a flood of them costs
-// no round trip.
+// urgent reports whether the pending records are reason for a Batch. Routes, and refusals
+// of callers that proved no key, wait for other records, so that a flood of them costs no
+// round trip.
 func (p *pending) urgent() bool { return len(p.entries)+len(p.denials)+len(p.states) > p.anonymous }
 
 // record counts a call.
@@ -193,8 +193,8 @@ func (p *pending) newest(s scope, minute int64) *entry {
 	return newest
 }
 
-// note adds the calls of a second. With maxNotes in use, they go to the last note of the
-// same outcome, or to none: the counts have them all the same.
+// note adds the calls of a second. With maxNotes in use, it adds them to the last note of
+// the same outcome, or drops the note. The counts include the calls in any case.
 func (e *entry) note(n note) {
 	same := -1
 	for i := range e.used {

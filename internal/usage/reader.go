@@ -79,10 +79,10 @@ func (r *Reader) Sparklines(ctx context.Context, ids []string, from, to time.Tim
 // rotation: the start of that minute, or of that hour if counts by minute are no longer
 // kept. It is zero if there was no such call.
 func (r *Reader) OldSecretUsed(ctx context.Context, id string, now time.Time) (time.Time, error) {
-	for _, s := range []struct{ kept, step time.Duration }{
+	for _, s := range []struct{ retention, step time.Duration }{
 		{MinutesKept, time.Minute}, {HoursKept, time.Hour},
 	} {
-		points, err := r.Series(ctx, id, now.Add(-s.kept), now, s.step)
+		points, err := r.Series(ctx, id, now.Add(-s.retention), now, s.step)
 		if err != nil {
 			return time.Time{}, err
 		}

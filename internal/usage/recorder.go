@@ -24,7 +24,7 @@ type Options struct {
 const (
 	defaultInterval  = time.Second
 	defaultNewcomers = 1024
-	// maxPause is the longest interval while the store is unavailable: a dead shard
+	// maxPause is the longest interval while Valkey is unavailable: a dead shard
 	// delays the check that carries the Batch.
 	maxPause = 30 * time.Second
 	// maxEarly is how many Batches may leave early after a pause, and one more with each
@@ -41,7 +41,7 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	pending *pending
-	// pause is the interval in force, longer than interval while the store fails.
+	// pause is the interval in force, longer than interval while Valkey fails.
 	pause     time.Duration
 	lastBatch int64 // when a Batch was last taken, in Unix nanoseconds
 	// earlyTAT and routesTAT are theoretical arrival times of GCRA in Unix nanoseconds:
@@ -110,7 +110,7 @@ func (r *Recorder) Batch(now time.Time) *Batch {
 
 // early takes the pending records before they are due, for an environment whose next call
 // may come too late to carry them. It returns nil if nothing is urgent, after maxEarly
-// Batches in close succession, and while the store fails.
+// Batches in close succession, and while Valkey fails.
 func (r *Recorder) early(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +188,7 @@ const (
 	Denied          Verdict = 1 << iota // not let in
 	ShadowDenied                        // a limit in shadow mode would have denied it
 	CandidateDenied                     // a candidate limit would have denied it
-	Degraded                            // decided without the store
+	Degraded                            // decided without Valkey
 	OldSecret                           // with the secret from before the last rotation
 )
 

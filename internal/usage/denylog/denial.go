@@ -1,5 +1,5 @@
-// Package denylog is the stored form of the denial log, and reads it: why calls of the
-// last day were denied. Package usage writes the log.
+// Package denylog encodes and reads the denial log: why calls of the last day were denied.
+// Package usage writes the log.
 //
 // The log keeps denied calls, and refused calls of proven keys, for a day: when, who, by
 // which limit and rule, on which pattern of a route, from which /24 or /48, Retry-After
@@ -113,7 +113,7 @@ func clip(text string) string {
 	return text[:end]
 }
 
-var errLog = errors.New("denylog: an entry of the log makes no sense")
+var errLog = errors.New("denylog: malformed entry")
 
 // ParseKind reads the field of a Kind.
 func ParseKind(field string) (k Kind, err error) {

@@ -1,6 +1,5 @@
-// Package routecount is the stored form of calls by route, and reads them: which routes
-// the callers of a plan call, for previews of access. Package usage counts and writes
-// them.
+// Package routecount encodes and reads calls by route: which routes the callers of a plan
+// call, for previews of access. Package usage counts and writes them.
 //
 // Calls with a valid credential, allowed or denied, count by plan, API, stage, method and
 // pattern of the route, in periods of 5 minutes. The store distinguishes 4,096 routes a
