@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// tallied is a test's own count of the recorders' calls.
-type tallied struct {
+// oracle counts what the recorders should have counted.
+type oracle struct {
 	mu       sync.Mutex
 	total    map[time.Time]Counts
 	subjects map[string]map[time.Time]Counts
@@ -28,7 +28,7 @@ func countsOf(o Outcome) Counts {
 	return t.counts()
 }
 
-func (s *tallied) add(o Outcome) {
+func (s *oracle) add(o Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	minute, c := o.Time.Truncate(time.Minute), countsOf(o)
@@ -53,15 +53,15 @@ func randomOutcome(random *rand.Rand, at time.Time) Outcome {
 	return o
 }
 
-// What many recorders count at the same time adds up, by subject, rule and in total,
-// minute by minute and hour by hour.
+// Counts of concurrent recorders add up, by subject, by rule and in total, per minute and
+// per hour.
 func TestConcurrentRecordersAddUp(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
-		want := tallied{total: map[time.Time]Counts{}, subjects: map[string]map[time.Time]Counts{},
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
+		want := oracle{total: map[time.Time]Counts{}, subjects: map[string]map[time.Time]Counts{},
 			rules: map[string]Counts{}}
 		start, calls := noon.Add(-90*time.Second), 600
 		if strings.HasSuffix(t.Name(), "embedded") {
-			calls = 60 // it compiles the script each time
+			calls = 60 // this server compiles the script each time
 			start = noon.Add(-9 * time.Second)
 		}
 		var environments sync.WaitGroup
@@ -77,7 +77,7 @@ func TestConcurrentRecordersAddUp(t *testing.T) {
 					if b := r.Batch(clock.Now()); b != nil {
 						if report := b.Acknowledge(client.DoMulti(t.Context(),
 							b.Commands(client)...)); report.Lost > 0 || report.Err != nil {
-							t.Errorf("settle: %+v", report)
+							t.Errorf("acknowledge: %+v", report)
 						}
 					}
 				}
@@ -89,7 +89,7 @@ func TestConcurrentRecordersAddUp(t *testing.T) {
 	})
 }
 
-func (s *tallied) check(t *testing.T, r *Reader) {
+func (s *oracle) check(t *testing.T, r *Reader) {
 	t.Helper()
 	from, to := noon.Add(-time.Hour), noon.Add(time.Hour)
 	overview, err := r.Overview(t.Context(), from, to, time.Minute)
@@ -100,20 +100,20 @@ func (s *tallied) check(t *testing.T, r *Reader) {
 	}
 	hours, err := r.Overview(t.Context(), from, to, time.Hour)
 	if byHour = Sum(hours); err != nil || byHour != all || len(hours) != 2 {
-		t.Errorf("%d hours: %+v, %v; want %+v", len(hours), byHour, err, all)
+		t.Errorf("by hour: got %+v in %d points, %v; want %+v in 2", byHour, len(hours), err, all)
 	}
 	for subject, minutes := range s.subjects {
 		points, err := r.Series(t.Context(), subject, from, to, time.Minute)
 		checkPoints(t, subject, points, minutes, err)
 		hours, err := r.Series(t.Context(), subject, from, to, time.Hour)
 		if sum := Sum(points); err != nil || Sum(hours) != sum {
-			t.Errorf("%s: hours have %+v, minutes %+v, %v", subject, Sum(hours), sum, err)
+			t.Errorf("%s: got %+v by hour, %v; want %+v as by minute", subject, Sum(hours), err, sum)
 		}
 	}
 	for rule, want := range s.rules {
 		points, err := r.Rule(t.Context(), rule, from, to, time.Hour)
 		if err != nil || Sum(points) != want {
-			t.Errorf("%s: %+v, %v; want %+v", rule, Sum(points), err, want)
+			t.Errorf("%s: got %+v, %v; want %+v", rule, Sum(points), err, want)
 		}
 	}
 }
@@ -127,14 +127,14 @@ func checkPoints(t *testing.T, what string, points []Point, want map[time.Time]C
 		}
 	}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("%s: %v\n%s", what, err, diff)
+		t.Errorf("%s: %v (-want +got):\n%s", what, err, diff)
 	}
 }
 
-// A call at the last instant of a minute, hour and day belongs to it, and one an instant
-// later to the next.
+// A call at the last instant of a minute, hour and day counts there, and a call one
+// nanosecond later in the next.
 func TestRollOver(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		midnight := noon.Add(12 * time.Hour)
 		clock := clock{now: midnight.Add(-time.Nanosecond)}
 		r := NewRecorder(Options{}, clock.Now)
@@ -145,17 +145,17 @@ func TestRollOver(t *testing.T) {
 		r.Record(Outcome{Subject: "a", Time: clock.Now().Add(time.Hour), Cost: 7})
 		flush(t, r, client)
 		read := NewReader(client)
-		one, no := Counts{Allowed: 1, Cost: 1}, Counts{Denied: 1}
+		oneAllowed, oneDenied := Counts{Allowed: 1, Cost: 1}, Counts{Denied: 1}
 		for _, c := range []struct {
 			step time.Duration
 			want map[time.Time]Counts
 		}{
 			{time.Minute, map[time.Time]Counts{
-				midnight.Add(-time.Minute): one, midnight: no, midnight.Add(59 * time.Minute): one,
-				midnight.Add(time.Hour): {Allowed: 1, Cost: 7},
+				midnight.Add(-time.Minute): oneAllowed, midnight: oneDenied,
+				midnight.Add(59 * time.Minute): oneAllowed, midnight.Add(time.Hour): {Allowed: 1, Cost: 7},
 			}},
 			{time.Hour, map[time.Time]Counts{
-				midnight.Add(-time.Hour): one, midnight: one.Plus(no),
+				midnight.Add(-time.Hour): oneAllowed, midnight: oneAllowed.Plus(oneDenied),
 				midnight.Add(time.Hour): {Allowed: 1, Cost: 7},
 			}},
 		} {
@@ -169,7 +169,8 @@ func TestRollOver(t *testing.T) {
 	})
 }
 
-// Steps of any whole minutes begin at multiples of the step and cover the span asked for.
+// Points begin at multiples of the step, which is any number of whole minutes, and cover
+// the requested span.
 func TestSteps(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	r := recorderAt(noon)
@@ -192,35 +193,36 @@ func TestSteps(t *testing.T) {
 	} {
 		points, err := NewReader(client).Series(t.Context(), "a", noon.Add(c.from), noon.Add(c.to), c.step)
 		if err != nil || len(points) != len(c.counts) || !points[0].Start.Equal(noon.Add(c.first)) {
-			t.Errorf("%+v: %d points from %v, %v", c, len(points), points, err)
+			t.Errorf("%+v: got %d points, %v, %v; want %d", c, len(points), points, err, len(c.counts))
 			continue
 		}
 		for i, want := range c.counts {
 			if points[i].Allowed != want ||
 				!points[i].Start.Equal(points[0].Start.Add(time.Duration(i)*c.step)) {
-				t.Errorf("%+v: point %d is %+v", c, i, points[i])
+				t.Errorf("%+v: point %d: got %+v, want %d allowed", c, i, points[i], want)
 			}
 		}
 	}
 }
 
-func TestSpansThatCannotBeAnswered(t *testing.T) {
+// newSpan refuses spans for which no counts are kept, and steps that are not whole minutes.
+func TestInvalidSpans(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to time.Time
 		step     time.Duration
 	}{
-		"no step":        {noon, noon.Add(time.Hour), 0},
-		"seconds":        {noon, noon.Add(time.Hour), 90 * time.Second},
-		"backwards":      {noon, noon.Add(-time.Second), time.Minute},
-		"empty":          {noon, noon, time.Minute},
-		"before 1970":    {time.Unix(-1, 0), noon, time.Minute},
-		"minutes gone":   {noon, noon.Add(26 * time.Hour), time.Minute},
-		"hours gone":     {noon, noon.Add(32 * 24 * time.Hour), time.Hour},
-		"negative step":  {noon, noon.Add(time.Hour), -time.Minute},
-		"the zero times": {time.Time{}, time.Time{}, time.Minute},
+		"no step":         {noon, noon.Add(time.Hour), 0},
+		"seconds":         {noon, noon.Add(time.Hour), 90 * time.Second},
+		"backwards":       {noon, noon.Add(-time.Second), time.Minute},
+		"empty":           {noon, noon, time.Minute},
+		"before 1970":     {time.Unix(-1, 0), noon, time.Minute},
+		"minutes expired": {noon, noon.Add(26 * time.Hour), time.Minute},
+		"hours expired":   {noon, noon.Add(32 * 24 * time.Hour), time.Hour},
+		"negative step":   {noon, noon.Add(time.Hour), -time.Minute},
+		"the zero times":  {time.Time{}, time.Time{}, time.Minute},
 	} {
 		if s, err := newSpan(c.from, c.to, c.step); err == nil {
-			t.Errorf("%s: %+v", name, s)
+			t.Errorf("%s: got %+v, want an error", name, s)
 		}
 	}
 }

@@ -22,12 +22,12 @@ import (
 
 var samePrefix = cmpopts.EquateComparable(netip.Prefix{})
 
-// denialOf is a denied call of a key.
+// denialOf returns a denied call of a key.
 func denialOf(subject string, at time.Time, d denylog.Denial) Outcome {
 	return Outcome{Subject: subject, Registered: true, Verdict: Denied, Cost: 1, Time: at, Denial: &d}
 }
 
-// sorted puts denials in the order of the log.
+// sorted sorts denials in the order of the log.
 func sorted(all []denylog.Entry) []denylog.Entry {
 	slices.SortStableFunc(all, func(a, b denylog.Entry) int {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Subject, b.Subject),
@@ -36,7 +36,7 @@ func sorted(all []denylog.Entry) []denylog.Entry {
 	return all
 }
 
-// everyPage follows the cursors of a query.
+// everyPage reads all pages of a query.
 func everyPage(t *testing.T, reader *Reader, q denylog.Query) []denylog.Entry {
 	t.Helper()
 	var all []denylog.Entry
@@ -50,22 +50,21 @@ func everyPage(t *testing.T, reader *Reader, q denylog.Query) []denylog.Entry {
 			return all
 		}
 	}
-	t.Fatal("the pages have no end")
+	t.Fatal("got 10,000 pages and no end")
 	return nil
 }
 
-// What is recorded comes back: every denial by itself while a caller is denied at most 4
-// times a minute by the same limit, in pages and filters that a list in memory agrees
-// with.
-func TestDenialsComeBack(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+// While a caller is denied at most 4 times a minute by a limit, every denial has an entry
+// of its own. Filters and pages of any size return what a list in memory has.
+func TestDenialsAreRead(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		random := rand.New(rand.NewPCG(1, 2))
 		reader, from := NewReader(client), noon.Add(-23*time.Hour)
 		var want []denylog.Entry
 		perMinute := map[string]int{}
 		calls := 400
 		if strings.HasSuffix(t.Name(), "embedded") {
-			calls = 20 // it compiles the script each time
+			calls = 20 // this server compiles the script each time
 		}
 		for len(want) < calls {
 			at := from.Add(time.Duration(random.Int64N(int64(24 * time.Hour)))).Truncate(time.Millisecond)
@@ -87,7 +86,7 @@ func TestDenialsComeBack(t *testing.T) {
 				d.Request = "JKJaXmPLvHcESHA="
 				d.Cause, d.Rule, d.Limit = cause.Ban, "", ""
 			}
-			r := recorderAt(at) // another environment for each
+			r := recorderAt(at) // each in another environment
 			r.Record(denialOf(caller, at, d))
 			flush(t, r, client)
 			want = append(want, denylog.Entry{Denial: d, Time: at, Subject: caller, Calls: 1})
@@ -112,7 +111,7 @@ func TestDenialsComeBack(t *testing.T) {
 			for _, q.Count = range []int{7, 500} {
 				if diff := gocmp.Diff(expected, everyPage(t, reader, q), samePrefix,
 					cmpopts.EquateEmpty()); diff != "" {
-					t.Errorf("%s by %d: %s", name, q.Count, diff)
+					t.Errorf("%s, pages of %d (-want +got):\n%s", name, q.Count, diff)
 				}
 			}
 			var streamed []denylog.Entry
@@ -123,7 +122,7 @@ func TestDenialsComeBack(t *testing.T) {
 				streamed = append(streamed, d)
 			}
 			if diff := gocmp.Diff(expected, streamed, samePrefix, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s, streamed: %s", name, diff)
+				t.Errorf("%s, streamed (-want +got):\n%s", name, diff)
 			}
 		}
 	})
@@ -143,9 +142,9 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// A flood from many environments, of known keys and of callers that anybody can make up:
-// a bucket's log stays within its bound, no denial is lost from the sums, and a key that
-// is denied for the first time while the flood goes on has its first denial listed.
+// Many environments record a flood of denials of registered and unregistered callers. The
+// bucket's log stays within its bound, and logged and unlogged denials add up to all. A
+// registered key that is first denied during the flood has an entry.
 func TestFloodOfDenialsIsBounded(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	reader := NewReader(client)
@@ -164,15 +163,15 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 		for env := range 3 {
 			r := recorderAt(at)
 			for call := range 300 {
-				caller, known := keys[call%len(keys)], true
+				caller, registered := keys[call%len(keys)], true
 				if call%3 == 0 {
-					caller, known = fmt.Sprintf("made-up-%d-%d-%d", minute, env, call), false
+					caller, registered = fmt.Sprintf("made-up-%d-%d-%d", minute, env, call), false
 				}
 				o := denialOf(caller, at, denylog.Denial{
 					Cause: cause.Limit, Limit: "10 per 10 s", Path: fmt.Sprintf("/route/%d", call%40),
 					Request: fmt.Sprintf("%08x-0000-4000-8000-%012x", call, env),
 				})
-				o.Registered = known
+				o.Registered = registered
 				r.Record(o)
 				recorded++
 			}
@@ -194,16 +193,17 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := reader.Refusals(t.Context(), "", noon, noon.Add(time.Hour), time.Minute)
+	refusals, err := reader.Refusals(t.Context(), "", noon, noon.Add(time.Hour), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := Sum(points).Denied; n != recorded || logged+left.Unlogged != recorded || left.Unlogged == 0 {
-		t.Errorf("%d denials: %d counted, %d logged, %d left out", recorded, n, logged, left.Unlogged)
+	unlogged := refusals.Unlogged
+	if n := Sum(points).Denied; n != recorded || logged+unlogged != recorded || unlogged == 0 {
+		t.Errorf("got %d denials, %d logged and %d unlogged; want %d", n, logged, unlogged, recorded)
 	}
 	q.Subject = quiet
 	if got := everyPage(t, reader, q); len(got) != 1 || got[0].Limit != "once" {
-		t.Errorf("the quiet key has %+v", got)
+		t.Errorf("the quiet key: got %+v, want its one denial", got)
 	}
 	var size int64
 	everyKey(t, client, func(node valkey.Client, key string) {
@@ -216,15 +216,15 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 		}
 	})
 	if size > maxLogMemory || size < maxLogMemory/4 {
-		t.Errorf("the largest log takes %d bytes, want at most %d and a good part", size, maxLogMemory)
+		t.Errorf("got %d bytes for the largest log, want %d to %d", size, maxLogMemory/4, maxLogMemory)
 	}
 }
 
-// maxLogMemory is what the package states of a bucket's log of an hour.
+// maxLogMemory is the bound in the package comment for a bucket's log of an hour, in bytes.
 const maxLogMemory = 20 << 10
 
-// A caller's own part of what was left out is exact too, and an environment that gets
-// more kinds than it keeps counts the rest.
+// A Recorder counts denials of kinds beyond its bound as unlogged, exactly for a caller
+// too.
 func TestDenialsBeyondTheRecorder(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	r := recorderAt(noon)
@@ -232,7 +232,7 @@ func TestDenialsBeyondTheRecorder(t *testing.T) {
 		r.Record(denialOf(id(1), noon, denylog.Denial{Cause: cause.Limit, Path: fmt.Sprint("/", i)}))
 	}
 	if len(r.pending.denials) != maxKinds {
-		t.Errorf("%d kinds wait, want %d", len(r.pending.denials), maxKinds)
+		t.Errorf("got %d pending kinds, want %d", len(r.pending.denials), maxKinds)
 	}
 	flush(t, r, client)
 	own, err := NewReader(client).Refusals(t.Context(), id(1), noon, noon.Add(time.Minute), time.Minute)
@@ -242,13 +242,13 @@ func TestDenialsBeyondTheRecorder(t *testing.T) {
 	got := everyPage(t, NewReader(client), denylog.Query{Subject: id(1), From: noon,
 		To: noon.Add(time.Minute)})
 	if len(got) != 16 || own.Unlogged != maxKinds+50-16 {
-		t.Errorf("%d are logged, %d left out", len(got), own.Unlogged)
+		t.Errorf("got %d logged, %d unlogged; want 16, %d", len(got), own.Unlogged, maxKinds+50-16)
 	}
 }
 
-// More than 4 denials of a minute are one entry with a number, over environments too.
+// The 4th entry of a minute counts further denials, also those of other environments.
 func TestDenialsOfAMinuteAreJoined(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		for env := range 3 {
 			r := recorderAt(noon)
 			for i := range 7 {
@@ -263,15 +263,15 @@ func TestDenialsOfAMinuteAreJoined(t *testing.T) {
 			calls = append(calls, d.Calls)
 		}
 		if want := []int64{18, 1, 1, 1}; !slices.Equal(calls, want) { // newest first
-			t.Errorf("%v, want %v", calls, want)
+			t.Errorf("got calls %v, want %v", calls, want)
 		}
 	})
 }
 
-// Refused credentials count by cause, in all and for a key that was proven; made-up ones
-// take no memory of their own, and only the proven are in the log.
+// Refused credentials count by cause, in total and for a proven key. Credentials that
+// prove no key take no memory each and cause no flush, and are not in the log.
 func TestRefusalsByCause(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		r, reader := recorderAt(noon), NewReader(client)
 		refuse := func(subject string, c cause.Cause) {
 			r.Record(Outcome{Subject: subject, Registered: subject != "", Time: noon,
@@ -282,10 +282,10 @@ func TestRefusalsByCause(t *testing.T) {
 			refuse("", cause.Malformed)
 		}
 		if n := len(r.pending.entries) + len(r.pending.denials); n != 1 {
-			t.Errorf("%d entries of callers that proved nothing", n)
+			t.Errorf("got %d entries of callers without a proven key, want 1", n)
 		}
 		if r.Due(noon.Add(time.Hour)) || r.early(noon.Add(time.Hour)) != nil {
-			t.Error("callers that prove nothing cost a flush of their own")
+			t.Error("callers without a proven key cause a flush")
 		}
 		for range 3 {
 			refuse(id(1), cause.Revoked)
@@ -296,29 +296,29 @@ func TestRefusalsByCause(t *testing.T) {
 		all, err := reader.Refusals(t.Context(), "", noon, until, time.Hour)
 		if want := ([8]int64{0, 1000, 1000, 3, 0, 1}); err != nil || all.ByCause != want ||
 			all.Sum() != 2004 {
-			t.Errorf("all: %v, %v, want %v", all, err, want)
+			t.Errorf("total: got %v, %v; want %v", all, err, want)
 		}
 		own, err := reader.Refusals(t.Context(), id(1), noon, until, time.Minute)
 		if want := ([8]int64{3: 3, 5: 1}); err != nil || own.ByCause != want || own.Of(cause.Revoked) != 3 {
-			t.Errorf("of one key: %v, %v, want %v", own, err, want)
+			t.Errorf("of one key: got %v, %v; want %v", own, err, want)
 		}
 		overview, err := reader.Overview(t.Context(), noon, until, time.Hour)
 		if err != nil || Sum(overview).Calls() != 0 {
-			t.Errorf("they count as %+v calls, %v", Sum(overview), err)
+			t.Errorf("got %+v, %v; want no calls", Sum(overview), err)
 		}
 		logged := everyPage(t, reader, denylog.Query{From: noon, To: until})
 		if len(logged) != 4 || logged[0].Subject != id(1) {
-			t.Errorf("the log has %+v", logged)
+			t.Errorf("log: got %+v, want the 4 refusals of the key", logged)
 		}
 	})
 }
 
-func TestDenialCursors(t *testing.T) {
+func TestBadDenialCursors(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	for _, cursor := range []string{"x", "eA", "MS4tMQ", "LTEuMA", strings.Repeat("A", 90)} {
 		q := denylog.Query{From: noon, To: noon.Add(time.Hour), After: cursor}
 		if _, err := NewReader(client).Denials(t.Context(), q); err == nil {
-			t.Errorf("%s is a cursor", cursor)
+			t.Errorf("cursor %s: got no error", cursor)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func usedMemory(t testing.TB, client valkey.Client) int64 {
 	return used
 }
 
-// everyKey walks the key space, as only a test may.
+// everyKey calls do for each key of the key space. Only tests may scan it.
 func everyKey(t *testing.T, client valkey.Client, do func(node valkey.Client, key string)) {
 	t.Helper()
 	for _, node := range client.Nodes() {
@@ -61,8 +61,7 @@ func everyKey(t *testing.T, client valkey.Client, do func(node valkey.Client, ke
 	}
 }
 
-// Everything that is written has the time to live that the package states: long enough
-// for what is kept, and no longer.
+// Every key has the time to live that the package comment states.
 func TestEverythingExpires(t *testing.T) {
 	lives := map[byte][2]time.Duration{
 		'm': {24 * time.Hour, 25 * time.Hour}, 'h': {30 * 24 * time.Hour, 31 * 24 * time.Hour},
@@ -72,7 +71,7 @@ func TestEverythingExpires(t *testing.T) {
 		'A': {30 * 24 * time.Hour, 31 * 24 * time.Hour}, 'D': {30 * 24 * time.Hour, 31 * 24 * time.Hour},
 		'n': {24 * time.Hour, 48 * time.Hour}, 'l': {24 * time.Hour, 25 * time.Hour},
 	}
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		r := recorderAt(noon)
 		for i := range 40 {
 			for range 12 {
@@ -83,25 +82,25 @@ func TestEverythingExpires(t *testing.T) {
 		flush(t, r, client)
 		found := map[byte]int{}
 		everyKey(t, client, func(node valkey.Client, key string) {
-			what := key[strings.LastIndexByte(key, ':')+1:]
-			kind := strings.TrimPrefix(what, "usage-")[0]
+			name := key[strings.LastIndexByte(key, ':')+1:]
+			kind := strings.TrimPrefix(name, "usage-")[0]
 			found[kind]++
-			left, err := node.Do(t.Context(), node.B().Pttl().Key(key).Build()).AsInt64()
-			life := time.Duration(left) * time.Millisecond
+			ms, err := node.Do(t.Context(), node.B().Pttl().Key(key).Build()).AsInt64()
+			life := time.Duration(ms) * time.Millisecond
 			if want := lives[kind]; err != nil || want == [2]time.Duration{} || life <= want[0] ||
 				life > want[1] {
-				t.Errorf("%s lives %s, %v; want %v", key, life, err, want)
+				t.Errorf("%s: got a time to live of %s, %v; want %v", key, life, err, want)
 			}
 		})
 		if len(found) != len(lives) {
-			t.Errorf("kinds of keys: %v", found)
+			t.Errorf("got %d kinds of keys, want %d: %v", len(found), len(lives), found)
 		}
 	})
 }
 
-// A server that lost its scripts gets them again, and no count is lost on the way.
+// A server that lost its scripts gets them again, and no count is lost meanwhile.
 func TestServersWithoutScriptsGetThem(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		now := noon
 		r := NewRecorder(Options{}, func() time.Time { return now })
 		const subjects, turns = 300, 12
@@ -124,7 +123,7 @@ func TestServersWithoutScriptsGetThem(t *testing.T) {
 			r.Record(Outcome{Time: noon})
 			b := r.Batch(now)
 			if b == nil {
-				t.Fatal("no batch: an unknown script is no reason to back off")
+				t.Fatal("no batch: an unknown script must not extend the interval")
 			}
 			if report := b.Acknowledge(client.DoMulti(t.Context(), b.Commands(client)...)); report.Lost > 0 ||
 				report.Err != nil {
@@ -133,25 +132,25 @@ func TestServersWithoutScriptsGetThem(t *testing.T) {
 			now = now.Add(time.Second)
 		}
 		if n := r.pending.subjects; n > 0 {
-			t.Errorf("%d subjects wait after %d turns", n, turns)
+			t.Errorf("got %d pending subjects after %d batches, want none", n, turns)
 		}
 		flush(t, r, client)
 		overview, err := NewReader(client).Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
 		if want := int64(2*subjects + turns); err != nil || overview[0].Allowed != want {
-			t.Errorf("%+v, %v; want %d", overview[0], err, want)
+			t.Errorf("overview: got %+v, %v; want %d allowed", overview[0], err, want)
 		}
 		for i := range subjects {
 			points, err := NewReader(client).Series(t.Context(), id(i), noon,
 				noon.Add(time.Minute), time.Minute)
 			if err != nil || points[0].Allowed != 2 {
-				t.Fatalf("%s: %+v, %v; want 2", id(i), points[0], err)
+				t.Fatalf("%s: got %+v, %v; want 2 allowed", id(i), points[0], err)
 			}
 		}
 	})
 }
 
-// When the reply is lost the counts may be stored already: they are not sent again, and
-// reported as lost.
+// Counts whose reply is lost may have been stored. They are not sent again, and reported as
+// lost.
 func TestLostReplyCountsAtMostOnce(t *testing.T) {
 	url := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, url, nil)
@@ -170,17 +169,17 @@ func TestLostReplyCountsAtMostOnce(t *testing.T) {
 	b := r.Drain(noon)
 	report := b.Acknowledge(broken.DoMulti(t.Context(), b.Commands(broken)...))
 	if report.Lost != 3 || report.Err == nil || report.Returned+report.Stored != 0 {
-		t.Errorf("%+v", report)
+		t.Errorf("got %+v, want 3 lost calls and an error", report)
 	}
 	flush(t, r, broken)
 	points, err := NewReader(connect(t, url)).Series(t.Context(), "a", noon,
 		noon.Add(time.Minute), time.Minute)
 	if err != nil || points[0].Allowed > 3 {
-		t.Errorf("%+v, %v; want at most 3", points, err)
+		t.Errorf("got %+v, %v; want at most 3 allowed", points, err)
 	}
 }
 
-// What a server refuses before it does anything is sent again.
+// Counts that a server refused before it executed anything are sent again.
 func TestRefusedCountsAreSentAgain(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	set := func(name, value string) {
@@ -198,27 +197,27 @@ func TestRefusedCountsAreSentAgain(t *testing.T) {
 	}
 	if report := r.Flush(t.Context(), client); report.Returned != 3 || report.Err == nil ||
 		report.Lost+report.Stored != 0 {
-		t.Errorf("out of memory: %+v", report)
+		t.Errorf("out of memory: got %+v, want 3 returned calls and an error", report)
 	}
 	set("maxmemory", "0")
 	flush(t, r, client)
 	read := NewReader(client)
 	points, err := read.Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)
 	if want := (Counts{Allowed: 3, Cost: 15}); err != nil || points[0].Counts != want {
-		t.Errorf("%+v, %v", points, err)
+		t.Errorf("subject: got %+v, %v; want %+v", points, err, want)
 	}
 	rule, err := read.Rule(t.Context(), "rule", noon, noon.Add(time.Minute), time.Minute)
 	if want := (Counts{Allowed: 3, Cost: 15}); err != nil || rule[0].Counts != want {
-		t.Errorf("rule %+v, %v", rule, err)
+		t.Errorf("rule: got %+v, %v; want %+v", rule, err, want)
 	}
 	overview, err := read.Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
 	if want := (Counts{Allowed: 4, Cost: 16}); err != nil || overview[0].Counts != want {
-		t.Errorf("total %+v, %v", overview, err)
+		t.Errorf("total: got %+v, %v; want %+v", overview, err, want)
 	}
 }
 
-// When a shard dies, the others' counts are stored, and each call is accounted for once:
-// stored, returned or lost.
+// When a shard dies, the counts of other shards are stored. The report counts each call
+// once, as stored, returned or lost.
 func TestDeadShard(t *testing.T) {
 	urls := valkeytest.StartCluster(t, 3, 0)
 	client := connectWith(t, urls[0]+"?cluster=true",
@@ -233,22 +232,22 @@ func TestDeadShard(t *testing.T) {
 	record()
 	flush(t, r, client)
 	dead := connect(t, urls[2])
-	_ = dead.Do(t.Context(), dead.B().Arbitrary("SHUTDOWN", "NOSAVE").Build()).Error() // it answers by going
+	_ = dead.Do(t.Context(), dead.B().Arbitrary("SHUTDOWN", "NOSAVE").Build()).Error() // the server closes the connection
 	record()
 	b := r.Drain(noon)
 	report := b.Acknowledge(client.DoMulti(t.Context(), b.Commands(client)...))
 	if report.Stored+report.Returned+report.Lost != subjects || report.Stored < subjects/2 ||
 		report.Stored == subjects || report.Err == nil {
-		t.Errorf("%+v", report)
+		t.Errorf("got %+v, want %d calls in all, most of them stored, and an error", report, subjects)
 	}
-	var waiting int64
+	var pendingCalls int64
 	for i := range r.pending.entries {
 		if e := &r.pending.entries[i]; e.scope == subject {
-			waiting += e.tally.calls()
+			pendingCalls += e.tally.calls()
 		}
 	}
-	if waiting != report.Returned {
-		t.Errorf("%d calls wait, %d were returned", waiting, report.Returned)
+	if pendingCalls != report.Returned {
+		t.Errorf("got %d pending calls, want %d as returned", pendingCalls, report.Returned)
 	}
 	var stored int64
 	for i := range subjects {
@@ -258,13 +257,13 @@ func TestDeadShard(t *testing.T) {
 		}
 	}
 	if stored != report.Stored {
-		t.Errorf("%d calls are stored on the shards that live, %d are reported", stored, report.Stored)
+		t.Errorf("got %d calls on the live shards, want %d as reported", stored, report.Stored)
 	}
 }
 
-// A Batch leaves with a check, in one DoMulti, and does not change its answer.
-func TestBatchLeavesWithACheck(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+// A Batch can be sent in one DoMulti with a check, and does not change its answer.
+func TestBatchInTheFlushOfACheck(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		r := recorderAt(noon)
 		for range 3 {
 			r.Record(Outcome{Subject: "a", Time: noon})
@@ -273,19 +272,19 @@ func TestBatchLeavesWithACheck(t *testing.T) {
 				b.Commands(client)...)
 			results := client.DoMulti(t.Context(), commands...)
 			if n, err := results[0].AsInt64(); err != nil || n == 0 {
-				t.Errorf("check: %d, %v", n, err)
+				t.Errorf("check: got %d, %v; want a count", n, err)
 			}
 			b.Acknowledge(results[1:])
 		}
 		flush(t, r, client)
 		points, err := NewReader(client).Series(t.Context(), "a", noon, noon.Add(time.Minute), time.Minute)
 		if err != nil || points[0].Allowed != 3 {
-			t.Errorf("%+v, %v", points, err)
+			t.Errorf("got %+v, %v; want 3 allowed", points, err)
 		}
 	})
 }
 
-// flood records unregistered callers through many flushes.
+// flood records unregistered callers from to to-1, in many flushes.
 func flood(t *testing.T, client valkey.Client, r *Recorder, from, to int, at time.Time) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -297,13 +296,13 @@ func flood(t *testing.T, client valkey.Client, r *Recorder, from, to int, at tim
 	flush(t, r, client)
 }
 
-// A flood of 500,000 unique subjects in a day takes the memory of the newcomers that the
-// store takes, whatever follows. Registered subjects, and those that were there before,
-// keep being counted, and the totals have every call.
+// A flood of unique subjects uses no more memory than the newcomers that buckets accept a
+// day. Registered subjects, and subjects from before the flood, are still counted, and
+// the totals count every call.
 func TestFloodIsBoundedInTheStore(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	r := NewRecorder(Options{Newcomers: 16}, func() time.Time { return noon })
-	const taken, all = 16 * keyspace.Buckets, 100_000
+	const accepted, all = 16 * keyspace.Buckets, 100_000
 	r.Record(Outcome{Subject: "early", Time: noon})
 	flush(t, r, client)
 	flood(t, client, r, 0, all/10, noon)
@@ -313,44 +312,43 @@ func TestFloodIsBoundedInTheStore(t *testing.T) {
 	r.Record(Outcome{Subject: "late", Registered: true, Time: noon})
 	flush(t, r, client)
 	if grown := usedMemory(t, client) - after; grown > 512<<10 {
-		t.Errorf("%d bytes more after the rest of the flood", grown)
+		t.Errorf("the rest of the flood took %d bytes, want at most 512 KiB", grown)
 	}
 	read := NewReader(client)
 	count, err := read.ActiveCount(t.Context(), noon, noon)
-	if err != nil || count > taken+1 || count < taken {
-		t.Errorf("%d subjects, %v; want %d", count, err, taken)
+	if err != nil || count > accepted+1 || count < accepted {
+		t.Errorf("got %d subjects, %v; want %d or one more", count, err, accepted)
 	}
 	overview, err := read.Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
-	if want := int64(all - taken + 1); err != nil || overview[0].Allowed != all+3 ||
+	if want := int64(all - accepted + 1); err != nil || overview[0].Allowed != all+3 ||
 		overview[0].Unlisted < want-1 || overview[0].Unlisted > want {
-		t.Errorf("%+v, %v; want %d unlisted", overview[0], err, want)
+		t.Errorf("got %+v, %v; want %d unlisted or one less", overview[0], err, want)
 	}
 	for subject, want := range map[string]int64{"early": 2, "late": 1} {
 		points, err := read.Series(t.Context(), subject, noon, noon.Add(time.Minute), time.Minute)
 		if err != nil || points[0].Allowed != want {
-			t.Errorf("%s: %+v, %v; want %d", subject, points, err, want)
+			t.Errorf("%s: got %+v, %v; want %d allowed", subject, points, err, want)
 		}
 	}
 }
 
-// The lists of a bucket keep their bounds and what they must keep: the last seen, the
-// highest.
+// The lists of a bucket stay within their bounds.
 func TestListsAreBounded(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	const subjects = keyspace.Buckets * maxSeen * 9 / 8
 	one := keyspace.BucketOf("one")
 	r := recorderAt(noon)
-	mine := 0
-	for i := 0; mine < maxSeen*9/8; i++ {
+	recorded := 0
+	for i := 0; recorded < maxSeen*9/8; i++ {
 		if s := fmt.Sprintf("s%07d", i); keyspace.BucketOf(s) == one {
-			at := noon.Add(time.Duration(mine) * time.Minute / maxSeen)
-			r.Record(Outcome{Subject: s, Registered: true, Time: at, Verdict: Verdict(mine % 2)})
-			if mine++; mine%500 == 0 {
+			at := noon.Add(time.Duration(recorded) * time.Minute / maxSeen)
+			r.Record(Outcome{Subject: s, Registered: true, Time: at, Verdict: Verdict(recorded % 2)})
+			if recorded++; recorded%500 == 0 {
 				flush(t, r, client)
 			}
 		}
 		if i > 2*subjects {
-			t.Fatal("the bucket does not fill")
+			t.Fatalf("only %d subjects are in the bucket", recorded)
 		}
 	}
 	flush(t, r, client)
@@ -364,13 +362,13 @@ func TestListsAreBounded(t *testing.T) {
 	} {
 		if n, err := client.Do(t.Context(), client.B().Zcard().Key(name).Build()).AsInt64(); err !=
 			nil || n != want {
-			t.Errorf("%s has %d members, %v; want %d", name, n, err, want)
+			t.Errorf("%s: got %d members, %v; want %d", name, n, err, want)
 		}
 	}
 }
 
-// What an active subject costs stays within the published figures: in a bucket as full as
-// it is with 100,000 active subjects, lists and rankings included.
+// The memory of an active subject, with its share of lists and rankings, stays within the
+// published figures. The bucket has as many subjects as with 100,000 active ones in all.
 func TestMemoryOfASubject(t *testing.T) {
 	const subjects = 390 // of one bucket
 	var ids []string
@@ -408,7 +406,7 @@ func TestMemoryOfASubject(t *testing.T) {
 		}
 		bytes := (usedMemory(t, client) - before) / subjects
 		if bytes > c.bytes {
-			t.Errorf("%s: %d bytes a subject, want at most %d", c.name, bytes, c.bytes)
+			t.Errorf("%s: got %d bytes a subject, want at most %d", c.name, bytes, c.bytes)
 		}
 		t.Logf("%s: %d bytes a subject", c.name, bytes)
 	}
@@ -422,6 +420,6 @@ func TestFlushEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if report := r.Flush(ctx, client); report.Err == nil || report.Stored > 0 {
-		t.Errorf("%+v", report)
+		t.Errorf("got %+v, want an error and nothing stored", report)
 	}
 }

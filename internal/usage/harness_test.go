@@ -37,7 +37,7 @@ func (c *clock) set(now time.Time) {
 	c.now = now
 }
 
-// patient answers a slow machine, not a bound that is tested.
+// patient has time-outs for a slow machine. No test measures them.
 var patient = store.Options{Dial: 30 * time.Second, Write: 30 * time.Second}
 
 func connect(t testing.TB, url string) valkey.Client {
@@ -55,9 +55,9 @@ func connectWith(t testing.TB, url string, o store.Options) valkey.Client {
 	return client
 }
 
-// each runs a test on a server, on the embedded stand-in, and on a cluster of 3 shards
-// with a client as a check function has it.
-func each(t *testing.T, test func(t *testing.T, client valkey.Client)) {
+// onEveryServer runs a test on a server, on the embedded server, and on a cluster of 3
+// shards with the client of a check function.
+func onEveryServer(t *testing.T, test func(t *testing.T, client valkey.Client)) {
 	t.Helper()
 	t.Run("valkey", func(t *testing.T) { test(t, connect(t, valkeytest.Start(t))) })
 	t.Run("embedded", func(t *testing.T) { test(t, connect(t, valkeytest.Embedded(t))) })
@@ -68,7 +68,7 @@ func each(t *testing.T, test func(t *testing.T, client valkey.Client)) {
 	})
 }
 
-// flush sends everything and fails the test unless all is stored.
+// flush sends all pending records and fails the test unless all are stored.
 func flush(t testing.TB, r *Recorder, client valkey.Client) {
 	t.Helper()
 	if report := r.Flush(context.WithoutCancel(t.Context()), client); report.Lost != 0 ||
@@ -76,11 +76,11 @@ func flush(t testing.TB, r *Recorder, client valkey.Client) {
 		t.Fatalf("flush: %+v", report)
 	}
 	if n := len(r.pending.entries); n > 0 {
-		t.Fatalf("flush: %d entries are left", n)
+		t.Fatalf("flush: got %d pending entries, want none", n)
 	}
 }
 
-// newcomers is more than any test has.
+// newcomers is a bound that no test reaches.
 const newcomers = 1 << 20
 
 func recorderAt(now time.Time) *Recorder {

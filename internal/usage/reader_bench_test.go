@@ -18,9 +18,9 @@ const (
 	activeSubjects = 100_000
 )
 
-// BenchmarkReader measures what the dashboard reads, with 1,000,000 known subjects of
-// which 100,000 were active in each of the last 8 hours and at midnight, and every minute
-// of the last day and hour of the last month in the totals:
+// BenchmarkReader measures the dashboard's reads, with 1,000,000 known subjects. Of these,
+// 100,000 were active in each of the last 8 hours and at midnight. The totals have every
+// minute of the last day and every hour of the last month:
 //
 //	go test ./internal/usage -run '^$' -bench Reader -benchtime 20x
 func BenchmarkReader(b *testing.B) {
@@ -89,8 +89,8 @@ func BenchmarkReader(b *testing.B) {
 
 func second[T any](_ T, err error) error { return err }
 
-// benchmarkFull measures the server's work for Batches of 1,000 calls by so many subjects
-// when all lists are full.
+// benchmarkFull measures the server's time for Batches of 1,000 calls by this number of
+// subjects, with full lists.
 func benchmarkFull(b *testing.B, client valkey.Client, subjects int) {
 	r, random := recorderAt(noon), rand.New(rand.NewPCG(1, 1))
 	before := scriptMicros(b, client)
@@ -137,7 +137,7 @@ func seed(b *testing.B, client valkey.Client) {
 				r.Record(Outcome{Subject: id(i), Registered: true,
 					Verdict: Verdict(random.IntN(2)), Time: at})
 			}
-			if i%maxMinutes == 0 { // else the totals would run out of minutes
+			if i%maxMinutes == 0 { // the Recorder counts maxMinutes minutes of totals separately
 				send()
 			}
 		}

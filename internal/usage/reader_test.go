@@ -15,10 +15,10 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// Pages of any size list every subject that was seen exactly once, those seen last first,
-// however many share a minute or a bucket.
+// Pages of any size list every seen subject exactly once, latest first, also when many
+// share a minute or a bucket.
 func TestActiveListsEverySubjectOnce(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		random := rand.New(rand.NewPCG(1, 2))
 		r, want := recorderAt(noon), map[string]time.Time{}
 		for i := range 200 {
@@ -29,7 +29,7 @@ func TestActiveListsEverySubjectOnce(t *testing.T) {
 			}
 			want[subject] = at
 			r.Record(Outcome{Subject: subject, Registered: true, Time: at})
-			// an older call does not make it older
+			// a call recorded later with an earlier time does not move the subject back
 			r.Record(Outcome{Subject: subject, Registered: true, Time: noon.Add(-time.Hour)})
 		}
 		flush(t, r, client)
@@ -41,12 +41,12 @@ func TestActiveListsEverySubjectOnce(t *testing.T) {
 			3 * time.Minute: 0} {
 			got, err := read.ActiveCount(t.Context(), noon.Add(since), noon)
 			if err != nil || got != int64(n) {
-				t.Errorf("%d seen since %s, %v; want %d", got, since, err, n)
+				t.Errorf("active since noon+%s: got %d, %v; want %d", since, got, err, n)
 			}
 		}
 		day, n := noon.Add(24*time.Hour), seenSince(want, time.Minute)
 		if got, err := read.ActiveCount(t.Context(), noon, day); err != nil || got != int64(n) {
-			t.Errorf("%d seen within a day, %v; want %d", got, err, n)
+			t.Errorf("active within 24 hours: got %d, %v; want %d", got, err, n)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func checkPages(t *testing.T, read *Reader, size int, want map[string]time.Time)
 		}
 		for _, s := range page.Subjects {
 			if _, twice := got[s.ID]; twice || s.Last.After(last) || !s.Last.Equal(want[s.ID]) {
-				t.Fatalf("pages of %d: %+v after %s, twice %t, want %s", size, s, last, twice, want[s.ID])
+				t.Fatalf("pages of %d: got %+v after %s, repeated %t; want %s", size, s, last, twice, want[s.ID])
 			}
 			got[s.ID], last = s.Last, s.Last
 		}
@@ -89,11 +89,11 @@ func checkPages(t *testing.T, read *Reader, size int, want map[string]time.Time)
 			break
 		}
 		if len(page.Subjects) != size {
-			t.Fatalf("a page of %d has %d", size, len(page.Subjects))
+			t.Fatalf("got %d subjects on a page that is not the last, want %d", len(page.Subjects), size)
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("pages of %d list %d of %d", size, len(got), len(want))
+		t.Errorf("pages of %d: got %d subjects, want %d", size, len(got), len(want))
 	}
 }
 
@@ -101,19 +101,19 @@ func TestBadCursors(t *testing.T) {
 	read := NewReader(connect(t, valkeytest.Embedded(t)))
 	for _, cursor := range []string{"%", "YQ", "MTI6", "LTE6YQ", "OTk5OTk5OTk5OTk5OTk5OTk5OTk6YQ"} {
 		if page, err := read.Active(t.Context(), cursor, 10); err == nil {
-			t.Errorf("%s: %+v", cursor, page)
+			t.Errorf("cursor %s: got %+v, want an error", cursor, page)
 		}
 	}
 	page, err := read.Active(t.Context(), "", 10)
 	if err != nil || len(page.Subjects) != 0 || page.Next != "" {
-		t.Errorf("nothing seen: %+v, %v", page, err)
+		t.Errorf("without calls: got %+v, %v; want an empty page", page, err)
 	}
 }
 
-// Within an hour the busiest are exactly the busiest; over a day too when they were so in
-// it.
+// Busiest and MostDenied are exact within an hour, and over a day if a subject ranks high
+// in the day too.
 func TestBusiest(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		random := rand.New(rand.NewPCG(3, 4))
 		r := recorderAt(noon)
 		hour, day := map[string]int64{}, map[string]int64{}
@@ -149,7 +149,7 @@ func TestBusiest(t *testing.T) {
 		checkTalkers(t, "denied", got, err, denied, func(c Counts) int64 { return c.Denied })
 		got, err = read.MostDenied(t.Context(), to, to.Add(time.Hour), 10)
 		if err != nil || len(got) != 0 {
-			t.Errorf("an hour without calls: %+v, %v", got, err)
+			t.Errorf("an hour without calls: got %+v, %v; want none", got, err)
 		}
 	})
 }
@@ -164,20 +164,20 @@ func checkTalkers(t *testing.T, what string, got []Talker, err error, want map[s
 	slices.Sort(most)
 	slices.Reverse(most)
 	if err != nil || len(got) != 10 {
-		t.Fatalf("%s: %d talkers, %v", what, len(got), err)
+		t.Fatalf("%s: got %d talkers, %v; want 10", what, len(got), err)
 	}
 	for i, talker := range got {
 		if n := by(talker.Counts); n != want[talker.ID] || n != most[i] {
-			t.Errorf("%s: number %d is %s with %d calls; it had %d, number %d had %d", what, i+1, talker.ID,
-				n, want[talker.ID], i+1, most[i])
+			t.Errorf("%s: place %d: got %s with %d calls; it made %d, and place %d has %d", what, i+1,
+				talker.ID, n, want[talker.ID], i+1, most[i])
 		}
 	}
 }
 
-// Calls agree with the counts of each minute, and know the seconds of a subject's calls
-// after the first eight of an hour.
+// Calls add up to the counts of each minute. After a subject's first eight calls in an
+// hour, they have the second.
 func TestCalls(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		r := recorderAt(noon)
 		type second struct {
 			at     int
@@ -191,7 +191,7 @@ func TestCalls(t *testing.T) {
 			}
 			flush(t, r, client)
 		}
-		record(65, 8, Outcome{}) // before the ninth nothing is noted
+		record(65, 8, Outcome{}) // only later calls are noted
 		record(65, 8, Outcome{Verdict: Denied})
 		for _, at := range []int{130, 131, 170, 171, 3599, 3600 + 1} {
 			n := at % 5
@@ -206,7 +206,7 @@ func TestCalls(t *testing.T) {
 		noted[second{3000, false}]++
 		calls, err := NewReader(client).Calls(t.Context(), "a", noon, noon.Add(2*time.Hour))
 		if err != nil || !slices.IsSortedFunc(calls, func(a, b Call) int { return a.Time.Compare(b.Time) }) {
-			t.Fatalf("%v, %+v", err, calls)
+			t.Fatalf("got %+v, %v; want calls in order of time", calls, err)
 		}
 		sums := map[time.Time]Counts{}
 		for _, c := range calls {
@@ -222,7 +222,7 @@ func TestCalls(t *testing.T) {
 		}
 		for at, n := range noted {
 			if n > 0 {
-				t.Errorf("%d calls of second %d are not noted", n, at.at)
+				t.Errorf("second %d: %d calls are not noted", at.at, n)
 			}
 		}
 		points, err := NewReader(client).Series(t.Context(), "a", noon, noon.Add(2*time.Hour), time.Minute)
@@ -230,7 +230,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// However many calls a subject makes, its notes are bounded, and they are the latest.
+// A subject's notes are bounded, and are those of its latest calls.
 func TestNotesAreBounded(t *testing.T) {
 	client := connect(t, valkeytest.Start(t))
 	r := recorderAt(noon)
@@ -242,7 +242,7 @@ func TestNotesAreBounded(t *testing.T) {
 		client.B().Strlen().Key(callsName(keyspace.BucketOf("a"), "a",
 			noon.Unix()/secondsPerHour)).Build()).AsInt64()
 	if err != nil || length > 2400 || length < 512*noteLen {
-		t.Errorf("%d bytes, %v", length, err)
+		t.Errorf("got %d bytes of notes, %v; want %d to 2400", length, err, 512*noteLen)
 	}
 	calls, err := NewReader(client).Calls(t.Context(), "a", noon, noon.Add(time.Hour))
 	if err != nil {
@@ -253,22 +253,21 @@ func TestNotesAreBounded(t *testing.T) {
 		n += c.Calls
 		if c.Noted {
 			known += c.Calls
-		}
-		if c.Noted != (c.Time.Sub(noon) >= time.Duration(3000-known)*time.Second) && known == 0 {
-			t.Errorf("%+v", c)
+		} else if known > secondsPerMinute { // the first noted minute may have both
+			t.Errorf("a call without a note follows %d noted ones: %+v", known, c)
 		}
 	}
 	if n != 3000 || known < 512 || !calls[len(calls)-1].Noted {
-		t.Errorf("%d calls, %d of them noted, the last %+v", n, known, calls[len(calls)-1])
+		t.Errorf("got %d calls, %d noted, the last %+v; want 3000, at least 512", n, known, calls[len(calls)-1])
 	}
 }
 
-// None of the calls of the minute that is not over lies ahead: a preview that ends now
-// has them all.
+// Calls of the current minute are spread over the past part of it, so that a preview that
+// ends now has them all.
 func TestCallsOfThisMinute(t *testing.T) {
 	client, now := connect(t, valkeytest.Start(t)), time.Now()
 	r := recorderAt(now)
-	for range 8 { // more would be noted
+	for range 8 { // later ones would be noted
 		r.Record(Outcome{Subject: "a", Time: now})
 	}
 	flush(t, r, client)
@@ -279,11 +278,11 @@ func TestCallsOfThisMinute(t *testing.T) {
 		n += c.Calls
 	}
 	if err != nil || n != 8 {
-		t.Errorf("%d calls of 8, %v", n, err)
+		t.Errorf("got %d calls, %v; want 8", n, err)
 	}
 }
 
-// Notes hold all calls, and as much of the extra cost as fits.
+// Stored notes have all calls, and as much of the extra cost as fits in them.
 func TestNotesAreReadAsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := note{
@@ -295,33 +294,34 @@ func TestNotesAreReadAsWritten(t *testing.T) {
 		stored := appendNotes(nil, want)
 		for _, n := range parseNotes(stored) {
 			if n.second != want.second || n.denied != want.denied {
-				t.Fatalf("%+v in %+v", n, want)
+				t.Fatalf("got note %+v, want the second and outcome of %+v", n, want)
 			}
 			got.calls += n.calls
 			got.extra += n.extra
 		}
 		if room := int64(len(stored) / noteLen * maxNoteExtra); got.calls != want.calls ||
 			got.extra != min(want.extra, room) {
-			t.Fatalf("%+v is read as %+v", want, got)
+			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	})
 }
 
+// Any bytes are parsed to notes in range, which encode to the same bytes again.
 func FuzzNotes(f *testing.F) {
 	f.Add([]byte("\x00\x00\x20\xff\xff\xff\x01"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var again []byte
 		for _, n := range parseNotes(b) {
 			if n.second < 0 || n.second > 4095 || n.calls < 0 || n.extra < 0 {
-				t.Fatalf("%+v", n)
+				t.Fatalf("note out of range: %+v", n)
 			}
 			if n.calls == 0 {
-				return // never written
+				return // appendNotes never writes it
 			}
 			again = appendNotes(again, n)
 		}
 		if !bytes.HasPrefix(b, again) {
-			t.Fatalf("%x is written as %x", b, again)
+			t.Fatalf("got %x after parsing and encoding %x", again, b)
 		}
 	})
 }

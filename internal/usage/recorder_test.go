@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// However many callers ask and whenever, two Batches are at least an interval apart.
+// Batches are at least an interval apart, also with concurrent callers.
 func TestAtMostOneBatchAnInterval(t *testing.T) {
 	clock := clock{now: noon}
 	r := NewRecorder(Options{}, clock.Now)
@@ -32,7 +32,7 @@ func TestAtMostOneBatchAnInterval(t *testing.T) {
 		}
 		callers.Wait()
 		if got.Load() > 1 {
-			t.Fatalf("%d batches at once", got.Load())
+			t.Fatalf("got %d batches at the same time, want at most 1", got.Load())
 		}
 		if got.Load() == 1 {
 			batches = append(batches, now)
@@ -40,36 +40,38 @@ func TestAtMostOneBatchAnInterval(t *testing.T) {
 		clock.set(now.Add(7 * time.Millisecond))
 	}
 	if len(batches) != 7 {
-		t.Errorf("%d batches in 7 s", len(batches))
+		t.Errorf("got %d batches in 7 s, want 7", len(batches))
 	}
 	for i := 1; i < len(batches); i++ {
 		if d := batches[i].Sub(batches[i-1]); d < time.Second {
-			t.Errorf("batches %s apart", d)
+			t.Errorf("batches %d and %d: got %s apart, want at least 1 s", i-1, i, d)
 		}
 	}
 }
 
-func TestNothingIsDueWithoutOutcomes(t *testing.T) {
+// A Batch is due at once for the first outcomes, then after an interval; without outcomes
+// none is. Drain does not wait.
+func TestDue(t *testing.T) {
 	r := recorderAt(noon)
 	if r.Due(noon) || r.Batch(noon) != nil || r.Drain(noon) != nil {
-		t.Error("an empty recorder has something to send")
+		t.Error("an empty recorder has a batch")
 	}
 	r.Record(Outcome{Time: noon})
 	if r.Batch(noon) == nil {
-		t.Error("the first batch is not due at once")
+		t.Error("the first batch is not due immediately")
 	}
 	r.Record(Outcome{Time: noon})
 	if r.Batch(noon.Add(time.Second-1)) != nil || r.Drain(noon) == nil {
-		t.Error("within the interval only Drain sends")
+		t.Error("within the interval, only Drain should return a batch")
 	}
 	r.Record(Outcome{Time: noon})
 	if r.Batch(noon.Add(-time.Hour)) == nil {
-		t.Error("a clock that was set back stops the recorder")
+		t.Error("no batch after the clock was set back")
 	}
 }
 
-// A recorder that nobody flushes, flooded with unique subjects, keeps its bound;
-// registered subjects still find room, and no call goes uncounted.
+// A flood of unique subjects without a flush stays within the Recorder's bounds. It leaves
+// room for registered subjects, and the totals count every call.
 func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 	r := recorderAt(noon)
 	var before, after runtime.MemStats
@@ -86,14 +88,15 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 2<<20 {
-		t.Errorf("%d bytes are held", grown)
+		t.Errorf("the heap grew by %d bytes, want at most 2 MiB", grown)
 	}
 	p := r.pending
 	if p.unregistered != maxUnregistered || p.subjects != MaxSubjects || p.rules != maxMinutes*MaxRules ||
 		p.totals != maxMinutes ||
 		len(p.entries) != p.subjects+p.rules+p.totals {
-		t.Errorf("%d unregistered, %d subjects, %d rules, %d totals", p.unregistered, p.subjects,
-			p.rules, p.totals)
+		t.Errorf("got %d unregistered of %d subjects, %d rules, %d totals; want %d of %d, %d, %d",
+			p.unregistered, p.subjects, p.rules, p.totals, maxUnregistered, MaxSubjects,
+			maxMinutes*MaxRules, maxMinutes)
 	}
 	var sum tally
 	for i := range p.entries {
@@ -102,12 +105,14 @@ func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 		}
 	}
 	if c := sum.counts(); c.Calls() != flood+maxUnregistered || c.Unlisted != flood-maxUnregistered {
-		t.Errorf("totals %+v", c)
+		t.Errorf("totals: got %+v, want %d calls, %d of them unlisted", c, flood+maxUnregistered,
+			flood-maxUnregistered)
 	}
 }
 
-// Ids that could break a key's name, or take another's place, count in the totals alone.
-func TestIDsThatAreNone(t *testing.T) {
+// Calls with ids that could break a key's name, or collide with another, count in the
+// totals alone.
+func TestInvalidIDs(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	r := recorderAt(noon)
 	bad := []string{"", "a:b", "a{b}", "a}", "a b", "a\n", "a\x00", "\xff", totalID, rulePrefix + "a",
@@ -118,16 +123,15 @@ func TestIDsThatAreNone(t *testing.T) {
 	flush(t, r, client)
 	overview, err := NewReader(client).Overview(t.Context(), noon, noon.Add(time.Minute), time.Minute)
 	if want := int64(len(bad)); err != nil || overview[0].Allowed != want || overview[0].Unlisted != want {
-		t.Errorf("%+v, %v", overview, err)
+		t.Errorf("got %+v, %v; want %d unlisted calls", overview, err, want)
 	}
 	keys, err := client.Do(t.Context(), client.B().Dbsize().Build()).AsInt64()
 	if err != nil || keys != 2 {
-		t.Errorf("%d keys, %v; want the total's two", keys, err)
+		t.Errorf("got %d keys, %v; want the two of the totals", keys, err)
 	}
 }
 
-// While the store takes nothing, the interval doubles up to its bound, and the first
-// success makes it what it was.
+// While Valkey fails, the interval doubles up to its bound. The first success resets it.
 func TestBackOff(t *testing.T) {
 	r := recorderAt(noon)
 	now := noon
@@ -136,56 +140,57 @@ func TestBackOff(t *testing.T) {
 		r.Record(Outcome{Time: now})
 		b := r.Batch(now)
 		if b == nil {
-			t.Fatalf("no batch before %s", want)
+			t.Fatalf("no batch is due before a pause of %s", want)
 		}
 		b.Acknowledge(nil) // as after a time-out: no result
 		r.Record(Outcome{Time: now})
 		if r.Due(now.Add(want-1)) || !r.Due(now.Add(want)) {
-			t.Errorf("not due after %s", want)
+			t.Errorf("want a batch due after exactly %s", want)
 		}
 		now = now.Add(want)
 	}
 	client := connect(t, valkeytest.Embedded(t))
-	for range 2 { // the first one finds no script
+	for range 2 { // the server does not know the first one's script
 		b := r.Batch(now)
 		b.Acknowledge(client.DoMulti(t.Context(), b.Commands(client)...))
 		now = now.Add(time.Second)
 		r.Record(Outcome{Time: now})
 	}
 	if !r.Due(now) {
-		t.Error("still backing off")
+		t.Error("the interval was not reset after a success")
 	}
 }
 
-// After a pause every call may leave at once; a busy recorder keeps to the interval.
+// After a pause, each of the next maxEarly calls may send a Batch. A busy recorder keeps to
+// the interval.
 func TestEarlyBatches(t *testing.T) {
 	r, now := recorderAt(noon), noon
 	for _, pause := range []time.Duration{0, time.Hour, -time.Minute} {
 		now = now.Add(pause)
-		left := 0
+		batches := 0
 		for range 2 * maxEarly {
 			r.Record(Outcome{Time: now})
 			if r.early(now) != nil {
-				left++
+				batches++
 			}
 		}
-		if left != maxEarly {
-			t.Errorf("after %s: %d batches, want %d", pause, left, maxEarly)
+		if batches != maxEarly {
+			t.Errorf("after %s: got %d batches, want %d", pause, batches, maxEarly)
 		}
 		if r.early(now.Add(time.Second-1)) != nil || r.early(now.Add(time.Second)) == nil {
-			t.Errorf("after %s: one more is due after an interval, and not sooner", pause)
+			t.Errorf("after %s: want one more batch after exactly an interval", pause)
 		}
 		now = now.Add(time.Second)
 	}
 	if r.early(now.Add(time.Hour)) != nil {
-		t.Error("a batch of nothing")
+		t.Error("got a batch without pending records")
 	}
 	now = now.Add(time.Hour)
 	r.Record(Outcome{Time: now})
 	r.early(now).Acknowledge(nil) // as after a time-out: no result
 	r.Record(Outcome{Time: now})
 	if r.early(now.Add(2*time.Second-1)) != nil || r.early(now.Add(2*time.Second)) == nil {
-		t.Error("while the store takes nothing, early batches wait like others")
+		t.Error("after a failed batch, want an early batch after exactly 2 s")
 	}
 }
 
@@ -194,7 +199,7 @@ func TestRecordDoesNotAllocate(t *testing.T) {
 	o := Outcome{Subject: "a", Rules: []string{"rule"}, Time: noon, Cost: 2, Verdict: Denied | ShadowDenied}
 	r.Record(o)
 	if n := testing.AllocsPerRun(100, func() { r.Record(o) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("got %v allocations, want none", n)
 	}
 }
 
@@ -227,7 +232,7 @@ func BenchmarkFlush(b *testing.B) {
 					r.Record(Outcome{Subject: id(i), Registered: true, Time: now})
 				}
 			}
-			for range 12 { // so that every call is noted
+			for range 12 { // later calls of a subject are noted
 				record()
 				flush(b, r, client)
 			}

@@ -13,14 +13,14 @@ import (
 	"tidegate/internal/usage/statelist"
 )
 
-// everyListed follows a list, so many at a time.
-func everyListed(t *testing.T, r *Reader, list statelist.List, now time.Time, count int) []string {
+// listAll reads a whole list, count subjects at a time.
+func listAll(t *testing.T, r *Reader, list statelist.List, now time.Time, count int) []string {
 	t.Helper()
 	var all []string
 	for after := ""; ; {
 		ids, more, err := r.InState(t.Context(), list, after, now, count)
 		if err != nil || len(ids) > count || more && len(ids) == 0 {
-			t.Fatalf("%d of %d, %v, %v", len(ids), count, more, err)
+			t.Fatalf("got %d ids of at most %d, more %t, %v", len(ids), count, more, err)
 		}
 		if all = append(all, ids...); !more {
 			return all
@@ -29,11 +29,10 @@ func everyListed(t *testing.T, r *Reader, list statelist.List, now time.Time, co
 	}
 }
 
-// A list has the subjects that are denied now, each once whatever the size of the pages;
-// as a list in memory has them. Subjects that anybody can make up, and those that may
-// call within a second, are in none.
+// A list has each subject that is denied now once, with pages of any size. Unregistered
+// subjects, and those that may call within a second, are in no list.
 func TestDeniedLists(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		now, reader := time.Now(), NewReader(client)
 		r := recorderAt(now)
 		want := map[statelist.List][]string{}
@@ -56,31 +55,31 @@ func TestDeniedLists(t *testing.T) {
 		want[statelist.OverLimit] = append(want[statelist.OverLimit], "full")
 		flush(t, r, client)
 		if len(r.pending.states) > 0 {
-			t.Errorf("%d are left", len(r.pending.states))
+			t.Errorf("got %d pending states after a flush, want none", len(r.pending.states))
 		}
 		for list, ids := range want {
 			for _, count := range []int{7, 50, 1000} {
-				got := everyListed(t, reader, list, now, count)
+				got := listAll(t, reader, list, now, count)
 				if len(slices.Compact(slices.Sorted(slices.Values(got)))) != len(got) {
-					t.Errorf("list %d: an id is there twice", list)
+					t.Errorf("list %d: got an id twice", list)
 				}
 				slices.Sort(got)
 				slices.Sort(ids)
 				if !slices.Equal(got, ids) {
-					t.Errorf("list %d, %d at a time: %d ids, want %d", list, count, len(got), len(ids))
+					t.Errorf("list %d, %d at a time: got %d ids, want %d", list, count, len(got), len(ids))
 				}
 			}
 		}
-		later := everyListed(t, reader, statelist.OverLimit, now.Add(150*time.Second), 100)
+		later := listAll(t, reader, statelist.OverLimit, now.Add(150*time.Second), 100)
 		if n := len(later); n == 0 || n >= len(want[statelist.OverLimit]) {
-			t.Errorf("after 150 s there are %d of %d", n, len(want[statelist.OverLimit]))
+			t.Errorf("after 150 s: got %d subjects, want some of %d", n, len(want[statelist.OverLimit]))
 		}
 	})
 }
 
-// A list is bounded, keeps those that are denied longest, and goes by itself.
+// A list keeps the 2,048 subjects that are denied longest, and expires.
 func TestDeniedListsAreBounded(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		now := time.Now()
 		r := recorderAt(now)
 		b, n := keyspace.BucketOf(id(0)), 0
@@ -99,22 +98,22 @@ func TestDeniedListsAreBounded(t *testing.T) {
 		got, err := client.Do(t.Context(), client.B().Zrange().Key(name).Min("0").Max("-1").Withscores().
 			Build()).AsZScores()
 		if err != nil || len(got) != 2048 {
-			t.Fatalf("%d members, %v", len(got), err)
+			t.Fatalf("got %d members, %v; want 2048", len(got), err)
 		}
 		if least := int64(got[0].Score); least != now.Add(time.Minute+152*time.Second).UnixMilli() {
-			t.Errorf("the first to end does so after %d ms", least-now.UnixMilli())
+			t.Errorf("got %d ms until the first end, want 212,000", least-now.UnixMilli())
 		}
 		ttl, err := client.Do(t.Context(), client.B().Ttl().Key(name).Build()).AsInt64()
 		if err != nil || ttl < 2250 || ttl > 2265 {
-			t.Errorf("lives %d s, %v", ttl, err)
+			t.Errorf("got a time to live of %d s, %v; want 2250 to 2265", ttl, err)
 		}
 	})
 }
 
-// What a server did not take is listed by the next flush, unless something newer is
-// known.
+// A state that the server did not execute is sent with the next flush, unless a newer one
+// is pending.
 func TestDeniedListsAfterScriptLoss(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		now := time.Now()
 		r := recorderAt(now)
 		o := Outcome{Subject: "acme", Registered: true, Time: now, DeniedUntil: now.Add(time.Minute)}
@@ -125,17 +124,17 @@ func TestDeniedListsAfterScriptLoss(t *testing.T) {
 		r.Record(o)
 		first.Acknowledge(results)
 		flush(t, r, client)
-		got := everyListed(t, NewReader(client), statelist.OverLimit, now.Add(30*time.Minute), 10)
+		got := listAll(t, NewReader(client), statelist.OverLimit, now.Add(30*time.Minute), 10)
 		if !slices.Equal(got, []string{"acme"}) {
-			t.Errorf("listed %v", got)
+			t.Errorf("got %v, want acme until its later time", got)
 		}
 	})
 }
 
-// Subjects near a limit are listed for longer than needed, so that only calls which need
-// a later time list them again; what Valkey lost comes back after nearFor.
+// Subjects near a limit are listed for longer than necessary, so that few calls list them
+// again. An entry that Valkey lost is added again after nearTrust.
 func TestNearLimitIsListedSeldom(t *testing.T) {
-	each(t, func(t *testing.T, client valkey.Client) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		now, reader := time.Now(), NewReader(client)
 		c := &clock{now: now}
 		r := NewRecorder(Options{Newcomers: newcomers}, c.Now)
@@ -148,7 +147,7 @@ func TestNearLimitIsListedSeldom(t *testing.T) {
 			return lists
 		}
 		near := func(at time.Duration) []string {
-			return everyListed(t, reader, statelist.NearLimit, now.Add(at), 10)
+			return listAll(t, reader, statelist.NearLimit, now.Add(at), 10)
 		}
 		call(0, "short", true, 10*time.Second)
 		call(0, "long", true, time.Hour)
@@ -165,27 +164,27 @@ func TestNearLimitIsListedSeldom(t *testing.T) {
 			{9 * time.Minute, time.Hour, "long", false},
 		} {
 			if got := call(s.at, s.subject, true, s.reset); got != s.lists {
-				t.Errorf("%s after %s: lists %v", s.subject, s.at, got)
+				t.Errorf("%s after %s: got listed %t, want %t", s.subject, s.at, got, s.lists)
 			}
 		}
 		if got := near(62 * time.Second); !slices.Equal(slices.Sorted(slices.Values(got)),
 			[]string{"long", "short"}) {
-			t.Errorf("near: %v", got)
+			t.Errorf("near a limit: got %v, want long and short", got)
 		}
 		if got := near(70 * time.Minute); !slices.Equal(got, []string{"long"}) {
-			t.Errorf("near an hour later: %v", got)
+			t.Errorf("an hour later: got %v, want long", got)
 		}
 		list := statelist.Name(keyspace.BucketOf("long"), statelist.NearLimit)
 		client.Do(t.Context(), client.B().Del().Key(list).Build())
 		call(11*time.Minute, "other", true, time.Second)
 		call(11*time.Minute+time.Second, "long", true, time.Minute)
 		if got := near(12 * time.Minute); !slices.Contains(got, "long") {
-			t.Errorf("near after a loss: %v", got)
+			t.Errorf("after Valkey lost the list: got %v, want long", got)
 		}
 	})
 }
 
-// A flood of subjects near their limits leaves room for those that are denied.
+// A flood of subjects near their limits leaves room for denied subjects.
 func TestNearLimitLeavesRoom(t *testing.T) {
 	now := time.Now()
 	r := recorderAt(now)
@@ -194,6 +193,6 @@ func TestNearLimitLeavesRoom(t *testing.T) {
 	}
 	r.Record(Outcome{Subject: "denied", Registered: true, Time: now, DeniedUntil: now.Add(time.Hour)})
 	if n := len(r.pending.states); n != maxNearWaiting+1 {
-		t.Errorf("%d wait, want %d", n, maxNearWaiting+1)
+		t.Errorf("got %d pending states, want %d", n, maxNearWaiting+1)
 	}
 }

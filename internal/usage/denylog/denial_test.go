@@ -9,7 +9,7 @@ import (
 	"tidegate/internal/cause"
 )
 
-// Bytes that are not an entry are an error, never a panic.
+// Malformed fields and values are an error, never a panic.
 func FuzzParse(f *testing.F) {
 	k := Kind{Subject: "abc", Cause: cause.Limit, Plan: "free", Path: strings.Repeat("ä", 150)}
 	o := Occurrence{At: 1234567, Calls: 3, RetryAfter: time.Hour, Request: "JKJaXmPLvHcESHA=",
@@ -18,7 +18,7 @@ func FuzzParse(f *testing.F) {
 	f.Add("", "")
 	f.Fuzz(func(t *testing.T, field, value string) {
 		if k, err := ParseKind(field); err == nil && len(k.Field()) > 1+len(k.Subject)+1+7*(1+maxText) {
-			t.Errorf("%q is longer than a field", field)
+			t.Errorf("%q: got an encoded field longer than the maximum", field)
 		}
 		_, _ = ParseOccurrences(value)
 	})

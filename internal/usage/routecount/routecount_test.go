@@ -5,23 +5,23 @@ import (
 	"testing"
 )
 
-// What this release stores of a route is what later ones read.
+// The stored form of a route stays the same between releases.
 func TestStoredRoute(t *testing.T) {
 	r := Route{"free", "a1", "prod", "GET", "/orders/{id}"}
 	for stored, want := range map[string]Route{
 		"\x00\x04free\x02a1\x04prod\x03GET\x0c/orders/{id}": r, "\x00\x04free": {Plan: "free"},
 	} {
 		if got, ok := parse(stored); !ok || got != want || want.Field() != stored {
-			t.Errorf("%q is %+v, %t, and is stored as %q", stored, got, ok, want.Field())
+			t.Errorf("%q: got %+v, %t, stored as %q; want %+v", stored, got, ok, want.Field(), want)
 		}
 	}
-	if name := Name(5_984_576); name != "tg:{021}:usage-r5984576" {
-		t.Errorf("a period is stored as %s", name)
+	if got, want := Name(5_984_576), "tg:{021}:usage-r5984576"; got != want {
+		t.Errorf("key of a period: got %s, want %s", got, want)
 	}
 }
 
-// A field is read as it was written. One of another release counts under its plan, and
-// bytes that are no field count for nothing.
+// parse returns the route that Field encoded, and the plan of a field with more texts, as
+// a later release may write it. Malformed fields cause no panic.
 func FuzzRoute(f *testing.F) {
 	f.Add("free", "a", "prod", "GET", "/orders/{id}", "\x00\x04free\x01")
 	f.Add("", "", "", "", strings.Repeat("/x", 200), "\x00\x00")
@@ -37,10 +37,10 @@ func FuzzRoute(f *testing.F) {
 			r.Path = "*"
 		}
 		if !ok || got != r {
-			t.Errorf("%+v became %+v, %t", r, got, ok)
+			t.Errorf("got %+v, %t; want %+v", got, ok, r)
 		}
 		if later, ok := parse(r.Field() + "\x03new"); !ok || later.Plan != plan {
-			t.Errorf("with one more text: %+v, %t", later, ok)
+			t.Errorf("with one more text: got %+v, %t; want plan %q", later, ok, plan)
 		}
 		_, _ = parse(field)
 	})
