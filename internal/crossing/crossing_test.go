@@ -20,31 +20,32 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// Each threshold that the admitted calls reach is reported once, whatever calls at the
-// same time. The oracle adds up what was admitted. Where a shared limit denies, what was
-// taken elsewhere counts until it is given back, so more may be reported; nothing twice.
+// Each threshold that admitted calls reach is reported once, also under concurrency. The
+// oracle adds up the admitted costs. If a shared limit denies a call, the costs taken from
+// other limits count until they are given back. Thresholds may then be reported that the
+// admitted calls did not reach, but none twice.
 func TestOneEventForEachCrossing(t *testing.T) {
 	for _, algorithm := range limiter.Algorithms() {
-		t.Run(algorithm.String(), func(t *testing.T) { crossTogether(t, algorithm, 80_000, 1) })
-		t.Run(algorithm.String()+", denied by all callers' limit", func(t *testing.T) {
-			crossTogether(t, algorithm, 800, 50, 80, 100)
+		t.Run(algorithm.String(), func(t *testing.T) { crossConcurrently(t, algorithm, 80_000, 1) })
+		t.Run(algorithm.String()+", denied by the global limit", func(t *testing.T) {
+			crossConcurrently(t, algorithm, 800, 50, 80, 100)
 		})
 	}
 }
 
-func crossTogether(t *testing.T, algorithm limiter.Algorithm, global int64, percents ...int) {
+func crossConcurrently(t *testing.T, algorithm limiter.Algorithm, global int64, percents ...int) {
 	const environments, callers = 8, 64
 	w := newWorld(t, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{
 			notifying(400, algorithm, 50, 80, 100), {Requests: 1000, Window: time.Hour},
 			notifying(900, algorithm, 10)}}}
 		s.Global.Limits = []limiter.Limit{notifying(global, algorithm, percents...)}
-		s.Routes = []policy.Route{{Name: "dear", Cost: 7, Pattern: route.Pattern{Path: "/dear"},
+		s.Routes = []policy.Route{{Name: "expensive", Cost: 7, Pattern: route.Pattern{Path: "/expensive"},
 			PerKey: []limiter.Limit{notifying(350, algorithm, 80)},
 			Shared: []limiter.Limit{notifying(5000, algorithm, 1)}}}
 	})
 	keys := [3]enforce.Call{w.key(t, "free"), w.key(t, "free"), w.key(t, "free")}
-	var own, dear [3]atomic.Int64
+	var own, routed [3]atomic.Int64
 	var running sync.WaitGroup
 	envs := make([]*environment, environments)
 	for i := range envs {
@@ -57,11 +58,11 @@ func crossTogether(t *testing.T, algorithm limiter.Algorithm, global int64, perc
 				which := random.IntN(len(keys))
 				call := keys[which]
 				if random.IntN(3) == 0 {
-					call.Route.Path = "/dear"
+					call.Route.Path = "/expensive"
 				}
 				result := envs[i%environments].call(t, call, false)
-				if result.Allowed && result.Rule == "dear" {
-					dear[which].Add(7)
+				if result.Allowed && result.Rule == "expensive" {
+					routed[which].Add(7)
 				}
 				if result.Allowed {
 					own[which].Add(result.Cost)
@@ -78,38 +79,39 @@ func crossTogether(t *testing.T, algorithm limiter.Algorithm, global int64, perc
 			}
 		}
 	}
-	var all, routed int64
+	var all, onRoute int64
 	for i := range keys {
 		k := &keys[i]
 		n := own[i].Load()
 		expect("key", k.Subject, n, 400, 50, 80, 100)
 		expect("key", k.Subject, n, 900, 10)
-		expect("route", k.Subject, dear[i].Load(), 350, 80)
-		all, routed = all+n, routed+dear[i].Load()
+		expect("route", k.Subject, routed[i].Load(), 350, 80)
+		all, onRoute = all+n, onRoute+routed[i].Load()
 	}
 	expect("global", policy.GlobalID, all, global, percents...)
-	expect("route-all", policy.RouteID("dear"), routed, 5000, 1)
+	expect("route-all", policy.RouteID("expensive"), onRoute, 5000, 1)
 	got := w.lines.events(t)
 	if len(want) < 8 {
-		t.Fatalf("only %d thresholds were reached", len(want))
+		t.Fatalf("got %d reached thresholds, want at least 8 for a useful test", len(want))
 	}
-	for what, n := range want {
-		if got[what] != n {
-			t.Errorf("%s: reported %d times, want %d; own %v, all %d", what, got[what], n, &own, all)
+	for threshold, n := range want {
+		if got[threshold] != n {
+			t.Errorf("%s: got %d reports, want %d; own costs %v, all %d", threshold, got[threshold], n,
+				&own, all)
 		}
 	}
-	for what, n := range got {
-		if n > 1 || want[what] == 0 && global > 800 {
-			t.Errorf("%s was reported %d times and reached %d times; all %d", what, n, want[what], all)
+	for threshold, n := range got {
+		if n > 1 || want[threshold] == 0 && global > 800 {
+			t.Errorf("%s: got %d reports, want %d; all costs %d", threshold, n, want[threshold], all)
 		}
 	}
 	listed, err := w.store().List(t.Context(), Query{Count: MaxPage})
 	if err != nil || len(listed.Events) != len(got) {
-		t.Errorf("%d listed, %v; want %d", len(listed.Events), err, len(got))
+		t.Errorf("got %d listed reports, %v; want %d", len(listed.Events), err, len(got))
 	}
 }
 
-// An environment that dies before it reports loses the events of its last call alone.
+// An environment that dies before it reports loses only the events of its last call.
 func TestDyingEnvironments(t *testing.T) {
 	w := newWorld(t, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{
@@ -132,18 +134,18 @@ func TestDyingEnvironments(t *testing.T) {
 		for _, p := range []int{20, 40, 60, 80, 100} {
 			n := w.lines.events(t)[fmt.Sprint("key ", call.Subject, " ", p)]
 			if n > 1 {
-				t.Errorf("%d %% reported %d times", p, n)
+				t.Errorf("%d %%: got %d reports, want at most 1", p, n)
 			}
 			reported += n
 		}
 		if lost > deaths || reported != 5-lost {
-			t.Errorf("%d deaths: %d reported, %d lost", deaths, reported, lost)
+			t.Errorf("got %d reports and %d lost events in %d deaths, want 5 together", reported, lost, deaths)
 		}
 	}
 }
 
-// A use that hovers around a threshold is reported once until the limit resets, in all
-// environments together, and again after it.
+// A use that hovers around a threshold is reported once until the limit resets, by all
+// environments together. After an edit of the limit it is reported again.
 func TestHoveringIsReportedOnce(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	limit := limiter.Limit{Requests: 100, Window: time.Hour, Notify: limiter.NewThresholds([]int{80})}
@@ -160,17 +162,17 @@ func TestHoveringIsReportedOnce(t *testing.T) {
 		report(envs[minute%2], noon.Add(time.Duration(minute)*time.Minute))
 	}
 	if got := w.lines.events(t)["key acme 80"]; got != 1 {
-		t.Errorf("reported %d times within the window", got)
+		t.Errorf("got %d reports within the window, want 1", got)
 	}
 	x.Limit.Requests = 200 // an edit of the limit
 	x.Remaining = 40
 	report(envs[0], noon)
 	if got := w.lines.events(t)["key acme 80"]; got != 2 {
-		t.Errorf("reported %d times after an edit", got)
+		t.Errorf("got %d reports after an edit, want 2", got)
 	}
 }
 
-// Without Valkey an event is written all the same, once by an environment.
+// Without Valkey, each environment writes the line of an event once.
 func TestWithoutValkey(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)
@@ -182,12 +184,12 @@ func TestWithoutValkey(t *testing.T) {
 		e.log.Send(t.Context(), nil)
 	}
 	if got := w.lines.events(t)["key acme 100"]; got != 1 {
-		t.Errorf("reported %d times", got)
+		t.Errorf("got %d reports, want 1", got)
 	}
 }
 
-// A settlement that raises a cost crosses what it takes the use beyond, and so does a
-// reservation; one that gives back crosses nothing.
+// Reservations, and settlements that raise a cost, cross thresholds. A settlement that
+// gives back crosses none.
 func TestReservationsCross(t *testing.T) {
 	w := newWorld(t, func(s *policy.Set) {
 		s.Plans = []policy.Plan{{Name: "free", Limits: []limiter.Limit{
@@ -202,20 +204,20 @@ func TestReservationsCross(t *testing.T) {
 	e := w.environment(t)
 	store := NewStore(w.client, slog.New(telemetry.NewHandler(&w.lines, slog.LevelError)))
 	want := map[string]int{}
-	crossed := func(step string, what ...string) {
+	wantCrossed := func(step string, thresholds ...string) {
 		t.Helper()
-		for _, one := range what {
-			want[one]++
+		for _, threshold := range thresholds {
+			want[threshold]++
 		}
 		if got := w.lines.events(t); !maps.Equal(got, want) {
-			t.Errorf("%s: %v, want %v", step, got, want)
+			t.Errorf("%s: got %v, want %v", step, got, want)
 		}
 	}
 	reserve := func(cost int64) string {
 		t.Helper()
 		result, err := e.checker.Reserve(t.Context(), call.Subject, "chat", cost)
 		if err != nil || !result.Allowed {
-			t.Fatalf("%+v, %v", result, err)
+			t.Fatalf("reserve %d: got %+v, %v; want it allowed", cost, result, err)
 		}
 		store.Report(t.Context(), ResultOf(&result, policy.APIKey), result.Crossings)
 		return result.Reservation
@@ -224,24 +226,25 @@ func TestReservationsCross(t *testing.T) {
 		t.Helper()
 		s, err := e.checker.Settle(t.Context(), reservation, actual)
 		if err != nil || s.Name != "Acme" || s.Plan != "free" || s.Rule != "chat" {
-			t.Fatalf("%+v, %v", s, err)
+			t.Fatalf("settle %d: got %+v, %v; want Acme, free, chat", actual, s, err)
 		}
 		store.Report(t.Context(), SettlementOf(&s), s.Crossings)
 	}
 	own := "key " + call.Subject
 	first := reserve(99)
-	crossed("99 reserved", "global global 4")
+	wantCrossed("99 reserved", "global global 4")
 	settle(first, 10)
-	crossed("10 used")
+	wantCrossed("10 used")
 	second := reserve(99)
-	crossed("109 reserved", own+" 10")
-	settle(second, 500) // 400 at most on shared limits
-	crossed("510 used", own+" 50", "route "+call.Subject+" 50", "global global 10")
+	wantCrossed("109 reserved", own+" 10")
+	settle(second, 500) // shared limits are charged 400 at most
+	wantCrossed("510 used", own+" 50", "route "+call.Subject+" 50", "global global 10")
 	settle(reserve(390), 0)
-	crossed("900 reserved and given back", own+" 80", "group "+policy.GroupID("acme")+" 45")
+	wantCrossed("900 reserved and given back", own+" 80", "group "+policy.GroupID("acme")+" 45")
 }
 
-// A flood of made-up callers leaves room for registered ones, in the list and in the log.
+// A flood of unregistered callers leaves room for registered callers, in the list and in
+// the log.
 func TestFloodOfUnregisteredCallers(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)
@@ -263,12 +266,12 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 	report("made-up", true)
 	got := w.lines.events(t)
 	if len(got) != 1+64+1 || got["key acme 100"] != 1 || got["key made-up 100"] != 1 {
-		t.Errorf("%d events", len(got))
+		t.Errorf("got %d events, want 64 of unregistered callers and 2 of registered ones", len(got))
 	}
 	for _, id := range []string{"acme", "made-up"} {
 		list, err := w.store().List(t.Context(), Query{Subject: id})
 		if err != nil || len(list.Events) != 1 || list.Events[0].Subject != id {
-			t.Errorf("%s: %+v, %v", id, list, err)
+			t.Errorf("%s: got %+v, %v; want one report", id, list, err)
 		}
 	}
 	for i := range 200 {
@@ -276,13 +279,12 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 		report("acme", true)
 	}
 	list, err := w.store().List(t.Context(), Query{Count: MaxPage})
-	if err != nil || len(list.Events) != 128+1 { // made-up lies elsewhere
-		t.Errorf("%d listed, %v", len(list.Events), err)
+	if err != nil || len(list.Events) != 128+1 { // made-up is in another bucket
+		t.Errorf("got %d reports, %v; want 129", len(list.Events), err)
 	}
 }
 
-// A caller that crosses thresholds all the time takes no report of another caller
-// unavailable.
+// A full bucket removes reports of the caller with the most, never those of others.
 func TestReportsOfManyCallers(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)
@@ -308,16 +310,16 @@ func TestReportsOfManyCallers(t *testing.T) {
 		loud: {126, 3 + 300 - 126}} {
 		list, err := w.store().List(t.Context(), Query{Subject: subject, Count: MaxPage})
 		if err != nil || int64(len(list.Events)) != want.reports {
-			t.Errorf("%d of %s, %v", len(list.Events), subject, err)
+			t.Errorf("%s: got %d reports, %v; want %d", subject, len(list.Events), err, want.reports)
 			continue
 		}
 		if oldest := list.Events[want.reports-1]; oldest.Max != want.oldest {
-			t.Errorf("the oldest of %s is of %d, want %d", subject, oldest.Max, want.oldest)
+			t.Errorf("%s: got limit %d in the oldest report, want %d", subject, oldest.Max, want.oldest)
 		}
 	}
 }
 
-// Pages of any length together are the whole list, newest first, for all and for one.
+// Pages of any length add up to the whole list, newest first, for all subjects and for one.
 func TestPages(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)
@@ -332,7 +334,7 @@ func TestPages(t *testing.T) {
 	for _, subject := range []string{"", "caller3"} {
 		whole, err := w.store().List(t.Context(), Query{Subject: subject, Count: MaxPage})
 		if err != nil || len(whole.Events) != 60 && subject == "" || whole.Next != "" {
-			t.Fatalf("%d, %v", len(whole.Events), err)
+			t.Fatalf("%q: got %d reports, next %q, %v", subject, len(whole.Events), whole.Next, err)
 		}
 		for _, count := range []int{1, 4, 9, 25} {
 			var all []Event
@@ -340,21 +342,21 @@ func TestPages(t *testing.T) {
 			for turn := 0; turn == 0 || q.After != ""; turn++ {
 				page, err := w.store().List(t.Context(), q)
 				if err != nil || len(page.Events) > count || turn > 60 {
-					t.Fatalf("%d of %d, %v", len(page.Events), count, err)
+					t.Fatalf("page %d: got %d reports of at most %d, %v", turn, len(page.Events), count, err)
 				}
 				all, q.After = append(all, page.Events...), page.Next
 			}
 			if !slices.Equal(all, whole.Events) || !slices.IsSortedFunc(all, func(a, b Event) int {
 				return b.Time.Compare(a.Time)
 			}) {
-				t.Errorf("%q: pages of %d have %d reports, want %d", subject, count, len(all),
+				t.Errorf("%q: pages of %d: got %d reports, want the %d of the whole list", subject, count, len(all),
 					len(whole.Events))
 			}
 		}
 	}
 	for _, cursor := range []string{"x", "MQ", "LTEuMQ", "MS45OTk5OTk5"} {
 		if _, err := w.store().List(t.Context(), Query{After: cursor}); !errors.Is(err, ErrCursor) {
-			t.Errorf("cursor %q: %v", cursor, err)
+			t.Errorf("cursor %q: got %v, want ErrCursor", cursor, err)
 		}
 	}
 }

@@ -29,8 +29,8 @@ var (
 	byTest     = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
-// world is a Valkey with a policy, and environments that check calls on it with the
-// rights of the check function.
+// world is a Valkey with a policy set. Its environments have the rights of the check
+// function.
 type world struct {
 	*registry.Store
 	url    string
@@ -65,10 +65,10 @@ func (w *world) key(t *testing.T, plan string) enforce.Call {
 		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
 }
 
-// store is what the dashboard has.
+// store returns the Store that a dashboard would have.
 func (w *world) store() *Store { return NewStore(w.client, slog.New(slog.DiscardHandler)) }
 
-// environment is one of the check function.
+// environment is a Lambda environment of the check function.
 type environment struct {
 	checker *enforce.Checker
 	client  valkey.Client
@@ -82,7 +82,8 @@ func (w *world) environment(t *testing.T) *environment {
 		log: NewLog(slog.New(telemetry.NewHandler(&w.lines, slog.LevelError)))}
 }
 
-// call checks a call, and reports what it crossed when the environment lives on.
+// call checks a call and reports the thresholds that it crossed. An environment that dies
+// reports none.
 func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.Result {
 	t.Helper()
 	result, err := e.checker.Check(t.Context(), call, nil)
@@ -98,7 +99,7 @@ func (e *environment) call(t *testing.T, call enforce.Call, dies bool) enforce.R
 	return result
 }
 
-// lines is a log. It is safe for concurrent use.
+// lines collects the lines of a log. It is safe for concurrent use.
 type lines struct{ syncbuffer.Buffer }
 
 // events returns how often each threshold was reported, by scope, subject and percent.
@@ -116,10 +117,10 @@ func (l *lines) events(t *testing.T) map[string]int {
 			continue
 		}
 		if err != nil || e.Msg != Message || e.Event != telemetry.LimitCrossed {
-			t.Fatalf("%v: %s", err, line)
+			t.Fatalf("got a line that is no crossed limit, %v: %s", err, line)
 		}
 		if 100*e.Used < e.Max*int64(e.Threshold) || e.Used > e.Max {
-			t.Errorf("below its threshold: %s", line)
+			t.Errorf("got a use below the threshold or above the limit: %s", line)
 		}
 		found[fmt.Sprint(e.Scope, " ", e.Subject, " ", e.Threshold)]++
 	}
