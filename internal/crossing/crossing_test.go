@@ -139,7 +139,7 @@ func TestDyingEnvironments(t *testing.T) {
 			reported += n
 		}
 		if lost > deaths || reported != 5-lost {
-			t.Errorf("got %d reports and %d lost events in %d deaths, want 5 together", reported, lost, deaths)
+			t.Errorf("%d deaths: got %d reports and %d lost events, want 5 in all", deaths, reported, lost)
 		}
 	}
 }
@@ -349,7 +349,7 @@ func TestPages(t *testing.T) {
 			if !slices.Equal(all, whole.Events) || !slices.IsSortedFunc(all, func(a, b Event) int {
 				return b.Time.Compare(a.Time)
 			}) {
-				t.Errorf("%q: pages of %d: got %d reports, want the %d of the whole list", subject, count, len(all),
+				t.Errorf("%q: pages of %d: got %d reports, want all %d", subject, count, len(all),
 					len(whole.Events))
 			}
 		}

@@ -232,7 +232,7 @@ func TestDeadShard(t *testing.T) {
 	record()
 	flush(t, r, client)
 	dead := connect(t, urls[2])
-	_ = dead.Do(t.Context(), dead.B().Arbitrary("SHUTDOWN", "NOSAVE").Build()).Error() // the server closes the connection
+	_ = dead.Do(t.Context(), dead.B().Arbitrary("SHUTDOWN", "NOSAVE").Build()).Error() // the connection ends
 	record()
 	b := r.Drain(noon)
 	report := b.Acknowledge(client.DoMulti(t.Context(), b.Commands(client)...))

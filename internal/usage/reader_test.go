@@ -81,7 +81,8 @@ func checkPages(t *testing.T, read *Reader, size int, want map[string]time.Time)
 		}
 		for _, s := range page.Subjects {
 			if _, twice := got[s.ID]; twice || s.Last.After(last) || !s.Last.Equal(want[s.ID]) {
-				t.Fatalf("pages of %d: got %+v after %s, repeated %t; want %s", size, s, last, twice, want[s.ID])
+				t.Fatalf("pages of %d: got %+v after %s, repeated %t; want %s", size, s, last, twice,
+					want[s.ID])
 			}
 			got[s.ID], last = s.Last, s.Last
 		}
@@ -258,7 +259,7 @@ func TestNotesAreBounded(t *testing.T) {
 		}
 	}
 	if n != 3000 || known < 512 || !calls[len(calls)-1].Noted {
-		t.Errorf("got %d calls, %d noted, the last %+v; want 3000, at least 512", n, known, calls[len(calls)-1])
+		t.Errorf("got %d calls, %d noted, last %+v; want 3000, at least 512", n, known, calls[len(calls)-1])
 	}
 }
 
