@@ -31,11 +31,11 @@ type reader struct {
 type chain struct {
 	bucket  keyspace.Bucket
 	entries []valkey.XRangeEntry // newest first
-	// the first count entries were asked for; the next, if any, has the hash before them
-	count int
-	lacks Trimmed  // entries that are only in the journal and are asked for
-	more  bool     // whether the chain has more entries
-	end   position // of the oldest entry that was read, if there are more
+	// number of entries to return; the next, if any, has the hash before them
+	count   int
+	trimmed Trimmed  // wanted entries that are only in the journal
+	more    bool     // whether the chain has more entries
+	end     position // of the oldest entry that was read, if there are more
 }
 
 // stored is an entry as it was read.
@@ -80,8 +80,8 @@ func merge(chains []chain) (entries []stored, more bool) {
 	return entries, more
 }
 
-// chains reads each chain after p. It reads the trimmed marks after the streams: if a
-// stream is trimmed in between, it still had the entries that its mark says it lacks.
+// chains reads each chain after p. It reads each stream before its Trimmed: if a stream is
+// trimmed in between, the read entries include those that Trimmed says it lacks.
 func (r *reader) chains(ctx context.Context, q Query, p position, each int) ([]chain, error) {
 	const commandsEach = 2
 	client := r.log.client
@@ -103,8 +103,8 @@ func (r *reader) chains(ctx context.Context, q Query, p position, each int) ([]c
 			return nil, fmt.Errorf("audit: list: %w", err)
 		}
 		chains[i] = chain{bucket: b, entries: entries}
-		if lacks := ParseTrimmed(mark); len(entries) <= each && q.reaches(lacks) {
-			chains[i].lacks = lacks
+		if trimmed := ParseTrimmed(mark); len(entries) <= each && q.reaches(trimmed) {
+			chains[i].trimmed = trimmed
 		}
 	}
 	var err error
@@ -118,27 +118,29 @@ func (r *reader) chains(ctx context.Context, q Query, p position, each int) ([]c
 }
 
 // close sets count, more and end after a read of at most each entries. A chain has more
-// if more than each entries were read, or if the journal was asked for and was not read.
-func (c *chain) close(each int, asked, read bool) {
+// if more than each entries were read, or if the query wants older entries of the journal
+// and these were not read.
+func (c *chain) close(each int, wantOlder, readOlder bool) {
 	c.count, c.more = min(each, len(c.entries)), len(c.entries) > each
 	if c.more {
 		c.end = positionOf(idOf(c.bucket, c.entries[c.count-1]))
 		return
 	}
-	if c.lacks.First > 0 && !read {
-		next := valkey.XRangeEntry{ID: c.lacks.ID,
-			FieldValues: map[string]string{"h": string(c.lacks.Hash)}}
-		c.entries, c.more, c.end = append(c.entries, next), asked, positionOf(idOf(c.bucket, next))
+	if c.trimmed.First > 0 && !readOlder {
+		next := valkey.XRangeEntry{ID: c.trimmed.ID,
+			FieldValues: map[string]string{"h": string(c.trimmed.Hash)}}
+		c.entries, c.more, c.end = append(c.entries, next), wantOlder, positionOf(idOf(c.bucket, next))
 	}
 }
 
 // addOlder adds entries that streams lack from the journal, to several chains at a time.
 func (r *reader) addOlder(ctx context.Context, q Query, chains []chain, p position, each int) error {
 	byBucket := map[keyspace.Bucket]*chain{}
-	var lacking []keyspace.Bucket
+	var trimmed []keyspace.Bucket
 	for i := range chains {
-		if c := &chains[i]; c.lacks.First > 0 {
-			byBucket[c.bucket], lacking = c, append(lacking, c.bucket)
+		if c := &chains[i]; c.trimmed.First > 0 {
+			byBucket[c.bucket] = c
+			trimmed = append(trimmed, c.bucket)
 		}
 	}
 	var mu sync.Mutex
@@ -146,9 +148,9 @@ func (r *reader) addOlder(ctx context.Context, q Query, chains []chain, p positi
 	if r.starts == nil {
 		r.starts = map[keyspace.Bucket]uint64{}
 	}
-	return keyspace.ForEach(lacking, maxSegments, func(b keyspace.Bucket) error {
+	return keyspace.ForEach(trimmed, maxSegments, func(b keyspace.Bucket) error {
 		c := byBucket[b]
-		next, err := r.log.extend(ctx, c, q, cmp.Or(starts[b], c.lacks.First), p, each)
+		next, err := r.log.extend(ctx, c, q, cmp.Or(starts[b], c.trimmed.First), p, each)
 		mu.Lock()
 		defer mu.Unlock()
 		r.starts[b] = next
@@ -200,9 +202,9 @@ func (l *Log) segment(ctx context.Context, b keyspace.Bucket, first uint64) (Seg
 	return l.journal.Segment(ctx, b, first)
 }
 
-// ErrOlderUnavailable means that older entries are only in the journal, which does not
-// answer or is not configured.
-var ErrOlderUnavailable = errors.New("older entries are in the journal, which does not answer")
+// ErrOlderUnavailable means that older entries are only in the journal, which is
+// unavailable or not configured.
+var ErrOlderUnavailable = errors.New("older entries are only in the journal, which is unavailable")
 
 // Segment is a run of entries of one chain that the journal stores in one object. The
 // segments of a chain follow each other without a gap, from the first entry on.

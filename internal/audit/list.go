@@ -21,8 +21,8 @@ type Query struct {
 	Action  string // only actions that start with it
 	By      string // only this actor's name
 	Job     string // only changes of this bulk job
-	// only entries that Valkey took then or later; zero for all. The Previous of the
-	// oldest may be empty
+	// only entries that Valkey took at this time or later; zero for all. The Previous of
+	// the oldest may be empty
 	Since      time.Time
 	After      string // the Next of the page before; empty for the newest
 	Count      int    // 1 to 500; 0 means 50
@@ -36,8 +36,8 @@ type Page struct {
 	Next    string // empty on the last page
 }
 
-// ErrPosition means that Query.After is not a position in the audit.
-var ErrPosition = errors.New("not a position in the audit; start from the newest entry")
+// ErrPosition means that a Query.After or an id is not a position in the audit log.
+var ErrPosition = errors.New("not a position in the audit log; start from the newest entry")
 
 const (
 	defaultCount = 50
@@ -72,14 +72,14 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject != "" {
 		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
 	}
-	each, most := count, maxScannedOfOne
+	each, limit := count, maxScannedOfOne
 	if q.Subject == "" {
-		each, most = min(count, max(minEach, count/64)), maxScanned
+		each, limit = min(count, max(minEach, count/64)), maxScanned
 	}
 	r := reader{log: l, buckets: buckets}
 	needle := q.needle()
 	var page Page
-	for scanned := 0; scanned < most; {
+	for scanned := 0; scanned < limit; {
 		entries, more, err := r.read(ctx, q, at, each)
 		if errors.Is(err, ErrOlderUnavailable) && len(page.Entries) > 0 {
 			break
@@ -88,7 +88,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 			return Page{}, err
 		}
 		if r.older {
-			most = maxScanned
+			limit = maxScanned
 		}
 		for i, found := range entries {
 			at = found.at

@@ -147,8 +147,8 @@ func (l *Log) ready(ctx context.Context, s Step, head []byte) (moved bool, err e
 	return false, err
 }
 
-// ship makes the journal store the entry. If the step is urgent or the journal queues, it
-// is no error that the entry stays in Valkey for now: every page shows how many do.
+// ship makes the journal store the entry. If the step is urgent or the journal queues, an
+// entry that stays in Valkey for now is no error: every page shows how many there are.
 func (l *Log) ship(ctx context.Context, s Step) error {
 	if l.journal == nil {
 		return nil
@@ -183,12 +183,12 @@ func (l *Log) Append(ctx context.Context, e Entry) error {
 type Journal interface {
 	// Ready returns nil if the entry after this head can be shipped. It fails with
 	// ErrBehind if the journal has an entry there already, and with ErrJournalUnavailable
-	// if the journal does not answer.
+	// if the journal is unavailable.
 	Ready(ctx context.Context, b keyspace.Bucket, head []byte) error
 	// Ship stores all unshipped items of the bucket. It fails with ErrUnsafe if they stay
 	// in Valkey, and with ErrMayBeLost if it does not know that they do.
 	Ship(ctx context.Context, b keyspace.Bucket) error
-	// Queues reports whether changes are made even while the journal is unavailable.
+	// Queues reports whether all changes are made even while the journal is unavailable.
 	Queues() bool
 	// Segment reads a segment by the number of its first entry. It fails with
 	// ErrOlderUnavailable, or with ErrItem if the segment was altered or is missing.
@@ -196,16 +196,16 @@ type Journal interface {
 }
 
 var (
-	// ErrJournalUnavailable means that nothing was changed, because the journal does not
-	// answer.
-	ErrJournalUnavailable = errors.New("the journal does not answer: nothing was changed")
+	// ErrJournalUnavailable means that nothing was changed, because the journal is
+	// unavailable.
+	ErrJournalUnavailable = errors.New("the journal is unavailable: nothing was changed")
 	// ErrUnsafe means that a change is made in Valkey, but is not in the journal yet.
-	ErrUnsafe = errors.New("the change is made, but the journal does not have it yet")
+	ErrUnsafe = errors.New("the change is made, but is not in the journal yet")
 	// ErrMayBeLost is an ErrUnsafe after which Valkey did not confirm that it still has
 	// the change, for example because a primary failed right after it.
 	ErrMayBeLost = fmt.Errorf("%w, and Valkey may have lost it", ErrUnsafe)
 	// ErrBehind means that Valkey lost changes that the journal has. Nothing was changed.
-	ErrBehind = errors.New("changes were lost in Valkey and are in the journal: restore them")
+	ErrBehind = errors.New("the journal has changes that Valkey lost: restore them first")
 )
 
 // UseJournal makes the log store every later change in a journal before it is
@@ -215,7 +215,7 @@ func (l *Log) UseJournal(j Journal) { l.journal = j }
 // Journalled reports whether changes are stored in a journal.
 func (l *Log) Journalled() bool { return l.journal != nil }
 
-// Whole returns nil if Valkey lost no entry of a bucket that the journal has. Otherwise
+// Whole returns nil if Valkey has every entry of a bucket that the journal has. Otherwise
 // it fails as Journal.Ready does.
 func (l *Log) Whole(ctx context.Context, b keyspace.Bucket) error {
 	if l.journal == nil {

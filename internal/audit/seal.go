@@ -88,8 +88,8 @@ func (k Key) head(b keyspace.Bucket, entries uint64, newest []byte) []byte {
 	return mac.Sum(head)
 }
 
-// decodeHead decodes a head without checking its HMAC. A text of another length stands for
-// a chain without entries: if an entry is appended to it, Verify finds that.
+// decodeHead decodes a head without checking its HMAC. It treats a text of another length
+// as the head of a chain without entries: Verify finds it once an entry is appended.
 func decodeHead(head []byte) (entries uint64, newest []byte) {
 	if len(head) != headLen {
 		return 0, nil
@@ -97,8 +97,8 @@ func decodeHead(head []byte) (entries uint64, newest []byte) {
 	return binary.BigEndian.Uint64(head), head[8 : 8+sha256.Size]
 }
 
-// madeHead reports whether the head was made with the key.
-func (k Key) madeHead(b keyspace.Bucket, head []byte) bool {
+// validHead reports whether the head was made with the key.
+func (k Key) validHead(b keyspace.Bucket, head []byte) bool {
 	entries, newest := decodeHead(head)
 	return newest != nil && hmac.Equal(head, k.head(b, entries, newest))
 }
@@ -110,7 +110,7 @@ func (k Key) Position(b keyspace.Bucket, head []byte) (entries uint64, newest []
 		return 0, nil, true
 	}
 	entries, newest = decodeHead(head)
-	return entries, newest, k.madeHead(b, head)
+	return entries, newest, k.validHead(b, head)
 }
 
 // Change is the change of a record that an entry is about.

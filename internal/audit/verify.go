@@ -15,7 +15,7 @@ import (
 
 // Verified is the outcome of Verify.
 type Verified struct {
-	Entries int64 // read in all
+	Entries int64 // read from all chains
 	// ids of up to 100 entries whose hash contradicts their body or the entry before
 	Broken []string
 	Cut    []Cut // chains that do not end as their heads say
@@ -38,8 +38,8 @@ func (v *Verified) add(other Verified) {
 // missing or forged.
 type Cut struct {
 	Bucket keyspace.Bucket
-	Last   string // id of the newest entry that there is; empty if there is none
-	// number of entries that the chain has less than its head says; 0 if unknown
+	Last   string // id of the newest stored entry; empty if there is none
+	// how many entries fewer than its head says the chain has; 0 if unknown
 	Missing int64
 }
 
@@ -67,21 +67,21 @@ func (l *Log) Verify(ctx context.Context) (Verified, error) {
 
 // verify checks one chain.
 func (l *Log) verify(ctx context.Context, b keyspace.Bucket) (Verified, error) {
-	lacks, err := l.lacks(ctx, b)
+	trimmed, err := l.trimmed(ctx, b)
 	for err == nil {
 		r := chainReader{log: l, bucket: b, v: &Verified{}}
-		err = r.readJournal(ctx, lacks)
+		err = r.readJournal(ctx, trimmed)
 		if errors.Is(err, ErrOlderUnavailable) || errors.Is(err, ErrItem) {
 			return Verified{Unread: []keyspace.Bucket{b}}, nil
 		}
 		if err == nil {
 			_, err = r.readStream(ctx, nil)
 		}
-		before := lacks
+		before := trimmed
 		if err == nil {
-			lacks, err = l.lacks(ctx, b)
+			trimmed, err = l.trimmed(ctx, b)
 		}
-		if err == nil && lacks.First == before.First { // otherwise entries were trimmed meanwhile
+		if err == nil && trimmed.First == before.First { // otherwise entries were trimmed meanwhile
 			err = r.checkEnd(ctx)
 			return *r.v, err
 		}
@@ -89,8 +89,8 @@ func (l *Log) verify(ctx context.Context, b keyspace.Bucket) (Verified, error) {
 	return Verified{}, err
 }
 
-// lacks returns which entries of a bucket are only in the journal.
-func (l *Log) lacks(ctx context.Context, b keyspace.Bucket) (Trimmed, error) {
+// trimmed returns which entries of a bucket are only in the journal.
+func (l *Log) trimmed(ctx context.Context, b keyspace.Bucket) (Trimmed, error) {
 	text, err := l.client.Do(ctx, l.client.B().Get().Key(TrimmedKey(b)).Build()).ToString()
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return Trimmed{}, fmt.Errorf("audit: verify: %w", err)
@@ -109,8 +109,8 @@ type chainReader struct {
 }
 
 // readJournal reads the entries that the stream lacks from the journal.
-func (r *chainReader) readJournal(ctx context.Context, lacks Trimmed) error {
-	for first := uint64(1); first <= lacks.First; first = uint64(r.entries) + 1 {
+func (r *chainReader) readJournal(ctx context.Context, trimmed Trimmed) error {
+	for first := uint64(1); first <= trimmed.First; first = uint64(r.entries) + 1 {
 		s, err := r.log.segment(ctx, r.bucket, first)
 		if err != nil {
 			return err
@@ -167,7 +167,7 @@ func (r *chainReader) checkEnd(ctx context.Context) error {
 		return err
 	}
 	entries, newest := decodeHead(head)
-	good := r.log.key.madeHead(r.bucket, head)
+	good := r.log.key.validHead(r.bucket, head)
 	if len(head) == 0 && r.entries == 0 || good && bytes.Equal(newest, r.hash) {
 		return nil
 	}
