@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// large is a JSON text of about so many bytes that looks like a policy.
+// large returns a JSON text like a policy, of about this number of bytes.
 func large(version, bytes int) json.RawMessage {
 	var routes []string
 	for i := range bytes/100 + 1 {
@@ -27,14 +27,14 @@ func large(version, bytes int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"version":%d,"routes":[%s]}`, version, strings.Join(routes, ",")))
 }
 
-// saved is an entry about a large subject.
+// saved returns an entry of a large subject.
 func saved(subject string, version, bytes int) Entry {
-	e := about(subject, version)
+	e := entryOf(subject, version)
 	e.Before, e.After = large(version-1, bytes), large(version, bytes)
 	return e
 }
 
-// recorded is what was recorded, without where it lies.
+// recorded returns an entry without its position and hashes, as it was recorded.
 func recorded(e Entry) Entry {
 	e.ID, e.Previous, e.Hash = "", "", ""
 	return e
@@ -49,8 +49,8 @@ func (c *chains) stored(t tester, subject string) []valkey.XRangeEntry {
 	return all
 }
 
-// read is how many bytes the server sends while f runs.
-func (c *chains) read(t tester, f func()) (bytes int64) {
+// bytesSent returns how many bytes the server sends while f runs.
+func (c *chains) bytesSent(t tester, f func()) (bytes int64) {
 	t.Helper()
 	sent := func() (n int64) {
 		info, err := c.client.Do(t.Context(), c.client.B().Info().Section("stats").Build()).ToString()
@@ -68,9 +68,9 @@ func (c *chains) read(t tester, f func()) (bytes int64) {
 	return sent() - before
 }
 
-// Large states come back to the byte, from lists and alone, whatever of them there is,
-// and take a tenth of the room.
-func TestLargeEntriesComeBackAsRecorded(t *testing.T) {
+// Large states are read byte for byte as recorded, from lists and by id, also if only one
+// is there. They are stored in a tenth of their size.
+func TestLargeEntriesAreReadAsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		all := []Entry{saved("set", 1, 40_000), saved("set", 2, 1_000), saved("set", 3, packFrom),
 			saved("set", 4, 1<<20)}
@@ -81,41 +81,41 @@ func TestLargeEntriesComeBackAsRecorded(t *testing.T) {
 		for i, e := range slices.Backward(c.all(t, Query{Subject: "set", Count: 3})) {
 			want := all[len(all)-1-i]
 			if !reflect.DeepEqual(recorded(e), want) {
-				t.Errorf("entry %d came back as another, with %d and %d bytes", want.Version,
-					len(e.Before), len(e.After))
+				t.Errorf("entry %d: got another, with states of %d and %d bytes; want %d and %d",
+					want.Version, len(e.Before), len(e.After), len(want.Before), len(want.After))
 			}
 			if got, _, err := c.Get(t.Context(), e.ID); err != nil || !reflect.DeepEqual(got, e) {
-				t.Errorf("entry %d alone is another, %v", want.Version, err)
+				t.Errorf("entry %d by id: got another, %v", want.Version, err)
 			}
 		}
 		for i, x := range c.stored(t, "set") {
-			states, takes := len(all[i].Before)+len(all[i].After), len(x.FieldValues["e"])
-			if states > 2*packFrom && takes > states/10 {
-				t.Errorf("entry %d: %d bytes for %d", i+1, takes, states)
+			states, stored := len(all[i].Before)+len(all[i].After), len(x.FieldValues["e"])
+			if states > 2*packFrom && stored > states/10 {
+				t.Errorf("entry %d: got %d stored bytes for %d, want at most a tenth", i+1, stored, states)
 			}
 		}
 		if v := c.verified(t); !v.Good() || v.Entries != 4 {
-			t.Errorf("%+v", v)
+			t.Errorf("verify: got %+v, want 4 good entries", v)
 		}
 	})
 }
 
-// With KeepPacked an entry has everything but the states, which Opened unpacks.
+// With KeepPacked, an entry has all fields but the states. Opened unpacks these.
 func TestKeepPacked(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	created := saved("set", 1, 40_000)
 	created.Before = nil
-	for _, e := range []Entry{created, saved("set", 2, 40_000), about("set", 3)} {
+	for _, e := range []Entry{created, saved("set", 2, 40_000), entryOf("set", 3)} {
 		c.record(t, e)
 	}
 	full := c.all(t, Query{Subject: "set"})
-	for i, head := range c.all(t, Query{Subject: "set", KeepPacked: true}) {
-		if i > 0 && (head.Before != nil || head.After != nil) {
-			t.Errorf("head %d has states", i)
+	for i, packed := range c.all(t, Query{Subject: "set", KeepPacked: true}) {
+		if i > 0 && (packed.Before != nil || packed.After != nil) {
+			t.Errorf("entry %d: got states, want them packed", i)
 		}
-		if head.Creates() != (i == 2) || full[i].Creates() != (i == 2) || head.Action != full[i].Action ||
-			!reflect.DeepEqual(head.Opened(), full[i]) {
-			t.Errorf("head %d opens as another", i)
+		if packed.Creates() != (i == 2) || full[i].Creates() != (i == 2) ||
+			packed.Action != full[i].Action || !reflect.DeepEqual(packed.Opened(), full[i]) {
+			t.Errorf("entry %d: got %+v opened, want %+v", i, packed.Opened(), full[i])
 		}
 	}
 }
@@ -138,24 +138,24 @@ func TestEntriesOfOlderReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	hash := c.Key().hash(b, nil, text)
-	if !c.try(t, b, Sealed{Head: head, Body: text, Hash: hash, Next: c.Key().head(b, 1, hash)}) {
+	if !c.tryAppend(t, b, Sealed{Head: head, Body: text, Hash: hash, Next: c.Key().head(b, 1, hash)}) {
 		t.Fatal("not appended")
 	}
 	c.record(t, saved("set", 2, 40_000))
-	for _, heads := range []bool{false, true} {
-		got := c.all(t, Query{Subject: "set", KeepPacked: heads})
+	for _, packed := range []bool{false, true} {
+		got := c.all(t, Query{Subject: "set", KeepPacked: packed})
 		if len(got) != 2 || !reflect.DeepEqual(recorded(got[1]), plain) ||
 			!reflect.DeepEqual(recorded(got[0].Opened()), saved("set", 2, 40_000)) {
-			t.Errorf("heads %t: %d entries, not as recorded", heads, len(got))
+			t.Errorf("packed %t: got %d entries, want 2 as recorded", packed, len(got))
 		}
 	}
 	if v := c.verified(t); !v.Good() || v.Entries != 2 {
-		t.Errorf("%+v", v)
+		t.Errorf("verify: got %+v, want 2 good entries", v)
 	}
 }
 
-// A change of one byte of what is packed is found, and what cannot be unpacked hides no
-// other entry.
+// Verify finds every change of a pack. An entry whose pack cannot be opened is listed
+// without states.
 func TestTamperedPack(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	c.record(t, saved("set", 1, 40_000))
@@ -188,14 +188,15 @@ func TestTamperedPack(t *testing.T) {
 		c.do(t, "DEL", stream)
 		c.do(t, "XADD", stream, genuine.ID, "e", string(text), "h", genuine.FieldValues["h"])
 		if v := c.verified(t); len(v.Broken) != 1 {
-			t.Errorf("%s: not found: %+v", name, v)
+			t.Errorf("%s: verify: got %+v, want one broken entry", name, v)
 		}
 		got := c.all(t, Query{})
 		if len(got) != 1 {
-			t.Fatalf("%s: %d entries", name, len(got))
+			t.Fatalf("%s: got %d entries, want 1", name, len(got))
 		}
 		if name != "a byte" && (got[0].Before != nil || got[0].After != nil || got[0].ID == "") {
-			t.Errorf("%s: %d and %d bytes came of it", name, len(got[0].Before), len(got[0].After))
+			t.Errorf("%s: got states of %d and %d bytes, want none", name, len(got[0].Before),
+				len(got[0].After))
 		}
 		if _, err := json.Marshal(got[0]); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -203,9 +204,9 @@ func TestTamperedPack(t *testing.T) {
 	}
 }
 
-// Of two long states that have little in common with themselves but all with each other
-// the second takes next to nothing.
-func TestStatesAlikeTakeTheRoomOfOne(t *testing.T) {
+// Of two long, nearly equal states that hardly compress alone, the second takes almost no
+// room.
+func TestNearlyEqualStatesTakeTheRoomOfOne(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var words []string
 	for range 5_000 {
@@ -226,27 +227,28 @@ func TestStatesAlikeTakeTheRoomOfOne(t *testing.T) {
 	}
 	both, err := newPack(one, other)
 	if err != nil || len(both.Deflated) > len(alone.Deflated)*11/10 {
-		t.Errorf("%d bytes for both, %d for one, %v", len(both.Deflated), len(alone.Deflated), err)
+		t.Errorf("got %d bytes for both, %v; want about the %d of one", len(both.Deflated), err,
+			len(alone.Deflated))
 	}
 	if before, after, ok := both.open(); !ok || string(before) != string(one) ||
 		string(after) != string(other) {
-		t.Error("they came back as others")
+		t.Error("got other states after packing and opening")
 	}
 }
 
-// What is no JSON is not sealed, be it small or large.
-func TestSealOfNoJSON(t *testing.T) {
+// Seal refuses a state that is not JSON, of any size.
+func TestSealRefusesOtherThanJSON(t *testing.T) {
 	for _, size := range []int{1, packFrom, maxPack + 1} {
-		e := about("set", 1)
+		e := entryOf("set", 1)
 		e.After = json.RawMessage(strings.Repeat("{", size))
 		if _, err := (Key{}).Seal(0, nil, e); err == nil {
-			t.Errorf("%d bytes are sealed", size)
+			t.Errorf("%d bytes: got no error", size)
 		}
 	}
 }
 
-// To read the newest entries of a subject takes as much as they have, however many there
-// are; more is read only as far as others are between.
+// Reading a subject's newest entries transfers about their size, however many older ones
+// there are. A filter makes it read the entries in between too.
 func TestNewestOfMany(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	random := rand.New(rand.NewPCG(1, 2))
@@ -259,27 +261,27 @@ func TestNewestOfMany(t *testing.T) {
 	for _, q := range []Query{{Count: 1}, {Count: 5}, {Count: 5, KeepPacked: true},
 		{Count: 50, Since: time.Now().Add(time.Hour)}, {Count: 7, By: "user 1"}} {
 		q.Subject = "set"
-		most := (2*int64(q.Count) + 2) * (entry + 200)
+		limit := (2*int64(q.Count) + 2) * (entry + 200)
 		if !q.Since.IsZero() {
-			most = 1000
+			limit = 1000
 		}
 		if q.By != "" {
-			most = 40 * (entry + 200) // every third: 8 entries, then 15 behind them
+			limit = 40 * (entry + 200) // every third entry matches: reads 8, then 15 more
 		}
-		if got := c.read(t, func() { _ = must(c.List(t.Context(), q)) }); got > most+4000 {
-			t.Errorf("%+v: %d bytes, want %d at most, an entry having %d", q, got, most, entry)
+		if got := c.bytesSent(t, func() { _ = must(c.List(t.Context(), q)) }); got > limit+4000 {
+			t.Errorf("%+v: got %d bytes, want at most %d; an entry has %d", q, got, limit+4000, entry)
 		}
 	}
 }
 
-// Since leaves out what was recorded before, a query after Before what came later, and
-// nothing else.
+// Since excludes exactly the entries from before it. A query after Before excludes exactly
+// the later ones.
 func TestSinceAndBefore(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	b := keyspace.BucketOf("subject")
 	at := time.UnixMilli(1_800_000_000_000)
 	for n := range 40 {
-		sealed, err := c.Key().Seal(b, nil, about("subject", n))
+		sealed, err := c.Key().Seal(b, nil, entryOf("subject", n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,12 +294,12 @@ func TestSinceAndBefore(t *testing.T) {
 		for _, q := range []Query{{Since: since, Subject: "subject"}, {Since: since},
 			{Since: since, Subject: "subject", Count: 3}} {
 			if got := c.all(t, q); len(got) != want || want > 0 && got[want-1].Version != int64(40-want) {
-				t.Errorf("%+v: %d entries, want %d", q, len(got), want)
+				t.Errorf("%+v: got %d entries, want %d", q, len(got), want)
 			}
 			q.Since, q.After = time.Time{}, Before(since)
 			if got := c.all(t, q); len(got) != 40-want && since.Unix() > 0 || since.Unix() <= 0 &&
 				len(got) != 0 {
-				t.Errorf("%+v: %d entries, want %d", q, len(got), 40-want)
+				t.Errorf("%+v: got %d entries, want %d", q, len(got), 40-want)
 			}
 		}
 	}

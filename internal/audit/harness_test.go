@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(valkeytest.Run(m)) }
 
-// chains is a Log on a server, and a way to write to it.
+// chains is a Log, with the client that the test writes with.
 type chains struct {
 	*Log
 	client valkey.Client
@@ -50,12 +50,12 @@ func onEveryServer(t *testing.T, test func(*testing.T, *chains)) {
 	storetest.OnEveryServer(t, func(t *testing.T, url string) { test(t, open(t, url)) })
 }
 
-// appendOnly is a script that changes nothing else.
+// appendOnly appends an entry without a change.
 var appendOnly = valkey.NewLuaScript(AppendFunction +
 	"return append(KEYS[1], KEYS[2], KEYS[3], unpack(ARGV)) and 1 or 0")
 
-// try appends what was sealed, unless another entry came first.
-func (c *chains) try(t tester, b keyspace.Bucket, s Sealed) bool {
+// tryAppend appends a sealed entry, and reports false if another entry came first.
+func (c *chains) tryAppend(t tester, b keyspace.Bucket, s Sealed) bool {
 	t.Helper()
 	done, err := appendOnly.Exec(t.Context(), c.client, Names(b), s.Args()).AsInt64()
 	if err != nil {
@@ -64,7 +64,7 @@ func (c *chains) try(t tester, b keyspace.Bucket, s Sealed) bool {
 	return done == 1
 }
 
-// record appends an entry to its subject's chain, as often tried as others come first.
+// record appends an entry to its subject's chain. It retries if another entry came first.
 func (c *chains) record(t tester, e Entry) {
 	t.Helper()
 	b := keyspace.BucketOf(e.Subject)
@@ -77,14 +77,14 @@ func (c *chains) record(t tester, e Entry) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.try(t, b, sealed) {
+		if c.tryAppend(t, b, sealed) {
 			return
 		}
 	}
 }
 
-// about is the nth entry about a subject.
-func about(subject string, n int) Entry {
+// entryOf returns the nth entry of a subject.
+func entryOf(subject string, n int) Entry {
 	return Entry{
 		Time: time.Unix(1_800_000_000+int64(n), 0).UTC(), By: Actor{"user", fmt.Sprintf("user %d", n%3)},
 		Subject: subject, Version: int64(n),
@@ -113,7 +113,7 @@ func (c *chains) verified(t tester) Verified {
 	return v
 }
 
-// all lists every entry, page by page.
+// all returns every entry of a query, read page by page.
 func (c *chains) all(t tester, q Query) []Entry {
 	t.Helper()
 	var entries []Entry

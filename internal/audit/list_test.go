@@ -18,42 +18,41 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// An entry comes back as it was recorded, with its own hash and the one before it, from a
-// list and by its id.
-func TestEntriesComeBackAsRecorded(t *testing.T) {
+// List and Get return an entry as it was recorded, with its hash and the previous one.
+func TestEntriesAreReadAsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		var recorded []Entry
 		for n := range 4 {
-			recorded = append(recorded, about("subject", n))
+			recorded = append(recorded, entryOf("subject", n))
 			c.record(t, recorded[n])
 		}
 		entries := c.all(t, Query{Subject: "subject"})
 		slices.Reverse(entries)
 		if len(entries) != len(recorded) {
-			t.Fatalf("%d entries, want %d", len(entries), len(recorded))
+			t.Fatalf("got %d entries, want %d", len(entries), len(recorded))
 		}
 		previous := ""
 		for i, e := range entries {
 			want := recorded[i]
 			want.ID, want.Previous, want.Hash = e.ID, previous, e.Hash
 			if previous = e.Hash; len(e.Hash) != hex.EncodedLen(32) || !reflect.DeepEqual(e, want) {
-				t.Errorf("recorded %+v, listed %+v", want, e)
+				t.Errorf("listed: got %+v, want %+v", e, want)
 			}
 			if got, found, err := c.Get(t.Context(), e.ID); err != nil || !found ||
 				!reflect.DeepEqual(got, e) {
-				t.Errorf("listed %+v, got %+v, %t, %v", e, got, found, err)
+				t.Errorf("by id: got %+v, %t, %v; want %+v", got, found, err, e)
 			}
 		}
 		for _, id := range []string{"1-1-7", "99999999999999-0-7",
 			strings.Replace(entries[0].ID, "-", "-9", 1)} {
 			if _, found, err := c.Get(t.Context(), id); found || err != nil {
-				t.Errorf("%s: found %t, %v", id, found, err)
+				t.Errorf("%s: got found %t, %v; want false", id, found, err)
 			}
 		}
 	})
 }
 
-// planted is entries at ids of the test's choice, in chains that nobody wrote to.
+// planted replaces all chains by some with random entries and ids, and returns the entries.
 func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []Entry) {
 	t.Helper()
 	c.do(t, "FLUSHALL", "SYNC")
@@ -65,7 +64,7 @@ func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []E
 			if step := random.IntN(5); step > 1 {
 				at, sequence = at+step, random.IntN(3)
 			}
-			e := about(fmt.Sprint("subject", random.IntN(2)), n)
+			e := entryOf(fmt.Sprint("subject", random.IntN(2)), n)
 			sealed, err := c.Key().Seal(b, nil, e)
 			if err != nil {
 				t.Fatal(err)
@@ -86,9 +85,9 @@ func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []E
 	return all
 }
 
-// Pages of any size, one after the other, hold every entry that fits the query once,
-// newest first over all chains, also where chains have entries of the same instant.
-func TestPagesHoldEveryEntryOnce(t *testing.T) {
+// Pages of any size have every entry that matches the query once, newest first over all
+// chains, also if chains have entries of the same millisecond.
+func TestPagesHaveEveryEntryOnce(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -112,102 +111,103 @@ func TestPagesHoldEveryEntryOnce(t *testing.T) {
 			got = append(got, e.ID)
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("%+v over %d entries of %d chains: listed %v, want %v", q, len(all), chains, got, want)
+			t.Fatalf("%+v of %d entries of %d chains: got %v, want %v", q, len(all), chains, got, want)
 		}
 	})
 }
 
-// A page never has more entries than asked for, and what is recorded meanwhile does not
-// move the pages after it.
-func TestPagesStandStill(t *testing.T) {
+// A page has at most Count entries. Entries recorded meanwhile do not change the pages
+// after it.
+func TestPagesAreStable(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		for n := range 40 {
-			c.record(t, about(fmt.Sprintf("subject%d", n%7), n))
+			c.record(t, entryOf(fmt.Sprintf("subject%d", n%7), n))
 		}
 		first, err := c.List(t.Context(), Query{Count: 15})
 		if err != nil || len(first.Entries) != 15 || first.Next == "" {
-			t.Fatalf("%d entries, next %q, %v", len(first.Entries), first.Next, err)
+			t.Fatalf("first page: got %d entries, next %q, %v; want 15", len(first.Entries), first.Next, err)
 		}
 		for n := range 40 {
-			c.record(t, about(fmt.Sprintf("subject%d", n%7), 100+n))
+			c.record(t, entryOf(fmt.Sprintf("subject%d", n%7), 100+n))
 		}
 		rest := c.all(t, Query{Count: 10, After: first.Next})
 		if len(rest) != 25 {
-			t.Fatalf("%d entries on the other pages, want 25", len(rest))
+			t.Fatalf("other pages: got %d entries, want 25", len(rest))
 		}
 		for _, e := range rest {
 			if e.Version >= 100 || slices.ContainsFunc(first.Entries, func(f Entry) bool {
 				return f.ID == e.ID
 			}) {
-				t.Errorf("%s of version %d is on a later page", e.ID, e.Version)
+				t.Errorf("got entry %s of version %d on a later page", e.ID, e.Version)
 			}
 		}
 	})
 }
 
-// An entry that is none of ours hides no other.
+// An entry that cannot be decoded hides no other.
 func TestUnreadableEntryHidesNoOther(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
-		c.record(t, about("subject", 1))
+		c.record(t, entryOf("subject", 1))
 		stream := Stream(keyspace.BucketOf("subject"))
 		c.do(t, "XADD", stream, "*", "e", "{not JSON", "h", "x")
 		c.do(t, "XADD", stream, "*", "other", "fields")
-		c.record(t, about("subject", 2))
+		c.record(t, entryOf("subject", 2))
 		entries := c.all(t, Query{})
 		if len(entries) != 4 || entries[0].Version != 2 || entries[3].Version != 1 {
-			t.Fatalf("%+v", entries)
+			t.Fatalf("got %+v, want 4 entries", entries)
 		}
 		for _, e := range entries[1:3] {
 			if e.ID == "" || e.Action != "" || e.Subject != "" || time.Since(e.Time) > time.Hour {
-				t.Errorf("%+v, want an id and a time alone", e)
+				t.Errorf("got %+v, want only an id and a time", e)
 			}
 		}
 		if v := c.verified(t); len(v.Broken) != 3 {
-			t.Errorf("%+v, want both, and the entry behind them, named", v)
+			t.Errorf("verify: got %+v, want both broken, and the entry after them", v)
 		}
 	})
 }
 
-func TestPositionsThatAreNone(t *testing.T) {
+// List and Get refuse texts that are not a position.
+func TestInvalidPositions(t *testing.T) {
 	c := open(t, valkeytest.Embedded(t))
 	for _, text := range []string{
 		"x", "1-1", "1-1-256", "-1-1-1", "1--1-1", "1-1-1-1", "1-1-", "+", "99999999999999999999-0-0",
 		"1-1-0x1", " 1-1-1", "1-1-1\n",
 	} {
 		if _, err := c.List(t.Context(), Query{After: text}); !errors.Is(err, ErrPosition) {
-			t.Errorf("list after %q: %v, want ErrPosition", text, err)
+			t.Errorf("list after %q: got %v, want ErrPosition", text, err)
 		}
 		if _, _, err := c.Get(t.Context(), text); !errors.Is(err, ErrPosition) {
-			t.Errorf("get %q: %v, want ErrPosition", text, err)
+			t.Errorf("get %q: got %v, want ErrPosition", text, err)
 		}
 	}
 	if _, _, err := c.Get(t.Context(), ""); !errors.Is(err, ErrPosition) {
-		t.Errorf("get of no id: %v, want ErrPosition", err)
+		t.Errorf("get of an empty id: got %v, want ErrPosition", err)
 	}
 }
 
-// The key that entries are sealed with prints as what it is for, and nothing else.
+// A Key prints as "audit key" with every verb. It depends only on the secret.
 func TestKeyHidesItself(t *testing.T) {
 	key := NewKey([]byte("a secret"))
 	for _, printed := range []string{fmt.Sprint(key), fmt.Sprintf("%v %+v %#v %s", key, key, key, key)} {
 		if strings.Trim(strings.ReplaceAll(printed, "audit key", ""), " ") != "" {
-			t.Errorf("printed as %q", printed)
+			t.Errorf("got %q, want only audit key", printed)
 		}
 	}
 	if NewKey([]byte("a secret")) != key || NewKey([]byte("another")) == key {
-		t.Error("the key is not made from the secret alone")
+		t.Error("keys of one secret differ, or keys of two secrets are equal")
 	}
 }
 
-// What is recorded of a subject is found behind thousands of entries about others in its
-// chain, and on a page as short as one.
+// A query finds a subject's entry behind thousands of entries of others in its chain, also
+// with pages of one entry.
 func TestSubjectBehindManyOthers(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
-	c.record(t, about("rare", 1))
+	c.record(t, entryOf("rare", 1))
 	b := keyspace.BucketOf("rare")
 	var commands valkey.Commands
 	for n := range 3000 {
-		sealed, err := c.Key().Seal(b, nil, about("rare-not", n))
+		sealed, err := c.Key().Seal(b, nil, entryOf("rare-not", n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,6 +221,6 @@ func TestSubjectBehindManyOthers(t *testing.T) {
 	}
 	page, err := c.List(t.Context(), Query{Subject: "rare", Count: 1})
 	if err != nil || len(page.Entries) != 1 || page.Entries[0].Version != 1 {
-		t.Errorf("%+v, %v", page, err)
+		t.Errorf("got %+v, %v; want the one entry of rare", page, err)
 	}
 }

@@ -14,49 +14,48 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// Chains that nobody touched verify, however many subjects they are about.
+// Verify finds unaltered chains good, of any number of subjects.
 func TestUntouchedChainsVerify(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		if v := c.verified(t); !v.Good() || v.Entries != 0 {
-			t.Errorf("nothing was recorded yet: %+v", v)
+			t.Errorf("without entries: got %+v, want none and good", v)
 		}
 		for i := range 300 {
-			c.record(t, about(fmt.Sprintf("subject%d", i%90), i))
+			c.record(t, entryOf(fmt.Sprintf("subject%d", i%90), i))
 		}
 		if v := c.verified(t); !v.Good() || v.Entries != 300 {
-			t.Errorf("%+v, want 300 good entries", v)
+			t.Errorf("got %+v, want 300 good entries", v)
 		}
 	})
 }
 
-// forgery is a chain about to be tampered with: its entries as they are stored, oldest
-// first.
+// forgery is a chain that a test tampers with.
 type forgery struct {
 	*chains
 	t       *testing.T
 	bucket  keyspace.Bucket
 	stream  string
-	entries []valkey.XRangeEntry
-	heads   []string // after each entry
+	entries []valkey.XRangeEntry // stored entries, oldest first
+	heads   []string             // after each entry
 }
 
 const forgedEntries = 5
 
-// forge records some entries about one subject, and one of another chain.
+// forge records forgedEntries entries of one subject, and one in another chain.
 func (c *chains) forge(t *testing.T) *forgery {
 	t.Helper()
 	c.do(t, "FLUSHALL", "SYNC")
 	f := &forgery{chains: c, t: t, bucket: keyspace.BucketOf("victim")}
 	f.stream = Stream(f.bucket)
 	for n := range forgedEntries {
-		c.record(t, about("victim", n))
+		c.record(t, entryOf("victim", n))
 		head, err := c.Head(t.Context(), f.bucket)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.heads = append(f.heads, string(head))
 	}
-	c.record(t, about("other", 1))
+	c.record(t, entryOf("other", 1))
 	if keyspace.BucketOf("other") == f.bucket {
 		t.Fatal("both subjects have one chain")
 	}
@@ -74,7 +73,7 @@ func (f *forgery) stored(stream string) []valkey.XRangeEntry {
 	return entries
 }
 
-// rewrite puts other entries in the place of the stream's.
+// rewrite replaces the entries of the stream.
 func (f *forgery) rewrite(entries ...valkey.XRangeEntry) {
 	f.t.Helper()
 	f.do(f.t, "DEL", f.stream)
@@ -84,10 +83,11 @@ func (f *forgery) rewrite(entries ...valkey.XRangeEntry) {
 	}
 }
 
-// forged is an entry with other words under a hash made with another key.
+// forged returns an entry with another body and a hash that was made with another key.
 func (f *forgery) forged(i int) valkey.XRangeEntry {
 	f.t.Helper()
-	sealed, err := NewKey([]byte("a guess")).Seal(f.bucket, []byte(f.heads[max(0, i-1)]), about("victim", 99))
+	head := []byte(f.heads[max(0, i-1)])
+	sealed, err := NewKey([]byte("a guess")).Seal(f.bucket, head, entryOf("victim", 99))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -95,20 +95,21 @@ func (f *forgery) forged(i int) valkey.XRangeEntry {
 		"h": string(sealed.Hash)}}
 }
 
-// Whatever is done to a chain without the key is found, and where it was done is named.
+// Verify finds every change of a chain that was made without the key, and names its place.
 func TestTamperingIsFoundAndNamed(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
-	words := func(x valkey.XRangeEntry, words string) valkey.XRangeEntry {
-		return valkey.XRangeEntry{FieldValues: map[string]string{"e": words, "h": x.FieldValues["h"]}}
+	withBody := func(x valkey.XRangeEntry, body string) valkey.XRangeEntry {
+		return valkey.XRangeEntry{FieldValues: map[string]string{"e": body, "h": x.FieldValues["h"]}}
 	}
 	for name, tamper := range map[string]struct {
-		with   func(f *forgery, at int)
-		broken func(at int) []int // places, from 1, of the entries that are named; 0 is none
-		cut    func(at int) (last int, missing int64)
+		with func(f *forgery, at int) // tampers with the entry at, from 0
+		// expected places of broken entries, from 1; places without an entry are ignored
+		broken func(at int) []int
+		cut    func(at int) (last int, missing int64) // expected Cut; see wants
 	}{
-		"an entry's words are changed": {
+		"an entry's body is changed": {
 			with: func(f *forgery, at int) {
-				f.entries[at] = words(f.entries[at],
+				f.entries[at] = withBody(f.entries[at],
 					strings.Replace(f.entries[at].FieldValues["e"], "victim", "nobody", 1))
 				f.rewrite(f.entries...)
 			},
@@ -144,11 +145,11 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 			with:   func(f *forgery, at int) { f.rewrite(slices.Insert(f.entries, at, f.forged(at))...) },
 			broken: func(at int) []int { return []int{at + 1, at + 2} },
 		},
-		"an entry is there twice": {
+		"an entry is duplicated": {
 			with:   func(f *forgery, at int) { f.rewrite(slices.Insert(f.entries, at, f.entries[at])...) },
 			broken: func(at int) []int { return []int{at + 2} },
 		},
-		"an entry comes before the one before it": {
+		"an entry is swapped with the one before it": {
 			with: func(f *forgery, at int) {
 				before := (at + forgedEntries - 1) % forgedEntries
 				f.entries[at], f.entries[before] = f.entries[before], f.entries[at]
@@ -188,14 +189,14 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 				return []int{1}
 			},
 		},
-		"the newest entries are removed and the head is an older one's": {
+		"the newest entries are removed and the head is an older one": {
 			with: func(f *forgery, at int) {
 				f.rewrite(f.entries[:at]...)
 				f.do(f.t, "SET", HeadKey(f.bucket), f.heads[max(0, at-2)])
 			},
 			cut: func(at int) (int, int64) {
 				if at == 1 {
-					return 0, 0 // and that is what the head says: both were set back
+					return 0, 0 // the head matches: chain and head were both reset
 				}
 				if at == 0 {
 					return 0, 1
@@ -241,7 +242,7 @@ func TestTamperingIsFoundAndNamed(t *testing.T) {
 	}
 }
 
-// atTheEnd is the cut of a chain whose newest entry is another than its head says.
+// atTheEnd returns the expected cut if the newest entry is another than the head says.
 func atTheEnd(at int) (last int, missing int64) {
 	if at == forgedEntries-1 {
 		return forgedEntries, 0
@@ -249,8 +250,8 @@ func atTheEnd(at int) (last int, missing int64) {
 	return 0, 0
 }
 
-// wants compares what Verify finds to what was done at a place. A cut without entries and
-// missing ones is none; -1 stands for a number nobody knows.
+// wants compares the result of Verify with the expected one after a change at a place. A
+// cut of (0, 0) means none. A missing of -1 means that the number is unknown.
 func (f *forgery) wants(at int, broken func(int) []int, cut func(int) (int, int64)) {
 	f.t.Helper()
 	after := f.stored(f.stream)
@@ -276,49 +277,50 @@ func (f *forgery) wants(at int, broken func(int) []int, cut func(int) (int, int6
 	}
 	if got := f.verified(f.t); fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) || got.Good() &&
 		(broken != nil && broken(at) != nil) {
-		f.t.Errorf("at %d: %+v, want %+v", at, got, want)
+		f.t.Errorf("at %d: got %+v, want %+v", at, got, want)
 	}
 }
 
-// What is recorded behind entries that were taken out does not hide that.
+// Later entries do not hide that earlier ones, or the head, were removed or altered.
 func TestLaterEntriesHideNothing(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	for name, tamper := range map[string]func(*forgery){
-		"the newest are gone":     func(f *forgery) { f.rewrite(f.entries[:2]...) },
-		"all are gone":            func(f *forgery) { f.do(t, "DEL", f.stream) },
-		"the head is gone":        func(f *forgery) { f.do(t, "DEL", HeadKey(f.bucket)) },
-		"the head is no head":     func(f *forgery) { f.do(t, "SET", HeadKey(f.bucket), "x") },
+		"the newest are removed":  func(f *forgery) { f.rewrite(f.entries[:2]...) },
+		"all are removed":         func(f *forgery) { f.do(t, "DEL", f.stream) },
+		"the head is removed":     func(f *forgery) { f.do(t, "DEL", HeadKey(f.bucket)) },
+		"the head is malformed":   func(f *forgery) { f.do(t, "SET", HeadKey(f.bucket), "x") },
 		"the head is an old one":  func(f *forgery) { f.do(t, "SET", HeadKey(f.bucket), f.heads[1]) },
-		"the newest is something": func(f *forgery) { f.do(t, "XADD", f.stream, "*", "x", "y") },
+		"the newest is malformed": func(f *forgery) { f.do(t, "XADD", f.stream, "*", "x", "y") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := c.forge(t)
 			tamper(f)
 			if v := c.verified(t); v.Good() {
-				t.Errorf("at once: %+v", v)
+				t.Errorf("immediately: got %+v, want it found", v)
 			}
 			for n := range 3 {
-				c.record(t, about("victim", 10+n))
+				c.record(t, entryOf("victim", 10+n))
 				if v := c.verified(t); len(v.Broken) == 0 {
-					t.Errorf("%d entries later: %+v", n+1, v)
+					t.Errorf("%d entries later: got %+v, want a broken entry", n+1, v)
 				}
 			}
 		})
 	}
 }
 
-// The limit of what can be seen: a chain and its head, both as they were once.
-func TestSettingBackBothIsNotSeen(t *testing.T) {
+// Verify does not find a chain that was reset with its head to an earlier state, as the
+// package comment says.
+func TestResetOfChainAndHeadIsNotFound(t *testing.T) {
 	f := open(t, valkeytest.Start(t)).forge(t)
 	f.rewrite(f.entries[:2]...)
 	f.do(t, "SET", HeadKey(f.bucket), f.heads[1])
 	if v := f.verified(t); !v.Good() {
-		t.Errorf("%+v: say so in the package's comment", v)
+		t.Errorf("got %+v, want it good: correct the package comment", v)
 	}
 }
 
-// However many write to a chain at once, every entry is in it once, and Verify meanwhile
-// finds nothing wrong.
+// Concurrent writers of a chain each append their entries once, and Verify meanwhile finds
+// the chain good.
 func TestWritersOfOneChain(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		const writers, each = 8, 25
@@ -328,7 +330,7 @@ func TestWritersOfOneChain(t *testing.T) {
 			verifying.Go(func() {
 				for {
 					if v := c.verified(t); !v.Good() {
-						t.Errorf("while entries are written: %+v", v)
+						t.Errorf("while entries are written: got %+v, want it good", v)
 						return
 					}
 					select {
@@ -342,7 +344,7 @@ func TestWritersOfOneChain(t *testing.T) {
 		for w := range writers {
 			writing.Go(func() {
 				for i := range each {
-					c.record(t, about("busy", w*each+i))
+					c.record(t, entryOf("busy", w*each+i))
 				}
 			})
 		}
@@ -354,32 +356,32 @@ func TestWritersOfOneChain(t *testing.T) {
 			versions[e.Version] = true
 		}
 		if v := c.verified(t); !v.Good() || v.Entries != writers*each || len(versions) != writers*each {
-			t.Errorf("%+v, %d versions; want %d entries", v, len(versions), writers*each)
+			t.Errorf("got %+v, %d versions; want %d entries", v, len(versions), writers*each)
 		}
 	})
 }
 
-// What was sealed for a head that is no longer the chain's leaves nothing.
+// An entry that was sealed for an old head is not appended.
 func TestSealedForAnOldHead(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, c *chains) {
 		b := keyspace.BucketOf("late")
-		sealed, err := c.Key().Seal(b, nil, about("late", 1))
+		sealed, err := c.Key().Seal(b, nil, entryOf("late", 1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !c.try(t, b, sealed) || c.try(t, b, sealed) {
-			t.Error("an entry is there twice, or not at all")
+		if !c.tryAppend(t, b, sealed) || c.tryAppend(t, b, sealed) {
+			t.Error("the entry was appended twice, or never")
 		}
 		before, err := c.Head(t.Context(), b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.try(t, b, sealed)
+		c.tryAppend(t, b, sealed)
 		if after, err := c.Head(t.Context(), b); err != nil || !bytes.Equal(after, before) {
-			t.Errorf("the head moved: %v", err)
+			t.Errorf("the head changed, %v", err)
 		}
 		if v := c.verified(t); !v.Good() || v.Entries != 1 {
-			t.Errorf("%+v, want one entry", v)
+			t.Errorf("got %+v, want one entry", v)
 		}
 	})
 }
