@@ -80,8 +80,8 @@ func merge(chains []chain) (entries []stored, more bool) {
 	return entries, more
 }
 
-// chains reads each chain after p. It reads each stream before its Trimmed: if a stream is
-// trimmed in between, the read entries include those that Trimmed says it lacks.
+// chains reads each chain after p. It reads each stream before its Trimmed: if a stream
+// is trimmed in between, the read entries include those that Trimmed says it lacks.
 func (r *reader) chains(ctx context.Context, q Query, p position, each int) ([]chain, error) {
 	const commandsEach = 2
 	client := r.log.client

@@ -169,8 +169,8 @@ type pack struct {
 var errNoJSON = errors.New("neither empty nor JSON")
 
 // interleave splits two texts into parts and yields one of each in turn. Deflate looks
-// back 32 kB, so it finds the parts of the first text that the second repeats. If two long
-// texts are nearly equal, the second takes almost no room.
+// back 32 kB, so it finds the parts of the first text that the second repeats. If two
+// long texts are nearly equal, the second takes almost no room.
 func interleave(first, second []byte) iter.Seq[[]byte] {
 	const size = 8 << 10
 	return func(yield func([]byte) bool) {

@@ -274,8 +274,8 @@ func TestNewestOfMany(t *testing.T) {
 	}
 }
 
-// Since excludes exactly the entries from before it. A query after Before excludes exactly
-// the later ones.
+// Since excludes exactly the entries from before it. A query after Before excludes
+// exactly the later ones.
 func TestSinceAndBefore(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	b := keyspace.BucketOf("subject")

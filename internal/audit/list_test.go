@@ -52,7 +52,8 @@ func TestEntriesAreReadAsRecorded(t *testing.T) {
 	})
 }
 
-// planted replaces all chains by some with random entries and ids, and returns the entries.
+// planted replaces all chains by some with random entries and ids, and returns the
+// entries.
 func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []Entry) {
 	t.Helper()
 	c.do(t, "FLUSHALL", "SYNC")
@@ -199,8 +200,8 @@ func TestKeyHidesItself(t *testing.T) {
 	}
 }
 
-// A query finds a subject's entry behind thousands of entries of others in its chain, also
-// with pages of one entry.
+// A query finds a subject's entry behind thousands of entries of others in its chain,
+// also with pages of one entry.
 func TestSubjectBehindManyOthers(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	c.record(t, entryOf("rare", 1))

@@ -75,8 +75,8 @@ func (s Sealed) Args() []string {
 	return []string{string(s.Head), string(s.Body), string(s.Hash), string(s.Next), string(s.Item)}
 }
 
-// headLen is the length of a head: 8 bytes number of entries, 32 bytes hash of the newest,
-// and 32 bytes HMAC over both and the bucket.
+// headLen is the length of a head: 8 bytes number of entries, 32 bytes hash of the
+// newest, and 32 bytes HMAC over both and the bucket.
 const headLen = 8 + 2*sha256.Size
 
 // head encodes the head of a chain.

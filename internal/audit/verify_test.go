@@ -95,7 +95,8 @@ func (f *forgery) forged(i int) valkey.XRangeEntry {
 		"h": string(sealed.Hash)}}
 }
 
-// Verify finds every change of a chain that was made without the key, and names its place.
+// Verify finds every change of a chain that was made without the key, and names its
+// place.
 func TestTamperingIsFoundAndNamed(t *testing.T) {
 	c := open(t, valkeytest.Start(t))
 	withBody := func(x valkey.XRangeEntry, body string) valkey.XRangeEntry {
@@ -319,8 +320,8 @@ func TestResetOfChainAndHeadIsNotFound(t *testing.T) {
 	}
 }
 
-// Concurrent writers of a chain each append their entries once, and Verify meanwhile finds
-// the chain good.
+// Concurrent writers of a chain each append their entries once, and Verify meanwhile
+// finds the chain good.
 func TestWritersOfOneChain(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, c *chains) {
 		const writers, each = 8, 25

@@ -21,9 +21,9 @@ import (
 )
 
 // Each threshold that admitted calls reach is reported once, also under concurrency. The
-// oracle adds up the admitted costs. If a shared limit denies a call, the costs taken from
-// other limits count until they are given back. Thresholds may then be reported that the
-// admitted calls did not reach, but none twice.
+// oracle adds up the admitted costs. If a shared limit denies a call, the costs taken
+// from other limits count until they are given back. Thresholds may then be reported that
+// the admitted calls did not reach, but none twice.
 func TestOneEventForEachCrossing(t *testing.T) {
 	for _, algorithm := range limiter.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) { crossConcurrently(t, algorithm, 80_000, 1) })
@@ -319,7 +319,8 @@ func TestReportsOfManyCallers(t *testing.T) {
 	}
 }
 
-// Pages of any length add up to the whole list, newest first, for all subjects and for one.
+// Pages of any length add up to the whole list, newest first, for all subjects and for
+// one.
 func TestPages(t *testing.T) {
 	w := newWorld(t, func(*policy.Set) {})
 	e := w.environment(t)

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// Retention is how long a report is listed. If a bucket has more than 128 reports, the
-	// oldest of the subject with the most reports is removed earlier.
+	// Retention is how long a report is listed. If a bucket has more than 128 reports,
+	// the oldest of the subject with the most reports is removed earlier.
 	Retention = 30 * 24 * time.Hour
 	// MaxPage is the longest page.
 	MaxPage = 500
@@ -115,8 +115,8 @@ func appendEvents(events []Event, reports []string, subject string) ([]Event, er
 	return events, nil
 }
 
-// cursorAfter returns the cursor after a page: the millisecond of its last report, and how
-// many reports of that millisecond were shown up to there.
+// cursorAfter returns the cursor after a page: the millisecond of its last report, and
+// how many reports of that millisecond were shown up to there.
 func cursorAfter(page []Event, newest string, skip int) string {
 	last := page[len(page)-1].Time.UnixMilli()
 	shown := 0

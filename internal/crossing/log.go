@@ -4,17 +4,17 @@
 //
 // # Once
 //
-// A threshold of a limit on one subject is reported once until the limit resets: until the
-// end of a fixed window or a calendar period, and in a rolling window until what was used
-// at the report has left it. So a caller whose use of a rolling window hovers around a
-// threshold causes one event in each window. After an edit of the limit, the threshold is
-// reported again. A mark in Valkey records each report. Each environment remembers marks,
-// which saves the round trip.
+// A threshold of a limit on one subject is reported once until the limit resets: until
+// the end of a fixed window or a calendar period, and in a rolling window until what was
+// used at the report has left it. So a caller whose use of a rolling window hovers around
+// a threshold causes one event in each window. After an edit of the limit, the threshold
+// is reported again. A mark in Valkey records each report. Each environment remembers
+// marks, which saves the round trip.
 //
 // The report leaves after the call's answer and before the next call. An environment that
-// is killed in between loses the reports of that call. So does a call whose reply is lost,
-// unless it is checked again. Without Valkey the line is written too, so an outage can
-// cause a second report, but never a missing one.
+// is killed in between loses the reports of that call. So does a call whose reply is
+// lost, unless it is checked again. Without Valkey the line is written too, so an outage
+// can cause a second report, but never a missing one.
 //
 // # What is stored
 //
@@ -51,8 +51,8 @@ import (
 )
 
 const (
-	// maxPending bounds the events that wait for Send: those of one call and of concurrent
-	// calls.
+	// maxPending bounds the events that wait for Send: those of one call and of
+	// concurrent calls.
 	maxPending = 256
 	// maxMarks bounds the marks that an environment remembers; that many take 0.5 MB.
 	maxMarks = 4096
@@ -147,8 +147,8 @@ type Event struct {
 	Group   string `json:"group,omitempty"`
 	Plan    string `json:"plan,omitempty"`
 	Rule    string `json:"rule,omitempty"` // route rule of the call
-	// Scope is the kind of subject that the limit is on, as in enforce.LimitState. Subject
-	// is the id of the caller, network (an HMAC), route or group.
+	// Scope is the kind of subject that the limit is on, as in enforce.LimitState.
+	// Subject is the id of the caller, network (an HMAC), route or group.
 	Scope     string    `json:"scope"`
 	Subject   string    `json:"subject"`
 	Limit     string    `json:"limit"`     // name as in RateLimit fields
@@ -199,8 +199,8 @@ func (e *Event) mark() string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil)[:12])
 }
 
-// owner distinguishes limits with equal numbers: it returns the rule of a rule's limit and
-// the plan of a limit on a group. Limits of a plan are the same on any route.
+// owner distinguishes limits with equal numbers: it returns the rule of a rule's limit
+// and the plan of a limit on a group. Limits of a plan are the same on any route.
 func (e *Event) owner() string {
 	switch e.Scope {
 	case policy.ScopeRoute, policy.ScopeRouteIP:

@@ -14,8 +14,8 @@ import (
 )
 
 // groupsKey is the sorted set of the names of all groups, in byte order. Its members are
-// the lower-case name, a zero byte and the name. A group exists while it has keys; readers
-// remove the names of empty groups. Each group has a list of its keys.
+// the lower-case name, a zero byte and the name. A group exists while it has keys;
+// readers remove the names of empty groups. Each group has a list of its keys.
 const groupsKey = indexKey + ":groups"
 
 func groupIndexKey(name string) string { return indexKey + ":group:" + name }

@@ -14,9 +14,9 @@ import (
 )
 
 // A bulk job is stored as a text that its caller encodes. Its lease is a second key: the
-// holder of the lease runs the job's next step. Its stop mark is a third key, which anybody
-// may write, also during a step. None is configuration, so all expire. The audit records
-// when a job started and ended, and what it changed.
+// holder of the lease runs the job's next step. Its stop mark is a third key, which
+// anybody may write, also during a step. None is configuration, so all expire. The audit
+// records when a job started and ended, and what it changed.
 
 // jobLife is how long a job is stored after its last step.
 const jobLife = 30 * 24 * time.Hour

@@ -56,8 +56,8 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	return saved, s.Distribute(ctx, saved)
 }
 
-// writeSet writes the record of next, if the stored record has the version stored. It adds
-// next and before, the set that it replaces, to the audit entry. With ErrConflict it
+// writeSet writes the record of next, if the stored record has the version stored. It
+// adds next and before, the set that it replaces, to the audit entry. With ErrConflict it
 // returns the stored set.
 func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored int64,
 	entry audit.Entry) (newer *policy.Set, err error) {

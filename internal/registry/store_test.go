@@ -132,8 +132,8 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 	return err
 }
 
-// checkRecorded compares what the audit has about a subject to how many changes were made,
-// and to what there is now.
+// checkRecorded compares what the audit has about a subject to how many changes were
+// made, and to what there is now.
 func (w *world) checkRecorded(t *testing.T, id string, changes int64) {
 	t.Helper()
 	entries := w.recorded(t, id)

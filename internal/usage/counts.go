@@ -63,8 +63,8 @@ const (
 	oldSecret
 )
 
-// unlogged is the index of the unlogged denials in a tally of refusals. Such a tally counts
-// by cause instead of kind, and unlogged follows the causes.
+// unlogged is the index of the unlogged denials in a tally of refusals. Such a tally
+// counts by cause instead of kind, and unlogged follows the causes.
 const unlogged = cause.Refusals
 
 // Numbers of fields of a minute or an hour.

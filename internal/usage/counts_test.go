@@ -205,7 +205,8 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// newSpan refuses spans for which no counts are kept, and steps that are not whole minutes.
+// newSpan refuses spans for which no counts are kept, and steps that are not whole
+// minutes.
 func TestInvalidSpans(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to time.Time

@@ -220,7 +220,8 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 	}
 }
 
-// maxLogMemory is the bound in the package comment for a bucket's log of an hour, in bytes.
+// maxLogMemory is the bound in the package comment for a bucket's log of an hour, in
+// bytes.
 const maxLogMemory = 20 << 10
 
 // A Recorder counts denials of kinds beyond its bound as unlogged, exactly for a caller

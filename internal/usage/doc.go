@@ -18,9 +18,9 @@
 //
 // # The denial log
 //
-// Package denylog says which denials the log lists. Others count as Unlogged, in total and
-// for a registered caller. Except for records that a broken connection lost, logged and
-// unlogged denials add up to all denials.
+// Package denylog says which denials the log lists. Others count as Unlogged, in total
+// and for a registered caller. Except for records that a broken connection lost, logged
+// and unlogged denials add up to all denials.
 //
 // # Calls by route
 //
@@ -39,10 +39,10 @@
 //
 // A Batch is sent once. Records that the server surely did not execute (unknown script or
 // slot, out of memory, no connection) are pending again for the next Batch. After a
-// time-out or a broken connection this is unknown, and the counts are dropped: Report.Lost
-// counts them. Pending records are lost when an environment is killed without SIGTERM, or
-// frozen and never called again. Subjects and totals are in different slots, so a failed
-// shard can leave the two slightly apart.
+// time-out or a broken connection this is unknown, and the counts are dropped:
+// Report.Lost counts them. Pending records are lost when an environment is killed without
+// SIGTERM, or frozen and never called again. Subjects and totals are in different slots,
+// so a failed shard can leave the two slightly apart.
 //
 // # What is stored
 //

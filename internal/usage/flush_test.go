@@ -149,8 +149,8 @@ func TestServersWithoutScriptsGetThem(t *testing.T) {
 	})
 }
 
-// Counts whose reply is lost may have been stored. They are not sent again, and reported as
-// lost.
+// Counts whose reply is lost may have been stored. They are not sent again, and reported
+// as lost.
 func TestLostReplyCountsAtMostOnce(t *testing.T) {
 	url := valkeytest.Start(t)
 	proxy := valkeytest.StartProxy(t, url, nil)

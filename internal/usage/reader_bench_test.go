@@ -18,9 +18,9 @@ const (
 	activeSubjects = 100_000
 )
 
-// BenchmarkReader measures the dashboard's reads, with 1,000,000 known subjects. Of these,
-// 100,000 were active in each of the last 8 hours and at midnight. The totals have every
-// minute of the last day and every hour of the last month:
+// BenchmarkReader measures the dashboard's reads, with 1,000,000 known subjects. Of
+// these, 100,000 were active in each of the last 8 hours and at midnight. The totals have
+// every minute of the last day and every hour of the last month:
 //
 //	go test ./internal/usage -run '^$' -bench Reader -benchtime 20x
 func BenchmarkReader(b *testing.B) {

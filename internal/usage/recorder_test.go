@@ -70,8 +70,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// A flood of unique subjects without a flush stays within the Recorder's bounds. It leaves
-// room for registered subjects, and the totals count every call.
+// A flood of unique subjects without a flush stays within the Recorder's bounds. It
+// leaves room for registered subjects, and the totals count every call.
 func TestFloodIsBoundedInTheRecorder(t *testing.T) {
 	r := recorderAt(noon)
 	var before, after runtime.MemStats
@@ -161,8 +161,8 @@ func TestBackOff(t *testing.T) {
 	}
 }
 
-// After a pause, each of the next maxEarly calls may send a Batch. A busy recorder keeps to
-// the interval.
+// After a pause, each of the next maxEarly calls may send a Batch. A busy recorder keeps
+// to the interval.
 func TestEarlyBatches(t *testing.T) {
 	r, now := recorderAt(noon), noon
 	for _, pause := range []time.Duration{0, time.Hour, -time.Minute} {

@@ -121,9 +121,9 @@ func TestRoutesAreBounded(t *testing.T) {
 	})
 }
 
-// Routes are one command of the first Batches after a pause, and of one Batch every 10 s in
-// the long run. They cause no Batch. An environment that is called once a minute reports
-// every call.
+// Routes are one command of the first Batches after a pause, and of one Batch every 10 s
+// in the long run. They cause no Batch. An environment that is called once a minute
+// reports every call.
 func TestRoutesAreSentRarely(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	at := clock{now: noon}
@@ -175,7 +175,8 @@ func TestRoutesAreSentRarely(t *testing.T) {
 	}
 }
 
-// Routes that the server surely did not store are sent again, after an unknown script too.
+// Routes that the server surely did not store are sent again, after an unknown script
+// too.
 func TestRefusedRoutesAreSentAgain(t *testing.T) {
 	client := connect(t, valkeytest.Embedded(t))
 	r := recorderAt(noon)

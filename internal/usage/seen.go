@@ -168,8 +168,8 @@ func pageOf(found []position, count int) Page {
 	return page
 }
 
-// LastSeen returns the minute of each subject's last call within 24 hours, in order. It is
-// zero for a subject without such a call, or not among the newest 2,048 of its bucket.
+// LastSeen returns the minute of each subject's last call within 24 hours, in order. It
+// is zero for a subject without such a call, or not among the newest 2,048 of its bucket.
 func (r *Reader) LastSeen(ctx context.Context, ids []string) ([]time.Time, error) {
 	commands := make(valkey.Commands, len(ids))
 	for i, id := range ids {

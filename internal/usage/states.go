@@ -26,8 +26,8 @@ const (
 	// how many of them wait for a flush.
 	maxNear        = 4096
 	maxNearWaiting = MaxSubjects / 2
-	// nearTrust is how long a Recorder relies on what it listed in NearLimit, since Valkey
-	// may lose it.
+	// nearTrust is how long a Recorder relies on what it listed in NearLimit, since
+	// Valkey may lose it.
 	nearTrust = 10 * time.Minute
 )
 

@@ -1,5 +1,5 @@
-// Package denylog encodes and reads the denial log: why calls of the last day were denied.
-// Package usage writes the log.
+// Package denylog encodes and reads the denial log: why calls of the last day were
+// denied. Package usage writes the log.
 //
 // The log keeps denied calls, and refused calls of proven keys, for a day: when, who, by
 // which limit and rule, on which pattern of a route, from which /24 or /48, Retry-After

@@ -23,7 +23,8 @@ type Entry struct {
 	Denial
 	Time    time.Time // to the millisecond, by the clock of the environment
 	Subject string    // id of the caller; empty for a caller that Valkey could not verify
-	// Calls is 1, or more if the entry stands for later calls of the same kind and minute.
+	// Calls is 1, or more if the entry stands for later calls of the same kind and
+	// minute.
 	Calls int64
 }
 

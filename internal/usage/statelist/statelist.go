@@ -5,8 +5,8 @@
 // A registered subject that is denied for a second or more, or took the last of a limit,
 // is listed until the time at which it may call again. Each bucket has a list of subjects
 // over a limit, and one of banned subjects. Readers then check what a call of each
-// subject would get. An entry expires at its time, and the next denial adds a missing one.
-// A list keeps the 2,048 subjects of a bucket that are denied longest.
+// subject would get. An entry expires at its time, and the next denial adds a missing
+// one. A list keeps the 2,048 subjects of a bucket that are denied longest.
 //
 // A third list has registered subjects with a limit that was nearly used up after a call,
 // until everything taken by then is free again.
