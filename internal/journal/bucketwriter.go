@@ -15,8 +15,8 @@ import (
 )
 
 // A bucket whose head begins with fence is being restored: nothing is appended to its
-// chain. A colon and a random text follow. Only the restore that chose this text may write.
-// An earlier release had no such text.
+// chain. A colon and a random text follow. Only the restore that chose this text may
+// write. Earlier releases wrote the fence alone.
 const fence = "restoring"
 
 func newFence() string { return fence + ":" + rand.Text() }
@@ -39,7 +39,7 @@ type bucketWriter struct {
 	bytes   int // of the arguments of pending
 }
 
-// placeFence takes a bucket with a head for a restore. Another restore of the bucket
+// placeFence takes a bucket with this head for a restore. Another restore of the bucket
 // writes nothing from then on.
 func (j *Journal) placeFence(ctx context.Context, b keyspace.Bucket, head []byte) (*bucketWriter, error) {
 	w := &bucketWriter{Journal: j, bucket: b, head: string(head)}
@@ -57,7 +57,7 @@ func (w *bucketWriter) add(name, key string, args ...string) {
 // full reports whether flush is due.
 func (w *bucketWriter) full() bool { return len(w.pending) >= maxStep || w.bytes >= maxStepBytes }
 
-// flush runs the pending commands. It fails, and writes nothing, if another restore has
+// flush runs the pending commands. It fails, and writes nothing, if another restore took
 // the bucket.
 func (w *bucketWriter) flush(ctx context.Context) error {
 	ran, err := w.runAtHead(ctx, w.bucket, w.head, w.pending...)
@@ -65,7 +65,7 @@ func (w *bucketWriter) flush(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("restore: %w", err)
 	case !ran:
-		return fmt.Errorf("bucket %d was changed or restored by another meanwhile: restore again", w.bucket)
+		return fmt.Errorf("bucket %d was changed or restored by another process: restore it again", w.bucket)
 	}
 	w.pending, w.bytes = nil, 0
 	return nil

@@ -41,7 +41,7 @@ func emptyState(b keyspace.Bucket) *state { return &state{bucket: b, records: ma
 // not follow the state's position.
 func (s *state) apply(i audit.Item) error {
 	if i.Number != s.number+1 || !bytes.Equal(i.Previous, s.hash) {
-		return fmt.Errorf("%w: entry %d of bucket %d has another before it", audit.ErrItem,
+		return fmt.Errorf("%w: entry %d of bucket %d has another predecessor", audit.ErrItem,
 			i.Number, s.bucket)
 	}
 	s.position, s.taken = position{i.Number, i.Hash}, takenAt(i.ID)
@@ -151,8 +151,8 @@ func (j *Journal) save(ctx context.Context, s *state) error {
 		return err
 	}
 	if stored.number < s.number {
-		return fmt.Errorf("checkpoint of bucket %d: entry %d was stored and %d is read", s.bucket, s.number,
-			stored.number)
+		return fmt.Errorf("checkpoint of bucket %d: stored up to entry %d, read back up to %d", s.bucket,
+			s.number, stored.number)
 	}
 	return nil
 }
@@ -175,8 +175,8 @@ func (j *Journal) replay(ctx context.Context, b keyspace.Bucket) (s *state, entr
 	return s, s.number - from, nil
 }
 
-// replayUntil returns a bucket's state at a time. It fails if the entries from before that
-// time are only in a checkpoint.
+// replayUntil returns a bucket's state at a time. It fails if the entries from before
+// that time are only in a checkpoint.
 func (j *Journal) replayUntil(ctx context.Context, b keyspace.Bucket, until time.Time) (*state, error) {
 	s, err := j.checkpointed(ctx, b)
 	if err != nil {
@@ -204,8 +204,8 @@ func (j *Journal) replayUntil(ctx context.Context, b keyspace.Bucket, until time
 	return s, nil
 }
 
-// entry reads the entry at a position. It fails with ErrNotFound, or with audit.ErrItem if
-// the entry was altered.
+// entry reads the entry at a position. It fails with ErrNotFound, or with audit.ErrItem
+// if the entry was altered.
 func (j *Journal) entry(ctx context.Context, b keyspace.Bucket, number uint64) (audit.Item, error) {
 	content, err := j.store.Read(ctx, entryName(b, number))
 	if err != nil {

@@ -64,7 +64,7 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	last, err := j.endsAt(ctx, b, at)
 	switch {
 	case err != nil:
-		j.log.Warn("journal", "cause", err)
+		j.log.Warn("journal: read", "cause", err)
 		return audit.ErrJournalUnavailable
 	case !last:
 		return audit.ErrBehind
@@ -142,7 +142,7 @@ func (j *Journal) unshipped(ctx context.Context, b keyspace.Bucket) ([]string, e
 }
 
 // create stores an object once. It succeeds if the same object is stored already. Some S3
-// servers refuse a put before the concurrent one can be read; create then tries again.
+// servers refuse a put before a concurrent put can be read; create then tries again.
 func (j *Journal) create(ctx context.Context, name string, content []byte) error {
 	for {
 		err := j.store.Create(ctx, name, content)
@@ -178,7 +178,8 @@ func (j *Journal) ensurePredecessor(ctx context.Context, item audit.Item) error 
 	case err != nil:
 		return err
 	case !bytes.Equal(before.Hash, item.Previous):
-		return fmt.Errorf("%w: entry %d of bucket %d has another before it", audit.ErrBehind, item.Number, b)
+		return fmt.Errorf("%w: entry %d of bucket %d has another predecessor", audit.ErrBehind,
+			item.Number, b)
 	}
 	return nil
 }
@@ -264,8 +265,8 @@ func (j *Journal) gapAfter(ctx context.Context, b keyspace.Bucket, number uint64
 	return err
 }
 
-// markGap stores that the changes after an entry will be only in a checkpoint. A gap
-// before the first entry needs no mark, because the checkpoint is read there anyway.
+// markGap stores that the changes after an entry are only in a checkpoint. A gap before
+// the first entry needs no mark, because the checkpoint is read there anyway.
 func (j *Journal) markGap(ctx context.Context, b keyspace.Bucket, number uint64) error {
 	if number == 0 {
 		return nil

@@ -23,9 +23,9 @@ type Options struct {
 	Until  time.Time // the state to restore; zero for the newest
 }
 
-// ErrLeft means that a restore left a bucket as it is, because Valkey has changes there
+// ErrLeft means that a restore did not change a bucket, because Valkey has changes there
 // that the journal lacks.
-var ErrLeft = errors.New("left as it is")
+var ErrLeft = errors.New("not restored")
 
 // Finding is the result of comparing a bucket in Valkey with the journal.
 type Finding string
@@ -38,23 +38,22 @@ const (
 	Differs Finding = "differs" // Valkey has other changes than the journal
 )
 
-// Summary is what a restore of all buckets found and did.
+// Summary is the result of a restore of all buckets.
 type Summary struct {
 	Found   map[Finding]int // buckets
 	Lost    uint64          // entries that Valkey lacked
 	Records int             // written, or to be written
 	Deleted int             // deleted, or to be deleted
 	Written int             // buckets
-	Left    int             // buckets that were not read before the time was over
+	Left    int             // buckets that were not begun when the time was over
 }
 
-// restorers is how many buckets are restored at a time. All records of these are in
-// memory.
+// restorers is how many buckets are restored at a time. All their records are in memory.
 const restorers = 8
 
 // RestoreAll restores every bucket and then the copies of the policies. Once due, if any,
 // reports true, it begins no other bucket; a later RestoreAll does the rest. progress, if
-// any, is called after each bucket. With ErrLeft some buckets were left as they are.
+// any, is called after each bucket. With ErrLeft, all other buckets were restored.
 func (j *Journal) RestoreAll(
 	ctx context.Context, keys *registry.Store, o Options, due func() bool, progress func(Summary),
 ) (Summary, error) {
@@ -129,8 +128,8 @@ type keyLists interface {
 
 // restoreBucket gives a bucket of Valkey the state that the journal has. It checks the
 // chain. If it is interrupted, nothing can be changed in the bucket until it is restored
-// again. It takes over a bucket that another restore has, and fails if another takes over
-// its own. With ErrLeft nothing is done.
+// again. It takes over a bucket from another restore, and fails if another restore takes
+// over this one. With ErrLeft nothing is done.
 func (j *Journal) restoreBucket(
 	ctx context.Context, lists keyLists, b keyspace.Bucket, o Options,
 ) (bucketResult, error) {
@@ -143,7 +142,7 @@ func (j *Journal) restoreBucket(
 	if err != nil {
 		return bucketResult{}, err
 	}
-	if isFence(head) && !o.DryRun { // before reading the journal, which the other may change
+	if isFence(head) && !o.DryRun { // before reading the journal, which the other restore may change
 		w, err := j.placeFence(ctx, b, head)
 		if err != nil {
 			return bucketResult{}, err
@@ -171,11 +170,11 @@ func (j *Journal) restoreBucket(
 	switch {
 	case o.Force:
 	case result.Found == Newer:
-		return result, fmt.Errorf("bucket %d has changes that the journal lacks, and is %w: a start of the "+
-			"admin function stores them, and -force takes them back", b, ErrLeft)
+		return result, fmt.Errorf("bucket %d has changes that the journal lacks, and is %w: start the "+
+			"admin function to store them, or revert them with -force", b, ErrLeft)
 	case result.Found == Differs:
-		return result, fmt.Errorf("bucket %d has other changes than the journal, and is %w: -force takes "+
-			"them back", b, ErrLeft)
+		return result, fmt.Errorf("bucket %d has other changes than the journal, and is %w: revert them "+
+			"with -force", b, ErrLeft)
 	}
 	if result.Found == Behind {
 		found, _, _ := j.key.Position(b, head) // 0 of a fence
@@ -309,8 +308,8 @@ func (j *Journal) write(
 	return nil
 }
 
-// unshippedRecords names the records that unshipped entries of a bucket changed. A restore
-// reverts these changes.
+// unshippedRecords names the records that unshipped entries of a bucket changed. A
+// restore reverts these changes.
 func (j *Journal) unshippedRecords(ctx context.Context, b keyspace.Bucket) ([]name, error) {
 	items, err := j.unshipped(ctx, b)
 	if err != nil {

@@ -45,7 +45,7 @@ func (j *Journal) Segment(ctx context.Context, b keyspace.Bucket, first uint64) 
 	case errors.Is(err, audit.ErrItem):
 		return audit.Segment{}, err
 	case err != nil:
-		j.log.Warn("read older entries", "cause", err)
+		j.log.Warn("journal: read older entries", "cause", err)
 		return audit.Segment{}, audit.ErrOlderUnavailable
 	}
 	entries := make([]valkey.XRangeEntry, len(s.Entries))
@@ -133,7 +133,7 @@ func (j *Journal) covers(ctx context.Context, b keyspace.Bucket, t tail) (bool, 
 }
 
 // addSegment stores entries as the segment after a tail and returns the segment's end. If
-// another environment stored the segment first, that one's end may be another.
+// another environment stored the segment first, it returns the end of that one.
 func (j *Journal) addSegment(ctx context.Context, b keyspace.Bucket, t tail,
 	entries []valkey.XRangeEntry) (tail, error) {
 	s := segment{Bucket: b, First: t.next, Before: t.First}
@@ -161,8 +161,8 @@ func (j *Journal) addSegment(ctx context.Context, b keyspace.Bucket, t tail,
 	return s.end(), nil
 }
 
-// storeOlder stores entries that were made without a journal as segments: those that
-// Valkey has up to the one with the hash newest.
+// storeOlder stores entries that were made without a journal as segments: the entries
+// that Valkey has, up to the one with the hash newest.
 func (j *Journal) storeOlder(ctx context.Context, b keyspace.Bucket, newest []byte) error {
 	if len(newest) == 0 {
 		return nil
@@ -180,7 +180,7 @@ func (j *Journal) storeOlder(ctx context.Context, b keyspace.Bucket, newest []by
 			}
 		}
 		if len(entries) == 0 {
-			return nil // a longer segment has it
+			return nil // a longer segment has the entry
 		}
 		t, err = j.addSegment(ctx, b, t, entries)
 	}
@@ -220,7 +220,7 @@ func (j *Journal) trimDue() bool {
 	return time.Since(j.trimmed) >= trimEvery
 }
 
-// trimAll trims every stream, also after some cannot be trimmed.
+// trimAll trims every stream. It continues after an error.
 func (j *Journal) trimAll(ctx context.Context, before time.Time) error {
 	var failed error
 	for _, b := range keyspace.All() {
@@ -266,8 +266,8 @@ func (j *Journal) trim(ctx context.Context, b keyspace.Bucket, before time.Time)
 }
 
 // nextSegment returns the end of the segment that follows t, and stores the segment if
-// there is none. If some of its entries are too new, or none would stay in the stream, it
-// returns t.
+// there is none. It returns t if an entry of the segment is too new, or if no entry would
+// stay in the stream.
 func (j *Journal) nextSegment(ctx context.Context, b keyspace.Bucket, t tail,
 	before time.Time) (tail, error) {
 	oldest, err := j.streamAfter(ctx, b, t, 1)

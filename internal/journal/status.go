@@ -37,7 +37,7 @@ func (j *Journal) Status(ctx context.Context) Status {
 		return status
 	}
 	if err := j.checkBuckets(ctx, func(keyspace.Bucket) bool { return false }); err != nil {
-		j.log.Warn("journal: look", "cause", err)
+		j.log.Warn("journal: check", "cause", err)
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -72,37 +72,38 @@ func (j *Journal) checkBuckets(ctx context.Context, probe func(keyspace.Bucket) 
 	if err != nil {
 		return err
 	}
-	now := Status{}
+	status := Status{}
 	var mu sync.Mutex
-	all := true // every bucket was probed
+	allProbed := true
 	failed := keyspace.ForEach(keyspace.All(), workers, func(b keyspace.Bucket) error {
 		m, probed := found[b], probe(b)
 		behind, unavailable, err := j.checkBucket(ctx, b, &m, probed)
 		mu.Lock()
 		defer mu.Unlock()
-		all = all && probed
-		now.Unsafe += int(m.unshipped)
+		allProbed = allProbed && probed
+		status.Unsafe += int(m.unshipped)
 		if behind {
-			now.Behind++
+			status.Behind++
 		}
-		now.Unavailable = now.Unavailable || unavailable
+		status.Unavailable = status.Unavailable || unavailable
 		return err
 	})
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.statusAt = time.Now()
-	if !all || now.Unavailable {
-		now.Behind = max(now.Behind, j.status.Behind)
+	if !allProbed || status.Unavailable {
+		status.Behind = max(status.Behind, j.status.Behind)
 	}
-	if now != (Status{}) {
-		j.log.Error("journal", "unsafe", now.Unsafe, "behind", now.Behind, "unavailable", now.Unavailable)
+	if status != (Status{}) {
+		j.log.Error("journal: status", "unsafe", status.Unsafe, "behind", status.Behind,
+			"unavailable", status.Unavailable)
 	}
-	j.status = now
+	j.status = status
 	return failed
 }
 
-// checkBucket ships the items of one bucket and reports whether it is behind. It deletes
-// the copy of the plans of a bucket that is: then checks are decided as without Valkey,
+// checkBucket ships the items of one bucket and reports whether it is behind. If it is,
+// it deletes the bucket's copy of the plans: checks are then decided as without Valkey,
 // and no lost key is called unknown.
 func (j *Journal) checkBucket(ctx context.Context, b keyspace.Bucket, m *mark, probe bool) (behind,
 	unavailable bool, err error) {
@@ -135,8 +136,8 @@ func (j *Journal) checkBucket(ctx context.Context, b keyspace.Bucket, m *mark, p
 	if !behind {
 		return false, unavailable, nil
 	}
-	// A bucket that got an entry or was restored since its head was read has another
-	// head: then nothing is deleted, and the bucket does not count as behind.
+	// If the bucket got an entry or was restored since its head was read, it has another
+	// head: nothing is deleted, and the bucket does not count as behind.
 	behind, err = j.runAtHead(ctx, b, string(m.head), command{name: "DEL", key: policyset.CopyKey(b)})
 	if err != nil {
 		return false, unavailable, fmt.Errorf("journal: remove copy: %w", err)
@@ -144,7 +145,7 @@ func (j *Journal) checkBucket(ctx context.Context, b keyspace.Bucket, m *mark, p
 	return behind, unavailable, nil
 }
 
-// mark is what marks reads of a bucket in Valkey.
+// mark is the position of a bucket in Valkey, as marks reads it.
 type mark struct {
 	head       []byte
 	unshipped  int64  // items

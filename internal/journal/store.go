@@ -49,8 +49,8 @@ var (
 )
 
 // OpenStore returns the store at an address:
-// s3://BUCKET[/PREFIX][?region=R][&endpoint=URL], or the path of a folder, which OpenStore
-// creates if needed.
+// s3://BUCKET[/PREFIX][?region=R][&endpoint=URL], or the path of a folder, which
+// OpenStore creates if needed.
 func OpenStore(address string) (Store, error) {
 	switch {
 	case address == "":
@@ -221,7 +221,7 @@ func parseS3(address string) (s3Address, error) {
 		case "endpoint":
 			a.endpoint = values[0]
 		default:
-			return s3Address{}, fmt.Errorf("has a parameter %q: region and endpoint are known", name)
+			return s3Address{}, fmt.Errorf("has an unknown parameter %q: use region or endpoint", name)
 		}
 	}
 	if a.region == "" {

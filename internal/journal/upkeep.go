@@ -20,8 +20,8 @@ import (
 
 // Upkeep adopts buckets whose newest changes were made without a journal, and takes a
 // checkpoint of each bucket that has checkpointEvery new entries. Every trimEvery it also
-// moves entries older than the retention out of Valkey; a retention of 0 keeps all. If ctx
-// ends first, the next Upkeep does the rest.
+// moves entries older than the retention out of Valkey; a retention of 0 keeps all. If
+// ctx ends first, the next Upkeep does the rest.
 func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 	found, err := j.marks(ctx)
 	if err != nil {
@@ -44,8 +44,8 @@ func (j *Journal) Upkeep(ctx context.Context, retention time.Duration) error {
 	return errors.Join(failed, j.trimAll(ctx, time.Now().Add(-retention)))
 }
 
-// checkpointEvery is how many entries a bucket has between checkpoints. It bounds how many
-// entries a restore reads, except those made since the last Upkeep.
+// checkpointEvery is how many entries a bucket has between checkpoints. It bounds how
+// many entries a restore reads, except those made since the last Upkeep.
 const checkpointEvery = 200
 
 // Checkpoint takes a bucket's checkpoint.
@@ -59,12 +59,12 @@ func (j *Journal) Checkpoint(ctx context.Context, b keyspace.Bucket) error {
 	}
 	mark := j.client.B().Set().Key(checkpointMarkKey(b)).Value(strconv.FormatUint(s.number, 10)).Build()
 	if err := j.client.Do(ctx, mark).Error(); err != nil {
-		return fmt.Errorf("journal: note checkpoint: %w", err)
+		return fmt.Errorf("journal: mark checkpoint: %w", err)
 	}
 	return nil
 }
 
-// maxAdoptions is how often adopt reads a bucket that changes meanwhile.
+// maxAdoptions is how many times adopt reads a bucket that changes meanwhile.
 const maxAdoptions = 10
 
 // adopt stores the current state of an item's bucket in Valkey as its checkpoint, unless
@@ -94,12 +94,12 @@ func (j *Journal) adopt(ctx context.Context, item audit.Item) error {
 			return err
 		}
 	}
-	return fmt.Errorf("bucket %d changes faster than it is read", b)
+	return fmt.Errorf("bucket %d changed during each of %d reads", b, maxAdoptions)
 }
 
 // adoptOlder adopts each bucket whose newest entry the journal lacks. This entry is older
-// than the journal, or from a release without one. A bucket that changed since its mark was
-// read is left to the next Upkeep.
+// than the journal, or was made by a release without one. If a bucket changed since its
+// mark was read, the next Upkeep adopts it.
 func (j *Journal) adoptOlder(ctx context.Context, found []mark) error {
 	var mu sync.Mutex
 	var lacking []keyspace.Bucket
@@ -110,7 +110,7 @@ func (j *Journal) adoptOlder(ctx context.Context, found []mark) error {
 		}
 		last, err := j.endsAt(ctx, b, at)
 		if err != nil {
-			err = fmt.Errorf("journal: find what is older: %w", err)
+			err = fmt.Errorf("journal: find older entries: %w", err)
 		}
 		if last && at.number > j.known(b).number {
 			mu.Lock()
@@ -140,7 +140,7 @@ func (j *Journal) adoptOlder(ctx context.Context, found []mark) error {
 func (j *Journal) adoptAt(ctx context.Context, b keyspace.Bucket, head []byte, ids []string) (bool, error) {
 	at, ok := j.positionOf(b, head)
 	if !ok {
-		return false, fmt.Errorf("%w: bucket %d has a head that was not made here", audit.ErrBehind, b)
+		return false, fmt.Errorf("%w: the head of bucket %d is invalid", audit.ErrBehind, b)
 	}
 	s, err := j.readState(ctx, b, ids)
 	if err != nil {

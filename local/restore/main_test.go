@@ -159,7 +159,7 @@ func TestPartsLeft(t *testing.T) {
 
 	text := command(t, failed, "-journal", folder, "-valkey", copied)
 	for _, part := range []string{
-		"a start of the admin function stores them", "-force",
+		"start the admin function to store them", "-force",
 		"behind the journal: 1, with changes that the journal lacks: 1, " +
 			"with other changes than the journal: 1",
 	} {
