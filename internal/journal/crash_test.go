@@ -20,28 +20,28 @@ import (
 // changes is how many random steps TestCrashes makes.
 var changes = flag.Int("changes", 250, "random steps of TestCrashes")
 
-// An environment can end at each step of a save or an upkeep: before and after each request
-// of the store. A save has 4 with a journal that has all before it, and up to 16 when it
-// adopts.
+// An environment can die at each step of a save or an upkeep: before and after each
+// request to the store. A save has 4 steps if the journal has the entry before it, and up
+// to 16 if it adopts the bucket.
 const (
 	saveSteps   = 18
 	upkeepSteps = 60
 )
 
-// dying is a store whose environment ends at a step: nothing of it reaches the store or
-// Valkey from then on.
+// dying is a store whose environment dies at a step: from then on, no request of it
+// reaches the store or Valkey.
 type dying struct {
 	Store
 	client valkey.Client
 
 	lock sync.Mutex
-	left int // steps until then; below 0 for never
+	left int // steps until it dies; below 0 for never
 	dead bool
 }
 
-var errDead = errors.New("the environment has ended")
+var errDead = errors.New("the environment is dead")
 
-// dieAfter ends the environment after so many steps.
+// dieAfter lets the environment die after this number of steps.
 func (d *dying) dieAfter(steps int) {
 	d.lock.Lock()
 	defer d.lock.Unlock()
@@ -87,25 +87,25 @@ func (d *dying) Read(ctx context.Context, name string) ([]byte, error) {
 	return content, err
 }
 
-// oracle knows what was acknowledged: for each key the states that it may have. There are
-// several after a change of which nobody heard whether it was made.
+// oracle has the states that each key may have. A key has several after a change that was
+// neither acknowledged nor refused.
 type oracle map[string][]policy.Key
 
-// crashes are random changes by environments that end at random steps, some of them
-// without a journal, on a Valkey that loses what it has now and then.
+// crashes makes random changes in environments that die at random steps, some of them
+// without a journal, on a Valkey that sometimes loses data.
 type crashes struct {
 	*testing.T
 	url      string
 	store    Store
 	random   *rand.Rand
-	known    oracle
+	oracle   oracle
 	unstored map[string]bool // keys with changes that no environment with a journal has stored
 	ids      []string
 	env      *world
 	without  bool // env has no journal
 }
 
-// begin starts an environment that ends at a step.
+// begin starts an environment that dies after this number of steps; below 0 for never.
 func (c *crashes) begin(steps int) {
 	c.env, c.without = open(c.T, c.url, c.store, false), false
 	d := &dying{Store: c.store, client: c.env.client, left: -1}
@@ -119,7 +119,7 @@ func (c *crashes) begin(steps int) {
 	d.dieAfter(steps)
 }
 
-// restore restores what Valkey lost. It leaves what was changed without a journal.
+// restore restores what Valkey lost. Changes that were made without a journal stay.
 func (c *crashes) restore() {
 	for _, b := range keyspace.All() {
 		if _, err := c.env.restoreBucket(c.Context(), c.env.keys, b, Options{}); err != nil &&
@@ -139,7 +139,7 @@ func (c *crashes) beginWithout() {
 	c.without = true
 }
 
-// change makes one random change and records in the oracle what came of it.
+// change makes one random change and adds the possible states of its key to the oracle.
 func (c *crashes) change() {
 	ctx := c.Context()
 	if len(c.ids) == 0 || c.random.IntN(25) == 0 {
@@ -147,16 +147,16 @@ func (c *crashes) change() {
 		k, _, err := c.env.keys.Create(ctx, n, byTest)
 		if err == nil {
 			c.ids = append(c.ids, k.ID)
-			c.made(k)
+			c.acknowledge(k)
 		}
 		return
 	}
 	id := c.ids[c.random.IntN(len(c.ids))]
 	old, err := c.env.keys.Get(ctx, id)
 	if err != nil {
-		return // lost while nobody stored it, or the environment has ended
+		return // the key was lost before it was stored, or the environment is dead
 	}
-	c.allowed(old)
+	c.wantAllowed(old)
 	next := old
 	next.Version++
 	edit := func(k *policy.Key) {
@@ -174,31 +174,32 @@ func (c *crashes) change() {
 	action := []string{"key.edit", "key.revoke"}[c.random.IntN(2)]
 	got, err := c.env.keys.Update(ctx, id, old.Version, action, byTest, edit)
 	switch {
-	case err != nil || c.env.Status(ctx).Unsafe > 0: // nobody has an answer that it is made and safe
-		c.known[id] = []policy.Key{old, next}
+	case err != nil || c.env.Status(ctx).Unsafe > 0: // not acknowledged as stored in the journal
+		c.oracle[id] = []policy.Key{old, next}
 	case got.Version > old.Version:
-		c.made(got)
+		c.acknowledge(got)
 	}
 }
 
-// made records that a change was acknowledged.
-func (c *crashes) made(k policy.Key) {
-	c.known[k.ID] = []policy.Key{k}
+// acknowledge records a change that was acknowledged.
+func (c *crashes) acknowledge(k policy.Key) {
+	c.oracle[k.ID] = []policy.Key{k}
 	if c.without {
 		c.unstored[k.ID] = true
 	} else {
-		delete(c.unstored, k.ID) // with what stood before it
+		delete(c.unstored, k.ID) // the environment stored the earlier changes too
 	}
 }
 
-// record appends entries without a change to a random key's chain.
+// record appends count entries without a change to a random key's chain.
 func (c *crashes) record(count int) {
 	if len(c.ids) > 0 {
 		c.env.append(c.T, c.ids[c.random.IntN(len(c.ids))], count)
 	}
 }
 
-// upkeep runs in an environment that ends at a step; below 0 for never.
+// upkeep runs Upkeep in an environment that dies after this number of steps; below 0 for
+// never.
 func (c *crashes) upkeep(steps int) {
 	c.begin(steps)
 	retention := []time.Duration{0, time.Nanosecond}[c.random.IntN(2)]
@@ -211,23 +212,23 @@ func (c *crashes) upkeep(steps int) {
 	c.begin(-1)
 }
 
-// allowed fails when a key is in no state that the oracle knows, and forgets the others.
-func (c *crashes) allowed(k policy.Key) {
+// wantAllowed fails unless the oracle has the key's state. It removes the other states.
+func (c *crashes) wantAllowed(k policy.Key) {
 	c.Helper()
-	if c.known[k.ID] == nil { // a change of it was lost that nobody stored
-		c.known[k.ID] = []policy.Key{k}
+	if c.oracle[k.ID] == nil { // Valkey lost an unstored change of the key
+		c.oracle[k.ID] = []policy.Key{k}
 	}
-	for _, may := range c.known[k.ID] {
-		if may.Version == k.Version && may.Status == k.Status && may.Banned.Equal(k.Banned) &&
-			(may.Override == nil) == (k.Override == nil) {
-			c.known[k.ID] = []policy.Key{k}
+	for _, state := range c.oracle[k.ID] {
+		if state.Version == k.Version && state.Status == k.Status && state.Banned.Equal(k.Banned) &&
+			(state.Override == nil) == (k.Override == nil) {
+			c.oracle[k.ID] = []policy.Key{k}
 			return
 		}
 	}
-	c.Fatalf("%s is %+v, and may be %+v", k.ID, k, c.known[k.ID])
+	c.Fatalf("%s: got %+v, want one of %+v", k.ID, k, c.oracle[k.ID])
 }
 
-// save has Valkey take a snapshot.
+// save makes Valkey take a snapshot.
 func (c *crashes) save() { c.do("SAVE") }
 
 func (c *crashes) do(words ...string) {
@@ -237,9 +238,9 @@ func (c *crashes) do(words ...string) {
 	}
 }
 
-// lose has Valkey lose everything, or what came since its last snapshot. An earlier
-// snapshot is not loaded later: what it has of changes without a journal is another
-// history.
+// lose makes Valkey lose everything, or the changes since its last snapshot. Then it
+// takes a snapshot: an earlier one would have a different history of changes without a
+// journal.
 func (c *crashes) lose() {
 	if c.random.IntN(2) == 0 {
 		c.do("FLUSHALL")
@@ -247,7 +248,7 @@ func (c *crashes) lose() {
 		c.do("DEBUG", "RELOAD", "NOSAVE")
 	}
 	for id := range c.unstored {
-		delete(c.known, id)
+		delete(c.oracle, id)
 	}
 	c.begin(-1)
 	c.save()
@@ -282,16 +283,16 @@ func (c *crashes) step() {
 	}
 }
 
-// Whatever step of a save or an upkeep an environment ends at, and whatever Valkey loses,
-// no change is lost that was acknowledged, no revoked key comes back, and the audit stays
-// whole. What an environment without a journal changes may be lost until an upkeep, or a
-// change with a journal, has stored it.
+// Environments may die at any step of a save or an upkeep, and Valkey may lose data. No
+// acknowledged change is lost, no revoked key becomes active, and the audit stays good. A
+// change without a journal may be lost until an upkeep, or a change with a journal in its
+// bucket, has stored it.
 func TestCrashes(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	c := &crashes{
 		T: t, url: valkeytest.Start(t), store: must(OpenStore(t.TempDir()))(t),
-		random: rand.New(rand.NewPCG(seed, 0)), known: oracle{}, unstored: map[string]bool{},
+		random: rand.New(rand.NewPCG(seed, 0)), oracle: oracle{}, unstored: map[string]bool{},
 	}
 	if c.random.IntN(2) == 0 {
 		c.begin(-1)
@@ -310,11 +311,11 @@ func TestCrashes(t *testing.T) {
 	c.upkeep(-1)
 	c.lose()
 	for _, id := range c.ids {
-		if c.known[id] != nil {
-			c.allowed(must(c.env.keys.Get(t.Context(), id))(t))
+		if c.oracle[id] != nil {
+			c.wantAllowed(must(c.env.keys.Get(t.Context(), id))(t))
 		}
 	}
 	if v := must(c.env.keys.Audit().Verify(t.Context()))(t); !v.Good() {
-		t.Errorf("the audit: %+v", v)
+		t.Errorf("verify: got %+v, want it good", v)
 	}
 }

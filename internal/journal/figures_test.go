@@ -22,33 +22,33 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// figureKeys is how many keys the figures of docs/journal.md are measured with; 0 for no
-// measurement.
+// figureKeys returns the number of keys for the figures of docs/journal.md. It skips the
+// test if none is set.
 func figureKeys(t *testing.T) int {
 	t.Helper()
 	keys, _ := strconv.Atoi(os.Getenv("JOURNAL_FIGURES"))
 	if keys == 0 {
-		t.Skip("JOURNAL_FIGURES=KEYS measures saves and a restore")
+		t.Skip("set JOURNAL_FIGURES=KEYS to measure saves and a restore")
 	}
 	return keys
 }
 
-// A save without a journal, with a folder and with an S3 server, in turns.
+// Measures saves without a journal, with a folder and with an S3 server, in turns.
 func TestSaveFigures(t *testing.T) {
 	const saves = 500
 	figureKeys(t)
-	type registered struct {
+	type measured struct {
 		name string
 		*world
 		key  policy.Key
 		took []time.Duration
 	}
 	s3 := must(OpenStore(s3test.Start(t).Address()))(t)
-	all := []*registered{{name: "no journal"}, {name: "folder"}, {name: "versitygw"}}
-	for i, kept := range []Store{nil, must(OpenStore(t.TempDir()))(t), s3} {
+	all := []*measured{{name: "no journal"}, {name: "folder"}, {name: "versitygw"}}
+	for i, store := range []Store{nil, must(OpenStore(t.TempDir()))(t), s3} {
 		r := all[i]
-		r.world = open(t, valkeytest.Start(t), kept, false)
-		if kept == nil {
+		r.world = open(t, valkeytest.Start(t), store, false)
+		if store == nil {
 			r.keys.Audit().UseJournal(nil)
 		}
 		r.plan(t, 10)
@@ -62,19 +62,20 @@ func TestSaveFigures(t *testing.T) {
 			r.took = append(r.took, time.Since(began))
 		}
 	}
-	var bare [2]time.Duration
+	var baseline [2]time.Duration // p50 and p99 without a journal
 	for i, r := range all {
 		slices.Sort(r.took)
 		p50, p99 := r.took[saves/2], r.took[saves*99/100]
 		if i == 0 {
-			bare = [2]time.Duration{p50, p99}
+			baseline = [2]time.Duration{p50, p99}
 		}
 		t.Logf("%-10s p50 %s, %.1f times; p99 %s, %.1f times", r.name, p50.Round(time.Microsecond),
-			float64(p50)/float64(bare[0]), p99.Round(time.Microsecond), float64(p99)/float64(bare[1]))
+			float64(p50)/float64(baseline[0]), p99.Round(time.Microsecond),
+			float64(p99)/float64(baseline[1]))
 	}
 }
 
-// memory is how many bytes Valkey uses, less those of connections.
+// memory returns how many bytes Valkey uses, without those of connections.
 func memory(t *testing.T, root valkey.Client) int {
 	t.Helper()
 	info := must(root.Do(t.Context(), root.B().Info().Section("memory").Build()).ToString())(t)
@@ -86,7 +87,8 @@ func memory(t *testing.T, root valkey.Client) int {
 	return figures["used_memory"] - figures["mem_clients_normal"]
 }
 
-// Keys before and after AUDIT_RETENTION, and a restore of an empty Valkey.
+// Measures the memory of keys before and after AUDIT_RETENTION, and a restore of an empty
+// Valkey.
 func TestRestoreFigures(t *testing.T) {
 	keys := figureKeys(t)
 	folder := t.TempDir()

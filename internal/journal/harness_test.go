@@ -29,7 +29,7 @@ var (
 	errUnavailable = errors.New("the store is unavailable")
 )
 
-// failing is a store that can be unavailable, before or after it does what it is asked.
+// failing is a store that can be unavailable before or after it executes a request.
 type failing struct {
 	Store
 	before, after atomic.Bool
@@ -82,7 +82,7 @@ func start(t *testing.T, queue bool) (w *world, url string) {
 	return w, url
 }
 
-// plan saves a set with one plan.
+// plan saves a policy set with one plan.
 func (w *world) plan(t testing.TB, requests int64) {
 	t.Helper()
 	set := must(w.keys.Set(t.Context()))(t)
@@ -104,7 +104,7 @@ func (w *world) create(t testing.TB, name string) policy.Key {
 	return k
 }
 
-// createOutside creates a key that is not in the bucket.
+// createOutside creates a key in another bucket than b.
 func (w *world) createOutside(t testing.TB, b keyspace.Bucket, name string) policy.Key {
 	t.Helper()
 	k := w.create(t, name)
@@ -122,8 +122,8 @@ func (w *world) flush(t testing.TB) {
 	}
 }
 
-// newest is when Valkey took the newest entry of a bucket. It returns when Valkey's clock
-// is past that, so that what comes next is later.
+// newest returns the time of a bucket's newest entry by Valkey's clock. It waits until
+// that clock is past this time, so that the next entry is later.
 func (w *world) newest(t *testing.T, b keyspace.Bucket) time.Time {
 	t.Helper()
 	last := w.root.B().Xrevrange().Key(audit.Stream(b)).End("+").Start("-").Count(1).Build()
@@ -135,7 +135,7 @@ func (w *world) newest(t *testing.T, b keyspace.Bucket) time.Time {
 	return at
 }
 
-// restore restores every bucket.
+// restore restores every bucket and returns how many it wrote.
 func (w *world) restore(t testing.TB, o Options) (written int) {
 	t.Helper()
 	for _, b := range keyspace.All() {
@@ -153,7 +153,7 @@ func (w *world) restore(t testing.TB, o Options) (written int) {
 	return written
 }
 
-// records is all configuration that Valkey has, by key, and the lists of keys.
+// records returns all configuration in Valkey by key, the heads, and the lists of keys.
 func (w *world) records(t testing.TB) map[string]string {
 	t.Helper()
 	found := map[string]string{}

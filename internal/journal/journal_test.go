@@ -16,7 +16,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// Every kind of change comes back from the journal, byte for byte, after Valkey lost all.
+// After Valkey lost everything, a restore from the journal brings back every kind of
+// change, byte for byte.
 func TestRestoreAfterLossOfAll(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s Store) {
 		url := valkeytest.Start(t)
@@ -49,17 +50,17 @@ func TestRestoreAfterLossOfAll(t *testing.T) {
 			t.Errorf("restored (-want +got):\n%s", diff)
 		}
 		if v := must(fresh.keys.Audit().Verify(t.Context()))(t); !v.Good() || v.Entries != chains.Entries {
-			t.Errorf("the audit: %+v", v)
+			t.Errorf("verify: got %+v, want %d good entries", v, chains.Entries)
 		}
 		if written := fresh.restore(t, Options{}); written > 0 {
-			t.Errorf("restored again: %d buckets were written", written)
+			t.Errorf("restored again: got %d buckets written, want none", written)
 		}
 		fresh.create(t, "after")
 	})
 }
 
-// While the store is unavailable edits are refused and change nothing; a revocation acts,
-// is counted as unsafe, and is shipped when the store is back.
+// While the store is unavailable, edits are refused and change nothing. A revocation
+// acts, counts as unsafe, and is shipped once the store is available again.
 func TestStoreUnavailable(t *testing.T) {
 	w, _ := start(t, false)
 	k, victim := w.create(t, "key"), w.create(t, "victim")
@@ -68,45 +69,45 @@ func TestStoreUnavailable(t *testing.T) {
 	rename := func(k *policy.Key) { k.Name = "renamed" }
 	if _, err := w.keys.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, rename); !errors.Is(err,
 		audit.ErrJournalUnavailable) {
-		t.Errorf("edit: %v", err)
+		t.Errorf("edit: got %v, want ErrJournalUnavailable", err)
 	}
 	after := w.records(t)
 	for key, record := range before {
 		if key != "tg:keys" && key != "tg:keys:plan:1" && after[key] != record {
-			t.Errorf("%s was changed", key)
+			t.Errorf("%s was changed by a refused edit", key)
 		}
 	}
 	must(w.keys.Revoke(t.Context(), victim.ID, victim.Version, byTest))(t)
 	if got := must(w.keys.Get(t.Context(), victim.ID))(t); got.Status != policy.Revoked {
-		t.Errorf("the victim is %s", got.Status)
+		t.Errorf("victim: got %s, want revoked", got.Status)
 	}
 	if status := w.Status(t.Context()); status.Unsafe != 1 || !status.Unavailable {
-		t.Errorf("status %+v", status)
+		t.Errorf("status: got %+v, want 1 unsafe change and unavailable", status)
 	}
 	w.store.before.Store(false)
 	if err := w.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if status := w.Status(t.Context()); status != (Status{}) {
-		t.Errorf("status after the store is back: %+v", status)
+		t.Errorf("status once the store is available: got %+v, want the zero Status", status)
 	}
 	w.flush(t)
 	w.restore(t, Options{})
 	if got := must(w.keys.Get(t.Context(), victim.ID))(t); got.Status != policy.Revoked {
-		t.Errorf("restored, the victim is %s", got.Status)
+		t.Errorf("restored: got victim %s, want revoked", got.Status)
 	}
 }
 
-// A revocation after which Valkey no longer says what is to be stored is not
-// acknowledged, although the store is there: it would be lost with that Valkey.
-func TestValkeyEndsAfterRevocation(t *testing.T) {
+// A revocation is not acknowledged if Valkey no longer returns the unshipped items after
+// it, although the store is available: it could be lost with that Valkey.
+func TestValkeyFailsAfterRevocation(t *testing.T) {
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	w := open(t, proxy.URL(), must(OpenStore(t.TempDir()))(t), false)
 	w.plan(t, 10)
 	k := w.create(t, "key")
 	proxy.DropReplies("\r\nL", 1_000_000) // LRANGE and LLEN
 	if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); !errors.Is(err, audit.ErrMayBeLost) {
-		t.Errorf("revoke: %v", err)
+		t.Errorf("revoke: got %v, want ErrMayBeLost", err)
 	}
 }
 
@@ -116,9 +117,9 @@ func TestQueue(t *testing.T) {
 	w.store.before.Store(true)
 	one, two := w.create(t, "one"), w.create(t, "two")
 	if status := w.Status(t.Context()); status.Unsafe != 2 {
-		t.Errorf("status %+v", status)
+		t.Errorf("status: got %+v, want 2 unsafe changes", status)
 	}
-	other := open(t, url, w.store.Store, true) // another environment ships them
+	other := open(t, url, w.store.Store, true) // another environment ships the changes
 	if err := other.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -129,25 +130,25 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A change that the store took, but did not say so, is shipped once.
-func TestReplyLost(t *testing.T) {
+// A change is shipped once, also if the store's reply is lost.
+func TestLostReply(t *testing.T) {
 	w, _ := start(t, false)
 	w.store.after.Store(true)
 	_, _, err := w.keys.Create(t.Context(), policy.NewKey{Name: "one", Env: "test", Plan: "free"}, byTest)
 	if !errors.Is(err, audit.ErrUnsafe) {
-		t.Errorf("create: %v", err)
+		t.Errorf("create: got %v, want ErrUnsafe", err)
 	}
 	w.store.after.Store(false)
 	if err := w.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if status := w.Status(t.Context()); status != (Status{}) {
-		t.Errorf("status %+v", status)
+		t.Errorf("status: got %+v, want the zero Status", status)
 	}
 }
 
-// Environments that save at once ship every entry, each under its own position.
-func TestEnvironmentsRace(t *testing.T) {
+// Concurrent environments ship every entry, each at its own position.
+func TestConcurrentEnvironments(t *testing.T) {
 	url, s := valkeytest.Start(t), must(OpenStore(s3test.Start(t).Address()))(t)
 	first := open(t, url, s, false)
 	first.plan(t, 10)
@@ -173,13 +174,13 @@ func TestEnvironmentsRace(t *testing.T) {
 	}
 	got, _, err := policyset.DecodeRecord(k.ID, replayed.records[name{key: keyspace.Record(k.ID)}])
 	if got.Plan = want.Plan; err != nil || !cmp.Equal(want, got) {
-		t.Errorf("the journal has %+v, %v; Valkey %+v", got, err, want)
+		t.Errorf("from the journal: got %+v, %v; want %+v as in Valkey", got, err, want)
 	}
 }
 
-// What Valkey lost is noticed: before a save, and by a look at everything. Checks are
-// answered as without Valkey in those buckets, because the copies are gone.
-func TestLossIsNoticed(t *testing.T) {
+// A save and Check find that Valkey lost changes. Check deletes the bucket's copy of the
+// plans, so that checks are decided there as without Valkey. A restore writes it again.
+func TestLossIsFound(t *testing.T) {
 	w, url := start(t, false)
 	k := w.create(t, "key")
 	b := keyspace.BucketOf(k.ID)
@@ -192,31 +193,31 @@ func TestLossIsNoticed(t *testing.T) {
 	lost := policy.Key{ID: k.ID, Name: "again"}
 	if _, err := fresh.keys.Adopt(t.Context(), policy.Token, lost.ID, lost.Name, nil, byTest); !errors.Is(err,
 		audit.ErrBehind) {
-		t.Errorf("a save in the bucket: %v", err)
+		t.Errorf("a save in the bucket: got %v, want ErrBehind", err)
 	}
 	if err := fresh.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if status := fresh.Status(t.Context()); status.Behind != 1 {
-		t.Errorf("status %+v", status)
+		t.Errorf("status: got %+v, want 1 bucket behind", status)
 	}
 	copies := func() int64 {
 		return must(w.root.Do(t.Context(),
 			w.root.B().Exists().Key(policyset.CopyKey(b)).Build()).AsInt64())(t)
 	}
 	if copies() != 0 {
-		t.Error("the bucket has a copy of the plans")
+		t.Error("the bucket has a copy of the plans, want none")
 	}
 	if err := fresh.keys.Sync(t.Context()); !errors.Is(err, policy.ErrUnfinished) || copies() != 0 {
-		t.Errorf("a repair of the policies: %v, %d copies", err, copies())
+		t.Errorf("sync: got %v, %d copies; want ErrUnfinished and none", err, copies())
 	}
 	if written := fresh.restore(t, Options{}); written != 1 || copies() != 1 {
-		t.Errorf("%d buckets written, %d copies", written, copies())
+		t.Errorf("restore: got %d buckets written, %d copies; want 1, 1", written, copies())
 	}
 	if err := fresh.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if status := fresh.Status(t.Context()); status != (Status{}) {
-		t.Errorf("status after the restore: %+v", status)
+		t.Errorf("status after the restore: got %+v, want the zero Status", status)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// interrupted calls do once, when a restore is about to write records.
+// interrupted calls do once, just before a restore writes records.
 type interrupted struct {
 	*registry.Store
 	once sync.Once
@@ -37,12 +37,12 @@ func (w *world) setHead(t *testing.T, b keyspace.Bucket, head string) {
 	}
 }
 
-func (w *world) copies(t *testing.T, b keyspace.Bucket) int64 {
+func (w *world) countCopies(t *testing.T, b keyspace.Bucket) int64 {
 	t.Helper()
 	return must(w.root.Do(t.Context(), w.root.B().Exists().Key(policyset.CopyKey(b)).Build()).AsInt64())(t)
 }
 
-// A restore that another one overtook writes nothing any more: a revocation that was
+// A restore that another one overtook writes nothing more. A revocation that was
 // acknowledged in between stays.
 func TestOvertakenRestoreWritesNothing(t *testing.T) {
 	slow, url := start(t, false)
@@ -57,20 +57,20 @@ func TestOvertakenRestoreWritesNothing(t *testing.T) {
 	}}
 	_, err := slow.restoreBucket(t.Context(), lists, keyspace.BucketOf(k.ID), Options{})
 	if err == nil || !strings.Contains(err.Error(), "restored by another") {
-		t.Errorf("the slower restore: %v", err)
+		t.Errorf("the slower restore: got %v, want restored by another", err)
 	}
 	if got := must(fast.keys.Get(t.Context(), k.ID))(t); got.Status != policy.Revoked {
-		t.Errorf("after both restores the key is %s, version %d", got.Status, got.Version)
+		t.Errorf("after both restores: got the key %s, version %d; want it revoked", got.Status, got.Version)
 	}
 	if written := slow.restore(t, Options{}); written > 0 {
-		t.Errorf("restored again: %d buckets were written", written)
+		t.Errorf("restored again: got %d buckets written, want none", written)
 	}
 	if v := must(fast.keys.Audit().Verify(t.Context()))(t); !v.Good() {
-		t.Errorf("the audit: %+v", v)
+		t.Errorf("verify: got %+v, want it good", v)
 	}
 }
 
-// The same while the other one is at work: one restore alone has a bucket.
+// An overtaken restore fails while the other one is still at work, and does not end it.
 func TestOvertakenRestoreDoesNotEndTheOther(t *testing.T) {
 	slow, url := start(t, false)
 	fast := open(t, url, slow.store.Store, false)
@@ -82,18 +82,18 @@ func TestOvertakenRestoreDoesNotEndTheOther(t *testing.T) {
 		other = must(fast.placeFence(t.Context(), b, must(fast.keys.Audit().Head(t.Context(), b))(t)))(t)
 	}}
 	if _, err := slow.restoreBucket(t.Context(), lists, b, Options{}); err == nil {
-		t.Error("both restores have the bucket")
+		t.Error("the overtaken restore: got no error")
 	}
 	if head := must(fast.keys.Audit().Head(t.Context(), b))(t); string(head) != other.head {
-		t.Errorf("the bucket was taken from the other restore: its head is %q", head)
+		t.Errorf("got head %q, want %q of the other restore", head, other.head)
 	}
 	if _, err := fast.keys.Get(t.Context(), k.ID); !errors.Is(err, policy.ErrNotFound) {
-		t.Errorf("a record was written: %v", err)
+		t.Errorf("get: got %v, want ErrNotFound: no record is written", err)
 	}
 }
 
-// The same where the slower restore takes the state of a time: the checkpoint that it
-// would store does not replace the newer one.
+// An overtaken restore to an earlier time stores no checkpoint, which would replace the
+// newer one.
 func TestOvertakenRestoreStoresNoCheckpoint(t *testing.T) {
 	slow, url := start(t, false)
 	fast := open(t, url, slow.store.Store, false)
@@ -105,18 +105,19 @@ func TestOvertakenRestoreStoresNoCheckpoint(t *testing.T) {
 		fast.restore(t, Options{})
 	}}
 	if _, err := slow.restoreBucket(t.Context(), lists, b, Options{Until: created}); err == nil {
-		t.Error("the slower restore ended well")
+		t.Error("the slower restore: got no error")
 	}
 	slow.flush(t)
 	fast.restore(t, Options{})
 	if got := must(fast.keys.Get(t.Context(), k.ID))(t); got.Status != policy.Revoked ||
 		got.Version != revoked.Version {
-		t.Errorf("the journal has the key as %s, version %d", got.Status, got.Version)
+		t.Errorf("from the journal: got the key %s, version %d; want revoked, %d", got.Status, got.Version,
+			revoked.Version)
 	}
 }
 
-// A restore that was interrupted is done again, by this release after an earlier one too,
-// and nothing is trimmed meanwhile.
+// An interrupted restore, also one of an earlier release, can be done again. Until then
+// the bucket cannot be changed or trimmed.
 func TestRestoreAfterInterruptedRestore(t *testing.T) {
 	for _, head := range []string{fence, newFence()} {
 		w, _ := start(t, false)
@@ -124,81 +125,81 @@ func TestRestoreAfterInterruptedRestore(t *testing.T) {
 		b := keyspace.BucketOf(k.ID)
 		w.setHead(t, b, head)
 		if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); err == nil {
-			t.Errorf("%s: a change was made", head)
+			t.Errorf("%s: revoke: got no error", head)
 		}
 		end := tail{audit.Trimmed{First: 1, ID: "1-1"}, 2}
 		if removed := must(w.removeUntil(t.Context(), b, "", end))(t); removed {
-			t.Errorf("%s: the stream was trimmed", head)
+			t.Errorf("%s: the stream was trimmed, want it unchanged", head)
 		}
 		found := must(w.restoreBucket(t.Context(), w.keys, b, Options{DryRun: true}))(t)
 		if found.Found != Behind {
-			t.Errorf("%s: found %s", head, found.Found)
+			t.Errorf("%s: got finding %s, want %s", head, found.Found, Behind)
 		}
 		if written := w.restore(t, Options{}); written != 1 {
-			t.Errorf("%s: %d buckets written", head, written)
+			t.Errorf("%s: got %d buckets written, want 1", head, written)
 		}
 		must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
 	}
 }
 
-// A look takes no copy of the plans from a bucket that was changed or restored since the
-// look read its head.
-func TestCheckLeavesCopyOfBucketThatMoved(t *testing.T) {
-	moves := map[string]func(w *world, k policy.Key) (begin, move func()){
-		// The first change waits to be shipped, and the look ships the second with it.
-		"changed": func(w *world, k policy.Key) (begin, move func()) {
+// Check keeps the copy of the plans of a bucket that was changed or restored after Check
+// read its head.
+func TestCheckKeepsCopyOfChangedBucket(t *testing.T) {
+	cases := map[string]func(w *world, k policy.Key) (begin, change func()){
+		// The first change stays unshipped. Check ships it together with the second.
+		"changed": func(w *world, k policy.Key) (begin, change func()) {
 			begin = func() {
 				w.store.after.Store(true)
 				k = must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
 			}
-			move = func() {
+			change = func() {
 				_, err := w.keys.Reset(t.Context(), k.ID, byTest)
 				if err == nil {
-					t.Error("the store is unavailable, and a change was safe")
+					t.Error("a change while the store is unavailable: got no error")
 				}
 			}
-			return begin, move
+			return begin, change
 		},
-		"restored": func(w *world, k policy.Key) (begin, move func()) {
+		"restored": func(w *world, k policy.Key) (begin, change func()) {
 			begin = func() { w.setHead(t, keyspace.BucketOf(k.ID), newFence()) }
-			move = func() { w.restore(t, Options{}) }
-			return begin, move
+			change = func() { w.restore(t, Options{}) }
+			return begin, change
 		},
-		"restored after loss": func(w *world, _ policy.Key) (begin, move func()) {
+		"restored after loss": func(w *world, _ policy.Key) (begin, change func()) {
 			begin = func() { w.flush(t) }
-			move = func() { w.restore(t, Options{}) }
-			return begin, move
+			change = func() { w.restore(t, Options{}) }
+			return begin, change
 		},
 	}
-	for name, of := range moves {
+	for name, steps := range cases {
 		t.Run(name, func(t *testing.T) {
-			looks, url := start(t, false)
-			other := open(t, url, looks.store.Store, false)
-			k := looks.create(t, "acme")
+			checking, url := start(t, false)
+			other := open(t, url, checking.store.Store, false)
+			k := checking.create(t, "acme")
 			b := keyspace.BucketOf(k.ID)
-			begin, move := of(other, k)
+			begin, change := steps(other, k)
 			begin()
-			found := must(looks.marks(t.Context()))(t)
-			move()
-			behind, unavailable, err := looks.checkBucket(t.Context(), b, &found[b], true)
-			if behind || unavailable || err != nil || looks.copies(t, b) != 1 {
-				t.Errorf("behind %v, unavailable %v, %v, %d copies: nothing is lost", behind, unavailable, err,
-					looks.copies(t, b))
+			found := must(checking.marks(t.Context()))(t)
+			change()
+			behind, unavailable, err := checking.checkBucket(t.Context(), b, &found[b], true)
+			if copies := checking.countCopies(t, b); behind || unavailable || err != nil || copies != 1 {
+				t.Errorf("got behind %t, unavailable %t, %v, %d copies; want false, false, nil, 1", behind,
+					unavailable, err, copies)
 			}
 		})
 	}
 }
 
-// A restore of the state of a time gives what it takes back a version that nobody was
-// ever given, and leaves the rest as it is. An edit based on what was taken back is
-// refused, whatever came after.
+// A restore to an earlier time gives reverted records a version that was never used, and
+// leaves other records unchanged. An edit that is based on a reverted version is refused,
+// also after later edits.
 func TestRestoreUntilGivesNewVersions(t *testing.T) {
 	w, _ := start(t, false)
-	kept, changed, deleted := w.create(t, "kept"), w.create(t, "changed"), w.create(t, "deleted")
+	unchanged, changed, deleted := w.create(t, "kept"), w.create(t, "changed"), w.create(t, "deleted")
 	until := w.newest(t, keyspace.BucketOf(deleted.ID))
-	later := func(k *policy.Key) { k.Name = "later" }
-	seen := must(w.keys.Revoke(t.Context(), changed.ID, changed.Version, byTest))(t)
-	must(w.keys.Update(t.Context(), deleted.ID, deleted.Version, "key.edit", byTest, later))(t)
+	rename := func(k *policy.Key) { k.Name = "renamed" }
+	reverted := must(w.keys.Revoke(t.Context(), changed.ID, changed.Version, byTest))(t)
+	must(w.keys.Update(t.Context(), deleted.ID, deleted.Version, "key.edit", byTest, rename))(t)
 	if err := w.keys.Delete(t.Context(), deleted.ID, byTest); err != nil {
 		t.Fatal(err)
 	}
@@ -210,26 +211,26 @@ func TestRestoreUntilGivesNewVersions(t *testing.T) {
 	for _, want := range []struct {
 		policy.Key
 		version int64
-	}{{kept, 1}, {changed, 3}, {deleted, 3}} {
+	}{{unchanged, 1}, {changed, 3}, {deleted, 3}} {
 		got := must(w.keys.Get(t.Context(), want.ID))(t)
 		if want.Version = want.version; !cmp.Equal(got, want.Key) {
 			t.Errorf("restored (-want +got):\n%s", cmp.Diff(want.Key, got))
 		}
 	}
-	back := must(w.keys.Set(t.Context()))(t)
-	if back.Version != set.Version+1 || back.Plans[0].Limits[0].Requests != 10 {
-		t.Errorf("policies of version %d, %+v; those taken back had version %d", back.Version, back.Plans,
-			set.Version)
+	restored := must(w.keys.Set(t.Context()))(t)
+	if restored.Version != set.Version+1 || restored.Plans[0].Limits[0].Requests != 10 {
+		t.Errorf("policies: got version %d, %+v; want version %d with limit 10", restored.Version,
+			restored.Plans, set.Version+1)
 	}
-	if _, err := w.keys.Update(t.Context(), changed.ID, 3, "key.edit", byTest, later); err != nil {
+	if _, err := w.keys.Update(t.Context(), changed.ID, 3, "key.edit", byTest, rename); err != nil {
 		t.Error(err)
 	}
-	_, err := w.keys.Update(t.Context(), changed.ID, seen.Version, "key.revert", byTest, later)
+	_, err := w.keys.Update(t.Context(), changed.ID, reverted.Version, "key.revert", byTest, rename)
 	if !errors.Is(err, policy.ErrConflict) {
-		t.Errorf("an edit based on what was taken back: %v", err)
+		t.Errorf("an edit based on a reverted version: got %v, want ErrConflict", err)
 	}
 	want := w.records(t)
-	delete(want, "tg:keys:revoked") // from before, which readers drop
+	delete(want, "tg:keys:revoked") // a stale entry, which readers remove
 	w.flush(t)
 	w.restore(t, Options{})
 	if diff := cmp.Diff(want, w.records(t)); diff != "" {

@@ -19,7 +19,7 @@ import (
 // manyEntries is more than two segments.
 const manyEntries = 2*segmentSize + 30
 
-// append records so many entries about a subject.
+// append records count entries of a subject.
 func (w *world) append(t testing.TB, subject string, count int) {
 	t.Helper()
 	for i := range count {
@@ -30,7 +30,7 @@ func (w *world) append(t testing.TB, subject string, count int) {
 	}
 }
 
-// list reads all entries that a query means, page by page.
+// list returns all entries of a query, read page by page.
 func (w *world) list(t testing.TB, q audit.Query) []audit.Entry {
 	t.Helper()
 	var all []audit.Entry
@@ -48,7 +48,7 @@ func (w *world) length(t testing.TB, b keyspace.Bucket) int64 {
 	return must(w.root.Do(t.Context(), w.root.B().Xlen().Key(audit.Stream(b)).Build()).AsInt64())(t)
 }
 
-// queries are ways to ask for the audit of a key among others.
+// queries returns queries that a key's entries match, and one that none matches.
 func queries(id string) []audit.Query {
 	return []audit.Query{
 		{Older: true}, {Older: true, Count: 7}, {Older: true, Subject: id},
@@ -58,8 +58,8 @@ func queries(id string) []audit.Query {
 	}
 }
 
-// same fails unless the audit says what it said before.
-func (w *world) same(t *testing.T, id string, want [][]audit.Entry, entries int64) {
+// wantAudit compares the audit with the entries that queries returned before.
+func (w *world) wantAudit(t *testing.T, id string, want [][]audit.Entry, entries int64) {
 	t.Helper()
 	for i, q := range queries(id) {
 		if diff := cmp.Diff(want[i], w.list(t, q), cmpopts.IgnoreUnexported(audit.Entry{})); diff != "" {
@@ -70,16 +70,16 @@ func (w *world) same(t *testing.T, id string, want [][]audit.Entry, entries int6
 		e := want[0][i]
 		got, found, err := w.keys.Audit().Get(t.Context(), e.ID)
 		if err != nil || !found || got.Hash != e.Hash || got.Previous != e.Previous {
-			t.Errorf("entry %s: %+v, %v, %v", e.ID, got, found, err)
+			t.Errorf("entry %s: got %+v, %t, %v; want %+v", e.ID, got, found, err, e)
 		}
 	}
 	if v := must(w.keys.Audit().Verify(t.Context()))(t); !v.Good() || v.Entries != entries {
-		t.Errorf("the chains: %+v, want %d entries", v, entries)
+		t.Errorf("verify: got %+v, want %d good entries", v, entries)
 	}
 }
 
-// Entries that leave Valkey are still listed, got and verified; a restore leaves them in
-// the journal.
+// Entries that were moved from Valkey to the journal are still listed, got and verified.
+// A restore leaves them in the journal.
 func TestOlderEntries(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s Store) {
 		w := open(t, valkeytest.Start(t), s, false)
@@ -98,31 +98,32 @@ func TestOlderEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		if length := w.length(t, b); length == 0 || length > segmentSize {
-			t.Errorf("the stream has %d entries", length)
+			t.Errorf("got %d entries in the stream, want 1 to %d", length, segmentSize)
 		}
-		w.same(t, k.ID, want, entries)
+		w.wantAudit(t, k.ID, want, entries)
 		if kept := w.list(t, audit.Query{Subject: k.ID}); len(kept) == 0 || len(kept) > segmentSize {
-			t.Errorf("%d entries without those of the journal", len(kept))
+			t.Errorf("without Older: got %d entries, want 1 to %d", len(kept), segmentSize)
 		} else if oldest := kept[len(kept)-1]; oldest.Previous == "" {
-			t.Error("the oldest entry in Valkey does not name the one before")
+			t.Error("the oldest entry in Valkey has no Previous")
 		}
 		w.flush(t)
 		w.restore(t, Options{})
 		if length := w.length(t, b); length > segmentSize {
-			t.Errorf("restored, the stream has %d entries", length)
+			t.Errorf("restored: got %d entries in the stream, want at most %d", length, segmentSize)
 		}
-		w.same(t, k.ID, want, entries)
+		w.wantAudit(t, k.ID, want, entries)
 		w.append(t, k.ID, segmentSize)
 		if err := w.trimAll(t.Context(), time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		if v := must(w.keys.Audit().Verify(t.Context()))(t); !v.Good() || v.Entries != entries+segmentSize {
-			t.Errorf("after more entries: %+v", v)
+			t.Errorf("after more entries: got %+v, want %d good entries", v, entries+segmentSize)
 		}
 	})
 }
 
-// An entry stays in Valkey while it is young, and while the journal lacks it.
+// An entry stays in Valkey while it is younger than the retention, and while the journal
+// lacks it.
 func TestUnsafeEntriesStay(t *testing.T) {
 	w, _ := start(t, true)
 	k := w.create(t, "key")
@@ -133,25 +134,25 @@ func TestUnsafeEntriesStay(t *testing.T) {
 	w.store.before.Store(false)
 	before := w.length(t, b)
 	if err := w.Upkeep(t.Context(), time.Hour); err != nil || w.length(t, b) != before {
-		t.Errorf("young entries: %d of %d stayed, %v", w.length(t, b), before, err)
+		t.Errorf("young entries: got %d in Valkey, %v; want all %d", w.length(t, b), err, before)
 	}
 	w.trimmed = time.Time{}
 	if err := w.trim(t.Context(), b, time.Now().Add(time.Hour)); err == nil {
-		t.Error("trimmed what is not in the journal")
+		t.Error("trim of entries that the journal lacks: got no error")
 	}
 	if length := w.length(t, b); length != before-segmentSize {
-		t.Errorf("%d entries stayed, want all but %d of %d", length, segmentSize, before)
+		t.Errorf("got %d entries in Valkey, want %d", length, before-segmentSize)
 	}
-	if err := w.Check(t.Context()); err != nil { // which ships the rest
+	if err := w.Check(t.Context()); err != nil { // ships the rest
 		t.Fatal(err)
 	}
 	if err := w.trim(t.Context(), b, time.Now().Add(time.Hour)); err != nil || w.length(t, b) > segmentSize {
-		t.Errorf("after all are in the journal: %d entries, %v", w.length(t, b), err)
+		t.Errorf("after Check: got %d entries in Valkey, %v; want at most %d", w.length(t, b), err, segmentSize)
 	}
 }
 
-// Segments that are unavailable, gone or altered are said to be so, and nothing else is
-// lost.
+// List and Verify report segments that are unavailable, missing or altered. List still
+// returns the entries in Valkey.
 func TestSegmentsUnavailable(t *testing.T) {
 	folder := t.TempDir()
 	w := open(t, valkeytest.Start(t), must(OpenStore(folder))(t), false)
@@ -165,20 +166,20 @@ func TestSegmentsUnavailable(t *testing.T) {
 	w.store.before.Store(true)
 	page := must(w.keys.Audit().List(t.Context(), audit.Query{Subject: k.ID, Older: true, Count: 500}))(t)
 	if len(page.Entries) == 0 || page.Next == "" {
-		t.Errorf("%d entries, and then %q", len(page.Entries), page.Next)
+		t.Errorf("got %d entries, next %q; want those in Valkey and a next page", len(page.Entries), page.Next)
 	}
 	if _, err := w.keys.Audit().List(t.Context(), audit.Query{Subject: k.ID, Older: true,
 		After: page.Next}); !errors.Is(err, audit.ErrOlderUnavailable) {
-		t.Errorf("older entries: %v", err)
+		t.Errorf("older entries: got %v, want ErrOlderUnavailable", err)
 	}
-	unread := func(what string) {
+	wantUnread := func(segment string) {
 		t.Helper()
 		v := must(w.keys.Audit().Verify(t.Context()))(t)
 		if diff := cmp.Diff([]keyspace.Bucket{b}, v.Unread); diff != "" || v.Good() {
-			t.Errorf("%s: %+v", what, v)
+			t.Errorf("%s: got %+v, want bucket %d unread", segment, v, b)
 		}
 	}
-	unread("unavailable")
+	wantUnread("unavailable")
 	w.store.before.Store(false)
 	path := filepath.Join(folder, filepath.FromSlash(segmentName(b, 1)))
 	content := must(os.ReadFile(path))(t)
@@ -186,14 +187,15 @@ func TestSegmentsUnavailable(t *testing.T) {
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	unread("altered")
+	wantUnread("altered")
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	unread("gone")
+	wantUnread("missing")
 }
 
-// Who can write to Valkey, and not to the journal, cannot hide entries by a false mark.
+// An attacker who can write to Valkey, but not to the journal, cannot hide entries by a
+// forged mark.
 func TestFalseMarks(t *testing.T) {
 	w, _ := start(t, false)
 	k := w.create(t, "key")
@@ -213,18 +215,18 @@ func TestFalseMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 		v := must(w.keys.Audit().Verify(t.Context()))(t)
-		same := audit.ParseTrimmed(forged).First == good.First // its hash is not what the chain has
+		same := audit.ParseTrimmed(forged).First == good.First // Verify ignores the mark's hash
 		if v.Good() != same {
-			t.Errorf("mark %q: %+v", forged, v)
+			t.Errorf("mark %q: got %+v, want good %t", forged, v, same)
 		}
 		_, err := w.keys.Audit().List(t.Context(), audit.Query{Subject: k.ID, Older: true})
 		if err != nil && !errors.Is(err, audit.ErrItem) {
-			t.Errorf("mark %q: %v", forged, err)
+			t.Errorf("mark %q: list: got %v, want nil or ErrItem", forged, err)
 		}
 	}
 }
 
-// What was recorded before there was a journal comes back with it.
+// Entries from before the journal are restored from it.
 func TestEntriesFromBeforeTheJournal(t *testing.T) {
 	w, _ := start(t, false)
 	old := open(t, valkeytest.Start(t), w.store.Store, false)
@@ -249,6 +251,6 @@ func TestEntriesFromBeforeTheJournal(t *testing.T) {
 	}
 	v := must(old.keys.Audit().Verify(t.Context()))(t)
 	if len(v.Broken)+len(v.Unread)+len(v.Cut) > 0 || v.Entries < segmentSize+23 {
-		t.Errorf("the chains: %+v", v)
+		t.Errorf("verify: got %+v, want at least %d good entries", v, segmentSize+23)
 	}
 }

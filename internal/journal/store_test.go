@@ -27,21 +27,21 @@ func must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
-// An object is created once, replaced by Replace alone, and read as it was written.
+// Create stores an object once, only Replace replaces it, and Read returns it unchanged.
 func TestStores(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s Store) {
 		name := entryName(7, 1)
 		if _, err := s.Read(t.Context(), name); !errors.Is(err, ErrNotFound) {
-			t.Errorf("read what was never written: %v", err)
+			t.Errorf("read of a missing object: got %v, want ErrNotFound", err)
 		}
 		if err := s.Create(t.Context(), name, []byte("one")); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Create(t.Context(), name, []byte("two")); !errors.Is(err, ErrExists) {
-			t.Errorf("create twice: %v", err)
+			t.Errorf("second create: got %v, want ErrExists", err)
 		}
 		if got := must(s.Read(t.Context(), name))(t); string(got) != "one" {
-			t.Errorf("read %q", got)
+			t.Errorf("read: got %q, want one", got)
 		}
 		large := bytes.Repeat([]byte("x"), 3<<20)
 		for _, content := range [][]byte{[]byte("a"), large, {}} {
@@ -49,13 +49,13 @@ func TestStores(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := must(s.Read(t.Context(), checkpointName(7)))(t); !bytes.Equal(got, content) {
-				t.Errorf("read %d bytes, want %d", len(got), len(content))
+				t.Errorf("read: got %d bytes, want %d as written", len(got), len(content))
 			}
 		}
 	})
 }
 
-// Of many that create an object at once, one does.
+// Of concurrent creates of one object, exactly one succeeds.
 func TestOneCreates(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s Store) {
 		var created atomic.Int32
@@ -72,11 +72,12 @@ func TestOneCreates(t *testing.T) {
 		}
 		wait.Wait()
 		if created.Load() != 1 {
-			t.Errorf("%d created the object", created.Load())
+			t.Errorf("got %d successful creates, want 1", created.Load())
 		}
 	})
 }
 
+// CheckAddress accepts folders and S3 addresses with a region, and refuses others.
 func TestAddresses(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	for address, good := range map[string]bool{
@@ -86,10 +87,10 @@ func TestAddresses(t *testing.T) {
 		"s3://bucket?region=x&acl=public": false, "gs://bucket": false, "https://bucket": false,
 	} {
 		if err := CheckAddress(address); (err == nil) != good {
-			t.Errorf("%s: %v", address, err)
+			t.Errorf("%s: got %v, want valid %t", address, err, good)
 		}
 	}
 	if _, err := OpenStore("gs://bucket"); err == nil {
-		t.Error("opened gs://bucket")
+		t.Error("open gs://bucket: got no error")
 	}
 }

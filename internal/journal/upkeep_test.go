@@ -14,9 +14,9 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// A loss is noticed of a Valkey that had entries before it got a journal: the journal has
-// no entry at the position that is saved, and others behind it.
-func TestLossIsNoticedByAYoungerJournal(t *testing.T) {
+// A loss is found in a Valkey that had entries before its journal: the journal has no
+// entry at the current position, but later ones.
+func TestLossIsFoundByAYoungerJournal(t *testing.T) {
 	w, url := start(t, false)
 	w.keys.Audit().UseJournal(nil)
 	k := w.create(t, "key")
@@ -35,26 +35,26 @@ func TestLossIsNoticedByAYoungerJournal(t *testing.T) {
 		}
 		fresh := open(t, url, w.store.Store, false)
 		if _, err := fresh.keys.Reset(t.Context(), k.ID, byTest); !errors.Is(err, audit.ErrBehind) {
-			t.Errorf("lost %s: a save in the bucket: %v", name, err)
+			t.Errorf("lost %s: a save in the bucket: got %v, want ErrBehind", name, err)
 		}
 		if err := fresh.Check(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if status := fresh.Status(t.Context()); status.Behind != 1 {
-			t.Errorf("lost %s: status %+v", name, status)
+			t.Errorf("lost %s: got status %+v, want 1 bucket behind", name, status)
 		}
 		if written := fresh.restore(t, Options{}); written != 1 {
-			t.Errorf("lost %s: %d buckets written", name, written)
+			t.Errorf("lost %s: got %d buckets written, want 1", name, written)
 		}
 		if _, err := fresh.keys.Reset(t.Context(), k.ID, byTest); err != nil {
-			t.Errorf("lost %s: a save after the restore: %v", name, err)
+			t.Errorf("lost %s: a save after the restore: got %v, want nil", name, err)
 		}
 	}
 }
 
-// A loss is noticed of all that a release without the journal changed, up to the newest
-// entry that the journal has in front of that.
-func TestLossBehindAGapIsNoticed(t *testing.T) {
+// A loss of all changes of a release without a journal is found, also if Valkey still has
+// the newest entry that the journal has before them.
+func TestLossAfterAGapIsFound(t *testing.T) {
 	w, url := start(t, false)
 	k := w.create(t, "key")
 	b := keyspace.BucketOf(k.ID)
@@ -71,21 +71,21 @@ func TestLossBehindAGapIsNoticed(t *testing.T) {
 	}
 	fresh := open(t, url, w.store.Store, false)
 	if _, err := fresh.keys.Reset(t.Context(), k.ID, byTest); !errors.Is(err, audit.ErrBehind) {
-		t.Errorf("a save in the bucket: %v", err)
+		t.Errorf("a save in the bucket: got %v, want ErrBehind", err)
 	}
 	if err := fresh.Check(t.Context()); err != nil || fresh.Status(t.Context()).Behind != 1 {
-		t.Errorf("status %+v, %v", fresh.Status(t.Context()), err)
+		t.Errorf("got status %+v, %v; want 1 bucket behind", fresh.Status(t.Context()), err)
 	}
 	if written := fresh.restore(t, Options{}); written != 1 {
-		t.Errorf("%d buckets written", written)
+		t.Errorf("got %d buckets written, want 1", written)
 	}
 	if got := must(fresh.keys.Get(t.Context(), k.ID))(t); got.Status != policy.Revoked {
-		t.Errorf("restored: %+v", got)
+		t.Errorf("restored: got %+v, want it revoked", got)
 	}
 }
 
-// What an adoption stored that did not come to its checkpoint is not taken for the audit
-// of what came after Valkey lost it.
+// Segments of an adoption that stored no checkpoint are not used as the audit of entries
+// that were made after Valkey lost the adopted ones.
 func TestInterruptedAdoption(t *testing.T) {
 	w, url := start(t, false)
 	k := w.create(t, "key")
@@ -109,17 +109,16 @@ func TestInterruptedAdoption(t *testing.T) {
 		}
 		v := must(w.keys.Audit().Verify(t.Context()))(t)
 		if want := int64(2 + segmentSize/2 + manyEntries); !v.Good() || v.Entries != want {
-			t.Errorf("the audit: %+v, want %d entries", v, want)
+			t.Errorf("verify: got %+v, want %d good entries", v, want)
 		}
 		w.flush(t)
 		w.restore(t, Options{})
 	}
 }
 
-// Upkeep stores what Valkey had before it got a journal, without any change: all of it
-// comes back. So does what a release without the journal changed meanwhile, and a later
-// Upkeep stores nothing.
-func TestUpkeepAdoptsWhatIsOlder(t *testing.T) {
+// Upkeep adopts changes that are older than the journal, and those of a release without
+// one, so that a restore brings back everything. A later Upkeep stores nothing.
+func TestUpkeepAdoptsOlderChanges(t *testing.T) {
 	w, url := start(t, false)
 	w.keys.Audit().UseJournal(nil)
 	for range 30 {
@@ -132,39 +131,40 @@ func TestUpkeepAdoptsWhatIsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b := keyspace.BucketOf(later.ID); w.length(t, b) == 0 {
-		t.Error("the newest entry left Valkey")
+		t.Error("the newest entry was moved from Valkey")
 	}
 	must(w.keys.Revoke(t.Context(), later.ID, later.Version, byTest))(t)
 	fresh := open(t, url, w.store.Store, false)
 	if err := fresh.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	w.store.before.Store(true) // it knows that all is there
+	w.store.before.Store(true) // w knows that the journal has all other buckets
 	if err := w.Upkeep(t.Context(), 0); !errors.Is(err, errUnavailable) {
-		t.Errorf("the bucket that changed was not looked for: %v", err)
+		t.Errorf("upkeep after a change elsewhere: got %v, want errUnavailable from a read", err)
 	}
 	fresh.store.before.Store(true)
 	if err := fresh.Upkeep(t.Context(), 0); err != nil {
-		t.Errorf("what the journal has was looked for again: %v", err)
+		t.Errorf("upkeep of adopted buckets: got %v, want nil without a read", err)
 	}
 	want, chains := w.records(t), must(w.keys.Audit().Verify(t.Context()))(t)
 	w.flush(t)
 	fresh = open(t, url, w.store.Store, false)
 	if err := fresh.Check(t.Context()); err != nil || fresh.Status(t.Context()).Behind < 10 {
-		t.Errorf("status %+v, %v", fresh.Status(t.Context()), err)
+		t.Errorf("got status %+v, %v; want at least 10 buckets behind", fresh.Status(t.Context()), err)
 	}
 	fresh.restore(t, Options{})
 	if diff := cmp.Diff(want, fresh.records(t)); diff != "" {
 		t.Errorf("restored (-want +got):\n%s", diff)
 	}
 	if v := must(fresh.keys.Audit().Verify(t.Context()))(t); !v.Good() || v.Entries != chains.Entries {
-		t.Errorf("the audit: %+v, before %+v", v, chains)
+		t.Errorf("verify: got %+v, want %d good entries", v, chains.Entries)
 	}
 	fresh.plan(t, 30)
 }
 
-// Upkeep stores nothing of a Valkey that lost changes, or that loses them meanwhile.
-func TestUpkeepAdoptsNoLoss(t *testing.T) {
+// Upkeep adopts nothing from a Valkey that lost changes, or that loses them during
+// Upkeep.
+func TestUpkeepAfterLoss(t *testing.T) {
 	w, url := start(t, false)
 	w.keys.Audit().UseJournal(nil)
 	k := w.create(t, "key")
@@ -174,9 +174,9 @@ func TestUpkeepAdoptsNoLoss(t *testing.T) {
 	if err := w.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	kept := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t)
-	back := w.root.B().Set().Key(audit.HeadKey(b)).Value(string(older)).Build()
-	if err := w.root.Do(t.Context(), back).Error(); err != nil {
+	before := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t)
+	setHead := w.root.B().Set().Key(audit.HeadKey(b)).Value(string(older)).Build()
+	if err := w.root.Do(t.Context(), setHead).Error(); err != nil {
 		t.Fatal(err)
 	}
 	fresh := open(t, url, w.store.Store, false)
@@ -190,16 +190,16 @@ func TestUpkeepAdoptsNoLoss(t *testing.T) {
 		t.Error(err)
 	}
 	if s, err := fresh.checkpointed(t.Context(), lost); err != nil || lost != b && s.number > 0 {
-		t.Errorf("adopted after the loss: %+v, %v", s, err)
+		t.Errorf("got checkpoint %+v, %v after the loss; want none", s, err)
 	}
-	if got := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t); !bytes.Equal(got, kept) {
-		t.Error("the older state took the checkpoint's place")
+	if got := must(w.store.Store.Read(t.Context(), checkpointName(b)))(t); !bytes.Equal(got, before) {
+		t.Error("the checkpoint was replaced by an older state")
 	}
 }
 
-// What is adopted over an earlier state still has what was deleted before, and the keys
-// that Valkey's list lost.
-func TestAdoptionKeepsWhatTheJournalKnows(t *testing.T) {
+// An adopted state still has the deletions of the journal's earlier state, and the keys
+// that Valkey's list of keys lost.
+func TestAdoptionKeepsEarlierState(t *testing.T) {
 	w, _ := start(t, false)
 	kept, deleted := w.create(t, "kept"), w.create(t, "deleted")
 	record := keyspace.Record(deleted.ID)
@@ -227,14 +227,14 @@ func TestAdoptionKeepsWhatTheJournalKnows(t *testing.T) {
 	}
 	w.restore(t, Options{})
 	if _, err := w.keys.Get(t.Context(), deleted.ID); !errors.Is(err, policy.ErrNotFound) {
-		t.Errorf("the deleted key: %v", err)
+		t.Errorf("the deleted key: got %v, want ErrNotFound", err)
 	}
 	if got, err := w.keys.Get(t.Context(), kept.ID); err != nil || got.Name != "kept" {
-		t.Errorf("the kept key: %+v, %v", got, err)
+		t.Errorf("the kept key: got %+v, %v; want it restored", got, err)
 	}
 }
 
-// An altered object of one bucket does not keep others from being adopted.
+// Upkeep adopts other buckets if an object of one was altered.
 func TestUpkeepWithAnAlteredEntry(t *testing.T) {
 	w, url := start(t, false)
 	altered := entryName(keyspace.BucketOf(policyset.SetID), 1)
@@ -245,9 +245,9 @@ func TestUpkeepWithAnAlteredEntry(t *testing.T) {
 	b := keyspace.BucketOf(w.createOutside(t, keyspace.BucketOf(policyset.SetID), "key").ID)
 	fresh := open(t, url, w.store.Store, false)
 	if err := fresh.Upkeep(t.Context(), 0); !errors.Is(err, audit.ErrItem) {
-		t.Errorf("upkeep: %v", err)
+		t.Errorf("upkeep: got %v, want ErrItem", err)
 	}
 	if s, err := fresh.checkpointed(t.Context(), b); err != nil || s.number != 1 {
-		t.Errorf("the other bucket: %+v, %v", s, err)
+		t.Errorf("the other bucket: got checkpoint %+v, %v; want entry 1", s, err)
 	}
 }
