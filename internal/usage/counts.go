@@ -18,7 +18,7 @@ type Counts struct {
 	Degraded        int64 // decided without Valkey
 	Cost            int64 // sum of the costs of the allowed calls
 	Unlisted        int64 // whose subject has no counts of its own; only in totals
-	OldSecret       int64 // with the secret from before the last rotation
+	OldSecret       int64 // with the previous secret
 }
 
 // Calls returns the number of calls.

@@ -49,7 +49,7 @@
 // Integers only; every key has a time to live. A count's field is slot*8+kind, where slot
 // is the minute of the hour or the hour of the day, and kind is 0 allowed, 1 denied, 2
 // shadow denied, 3 candidate denied, 4 degraded, 5 cost above one of allowed calls, 6
-// counted in totals only, 7 with the secret from before the last rotation. A field of
+// counted in totals only, 7 with the previous secret. A field of
 // refusals is slot*16+kind, where kind is the cause, 0 missing to 7 no access, or 8
 // unlogged denials. HOUR and DAY count from 1970 in UTC.
 //

@@ -75,9 +75,9 @@ func (r *Reader) Sparklines(ctx context.Context, ids []string, from, to time.Tim
 	return series, nil
 }
 
-// OldSecretUsed returns when a subject last called with the secret from before its last
-// rotation: the start of that minute, or of that hour if counts by minute are no longer
-// kept. It is zero if there was no such call.
+// OldSecretUsed returns when a subject last called with its previous secret: the start of
+// that minute, or of that hour if counts by minute are no longer kept. It is zero if
+// there was no such call.
 func (r *Reader) OldSecretUsed(ctx context.Context, id string, now time.Time) (time.Time, error) {
 	for _, s := range []struct{ retention, step time.Duration }{
 		{MinutesKept, time.Minute}, {HoursKept, time.Hour},

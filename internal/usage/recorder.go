@@ -189,7 +189,7 @@ const (
 	ShadowDenied                        // a limit in shadow mode would have denied it
 	CandidateDenied                     // a candidate limit would have denied it
 	Degraded                            // decided without Valkey
-	OldSecret                           // with the secret from before the last rotation
+	OldSecret                           // with the previous secret
 )
 
 // Outcome is one call.
