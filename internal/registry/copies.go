@@ -17,13 +17,13 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// A save writes to every shard. A failover, or an older snapshot of one shard, may take
-// back what that shard wrote last: the set while its copies are newer, or some copies. So
+// A save writes to every shard. A failover, or an older snapshot of one shard, may revert
+// the last writes of that shard: the set while its copies are newer, or some copies. So
 // the set has mirrors, from which checks and Sync read it, and Sync compares every copy
 // with the set.
 
-// Distribute writes the mirrors of the policy set, and its copy into every bucket, where
-// there are older ones. It fails with ErrUnfinished.
+// Distribute writes the mirrors of the policy set, and a copy in every bucket, unless
+// newer ones are stored. It fails with ErrUnfinished.
 func (s *Store) Distribute(ctx context.Context, set *policy.Set) error {
 	blob, err := encodeCopy(set)
 	if err != nil {
@@ -167,7 +167,7 @@ func (s *Store) readVersions(ctx context.Context) (storedVersions, error) {
 }
 
 // Synced reports whether the policy set, its mirrors and all copies have this version.
-// Otherwise a save is under way or was interrupted, or a failover took back a part of it.
+// Otherwise a save is under way or was interrupted, or a failover reverted a part of it.
 func (s *Store) Synced(ctx context.Context, set *policy.Set) (bool, error) {
 	found, err := s.readVersions(ctx)
 	want := storedVersions{set.Version, set.Version, set.Version, found.maxNumber}
@@ -176,9 +176,9 @@ func (s *Store) Synced(ctx context.Context, set *policy.Set) (bool, error) {
 
 // errSetLost means that there are copies of a policy set, but neither the set nor a
 // mirror.
-var errSetLost = errors.New("registry: the set is lost, of which there are copies: save it again")
+var errSetLost = errors.New("registry: the policy set is lost, only its copies are left: save it again")
 
-// byRepair is the author of repairs in the audit.
+// byRepair is the author of repairs in the audit log.
 var byRepair = audit.Actor{Kind: "system", Name: "sync"}
 
 const maxRepairs = 5 // tries of one Sync; each repeats only after another save
@@ -219,10 +219,10 @@ func (s *Store) Sync(ctx context.Context) error {
 func (s *Store) repair(ctx context.Context, newest, stored *policy.Set, found storedVersions) error {
 	repaired := *newest
 	found.raiseVersion(&repaired, newest)
-	reason := fmt.Sprintf("the save of version %d was lost in the store: version %d is in force again",
+	reason := fmt.Sprintf("Valkey lost version %d of the policies: version %d is in force again",
 		found.newest, newest.Version)
 	if newest.Version >= found.newest {
-		reason = fmt.Sprintf("version %d was lost in the store and came back from a mirror", newest.Version)
+		reason = fmt.Sprintf("Valkey lost version %d of the policies: restored from a mirror", newest.Version)
 	}
 	entry := Edit{By: byRepair, Reason: reason}.entry(audit.PolicyRepair, "", repaired.Version)
 	if _, err := s.writeSet(ctx, &repaired, stored, stored.Version, entry); err != nil {
@@ -231,9 +231,9 @@ func (s *Store) repair(ctx context.Context, newest, stored *policy.Set, found st
 	return s.Distribute(ctx, &repaired)
 }
 
-// raiseVersion gives next, which replaces current, a version above all that checks may
-// know. It skips the numbers of plans that only a lost set had, because keys may have
-// them.
+// raiseVersion gives next, which replaces current, a version above every version that
+// checks may know. It skips the numbers of plans that only a lost set had, because keys
+// may have these plans.
 func (found storedVersions) raiseVersion(next, current *policy.Set) {
 	next.Version = max(current.Version, found.newest) + 1
 	next.NextNumber = max(next.NextNumber, found.maxNumber+1)

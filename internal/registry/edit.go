@@ -79,14 +79,14 @@ func (s *Store) Create(ctx context.Context, n policy.NewKey, edit Edit) (policy.
 		audit.KeyCreate, edit)
 }
 
-// Adopt stores a record for the holder of a token or the clients of an address, whom
-// checks know by this id, so that they can have an override or a ban. The name is for
-// people. Adopt fails with ErrConflict if there is a record.
+// Adopt stores a record for a caller without an API key, so that it can have an override
+// or a ban. id is the id that checks give to the caller of a token or an address. name is
+// shown to people. Adopt fails with ErrConflict if there is a record.
 func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o *policy.Override,
 	edit Edit) (policy.Key, error) {
 	if kind == policy.APIKey || !validID(id) {
 		return policy.Key{}, invalid("id",
-			"must be the id of a token's or address's caller, as checks report it")
+			"must be the id of a caller with a token or an address, as checks report it")
 	}
 	set, err := s.Set(ctx)
 	if err != nil {
@@ -149,16 +149,16 @@ func sameRecord(a, b storedKey) bool {
 	return err == nil && bytes.Equal(before, after)
 }
 
-// replace writes k as the next version of old and deletes the names in forget in the same
-// step. With ErrConflict it returns the current key.
+// replace writes k as the next version of old and deletes the names in alsoDelete in the
+// same step. With ErrConflict it returns the current key.
 func (s *Store) replace(ctx context.Context, old policy.Key, k storedKey, action string, edit Edit,
-	forget ...string) (policy.Key, error) {
+	alsoDelete ...string) (policy.Key, error) {
 	k.Version = old.Version + 1
 	k.Updated = s.Now().UTC().Truncate(time.Second)
 	if err := k.Validate(k.set); err != nil {
 		return policy.Key{}, err
 	}
-	err := s.put(ctx, old, k.Key, k.hashes, action, edit, forget...)
+	err := s.put(ctx, old, k.Key, k.hashes, action, edit, alsoDelete...)
 	if errors.Is(err, policy.ErrConflict) {
 		current, _, getErr := s.get(ctx, k.set, old.ID)
 		return current, errors.Join(err, getErr)
@@ -208,11 +208,12 @@ func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, er
 	if err != nil {
 		return policy.Key{}, err
 	}
-	return s.replace(ctx, k.Key, k, audit.KeyReset, edit, states(k.set, id)...)
+	return s.replace(ctx, k.Key, k, audit.KeyReset, edit, countNames(k.set, id)...)
 }
 
-// states names everything that is counted for a subject under this policy set.
-func states(set *policy.Set, id string) []string {
+// countNames returns the names in Valkey of all that is counted for a subject under this
+// policy set, and of its automatic bans.
+func countNames(set *policy.Set, id string) []string {
 	names := []string{keyspace.State(id), policyset.BanKey(id), policyset.DenialsKey(id),
 		keyspace.Of(id, "sk")}
 	for _, r := range set.Routes {
@@ -236,7 +237,7 @@ func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	}
 	e := recordEdit{
 		id: id, key: keyspace.Record(id), versionAt: policyset.PublicAt + 1, expected: k.Version,
-		forget: states(k.set, id), entry: entry,
+		alsoDelete: countNames(k.set, id), entry: entry,
 	}
 	if _, err := s.write(ctx, e); err != nil {
 		return err
@@ -253,7 +254,7 @@ func (s *Store) deleteUnreadable(ctx context.Context, set *policy.Set, id string
 		return fmt.Errorf("registry: delete key: %w", err)
 	}
 	_, err = s.write(ctx, recordEdit{
-		id: id, key: keyspace.Record(id), versionAt: 1, found: record, forget: states(set, id),
+		id: id, key: keyspace.Record(id), versionAt: 1, found: record, alsoDelete: countNames(set, id),
 		entry: edit.entry(audit.KeyDelete, "", 0),
 	})
 	return err

@@ -64,7 +64,7 @@ func (s *Store) groupSizes(ctx context.Context, names []string) ([]int64, error)
 }
 
 // removeGroups removes the names of empty groups, and adds those again that got a key
-// meanwhile. The next reader repairs what fails here.
+// meanwhile. If it fails, the next reader repairs the list.
 func (s *Store) removeGroups(ctx context.Context, names []string) {
 	removals := make(valkey.Commands, len(names))
 	for i, name := range names {
@@ -114,7 +114,7 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 	e := recordEdit{id: id, key: keyspace.Record(id), versionAt: 1,
 		entry: edit.entry(audit.GroupReset, name, 0)}
 	for _, p := range set.Plans {
-		e.forget = append(e.forget, keyspace.Of(id, policy.GroupState(p.Number)))
+		e.alsoDelete = append(e.alsoDelete, keyspace.Of(id, policy.GroupState(p.Number)))
 	}
 	_, err = s.write(ctx, e)
 	return err

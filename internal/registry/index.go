@@ -20,7 +20,7 @@ import (
 // one, and so has each List.
 const indexKey = "tg:keys"
 
-// List is a list of keys that differ from the ordinary.
+// List is a list of keys with a special state or setting.
 type List string
 
 // The lists.
@@ -89,7 +89,7 @@ func lists(k policy.Key) []string {
 	return append(in, addedLists(k)...)
 }
 
-// addedLists names those of lists that earlier releases do not maintain.
+// addedLists names the lists of k that earlier releases do not maintain.
 func addedLists(k policy.Key) []string {
 	var in []string
 	if k.Override != nil && deniesNothing(k.Override.Mode) {
@@ -137,8 +137,8 @@ func (s *Store) addMember(list, member string) valkey.Completed {
 
 // updateIndex removes old from the lists that k, which replaced it, is not in under the
 // same member. k is the zero Key after a deletion. updateIndex also adds k once more: a
-// reader of the lists may have removed it as stale before the record was written. The
-// next reader repairs what fails here.
+// reader of the lists may have removed it as stale before the record was written. If
+// updateIndex fails, the next reader repairs the lists.
 func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
 	commands := s.indexCommands(k)
 	for _, list := range lists(old) {
@@ -157,8 +157,8 @@ func (s *Store) updateIndex(ctx context.Context, old, k policy.Key) {
 	}
 }
 
-// removeFromIndex removes k, which was not written or was replaced, from the lists that
-// its stored record does not belong in.
+// removeFromIndex removes k, which was not written or was replaced, from lists in which
+// its stored record does not belong.
 func (s *Store) removeFromIndex(ctx context.Context, k policy.Key) {
 	current, err := policyset.DecodeReply(k.ID, s.client.Do(ctx, s.getRecord(k.ID)))
 	if err != nil {
@@ -179,8 +179,8 @@ type staleEntry struct{ list, member string }
 
 // removeStale removes stale entries and then lists their keys by their current records,
 // because a record may have been written just before its entry was removed. updateIndex
-// lists a record that is written later. The next reader of the list repairs what fails
-// here.
+// lists a record that is written later. If removeStale fails, the next reader repairs the
+// list.
 func (s *Store) removeStale(ctx context.Context, stale []staleEntry) {
 	if len(stale) == 0 {
 		return

@@ -22,7 +22,7 @@ func (s *Store) Get(ctx context.Context, id string) (policy.Key, error) {
 	return k.Key, err
 }
 
-// storedKey is a key as it was read.
+// storedKey is a key as it was read from Valkey.
 type storedKey struct {
 	policy.Key
 	hashes policyset.Secrets

@@ -63,7 +63,7 @@ type Page struct {
 }
 
 // List returns a page of keys. It reads lists, never the key space. A page may have fewer
-// keys than asked for although another page follows.
+// keys than q.Count although another page follows.
 func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error) {
 	count := min(max(q.Count, 0), maxCount)
 	if count == 0 {
@@ -136,7 +136,7 @@ const maxPlanPages = 20
 
 // planInUse reports whether any key has the plan. List removes stale entries from the
 // plan's list; if there are many, planInUse reads several pages. If it finds no key in
-// maxPlanPages pages, it assumes that one follows.
+// maxPlanPages pages and more follow, it returns true.
 func (s *Store) planInUse(ctx context.Context, set *policy.Set, number int) (bool, error) {
 	q := Query{Plan: number, Count: maxCount}
 	for range maxPlanPages {

@@ -14,9 +14,9 @@ import (
 	"tidegate/internal/policyset"
 )
 
-// Authenticate returns the API key whose secret a text is: the current secret, or the one
-// before it during its grace. It fails with policy.ErrUnknownKey for every key that
-// checks refuse or deny whatever its limits: unknown, revoked, expired or banned.
+// Authenticate returns the API key that a secret belongs to: as its current secret, or as
+// its previous secret during the grace. It fails with policy.ErrUnknownKey for every key
+// that checks refuse regardless of limits: unknown, revoked, expired or banned.
 func (s *Store) Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error) {
 	secret, err := apikey.Parse(text)
 	if err != nil && s.ForeignKeys {
@@ -49,8 +49,8 @@ func (s *Store) Authenticate(ctx context.Context, set *policy.Set, text string) 
 	return k, nil
 }
 
-// ForeignID returns the id of the key whose value a text is, if another system made the
-// key. It reports false if the text cannot be such a value, or if ForeignKeys is off.
+// ForeignID returns the id of the key with this value, if another system made the key. It
+// reports false if the text cannot be such a value, or if ForeignKeys is off.
 func (s *Store) ForeignID(text string) (string, bool) {
 	if !s.ForeignKeys {
 		return "", false
@@ -79,11 +79,11 @@ func (s *Store) newSecret(n policy.NewKey) (apikey.Secret, error) {
 	return apikey.Secret{}, invalid("value", problem)
 }
 
-const maxGrace = 90 * 24 * time.Hour // longest time for which the old secret of a rotated key is valid
+const maxGrace = 90 * 24 * time.Hour // longest time for which the previous secret of a key is valid
 
 // Rotate gives an API key a new secret under the same id, so that its counts, plan and
-// history stay. The old secret stays valid for grace, 0 to 90 days; the secret before it
-// no longer is. Rotate works as Update does.
+// history stay. The current secret becomes the previous one and stays valid for grace, 0
+// to 90 days. The secret before it becomes invalid. Rotate works as Update does.
 func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time.Duration,
 	edit Edit) (policy.Key, apikey.Secret, error) {
 	if grace < 0 || grace > maxGrace {
@@ -114,8 +114,8 @@ func (s *Store) Rotate(ctx context.Context, id string, version int64, grace time
 	return k, secret, nil
 }
 
-// ExpireSecret ends the grace of the secret before the last rotation. If there is no
-// grace, it writes nothing. It works as Update does.
+// ExpireSecret ends the grace of the previous secret. If there is no grace, it writes
+// nothing. It works as Update does.
 func (s *Store) ExpireSecret(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
 	old, err := s.loadVersion(ctx, id, version)
 	if err != nil || !old.Grace.After(s.Now()) {

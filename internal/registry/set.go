@@ -66,7 +66,7 @@ func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored i
 	}
 	if n := len(entry.After); n > policy.MaxSetBytes {
 		return nil, invalid("routes",
-			fmt.Sprintf("the whole set takes %d bytes: must be at most %d", n, policy.MaxSetBytes))
+			fmt.Sprintf("all policies take %d bytes: must be at most %d", n, policy.MaxSetBytes))
 	}
 	if entry.Before, err = json.Marshal(before); err != nil {
 		return nil, fmt.Errorf("registry: save set: %w", err)

@@ -1,8 +1,8 @@
 // Package registry edits keys and the policy set. Every edit and its audit entry are one
 // atomic step in Valkey. A save of the set writes the set, its mirrors and a copy of the
-// plans in every bucket, and is acknowledged when all are written. Sync makes them agree
-// after a failover left them different. Only the admin function and tools import the
-// package; the check function must not.
+// plans in every bucket, and is acknowledged when all are written. Sync makes them equal
+// again after a failover. Only the admin function and tools import the package; the check
+// function must not.
 package registry
 
 import (
@@ -67,14 +67,14 @@ var editScript = sync.OnceValue(func() *valkey.Lua {
 
 // recordEdit is a change of one record: of a key, of the policy set, or of a group.
 type recordEdit struct {
-	id        string   // of the subject
-	key       string   // name of the record in Valkey
-	versionAt int      // position of the version in the record, from 1
-	expected  int64    // current version; 0 if there must be no record, or if found is set
-	found     []byte   // expected bytes from versionAt on, instead of expected
-	record    []byte   // empty to delete the record
-	forget    []string // names in Valkey that are deleted in the same step
-	entry     audit.Entry
+	id         string   // of the subject
+	key        string   // name of the record in Valkey
+	versionAt  int      // position of the version in the record, from 1
+	expected   int64    // current version; 0 if there must be no record, or if found is set
+	found      []byte   // expected bytes from versionAt on, instead of expected
+	record     []byte   // empty to delete the record
+	alsoDelete []string // names in Valkey that are deleted in the same step
+	entry      audit.Entry
 }
 
 // write makes the change and appends its audit entry, in one atomic step. With
@@ -99,7 +99,7 @@ func (s *Store) write(ctx context.Context, e recordEdit) (newer []byte, err erro
 		Urgent: e.entry.Action == audit.KeyRevoke || e.entry.Action == audit.KeyBan,
 		Change: &audit.Change{Key: e.key, Record: e.record},
 	}
-	keys := slices.Concat([]string{e.key}, audit.Names(bucket), e.forget)
+	keys := slices.Concat([]string{e.key}, audit.Names(bucket), e.alsoDelete)
 	step.Run = func(sealed []string) (stale bool, err error) {
 		args := append([]string{expected, strconv.Itoa(e.versionAt),
 			valkey.BinaryString(e.record)}, sealed...)
@@ -122,19 +122,19 @@ func (s *Store) write(ctx context.Context, e recordEdit) (newer []byte, err erro
 	return newer, err
 }
 
-// put writes k in place of old and deletes the names in forget in the same step. An old
-// key without an ID stands for none.
+// put writes k in place of old and deletes the names in alsoDelete in the same step.
+// Without an ID, old stands for no key.
 func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Secrets, action string,
-	edit Edit, forget ...string) error {
+	edit Edit, alsoDelete ...string) error {
 	record, err := policyset.EncodeRecord(k, hashes)
 	if err != nil {
 		return err
 	}
-	if err := edit.Validate(); err != nil { // before there is something to undo
+	if err := edit.Validate(); err != nil { // before the lists change
 		return err
 	}
-	// The lists come first: readers drop an entry without a record, but a record without
-	// an entry could never be found to be revoked.
+	// The lists come first: readers remove an entry without a record, but nobody would
+	// find a record without an entry to revoke it.
 	if err := s.addToIndex(ctx, k); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (s *Store) put(ctx context.Context, old, k policy.Key, hashes policyset.Sec
 	}
 	e := recordEdit{
 		id: k.ID, key: keyspace.Record(k.ID), versionAt: policyset.PublicAt + 1,
-		expected: old.Version, record: record, forget: forget, entry: entry,
+		expected: old.Version, record: record, alsoDelete: alsoDelete, entry: entry,
 	}
 	switch _, err := s.write(ctx, e); {
 	case errors.Is(err, policy.ErrConflict) || errors.Is(err, policy.ErrNotFound):

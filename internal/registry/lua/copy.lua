@@ -5,8 +5,8 @@
 -- ARGV[1]  the new copy; its first 5 bytes are 1 byte format, 4 bytes version
 -- ARGV[2]  '1' to write it if there is none
 --
--- Returns 1 if it was written, 0 if the stored one is not older, -1 if there is none and
--- none was written.
+-- Returns 1 if the copy was written, 0 if the stored one is not older, -1 if there is none
+-- and none was written.
 local old = redis.call('GETRANGE', KEYS[1], 0, 4)
 local function version(copy)
   local a, b, c, d = string.byte(copy, 2, 5)

@@ -9,8 +9,8 @@
 -- ARGV[4]  '1' to release the lease
 -- ARGV[5]  the stop mark after which the job was last continued, '' for none
 --
--- Returns 0 if the caller does not hold the lease, 2 if the job was stored and has another
--- stop mark, 1 if it was stored and has not.
+-- Returns 0 if the caller does not hold the lease, 1 if the job was stored, 2 if it was
+-- stored and has another stop mark than ARGV[5].
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
 end
