@@ -19,27 +19,27 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// lying is what some names held at a time.
-type lying map[string]string
+// snapshot has the values of some names in Valkey; empty for a missing name.
+type snapshot map[string]string
 
-func (w *world) remember(t *testing.T, names ...string) lying {
+func (w *world) snapshot(t *testing.T, names ...string) snapshot {
 	t.Helper()
-	held := lying{}
+	values := snapshot{}
 	for _, name := range names {
 		value, err := w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).ToString()
 		if err != nil && !valkey.IsValkeyNil(err) {
 			t.Fatal(err)
 		}
-		held[name] = value
+		values[name] = value
 	}
-	return held
+	return values
 }
 
-// takeBack makes names hold again what they held, as a failover does to what was not
-// replicated yet.
-func (w *world) takeBack(t *testing.T, held lying) {
+// revert writes the values of a snapshot again, as after a failover before the newer
+// values were replicated.
+func (w *world) revert(t *testing.T, values snapshot) {
 	t.Helper()
-	for name, value := range held {
+	for name, value := range values {
 		command := w.client.B().Set().Key(name).Value(value).Build()
 		if value == "" {
 			command = w.client.B().Del().Key(name).Build()
@@ -50,7 +50,7 @@ func (w *world) takeBack(t *testing.T, held lying) {
 	}
 }
 
-// cold makes the world's checker one that knows nothing yet.
+// cold returns the world with a new checker, which has no policy set yet.
 func (w *world) cold() *world {
 	return &world{Store: w.Store, checker: enforce.NewChecker(w.checks, testPepper), checks: w.checks,
 		client: w.client}
@@ -61,143 +61,146 @@ func (w *world) synced(t *testing.T) bool {
 	return must(w.Synced(t.Context(), must(w.Set(t.Context()))))
 }
 
-// wantRepaired syncs, and wants a Set of this version, with this limit, to be what lies
-// everywhere.
+// wantRepaired runs Sync. It fails the test unless the set, its mirrors and all copies
+// then have this version, with this limit.
 func (w *world) wantRepaired(t *testing.T, version, limit int64) {
 	t.Helper()
 	if w.synced(t) {
 		t.Error("synced before the repair")
 	}
-	for range 2 { // the second one finds nothing to do
+	for range 2 { // the second Sync has nothing to do
 		if err := w.Sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		set := must(w.Set(t.Context()))
 		if set.Version != version || set.Plans[0].Limits[0].Requests != limit || !w.synced(t) {
-			t.Fatalf("after the repair: %+v, synced %t; want version %d with limit %d", set, w.synced(t),
+			t.Fatalf("after Sync: got %+v, synced %t; want version %d with limit %d", set, w.synced(t),
 				version, limit)
 		}
 	}
 	found := must(w.readVersions(t.Context()))
 	if found.stored != version || found.oldest != version || found.newest != version {
-		t.Errorf("after the repair: %+v, want version %d everywhere", found, version)
+		t.Errorf("after Sync: got %+v, want version %d everywhere", found, version)
 	}
 }
 
-// A failover takes back the Set's record: checks that begin then find the save in a
-// mirror, and Sync brings it back.
+// After a failover reverted the record of the policy set, new checkers read the save from
+// a mirror, and Sync restores it.
 func TestLostSetComesBackFromAMirror(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(10)...)
 		_, secret := w.create(t, "a", "free")
-		before := w.remember(t, policyset.SetKey, policyset.MirrorKeys[0])
+		before := w.snapshot(t, policyset.SetKey, policyset.MirrorKeys[0])
 		w.plan(t, "free", perMinute(2)...)
 		warm := w.cold()
 		warm.expect(t, call(secret), "y")
-		w.takeBack(t, before)
+		w.revert(t, before)
 
 		if c := w.cold().expect(t, call(secret), "yn"); c.SetVersion != 2 {
-			t.Errorf("version %d before the repair, want 2", c.SetVersion)
+			t.Errorf("before Sync: got version %d, want 2", c.SetVersion)
 		}
 		w.wantRepaired(t, 3, 2)
 		for name, checks := range map[string]*world{"warm": warm, "cold": w.cold()} {
 			if c := checks.expect(t, call(secret), "n"); c.SetVersion != 3 {
-				t.Errorf("%s: version %d after the repair, want 3", name, c.SetVersion)
+				t.Errorf("%s checker after Sync: got version %d, want 3", name, c.SetVersion)
 			}
 		}
 		recorded := w.recorded(t, policyset.SetID)
 		if last := recorded[len(recorded)-1]; last.Action != "policy.repair" || last.By != byRepair ||
 			!strings.Contains(string(last.Before), `"requests":10`) {
-			t.Errorf("the audit ends with %+v", last)
+			t.Errorf("last audit entry: got %+v, want a repair by %v", last, byRepair)
 		}
 		w.plan(t, "free", perMinute(5)...)
 		if c := warm.expect(t, call(secret), "yyyn"); c.SetVersion != 4 {
-			t.Errorf("version %d after the next save, want 4", c.SetVersion)
+			t.Errorf("after the next save: got version %d, want 4", c.SetVersion)
 		}
 	})
 }
 
-// lostSet is a world in which the save of version 2, with a limit of 2 instead of 10 and
-// a second plan, is left in the copies alone.
+// lostSet saves version 1 and then version 2, with a limit of 2 instead of 10 and a
+// second plan. Then it reverts the set and its mirrors, so that only the copies have
+// version 2. warm has a checker that knows version 2.
 func lostSet(t *testing.T, w *world) (warm *world, c enforce.Call) {
 	t.Helper()
 	w.plan(t, "free", perMinute(10)...)
 	_, secret := w.create(t, "a", "free")
-	before := w.remember(t, append(policyset.MirrorKeys[:], policyset.SetKey)...)
+	before := w.snapshot(t, append(policyset.MirrorKeys[:], policyset.SetKey)...)
 	w.save(t, func(s *policy.Set) {
 		s.Plans[0].Limits = perMinute(2)
 		s.Plans = append(s.Plans, policy.Plan{Name: "lost", Limits: perMinute(1)})
 	})
 	warm = w.cold()
 	warm.expect(t, call(secret), "y")
-	w.takeBack(t, before)
+	w.revert(t, before)
 	return warm, call(secret)
 }
 
-// The mirrors are lost as well: who knows the newest Set goes by it, who does not goes by
-// none. Then Sync puts the older one in force everywhere.
+// If the mirrors are lost too, checkers that know the newest policy set continue with it,
+// and others do not decide. Sync puts the older set in force everywhere.
 func TestLostSetAndMirrors(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		warm, c := lostSet(t, w)
-		if checked, err := w.cold().checker.Check(t.Context(), c, nil); checked.Allowed ||
+		if result, err := w.cold().checker.Check(t.Context(), c, nil); result.Allowed ||
 			!errors.Is(err, enforce.ErrStale) || !store.Unavailable(err) {
-			t.Errorf("without the newest set: %+v, %v; want no decision", checked, err)
+			t.Errorf("without the newest set: got %+v, %v; want ErrStale", result, err)
 		}
 		warm.expect(t, c, "yn")
 		w.wantRepaired(t, 3, 10)
 		warm.expect(t, c, "yyyyyyyyn")
 		w.plan(t, "new", perMinute(1)...)
 		if plan, _ := must(w.Set(t.Context())).Plan("new"); plan.Number != 3 {
-			t.Errorf("the new plan has the number %d, of which there may be keys", plan.Number)
+			t.Errorf("new plan: got number %d, want 3, which no key may have", plan.Number)
 		}
 	})
 }
 
-// A save repairs as well: its version is above any that a check may know.
+// A save repairs a lost set too: its version is above every version that a check may
+// know.
 func TestSaveOverALostSet(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		warm, c := lostSet(t, w)
 		w.plan(t, "free", perMinute(5)...)
 		for _, checks := range []*world{warm, w.cold()} {
-			if checked := checks.expect(t, c, "yy"); checked.SetVersion != 3 {
-				t.Errorf("version %d after the save, want 3", checked.SetVersion)
+			if result := checks.expect(t, c, "yy"); result.SetVersion != 3 {
+				t.Errorf("after the save: got version %d, want 3", result.SetVersion)
 			}
 		}
 		warm.expect(t, c, "n")
 		if !w.synced(t) {
-			t.Error("not synced after a save")
+			t.Error("after the save: got synced false, want true")
 		}
 	})
 }
 
-// Copies are lost: until Sync the limits from before hold there, and not after.
+// In buckets that lost their copies, checks use older copies until Sync, or fail without
+// one. After Sync they use the newest.
 func TestLostCopiesAreWrittenAgain(t *testing.T) {
-	for name, first := range map[string]bool{"older ones are left": false, "none are left": true} {
+	for name, noCopies := range map[string]bool{"older copies": false, "no copies": true} {
 		t.Run(name, func(t *testing.T) {
 			onEveryServer(t, func(t *testing.T, w *world) {
 				copies := copyKeys()[policyset.Mirrors:]
-				before := w.remember(t, copies[:128]...)
-				if !first {
+				before := w.snapshot(t, copies[:128]...)
+				if !noCopies {
 					w.plan(t, "free", perMinute(10)...)
-					before = w.remember(t, copies[:128]...)
+					before = w.snapshot(t, copies[:128]...)
 				}
 				w.plan(t, "free", perMinute(3)...)
 				secret := keyIn(t, w, copies[:128])
-				w.takeBack(t, before)
+				w.revert(t, before)
 				switch _, err := w.checker.Check(t.Context(), secret, nil); {
-				case first && !errors.Is(err, enforce.ErrStale):
-					t.Errorf("without a copy: %v, want errStale", err)
-				case !first && err != nil:
+				case noCopies && !errors.Is(err, enforce.ErrStale):
+					t.Errorf("without a copy: got %v, want ErrStale", err)
+				case !noCopies && err != nil:
 					t.Error(err)
 				}
 				w.wantRepaired(t, must(w.Set(t.Context())).Version, 3)
-				w.expect(t, secret, map[bool]string{true: "yyyn", false: "yyn"}[first])
+				w.expect(t, secret, map[bool]string{true: "yyyn", false: "yyn"}[noCopies])
 			})
 		})
 	}
 }
 
-// keyIn creates a key in a bucket whose copy is one of these.
+// keyIn creates a key in a bucket with one of these copies.
 func keyIn(t *testing.T, w *world, copies []string) enforce.Call {
 	t.Helper()
 	for {
@@ -210,26 +213,28 @@ func keyIn(t *testing.T, w *world, copies []string) enforce.Call {
 	}
 }
 
-// Copies alone have too little to make a Set of: Sync leaves them to those who still know
-// it, and a save goes on behind them.
-func TestNothingIsLeftButCopies(t *testing.T) {
+// Sync cannot restore the policy set from copies alone. Checkers that know the set
+// continue with it. The next save gets a version and plan numbers above those of the
+// copies.
+func TestOnlyCopiesAreLeft(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(2)...)
 	_, secret := w.create(t, "a", "free")
 	w.expect(t, call(secret), "y")
-	w.takeBack(t, lying{policyset.SetKey: "", policyset.MirrorKeys[0]: "", policyset.MirrorKeys[1]: "",
+	w.revert(t, snapshot{policyset.SetKey: "", policyset.MirrorKeys[0]: "", policyset.MirrorKeys[1]: "",
 		policyset.MirrorKeys[2]: ""})
 	if err := w.Sync(t.Context()); !errors.Is(err, errSetLost) || w.synced(t) {
-		t.Errorf("sync: %v, want errSetLost", err)
+		t.Errorf("sync: got %v, want errSetLost", err)
 	}
 	w.expect(t, call(secret), "yn")
 	w.plan(t, "free", perMinute(1)...)
 	if set := must(w.Set(t.Context())); set.Version != 2 || set.Plans[0].Number != 2 {
-		t.Errorf("%+v, want version 2 and a plan of another number", set)
+		t.Errorf("got %+v, want version 2 and plan number 2", set)
 	}
 }
 
-// However a save and a Sync meet, the newest save is what lies everywhere.
+// With concurrent saves and Syncs, the newest save is stored everywhere in the end, and
+// no Sync takes a save under way for a lost one.
 func TestSyncDuringSaves(t *testing.T) {
 	w := open(t, valkeytest.SharedCluster(t))
 	w.plan(t, "free", perMinute(1)...)
@@ -248,13 +253,13 @@ func TestSyncDuringSaves(t *testing.T) {
 		t.Error(err)
 	}
 	if set := must(w.Set(t.Context())); set.Version != 41 || !w.synced(t) {
-		t.Errorf("version %d, synced %t; want 41: a save was taken for a lost one", set.Version, w.synced(t))
+		t.Errorf("got version %d, synced %t; want 41, true", set.Version, w.synced(t))
 	}
 }
 
-// While a shard does not answer, a save reaches the other shards at once, and lists say
-// what keys on them have left.
-func TestWithoutAShard(t *testing.T) {
+// While a shard does not answer, a save reaches the other shards, and Usage works for
+// their keys.
+func TestUnavailableShard(t *testing.T) {
 	servers := valkeytest.StartProxiedCluster(t, 3)
 	w := open(t, servers[0].URL()+"?cluster=true")
 	w.plan(t, "free", perMinute(7)...)
@@ -277,7 +282,7 @@ func TestWithoutAShard(t *testing.T) {
 	defer cancel()
 	used, err := w.Usage(ctx, set, []policy.Key{key})
 	if err != nil || used[0].Limits[0].Used() != 2 {
-		t.Errorf("%+v, %v; two calls were made", used, err)
+		t.Errorf("usage: got %+v, %v; want 2 used", used, err)
 	}
 	next := *set
 	next.Version++
@@ -290,7 +295,7 @@ func TestWithoutAShard(t *testing.T) {
 		}
 	}
 	if len(copies) < keyspace.Buckets/4 {
-		t.Fatalf("%d copies on the first of three shards", len(copies))
+		t.Fatalf("got %d copies on the first of three shards, want at least a quarter", len(copies))
 	}
 	waiting.Until(t, "the copies on the first shard are new", func() bool {
 		return !slices.ContainsFunc(copies, func(name string) bool {
@@ -300,6 +305,6 @@ func TestWithoutAShard(t *testing.T) {
 	})
 	cancel()
 	if err := <-saved; !errors.Is(err, policy.ErrUnfinished) {
-		t.Errorf("the save ended with %v", err)
+		t.Errorf("save: got %v, want ErrUnfinished", err)
 	}
 }

@@ -19,7 +19,9 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-func TestCheckFindsKeyAndTakes(t *testing.T) {
+// A check finds a created key and takes from its plan's limits. Counts expire, and
+// configuration does not.
+func TestCheckOfACreatedKey(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "pro", limiter.Limit{Requests: 2, Window: time.Minute},
 			limiter.Limit{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter})
@@ -27,28 +29,29 @@ func TestCheckFindsKeyAndTakes(t *testing.T) {
 		last := w.expect(t, call(secret), "yyn")
 		if last.ID != k.ID || last.Name != k.Name || last.Plan != "pro" || last.Source != "plan" ||
 			last.KeyVersion != 1 || last.SetVersion != 1 {
-			t.Errorf("%s, want key %+v of plan pro", describe(last), k)
+			t.Errorf("got %s, want key %+v of plan pro", describe(last), k)
 		}
 		d, err := w.Usage(t.Context(), must(w.Set(t.Context())), []policy.Key{k})
 		if err != nil || d[0].Limits[0].Used() != 2 || d[0].Limits[1].Used() != 2 {
-			t.Errorf("usage after two admitted and one denied call: %+v, %v; want 2 of each limit", d, err)
+			t.Errorf("usage: got %+v, %v; want 2 of each limit", d, err)
 		}
 		ttl := w.client.Do(t.Context(), w.client.B().Pttl().Key(keyspace.State(k.ID)).Build())
-		if left, err := ttl.AsInt64(); err != nil || left <= 0 || left > 2*time.Hour.Milliseconds()+1 {
-			t.Errorf("counts live for %d ms, %v; want at most two windows", left, err)
+		if ms, err := ttl.AsInt64(); err != nil || ms <= 0 || ms > 2*time.Hour.Milliseconds()+1 {
+			t.Errorf("counts: got a time to live of %d ms, %v; want at most two windows", ms, err)
 		}
 		for _, name := range []string{keyspace.Record(k.ID), policyset.SetKey,
 			policyset.CopyKey(keyspace.BucketOf(k.ID))} {
 			if ttl, _ := w.client.Do(t.Context(),
 				w.client.B().Pttl().Key(name).Build()).AsInt64(); ttl != -1 {
-				t.Errorf("%s expires in %d ms: configuration mustR not", name, ttl)
+				t.Errorf("%s: got a time to live of %d ms, want none for configuration", name, ttl)
 			}
 		}
 	})
 }
 
-// All that a caller may hear of is the same, whatever is wrong with its key.
-func TestUnknownKeysLookAlike(t *testing.T) {
+// A check returns the same for a key that is revoked, expired, unknown or has another
+// secret, so that callers cannot distinguish them.
+func TestUnknownKeysAreIndistinguishable(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
 		k, revoked := w.create(t, "revoked", "free")
@@ -75,14 +78,14 @@ func TestUnknownKeysLookAlike(t *testing.T) {
 		} {
 			c, err := try.checker.Check(t.Context(), try.call, nil)
 			if !errors.Is(err, policy.ErrUnknownKey) || !reflect.DeepEqual(c, enforce.Result{}) {
-				t.Errorf("%s: %+v, %v; want ErrUnknownKey", name, c, err)
+				t.Errorf("%s: got %+v, %v; want only ErrUnknownKey", name, c, err)
 			}
 		}
 	})
 }
 
-// An edit acts on the next check and keeps the window's history: raising frees at once,
-// lowering never resets the count.
+// An edit acts on the next check and keeps the counts: a higher limit allows more at
+// once, and a lower one does not reset them.
 func TestEditsActOnTheNextCheck(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(2)...)
@@ -110,13 +113,15 @@ func TestEditsActOnTheNextCheck(t *testing.T) {
 			c := w.check(t, call(secret))
 			if c.Allowed != step.allowed || c.Limits[0].Remaining != step.remaining ||
 				c.KeyVersion != k.Version {
-				t.Errorf("after the edit to %v: %s, want %+v at version %d", step.limits, describe(c),
+				t.Errorf("after the edit to %v: got %s, want %+v at version %d", step.limits, describe(c),
 					step, k.Version)
 			}
 		}
 	})
 }
 
+// An edit that is based on an old version writes nothing and returns the current key or
+// set.
 func TestStaleEditWritesNothing(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(2)...)
@@ -126,22 +131,22 @@ func TestStaleEditWritesNothing(t *testing.T) {
 		current, err := w.SetOverride(t.Context(), k.ID, k.Version,
 			&policy.Override{Limits: perMinute(4), Reason: "second"}, byTest)
 		if !errors.Is(err, policy.ErrConflict) || text(current) != text(first) {
-			t.Errorf("stale edit: %+v, %v; want %+v and ErrConflict", current, err, first)
+			t.Errorf("stale edit: got %+v, %v; want %+v and ErrConflict", current, err, first)
 		}
 		if got := must(w.Get(t.Context(), k.ID)); text(got) != text(first) {
-			t.Errorf("after the stale edit: %+v; want %+v", got, first)
+			t.Errorf("after the stale edit: got %+v, want %+v", got, first)
 		}
 		set := must(w.Set(t.Context()))
 		w.plan(t, "free", perMinute(7)...)
 		if newer, err := w.SaveSet(t.Context(), *set, byTest); !errors.Is(err, policy.ErrConflict) ||
 			newer.Plans[0].Limits[0].Requests != 7 {
-			t.Errorf("stale save: %+v, %v; want the newer set and ErrConflict", newer, err)
+			t.Errorf("stale save: got %+v, %v; want the newer set and ErrConflict", newer, err)
 		}
 	})
 }
 
-// Of many concurrent edits of one version exactly one is written, and the audit has
-// exactly one entry for each that was.
+// Of many concurrent edits of one version exactly one is written, and only this one is
+// recorded in the audit.
 func TestConcurrentEditsConflict(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(2)...)
@@ -165,13 +170,15 @@ func TestConcurrentEditsConflict(t *testing.T) {
 		}
 	}
 	if got := must(w.Get(t.Context(), k.ID)); saved != 1 || got.Version != 2 {
-		t.Errorf("%d edits saved, version %d; want 1 and version 2", saved, got.Version)
+		t.Errorf("got %d saved edits, version %d; want 1, version 2", saved, got.Version)
 	}
 	if v := must(w.Audit().Verify(t.Context())); v.Entries != 3 || len(v.Broken) > 0 {
-		t.Errorf("audit: %+v; want the plan, the key and one override", v)
+		t.Errorf("audit: got %+v, want the plan, the key and one override", v)
 	}
 }
 
+// List returns pages in the order of names, filtered by prefix, plan or list, and follows
+// edits.
 func TestListPagesByName(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
@@ -193,35 +200,36 @@ func TestListPagesByName(t *testing.T) {
 			}
 		}
 		if got := strings.Join(names, " "); got != "Alp/free Alpha/free alpine/free beta/free delta/free" {
-			t.Errorf("pages hold %s", got)
+			t.Errorf("pages: got %s", got)
 		}
 		if page := must(w.List(t.Context(), set, Query{Prefix: "ALP"})); len(page.Keys) != 3 ||
 			page.Next != "" {
-			t.Errorf("prefix ALP: %+v; want 3 keys", page)
+			t.Errorf("prefix ALP: got %+v, want 3 keys", page)
 		}
 		k = must(w.SetOverride(t.Context(), k.ID, k.Version,
 			&policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
 		if page := must(w.List(t.Context(), set, Query{List: Overridden})); len(page.Keys) != 1 ||
 			page.Keys[0].ID != k.ID {
-			t.Errorf("overridden: %+v; want zeta", page)
+			t.Errorf("overridden: got %+v, want zeta", page)
 		}
 		must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, func(k *policy.Key) {
 			k.Plan, k.Name, k.Override = "free", "omega", nil
 		}))
 		counts := must(w.PlanCounts(t.Context(), set))
 		if counts[1] != 6 || counts[2] != 0 {
-			t.Errorf("counts %v, want 6 of plan 1 and none of plan 2", counts)
+			t.Errorf("got counts %v, want 6 of plan 1 and none of plan 2", counts)
 		}
 		if page := must(w.List(t.Context(), set, Query{Prefix: "z"})); len(page.Keys) != 0 {
-			t.Errorf("the old name is still listed: %+v", page)
+			t.Errorf("old name: got %+v, want no keys", page)
 		}
 		var invalid *policy.InvalidError
 		if _, err := w.List(t.Context(), set, Query{After: "!"}); !errors.As(err, &invalid) {
-			t.Errorf("bad position: %v, want an InvalidError", err)
+			t.Errorf("bad position: got %v, want an InvalidError", err)
 		}
 	})
 }
 
+// A deleted key is unknown to checks, in no list, and cannot be deleted again.
 func TestDelete(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
@@ -231,18 +239,19 @@ func TestDelete(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
-			t.Errorf("check of a deleted key: %v", err)
+			t.Errorf("check: got %v, want ErrUnknownKey", err)
 		}
 		if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 0 {
-			t.Errorf("list after delete: %+v", page)
+			t.Errorf("list: got %+v, want no keys", page)
 		}
 		if err := w.Delete(t.Context(), k.ID, byTest); !errors.Is(err, policy.ErrNotFound) {
-			t.Errorf("second delete: %v, want ErrNotFound", err)
+			t.Errorf("second delete: got %v, want ErrNotFound", err)
 		}
 	})
 }
 
-func TestBanEndsByItself(t *testing.T) {
+// A ban denies calls until its end, without another edit.
+func TestBanExpires(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
 		k, secret := w.create(t, "banned", "free")
@@ -253,7 +262,7 @@ func TestBanEndsByItself(t *testing.T) {
 		c := w.check(t, call(secret))
 		if c.Allowed || !c.BannedUntil.Equal(until) || c.Name != "banned" || c.Plan != "free" ||
 			len(c.Limits) != 0 {
-			t.Errorf("%s, want a ban until %s", describe(c), until)
+			t.Errorf("got %s, want a ban until %s", describe(c), until)
 		}
 		must(w.Update(t.Context(), k.ID, k.Version, "key.unban", byTest, func(k *policy.Key) {
 			k.Banned = time.Now().Add(-time.Second)
@@ -262,7 +271,8 @@ func TestBanEndsByItself(t *testing.T) {
 	})
 }
 
-func TestOverrideEndsByItself(t *testing.T) {
+// An override applies until its end. Then the plan's limits apply, without another edit.
+func TestOverrideExpires(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
 		k, secret := w.create(t, "overridden", "free")
@@ -271,19 +281,20 @@ func TestOverrideEndsByItself(t *testing.T) {
 				Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
 		)
 		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || len(c.Limits) != 0 {
-			t.Errorf("%s, want an override without limits", describe(c))
+			t.Errorf("got %s, want an override without limits", describe(c))
 		}
 		must(
 			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
 				Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
 		)
 		if c := w.expect(t, call(secret), "yn"); c.Source != "plan" {
-			t.Errorf("%s, want the plan back", describe(c))
+			t.Errorf("got %s, want the plan", describe(c))
 		}
 	})
 }
 
-func TestBadInputIsNamedAndNotStored(t *testing.T) {
+// Invalid input is an error that names the field, and is not stored.
+func TestInvalidInput(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
 	stored := func() int64 { return must(w.client.Do(t.Context(), w.client.B().Dbsize().Build()).AsInt64()) }
@@ -301,10 +312,10 @@ func TestBadInputIsNamedAndNotStored(t *testing.T) {
 		_, _, err := w.Create(t.Context(), n, byTest)
 		wantInvalid(t, err, field)
 	}
-	if now := stored(); now != before {
-		t.Errorf("%d keys stored, before %d", now, before)
+	if got := stored(); got != before {
+		t.Errorf("got %d stored keys, want %d as before", got, before)
 	}
-	k, _ := w.create(t, "kept", "free")
+	k, _ := w.create(t, "valid", "free")
 	before = stored()
 	for field, o := range map[string]policy.Override{
 		"override.limits":             {Reason: "none"},
@@ -315,13 +326,13 @@ func TestBadInputIsNamedAndNotStored(t *testing.T) {
 		_, err := w.SetOverride(t.Context(), k.ID, k.Version, &o, byTest)
 		wantInvalid(t, err, field)
 	}
-	if now := stored(); now != before {
-		t.Errorf("%d keys stored, before %d", now, before)
+	if got := stored(); got != before {
+		t.Errorf("got %d stored keys, want %d as before", got, before)
 	}
 }
 
-// Costs and limits beyond their bounds are refused before anything is stored; so is what
-// no call could ever pass.
+// Costs and limits out of range, and limits below the cost of a call, are refused before
+// anything is stored.
 func TestCostsAndLimitsOutOfRange(t *testing.T) {
 	w := open(t, valkeytest.Embedded(t))
 	w.plan(t, "free", perMinute(10)...)
@@ -350,13 +361,13 @@ func TestCostsAndLimitsOutOfRange(t *testing.T) {
 	for _, cost := range []string{"NaN", "1e99", "1.5", "-0x1", `"1"`, "Infinity", "99999999999999999999"} {
 		var r policy.Route
 		if err := json.Unmarshal([]byte(`{"cost":`+cost+`}`), &r); err == nil {
-			t.Errorf("cost %s is taken for %d", cost, r.Cost)
+			t.Errorf("cost %s: got %d, want an error", cost, r.Cost)
 		}
 	}
 }
 
-// A record that is not ours is an error, never an allowed call.
-func TestForeignBytesNeverAllow(t *testing.T) {
+// A truncated record or copy never allows a call.
+func TestTruncatedRecordsNeverAllow(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) string{"valkey": valkeytest.Start,
 		"embedded": valkeytest.Embedded} {
 		t.Run(name, func(t *testing.T) {
@@ -371,7 +382,7 @@ func TestForeignBytesNeverAllow(t *testing.T) {
 				for n := range whole {
 					w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole[:n])).Build())
 					if c, err := w.checker.Check(t.Context(), call(secret), nil); c.Allowed {
-						t.Errorf("%s cut to %d bytes allowed: %+v, %v", key, n, c, err)
+						t.Errorf("%s cut to %d bytes: got %+v, %v; want it not allowed", key, n, c, err)
 					}
 				}
 				w.client.Do(t.Context(), w.client.B().Set().Key(key).Value(string(whole)).Build())
@@ -380,8 +391,8 @@ func TestForeignBytesNeverAllow(t *testing.T) {
 	}
 }
 
-// A key that another version wrote denies its caller, is listed with the others, and can
-// be deleted. Its counts are not touched.
+// A check of a key in an unknown format fails and writes no counts. The key is listed
+// with the others, and can be deleted.
 func TestUnreadableKeyHidesNoOther(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)
@@ -394,30 +405,30 @@ func TestUnreadableKeyHidesNoOther(t *testing.T) {
 			string(record)).Build())
 		if c, err := w.checker.Check(t.Context(), call(secret), nil); err == nil ||
 			errors.Is(err, policy.ErrUnknownKey) {
-			t.Errorf("check: %+v, %v; want an error that says why", c, err)
+			t.Errorf("check: got %+v, %v; want another error than ErrUnknownKey", c, err)
 		}
 		if n, _ := w.client.Do(t.Context(),
 			w.client.B().Exists().Key(keyspace.State(odd.ID)).Build()).AsInt64(); n != 0 {
-			t.Error("the check wrote counts")
+			t.Error("the check wrote counts, want none")
 		}
 		set := must(w.Set(t.Context()))
 		page := must(w.List(t.Context(), set, Query{}))
 		if len(page.Keys) != 2 || page.Keys[0].ID != good.ID || page.Keys[1].Status != policy.Unreadable ||
 			page.Keys[1].Name != "odd" {
-			t.Fatalf("list: %+v", page)
+			t.Fatalf("list: got %+v, want good and the unreadable odd", page)
 		}
 		if d := must(w.Usage(t.Context(), set, page.Keys)); len(d) != 2 || d[0].Limits[0].Remaining != 5 ||
 			len(d[1].Limits) != 0 {
-			t.Errorf("usage: %+v", d)
+			t.Errorf("usage: got %+v, want 5 remaining and the zero Decision", d)
 		}
 		if _, err := w.Get(t.Context(), odd.ID); !errors.Is(err, policy.ErrUnreadable) {
-			t.Errorf("get: %v, want ErrUnreadable", err)
+			t.Errorf("get: got %v, want ErrUnreadable", err)
 		}
 		if err := w.Delete(t.Context(), odd.ID, byTest); err != nil {
 			t.Error(err)
 		}
 		if page := must(w.List(t.Context(), set, Query{})); len(page.Keys) != 1 {
-			t.Errorf("list after delete: %+v", page)
+			t.Errorf("list after delete: got %+v, want one key", page)
 		}
 	})
 }

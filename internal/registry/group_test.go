@@ -16,8 +16,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// inGroup creates a key in a group.
-func (w *world) inGroup(t *testing.T, name, group string) policy.Key {
+// createInGroup creates a key in a group.
+func (w *world) createInGroup(t *testing.T, name, group string) policy.Key {
 	t.Helper()
 	n := policy.NewKey{Name: name, Env: "test", Plan: "free", Group: group}
 	k, _, err := w.Create(t.Context(), n, byTest)
@@ -46,19 +46,19 @@ func (w *world) groups(t *testing.T, prefix string) string {
 	return strings.Join(words, " ")
 }
 
-// A group's list has the keys that are in it, whatever edits came before, and the list of
-// groups has those that have keys.
+// The list of a group has its keys after any edits, and the list of groups has the groups
+// with keys.
 func TestGroupLists(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
-		a, b := w.inGroup(t, "a", "acme"), w.inGroup(t, "b", "acme")
-		c := w.inGroup(t, "c", "Zebra")
-		d := w.inGroup(t, "d", "")
+		a, b := w.createInGroup(t, "a", "acme"), w.createInGroup(t, "b", "acme")
+		c := w.createInGroup(t, "c", "Zebra")
+		d := w.createInGroup(t, "d", "")
 		if got := w.groups(t, ""); got != "acme:2 Zebra:1" {
-			t.Errorf("groups: %s", got)
+			t.Errorf("groups: got %s, want acme:2 Zebra:1", got)
 		}
 		if got := w.groups(t, "ZE"); got != "Zebra:1" {
-			t.Errorf("groups from ZE on: %s", got)
+			t.Errorf("groups with prefix ZE: got %s, want Zebra:1", got)
 		}
 		c = w.regroup(t, c, "acme")
 		d = w.regroup(t, d, "ACME")
@@ -67,26 +67,26 @@ func TestGroupLists(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := w.groups(t, ""); got != "ACME:1 acme:1" {
-			t.Errorf("groups after edits: %s", got)
+			t.Errorf("groups after edits: got %s, want ACME:1 acme:1", got)
 		}
 		for group, want := range map[string]string{"acme": c.ID, "ACME": d.ID, "Zebra": ""} {
 			rows := w.rows(t, Query{Group: group})
 			if len(rows) != len(want)/12 || want != "" && rows[want] != 1 {
-				t.Errorf("%s: %v, want %s", group, rows, want)
+				t.Errorf("group %s: got %v, want only %q", group, rows, want)
 			}
 		}
 		if k := must(w.Get(t.Context(), c.ID)); k.Group != "acme" || a.Group != "" {
-			t.Errorf("%+v, %+v", k, a)
+			t.Errorf("got groups %q and %q, want acme and none", k.Group, a.Group)
 		}
 	})
 }
 
-// Readers of the list of groups, which drop what has no keys, lose no group that keys
-// join meanwhile.
-func TestGroupsThatFillWhileRead(t *testing.T) {
+// Readers of the list of groups, which remove groups without keys, lose no group that a
+// key joins meanwhile.
+func TestGroupsDuringEdits(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
-	k := w.inGroup(t, "caller", "acme")
+	k := w.createInGroup(t, "caller", "acme")
 	stop := make(chan struct{})
 	var readers sync.WaitGroup
 	for range 4 {
@@ -96,7 +96,7 @@ func TestGroupsThatFillWhileRead(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					_, _ = w.Groups(t.Context(), "", 10) // the last reading counts
+					_, _ = w.Groups(t.Context(), "", 10) // only the last result is checked
 				}
 			}
 		})
@@ -108,15 +108,15 @@ func TestGroupsThatFillWhileRead(t *testing.T) {
 	close(stop)
 	readers.Wait()
 	if got := w.groups(t, ""); got != "acme:1" {
-		t.Errorf("groups: %s", got)
+		t.Errorf("groups: got %s, want acme:1", got)
 	}
 }
 
-// Keys that a restore lists again are in their groups.
+// AddToLists, as a restore calls it, adds keys to their groups.
 func TestRestoredGroups(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
-	k := w.inGroup(t, "caller", "acme")
+	k := w.createInGroup(t, "caller", "acme")
 	record := must(w.client.Do(t.Context(), w.client.B().Get().Key(keyspace.Record(k.ID)).Build()).AsBytes())
 	for _, list := range []string{groupsKey, groupIndexKey("acme")} {
 		if err := w.client.Do(t.Context(), w.client.B().Del().Key(list).Build()).Error(); err != nil {
@@ -127,18 +127,18 @@ func TestRestoredGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := w.groups(t, ""); got != "acme:1" || w.rows(t, Query{Group: "acme"})[k.ID] != 1 {
-		t.Errorf("groups: %s, %v", got, w.rows(t, Query{Group: "acme"}))
+		t.Errorf("groups: got %s with %v, want acme:1 with %s", got, w.rows(t, Query{Group: "acme"}), k.ID)
 	}
 }
 
-// Resetting a group deletes its counts under every plan, with an entry in the audit, and
-// leaves those of its keys and of other groups.
+// ResetGroup deletes a group's counts of every plan, with an audit entry. The counts of
+// other groups stay.
 func TestResetGroup(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(10)...)
 		w.plan(t, "pro", perMinute(10)...)
-		w.inGroup(t, "a", "acme")
-		w.inGroup(t, "b", "zebra")
+		w.createInGroup(t, "a", "acme")
+		w.createInGroup(t, "b", "zebra")
 		state := func(group string, plan int) string {
 			return keyspace.Of(policy.GroupID(group), policy.GroupState(plan))
 		}
@@ -155,21 +155,21 @@ func TestResetGroup(t *testing.T) {
 			state("zebra", 1): true} {
 			err := w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).Error()
 			if valkey.IsValkeyNil(err) == want {
-				t.Errorf("%s: %v, want %t", name, err, want)
+				t.Errorf("%s: got %v, want it stored %t", name, err, want)
 			}
 		}
 		entries := w.recorded(t, policy.GroupID("acme"))
 		if len(entries) != 1 || entries[0].Action != audit.GroupReset || entries[0].Name != "acme" {
-			t.Errorf("%+v", entries)
+			t.Errorf("audit: got %+v, want one reset of acme", entries)
 		}
 		if err := w.ResetGroup(t.Context(), "nobody", byTest); !errors.Is(err, policy.ErrNotFound) {
-			t.Errorf("a group without keys: %v", err)
+			t.Errorf("a group without keys: got %v, want ErrNotFound", err)
 		}
 	})
 }
 
-// A name that does not fit into a path, and a group of a caller that others vouch for,
-// are refused.
+// Names with characters that a path cannot have, and groups of callers without an API
+// key, are refused.
 func TestGroupsRefused(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(10)...)
@@ -185,7 +185,7 @@ func TestGroupsRefused(t *testing.T) {
 		func(k *policy.Key) { k.Group = "acme" })
 	wantFields(t, err, "group")
 	if got := w.groups(t, ""); got != "" {
-		t.Errorf("groups: %s", got)
+		t.Errorf("groups: got %s, want none", got)
 	}
 }
 
@@ -199,6 +199,6 @@ func wantFields(t *testing.T, err error, want ...string) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("%v, want the fields %v", err, want)
+		t.Errorf("got %v, want errors about the fields %v", err, want)
 	}
 }

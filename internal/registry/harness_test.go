@@ -28,7 +28,7 @@ var (
 	byTest     = Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
-// world is a store with plans, and a checker as a check function has one.
+// world is a Store, with a checker like that of a check function.
 type world struct {
 	*Store
 	checker *enforce.Checker
@@ -64,7 +64,7 @@ func perMinute(requests int64) []limiter.Limit {
 	return []limiter.Limit{{Requests: requests, Window: time.Minute}}
 }
 
-// save changes the Set.
+// save changes the policy set and saves it.
 func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 	t.Helper()
 	set, err := w.Set(t.Context())
@@ -79,7 +79,7 @@ func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 	return saved
 }
 
-// plan saves a plan of this name with these limits.
+// plan saves a plan with this name and these limits.
 func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
@@ -111,17 +111,18 @@ func call(secret apikey.Secret) enforce.Call {
 	}
 }
 
-// check makes a check that must be decided.
+// check makes a check and fails the test if it returns an error.
 func (w *world) check(t testing.TB, c enforce.Call) enforce.Result {
 	t.Helper()
-	checked, err := w.checker.Check(t.Context(), c, nil)
+	result, err := w.checker.Check(t.Context(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return checked
+	return result
 }
 
-// expect makes checks and compares which were allowed: "yyn".
+// expect makes a check for each letter of want: y for allowed, n for denied. It returns
+// the last.
 func (w *world) expect(t testing.TB, c enforce.Call, want string) enforce.Result {
 	t.Helper()
 	var last enforce.Result
@@ -131,7 +132,7 @@ func (w *world) expect(t testing.TB, c enforce.Call, want string) enforce.Result
 		got += map[bool]string{true: "y", false: "n"}[last.Allowed]
 	}
 	if got != want {
-		t.Fatalf("allowed: %s, want %s; last %s", got, want, describe(last))
+		t.Fatalf("got checks %s, want %s; last %s", got, want, describe(last))
 	}
 	return last
 }
@@ -151,6 +152,6 @@ func wantInvalid(t *testing.T, err error, field string) {
 	t.Helper()
 	var invalid *policy.InvalidError
 	if !errors.As(err, &invalid) || len(invalid.Fields) != 1 || invalid.Fields[0].Field != field {
-		t.Errorf("%s: %v, want an InvalidError about it alone", field, err)
+		t.Errorf("%s: got %v, want an InvalidError with only this field", field, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// rows lists all keys in pages of a few, and returns how often each is there.
+// rows lists all keys of a query, page by page, and returns how often each is listed.
 func (w *world) rows(t *testing.T, q Query) map[string]int {
 	t.Helper()
 	set, times := must(w.Set(t.Context())), map[string]int{}
@@ -29,16 +29,16 @@ func (w *world) rows(t *testing.T, q Query) map[string]int {
 	}
 }
 
-// wantCounts compares how many places each list has.
+// wantCounts compares the lengths of the list of all keys and of the plans' lists.
 func (w *world) wantCounts(t *testing.T, all int64, perPlan ...int64) {
 	t.Helper()
 	counts := must(w.PlanCounts(t.Context(), must(w.Set(t.Context()))))
 	if n := must(w.Count(t.Context(), Query{})); n != all {
-		t.Errorf("%d places in the list of all, want %d", n, all)
+		t.Errorf("got %d entries in the list of all keys, want %d", n, all)
 	}
 	for i, want := range perPlan {
 		if counts[i+1] != want {
-			t.Errorf("%d keys of plan %d, want %d", counts[i+1], i+1, want)
+			t.Errorf("plan %d: got %d keys, want %d", i+1, counts[i+1], want)
 		}
 	}
 }
@@ -54,18 +54,18 @@ func (w *world) addStale(t *testing.T, entries ...staleEntry) {
 	}
 }
 
-// An edit that loses against another leaves no trace in the lists.
-func TestLostEditsLeaveTheListsAlone(t *testing.T) {
+// An edit that fails with a conflict leaves no entry in the lists.
+func TestConflictsLeaveNoEntries(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	for _, plan := range []string{"a", "b", "c"} {
 		w.plan(t, plan, perMinute(10)...)
 	}
-	really := map[string]int64{}
+	stored := map[string]int64{} // keys by plan
 	for i := range 20 {
 		k, _ := w.create(t, fmt.Sprint("key", i), "a")
-		var both sync.WaitGroup
+		var edits sync.WaitGroup
 		for _, plan := range []string{"b", "c"} {
-			both.Go(func() {
+			edits.Go(func() {
 				_, err := w.Update(t.Context(), k.ID, 1, "key.edit", byTest, func(k *policy.Key) {
 					k.Plan, k.Name = plan, k.Name+plan
 				})
@@ -74,10 +74,10 @@ func TestLostEditsLeaveTheListsAlone(t *testing.T) {
 				}
 			})
 		}
-		both.Wait()
-		really[must(w.Get(t.Context(), k.ID)).Plan]++
+		edits.Wait()
+		stored[must(w.Get(t.Context(), k.ID)).Plan]++
 	}
-	w.wantCounts(t, 20, 0, really["b"], really["c"])
+	w.wantCounts(t, 20, 0, stored["b"], stored["c"])
 	for id := range w.rows(t, Query{Count: 3}) {
 		k := must(w.Get(t.Context(), id))
 		must(w.Update(t.Context(), id, k.Version, "key.plan", byTest, func(k *policy.Key) { k.Plan = "a" }))
@@ -85,26 +85,26 @@ func TestLostEditsLeaveTheListsAlone(t *testing.T) {
 	w.save(t, func(s *policy.Set) { s.Plans = s.Plans[:1] })
 }
 
-// A caller who is adopted twice keeps the first name.
-func TestAdoptingTwiceLeavesOneRow(t *testing.T) {
+// A second adoption of a caller fails and leaves the first name and one entry.
+func TestAdoptTwice(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(10)...)
 	id := w.TokenCaller("issuer", "somebody")
 	must(w.Adopt(t.Context(), policy.Token, id, "first", nil, byTest))
 	if _, err := w.Adopt(t.Context(), policy.Token, id, "second", nil, byTest); !errors.Is(err,
 		policy.ErrConflict) {
-		t.Errorf("adopted again: %v", err)
+		t.Errorf("second adoption: got %v, want ErrConflict", err)
 	}
 	w.wantCounts(t, 1)
 	if page := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(page.Keys) != 1 ||
 		page.Keys[0].Name != "first" {
-		t.Errorf("listed: %+v", page.Keys)
+		t.Errorf("listed: got %+v, want first", page.Keys)
 	}
 }
 
-// What interrupted edits left in the lists is in no page, and gone after one look; the
-// pages' order and cursors stay.
-func TestListDropsStaleEntries(t *testing.T) {
+// List returns no keys of stale entries, as interrupted edits leave them, and removes
+// these entries. Order and cursors of the pages stay.
+func TestListRemovesStaleEntries(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "a", perMinute(10)...)
 		w.plan(t, "b", perMinute(10)...)
@@ -126,19 +126,19 @@ func TestListDropsStaleEntries(t *testing.T) {
 			rows := w.rows(t, c.q)
 			for id, times := range rows {
 				if times != 1 || !want[id] {
-					t.Errorf("%s: %s is listed %d times", name, id, times)
+					t.Errorf("%s: got %s %d times, want once", name, id, times)
 				}
 			}
 			if len(rows) != c.want {
-				t.Errorf("%s: %d keys, want %d", name, len(rows), c.want)
+				t.Errorf("%s: got %d keys, want %d", name, len(rows), c.want)
 			}
 		}
 		w.wantCounts(t, 9, 9, 0)
 	})
 }
 
-// A key that is not listed where it belongs is found again by any stale entry of it.
-func TestStaleEntriesBringTheirKeysBack(t *testing.T) {
+// A key that a list lacks is listed again when a reader finds a stale entry of it.
+func TestStaleEntriesRelistTheirKeys(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "a", perMinute(10)...)
 	k, _ := w.create(t, "key", "a")
@@ -148,13 +148,13 @@ func TestStaleEntriesBringTheirKeysBack(t *testing.T) {
 		w.rows(t, Query{})
 	}
 	if rows := w.rows(t, Query{}); rows[k.ID] != 1 {
-		t.Errorf("listed %d times", rows[k.ID])
+		t.Errorf("got the key %d times, want once", rows[k.ID])
 	}
 }
 
-// A plan that nobody has can be dropped, whatever its list says; one that a single key
-// has cannot, however many stale entries come before it.
-func TestPlansWithStaleEntriesCanBeDropped(t *testing.T) {
+// A plan without keys can be removed although its list has stale entries. A plan with a
+// key cannot, also if many stale entries precede it in the list.
+func TestRemovePlansWithStaleEntries(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "a", perMinute(10)...)
 	w.plan(t, "b", perMinute(10)...)
@@ -180,8 +180,8 @@ func TestPlansWithStaleEntriesCanBeDropped(t *testing.T) {
 	}
 }
 
-// However edits, creations and looks at the lists meet, no page has a key twice, and in
-// the end every key is listed where it belongs, once.
+// During concurrent edits, creations and reads of the lists, no page has a key twice.
+// Afterwards every key is listed once where it belongs.
 func TestListsDuringEdits(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "a", perMinute(10)...)
@@ -191,9 +191,9 @@ func TestListsDuringEdits(t *testing.T) {
 		k, _ := w.create(t, fmt.Sprint("key", i), "a")
 		ids = append(ids, k.ID)
 	}
-	var working, looking sync.WaitGroup
+	var writers, readers sync.WaitGroup
 	for worker := range 3 {
-		working.Go(func() {
+		writers.Go(func() {
 			for i := range 40 {
 				k, err := w.Get(t.Context(), ids[(i*7+worker)%len(ids)])
 				if err == nil {
@@ -207,13 +207,13 @@ func TestListsDuringEdits(t *testing.T) {
 			}
 		})
 	}
-	working.Go(func() {
+	writers.Go(func() {
 		for i := range 40 {
 			w.create(t, fmt.Sprint("new", i), "a")
 		}
 	})
 	stop := make(chan struct{})
-	looking.Go(func() {
+	readers.Go(func() {
 		set := must(w.Set(t.Context()))
 		for {
 			select {
@@ -221,34 +221,35 @@ func TestListsDuringEdits(t *testing.T) {
 				return
 			default:
 			}
-			once := map[string]bool{}
+			seen := map[string]bool{}
 			for _, k := range must(w.List(t.Context(), set, Query{Count: maxCount})).Keys {
-				if once[k.ID] {
-					t.Errorf("%s is twice in a page", k.ID)
+				if seen[k.ID] {
+					t.Errorf("got %s twice in a page", k.ID)
 				}
-				once[k.ID] = true
+				seen[k.ID] = true
 			}
 		}
 	})
-	working.Wait()
+	writers.Wait()
 	close(stop)
-	looking.Wait()
+	readers.Wait()
 	w.rows(t, Query{Plan: 1})
 	w.rows(t, Query{Plan: 2})
 	plans := map[string]int64{}
 	for id, times := range w.rows(t, Query{Count: 7}) {
 		plans[must(w.Get(t.Context(), id)).Plan]++
 		if times != 1 {
-			t.Errorf("%s is listed %d times", id, times)
+			t.Errorf("got %s %d times, want once", id, times)
 		}
 	}
 	w.wantCounts(t, 48, plans["a"], plans["b"])
 	if plans["a"]+plans["b"] != 48 {
-		t.Errorf("%v are listed, want 48", plans)
+		t.Errorf("got %v keys by plan, want 48 in all", plans)
 	}
 }
 
-// wantListed compares the keys of a query with those whose records an oracle picks.
+// wantListed compares the keys of a query with those for which the oracle in returns
+// true.
 func (w *world) wantListed(t *testing.T, when string, q Query, ids []string,
 	in func(*policy.Set, policy.Key) bool) {
 	t.Helper()
@@ -260,11 +261,11 @@ func (w *world) wantListed(t *testing.T, when string, q Query, ids []string,
 	}
 	q.Count = 2
 	if got := w.rows(t, q); !maps.Equal(got, want) {
-		t.Errorf("%s, %+v: %v, want %v", when, q, got, want)
+		t.Errorf("%s, %+v: got %v, want %v", when, q, got, want)
 	}
 }
 
-// listOracles says of each list whether a key belongs to it.
+// listOracles reports for each list whether a key belongs to it.
 var listOracles = map[Query]func(*policy.Set, policy.Key) bool{
 	{List: Overridden}: func(_ *policy.Set, k policy.Key) bool { return k.Override != nil },
 	{List: Revoked}:    func(_ *policy.Set, k policy.Key) bool { return k.Status == policy.Revoked },
@@ -284,7 +285,8 @@ func (w *world) wantAllListed(t *testing.T, when string, ids []string) {
 	}
 }
 
-// mixedKeys are keys in every state, of a plan in shadow mode and of one that is not.
+// mixedKeys creates n keys in every state, of a plan in shadow mode and of another. It
+// returns their ids.
 func (w *world) mixedKeys(t *testing.T, n int) []string {
 	t.Helper()
 	w.plan(t, "free", perMinute(10)...)
@@ -312,8 +314,8 @@ func (w *world) mixedKeys(t *testing.T, n int) []string {
 	return ids
 }
 
-// Every list has the keys that its oracle picks, in pages, before and after edits of keys
-// and of the plans' modes.
+// Every list has the keys of its oracle, before and after edits of keys and of the plans'
+// modes.
 func TestListsFollowEdits(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		ids := w.mixedKeys(t, 10)
@@ -336,44 +338,45 @@ func TestListsFollowEdits(t *testing.T) {
 	})
 }
 
-// A caller of a token issuer has the plan of its kind without being in that plan's list.
-func TestShadowedCallersWithoutPlan(t *testing.T) {
+// Shadowed has callers that have a plan in shadow mode by default, who are not in that
+// plan's list.
+func TestShadowedCallersByDefaultPlan(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(10)...)
 	id := w.TokenCaller("issuer", "somebody")
 	must(w.Adopt(t.Context(), policy.Token, id, "somebody", nil, byTest))
 	w.save(t, func(s *policy.Set) { s.TokenPlan, s.Plans[0].Mode = "free", policy.Shadow })
 	if got := w.rows(t, Query{List: Shadowed}); got[id] != 1 {
-		t.Errorf("listed: %v, want %s", got, id)
+		t.Errorf("got %v, want %s", got, id)
 	}
 }
 
-// Keys that an earlier release wrote join the lists step by step, and those that it wrote
-// during a rolling deployment a day later; until the first pass has ended, CompleteLists
-// says so.
+// CompleteLists adds keys of an earlier release to the lists step by step, and a day
+// later those that it wrote during a rolling deployment. It returns false until the first
+// pass has ended.
 func TestCompleteLists(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	ids := w.mixedKeys(t, keysPerStep+20)
-	forget := func() {
+	deleteLists := func() {
 		for _, list := range []string{Revoked.index(), Expiring.index(), Shadowed.index(), tagIndexKey("eu"),
 			tagIndexKey("a:b é")} {
 			w.client.Do(t.Context(), w.client.B().Del().Key(list).Build())
 		}
 	}
-	forget()
+	deleteLists()
 	steps := []bool{must(w.CompleteLists(t.Context(), 0)), must(w.CompleteLists(t.Context(), 0))}
 	if !slices.Equal(steps, []bool{false, true}) {
-		t.Errorf("complete after each step: %v", steps)
+		t.Errorf("complete after each step: got %v, want false, true", steps)
 	}
 	w.wantAllListed(t, "complete", ids)
 
-	forget()
+	deleteLists()
 	if !must(w.CompleteLists(t.Context(), time.Minute)) || len(w.rows(t, Query{List: Revoked})) != 0 {
-		t.Error("completed again within a day")
+		t.Error("a second pass ran within a day, want none")
 	}
 	w.Now = func() time.Time { return time.Now().Add(completeFor + time.Second) }
 	if !must(w.CompleteLists(t.Context(), time.Minute)) {
-		t.Error("a second pass takes the lists for incomplete")
+		t.Error("second pass: got incomplete lists, want complete")
 	}
 	w.wantAllListed(t, "a day later", ids)
 }

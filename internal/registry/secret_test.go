@@ -18,25 +18,25 @@ func newForeign(plan, value string) policy.NewKey {
 	return policy.NewKey{Name: "old", Env: "live", Plan: plan, Value: value}
 }
 
-// A given value is good as a key of ours is, its text is stored nowhere, and a rotation
-// gives it a secret of ours under the same id.
+// A key with a given value works like a generated one, and its text is not stored. A
+// rotation gives it a generated secret under the same id.
 func TestForeignKey(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
 		w.ForeignKeys = true
 		k, secret, err := w.Create(t.Context(), newForeign("free", foreignValue), byTest)
 		if err != nil || !k.Foreign || k.ID != secret.ID() || !secret.Foreign() {
-			t.Fatalf("%+v, %v", k, err)
+			t.Fatalf("create: got %+v, %v; want a foreign key with the id of its secret", k, err)
 		}
 		if stored, err := w.Get(t.Context(), k.ID); err != nil || !stored.Foreign {
-			t.Errorf("stored %+v, %v", stored, err)
+			t.Errorf("get: got %+v, %v; want a foreign key", stored, err)
 		}
 		w.expect(t, call(secret), "y")
 		other := must(apikey.NewKey(testPepper).Foreign(foreignValue + "x"))
 		for _, rejected := range []apikey.Secret{other, must(apikey.Renew("live", k.ID))} {
-			if checked, err := w.checker.Check(t.Context(), call(rejected), nil); !errors.Is(err,
+			if result, err := w.checker.Check(t.Context(), call(rejected), nil); !errors.Is(err,
 				policy.ErrUnknownKey) {
-				t.Errorf("%s: %+v, %v", rejected, checked, err)
+				t.Errorf("%s: got %+v, %v; want ErrUnknownKey", rejected, result, err)
 			}
 		}
 		read := w.client.B().Dump().Key(keyspace.Record(k.ID)).Build()
@@ -44,60 +44,61 @@ func TestForeignKey(t *testing.T) {
 		entries := must(w.Audit().List(t.Context(), audit.Query{Subject: k.ID}))
 		if err != nil || strings.Contains(dump, foreignValue[:20]) ||
 			strings.Contains(string(entries.Entries[0].After), foreignValue[:20]) {
-			t.Errorf("%v: the record or the audit has the value", err)
+			t.Errorf("the record or the audit contains the value, %v", err)
 		}
 		again, _, err := w.Create(t.Context(), newForeign("free", foreignValue), byTest)
 		if !errors.Is(err, policy.ErrConflict) || again.ID != k.ID {
-			t.Errorf("the same value again: %+v, %v", again, err)
+			t.Errorf("the same value again: got %+v, %v; want id %s and ErrConflict", again, err, k.ID)
 		}
 		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(listed.Keys) != 1 {
-			t.Errorf("%d keys are listed", len(listed.Keys))
+			t.Errorf("got %d listed keys, want 1", len(listed.Keys))
 		}
 		rotated, next, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
 		if err != nil || rotated.Foreign || next.Foreign() || next.ID() != k.ID {
-			t.Fatalf("%+v, %v", rotated, err)
+			t.Fatalf("rotate: got %+v, %v; want a generated secret with the same id", rotated, err)
 		}
 		w.expect(t, call(next), "y")
 		w.expect(t, call(secret), "y") // in its grace
 	})
 }
 
-// Nothing is written for a value that may not be given.
+// Create refuses values that cannot be a key of another system, and writes nothing.
 func TestForeignKeyRefused(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
-		refused := func(value, want string) {
+		wantRefused := func(value, want string) {
 			t.Helper()
 			var invalid *policy.InvalidError
 			k, _, err := w.Create(t.Context(), newForeign("free", value), byTest)
 			if !errors.As(err, &invalid) || k.ID != "" || invalid.Fields[0].Field != "value" ||
 				!strings.Contains(invalid.Fields[0].Message, want) ||
 				strings.Contains(err.Error(), value) {
-				t.Errorf("%+v, %v; want value: %s", k, err, want)
+				t.Errorf("got %+v, %v; want an error about value with %q", k, err, want)
 			}
 		}
-		refused(foreignValue, "FOREIGN_KEYS=true")
+		wantRefused(foreignValue, "FOREIGN_KEYS=true")
 		w.ForeignKeys = true
-		refused("short-value", "20 to 256")
-		refused(must(apikey.Generate("live")).Reveal(), "Tidegate")
+		wantRefused("short-value", "20 to 256")
+		wantRefused(must(apikey.Generate("live")).Reveal(), "Tidegate")
 		if listed := must(w.List(t.Context(), must(w.Set(t.Context())), Query{})); len(listed.Keys) != 0 {
-			t.Errorf("%d keys are listed", len(listed.Keys))
+			t.Errorf("got %d listed keys, want none", len(listed.Keys))
 		}
 	})
 }
 
-func TestRotateKeepsCountsAndGrace(t *testing.T) {
+// A rotated key keeps its counts. Its previous secret is valid during the grace only.
+func TestRotate(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(4)...)
 		k, first := w.create(t, "rotated", "free")
 		w.expect(t, call(first), "y")
 		k, second, err := w.Rotate(t.Context(), k.ID, k.Version, time.Hour, byTest)
 		if err != nil || second.ID() != first.ID() || second.Reveal() == first.Reveal() || k.Grace.IsZero() {
-			t.Fatalf("rotation: %+v, %v", k, err)
+			t.Fatalf("rotate: got %+v, %v; want another secret with the same id, and a grace", k, err)
 		}
 		w.expect(t, call(first), "y")
 		if c := w.expect(t, call(second), "y"); c.Limits[0].Remaining != 1 {
-			t.Errorf("remaining %d, want the counts kept", c.Limits[0].Remaining)
+			t.Errorf("after two calls of 4 and a rotation: got remaining %d, want 1", c.Limits[0].Remaining)
 		}
 		_, third, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
 		if err != nil {
@@ -107,7 +108,7 @@ func TestRotateKeepsCountsAndGrace(t *testing.T) {
 			"the second, without grace": second} {
 			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
 				policy.ErrUnknownKey) {
-				t.Errorf("%s: %v, want ErrUnknownKey", name, err)
+				t.Errorf("%s: got %v, want ErrUnknownKey", name, err)
 			}
 		}
 		w.expect(t, call(third), "yn")

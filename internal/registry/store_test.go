@@ -20,7 +20,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// recorded returns the entries about a subject, oldest first.
+// recorded returns the audit entries of a subject, oldest first.
 func (w *world) recorded(t *testing.T, subject string) []audit.Entry {
 	t.Helper()
 	var entries []audit.Entry
@@ -37,10 +37,9 @@ func (w *world) recorded(t *testing.T, subject string) []audit.Entry {
 	}
 }
 
-// A change and its entry are one: however many edit the same few keys and the Set at
-// once, with versions that are often old, every change that was acknowledged is recorded
-// once, in order, each from where the one before ended; what was refused is not recorded
-// at all.
+// Concurrent edits of a few keys and the policy set, often based on an old version, are
+// recorded once each if they were acknowledged. The Before of an entry is the After of
+// the previous entry. Refused edits are not recorded.
 func TestEveryChangeIsRecordedOnce(t *testing.T) {
 	for name, url := range map[string]func() string{
 		"valkey":   func() string { return valkeytest.Start(t) },
@@ -50,29 +49,29 @@ func TestEveryChangeIsRecordedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, url())
 			w.plan(t, "free", perMinute(1)...)
-			editing := &editors{world: w, done: map[string]*atomic.Int64{policyset.SetID: {}}}
+			editors := &editors{world: w, done: map[string]*atomic.Int64{policyset.SetID: {}}}
 			for i := range 3 {
 				k, _ := w.create(t, fmt.Sprintf("key %d", i), "free")
-				editing.ids = append(editing.ids, k.ID)
-				editing.done[k.ID] = &atomic.Int64{}
+				editors.ids = append(editors.ids, k.ID)
+				editors.done[k.ID] = &atomic.Int64{}
 			}
-			editing.run(t)
-			for id, done := range editing.done {
+			editors.run(t)
+			for id, done := range editors.done {
 				w.checkRecorded(t, id, 1+done.Load())
 			}
 			if v := must(w.Audit().Verify(t.Context())); !v.Good() {
-				t.Errorf("%+v", v)
+				t.Errorf("verify: got %+v, want it good", v)
 			}
 		})
 	}
 }
 
-// editors edit at once.
+// editors edit keys and the policy set concurrently.
 type editors struct {
 	*world
 	ids  []string
 	done map[string]*atomic.Int64 // acknowledged edits, by subject
-	made atomic.Int64             // edits, all different: one that alters nothing is not recorded
+	made atomic.Int64             // number of edits; makes all different, so that each is recorded
 }
 
 func (e *editors) run(t *testing.T) {
@@ -101,13 +100,13 @@ func (e *editors) run(t *testing.T) {
 // edit makes one edit of a subject, based on a version that is the newest or the one
 // before it.
 func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
-	late := int64(random.IntN(2))
+	behind := int64(random.IntN(2)) // versions
 	if id == policyset.SetID {
 		set, err := e.Set(t.Context())
 		if err != nil {
 			return err
 		}
-		set.Version -= late
+		set.Version -= behind
 		set.Plans[0].Limits = perMinute(1 + e.made.Add(1))
 		_, err = e.SaveSet(t.Context(), *set, byTest)
 		return err
@@ -118,42 +117,42 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 	}
 	switch random.IntN(4) {
 	case 0:
-		_, _, err = e.Rotate(t.Context(), id, k.Version-late, time.Minute, byTest)
+		_, _, err = e.Rotate(t.Context(), id, k.Version-behind, time.Minute, byTest)
 	case 1:
 		_, err = e.Reset(t.Context(), id, byTest)
 	case 2:
-		_, err = e.SetOverride(t.Context(), id, k.Version-late,
+		_, err = e.SetOverride(t.Context(), id, k.Version-behind,
 			&policy.Override{Limits: perMinute(1 + e.made.Add(1)), Reason: "more"}, byTest)
 	default:
-		_, err = e.Update(t.Context(), id, k.Version-late, "key.edit", byTest, func(k *policy.Key) {
+		_, err = e.Update(t.Context(), id, k.Version-behind, "key.edit", byTest, func(k *policy.Key) {
 			k.Name = fmt.Sprint("name ", e.made.Add(1))
 		})
 	}
 	return err
 }
 
-// checkRecorded compares what the audit has about a subject to how many changes were
-// made, and to what there is now.
+// checkRecorded compares the audit entries of a subject with the number of changes, and
+// with the stored subject.
 func (w *world) checkRecorded(t *testing.T, id string, changes int64) {
 	t.Helper()
 	entries := w.recorded(t, id)
 	if int64(len(entries)) != changes {
-		t.Errorf("%s: %d entries, want %d", id, len(entries), changes)
+		t.Errorf("%s: got %d entries, want %d", id, len(entries), changes)
 	}
 	var before json.RawMessage
 	for i, e := range entries {
 		if e.Version != int64(i+1) || (i > 0 || id != policyset.SetID) && string(e.Before) != string(before) {
-			t.Errorf("%s: entry %d tells of version %d, from %s; want from %s", id, i+1, e.Version,
-				e.Before, before)
+			t.Errorf("%s: entry %d: got version %d, before %s; want %d, %s", id, i+1, e.Version,
+				e.Before, i+1, before)
 		}
 		before = e.After
 	}
-	if now := w.stored(t, id); string(before) != now {
-		t.Errorf("%s: the last entry tells of %s, but there is %s", id, before, now)
+	if stored := w.stored(t, id); string(before) != stored {
+		t.Errorf("%s: got %s after the last entry, want %s as stored", id, before, stored)
 	}
 }
 
-// stored is a subject as the audit has it.
+// stored returns the stored subject, encoded as in the audit.
 func (w *world) stored(t *testing.T, id string) string {
 	t.Helper()
 	if id == policyset.SetID {
@@ -162,7 +161,7 @@ func (w *world) stored(t *testing.T, id string) string {
 	return string(must(json.Marshal(must(w.Get(t.Context(), id)))))
 }
 
-// A change that is refused, whatever for, is not recorded, and nothing of it is written.
+// A refused change writes nothing and is not recorded.
 func TestRefusedChangesLeaveNothing(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)
@@ -174,13 +173,13 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 		invalid := *set
 		invalid.Version++
 		invalid.Plans = nil
-		nobody := Edit{Reason: "nobody's"}
+		noActor := Edit{Reason: "no actor"}
 		for name, change := range map[string]func() error{
 			"update of an old version": func() error {
 				return second(w.Update(t.Context(), k.ID, 7, "key.edit", byTest, func(*policy.Key) {}))
 			},
 			"update without an actor": func() error {
-				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", nobody,
+				return second(w.Update(t.Context(), k.ID, k.Version, "key.edit", noActor,
 					func(k *policy.Key) { k.Name = "renamed" }))
 			},
 			"update without an action": func() error {
@@ -202,17 +201,17 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 			"revocation, old version": func() error {
 				return second(w.Revoke(t.Context(), k.ID, 7, byTest))
 			},
-			"reset without an actor": func() error { return second(w.Reset(t.Context(), k.ID, nobody)) },
+			"reset without an actor": func() error { return second(w.Reset(t.Context(), k.ID, noActor)) },
 			"reset of nothing": func() error {
 				return second(w.Reset(t.Context(), "nothing", byTest))
 			},
-			"deletion without an actor": func() error { return w.Delete(t.Context(), k.ID, nobody) },
+			"deletion without an actor": func() error { return w.Delete(t.Context(), k.ID, noActor) },
 			"deletion of nothing":       func() error { return w.Delete(t.Context(), "nothing", byTest) },
-			"adoption of what there is": func() error {
+			"adoption of a caller with a record": func() error {
 				return second(w.Adopt(t.Context(), policy.Token, k.ID, "again", nil, byTest))
 			},
 			"an old version of the Set": func() error { return second(w.SaveSet(t.Context(), *set, byTest)) },
-			"a Set without its keys'": func() error {
+			"a Set without a plan that keys have": func() error {
 				return second(w.SaveSet(t.Context(), invalid, byTest))
 			},
 			"a reason of a million runes": func() error {
@@ -221,10 +220,10 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 			},
 		} {
 			if err := change(); err == nil {
-				t.Errorf("%s is taken", name)
+				t.Errorf("%s: got no error", name)
 			}
 			if v := must(w.Audit().Verify(t.Context())); !v.Good() || v.Entries != before {
-				t.Errorf("%s: %+v, want %d entries", name, v, before)
+				t.Errorf("%s: verify: got %+v, want %d good entries", name, v, before)
 			}
 		}
 		for name, value := range w.everything(t) {
@@ -237,7 +236,7 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// everything is all strings in Valkey, by name.
+// everything returns all strings in Valkey, by name.
 func (w *world) everything(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -251,7 +250,8 @@ func (w *world) everything(t *testing.T) map[string]string {
 	return all
 }
 
-// A reset forgets the counts in the step that records it, or not at all.
+// A reset deletes the counts in the same step that records it. If it cannot be recorded,
+// it deletes nothing.
 func TestResetIsRecordedOrNotMade(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(2)...)
@@ -262,11 +262,11 @@ func TestResetIsRecordedOrNotMade(t *testing.T) {
 			w.client.B().Xrange().Key(stream).Start("-").End("+").Build()).AsXRange())
 		w.client.Do(t.Context(), w.client.B().Set().Key(stream).Value("no stream").Build())
 		if _, err := w.Reset(t.Context(), k.ID, byTest); err == nil {
-			t.Error("a reset that cannot be recorded is made")
+			t.Error("a reset that cannot be recorded: got no error")
 		}
 		w.expect(t, call(secret), "n")
-		if now := must(w.Get(t.Context(), k.ID)); now.Version != k.Version {
-			t.Errorf("version %d, want %d", now.Version, k.Version)
+		if stored := must(w.Get(t.Context(), k.ID)); stored.Version != k.Version {
+			t.Errorf("got version %d, want %d unchanged", stored.Version, k.Version)
 		}
 		w.client.Do(t.Context(), w.client.B().Del().Key(stream).Build())
 		for _, x := range chain {
@@ -278,7 +278,7 @@ func TestResetIsRecordedOrNotMade(t *testing.T) {
 		}
 		w.expect(t, call(secret), "yyn")
 		if v := must(w.Audit().Verify(t.Context())); !v.Good() {
-			t.Errorf("%+v", v)
+			t.Errorf("verify: got %+v, want it good", v)
 		}
 	})
 }
@@ -289,7 +289,7 @@ func fields(x valkey.XRangeEntry) func(func(string, string) bool) {
 	}
 }
 
-// The deletion of a key that cannot be read is recorded as any other.
+// The deletion of a key with an unreadable record is recorded like any other.
 func TestDeletionOfAnUnreadableKeyIsRecorded(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(5)...)
@@ -303,16 +303,16 @@ func TestDeletionOfAnUnreadableKeyIsRecorded(t *testing.T) {
 		recorded := w.recorded(t, k.ID)
 		if len(recorded) != 2 || recorded[1].Action != "key.delete" || recorded[1].By != byTest.By ||
 			recorded[1].Reason != byTest.Reason {
-			t.Errorf("recorded %+v", recorded)
+			t.Errorf("got entries %+v, want a creation and a deletion", recorded)
 		}
 		for _, name := range []string{keyspace.Record(k.ID), keyspace.State(k.ID)} {
 			if n := must(w.client.Do(t.Context(),
 				w.client.B().Exists().Key(name).Build()).AsInt64()); n != 0 {
-				t.Errorf("%s is still there", name)
+				t.Errorf("%s still exists", name)
 			}
 		}
 		if v := must(w.Audit().Verify(t.Context())); !v.Good() {
-			t.Errorf("%+v", v)
+			t.Errorf("verify: got %+v, want it good", v)
 		}
 	})
 }
