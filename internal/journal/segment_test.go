@@ -147,7 +147,8 @@ func TestUnsafeEntriesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.trim(t.Context(), b, time.Now().Add(time.Hour)); err != nil || w.length(t, b) > segmentSize {
-		t.Errorf("after Check: got %d entries in Valkey, %v; want at most %d", w.length(t, b), err, segmentSize)
+		t.Errorf("after Check: got %d entries in Valkey, %v; want at most %d", w.length(t, b), err,
+			segmentSize)
 	}
 }
 
@@ -166,7 +167,8 @@ func TestSegmentsUnavailable(t *testing.T) {
 	w.store.before.Store(true)
 	page := must(w.keys.Audit().List(t.Context(), audit.Query{Subject: k.ID, Older: true, Count: 500}))(t)
 	if len(page.Entries) == 0 || page.Next == "" {
-		t.Errorf("got %d entries, next %q; want those in Valkey and a next page", len(page.Entries), page.Next)
+		t.Errorf("got %d entries, next %q; want those in Valkey and a next page", len(page.Entries),
+			page.Next)
 	}
 	if _, err := w.keys.Audit().List(t.Context(), audit.Query{Subject: k.ID, Older: true,
 		After: page.Next}); !errors.Is(err, audit.ErrOlderUnavailable) {
