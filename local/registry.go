@@ -149,7 +149,7 @@ func (r *registrar) openJournal(ctx context.Context, address string, log *slog.L
 	if errors.Is(err, audit.ErrItem) {
 		return fmt.Errorf("-journal: %w: set KEY_PEPPER to that of the runs before", err)
 	}
-	if errors.Is(err, journal.ErrLeft) { // the start of the function stores what it can
+	if errors.Is(err, journal.ErrNotRestored) { // the start of the function stores what it can
 		log.Warn("restore", "cause", err)
 	} else if err != nil {
 		return fmt.Errorf("-journal: %w", err)

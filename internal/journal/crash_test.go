@@ -123,7 +123,7 @@ func (c *crashes) begin(steps int) {
 func (c *crashes) restore() {
 	for _, b := range keyspace.All() {
 		if _, err := c.env.restoreBucket(c.Context(), c.env.keys, b, Options{}); err != nil &&
-			!errors.Is(err, ErrLeft) {
+			!errors.Is(err, ErrNotRestored) {
 			c.Fatal(err)
 		}
 	}

@@ -23,9 +23,9 @@ type Options struct {
 	Until  time.Time // the state to restore; zero for the newest
 }
 
-// ErrLeft means that a restore did not change a bucket, because Valkey has changes there
-// that the journal lacks.
-var ErrLeft = errors.New("not restored")
+// ErrNotRestored means that a restore did not change a bucket, because Valkey has changes
+// there that the journal lacks.
+var ErrNotRestored = errors.New("not restored")
 
 // Finding is the result of comparing a bucket in Valkey with the journal.
 type Finding string
@@ -53,7 +53,7 @@ const restorers = 8
 
 // RestoreAll restores every bucket and then the copies of the policies. Once due, if any,
 // reports true, it begins no other bucket; a later RestoreAll does the rest. progress, if
-// any, is called after each bucket. With ErrLeft, all other buckets were restored.
+// any, is called after each bucket. A bucket with ErrNotRestored does not stop it.
 func (j *Journal) RestoreAll(
 	ctx context.Context, keys *registry.Store, o Options, due func() bool, progress func(Summary),
 ) (Summary, error) {
@@ -129,7 +129,7 @@ type keyLists interface {
 // restoreBucket gives a bucket of Valkey the state that the journal has. It checks the
 // chain. If it is interrupted, nothing can be changed in the bucket until it is restored
 // again. It takes over a bucket from another restore, and fails if another restore takes
-// over this one. With ErrLeft nothing is done.
+// over this one. With ErrNotRestored nothing is done.
 func (j *Journal) restoreBucket(
 	ctx context.Context, lists keyLists, b keyspace.Bucket, o Options,
 ) (bucketResult, error) {
@@ -171,10 +171,10 @@ func (j *Journal) restoreBucket(
 	case o.Force:
 	case result.Found == Newer:
 		return result, fmt.Errorf("bucket %d has changes that the journal lacks, and is %w: start the "+
-			"admin function to store them, or revert them with -force", b, ErrLeft)
+			"admin function to store them, or revert them with -force", b, ErrNotRestored)
 	case result.Found == Differs:
 		return result, fmt.Errorf("bucket %d has other changes than the journal, and is %w: revert them "+
-			"with -force", b, ErrLeft)
+			"with -force", b, ErrNotRestored)
 	}
 	if result.Found == Behind {
 		found, _, _ := j.key.Position(b, head) // 0 of a fence

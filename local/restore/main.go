@@ -127,7 +127,7 @@ func restore(ctx context.Context, o options, out, errOut io.Writer) error {
 	began := time.Now()
 	s, err := compareAndRestore(ctx, j, keys, o, out, errOut)
 	switch {
-	case err != nil && !errors.Is(err, journal.ErrLeft):
+	case err != nil && !errors.Is(err, journal.ErrNotRestored):
 		return err
 	case o.DryRun:
 		_, _ = fmt.Fprintln(out, "Nothing was written: -dry-run.")
@@ -159,7 +159,7 @@ func compareAndRestore(
 		s.Found[journal.Same], s.Found[journal.Behind], s.Found[journal.Newer], s.Found[journal.Differs])
 	_, _ = fmt.Fprintf(out, "changes lost by Valkey: %d; records to write: %d, to remove: %d\n", s.Lost,
 		s.Records, s.Deleted)
-	if o.DryRun || err != nil && !errors.Is(err, journal.ErrLeft) {
+	if o.DryRun || err != nil && !errors.Is(err, journal.ErrNotRestored) {
 		return s, err
 	}
 	s, err = j.RestoreAll(ctx, keys, o.Options, nil, progress(errOut, "restored"))

@@ -53,11 +53,11 @@ func (a *api) restore(ctx context.Context, _ *rest.None) (*rest.Body[Restored], 
 	}
 	s, err := app.RestoreLost(ctx, a.Journal, a.Keys, app.NewEdit(ctx, ""))
 	switch {
-	case errors.Is(err, journal.ErrLeft) && s.Left == 0:
+	case errors.Is(err, journal.ErrNotRestored) && s.Left == 0:
 		return nil, rest.NewProblem(http.StatusConflict,
 			"Some parts have changes that the journal lacks. They were left as they are. scripts/restore "+
 				"-dry-run says which they are and what to do.")
-	case err != nil && !errors.Is(err, journal.ErrLeft):
+	case err != nil && !errors.Is(err, journal.ErrNotRestored):
 		return nil, err
 	}
 	return rest.Answer(Restored{s.Written, s.Lost, s.Left}), nil

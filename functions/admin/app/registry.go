@@ -112,7 +112,7 @@ const (
 
 // RestoreLost restores from the journal what Valkey lost. If the time of one request is
 // not enough, Summary.Left counts the remaining buckets: call it again. On
-// journal.ErrLeft all other buckets are restored.
+// journal.ErrNotRestored all other buckets are restored.
 func RestoreLost(
 	ctx context.Context, j *journal.Journal, keys *Registry, edit Edit,
 ) (journal.Summary, error) {
@@ -121,7 +121,7 @@ func RestoreLost(
 	ends := time.Now().Add(restoreTime)
 	due := func() bool { return time.Now().After(ends) }
 	s, err := j.RestoreAll(ctx, keys.store, journal.Options{}, due, nil)
-	partly := s.Written > 0 && errors.Is(err, journal.ErrLeft)
+	partly := s.Written > 0 && errors.Is(err, journal.ErrNotRestored)
 	if s.Left == 0 && (err == nil || partly) {
 		err = errors.Join(err, journal.Log(ctx, keys.store, edit))
 	}
