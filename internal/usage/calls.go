@@ -88,28 +88,28 @@ func (h *hourOfCalls) appendCalls(calls []Call, start, now time.Time) []Call {
 		if minute >= len(h.minutes) {
 			continue
 		}
-		left := &h.minutes[minute]
+		unnoted := &h.minutes[minute]
 		if n.denied {
-			left[denied] -= n.calls
+			unnoted[denied] -= n.calls
 		} else {
-			left[allowed] -= n.calls
-			left[extraCost] -= n.extra
+			unnoted[allowed] -= n.calls
+			unnoted[extraCost] -= n.extra
 			noted[minute] = append(noted[minute], len(calls))
 		}
 		calls = append(calls, Call{start.Add(time.Duration(n.second) * time.Second), n.denied, n.calls,
 			n.calls + n.extra, true})
 	}
 	for minute := range h.minutes {
-		left := &h.minutes[minute]
+		unnoted := &h.minutes[minute]
 		at := start.Add(time.Duration(minute) * time.Minute)
 		seconds := secondsPerMinute
 		if passed := now.Sub(at); passed >= 0 && passed < time.Minute {
 			seconds = max(int64(passed/time.Second), 1)
 		}
-		calls = spread(calls, at, seconds, left[allowed], max(left[extraCost], 0), false)
-		calls = spread(calls, at, seconds, left[denied], 0, true)
-		if left[allowed] <= 0 {
-			addExtraCost(calls, noted[minute], left[extraCost])
+		calls = spread(calls, at, seconds, unnoted[allowed], max(unnoted[extraCost], 0), false)
+		calls = spread(calls, at, seconds, unnoted[denied], 0, true)
+		if unnoted[allowed] <= 0 {
+			addExtraCost(calls, noted[minute], unnoted[extraCost])
 		}
 	}
 	return calls

@@ -26,8 +26,8 @@ func (r *Recorder) Flush(ctx context.Context, client valkey.Client) Report {
 }
 
 // FlushEarly sends the pending records after a check's answer, since Lambda may freeze
-// the environment until its next call. In a busy environment the first maxEarly flushes
-// leave at once, and later ones keep to the interval.
+// the environment until its next call. In a busy environment, it sends the first maxEarly
+// times immediately, and then once an interval.
 func (r *Recorder) FlushEarly(ctx context.Context, client valkey.Client) Report {
 	return r.send(ctx, client, r.early)
 }

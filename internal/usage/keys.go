@@ -62,7 +62,7 @@ const (
 // MaxPoints is the most points that a series has.
 const MaxPoints = 1500
 
-// ErrSpan means that no counts are kept for a span of time in the steps asked for.
+// ErrSpan means that no counts are kept for a span of time in the requested steps.
 var ErrSpan = errors.New("usage: span")
 
 // span is a range of time in whole steps, and the keys that hold its counts.

@@ -30,9 +30,9 @@ const (
 	// maxRankedHours is the longest span whose hours are read one by one; longer spans
 	// read days.
 	maxRankedHours = 6
-	// candidates is how many times more subjects than asked for have their counts read,
+	// readFactor is how many times n subjects have their counts read for a list of n,
 	// since rankings lag.
-	candidates = 4
+	readFactor = 4
 )
 
 // Talker is a subject with its counts over a span of hours.
@@ -67,7 +67,7 @@ func (r *Reader) talkers(ctx context.Context, from, to time.Time, n int, inHour,
 	if err != nil {
 		return nil, fmt.Errorf("usage: rankings: %w", err)
 	}
-	ids := highest(scores, candidates*n)
+	ids := highest(scores, readFactor*n)
 	series, err := r.Sparklines(ctx, ids, from, to, time.Hour)
 	if err != nil {
 		return nil, err

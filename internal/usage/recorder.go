@@ -27,8 +27,8 @@ const (
 	// maxPause is the longest interval while Valkey is unavailable: a dead shard
 	// delays the check that carries the Batch.
 	maxPause = 30 * time.Second
-	// maxEarly is how many Batches may leave early after a pause, and one more with each
-	// interval.
+	// maxEarly is how many Batches may be sent early after a pause. With each interval,
+	// one more may.
 	maxEarly = 16
 )
 
@@ -198,7 +198,7 @@ type Outcome struct {
 	// any other Subject, or none, counts in the totals alone.
 	Subject string
 	// Registered says that the subject is in a registry of limited size, as API keys are.
-	// Subjects that anybody can make up, such as addresses, cannot crowd it out.
+	// Other subjects, which anybody can make up, such as addresses, cannot displace it.
 	Registered bool
 	Verdict    Verdict
 	Cost       int64    // less than 1 means 1
