@@ -17,7 +17,7 @@ import (
 // Query asks for a page of entries, newest first.
 type Query struct {
 	Subject string // only this subject's
-	Named   string // only of subjects that had this name at the time, whatever the case
+	Named   string // only of subjects that had this name at the time, ignoring case
 	Action  string // only actions that start with it
 	By      string // only this actor's name
 	Job     string // only changes of this bulk job

@@ -11,8 +11,8 @@
 // is reported again. A mark in Valkey records each report. Each environment remembers
 // marks, which saves the round trip.
 //
-// The report leaves after the call's answer and before the next call. An environment that
-// is killed in between loses the reports of that call. So does a call whose reply is
+// The report is sent after the call's answer and before the next call. An environment
+// that is killed in between loses the reports of that call. So does a call whose reply is
 // lost, unless it is checked again. Without Valkey the line is written too, so an outage
 // can cause a second report, but never a missing one.
 //
@@ -70,7 +70,7 @@ type Log struct {
 	marks   *simplelru.LRU[string, time.Time] // ends of marks, by Valkey's clock
 }
 
-// NewLog returns a Log that writes its lines to a logger, whatever the logger's level.
+// NewLog returns a Log that writes its lines to a logger, at any level of the logger.
 func NewLog(lines *slog.Logger) *Log {
 	marks, _ := simplelru.NewLRU[string, time.Time](maxMarks, nil) // fails only for a size below 1
 	return &Log{lines: slog.New(everyLevel{lines.Handler()}), marks: marks}

@@ -101,9 +101,9 @@ func TestOlderEntries(t *testing.T) {
 			t.Errorf("got %d entries in the stream, want 1 to %d", length, segmentSize)
 		}
 		w.wantAudit(t, k.ID, want, entries)
-		if kept := w.list(t, audit.Query{Subject: k.ID}); len(kept) == 0 || len(kept) > segmentSize {
-			t.Errorf("without Older: got %d entries, want 1 to %d", len(kept), segmentSize)
-		} else if oldest := kept[len(kept)-1]; oldest.Previous == "" {
+		if stored := w.list(t, audit.Query{Subject: k.ID}); len(stored) == 0 || len(stored) > segmentSize {
+			t.Errorf("without Older: got %d entries, want 1 to %d", len(stored), segmentSize)
+		} else if oldest := stored[len(stored)-1]; oldest.Previous == "" {
 			t.Error("the oldest entry in Valkey has no Previous")
 		}
 		w.flush(t)

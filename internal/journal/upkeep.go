@@ -178,8 +178,8 @@ func (j *Journal) idsOf(
 }
 
 // readState reads the records that Valkey has of a bucket: those of the keys with these
-// ids, and all that the journal knows. Records that Valkey lacks are nil. The position is
-// that of the journal's newest state.
+// ids, and all that the journal's newest state has. Records that Valkey lacks are nil.
+// The position is that of the journal's newest state.
 func (j *Journal) readState(ctx context.Context, b keyspace.Bucket, ids []string) (*state, error) {
 	s, _, err := j.replay(ctx, b)
 	if err != nil {

@@ -28,8 +28,8 @@ type Group struct {
 	Keys int64
 }
 
-// Groups returns up to count groups whose names start with a prefix, whatever the case,
-// in the order of their names.
+// Groups returns up to count groups whose names start with a prefix, ignoring case, in
+// the order of their names.
 func (s *Store) Groups(ctx context.Context, prefix string, count int) ([]Group, error) {
 	from, to := prefixRange(prefix)
 	read := s.client.B().Zrangebylex().Key(groupsKey).Min(from).Max(to).Limit(0, int64(count)).Build()

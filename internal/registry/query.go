@@ -20,7 +20,7 @@ const (
 
 // Query asks for a page of keys in the order of their names.
 type Query struct {
-	Prefix string // only names that start with it, whatever the case
+	Prefix string // only names that start with it, ignoring case
 	Plan   int    // only keys of the plan with this number; 0 for all
 	Tag    string // only keys with this tag; Plan is ignored then
 	Group  string // only keys of this group; Plan and Tag are ignored then
@@ -46,8 +46,8 @@ func (q Query) indexes(set *policy.Set) []string {
 	return []string{indexKey}
 }
 
-// prefixRange returns the bounds of the members whose names start with a prefix, whatever
-// the case.
+// prefixRange returns the bounds of the members whose names start with a prefix, ignoring
+// case.
 func prefixRange(prefix string) (from, to string) {
 	if prefix == "" {
 		return "-", "+"
@@ -152,7 +152,7 @@ func (s *Store) planInUse(ctx context.Context, set *policy.Set, number int) (boo
 // Cursor returns the After of the page that begins after k.
 func Cursor(k policy.Key) string { return base64.RawURLEncoding.EncodeToString([]byte(indexMember(k))) }
 
-// Count returns how many keys a query has, whatever its After. It cannot count the list
+// Count returns how many keys a query has. It ignores After, and cannot count the list
 // Shadowed.
 func (s *Store) Count(ctx context.Context, q Query) (int64, error) {
 	index := q.indexes(&policy.Set{})[0]
