@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Read returns the props of the flags, by name, with the defaults of those that are not
-// set. Its error has all that is wrong, each with the flag's name.
+// Read returns the props for the values of flags, by flag name. Unset flags get their
+// defaults. The error lists every problem with the flag's name.
 func Read(values map[string]string) (Props, error) {
 	stage := strings.TrimSpace(values["stage"])
 	prod := stage == "prod"
@@ -35,27 +35,28 @@ func Names() []string {
 	return r.names
 }
 
-// reader parses texts into the fields with their flags, and collects errors.
+// reader sets fields from the values of their flags. It collects the names of all flags
+// and the errors.
 type reader struct {
 	values map[string]string
 	names  []string
 	errs   []error
 }
 
-// unknown refuses names of values that no field has.
+// unknown returns an error for each value whose name is not a flag.
 func (r *reader) unknown() error {
 	var errs []error
 	for _, name := range sorted(r.values) {
 		if !slices.Contains(r.names, name) {
-			errs = append(errs, fmt.Errorf("-c %s=%s: there is no such flag; there are %s", name,
+			errs = append(errs, fmt.Errorf("-c %s=%s: unknown flag; the flags are %s", name,
 				r.values[name], strings.Join(r.names, ", ")))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// read sets the fields of a part whose flags have a value. Their names begin with the
-// prefix.
+// read sets the fields of a struct whose flags have a value. A flag's name is the prefix
+// and the field's tag.
 func (r *reader) read(part reflect.Value, prefix string) {
 	for i := range part.NumField() {
 		tag, field := part.Type().Field(i).Tag, part.Field(i)
@@ -75,7 +76,7 @@ func (r *reader) read(part reflect.Value, prefix string) {
 	}
 }
 
-// parse sets a field, whose tag restricts its values.
+// parse sets a field from text. The field's tag may restrict the values.
 func parse(field any, text string, tag reflect.StructTag) (err error) {
 	switch field := field.(type) {
 	case *bool:
@@ -91,7 +92,7 @@ func parse(field any, text string, tag reflect.StructTag) (err error) {
 		var d time.Duration
 		*field = &d
 		if d, err = time.ParseDuration(text); err != nil {
-			err = errors.New("must be a time such as 500ms, 10m or 2h")
+			err = errors.New("must be a duration such as 500ms, 10m or 2h")
 			*field = nil
 		}
 	default:
@@ -113,20 +114,20 @@ func oneOf(text string, values []string) error {
 	return fmt.Errorf("must be %s or %s", strings.Join(values[:last], ", "), values[last])
 }
 
-// number parses a whole number in the field's range, or "none" where the field has a
-// number for it. 0 means the default, so it is refused.
+// number parses a whole number in the range of the field's tag. It parses "none" if the
+// tag has a number for none. It refuses 0, which means the default in a field.
 func number(text string, tag reflect.StructTag) (int, error) {
 	if none, ok := tag.Lookup("none"); ok && text == "none" {
 		return strconv.Atoi(none)
 	}
 	n, err := strconv.Atoi(text)
 	if bounds, ok := tag.Lookup("range"); ok {
-		least, most := 0, 0
-		if _, bad := fmt.Sscanf(bounds, "%d-%d", &least, &most); bad != nil {
-			panic(bad) // the tag is ours
+		low, high := 0, 0
+		if _, bad := fmt.Sscanf(bounds, "%d-%d", &low, &high); bad != nil {
+			panic(bad) // a mistake in Props
 		}
-		if err != nil || n < least || n > most {
-			return 0, fmt.Errorf("must be a whole number from %d to %d", least, most)
+		if err != nil || n < low || n > high {
+			return 0, fmt.Errorf("must be a whole number from %d to %d", low, high)
 		}
 	}
 	if err != nil || n < 1 {

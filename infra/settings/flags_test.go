@@ -12,7 +12,7 @@ import (
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
+		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestFlagsReachProps(t *testing.T) {
 	equal(t, "client's secret", p.Login.OIDC.ClientSecret, "login/tidegate")
 }
 
-// An operator reads which flag is wrong, and what it must be.
+// An error names the flag and what its value must be.
 func TestErrorsNameTheFlag(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags map[string]string
@@ -142,19 +142,19 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"durable and tiered": {durable("nodeType", "cache.r6gd.xlarge"),
 			[]string{"needs a nodeType of R6g", "not cache.r6gd.xlarge"}},
 		"dashboard alone": {map[string]string{"cloudWatchDashboard": "true"},
-			[]string{"-c cloudWatchDashboard=true: draws", "metrics=true"}},
+			[]string{"-c cloudWatchDashboard=true: needs metrics=true"}},
 		"snapshots": {map[string]string{"snapshotDays": "36"}, []string{"-c snapshotDays=36"}},
 		"memory":    {map[string]string{"adminMemory": "64"}, []string{"-c adminMemory=64"}},
 		"log":       {map[string]string{"logLevel": "loud"}, []string{"-c logLevel=loud"}},
 		"days":      {map[string]string{"logDays": "8"}, []string{"-c logDays=8: must be one of"}},
 		"user":      {map[string]string{"adminUser": "a b"}, []string{"-c adminUser=a b"}},
 		"WAF without example": {map[string]string{"waf": "true", "example": "false"},
-			[]string{"-c waf=true"}},
+			[]string{"-c waf=true: needs example=true"}},
 		"mail": {map[string]string{"alarmEmail": "ops"}, []string{"-c alarmEmail=ops"}},
 		"tag":  {map[string]string{"tags": "aws:x=1"}, []string{"-c tags=aws:x"}},
 		"tags": {map[string]string{"tags": "team"}, []string{"-c tags=team: must be name=value"}},
 		"domain alone": {map[string]string{"domain": "a.example.com"},
-			[]string{"-c certificate=: goes with domain"}},
+			[]string{"-c certificate=: set both certificate and domain"}},
 		"certificate": {map[string]string{"domain": "a.example.com", "certificate": "mine"},
 			[]string{"-c certificate=mine: must be the ARN"}},
 		"another zone": {
@@ -170,7 +170,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 			[]string{"-c identity", "must have key once only"}},
 		"token without all": {map[string]string{"identity": "jwt"},
 			[]string{"-c jwtIssuer has 0 bytes", "-c jwtAudience has 0", "-c jwtJwksUrl and"}},
-		"token unasked": {map[string]string{"jwtIssuer": "https://a.example"},
+		"token without source": {map[string]string{"jwtIssuer": "https://a.example"},
 			[]string{"-c jwtIssuer is set, but jwt is not among -c identity"}},
 		"prefix": {map[string]string{"ipv4Prefix": "33"},
 			[]string{`-c ipv4Prefix is "33": must be a whole number from 8 to 32`}},
@@ -193,7 +193,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"lease": {map[string]string{"reservationLease": "500ms"},
 			[]string{"-c reservationLease=500ms", "1s to 24h"}},
 		"no time": {map[string]string{"denyCache": "soon"},
-			[]string{"-c denyCache=soon: must be a time such as"}},
+			[]string{"-c denyCache=soon: must be a duration such as"}},
 		"deny": {map[string]string{"httpApiDeny": "429"},
 			[]string{"-c httpApiDeny=429: must be deny or context"}},
 		"idle": {map[string]string{"sessionIdle": "1s"},
@@ -203,9 +203,9 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"lock": {map[string]string{"journal": "true", "journalLockDays": "3651"},
 			[]string{"-c journalLockDays=3651", "from 1 to 3650"}},
 		"retention alone": {map[string]string{"auditRetention": "744h"},
-			[]string{"-c journal=false: is needed by"}},
+			[]string{"-c journal=false: must be true with"}},
 		"short session": {map[string]string{"sessionIdle": "1h", "sessionLifetime": "30m"},
-			[]string{"-c sessionLifetime=30m0s: must be no shorter"}},
+			[]string{"-c sessionLifetime=30m0s: must not be shorter"}},
 		"nobody": {map[string]string{"adminUser": "none"},
 			[]string{"-c adminUser=none: leaves nobody to log in"}},
 		"users": {map[string]string{"adminUsersSecretName": "ada:editor:$argon2id$"},
@@ -217,7 +217,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 				"-c ownerNetworks=all", "-c ownerView=pages: must be off, api or page"},
 		},
 		"release": {map[string]string{"release": "a b"}, []string{"-c release=a b"}},
-		"scopes":  {oidc("oidcScopes", "email"), []string{"-c oidcScopes=email: must have openid"}},
+		"scopes":  {oidc("oidcScopes", "email"), []string{"-c oidcScopes=email: must include openid"}},
 		"issuer": {oidc("oidcIssuer", "https://a.example?x=1"),
 			[]string{"-c oidcIssuer=https://a.example?x=1: must be an https URL"}},
 		"plain http": {
@@ -227,21 +227,22 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		},
 		"OIDC without all": {map[string]string{"oidcIssuer": "https://a.example"},
 			[]string{"-c oidcClientId=", "-c oidcSecretName=", "-c oidcEditors="}},
-		"OIDC unasked": {map[string]string{"oidcViewers": "x"}, []string{"-c oidcIssuer=: is not set"}},
-		"NAT":          {map[string]string{"natGateways": "4"}, []string{"-c natGateways=4"}},
+		"OIDC without issuer": {map[string]string{"oidcViewers": "x"},
+			[]string{"-c oidcIssuer=: must be set"}},
+		"NAT": {map[string]string{"natGateways": "4"}, []string{"-c natGateways=4"}},
 		"unknown": {map[string]string{"stag": "prod"},
-			[]string{"-c stag=prod: there is no such flag", "stage,"}},
+			[]string{"-c stag=prod: unknown flag", "stage,"}},
 		"several": {map[string]string{"store": "x", "shards": "501"},
 			[]string{"-c store=x", "-c shards=501"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Read(c.flags)
 			if err == nil {
-				t.Fatal("nothing is wrong")
+				t.Fatalf("got no error, want %q", c.want)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v\nwant %q", err, want)
+					t.Errorf("got %v\nwant %q", err, want)
 				}
 			}
 		})
@@ -278,7 +279,7 @@ func changed(flags map[string]string, pairs ...string) map[string]string {
 }
 
 // Flags accept the minimum and the maximum of the functions' own bounds.
-func TestFlagsTakeTheBounds(t *testing.T) {
+func TestFlagsAcceptTheirBounds(t *testing.T) {
 	for _, flags := range []map[string]string{
 		{"storeTimeout": "1ms", "callerCache": "0s", "denyCache": "0s", "reservationLease": "1s",
 			"sessionIdle": "1m", "sessionLifetime": "1m"},
@@ -292,16 +293,16 @@ func TestFlagsTakeTheBounds(t *testing.T) {
 	}
 }
 
-// An error does not repeat a secret that was given instead of its name.
-func TestErrorsKeepSecrets(t *testing.T) {
+// An error does not repeat a secret that was passed instead of the secret's name.
+func TestErrorsDoNotShowSecrets(t *testing.T) {
 	flags := map[string]string{"oidcIssuer": "https://a.example", "oidcClientId": "x", "oidcEditors": "z",
 		"oidcSecretName": "hush hush!"}
 	if _, err := Read(flags); err == nil || strings.Contains(err.Error(), "hush") {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want an error without the secret", err)
 	}
 }
 
-// The function's JWKS is the one that the operator gives.
+// The function gets the JWKS of the flag unchanged.
 func TestJWKS(t *testing.T) {
 	p := propsOf(t, tokens("jwtJwks", aJWKS))
 	equal(t, "keys", p.CheckVariables()["JWT_JWKS"], aJWKS)

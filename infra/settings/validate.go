@@ -31,11 +31,11 @@ var (
 
 var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731}
 
-// wants records an error for a flag unless its condition holds.
+// wants records an error for a flag unless ok is true.
 type wants func(ok bool, flag string, value any, format string, arguments ...any)
 
-// check returns all errors that depend on more than the form of one flag, each with the
-// name of its flag.
+// check validates the props after defaults. It returns all errors, each with the flag's
+// name.
 func (p *Props) check() error {
 	var errs []error
 	want := func(ok bool, flag string, value any, format string, arguments ...any) {
@@ -54,18 +54,19 @@ func (p *Props) check() error {
 	}
 	want(corsOrigin.MatchString(p.CORSOrigin), "corsOrigin", p.CORSOrigin,
 		"must be an origin such as https://app.example.com, * or none")
-	want(p.Example || !p.WAF, "waf", p.WAF, "guards the example's REST API: set example=true too")
+	want(p.Example || !p.WAF, "waf", p.WAF,
+		"needs example=true, since the web ACL protects the example's REST API")
 	want(releaseName.MatchString(p.Release), "release", p.Release,
 		"must be at most 64 letters, digits and ._+/-")
 	want(p.AlarmEmail == "" || email.MatchString(p.AlarmEmail), "alarmEmail", p.AlarmEmail,
-		"must be an address")
+		"must be an email address")
 	want(slices.Contains(logDays, p.LogDays), "logDays", p.LogDays, "must be one of %v", logDays)
 	for name := range p.Tags {
 		want(name != "" && !strings.HasPrefix(strings.ToLower(name), "aws:"), "tags", name,
 			"must be names that do not begin with aws:")
 	}
 	want(p.Observe.Metrics || !p.Observe.Dashboard, "cloudWatchDashboard", p.Observe.Dashboard,
-		"draws the check function's metrics: set metrics=true too")
+		"needs metrics=true, since it draws the check function's metrics")
 	p.Journal.check(want)
 	p.Store.check(want)
 	if err := p.Identity.check(want); err != nil {
@@ -80,10 +81,11 @@ func (p *Props) check() error {
 func (j *Journal) check(want wants) {
 	wantDuration(want, "auditRetention", j.AuditRetention, config.AuditRetention)
 	want(j.Enabled || *j == Journal{}, "journal", j.Enabled,
-		"is needed by journalAway, journalRestore, journalLockDays and auditRetention: set journal=true too")
+		"must be true with journalAway, journalRestore, journalLockDays or auditRetention")
 }
 
-// maxJWKS leaves room for the other variables of a function, which have 4 KB together.
+// maxJWKS is the maximum size of a JWKS in bytes. It leaves room for the function's other
+// variables: all together may have 4 KB.
 const maxJWKS = 2500
 
 // check validates the variables with the check function's own code. The error names the
@@ -92,7 +94,7 @@ func (i *Identity) check(want wants) error {
 	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL,
 		"must be an https URL")
 	want(len(i.JWT.JWKS) <= maxJWKS, "jwtJwks", "…",
-		"must be at most %d bytes, since a function's environment has 4 KB: give jwtJwksUrl", maxJWKS)
+		"must be at most %d bytes, since a function's environment has 4 KB: use jwtJwksUrl", maxJWKS)
 	set, problems := config.Read[identity.Variables](assignments(variables(*i)))
 	_, err := set.Config()
 	problems.AddError(err)
@@ -103,13 +105,13 @@ func (i *Identity) check(want wants) error {
 }
 
 const (
-	// CheckTimeout is the check function's in seconds, longer than any check. An HTTP
-	// API's maximum is 10.
+	// CheckTimeout is the check function's time-out in seconds, longer than any check. An
+	// HTTP API waits at most 10 seconds for its authorizer.
 	CheckTimeout = 9
-	// ConnectTimeout is the time of a connection to the cache, with TLS and log-in. A
-	// log-in by IAM at a serverless cache can take seconds.
+	// ConnectTimeout is the maximum time of a connection to the cache, with TLS and
+	// log-in. A log-in by IAM at a serverless cache can take seconds.
 	ConnectTimeout = 5 * time.Second
-	// defaultStoreTimeout is the function's.
+	// defaultStoreTimeout is the function's default of VALKEY_TIMEOUT.
 	defaultStoreTimeout = 100 * time.Millisecond
 )
 
@@ -138,47 +140,50 @@ func wantNetworks(want wants, flag string, networks []string) {
 
 func (l *Login) check(want wants) {
 	want(userName.MatchString(l.User), "adminUser", l.User, "must be 1 to 64 letters, digits and ._@-")
-	somebody := l.User != NoUser || l.Users != "" || l.OIDC.Issuer != ""
-	want(somebody, "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
-	want(l.Users == "" || secretName.MatchString(l.Users), "adminUsersSecretName", "…", aSecretsName)
+	hasUsers := l.User != NoUser || l.Users != "" || l.OIDC.Issuer != ""
+	want(hasUsers, "adminUser", l.User, "leaves nobody to log in: set adminUsersSecretName or oidcIssuer")
+	want(l.Users == "" || secretName.MatchString(l.Users), "adminUsersSecretName", "…", wantSecretName)
 	wantNetworks(want, "adminNetworks", l.Networks)
 	wantNetworks(want, "ownerNetworks", l.OwnerNetworks)
 	wantDuration(want, "sessionIdle", l.SessionIdle, config.SessionIdle)
 	wantDuration(want, "sessionLifetime", l.SessionLifetime, config.SessionLifetime)
 	if l.SessionIdle != nil && l.SessionLifetime != nil {
 		want(*l.SessionLifetime >= *l.SessionIdle, "sessionLifetime", *l.SessionLifetime,
-			"must be no shorter than sessionIdle")
+			"must not be shorter than sessionIdle")
 	}
 	l.OIDC.check(want)
 }
 
-const aSecretsName = "must be the name of a secret in Secrets Manager that you have made, not the secret"
+const wantSecretName = "must be the name of an existing secret in Secrets Manager, not its value"
 
 func (o *OIDC) check(want wants) {
 	want(o.Issuer == "" || httpsURL(o.Issuer), "oidcIssuer", o.Issuer, "must be an https URL")
-	want((o.Issuer == "") == (o.ClientID == ""), "oidcClientId", o.ClientID, "goes with oidcIssuer: set both")
-	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", "…", "goes with oidcIssuer: set both")
-	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…", aSecretsName)
+	want((o.Issuer == "") == (o.ClientID == ""), "oidcClientId", o.ClientID,
+		"set both oidcClientId and oidcIssuer")
+	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", "…",
+		"set both oidcSecretName and oidcIssuer")
+	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…", wantSecretName)
 	roles := len(o.Editors) + len(o.Viewers)
 	want(o.Issuer == "" || roles > 0, "oidcEditors", "",
-		"and oidcViewers are not set: say which values of the role claim may edit or look")
+		"set oidcEditors or oidcViewers: the values of the role claim for editors and viewers")
 	want(o.Issuer != "" || o.RoleClaim == "" && roles+len(o.Scopes) == 0, "oidcIssuer", "",
-		"is not set: the other oidc flags go with it")
+		"must be set with the other oidc flags")
 	want(len(o.Scopes) == 0 || slices.Contains(o.Scopes, "openid"), "oidcScopes", strings.Join(o.Scopes, ","),
-		"must have openid among them")
+		"must include openid")
 }
 
 func (d *Domain) check(want wants) {
 	want(d.Name == "" || hostName.MatchString(d.Name), "domain", d.Name, "must be a host name")
-	want((d.Name == "") == (d.Certificate == ""), "certificate", d.Certificate, "goes with domain: set both")
+	want((d.Name == "") == (d.Certificate == ""), "certificate", d.Certificate,
+		"set both certificate and domain")
 	want(d.Certificate == "" || certificate.MatchString(d.Certificate), "certificate", d.Certificate,
 		"must be the ARN of an ACM certificate")
-	want((d.Zone == "") == (d.ZoneID == ""), "zoneId", d.ZoneID, "goes with zone: set both")
+	want((d.Zone == "") == (d.ZoneID == ""), "zoneId", d.ZoneID, "set both zoneId and zone")
 	want(d.ZoneID == "" || zoneID.MatchString(d.ZoneID), "zoneId", d.ZoneID,
 		"must be the id of a Route 53 zone, such as Z0123456789ABC")
 	inZone := d.Name == d.Zone || strings.HasSuffix(d.Name, "."+d.Zone)
 	want(d.Zone == "" || hostName.MatchString(d.Zone) && inZone, "zone", d.Zone,
-		"must be the zone that domain is in")
+		"must be the zone that contains domain")
 }
 
 func networkRange(cidr string) bool {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// versions of Valkey that ElastiCache offers, the oldest first.
+// versions are the versions of Valkey that ElastiCache offers, the oldest first.
 var versions = []string{"7.2", "8.0", "8.1", "8.2", "9.0", "9.1"}
 
 const (
@@ -15,8 +15,8 @@ const (
 	durableVersion = "9.0"
 )
 
-// Durability is how a cache of nodes keeps what it has acknowledged. The zero value is a
-// cache's usual replication, which may lose the last writes when a node fails.
+// Durability is how a cache of nodes stores acknowledged writes. The zero value is
+// replication alone, which may lose the last writes when a node fails.
 type Durability string
 
 // The kinds of durability. Both write to a log in several availability zones: Sync before
@@ -26,10 +26,10 @@ const (
 	Async Durability = "async"
 )
 
-// durableTypes are the families of nodes that have durability.
+// durableTypes matches the node types that support durability.
 var durableTypes = regexp.MustCompile(`^cache\.(r6g|r7g|m6g|m7g|c7gn)\.`)
 
-// defaultVersion is the version of a cache whose flags name none.
+// defaultVersion returns the version of a cache without the flag valkeyVersion.
 func (s *Store) defaultVersion() string {
 	if s.Durability != "" {
 		return durableVersion
@@ -37,14 +37,14 @@ func (s *Store) defaultVersion() string {
 	return defaultVersion
 }
 
-// MajorVersion is the version in the names of serverless engines and families of
-// parameters.
+// MajorVersion returns the major version, which serverless caches and families of
+// parameter groups use.
 func (s *Store) MajorVersion() string {
 	major, _, _ := strings.Cut(s.Version, ".")
 	return major
 }
 
-// check checks the type of nodes, the version and the durability.
+// check validates the node type, the version and the durability.
 func (s *Store) check(want wants) {
 	want(nodeType.MatchString(s.NodeType), "nodeType", s.NodeType, "must be a type such as cache.r7g.large")
 	known := slices.Index(versions, s.Version)
@@ -53,7 +53,7 @@ func (s *Store) check(want wants) {
 		return
 	}
 	flag := "valkeyDurability"
-	want(s.Kind == Nodes, flag, s.Durability, "needs store=nodes: a serverless cache has none")
+	want(s.Kind == Nodes, flag, s.Durability, "needs store=nodes: a serverless cache has no durability")
 	want(known < 0 || known >= slices.Index(versions, durableVersion), flag, s.Durability,
 		"needs valkeyVersion=%s or newer, not %s", durableVersion, s.Version)
 	want(durableTypes.MatchString(s.NodeType), flag, s.Durability,

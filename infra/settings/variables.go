@@ -10,7 +10,7 @@ import (
 )
 
 // CheckVariables returns the environment variables of the check function that the props
-// set. The authorizers here use simple responses.
+// set. HTTP_API_RESPONSE is simple, since the stack's authorizers use simple responses.
 func (p *Props) CheckVariables() map[string]string {
 	all := variables(p.Identity, p.Decision)
 	all["HTTP_API_RESPONSE"] = "simple"
@@ -18,12 +18,13 @@ func (p *Props) CheckVariables() map[string]string {
 		all["HTTP_API_DENY"] = "context"
 	}
 	if p.Observe.Metrics {
-		all["STAGE"] = p.Stage // without which it writes no metrics
+		all["STAGE"] = p.Stage // without STAGE the function writes no metrics
 	}
 	return all
 }
 
-// AdminVariables returns those of the admin function, without secrets and addresses.
+// AdminVariables returns the environment variables of the admin function that the props
+// set, without secrets and addresses.
 func (p *Props) AdminVariables() map[string]string {
 	all := variables(p.Journal, p.Login,
 		Identity{ForeignKeys: p.Identity.ForeignKeys},
@@ -33,11 +34,11 @@ func (p *Props) AdminVariables() map[string]string {
 	return all
 }
 
-// DenialInContext reports whether calls over a limit pass an HTTP API.
+// DenialInContext reports whether calls over a limit pass an HTTP API, with the denial in
+// the context.
 func (d *Decision) DenialInContext() bool { return d.HTTPAPIDeny == "context" }
 
-// variables returns the variables in the tags of the parts' fields, for fields that are
-// set.
+// variables returns the variables that the set fields of the structs have in their tags.
 func variables(parts ...any) map[string]string {
 	all := map[string]string{}
 	for _, part := range parts {
@@ -57,7 +58,7 @@ func addVariables(all map[string]string, part reflect.Value) {
 	}
 }
 
-// text returns a value as the functions read it.
+// text formats a value as the functions read it.
 func text(value any) string {
 	switch value := value.(type) {
 	case []string:
@@ -77,8 +78,9 @@ func assignments(variables map[string]string) []string {
 	return all
 }
 
-// flagsOf returns the flag, as "-c name", of each variable in the tags of a part's
-// fields. A variable comes before those that it is the beginning of.
+// flagsOf returns pairs for strings.NewReplacer: each variable in the tags of a struct's
+// fields, and its flag as "-c name". A field whose variable is the prefix of another's
+// must stand below it, as JWT_JWKS below JWT_JWKS_URL.
 func flagsOf(part reflect.Type) []string {
 	var all []string
 	for i := range part.NumField() {
