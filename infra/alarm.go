@@ -17,25 +17,25 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// alarm is a condition that operators must know of. docs/operations.md describes each.
+// alarm is a CloudWatch alarm of the stack. docs/operations.md describes each.
 type alarm struct {
 	name string
-	// means is what is wrong, first is what to do first.
-	means, first string
-	// metric is above threshold in all of the minutes.
+	// problem is what is wrong. remedy is what the operator does first.
+	problem, remedy string
+	// The alarm fires when metric is above threshold in each of the last minutes.
 	metric    awscloudwatch.IMetric
 	threshold float64
 	minutes   int
 }
 
 const (
-	// mostMetrics is CloudWatch's maximum number of metrics in an alarm's arithmetic.
-	mostMetrics = 10
-	// nearly is the part of a limit above which an alarm goes off.
-	nearly = .8
-
-	// failing is the percentage of failed calls above which an alarm goes off.
-	failing   = 5
+	// maxMetrics is CloudWatch's maximum number of metrics in an alarm's expression.
+	maxMetrics = 10
+	// nearLimit is the fraction of a limit above which an alarm fires.
+	nearLimit = .8
+	// failureThreshold is the percentage of failed calls above which an alarm fires.
+	failureThreshold = 5
+	// slowAdmin is the p99 duration, in milliseconds, above which an alarm fires.
 	slowAdmin = 2000
 )
 
@@ -78,13 +78,13 @@ func (s *Stack) listAlarms() []alarm {
 		s.journalAlarms(), s.forwardAlarms())
 }
 
-// newAlarms sends every alarm, and its end, to the topic.
+// newAlarms creates the alarms. Each notifies the topic when it fires and when it ends.
 func (s *Stack) newAlarms() {
 	action := awscloudwatchactions.NewSnsAction(s.topic)
 	for _, a := range s.listAlarms() {
 		made := awscloudwatch.NewAlarm(s.Stack, jsii.String("Alarm"+a.name), &awscloudwatch.AlarmProps{
 			AlarmName:          jsii.String(s.props.Name() + "-" + a.name),
-			AlarmDescription:   jsii.String(a.means + " First: " + a.first),
+			AlarmDescription:   jsii.String(a.problem + " First: " + a.remedy),
 			Metric:             a.metric,
 			Threshold:          jsii.Number(a.threshold),
 			ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
@@ -100,13 +100,13 @@ func (s *Stack) newAlarms() {
 func (s *Stack) checkAlarms() []alarm {
 	alarms := []alarm{
 		{
-			"CheckThrottles", "More calls at a time than the check function may take: the rest get 500.",
+			"CheckThrottles", "Lambda throttles the check function: calls beyond its concurrency get 500.",
 			"raise checkConcurrency.",
 			ofFunction(s.check, "Throttles", "Sum"), 0, 1,
 		},
 		{
 			"CheckSlow",
-			"One check in a hundred takes longer than the check function waits for the cache.",
+			"More than 1 % of the checks take longer than the check function waits for the cache.",
 			"look at the cache's processor or ECPUs, then read the log group " +
 				*s.logGroupName("check") + ".",
 			ofFunction(s.check, "Duration", "p99"),
@@ -116,9 +116,9 @@ func (s *Stack) checkAlarms() []alarm {
 	}
 	if reserved := s.check.props.Concurrency; reserved != settings.Unreserved {
 		alarms = append(alarms, alarm{
-			"CheckConcurrency", "The check function soon uses all of its reserved concurrency, beyond " +
-				"which clients get 500.", "raise checkConcurrency.",
-			ofFunction(s.check, "ConcurrentExecutions", "Maximum"), nearly * float64(reserved), 3,
+			"CheckConcurrency", "The check function uses over 80 % of its reserved concurrency. Beyond it " +
+				"clients get 500.", "raise checkConcurrency.",
+			ofFunction(s.check, "ConcurrentExecutions", "Maximum"), nearLimit * float64(reserved), 3,
 		})
 	}
 	return alarms
@@ -134,20 +134,20 @@ func (s *Stack) metricsAlarms() []alarm {
 	log := "read the log group " + *s.logGroupName("check")
 	return []alarm{
 		{
-			"CheckErrors", "The check function fails: clients get 500. Calls without a good credential, " +
+			"CheckErrors", "The check function fails: clients get 500. Calls without a valid credential, " +
 				"which a REST API gets as an error, do not count.",
-			log + "; after a deployment, roll back.", s.failures(), failing, 3,
+			log + "; after a deployment, roll back.", s.failures(), failureThreshold, 3,
 		},
 		{
-			"Degraded", "Limits cannot be checked, since the cache does not answer. Known callers are " +
-				"treated as their plan says, all others denied.",
-			"read ElastiCache's events: a failover ends by itself. Else " + log + ".",
-			s.ours(telemetry.Degraded), 0, 2,
+			"Degraded", "The cache does not answer, so limits cannot be checked. Known callers are " +
+				"treated as their plan says, all others are denied.",
+			"read ElastiCache's events: a failover ends by itself. Otherwise " + log + ".",
+			s.checkCounter(telemetry.Degraded), 0, 2,
 		},
 		{
-			"StoreErrors", "Calls to the cache have failed for minutes.",
-			log + ": cause says whether a log-in was refused or timed out.",
-			s.ours(telemetry.StoreErrors), 0, 5,
+			"StoreErrors", "Calls to the cache have failed for 5 minutes.",
+			log + ": the field cause shows whether a log-in was refused or timed out.",
+			s.checkCounter(telemetry.StoreErrors), 0, 5,
 		},
 		{
 			"StoreSlow", "The cache answers slowly.",
@@ -169,14 +169,14 @@ func (s *Stack) adminAlarms() []alarm {
 			ofFunction(s.admin, "Errors", "Sum"), 0, 1,
 		},
 		{
-			"AdminThrottles", "More requests at a time than the admin function may take. Checks are not " +
-				"affected.", "raise adminConcurrency.",
+			"AdminThrottles", "Lambda throttles the admin function. Checks are not affected.",
+			"raise adminConcurrency.",
 			ofFunction(s.admin, "Throttles", "Sum"), 0, 5,
 		},
 		{"AdminSlow", "The dashboard is slow. Checks are not affected.", log + ".",
 			ofFunction(s.admin, "Duration", "p99"), slowAdmin, 5},
-		{"DashboardFailures", "The dashboard answers 5xx. Checks are not affected, unless Degraded is " +
-			"on too.", log + ".", failures, 0, 5},
+		{"DashboardFailures", "The dashboard answers 5xx. Checks are not affected, unless Degraded fires " +
+			"too.", log + ".", failures, 0, 5},
 	}
 }
 
@@ -188,14 +188,14 @@ func (s *Stack) cacheAlarms() []alarm {
 	const gigabyte = 1 << 30
 	return []alarm{
 		{
-			"CacheECPUs", "The cache soon reaches its limit of ECPUs a second, beyond which it throttles.",
+			"CacheECPUs", "The cache uses over 80 % of its ECPUs a second. Beyond the limit it throttles.",
 			"raise maxECPUs.",
-			s.ofCache("ElastiCacheProcessingUnits", "Sum"), nearly * 60 * float64(p.MaxECPUs), 3,
+			s.ofCache("ElastiCacheProcessingUnits", "Sum"), nearLimit * 60 * float64(p.MaxECPUs), 3,
 		},
 		{
-			"CacheMemory", "The cache soon reaches its limit of storage, beyond which it evicts counts.",
+			"CacheMemory", "The cache uses over 80 % of its storage. Beyond the limit it evicts counts.",
 			"raise maxStorageGB.",
-			s.ofCache("BytesUsedForCache", "Maximum"), nearly * gigabyte * float64(p.MaxStorageGB), 5,
+			s.ofCache("BytesUsedForCache", "Maximum"), nearLimit * gigabyte * float64(p.MaxStorageGB), 5,
 		},
 		{
 			"CacheThrottled", "The cache throttles commands: some checks are decided without it.",
@@ -203,38 +203,40 @@ func (s *Stack) cacheAlarms() []alarm {
 			s.ofCache("ThrottledCmds", "Sum"), 0, 1,
 		},
 		{
-			"CacheEvictions", "The cache is full and evicts counts: limits admit too much. Configuration " +
-				"stays.", "raise maxStorageGB.",
+			"CacheEvictions", "The cache is full and evicts counts: limits admit too many calls. " +
+				"Configuration is never evicted.", "raise maxStorageGB.",
 			s.ofCache("Evictions", "Sum"), 0, 1,
 		},
 	}
 }
 
-// nodeAlarms are alarms on the worst of up to ten nodes each.
+// nodeAlarms returns alarms on the nodes. Each watches the maximum of up to maxMetrics
+// nodes; larger clusters get several alarms with a number in the name.
 func (s *Stack) nodeAlarms() []alarm {
 	const grow = "add shards, or choose a larger nodeType."
 	var alarms []alarm
 	number := 0
-	for nodes := range slices.Chunk(s.nodeNames(), mostMetrics) {
+	for nodes := range slices.Chunk(s.nodeNames(), maxMetrics) {
 		number++
-		add := func(name, means, first, metric string, threshold float64, minutes int) {
+		add := func(name, problem, remedy, metric string, threshold float64, minutes int) {
 			if number > 1 {
 				name = fmt.Sprintf("%s%d", name, number)
 			}
-			alarms = append(alarms, alarm{name, means, first, worst(nodes, metric), threshold, minutes})
+			alarms = append(alarms, alarm{name, problem, remedy, worst(nodes, metric), threshold, minutes})
 		}
-		add("CacheProcessor", "A node of the cache is busy.", grow, "EngineCPUUtilization", 100*nearly, 5)
-		add("CacheMemory", "A node of the cache is nearly full, and will evict counts.", grow,
-			"DatabaseMemoryUsagePercentage", 100*nearly, 5)
-		add("CacheEvictions", "A node of the cache is full and evicts counts: limits admit too much. "+
-			"Configuration stays.", grow, "Evictions", 0, 1)
+		add("CacheProcessor", "A node of the cache uses over 80 % of its engine processor.", grow,
+			"EngineCPUUtilization", 100*nearLimit, 5)
+		add("CacheMemory", "A node of the cache uses over 80 % of its memory. A full one evicts counts.",
+			grow, "DatabaseMemoryUsagePercentage", 100*nearLimit, 5)
+		add("CacheEvictions", "A node of the cache is full and evicts counts: limits admit too many calls. "+
+			"Configuration is never evicted.", grow, "Evictions", 0, 1)
 		add("CacheLag", "A replica is behind: a failover now would lose counts.",
 			"look at the load of its shard; "+grow, "ReplicationLag", 1, 5)
 	}
 	return alarms
 }
 
-// metrics returns the number of metrics that the alarm's price includes.
+// metrics returns the number of metrics that CloudWatch bills for the alarm.
 func (a alarm) metrics() int {
 	if expression, ok := a.metric.(awscloudwatch.MathExpression); ok {
 		return len(*expression.UsingMetrics())

@@ -1,8 +1,8 @@
-// A sample backend behind both example APIs. It answers with the authorizer's context. A
-// REST API's proxy integration maps no response, so the backend itself adds the RateLimit
+// The sample backend of both example APIs. It answers with the authorizer's context. A
+// REST API's proxy integration maps no responses, so the backend adds the RateLimit
 // fields there; on an HTTP API the response mappings do. With HTTP_API_DENY=context the
 // authorizer lets calls over a limit pass, and the backend must refuse them. CORS_ORIGIN
-// is an origin whose scripts may read all answers, * or none.
+// is the origin whose scripts may read all answers: an origin, * or none.
 'use strict'
 
 const origin = process.env.CORS_ORIGIN ?? '*'

@@ -20,7 +20,7 @@ import (
 type build struct {
 	root string
 	once sync.Once
-	made bool
+	ran  bool
 	err  error
 }
 
@@ -37,7 +37,7 @@ func findRoot() (string, error) {
 		above := filepath.Dir(folder)
 		if above == folder {
 			return "",
-				errors.New("run this inside of Tidegate's repository: scripts/build is in no folder above")
+				errors.New("no scripts/build in this folder or above: run this inside Tidegate's repository")
 		}
 		folder = above
 	}
@@ -58,7 +58,7 @@ func (b *build) code(name string) awslambda.Code {
 
 func (b *build) run() error {
 	b.once.Do(func() {
-		b.made = true
+		b.ran = true
 		command := exec.Command(filepath.Join(b.root, "scripts", "build"))
 		command.Env = append(os.Environ(), "GOARCH=arm64")
 		if output, err := command.CombinedOutput(); err != nil {
@@ -74,9 +74,10 @@ type bundler struct {
 	name  string
 }
 
-// TryBundle always bundles here, since a container would fail where it fails. After an
-// error the CDK finds an empty folder and ends the synthesis, and run reports the cause.
-// TryBundle must not panic, since the CDK waits for its result.
+// TryBundle copies the zip to outputDir. It always returns true, since bundling in a
+// container would fail too. After an error the CDK finds an empty folder and ends the
+// synthesis, and run reports the cause. TryBundle must not panic: the CDK would wait
+// forever for its result.
 func (b *bundler) TryBundle(outputDir *string, _ *awscdk.BundlingOptions) *bool {
 	if err := b.bundle(*outputDir); err != nil {
 		b.build.err = err

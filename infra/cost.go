@@ -32,7 +32,7 @@ func (s *Stack) cost() cost.Deployment {
 	}
 	if s.journal != nil {
 		d.Journal = true
-		d.Metrics++ // its errors
+		d.Metrics++ // the journal's errors
 	}
 	if observe.Dashboard {
 		d.Dashboards = 1

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Throttles of the pages in calls a second, enough for several people with live refresh.
+// Throttle of the pages in calls a second, enough for several people with live refresh.
 const (
 	dashboardRate  = 50
 	dashboardBurst = 100
@@ -119,7 +119,7 @@ func (s *Stack) newStage(
 	return resource
 }
 
-// accessLogFormat has nothing that identifies a caller.
+// accessLogFormat returns the fields of an access log line. None identifies a caller.
 func accessLogFormat() string {
 	fields := map[string]string{}
 	for _, name := range []string{"requestId", "requestTime", "httpMethod", "routeKey", "protocol", "status",
@@ -129,7 +129,7 @@ func accessLogFormat() string {
 	}
 	text, err := json.Marshal(fields)
 	if err != nil {
-		panic(err) // a map of texts
+		panic(err) // unreachable: a map of strings always encodes
 	}
 	return string(text)
 }

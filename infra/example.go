@@ -60,11 +60,11 @@ func (s *Stack) newExample() *example {
 	return e
 }
 
-// requestHeaders are those that scripts of other origins may send.
+// requestHeaders are the headers that scripts of other origins may send.
 var requestHeaders = []string{"Authorization", "X-Api-Key", "Content-Type"}
 
 func (s *Stack) newExampleREST() awsapigateway.RestApi {
-	// OPTIONS has no authorizer: browsers send no key with it
+	// OPTIONS has no authorizer, since browsers send no key with it.
 	var preflight *awsapigateway.CorsOptions
 	if s.props.CORSOrigin != authorizer.NoOrigin {
 		preflight = &awsapigateway.CorsOptions{
@@ -75,7 +75,7 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 		RestApiName:    jsii.String(s.props.Name() + "-example"),
 		Description:    jsii.String("Example of a REST API behind Tidegate"),
 		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
-		CloudWatchRole: jsii.Bool(false), // it is a setting of the whole account
+		CloudWatchRole: jsii.Bool(false), // the role is a setting of the whole account
 
 		DefaultCorsPreflightOptions: preflight,
 		DeployOptions: &awsapigateway.StageOptions{
@@ -85,7 +85,7 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 			TracingEnabled:       jsii.Bool(s.props.Observe.Tracing),
 		},
 	})
-	api.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's output; newOutputs has ours
+	api.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's output; newOutputs adds ours
 	return api
 }
 
@@ -107,8 +107,8 @@ func (s *Stack) newExampleHTTP() awsapigatewayv2.HttpApi {
 	return api
 }
 
-// exampleCORS is the HTTP API's CORS configuration; nil if no origin's scripts may read
-// its answers.
+// exampleCORS returns the HTTP API's CORS configuration; nil if scripts of no origin may
+// read its answers.
 func (s *Stack) exampleCORS() *awsapigatewayv2.CorsPreflightOptions {
 	if s.props.CORSOrigin == authorizer.NoOrigin {
 		return nil

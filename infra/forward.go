@@ -19,7 +19,7 @@ import (
 const (
 	forwardMemory  = 128
 	forwardTimeout = 30 // seconds: three attempts of a batch
-	// failureDays is the longest that SQS keeps a message.
+	// failureDays is SQS's maximum retention of a message.
 	failureDays = 14
 )
 
@@ -78,8 +78,8 @@ func (s *Stack) newForward() *forward {
 	return f
 }
 
-// newTarget sets the target of the events, creates its topic if there is one, and returns
-// the rights to publish there.
+// newTarget sets the target of the events, creates the topic unless the target is the
+// event bus, and returns the rights to publish to it.
 func (f *forward) newTarget(s *Stack) []awsiam.PolicyStatement {
 	if s.props.Crossings == cost.EventBridge {
 		f.target = s.FormatArn(&awscdk.ArnComponents{Service: jsii.String("events"),

@@ -24,7 +24,7 @@ type function struct {
 	log   awslogs.LogGroup
 }
 
-// functionSpec has the differences between the functions.
+// functionSpec has what differs between the check and the admin function.
 type functionSpec struct {
 	id, name    string
 	description string
@@ -66,9 +66,9 @@ func (s *Stack) newFunction(spec functionSpec) *function {
 		EnvironmentEncryption: s.key,
 		Tracing:               tracing,
 		LogGroup:              log,
-		// The platform's lines of every call would cost more than the check itself.
-		// LOG_LEVEL is the function's level: a level here would treat lines of metrics,
-		// which have none, as INFO.
+		// Lambda's own log lines of every call would cost more than the check itself.
+		// LOG_LEVEL sets the function's level. A level here would treat metrics lines,
+		// which have no level, as INFO.
 		LoggingFormat:         awslambda.LoggingFormat_JSON,
 		SystemLogLevelV2:      awslambda.SystemLogLevel_WARN,
 		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_TRACE,
@@ -92,8 +92,8 @@ func (s *Stack) functionARN(name string) *string {
 	})
 }
 
-// role creates the role of a function: it may log in to the cache as its user and write its
-// log. Lambda needs the other rights, to attach the function to the network.
+// role creates the role of a function. The function may log in to the cache as its user
+// and write its log. Lambda needs the other rights to attach it to the network.
 func (s *Stack) role(id, name string, log awslogs.LogGroup) awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String(id+"Role"), &awsiam.RoleProps{
 		AssumedBy:   awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
@@ -101,17 +101,18 @@ func (s *Stack) role(id, name string, log awslogs.LogGroup) awsiam.Role {
 		InlinePolicies: &map[string]awsiam.PolicyDocument{
 			"Work": awsiam.NewPolicyDocument(&awsiam.PolicyDocumentProps{
 				Statements: &[]awsiam.PolicyStatement{
-					statement("Cache", jsii.Strings("elasticache:Connect"), s.elastiCacheOf(name)),
+					statement("Cache", jsii.Strings("elasticache:Connect"), s.cacheARNs(name)),
 					statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
 						&[]*string{log.LogGroupArn()}),
 					statement("Network", networkActions(), jsii.Strings("*")),
-					s.notByTheFunction(name),
+					s.denyNetworkActions(name),
 				},
 			})},
 	})
 }
 
-func (s *Stack) elastiCacheOf(name string) *[]*string {
+// cacheARNs returns the cache and the function's user, which a log-in by IAM names.
+func (s *Stack) cacheARNs(name string) *[]*string {
 	return &[]*string{s.store.arn, s.userARN(name)}
 }
 
@@ -120,16 +121,17 @@ func statement(sid string, actions, resources *[]*string) awsiam.PolicyStatement
 		Resources: resources})
 }
 
-// networkActions have no resource that could be named before the interfaces exist.
+// networkActions are Lambda's actions on network interfaces, which have no ARN before
+// they exist.
 func networkActions() *[]*string {
 	return jsii.Strings("ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface",
 		"ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces",
 		"ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses")
 }
 
-// notByTheFunction restricts Lambda's rights to Lambda itself: the function's own code
-// cannot use them.
-func (s *Stack) notByTheFunction(name string) awsiam.PolicyStatement {
+// denyNetworkActions denies the network actions to the function's own code, so that only
+// Lambda itself can use them.
+func (s *Stack) denyNetworkActions(name string) awsiam.PolicyStatement {
 	deny := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("NotByTheFunction"), Effect: awsiam.Effect_DENY, Actions: networkActions(),
 		Resources: jsii.Strings("*"),
@@ -147,8 +149,8 @@ func texts(values map[string]string) *map[string]*string {
 	return &all
 }
 
-// newCheck creates the authorizer's function. Only the listed authorizers may make API
-// Gateway invoke it.
+// newCheck creates the authorizer's function. API Gateway may invoke it only for
+// authorizers with a permission of their own.
 func (s *Stack) newCheck() *function {
 	egress, _ := s.props.Egress()
 	return s.newFunction(functionSpec{
@@ -170,7 +172,8 @@ func (s *Stack) allowCallers() {
 	}
 }
 
-// adminTimeout is the time-out of the admin function in seconds. An HTTP API allows 30.
+// adminTimeout is the time-out of the admin function in seconds. An HTTP API waits for at
+// most 30.
 const adminTimeout = 25
 
 // newAdmin creates the dashboard's function.

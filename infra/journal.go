@@ -9,11 +9,11 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// oldCheckpointDays is how long a replaced checkpoint is kept.
+// oldCheckpointDays is how many days a replaced checkpoint is kept.
 const oldCheckpointDays = 90
 
-// journal is the bucket that stores every change. Nobody may delete from it, and it stays
-// when the stack is deleted.
+// journal is the bucket that stores every change. No function may delete from it, and
+// it stays when the stack is deleted.
 type journal struct{ bucket awss3.Bucket }
 
 func (s *Stack) newJournal() *journal {
@@ -39,8 +39,8 @@ func (s *Stack) newJournal() *journal {
 	return &journal{bucket}
 }
 
-// createOnly forbids replacing an entry: a put needs If-None-Match. Only checkpoints may
-// be replaced.
+// createOnly denies a put of an entry without If-None-Match, so that no entry can be
+// replaced. Checkpoints can.
 func createOnly(bucket awss3.Bucket) awsiam.PolicyStatement {
 	return awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Sid: jsii.String("CreateOnly"), Effect: awsiam.Effect_DENY,
@@ -59,13 +59,13 @@ func (j *journal) address() string {
 	return "s3://" + *j.bucket.BucketName()
 }
 
-// reach lets only the admin function read and write the bucket, through a gateway
+// grantAccess lets only the admin function read and write the bucket, through a gateway
 // endpoint for this bucket, which costs nothing.
-func (j *journal) reach(s *Stack) {
+func (j *journal) grantAccess(s *Stack) {
 	objects := &[]*string{j.bucket.ArnForObjects(jsii.String("*"))}
 	rights := []awsiam.PolicyStatement{
 		statement("Journal", jsii.Strings("s3:GetObject", "s3:PutObject"), objects),
-		// Without it S3 answers 403, and not 404, for an object that is not there.
+		// Without s3:ListBucket, S3 answers 403 instead of 404 for a missing object.
 		statement("JournalList", jsii.Strings("s3:ListBucket"), &[]*string{j.bucket.BucketArn()}),
 	}
 	endpoint := s.network.vpc.AddGatewayEndpoint(jsii.String("JournalEndpoint"),
@@ -86,7 +86,7 @@ func (j *journal) reach(s *Stack) {
 		MetricValue: jsii.String("1"),
 	})
 	if _, egress := s.props.Egress(); !egress {
-		// Its isolated subnets have a route to nothing but S3.
+		// The isolated subnets have a route to S3 only.
 		s.network.admin.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(httpsPort)),
 			jsii.String("to the journal"), nil)
 	}
@@ -103,8 +103,8 @@ func (s *Stack) journalAlarms() []alarm {
 		return nil
 	}
 	return []alarm{{
-		"JournalUnsafe", "Changes are not in the journal yet, or Valkey lost changes that it has.",
-		"open the dashboard: every page says which. Restore, or wait for S3.",
+		"JournalUnsafe", "Changes are not in the journal yet, or Valkey lost changes that the journal has.",
+		"open the dashboard: every page shows which. Restore, or wait for S3.",
 		metric(journalMetrics, s.journalMetric(), "Sum", nil), 0, 1,
 	}}
 }

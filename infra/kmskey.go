@@ -11,7 +11,7 @@ import (
 const pendingDays = 7
 
 // newKey creates the key that encrypts all data at rest. Snapshots and secrets cannot be
-// read without it, so it is deleted only together with them.
+// read without the key, so it has the removal policy that they have.
 func (s *Stack) newKey() awskms.Key {
 	key := awskms.NewKey(s.Stack, jsii.String("Key"), &awskms.KeyProps{
 		Description: jsii.String("Tidegate " + s.props.Stage +

@@ -31,9 +31,9 @@ func run(out io.Writer) error {
 	build := &build{root: root}
 	stack, err := synthesise(awscdk.NewApp(nil), build.code)
 	if build.err != nil {
-		return build.err // the CDK's own error only says that there was one
+		return build.err // the CDK's own error does not have the cause
 	}
-	if err != nil || !build.made {
+	if err != nil || !build.ran {
 		return err
 	}
 	return stack.cost().Print(out, stack.alternatives()...)
@@ -66,12 +66,12 @@ func synthesise(app awscdk.App, code codeOf) (s *Stack, err error) {
 	return s, nil
 }
 
-// contextFlags returns the context, which has the flags, without the CDK's own names:
-// these have a colon or a slash.
+// contextFlags returns the flags in the CDK's context. Names with a colon or a slash are
+// the CDK's own, and are left out.
 func contextFlags(app awscdk.App) (map[string]string, error) {
 	all, ok := app.Node().GetAllContext(nil).(map[string]any)
 	if !ok {
-		return nil, errors.New("the context cannot be read")
+		return nil, errors.New("the CDK's context is not a map")
 	}
 	flags := map[string]string{}
 	for name, value := range all {

@@ -11,15 +11,17 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// ours returns a counter of the check function's metrics.
-func (s *Stack) ours(m telemetry.Metric) awscloudwatch.IMetric { return s.named(m.String(), "Sum") }
+// checkCounter returns a counter that the check function writes.
+func (s *Stack) checkCounter(m telemetry.Metric) awscloudwatch.IMetric {
+	return s.checkMetric(m.String(), "Sum")
+}
 
 // latency returns the cache's latency as the check function measures it.
 func (s *Stack) latency(statistic string) awscloudwatch.IMetric {
-	return s.named(telemetry.StoreLatency, statistic)
+	return s.checkMetric(telemetry.StoreLatency, statistic)
 }
 
-func (s *Stack) named(name, statistic string) awscloudwatch.IMetric {
+func (s *Stack) checkMetric(name, statistic string) awscloudwatch.IMetric {
 	return metric(telemetry.Namespace, name, statistic, map[string]string{
 		telemetry.DimensionService: telemetry.CheckService, telemetry.DimensionStage: s.props.Stage,
 	})
@@ -48,13 +50,13 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 	})
 }
 
-// failures returns the percentage of the check function's calls that failed. Lambda
-// counts the answer to a REST API's call without a good credential as an error, since API
-// Gateway makes a 401 only from an error. The function counts these, up to ten seconds
-// later.
+// failures returns the percentage of the check function's calls that failed. It leaves
+// out REST API calls without a valid credential: API Gateway makes a 401 only from an
+// error, so Lambda counts them as errors. The function's own count of them is up to ten
+// seconds late.
 func (s *Stack) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
-		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.ours(telemetry.Unauthorized),
+		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.checkCounter(telemetry.Unauthorized),
 		"calls": ofFunction(s.check, "Invocations", "Sum"),
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
@@ -79,18 +81,18 @@ func worst(nodes []string, name string) awscloudwatch.IMetric {
 // newMetricsDashboard creates the operator's dashboard in CloudWatch.
 func (s *Stack) newMetricsDashboard() {
 	rows := []awscloudwatch.IWidget{
-		graph("Checks a minute; calls without a good credential",
-			s.all(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
-			s.all(telemetry.Refused, telemetry.Unauthorized)),
-		graph("Calls that would be denied, calls near a limit",
-			s.all(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
+		graph("Checks a minute; calls without a valid credential",
+			s.checkCounters(telemetry.Checks, telemetry.Allowed, telemetry.Denied),
+			s.checkCounters(telemetry.Refused, telemetry.Unauthorized)),
+		graph("Calls denied in shadow or by candidates; calls near a limit",
+			s.checkCounters(telemetry.ShadowDenied, telemetry.CandidateDenied, telemetry.NearLimit), nil),
 		graph("Degraded checks and errors of the cache",
-			s.all(telemetry.Degraded, telemetry.StoreErrors), nil),
+			s.checkCounters(telemetry.Degraded, telemetry.StoreErrors), nil),
 		graph("Cache latency in ms", []awscloudwatch.IMetric{s.latency("p50"), s.latency("p99")}, nil),
 		graph("Check function: duration in ms",
 			[]awscloudwatch.IMetric{ofFunction(s.check, "Duration", "p50"),
 				ofFunction(s.check, "Duration", "p99")},
-			s.all(telemetry.ColdStart)),
+			s.checkCounters(telemetry.ColdStart)),
 		graph("Functions: errors and throttles", []awscloudwatch.IMetric{
 			ofFunction(s.check, "Errors", "Sum"), ofFunction(s.check, "Throttles", "Sum"),
 			ofFunction(s.admin, "Errors", "Sum"),
@@ -104,15 +106,15 @@ func (s *Stack) newMetricsDashboard() {
 	}
 }
 
-func (s *Stack) all(counts ...telemetry.Metric) []awscloudwatch.IMetric {
+func (s *Stack) checkCounters(counters ...telemetry.Metric) []awscloudwatch.IMetric {
 	var metrics []awscloudwatch.IMetric
-	for _, m := range counts {
-		metrics = append(metrics, s.ours(m))
+	for _, m := range counters {
+		metrics = append(metrics, s.checkCounter(m))
 	}
 	return metrics
 }
 
-// cacheWidgets returns two graphs, whatever the kind of cache.
+// cacheWidgets returns two graphs of the cache, for either kind of cache.
 func (s *Stack) cacheWidgets() []awscloudwatch.IWidget {
 	if s.props.Store.Kind == settings.Serverless {
 		return []awscloudwatch.IWidget{

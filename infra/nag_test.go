@@ -50,8 +50,8 @@ func TestNag(t *testing.T) {
 		found = append(found, findings(t, flags, plain)...)
 	}
 	for _, e := range exceptions {
-		if len(e.why) < 40 {
-			t.Errorf("%s is not justified: %q", e.rule, e.why)
+		if len(e.reason) < 40 {
+			t.Errorf("%s is not justified: %q", e.rule, e.reason)
 		}
 		for _, part := range e.parts {
 			excepted = append(excepted, e.rule+" "+part)

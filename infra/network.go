@@ -19,8 +19,8 @@ const (
 const httpsPort = 443
 
 // network holds the cache and the functions. Its isolated subnets have no connection to
-// the internet. Lambda itself provides logs, metrics, traces and decryption, outside of
-// the network. Only a function that calls an identity provider is in subnets with a NAT
+// the internet. Lambda provides logs, metrics, traces and decryption from outside the
+// network. Only a function that calls an identity provider is in subnets with a NAT
 // gateway.
 type network struct {
 	vpc awsec2.Vpc
@@ -60,7 +60,8 @@ func (s *Stack) newVPC() awsec2.Vpc {
 		VpcName:     jsii.String(s.props.Name()),
 		IpAddresses: awsec2.IpAddresses_Cidr(&s.props.CIDR),
 		NatGateways: jsii.Number(0),
-		// nothing is in it, and closing it takes a function with rights of its own
+		// The default group is unused. The CDK would close it by a function with rights of
+		// its own.
 		RestrictDefaultSecurityGroup: jsii.Bool(false),
 		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
 			{Name: jsii.String("isolated"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
@@ -88,8 +89,8 @@ func (s *Stack) newVPC() awsec2.Vpc {
 	return vpc
 }
 
-// flowLogRole is for flow logs of this account only. The CDK adds the right to write
-// them.
+// flowLogRole returns a role that only flow logs of this account can assume. The CDK adds
+// the right to write to the log group.
 func (s *Stack) flowLogRole() awsiam.Role {
 	return awsiam.NewRole(s.Stack, jsii.String("NetworkLogRole"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("vpc-flow-logs.amazonaws.com"),
@@ -105,7 +106,7 @@ func (s *Stack) group(vpc awsec2.Vpc, id, description string) awsec2.SecurityGro
 	})
 }
 
-// subnets returns a function's subnets, with or without internet.
+// subnets returns a function's subnets: with egress to the internet, or isolated.
 func (n *network) subnets(egress bool) *awsec2.SubnetSelection {
 	if egress {
 		return &awsec2.SubnetSelection{SubnetType: awsec2.SubnetType_PRIVATE_WITH_EGRESS}

@@ -52,7 +52,7 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 	s.panel = s.newDashboardAPI()
 	s.admin = s.newAdmin()
 	if s.journal != nil {
-		s.journal.reach(s)
+		s.journal.grantAccess(s)
 	}
 	if props.Crossings != "" {
 		s.forward = s.newForward()
@@ -71,7 +71,7 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 	return s
 }
 
-// tag adds the tags to every resource that can have some.
+// tag adds the tags to every resource that can have tags.
 func (s *Stack) tag() {
 	tags := awscdk.Tags_Of(s.Stack)
 	props := &awscdk.TagProps{ExcludeResourceTypes: jsii.Strings(untagged...)}
@@ -82,12 +82,13 @@ func (s *Stack) tag() {
 	}
 }
 
-// untagged are types whose Tags CloudFormation does not know in every region:
-// me-central-1 and me-south-1 refuse them.
+// untagged are resource types whose Tags CloudFormation refuses in me-central-1 and
+// me-south-1.
 var untagged = []string{"AWS::CloudWatch::Dashboard"}
 
-// removal is the policy for resources with data when the stack is deleted. Those of a
-// first deployment that failed are deleted, so that the next attempt can use their names.
+// removal returns the policy for resources with data when the stack is deleted. After a
+// failed first deployment they are deleted in any case, so that the next attempt can use
+// their names.
 func (s *Stack) removal() awscdk.RemovalPolicy {
 	if s.props.Keep {
 		return awscdk.RemovalPolicy_RETAIN_ON_UPDATE_OR_DELETE

@@ -11,19 +11,19 @@ import (
 	"tidegate/internal/store/acl"
 )
 
-// store is the cache, however it is built.
+// store is the cache, serverless or of nodes.
 type store struct {
 	users *users
-	// arn is what a function may connect to.
+	// arn is the cache's ARN in the functions' right to connect.
 	arn *string
-	// host and options make the functions' VALKEY_URL.
+	// host and options are parts of the functions' VALKEY_URL.
 	host    *string
 	options string
-	// resource is what the functions must wait for.
+	// resource must exist before the functions.
 	resource awscdk.CfnResource
 }
 
-// newStore creates the cache, of either kind with TLS, cluster mode and log-in by IAM.
+// newStore creates the cache. Both kinds have TLS, cluster mode and log-in by IAM.
 func (s *Stack) newStore() *store {
 	u := s.newUsers()
 	if s.props.Store.Kind == settings.Nodes {
@@ -32,7 +32,7 @@ func (s *Stack) newStore() *store {
 	return s.newServerless(u)
 }
 
-// url is the VALKEY_URL of a function.
+// url returns the VALKEY_URL of a function.
 func (s *Stack) url(function string) string {
 	return fmt.Sprintf("valkeys://%s@%s:%d?cluster=true&iam=%s%s", s.userName(function), *s.store.host,
 		primaryPort, s.props.Name(), s.store.options)
@@ -77,8 +77,8 @@ func (s *Stack) newNodes(u *users) *store {
 			Description: jsii.String("Tidegate's isolated subnets"),
 			SubnetIds:   anys(s.network.vpc.SelectSubnets(s.network.isolated()).SubnetIds),
 		})
-	// When memory is full, Valkey evicts counts only, never configuration. Counts of
-	// infrequent callers go first, so that a flood of new callers evicts its own.
+	// When memory is full, Valkey evicts counts only, never configuration. It evicts the
+	// counts of infrequent callers first, so that a flood of new callers evicts its own.
 	parameters := awselasticache.NewCfnParameterGroup(s.Stack, jsii.String("CacheParameters"),
 		&awselasticache.CfnParameterGroupProps{
 			CacheParameterGroupFamily: jsii.String("valkey" + p.MajorVersion()),
@@ -144,8 +144,9 @@ func anys(list *[]*string) *[]any {
 	return &all
 }
 
-// users has the cache's users, one for each function that reads it. They log in by IAM, so
-// there is no password to leak, and have only the rights that their function needs.
+// users has the cache's users: one for each function that uses the cache. They log in by
+// IAM, so there is no password to leak, and have only the rights that their function
+// needs.
 type users struct {
 	check, admin awselasticache.CfnUser
 	group        awselasticache.CfnUserGroup

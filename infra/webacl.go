@@ -6,9 +6,9 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// floodLimit is the number of calls in five minutes above which WAF blocks an address,
-// before the authorizer. Each call of a flood would cost an invocation, authenticated or
-// not.
+// floodLimit is the number of calls in five minutes above which WAF blocks an address. It
+// blocks before the authorizer, since each call of a flood would cost an invocation,
+// authenticated or not.
 const floodLimit = 10_000
 
 // webACLRules is the number of rules, for the bill.

@@ -31,22 +31,22 @@ type Props struct {
 	// Function is the check function. One of another stack comes from
 	// awslambda.Function_FromFunctionArn with the stack's output CheckFunctionArn.
 	Function awslambda.IFunction
-	// OtherAccount says that the function is in another account, whose stack must allow
-	// this authorizer: see Allow. It is not needed where the function's ARN and the
-	// stack's env contain the accounts.
+	// OtherAccount is true if the function is in another account, whose stack must allow
+	// this authorizer: see Allow. It is not needed if the function's ARN and the stack's
+	// env contain the accounts.
 	OtherAccount bool
 	// RestAPI gets a REQUEST authorizer, and gateway responses that answer 429 and 401.
 	RestAPI awsapigateway.IRestApi
 	// HTTPAPI gets an authorizer with payload format 2.0 and simple responses, and its
 	// integrations get response mappings that add the RateLimit fields.
 	HTTPAPI awsapigatewayv2.IHttpApi
-	// Name is the authorizer's name. The default is that of the construct's id.
+	// Name is the authorizer's name. The default is the construct's id.
 	Name string
-	// CORSOrigin is whose scripts may read a REST API's 401 and 429 in a browser: one
-	// origin, such as https://app.example, AnyOrigin or NoOrigin. The default is
-	// AnyOrigin: a key travels in a header that the script itself sets, never in a
-	// cookie, so that another site's script learns nothing without the key. An HTTP API
-	// has its own CORS configuration, CorsPreflight, which this leaves alone.
+	// CORSOrigin is the origin whose scripts may read a REST API's 401 and 429 in a
+	// browser: one origin, such as https://app.example, AnyOrigin or NoOrigin. The
+	// default is AnyOrigin: a script sends the key in a header that it sets itself, never
+	// in a cookie, so another site's script learns nothing without the key. An HTTP API
+	// has its own CORS configuration, CorsPreflight, which is not changed.
 	CORSOrigin string
 	// OwnResponses leaves out the gateway responses of a REST API, or the response
 	// mappings of an HTTP API, for an API that has its own.
@@ -72,14 +72,13 @@ type RateLimitAuthorizer struct {
 	REST awsapigateway.IAuthorizer
 	// HTTP is for the routes of an HTTP API; nil on a REST API.
 	HTTP awsapigatewayv2.IHttpRouteAuthorizer
-	// ID is the authorizer's id.
-	ID *string
-	// ARN is the authorizer's ARN in the function's permission.
+	ID   *string
+	// ARN is the source ARN in the function's permission.
 	ARN *string
 }
 
-// NewRateLimitAuthorizer attaches the function of props to its API. Synthesis reports
-// props that would break counting.
+// NewRateLimitAuthorizer attaches the function of props to the API of props. Synthesis
+// fails for props that would let calls pass without being counted.
 func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props) *RateLimitAuthorizer {
 	construct := constructs.NewConstruct(scope, id)
 	guard := &guard{scope: construct, props: *props}
@@ -110,7 +109,7 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 			IdentitySources: &[]*string{},
 		})
 	if resource, ok := attached.Node().DefaultChild().(awscdk.CfnResource); ok {
-		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // which would be empty
+		resource.AddPropertyDeletionOverride(jsii.String("IdentitySource")) // API Gateway refuses ""
 	}
 	a.REST, a.ID, a.ARN = attached, attached.AuthorizerId(), attached.AuthorizerArn()
 	// the id of the CDK's own permission, if it adds one
@@ -121,9 +120,8 @@ func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {
 	warnOfDeployment(scope, p.RestAPI)
 }
 
-// warnOfDeployment warns at synthesis that a REST API which this app does not deploy,
-// such as an imported one, must be deployed by hand. Its stages keep their last
-// deployment.
+// warnOfDeployment warns at synthesis if this app does not deploy the REST API, as with
+// an imported one. The operator must deploy it: its stages keep their last deployment.
 func warnOfDeployment(scope constructs.Construct, api awsapigateway.IRestApi) {
 	if api.LatestDeployment() != nil {
 		return
@@ -211,7 +209,7 @@ func (p *Props) permit(scope constructs.Construct, authorizer *string, id string
 	})
 }
 
-// differ reports whether both are known and different.
+// differ reports whether a and b are both known at synthesis and different.
 func differ(a, b *string) bool {
 	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }

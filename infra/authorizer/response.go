@@ -18,10 +18,10 @@ const (
 	problemType  = "'application/problem+json'"
 )
 
-// Unconfirmed whether API Gateway escapes quotes in the values of a template. The bodies
-// work either way, since the context's texts have no quotes and backslashes. The 429
-// repeats Retry-After, for accounts whose gateway responses leave out headers from the
-// context.
+// It is unconfirmed whether API Gateway escapes quotes in the values of a template. The
+// bodies are valid either way, since the context's strings have no quotes and
+// backslashes. The body of the 429 repeats Retry-After, for accounts whose gateway
+// responses leave out headers from the context.
 const (
 	tooManyRequests = `{"type":"$context.authorizer.problemType",` +
 		`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
@@ -62,7 +62,8 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi,
 // exposed lists the headers of a 401 and a 429 that scripts of other origins may read.
 const exposed = "'Retry-After,RateLimit,RateLimit-Policy'"
 
-// corsHeaders let scripts of an origin read a response; of none when origin is NoOrigin.
+// corsHeaders returns the headers that let scripts of an origin read a response; none if
+// origin is NoOrigin.
 func corsHeaders(origin string) map[string]*string {
 	if origin == NoOrigin {
 		return nil
@@ -77,19 +78,19 @@ func corsHeaders(origin string) map[string]*string {
 	return headers
 }
 
-// mapped is the response mapping that adds the RateLimit fields to the integration's
-// response of an HTTP API.
-var mapped = map[string]string{
+// responseMapping adds the RateLimit fields to the response of an HTTP API's integration.
+var responseMapping = map[string]string{
 	"overwrite:header.RateLimit":        "$context.authorizer.rateLimit",
 	"overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
 }
 
-// ResponseParameters is the property of that name for an HTTP API's integration. API
-// Gateway requires a mapping for each status code; it has all registered ones.
+// ResponseParameters returns the property of that name for an HTTP API's integration. API
+// Gateway requires a mapping for each status code; the property has all registered ones
+// from 200.
 func ResponseParameters() map[string]any {
 	list := []any{}
 	for _, destination := range []string{"overwrite:header.RateLimit", "overwrite:header.RateLimit-Policy"} {
-		list = append(list, map[string]any{"Destination": destination, "Source": mapped[destination]})
+		list = append(list, map[string]any{"Destination": destination, "Source": responseMapping[destination]})
 	}
 	parameters := map[string]any{}
 	for status := http.StatusOK; status <= 599; status++ {
@@ -104,7 +105,7 @@ func ResponseParameters() map[string]any {
 // mapping.
 type mapResponses struct{}
 
-// Visit sees each construct below the API.
+// Visit adds the mapping to node if it is an integration.
 func (*mapResponses) Visit(node constructs.IConstruct) {
 	if !*awscdk.CfnResource_IsCfnResource(node) {
 		return

@@ -20,28 +20,28 @@ type guard struct {
 	props Props
 }
 
-// Validate returns the problems, one sentence each.
+// Validate returns the problems in the props and in the app, one sentence each.
 func (g *guard) Validate() *[]*string {
-	problems := g.inProps()
+	problems := g.checkProps()
 	if g.props.Function != nil {
 		for _, node := range *g.scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {
-			problems = append(problems, g.in(node)...)
+			problems = append(problems, g.checkConstruct(node)...)
 		}
 	}
 	return jsii.Strings(problems...)
 }
 
-func (g *guard) inProps() []string {
+func (g *guard) checkProps() []string {
 	var problems []string
 	if g.props.Function == nil {
-		problems = append(problems, "Function is missing: give the check function")
+		problems = append(problems, "Function is missing: set it to the check function")
 	}
 	if (g.props.RestAPI == nil) == (g.props.HTTPAPI == nil) {
-		problems = append(problems, "give either RestAPI or HTTPAPI")
+		problems = append(problems, "set either RestAPI or HTTPAPI")
 	}
 	if g.props.ResultsCacheTTL != 0 {
 		problems = append(problems,
-			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys live on",
+			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys keep working",
 				g.props.ResultsCacheTTL))
 	}
 	if len(g.props.IdentitySources) > 0 {
@@ -60,8 +60,8 @@ func (g *guard) inProps() []string {
 
 var origin = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 
-// in checks one construct of the app.
-func (g *guard) in(node constructs.IConstruct) []string {
+// checkConstruct returns the problems of one construct of the app.
+func (g *guard) checkConstruct(node constructs.IConstruct) []string {
 	switch resource := node.(type) {
 	case awsapigateway.CfnAuthorizer:
 		return g.authorizer(node, resource.AuthorizerUri(), resource.AuthorizerResultTtlInSeconds(),
@@ -80,8 +80,8 @@ func (g *guard) in(node constructs.IConstruct) []string {
 	return nil
 }
 
-// ours reports whether text, an ARN or a URI, refers to the function.
-func (g *guard) ours(text any) bool {
+// isFunction reports whether text, an ARN or a URI, refers to the check function.
+func (g *guard) isFunction(text any) bool {
 	resolve := func(value any) string {
 		return fmt.Sprint(awscdk.Stack_Of(g.scope).Resolve(value))
 	}
@@ -90,7 +90,7 @@ func (g *guard) ours(text any) bool {
 }
 
 func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64, sources *string) []string {
-	if uri == nil || !g.ours(uri) {
+	if uri == nil || !g.isFunction(uri) {
 		return nil
 	}
 	var problems []string
@@ -103,20 +103,21 @@ func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64
 			*node.Node().Path(), *ttl))
 	}
 	if sources != nil && *sources != "" {
-		problems = append(problems, fmt.Sprintf("%s has an identity source: leave it out",
+		problems = append(problems, fmt.Sprintf("%s has an identity source: remove it",
 			*node.Node().Path()))
 	}
 	return problems
 }
 
-// narrow matches a source ARN that ends in one authorizer. Parts of it may be tokens.
-var narrow = regexp.MustCompile(`/authorizers/[^*]+$`)
+// oneAuthorizer matches a source ARN of one authorizer. Parts of the ARN may be tokens.
+var oneAuthorizer = regexp.MustCompile(`/authorizers/[^*]+$`)
 
 func (g *guard) permission(node constructs.IConstruct, p awslambda.CfnPermission) []string {
-	if !g.ours(p.FunctionName()) || *p.Principal() != "apigateway.amazonaws.com" {
+	if !g.isFunction(p.FunctionName()) || *p.Principal() != "apigateway.amazonaws.com" {
 		return nil
 	}
-	if p.SourceArn() == nil || strings.Contains(*p.SourceArn(), "*") || !narrow.MatchString(*p.SourceArn()) {
+	if p.SourceArn() == nil || strings.Contains(*p.SourceArn(), "*") ||
+		!oneAuthorizer.MatchString(*p.SourceArn()) {
 		return []string{*node.Node().Path() +
 			" lets more than one authorizer invoke the check function: its SourceArn must end in " +
 			"/authorizers/ID"}

@@ -1,6 +1,6 @@
-// Package golden has the templates that CDK synthesises. A test of package infra updates
-// them, with the word HASH in place of hashes. The emulators under local read their rules
-// from Dev, so that local runs equal a deployment.
+// Package golden has the templates that the CDK synthesises, with the word HASH in place
+// of hashes. go test ./infra -run TestGolden -update rewrites them. The emulators under
+// local configure themselves from Dev, so that a local run equals a deployment.
 package golden
 
 import (
@@ -20,19 +20,20 @@ var Dev []byte
 //go:embed prod.json
 var Prod []byte
 
-// Attached holds, by the name of each tool, what it makes of its snippet in infra/attach.
+// Attached holds attach/TOOL.json: the template that each tool makes of its snippet in
+// infra/attach.
 //
 //go:embed attach/*.json
 var Attached embed.FS
 
-// Environment returns the variables that a template sets for the function whose id has
-// this prefix. References, whose values are unknown, are the word "reference".
+// Environment returns the variables that a template sets for the function whose id begins
+// with function. A reference, whose value is unknown, becomes the word "reference".
 func Environment(template []byte, function string) (map[string]string, error) {
-	var made struct{ Resources map[string]json.RawMessage }
-	if err := json.Unmarshal(template, &made); err != nil {
+	var parsed struct{ Resources map[string]json.RawMessage }
+	if err := json.Unmarshal(template, &parsed); err != nil {
 		return nil, fmt.Errorf("read template: %w", err)
 	}
-	for id, text := range made.Resources {
+	for id, text := range parsed.Resources {
 		var r struct {
 			Type       string
 			Properties struct {
@@ -52,7 +53,8 @@ func Environment(template []byte, function string) (map[string]string, error) {
 	return nil, fmt.Errorf("the template has no function %s", function)
 }
 
-// plain returns a text, or a join of texts and references.
+// plain returns a string value, or the result of an Fn::Join, with references replaced by
+// the word "reference".
 func plain(value any) string {
 	switch v := value.(type) {
 	case string:
