@@ -1,5 +1,5 @@
-// Package cost computes what a deployment costs: a month with no call, and a million
-// checks. Every figure is arithmetic on a list price, and says so.
+// Package cost computes what a deployment costs: a month without calls, and a million
+// checks. Every line of the bill shows its arithmetic and the source of its list price.
 package cost
 
 import (
@@ -9,27 +9,29 @@ import (
 // The assumptions about one check. Those marked "assumed" are not measured on a real
 // account.
 const (
-	// ECPUsPerCheck: a simple command is one ECPU, and more processor time counts in
-	// proportion. ./scripts/bench scale finds a check that records its usage to take 4.7
-	// times the server's time of a GET (21.1 of 4.5 µs); AWS's own estimator
-	// (agent-toolkit-for-aws, serverless_estimator.py) counts 3 µs in a script as one, of
-	// which it takes 15.8. Assumed, since AWS gives no formula.
+	// ECPUsPerCheck is the number of ECPUs that a check takes. A simple command is one
+	// ECPU, and more processor time counts in proportion. By ./scripts/bench scale a
+	// check that records its usage takes 4.7 times the server's time of a GET (21.1 and
+	// 4.5 µs), and 15.8 µs in the script. AWS's own estimator (agent-toolkit-for-aws,
+	// serverless_estimator.py) counts 3 µs in a script as one ECPU. Assumed, since AWS
+	// publishes no formula.
 	ECPUsPerCheck = 6
-	// BilledMilliseconds: the handler takes well under a millisecond, the way to Valkey
-	// and back one or two. Assumed.
+	// BilledMilliseconds is the billed duration of a check: well under a millisecond in
+	// the handler, one or two for the round trip to Valkey. Assumed.
 	BilledMilliseconds = 3
-	// LogBytes: the occasional line of a denial; the platform's own lines are switched
-	// off. Assumed.
+	// LogBytes is the size of the occasional line of a denial, for each check. Lambda's
+	// own lines are switched off. Assumed.
 	LogBytes = 50
-	// MetricsLogBytes: the lines that carry the function's metrics. Assumed.
+	// MetricsLogBytes is the size of the function's metrics lines, for each check.
+	// Assumed.
 	MetricsLogBytes = 200
-	// accessLogBytes: a line of an HTTP API's access log. Assumed.
+	// accessLogBytes is the size of a line of an HTTP API's access log. Assumed.
 	accessLogBytes = 400
-	// traced is the part of the calls that X-Ray records by default beyond the first of
-	// each second.
+	// traced is the fraction of the calls that X-Ray records by default, beyond the first
+	// of each second.
 	traced = .05
-	// valkeyMinimum is the storage that a serverless cache of Valkey is billed for at
-	// least, in GB.
+	// valkeyMinimum is the minimum storage, in GB, that a serverless cache of Valkey is
+	// billed for.
 	valkeyMinimum = .1
 )
 
@@ -40,22 +42,22 @@ type Deployment struct {
 	// Nodes is the number of ElastiCache nodes; 0 means a serverless cache.
 	Nodes    int
 	NodeType string
-	// SyncWrites says that nodes acknowledge a write once a log has it, which costs
+	// SyncWrites is true if nodes acknowledge a write only when a log has it, which costs
 	// extra.
 	SyncWrites bool
-	// StoredGB is the data of a serverless cache, if it exceeds the billed minimum.
+	// StoredGB is the data of a serverless cache, billed if above the minimum.
 	StoredGB float64
 
 	CheckMemory         int // MB
 	Secrets, Dashboards int
 	Alarms              int  // metrics that alarms watch
-	Metrics             int  // custom ones that the functions emit
+	Metrics             int  // custom metrics that the functions write
 	AccessLog           bool // of the HTTP API that the calls come through
 	NATGateways         int
 	WebACLRules         int // 0 means no web ACL
 	Tracing             bool
 	Journal             bool // every change is kept in a bucket
-	// Crossings is the service that crossed limits are handed to; empty for none.
+	// Crossings is the service that gets events of crossed limits; empty for none.
 	Crossings string
 }
 
@@ -66,12 +68,12 @@ type Line struct {
 	PerMillion float64 // USD a million checks
 	Arithmetic string
 	Source     string
-	// Unknown says that the price is unknown.
+	// Unknown is true if this package does not know the price.
 	Unknown bool
 }
 
-// Lines returns Tidegate's part of the bill. Calls returns API Gateway's price of the
-// calls themselves.
+// Lines returns Tidegate's part of the bill, without API Gateway's price of the calls,
+// which Calls returns.
 func (d Deployment) Lines() []Line {
 	lines := []Line{
 		d.store(), requests(), d.duration(), logs("the function's log", LogBytes),
@@ -84,7 +86,7 @@ func (d Deployment) Lines() []Line {
 	}
 	if d.SyncWrites {
 		lines = append(lines, unknown("ElastiCache, synchronous writes",
-			"the price of data written is not known here"))
+			"no price of written data in this list"))
 	}
 	if d.NATGateways > 0 {
 		lines = append(lines, hourly("NAT gateways, for OIDC or a JWKS by URL", natGateway, d.NATGateways),
@@ -108,8 +110,8 @@ const (
 	SNS         = "sns"
 )
 
-// The assumptions about crossed limits: each is handed on alone, in the time that the
-// forward function and the service need. Assumed.
+// The assumptions about crossed limits. The forward function gets each in an invocation
+// of its own.
 const (
 	CrossingsADay       = 1_000
 	forwardMilliseconds = 50
@@ -117,7 +119,7 @@ const (
 )
 
 // Crossings returns the lines for a month of crossed limits that the forward function
-// hands to a service.
+// sends to a service.
 func Crossings(to string) []Line {
 	const events = CrossingsADay * hoursPerMonth / 24.
 	each := fmt.Sprintf("%d crossed limits a day", CrossingsADay)
@@ -140,8 +142,8 @@ const (
 	ChangeBytes = 950
 )
 
-// Journal returns the lines for a month of changes in S3: a PUT and a GET each, and their
-// storage in a month.
+// Journal returns the lines for a month of changes in S3: a PUT and a GET for each
+// change, and a month of storage.
 func Journal() []Line {
 	const changes = ChangesADay * hoursPerMonth / 24.
 	each := fmt.Sprintf("%d changes a day", ChangesADay)
@@ -173,7 +175,8 @@ func (d Deployment) observed() []Line {
 	return lines
 }
 
-// Calls returns API Gateway's price of a million calls, with or without Tidegate.
+// Calls returns API Gateway's price of a million calls, which is the same without
+// Tidegate.
 func Calls() []Line {
 	return []Line{
 		line("a REST API's calls", restCalls, 0, 1, "1 call a check"),
@@ -214,7 +217,7 @@ func (d Deployment) store() Line {
 	what := fmt.Sprintf("ElastiCache, %d × %s", d.Nodes, d.NodeType)
 	usd, known := nodes[d.NodeType]
 	if !known {
-		return unknown(what, "the price of this type is not known here")
+		return unknown(what, "no price of this node type in this list")
 	}
 	return hourly(what, Price{usd, "node-hour", elastiCache}, d.Nodes)
 }

@@ -58,7 +58,7 @@ func TestPrint(t *testing.T) {
 		&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 × cache.x9.huge", "not known here", "10⁶ × 3 ms × 0.5 GB", "0.80",
+	for _, want := range []string{"2 × cache.x9.huge", "no price of this node type", "10⁶ × 3 ms × 0.5 GB", "0.80",
 		"Tidegate", "an HTTP API's calls"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in:\n%s", want, out.String())
@@ -66,7 +66,8 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// What an alternative adds or saves is below the total. Its price is in no line above it.
+// The row of an alternative, what it adds or saves, stands below the total. The lines
+// above the total do not include it.
 func TestPrintAlternatives(t *testing.T) {
 	now := cost.Deployment{CheckMemory: 512, Dashboards: 1}
 	traced, plain := now, now
@@ -88,7 +89,7 @@ func TestPrintAlternatives(t *testing.T) {
 		}
 	}
 	if !strings.Contains(rows[0], "list prices noted 20") || strings.Contains(out.String(), "X-Ray") {
-		t.Errorf("want the prices' date and nothing of X-Ray in:\n%s", out.String())
+		t.Errorf("want the date of the prices and no line of X-Ray in:\n%s", out.String())
 	}
 }
 
@@ -109,13 +110,13 @@ func TestLinesExplainThemselves(t *testing.T) {
 	for _, l := range append(everything.Lines(), cost.Calls()...) {
 		if l.Arithmetic == "" || !strings.HasPrefix(l.Source, "aws.amazon.com/") || l.Idle == 0 &&
 			l.PerMillion == 0 {
-			t.Errorf("%+v", l)
+			t.Errorf("got %+v, want an amount with its arithmetic and source", l)
 		}
 	}
 }
 
-// What the journal adds for 1,000 changes a day: 30,417 PUT at .005 and GET at .0004 a
-// thousand, and 29 MB. docs/journal.md says the same.
+// The journal adds, for 1,000 changes a day: 30,417 PUT at .005 and GET at .0004 a
+// thousand, and 29 MB of storage. docs/journal.md has the same figures.
 func TestJournal(t *testing.T) {
 	with, _ := cost.Totals(cost.Deployment{Journal: true}.Lines())
 	without, _ := cost.Totals(cost.Deployment{}.Lines())

@@ -50,7 +50,8 @@ const (
 	waf         = "aws.amazon.com/waf/pricing"
 )
 
-// nodes are the prices of an hour of a node with Valkey, a fifth below Redis OSS's.
+// nodes has the price of an hour of each node type with Valkey, which is a fifth below
+// the price with Redis OSS.
 var nodes = map[string]float64{
 	"cache.t4g.micro":  .0128,
 	"cache.t4g.small":  .0256,

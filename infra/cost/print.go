@@ -13,7 +13,7 @@ type Alternative struct {
 	Deployment Deployment
 }
 
-// row returns the difference of the alternative to the deployment's totals.
+// row returns the table row with the alternative's difference to the given totals.
 func (a Alternative) row(idle, perMillion float64) string {
 	otherIdle, otherPerMillion := Totals(a.Deployment.Lines())
 	return fmt.Sprintf("with -c %s\t%+.2f\t%+.2f\t\t", a.Flag, otherIdle-idle, otherPerMillion-perMillion)
@@ -25,7 +25,7 @@ func (d Deployment) Print(w io.Writer, alternatives ...Alternative) error {
 	lines := d.Lines()
 	// A tabwriter's errors come with Flush.
 	fmt.Fprintln(t, "USD, us-east-1 list prices noted "+PricesNoted+
-		"\ta month idle\ta million checks\tarithmetic\tprice from")
+		"\tper idle month\tper million checks\tarithmetic\tprice source")
 	for _, l := range lines {
 		fmt.Fprintln(t, l.row())
 	}

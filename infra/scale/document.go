@@ -10,10 +10,10 @@ import (
 	"tidegate/infra/cost"
 )
 
-// Rates are those of docs/scale.md, in checks a second.
+// Rates are the rates in the tables of docs/scale.md, in checks a second.
 var Rates = []float64{100, 1_000, 10_000, 100_000, 1_000_000}
 
-// table writes rows of cells as Markdown, the first one as the head.
+// table formats rows of cells as Markdown. The first row is the head.
 func table(rows [][]string) string {
 	var b strings.Builder
 	for i, row := range rows {
@@ -25,11 +25,11 @@ func table(rows [][]string) string {
 	return b.String()
 }
 
-// Sizes is the table of deployments for the rates.
+// Sizes returns the table of deployments for the rates.
 func (a Assumptions) Sizes(rates []float64) string {
 	rows := [][]string{{
-		"checks a second", "shards (nodes)", "ECPUs a second", "environments at work",
-		"concurrency to ask for",
+		"checks a second", "shards (nodes)", "ECPUs a second", "busy environments",
+		"concurrency quota to request",
 		"serverless, USD a million", "nodes, USD a million", "nodes, USD a month",
 	}}
 	for _, rate := range rates {
@@ -43,7 +43,7 @@ func (a Assumptions) Sizes(rates []float64) string {
 	return table(rows)
 }
 
-// Comparison is the table of what alternatives cost for the same calls, in USD a million.
+// Comparison returns the table of the costs of the alternatives, in USD a million calls.
 func (a Assumptions) Comparison(rates []float64) string {
 	head := []string{"USD a million calls, at"}
 	serverless, nodes := []string{"Tidegate, serverless cache"}, []string{"Tidegate, nodes"}
@@ -64,28 +64,28 @@ func (a Assumptions) Comparison(rates []float64) string {
 	return table(rows)
 }
 
-// Promises lists what each alternative promises, and the source of its price.
+// Promises returns a list of what each alternative promises and of its price's source.
 func (a Assumptions) Promises() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Prices are us-east-1's without free tiers, as noted on %s.\n\n", cost.PricesNoted)
+	fmt.Fprintf(&b, "Prices of us-east-1 without free tiers, noted on %s.\n\n", cost.PricesNoted)
 	for _, other := range a.Alternatives() {
 		fmt.Fprintf(&b, "- **%s**: %s. Price: %s.\n", other.Name, other.Promise, other.Price)
 	}
 	return b.String()
 }
 
-// Inputs lists the inputs of the model.
+// Inputs returns the table of the model's inputs.
 func (a Assumptions) Inputs() string {
 	return table([][]string{
-		{"input", "value", "from"},
+		{"input", "value", "source"},
 		{"server's time for a check, usage included", number(a.CheckMicros) + " µs", "measured, above"},
 		{"server's time for a GET of 100 bytes, one ECPU", number(a.SimpleMicros) + " µs",
 			"measured in the same run"},
-		{"bytes of a key that is at its limit of 100", thousands(a.KeyBytes), "measured, above"},
+		{"bytes of a key that has used its limit of 100", thousands(a.KeyBytes), "measured, above"},
 		{"keys", thousands(a.Keys), "assumed"},
-		{"a shard's core is busy at most", percent(a.Busy),
+		{"maximum load of a shard's core", percent(a.Busy),
 			"assumed: the rest is for bursts, a failover, and TLS, which was not measured"},
-		{"a core of ElastiCache", "as fast as the one measured on", "assumed"},
+		{"speed of ElastiCache's cores", "as the core of the measurement", "assumed"},
 		{"replicas of a shard", strconv.Itoa(a.Replicas), "chosen"},
 		{"node", fmt.Sprintf("%s, %.2f GiB, of which %s hold data", a.NodeType, a.NodeBytes/(1<<30),
 			percent(a.Full)),
@@ -94,20 +94,20 @@ func (a Assumptions) Inputs() string {
 			fmt.Sprintf("%d, %d ms, %d bytes", cost.ECPUsPerCheck, cost.BilledMilliseconds,
 				cost.LogBytes+cost.MetricsLogBytes),
 			"assumed, as in `infra/cost`: verify.md lists what a real account has to confirm"},
-		{"calls a second of one environment, at most", number(a.PerEnvironment),
+		{"maximum calls a second of one environment", number(a.PerEnvironment),
 			"docs.aws.amazon.com/lambda/latest/dg/lambda-concurrency.html"},
 		{"Envoy and its rate limit service together",
 			fmt.Sprintf("%s calls a second a vCPU, %d GB each", thousands(envoyPerVCPU), envoyGigabytes),
-			"assumed, busy as above: their makers give no figure"},
+			"assumed, load as above: their makers publish no figure"},
 	})
 }
 
-// Checks is the table of the servers' time for checks.
+// Checks returns the table of the servers' time for checks.
 func (m *Measured) Checks() string {
 	rows := [][]string{{
-		"", "checks a second here, servers and clients", "server's time for a check, µs",
-		"of it in the script", "checks a second and core",
-		"busiest shard, to an even share",
+		"", "checks a second, servers and clients together", "server's time for a check, µs",
+		"thereof in the script, µs", "checks a second and core",
+		"busiest shard / even share",
 	}}
 	for _, row := range []struct{ title, name string }{
 		{"1 shard, one limit", "one_limit.shards1"}, {"1 shard, two limits", "two_limits.shards1"},
@@ -123,12 +123,12 @@ func (m *Measured) Checks() string {
 	return table(rows)
 }
 
-// Growth is the table of how checks grow with environments and shards.
+// Growth returns the table of the rate of checks by environments and shards.
 func (m *Measured) Growth() string {
 	rows := [][]string{{"environments"}}
 	for shards := 1; shards <= 3; shards++ {
 		rows[0] = append(rows[0], fmt.Sprintf("shards: %d; checks a second", shards),
-			"p50, µs", "p99, µs", "cores busy: servers, clients")
+			"p50, µs", "p99, µs", "busy cores: servers, clients")
 	}
 	for environments := 1; environments <= 64; environments *= 2 {
 		row := []string{strconv.Itoa(environments)}
@@ -144,13 +144,13 @@ func (m *Measured) Growth() string {
 	return table(rows)
 }
 
-// Memory is the table of the memory of keys, and of the cost of an edit of the plan that
-// all of them have.
+// Memory returns the table of the memory of keys, and of the cost of an edit of the plan
+// that all of them have.
 func (m *Measured) Memory() string {
 	rows := [][]string{{
-		"keys", "bytes a key: record, lists, audit", "of it audit",
-		"and when it has called once: count, usage", "an edit of their plan, ms",
-		"bytes sent to the server", "its time, ms", "made a second",
+		"keys", "bytes a key: record, lists, audit", "thereof audit",
+		"added by its first call: count, usage", "edit of their plan, ms",
+		"edit: bytes sent to the server", "edit: server's time, ms", "keys created a second",
 	}}
 	for _, n := range m.keyCounts() {
 		memory := func(name string) string {
@@ -169,11 +169,11 @@ func (m *Measured) Memory() string {
 // Sharing describes the capacity of a limit that all callers share.
 func (m *Measured) Sharing() string {
 	v := func(name string) float64 { return m.Value("global." + name) }
-	return fmt.Sprintf("%s environments share a global limit of %s calls: of %s calls they let %s through. "+
-		"With a limit that is far away they make\n"+
-		"%s checks a second, %s without it; the shard that holds its counts works %s µs for each check of "+
-		"all callers, so that\n"+
-		"one global limit carries at most %s checks a second and core, however many shards there are.\n",
+	return fmt.Sprintf("%s environments share a global limit of %s calls: of %s calls they allow %s. "+
+		"With a limit that is never reached they make\n"+
+		"%s checks a second, %s without a global limit. The shard that holds its counts spends %s µs on "+
+		"each check of all callers, so\n"+
+		"one global limit carries at most %s checks a second and core, whatever the number of shards.\n",
 		thousands(v("environments")), thousands(v("limit")), thousands(v("attempts")),
 		thousands(v("admitted")),
 		thousands(v("rate")), thousands(v("rate_without")), number(v("hot_shard_us")),
@@ -187,23 +187,25 @@ func (m *Measured) leasing() string {
 	if v("lease_ms") == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\nLeased for %s ms, the near limit lets %s through, and with the far one they make "+
-		"%s checks a second; the busiest shard\n"+
-		"works %s µs for each check of all callers, its own callers' included: %s checks a second and "+
-		"core.\n",
+	return fmt.Sprintf("\nWith a lease of %s ms they allow %s calls, and with a limit that is never reached "+
+		"they make %s checks a second. The busiest shard\n"+
+		"spends %s µs on each check of all callers, the work for its own callers included: %s checks a "+
+		"second and core.\n",
 		thousands(v("lease_ms")), thousands(v("leased_admitted")), thousands(v("leased_rate")),
 		number(v("leased_hot_shard_us")),
 		thousands(v("leased_per_hot_core")))
 }
 
-// Document returns the generated parts of docs/scale.md.
+// Document returns the generated parts of docs/scale.md: what was measured, the growth
+// with environments and shards, and what the model computes.
 func Document(m, growth *Measured) (measured, grown, computed string) {
 	a := Default(m)
-	measured = fmt.Sprintf("\n%s, %s: `./scripts/bench scale`.\n\n%s\n%s\nA key whose log of 100 calls is "+
-		"full takes %s bytes more.\n\n%s\n",
+	measured = fmt.Sprintf("\n%s, %s: `./scripts/bench scale`.\n\n%s\n%s\nA full log of 100 calls takes %s "+
+		"bytes more for a key.\n\n%s\n",
 		m.Machine, m.Day, m.Checks(), m.Memory(),
 		thousands(m.Value("memory.full_log_100.bytes")), m.Sharing())
-	grown = fmt.Sprintf("\n%s, %s: a simple command took %s µs of the server, in the run below %s.\n\n%s\n",
+	grown = fmt.Sprintf("\n%s, %s. A simple command took %s µs of server time; in the run below, %s µs."+
+		"\n\n%s\n",
 		growth.Machine, growth.Day, number(growth.Value("simple.cpu_us")), number(m.Value("simple.cpu_us")),
 		growth.Growth())
 	computed = "\n" + strings.Join([]string{a.Inputs(), a.Sizes(Rates), a.Comparison(Rates),
@@ -211,7 +213,7 @@ func Document(m, growth *Measured) (measured, grown, computed string) {
 	return measured, grown, computed
 }
 
-// thousands writes a number without a fraction.
+// thousands formats a number without a fraction, with commas between thousands.
 func thousands(x float64) string {
 	digits := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
 	var parts []string
@@ -224,12 +226,12 @@ func thousands(x float64) string {
 	return strings.Join(parts, ",")
 }
 
-// number writes a number in three digits.
+// number formats a number with three significant digits.
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 3, 64) }
 
 func percent(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }
 
-// Measures of the picture, in pixels.
+// The size and the margins of the picture, in pixels.
 const (
 	pictureWidth, pictureHeight = 640, 340
 	left, top, right, bottom    = 70, 20, 90, 50
@@ -287,8 +289,8 @@ func (m *Measured) Picture() string {
 			points = append(points, fmt.Sprintf("%.1f,%.1f", x(d), y(rate(shards, 1<<d))))
 		}
 		fmt.Fprintf(&b, `<polyline class="l s%d" points="%s"/>`+"\n", shards, strings.Join(points, " "))
-		// The ends of the lines lie close together, so the names stand apart, in their
-		// order.
+		// The ends of the lines are close together, so the labels are in a legend, in
+		// their order.
 		at := top + 18*float64(shards)
 		fmt.Fprintf(&b, `<line class="l s%d" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>`+"\n", shards,
 			pictureWidth-right+12, at-4, pictureWidth-right+28, at-4)

@@ -16,8 +16,8 @@ const (
 	picture  = "../../docs/images/growth.svg"
 )
 
-// The tables in docs/scale.md and its picture have the figures of the recorded files and of
-// the model. -update rewrites them.
+// The tables and the picture of docs/scale.md have the recorded and the computed figures.
+// -update rewrites them.
 func TestDocument(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {
@@ -61,7 +61,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// Everything that the tables show was measured.
+// No figure of the tables is missing in the recorded files, and no more calls were
+// allowed than the global limit.
 func TestMeasured(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {
@@ -74,14 +75,14 @@ func TestMeasured(t *testing.T) {
 	measured, grown, computed := scale.Document(m, growth)
 	for _, text := range []string{measured, grown, computed} {
 		if strings.Contains(text, "| 0 |") || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
-			t.Errorf("something is missing:\n%s", text)
+			t.Errorf("a figure is 0, NaN or infinite in:\n%s", text)
 		}
 	}
 	if admitted, limit := m.Value("global.admitted"), m.Value("global.limit"); admitted != limit {
-		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
+		t.Errorf("got %g allowed calls, want the global limit %g", admitted, limit)
 	}
 	if admitted, limit := m.Value("global.leased_admitted"), m.Value("global.limit"); admitted > limit ||
 		admitted < 0.9*limit {
-		t.Errorf("%g calls were let through under a leased global limit of %g", admitted, limit)
+		t.Errorf("got %g allowed calls, want 90 %% to 100 %% of the leased global limit %g", admitted, limit)
 	}
 }

@@ -1,18 +1,18 @@
 package scale
 
 import (
-	_ "embed" // what was measured
+	_ "embed" // the recorded measurements
 	"encoding/json"
 	"fmt"
 	"strings"
 )
 
-// measured.json is written by ./scripts/bench scale -record infra/scale/measured.json.
+// measuredJSON is written by ./scripts/bench scale -record infra/scale/measured.json.
 //
 //go:embed measured.json
 var measuredJSON []byte
 
-// growth.json is written with it.
+// growthJSON is written by the same command.
 //
 //go:embed growth.json
 var growthJSON []byte
@@ -42,8 +42,7 @@ func parse(name string, text []byte) (*Measured, error) {
 	return m, nil
 }
 
-// Value returns a figure by its name without the prefix "scale."; 0 if it was not
-// measured.
+// Value returns the figure "scale."+name; 0 if it was not measured.
 func (m *Measured) Value(name string) float64 {
 	for _, f := range m.Figures {
 		if f.Name == "scale."+name {
@@ -53,7 +52,8 @@ func (m *Measured) Value(name string) float64 {
 	return 0
 }
 
-// keyCounts returns the numbers of keys at which memory was measured, in order.
+// keyCounts returns the numbers of keys with which memory was measured, in the file's
+// order.
 func (m *Measured) keyCounts() []int {
 	var counts []int
 	for _, f := range m.Figures {

@@ -14,29 +14,29 @@ import (
 
 // Assumptions are the model's inputs other than prices.
 type Assumptions struct {
-	// CheckMicros is the processor time of the server for a check, its record of usage
-	// included. Measured.
+	// CheckMicros is the server's processor time for a check, its record of usage
+	// included, in µs. Measured.
 	CheckMicros float64
-	// SimpleMicros is the same for a GET of 100 bytes, which is what ElastiCache bills as
-	// one ECPU. Measured.
+	// SimpleMicros is the server's processor time for a GET of 100 bytes, which
+	// ElastiCache bills as one ECPU, in µs. Measured.
 	SimpleMicros float64
-	// Busy is the part of a shard's core that checks may use. The rest is for bursts, for
-	// a failover and for TLS, which was not measured. Assumed.
+	// Busy is the fraction of a shard's core that checks may use. The rest is for bursts,
+	// for a failover and for TLS, which was not measured. Assumed.
 	Busy float64
-	// Keys is the number of keys, and KeyBytes the most memory that one takes, with its
-	// counts and usage. Measured, for a limit of 100.
+	// Keys is the number of keys. KeyBytes is the maximum memory of one key with its
+	// counts and usage, measured for a limit of 100.
 	Keys, KeyBytes float64
 	// Replicas of each shard.
 	Replicas int
 	NodeType string
-	// NodeBytes is the memory of a node, of which Full may be used. AWS reserves a
-	// quarter for replication and snapshots.
+	// NodeBytes is the memory of a node. Full is the fraction of it that data may use:
+	// AWS reserves a quarter for replication and snapshots.
 	NodeBytes, Full float64
-	// PerEnvironment is how many calls a second Lambda gives one environment at most.
+	// PerEnvironment is the maximum of calls a second that Lambda sends one environment.
 	PerEnvironment float64
 }
 
-// Default are the assumptions of docs/scale.md.
+// Default returns the assumptions of docs/scale.md.
 func Default(m *Measured) Assumptions {
 	counts := m.keyCounts()
 	largest := fmt.Sprintf("memory.keys%d.", counts[len(counts)-1])
@@ -51,17 +51,17 @@ func Default(m *Measured) Assumptions {
 // Size is a deployment for a rate.
 type Size struct {
 	Rate float64 // checks a second
-	// Shards of node-based ElastiCache, whose nodes are (1 + Replicas) times as many.
+	// Shards of node-based ElastiCache. Nodes is Shards times (1 + Replicas).
 	Shards, Nodes int
 	// ECPUs a second of a serverless cache.
 	ECPUs float64
-	// Concurrency is how many environments of the check function work at an instant.
-	// Quota is the concurrency to request, since Lambda bounds the calls a second of an
-	// environment.
+	// Concurrency is the average number of busy environments of the check function.
+	// Quota is the concurrency to request from AWS: it can be higher, since Lambda bounds
+	// the calls a second of an environment.
 	Concurrency, Quota float64
-	Gigabytes          float64
-	// Serverless and NodeBased are USD a million checks at this rate all month;
-	// NodesMonth is what the nodes cost in it.
+	Gigabytes          float64 // of all keys
+	// Serverless and NodeBased are USD a million checks at this rate all month.
+	// NodesMonth is the price of the nodes, in USD a month.
 	Serverless, NodeBased, NodesMonth float64
 }
 
@@ -85,62 +85,62 @@ func (a Assumptions) Size(rate float64) Size {
 	return s
 }
 
-// checkMemory of the check function in MB and checkMetrics, its custom metrics, are those
-// of a stack in stage prod.
+// checkMemory is the check function's memory in MB, and checkMetrics the number of its
+// custom metrics, in stage prod.
 const (
 	checkMemory  = 512
 	checkMetrics = 12
 )
 
-// perMillion returns the cost of a million checks, with their share of the month's fixed
+// perMillion returns the cost of a million checks, with their share of the fixed monthly
 // cost.
 func perMillion(d cost.Deployment, rate float64) float64 {
 	idle, each := cost.Totals(d.Lines())
 	return each + spread(idle, rate)
 }
 
-// spread is the share of a million calls in a monthly price.
+// spread returns the share of a million calls in a monthly price.
 func spread(month, rate float64) float64 { return month / (rate * secondsPerMonth / 1e6) }
 
 // Alternative is another way to limit the same calls.
 type Alternative struct {
 	Name string
-	// PerMillion returns what it adds to the bill for a million calls, in USD, at a
+	// PerMillion returns the alternative's cost for a million calls, in USD, at a
 	// constant rate of calls a second.
 	PerMillion func(rate float64) float64
 	Promise    string
 	Price      string // source of the price
 }
 
-// Assumptions about an Envoy fleet. Its makers publish no figure; set your own.
+// Assumptions about a fleet of Envoys, whose makers publish no figures.
 const (
 	envoyPerVCPU   = 5_000 // calls a second of Envoy and the rate limit service together on one vCPU. Assumed
 	envoyGigabytes = 2     // of memory for each vCPU. Assumed
 )
 
-// Alternatives returns what people compare Tidegate with, computed with the same
-// assumptions.
+// Alternatives returns what people compare Tidegate with. Their costs are computed with
+// the same assumptions.
 func (a Assumptions) Alternatives() []Alternative {
 	return []Alternative{
 		{
 			Name: "API Gateway usage plans", PerMillion: func(float64) float64 { return 0 },
-			Promise: "best effort by AWS's own words; token bucket, no Retry-After; at most 10,000 keys a " +
+			Promise: "best effort, as AWS says; token bucket, no Retry-After; at most 10,000 keys a " +
 				"region (November 2026)",
 			Price: "part of the API's price",
 		},
 		{
 			Name: "WAF, one rate-based rule", PerMillion: a.wafPerMillion,
-			Promise: "an estimate; a user at a limit of 10 saw 159 calls pass in about a minute; " +
-				"per address, header, cookie, JA3 or JA4 fingerprint, ASN, or several of them, not per " +
-				"key's plan",
+			Promise: "an estimate: a user with a limit of 10 saw 159 calls pass in about a minute; " +
+				"by address, header, cookie, JA3 or JA4 fingerprint, ASN, or several of them, not by " +
+				"a key's plan",
 			Price: cost.WebACLSource,
 		},
 		{
 			Name: "Envoy with its rate limit service on Fargate", PerMillion: a.envoyPerMillion,
 			Promise: "fixed windows, up to twice the limit at their boundary; limits in YAML; it is also " +
-				"the gateway, so API Gateway's own price " +
-				"falls away; a load balancer before it is not counted",
-			Price: cost.FargateSource + ", and as many nodes of Valkey as Tidegate",
+				"the gateway, so there is no price of API Gateway; a load balancer before it is not " +
+				"included",
+			Price: cost.FargateSource + ", and as many Valkey nodes as Tidegate",
 		},
 	}
 }

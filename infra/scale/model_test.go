@@ -16,8 +16,8 @@ func assumptions() scale.Assumptions {
 	}
 }
 
-// Computed by hand: a core does 100,000 checks a second and may be half busy; 2 GB fit in
-// one node.
+// The sizes equal those computed by hand: a core does 100,000 checks a second and may be
+// half busy, and 2 GB fit in one node.
 func TestSize(t *testing.T) {
 	const months = 730 * 3600 // seconds
 	for _, c := range []struct {
@@ -33,7 +33,7 @@ func TestSize(t *testing.T) {
 		s := assumptions().Size(c.rate)
 		if s.Shards != c.shards || s.Nodes != c.nodes || !near(s.ECPUs, c.ecpus) ||
 			!near(s.Concurrency, c.busy) || !near(s.Quota, c.quota) {
-			t.Errorf("%+v, want %+v", s, c)
+			t.Errorf("got %+v, want %+v", s, c)
 		}
 		millions := c.rate * months / 1e6
 		// 2 GB × 730 h × .084 + 1 key + 2 secrets × .40 + 12 metrics × .30; .20 + 10⁶ ×
@@ -42,7 +42,7 @@ func TestSize(t *testing.T) {
 			t.Errorf("serverless at %g a second: %.6f USD a million, want %.6f", c.rate, s.Serverless, want)
 		}
 		if want := float64(c.nodes) * 730 * .1752; !near(s.NodesMonth, want) {
-			t.Errorf("%g USD a month for %d nodes, want %g", s.NodesMonth, c.nodes, want)
+			t.Errorf("%d nodes: got %g USD a month, want %g", c.nodes, s.NodesMonth, want)
 		}
 		if want := .3450001 + (s.NodesMonth+1.8+3.6)/millions; !near(s.NodeBased, want) {
 			t.Errorf("nodes at %g a second: %.6f USD a million, want %.6f", c.rate, s.NodeBased, want)
@@ -59,7 +59,7 @@ func TestSizeByMemory(t *testing.T) {
 	}
 }
 
-// Computed by hand: 2.628 million calls a month at 1 a second.
+// The costs equal those computed by hand: 1 call a second is 2.628 million a month.
 func TestAlternatives(t *testing.T) {
 	want := map[string]float64{
 		"API Gateway usage plans":  0,
@@ -79,7 +79,7 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// The model counts as many metrics as the check function writes.
+// The model's number of metrics is the number that the check function writes.
 func TestMetricsAreCounted(t *testing.T) {
 	a := assumptions()
 	a.KeyBytes = 0
@@ -91,9 +91,9 @@ func TestMetricsAreCounted(t *testing.T) {
 	}
 }
 
-// The assumed ECPUs of a check follow from the measurements, by the dearer of two
-// readings of AWS's documents: the server's time for a check relative to that for a
-// simple command, or one ECPU for each 3 µs of its script.
+// The assumed ECPUs of a check are the higher of two readings of AWS's documents: the
+// server's time for a check relative to that for a simple command, or one ECPU for each
+// 3 µs in the script.
 func TestECPUsPerCheck(t *testing.T) {
 	m, err := scale.Recorded()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command model prints the size of a deployment for given rates of checks. It compares
-// the cost of a million checks with that of other ways to limit.
+// Command model prints the size and the cost of deployments for given rates of checks,
+// and the cost of other rate limiters for the same calls.
 package main
 
 import (
@@ -16,13 +16,14 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const mostRate = 1e7
+// maxRate is the maximum of -rates, in checks a second.
+const maxRate = 1e7
 
-// run returns the exit status: 2 for bad flags.
+// run returns the exit status: 0, or 2 after an error.
 func run(args []string, out, errOut io.Writer) int {
 	measured, err := scale.Recorded()
 	if err == nil {
-		err = show(args, scale.Default(measured), out)
+		err = printModel(args, scale.Default(measured), out)
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -34,12 +35,13 @@ func run(args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-func show(args []string, a scale.Assumptions, out io.Writer) error {
+func printModel(args []string, a scale.Assumptions, out io.Writer) error {
 	f := flag.NewFlagSet("model", flag.ContinueOnError)
 	f.SetOutput(out)
-	rates := f.String("rates", "100,1000,10000,100000,1000000", "checks a `second`, with commas between them")
-	f.Float64Var(&a.Keys, "keys", a.Keys, "how many API `keys` there are")
-	f.Float64Var(&a.Busy, "busy", a.Busy, "how busy a shard's `core` may be, 0.05 to 1")
+	rates := f.String("rates", "100,1000,10000,100000,1000000",
+		"comma-separated rates in checks a `second`")
+	f.Float64Var(&a.Keys, "keys", a.Keys, "number of API `keys`, 0 to 1e9")
+	f.Float64Var(&a.Busy, "busy", a.Busy, "maximum load of a shard's `core`, 0.05 to 1")
 	f.IntVar(&a.Replicas, "replicas", a.Replicas, "replicas of each shard, 0 to 5")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -63,8 +65,8 @@ func parse(text string) ([]float64, error) {
 	var rates []float64
 	for part := range strings.SplitSeq(text, ",") {
 		rate, err := strconv.ParseFloat(strings.TrimSpace(part), 64)
-		if err != nil || !(rate >= 1 && rate <= mostRate) {
-			return nil, fmt.Errorf("-rates %s: each must be 1 to %g", text, mostRate)
+		if err != nil || !(rate >= 1 && rate <= maxRate) {
+			return nil, fmt.Errorf("-rates %s: each must be 1 to %g", text, maxRate)
 		}
 		rates = append(rates, rate)
 	}
