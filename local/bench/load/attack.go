@@ -11,13 +11,13 @@ import (
 )
 
 // attack makes the calls of a schedule, each by the next free worker. While all workers
-// are busy, due calls wait. Latency counts from when a call was due, so that a stall of
-// the server shows in every call that it delays.
+// are busy, due calls wait. Latency counts from the time at which a call was due, so that a
+// stall of the server shows in every call that it delays.
 type attack struct {
 	clock    clock
 	schedule schedule
 	duration time.Duration // calls that are due later are not made
-	drain    time.Duration // after duration: how long calls that were due may still wait
+	drain    time.Duration // how long after duration a due call may still be sent
 	workers  int
 	call     func(ctx context.Context, n int64) outcome
 	done     func(outcome)
@@ -26,24 +26,25 @@ type attack struct {
 	next  atomic.Int64
 }
 
-// run returns how many calls that were due were never sent. When ctx ends no further call
-// becomes due, and those under way end by themselves.
+// run makes the calls and returns the number of due calls that were never sent. When ctx
+// ends, no further call becomes due, and calls in flight are completed.
 func (a *attack) run(ctx context.Context) (unsent int64) {
 	a.begin = a.clock.Now()
 	var group sync.WaitGroup
-	var left atomic.Int64
+	var never atomic.Int64
 	for range a.workers {
 		group.Go(func() {
-			for a.one(ctx, &left) {
+			for a.callNext(ctx, &never) {
 			}
 		})
 	}
 	group.Wait()
-	return left.Load()
+	return never.Load()
 }
 
-// one makes the next call; it returns false when there is none.
-func (a *attack) one(ctx context.Context, unsent *atomic.Int64) bool {
+// callNext makes the next call, or counts it in unsent if it is too late. It returns false
+// if no further call is due.
+func (a *attack) callNext(ctx context.Context, unsent *atomic.Int64) bool {
 	n := a.next.Add(1) - 1
 	due := a.schedule(n)
 	if due >= a.duration || !a.clock.Wait(ctx, a.begin+due) {
@@ -60,8 +61,8 @@ func (a *attack) one(ctx context.Context, unsent *atomic.Int64) bool {
 	return true
 }
 
-// schedule returns when the n-th call is due, since the start of the load, and never
-// earlier than the call before. It does not depend on the answers, so the load is open.
+// schedule returns the time since the start of the load at which call n is due. It is
+// never before that of call n-1. It does not depend on the answers: the load is open-loop.
 type schedule func(n int64) time.Duration
 
 // constant returns an even schedule of rate calls a second.
@@ -71,8 +72,9 @@ func constant(rate float64) schedule {
 	}
 }
 
-// around returns a schedule of rate calls a second, but only for a reach before and after
-// every boundary of the window. The first boundary lies at first, at least reach.
+// around returns a schedule of rate calls a second within reach before and after every
+// boundary of a window, and no calls between. first is the time of the first boundary, at
+// least reach.
 func around(rate float64, window, reach, first time.Duration) schedule {
 	busy := constant(rate)
 	return func(n int64) time.Duration {
@@ -82,8 +84,8 @@ func around(rate float64, window, reach, first time.Duration) schedule {
 	}
 }
 
-// firstBoundary returns how long after now the first boundary of a window that is aligned
-// to the epoch comes, at least reach from now.
+// firstBoundary returns the time from now to the next boundary of a window that is aligned
+// to the epoch. It is at least reach.
 func firstBoundary(now time.Time, window, reach time.Duration) time.Duration {
 	next := now.Add(reach).Truncate(window)
 	for next.Before(now.Add(reach)) {
@@ -92,15 +94,14 @@ func firstBoundary(now time.Time, window, reach time.Duration) time.Duration {
 	return next.Sub(now)
 }
 
-// clock is the clock of the load. Its times count from one epoch and never step.
+// clock is the monotonic clock of the load. Its times count from an epoch.
 type clock interface {
 	Now() time.Duration
-	// Wait waits until an instant. It returns at once if that is past, and false if ctx
-	// ends first.
+	// Wait waits until an instant, which may be past. It returns false if ctx ends first.
 	Wait(ctx context.Context, until time.Duration) bool
 }
 
-// wallClock counts from its epoch.
+// wallClock is the real clock.
 type wallClock struct{ epoch time.Time }
 
 func (c wallClock) Now() time.Duration { return time.Since(c.epoch) }

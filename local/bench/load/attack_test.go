@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// fakeClock advances when somebody waits, and by pass.
+// fakeClock is a clock that Wait and pass advance.
 type fakeClock struct {
 	mu  sync.Mutex
 	now time.Duration
@@ -37,9 +37,8 @@ func (c *fakeClock) pass(d time.Duration) {
 
 func expectAll(outcome) bool { return true }
 
-// One worker calls 100 times a second. The server answers in 1 ms and stalls once for a
-// second. Latency of the calls that were due during the stall includes their wait,
-// although each was answered in 1 ms.
+// The latency of calls that were due during a stall includes their wait. One worker calls
+// 100 times a second. The server answers in 1 ms, and stalls once for a second.
 func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	c := &fakeClock{now: time.Hour}
 	all := newTally(c.Now(), 10*time.Second, expectAll)
@@ -55,27 +54,27 @@ func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 		},
 	}
 	if unsent := a.run(t.Context()); unsent != 0 || len(all.outcomes) != 1000 {
-		t.Fatalf("%d calls, %d never sent; want 1000, 0", len(all.outcomes), unsent)
+		t.Fatalf("got %d calls, %d never sent; want 1000, 0", len(all.outcomes), unsent)
 	}
 	if p90, p99 := quantile(all.latency, 90), quantile(all.latency, 99); p90 < 50*time.Millisecond ||
 		p99 < 800*time.Millisecond {
-		t.Errorf("p90 %s, p99 %s: the stall is hidden", p90, p99)
+		t.Errorf("got p90 %s, p99 %s of the latency, want at least 50ms and 800ms", p90, p99)
 	}
 	if p99 := quantile(all.service, 99); p99 > 2*time.Millisecond {
-		t.Errorf("p99 %s of the service alone: the test does not test what it should", p99)
+		t.Errorf("got p99 %s of the service time, want at most 2ms, or the test proves nothing", p99)
 	}
 	// The n-th call after the stall was due n/100 s later and is answered n ms later.
 	for n, want := range map[int]time.Duration{
 		200: 1001 * time.Millisecond, 201: 992 * time.Millisecond, 250: 551 * time.Millisecond,
 		500: time.Millisecond,
 	} {
-		if got := all.outcomes[n].took(); got != want {
-			t.Errorf("call %d took %s, want %s", n, got, want)
+		if got := all.outcomes[n].latency(); got != want {
+			t.Errorf("latency of call %d: got %s, want %s", n, got, want)
 		}
 	}
 }
 
-// Calls that were never sent, since the server stalled, are counted.
+// run counts due calls that were never sent because the server was too slow.
 func TestUnsentCallsAreCounted(t *testing.T) {
 	c := &fakeClock{}
 	calls := 0
@@ -88,11 +87,11 @@ func TestUnsentCallsAreCounted(t *testing.T) {
 		},
 	}
 	if unsent := a.run(t.Context()); int64(calls)+unsent != 100 || calls != 16 {
-		t.Errorf("%d calls, %d never sent; want 16 in 15 s and what is left of 100", calls, unsent)
+		t.Errorf("got %d calls, %d never sent; want 16 in 15 s, and 84 never sent", calls, unsent)
 	}
 }
 
-// When the load is stopped, calls under way end and no other begins.
+// When the load is stopped, calls in flight are completed and no other call begins.
 func TestStop(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	c := &fakeClock{}
@@ -113,11 +112,11 @@ func TestStop(t *testing.T) {
 	}
 	a.run(ctx)
 	if len(done) != 8 || done[7].kind != admitted {
-		t.Errorf("%d calls, the last %v; want 8, the last answered", len(done), done[len(done)-1].kind)
+		t.Errorf("got %d calls, the last %v; want 8, the last admitted", len(done), done[len(done)-1].kind)
 	}
 }
 
-// Workers share a schedule: every call is made once, however many there are.
+// Workers share the schedule: every call is made exactly once.
 func TestWorkersShareTheSchedule(t *testing.T) {
 	var mu sync.Mutex
 	var made []int64
@@ -135,7 +134,7 @@ func TestWorkersShareTheSchedule(t *testing.T) {
 	a.run(t.Context())
 	slices.Sort(made)
 	if len(made) != 2000 || made[0] != 0 || made[1999] != 1999 {
-		t.Errorf("%d calls, want 2000", len(made))
+		t.Errorf("got %d calls, want each of 2000 once", len(made))
 	}
 }
 
@@ -149,7 +148,7 @@ func TestAroundBoundaries(t *testing.T) {
 		400: 20500 * time.Millisecond,
 	} {
 		if got := s(n); got != want {
-			t.Errorf("call %d at %s, want %s", n, got, want)
+			t.Errorf("call %d: got %s, want %s", n, got, want)
 		}
 	}
 	epoch := time.Unix(1_000_000_000, 0) // a boundary of every window that divides 10 s
@@ -159,7 +158,7 @@ func TestAroundBoundaries(t *testing.T) {
 		1900 * time.Millisecond: 2100 * time.Millisecond,
 	} {
 		if got := firstBoundary(epoch.Add(offset), window, reach); got != want {
-			t.Errorf("at %s the first boundary is %s away, want %s", offset, got, want)
+			t.Errorf("first boundary at %s: got %s, want %s", offset, got, want)
 		}
 	}
 }

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// How the calibration finds the rate that a target sustains.
+// The parameters of the calibration, which finds the rate that a target sustains.
 const (
-	calibrationRate    = 1_000 // calls a second for which its keys are made
+	calibrationRate    = 1_000 // calls a second for which keys are created
 	calibrationWorkers = 32
 	warmUp             = time.Second
 	calibration        = 4 * time.Second
 	measurement        = 8 * time.Second
 	measurements       = 12
-	slower             = 0.92 // rate of a measurement, divided by that of the one before
+	slower             = 0.92 // rate of a measurement relative to the one before
 	maxLateness        = 5 * time.Millisecond
 )
 
-// capacity warms the target up, and returns the highest rate in calls a second that it
-// sustains; 0 if the load's rate does not depend on it. A closed loop reaches a higher
-// rate, since it lets no queue grow. The measurements begin at that rate.
+// capacity warms up the target. It returns the highest rate that the target sustains, in
+// calls a second, or 0 if -rate is not in percent. The measurements begin at the rate of a
+// closed loop, which is higher, since no queue can grow in a closed loop.
 func (s *session) capacity(ctx context.Context) (float64, error) {
 	if s.local != nil {
 		p := s.scenario.population(calibrationRate, calibration)
@@ -41,15 +41,15 @@ func (s *session) capacity(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	s.output.log("calibrating for %s", calibration)
-	most, err := s.closed(ctx, calibration)
+	closedRate, err := s.closed(ctx, calibration)
 	if err != nil {
 		return 0, err
 	}
-	return sustained(most, func(perSecond float64) (bool, error) { return s.keepsUp(ctx, perSecond) })
+	return sustained(closedRate, func(perSecond float64) (bool, error) { return s.keepsUp(ctx, perSecond) })
 }
 
-// sustained tries ever slower rates from first on, and returns the first one that the
-// target keeps up with.
+// sustained tries decreasing rates, beginning with first. It returns the first rate that
+// the target keeps up with.
 func sustained(first float64, keepsUp func(perSecond float64) (bool, error)) (float64, error) {
 	perSecond := first
 	for range measurements {
@@ -59,28 +59,27 @@ func sustained(first float64, keepsUp func(perSecond float64) (bool, error)) (fl
 		}
 		perSecond *= slower
 	}
-	return 0, fmt.Errorf("calls queue at %.0f a second, and at every higher rate that was tried: give "+
-		"-rate as a number", perSecond/slower)
+	return 0, fmt.Errorf("calibration: the target does not keep up with %.0f calls a second: set -rate "+
+		"to a number", perSecond/slower)
 }
 
 // closed runs a closed loop: each worker calls again as soon as it has its answer. It
 // returns the rate in calls a second.
-func (s *session) closed(ctx context.Context, lasts time.Duration) (float64, error) {
+func (s *session) closed(ctx context.Context, duration time.Duration) (float64, error) {
 	began := s.clock.Now()
-	t := newTally(began, lasts, s.target.expects)
-	// a call is due when a worker is free to make it
-	whenFree := func(int64) time.Duration { return min(s.clock.Now()-began, lasts) }
-	a := s.attack(whenFree, lasts, t, s.picker())
+	t := newTally(began, duration, s.target.expects)
+	// a call is due as soon as a worker is free
+	whenFree := func(int64) time.Duration { return min(s.clock.Now()-began, duration) }
+	a := s.attack(whenFree, duration, t, s.picker())
 	a.workers, a.drain = min(calibrationWorkers, s.workers), 0
 	a.run(ctx)
-	if err := s.calibrated(ctx, t); err != nil {
+	if err := s.endCalibration(ctx, t); err != nil {
 		return 0, err
 	}
 	return float64(len(t.outcomes)) / (s.clock.Now() - began).Seconds(), nil
 }
 
-// keepsUp calls at the rate for the length of a measurement, and reports whether no queue
-// grew.
+// keepsUp makes calls at a rate for one measurement. It reports whether no queue grew.
 func (s *session) keepsUp(ctx context.Context, perSecond float64) (bool, error) {
 	s.output.log("trying %.0f calls a second for %s", perSecond, measurement)
 	began := s.clock.Now()
@@ -88,27 +87,28 @@ func (s *session) keepsUp(ctx context.Context, perSecond float64) (bool, error) 
 	a := s.attack(constant(perSecond), measurement, t, s.picker())
 	a.drain = 0
 	unsent := a.run(ctx)
-	if err := s.calibrated(ctx, t); err != nil {
+	if err := s.endCalibration(ctx, t); err != nil {
 		return false, err
 	}
 	return unsent == 0 && !queued(t.outcomes, began+measurement/2), nil
 }
 
-// queued reports whether most of the calls that were due from then on were sent late.
+// queued reports whether most of the calls that were due after from were sent late, or no
+// call was due.
 func queued(outcomes []outcome, from time.Duration) bool {
-	var late []time.Duration
+	var lateness []time.Duration
 	for _, o := range outcomes {
 		if o.intended >= from {
-			late = append(late, o.sent-o.intended)
+			lateness = append(lateness, o.sent-o.intended)
 		}
 	}
-	slices.Sort(late)
-	return len(late) == 0 || late[len(late)/2] > maxLateness
+	slices.Sort(lateness)
+	return len(lateness) == 0 || lateness[len(lateness)/2] > maxLateness
 }
 
-// calibrated adds the calls to those that the proof counts. It returns an error if the
-// load was stopped or most of the calls failed.
-func (s *session) calibrated(ctx context.Context, t *tally) error {
+// endCalibration keeps the calls to a target for the proof, since they have the load's
+// keys. It returns an error if the program was stopped or most of the calls failed.
+func (s *session) endCalibration(ctx context.Context, t *tally) error {
 	if s.local == nil {
 		s.earlier = append(s.earlier, t.outcomes...)
 	}
@@ -116,7 +116,7 @@ func (s *session) calibrated(ctx context.Context, t *tally) error {
 		return errors.New("stopped before the load began")
 	}
 	if n := t.counts[failed] + t.counts[broken]; n > len(t.outcomes)/2 {
-		return fmt.Errorf("%d of %d calls of the calibration failed", n, len(t.outcomes))
+		return fmt.Errorf("calibration: %d of %d calls failed", n, len(t.outcomes))
 	}
 	return nil
 }

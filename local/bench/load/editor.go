@@ -15,7 +15,8 @@ import (
 
 const editEvery = 500 * time.Millisecond
 
-// editor edits limits while their keys call: those of plans, then overrides of keys.
+// editor edits limits while their keys make calls: first the limits of plans, then the
+// overrides of keys.
 type editor struct {
 	store *harness.Server
 	plans []editedLimit
@@ -29,8 +30,8 @@ type editedLimit struct {
 	edits *timeline
 }
 
-// callers returns the callers with a group's keys, and adds the group's limits to those
-// that are edited.
+// callers returns the callers with a group's keys. It registers the group's limits for
+// edits.
 func (e *editor) callers(g group, made []harness.Key) []caller {
 	callers, limit := make([]caller, len(made)), g.plan.Limits[0]
 	shared := newTimeline(limit.Requests)
@@ -53,8 +54,8 @@ func (e *editor) callers(g group, made []harness.Key) []caller {
 	return callers
 }
 
-// run edits until ctx ends. It returns how many edits were made, and an error if one
-// failed.
+// run edits all limits every editEvery until ctx ends. It returns the number of edits, and
+// an error if an edit failed.
 func (e *editor) run(ctx context.Context, c clock) (made int, err error) {
 	if e == nil || len(e.plans)+len(e.keys) == 0 { // nothing to edit
 		return 0, nil
@@ -73,7 +74,8 @@ func (e *editor) run(ctx context.Context, c clock) (made int, err error) {
 	return made, nil
 }
 
-// edit sets all limits to a number of requests, and records when each came into force.
+// edit sets all limits to a number of requests. It records when each edit began and was
+// acknowledged.
 func (e *editor) edit(ctx context.Context, c clock, requests int64) error {
 	for _, kind := range []struct {
 		limits []editedLimit
@@ -111,13 +113,13 @@ func (e *editor) override(ctx context.Context, k editedLimit) error {
 	return err
 }
 
-// timeline records the edits of a limit. It is safe for concurrent use.
+// timeline has the edits of a limit. It is safe for concurrent use.
 type timeline struct {
 	mu    sync.Mutex
 	edits []limitEdit
 }
 
-// limitEdit is a limit that is in force from some instant between begun and acknowledged.
+// limitEdit is an edit of a limit. It comes into force between begun and acknowledged.
 type limitEdit struct {
 	begun, acknowledged time.Duration
 	requests            int64
@@ -133,9 +135,9 @@ func (t *timeline) add(e limitEdit) {
 	t.edits = append(t.edits, e)
 }
 
-// between returns the least and the highest value that the limit may have had at an
-// instant of the span.
-func (t *timeline) between(first, last time.Duration) (least, most int64) {
+// between returns the lowest and the highest value that the limit may have had between
+// first and last.
+func (t *timeline) between(first, last time.Duration) (lowest, highest int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, e := range t.edits {
@@ -144,25 +146,26 @@ func (t *timeline) between(first, last time.Duration) (least, most int64) {
 		if !begun || over {
 			continue
 		}
-		if most == 0 || e.requests < least {
-			least = e.requests
+		if highest == 0 || e.requests < lowest {
+			lowest = e.requests
 		}
-		most = max(most, e.requests)
+		highest = max(highest, e.requests)
 	}
-	return least, most
+	return lowest, highest
 }
 
 // highest returns the highest value of the limit.
 func (t *timeline) highest() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	most := int64(0)
+	value := int64(0)
 	for _, e := range t.edits {
-		most = max(most, e.requests)
+		value = max(value, e.requests)
 	}
-	return most
+	return value
 }
 
+// count returns the number of edits.
 func (t *timeline) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

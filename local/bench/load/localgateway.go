@@ -29,8 +29,8 @@ const (
 	keyEnv    = "load"
 )
 
-// localGateway is a gateway as ./scripts/run starts it, and its Valkey server, where the
-// scenario's plans and keys are created and edited.
+// localGateway is a gateway as ./scripts/run starts it, with its Valkey server. The
+// scenario's plans and keys are created and edited there.
 type localGateway struct {
 	*harness.Server
 	gateway *process.Process
@@ -86,15 +86,16 @@ func (l *localGateway) await(ctx context.Context, ready string) error {
 		}
 		select {
 		case <-l.gateway.Done():
-			return errors.Join(errors.New("it ended at once"), l.gateway.Err())
+			return errors.Join(errors.New("the gateway exited"), l.gateway.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("it is not ready: %w", ctx.Err())
+			return fmt.Errorf("the gateway is not ready: %w", ctx.Err())
 		case <-tick.C:
 		}
 	}
 }
 
-// populate creates the plans and keys, and returns the callers.
+// populate creates the plans and the keys. It returns the callers and the editor of their
+// limits.
 func (l *localGateway) populate(ctx context.Context, p population) ([]caller, *editor, error) {
 	if err := l.Edit(ctx, func(set *policy.Set) {
 		for _, g := range p.groups {
@@ -121,8 +122,7 @@ func (l *localGateway) populate(ctx context.Context, p population) ([]caller, *e
 func unregisteredCallers(n int) ([]caller, error) {
 	callers := make([]caller, n)
 	for i := range callers {
-		// The default credential is malformed, so the checker refuses it without asking
-		// Valkey.
+		// This key is malformed, so the check function refuses it without Valkey.
 		callers[i] = caller{name: fmt.Sprintf("unregistered %d", i+1), unregistered: true}
 		callers[i].credential = "tg_" + keyEnv
 		if i%2 == 0 {

@@ -1,14 +1,14 @@
 //go:build unix
 
-// Command load calls a gateway at a rate that does not depend on its answers, measures
-// latency from when each call was due, and checks by the answers that no rolling window
-// admitted more than its limit. ./scripts/load builds what it needs and passes its flags
-// on.
+// Command load calls a gateway at a rate that does not depend on its answers. It measures
+// latency from the time at which each call was due, and checks by the answers that no
+// rolling window admitted more than its limit. ./scripts/load builds the programs that it
+// needs and passes on its flags.
 //
 // The scheduler is our own and the histogram HdrHistogram's. The library vegeta does not
-// fit: it measures from when a worker sends a call, so its bound of workers hides a
-// stalled target; it takes no clock from a test; and its pacers have no bursts at given
-// instants.
+// fit: it measures latency from the time at which a worker sends a call, so its bounded
+// workers hide a stalled target; it does not accept a test's clock; and its pacers cannot
+// make bursts at given instants.
 package main
 
 import (
@@ -41,8 +41,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, width))
 }
 
-// run returns the exit status. The width is that of the terminal behind errOut, 0 for
-// none. The gateway writes to errOut too, at the same time.
+// run returns the exit status. width is the terminal's width in columns, 0 if errOut is not
+// a terminal. The gateway also writes to errOut.
 func run(ctx context.Context, args []string, out, errOut io.Writer, width int) int {
 	o, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -74,7 +74,7 @@ type session struct {
 	local   *localGateway // nil with -target
 	target  *target
 	editor  *editor
-	earlier []outcome // calls to the target before the load
+	earlier []outcome // calls with the load's keys before the load
 	output  *progress
 }
 
@@ -119,8 +119,8 @@ func (s *session) close() {
 	}
 }
 
-// probe makes one call with each key of a target, and reads the limits from the answers
-// unless they were given.
+// probe makes one call to the target with each key. It reads the limits from the answers,
+// unless -limit has them.
 func (s *session) probe(ctx context.Context) error {
 	for i, key := range s.keys {
 		c := caller{name: fmt.Sprintf("key %d", i+1), credential: key, plan: "-key", limits: s.limits}
@@ -131,8 +131,8 @@ func (s *session) probe(ctx context.Context) error {
 		}
 		k := s.target.read(a)
 		if k != admitted && k != denied {
-			return fmt.Errorf("the target answers %d to key %d: want a call that is allowed or over a limit",
-				a.status, i+1)
+			return fmt.Errorf("the target answers %d to key %d: the key must be valid, and its calls "+
+				"allowed or over a limit", a.status, i+1)
 		}
 		if len(c.limits) == 0 {
 			c.limits = policiesIn(a.header)
@@ -145,11 +145,11 @@ func (s *session) probe(ctx context.Context) error {
 
 var policyItem = regexp.MustCompile(`;q=(\d+);w=(\d+)`)
 
-// policiesIn reads the limits that a RateLimit-Policy field states.
+// policiesIn returns the valid limits in a RateLimit-Policy field.
 func policiesIn(h http.Header) []limiter.Limit {
 	var limits []limiter.Limit
 	for _, item := range policyItem.FindAllStringSubmatch(h.Get("RateLimit-Policy"), -1) {
-		requests, _ := strconv.ParseInt(item[1], 10, 64) // digits; what is out of range fails to validate
+		requests, _ := strconv.ParseInt(item[1], 10, 64) // digits; ValidateAll refuses a value out of range
 		seconds, _ := strconv.ParseInt(item[2], 10, 64)
 		l := per(requests, time.Duration(seconds)*time.Second)
 		if limiter.ValidateAll([]limiter.Limit{l}) == nil {
@@ -159,15 +159,16 @@ func policiesIn(h http.Header) []limiter.Limit {
 	return limits
 }
 
+// picker returns a function that returns the caller of call n, by its index.
 func (s *session) picker() func(int64) int {
-	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // who calls is no secret, and repeats with the seed
+	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // must be the same for the same seed
 	pick := s.scenario.population(calibrationRate, s.duration).pick
 	return pick(len(s.target.callers), random)
 }
 
-func (s *session) attack(when schedule, lasts time.Duration, t *tally, pick func(int64) int) *attack {
+func (s *session) attack(when schedule, duration time.Duration, t *tally, pick func(int64) int) *attack {
 	return &attack{
-		clock: s.clock, schedule: when, duration: lasts, drain: s.timeout, workers: s.workers,
+		clock: s.clock, schedule: when, duration: duration, drain: s.timeout, workers: s.workers,
 		call: func(ctx context.Context, n int64) outcome { return s.target.call(ctx, pick(n)) },
 		done: t.add,
 	}
@@ -177,7 +178,7 @@ func (s *session) attack(when schedule, lasts time.Duration, t *tally, pick func
 func (s *session) load(ctx context.Context, perSecond, capacity float64) (*result, error) {
 	p := s.scenario.population(perSecond, s.duration)
 	if s.local != nil {
-		s.output.log("making keys")
+		s.output.log("creating keys")
 		var err error
 		if s.target.callers, s.editor, err = s.local.populate(ctx, p); err != nil {
 			return nil, err
@@ -185,7 +186,7 @@ func (s *session) load(ctx context.Context, perSecond, capacity float64) (*resul
 	}
 	limits := limitsOf(s.target.callers)
 	if len(limits) == 0 && s.scenario.name == "boundary" {
-		return nil, errors.New("the answers do not have the limits of the keys: give them with -limit")
+		return nil, errors.New("the limits of the keys are unknown, since the answers do not have them: set -limit")
 	}
 	when := p.schedule(perSecond, time.Now(), limits)
 	t := newTally(s.clock.Now(), s.duration, s.target.expects)
@@ -197,7 +198,8 @@ func (s *session) load(ctx context.Context, perSecond, capacity float64) (*resul
 	return r, err
 }
 
-// run makes the calls and the edits, and shows the progress.
+// run makes the calls and the edits, and shows the progress. It returns the numbers of
+// calls never sent and of edits.
 func (s *session) run(ctx context.Context, a *attack, t *tally) (unsent int64, made int, err error) {
 	meanwhile, stop := context.WithCancel(ctx)
 	defer stop()

@@ -36,13 +36,14 @@ type options struct {
 	bin          string
 }
 
-// rate is calls a second, or a part of what the machine can do.
+// rate is calls a second, or percent of the rate that the target sustains.
 type rate struct{ perSecond, percent float64 }
 
-// texts is a flag that may be repeated.
+// texts is a flag that can be repeated.
 type texts []string
 
-func (t *texts) String() string { return "" } // of secrets
+// String returns "", since the values are API keys.
+func (t *texts) String() string { return "" }
 
 func (t *texts) Set(text string) error {
 	*t = append(*t, text)
@@ -57,31 +58,33 @@ const (
 	maxTimeout      = time.Minute
 )
 
-// raw are the flags that are parsed after all are read.
+// raw has the text of flags that parseOptions parses itself.
 type raw struct{ scenario, rate, limit string }
 
 func (o *options) flags(r *raw) *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints errors and help itself
-	f.StringVar(&r.scenario, "scenario", "steady", "what is called, and how: see below")
+	f.StringVar(&r.scenario, "scenario", "steady", "kind of load: see below")
 	f.StringVar(&r.rate, "rate", "80%",
-		"calls a `second`, or a part of what a calibration of up to two minutes finds the target to keep "+
-			"up with")
-	f.DurationVar(&o.duration, "duration", 30*time.Second, "how long calls become due")
+		"calls a `second`, or percent of the rate that the target sustains, which a calibration of up to "+
+			"two minutes finds")
+	f.DurationVar(&o.duration, "duration", 30*time.Second, "duration of the load, 1s to 24h")
 	f.StringVar(&o.report, "report", "", "`file` for a report in HTML")
 	f.StringVar(&o.json, "json", "", "`file` for the figures in JSON")
-	f.StringVar(&o.target, "target", "", "`URL` to call, instead of a gateway of its own")
-	f.Var(&o.keys, "key", "an API `key` for -target; repeat it for more")
+	f.StringVar(&o.target, "target", "", "`URL` to call, instead of a local gateway")
+	f.Var(&o.keys, "key", "API `key` for -target; can be repeated")
 	f.StringVar(&r.limit, "limit", "",
-		"the `limits` of those keys, such as 100/10s,1000/10m, when the answers do not have them")
+		"`limits` of those keys, such as 100/10s,1000/10m, if the answers do not have RateLimit-Policy")
 	f.StringVar(&o.api, "api", "rest",
-		"the target is a `rest` or an http API, which answers 403 where the other answers 429")
+		"kind of API: `rest`, or http, which answers 403 where a REST API answers 429")
 	f.IntVar(&o.workers, "in-flight", 256,
-		"most calls under way at once; others that are due wait, and their latency shows it")
-	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long a call may take")
-	f.IntVar(&o.environments, "environments", 4, "most processes of the check function, without -target")
-	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls, where Lambda freezes them")
-	f.Uint64Var(&o.seed, "seed", 1, "draws who calls; the same seed draws the same")
+		"maximum number of calls in flight; further due calls wait, which counts as latency")
+	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "time-out of a call, 10ms to 1m")
+	f.IntVar(&o.environments, "environments", 4,
+		"maximum number of processes of the check function, without -target")
+	f.BoolVar(&o.noFreeze, "no-freeze", false,
+		"do not freeze functions between calls, although Lambda does")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the random choice of callers")
 	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built functions and gateway")
 	return f
 }
@@ -129,9 +132,9 @@ func (o *options) validateTarget() error {
 	if o.target == "" {
 		switch {
 		case len(o.keys) > 0:
-			return errors.New("-key: goes with -target; a gateway of its own makes its own keys")
+			return errors.New("-key: needs -target; keys are created in a local gateway")
 		case len(o.limits) > 0:
-			return errors.New("-limit: goes with -target")
+			return errors.New("-limit: needs -target")
 		}
 		for _, name := range []string{"local", "check/bootstrap", "admin/bootstrap"} {
 			if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
@@ -145,9 +148,9 @@ func (o *options) validateTarget() error {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		return errors.New("-target: must be a URL such as https://api.example.com/prod/orders")
 	case len(o.keys) == 0:
-		return errors.New("-target: needs -key, an API key that it knows")
-	case o.scenario.own:
-		return fmt.Errorf("-scenario %s: edits limits, so leave -target out", o.scenario.name)
+		return errors.New("-target: needs -key, an API key of the target")
+	case o.scenario.localOnly:
+		return fmt.Errorf("-scenario %s: edits limits, so it cannot be combined with -target", o.scenario.name)
 	}
 	return nil
 }
@@ -165,14 +168,14 @@ func (o *options) validateFiles() error {
 }
 
 func parseRate(text string) (rate, error) {
-	percent, relative := strings.CutSuffix(text, "%")
-	most, bound := float64(maxRate), errors.New("must be above 0 and at most 1000000 a second, or 1% to 200%")
+	number, relative := strings.CutSuffix(text, "%")
+	limit := float64(maxRate)
 	if relative {
-		most = 200
+		limit = 200
 	}
-	n, err := strconv.ParseFloat(percent, 64)
-	if err != nil || !(n > 0 && n <= most) || relative && n < 1 {
-		return rate{}, bound
+	n, err := strconv.ParseFloat(number, 64)
+	if err != nil || !(n > 0 && n <= limit) || relative && n < 1 {
+		return rate{}, errors.New("must be above 0 and at most 1000000 a second, or 1% to 200%")
 	}
 	if relative {
 		return rate{percent: n}, nil
@@ -180,7 +183,7 @@ func parseRate(text string) (rate, error) {
 	return rate{perSecond: n}, nil
 }
 
-// parseLimits reads limits such as 100/10s,1000/10m.
+// parseLimits parses limits such as 100/10s,1000/10m.
 func parseLimits(text string) ([]limiter.Limit, error) {
 	if text == "" {
 		return nil, nil
@@ -201,14 +204,15 @@ func parseLimits(text string) ([]limiter.Limit, error) {
 	return limits, limiter.ValidateAll(limits)
 }
 
-// usage is the text of -h.
+// usage returns the text of -h.
 func usage() string {
 	var text strings.Builder
 	text.WriteString(
-		`Calls a gateway at an even rate that does not depend on its answers, and checks that no rolling window held more than its limit.
-Without -target it starts a gateway of its own: the built Lambda functions behind the
+		`Calls a gateway at an even rate that does not depend on its answers, and checks that no
+rolling window admitted more than its limit.
+Without -target it starts a local gateway: the built Lambda functions behind the
 emulators, on a valkey-server found on PATH.
-Ctrl-C ends it with a report of what was done.
+Ctrl-C ends the load and prints the report so far.
 
 Usage: ./scripts/load [flags]
 
@@ -221,8 +225,8 @@ Usage: ./scripts/load [flags]
 		fmt.Fprintf(&text, "  %-9s %s\n", s.name, s.about)
 	}
 	text.WriteString(`
-Exit status: 0 when all answers were as expected and no window was above its limit, 1 when
-not or when something failed, 2 for bad flags.
+Exit status: 0 if all answers were as expected and no window was above its limit, 1 if not
+or after an error, 2 for bad flags.
 
 Examples:
   ./scripts/load -rate 80% -duration 5m -report load.html

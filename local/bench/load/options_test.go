@@ -44,9 +44,9 @@ func TestBadFlags(t *testing.T) {
 		{"target without key", []string{"-target", "http://127.0.0.1:1/"}, "-target: needs -key"},
 		{"target is no URL", []string{"-target", "127.0.0.1:1", "-key", "tg_secret"},
 			"-target: must be a URL"},
-		{"key without target", []string{"-key", "tg_secret"}, "-key: goes with -target"},
+		{"key without target", []string{"-key", "tg_secret"}, "-key: needs -target"},
 		{"edits of a target", append(call, "-scenario", "edits"),
-			"-scenario edits: edits limits, so leave -target out"},
+			"-scenario edits: edits limits, so it cannot be combined with -target"},
 		{"no functions", []string{"-bin", t.TempDir()}, "./scripts/load builds it"},
 		{"report in no folder", append(call, "-report", "/no/such/folder/x.html"),
 			"-report /no/such/folder/x.html: its folder does not exist"},
@@ -57,10 +57,10 @@ func TestBadFlags(t *testing.T) {
 			var out, errOut bytes.Buffer
 			if code := run(t.Context(), c.flags, &out, &errOut, 0); code != 2 ||
 				!strings.Contains(errOut.String(), c.want) {
-				t.Errorf("exit status %d, %q; want 2 and %q", code, errOut.String(), c.want)
+				t.Errorf("got exit status %d, %q; want 2 and %q", code, errOut.String(), c.want)
 			}
 			if strings.Contains(out.String()+errOut.String(), "tg_secret") {
-				t.Errorf("the key is shown: %s", errOut.String())
+				t.Errorf("got the API key in the output: %s", errOut.String())
 			}
 		})
 	}
@@ -77,15 +77,15 @@ func TestHelp(t *testing.T) {
 	}
 	new(options).flags(new(raw)).VisitAll(func(f *flag.Flag) {
 		if !strings.Contains(out.String(), "-"+f.Name) {
-			t.Errorf("-h does not explain -%s", f.Name)
+			t.Errorf("want flag -%s in the output of -h", f.Name)
 		}
 		if !strings.Contains(string(script), "#   -"+f.Name+" ") {
-			t.Errorf("scripts/load does not explain -%s", f.Name)
+			t.Errorf("want flag -%s in scripts/load", f.Name)
 		}
 	})
 	for _, s := range scenarios {
 		if !strings.Contains(out.String(), s.about) || !strings.Contains(string(script), s.name+" (") {
-			t.Errorf("scenario %s is not explained", s.name)
+			t.Errorf("want scenario %s in -h and scripts/load", s.name)
 		}
 	}
 }

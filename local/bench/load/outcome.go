@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/testing/rolling"
 )
 
-// kind is what an answer means.
+// kind is the meaning of an answer.
 type kind uint8
 
 const (
@@ -20,7 +20,7 @@ const (
 	unauthorized             // unknown credential
 	undecided                // allowed or denied without Valkey
 	failed                   // any other status
-	broken                   // no answer: the call may have counted or not
+	broken                   // no answer: it is unknown whether the call counted
 	kinds
 )
 
@@ -28,7 +28,7 @@ var kindNames = [kinds]string{"admitted", "denied", "unauthorized", "undecided",
 
 func (k kind) String() string { return kindNames[k] }
 
-// outcome is one call as its client saw it.
+// outcome is one call as the client saw it.
 type outcome struct {
 	caller   int32
 	status   int16
@@ -38,16 +38,16 @@ type outcome struct {
 	received time.Duration
 }
 
-// took returns the latency from when the call was due.
-func (o outcome) took() time.Duration { return o.received - o.intended }
+// latency returns the time from when the call was due to its answer.
+func (o outcome) latency() time.Duration { return o.received - o.intended }
 
-// service returns the latency from when the call was sent.
+// service returns the time from when the call was sent to its answer.
 func (o outcome) service() time.Duration { return o.received - o.sent }
 
-// span returns the time in which the limiter decided.
+// span returns the span of time in which the limiter decided.
 func (o outcome) span() rolling.Span { return rolling.Span{First: o.sent, Last: o.received} }
 
-// Histograms reach from a microsecond to far more than any time-out.
+// The range of histograms in microseconds: the maximum is far above any time-out.
 const (
 	shortest = int64(1)
 	longest  = int64(10 * time.Minute / time.Microsecond)
@@ -65,7 +65,7 @@ func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
 	return time.Duration(h.ValueAtQuantile(q)) * time.Microsecond
 }
 
-// tally adds up the outcomes of calls as they come in. It is safe for concurrent use.
+// tally collects the outcomes of calls. It is safe for concurrent use.
 type tally struct {
 	began time.Duration
 	step  time.Duration // of the series
@@ -81,13 +81,13 @@ type tally struct {
 	expects    func(outcome) bool
 }
 
-// point is one step of the series: the calls that were due then.
+// point is one step of the series: the calls that were due in this step.
 type point struct {
 	counts  [kinds]int
 	latency *hdrhistogram.Histogram
 }
 
-// points is about how many steps a series has.
+// points is the approximate number of steps of a series.
 const points = 120
 
 func newTally(began, duration time.Duration, expects func(outcome) bool) *tally {
@@ -102,7 +102,7 @@ func (t *tally) add(o outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.outcomes = append(t.outcomes, o)
-	record(t.latency, o.took())
+	record(t.latency, o.latency())
 	record(t.service, o.service())
 	t.counts[o.kind]++
 	t.statuses[o.status]++
@@ -111,9 +111,10 @@ func (t *tally) add(o outcome) {
 	}
 	p := t.at(o.intended)
 	p.counts[o.kind]++
-	record(p.latency, o.took())
+	record(p.latency, o.latency())
 }
 
+// at returns the point of an instant.
 func (t *tally) at(instant time.Duration) *point {
 	i := int((instant - t.began) / t.step)
 	for len(t.series) <= i {

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// progress shows the state of the load: on a terminal in one line that changes, elsewhere
-// in a line every few seconds.
+// progress shows the state of the load. A terminal gets one line that is rewritten; other
+// outputs get a line every lineEvery.
 type progress struct {
 	out   io.Writer
-	width int // of the terminal in columns; 0 when it is none
+	width int // of the terminal in columns; 0 if out is not a terminal
 }
 
 const (
@@ -28,19 +28,19 @@ func (p *progress) log(format string, arguments ...any) {
 }
 
 // follow shows the tally until ctx ends.
-func (p *progress) follow(ctx context.Context, name string, lasts time.Duration, c clock, t *tally) {
+func (p *progress) follow(ctx context.Context, name string, duration time.Duration, c clock, t *tally) {
 	every := lineEvery
 	if p.width > 0 {
 		every = terminalEvery
 		defer func() { _, _ = io.WriteString(p.out, "\r\x1b[K") }()
 	}
 	for next := t.began + every; c.Wait(ctx, next); next += every {
-		p.show(line(name, next-t.began, lasts, t.now()))
+		p.show(line(name, next-t.began, duration, t.now()))
 	}
 }
 
 func (p *progress) show(text string) {
-	if p.width > 0 { // A line that wraps could not be written over.
+	if p.width > 0 { // cut off, since a line that wraps cannot be rewritten
 		_, _ = fmt.Fprintf(p.out, "\r\x1b[K%.*s", p.width-1, text)
 		return
 	}
@@ -48,8 +48,8 @@ func (p *progress) show(text string) {
 }
 
 // line formats the state of the load.
-func line(name string, at, lasts time.Duration, s snapshot) string {
-	parts := []string{fmt.Sprintf("%s %s of %s", name, at.Round(time.Second), lasts),
+func line(name string, at, duration time.Duration, s snapshot) string {
+	parts := []string{fmt.Sprintf("%s %s of %s", name, at.Round(time.Second), duration),
 		thousands(s.calls) + " calls"}
 	for k, n := range s.counts {
 		if n > 0 {

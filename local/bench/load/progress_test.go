@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stoppingClock ends the wait after so many waits.
+// stoppingClock allows left waits. Then Wait returns false.
 type stoppingClock struct {
 	fakeClock
 	left int
@@ -21,8 +21,8 @@ func (c *stoppingClock) Wait(ctx context.Context, until time.Duration) bool {
 	return c.left >= 0 && c.fakeClock.Wait(ctx, until)
 }
 
-// A terminal gets one line that changes and disappears, anything else a line every five
-// seconds.
+// A terminal gets one line that is rewritten and erased at the end. Other outputs get a
+// line every five seconds.
 func TestProgress(t *testing.T) {
 	tally := newTally(0, time.Minute, func(o outcome) bool { return o.kind == admitted })
 	for i := range 1500 {
@@ -39,7 +39,7 @@ func TestProgress(t *testing.T) {
 		p := &progress{out: &out, width: width}
 		p.follow(t.Context(), "steady", time.Minute, &stoppingClock{left: 2}, tally)
 		if out.String() != want {
-			t.Errorf("width %d: %q, want %q", width, out.String(), want)
+			t.Errorf("width %d: got %q, want %q", width, out.String(), want)
 		}
 	}
 }
@@ -51,6 +51,6 @@ func TestMilliseconds(t *testing.T) {
 		got = append(got, ms(d))
 	}
 	if text := strings.Join(got, ", "); text != "1.23 ms, 12 ms, 1.23 s" {
-		t.Error(text)
+		t.Errorf("got %s, want 1.23 ms, 12 ms, 1.23 s", text)
 	}
 }

@@ -10,40 +10,40 @@ import (
 	"tidegate/internal/testing/rolling"
 )
 
-// drift is how much faster or slower than the client's clock the server's may run: more
+// drift bounds the drift between the clocks of client and server to 1/drift, which is more
 // than an operating system ever slews a clock. Windows are taken as that much shorter or
-// longer, so that no violation is false.
+// longer, so that no reported violation is false.
 const drift = 1000
 
 func shorter(window time.Duration) time.Duration { return window - window/drift }
 
 func longer(window time.Duration) time.Duration { return window + window/drift }
 
-// propagation is twice DENY_CACHE, the time for which a caller that keeps calling may
-// still be denied by the limits from before an edit.
+// propagation is how long after an edit a caller may still be denied by the old limits. It
+// is twice DENY_CACHE.
 const propagation = 200 * time.Millisecond
 
-// windowProof is how full the rolling windows of one limit were.
+// windowProof has the fullest rolling windows of one limit.
 type windowProof struct {
 	Plan     string `json:"plan"`
 	Limit    string `json:"limit"`
 	Requests int64  `json:"requests"`
 	Callers  int    `json:"callers"`
 	Admitted int    `json:"admitted"`
-	Most     int    `json:"most"`     // admissions certainly in one rolling window of one caller
-	Possible int    `json:"possible"` // admissions possibly in one rolling window of one caller
+	Most     int    `json:"most"`     // maximum of admissions certainly in one rolling window of a caller
+	Possible int    `json:"possible"` // maximum of admissions possibly in one rolling window of a caller
 	Caller   string `json:"caller"`   // the caller with the fullest window
 	Over     int    `json:"over"`     // callers with a window certainly above the limit
 	Early    int    `json:"early"`    // admissions certainly above the limit that an edit had set
-	Fullest  []int  `json:"fullest"`  // of each caller, the fullest first
+	Fullest  []int  `json:"fullest"`  // certain admissions in each caller's fullest window, descending
 }
 
-// proof is what all answers prove about the limits.
+// proof compares all answers with the limits.
 type proof struct {
 	Windows []*windowProof `json:"windows"`
 	// Unknown is the number of admissions of callers with unknown limits.
 	Unknown int `json:"unknown"`
-	// Unfounded is the number of denials that, beyond doubt, no limit explains.
+	// Unfounded is the number of denials while every limit certainly had room.
 	Unfounded int `json:"unfounded"`
 }
 
@@ -54,8 +54,8 @@ func (p *proof) holds() bool {
 	}) && p.Unfounded == 0
 }
 
-// prove compares every caller's answers with its limits. The outcomes are all calls that
-// were made with the callers' keys.
+// prove compares every caller's answers with its limits. outcomes must have all calls with
+// the callers' keys.
 func prove(callers []caller, outcomes []outcome) *proof {
 	p := &proof{}
 	calls := byCaller(outcomes)
@@ -78,11 +78,11 @@ func byCaller(outcomes []outcome) map[int32][]outcome {
 	return all
 }
 
-// evidence is one caller's answers.
+// evidence has one caller's answers.
 type evidence struct {
-	admitted []rolling.Span // certainly
+	admitted []rolling.Span // certainly admitted
 	denied   []rolling.Span
-	possible []rolling.Span // admitted, certainly or perhaps
+	possible []rolling.Span // certainly or possibly admitted
 }
 
 func newEvidence(calls []outcome) evidence {
@@ -93,7 +93,7 @@ func newEvidence(calls []outcome) evidence {
 			e.admitted, e.possible = append(e.admitted, o.span()), append(e.possible, o.span())
 		case denied:
 			e.denied = append(e.denied, o.span())
-		case broken, failed, undecided: // it may have counted, even after the client gave up
+		case broken, failed, undecided: // may have counted, even after the client's time-out
 			s := o.span()
 			s.Last += s.Last - s.First
 			e.possible = append(e.possible, s)
@@ -151,8 +151,7 @@ func (w *windowProof) compare(c caller, e evidence, l limiter.Limit) {
 	w.Fullest = append(w.Fullest, most)
 }
 
-// early counts admissions that, beyond doubt, came while the window was full by the limit
-// then in force.
+// early counts admissions while the window was certainly full by the limit then in force.
 func early(edits *timeline, e evidence, window time.Duration) int {
 	h, n := rolling.NewHistory(e.admitted), 0
 	for _, s := range e.admitted {
@@ -163,8 +162,9 @@ func early(edits *timeline, e evidence, window time.Duration) int {
 	return n
 }
 
-// unfounded counts denials while, beyond doubt, every limit had room. Limits of more
-// calls than a log has slots are left out: by design they deny a little too much.
+// unfounded counts denials while every limit certainly had room. It returns 0 for callers
+// with a limit of more calls than a log has slots, which denies slightly too much by
+// design, and with limits that are not plain logs.
 func unfounded(c caller, e evidence) int {
 	for _, l := range c.limits {
 		if l.Requests > limiter.DefaultSlots || l.Algorithm != limiter.Log || l.CountDenied {

@@ -22,7 +22,7 @@ func threePerTen() []caller {
 	return []caller{{name: "a", plan: "p", limits: []limiter.Limit{per(3, 10*second)}}}
 }
 
-// A certain violation is found. Where the instants leave a doubt there is none.
+// The proof finds a certain violation. It reports none if the instants leave a doubt.
 func TestProofFindsAViolation(t *testing.T) {
 	full := []outcome{at(0, admitted, 0, second), at(0, admitted, second, 2*second),
 		at(0, admitted, 2*second, 3*second)}
@@ -35,24 +35,25 @@ func TestProofFindsAViolation(t *testing.T) {
 		"a fourth while the first may be denied": {at(0, denied, 8*second, 9*second), true},
 		"a fourth by a clock that runs faster": {
 			at(0, admitted, 8*second, 9*second+995*time.Millisecond), true},
-		"a fourth that nobody knows of":          {at(0, broken, 8*second, 9*second), true},
-		"a denial while the window is full":      {at(0, denied, 3*second, 4*second), true},
-		"a denial although the window is empty":  {at(0, denied, 14*second, 15*second), false},
-		"a denial when two are surely left":      {at(0, denied, 13*second, 14*second), false},
-		"a denial just when the first may leave": {at(0, denied, 10*second, 11*second), true},
+		"a fourth without an answer":            {at(0, broken, 8*second, 9*second), true},
+		"a denial while the window is full":     {at(0, denied, 3*second, 4*second), true},
+		"a denial although the window is empty": {at(0, denied, 14*second, 15*second), false},
+		"a denial with certainly room for two":  {at(0, denied, 13*second, 14*second), false},
+		"a denial as the first may just expire": {at(0, denied, 10*second, 11*second), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := prove(threePerTen(), append(slices.Clone(full), c.more))
 			if p.holds() != c.holds {
-				t.Errorf("%+v, %d unfounded denials", *p.Windows[0], p.Unfounded)
+				t.Errorf("got %+v, %d unfounded denials, want a proof that holds: %t", *p.Windows[0],
+					p.Unfounded, c.holds)
 			}
 		})
 	}
 }
 
-// An edit holds for the calls after it: a lowered limit admits nothing while the window
-// holds more.
-func TestProofFindsAnEditThatIsIgnored(t *testing.T) {
+// The proof finds calls that were admitted as before an edit: a lowered limit admits
+// nothing while the window has more.
+func TestProofFindsAnIgnoredEdit(t *testing.T) {
 	edits := newTimeline(3)
 	callers := threePerTen()
 	callers[0].edits = edits
@@ -64,29 +65,29 @@ func TestProofFindsAnEditThatIsIgnored(t *testing.T) {
 	}{{3500 * time.Millisecond, 0}, {5 * second, 1}, {10 * second, 1}, {12 * second, 0}} {
 		p := prove(callers, append(slices.Clone(calls), at(0, admitted, c.sent, c.sent+100*time.Millisecond)))
 		if got := p.Windows[0].Early; got != c.early {
-			t.Errorf("admitted at %s: %d early, want %d", c.sent, got, c.early)
+			t.Errorf("admitted at %s: got %d early, want %d", c.sent, got, c.early)
 		}
 	}
-	if least, most := edits.between(3500*time.Millisecond, 5*second); least != 1 || most != 3 {
-		t.Errorf("during the edit %d to %d, want 1 to 3", least, most)
+	if lowest, highest := edits.between(3500*time.Millisecond, 5*second); lowest != 1 || highest != 3 {
+		t.Errorf("during the edit: got %d to %d, want 1 to 3", lowest, highest)
 	}
 	if edits.highest() != 3 || edits.count() != 1 {
-		t.Errorf("highest %d of %d edits", edits.highest(), edits.count())
+		t.Errorf("got highest %d of %d edits, want 3 of 1", edits.highest(), edits.count())
 	}
 }
 
-// Unregistered callers are compared with no limit. Admissions of callers with unknown
-// limits are counted.
-func TestProofOfOthers(t *testing.T) {
+// The proof leaves out unregistered callers, and counts the admissions of callers with
+// unknown limits.
+func TestProofWithoutLimits(t *testing.T) {
 	callers := []caller{{name: "x", unregistered: true}, {name: "y"}}
 	p := prove(callers, []outcome{at(0, admitted, 0, 1), at(1, admitted, 0, 1), at(1, denied, 1, 2)})
 	if len(p.Windows) != 0 || p.Unknown != 1 || !p.holds() {
-		t.Errorf("%+v", p)
+		t.Errorf("got %+v, want no windows and 1 unknown admission", p)
 	}
 }
 
-// An exact limiter passes, whenever between call and answer it decides, and although its
-// clock drifts.
+// The proof holds for an exact limiter, at whatever instant between call and answer it
+// decides, and although its clock drifts.
 func TestProofHoldsForAnExactLimiter(t *testing.T) {
 	limits := []limiter.Limit{per(5, 2*second), per(12, 10*second)}
 	rapid.Check(t, func(t *rapid.T) {
@@ -110,7 +111,8 @@ func TestProofHoldsForAnExactLimiter(t *testing.T) {
 			calls = append(calls, at(0, k, instant-before, instant+after))
 		}
 		if p := prove([]caller{{plan: "p", limits: limits}}, calls); !p.holds() {
-			t.Fatalf("%+v %+v, %d unfounded", *p.Windows[0], *p.Windows[1], p.Unfounded)
+			t.Fatalf("got %+v %+v, %d unfounded denials, want a proof that holds", *p.Windows[0],
+				*p.Windows[1], p.Unfounded)
 		}
 	})
 }

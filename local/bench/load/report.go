@@ -14,7 +14,7 @@ import (
 	"tidegate/local/bench/load/report"
 )
 
-// writeReport writes the result as a page.
+// writeReport writes the result to a file, as an HTML page.
 func (r *result) writeReport(name string) error {
 	var page bytes.Buffer
 	if err := r.page().Write(&page); err != nil {
@@ -26,8 +26,8 @@ func (r *result) writeReport(name string) error {
 func (r *result) page() report.Page {
 	return report.Page{
 		Title: "Load: " + r.Scenario, Summary: r.about(), Verdict: r.verdict(), Good: r.good(),
-		Facts: r.facts(), Latencies: []report.Latency{latencyRow("from when calls were due", r.Latency),
-			latencyRow("from when they were sent", r.Service)},
+		Facts: r.facts(), Latencies: []report.Latency{latencyRow(fromDue, r.Latency),
+			latencyRow(fromSent, r.Service)},
 		Windows: r.windows(), Plots: []report.Plot{r.callsPlot(), r.latencyPlot(), r.shapePlot(),
 			r.windowsPlot()},
 	}
@@ -60,8 +60,8 @@ func (r *result) facts() []report.Fact {
 		{Name: "When", Value: r.At.Format(time.RFC3339)}, {Name: "Machine", Value: r.Machine},
 		{Name: "API", Value: map[string]string{"rest": "REST", "http": "HTTP"}[r.API]},
 		{Name: "Statuses", Value: r.statuses()}, {Name: "Unexpected answers", Value: thousands(r.Unexpected)},
-		{Name: "Due, but never sent", Value: thousands(int(r.Unsent))},
-		{Name: "Denied though every limit had room", Value: thousands(r.Proof.Unfounded)},
+		{Name: "Due calls never sent", Value: thousands(int(r.Unsent))},
+		{Name: "Denials although every limit had room", Value: thousands(r.Proof.Unfounded)},
 	}
 	if r.Store != "" {
 		facts = append(facts, report.Fact{Name: "Store", Value: r.Store})
@@ -72,8 +72,8 @@ func (r *result) facts() []report.Fact {
 	return facts
 }
 
-// over returns the time axis.
-func (r *result) over() report.Axis {
+// timeAxis returns the axis of the time since the start of the load.
+func (r *result) timeAxis() report.Axis {
 	return report.Until(float64(len(r.Series))*r.Step, func(x float64) string {
 		return fmt.Sprintf("%g s", x)
 	})
@@ -105,8 +105,8 @@ func (r *result) callsPlot() report.Plot {
 		kinds        []kind
 	}{
 		{"admitted", "admitted", []kind{admitted}}, {"denied", "denied", []kind{denied}},
-		{"unauthorized", "no caller", []kind{unauthorized}},
-		{"unexpected", "undecided, failed or broken", []kind{undecided, failed, broken}},
+		{"unauthorized", "unauthorized", []kind{unauthorized}},
+		{"unexpected", "undecided, failed or no answer", []kind{undecided, failed, broken}},
 	} {
 		lines = append(lines, r.line(k.class, k.title, func(s step) float64 {
 			n := 0
@@ -118,9 +118,9 @@ func (r *result) callsPlot() report.Plot {
 	}
 	return report.Plot{
 		ID: "calls", Title: "Calls a second",
-		Caption: fmt.Sprintf("By what was answered, at the time when calls were due; %s in all.",
+		Caption: fmt.Sprintf("By answer, at the time when calls were due. Total: %s calls.",
 			thousands(r.Calls)),
-		X: r.over(), Y: report.Linear(highest(lines), func(y float64) string {
+		X: r.timeAxis(), Y: report.Linear(highest(lines), func(y float64) string {
 			return thousands(int(y))
 		}), Lines: lines,
 	}
@@ -135,8 +135,8 @@ func (r *result) latencyPlot() report.Plot {
 	}
 	return report.Plot{
 		ID: "latency-time", Title: "Latency over time",
-		Caption: "From when calls were due, so that a stall shows in every call that it delayed.",
-		X:       r.over(), Y: report.Decades(max(r.Shape[0].Service, .1), highest(lines),
+		Caption: "From the time when calls were due, so that a stall shows in every call that it delayed.",
+		X:       r.timeAxis(), Y: report.Decades(max(r.Shape[0].Service, .1), highest(lines),
 			decade), Lines: lines,
 	}
 }
@@ -152,12 +152,11 @@ func decade(millis float64) string {
 func nines(percent float64) float64 { return -math.Log10(1 - percent/100) }
 
 func (r *result) shapePlot() report.Plot {
-	due, sent := report.Line{Class: "due", Title: "from when calls were due"},
-		report.Line{Class: "sent", Title: "from when they were sent"}
+	due, sent := report.Line{Class: "due", Title: fromDue}, report.Line{Class: "sent", Title: fromSent}
 	axis := report.Axis{}
 	for _, p := range r.Shape {
 		if (1-p.Percent/100)*float64(r.Calls) < 1 {
-			break // less than one call lies beyond
+			break // less than one call is slower
 		}
 		axis.Most = nines(p.Percent)
 		due.Points = append(due.Points, report.Point{X: axis.Most, Y: p.Latency})
@@ -173,8 +172,8 @@ func (r *result) shapePlot() report.Plot {
 	return report.Plot{
 		ID: "shape", Title: "Latency by percentile", X: axis,
 		Y: report.Decades(max(r.Shape[0].Service, .1), highest(lines), decade), Lines: lines,
-		Caption: "Where the lines part, calls waited to be sent; a load that waits for answers would not " +
-			"have noticed.",
+		Caption: "Where the lines differ, due calls waited to be sent. A load that waits for answers would " +
+			"not show this.",
 	}
 }
 
@@ -194,6 +193,6 @@ func (r *result) windowsPlot() report.Plot {
 	return report.Plot{
 		ID: "fullest", Title: "Fullest rolling window of each caller", Lines: lines,
 		X: report.Until(100, percent), Y: report.Linear(1.05*highest(lines), percent),
-		Caption: "In percent of the limit, the callers in order of it. No line may rise above the limit.",
+		Caption: "In percent of the limit; callers in descending order. No line may rise above the limit.",
 	}
 }

@@ -25,14 +25,14 @@ type result struct {
 	Machine     string         `json:"machine"`
 	Store       string         `json:"store,omitempty"`
 	API         string         `json:"api"`
-	Rate        float64        `json:"rate"`               // a second, due
-	Capacity    float64        `json:"capacity,omitempty"` // a second, as the calibration found it
+	Rate        float64        `json:"rate"`               // due calls a second
+	Capacity    float64        `json:"capacity,omitempty"` // sustained calls a second, by the calibration
 	Duration    float64        `json:"duration_s"`
 	Interrupted bool           `json:"interrupted"`
 	Calls       int            `json:"calls"`
-	Unsent      int64          `json:"unsent"` // were due, and waited until the load was over
+	Unsent      int64          `json:"unsent"` // due calls that were never sent
 	Unexpected  int            `json:"unexpected"`
-	Statuses    map[int16]int  `json:"statuses"` // 0 is no answer
+	Statuses    map[int16]int  `json:"statuses"` // 0 means no answer
 	Kinds       map[string]int `json:"kinds"`
 	Latency     quantiles      `json:"latency"` // from when calls were due
 	Service     quantiles      `json:"service"` // from when they were sent
@@ -43,6 +43,12 @@ type result struct {
 	Shape       []percentile   `json:"shape"`
 }
 
+// The names of the two latencies.
+const (
+	fromDue  = "from when calls were due"
+	fromSent = "from when calls were sent"
+)
+
 // quantiles are in milliseconds.
 type quantiles struct {
 	P50  float64 `json:"p50_ms"`
@@ -52,7 +58,7 @@ type quantiles struct {
 	Max  float64 `json:"max_ms"`
 }
 
-// step is one point of the series, of the calls that were due then.
+// step is one step of the series: the calls that were due in this step.
 type step struct {
 	Kinds map[string]int `json:"kinds"`
 	P50   float64        `json:"p50_ms"`
@@ -90,7 +96,7 @@ func newResult(s *session, t *tally) *result {
 	return r
 }
 
-// shapePercents are spread evenly over an axis where each further nine is equally wide.
+// shapePercents are spread about evenly over the axis of nines.
 var shapePercents = []float64{0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975,
 	99.99, 99.999}
 
@@ -112,11 +118,10 @@ func quantilesOf(h *hdrhistogram.Histogram) quantiles {
 	return quantiles{millis(h, 50), millis(h, 90), millis(h, 99), millis(h, 99.9), millis(h, 100)}
 }
 
-// good reports whether every answer was an expected one, and no window was above its
-// limit.
+// good reports whether every answer was expected and the proof holds.
 func (r *result) good() bool { return r.Unexpected == 0 && r.Proof.holds() }
 
-// write prints the result, and writes the files that were asked for.
+// write prints the result, and writes the files of -json and -report.
 func (r *result) write(o options, out io.Writer) error {
 	r.print(out)
 	if o.json != "" {
@@ -144,11 +149,11 @@ func (r *result) print(out io.Writer) {
 	for _, row := range []struct {
 		name string
 		q    quantiles
-	}{{"from when calls were due", r.Latency}, {"from when they were sent", r.Service}} {
+	}{{fromDue, r.Latency}, {fromSent, r.Service}} {
 		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t\n", row.name, msOf(row.q.P50), msOf(row.q.P90),
 			msOf(row.q.P99), msOf(row.q.P999), msOf(row.q.Max))
 	}
-	_, _ = fmt.Fprintln(t, "\nrolling windows\tcallers\tadmitted\tfullest\tat most\tlimit\tabove it\t")
+	_, _ = fmt.Fprintln(t, "\nrolling windows\tcallers\tadmitted\tfullest\tat most\tlimit\tabove limit\t")
 	for _, w := range r.Proof.Windows {
 		_, _ = fmt.Fprintf(t, "%s, %s\t%d\t%s\t%d\t%d\t%d\t%d\t\n",
 			w.Plan, w.Limit, w.Callers, thousands(w.Admitted), w.Most, w.Possible, w.Requests, w.Over+w.Early)
@@ -159,17 +164,17 @@ func (r *result) print(out io.Writer) {
 
 // summary describes the load in a sentence.
 func (r *result) summary() string {
-	of := ""
+	ofCapacity := ""
 	if r.Capacity > 0 {
-		of = fmt.Sprintf(" (%.0f%% of the %.0f that the calibration found)",
-			100*r.Rate/r.Capacity, r.Capacity)
+		ofCapacity = fmt.Sprintf(" (%.0f%% of the sustained rate, %.0f)", 100*r.Rate/r.Capacity, r.Capacity)
 	}
 	stopped := ""
 	if r.Interrupted {
-		stopped = ", stopped before its time"
+		stopped = ", interrupted"
 	}
-	return fmt.Sprintf("%.0f calls a second for %s%s%s; %s calls: %s; unexpected %s, never sent %s",
-		r.Rate, time.Duration(r.Duration*float64(time.Second)), of, stopped, thousands(r.Calls), r.statuses(),
+	return fmt.Sprintf("%.0f calls a second for %s%s%s; %s calls: %s; %s unexpected, %s never sent",
+		r.Rate, time.Duration(r.Duration*float64(time.Second)), ofCapacity, stopped, thousands(r.Calls),
+		r.statuses(),
 		thousands(r.Unexpected),
 		thousands(int(r.Unsent)))
 }
@@ -186,30 +191,30 @@ func (r *result) statuses() string {
 	return strings.Join(parts, ", ")
 }
 
-// verdict says in a few sentences what the answers prove.
+// verdict summarises the proof in a few sentences.
 func (r *result) verdict() string {
 	var over, early, held int
 	for _, w := range r.Proof.Windows {
 		over, early, held = over+w.Over, early+w.Early, held+w.Callers
 	}
 	sentences := []string{fmt.Sprintf(
-		"No rolling window held more than its limit: %s limits of callers, by %s admissions.",
+		"No rolling window was above its limit (%s limits of callers, %s admissions).",
 		thousands(held), thousands(r.Kinds[admitted.String()]))}
 	switch {
 	case over > 0:
 		sentences[0] = fmt.Sprintf("BROKEN: %d of %d limits of callers had a rolling window above the limit.",
 			over, held)
 	case held == 0:
-		sentences[0] = "Nothing is known of the limits: -limit states them."
+		sentences[0] = "The limits are unknown: set -limit to check them."
 	}
 	for _, s := range []struct {
 		n    int
 		text string
 	}{
-		{early, "BROKEN: %s calls were admitted above what an edit had set."},
-		{r.Proof.Unfounded, "BROKEN: %s calls were denied though every limit had room."},
-		{r.Unexpected, "%s answers were not expected."},
-		{r.Edits, "Limits were edited %s times meanwhile."},
+		{early, "BROKEN: %s calls were admitted above a limit that an edit had set."},
+		{r.Proof.Unfounded, "BROKEN: %s calls were denied although every limit had room."},
+		{r.Unexpected, "%s answers were unexpected."},
+		{r.Edits, "Limits were edited %s times during the load."},
 	} {
 		if s.n > 0 {
 			sentences = append(sentences, fmt.Sprintf(s.text, thousands(s.n)))

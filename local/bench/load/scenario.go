@@ -17,25 +17,25 @@ import (
 type scenario struct {
 	name, about string
 	population  func(rate float64, duration time.Duration) population
-	own         bool // needs a gateway of its own, since it edits limits
+	localOnly   bool // needs a local gateway, since it edits limits
 }
 
-// population is the callers of a load, and when each calls.
+// population has the callers of a load, and the times of their calls.
 type population struct {
 	groups       []group
-	unregistered int // callers whose keys do not exist
+	unregistered int // number of callers whose keys do not exist
 	pick         func(callers int, random *rand.Rand) func(n int64) int
 	schedule     func(rate float64, now time.Time, limits []limiter.Limit) schedule
 }
 
-// group is a number of keys of one plan.
+// group is a plan and the number of its keys.
 type group struct {
 	plan   policy.Plan
 	keys   int
 	edited edited
 }
 
-// edited is how the only limit of a plan's keys is edited during the load.
+// edited is how the only limit of a group is edited during the load.
 type edited uint8
 
 const (
@@ -44,23 +44,24 @@ const (
 	overridden        // by overrides of its keys
 )
 
-// perKey is how many calls a second a key of the steady mix makes on average.
+// perKey is the mean number of calls a second of a key in the scenario steady.
 const perKey = 4
 
-// maxKeys is the most keys of a scenario, to bound the time that creating them takes.
+// maxKeys is the maximum number of keys of a scenario. It bounds the time to create them.
 const maxKeys = 20_000
 
 var scenarios = []scenario{
-	{name: "steady", about: "many keys of two plans, some far more eager than others, and a few callers " +
-		"without a key", population: steady},
-	{name: "hot", about: "one key with nine tenths of the rate a second: every call takes from the same " +
+	{name: "steady", about: "many keys of two plans with very different rates, and a few unregistered " +
+		"callers", population: steady},
+	{name: "hot", about: "one key with a limit of nine tenths of the rate: every call takes from the same " +
 		"counts", population: hot},
-	{name: "cold", about: "each call comes from the key that has not called for longest", population: cold},
-	{name: "denied", about: "ten keys that are over their limits all the time", population: flood},
-	{name: "boundary", about: "every key tries to pass its limit twice, just before and just after each " +
+	{name: "cold", about: "many keys that take turns, so that each calls as rarely as possible",
+		population: cold},
+	{name: "denied", about: "ten keys that are always over their limits", population: flood},
+	{name: "boundary", about: "every key makes bursts above its limit just before and just after each " +
 		"boundary of its window", population: boundary},
-	{name: "edits", about: "limits are edited twice a second while their keys call",
-		population: edits, own: true},
+	{name: "edits", about: "limits are edited twice a second during the load",
+		population: edits, localOnly: true},
 }
 
 func findScenario(name string) (scenario, error) {
@@ -82,7 +83,7 @@ func per(requests int64, window time.Duration) limiter.Limit {
 	return limiter.Limit{Requests: requests, Window: window}
 }
 
-// evenly spreads the calls of a constant rate over all callers in turn.
+// evenly lets the callers take turns.
 func evenly(callers int, _ *rand.Rand) func(int64) int {
 	return func(n int64) int { return int(n % int64(callers)) }
 }
@@ -104,7 +105,7 @@ func steady(rate float64, _ time.Duration) population {
 }
 
 // eagerly draws callers by a power law, so that some are over their limits and most are
-// not. The same seed draws the same.
+// not. It draws the same callers for the same seed.
 func eagerly(callers int, random *rand.Rand) func(int64) int {
 	order := random.Perm(callers)
 	drawn := make([]int32, 1<<16)
@@ -131,12 +132,12 @@ func flood(float64, time.Duration) population {
 		schedule: constantly}
 }
 
-// In the boundary attack each key makes half as many calls again as its limit before a
+// In the boundary attack each key makes 1.5 times as many calls as its limit before a
 // boundary, and as many after it.
 const (
 	attackWindow = 2 * time.Second
 	attackLimit  = 20
-	attackReach  = 10 // the calls come within a tenth of the window on either side
+	attackReach  = 10 // the calls are within a tenth of the window on either side
 )
 
 func boundary(rate float64, _ time.Duration) population {
@@ -149,8 +150,8 @@ func boundary(rate float64, _ time.Duration) population {
 	}
 }
 
-// aroundBoundaries attacks the shortest window, which is aligned to the epoch where a
-// limiter aligns windows at all.
+// aroundBoundaries attacks the boundaries of the shortest window. It assumes that they are
+// aligned to the epoch, as in limiters with fixed windows.
 func aroundBoundaries(rate float64, now time.Time, limits []limiter.Limit) schedule {
 	window := limits[0].Window
 	for _, l := range limits {
@@ -160,7 +161,7 @@ func aroundBoundaries(rate float64, now time.Time, limits []limiter.Limit) sched
 	return around(rate, window, reach, firstBoundary(now, window, reach))
 }
 
-// The limits that edits alternate between.
+// The limits between which edits alternate.
 const (
 	editedWindow = 2 * time.Second
 	lowLimit     = 20
@@ -179,4 +180,4 @@ func edits(rate float64, _ time.Duration) population {
 	}
 }
 
-func clamp(x, least, most float64) int { return int(min(max(x, least), most)) }
+func clamp(x, low, high float64) int { return int(min(max(x, low), high)) }

@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/testing/built"
 )
 
-// folder is removed after the tests.
+// folder has the built programs. TestMain removes it.
 var folder string
 
 func TestMain(m *testing.M) {
@@ -28,8 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// bin holds what ./scripts/load builds. The test function of package lambda takes admin's
-// place, since it starts at once.
+// bin returns the folder with the programs that ./scripts/load builds. The test function
+// of package lambda replaces the admin function, since it starts faster.
 var bin = sync.OnceValue(func() string {
 	if err := built.Link(context.Background(), folder, map[string]string{
 		"local": "tidegate/local", "check/bootstrap": "tidegate/functions/check",
@@ -40,8 +40,8 @@ var bin = sync.OnceValue(func() string {
 	return folder
 })
 
-// Every scenario runs through the built functions on a real Valkey, gets no answer that
-// it does not expect, and finds no window above its limit.
+// Every scenario runs through the built functions on a real Valkey server, without
+// unexpected answers and without a window above its limit.
 func TestScenarios(t *testing.T) {
 	if _, err := exec.LookPath("valkey-server"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("no valkey-server on PATH: scripts/install-test-tools installs it")
@@ -62,11 +62,11 @@ func TestScenarios(t *testing.T) {
 			r := smoke(t, c.scenario, c.api)
 			for kind, least := range c.least {
 				if r.Kinds[kind] < least {
-					t.Errorf("%d %s, want at least %d", r.Kinds[kind], kind, least)
+					t.Errorf("got %d %s, want at least %d", r.Kinds[kind], kind, least)
 				}
 			}
 			if c.scenario == "edits" && r.Edits == 0 {
-				t.Error("nothing was edited")
+				t.Error("got no edits, want some")
 			}
 		})
 	}
@@ -94,13 +94,13 @@ func smoke(t *testing.T, scenario, api string) result {
 		t.Fatal(err)
 	}
 	if len(r.Proof.Windows) == 0 {
-		t.Error("nothing was proven")
+		t.Error("got a proof without windows, want some")
 	}
 	return r
 }
 
-// errorFile takes the place of standard error. It is a file, since the gateway's process
-// writes there too.
+// errorFile returns a file that replaces standard error, since the gateway's process writes
+// there too.
 func errorFile(t *testing.T) *os.File {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))

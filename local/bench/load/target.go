@@ -17,12 +17,12 @@ import (
 
 // caller makes calls with one credential.
 type caller struct {
-	name         string // for people, never the credential
+	name         string // for reports, never the credential
 	credential   string
 	plan         string          // callers of one plan share rows of the report
-	limits       []limiter.Limit // nil when they are not known
-	edits        *timeline       // of a caller whose only limit is edited
-	unregistered bool            // has no key that exists
+	limits       []limiter.Limit // nil if unknown
+	edits        *timeline       // edits of the only limit; nil if it is not edited
+	unregistered bool            // the key does not exist
 }
 
 // limitsOf returns the limits of all callers.
@@ -34,10 +34,10 @@ func limitsOf(callers []caller) []limiter.Limit {
 	return all
 }
 
-// target is the API that is called.
+// target is the API under load.
 type target struct {
 	url     string
-	http    bool // an HTTP API, which can only say 403
+	http    bool // an HTTP API, which answers every denial with 403
 	client  *http.Client
 	callers []caller
 }
@@ -54,9 +54,10 @@ func newTarget(address string, isHTTP bool, connections int, timeout time.Durati
 
 func (t *target) close() { t.client.CloseIdleConnections() }
 
+// maxBody is the maximum number of bytes that are read of an answer's body.
 const maxBody = 64 << 10
 
-// call makes one call. The outcome has no times yet.
+// call makes one call as caller i. The caller of call sets the outcome's times.
 func (t *target) call(ctx context.Context, i int) outcome {
 	o := outcome{caller: int32(i), kind: broken}
 	if a, err := t.get(ctx, t.callers[i].credential); err == nil {
@@ -87,7 +88,7 @@ func (t *target) get(ctx context.Context, credential string) (answer, error) {
 	return answer{response.StatusCode, response.Header, body}, err
 }
 
-// withoutURL leaves out the address, which may hold a password.
+// withoutURL removes the address from an error, since it may have a password.
 func withoutURL(err error) error {
 	var e *url.Error
 	if errors.As(err, &e) {
@@ -119,7 +120,7 @@ func (t *target) read(a answer) kind {
 	return failed
 }
 
-// expects reports whether the caller may get such an answer.
+// expects reports whether the outcome's kind is possible for its caller.
 func (t *target) expects(o outcome) bool {
 	if !t.callers[o.caller].unregistered {
 		return o.kind == admitted || o.kind == denied

@@ -22,7 +22,7 @@ import (
 
 const overBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"}`
 
-// modelTarget is a target that limits by the model, or not at all if open.
+// modelTarget is a target that limits by the model. If open, it does not limit.
 type modelTarget struct {
 	mu    sync.Mutex
 	model limiter.Model
@@ -55,15 +55,15 @@ func startModelTarget(t *testing.T, g *modelTarget) []string {
 	return []string{"-target", s.URL, "-key", "good", "-rate", "40", "-duration", "1s"}
 }
 
-// A target that keeps its limit passes. One that does not fails in the text, in the
-// figures and in the report.
-func TestTargetIsJudged(t *testing.T) {
+// A target that keeps its limit passes. A target that does not fails, in the output, the
+// figures and the report.
+func TestVerdictOnTarget(t *testing.T) {
 	for name, c := range map[string]struct {
 		open bool
 		code int
 		want string
 	}{
-		"exact": {false, 0, "No rolling window held more than its limit"},
+		"exact": {false, 0, "No rolling window was above its limit"},
 		"open":  {true, 1, "BROKEN: 1 of 1 limits of callers had a rolling window above the limit"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -75,10 +75,10 @@ func TestTargetIsJudged(t *testing.T) {
 			var out, errOut bytes.Buffer
 			if code := run(t.Context(), flags, &out, &errOut, 0); code != c.code ||
 				!strings.Contains(out.String(), c.want) {
-				t.Fatalf("exit status %d, want %d and %q:\n%s%s", code, c.code, c.want, &out, &errOut)
+				t.Fatalf("got exit status %d, want %d and %q:\n%s%s", code, c.code, c.want, &out, &errOut)
 			}
 			if page, err := os.ReadFile(html); err != nil || !strings.Contains(string(page), c.want) {
-				t.Errorf("the report does not say so: %v", err)
+				t.Errorf("want %q in the report: %v", c.want, err)
 			}
 			text, err := os.ReadFile(figures)
 			if err != nil {
@@ -87,7 +87,7 @@ func TestTargetIsJudged(t *testing.T) {
 			var r result
 			if err := json.Unmarshal(text, &r); err != nil || r.Proof.holds() == c.open || r.Rate != 40 ||
 				r.Calls != 40 {
-				t.Errorf("%v: %+v", err, r)
+				t.Errorf("got %+v, %v, want 40 calls and a proof that holds: %t", r, err, !c.open)
 			}
 		})
 	}
@@ -101,14 +101,14 @@ func TestTargetThatRefusesTheKey(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if code := run(t.Context(), flags, &out, &errOut, 0); code != 1 ||
 		!strings.Contains(errOut.String(), "answers 401 to key 1") {
-		t.Errorf("exit status %d: %s", code, &errOut)
+		t.Errorf("got exit status %d, want 1 and an error on key 1: %s", code, &errOut)
 	}
 	if strings.Contains(errOut.String(), "tg_other") || g.calls.Load() != 1 {
-		t.Errorf("%d calls; %s", g.calls.Load(), &errOut)
+		t.Errorf("got %d calls, want 1, and no API key in: %s", g.calls.Load(), &errOut)
 	}
 }
 
-// Ctrl-C ends a long load at once, with a report of what was done.
+// Ctrl-C ends a long load at once, with a report so far.
 func TestInterrupted(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -116,12 +116,12 @@ func TestInterrupted(t *testing.T) {
 	var out bytes.Buffer
 	errOut := &watcher{text: "of 1h0m0s", seen: stop}
 	if code := run(ctx, flags, &out, errOut, 80); code != 0 ||
-		!strings.Contains(out.String(), "stopped before its time") {
-		t.Errorf("exit status %d:\n%s%s", code, &out, &errOut.Buffer)
+		!strings.Contains(out.String(), ", interrupted") {
+		t.Errorf("got exit status %d, want 0 and a report:\n%s%s", code, &out, &errOut.Buffer)
 	}
 }
 
-// watcher calls seen once a text has been written.
+// watcher calls seen when a text is written.
 type watcher struct {
 	bytes.Buffer
 	text string
@@ -135,7 +135,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// What answers mean, on either kind of API.
+// read returns the kind of an answer, for both kinds of API.
 func TestRead(t *testing.T) {
 	for _, c := range []struct {
 		status int
@@ -156,12 +156,13 @@ func TestRead(t *testing.T) {
 	} {
 		if got := (&target{http: c.http}).read(answer{status: c.status,
 			body: []byte(c.body)}); got != c.want {
-			t.Errorf("%d %s: %v, want %v", c.status, c.body, got, c.want)
+			t.Errorf("%d %s: got %v, want %v", c.status, c.body, got, c.want)
 		}
 	}
 }
 
-// A registered caller may be admitted or denied, an unregistered one only refused.
+// A registered caller may be admitted or denied. An unregistered caller may only be
+// refused.
 func TestExpects(t *testing.T) {
 	target := &target{callers: []caller{{}, {unregistered: true}}}
 	for _, c := range []struct {
@@ -177,7 +178,7 @@ func TestExpects(t *testing.T) {
 	} {
 		target.http = c.http
 		if got := target.expects(outcome{caller: c.caller, kind: c.kind}); got != c.want {
-			t.Errorf("%+v: %t", c, got)
+			t.Errorf("%+v: got %t", c, got)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package report writes the result of a load as one HTML file: figures, and plots as SVG
-// drawn here. The page loads nothing and runs no script.
+// Package report writes the result of a load as one HTML file with figures and SVG plots.
+// The page loads no other files and has no scripts.
 package report
 
 import (
@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// Page is what the report shows. All values are formatted.
+// Page has the values of the report, all of them formatted.
 type Page struct {
 	Title     string
 	Summary   string
@@ -27,7 +27,7 @@ type Fact struct{ Name, Value string }
 // Latency is a row of quantiles.
 type Latency struct{ Name, P50, P90, P99, P999, Max string }
 
-// Window is how full the rolling windows of a limit were.
+// Window is a row of the table of rolling windows.
 type Window struct {
 	Limit                                      string
 	Callers, Admitted, Fullest, Possible, Most string

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Plot is lines over a common scale.
+// Plot is a plot of lines on common axes.
 type Plot struct {
 	ID, Title, Caption string
 	X, Y               Axis
 	Lines              []Line
 }
 
-// Line is a series: its points by X.
+// Line is a series of points, in the order of X.
 type Line struct {
-	Class  string // how it looks: see style.css
+	Class  string // CSS class: see style.css
 	Title  string
 	Points []Point
 }
 
-// Point is one figure.
+// Point is a point of a line.
 type Point struct{ X, Y float64 }
 
-// The box that plots are drawn in; the browser stretches it.
+// The size of a plot's SVG view box, which the browser stretches.
 const (
 	boxWidth  = 1000
 	boxHeight = 300
@@ -57,20 +57,20 @@ func (p Plot) Grid() string {
 	return d.String()
 }
 
-// Axis is a scale with the marks on it.
+// Axis is a scale from Least to Most with marks.
 type Axis struct {
 	Least, Most float64
-	Log         bool // equal factors are equally far apart; Least is above 0
+	Log         bool // logarithmic; Least is above 0
 	Marks       []Mark
 }
 
-// Mark is a place on an axis.
+// Mark is a labelled value on an axis.
 type Mark struct {
 	At   float64
 	Text string
 }
 
-// part returns where a value lies on the axis, from 0 to 1.
+// part returns the position of a value on the axis, from 0 to 1.
 func (a Axis) part(v float64) float64 {
 	least, most := a.Least, a.Most
 	if a.Log {
@@ -82,11 +82,11 @@ func (a Axis) part(v float64) float64 {
 	return min(max((v-least)/(most-least), 0), 1)
 }
 
-// Percent returns where a value lies on the axis, in percent of its length.
+// Percent returns the position of a value on the axis, in percent of its length.
 func (a Axis) Percent(v float64) string { return fmt.Sprintf("%.2f", 100*a.part(v)) }
 
-// Linear is an axis from 0 with a mark at each round step, up to a mark above the highest
-// value.
+// Linear returns an axis from 0 with a mark at each round step. It ends at the first mark
+// that is not below the highest value.
 func Linear(highest float64, text func(float64) string) Axis {
 	const steps = 4
 	step := roundUp(max(highest, 1e-9) / steps)
@@ -97,8 +97,7 @@ func Linear(highest float64, text func(float64) string) Axis {
 	return a
 }
 
-// Until is a Linear axis that ends with the highest value, whether or not there is a
-// mark.
+// Until returns a Linear axis that ends at the highest value, with or without a mark there.
 func Until(highest float64, text func(float64) string) Axis {
 	a := Linear(highest, text)
 	a.Most = highest
@@ -108,7 +107,7 @@ func Until(highest float64, text func(float64) string) Axis {
 	return a
 }
 
-// roundUp returns 1, 2 or 5 times a power of ten.
+// roundUp rounds x up to 1, 2 or 5 times a power of ten.
 func roundUp(x float64) float64 {
 	power := math.Pow(10, math.Floor(math.Log10(x)))
 	for _, n := range []float64{1, 2, 5} {
@@ -119,7 +118,8 @@ func roundUp(x float64) float64 {
 	return 10 * power
 }
 
-// Decades is a logarithmic axis with a mark at each power of ten around the values.
+// Decades returns a logarithmic axis with a mark at each power of ten, from the one below
+// lowest to the one above highest.
 func Decades(lowest, highest float64, text func(float64) string) Axis {
 	lowest = max(lowest, 1e-3)
 	from, to := math.Floor(math.Log10(lowest)), math.Ceil(math.Log10(max(highest, lowest)))

@@ -44,7 +44,7 @@ func written(t *testing.T, p report.Page) string {
 	return out.String()
 }
 
-// The page shows its values, loads nothing, runs nothing, and has both colour schemes.
+// The page shows its values, loads no files, has no scripts, and has both colour schemes.
 func TestPage(t *testing.T) {
 	text := written(t, page())
 	for _, want := range []string{
@@ -55,18 +55,18 @@ func TestPage(t *testing.T) {
 		"left:83.33%",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("the page lacks %s", want)
+			t.Errorf("want %s in the page", want)
 		}
 	}
 	if found := regexp.MustCompile(`(?i)<script|https?:|url\(|@import|<link|<img| on\w+=`).FindString(
 		text); found != "" {
-		t.Errorf("the page has %q", found)
+		t.Errorf("got %q in the page, want no scripts and no addresses", found)
 	}
 	p := page()
 	p.Good, p.Windows[0].Broken = false, true
 	if text := written(t, p); !strings.Contains(text, `class="verdict bad"`) ||
 		!strings.Contains(text, `<tr class="broken"`) {
-		t.Error("a broken limit does not show")
+		t.Error("a broken limit: want a bad verdict and a marked row")
 	}
 }
 
@@ -120,7 +120,7 @@ func TestAxes(t *testing.T) {
 		{report.Decades(1, 1, seconds), "1 s, 10 s", 10},
 	} {
 		if got := texts(c.axis); got != c.marks || math.Abs(c.axis.Most-c.most) > 1e-9*c.most {
-			t.Errorf("marks %s up to %g, want %s up to %g", got, c.axis.Most, c.marks, c.most)
+			t.Errorf("got marks %s up to %g, want %s up to %g", got, c.axis.Most, c.marks, c.most)
 		}
 	}
 }
