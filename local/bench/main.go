@@ -1,8 +1,8 @@
 //go:build unix
 
-// Command bench runs one benchmark by its name. scripts/bench builds it and what it
-// measures. Its rooms are admin, check and scale; limiter, load and peers are programs of
-// their own.
+// Command bench runs the benchmark named by its first argument: admin, check or scale.
+// scripts/bench builds it and the programs that it measures. limiter, load and peers are
+// programs of their own.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"tidegate/local/bench/scale"
 )
 
-// benchmarks print their figures to out and their progress to errOut.
+// benchmarks has the benchmarks by name. They print figures to out and progress to errOut.
 var benchmarks = map[string]func(ctx context.Context, args []string, out, errOut io.Writer) error{
 	"admin": admin.Run,
 	"check": check.Run,

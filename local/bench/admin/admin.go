@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package admin measures the dashboard over a million keys. For each page it measures the
+// Package admin measures the dashboard with a million keys. For each page it measures the
 // server's time, the commands and round trips to Valkey, and the bytes that a browser
 // loads. It starts its own valkey-server and runs the dashboard in this process. With
 // -tasks it does an operator's tasks in Chromium instead, and counts clicks and seconds.
@@ -33,14 +33,14 @@ func readOptions(args []string, errOut io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("admin", flag.ContinueOnError)
 	f.SetOutput(errOut)
-	f.IntVar(&o.keys, "keys", 1_000_000, "known keys")
-	f.StringVar(&o.admin, "admin", "", "the built admin `function`, to measure its starts")
-	f.StringVar(&o.echo, "echo", "", "the built echo `function`")
+	f.IntVar(&o.keys, "keys", 1_000_000, "number of API keys")
+	f.StringVar(&o.admin, "admin", "", "`path` of the built admin function, to measure cold starts")
+	f.StringVar(&o.echo, "echo", "", "`path` of the built echo function")
 	f.StringVar(&o.journal, "journal", "",
-		"`address` of an empty journal, as JOURNAL takes it, to measure starts with it too")
+		"`address` of an empty journal, as JOURNAL takes it: also measure cold starts with it")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
 	f.BoolVar(&o.tasks, "tasks", false, "do an operator's tasks in Chromium instead")
-	short := f.Bool("short", false, "a quick look, at a hundredth of the keys")
+	short := f.Bool("short", false, "quick run with a hundredth of the keys; do not quote its figures")
 	err := f.Parse(args)
 	o.starts, o.rounds = 100, 25
 	if *short {
@@ -50,7 +50,7 @@ func readOptions(args []string, errOut io.Writer) (options, error) {
 	return o, err
 }
 
-// Run measures with the flags in args.
+// Run runs the benchmark with the flags in args.
 func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	o, err := readOptions(args, errOut)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"tidegate/web/static"
 )
 
-// browser requests pages of a dashboard in this process, in a session of a user.
+// browser requests pages of a dashboard in this process, in a user's session.
 type browser struct {
 	handler http.Handler
 	client  valkey.Client
@@ -63,8 +63,8 @@ func newBrowser(ctx context.Context, client valkey.Client) (*browser, error) {
 type page struct {
 	name, path string
 	method     string // "" for GET
-	live       bool   // a refresh of a part of the page
-	plain      bool   // not compressed
+	live       bool   // a live refresh of a part of the page
+	plain      bool   // without compression
 	form       url.Values
 }
 
@@ -92,7 +92,7 @@ func (b *browser) request(ctx context.Context, p page) (*httptest.ResponseRecord
 	return w, time.Since(began), nil
 }
 
-// measure visits every page, and adds up what a browser loads.
+// measure visits every page, and adds up the bytes that a browser loads.
 func (b *browser) measure(ctx context.Context, s *seed) ([]figures.Figure, error) {
 	pages, err := b.pages(ctx, s)
 	if err != nil {
@@ -122,7 +122,7 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) ([]figures.Figu
 	var before work
 	bytes := 0
 	for i := range rounds + 1 {
-		if i == 1 { // the first visit may find caches cold, and is not counted
+		if i == 1 { // the first visit fills caches, and is not counted
 			if err := before.read(ctx, b.client); err != nil {
 				return nil, 0, err
 			}
@@ -150,8 +150,8 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) ([]figures.Figu
 	}, bytes, err
 }
 
-// work counts what the server did: commands, and reads from a connection. A flush that is
-// not long is one read.
+// work counts the server's work: commands, and reads from a connection. A short flush of
+// commands is one read.
 type work struct{ commands, reads int64 }
 
 func (w *work) read(ctx context.Context, client valkey.Client) error {
@@ -184,7 +184,7 @@ func (b *browser) firstLoad(ctx context.Context, heaviest int) ([]figures.Figure
 	return append(all, figures.Of("admin.first_load_gzip_bytes", float64(sum), "bytes")), nil
 }
 
-// pages lists every page, in the states that make it work most.
+// pages lists every page, in the states that take the most work.
 func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 	busy, overridden := "/keys/"+id(s.activeKey(1)), "/keys/"+id(0)
 	k, err := s.Get(ctx, id(s.activeKey(1)))
@@ -220,7 +220,8 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 	return pages, nil
 }
 
-// fixedPages lists the pages that are only fetched, for a busy key and an overridden one.
+// fixedPages lists the pages that need only a GET, for the paths of a busy key and of an
+// overridden key.
 func fixedPages(busy, overridden string) []page {
 	return []page{
 		{name: "healthz", path: "/healthz"},

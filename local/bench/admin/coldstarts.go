@@ -27,10 +27,10 @@ import (
 	"tidegate/local/bench/runtimeapi"
 )
 
-// The user who logs in to the built function.
+// The log-in at the built function.
 const user, password = "bench", "a password that only this benchmark uses"
 
-// starter starts the built admin function and a function that does nothing.
+// starter starts the built admin function and the echo function, which does nothing.
 type starter struct {
 	admin, echo runtimeapi.Function
 	journaled   *runtimeapi.Function // admin with a journal; nil for none
@@ -53,8 +53,8 @@ func newStarter(admin, echo, valkeyURL string) (*starter, error) {
 	}, nil
 }
 
-// useJournal makes measure start the admin function with a journal too. The journal first
-// gets a checkpoint and an entry of each bucket, since a start reads all of them.
+// useJournal makes measure start the admin function with a journal too. useJournal fills
+// the journal with a checkpoint and an entry of each bucket, since a start reads them all.
 func (s *starter) useJournal(ctx context.Context, client valkey.Client, address string) error {
 	objects, err := journal.OpenStore(address)
 	if err != nil {
@@ -86,8 +86,8 @@ func (s *starter) useJournal(ctx context.Context, client valkey.Client, address 
 	return nil
 }
 
-// measure starts the functions in turns, each starts times. Then it visits a page and
-// logs in, as often.
+// measure starts the functions in turns, each starts times. Then it measures as many
+// first pages and log-ins.
 func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, error) {
 	functions := []runtimeapi.Function{s.admin, s.echo}
 	if s.journaled != nil {
@@ -142,33 +142,34 @@ func (s *starter) firstPages(ctx context.Context, n int) ([]figures.Figure, erro
 
 // logins compares a log-in with the check of its password alone.
 func (s *starter) logins(ctx context.Context, n int) ([]figures.Figure, error) {
-	var hashed []time.Duration
+	var hashTimes []time.Duration
 	for range n {
 		began := time.Now()
 		if _, err := argon2id.ComparePasswordAndHash(password, s.hash); err != nil {
 			return nil, fmt.Errorf("check the password: %w", err)
 		}
-		hashed = append(hashed, time.Since(began))
+		hashTimes = append(hashTimes, time.Since(began))
 	}
-	took, err := visits(ctx, s.loggingIn(), n, login())
+	took, err := visits(ctx, s.loginFunction(), n, login())
 	if err != nil {
 		return nil, fmt.Errorf("log in: %w", err)
 	}
-	whole, alone := figures.Median(took), figures.Median(hashed)
+	whole, hash := figures.Median(took), figures.Median(hashTimes)
 	return []figures.Figure{
 		figures.InMillis("admin.login_ms", whole),
-		figures.Ratio("admin.login_vs_argon2id", whole, alone),
+		figures.Ratio("admin.login_vs_argon2id", whole, hash),
 	}, nil
 }
 
-// loggingIn returns the admin function, to be sent log-ins.
-func (s *starter) loggingIn() runtimeapi.Function {
+// loginFunction returns the admin function, whose answers are valid for a log-in.
+func (s *starter) loginFunction() runtimeapi.Function {
 	f := s.admin
 	f.Valid = hasStatus(http.StatusSeeOther)
 	return f
 }
 
-// visits starts an environment, lets it get ready, and sends it an event n times.
+// visits starts an environment, sends it an event n times and returns the time of each
+// answer.
 func visits(ctx context.Context, f runtimeapi.Function, n int, event []byte) ([]time.Duration, error) {
 	function, err := runtimeapi.Start(ctx, f)
 	if err != nil {
@@ -188,7 +189,7 @@ func visits(ctx context.Context, f runtimeapi.Function, n int, event []byte) ([]
 
 // session logs in and returns the session's cookie.
 func (s *starter) session(ctx context.Context) (string, error) {
-	_, answer, err := runtimeapi.ColdStart(ctx, s.loggingIn(), login())
+	_, answer, err := runtimeapi.ColdStart(ctx, s.loginFunction(), login())
 	if err != nil {
 		return "", fmt.Errorf("log in: %w", err)
 	}
@@ -229,7 +230,7 @@ func request(method, path, cookie string, form url.Values) []byte {
 	if cookie != "" {
 		headers["cookie"] = cookie
 	}
-	text, _ := json.Marshal(event) // texts always encode
+	text, _ := json.Marshal(event) // strings always encode
 	return text
 }
 
@@ -239,7 +240,7 @@ type response struct {
 	Cookies    []string `json:"cookies"`
 }
 
-// hasStatus returns a function that fails for an answer with another status.
+// hasStatus returns a function that returns an error for an answer with another status.
 func hasStatus(status int) func(answer []byte) error {
 	return func(answer []byte) error {
 		var r response

@@ -17,15 +17,15 @@ import (
 	"tidegate/local/site"
 )
 
-// stepTimeout bounds one step of a task; a bulk job of every key is one.
+// stepTimeout bounds one step of a task, such as a bulk job on every key.
 const stepTimeout = 5 * time.Minute
 
-// operator does tasks in Chromium and counts what they take.
+// operator does tasks in Chromium and counts clicks and fields.
 type operator struct {
 	ctx    context.Context // of a tab
 	client valkey.Client
 	base   string // address of the dashboard
-	clicks int    // on buttons, links, ticks and choices
+	clicks int    // on buttons, links, checkboxes and options
 	fields int    // number of fields typed into
 }
 
@@ -48,17 +48,17 @@ func withOperator(ctx context.Context, handler http.Handler, client valkey.Clien
 	return do(&operator{ctx: ctx, client: client, base: server.URL})
 }
 
-// helpers are JavaScript functions that find what an operator sees by its text, in the
-// open dialog if there is one.
+// helpers are JavaScript functions that find visible elements by their text, in the open
+// dialog if there is one.
 const helpers = `
 	const root = [...document.querySelectorAll("dialog[open]")].at(-1) ?? document;
-	const seen = (e) => e.checkVisibility() && !e.disabled;
-	const words = (e) => (e.getAttribute("aria-label") ?? e.innerText).trim().replace(/\s+/g, " ");
-	const named = (all, text) => all.filter(seen).find((e) => words(e) === text) ??
-		all.filter(seen).find((e) => words(e).startsWith(text));
+	const usable = (e) => e.checkVisibility() && !e.disabled;
+	const label = (e) => (e.getAttribute("aria-label") ?? e.innerText).trim().replace(/\s+/g, " ");
+	const named = (all, text) => all.filter(usable).find((e) => label(e) === text) ??
+		all.filter(usable).find((e) => label(e).startsWith(text));
 	const field = (text) => named([...root.querySelectorAll("label")], text)?.control ??
 		named([...root.querySelectorAll("input, select, textarea")], text);
-	const say = (e, value) => {
+	const enter = (e, value) => {
 		e.focus();
 		e.value = value;
 		for (const kind of ["input", "change"]) e.dispatchEvent(new Event(kind, { bubbles: true }));
@@ -92,17 +92,18 @@ func (o *operator) describe() error {
 	return fmt.Errorf("the page is %.3000s", text) //nolint:err113 // for people
 }
 
+// quoted returns text as a JavaScript string.
 func quoted(text string) string {
-	script, _ := json.Marshal(text) // a string always can be
+	script, _ := json.Marshal(text) // a string always encodes
 	return string(script)
 }
 
-// open goes to an address as by a bookmark.
+// open goes to a path, as a bookmark does.
 func open(path string) step {
 	return func(o *operator) error { return chromedp.Do(o.ctx, chromedp.Navigate(o.base+path)) }
 }
 
-// click clicks the link, button or tick with a text.
+// click clicks the link, button or checkbox with a text.
 func click(text string) step {
 	return func(o *operator) error {
 		o.clicks++
@@ -117,7 +118,7 @@ func click(text string) step {
 func first(selector string) step {
 	return func(o *operator) error {
 		o.clicks++
-		return o.until(selector, `const e = [...document.querySelectorAll(`+quoted(selector)+`)].find(seen);
+		return o.until(selector, `const e = [...document.querySelectorAll(`+quoted(selector)+`)].find(usable);
 			if (!e) return false; e.click(); return true;`)
 	}
 }
@@ -127,7 +128,7 @@ func fill(label, text string) step {
 	return func(o *operator) error {
 		o.fields++
 		return o.until("a field "+label, `const e = field(`+quoted(label)+`);
-			return !!e && say(e, `+quoted(text)+`);`)
+			return !!e && enter(e, `+quoted(text)+`);`)
 	}
 }
 
@@ -137,7 +138,7 @@ func pick(label, option string) step {
 		o.clicks++
 		return o.until("a list "+label, `const e = field(`+quoted(label)+`);
 			const of = e && [...e.options].find((of) => of.text.startsWith(`+quoted(option)+`));
-			return !!of && say(e, of.value);`)
+			return !!of && enter(e, of.value);`)
 	}
 }
 
@@ -155,14 +156,14 @@ func shows(selector string) step {
 	}
 }
 
-// missing checks that the page offers no link or button with a text.
+// missing waits until the page has no link or button with a text.
 func missing(text string) step {
 	return func(o *operator) error {
 		return o.until("no "+text, `return !named([...root.querySelectorAll("a, button")], `+quoted(text)+`);`)
 	}
 }
 
-// edited puts a file of the dashboard into a field, with a part of it changed.
+// edited fills a field with a file of the dashboard in which the text to replaces from.
 func edited(label, file, from, to string) step {
 	return func(o *operator) error {
 		o.fields++
@@ -170,7 +171,7 @@ func edited(label, file, from, to string) step {
 			r.open("GET", `+quoted(file)+`, false);
 			r.send();
 			return !!e && r.responseText.includes(`+quoted(from)+`) &&
-				say(e, r.responseText.replace(`+quoted(from)+`, `+quoted(to)+`));`)
+				enter(e, r.responseText.replace(`+quoted(from)+`, `+quoted(to)+`));`)
 	}
 }
 
@@ -180,7 +181,7 @@ func search(name string) step {
 		see("Recent changes"))
 }
 
-// all makes steps one step.
+// all returns a step that does the steps in order.
 func all(steps ...step) step {
 	return func(o *operator) error {
 		for _, do := range steps {
@@ -192,8 +193,8 @@ func all(steps ...step) step {
 	}
 }
 
-// enterAs logs in as a user.
-func enterAs(user string) step {
+// logInAs logs in as a user.
+func logInAs(user string) step {
 	return all(fill("User", user), fill("Password", site.Password), click("Log in"))
 }
 
@@ -201,11 +202,11 @@ func enterAs(user string) step {
 func confirm(o *operator) error {
 	o.fields++
 	return o.until("a number to confirm", `const e = field("Type ");
-		return !!e && say(e, [...document.querySelectorAll("label")].find((l) => l.control === e)
+		return !!e && enter(e, [...document.querySelectorAll("label")].find((l) => l.control === e)
 			.innerText.match(/[0-9,]+/)[0]);`)
 }
 
-// endSessions ends every session, as the server does after some hours.
+// endSessions ends every session, as expiry does after some hours.
 func endSessions(o *operator) error {
 	names, err := o.client.Do(o.ctx, o.client.B().Keys().Pattern("tg:session:*").Build()).AsStrSlice()
 	if err != nil || len(names) == 0 {

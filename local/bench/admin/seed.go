@@ -22,11 +22,11 @@ import (
 	"tidegate/local/bench/harness"
 )
 
-// batch is how many keys are written together.
+// batch is the number of keys in a flush of commands.
 const batch = 5000
 
-// seed fills a store with keys. The registry creates one key of each model; the others
-// are copies of its records under other names.
+// seed fills a store with keys. The registry creates the models; the other keys are copies
+// of the models' records under other names.
 type seed struct {
 	options
 	*harness.Server
@@ -35,11 +35,11 @@ type seed struct {
 	random *rand.Rand
 }
 
-// model is a key that others are copies of.
+// model is a key of which other keys are copies.
 type model struct {
 	key    policy.Key
 	record []byte   // as the registry wrote it
-	lists  []string // that the key is in
+	lists  []string // names of the lists that have the key
 	limits []limiter.Limit
 }
 
@@ -55,11 +55,11 @@ func newSeed(server *harness.Server, o options) *seed {
 	}
 }
 
-// write writes everything.
+// write writes all data.
 func (s *seed) write(ctx context.Context) error {
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.savePlans, s.makeModels, s.copyKeys, s.completeLists, s.calls, s.counts, s.denied,
+		s.savePlans, s.makeModels, s.copyKeys, s.completeLists, s.recordCalls, s.takeCalls, s.addToStateLists,
 	} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("seed: %w", err)
@@ -86,8 +86,8 @@ func (s *seed) savePlans(ctx context.Context) error {
 	})
 }
 
-// completeLists completes the lists of states, as visits to a few pages do after an
-// upgrade.
+// completeLists completes the lists of states, as the first visits of some pages do after
+// an upgrade.
 func (s *seed) completeLists(ctx context.Context) error {
 	_, err := s.CompleteLists(ctx, time.Minute)
 	return err
@@ -136,7 +136,8 @@ func (s *seed) makeModels(ctx context.Context) error {
 	return nil
 }
 
-// readModel reads what the registry wrote of a key, and finds the lists that it is in.
+// readModel reads the record that the registry wrote for a model, and finds the lists that
+// have the model.
 func (s *seed) readModel(ctx context.Context, m *model) error {
 	var err error
 	b := s.Client.B()
@@ -162,8 +163,8 @@ func (s *seed) readModel(ctx context.Context, m *model) error {
 
 func memberOf(name, id string) string { return name + "\x00" + id }
 
-// id returns the id of the i-th key, as long as a real one. Keys that follow each other
-// by name are spread over the buckets.
+// id returns the id of the i-th key, with the length of a real id. The ids of keys with
+// consecutive names are spread over the buckets.
 func id(i int) string { return fmt.Sprintf("%012d", i) }
 
 func nameOf(i int) string { return fmt.Sprintf("customer-%07d", i) }
@@ -204,7 +205,7 @@ func (s *seed) copyKeys(ctx context.Context) error {
 	return nil
 }
 
-// entry records the i-th key in the audit.
+// entry returns the command that adds the creation of the i-th key to the audit log.
 func (s *seed) entry(ctx context.Context, k policy.Key, i int) (valkey.Completed, error) {
 	k.ID, k.Name = id(i), nameOf(i)
 	b := keyspace.BucketOf(k.ID)
@@ -245,9 +246,9 @@ func (s *seed) activeKey(i int) int { return i * (s.keys / s.active) }
 // hours has the times of the active keys' calls, in hours from now.
 var hours = []int{-23, -12, -3, -2, -1, 0}
 
-// calls records usage: calls by every active key in each of the hours, and by some of
-// them in every minute of the last hour.
-func (s *seed) calls(ctx context.Context) error {
+// recordCalls records usage: calls by every active key in each of the hours, and by some
+// active keys in every minute of the last hour.
+func (s *seed) recordCalls(ctx context.Context) error {
 	now := time.Now()
 	r := usage.NewRecorder(usage.Options{}, time.Now)
 	for _, hour := range hours {
@@ -257,7 +258,7 @@ func (s *seed) calls(ctx context.Context) error {
 				r.Record(usage.Outcome{Subject: id(s.activeKey(i)), Registered: true,
 					Verdict: usage.Verdict(s.random.IntN(2)), Time: at})
 			}
-			if i%6 == 5 { // a recorder holds the totals of few minutes
+			if i%6 == 5 { // a recorder holds the totals of a few minutes only
 				if err := flush(ctx, r, s.Client); err != nil {
 					return err
 				}
@@ -267,7 +268,7 @@ func (s *seed) calls(ctx context.Context) error {
 	return s.steadyCalls(ctx, r, now)
 }
 
-// steady is how many keys called in every minute of the last hour.
+// steady is the number of keys with calls in every minute of the last hour.
 const steady = 500
 
 func (s *seed) steadyCalls(ctx context.Context, r *usage.Recorder, now time.Time) error {
@@ -294,8 +295,8 @@ func flush(ctx context.Context, r *usage.Recorder, client valkey.Client) error {
 	return report.Err
 }
 
-// counts takes calls from the limits of the active keys.
-func (s *seed) counts(ctx context.Context) error {
+// takeCalls takes calls from the limits of the active keys.
+func (s *seed) takeCalls(ctx context.Context) error {
 	sha, err := s.Client.Do(ctx, s.Client.B().ScriptLoad().Script(limiter.TakeScript()).Build()).ToString()
 	if err != nil {
 		return err
@@ -322,11 +323,11 @@ func (s *seed) counts(ctx context.Context) error {
 }
 
 // listed is the number of keys in each list of states. All of them may have left the state
-// by now: the worst case for a page, which then reads every one.
+// by now. This is the worst case for a page, which then reads every key.
 const listed = 2000
 
-// denied adds keys to the lists of states.
-func (s *seed) denied(ctx context.Context) error {
+// addToStateLists adds keys to the lists of states.
+func (s *seed) addToStateLists(ctx context.Context) error {
 	var commands valkey.Commands
 	for i := range min(listed, s.active) {
 		for _, list := range []statelist.List{statelist.OverLimit, statelist.Banned, statelist.NearLimit} {

@@ -16,17 +16,17 @@ import (
 	"tidegate/local/site"
 )
 
-// task is what an operator does, beginning with a page that a bookmark opens.
+// task is a task of an operator. It begins with a page that a bookmark opens.
 type task struct {
 	name  string
 	steps []step
 }
 
-// deniedPath is the route of the call that was denied yesterday.
+// deniedPath is the route of yesterday's denied call.
 const deniedPath = "/orders/{id}"
 
-// deniedAt returns when that call was denied: yesterday at 14:03, or 23 hours ago when
-// that is out of the denial log.
+// deniedAt returns the time of the denied call: yesterday at 14:03, or 23 hours ago if
+// the denial log no longer has that time.
 func deniedAt(now time.Time) time.Time {
 	y, m, d := now.UTC().AddDate(0, 0, -1).Date()
 	at := time.Date(y, m, d, 14, 3, 0, 0, time.UTC)
@@ -36,7 +36,7 @@ func deniedAt(now time.Time) time.Time {
 	return at
 }
 
-// denyOnce records the denial that an operator has to find.
+// denyOnce records the denial that the operator has to find.
 func (s *seed) denyOnce(ctx context.Context) error {
 	r := usage.NewRecorder(usage.Options{}, time.Now)
 	r.Record(usage.Outcome{Subject: id(s.activeKey(1)), Registered: true, Verdict: usage.Denied,
@@ -49,18 +49,18 @@ func (s *seed) denyOnce(ctx context.Context) error {
 }
 
 const (
-	inForm  = "2006-01-02T15:04" // layout of a field for a time
+	inForm  = "2006-01-02T15:04" // layout of a datetime-local field
 	created = "An operator's key"
 )
 
-// friday returns the next Friday at 18:00, as a field for a time has it.
+// friday returns the next Friday at 18:00 in the layout of a datetime-local field.
 func friday(now time.Time) string {
 	days := (int(time.Friday)-int(now.UTC().Weekday())+6)%7 + 1
 	return now.UTC().AddDate(0, 0, days).Format(time.DateOnly) + "T18:00"
 }
 
-// tasks returns what operators do most. The bulk change is for the keys whose names begin
-// with many.
+// tasks returns the most common tasks of operators. The bulk change is for the keys whose
+// names begin with many.
 func tasks(s *seed, many string) []task {
 	now, busy := time.Now(), nameOf(s.activeKey(1))
 	at := deniedAt(now)
@@ -69,7 +69,7 @@ func tasks(s *seed, many string) []task {
 	revoke := all(search(created), click("Revoke"), see("You can restore the key."))
 	return []task{
 		{"first minute: log in, read *Overview*, open its first caller", []step{
-			open("/"), enterAs(site.User), see("Most blocked"), first("#live td a, #live th a"),
+			open("/"), logInAs(site.User), see("Most blocked"), first("#live td a, #live th a"),
 			see("Recent denials")}},
 		{"create a key", []step{
 			open("/keys"), click("Create a key"), see("Environment"), fill("Name", created),
@@ -107,24 +107,25 @@ func tasks(s *seed, many string) []task {
 				"- 130 per 10 seconds"),
 			fill("Reason", "as agreed"), click("Preview changes"), click("Import"), see("Imported")}},
 		{"simulate a limit", []step{open("/simulate"), fill("Requests", "25"), click("Run"), see("would")}},
-		{"bad input, mended", []step{
+		{"correct bad input", []step{
 			search(busy), click("Override limits"), fill("Requests", "-5"), fill("Window", "0"),
 			fill("Reason", "mended"), click("Save"), see("Not saved. Fix 2 fields."), fill("Requests", "20"),
 			fill("Window", "10"), click("Save"), see("Effective immediately.")}},
 		{"the session ends in the middle of an edit", []step{
 			search(busy), click("Override limits"), fill("Requests", "21"), fill("Reason", "kept"),
-			endSessions, click("Save"), see("Nothing you typed is lost."), enterAs(site.User),
+			endSessions, click("Save"), see("Nothing you typed is lost."), logInAs(site.User),
 			click("Back to the form"), shows("[name=reason]"), click("Save"), see("Effective immediately.")}},
-		{"a viewer sees all and changes nothing", []step{
-			endSessions, open("/keys?q=" + busy), enterAs(site.Viewer), see(busy), missing("Create a key"),
+		{"a viewer reads everything and changes nothing", []step{
+			endSessions, open("/keys?q=" + busy), logInAs(site.Viewer), see(busy), missing("Create a key"),
 			open("/policies/plans/1"), see("403")}},
 	}
 }
 
-// manyKeys is how many keys a bulk change of all is tried on.
+// manyKeys is the number of keys above which the bulk change is for a tenth of them.
 const manyKeys = 100_000
 
-// doTasks does every task and prints what it takes. It goes on after one that fails.
+// doTasks does every task and prints its clicks, fields and seconds. It continues after a
+// task that fails, and returns the errors of all.
 func (s *seed) doTasks(ctx context.Context, b *browser, out io.Writer) error {
 	if err := s.denyOnce(ctx); err != nil {
 		return err

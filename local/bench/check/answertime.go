@@ -13,10 +13,11 @@ import (
 	"tidegate/local/bench/runtimeapi"
 )
 
-// warmUp is how many calls are not counted.
+// warmUp is the number of first calls, which are not counted.
 const warmUp = 200
 
-// roundTrips makes calls one by one: a check, the same event echoed, and a PING, in turns.
+// roundTrips measures calls one by one, in turns: a check, the same event at the echo
+// function, and a PING.
 func (b *bench) roundTrips(ctx context.Context) ([]figures.Figure, error) {
 	functions, err := runtimeapi.StartAll(ctx, b.checkFunction(), b.echoFunction())
 	if err != nil {
@@ -53,7 +54,8 @@ func (b *bench) roundTrips(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// A function sends the records of its first calls after each answer, then once a second.
+// A function sends its records after each answer to one of its first calls, then once a
+// second. So its first quietCalls calls are quiet, and those from busyFrom on are busy.
 const (
 	quietCalls = 12
 	busyFrom   = 50
@@ -61,17 +63,17 @@ const (
 	quietTurns = 20
 )
 
-// afterAnswers measures how long the function works on after its answer. Lambda bills
-// that time, and no client waits for it. Quiet functions send their records then, busy
-// ones do not.
+// afterAnswers measures how long the function continues to work after its answer. Lambda
+// bills that time, but no client waits for it. A quiet function sends its records then, a
+// busy function does not.
 func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
 	var quiet, busy []time.Duration
 	for range quietTurns {
-		held, err := b.held(ctx, busyFrom+busyCalls)
+		times, err := b.timesAfterAnswers(ctx, busyFrom+busyCalls)
 		if err != nil {
 			return nil, err
 		}
-		quiet, busy = append(quiet, held[:quietCalls]...), append(busy, held[busyFrom:]...)
+		quiet, busy = append(quiet, times[:quietCalls]...), append(busy, times[busyFrom:]...)
 	}
 	return []figures.Figure{
 		figures.InMicros("check.after_answer_quiet_p50_us", figures.Median(quiet)),
@@ -79,22 +81,23 @@ func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// held returns how long a new function worked on after each answer to a number of calls.
-func (b *bench) held(ctx context.Context, calls int) ([]time.Duration, error) {
+// timesAfterAnswers returns how long a new function continued to work after each of its
+// first answers.
+func (b *bench) timesAfterAnswers(ctx context.Context, calls int) ([]time.Duration, error) {
 	function, err := runtimeapi.Start(ctx, b.checkFunction())
 	if err != nil {
 		return nil, err
 	}
 	defer function.Close()
-	for i := range calls + 1 { // it has worked on once it asks for the next event
+	for i := range calls + 1 { // the request for the next event ends the work after a call
 		if _, _, err := function.Invoke(b.events[i%callers]); err != nil {
 			return nil, err
 		}
 	}
-	return function.Held()[:calls], nil
+	return function.TimesAfterAnswers()[:calls], nil
 }
 
-// coldStarts starts the check function and the one that does nothing, in turns.
+// coldStarts starts the check function and the echo function in turns.
 func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 	times, err := runtimeapi.ColdStarts(ctx, b.starts, b.events, b.checkFunction(), b.echoFunction())
 	if err != nil {
@@ -108,9 +111,9 @@ func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// globalLimit measures checks under a limit of all calls. The first call of a key under a
-// version of the policies takes two round trips. The second call takes one, since the
-// function has just allowed the caller.
+// globalLimit measures checks under a global limit. A key's first call under a version of
+// the policies takes two round trips. The second call takes one, since the function has
+// just allowed the caller.
 func (b *bench) globalLimit(ctx context.Context) ([]figures.Figure, error) {
 	function, err := runtimeapi.Start(ctx, b.checkFunction())
 	if err != nil {
@@ -122,7 +125,7 @@ func (b *bench) globalLimit(ctx context.Context) ([]figures.Figure, error) {
 		if err := b.forget(ctx); err != nil {
 			return nil, err
 		}
-		if _, _, err := function.Invoke(b.events[0]); err != nil { // it reads the policies
+		if _, _, err := function.Invoke(b.events[0]); err != nil { // reads the policies
 			return nil, err
 		}
 		for _, event := range b.events[1:] {
@@ -143,8 +146,8 @@ func (b *bench) globalLimit(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// forget saves a new version of the policies, with limits that are never reached. The
-// function then knows no caller as one that it allowed lately.
+// forget makes the function forget which callers it allowed lately. It saves a new version
+// of the policies, with limits that are never reached.
 func (b *bench) forget(ctx context.Context) error {
 	return b.Edit(ctx, func(set *policy.Set) {
 		set.Plans[0].Limits = []limiter.Limit{{Requests: 1_000_000, Window: time.Hour}}

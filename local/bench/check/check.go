@@ -1,10 +1,10 @@
 //go:build unix
 
-// Package check measures the built check function as Lambda runs it, through the Runtime
-// API, one call in flight. It compares a check with a bare PING of the same client, and a
-// cold start with that of a function that does nothing, in alternating turns. It also
-// compares the function with other authorizers, and measures the server's processor time
-// for a check and its usage records.
+// Package check measures the built check function as Lambda runs it: through the Runtime
+// API, with one call in flight. It compares a check with a bare PING of the same client,
+// and a cold start with that of a function that does nothing, in alternating turns. It
+// also compares the function with other authorizers, and measures the server's processor
+// time for a check and for its usage records.
 package check
 
 import (
@@ -30,24 +30,25 @@ import (
 // options are the flags.
 type options struct {
 	check, echo, zip, output string
-	node, peer               string // the bundled and the built authorizer of local/bench/peers
-	record                   string // the repository, whose page gets the comparison
+	node, peer               string // the authorizers of local/bench/peers: Node.js, bundled; Go, built
+	record                   string // folder of the repository, for docs/performance.md; empty for none
 	calls, starts, peerCalls int
 }
 
-// Run measures with the flags in args.
+// Run runs the benchmark with the flags in args.
 func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	var o options
 	f := flag.NewFlagSet("check", flag.ContinueOnError)
 	f.SetOutput(errOut)
-	f.StringVar(&o.check, "check", "", "the built check `function`")
-	f.StringVar(&o.echo, "echo", "", "the built echo `function`")
-	f.StringVar(&o.zip, "zip", "", "the packed check `function`")
-	f.StringVar(&o.node, "node", "", "the bundled `file` of the authorizer in Node.js")
-	f.StringVar(&o.peer, "go", "", "the built authorizer in Go: a `function`")
-	f.StringVar(&o.record, "record", "", "`folder` of the repository, to write the comparison to its docs")
+	f.StringVar(&o.check, "check", "", "`path` of the built check function")
+	f.StringVar(&o.echo, "echo", "", "`path` of the built echo function")
+	f.StringVar(&o.zip, "zip", "", "`path` of the check function's zip")
+	f.StringVar(&o.node, "node", "", "`path` of the bundled authorizer in Node.js")
+	f.StringVar(&o.peer, "go", "", "`path` of the built authorizer in Go")
+	f.StringVar(&o.record, "record", "",
+		"`folder` of the repository: write the comparison to docs/performance.md")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
-	short := f.Bool("short", false, "a quick look")
+	short := f.Bool("short", false, "quick run with fewer calls; do not quote its figures")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -66,16 +67,16 @@ var goals = figures.Goals{
 	"check.coldstart_over_echo_ms": {Bound: 0.5},
 	"check.binary_mib":             {Bound: 9},
 	"check.zip_mib":                {Bound: 4},
-	"check.coldstart_vs_node":      {Bound: 30, Least: true},
-	"check.p50_vs_node":            {Bound: 1.8, Least: true},
-	"check.rss_vs_node":            {Bound: 5, Least: true},
+	"check.coldstart_vs_node":      {Bound: 30, Minimum: true},
+	"check.p50_vs_node":            {Bound: 1.8, Minimum: true},
+	"check.rss_vs_node":            {Bound: 5, Minimum: true},
 	"check.server_vs_evalsha":      {Bound: 2.2},
 	"check.server_two_vs_evalsha":  {Bound: 2.8},
 	"check.recorded_vs_evalsha":    {Bound: 0.4},
 }
 
-// bench is a Valkey with keys that may call, and the functions that are measured. Its
-// client is configured as that of the function.
+// bench has a Valkey server with API keys, and the functions to measure. Its client is
+// configured like the function's.
 type bench struct {
 	options
 	*harness.Server
@@ -84,10 +85,10 @@ type bench struct {
 	events  [][]byte // one for each key
 }
 
-// callers is so many keys that none comes near its limits.
+// callers is the number of keys: so many that no key comes near its limits.
 const callers = 400
 
-// open starts a Valkey and makes the keys of a plan with two limits in it.
+// open starts a Valkey server and creates the keys, of a plan with two limits.
 func open(ctx context.Context, o options) (*bench, error) {
 	s, err := harness.Start(ctx, "bench", store.Options{Pooled: true})
 	if err != nil {
@@ -123,7 +124,7 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	var all []figures.Figure
 	for _, measure := range []func(context.Context) ([]figures.Figure, error){
 		b.roundTrips, b.afterAnswers, b.coldStarts, b.compareAll, b.serverTime,
-		b.globalLimit, // after the others: it changes the policies
+		b.globalLimit, // after the others, since it changes the policies
 		b.sizes,
 	} {
 		measured, err := measure(ctx)
@@ -135,9 +136,9 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 	return all, nil
 }
 
-// eventOf returns a call with a credential in a header.
+// eventOf returns the event of a call with a credential in a header.
 func eventOf(header, credential string) []byte {
-	event, _ := json.Marshal(map[string]any{ // texts always encode
+	event, _ := json.Marshal(map[string]any{ // strings always encode
 		"type":      "REQUEST",
 		"methodArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET/orders",
 		"path":      "/orders",
@@ -150,17 +151,17 @@ func eventOf(header, credential string) []byte {
 	return event
 }
 
-// checkFunction returns the function under measurement.
+// checkFunction returns the built check function. Only an allowed call is a valid answer.
 func (b *bench) checkFunction() runtimeapi.Function {
 	return runtimeapi.Function{Name: "check", Command: []string{b.check}, Env: b.env, Valid: allowed}
 }
 
-// echoFunction returns the function that does nothing.
+// echoFunction returns the built echo function, which does nothing.
 func (b *bench) echoFunction() runtimeapi.Function {
 	return runtimeapi.Function{Name: "echo", Command: []string{b.echo}}
 }
 
-var errDenied = errors.New("the call was denied: figures are of allowed calls")
+var errDenied = errors.New("call denied: only allowed calls are measured")
 
 func allowed(answer []byte) error {
 	if !bytes.Contains(answer, []byte(`"Allow"`)) {

@@ -27,7 +27,7 @@ import (
 type credential struct {
 	prefix string // of the names of figures, after "check."; "" for API keys
 	title  string
-	env    []string // of authorizers that identify callers so
+	env    []string // of authorizers that accept this credential
 	events [][]byte
 }
 
@@ -99,12 +99,12 @@ func (b *bench) authorizers(c credential) ([]runtimeapi.Function, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	theirs := append([]string{"REDIS_URL=" + strings.Replace(b.URL, "valkey://", "redis://", 1),
+	peerEnv := append([]string{"REDIS_URL=" + strings.Replace(b.URL, "valkey://", "redis://", 1),
 		"KEY_PEPPER=" + harness.Pepper}, c.env...)
 	return []runtimeapi.Function{
 		{Name: "Tidegate", Command: []string{b.check}, Env: slices.Concat(b.env, c.env), Valid: allowed},
-		{Name: "Go", Command: []string{b.peer}, Env: theirs, Valid: allowed},
-		{Name: "Node.js", Command: []string{node, b.node}, Env: theirs, Valid: allowed},
+		{Name: "Go", Command: []string{b.peer}, Env: peerEnv, Valid: allowed},
+		{Name: "Node.js", Command: []string{node, b.node}, Env: peerEnv, Valid: allowed},
 	}, nil
 }
 
@@ -135,8 +135,8 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 	return comparison{c, rows}, nil
 }
 
-// peerStarts is how often each authorizer starts: not as often as the function that does
-// nothing, since Node.js starts slowly.
+// peerStarts returns the number of cold starts of each authorizer. It is lower than that
+// of coldStarts, since Node.js starts slowly.
 func (b *bench) peerStarts() int { return max(b.starts/3, 1) }
 
 // answers makes peerCalls calls to each authorizer. It does not count the first fifth,
@@ -206,7 +206,7 @@ func packed(file string) (float64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("package: %w", err)
 	}
-	_, _ = w.Write(content) // into memory: it does not fail
+	_, _ = w.Write(content) // a write to memory does not fail
 	_ = w.Close()
 	return float64(zipped.Len()) / mib, nil
 }

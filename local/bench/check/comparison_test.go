@@ -37,7 +37,7 @@ func runProgram(t *testing.T, folder, program string, arguments ...string) {
 	}
 }
 
-// builtPeers are the peers and our functions, as scripts/bench builds them.
+// builtPeers returns the check function and its peers, as scripts/bench builds them.
 func builtPeers(t *testing.T) options {
 	t.Helper()
 	_, err := exec.LookPath("node")
@@ -54,8 +54,8 @@ func builtPeers(t *testing.T) options {
 	return o
 }
 
-// A few calls and starts of all authorizers, with both credentials, end in figures, a
-// table and a picture.
+// A comparison with a few calls and starts gives figures, a table and a picture, for all
+// authorizers and both credentials.
 func TestComparison(t *testing.T) {
 	o := builtPeers(t)
 	o.starts, o.peerCalls, o.record = 3, 10, t.TempDir()
@@ -82,7 +82,7 @@ func TestComparison(t *testing.T) {
 	for _, name := range []string{"coldstart_vs_node", "p50_vs_node", "rss_vs_node", "p50_vs_go",
 		"jwt_coldstart_vs_node", "jwt_p99_vs_go", "node_package_mib"} {
 		if values["check."+name] <= 0 {
-			t.Errorf("%s: %g", name, values["check."+name])
+			t.Errorf("check.%s: got %g, want more than 0", name, values["check."+name])
 		}
 	}
 	text, err := os.ReadFile(file)
@@ -92,7 +92,7 @@ func TestComparison(t *testing.T) {
 	for _, want := range []string{"before\n" + begin, end + "\nafter\n", "| API key | Tidegate |",
 		"| JWT | Node.js |", "Valkey "} {
 		if !strings.Contains(string(text), want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("want %q in\n%s", want, text)
 		}
 	}
 	drawn, err := os.ReadFile(filepath.Join(o.record, picture))
@@ -116,8 +116,8 @@ func wellFormed(t *testing.T, document []byte) {
 	}
 }
 
-// The peers do the same work as the check function: they know their callers, and deny
-// over a limit.
+// The peers do the same work as the check function: they verify credentials, and deny
+// calls over a limit.
 func TestPeersAuthorize(t *testing.T) {
 	o := builtPeers(t)
 	url := valkeytest.Start(t)
@@ -162,8 +162,8 @@ func TestPeersAuthorize(t *testing.T) {
 	}
 }
 
-// authorizes fails when the authorizer lets a bad credential pass, or one caller beyond
-// its limits.
+// authorizes checks that an authorizer refuses a bad credential and a call without one,
+// and denies a caller's calls over its limits.
 func authorizes(t *testing.T, f runtimeapi.Function, good, bad []byte) {
 	t.Helper()
 	f.Valid = nil // denials are counted
@@ -175,7 +175,7 @@ func authorizes(t *testing.T, f runtimeapi.Function, good, bad []byte) {
 	for _, event := range [][]byte{bad, eventOf("accept", "*/*")} {
 		if _, answer, err := function.Invoke(event); err == nil ||
 			!strings.Contains(err.Error(), "Unauthorized") {
-			t.Fatalf("a bad credential: %s, %v", answer, err)
+			t.Fatalf("bad credential: got %s, %v, want Unauthorized", answer, err)
 		}
 	}
 	denials := 0
@@ -189,6 +189,6 @@ func authorizes(t *testing.T, f runtimeapi.Function, good, bad []byte) {
 		}
 	}
 	if denials < 90 { // of 200 beyond 1,000 in 10 minutes; a bucket refills meanwhile
-		t.Errorf("%d of 1,200 calls denied", denials)
+		t.Errorf("got %d denials of 1,200 calls, want at least 90", denials)
 	}
 }

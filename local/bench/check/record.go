@@ -28,9 +28,10 @@ const (
 	end     = "<!-- authorizers:end -->"
 )
 
-var errNoPlace = errors.New(page + " lacks the comments around the comparison")
+var errNoPlace = errors.New(page + " has no comments " + strings.TrimSpace(begin) + " and " + end)
 
-// record writes the comparison to its page, between two comments, and to its picture.
+// record writes the comparisons to the page, between the comments begin and end, and draws
+// the picture.
 func record(repository, about string, comparisons []comparison) error {
 	file := filepath.Join(repository, page)
 	text, err := os.ReadFile(file)
@@ -42,8 +43,8 @@ func record(repository, about string, comparisons []comparison) error {
 	if !found || !ended {
 		return errNoPlace
 	}
-	made := before + begin + "\n" + about + "\n\n" + table(comparisons) + "\n" + end + after
-	if err := os.WriteFile(file, []byte(made), 0o644); err != nil {
+	updated := before + begin + "\n" + about + "\n\n" + table(comparisons) + "\n" + end + after
+	if err := os.WriteFile(file, []byte(updated), 0o644); err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(repository, picture), []byte(draw(comparisons)), 0o644); err != nil {
@@ -52,7 +53,7 @@ func record(repository, about string, comparisons []comparison) error {
 	return nil
 }
 
-// conditions describes the machine, without which figures have little meaning.
+// conditions describes the machine and the versions of the measurement.
 func (b *bench) conditions(ctx context.Context, load string) (string, error) {
 	node, err := exec.CommandContext(ctx, "node", "--version").Output()
 	if err != nil {
@@ -90,13 +91,15 @@ var aspects = []aspect{
 	{"Package, compressed", "MiB", func(m measured) float64 { return m.size }},
 }
 
-// figure formats a number with at most three significant digits and no exponent.
+// figure formats a number in three significant digits, but with all digits before the
+// decimal point and at most two after it.
 func figure(value float64) string {
 	digits := 2 - int(math.Floor(math.Log10(max(value, 1e-9))))
 	return fmt.Sprintf("%.*f", min(max(digits, 0), 2), value)
 }
 
-// table has a row for each authorizer and credential, with the ratio to ours.
+// table returns a row for each credential and authorizer, with its ratio to the check
+// function.
 func table(comparisons []comparison) string {
 	var b strings.Builder
 	b.WriteString("| credential | authorizer |")
@@ -120,7 +123,7 @@ func table(comparisons []comparison) string {
 	return b.String()
 }
 
-// Measures of the picture, in pixels.
+// Sizes in the picture, in pixels.
 const (
 	labelWidth = 150
 	barWidth   = 420

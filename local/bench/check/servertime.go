@@ -26,13 +26,13 @@ const (
 	inFlight     = 50 // connections, each with one call in flight
 	serverRounds = 9
 	warmSeconds  = 30 // seconds of recorded calls before the measurement
-	// The mix of recorded calls: the number of environments; calls a second and callers a
-	// minute of each environment; the number of all callers.
+	// The recorded calls: the number of environments, the calls a second and the callers
+	// of each environment, and the number of callers in total.
 	environments, callsASecond, callersAMinute, allCallers = 100, 10, 50, 20_000
 )
 
-// serverTime compares Valkey's processor time for a check with that for an EVALSHA of
-// three arguments that does nothing. It also measures what recording adds to a call.
+// serverTime compares Valkey's processor time for a check with that for an EVALSHA with
+// three arguments that does nothing. It also measures the time for a call's usage record.
 func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 	hourly := limiter.Limit{Requests: 100_000, Window: time.Hour}
 	one, err := b.keysOf(ctx, "one", hourly)
@@ -86,7 +86,8 @@ func (b *bench) serverTime(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// checks returns a function that makes check i with key i modulo the number of keys.
+// checks returns a function that makes check i with the key of index i modulo the number
+// of keys.
 func checks(ctx context.Context, checker *enforce.Checker, keys []harness.Key) func(int) error {
 	return func(i int) error {
 		key := keys[i%len(keys)]
@@ -100,7 +101,7 @@ func checks(ctx context.Context, checker *enforce.Checker, keys []harness.Key) f
 	}
 }
 
-// keysOf makes keys of a new plan.
+// keysOf creates a plan with the limits and its keys.
 func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit) ([]harness.Key, error) {
 	if err := b.Plan(ctx, plan, limits...); err != nil {
 		return nil, err
@@ -108,8 +109,8 @@ func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit
 	return b.Keys(ctx, plan, "test", callers)
 }
 
-// recording returns a function that records one second of calls. The function that this
-// returns sends the records of environment i.
+// recording returns a function that records one second of calls in every environment. That
+// function in turn returns a function that sends the records of environment i.
 func (b *bench) recording(ctx context.Context) func() func(int) error {
 	now := time.Now()
 	recorders, callers := make([]*usage.Recorder, environments), make([][]string, environments)

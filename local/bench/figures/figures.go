@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Figure is one row of a table.
+// Figure is a named value: one row of a table.
 type Figure struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -27,33 +27,32 @@ type Figure struct {
 // Of returns a figure.
 func Of(name string, value float64, unit string) Figure { return Figure{name, value, unit} }
 
-// InMillis returns the figure of a time in milliseconds.
+// InMillis returns a figure of d in milliseconds.
 func InMillis(name string, d time.Duration) Figure { return Of(name, Millis(d), "ms") }
 
-// InMicros returns the figure of a time in microseconds.
+// InMicros returns a figure of d in microseconds.
 func InMicros(name string, d time.Duration) Figure { return Of(name, Micros(d), "µs") }
 
-// Ratio returns the figure of one time divided by another.
+// Ratio returns the figure d / to.
 func Ratio(name string, d, to time.Duration) Figure { return Of(name, float64(d)/float64(to), "ratio") }
 
-// Millis returns a time in milliseconds.
+// Millis returns d in milliseconds.
 func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// Micros returns a time in microseconds.
+// Micros returns d in microseconds.
 func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 // Median sorts the values and returns the one in the middle.
 func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }
 
-// Quantile sorts the values and returns their quantile q, which is 0 to 1. There is at
-// least one value.
+// Quantile sorts the values, at least one, and returns their quantile q, 0 to 1.
 func Quantile[T cmp.Ordered](values []T, q float64) T {
 	slices.Sort(values)
 	return values[min(len(values)-1, int(q*float64(len(values))))]
 }
 
-// Repeat measures n times, at least once, and returns the median of each figure. The
-// figures have the same names in the same order each time.
+// Repeat calls measure n times, at least once, and returns the median of each figure.
+// measure must return the same names in the same order each time.
 func Repeat(n int, measure func() ([]Figure, error)) ([]Figure, error) {
 	var medians []Figure
 	values := map[string][]float64{}
@@ -72,16 +71,16 @@ func Repeat(n int, measure func() ([]Figure, error)) ([]Figure, error) {
 	return medians, nil
 }
 
-// Goal is a figure's target: a maximum or a minimum.
+// Goal is the bound of a figure: a maximum, or a minimum if Minimum is true.
 type Goal struct {
-	Bound float64
-	Least bool
+	Bound   float64
+	Minimum bool
 }
 
 // Verdict returns "met" or "missed".
 func (g Goal) Verdict(value float64) string {
 	met := value <= g.Bound
-	if g.Least {
+	if g.Minimum {
 		met = value >= g.Bound
 	}
 	if met {
@@ -90,8 +89,9 @@ func (g Goal) Verdict(value float64) string {
 	return "missed"
 }
 
+// String returns the goal as "≤ 2" or "≥ 2".
 func (g Goal) String() string {
-	if g.Least {
+	if g.Minimum {
 		return fmt.Sprintf("≥ %g", g.Bound)
 	}
 	return fmt.Sprintf("≤ %g", g.Bound)
@@ -130,7 +130,8 @@ func Print(out io.Writer, title string, figures []Figure, goals Goals) {
 	_ = t.Flush()
 }
 
-// Report prints the figures of a benchmark and puts them into a file, unless file is "".
+// Report prints the figures of a benchmark. Unless file is "", it also puts them into
+// file: see Put.
 func Report(out io.Writer, title string, figures []Figure, goals Goals, file, prefix string) error {
 	Print(out, title, figures, goals)
 	if file == "" {
@@ -139,7 +140,7 @@ func Report(out io.Writer, title string, figures []Figure, goals Goals, file, pr
 	return Put(file, prefix, figures)
 }
 
-// Put writes the figures to a file, in place of all figures there whose names have the
+// Put writes the figures to a file. They replace all its figures whose names have the
 // prefix. The file need not exist.
 func Put(file, prefix string, figures []Figure) error {
 	var all []Figure
@@ -154,7 +155,7 @@ func Put(file, prefix string, figures []Figure) error {
 	return Write(file, append(all, figures...))
 }
 
-// Write replaces a file by the JSON of the figures, or of a struct that has them.
+// Write writes the figures, or a struct that has them, to a file as JSON.
 func Write(file string, figures any) error {
 	text, err := json.MarshalIndent(figures, "", "  ")
 	if err != nil {
@@ -166,8 +167,8 @@ func Write(file string, figures any) error {
 	return nil
 }
 
-// LoadAverage returns this machine's load average of the last minute; "" where the system
-// has none.
+// LoadAverage returns this machine's load average of the last minute; "" if the system
+// does not report it.
 func LoadAverage() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	average, _, _ := strings.Cut(string(text), " ")

@@ -51,13 +51,13 @@ func TestPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := figures.Put(file, "scale.", nil); err == nil {
-		t.Error("a file that is no list of figures was overwritten")
+		t.Error("got no error for a file that is not a list of figures")
 	}
 }
 
 // A goal is a bound from above or from below.
 func TestPrint(t *testing.T) {
-	goals := figures.Goals{"mo*": {Bound: 2}, "least": {Bound: 2, Least: true}}
+	goals := figures.Goals{"mo*": {Bound: 2}, "least": {Bound: 2, Minimum: true}}
 	var out strings.Builder
 	figures.Print(&out, "A table", []figures.Figure{figures.Of("most", 1, "ms"), figures.Of("most", 3, "ms"),
 		figures.Of("least", 1, "ratio"), figures.Of("least", 3, "ratio"), figures.Of("other", 9, "µs")},

@@ -1,5 +1,5 @@
-// Package harness starts the Valkey servers of benchmarks, makes plans and API keys in
-// them as the dashboard does, and makes many calls at once. It knows no figures.
+// Package harness starts the Valkey servers of benchmarks, creates plans and API keys in
+// them as the dashboard does, and makes many calls at once. It does not know figures.
 package harness
 
 import (
@@ -22,7 +22,7 @@ import (
 	local "tidegate/local/valkey"
 )
 
-// Pepper is the pepper of every key that a benchmark makes.
+// Pepper is the pepper of every key that a benchmark creates.
 const Pepper = "a pepper that only this benchmark uses"
 
 // Server is a valkey-server, or a cluster of them, with the registry that writes to it.
@@ -32,11 +32,11 @@ type Server struct {
 	Name   string          // program and version; "" for a cluster
 	Nodes  []*local.Server // one for each shard
 	Client valkey.Client
-	By     registry.Edit // who edits, for the audit: the benchmark
+	By     registry.Edit // author and reason of the edits in the audit log: the benchmark
 	closes []func()
 }
 
-// Start starts a valkey-server. The benchmark's name goes into the audit.
+// Start starts a valkey-server. The audit log gets the benchmark's name.
 func Start(ctx context.Context, benchmark string, o store.Options) (*Server, error) {
 	server, err := local.Installed(ctx)
 	if err != nil {
@@ -69,17 +69,17 @@ func (s *Server) connect(ctx context.Context, benchmark string, o store.Options)
 	return s, nil
 }
 
-// OnClose makes Close call a function before it closes what was opened earlier.
+// OnClose makes Close call do. Close calls the functions in reverse order.
 func (s *Server) OnClose(do func()) { s.closes = append(s.closes, do) }
 
-// Close stops the servers.
+// Close closes the connections and stops the servers.
 func (s *Server) Close() {
 	for _, do := range slices.Backward(s.closes) {
 		do()
 	}
 }
 
-// Edit changes the policies.
+// Edit applies change to the policies and saves them.
 func (s *Server) Edit(ctx context.Context, change func(*policy.Set)) error {
 	set, err := s.Set(ctx)
 	if err != nil {
@@ -105,10 +105,10 @@ type Key struct {
 	Secret apikey.Secret
 }
 
-// creators is how many keys Keys creates at a time.
+// creators is the number of keys that Keys creates at a time.
 const creators = 64
 
-// Keys creates n keys of a plan and names them after the plan and their numbers.
+// Keys creates n keys of a plan, named "PLAN 1" to "PLAN n".
 func (s *Server) Keys(ctx context.Context, plan, environment string, n int) ([]Key, error) {
 	keys := make([]Key, n)
 	err := Concurrently(creators, Times(n), func(_, i int) error {
@@ -118,13 +118,13 @@ func (s *Server) Keys(ctx context.Context, plan, environment string, n int) ([]K
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make keys: %w", err)
+		return nil, fmt.Errorf("create keys: %w", err)
 	}
 	return keys, nil
 }
 
-// Concurrently calls do(worker, i) for i = 0, 1, … in a number of goroutines, as long as
-// more(i) returns true and no call fails. It returns the errors.
+// Concurrently calls do(worker, i) for i = 0, 1, … in a goroutine for each worker, as long
+// as more(i) returns true and no call fails. It returns the errors of all workers.
 func Concurrently(workers int, more func(i int) bool, do func(worker, i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Bool
@@ -147,10 +147,10 @@ func Concurrently(workers int, more func(i int) bool, do func(worker, i int) err
 	return errors.Join(errs...)
 }
 
-// Times makes Concurrently make n calls.
+// Times returns the argument more of Concurrently for n calls.
 func Times(n int) func(int) bool { return func(i int) bool { return i < n } }
 
-// For makes Concurrently call until a time has passed.
+// For returns the argument more of Concurrently for calls until a time has passed.
 func For(lasts time.Duration) func(int) bool {
 	end := time.Now().Add(lasts)
 	return func(int) bool { return time.Now().Before(end) }

@@ -16,21 +16,22 @@ import (
 )
 
 // measuredLimiter is a limiter under measurement, or a plain command for comparison.
-// Each has a database of its own, so that all hash tables have the same size.
+// Each has its own database, so that all hash tables have the same size.
 type measuredLimiter struct {
 	name string
 	note string // description
 	keys int    // number of subjects that take turns
 
 	allowed, denied *check // checks that are always allowed and always denied
-	// checks of a single subject that are always allowed; nil where the limit is too low
-	// for that
+	// checks of a single subject that are always allowed; nil if the limit is too low for
+	// them
 	hot *check
 
-	keyless  bool // its commands name no key
-	windows  bool // it also counts what was taken in the previous window
-	stamped  bool // calls with the same client clock would count as one
-	dialogue bool // an allowed check takes several round trips, which cannot be encoded beforehand
+	keyless bool // its commands have no key
+	windows bool // it also counts the calls of the previous window
+	stamped bool // it counts calls with the same client clock as one
+	// an allowed check takes several round trips, so it cannot be encoded beforehand
+	multiTrip bool
 
 	ping     func(context.Context) error // PING through the same client
 	recorder *recorder
@@ -40,10 +41,10 @@ type measuredLimiter struct {
 // check is one limit of a measuredLimiter.
 type check struct {
 	take func(ctx context.Context, subject string) (allowed bool, err error)
-	// verdict reports whether the values of a raw reply mean allowed; nil if nothing is
-	// ever denied.
+	// verdict reports whether the values of a raw reply mean allowed; nil if every check
+	// is allowed.
 	verdict func(leaves []string) bool
-	// fill makes the counts of a subject those after a number of allowed calls; nil if one
+	// fill sets the counts of a subject as after a number of allowed calls; nil if one
 	// take is enough. Before the measurement, subjects are filled evenly with `from` to
 	// `to` calls.
 	fill     func(ctx context.Context, subject string, calls int) error
@@ -59,13 +60,13 @@ func (k *check) fillOnce(ctx context.Context, subject string, level int) error {
 	return k.fill(ctx, subject, k.from+(k.to-k.from)*level/(fillLevels-1))
 }
 
-// references are the limiters that ratios refer to.
+// references are the limiters that ratios refer to. They are always measured.
 var references = []string{"ping", "evalsha", "upstash"}
 
-// choose lists the limiters that were asked for.
+// choose sets up the limiters that o.only selects, and the references.
 func choose(h *harness, o options) ([]*measuredLimiter, error) {
 	var chosen []*measuredLimiter
-	for _, group := range []func(*harness) ([]*measuredLimiter, error){floor, ours, renderings, peers} {
+	for _, group := range []func(*harness) ([]*measuredLimiter, error){baselines, ours, renderings, peers} {
 		limiters, err := group(h)
 		if err != nil {
 			return nil, err
@@ -84,15 +85,15 @@ type harness struct {
 	address  string
 	window   time.Duration
 	keys     int // subjects of a limiter whose state is small
-	database int // number of the database given last
+	database int // number of the database assigned last
 	closers  []func()
 }
 
-// enterAll calls the functions that set limiters up.
-func (h *harness) enterAll(enters ...func(*harness) (*measuredLimiter, error)) ([]*measuredLimiter, error) {
+// setUpAll calls the functions, each of which sets up a limiter.
+func (h *harness) setUpAll(setUps ...func(*harness) (*measuredLimiter, error)) ([]*measuredLimiter, error) {
 	var limiters []*measuredLimiter
-	for _, enter := range enters {
-		c, err := enter(h)
+	for _, setUp := range setUps {
+		c, err := setUp(h)
 		if err != nil {
 			return nil, err
 		}
@@ -107,8 +108,8 @@ func (h *harness) close() {
 	}
 }
 
-// enter gives the limiter a database and a recorder.
-func (h *harness) enter(c *measuredLimiter) {
+// assign gives the limiter its database and its recorder.
+func (h *harness) assign(c *measuredLimiter) {
 	h.database++
 	c.database, c.recorder = h.database, &recorder{}
 	if c.keys == 0 {
@@ -116,14 +117,15 @@ func (h *harness) enter(c *measuredLimiter) {
 	}
 }
 
+// valkeyGo returns a client of valkey-go for the limiter.
 func (h *harness) valkeyGo(c *measuredLimiter) (valkey.Client, error) {
-	h.enter(c)
+	h.assign(c)
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress: []string{h.address}, SelectDB: c.database, ForceSingleClient: true, DisableCache: true,
 		ClientSetInfo: valkey.DisableClientSetInfo,
-		// One connection, so that recordings hold no handshake.
+		// One connection, so that recordings have no handshakes.
 		PipelineMultiplex: -1,
-		Dialer:            net.Dialer{KeepAlive: -1}, // It would PING idle connections.
+		Dialer:            net.Dialer{KeepAlive: -1}, // otherwise it sends PINGs on idle connections
 		DialCtxFn: func(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return c.recorder.dial(ctx, "tcp", address)
 		},
@@ -136,16 +138,18 @@ func (h *harness) valkeyGo(c *measuredLimiter) (valkey.Client, error) {
 	return client, nil
 }
 
+// goRedis returns a client of go-redis for the limiter.
 func (h *harness) goRedis(c *measuredLimiter) *goredis.Client {
-	h.enter(c)
+	h.assign(c)
 	client := goredis.NewClient(&goredis.Options{Addr: h.address, DB: c.database, Dialer: c.recorder.dial})
 	h.closers = append(h.closers, func() { _ = client.Close() })
 	c.ping = func(ctx context.Context) error { return client.Ping(ctx).Err() }
 	return client
 }
 
+// redigo returns a pool of redigo for the limiter.
 func (h *harness) redigo(c *measuredLimiter) *redis.Pool {
-	h.enter(c)
+	h.assign(c)
 	pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
 		return redis.DialContext(ctx, "tcp", h.address, redis.DialDatabase(c.database),
 			redis.DialContextFunc(c.recorder.dial))
@@ -160,10 +164,10 @@ func (h *harness) redigo(c *measuredLimiter) *redis.Pool {
 	return pool
 }
 
-// millis returns the time that some limiters send along, in Unix milliseconds.
+// millis returns the client's clock in Unix milliseconds, which some limiters send.
 func millis() int64 { return time.Now().UnixMilli() }
 
-// scripted returns a check by one script that returns integers.
+// scripted returns a check that runs one script, which returns one or several integers.
 func scripted(client valkey.Client, lua string, allowed func([]int64) bool,
 	arguments func(subject string) (keys, arguments []string)) *check {
 	script := valkey.NewLuaScript(lua)

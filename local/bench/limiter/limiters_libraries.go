@@ -22,15 +22,17 @@ const (
 	denyLimit = 1             // of a subject that one check fills
 )
 
-// peers lists published limiters for Go, each with the client library that it is made for.
+// peers sets up published limiters for Go, each with the client library that it is made
+// for.
 func peers(h *harness) ([]*measuredLimiter, error) {
-	return h.enterAll(valkeyLimiter, redisRate, ulule, throttle, redisStore)
+	return h.setUpAll(valkeyLimiter, redisRate, ulule, throttle, redisStore)
 }
 
-// limited sets a limiter up with each of the limits.
-func (c *measuredLimiter) limited(with func(limit int) (*check, error)) (*measuredLimiter, error) {
+// setChecks sets the allowed, denied and hot checks of c. newCheck returns a check with a
+// limit.
+func (c *measuredLimiter) setChecks(newCheck func(limit int) (*check, error)) (*measuredLimiter, error) {
 	for limit, target := range map[int]**check{limit: &c.allowed, denyLimit: &c.denied, hotLimit: &c.hot} {
-		check, err := with(limit)
+		check, err := newCheck(limit)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -46,7 +48,7 @@ func valkeyLimiter(h *harness) (*measuredLimiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.limited(func(limit int) (*check, error) {
+	return c.setChecks(func(limit int) (*check, error) {
 		l, err := valkeylimiter.NewRateLimiter(valkeylimiter.RateLimiterOption{
 			ClientBuilder: func(valkey.ClientOption) (valkey.Client, error) {
 				return client, nil
@@ -65,14 +67,14 @@ func valkeyLimiter(h *harness) (*measuredLimiter, error) {
 	})
 }
 
-// bucketFill is how many calls are taken from a bucket of `limit` beforehand. Peers keep
-// its key until the bucket is full again, which must be after the run.
+// bucketFill is the number of calls that are taken from a bucket of `limit` beforehand.
+// Peers keep its key until the bucket is full again, which must be after the run.
 const bucketFill = 75
 
 func redisRate(h *harness) (*measuredLimiter, error) {
 	c := &measuredLimiter{name: "redis_rate", note: "go-redis/redis_rate, GCRA"}
 	l := redis_rate.NewLimiter(h.goRedis(c))
-	return c.limited(func(most int) (*check, error) {
+	return c.setChecks(func(most int) (*check, error) {
 		quota := redis_rate.Limit{Rate: most, Burst: most, Period: h.window}
 		check := &check{
 			take: func(ctx context.Context, subject string) (bool, error) {
@@ -101,7 +103,7 @@ func ulule(h *harness) (*measuredLimiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	return c.limited(func(limit int) (*check, error) {
+	return c.setChecks(func(limit int) (*check, error) {
 		l := limiter.New(store, limiter.Rate{Period: h.window, Limit: int64(limit)})
 		return &check{
 			take: func(ctx context.Context, subject string) (bool, error) {
@@ -115,13 +117,13 @@ func ulule(h *harness) (*measuredLimiter, error) {
 
 func throttle(h *harness) (*measuredLimiter, error) {
 	c := &measuredLimiter{name: "throttled",
-		note:     "throttled/throttled, GCRA in the client by compare-and-swap, two round trips when allowed",
-		dialogue: true}
+		note:      "throttled/throttled, GCRA in the client by compare-and-swap, two round trips when allowed",
+		multiTrip: true}
 	store, err := throttledstore.NewCtx(h.goRedis(c), "throttled:")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.name, err)
 	}
-	return c.limited(func(most int) (*check, error) {
+	return c.setChecks(func(most int) (*check, error) {
 		interval := h.window / time.Duration(most)
 		l, err := throttled.NewGCRARateLimiterCtx(store,
 			throttled.RateQuota{MaxRate: throttled.PerDuration(most, h.window), MaxBurst: most - 1})
@@ -134,8 +136,8 @@ func throttle(h *harness) (*measuredLimiter, error) {
 		}
 		check := &check{
 			take: func(ctx context.Context, subject string) (bool, error) { return take(ctx, subject, 1) },
-			// TIME's seconds and microseconds, and the time at which the bucket would be
-			// full again.
+			// The replies are TIME's seconds and microseconds, and the time at which the
+			// bucket is full again, in nanoseconds.
 			verdict: func(leaves []string) bool {
 				now := number(leaves[0])*int64(time.Second) + number(leaves[1])*int64(time.Microsecond)
 				return number(leaves[2])+int64(interval)-int64(h.window) <= now
@@ -152,15 +154,15 @@ func throttle(h *harness) (*measuredLimiter, error) {
 	})
 }
 
-var errTake = errors.New("the store refused a token without an error")
+var errTake = errors.New("the store returned no tokens and no error")
 
 func redisStore(h *harness) (*measuredLimiter, error) {
-	// Its own pool opens a connection for each call.
+	// The library's own pool would open a connection for each call.
 	c := &measuredLimiter{name: "go_redisstore",
-		note: "sethvargo/go-redisstore, fixed window from the first call, client's clock, given a lasting " +
+		note: "sethvargo/go-redisstore, fixed window from the first call, client's clock, on a permanent " +
 			"connection"}
 	pool := h.redigo(c)
-	return c.limited(func(limit int) (*check, error) {
+	return c.setChecks(func(limit int) (*check, error) {
 		store, err := redisstore.NewWithPool(&redisstore.Config{Tokens: uint64(limit),
 			Interval: h.window}, pool)
 		if err != nil {

@@ -19,8 +19,8 @@ var (
 	upstashLua string
 )
 
-// floor lists the plain commands that no limiter can beat by much.
-func floor(h *harness) ([]*measuredLimiter, error) {
+// baselines sets up plain commands, whose rates bound those of the limiters.
+func baselines(h *harness) ([]*measuredLimiter, error) {
 	ping := &measuredLimiter{name: "ping", note: "PING", keyless: true}
 	incr := &measuredLimiter{name: "incr", note: "INCR"}
 	evalsha := &measuredLimiter{name: "evalsha",
@@ -47,10 +47,10 @@ func floor(h *harness) ([]*measuredLimiter, error) {
 	return limiters, nil
 }
 
-// renderings lists algorithms whose publishers have no limiter for Go, written here after
-// their documentation.
+// renderings sets up algorithms whose publishers have no limiter for Go. They are written
+// here after their documentation.
 func renderings(h *harness) ([]*measuredLimiter, error) {
-	limiters, err := h.enterAll(upstash, twoKeyCounter, envoy,
+	limiters, err := h.setUpAll(upstash, twoKeyCounter, envoy,
 		func(h *harness) (*measuredLimiter, error) { return zsetLog(h, "zset100", 100, max(h.keys/4, 1)) },
 		func(h *harness) (*measuredLimiter, error) {
 			return zsetLog(h, "zset10000", 10_000, max(h.keys/400, 1))
@@ -69,7 +69,7 @@ func upstash(h *harness) (*measuredLimiter, error) {
 		return nil, err
 	}
 	window := h.window.Milliseconds()
-	return c.limited(func(limit int) (*check, error) {
+	return c.setChecks(func(limit int) (*check, error) {
 		return scripted(client, upstashLua, func(reply []int64) bool {
 			return reply[0] >= 0
 		}, func(subject string) ([]string, []string) {
@@ -90,7 +90,7 @@ func twoKeyCounter(h *harness) (*measuredLimiter, error) {
 		return nil, err
 	}
 	window := h.window.Milliseconds()
-	return c.limited(func(limit int) (*check, error) {
+	return c.setChecks(func(limit int) (*check, error) {
 		return scripted(client, twoKeyLua, func(reply []int64) bool {
 			return reply[0] == 1
 		}, func(subject string) ([]string, []string) {
@@ -107,7 +107,7 @@ func envoy(h *harness) (*measuredLimiter, error) {
 		return nil, err
 	}
 	window, seconds := h.window.Milliseconds(), int64(h.window/time.Second)
-	return c.limited(func(limit int) (*check, error) {
+	return c.setChecks(func(limit int) (*check, error) {
 		allowed := func(count int64) bool { return count <= int64(limit) }
 		return &check{
 			take: func(ctx context.Context, subject string) (bool, error) {
@@ -126,8 +126,8 @@ func envoy(h *harness) (*measuredLimiter, error) {
 	})
 }
 
-// zsetLog keeps a member for each call. Calls of one millisecond would share a member, so
-// the clock that they send advances with each.
+// zsetLog is a log with a member for each call. Calls in the same millisecond would share
+// a member, so the clock that they send advances with each call.
 func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error) {
 	c := &measuredLimiter{name: name,
 		note: fmt.Sprintf("a log in a sorted set, limit %d, client's clock", limit),
@@ -149,7 +149,7 @@ func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error)
 			key, now := "ratelimit:sliding:"+subject, millis()
 			add := client.B().Zadd().Key(key).ScoreMember()
 			for i := range int64(calls) {
-				// As long as the members that the script makes.
+				// as long as the members that the script adds
 				add = add.ScoreMember(float64(now-i), fmt.Sprintf("%d:0.%014d", now-i, i))
 			}
 			results := client.DoMulti(ctx, add.Build(), client.B().Expire().Key(key).Seconds(seconds).Build())

@@ -8,20 +8,20 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// entry is one way to use Tidegate's own limiter.
-type entry struct {
+// ownLimiter is Tidegate's limiter with some limits.
+type ownLimiter struct {
 	limiter              measuredLimiter
 	allowed, denied, hot limits
 }
 
 // limits are the limits of a check. Its subjects are filled beforehand with `from` to `to`
-// calls, evenly; both are 0 where one call is enough.
+// calls, evenly; both are 0 if one call is enough.
 type limits struct {
 	limits   []limiter.Limit
 	from, to int
 }
 
-// ours lists Tidegate's own limiter under several limits.
+// ours sets up Tidegate's limiter with several limits.
 func ours(h *harness) ([]*measuredLimiter, error) {
 	var limiters []*measuredLimiter
 	for _, e := range append(logs(h), counts(h)...) {
@@ -38,8 +38,8 @@ func ours(h *harness) ([]*measuredLimiter, error) {
 			if kind.limits.limits == nil {
 				continue
 			}
-			// One prefix is enough: the subjects of allowed, denied and hot checks have
-			// different names.
+			// One prefix is enough, since the subjects of allowed, denied and hot checks
+			// have different names.
 			l, err := limiter.New(client, "rl:", kind.limits.limits...)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
@@ -51,12 +51,13 @@ func ours(h *harness) ([]*measuredLimiter, error) {
 	return limiters, nil
 }
 
-func logs(h *harness) []entry {
+// logs returns limits that store the times of calls.
+func logs(h *harness) []ownLimiter {
 	one := func(requests int64, from, to int) limits {
 		return limits{single(h.window, limiter.Log, requests), from, to}
 	}
-	fewer := max(h.keys/100, 1) // subjects, since their states take tens of kilobytes
-	return []entry{
+	fewer := max(h.keys/100, 1) // subjects whose states take tens of kilobytes
+	return []ownLimiter{
 		{
 			limiter: measuredLimiter{name: "log100", note: "exact log, limit 100"},
 			allowed: one(100, 10, 60), denied: one(100, 100, 100),
@@ -80,14 +81,14 @@ func logs(h *harness) []entry {
 	}
 }
 
-// counts lists the algorithms that store no times of calls. A limit of 1 is full after
-// one call.
-func counts(h *harness) []entry {
+// counts returns limits of the algorithms that store no times of calls. A limit of 1 is
+// full after one call.
+func counts(h *harness) []ownLimiter {
 	one := func(a limiter.Algorithm, requests int64) limits {
 		return limits{limits: single(h.window, a, requests)}
 	}
 	each := func(requests int64) limits { return limits{limits: three(h.window, limiter.Counter, requests)} }
-	return []entry{
+	return []ownLimiter{
 		{
 			limiter: measuredLimiter{name: "counter", note: "two-window counter", windows: true},
 			allowed: one(limiter.Counter, limit), denied: one(limiter.Counter, denyLimit),

@@ -1,12 +1,11 @@
-// Command bench compares Tidegate's limiter with others on one Valkey server in one run:
+// Command limiter compares Tidegate's limiter with others on one Valkey server in one run:
 // the rate of a saturated server, the time of one call in flight, the server's CPU time,
 // the bytes of a key and the client's allocations. scripts/bench builds and runs it.
 //
-// Every limiter is driven through its own library, and what the library sends is
-// recorded: the saturated rate is that of the same bytes, with other keys in them, sent
-// over a few connections by a client that does nothing else. Limiters take turns in
-// short slices, so that a disturbance of the machine meets all of them; each figure is
-// the median over the rounds.
+// Calls with one in flight use the limiter's own library. For the saturated rate, the
+// bytes that the library sends are recorded. A simple client sends them again, with other
+// keys, over a few connections. Limiters take turns in short slices, so that a disturbance
+// of the machine affects all of them. Each figure is the median over the rounds.
 package main
 
 import (
@@ -31,47 +30,48 @@ func main() {
 	}
 }
 
-// options is how much to measure.
+// options are the flags and the sizes that follow from them.
 type options struct {
 	keys    int // subjects of a limiter whose state is small
-	slice   int // checks in a row before the next limiter's turn
-	pairs   int // calls in flight alone, each followed by a PING, in a row
+	slice   int // saturated checks in a turn
+	pairs   int // calls one by one in a turn, each followed by a PING
 	repeats int // turns of each limiter
-	// from the start to the turn of the windows, enough to count once in each window that
-	// needs a previous one
+	// lead is the time from the start until new windows begin. It must be long enough to
+	// fill the previous window of the limiters that count it.
 	lead   time.Duration
-	only   *regexp.Regexp // names of limiters; what the ratios refer to is always measured
+	only   *regexp.Regexp // names of limiters; the references are always measured
 	server []string       // the command that starts a server
 	output string
 }
 
-// At 35 turns the slowest of the logs that began half full are nearly full.
+// maxRepeats is bounded by the logs, which begin half full: after 35 turns some are nearly
+// full.
 const maxRepeats = 35
 
 func parse(arguments []string, errors io.Writer) (options, error) {
 	o := options{keys: 100_000, slice: 20_000, pairs: 200, lead: 10 * time.Second}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errors)
-	short := flags.Bool("short", false, "one quick pass over fewer keys: a look, no figures to quote")
+	short := flags.Bool("short", false, "quick run with fewer keys; do not quote its figures")
 	only := flags.String("only", "",
-		"measure only limiters whose name matches this `regexp`, and what their ratios refer to")
+		"measure only limiters whose name matches `regexp`, and the limiters that ratios refer to")
 	flags.IntVar(&o.repeats, "repeats",
 		0, fmt.Sprintf("turns of each limiter, 1 to %d (default 15, with -short 3)", maxRepeats))
 	flags.StringVar(&o.output, "o", "bench.json", "`file` for the figures")
 	server := flags.String("server", "valkey-server",
-		"`command` that starts the server; its settings are added")
+		"`command` that starts the server, to which settings are added")
 	if err := flags.Parse(arguments); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %s", flags.Arg(0))
 	}
-	usual := 15
+	defaultRepeats := 15
 	if *short {
-		o.keys, o.slice, o.pairs, o.lead, usual = 10_000, 5_000, 100, 3*time.Second, 3
+		o.keys, o.slice, o.pairs, o.lead, defaultRepeats = 10_000, 5_000, 100, 3*time.Second, 3
 	}
 	if o.repeats == 0 {
-		o.repeats = usual
+		o.repeats = defaultRepeats
 	}
 	if o.repeats < 1 || o.repeats > maxRepeats {
 		return o, fmt.Errorf("-repeats is %d: must be 1 to %d", o.repeats, maxRepeats)

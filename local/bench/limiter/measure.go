@@ -12,15 +12,16 @@ import (
 	"tidegate/local/bench/figures"
 )
 
+// maxLibrarySubjects is the maximum number of subjects of calls through libraries.
 const maxLibrarySubjects = 1_000
 
-// scenario is a way to check a limiter.
+// scenario is a kind of checks to measure.
 type scenario struct {
-	name    string // begins the names of its figures
+	name    string // prefix of the names of its figures
 	check   func(*measuredLimiter) *check
 	purpose byte // of its subjects
-	single  bool // one subject, not all in turn
-	allowed bool
+	single  bool // all checks have one subject
+	allowed bool // the expected verdict
 }
 
 func allowedCheck(c *measuredLimiter) *check { return c.allowed }
@@ -43,9 +44,9 @@ type slice struct {
 	limiter   *measuredLimiter
 	scenario  string
 	rate      float64 // checks per second
-	command   float64 // time that the server counts for the commands
+	command   float64 // time of the commands by the server's statistics
 	processor float64 // processor time of the server
-	probe     int     // number of the probe before; the next one came after
+	probe     int     // index of the probe before the turn; the next probe follows it
 }
 
 // trips is one turn of a limiter with one call in flight.
@@ -53,11 +54,11 @@ type trips struct {
 	limiter      *measuredLimiter
 	scenario     string
 	calls, pings []time.Duration
-	command      float64 // microseconds per check that the server counts for the commands
-	probe        int     // as that of a slice
+	command      float64 // time of the commands by the server's statistics, in µs per check
+	probe        int     // index of the probe before the turn
 }
 
-// measurement is all that was measured.
+// measurement has everything that was measured.
 type measurement struct {
 	options
 	version     string
@@ -70,7 +71,7 @@ type measurement struct {
 	allocations map[*measuredLimiter]float64 // of the client, per check
 }
 
-// bench is a measurement under way.
+// bench is a measurement in progress.
 type bench struct {
 	*measurement
 	server   *server
@@ -78,7 +79,7 @@ type bench struct {
 	turn     time.Time // when a window of all limiters begins
 	pings    *load
 	load     load
-	fresh    int
+	fresh    int      // number of subjects used once
 	subjects []string // of calls through libraries
 	progress io.Writer
 }
@@ -89,7 +90,7 @@ func measure(ctx context.Context, o options, progress io.Writer) (*measurement, 
 		return nil, err
 	}
 	defer server.stop()
-	// The client collects garbage less often, so that the server stays the bottleneck.
+	// The client collects garbage less often, so that the server remains the bottleneck.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	for lead := o.lead; ; lead *= 2 {
 		m, err := attempt(ctx, server, o, lead, progress)
@@ -102,12 +103,13 @@ func measure(ctx context.Context, o options, progress io.Writer) (*measurement, 
 	}
 }
 
-var errLate = errors.New("the windows turned before there was a call in each")
+var errLate = errors.New("the new windows began before the previous windows were filled")
 
-// attempt measures with windows that turn after the lead, or fails with errLate.
+// attempt measures with windows that begin after the lead. It returns errLate if the lead
+// is too short.
 func attempt(ctx context.Context, server *server, o options, lead time.Duration,
 	progress io.Writer) (*measurement, error) {
-	window, turn := turningAt(time.Now().Add(lead))
+	window, turn := windowFrom(time.Now().Add(lead))
 	m := &measurement{options: o, version: server.version, window: window,
 		bytes: map[*measuredLimiter]float64{}, allocations: map[*measuredLimiter]float64{}}
 	b := &bench{measurement: m, server: server, turn: turn, pings: pingLoad(), progress: progress}
@@ -183,12 +185,12 @@ func pingLoad() *load {
 	return l
 }
 
-var errVerdict = errors.New("the verdict is not the one that the subject was prepared for")
+var errVerdict = errors.New("unexpected verdict")
 
-// saturate sends a slice of checks as fast as the server takes them.
+// saturate sends a slice of checks as fast as the server answers them.
 func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
 	check := s.check(c)
-	if check == nil || c.dialogue && s.allowed {
+	if check == nil || c.multiTrip && s.allowed {
 		return nil
 	}
 	commands, err := b.encode(ctx, c, s, round)
@@ -218,8 +220,8 @@ func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, ro
 	return b.probe()
 }
 
-// encode makes the load of a slice from what the library sends now. It returns the names
-// of a check's commands.
+// encode makes the load of a slice from checks of the library that it records now. It
+// returns the names of a check's commands.
 func (b *bench) encode(ctx context.Context, c *measuredLimiter, s scenario, round int) ([]string, error) {
 	keys := c.keys
 	if s.single {
@@ -243,7 +245,8 @@ func (b *bench) encode(ctx context.Context, c *measuredLimiter, s scenario, roun
 	return templates[0].commands, nil
 }
 
-// recordCheck records a check whose verdict is that of the scenario.
+// recordCheck records check i of a limiter, with a subject that gets the scenario's
+// verdict.
 func (b *bench) recordCheck(ctx context.Context, c *measuredLimiter, s scenario, i int) (template, error) {
 	check, name := s.check(c), b.subjects[i%b.librarySubjects(c)]
 	switch {
@@ -265,7 +268,7 @@ func (b *bench) freshSubject() string {
 
 func (b *bench) librarySubjects(c *measuredLimiter) int { return min(len(b.subjects), c.keys) }
 
-// callOneByOne makes calls one by one through the library, each followed by a PING.
+// callOneByOne measures calls one by one through the library, each followed by a PING.
 func (b *bench) callOneByOne(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
 	check := s.check(c)
 	if check == nil {
@@ -312,8 +315,7 @@ func (t *trips) pair(ctx context.Context, check *check, subject string, want boo
 	return err
 }
 
-// countAllocations counts the allocations of a call, with those of the client's own
-// goroutines.
+// countAllocations measures the client's allocations per call, in all its goroutines.
 func (b *bench) countAllocations(ctx context.Context, c *measuredLimiter) error {
 	var before, after runtime.MemStats
 	const calls = 1_000

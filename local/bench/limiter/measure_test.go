@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// serverCommand skips the test when there is no server, or fails it in CI.
+// serverCommand returns the command of the server. Without a server it skips the test, or
+// fails it in CI.
 func serverCommand(t *testing.T) []string {
 	t.Helper()
 	name := os.Getenv("VALKEY_SERVER")
@@ -44,15 +45,14 @@ func newHarness(t *testing.T) (*harness, *server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.stop)
-	// Long enough not to turn during the test.
-	window, _ := turningAt(time.Now().Add(shortest / 2))
+	// No window ends during the test.
+	window, _ := windowFrom(time.Now().Add(minWindow / 2))
 	h := &harness{address: server.Address(), window: window, keys: 64}
 	t.Cleanup(h.close)
 	return h, server
 }
 
-// Every limiter in the comparison limits: it admits as many calls as its limit says, and
-// no more.
+// Every limiter in the comparison allows as many calls as its limit, and no more.
 func TestEveryLimiterLimits(t *testing.T) {
 	h, _ := newHarness(t)
 	limiters, err := choose(h, options{})
@@ -77,8 +77,8 @@ func TestEveryLimiterLimits(t *testing.T) {
 	}
 }
 
-// expectAllowed fills the subject and expects that so many more calls are allowed, and
-// none after.
+// expectAllowed fills the subject with calls and checks that want more calls are allowed,
+// and none after them.
 func expectAllowed(t *testing.T, c *check, subject string, filled, want int) {
 	t.Helper()
 	if filled > 0 {
@@ -100,8 +100,8 @@ func expectAllowed(t *testing.T, c *check, subject string, filled, want int) {
 	}
 }
 
-// A run measures every limiter, with the verdicts that each slice was prepared for
-// (saturate and callOneByOne fail otherwise), and reports it.
+// A run measures and reports every limiter. saturate and callOneByOne return an error if
+// a check gets another verdict than its subject was prepared for.
 func TestRun(t *testing.T) {
 	o := tiny(t)
 	m, err := measure(t.Context(), o, io.Discard)
@@ -113,34 +113,34 @@ func TestRun(t *testing.T) {
 	values := map[string]float64{}
 	for _, f := range r.figures {
 		if _, twice := values[f.Name]; twice || f.Unit == "" {
-			t.Errorf("figure %+v: twice %v", f, twice)
+			t.Errorf("got figure %+v (reported before: %v), want each once and with a unit", f, twice)
 		}
 		values[f.Name] = f.Value
 	}
 	for _, c := range m.limiters {
 		want := []string{"rate", "rate_vs_evalsha", "p50_us", "p99_vs_ping"}
-		if c.dialogue {
+		if c.multiTrip {
 			want = want[2:]
 		}
 		if c.denied != nil {
 			want = append(want, "denied_rate_vs_evalsha", "hot_denied_rate", "denied_p50_vs_ping", "bytes")
 		}
 		for _, what := range want {
-			// The bytes of so few subjects drown in what else the server allocates.
+			// The server's other allocations exceed the bytes of so few subjects.
 			if v, found := values["limiter."+c.name+"."+what]; !found || v <= 0 && what != "bytes" {
-				t.Errorf("limiter.%s.%s is %v", c.name, what, v)
+				t.Errorf("limiter.%s.%s: got %v, want more than 0", c.name, what, v)
 			}
 		}
 	}
 	for _, g := range goals {
 		if _, found := r.value(g.limiter, g.what); !found {
-			t.Errorf("no figure for the goal %q", g.text)
+			t.Errorf("goal %q: want a figure", g.text)
 		}
 	}
 }
 
-// A slice whose verdicts are not those it was prepared for is an error, not a figure.
-func TestSaturateNoticesWrongVerdicts(t *testing.T) {
+// A slice with unexpected verdicts gives an error, not a figure.
+func TestSaturateRefusesUnexpectedVerdicts(t *testing.T) {
 	h, server := newHarness(t)
 	o := tiny(t)
 	limiters, err := ours(h)
@@ -177,15 +177,15 @@ func TestSaturateNoticesWrongVerdicts(t *testing.T) {
 		}
 	}
 	if len(b.slices) > 0 {
-		t.Errorf("wrong slices were kept: %v", b.slices)
+		t.Errorf("got slices %v after unexpected verdicts, want none", b.slices)
 	}
 	if err := b.saturate(t.Context(), c, denied, 0); err != nil || len(b.slices) != 1 {
-		t.Errorf("a right slice: %v, %d kept", err, len(b.slices))
+		t.Errorf("got %d slices and %v after expected verdicts, want 1", len(b.slices), err)
 	}
 }
 
-// An error of the server ends the run.
-func TestSendReportsErrors(t *testing.T) {
+// send returns the server's error.
+func TestSendReturnsServerErrors(t *testing.T) {
 	_, server := newHarness(t)
 	pipes, err := openPipes(server.Address())
 	if err != nil {
@@ -207,11 +207,11 @@ func TestStartReportsWhatTheServerWrote(t *testing.T) {
 		s.stop()
 	}
 	if err == nil || !strings.Contains(err.Error(), "no-such-setting") {
-		t.Errorf("got %v, want what the server wrote", err)
+		t.Errorf("got %v, want the server's own message", err)
 	}
 }
 
-// Preparing too slowly is an error.
+// attempt returns errLate if the windows begin before the preparation is done.
 func TestLateWindows(t *testing.T) {
 	o := tiny(t)
 	server, err := start(t.Context(), o.server)
@@ -224,16 +224,16 @@ func TestLateWindows(t *testing.T) {
 	}
 }
 
-func TestTurningAt(t *testing.T) {
+func TestWindowFrom(t *testing.T) {
 	for i := range int64(50) {
 		at := time.UnixMilli(1_763_000_000_000 + i*86_399_999)
-		window, turn := turningAt(at)
-		if window < shortest || window > 2*shortest || window%time.Millisecond != 0 {
+		window, turn := windowFrom(at)
+		if window < minWindow || window > 2*minWindow || window%time.Millisecond != 0 {
 			t.Errorf("at %v: window %v", at, window)
 		}
 		if wait := turn.Sub(at); wait <= 0 || wait > time.Second ||
 			turn.UnixMilli()%window.Milliseconds() != 0 {
-			t.Errorf("at %v: turns after %v", at, wait)
+			t.Errorf("at %v: the window begins after %v", at, wait)
 		}
 	}
 }

@@ -15,7 +15,7 @@ const (
 	depth       = 64 // checks in flight on each connection
 )
 
-// pipes are connections that send encoded commands and parse few of the replies, so that
+// pipes are connections that send encoded commands. They parse few of the replies, so that
 // the server is the bottleneck.
 type pipes struct {
 	connections []*pipe
@@ -25,10 +25,10 @@ type pipes struct {
 type pipe struct {
 	net.Conn
 	buffer     []byte
-	start, end int // of the part of buffer that is not read yet
+	start, end int // of the unread part of buffer
 }
 
-// outcome counts the verdicts of the checks whose replies were parsed, one in `depth`.
+// outcome counts the verdicts of the checks whose replies were parsed: one of `depth`.
 type outcome struct {
 	elapsed         time.Duration
 	allowed, denied int
@@ -49,11 +49,11 @@ func openPipes(address string) (*pipes, error) {
 
 func (p *pipes) close() {
 	for _, c := range p.connections {
-		_ = c.Close() // Nothing is in flight.
+		_ = c.Close() // no checks are in flight
 	}
 }
 
-// choose makes the next checks work on a database.
+// choose selects the database of the next checks.
 func (p *pipes) choose(database int) error {
 	if p.database == database {
 		return nil
@@ -140,7 +140,7 @@ func (c *pipe) lastCheck(replies int) ([]string, error) {
 
 var errReply = errors.New("the server answered with an error")
 
-// reply returns the next reply, valid until the one after it.
+// reply returns the next reply. It is valid until the next call.
 func (c *pipe) reply() ([]byte, error) {
 	for {
 		size, err := replySize(c.buffer[c.start:c.end])
@@ -161,6 +161,7 @@ func (c *pipe) reply() ([]byte, error) {
 	}
 }
 
+// receive reads more bytes into the buffer, which grows if it is full.
 func (c *pipe) receive() error {
 	copy(c.buffer, c.buffer[c.start:c.end])
 	c.start, c.end = 0, c.end-c.start
@@ -172,10 +173,10 @@ func (c *pipe) receive() error {
 	return err
 }
 
-var errProtocol = errors.New("not what a Valkey server or client sends")
+var errProtocol = errors.New("not RESP")
 
-// replySize returns the length of the reply (RESP 2) that b begins with, 0 when b holds
-// only a part of it.
+// replySize returns the length of the reply (RESP 2) that b begins with, 0 if b has only a
+// part of it.
 func replySize(b []byte) (int, error) {
 	size := lineSize(b)
 	if size == 0 {
@@ -206,11 +207,10 @@ func replySize(b []byte) (int, error) {
 	return 0, fmt.Errorf("%w: %.20q", errProtocol, b)
 }
 
-// lineSize returns the length of b's first line, with its end; 0 when that has not come
-// yet.
+// lineSize returns the length of b's first line with its end; 0 if b has no whole line.
 func lineSize(b []byte) int { return bytes.IndexByte(b, '\n') + 1 }
 
-// decimal parses a number that is known to be valid.
+// decimal parses a valid number.
 func decimal(b []byte) int {
 	n, sign := 0, 1
 	for _, c := range b {
@@ -223,7 +223,7 @@ func decimal(b []byte) int {
 	return sign * n
 }
 
-// leaves lists the values in complete replies, also those in arrays: integers as
+// leaves returns the values in complete replies, those in arrays included: an integer in
 // decimals, a missing value as "".
 func leaves(b []byte) []string {
 	var values []string
@@ -246,14 +246,14 @@ func leaves(b []byte) []string {
 	return values
 }
 
-// number reads a leaf as an integer; 0 if it is none.
+// number parses a leaf as an integer; 0 if it is not an integer.
 func number(leaf string) int64 {
 	n, _ := strconv.ParseInt(leaf, 10, 64)
 	return n
 }
 
-// commandNames lists the commands that a client sent, in lower case. Requests are arrays
-// of strings, which replySize reads as well.
+// commandNames returns the names of the commands that a client sent, in lower case.
+// Commands are arrays of strings, which replySize can parse too.
 func commandNames(sent []byte) ([]string, error) {
 	var names []string
 	for len(sent) > 0 {

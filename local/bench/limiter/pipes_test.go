@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Replies are found whole, however they arrive in pieces, and their values are read.
+// replySize finds a reply only when it is complete, and leaves returns its values.
 func TestReplies(t *testing.T) {
 	for _, c := range []struct {
 		reply string
@@ -25,12 +25,12 @@ func TestReplies(t *testing.T) {
 		whole := []byte(c.reply)
 		for i := range whole {
 			if size, err := replySize(whole[:i]); i > 0 && err != nil || size != 0 {
-				t.Errorf("%q: %d bytes have size %d, %v", c.reply, i, size, err)
+				t.Errorf("%d bytes of %q: got size %d, %v, want 0", i, c.reply, size, err)
 			}
 		}
 		if size, err := replySize(append(slices.Clone(whole), "+more\r\n"...)); err != nil ||
 			size != len(whole) {
-			t.Errorf("%q: size %d, %v", c.reply, size, err)
+			t.Errorf("%q: got size %d, %v, want %d", c.reply, size, err, len(whole))
 		}
 		if got := leaves(whole); !slices.Equal(got, c.want) {
 			t.Errorf("%q: got %q, want %q", c.reply, got, c.want)

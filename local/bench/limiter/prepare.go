@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	fillLevels    = 16      // different numbers of calls that subjects are filled with
+	fillLevels    = 16      // number of levels to which subjects are filled
 	maxFillBuffer = 8 << 20 // bytes of fills encoded at once
 )
 
-// shortest is the least length of a window: none may turn again before the run ends.
-const shortest = 8 * time.Minute
+// minWindow is the minimum length of a window: none may end before the run does.
+const minWindow = 8 * time.Minute
 
-// turningAt returns the length of a window, aligned to the epoch, that begins within half a
-// second of an instant, and when it begins.
-func turningAt(at time.Time) (window time.Duration, turn time.Time) {
+// windowFrom returns the length of windows, aligned to the epoch, of which one begins
+// within half a second after an instant. turn is when that window begins.
+func windowFrom(at time.Time) (window time.Duration, turn time.Time) {
 	const tolerance = 500
-	for millis := shortest.Milliseconds(); ; millis++ {
+	for millis := minWindow.Milliseconds(); ; millis++ {
 		if wait := millis - at.UnixMilli()%millis; wait < tolerance {
 			return time.Duration(millis) * time.Millisecond, at.Add(time.Duration(wait) * time.Millisecond)
 		}
 	}
 }
 
-// prepare makes every subject what its checks need: known, half full or full. It returns
-// errLate when the windows turned too early.
+// prepare fills every subject as its checks need it: one call, half full or full. It
+// returns errLate if the new windows began too early.
 func (b *bench) prepare(ctx context.Context) error {
 	_, _ = fmt.Fprintf(b.progress, "preparing %d limiters with up to %d subjects each\n",
 		len(b.limiters), b.keys)
@@ -41,7 +41,7 @@ func (b *bench) prepare(ctx context.Context) error {
 			continue
 		}
 		if err := b.populate(ctx, c); err != nil {
-			return fmt.Errorf("%s, before the windows turn: %w", c.name, err)
+			return fmt.Errorf("%s, previous window: %w", c.name, err)
 		}
 	}
 	if time.Now().After(b.turn) {
@@ -60,7 +60,7 @@ func (b *bench) prepare(ctx context.Context) error {
 	return nil
 }
 
-// warm loads the scripts, so that no later call does.
+// warm makes one call of each check, so that no later call has to load a script.
 func (b *bench) warm(ctx context.Context, c *measuredLimiter) error {
 	for _, check := range []*check{c.allowed, c.denied, c.hot} {
 		if check == nil {
@@ -73,7 +73,8 @@ func (b *bench) warm(ctx context.Context, c *measuredLimiter) error {
 	return nil
 }
 
-// populate fills all subjects and records how many bytes the fuller ones take.
+// populate fills all subjects and records the bytes of a subject, in the scenario with
+// the larger subjects.
 func (b *bench) populate(ctx context.Context, c *measuredLimiter) error {
 	if c.keyless {
 		return nil
@@ -106,7 +107,7 @@ func (b *bench) populate(ctx context.Context, c *measuredLimiter) error {
 	return nil
 }
 
-// fill brings each subject to its level with raw commands.
+// fill fills each subject to its level with raw commands.
 func (b *bench) fill(ctx context.Context, c *measuredLimiter, check *check, purpose byte, keys int) error {
 	if err := b.pipes.choose(c.database); err != nil {
 		return err
@@ -129,7 +130,7 @@ func (b *bench) fill(ctx context.Context, c *measuredLimiter, check *check, purp
 	return nil
 }
 
-// recordFills records what fills a subject to each level.
+// recordFills records the commands that fill a subject to each level.
 func (b *bench) recordFills(ctx context.Context, c *measuredLimiter, check *check) ([]template, error) {
 	levels := fillLevels
 	if check.from == check.to {

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// recorder records what a library sends.
+// recorder records the bytes that a library sends.
 type recorder struct {
 	mu        sync.Mutex
 	recording bool
 	sent      []byte
 }
 
-// tap is a connection that copies what it sends to a recorder. It embeds a TCP
+// tap is a connection that copies the bytes that it sends to a recorder. It embeds a TCP
 // connection, since some libraries need its methods.
 type tap struct {
 	*net.TCPConn
@@ -53,39 +53,39 @@ func (r *recorder) dial(ctx context.Context, network, address string) (net.Conn,
 	}
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
-		return nil, fmt.Errorf("%s is no TCP address", address)
+		return nil, fmt.Errorf("%s is not a TCP address", address)
 	}
 	return &tap{TCPConn: tcp, recorder: r}, nil
 }
 
-// Purposes of subjects, the first letter of what distinguishes them.
+// The purposes of subjects: a letter in their names.
 const (
-	allowedSubjects = 'a' // in the raw checks that are allowed
-	deniedSubjects  = 'd'
+	allowedSubjects = 'a' // of raw checks that are allowed
+	deniedSubjects  = 'd' // of raw checks that are denied
 	hotSubject      = 'h'
-	librarySubjects = 'l' // in the calls through the library that are allowed
-	libraryDenied   = 'm'
+	librarySubjects = 'l' // of calls through the library that are allowed
+	libraryDenied   = 'm' // of calls through the library that are denied
 	freshSubjects   = 'f' // used once
 )
 
-// subjectLen is the length of a subject's name: about that of a customer's id, and that
-// of 128 bits in base64, as which a library may hash it.
+// subjectLen is the length of a subject's name. It is about that of a customer's id. It is
+// also that of 128 bits in base64, to which a library may hash the name.
 const subjectLen = 22
 
 func subject(purpose byte, i int) string { return fmt.Sprintf("customer-00000%c%07d", purpose, i) }
 
-var errNoKey = errors.New("the key is not in what the library sent")
+var errNoKey = errors.New("the library's commands do not have the subject")
 
-// template is what a library sent for one subject. Commands for other subjects are made
-// from it.
+// template is the bytes that a library sent for one subject. Commands for other subjects
+// are made from it.
 type template struct {
 	bytes    []byte
-	places   []int    // where the subject lies
+	places   []int    // offsets of the subject
 	commands []string // names, in lower case
 }
 
-// record returns what a library sends in a call for the subject. Where the library hashes
-// the subject, the text in braces takes its place.
+// record returns the bytes that a library sends in a call for the subject. If the library
+// hashes the subject, the hash must be in braces: its place is that of the subject.
 func (r *recorder) record(subject string, keyless bool, call func() error) (template, error) {
 	r.enable(true)
 	err := call()
@@ -116,10 +116,10 @@ func (r *recorder) record(subject string, keyless bool, call func() error) (temp
 	return t, nil
 }
 
-// load is checks ready to send, all with the same number of replies.
+// load has encoded checks, all with the same number of replies.
 type load struct {
 	bytes   []byte
-	ends    []int // of each check
+	ends    []int // offset of the end of each check
 	replies int   // of one check
 }
 
@@ -133,7 +133,7 @@ func (l *load) add(t template, subject string) {
 	l.replies = len(t.commands)
 }
 
-// checks returns what the checks from the first up to the last, exclusive, send.
+// checks returns the bytes of the checks from first up to last, exclusive.
 func (l *load) checks(first, last int) []byte {
 	from := 0
 	if first > 0 {

@@ -10,7 +10,7 @@ func get(key string) string {
 	return "*2\r\n$3\r\nGET\r\n$" + decimals(int64(len(key)))[0] + "\r\n" + key + "\r\n"
 }
 
-// What a library sent for one subject becomes what it would send for another.
+// A template of the commands for one subject gives the commands for another subject.
 func TestTemplates(t *testing.T) {
 	first, second := subject(librarySubjects, 1), subject(deniedSubjects, 234)
 	hash := strings.Repeat("h", subjectLen)
@@ -42,7 +42,7 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: got %q with %d replies, want %q", name, sent, l.replies, c.want)
 		}
 		if both := l.checks(0, 2); len(both) != len(c.sent)+len(c.want) {
-			t.Errorf("%s: both are %q", name, both)
+			t.Errorf("%s: got %q for both checks, want %d bytes", name, both, len(c.sent)+len(c.want))
 		}
 	}
 }
@@ -52,7 +52,7 @@ func TestRecordFails(t *testing.T) {
 	if _, err := (&recorder{}).record(subject(librarySubjects, 1), false, func() error {
 		return failure
 	}); !errors.Is(err, failure) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, failure)
 	}
 	for _, sent := range []string{get("other"), get("{short}"),
 		get("{" + strings.Repeat("h", subjectLen+1) + "}")} {
@@ -71,7 +71,7 @@ func TestSubjects(t *testing.T) {
 	names := map[string]bool{subject(allowedSubjects, 0): true, subject(allowedSubjects, 9_999_999): true,
 		subject(deniedSubjects, 0): true}
 	if len(names) != 3 {
-		t.Errorf("two subjects have one name: %v", names)
+		t.Errorf("got names %v, want 3 different ones", names)
 	}
 	for name := range names {
 		if len(name) != subjectLen {

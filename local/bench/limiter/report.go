@@ -16,24 +16,24 @@ import (
 type report struct {
 	*measurement
 	figures []figures.Figure
-	// values has the figures by name, and three columns of the table that are no figures:
+	// values has the figures by name, and three columns of the table that are not figures:
 	// subjects is the number of subjects; rate_spread is half the distance between the
-	// quartiles of a rate, in percent of the rate; busy is the share of the time in which
-	// the server's process worked.
+	// quartiles of a rate, in percent of the rate; busy is the fraction of the time in
+	// which the server's process worked.
 	values    map[string]float64
-	usual     float64 // rate of PINGs
+	pingRate  float64 // median of the probes, in PINGs per second
 	disturbed int     // number of turns left out of the medians
 }
 
-// A turn was disturbed if the PINGs before or after it came at less than slow of the
-// usual rate, or if the server's process worked less than idle of the time.
+// A turn was disturbed if the rate of the probe before or after it was less than minPings
+// of the median, or if the server's process worked less than minBusy of the time.
 const (
-	slow = 0.85
-	idle = 0.9
+	minPings = 0.85
+	minBusy  = 0.9
 )
 
 func summarize(m *measurement) *report {
-	r := &report{measurement: m, values: map[string]float64{}, usual: quantile(m.probes, 0.5)}
+	r := &report{measurement: m, values: map[string]float64{}, pingRate: quantile(m.probes, 0.5)}
 	for _, c := range m.limiters {
 		for _, s := range saturated {
 			r.addRates(c, s.name)
@@ -66,11 +66,11 @@ func (r *report) value(limiter, what string) (float64, bool) {
 
 // slowAt reports whether the probe before a turn or the one after it was slow.
 func (r *report) slowAt(probe int) bool {
-	return min(r.probes[probe], r.probes[probe+1]) < slow*r.usual
+	return min(r.probes[probe], r.probes[probe+1]) < minPings*r.pingRate
 }
 
-// undisturbed returns the turns that were not disturbed, or all turns if every turn was,
-// and how many were.
+// undisturbed returns the turns that were not disturbed, or all turns if every turn was
+// disturbed. leftOut is the number of disturbed turns.
 func undisturbed[T any](turns []T, disturbed func(T) bool) (kept []T, leftOut int) {
 	for _, turn := range turns {
 		if !disturbed(turn) {
@@ -95,7 +95,7 @@ func (r *report) addRates(c *measuredLimiter, scenario string) {
 		return
 	}
 	turns, leftOut := undisturbed(turns, func(s slice) bool {
-		return r.slowAt(s.probe) || s.rate*s.processor/1e6 < idle
+		return r.slowAt(s.probe) || s.rate*s.processor/1e6 < minBusy
 	})
 	r.disturbed += leftOut
 	var rates, commands, processors []float64
@@ -145,8 +145,8 @@ func appendMicros(values []float64, durations []time.Duration) []float64 {
 	return values
 }
 
-// addRatios adds the ratio of each rate to that of the trivial script and that of Upstash's
-// algorithm, and the ratio of the rate of three limits to that of one.
+// addRatios adds the ratios of each rate to the rates of evalsha and upstash. It also adds
+// the ratios of the rate with three limits to the rate with one.
 func (r *report) addRatios() {
 	relate := func(c *measuredLimiter, what, to, of, as string) {
 		rate, found := r.value(c.name, what)
@@ -183,29 +183,29 @@ func quantile(values []float64, q float64) float64 {
 func (r *report) print(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "\nValkey %s (%s), %d rounds, windows of %v\n",
 		r.version, strings.Join(r.server, " "), r.repeats, r.window.Round(time.Second))
-	_, _ = fmt.Fprintf(out, "PING %.0f/s; %d of %d turns were disturbed and are left out of the medians\n\n",
-		quantile(r.probes, 0.5), r.disturbed, len(r.slices)+len(r.trips))
+	_, _ = fmt.Fprintf(out, "PING %.0f/s; medians leave out %d of %d turns, which were disturbed\n\n",
+		r.pingRate, r.disturbed, len(r.slices)+len(r.trips))
 	notes := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, c := range r.limiters {
 		_, _ = fmt.Fprintf(notes, "%s\t%s\n", c.name, c.note)
 	}
 	_ = notes.Flush()
-	const rates = "Saturated: checks per second over %d connections with %d in flight each; busy is the " +
-		"server, E is evalsha, hot is a single subject"
+	const rates = "Saturated server: checks per second over %d connections with %d in flight each. busy: " +
+		"fraction of the time that the server works; E: evalsha; hot: a single subject"
 	r.printColumns(out, fmt.Sprintf(rates, connections, depth), rateColumns)
-	r.printColumns(out, "Server time per check (µs) of its commands and of its process; one call in flight "+
-		"(µs) and relative to PING by the same client", costColumns)
+	r.printColumns(out, "Server time per check (µs): commands alone and whole process. One call in flight: "+
+		"time (µs), and relative to PING by the same client", costColumns)
 	r.printGoals(out)
 }
 
-// column is a column of a table: what a figure is called after "limiter.NAME.", and the
-// format of its value.
+// column is a column of a table: its head, the figure's name after "limiter.NAME.", and
+// the format of the value.
 type column struct{ head, what, format string }
 
 var rateColumns = []column{
 	{"subjects", "subjects", "%.0f"},
 	{"allowed/s", "rate", "%.0f"}, {"±", "rate_spread", "%.0f%%"},
-	{"busy", "busy", "%.2f"}, // far below 1 the rate is that of the client
+	{"busy", "busy", "%.2f"}, // far below 1, the client is the bottleneck
 	{"×E", "rate_vs_evalsha", "%.3f"}, {"×Upstash", "rate_vs_upstash", "%.2f"},
 	{"denied/s", "denied_rate", "%.0f"}, {"×E", "denied_rate_vs_evalsha", "%.3f"},
 	{"hot allowed/s", "hot_rate", "%.0f"}, {"×E", "hot_rate_vs_evalsha", "%.3f"},
@@ -221,7 +221,8 @@ var costColumns = []column{
 	{"allocations", "allocs", "%.0f"}, {"bytes per key", "bytes", "%.0f"},
 }
 
-// printColumns prints a table with a row for each limiter, "-" for what was not measured.
+// printColumns prints a table with a row for each limiter. A figure that was not measured
+// is "-".
 func (r *report) printColumns(out io.Writer, title string, columns []column) {
 	head := []string{""}
 	for _, c := range columns {
@@ -277,7 +278,7 @@ var goals = []goal{
 	{"log 10,000: bytes of a full key", "log10000", "bytes", atMost(60_000)},
 }
 
-func atLeast(bound float64) figures.Goal { return figures.Goal{Bound: bound, Least: true} }
+func atLeast(bound float64) figures.Goal { return figures.Goal{Bound: bound, Minimum: true} }
 
 func atMost(bound float64) figures.Goal { return figures.Goal{Bound: bound} }
 

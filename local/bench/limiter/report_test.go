@@ -26,7 +26,7 @@ func TestQuantile(t *testing.T) {
 	}
 }
 
-// measured is a limiter with turns, some or all of which were disturbed.
+// measured returns a measurement in which some or all turns of a limiter were disturbed.
 func measured(all bool) *measurement {
 	evalsha := &measuredLimiter{name: "evalsha", allowed: &check{}}
 	c := &measuredLimiter{name: "log100", allowed: &check{}, denied: &check{}}
@@ -39,7 +39,7 @@ func measured(all bool) *measurement {
 	m.slices = []slice{
 		{limiter: evalsha, rate: 1000, processor: 1000, probe: 5},
 		{limiter: c, rate: 1, processor: 1e6, probe: 1},
-		{limiter: c, rate: 3, processor: 1000, probe: 3}, // The server waited for something else.
+		{limiter: c, rate: 3, processor: 1000, probe: 3}, // the server was idle
 	}
 	if !all {
 		m.slices = append(m.slices, slice{limiter: c, rate: 300, processor: 3200, probe: 0},
@@ -52,7 +52,7 @@ func measured(all bool) *measurement {
 	return m
 }
 
-// Medians are those of the turns that nothing disturbed.
+// The medians leave out the disturbed turns.
 func TestDisturbedTurnsAreLeftOut(t *testing.T) {
 	r := summarize(measured(false))
 	for name, want := range map[string]float64{
@@ -61,11 +61,11 @@ func TestDisturbedTurnsAreLeftOut(t *testing.T) {
 		"limiter.log100.allocs": 5,
 	} {
 		if got := r.values[name]; got != want {
-			t.Errorf("%s = %v, want %v", name, got, want)
+			t.Errorf("%s: got %v, want %v", name, got, want)
 		}
 	}
 	if r.disturbed != 3 {
-		t.Errorf("%d turns were disturbed, want 3: before the slow probe, after it, and with an idle server",
+		t.Errorf("got %d disturbed turns, want 3: before the slow probe, after it, and with an idle server",
 			r.disturbed)
 	}
 }
@@ -91,10 +91,10 @@ func TestGoalsArePrinted(t *testing.T) {
 				strings.HasSuffix(strings.TrimSpace(line), want.verdict)
 		}
 		if !found {
-			t.Errorf("%q is not %s in:\n%s", want.goal, want.verdict, out.String())
+			t.Errorf("want goal %q as %s in:\n%s", want.goal, want.verdict, out.String())
 		}
 	}
 	if strings.Contains(out.String(), "counter:") {
-		t.Error("a goal that was not measured is printed")
+		t.Error("got a goal without a measurement in the output, want none")
 	}
 }

@@ -56,14 +56,14 @@ func (s *server) empty(ctx context.Context) error {
 	return nil
 }
 
-// account has the server time that some work took.
+// account is the server time of some work.
 type account struct {
 	processor time.Duration    // of the process
-	commands  *serverinfo.Info // statistics of the commands of the work
+	commands  *serverinfo.Info // statistics of the work's commands
 }
 
-// of returns the time in microseconds of a check that consists of some commands, by the
-// server's mean for each.
+// of returns the time in microseconds of a check with these commands: the sum of the mean
+// time of each.
 func (a account) of(commands []string) float64 {
 	total := 0.0
 	for _, name := range commands {
@@ -74,7 +74,7 @@ func (a account) of(commands []string) float64 {
 	return total
 }
 
-// account does the work and returns the server time that it took.
+// account runs work and returns its server time.
 func (s *server) account(ctx context.Context, work func() error) (account, error) {
 	if err := s.admin.Do(ctx, s.admin.B().ConfigResetstat().Build()).Error(); err != nil {
 		return account{}, fmt.Errorf("reset the server's statistics: %w", err)
@@ -94,7 +94,7 @@ func (s *server) account(ctx context.Context, work func() error) (account, error
 	return account{processor: after - before, commands: commands}, err
 }
 
-// processor returns the processor time that the process has used.
+// processor returns the processor time of the server's process so far.
 func (s *server) processor(ctx context.Context) (time.Duration, error) {
 	info, err := serverinfo.Read(ctx, s.admin, "cpu")
 	if err != nil {

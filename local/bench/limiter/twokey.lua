@@ -1,6 +1,7 @@
--- A sliding window counter as tutorials write it: the script derives both counters' keys
--- from one, and sets the time to live with each call. KEYS: the subject. ARGV: window
--- (ms), limit, the client's clock (ms). Returns 1 or 0, retry-after (ms), what is left.
+-- A sliding window counter as in tutorials: the script derives the keys of both counters
+-- from one key, and sets the time to live with each call. KEYS: the subject. ARGV: window
+-- (ms), limit, the client's clock (ms). Returns 1 (allowed) or 0, retry-after (ms) and the
+-- remaining calls.
 local window, limit, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local start = math.floor(now / window) * window
 local this, last = KEYS[1] .. ':' .. start, KEYS[1] .. ':' .. (start - window)

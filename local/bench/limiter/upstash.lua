@@ -1,7 +1,7 @@
 -- The sliding window that Upstash documents: two counters, the previous one weighted by
--- how much of its window still counts. KEYS: the counters of the current and of the
--- previous window. ARGV: limit, the client's clock (ms), window (ms), cost. Returns what
--- is left, or -1 when denied.
+-- the part of its window that still counts. KEYS: the counters of the current and of the
+-- previous window. ARGV: limit, the client's clock (ms), window (ms), cost. Returns the
+-- remaining calls, or -1 if denied.
 local limit, now, window, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local current = tonumber(redis.call('GET', KEYS[1]) or 0)
 local previous = tonumber(redis.call('GET', KEYS[2]) or 0)

@@ -1,6 +1,6 @@
--- A sliding window log as tutorials write it: a sorted set with a member for each call.
--- KEYS: the subject. ARGV: limit, window (s), the client's clock (ms). Returns 1 or 0,
--- what is left, retry-after (s).
+-- A sliding window log as in tutorials: a sorted set with a member for each call. KEYS:
+-- the subject. ARGV: limit, window (s), the client's clock (ms). Returns 1 (allowed) or 0,
+-- the remaining calls and retry-after (s).
 local key, limit, window, now = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 redis.call('ZREMRANGEBYSCORE', key, 0, now - 1000 * window)
 local count = redis.call('ZCARD', key)

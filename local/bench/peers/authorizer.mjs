@@ -1,5 +1,5 @@
-// The Lambda authorizer that people write in Node.js: ioredis, rate-limiter-flexible,
-// jose. It looks the API key up, or verifies the token, and takes from two limits at
+// A Lambda authorizer made of common Node.js libraries: ioredis, rate-limiter-flexible
+// and jose. It looks up the API key, or verifies the token, and takes from two limits at
 // once.
 
 import { createHmac } from "node:crypto";
@@ -15,7 +15,7 @@ const limiters = [["10s", 100, 10], ["10m", 1000, 600]].map(([name, points, dura
   new RateLimiterRedis({ storeClient: redis, keyPrefix: `node:${name}`, points, duration })));
 const keys = JWT_JWKS_URL && createRemoteJWKSet(new URL(JWT_JWKS_URL));
 
-// caller returns who calls; any error is a bad credential.
+// caller returns the caller's id. It treats every error as a bad credential.
 async function caller(headers) {
   try {
     if (keys) {
@@ -26,11 +26,11 @@ async function caller(headers) {
     const hash = createHmac("sha256", KEY_PEPPER).update(headers["x-api-key"]).digest("hex");
     const record = await redis.hgetall(`peers:key:${hash}`);
     if (record.plan === "pro") return record.id;
-  } catch { /* as for an unknown key */ }
+  } catch { /* treated as an unknown key */ }
   throw new Error("Unauthorized");
 }
 
-// take takes one call from every limit and returns the one with the least left.
+// take takes one call from every limit and returns the result of the tightest limit.
 async function take(id) {
   const taken = await Promise.all(limiters.map((limiter) => limiter.consume(id).catch((over) => {
     if (over instanceof Error) throw over;

@@ -1,6 +1,6 @@
-// Command peers is the Lambda authorizer that people write in Go: go-redis, redis_rate,
-// go-oidc. It looks the API key up, or verifies the token, and takes from two limits at
-// once. scripts/bench check compares it and authorizer.mjs with our check function.
+// Command peers is a Lambda authorizer made of common Go libraries: go-redis, redis_rate
+// and go-oidc. It looks up the API key, or verifies the token, and takes from two limits
+// at once. scripts/bench check compares it and authorizer.mjs with the check function.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errUnauthorized is what API Gateway answers 401 to.
+// errUnauthorized has the text that makes API Gateway answer 401.
 var errUnauthorized = errors.New("Unauthorized")
 
 var limits = []redis_rate.Limit{
@@ -34,7 +34,7 @@ type authorizer struct {
 	client   *redis.Client
 	limiter  *redis_rate.Limiter
 	pepper   []byte
-	verifier *oidc.IDTokenVerifier // nil where API keys are asked for
+	verifier *oidc.IDTokenVerifier // nil if callers have API keys
 }
 
 func main() {
@@ -92,7 +92,7 @@ func (a *authorizer) authorize(ctx context.Context, event request) (response, er
 	}, nil
 }
 
-// caller returns who calls.
+// caller returns the caller's id, or errUnauthorized for a bad credential.
 func (a *authorizer) caller(ctx context.Context, headers map[string]string) (string, error) {
 	if a.verifier != nil {
 		token, err := a.verifier.Verify(ctx, strings.TrimPrefix(headers["authorization"], "Bearer "))
@@ -113,7 +113,7 @@ func (a *authorizer) caller(ctx context.Context, headers map[string]string) (str
 	return record["id"], nil
 }
 
-// take takes one call from every limit and returns the one with the least left.
+// take takes one call from every limit and returns the result of the tightest limit.
 func (a *authorizer) take(ctx context.Context, id string) (*redis_rate.Result, error) {
 	results := make([]*redis_rate.Result, len(limits))
 	failed := make([]error, len(limits))

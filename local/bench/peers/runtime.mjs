@@ -1,5 +1,5 @@
-// Lambda's Runtime API as a function in Node.js uses it: one call at a time, over one
-// connection.
+// A client of Lambda's Runtime API, as in the Node.js runtime: one call at a time, over
+// one connection.
 
 import { Agent, request } from "node:http";
 

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package runtimeapi starts built functions and hands them events, for benchmarks. It
-// does little work itself, so that measurements are of the function.
+// Package runtimeapi starts built functions and invokes them through Lambda's Runtime API,
+// for benchmarks. It does little work itself, so that it does not distort measurements.
 package runtimeapi
 
 import (
@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// Function is a program that asks the Runtime API for events.
+// Function is a program that gets its events from the Runtime API.
 type Function struct {
 	Name    string
 	Command []string
@@ -26,26 +26,26 @@ type Function struct {
 	Valid   func(answer []byte) error // nil if any answer is valid
 }
 
-// ErrAnswer means that a function failed, or gave an answer that is not valid.
-var ErrAnswer = errors.New("the function did not answer as it should")
+// ErrAnswer means that a function returned an error, an invalid answer or none.
+var ErrAnswer = errors.New("no valid answer of the function")
 
-// Environment is a running function, and the part of Lambda's Runtime API that it needs.
+// Environment is a running function with the part of Lambda's Runtime API that it needs.
 type Environment struct {
 	function Function
 	process  *exec.Cmd
 	server   *http.Server
 	addr     string
 	events   chan []byte
-	given    chan time.Time
-	done     chan answered
+	sent     chan time.Time // when the function got an event
+	answers  chan answer
 
-	lock sync.Mutex
-	last time.Time       // when the last answer arrived
-	held []time.Duration // from each answer until the function asked for the next event
+	lock       sync.Mutex
+	lastAnswer time.Time       // when the last answer arrived
+	afterwards []time.Duration // from each answer to the function's next request for an event
 }
 
-// answered is an answer of the function, and when it arrived.
-type answered struct {
+// answer is an answer of the function and the time of its arrival.
+type answer struct {
 	at     time.Time
 	body   []byte
 	failed bool
@@ -66,7 +66,7 @@ func Start(ctx context.Context, f Function) (*Environment, error) {
 // Environments are functions that run at the same time.
 type Environments []*Environment
 
-// StartAll starts functions, or none after an error.
+// StartAll starts functions. After an error it closes those that it has started.
 func StartAll(ctx context.Context, functions ...Function) (Environments, error) {
 	var all Environments
 	for _, f := range functions {
@@ -100,15 +100,15 @@ func ColdStart(ctx context.Context, f Function, event []byte) (time.Duration, []
 		return 0, nil, err
 	}
 	defer e.Close()
-	took, answer, err := e.wait(began)
+	took, body, err := e.wait(began)
 	if err != nil {
 		return 0, nil, fmt.Errorf("cold start of %s: %w", f.Name, err)
 	}
-	return took, answer, nil
+	return took, body, nil
 }
 
-// ColdStarts makes n cold starts of each function, in turns and with the events in turn.
-// It returns the times of each function.
+// ColdStarts makes n cold starts of each function. The functions and the events take
+// turns. It returns the times of each function.
 func ColdStarts(ctx context.Context, n int, events [][]byte, functions ...Function) ([][]time.Duration,
 	error) {
 	times := make([][]time.Duration, len(functions))
@@ -131,7 +131,7 @@ func serve(f Function) (*Environment, error) {
 		return nil, fmt.Errorf("runtime API: %w", err)
 	}
 	e := &Environment{function: f, addr: listener.Addr().String(), events: make(chan []byte, 1),
-		given: make(chan time.Time, 1), done: make(chan answered, 1)}
+		sent: make(chan time.Time, 1), answers: make(chan answer, 1)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", e.next)
 	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response",
@@ -162,8 +162,8 @@ func (e *Environment) PID() int { return e.process.Process.Pid }
 
 func (e *Environment) next(w http.ResponseWriter, q *http.Request) {
 	e.lock.Lock()
-	if !e.last.IsZero() {
-		e.held = append(e.held, time.Since(e.last))
+	if !e.lastAnswer.IsZero() {
+		e.afterwards = append(e.afterwards, time.Since(e.lastAnswer))
 	}
 	e.lock.Unlock()
 	select {
@@ -173,7 +173,7 @@ func (e *Environment) next(w http.ResponseWriter, q *http.Request) {
 		h.Set("Lambda-Runtime-Deadline-Ms", fmt.Sprint(time.Now().Add(time.Minute).UnixMilli()))
 		h.Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:123456789012:function:check")
 		h.Set("Content-Type", "application/json")
-		e.given <- time.Now()
+		e.sent <- time.Now()
 		_, _ = w.Write(event)
 	case <-q.Context().Done():
 	}
@@ -183,27 +183,29 @@ func (e *Environment) answer(w http.ResponseWriter, q *http.Request, failed bool
 	at := time.Now()
 	body, _ := io.ReadAll(q.Body)
 	e.lock.Lock()
-	e.last = at
+	e.lastAnswer = at
 	e.lock.Unlock()
 	w.WriteHeader(http.StatusAccepted)
-	e.done <- answered{at, body, failed}
+	e.answers <- answer{at, body, failed}
 }
 
-// Invoke hands an event out and returns how long the answer took, and the answer.
+// Invoke sends the function an event. It returns the time until the answer, and the
+// answer.
 func (e *Environment) Invoke(event []byte) (time.Duration, []byte, error) {
 	e.events <- event
 	select {
-	case given := <-e.given:
-		return e.wait(given)
+	case sent := <-e.sent:
+		return e.wait(sent)
 	case <-time.After(time.Minute):
-		return 0, nil, fmt.Errorf("%w: it does not ask for events", ErrAnswer)
+		return 0, nil, fmt.Errorf("%w: it did not request an event within a minute", ErrAnswer)
 	}
 }
 
-// wait returns the time since an instant until the answer, and the answer.
+// wait waits for the answer, at most a minute. It returns the time from since to the
+// answer, and the answer.
 func (e *Environment) wait(since time.Time) (time.Duration, []byte, error) {
 	select {
-	case a := <-e.done:
+	case a := <-e.answers:
 		if a.failed {
 			return 0, nil, fmt.Errorf("%w: %s", ErrAnswer, a.body)
 		}
@@ -218,11 +220,12 @@ func (e *Environment) wait(since time.Time) (time.Duration, []byte, error) {
 	}
 }
 
-// Held returns how long the function worked on after each of its answers except the last.
-func (e *Environment) Held() []time.Duration {
+// TimesAfterAnswers returns how long the function continued to work after each of its
+// answers, except the last.
+func (e *Environment) TimesAfterAnswers() []time.Duration {
 	e.lock.Lock()
 	defer e.lock.Unlock()
-	return slices.Clone(e.held)
+	return slices.Clone(e.afterwards)
 }
 
 // start starts the process. After an error the API is closed.

@@ -18,14 +18,14 @@ import (
 	"tidegate/local/bench/serverinfo"
 )
 
-// timeout bounds a command of the benchmark.
+// timeout bounds the time of a command or a connection of the benchmark.
 const timeout = 10 * time.Second
 
 func storeOptions(pooled bool) store.Options {
 	return store.Options{Dial: timeout, Write: timeout, Pooled: pooled}
 }
 
-// cluster is a Valkey cluster, or one server, under measurement.
+// cluster is a Valkey cluster, or a single server, under measurement.
 type cluster struct {
 	*harness.Server
 	nodes []valkey.Client // one for each shard, to read its statistics
@@ -35,7 +35,7 @@ func openCluster(ctx context.Context, shards int) (*cluster, error) {
 	return connect(harness.StartCluster(ctx, "scale", shards, storeOptions(false)))
 }
 
-// openServer starts one server that is no cluster.
+// openServer starts a single server without cluster mode.
 func openServer(ctx context.Context) (*cluster, error) {
 	return connect(harness.Start(ctx, "scale", storeOptions(false)))
 }
@@ -57,7 +57,7 @@ func connect(s *harness.Server, err error) (*cluster, error) {
 	return c, nil
 }
 
-// calls creates keys and returns a call with each.
+// calls creates n keys of a plan and returns a call with each.
 func (c *cluster) calls(ctx context.Context, plan string, n int) ([]enforce.Call, error) {
 	keys, err := c.Keys(ctx, plan, "test", n)
 	calls := make([]enforce.Call, len(keys))
@@ -67,7 +67,7 @@ func (c *cluster) calls(ctx context.Context, plan string, n int) ([]enforce.Call
 	return calls, err
 }
 
-// nodeUsage is what a server has used since its start or during some work.
+// nodeUsage is what a server has used, since its start or between two readings.
 type nodeUsage struct {
 	processor time.Duration // of the process
 	scripts   int64         // number of scripts run
@@ -84,8 +84,8 @@ func (u nodeUsage) minus(before nodeUsage) nodeUsage {
 	}
 }
 
-// during returns what each node used while do ran.
-func (c *cluster) during(ctx context.Context, do func() error) ([]nodeUsage, error) {
+// usageDuring runs do and returns what each node used meanwhile.
+func (c *cluster) usageDuring(ctx context.Context, do func() error) ([]nodeUsage, error) {
 	before, err := c.usage(ctx)
 	if err != nil {
 		return nil, err
@@ -100,6 +100,7 @@ func (c *cluster) during(ctx context.Context, do func() error) ([]nodeUsage, err
 	return used, err
 }
 
+// usage returns what each node has used since its start.
 func (c *cluster) usage(ctx context.Context) ([]nodeUsage, error) {
 	var all []nodeUsage
 	for _, node := range c.nodes {
@@ -121,16 +122,16 @@ func (c *cluster) usage(ctx context.Context) ([]nodeUsage, error) {
 	return all, nil
 }
 
-// The server shrinks the buffers of connections bit by bit, so its memory is read every
+// The server shrinks the buffers of connections gradually. So its memory is read every
 // readEvery until it no longer changes, at most maxReads times.
 const (
 	readEvery = 100 * time.Millisecond
 	maxReads  = 200
 )
 
-// memory returns the bytes that the first node uses, without the buffers of connections,
-// once they have been the same still times in a row.
-func (c *cluster) memory(ctx context.Context, still int) (int64, error) {
+// memory returns the bytes that the first node uses, without the buffers of connections.
+// It waits until stable readings in a row equal the one before.
+func (c *cluster) memory(ctx context.Context, stable int) (int64, error) {
 	tick := time.NewTicker(readEvery)
 	defer tick.Stop()
 	last, same := int64(0), 0
@@ -142,7 +143,7 @@ func (c *cluster) memory(ctx context.Context, still int) (int64, error) {
 		if same++; now != last {
 			last, same = now, 0
 		}
-		if same == still {
+		if same == stable {
 			break
 		}
 		select {
@@ -154,14 +155,14 @@ func (c *cluster) memory(ctx context.Context, still int) (int64, error) {
 	return last, nil
 }
 
-// auditBytes returns the bytes of the audit's entries on the first node.
+// auditBytes returns the memory of the audit log.
 func (c *cluster) auditBytes(ctx context.Context) (int64, error) {
 	total := int64(0)
 	for _, b := range keyspace.All() {
 		size, err := c.Client.Do(ctx,
 			c.Client.B().MemoryUsage().Key(audit.Stream(b)).Samples(0).Build()).AsInt64()
 		if err != nil && !valkey.IsValkeyNil(err) {
-			return 0, fmt.Errorf("read the size of the audit: %w", err)
+			return 0, fmt.Errorf("read the size of the audit log: %w", err)
 		}
 		total += size
 	}

@@ -17,10 +17,10 @@ import (
 	"tidegate/local/bench/harness"
 )
 
-// fleet is environments that check at the same time.
+// fleet is a number of environments that check at the same time.
 type fleet []*environment
 
-// newFleet opens n environments. They record usage if records is true.
+// newFleet connects n environments. They record usage if records is true.
 func newFleet(ctx context.Context, url string, n int, records bool) (fleet, error) {
 	var f fleet
 	for range n {
@@ -45,7 +45,7 @@ func (f fleet) close(ctx context.Context) {
 	}
 }
 
-// flush sends all usage that is recorded.
+// flush sends all usage records.
 func (f fleet) flush(ctx context.Context) {
 	for _, e := range f {
 		if e.usage != nil {
@@ -54,43 +54,43 @@ func (f fleet) flush(ctx context.Context) {
 	}
 }
 
-// fleetResult is what one run of a fleet did.
+// fleetResult is the result of one run of a fleet.
 type fleetResult struct {
 	calls, allowed int64
-	took           time.Duration
-	waited         []time.Duration // for each check
+	took           time.Duration   // the whole run
+	latencies      []time.Duration // of each check
 }
 
-// each checks n times, the calls in turn.
-func (f fleet) each(ctx context.Context, calls []enforce.Call, n int) (fleetResult, error) {
+// checkTimes makes n checks. The calls take turns.
+func (f fleet) checkTimes(ctx context.Context, calls []enforce.Call, n int) (fleetResult, error) {
 	return f.run(ctx, calls, harness.Times(n))
 }
 
-// during checks the calls in turn, as fast as they are answered, until lasts has passed.
-func (f fleet) during(ctx context.Context, calls []enforce.Call, lasts time.Duration) (fleetResult, error) {
-	return f.run(ctx, calls, harness.For(lasts))
+// checkFor makes checks as fast as they are answered, for a time. The calls take turns.
+func (f fleet) checkFor(ctx context.Context, calls []enforce.Call, d time.Duration) (fleetResult, error) {
+	return f.run(ctx, calls, harness.For(d))
 }
 
 func (f fleet) run(ctx context.Context, calls []enforce.Call, more func(int) bool) (fleetResult, error) {
 	var allowed atomic.Int64
-	waited := make([][]time.Duration, len(f))
+	latencies := make([][]time.Duration, len(f))
 	began := time.Now()
 	err := harness.Concurrently(len(f), more, func(worker, i int) error {
 		sent := time.Now()
 		passed, err := f[worker].check(ctx, calls[i%len(calls)])
-		waited[worker] = append(waited[worker], time.Since(sent))
+		latencies[worker] = append(latencies[worker], time.Since(sent))
 		if passed {
 			allowed.Add(1)
 		}
 		return err
 	})
-	r := fleetResult{allowed: allowed.Load(), took: time.Since(began), waited: slices.Concat(waited...)}
-	r.calls = int64(len(r.waited))
+	r := fleetResult{allowed: allowed.Load(), took: time.Since(began), latencies: slices.Concat(latencies...)}
+	r.calls = int64(len(r.latencies))
 	return r, err
 }
 
-// environment checks as an environment of the check function does: on its own
-// connections, one call at a time.
+// environment checks like an environment of the check function: on its own connections,
+// one call at a time.
 type environment struct {
 	client  valkey.Client
 	checker *enforce.Checker
@@ -112,7 +112,8 @@ func (e *environment) check(ctx context.Context, call enforce.Call) (allowed boo
 	return result.Allowed, err
 }
 
-// piggyback returns the usage records that are due, or nil.
+// piggyback returns the usage records that are due, to be sent in the flush of a check; nil
+// if none are due.
 func (e *environment) piggyback() *enforce.Piggyback {
 	if e.usage == nil {
 		return nil

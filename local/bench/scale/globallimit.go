@@ -13,22 +13,21 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// lease is how long environments lease shares of a limit, where they do.
+// lease is the duration of leases in the measurements with leases.
 const lease = policy.Duration(time.Second)
 
-// sharers is how many environments share the global limit.
+// sharers is the number of environments that share the global limit.
 const sharers = 100
 
-// The limits that all callers share: nearLimit is reached, farLimit allows every check.
+// The limits on all callers. The measurements reach lowLimit and never reach highLimit.
 var (
-	farLimit  = limiter.Limit{Requests: 100_000_000, Window: 10 * time.Second}
-	nearLimit = limiter.Limit{Requests: 5_000, Window: time.Hour}
+	highLimit = limiter.Limit{Requests: 100_000_000, Window: 10 * time.Second}
+	lowLimit  = limiter.Limit{Requests: 5_000, Window: time.Hour}
 )
 
-// globalLimit measures a limit that all callers share. Its counts lie in one key, so on
-// one shard.
+// globalLimit measures a limit on all callers. Its counts are in one key, so on one shard.
 func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
-	c, err := openCluster(ctx, mostShards)
+	c, err := openCluster(ctx, maxShards)
 	if err != nil {
 		return nil, err
 	}
@@ -45,15 +44,15 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer fleet.close(ctx)
-	if _, err := fleet.during(ctx, calls, o.slice/5); err != nil {
+	if _, err := fleet.checkFor(ctx, calls, o.slice/5); err != nil {
 		return nil, err
 	}
 	return measureLimit(ctx, o, c, fleet, calls)
 }
 
-// measureLimit measures without a limit; with nearLimit, taken from by every call and
-// then leased; and with farLimit, in the same two ways. The order matters, since an edit
-// keeps the counts.
+// measureLimit measures without a limit, with lowLimit and with highLimit, each limit
+// first without leases and then with leases. The order matters, since an edit keeps the
+// counts.
 func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 	calls []enforce.Call) ([]figures.Figure, error) {
 	without, err := measureCosts(ctx, o, c, f, calls)
@@ -61,21 +60,21 @@ func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 		return nil, err
 	}
 	reached, err := exhaust(ctx, c, f, calls, func(s *policy.Set) {
-		s.Global.Limits = []limiter.Limit{nearLimit}
+		s.Global.Limits = []limiter.Limit{lowLimit}
 	})
 	if err != nil {
 		return nil, err
 	}
 	leased, err := exhaust(ctx, c, f, calls, func(s *policy.Set) {
-		s.Global = policy.Scope{} // the same limit on all calls of a route has counts of its own
-		s.Routes = []policy.Route{{Name: "all", Cost: 1, Shared: []limiter.Limit{nearLimit},
+		s.Global = policy.Scope{} // a shared limit of a route, since it has new counts
+		s.Routes = []policy.Route{{Name: "all", Cost: 1, Shared: []limiter.Limit{lowLimit},
 			SharedLease: lease}}
 	})
 	if err != nil {
 		return nil, err
 	}
 	if err := c.Edit(ctx, func(s *policy.Set) {
-		s.Routes, s.Global.Limits = nil, []limiter.Limit{farLimit}
+		s.Routes, s.Global.Limits = nil, []limiter.Limit{highLimit}
 	}); err != nil {
 		return nil, err
 	}
@@ -93,7 +92,7 @@ func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 	hot, leasedHot := with.value("hot_shard_us"), withLease.value("hot_shard_us")
 	return []figures.Figure{
 		figure("global.environments", sharers, "environments"),
-		figure("global.limit", float64(nearLimit.Requests), "calls"),
+		figure("global.limit", float64(lowLimit.Requests), "calls"),
 		figure("global.attempts", float64(reached.calls), "calls"),
 		figure("global.admitted", float64(reached.allowed), "calls"),
 		figure("global.rate_without", without.value("rate"), "checks/s"),
@@ -108,17 +107,17 @@ func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 	}, nil
 }
 
-// exhaust saves an edit that puts nearLimit in force, and makes three times as many calls
-// as it admits.
+// exhaust saves an edit that puts lowLimit in force, and makes three times as many calls as
+// it allows. It returns an error if more calls were allowed.
 func exhaust(ctx context.Context, c *cluster, f fleet, calls []enforce.Call,
 	edit func(*policy.Set)) (fleetResult, error) {
 	if err := c.Edit(ctx, edit); err != nil {
 		return fleetResult{}, err
 	}
-	reached, err := f.each(ctx, calls, 3*int(nearLimit.Requests))
-	if err == nil && reached.allowed > nearLimit.Requests {
-		err = fmt.Errorf("%d environments were let through %d times, the limit is %d", sharers,
-			reached.allowed, nearLimit.Requests)
+	reached, err := f.checkTimes(ctx, calls, 3*int(lowLimit.Requests))
+	if err == nil && reached.allowed > lowLimit.Requests {
+		err = fmt.Errorf("%d calls of %d environments were allowed, the limit is %d", reached.allowed,
+			sharers, lowLimit.Requests)
 	}
 	return reached, err
 }

@@ -28,8 +28,8 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer c.Close()
-	// A long window, so that no count expires before the last is measured. What one call
-	// leaves does not depend on it.
+	// The window is so long that no count expires before the end of the measurement. The
+	// bytes of a call do not depend on it.
 	if err := c.Plan(ctx, memoryPlan,
 		limiter.Limit{Requests: fullLimit, Window: 24 * time.Hour}); err != nil {
 		return nil, err
@@ -39,21 +39,21 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer f.close(ctx)
-	// The first keys are not counted: they create what is stored once for any number of
-	// keys.
-	if _, err := (&growth{cluster: c, fleet: f, still: o.still}).to(ctx, fullKeys/10); err != nil {
+	// The first keys are not counted, since they create data that is stored once for any
+	// number of keys.
+	if _, err := (&growth{cluster: c, fleet: f, stable: o.stable}).growTo(ctx, fullKeys/10); err != nil {
 		return nil, err
 	}
-	g := &growth{cluster: c, fleet: f, still: o.still}
+	g := &growth{cluster: c, fleet: f, stable: o.stable}
 	var all []figures.Figure
 	for i, keys := range o.keys {
-		measured, err := g.to(ctx, keys)
+		measured, err := g.growTo(ctx, keys)
 		if err != nil {
 			return nil, fmt.Errorf("%d keys: %w", keys, err)
 		}
 		all = append(all, measured...)
 		if i == 0 {
-			bytes, err := g.full(ctx)
+			bytes, err := g.fillLogs(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -66,18 +66,18 @@ func memory(ctx context.Context, o options) ([]figures.Figure, error) {
 // growth is a store with a growing number of keys.
 type growth struct {
 	*cluster
-	fleet fleet
-	still int // see options
-	keys  int // their number so far
+	fleet  fleet
+	stable int // see options
+	keys   int // number of keys so far
 	// Bytes of all keys so far: as registered, and added by the first call of each.
 	registered, called int64
-	took               time.Duration // to create them
-	last               []enforce.Call
+	took               time.Duration  // to create the keys
+	last               []enforce.Call // one with each of the keys created last
 }
 
-// to creates keys up to a number of them, and makes one call with each new key.
-func (g *growth) to(ctx context.Context, keys int) ([]figures.Figure, error) {
-	grown, err := g.grown(ctx, func() (err error) {
+// growTo creates keys until there are so many, and makes one call with each new key.
+func (g *growth) growTo(ctx context.Context, keys int) ([]figures.Figure, error) {
+	grown, err := g.bytesAdded(ctx, func() (err error) {
 		began := time.Now()
 		g.last, err = g.calls(ctx, memoryPlan, keys-g.keys)
 		g.took += time.Since(began)
@@ -91,8 +91,8 @@ func (g *growth) to(ctx context.Context, keys int) ([]figures.Figure, error) {
 		return nil, err
 	}
 	g.registered += grown
-	grown, err = g.grown(ctx, func() error {
-		_, err := g.fleet.each(ctx, g.last, len(g.last))
+	grown, err = g.bytesAdded(ctx, func() error {
+		_, err := g.fleet.checkTimes(ctx, g.last, len(g.last))
 		g.fleet.flush(ctx)
 		return err
 	})
@@ -110,38 +110,38 @@ func (g *growth) to(ctx context.Context, keys int) ([]figures.Figure, error) {
 	}, measured...), err
 }
 
-// grown returns how many more bytes the server uses after do.
-func (g *growth) grown(ctx context.Context, do func() error) (int64, error) {
-	before, err := g.memory(ctx, g.still)
+// bytesAdded runs do and returns by how many bytes the server's memory grew.
+func (g *growth) bytesAdded(ctx context.Context, do func() error) (int64, error) {
+	before, err := g.memory(ctx, g.stable)
 	if err != nil {
 		return 0, err
 	}
 	if err := do(); err != nil {
 		return 0, err
 	}
-	after, err := g.memory(ctx, g.still)
+	after, err := g.memory(ctx, g.stable)
 	return after - before, err
 }
 
-// full fills the counts of some keys, and returns how many more bytes a full key takes
-// than one that called once.
-func (g *growth) full(ctx context.Context) (float64, error) {
+// fillLogs uses up the limits of some keys. It returns how many more bytes such a key takes
+// than a key after one call.
+func (g *growth) fillLogs(ctx context.Context) (float64, error) {
 	keys := g.last[:min(fullKeys, len(g.last))]
-	f := make(fleet, len(g.fleet)) // records nothing, so that the counts alone are measured
+	f := make(fleet, len(g.fleet)) // does not record usage, so that only counts add bytes
 	for i, e := range g.fleet {
 		f[i] = &environment{client: e.client, checker: e.checker}
 	}
-	grown, err := g.grown(ctx, func() error {
-		_, err := f.each(ctx, keys, len(keys)*(fullLimit-1))
+	grown, err := g.bytesAdded(ctx, func() error {
+		_, err := f.checkTimes(ctx, keys, len(keys)*(fullLimit-1))
 		return err
 	})
 	return float64(grown) / float64(len(keys)), err
 }
 
-// edit saves the plan of all keys several times.
+// edit measures edits of the plan that all keys have.
 func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	var took []time.Duration
-	used, err := g.during(ctx, func() error {
+	used, err := g.usageDuring(ctx, func() error {
 		for i := range edits {
 			began := time.Now()
 			if err := g.Edit(ctx, func(s *policy.Set) {

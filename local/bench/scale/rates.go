@@ -19,10 +19,10 @@ import (
 	"tidegate/local/bench/harness"
 )
 
-// The environments that check at the same time, and the largest number of shards.
+// The number of environments that check at the same time, and the largest number of shards.
 const (
 	environments = 64
-	mostShards   = 3
+	maxShards    = 3
 )
 
 // kindOfCheck is a plan whose checks are measured.
@@ -42,11 +42,11 @@ var (
 	}
 )
 
-// shards measures the cost of a check on one shard, and on more shards that of a check of
-// the first kind.
+// shards measures the cost of checks of all kinds on one shard, and of the first kind on
+// more shards.
 func shards(ctx context.Context, o options) ([]figures.Figure, error) {
 	var all []figures.Figure
-	for n := 1; n <= mostShards; n++ {
+	for n := 1; n <= maxShards; n++ {
 		kinds := kindsOfCheck
 		if n > 1 {
 			kinds = kinds[:1]
@@ -93,8 +93,8 @@ func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]fig
 	return measured, nil
 }
 
-// measureGrowth measures how the rate of checks grows with the environments, once for
-// each number of them. all has the costs with all environments.
+// measureGrowth measures the rate of checks with 1, 2, 4 and up to all environments, once
+// each. all has the costs with all environments.
 func measureGrowth(ctx context.Context, o options, c *cluster, calls []enforce.Call,
 	all costs) ([]figures.Figure, error) {
 	o.repeats = 1
@@ -117,7 +117,7 @@ func measureGrowth(ctx context.Context, o options, c *cluster, calls []enforce.C
 // costs are the figures of checks under full load, without a prefix.
 type costs []figures.Figure
 
-// named returns the figures with the given names, with a prefix.
+// named returns the figures with the given names, in which it puts a prefix before them.
 func (c costs) named(prefix string, names ...string) []figures.Figure {
 	var all []figures.Figure
 	for _, name := range names {
@@ -130,7 +130,7 @@ func (c costs) named(prefix string, names ...string) []figures.Figure {
 // value returns the value of a figure.
 func (c costs) value(name string) float64 { return c.named("", name)[0].Value }
 
-// saturate checks as fast as n environments can. It returns medians.
+// saturate checks as fast as n environments can. It returns the medians of the costs.
 func saturate(ctx context.Context, o options, c *cluster, n int, calls []enforce.Call,
 	records bool) (costs, error) {
 	f, err := newFleet(ctx, c.URL, n, records)
@@ -138,7 +138,7 @@ func saturate(ctx context.Context, o options, c *cluster, n int, calls []enforce
 		return nil, err
 	}
 	defer f.close(ctx)
-	if _, err := f.during(ctx, calls, o.slice/5); err != nil { // loads the scripts and the policies
+	if _, err := f.checkFor(ctx, calls, o.slice/5); err != nil { // loads the scripts and the policies
 		return nil, err
 	}
 	return measureCosts(ctx, o, c, f, calls)
@@ -148,31 +148,32 @@ func measureCosts(ctx context.Context, o options, c *cluster, f fleet, calls []e
 	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
 		var done fleetResult
 		before := ownTime()
-		used, err := c.during(ctx, func() (err error) {
-			done, err = f.during(ctx, calls, o.slice)
+		used, err := c.usageDuring(ctx, func() (err error) {
+			done, err = f.checkFor(ctx, calls, o.slice)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 		if done.allowed < done.calls {
-			return nil, fmt.Errorf("%d of %d checks were denied: figures are of allowed checks",
+			return nil, fmt.Errorf("%d of %d checks were denied: only allowed checks are measured",
 				done.calls-done.allowed, done.calls)
 		}
 		return costsOf(done, used, ownTime()-before), nil
 	})
 }
 
-// costsOf returns what a run cost the servers, and the clients by their processor time.
+// costsOf returns the costs of a run, from what the servers used and the processor time of
+// the clients.
 func costsOf(done fleetResult, used []nodeUsage, clients time.Duration) costs {
 	var total nodeUsage
-	var busiest int64            // scripts that the busiest node ran
-	var mostWorked time.Duration // by a node
+	var busiest int64              // scripts that the busiest node ran
+	var maxProcessor time.Duration // processor time of the node that used most
 	for _, u := range used {
 		total.processor += u.processor
 		total.scripting += u.scripting
 		total.scripts += u.scripts
-		busiest, mostWorked = max(busiest, u.scripts), max(mostWorked, u.processor)
+		busiest, maxProcessor = max(busiest, u.scripts), max(maxProcessor, u.processor)
 	}
 	perCheck := func(d time.Duration) float64 { return figures.Micros(d) / float64(done.calls) }
 	return costs{
@@ -181,9 +182,9 @@ func costsOf(done fleetResult, used []nodeUsage, clients time.Duration) costs {
 		figures.Of("script_us", perCheck(total.scripting), "µs"),
 		figures.Of("per_core", 1e6/perCheck(total.processor), "checks/s"),
 		figures.Of("busiest_share", float64(busiest)*float64(len(used))/float64(total.scripts), "ratio"),
-		figures.Of("hot_shard_us", perCheck(mostWorked), "µs"),
-		figures.InMicros("p50_us", figures.Quantile(done.waited, 0.5)),
-		figures.InMicros("p99_us", figures.Quantile(done.waited, 0.99)),
+		figures.Of("hot_shard_us", perCheck(maxProcessor), "µs"),
+		figures.InMicros("p50_us", figures.Quantile(done.latencies, 0.5)),
+		figures.InMicros("p99_us", figures.Quantile(done.latencies, 0.99)),
 		figures.Of("server_cores", float64(total.processor)/float64(done.took), "cores"),
 		figures.Of("client_cores", float64(clients)/float64(done.took), "cores"),
 	}
@@ -192,12 +193,12 @@ func costsOf(done fleetResult, used []nodeUsage, clients time.Duration) costs {
 // ownTime returns the processor time of this process so far.
 func ownTime() time.Duration {
 	var used syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails for a wrong address alone
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails only for an invalid address
 	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
-// simple measures a GET of 100 bytes as checks are measured. ElastiCache Serverless bills
-// a command by its processor time relative to that of such a GET.
+// simple measures a GET of 100 bytes in the same way as checks. ElastiCache Serverless
+// bills a command by its processor time relative to that of such a GET.
 func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 	c, err := openCluster(ctx, 1)
 	if err != nil {
@@ -217,7 +218,7 @@ func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 		c.OnClose(clients[i].Close)
 	}
 	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
-		used, err := c.during(ctx, func() error {
+		used, err := c.usageDuring(ctx, func() error {
 			return harness.Concurrently(len(clients), harness.For(o.slice), func(worker, _ int) error {
 				client := clients[worker]
 				return client.Do(ctx, client.B().Get().Key(key).Build()).Error()

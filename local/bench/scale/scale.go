@@ -2,9 +2,9 @@
 
 // Package scale measures what decides the size of a deployment: a Valkey server's time
 // for a check, the effect of more shards, the memory of a key, the cost of an edit of a
-// plan that many keys have, and the capacity of a limit that all callers share. Servers
-// and clients share this machine, so rates are those of both together. The server's
-// processor time for a check is comparable between machines.
+// plan that many keys have, and the capacity of a limit on all callers. Servers and
+// clients share this machine, so rates depend on both. The server's processor time for a
+// check is comparable between machines.
 package scale
 
 import (
@@ -21,25 +21,25 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// options are the flags and what follows from them.
+// options are the flags and the sizes that follow from them.
 type options struct {
 	output, record string
-	slice          time.Duration // how long each measurement of a rate takes
+	slice          time.Duration // of each measurement of a rate
 	repeats        int
 	callers        int   // in measurements of rates: so many that none comes near its limit
 	keys           []int // number of keys at each measurement of memory
-	still          int   // tenths of a second for which memory must not change before it counts
+	stable         int   // readings of memory, 100 ms apart, that must not differ
 }
 
 func parseOptions(args []string, errOut io.Writer) (options, error) {
 	o := options{slice: 5 * time.Second, repeats: 5, callers: 10_000,
-		keys: []int{10_000, 100_000, 1_000_000}, still: 25}
+		keys: []int{10_000, 100_000, 1_000_000}, stable: 25}
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	f.SetOutput(errOut)
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
 	f.StringVar(&o.record, "record", "",
 		"`file` to write the figures to, with the machine and the day, for docs/scale.md")
-	short := f.Bool("short", false, "a quick look, over fewer keys")
+	short := f.Bool("short", false, "quick run with fewer keys; do not quote its figures")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
@@ -47,12 +47,12 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 		o.slice, o.repeats, o.callers, o.keys = time.Second/2, 1, 2_000, []int{1_000, 10_000}
 	}
 	if o.record != "" && *short {
-		return o, errors.New("-record: needs figures to quote, so leave -short out")
+		return o, errors.New("-record: cannot be combined with -short, whose figures are too rough")
 	}
 	return o, nil
 }
 
-// measurement is a group of figures.
+// measurement is a named group of figures.
 type measurement struct {
 	name    string
 	measure func(context.Context, options) ([]figures.Figure, error)
@@ -62,7 +62,7 @@ var measurements = []measurement{
 	{"simple", simple}, {"shards", shards}, {"global", globalLimit}, {"memory", memory},
 }
 
-// Run measures with the flags in args.
+// Run runs the benchmark with the flags in args.
 func Run(ctx context.Context, args []string, out, progress io.Writer) error {
 	o, err := parseOptions(args, progress)
 	if err != nil {
@@ -84,7 +84,7 @@ func Run(ctx context.Context, args []string, out, progress io.Writer) error {
 	return write(o.record, where, all)
 }
 
-// machine describes this machine, with its load average where the system has one.
+// machine describes this machine, with its load average if the system reports one.
 func machine() string {
 	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	if load := figures.LoadAverage(); load != "" {
@@ -93,15 +93,16 @@ func machine() string {
 	return text
 }
 
-// recorded is the content of a file that docs/scale.md is computed from.
+// recorded is the content of measured.json and growth.json, from which infra/scale makes
+// docs/scale.md.
 type recorded struct {
 	Machine string           `json:"machine"`
 	Day     string           `json:"day"`
 	Figures []figures.Figure `json:"figures"`
 }
 
-// write writes the figures to file, and those of growth to growth.json in the same folder.
-// Both have the time of a simple command, which shows how fast the machine was.
+// write writes the figures to file, and the figures of growth to growth.json in the same
+// folder. Both have the time of a simple command, which shows the machine's speed.
 func write(file, where string, all []figures.Figure) error {
 	if file == "" {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"tidegate/local/bench/figures"
 )
 
-// tiny measures everything, too briefly for figures of any use.
-var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, still: 2}
+// tiny has options that measure everything, too briefly for meaningful figures.
+var tiny = options{slice: 50 * time.Millisecond, repeats: 1, callers: 200, keys: []int{300, 600}, stable: 2}
 
 func needServer(t *testing.T) {
 	t.Helper()
@@ -26,8 +26,8 @@ func needServer(t *testing.T) {
 	}
 }
 
-// Every measurement gives the figures that docs/scale.md shows. Those that do not depend
-// on the machine are right.
+// The measurements give every figure of docs/scale.md. Figures that do not depend on the
+// machine are checked.
 func TestMeasurements(t *testing.T) {
 	needServer(t)
 	measured := map[string]float64{}
@@ -51,27 +51,27 @@ func TestMeasurements(t *testing.T) {
 		"edit.keys300.ms", "edit.keys600.cpu_ms",
 	} {
 		if measured["scale."+name] <= 0 {
-			t.Errorf("%s is %g", name, measured["scale."+name])
+			t.Errorf("%s: got %g, want more than 0", name, measured["scale."+name])
 		}
 	}
 	if spread := measured["scale.one_limit.shards1.busiest_share"]; spread != 1 {
-		t.Errorf("the only shard has %g of its share", spread)
+		t.Errorf("busiest share of a single shard: got %g, want 1", spread)
 	}
 	if admitted, limit := measured["scale.global.admitted"],
 		measured["scale.global.limit"]; admitted != limit {
-		t.Errorf("%g calls were let through under a global limit of %g", admitted, limit)
+		t.Errorf("got %g allowed calls, want the global limit %g", admitted, limit)
 	}
 	if admitted, limit := measured["scale.global.leased_admitted"],
 		measured["scale.global.limit"]; admitted > limit || admitted < limit/2 {
-		t.Errorf("%g calls were let through under a leased global limit of %g", admitted, limit)
+		t.Errorf("got %g allowed calls, want half to all of the leased global limit %g", admitted, limit)
 	}
-	// 256 copies of a set with one plan, each in a command of its own.
+	// An edit sends 256 copies of a set with one plan, each in its own command.
 	if bytes := measured["scale.edit.keys600.bytes"]; bytes < 256*80 || bytes > 256*1000 {
-		t.Errorf("an edit sends %g bytes", bytes)
+		t.Errorf("an edit sends %g bytes, want 256 times 80 to 1000", bytes)
 	}
 }
 
-// -record writes the forms that docs/scale.md is computed from.
+// -record writes the two files from which infra/scale makes docs/scale.md.
 func TestRecord(t *testing.T) {
 	folder := t.TempDir()
 	if err := write(filepath.Join(folder, "measured.json"), machine(), []figures.Figure{figure("a", 1, "ms"),
@@ -93,7 +93,7 @@ func TestRecord(t *testing.T) {
 			got = append(got, f.Name)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s has %q, want %q", name, got, want)
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }
@@ -104,11 +104,11 @@ func TestBadFlags(t *testing.T) {
 		want string
 	}{
 		{[]string{"-wrong"}, "-wrong"},
-		{[]string{"-short", "-record", "x"}, "-record: needs figures to quote"},
+		{[]string{"-short", "-record", "x"}, "-record: cannot be combined with -short"},
 	} {
 		var out bytes.Buffer
 		if err := Run(t.Context(), c.args, &out, &out); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+			t.Errorf("%v: got %v, want %q", c.args, err, c.want)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package serverinfo reads what a Valkey server says of itself, for benchmarks: its
-// processor time, memory and commands.
+// Package serverinfo reads a Valkey server's INFO for benchmarks: its processor time,
+// memory and command statistics.
 package serverinfo
 
 import (
@@ -24,17 +24,17 @@ func Dial(address string) (valkey.Client, error) {
 	return client, nil
 }
 
-// Info is an answer to INFO.
+// Info is a reply to INFO.
 type Info struct {
 	values map[string]string
 	err    error
 }
 
-// Read asks a server for a section, such as "cpu" or "everything".
+// Read reads a section of INFO, such as "cpu" or "everything".
 func Read(ctx context.Context, client valkey.Client, section string) (*Info, error) {
 	text, err := client.Do(ctx, client.B().Info().Section(section).Build()).ToString()
 	if err != nil {
-		return nil, fmt.Errorf("ask the server about its %s: %w", section, err)
+		return nil, fmt.Errorf("read section %s of INFO: %w", section, err)
 	}
 	i := &Info{values: map[string]string{}}
 	for line := range strings.Lines(text) {
@@ -45,7 +45,7 @@ func Read(ctx context.Context, client valkey.Client, section string) (*Info, err
 	return i, nil
 }
 
-// Memory returns the bytes that a server uses, without the buffers of connections.
+// Memory returns the bytes that a server uses, without the buffers of client connections.
 func Memory(ctx context.Context, client valkey.Client) (int64, error) {
 	i, err := Read(ctx, client, "memory")
 	if err != nil {
@@ -54,31 +54,31 @@ func Memory(ctx context.Context, client valkey.Client) (int64, error) {
 	return i.Integer("used_memory") - i.Integer("mem_clients_normal"), i.Err()
 }
 
-// Err returns the error of the first number that could not be read.
+// Err returns the error of the first number that could not be parsed.
 func (i *Info) Err() error { return i.err }
 
-// Text returns a field; "" for none.
+// Text returns a field; "" if the reply does not have it.
 func (i *Info) Text(name string) string { return i.values[name] }
 
-// Integer returns a field with a whole number.
+// Integer returns a field that is a whole number. It returns 0 after an error: see Err.
 func (i *Info) Integer(name string) int64 {
 	n, err := strconv.ParseInt(i.values[name], 10, 64)
 	i.note(name, err)
 	return n
 }
 
-// note keeps the first error for Err.
+// note stores the first error for Err.
 func (i *Info) note(name string, err error) {
 	if err != nil && i.err == nil {
-		i.err = fmt.Errorf("read %s: %w", name, err)
+		i.err = fmt.Errorf("read %s of INFO: %w", name, err)
 	}
 }
 
-// Processor returns the processor time that the process has used, of section cpu.
+// Processor returns the processor time of the whole process, of section cpu.
 func (i *Info) Processor() time.Duration { return i.seconds("used_cpu_user", "used_cpu_sys") }
 
-// MainThread returns the processor time that the thread which runs the commands has used,
-// of section cpu.
+// MainThread returns the processor time of the thread that runs the commands, of section
+// cpu.
 func (i *Info) MainThread() time.Duration {
 	return i.seconds("used_cpu_user_main_thread", "used_cpu_sys_main_thread")
 }
@@ -93,8 +93,9 @@ func (i *Info) seconds(names ...string) time.Duration {
 	return total
 }
 
-// Commands returns how many commands of a name, in lower case, ran, and their total time,
-// of section commandstats; zeros if none ran. A script's time includes its commands.
+// Commands returns the number of calls of a command, named in lower case, and their total
+// time, of section commandstats. It returns zeros if there were no calls. A script's time
+// includes its commands.
 func (i *Info) Commands(name string) (calls int64, took time.Duration) {
 	var micros int64
 	if _, err := fmt.Sscanf(i.values["cmdstat_"+name], "calls=%d,usec=%d", &calls, &micros); err != nil {
