@@ -19,7 +19,7 @@ import (
 const (
 	requestTimeout = 30 * time.Second
 	tries          = 8 // of a request that fails temporarily
-	longestWait    = 30 * time.Second
+	maxWait        = 30 * time.Second
 	maxAnswer      = 8 << 20
 )
 
@@ -35,7 +35,7 @@ func newClient(dashboard string, token secret) *client {
 		http: &http.Client{Timeout: requestTimeout}}
 }
 
-// failed is an unsuccessful answer. Its text never repeats the request.
+// failed is an error answer of the API. Its text never repeats the request.
 type failed struct {
 	status int
 	detail string
@@ -43,7 +43,8 @@ type failed struct {
 
 func (f *failed) Error() string { return fmt.Sprintf("%d %s", f.status, f.detail) }
 
-// call makes a request, repeats it while the API is busy, and reads the answer.
+// call makes a request and decodes the answer into out. It repeats a request that fails
+// temporarily, up to tries times in total. It returns the answer's header.
 func (c *client) call(ctx context.Context, method, path string, header http.Header, in, out any) (
 	http.Header, error,
 ) {
@@ -55,21 +56,22 @@ func (c *client) call(ctx context.Context, method, path string, header http.Head
 		}
 	}
 	for try := 1; ; try++ {
-		answered, wait, err := c.once(ctx, method, path, header, body, out)
+		answer, wait, err := c.once(ctx, method, path, header, body, out)
 		if err == nil || wait == 0 || try == tries {
-			return answered, err
+			return answer, err
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(min(wait, longestWait)):
+		case <-time.After(min(wait, maxWait)):
 		}
 	}
 }
 
-// once makes one request. wait is above 0 when the same request may succeed after it.
+// once makes one request. After an error, wait is how long to wait before a repetition may
+// succeed; 0 if it cannot succeed.
 func (c *client) once(ctx context.Context, method, path string, header http.Header, body []byte, out any) (
-	answered http.Header, wait time.Duration, err error,
+	answer http.Header, wait time.Duration, err error,
 ) {
 	r, err := http.NewRequestWithContext(ctx, method, c.api+path, bytes.NewReader(body))
 	if err != nil {
@@ -86,19 +88,19 @@ func (c *client) once(ctx context.Context, method, path string, header http.Head
 	if err != nil {
 		return nil, time.Second, fmt.Errorf("%s %s: %w", method, path, errors.Unwrap(err))
 	}
-	defer func() { _ = response.Body.Close() }() // it was read
+	defer func() { _ = response.Body.Close() }() // the body has been read
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return nil, time.Second, err
 	}
 	if response.StatusCode >= http.StatusMultipleChoices {
-		return nil, again(response), problemOf(response.StatusCode, text)
+		return nil, retryAfter(response), problemOf(response.StatusCode, text)
 	}
 	return response.Header, 0, json.Unmarshal(text, out)
 }
 
-// again returns the pause before the same request may be made again; 0 for never.
-func again(response *http.Response) time.Duration {
+// retryAfter returns how long to wait before the same request may succeed; 0 if it cannot.
+func retryAfter(response *http.Response) time.Duration {
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
@@ -108,13 +110,14 @@ func again(response *http.Response) time.Duration {
 	return 0
 }
 
+// problemOf returns the error of an answer with its status and its problem.
 func problemOf(status int, text []byte) error {
 	var p struct {
 		Detail  string
 		Message string // of API Gateway
 		Errors  []struct{ Location, Message string }
 	}
-	_ = json.Unmarshal(text, &p) // else the status alone is reported
+	_ = json.Unmarshal(text, &p) // on failure only the status is reported
 	detail := p.Detail + p.Message
 	for _, e := range p.Errors {
 		detail += " " + e.Location + " " + e.Message
@@ -122,8 +125,9 @@ func problemOf(status int, text []byte) error {
 	return &failed{status, clipped(detail, 400)}
 }
 
-// mergedPolicy returns the policy in force with the migrated plans and rules, and its
-// version. Plans and rules of the same names get the migrated limits.
+// mergedPolicy returns the policy in force with the migrated plans and rules added, and its
+// version. An existing plan of the same name gets the migrated limits and mode. An existing
+// rule of the same name is replaced.
 func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
 	policydoc.Policy, string, error,
 ) {
@@ -157,7 +161,8 @@ func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
 	return p, header.Get("ETag"), nil
 }
 
-// savePolicy saves a policy, or with dry only asks what that would change.
+// savePolicy saves a policy, or only validates it if dry is true. It returns the changes as
+// text.
 func (c *client) savePolicy(ctx context.Context, p policydoc.Policy, version, reason string, dry bool) (
 	changes string, err error,
 ) {

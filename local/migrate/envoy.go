@@ -21,7 +21,7 @@ type envoyDomain struct {
 	Descriptors []envoyDescriptor `yaml:"descriptors"`
 }
 
-// envoyDescriptor is an entry of the tree: a key, and a value or any.
+// envoyDescriptor is a node of the descriptor tree: a key, and a value or any value.
 type envoyDescriptor struct {
 	Key         string            `yaml:"key"`
 	Value       string            `yaml:"value"`
@@ -38,10 +38,10 @@ type envoyLimit struct {
 	Replaces        []struct{ Name string } `yaml:"replaces"`
 }
 
-const notEnvoy = "this is no configuration of Envoy's rate limit service"
+const notEnvoy = "not a configuration of Envoy's rate limit service"
 
-// fromEnvoy converts the descriptors of a domain. Their keys are names of Envoy's own
-// configuration. Known are those that Envoy's documents use.
+// fromEnvoy converts the descriptors of a domain. The keys of descriptors are chosen in
+// Envoy's own configuration; fromEnvoy knows the keys in Envoy's documents.
 func fromEnvoy(text []byte) (*migration, error) {
 	var domain envoyDomain
 	if err := yaml.Unmarshal(text, &domain); err != nil {
@@ -58,31 +58,31 @@ func fromEnvoy(text []byte) (*migration, error) {
 	return m, nil
 }
 
-// limitScope is what a limit applies to. Of Envoy it is a path from the root of the tree to
-// a descriptor, of Kong a route.
+// limitScope is the calls to which a limit applies: in Envoy's configuration a path from the
+// root of the tree to a descriptor, in Kong's a route.
 type limitScope struct {
-	was          []string // the descriptors from the root; nil of Kong
+	descriptors  []string // from the root of the tree; nil for Kong
 	method, path string
 	address      bool   // each address has its own count
 	caller       bool   // each caller has its own count
-	value        string // of the caller; empty for any
-	unknown      string // why the scope has no equal; empty if it has one
+	value        string // the caller; empty for any caller
+	unknown      string // why the scope has no equivalent; empty if it has one
 }
 
 // with returns the scope with a descriptor appended.
 func (p limitScope) with(d envoyDescriptor) limitScope {
-	p.was = append(p.was[:len(p.was):len(p.was)], d.Key+map[bool]string{true: "=" + d.Value}[d.Value != ""])
+	p.descriptors = append(p.descriptors[:len(p.descriptors):len(p.descriptors)], d.Key+map[bool]string{true: "=" + d.Value}[d.Value != ""])
 	switch strings.ToLower(strings.TrimLeft(d.Key, ":")) {
 	case "remote_address", "masked_remote_address":
 		p.address = true
 		if d.Value != "" {
 			p.unknown = cmp.Or(p.unknown,
-				"a limit of an address alone: list it as exempt or refused, or adopt it as a caller")
+				"a limit of a single address: list the address as exempt or refused, or register it as a caller")
 		}
 	case "path", "route", "path_prefix":
 		p.path = d.Value
 		if !strings.HasPrefix(d.Value, "/") {
-			p.unknown = cmp.Or(p.unknown, d.Key+" has no path")
+			p.unknown = cmp.Or(p.unknown, d.Key+" is not a path that begins with /")
 		}
 	case "method":
 		p.method = strings.ToUpper(d.Value)
@@ -93,11 +93,13 @@ func (p limitScope) with(d envoyDescriptor) limitScope {
 		p.caller, p.value = true, d.Value
 	case "generic_key":
 	default:
-		p.unknown = cmp.Or(p.unknown, "key "+d.Key+" says nothing that a call has here")
+		p.unknown = cmp.Or(p.unknown, "calls have nothing like key "+d.Key)
 	}
 	return p
 }
 
+// descriptor adds the limits of a descriptor and of those below it. above is the scope of
+// its parent.
 func (m *migration) descriptor(above limitScope, d envoyDescriptor) {
 	at := above.with(d)
 	if d.RateLimit != nil {
@@ -114,29 +116,29 @@ var units = map[string]time.Duration{"second": time.Second, "minute": time.Minut
 // envoyLimit adds the limit of a descriptor.
 func (m *migration) envoyLimit(at limitScope, d envoyDescriptor) {
 	l, unlimited := *d.RateLimit, d.RateLimit.Unlimited
-	was := "descriptor " + strings.Join(at.was, " / ")
+	source := "descriptor " + strings.Join(at.descriptors, " / ")
 	for _, other := range l.Replaces {
-		m.add(was+" replaces "+other.Name,
-			noEqual+"all limits of a call hold; leave that one out where this one stands in for it")
+		m.add(source+" replaces "+other.Name,
+			noEquivalent+"all limits of a call apply; remove the replaced limit where this one applies")
 	}
 	if at.unknown != "" {
-		m.add(was, noEqual+"%s", at.unknown)
+		m.add(source, noEquivalent+"%s", at.unknown)
 		return
 	}
 	limit, err := unitLimit(l.RequestsPerUnit, l.Unit)
 	if err != nil && !unlimited {
-		m.add(was, noEqual+"%v", err)
+		m.add(source, noEquivalent+"%v", err)
 		return
 	}
 	mode := policy.Mode("")
 	if d.ShadowMode {
 		mode = policy.Shadow
 	}
-	m.place(was, at, []limiter.Limit{limit}, unlimited, mode)
+	m.place(source, at, []limiter.Limit{limit}, unlimited, mode)
 }
 
 // unitLimit returns a fixed window aligned to the clock. Weeks, months and years are
-// those of the calendar.
+// calendar periods.
 func unitLimit(requests int64, unit string) (limiter.Limit, error) {
 	l := limiter.Limit{Requests: requests, Algorithm: limiter.FixedWindow}
 	if requests < 1 || requests > limiter.MaxRequests {
@@ -152,15 +154,15 @@ func unitLimit(requests int64, unit string) (limiter.Limit, error) {
 	case strings.EqualFold(unit, "year"):
 		l.Calendar = limiter.Year
 	default:
-		return l, fmt.Errorf("unit %q has no window", clipped(unit, 20))
+		return l, fmt.Errorf("unknown unit %q", clipped(unit, 20))
 	}
 	return l, nil
 }
 
-// place adds limits to plans, to addresses, or to a route rule. none stands for an
-// unlimited descriptor, whose list is not used.
+// place adds limits to a plan, to addresses, to all calls or to a route rule. If none is
+// true, the descriptor is unlimited, and list is not used.
 func (m *migration) place(
-	was string, at limitScope, list []limiter.Limit, none bool, mode policy.Mode,
+	source string, at limitScope, list []limiter.Limit, none bool, mode policy.Mode,
 ) {
 	limits, text := policydoc.LimitsOf(list), policydoc.LimitsText(list)
 	if mode != "" {
@@ -171,33 +173,33 @@ func (m *migration) place(
 		rule := at.rule()
 		rule.Cost = new(int64)
 		m.policy.Routes = append(m.policy.Routes, rule)
-		m.add(was, "route rule of cost 0: its calls take from no limit")
+		m.add(source, "route rule with cost 0: its calls take from no limit")
 	case none && at.caller:
 		m.policy.Plans = append(m.policy.Plans, unlimited(m.callerPlan(at)))
-		m.add(was, "plan %s, mode off", m.policy.Plans[len(m.policy.Plans)-1].Name)
+		m.add(source, "plan %s, mode off", m.policy.Plans[len(m.policy.Plans)-1].Name)
 	case none:
-		m.add(was, "nothing: without a limit there is none")
+		m.add(source, "nothing: calls without a limit are not limited")
 	case routed:
-		m.addToRule(was, at, limits, mode, text)
+		m.addToRule(source, at, limits, mode, text)
 	case at.caller:
 		name := m.callerPlan(at)
 		m.policy.Plans = append(m.policy.Plans, policydoc.Plan{Name: name, Limits: limits, Mode: mode})
-		m.add(was, "plan %s: %s", name, text)
+		m.add(source, "plan %s: %s", name, text)
 	case at.address:
 		m.policy.PerIP = withLimits(m.policy.PerIP, limits, mode)
-		m.add(was, "%s for each address", text)
+		m.add(source, "%s for each address", text)
 	default:
 		m.policy.Global = withLimits(m.policy.Global, limits, mode)
-		m.add(was, "%s of all calls", text)
+		m.add(source, "%s of all calls", text)
 	}
 }
 
 // addToRule adds limits to the route rule of a scope, and creates the rule if needed.
 func (m *migration) addToRule(
-	was string, at limitScope, limits []policydoc.Limit, mode policy.Mode, text string,
+	source string, at limitScope, limits []policydoc.Limit, mode policy.Mode, text string,
 ) {
 	if at.caller && at.value != "" {
-		m.add(was, noEqual+"a route rule is for the callers of all plans")
+		m.add(source, noEquivalent+"a route rule applies to the callers of all plans")
 		return
 	}
 	rule := at.rule()
@@ -208,7 +210,7 @@ func (m *migration) addToRule(
 		rule.Mode = mode
 		m.policy.Routes, found = append(m.policy.Routes, rule), len(m.policy.Routes)
 	}
-	to, whose := &m.policy.Routes[found], "all its callers together"
+	to, whose := &m.policy.Routes[found], "all callers together"
 	switch {
 	case at.caller:
 		to.PerKey, whose = append(to.PerKey, limits...), "each caller"
@@ -217,9 +219,9 @@ func (m *migration) addToRule(
 	default:
 		to.Shared = append(to.Shared, limits...)
 	}
-	m.add(was, "route rule %s: %s for %s", to.Name, text, whose)
+	m.add(source, "route rule %s: %s for %s", to.Name, text, whose)
 	if to.Mode != mode {
-		m.add("  "+cmp.Or(string(mode), "no shadow mode"), noEqual+"a route rule has one mode, here %s",
+		m.add("  "+cmp.Or(string(mode), "no shadow mode"), noEquivalent+"a route rule has one mode, here %s",
 			policy.OrEnforce(to.Mode))
 	}
 }
@@ -232,7 +234,7 @@ func (p limitScope) rule() policydoc.Rule {
 	}
 }
 
-// callerPlan returns a name for the plan of a descriptor of callers.
+// callerPlan returns a unique name for the plan of a scope with a caller.
 func (m *migration) callerPlan(at limitScope) string {
 	return m.planName(cmp.Or(at.value, "default"), fmt.Sprint(len(m.policy.Plans)+1))
 }

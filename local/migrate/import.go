@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	batchSize = 100 // keys of a request
+	batchSize = 100 // keys in a request
 	workers   = 4
 	reason    = "migrated"
-	// namedFailures is how many failed keys the output names.
-	namedFailures = 20
+	// maxFailures is the maximum number of failed keys that the output names.
+	maxFailures = 20
 )
 
-// batchKey is a key in the form of POST /import.
+// batchKey is a key in a request to POST /import.
 type batchKey struct {
 	Name   string   `json:"name"`
 	Plan   string   `json:"plan"`
@@ -44,24 +44,24 @@ type batchResult struct {
 // importer imports keys and counts the results.
 type importer struct {
 	client   *client
-	reissued *os.File // takes new secrets; nil when values that cannot be kept are left out
+	reissued *os.File // for new secrets; nil to leave out keys whose value cannot be kept
 	errOut   io.Writer
 
 	created, existed, failed atomic.Int64
 
 	mu       sync.Mutex
-	failures []string // the first namedFailures
+	failures []string // at most maxFailures
 }
 
-// importKeys imports the keys, with several requests at once. A repeated import changes
-// nothing.
+// importKeys imports the keys with several requests at once. Keys that exist already do not
+// change.
 func (im *importer) importKeys(ctx context.Context, keys []importedKey) error {
-	var kept, fresh []importedKey
+	var withValue, withoutValue []importedKey
 	for _, k := range keys {
 		if k.value != "" {
-			kept = append(kept, k)
+			withValue = append(withValue, k)
 		} else {
-			fresh = append(fresh, k)
+			withoutValue = append(withoutValue, k)
 		}
 	}
 	done, err := readReissued(im.reissued)
@@ -76,7 +76,7 @@ func (im *importer) importKeys(ctx context.Context, keys []importedKey) error {
 	for range workers {
 		go func() { errs <- im.work(ctx, cancel, batches) }()
 	}
-	for batch := range slices.Chunk(kept, batchSize) {
+	for batch := range slices.Chunk(withValue, batchSize) {
 		if ctx.Err() != nil {
 			break
 		}
@@ -92,28 +92,28 @@ func (im *importer) importKeys(ctx context.Context, keys []importedKey) error {
 	if err != nil {
 		return err
 	}
-	return im.reissue(ctx, fresh, done)
+	return im.reissue(ctx, withoutValue, done)
 }
 
 func (im *importer) work(ctx context.Context, cancel func(), batches <-chan []importedKey) error {
 	for batch := range batches {
 		if err := im.batch(ctx, batch, nil); err != nil {
-			cancel() // the others stop too
+			cancel() // stops the other workers
 			return err
 		}
 	}
 	return nil
 }
 
-// reissue creates keys with new secrets, one at a time, and writes each secret to the
-// file at once.
+// reissue creates keys with new secrets, one at a time, and writes each secret to the file
+// immediately. It skips the keys in done, which have new secrets from an earlier run.
 func (im *importer) reissue(ctx context.Context, keys []importedKey, done map[string]bool) error {
 	for _, k := range keys {
 		switch {
-		case done[k.was]:
+		case done[k.sourceID]:
 			im.existed.Add(1)
 		case im.reissued == nil:
-			im.fail(k, "its value cannot be kept: give -reissued FILE for a new one")
+			im.fail(k, "its value cannot be kept: set -reissued FILE to create a new one")
 		default:
 			if err := im.batch(ctx, []importedKey{k}, im.write); err != nil {
 				return err
@@ -123,10 +123,10 @@ func (im *importer) reissue(ctx context.Context, keys []importedKey, done map[st
 	return nil
 }
 
-// batch sends keys until the API has answered for all of them. The API takes as many at a
-// time as it can within its deadline.
+// batch sends keys until the API has answered for all of them. The API imports as many at a
+// time as it can within its deadline. Unless created is nil, batch calls it for each new key.
 func (im *importer) batch(
-	ctx context.Context, keys []importedKey, made func(importedKey, batchResult) error,
+	ctx context.Context, keys []importedKey, created func(importedKey, batchResult) error,
 ) error {
 	for len(keys) > 0 {
 		body := struct {
@@ -142,10 +142,10 @@ func (im *importer) batch(
 			return fmt.Errorf("import keys: %w", err)
 		}
 		if len(answer.Results) == 0 || len(answer.Results) > len(keys) {
-			return errors.New("import keys: the API answers for none of the keys")
+			return errors.New("import keys: the number of results does not fit the number of keys")
 		}
 		for i, r := range answer.Results {
-			if err := im.count(keys[i], r, made); err != nil {
+			if err := im.count(keys[i], r, created); err != nil {
 				return err
 			}
 		}
@@ -154,12 +154,12 @@ func (im *importer) batch(
 	return nil
 }
 
-func (im *importer) count(k importedKey, r batchResult, made func(importedKey, batchResult) error) error {
+func (im *importer) count(k importedKey, r batchResult, created func(importedKey, batchResult) error) error {
 	switch r.State {
 	case "created":
 		im.created.Add(1)
-		if made != nil {
-			return made(k, r)
+		if created != nil {
+			return created(k, r)
 		}
 	case "exists":
 		im.existed.Add(1)
@@ -169,24 +169,24 @@ func (im *importer) count(k importedKey, r batchResult, made func(importedKey, b
 	return nil
 }
 
-func (im *importer) fail(k importedKey, why string) {
+func (im *importer) fail(k importedKey, cause string) {
 	im.failed.Add(1)
 	im.mu.Lock()
 	defer im.mu.Unlock()
-	if len(im.failures) < namedFailures {
-		im.failures = append(im.failures, "key "+k.was+": "+why)
+	if len(im.failures) < maxFailures {
+		im.failures = append(im.failures, "key "+k.sourceID+": "+cause)
 	}
 }
 
 // write adds a key and its new secret to the file.
 func (im *importer) write(k importedKey, r batchResult) error {
 	w := csv.NewWriter(im.reissued)
-	err := w.Write([]string{k.was, k.name, r.ID, string(r.Secret)})
+	err := w.Write([]string{k.sourceID, k.name, r.ID, string(r.Secret)})
 	w.Flush()
 	return errors.Join(err, w.Error(), im.reissued.Sync())
 }
 
-// readReissued lists the keys that got new secrets in an earlier run.
+// readReissued returns the ids of the keys that got new secrets in an earlier run.
 func readReissued(file *os.File) (map[string]bool, error) {
 	done := map[string]bool{}
 	if file == nil {
@@ -194,7 +194,7 @@ func readReissued(file *os.File) (map[string]bool, error) {
 	}
 	rows, err := csv.NewReader(file).ReadAll()
 	if err != nil {
-		return nil, errors.New("-reissued: this file is not of this program: it must have 4 columns")
+		return nil, errors.New("-reissued: not a file of this program, which has the same number of columns in each row")
 	}
 	for _, r := range rows {
 		done[r[0]] = true
@@ -202,7 +202,7 @@ func readReissued(file *os.File) (map[string]bool, error) {
 	return done, nil
 }
 
-// progress reports the number of imported keys each second, until stop.
+// progress writes the number of processed keys each second, until stop is called.
 func (im *importer) progress(total int) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	began := time.Now()

@@ -37,7 +37,7 @@ import (
 
 var pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 
-// deployment is the built admin function behind an HTTP API, on a Valkey.
+// deployment is the built admin function behind an HTTP API, with a Valkey server.
 type deployment struct {
 	url, token string
 	valkey     string
@@ -47,7 +47,7 @@ type deployment struct {
 	// imports increases with each import of keys. atImport is called when it reaches 0.
 	imports  atomic.Int64
 	atImport func()
-	// refuse is how many requests API Gateway's throttle refuses first.
+	// refuse is the number of first requests that API Gateway's throttle refuses.
 	refuse atomic.Int64
 }
 
@@ -88,7 +88,7 @@ func deploy(t *testing.T, foreign string) *deployment {
 	return d
 }
 
-// function builds and starts a function on the deployment's Valkey.
+// function builds and starts a function with the deployment's Valkey server.
 func (d *deployment) function(t *testing.T, name string, env map[string]string) *lambda.Function {
 	t.Helper()
 	binary := built.Program(t, "tidegate/functions/"+name)
@@ -104,15 +104,15 @@ func (d *deployment) function(t *testing.T, name string, env map[string]string) 
 	return f
 }
 
-// migrate runs the program against the deployment.
+// migrate runs the program with the deployment's dashboard.
 func (d *deployment) migrate(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	environment := map[string]string{tokenVariable: d.token}
 	return command(t, want, environment, "", append(args, "-dashboard", d.url)...)
 }
 
-// calls makes n calls of an API with an old value, one after the other. It returns y for
-// an allowed call, n for a denied one and - for a refused one.
+// calls makes n calls of an API in sequence, with an old key value. It returns a character
+// for each call: y for allowed, n for denied, - for an error.
 func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 	t.Helper()
 	s, err := apikey.NewKey(pepper).Foreign(value)
@@ -140,25 +140,25 @@ func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 func TestImportSample(t *testing.T) {
 	d, fresh := deploy(t, "true"), filepath.Join(t.TempDir(), "reissued.csv")
 	out := d.migrate(t, done, "-from", "testdata/usageplans")
-	if !strings.Contains(out, "Nothing was changed. -apply") || !strings.Contains(out, "plan Basic") {
-		t.Errorf("the dry run: %s", out)
+	if !strings.Contains(out, "Nothing was changed. Set -apply") || !strings.Contains(out, "plan Basic") {
+		t.Errorf("dry run: got %s", out)
 	}
 	if set, err := d.keys.Set(t.Context()); err != nil || len(set.Plans) > 0 {
-		t.Fatalf("the dry run changed something: %+v, %v", set, err)
+		t.Fatalf("policy after the dry run: got %+v, %v, want no plans", set, err)
 	}
 	d.refuse.Store(2)
 	got := d.migrate(t, failedSome, "-from", "testdata/usageplans", "-apply")
 	for _, want := range []string{"Imported 4 keys", "2 failed", "key k3: its value cannot be kept"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("no %q in %s", want, got)
+			t.Errorf("want %q in %s", want, got)
 		}
 	}
 	for range 2 {
 		out += got
 		got = d.migrate(t, done, "-from", "testdata/usageplans", "-apply", "-reissued", fresh)
 	}
-	if !strings.Contains(got, "Imported 0 keys") || !strings.Contains(got, "6 were there") {
-		t.Errorf("again: %s", got)
+	if !strings.Contains(got, "Imported 0 keys") || !strings.Contains(got, "6 already exist") {
+		t.Errorf("repeated import: got %s", got)
 	}
 	check := d.function(t, "check", map[string]string{"FOREIGN_KEYS": "true", "VALKEY_TIMEOUT": "5s"})
 	for _, c := range []struct {
@@ -181,34 +181,34 @@ func TestImportSample(t *testing.T) {
 		r.Header.Set("X-Api-Key", c.value)
 		w := httptest.NewRecorder()
 		if api.ServeHTTP(w, r); w.Code != c.want {
-			t.Errorf("%s… of %s/%s: %d, want %d", c.value[:3], c.api, c.stage, w.Code, c.want)
+			t.Errorf("%s… on %s/%s: got %d, want %d", c.value[:3], c.api, c.stage, w.Code, c.want)
 		}
 	}
 	text, err := os.ReadFile(fresh)
 	if err != nil || strings.Count(string(text), "tg_live_") != 2 || strings.Count(string(text), "\n") != 2 {
-		t.Errorf("%v: %d bytes", err, len(text))
+		t.Errorf("got %d bytes, %v, want 2 lines with secrets", len(text), err)
 	}
 	if info, err := os.Stat(fresh); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
+		t.Errorf("got %v, %v, want mode 0600", info, err)
 	}
 	for _, value := range append(sampleValues(t), d.token, "tg_live_") {
 		if strings.Contains(out+got+d.log.String(), value) {
-			t.Errorf("%s is shown", value)
+			t.Errorf("got the secret %s in the output or the log", value)
 		}
 	}
 }
 
-// Without FOREIGN_KEYS every key fails, and the table says why.
+// Without FOREIGN_KEYS every key fails, with an error that names the variable.
 func TestImportWithoutForeignKeys(t *testing.T) {
 	d := deploy(t, "false")
 	got := d.migrate(t, failedSome, "-from", "testdata/usageplans", "-apply")
 	if !strings.Contains(got, "FOREIGN_KEYS=true") || !strings.Contains(got, "Imported 0 keys") {
-		t.Error(got)
+		t.Errorf("got %s, want no imported keys and FOREIGN_KEYS=true", got)
 	}
 }
 
-// A generated export has 12 plans, 3 APIs and many keys. An interrupted import continues
-// and imports every key once. Old values work up to their plan's limit.
+// An interrupted import of a large export continues with the next run, and imports every
+// key once. Old values work up to their plan's limit.
 func TestImportThousands(t *testing.T) {
 	const keys = 10_000
 	d := deploy(t, "true")
@@ -221,7 +221,7 @@ func TestImportThousands(t *testing.T) {
 	getenv := func(string) string { return d.token }
 	args := []string{"-from", folder, "-dashboard", d.url, "-apply"}
 	if status := run(ctx, args, getenv, nil, &out, &errOut); status != failedSome {
-		t.Fatalf("the run that is ended: %d %s %s", status, &out, &errOut)
+		t.Fatalf("interrupted run: got exit status %d, want %d: %s %s", status, failedSome, &out, &errOut)
 	}
 	began := time.Now()
 	got := d.migrate(t, done, "-from", folder, "-apply")
@@ -239,12 +239,12 @@ func TestImportThousands(t *testing.T) {
 		total += n
 	}
 	if total != keys || len(set.Plans) != 12 {
-		t.Errorf("%d keys of %d plans", total, len(set.Plans))
+		t.Errorf("got %d keys of %d plans, want %d of 12", total, len(set.Plans), keys)
 	}
 	tried := 0
 	for value, api := range apis {
 		if seen := d.calls(t, value, api, 6); seen != "yyyyyn" {
-			t.Errorf("an old value: %s", seen)
+			t.Errorf("calls with an old value: got %s, want yyyyyn", seen)
 		}
 		if tried++; tried == 20 {
 			break
@@ -252,9 +252,9 @@ func TestImportThousands(t *testing.T) {
 	}
 }
 
-// madeExport is a folder with what the AWS command line prints of so many plans and keys,
-// on 3 APIs, in pages of 500. Each key makes 5 calls at once and then one in 1,000 s.
-// apis has the API that each value opens.
+// madeExport writes an export by the AWS CLI of a number of plans and keys, on 3 APIs and in
+// pages of 500. Each plan allows 5 calls at once and then one in 1,000 s. apis has the API
+// that each key value opens.
 func madeExport(t *testing.T, plans, keys int) (folder string, apis map[string]string) {
 	t.Helper()
 	folder, apis = t.TempDir(), map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// kongFile is the part of a decK dump that is about limits.
+// kongFile is the part of a decK dump that has limits.
 type kongFile struct {
 	Services       []kongService  `yaml:"services"`
 	Routes         []kongRoute    `yaml:"routes"`
@@ -37,17 +37,17 @@ type kongRoute struct {
 	Plugins []kongPlugin `yaml:"plugins"`
 }
 
-// kongConsumer is a consumer or a group of them.
+// kongConsumer is a consumer or a consumer group.
 type kongConsumer struct {
 	Username string       `yaml:"username"`
 	Name     string       `yaml:"name"`
 	Plugins  []kongPlugin `yaml:"plugins"`
 }
 
-// kongName is a name, as a text or as an object.
+// kongName is a name, in YAML a string or an object with a name.
 type kongName string
 
-// UnmarshalYAML reads both forms.
+// UnmarshalYAML decodes both forms.
 func (n *kongName) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind == yaml.ScalarNode {
 		*n = kongName(node.Value)
@@ -95,7 +95,7 @@ const (
 func fromKong(text []byte) (*migration, error) {
 	var file kongFile
 	if err := yaml.Unmarshal(text, &file); err != nil {
-		return nil, fmt.Errorf("this is no file of decK: %w", err)
+		return nil, fmt.Errorf("not a file of decK: %w", err)
 	}
 	m := &migration{}
 	for _, c := range file.ConsumerGroups {
@@ -117,14 +117,15 @@ func fromKong(text []byte) (*migration, error) {
 		m.kongGlobal(file, p)
 	}
 	if len(m.rows) == 0 {
-		return nil, errors.New("this file has no plugin " + rateLimiting + " or " + rateLimitingAdvanced)
+		return nil, errors.New("the file has no plugin " + rateLimiting + " or " + rateLimitingAdvanced)
 	}
 	m.addDefaultPlan("consumers")
 	return m, nil
 }
 
-// kongLimits returns the limits of a plugin; ok is false for one that limits nothing.
-func (m *migration) kongLimits(was string, p kongPlugin) (limits []limiter.Limit, ok bool) {
+// kongLimits returns the limits of a plugin. ok is false for another or disabled plugin,
+// and if no limit has an equivalent.
+func (m *migration) kongLimits(source string, p kongPlugin) (limits []limiter.Limit, ok bool) {
 	c := p.Config
 	switch {
 	case p.Enabled != nil && !*p.Enabled:
@@ -141,7 +142,7 @@ func (m *migration) kongLimits(was string, p kongPlugin) (limits []limiter.Limit
 			if l, err := unitLimit(u.requests, u.unit); err == nil {
 				limits = append(limits, l)
 			} else {
-				m.add(was, noEqual+"%v", err)
+				m.add(source, noEquivalent+"%v", err)
 			}
 		}
 	case p.Name == rateLimitingAdvanced:
@@ -151,7 +152,7 @@ func (m *migration) kongLimits(was string, p kongPlugin) (limits []limiter.Limit
 				l.Algorithm = limiter.FixedWindow
 			}
 			if errs := l.Errors(); len(errs) > 0 {
-				m.add(was, noEqual+"%v", errs[0])
+				m.add(source, noEquivalent+"%v", errs[0])
 				continue
 			}
 			limits = append(limits, l)
@@ -160,30 +161,31 @@ func (m *migration) kongLimits(was string, p kongPlugin) (limits []limiter.Limit
 	return limits, len(limits) > 0
 }
 
+// by returns what has its own count, such as consumer or ip.
 func (p kongPlugin) by() string { return cmp.Or(p.Config.LimitBy, p.Config.Identifier, "consumer") }
 
 // callers creates a plan with the limits of a consumer or a group.
 func (m *migration) callers(kind, name string, plugins []kongPlugin) {
 	for _, p := range plugins {
-		was := kind + " " + name
-		if limits, ok := m.kongLimits(was, p); ok {
+		source := kind + " " + name
+		if limits, ok := m.kongLimits(source, p); ok {
 			plan := policydoc.Plan{Name: m.planName(name, kind), Limits: policydoc.LimitsOf(limits)}
 			m.policy.Plans = append(m.policy.Plans, plan)
-			m.add(was, "plan %s: %s", plan.Name, policydoc.LimitsText(limits))
+			m.add(source, "plan %s: %s", plan.Name, policydoc.LimitsText(limits))
 		}
 	}
 }
 
 // kongRoutes creates route rules with the limits of a service or a route.
-func (m *migration) kongRoutes(was string, routes []kongRoute, plugins []kongPlugin) {
+func (m *migration) kongRoutes(source string, routes []kongRoute, plugins []kongPlugin) {
 	for _, p := range plugins {
-		limits, ok := m.kongLimits(was, p)
+		limits, ok := m.kongLimits(source, p)
 		if !ok {
 			continue
 		}
 		rules := 0
 		for _, r := range routes {
-			for _, at := range m.kongPatterns(was, r) {
+			for _, at := range m.kongPatterns(source, r) {
 				switch p.by() {
 				case "consumer", "credential":
 					at.caller = true
@@ -191,23 +193,23 @@ func (m *migration) kongRoutes(was string, routes []kongRoute, plugins []kongPlu
 					at.address = true
 				case "service":
 				default:
-					m.add(was, noEqual+"limit_by %s", clipped(p.by(), 40))
+					m.add(source, noEquivalent+"limit_by %s", clipped(p.by(), 40))
 					continue
 				}
 				rules++
-				m.addToRule(was, at, policydoc.LimitsOf(limits), "", policydoc.LimitsText(limits))
+				m.addToRule(source, at, policydoc.LimitsOf(limits), "", policydoc.LimitsText(limits))
 			}
 		}
 		if rules > 1 {
-			m.add(was, noEqual+"its %d rules count each for itself, where Kong counts them together", rules)
+			m.add(source, noEquivalent+"its %d rules count separately; Kong counts them together", rules)
 		}
 	}
 }
 
 // kongPatterns returns the patterns of a route: each path itself and all paths below it.
-func (m *migration) kongPatterns(was string, r kongRoute) (all []limitScope) {
+func (m *migration) kongPatterns(source string, r kongRoute) (all []limitScope) {
 	if len(r.Hosts) > 0 {
-		m.add(was+", hosts of route "+r.Name, noEqual+"a pattern has an API and a stage, no host")
+		m.add(source+", hosts of route "+r.Name, noEquivalent+"a pattern has no host, but an API and a stage")
 	}
 	methods, paths := r.Methods, r.Paths
 	if len(methods) == 0 {
@@ -218,7 +220,7 @@ func (m *migration) kongPatterns(was string, r kongRoute) (all []limitScope) {
 	}
 	for _, path := range paths {
 		if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*{}") {
-			m.add(was+", path "+clipped(path, policyPath), noEqual+"a pattern has no regular expressions")
+			m.add(source+", path "+clipped(path, policyPath), noEquivalent+"a pattern has no regular expressions")
 			continue
 		}
 		path = strings.TrimSuffix(path, "/")
@@ -235,8 +237,8 @@ func (m *migration) kongPatterns(was string, r kongRoute) (all []limitScope) {
 // policyPath is the maximum length of a path in the table, in characters.
 const policyPath = 60
 
-// kongGlobal adds a plugin from the file's own list, which names its service, route or
-// consumer, or applies to everything.
+// kongGlobal adds a plugin from the file's top-level list. It names its service, route,
+// consumer or consumer group, or applies to all calls.
 func (m *migration) kongGlobal(file kongFile, p kongPlugin) {
 	switch {
 	case p.ConsumerGroup != "":
@@ -249,16 +251,16 @@ func (m *migration) kongGlobal(file kongFile, p kongPlugin) {
 		m.kongRoutes("plugin of "+string(p.Service+p.Route), file.routesOf(p), []kongPlugin{p})
 		return
 	}
-	const was = "plugin for everything"
-	limits, ok := m.kongLimits(was, p)
+	const source = "plugin for all calls"
+	limits, ok := m.kongLimits(source, p)
 	if !ok {
 		return
 	}
-	m.place(was, limitScope{caller: p.by() == "consumer" || p.by() == "credential", address: p.by() == "ip"},
+	m.place(source, limitScope{caller: p.by() == "consumer" || p.by() == "credential", address: p.by() == "ip"},
 		limits, false, "")
 }
 
-// routesOf returns the routes of a plugin's service, or its route.
+// routesOf returns the routes of the plugin's service, or the plugin's route.
 func (f kongFile) routesOf(p kongPlugin) (all []kongRoute) {
 	for _, s := range f.Services {
 		for _, r := range s.Routes {

@@ -1,7 +1,7 @@
-// Command migrate takes over the limits and the keys of another system: usage plans of
-// API Gateway with their keys, Envoy's rate limit service, Kong. It lists what each of
-// them is converted to, writes the policy, and imports both through the JSON API of a
-// deployment. ./scripts/migrate builds it and passes its flags on.
+// Command migrate takes over the limits and the keys of another system: API Gateway's usage
+// plans with their keys, and the limits of Envoy's rate limit service and of Kong. It
+// prints what each limit and key becomes, writes the policy, and imports both through the
+// JSON API of a deployment. ./scripts/migrate builds it and passes on its flags.
 package main
 
 import (
@@ -31,11 +31,11 @@ const (
 	badUsage
 )
 
-// tokenVariable names the environment variable with the machine token. Other users of the
-// machine can see command lines.
+// tokenVariable is the environment variable with the machine token. A flag would show the
+// token to other users of the machine.
 const tokenVariable = "MIGRATE_TOKEN"
 
-// isURL matches addresses that a token may be sent to: unencrypted only on this machine.
+// isURL matches addresses to which a token may be sent: https, or http on this machine.
 var isURL = regexp.MustCompile(`^(https://[^/]|http://(127\.0\.0\.1|localhost|\[::1\])(:|/|$))`)
 
 type options struct {
@@ -53,7 +53,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
 
-// run returns the exit status. The table goes to out, the progress to errOut.
+// run returns the exit status. It writes the table to out and the progress to errOut.
 func run(
 	ctx context.Context, args []string, getenv func(string) string, in io.Reader, out, errOut io.Writer,
 ) int {
@@ -76,14 +76,14 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	var o options
 	f := flag.NewFlagSet("migrate", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&o.from, "from", "", "`folder` with what the AWS command line printed, or - for a pipe")
+	f.StringVar(&o.from, "from", "", "`folder` with an export of usage plans by the AWS CLI; - for a pipe")
 	f.StringVar(&o.envoy, "envoy", "", "configuration `file` of Envoy's rate limit service")
-	f.StringVar(&o.kong, "kong", "", "`file` that decK dumped")
+	f.StringVar(&o.kong, "kong", "", "`file` of deck gateway dump")
 	f.StringVar(&o.policyFile, "policy", "", "`file` to write the policy to, as YAML")
 	f.StringVar(&o.dashboard, "dashboard", "",
-		"`URL` of the dashboard; "+tokenVariable+" has a token of scope write")
-	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys; without it nothing is changed")
-	f.StringVar(&o.reissued, "reissued", "", "`file` for the secrets of keys whose value cannot be kept")
+		"`URL` of the dashboard; "+tokenVariable+" must have a machine token with scope write")
+	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys; the default changes nothing")
+	f.StringVar(&o.reissued, "reissued", "", "`file` for the new secrets of keys whose value cannot be kept")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			_, _ = io.WriteString(out, "Usage: ./scripts/migrate -from FOLDER [flags]\n\n")
@@ -103,13 +103,13 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	case f.NArg() > 0:
 		return o, fmt.Errorf("argument %q is not a flag", clipped(f.Arg(0), 40))
 	case sources != 1:
-		return o, errors.New("give one of -from, -envoy and -kong")
+		return o, errors.New("set one of -from, -envoy and -kong")
 	case o.apply && o.dashboard == "":
 		return o, errors.New("-apply needs -dashboard")
 	case o.dashboard != "" && !isURL.MatchString(o.dashboard):
 		return o, errors.New("-dashboard must be an https URL such as https://limits.example.com")
 	case o.dashboard != "" && o.token == "":
-		return o, errors.New("-dashboard needs a machine token of scope write in " + tokenVariable)
+		return o, errors.New("-dashboard needs a machine token with scope write in " + tokenVariable)
 	}
 	return o, nil
 }
@@ -124,7 +124,7 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		return err
 	}
 	if o.dashboard == "" {
-		_, _ = fmt.Fprintln(out, "Nothing was changed. With -dashboard URL the changes are listed.")
+		_, _ = fmt.Fprintln(out, "Nothing was changed. Set -dashboard to list the changes to a policy in force.")
 		return nil
 	}
 	c := newClient(o.dashboard, o.token)
@@ -137,11 +137,11 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		return fmt.Errorf("save the policy: %w", err)
 	}
 	if changes == "" {
-		changes = "nothing differs\n"
+		changes = "none\n"
 	}
 	_, _ = fmt.Fprintf(out, "\nChanges to the policy in force:\n%s", changes)
 	if !o.apply {
-		_, _ = fmt.Fprintln(out, "Nothing was changed. -apply saves the policy and imports the keys.")
+		_, _ = fmt.Fprintln(out, "Nothing was changed. Set -apply to save the policy and import the keys.")
 		return nil
 	}
 	return m.importAll(ctx, c, o, out, errOut)
@@ -173,19 +173,19 @@ func (m *migration) importAll(ctx context.Context, c *client, o options, out, er
 		if err != nil {
 			return fmt.Errorf("-reissued: %w", err)
 		}
-		defer func() { _ = file.Close() }() // every line was synced
+		defer func() { _ = file.Close() }() // every line is synced when it is written
 		im.reissued = file
 	}
 	began := time.Now()
 	err := im.importKeys(ctx, m.keys)
-	_, _ = fmt.Fprintf(out, "Imported %s keys in %s; %s were there, %s failed.\n",
+	_, _ = fmt.Fprintf(out, "Imported %s keys in %s; %s already exist, %s failed.\n",
 		policydoc.Number(im.created.Load()), time.Since(began).Round(time.Millisecond),
 		policydoc.Number(im.existed.Load()), policydoc.Number(im.failed.Load()))
 	for _, f := range im.failures {
 		_, _ = fmt.Fprintln(out, "  "+f)
 	}
 	if err == nil && im.failed.Load() > 0 {
-		return errors.New("some keys were not imported; the same command goes on where it stopped")
+		return errors.New("some keys were not imported; run the same command again to continue")
 	}
 	return err
 }
@@ -195,24 +195,25 @@ type migration struct {
 	policy policydoc.Policy
 	rows   []row // in the order of the table
 	keys   []importedKey
-	lost   int // number of rows that have no equal
+	lost   int // number of rows without an equivalent
 }
 
-// row is a line of the table.
-type row struct{ was, becomes string }
+// row is a line of the table: an item of the source, and its equivalent in Tidegate.
+type row struct{ source, becomes string }
 
-// noEqual begins what a row becomes if Tidegate has nothing like it.
-const noEqual = "no equal: "
+// noEquivalent is the prefix of row.becomes if Tidegate has no equivalent.
+const noEquivalent = "no equivalent: "
 
-func (m *migration) add(was, becomes string, args ...any) {
-	m.rows = append(m.rows, row{was, fmt.Sprintf(becomes, args...)})
-	if strings.HasPrefix(becomes, noEqual) {
+// add adds a row. becomes is a format for args.
+func (m *migration) add(source, becomes string, args ...any) {
+	m.rows = append(m.rows, row{source, fmt.Sprintf(becomes, args...)})
+	if strings.HasPrefix(becomes, noEquivalent) {
 		m.lost++
 	}
 }
 
-// planName returns a name that no other plan has, of 1 to policy.MaxNameLen characters. An
-// empty name becomes the id; a name that another plan has gets it as a suffix.
+// planName returns a unique name of a plan, of 1 to policy.MaxNameLen characters. An empty
+// name becomes the id. A name that another plan has gets the id as a suffix.
 func (m *migration) planName(name, id string) string {
 	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
 	if slices.ContainsFunc(m.policy.Plans, func(p policydoc.Plan) bool { return p.Name == name }) {
@@ -222,29 +223,29 @@ func (m *migration) planName(name, id string) string {
 	return name
 }
 
-// addDefaultPlan adds an unlimited plan if there is no plan. callers names those who get
-// it.
+// addDefaultPlan adds an unlimited plan if there is no plan. callers is what the source
+// calls its callers.
 func (m *migration) addDefaultPlan(callers string) {
 	if len(m.policy.Plans) == 0 {
 		m.policy.Plans = append(m.policy.Plans, unlimited("default"))
-		m.add(callers+" without a limit of their own", "plan default, mode off")
+		m.add(callers+" without their own limit", "plan default, mode off")
 	}
 }
 
-// clipped returns text with single spaces, cut to most characters. Bytes that are not
-// UTF-8 become question marks.
-func clipped(text string, most int) string {
+// clipped returns text with single spaces, cut to a maximum number of characters. Bytes that
+// are not UTF-8 become question marks.
+func clipped(text string, maxLen int) string {
 	characters := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
-	return string(characters[:min(len(characters), most)])
+	return string(characters[:min(len(characters), maxLen)])
 }
 
 // print writes the table and its totals.
 func (m *migration) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "WAS\tBECOMES")
+	_, _ = fmt.Fprintln(w, "SOURCE\tBECOMES")
 	revoked, reissued := 0, 0
 	for _, r := range m.rows {
-		_, _ = fmt.Fprintf(w, "%s\t%s\n", r.was, r.becomes)
+		_, _ = fmt.Fprintf(w, "%s\t%s\n", r.source, r.becomes)
 	}
 	for _, k := range m.keys {
 		if k.revoked {
@@ -254,18 +255,18 @@ func (m *migration) print(out io.Writer) {
 			reissued++
 		}
 	}
-	_ = w.Flush() // to the program's own output
+	_ = w.Flush() // an error of the program's own output cannot be reported
 	number := func(n int) string { return policydoc.Number(int64(n)) }
 	_, _ = fmt.Fprintf(out, "\n%s plans, %s route rules, %s keys: %s with a new value, %s revoked. "+
-		"%s lines have no equal.\n", number(len(m.policy.Plans)), number(len(m.policy.Routes)),
+		"%s lines without an equivalent.\n", number(len(m.policy.Plans)), number(len(m.policy.Routes)),
 		number(len(m.keys)), number(reissued), number(revoked), number(m.lost))
 }
 
-// write checks the policy and writes it to a file, unless that is empty.
+// write validates the policy. It writes the policy to a file, unless file is empty.
 func (m *migration) write(file string) error {
 	set, fieldErrors := m.policy.Set(&policy.Set{})
 	if err := errors.Join(policy.Invalid(fieldErrors), set.Validate()); err != nil {
-		return fmt.Errorf("the policy cannot be saved as it is: %w", err)
+		return fmt.Errorf("the resulting policy is invalid: %w", err)
 	}
 	if file == "" {
 		return nil

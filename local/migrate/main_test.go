@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// command runs the program, and returns what it wrote.
+// command runs the program, checks its exit status and returns its output.
 func command(t *testing.T, want int, environment map[string]string, in string, args ...string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -27,10 +27,10 @@ func command(t *testing.T, want int, environment map[string]string, in string, a
 	return out.String() + errOut.String()
 }
 
-const notChanged = "Nothing was changed. With -dashboard URL the changes are listed.\n"
+const notChanged = "Nothing was changed. Set -dashboard to list the changes to a policy in force.\n"
 
-// The samples are converted as their tables say. They have the shapes that the references
-// of the AWS command line, of Envoy's rate limit service and of decK describe:
+// The program prints the expected table for each sample. The samples have the formats that
+// the references of the AWS CLI, of Envoy's rate limit service and of decK describe:
 //
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plans.html
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plan-keys.html
@@ -52,7 +52,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// sampleValues are the values in the sample export.
+// sampleValues returns the key values in the sample export.
 func sampleValues(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("testdata/usageplans/api-keys.json")
@@ -64,12 +64,12 @@ func sampleValues(t *testing.T) []string {
 		all = append(all, m[1])
 	}
 	if len(all) < 5 {
-		t.Fatal(all)
+		t.Fatalf("got %d key values, want at least 5", len(all))
 	}
 	return all
 }
 
-// The written policy can be imported, and has no value of a key.
+// The written policy can be imported, and does not have a key's value.
 func TestPolicyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	out := command(t, done, nil, "", "-from", "testdata/usageplans", "-policy", file)
@@ -83,16 +83,16 @@ func TestPolicyFile(t *testing.T) {
 	}
 	set := read.Set(&policy.Set{})
 	if err := set.Validate(); err != nil || len(set.Plans) != 5 || len(set.Routes) != 2 {
-		t.Errorf("%v: %s", err, text)
+		t.Errorf("got %v, want 5 plans and 2 rules in: %s", err, text)
 	}
 	for _, value := range sampleValues(t) {
 		if strings.Contains(out+string(text), value) {
-			t.Errorf("%s is shown", value)
+			t.Errorf("got the key value %s in the output or the policy", value)
 		}
 	}
 }
 
-// A pipe with the same answers means the same as the folder.
+// A pipe gives the same table as a folder with the same answers.
 func TestPipe(t *testing.T) {
 	pipe := ""
 	for _, file := range []string{"usage-plans.json", "api-keys.json"} {
@@ -111,9 +111,9 @@ func TestPipe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := `{"usagePlanId": "` + strings.TrimSuffix(filepath.Base(file), ".json") + `", "items"`
+		withPlan := `{"usagePlanId": "` + strings.TrimSuffix(filepath.Base(file), ".json") + `", "items"`
 		text = bytes.ReplaceAll(text, []byte(`{"usagePlanId": "p4week", "items"`), []byte(`{"items"`))
-		pipe += strings.ReplaceAll(string(text), `{"items"`, said)
+		pipe += strings.ReplaceAll(string(text), `{"items"`, withPlan)
 	}
 	folder := command(t, done, nil, "", "-from", "testdata/usageplans")
 	if diff := cmp.Diff(folder, command(t, done, nil, pipe, "-from", "-")); diff != "" {
@@ -121,29 +121,29 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// An incomplete or invalid export is refused, and no error repeats it.
+// An incomplete or invalid export is refused. No error repeats a key's value.
 func TestBadExports(t *testing.T) {
 	const value = "Kq8vR2nW5xZ1cB4mJ7tY9pL3"
 	for export, want := range map[string]string{
 		`{"items": [{"id": "k", "enabled": true, "value": "` + value + `"}],
 			"NextToken": "x"}`: "API keys: the last page",
-		`{"usagePlanId": "p9", "items": [{"id": "k", "type": "API_KEY"}]}`: "there is no such plan",
+		`{"usagePlanId": "p9", "items": [{"id": "k", "type": "API_KEY"}]}`: "unknown plan",
 		`{"items": [{"id": "p", "name": "P"}], "position": "x"}`:           "usage plans: the last page",
 		`{"usagePlanId": "p1", "items": [{"id": "k", "type": "API_KEY"}], "NextToken": "x"}`: "keys of " +
 			"usage plan p1: the last page",
 		`{"items": [{"id": "k", "enabled": "` + value + `"}]}`:                    "an item has no id",
-		`{"items": [{"id": "k", "enabled": true, "value": ["` + value + `"]}]}`:   "item k cannot be read",
+		`{"items": [{"id": "k", "enabled": true, "value": ["` + value + `"]}]}`:   "item k has a field",
 		`{"items": [{"enabled": true, "value": "` + value + `"}]}`:                "an item has no id",
-		`{"items": [{"id": "k", "value": "` + value + `}]}`:                       "is no JSON",
+		`{"items": [{"id": "k", "value": "` + value + `}]}`:                       "is not JSON",
 		`{"items": [{"id": "p", "name": "P", "apiStages": [{"stage": "prod"}]}]}`: "usage plan P (p): an API stage",
 		`{"items": [{"id": "p", "apiStages": [{"apiId": "a1", "stage": "*"}]}]}`:  "usage plan p (p): an API stage",
 		`{"items": []}`: "no usage plans",
 		``:              "no usage plans",
-		value:           "is no JSON",
+		value:           "is not JSON",
 	} {
 		got := command(t, failedSome, nil, export, "-from", "-")
 		if !strings.Contains(got, want) || strings.Contains(got, value) {
-			t.Errorf("%s: %s, want %s", export, got, want)
+			t.Errorf("%s: got %s, want %s and no key value", export, got, want)
 		}
 	}
 	for flag, text := range map[string]string{"-envoy": "a: [", "-kong": "services: []"} {
@@ -155,11 +155,11 @@ func TestBadExports(t *testing.T) {
 	}
 }
 
-// Bad usage says what to do, and never takes a token from the command line.
+// Bad usage gives an error that says what to do. There is no flag for the token.
 func TestUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "give one of -from, -envoy and -kong"},
-		{"-from x -kong y", "give one of"},
+		{"", "set one of -from, -envoy and -kong"},
+		{"-from x -kong y", "set one of"},
 		{"-from x -apply", "-apply needs -dashboard"},
 		{"-from x -dashboard limits.example", "must be an https URL"},
 		{"-from x -dashboard http://limits.example", "must be an https URL"},
@@ -169,7 +169,7 @@ func TestUsage(t *testing.T) {
 		{"-token t", "not defined: -token"},
 	} {
 		if got := command(t, badUsage, nil, "", strings.Fields(c.args)...); !strings.Contains(got, c.want) {
-			t.Errorf("%s: %s, want %s", c.args, got, c.want)
+			t.Errorf("%s: got %s, want %s", c.args, got, c.want)
 		}
 	}
 	help := command(t, done, nil, "", "-h")
@@ -179,12 +179,12 @@ func TestUsage(t *testing.T) {
 	}
 	lines := regexp.MustCompile(`(?m)^ +\./scripts/migrate (.*)$`).FindAllStringSubmatch(string(page), -1)
 	if len(lines) < 5 {
-		t.Errorf("docs/migrate.md has the commands %q", lines)
+		t.Errorf("got commands %q in docs/migrate.md, want at least 5", lines)
 	}
 	for _, line := range lines {
 		for _, name := range regexp.MustCompile(`(?:^| )(-[a-z]+)`).FindAllStringSubmatch(line[1], -1) {
 			if !regexp.MustCompile(`(?m)^  ` + name[1] + `\b`).MatchString(help) {
-				t.Errorf("docs/migrate.md: %s is no flag", name[1])
+				t.Errorf("got %s in docs/migrate.md, want a flag of -h", name[1])
 			}
 		}
 	}
@@ -194,12 +194,12 @@ func TestUsage(t *testing.T) {
 	}
 	for _, m := range regexp.MustCompile(`(?m)^  (-[a-z]+)`).FindAllStringSubmatch(help, -1) {
 		if !strings.Contains(string(script), "#   "+m[1]+" ") {
-			t.Errorf("scripts/migrate does not list %s", m[1])
+			t.Errorf("want flag %s in scripts/migrate", m[1])
 		}
 	}
 }
 
-// A bucket admits the burst at once and then no more than the rate.
+// bucketOf returns a bucket of the burst, whose window does not exceed the rate.
 func TestBucketOf(t *testing.T) {
 	for _, c := range []struct {
 		rate  float64
@@ -209,12 +209,12 @@ func TestBucketOf(t *testing.T) {
 		{0.1, 1, 10 * time.Second}, {1e6, 1, time.Millisecond}, {1e-9, 5, limiter.MaxWindow}} {
 		l, ok := bucketOf(throttle{c.rate, c.burst})
 		if !ok || l.Window != c.want || l.Requests != c.burst || len(l.Errors()) > 0 {
-			t.Errorf("%g a second, burst %d: %+v", c.rate, c.burst, l)
+			t.Errorf("%g a second, burst %d: got %+v, want window %s", c.rate, c.burst, l, c.want)
 		}
 	}
 	for _, t0 := range []throttle{{0, 5}, {5, 0}, {-1, 5}} {
 		if l, ok := bucketOf(t0); ok {
-			t.Errorf("%+v: %+v", t0, l)
+			t.Errorf("%+v: got %+v, want none", t0, l)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// secret is a key's value. Formatting it prints no part of it.
+// secret is the value of a key or a token. Formatting a secret prints no part of it.
 type secret string
 
 // String hides the value.
@@ -28,14 +28,14 @@ type throttle struct {
 	BurstLimit int64   `json:"burstLimit"`
 }
 
-// quota is how many calls a period admits.
+// quota is the number of calls that API Gateway allows in a period.
 type quota struct {
 	Limit  int64  `json:"limit"`
 	Offset int64  `json:"offset"` // subtracted in the first period only
 	Period string `json:"period"` // DAY, WEEK or MONTH
 }
 
-// apiStage is a stage whose methods the keys of a plan may call.
+// apiStage is an API's stage that the keys of a plan may call.
 type apiStage struct {
 	APIID    string              `json:"apiId"`
 	Stage    string              `json:"stage"`
@@ -77,26 +77,26 @@ type planKey struct {
 	Name  string `json:"name"`
 }
 
-// export is everything that was read, in the files' order.
+// export is an export of usage plans, in the order of the files.
 type export struct {
 	plans   []usagePlan
 	keys    []apiKey
 	members map[string][]planKey // by the plan's id
 
-	cut map[string]bool // lists whose last page says that there are more
+	cut map[string]bool // by the name of a list: whether its last page has a token for more
 }
 
-// page is one answer of the AWS command line.
+// page is one answer of the AWS CLI.
 type page struct {
 	Items       []json.RawMessage `json:"items"`
 	Position    string            `json:"position"`
 	NextToken   string            `json:"NextToken"`
-	UsagePlanID string            `json:"usagePlanId"` // not AWS's: says whose keys a piped page has
+	UsagePlanID string            `json:"usagePlanId"` // not of AWS: the plan of a piped page of keys
 }
 
-// readExport reads every .json file of a folder, or a stream of answers. The items of a
-// list show their type. The keys of a plan are in a file named after the plan's id, or in
-// a page with usagePlanId.
+// readExport reads every .json file of a folder, or a stream of answers if from is "-". It
+// recognises lists by their items. The keys of a plan must be in a file named after the
+// plan's id, or in pages with usagePlanId.
 func readExport(from string, in io.Reader) (*export, error) {
 	e := &export{members: map[string][]planKey{}, cut: map[string]bool{}}
 	if from == "-" {
@@ -106,7 +106,7 @@ func readExport(from string, in io.Reader) (*export, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = root.Close() }() // it was read
+	defer func() { _ = root.Close() }() // only read from
 	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".json" {
 			return err
@@ -115,7 +115,7 @@ func readExport(from string, in io.Reader) (*export, error) {
 		if err != nil {
 			return err
 		}
-		defer func() { _ = file.Close() }() // it was read
+		defer func() { _ = file.Close() }() // only read from
 		return e.read(file, path, strings.TrimSuffix(filepath.Base(path), ".json"))
 	})
 	if err != nil {
@@ -124,37 +124,36 @@ func readExport(from string, in io.Reader) (*export, error) {
 	return e, e.complete()
 }
 
-// complete returns errors for lists without their last pages or their plan, and for API
-// stages without a name: a pattern without a name opens every API.
+// complete returns errors for lists without their last page, for keys of unknown plans, and
+// for API stages without an API or a stage, since such a pattern would open every API.
 func (e *export) complete() error {
 	var errs []error
 	for list, cut := range e.cut {
 		if cut {
-			errs = append(errs, fmt.Errorf("%s: the last page says that there are more: export all pages",
-				list))
+			errs = append(errs, fmt.Errorf("%s: the last page is missing: export all pages", list))
 		}
 	}
 	for _, p := range e.plans {
 		for _, s := range p.APIStages {
 			if strings.Trim(s.APIID, "*") == "" || strings.Trim(s.Stage, "*") == "" {
-				errs = append(errs, fmt.Errorf("%s: an API stage has no apiId or no stage: export it again",
+				errs = append(errs, fmt.Errorf("%s: an API stage has no apiId or no stage: export the plan again",
 					p))
 			}
 		}
 	}
 	for id := range e.members {
 		if !slices.ContainsFunc(e.plans, func(p usagePlan) bool { return p.ID == id }) {
-			errs = append(errs, fmt.Errorf("keys of usage plan %s: there is no such plan: a file of "+
-				"get-usage-plan-keys is named after its plan's id", id))
+			errs = append(errs, fmt.Errorf("keys of usage plan %s: unknown plan: name a file of "+
+				"get-usage-plan-keys after its plan's id", id))
 		}
 	}
 	if len(errs) == 0 && len(e.plans) == 0 && len(e.keys) == 0 {
-		errs = append(errs, errors.New("there are no usage plans and no keys in it"))
+		errs = append(errs, errors.New("the export has no usage plans and no keys"))
 	}
 	return errors.Join(errs...)
 }
 
-// read reads one answer after the other. Errors do not repeat the input.
+// read reads answers until the end of the input. Errors do not repeat the input.
 func (e *export) read(in io.Reader, name, base string) error {
 	for d := json.NewDecoder(in); ; {
 		var p page
@@ -162,8 +161,7 @@ func (e *export) read(in io.Reader, name, base string) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			return fmt.Errorf("%s is no JSON that the AWS command line prints, near byte %d", name,
-				d.InputOffset())
+			return fmt.Errorf("%s is not JSON of the AWS CLI, near byte %d", name, d.InputOffset())
 		}
 		if p.UsagePlanID != "" {
 			base = p.UsagePlanID
@@ -185,7 +183,7 @@ func (e *export) add(p page, base string) error {
 			ID      string  `json:"id"`
 		}
 		if err := json.Unmarshal(item, &kind); err != nil || kind.ID == "" {
-			return errors.New("an item has no id, or a field has another type than AWS gives it")
+			return errors.New("an item has no id, or a field of another type than in AWS's answers")
 		}
 		var err error
 		switch {
@@ -200,7 +198,7 @@ func (e *export) add(p page, base string) error {
 			e.plans, err = appended(e.plans, item)
 		}
 		if err != nil {
-			return fmt.Errorf("item %s cannot be read: a field has another type than AWS gives it", kind.ID)
+			return fmt.Errorf("item %s has a field of another type than in AWS's answers", kind.ID)
 		}
 	}
 	if list != "" {
@@ -220,8 +218,8 @@ func appendTo(lists map[string][]planKey, id string, item json.RawMessage) (err 
 	return err
 }
 
-// plansOf returns the plans of each key that open a stage, by the key's id, in the order
-// of the plans.
+// plansOf returns, by the key's id, the plans of each key that open a stage. They are in
+// the export's order.
 func (e *export) plansOf() map[string][]usagePlan {
 	of := map[string][]usagePlan{}
 	for _, p := range e.plans {

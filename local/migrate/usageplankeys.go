@@ -11,14 +11,14 @@ import (
 	"tidegate/internal/policy"
 )
 
-// importedKey is a key as the API takes it.
+// importedKey is a key to import.
 type importedKey struct {
-	was     string // its id at AWS
-	name    string
-	plan    string
-	tags    []string
-	value   secret // empty to make a new one
-	revoked bool
+	sourceID string // its id at AWS
+	name     string
+	plan     string
+	tags     []string
+	value    secret // empty to make a new one
+	revoked  bool
 }
 
 // addKeys adds a row for every key, and the keys to import. plans are by the usage plan's
@@ -30,54 +30,54 @@ func (m *migration) addKeys(e *export, plans map[string]policydoc.Plan) {
 			continue
 		}
 		listed[k.ID] = true
-		was := "key " + k.ID + " " + clipped(k.Name, policy.MaxNameLen)
+		source := "key " + k.ID + " " + clipped(k.Name, policy.MaxNameLen)
 		of := plansOf[k.ID]
 		if len(of) == 0 {
-			m.add(was, noEqual+"no usage plan opens an API stage to it: not imported")
+			m.add(source, noEquivalent+"no usage plan opens an API stage for it: not imported")
 			continue
 		}
 		passing := slices.DeleteFunc(slices.Clone(of), usagePlan.blocked)
 		if len(passing) == 0 {
-			m.addKey(k, was, plans[of[0].ID].Name, true)
+			m.addKey(k, source, plans[of[0].ID].Name, true)
 			continue
 		}
-		m.addKey(k, was, m.planOf(passing, plans), false)
+		m.addKey(k, source, m.planOf(passing, plans), false)
 	}
 	for _, p := range e.plans {
 		for _, member := range e.members[p.ID] {
 			if !listed[member.ID] {
 				listed[member.ID] = true
 				m.add("key "+member.ID+" "+clipped(member.Name, policy.MaxNameLen),
-					noEqual+"the API keys do not list it: export them again")
+					noEquivalent+"missing in get-api-keys: export the API keys again")
 			}
 		}
 	}
 }
 
-func (m *migration) addKey(k apiKey, was, plan string, blocked bool) {
-	key := importedKey{was: k.ID, name: clipped(cmp.Or(strings.TrimSpace(k.Name), k.ID), policy.MaxNameLen),
+func (m *migration) addKey(k apiKey, source, plan string, blocked bool) {
+	key := importedKey{sourceID: k.ID, name: clipped(cmp.Or(strings.TrimSpace(k.Name), k.ID), policy.MaxNameLen),
 		plan: plan, value: k.Value, revoked: !k.Enabled || blocked}
 	value := "value kept"
 	if _, err := apikey.NewKey(nil).Foreign(string(k.Value)); err != nil {
 		key.value, value = "", "value reissued: it "+err.Error()
 	}
 	if k.Value == "" {
-		value = "value reissued: export with --include-values to keep it"
+		value = "value reissued: to keep it, export with --include-values"
 	}
 	state := ""
 	switch {
 	case !k.Enabled:
-		state = ", revoked: it is not enabled"
+		state = ", revoked: not enabled"
 	case blocked:
-		state = ", revoked: its usage plan lets nothing pass"
+		state = ", revoked: its usage plan allows no call"
 	}
-	m.add(was, "key of plan %s, %s%s", plan, value, state)
+	m.add(source, "key of plan %s, %s%s", plan, value, state)
 	m.tags(&key, k)
 	for _, lost := range []struct{ field, text string }{
 		{"description", k.Description}, {"stage keys", strings.Join(k.StageKeys, ", ")},
 	} {
 		if lost.text != "" {
-			m.add("  "+lost.field, noEqual+"a key has none")
+			m.add("  "+lost.field, noEquivalent+"keys do not have this field")
 		}
 	}
 	m.keys = append(m.keys, key)
@@ -92,15 +92,15 @@ func (m *migration) tags(key *importedKey, k apiKey) {
 	for _, tag := range all {
 		if text := clipped(tag, policy.MaxTagLen+1); len(key.tags) == policy.MaxTags || text != tag ||
 			len([]rune(text)) > policy.MaxTagLen {
-			m.add("  tag "+clipped(tag, policy.MaxTagLen), noEqual+"10 tags of 50 characters are kept")
+			m.add("  tag "+clipped(tag, policy.MaxTagLen), noEquivalent+"a key has at most 10 tags of 50 characters")
 			continue
 		}
 		key.tags = append(key.tags, tag)
 	}
 }
 
-// planOf returns the name of a key's plan. A key of several usage plans gets one that
-// opens the stages of all: on each API it had the limits of one of them.
+// planOf returns the name of a key's plan. A key of several usage plans gets a plan that
+// opens the stages of all of them. API Gateway applied one of the usage plans to each stage.
 func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) string {
 	if len(of) == 1 {
 		return plans[of[0].ID].Name
@@ -132,7 +132,8 @@ func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) stri
 	return name
 }
 
-// looserThrottle returns the throttle with the highest rate; nil when one plan has none.
+// looserThrottle returns the highest rate and the highest burst of the plans; nil if a plan
+// has no throttle.
 func looserThrottle(of []usagePlan) *throttle {
 	var most throttle
 	for _, p := range of {
@@ -145,7 +146,8 @@ func looserThrottle(of []usagePlan) *throttle {
 	return &most
 }
 
-// looserQuota returns the quota that admits most in a year; nil when one plan has none.
+// looserQuota returns the quota that allows the most calls in a year; nil if a plan has no
+// quota.
 func looserQuota(of []usagePlan) *quota {
 	periods := map[string]int64{"DAY": 365, "WEEK": 52, "MONTH": 12}
 	perYear := func(q *quota) int64 { return min(q.Limit, limiter.MaxRequests) * periods[q.Period] }

@@ -22,7 +22,7 @@ func fromUsagePlans(e *export) *migration {
 	plans := map[string]policydoc.Plan{} // by the usage plan's id
 	for _, p := range e.plans {
 		if len(p.APIStages) == 0 {
-			m.add(p.String(), noEqual+"it has no API stage, so it opens nothing: not imported")
+			m.add(p.String(), noEquivalent+"without an API stage it opens nothing: not imported")
 			continue
 		}
 		plans[p.ID] = m.addPlan(p)
@@ -47,18 +47,18 @@ func (m *migration) addPlan(p usagePlan) policydoc.Plan {
 		{"description", p.Description}, {"tags", strings.Join(pairs(p.Tags), ", ")},
 	} {
 		if lost.text != "" {
-			m.add("  "+lost.field, noEqual+"a plan has none")
+			m.add("  "+lost.field, noEquivalent+"plans do not have this field")
 		}
 	}
 	if p.ProductCode != "" {
 		m.add("  product code",
-			noEqual+"keep this usage plan, without throttle and quota, for AWS Marketplace")
+			noEquivalent+"keep this usage plan, without throttle and quota, for AWS Marketplace")
 	}
 	m.policy.Plans = append(m.policy.Plans, plan)
 	return plan
 }
 
-// unlimited returns a plan that limits nothing. A plan must have a limit even then.
+// unlimited returns a plan with mode off. It has a limit, since every plan must have one.
 func unlimited(name string) policydoc.Plan {
 	most := limiter.Limit{Requests: limiter.MaxRequests, Window: 24 * time.Hour,
 		Algorithm: limiter.FixedWindow}
@@ -68,26 +68,26 @@ func unlimited(name string) policydoc.Plan {
 // planLimits returns the throttle and the quota of a plan.
 func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 	if p.Throttle != nil {
-		was := "  " + throttleText(*p.Throttle)
+		source := "  " + throttleText(*p.Throttle)
 		if l, ok := bucketOf(*p.Throttle); ok {
 			limits = append(limits, l)
-			m.add(was, "%s", policydoc.LimitText(l))
+			m.add(source, "%s", policydoc.LimitText(l))
 		} else {
-			m.add(was, noEqual+"it lets nothing pass: the plan's keys are revoked")
+			m.add(source, noEquivalent+"it allows no call: the plan's keys are revoked")
 		}
 	}
 	if p.Quota != nil {
-		was := fmt.Sprintf("  quota %d a %s", p.Quota.Limit, strings.ToLower(p.Quota.Period))
+		source := fmt.Sprintf("  quota %d a %s", p.Quota.Limit, strings.ToLower(p.Quota.Period))
 		l, err := quotaLimit(*p.Quota)
 		if err != nil {
-			m.add(was, noEqual+"%v", err)
+			m.add(source, noEquivalent+"%v", err)
 			return limits
 		}
 		limits = append(limits, l)
-		m.add(was, "%s", policydoc.LimitText(l))
+		m.add(source, "%s", policydoc.LimitText(l))
 		if p.Quota.Offset != 0 {
 			m.add(fmt.Sprintf("  offset %d", p.Quota.Offset),
-				noEqual+"it counts in the plan's first period alone")
+				noEquivalent+"it applies only to the plan's first period")
 		}
 	}
 	return limits
@@ -117,12 +117,12 @@ func bucketOf(t throttle) (limiter.Limit, bool) {
 }
 
 // quotaLimit returns a quota as a limit of a calendar period, which begins at the same
-// instant for all callers. AWS does not define the first day of a week. Its older SDKs
-// say Sunday; here it is Monday.
+// instant for all callers. A week begins on Monday. AWS does not document the first day of
+// its weeks; its older SDKs say Sunday.
 func quotaLimit(q quota) (limiter.Limit, error) {
 	l := limiter.Limit{Requests: min(q.Limit, limiter.MaxRequests), Algorithm: limiter.FixedWindow}
 	if q.Limit <= 0 {
-		return l, errors.New("it lets nothing pass: the plan's keys are revoked")
+		return l, errors.New("it allows no call: the plan's keys are revoked")
 	}
 	switch q.Period {
 	case "DAY":
@@ -132,7 +132,7 @@ func quotaLimit(q quota) (limiter.Limit, error) {
 	case "WEEK":
 		l.Calendar = limiter.Week
 	default:
-		return l, errors.New("a period of this name is not known")
+		return l, errors.New("unknown period")
 	}
 	return l, nil
 }
@@ -149,7 +149,7 @@ func (m *migration) allow(p usagePlan) []policydoc.Pattern {
 		if opened = append(opened, pattern); len(opened) <= policy.MaxAllow {
 			m.add("  API stage "+s.String(), "allow %s", pattern)
 		} else {
-			m.add("  API stage "+s.String(), noEqual+"a plan opens at most %d stages: this one is closed",
+			m.add("  API stage "+s.String(), noEquivalent+"a plan opens at most %d stages: this stage is closed",
 				policy.MaxAllow)
 		}
 	}
@@ -163,10 +163,10 @@ type methodThrottle struct {
 	limit  throttle
 }
 
-// addRules creates route rules from the throttles of single methods. A route rule holds for
-// the keys of all plans, so all plans of the stage must have the same throttle.
+// addRules creates route rules from the throttles of single methods. A route rule applies
+// to the keys of all plans, so all plans of the stage must have the same throttle.
 func (m *migration) addRules(plans []usagePlan) {
-	stages := map[string]int{} // how many plans open a stage
+	stages := map[string]int{} // number of plans by stage
 	found := map[string][]methodThrottle{}
 	for _, p := range plans {
 		for _, s := range p.APIStages {
@@ -192,7 +192,7 @@ func (m *migration) addRules(plans []usagePlan) {
 // one, and plans is the number of plans that open the stage.
 func (m *migration) addRule(name string, all []methodThrottle, plans int) {
 	first := all[0]
-	was := "method " + name + ", " + throttleText(first.limit)
+	source := "method " + name + ", " + throttleText(first.limit)
 	same := len(all) == plans && !slices.ContainsFunc(all, func(t methodThrottle) bool {
 		return t.limit != first.limit
 	})
@@ -200,10 +200,10 @@ func (m *migration) addRule(name string, all []methodThrottle, plans int) {
 	switch {
 	case !same:
 		m.add("method "+name,
-			noEqual+"%d of %d plans of the stage throttle it, or not alike; a route rule is for all",
+			noEquivalent+"%d of the stage's %d plans throttle it, or with different rates; a route rule is for all plans",
 			len(all), plans)
 	case !ok:
-		m.add(was, noEqual+"it lets nothing pass")
+		m.add(source, noEquivalent+"it allows no call")
 	default:
 		method, path, _ := strings.Cut(first.method, " ")
 		rule := policydoc.Rule{
@@ -213,7 +213,7 @@ func (m *migration) addRule(name string, all []methodThrottle, plans int) {
 			PerKey: policydoc.LimitsOf([]limiter.Limit{l}),
 		}
 		m.policy.Routes = append(m.policy.Routes, rule)
-		m.add(was, "route rule, %s for each key", policydoc.LimitText(l))
+		m.add(source, "route rule, %s for each key", policydoc.LimitText(l))
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// No plan opens more than the stages that its usage plans open. A usage plan that allows
-// no call or has no stage adds neither stages nor limits to a key of several plans.
+// A plan opens only the stages of its usage plans. A usage plan that allows no call or has
+// no stage adds neither stages nor limits to a key of several plans.
 func TestStagesOfKeys(t *testing.T) {
 	rate := func(n int64) *throttle { return &throttle{RateLimit: float64(n), BurstLimit: n} }
 	stage := func(api string) []apiStage { return []apiStage{{APIID: api, Stage: "prod"}} }
@@ -21,7 +21,7 @@ func TestStagesOfKeys(t *testing.T) {
 	}}
 	tests := []struct {
 		of      []string
-		plan    string // empty when the key is not imported
+		plan    string // empty if the key is not imported
 		allow   []string
 		revoked bool
 	}{
@@ -51,23 +51,24 @@ func TestStagesOfKeys(t *testing.T) {
 			allow[plan.Name] = append(allow[plan.Name], pattern.String())
 		}
 		if len(plan.Allow) == 0 {
-			t.Errorf("plan %s opens all routes", plan.Name)
+			t.Errorf("plan %s: got no allow, which opens all routes", plan.Name)
 		}
 	}
 	for i, test := range tests {
-		at := slices.IndexFunc(m.keys, func(k importedKey) bool { return k.was == fmt.Sprintf("k%d", i) })
+		at := slices.IndexFunc(m.keys, func(k importedKey) bool { return k.sourceID == fmt.Sprintf("k%d", i) })
 		switch {
 		case at < 0 && test.plan != "":
-			t.Errorf("key of %v: not imported", test.of)
+			t.Errorf("key of %v: not imported, want it with plan %s", test.of, test.plan)
 		case at < 0:
 		case m.keys[at].plan != test.plan || m.keys[at].revoked != test.revoked ||
 			!slices.Equal(allow[test.plan], test.allow):
-			t.Errorf("key of %v: %+v, which opens %v", test.of, m.keys[at], allow[m.keys[at].plan])
+			t.Errorf("key of %v: got %+v, which opens %v; want %+v", test.of, m.keys[at],
+				allow[m.keys[at].plan], test)
 		}
 	}
 }
 
-// Stages beyond the maximum number of patterns stay closed, and the table names each.
+// Stages beyond the maximum number of patterns remain closed. The table has a line for each.
 func TestManyStages(t *testing.T) {
 	p := usagePlan{ID: "p"}
 	for i := range policy.MaxAllow + 2 {
@@ -76,16 +77,16 @@ func TestManyStages(t *testing.T) {
 	}
 	m := fromUsagePlans(&export{plans: []usagePlan{p}})
 	if got := m.policy.Plans[0].Allow; len(got) != policy.MaxAllow || got[19].API != "a19" {
-		t.Errorf("%d patterns: %v", len(got), got)
+		t.Errorf("got %d patterns %v, want %d", len(got), got, policy.MaxAllow)
 	}
 	for _, stage := range []string{"a20/prod", "a21/prod"} {
-		want := row{"  API stage " + stage, noEqual + "a plan opens at most 20 stages: this one is closed"}
+		want := row{"  API stage " + stage, noEquivalent + "a plan opens at most 20 stages: this stage is closed"}
 		if !slices.Contains(m.rows, want) {
-			t.Errorf("no line for %s in %v", stage, m.rows)
+			t.Errorf("want line %v in %v", want, m.rows)
 		}
 	}
 	if m.lost != 2 {
-		t.Errorf("%d lines have no equal", m.lost)
+		t.Errorf("got %d lines without an equivalent, want 2", m.lost)
 	}
 	if err := m.write(""); err != nil {
 		t.Error(err)
