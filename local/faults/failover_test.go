@@ -13,16 +13,16 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// The load of the failover tests. Every caller calls more often than its limit allows.
+// The load of the failover tests. Every caller makes more calls than its limit allows.
 const (
 	environments = 8
-	callRate     = 2_000
+	callRate     = 2_000 // calls a second
 	callerCount  = 60
-	perSecond    = 10
+	perSecond    = 10 // each caller's limit
 )
 
-// failover runs the load and calls harm 2 s later. It ends the load 9 s after the fault,
-// or 3 s after harm returned if that is later.
+// failover runs the load and calls harm after 2 s. It ends the load 9 s after the fault, or
+// 3 s after harm has returned if that is later. at is the time of the fault.
 func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome,
 	at time.Duration, f *fleet) {
 	t.Helper()
@@ -38,8 +38,8 @@ func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcome
 	return l.end(), at, f
 }
 
-// takenOver waits until the first primary's replica is a primary and every other server
-// knows it. It returns the time since the start of the load.
+// takenOver waits until the first primary's replica has become a primary and every other
+// server knows this. It returns the time since the start of the load.
 func takenOver(t *testing.T, w *world, l *load) time.Duration {
 	t.Helper()
 	waiting.Until(t, "the replica takes over", func() bool {
@@ -49,8 +49,8 @@ func takenOver(t *testing.T, w *world, l *load) time.Duration {
 	return l.now()
 }
 
-// span returns the time from the fault to the last degraded answer, and the tally of the
-// calls within it.
+// span returns the time from the fault to the last degraded answer, and the tally of all
+// calls within that time.
 func span(outcomes []outcome, at time.Duration) (time.Duration, tally) {
 	last := at
 	for _, o := range outcomes {
@@ -76,9 +76,8 @@ func rateOf(outcomes []outcome) int {
 	return int(float64(len(outcomes)) / outcomes[len(outcomes)-1].end.Seconds())
 }
 
-// Valkey must decide checks again within failoverBound of the fault, or within
-// followBound of the cluster's recovery if that is later. On a busy machine the cluster's
-// recovery takes longer.
+// Valkey must decide checks again failoverBound after the fault, or followBound after the
+// cluster's recovery if that is later. On a busy machine the cluster recovers later.
 const (
 	failoverBound = 6 * time.Second
 	followBound   = 2 * time.Second
@@ -89,7 +88,8 @@ const (
 func recovered(t *testing.T, degraded, valkey time.Duration) {
 	t.Helper()
 	if most := max(failoverBound, valkey+followBound); degraded == 0 || degraded > most {
-		t.Errorf("degraded for %s, want at most %s: Valkey was whole again after %s", degraded, most, valkey)
+		t.Errorf("calls were degraded for %s, want more than 0 and at most %s: the cluster recovered after %s",
+			degraded, most, valkey)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestPrimaryKilled(t *testing.T) {
 	all.requireAnswered(t)
 	recovered(t, degraded, whole-at)
 	if meanwhile.p99 > 150*time.Millisecond {
-		t.Errorf("p99 was %s meanwhile, want at most 150 ms", meanwhile.p99)
+		t.Errorf("got p99 %s during the failover, want at most 150 ms", meanwhile.p99)
 	}
 	most := bounded(t, outcomes, callerCount, 2*perSecond, time.Second)
 	report(t, "primary killed (kill -9)", "0 client 5xx; degraded ≤ 6 s; p99 ≤ 150 ms", fmt.Sprintf(
@@ -131,10 +131,10 @@ func TestPrimaryHung(t *testing.T) {
 	all.requireAnswered(t)
 	recovered(t, degraded, whole-at)
 	timeouts := f.failures("") / environments
-	// A third of the 16 sectors is on the hung primary. Each such sector lets 2 calls
-	// wait, and then one in each half second.
+	// The hung primary has up to 6 of the 16 sectors. In each of them 2 calls wait for
+	// their time-out, and then one call every half second.
 	if most := 6 * (2 + int(degraded/(500*time.Millisecond)) + 1); timeouts > most {
-		t.Errorf("%d calls waited in each environment, want at most %d", timeouts, most)
+		t.Errorf("got %d time-outs in each environment, want at most %d", timeouts, most)
 	}
 	bounded(t, outcomes, callerCount, 2*perSecond, time.Second)
 	report(t, "primary hung (kill -STOP)",
@@ -163,8 +163,9 @@ func TestPlannedFailover(t *testing.T) {
 		fmt.Sprintf("3 failovers: %s; at most %d of %d a second admitted", all, most, perSecond))
 }
 
-// The replica stops, its link is cut, and a second later the primary dies. What the
-// primary acknowledged in that second is lost.
+// A failover to a replica that lags by a second loses at most the counts that the primary
+// acknowledged in that second. The replica stops, its link is cut, and a second later the
+// primary is killed.
 func TestLaggingReplica(t *testing.T) {
 	skipUnlessFaults(t)
 	const limit = 400
@@ -181,7 +182,7 @@ func TestLaggingReplica(t *testing.T) {
 	replica.freeze(t)
 	primary.ask(t, "CLIENT", "KILL", "TYPE", "REPLICA")
 	if info := primary.ask(t, "INFO", "replication"); !strings.Contains(info, "connected_slaves:0") {
-		t.Fatalf("the link is not cut:\n%s", info)
+		t.Fatalf("want no connected replica in:\n%s", info)
 	}
 	during(t, time.Second)
 	primary.kill(t)
@@ -194,7 +195,8 @@ func TestLaggingReplica(t *testing.T) {
 	all := tallyOf(outcomes)
 	all.requireAnswered(t)
 	if lost == 0 || worstKey > limit {
-		t.Errorf("%d counts are lost, at most %d of one key, whose limit is %d", lost, worstKey, limit)
+		t.Errorf("got %d lost counts, at most %d of a key, want some, and at most the limit %d of a key", lost,
+			worstKey, limit)
 	}
 	report(t, "lagging replica, then death", "lost ≤ rate × 1 s, and ≤ the limit a key", fmt.Sprintf(
 		"%d lost of %d that were acknowledged to the same keys in the %s; at most %d of one key, limit %d; "+
@@ -212,9 +214,9 @@ func catchUp(t *testing.T, primary, replica *server) {
 	})
 }
 
-// lostCounts compares the calls that Valkey admitted with the counts that it still has.
-// It fails the test if a key lost more counts than were acknowledged while the replica
-// lagged. acknowledged sums those over the keys that lost any.
+// lostCounts compares the calls that Valkey admitted with the counts that it still has. It
+// fails the test if a key lost more counts than were acknowledged while the replica lagged,
+// from cut to killed. acknowledged is the sum of these over the keys that lost counts.
 func lostCounts(
 	t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration,
 ) (lost, acknowledged, worstKey int) {
@@ -237,7 +239,7 @@ func lostCounts(
 		})
 		missing := admitted - (limit - int(now.remaining) - 1)
 		if missing > within {
-			t.Errorf("caller %d lost %d counts, %d were acknowledged while the replica lagged",
+			t.Errorf("caller %d lost %d counts, want at most the %d acknowledged while the replica lagged",
 				i, missing, within)
 		}
 		if missing > 0 {
@@ -256,14 +258,14 @@ func TestEverythingDown(t *testing.T) {
 	unregistered, revoked := w.key(t, "open"), w.key(t, "open")
 	for _, c := range append(known, revoked) {
 		if o := f.call(t.Context(), c.secret.Reveal()); !o.counted() {
-			t.Fatalf("%s: %+v", c.plan, o)
+			t.Fatalf("call with plan %s: got %+v, want it admitted by Valkey", c.plan, o)
 		}
 	}
 	if _, err := w.keys.Revoke(t.Context(), revoked.key.ID, revoked.key.Version, tester); err != nil {
 		t.Fatal(err)
 	}
 	if o := f.call(t.Context(), revoked.secret.Reveal()); o.status != 401 {
-		t.Fatalf("revoked: %+v", o)
+		t.Fatalf("call with a revoked key: got %+v, want 401", o)
 	}
 	for _, s := range w.servers {
 		s.kill(t)
@@ -283,12 +285,12 @@ func TestEverythingDown(t *testing.T) {
 	}
 	if all.degraded != all.calls || admitted[0] != 0 || admitted[1] == 0 || admitted[2] != 10 ||
 		admitted[3] != 0 || admitted[4] != 0 {
-		t.Errorf("admitted %v of %d calls, %d degraded: want none, all, 10, none, none", admitted,
-			all.calls, all.degraded)
+		t.Errorf("got %v of %d calls admitted, %d degraded; want all degraded, and admitted none, all, 10, "+
+			"none, none", admitted, all.calls, all.degraded)
 	}
 	for _, bad := range []string{"", "nothing", unregistered.secret.Reveal() + "x"} {
 		if o := f.call(t.Context(), bad); o.status != 401 {
-			t.Errorf("a bad credential: %+v", o)
+			t.Errorf("call with a bad credential: got %+v, want 401", o)
 		}
 	}
 	report(t, "everything down", "0 5xx; bad credentials still refused", fmt.Sprintf(

@@ -21,7 +21,7 @@ import (
 	"tidegate/local/lambda"
 )
 
-// fleet is the check function with its environments, run as Lambda does.
+// fleet is the check function with its environments, run as in Lambda.
 type fleet struct {
 	fn  *lambda.Function
 	log *syncbuffer.Buffer
@@ -34,17 +34,17 @@ type fleetOptions struct {
 	env          map[string]string
 }
 
-// deployed is the VALKEY_TIMEOUT of a deployment. calm is for tests in which no call
-// should fail, although the machine is busy; FAULTS_TIMEOUT replaces calm.
+// deployed is the VALKEY_TIMEOUT of a deployment. calm is a longer one, for tests in which
+// no call may fail even on a busy machine. FAULTS_TIMEOUT replaces calm.
 const deployed = 100 * time.Millisecond
 
 var calm = calmOr(2 * time.Second)
 
-func calmOr(usual time.Duration) time.Duration {
+func calmOr(defaultTimeout time.Duration) time.Duration {
 	if d, err := time.ParseDuration(os.Getenv("FAULTS_TIMEOUT")); err == nil {
 		return d
 	}
-	return usual
+	return defaultTimeout
 }
 
 func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
@@ -73,33 +73,33 @@ func startFleet(t *testing.T, url string, o fleetOptions) *fleet {
 	return f
 }
 
-// caller is a key that the load calls with.
+// caller is a key of the load.
 type caller struct {
 	key    policy.Key
 	secret apikey.Secret
 	plan   string
 }
 
-// outcome is the result of one call as its client saw it.
+// outcome is the result of one call as the client saw it.
 type outcome struct {
-	caller     int
+	caller     int           // index
 	start, end time.Duration // since the start of the load
-	status     int           // 200, 401, 429; or 500, for any answer that a client must never get
+	status     int           // 200, 401, 429, or 500 for every other answer
 	degraded   bool
 	remaining  int64
 	detail     string // of a 500
 }
 
-func (o outcome) took() time.Duration { return o.end - o.start }
+func (o outcome) latency() time.Duration { return o.end - o.start }
 
 // counted reports whether Valkey admitted the call.
 func (o outcome) counted() bool { return o.status == 200 && !o.degraded }
 
 const methodARN = "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders"
 
-// call makes one call to a REST API with this credential.
+// call makes one call to a REST API with a credential.
 func (f *fleet) call(ctx context.Context, credential string) outcome {
-	event, _ := json.Marshal(map[string]any{ // strings and maps of them always encode
+	event, _ := json.Marshal(map[string]any{ // maps of strings always encode
 		"type": "REQUEST", "methodArn": methodARN, "headers": map[string]string{"x-api-key": credential},
 		"multiValueHeaders": map[string][]string{"x-api-key": {credential}},
 		"requestContext": map[string]any{"stage": "prod", "requestId": "r",
@@ -134,7 +134,7 @@ func read(payload []byte) outcome {
 	return o
 }
 
-// load calls for each caller in turn. Its rate is even if the fleet keeps up.
+// load makes calls at an even rate, if the fleet keeps up. The callers take turns.
 type load struct {
 	fleet   *fleet
 	callers []caller
@@ -149,7 +149,7 @@ type load struct {
 	group sync.WaitGroup
 }
 
-// begin starts the load. end ends it and returns every outcome, ordered by start.
+// begin starts the load.
 func (l *load) begin(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -185,6 +185,7 @@ func (l *load) work(ctx context.Context) {
 
 func (l *load) now() time.Duration { return time.Since(l.began) }
 
+// end ends the load and returns every outcome in the order of start.
 func (l *load) end() []outcome {
 	l.stop()
 	l.group.Wait()
@@ -214,10 +215,10 @@ type tally struct {
 
 func tallyOf(outcomes []outcome) tally {
 	var t tally
-	took := make([]time.Duration, 0, len(outcomes))
+	latencies := make([]time.Duration, 0, len(outcomes))
 	for _, o := range outcomes {
 		t.calls++
-		took = append(took, o.took())
+		latencies = append(latencies, o.latency())
 		switch o.status {
 		case 500:
 			t.failed++
@@ -229,9 +230,9 @@ func tallyOf(outcomes []outcome) tally {
 			t.degraded++
 		}
 	}
-	slices.Sort(took)
-	if n := len(took); n > 0 {
-		t.p50, t.p99, t.worst = took[n/2], took[n*99/100], took[n-1]
+	slices.Sort(latencies)
+	if n := len(latencies); n > 0 {
+		t.p50, t.p99, t.worst = latencies[n/2], latencies[n*99/100], latencies[n-1]
 	}
 	return t
 }
@@ -245,7 +246,7 @@ func (t tally) String() string {
 func (t tally) requireAnswered(test *testing.T) {
 	test.Helper()
 	if t.failed > 0 || t.unauthorized > 0 {
-		test.Errorf("%d calls failed and %d were unauthorized of %d: %s", t.failed, t.unauthorized,
+		test.Errorf("got %d failed and %d unauthorized of %d calls, want none: %s", t.failed, t.unauthorized,
 			t.calls, t.first)
 	}
 }
@@ -255,7 +256,7 @@ func (t tally) requireUndegraded(test *testing.T) {
 	test.Helper()
 	t.requireAnswered(test)
 	if t.degraded > 0 {
-		test.Errorf("%d of %d calls were decided without Valkey", t.degraded, t.calls)
+		test.Errorf("got %d of %d calls decided without Valkey, want none", t.degraded, t.calls)
 	}
 }
 
@@ -270,11 +271,11 @@ func thousands(n int) string {
 	return fmt.Sprintf("%d,%03d", n/1000, n%1000)
 }
 
-// failures counts the log lines about checks without Valkey that contain holding.
-func (f *fleet) failures(holding string) int {
+// failures counts the log lines on checks without Valkey that contain a text.
+func (f *fleet) failures(text string) int {
 	n := 0
 	for line := range strings.Lines(f.log.String()) {
-		if strings.Contains(line, "decided without Valkey") && strings.Contains(line, holding) {
+		if strings.Contains(line, "decided without Valkey") && strings.Contains(line, text) {
 			n++
 		}
 	}

@@ -17,10 +17,10 @@ import (
 	"tidegate/internal/testing/storetest"
 )
 
-// flood makes one call from each of 500,000 addresses, for whose counts there is too
-// little memory. A victim makes one call for each hundred of them.
+// flood makes one call from each of 500,000 addresses. Valkey's memory is too small for
+// their counts. A victim, a registered caller, makes a call after every hundred of these.
 type flood struct {
-	policy string // of eviction
+	policy string // maxmemory-policy
 	rate   int    // calls a second; 0 for as fast as possible
 }
 
@@ -31,7 +31,7 @@ const (
 
 // flooded has the results of a flood.
 type flooded struct {
-	calls, admitted, failed atomic.Int64 // calls and admitted are the victim's, failed is of all
+	calls, admitted, failed atomic.Int64 // calls and admitted of the victim; failed of all callers
 	evicted                 int
 	took                    time.Duration
 }
@@ -53,7 +53,7 @@ func (f flood) run(t *testing.T) *flooded {
 				if f.rate > 0 && n%100 == 0 {
 					during(t, time.Until(began.Add(time.Duration(n)*time.Second/time.Duration(f.rate))))
 				}
-				result.one(t, checker, n, victim)
+				result.call(t, checker, n, victim)
 			}
 		})
 	}
@@ -65,7 +65,8 @@ func (f flood) run(t *testing.T) *flooded {
 	return result
 }
 
-func (r *flooded) one(t *testing.T, checker *enforce.Checker, n int64, victim caller) {
+// call makes call n of the flood, and the victim's call if it is due.
+func (r *flooded) call(t *testing.T, checker *enforce.Checker, n int64, victim caller) {
 	if _, err := checker.Check(t.Context(),
 		enforce.Call{Kind: policy.Address, Subject: fmt.Sprintf("address-%d", n)}, nil); err != nil {
 		r.failed.Add(1)
@@ -84,9 +85,10 @@ func (r *flooded) one(t *testing.T, checker *enforce.Checker, n int64, victim ca
 	}
 }
 
-// LRU evicts keys by the whole seconds since their last use, LFU by how often they were
-// used. LRU spares the victim only while memory holds a few seconds of the flood; LFU
-// always does.
+// A flood of new callers does not evict the victim's counts, nor the configuration. LRU
+// evicts keys by the whole seconds since their last use, LFU by the number of their uses.
+// LRU keeps the victim's counts only if memory can store a few seconds of the flood. LFU
+// always keeps them.
 func TestKeyFlood(t *testing.T) {
 	skipUnlessFaults(t)
 	for _, f := range []flood{{"volatile-lru", 15_000}, {"volatile-lru", 0}, {"volatile-lfu", 0}} {
@@ -97,8 +99,8 @@ func TestKeyFlood(t *testing.T) {
 			continue
 		}
 		if over || r.failed.Load() > 0 || r.evicted == 0 {
-			t.Errorf("%s: the victim was let in %d times, limit %d; %d calls failed; %d keys evicted",
-				f.policy, r.admitted.Load(), floodLimit, r.failed.Load(), r.evicted)
+			t.Errorf("%s: got %d calls of the victim admitted, %d calls failed, %d keys evicted; want at most %d, "+
+				"none and some", f.policy, r.admitted.Load(), r.failed.Load(), r.evicted, floodLimit)
 		}
 		report(t, f.name(), floodPromise, r.String())
 	}
@@ -113,8 +115,8 @@ func (f flood) name() string {
 	return "key flood, 12 MB, 500k ids, " + f.policy + ", slower"
 }
 
-// hopeless reports whether eviction cannot spare the victim. Memory holds about a second
-// of the flood, and LRU cannot order keys used within a second.
+// hopeless reports whether eviction cannot keep the victim's counts. Memory can store about
+// a second of the flood, and LRU cannot order keys that were used within the same second.
 func (f flood) hopeless() bool { return f.policy == "volatile-lru" && f.rate == 0 }
 
 func (r *flooded) String() string {
@@ -125,18 +127,18 @@ func (r *flooded) String() string {
 		float64(r.admitted.Load())/floodLimit, r.failed.Load())
 }
 
-// requireConfiguration fails the test unless the policy set, its copies and every key
-// remain.
+// requireConfiguration fails the test unless Valkey still has the policy set, its copies and
+// every key.
 func requireConfiguration(t *testing.T, w *world, keys []caller) {
 	t.Helper()
 	for _, c := range keys {
 		if _, err := w.keys.Get(t.Context(), c.key.ID); err != nil {
-			t.Errorf("key %s: %v", c.key.ID, err)
+			t.Errorf("key %s: got %v, want its record", c.key.ID, err)
 		}
 	}
 	set, err := w.keys.Set(t.Context())
 	if err != nil || len(set.Plans) != 3 {
-		t.Errorf("set: %+v, %v", set, err)
+		t.Errorf("policy set: got %+v, %v, want 3 plans", set, err)
 	}
 	copies := 0
 	for _, bucket := range keyspace.All() {
@@ -145,15 +147,15 @@ func requireConfiguration(t *testing.T, w *world, keys []caller) {
 		}
 	}
 	if copies != 256 {
-		t.Errorf("%d of 256 copies are left", copies)
+		t.Errorf("got %d copies of the policy set, want 256", copies)
 	}
 }
 
-// A denied key calls as fast as it can, and each environment asks Valkey only a few times
-// a second.
+// For a denied key that calls as fast as possible, each environment asks Valkey only a few
+// times a second.
 func TestDeniedFlood(t *testing.T) {
 	skipUnlessFaults(t)
-	const lasts = 4 * time.Second
+	const duration = 4 * time.Second
 	w := single(t)
 	w.plans(t, limiter.Limit{Requests: 10, Window: time.Hour})
 	c := w.key(t, "closed")
@@ -164,21 +166,22 @@ func TestDeniedFlood(t *testing.T) {
 	before := w.servers[0].calls(t, "evalsha", "eval")
 	l := &load{fleet: f, callers: []caller{c}, rate: 1_000_000, workers: 4}
 	l.begin(t)
-	during(t, lasts)
+	during(t, duration)
 	outcomes := l.end()
-	asked := w.servers[0].calls(t, "evalsha", "eval") - before
+	scripts := w.servers[0].calls(t, "evalsha", "eval") - before
 	all := tallyOf(outcomes)
 	all.requireUndegraded(t)
-	// Each environment asks ten times at first and then ten times a second, and sends
+	// Each of 4 environments asks ten times at first and then ten times a second, and sends
 	// usage records. The factor 2 allows for a stall, after which an environment asks ten
 	// times again.
-	if most := 2 * 4 * (10 + 10*int(lasts.Seconds()) + 5); asked > most || all.calls < 10*asked {
-		t.Errorf("%d calls cost %d scripts, want at most %d", all.calls, asked, most)
+	if most := 2 * 4 * (10 + 10*int(duration.Seconds()) + 5); scripts > most || all.calls < 10*scripts {
+		t.Errorf("%d calls: got %d scripts, want at most %d and at most a tenth of the calls", all.calls,
+			scripts, most)
 	}
 	const promise = "an environment asks 10 times at first and after a pause, then 10 times a second, and " +
 		"sends its records of usage"
 	report(t, "denied flood of one key", promise, fmt.Sprintf(
 		"%s calls at %d/s: %d scripts, %.1f a second and environment, %.1f%% of the calls",
 		thousands(all.calls), rateOf(outcomes),
-		asked, float64(asked)/lasts.Seconds()/4, 100*float64(asked)/float64(all.calls)))
+		scripts, float64(scripts)/duration.Seconds()/4, 100*float64(scripts)/float64(all.calls)))
 }

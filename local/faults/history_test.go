@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/testing/rolling"
 )
 
-// worst returns the most calls that Valkey certainly admitted within one rolling window.
-// Each call was decided between its start and its end.
+// worst returns the highest number of a caller's calls that Valkey certainly admitted
+// within one rolling window. Each call was decided between its start and its end.
 func worst(outcomes []outcome, caller int, window time.Duration) int {
 	var admitted []rolling.Span
 	for _, o := range outcomes {
@@ -26,21 +26,21 @@ func worst(outcomes []outcome, caller int, window time.Duration) int {
 }
 
 // bounded fails the test if Valkey admitted more calls of a caller than the limit in any
-// window. It returns the most admitted in a window.
+// window. It returns the highest number of calls admitted in a window.
 func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window time.Duration) (most int) {
 	t.Helper()
 	for i := range callers {
 		n := worst(outcomes, i, window)
 		if n > limit {
-			t.Errorf("caller %d was let in %d times within %s, the limit is %d", i, n, window, limit)
+			t.Errorf("caller %d: got %d calls admitted within %s, want at most %d", i, n, window, limit)
 		}
 		most = max(most, n)
 	}
 	return most
 }
 
-// counterModel models a limit whose window outlasts the test. It admits limit calls, and
-// each answer has the remaining number.
+// counterModel models a limit whose window is longer than the test. It admits limit calls.
+// The answer of an admitted call has the number of remaining calls.
 func counterModel(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return int64(0) },
@@ -54,8 +54,8 @@ func counterModel(limit int64) porcupine.Model {
 	}
 }
 
-// linearizable fails the test unless each caller's calls have an order in which the model
-// counting gives the same answers.
+// linearizable fails the test unless each caller's calls have an order in which
+// counterModel gives the same answers.
 func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 	t.Helper()
 	for i := range callers {
@@ -68,8 +68,8 @@ func linearizable(t *testing.T, outcomes []outcome, callers int, limit int64) {
 		}
 		if result := porcupine.CheckOperationsTimeout(counterModel(limit), history,
 			time.Minute); result != porcupine.Ok {
-			t.Errorf("%d calls of caller %d have no order in which a counter gives these answers: %s",
-				len(history), i, result)
+			t.Errorf("caller %d: got %s, want an order of %d calls in which a counter gives the same answers",
+				i, result, len(history))
 		}
 	}
 }
@@ -82,13 +82,13 @@ func TestCheckers(t *testing.T) {
 	}
 	calls := []outcome{at(0, 2, 200, 1), at(1, 3, 200, 0), at(4, 5, 429, 0), at(11, 12, 200, 0)}
 	if most := worst(calls, 0, 10); most != 2 {
-		t.Errorf("%d in a window of 10, want 2", most)
+		t.Errorf("window of 10: got %d, want 2", most)
 	}
 	if most := worst(calls, 0, 12); most != 2 {
-		t.Errorf("%d in a window of 12, want 2: the last may have been decided after it", most)
+		t.Errorf("window of 12: got %d, want 2, since the last call may have been decided after it", most)
 	}
 	if most := worst(calls, 0, 13); most != 3 {
-		t.Errorf("%d in a window of 13, want 3", most)
+		t.Errorf("window of 13: got %d, want 3", most)
 	}
 	check := func(calls []outcome) porcupine.CheckResult {
 		var history []porcupine.Operation
@@ -102,6 +102,6 @@ func TestCheckers(t *testing.T) {
 	swapped[0].remaining, swapped[1].remaining = 0, 1 // they overlap
 	if check(calls[:3]) != porcupine.Ok || check(swapped) != porcupine.Ok ||
 		check(calls) != porcupine.Illegal {
-		t.Error("the model of a counter is wrong")
+		t.Error("counterModel: want the first two histories accepted and the third refused")
 	}
 }

@@ -16,9 +16,10 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
+// allowance is a limit that no test reaches.
 const allowance = 100_000
 
-// oneServer returns a single server and a caller with a limit that no test reaches.
+// oneServer returns a single server and a caller with the limit allowance.
 func oneServer(t *testing.T, settings ...string) (*world, caller) {
 	t.Helper()
 	w := single(t, settings...)
@@ -26,8 +27,8 @@ func oneServer(t *testing.T, settings ...string) (*world, caller) {
 	return w, w.key(t, "open")
 }
 
-// The server closes every connection while the function is frozen. The next call still
-// succeeds and counts once.
+// The first call after a thaw succeeds and counts once, although the server closed every
+// connection while the function was frozen.
 func TestThaw(t *testing.T) {
 	skipUnlessFaults(t)
 	w, c := oneServer(t)
@@ -39,19 +40,19 @@ func TestThaw(t *testing.T) {
 			failed++
 		}
 		w.servers[0].cutClients(t)
-		if i < long { // longer than the pause after which the function probes a connection
+		if i < long { // a pause after which the function probes its connection
 			during(t, 1100*time.Millisecond)
 		}
 	}
 	if failed > 0 {
-		t.Errorf("%d of %d first calls failed or counted otherwise than once", failed, thaws)
+		t.Errorf("got %d of %d first calls that failed or did not count once, want none", failed, thaws)
 	}
 	report(t, "thaw after the server closed connections", "0 of 100 first calls fail",
 		fmt.Sprintf("%d of %d fail, each counts once (%d after more than 1 s)", failed, thaws, long))
 }
 
-// A network silently drops the packets of open connections. At most one call is then
-// decided without Valkey.
+// At most one call is decided without Valkey when the network silently drops the packets of
+// open connections.
 func TestBlackHoledFlows(t *testing.T) {
 	skipUnlessFaults(t)
 	w, c := oneServer(t)
@@ -76,15 +77,16 @@ func TestBlackHoledFlows(t *testing.T) {
 		failedIdle++
 	}
 	if worstFailed > 1 || slowest > 300*time.Millisecond || failedIdle > 0 {
-		t.Errorf("%d calls failed in %s, %d after a pause", worstFailed, slowest, failedIdle)
+		t.Errorf("got %d failed calls in %s, and %d after a pause; want at most 1 in 300ms, and none",
+			worstFailed, slowest, failedIdle)
 	}
 	report(t, "old flows black-holed", "≤ 1 call decided without Valkey, ≤ 0.3 s", fmt.Sprintf(
 		"%d rounds: at most %d, %s; after a pause of 1 s %d", rounds, worstFailed,
 		seconds(slowest), failedIdle))
 }
 
-// A connection ends after the script has run and before its reply arrives. The call
-// succeeds and counts at most twice.
+// A call succeeds and counts at most twice if its connection ends after the script has run
+// and before the reply arrives.
 func TestLostReply(t *testing.T) {
 	skipUnlessFaults(t)
 	w, c := oneServer(t)
@@ -97,18 +99,18 @@ func TestLostReply(t *testing.T) {
 		proxy.DropReplies("EVALSHA", 1)
 		o := f.call(t.Context(), c.secret.Reveal())
 		if !o.counted() {
-			t.Errorf("%+v", o)
+			t.Errorf("got %+v, want it admitted by Valkey", o)
 		}
 		most, left = max(most, left-o.remaining), o.remaining
 	}
 	if most > 2 {
-		t.Errorf("a lost reply counted %d times", most)
+		t.Errorf("a call with a lost reply counted %d times, want at most 2", most)
 	}
 	report(t, "reply lost after execution", "counts ≤ 2",
 		fmt.Sprintf("%d lost replies: each counts %d at most, 0 calls fail", rounds, most))
 }
 
-// toxic starts a proxy to the server. Toxics that a test adds to it delay or break its
+// toxic starts a proxy to the server. A test can add toxics, which delay or break its
 // traffic.
 func toxic(t *testing.T, w *world) *toxiproxy.Proxy {
 	t.Helper()
@@ -117,7 +119,7 @@ func toxic(t *testing.T, w *world) *toxiproxy.Proxy {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
-	_ = listener.Close() // the proxy listens at its address
+	_ = listener.Close() // frees the address for the proxy
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p := toxiproxy.NewProxy(server, "valkey", address, strings.TrimPrefix(w.url, "valkey://"))
 	if err := p.Start(); err != nil {
@@ -171,7 +173,7 @@ func TestLatencyAndResets(t *testing.T) {
 		tallyOf(after).requireUndegraded(t)
 		m := tallyOf(meanwhile)
 		if m.p99 > deadline+10*time.Millisecond {
-			t.Errorf("%s: p99 %s, want at most %s", c.name, m.p99, deadline+10*time.Millisecond)
+			t.Errorf("%s: got p99 %s, want at most %s", c.name, m.p99, deadline+10*time.Millisecond)
 		}
 		figures = append(figures, fmt.Sprintf("%s: p99 %s, %d of %d degraded", c.name, ms(m.p99),
 			m.degraded, m.calls))

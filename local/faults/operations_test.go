@@ -16,7 +16,7 @@ import (
 	"tidegate/internal/testing/waiting"
 )
 
-// every calls harm with a pause after each call, until total has passed.
+// every calls harm repeatedly, with a pause after each call, until total has passed.
 func every(t *testing.T, pause, total time.Duration, harm func()) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < total; {
@@ -25,7 +25,7 @@ func every(t *testing.T, pause, total time.Duration, harm func()) {
 	}
 }
 
-// Slots move to another shard with all their keys while the load runs. No call fails.
+// No call fails while slots move to another shard with all their keys.
 func TestResharding(t *testing.T) {
 	skipUnlessFaults(t)
 	const limit = 60
@@ -35,7 +35,7 @@ func TestResharding(t *testing.T) {
 	callers := w.callers(t, 30, "closed")
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
 	l.begin(t)
-	const moved = 20 // some have called before their slot moves, some not yet
+	const moved = 20 // callers whose slot moves, some of them before their first call
 	byOwner := map[*server][]string{}
 	for _, c := range callers[:moved] {
 		key := keyspace.State(c.key.ID)
@@ -57,7 +57,7 @@ func TestResharding(t *testing.T) {
 		fmt.Sprintf("%d slots moved under load: %s; linearizable", moved, all))
 }
 
-// moveSlot moves the slot of a key from its primary to the next one.
+// moveSlot moves the slot of a key from its primary to the next primary.
 func moveSlot(t *testing.T, w *world, key string) {
 	t.Helper()
 	number, err := w.admin.Do(t.Context(), w.admin.B().ClusterKeyslot().Key(key).Build()).AsInt64()
@@ -85,9 +85,9 @@ func moveSlot(t *testing.T, w *world, key string) {
 	}
 }
 
-// agreed waits until all primaries know the same configuration epoch. Two primaries that
-// take slots before they hear of each other may claim the same epoch. One of them may
-// then lose its slots again.
+// agreed waits until all primaries know the same configuration epoch. Otherwise two
+// primaries that get slots at the same time may claim the same epoch, and one of them may
+// lose its slots again.
 func agreed(t *testing.T, w *world) {
 	t.Helper()
 	waiting.Until(t, "the primaries to agree on the epoch", func() bool {
@@ -101,7 +101,7 @@ func agreed(t *testing.T, w *world) {
 	})
 }
 
-// ownerOf returns the primary that has a key, and another one.
+// ownerOf returns the primary that has a key's slot, and the next primary.
 func ownerOf(t *testing.T, w *world, key string) (owner, other *server) {
 	t.Helper()
 	for i, s := range w.servers[:shards] {
@@ -109,10 +109,11 @@ func ownerOf(t *testing.T, w *world, key string) (owner, other *server) {
 			return s, w.servers[(i+1)%shards]
 		}
 	}
-	t.Fatal("no primary has " + key)
+	t.Fatalf("no primary serves key %s", key)
 	return nil, nil
 }
 
+// connections returns the number of the server's client connections.
 func connections(t *testing.T, s *server) int {
 	t.Helper()
 	return strings.Count(s.ask(t, "CLIENT", "LIST", "TYPE", "normal"), "id=")
@@ -140,14 +141,14 @@ func TestScriptFlushAndSleep(t *testing.T) {
 	linearizable(t, outcomes, len(callers), limit)
 	after := connections(t, w.servers[0])
 	if after > before+4 {
-		t.Errorf("%d connections before, %d after", before, after)
+		t.Errorf("got %d connections after the load, want at most %d", after, before+4)
 	}
 	report(t, "SCRIPT FLUSH, DEBUG SLEEP", "0 errors, no stuck connections", fmt.Sprintf(
 		"%d of each: %s; connections %d before, %d after; linearizable", flushes, all, before, after))
 }
 
-// The check user's password is rotated as an operator does it. The new one is added, the
-// function gets it, and the old one is removed.
+// No call fails while an operator rotates the check user's password: the new password is
+// added, the function gets it, and the old password is removed.
 func TestCredentialRotation(t *testing.T) {
 	skipUnlessFaults(t)
 	w, c := oneServer(t)
@@ -176,7 +177,7 @@ func TestCredentialRotation(t *testing.T) {
 	total.requireAnswered(t)
 	late := old.call(t.Context(), c.secret.Reveal())
 	if !late.degraded || late.status == 500 {
-		t.Errorf("with a removed password: %+v", late)
+		t.Errorf("call with a removed password: got %+v, want it degraded and no 500", late)
 	}
 	report(t, "credential expiry", "0 errors", fmt.Sprintf(
 		"password rotated and connections killed: %d of %d calls failed; with the old one still in use: "+
@@ -187,8 +188,8 @@ func TestCredentialRotation(t *testing.T) {
 // whole machine; package limiter tests it. TestClientClock in functions/check shows that
 // requests do not depend on the function's clock.
 
-// Limits change under load. The next check obeys the new limit, and no window admits more
-// than the greater of both.
+// A check after an edit of a limit obeys the new limit, and no window admits more calls
+// than the higher of both limits.
 func TestEditMidWindow(t *testing.T) {
 	skipUnlessFaults(t)
 	const low, high, edits = 20, 60, 12
@@ -202,7 +203,7 @@ func TestEditMidWindow(t *testing.T) {
 	l := &load{fleet: f, callers: callers, rate: 400, workers: 4}
 	l.begin(t)
 	type period struct {
-		from, to time.Duration // this limit alone was in force between them
+		from, to time.Duration // only this limit was in force between them
 		limit    int
 	}
 	var periods []period
@@ -230,7 +231,7 @@ func TestEditMidWindow(t *testing.T) {
 				continue
 			}
 			if checks++; o.remaining >= int64(p.limit) {
-				t.Errorf("a check under a limit of %d says that %d remain", p.limit, o.remaining)
+				t.Errorf("check with limit %d: got %d remaining calls, want fewer", p.limit, o.remaining)
 			}
 		}
 	}

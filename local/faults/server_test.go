@@ -26,6 +26,7 @@ import (
 
 const pepper = "for the fault suite alone, 32 characters"
 
+// tester is the author of all edits.
 var tester = registry.Edit{By: audit.Actor{Kind: "user", Name: "fault suite"}}
 
 // server is one Valkey process.
@@ -37,6 +38,7 @@ type server struct {
 
 var processID = regexp.MustCompile(`process_id:(\d+)`)
 
+// attach connects to a running server and reads its process id.
 func attach(t *testing.T, url string) *server {
 	t.Helper()
 	s := &server{url: url, client: storetest.Connect(t, url)}
@@ -48,6 +50,7 @@ func attach(t *testing.T, url string) *server {
 	return s
 }
 
+// try runs a command and returns its reply as text.
 func (s *server) try(ctx context.Context, words ...string) (string, error) {
 	message, err := s.client.Do(ctx, s.client.B().Arbitrary(words...).Build()).ToMessage()
 	if err != nil {
@@ -55,11 +58,12 @@ func (s *server) try(ctx context.Context, words ...string) (string, error) {
 	}
 	text, err := message.ToString()
 	if err != nil {
-		return message.String(), nil //nolint:nilerr // not every reply is a text
+		return message.String(), nil //nolint:nilerr // not every reply is a string
 	}
 	return text, nil
 }
 
+// ask runs a command like try, and fails the test on an error.
 func (s *server) ask(t *testing.T, words ...string) string {
 	t.Helper()
 	text, err := s.try(t.Context(), words...)
@@ -69,9 +73,9 @@ func (s *server) ask(t *testing.T, words ...string) string {
 	return text
 }
 
-func (s *server) signal(t *testing.T, what syscall.Signal) {
+func (s *server) signal(t *testing.T, signal syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(s.pid, what); err != nil {
+	if err := syscall.Kill(s.pid, signal); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -85,7 +89,7 @@ func (s *server) port() string {
 	return port
 }
 
-// cutClients ends every connection except this client's and those of other nodes.
+// cutClients closes every connection except that of s.client and those of other nodes.
 func (s *server) cutClients(t *testing.T) {
 	t.Helper()
 	s.ask(t, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -93,7 +97,7 @@ func (s *server) cutClients(t *testing.T) {
 
 var statLine = regexp.MustCompile(`(?m)^cmdstat_([a-z|]+):calls=(\d+),.*?(?:rejected_calls=(\d+))?`)
 
-// calls returns how often the server received one of these commands.
+// calls returns how often the server has run one of these commands.
 func (s *server) calls(t *testing.T, commands ...string) int {
 	t.Helper()
 	total := 0
@@ -108,7 +112,7 @@ func (s *server) calls(t *testing.T, commands ...string) int {
 	return total
 }
 
-// world is a Valkey, single or a cluster, with plans and keys.
+// world is a Valkey server or cluster, with plans and keys.
 type world struct {
 	url     string
 	servers []*server // primaries first; in a cluster, servers[i+shards] replicates servers[i]
@@ -118,11 +122,13 @@ type world struct {
 
 const shards = 3
 
+// single starts a single server.
 func single(t *testing.T, settings ...string) *world {
 	t.Helper()
 	return newWorld(t, []string{valkeytest.StartWith(t, settings...)}, "")
 }
 
+// cluster starts a cluster with shards primaries and a replica of each.
 func cluster(t *testing.T) *world {
 	t.Helper()
 	return newWorld(t, valkeytest.StartCluster(t, shards, 1), "?cluster=true")
@@ -154,8 +160,8 @@ func (w *world) save(t *testing.T, change func(*policy.Set)) {
 	}
 }
 
-// plans saves one plan for each way to decide without Valkey, named after it. local
-// admits 20 % of a limit.
+// plans saves a plan with the limits for each way to decide without Valkey, named after it.
+// Plan local then admits 20 % of a limit.
 func (w *world) plans(t *testing.T, limits ...limiter.Limit) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
@@ -176,7 +182,7 @@ func (w *world) key(t *testing.T, plan string) caller {
 	return caller{key: k, secret: secret, plan: plan}
 }
 
-// callers makes n keys, with the plans in turn.
+// callers creates n keys. The plans take turns.
 func (w *world) callers(t *testing.T, n int, plans ...string) []caller {
 	t.Helper()
 	all := make([]caller, n)
@@ -186,11 +192,10 @@ func (w *world) callers(t *testing.T, n int, plans ...string) []caller {
 	return all
 }
 
-// settled waits until every server, except the given ones, reports that all slots are
-// served.
+// settled waits until every server, with some exceptions, reports that all slots are served.
 func (w *world) settled(t *testing.T, except ...*server) {
 	t.Helper()
-	waiting.Until(t, "the cluster is whole", func() bool {
+	waiting.Until(t, "the cluster serves all slots", func() bool {
 		for _, s := range w.servers {
 			if slices.Contains(except, s) {
 				continue

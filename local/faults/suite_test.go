@@ -41,7 +41,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// skipUnlessFaults skips a test unless the fault suite was asked for.
+// skipUnlessFaults skips a test unless FAULTS is set.
 func skipUnlessFaults(t *testing.T) {
 	t.Helper()
 	if os.Getenv("FAULTS") == "" {
@@ -70,7 +70,7 @@ func report(t *testing.T, fault, bound, measured string) {
 	results.rows = append(results.rows, r)
 }
 
-// gap adds a row for a promise that is known not to be kept.
+// gap adds a row for a promise that the product is known not to keep, and logs it.
 func gap(t *testing.T, fault, bound, measured string) {
 	t.Helper()
 	t.Logf("%s: %s (a gap: %s)", fault, measured, bound)
@@ -79,6 +79,7 @@ func gap(t *testing.T, fault, bound, measured string) {
 	results.rows = append(results.rows, row{fault, bound, measured, "**no**"})
 }
 
+// write prints the rows as a Markdown table, and writes them to the file of FAULTS_TABLE.
 func (t *table) write() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
