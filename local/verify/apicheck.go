@@ -10,10 +10,14 @@ import (
 	"time"
 )
 
+// noContext is the reason for skipping rows on the context.
+const noContext = "the backend does not return the context, as the example's backend does"
+
+// notDegraded expects that Valkey decided the first call.
 func notDegraded(e evidence) outcome {
 	authorizer := e.answers[0].context()
 	if authorizer == nil {
-		return skip("the backend does not show the context: only the example's does")
+		return skip(noContext)
 	}
 	if value, found := authorizer["degraded"]; found && fmt.Sprint(value) == "true" {
 		return differ("degraded is true on the first call")
@@ -21,8 +25,9 @@ func notDegraded(e evidence) outcome {
 	return pass("no degraded")
 }
 
-const slowest = 10 * time.Second // an HTTP API's timeout of authorizers
+const slowest = 10 * time.Second // an HTTP API's time-out for its authorizer
 
+// timely expects that every answer came in time.
 func timely(e evidence) outcome {
 	var later []time.Duration
 	for _, a := range e.answers[1:] {
@@ -40,21 +45,22 @@ func timely(e evidence) outcome {
 	return judged(worst <= slowest, seen)
 }
 
+// counted expects that the remaining calls decrease.
 func counted(e evidence) outcome {
 	fell, known, seen := remainingFalls(e.answers)
 	if !known {
-		return skip("no answer shows what remains")
+		return skip("no answer has the remaining calls")
 	}
 	return judged(fell, seen)
 }
 
-// contextOf expects the context's keys. On a REST API all are strings; on an HTTP API
-// there is a number and a boolean.
+// contextOf expects the context's keys. All values are strings. If typed, as on an HTTP
+// API, remaining is a number and denied a boolean.
 func contextOf(typed bool) check {
 	return func(e evidence) outcome {
 		authorizer := e.last().context()
 		if authorizer == nil {
-			return skip("the backend does not show the context: only the example's does")
+			return skip(noContext)
 		}
 		for _, name := range []string{"keyId", "plan", "rateLimit", "remaining", "denied"} {
 			value, found := authorizer[name]
@@ -70,11 +76,12 @@ func contextOf(typed bool) check {
 	}
 }
 
+// pathEndsIn expects that the path which the backend got has one of the endings.
 func pathEndsIn(endings ...string) check {
 	return func(e evidence) outcome {
 		echoed, found := e.last().echo()
 		if !found {
-			return skip("the backend does not show the path: only the example's does")
+			return skip("the backend does not return the path, as the example's backend does")
 		}
 		return judged(slices.ContainsFunc(endings, func(ending string) bool {
 			return strings.HasSuffix(echoed.Path, ending)
@@ -82,6 +89,7 @@ func pathEndsIn(endings ...string) check {
 	}
 }
 
+// allowsKey expects that a preflight allows the header of API keys.
 func allowsKey(e evidence) outcome {
 	h := e.last().header
 	allowed := h.Get("Access-Control-Allow-Headers")
@@ -91,7 +99,7 @@ func allowsKey(e evidence) outcome {
 	return judged(lists(allowed, "X-Api-Key") || allowed == "*", "allows "+allowed)
 }
 
-// unreadable expects that a browser hides an answer from another site's script.
+// unreadable expects that another site's script cannot read an answer in a browser.
 func unreadable(e evidence) outcome {
 	origin := e.last().header.Get("Access-Control-Allow-Origin")
 	if origin == "" {
@@ -100,18 +108,21 @@ func unreadable(e evidence) outcome {
 	return differ("Access-Control-Allow-Origin: " + origin)
 }
 
+// overridden expects the override's limit in the first answer.
 func overridden(e evidence) outcome {
 	policy := e.answers[0].policy()
 	q, found := parseQuota(policy)
-	return judged(found && q.requests == e.limit.requests+1, "after the edit: "+policy)
+	return judged(found && q.requests == e.limit.requests+1, "with the override: "+policy)
 }
 
+// asBefore expects the plan's limit in the last answer.
 func asBefore(e evidence) outcome {
 	policy := e.last().policy()
 	q, found := parseQuota(policy)
-	return judged(found && q == e.limit, "after its end: "+policy)
+	return judged(found && q == e.limit, "without the override: "+policy)
 }
 
+// retryAfter expects Retry-After in seconds, 1 to the limit's window.
 func retryAfter(e evidence) outcome {
 	text := e.last().header.Get("Retry-After")
 	if text == "" {
@@ -121,7 +132,7 @@ func retryAfter(e evidence) outcome {
 	return judged(err == nil && seconds >= 1 && float64(seconds) <= e.limit.window.Seconds(), text)
 }
 
-// problem is a body of RFC 9457.
+// problem is a problem body of RFC 9457.
 type problem struct {
 	Type     string   `json:"type"`
 	Status   int      `json:"status"`
@@ -135,12 +146,12 @@ func (a answer) problem() (problem, error) {
 	return p, err
 }
 
-// problemBody expects a complete problem, by its type too.
+// problemBody expects a complete problem in the body, and its Content-Type.
 func problemBody(status int) check {
 	return all(header("Content-Type", problemJSON), problemIn(status))
 }
 
-// problemIn expects a complete problem in the body. A 429's names limits.
+// problemIn expects a complete problem in the body. That of a 429 names the limits.
 func problemIn(status int) check {
 	return func(e evidence) outcome {
 		p, err := e.last().problem()
@@ -156,11 +167,12 @@ func problemIn(status int) check {
 	}
 }
 
+// waitInBody expects the value of Retry-After in the body.
 func waitInBody(e evidence) outcome {
 	p, err := e.last().problem()
 	switch inHeader := e.last().header.Get("Retry-After"); {
 	case err != nil:
-		return skip("the body is no JSON: see the row on it")
+		return skip("the body is not JSON: see the row on the body")
 	case p.Wait == nil:
 		return differ("no retry-after")
 	case *p.Wait == "" || inHeader != "" && *p.Wait != inHeader:
@@ -170,19 +182,18 @@ func waitInBody(e evidence) outcome {
 	}
 }
 
-// onTrue429 restricts a check to a true 429. A 403 is valid too, and has none of its
-// fields.
+// onTrue429 skips a check if a denial is 403, which is valid too and has no fields.
 func onTrue429(c check) check {
 	return func(e evidence) outcome {
 		if e.last().status == http.StatusForbidden {
-			return skip("denials are 403 here: deploy with -c httpApiDeny=context for a true 429")
+			return skip("denials are 403: deploy with -c httpApiDeny=context for a true 429")
 		}
 		return on(tooMany, c)(e)
 	}
 }
 
-// throttled reports where a throttle acts. It differs only for an answer that is neither
-// a refusal nor a throttle's.
+// throttled reports whether a throttle acts before the authorizer. The outcome is a
+// difference only for an answer with neither the refused status nor 429.
 func throttled(refused int) check {
 	return func(e evidence) outcome {
 		var seen []string
@@ -195,12 +206,13 @@ func throttled(refused int) check {
 			}
 		}
 		if !throttled {
-			return skip("no call was throttled: the throttle is behind the authorizer, or was not reached")
+			return skip("no call was throttled: the throttle is after the authorizer, or was not reached")
 		}
 		return pass("before the authorizer: " + strings.Join(seen, " and "))
 	}
 }
 
+// loginThrottled expects that some log-ins were throttled, and the last call was not.
 func loginThrottled(e evidence) outcome {
 	throttled := false
 	for _, a := range e.answers[:len(e.answers)-1] {

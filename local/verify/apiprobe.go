@@ -45,16 +45,16 @@ var (
 	restHeaders = openProbe("GET REST/verify with a header of 11,000 bytes", needREST, large)
 	httpHeaders = openProbe("GET HTTP/verify with a header of 11,000 bytes", needHTTP, large)
 
-	restPreflight = openProbe("OPTIONS REST/verify as a browser asks before it sends a key",
+	restPreflight = openProbe("OPTIONS REST/verify, a browser's preflight for a call with a key",
 		needREST, preflight)
-	httpPreflight = openProbe("OPTIONS HTTP/verify as a browser asks before it sends a key",
+	httpPreflight = openProbe("OPTIONS HTTP/verify, a browser's preflight for a call with a key",
 		needHTTP, preflight)
 )
 
 // someOrigin is the origin of another site.
 const someOrigin = "https://verify.example"
 
-// Calls without a good credential.
+// Calls without a valid credential.
 var (
 	asBrowser = call{header: map[string]string{"Origin": someOrigin}}
 	badKey    = call{header: map[string]string{"X-Api-Key": "tg_verify_wrong"}}
@@ -68,7 +68,7 @@ var (
 
 func long(n int) string { return "/" + strings.Repeat("l", n) }
 
-// base is the API that a probe needs.
+// base returns the URL of the API that a probe needs.
 func (s *session) base(n need) string {
 	if n == needHTTP {
 		return s.http
@@ -76,7 +76,7 @@ func (s *session) base(n need) string {
 	return s.rest
 }
 
-// openProbe makes one call without the key.
+// openProbe returns a probe that makes one call without the key.
 func openProbe(what string, n need, c call) *probe {
 	return &probe{what: what, needs: n, calls: 1, run: func(ctx context.Context, s *session) evidence {
 		c := c
@@ -85,7 +85,7 @@ func openProbe(what string, n need, c call) *probe {
 	}}
 }
 
-// keyProbe makes one call with the key, to a path below the one that others call.
+// keyProbe returns a probe that makes one call with the key, to a path below /verify.
 func keyProbe(what string, n need, path string) *probe {
 	return &probe{what: what, needs: n, calls: 1, run: func(ctx context.Context, s *session) evidence {
 		s.makeRoom(ctx, 1)
@@ -93,8 +93,8 @@ func keyProbe(what string, n need, path string) *probe {
 	}}
 }
 
-// callWithKey makes some calls in a row. If an earlier run used up the key, it waits
-// first.
+// callWithKey makes callsWithKey calls in a row with the key. If the first is denied, since
+// an earlier run used up the limit, it waits and begins again.
 func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	s.makeRoom(ctx, callsWithKey)
 	first := s.withKey(ctx, base+"/verify")
@@ -115,7 +115,8 @@ func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	return evidence{answers: answers}
 }
 
-// wait returns a denial's Retry-After. An HTTP API's 403 has none, and may be a denial.
+// wait returns the time to wait after a denial, and whether the answer may be a denial. An
+// HTTP API's 403 may be one, and has no Retry-After.
 func (a answer) wait() (time.Duration, bool) {
 	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
 	switch {
@@ -127,10 +128,11 @@ func (a answer) wait() (time.Duration, bool) {
 	return 0, false
 }
 
-// unusable returns the reason for which an API cannot show the key's limits, or nothing.
+// unusable returns the reason for which the key's limit cannot be checked on an API; "" if
+// it can.
 func (s *session) unusable(base string) string {
 	if s.cached[base] {
-		return "the API caches the authorizer's results, see the row on counting"
+		return "the API caches the authorizer's results: see the row on counting"
 	}
 	return s.quota.reason()
 }
@@ -148,7 +150,7 @@ func afterRetryAfter(ctx context.Context, s *session) evidence {
 	seconds, err := strconv.Atoi(denied.header.Get("Retry-After"))
 	wait := time.Duration(seconds) * time.Second
 	if denied.status != tooMany || err != nil || wait > maxWindow {
-		return evidence{reason: "no denial with a Retry-After of at most a minute came before"}
+		return evidence{reason: "there was no denial with a Retry-After of at most a minute"}
 	}
 	s.sleep(ctx, wait)
 	return evidence{answers: []answer{s.withKey(ctx, s.rest+"/verify")}}
@@ -161,15 +163,15 @@ const (
 	maxToDenial = burstTries * (maxRequests + 1)
 )
 
-// Calls of the floods: above the bursts of 400 and 20 that infra sets.
+// The number of calls of the floods: above the bursts of 400 and 20 that infra sets.
 const (
 	restFloodCalls = 1000
 	dashFloodCalls = 100
 	floodWorkers   = 100
 )
 
-// useUp calls until one call is denied. The evidence is the denial, or the last answer if
-// there was none.
+// useUp makes calls with the key until one is denied. The evidence is the denial, or the
+// last answer if no call was denied.
 func (s *session) useUp(ctx context.Context, base string) evidence {
 	if reason := s.unusable(base); reason != "" {
 		return evidence{reason: reason}

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// awsCommand runs the AWS CLI with JSON output.
+// awsCommand runs a command of the AWS CLI and returns its output as JSON.
 type awsCommand func(ctx context.Context, args ...string) ([]byte, error)
 
 const awsLimit = time.Minute
 
-// findAWS returns nil when the AWS CLI is not on PATH.
+// findAWS returns nil if the AWS CLI is not on PATH.
 func findAWS() awsCommand {
 	path, err := exec.LookPath("aws")
 	if err != nil {
@@ -28,7 +28,7 @@ func findAWS() awsCommand {
 		ctx, cancel := context.WithTimeout(ctx, awsLimit)
 		defer cancel()
 		args = append(args, "--output", "json", "--no-cli-pager")
-		cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // args are of the table and checked
+		cmd := exec.CommandContext(ctx, path, args...) //nolint:gosec // args are constants and validated flags
 		var out, errOut bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errOut
 		if err := cmd.Run(); err != nil {
@@ -41,12 +41,13 @@ func findAWS() awsCommand {
 
 var executeAPI = regexp.MustCompile(`^([a-z0-9]+)\.execute-api\.([a-z0-9-]+)\.amazonaws\.com(\.cn)?$`)
 
-// apiID returns the API's id from a URL of execute-api, or an empty string.
+// apiID returns the API's id from a URL of execute-api; "" for another URL.
 func apiID(text string) string {
 	id, _ := executeAddress(text)
 	return id
 }
 
+// executeAddress returns the API's id and the region from a URL of execute-api.
 func executeAddress(text string) (id, region string) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -58,8 +59,8 @@ func executeAddress(text string) (id, region string) {
 	return "", ""
 }
 
-// region returns the --region flag for the first URL that contains a region. Without one,
-// aws uses its configured region.
+// region returns the --region flag with the region of the first URL that has one. Without
+// the flag, aws uses its configured region.
 func (s *session) region() []string {
 	for _, url := range []string{s.rest, s.http, s.dashboard} {
 		if _, region := executeAddress(url); region != "" {
@@ -72,8 +73,8 @@ func (s *session) region() []string {
 // stage returns the stack's name without the prefix "tidegate-".
 func (s *session) stage() string { return strings.TrimPrefix(s.stack, "tidegate-") }
 
-// awsProbe returns a probe that runs one command. args returns the command's arguments
-// for a session.
+// awsProbe returns a probe that runs one command of the AWS CLI. args returns the command's
+// arguments for a session.
 func awsProbe(needs need, args func(*session) []string) *probe {
 	shown := args(&session{options: options{stack: "STACK", rest: shownAPI, http: shownAPI}})
 	p := &probe{what: "aws " + shown[0] + " " + shown[1], needs: needAWS | needs, commands: 1}
@@ -154,7 +155,7 @@ var (
 			"--start-time", fmt.Sprint(s.began.UnixMilli()), "--max-items", "100",
 			"--filter-pattern", `?"Starting authorizer" ?"Verifying Usage Plan"`, "--query",
 			"events[].message"}
-	}), "the REST API's stage writes no execution log: turn it on for the stage, level INFO")
+	}), "the REST API's stage writes no execution log: turn it on for the stage, with level INFO")
 	awsMetric = awsProbe(0, func(*session) []string {
 		return []string{"cloudwatch", "list-metrics", "--namespace", "AWS/ElastiCache",
 			"--metric-name", "ElastiCacheProcessingUnits", "--query", "Metrics[].Dimensions[].[Name, Value]"}
@@ -165,7 +166,7 @@ var (
 	})
 )
 
-// text returns the JSON string that a command printed.
+// text returns the JSON string that a command printed, or else its output on one line.
 func (e evidence) text() string {
 	var text string
 	if json.Unmarshal([]byte(e.output), &text) != nil {
@@ -185,7 +186,7 @@ func listed[T any](check func([]T) outcome) check {
 	}
 }
 
-// printed expects a word in a command's output.
+// printed expects that a command printed a string that matches.
 func printed(pattern string) check {
 	want := regexp.MustCompile(`^(?:` + pattern + `)$`)
 	return func(e evidence) outcome { return judged(want.MatchString(e.text()), e.text()) }
@@ -193,7 +194,7 @@ func printed(pattern string) check {
 
 var sixtyFour = regexp.MustCompile(`^[0-9A-Za-z]{64}$`)
 
-// pepper checks the pepper without showing it.
+// pepper checks the form of the pepper. The outcome does not show it.
 func pepper(e evidence) outcome {
 	switch text := e.text(); {
 	case sixtyFour.MatchString(text):
@@ -201,10 +202,11 @@ func pepper(e evidence) outcome {
 	case strings.Contains(text, "{{resolve"):
 		return differ("an unresolved reference")
 	default:
-		return differ(fmt.Sprintf("%d characters of another form", len(text)))
+		return differ(fmt.Sprintf("%d characters, not 64 letters and digits", len(text)))
 	}
 }
 
+// encrypted expects that each log group has a key.
 func encrypted(groups [][]*string) outcome {
 	for _, group := range groups {
 		if len(group) == 2 && group[0] != nil && group[1] == nil {
@@ -231,10 +233,11 @@ type awsAuthorizer struct {
 	Source any  `json:"source"`
 }
 
+// authorizers expects that no authorizer has a cache or an identity source.
 func authorizers(list []awsAuthorizer) outcome {
 	for _, a := range list {
 		if a.TTL == nil || *a.TTL != 0 {
-			return differ("a TTL that is not 0")
+			return differ("TTL is not 0")
 		}
 		if sources, isList := a.Source.([]any); a.Source != nil && a.Source != "" &&
 			(!isList || len(sources) > 0) {
@@ -244,6 +247,7 @@ func authorizers(list []awsAuthorizer) outcome {
 	return judged(len(list) > 0, fmt.Sprintf("%d authorizers", len(list)))
 }
 
+// mapsHeaders expects that the gateway response maps the context into three headers.
 func mapsHeaders(e evidence) outcome {
 	var parameters map[string]string
 	if err := json.Unmarshal([]byte(e.output), &parameters); err != nil {
@@ -263,7 +267,8 @@ func mapsHeaders(e evidence) outcome {
 var stepOfRequest = regexp.MustCompile(
 	`(Starting authorizer|Verifying Usage Plan).* for request: ([0-9a-f-]+)`)
 
-// planAfterAuthorizer compares the order of the two steps of each request in the log.
+// planAfterAuthorizer expects that in the log of each request the authorizer starts before
+// the usage plan is verified.
 func planAfterAuthorizer(lines []string) outcome {
 	steps := map[string][]string{}
 	both := 0

@@ -10,21 +10,22 @@ import (
 	"tidegate/docs"
 )
 
-// row is one point that AWS does not document, or that an account may configure
-// differently. docs/verify.md has its words, checks its probe and its check.
+// row is one expectation: a point that AWS does not document, or that an account may
+// configure differently. docs/verify.md has its text. checks has its probe and its check.
 type row struct {
 	id       string
 	what     string // what is checked
 	expected string
 	advice   string // what to do after a difference
-	probe    *probe // nil for a check by a person
+	probe    *probe // nil if a person must check the row
 	check    check
 }
 
-// rows is the whole table, in the order of the report.
+// rows are all rows, in the order of the report.
 var rows = readRows(docs.Verify)
 
-// readRows reads the lines of the page's tables, which all have the same columns.
+// readRows reads the rows from the page's tables. It panics if a row does not have six
+// columns.
 func readRows(page string) []row {
 	var table []row
 	for line := range strings.Lines(page) {
@@ -44,10 +45,10 @@ func readRows(page string) []row {
 	return table
 }
 
-// byHand is the reason of rows without a probe.
-const byHand = "by hand: docs/verify.md says how"
+// byHand is the reason for skipping rows without a probe.
+const byHand = "by hand: see docs/verify.md"
 
-// judge checks a row with its probe's evidence.
+// judge checks the row with its probe's evidence.
 func (r row) judge(seen map[*probe]evidence) outcome {
 	if r.probe == nil {
 		return skip(byHand)
@@ -67,7 +68,7 @@ func (r row) judge(seen map[*probe]evidence) outcome {
 	return r.check(e)
 }
 
-// checks are the probe and the check of each row that a program can judge.
+// checks has the probe and the check of each row that a program can check.
 var checks = map[string]struct {
 	probe *probe
 	check check
@@ -147,7 +148,7 @@ var checks = map[string]struct {
 	"alarm":                 {awsAlarm, printed(`OK`)},
 }
 
-// check compares a probe's evidence with the expectation.
+// check compares a probe's evidence with a row's expectation.
 type check func(evidence) outcome
 
 const tooMany = http.StatusTooManyRequests
@@ -161,7 +162,7 @@ const (
 	rateLimitPolicy = `"[^"]+";q=\d+;w=\d+.*`
 )
 
-// last returns the answer that most rows check.
+// last returns the last answer, which most rows check.
 func (e evidence) last() answer { return e.answers[len(e.answers)-1] }
 
 // status expects one of the statuses in the last answer.
@@ -179,7 +180,8 @@ func status(want ...int) check {
 	}
 }
 
-// excerpt returns the beginning of a body on one line.
+// excerpt returns a space and the first 60 characters of a body on one line; "" for an
+// empty body.
 func excerpt(body string) string {
 	text := []rune(strings.Join(strings.Fields(body), " "))
 	if len(text) == 0 {
@@ -188,17 +190,18 @@ func excerpt(body string) string {
 	return " " + string(text[:min(len(text), 60)])
 }
 
-// on restricts a check to answers with a status. Other rows check other statuses.
+// on skips a check if the last answer has another status, which the row on the status
+// reports.
 func on(status int, c check) check {
 	return func(e evidence) outcome {
 		if got := e.last().status; got != status {
-			return skip(fmt.Sprintf("the answer was %d: see the row on its status", got))
+			return skip(fmt.Sprintf("the status is %d: see the row on the status", got))
 		}
 		return c(e)
 	}
 }
 
-// header expects that a header of the last answer matches.
+// header expects that the last answer has the header once, with a value that matches.
 func header(name, pattern string) check {
 	want := regexp.MustCompile(`^(?:` + pattern + `)$`)
 	return func(e evidence) outcome {
@@ -216,7 +219,7 @@ func header(name, pattern string) check {
 	}
 }
 
-// all expects that every check passes, and shows the first that does not.
+// all expects that every check passes. It returns the outcome of the first that does not.
 func all(checks ...check) check {
 	return func(e evidence) outcome {
 		var seen []string
@@ -231,7 +234,7 @@ func all(checks ...check) check {
 	}
 }
 
-// fields expects both RateLimit fields, the first of a pattern.
+// fields expects both RateLimit fields. The first must match a pattern.
 func fields(rateLimit string) check {
 	return all(header("RateLimit", rateLimit), header("RateLimit-Policy", rateLimitPolicy))
 }

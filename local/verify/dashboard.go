@@ -34,7 +34,7 @@ var (
 		},
 	}
 	edits = &probe{
-		what:  "an override of the key by the API, ended again, and GET REST/verify after each",
+		what:  "set and remove an override of the key by the API, and GET REST/verify after each",
 		needs: needREST | needDashboard | needToken, calls: 6,
 		run: editLimits,
 	}
@@ -70,7 +70,7 @@ func styleSheet(ctx context.Context, s *session) evidence {
 	page := s.get(ctx, s.dashboard+"/login")
 	link := styleLink.FindStringSubmatch(page.body)
 	if link == nil {
-		return evidence{reason: "the login page names no style sheet, see the row on it"}
+		return evidence{reason: "the login page names no style sheet: see the row on the login page"}
 	}
 	target := link[1]
 	if strings.HasPrefix(target, "/") {
@@ -94,15 +94,15 @@ func (s *session) api(ctx context.Context, c call) answer {
 
 // Bounds of the override.
 const (
-	overrideLife = 5 * time.Minute // ends it even when verify is killed
+	overrideLife = 5 * time.Minute // after which it expires, if verify is killed
 	cleanUpLimit = 30 * time.Second
 )
 
-// editLimits raises the key's limit by one, calls, ends the override, and calls again.
-// The evidence is these two calls.
+// editLimits raises the key's limit by one with an override and calls. Then it removes the
+// override and calls again. The evidence is these two answers.
 func editLimits(ctx context.Context, s *session) evidence {
 	if s.keyID == "" {
-		return evidence{reason: "the backend does not show the key's id: only the example's does"}
+		return evidence{reason: "the backend does not return the key's id, as the example's backend does"}
 	}
 	if reason := s.unusable(s.rest); reason != "" {
 		return evidence{reason: reason}
@@ -141,7 +141,7 @@ func (s *session) override(ctx context.Context, etag string) error {
 	return saved.refused("set the override")
 }
 
-// endOverride ends the override even when verify is interrupted.
+// endOverride removes the override, even if verify is interrupted.
 func (s *session) endOverride(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpLimit)
 	defer cancel()
@@ -150,9 +150,10 @@ func (s *session) endOverride(ctx context.Context) error {
 	if ended.status == http.StatusNotFound {
 		return nil // it was not set
 	}
-	return ended.refused("end the override")
+	return ended.refused("remove the override")
 }
 
+// refused returns an error if the answer is not 200. what is the action that failed.
 func (a answer) refused(what string) error {
 	if a.err == nil && a.status != http.StatusOK {
 		return fmt.Errorf("%s: the API answered %d", what, a.status)
@@ -165,8 +166,7 @@ var securityHeaders = all(header("Content-Security-Policy", `.*default-src 'none
 	header("X-Content-Type-Options", `nosniff`),
 	header("Cache-Control", `no-store`))
 
-// redirects expects a redirect to the login page of the same dashboard, with its base
-// path.
+// redirects expects a redirect to the login page below the dashboard's base path.
 func redirects(e evidence) outcome {
 	a := e.last()
 	location := a.header.Get("Location")

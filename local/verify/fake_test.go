@@ -26,19 +26,19 @@ const (
 )
 
 // fake is a deployment that answers as this repository expects of AWS, on its own clock.
-// It is written from the documents, not from the emulators: the same table checks both.
+// It is written from AWS's documents, independent of the emulators in local.
 type fake struct {
 	lock       sync.Mutex
 	clock      time.Time
 	admitted   []time.Time // of the key, within the window
 	limit      int
 	overridden bool
-	burst      map[string]int // calls by route at this instant of the clock
-	true429    bool           // the HTTP API's backend refuses what the context denies
-	methods    []string       // every call that was no GET
+	burst      map[string]int // calls by route since the clock advanced
+	true429    bool           // the HTTP API's backend answers denials in the context with 429
+	methods    []string       // method and path of every call except GET
 	tamper     tamper
-	commands   map[string]string // of the AWS command line
-	ran        [][]string
+	commands   map[string]string // output by command of the AWS CLI
+	ran        [][]string        // arguments of the commands that were run
 }
 
 // tamper changes an answer before the client gets it.
@@ -104,7 +104,7 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 	case strings.HasPrefix(url, fakeDash+"/"):
 		f.dashboard(r, strings.TrimPrefix(url, fakeDash), a)
 	default:
-		return nil, fmt.Errorf("nobody is at %s", url)
+		return nil, fmt.Errorf("unknown address %s", url)
 	}
 	f.tamper(f, r, a)
 	if a.err != nil {
@@ -133,7 +133,8 @@ func (f *fake) advance(d time.Duration) {
 	clear(f.burst)
 }
 
-// throttled counts a call of a route with a burst.
+// throttled counts a call of a route. It reports whether the call is above the burst, and
+// then sets the answer to 429.
 func (f *fake) throttled(route string, burst int, a *fakeAnswer) bool {
 	f.burst[route]++
 	if f.burst[route] <= burst {
@@ -143,8 +144,8 @@ func (f *fake) throttled(route string, burst int, a *fakeAnswer) bool {
 	return true
 }
 
-// take takes from the sliding window of the key. It returns what remains, or the seconds
-// to wait.
+// take takes a call from the sliding window of the key. It returns the remaining calls, or
+// the seconds to wait.
 func (f *fake) take() (remaining, wait int, policy string) {
 	limit := f.limit
 	if f.overridden {
@@ -283,7 +284,7 @@ func (f *fake) aws(_ context.Context, args ...string) ([]byte, error) {
 		return nil, fmt.Errorf("aws %s: An error occurred (ResourceNotFoundException)", command)
 	}
 	if !known {
-		return nil, fmt.Errorf("no command %q", args)
+		return nil, fmt.Errorf("unknown command %q", args)
 	}
 	return []byte(out), nil
 }
@@ -293,8 +294,8 @@ func fakeOptions() options {
 		stack: "tidegate-dev", throttle: true}
 }
 
-// verify verifies the fake, and returns the output, the progress, the report and the exit
-// status.
+// verify runs verify on the fake. It returns the output, the progress, the report and the
+// exit status.
 func (f *fake) verify(t *testing.T, o options) (out, progress string, r *report, code int) {
 	t.Helper()
 	s := newSession(o, f.aws)

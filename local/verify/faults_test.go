@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,13 +12,12 @@ import (
 // fault breaks one part of a deployment.
 type fault struct {
 	name   string
-	row    string // the row that differs, and no other
-	advice string // what it says to do, in part
+	row    string // the only row that must differ
+	advice string // a part of the row's advice
 	inject func(*fake)
 }
 
-// answers tampers with the answers to calls of an address, with or without the key, that
-// have a status.
+// answers changes the answers with a status from URLs with a prefix.
 func answers(prefix string, status int, change func(*fakeAnswer)) func(*fake) {
 	return func(f *fake) {
 		f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
@@ -42,13 +40,14 @@ func replaced(old, by string) func(*fakeAnswer) {
 	return func(a *fakeAnswer) { a.body = strings.ReplaceAll(a.body, old, by) }
 }
 
+// becomes replaces an answer by one of API Gateway with a status.
 func becomes(status int) func(*fakeAnswer) {
 	return func(a *fakeAnswer) {
 		a.status, a.body, a.header = status, `{"message":"Forbidden"}`, http.Header{}
 	}
 }
 
-// only limits a change to calls that match.
+// only changes the answers to calls that match.
 func only(match func(*http.Request) bool, change func(*fakeAnswer)) func(*fake) {
 	return func(f *fake) {
 		f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
@@ -83,8 +82,8 @@ func prints(command, output string) func(*fake) {
 	return func(f *fake) { f.commands[command] = output }
 }
 
-// caches gives an API's calls with the key the answer to the first of them, as an
-// authorizer's cache does.
+// caches answers all calls with the key of an API with the first answer, as with an
+// authorizer's cache.
 func caches(prefix string) func(*fake) {
 	return func(f *fake) {
 		var first *fakeAnswer
@@ -101,8 +100,7 @@ func caches(prefix string) func(*fake) {
 	}
 }
 
-// again breaks only the call after Retry-After: the only denial after a pause of whole
-// seconds.
+// again denies only the call after Retry-After, which comes exactly 10 s after a denial.
 func again(f *fake) {
 	var denied time.Time
 	f.tamper = func(f *fake, r *http.Request, a *fakeAnswer) {
@@ -128,15 +126,17 @@ func slow(f *fake) {
 	}
 }
 
-func staleEdit(when bool) func(*fake) {
+// staleEdit answers with the old limit while the override is in force, or with the
+// override's limit after its end.
+func staleEdit(inForce bool) func(*fake) {
 	return func(f *fake) {
 		edited := false
 		f.tamper = func(f *fake, r *http.Request, a *fakeAnswer) {
 			edited = edited || f.overridden
-			if !strings.HasPrefix(r.URL.String(), fakeREST+"/verify") || !edited || f.overridden != when {
+			if !strings.HasPrefix(r.URL.String(), fakeREST+"/verify") || !edited || f.overridden != inForce {
 				return
 			}
-			if when {
+			if inForce {
 				replaced("11 per 10 seconds", "10 per 10 seconds")(a)
 				replaced("q=11", "q=10")(a)
 			} else {
@@ -154,12 +154,12 @@ func TestFaults(t *testing.T) {
 			c.inject(f)
 			out, _, r, code := f.verify(t, fakeOptions())
 			if code != somethingDiffers || !slices.Equal(r.with(differs), []string{c.row}) {
-				t.Fatalf("exit status %d; %q differ\n%s", code, r.with(differs), out)
+				t.Fatalf("got exit status %d; %q differ, want only %s\n%s", code, r.with(differs), c.row, out)
 			}
 			i := slices.IndexFunc(r.Rows, func(row result) bool { return row.ID == c.row })
 			if row := r.Rows[i]; !strings.Contains(row.Do, c.advice) || !strings.Contains(out, row.Do) ||
 				row.Seen == "" {
-				t.Errorf("%+v, want advice with %q", row, c.advice)
+				t.Errorf("got %+v, want advice with %q", row, c.advice)
 			}
 		})
 	}
@@ -174,12 +174,12 @@ func TestNothingIsAllowed(t *testing.T) {
 		_, _, r, _ := f.verify(t, fakeOptions())
 		if got := r.with(differs); !slices.Contains(got, row) ||
 			slices.Contains(got, strings.Replace(row, "allowed", "context", 1)) {
-			t.Errorf("%s: %q differ", base, got)
+			t.Errorf("%s: got %q, want %s and no row on allowed calls", base, got, row)
 		}
 	}
 }
 
-// An API that cannot be reached makes rows differ, and says why.
+// An API that cannot be reached makes its rows differ, with the error.
 func TestNoAnswer(t *testing.T) {
 	f := newFake()
 	f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
@@ -190,7 +190,7 @@ func TestNoAnswer(t *testing.T) {
 	out, _, r, code := f.verify(t, fakeOptions())
 	if code != somethingDiffers || !slices.Contains(r.with(differs), "http-allowed") ||
 		!strings.Contains(out, "no such host") {
-		t.Errorf("exit status %d\n%s", code, out)
+		t.Errorf("got exit status %d, want %d and the error\n%s", code, somethingDiffers, out)
 	}
 }
 
@@ -203,32 +203,32 @@ func TestEveryRowHasAFault(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range rows {
 		if known[r.id] {
-			t.Errorf("two rows are %s", r.id)
+			t.Errorf("got two rows %s, want one", r.id)
 		}
 		known[r.id] = true
 		if r.probe != nil && !broken[r.id] {
-			t.Errorf("no fault breaks %s", r.id)
+			t.Errorf("%s: want a fault", r.id)
 		}
 		if (r.probe == nil) != (r.check == nil) || (r.probe == nil) != strings.HasPrefix(r.id, "hand-") {
-			t.Errorf("%s lacks a probe or a check, or is by hand and has one", r.id)
+			t.Errorf("%s: want a probe and a check, or neither for a row by hand", r.id)
 		}
 		if r.probe != nil && !slices.Contains(probes, r.probe) {
-			t.Errorf("the probe of %s is never made", r.id)
+			t.Errorf("%s: want its probe among probes", r.id)
 		}
 	}
 	for id := range checks {
 		if !known[id] {
-			t.Errorf("docs/verify.md lacks %s", id)
+			t.Errorf("want row %s in docs/verify.md", id)
 		}
 	}
 	for _, p := range probes {
 		if !slices.ContainsFunc(rows, func(r row) bool { return r.probe == p }) {
-			t.Errorf("nothing reads %s", fmt.Sprint(p.what))
+			t.Errorf("probe %q: want a row that uses it", p.what)
 		}
 	}
 }
 
-// faults are the ways in which a deployment is broken, one or more for each row.
+// faults has one or more faults for each row.
 var faults = slices.Concat(restFaults, overFaults, httpFaults, dashboardFaults, accountFaults)
 
 var restFaults = []fault{

@@ -33,7 +33,7 @@ import (
 
 const localPepper = "a pepper of at least thirty-two bytes, for tests"
 
-// programs is the folder of the functions and of the gateways' program.
+// programs returns a folder with the built functions and the program of ./scripts/run.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "verify")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestMain(m *testing.M) {
 
 var started atomic.Bool
 
-// site has the addresses of what the program of ./scripts/run started.
+// site has the addresses and keys of a running program of ./scripts/run.
 type site struct {
 	REST  string            `json:"rest"`
 	HTTP  string            `json:"http"`
@@ -65,7 +65,7 @@ type site struct {
 	token string
 }
 
-// startLocal runs the gateways on a Valkey of their own until the test ends.
+// startLocal runs the gateways on a new Valkey server until the test ends.
 func startLocal(t *testing.T, flags ...string) site {
 	t.Helper()
 	valkey := valkeytest.Start(t)
@@ -82,12 +82,13 @@ func startLocal(t *testing.T, flags ...string) site {
 // gateways is a running program of ./scripts/run.
 type gateways struct {
 	process *os.Process
-	log     bytes.Buffer  // whole once it has ended
-	ended   chan struct{} // closed at its end
-	err     error         // of its end
+	log     bytes.Buffer  // complete when ended is closed
+	ended   chan struct{} // closed when the process ends
+	err     error         // of the process, when ended is closed
 }
 
-// start returns when the program is ready, or has ended before.
+// start starts the program. It returns when the program is ready, or an error if it ends
+// before.
 func (g *gateways) start(t *testing.T, flags ...string) (site, error) {
 	t.Helper()
 	started.Store(true)
@@ -138,13 +139,13 @@ func (g *gateways) stop(t *testing.T) {
 	}
 }
 
-// A program that ends instead of starting is reported at once, with its output.
+// start returns at once, with the program's output, if the program ends before it is ready.
 func TestGatewaysThatEnd(t *testing.T) {
 	t.Parallel()
 	g := &gateways{}
 	const why = "exit status 2\nrun: -http-deny 429: must be"
 	if _, err := g.start(t, "-http-deny", "429"); err == nil || !strings.Contains(err.Error(), why) {
-		t.Error(err)
+		t.Errorf("got %v, want %q", err, why)
 	}
 }
 
@@ -167,7 +168,7 @@ func machineToken(t *testing.T, url string) string {
 	return secret.Reveal()
 }
 
-// run calls the command with its flags and environment.
+// run runs verify on the addresses of the REST API, the HTTP API and the dashboard.
 func (s site) run(t *testing.T, addresses [3]string) (out string, r *report, code int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
@@ -184,7 +185,7 @@ func (s site) run(t *testing.T, addresses [3]string) (out string, r *report, cod
 	return table.String(), readReport(t, file), code
 }
 
-// notLocal reports whether API Gateway itself or an account decides a row.
+// notLocal reports whether a row needs AWS or a person.
 func notLocal(id string) bool {
 	p := checks[id].probe
 	return p == nil || p.needs&(needThrottle|needAWS) != 0
@@ -197,12 +198,12 @@ func TestLocalGateways(t *testing.T) {
 	s := startLocal(t)
 	_, r, code := s.run(t, [3]string{s.REST, s.HTTP, s.Admin})
 	if code != allAsExpected {
-		t.Errorf("exit status %d, %q differ", code, r.with(differs))
+		t.Errorf("got exit status %d, %q differ, want none", code, r.with(differs))
 	}
 	for _, row := range r.Rows {
 		true429 := strings.HasPrefix(row.ID, "http-429-")
 		if skips := notLocal(row.ID) || true429; (row.Verdict == skipped) != skips {
-			t.Errorf("%s: %s %s", row.ID, row.Verdict, row.Reason)
+			t.Errorf("%s: got %s %s, want skipped: %t", row.ID, row.Verdict, row.Reason, skips)
 		}
 	}
 }
@@ -216,11 +217,11 @@ func TestLocalGatewaysWithoutCORS(t *testing.T) {
 		"rest-401-cors", "rest-preflight", "rest-429-cors", "http-preflight", "http-cors", "http-429-cors",
 	}
 	if got := r.with(differs); !slices.Equal(got, want) {
-		t.Errorf("%q differ, want %q\n%s", got, want, out)
+		t.Errorf("got differences %q, want %q\n%s", got, want, out)
 	}
 }
 
-// proxy passes calls to an address and changes the answers.
+// proxy returns the URL of a proxy to an address that changes the answers.
 func proxy(t *testing.T, address string, change func(*http.Response)) string {
 	t.Helper()
 	target, err := url.Parse(address)
@@ -236,9 +237,8 @@ func proxy(t *testing.T, address string, change func(*http.Response)) string {
 	return server.URL
 }
 
-// Three faults before the built functions: a header of the 429 is dropped, denials of the
-// HTTP API lose their type, and cookies are not Secure. The rows about them differ and
-// all others are as expected, with denials in the context.
+// Three faults in front of the built functions: the 429 loses a header, denials of the
+// HTTP API lose their type, and cookies are not Secure. Only the rows on them differ.
 func TestLocalGatewaysWithFaults(t *testing.T) {
 	t.Parallel()
 	s := startLocal(t, "-http-deny", "context")
@@ -260,11 +260,11 @@ func TestLocalGatewaysWithFaults(t *testing.T) {
 	out, r, code := s.run(t, [3]string{rest, api, dashboard})
 	if want := []string{"rest-429-ratelimit", "http-429-body", "dash-cookie"}; code != somethingDiffers ||
 		!slices.Equal(r.with(differs), want) {
-		t.Errorf("exit status %d, %q differ, want %q\n%s", code, r.with(differs), want, out)
+		t.Errorf("got exit status %d, differences %q, want %q\n%s", code, r.with(differs), want, out)
 	}
 	for _, row := range r.Rows {
 		if (row.Verdict == skipped) != notLocal(row.ID) {
-			t.Errorf("%s: %s %s", row.ID, row.Verdict, row.Reason)
+			t.Errorf("%s: got %s %s, want skipped: %t", row.ID, row.Verdict, row.Reason, notLocal(row.ID))
 		}
 	}
 }

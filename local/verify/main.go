@@ -1,7 +1,7 @@
 // Command verify calls a deployment of Tidegate and reports where AWS, or the account's
-// configuration, differs from this repository's expectations. docs/verify.md lists them:
-// its tables have the words of the rows. ./scripts/verify builds it and passes its flags
-// on.
+// configuration, differs from this repository's expectations. It reads the text of every
+// row from the tables of docs/verify.md. ./scripts/verify builds it and passes on its
+// flags.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run returns the exit status. The table goes to out, the plan and the progress to
+// run returns the exit status. It writes the table to out, and the plan and the progress to
 // errOut.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
 	o, err := parseOptions(args, getenv)
@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 	return verify(ctx, newSession(o, aws), out, errOut)
 }
 
-// verify makes the calls of all probes and writes the report.
+// verify runs all probes and writes the report. It returns the exit status.
 func verify(ctx context.Context, s *session, out, errOut io.Writer) int {
 	defer s.close()
 	out, errOut = s.redacted(out), s.redacted(errOut)
@@ -85,8 +85,8 @@ type options struct {
 	markdown, json        string
 }
 
-// Environment variables for secrets, which other users could see in the arguments of a
-// process.
+// Environment variables for the secrets. Other users can see the arguments of a process,
+// but not its environment.
 const (
 	keyVariable   = "VERIFY_KEY"
 	tokenVariable = "VERIFY_TOKEN"
@@ -98,14 +98,15 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.rest, "rest", "", "`URL` of a REST API behind Tidegate, with its stage")
 	f.StringVar(&o.http, "http", "", "`URL` of an HTTP API behind Tidegate")
 	f.StringVar(&o.dashboard, "dashboard", "", "`URL` of the dashboard")
-	f.StringVar(&o.key, "key", "", "an API `key`; "+keyVariable+" in the environment is used without it")
+	f.StringVar(&o.key, "key", "", "API `key`; default "+keyVariable+" of the environment")
 	f.StringVar(&o.token, "token", "",
-		"a machine `token` with scope write, to set and end an override of the key; or "+tokenVariable)
+		"machine `token` with scope write, to set and remove an override of the key; default "+
+			tokenVariable+" of the environment")
 	f.StringVar(&o.outputs, "outputs", "",
-		"`file` that cdk deploy --outputs-file wrote, for URLs that are not given")
-	f.StringVar(&o.stack, "stack", "", "`name` of the stack, for the rows that the AWS command line checks")
+		"`file` of cdk deploy --outputs-file, for the URLs without a flag")
+	f.StringVar(&o.stack, "stack", "", "`name` of the stack, for the rows that need the AWS CLI")
 	f.BoolVar(&o.throttle, "throttle", false,
-		"also makes bursts of calls, to see the throttles of API Gateway")
+		"also make bursts of 1,000 and 100 calls, to check the throttles of API Gateway")
 	f.StringVar(&o.markdown, "markdown", "", "`file` for the table as Markdown")
 	f.StringVar(&o.json, "json", "", "`file` for the table as JSON")
 	return f
@@ -125,11 +126,11 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 	return o, o.validate()
 }
 
-// stackName makes sure that a name is not parsed as a flag of another program.
+// stackName matches names of stacks. Such a name cannot be a flag of the AWS CLI.
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 
-// maxSecret is API Gateway's maximum of all headers without the length of the other
-// headers.
+// maxSecret is the maximum length of the key and of the token. It leaves room for the other
+// headers in API Gateway's maximum of all headers.
 const maxSecret = 4096
 
 // visible matches the characters of header values.
@@ -137,7 +138,7 @@ var visible = regexp.MustCompile(`^[\x21-\x7e]*$`)
 
 func (o *options) validate() error {
 	if o.stack != "" && !stackName.MatchString(o.stack) {
-		return errors.New("-stack: write the name of a stack, such as tidegate-dev")
+		return errors.New("-stack: must be the name of a stack, such as tidegate-dev")
 	}
 	for name, secret := range map[string]string{"-key": o.key, "-token": o.token} {
 		if !visible.MatchString(secret) || len(secret) > maxSecret {
@@ -152,7 +153,7 @@ func (o *options) validate() error {
 	return nil
 }
 
-// address is a URL to check, with its flag and the output of infra that has it.
+// address is a URL to check, its flag, and the stack's output with this URL.
 type address struct {
 	flag, output string
 	url          *string
@@ -177,24 +178,25 @@ func (o *options) complete(ctx context.Context, aws awsCommand) error {
 		parsed, err := url.Parse(*a.url)
 		if err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http" ||
 			parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil {
-			return fmt.Errorf("%s: write a URL without query and user, such as https://api.example.com/prod",
+			return fmt.Errorf("%s: must be a URL without query and user, such as https://api.example.com/prod",
 				a.flag)
 		}
 		*a.url = strings.TrimRight(*a.url, "/")
 	}
 	if given == 0 {
-		return errors.New("nothing to check: give -rest, -http, -dashboard, or -outputs")
+		return errors.New("no URL to check: set -rest, -http, -dashboard or -outputs")
 	}
 	if o.key == "" && (o.rest != "" || o.http != "") {
-		return errors.New("-key is missing: make one of a plan of 10 per 10 seconds in the dashboard")
+		return errors.New("-key is missing: create a key with a plan of 10 per 10 seconds in the dashboard")
 	}
 	if o.token != "" && (o.rest == "" || o.dashboard == "") {
-		return errors.New("-token needs -rest and -dashboard: an override is set there and seen here")
+		return errors.New("-token needs -dashboard, to set an override, and -rest, to check it")
 	}
 	return nil
 }
 
-// readOutputs reads the outputs from the file, or from the stack if there is no URL.
+// readOutputs sets the missing URLs from the file of -outputs, or from the stack of -stack
+// if no URL has a flag.
 func (o *options) readOutputs(ctx context.Context, aws awsCommand) error {
 	var outputs map[string]any
 	var err error
@@ -222,14 +224,14 @@ func (o *options) outputsOfFile() (map[string]any, error) {
 	}
 	var stacks map[string]map[string]any
 	if err := json.Unmarshal(text, &stacks); err != nil {
-		return nil, fmt.Errorf("-outputs %s: not what cdk deploy --outputs-file writes: %w", o.outputs, err)
+		return nil, fmt.Errorf("-outputs %s: not a file of cdk deploy --outputs-file: %w", o.outputs, err)
 	}
 	if o.stack == "" && len(stacks) == 1 {
 		o.stack = slices.Collect(maps.Keys(stacks))[0]
 	}
 	outputs, known := stacks[o.stack]
 	if !known {
-		return nil, fmt.Errorf("-outputs %s has %d stacks: name one of them with -stack",
+		return nil, fmt.Errorf("-outputs %s has %d stacks: set -stack to one of them",
 			o.outputs, len(stacks))
 	}
 	return outputs, o.validate()
@@ -237,8 +239,8 @@ func (o *options) outputsOfFile() (map[string]any, error) {
 
 func outputsOfStack(ctx context.Context, aws awsCommand, stack string) (map[string]any, error) {
 	if aws == nil {
-		return nil, errors.New("-stack: aws is not on PATH to read its outputs: " +
-			"give -rest, -http, -dashboard, or -outputs")
+		return nil, errors.New("-stack: aws, which reads the outputs, is not on PATH: " +
+			"set -rest, -http, -dashboard or -outputs")
 	}
 	text, err := aws(ctx, "cloudformation", "describe-stacks", "--stack-name", stack,
 		"--query", "Stacks[0].Outputs")
@@ -256,13 +258,13 @@ func outputsOfStack(ctx context.Context, aws awsCommand, stack string) (map[stri
 	return outputs, nil
 }
 
-// usage is the text of -h.
+// usage returns the text of -h.
 func usage() string {
 	var text strings.Builder
 	var o options
 	f := o.flags()
 	f.SetOutput(&text)
-	text.WriteString(`Checks a deployment of Tidegate against what this repository expects of AWS.
+	text.WriteString(`Checks whether AWS behaves as this repository expects, with a deployment of Tidegate.
 docs/verify.md lists every row.
 
 Usage: ./scripts/verify -rest URL -http URL -dashboard URL -key KEY [flags]
@@ -270,12 +272,12 @@ Usage: ./scripts/verify -rest URL -http URL -dashboard URL -key KEY [flags]
 `)
 	f.PrintDefaults()
 	text.WriteString(`
-The key's plan should be 10 per 10 seconds: verify uses its limit up. All paths below the URLs need
-the authorizer. Nothing is changed, except with -token: the key has an override for some seconds, and
-the audit keeps both edits. The AWS command line is used where it is on PATH and -stack or -outputs
-names the stack, with commands that read.
+The key's plan should be 10 per 10 seconds, since verify uses up the key's limit. All paths below the
+URLs must have the authorizer. verify changes nothing, except with -token: it sets an override of the
+key for some seconds, and the audit log keeps both edits. If aws is on PATH and -stack or -outputs
+names the stack, verify also runs AWS CLI commands, which only read.
 
-Exit status: 0 all as expected, 1 something differs or verify was interrupted, 2 bad usage.
+Exit status: 0 if all is as expected, 1 if something differs or verify was interrupted, 2 for bad usage.
 `)
 	return text.String()
 }

@@ -39,7 +39,7 @@ func (r *report) with(v verdict) []string {
 	return ids
 }
 
-// A deployment that is as expected passes every row that a program can check.
+// A deployment as expected passes every row that a program can check.
 func TestAsExpected(t *testing.T) {
 	f := newFake()
 	out, progress, r, code := f.verify(t, fakeOptions())
@@ -57,14 +57,14 @@ func TestAsExpected(t *testing.T) {
 	}
 	if r.Calls == 0 || !strings.Contains(out, r.summary()) ||
 		!strings.Contains(progress, "verify makes at most") {
-		t.Errorf("%s\n%s", progress, out)
+		t.Errorf("want the plan and the summary in:\n%s\n%s", progress, out)
 	}
 	if f.overridden {
-		t.Error("the override is left")
+		t.Error("got an override in force at the end, want none")
 	}
 }
 
-// The calls announced before the first call are the most that are made.
+// verify makes at most as many calls as it announces.
 func TestPlanBoundsTheCalls(t *testing.T) {
 	f := newFake()
 	_, progress, r, _ := f.verify(t, fakeOptions())
@@ -72,27 +72,27 @@ func TestPlanBoundsTheCalls(t *testing.T) {
 	text, _, _ = strings.Cut(text, " ")
 	most, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || r.Calls > most {
-		t.Errorf("%d calls, announced %q", r.Calls, text)
+		t.Errorf("got %d calls, announced at most %q", r.Calls, text)
 	}
 }
 
-// Without a token verify sends only GET requests and preflights. With one it changes only
-// the override.
+// Without a token verify sends only GET requests and preflights. With a token it changes
+// only the override.
 func TestOnlyReads(t *testing.T) {
 	f, o := newFake(), fakeOptions()
 	f.verify(t, o)
 	override := "/limits/api/v1/keys/key-id/override"
 	want := []string{"OPTIONS /prod/verify", "OPTIONS /verify", "PUT " + override, "DELETE " + override}
 	if !slices.Equal(f.methods, want) {
-		t.Errorf("%q, want %q", f.methods, want)
+		t.Errorf("got %q, want %q", f.methods, want)
 	}
 	for _, command := range f.ran {
 		verb, _, _ := strings.Cut(command[1], "-")
 		if !slices.Contains([]string{"describe", "get", "list", "filter"}, verb) {
-			t.Errorf("aws %q does more than read", command)
+			t.Errorf("got command aws %q, want one that only reads", command)
 		}
 		if !slices.Equal(command[len(command)-2:], []string{"--region", "eu-west-1"}) {
-			t.Errorf("aws %q is not asked in the API's region", command)
+			t.Errorf("got command aws %q, want the API's region", command)
 		}
 	}
 	commands := 0
@@ -100,18 +100,18 @@ func TestOnlyReads(t *testing.T) {
 		commands += p.commands
 	}
 	if len(f.ran) != commands || commands == 0 {
-		t.Errorf("%d commands, want %d", len(f.ran), commands)
+		t.Errorf("got %d commands, want %d", len(f.ran), commands)
 	}
 	f, o.token = newFake(), ""
 	f.verify(t, o)
 	if want := []string{"OPTIONS /prod/verify", "OPTIONS /verify"}; !slices.Equal(f.methods, want) {
-		t.Errorf("without a token: %q", f.methods)
+		t.Errorf("without a token: got %q, want %q", f.methods, want)
 	}
 }
 
-// The override is ended when the call in between fails, and when verify is interrupted
-// there.
-func TestOverrideIsEnded(t *testing.T) {
+// The override is removed if the call with it fails, and if verify is interrupted during
+// this call.
+func TestOverrideIsRemoved(t *testing.T) {
 	for _, end := range []string{"a failed call", "an interrupt"} {
 		t.Run(end, func(t *testing.T) {
 			f := newFake()
@@ -131,7 +131,7 @@ func TestOverrideIsEnded(t *testing.T) {
 			if f.overridden || !slices.ContainsFunc(f.methods, func(m string) bool {
 				return strings.HasPrefix(m, "PUT")
 			}) {
-				t.Errorf("override in force: %t after %q", f.overridden, f.methods)
+				t.Errorf("got override in force: %t after %q, want it set and removed", f.overridden, f.methods)
 			}
 		})
 	}
@@ -157,16 +157,16 @@ func TestSecretsAreNotShown(t *testing.T) {
 		"Markdown": string(written), "JSON": string(text)} {
 		for _, secret := range []string{fakeKey, fakeToken, fakePep} {
 			if strings.Contains(shown, secret) {
-				t.Errorf("%s shows %s", name, secret)
+				t.Errorf("got the secret %s in %s", secret, name)
 			}
 		}
 	}
 	if !strings.Contains(out, "[secret]") {
-		t.Errorf("no answer had a secret to hide:\n%s", out)
+		t.Errorf("want [secret] in the output, or the test proves nothing:\n%s", out)
 	}
 }
 
-// The Markdown has a line for each row, with six cells.
+// The Markdown file has a line for each row, with six cells.
 func TestMarkdown(t *testing.T) {
 	f, o := newFake(), fakeOptions()
 	f.tamper = func(_ *fake, _ *http.Request, a *fakeAnswer) { a.header.Set("RateLimit-Policy", "a | b") }
@@ -181,16 +181,16 @@ func TestMarkdown(t *testing.T) {
 		if strings.HasPrefix(line, "| ") {
 			lines++
 			if n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|"); n != 7 {
-				t.Errorf("%d bars in %s", n, line)
+				t.Errorf("got %d bars, want 7 in %s", n, line)
 			}
 		}
 	}
 	if lines != len(rows)+1 {
-		t.Errorf("%d lines of a table of %d rows", lines, len(rows))
+		t.Errorf("got %d lines, want a head and %d rows", lines, len(rows))
 	}
 }
 
-// An interrupted run says so and does not claim success.
+// An interrupted run prints no table and does not exit with 0.
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -200,26 +200,26 @@ func TestInterrupt(t *testing.T) {
 	var out, progress bytes.Buffer
 	if code := verify(ctx, s, &out, &progress); code != somethingDiffers ||
 		!strings.Contains(progress.String(), "interrupted") || out.Len() > 0 {
-		t.Errorf("exit status %d: %s%s", code, &progress, &out)
+		t.Errorf("got exit status %d, want %d: %s%s", code, somethingDiffers, &progress, &out)
 	}
 }
 
-// Rows of an API that is not given are skipped with the reason, without a call.
+// Rows whose needs are not met are skipped with the reason.
 func TestSkips(t *testing.T) {
 	for _, c := range []struct {
 		name, row, reason string
 		change            func(*options, *fake)
 	}{
-		{"no REST API", "rest-allowed", "-rest is not given", func(o *options, _ *fake) { o.rest = "" }},
-		{"no HTTP API", "http-allowed", "-http is not given", func(o *options, _ *fake) { o.http = "" }},
-		{"no dashboard", "dash-login", "-dashboard is not given", func(o *options, _ *fake) {
+		{"no REST API", "rest-allowed", "-rest is not set", func(o *options, _ *fake) { o.rest = "" }},
+		{"no HTTP API", "http-allowed", "-http is not set", func(o *options, _ *fake) { o.http = "" }},
+		{"no dashboard", "dash-login", "-dashboard is not set", func(o *options, _ *fake) {
 			o.dashboard, o.token = "", ""
 		}},
-		{"no token", "edit-acts", "-token is not given", func(o *options, _ *fake) { o.token = "" }},
-		{"no throttle", "throttle-rest", "-throttle is not given", func(o *options, _ *fake) {
+		{"no token", "edit-acts", "-token is not set", func(o *options, _ *fake) { o.token = "" }},
+		{"no throttle", "throttle-rest", "-throttle is not set", func(o *options, _ *fake) {
 			o.throttle = false
 		}},
-		{"no stack", "stack", "the stack is not named", func(o *options, _ *fake) { o.stack = "" }},
+		{"no stack", "stack", "the stack is unknown", func(o *options, _ *fake) { o.stack = "" }},
 		{"denials of an HTTP API are 403", "http-429-body", "-c httpApiDeny=context",
 			func(_ *options, f *fake) { f.true429 = false }},
 		{"a large limit", "rest-429", "the key's limit is 1000 per 10s", func(_ *options, f *fake) {
@@ -244,11 +244,11 @@ func TestSkips(t *testing.T) {
 			c.change(&o, f)
 			out, _, r, code := f.verify(t, o)
 			if code != allAsExpected {
-				t.Errorf("exit status %d\n%s", code, out)
+				t.Errorf("got exit status %d, want %d\n%s", code, allAsExpected, out)
 			}
 			i := slices.IndexFunc(r.Rows, func(row result) bool { return row.ID == c.row })
 			if row := r.Rows[i]; row.Verdict != skipped || !strings.Contains(row.Reason, c.reason) {
-				t.Errorf("%+v", row)
+				t.Errorf("got %+v, want it skipped with %q", row, c.reason)
 			}
 		})
 	}
@@ -274,41 +274,42 @@ func write(t *testing.T, name, text string, mode os.FileMode) string {
 	return file
 }
 
-// Bad usage ends with 2, names the flag, and calls nobody.
+// Bad usage gives exit status 2 and an error that names the flag, without a table.
 func TestBadUsage(t *testing.T) {
 	two := write(t, "two.json", `{"a": {}, "b": {}}`, 0o600)
 	for _, c := range []struct {
 		name, want string
 		flags      []string
 	}{
-		{"nothing", "nothing to check", nil},
+		{"nothing", "no URL to check", nil},
 		{"an unknown flag", "-wrong", []string{"-wrong"}},
 		{"an argument", `"x"`, []string{"x"}},
 		{"no key", "-key is missing", []string{"-rest", "https://api.example"}},
-		{"no scheme", "-rest: write a URL", []string{"-rest", "api.example", "-key", "k"}},
-		{"a query", "-http: write a URL", []string{"-http", "https://api.example?x", "-key", "k"}},
-		{"a user", "-dashboard: write a URL", []string{"-dashboard", "https://a:b@c.example"}},
+		{"no scheme", "-rest: must be a URL", []string{"-rest", "api.example", "-key", "k"}},
+		{"a query", "-http: must be a URL", []string{"-http", "https://api.example?x", "-key", "k"}},
+		{"a user", "-dashboard: must be a URL", []string{"-dashboard", "https://a:b@c.example"}},
 		{"a key with a line break", "-key: must be",
 			[]string{"-rest", "https://api.example", "-key", "a\nb"}},
 		{"a long token", "-token: must be", []string{"-token", strings.Repeat("a", maxSecret+1)}},
 		{"a token alone", "-token needs",
 			[]string{"-rest", "https://api.example", "-key", "k", "-token", "t"}},
-		{"a stack that is a flag", "-stack: write", []string{"-stack", "--profile"}},
+		{"a stack that is a flag", "-stack: must be", []string{"-stack", "--profile"}},
 		{"no folder", "-markdown", []string{"-markdown", "/no/folder/x.md"}},
 		{"no outputs", "-outputs", []string{"-outputs", "/no/file"}},
-		{"outputs of two stacks", "name one of them", []string{"-outputs", two}},
+		{"outputs of two stacks", "set -stack to one of them", []string{"-outputs", two}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, errOut bytes.Buffer
 			code := run(t.Context(), c.flags, environment(), &out, &errOut)
 			if code != badUsage || !strings.Contains(errOut.String(), c.want) || out.Len() > 0 {
-				t.Errorf("exit status %d: %s%s", code, &errOut, &out)
+				t.Errorf("got exit status %d, want %d and %q: %s%s", code, badUsage, c.want, &errOut, &out)
 			}
 		})
 	}
 }
 
-// The URLs come from the file of cdk deploy, or from the stack, unless they are given.
+// The URLs without a flag come from the file of cdk deploy. If none has a flag, they can
+// come from the stack.
 func TestOutputs(t *testing.T) {
 	file := write(t, "outputs.json",
 		`{"tidegate-dev": {"ExampleRestUrl": "https://r.example/prod/", "ExampleHttpUrl": "https://h.example",
@@ -333,26 +334,26 @@ func TestOutputs(t *testing.T) {
 			if err != nil || o.rest != "https://r.example/prod" || o.http != "https://h.example" ||
 				o.dashboard != "https://d.example" ||
 				o.stack != "tidegate-dev" {
-				t.Errorf("%+v, %v", o, err)
+				t.Errorf("got %+v, %v", o, err)
 			}
 		})
 	}
 	o := options{stack: "tidegate-dev", key: "k"}
 	if err := o.complete(t.Context(), nil); err == nil ||
-		!strings.Contains(err.Error(), "aws is not on PATH") {
-		t.Errorf("a stack alone, without aws: %v", err)
+		!strings.Contains(err.Error(), "is not on PATH") {
+		t.Errorf("a stack without URLs and without aws: got %v, want an error on PATH", err)
 	}
 }
 
-// The secrets may come from the environment, which other users of the machine cannot see.
-func TestSecretsOfTheEnvironment(t *testing.T) {
+// The secrets can come from the environment. A flag takes precedence.
+func TestSecretsFromTheEnvironment(t *testing.T) {
 	o, err := parseOptions([]string{"-key", "given"}, environment(keyVariable, "k", tokenVariable, "t"))
 	if err != nil || o.key != "given" || o.token != "t" {
 		t.Errorf("%+v, %v", o, err)
 	}
 }
 
-// -h of the script and of the program name every flag, and both variables.
+// -h of the program and of the script name every flag. The script also names both variables.
 func TestHelp(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if code := run(t.Context(), []string{"-h"}, environment(), &out, &errOut); code != allAsExpected ||
@@ -368,24 +369,24 @@ func TestHelp(t *testing.T) {
 	o.flags().VisitAll(func(f *flag.Flag) { names = append(names, "-"+f.Name) })
 	for _, name := range names {
 		if !strings.Contains(out.String(), "\n  "+name) {
-			t.Errorf("-h lacks %s", name)
+			t.Errorf("want %s in the output of -h", name)
 		}
 	}
 	for _, name := range append(names, keyVariable, tokenVariable) {
 		if !strings.Contains(string(script), name) {
-			t.Errorf("scripts/verify -h lacks %s", name)
+			t.Errorf("want %s in scripts/verify", name)
 		}
 	}
 }
 
-// The AWS command line is found on PATH, asked for JSON, and its error is shown.
+// findAWS finds the AWS CLI on PATH. The command asks it for JSON and returns its error.
 func TestAWSCommandLine(t *testing.T) {
 	file := write(t, "aws", "#!/bin/sh\n[ \"$1\" = sts ] && { echo 'no such profile' >&2; exit 255; "+
 		"}\necho \"\\\"$*\\\"\"\n", 0o700)
 	t.Setenv("PATH", filepath.Dir(file)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	aws := findAWS()
 	if aws == nil {
-		t.Fatal("aws is not found")
+		t.Fatal("findAWS: got nil with aws on PATH")
 	}
 	out, err := aws(t.Context(), "logs", "describe-log-groups")
 	if want := `"logs describe-log-groups --output json --no-cli-pager"`; err != nil ||
@@ -394,22 +395,22 @@ func TestAWSCommandLine(t *testing.T) {
 	}
 	if _, err := aws(t.Context(), "sts", "get-caller-identity"); err == nil ||
 		!strings.Contains(err.Error(), "no such profile") {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want that of aws", err)
 	}
 	t.Setenv("PATH", t.TempDir())
 	if findAWS() != nil {
-		t.Error("aws is found on an empty PATH")
+		t.Error("findAWS: got a command on an empty PATH, want nil")
 	}
 }
 
-// API Gateway's own quotas are not expected of a URL of this machine.
+// Only loopback addresses and the empty URL are local.
 func TestIsLocal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"http://127.0.0.1:8080": true, "http://localhost:8080": true, "http://[::1]:80": true, "": true,
 		"https://api.example.com": false, "http://10.0.0.1": false,
 	} {
 		if isLocal(text) != want {
-			t.Errorf("isLocal(%q) is %t", text, !want)
+			t.Errorf("isLocal(%q): got %t, want %t", text, !want, want)
 		}
 	}
 }

@@ -18,49 +18,48 @@ const (
 	needToken
 	needThrottle
 	needAWS
-	needRESTID // the id of the REST API, for the AWS command line
+	needRESTID // the id of the REST API, for the AWS CLI
 	needHTTPID
 )
 
-// evidence is the observation of a probe. If reason is set, there is none.
+// evidence is the observation of a probe.
 type evidence struct {
 	answers   []answer
-	output    string // of a command of the AWS command line
+	output    string // of an AWS CLI command
 	limit     quota
-	dashboard string // its URL
-	reason    string
+	dashboard string // URL of the dashboard
+	reason    string // why there is no observation; empty if there is one
 }
 
 // probe makes a few calls whose answers rows check. Each probe runs once, in the order of
-// the table of probes.
+// probes.
 type probe struct {
-	what     string // what it calls, for the plan and the progress
+	what     string // description for the plan and the progress
 	needs    need
-	calls    int // over HTTP, at most
-	commands int // of the AWS command line
+	calls    int // maximum number of HTTP calls
+	commands int // number of AWS CLI commands
 	run      func(context.Context, *session) evidence
 }
 
 func failed(err error) evidence { return evidence{answers: []answer{{err: err}}} }
 
-// missing returns the reason for which a need is not met, or nothing.
+// missing returns the reason for which the needs n are not met; "" if they are.
 func (s *session) missing(n need) string {
 	for _, m := range []struct {
 		of     need
 		lacks  bool
 		reason string
 	}{
-		{needREST, s.rest == "", "-rest is not given"},
-		{needHTTP, s.http == "", "-http is not given"},
-		{needDashboard, s.dashboard == "", "-dashboard is not given"},
-		{needToken, s.token == "",
-			"-token is not given: one of scope write lets verify edit the key's limits"},
-		{needThrottle, !s.throttle, "-throttle is not given: it makes bursts of calls"},
+		{needREST, s.rest == "", "-rest is not set"},
+		{needHTTP, s.http == "", "-http is not set"},
+		{needDashboard, s.dashboard == "", "-dashboard is not set"},
+		{needToken, s.token == "", "-token is not set: it needs scope write, to edit the key's limit"},
+		{needThrottle, !s.throttle, "-throttle is not set: it makes bursts of calls"},
 		{needThrottle, s.local, "the local gateways have no throttle"},
-		{needAWS, s.stack == "", "the stack is not named: -stack or -outputs"},
+		{needAWS, s.stack == "", "the stack is unknown: set -stack or -outputs"},
 		{needAWS, s.aws == nil, "aws is not on PATH"},
-		{needRESTID, apiID(s.rest) == "", "-rest is not an address of execute-api, which names the API"},
-		{needHTTPID, apiID(s.http) == "", "-http is not an address of execute-api, which names the API"},
+		{needRESTID, apiID(s.rest) == "", "-rest is not a URL of execute-api, which has the API's id"},
+		{needHTTPID, apiID(s.http) == "", "-http is not a URL of execute-api, which has the API's id"},
 	} {
 		if n&m.of != 0 && m.lacks {
 			return m.reason
@@ -85,13 +84,13 @@ func (s *session) announce(w io.Writer) {
 			fmt.Fprintf(&plan, "   aws  %s\n", p.what)
 		}
 	}
-	_, _ = fmt.Fprintf(w, "verify makes at most %d calls over HTTP and %d commands of aws that read:\n%s",
+	_, _ = fmt.Fprintf(w, "verify makes at most %d HTTP calls and runs %d AWS CLI commands, which only read:\n%s",
 		calls, commands, plan.String())
 	if s.token != "" {
 		_, _ = fmt.Fprintln(w,
-			"It sets an override of the key and ends it again; the audit keeps both edits.")
+			"It sets and removes an override of the key. The audit log keeps both edits.")
 	}
-	_, _ = fmt.Fprint(w, "It uses up the key's limit and waits for it some times.\n\n")
+	_, _ = fmt.Fprint(w, "It uses up the key's limit several times, and waits until it is restored.\n\n")
 }
 
 // collect runs all probes and checks every row with its probe's evidence.
@@ -119,8 +118,8 @@ func (s *session) collect(ctx context.Context, progress io.Writer) *report {
 	return r
 }
 
-// probes are in the order of their runs. The first probe makes the first call with the
-// key.
+// probes are all probes in the order in which they run. The first probe reads the key's
+// limit.
 var probes = []*probe{
 	restKey, restOpen, restBadKey, restPreflight, restPath, restLongPath, restLongARN, restHeaders,
 	restOver, restAgain,

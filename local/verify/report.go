@@ -31,8 +31,8 @@ type result struct {
 	Expected string  `json:"expected"`
 	Seen     string  `json:"seen,omitempty"`
 	Verdict  verdict `json:"verdict"`
-	Reason   string  `json:"reason,omitempty"` // of a skip
-	Do       string  `json:"do,omitempty"`     // advice when it differs
+	Reason   string  `json:"reason,omitempty"` // why the row is skipped
+	Do       string  `json:"do,omitempty"`     // advice after a difference
 }
 
 func (r *report) add(row row, o outcome) {
@@ -52,18 +52,17 @@ func (r *report) add(row row, o outcome) {
 }
 
 func (r *report) summary() string {
-	return fmt.Sprintf("%d ok, %d differ, %d skipped; %d calls over HTTP.", r.OK, r.Differs,
-		r.Skipped, r.Calls)
+	return fmt.Sprintf("%d ok, %d differ, %d skipped; %d HTTP calls.", r.OK, r.Differs, r.Skipped, r.Calls)
 }
 
-// Widths of the table on a terminal.
+// Widths of the table's columns on a terminal.
 const (
 	whatWidth     = 56
 	expectedWidth = 44
 	seenWidth     = 90
 )
 
-// print writes the table for a terminal. Rows for a person share one line.
+// print writes the table for a terminal. One line counts the rows that a person must check.
 func (r *report) print(w io.Writer) {
 	var b strings.Builder
 	hand := 0
@@ -155,7 +154,7 @@ const (
 	skipped verdict = "skipped"
 )
 
-// outcome is a verdict with the observation, or the reason of a skip.
+// outcome is a verdict with the observation, or with the reason for skipping the row.
 type outcome struct {
 	verdict verdict
 	seen    string
@@ -167,7 +166,7 @@ func differ(seen string) outcome { return outcome{differs, seen} }
 
 func skip(reason string) outcome { return outcome{skipped, reason} }
 
-// judged returns a pass or a difference.
+// judged returns a pass if good, and else a difference.
 func judged(good bool, seen string) outcome {
 	if good {
 		return pass(seen)
@@ -175,7 +174,7 @@ func judged(good bool, seen string) outcome {
 	return differ(seen)
 }
 
-// secrets are the texts that no output may contain.
+// secrets returns the strings that no output may contain.
 func (s *session) secrets() []string {
 	var all []string
 	for _, secret := range []string{s.key, s.token} {

@@ -25,16 +25,16 @@ const (
 // session makes the calls of one run. Its fields are set before the first call.
 type session struct {
 	options
-	local  bool // every URL is of this machine, where API Gateway's own quotas do not exist
+	local  bool // every URL is of this machine, without API Gateway's own quotas
 	client *http.Client
 	aws    awsCommand // nil without the AWS CLI or a stack
 	now    func() time.Time
-	sleep  func(context.Context, time.Duration) // returns early when the context ends
+	sleep  func(context.Context, time.Duration) // returns early if the context ends
 	began  time.Time
 	calls  atomic.Int64
 	quota  quota
-	used   int             // calls with the key since the last pause of a window
-	cached map[string]bool // URLs of APIs whose answers are cached
+	used   int             // calls with the key since the last wait for a new window
+	cached map[string]bool // by URL: whether the API caches the authorizer's results
 	keyID  string
 }
 
@@ -44,7 +44,7 @@ func newSession(o options, aws awsCommand) *session {
 		transport = &http.Transport{}
 	}
 	transport = transport.Clone()
-	transport.DisableCompression = true // keeps answers as they were sent
+	transport.DisableCompression = true // so that answers stay as they were sent
 	transport.MaxIdleConnsPerHost = burstWorkers
 	s := &session{
 		options: o,
@@ -64,7 +64,7 @@ func newSession(o options, aws awsCommand) *session {
 
 func (s *session) close() { s.client.CloseIdleConnections() }
 
-// isLocal reports whether a URL is of this machine. An empty URL is.
+// isLocal reports whether a URL is of this machine, or empty.
 func isLocal(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || u.Hostname() == "localhost" {
@@ -74,6 +74,7 @@ func isLocal(text string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
+// pause waits for a time. It returns early if ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -92,13 +93,13 @@ type call struct {
 
 func (s *session) get(ctx context.Context, url string) answer { return s.do(ctx, call{url: url}) }
 
-// withKey makes a GET with the key, as a script of another site does. Its calls count in
-// makeRoom.
+// withKey makes a GET with the key, as a script of another site does. Its caller must have
+// called makeRoom.
 func (s *session) withKey(ctx context.Context, url string) answer {
 	return s.do(ctx, call{url: url, header: map[string]string{"X-Api-Key": s.key, "Origin": someOrigin}})
 }
 
-// do makes a call. It follows no redirect and does not retry.
+// do makes a call. It does not follow redirects and does not retry.
 func (s *session) do(ctx context.Context, c call) answer {
 	method := cmp.Or(c.method, http.MethodGet)
 	request, err := http.NewRequestWithContext(ctx, method, c.url, strings.NewReader(c.body))
@@ -121,7 +122,7 @@ func (s *session) do(ctx context.Context, c call) answer {
 		took: s.now().Sub(began), err: err}
 }
 
-// answer is the result of one call. err is set if there was none.
+// answer is the result of one call. err is set if there was no answer.
 type answer struct {
 	status int
 	header http.Header
@@ -143,7 +144,7 @@ func (a answer) echo() (echoed, bool) {
 }
 
 // context returns the authorizer context that the backend got; nil if the answer does not
-// show it.
+// have it.
 func (a answer) context() map[string]any {
 	e, _ := a.echo()
 	return e.Authorizer
@@ -151,8 +152,8 @@ func (a answer) context() map[string]any {
 
 var remainingItem = regexp.MustCompile(`;r=(\d{1,18})`)
 
-// remaining returns what remains of the binding limit, from the context or else the
-// header.
+// remaining returns the remaining calls of the tightest limit, from the context or else
+// from the header.
 func (a answer) remaining() (int64, bool) {
 	text := fmt.Sprint(a.context()["remaining"])
 	if item := remainingItem.FindStringSubmatch(a.header.Get("RateLimit")); item != nil &&
@@ -163,8 +164,8 @@ func (a answer) remaining() (int64, bool) {
 	return int64(n), err == nil
 }
 
-// remainingFalls reports whether remaining decreases from one answer to a later one. known
-// reports whether any answer shows what remains, and seen describes all that do.
+// remainingFalls reports whether the remaining calls decrease from one answer to the next.
+// known is whether any answer has them, and seen lists them.
 func remainingFalls(answers []answer) (fell, known bool, seen string) {
 	last := int64(-1)
 	for _, a := range answers {
@@ -190,26 +191,27 @@ func (a answer) policy() string {
 	return strings.Join(a.header.Values("RateLimit-Policy"), ", ")
 }
 
-// quota is the smallest limit of the key.
+// quota is the limit of the key with the fewest requests.
 type quota struct {
 	requests int
 	window   time.Duration
 }
 
-// defaultQuota is assumed until an answer names the key's limits.
+// defaultQuota is assumed until an answer has the key's limits.
 var defaultQuota = quota{10, 10 * time.Second}
 
-// Bounds of a key that verify can use: its calls fit in between, and a pause is short.
+// Bounds of a key's limit that verify can use: large enough for its calls in a row, small
+// enough to be used up, and with a short wait.
 const (
 	minRequests = 5
 	maxRequests = 20
 	maxWindow   = time.Minute
 )
 
-// reason returns why the key cannot be used up, or nothing.
+// reason returns why verify cannot use up the key's limit; "" if it can.
 func (q quota) reason() string {
 	if q.requests < minRequests || q.requests > maxRequests || q.window > maxWindow {
-		return fmt.Sprintf("the key's limit is %d per %s: use one of %d to %d calls in at most %s",
+		return fmt.Sprintf("the key's limit is %d per %s: use a key with %d to %d calls in at most %s",
 			q.requests, q.window, minRequests, maxRequests, maxWindow)
 	}
 	return ""
@@ -217,7 +219,7 @@ func (q quota) reason() string {
 
 var policyItem = regexp.MustCompile(`;q=(\d{1,9});w=(\d{1,9})`)
 
-// parseQuota returns the smallest limit of a RateLimit-Policy field.
+// parseQuota returns the limit with the fewest requests of a RateLimit-Policy field.
 func parseQuota(policy string) (quota, bool) {
 	smallest, found := quota{}, false
 	for _, item := range policyItem.FindAllStringSubmatch(policy, -1) {
@@ -230,8 +232,8 @@ func parseQuota(policy string) (quota, bool) {
 	return smallest, found
 }
 
-// makeRoom waits until n calls with the key are within its limit. It counts only verify's
-// own calls.
+// makeRoom waits, if necessary, until the key's limit has room for n more calls. It counts
+// only verify's own calls.
 func (s *session) makeRoom(ctx context.Context, n int) {
 	if s.used+n > s.quota.requests {
 		s.sleep(ctx, s.quota.window+time.Second)
