@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// statements returns those of every policy in the template: of roles, keys and topics.
+// statements returns the statements of every policy in the template, by the resource's
+// id.
 func (t template) statements() map[string][]properties {
 	found := map[string][]properties{}
 	for id, r := range t.Resources {
@@ -29,8 +30,8 @@ func (t template) statements() map[string][]properties {
 	return found
 }
 
-// No action is a wildcard, but for the owner of the account on the key, without which
-// nobody could ever change the key's policy.
+// No allowed action is a wildcard. The exception is the account's root on the key,
+// without which nobody could change the key's policy.
 func TestActionsAreNamed(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		seen := 0
@@ -50,12 +51,12 @@ func TestActionsAreNamed(t *testing.T) {
 			}
 		}
 		if seen < 20 {
-			t.Errorf("only %d actions were found", seen)
+			t.Errorf("got %d actions, want at least 20", seen)
 		}
 	})
 }
 
-// Only resources without a name are wildcards.
+// Only actions on resources without an ARN are allowed on every resource.
 func TestResourcesAreNamed(t *testing.T) {
 	nameless := append([]string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"},
 		deref(networkActions())...)
@@ -68,7 +69,7 @@ func TestResourcesAreNamed(t *testing.T) {
 					}
 					for _, action := range list(s["Action"]) {
 						if !slices.Contains(nameless, text(action)) {
-							t.Errorf("%s: %s on every resource", id, action)
+							t.Errorf("%s: got %s on every resource, want named resources", id, action)
 						}
 					}
 				}
@@ -85,8 +86,8 @@ func deref(texts *[]*string) []string {
 	return all
 }
 
-// Each function may connect to the one cache as its own user, and write its own log. Its
-// code cannot use the rights on the network.
+// Each function may connect only to the cache and only as its own user. Its code cannot
+// use the rights on network interfaces.
 func TestRoles(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		kind := "serverlesscache"
@@ -123,8 +124,8 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// Only authorizers that are named one by one may invoke the check function, only the
-// functions' logs the forward function, and only API Gateway any other function.
+// Only single authorizers may invoke the check function. Only the functions' logs may
+// invoke the forward function, and only API Gateway the other functions.
 func TestPermissions(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		check := "${" + ours(t, made, "Check").id + ".Arn}"
@@ -139,11 +140,11 @@ func TestPermissions(t *testing.T) {
 			equal(t, p.id+" principal", p.Properties["Principal"], "apigateway.amazonaws.com")
 			equal(t, p.id+" action", p.Properties["Action"], "lambda:InvokeFunction")
 			if !strings.Contains(source, ":execute-api:") {
-				t.Errorf("%s: source %q is no API", p.id, source)
+				t.Errorf("%s: got source %q, want an API", p.id, source)
 			}
 			if text(p.Properties["FunctionName"]) == check &&
 				(strings.Contains(source, "*") || !strings.Contains(source, "/authorizers/")) {
-				t.Errorf("%s: %q is more than one authorizer", p.id, source)
+				t.Errorf("%s: got source %q, want one authorizer", p.id, source)
 			}
 		}
 	})
@@ -152,12 +153,12 @@ func TestPermissions(t *testing.T) {
 		sources = append(sources, text(p.Properties["SourceArn"]))
 	}
 	if !slices.Contains(sources, everything["callers"]) {
-		t.Errorf("the caller of another account is not among %q", sources)
+		t.Errorf("got sources %q, want the authorizer of another account among them", sources)
 	}
 }
 
-// Only alarms may publish to the topic and use its key. Its policy replaces the default
-// one, so it must allow them.
+// The stack's alarms may publish to the topic and use its key, and nothing else may
+// publish.
 func TestAlarmsMayPublish(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		allowed := 0
@@ -174,7 +175,7 @@ func TestAlarmsMayPublish(t *testing.T) {
 			_, prefix, _ := strings.Cut(source, ":alarm:")
 			for _, a := range made.all("AWS::CloudWatch::Alarm") {
 				if name := text(a.Properties["AlarmName"]); prefix == "" || !strings.HasPrefix(name, prefix) {
-					t.Errorf("%s is not among %s", name, source)
+					t.Errorf("alarm %s: want a source that matches it, got %s", name, source)
 				}
 			}
 		}
@@ -184,13 +185,13 @@ func TestAlarmsMayPublish(t *testing.T) {
 			keyUsers += text(s.at("Principal", "Service")) + " "
 		}
 		if !strings.Contains(keyUsers, "cloudwatch.amazonaws.com ") {
-			t.Errorf("the key is for %s", keyUsers)
+			t.Errorf("got key users %q, want CloudWatch among them", keyUsers)
 		}
 	})
 }
 
-// Nothing in the network can be reached from outside. Functions reach only the cache,
-// except those that ask an identity provider.
+// No security group lets anything in, except the cache's from the functions. Functions
+// reach only the cache, unless they call an identity provider.
 func TestSecurityGroups(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		serverless := len(made.all("AWS::ElastiCache::ServerlessCache")) > 0
@@ -212,15 +213,15 @@ func TestSecurityGroups(t *testing.T) {
 			equal(t, rule.id+" range", p["CidrIp"], nil)
 			seen = append(seen, fmt.Sprint(p["FromPort"]))
 			if p["FromPort"] != p["ToPort"] || !slices.Contains(ports, p["FromPort"]) {
-				t.Errorf("%s: ports %v to %v", rule.id, p["FromPort"], p["ToPort"])
+				t.Errorf("%s: got ports %v to %v, want one of %v", rule.id, p["FromPort"], p["ToPort"], ports)
 			}
 		}
 		equal(t, "rules", len(seen), 2*len(ports)) // of two functions
 	})
 }
 
-// egress checks that a rule lets nothing out, except port 443 of a function that needs
-// it.
+// egress checks that a rule lets nothing out, except to port 443 from a function that
+// needs the internet.
 func egress(t *testing.T, group resource, rule properties) {
 	t.Helper()
 	nothing := rule["CidrIp"] == "255.255.255.255/32"
@@ -229,7 +230,7 @@ func egress(t *testing.T, group resource, rule properties) {
 	ofFunction := strings.HasPrefix(group.id, "CheckGroup") || strings.HasPrefix(group.id, "AdminGroup")
 	mayAsk := strings.HasPrefix(t.Name(), "TestSecurityGroups/prod") && ofFunction
 	if !nothing && (!https || !mayAsk) {
-		t.Errorf("%s lets out %v", group.id, rule)
+		t.Errorf("%s: got egress rule %v, want none, or port 443 of a function in prod", group.id, rule)
 	}
 }
 
@@ -240,7 +241,7 @@ func TestNoEgressByDefault(t *testing.T) {
 	for name, build := range map[string]func() (template, error){"dev": dev, "minimal prod": minimal} {
 		for _, kind := range kinds {
 			if n := len(of(t, build).all(kind)); n > 0 {
-				t.Errorf("%s: %d of %s", name, n, kind)
+				t.Errorf("%s: got %d of %s, want none", name, n, kind)
 			}
 		}
 	}
@@ -251,11 +252,11 @@ func TestNoEgressByDefault(t *testing.T) {
 	for _, id := range []string{"Check", "Admin"} {
 		subnet := text(ours(t, of(t, prod), id).Properties.at("VpcConfig", "SubnetIds", 0))
 		if !strings.Contains(subnet, "egress") {
-			t.Errorf("%s is in subnet %s", id, subnet)
+			t.Errorf("prod: %s is in subnet %s, want one with egress", id, subnet)
 		}
 		subnet = text(ours(t, of(t, dev), id).Properties.at("VpcConfig", "SubnetIds", 0))
 		if !strings.Contains(subnet, "isolated") {
-			t.Errorf("%s is in subnet %s", id, subnet)
+			t.Errorf("dev: %s is in subnet %s, want an isolated one", id, subnet)
 		}
 	}
 }

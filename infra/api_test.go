@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// withExample are the templates that have the example APIs.
+// withExample has the templates with the example APIs.
 var withExample = map[string]func() (template, error){"dev": dev, "prod": prod}
 
-// No result is cached, and calls without a credential reach the function. Otherwise calls
-// are not counted, and revoked keys still work.
+// No authorizer has a cache or an identity source. With either, calls would pass
+// uncounted and revoked keys would keep working.
 func TestAuthorizersCountEveryCall(t *testing.T) {
 	for name, build := range withExample {
 		made := of(t, build)
@@ -22,7 +22,7 @@ func TestAuthorizersCountEveryCall(t *testing.T) {
 			equal(t, name+" TTL", a["AuthorizerResultTtlInSeconds"], 0)
 			equal(t, name+" identity sources", len(list(a["IdentitySource"])), 0)
 			if !strings.HasSuffix(text(a["AuthorizerUri"]), check) {
-				t.Errorf("%s: URI %s, want …%s", name, text(a["AuthorizerUri"]), check)
+				t.Errorf("%s: got URI %s, want …%s", name, text(a["AuthorizerUri"]), check)
 			}
 		}
 		equal(t, name+" type", made.only(t, "AWS::ApiGateway::Authorizer", "").Properties["Type"], "REQUEST")
@@ -33,8 +33,8 @@ func TestAuthorizersCountEveryCall(t *testing.T) {
 	equal(t, "the function's answer", environment(t, of(t, dev), "Check")["HTTP_API_RESPONSE"], "simple")
 }
 
-// Every method and route of the examples is behind its authorizer. Only the preflight of
-// browsers is not: its OPTIONS methods reach no backend.
+// Every method and route of the examples is behind its authorizer, except the OPTIONS
+// methods for a browser's preflight, which reach no backend.
 func TestExamplesAreGuarded(t *testing.T) {
 	for name, build := range withExample {
 		made := of(t, build)
@@ -68,7 +68,7 @@ func TestExamplesAreGuarded(t *testing.T) {
 	}
 }
 
-// cors are the headers that let a browser's scripts read a response.
+// cors has the headers that let a browser's scripts read a response.
 var cors = []string{"Access-Control-Allow-Origin", "Access-Control-Expose-Headers"}
 
 // Scripts of one origin, of any or of none may read the answers of both example APIs.
@@ -140,7 +140,7 @@ func TestGatewayResponses(t *testing.T) {
 			"'application/problem+json'")
 		if body := text(found.at("ResponseTemplates", "application/json")); !strings.Contains(body,
 			`"status":`+c.status) {
-			t.Errorf("%s: body %s", kind, body)
+			t.Errorf("%s: got body %s, want status %s", kind, body, c.status)
 		}
 	}
 }
@@ -163,15 +163,15 @@ func TestResponseMappings(t *testing.T) {
 		"DashboardRoute").Properties["ResponseParameters"], nil)
 }
 
-// Every stage is throttled, so that a flood does not use up the account's share. Access
-// logs of HTTP APIs do not identify callers, and use variables that HTTP APIs have.
+// Every stage has a throttle, so that a flood does not use up the account's quota. Access
+// logs of HTTP APIs do not identify callers, and use only variables that HTTP APIs have.
 func TestStages(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for _, s := range made.all("AWS::ApiGatewayV2::Stage") {
 			settings := properties{"settings": s.Properties["DefaultRouteSettings"]}
 			if settings.at("settings", "ThrottlingRateLimit") == nil ||
 				settings.at("settings", "ThrottlingBurstLimit") == nil {
-				t.Errorf("%s is not throttled", s.id)
+				t.Errorf("%s: want a throttle", s.id)
 			}
 			if s.Properties["AccessLogSettings"] == nil {
 				equal(t, s.id+" may go without an access log", strings.HasSuffix(t.Name(), "/dev"), true)
@@ -180,12 +180,12 @@ func TestStages(t *testing.T) {
 			format := text(s.Properties.at("AccessLogSettings", "Format"))
 			var fields map[string]string
 			if err := json.Unmarshal([]byte(format), &fields); err != nil || len(fields) < 5 {
-				t.Errorf("%s: access log %q, %v", s.id, format, err)
+				t.Errorf("%s: got access log %q, %v, want JSON with at least 5 fields", s.id, format, err)
 			}
 			for _, unwanted := range []string{"sourceIp", "userAgent", "authorizer.principalId", "path",
 				"$context.identity", "authorizer.latency"} {
 				if strings.Contains(format, unwanted) {
-					t.Errorf("%s logs %s", s.id, unwanted)
+					t.Errorf("%s: got %s in the access log, want it left out", s.id, unwanted)
 				}
 			}
 		}
@@ -196,9 +196,9 @@ func TestStages(t *testing.T) {
 	})
 }
 
-// Each kind of calls to the dashboard has its own route and throttle, so that a flood of
-// one kind leaves capacity for the others. The stage names the routes, so it depends on
-// them.
+// Each kind of dashboard requests has its own route and throttle, so that a flood of one
+// kind leaves capacity for the others. The stage's settings name the routes, so the stage
+// depends on them.
 func TestDashboardRoutes(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		api := made.only(t, "AWS::ApiGatewayV2::Api", "Dashboard")
@@ -215,7 +215,7 @@ func TestDashboardRoutes(t *testing.T) {
 			target = cmp.Or(target, text(r.Properties["Target"]))
 			equal(t, key+": one function", text(r.Properties["Target"]), target)
 			if !slices.Contains(stage.DependsOn, r.id) {
-				t.Errorf("the stage is not made after %s, which it names", key)
+				t.Errorf("route %s: want the stage to depend on it", key)
 			}
 		}
 		for key, rate := range map[string]int{
@@ -225,10 +225,10 @@ func TestDashboardRoutes(t *testing.T) {
 			own, _ := settings[key].(map[string]any)
 			equal(t, key+" rate", own["ThrottlingRateLimit"], rate)
 			if burst, ok := own["ThrottlingBurstLimit"].(float64); !ok || burst < float64(rate) {
-				t.Errorf("%s: burst %v", key, own["ThrottlingBurstLimit"])
+				t.Errorf("%s: got burst %v, want at least %d", key, own["ThrottlingBurstLimit"], rate)
 			}
 			if !keys[key] {
-				t.Errorf("no route %s", key)
+				t.Errorf("want route %s", key)
 			}
 		}
 		equal(t, "routes", len(keys), len(settings))
@@ -255,7 +255,7 @@ func TestWebACL(t *testing.T) {
 	equal(t, "rules", len(list(acl["Rules"])), webACLRules)
 	association := made.only(t, "AWS::WAFv2::WebACLAssociation", "").Properties
 	if stage := text(association["ResourceArn"]); !strings.Contains(stage, "/stages/") {
-		t.Errorf("the web ACL guards %s", stage)
+		t.Errorf("got web ACL on %s, want a stage", stage)
 	}
 	equal(t, "without the flag", len(of(t, dev).all("AWS::WAFv2::WebACL")), 0)
 }
@@ -270,17 +270,17 @@ func TestAlarms(t *testing.T) {
 			for _, property := range []string{"AlarmActions", "OKActions"} {
 				equal(t, name+" "+property, text(a.Properties.at(property, 0)), topic)
 			}
-			means, first, _ := strings.Cut(text(a.Properties["AlarmDescription"]), ". First: ")
-			if len(means) < 20 || len(first) < 10 || !strings.HasSuffix(first, ".") ||
+			problem, remedy, _ := strings.Cut(text(a.Properties["AlarmDescription"]), ". First: ")
+			if len(problem) < 20 || len(remedy) < 10 || !strings.HasSuffix(remedy, ".") ||
 				a.Properties["TreatMissingData"] != "notBreaching" {
-				t.Errorf("%s: %v", name, a.Properties)
+				t.Errorf("%s: got %v, want a problem, a remedy and notBreaching", name, a.Properties)
 			}
 		}
 		wanted := []string{
 			"CheckThrottles", "CheckSlow", "AdminErrors", "AdminThrottles", "AdminSlow", "DashboardFailures",
 			"CacheMemory", "CacheEvictions",
 		}
-		if !strings.HasSuffix(t.Name(), "/dev") { // which has no metrics of its own, and reserves nothing
+		if !strings.HasSuffix(t.Name(), "/dev") { // dev has no own metrics and no reserved concurrency
 			wanted = append(wanted, "CheckErrors", "CheckConcurrency", "Degraded", "StoreErrors", "StoreSlow")
 		}
 		if len(made.all("AWS::ElastiCache::ReplicationGroup")) > 0 {
@@ -290,7 +290,7 @@ func TestAlarms(t *testing.T) {
 		}
 		for _, want := range wanted {
 			if !slices.Contains(names, want) {
-				t.Errorf("no alarm %s among %q", want, names)
+				t.Errorf("got alarms %q, want %s among them", names, want)
 			}
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/zclconf/go-cty/cty"
 )
 
-// readHCL evaluates the resources of a Terraform file. It renders references as text
-// does.
+// readHCL evaluates the resources of a Terraform file. It renders references in the same
+// form as function text.
 func readHCL(t *testing.T, name string) map[string]map[string]any {
 	t.Helper()
 	path := filepath.Join("attach", name)
@@ -56,7 +56,8 @@ func attributes(t *testing.T, body *hclsyntax.Body) map[string]any {
 	return all
 }
 
-// references renders every reference of an expression as text.
+// references returns a context in which every reference of an expression has its name as
+// value.
 func references(expression hcl.Expression) *hcl.EvalContext {
 	roots := map[string]cty.Value{}
 	for _, traversal := range expression.Variables() {

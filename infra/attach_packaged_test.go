@@ -16,11 +16,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// packages is the folder of the tools that package snippets as their users do.
+// packages is the folder of the tools with which users package the snippets.
 const packages = "testdata/attach"
 
-// tool is the path of a program of packages. Without it the test is skipped, or fails in
-// CI.
+// tool returns the path of a program of packages. If it is missing, the test is skipped,
+// or fails in CI.
 func tool(t *testing.T, path ...string) string {
 	t.Helper()
 	program, err := filepath.Abs(filepath.Join(append([]string{packages, "node_modules"}, path...)...))
@@ -37,7 +37,7 @@ func tool(t *testing.T, path ...string) string {
 	return program
 }
 
-// runNode waits for a program of Node.js in a folder.
+// runNode runs a Node.js program in a folder.
 func runNode(t *testing.T, folder string, environment []string, arguments ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -69,8 +69,9 @@ func resourcesOf(t *testing.T, file string) map[string]any {
 	return made.Resources
 }
 
-// The construct in TypeScript compiles against the CDK's types, and synthesises to what
-// the one in Go does.
+// The snippet in TypeScript compiles against the CDK's types, and synthesises to the same
+// resources as the construct in Go. Synthesis warns of an API that the app does not
+// deploy.
 func TestPackagedByCDKInTypeScript(t *testing.T) {
 	compiler := tool(t, "typescript", "bin", "tsc")
 	folder := t.TempDir()
@@ -99,8 +100,8 @@ func TestPackagedByCDKInTypeScript(t *testing.T) {
 	compareGolden(t, "cdk-typescript", resources)
 }
 
-// The framework's package has no identity source where serverless.yml has none. API
-// Gateway would refuse an empty one.
+// The package of the Serverless Framework equals what the stack deploys. It has no
+// identity source, since API Gateway would refuse an empty one.
 func TestPackagedByServerlessFramework(t *testing.T) {
 	program := tool(t, "osls", "bin", "serverless.js")
 	folder := t.TempDir()
@@ -144,16 +145,16 @@ func waitsForResponses(t *testing.T, resources map[string]any) {
 	equal(t, "deployments", deployments, 1)
 	for id, value := range resources {
 		if r, _ := value.(map[string]any); r["Type"] == "AWS::ApiGateway::GatewayResponse" && !seen[id] {
-			t.Errorf("the deployment does not wait for %s", id)
+			t.Errorf("want the deployment to depend on %s", id)
 		}
 	}
 }
 
-// stamped matches parts of ids that differ between runs.
+// stamped matches ids with a time stamp, which differs between runs.
 var stamped = regexp.MustCompile(`(Deployment)\d{13}`)
 
-// compareGolden compares what a tool makes of its snippet with the golden file that the
-// emulators read.
+// compareGolden compares the resources that a tool makes of its snippet with the golden
+// file, which the emulators read. -update rewrites the file.
 func compareGolden(t *testing.T, tool string, resources map[string]any) {
 	t.Helper()
 	kept := map[string]any{}
@@ -184,7 +185,7 @@ func compareGolden(t *testing.T, tool string, resources map[string]any) {
 	}
 }
 
-// The tests' CDK in TypeScript has Go's version, so that one page is true of both.
+// The tests use the same version of the CDK in TypeScript and in Go.
 func TestPackagesAreThoseOfGo(t *testing.T) {
 	var file struct{ DevDependencies map[string]string }
 	if err := json.Unmarshal(read(t, packages+"/package.json"), &file); err != nil {
@@ -192,6 +193,6 @@ func TestPackagesAreThoseOfGo(t *testing.T) {
 	}
 	module := "github.com/aws/aws-cdk-go/awscdk/v2 v" + file.DevDependencies["aws-cdk-lib"] + "\n"
 	if !strings.Contains(string(read(t, "../go.mod")), module) {
-		t.Errorf("go.mod does not have %s", module)
+		t.Errorf("want %s in go.mod", module)
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// attachment has what matters of attaching Tidegate to a REST API and to an HTTP API,
-// whatever the tool.
+// attachment has the properties by which Tidegate is attached to a REST API and to an
+// HTTP API. They must be equal for all tools.
 type attachment struct {
 	RESTType, HTTPType, Payload string
 	RESTTTL, HTTPTTL            string
-	RESTIdentity, HTTPIdentity  string // "" where there is none
+	RESTIdentity, HTTPIdentity  string // "" for no identity source
 	Simple                      string
 	Responses                   map[string]response
 	Mapping                     map[string]string // of status 200
@@ -94,8 +94,8 @@ func (a *attachment) add(kind string, p properties) {
 	}
 }
 
-// source returns an identity source as API Gateway gets it. An empty text is one, which
-// API Gateway refuses; an empty list is none.
+// source returns an identity source as API Gateway gets it. An empty string is a source,
+// which API Gateway refuses. An empty list is no source.
 func source(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -109,7 +109,7 @@ func source(value any) string {
 	return fmt.Sprint(value)
 }
 
-// given distinguishes a zero from a missing value.
+// given returns a value as text, or "default" for a missing value.
 func given(value any) string {
 	if value == nil {
 		return "default"
@@ -126,8 +126,8 @@ func stringsOf(value any) map[string]string {
 	return all
 }
 
-// plain converts YAML to the values of JSON, and tags such as !Ref to the functions that
-// they stand for.
+// plain converts YAML to the values of JSON. It converts !Ref to a JSON object, and !Sub
+// to a string.
 func plain(t *testing.T, n *yaml.Node) any {
 	t.Helper()
 	switch n.Kind {
@@ -156,7 +156,7 @@ func plain(t *testing.T, n *yaml.Node) any {
 		return n.Value // with ${…} for references, as text writes them
 	}
 	if strings.HasPrefix(n.Tag, "!") && !strings.HasPrefix(n.Tag, "!!") {
-		t.Fatalf("line %d: tag %s is not read here", n.Line, n.Tag)
+		t.Fatalf("line %d: unknown tag %s", n.Line, n.Tag)
 	}
 	var value any
 	if err := n.Decode(&value); err != nil {
@@ -173,7 +173,7 @@ func readYAML(t *testing.T, name string) map[string]any {
 	}
 	document, ok := plain(t, &n).(map[string]any)
 	if !ok {
-		t.Fatalf("%s is no mapping", name)
+		t.Fatalf("%s: want a mapping", name)
 	}
 	return document
 }
@@ -182,7 +182,7 @@ func at(t *testing.T, m map[string]any, path ...any) map[string]any {
 	t.Helper()
 	found, ok := properties(m).at(path...).(map[string]any)
 	if !ok {
-		t.Fatalf("there is no %v", path)
+		t.Fatalf("want a mapping at %v", path)
 	}
 	return found
 }
@@ -200,7 +200,7 @@ func TestAttachByCloudFormation(t *testing.T) {
 	compareGolden(t, "cloudformation", resources)
 }
 
-// The CDK reads both templates, resource by resource.
+// The CDK can include both templates with all their resources.
 func TestTemplatesAreCloudFormation(t *testing.T) {
 	for _, name := range []string{"cloudformation.yaml", "sam.yaml"} {
 		app, _, err := newApp(nil)
@@ -213,7 +213,7 @@ func TestTemplatesAreCloudFormation(t *testing.T) {
 			&cloudformationinclude.CfnIncludeProps{TemplateFile: &path})
 		for _, resource := range sorted(at(t, readYAML(t, name), "Resources")) {
 			if included.GetResource(&resource) == nil {
-				t.Errorf("%s: %s was not read", name, resource)
+				t.Errorf("%s: want resource %s in the included template", name, resource)
 			}
 		}
 	}
@@ -249,7 +249,7 @@ func TestAttachBySAM(t *testing.T) {
 	equal(t, "default of the HTTP API", properties(http).at("Auth", "DefaultAuthorizer"), "Tidegate")
 }
 
-// identitySources are those of a SAM authorizer.
+// identitySources returns the identity sources of a SAM authorizer.
 func identitySources(authorizer properties) string {
 	identity, _ := authorizer["Identity"].(map[string]any)
 	return strings.Join(slices.DeleteFunc(sorted(identity), func(name string) bool {
@@ -266,7 +266,7 @@ func TestAttachByServerlessFramework(t *testing.T) {
 		case strings.Contains(id, "Integration"):
 			kind = "AWS::ApiGatewayV2::Integration"
 		case strings.Contains(id, "Method"):
-			continue // TestPackagedByServerlessFramework
+			continue // TestPackagedByServerlessFramework checks it
 		}
 		extended, _ := extension.(map[string]any)
 		resources[id] = map[string]any{"Type": kind, "Properties": extended["Properties"]}
@@ -306,8 +306,8 @@ func TestAttachByTerraform(t *testing.T) {
 		}
 	}
 	got.Permissions = slices.Compact(got.Permissions)
-	// The provider sends a header by default and "" as it is, so only here there is a
-	// source, which every call has.
+	// Only Terraform needs an identity source, one that every call has: by default the
+	// provider sends a header, and it sends "" unchanged.
 	equal(t, "identity source", got.RESTIdentity, `"context.accountId"`)
 	got.RESTIdentity = ""
 	same(t, got)
@@ -324,7 +324,7 @@ func TestAttachIsDocumented(t *testing.T) {
 	document := string(read(t, filepath.Join("..", "docs", "attach.md")))
 	for _, entry := range entries {
 		if !strings.Contains(document, "infra/attach/"+entry.Name()) {
-			t.Errorf("docs/attach.md does not name %s", entry.Name())
+			t.Errorf("want infra/attach/%s in docs/attach.md", entry.Name())
 		}
 	}
 }
@@ -358,7 +358,7 @@ func TestAttachStepsAreCounted(t *testing.T) {
 		}
 		row := regexp.MustCompile(`(?m)^\| ` + tool + ` \|.*\| ` + want + ` \|[^|]*\|$`)
 		if !found || len(steps) < 2 || !row.MatchString(document) {
-			t.Errorf("%s has %d steps, %d of them for an HTTP API too: no row of the table says %q", tool,
+			t.Errorf("%s has %d steps, %d of them for an HTTP API too: want a row of the table with %q", tool,
 				len(steps), both, want)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The sample backend answers like the one behind the local gateways, and refuses calls
-// over a limit that the authorizer let pass with HTTP_API_DENY=context.
+// The sample backend returns the authorizer's context and the RateLimit fields. It
+// refuses calls over a limit that the authorizer let pass with HTTP_API_DENY=context.
 func TestBackend(t *testing.T) {
 	for name, c := range map[string]struct {
 		event         string
@@ -98,7 +98,7 @@ func backendAnswer(t *testing.T, event string, environment ...string) (answer ba
 	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		t.Fatal(err) // the CDK has needed it already
+		t.Fatal(err) // the CDK needs Node.js too
 	}
 	script := fmt.Sprintf("require('./backend.js').handler(%s).then((r) => console.log(JSON.stringify(r)))",
 		event)
@@ -123,7 +123,7 @@ func mustJSON(t *testing.T, value any) []byte {
 	return encoded
 }
 
-// canonical is JSON with its keys in order.
+// canonical returns JSON with sorted keys.
 func canonical(t *testing.T, encoded []byte) string {
 	t.Helper()
 	var value any

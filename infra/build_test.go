@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// The deployed assets are the files of ./scripts/build, byte for byte. A second build has
-// the same bytes.
+// The deployed assets are the zip files of ./scripts/build. A second build has the same
+// bytes.
 func TestAssetsAreTheBuild(t *testing.T) {
 	root, err := findRoot()
 	if err != nil {
@@ -35,10 +35,10 @@ func TestAssetsAreTheBuild(t *testing.T) {
 	if err := again.run(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"check", "admin"} { // forward is no asset without its flag
+	for _, name := range []string{"check", "admin"} { // forward is deployed only with -c crossings
 		archive := read(t, filepath.Join(root, "build", name+".zip"))
 		if !assets[sha256.Sum256(archive)] {
-			t.Errorf("%s.zip, built again, is no asset of the assembly", name)
+			t.Errorf("%s.zip of a second build: want an asset with the same bytes", name)
 		}
 		isForLambda(t, archive)
 	}
@@ -106,6 +106,6 @@ func TestBuildFails(t *testing.T) {
 	failing := &build{root: root}
 	if _, err := synthesise(app, failing.code); err == nil || failing.err == nil ||
 		!strings.Contains(failing.err.Error(), "Go is missing") {
-		t.Errorf("%v, %v", err, failing.err)
+		t.Errorf("got %v, %v, want the build's output in the second", err, failing.err)
 	}
 }

@@ -22,7 +22,7 @@ func billed(t *testing.T, flags map[string]string) *Stack {
 	return NewStack(app, propsOf(t, flags), placeholder)
 }
 
-// The bill counts what the template has.
+// The bill has the numbers of billed resources in the template.
 func TestBill(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags map[string]string
@@ -72,12 +72,13 @@ func TestBill(t *testing.T) {
 	}
 }
 
-// A dev stage is cheap enough to leave on, and the documents have the bill's figures.
+// A dev stage costs at most 10 USD a month and 0.30 USD a million checks. The documents
+// have the bill's figures.
 func TestBillOfDev(t *testing.T) {
 	stack := billed(t, nil)
 	idle, perMillion := cost.Totals(stack.cost().Lines())
 	if idle > 10 || perMillion > .30 {
-		t.Errorf("%.2f USD a month idle and %.2f a million checks, want at most 10 and 0.30",
+		t.Errorf("got %.2f USD a month idle and %.2f a million checks, want at most 10 and 0.30",
 			idle, perMillion)
 	}
 	rows := []string{fmt.Sprintf("| stage dev, as it is | %.2f | %.2f |", idle, perMillion)}
@@ -91,7 +92,7 @@ func TestBillOfDev(t *testing.T) {
 	document := string(read(t, "../docs/deploy.md"))
 	for _, row := range rows {
 		if !strings.Contains(document, row) {
-			t.Errorf("docs/deploy.md lacks %q", row)
+			t.Errorf("want %q in docs/deploy.md", row)
 		}
 	}
 	if total := fmt.Sprintf(
@@ -102,11 +103,11 @@ func TestBillOfDev(t *testing.T) {
 		string(read(t, "../README.md")),
 		total,
 	) {
-		t.Errorf("README.md lacks %q", total)
+		t.Errorf("want %q in README.md", total)
 	}
 }
 
-// What crossed limits cost is what their document says, and so are its assumptions.
+// docs/alerts.md has the cost of crossed limits and its assumption.
 func TestBillOfCrossings(t *testing.T) {
 	document := strings.ReplaceAll(string(read(t, "../docs/alerts.md")), "\n", " ")
 	texts := []string{fmt.Sprintf("%d,000 crossed limits a day", cost.CrossingsADay/1000)}
@@ -117,12 +118,12 @@ func TestBillOfCrossings(t *testing.T) {
 	}
 	for _, text := range texts {
 		if !strings.Contains(document, text) {
-			t.Errorf("docs/alerts.md lacks %q", text)
+			t.Errorf("want %q in docs/alerts.md", text)
 		}
 	}
 }
 
-// Each alternative in the bill costs what a deployment with its flag costs.
+// The cost of an alternative in the bill equals that of a deployment with its flag.
 func TestBillOfAlternatives(t *testing.T) {
 	for _, flags := range []map[string]string{{}, {"stage": "prod", "example": "true", "tracing": "true"}} {
 		for _, a := range billed(t, flags).alternatives() {

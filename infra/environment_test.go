@@ -46,15 +46,15 @@ func variablesOf(t *testing.T, function string) map[string]variable {
 	return found
 }
 
-// unset has the variables that no deployment needs, with the reason.
+// unset has the variables that no tested deployment sets, with the reason.
 var unset = map[string]string{
 	"ADMIN_PASSWORD_HASH": "ADMIN_PASSWORD is generated",
 	"BASE_PATH":           "the dashboard has a host name of its own",
-	"JWT_JWKS":            "goes without JWT_JWKS_URL: TestJWKS of settings",
+	"JWT_JWKS":            "excludes JWT_JWKS_URL: TestJWKS of settings checks it",
 }
 
-// The function reads every variable that a template sets. A template sets every required
-// variable. An operator can set them all.
+// A function reads every variable that a template sets, a template sets every required
+// variable, and flags can set all variables.
 func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 	ever := map[string]bool{}
 	on(t, func(t *testing.T, made template) {
@@ -63,12 +63,12 @@ func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 			for name := range set {
 				ever[function+" "+name] = true
 				if _, ok := known[name]; !ok {
-					t.Errorf("%s: nothing reads %s", function, name)
+					t.Errorf("%s: got %s set, want only variables that the function reads", function, name)
 				}
 			}
 			for name, v := range known {
 				if v.required && set[name] == nil {
-					t.Errorf("%s: %s is required, and not set", function, name)
+					t.Errorf("%s: want the required %s set", function, name)
 				}
 			}
 		}
@@ -76,8 +76,8 @@ func TestVariablesAreThoseOfTheFunctions(t *testing.T) {
 	for _, function := range []string{"check", "admin"} {
 		for name := range variablesOf(t, function) {
 			if ever[function+" "+name] == (unset[name] != "") {
-				t.Errorf("%s: %s is set: %t; why not: %q", function, name,
-					ever[function+" "+name], unset[name])
+				t.Errorf("%s: %s set in a template: %t; reason in unset: %q; want one of both", function,
+					name, ever[function+" "+name], unset[name])
 			}
 		}
 	}

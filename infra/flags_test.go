@@ -18,7 +18,7 @@ func propsOf(t *testing.T, flags map[string]string) settings.Props {
 	return p
 }
 
-// An error in the context ends synthesis with the error that cdk prints.
+// An invalid flag fails synthesis with an error that names the flag.
 func TestSynthesisRefusesFlags(t *testing.T) {
 	for flag, value := range map[string]string{
 		"store":   "redis",
@@ -26,13 +26,13 @@ func TestSynthesisRefusesFlags(t *testing.T) {
 	} {
 		if _, err := synthesised(map[string]string{flag: value}); err == nil ||
 			!strings.Contains(err.Error(), "-c "+flag+"="+value+": ") {
-			t.Errorf("%v", err)
+			t.Errorf("got %v, want an error on -c %s", err, flag)
 		}
 	}
 }
 
-// Every flag has an effect: leaving it out changes the props, or makes them invalid, in
-// stage prod or in another.
+// Every flag has an effect: without it the props change or are invalid, in stage prod or
+// in another stage.
 func TestEveryFlagHasAnEffect(t *testing.T) {
 	many := maps.Clone(everything)
 	maps.Copy(many, map[string]string{

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The forward function gets the lines of crossed limits of both functions, may only
-// deliver events and log, and keeps the events that it could not deliver.
+// The forward function gets both functions' log lines of crossed limits. It may only
+// deliver events and log. Events that could not be delivered go to a queue.
 func TestCrossings(t *testing.T) {
 	made := of(t, prod)
 	filters := made.all("AWS::Logs::SubscriptionFilter")

@@ -16,7 +16,8 @@ import (
 	"tidegate/infra/settings"
 )
 
-// function is one of Tidegate's functions, with the properties that other constructs need.
+// function is one of Tidegate's functions, with the properties that other constructs
+// need.
 type function struct {
 	awslambda.Function
 	name  string // check or admin

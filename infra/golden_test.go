@@ -12,7 +12,7 @@ import (
 	"tidegate/infra/golden"
 )
 
-var update = flag.Bool("update", false, "write the golden templates anew")
+var update = flag.Bool("update", false, "rewrite the golden templates")
 
 var hash = regexp.MustCompile(`[0-9a-f]{32,}`)
 
@@ -20,7 +20,8 @@ func normalised(template []byte) []byte {
 	return append(bytes.TrimSpace(hash.ReplaceAll(template, []byte("HASH"))), '\n')
 }
 
-// A change of the deployment shows in a commit's diff. The emulators read the same files.
+// The golden templates equal the synthesised ones, so that a commit's diff shows a change
+// of the deployment. The emulators read the same files.
 func TestGolden(t *testing.T) {
 	for name, c := range map[string]struct {
 		made   func() (template, error)

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The journal's bucket is versioned, encrypted and private, and stays with the stack
+// The journal's bucket is versioned, encrypted and private, and stays when the stack is
 // deleted. Only the admin function reaches it, through an endpoint for this bucket alone,
 // and cannot delete from it.
 func TestJournal(t *testing.T) {
@@ -28,7 +28,7 @@ func TestJournal(t *testing.T) {
 		equal(t, name, bucket.Properties.at("PublicAccessBlockConfiguration", name), true)
 	}
 	var denials []string
-	allowed := map[string][]string{} // by action: who
+	allowed := map[string][]string{} // resource types by action
 	for id, statements := range made.statements() {
 		for _, s := range statements {
 			for _, action := range list(s["Action"]) {

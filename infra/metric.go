@@ -56,8 +56,9 @@ func metric(namespace, name, statistic string, dimensions map[string]string) aws
 // seconds late.
 func (s *Stack) failures() awscloudwatch.IMetric {
 	using := map[string]awscloudwatch.IMetric{
-		"failed": ofFunction(s.check, "Errors", "Sum"), "unauthorized": s.checkCounter(telemetry.Unauthorized),
-		"calls": ofFunction(s.check, "Invocations", "Sum"),
+		"failed":       ofFunction(s.check, "Errors", "Sum"),
+		"unauthorized": s.checkCounter(telemetry.Unauthorized),
+		"calls":        ofFunction(s.check, "Invocations", "Sum"),
 	}
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Expression: jsii.String("100 * (failed - FILL(unauthorized, 0)) / calls"), UsingMetrics: &using,

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/telemetry"
 )
 
-// written returns the metrics in a log line of the stage's check function, as CloudWatch
-// names them: namespace, name, dimensions.
+// written returns the metrics in a log line of the stage's check function, each as
+// "namespace name dimensions".
 func written(t *testing.T, stage string) []string {
 	t.Helper()
 	var line bytes.Buffer
@@ -57,7 +57,8 @@ func written(t *testing.T, stage string) []string {
 	return all
 }
 
-// Graphs and alarms use metrics that the check function writes. Each metric has a graph.
+// Graphs and alarms use only metrics that the check function writes. Each metric has a
+// graph.
 func TestMetricsAreThoseOfTheFunction(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		if strings.HasSuffix(t.Name(), "/dev") {
@@ -66,23 +67,23 @@ func TestMetricsAreThoseOfTheFunction(t *testing.T) {
 		write := written(t, text(environment(t, made, "Check")["STAGE"]))
 		drawn, watched := graphed(t, made), alarmed(made)
 		if len(watched) < 4 {
-			t.Errorf("alarms on %q", watched)
+			t.Errorf("got alarms on %q, want at least 4", watched)
 		}
 		for _, m := range slices.Concat(drawn, watched) {
 			if !slices.Contains(write, m) {
-				t.Errorf("the function does not write %s", m)
+				t.Errorf("got %s in a graph or an alarm, want metrics that the function writes", m)
 			}
 		}
 		for _, m := range write {
 			if !slices.Contains(drawn, m) {
-				t.Errorf("no graph of %s", m)
+				t.Errorf("want a graph of %s", m)
 			}
 		}
 	})
 }
 
-// A dev stage pays for no metrics: the function writes none, so nothing draws or watches
-// them. AWS's own metrics have their alarms.
+// A dev stage has no metrics of the functions, to save their cost: the function writes
+// none, and no graph or alarm uses them. There are alarms on AWS's own metrics.
 func TestDevHasNoMetrics(t *testing.T) {
 	made := of(t, dev)
 	equal(t, "the function's stage", environment(t, made, "Check")["STAGE"], nil)
@@ -147,8 +148,8 @@ func alarmed(made template) []string {
 	return all
 }
 
-// Lambda counts a REST API's call without a valid credential as failed. Guesses of keys
-// must raise no alarm.
+// The alarm on failures does not count REST API calls without a valid credential,
+// although Lambda counts them as errors.
 func TestRefusedCallsAreNoFailures(t *testing.T) {
 	for _, build := range []func() (template, error){prod, minimal} {
 		alarm := of(t, build).only(t, "AWS::CloudWatch::Alarm", "AlarmCheckErrors").Properties
@@ -163,7 +164,7 @@ func TestRefusedCallsAreNoFailures(t *testing.T) {
 		for _, want := range []string{"failed=Errors", "calls=Invocations",
 			"unauthorized=" + telemetry.Unauthorized.String()} {
 			if !slices.Contains(watched, want) {
-				t.Errorf("%q: no %s", watched, want)
+				t.Errorf("got %q, want %s among them", watched, want)
 			}
 		}
 		equal(t, "expression", expressions, []string{"100 * (failed - FILL(unauthorized, 0)) / calls"})
@@ -178,7 +179,7 @@ func TestAlarmsAreDocumented(t *testing.T) {
 			name := text(a.Properties["AlarmName"])
 			name = strings.TrimRight(name[strings.LastIndex(name, "-")+1:], "0123456789")
 			if !strings.Contains(runbook, "`"+name+"`") {
-				t.Errorf("alarm %s is not in docs/operations.md", name)
+				t.Errorf("want alarm %s in docs/operations.md", name)
 			}
 		}
 	}

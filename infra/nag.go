@@ -29,7 +29,7 @@ var exceptions = []exception{
 	},
 	{
 		rule: "AwsSolutions-S1", parts: []string{"Journal"},
-		reason: "An access log needs a bucket of its own; CloudTrail's data events show who reads the journal.",
+		reason: "An access log needs its own bucket; CloudTrail's data events show who reads the journal.",
 	},
 	{
 		rule: "AwsSolutions-SQS3", parts: []string{"CrossingsFailed"},
@@ -53,8 +53,8 @@ var exceptions = []exception{
 	{
 		rule: "AwsSolutions-APIG4", parts: []string{"DashboardApi", "DashboardLogin", "DashboardProvider",
 			"DashboardRoute", "DashboardOwner", "DashboardOwnerPage", "DashboardSettle"},
-		reason: "The dashboard authenticates requests itself: sessions for people, tokens for machines, API " +
-			"keys for their owners. It denies by default on every route but the login's.",
+		reason: "The dashboard authenticates requests itself: sessions for people, tokens for machines, " +
+			"API keys for their owners. It denies by default on every route but the login's.",
 	},
 	{
 		rule: "AwsSolutions-APIG4", parts: []string{"ExampleRest"},
@@ -67,8 +67,8 @@ var exceptions = []exception{
 	},
 	{
 		rule: "AwsSolutions-APIG1", parts: []string{"ExampleRest"},
-		reason: "A REST API's access log needs a role in the settings of the whole account, which an example " +
-			"must not change. The HTTP APIs have theirs.",
+		reason: "A REST API's access log needs a role in the settings of the whole account, which an " +
+			"example must not change. The HTTP APIs have access logs.",
 	},
 	{
 		rule: "AwsSolutions-APIG1", parts: []string{"DashboardStage", "ExampleHttpStage"},

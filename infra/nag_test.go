@@ -16,7 +16,7 @@ import (
 // findings returns cdk-nag's findings on a stack with these flags, each as "rule part".
 func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk.App)) []string {
 	t.Helper()
-	// findings are to be read, not to end the synthesis
+	// keeps findings from ending the synthesis
 	context := map[string]string{"@aws-cdk/core:annotationsInValidationReport": "false"}
 	maps.Copy(context, flags)
 	app, _, err := newApp(context)
@@ -40,7 +40,7 @@ func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk
 	return slices.Compact(found)
 }
 
-// cdk-nag's AWS Solutions rules find exactly what the exceptions justify.
+// The findings of cdk-nag's AWS Solutions rules are exactly the exceptions.
 func TestNag(t *testing.T) {
 	plain := func(_ *Stack, app awscdk.App) {
 		awscdk.Aspects_Of(app).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{}), nil)
@@ -51,7 +51,7 @@ func TestNag(t *testing.T) {
 	}
 	for _, e := range exceptions {
 		if len(e.reason) < 40 {
-			t.Errorf("%s is not justified: %q", e.rule, e.reason)
+			t.Errorf("%s: got reason %q, want at least 40 characters", e.rule, e.reason)
 		}
 		for _, part := range e.parts {
 			excepted = append(excepted, e.rule+" "+part)
@@ -63,6 +63,7 @@ func TestNag(t *testing.T) {
 	equal(t, "findings", strings.Join(slices.Compact(found), "\n"), strings.Join(excepted, "\n"))
 }
 
+// With the exceptions, cdk-nag has no findings.
 func TestNagIsSatisfied(t *testing.T) {
 	for _, flags := range []map[string]string{nil, everything} {
 		equal(t, "findings", findings(t, flags, (*Stack).inspect), []string{})

@@ -60,8 +60,8 @@ func (s *Stack) newVPC() awsec2.Vpc {
 		VpcName:     jsii.String(s.props.Name()),
 		IpAddresses: awsec2.IpAddresses_Cidr(&s.props.CIDR),
 		NatGateways: jsii.Number(0),
-		// The default group is unused. The CDK would close it by a function with rights of
-		// its own.
+		// The default group is unused. The CDK would close it by a function with rights
+		// of its own.
 		RestrictDefaultSecurityGroup: jsii.Bool(false),
 		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
 			{Name: jsii.String("isolated"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},

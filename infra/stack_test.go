@@ -14,7 +14,7 @@ import (
 	"tidegate/internal/store/acl"
 )
 
-// on runs a test on every golden template and on a plain prod stack.
+// on runs a test on the golden templates and on a prod stack without other flags.
 func on(t *testing.T, test func(t *testing.T, made template)) {
 	t.Helper()
 	for name, build := range map[string]func() (template, error){"dev": dev, "prod": prod,
@@ -26,11 +26,12 @@ func on(t *testing.T, test func(t *testing.T, made template)) {
 func equal(t *testing.T, what string, got, want any) {
 	t.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("%s: %v, want %v", what, got, want)
+		t.Errorf("%s: got %v, want %v", what, got, want)
 	}
 }
 
-// Every user logs in by IAM, for its function, with the rights of the ACL tests.
+// The cache has a user for each function, which logs in by IAM and has the rights of
+// package acl.
 func TestUsers(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for prefix, access := range map[string]string{"CheckUser": acl.Check(), "AdminUser": acl.Admin()} {
@@ -65,7 +66,8 @@ func TestServerlessCache(t *testing.T) {
 			equal(t, "subnets", len(list(cache["SubnetIds"])), 2)
 			if cache.at("CacheUsageLimits", "ECPUPerSecond", "Maximum") == nil ||
 				cache.at("CacheUsageLimits", "DataStorage", "Maximum") == nil {
-				t.Errorf("nothing bounds what the cache may cost: %v", cache["CacheUsageLimits"])
+				t.Errorf("got limits %v of the cache, want maxima of ECPUs and storage",
+					cache["CacheUsageLimits"])
 			}
 		})
 	}
@@ -104,7 +106,8 @@ func groupOf(t *testing.T, made template, prefix string) string {
 	return "${" + made.only(t, "AWS::EC2::SecurityGroup", prefix).id + ".GroupId}"
 }
 
-// The functions can parse the URL. It names the user and the cache of the template.
+// VALKEY_URL is valid for the functions, and names the user and the cache of the
+// template.
 func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1")
 	on(t, func(t *testing.T, made template) {
@@ -134,11 +137,12 @@ func TestFunctionsLogInByIAMOverTLS(t *testing.T) {
 	})
 }
 
-// apiGatewayWaits is the maximum wait of an HTTP API for its authorizer.
+// apiGatewayWaits is how long an HTTP API waits for its authorizer.
 const apiGatewayWaits = 10 * time.Second
 
-// A function's timeout is longer than its waits for a connection and an answer.
-func TestFunctionsEndAfterTheirWaits(t *testing.T) {
+// A function's time-out is longer than its longest waits for a connection and an answer
+// together. That of the check function is shorter than API Gateway's.
+func TestFunctionTimeouts(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for _, id := range []string{"Check", "Admin"} {
 			set := environment(t, made, id)
@@ -147,7 +151,7 @@ func TestFunctionsEndAfterTheirWaits(t *testing.T) {
 				t.Fatalf("%s: %v", id, err)
 			}
 			if err := config.ValkeyConnectTimeout.Check(connect); err != nil {
-				t.Errorf("%s: VALKEY_CONNECT_TIMEOUT %v", id, err)
+				t.Errorf("%s: got VALKEY_CONNECT_TIMEOUT that %v", id, err)
 			}
 			answer := 100 * time.Millisecond
 			if given, ok := set["VALKEY_TIMEOUT"]; ok {
@@ -160,7 +164,8 @@ func TestFunctionsEndAfterTheirWaits(t *testing.T) {
 				t.Fatalf("%s: %v", id, err)
 			}
 			if connect+answer*3/2 >= ends || id == "Check" && ends >= apiGatewayWaits {
-				t.Errorf("%s: connects in %s, answers in %s, ends after %s", id, connect, answer*3/2, ends)
+				t.Errorf("%s: got time-out %s, want more than %s to connect and %s for the answer", id, ends,
+					connect, answer*3/2)
 			}
 		}
 	})
@@ -180,7 +185,7 @@ func ours(t *testing.T, made template, id string) resource {
 			return f
 		}
 	}
-	t.Fatalf("no function %s", id)
+	t.Fatalf("want function %s in the template", id)
 	return resource{}
 }
 
@@ -201,8 +206,8 @@ func TestFunctions(t *testing.T) {
 	})
 }
 
-// Stage prod caps its functions. A dev stage reserves nothing, which a new account with
-// 10 environments would refuse.
+// Stage prod reserves concurrency. A dev stage does not, since AWS refuses it in a new
+// account with 10 environments.
 func TestReservedConcurrency(t *testing.T) {
 	for id, reserved := range map[string]int{"Check": 100, "Admin": 5} {
 		equal(t, "prod "+id, ours(t, of(t, minimal), id).Properties["ReservedConcurrentExecutions"], reserved)
@@ -210,8 +215,8 @@ func TestReservedConcurrency(t *testing.T) {
 	}
 }
 
-// Secrets come from Secrets Manager when the stack is deployed. The template holds only
-// references.
+// The template has only references to secrets, which CloudFormation resolves at
+// deployment.
 func TestSecretsAreReferences(t *testing.T) {
 	on(t, func(t *testing.T, made template) {
 		for variable, where := range map[string][2]string{
@@ -224,7 +229,7 @@ func TestSecretsAreReferences(t *testing.T) {
 			text(environment(t, made, "Admin")["KEY_PEPPER"]))
 		for _, secret := range made.all("AWS::SecretsManager::Secret") {
 			if secret.Properties["SecretString"] != nil || secret.Properties["GenerateSecretString"] == nil {
-				t.Errorf("%s is written in the template", secret.id)
+				t.Errorf("%s: want a generated value, and none in the template", secret.id)
 			}
 			equal(t, "key", text(secret.Properties["KmsKeyId"]), made.key(t))
 		}
@@ -236,7 +241,7 @@ func TestSecretsAreReferences(t *testing.T) {
 	}
 }
 
-// Whatever is stored is encrypted with the stack's own key.
+// All stored data is encrypted with the stack's own key.
 func TestEncryption(t *testing.T) {
 	properties := map[string]string{
 		"AWS::Logs::LogGroup": "KmsKeyId", "AWS::SNS::Topic": "KmsMasterKeyId",
@@ -254,12 +259,12 @@ func TestEncryption(t *testing.T) {
 	})
 }
 
-// Logs are kept for as long as the stage says, and no longer.
+// The retention of logs depends on the stage.
 func TestLogRetention(t *testing.T) {
 	for days, build := range map[int]func() (template, error){14: dev, 180: minimal} {
 		groups := of(t, build).all("AWS::Logs::LogGroup")
 		if len(groups) < 4 {
-			t.Errorf("%d log groups", len(groups))
+			t.Errorf("got %d log groups, want at least 4", len(groups))
 		}
 		for _, group := range groups {
 			equal(t, group.id, group.Properties["RetentionInDays"], days)
@@ -281,19 +286,19 @@ func TestOutputs(t *testing.T) {
 		login := text(made.Outputs["FirstLogin"].Value)
 		name := text(made.only(t, "AWS::SecretsManager::Secret", "Password").Properties["Name"])
 		if !strings.HasSuffix(login, "--secret-id "+name) {
-			t.Errorf("first login %q, want it to read %s", login, name)
+			t.Errorf("got first login %q, want it to read %s", login, name)
 		}
 	}
 	equal(t, "own domain", of(t, prod).Outputs["DashboardUrl"].Value, "https://limits.example.com/")
 }
 
-// A deleted dev stage leaves nothing behind. Prod keeps what cannot be made again, except
-// when its first deployment fails: the names would be taken.
+// A deleted dev stage leaves nothing. Prod retains what cannot be recreated, except after
+// a failed first deployment, since the names would be taken.
 func TestRemoval(t *testing.T) {
 	data := []string{"AWS::KMS::Key", "AWS::SecretsManager::Secret", "AWS::Logs::LogGroup"}
 	for id, r := range of(t, dev).Resources {
 		if strings.HasPrefix(r.DeletionPolicy, "Retain") || r.DeletionPolicy == "Snapshot" {
-			t.Errorf("dev: %s is kept: %s", id, r.DeletionPolicy)
+			t.Errorf("dev: got %s with policy %s, want it deleted", id, r.DeletionPolicy)
 		}
 	}
 	on(t, func(t *testing.T, made template) {
@@ -303,7 +308,8 @@ func TestRemoval(t *testing.T) {
 		for id, r := range made.Resources {
 			if slices.Contains(data, r.Type) &&
 				(r.DeletionPolicy != "RetainExceptOnCreate" || r.UpdateReplacePolicy != "Retain") {
-				t.Errorf("%s is deleted", id)
+				t.Errorf("got %s with policies %s and %s, want it retained", id, r.DeletionPolicy,
+					r.UpdateReplacePolicy)
 			}
 		}
 	})
@@ -330,8 +336,8 @@ func TestTags(t *testing.T) {
 	}
 }
 
-// CloudFormation knows no tags of CloudWatch dashboards in me-central-1 and me-south-1,
-// where they would fail the deployment.
+// CloudWatch dashboards have no tags, since CloudFormation refuses them in me-central-1
+// and me-south-1.
 func TestCloudWatchDashboardHasNoTags(t *testing.T) {
 	equal(t, "tags", of(t, prod).only(t, "AWS::CloudWatch::Dashboard", "").Properties["Tags"], nil)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// scratch holds what the tests' syntheses write.
+// scratch is the folder for the output of the tests' syntheses.
 var scratch string
 
 func TestMain(m *testing.M) {
@@ -88,7 +88,7 @@ var everything = map[string]string{
 	"tracing":              "true",
 }
 
-// Synthesis takes seconds, so every template is made once.
+// Synthesis takes seconds, so every template is synthesised once.
 var (
 	dev     = once(nil)
 	prod    = once(everything)
@@ -108,7 +108,8 @@ func of(t *testing.T, build func() (template, error)) template {
 	return made
 }
 
-// newApp returns an app as cdk creates it, with the flags.
+// newApp returns an app with the context of cdk.json and the flags, and its output
+// folder.
 func newApp(flags map[string]string) (awscdk.App, string, error) {
 	text, err := os.ReadFile("cdk.json")
 	if err != nil {
@@ -130,7 +131,7 @@ func newApp(flags map[string]string) (awscdk.App, string, error) {
 	}), folder, err
 }
 
-// placeholder is a function's zip where a test does not need the real one.
+// placeholder returns a zip that replaces a built function's.
 func placeholder(name string) awslambda.Code {
 	path := filepath.Join(scratch, name+".zip")
 	if err := writeZip(path); err != nil {
@@ -203,7 +204,8 @@ func (t template) all(kind string) []resource {
 	return found
 }
 
-// only returns the one resource of a type whose id begins with prefix.
+// only returns the resource of a type whose id begins with prefix. It fails the test
+// unless there is exactly one.
 func (t template) only(test *testing.T, kind, prefix string) resource {
 	test.Helper()
 	var found []resource
@@ -213,7 +215,7 @@ func (t template) only(test *testing.T, kind, prefix string) resource {
 		}
 	}
 	if len(found) != 1 {
-		test.Fatalf("%d of %s %s…, want 1", len(found), kind, prefix)
+		test.Fatalf("got %d of %s %s…, want 1", len(found), kind, prefix)
 	}
 	return found[0]
 }
@@ -272,7 +274,8 @@ func intrinsic(v map[string]any) string {
 	return fmt.Sprint(v)
 }
 
-// list returns a value that may be one or several as a slice.
+// list returns a JSON value as a slice: a list itself, and another value as its only
+// item.
 func list(value any) []any {
 	switch v := value.(type) {
 	case nil:

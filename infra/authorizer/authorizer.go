@@ -174,8 +174,8 @@ func invokeURI(scope constructs.Construct, function awslambda.IFunction) *string
 var authorizerARN = regexp.MustCompile(
 	`^arn:aws[a-z-]*:execute-api:[a-z0-9-]+:\d{12}:[a-z0-9]+/authorizers/[a-z0-9]+$`)
 
-// CheckARN returns an error unless arn is the ARN of one authorizer. With a wildcard, every
-// matching API could invoke the function.
+// CheckARN returns an error unless arn is the ARN of one authorizer. With a wildcard,
+// every matching API could invoke the function.
 func CheckARN(arn string) error {
 	if !authorizerARN.MatchString(arn) {
 		return fmt.Errorf("%q is not the ARN of one authorizer: want "+

@@ -19,7 +19,7 @@ import (
 	"tidegate/infra/authorizer"
 )
 
-// userApp is a user's app with APIs of its own.
+// userApp is a user's app with a function, a REST API and an HTTP API.
 type userApp struct {
 	app   awscdk.App
 	stack awscdk.Stack
@@ -28,6 +28,7 @@ type userApp struct {
 	http  awsapigatewayv2.HttpApi
 }
 
+// foreign is the ARN of a check function of another stack.
 const foreign = "arn:aws:lambda:eu-west-1:111122223333:function:tidegate-prod-check"
 
 func newUserApp(app awscdk.App, stack awscdk.Stack) *userApp {
@@ -53,7 +54,7 @@ func (s *userApp) function(id string) awslambda.Function {
 	})
 }
 
-// use gives each API a route that the authorizer guards.
+// use adds a route with the authorizer to its API.
 func (s *userApp) use(a *authorizer.RateLimitAuthorizer) {
 	if a.REST != nil {
 		s.rest.Root().AddMethod(jsii.String("GET"), awsapigateway.NewMockIntegration(nil),
@@ -135,7 +136,8 @@ func TestAttachesToAnHTTPAPI(t *testing.T) {
 	onlyPermission(t, template, "AWS::ApiGatewayV2::Authorizer")
 }
 
-// onlyPermission checks that only the one authorizer may invoke the function.
+// onlyPermission checks that the only permission to invoke the function is for the only
+// authorizer.
 func onlyPermission(t *testing.T, template assertions.Template, authorizer string) {
 	t.Helper()
 	ids := template.FindResources(&authorizer, nil)
@@ -152,7 +154,7 @@ func onlyPermission(t *testing.T, template assertions.Template, authorizer strin
 	for id := range *ids {
 		if !strings.Contains(source, "/authorizers/") || !strings.Contains(source, id) ||
 			strings.Contains(source, "*") {
-			t.Errorf("source ARN %s does not end in the authorizer %s", source, id)
+			t.Errorf("got source ARN %s, want one that ends in authorizer %s", source, id)
 		}
 	}
 }
@@ -175,9 +177,9 @@ func TestOwnResponses(t *testing.T) {
 	}
 }
 
-// A function of another stack is invoked by its ARN. In the same account each authorizer
-// gets its permission here; a stack without env assumes the same account. Another account
-// must give the permission.
+// An authorizer invokes a function of another stack by its ARN. In the same account the
+// construct adds the permission; without env it assumes the same account. For another
+// account the other stack must add the permission.
 func TestForeignFunction(t *testing.T) {
 	const account = "111122223333"
 	env := func(account string) *awscdk.Environment {
@@ -225,14 +227,15 @@ func TestForeignFunction(t *testing.T) {
 				source := fmt.Sprint(p["SourceArn"])
 				if p["FunctionName"] != foreign || !strings.Contains(source, "/authorizers/") ||
 					strings.Contains(source, "*") {
-					t.Errorf("permission %v is not one authorizer's for %s", p, foreign)
+					t.Errorf("got permission %v, want one authorizer's for %s", p, foreign)
 				}
 			}
 		})
 	}
 }
 
-// A stage keeps its last deployment. Synthesis warns where the app makes no deployment.
+// Synthesis warns if the app does not deploy the REST API, since a stage keeps its last
+// deployment.
 func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
 	warning := func(api func(*userApp) awsapigateway.IRestApi) int {
 		s := newUserAppWithoutEnv()
@@ -264,7 +267,7 @@ func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
 		}, 1},
 	} {
 		if got := warning(c.api); got != c.want {
-			t.Errorf("%s: %d warnings, want %d", name, got, c.want)
+			t.Errorf("%s: got %d warnings, want %d", name, got, c.want)
 		}
 	}
 }
@@ -346,11 +349,11 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 			c.build(s)
 			_, problem := s.synthesise()
 			if (problem == "") != (len(c.want) == 0) {
-				t.Fatalf("synthesis says %q", problem)
+				t.Fatalf("got synthesis error %q, want %q", problem, c.want)
 			}
 			for _, want := range c.want {
 				if !strings.Contains(problem, want) {
-					t.Errorf("synthesis says %q, want %q", problem, want)
+					t.Errorf("got synthesis error %q, want %q", problem, want)
 				}
 			}
 		})
@@ -372,7 +375,7 @@ func TestAllow(t *testing.T) {
 		"arn:aws:execute-api:eu-west-1:111122223333:abc123/prod/GET/pets",
 	} {
 		if err := authorizer.Allow(s.check, jsii.String("Wide"), wide); err == nil {
-			t.Errorf("%q is allowed", wide)
+			t.Errorf("Allow(%q): got no error", wide)
 		}
 	}
 	template, problem := s.synthesise()

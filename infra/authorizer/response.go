@@ -90,7 +90,9 @@ var responseMapping = map[string]string{
 func ResponseParameters() map[string]any {
 	list := []any{}
 	for _, destination := range []string{"overwrite:header.RateLimit", "overwrite:header.RateLimit-Policy"} {
-		list = append(list, map[string]any{"Destination": destination, "Source": responseMapping[destination]})
+		list = append(list, map[string]any{
+			"Destination": destination, "Source": responseMapping[destination],
+		})
 	}
 	parameters := map[string]any{}
 	for status := http.StatusOK; status <= 599; status++ {

@@ -41,8 +41,8 @@ func (g *guard) checkProps() []string {
 	}
 	if g.props.ResultsCacheTTL != 0 {
 		problems = append(problems,
-			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys keep working",
-				g.props.ResultsCacheTTL))
+			fmt.Sprintf("ResultsCacheTTL is %s: must be 0, or calls pass uncounted and revoked keys "+
+				"still work", g.props.ResultsCacheTTL))
 	}
 	if len(g.props.IdentitySources) > 0 {
 		problems = append(problems, fmt.Sprintf(

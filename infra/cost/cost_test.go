@@ -58,8 +58,8 @@ func TestPrint(t *testing.T) {
 		&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 × cache.x9.huge", "no price of this node type", "10⁶ × 3 ms × 0.5 GB", "0.80",
-		"Tidegate", "an HTTP API's calls"} {
+	for _, want := range []string{"2 × cache.x9.huge", "no price of this node type", "10⁶ × 3 ms × 0.5 GB",
+		"0.80", "Tidegate", "an HTTP API's calls"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in:\n%s", want, out.String())
 		}

@@ -162,7 +162,8 @@ func (o *OIDC) check(want wants) {
 		"set both oidcClientId and oidcIssuer")
 	want((o.Issuer == "") == (o.ClientSecret == ""), "oidcSecretName", "…",
 		"set both oidcSecretName and oidcIssuer")
-	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…", wantSecretName)
+	want(o.ClientSecret == "" || secretName.MatchString(o.ClientSecret), "oidcSecretName", "…",
+		wantSecretName)
 	roles := len(o.Editors) + len(o.Viewers)
 	want(o.Issuer == "" || roles > 0, "oidcEditors", "",
 		"set oidcEditors or oidcViewers: the values of the role claim for editors and viewers")

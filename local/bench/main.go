@@ -19,7 +19,8 @@ import (
 	"tidegate/local/bench/scale"
 )
 
-// benchmarks has the benchmarks by name. They print figures to out and progress to errOut.
+// benchmarks has the benchmarks by name. They print figures to out and progress to
+// errOut.
 var benchmarks = map[string]func(ctx context.Context, args []string, out, errOut io.Writer) error{
 	"admin": admin.Run,
 	"check": check.Run,

@@ -21,8 +21,8 @@ const (
 	perSecond    = 10 // each caller's limit
 )
 
-// failover runs the load and calls harm after 2 s. It ends the load 9 s after the fault, or
-// 3 s after harm has returned if that is later. at is the time of the fault.
+// failover runs the load and calls harm after 2 s. It ends the load 9 s after the fault,
+// or 3 s after harm has returned if that is later. at is the time of the fault.
 func failover(t *testing.T, w *world, o fleetOptions, harm func(*load)) (outcomes []outcome,
 	at time.Duration, f *fleet) {
 	t.Helper()
@@ -88,8 +88,8 @@ const (
 func recovered(t *testing.T, degraded, valkey time.Duration) {
 	t.Helper()
 	if most := max(failoverBound, valkey+followBound); degraded == 0 || degraded > most {
-		t.Errorf("calls were degraded for %s, want more than 0 and at most %s: the cluster recovered after %s",
-			degraded, most, valkey)
+		t.Errorf("calls were degraded for %s, want more than 0 and at most %s; the cluster recovered "+
+			"after %s", degraded, most, valkey)
 	}
 }
 
@@ -195,8 +195,8 @@ func TestLaggingReplica(t *testing.T) {
 	all := tallyOf(outcomes)
 	all.requireAnswered(t)
 	if lost == 0 || worstKey > limit {
-		t.Errorf("got %d lost counts, at most %d of a key, want some, and at most the limit %d of a key", lost,
-			worstKey, limit)
+		t.Errorf("got %d lost counts, at most %d of a key, want some, and at most the limit %d of a key",
+			lost, worstKey, limit)
 	}
 	report(t, "lagging replica, then death", "lost ≤ rate × 1 s, and ≤ the limit a key", fmt.Sprintf(
 		"%d lost of %d that were acknowledged to the same keys in the %s; at most %d of one key, limit %d; "+
@@ -214,9 +214,10 @@ func catchUp(t *testing.T, primary, replica *server) {
 	})
 }
 
-// lostCounts compares the calls that Valkey admitted with the counts that it still has. It
-// fails the test if a key lost more counts than were acknowledged while the replica lagged,
-// from cut to killed. acknowledged is the sum of these over the keys that lost counts.
+// lostCounts compares the calls that Valkey admitted with the counts that it still has.
+// It fails the test if a key lost more counts than were acknowledged while the replica
+// lagged, from cut to killed. acknowledged is the sum of these over the keys that lost
+// counts.
 func lostCounts(
 	t *testing.T, f *fleet, callers []caller, outcomes []outcome, limit int, cut, killed time.Duration,
 ) (lost, acknowledged, worstKey int) {

@@ -34,8 +34,8 @@ type fleetOptions struct {
 	env          map[string]string
 }
 
-// deployed is the VALKEY_TIMEOUT of a deployment. calm is a longer one, for tests in which
-// no call may fail even on a busy machine. FAULTS_TIMEOUT replaces calm.
+// deployed is the VALKEY_TIMEOUT of a deployment. calm is a longer one, for tests in
+// which no call may fail even on a busy machine. FAULTS_TIMEOUT replaces calm.
 const deployed = 100 * time.Millisecond
 
 var calm = calmOr(2 * time.Second)

@@ -99,8 +99,8 @@ func TestKeyFlood(t *testing.T) {
 			continue
 		}
 		if over || r.failed.Load() > 0 || r.evicted == 0 {
-			t.Errorf("%s: got %d calls of the victim admitted, %d calls failed, %d keys evicted; want at most %d, "+
-				"none and some", f.policy, r.admitted.Load(), r.failed.Load(), r.evicted, floodLimit)
+			t.Errorf("%s: got %d calls of the victim admitted, %d calls failed, %d keys evicted; want at "+
+				"most %d, none and some", f.policy, r.admitted.Load(), r.failed.Load(), r.evicted, floodLimit)
 		}
 		report(t, f.name(), floodPromise, r.String())
 	}
@@ -115,8 +115,9 @@ func (f flood) name() string {
 	return "key flood, 12 MB, 500k ids, " + f.policy + ", slower"
 }
 
-// hopeless reports whether eviction cannot keep the victim's counts. Memory can store about
-// a second of the flood, and LRU cannot order keys that were used within the same second.
+// hopeless reports whether eviction cannot keep the victim's counts. Memory can store
+// about a second of the flood, and LRU cannot order keys that were used within the same
+// second.
 func (f flood) hopeless() bool { return f.policy == "volatile-lru" && f.rate == 0 }
 
 func (r *flooded) String() string {
@@ -127,8 +128,8 @@ func (r *flooded) String() string {
 		float64(r.admitted.Load())/floodLimit, r.failed.Load())
 }
 
-// requireConfiguration fails the test unless Valkey still has the policy set, its copies and
-// every key.
+// requireConfiguration fails the test unless Valkey still has the policy set, its copies
+// and every key.
 func requireConfiguration(t *testing.T, w *world, keys []caller) {
 	t.Helper()
 	for _, c := range keys {
@@ -151,8 +152,8 @@ func requireConfiguration(t *testing.T, w *world, keys []caller) {
 	}
 }
 
-// For a denied key that calls as fast as possible, each environment asks Valkey only a few
-// times a second.
+// For a denied key that calls as fast as possible, each environment asks Valkey only a
+// few times a second.
 func TestDeniedFlood(t *testing.T) {
 	skipUnlessFaults(t)
 	const duration = 4 * time.Second
@@ -171,9 +172,9 @@ func TestDeniedFlood(t *testing.T) {
 	scripts := w.servers[0].calls(t, "evalsha", "eval") - before
 	all := tallyOf(outcomes)
 	all.requireUndegraded(t)
-	// Each of 4 environments asks ten times at first and then ten times a second, and sends
-	// usage records. The factor 2 allows for a stall, after which an environment asks ten
-	// times again.
+	// Each of 4 environments asks ten times at first and then ten times a second, and
+	// sends usage records. The factor 2 allows for a stall, after which an environment
+	// asks ten times again.
 	if most := 2 * 4 * (10 + 10*int(duration.Seconds()) + 5); scripts > most || all.calls < 10*scripts {
 		t.Errorf("%d calls: got %d scripts, want at most %d and at most a tenth of the calls", all.calls,
 			scripts, most)

@@ -39,8 +39,8 @@ func bounded(t *testing.T, outcomes []outcome, callers int, limit int, window ti
 	return most
 }
 
-// counterModel models a limit whose window is longer than the test. It admits limit calls.
-// The answer of an admitted call has the number of remaining calls.
+// counterModel models a limit whose window is longer than the test. It admits limit
+// calls. The answer of an admitted call has the number of remaining calls.
 func counterModel(limit int64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return int64(0) },

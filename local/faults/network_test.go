@@ -51,8 +51,8 @@ func TestThaw(t *testing.T) {
 		fmt.Sprintf("%d of %d fail, each counts once (%d after more than 1 s)", failed, thaws, long))
 }
 
-// At most one call is decided without Valkey when the network silently drops the packets of
-// open connections.
+// At most one call is decided without Valkey when the network silently drops the packets
+// of open connections.
 func TestBlackHoledFlows(t *testing.T) {
 	skipUnlessFaults(t)
 	w, c := oneServer(t)
@@ -85,8 +85,8 @@ func TestBlackHoledFlows(t *testing.T) {
 		seconds(slowest), failedIdle))
 }
 
-// A call succeeds and counts at most twice if its connection ends after the script has run
-// and before the reply arrives.
+// A call succeeds and counts at most twice if its connection ends after the script has
+// run and before the reply arrives.
 func TestLostReply(t *testing.T) {
 	skipUnlessFaults(t)
 	w, c := oneServer(t)

@@ -160,8 +160,8 @@ func (w *world) save(t *testing.T, change func(*policy.Set)) {
 	}
 }
 
-// plans saves a plan with the limits for each way to decide without Valkey, named after it.
-// Plan local then admits 20 % of a limit.
+// plans saves a plan with the limits for each way to decide without Valkey, named after
+// it. Plan local then admits 20 % of a limit.
 func (w *world) plans(t *testing.T, limits ...limiter.Limit) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
@@ -192,7 +192,8 @@ func (w *world) callers(t *testing.T, n int, plans ...string) []caller {
 	return all
 }
 
-// settled waits until every server, with some exceptions, reports that all slots are served.
+// settled waits until every server, with some exceptions, reports that all slots are
+// served.
 func (w *world) settled(t *testing.T, except ...*server) {
 	t.Helper()
 	waiting.Until(t, "the cluster serves all slots", func() bool {

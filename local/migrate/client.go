@@ -68,8 +68,8 @@ func (c *client) call(ctx context.Context, method, path string, header http.Head
 	}
 }
 
-// once makes one request. After an error, wait is how long to wait before a repetition may
-// succeed; 0 if it cannot succeed.
+// once makes one request. After an error, wait is how long to wait before a repetition
+// may succeed; 0 if it cannot succeed.
 func (c *client) once(ctx context.Context, method, path string, header http.Header, body []byte, out any) (
 	answer http.Header, wait time.Duration, err error,
 ) {
@@ -99,7 +99,8 @@ func (c *client) once(ctx context.Context, method, path string, header http.Head
 	return response.Header, 0, json.Unmarshal(text, out)
 }
 
-// retryAfter returns how long to wait before the same request may succeed; 0 if it cannot.
+// retryAfter returns how long to wait before the same request may succeed; 0 if it
+// cannot.
 func retryAfter(response *http.Response) time.Duration {
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
@@ -125,9 +126,9 @@ func problemOf(status int, text []byte) error {
 	return &failed{status, clipped(detail, 400)}
 }
 
-// mergedPolicy returns the policy in force with the migrated plans and rules added, and its
-// version. An existing plan of the same name gets the migrated limits and mode. An existing
-// rule of the same name is replaced.
+// mergedPolicy returns the policy in force with the migrated plans and rules added, and
+// its version. An existing plan of the same name gets the migrated limits and mode. An
+// existing rule of the same name is replaced.
 func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
 	policydoc.Policy, string, error,
 ) {
@@ -161,8 +162,8 @@ func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
 	return p, header.Get("ETag"), nil
 }
 
-// savePolicy saves a policy, or only validates it if dry is true. It returns the changes as
-// text.
+// savePolicy saves a policy, or only validates it if dry is true. It returns the changes
+// as text.
 func (c *client) savePolicy(ctx context.Context, p policydoc.Policy, version, reason string, dry bool) (
 	changes string, err error,
 ) {

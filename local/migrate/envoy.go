@@ -58,8 +58,8 @@ func fromEnvoy(text []byte) (*migration, error) {
 	return m, nil
 }
 
-// limitScope is the calls to which a limit applies: in Envoy's configuration a path from the
-// root of the tree to a descriptor, in Kong's a route.
+// limitScope is the calls to which a limit applies: in Envoy's configuration a path from
+// the root of the tree to a descriptor, in Kong's a route.
 type limitScope struct {
 	descriptors  []string // from the root of the tree; nil for Kong
 	method, path string
@@ -71,13 +71,17 @@ type limitScope struct {
 
 // with returns the scope with a descriptor appended.
 func (p limitScope) with(d envoyDescriptor) limitScope {
-	p.descriptors = append(p.descriptors[:len(p.descriptors):len(p.descriptors)], d.Key+map[bool]string{true: "=" + d.Value}[d.Value != ""])
+	text := d.Key
+	if d.Value != "" {
+		text += "=" + d.Value
+	}
+	p.descriptors = append(slices.Clip(p.descriptors), text)
 	switch strings.ToLower(strings.TrimLeft(d.Key, ":")) {
 	case "remote_address", "masked_remote_address":
 		p.address = true
 		if d.Value != "" {
 			p.unknown = cmp.Or(p.unknown,
-				"a limit of a single address: list the address as exempt or refused, or register it as a caller")
+				"a limit of a single address: list it as exempt or refused, or register it as a caller")
 		}
 	case "path", "route", "path_prefix":
 		p.path = d.Value

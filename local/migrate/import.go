@@ -53,8 +53,8 @@ type importer struct {
 	failures []string // at most maxFailures
 }
 
-// importKeys imports the keys with several requests at once. Keys that exist already do not
-// change.
+// importKeys imports the keys with several requests at once. Keys that exist already do
+// not change.
 func (im *importer) importKeys(ctx context.Context, keys []importedKey) error {
 	var withValue, withoutValue []importedKey
 	for _, k := range keys {
@@ -105,8 +105,9 @@ func (im *importer) work(ctx context.Context, cancel func(), batches <-chan []im
 	return nil
 }
 
-// reissue creates keys with new secrets, one at a time, and writes each secret to the file
-// immediately. It skips the keys in done, which have new secrets from an earlier run.
+// reissue creates keys with new secrets, one at a time, and writes each secret to the
+// file immediately. It skips the keys in done, which have new secrets from an earlier
+// run.
 func (im *importer) reissue(ctx context.Context, keys []importedKey, done map[string]bool) error {
 	for _, k := range keys {
 		switch {
@@ -123,8 +124,9 @@ func (im *importer) reissue(ctx context.Context, keys []importedKey, done map[st
 	return nil
 }
 
-// batch sends keys until the API has answered for all of them. The API imports as many at a
-// time as it can within its deadline. Unless created is nil, batch calls it for each new key.
+// batch sends keys until the API has answered for all of them. The API imports as many at
+// a time as it can within its deadline. Unless created is nil, batch calls it for each
+// new key.
 func (im *importer) batch(
 	ctx context.Context, keys []importedKey, created func(importedKey, batchResult) error,
 ) error {
@@ -194,7 +196,7 @@ func readReissued(file *os.File) (map[string]bool, error) {
 	}
 	rows, err := csv.NewReader(file).ReadAll()
 	if err != nil {
-		return nil, errors.New("-reissued: not a file of this program, which has the same number of columns in each row")
+		return nil, errors.New("-reissued: not a file of this program: its rows differ in length")
 	}
 	for _, r := range rows {
 		done[r[0]] = true

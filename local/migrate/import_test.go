@@ -111,8 +111,8 @@ func (d *deployment) migrate(t *testing.T, want int, args ...string) string {
 	return command(t, want, environment, "", append(args, "-dashboard", d.url)...)
 }
 
-// calls makes n calls of an API in sequence, with an old key value. It returns a character
-// for each call: y for allowed, n for denied, - for an error.
+// calls makes n calls of an API in sequence, with an old key value. It returns a
+// character for each call: y for allowed, n for denied, - for an error.
 func (d *deployment) calls(t *testing.T, value, api string, n int) string {
 	t.Helper()
 	s, err := apikey.NewKey(pepper).Foreign(value)
@@ -252,9 +252,9 @@ func TestImportThousands(t *testing.T) {
 	}
 }
 
-// madeExport writes an export by the AWS CLI of a number of plans and keys, on 3 APIs and in
-// pages of 500. Each plan allows 5 calls at once and then one in 1,000 s. apis has the API
-// that each key value opens.
+// madeExport writes an export by the AWS CLI of a number of plans and keys, on 3 APIs and
+// in pages of 500. Each plan allows 5 calls at once and then one in 1,000 s. apis has the
+// API that each key value opens.
 func madeExport(t *testing.T, plans, keys int) (folder string, apis map[string]string) {
 	t.Helper()
 	folder, apis = t.TempDir(), map[string]string{}

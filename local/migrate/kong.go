@@ -220,7 +220,8 @@ func (m *migration) kongPatterns(source string, r kongRoute) (all []limitScope) 
 	}
 	for _, path := range paths {
 		if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "*{}") {
-			m.add(source+", path "+clipped(path, policyPath), noEquivalent+"a pattern has no regular expressions")
+			m.add(source+", path "+clipped(path, policyPath),
+				noEquivalent+"a pattern has no regular expressions")
 			continue
 		}
 		path = strings.TrimSuffix(path, "/")
@@ -256,8 +257,10 @@ func (m *migration) kongGlobal(file kongFile, p kongPlugin) {
 	if !ok {
 		return
 	}
-	m.place(source, limitScope{caller: p.by() == "consumer" || p.by() == "credential", address: p.by() == "ip"},
-		limits, false, "")
+	m.place(source, limitScope{
+		caller:  p.by() == "consumer" || p.by() == "credential",
+		address: p.by() == "ip",
+	}, limits, false, "")
 }
 
 // routesOf returns the routes of the plugin's service, or the plugin's route.

@@ -1,7 +1,7 @@
-// Command migrate takes over the limits and the keys of another system: API Gateway's usage
-// plans with their keys, and the limits of Envoy's rate limit service and of Kong. It
-// prints what each limit and key becomes, writes the policy, and imports both through the
-// JSON API of a deployment. ./scripts/migrate builds it and passes on its flags.
+// Command migrate takes over the limits and the keys of another system: API Gateway's
+// usage plans with their keys, and the limits of Envoy's rate limit service and of Kong.
+// It prints what each limit and key becomes, writes the policy, and imports both through
+// the JSON API of a deployment. ./scripts/migrate builds it and passes on its flags.
 package main
 
 import (
@@ -124,7 +124,7 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		return err
 	}
 	if o.dashboard == "" {
-		_, _ = fmt.Fprintln(out, "Nothing was changed. Set -dashboard to list the changes to a policy in force.")
+		_, _ = fmt.Fprintln(out, "Nothing was changed. Set -dashboard to list the changes to its policy.")
 		return nil
 	}
 	c := newClient(o.dashboard, o.token)
@@ -212,8 +212,8 @@ func (m *migration) add(source, becomes string, args ...any) {
 	}
 }
 
-// planName returns a unique name of a plan, of 1 to policy.MaxNameLen characters. An empty
-// name becomes the id. A name that another plan has gets the id as a suffix.
+// planName returns a unique name of a plan, of 1 to policy.MaxNameLen characters. An
+// empty name becomes the id. A name that another plan has gets the id as a suffix.
 func (m *migration) planName(name, id string) string {
 	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
 	if slices.ContainsFunc(m.policy.Plans, func(p policydoc.Plan) bool { return p.Name == name }) {
@@ -232,8 +232,8 @@ func (m *migration) addDefaultPlan(callers string) {
 	}
 }
 
-// clipped returns text with single spaces, cut to a maximum number of characters. Bytes that
-// are not UTF-8 become question marks.
+// clipped returns text with single spaces, cut to a maximum number of characters. Bytes
+// that are not UTF-8 become question marks.
 func clipped(text string, maxLen int) string {
 	characters := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
 	return string(characters[:min(len(characters), maxLen)])

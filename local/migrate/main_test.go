@@ -27,10 +27,10 @@ func command(t *testing.T, want int, environment map[string]string, in string, a
 	return out.String() + errOut.String()
 }
 
-const notChanged = "Nothing was changed. Set -dashboard to list the changes to a policy in force.\n"
+const notChanged = "Nothing was changed. Set -dashboard to list the changes to its policy.\n"
 
-// The program prints the expected table for each sample. The samples have the formats that
-// the references of the AWS CLI, of Envoy's rate limit service and of decK describe:
+// The program prints the expected table for each sample. The samples have the formats
+// that the references of the AWS CLI, of Envoy's rate limit service and of decK describe:
 //
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plans.html
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plan-keys.html

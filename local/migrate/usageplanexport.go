@@ -94,9 +94,9 @@ type page struct {
 	UsagePlanID string            `json:"usagePlanId"` // not of AWS: the plan of a piped page of keys
 }
 
-// readExport reads every .json file of a folder, or a stream of answers if from is "-". It
-// recognises lists by their items. The keys of a plan must be in a file named after the
-// plan's id, or in pages with usagePlanId.
+// readExport reads every .json file of a folder, or a stream of answers if from is "-".
+// It recognises lists by their items. The keys of a plan must be in a file named after
+// the plan's id, or in pages with usagePlanId.
 func readExport(from string, in io.Reader) (*export, error) {
 	e := &export{members: map[string][]planKey{}, cut: map[string]bool{}}
 	if from == "-" {
@@ -124,8 +124,9 @@ func readExport(from string, in io.Reader) (*export, error) {
 	return e, e.complete()
 }
 
-// complete returns errors for lists without their last page, for keys of unknown plans, and
-// for API stages without an API or a stage, since such a pattern would open every API.
+// complete returns errors for lists without their last page, for keys of unknown plans,
+// and for API stages without an API or a stage, since such a pattern would open every
+// API.
 func (e *export) complete() error {
 	var errs []error
 	for list, cut := range e.cut {
@@ -136,8 +137,8 @@ func (e *export) complete() error {
 	for _, p := range e.plans {
 		for _, s := range p.APIStages {
 			if strings.Trim(s.APIID, "*") == "" || strings.Trim(s.Stage, "*") == "" {
-				errs = append(errs, fmt.Errorf("%s: an API stage has no apiId or no stage: export the plan again",
-					p))
+				errs = append(errs,
+					fmt.Errorf("%s: an API stage has no apiId or no stage: export the plan again", p))
 			}
 		}
 	}

@@ -55,8 +55,10 @@ func (m *migration) addKeys(e *export, plans map[string]policydoc.Plan) {
 }
 
 func (m *migration) addKey(k apiKey, source, plan string, blocked bool) {
-	key := importedKey{sourceID: k.ID, name: clipped(cmp.Or(strings.TrimSpace(k.Name), k.ID), policy.MaxNameLen),
-		plan: plan, value: k.Value, revoked: !k.Enabled || blocked}
+	key := importedKey{
+		sourceID: k.ID, name: clipped(cmp.Or(strings.TrimSpace(k.Name), k.ID), policy.MaxNameLen),
+		plan: plan, value: k.Value, revoked: !k.Enabled || blocked,
+	}
 	value := "value kept"
 	if _, err := apikey.NewKey(nil).Foreign(string(k.Value)); err != nil {
 		key.value, value = "", "value reissued: it "+err.Error()
@@ -92,7 +94,8 @@ func (m *migration) tags(key *importedKey, k apiKey) {
 	for _, tag := range all {
 		if text := clipped(tag, policy.MaxTagLen+1); len(key.tags) == policy.MaxTags || text != tag ||
 			len([]rune(text)) > policy.MaxTagLen {
-			m.add("  tag "+clipped(tag, policy.MaxTagLen), noEquivalent+"a key has at most 10 tags of 50 characters")
+			m.add("  tag "+clipped(tag, policy.MaxTagLen),
+				noEquivalent+"a key has at most 10 tags of 50 characters")
 			continue
 		}
 		key.tags = append(key.tags, tag)
@@ -100,7 +103,8 @@ func (m *migration) tags(key *importedKey, k apiKey) {
 }
 
 // planOf returns the name of a key's plan. A key of several usage plans gets a plan that
-// opens the stages of all of them. API Gateway applied one of the usage plans to each stage.
+// opens the stages of all of them. API Gateway applied one of the usage plans to each
+// stage.
 func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) string {
 	if len(of) == 1 {
 		return plans[of[0].ID].Name
@@ -132,8 +136,8 @@ func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) stri
 	return name
 }
 
-// looserThrottle returns the highest rate and the highest burst of the plans; nil if a plan
-// has no throttle.
+// looserThrottle returns the highest rate and the highest burst of the plans; nil if a
+// plan has no throttle.
 func looserThrottle(of []usagePlan) *throttle {
 	var most throttle
 	for _, p := range of {
@@ -146,8 +150,8 @@ func looserThrottle(of []usagePlan) *throttle {
 	return &most
 }
 
-// looserQuota returns the quota that allows the most calls in a year; nil if a plan has no
-// quota.
+// looserQuota returns the quota that allows the most calls in a year; nil if a plan has
+// no quota.
 func looserQuota(of []usagePlan) *quota {
 	periods := map[string]int64{"DAY": 365, "WEEK": 52, "MONTH": 12}
 	perYear := func(q *quota) int64 { return min(q.Limit, limiter.MaxRequests) * periods[q.Period] }

@@ -117,8 +117,8 @@ func bucketOf(t throttle) (limiter.Limit, bool) {
 }
 
 // quotaLimit returns a quota as a limit of a calendar period, which begins at the same
-// instant for all callers. A week begins on Monday. AWS does not document the first day of
-// its weeks; its older SDKs say Sunday.
+// instant for all callers. A week begins on Monday. AWS does not document the first day
+// of its weeks; its older SDKs say Sunday.
 func quotaLimit(q quota) (limiter.Limit, error) {
 	l := limiter.Limit{Requests: min(q.Limit, limiter.MaxRequests), Algorithm: limiter.FixedWindow}
 	if q.Limit <= 0 {
@@ -149,8 +149,8 @@ func (m *migration) allow(p usagePlan) []policydoc.Pattern {
 		if opened = append(opened, pattern); len(opened) <= policy.MaxAllow {
 			m.add("  API stage "+s.String(), "allow %s", pattern)
 		} else {
-			m.add("  API stage "+s.String(), noEquivalent+"a plan opens at most %d stages: this stage is closed",
-				policy.MaxAllow)
+			m.add("  API stage "+s.String(),
+				noEquivalent+"a plan opens at most %d stages: this stage is closed", policy.MaxAllow)
 		}
 	}
 	return policydoc.PatternsOf(opened[:min(len(opened), policy.MaxAllow)])
@@ -188,8 +188,8 @@ func (m *migration) addRules(plans []usagePlan) {
 	}
 }
 
-// addRule creates the route rule of one method. all has the throttle of each plan that has
-// one, and plans is the number of plans that open the stage.
+// addRule creates the route rule of one method. all has the throttle of each plan that
+// has one, and plans is the number of plans that open the stage.
 func (m *migration) addRule(name string, all []methodThrottle, plans int) {
 	first := all[0]
 	source := "method " + name + ", " + throttleText(first.limit)
@@ -200,8 +200,8 @@ func (m *migration) addRule(name string, all []methodThrottle, plans int) {
 	switch {
 	case !same:
 		m.add("method "+name,
-			noEquivalent+"%d of the stage's %d plans throttle it, or with different rates; a route rule is for all plans",
-			len(all), plans)
+			noEquivalent+"%d of the stage's %d plans throttle it, or with different rates; "+
+				"a route rule is for all plans", len(all), plans)
 	case !ok:
 		m.add(source, noEquivalent+"it allows no call")
 	default:

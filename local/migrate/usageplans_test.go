@@ -8,8 +8,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// A plan opens only the stages of its usage plans. A usage plan that allows no call or has
-// no stage adds neither stages nor limits to a key of several plans.
+// A plan opens only the stages of its usage plans. A usage plan that allows no call or
+// has no stage adds neither stages nor limits to a key of several plans.
 func TestStagesOfKeys(t *testing.T) {
 	rate := func(n int64) *throttle { return &throttle{RateLimit: float64(n), BurstLimit: n} }
 	stage := func(api string) []apiStage { return []apiStage{{APIID: api, Stage: "prod"}} }
@@ -55,7 +55,8 @@ func TestStagesOfKeys(t *testing.T) {
 		}
 	}
 	for i, test := range tests {
-		at := slices.IndexFunc(m.keys, func(k importedKey) bool { return k.sourceID == fmt.Sprintf("k%d", i) })
+		id := fmt.Sprintf("k%d", i)
+		at := slices.IndexFunc(m.keys, func(k importedKey) bool { return k.sourceID == id })
 		switch {
 		case at < 0 && test.plan != "":
 			t.Errorf("key of %v: not imported, want it with plan %s", test.of, test.plan)
@@ -68,7 +69,8 @@ func TestStagesOfKeys(t *testing.T) {
 	}
 }
 
-// Stages beyond the maximum number of patterns remain closed. The table has a line for each.
+// Stages beyond the maximum number of patterns remain closed. The table has a line for
+// each.
 func TestManyStages(t *testing.T) {
 	p := usagePlan{ID: "p"}
 	for i := range policy.MaxAllow + 2 {
@@ -80,7 +82,8 @@ func TestManyStages(t *testing.T) {
 		t.Errorf("got %d patterns %v, want %d", len(got), got, policy.MaxAllow)
 	}
 	for _, stage := range []string{"a20/prod", "a21/prod"} {
-		want := row{"  API stage " + stage, noEquivalent + "a plan opens at most 20 stages: this stage is closed"}
+		want := row{"  API stage " + stage,
+			noEquivalent + "a plan opens at most 20 stages: this stage is closed"}
 		if !slices.Contains(m.rows, want) {
 			t.Errorf("want line %v in %v", want, m.rows)
 		}

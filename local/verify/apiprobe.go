@@ -93,8 +93,8 @@ func keyProbe(what string, n need, path string) *probe {
 	}}
 }
 
-// callWithKey makes callsWithKey calls in a row with the key. If the first is denied, since
-// an earlier run used up the limit, it waits and begins again.
+// callWithKey makes callsWithKey calls in a row with the key. If the first is denied,
+// since an earlier run used up the limit, it waits and begins again.
 func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	s.makeRoom(ctx, callsWithKey)
 	first := s.withKey(ctx, base+"/verify")
@@ -115,8 +115,8 @@ func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	return evidence{answers: answers}
 }
 
-// wait returns the time to wait after a denial, and whether the answer may be a denial. An
-// HTTP API's 403 may be one, and has no Retry-After.
+// wait returns the time to wait after a denial, and whether the answer may be a denial.
+// An HTTP API's 403 may be one, and has no Retry-After.
 func (a answer) wait() (time.Duration, bool) {
 	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
 	switch {
@@ -128,8 +128,8 @@ func (a answer) wait() (time.Duration, bool) {
 	return 0, false
 }
 
-// unusable returns the reason for which the key's limit cannot be checked on an API; "" if
-// it can.
+// unusable returns the reason for which the key's limit cannot be checked on an API; ""
+// if it can.
 func (s *session) unusable(base string) string {
 	if s.cached[base] {
 		return "the API caches the authorizer's results: see the row on counting"

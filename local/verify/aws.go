@@ -73,8 +73,8 @@ func (s *session) region() []string {
 // stage returns the stack's name without the prefix "tidegate-".
 func (s *session) stage() string { return strings.TrimPrefix(s.stack, "tidegate-") }
 
-// awsProbe returns a probe that runs one command of the AWS CLI. args returns the command's
-// arguments for a session.
+// awsProbe returns a probe that runs one command of the AWS CLI. args returns the
+// command's arguments for a session.
 func awsProbe(needs need, args func(*session) []string) *probe {
 	shown := args(&session{options: options{stack: "STACK", rest: shownAPI, http: shownAPI}})
 	p := &probe{what: "aws " + shown[0] + " " + shown[1], needs: needAWS | needs, commands: 1}
@@ -267,8 +267,8 @@ func mapsHeaders(e evidence) outcome {
 var stepOfRequest = regexp.MustCompile(
 	`(Starting authorizer|Verifying Usage Plan).* for request: ([0-9a-f-]+)`)
 
-// planAfterAuthorizer expects that in the log of each request the authorizer starts before
-// the usage plan is verified.
+// planAfterAuthorizer expects that in the log of each request the authorizer starts
+// before the usage plan is verified.
 func planAfterAuthorizer(lines []string) outcome {
 	steps := map[string][]string{}
 	both := 0

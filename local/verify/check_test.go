@@ -7,7 +7,8 @@ import (
 	"tidegate/docs"
 )
 
-// Every row of the page has a text in each column. readRows panics if a column is missing.
+// Every row of the page has a text in each column. readRows panics if a column is
+// missing.
 func TestRowsOfThePage(t *testing.T) {
 	if len(rows) != strings.Count(docs.Verify, "\n| `") || len(rows) < len(checks) {
 		t.Errorf("got %d rows, want one for each line of docs/verify.md and for each of %d checks",

@@ -98,8 +98,8 @@ const (
 	cleanUpLimit = 30 * time.Second
 )
 
-// editLimits raises the key's limit by one with an override and calls. Then it removes the
-// override and calls again. The evidence is these two answers.
+// editLimits raises the key's limit by one with an override and calls. Then it removes
+// the override and calls again. The evidence is these two answers.
 func editLimits(ctx context.Context, s *session) evidence {
 	if s.keyID == "" {
 		return evidence{reason: "the backend does not return the key's id, as the example's backend does"}

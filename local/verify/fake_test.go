@@ -144,8 +144,8 @@ func (f *fake) throttled(route string, burst int, a *fakeAnswer) bool {
 	return true
 }
 
-// take takes a call from the sliding window of the key. It returns the remaining calls, or
-// the seconds to wait.
+// take takes a call from the sliding window of the key. It returns the remaining calls,
+// or the seconds to wait.
 func (f *fake) take() (remaining, wait int, policy string) {
 	limit := f.limit
 	if f.overridden {

@@ -139,7 +139,8 @@ func (g *gateways) stop(t *testing.T) {
 	}
 }
 
-// start returns at once, with the program's output, if the program ends before it is ready.
+// start returns at once, with the program's output, if the program ends before it is
+// ready.
 func TestGatewaysThatEnd(t *testing.T) {
 	t.Parallel()
 	g := &gateways{}

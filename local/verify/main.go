@@ -36,8 +36,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run returns the exit status. It writes the table to out, and the plan and the progress to
-// errOut.
+// run returns the exit status. It writes the table to out, and the plan and the progress
+// to errOut.
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
 	o, err := parseOptions(args, getenv)
 	if errors.Is(err, flag.ErrHelp) {
@@ -129,8 +129,8 @@ func parseOptions(args []string, getenv func(string) string) (options, error) {
 // stackName matches names of stacks. Such a name cannot be a flag of the AWS CLI.
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 
-// maxSecret is the maximum length of the key and of the token. It leaves room for the other
-// headers in API Gateway's maximum of all headers.
+// maxSecret is the maximum length of the key and of the token. It leaves room for the
+// other headers in API Gateway's maximum of all headers.
 const maxSecret = 4096
 
 // visible matches the characters of header values.
@@ -178,8 +178,8 @@ func (o *options) complete(ctx context.Context, aws awsCommand) error {
 		parsed, err := url.Parse(*a.url)
 		if err != nil || parsed.Host == "" || parsed.Scheme != "https" && parsed.Scheme != "http" ||
 			parsed.RawQuery != "" || parsed.Fragment != "" || parsed.User != nil {
-			return fmt.Errorf("%s: must be a URL without query and user, such as https://api.example.com/prod",
-				a.flag)
+			return fmt.Errorf("%s: must be a URL without query and user, such as "+
+				"https://api.example.com/prod", a.flag)
 		}
 		*a.url = strings.TrimRight(*a.url, "/")
 	}
@@ -195,8 +195,8 @@ func (o *options) complete(ctx context.Context, aws awsCommand) error {
 	return nil
 }
 
-// readOutputs sets the missing URLs from the file of -outputs, or from the stack of -stack
-// if no URL has a flag.
+// readOutputs sets the missing URLs from the file of -outputs, or from the stack of
+// -stack if no URL has a flag.
 func (o *options) readOutputs(ctx context.Context, aws awsCommand) error {
 	var outputs map[string]any
 	var err error

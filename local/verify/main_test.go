@@ -131,7 +131,8 @@ func TestOverrideIsRemoved(t *testing.T) {
 			if f.overridden || !slices.ContainsFunc(f.methods, func(m string) bool {
 				return strings.HasPrefix(m, "PUT")
 			}) {
-				t.Errorf("got override in force: %t after %q, want it set and removed", f.overridden, f.methods)
+				t.Errorf("got override in force: %t after %q, want it set and removed", f.overridden,
+					f.methods)
 			}
 		})
 	}
@@ -353,7 +354,8 @@ func TestSecretsFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// -h of the program and of the script name every flag. The script also names both variables.
+// -h of the program and of the script name every flag. The script also names both
+// variables.
 func TestHelp(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if code := run(t.Context(), []string{"-h"}, environment(), &out, &errOut); code != allAsExpected ||

@@ -84,8 +84,8 @@ func (s *session) announce(w io.Writer) {
 			fmt.Fprintf(&plan, "   aws  %s\n", p.what)
 		}
 	}
-	_, _ = fmt.Fprintf(w, "verify makes at most %d HTTP calls and runs %d AWS CLI commands, which only read:\n%s",
-		calls, commands, plan.String())
+	_, _ = fmt.Fprintf(w, "verify makes at most %d HTTP calls and runs %d AWS CLI commands that only "+
+		"read:\n%s", calls, commands, plan.String())
 	if s.token != "" {
 		_, _ = fmt.Fprintln(w,
 			"It sets and removes an override of the key. The audit log keeps both edits.")

@@ -62,7 +62,8 @@ const (
 	seenWidth     = 90
 )
 
-// print writes the table for a terminal. One line counts the rows that a person must check.
+// print writes the table for a terminal. One line counts the rows that a person must
+// check.
 func (r *report) print(w io.Writer) {
 	var b strings.Builder
 	hand := 0

@@ -93,8 +93,8 @@ type call struct {
 
 func (s *session) get(ctx context.Context, url string) answer { return s.do(ctx, call{url: url}) }
 
-// withKey makes a GET with the key, as a script of another site does. Its caller must have
-// called makeRoom.
+// withKey makes a GET with the key, as a script of another site does. Its caller must
+// have called makeRoom.
 func (s *session) withKey(ctx context.Context, url string) answer {
 	return s.do(ctx, call{url: url, header: map[string]string{"X-Api-Key": s.key, "Origin": someOrigin}})
 }
@@ -164,8 +164,8 @@ func (a answer) remaining() (int64, bool) {
 	return int64(n), err == nil
 }
 
-// remainingFalls reports whether the remaining calls decrease from one answer to the next.
-// known is whether any answer has them, and seen lists them.
+// remainingFalls reports whether the remaining calls decrease from one answer to the
+// next. known is whether any answer has them, and seen lists them.
 func remainingFalls(answers []answer) (fell, known bool, seen string) {
 	last := int64(-1)
 	for _, a := range answers {
@@ -232,8 +232,8 @@ func parseQuota(policy string) (quota, bool) {
 	return smallest, found
 }
 
-// makeRoom waits, if necessary, until the key's limit has room for n more calls. It counts
-// only verify's own calls.
+// makeRoom waits, if necessary, until the key's limit has room for n more calls. It
+// counts only verify's own calls.
 func (s *session) makeRoom(ctx context.Context, n int) {
 	if s.used+n > s.quota.requests {
 		s.sleep(ctx, s.quota.window+time.Second)

@@ -163,8 +163,8 @@ func (w *work) read(ctx context.Context, client valkey.Client) error {
 	return info.Err()
 }
 
-// firstLoad returns the bytes that a browser with an empty cache loads: the heaviest page,
-// the stylesheet, the scripts and the icon, compressed.
+// firstLoad returns the bytes that a browser with an empty cache loads: the heaviest
+// page, the stylesheet, the scripts and the icon, compressed.
 func (b *browser) firstLoad(ctx context.Context, heaviest int) ([]figures.Figure, error) {
 	sum := heaviest
 	all := []figures.Figure{figures.Of("admin.heaviest_html_gzip_bytes", float64(heaviest), "bytes")}

@@ -54,7 +54,8 @@ func newStarter(admin, echo, valkeyURL string) (*starter, error) {
 }
 
 // useJournal makes measure start the admin function with a journal too. useJournal fills
-// the journal with a checkpoint and an entry of each bucket, since a start reads them all.
+// the journal with a checkpoint and an entry of each bucket, since a start reads them
+// all.
 func (s *starter) useJournal(ctx context.Context, client valkey.Client, address string) error {
 	objects, err := journal.OpenStore(address)
 	if err != nil {

@@ -65,8 +65,8 @@ const helpers = `
 		return true;
 	};`
 
-// until evaluates the body of a JavaScript function until it returns true, also across page
-// loads.
+// until evaluates the body of a JavaScript function until it returns true, also across
+// page loads.
 func (o *operator) until(what, body string) error {
 	ctx, cancel := context.WithTimeout(o.ctx, stepTimeout)
 	defer cancel()

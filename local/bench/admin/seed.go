@@ -25,8 +25,8 @@ import (
 // batch is the number of keys in a flush of commands.
 const batch = 5000
 
-// seed fills a store with keys. The registry creates the models; the other keys are copies
-// of the models' records under other names.
+// seed fills a store with keys. The registry creates the models; the other keys are
+// copies of the models' records under other names.
 type seed struct {
 	options
 	*harness.Server
@@ -136,8 +136,8 @@ func (s *seed) makeModels(ctx context.Context) error {
 	return nil
 }
 
-// readModel reads the record that the registry wrote for a model, and finds the lists that
-// have the model.
+// readModel reads the record that the registry wrote for a model, and finds the lists
+// that have the model.
 func (s *seed) readModel(ctx context.Context, m *model) error {
 	var err error
 	b := s.Client.B()
@@ -322,8 +322,8 @@ func (s *seed) takeCalls(ctx context.Context) error {
 	return nil
 }
 
-// listed is the number of keys in each list of states. All of them may have left the state
-// by now. This is the worst case for a page, which then reads every key.
+// listed is the number of keys in each list of states. All of them may have left the
+// state by now. This is the worst case for a page, which then reads every key.
 const listed = 2000
 
 // addToStateLists adds keys to the lists of states.

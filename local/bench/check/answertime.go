@@ -146,8 +146,8 @@ func (b *bench) globalLimit(ctx context.Context) ([]figures.Figure, error) {
 	}, nil
 }
 
-// forget makes the function forget which callers it allowed lately. It saves a new version
-// of the policies, with limits that are never reached.
+// forget makes the function forget which callers it allowed lately. It saves a new
+// version of the policies, with limits that are never reached.
 func (b *bench) forget(ctx context.Context) error {
 	return b.Edit(ctx, func(set *policy.Set) {
 		set.Plans[0].Limits = []limiter.Limit{{Requests: 1_000_000, Window: time.Hour}}

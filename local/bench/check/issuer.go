@@ -47,7 +47,8 @@ func newIssuer() (*issuer, error) {
 	return &issuer{server, signer}, nil
 }
 
-// env returns the environment variables of an authorizer that accepts the issuer's tokens.
+// env returns the environment variables of an authorizer that accepts the issuer's
+// tokens.
 func (i *issuer) env() []string {
 	return []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuerName, "JWT_AUDIENCE=" + audience,
 		"JWT_JWKS_URL=" + i.URL + "/jwks.json"}

@@ -30,8 +30,8 @@ const (
 
 var errNoPlace = errors.New(page + " has no comments " + strings.TrimSpace(begin) + " and " + end)
 
-// record writes the comparisons to the page, between the comments begin and end, and draws
-// the picture.
+// record writes the comparisons to the page, between the comments begin and end, and
+// draws the picture.
 func record(repository, about string, comparisons []comparison) error {
 	file := filepath.Join(repository, page)
 	text, err := os.ReadFile(file)

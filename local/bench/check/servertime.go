@@ -109,8 +109,8 @@ func (b *bench) keysOf(ctx context.Context, plan string, limits ...limiter.Limit
 	return b.Keys(ctx, plan, "test", callers)
 }
 
-// recording returns a function that records one second of calls in every environment. That
-// function in turn returns a function that sends the records of environment i.
+// recording returns a function that records one second of calls in every environment.
+// That function in turn returns a function that sends the records of environment i.
 func (b *bench) recording(ctx context.Context) func() func(int) error {
 	now := time.Now()
 	recorders, callers := make([]*usage.Recorder, environments), make([][]string, environments)

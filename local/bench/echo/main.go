@@ -1,5 +1,5 @@
-// Command echo is a minimal function with aws-lambda-go that returns its event. Benchmarks
-// compare the check function and the admin function with it.
+// Command echo is a minimal function with aws-lambda-go that returns its event.
+// Benchmarks compare the check function and the admin function with it.
 package main
 
 import (

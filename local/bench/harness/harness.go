@@ -123,8 +123,8 @@ func (s *Server) Keys(ctx context.Context, plan, environment string, n int) ([]K
 	return keys, nil
 }
 
-// Concurrently calls do(worker, i) for i = 0, 1, … in a goroutine for each worker, as long
-// as more(i) returns true and no call fails. It returns the errors of all workers.
+// Concurrently calls do(worker, i) for i = 0, 1, … in a goroutine for each worker, as
+// long as more(i) returns true and no call fails. It returns the errors of all workers.
 func Concurrently(workers int, more func(i int) bool, do func(worker, i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Bool

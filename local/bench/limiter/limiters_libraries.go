@@ -117,7 +117,8 @@ func ulule(h *harness) (*measuredLimiter, error) {
 
 func throttle(h *harness) (*measuredLimiter, error) {
 	c := &measuredLimiter{name: "throttled",
-		note:      "throttled/throttled, GCRA in the client by compare-and-swap, two round trips when allowed",
+		note: "throttled/throttled, GCRA in the client by compare-and-swap, two round trips when " +
+			"allowed",
 		multiTrip: true}
 	store, err := throttledstore.NewCtx(h.goRedis(c), "throttled:")
 	if err != nil {

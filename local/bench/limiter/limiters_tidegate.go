@@ -14,8 +14,8 @@ type ownLimiter struct {
 	allowed, denied, hot limits
 }
 
-// limits are the limits of a check. Its subjects are filled beforehand with `from` to `to`
-// calls, evenly; both are 0 if one call is enough.
+// limits are the limits of a check. Its subjects are filled beforehand with `from` to
+// `to` calls, evenly; both are 0 if one call is enough.
 type limits struct {
 	limits   []limiter.Limit
 	from, to int

@@ -1,11 +1,13 @@
-// Command limiter compares Tidegate's limiter with others on one Valkey server in one run:
-// the rate of a saturated server, the time of one call in flight, the server's CPU time,
-// the bytes of a key and the client's allocations. scripts/bench builds and runs it.
+// Command limiter compares Tidegate's limiter with others on one Valkey server in one
+// run: the rate of a saturated server, the time of one call in flight, the server's CPU
+// time, the bytes of a key and the client's allocations. scripts/bench builds and runs
+// it.
 //
 // Calls with one in flight use the limiter's own library. For the saturated rate, the
 // bytes that the library sends are recorded. A simple client sends them again, with other
-// keys, over a few connections. Limiters take turns in short slices, so that a disturbance
-// of the machine affects all of them. Each figure is the median over the rounds.
+// keys, over a few connections. Limiters take turns in short slices, so that a
+// disturbance of the machine affects all of them. Each figure is the median over the
+// rounds.
 package main
 
 import (
@@ -44,8 +46,8 @@ type options struct {
 	output string
 }
 
-// maxRepeats is bounded by the logs, which begin half full: after 35 turns some are nearly
-// full.
+// maxRepeats is bounded by the logs, which begin half full: after 35 turns some are
+// nearly full.
 const maxRepeats = 35
 
 func parse(arguments []string, errors io.Writer) (options, error) {

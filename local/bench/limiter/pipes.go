@@ -15,8 +15,8 @@ const (
 	depth       = 64 // checks in flight on each connection
 )
 
-// pipes are connections that send encoded commands. They parse few of the replies, so that
-// the server is the bottleneck.
+// pipes are connections that send encoded commands. They parse few of the replies, so
+// that the server is the bottleneck.
 type pipes struct {
 	connections []*pipe
 	database    int
@@ -175,8 +175,8 @@ func (c *pipe) receive() error {
 
 var errProtocol = errors.New("not RESP")
 
-// replySize returns the length of the reply (RESP 2) that b begins with, 0 if b has only a
-// part of it.
+// replySize returns the length of the reply (RESP 2) that b begins with, 0 if b has only
+// a part of it.
 func replySize(b []byte) (int, error) {
 	size := lineSize(b)
 	if size == 0 {

@@ -68,8 +68,8 @@ const (
 	freshSubjects   = 'f' // used once
 )
 
-// subjectLen is the length of a subject's name. It is about that of a customer's id. It is
-// also that of 128 bits in base64, to which a library may hash the name.
+// subjectLen is the length of a subject's name. It is about that of a customer's id. It
+// is also that of 128 bits in base64, to which a library may hash the name.
 const subjectLen = 22
 
 func subject(purpose byte, i int) string { return fmt.Sprintf("customer-00000%c%07d", purpose, i) }

@@ -16,10 +16,10 @@ import (
 type report struct {
 	*measurement
 	figures []figures.Figure
-	// values has the figures by name, and three columns of the table that are not figures:
-	// subjects is the number of subjects; rate_spread is half the distance between the
-	// quartiles of a rate, in percent of the rate; busy is the fraction of the time in
-	// which the server's process worked.
+	// values has the figures by name, and three columns of the table that are not
+	// figures: subjects is the number of subjects; rate_spread is half the distance
+	// between the quartiles of a rate, in percent of the rate; busy is the fraction of
+	// the time in which the server's process worked.
 	values    map[string]float64
 	pingRate  float64 // median of the probes, in PINGs per second
 	disturbed int     // number of turns left out of the medians
@@ -145,8 +145,8 @@ func appendMicros(values []float64, durations []time.Duration) []float64 {
 	return values
 }
 
-// addRatios adds the ratios of each rate to the rates of evalsha and upstash. It also adds
-// the ratios of the rate with three limits to the rate with one.
+// addRatios adds the ratios of each rate to the rates of evalsha and upstash. It also
+// adds the ratios of the rate with three limits to the rate with one.
 func (r *report) addRatios() {
 	relate := func(c *measuredLimiter, what, to, of, as string) {
 		rate, found := r.value(c.name, what)
@@ -167,8 +167,8 @@ func (r *report) addRatios() {
 	}
 }
 
-// quantile returns the quantile q of the values, interpolated between the nearest two; 0 if
-// there are none.
+// quantile returns the quantile q of the values, interpolated between the nearest two; 0
+// if there are none.
 func quantile(values []float64, q float64) float64 {
 	if len(values) == 0 {
 		return 0

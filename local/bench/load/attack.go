@@ -11,8 +11,8 @@ import (
 )
 
 // attack makes the calls of a schedule, each by the next free worker. While all workers
-// are busy, due calls wait. Latency counts from the time at which a call was due, so that a
-// stall of the server shows in every call that it delays.
+// are busy, due calls wait. Latency counts from the time at which a call was due, so that
+// a stall of the server shows in every call that it delays.
 type attack struct {
 	clock    clock
 	schedule schedule
@@ -42,8 +42,8 @@ func (a *attack) run(ctx context.Context) (unsent int64) {
 	return never.Load()
 }
 
-// callNext makes the next call, or counts it in unsent if it is too late. It returns false
-// if no further call is due.
+// callNext makes the next call, or counts it in unsent if it is too late. It returns
+// false if no further call is due.
 func (a *attack) callNext(ctx context.Context, unsent *atomic.Int64) bool {
 	n := a.next.Add(1) - 1
 	due := a.schedule(n)
@@ -62,7 +62,8 @@ func (a *attack) callNext(ctx context.Context, unsent *atomic.Int64) bool {
 }
 
 // schedule returns the time since the start of the load at which call n is due. It is
-// never before that of call n-1. It does not depend on the answers: the load is open-loop.
+// never before that of call n-1. It does not depend on the answers: the load is
+// open-loop.
 type schedule func(n int64) time.Duration
 
 // constant returns an even schedule of rate calls a second.
@@ -84,8 +85,8 @@ func around(rate float64, window, reach, first time.Duration) schedule {
 	}
 }
 
-// firstBoundary returns the time from now to the next boundary of a window that is aligned
-// to the epoch. It is at least reach.
+// firstBoundary returns the time from now to the next boundary of a window that is
+// aligned to the epoch. It is at least reach.
 func firstBoundary(now time.Time, window, reach time.Duration) time.Duration {
 	next := now.Add(reach).Truncate(window)
 	for next.Before(now.Add(reach)) {

@@ -23,8 +23,8 @@ const (
 )
 
 // capacity warms up the target. It returns the highest rate that the target sustains, in
-// calls a second, or 0 if -rate is not in percent. The measurements begin at the rate of a
-// closed loop, which is higher, since no queue can grow in a closed loop.
+// calls a second, or 0 if -rate is not in percent. The measurements begin at the rate of
+// a closed loop, which is higher, since no queue can grow in a closed loop.
 func (s *session) capacity(ctx context.Context) (float64, error) {
 	if s.local != nil {
 		p := s.scenario.population(calibrationRate, calibration)

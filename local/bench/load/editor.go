@@ -54,8 +54,8 @@ func (e *editor) callers(g group, made []harness.Key) []caller {
 	return callers
 }
 
-// run edits all limits every editEvery until ctx ends. It returns the number of edits, and
-// an error if an edit failed.
+// run edits all limits every editEvery until ctx ends. It returns the number of edits,
+// and an error if an edit failed.
 func (e *editor) run(ctx context.Context, c clock) (made int, err error) {
 	if e == nil || len(e.plans)+len(e.keys) == 0 { // nothing to edit
 		return 0, nil

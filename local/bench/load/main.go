@@ -41,8 +41,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr, width))
 }
 
-// run returns the exit status. width is the terminal's width in columns, 0 if errOut is not
-// a terminal. The gateway also writes to errOut.
+// run returns the exit status. width is the terminal's width in columns, 0 if errOut is
+// not a terminal. The gateway also writes to errOut.
 func run(ctx context.Context, args []string, out, errOut io.Writer, width int) int {
 	o, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -186,7 +186,7 @@ func (s *session) load(ctx context.Context, perSecond, capacity float64) (*resul
 	}
 	limits := limitsOf(s.target.callers)
 	if len(limits) == 0 && s.scenario.name == "boundary" {
-		return nil, errors.New("the limits of the keys are unknown, since the answers do not have them: set -limit")
+		return nil, errors.New("the answers do not have the limits of the keys: set -limit")
 	}
 	when := p.schedule(perSecond, time.Now(), limits)
 	t := newTally(s.clock.Now(), s.duration, s.target.expects)

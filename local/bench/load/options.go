@@ -150,7 +150,8 @@ func (o *options) validateTarget() error {
 	case len(o.keys) == 0:
 		return errors.New("-target: needs -key, an API key of the target")
 	case o.scenario.localOnly:
-		return fmt.Errorf("-scenario %s: edits limits, so it cannot be combined with -target", o.scenario.name)
+		return fmt.Errorf("-scenario %s: edits limits, so it cannot be combined with -target",
+			o.scenario.name)
 	}
 	return nil
 }

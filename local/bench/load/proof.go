@@ -10,17 +10,17 @@ import (
 	"tidegate/internal/testing/rolling"
 )
 
-// drift bounds the drift between the clocks of client and server to 1/drift, which is more
-// than an operating system ever slews a clock. Windows are taken as that much shorter or
-// longer, so that no reported violation is false.
+// drift bounds the drift between the clocks of client and server to 1/drift, which is
+// more than an operating system ever slews a clock. Windows are taken as that much
+// shorter or longer, so that no reported violation is false.
 const drift = 1000
 
 func shorter(window time.Duration) time.Duration { return window - window/drift }
 
 func longer(window time.Duration) time.Duration { return window + window/drift }
 
-// propagation is how long after an edit a caller may still be denied by the old limits. It
-// is twice DENY_CACHE.
+// propagation is how long after an edit a caller may still be denied by the old limits.
+// It is twice DENY_CACHE.
 const propagation = 200 * time.Millisecond
 
 // windowProof has the fullest rolling windows of one limit.
@@ -54,8 +54,8 @@ func (p *proof) holds() bool {
 	}) && p.Unfounded == 0
 }
 
-// prove compares every caller's answers with its limits. outcomes must have all calls with
-// the callers' keys.
+// prove compares every caller's answers with its limits. outcomes must have all calls
+// with the callers' keys.
 func prove(callers []caller, outcomes []outcome) *proof {
 	p := &proof{}
 	calls := byCaller(outcomes)

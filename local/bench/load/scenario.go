@@ -150,8 +150,8 @@ func boundary(rate float64, _ time.Duration) population {
 	}
 }
 
-// aroundBoundaries attacks the boundaries of the shortest window. It assumes that they are
-// aligned to the epoch, as in limiters with fixed windows.
+// aroundBoundaries attacks the boundaries of the shortest window. It assumes that they
+// are aligned to the epoch, as in limiters with fixed windows.
 func aroundBoundaries(rate float64, now time.Time, limits []limiter.Limit) schedule {
 	window := limits[0].Window
 	for _, l := range limits {

@@ -99,8 +99,8 @@ func smoke(t *testing.T, scenario, api string) result {
 	return r
 }
 
-// errorFile returns a file that replaces standard error, since the gateway's process writes
-// there too.
+// errorFile returns a file that replaces standard error, since the gateway's process
+// writes there too.
 func errorFile(t *testing.T) *os.File {
 	t.Helper()
 	file, err := os.Create(filepath.Join(t.TempDir(), "stderr"))

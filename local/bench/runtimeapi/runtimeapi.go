@@ -1,7 +1,8 @@
 //go:build unix
 
-// Package runtimeapi starts built functions and invokes them through Lambda's Runtime API,
-// for benchmarks. It does little work itself, so that it does not distort measurements.
+// Package runtimeapi starts built functions and invokes them through Lambda's Runtime
+// API, for benchmarks. It does little work itself, so that it does not distort
+// measurements.
 package runtimeapi
 
 import (

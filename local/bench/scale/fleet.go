@@ -112,8 +112,8 @@ func (e *environment) check(ctx context.Context, call enforce.Call) (allowed boo
 	return result.Allowed, err
 }
 
-// piggyback returns the usage records that are due, to be sent in the flush of a check; nil
-// if none are due.
+// piggyback returns the usage records that are due, to be sent in the flush of a check;
+// nil if none are due.
 func (e *environment) piggyback() *enforce.Piggyback {
 	if e.usage == nil {
 		return nil

@@ -25,7 +25,8 @@ var (
 	lowLimit  = limiter.Limit{Requests: 5_000, Window: time.Hour}
 )
 
-// globalLimit measures a limit on all callers. Its counts are in one key, so on one shard.
+// globalLimit measures a limit on all callers. Its counts are in one key, so on one
+// shard.
 func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 	c, err := openCluster(ctx, maxShards)
 	if err != nil {
@@ -107,8 +108,8 @@ func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 	}, nil
 }
 
-// exhaust saves an edit that puts lowLimit in force, and makes three times as many calls as
-// it allows. It returns an error if more calls were allowed.
+// exhaust saves an edit that puts lowLimit in force, and makes three times as many calls
+// as it allows. It returns an error if more calls were allowed.
 func exhaust(ctx context.Context, c *cluster, f fleet, calls []enforce.Call,
 	edit func(*policy.Set)) (fleetResult, error) {
 	if err := c.Edit(ctx, edit); err != nil {

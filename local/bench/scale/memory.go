@@ -123,8 +123,8 @@ func (g *growth) bytesAdded(ctx context.Context, do func() error) (int64, error)
 	return after - before, err
 }
 
-// fillLogs uses up the limits of some keys. It returns how many more bytes such a key takes
-// than a key after one call.
+// fillLogs uses up the limits of some keys. It returns how many more bytes such a key
+// takes than a key after one call.
 func (g *growth) fillLogs(ctx context.Context) (float64, error) {
 	keys := g.last[:min(fullKeys, len(g.last))]
 	f := make(fleet, len(g.fleet)) // does not record usage, so that only counts add bytes

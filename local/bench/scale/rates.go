@@ -19,7 +19,8 @@ import (
 	"tidegate/local/bench/harness"
 )
 
-// The number of environments that check at the same time, and the largest number of shards.
+// The number of environments that check at the same time, and the largest number of
+// shards.
 const (
 	environments = 64
 	maxShards    = 3
@@ -163,8 +164,8 @@ func measureCosts(ctx context.Context, o options, c *cluster, f fleet, calls []e
 	})
 }
 
-// costsOf returns the costs of a run, from what the servers used and the processor time of
-// the clients.
+// costsOf returns the costs of a run, from what the servers used and the processor time
+// of the clients.
 func costsOf(done fleetResult, used []nodeUsage, clients time.Duration) costs {
 	var total nodeUsage
 	var busiest int64              // scripts that the busiest node ran

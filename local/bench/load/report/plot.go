@@ -97,7 +97,8 @@ func Linear(highest float64, text func(float64) string) Axis {
 	return a
 }
 
-// Until returns a Linear axis that ends at the highest value, with or without a mark there.
+// Until returns a Linear axis that ends at the highest value, with or without a mark
+// there.
 func Until(highest float64, text func(float64) string) Axis {
 	a := Linear(highest, text)
 	a.Most = highest
