@@ -7,6 +7,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/internal/telemetry"
 )
 
 // oldCheckpointDays is how many days a replaced checkpoint is kept.
@@ -81,7 +83,7 @@ func (j *journal) grantAccess(s *Stack) {
 	awslogs.NewMetricFilter(s.Stack, jsii.String("JournalErrors"), &awslogs.MetricFilterProps{
 		LogGroup: s.admin.log,
 		FilterPattern: awslogs.FilterPattern_StringValue(jsii.String("$.msg"), jsii.String("="),
-			jsii.String("journal")),
+			jsii.String(telemetry.JournalAlarm)),
 		MetricNamespace: jsii.String(journalMetrics), MetricName: jsii.String(s.journalMetric()),
 		MetricValue: jsii.String("1"),
 	})

@@ -64,7 +64,7 @@ func (l *leased) drawScope() policy.Scope {
 	return s
 }
 
-// edit changes the limits of all callers, or takes them unavailable.
+// edit changes the limits of all callers, or removes them.
 func (l *leased) edit() {
 	scope := l.drawScope()
 	switch rapid.IntRange(0, 5).Draw(l.t, "edit") {

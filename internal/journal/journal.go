@@ -13,6 +13,7 @@ import (
 
 	"tidegate/internal/audit"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/telemetry"
 )
 
 // saveTimeout is how long a save waits for the journal before the change, and again after
@@ -64,7 +65,7 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	last, err := j.endsAt(ctx, b, at)
 	switch {
 	case err != nil:
-		j.log.Warn("journal: read", "cause", err)
+		j.log.Warn(telemetry.JournalAlarm, "cause", err)
 		return audit.ErrJournalUnavailable
 	case !last:
 		return audit.ErrBehind

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/telemetry"
 )
 
 // Status is the state of the journal that pages show.
@@ -95,8 +96,8 @@ func (j *Journal) checkBuckets(ctx context.Context, probe func(keyspace.Bucket) 
 		status.Behind = max(status.Behind, j.status.Behind)
 	}
 	if status != (Status{}) {
-		j.log.Error("journal: status", "unsafe", status.Unsafe, "behind", status.Behind,
-			"unavailable", status.Unavailable)
+		j.log.Error(telemetry.JournalAlarm, "unsafe", status.Unsafe, "behind", status.Behind,
+			"away", status.Unavailable)
 	}
 	j.status = status
 	return failed
