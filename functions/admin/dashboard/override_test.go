@@ -34,7 +34,7 @@ func TestOverride(t *testing.T) {
 	s.Post(
 		limitsPath, sitetest.With(form, "reason", "launch", "lasts", "at", "until", "2020-01-01 00:00"),
 	).Wants(t, http.StatusUnprocessableEntity,
-		"This time is past.")
+		"This time is in the past.")
 	s.Post(limitsPath, sitetest.With(form, "until", "soon")).Wants(
 		t, http.StatusUnprocessableEntity, "Enter a UTC time",
 	)
@@ -80,7 +80,7 @@ func TestOverridePreview(t *testing.T) {
 	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
 	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>",
 		"5 per hour</bdi></ins>",
-		"In the last hour this would have denied 7 of 12 calls; 0 were denied.",
+		"In the last hour, this would have denied 7 of 12 calls; 0 were denied.",
 		`name="limits[0].requests" value="5"`)
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote something")

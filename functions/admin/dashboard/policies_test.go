@@ -221,7 +221,7 @@ func TestRules(t *testing.T) {
 		"to a quarter of the shortest window, 15 minutes",
 	)
 	s.Post("/policies/rules", sitetest.With(leased, "lease", "soon")).Wants(
-		t, http.StatusUnprocessableEntity, `id="lease-error"`, "Enter a time such as 500ms",
+		t, http.StatusUnprocessableEntity, `id="lease-error"`, "Enter a duration such as 500ms",
 	)
 	s.Post("/policies/rules", sitetest.With(leased, "lease", "90s")).Wants(t, http.StatusSeeOther)
 	version++

@@ -52,7 +52,7 @@ func TestTypedEndWins(t *testing.T) {
 	}
 	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm(version+1, [4]string{"1", "1", "hour", "log"}),
 		"lasts", "4h", "until", "2020-01-01T00:00")).Wants(t, http.StatusUnprocessableEntity,
-		"This time is past.")
+		"This time is in the past.")
 }
 
 // A save without a change shows a message, and writes nothing to Valkey or the audit log.
@@ -95,9 +95,9 @@ func TestWarningsNeedConfirmation(t *testing.T) {
 		return sitetest.HiddenIn(page.Body).Get("accepted")
 	}
 	accepted := wantWarning(base("allow", "203.0.113.0/24"),
-		"Calls from everywhere but 203.0.113.0/24 are refused.")
+		"Calls from all addresses except 203.0.113.0/24 are refused.")
 	all := base("allow", "203.0.113.0/24", "deny", "203.0.0.0/16", "accepted", accepted)
-	wantWarning(all, "Every call is refused: no address is left that may call.")
+	wantWarning(all, "Every call is refused: no address is allowed.")
 	wantWarning(base("deny", "0.0.0.0/0 ::/0"), "Every call is refused")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an unconfirmed form was saved")

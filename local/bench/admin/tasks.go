@@ -76,7 +76,7 @@ func tasks(s *seed, many string) []task {
 			pick("Plan", "free"),
 			click("Create the key"), see("Copy it now")}},
 		{"raise its limit until Friday, with preview", []step{
-			override, fill("Requests", "50"), fill("Or until", friday(now)), fill("Reason", "launch"),
+			override, fill("Requests", "50"), fill("Custom date", friday(now)), fill("Reason", "launch"),
 			click("Preview"), shows("#preview-title, #effects-title"), click("Save"), see("50 per 10 s")}},
 		{"undo that", []step{click("Undo"), see("Reverted")}},
 		{"rotate the secret twice, warned", []step{

@@ -24,25 +24,25 @@ import (
 	"tidegate/web/templates"
 )
 
-// Changes reads the audit and recorded calls for pages that change something. It is safe
-// for concurrent use.
+// Changes reads the audit log and recorded calls for pages that change something. It is
+// safe for concurrent use.
 type Changes struct {
 	renderer *page.Renderer
 	keys     *app.Registry
 	usage    *usage.Reader
-	cached   cache
+	cache    cache
 }
 
-// New returns a Changes that reads the audit from keys and recorded calls from calls.
+// New returns a Changes that reads the audit log from keys and recorded calls from calls.
 func New(renderer *page.Renderer, keys *app.Registry, calls *usage.Reader) *Changes {
 	return &Changes{renderer: renderer, keys: keys, usage: calls}
 }
 
 // ChangesOf returns the changes of an audit entry.
-func (c *Changes) ChangesOf(e audit.Entry) []templates.Change { return c.cached.of(e) }
+func (c *Changes) ChangesOf(e audit.Entry) []templates.Change { return c.cache.of(e) }
 
-// UndoOf returns the address that undoes the change that made this version of a subject;
-// empty if the change cannot be undone or the audit cannot be read.
+// UndoOf returns the address that undoes the change which produced this version of a
+// subject; empty if the change cannot be undone or the audit log cannot be read.
 func (c *Changes) UndoOf(r *http.Request, subject string, version int64) string {
 	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 5, KeepPacked: true})
 	if err != nil {
@@ -56,8 +56,8 @@ func (c *Changes) UndoOf(r *http.Request, subject string, version int64) string 
 	return ""
 }
 
-// LastActor returns the name of who made the newest change of a subject; empty if the
-// audit has none or cannot be read.
+// LastActor returns the name of the actor of the newest change of a subject; empty if the
+// audit log has none or cannot be read.
 func (c *Changes) LastActor(r *http.Request, subject string) string {
 	list, err := c.keys.Audit().List(r.Context(), audit.Query{Subject: subject, Count: 1, KeepPacked: true})
 	if err != nil || len(list.Entries) == 0 {
@@ -66,8 +66,8 @@ func (c *Changes) LastActor(r *http.Request, subject string) string {
 	return page.Clip(list.Entries[0].By.Name, page.MaxName)
 }
 
-// OfKey returns the differences between two states of a key. It includes the limits in
-// force unless set is nil.
+// OfKey returns the differences between two states of a key. It includes the effective
+// limits unless set is nil.
 func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 	var d differences
 	d.add("name", before.Name, after.Name)
@@ -79,12 +79,12 @@ func OfKey(set *policy.Set, before, after policy.Key) []templates.Change {
 	d.add("override", overrideText(before.Override), overrideText(after.Override))
 	d.add("expires", timeText(before.Expires), timeText(after.Expires))
 	d.add("banned until", timeText(before.Banned), timeText(after.Banned))
-	d.add("old secret good until", timeText(before.Grace), timeText(after.Grace))
+	d.add("previous secret valid until", timeText(before.Grace), timeText(after.Grace))
 	if set != nil {
 		now := time.Now()
 		old, _ := set.Effective(before, now)
 		current, _ := set.Effective(after, now)
-		d.add("limits in force", effectiveText(old), effectiveText(current))
+		d.add("effective limits", effectiveText(old), effectiveText(current))
 	}
 	return d
 }
@@ -104,7 +104,11 @@ func overrideText(o *policy.Override) string {
 	if o == nil {
 		return ""
 	}
-	return wording.Override(o) + " (" + o.Reason + ")"
+	text := wording.Override(o)
+	if o.Reason != "" { // a preview needs none
+		text += " (" + o.Reason + ")"
+	}
+	return text
 }
 
 func timeText(t time.Time) string {
@@ -143,8 +147,8 @@ func OfEntry(e audit.Entry) []templates.Change {
 	return OfKey(nil, before, after)
 }
 
-// unmarshal decodes text into value and reports success. An empty text leaves value as
-// it is.
+// unmarshal decodes text into value and reports success. Empty text leaves value
+// unchanged.
 func unmarshal(text json.RawMessage, value any) bool {
 	return len(text) == 0 || json.Unmarshal(text, value) == nil
 }
@@ -168,12 +172,12 @@ const (
 	maxCachedChanges = 20  // changes of one entry; most have one
 )
 
-// cache keeps the changes of policy entries, which never change. Without it a page of 50
-// entries would decode two sets of up to 1 MB for each, at every refresh (2 s).
+// cache keeps the changes of policy entries, which are immutable. Without it, a page of
+// 50 entries would decode two sets of up to 1 MB for each, at every refresh (from 2 s).
 type cache struct {
 	mu    sync.Mutex
 	known map[string][]templates.Change // by id and hash
-	last  [2]decodedSet                 // before and after the entry decoded last
+	last  [2]decodedSet                 // before and after of the last decoded entry
 }
 
 // decodedSet is a policy set with its JSON text.
@@ -182,7 +186,7 @@ type decodedSet struct {
 	set  *policy.Set
 }
 
-// of returns the changes of an entry, which may still be packed.
+// of returns the changes of an entry, which may be packed.
 func (c *cache) of(e audit.Entry) []templates.Change {
 	if e.Subject != policyset.SetID {
 		return OfEntry(e.Opened())
@@ -212,8 +216,8 @@ func (c *cache) compare(e audit.Entry) []templates.Change {
 	return OfPolicy(before.set, after.set)
 }
 
-// decode decodes a set, or returns one of the last entry's: an entry begins where the one
-// before it ended. The set is nil if it cannot be decoded.
+// decode decodes a set. It first looks among the sets of the last entry, since successive
+// entries share a set. The set is nil if it cannot be decoded.
 func (c *cache) decode(text json.RawMessage) decodedSet {
 	for _, d := range c.last {
 		if d.set != nil && bytes.Equal(d.text, text) {

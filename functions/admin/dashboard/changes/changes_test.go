@@ -26,7 +26,20 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// manyRoutes is a registry on a Valkey whose policy has many routes and was saved often.
+// An override has its reason in parentheses. Previews have none, and no parentheses.
+func TestOverrideReason(t *testing.T) {
+	for reason, want := range map[string]string{"": "10 per minute", "launch": "10 per minute (launch)"} {
+		after := policy.Key{Override: &policy.Override{
+			Mode: policy.Enforce, Limits: []limiter.Limit{sitetest.Per(10, time.Minute)}, Reason: reason,
+		}}
+		got := changes.OfKey(nil, policy.Key{}, after)
+		if len(got) != 1 || got[0].After != want {
+			t.Errorf("reason %q: got %+v, want %q", reason, got, want)
+		}
+	}
+}
+
+// manyRoutes returns a registry on a Valkey whose policy has many routes and many versions.
 func manyRoutes(t *testing.T, routes, saves int) *sitetest.Registry {
 	t.Helper()
 	client, err := store.Open(t.Context(), valkeytest.Start(t),
@@ -55,7 +68,7 @@ func manyRoutes(t *testing.T, routes, saves int) *sitetest.Registry {
 	return r
 }
 
-// sent is how many bytes Valkey sent so far.
+// bytesSent returns the number of bytes that Valkey has sent.
 func bytesSent(r *sitetest.Registry) (n int64) {
 	r.T.Helper()
 	info, err := r.Client.Do(r.T.Context(), r.Client.B().Info().Section("stats").Build()).ToString()
@@ -66,7 +79,7 @@ func bytesSent(r *sitetest.Registry) (n int64) {
 	return n
 }
 
-// A page reads of a policy's history what it shows, packed.
+// A page reads only the part of the policy's history that it shows, and reads it packed.
 func TestPagesReadLittleOfTheAudit(t *testing.T) {
 	keys := manyRoutes(t, 100, 60)
 	set, err := keys.Set(t.Context())
@@ -76,8 +89,8 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	state := int64(len(text))
 	for path, most := range map[string]int64{
-		"/": 10 * state, // 50 marks, which are 100 states
-		// none
+		"/": 10 * state, // 50 marks of 2 states each
+		// No marks.
 		"/?from=" + page.Stamp(time.Now().Add(-3*time.Hour)) + "&to=" +
 			page.Stamp(time.Now().Add(-2*time.Hour)): state,
 		"/audit?subject=policy": 10 * state,
@@ -85,49 +98,50 @@ func TestPagesReadLittleOfTheAudit(t *testing.T) {
 		before := bytesSent(keys)
 		s.Refresh(path).Wants(t, http.StatusOK)
 		if got := bytesSent(keys) - before; got > most {
-			t.Errorf("%s: %d bytes, want %d at most, the policy having %d", path, got, most, state)
+			t.Errorf("%s: Valkey sent %d bytes, want at most %d; the policy has %d", path, got, most, state)
 		}
 	}
 	now := "/?from=" + page.Stamp(time.Now().Add(-time.Hour)) + "&to=" + page.Stamp(time.Now().Add(time.Hour))
 	if marks := strings.Count(s.Get(now).Body, "plan free: limits"); marks < 50 {
-		t.Errorf("%d marks of the plan's limits, want %d", marks, 50)
+		t.Errorf("got %d marks of the plan's limits, want at least 50", marks)
 	}
 }
 
-// What is remembered of an entry is what the entry has, in whatever order entries come,
-// and is found out once.
+// The cache returns the changes of an entry in any order of entries, and compares the
+// states of an entry once.
 func TestCachedChanges(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
 	for i := range 12 {
 		keys.Plan(fmt.Sprint("plan-", i%5), sitetest.Per(int64(1+i), time.Minute))
 	}
-	list := func(heads bool) []audit.Entry {
+	list := func(packed bool) []audit.Entry {
 		page, err := keys.Audit().List(t.Context(),
-			audit.Query{Subject: policyset.SetID, Count: 100, KeepPacked: heads})
+			audit.Query{Subject: policyset.SetID, Count: 100, KeepPacked: packed})
 		keys.Must(err)
 		return page.Entries
 	}
-	full, heads := list(false), list(true)
-	for name, order := range map[string]func([]audit.Entry){"newest first": func([]audit.Entry) {
-	}, "oldest first": slices.Reverse[[]audit.Entry]} {
-		full, heads := slices.Clone(full), slices.Clone(heads)
+	full, packed := list(false), list(true)
+	for name, order := range map[string]func([]audit.Entry){
+		"newest first": func([]audit.Entry) {}, "oldest first": slices.Reverse[[]audit.Entry],
+	} {
+		full, packed := slices.Clone(full), slices.Clone(packed)
 		order(full)
-		order(heads)
+		order(packed)
 		cache := &changes.Cache{}
-		for i, e := range heads {
+		for i, e := range packed {
 			if got, want := cache.Of(e), changes.OfEntry(full[i]); !reflect.DeepEqual(got, want) ||
 				len(want) == 0 {
-				t.Errorf("%s, entry %d: %v, want %v", name, i, got, want)
+				t.Errorf("%s: entry %d has changes %v, want %v", name, i, got, want)
 			}
 		}
-		again := full[3]
-		again.Before = nil
-		if !reflect.DeepEqual(cache.Of(again), changes.OfEntry(full[3])) {
-			t.Errorf("%s: found out once more", name)
+		altered := full[3]
+		altered.Before = nil
+		if !reflect.DeepEqual(cache.Of(altered), changes.OfEntry(full[3])) {
+			t.Errorf("%s: a cached entry is compared again", name)
 		}
-		again.Hash = "another"
-		if reflect.DeepEqual(cache.Of(again), changes.OfEntry(full[3])) {
-			t.Errorf("%s: an entry passes for another", name)
+		altered.Hash = "another"
+		if reflect.DeepEqual(cache.Of(altered), changes.OfEntry(full[3])) {
+			t.Errorf("%s: an entry with another hash gets the cached changes", name)
 		}
 	}
 	cache := &changes.Cache{}
@@ -135,11 +149,12 @@ func TestCachedChanges(t *testing.T) {
 		cache.Of(audit.Entry{ID: fmt.Sprint(i), Subject: policyset.SetID, After: json.RawMessage(`{`)})
 	}
 	if cache.Len() > changes.MaxCached {
-		t.Errorf("%d entries are remembered", cache.Len())
+		t.Errorf("got %d cached entries, want at most %d", cache.Len(), changes.MaxCached)
 	}
 }
 
-// What is stored packed is undone, reverted, exported and verified as the rest.
+// A policy that the audit log stores packed is undone, reverted, exported and verified like
+// any other.
 func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 	keys := manyRoutes(t, 100, 1)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
@@ -147,7 +162,7 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 		set, err := keys.Set(t.Context())
 		keys.Must(err)
 		if len(set.Routes) != 100 {
-			t.Fatalf("%d routes", len(set.Routes))
+			t.Fatalf("got %d routes, want 100", len(set.Routes))
 		}
 		return set.Plans[0].Limits[0].Requests
 	}
@@ -159,7 +174,7 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 	first := newest()
 	s.Post("/audit/"+first.ID+"/undo", nil).Wants(t, http.StatusSeeOther)
 	if got := requests(); got != 10 {
-		t.Errorf("%d requests after the undo, want 10", got)
+		t.Errorf("the undo left a limit of %d requests, want 10", got)
 	}
 	s.Get("/policies").Wants(t, http.StatusOK, "/audit/"+newest().ID+"/undo")
 	version := fmt.Sprint(newest().Version)
@@ -168,7 +183,7 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 		"version": {version}, "reason": {"once more"},
 	}).Wants(t, http.StatusSeeOther)
 	if got := requests(); got != 11 {
-		t.Errorf("%d requests after the revert, want 11", got)
+		t.Errorf("the revert left a limit of %d requests, want 11", got)
 	}
 	rows, err := csv.NewReader(
 		strings.NewReader(s.Get("/audit.csv?subject=policy").Wants(t, http.StatusOK).Body),
@@ -176,8 +191,8 @@ func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 	keys.Must(err)
 	if e := newest(); rows[1][9] != string(e.Before) || rows[1][10] != string(e.After) ||
 		len(e.After) < 10_000 {
-		t.Errorf("exported with %d and %d bytes, recorded with %d and %d", len(rows[1][9]), len(rows[1][10]),
-			len(e.Before), len(e.After))
+		t.Errorf("the export has states of %d and %d bytes, the audit log of %d and %d", len(rows[1][9]),
+			len(rows[1][10]), len(e.Before), len(e.After))
 	}
 	s.Get("/audit/verify?subject=policy").Wants(
 		t, http.StatusOK, "are intact and in order", "plan free: limits",

@@ -5,7 +5,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// MaxCached bounds the entries in a Cache.
+// MaxCached is the maximum number of entries in a Cache.
 const MaxCached = maxCached
 
 // Cache keeps the changes of audit entries.

@@ -12,27 +12,28 @@ import (
 	"tidegate/web/templates"
 )
 
-// MaxSearch is the length of a search in characters.
+// MaxSearch is the maximum length of a search in characters.
 const MaxSearch = 100
 
-// anywhere is the value of the field "in" that searches names anywhere, not at the start.
+// anywhere is the value of the field "in" that matches any part of a name, not only its
+// start.
 const anywhere = "name"
 
-// KeyStates are the states that a list of keys can be filtered by, as on badges.
+// KeyStates are the states that filter a list of keys, with the texts of badges.
 var KeyStates = []templates.Option{
 	{Value: "", Text: "any state"},
 	{Value: string(app.Overridden), Text: "overridden"},
 	{Value: string(app.Blocked), Text: "blocked now"},
 	{Value: string(app.Near), Text: "near a limit"},
-	{Value: string(app.Shadow), Text: "in shadow, or off"},
+	{Value: string(app.Shadow), Text: "shadow or off"},
 	{Value: string(app.Banned), Text: "banned"},
-	{Value: string(app.Expiring), Text: "expired, or expiring"},
+	{Value: string(app.Expiring), Text: "expired or expiring"},
 	{Value: string(app.Revoked), Text: "revoked"},
 	{Value: string(app.Unreadable), Text: "unreadable"},
 }
 
-// ReadKeyFilter reads a filter of keys from an address. It reports false for a filter
-// that is not valid.
+// ReadKeyFilter reads a filter of keys from an address. It reports false for an invalid
+// filter.
 func ReadKeyFilter(q url.Values) (app.KeyFilter, bool) {
 	f := app.KeyFilter{Prefix: strings.TrimSpace(q.Get("q")), Anywhere: q.Get("in") == anywhere,
 		Tag: strings.TrimSpace(q.Get("tag")), Group: strings.TrimSpace(q.Get("group")),
@@ -49,7 +50,7 @@ func ReadKeyFilter(q url.Values) (app.KeyFilter, bool) {
 		(f.State == "" || slices.Contains(app.States(), f.State))
 }
 
-// FilterValues returns the query of an address with a filter.
+// FilterValues returns the query of an address that ReadKeyFilter reads as f.
 func FilterValues(f app.KeyFilter) url.Values {
 	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "group": {f.Group}, "state": {string(f.State)}}
 	if f.Anywhere {

@@ -22,7 +22,7 @@ type OverrideForm struct {
 	problem string
 }
 
-// NewOverrideForm returns a form with the limits that apply to a key now.
+// NewOverrideForm returns a form with the effective limits e of a key.
 func NewOverrideForm(k policy.Key, e policy.Effective) OverrideForm {
 	f := OverrideForm{
 		Version: k.Version, Limits: form.NewLimitList("limits", e.Limits),
@@ -34,7 +34,8 @@ func NewOverrideForm(k policy.Key, e policy.Effective) OverrideForm {
 	return f
 }
 
-// ReadOverrideForm reads the form that a browser sent. It fails for a form of another page.
+// ReadOverrideForm reads the form that a browser sent. It returns form.ErrForeign for a
+// form of another page.
 func ReadOverrideForm(values url.Values) (OverrideForm, error) {
 	version, err := form.ReadVersion(values)
 	if err != nil {
@@ -68,7 +69,7 @@ func (f *OverrideForm) Errors() int {
 	return f.Limits.ErrorCount() + f.until.ErrorCount() + form.CountErrors(f.mode, f.Reason)
 }
 
-// SetError shows the errors of a validation at their fields.
+// SetError sets the errors of a validation at their fields.
 func (f *OverrideForm) SetError(invalid *policy.InvalidError) {
 	for _, e := range invalid.Fields {
 		switch {
@@ -91,10 +92,10 @@ func (f *OverrideForm) View() templates.Form {
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.Version, 10)}},
 		Error:  f.problem, Errors: f.Errors(),
 		Lists: []templates.LimitList{
-			f.Limits.View("Limits", "A call is allowed when every limit admits it.")},
+			f.Limits.View("Limits", "A call is allowed if every limit admits it.")},
 		Choices: form.LimitChoices(),
 		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode)},
-			append(form.UntilFields(f.until, "no end"), form.ReasonField(f.Reason))...),
+			append(form.UntilFields(f.until, "never"), form.ReasonField(f.Reason))...),
 		Preview: true, Submit: "Save",
 	}
 }

@@ -38,13 +38,14 @@ func (c *Changes) PreviewOverride(
 	}
 	p.Effects = []string{result.text()}
 	if o.Mode == policy.Shadow && result.wouldDeny > 0 {
-		p.Effects = append(p.Effects, "In shadow mode none of them is denied.")
+		p.Effects = append(p.Effects, "In shadow mode, no call is denied.")
 	}
 	return p, nil
 }
 
-// PreviewPlan describes what a plan of next would have denied in the last hour: by its
-// limits, of the calls of its busiest keys; by its open routes, of all its calls.
+// PreviewPlan describes what a plan of next would have denied in the last hour. Its limits
+// are replayed on the calls of its busiest keys, its open routes are compared with all its
+// calls.
 func (c *Changes) PreviewPlan(r *http.Request, set, next *policy.Set, number int) ([]string, error) {
 	now := time.Now()
 	p, _ := next.PlanByNumber(number)
@@ -91,7 +92,7 @@ func (c *Changes) previewPlanLimits(
 	if len(keys) > 1 {
 		which = page.Number(int64(len(keys))) + " busiest keys"
 	}
-	return sum.text() + " Tried on the " + which + " of the plan, without overrides.", nil
+	return sum.text() + " Based on the plan's " + which + " without an override.", nil
 }
 
 // PreviewKeys describes what a change of many keys would have denied of the calls of the
@@ -105,7 +106,7 @@ func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFi
 		return "", err
 	}
 	var sum replayed
-	tried := int64(0)
+	replayedKeys := int64(0)
 	for _, k := range keys {
 		if k.Status != policy.Active {
 			continue
@@ -115,18 +116,18 @@ func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFi
 			return "", err
 		}
 		if result.calls > 0 {
-			tried++
+			replayedKeys++
 		}
 		sum.add(result)
 	}
-	if tried == 0 {
+	if replayedKeys == 0 {
 		return "These keys made no calls in the last hour to compare.", nil
 	}
 	which := "busiest of these keys."
-	if tried > 1 {
-		which = page.Number(tried) + " " + which
+	if replayedKeys > 1 {
+		which = page.Number(replayedKeys) + " " + which
 	}
-	return sum.text() + " Tried on the " + which, nil
+	return sum.text() + " Based on the " + which, nil
 }
 
 // replayChange replays the calls of a key against the limits that apply to it after a
@@ -192,8 +193,8 @@ type replayed struct {
 	cut       bool  // only the latest calls were replayed
 }
 
-// replay replays the recorded calls of a key or caller against limits of which nothing is
-// used at first. Without limits no call is denied.
+// replay replays the recorded calls of a key or caller against limits that start unused.
+// Without limits no call is denied.
 func (c *Changes) replay(
 	ctx context.Context, id string, now time.Time, limits []limiter.Limit,
 ) (r replayed, err error) {
@@ -221,8 +222,8 @@ func (c *Changes) replay(
 	return r, nil
 }
 
-// latest returns the latest maxReplayed calls, and whether it left out others.
-func latest(calls []usage.Call) ([]usage.Call, bool) {
+// latest returns the latest maxReplayed calls. cut reports that it left out earlier ones.
+func latest(calls []usage.Call) (last []usage.Call, cut bool) {
 	total := int64(0)
 	for i, call := range slices.Backward(calls) {
 		if total += call.Calls; total > maxReplayed {
@@ -243,10 +244,10 @@ func (r *replayed) text() string {
 	if r.calls == 0 {
 		return "No calls in the last hour to compare."
 	}
-	text := "In the last hour this would have denied " + page.Number(r.wouldDeny) + " of " +
+	text := "In the last hour, this would have denied " + page.Number(r.wouldDeny) + " of " +
 		page.Number(r.calls) + " calls; " + page.Number(r.denied) + " were denied."
 	if r.cut {
-		text += " Only the latest " + page.Number(r.calls) + " were tried."
+		text += " Only the latest " + page.Number(r.calls) + " calls were replayed."
 	}
 	return text
 }

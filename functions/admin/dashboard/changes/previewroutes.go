@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	maxRefused     = 10_000 // latest refused calls that a preview uses
-	maxNamedRoutes = 3      // that a preview names
+	maxRefused     = 10_000 // latest entries of refused calls that a preview uses
+	maxNamedRoutes = 3      // routes that a preview names
 )
 
-// PreviewKey describes an edit of a key, and what other open routes would have refused of
-// its calls in the last hour. Calls by route are counted for plans only, so the number
-// for a key is a range.
+// PreviewKey describes an edit of a key: its changes and, if its open routes change, the
+// calls of the last hour that the new ones would have refused. Calls by route are counted
+// per plan, so the number for a key is a range.
 func (c *Changes) PreviewKey(r *http.Request, set *policy.Set, before,
 	after policy.Key) (*templates.Preview, error) {
 	p := &templates.Preview{Changes: OfKey(set, before, after)}
@@ -58,8 +58,8 @@ func (c *Changes) PreviewKey(r *http.Request, set *policy.Set, before,
 	return p, nil
 }
 
-// previewPlanRoutes describes what the open routes of p would have refused of its calls
-// in the last hour; empty if set has the plan with the same routes.
+// previewPlanRoutes describes which calls of the last hour the open routes of p would have
+// refused; empty if the plan has the same routes in set.
 func (c *Changes) previewPlanRoutes(ctx context.Context, set *policy.Set, p policy.Plan,
 	now time.Time) (string, error) {
 	old, _ := set.PlanByNumber(p.Number)
@@ -74,7 +74,7 @@ func (c *Changes) previewPlanRoutes(ctx context.Context, set *policy.Set, p poli
 	if err != nil {
 		return "", err
 	}
-	// The log does not have the plans of calls.
+	// The denial log has no plans, so they are read from the keys.
 	ids := map[string]bool{}
 	for _, d := range refused {
 		ids[d.Subject] = true
@@ -98,8 +98,9 @@ func (c *Changes) previewPlanRoutes(ctx context.Context, set *policy.Set, p poli
 	return newOpenRoutes(p.Allow).check(counts).planText() + result.text(), nil
 }
 
-// refusedForRoute returns the calls of the last hour that were refused for their route
-// and whose callers proved a key. cut reports that it left out older ones.
+// refusedForRoute returns the denial log's entries of the last hour for calls that were
+// refused for their route and whose caller is known. cut reports that it left out older
+// entries.
 func (c *Changes) refusedForRoute(ctx context.Context, q denylog.Query,
 	now time.Time) (refused []denylog.Entry, cut bool, err error) {
 	q.Cause, q.From, q.To = cause.Access, now.Add(-PreviewSpan), now
@@ -117,7 +118,7 @@ func (c *Changes) refusedForRoute(ctx context.Context, q denylog.Query,
 	return refused, false, nil
 }
 
-// openRoutes are the lists of a plan and a key, each of which must match a call.
+// openRoutes are the lists of a plan and a key. A call must match each of them.
 type openRoutes []*route.List
 
 // newOpenRoutes leaves out empty lists. A list that is not valid opens no route.
@@ -136,7 +137,7 @@ func newOpenRoutes(allow ...[]route.Pattern) openRoutes {
 	return lists
 }
 
-// covers reports which calls of a route the lists open: all of them if there is no list.
+// covers reports which calls of a route the lists open. Without a list they open all.
 func (o openRoutes) covers(called route.Call) route.Coverage {
 	coverage := route.Every
 	for _, list := range o {
@@ -145,7 +146,7 @@ func (o openRoutes) covers(called route.Call) route.Coverage {
 	return coverage
 }
 
-// check divides calls by route into those that the lists open, refuse, or may refuse.
+// check sorts calls by route into those that the lists open, refuse, or may refuse.
 func (o openRoutes) check(counts map[routecount.Route]int64) routeResult {
 	r := routeResult{counts: counts}
 	for called, calls := range counts {
@@ -169,11 +170,11 @@ func (o openRoutes) check(counts map[routecount.Route]int64) routeResult {
 	return r
 }
 
-// routeResult is what open routes would have done to calls by route.
+// routeResult is the effect of open routes on calls by route.
 type routeResult struct {
 	calls   int64
 	refused int64
-	unclear int64 // refused or not by their path, or not recorded by route
+	unclear int64 // refused depending on their path, or not recorded by route
 	// closed are the routes of refused calls, partly those of unclear calls, both by
 	// calls, most first.
 	closed, partly []routecount.Route
@@ -185,16 +186,16 @@ func (r routeResult) planText() string {
 	if r.calls == 0 {
 		return "No route was called with this plan in the last hour."
 	}
-	text := "In the last hour this would have refused " + page.Number(r.refused) + " of the plan's " +
+	text := "In the last hour, this would have refused " + page.Number(r.refused) + " of the plan's " +
 		page.Number(r.calls) + " calls for their route" + r.routesText(r.closed)
 	if r.unclear > 0 {
-		text += " For " + page.Number(r.unclear) + " other calls it depends on the path" +
+		text += " For " + page.Number(r.unclear) + " other calls, it depends on the path" +
 			r.routesText(r.partly)
 	}
 	return text
 }
 
-// keyText describes how many of a key's calls the plan's refused calls can include.
+// keyText describes how many of a key's calls can be among the refused calls of the plan.
 func (r routeResult) keyText(calls int64) string {
 	if calls == 0 {
 		return "No calls in the last hour to compare."
@@ -205,12 +206,12 @@ func (r routeResult) keyText(calls int64) string {
 	if least != most {
 		count = "between " + page.Number(least) + " and " + page.Number(most)
 	}
-	text := "In the last hour this would have refused " + count + " of the key's " + page.Number(calls) +
-		" calls for their route. Routes are counted for each plan, not for each key: of all " +
-		page.Number(total) + " calls of the plan it would have refused " + page.Number(r.refused) +
+	text := "In the last hour, this would have refused " + count + " of the key's " + page.Number(calls) +
+		" calls for their route. Routes are counted per plan, not per key: of the plan's " +
+		page.Number(total) + " calls, it would have refused " + page.Number(r.refused) +
 		r.routesText(r.closed)
 	if r.unclear > 0 {
-		text += " For " + page.Number(r.unclear) + " others it depends on the path" + r.routesText(r.partly)
+		text += " For " + page.Number(r.unclear) + " others, it depends on the path" + r.routesText(r.partly)
 	}
 	return text
 }
@@ -231,14 +232,14 @@ func (r routeResult) routesText(routes []routecount.Route) string {
 	return text + "."
 }
 
-// reopened is what other open routes would have done to calls refused for their route.
+// reopened is the effect of new open routes on calls that were refused for their route.
 type reopened struct {
 	calls, opens int64
-	cut          bool // only the latest calls were used
+	cut          bool // only the latest entries were used
 }
 
-// add adds a refused call. A call that the old lists open was refused for the spelling of
-// its path, and the new lists do not change that.
+// add adds an entry of the denial log. If the old lists open its route, the call was
+// refused for the spelling of its path, which the new lists do not change.
 func (r *reopened) add(d denylog.Entry, old, current openRoutes) {
 	called := route.Call{API: d.API, Stage: d.Stage, Method: d.Method, Path: d.Path}
 	r.calls += d.Calls
@@ -254,7 +255,7 @@ func (r *reopened) text() string {
 	text := " Of " + page.Number(r.calls) + " calls refused for their route, this would open " +
 		page.Number(r.opens) + "."
 	if r.cut {
-		text += " Only the latest " + page.Number(maxRefused) + " were looked at."
+		text += " Only the latest " + page.Number(maxRefused) + " entries of the denial log were checked."
 	}
 	return text
 }

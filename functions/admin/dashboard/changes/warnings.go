@@ -13,11 +13,11 @@ import (
 	"tidegate/internal/policy"
 )
 
-// manyKeys is the number of keys from which an edit of their plan needs confirmation.
+// manyKeys is the number of keys from which on an edit of their plan needs confirmation.
 const manyKeys = 1000
 
-// MootWarnings names the limits of a list that never deny a call. prefix begins each
-// warning.
+// MootWarnings returns a warning for each limit that never denies a call, since another
+// of the list is stricter. prefix begins each warning.
 func MootWarnings(prefix string, limits []limiter.Limit) []string {
 	var all []string
 	for _, m := range limiter.RedundantLimits(limits) {
@@ -31,8 +31,8 @@ func MootWarnings(prefix string, limits []limiter.Limit) []string {
 	return all
 }
 
-// PolicyWarnings returns warnings about a save of the policy. It leaves out what the
-// saved policy does already.
+// PolicyWarnings returns warnings about a save of the policy. It omits
+// those about parts that the save does not change.
 func (c *Changes) PolicyWarnings(ctx context.Context, before, after *policy.Set) ([]string, error) {
 	counts, err := c.keys.PlanCounts(ctx, before)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *Changes) PolicyWarnings(ctx context.Context, before, after *policy.Set)
 	return append(all, refusalWarnings(before, after)...), nil
 }
 
-// changedMoot is MootWarnings for a list that a save changes.
+// changedMoot returns MootWarnings of a list that a save changes.
 func changedMoot(prefix string, before, after []limiter.Limit) []string {
 	if slices.Equal(before, after) {
 		return nil
@@ -63,7 +63,7 @@ func planWarnings(before, after *policy.Set, counts map[int]int64) []string {
 		}
 		name := "Plan " + page.Clip(p.Name, page.MaxName) + ": "
 		if n := counts[p.Number]; existed && n >= manyKeys {
-			all = append(all, name+"this acts on "+page.Number(n)+" keys at once.")
+			all = append(all, name+"this affects "+page.Number(n)+" keys at once.")
 		}
 		all = append(all, changedMoot(name, old.Limits, p.Limits)...)
 		all = append(all, changedMoot(name+"limits per group: ", old.PerGroup, p.PerGroup)...)
@@ -89,7 +89,7 @@ func routeWarnings(before, after *policy.Set) []string {
 	return all
 }
 
-// refusalWarnings names the callers that a save begins to refuse.
+// refusalWarnings names the callers that are refused after a save and were not before.
 func refusalWarnings(before, after *policy.Set) []string {
 	var all []string
 	changed := !slices.Equal(before.Allow, after.Allow) || !slices.Equal(before.Deny, after.Deny)
@@ -100,17 +100,17 @@ func refusalWarnings(before, after *policy.Set) []string {
 	switch {
 	case !changed:
 	case refusesAll(after.Deny) || len(after.Allow) > 0 && !open:
-		all = append(all, "Every call is refused: no address is left that may call.")
+		all = append(all, "Every call is refused: no address is allowed.")
 	case len(before.Allow) == 0 && len(after.Allow) > 0:
-		all = append(all, "Calls from everywhere but "+networks(after.Allow)+" are refused.")
+		all = append(all, "Calls from all addresses except "+networks(after.Allow)+" are refused.")
 	case len(removed) > 0 && len(after.Allow) > 0:
 		all = append(all, "Calls from "+networks(removed)+" are refused.")
 	}
 	if before.TokenPlan != "" && after.TokenPlan == "" {
-		all = append(all, "JWTs that name no plan are refused.")
+		all = append(all, "JWTs without a plan are refused.")
 	}
 	if before.AddressPlan != "" && after.AddressPlan == "" {
-		all = append(all, "Callers known by their address are refused.")
+		all = append(all, "Callers identified by their address are refused.")
 	}
 	return all
 }

@@ -1,6 +1,7 @@
-// Package form reads the inputs of the dashboard's forms, validates them, and shows them
-// again with their errors: limits, expiries, lists, numbers and reasons. The packages
-// below dashboard import it. It must know no page, and it reads nothing from Valkey.
+// Package form reads the inputs of the dashboard's forms, validates them, and returns the
+// fields that show them again with their errors: limits, expiries, lists, numbers and
+// reasons. Package dashboard and the packages below it import it. It must know no page, and
+// it reads nothing from Valkey.
 package form
 
 import (
@@ -23,10 +24,10 @@ import (
 
 // Bounds of typed text, in characters.
 const (
-	// MaxInput is more than any number or time zone needs.
+	// MaxInput exceeds the length of any number or time zone.
 	MaxInput = 80
-	// MaxReasonInput exceeds the longest reason, so that a longer one gets an error and is
-	// not cut.
+	// MaxReasonInput exceeds the longest reason, so that a longer one gets an error instead
+	// of being cut.
 	MaxReasonInput = policy.MaxReasonLen + 50
 	// maxShown bounds the text that a field shows again.
 	maxShown = 4000
@@ -35,7 +36,7 @@ const (
 // Checked is the value of a checked box.
 const Checked = "yes"
 
-// ChooseFromList is the error of a choice that was not offered.
+// ChooseFromList is the error of a value that is none of the options.
 const ChooseFromList = "Choose one from the list."
 
 // Input is the typed text of a field, and its error.
@@ -43,7 +44,7 @@ type Input struct{ Text, Error string }
 
 // Typed returns the named field, shortened to at most maxLen characters.
 func Typed(values url.Values, name string, maxLen int) Input {
-	text := strings.ToValidUTF8(values.Get(name), "\u202e") // every field rejects this character
+	text := strings.ToValidUTF8(values.Get(name), "\u202e") // no field accepts this character
 	if runes := []rune(text); len(runes) > maxLen {
 		text = string(runes[:maxLen])
 	}
@@ -72,7 +73,7 @@ func (in *Input) CheckReason() {
 	}
 }
 
-// AllowEmpty clears the error of an empty input. A preview needs no reason.
+// AllowEmpty clears the error of an empty input, such as the reason of a preview.
 func (in *Input) AllowEmpty() {
 	if strings.TrimSpace(in.Text) == "" {
 		in.Error = ""
@@ -86,7 +87,8 @@ var (
 )
 
 // Whole returns the typed whole number, which may have separators between thousands. It
-// sets an error if there is none from least to most; missing is the error of empty text.
+// sets an error unless the number is from least to most. missing is the error of empty
+// text.
 func (in *Input) Whole(missing string, least, most int64) int64 {
 	return in.count(missing, least, most, "")
 }
@@ -115,8 +117,8 @@ func (in *Input) count(missing string, least, most int64, unit string) int64 {
 	return n
 }
 
-// Hundredths returns the typed number, which may have two decimals, times 100. It sets an
-// error if there is none from least to most, both in hundredths.
+// Hundredths returns 100 times the typed number, which may have two decimals. It sets an
+// error unless the result is from least to most.
 func (in *Input) Hundredths(least, most int64) int64 {
 	text := strings.TrimSpace(in.Text)
 	if !decimal.MatchString(text) {
@@ -131,12 +133,12 @@ func (in *Input) Hundredths(least, most int64) int64 {
 	return n
 }
 
-// Span returns the typed duration, such as 10s, 5m, 1h30m or 2d. It sets an error if there
-// is none.
+// Span returns the typed duration, such as 10s, 5m, 1h30m or 2d. It sets an error if the
+// text is no duration.
 func (in *Input) Span() policy.Duration {
 	d, err := limiter.ParseWindow(strings.TrimSpace(in.Text))
 	if err != nil {
-		in.Error = "Enter a time such as 30s, 5m, 1h or 2d."
+		in.Error = "Enter a duration such as 30s, 5m, 1h or 2d."
 	}
 	return policy.Duration(d)
 }
@@ -148,7 +150,7 @@ func (in *Input) Lease() policy.Duration {
 	}
 	d := in.Span()
 	if in.Error != "" {
-		in.Error = "Enter a time such as 500ms, 1s or 10s, or leave it blank."
+		in.Error = "Enter a duration such as 500ms or 10s, or leave this blank."
 	}
 	return d
 }
@@ -172,9 +174,9 @@ func CountErrors(fields ...Input) int {
 	return n
 }
 
-// SetErrors shows the store's validation errors at the fields with their names. An error
-// of a list's item belongs to the field of the list. SetErrors returns the last error that
-// belongs to no field, or an empty string.
+// SetErrors sets the store's validation errors at the fields with their names. An error of
+// an item belongs to the field of its list. SetErrors returns the last error without a
+// field, or an empty string.
 func SetErrors(fields map[string]*Input, invalid *policy.InvalidError) string {
 	problem := ""
 	for _, e := range invalid.Fields {
@@ -191,7 +193,7 @@ func SetErrors(fields map[string]*Input, invalid *policy.InvalidError) string {
 // Sentence turns an error message, such as "is too long", into a sentence.
 func Sentence(message string) string {
 	if message == "" {
-		return "This is not valid."
+		return "This value is invalid."
 	}
 	if strings.HasPrefix(message, "is ") {
 		message = "it " + message
@@ -199,7 +201,7 @@ func Sentence(message string) string {
 	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
 }
 
-// Field shows an input as it was typed.
+// Field returns a field with the typed text of an input and its error.
 func Field(in Input) templates.Field { return templates.Field{Value: in.Text, Error: in.Error} }
 
 // ChoiceField returns a field that offers options.
@@ -209,7 +211,8 @@ func ChoiceField(name, label string, options []templates.Option, in Input) templ
 	}
 }
 
-// TextField returns a field for a line of at most maxLen characters.
+// TextField returns a field for a line of at most maxLen characters. sample is its
+// placeholder.
 func TextField(name, label, sample string, maxLen int, in Input) templates.FormField {
 	return templates.FormField{
 		ID: name, Label: label, Kind: templates.TextField, Sample: sample, Max: strconv.Itoa(maxLen),
@@ -219,16 +222,16 @@ func TextField(name, label, sample string, maxLen int, in Input) templates.FormF
 
 // ReasonField returns the field for the reason of a change.
 func ReasonField(in Input) templates.FormField {
-	return TextField("reason", "Reason", "why, with a link", policy.MaxReasonLen, in)
+	return TextField("reason", "Reason", "Why, with a link if possible", policy.MaxReasonLen, in)
 }
 
-// Resumes reports whether the form is to be shown again as it was typed.
+// Resumes reports whether a request asks to show the form again as it was typed.
 func Resumes(r *http.Request) bool { return r.PostForm.Get("action") == page.Resume }
 
-// ErrForeign is the error of a form that this dashboard did not make.
+// ErrForeign is the error of a form that this page did not produce.
 var ErrForeign = errors.New("unknown form field")
 
-// ReadVersion returns the version on which an edit is based. It fails with ErrForeign.
+// ReadVersion returns the version on which an edit is based, or ErrForeign.
 func ReadVersion(values url.Values) (int64, error) {
 	version, err := strconv.ParseInt(values.Get("version"), 10, 64)
 	if err != nil || version < 0 {
@@ -237,10 +240,11 @@ func ReadVersion(values url.Values) (int64, error) {
 	return version, nil
 }
 
-// acceptedField confirms warnings. It holds their digest, so that it confirms no others.
+// acceptedField is the field that confirms warnings. Its value is their digest, so that it
+// confirms no others.
 const acceptedField = "accepted"
 
-// Warn shows warnings and a field that confirms them. It returns nil for no warnings.
+// Warn returns warnings with the field that confirms them; nil for no warnings.
 func Warn(texts []string) *templates.Warn {
 	if len(texts) == 0 {
 		return nil

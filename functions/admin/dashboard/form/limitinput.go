@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// LimitInput holds the typed fields of a limit, which are a row of a LimitList. A blank
-// row is no limit.
+// LimitInput holds the typed fields of a limit, which is a row of a LimitList. A blank row
+// is no limit.
 type LimitInput struct {
 	Requests, Window, Unit, Algorithm Input
 	zone, slots, notify               Input
@@ -73,8 +73,8 @@ func (l *LimitInput) errors() int {
 		l.countDenied, l.mode)
 }
 
-// blank reports whether the row was left empty. It ignores the algorithm and the unit,
-// which always have a value, unless the unit is a calendar period.
+// blank reports whether the row is empty. The algorithm and a unit of time are ignored,
+// since they always have a value.
 func (l *LimitInput) blank() bool {
 	typed := l.Requests.Text + l.Window.Text + l.zone.Text + l.slots.Text + l.notify.Text +
 		l.countDenied.Text
@@ -125,7 +125,7 @@ func (l *LimitInput) limit() limiter.Limit {
 	return limit
 }
 
-// checkBounds sets the errors of a limit that is out of bounds, at fields without an error.
+// checkBounds sets the errors of an invalid limit, at fields that have no error yet.
 func (l *LimitInput) checkBounds(limit limiter.Limit) {
 	fields := l.fields()
 	for _, e := range limit.Errors() {
@@ -137,28 +137,28 @@ func (l *LimitInput) checkBounds(limit limiter.Limit) {
 
 const notifyAdvice = "Enter up to 5 percentages in ascending order, such as 80, 100."
 
-// advice says how to correct a field, in the terms of the form.
+// advice returns the error of a field: how to correct it, in the terms of the form.
 func advice(e limiter.FieldError, l limiter.Limit) string {
 	switch e.Field {
 	case "calendar":
-		return "Only a fixed window follows the calendar: choose that algorithm, or another unit."
+		return "Only the fixed window algorithm has calendar units. Choose it, or another unit."
 	case "countDenied":
-		return "Only the log can count denied calls: choose that algorithm, or clear this."
+		return "Only the log algorithm can count denied calls. Choose it, or clear this."
 	case "notify":
 		switch {
 		case l.CountDenied:
-			return "Only a limit that counts no denied calls can notify: clear one of the two."
+			return "A limit that counts denied calls cannot alert. Clear one of the two."
 		case l.Span() < limiter.MinNotifyWindow:
-			return "Choose a window of 1 minute or more, or leave this blank."
+			return "Alerts need a window of 1 minute or more. Lengthen it, or leave this blank."
 		}
 		return notifyAdvice
 	case "slots":
-		return "Only the log has slots: choose that algorithm, or leave this blank."
+		return "Only the log algorithm has slots. Choose it, or leave this blank."
 	case "zone":
 		if l.Calendar == limiter.NoCalendar {
-			return "Only a calendar has a time zone: choose a calendar unit, or leave this blank."
+			return "Only calendar units have a time zone. Choose one, or leave this blank."
 		}
-		return "Enter a time zone, such as Europe/Berlin, or leave it blank for UTC."
+		return "Enter a time zone such as Europe/Berlin, or leave this blank for UTC."
 	}
 	return Sentence(e.Message)
 }
@@ -175,7 +175,7 @@ func (l *LimitInput) Period() (time.Duration, limiter.Calendar) {
 		l.Unit.Error = ChooseFromList
 	}
 	if count := strings.TrimSpace(l.Window.Text); count != "" && count != "1" {
-		l.Window.Error = "Enter 1 with a calendar unit, or leave it blank."
+		l.Window.Error = "Enter 1 with a calendar unit, or leave this blank."
 	}
 	return 0, calendar
 }

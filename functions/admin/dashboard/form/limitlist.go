@@ -34,8 +34,8 @@ func NewLimitList(name string, limits []limiter.Limit) LimitList {
 // required is the name of the list that needs at least one limit.
 const required = "limits"
 
-// ReadLimitList reads the list that a browser sent. It fails with ErrForeign if there are
-// more rows than the form offers.
+// ReadLimitList reads the list that a browser sent. It returns ErrForeign if there are more
+// rows than the form offers.
 func ReadLimitList(values url.Values, name string) (LimitList, error) {
 	l := LimitList{Name: name}
 	for i := 0; values.Has(l.field(i) + ".requests"); i++ {
@@ -83,8 +83,8 @@ func (l *LimitList) Limits() []limiter.Limit {
 	return limits
 }
 
-// SetError shows a validation error of the store if it belongs to this list, and reports
-// whether it does. field is the store's name of the list. Call it after Limits.
+// SetError sets a validation error of the store at its row if it belongs to this list, and
+// reports whether it does. field is the store's name of the list. Call it after Limits.
 func (l *LimitList) SetError(e policy.FieldError, field string) bool {
 	if e.Field == field {
 		l.Error = Sentence(e.Message)
@@ -112,7 +112,7 @@ func (l *LimitList) ErrorCount() int {
 	return n
 }
 
-// View shows the list. An empty list has a blank row.
+// View returns the list for a page. An empty list has a blank row.
 func (l *LimitList) View(legend, advice string) templates.LimitList {
 	rows := l.Rows
 	if len(rows) == 0 {
@@ -168,14 +168,13 @@ func preview(in LimitInput) string {
 	return policydoc.LimitText(limit)
 }
 
-// LimitChoices returns the options of the rows of all lists.
+// LimitChoices returns the options that the rows of all lists share.
 func LimitChoices() templates.LimitChoices {
 	return templates.LimitChoices{
 		Units: units(), Methods: algorithms(), Modes: modes(), Slots: page.Number(limiter.DefaultSlots),
-		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each 1 to " +
+		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each of 1 to " +
 			page.Number(limiter.MaxRequests) +
-			" calls in 1 millisecond to 366 days, or in a period of the calendar. A row with nothing " +
-			"filled in is left out.",
+			" requests per 1 millisecond to 366 days, or per calendar period. Empty rows are ignored.",
 	}
 }
 
@@ -196,7 +195,7 @@ func units() []templates.Option {
 func modes() []templates.Option {
 	return []templates.Option{
 		{Value: string(policy.Enforce), Text: "enforce"},
-		{Value: string(policy.Shadow), Text: "shadow: count, deny nothing", Mark: string(policy.Shadow)},
+		{Value: string(policy.Shadow), Text: "shadow: count, never deny", Mark: string(policy.Shadow)},
 	}
 }
 
@@ -205,7 +204,7 @@ func algorithms() []templates.Option {
 		limiter.Log:         "log: exact",
 		limiter.Counter:     "counter: approximate, least memory",
 		limiter.TokenBucket: "token bucket: a burst, then an even rate",
-		limiter.FixedWindow: "fixed window: up to twice at a boundary",
+		limiter.FixedWindow: "fixed window: up to twice the limit at a boundary",
 	}
 	var all []templates.Option
 	for _, a := range limiter.Algorithms() {

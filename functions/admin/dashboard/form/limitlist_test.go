@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// drawLimit draws a valid limit, of every kind.
+// drawLimit draws a valid limit of any kind.
 func drawLimit(t *rapid.T) limiter.Limit {
 	l := limiter.Limit{
 		Requests: rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
@@ -40,27 +40,27 @@ func drawLimit(t *rapid.T) limiter.Limit {
 	return l
 }
 
-// A limit that the page shows is read back as the same limit, by way of a browser.
+// A limit that the page shows is read back unchanged after a browser sent the form.
 func TestFormRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t)
 		if err := limit.Validate(); err != nil {
-			t.Fatalf("the test drew %+v: %v", limit, err)
+			t.Fatalf("drew an invalid limit %+v: %v", limit, err)
 		}
-		list, err := ReadLimitList(sent(NewLimitList("limits", []limiter.Limit{limit})), "limits")
+		list, err := ReadLimitList(sentBy(NewLimitList("limits", []limiter.Limit{limit})), "limits")
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := list.Limits()
 		if list.ErrorCount() > 0 || len(got) != 1 || got[0] != limit {
-			t.Fatalf("%v became %v, %+v", limit, got, list)
+			t.Fatalf("got %v, want %v; form %+v", got, limit, list)
 		}
 	})
 }
 
-// sent is what a browser sends of a page that shows the list: a box only if it is
-// checked, of a choice only what it offers.
-func sent(list LimitList) url.Values {
+// sentBy returns the values that a browser sends for a list: a box only if it is checked, a
+// choice only if its value is an option.
+func sentBy(list LimitList) url.Values {
 	values := url.Values{}
 	for _, row := range list.View("", "").Rows {
 		set := func(name, text string) { values.Set(row.Field+"."+name, text) }
@@ -91,8 +91,8 @@ func sent(list LimitList) url.Values {
 	return values
 }
 
-// Text that anybody typed never makes the form panic, nor pass as a limit out of bounds.
-func TestFormNeverPassesNonsense(t *testing.T) {
+// Arbitrary text never makes the form panic or yields an invalid limit.
+func TestFormRejectsInvalidLimits(t *testing.T) {
 	unitNames := []string{"calendar ", "calendar decade"}
 	for _, u := range units() {
 		unitNames = append(unitNames, u.Value)
@@ -123,13 +123,13 @@ func TestFormNeverPassesNonsense(t *testing.T) {
 		}
 		for _, l := range limits {
 			if err := l.Validate(); err != nil {
-				t.Fatalf("%+v passed: %v", form, err)
+				t.Fatalf("form %+v has no error, but yields an invalid limit: %v", form, err)
 			}
 		}
 	})
 }
 
-// twoRows is a form whose first limit is blank.
+// twoRows returns a form whose first row is blank.
 func twoRows() url.Values {
 	return url.Values{
 		"limits[0].requests": {""}, "limits[0].unit": {"second"}, "limits[0].algorithm": {"log"},
@@ -138,7 +138,7 @@ func twoRows() url.Values {
 	}
 }
 
-// Each field that the store can find wrong has its place on the form.
+// An error of the store for any field of a limit is shown at that field of its row.
 func TestSetError(t *testing.T) {
 	for field, id := range map[string]string{
 		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
@@ -149,11 +149,11 @@ func TestSetError(t *testing.T) {
 		if err != nil || len(list.Limits()) != 1 {
 			t.Fatal(err)
 		}
-		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is not for you"}
+		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is not valid"}
 		if !list.SetError(e, "override.limits") || list.SetError(
 			policy.FieldError{Field: "override.limits[1].requests"}, "override.limits",
 		) {
-			t.Errorf("%s has no place, or a limit that is not there has one", field)
+			t.Errorf("%s: SetError accepts no error, or one of a missing limit", field)
 		}
 		row := list.View("", "").Rows[1]
 		messages := map[string]string{
@@ -162,9 +162,9 @@ func TestSetError(t *testing.T) {
 			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
 			"notify": row.Notify.Error, "mode": row.Mode.Error,
 		}
-		if messages[id] != "It is not for you." || row.More != (id == "zone" || id == "slots" ||
+		if messages[id] != "It is not valid." || row.More != (id == "zone" || id == "slots" ||
 			id == "countDenied" || id == "notify" || id == "mode") {
-			t.Errorf("%s: %+v", field, row)
+			t.Errorf("%s: got row %+v, want the error at %s", field, row, id)
 		}
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"tidegate/web/templates"
 )
 
-// Bounds of typed lists. The longest valid lists of networks and routes fit.
+// Bounds of typed lists. The longest valid lists of networks and routes are within them.
 const (
 	MaxPrefixText = 30_000 // characters
 	maxRoutesText = 20_000 // characters
-	maxList       = 4000   // bytes of a list that the address holds
+	maxList       = 4000   // bytes of a list in an address
 	maxTimes      = 9999   // repetitions of an item
 	maxQuoted     = 50     // characters of an item that an error quotes
 )
@@ -30,18 +30,18 @@ type ListItem struct {
 
 var listItemPattern = regexp.MustCompile(`^(\S+?)(?:\s*[x×]\s*([0-9]{1,4}))?$`)
 
-// ClipList returns a list on one line, fit to be shown. It leaves a list that is too long
-// for List too long.
+// ClipList returns a typed list on one line, safe to show. A list that is too long for List
+// stays too long.
 func ClipList(text string) string {
 	return page.Clip(strings.NewReplacer("\r\n", ", ", "\r", ", ", "\n", ", ").Replace(text), maxList+1)
 }
 
-// List returns the typed list. It sets an error if the list is empty, has more than most
-// items in all, or cannot be read. missing is the error of an empty list; sample is a
+// List returns the typed list. It sets an error if the list is empty, is invalid, or has
+// more than most items with repetitions. missing is the error of an empty list; sample is a
 // valid list.
 func (in *Input) List(missing, sample string, most int) []ListItem {
 	if len(in.Text) > maxList {
-		in.Error = "Type at most " + page.Number(maxList) + " characters; x30 after an item repeats it."
+		in.Error = "Enter at most " + page.Number(maxList) + " characters. x30 after an item repeats it."
 		return nil
 	}
 	items, invalid := splitList(in.Text)
@@ -51,12 +51,12 @@ func (in *Input) List(missing, sample string, most int) []ListItem {
 	}
 	switch {
 	case invalid != "":
-		in.Error = "“" + page.Clip(invalid, 20) + "” cannot be read. Type a list such as " + sample + "."
+		in.Error = "“" + page.Clip(invalid, 20) + "” is not valid here. Enter a list such as " + sample + "."
 	case total == 0:
 		in.Error = missing
 	case total > most:
-		in.Error = "This is a list of " + page.Number(int64(total)) + ". It may hold at most " +
-			page.Number(int64(most)) + "."
+		in.Error = "Enter at most " + page.Number(int64(most)) + " items. This list has " +
+			page.Number(int64(total)) + "."
 	}
 	return items
 }
@@ -121,7 +121,7 @@ func (in *Input) Prefixes() []netip.Prefix {
 		}
 		if err != nil {
 			in.Error = "“" + page.Clip(word, maxQuoted) +
-				"” is no network. Enter a network such as 203.0.113.0/24 or 2001:db8::/32."
+				"” is not a network. Enter one such as 203.0.113.0/24 or 2001:db8::/32."
 			return nil
 		}
 		list = append(list, p)
@@ -129,7 +129,7 @@ func (in *Input) Prefixes() []netip.Prefix {
 	return list
 }
 
-// RoutesField returns a field for the routes that a plan or a key opens, one per line.
+// RoutesField returns the field for the open routes of a plan or a key, one per line.
 func RoutesField(hint string, in Input) templates.FormField {
 	return templates.FormField{ID: "allow", Label: "Open routes", Kind: templates.AreaField, Hint: hint,
 		Sample: "GET /orders/*", Max: strconv.Itoa(maxRoutesText), Field: Field(in)}

@@ -1,6 +1,9 @@
 package form
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestSplitList(t *testing.T) {
 	for text, want := range map[string][]ListItem{
@@ -10,20 +13,13 @@ func TestSplitList(t *testing.T) {
 		"1.5s x3\n2h":      {{"1.5s", 3}, {"2h", 1}},
 		"7 x0":             {{"7", 0}},
 	} {
-		got, odd := splitList(text)
-		if odd != "" || len(got) != len(want) {
-			t.Errorf("%q: %v, %q", text, got, odd)
-			continue
-		}
-		for i := range want {
-			if got[i] != want[i] {
-				t.Errorf("%q: %v, want %v", text, got, want)
-			}
+		if got, invalid := splitList(text); invalid != "" || !slices.Equal(got, want) {
+			t.Errorf("%q: got %v and invalid item %q, want %v", text, got, invalid, want)
 		}
 	}
 	for _, text := range []string{"1 2", "1x12345 y", "x 3 x"} {
-		if got, odd := splitList(text); odd == "" {
-			t.Errorf("%q is read as %v", text, got)
+		if got, invalid := splitList(text); invalid == "" {
+			t.Errorf("%q: got %v, want an error", text, got)
 		}
 	}
 }

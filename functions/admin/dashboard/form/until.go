@@ -2,6 +2,7 @@ package form
 
 import (
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 type Until struct {
 	Choice Input // untilNever, UntilAt, or the value of one of untilSpans
 	At     Input
-	shown  time.Time // the instant that the form showed first; zero for none
+	shown  time.Time // the instant that the form showed at first; zero for none
 }
 
 const (
@@ -24,21 +25,21 @@ const (
 	// UntilForm is the layout of an instant: the value of a datetime-local field, in UTC.
 	UntilForm = "2006-01-02T15:04"
 
-	maxYear = 2200 // of an expiry
+	maxYear = 2200 // last year of an expiry
 )
 
-// untilSpans are the durations to choose from.
+// untilSpans are the durations that the form offers.
 var untilSpans = []struct {
 	value, text string
 	span        time.Duration
 }{
-	{"1h", "for 1 hour", time.Hour},
-	{"4h", "for 4 hours", 4 * time.Hour},
-	{"1d", "for 1 day", 24 * time.Hour},
-	{"7d", "for 7 days", 7 * 24 * time.Hour},
-	{"30d", "for 30 days", 30 * 24 * time.Hour},
-	{"90d", "for 90 days", 90 * 24 * time.Hour},
-	{"365d", "for 365 days", 365 * 24 * time.Hour},
+	{"1h", "in 1 hour", time.Hour},
+	{"4h", "in 4 hours", 4 * time.Hour},
+	{"1d", "in 1 day", 24 * time.Hour},
+	{"7d", "in 7 days", 7 * 24 * time.Hour},
+	{"30d", "in 30 days", 30 * 24 * time.Hour},
+	{"90d", "in 90 days", 90 * 24 * time.Hour},
+	{"365d", "in 365 days", 365 * 24 * time.Hour},
 }
 
 // NewUntil returns the input that shows an expiry. The zero time means never.
@@ -58,7 +59,7 @@ func untilOptions(never string) []templates.Option {
 	return append(options, templates.Option{Value: UntilAt, Text: "Custom date…"})
 }
 
-// unchanged reports whether the typed instant is the one that the form showed first.
+// unchanged reports whether the typed instant is the one that the form showed at first.
 func (u *Until) unchanged() bool {
 	return !u.shown.IsZero() && u.At.Text == u.shown.Format(UntilForm)
 }
@@ -93,9 +94,9 @@ func (u *Until) instant(now time.Time) time.Time {
 		case err != nil:
 			continue
 		case !t.After(now):
-			u.At.Error = "This time is past. Enter a future time."
+			u.At.Error = "This time is in the past. Enter a future time."
 		case t.Year() > maxYear:
-			u.At.Error = "This is too far away."
+			u.At.Error = "Enter a time before the year " + strconv.Itoa(maxYear+1) + "."
 		}
 		return t
 	}
@@ -106,7 +107,7 @@ func (u *Until) instant(now time.Time) time.Time {
 // ErrorCount returns the number of errors.
 func (u *Until) ErrorCount() int { return CountErrors(u.Choice, u.At) }
 
-// shownField is the hidden field with the instant that the form showed first, to the
+// shownField is the hidden field with the instant that the form showed at first, to the
 // second.
 const shownField = "until-shown"
 
@@ -120,10 +121,11 @@ func ReadUntil(values url.Values) Until {
 	return u
 }
 
-// UntilFields returns the fields for an expiry. never is the label of the choice of none.
+// UntilFields returns the fields for an expiry. never is the text of the option without an
+// expiry.
 func UntilFields(u Until, never string) []templates.FormField {
-	at := templates.FormField{ID: "until", Label: "Or until, UTC", Kind: templates.TimeField,
-		Hint: "A date here replaces the duration.", Field: Field(u.At)}
+	at := templates.FormField{ID: "until", Label: "Custom date, UTC", Kind: templates.TimeField,
+		Hint: "A date replaces the duration.", Field: Field(u.At)}
 	if at.Field.Value = page.Clip(u.At.Text, MaxInput); !u.shown.IsZero() {
 		at.Hidden = templates.Hidden{Name: shownField, Value: u.shown.Format(time.RFC3339)}
 	}
