@@ -39,7 +39,7 @@ func restoredByHand(t *testing.T, w *world) {
 	lost, emptied := w.emptyValkey(t, l)
 	d := w.login(t)
 	waiting.Until(t, "the page says what was lost", func() bool {
-		return strings.Contains(d.send(http.MethodGet, "/", nil).body, "Valkey lost changes, in")
+		return strings.Contains(d.send(http.MethodGet, "/", nil).body, "Valkey lost changes in")
 	})
 	t.Logf("noticed after %s", since(lost))
 	waiting.Until(t, "nothing is left to restore", func() bool {

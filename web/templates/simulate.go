@@ -68,8 +68,8 @@ type AlgorithmNote struct {
 	Source string // where the algorithm was published; may be empty
 }
 
-// anyPublished reports whether an algorithm of another library is checked. Their boxes are
-// hidden otherwise.
+// anyPublished reports whether an algorithm of another library is checked. Their boxes
+// are hidden otherwise.
 func anyPublished(checks []Check) bool {
 	for _, c := range checks {
 		if c.Published && c.Checked {

@@ -47,7 +47,7 @@ func TestJournalUnavailable(t *testing.T) {
 	}
 	s.Post("/keys/{bolt}/edit", fields("name", "bolt 2", "plan", "free", "version", "1", "lasts",
 		"never")).Wants(
-		t, http.StatusServiceUnavailable, "The journal does not answer", "Nothing was changed.")
+		t, http.StatusServiceUnavailable, "The journal is unavailable", "Nothing was changed.")
 	s.Post("/keys/{acme}/revoke", fields("version", "1", "reason", "leaked")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys").Wants(t, http.StatusOK, "1 change is not safe yet", "revoked")
 	if err := os.Rename(folder+"-away", folder); err != nil {
@@ -67,7 +67,7 @@ func TestRestoreLost(t *testing.T) {
 	if err := j.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s.Get("/settings").Wants(t, http.StatusOK, "Valkey lost changes, in", "Restore lost changes")
+	s.Get("/settings").Wants(t, http.StatusOK, "Valkey lost changes in", "Restore lost changes")
 	s.Get("/api/v1/journal").Wants(t, http.StatusOK, `"behind":`)
 	s.Post("/journal/restore", nil).Wants(t, http.StatusSeeOther)
 	s.Get("/keys").Wants(t, http.StatusOK, "Restored. Counts start empty.", "acme", "bolt", "revoked")
@@ -168,8 +168,8 @@ func TestAuditEntriesInJournal(t *testing.T) {
 	if err := os.Rename(folder, folder+"-away"); err != nil {
 		t.Fatal(err)
 	}
-	s.Get(last).Wants(t, http.StatusServiceUnavailable, "The journal does not answer",
-		"It has the older changes.")
+	s.Get(last).Wants(t, http.StatusServiceUnavailable, "The journal is unavailable",
+		"Older changes are stored there.")
 	s.Get(edits).Wants(t, http.StatusServiceUnavailable, "has the older entries")
 	s.Get("/audit/verify").Wants(t, http.StatusOK, "older entries of 1 audit chain could not be read")
 	s.Get("/api/v1/audit/verify").Wants(t, http.StatusOK, `"good":false`, `"unread":[`)

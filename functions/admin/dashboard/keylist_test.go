@@ -151,7 +151,7 @@ func TestStoreUnavailable(t *testing.T) {
 	s.Keys.Fail("LOADING dial tcp 10.1.2.3:6379: refused")
 	for _, path := range []string{"/keys?q=a", "/keys/{acme}", "/keys/{acme}/limits"} {
 		for _, got := range []sitetest.Reply{s.Get(path), s.Refresh(path)} {
-			got.Wants(t, http.StatusServiceUnavailable, "Valkey is not responding", "Try again")
+			got.Wants(t, http.StatusServiceUnavailable, "Valkey is unavailable", "Try again")
 			if strings.Contains(got.Body, "10.1.2.3") {
 				t.Errorf("%s: the page shows Valkey's address", path)
 			}

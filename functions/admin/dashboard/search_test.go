@@ -104,7 +104,7 @@ func TestFindByName(t *testing.T) {
 	s.Post("/search", fields("on", "elsewhere")).Wants(t, http.StatusBadRequest)
 	s.Get("/explain?key=BOLT").Wants(t, http.StatusOK, `href="/keys/{bolt}"`, "No route rule matches")
 	s.Get("/explain?key=bol").Wants(t, http.StatusOK, `href="/keys/{bolt}"`)
-	s.Get("/explain?key=acme&path=/orders").Wants(t, http.StatusOK, "Several keys have such a name",
+	s.Get("/explain?key=acme&path=/orders").Wants(t, http.StatusOK, "Several keys match this name",
 		`key={acme}&amp;path=%2Forders"`, "<bdi>Acme</bdi>")
 	s.Get("/audit?subject=bolt").Wants(t, http.StatusOK, "Changes of", "key.create", `value="{bolt}"`)
 	if body := s.Get("/audit?subject=acme").Wants(t, http.StatusOK, "Several keys").Body; strings.Contains(

@@ -322,9 +322,9 @@ func TestViewerSeesNoEdit(t *testing.T) {
 func TestUnknownPagesAndMethods(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/nothing").Wants(t, http.StatusNotFound, "Not found")
-	s.Get("/keys/ZZZZZZZZZZZZ").Wants(t, http.StatusNotFound, "No such key")
-	s.Get("/keys/%7Btag%7D").Wants(t, http.StatusNotFound, "No such key")
-	s.Get("/keys/"+strings.Repeat("A", 5000)).Wants(t, http.StatusNotFound, "No such key")
+	s.Get("/keys/ZZZZZZZZZZZZ").Wants(t, http.StatusNotFound, "Key not found")
+	s.Get("/keys/%7Btag%7D").Wants(t, http.StatusNotFound, "Key not found")
+	s.Get("/keys/"+strings.Repeat("A", 5000)).Wants(t, http.StatusNotFound, "Key not found")
 	got := s.Post("/overrides", nil).Wants(t, http.StatusMethodNotAllowed)
 	if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
 		t.Errorf("Allow: %q", allow)
@@ -382,7 +382,7 @@ func TestSessionStoreDown(t *testing.T) {
 	s := sitetest.New(t, withFailing(store)).Login()
 	store.find = errors.New("connection refused by 10.1.2.3")
 	for _, path := range []string{"/keys", "/login", "/nothing", "//evil.example/"} {
-		got := s.Get(path).Wants(t, http.StatusServiceUnavailable, "Valkey is not responding")
+		got := s.Get(path).Wants(t, http.StatusServiceUnavailable, "Valkey is unavailable")
 		if strings.Contains(got.Body, "10.1.2.3") || strings.Contains(got.Body, ">acme<") {
 			t.Errorf("%s: gives away too much: %s", path, got.Body)
 		}

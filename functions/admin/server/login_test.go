@@ -396,7 +396,7 @@ func TestLoginWithoutStore(t *testing.T) {
 	var pages []string
 	for _, secret := range []string{sitetest.Password, "wrong"} {
 		got := s.Post("/login", loginForm(sitetest.User, secret)).Wants(
-			t, http.StatusServiceUnavailable, "Valkey is not responding",
+			t, http.StatusServiceUnavailable, "Valkey is unavailable",
 		)
 		if got.Header.Get("Retry-After") == "" || s.Cookie() != nil {
 			t.Errorf("%v", got.Header)

@@ -57,7 +57,7 @@ func TestLoginAfterLoss(t *testing.T) {
 	if strings.Contains(log.String(), "user="+sitetest.User) {
 		t.Errorf("the log has a log-in that was refused: %s", log)
 	}
-	s.Login().Get("/").Wants(t, http.StatusOK, "Valkey lost changes, in", "Restore lost changes")
+	s.Login().Get("/").Wants(t, http.StatusOK, "Valkey lost changes in", "Restore lost changes")
 	if !strings.Contains(log.String(), "user="+sitetest.User) {
 		t.Errorf("the log-in is in no log: %s", log)
 	}

@@ -39,7 +39,8 @@ func TestOverrideReason(t *testing.T) {
 	}
 }
 
-// manyRoutes returns a registry on a Valkey whose policy has many routes and many versions.
+// manyRoutes returns a registry on a Valkey whose policy has many routes and many
+// versions.
 func manyRoutes(t *testing.T, routes, saves int) *sitetest.Registry {
 	t.Helper()
 	client, err := store.Open(t.Context(), valkeytest.Start(t),
@@ -153,8 +154,8 @@ func TestCachedChanges(t *testing.T) {
 	}
 }
 
-// A policy that the audit log stores packed is undone, reverted, exported and verified like
-// any other.
+// A policy that the audit log stores packed is undone, reverted, exported and verified
+// like any other.
 func TestLargePolicyIsUndoneRevertedExported(t *testing.T) {
 	keys := manyRoutes(t, 100, 1)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()

@@ -43,9 +43,9 @@ func (c *Changes) PreviewOverride(
 	return p, nil
 }
 
-// PreviewPlan describes what a plan of next would have denied in the last hour. Its limits
-// are replayed on the calls of its busiest keys, its open routes are compared with all its
-// calls.
+// PreviewPlan describes what a plan of next would have denied in the last hour. Its
+// limits are replayed on the calls of its busiest keys, its open routes are compared with
+// all its calls.
 func (c *Changes) PreviewPlan(r *http.Request, set, next *policy.Set, number int) ([]string, error) {
 	now := time.Now()
 	p, _ := next.PlanByNumber(number)

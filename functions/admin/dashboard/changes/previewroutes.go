@@ -58,8 +58,8 @@ func (c *Changes) PreviewKey(r *http.Request, set *policy.Set, before,
 	return p, nil
 }
 
-// previewPlanRoutes describes which calls of the last hour the open routes of p would have
-// refused; empty if the plan has the same routes in set.
+// previewPlanRoutes describes which calls of the last hour the open routes of p would
+// have refused; empty if the plan has the same routes in set.
 func (c *Changes) previewPlanRoutes(ctx context.Context, set *policy.Set, p policy.Plan,
 	now time.Time) (string, error) {
 	old, _ := set.PlanByNumber(p.Number)

@@ -1,7 +1,7 @@
 // Package form reads the inputs of the dashboard's forms, validates them, and returns the
 // fields that show them again with their errors: limits, expiries, lists, numbers and
-// reasons. Package dashboard and the packages below it import it. It must know no page, and
-// it reads nothing from Valkey.
+// reasons. Package dashboard and the packages below it import it. It must know no page,
+// and it reads nothing from Valkey.
 package form
 
 import (
@@ -26,8 +26,8 @@ import (
 const (
 	// MaxInput exceeds the length of any number or time zone.
 	MaxInput = 80
-	// MaxReasonInput exceeds the longest reason, so that a longer one gets an error instead
-	// of being cut.
+	// MaxReasonInput exceeds the longest reason, so that a longer one gets an error
+	// instead of being cut.
 	MaxReasonInput = policy.MaxReasonLen + 50
 	// maxShown bounds the text that a field shows again.
 	maxShown = 4000
@@ -174,8 +174,8 @@ func CountErrors(fields ...Input) int {
 	return n
 }
 
-// SetErrors sets the store's validation errors at the fields with their names. An error of
-// an item belongs to the field of its list. SetErrors returns the last error without a
+// SetErrors sets the store's validation errors at the fields with their names. An error
+// of an item belongs to the field of its list. SetErrors returns the last error without a
 // field, or an empty string.
 func SetErrors(fields map[string]*Input, invalid *policy.InvalidError) string {
 	problem := ""
@@ -240,8 +240,8 @@ func ReadVersion(values url.Values) (int64, error) {
 	return version, nil
 }
 
-// acceptedField is the field that confirms warnings. Its value is their digest, so that it
-// confirms no others.
+// acceptedField is the field that confirms warnings. Its value is their digest, so that
+// it confirms no others.
 const acceptedField = "accepted"
 
 // Warn returns warnings with the field that confirms them; nil for no warnings.

@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// LimitInput holds the typed fields of a limit, which is a row of a LimitList. A blank row
-// is no limit.
+// LimitInput holds the typed fields of a limit, which is a row of a LimitList. A blank
+// row is no limit.
 type LimitInput struct {
 	Requests, Window, Unit, Algorithm Input
 	zone, slots, notify               Input

@@ -34,8 +34,8 @@ func NewLimitList(name string, limits []limiter.Limit) LimitList {
 // required is the name of the list that needs at least one limit.
 const required = "limits"
 
-// ReadLimitList reads the list that a browser sent. It returns ErrForeign if there are more
-// rows than the form offers.
+// ReadLimitList reads the list that a browser sent. It returns ErrForeign if there are
+// more rows than the form offers.
 func ReadLimitList(values url.Values, name string) (LimitList, error) {
 	l := LimitList{Name: name}
 	for i := 0; values.Has(l.field(i) + ".requests"); i++ {
@@ -70,7 +70,8 @@ func blankInput() LimitInput {
 	return LimitInput{Unit: Input{Text: "second"}, Algorithm: Input{Text: limiter.Log.String()}}
 }
 
-// Limits returns the typed limits without blank rows. It sets the errors of invalid fields.
+// Limits returns the typed limits without blank rows. It sets the errors of invalid
+// fields.
 func (l *LimitList) Limits() []limiter.Limit {
 	var limits []limiter.Limit
 	l.rowOf = nil
@@ -83,8 +84,9 @@ func (l *LimitList) Limits() []limiter.Limit {
 	return limits
 }
 
-// SetError sets a validation error of the store at its row if it belongs to this list, and
-// reports whether it does. field is the store's name of the list. Call it after Limits.
+// SetError sets a validation error of the store at its row if it belongs to this list,
+// and reports whether it does. field is the store's name of the list. Call it after
+// Limits.
 func (l *LimitList) SetError(e policy.FieldError, field string) bool {
 	if e.Field == field {
 		l.Error = Sentence(e.Message)
@@ -155,8 +157,8 @@ func (l *LimitList) isShared() bool {
 		l.Name == "perGroup"
 }
 
-// preview returns the row's limit as text; empty if it is blank or invalid. It reads a copy
-// of the row, so that it sets no errors in the form.
+// preview returns the row's limit as text; empty if it is blank or invalid. It reads a
+// copy of the row, so that it sets no errors in the form.
 func preview(in LimitInput) string {
 	if in.blank() {
 		return ""

@@ -58,8 +58,8 @@ func TestFormRoundTrip(t *testing.T) {
 	})
 }
 
-// sentBy returns the values that a browser sends for a list: a box only if it is checked, a
-// choice only if its value is an option.
+// sentBy returns the values that a browser sends for a list: a box only if it is checked,
+// a choice only if its value is an option.
 func sentBy(list LimitList) url.Values {
 	values := url.Values{}
 	for _, row := range list.View("", "").Rows {

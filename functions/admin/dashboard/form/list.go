@@ -30,15 +30,15 @@ type ListItem struct {
 
 var listItemPattern = regexp.MustCompile(`^(\S+?)(?:\s*[x×]\s*([0-9]{1,4}))?$`)
 
-// ClipList returns a typed list on one line, safe to show. A list that is too long for List
-// stays too long.
+// ClipList returns a typed list on one line, safe to show. A list that is too long for
+// List stays too long.
 func ClipList(text string) string {
 	return page.Clip(strings.NewReplacer("\r\n", ", ", "\r", ", ", "\n", ", ").Replace(text), maxList+1)
 }
 
 // List returns the typed list. It sets an error if the list is empty, is invalid, or has
-// more than most items with repetitions. missing is the error of an empty list; sample is a
-// valid list.
+// more than most items with repetitions. missing is the error of an empty list; sample is
+// a valid list.
 func (in *Input) List(missing, sample string, most int) []ListItem {
 	if len(in.Text) > maxList {
 		in.Error = "Enter at most " + page.Number(maxList) + " characters. x30 after an item repeats it."
@@ -61,8 +61,8 @@ func (in *Input) List(missing, sample string, most int) []ListItem {
 	return items
 }
 
-// splitList splits a list at commas, semicolons and line breaks. If an item is invalid, it
-// returns the first such item and no list.
+// splitList splits a list at commas, semicolons and line breaks. If an item is invalid,
+// it returns the first such item and no list.
 func splitList(text string) (items []ListItem, invalid string) {
 	for _, part := range strings.FieldsFunc(text, func(c rune) bool {
 		return c == ',' || c == ';' || c == '\n'
@@ -135,8 +135,8 @@ func RoutesField(hint string, in Input) templates.FormField {
 		Sample: "GET /orders/*", Max: strconv.Itoa(maxRoutesText), Field: Field(in)}
 }
 
-// TypedRoutes returns the typed routes. A form of another release may lack the field: then
-// TypedRoutes returns the routes before the edit.
+// TypedRoutes returns the typed routes. A form of another release may lack the field:
+// then TypedRoutes returns the routes before the edit.
 func TypedRoutes(values url.Values, before []route.Pattern) Input {
 	if !values.Has("allow") {
 		return RoutesInput(before)

@@ -121,8 +121,8 @@ func ReadUntil(values url.Values) Until {
 	return u
 }
 
-// UntilFields returns the fields for an expiry. never is the text of the option without an
-// expiry.
+// UntilFields returns the fields for an expiry. never is the text of the option without
+// an expiry.
 func UntilFields(u Until, never string) []templates.FormField {
 	at := templates.FormField{ID: "until", Label: "Custom date, UTC", Kind: templates.TimeField,
 		Hint: "A date replaces the duration.", Field: Field(u.At)}

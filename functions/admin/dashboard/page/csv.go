@@ -13,12 +13,12 @@ import (
 // full-width and small forms.
 const formulaStarts = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b"
 
-// cellEnds are the characters that end a cell within a text in some spreadsheets. The comma
-// is not among them, since the writer quotes a text with one.
+// cellEnds are the characters that end a cell within a text in some spreadsheets. The
+// comma is not among them, since the writer quotes a text with one.
 const cellEnds = ";\t\r\n"
 
 // plainCell keeps a spreadsheet from running untrusted text as a formula. It puts an
-// apostrophe before each part that would begin one, whatever the spreadsheet's separator.
+// apostrophe before each part that begins one, for any separator of the spreadsheet.
 func plainCell(text string) string {
 	if !strings.ContainsAny(text, formulaStarts+"\t\r\n") {
 		return text
@@ -41,8 +41,8 @@ func plainCell(text string) string {
 	return b.String()
 }
 
-// startsFormula reports whether text begins a formula, after what a spreadsheet may trim or
-// read as a quote.
+// startsFormula reports whether text begins a formula. It skips characters that a
+// spreadsheet may trim or read as a quote.
 func startsFormula(text string) bool {
 	text = strings.TrimLeftFunc(text, func(c rune) bool {
 		return c == '"' || c == '\ufeff' || !strings.ContainsRune(cellEnds, c) &&
@@ -52,11 +52,11 @@ func startsFormula(text string) bool {
 	return text != "" && strings.ContainsRune(formulaStarts, first)
 }
 
-// Bounds of a file. A function holds its answer in memory, and may send 6 MB.
+// Bounds of a file. A Lambda function holds its response in memory and may send 6 MB.
 const (
 	CSVRows     = 500 // rows to read at a time
 	maxCSVBytes = 4 << 20
-	maxCSVTime  = 5 * time.Second // for reading
+	maxCSVTime  = 5 * time.Second // for reading rows
 )
 
 // Table is a CSV file that is being written.
@@ -75,7 +75,7 @@ func NewTable(columns ...string) *Table {
 	return t
 }
 
-// Row appends a row. It changes cells that a spreadsheet would read as formulas.
+// Row appends a row. It escapes cells that a spreadsheet would run as formulas.
 func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = plainCell(c)
@@ -84,14 +84,14 @@ func (t *Table) Row(cells ...string) {
 	t.Flush()
 }
 
-// Full reports whether the file has its maximal size.
+// Full reports whether the file has reached its maximum size.
 func (t *Table) Full() bool { return t.text.Len() > maxCSVBytes }
 
-// Ends reports whether to stop reading rows: the file is full, or took too long.
+// Ends reports whether to stop reading rows: the file is full, or reading took too long.
 func (t *Table) Ends() bool { return t.Full() || time.Since(t.began) > maxCSVTime }
 
-// Send answers with the file. next is the address of the remaining rows, which Send adds as
-// a last row and a Link header; empty if there are none.
+// Send responds with the file. next is the address of the remaining rows, which Send adds
+// as a last row and a Link header; empty if there are none.
 func (t *Table) Send(w http.ResponseWriter, name, next string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8; header=present")
@@ -103,7 +103,7 @@ func (t *Table) Send(w http.ResponseWriter, name, next string) {
 		t.Row(last...)
 	}
 	w.WriteHeader(http.StatusOK)
-	_, _ = w.Write([]byte(t.text.String())) // fails only if the client left
+	_, _ = w.Write([]byte(t.text.String())) // fails only after the client disconnected
 }
 
 // Stamp writes a time as RFC 3339, or an empty string for the zero time.

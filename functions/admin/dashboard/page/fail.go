@@ -20,31 +20,31 @@ type Problem struct {
 	Heading string           // empty for the status's default
 	Advice  string           // empty for the status's default
 	Action  templates.Choice // the link below the advice; zero for the default
-	Acted   bool             // the change was made, so the form must not be sent again
+	Acted   bool             // the change is made, so the form must not be sent again
 }
 
 // problems holds the default heading and advice of each status.
 var problems = map[int]Problem{
 	http.StatusUnauthorized: {Heading: "Token required",
-		Advice: "Send a machine token from Settings: Authorization: Bearer tga_…"},
+		Advice: "Create a machine token in Settings and send it as Authorization: Bearer tga_…"},
 	http.StatusBadRequest: {Heading: "Invalid request",
-		Advice: "The address or the form is not valid."},
+		Advice: "The address or the form is invalid. Reload the page and try again."},
 	http.StatusNotFound: {Heading: "Not found",
-		Advice: "The key may be deleted, or the address mistyped."},
+		Advice: "Check the address. The key may have been deleted."},
 	http.StatusMethodNotAllowed: {Heading: "Method not allowed",
-		Advice: "This page does not accept the method."},
-	http.StatusRequestEntityTooLarge: {Heading: "Form too large", Advice: "Shorten the form and try again."},
-	http.StatusInternalServerError:   {Heading: "Internal error", Advice: "The error is logged. Try again."},
-	http.StatusServiceUnavailable: {Heading: "Valkey is not responding",
-		Advice: "Try again in a moment. Limits stay in force."},
+		Advice: "This address does not accept the HTTP method."},
+	http.StatusRequestEntityTooLarge: {Heading: "Form too large", Advice: "Shorten your input and try again."},
+	http.StatusInternalServerError:   {Heading: "Internal error", Advice: "The error was logged. Try again."},
+	http.StatusServiceUnavailable: {Heading: "Valkey is unavailable",
+		Advice: "Try again in a moment. Plans define how calls are decided meanwhile."},
 }
 
-// StoreRetryAfter is the Retry-After of an answer without Valkey, in seconds. It is a
-// guess.
+// StoreRetryAfter is the Retry-After of a response while Valkey is unavailable, in
+// seconds. It is a guess.
 const StoreRetryAfter = "5"
 
-// Fail answers with an error page, or with JSON if the request is for the API. A 503 page
-// offers to resume the form that was sent, unless p.Acted is set.
+// Fail responds with an error page, or with JSON if the request is for the API. A 503
+// page offers to resume the sent form unless p.Acted is set.
 func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
 	p.Heading = cmp.Or(p.Heading, problems[p.Status].Heading)
 	p.Advice = cmp.Or(p.Advice, problems[p.Status].Advice)
@@ -75,7 +75,7 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
 	rd.Render(w, r, p.Status, templates.Error(page))
 }
 
-// failAPI answers with a problem as RFC 9457 defines it.
+// failAPI responds with a problem of RFC 9457.
 func (rd *Renderer) failAPI(w http.ResponseWriter, p Problem) {
 	body, err := json.Marshal(struct {
 		Type   string `json:"type"`
@@ -84,20 +84,20 @@ func (rd *Renderer) failAPI(w http.ResponseWriter, p Problem) {
 		Detail string `json:"detail"`
 	}{"about:blank", http.StatusText(p.Status), p.Status, p.Heading + ". " + p.Advice})
 	if err != nil { // impossible: every string and number can be encoded
-		rd.log.Error("encode answer", "cause", err)
+		rd.log.Error("encode problem", "cause", err)
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(append(body, '\n')) // fails only if the client left
+	_, _ = w.Write(append(body, '\n')) // fails only after the client disconnected
 }
 
-// IsAPI reports whether the request is for the API, whose answers are JSON.
+// IsAPI reports whether the request is for the API, whose responses are JSON.
 func (rd *Renderer) IsAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, rd.Path("/api/"))
 }
 
-// ParseForm parses the request's form. If it cannot, it answers the request and returns
-// false.
+// ParseForm parses the request's form. On an error it responds with an error page and
+// returns false.
 func (rd *Renderer) ParseForm(w http.ResponseWriter, r *http.Request) bool {
 	err := r.ParseForm()
 	if err == nil {
@@ -112,7 +112,7 @@ func (rd *Renderer) ParseForm(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// FailStore answers with an error of the store: 404 for a missing key, 400 for an invalid
+// FailStore responds to an error of the store: 404 for a missing key, 400 for an invalid
 // argument, 503 for the rest. It logs the error with the operation if Valkey failed, or
 // if a change may be lost.
 func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
@@ -121,26 +121,26 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 	expected := true
 	switch {
 	case errors.Is(err, policy.ErrNotFound):
-		p = Problem{Status: http.StatusNotFound, Heading: "No such key"}
+		p = Problem{Status: http.StatusNotFound, Heading: "Key not found"}
 	case errors.As(err, &invalid):
 		p.Status = http.StatusBadRequest
 	case errors.Is(err, audit.ErrBehind):
 		p.Heading = "Valkey lost changes"
 		p.Advice = "Nothing was changed. Restore the lost changes, then save again."
 	case errors.Is(err, audit.ErrJournalUnavailable):
-		p.Heading = "The journal does not answer"
+		p.Heading = "The journal is unavailable"
 		p.Advice = "Nothing was changed. Try again in a moment."
 	case errors.Is(err, audit.ErrOlderUnavailable):
-		p.Heading = "The journal does not answer"
-		p.Advice = "It has the older changes. Try again in a moment."
+		p.Heading = "The journal is unavailable"
+		p.Advice = "Older changes are stored there. Try again in a moment."
 	case errors.Is(err, audit.ErrMayBeLost):
 		expected = false
-		p.Heading = "Changed, but it may be lost"
-		p.Advice = "Valkey stopped answering. Look, and repeat the change if it is not there."
+		p.Heading = "The change may be lost"
+		p.Advice = "Valkey failed during the save. Check, and repeat the change if it is missing."
 	case errors.Is(err, audit.ErrUnsafe):
 		expected = false
-		p.Heading = "Changed, but not safe yet"
-		p.Advice = "The change acts. The journal gets it when it answers again."
+		p.Heading = "Saved, but not safe yet"
+		p.Advice = "The change is in effect. It is added to the journal when that is available again."
 		p.Acted = true
 	default:
 		expected = false

@@ -13,8 +13,8 @@ import (
 	"tidegate/web/static"
 )
 
-// A store that takes longer than a request may wait gets a page that says so, like one
-// that is unavailable.
+// A store that exceeds the deadline of the request is reported as unavailable, although
+// the request's context has ended.
 func TestStoreTooSlow(t *testing.T) {
 	d := New("", "", static.Bundle{}, slog.New(slog.DiscardHandler), scs.New())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -23,8 +23,8 @@ func TestStoreTooSlow(t *testing.T) {
 	d.FailStore(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/audit", nil),
 		"read audit", ctx.Err())
 	if w.Code != http.StatusServiceUnavailable || !strings.Contains(
-		w.Body.String(), "Valkey is not responding",
+		w.Body.String(), "Valkey is unavailable",
 	) {
-		t.Errorf("status %d: %s", w.Code, w.Body)
+		t.Errorf("got status %d, want 503 and that Valkey is unavailable: %s", w.Code, w.Body)
 	}
 }

@@ -13,11 +13,11 @@ import (
 	"tidegate/web/templates"
 )
 
-// Number writes a count with a comma between thousands: 12,345.
+// Number formats a count with a comma between thousands: 12,345.
 func Number(n int64) string { return policydoc.Number(n) }
 
-// Span writes a waiting time, rounded up: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
-// A time that is not positive is "0 s".
+// Span formats a waiting time, rounded up: "3.2 s", "2 min 5 s", "1 h 20 min", "3 d 4 h".
+// A time of 0 or less is "0 s".
 func Span(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -33,7 +33,7 @@ func Span(d time.Duration) string {
 	return pair(d, 24*time.Hour, "d", time.Hour, "h")
 }
 
-// pair writes d in two units, rounded up to the smaller.
+// pair formats d in two units, rounded up to the smaller.
 func pair(d, big time.Duration, bigName string, small time.Duration, smallName string) string {
 	if rest := d % small; rest > 0 {
 		d += small - rest
@@ -45,14 +45,14 @@ func pair(d, big time.Duration, bigName string, small time.Duration, smallName s
 	return text
 }
 
-// Instant writes a time in UTC, to the second, as text and as RFC 3339.
+// Instant formats a time in UTC, to the second, as text and as RFC 3339.
 func Instant(t time.Time) templates.Instant {
 	t = t.UTC()
 	return templates.Instant{Text: t.Format("2006-01-02 15:04:05") + " UTC", Machine: t.Format(time.RFC3339)}
 }
 
-// Offset writes the time since a start, to the microsecond: "0 s", "1.5 s", "2 min 0.06 s",
-// "3 d 4 h". A no-break space separates a number from its unit.
+// Offset formats the time since a start, to the microsecond: "0 s", "1.5 s", "2 min 0.06
+// s", "3 d 4 h". A no-break space separates a number from its unit.
 func Offset(d time.Duration) string {
 	var parts []string
 	for _, unit := range []struct {
@@ -70,7 +70,7 @@ func Offset(d time.Duration) string {
 	return strings.Join(parts, " ")
 }
 
-// ParseInstant parses a time of an address or a form: RFC 3339, or UTC without a zone and
+// ParseInstant parses a time of an address or a form: RFC 3339, or UTC without a zone,
 // with or without seconds.
 func ParseInstant(text string) (time.Time, error) {
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04"} {
@@ -84,9 +84,9 @@ func ParseInstant(text string) (time.Time, error) {
 // MaxName bounds a name on a page, in characters.
 const MaxName = 100
 
-// Clip returns at most n characters of untrusted text, with an ellipsis if there are more.
-// It replaces control characters and bidirectional controls, which could hide or move the
-// text next to them.
+// Clip returns at most n characters of untrusted text, with an ellipsis if there are
+// more. It replaces control characters and bidirectional controls, which could hide or
+// move the text next to them.
 func Clip(text string, n int) string {
 	var b strings.Builder
 	for _, c := range text {
@@ -103,12 +103,12 @@ func Clip(text string, n int) string {
 	return b.String()
 }
 
-// KeyChoices lists the keys that a typed name matches, each with a link. more reports that
-// there are others.
+// KeyChoices lists the keys that a typed name matches, each with its address. more says
+// that others match too.
 func KeyChoices(keys []policy.Key, more bool, address func(policy.Key) string) *templates.KeyChoices {
-	c := &templates.KeyChoices{Lead: "Several keys have such a name. Which one?"}
+	c := &templates.KeyChoices{Lead: "Several keys match this name. Choose one:"}
 	if more {
-		c.Lead = "The first " + Number(int64(len(keys))) + " keys whose names begin so. Type more, or choose:"
+		c.Lead = "The first " + Number(int64(len(keys))) + " matching keys. Enter more of the name, or choose:"
 	}
 	for _, k := range keys {
 		c.Keys = append(c.Keys,

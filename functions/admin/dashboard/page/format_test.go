@@ -13,7 +13,7 @@ func TestNumber(t *testing.T) {
 		math.MinInt64: "-9,223,372,036,854,775,808",
 	} {
 		if got := Number(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
+			t.Errorf("%d: got %q, want %q", n, got, want)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func TestSpan(t *testing.T) {
 		59*time.Minute + 58*time.Second + 10: "59 min 59 s",
 	} {
 		if got := Span(d); got != want {
-			t.Errorf("%s: %q, want %q", d, got, want)
+			t.Errorf("%s: got %q, want %q", d, got, want)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestOffset(t *testing.T) {
 		"3 d 4 h 5 min 0.001 s": 76*time.Hour + 5*time.Minute + time.Millisecond,
 	} {
 		if got := strings.ReplaceAll(Offset(d), "\u00a0", " "); got != want {
-			t.Errorf("%d: %q, want %q", d, got, want)
+			t.Errorf("%s: got %q, want %q", d, got, want)
 		}
 	}
 }

@@ -16,13 +16,13 @@ const (
 	maxUser  = 60
 )
 
-// The values of a session that describe its log-in, for the list of sessions.
+// The session values that describe the log-in, for the list of sessions.
 const (
 	SessionStarted = "started" // second of the Unix epoch
 	SessionAgent   = "agent"   // the browser and its system
 )
 
-// The values of a session that the next page shows.
+// The session values of the message that the next page shows.
 const (
 	sessionFlash = "flash"
 	sessionUndo  = "undo"
@@ -44,8 +44,8 @@ func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 	}
 }
 
-// Page returns the frame of a page for the user who is logged in. Unless the request is a
-// refresh, it takes the message of the last request from the session.
+// Page returns the frame of a page for the logged-in user. Unless the request is a
+// refresh, it moves the message of the last request from the session to the page.
 func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 	p := rd.Bare(r, title)
 	actor := auth.From(r.Context())
@@ -66,21 +66,21 @@ func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 	var all []templates.Warning
 	if s.Unsafe == 1 {
-		all = append(all, templates.Warning{Text: "1 change is not safe yet: the journal does not have it."})
+		all = append(all, templates.Warning{Text: "1 change is not safe yet: it is not in the journal."})
 	}
 	if s.Unsafe > 1 {
 		all = append(all, templates.Warning{Text: Number(int64(s.Unsafe)) +
-			" changes are not safe yet: the journal does not have them."})
+			" changes are not safe yet: they are not in the journal."})
 	}
 	if s.Behind > 0 {
 		all = append(all, templates.Warning{
-			Text: "Valkey lost changes, in " + Number(int64(s.Behind)) +
-				" of 256 parts. Edits there are refused.",
+			Text: "Valkey lost changes in " + Number(int64(s.Behind)) +
+				" of 256 buckets. Edits there are refused.",
 			Restore: rd.Path("/journal/restore"),
 		})
 	}
 	if s.Unavailable && s.Unsafe == 0 {
-		all = append(all, templates.Warning{Text: "The journal does not answer."})
+		all = append(all, templates.Warning{Text: "The journal is unavailable."})
 	}
 	return all
 }
@@ -99,8 +99,8 @@ var mainPages = []struct{ path, text string }{
 	{"/settings", "Settings"},
 }
 
-// nav returns the links to the main pages. It marks the one that contains the requested
-// page.
+// nav returns the links to the main pages. The one that contains the requested page is
+// current.
 func (rd *Renderer) nav(r *http.Request) []templates.Choice {
 	var links []templates.Choice
 	for _, m := range mainPages {
@@ -112,7 +112,7 @@ func (rd *Renderer) nav(r *http.Request) []templates.Choice {
 	return links
 }
 
-// Flash stores a message for the next page. undo is the address that reverts the change;
+// Flash stores a message for the next page. undo is the address that undoes the change;
 // empty if there is none.
 func (rd *Renderer) Flash(r *http.Request, text, undo string) {
 	rd.Session.Put(r.Context(), sessionFlash, text)
@@ -136,12 +136,12 @@ const (
 	ThemeAge    = 365 * 24 * 3600
 )
 
-// themes are the color themes. The first, without a name, follows the system.
+// themes are the color themes. The first, with an empty name, follows the system.
 var themes = []templates.Option{
 	{Value: "", Text: "System"}, {Value: "light", Text: "Light"}, {Value: "dark", Text: "Dark"},
 }
 
-// IsTheme reports whether a name is that of a theme.
+// IsTheme reports whether name is a theme.
 func IsTheme(name string) bool {
 	return slices.ContainsFunc(themes, func(t templates.Option) bool { return t.Value == name })
 }

@@ -1,7 +1,7 @@
-// Package page owns what all answers to a browser share: rendering, the frame of a page,
-// error pages, messages for the next page, addresses, CSV files, and numbers and times as
-// text. The dashboard and the web server import it. It must import neither, and it reads
-// nothing from Valkey.
+// Package page owns what all responses to a browser share: rendering, the frame of a
+// page, error pages, messages for the next page, addresses, CSV files, and numbers and
+// times as text. The dashboard and the web server import it. It must import neither, and
+// it reads nothing from Valkey.
 package page
 
 import (
@@ -26,20 +26,20 @@ type Renderer struct {
 	stage  string // name of the deployment; may be empty
 	bundle static.Bundle
 	log    *slog.Logger
-	// Session holds who is logged in, and what the next page shows.
+	// Session holds the logged-in user and the message for the next page.
 	Session *scs.SessionManager
-	// Sealer seals what a later request sends back; nil while there is no store.
+	// Sealer encrypts secrets and forms for a later request; nil without a store.
 	Sealer *Sealer
 	// Resumes reports whether the form of a request can be shown again as it was typed.
 	Resumes func(*http.Request) bool
 	// OwnerCookie is the name of the cookie that identifies the owner of unsent forms.
 	OwnerCookie string
-	// JournalStatus returns which changes are not safe yet and what Valkey lost; nil
-	// without a journal.
+	// JournalStatus returns the number of changes that are not in the journal and of
+	// buckets that lost changes; nil without a journal.
 	JournalStatus func(context.Context) journal.Status
 }
 
-// New returns a renderer of pages whose addresses begin with base. Every page shows the
+// New returns a Renderer of pages whose addresses begin with base. Every page shows the
 // stage unless it is empty.
 func New(
 	base, stage string, bundle static.Bundle, log *slog.Logger, session *scs.SessionManager,
@@ -47,8 +47,8 @@ func New(
 	return &Renderer{base: base, stage: stage, bundle: bundle, log: log, Session: session}
 }
 
-// Render writes a whole component. If it cannot be rendered, Render writes an error and
-// nothing of the component.
+// Render responds with a component. If rendering fails, it responds with an error and no
+// part of the component.
 func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
 	var body bytes.Buffer
 	// The page that reports an expired deadline must render after the deadline.
@@ -59,11 +59,11 @@ func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // fails only if the client left
+	_, _ = w.Write(body.Bytes()) // fails only after the client disconnected
 }
 
-// RenderLive answers a refresh with the live part of a page, and any other request with
-// the whole page.
+// RenderLive responds to a refresh with the live part of a page, and to any other request
+// with the whole page.
 func (rd *Renderer) RenderLive(w http.ResponseWriter, r *http.Request, live, whole templ.Component) {
 	if IsRefresh(r) {
 		whole = live
@@ -93,8 +93,8 @@ func nonceOf(r *http.Request) string {
 // Path returns the address of a path of the dashboard.
 func (rd *Renderer) Path(p string) string { return rd.base + p }
 
-// ChartScript returns the address of the script for Page.Chart, which pages with a chart
-// need.
+// ChartScript returns the address of the script that draws charts, for
+// templates.Page.Chart.
 func (rd *Renderer) ChartScript() string { return rd.staticPath(rd.bundle.Chart) }
 
 func (rd *Renderer) staticPath(name string) string { return rd.Path("/static/" + name) }
@@ -113,9 +113,9 @@ func Address(path string, query url.Values) string {
 	return path + "?" + q.Encode()
 }
 
-// LocalPath returns next if it is a path of this dashboard other than the log-in, else the
-// start page. Browsers read a backslash as a slash and drop tabs and line breaks, so
-// LocalPath rejects paths with any of these.
+// LocalPath returns next if it is a path of this dashboard other than the log-in, and the
+// start page otherwise. Browsers read a backslash as a slash and drop tabs and line
+// breaks, so LocalPath rejects paths with any of these.
 func (rd *Renderer) LocalPath(next string) string {
 	home := rd.Path("/")
 	if len(next) > 2000 || !strings.HasPrefix(next, home) || strings.HasPrefix(next, "//") ||
@@ -132,7 +132,7 @@ func (rd *Renderer) LocalPath(next string) string {
 	return next
 }
 
-// BackTo is LocalPath for forms that the log-in has too: it also accepts the log-in.
+// BackTo is LocalPath for forms that the log-in page has too: it also accepts that page.
 func (rd *Renderer) BackTo(next string) string {
 	if next == rd.Path("/login") {
 		return next

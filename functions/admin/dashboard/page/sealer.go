@@ -18,8 +18,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// Sealer encrypts what a later request of the same user sends back. Whoever else reads it,
-// in transit or in Valkey, can neither decrypt nor change it.
+// Sealer encrypts values that a later request of the same user sends back. Anybody else
+// who reads them, in transit or in Valkey, can neither decrypt nor change them.
 type Sealer struct {
 	aead    cipher.AEAD
 	markKey []byte
@@ -35,7 +35,7 @@ func NewSealer(pepper apikey.Pepper) (*Sealer, error) {
 	return &Sealer{aead, pepper.Derive("who gets something back")}, err
 }
 
-// Mark returns a keyed hash of text: it identifies the text without revealing it.
+// Mark returns a keyed hash that identifies text without revealing it.
 func (s *Sealer) Mark(text string) string {
 	mac := hmac.New(sha256.New, s.markKey)
 	mac.Write([]byte(text))
@@ -48,7 +48,8 @@ type sealed struct {
 	Value json.RawMessage
 }
 
-// Seal encrypts a value. Until life has passed, Open decrypts it under the same label.
+// Seal encrypts a value for Open with the same label, which decrypts it until life has
+// passed.
 func (s *Sealer) Seal(label string, value any, life time.Duration) (string, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
@@ -63,8 +64,8 @@ func (s *Sealer) Seal(label string, value any, life time.Duration) (string, erro
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }
 
-// Open decrypts into value what Seal returned for this label. It reports false for any
-// other text, and once its life has passed.
+// Open decrypts a text that Seal returned for this label into value. It reports false for
+// any other text, and for one whose life has passed.
 func (s *Sealer) Open(label, text string, value any) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
@@ -80,34 +81,36 @@ func (s *Sealer) Open(label, text string, value any) bool {
 }
 
 // The request that creates a secret redirects to the page that shows it, so that a reload
-// creates no second one. Until then the sealed secret waits in the session: the server
-// can remove it there after one use, which it cannot in a cookie. A copy of Valkey's data
-// does not reveal it.
+// creates no second one. In between, the session holds the sealed secret: unlike a
+// cookie, the server can delete it there after one use. A copy of Valkey's data does not
+// reveal it.
 
 const (
 	secretPrefix = "secret:"       // of the session values that hold a secret
-	secretLife   = 5 * time.Minute // until the next page takes it
-	maxSecrets   = 5               // waiting in a session
+	secretLife   = 5 * time.Minute // to load the page that shows it
+	maxSecrets   = 5               // in a session
 )
 
-// secretLabel binds a secret to the user who requested it and to the name it is stored by.
+// secretLabel binds a secret to the user who requested it and to the name it is stored
+// by.
 func secretLabel(r *http.Request, name string) string {
 	return "secret\n" + auth.From(r.Context()).ID + "\n" + name
 }
 
 // StoreSecret stores a secret in the session, for the next page. name is a key's id, or
-// another name that identifies the secret. If maxSecrets wait already, it removes them.
+// another name that identifies the secret. If the session has maxSecrets, they are
+// removed.
 func (rd *Renderer) StoreSecret(r *http.Request, name, secret string) error {
 	text, err := rd.Sealer.Seal(secretLabel(r, name), secret, secretLife)
 	if err != nil {
 		return err
 	}
 	ctx := r.Context()
-	waiting := slices.DeleteFunc(rd.Session.Keys(ctx), func(key string) bool {
+	stored := slices.DeleteFunc(rd.Session.Keys(ctx), func(key string) bool {
 		return !strings.HasPrefix(key, secretPrefix)
 	})
-	if len(waiting) >= maxSecrets {
-		for _, key := range waiting {
+	if len(stored) >= maxSecrets {
+		for _, key := range stored {
 			rd.Session.Remove(ctx, key)
 		}
 	}
@@ -115,21 +118,21 @@ func (rd *Renderer) StoreSecret(r *http.Request, name, secret string) error {
 	return nil
 }
 
-// TakeSecret removes a secret from the session and returns it. It reports false if there is
-// none.
+// TakeSecret removes a secret from the session and returns it. It reports false if there
+// is none or it has expired.
 func (rd *Renderer) TakeSecret(r *http.Request, name string) (secret string, ok bool) {
 	text := rd.Session.PopString(r.Context(), secretPrefix+name)
 	ok = text != "" && rd.Sealer.Open(secretLabel(r, name), text, &secret)
 	return secret, ok
 }
 
-// If the session ended or Valkey does not answer, the error page carries the form that was
-// sent, sealed, and nothing is stored. Posted to /resume by the same user, it leads back to
-// the filled form. A cookie that the log-in sets identifies the user; without the cookie
-// no form is kept.
+// If the session ended or Valkey is unavailable, the error page contains the sent form,
+// sealed; the server stores nothing. When the same user posts it to /resume, the form is
+// shown again as it was typed. A cookie that the log-in sets identifies the user; without
+// the cookie no form is kept.
 
-// Resume is the value of the button that shows a form again as it was typed and saves
-// nothing.
+// Resume is the value of the button that shows a form again as it was typed, without a
+// save.
 const Resume = "resume"
 
 // KeptField is the name of the field with the sealed form.
@@ -137,11 +140,11 @@ const KeptField = "kept"
 
 const (
 	keptLife  = 2 * time.Hour
-	maxKept   = 60_000 // bytes of a sealed form, which the log-in's form carries
+	maxKept   = 60_000 // bytes of a sealed form, which the log-in form contains
 	keptLabel = "form\n"
 )
 
-// keptForm is a form that was sent but not answered.
+// keptForm is a sent form that was not processed.
 type keptForm struct {
 	Path   string
 	Values url.Values
@@ -150,9 +153,9 @@ type keptForm struct {
 // unkept are the fields that are never kept.
 var unkept = []string{"password", "secret", "key", "value", "action", KeptField}
 
-// Keep seals the request's form for its owner. It returns an empty string if there is no
-// owner or nothing to keep, or if the form is too large. It omits fields that may hold a
-// secret.
+// Keep seals the request's form for its owner. It returns an empty string without an
+// owner or fields to keep, and for a form that is too large. It omits fields that may
+// hold a secret.
 func (rd *Renderer) Keep(r *http.Request) string {
 	if rd.Sealer == nil || !rd.Resumes(r) || r.ParseForm() != nil {
 		return ""
@@ -203,14 +206,14 @@ func (rd *Renderer) IsKeptFor(id, text string) bool {
 // Owner returns the value of the owner cookie, which hides the user's id.
 func (rd *Renderer) Owner(id string) string { return rd.Sealer.Mark("owner\n" + id) }
 
-// ShowKept answers with a page that sends a kept form back to where it was typed. Only its
-// owner can open it.
+// ShowKept responds with a page that sends a kept form back to the page where it was
+// typed. Only its owner can open it.
 func (rd *Renderer) ShowKept(w http.ResponseWriter, r *http.Request, text string) {
 	form, ok := rd.openKept(auth.From(r.Context()).ID, text)
 	if !ok {
 		rd.Fail(w, r, Problem{
-			Status: http.StatusGone, Heading: "Your input is not kept any more",
-			Advice: "It is kept for 2 hours, for who typed it.",
+			Status: http.StatusGone, Heading: "Your input is no longer available",
+			Advice: "Unsaved input is kept for 2 hours, for the user who entered it.",
 		})
 		return
 	}

@@ -12,13 +12,13 @@ import (
 	"tidegate/web/templates"
 )
 
-// A view is the period and the refresh that pages with live figures share. The address
-// holds it; a cookie supplies the parameters that the address lacks.
+// The view of a page with live figures is its period and its refresh interval. The
+// address has the parameters; a cookie supplies those that the address lacks.
 const (
 	viewCookie = "tidegate-view"
 	liveField  = "live"
-	// chosenAge is how long the cookie keeps a chosen period. It keeps a range that ends
-	// now for ThemeAge.
+	// chosenAge is the age of a cookie with a period from and to. With a range that ends
+	// now the age is ThemeAge.
 	chosenAge = time.Hour
 	maxView   = 200 // bytes of the cookie's value
 )
@@ -47,7 +47,7 @@ func readViewCookie(r *http.Request) url.Values {
 	return view
 }
 
-// copyFields copies the named values and reports whether there was any.
+// copyFields copies the named values and reports whether there are any.
 func copyFields(to, from url.Values, names ...string) bool {
 	found := false
 	for _, name := range names {
@@ -85,9 +85,9 @@ const defaultLive = 5
 
 // LiveSeconds returns the seconds between refreshes in a page's view; 0 is off.
 func LiveSeconds(r *http.Request) int {
-	asked := View(r).Get(liveField)
+	chosen := View(r).Get(liveField)
 	for _, p := range livePeriods {
-		if asked == strconv.Itoa(p) {
+		if chosen == strconv.Itoa(p) {
 			return p
 		}
 	}

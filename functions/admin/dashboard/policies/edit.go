@@ -90,7 +90,8 @@ type edit struct {
 	warnings []string // to confirm before the save
 	values   url.Values
 	plan     int // number of the edited plan; 0 for none
-	// effect says how the edit would have treated recorded calls; nil for no such preview.
+	// effect says how the edit would have treated recorded calls; nil for no such
+	// preview.
 	effect func(r *http.Request, set, next *policy.Set) ([]string, error)
 }
 

@@ -61,8 +61,8 @@ func verdict(r accuracy.Result, passed string) string {
 	return words + "."
 }
 
-// overLimit returns how far a rolling window exceeds the limit in percent, rounded up to a
-// tenth, so that only a window within the limit is shown as 0.
+// overLimit returns how far a rolling window exceeds the limit in percent, rounded up to
+// a tenth, so that only a window within the limit is shown as 0.
 func overLimit(worst, limit int64) string {
 	if worst <= limit {
 		return "0 %"
