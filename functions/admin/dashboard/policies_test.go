@@ -225,7 +225,7 @@ func TestRules(t *testing.T) {
 	)
 	s.Post("/policies/rules", sitetest.With(leased, "lease", "90s")).Wants(t, http.StatusSeeOther)
 	version++
-	s.Get("/policies").Wants(t, http.StatusOK, "all together: 7 per hour, leased for 90 seconds")
+	s.Get("/policies").Wants(t, http.StatusOK, "all callers together: 7 per hour, leased for 90 seconds")
 	s.Get("/policies/rules/edit?rule=orders").Wants(t, http.StatusOK, `name="lease" value="90s"`)
 	s.Get("/policies/rules/edit?rule=none").Wants(t, http.StatusNotFound)
 	s.Post(

@@ -103,7 +103,7 @@ func tasks(s *seed, many string) []task {
 		{"undo that job", []step{click("Undo this job"), fill("Reason", "a mistake"), click("Undo"),
 			see("Finished.")}},
 		{"import policies, with preview", []step{
-			open("/policies/import"), edited("File, YAML", "/policies.yaml", "- 100 per 10 seconds",
+			open("/policies/import"), edited("Policy file (YAML)", "/policies.yaml", "- 100 per 10 seconds",
 				"- 130 per 10 seconds"),
 			fill("Reason", "as agreed"), click("Preview changes"), click("Import"), see("Imported")}},
 		{"simulate a limit", []step{open("/simulate"), fill("Requests", "25"), click("Run"), see("would")}},

@@ -24,7 +24,7 @@ type allCallersForm struct {
 	globalLease            form.Input
 	deny, allow, exempt    form.Input
 	tokenPlan, addressPlan form.Input
-	denials, window        form.Input // that lead to a ban
+	denials, window        form.Input // denied calls within the window that cause a ban
 	firstBan, longestBan   form.Input
 }
 
@@ -83,7 +83,8 @@ func (f *allCallersForm) read(v url.Values) error {
 	for name, in := range map[string]*form.Input{"deny": &f.deny, "allow": &f.allow, "exempt": &f.exempt} {
 		in.Text = v.Get(name)
 		if len(in.Text) > form.MaxPrefixText {
-			in.Text, in.Error = in.Text[:form.MaxPrefixText], "This list is too long."
+			in.Text = in.Text[:form.MaxPrefixText]
+			in.Error = "Enter at most " + page.Number(form.MaxPrefixText) + " characters."
 		}
 	}
 	return readFields(v, f.fields(), f.lists())
@@ -113,11 +114,11 @@ func (f *allCallersForm) bans() *policy.Bans {
 	}
 }
 
-// leaseField asks for the lease of limits that all callers share.
+// leaseField returns the field for the lease of limits that all callers share.
 func leaseField(name, label string, in form.Input) templates.FormField {
 	f := form.TextField(name, label, "no lease", 15, in)
-	f.Hint = "Environments take permits for this long and ask less often. At most a quarter of the " +
-		"shortest window; logs only."
+	f.Hint = "Lambda environments hold a share for this long and ask Valkey less often. At most a " +
+		"quarter of the shortest window; log algorithm only."
 	return f
 }
 
@@ -129,11 +130,11 @@ func (f *allCallersForm) setError(e policy.FieldError) bool {
 func (f *allCallersForm) heading() (text, name string) { return "For all callers", "" }
 
 func (f *allCallersForm) view(set *policy.Set) templates.Form {
-	plans := append([]templates.Option{{Text: "none: refused"}}, wording.PlanOptions(set)...)
+	plans := append([]templates.Option{{Text: "none: calls are refused"}}, wording.PlanOptions(set)...)
 	return templates.Form{
 		Lists: []templates.LimitList{
-			f.perIP.View("Limits per client address", "For every call, except from exempt addresses."),
-			f.global.View("Global limits", "For every call, except from exempt addresses."),
+			f.perIP.View("Limits per client address", "For every call except from exempt addresses."),
+			f.global.View("Global limits", "For every call except from exempt addresses."),
 		},
 		After: []templates.FormField{
 			form.ChoiceField("perIPMode", "Mode of limits per address", wording.ModeOptions(), f.perIPMode),
@@ -145,8 +146,8 @@ func (f *allCallersForm) view(set *policy.Set) templates.Form {
 			form.AreaField("exempt", "Exempt addresses", "Calls from here are not limited.", f.exempt),
 			form.ChoiceField("tokenPlan", "Default plan for JWTs", plans, f.tokenPlan),
 			form.ChoiceField("addressPlan", "Default plan for addresses", plans, f.addressPlan),
-			form.TextField("denials", "Denied calls before a ban", "100", 15, f.denials),
-			form.TextField("window", "within", "1m", 15, f.window),
+			form.TextField("denials", "Denied calls that cause a ban", "100", 15, f.denials),
+			form.TextField("window", "Counted within", "1m", 15, f.window),
 			form.TextField("first", "First ban", "5m", 15, f.firstBan),
 			form.TextField("most", "Longest ban", "1d", 15, f.longestBan),
 		},

@@ -21,20 +21,21 @@ import (
 	"tidegate/web/templates"
 )
 
-// editForm is the part of the policy set that a page edits, as the user typed it. Its
-// fields keep their errors.
+// editForm is the part of the policy set that a page edits, as the user typed it, with
+// the errors of its fields.
 type editForm interface {
 	// fill loads the saved values. It reports false if the plan or rule does not exist.
 	fill(set *policy.Set) bool
-	// read takes the values that a browser sent. It fails for a form of another page.
+	// read takes the values that a browser sent. It returns an error for a form of
+	// another page.
 	read(values url.Values) error
 	fields() []field
 	lists() []*form.LimitList
-	// apply writes the typed values to next, which shares no plan or rule with the saved
-	// set. It reports false if the plan or rule does not exist.
+	// apply writes the typed values to next, whose lists of plans and rules the saved set
+	// does not share. It reports false if the plan or rule does not exist.
 	apply(next *policy.Set) bool
-	// setError shows an error of the set that apply wrote to. It reports false if the
-	// form has no field for it.
+	// setError sets an error of the set that apply changed at its field. It reports false
+	// if the form has no such field.
 	setError(e policy.FieldError) bool
 	// heading returns the page's heading and the name of the plan or rule, if any.
 	heading() (text, name string)
@@ -51,7 +52,8 @@ type field struct {
 	most  int // characters read; 0 for an input that the form reads itself
 }
 
-// readFields reads fields and limit lists. It fails for a form of another page.
+// readFields reads fields and limit lists. It returns an error for a form of another
+// page.
 func readFields(v url.Values, fields []field, lists []*form.LimitList) (err error) {
 	for _, f := range fields {
 		if f.most > 0 {
@@ -66,7 +68,7 @@ func readFields(v url.Values, fields []field, lists []*form.LimitList) (err erro
 	return nil
 }
 
-// setFieldError shows an error at the field or list with its path, and reports whether
+// setFieldError sets an error at the field or list with its path, and reports whether
 // there is one. at is the path of the edited plan or rule, with a dot at the end.
 func setFieldError(e policy.FieldError, at string, fields []field, lists []*form.LimitList) bool {
 	for _, f := range fields {
@@ -78,20 +80,19 @@ func setFieldError(e policy.FieldError, at string, fields []field, lists []*form
 	return slices.ContainsFunc(lists, func(l *form.LimitList) bool { return l.SetError(e, at+l.Name) })
 }
 
-// edit is an editForm with everything that its page shows around it.
+// edit is an editForm with the rest of its page.
 type edit struct {
 	form     editForm
 	path     string // of the form
-	version  int64  // of the set that the edit is based on
+	version  int64  // version of the set that the edit is based on
 	reason   form.Input
-	problem  string
+	problem  string // error without a field
 	conflict *templates.Conflict
 	preview  *templates.Preview
 	warnings []string // to confirm before the save
 	values   url.Values
 	plan     int // number of the edited plan; 0 for none
-	// effect says how the edit would have treated recorded calls; nil for no such
-	// preview.
+	// effect describes the effect of the edit on recorded calls; nil for none.
 	effect func(r *http.Request, set, next *policy.Set) ([]string, error)
 }
 
@@ -107,8 +108,8 @@ func (e *edit) errorCount() int {
 	return n
 }
 
-// setErrors shows the errors of a set at their fields; one without a field becomes the
-// form's problem.
+// setErrors sets the errors of a set at their fields. The last one without a field
+// becomes the form's problem.
 func (e *edit) setErrors(invalid *policy.InvalidError) {
 	for _, f := range invalid.Fields {
 		if !e.form.setError(f) {
@@ -132,7 +133,7 @@ func (d *pages) show(open func(*http.Request) (edit, bool)) http.HandlerFunc {
 			return
 		}
 		if !e.form.fill(set) {
-			d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "Rule or plan not found",
+			d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "Plan or rule not found",
 				Advice: "It may have been deleted or renamed.", Action: d.toPolicies()})
 			return
 		}
@@ -141,8 +142,8 @@ func (d *pages) show(open func(*http.Request) (edit, bool)) http.HandlerFunc {
 	}
 }
 
-// save returns the handler that saves the form. Its other buttons show the form again
-// with more or fewer rows, or with a preview. open is as for show.
+// save returns the handler that saves the form. The other buttons of the form show it
+// again with more or fewer rows, or with a preview. open is as for show.
 func (d *pages) save(open func(*http.Request) (edit, bool)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !d.ParseForm(w, r) {
@@ -186,10 +187,11 @@ func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set
 	switch {
 	case !exists && e.version == set.Version:
 		d.Fail(w, r, page.Problem{
-			Status: http.StatusNotFound, Heading: "Rule or plan not found", Action: d.toPolicies(),
+			Status: http.StatusNotFound, Heading: "Plan or rule not found",
+			Advice: "It may have been deleted or renamed.", Action: d.toPolicies(),
 		})
 	case !exists:
-		e.problem = "Someone deleted it. Nothing was saved."
+		e.problem = "Someone else deleted this plan or rule. Nothing was saved."
 		d.renderConflict(w, r, set, next, e)
 	case e.errorCount() > 0:
 		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
@@ -230,8 +232,8 @@ func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *p
 	d.renderEdit(w, r, http.StatusOK, set, e)
 }
 
-// storeEdit saves next. It answers 422 if next is not valid or a warning is not
-// confirmed, and 409 if the set has changed since the form was shown.
+// storeEdit saves next. It responds with 422 if next is invalid or a warning is not
+// confirmed, and with 409 if the set has changed since the form was shown.
 func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) {
 	if len(changes.OfPolicy(set, next)) == 0 && e.version == set.Version {
 		d.Flash(r, "Nothing changed. Nothing was saved.", "")
@@ -269,17 +271,18 @@ func (d *pages) toPolicies() templates.Choice {
 	return templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}
 }
 
-// failUnfinished answers a save that did not reach every shard.
+// failUnfinished responds to a save that did not reach every shard.
 func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
 	d.log.Error("save policy", "cause", err)
 	d.Fail(w, r, page.Problem{
-		Status: http.StatusServiceUnavailable, Heading: "Saved, not on every shard yet",
+		Status: http.StatusServiceUnavailable, Heading: "Saved, but not on every shard yet",
 		Advice: "Some checks still use the old limits. Finish the save under Policies.",
 		Action: d.toPolicies(), Acted: true,
 	})
 }
 
-// renderConflict shows the edit beside the changes of others since the form was shown.
+// renderConflict shows the edit next to the changes that others saved since the form was
+// shown.
 func (d *pages) renderConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e edit) {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
 	view, err := d.keys.Audit().List(r.Context(),

@@ -20,19 +20,20 @@ import (
 // planForm creates or edits a plan.
 type planForm struct {
 	number    int // 0 for a new plan
-	row       int // of the plan in the set that apply wrote to
+	row       int // index of the plan in the set that apply changed
 	name      form.Input
 	mode      form.Input
 	degraded  form.Input
 	share     form.Input
 	allow     form.Input // routes
-	allowSent bool       // false for a page of an earlier release: the routes stay
+	allowSent bool       // false for a form of an earlier release, which keeps the routes
 	limits    form.LimitList
 	perGroup  form.LimitList
 	candidate form.LimitList
 }
 
-// planEdit returns the edit of the plan in the path, of a new plan if there is none.
+// planEdit returns the edit of the plan in the path, or of a new plan if the path has
+// none.
 func (d *pages) planEdit(r *http.Request) (edit, bool) {
 	f := &planForm{
 		mode: form.Input{Text: string(policy.Enforce)}, degraded: form.Input{Text: string(policy.Closed)},
@@ -51,7 +52,7 @@ func (d *pages) planEdit(r *http.Request) (edit, bool) {
 	}, true
 }
 
-// planNumber returns the plan's number in the path, -1 if it is not a plan's number.
+// planNumber returns the number of the plan in the path; -1 if it is invalid.
 func planNumber(r *http.Request) int {
 	n, err := strconv.Atoi(r.PathValue("number"))
 	if err != nil || n < 1 {
@@ -111,8 +112,7 @@ func (f *planForm) apply(next *policy.Set) bool {
 		Allow: f.allow.Routes(),
 	}
 	if p.Degraded == policy.Local {
-		p.Share = int(f.share.Whole("Enter the percent of the limits that one environment may admit.", 1,
-			100))
+		p.Share = int(f.share.Whole("Enter the percentage of each limit for one environment.", 1, 100))
 	}
 	if len(p.Limits) == 0 && f.limits.ErrorCount() == 0 {
 		f.limits.Error = "A plan needs at least one limit."
@@ -126,7 +126,7 @@ func (f *planForm) apply(next *policy.Set) bool {
 		return false
 	}
 	old := next.Plans[f.row]
-	// Tokens and addresses refer to their plan by its name.
+	// The default plans are stored by name, so a new name changes them too.
 	if next.TokenPlan == old.Name {
 		next.TokenPlan = p.Name
 	}
@@ -155,7 +155,7 @@ func degradedOptions() []templates.Option {
 	return []templates.Option{
 		{Value: string(policy.Closed), Text: "closed: calls are denied"},
 		{Value: string(policy.Open), Text: "open: known callers pass, uncounted"},
-		{Value: string(policy.Local), Text: "local: each environment counts by itself"},
+		{Value: string(policy.Local), Text: "local: each environment counts for itself"},
 	}
 }
 
@@ -165,10 +165,10 @@ func (f *planForm) view(*policy.Set) templates.Form {
 			form.TextField("name", "Name", "free", policy.MaxNameLen, f.name),
 			form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode),
 			form.ChoiceField("degraded", "If Valkey is unavailable", degradedOptions(), f.degraded),
-			form.TextField("share", "Percent of limits (local only)", "10", 3, f.share),
+			form.TextField("share", "Percent per environment (local only)", "10", 3, f.share),
 		},
 		Lists: []templates.LimitList{
-			f.limits.View("Limits", "A call is allowed when every limit admits it."),
+			f.limits.View("Limits", "A call is allowed if every limit admits it."),
 			f.perGroup.View("Limits per group", "All keys of a group share these. Leave empty for none."),
 			f.candidate.View("Candidate", "Counted on every call, never enforced. Leave empty for none."),
 		},
@@ -182,16 +182,16 @@ func (f *planForm) done() string {
 	return "Saved the plan " + page.Clip(f.name.Text, page.MaxName) + "."
 }
 
-// confirmation is an edit that asks only for a reason.
+// confirmation is an editForm without fields: the page has only a reason and a button.
 type confirmation struct {
 	title, submit, message string
 	danger                 bool
-	// find returns the name of the plan or rule and notes for the page, or false if there
-	// is nothing to change.
+	// find returns the name of the plan or rule and notes for the page; false if there is
+	// nothing to change.
 	find   func(set *policy.Set) (name string, notes []string, exists bool)
 	change func(next *policy.Set)
-	name   string   // as found
-	notes  []string // as found
+	name   string   // from find
+	notes  []string // from find
 }
 
 func (c *confirmation) fill(set *policy.Set) (exists bool) {
@@ -223,8 +223,8 @@ func (c *confirmation) view(*policy.Set) templates.Form {
 
 func (c *confirmation) done() string { return c.message }
 
-// planAction returns the edit of an action in the path: to promote or drop the candidate
-// of a plan, or to delete the plan.
+// planAction returns the edit of an action in the path: promote or drop the candidate of
+// a plan, or delete the plan.
 func planAction(r *http.Request) (edit, bool) {
 	number, action := planNumber(r), r.PathValue("action")
 	c := &confirmation{}
@@ -241,18 +241,18 @@ func planAction(r *http.Request) (edit, bool) {
 	switch action {
 	case "promote":
 		c.title, c.submit = "Promote the candidate of", "Promote"
-		c.message = "The candidate is in force."
+		c.message = "Candidate promoted."
 		c.change = func(next *policy.Set) {
 			p := &next.Plans[planIndex(next, number)]
 			p.Limits, p.Candidate = p.Candidate, nil
 		}
 	case "drop":
 		c.title, c.submit = "Drop the candidate of", "Drop"
-		c.message = "The candidate is dropped."
+		c.message = "Candidate dropped."
 		c.change = func(next *policy.Set) { next.Plans[planIndex(next, number)].Candidate = nil }
 	case "delete":
 		c.title, c.submit, c.danger = "Delete the plan", "Delete", true
-		c.message = "The plan is deleted."
+		c.message = "Plan deleted."
 		c.change = func(next *policy.Set) {
 			i := planIndex(next, number)
 			next.Plans = slices.Delete(next.Plans, i, i+1)

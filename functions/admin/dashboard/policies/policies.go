@@ -114,13 +114,13 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Policies(p))
 }
 
-// syncPolicies finishes a save that was interrupted.
+// syncPolicies completes a save that did not reach every shard.
 func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
 	if err := d.keys.SyncPolicy(r.Context()); err != nil {
 		d.FailStore(w, r, "sync policy", err)
 		return
 	}
-	d.Flash(r, "All shards have the newest version.", "")
+	d.Flash(r, "Save finished on every shard.", "")
 	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 }
 
@@ -129,18 +129,19 @@ func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
 func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.Choice {
 	var all []templates.Choice
 	for _, l := range set.SharedCountDenied() {
-		of, at := "Each client address", "/policies/shared"
+		scope := "Each client address"
+		form := "/policies/shared"
 		if l.Scope == policy.ScopeGlobal {
-			of = "All callers together"
+			scope = "All callers together"
 		}
 		if l.Route.Name != "" {
-			of = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " +
+			scope = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " +
 				strings.ToLower(wording.Scope(l.Scope))
-			at = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
+			form = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
 		}
-		choice := templates.Choice{Text: of + ": " + policydoc.LimitText(l.Limit)}
+		choice := templates.Choice{Text: scope + ": " + policydoc.LimitText(l.Limit)}
 		if page.CanEdit(r) {
-			choice.Address = d.Path(at)
+			choice.Address = d.Path(form)
 		}
 		all = append(all, choice)
 	}
@@ -206,7 +207,7 @@ func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow,
 				return nil, err
 			}
 			sum := usage.Sum(points)
-			row.Calls = page.Number(sum.Calls()) + ", " + page.Number(sum.Denied) + " blocked"
+			row.Calls = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
 		}
 		if page.CanEdit(r) {
 			row.Edit = d.Path("/policies/rules/edit?rule=" + url.QueryEscape(rule.Name))
@@ -217,7 +218,7 @@ func (d *pages) ruleRows(r *http.Request, set *policy.Set) ([]templates.RuleRow,
 	return rows, nil
 }
 
-// maxRuleCounts is the number of rules whose calls are read.
+// maxRuleCounts is the number of rules whose calls the page shows.
 const maxRuleCounts = 50
 
 func ruleLimits(r policy.Route) []string {
@@ -229,7 +230,7 @@ func ruleLimits(r policy.Route) []string {
 	}
 	add("each caller", r.PerKey, 0)
 	add("each address", r.PerIP, 0)
-	add("all together", r.Shared, r.SharedLease)
+	add("all callers together", r.Shared, r.SharedLease)
 	return texts
 }
 
@@ -239,7 +240,7 @@ func allCallersFacts(s *policy.Set) []templates.Fact {
 		return page.Clip(policydoc.PrefixText(list), wording.MaxText)
 	}
 	defaultPlan := func(plan string) string {
-		return cmp.Or(page.Clip(plan, page.MaxName), "none: refused")
+		return cmp.Or(page.Clip(plan, page.MaxName), "none: calls are refused")
 	}
 	return []templates.Fact{
 		{Name: "Each client address", Value: wording.OrNone(policydoc.ScopeText(s.PerIP))},
@@ -253,21 +254,21 @@ func allCallersFacts(s *policy.Set) []templates.Fact {
 	}
 }
 
-// candidateResult is the number of calls in the last hour, and of those that a plan's
-// candidate would have denied.
+// candidateResult is a number of calls in the last hour, and how many of them the
+// candidate of a plan would have denied.
 type candidateResult struct{ calls, wouldDeny int64 }
 
-// candidateResults returns a result for each plan with a candidate, by plan number. It
-// counts the calls of those of the usage.MaxTalkers busiest keys that have the plan.
+// candidateResults returns the result of each plan with a candidate, by plan number. It
+// counts the calls of the keys with the plan among the usage.MaxTalkers busiest keys.
 func (d *pages) candidateResults(ctx context.Context, set *policy.Set) (map[int]candidateResult, error) {
-	found := map[int]candidateResult{}
+	results := map[int]candidateResult{}
 	for _, p := range set.Plans {
 		if len(p.Candidate) > 0 {
-			found[p.Number] = candidateResult{}
+			results[p.Number] = candidateResult{}
 		}
 	}
-	if len(found) == 0 {
-		return found, nil
+	if len(results) == 0 {
+		return results, nil
 	}
 	now := time.Now()
 	talkers, err := d.usage.Busiest(ctx, now.Add(-changes.PreviewSpan), now, usage.MaxTalkers)
@@ -284,10 +285,10 @@ func (d *pages) candidateResults(ctx context.Context, set *policy.Set) (map[int]
 	}
 	for _, k := range keys {
 		p, _ := set.Plan(k.Plan)
-		if t, ok := found[p.Number]; ok {
+		if sum, ok := results[p.Number]; ok {
 			c := counts[k.ID]
-			found[p.Number] = candidateResult{t.calls + c.Calls(), t.wouldDeny + c.CandidateDenied}
+			results[p.Number] = candidateResult{sum.calls + c.Calls(), sum.wouldDeny + c.CandidateDenied}
 		}
 	}
-	return found, nil
+	return results, nil
 }

@@ -19,8 +19,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// MaxImport is the size of an import form in bytes. A form encodes a character as up to
-// three bytes per byte of the file.
+// MaxImport is the maximum size of an import form in bytes. Its encoding needs up to
+// three bytes for a byte of the file.
 const MaxImport = 4 << 20
 
 func (d *pages) exportPolicies(w http.ResponseWriter, r *http.Request) {
@@ -37,16 +37,16 @@ func (d *pages) exportPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/yaml")
 	w.Header().Set("Content-Disposition", `attachment; filename="tidegate-policies.yaml"`)
-	_, _ = w.Write(text) // fails only if the client is gone
+	_, _ = w.Write(text) // fails only after the client disconnected
 }
 
-// policyImport is a policy document as the user typed it. It is saved only after a page
-// has shown its changes.
+// policyImport is a policy document as the user typed it. It can be saved only after a
+// page has shown its changes.
 type policyImport struct {
 	text    string
 	reason  form.Input
-	version int64  // of the set that the changes were compared with
-	seen    string // hash of the text whose changes were shown
+	version int64  // version of the set that the document was compared with
+	seen    string // hash of the text whose changes the page showed
 	problem string
 	preview *templates.Preview
 }
@@ -57,7 +57,7 @@ func (d *pages) showImport(w http.ResponseWriter, r *http.Request) {
 	d.renderImport(w, r, http.StatusOK, policyImport{})
 }
 
-// importPolicies shows the changes of the file, or saves it if they were shown.
+// importPolicies saves the file if its changes were shown, and shows them otherwise.
 func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
@@ -102,7 +102,7 @@ func (f *policyImport) hash() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// read returns the set that the file makes of set, and an HTTP status. It stores the
+// read applies the file to set and returns the result and an HTTP status. It stores the
 // preview and the problem of the file in f.
 func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 	var next *policy.Set
@@ -123,7 +123,7 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 	return next, http.StatusOK
 }
 
-// importedText reports the number of changes that an import made.
+// importedText returns the message after an import of changes.
 func importedText(changes int) string {
 	if changes == 1 {
 		return "Imported 1 change."
@@ -164,15 +164,15 @@ func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int,
 		Page:    d.Page(r, "Import policies"),
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
 		Heading: "Import policies",
-		Lead: []string{"The file replaces plans, route rules and limits for all callers. What it leaves " +
-			"out is removed. Start from an export. You see the changes before saving."},
+		Lead: []string{"The file replaces all plans, route rules and limits for all callers. Whatever it " +
+			"omits is deleted. Start from an export. You see the changes before saving."},
 		Preview: f.preview,
 		Form: &templates.Form{
 			Action: d.Path("/policies/import"), Error: f.problem, Errors: form.CountErrors(f.reason),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)},
 				{Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{
-				ID: "yaml", Label: "File, YAML", Kind: templates.AreaField, Rows: "20",
+				ID: "yaml", Label: "Policy file (YAML)", Kind: templates.AreaField, Rows: "20",
 				Max: strconv.Itoa(policydoc.MaxBytes), Field: templates.Field{Value: f.text},
 			}},
 			After: []templates.FormField{form.ReasonField(f.reason)}, Submit: submit,

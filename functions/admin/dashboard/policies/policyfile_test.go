@@ -11,6 +11,7 @@ import (
 	"tidegate/internal/policy"
 )
 
+// twoPlans returns version 4 of a set with the plans free and pro.
 func twoPlans() *policy.Set {
 	limit := limiter.Limit{Requests: 10, Window: time.Minute}
 	return &policy.Set{Version: 4, NextNumber: 3, Plans: []policy.Plan{
@@ -19,19 +20,19 @@ func twoPlans() *policy.Set {
 	}}
 }
 
-// A form that is not saved must leave the policy in force alone.
+// An edit of a cloned set does not change the saved set.
 func TestCloneSetSharesNoRow(t *testing.T) {
 	set := twoPlans()
 	set.Routes = []policy.Route{{Name: "orders"}}
 	next := cloneSet(set)
 	next.Plans[0].Name, next.Routes[0].Name, next.Version = "other", "other", 5
 	if set.Plans[0].Name != "free" || set.Routes[0].Name != "orders" || set.Version != 4 {
-		t.Errorf("the policy in force became %+v", set)
+		t.Errorf("the saved set changed to %+v", set)
 	}
 }
 
-// An import is refused when it cannot be read or is of another version, and says so.
-func TestImportReadsTheFile(t *testing.T) {
+// An import is rejected with the reason if it is invalid or has another version.
+func TestImportRead(t *testing.T) {
 	set := twoPlans()
 	text, err := policydoc.Write(set)
 	if err != nil {
@@ -52,27 +53,29 @@ func TestImportReadsTheFile(t *testing.T) {
 		next, status := f.read(set)
 		if status != c.status || (next != nil) != (status == http.StatusOK) ||
 			!strings.Contains(f.problem, c.problem) || c.problem == "" && f.problem != "" {
-			t.Errorf("%.40q: status %d, %q", c.text, status, f.problem)
+			t.Errorf("%.40q: got status %d and problem %q, want %d and %q", c.text, status, f.problem,
+				c.status, c.problem)
 		}
 		if f.preview != nil && len(f.preview.Changes) != c.changes {
-			t.Errorf("%.40q: changes %+v, want %d", c.text, f.preview.Changes, c.changes)
+			t.Errorf("%.40q: got changes %+v, want %d", c.text, f.preview.Changes, c.changes)
 		}
 	}
 }
 
-// Only the text that was shown may be saved.
-func TestImportIsOfTheTextSeen(t *testing.T) {
+// A text has another hash after any edit, so that only a text whose changes were shown
+// can be saved.
+func TestImportHash(t *testing.T) {
 	f := policyImport{text: "plans: []\n"}
 	f.seen = f.hash()
 	if f.text = "plans: [] \n"; f.seen == f.hash() {
-		t.Error("two texts have one hash")
+		t.Error("an edited text has the same hash")
 	}
 }
 
 func TestImportedText(t *testing.T) {
 	for n, want := range map[int]string{1: "Imported 1 change.", 2: "Imported 2 changes."} {
 		if got := importedText(n); got != want {
-			t.Errorf("%d: %q", n, got)
+			t.Errorf("%d: got %q, want %q", n, got, want)
 		}
 	}
 }

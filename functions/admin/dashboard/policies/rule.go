@@ -20,7 +20,7 @@ import (
 // ruleForm creates or edits a route rule.
 type ruleForm struct {
 	old       string // saved name of the rule; empty for a new rule
-	row       int    // of the rule in the set that apply wrote to
+	row       int    // index of the rule in the set that apply changed
 	name      form.Input
 	api       form.Input
 	stage     form.Input
@@ -36,8 +36,8 @@ type ruleForm struct {
 	lease     form.Input // of shared
 }
 
-// ruleEdit returns the edit of the rule that the request names, of a new rule if it names
-// none.
+// ruleEdit returns the edit of the rule that the request names, or of a new rule if it
+// names none.
 func ruleEdit(r *http.Request) (edit, bool) {
 	name := r.URL.Query().Get("rule")
 	if r.Method == http.MethodPost {
@@ -50,7 +50,7 @@ func ruleEdit(r *http.Request) (edit, bool) {
 	}}, true
 }
 
-// showRule shows the form of a rule that exists.
+// showRule shows the form of an existing rule.
 func (d *pages) showRule(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("rule") == "" {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
@@ -140,7 +140,8 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 }
 
 func (f *ruleForm) setError(e policy.FieldError) bool {
-	// A tie of two patterns is an error of the earlier rule, which may be another one.
+	// An error of equal patterns is at the first of both rules, which may not be this
+	// one.
 	if strings.HasSuffix(e.Field, ".pattern") {
 		f.path.Error = form.Sentence(e.Message)
 		return true
@@ -157,14 +158,15 @@ func (f *ruleForm) heading() (text, name string) {
 
 func (f *ruleForm) view(*policy.Set) templates.Form {
 	path := form.TextField("path", "Path", "/orders/{id}", routing.MaxPathLen, f.path)
-	path.Hint = "As in API Gateway: {name} is one segment, {name+} or * at the end one or more. Empty " +
-		"for any."
+	path.Hint = "As in API Gateway: {name} matches one segment, {name+} or * at the end one or more. " +
+		"Empty for any path."
 	method := form.TextField("method", "Method", "any", routing.MaxMethodLen, f.method)
 	method.Hint = "GET covers HEAD unless a rule names HEAD. Empty or ANY for every method."
 	settle := templates.FormField{ID: "settle", Label: "Backend settles the actual cost",
 		Kind: templates.CheckField, Field: form.Field(f.settle)}
 	settleMax := form.TextField("settleMax", "Settlement maximum", "10 times the cost", 15, f.settleMax)
-	settleMax.Hint = "Most that a settlement charges to shared limits. The caller's own limits take the rest."
+	settleMax.Hint = "The most that a settlement charges shared limits. The caller's own limits are " +
+		"charged the rest."
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{
@@ -195,7 +197,7 @@ func (f *ruleForm) done() string {
 func ruleDeletion(r *http.Request) (edit, bool) {
 	name := r.URL.Query().Get("rule")
 	c := &confirmation{title: "Delete the route rule", submit: "Delete", danger: true,
-		message: "The route rule is deleted.",
+		message: "Route rule deleted.",
 		find: func(set *policy.Set) (string, []string, bool) {
 			i := ruleIndex(set, name)
 			if i < 0 {
