@@ -235,7 +235,7 @@ func TestKeyPageLinksToSimulation(t *testing.T) {
 	for _, address := range sitetest.AddressesIn(page.Body) {
 		if address = html.UnescapeString(address); strings.HasPrefix(address, "/simulate?") {
 			s.Get(address).Wants(t, http.StatusOK,
-				"10 per minute would have let 10 of 15 calls pass; today 12 passed.")
+				"10 per minute would have let 10 of 15 calls pass; 12 passed then.")
 			return
 		}
 	}

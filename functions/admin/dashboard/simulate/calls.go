@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	maxCalls    = 500 // calls of a sandbox; each is a row
+	maxCalls    = 500 // calls of a sandbox, one row each
 	timesSample = "0s, 1s, 1.5s x3, 1m"
 )
 
@@ -26,8 +26,9 @@ type sandbox struct {
 	times           form.Input
 }
 
-// rules are the algorithms that the page offers, by their names in package accuracy.
-var rules = []struct {
+// sandboxLimits are the algorithms that the page offers, as limits without a rate. name
+// is the name in package accuracy.
+var sandboxLimits = []struct {
 	name  string
 	limit limiter.Limit
 }{
@@ -39,7 +40,7 @@ var rules = []struct {
 	{accuracy.FixedWindow, limiter.Limit{Algorithm: limiter.FixedWindow}},
 }
 
-// showCalls shows how the limit in the address decides the calls in the address.
+// showCalls shows the decisions of a limit on calls; the address has both.
 func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 	s := readSandbox(r.URL.Query())
 	at, decisions := s.decide()
@@ -49,10 +50,10 @@ func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 		Action: d.Path("/simulate/calls"),
 		Limit:  form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
 		Algorithm: form.Field(s.Algorithm), Times: form.Field(s.times),
-		Units: windowUnits(), Algorithms: ruleOptions(), Sample: timesSample,
+		Units: windowUnits(), Algorithms: sandboxOptions(), Sample: timesSample,
 		Errors: countErrors(s.fields()),
 		Bounds: "At most " + page.Number(maxCalls) +
-			" calls. 0 s is the beginning of an aligned window. x3 repeats a time.",
+			" calls. An aligned window starts at 0 s. x3 repeats a time.",
 	}
 	status := http.StatusOK
 	if p.Errors > 0 {
@@ -80,7 +81,7 @@ func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {
 	return row
 }
 
-func ruleOptions() []templates.Option {
+func sandboxOptions() []templates.Option {
 	var options []templates.Option
 	for _, c := range accuracy.Algorithms() {
 		if c.Ours {
@@ -105,7 +106,7 @@ func (s *sandbox) fields() map[string]*form.Input {
 	}
 }
 
-// readSandbox reads the sandbox in an address. Missing inputs are those of an example.
+// readSandbox reads the sandbox in an address. An example supplies missing inputs.
 func readSandbox(q url.Values) sandbox {
 	var s sandbox
 	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log,
@@ -124,9 +125,9 @@ func readSandbox(q url.Values) sandbox {
 }
 
 // decide returns the times of the typed calls and the decisions on them. It sets the
-// errors of the fields; with an error there are no decisions.
+// errors of the fields. If there is an error, it returns no decisions.
 func (s *sandbox) decide() (at []time.Duration, decisions []limiter.Decision) {
-	limit := s.rule()
+	limit := s.algorithm()
 	limit.Requests = s.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests)
 	limit.Window = window(&s.LimitInput)
 	at = s.instants()
@@ -140,9 +141,9 @@ func (s *sandbox) decide() (at []time.Duration, decisions []limiter.Decision) {
 	return at, decisions
 }
 
-// rule returns a limit with the typed algorithm and no other field.
-func (s *sandbox) rule() limiter.Limit {
-	for _, r := range rules {
+// algorithm returns a limit with the typed algorithm and without a rate.
+func (s *sandbox) algorithm() limiter.Limit {
+	for _, r := range sandboxLimits {
 		if r.name == s.Algorithm.Text {
 			return r.limit
 		}
@@ -158,7 +159,7 @@ func (s *sandbox) instants() []time.Duration {
 		at, ok := parseOffset(item.Text)
 		if s.times.Error == "" && !ok {
 			s.times.Error = "“" + page.Clip(item.Text, 20) +
-				"” is no time up to 366 days. Type times such as " + timesSample + "."
+				"” is not a time of at most 366 days. Enter times such as " + timesSample + "."
 		}
 		if s.times.Error != "" {
 			return nil

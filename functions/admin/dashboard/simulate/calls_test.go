@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/accuracy"
 )
 
-// Three calls per ten seconds: the answers that the model gives, in the order of the
-// times, whatever order they were typed in.
+// Calls are decided in the order of their times, for any order and spelling of the times.
+// The expected rows are those of the default limit, 3 per 10 seconds.
 func TestCallsTimeline(t *testing.T) {
 	s := sitetest.New(t).Login()
 	rows := []string{
@@ -33,18 +33,18 @@ func TestCallsTimeline(t *testing.T) {
 		)
 		for _, row := range rows {
 			if !strings.Contains(text, row) {
-				t.Errorf("%q: no %q in\n%s", times, row, text)
+				t.Errorf("%q: want row %q in\n%s", times, row, text)
 			}
 		}
 	}
 }
 
-// Every rule that is offered decides as the model of its limit does.
+// Every offered algorithm decides like the model of its limit.
 func TestCallsFollowTheModel(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := []time.Duration{0, 0, 4 * time.Second, 9 * time.Second, 11 * time.Second, 11 * time.Second,
 		12 * time.Second, 40 * time.Second}
-	for name, limit := range simulate.Rules() {
+	for name, limit := range simulate.SandboxLimits() {
 		limit.Requests, limit.Window = 3, 10*time.Second
 		decisions, err := accuracy.Trace(limit, at)
 		if err != nil {
@@ -62,7 +62,7 @@ func TestCallsFollowTheModel(t *testing.T) {
 					sitetest.InWords(page.Offset(d.RetryAfter()))
 			}
 			if !strings.Contains(text, want) {
-				t.Errorf("%s: no %q in\n%s", name, want, text)
+				t.Errorf("%s: want row %q in\n%s", name, want, text)
 			}
 		}
 	}
@@ -72,9 +72,9 @@ func TestCallsBadInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, row := range []struct{ query, field, want string }{
 		{"times=", "times", "Enter call times, such as"},
-		{"times=0s,soon", "times", "“soon” is no time up to 366 days."},
-		{"times=-1s", "times", "“-1s” is no time up to 366 days."},
-		{"times=9000h", "times", "“9000h” is no time up to 366 days."},
+		{"times=0s,soon", "times", "“soon” is not a time of at most 366 days."},
+		{"times=-1s", "times", "“-1s” is not a time of at most 366 days."},
+		{"times=9000h", "times", "“9000h” is not a time of at most 366 days."},
 		{"times=1s+2s", "times", "“1s 2s” is not valid here."},
 		{"times=0x501", "times", "Enter at most 500 items. This list has 501."},
 		{"limit=0", "limit", "Must be 1 to 1,000,000,000."},
@@ -85,7 +85,7 @@ func TestCallsBadInput(t *testing.T) {
 		page := s.Get("/simulate/calls?"+row.query).Wants(t, http.StatusUnprocessableEntity,
 			`id="`+row.field+`-error">`+row.want, "Not simulated. Fix 1 field.")
 		if strings.Contains(page.Body, "allowed</") {
-			t.Errorf("%s: answers in spite of an error", row.query)
+			t.Errorf("%s: got decisions, want only an error", row.query)
 		}
 	}
 	s.Get("/simulate/calls?times=0x500").Wants(t, http.StatusOK, "3 of 500 allowed")

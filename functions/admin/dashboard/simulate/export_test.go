@@ -5,23 +5,24 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// Experiment is what Simulate offers as a link: as it is, and with every algorithm.
-type Experiment struct {
-	Text, Query string
-	Address     string // with every algorithm
-	Scenario    accuracy.Scenario
+// Preset is an example that the page links to.
+type Preset struct {
+	Text     string
+	Query    string            // of the link
+	Address  string            // address of the same simulation with every algorithm
+	Scenario accuracy.Scenario // of Address
 }
 
-// Experiments lists them.
-func Experiments() []Experiment {
-	var all []Experiment
+// Presets returns the presets in the order of the page.
+func Presets() []Preset {
+	var all []Preset
 	for _, p := range presets {
 		one, every := p.simulation(), p.simulation()
 		every.algorithms = nil
 		for _, c := range accuracy.Algorithms() {
 			every.algorithms = append(every.algorithms, c.Name)
 		}
-		all = append(all, Experiment{
+		all = append(all, Preset{
 			Text: p.text, Query: one.values().Encode(),
 			Address: "/simulate?" + every.values().Encode(), Scenario: every.scenario(),
 		})
@@ -29,13 +30,14 @@ func Experiments() []Experiment {
 	return all
 }
 
-// OverLimit says by how much the worst window is above the limit.
+// OverLimit returns how far the worst window exceeds the limit, in percent.
 func OverLimit(worst, limit int64) string { return overLimit(worst, limit) }
 
-// Rules are the limits that can be played with calls, by name.
-func Rules() map[string]limiter.Limit {
+// SandboxLimits returns the limits of the page for calls, by the names of their
+// algorithms.
+func SandboxLimits() map[string]limiter.Limit {
 	all := map[string]limiter.Limit{}
-	for _, r := range rules {
+	for _, r := range sandboxLimits {
 		all[r.name] = r.limit
 	}
 	return all

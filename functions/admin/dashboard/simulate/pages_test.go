@@ -14,11 +14,10 @@ import (
 	"tidegate/internal/accuracy"
 )
 
-// What the page prints of each preset and algorithm is what the lab measures of the same
-// scenario.
+// The page shows the figures of package accuracy for each preset and algorithm.
 func TestSimulationFigures(t *testing.T) {
 	s := sitetest.New(t).Login()
-	for _, p := range simulate.Experiments() {
+	for _, p := range simulate.Presets() {
 		text := sitetest.InWords(s.Get(p.Address).Wants(t, http.StatusOK).Body)
 		result, err := accuracy.Run(p.Scenario)
 		if err != nil {
@@ -26,7 +25,7 @@ func TestSimulationFigures(t *testing.T) {
 		}
 		want := page.Number(result.Exact.Admitted) + " of " + page.Number(result.Calls) + " calls pass."
 		if !strings.Contains(text, want) {
-			t.Errorf("%s: no %q", p.Text, want)
+			t.Errorf("%s: want %q in\n%s", p.Text, want, text)
 		}
 		for _, o := range result.Outcomes {
 			row := strings.Join([]string{
@@ -35,14 +34,14 @@ func TestSimulationFigures(t *testing.T) {
 				sitetest.InWords(page.Offset(time.Duration(o.WorstAt-result.From) * time.Microsecond)),
 			}, " ")
 			if !strings.Contains(text, row) {
-				t.Errorf("%s: no %q in\n%s", p.Text, row, text)
+				t.Errorf("%s: want row %q in\n%s", p.Text, row, text)
 			}
 		}
 	}
 }
 
-// Without a query the page shows the boundary attack: 101 calls past an exact log, 200
-// past a fixed window, in the minute around the boundary.
+// Without a query the page simulates the boundary attack: in the minute around the
+// boundary, an exact log admits 101 calls and a fixed window 200.
 func TestSimulateBoundaryFirst(t *testing.T) {
 	s := sitetest.New(t).Login()
 	page := s.Get("/simulate").Wants(t, http.StatusOK, `<path class="line s6" d="M0 `, `<svg viewBox="0 0 `)
@@ -52,18 +51,18 @@ func TestSimulateBoundaryFirst(t *testing.T) {
 		"fixed window 200 100 1 200 +100 % 2 min 0.0297 s",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in\n%s", want, text)
+			t.Errorf("want %q in\n%s", want, text)
 		}
 	}
 	if explicit := s.Get(
-		"/simulate?" + simulate.Experiments()[0].Query,
+		"/simulate?" + simulate.Presets()[0].Query,
 	); sitetest.InWords(explicit.Body) != text {
-		t.Error("the first preset's link shows something else than the page without a query")
+		t.Error("the link of the first preset differs from the page without a query")
 	}
 	if got := strings.Count(page.Body, `aria-current="true"`); got != 1 || !strings.Contains(
 		page.Body, `aria-current="true">Boundary burst`,
 	) {
-		t.Errorf("%d presets are marked as shown", got)
+		t.Errorf("got %d current links, want only Boundary burst", got)
 	}
 }
 
@@ -79,11 +78,11 @@ func TestSimulateSeed(t *testing.T) {
 	}
 	first := main("7")
 	if again := main("7"); again != first || main("8") == first {
-		t.Error("the seed does not decide")
+		t.Error("one seed gave two results, or two seeds gave the same")
 	}
 }
 
-// Each invalid field has its error next to it, and everything typed is kept.
+// Each invalid field has its error next to it, and keeps its typed text.
 func TestSimulateBadInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, row := range []struct{ query, field, want string }{
@@ -107,11 +106,11 @@ func TestSimulateBadInput(t *testing.T) {
 		{"window=366&unit=day&limit=1&rate=0.01&windows=50000&shape=poisson", "windows", "Too many windows"},
 		{"shape=recorded&minutes=0x9", "minutes", "This makes no calls."},
 		{"shape=recorded", "minutes", "Enter the calls of each minute"},
-		{"shape=recorded&minutes=4,few", "minutes", "“few” is no number of calls."},
+		{"shape=recorded&minutes=4,few", "minutes", "“few” is not a number of calls."},
 		{"shape=recorded&minutes=4,1+2+3", "minutes", "“1 2 3” is not valid here."},
 		{"shape=recorded&minutes=1x1441", "minutes", "Enter at most 1,440 items. This list has 1,441."},
-		{"shape=recorded&minutes=60000", "minutes", "These are more than 50,000 calls."},
-		{"shape=recorded&minutes=2000000000x900", "minutes", "These are more than 50,000 calls."},
+		{"shape=recorded&minutes=60000", "minutes", "More than 50,000 calls, the maximum."},
+		{"shape=recorded&minutes=2000000000x900", "minutes", "More than 50,000 calls, the maximum."},
 		{"shape=recorded&minutes=" + strings.Repeat("1,", 2001), "minutes", "Enter at most 4,000 characters"},
 	} {
 		page := s.Get("/simulate?algorithm=log&"+row.query).Wants(t, http.StatusUnprocessableEntity,
@@ -120,10 +119,10 @@ func TestSimulateBadInput(t *testing.T) {
 		q, _ := url.ParseQuery(row.query)
 		if typed := q.Get(row.field); len(typed) < 100 && row.field != "unit" && row.field != "shape" &&
 			!strings.Contains(page.Body, typed) {
-			t.Errorf("%s: %q is gone", row.query, typed)
+			t.Errorf("%s: the form lost the typed %q", row.query, typed)
 		}
 		if strings.Contains(page.Body, " calls pass") {
-			t.Errorf("%s: figures in spite of an error", row.query)
+			t.Errorf("%s: got a result, want only an error", row.query)
 		}
 	}
 	s.Get("/simulate?limit=100").Wants(
@@ -134,7 +133,7 @@ func TestSimulateBadInput(t *testing.T) {
 	)
 }
 
-// Names, scripts and the like in the address stay text.
+// HTML in an address is escaped.
 func TestSimulateHostileInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const evil = `"><script>alert(1)</script>`
@@ -149,13 +148,13 @@ func TestSimulateHostileInput(t *testing.T) {
 	}
 }
 
-// Recorded minutes are played minute by minute: three calls, then silence for a minute,
-// then two.
+// Recorded traffic has the calls of each minute: three calls, none for two minutes, then
+// two.
 func TestSimulateRecorded(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const address = "/simulate?limit=2&shape=recorded&minutes=3,0x2,2&algorithm=log"
 	for passed, end := range map[string]string{
-		"": ".", "&passed=5": "; today 5 passed.", "&passed=odd": ".", "&passed=-1": ".",
+		"": ".", "&passed=5": "; 5 passed then.", "&passed=odd": ".", "&passed=-1": ".",
 	} {
 		s.Get(address+passed).Wants(t, http.StatusOK,
 			"2 per minute would have let 4 of 5 calls pass"+end+"</p>")

@@ -12,7 +12,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// preset is an example that the page links to.
+// preset is an example that the page links to. An empty query is boundaryAttack.
 type preset struct{ text, query string }
 
 var presets = []preset{
@@ -26,7 +26,7 @@ var presets = []preset{
 }
 
 func (p preset) simulation() simulation {
-	q, _ := url.ParseQuery(p.query) // which is a constant
+	q, _ := url.ParseQuery(p.query) // a valid constant
 	if len(q) > 0 {
 		q["algorithm"] = defaultAlgorithms
 	}
@@ -46,8 +46,8 @@ func (d *pages) presetLinks(shown simulation) []templates.Choice {
 	return links
 }
 
-// boundaryAttack is the simulation of an address without fields: twice the limit on each
-// side of a window's boundary, then steady calls.
+// boundaryAttack returns the simulation of an address without fields: twice the limit on
+// each side of a window's boundary, then steady calls.
 func boundaryAttack() simulation {
 	s := simulation{algorithms: defaultAlgorithms}
 	for name, in := range s.fields() {
@@ -59,9 +59,10 @@ func boundaryAttack() simulation {
 	return s
 }
 
-// Recorded returns the query that simulates a caller's calls against a limit, given the
-// calls of each minute, oldest first, and how many of them were allowed. It is empty if
-// there are no calls, too many, or a limit that the page cannot simulate.
+// Recorded returns the query that simulates recorded calls against a limit. minutes has
+// the calls of each minute, oldest first; passed is the number of allowed ones. Recorded
+// returns an empty string without calls, with too many, or for a limit that the page
+// cannot simulate.
 func Recorded(l limiter.Limit, minutes []int64, passed int64) string {
 	if total := chart.Total(minutes); total == 0 || total > maxSimulated {
 		return ""

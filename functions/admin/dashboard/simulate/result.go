@@ -14,8 +14,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// resultView describes the result of a simulation. passed is the number of calls that the
-// recorded limit allowed, as typed; any other text means unknown.
+// resultView returns the result of a simulation for the page. passed is the number of
+// recorded calls that were allowed; any other text means unknown.
 func resultView(r accuracy.Result, passed string) *templates.Simulation {
 	limit := r.Scenario.Limit
 	s := &templates.Simulation{
@@ -47,7 +47,8 @@ func resultView(r accuracy.Result, passed string) *templates.Simulation {
 	return s
 }
 
-// verdict describes what the limit allows of the calls, by an exact log.
+// verdict describes how many calls an exact log admits, and how many recorded calls were
+// allowed if passed is a number.
 func verdict(r accuracy.Result, passed string) string {
 	limit := policydoc.Rate(limiter.Limit{Requests: r.Scenario.Limit, Window: r.Scenario.Window})
 	of := page.Number(r.Exact.Admitted) + " of " + page.Number(r.Calls) + " calls pass"
@@ -56,7 +57,7 @@ func verdict(r accuracy.Result, passed string) string {
 	}
 	words := limit + " would have let " + of
 	if n, err := strconv.ParseInt(passed, 10, 64); err == nil && n >= 0 {
-		words += "; today " + page.Number(n) + " passed"
+		words += "; " + page.Number(n) + " passed then"
 	}
 	return words + "."
 }
@@ -116,44 +117,44 @@ func idlePoints(demand []int64) int {
 
 // algorithmNotes explains the line of each algorithm in the chart.
 var algorithmNotes = map[string]string{
-	accuracy.Log: "Keeps the time of every admitted call. Its line lies on the exact log's: it fills " +
-		"up to the limit, and one call fits as soon as one has left the rolling window.",
-	accuracy.LogGrouped: "A log with few slots: each stands for several calls and carries the time " +
-		"of the latest. The line never passes the limit and may stay under it by less than one " +
-		"slot. Limits up to 64 have a slot for each call and lie on the exact log's line.",
-	accuracy.LogCountDenied: "Denied calls are entered as well, so whoever keeps calling stays out. " +
-		"Above the limit the line sinks towards zero and rises only when the caller pauses.",
-	accuracy.Counter: "Two counts of aligned windows; the older one is weighted by how much of it " +
-		"still overlaps, as if its calls had been spread evenly. A burst at the end of a window " +
-		"breaks that guess: up to twice the limit less one passes.",
-	accuracy.TokenBucket: "Also known as leaky bucket (as a meter) and GCRA: both names mean the " +
-		"same decisions. A full bucket lets the whole limit pass at once and refills evenly all " +
-		"the while, so the first rolling window can hold twice the limit less one; after that the " +
-		"rate is even.",
-	accuracy.FixedWindow: "Counts from zero at every boundary. A burst just before one and a burst " +
-		"just after both pass: twice the limit in an instant, as the first preset shows.",
-	accuracy.TwoWindow: "The two-count estimate, rounded down and by a clock of milliseconds. It " +
-		"errs as the counter does, by one call more.",
-	accuracy.TwoWindowAll: "The two-count estimate of all calls, denied ones too. Bursts hurt it " +
-		"less, but steady traffic above the limit holds its own estimate up: hardly anything " +
-		"passes.",
-	accuracy.ZSETScript: "A log in a sorted set by a clock of milliseconds. It strays by the calls " +
-		"that share a millisecond, if any.",
-	accuracy.ZSETPipeline: "A log in a sorted set that stores denied calls too. Above the limit the " +
-		"line sinks as that of a log that counts them; calls with the same time count as one.",
-	accuracy.ZSETAll: "As the pipeline, but a call is stored before the set is counted.",
+	accuracy.Log: "Stores the time of every admitted call. Its line equals that of the exact log: it " +
+		"rises to the limit, and a call is admitted as soon as an earlier one has left the rolling " +
+		"window.",
+	accuracy.LogGrouped: "A log with few slots: each slot counts several calls and has the time of " +
+		"the latest. The line never exceeds the limit, and may stay below it by less than one slot. " +
+		"Limits up to 64 have a slot for each call and equal the exact log.",
+	accuracy.LogCountDenied: "Denied calls are stored too, so a caller that keeps calling stays " +
+		"denied. Above the limit the line sinks towards zero. It rises only when the caller pauses.",
+	accuracy.Counter: "Counts calls in two aligned windows. The older count is weighted by its overlap " +
+		"with the rolling window, as if its calls were spread evenly. After a burst at the end of a " +
+		"window this estimate is too low: up to twice the limit minus one passes.",
+	accuracy.TokenBucket: "Also known as leaky bucket (as a meter) and GCRA, which make the same " +
+		"decisions. A full bucket admits the whole limit at once and keeps refilling evenly, so the " +
+		"first rolling window can hold twice the limit minus one. After that the rate is even.",
+	accuracy.FixedWindow: "Counts from zero at every boundary. A burst just before a boundary and one " +
+		"just after it both pass: twice the limit in an instant, as the first preset shows.",
+	accuracy.TwoWindow: "The estimate of the counter, rounded down, with a clock in milliseconds. It " +
+		"errs like the counter, by one call more.",
+	accuracy.TwoWindowAll: "The estimate of the counter over all calls, including denied ones. Bursts " +
+		"cause smaller errors, but steady traffic above the limit keeps the estimate high: hardly any " +
+		"call passes.",
+	accuracy.ZSETScript: "A log in a sorted set, with a clock in milliseconds. It errs only by calls " +
+		"that share a millisecond.",
+	accuracy.ZSETPipeline: "A log in a sorted set that also stores denied calls. Above the limit the " +
+		"line sinks like that of a log that counts them. Calls with the same time count as one.",
+	accuracy.ZSETAll: "Like the pipeline, but a call is stored before the set is counted.",
 }
 
 // shapeNotes describes the simulated traffic.
 var shapeNotes = map[accuracy.Shape]string{
-	accuracy.Boundary: "Once in four windows: silence, twice the limit in the last thousandth of a " +
-		"window, twice the limit in the first thousandth of the next, the rate until that one " +
-		"ends, silence.",
-	accuracy.Poisson: "Calls at independent random instants.",
-	accuracy.OnOff: "A third of a window at the rate, then silence for 0.78 windows, so that the " +
-		"bursts wander over the boundaries.",
-	accuracy.Greedy:   "Calls at even distances.",
-	accuracy.Recorded: "As many calls in each minute as recorded, at random instants of it.",
+	accuracy.Boundary: "Repeats every four windows: no calls; twice the limit in the last thousandth of " +
+		"a window; twice the limit in the first thousandth of the next window, then calls at the rate " +
+		"until it ends; no calls.",
+	accuracy.Poisson: "Calls at independent random times.",
+	accuracy.OnOff: "Calls at the rate for a third of a window, then none for 0.78 windows, so that " +
+		"bursts shift across the boundaries.",
+	accuracy.Greedy:   "Calls at equal intervals.",
+	accuracy.Recorded: "As many calls in each minute as recorded, at random times within it.",
 }
 
 // seriesClass returns the CSS class of an algorithm's line, the same in every simulation.

@@ -1,6 +1,6 @@
-// Package simulate serves the pages that try limits out on made-up or recorded traffic:
-// algorithms compared, and calls at given times. Package dashboard mounts it. It reads
-// nothing from Valkey and changes nothing.
+// Package simulate serves the pages that simulate limits: a comparison of algorithms on
+// generated or recorded traffic, and the decisions on calls at given times. Package
+// dashboard mounts it. It reads nothing from Valkey and changes nothing.
 package simulate
 
 import (
@@ -19,7 +19,7 @@ import (
 	"tidegate/web/templates"
 )
 
-// pages serves the pages that try limits out.
+// pages serves the pages of simulations.
 type pages struct {
 	*page.Renderer
 	log *slog.Logger
@@ -75,24 +75,24 @@ func (d *pages) simulateTabs(calls bool) []templates.Choice {
 }
 
 const (
-	maxSimulated = 50_000  // calls of one simulation: about 10 ms for each algorithm
+	maxSimulated = 50_000  // calls of a simulation: about 10 ms for each algorithm
 	maxRecorded  = 24 * 60 // minutes of recorded traffic
 	maxSeed      = 999_999_999
-	plotPoints   = 240
+	plotPoints   = 240 // points of a line in the chart
 )
 
-// simulation is a run of package accuracy as the user typed it. The address contains all
-// of it.
+// simulation is a scenario of package accuracy as the user typed it. The address contains
+// all of it.
 type simulation struct {
 	form.LimitInput            // only Requests, Window and Unit are used
 	shape, rate, windows, seed form.Input
-	minutes                    form.Input // calls of each minute, for the recorded shape
-	passed                     form.Input // calls that the recorded limit allowed; empty if unknown
+	minutes                    form.Input // calls of each minute, for recorded traffic
+	passed                     form.Input // number of recorded calls that were allowed; empty if unknown
 	algorithms                 []string
 	algorithmsError            string
 }
 
-// defaultAlgorithms are the algorithms of an address without any.
+// defaultAlgorithms are the algorithms of an address without fields.
 var defaultAlgorithms = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Counter, accuracy.TokenBucket,
 	accuracy.FixedWindow}
 
@@ -105,9 +105,9 @@ func (s *simulation) fields() map[string]*form.Input {
 	}
 }
 
-// readSimulation reads the simulation in an address. Missing fields are those of the
-// boundary attack. Without an algorithm an address of the form, which always has a limit,
-// chose none.
+// readSimulation reads the simulation in an address. Missing fields are those of
+// boundaryAttack. An address with a limit comes from the form, so if it has no algorithm,
+// the user chose none.
 func readSimulation(q url.Values) simulation {
 	s := boundaryAttack()
 	for name, in := range s.fields() {
@@ -153,7 +153,7 @@ func (s *simulation) scenario() accuracy.Scenario {
 	sc := accuracy.Scenario{
 		Limit:      s.Requests.Whole("Enter the number of calls.", 1, accuracy.MaxLimit),
 		Window:     window(&s.LimitInput),
-		Seed:       uint64(s.seed.Whole("Enter a number. It seeds the random calls.", 0, maxSeed)),
+		Seed:       uint64(s.seed.Whole("Enter a number to seed the random calls.", 0, maxSeed)),
 		Algorithms: s.algorithms,
 		Points:     plotPoints,
 	}
@@ -205,7 +205,7 @@ func (s *simulation) checkBounds(sc accuracy.Scenario) {
 	case n == 0:
 		field.Error = "This makes no calls."
 	case sc.Validate() != nil:
-		field.Error = "Too many windows of this length."
+		field.Error = "Too many windows of this length. Lower one of the two."
 	}
 }
 
@@ -267,13 +267,12 @@ func (s *simulation) recorded(seed uint64) accuracy.Traffic {
 	}
 	t, err := r.Traffic(seed)
 	if err != nil || len(t.Calls) > maxSimulated {
-		s.minutes.Error = "These are more than " + page.Number(maxSimulated) + " calls. At most " +
-			page.Number(maxSimulated) + " are simulated. Leave out some minutes."
+		s.minutes.Error = "More than " + page.Number(maxSimulated) + " calls, the maximum. Remove some minutes."
 	}
 	return t
 }
 
-// recording returns the typed minutes, the first of which begins at begin.
+// recording returns the typed minutes. begin is the start of the first.
 func (s *simulation) recording(begin time.Time) accuracy.Recording {
 	var r accuracy.Recording
 	items := s.minutes.List(
@@ -284,7 +283,7 @@ func (s *simulation) recording(begin time.Time) accuracy.Recording {
 		calls, err := strconv.ParseInt(item.Text, 10, 32)
 		if s.minutes.Error == "" && (err != nil || calls < 0) {
 			s.minutes.Error = "“" + page.Clip(item.Text, 20) +
-				"” is no number of calls. Type whole numbers, such as 40, 55, 300 x3, 12."
+				"” is not a number of calls. Enter whole numbers such as 40, 55, 300 x3, 12."
 		}
 		if s.minutes.Error != "" {
 			return nil

@@ -13,7 +13,8 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// Any address comes back as it went: what is read of it writes the same.
+// The address of a simulation is read back as the same simulation. Its fields have
+// errors, or the scenario is within the bounds.
 func TestSimulationRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		q := url.Values{}
@@ -29,24 +30,23 @@ func TestSimulationRoundTrip(t *testing.T) {
 			}
 		}
 		first := readSimulation(q)
-		again, err := url.ParseQuery(first.values().Encode())
+		address, err := url.ParseQuery(first.values().Encode())
 		if err != nil {
 			t.Fatal(err)
 		}
-		second := readSimulation(again)
+		second := readSimulation(address)
 		if diff := cmp.Diff(first.values(), second.values()); diff != "" {
 			t.Errorf("%v: %s", q, diff)
 		}
-		// Whatever it is, it is refused field by field or within the bounds of the lab.
 		sc := first.scenario()
 		if first.errorCount() == 0 && (sc.Validate() != nil || sc.Count() > maxSimulated) {
-			t.Errorf("%v is played: %v, %d calls", q, sc.Validate(), sc.Count())
+			t.Errorf("%v has no error, but its scenario is out of bounds: %v, %d calls", q, sc.Validate(), sc.Count())
 		}
 	})
 }
 
-// Every algorithm, traffic and line that can be chosen is explained.
-func TestEverythingIsExplained(t *testing.T) {
+// Every algorithm and shape of traffic has a note, and every shape a name.
+func TestNotes(t *testing.T) {
 	for _, c := range accuracy.Algorithms() {
 		if algorithmNotes[c.Name] == "" {
 			t.Errorf("%s has no note", c.Name)
@@ -77,26 +77,26 @@ func TestOverLimit(t *testing.T) {
 		{15, 9, "+66.7 %"},
 	} {
 		if got := overLimit(row.worst, row.limit); got != row.want {
-			t.Errorf("%d of %d: %q, want %q", row.worst, row.limit, got, row.want)
+			t.Errorf("%d of %d: got %q, want %q", row.worst, row.limit, got, row.want)
 		}
 	}
 }
 
-// A key's recorded minutes can be played to its limit, by an address that the page reads
-// as it was meant.
+// The address of a key's recorded minutes is read back as the same minutes and limit.
+// There is none for a limit that cannot be simulated.
 func TestRecordedSimulation(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		minutes := rapid.SliceOfN(rapid.Int64Range(0, 3), 1, 300).Draw(t, "minutes")
 		s, ok := recordedSimulation(limiter.Limit{Requests: 50, Window: 90 * time.Second}, minutes)
-		again := readSimulation(s.values())
-		sc := again.scenario()
+		got := readSimulation(s.values())
+		sc := got.scenario()
 		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second ||
 			chart.Total(minutes) != int64(len(sc.Traffic.Calls)) {
-			t.Fatalf("%v: %+v, %d calls", minutes, again, len(sc.Traffic.Calls))
+			t.Fatalf("%v: got %+v with %d calls", minutes, got, len(sc.Traffic.Calls))
 		}
-		for i, m := range again.recording(time.Unix(0, 0)) {
+		for i, m := range got.recording(time.Unix(0, 0)) {
 			if m.Calls != minutes[i] {
-				t.Fatalf("%v came back as %v", minutes, again.minutes.Text)
+				t.Fatalf("got minutes %v, want %v", got.minutes.Text, minutes)
 			}
 		}
 	})
@@ -105,21 +105,21 @@ func TestRecordedSimulation(t *testing.T) {
 		{Requests: accuracy.MaxLimit + 1, Window: time.Minute},
 	} {
 		if _, ok := recordedSimulation(l, nil); ok {
-			t.Errorf("%v is played", l)
+			t.Errorf("%v can be simulated, want not", l)
 		}
 	}
 }
 
-// The longest window and the most calls of a rule are the limiter's own.
-func TestCallsBounds(t *testing.T) {
+// A call may be as late as the longest window of the limiter.
+func TestLatestCall(t *testing.T) {
 	if d, ok := parseOffset("8784h"); !ok || d != limiter.MaxWindow {
-		t.Errorf("%v, %v", d, ok)
+		t.Errorf("got %v, %v, want %v, true", d, ok, limiter.MaxWindow)
 	}
 }
 
-// Every rule that can be played is offered.
-func TestRulesAreOffered(t *testing.T) {
-	if len(ruleOptions()) != len(rules) {
-		t.Errorf("%d rules are offered, %d are known", len(ruleOptions()), len(rules))
+// The page offers every algorithm that it can simulate.
+func TestSandboxOptions(t *testing.T) {
+	if got, want := len(sandboxOptions()), len(sandboxLimits); got != want {
+		t.Errorf("got %d options, want %d", got, want)
 	}
 }
