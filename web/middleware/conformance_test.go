@@ -25,15 +25,15 @@ import (
 	"tidegate/internal/testing/browsertest"
 )
 
-// conformance is the table that the middleware of every language passes.
+// conformance is the table of cases that the middleware of every language passes.
 type conformance struct {
 	Answers     map[string]answerCase `json:"answers"`
 	Requests    []requestCase         `json:"requests"`
 	Settlements []settlementCase      `json:"settlements"`
 }
 
-// requestCase has one of Authorizer, RequestContext and Headers. Want is an answer or the
-// name of one.
+// requestCase has one of Authorizer, RequestContext and Headers. Want is an answerCase or
+// the name of one.
 type requestCase struct {
 	Name           string
 	Authorizer     json.RawMessage // requestContext.authorizer of the event
@@ -46,23 +46,23 @@ type requestCase struct {
 
 type answerCase struct {
 	Status  int
-	Headers map[string]string // of comparedHeaders, all that there are
-	Body    map[string]any    // of a served request: the decision without zero values
+	Headers map[string]string // all headers of the response among comparedHeaders
+	Body    map[string]any    // for a served request the decision without zero values
 }
 
-// settlementCase has the API's answers to successive attempts, and the result of the
-// settlement. No attempt follows the last answer.
+// settlementCase has the API's responses to successive attempts, and the result of the
+// settlement. No attempt follows the last response.
 type settlementCase struct {
 	Name    string
 	Answers []struct {
-		Fault            string // broken, hangs or unreachable: there is no answer
+		Fault            string // broken, hangs or unreachable; empty for a response
 		Status           int
 		RetryAfter, Body string
 	}
-	Pauses [][2]int // least and most milliseconds between the starts of two attempts
+	Pauses [][2]int // minimum and maximum milliseconds between the starts of two attempts
 	Want   struct {
 		Settled *Settlement
-		Status  int // of the error; 0 for one without an answer
+		Status  int // of the error; 0 for an error without a response
 	}
 }
 
@@ -82,19 +82,20 @@ func readConformance(t *testing.T) conformance {
 		t.Fatal(err)
 	}
 	if len(c.Requests) < 50 || len(c.Settlements) < 35 {
-		t.Fatalf("%d requests, %d settlements", len(c.Requests), len(c.Settlements))
+		t.Fatalf("got %d requests and %d settlements, want at least 50 and 35", len(c.Requests), len(c.Settlements))
 	}
 	return c
 }
 
+// Each request of the table gets its response.
 func TestRequests(t *testing.T) {
 	table := readConformance(t)
 	for _, c := range table.Requests {
 		t.Run(c.Name, func(t *testing.T) {
-			var named string
+			var name string
 			var want answerCase
-			if json.Unmarshal(c.Want, &named) == nil {
-				want = table.Answers[named]
+			if json.Unmarshal(c.Want, &name) == nil {
+				want = table.Answers[name]
 			} else if err := json.Unmarshal(c.Want, &want); err != nil {
 				t.Fatal(err)
 			}
@@ -105,7 +106,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// answer serves the request. The handler answers with the decision.
+// answer serves the request with a handler that responds with the decision.
 func (c requestCase) answer(t *testing.T) answerCase {
 	t.Helper()
 	m := Middleware{Source: RequestContext("X-Amzn-Request-Context"), AllowOrigins: c.AllowOrigins,
@@ -163,8 +164,8 @@ func (d Decision) nonzero() map[string]any {
 	return all
 }
 
-// A temporary failure is tried again, a bounded number of times, after pauses. A refusal
-// is not.
+// A settlement retries temporary failures a bounded number of times, after pauses. It
+// does not retry refusals.
 func TestSettlements(t *testing.T) {
 	for _, c := range readConformance(t).Settlements {
 		t.Run(c.Name, func(t *testing.T) {
@@ -173,13 +174,13 @@ func TestSettlements(t *testing.T) {
 				var refused *SettleError
 				switch {
 				case len(attempts) != len(c.Answers):
-					t.Errorf("%d attempts, want %d", len(attempts), len(c.Answers))
+					t.Errorf("got %d attempts, want %d", len(attempts), len(c.Answers))
 				case c.Want.Settled != nil && (err != nil || got != *c.Want.Settled):
-					t.Errorf("%+v, %v", got, err)
+					t.Errorf("got %+v, %v, want %+v", got, err, *c.Want.Settled)
 				case c.Want.Settled == nil && err == nil,
 					errors.As(err, &refused) != (c.Want.Status != 0),
 					refused != nil && (refused.Status != c.Want.Status || refused.Detail != "why"):
-					t.Errorf("%v, want %d", err, c.Want.Status)
+					t.Errorf("got error %v, want status %d", err, c.Want.Status)
 				}
 				for i, pause := range c.Pauses {
 					took := attempts[i+1].Sub(attempts[i])
@@ -193,7 +194,7 @@ func TestSettlements(t *testing.T) {
 	}
 }
 
-// Pauses differ, so that backends which failed together do not return together.
+// Pauses are random, so that backends which failed together do not retry together.
 func TestPausesDiffer(t *testing.T) {
 	for _, c := range readConformance(t).Settlements {
 		if c.Name != "throttled once" {
@@ -207,28 +208,28 @@ func TestPausesDiffer(t *testing.T) {
 			})
 		}
 		if len(pauses) < 10 {
-			t.Errorf("%d different pauses of 20", len(pauses))
+			t.Errorf("got %d different pauses of 20, want at least 10", len(pauses))
 		}
 		return
 	}
-	t.Error("no such case")
+	t.Error("the table has no case \"throttled once\"")
 }
 
-// settle returns when each attempt began.
+// settle returns the result of the settlement and the start of each attempt.
 func (c settlementCase) settle(t *testing.T) (Settlement, []time.Time, error) {
 	t.Helper()
 	var attempts []time.Time
 	api := transport(func(r *http.Request) (*http.Response, error) {
-		var asked map[string]any
-		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		var request map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&request); err != nil {
 			t.Error(err)
 		}
-		if diff := cmp.Diff(map[string]any{"reservation": "tgr_x", "cost": 7.0}, asked); diff != "" {
+		if diff := cmp.Diff(map[string]any{"reservation": "tgr_x", "cost": 7.0}, request); diff != "" {
 			t.Error(diff)
 		}
 		attempts = append(attempts, time.Now())
 		if len(attempts) > len(c.Answers) {
-			t.Fatalf("attempt %d", len(attempts))
+			t.Fatalf("got attempt %d, want %d", len(attempts), len(c.Answers))
 		}
 		switch a := c.Answers[len(attempts)-1]; a.Fault {
 		case "":
@@ -253,10 +254,10 @@ var errBroken = errors.New("connection reset")
 
 type transport func(*http.Request) (*http.Response, error)
 
-// RoundTrip answers an attempt as a server would.
+// RoundTrip implements http.RoundTripper.
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// run waits for a program in a folder and returns what it printed.
+// run runs a program in a folder and returns its output.
 func run(t *testing.T, folder, program string, arguments ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
@@ -278,7 +279,7 @@ func TestNode(t *testing.T) {
 	_, err = os.Stat(filepath.Join("node", "node_modules", "fastify"))
 	browsertest.Need(t, err, "install it: npm ci --ignore-scripts --prefix web/middleware/node")
 	if output := run(t, "node", node, "--test"); !regexp.MustCompile(`pass [2-9]\d\d\n`).MatchString(output) {
-		t.Errorf("too few tests:\n%s", output)
+		t.Errorf("too few tests ran:\n%s", output)
 	}
 }
 
@@ -288,6 +289,6 @@ func TestPython(t *testing.T) {
 	browsertest.Need(t, err, "install Python 3.10 or newer")
 	if output := run(t, "python", python, "-B", "-W", "error", "-m",
 		"unittest"); !strings.Contains(output, "Ran 1") {
-		t.Errorf("too few tests:\n%s", output)
+		t.Errorf("too few tests ran:\n%s", output)
 	}
 }

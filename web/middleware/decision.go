@@ -49,8 +49,8 @@ func Authorizer(authorizer map[string]any) map[string]any {
 //	overwrite:header.X-Tidegate-denied   $context.authorizer.denied
 //
 // for the prefix X-Tidegate-. Map denied, and the other keys of docs/backends.md that you
-// want, always with overwrite, so that no client can set them. A header with more than
-// one value makes the whole decision invalid.
+// want, always with overwrite, so that no client can set them. If a header has more than
+// one value, the request has no decision.
 func Headers(prefix string) Source {
 	return func(r *http.Request) map[string]any {
 		context := map[string]any{}
@@ -68,7 +68,7 @@ func Headers(prefix string) Source {
 }
 
 // Decision is the authorizer's decision on a call. docs/backends.md describes each key of
-// the context; a missing key is zero.
+// the context. A missing key gives the zero value.
 type Decision struct {
 	Denied                     bool
 	KeyID, KeyName, Plan, Rule string
@@ -89,10 +89,10 @@ var keys = []string{
 	"retryAfter", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
 }
 
-var errNoDecision = errors.New("the context has no denied, true or false")
+var errNoDecision = errors.New("denied is neither true nor false in the authorizer context")
 
-// parseDecision parses a context. It fails unless the context says whether the call is
-// denied, as each of Tidegate's does.
+// parseDecision parses a context. It returns an error unless denied is true or false, as
+// in every context of Tidegate.
 func parseDecision(context map[string]any) (Decision, error) {
 	v := values(context)
 	denied := v.text("denied")
@@ -117,7 +117,7 @@ func parseDecision(context map[string]any) (Decision, error) {
 	return d, nil
 }
 
-// values is a context. REST APIs convert every value to a string.
+// values is an authorizer context. REST APIs convert every value to a string.
 type values map[string]any
 
 func (v values) text(key string) string {

@@ -13,7 +13,7 @@ import (
 	"tidegate/web/middleware"
 )
 
-// A backend behind an HTTP API, whose parameter mapping puts the authorizer context into
+// A backend behind an HTTP API whose parameter mapping copies the authorizer context to
 // headers.
 func Example() {
 	limits := middleware.Middleware{Source: middleware.Headers("X-Tidegate-")}
@@ -38,7 +38,7 @@ func Example() {
 	// 429 "10 per 10 seconds";r=0;t=4 4 {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"Wait 4 seconds."}
 }
 
-// A backend behind the AWS Lambda Web Adapter, which settles what a call cost.
+// A backend behind the AWS Lambda Web Adapter that settles the actual cost of a call.
 func ExampleSettle() {
 	dashboard := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -78,29 +78,28 @@ func complete(w io.Writer, name string) (tokensUsed int64) {
 	return 500
 }
 
-// The Go code in docs/backends.md is code of the examples here, or of the tests in the
-// second file.
+// The Go code of docs/backends.md is part of the tests in these two files.
 func TestDocumentedCode(t *testing.T) {
 	page, err := os.ReadFile("../../docs/backends.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var run string
+	var tested string
 	for _, file := range []string{"example_test.go", "../../local/inflight_test.go"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		run += dedented(string(text))
+		tested += dedented(string(text))
 	}
 	blocks := strings.Split(string(page), "```go\n")[1:]
 	if len(blocks) != 3 {
-		t.Fatalf("%d blocks", len(blocks))
+		t.Fatalf("got %d blocks of Go in docs/backends.md, want 3", len(blocks))
 	}
 	for _, block := range blocks {
 		block, _, _ = strings.Cut(block, "```")
-		if !strings.Contains(run, dedented(block)) {
-			t.Errorf("no test runs\n%s", block)
+		if !strings.Contains(tested, dedented(block)) {
+			t.Errorf("no test contains the documented code\n%s", block)
 		}
 	}
 }

@@ -1,14 +1,14 @@
-// Package middleware gives backends in Go the decisions of Tidegate's authorizer, behind
-// API Gateway and any adapter of Lambda's events to net/http.
+// Package middleware applies the decisions of Tidegate's authorizer in backends in Go,
+// behind API Gateway and any adapter of Lambda's events to net/http.
 //
 // It adds the RateLimit and RateLimit-Policy fields to every response, gives handlers the
 // Decision, and settles a call's actual cost (Settle). For HTTP APIs with
-// HTTP_API_DENY=context, whose authorizer lets calls over a limit pass, it answers 429
-// with Retry-After and a problem (RFC 9457). Such a backend must run it, and must be
+// HTTP_API_DENY=context, whose authorizer admits calls over a limit, it responds with
+// 429, Retry-After and a problem (RFC 9457). Such a backend must use it, and must be
 // reachable only through API Gateway, since direct clients could claim any decision. A
-// request without a decision is answered 500 and never reaches the handler.
+// request without a decision gets 500 and never reaches the handler.
 //
-// The folders node and python are the same for backends in those languages. All three
+// The folders node and python have the same middleware for those languages. All three
 // pass the cases of testdata/conformance.json.
 package middleware
 
@@ -24,7 +24,7 @@ import (
 // Middleware wraps handlers. Source is required.
 type Middleware struct {
 	Source  Source
-	Settler *Settler     // makes Settle work; may be nil
+	Settler *Settler     // settles for Settle; may be nil
 	Log     *slog.Logger // gets a line for each request without a decision; nil is slog.Default
 
 	// AllowOrigins lists the origins whose scripts may read a 429 and its fields in a
@@ -39,8 +39,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		d, err := parseDecision(m.Source(r))
 		if err != nil {
 			m.log().ErrorContext(r.Context(),
-				"no decision of the authorizer: the request is refused", "cause", err)
-			answer(w, problem{Type: aboutBlank, Status: http.StatusInternalServerError,
+				"authorizer decision missing, request refused", "cause", err)
+			respond(w, problem{Type: aboutBlank, Status: http.StatusInternalServerError,
 				Detail: "The authorizer's decision is missing."})
 			return
 		}
@@ -70,7 +70,8 @@ type call struct {
 	settler  *Settler
 }
 
-// FromContext returns the decision on the request of ctx; false outside of Wrap.
+// FromContext returns the decision on the request of ctx. It reports false outside of a
+// handler that Wrap calls.
 func FromContext(ctx context.Context) (Decision, bool) {
 	c, ok := ctx.Value(contextKey{}).(call)
 	return c.decision, ok
@@ -86,7 +87,7 @@ func (d Decision) addTo(h http.Header) {
 	}
 }
 
-// expose sets the CORS headers with which scripts of an origin may read the response.
+// expose sets the CORS headers that let scripts of an origin read the response.
 func (m *Middleware) expose(h http.Header, origin string) {
 	const allow = "Access-Control-Allow-Origin"
 	switch {
@@ -104,8 +105,8 @@ func (m *Middleware) expose(h http.Header, origin string) {
 	h.Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy")
 }
 
-// refuse answers a call over a limit. The answer to a call that can never pass has no
-// Retry-After.
+// refuse responds to a call over a limit. The response to a call that can never pass has
+// no Retry-After.
 func (d Decision) refuse(w http.ResponseWriter) {
 	if d.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(d.RetryAfter, 10))
@@ -115,7 +116,7 @@ func (d Decision) refuse(w http.ResponseWriter) {
 	if p.Type == "" {
 		p.Type = aboutBlank
 	}
-	answer(w, p)
+	respond(w, p)
 }
 
 const aboutBlank = "about:blank"
@@ -129,8 +130,8 @@ type problem struct {
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
-// answer writes an error response.
-func answer(w http.ResponseWriter, p problem) {
+// respond writes an error response.
+func respond(w http.ResponseWriter, p problem) {
 	p.Title = http.StatusText(p.Status)
 	body, _ := json.Marshal(p) // texts and numbers always encode
 	h := w.Header()

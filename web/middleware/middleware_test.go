@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// CORS headers of an earlier handler stay.
+// CORS headers that an outer handler has set are unchanged.
 func TestCORSHeadersStay(t *testing.T) {
-	m := Middleware{Source: as(map[string]any{"denied": true})}
+	m := Middleware{Source: sourceOf(map[string]any{"denied": true})}
 	w := httptest.NewRecorder()
 	w.Header().Set("Access-Control-Allow-Origin", "https://c.example")
 	m.Wrap(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/orders", http.NoBody))
@@ -21,30 +21,34 @@ func TestCORSHeadersStay(t *testing.T) {
 	}
 }
 
-func as(context map[string]any) Source { return func(*http.Request) map[string]any { return context } }
+// sourceOf returns a Source of one context.
+func sourceOf(context map[string]any) Source {
+	return func(*http.Request) map[string]any { return context }
+}
 
-// settling serves one request with a handler that settles.
-func settling(t *testing.T, reservation string, api http.HandlerFunc) (Settlement, error) {
+// settleRequest serves a request whose client has disconnected, with a handler that
+// settles a cost of 7.
+func settleRequest(t *testing.T, reservation string, api http.HandlerFunc) (Settlement, error) {
 	t.Helper()
 	server := httptest.NewServer(api)
 	t.Cleanup(server.Close)
 	values := map[string]any{"denied": false, "reservation": reservation}
-	m := Middleware{Source: as(values),
+	m := Middleware{Source: sourceOf(values),
 		Settler: &Settler{URL: server.URL + "/prod/", Token: "machine", Client: server.Client()}}
 	var settled Settlement
 	var err error
-	gone, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody).WithContext(gone)
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody).WithContext(canceled)
 	m.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		settled, err = Settle(r.Context(), 7)
 	})).ServeHTTP(httptest.NewRecorder(), r)
 	return settled, err
 }
 
-// A handler settles even when its client has gone.
+// A handler settles even after its client has disconnected.
 func TestSettle(t *testing.T) {
-	got, err := settling(t, "tgr_x", func(w http.ResponseWriter, r *http.Request) {
+	got, err := settleRequest(t, "tgr_x", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path != "/prod/api/v1/reservations/settle" ||
 			r.Header.Get("Authorization") != "Bearer machine" ||
@@ -56,16 +60,16 @@ func TestSettle(t *testing.T) {
 	})
 	if err != nil || got != (Settlement{Reserved: 9, Actual: 7, Short: 1, SettleMax: 90, AboveMax: 3,
 		Partial: true}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
 func TestSettleWithoutAReservation(t *testing.T) {
-	got, err := settling(t, "", func(http.ResponseWriter, *http.Request) { t.Error("asked") })
+	got, err := settleRequest(t, "", func(http.ResponseWriter, *http.Request) { t.Error("Settle called the API without a reservation") })
 	if err != nil || got != (Settlement{}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v", got, err)
 	}
 	if _, err := Settle(t.Context(), 1); !errors.Is(err, ErrNoSettler) {
-		t.Errorf("outside of a request: %v", err)
+		t.Errorf("outside of a request: got %v, want ErrNoSettler", err)
 	}
 }

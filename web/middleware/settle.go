@@ -18,9 +18,9 @@ import (
 // Settler settles reservations over Tidegate's JSON API. URL and Token are required. It
 // is safe for concurrent use.
 type Settler struct {
-	URL    string       // of the dashboard, such as https://tidegate.example/prod
+	URL    string       // address of the dashboard, such as https://tidegate.example/prod
 	Token  string       // a machine token; scope settle is enough
-	Client *http.Client // nil is http.DefaultClient; an attempt takes 5 seconds at most
+	Client *http.Client // nil is http.DefaultClient; each attempt ends after 5 seconds
 }
 
 // Settlement is the result of settling a reservation.
@@ -28,23 +28,22 @@ type Settlement struct {
 	Reserved int64 `json:"reserved"` // taken before the call
 	Actual   int64 `json:"actual"`   // actually used
 	Short    int64 `json:"short"`    // the part of Actual not charged, since a limit was reached
-	// SettleMax is the maximum that limits shared by several callers are charged for the
-	// request. AboveMax is the part of Actual above it, which only the caller's own
-	// limits are charged.
+	// SettleMax is the maximum charge of shared limits for the request. AboveMax is the
+	// part of Actual above it, which is charged to the caller's own limits only.
 	SettleMax int64 `json:"settleMax"`
 	AboveMax  int64 `json:"aboveMax"`
-	// Partial says that a part of the refund is still counted, or that limits shared with
-	// others could not be reached.
+	// Partial reports that a part of the refund is still counted, or that shared limits
+	// could not be reached.
 	Partial bool `json:"partial"`
 }
 
-// ErrNoSettler means that the Middleware has no Settler, or that ctx is not of a request
-// that it passed on.
+// ErrNoSettler means that the Middleware has no Settler, or that ctx does not belong to a
+// request that it admitted.
 var ErrNoSettler = errors.New("middleware: no settler")
 
 // SettleError is a refused settlement: 404 or 422 for an invalid reservation or cost, 409
 // for one that is already settled, 410 for one that has expired, 401 or 403 for a token
-// that may not settle, 429 or 5xx when the API was not available to any attempt.
+// that may not settle, 429 or 5xx if the API was unavailable to every attempt.
 type SettleError struct {
 	Status int
 	Detail string
@@ -107,8 +106,8 @@ func (s *Settler) Settle(ctx context.Context, reservation string, cost int64) (S
 	}
 }
 
-// arrived reports whether a failed attempt may have settled: it was neither throttled nor
-// without a connection. refused is nil without a response.
+// arrived reports whether a failed attempt may have settled: it had a connection and was
+// not throttled. refused is nil without a response.
 func arrived(err error, refused *SettleError) bool {
 	var connection *net.OpError
 	if errors.As(err, &connection) && connection.Op == "dial" {
@@ -122,9 +121,9 @@ func (e *SettleError) temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status >= http.StatusInternalServerError
 }
 
-// pauseBefore returns the pause before an attempt, from the second on: half to all of a
-// pause that doubles, and at least the response's Retry-After, up to maxRetryAfter.
-// refused may be nil.
+// pauseBefore returns the pause before an attempt, from the second on: 50 to 100 % of a
+// pause that doubles, plus the response's Retry-After of at most maxRetryAfter. refused
+// may be nil.
 func pauseBefore(attempt int, refused *SettleError) time.Duration {
 	pause := settlePause << (attempt - 2)
 	pause -= rand.N(pause / 2) //nolint:gosec // spreads attempts
@@ -134,7 +133,8 @@ func pauseBefore(attempt int, refused *SettleError) time.Duration {
 	return pause
 }
 
-// wait returns false at once when ctx ends before the pause does.
+// wait waits for the pause and returns true. It returns false at once if ctx would end
+// first, or as soon as ctx is canceled.
 func wait(ctx context.Context, pause time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < pause {
 		return false
@@ -178,7 +178,7 @@ func (s *Settler) client() *http.Client {
 	return s.Client
 }
 
-const maxAnswer = 1 << 16
+const maxAnswer = 1 << 16 // bytes
 
 func readSettlement(response *http.Response) (Settlement, error) {
 	var settled Settlement

@@ -1,32 +1,32 @@
 package middleware
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 )
 
-// A real server that fails by answers and by broken connections settles once in the end.
+// A settlement succeeds through a server that throttles one attempt and breaks the
+// connection of the next, which has settled.
 func TestSettleThroughAServer(t *testing.T) {
-	asked, done := 0, 0
-	got, err := settling(t, "tgr_x", func(w http.ResponseWriter, _ *http.Request) {
-		switch asked++; asked {
+	attempts, settled := 0, 0
+	got, err := settleRequest(t, "tgr_x", func(w http.ResponseWriter, _ *http.Request) {
+		switch attempts++; attempts {
 		case 1:
 			http.Error(w, `{"message":"Too Many Requests"}`, http.StatusTooManyRequests)
 		case 2:
-			done++
-			panic(http.ErrAbortHandler) // settled, and the answer is lost
+			settled++
+			panic(http.ErrAbortHandler) // the response is lost
 		default:
 			http.Error(w, `{"detail":"settled already"}`, http.StatusConflict)
 		}
 	})
-	if err != nil || got != (Settlement{Actual: 7}) || asked != 3 || done != 1 {
-		t.Errorf("%+v, %v after %d attempts", got, err, asked)
+	if err != nil || got != (Settlement{Actual: 7}) || attempts != 3 || settled != 1 {
+		t.Errorf("got %+v, %v after %d attempts, want an actual cost of 7 after 3", got, err, attempts)
 	}
 	unreachable := &Settler{URL: "http://127.0.0.1:1", Token: "machine"}
 	if _, err := unreachable.Settle(t.Context(), "tgr_x", 1); err == nil ||
 		!strings.Contains(err.Error(), "connect") {
-		t.Error(fmt.Sprint(err))
+		t.Errorf("unreachable server: got error %v, want one of the connection", err)
 	}
 }

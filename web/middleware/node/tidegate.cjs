@@ -1,13 +1,12 @@
 "use strict";
 
-// Gives backends in Node.js the decisions of Tidegate's authorizer: Express, Fastify and
-// Lambda handlers. Copy this file; it needs Node.js 20 and no package. docs/backends.md
-// describes its use. It equals the Go package web/middleware, and both pass the same
-// table of cases.
+// Applies the decisions of Tidegate's authorizer in backends in Node.js: Express, Fastify
+// and Lambda handlers. Copy this file; it needs Node.js 20 and no package.
+// docs/backends.md describes its use. It equals the Go package web/middleware, and both
+// pass the same table of cases.
 //
 // The backend must be reachable only through API Gateway, since direct clients could
-// claim any decision. A request without a decision is answered 500 and never reaches a
-// handler.
+// claim any decision. A request without a decision gets 500 and never reaches a handler.
 
 const titles = { 429: "Too Many Requests", 500: "Internal Server Error" };
 const texts = [
@@ -29,12 +28,12 @@ function requestContext(header) {
   };
 }
 
-// parsed throws an error without the text, which JSON.parse would quote in logs.
+// parsed throws an error without the text, which the error of JSON.parse quotes.
 function parsed(json) {
   try {
     return JSON.parse(json);
   } catch {
-    throw new Error("the context is no JSON");
+    throw new Error("the authorizer context is not JSON");
   }
 }
 
@@ -108,7 +107,7 @@ function text(context, key) {
   return ["string", "number", "boolean"].includes(typeof value) ? String(value) : "";
 }
 
-// number returns a value as an integer; 0 if it is none.
+// number returns a value as an integer; 0 if it is not one.
 function number(context, key) {
   const value = text(context, key).trim();
   return /^[+-]?\d+$/.test(value) ? Number(value) : 0;
@@ -117,7 +116,7 @@ function number(context, key) {
 function flag(context, key) {
   const value = text(context, key);
   if (value !== "true" && value !== "false") {
-    throw new Error(`the context has no ${key}, true or false`);
+    throw new Error(`${key} is neither true nor false in the authorizer context`);
   }
   return value === "true";
 }
@@ -125,7 +124,7 @@ function flag(context, key) {
 function list(json) {
   const value = json === "" ? [] : parsed(json);
   if (!Array.isArray(value) || value.some((item) => typeof item !== "string")) {
-    throw new Error("violatedPolicies is no array of texts");
+    throw new Error("violatedPolicies is not an array of strings");
   }
   return value;
 }
@@ -135,7 +134,8 @@ function list(json) {
 //   source        finds the context of a request; Lambda handlers need none
 //   settler       { url, token } of Settler, for settle; optional
 //   allowOrigins  origins whose scripts may read a 429; undefined: any, []: none
-//   log           gets a line and the cause for each request without a decision
+//   log           function that gets a message and the cause for each request without a
+//                 decision
 class Limits {
   #source;
   #settler;
@@ -192,13 +192,13 @@ class Limits {
     };
   }
 
-  // admit returns the admitted call, or the response that refuses it.
+  // admit returns the admitted call and its fields, or the response that refuses it.
   #admit(source) {
     let call;
     try {
       call = new Call(source() ?? {}, this.#settler);
     } catch (cause) {
-      this.#log("tidegate: no decision of the authorizer: the request is refused", cause);
+      this.#log("tidegate: authorizer decision missing, request refused", cause);
       const detail = "The authorizer's decision is missing.";
       return { fields: [], refusal: problem({ status: 500, detail }) };
     }
@@ -226,8 +226,8 @@ class Limits {
   }
 }
 
-// refusalOf returns the answer to a call over a limit. A call that can never pass gets no
-// Retry-After.
+// refusalOf returns the response to a call over a limit. The response to a call that can
+// never pass has no Retry-After.
 function refusalOf(call) {
   const refusal = problem({
     type: call.problemType, status: 429, detail: call.message, violated: call.violatedPolicies,
@@ -324,7 +324,7 @@ class Settler {
 
   async #try(reservation, cost, timeout) {
     const controller = new AbortController();
-    const late = new Error(`tidegate: settle: no answer within ${timeout} ms`);
+    const late = new Error(`tidegate: settle: no response within ${timeout} ms`);
     const timer = setTimeout(() => controller.abort(late), timeout);
     try {
       const response = await this.#fetch(this.#url, {
@@ -345,15 +345,15 @@ const neverConnected = [
   "ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "UND_ERR_CONNECT_TIMEOUT",
 ];
 
-// arrived reports whether a failed attempt may have settled: it was neither throttled nor
-// without a connection.
+// arrived reports whether a failed attempt may have settled: it had a connection and was
+// not throttled.
 function arrived(failure) {
   if (failure instanceof SettleError) return failure.status !== 429;
   return !neverConnected.includes(failure.cause?.code);
 }
 
-// pauseBefore returns the pause before an attempt, from the second on: half to all of a
-// pause that doubles, and at least the response's Retry-After.
+// pauseBefore returns the pause before an attempt, from the second on: 50 to 100 % of a
+// pause that doubles, plus the response's Retry-After of at most maxRetryAfter.
 function pauseBefore(attempt, failure) {
   const pause = settlePause * 2 ** (attempt - 2);
   return pause - Math.random() * (pause / 2) + Math.min(failure.retryAfter ?? 0, maxRetryAfter);

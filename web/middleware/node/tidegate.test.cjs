@@ -18,7 +18,7 @@ const compared = [
 ];
 const json = { "Content-Type": "application/json" };
 
-// nonzero is the decision without what is "", 0, false or empty.
+// nonzero returns the decision without values that are "", 0, false or [].
 function nonzero(call) {
   const set = Object.entries(call).filter(([, value]) => value.length !== 0 && value);
   return Object.fromEntries(set);
@@ -29,7 +29,7 @@ function optionsOf(c) {
   return { source, allowOrigins: c.allowOrigins, log: () => {} };
 }
 
-// sent are the headers of a case, one pair for each value.
+// sent returns the headers of a case, one pair for each value.
 function sent(c) {
   const pairs = [...(c.headers ?? [])];
   for (const value of c.requestContext ?? []) pairs.push(["X-Amzn-Request-Context", value]);
@@ -40,7 +40,7 @@ function sent(c) {
   return pairs;
 }
 
-// over calls a server over HTTP, with headers as bytes of UTF-8.
+// over calls a server over HTTP, with headers encoded as UTF-8.
 async function over(server, c) {
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
   try {
@@ -73,7 +73,7 @@ function answered(status, all, body) {
   return { status, headers, text: String(body) };
 }
 
-// comparable is an answer as the table has it.
+// comparable returns a response in the form of the table.
 function comparable({ status, headers, text }) {
   return { status, headers, body: JSON.parse(text) };
 }
@@ -117,7 +117,8 @@ for (const [name, backend] of Object.entries(backends)) {
 
 const nothing = { reserved: 0, actual: 0, short: 0, settleMax: 0, aboveMax: 0, partial: false };
 
-// scripted answers one attempt after the other, and records when each began.
+// scripted returns a settler whose attempts get the responses of a case, and the start of
+// each attempt.
 function scripted(c) {
   const attempts = [];
   const fetch = async (url, { body, signal, headers }) => {
@@ -140,7 +141,7 @@ function scripted(c) {
   return { settler, attempts };
 }
 
-// settled settles on a clock of its own, which begins with the year 2000.
+// settled settles a case on a simulated clock that starts in the year 2000.
 async function settled(c) {
   const { settler, attempts } = scripted(c);
   mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.UTC(2000, 0, 1) });
@@ -151,7 +152,7 @@ async function settled(c) {
       await new Promise((turn) => setImmediate(turn));
       if (turns % 5 === 4 && !result) mock.timers.tick(10);
     }
-    assert.ok(result, "it does not end");
+    assert.ok(result, "the settlement does not end");
     return { ...result, attempts };
   } finally {
     mock.timers.reset();
@@ -185,13 +186,13 @@ test("pauses differ", { timeout: 20_000 }, async () => {
   assert.ok(pauses.size >= 4, `${pauses.size} different pauses of 20, in steps of 10 ms`);
 });
 
-// A real server that fails by answers and by a broken connection settles once in the end.
+// A settlement succeeds after a throttled attempt and one with a broken connection.
 test("settle through a server", { timeout: 20_000 }, async () => {
-  let asked = 0;
+  let attempts = 0;
   const server = http.createServer((request, response) => {
-    asked++;
-    if (asked === 2) request.socket.destroy();
-    else response.writeHead(asked === 1 ? 429 : 409).end("{}");
+    attempts++;
+    if (attempts === 2) request.socket.destroy();
+    else response.writeHead(attempts === 1 ? 429 : 409).end("{}");
   });
   await new Promise((listening) => server.listen(0, "127.0.0.1", listening));
   const url = `http://127.0.0.1:${server.address().port}`;
@@ -201,7 +202,7 @@ test("settle through a server", { timeout: 20_000 }, async () => {
     const authorizer = { denied: false, reservation: "tgr_x" };
     const answer = await handler({ requestContext: { authorizer } });
     assert.deepEqual(answer, { ...nothing, actual: 7, headers: {} });
-    assert.equal(asked, 3);
+    assert.equal(attempts, 3);
   } finally {
     server.close();
     server.closeAllConnections();
@@ -222,8 +223,8 @@ test("an unreachable server", { timeout: 20_000 }, async () => {
 test("settle without a reservation or a settler", async () => {
   const run = (authorizer, settler) => new Limits({ settler })
     .lambda((_event, _context, call) => call.settle(7))({ requestContext: { authorizer } });
-  const nobody = { settle: () => assert.fail("asked") };
-  assert.deepEqual(await run({ denied: false }, Object.setPrototypeOf(nobody, Settler.prototype)),
+  const unused = { settle: () => assert.fail("settle called the API without a reservation") };
+  assert.deepEqual(await run({ denied: false }, Object.setPrototypeOf(unused, Settler.prototype)),
     { ...nothing, headers: {} });
   await assert.rejects(run({ denied: false, reservation: "tgr_x" }), /no settler/);
 });
@@ -245,15 +246,15 @@ test("answers of Lambda handlers", async () => {
     { statusCode: 204, multiValueHeaders: { RateLimit: ["own"] }, headers: { "RateLimit-Policy": "p" } });
 });
 
-// A source that fails refuses the request, and the log says why.
+// A source that throws an error refuses the request; the log has the error.
 test("a source that throws", async () => {
   const lines = [];
-  const source = () => { throw new Error("away"); };
+  const source = () => { throw new Error("broken"); };
   const app = express();
   app.use(new Limits({ source, log: (...line) => lines.push(line) }).express);
   app.get("/", (_request, response) => response.end("served"));
   assert.deepEqual(comparable(await over(http.createServer(app), {})), table.answers.missing);
-  assert.equal(lines[0][1].message, "away");
+  assert.equal(lines[0][1].message, "broken");
 });
 
 // The content of a request does not reach the log.
@@ -263,10 +264,10 @@ test("a log without the context", async () => {
   const app = express();
   app.use(new Limits({ source, log: (...line) => lines.push(line) }).express);
   await over(http.createServer(app), { requestContext: ["secret"] });
-  assert.equal(lines[0][1].message, "the context is no JSON");
+  assert.equal(lines[0][1].message, "the authorizer context is not JSON");
 });
 
-// CORS headers of an earlier handler stay.
+// CORS headers that an earlier handler has set are unchanged.
 test("CORS headers stay", async () => {
   const app = express();
   app.use((_request, response, next) => {
@@ -279,7 +280,7 @@ test("CORS headers stay", async () => {
   assert.equal(headers["Access-Control-Expose-Headers"], undefined);
 });
 
-// documented runs a block of docs/backends.md and returns what it defines.
+// documented runs a block of code of docs/backends.md and returns the value of result.
 function documented(number, result) {
   const page = fs.readFileSync(path.join(__dirname, "../../../docs/backends.md"), "utf8");
   const blocks = page.split("```js\n").slice(1).map((block) => block.split("```")[0]);
@@ -289,17 +290,17 @@ function documented(number, result) {
   return run(require, {}, complete);
 }
 
-// settledBy counts settlements of 500 by fetch while a backend answers.
+// settledBy returns the response of a backend, which must settle a cost of 500 once.
 async function settledBy(backend) {
-  const asked = [];
+  const requests = [];
   mock.method(globalThis, "fetch", async (url, { body }) => {
-    asked.push([url, JSON.parse(body)]);
+    requests.push([url, JSON.parse(body)]);
     return new Response("{}");
   });
   try {
     const answer = await backend();
     const url = "https://tidegate.example/prod/api/v1/reservations/settle";
-    assert.deepEqual(asked, [[url, { reservation: "tgr_x", cost: 500 }]]);
+    assert.deepEqual(requests, [[url, { reservation: "tgr_x", cost: 500 }]]);
     return answer;
   } finally {
     mock.restoreAll();

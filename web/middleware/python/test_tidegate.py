@@ -55,7 +55,10 @@ def answered(status, headers, body):
 
 
 def by_wsgi(case):
-    """Asks like a server, which joins values of one name; the validator checks the protocol."""
+    """Calls the application like a server, which joins values of one header.
+
+    The validator checks the protocol.
+    """
     def app(environ, start_response):
         start_response("200 OK", list(JSON))
         return [nonzero(environ["tidegate"]).encode()]
@@ -75,7 +78,7 @@ def by_wsgi(case):
     return answered(*started[0], body)
 
 
-def ask_asgi(app, scope):
+def call_asgi(app, scope):
     messages = []
 
     async def send(message):
@@ -91,7 +94,7 @@ def by_asgi(case):
         await send({"type": "http.response.body", "body": nonzero(scope["tidegate"]).encode()})
 
     raw = [(name.lower().encode(), value.encode()) for name, value in sent(case)]
-    start, body = ask_asgi(limits_of(case).asgi(app), {"type": "http", "headers": raw})
+    start, body = call_asgi(limits_of(case).asgi(app), {"type": "http", "headers": raw})
     headers = [(name.decode(), value.decode()) for name, value in start["headers"]]
     return answered(start["status"], headers, body["body"])
 
@@ -143,22 +146,22 @@ class Requests(unittest.TestCase):
             self.assertEqual(handler({"requestContext": {"authorizer": authorizer}, **event}, None), want)
 
     def test_a_source_that_raises(self):
-        """It refuses the request, and the log says why."""
+        """A source that raises an error refuses the request; the log has the error."""
         def source(request):
-            raise RuntimeError("away")
+            raise RuntimeError("broken")
         start = mock.Mock()
         with self.assertLogs("tidegate") as logs:
             body = tidegate.Limits(source).wsgi(self.fail)({}, start)
         self.assertEqual(answered(500, start.call_args.args[1], b"".join(body)), TABLE["answers"]["missing"])
-        self.assertIn("RuntimeError: away", logs.output[0])
+        self.assertIn("RuntimeError: broken", logs.output[0])
 
     def test_other_scopes_of_asgi(self):
-        """The lifespan passes; a WebSocket is closed."""
+        """A lifespan reaches the application; a WebSocket is closed."""
         async def app(scope, receive, send):
             await send({"type": "lifespan.startup.complete"})
         wrapped = tidegate.Limits().asgi(app)
         for scope, want in [("lifespan", "lifespan.startup.complete"), ("websocket", "websocket.close")]:
-            self.assertEqual(ask_asgi(wrapped, {"type": scope, "headers": []})[0]["type"], want)
+            self.assertEqual(call_asgi(wrapped, {"type": scope, "headers": []})[0]["type"], want)
 
 
 class Clock:
@@ -239,7 +242,7 @@ class Settlements(unittest.TestCase):
 
 @contextlib.contextmanager
 def server(answer):
-    """Runs a server whose answer to a POST is answer(handler)."""
+    """Runs a server that calls answer(handler) for each POST."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers["Content-Length"]))
@@ -255,23 +258,23 @@ def server(answer):
 
 class Servers(unittest.TestCase):
     def test_settle_through_a_server(self):
-        """A server that fails by answers and by a broken connection settles once in the end."""
-        asked = []
+        """It succeeds after a throttled attempt and one with a broken connection."""
+        paths = []
 
         def answer(handler):
-            asked.append(handler.path)
-            if len(asked) == 2:
+            paths.append(handler.path)
+            if len(paths) == 2:
                 handler.close_connection = True
                 return
-            handler.send_response(429 if len(asked) == 1 else 409)
+            handler.send_response(429 if len(paths) == 1 else 409)
             handler.end_headers()
         with server(answer) as url:
             settled = tidegate.Settler(url + "/prod/", "machine").settle("tgr_x", 7)
         self.assertEqual(settled, tidegate.Settlement(actual=7))
-        self.assertEqual(asked, ["/prod/api/v1/reservations/settle"] * 3)
+        self.assertEqual(paths, ["/prod/api/v1/reservations/settle"] * 3)
 
-    def test_an_answer_that_trickles_ends(self):
-        """The time limit is for the whole attempt, not for each read."""
+    def test_a_slow_response_ends(self):
+        """The timeout applies to the whole attempt, not to each read."""
         ended = threading.Event()
 
         def answer(handler):
@@ -292,9 +295,8 @@ class Servers(unittest.TestCase):
             tidegate.Settler(url, "machine")._try("tgr_x", 7, 5)
 
 
-
 class Documented(unittest.TestCase):
-    """The code of docs/backends.md runs as it stands there."""
+    """The documented code of docs/backends.md runs."""
 
     authorizer = {"denied": False, "keyName": "orders", "reservation": "tgr_x"}
 
@@ -327,7 +329,7 @@ class Documented(unittest.TestCase):
         raw = [(f"X-Tidegate-{key}".lower().encode(), tidegate._text(value).encode())
                for key, value in self.authorizer.items()]
         with self.settles():
-            messages = ask_asgi(self.block(1)["app"], {"type": "http", "headers": raw})
+            messages = call_asgi(self.block(1)["app"], {"type": "http", "headers": raw})
         self.assertEqual(messages[1]["body"], b"hello orders")
 
     def test_lambda(self):

@@ -1,11 +1,10 @@
-"""Tidegate's decisions for backends in Python: WSGI, ASGI and Lambda handlers.
+"""Applies the decisions of Tidegate's authorizer in WSGI, ASGI and Lambda handlers.
 
 Copy this file; it needs Python 3.10 and no package. docs/backends.md describes its use.
 It equals the Go package web/middleware, and both pass the same table of cases.
 
 The backend must be reachable only through API Gateway, since direct clients could claim
-any decision. A request without a decision is answered 500 and never reaches
-an application.
+any decision. A request without a decision gets 500 and never reaches an application.
 """
 
 import contextlib
@@ -91,7 +90,7 @@ def _utf8(value):
 
 
 class NoDecision(ValueError):
-    """The context does not say whether the call is denied."""
+    """The authorizer context is missing or invalid."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,12 +134,12 @@ class Call:
 
 def _parse(context, settler):
     if not isinstance(context, dict):
-        raise NoDecision("there is no context")
+        raise NoDecision("the request has no authorizer context")
     fields = {}
     for key, name in KEYS.items():
         text, kind = _text(context.get(key)), Call.__annotations__[name]
         if name == "denied" and text not in ("true", "false"):
-            raise NoDecision("the context has no denied, true or false")
+            raise NoDecision("denied is neither true nor false in the authorizer context")
         if kind is bool:
             fields[name] = text == "true"
         elif kind is int:
@@ -153,7 +152,7 @@ def _parse(context, settler):
 
 
 def _text(value):
-    """Converts a value to a text, as REST APIs do with every value."""
+    """Converts a value to a string, as REST APIs do with every value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -164,7 +163,7 @@ def _text(value):
 def _list(text):
     items = json.loads(text) if text else []
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise NoDecision("violatedPolicies is no array of texts")
+        raise NoDecision("violatedPolicies is not an array of strings")
     return tuple(items)
 
 
@@ -241,7 +240,7 @@ class Limits:
         try:
             call = _parse(source(request), self._settler)
         except Exception:  # any error refuses the call
-            self._log.exception("no decision of the authorizer: the request is refused")
+            self._log.exception("authorizer decision missing, request refused")
             return None, [], _problem(500, detail="The authorizer's decision is missing.")
         fields = [("RateLimit", call.rate_limit), ("RateLimit-Policy", call.rate_limit_policy)]
         fields = [(name, value) for name, value in fields if value]
@@ -281,7 +280,7 @@ def _encoded(fields):
 
 
 def _problem(status, kind="", detail="", violated=(), fields=()):
-    """Returns status, fields and body of an answer in the form of RFC 9457."""
+    """Returns status, fields and body of a response in the form of RFC 9457."""
     title = HTTPStatus(status).phrase
     body = {"type": kind or "about:blank", "title": title, "status": status, "detail": detail}
     if violated:
@@ -291,9 +290,9 @@ def _problem(status, kind="", detail="", violated=(), fields=()):
 
 
 def _with_fields(answer, fields, event):
-    """Adds the fields that a handler's answer does not set itself.
+    """Adds the fields that a handler's response does not set itself.
 
-    Payload format 2.0 takes an answer without statusCode for the body of a 200.
+    Payload format 2.0 treats a response without statusCode as the body of a 200.
     """
     if answer is None:
         return None
@@ -312,8 +311,8 @@ class Settlement:
     reserved: int = 0  # taken before the call
     actual: int = 0  # actually used
     short: int = 0  # the part of actual not charged, since a limit was reached
-    settle_max: int = 0  # the maximum that limits shared by several callers are charged
-    above_max: int = 0  # the part of actual above it
+    settle_max: int = 0  # the maximum charge of shared limits
+    above_max: int = 0  # the part of actual above settle_max, which only own limits are charged
     partial: bool = False  # a part of the refund is still counted
 
 
@@ -322,7 +321,7 @@ class NoSettler(RuntimeError):
 
 
 class SettleError(Exception):
-    """A refused settlement, with the status and detail of the answer."""
+    """A refused settlement, with the status and detail of the response."""
 
     def __init__(self, status, detail, retry_after=0):
         super().__init__(f"tidegate: settle: {status}: {detail}")
@@ -331,7 +330,7 @@ class SettleError(Exception):
 
     @property
     def temporary(self):
-        """Whether another attempt may succeed."""
+        """Reports whether another attempt may succeed."""
         return self.status == 429 or self.status >= 500
 
 
@@ -361,9 +360,9 @@ class Settler:
     def settle(self, reservation, cost):
         """Settles a reservation by its text.
 
-        It tries again after a broken connection, a 429 or a 5xx, with random pauses. That
-        is safe, since a reservation settles once. A 409 is success when an earlier attempt
-        of this call may have settled; what that settlement came to is not known then.
+        It retries after a connection error, a 429 or a 5xx, with random pauses. Retries
+        are safe, since a reservation settles once. A 409 is success if an earlier attempt
+        of this call may have settled; only the cost of that settlement is known.
         """
         end = time.monotonic() + SETTLE_DEADLINE
         may_be_settled = False
@@ -399,7 +398,7 @@ class Settler:
 
 
 def _post(url, fields, body, timeout):
-    """Returns status, fields and body of an answer, which takes timeout seconds at most."""
+    """Returns status, fields and body of a response within timeout seconds."""
     to = urllib.parse.urlsplit(url)
     kind = http.client.HTTPSConnection if to.scheme == "https" else http.client.HTTPConnection
     connection = kind(to.netloc, timeout=timeout)
@@ -409,7 +408,7 @@ def _post(url, fields, body, timeout):
             connection.connect()
         except OSError as cause:
             raise NoConnection(f"tidegate: settle: connect: {cause}") from cause
-        # A socket's time limit is for each read, so a timer ends the attempt.
+        # A socket's timeout applies to each read, so a timer ends the whole attempt.
         timer = threading.Timer(max(end - time.monotonic(), 0), _shut, [connection.sock])
         timer.daemon = True
         timer.start()
@@ -427,23 +426,24 @@ def _shut(sock):
 
 
 def _arrived(failure):
-    """Whether an attempt that failed may have settled: neither throttled nor unconnected."""
+    """Reports whether a failed attempt may have settled: connected and not throttled."""
     if isinstance(failure, SettleError):
         return failure.status != 429
     return not isinstance(failure, NoConnection)
 
 
 def _pause_before(attempt, failure):
-    """How long to wait before an attempt, from 2.
+    """Returns the seconds to wait before an attempt, from the second on.
 
-    It is half to all of a pause that doubles, and what the answer asked for.
+    They are 50 to 100 % of a pause that doubles, plus the response's Retry-After of at
+    most MAX_RETRY_AFTER.
     """
     pause = SETTLE_PAUSE * 2 ** (attempt - 2)
     return random.uniform(pause / 2, pause) + min(getattr(failure, "retry_after", 0), MAX_RETRY_AFTER)
 
 
 def _detail(text):
-    """Returns "" for an answer in another form."""
+    """Returns the detail of a problem; "" for any other response."""
     try:
         return json.loads(text).get("detail", "")
     except (ValueError, AttributeError):
@@ -451,7 +451,7 @@ def _detail(text):
 
 
 def _retry_after(value):
-    """Reads Retry-After in either of its forms; 0 for none."""
+    """Parses Retry-After in both of its forms; 0 for none."""
     if value is None:
         return 0
     if re.fullmatch(r"[0-9]{1,9}", value):
