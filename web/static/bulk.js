@@ -1,5 +1,6 @@
-// Selecting keys of the list: the boxes, the box above them, and the bar below that
-// changes what is selected. Without a script the bar's links do the same with a new page.
+// Selects keys of the list: their boxes, the box in the table's head, and the bar below,
+// whose buttons change the selected keys. Without a script the bar's links reload the
+// page.
 
 const form = document.getElementById('bulk');
 const status = form?.querySelector('[data-selected]');
@@ -9,7 +10,7 @@ const above = () => document.querySelector('[data-select-all]');
 
 function words(ticked, all) {
   const { page, all: matching } = status.dataset;
-  if (form.of.value === 'all') return `All ${matching ? `${matching} ` : ''}keys that match are selected.`;
+  if (form.of.value === 'all') return `All ${matching ? `${matching} ` : ''}matching keys are selected.`;
   if (ticked === 0) return 'Select keys to change them together.';
   if (ticked === all) return `All ${page} on this page are selected.`;
   return ticked === 1 ? '1 key is selected.' : `${ticked} keys are selected.`;

@@ -1,5 +1,5 @@
-// Charts: replaces the server's SVG charts by uPlot, with axes and a cursor. Only pages
-// with a .plot load it. Its data-chart has the data (chartData in the dashboard), its
+// Replaces the server's SVG charts by uPlot, with axes and a cursor. Only pages with a
+// .plot load this script. Its data-chart has the data (chart.Data in the dashboard), its
 // legend the colours and dashes. A live refresh changes only data-chart.
 
 import uPlot from 'uplot';
@@ -36,7 +36,7 @@ const stamps = [
   [1, ':{ss}', `${date} {HH}:{mm}`, null, `${date} {HH}:{mm}`, null, '\n{HH}:{mm}', null, 1],
 ];
 
-// Times are in the zone that zone.js keeps.
+// Times are in the zone that zone.js stores.
 const local = () => localStorage.getItem('tidegate-local-time') === 'on';
 
 function clock(seconds) {
@@ -45,7 +45,7 @@ function clock(seconds) {
   return `${at.toISOString().replace('T', ' ').slice(0, 19)} UTC`;
 }
 
-// Styles are read at each use, since the theme may change and a canvas has no CSS.
+// A canvas has no CSS, and the theme may change, so styles are read at each use.
 const styleOf = (element) => getComputedStyle(element);
 
 function hatched(colour) {
@@ -90,7 +90,8 @@ class Chart {
     if (kind === 'lines') return [x, ...series];
     const [allowed, blocked] = series;
     const drawn = (n) => n || null; // an empty bar has no outline
-// Bars of blocked calls stand behind those of allowed ones, so that their tops show.
+    // Bars of blocked calls are drawn behind and include the allowed calls, so their tops
+    // show.
     return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)];
   }
 
@@ -239,7 +240,7 @@ class Chart {
 
 const charts = new Map();
 
-// find starts the charts of a live refresh, and removes those that it dropped.
+// find creates charts for new plots, and forgets charts whose plot a refresh removed.
 function find() {
   for (const [plot] of charts) if (!plot.isConnected) charts.delete(plot);
   for (const plot of document.querySelectorAll('.plot')) if (!charts.has(plot)) charts.set(plot, new Chart(plot));

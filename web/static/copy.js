@@ -1,5 +1,5 @@
-// A button with data-copy copies the field of that id, one with data-copy-text that text.
-// Without scripts they stay hidden: the text can be selected.
+// A button with data-copy copies the field with that id, a button with data-copy-text
+// that text. Without scripts the buttons stay hidden, and users select the text.
 
 const buttons = '[data-copy], [data-copy-text]';
 
@@ -16,14 +16,14 @@ document.addEventListener('click', async ({ target }) => {
     await navigator.clipboard.writeText(field?.value ?? button.dataset.copyText);
     button.textContent = 'Copied';
   } catch {
-    button.textContent = 'Copy with the keyboard'; // a field's text is selected
+    button.textContent = 'Copy with the keyboard'; // the field's text is selected
   }
 });
 
 show();
 document.addEventListener('htmx:after:swap', show);
 
-// The back button may restore a page from memory. It then has no secret.
+// The back button may restore a page from memory, so secrets are cleared on leaving it.
 addEventListener('pagehide', () => {
   for (const field of document.querySelectorAll('.secret input')) field.setAttribute('value', '');
 });

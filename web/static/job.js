@@ -1,14 +1,14 @@
-// Starts the next step of a long job automatically while its tab is visible. Without
-// scripts there is a button. Only the page of a job that this session started has such a
-// form; links from elsewhere wait for a click.
+// Submits a form with data-auto while its tab is visible: the next step of a job, or a
+// kept form. Without scripts the user clicks its button. A job's form has data-auto only
+// in the session that started the job.
 
 const form = document.querySelector('form[data-auto]');
 
-function goOn() {
+function submitWhenVisible() {
   if (!document.hidden) form.requestSubmit();
 }
 
 if (form) {
-  if (document.hidden) document.addEventListener('visibilitychange', goOn, { once: true });
-  else goOn();
+  if (document.hidden) document.addEventListener('visibilitychange', submitWhenVisible, { once: true });
+  else submitWhenVisible();
 }

@@ -1,5 +1,6 @@
-// Single keys: / searches, r refreshes, ? lists them. That list can turn them off, for
-// people who use voice input. Without a log-in there are none.
+// Keyboard shortcuts of one key: / searches, r refreshes, ? lists the shortcuts. The list
+// has a box that turns them off, for people who use voice input. Pages without a log-in
+// have no shortcuts.
 
 const dialog = document.getElementById('keyboard');
 const opener = document.getElementById('keyboard-open');
@@ -32,7 +33,7 @@ function listen() {
 
   opener.hidden = false;
   opener.addEventListener('click', () => dialog.showModal());
-  // A click on the backdrop is a click on the dialog itself, and on nothing in it.
+  // A click on the backdrop has the dialog itself as its target.
   dialog.addEventListener('click', (event) => event.target === dialog && dialog.close());
 
   box.checked = localStorage.getItem(setting) !== 'off';

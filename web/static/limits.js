@@ -1,5 +1,5 @@
-// Describes each row of the limits form in words while it is edited. The server gives the
-// same words after a round trip.
+// Shows each row of the limits form as text while it is edited, in the words that the
+// server uses.
 
 const grouped = /^\d{1,3}([,\s]\d{3})+$/;
 
@@ -13,7 +13,7 @@ const figure = (n) => n.toLocaleString('en-US');
 
 const units = [['day', 86_400_000], ['hour', 3_600_000], ['minute', 60_000], ['second', 1000], ['millisecond', 1]];
 
-// Names a window by its largest exact unit, as everywhere else: 90 minutes, but 2 hours.
+// Formats a window in its largest exact unit, like the server: 90 minutes, but 2 hours.
 function windowWords(milliseconds) {
   const [unit, size] = units.find(([, size]) => milliseconds % size === 0);
   const count = milliseconds / size;
@@ -29,14 +29,14 @@ function calendarOf(count, unit, zone) {
   return !count || count === '1' ? `${unit} (${zone || 'UTC'})` : '';
 }
 
-// Values that the server refuses have no words: fields of another algorithm or of a
-// calendar.
+// Reports whether the optional fields suit the algorithm and the unit. The server rejects
+// others, so such a row has no text.
 function fits({ calendar, algorithm, zone, slots, denied }) {
   if (calendar ? algorithm !== 'fixed-window' : zone) return false;
   return algorithm === 'log' || !(slots || denied);
 }
 
-// The alerts of a limit in words: empty for none, null for what the server refuses.
+// Formats the alert thresholds: empty for none, null if the server rejects them.
 function alerts(text, denied) {
   const percents = text.replace(/%$/, '').split(/[ ,/]+/).filter(Boolean);
   const good = percents.every((p, i) => /^[1-9]\d*%?$/.test(p) && parseInt(p, 10) <= 100 && (!i || parseInt(p, 10) > parseInt(percents[i - 1], 10)));

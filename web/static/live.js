@@ -2,8 +2,8 @@
 // is hidden. When the server does not respond, the interval grows to 30 s and the last
 // figures stay.
 
-const longestWait = 30_000;
-// Announcements must not interrupt a screen reader every two seconds.
+const longestWait = 30_000; // milliseconds
+// Screen readers should not be interrupted at every refresh. In milliseconds.
 const leastBetweenSummaries = 10_000;
 
 let timer;
@@ -53,8 +53,8 @@ function showAge() {
   age.textContent = `updated ${Math.floor((performance.now() - updated) / 1000)} s ago`;
 }
 
-// showSummary announces changes to a screen reader, in an element outside of the
-// refreshed section.
+// showSummary announces changes to screen readers, in an element outside of the refreshed
+// section.
 function showSummary() {
   const text = section()?.dataset.summary ?? '';
   const status = document.getElementById('live-summary');
@@ -63,8 +63,8 @@ function showSummary() {
   status.textContent = text;
 }
 
-// holdOrder keeps the rows of a list in place while the pointer or the focus is in one,
-// so that only figures change. New rows replace those that are gone.
+// holdOrder keeps the rows of a list in place while the pointer or the focus is in it, so
+// that only figures change. New rows take the places of removed ones.
 function holdOrder(fragment) {
   for (const list of fragment.querySelectorAll('[data-rows]')) {
     const shown = document.getElementById(list.id);

@@ -1,5 +1,6 @@
-// Opens the form of a link with data-sheet in a dialog, and shows the server's response
-// there too. Without scripts, and after errors, the form is a separate page.
+// Opens the form behind a link with data-sheet in a dialog, and shows the server's
+// response to the form there too. Without scripts, or if a response has no form, the
+// browser opens the page.
 
 import htmx from 'htmx.org';
 
@@ -23,7 +24,7 @@ if (sheet) {
   });
   sheet.addEventListener('submit', (event) => {
     event.preventDefault();
-// The property .action would be the buttons of that name.
+    // The property .action would return the buttons with the name action.
     load('POST', event.target.getAttribute('action'), event.target, event);
   });
   sheet.addEventListener('click', (event) => {

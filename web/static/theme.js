@@ -1,5 +1,5 @@
-// The server saves the theme in a cookie. This script changes it without a reload, so
-// that nothing typed is lost.
+// The server stores the theme in a cookie. This script changes it without a reload, which
+// would lose typed input.
 
 const form = document.getElementById('theme');
 
@@ -16,7 +16,7 @@ form.addEventListener('submit', async (event) => {
   show(body.get('theme'));
   const saved = await fetch(form.action, { method: 'POST', body, redirect: 'manual' }).catch(() => undefined);
   if (saved?.type !== 'opaqueredirect') {
-    const detail = { text: 'The server is not responding. This theme is not saved.', bad: true };
+    const detail = { text: 'The server is not responding. The theme is not saved.', bad: true };
     document.dispatchEvent(new CustomEvent('toast', { detail }));
   }
 });

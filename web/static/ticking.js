@@ -1,5 +1,5 @@
-// Counts down the elements with [data-left], the remaining seconds at the page's load or
-// last live refresh. data-over is the text at the end.
+// Counts down elements with data-left: the remaining seconds when the page was loaded or
+// last refreshed. data-over is the text at the end.
 
 let known = performance.now();
 

@@ -1,8 +1,8 @@
-// Toasts: short notices over the page's corner. Any script shows one with
-// document.dispatchEvent(new CustomEvent('toast', { detail: { text: 'Copied.' } })), any
-// page with its Toast. One with a button in it stays.
+// Toasts: short notices over a corner of the page. A script shows one with
+// document.dispatchEvent(new CustomEvent('toast', { detail: { text: 'Copied.' } })), a
+// page with its Toast. A toast with an Undo button stays until it is dismissed.
 
-const shown = 8000;
+const shown = 8000; // milliseconds
 
 const list = () => document.getElementById('toasts');
 

@@ -1,5 +1,5 @@
-// An end is a duration or a date. Choosing one clears or selects the other. A date is
-// also shown in the reader's time zone.
+// An expiry is a duration or a date. A typed date selects "Custom date…", a chosen
+// duration clears the date. The date is also shown in the user's time zone.
 
 const local = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
 

@@ -1,5 +1,5 @@
 // The server sends times in UTC. This script can show them in the browser's time zone,
-// which the server does not know. Texts name their zone.
+// which the server does not know. Each text names its zone.
 
 const setting = 'tidegate-local-time';
 const button = document.getElementById('zone');
@@ -21,8 +21,7 @@ function shift(value, minutes) {
 // offset returns the difference of the browser's zone from UTC at a time, in minutes.
 const offset = (value, zone) => -new Date(`${value}${zone}`).getTimezoneOffset();
 
-// Inputs hold UTC when they come from the server and go to it, and are shown like other
-// times.
+// Inputs have UTC in requests and responses, and the chosen zone while they are shown.
 function showInput(input) {
   const wanted = local() ? 'local' : 'UTC';
   if ((input.dataset.zone || 'UTC') === wanted) return;

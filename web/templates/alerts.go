@@ -1,16 +1,16 @@
 package templates
 
-// AlertsPage lists crossed limits, newest first.
+// AlertsPage lists crossed thresholds of limits, newest first.
 type AlertsPage struct {
 	Page    Page
 	Action  string
 	Key     string // as typed
-	Problem string // error of Key; empty if it is valid
+	Problem string // error of Key; empty if Key is valid
 	Clear   string
 	Rows    []AlertRow
 	Empty   Empty
-	First   string // address of the newest; empty on the first page
-	Next    string // address of older ones; empty on the last page
+	First   string // address of the newest rows; empty on the first page
+	Next    string // address of older rows; empty on the last page
 }
 
 // AlertRow is one crossed threshold.
@@ -20,10 +20,10 @@ type AlertRow struct {
 	Address   string // of the caller; empty if there is none
 	Plan      string
 	Limit     string
-	On        string // what shares the limit; empty for the caller alone
+	On        string // subject of a shared limit; empty for a limit of the caller alone
 	Rule      string
 	Threshold string
 	Used      string
 	Resets    Instant
-	Reached   bool // the limit is used up
+	Reached   bool // the whole limit is used
 }

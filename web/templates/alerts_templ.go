@@ -41,7 +41,7 @@ func Alerts(p AlertsPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<h1>Alerts</h1><p class=\"quiet\">Calls that took a limit to one of its thresholds, of the last 30 days, latest first. Times are UTC.</p><form class=\"filters\" role=\"search\" method=\"get\" action=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<h1>Alerts</h1><p class=\"quiet\">Limits that reached an alert threshold in the last 30 days, newest first.</p><form class=\"filters\" role=\"search\" method=\"get\" action=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -58,7 +58,7 @@ func Alerts(p AlertsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = denialInput("key", "Key or caller id", p.Key).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = filterField("key", "Key or caller id", p.Key).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -157,7 +157,7 @@ func alertTable(rows []AlertRow) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<table class=\"results denials cards\"><caption class=\"hidden\">Crossed limits, latest first</caption> <thead><tr><th scope=\"col\">Time</th><th scope=\"col\">Caller</th><th scope=\"col\" class=\"number\">Reached</th><th scope=\"col\">Limit</th><th scope=\"col\" class=\"number\">Used</th><th scope=\"col\">Resets</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<table class=\"results denials cards\"><caption class=\"hidden\">Reached thresholds, newest first</caption> <thead><tr><th scope=\"col\">Time</th><th scope=\"col\">Caller</th><th scope=\"col\" class=\"number\">Reached</th><th scope=\"col\">Limit</th><th scope=\"col\" class=\"number\">Used</th><th scope=\"col\">Resets</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

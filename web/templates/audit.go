@@ -4,13 +4,13 @@ package templates
 type AuditPage struct {
 	Page     Page
 	Filter   AuditFilter
-	Choices  *KeyChoices // keys with the typed name; nil unless there are several
+	Choices  *KeyChoices // keys that the typed name matches; nil unless there are several
 	Entries  []Entry
 	Empty    Empty
 	First    string // address of the newest entries; empty on the first page
-	Next     string // address of older ones; empty on the last page
+	Next     string // address of older entries; empty on the last page
 	Export   string
-	Verify   string // address that verifies the integrity of the audit
+	Verify   string // address that verifies the integrity of the audit log
 	Verified *Verified
 }
 
@@ -22,7 +22,7 @@ type AuditFilter struct {
 	What    string
 	Whats   []Option
 	By      string
-	From    string // as the input holds it, in UTC
+	From    string // value of a datetime-local input, in UTC
 	To      string
 	Problem string // error of the filter; empty if it is valid
 	Clear   string
@@ -37,14 +37,14 @@ type Entry struct {
 	Subject string
 	Address string // of the subject
 	Reason  string
-	Version string // of the subject; empty if it has none, as for a log-in
+	Version string // version of the subject; empty if it has none, as for a log-in
 	Changes []Change
 	Revert  string // address that reverts the change; empty if that is not possible
 	Job     string // address of the bulk job that made the change; may be empty
-	Undo    string // address that undoes the job that this entry ends; may be empty
+	Undo    string // address that undoes the job whose last entry this is; may be empty
 }
 
-// Verified is the result of verifying the audit.
+// Verified is the result of verifying the audit log.
 type Verified struct {
 	Good   bool
 	Text   string

@@ -5,7 +5,7 @@ type Bulk struct {
 	Action     string
 	Hidden     []Hidden // the filter of the list
 	Actions    []Option // buttons
-	Of         string   // "all" if all matching keys are selected
+	Of         string   // "all" if all matching keys are selected, else "selected"
 	Ticked     bool     // all rows are selected
 	Page       string   // number of keys on the page
 	All        string   // number of matching keys; empty if unknown
@@ -24,19 +24,19 @@ type JobPage struct {
 	Started   Instant
 	Processed string // number of processed keys
 	Of        string // number of keys
-	Total     string // Of for the progress bar
-	Progress  string
+	Total     string // Of as a plain number, at least 1, for the progress bar
+	Progress  string // Processed as a plain number
 	Done      string
 	Skipped   string
 	Failed    string // number of keys that failed; empty for none
 	Named     []UnchangedKey
-	More      bool // more keys match than the user confirmed
+	More      bool // more keys match now than the user confirmed
 	Finished  bool
 	Stopped   bool
-	Paused    string // why the job waits; empty if it does not
+	Paused    string // why the job is paused; empty if it is not
 	Form      *Form  // continues the job; nil if it ended, and for viewers
-	Stop      string // address that stops the job; empty if that is not possible
-	Undo      string // address that undoes the job; empty if that is not possible
+	Stop      string // address that stops the job; empty if it cannot be stopped
+	Undo      string // address that undoes the job; empty if it cannot be undone
 	Undoes    string // address of the job that this job undoes; may be empty
 	Audit     string // address of the changes of the job
 	Back      string

@@ -1,12 +1,12 @@
 package templates
 
-// CallersPage lists the active callers without a record.
+// CallersPage lists the active unregistered callers, which have no record.
 type CallersPage struct {
 	Page  Page
 	Live  Live
 	Trail []Choice
 	Sorts KeySorts
-	Note  string // on the length of the list; may be empty
+	Note  string // about the length of the list; may be empty
 	Rows  []CallerRow
 	Empty Empty
 	First string // address of the first page; empty if it is shown
@@ -14,7 +14,7 @@ type CallersPage struct {
 	Adopt string // address of the form that creates a record; empty for viewers
 }
 
-// CallerRow is a caller without a record.
+// CallerRow is an unregistered caller.
 type CallerRow struct {
 	ID       string
 	Address  string
@@ -22,15 +22,14 @@ type CallerRow struct {
 	Activity Activity
 }
 
-// CallerPage shows one caller without a record.
+// CallerPage shows an unregistered caller.
 type CallerPage struct {
-	Page  Page
-	Live  Live
-	Range Range
-	Trail []Choice
-	ID    string
-	Chart TimeSeries
-	Adopt string // address of the form that creates a record; empty for viewers
-	// Denials is the address of the caller's denials.
-	Denials string
+	Page    Page
+	Live    Live
+	Range   Range
+	Trail   []Choice
+	ID      string
+	Chart   TimeSeries
+	Adopt   string // address of the form that creates a record; empty for viewers
+	Denials string // address of the caller's denials
 }

@@ -34,8 +34,8 @@ type TimeSeries struct {
 	Blocked string
 	Marks   []TimeMark
 	Rows    []TimeSeriesRow
-	Note    string // on the accuracy of the figures; may be empty
-	Selects bool   // selecting a range opens it
+	Note    string // about the accuracy of the figures; may be empty
+	Selects bool   // dragging over a range shows that range
 	Data    string // the chart as JSON, for the script
 }
 
@@ -53,7 +53,7 @@ type TimeSeriesRow struct {
 	Blocked string
 }
 
-// Sparkline is a chart in the height of a line of text.
+// Sparkline is a chart as high as a line of text.
 type Sparkline struct {
 	Text    string // the chart in words
 	Box     string // the SVG's viewBox

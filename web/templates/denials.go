@@ -6,11 +6,11 @@ type DenialsPage struct {
 	Live    Live
 	Filter  DenialsFilter
 	Refused []Figure // refused calls by cause, without zeros
-	Notes   []string // on what the list omits
+	Notes   []string // about what the list omits
 	Rows    []DenialRow
 	Empty   Empty
-	First   string // address of the newest; empty on the first page
-	Next    string // address of older ones; empty on the last page
+	First   string // address of the newest rows; empty on the first page
+	Next    string // address of older rows; empty on the last page
 	Export  string
 }
 
@@ -20,7 +20,7 @@ type DenialsFilter struct {
 	Key, Plan, Group, Rule, Limit string
 	Cause                         string
 	Causes                        []Option
-	From, To                      string // as the inputs hold them, in UTC
+	From, To                      string // values of datetime-local inputs, in UTC
 	Problem                       string // error of the filter; empty if it is valid
 	Clear                         string
 }
@@ -28,7 +28,7 @@ type DenialsFilter struct {
 // DenialRow is one entry of the denial log.
 type DenialRow struct {
 	At         Instant
-	More       string // number of later calls of its minute that the entry represents
+	More       string // later calls of the same minute that the entry stands for; may be empty
 	Caller     string
 	Address    string // of the caller; empty if there is none
 	Plan       string

@@ -4,7 +4,7 @@ package templates
 type ExplainPage struct {
 	Page    Page
 	Form    ExplainForm
-	Choices *KeyChoices  // keys with the typed name; nil unless there are several
+	Choices *KeyChoices  // keys that the typed name matches; nil unless there are several
 	Answer  *Explanation // nil without a valid call
 }
 
@@ -34,7 +34,7 @@ type Explanation struct {
 type RuleMatch struct {
 	Name    string
 	Pattern string
-	Won     bool
+	Won     bool // the most specific rule, which applies
 	Reason  string
 }
 

@@ -6,12 +6,12 @@ import (
 	"github.com/a-h/templ"
 )
 
-// FormPage is a page with one form.
+// FormPage is a page with at most one form.
 type FormPage struct {
 	Page     Page
 	Trail    []Choice // links to the pages above
 	Heading  string
-	Name     string // user-given name of the form's subject; may be empty
+	Name     string // name of the form's subject, given by a user; may be empty
 	Lead     []string
 	Secret   *Secret
 	Conflict *Conflict
@@ -26,26 +26,26 @@ type Form struct {
 	Error   string   // error that belongs to no field
 	Errors  int      // number of invalid fields
 	Notes   []string // information above the fields
-	Warning *Warn    // warnings to confirm by sending the form again; nil for none
+	Warning *Warn    // warnings that sending the form again confirms; nil for none
 	Fields  []FormField
 	Lists   []LimitList
 	Choices LimitChoices // options of the rows of all lists
 	After   []FormField  // fields below the lists
 	Effects []string     // effects of sending the form
-	Preview bool         // offers a preview
+	Preview bool         // the form has a preview button
 	Submit  string
-	Danger  bool // sending the form does harm
-	Auto    bool // the script sends the form at once; a page may do so for each step of a job
+	Danger  bool // sending the form is destructive
+	Auto    bool // the script sends the form at once, for the next step of a job
 	Cancel  Choice
 }
 
-// Warn warns of harm that a form would do. Sending Accepted confirms the warnings.
+// Warn warns of harm that a form would do. The field Accepted confirms the warnings.
 type Warn struct {
 	Texts    []string
 	Accepted Hidden
 }
 
-// Conflict compares an edit with one that was saved meanwhile.
+// Conflict compares an edit with one that another user saved first.
 type Conflict struct {
 	Theirs []string
 	Yours  []string
@@ -67,7 +67,7 @@ type Change struct {
 	After  string
 }
 
-// Secret is a new secret, which is shown once.
+// Secret is a new API key, which is shown once.
 type Secret struct {
 	Heading string
 	Text    string
@@ -82,8 +82,8 @@ type FormField struct {
 	Options []Option // of a choice
 	Hint    string
 	Sample  string // placeholder
-	Max     string // number of characters
-	Rows    string // of an area; empty for 3
+	Max     string // maximum number of characters
+	Rows    string // number of rows of an area; empty for 3
 	Field   Field
 	Hidden  Hidden // sent with the field; zero for none
 }
@@ -105,7 +105,7 @@ const (
 type Option struct {
 	Value string
 	Text  string
-	Mark  string // its words in the preview of a limit; may be empty
+	Mark  string // text of the option in the preview of a limit; may be empty
 }
 
 // Field is the typed text of an input, and its error.

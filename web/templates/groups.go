@@ -2,20 +2,19 @@ package templates
 
 // GroupPage shows a group of keys.
 type GroupPage struct {
-	Page    Page
-	Name    string
-	Reset   string // address that resets the counts; empty for viewers
-	AsOf    Instant
-	Limits  []GroupLimits
-	Keys    []GroupKey
-	All     Choice // link to all keys of the group
-	Denials []DenialRow
-	// AllDenials is the address of the group's denials.
-	AllDenials string
-	Audit      string // address of the history of resets
+	Page       Page
+	Name       string
+	Reset      string // address that resets the counts; empty for viewers
+	AsOf       Instant
+	Limits     []GroupLimits
+	Keys       []GroupKey
+	All        Choice // link to all keys of the group
+	Denials    []DenialRow
+	AllDenials string // address of the group's denials
+	Audit      string // address of the resets in the audit log
 }
 
-// GroupLimits are a plan's limits on a group.
+// GroupLimits are the limits per group of a plan.
 type GroupLimits struct {
 	Plan    string
 	Mode    string // a note on the mode; empty if the limits are enforced

@@ -1,6 +1,6 @@
 package templates
 
-// KeysPage lists keys with the use of their limits.
+// KeysPage lists keys with the usage of their limits.
 type KeysPage struct {
 	Page    Page
 	Live    Live
@@ -11,17 +11,17 @@ type KeysPage struct {
 	Empty   Empty    // shown without rows
 	First   string   // address of the first page; empty if it is shown
 	Next    string   // address of the next page; empty on the last
-	Scanned string   // on the extent of the list; may be empty
+	Scanned string   // which keys the list covers; may be empty
 	Create  string   // address of the form that creates a key; empty for viewers
 	Export  string   // address of the same list as CSV
-	Callers string   // address of the callers without a record
+	Callers string   // address of the unregistered callers
 	Bulk    *Bulk    // nil for viewers
-	Jobs    []Choice // jobs to continue
+	Jobs    []Choice // unfinished jobs
 }
 
 // Search is the form that filters and sorts the list.
 type Search struct {
-	Anywhere bool // Text may be any part of a name
+	Anywhere bool // Text may be any part of a name, not only its start
 	Action   string
 	Text     string
 	Plan     string
@@ -44,14 +44,14 @@ type Activity struct {
 	Spark           Sparkline
 	Allowed, Denied int64
 	Calls, Blocked  string
-	Used            string // how long ago the last call was
+	Used            string // time since the last call
 }
 
 // KeyRow is a key of the list.
 type KeyRow struct {
 	ID       string
 	Name     string
-	Edit     string // address of the form of the limits; empty if they cannot be edited
+	Edit     string // address of the form that overrides the limits; may be empty
 	Address  string
 	Plan     string
 	Tags     []string

@@ -15,14 +15,14 @@ type Page struct {
 	Home    string   // address of the start page
 	Keys    string   // address of the key list
 	Logout  string   // address that ends the session
-	User    string   // who is logged in; empty on public pages
+	User    string   // name of the logged-in user; empty on public pages
 	Role    string   // viewer or editor; empty on public pages
 	CanEdit bool     // the user may make changes
 	Nav     []Choice // the main pages; the one that contains this page is current
 	Stage   string   // name of the deployment; may be empty
 	Theme   Theme
-	Toast   Toast // the result of the last request
-	// Warnings are about the whole deployment.
+	Toast   Toast // result of the last request
+	// Warnings concern the whole deployment.
 	Warnings []Warning
 }
 
@@ -43,7 +43,7 @@ type Theme struct {
 // Toast is a message about the last request. Its Text is empty for no message.
 type Toast struct {
 	Text string
-	Undo string // address to post to, which undoes the change; empty if that is not possible
+	Undo string // address that undoes the change; empty if it cannot be undone
 }
 
 // ErrorPage describes an error and what to do.
@@ -53,14 +53,14 @@ type ErrorPage struct {
 	Heading string
 	Advice  string
 	Action  Choice // link to continue; its Text is empty if there is none
-	Kept    Hidden // the sealed form that was sent; its Value is empty if there is none
+	Kept    Hidden // the sealed form that the user sent; its Value is empty if there is none
 	Resume  string // address that shows the form again
 }
 
-// KeptPage sends a kept form back to where it was typed.
+// KeptPage sends a kept form back to the page where it was typed.
 type KeptPage struct {
 	Page   Page
-	Action string // of the form
-	Button string // value of the button that saves nothing
+	Action string // address of the form
+	Button string // value of the button that shows the form without a save
 	Hidden []Hidden
 }

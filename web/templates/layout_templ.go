@@ -430,7 +430,7 @@ func theme(t Theme) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "\" aria-label=\"Colours\"><input type=\"hidden\" name=\"next\" value=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "\" aria-label=\"Color theme\"><input type=\"hidden\" name=\"next\" value=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -500,8 +500,8 @@ func theme(t Theme) templ.Component {
 	})
 }
 
-// toasts is on every page, even without a message, so that screen readers announce what a
-// script adds to it.
+// toasts is on every page, even without a message, so that screen readers announce the
+// messages that a script adds.
 func toasts(t Toast) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -577,8 +577,8 @@ func toasts(t Toast) templ.Component {
 	})
 }
 
-// keyboard lists the keyboard shortcuts. keys is the address for a search on pages without
-// a search form.
+// keyboard lists the keyboard shortcuts. keys is the address of the key list, which /
+// opens on pages without a search form.
 func keyboard(keys string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1,21 +1,21 @@
 package templates
 
-// LoginPage offers to log in with a password, at an OpenID provider, or both.
+// LoginPage offers a log-in by password, at an OpenID provider, or both.
 type LoginPage struct {
 	Page     Page
 	Submit   string // address of the form
-	Next     string // address to go to after the log-in
+	Next     string // address of the page after the log-in
 	Password bool   // offers the password form
 	Provider Choice // link to the provider; its Text is empty if there is none
 	Ended    *Ended
 	Kept     Hidden // a sealed form that was sent without a session; its Value may be empty
 	Resume   string // address that shows the form again
-	User     string // the name typed before
+	User     string // the name that the user typed before
 	Error    string // why the last attempt failed
 }
 
-// Ended reports that the session ended here; that at the provider may continue.
+// Ended reports a log-out here. The session at the provider may continue.
 type Ended struct {
 	Host    string
-	Address string // address that logs out there; empty if that is not possible
+	Address string // address that logs out at the provider; empty if there is none
 }

@@ -19,9 +19,9 @@ type OverrideRow struct {
 	After   string
 	Reason  string
 	Ends    string
-	At      Instant // the end; zero for none
+	At      Instant // the end; zero for an override without an end
 	Soon    bool
 	Ended   bool
-	End     string // address that ends the override; empty if that is not possible
+	End     string // address that ends the override; empty for viewers and for a revoked key
 	Edit    string
 }

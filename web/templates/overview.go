@@ -14,19 +14,18 @@ type OverviewPage struct {
 
 // Figure is a key figure.
 type Figure struct {
-	Name  string
-	Value string
-	Note  string
-	Bad   bool
-	// Address leads to what the figure counts; may be empty.
-	Address string
+	Name    string
+	Value   string
+	Note    string
+	Bad     bool
+	Address string // address of a list of what the figure counts; may be empty
 }
 
 // TalkerRow is a caller of a ranking.
 type TalkerRow struct {
 	Name    string
 	Address string
-	Plan    string // empty for a caller without a record
+	Plan    string // empty for an unregistered caller
 	Calls   string
 	Blocked string
 	Share   string

@@ -20,15 +20,15 @@ type Fact struct {
 	Address string // of the value's page; may be empty
 }
 
-// Badge is a condition of a key.
+// Badge is a state of a key.
 type Badge struct {
 	Text   string
 	Detail string
 	Level  string // free, near, full, off or tag
-	State  string // filter of the key list that finds such keys
+	State  string // value of the key list's filter that finds such keys
 }
 
-// Empty explains why a list is empty.
+// Empty is shown in place of an empty list.
 type Empty struct {
 	Heading string
 	Advice  string

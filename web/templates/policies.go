@@ -13,9 +13,10 @@ type PoliciesPage struct {
 	NewPlan    string // addresses of forms; empty for viewers
 	NewRule    string
 	EditShared string
-	// Denied are shared limits that count denied calls; without addresses for viewers.
+	// Denied are shared limits that count denied calls. Viewers get them without
+	// addresses.
 	Denied     []Choice
-	Unfinished bool   // checks may use the version before
+	Unfinished bool   // the last save did not reach every shard
 	Sync       string // address that completes the save
 }
 
@@ -28,7 +29,7 @@ type PlanRow struct {
 	Keys            string
 	KeysLink        string
 	Candidate       []string
-	CandidateResult string // how many calls the candidate would have denied
+	CandidateResult string // number of calls that the candidate would have denied, in words
 	Edit            string
 	Create          string
 	Delete          string

@@ -238,7 +238,7 @@ func Policies(p PoliciesPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Plans) == 0 {
-				templ_7745c5c3_Err = emptyPanel(Empty{Heading: "No plans yet", Advice: "A plan is a named list of limits. Keys need one."}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = emptyPanel(Empty{Heading: "No plans yet", Advice: "A plan is a named list of limits. Every key needs a plan."}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -271,12 +271,12 @@ func Policies(p PoliciesPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</div><p class=\"quiet\">The most specific matching rule applies: most specific first below. HEAD follows the rule for GET unless an equally specific rule names HEAD.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</div><p class=\"quiet\">The most specific matching rule applies. The list is in this order. HEAD follows the rule for GET unless an equally specific rule names HEAD.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Rules) == 0 {
-				templ_7745c5c3_Err = emptyPanel(Empty{Heading: "No route rules", Advice: "Every call costs 1 and is held against the limits of its caller alone."}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = emptyPanel(Empty{Heading: "No route rules", Advice: "Every call costs 1, and no route has limits of its own."}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -796,7 +796,7 @@ func ruleTable(rules []RuleRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(row.Limits) == 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "<span class=\"quiet\">none of its own</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "<span class=\"quiet\">none</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -10,7 +10,7 @@ type SettingsPage struct {
 	Tokens      *TokensPanel  // nil for viewers
 	Created     *CreatedToken // nil for none
 	Deployment  []Fact
-	OpenAPI     string // address of the description of the API
+	OpenAPI     string // address of the OpenAPI document
 }
 
 // SessionRow is a session.
@@ -39,7 +39,7 @@ type TokenRow struct {
 	Name    string
 	Scope   string
 	By      string
-	Used    string // empty if never
+	Used    string // time of the last use; empty if never
 	Expires Instant
 	Expired bool
 	Revoke  string // address that revokes the token

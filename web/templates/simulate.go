@@ -41,7 +41,7 @@ type Check struct {
 
 // Simulation is the result of a simulation.
 type Simulation struct {
-	Verdict string // what the limit does, in a sentence
+	Verdict string // how many calls the limit allows, in a sentence
 	Traffic string // the simulated calls in words
 	Chart   Lines
 	Rows    []SimulationRow
@@ -65,11 +65,11 @@ type SimulationRow struct {
 type AlgorithmNote struct {
 	Title  string
 	Text   string
-	Source string // where the algorithm was published; may be empty
+	Source string // publication of the algorithm; may be empty
 }
 
-// anyPublished reports whether an algorithm of another library is checked. Their boxes
-// are hidden otherwise.
+// anyPublished reports whether an algorithm of another library is checked. If none is,
+// their boxes are collapsed.
 func anyPublished(checks []Check) bool {
 	for _, c := range checks {
 		if c.Published && c.Checked {
@@ -79,7 +79,7 @@ func anyPublished(checks []Check) bool {
 	return false
 }
 
-// CallsPage simulates a limit on calls at given times.
+// CallsPage shows the decisions of a limit on calls at given times.
 type CallsPage struct {
 	Page       Page
 	Tabs       []Choice

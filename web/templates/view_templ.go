@@ -98,8 +98,8 @@ func liveChoices(l Live) templ.Component {
 	})
 }
 
-// liveSection contains what a refresh replaces. A script fills the notice next to it while
-// the server does not answer.
+// liveSection is the part of a page that a refresh replaces. While the server does not
+// respond, a script fills the notice next to it.
 func liveSection(l Live) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -323,7 +323,7 @@ func timeRange(r Range) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, ">From–to</summary><form action=\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, ">Custom range</summary><form action=\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

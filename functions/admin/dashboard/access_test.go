@@ -155,7 +155,7 @@ func TestPreviewOfAllowedRoutes(t *testing.T) {
 	orders, _ := countRefused(t, calls, "", "POST /orders\nGET /health",
 		func(c recordedCall) bool { return c.plan == "free" })
 	preview("GET /orders/7\nPOST /orders\nGET /health", "this would have refused 0 of",
-		fmt.Sprintf("For %d other calls it depends on the path: ", orders))
+		fmt.Sprintf("For %d other calls, it depends on the path: ", orders))
 
 	refuse := func(name, path string, n int) {
 		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now(),

@@ -354,7 +354,7 @@ func TestBrowserSelection(t *testing.T) {
 	v.Wait(`!document.querySelector("[data-select-all]").hidden`)
 	checkSelection("All "+onPage+" on this page are selected.", "selected", dashboard.KeysPerPage)
 	click("[data-select=all]")
-	checkSelection("All "+total+" keys that match are selected.", "all", dashboard.KeysPerPage)
+	checkSelection("All "+total+" matching keys are selected.", "all", dashboard.KeysPerPage)
 	click(v.Keys.Named("#key-{acme} input"))
 	checkSelection(fmt.Sprint(dashboard.KeysPerPage-1)+" keys are selected.", "selected",
 		dashboard.KeysPerPage-1)

@@ -36,7 +36,7 @@ func TestAuditPage(t *testing.T) {
 		sitetest.With(sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"}), "reason", "asked for"),
 	).Wants(t, http.StatusSeeOther)
 	s.Get("/audit").Wants(t, http.StatusOK, "key.override", "<bdi>ada</bdi>", "50 per minute (asked for)",
-		"because: <bdi>asked for</bdi>",
+		"Reason: <bdi>asked for</bdi>",
 		"key.create", "policy.save", "10 per 10 seconds")
 	for query, want := range map[string][2]string{
 		"subject={bolt}":               {"key.create", "50 per minute"},
@@ -85,7 +85,7 @@ func TestRevert(t *testing.T) {
 	if k := s.Keys.Key("acme"); k.Override != nil || len(k.Tags) != 0 || k.Version != 4 {
 		t.Errorf("reverted to %+v, want no override, no tags and version 4", k)
 	}
-	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.revert", "because: <bdi>mistake</bdi>")
+	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.revert", "Reason: <bdi>mistake</bdi>")
 	s.Get(override).Wants(t, http.StatusOK, "Nothing to revert.")
 
 	s.Get("/keys/{acme}")

@@ -75,7 +75,7 @@ func TestInterruptedJob(t *testing.T) {
 	s := sitetest.New(t).Login()
 	job := startRevocation(s, "leaked")
 	at := "/jobs/" + job.ID
-	s.Get(at).Wants(t, http.StatusOK, "0 of 2", "data-auto", "</time>, because: <bdi>leaked</bdi>")
+	s.Get(at).Wants(t, http.StatusOK, "0 of 2", "data-auto", "</time>. Reason: <bdi>leaked</bdi>")
 	if s.Keys.Key("acme").Status != policy.Active {
 		t.Error("showing the job ran a step")
 	}
@@ -142,7 +142,7 @@ func TestUndoJobFromAuditLog(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := revokeAll(s)
 	entry := s.Get("/audit?what=job.").Wants(t, http.StatusOK, "Revoke 2 keys", "Undo this job")
-	s.Get("/audit?job="+strings.TrimPrefix(at, "/jobs/")).Wants(t, http.StatusOK, "part of", "key.revoke", at)
+	s.Get("/audit?job="+strings.TrimPrefix(at, "/jobs/")).Wants(t, http.StatusOK, "Part of", "key.revoke", at)
 	undo := undoLink.FindStringSubmatch(entry.Body)
 	if undo == nil {
 		t.Fatal("the audit log has no link to undo the job")
@@ -152,7 +152,7 @@ func TestUndoJobFromAuditLog(t *testing.T) {
 		"Skips 1 key: changed since.")
 	s.Post(undo[1], fields("reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
 	last, _ := s.RunJob(s.Post(undo[1], fields("reason", "by mistake")))
-	last.Wants(t, http.StatusOK, "1 changed, 0 left", "1 not changed:", ">bolt</bdi></a>: changed since")
+	last.Wants(t, http.StatusOK, "1 changed, 0 unchanged", "1 could not be changed:", ">bolt</bdi></a>: changed since")
 	if a, b := s.Keys.Key("acme").Status, s.Keys.Key("bolt").Status; a != policy.Active ||
 		b != policy.Revoked {
 		t.Errorf("acme is %s and bolt %s, want active and revoked", a, b)

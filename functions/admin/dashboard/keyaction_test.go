@@ -85,7 +85,7 @@ func TestKeyActions(t *testing.T) {
 		s.Get("/keys/{acme}/"+action).Wants(t, http.StatusOK,
 			fmt.Sprintf(`name="version" value="%d"`, version))
 		stale := fields(append([]string{"version", "77", "reason", "stale"}, more...)...)
-		s.Post("/keys/{acme}/"+action, stale).Wants(t, http.StatusConflict, "saved meanwhile")
+		s.Post("/keys/{acme}/"+action, stale).Wants(t, http.StatusConflict, "saved first")
 		form := fields(append([]string{"version", fmt.Sprint(version), "reason",
 			"because of " + action}, more...)...)
 		s.Post("/keys/{acme}/"+action, form).Wants(t, http.StatusSeeOther)
@@ -288,7 +288,7 @@ func TestBulkOnAllMatching(t *testing.T) {
 		keys.CreateKey(fmt.Sprintf("k%03d", i), "free")
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	s.Get("/keys?q=k").Wants(t, http.StatusOK, fmt.Sprintf("all %d keys that match", count))
+	s.Get("/keys?q=k").Wants(t, http.StatusOK, fmt.Sprintf("all %d matching keys", count))
 	s.Get("/keys/bulk?do=plan&of=all&q=k").Wants(
 		t, http.StatusOK, "All keys whose name starts with “k”: 60.", "Change plan of 60 keys", `name="to"`,
 	)
@@ -300,7 +300,7 @@ func TestBulkOnAllMatching(t *testing.T) {
 	)
 	form = fields("do", "plan", "of", "all", "q", "k", "to", "pro", "reason", "upgrade", "count", "60")
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))
-	last.Wants(t, http.StatusOK, fmt.Sprintf("%d changed, 0 left", count))
+	last.Wants(t, http.StatusOK, fmt.Sprintf("%d changed, 0 unchanged", count))
 	set, err := keys.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -311,9 +311,9 @@ func TestBulkOnAllMatching(t *testing.T) {
 	}
 	before := keys.Written()
 	last, _ = s.RunJob(s.Post("/keys/bulk", form))
-	last.Wants(t, http.StatusOK, fmt.Sprintf("0 changed, %d left", count))
+	last.Wants(t, http.StatusOK, fmt.Sprintf("0 changed, %d unchanged", count))
 	if keys.Written() != before+2 { // the job's start and end
-		t.Error("the repeated job changed keys")
+		t.Error("the same job wrote again")
 	}
 }
 
@@ -426,7 +426,7 @@ func TestKeyActionConflict(t *testing.T) {
 		}
 		page := s.Post(
 			"/keys/{acme}/"+action, fields("version", "1"),
-		).Wants(t, http.StatusConflict, "saved meanwhile", `name="version" value="2"`,
+		).Wants(t, http.StatusConflict, "saved first", `name="version" value="2"`,
 			`action="/keys/{acme}/`+action+`"`)
 		s.Post(
 			"/keys/{acme}/"+action, sitetest.With(sitetest.HiddenIn(page.Body), "reason", "still"),

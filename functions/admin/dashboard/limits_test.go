@@ -123,7 +123,7 @@ func TestInvalidCombinations(t *testing.T) {
 		{"calendar with the log", [4]string{"10", "1", "calendar month", "log"}, "zone", "UTC", "unit",
 			"Only the fixed window algorithm has calendar units"},
 		{"calendar with a bucket", [4]string{"10", "", "calendar day", "token-bucket"}, "zone", "", "unit",
-			"choose that algorithm, or another unit"},
+			"Choose it, or another unit."},
 		{"two months", [4]string{"10", "2", "calendar month", "fixed-window"}, "zone", "UTC", "window",
 			"Enter 1 with a calendar unit, or leave this blank."},
 		{"months as a word", [4]string{"10", "one", "calendar month", "fixed-window"}, "zone", "UTC",
@@ -331,7 +331,7 @@ func TestConflict(t *testing.T) {
 	s.Keys.OverrideKey("acme", sitetest.Per(77, time.Hour))
 	mine := [4]string{"20", "10", "second", "log"}
 	got := s.Post(limitsPath, sitetest.LimitsForm(1, mine)).Wants(t, http.StatusConflict,
-		"<bdi>test</bdi> saved meanwhile", "<li><bdi>77 per hour</bdi></li>",
+		"<bdi>test</bdi> saved first", "<li><bdi>77 per hour</bdi></li>",
 		"<li><bdi>20 per 10 seconds</bdi></li>",
 		`name="version" value="2"`, `name="limits[0].requests" value="20"`, "Overwrite with my changes",
 		"Discard my changes")

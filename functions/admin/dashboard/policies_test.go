@@ -98,7 +98,7 @@ func TestPolicyConflict(t *testing.T) {
 	s.Keys.Plan("theirs", sitetest.Per(77, time.Hour))
 	s.Post(
 		"/policies/plans/1", planOf(1, "free", "20"),
-	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved meanwhile", "plan theirs", "77 per hour",
+	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
 		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`,
 		`name="limits[0].requests" value="20"`, "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
@@ -151,7 +151,7 @@ func TestPlanPreview(t *testing.T) {
 	s.Keys.Called("acme", now.Add(-time.Minute), 9, 0)
 	s.Post("/policies/plans/1", sitetest.With(planOf(1, "free", "5"), "action", "preview",
 		"reason", "")).Wants(
-		t, http.StatusOK, "on the busiest key of",
+		t, http.StatusOK, "Based on the plan&#39;s busiest key without",
 	)
 	s.Keys.Called("bolt", now.Add(-time.Minute), 2, 0)
 	s.Post(

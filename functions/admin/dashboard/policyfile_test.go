@@ -35,7 +35,7 @@ func TestImportPolicies(t *testing.T) {
 		t.Errorf("got headers %v, want the file name tidegate-policies.yaml", exported.Header)
 	}
 	form := s.Get("/policies/import").Wants(t, http.StatusOK, "Preview changes")
-	sendImport(s, form, exported.Body, "").Wants(t, http.StatusOK, "Nothing changes", "Preview changes")
+	sendImport(s, form, exported.Body, "").Wants(t, http.StatusOK, "No changes.", "Preview changes")
 	text := strings.Replace(exported.Body, "10 per 10 seconds", "25 per 10 seconds", 1)
 	preview := sendImport(s, form, text, "").Wants(
 		t, http.StatusOK, "plan free: limits", "25 per 10 seconds</bdi></ins>", ">Import</button>",

@@ -134,7 +134,7 @@ func TestAuditByDates(t *testing.T) {
 	}
 	names := func(path string) string {
 		var all []string
-		for _, m := range regexp.MustCompile(`data-label="Of"><a[^>]*><bdi>([^<]*)`).FindAllStringSubmatch(
+		for _, m := range regexp.MustCompile(`data-label="Subject"><a[^>]*><bdi>([^<]*)`).FindAllStringSubmatch(
 			s.Get(path).Wants(t, http.StatusOK).Body, -1) {
 			all = append(all, m[1])
 		}

@@ -41,7 +41,7 @@ func TestEditAppliesToNextCheck(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(
 		t, http.StatusOK, "2 per hour → 3 per hour", "<b>3</b> of 3", "Override of plan: acme",
 	)
-	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusConflict, "ada</bdi> saved meanwhile")
+	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusConflict, "ada</bdi> saved first")
 	check(false)
 }
 

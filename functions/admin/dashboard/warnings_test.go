@@ -133,7 +133,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 	form := sitetest.With(sitetest.FormIn(page.Body), "limits[0].requests", "11", "reason", "x",
 		"action", "save")
 	s.Post("/policies/plans/1", form).Wants(t, http.StatusUnprocessableEntity,
-		"Plan free: this acts on 1,000 keys at once.", "Save anyway")
+		"Plan free: this affects 1,000 keys at once.", "Save anyway")
 	s.PostAnyway("/policies/plans/1", form).Wants(t, http.StatusSeeOther)
 }
 

@@ -78,7 +78,7 @@ func TestProviderLogin(t *testing.T) {
 		s.Get("/settings").Wants(t, http.StatusOK, "Logged in with", "localhost:", "Create token")
 		got = s.Post("/logout", nil).Wants(t, http.StatusSeeOther)
 		out := s.Get(strings.TrimPrefix(got.Header.Get("Location"), base)).Wants(
-			t, http.StatusOK, "You are logged out", "Log out of the provider too",
+			t, http.StatusOK, "You are logged out", "Log out there too",
 		)
 		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;post_logout_redirect_uri=") {
 			t.Errorf("%q: no way to log out at the provider:\n%s", base, out.Body)

@@ -109,7 +109,7 @@ func TestLogOutEverywhere(t *testing.T) {
 	viewer := s.Client
 
 	s.Client = here
-	s.Get("/settings").Wants(t, http.StatusOK, "this one", "Log out everywhere")
+	s.Get("/settings").Wants(t, http.StatusOK, "this session", "Log out everywhere")
 	if got := s.Post("/settings/sessions/end", nil).Wants(t,
 		http.StatusSeeOther); got.Header.Get("Location") != "/login" {
 		t.Errorf("to %q", got.Header.Get("Location"))
@@ -134,7 +134,7 @@ func TestSessionList(t *testing.T) {
 		http.MethodPost, "/login", loginForm(sitetest.User, sitetest.Password), req,
 	).Wants(t, http.StatusSeeOther)
 	body := s.Get("/settings").Wants(t, http.StatusOK, "Firefox on Linux", "another program").Body
-	if strings.Count(body, "this one") != 1 || strings.Contains(body, "&lt;script") {
+	if strings.Count(body, "this session") != 1 || strings.Contains(body, "&lt;script") {
 		t.Errorf("sessions:\n%s", body)
 	}
 	if n := strings.Count(body, `data-label="Since"`); n != 2 {
