@@ -68,7 +68,7 @@ class Chart {
     this.swatches = [...this.frame.querySelectorAll('.legend .swatch .line')];
     this.outputs = [...this.frame.querySelectorAll('.legend .at')];
     this.draw();
-    if (this.data.select) this.takeKeys();
+    if (this.data.select) this.addKeyboard();
     new MutationObserver(() => this.update()).observe(plot, { attributeFilter: ['data-chart'] });
     new ResizeObserver(() => this.drawn?.setSize(this.size())).observe(plot);
   }
@@ -90,8 +90,8 @@ class Chart {
     if (kind === 'lines') return [x, ...series];
     const [allowed, blocked] = series;
     const drawn = (n) => n || null; // an empty bar has no outline
-    // Bars of blocked calls are drawn behind and include the allowed calls, so their tops
-    // show.
+    // A bar of blocked calls also has the height of the allowed ones, since it is drawn
+    // behind their bar.
     return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)];
   }
 
@@ -113,18 +113,18 @@ class Chart {
     canvas.setAttribute('aria-label', this.frame.querySelector('figcaption').textContent.trim());
     const hint = this.frame.querySelector('.hint');
     if (hint) hint.hidden = false;
-    if (this.data.select) this.takeTouch(this.drawn.over);
+    if (this.data.select) this.addTouch(this.drawn.over);
   }
 
-  takeKeys() {
+  addKeyboard() {
     this.plot.tabIndex = 0;
     this.plot.setAttribute('role', 'group');
     this.plot.setAttribute('aria-label', `${this.frame.querySelector('h2').textContent}, select a time`);
     this.plot.addEventListener('keydown', (event) => this.key(event));
   }
 
-  // key moves a cursor from bar to bar. With Shift it selects, and Enter shows what is
-  // selected.
+  // key moves the cursor from bar to bar. With Shift it extends a selection, which Enter
+  // shows.
   key(event) {
     const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (event.key === 'Enter' && this.anchor !== undefined) this.select(this.drawn);
@@ -142,11 +142,11 @@ class Chart {
     this.drawn.setSelect({ ...selected, top: 0, height: this.drawn.over.clientHeight }, false);
   }
 
-  // takeTouch passes sideways movements of a finger to uPlot as mouse events. Other
+  // addTouch passes sideways movements of a finger to uPlot as mouse events. Other
   // movements scroll.
-  takeTouch(over) {
-    const plays = { pointerdown: 'mousedown', pointermove: 'mousemove', pointerup: 'mouseup', pointercancel: 'mouseup' };
-    for (const [type, mouse] of Object.entries(plays)) {
+  addTouch(over) {
+    const mouseEvents = { pointerdown: 'mousedown', pointermove: 'mousemove', pointerup: 'mouseup', pointercancel: 'mouseup' };
+    for (const [type, mouse] of Object.entries(mouseEvents)) {
       over.addEventListener(type, ({ pointerType, clientX, clientY }) => {
         if (pointerType !== 'touch') return;
         over.dispatchEvent(new MouseEvent(mouse, { clientX, clientY, movementX: 1, bubbles: true }));
