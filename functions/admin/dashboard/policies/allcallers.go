@@ -37,20 +37,20 @@ func allCallersEdit(*http.Request) (edit, bool) {
 }
 
 func (f *allCallersForm) fields() []field {
-	const most = page.MaxName + 10
+	const maxLen = page.MaxName + 10
 	return []field{
-		{"perIPMode", "perIP.mode", &f.perIPMode, most},
-		{"globalMode", "global.mode", &f.globalMode, most},
-		{"globalLease", "global.lease", &f.globalLease, most},
+		{"perIPMode", "perIP.mode", &f.perIPMode, maxLen},
+		{"globalMode", "global.mode", &f.globalMode, maxLen},
+		{"globalLease", "global.lease", &f.globalLease, maxLen},
 		{"deny", "deny", &f.deny, 0},
 		{"allow", "allow", &f.allow, 0},
 		{"exempt", "exempt", &f.exempt, 0},
-		{"tokenPlan", "tokenPlan", &f.tokenPlan, most},
-		{"addressPlan", "addressPlan", &f.addressPlan, most},
-		{"denials", "bans.denials", &f.denials, most},
-		{"window", "bans.window", &f.window, most},
-		{"first", "bans.base", &f.firstBan, most},
-		{"most", "bans.cap", &f.longestBan, most},
+		{"tokenPlan", "tokenPlan", &f.tokenPlan, maxLen},
+		{"addressPlan", "addressPlan", &f.addressPlan, maxLen},
+		{"denials", "bans.denials", &f.denials, maxLen},
+		{"window", "bans.window", &f.window, maxLen},
+		{"first", "bans.base", &f.firstBan, maxLen},
+		{"most", "bans.cap", &f.longestBan, maxLen},
 	}
 }
 

@@ -46,18 +46,18 @@ type editForm interface {
 
 // field is an input of an editForm.
 type field struct {
-	name  string // in the HTML form
-	path  string // in policy.FieldError, below the edited plan or rule
-	input *form.Input
-	most  int // characters read; 0 for an input that the form reads itself
+	name   string // in the HTML form
+	path   string // in policy.FieldError, below the edited plan or rule
+	input  *form.Input
+	maxLen int // characters; 0 if the form reads the input itself
 }
 
 // readFields reads fields and limit lists. It returns an error for a form of another
 // page.
 func readFields(v url.Values, fields []field, lists []*form.LimitList) (err error) {
 	for _, f := range fields {
-		if f.most > 0 {
-			*f.input = form.Typed(v, f.name, f.most)
+		if f.maxLen > 0 {
+			*f.input = form.Typed(v, f.name, f.maxLen)
 		}
 	}
 	for _, l := range lists {

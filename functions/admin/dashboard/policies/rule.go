@@ -64,18 +64,18 @@ func ruleIndex(set *policy.Set, name string) int {
 }
 
 func (f *ruleForm) fields() []field {
-	const most = policy.MaxNameLen + 50
+	const maxLen = policy.MaxNameLen + 50
 	return []field{
-		{"name", "name", &f.name, most},
-		{"api", "pattern.api", &f.api, most},
-		{"stage", "pattern.stage", &f.stage, most},
-		{"method", "pattern.method", &f.method, most},
+		{"name", "name", &f.name, maxLen},
+		{"api", "pattern.api", &f.api, maxLen},
+		{"stage", "pattern.stage", &f.stage, maxLen},
+		{"method", "pattern.method", &f.method, maxLen},
 		{"path", "pattern.path", &f.path, routing.MaxPathLen + 50},
-		{"cost", "cost", &f.cost, most},
-		{"settle", "settle", &f.settle, most},
-		{"settleMax", "settleMax", &f.settleMax, most},
-		{"mode", "mode", &f.mode, most},
-		{"lease", "sharedLease", &f.lease, most},
+		{"cost", "cost", &f.cost, maxLen},
+		{"settle", "settle", &f.settle, maxLen},
+		{"settleMax", "settleMax", &f.settleMax, maxLen},
+		{"mode", "mode", &f.mode, maxLen},
+		{"lease", "sharedLease", &f.lease, maxLen},
 	}
 }
 

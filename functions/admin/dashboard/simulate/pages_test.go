@@ -70,14 +70,14 @@ func TestSimulateBoundaryFirst(t *testing.T) {
 func TestSimulateSeed(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/simulate?shape=poisson&rate=2&windows=5&seed="
-	main := func(seed string) string {
+	resultOf := func(seed string) string {
 		_, text, _ := strings.Cut(
 			sitetest.InWords(s.Get(path+seed).Wants(t, http.StatusOK).Body), " would let ",
 		)
 		return text
 	}
-	first := main("7")
-	if again := main("7"); again != first || main("8") == first {
+	first := resultOf("7")
+	if again := resultOf("7"); again != first || resultOf("8") == first {
 		t.Error("one seed gave two results, or two seeds gave the same")
 	}
 }
