@@ -82,7 +82,8 @@ func readConformance(t *testing.T) conformance {
 		t.Fatal(err)
 	}
 	if len(c.Requests) < 50 || len(c.Settlements) < 35 {
-		t.Fatalf("got %d requests and %d settlements, want at least 50 and 35", len(c.Requests), len(c.Settlements))
+		t.Fatalf("got %d requests and %d settlements, want at least 50 and 35",
+			len(c.Requests), len(c.Settlements))
 	}
 	return c
 }

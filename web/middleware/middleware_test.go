@@ -65,7 +65,9 @@ func TestSettle(t *testing.T) {
 }
 
 func TestSettleWithoutAReservation(t *testing.T) {
-	got, err := settleRequest(t, "", func(http.ResponseWriter, *http.Request) { t.Error("Settle called the API without a reservation") })
+	got, err := settleRequest(t, "", func(http.ResponseWriter, *http.Request) {
+		t.Error("Settle called the API without a reservation")
+	})
 	if err != nil || got != (Settlement{}) {
 		t.Errorf("got %+v, %v", got, err)
 	}

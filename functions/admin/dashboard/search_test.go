@@ -132,10 +132,10 @@ func TestAuditByDates(t *testing.T) {
 	if err != nil || len(list.Entries) < 3 {
 		t.Fatalf("got %d entries, %v, want at least 3", len(list.Entries), err)
 	}
+	subject := regexp.MustCompile(`data-label="Subject"><a[^>]*><bdi>([^<]*)`)
 	names := func(path string) string {
 		var all []string
-		for _, m := range regexp.MustCompile(`data-label="Subject"><a[^>]*><bdi>([^<]*)`).FindAllStringSubmatch(
-			s.Get(path).Wants(t, http.StatusOK).Body, -1) {
+		for _, m := range subject.FindAllStringSubmatch(s.Get(path).Wants(t, http.StatusOK).Body, -1) {
 			all = append(all, m[1])
 		}
 		return strings.Join(all, " ")

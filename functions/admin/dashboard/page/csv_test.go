@@ -91,7 +91,8 @@ func TestTableLinksRemainingRows(t *testing.T) {
 			continue
 		}
 		if len(rows) != 3 || rows[2][0] != "More rows follow: "+next || link != "<"+next+`>; rel="next"` {
-			t.Errorf("incomplete file: got rows %q, link %q, want a third row and a link to %s", rows, link, next)
+			t.Errorf("incomplete file: got rows %q, link %q, want a third row and a link to %s",
+				rows, link, next)
 		}
 	}
 }

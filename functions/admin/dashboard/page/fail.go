@@ -33,8 +33,9 @@ var problems = map[int]Problem{
 		Advice: "Check the address. The key may have been deleted."},
 	http.StatusMethodNotAllowed: {Heading: "Method not allowed",
 		Advice: "This address does not accept the HTTP method."},
-	http.StatusRequestEntityTooLarge: {Heading: "Form too large", Advice: "Shorten your input and try again."},
-	http.StatusInternalServerError:   {Heading: "Internal error", Advice: "The error was logged. Try again."},
+	http.StatusRequestEntityTooLarge: {Heading: "Form too large",
+		Advice: "Shorten your input and try again."},
+	http.StatusInternalServerError: {Heading: "Internal error", Advice: "The error was logged. Try again."},
 	http.StatusServiceUnavailable: {Heading: "Valkey is unavailable",
 		Advice: "Try again in a moment. Plans define how calls are decided meanwhile."},
 }

@@ -108,7 +108,8 @@ func Clip(text string, n int) string {
 func KeyChoices(keys []policy.Key, more bool, address func(policy.Key) string) *templates.KeyChoices {
 	c := &templates.KeyChoices{Lead: "Several keys match this name. Choose one:"}
 	if more {
-		c.Lead = "The first " + Number(int64(len(keys))) + " matching keys. Enter more of the name, or choose:"
+		c.Lead = "The first " + Number(int64(len(keys))) +
+			" matching keys. Enter more of the name, or choose:"
 	}
 	for _, k := range keys {
 		c.Keys = append(c.Keys,

@@ -267,7 +267,8 @@ func (s *simulation) recorded(seed uint64) accuracy.Traffic {
 	}
 	t, err := r.Traffic(seed)
 	if err != nil || len(t.Calls) > maxSimulated {
-		s.minutes.Error = "More than " + page.Number(maxSimulated) + " calls, the maximum. Remove some minutes."
+		s.minutes.Error = "More than " + page.Number(maxSimulated) +
+			" calls, the maximum. Remove some minutes."
 	}
 	return t
 }

@@ -40,7 +40,8 @@ func TestSimulationRoundTrip(t *testing.T) {
 		}
 		sc := first.scenario()
 		if first.errorCount() == 0 && (sc.Validate() != nil || sc.Count() > maxSimulated) {
-			t.Errorf("%v has no error, but its scenario is out of bounds: %v, %d calls", q, sc.Validate(), sc.Count())
+			t.Errorf("%v has no error, but its scenario is out of bounds: %v, %d calls",
+				q, sc.Validate(), sc.Count())
 		}
 	})
 }
