@@ -85,7 +85,7 @@ func TestImportErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for text, want := range map[string]string{
 		"plans: [\n":                           "Line ",
-		"plnas: []\n":                          "Line 1: there is no field",
+		"plnas: []\n":                          "Line 1: unknown field",
 		"a: &amp [x]\nb: *amp":                 "anchor",
 		"":                                     "the file is empty",
 		"plans:\n  - name: x\n":                "Line 2: plans[0].limits 0 given",

@@ -58,13 +58,13 @@ func Diff(before, after *policy.Set) []Change {
 	d.plans(before, after)
 	d.routes(before.Routes, after.Routes)
 	d.of = ""
-	d.note("limits of each address", ScopeText(before.PerIP), ScopeText(after.PerIP))
-	d.note("limits of all callers together", ScopeText(before.Global), ScopeText(after.Global))
+	d.note("limits per address", ScopeText(before.PerIP), ScopeText(after.PerIP))
+	d.note("global limits", ScopeText(before.Global), ScopeText(after.Global))
 	d.note("refused addresses", PrefixText(before.Deny), PrefixText(after.Deny))
-	d.note("admitted addresses", PrefixText(before.Allow), PrefixText(after.Allow))
+	d.note("allowed addresses", PrefixText(before.Allow), PrefixText(after.Allow))
 	d.note("exempt addresses", PrefixText(before.Exempt), PrefixText(after.Exempt))
-	d.note("plan of tokens", before.TokenPlan, after.TokenPlan)
-	d.note("plan of addresses", before.AddressPlan, after.AddressPlan)
+	d.note("default plan for JWTs", before.TokenPlan, after.TokenPlan)
+	d.note("default plan for addresses", before.AddressPlan, after.AddressPlan)
 	d.note("bans", BansText(before.Bans), BansText(after.Bans))
 	return d.changes
 }

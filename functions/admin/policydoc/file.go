@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// MaxBytes bounds a file. The largest valid set takes half of it.
+// MaxBytes bounds a policy file. The largest valid set takes half of it.
 const MaxBytes = 2 << 20
 
 // File is a policy document in YAML, as returned by Read.
@@ -60,19 +60,19 @@ func (f *File) line(path string) int {
 	return 1
 }
 
-const header = `# The policies of Tidegate, version %d: plans, route rules and limits on all callers.
+const header = `# Tidegate policies, version %d: plans, route rules and limits.
 #
-# A limit is a number of calls in any window: 100 per 10 seconds. It counts exactly unless
-# something follows, with commas between: counter, token bucket or fixed window for
-# another algorithm; denied calls count; 5,000 slots; notify at 80/100 %%; shadow, to count
-# and never deny. A calendar needs a fixed window: 1,000 per calendar month (Europe/Berlin),
-# fixed window. Field by field a limit is {requests: 100, window: 10s}, with algorithm,
-# countDenied, slots, calendar, zone, notify and mode where they are wanted. Denied calls
-# can count on limits of each caller only.
+# A limit is a number of calls in any window: 100 per 10 seconds. It counts exactly, unless
+# an option names another algorithm: counter, token bucket or fixed window. Further options
+# are: denied calls count (only in exact limits of one caller); 5,000 slots; notify at
+# 80/100 %%; shadow (count, but never deny). Separate options by commas. A calendar needs a
+# fixed window: 1,000 per calendar month (Europe/Berlin), fixed window. Instead of text, a
+# limit can be a mapping: {requests: 100, window: 10s}, with the optional fields algorithm,
+# countDenied, slots, calendar, zone, notify and mode.
 #
-# What is left out of the file is removed when it is imported. To rename a plan write its
-# old name next to it: was. Try an import first: a dry run shows every difference. The
-# version says what the file was made of; an import based on an older one is refused.
+# An import removes every plan, rule and setting that the file lacks. To rename a plan, add
+# its old name as was. Try a dry run first: it lists every change. An import is refused if
+# the policies have changed since the version that the file names.
 
 `
 
@@ -80,31 +80,31 @@ const header = `# The policies of Tidegate, version %d: plans, route rules and l
 func note(section string) string {
 	switch section {
 	case "plans":
-		return "Keys have a plan. degraded says what becomes of calls while Valkey is unavailable: closed, open, " +
-			"or local with a share in percent. perGroup limits all keys of one group together."
+		return "Every key has a plan. degraded says what happens to calls while Valkey is unavailable: closed " +
+			"(denied), open\n# (allowed), or local with a share in percent. perGroup limits the keys of a " +
+			"group together."
 	case "routes":
-		return "Of the rules that match a call the most specific wins; GET covers HEAD unless a rule names " +
-			"HEAD. " +
-			"A call takes its cost, 1 if none is given; of cost 0 it is not limited.\n" +
-			"# sharedLease is for shared what lease is for global. settleMax is the most that settling a " +
-			"call charges to limits that callers share,\n" +
-			"# 10 times the cost if none is given."
+		return "The most specific rule that matches a call applies; GET covers HEAD unless a rule names " +
+			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. sharedLease is " +
+			"the lease of the shared limits.\n# settleMax is the most that a settlement charges to shared " +
+			"limits, by default 10 times the cost."
 	case "perIP":
 		return "Limits per client address."
 	case "global":
-		return "Global limits. With a lease, such as 1s, environments take shares of them " +
-			"for so long and ask less often."
+		return "Global limits. With a lease, such as 1s, Lambda environments use leased shares for that long " +
+			"and ask Valkey less often."
 	case "deny":
-		return "Addresses that are refused."
+		return "Networks whose callers are refused."
 	case "allow":
-		return "When there are any, all other addresses are refused."
+		return "Networks whose callers are admitted; callers from all other networks are refused."
 	case "exempt":
-		return "Addresses that are not limited."
+		return "Networks whose callers are not limited."
 	case "tokenPlan":
-		return "The plan of tokens that name none; addressPlan is that of callers known by address. " +
-			"Without one they are refused."
+		return "Default plan for JWTs that name no plan. addressPlan is the default plan for addresses. " +
+			"Without it, they are refused."
 	case "bans":
-		return "So many denied calls in a window ban for base, then for twice as long each time, up to cap."
+		return "A caller with this many denied calls in a window is banned for base, then twice as long each " +
+			"time, up to cap."
 	}
 	return ""
 }

@@ -67,8 +67,8 @@ func read(t *testing.T, text string) policy.Set {
 	return f.Set(current())
 }
 
-// A file means what it says, and plans keep their numbers by name, or by the name that
-// they had.
+// Read and File.Set return every setting of a file. A plan keeps its number if its name,
+// or its former name in was, is known.
 func TestRead(t *testing.T) {
 	text := strings.Replace(sample, "[60 per minute, token bucket]", `["60 per minute, token bucket"]`, 1)
 	got := read(t, text)
@@ -107,7 +107,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A difference names what differs, field by field, with both sides in words.
+// Diff names each changed field, with its values before and after in words.
 func TestDiff(t *testing.T) {
 	after := read(t, strings.Replace(sample, "[60 per minute, token bucket]",
 		`["60 per minute, token bucket"]`, 1))
@@ -122,9 +122,9 @@ route chat: cost: 4 → 5, settled after, at most 1,000 on shared limits
 route chat: each address: none → 60 per minute, token bucket
 route old: * *; cost 1 → none
 route all: none → GET /*; cost 1
-limits of each address: none → 100 per second; shadow
+limits per address: none → 100 per second; shadow
 refused addresses: none → 203.0.113.0/24
-plan of tokens: none → free
+default plan for JWTs: none → free
 bans: none → 20 denied calls in 1m ban for 10m, then twice as long, up to 1d
 `
 	if got != want {
@@ -132,11 +132,12 @@ bans: none → 20 denied calls in 1m ban for 10m, then twice as long, up to 1d
 	}
 }
 
-// A settlement's maximum differs from the default in words, also where both are the same
+// An explicit settleMax differs from the default in words, even if both are the same
 // number.
 func TestDiffOfSettleMax(t *testing.T) {
-	chat := func(settle bool, most int64) *policy.Set {
-		return &policy.Set{Routes: []policy.Route{{Name: "chat", Cost: 40, Settle: settle, SettleMax: most}}}
+	chat := func(settle bool, settleMax int64) *policy.Set {
+		return &policy.Set{Routes: []policy.Route{
+			{Name: "chat", Cost: 40, Settle: settle, SettleMax: settleMax}}}
 	}
 	for _, c := range []struct {
 		before, after *policy.Set
@@ -158,7 +159,7 @@ func TestDiffOfSettleMax(t *testing.T) {
 	}
 }
 
-// A forbidden part of a file is refused with its line.
+// Read refuses an invalid file with the line and a message without names of Go types.
 func TestReadRefuses(t *testing.T) {
 	bomb := "a: &a [x,x,x,x,x,x,x,x,x]\n"
 	for c := 'b'; c < 'k'; c++ {
@@ -170,38 +171,47 @@ func TestReadRefuses(t *testing.T) {
 		line int
 		want string
 	}{
-		"unknown field":           {"version: 1\nplnas: []\n", 2, `there is no field "plnas"`},
-		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `there is no field "limts"`},
+		"unknown field":           {"version: 1\nplnas: []\n", 2, `unknown field "plnas"`},
+		"unknown field in a plan": {"plans:\n  - name: a\n    limts: []\n", 3, `unknown field "limts"`},
 		"unknown field of a limit": {"plans:\n  - name: a\n    limits:\n      - {requests: 1, window: 1s, " +
 			"algorythm: log}\n", 4,
-			`there is no field "algorythm"`},
+			`unknown field "algorythm"`},
 		"repeated field": {"version: 1\nplans: []\nversion: 2\n", 3,
-			"version stands in line 1 already"},
+			"version is set twice: first in line 1"},
 		"repeated field, nested": {"plans:\n  - name: a\n    name: b\n", 3,
-			"plans[0].name stands in line 2 already"},
-		"anchor":           {"plans: &p []\n", 1, "anchor"},
-		"alias":            {"plans: &p []\nroutes: *p\n", 1, "anchor"},
-		"bomb":             {bomb, 1, "anchor"},
-		"merge key":        {"plans:\n  - name: a\n    <<: {mode: off}\n", 3, "no name"},
-		"tag":              {"version: !!binary aGk=\n", 1, "tag"},
-		"own tag":          {"plans: !evil []\n", 1, "tag"},
-		"two documents":    {"version: 1\n---\nversion: 2\n", 2, "second document"},
-		"second is broken": {"version: 1\n---\n{\n", 3, ""},
-		"empty":            {"", 1, "empty"},
-		"only a comment":   {"# nothing\n", 1, "empty"},
-		"a list":           {"- a\n", 1, "not a policy"},
-		"a word":           {"policy\n", 1, "not a policy"},
-		"null":             {"null\n", 1, "not a policy"},
-		"syntax":           {"version: 1\nplans: [\n", 2, ""},
-		"tabs":             {"version: 1\nplans:\n\t- name: a\n", 3, "token"},
+			"plans[0].name is set twice: first in line 2"},
+		"anchor":         {"plans: &p []\n", 1, "anchor"},
+		"alias":          {"plans: &p []\nroutes: *p\n", 1, "anchor"},
+		"nested aliases": {bomb, 1, "anchor"},
+		"merge key": {"plans:\n  - name: a\n    <<: {mode: off}\n", 3,
+			"plans[0] has a field whose name is not plain text"},
+		"tag":                        {"version: !!binary aGk=\n", 1, "tag"},
+		"custom tag":                 {"plans: !evil []\n", 1, "tag"},
+		"two documents":              {"version: 1\n---\nversion: 2\n", 2, "second document"},
+		"second document is invalid": {"version: 1\n---\n{\n", 3, ""},
+		"empty":                      {"", 1, "empty"},
+		"only a comment":             {"# nothing\n", 1, "empty"},
+		"a list":                     {"- a\n", 1, "not a policy"},
+		"a word":                     {"policy\n", 1, "not a policy"},
+		"null":                       {"null\n", 1, "not a policy"},
+		"syntax":                     {"version: 1\nplans: [\n", 2, ""},
+		"tabs":                       {"version: 1\nplans:\n\t- name: a\n", 3, "token"},
 		"deep": {"plans: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) +
-			"\n", 1, "deeper"},
-		"very deep":               {"plans: " + strings.Repeat("[", 100_000), 1, ""},
-		"wrong kind":              {"version: 1\nplans: 5\n", 2, "another kind of value"},
-		"wrong kind of a version": {"version: x\n", 1, ""},
-		"negative version":        {"version: -1\n", 1, "below 0"},
-		"limit in other words": {"plans:\n  - name: a\n    limits:\n      - many per hour\n", 4,
-			"not understood"},
+			"\n", 1, "is nested deeper than 8 levels"},
+		"very deep":          {"plans: " + strings.Repeat("[", 100_000), 1, ""},
+		"number for a list":  {"version: 1\nplans: 5\n", 2, `expected a list, got "5"`},
+		"text for a number":  {"version: x\n", 1, `expected a whole number, got "x"`},
+		"list for text":      {"plans:\n  - name: [a]\n", 2, "expected text, got a list"},
+		"list for a mode":    {"plans:\n  - name: a\n    mode: [x]\n", 3, "expected text, got a list"},
+		"mapping for a list": {"plans: {a: 1}\n", 1, "expected a list, got a mapping"},
+		"text for a mapping": {"bans: x\n", 1, `expected a mapping, got "x"`},
+		"list for a limit":   {"perIP: {limits: [[1]]}\n", 1, "expected a mapping, got a list"},
+		"text for a bool":    {"routes:\n  - settle: maybe\n", 2, `expected true or false, got "maybe"`},
+		"negative version":   {"version: -1\n", 1, "version must be 0 or more"},
+		"text that is no limit": {"plans:\n  - name: a\n    limits:\n      - many per hour\n", 4,
+			`"many per hour" is not a limit: write a limit as "100 per 10 seconds"`},
+		"unknown option of a limit": {"plans:\n  - name: a\n    limits:\n      - 1 per hour, fast\n", 4,
+			`"fast" is not an option of a limit`},
 		"window": {"plans:\n  - name: a\n    limits: [{requests: 1, window: fast}]\n", 3, "window"},
 		"algorithm": {"plans:\n  - name: a\n    limits: [{requests: 1, window: 1s, algorithm: " +
 			"magic}]\n", 3, "algorithm"},
@@ -214,20 +224,20 @@ func TestReadRefuses(t *testing.T) {
 		_, err := Read([]byte(row.text))
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || len(invalid.Problems) == 0 {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an InvalidError", name, err)
 			continue
 		}
 		if p := invalid.Problems[0]; p.Line != row.line || !strings.Contains(p.String(), row.want) ||
 			strings.Contains(p.String(), "policydoc.") {
-			t.Errorf("%s: %v, want line %d and %q", name, p, row.line, row.want)
+			t.Errorf("%s: got %v, want line %d and %q", name, p, row.line, row.want)
 		}
 		if len(err.Error()) > 8000 {
-			t.Errorf("%s: %d bytes of errors", name, len(err.Error()))
+			t.Errorf("%s: the errors have %d bytes, want at most 8000", name, len(err.Error()))
 		}
 	}
 }
 
-// fieldsOf is n fields that differ, each with a separator after it.
+// fieldsOf returns n different fields. format contains a separator after each.
 func fieldsOf(n int, format string) string {
 	var b strings.Builder
 	for i := range n {
@@ -236,12 +246,11 @@ func fieldsOf(n int, format string) string {
 	return b.String()
 }
 
-// A mapping has few fields: the library compares each with each other one, so many of
-// them would take the square of their number. What has more is refused before it is
-// decoded.
+// Read refuses a mapping with many fields before it decodes the mapping: the library
+// compares each field with every other, which takes quadratic time.
 func TestFieldsAreBounded(t *testing.T) {
 	const many = 100_000
-	// which pass for mappings before the file is read
+	// braces is text that count takes for mappings
 	braces := "x: \"" + strings.Repeat("{", many/maxFields) + "\"\n"
 	for name, row := range map[string]struct{ text, want string }{
 		"at the top":     {fieldsOf(190_000, "f%x: 1\n"), "190000 fields"},
@@ -251,9 +260,9 @@ func TestFieldsAreBounded(t *testing.T) {
 			"fields in about 1 mappings"},
 		"in a limit": {"global: {limits: [{" + fieldsOf(many, "f%x: 1, ") + "a: 1}]}",
 			"fields in about 2 mappings"},
-		"in the longer way": {fieldsOf(many, "? f%x\n: 1\n"), "fields in about 0 mappings"},
-		"that are hidden":   {braces + fieldsOf(many, "f%x: 1\n"), "has 100001 fields: must have at most 32"},
-		"hidden in a list": {braces + "deny:\n- " + fieldsOf(many, "f%x: 1\n  "),
+		"with explicit keys": {fieldsOf(many, "? f%x\n: 1\n"), "fields in about 0 mappings"},
+		"behind braces":      {braces + fieldsOf(many, "f%x: 1\n"), "has 100001 fields: must have at most 32"},
+		"in a list behind braces": {braces + "deny:\n- " + fieldsOf(many, "f%x: 1\n  "),
 			"deny[0] has 100000 fields"},
 		"one too many": {fieldsOf(maxFields+1, "f%x: 1\n"), "has 33 fields"},
 		"many values":  {"deny: [" + strings.Repeat("a,", maxMarks), "more values"},
@@ -261,18 +270,18 @@ func TestFieldsAreBounded(t *testing.T) {
 		_, err := Read([]byte(row.text))
 		var invalid *InvalidError
 		if !errors.As(err, &invalid) || !invalid.TooMany || !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: %v, want %q", name, err, row.want)
+			t.Errorf("%s: got %v, want %q", name, err, row.want)
 		}
 	}
 	_, err := Read([]byte(fieldsOf(maxFields, "f%x: 1\n")))
 	var invalid *InvalidError
 	if !errors.As(err, &invalid) || invalid.TooMany ||
-		!strings.Contains(err.Error(), `there is no field "f0"`) {
-		t.Errorf("as many as a mapping may have: %v", err)
+		!strings.Contains(err.Error(), `unknown field "f0"`) {
+		t.Errorf("maxFields fields: got %v, want an unknown field", err)
 	}
 }
 
-// An error that Validate finds has the line where the value stands.
+// Locate gives an error of Validate the line of the invalid value.
 func TestLocate(t *testing.T) {
 	text := "version: 7\nplans:\n  - name: free\n    limits:\n      - 10 per second\n      - 0 per " +
 		"second\n    share: 3\n" +
@@ -293,7 +302,7 @@ func TestLocate(t *testing.T) {
 	for field, want := range map[string]int{"plans[0].limits[1].requests": 6, "plans[0].share": 7,
 		"routes[0].cost": 11} {
 		if lines[field] != want {
-			t.Errorf("%s: line %d, want %d", field, lines[field], want)
+			t.Errorf("%s: got line %d, want %d", field, lines[field], want)
 		}
 	}
 }
@@ -306,7 +315,7 @@ func jsonOf(t interface{ Fatal(...any) }, s policy.Set) string {
 	return string(text)
 }
 
-// limits draws lists of limits, some in shadow mode by themselves.
+// limits draws lists of at least least limits. With shadow, some limits are in shadow mode.
 func limits(least int, shadow ...bool) *rapid.Generator[[]limiter.Limit] {
 	one := rapid.Custom(func(t *rapid.T) limiter.Limit {
 		l := limiter.Limit{
@@ -336,7 +345,7 @@ func limits(least int, shadow ...bool) *rapid.Generator[[]limiter.Limit] {
 	return rapid.Map(rapid.SliceOfN(one, least, limiter.MaxLimits), orNil)
 }
 
-// orNil is the list as a Set has it that was read.
+// orNil returns nil for an empty list, as Set does.
 func orNil[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil
@@ -353,7 +362,7 @@ var (
 		if a, _ := netip.AddrFromSlice(bytes[:4]); rapid.Bool().Draw(t, "v4") {
 			return netip.PrefixFrom(a, rapid.IntRange(0, 32).Draw(t, "bits")).Masked()
 		}
-		bytes[0] |= 0x20 // not an IPv4 address in IPv6 dress
+		bytes[0] |= 0x20 // not an IPv4-mapped address
 		a, _ := netip.AddrFromSlice(bytes)
 		return netip.PrefixFrom(a, rapid.IntRange(8, 128).Draw(t, "bits")).Masked()
 	})
@@ -413,8 +422,7 @@ func sets() *rapid.Generator[policy.Set] {
 	})
 }
 
-// What is exported and imported again is the same, to the letter, so nothing differs; and
-// it is written the same again.
+// Write followed by Read returns an equal set, and writing that set returns the same file.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sets().Draw(t, "set")
@@ -437,7 +445,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-// JSON carries all of a Set, as YAML does.
+// The JSON document of a set has all of its settings.
 func TestRoundTripJSON(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sets().Draw(t, "set")
@@ -456,7 +464,7 @@ func TestRoundTripJSON(t *testing.T) {
 	})
 }
 
-// What cannot be read is named by its field, all of it at once.
+// Set names all fields that cannot be parsed, at once.
 func TestUnreadableFields(t *testing.T) {
 	document := Policy{
 		Plans: []Plan{{Limits: []Limit{{Requests: 1}, {Window: "fast", Algorithm: "magic",
@@ -479,11 +487,11 @@ func TestUnreadableFields(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", fields, want)
 	}
 	if got := set.Deny[0].String(); got != "203.0.113.7/32" {
-		t.Errorf("a single address is %s", got)
+		t.Errorf("a single address: got %s, want 203.0.113.7/32", got)
 	}
 }
 
-// Names that YAML takes for something else come back as they were.
+// Write quotes names that have another meaning in YAML.
 func TestNamesOfYAML(t *testing.T) {
 	for _, name := range []string{"<<", "*a", "&a", "!!binary x", "yes", "~", "0x10", "null", "- x", "a: b",
 		"# c", "---", "...", "?", "="} {
@@ -499,12 +507,12 @@ func TestNamesOfYAML(t *testing.T) {
 			continue
 		}
 		if got := f.Set(&s); got.Plans[0].Name != name {
-			t.Errorf("%q comes back as %q", name, got.Plans[0].Name)
+			t.Errorf("got name %q, want %q", got.Plans[0].Name, name)
 		}
 	}
 }
 
-// No text makes it panic, and what it reads it writes and reads again.
+// Read does not panic. A valid set that it returns survives Write and Read.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte("a: &a [*a]"))
@@ -516,7 +524,7 @@ func FuzzRead(f *testing.F) {
 		set := file.Set(&policy.Set{})
 		written, err := Write(&set)
 		if err != nil {
-			t.Skip() // bounds are Validate's
+			t.Skip() // Write checks no bounds; Validate does
 		}
 		if set.Validate() != nil {
 			return
@@ -531,7 +539,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// The policies that the documents show can be imported.
+// Every YAML example of the documentation is a valid policy file.
 func TestExamplesOfTheDocs(t *testing.T) {
 	var examples []string
 	for page, least := range map[string]int{"backends.md": 1, "migrate.md": 4, "policies.md": 6} {
@@ -541,7 +549,7 @@ func TestExamplesOfTheDocs(t *testing.T) {
 		}
 		found := strings.Split(string(text), "```yaml\n")[1:]
 		if len(found) < least {
-			t.Fatalf("%s has %d examples", page, len(found))
+			t.Fatalf("%s: got %d examples, want at least %d", page, len(found), least)
 		}
 		examples = append(examples, found...)
 	}

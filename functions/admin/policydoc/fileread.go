@@ -20,7 +20,7 @@ const (
 	// 150,000; each takes about 300 bytes of memory.
 	maxMarks    = 400_000
 	maxFields   = 32 // of one mapping; a policy has 11 at most
-	maxDepth    = 8  // a limit's fields have depth 5
+	maxDepth    = 8  // of nesting; a limit's fields have depth 5
 	maxProblems = 20 // in one InvalidError
 )
 
@@ -29,7 +29,7 @@ const (
 func Read(text []byte) (file *File, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // a panic of the library must not end the function
-			file, err = nil, invalid(1, "this cannot be read as YAML")
+			file, err = nil, invalid(1, "the file is not valid YAML")
 		}
 	}()
 	if err := checkSize(text); err != nil {
@@ -51,7 +51,7 @@ func Read(text []byte) (file *File, err error) {
 	}
 	f.Version = f.document.Version
 	if f.Version < 0 {
-		return nil, invalid(f.line("version"), "version is below 0")
+		return nil, invalid(f.line("version"), "version must be 0 or more")
 	}
 	if _, fieldErrors := f.document.Set(&policy.Set{}); len(fieldErrors) > 0 {
 		return nil, f.Locate(fieldErrors[:min(len(fieldErrors), maxProblems)])
@@ -64,12 +64,12 @@ func checkSize(text []byte) error {
 	case len(text) > MaxBytes:
 		return invalid(1, fmt.Sprintf("the file has %d bytes: must have at most %d", len(text), MaxBytes))
 	case !utf8.Valid(text):
-		return invalid(1, "the file is not UTF-8")
+		return invalid(1, "the file is not UTF-8: save it in this encoding")
 	}
 	marks, fields, mappings := count(text)
 	switch {
 	case marks > maxMarks:
-		return tooMany(1, "the file has more values than the largest policy")
+		return tooMany(1, "the file has more values than any policy can have")
 	case fields > maxFields*(mappings+maxDepth):
 		return tooMany(1, fmt.Sprintf("the file has %d fields in about %d mappings: a mapping must have at "+
 			"most %d", fields, mappings, maxFields))
@@ -77,8 +77,8 @@ func checkSize(text []byte) error {
 	return nil
 }
 
-// count estimates in one pass what parsing a text costs: its values, its fields (a colon
-// before a space or a line end) and its mappings (a brace, or a dash before a space).
+// count estimates the size of a text in one pass: its values, its fields (a colon before a
+// space or a line end) and its mappings (a brace, or a dash before a space).
 func count(text []byte) (marks, fields, mappings int) {
 	for i, c := range text {
 		ends := i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\n' || text[i+1] == '\r'
@@ -115,17 +115,17 @@ func onlyDocument(text []byte) (*yaml.Node, error) {
 	}
 	switch err := d.Decode(&second); {
 	case err == nil:
-		return nil, invalid(second.Line, "a second document begins here: a file has one")
+		return nil, invalid(second.Line, "a second document begins here: a policy file has only one")
 	case !errors.Is(err, io.EOF):
 		return nil, fromYAML(err)
 	}
 	if len(first.Content) != 1 || first.Content[0].Kind != yaml.MappingNode {
-		return nil, invalid(first.Line, "this is not a policy: it begins with version and plans")
+		return nil, invalid(first.Line, "this is not a policy file: it must have fields such as plans")
 	}
 	return first.Content[0], nil
 }
 
-// walk records the line of each field and collects what a file must not have.
+// walk records the line of each field and collects problems that the decoder would miss.
 type walk struct {
 	lines    map[string]int
 	problems []Problem
@@ -142,13 +142,13 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 	w.lines[path] = node.Line
 	switch {
 	case node.Kind == yaml.AliasNode, node.Anchor != "":
-		w.add(node.Line, path, "is an anchor or an alias: write out what is meant")
+		w.add(node.Line, path, "is a YAML anchor or alias: write the value itself")
 		return
 	case node.Style&yaml.TaggedStyle != 0:
-		w.add(node.Line, path, fmt.Sprintf("has the tag %.40q: a policy needs none", node.Tag))
+		w.add(node.Line, path, fmt.Sprintf("has the YAML tag %.40q: remove the tag", node.Tag))
 		return
 	case depth > maxDepth:
-		w.add(node.Line, path, "is nested deeper than any policy")
+		w.add(node.Line, path, fmt.Sprintf("is nested deeper than %d levels", maxDepth))
 		return
 	}
 	if node.Kind == yaml.MappingNode {
@@ -162,13 +162,10 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 }
 
 func (w *walk) mapping(node *yaml.Node, path string, depth int) {
-	if path != "" {
-		path += "."
-	}
 	// The library compares each field of a mapping with every other field.
 	if len(node.Content) > 2*maxFields {
 		w.tooMany = true
-		w.add(node.Line, strings.TrimSuffix(path, "."),
+		w.add(node.Line, path,
 			fmt.Sprintf("has %d fields: must have at most %d", len(node.Content)/2, maxFields))
 		return
 	}
@@ -176,12 +173,15 @@ func (w *walk) mapping(node *yaml.Node, path string, depth int) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, value := node.Content[i], node.Content[i+1]
 		if name.Kind != yaml.ScalarNode || name.Anchor != "" || name.Tag == "!!merge" {
-			w.add(name.Line, path, "has a field that is no name")
+			w.add(name.Line, path, "has a field whose name is not plain text")
 			continue
 		}
-		field := path + clip(name.Value)
+		field := clip(name.Value)
+		if path != "" {
+			field = path + "." + field
+		}
 		if line, again := lines[name.Value]; again {
-			w.add(name.Line, field, fmt.Sprintf("stands in line %d already", line))
+			w.add(name.Line, field, fmt.Sprintf("is set twice: first in line %d", line))
 			continue
 		}
 		lines[name.Value] = name.Line
@@ -238,12 +238,12 @@ func tooMany(line int, message string) *InvalidError {
 }
 
 var (
-	linePattern = regexp.MustCompile(`^line ([0-9]+): `)
-	typePattern = regexp.MustCompile(` in type \w+\.\w+$`)
-	intoPattern = regexp.MustCompile(` into (\[\])?(policydoc|policy|limiter)\.(\w+)$`)
+	linePattern     = regexp.MustCompile(`^line ([0-9]+): `)
+	unknownPattern  = regexp.MustCompile(`^field (.*) not found in type \w+\.\w+$`)
+	mismatchPattern = regexp.MustCompile("^cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.+)$")
 )
 
-// fromYAML converts an error of the YAML library. It removes the names of Go types, which
+// fromYAML converts an error of the YAML library. It replaces the names of Go types, which
 // the library's messages contain.
 func fromYAML(err error) *InvalidError {
 	all := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
@@ -261,14 +261,38 @@ func fromYAML(err error) *InvalidError {
 			p.Line, _ = strconv.Atoi(m[1])
 			text = text[len(m[0]):]
 		}
-		text = typePattern.ReplaceAllString(text, "")
-		p.Message = intoPattern.ReplaceAllString(text, " where another kind of value belongs")
-		if name, unknown := strings.CutPrefix(p.Message, "field "); unknown {
-			if name, unknown = strings.CutSuffix(name, " not found"); unknown {
-				p.Message = fmt.Sprintf("there is no field %q", clip(name))
-			}
+		p.Message = text
+		if m := unknownPattern.FindStringSubmatch(text); m != nil {
+			p.Message = fmt.Sprintf("unknown field %q", clip(m[1]))
+		}
+		if m := mismatchPattern.FindStringSubmatch(text); m != nil {
+			p.Message = mismatch(m[1], m[2], m[3])
 		}
 		e.Problems = append(e.Problems, p)
 	}
 	return e
+}
+
+// mismatch returns the message for a value with the YAML type tag that does not fit a Go
+// type. value is empty for a list or a mapping.
+func mismatch(tag, value, goType string) string {
+	got := strconv.Quote(value)
+	switch {
+	case tag == "seq":
+		got = "a list"
+	case tag == "map":
+		got = "a mapping"
+	}
+	want := "a mapping"
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		want = "a list"
+	case strings.HasPrefix(goType, "int"):
+		want = "a whole number"
+	case goType == "bool":
+		want = "true or false"
+	case goType == "string", strings.HasPrefix(goType, "policy."): // policy.Mode, policy.Degraded
+		want = "text"
+	}
+	return "expected " + want + ", got " + got
 }

@@ -51,8 +51,8 @@ const (
 	estimateMark = "estimate"
 )
 
-// Marks returns the parts of LimitText behind the rate: what a limit has that an exact one
-// without options lacks.
+// Marks returns the parts of LimitText after the rate: the algorithm unless it is exact,
+// and the options.
 func Marks(l limiter.Limit) []string {
 	var marks []string
 	if l.Algorithm != limiter.Log {
@@ -110,7 +110,7 @@ var (
 	numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_][0-9]{3})+)$`)
 )
 
-const advice = `write it as "100 per 10 seconds", "5 per second, token bucket" or "1,000 per calendar month (Europe/Berlin), fixed window"`
+const advice = `write a limit as "100 per 10 seconds", "5 per second, token bucket" or "1,000 per calendar month (Europe/Berlin), fixed window"`
 
 // ParseLimit is the inverse of LimitText. It also accepts the names of algorithms in
 // configuration. It checks no bounds; limiter.Limit.Validate does.
@@ -131,7 +131,7 @@ func ParseLimit(text string) (limiter.Limit, error) {
 func parseRate(text string) (l limiter.Limit, err error) {
 	m := ratePattern.FindStringSubmatch(text)
 	if m == nil {
-		return l, fmt.Errorf("limit %.80q is not understood: %s", text, advice)
+		return l, fmt.Errorf("%.80q is not a limit: %s", text, advice)
 	}
 	if l.Requests, err = parseNumber(m[1]); err != nil {
 		return l, err
@@ -182,7 +182,7 @@ func parseMark(l *limiter.Limit, mark string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.40q says nothing about a limit: %s", mark, advice)
+	return fmt.Errorf("%.40q is not an option of a limit: %s", mark, advice)
 }
 
 // ParsePercents parses thresholds such as "50/80/100 %". They may be separated by slashes,

@@ -8,7 +8,7 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// What people write is read as they mean it, and what LimitText writes is read back.
+// ParseLimit accepts every spelling of a limit, and is the inverse of LimitText.
 func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]limiter.Limit{
 		"100 per 10 seconds":         {Requests: 100, Window: 10 * time.Second},
@@ -41,14 +41,15 @@ func TestParseLimit(t *testing.T) {
 	} {
 		got, err := ParseLimit(text)
 		if err != nil || got != want {
-			t.Errorf("%s: %+v, %v", text, got, err)
+			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, want)
 		}
 		if again, err := ParseLimit(LimitText(got)); err != nil || again != got {
-			t.Errorf("%s is written %s, read as %+v, %v", text, LimitText(got), again, err)
+			t.Errorf("%s: its LimitText %s is parsed as %+v, %v", text, LimitText(got), again, err)
 		}
 	}
 }
 
+// Text that is not a limit is an error of bounded length.
 func TestParseLimitRefuses(t *testing.T) {
 	for _, text := range []string{
 		"", "100", "per second", "ten per second", "100 per", "100 per 10", "100 per fortnight",
@@ -60,14 +61,14 @@ func TestParseLimitRefuses(t *testing.T) {
 	} {
 		l, err := ParseLimit(text)
 		if err == nil {
-			t.Errorf("%.60q is read as %+v", text, l)
+			t.Errorf("%.60q: got %+v, want an error", text, l)
 		} else if len(err.Error()) > 400 {
-			t.Errorf("%.60q: the error has %d bytes", text, len(err.Error()))
+			t.Errorf("%.60q: the error has %d bytes, want at most 400", text, len(err.Error()))
 		}
 	}
 }
 
-func TestLimit(t *testing.T) {
+func TestLimitText(t *testing.T) {
 	for want, limit := range map[string]limiter.Limit{
 		"100 per 10 seconds": {Requests: 100, Window: 10 * time.Second},
 		"100 per 10 seconds, denied calls count": {Requests: 100, Window: 10 * time.Second,
@@ -85,7 +86,7 @@ func TestLimit(t *testing.T) {
 			Window: 90 * time.Minute},
 	} {
 		if got := LimitText(limit); got != want {
-			t.Errorf("%+v: %q, want %q", limit, got, want)
+			t.Errorf("%+v: got %q, want %q", limit, got, want)
 		}
 	}
 }

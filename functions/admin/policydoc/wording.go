@@ -28,7 +28,7 @@ func PlanText(p policy.Plan) string {
 	return text
 }
 
-// AllowText lists the routes that a plan or a key opens; "all" without a list.
+// AllowText lists the routes that a plan or a key allows; "all" without a list.
 func AllowText(allow []route.Pattern) string { return cmp.Or(join(allow), "all") }
 
 // ModeText formats a mode. An empty mode is enforce.
@@ -89,7 +89,7 @@ func ScopeText(s policy.Scope) string {
 	return LimitsText(s.Limits) + LeaseText(s.Lease) + "; " + ModeText(s.Mode)
 }
 
-// SharedText describes a route's limits on all callers together.
+// SharedText describes a route's shared limits.
 func SharedText(r policy.Route) string { return LimitsText(r.Shared) + LeaseText(r.SharedLease) }
 
 // LeaseText follows limits. It says for how long environments lease shares of them, and is
