@@ -207,7 +207,12 @@ func TestReadRefuses(t *testing.T) {
 		"text for a mapping": {"bans: x\n", 1, `expected a mapping, got "x"`},
 		"list for a limit":   {"perIP: {limits: [[1]]}\n", 1, "expected a mapping, got a list"},
 		"text for a bool":    {"routes:\n  - settle: maybe\n", 2, `expected true or false, got "maybe"`},
-		"negative version":   {"version: -1\n", 1, "version must be 0 or more"},
+		"fraction":           {"routes:\n  - cost: 1.5\n", 2, "routes[0].cost must be a whole number, not 1.5"},
+		"fraction in a limit": {"perIP: {limits: [{requests: 1_0.5, window: 1s}]}\n", 1,
+			"perIP.limits[0].requests must be a whole number"},
+		"fraction in a list": {"perIP: {limits: [{requests: 1, notify: [80, 99.5]}]}\n", 1,
+			"perIP.limits[0].notify[1] must be a whole number"},
+		"negative version": {"version: -1\n", 1, "version must be 0 or more"},
 		"text that is no limit": {"plans:\n  - name: a\n    limits:\n      - many per hour\n", 4,
 			`"many per hour" is not a limit: write a limit as "100 per 10 seconds"`},
 		"unknown option of a limit": {"plans:\n  - name: a\n    limits:\n      - 1 per hour, fast\n", 4,
@@ -234,6 +239,13 @@ func TestReadRefuses(t *testing.T) {
 		if len(err.Error()) > 8000 {
 			t.Errorf("%s: the errors have %d bytes, want at most 8000", name, len(err.Error()))
 		}
+	}
+}
+
+// A plan can have a name such as 1.5, which YAML takes for a number.
+func TestReadNumberAsText(t *testing.T) {
+	if got := read(t, "plans:\n  - name: 1.5\n").Plans[0].Name; got != "1.5" {
+		t.Errorf("name: got %q, want 1.5", got)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -150,6 +151,9 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 	case depth > maxDepth:
 		w.add(node.Line, path, fmt.Sprintf("is nested deeper than %d levels", maxDepth))
 		return
+	case isFraction(node) && wholeNumbers.MatchString(path):
+		w.add(node.Line, path, fmt.Sprintf("must be a whole number, not %.40s", node.Value))
+		return
 	}
 	if node.Kind == yaml.MappingNode {
 		w.mapping(node, path, depth)
@@ -159,6 +163,16 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 			w.visit(item, path+"["+strconv.Itoa(i)+"]", depth+1)
 		}
 	}
+}
+
+// wholeNumbers matches the paths of fields with integers.
+var wholeNumbers = regexp.MustCompile(
+	`(^|\.)(version|share|cost|settleMax|denials|requests|slots|notify\[[0-9]+\])$`)
+
+// isFraction reports whether a node is a number that the decoder would round to an integer.
+func isFraction(node *yaml.Node) bool {
+	n, err := strconv.ParseFloat(strings.ReplaceAll(node.Value, "_", ""), 64)
+	return node.ShortTag() == "!!float" && err == nil && n != math.Trunc(n)
 }
 
 func (w *walk) mapping(node *yaml.Node, path string, depth int) {
