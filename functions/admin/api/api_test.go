@@ -11,8 +11,8 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// The document is valid OpenAPI 3.1, lists every route and nothing else, and says of each
-// what it needs.
+// The document is valid OpenAPI 3.1 and lists exactly the routes, each with a summary, a
+// tag and the token scope of its role.
 func TestDocument(t *testing.T) {
 	s := newService(t)
 	if valid, errs := s.document.ValidateDocument(); !valid {
@@ -36,7 +36,7 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	if document.OpenAPI != "3.1.0" || len(document.Servers) != 1 || document.Servers[0].URL != "/" {
-		t.Errorf("%s, %v", document.OpenAPI, document.Servers)
+		t.Errorf("got OpenAPI %s and servers %v, want 3.1.0 and /", document.OpenAPI, document.Servers)
 	}
 	var documented, served, ids []string
 	scopes := map[string]string{}
@@ -45,16 +45,17 @@ func TestDocument(t *testing.T) {
 			pattern := strings.ToUpper(method) + " " + path
 			documented, ids = append(documented, pattern), append(ids, o.OperationID)
 			if pattern == "GET "+Prefix+OwnerPath && len(o.Security) == 1 && o.Security[0]["key"] != nil {
-				continue // TestOwnKey
+				continue // only a key can get it: package server tests it
 			}
 			if o.Summary == "" || len(o.Tags) != 1 || len(o.Security) != 2 ||
 				len(o.Security[0]["token"]) != 1 {
-				t.Errorf("%s: %+v", pattern, o)
+				t.Errorf("%s: got %+v, want a summary, a tag and two ways to authenticate", pattern, o)
 				continue
 			}
 			scopes[pattern] = o.Security[0]["token"][0]
 			if _, problem := o.Responses["default"].Content["application/problem+json"]; !problem {
-				t.Errorf("%s: errors are %v", pattern, o.Responses["default"].Content)
+				t.Errorf("%s: errors have the types %v, want application/problem+json", pattern,
+					o.Responses["default"].Content)
 			}
 		}
 	}
@@ -63,14 +64,15 @@ func TestDocument(t *testing.T) {
 		want := map[auth.Role]string{auth.Viewer: "read", auth.Editor: "write",
 			auth.Settler: "settle"}[r.Role]
 		if want == "" || scopes[r.Pattern] != want || r.MaxBody < rest.MaxBody {
-			t.Errorf("%s: role %v, scope %q, %d bytes", r.Pattern, r.Role, scopes[r.Pattern], r.MaxBody)
+			t.Errorf("%s: got role %v, scope %q, at most %d bytes, want scope %q", r.Pattern, r.Role,
+				scopes[r.Pattern], r.MaxBody, want)
 		}
 		if changes := !strings.HasPrefix(r.Pattern, "GET "); changes && r.Role == auth.Viewer &&
 			!strings.HasPrefix(r.Pattern, "POST /api/v1/simulate") {
-			t.Errorf("%s is open to viewers", r.Pattern)
+			t.Errorf("%s changes something and is open to viewers", r.Pattern)
 		}
 		if settles := r.Pattern == "POST /api/v1/reservations/settle"; settles != (r.Role == auth.Settler) {
-			t.Errorf("%s: role %v", r.Pattern, r.Role)
+			t.Errorf("%s: got role %v, want Settler for settle only", r.Pattern, r.Role)
 		}
 	}
 	slices.Sort(documented)
@@ -84,15 +86,14 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// Below a base path the document says so.
+// A base path appears in the document and not in the routes.
 func TestDocumentBase(t *testing.T) {
-	a := Routes("/prod", Services{})
-	for _, r := range a {
+	for _, r := range Routes("/prod", Services{}) {
 		if !strings.Contains(r.Pattern, " "+Prefix+"/") {
-			t.Errorf("%s", r.Pattern)
+			t.Errorf("got route %s, want a path below %s", r.Pattern, Prefix)
 		}
 	}
 	if url := configOf("/prod").Servers[0].URL; url != "/prod/" {
-		t.Errorf("server %s", url)
+		t.Errorf("got server %s, want /prod/", url)
 	}
 }

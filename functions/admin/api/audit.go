@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Entry is one change in the audit.
+// Entry is one change in the audit log.
 type Entry struct {
 	ID       string       `json:"id"`
 	Time     time.Time    `json:"time"`
@@ -162,7 +162,7 @@ func (a *api) verifyAudit(ctx context.Context, _ *rest.None) (*verifyOutput, err
 func (a *api) entry(ctx context.Context, id string) (audit.Entry, error) {
 	e, found, err := a.Keys.Audit().Get(ctx, id)
 	if errors.Is(err, audit.ErrPosition) || err == nil && !found {
-		return e, rest.NewProblem(http.StatusNotFound, "There is no such entry.")
+		return e, rest.NewProblem(http.StatusNotFound, "No such audit entry.")
 	}
 	return e, err
 }
@@ -207,8 +207,8 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	return out, nil
 }
 
-// revertProblem maps an error of Reversal.Apply. current and version are the subject's
-// current version and the one that the caller sent.
+// revertProblem maps an error of Reversal.Apply. current is the subject's version, and
+// version the one that the caller sent.
 func revertProblem(err error, current, version int64) error {
 	var invalid *policy.InvalidError
 	switch {
@@ -216,7 +216,7 @@ func revertProblem(err error, current, version int64) error {
 		return rest.Stale(current, &version)
 	case errors.As(err, &invalid):
 		p := rest.NewProblem(http.StatusConflict,
-			"What was before cannot be put back as things are now: see errors.")
+			"Cannot revert this change. The earlier state is no longer valid: see errors.")
 		for _, f := range invalid.Fields {
 			p.Errors = append(p.Errors, rest.Detail{Location: f.Field, Message: rest.Clip(f.Message)})
 		}

@@ -8,8 +8,8 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// The audit comes in pages, is narrowed, is verified, and a change can be put back, as
-// long as it was not changed again.
+// The audit log has pages and filters, and is verified. A change can be reverted with the
+// current version in If-Match.
 func TestAudit(t *testing.T) {
 	s := newService(t)
 	id := s.create("acme").ID
@@ -29,14 +29,14 @@ func TestAudit(t *testing.T) {
 		next = page.stringAt("next")
 	}
 	if len(actions) != 5 || pages != 3 || actions[0] != "key.edit to three" || actions[4] != "policy.save " {
-		t.Errorf("%d pages: %q", pages, actions)
+		t.Errorf("got %d pages: %q, want 3 with 5 entries, the newest first", pages, actions)
 	}
 	list := s.get("/audit?subject="+id+"&action=key.edit&by=ada").wants(http.StatusOK, `"before":{"id":"`+id)
 	if items, _ := list.at("items").([]any); len(items) != 3 {
-		t.Errorf("%s", list.text)
+		t.Errorf("got %s, want 3 entries", list.text)
 	}
 	s.get("/audit/verify").wants(http.StatusOK, `"entries":5`, `"good":true`, `"broken":[]`)
-	entry := list.stringAt("items", 1, "id") // one became two
+	entry := list.stringAt("items", 1, "id") // of the change from one to two
 	s.get("/audit/"+entry).wants(http.StatusOK, `"reason":"to two"`)
 
 	revert := map[string]any{"reason": "oops"}
@@ -48,7 +48,7 @@ func TestAudit(t *testing.T) {
 	s.get("/keys/"+id).wants(http.StatusOK, `"name":"one"`)
 	created := s.get("/audit?action=key.create").stringAt("items", 0, "id")
 	s.do(http.MethodPost, "/audit/"+created+"/revert", revert,
-		header{"If-Match": "*"}).wants(http.StatusConflict, "delete it instead")
+		header{"If-Match": "*"}).wants(http.StatusConflict, "delete the key instead")
 	saved := s.get("/audit?subject=policy").stringAt("items", 0, "id")
 	s.do(http.MethodPost, "/audit/"+saved+"/revert", revert,
 		header{"If-Match": "*"}).wants(http.StatusConflict, "keys use it (1)")
@@ -57,8 +57,7 @@ func TestAudit(t *testing.T) {
 		header{"If-Match": "*"}).wants(http.StatusConflict, "deleted since")
 }
 
-// A chain whose newest entry was taken out is not good, and the answer says where it
-// ends.
+// A chain whose newest entry was removed is not good, and the response names its end.
 func TestAuditCut(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
@@ -74,6 +73,6 @@ func TestAuditCut(t *testing.T) {
 	}
 	verified := s.get("/audit/verify").wants(http.StatusOK, `"good":false`, `"broken":[]`, `"missing":1`)
 	if cuts, _ := verified.at("cuts").([]any); len(cuts) != 1 {
-		t.Errorf("%s", verified.text)
+		t.Errorf("got %s, want one cut", verified.text)
 	}
 }

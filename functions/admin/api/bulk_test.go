@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/usage"
 )
 
-// A job has an id and a state, and another job takes it back, but for what was changed
-// since.
+// A bulk change is a job with an id and a state. Its undo is another job, which leaves keys
+// that were changed since.
 func TestBulkJobAndUndo(t *testing.T) {
 	s := newService(t)
 	a, b := s.create("a"), s.create("b")
@@ -27,9 +27,9 @@ func TestBulkJobAndUndo(t *testing.T) {
 		`"do":"undo"`, `"undoes":"`+job+`"`, `"done":1`)
 	s.post("/bulk/"+undo.stringAt("id"), nil).wants(http.StatusOK, `"ended":`)
 	if k, err := s.keys.Get(t.Context(), a.ID); err != nil || k.Status != policy.Active {
-		t.Errorf("%+v, %v", k, err)
+		t.Errorf("after the undo: got %+v, %v, want an active key", k, err)
 	}
-	s.get("/bulk/nobody").wants(http.StatusNotFound, "There is no such job.")
+	s.get("/bulk/nobody").wants(http.StatusNotFound, "No such job.")
 	s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID}, "reason": "x", "after": job}).
 		wants(http.StatusUnprocessableEntity, "body.after")
 	reset := s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID},
@@ -37,8 +37,7 @@ func TestBulkJobAndUndo(t *testing.T) {
 	s.post("/bulk/"+reset+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict)
 }
 
-// A request that a script repeats does not go on with a job that somebody stopped, unless
-// it says so.
+// A repeated request does not continue a stopped job, unless it has resume.
 func TestStoppedBulkJob(t *testing.T) {
 	s := newService(t)
 	a := s.create("a")
@@ -58,13 +57,13 @@ func TestStoppedBulkJob(t *testing.T) {
 		s.get("/bulk/"+job.ID).wants(http.StatusOK, `"stopped":true`, `"done":0`)
 	}
 	s.post("/bulk/"+job.ID+"/undo", map[string]any{"reason": "x"}).wants(http.StatusConflict,
-		"nothing of this job")
+		"changed nothing that can be undone")
 	s.post("/bulk/"+job.ID+"?resume=true", nil).wants(http.StatusOK, `"ended":`, `"stopped":false`, `"done":1`)
 	s.post("/bulk/"+job.ID, nil).wants(http.StatusOK, `"ended":`)
 }
 
-// A job goes on where it stopped, leaves alone what is as it should be, and does nothing
-// twice.
+// A repeated request continues the job. A job skips keys that need no change, and changes
+// no key twice.
 func TestBulk(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
@@ -88,37 +87,37 @@ func TestBulk(t *testing.T) {
 	all := map[string]any{"prefix": "job-"}
 	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 230 ||
 		skipped != 0 {
-		t.Errorf("plan: %v done, %v skipped", done, skipped)
+		t.Errorf("plan: got %v done, %v skipped, want 230, 0", done, skipped)
 	}
 	if done, skipped := run(map[string]any{"do": "plan", "plan": "pro", "filter": all}); done != 0 ||
 		skipped != 230 {
-		t.Errorf("plan again: %v done, %v skipped", done, skipped)
+		t.Errorf("plan again: got %v done, %v skipped, want 0, 230", done, skipped)
 	}
 	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
 		"reason": "test"}
-	for want := range 2 { // the second time nothing is left to do
+	for _, want := range []float64{3, 0} { // the second time, no key needs a change
 		if done, _ := run(map[string]any{"do": "override", "override": override, "ids": ids[:3]}); done !=
-			float64(3*(1-want)) {
-			t.Errorf("override: %v done", done)
+			want {
+			t.Errorf("override: got %v done, want %v", done, want)
 		}
 	}
 	if done, _ := run(map[string]any{"do": "end",
 		"filter": map[string]any{"state": "overridden"}}); done != 3 {
-		t.Errorf("end: %v done", done)
+		t.Errorf("end: got %v done, want 3", done)
 	}
 	if done, _ := run(map[string]any{"do": "reset", "ids": ids[:2]}); done != 2 {
-		t.Errorf("reset: %v done", done)
+		t.Errorf("reset: got %v done, want 2", done)
 	}
 	if done, skipped := run(map[string]any{"do": "revoke", "ids": append(ids[:2:2], "nobody")}); done != 2 ||
 		skipped != 0 {
-		t.Errorf("revoke: %v done, %v skipped", done, skipped)
+		t.Errorf("revoke: got %v done, %v skipped, want 2, 0", done, skipped)
 	}
 	if done, skipped := run(map[string]any{"do": "revoke", "filter": all, "confirm": 230}); done != 228 ||
 		skipped != 2 {
-		t.Errorf("revoke all: %v done, %v skipped", done, skipped)
+		t.Errorf("revoke all: got %v done, %v skipped, want 228, 2", done, skipped)
 	}
 	if k, err := s.keys.Get(t.Context(), other.ID); err != nil || k.Version != 1 {
-		t.Errorf("another key was changed: %+v, %v", k, err)
+		t.Errorf("a key outside of the filter: got %+v, %v, want version 1", k, err)
 	}
 	for name, body := range map[string]string{
 		"neither":     `{"do":"reset","reason":"x"}`,
@@ -133,7 +132,7 @@ func TestBulk(t *testing.T) {
 	} {
 		if r := s.post("/bulk", []byte(body)); r.status != http.StatusUnprocessableEntity ||
 			len(r.at("errors").([]any)) == 0 {
-			t.Errorf("%s: %d %s", name, r.status, r.text)
+			t.Errorf("%s: got %d %s, want 422 with errors", name, r.status, r.text)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"tidegate/internal/usage/denylog"
 )
 
-// A machine reads the denial log in pages and by filter, with the refused credentials and
+// The denial log has pages and filters, counts refused credentials, and shows networks and
 // no address.
 func TestDenials(t *testing.T) {
 	s := newService(t)
@@ -35,7 +35,7 @@ func TestDenials(t *testing.T) {
 	first := s.get("/denials?count=2&key="+id).wants(http.StatusOK, `"limit":"10 per 10 min"`,
 		`"path":"/orders/{id}"`, `"network":"192.0.2.0/24"`, `"retryAfter":1500`, `"unlisted":0`)
 	if strings.Contains(first.text, "192.0.2.77") {
-		t.Error("the answer has the address")
+		t.Error("the response has the address")
 	}
 	s.get("/denials?count=2&key="+id+"&after="+first.stringAt("next")).wants(http.StatusOK, `"items":[{`)
 	s.get("/denials").wants(http.StatusOK, `"unknown":1`)

@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/usage/denylog"
 )
 
-// Keys join and leave groups, lists are narrowed to one, and a group shows how its limits
-// stand and is reset, with the audit saying so.
+// Keys join and leave a group, which filters lists, shows the state of its limits and is
+// reset, with an audit entry.
 func TestGroups(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}},
@@ -34,7 +34,7 @@ func TestGroups(t *testing.T) {
 	s.get("/groups/acme").wants(http.StatusOK, `"keys":2`, `"plan":"pro"`, `"used":0`, `"remaining":5`)
 	if r := s.get("/keys?group=acme&plan=pro").wants(http.StatusOK, `"name":"a"`); strings.Contains(r.text,
 		`"name":"c"`) || strings.Contains(r.text, "alone") {
-		t.Errorf("too much: %s", r.text)
+		t.Errorf("got %s, want only key a", r.text)
 	}
 	parsed, err := apikey.Parse(secret)
 	if err != nil {
@@ -45,7 +45,7 @@ func TestGroups(t *testing.T) {
 		Route: route.Call{Method: "GET", Path: "/"}}
 	for range 3 {
 		if c, err := check.Check(t.Context(), call, nil); err != nil || !c.Allowed {
-			t.Fatal(c, err)
+			t.Fatalf("got %+v, %v, want an allowed call", c, err)
 		}
 	}
 	s.get("/groups/acme").wants(http.StatusOK, `"used":3`, `"remaining":2`, `"mode":"enforce"`)
@@ -56,7 +56,7 @@ func TestGroups(t *testing.T) {
 	if e, found := s.newest(policy.GroupID("acme")); !found || e.Action != "group.reset" ||
 		e.Name != "acme" ||
 		e.Reason != "new month" {
-		t.Errorf("the audit has %+v", e)
+		t.Errorf("the newest audit entry is %+v, want the reset", e)
 	}
 	s.post("/groups/nobody/reset", nil).wants(http.StatusNotFound)
 	s.post("/bulk", map[string]any{"do": "reset", "filter": map[string]any{"group": "acme"}, "reason": "x",
@@ -68,7 +68,7 @@ func TestGroups(t *testing.T) {
 	s.get("/groups/acme").wants(http.StatusOK, `"keys":1`)
 }
 
-// The denial log is narrowed to the keys of a group.
+// A filter of the denial log selects the keys of a group.
 func TestDenialsOfGroup(t *testing.T) {
 	s := newService(t)
 	recorder := usage.NewRecorder(usage.Options{}, time.Now)
@@ -82,10 +82,10 @@ func TestDenialsOfGroup(t *testing.T) {
 	}
 	r := s.get("/denials?group=acme").wants(http.StatusOK, `"group":"acme"`, `"plan":"a"`)
 	if strings.Contains(r.text, "zebra") || strings.Contains(r.text, `"plan":"b"`) {
-		t.Errorf("too much: %s", r.text)
+		t.Errorf("got %s, want only denials of group acme", r.text)
 	}
 	if r := s.get("/denials").wants(http.StatusOK, `"group":"zebra"`, `"plan":"b"`); strings.Contains(r.text,
 		`"group":""`) {
-		t.Errorf("an empty group: %s", r.text)
+		t.Errorf("got %s, want no group for the key without one", r.text)
 	}
 }

@@ -40,9 +40,10 @@ var (
 	machine    = auth.Actor{ID: "token:x", Name: "ci", Kind: auth.Token, Role: auth.Editor}
 )
 
-// service is the API on a real Valkey, with one plan of 10 per 10 minutes. Who asks is
-// the test's to say; the dashboard's tests say who may. Operations of the rooms below are
-// tested here too: every answer is held against the document of all of them.
+// service is the API on a real Valkey, with one plan of 10 per 10 minutes. Requests are
+// made as actor; package server tests which roles may do what. Operations of packages keys
+// and simulate are tested here too, since every response is validated against the OpenAPI
+// document of all operations.
 type service struct {
 	t        testing.TB
 	keys     *registry.Store
@@ -60,7 +61,7 @@ func newService(t testing.TB) *service {
 	return newServiceOn(t, valkeytest.Start(t))
 }
 
-// newServiceOn returns the API with the rights that the admin function has in the store.
+// newServiceOn returns the API on a Valkey, with the ACL of the admin function.
 func newServiceOn(t testing.TB, url string) *service {
 	t.Helper()
 	client := connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
@@ -75,7 +76,7 @@ func newServiceOn(t testing.TB, url string) *service {
 	return s
 }
 
-// serve makes the API answer from these keys, while the test keeps its own way to them.
+// serve starts the API on keys. The test continues to use s.keys directly.
 func (s *service) serve(keys *registry.Store) {
 	s.t.Helper()
 	routes := Routes("", Services{
@@ -106,8 +107,8 @@ func connect(t testing.TB, url string) valkey.Client {
 	return client
 }
 
-// readDocument takes the OpenAPI document as a client does. Every answer of the tests is
-// held against it.
+// readDocument gets the OpenAPI document as a client does. It validates all later
+// responses.
 func (s *service) readDocument() {
 	s.t.Helper()
 	text := s.send(http.MethodGet, "/openapi.json", nil, nil).text
@@ -143,7 +144,7 @@ func (s *service) create(name string) policy.Key {
 	return k
 }
 
-// reply is an answer; body is what its JSON says.
+// reply is a response; body is its decoded JSON.
 type reply struct {
 	t      testing.TB
 	what   string
@@ -155,8 +156,8 @@ type reply struct {
 
 type header map[string]string
 
-// do sends a request with JSON, unless the body is bytes, and holds the answer against
-// the document.
+// do sends a request and validates the response against the document. A body that is not
+// bytes is sent as JSON.
 func (s *service) do(method, path string, body any, headers header) reply {
 	s.t.Helper()
 	r := s.send(method, path, body, headers)
@@ -166,7 +167,7 @@ func (s *service) do(method, path string, body any, headers header) reply {
 	if valid, errs := s.document.ValidateHttpResponse(request, response); !valid &&
 		r.status != http.StatusNotFound && r.text != "" {
 		for _, e := range errs {
-			s.t.Errorf("%s: not as the document says: %s %s %v\n%s", r.what, e.Message, e.Reason,
+			s.t.Errorf("%s: the response is not as documented: %s %s %v\n%s", r.what, e.Message, e.Reason,
 				e.SchemaValidationErrors, r.text)
 		}
 	}
@@ -233,17 +234,17 @@ func (s *service) post(path string, body any) reply {
 func (r reply) wants(status int, texts ...string) reply {
 	r.t.Helper()
 	if r.status != status {
-		r.t.Fatalf("%s: %d, want %d\n%s", r.what, r.status, status, r.text)
+		r.t.Fatalf("%s: got status %d, want %d\n%s", r.what, r.status, status, r.text)
 	}
 	for _, text := range texts {
 		if !strings.Contains(r.text, text) {
-			r.t.Errorf("%s: no %s in\n%s", r.what, text, r.text)
+			r.t.Errorf("%s: got\n%s\nwant %s in it", r.what, r.text, text)
 		}
 	}
 	return r
 }
 
-// at returns what stands at a path of names and indices.
+// at returns the value at a path of names and indices.
 func (r reply) at(path ...any) any {
 	r.t.Helper()
 	var found any = r.body
@@ -270,8 +271,7 @@ func (r reply) stringAt(path ...any) string {
 	return text
 }
 
-// newest returns action, name and reason of the newest entry of the audit, and who made
-// it.
+// newest returns the newest audit entry of a subject, and false without one.
 func (s *service) newest(subject string) (audit.Entry, bool) {
 	s.t.Helper()
 	page, err := s.keys.Audit().List(s.t.Context(), audit.Query{Subject: subject, Count: 1})

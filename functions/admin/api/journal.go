@@ -55,8 +55,8 @@ func (a *api) restore(ctx context.Context, _ *rest.None) (*rest.Body[Restored], 
 	switch {
 	case errors.Is(err, journal.ErrNotRestored) && s.Left == 0:
 		return nil, rest.NewProblem(http.StatusConflict,
-			"Some parts have changes that the journal lacks. They were left as they are. scripts/restore "+
-				"-dry-run says which they are and what to do.")
+			"Some parts of Valkey have changes that the journal lacks. They were not restored. Run "+
+				"scripts/restore -dry-run to see which they are and what to do.")
 	case err != nil && !errors.Is(err, journal.ErrNotRestored):
 		return nil, err
 	}

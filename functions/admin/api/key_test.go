@@ -21,9 +21,9 @@ import (
 	"tidegate/internal/usage/statelist"
 )
 
-// A key's whole life: every operation does what it says, returns the version, and is
-// in the audit with who and why.
-func TestKeyLife(t *testing.T) {
+// Every operation on a key makes its change, returns the version, and is in the audit log
+// with author and reason.
+func TestKeyOperations(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
 	made := s.post("/keys", map[string]any{"name": " worker ", "plan": "free", "tags": []string{"a"},
@@ -32,14 +32,14 @@ func TestKeyLife(t *testing.T) {
 	parsed, err := apikey.Parse(secret)
 	if err != nil || parsed.ID() != id || made.header.Get("Location") != Prefix+"/keys/"+id ||
 		made.stringAt("key", "name") != "worker" {
-		t.Fatalf("%v %s", err, made.text)
+		t.Fatalf("got %v %s, want key worker with its Location and secret", err, made.text)
 	}
 	logged := func(action, reason string) {
 		t.Helper()
 		if e, _ := s.newest(id); e.Action != action || e.Reason != reason || e.By.Name != "ada" ||
 			e.By.Kind != "user" {
-			t.Errorf("the audit tells %s by %v because %q, want %s because %q", e.Action, e.By, e.Reason,
-				action, reason)
+			t.Errorf("newest audit entry: got %s by %v with reason %q, want %s by ada with %q", e.Action,
+				e.By, e.Reason, action, reason)
 		}
 	}
 	logged("key.create", "first")
@@ -47,7 +47,7 @@ func TestKeyLife(t *testing.T) {
 	got := s.get(path).wants(http.StatusOK, `"remaining":10`)
 	if got.header.Get("ETag") != `"1"` || strings.Contains(got.text, secret) ||
 		strings.Contains(got.text, secret[20:]) {
-		t.Errorf("%v %s", got.header, got.text)
+		t.Errorf("got %v %s, want version 1 without the secret", got.header, got.text)
 	}
 
 	patch := map[string]any{"plan": "pro", "expires": "2030-01-02T03:04:05Z", "reason": "grew"}
@@ -60,13 +60,13 @@ func TestKeyLife(t *testing.T) {
 		header{"If-Match": `"1"`}).wants(http.StatusPreconditionFailed, `"currentVersion":2`,
 		`"givenVersion":1`)
 	if stale.header.Get("ETag") != `"2"` {
-		t.Errorf("ETag %s", stale.header.Get("ETag"))
+		t.Errorf("got ETag %s, want version 2", stale.header.Get("ETag"))
 	}
 	cleared := s.do(http.MethodPatch, path, map[string]any{"expires": nil, "tags": []string{}},
 		header{"If-Match": "*"}).wants(http.StatusOK,
 		`"version":3`)
 	if strings.Contains(cleared.text, "expires") || strings.Contains(cleared.text, "tags") {
-		t.Errorf("not cleared: %s", cleared.text)
+		t.Errorf("got %s, want neither expires nor tags", cleared.text)
 	}
 
 	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
@@ -107,13 +107,13 @@ func TestKeyLife(t *testing.T) {
 		header{"If-Match": version}).wants(http.StatusCreated, "graceUntil")
 	again, err := apikey.Parse(rotated.stringAt("secret"))
 	if err != nil || again.ID() != id || rotated.stringAt("secret") == secret {
-		t.Errorf("%v: the same secret, or another id", err)
+		t.Errorf("rotate: got %v, the same secret, or another id", err)
 	}
 	logged("key.rotate", "leak")
 	s.do(http.MethodPost, path+"/rotate", rotate,
 		header{"If-Match": version}).wants(http.StatusPreconditionFailed)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s"},
-		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "good until", "endGrace")
+		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusConflict, "valid until", "endGrace")
 	s.get(path).wants(http.StatusOK, `"graceUntil"`)
 	s.do(http.MethodPost, path+"/rotate", map[string]any{"grace": "0s", "endGrace": true},
 		header{"If-Match": rotated.header.Get("ETag")}).wants(http.StatusCreated)
@@ -122,16 +122,16 @@ func TestKeyLife(t *testing.T) {
 
 	s.post(path+"/reset", map[string]any{"reason": "new month"}).wants(http.StatusOK)
 	logged("key.reset", "new month")
-	if gone := s.do(http.MethodDelete, path+"?reason=left", nil,
-		nil).wants(http.StatusNoContent); gone.text != "" {
-		t.Errorf("a body: %s", gone.text)
+	if deleted := s.do(http.MethodDelete, path+"?reason=left", nil,
+		nil).wants(http.StatusNoContent); deleted.text != "" {
+		t.Errorf("got body %s, want none", deleted.text)
 	}
 	logged("key.delete", "left")
 	s.get(path).wants(http.StatusNotFound)
 	s.do(http.MethodDelete, path, nil, nil).wants(http.StatusNotFound)
 }
 
-// Of two who change the same version one gets 412, and the winner's change stands.
+// Of two concurrent changes of the same version, one gets 412 and the other is kept.
 func TestKeyRace(t *testing.T) {
 	s := newService(t)
 	id := s.create("contended").ID
@@ -150,13 +150,13 @@ func TestKeyRace(t *testing.T) {
 			first, second = second, first
 		}
 		if first[:3] != "200" || second[:3] != "412" || s.get("/keys/"+id).stringAt("name") != first[4:] {
-			t.Fatalf("round %d: %s and %s, name %s", round, first, second,
-				s.get("/keys/"+id).stringAt("name"))
+			t.Fatalf("round %d: got %s, %s and name %s, want 200 with that name and 412", round, first,
+				second, s.get("/keys/"+id).stringAt("name"))
 		}
 	}
 }
 
-// Whoever changes whatever is there loses no change of others.
+// Concurrent changes with If-Match * lose no change.
 func TestKeyAnyVersion(t *testing.T) {
 	s := newService(t)
 	id := s.create("contended").ID
@@ -172,16 +172,15 @@ func TestKeyAnyVersion(t *testing.T) {
 		if status := <-done; status == http.StatusOK {
 			changed++
 		} else if status != http.StatusPreconditionFailed {
-			t.Errorf("%d", status)
+			t.Errorf("got status %d, want 200 or 412", status)
 		}
 	}
 	if k, err := s.keys.Get(t.Context(), id); err != nil || k.Version != int64(1+changed) || changed == 0 {
-		t.Errorf("%d changes, version %d, %v", changed, k.Version, err)
+		t.Errorf("got version %d, %v, want %d after %d changes", k.Version, err, 1+changed, changed)
 	}
 }
 
-// The pages of a list hold each key that is there all the while once, though others are
-// created meanwhile, and the filters narrow it.
+// The pages of a list have each existing key once, even if others are created meanwhile.
 func TestKeyPages(t *testing.T) {
 	s := newService(t)
 	const count = 1100
@@ -222,7 +221,7 @@ func TestKeyPages(t *testing.T) {
 	}
 	for id, times := range seen {
 		if times > 1 {
-			t.Errorf("%s is listed %d times", id, times)
+			t.Errorf("key %s is listed %d times, want once", id, times)
 		}
 		delete(want, id)
 	}
@@ -231,6 +230,7 @@ func TestKeyPages(t *testing.T) {
 	}
 }
 
+// Filters of the list select keys, alone and combined.
 func TestKeyFilters(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
@@ -255,12 +255,12 @@ func TestKeyFilters(t *testing.T) {
 			names = append(names, r.stringAt("items", i, "name"))
 		}
 		if got := strings.Join(names, " "); got != want || !strings.Contains(r.text, `"items":[`) {
-			t.Errorf("%q lists %q, want %q", query, got, want)
+			t.Errorf("%q: got %q, want %q", query, got, want)
 		}
 	}
 }
 
-// Routes that a plan or a key opens are written, read, explained and taken back.
+// The routes that a key may call are saved, read, explained and removed.
 func TestAccess(t *testing.T) {
 	s := newService(t)
 	orders := map[string]any{"method": "GET", "path": "/orders/*"}
@@ -280,13 +280,14 @@ func TestAccess(t *testing.T) {
 		header{"If-Match": `"2"`}).
 		wants(http.StatusOK)
 	if strings.Contains(cleared.text, "allow") {
-		t.Errorf("not cleared: %s", cleared.text)
+		t.Errorf("got %s, want no allow", cleared.text)
 	}
 	explain("/admin", `"allowed":true`)
 }
 
-// repeat makes calls until the policy bans the key, and returns until when.
-func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
+// callUntilBanned makes calls until the policy bans the key, and returns the end of the
+// ban; zero if 10 calls are not enough.
+func (s *service) callUntilBanned(k policy.Key, secret apikey.Secret) time.Time {
 	s.t.Helper()
 	checker := enforce.NewChecker(s.client, testPepper)
 	for range 10 {
@@ -303,7 +304,7 @@ func (s *service) repeat(k policy.Key, secret apikey.Secret) time.Time {
 	return time.Time{}
 }
 
-// listDenied lists a key as denied, as a check records it.
+// listDenied adds a key to a list of denied keys, as a check does.
 func (s *service) listDenied(list statelist.List, id string) {
 	s.t.Helper()
 	listed := statelist.Add(s.client, list, id, time.Now().Add(time.Hour))
@@ -314,9 +315,9 @@ func (s *service) listDenied(list statelist.List, id string) {
 	}
 }
 
-// A ban by the policy is shown for the key as one by hand is, and lifted as one; the next
-// starts at the first length again.
-func TestBanByPolicy(t *testing.T) {
+// An automatic ban is shown and removed like a manual ban. The next one has the length of
+// a first ban again.
+func TestAutomaticBan(t *testing.T) {
 	s := newService(t)
 	set, err := s.keys.Set(t.Context())
 	if err != nil {
@@ -335,14 +336,14 @@ func TestBanByPolicy(t *testing.T) {
 	}
 	s.create("calm")
 	for range 2 {
-		until := s.repeat(k, secret)
+		until := s.callUntilBanned(k, secret)
 		if left := time.Until(until); left > time.Hour || left < 59*time.Minute {
-			t.Fatalf("banned for %s more", left)
+			t.Fatalf("banned for %s, want an hour", left)
 		}
 		body := `"bannedUntil":"` + until.Format(time.RFC3339Nano) + `"`
 		if items, _ := s.get("/keys?state=banned").wants(http.StatusOK, k.ID, `"banned"`,
 			body).at("items").([]any); len(items) != 1 {
-			t.Errorf("%d are banned", len(items))
+			t.Errorf("%d keys are banned, want 1", len(items))
 		}
 		s.get("/keys/"+k.ID).wants(http.StatusOK, `"banned"`, body)
 		s.do(http.MethodPost, "/keys/"+k.ID+"/unban", nil,
@@ -350,13 +351,13 @@ func TestBanByPolicy(t *testing.T) {
 		s.post("/keys/"+k.ID+"/unban", map[string]any{"reason": "sorry"}).wants(http.StatusOK)
 		s.get("/audit?action=key.unban&subject="+k.ID).wants(http.StatusOK, body, `"reason":"sorry"`)
 		if body := s.get("/keys?state=banned").wants(http.StatusOK); len(body.text) > 50 {
-			t.Errorf("after the end of the ban: %s", body.text)
+			t.Errorf("after unban: got %s, want no banned key", body.text)
 		}
 	}
 }
 
-// A key with a given value is made once, and neither an answer nor the log repeats the
-// value, whatever is wrong with it.
+// A key with a given value is created once. Neither a response nor the log contains the
+// value, even if it is invalid.
 func TestForeignKey(t *testing.T) {
 	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
 	s := newService(t)
@@ -367,11 +368,11 @@ func TestForeignKey(t *testing.T) {
 	id := made.stringAt("key", "id")
 	want, err := apikey.NewKey(testPepper).Foreign(value)
 	if err != nil || id != want.ID() || strings.Contains(made.text, `"secret"`) {
-		t.Errorf("%v %s", err, made.text)
+		t.Errorf("got %v %s, want id %s and no secret", err, made.text, want.ID())
 	}
 	again := s.post("/keys", body).wants(http.StatusConflict, id)
 	if at := again.header.Get("Location"); at != Prefix+"/keys/"+id {
-		t.Errorf("Location %q", at)
+		t.Errorf("got Location %q, want that of key %s", at, id)
 	}
 	for rejected, message := range map[string]string{
 		value[:19]: "20 to 256", value + " x": "spaces", value + "\n": "spaces", value + ",": "commas",
@@ -384,29 +385,28 @@ func TestForeignKey(t *testing.T) {
 			answer.wants(http.StatusUnprocessableEntity, "body.value", message)
 		}
 		if answer.status < 400 || strings.Contains(answer.text, rejected) {
-			t.Errorf("%d %.200s", answer.status, answer.text)
+			t.Errorf("got %d %.200s, want an error without the value", answer.status, answer.text)
 		}
 	}
 	if text := s.get("/keys/"+id).wants(http.StatusOK, `"foreign":true`).text; strings.Contains(text, value) {
-		t.Error("the value is told")
+		t.Error("the response has the value")
 	}
 	if strings.Contains(s.log.String(), value[:19]) {
-		t.Error("the value is logged")
+		t.Error("the log has the value")
 	}
 	s.do(http.MethodPost, "/keys/"+id+"/rotate", map[string]any{"grace": "1h"},
 		header{"If-Match": `"1"`}).wants(http.StatusCreated, `"secret":"tg_live_`+id)
 	if text := s.get("/keys/" + id).text; strings.Contains(text, "foreign") {
-		t.Errorf("rotated, and still foreign: %s", text)
+		t.Errorf("the rotated key is still foreign: %s", text)
 	}
 }
 
-// racing is a client on which somebody else's change comes between the reading of a
-// record and its change, some times.
+// racing is a client that runs another change of a record before a script that changes it.
 type racing struct {
 	valkey.Client
-	record string
-	first  func()
-	times  int
+	record string // name of the record
+	first  func() // the other change
+	times  int    // how often it is still made
 }
 
 func (r *racing) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResult {
@@ -418,10 +418,9 @@ func (r *racing) Do(ctx context.Context, cmd valkey.Completed) valkey.ValkeyResu
 	return r.Client.Do(ctx, cmd)
 }
 
-// A reset or a deletion that a change of the same key overtakes is made of the key as it
-// is then, unless it was based on a version. One that is overtaken again and again is no
-// fault of the store.
-func TestOvertakenByAnEdit(t *testing.T) {
+// A reset or a deletion is retried if another change of the key comes first, unless it is
+// based on a version. After app.Tries attempts it gets 409, and no error is logged.
+func TestConcurrentChangeOfKey(t *testing.T) {
 	s := newService(t)
 	slow := &racing{Client: s.client}
 	s.serve(registry.NewStore(slow, testPepper))
@@ -456,16 +455,16 @@ func TestOvertakenByAnEdit(t *testing.T) {
 			r.wants(c.want, "Somebody else changed it at the same time")
 		}
 		if slow.times != 0 {
-			t.Errorf("%s %s: %d changes did not come between", c.method, c.path, slow.times)
+			t.Errorf("%s %s: %d other changes were not made", c.method, c.path, slow.times)
 		}
 	}
 	if text := s.log.String(); strings.Contains(text, "level=ERROR") {
-		t.Errorf("logged %s", text)
+		t.Errorf("a conflict is logged as an error: %s", text)
 	}
 }
 
-// A caller that others vouch for gets a record under the id that checks know it by, and
-// then an override like any key.
+// A caller without an API key gets a record under the id that checks use, and then an
+// override like any key.
 func TestAdopt(t *testing.T) {
 	s := newService(t)
 	body := map[string]any{"kind": "token", "issuer": "https://issuer.example", "holder": "bob",
@@ -474,7 +473,7 @@ func TestAdopt(t *testing.T) {
 	id := s.keys.TokenCaller("https://issuer.example", "bob")
 	if made.stringAt("id") != id || made.header.Get("Location") != Prefix+"/keys/"+id ||
 		made.header.Get("ETag") != `"1"` {
-		t.Errorf("%v %s", made.header, made.text)
+		t.Errorf("got %v %s, want id %s and version 1", made.header, made.text, id)
 	}
 	s.post("/callers", body).wants(http.StatusConflict, "already")
 	override := map[string]any{"limits": []any{map[string]any{"requests": 5, "window": "1m"}},
@@ -498,7 +497,7 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// An import says of each key what became of it, creates none twice, and repeats no value.
+// An import returns a result for each key, creates no key twice, and returns no given value.
 func TestImportKeys(t *testing.T) {
 	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
 	s := newService(t)
@@ -517,7 +516,7 @@ func TestImportKeys(t *testing.T) {
 	}
 	list := s.get("/keys").wants(http.StatusOK, `"customer=1"`, `"status":"revoked"`).text
 	if n := strings.Count(list, `"windows"`); n != 2 {
-		t.Errorf("%d keys: %s", n, list)
+		t.Errorf("got %d keys: %s, want 2", n, list)
 	}
 	var many []any
 	for i := range 101 {

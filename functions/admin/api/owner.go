@@ -100,7 +100,7 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 		p.GetHeaders().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
 		return nil, p
 	case errors.As(err, &throttled):
-		return nil, rest.NewProblem(http.StatusTooManyRequests, "Too many requests of this key or address.").
+		return nil, rest.NewProblem(http.StatusTooManyRequests, "Too many requests from this key or address.").
 			RetryAfter(answer.WholeSeconds(throttled.RetryAfter))
 	case err != nil:
 		return nil, err

@@ -145,13 +145,13 @@ func (s saveOptions) missing() error {
 		return err
 	}
 	if strings.TrimSpace(s.reason) == "" {
-		return rest.Invalid("query.reason", "is missing: say why, for the audit, in 1 to 200 characters")
+		return rest.Invalid("query.reason", "is required for the audit log: 1 to 200 characters")
 	}
 	return nil
 }
 
-// save replaces the policies by next, or says what a dry run would change. If nothing
-// differs it succeeds whatever the version, so that a save can be sent again.
+// save replaces the policies by next, or only returns the changes in a dry run. If nothing
+// differs, it succeeds whatever the version, so that a save can be repeated.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	s saveOptions) (*rest.VersionedBody[Changes], error) {
 	out := rest.Versioned(current.Version,
@@ -254,5 +254,5 @@ func isYAML(contentType string) error {
 		return nil
 	}
 	return rest.NewProblem(http.StatusUnsupportedMediaType,
-		"The body is of a type that is not understood here: send application/yaml.")
+		"The type of the body is not supported: send application/yaml.")
 }

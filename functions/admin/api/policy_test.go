@@ -17,7 +17,7 @@ import (
 
 type limit = limiter.Limit
 
-// fill makes a policy that has something of everything.
+// fill saves a policy that uses every kind of setting.
 func (s *service) fill() {
 	s.t.Helper()
 	set, err := s.keys.Set(s.t.Context())
@@ -76,8 +76,7 @@ func (s *service) set() string {
 	return string(text)
 }
 
-// What was read can be written back, as JSON and as YAML, and then nothing differs and
-// nothing is written.
+// A policy that is read as JSON or YAML can be saved unchanged, which writes nothing.
 func TestPolicyRoundTrip(t *testing.T) {
 	s := newService(t)
 	s.fill()
@@ -87,7 +86,7 @@ func TestPolicyRoundTrip(t *testing.T) {
 		header{"If-Match": read.header.Get("ETag")}).wants(http.StatusOK,
 		`"applied":false`, `"changes":[]`)
 	if same.header.Get("ETag") != read.header.Get("ETag") {
-		t.Errorf("%v", same.header)
+		t.Errorf("got ETag %v, want %s", same.header, read.header.Get("ETag"))
 	}
 	file := s.get("/policy.yaml").
 		wants(http.StatusOK, "1,000,000 per calendar month (Europe/Berlin), fixed window",
@@ -95,11 +94,11 @@ func TestPolicyRoundTrip(t *testing.T) {
 			"sharedLease: 250ms", "lease: 100ms", "settleMax: 70")
 	if file.header.Get("Content-Type") != "application/yaml" ||
 		file.header.Get("ETag") != read.header.Get("ETag") {
-		t.Errorf("%v", file.header)
+		t.Errorf("got %v, want YAML with ETag %s", file.header, read.header.Get("ETag"))
 	}
 	s.putFile("?reason=same", file.text, nil).wants(http.StatusOK, `"applied":false`, `"changes":[]`)
 	if after := s.set(); after != before {
-		t.Errorf("before %s\nafter  %s", before, after)
+		t.Errorf("got  %s\nwant %s", after, before)
 	}
 }
 
@@ -112,8 +111,8 @@ func (s *service) putFile(query, text string, headers header) reply {
 	return s.do(http.MethodPut, "/policy.yaml"+query, []byte(text), all)
 }
 
-// A save needs the version that it is based on and a reason; a dry run answers the same
-// and writes nothing.
+// A save needs the version that it is based on and a reason. A dry run returns the same
+// changes and writes nothing.
 func TestPutPolicy(t *testing.T) {
 	s := newService(t)
 	before := s.set()
@@ -140,13 +139,13 @@ func TestPutPolicy(t *testing.T) {
 		`plan free: limits: 10 per 10 minutes → 20 per 10 minutes\n`)
 	put("?dry_run=true", header{"If-Match": `"7"`}).wants(http.StatusPreconditionFailed)
 	if s.set() != before {
-		t.Fatalf("something was written: %s", s.set())
+		t.Fatalf("a refused save or a dry run wrote %s", s.set())
 	}
 	saved := put("?reason=more+room", header{"If-Match": `"1"`}).wants(http.StatusOK, `"applied":true`,
 		`"version":2`, changes)
 	if e, _ := s.newest(policyset.SetID); saved.header.Get("ETag") != `"2"` || e.Reason != "more room" ||
 		e.By.Name != "ada" {
-		t.Errorf("%v, %+v", saved.header, e)
+		t.Errorf("got %v, %+v, want version 2 and an entry with the reason", saved.header, e)
 	}
 	s.create("user of free")
 	body["plans"] = body["plans"].([]any)[1:]
@@ -155,7 +154,7 @@ func TestPutPolicy(t *testing.T) {
 	s.post("/policy/sync", nil).wants(http.StatusNoContent)
 }
 
-// Of two who save policies based on the same version one gets 412.
+// Of two concurrent saves based on the same version, one gets 412.
 func TestPolicyRace(t *testing.T) {
 	s := newService(t)
 	for round := range 8 {
@@ -170,12 +169,12 @@ func TestPolicyRace(t *testing.T) {
 			}()
 		}
 		if a, b := <-statuses, <-statuses; a+b != http.StatusOK+http.StatusPreconditionFailed {
-			t.Fatalf("round %d: %d and %d", round, a, b)
+			t.Fatalf("round %d: got %d and %d, want 200 and 412", round, a, b)
 		}
 	}
 }
 
-// A plan that changes its name by its number, or by was in a file, keeps its keys.
+// A plan that is renamed, by its number in JSON or by was in a file, keeps its keys.
 func TestRenamePlan(t *testing.T) {
 	s := newService(t)
 	k := s.create("member")
@@ -186,12 +185,12 @@ func TestRenamePlan(t *testing.T) {
 		"per 10 minutes]\n", nil).
 		wants(http.StatusOK, `plan starter: name: basic → starter`, `"version":3`)
 	if got, err := s.keys.Get(t.Context(), k.ID); err != nil || got.Plan != "starter" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want plan starter", got, err)
 	}
 }
 
-// A file is imported on top of the version that it names, or that If-Match does, after a
-// dry run that answers the same.
+// An import is based on the version in If-Match, or on the one in the file. Its dry run
+// returns the same changes.
 func TestImport(t *testing.T) {
 	s := newService(t)
 	file := "version: 1\nplans:\n  - name: free\n    limits:\n      - 20 per 10 minutes\n"
@@ -204,7 +203,7 @@ func TestImport(t *testing.T) {
 		`"givenVersion":3`, `"currentVersion":1`)
 	s.putFile("?reason=x", file, header{"If-Match": `"2"`}).wants(http.StatusPreconditionFailed)
 	if set, err := s.keys.Set(t.Context()); err != nil || set.Version != 1 {
-		t.Fatalf("something was written: %+v, %v", set, err)
+		t.Fatalf("a refused import or a dry run wrote %+v, %v", set, err)
 	}
 	s.putFile("?reason=x", file, nil).wants(http.StatusOK, change, `"applied":true`, `"version":2`)
 	s.putFile("?reason=x", file, nil).wants(http.StatusOK, `"applied":false`, `"version":2`) // sent again
@@ -216,10 +215,10 @@ func TestImport(t *testing.T) {
 		want   string
 	}{
 		"unknown field": {"version: 3\nplnas: []\n", 422, `"line":2`},
-		"bomb":          {"a: &a [x]\nb: [*a, *a]\n", 422, "anchor"},
+		"alias":         {"a: &a [x]\nb: [*a, *a]\n", 422, "anchor"},
 		"duplicate":     {"version: 3\nversion: 4\n", 422, `"line":2`},
 		"documents":     {"version: 3\n---\nversion: 4\n", 422, "second document"},
-		"bound": {"version: 3\nplans:\n  - name: free\n    limits:\n      - 0 per second\n",
+		"invalid limit": {"version: 3\nplans:\n  - name: free\n    limits:\n      - 0 per second\n",
 			422, `"line":5`},
 		"empty": {"", 400, ""},
 		"large": {"# " + strings.Repeat("x", MaxPolicyBody), 413, "too large"},
@@ -227,7 +226,7 @@ func TestImport(t *testing.T) {
 		for _, query := range []string{"?dry_run=true", "?reason=x"} {
 			if r := s.putFile(query, row.text, nil); r.status != row.status ||
 				!strings.Contains(r.text, row.want) {
-				t.Errorf("%s: %d %s, want %d %s", name, r.status, r.text, row.status, row.want)
+				t.Errorf("%s: got %d %s, want %d %s", name, r.status, r.text, row.status, row.want)
 			}
 		}
 	}
@@ -235,8 +234,8 @@ func TestImport(t *testing.T) {
 		nil).wants(http.StatusUnsupportedMediaType)
 }
 
-// Denied calls cannot be made to count on limits that several callers share: JSON, YAML
-// and both dry runs answer alike and name the field. On limits of one caller they can.
+// countDenied is refused on limits that several callers share, in JSON, in YAML and in dry
+// runs, with its field. It is accepted on limits of one caller.
 func TestCountDeniedOfSharedLimits(t *testing.T) {
 	s := newService(t)
 	limits := []any{map[string]any{"requests": 100, "window": "1m", "countDenied": true}}
@@ -246,7 +245,7 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 		return []any{map[string]any{"name": "chat", "pattern": map[string]any{}, list: limits}}
 	}
 	yaml := "plans: [{name: free, limits: ['10 per 10 seconds, denied calls count']}]\n"
-	const words, scope = "['100 per minute, denied calls count']", "several callers share this limit"
+	const words, reason = "['100 per minute, denied calls count']", "several callers share this limit"
 	for field, c := range map[string]struct {
 		body map[string]any
 		file string
@@ -263,9 +262,9 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 		c.body["plans"] = plans
 		for _, query := range []string{"?reason=x", "?dry_run=true"} {
 			s.do(http.MethodPut, "/policy"+query, c.body,
-				header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, field, scope)
+				header{"If-Match": `"1"`}).wants(http.StatusUnprocessableEntity, field, reason)
 			s.putFile(query, "version: 1\n"+yaml+c.file+"\n", nil).wants(http.StatusUnprocessableEntity,
-				field, scope, `"line":3`)
+				field, reason, `"line":3`)
 		}
 	}
 	own := map[string]any{"plans": plans, "routes": rule("perKey")}

@@ -31,11 +31,11 @@ func (a *api) problem(operation string, err error) error {
 		return rest.Unprocessable(schema.InBody(invalid.Fields, "")...)
 	case errors.As(err, &file) && file.TooMany:
 		return rest.NewProblem(http.StatusBadRequest,
-			"The file has more fields or values than any policy: see errors.", fileDetails(file)...)
+			"The file has more fields or values than any policy can have: see errors.", fileDetails(file)...)
 	case errors.As(err, &file):
 		return rest.Unprocessable(fileDetails(file)...)
 	case errors.Is(err, crossing.ErrCursor), errors.Is(err, denylog.ErrCursor):
-		return rest.Invalid("query.after", "must be next of a page before")
+		return rest.Invalid("query.after", "must be the value of next from the previous page")
 	case errors.Is(err, usage.ErrCursor):
 		return rest.Invalid("query.after", "is not a position in this list; start from the first page")
 	case errors.As(err, &wrongToken):
@@ -66,7 +66,7 @@ var knownErrors = []struct {
 	{policy.ErrConflict, http.StatusConflict,
 		"Somebody else changed it at the same time. Nothing was saved. Send the request again."},
 	{policy.ErrUnreadable, http.StatusConflict,
-		"This version of Tidegate cannot read the key, which another version wrote. It can only delete it."},
+		"This version of Tidegate cannot read the key, which another version wrote. The key can only be deleted."},
 	{audit.ErrJournalUnavailable, http.StatusServiceUnavailable,
 		"The journal does not answer. Nothing was changed. Send the request again."},
 	{audit.ErrBehind, http.StatusServiceUnavailable,
@@ -75,9 +75,9 @@ var knownErrors = []struct {
 	{audit.ErrMayBeLost, http.StatusServiceUnavailable,
 		"The change was made, but Valkey may have lost it. Read it, and send the request again if it is missing."},
 	{audit.ErrUnsafe, http.StatusServiceUnavailable,
-		"The change is made, but not safe yet: the journal stores it when it answers again."},
+		"The change was made, but is not safe yet: the journal stores it once it answers again."},
 	{audit.ErrOlderUnavailable, http.StatusServiceUnavailable,
-		"The journal, which has the older entries, does not answer. Send the request again."},
+		"The older entries are in the journal, which does not answer. Send the request again."},
 	{audit.ErrPosition, http.StatusUnprocessableEntity,
 		"This is not a position in the audit log. Start from the newest entry."},
 	{usage.ErrSpan, http.StatusUnprocessableEntity,

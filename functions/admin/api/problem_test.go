@@ -10,8 +10,7 @@ import (
 	"tidegate/internal/audit"
 )
 
-// What is wrong with a request is answered as a problem, with the place and the bound,
-// and nothing is done.
+// An invalid request gets a problem with the location and the bound, and changes nothing.
 func TestProblems(t *testing.T) {
 	s := newService(t)
 	k := s.create("acme")
@@ -46,13 +45,13 @@ func TestProblems(t *testing.T) {
 			[]string{"UTF-8"}},
 		"a name twice": {"POST", "/keys", `{"name":"a","plan":"free","name":"b"}`, nil, 400,
 			[]string{"twice"}},
-		"a name twice inside": {"POST", "/simulate",
+		"a nested name twice": {"POST", "/simulate",
 			`{"limit":{"requests":1,"window":"1s","requests":2},"calls":[0]}`, nil, 400, []string{"twice"}},
-		"names in two cases": {"POST", "/keys", `{"name":"a","plan":"free","Name":"b"}`, nil, 422,
+		"a name in another case": {"POST", "/keys", `{"name":"a","plan":"free","Name":"b"}`, nil, 422,
 			[]string{"body.Name"}},
 		"many fields": {"PUT", "/policy?dry_run=true", "{" + manyFields(`"f%x":1,`) + `"a":1}`, nil, 400,
 			[]string{"more than 64 fields"}},
-		"many fields inside": {
+		"many nested fields": {
 			"PUT", "/policy?dry_run=true", `{"plans":[{` + manyFields(`"f%x":1,`) + `"a":1}]}`, nil, 400,
 			[]string{"more than 64 fields"},
 		},
@@ -71,7 +70,7 @@ func TestProblems(t *testing.T) {
 			[]string{"body.name", "1 to 100"}},
 		"name with controls": {"POST", "/keys", `{"name":"a\u0000b","plan":"free"}`, nil, 422,
 			[]string{"body.name", "cannot be printed"}},
-		"name turned around": {"POST", "/keys", `{"name":"a\u202eb","plan":"free"}`, nil, 422,
+		"name with a text direction override": {"POST", "/keys", `{"name":"a\u202eb","plan":"free"}`, nil, 422,
 			[]string{"body.name", "cannot be printed"}},
 		"env": {"POST", "/keys", `{"name":"a","plan":"free","env":"A B"}`, nil, 422, []string{"body.env"}},
 		"too many tags": {"POST", "/keys",
@@ -82,9 +81,9 @@ func TestProblems(t *testing.T) {
 			[]string{"body.tags[0]", "50"}},
 		"no such plan": {"POST", "/keys", `{"name":"a","plan":"gold"}`, nil, 422,
 			[]string{"body.plan", "no plan"}},
-		"odd time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"tomorrow"}`, nil, 422,
+		"invalid time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"tomorrow"}`, nil, 422,
 			[]string{"body.expires", "RFC 3339"}},
-		"far time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"9999-01-01T00:00:00Z"}`, nil, 422,
+		"late time": {"POST", "/keys", `{"name":"a","plan":"free","expires":"9999-01-01T00:00:00Z"}`, nil, 422,
 			[]string{"body.expires", "2200"}},
 		"form": {"POST", "/keys", `name=a`, header{"Content-Type": "application/x-www-form-urlencoded"}, 415,
 			[]string{"application/json"}},
@@ -97,7 +96,7 @@ func TestProblems(t *testing.T) {
 		"requests too many": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":1e10,"window":"1s"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].requests", "1e+09"}},
-		"requests in parts": {"PUT", keyPath + "/override",
+		"fraction of requests": {"PUT", keyPath + "/override",
 			`{"limits":[{"requests":1.5,"window":"1s"}],"reason":"x"}`, match, 422,
 			[]string{"body.limits[0].requests", "integer"}},
 		"window": {"PUT", keyPath + "/override",
@@ -121,7 +120,7 @@ func TestProblems(t *testing.T) {
 			match, 422, []string{"reason"}},
 		"reason too long": {"PATCH", keyPath, `{"reason":"` + strings.Repeat("x", 201) + `"}`, match, 422,
 			[]string{"body.reason", "200"}},
-		"reason too long too": {"DELETE", keyPath + "?reason=" + strings.Repeat("x", 201), "", nil, 422,
+		"reason in the query too long": {"DELETE", keyPath + "?reason=" + strings.Repeat("x", 201), "", nil, 422,
 			[]string{"reason", "200"}},
 		"plan of a policy": {"PUT", "/policy?reason=x", `{"plans":[{"name":"a","limits":[]}]}`, match, 422,
 			[]string{"body.plans[0].limits", ">= 1"}},
@@ -139,22 +138,22 @@ func TestProblems(t *testing.T) {
 		"policy without body": {"PUT", "/policy?reason=x", ``, match, 400, nil},
 		"large policy": {"PUT", "/policy?reason=x", strings.Repeat(" ", MaxPolicyBody),
 			match, 413, nil},
-		"odd entry":      {"GET", "/audit/nothing", "", nil, 404, nil},
-		"no such entry":  {"GET", "/audit/1-0-1", "", nil, 404, nil},
-		"audit position": {"GET", "/audit?after=x", "", nil, 422, []string{"position"}},
-		"explain nobody": {"GET", "/explain", "", nil, 422, []string{"query.key", "required"}},
+		"invalid entry id":    {"GET", "/audit/nothing", "", nil, 404, nil},
+		"no such entry":       {"GET", "/audit/1-0-1", "", nil, 404, []string{"No such audit entry"}},
+		"audit position":      {"GET", "/audit?after=x", "", nil, 422, []string{"position"}},
+		"explain without key": {"GET", "/explain", "", nil, 422, []string{"query.key", "required"}},
 		"explain an address": {"GET", "/explain?key=" + k.ID + "&address=home", "", nil, 422,
 			[]string{"query.address"}},
 		"explain a path": {"GET", "/explain?key=" + k.ID + "&path=orders", "", nil, 422,
 			[]string{"query.path"}},
-		"step":    {"GET", keyPath + "/usage?step=7s", "", nil, 422, []string{"by the minute"}},
-		"no step": {"GET", keyPath + "/usage?step=often", "", nil, 422, []string{"query.step"}},
-		"backwards": {"GET", "/overview?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "",
+		"short step":   {"GET", keyPath + "/usage?step=7s", "", nil, 422, []string{"by the minute"}},
+		"invalid step": {"GET", keyPath + "/usage?step=often", "", nil, 422, []string{"query.step"}},
+		"from after to": {"GET", "/overview?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "",
 			nil, 422, nil},
 		"no such token": {"DELETE", "/tokens/AAAAAAAAAAAA", "", nil, 404, []string{"No such token"}},
 		"token's scope": {"POST", "/tokens", `{"name":"a","scope":"all","expires":"2026-12-31T00:00:00Z"}`,
 			nil, 422, []string{"body.scope"}},
-		"token for ever": {"POST", "/tokens", `{"name":"a","scope":"read","expires":"2199-12-31T00:00:00Z"}`,
+		"token without end": {"POST", "/tokens", `{"name":"a","scope":"read","expires":"2199-12-31T00:00:00Z"}`,
 			nil, 422, []string{"body.expires",
 				"366 days"}},
 		"simulated limit": {"POST", "/simulate", `{"limit":{"requests":1},"calls":[0]}`, nil, 422,
@@ -173,25 +172,24 @@ func TestProblems(t *testing.T) {
 				r.stringAt("type") != "about:blank" ||
 				r.stringAt("title") != http.StatusText(row.status) ||
 				r.at("status") != float64(row.status) || r.stringAt("detail") == "" {
-				t.Errorf("%v %s", r.header, r.text)
+				t.Errorf("got %v %s, want a complete problem", r.header, r.text)
 			}
 			if len(r.text) > 20_000 || strings.Contains(r.text, secret.Reveal()) {
-				t.Errorf("the answer has %d bytes, or a secret", len(r.text))
+				t.Errorf("the response has %d bytes, or the secret", len(r.text))
 			}
 		})
 	}
 	s.t = t
 	if page, err := s.keys.Audit().List(t.Context(), audit.Query{By: "ada", Count: 5}); err != nil ||
 		len(page.Entries) > 0 {
-		t.Errorf("something was done: %+v, %v", page.Entries, err)
+		t.Errorf("an invalid request changed something: %+v, %v", page.Entries, err)
 	}
 	if s.log.Len() > 0 {
-		t.Errorf("what callers do wrong is logged as ours: %s", s.log)
+		t.Errorf("an error of the client is logged: %s", s.log)
 	}
 }
 
-// Errors of the store are logged, answered as 503 with Retry-After, and say nothing of
-// the store.
+// An error of Valkey is logged and gets 503 with Retry-After, without the cause.
 func TestStoreUnavailable(t *testing.T) {
 	s := newService(t)
 	id := s.create("acme").ID
@@ -205,15 +203,15 @@ func TestStoreUnavailable(t *testing.T) {
 		if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" ||
 			strings.Contains(r.text, "valkey") ||
 			strings.Contains(r.text, "127.0.0.1") {
-			t.Errorf("%s: %d %v %s", r.what, r.status, r.header, r.text)
+			t.Errorf("%s: got %d %v %s, want 503 without the cause", r.what, r.status, r.header, r.text)
 		}
 	}
 	if !strings.Contains(s.log.String(), "api: list-keys") {
-		t.Errorf("not logged: %s", s.log)
+		t.Errorf("the log lacks the error: %s", s.log)
 	}
 }
 
-// However many errors a body has, few are listed.
+// A problem lists at most MaxErrors errors.
 func TestManyErrors(t *testing.T) {
 	s := newService(t)
 	body := `{"name":"a","plan":"free"`
@@ -223,7 +221,7 @@ func TestManyErrors(t *testing.T) {
 	r := s.post("/keys", []byte(body+"}"))
 	if errs, _ := r.body["errors"].([]any); r.status != http.StatusUnprocessableEntity ||
 		len(errs) != rest.MaxErrors {
-		t.Errorf("%d with %d errors", r.status, len(errs))
+		t.Errorf("got status %d with %d errors, want 422 with %d", r.status, len(errs), rest.MaxErrors)
 	}
 }
 

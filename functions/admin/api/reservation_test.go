@@ -16,35 +16,35 @@ func (s *service) reserve(id string, cost int64) reply {
 	return s.post("/reservations", map[string]any{"keyId": id, "cost": cost})
 }
 
-// A worker reserves, learns when that is too much, and settles through the middleware's
-// client, once.
+// A reservation is refused with Retry-After if a limit is reached, and the middleware's
+// client settles a granted one once.
 func TestReservations(t *testing.T) {
 	s := newService(t)
 	id := s.create("worker").ID
 	granted := s.reserve(id, 6).wants(http.StatusCreated, `"remaining":4`, `"scope":"key"`)
 	denied := s.reserve(id, 5).wants(http.StatusTooManyRequests, "quota-exceeded")
 	if len(denied.header.Get("Retry-After")) != 3 {
-		t.Errorf("%v", denied.header)
+		t.Errorf("got %v, want a Retry-After of 3 digits", denied.header)
 	}
 	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
 	text := granted.stringAt("reservation")
 	if got, err := settler.Settle(t.Context(), text, 2); err != nil ||
 		got != (middleware.Settlement{Reserved: 6, Actual: 2, SettleMax: 60}) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want 6 reserved, 2 actual, 60 at most", got, err)
 	}
 	var refused *middleware.SettleError
 	if _, err := settler.Settle(t.Context(), text, 2); !errors.As(err, &refused) ||
 		refused.Status != http.StatusConflict {
-		t.Errorf("once more: %v", err)
+		t.Errorf("settled twice: got %v, want status 409", err)
 	}
 	s.reserve(id, 8).wants(http.StatusCreated)
 	s.reserve("nobody", 1).wants(http.StatusNotFound)
-	s.reserve(id, 11).wants(http.StatusUnprocessableEntity, "no more than any limit")
+	s.reserve(id, 11).wants(http.StatusUnprocessableEntity, "at most what every limit")
 	s.reserve(id, 0).wants(http.StatusUnprocessableEntity, "body.cost")
 	s.post("/reservations", map[string]any{"keyId": id, "cost": 1, "route": "no such"}).wants(
 		http.StatusNotFound)
 	s.post("/reservations/settle", map[string]any{"reservation": "tgr_AAAA", "cost": 1}).wants(
-		http.StatusUnprocessableEntity, "no reservation")
+		http.StatusUnprocessableEntity, "not a reservation")
 	s.post("/reservations/settle",
 		map[string]any{"reservation": text, "cost": -1}).wants(http.StatusUnprocessableEntity, "body.cost")
 	if _, err := s.keys.Revoke(t.Context(), id, 1, byTest); err != nil {
@@ -53,7 +53,8 @@ func TestReservations(t *testing.T) {
 	s.reserve(id, 1).wants(http.StatusNotFound)
 }
 
-func TestBannedWorker(t *testing.T) {
+// A reservation for a banned key is refused with the problem type of a ban.
+func TestReserveForBannedKey(t *testing.T) {
 	s := newService(t)
 	k := s.create("worker")
 	_, err := s.keys.Update(t.Context(), k.ID, 1, "key.ban", byTest, func(k *policy.Key) {
@@ -66,8 +67,8 @@ func TestBannedWorker(t *testing.T) {
 		`"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected"`)
 }
 
-// Whoever settles more than the rule's maximum is answered how much the limits that
-// callers share were not charged. They keep what is left of them.
+// A settlement above the rule's settleMax charges shared limits only up to settleMax, and
+// the response has the rest.
 func TestSettleAboveTheMaximum(t *testing.T) {
 	s := newService(t)
 	id := s.create("worker").ID
@@ -95,22 +96,22 @@ func TestSettleAboveTheMaximum(t *testing.T) {
 		AboveMax: 1_000_000_000 - 400,
 	}
 	if err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	reserve(s.create("other").ID).wants(http.StatusCreated, `"scope":"route-all"`, `"remaining":99560`)
 	s.post("/reservations", map[string]any{"keyId": id, "cost": 1}).wants(http.StatusTooManyRequests)
 }
 
-// The maximum is edited and read as JSON, and a bad one is refused by name, also in a dry
-// run.
+// settleMax is saved and read as JSON. An invalid one is refused with its field, also in a
+// dry run and in a file.
 func TestSettleMaxAsJSON(t *testing.T) {
 	s := newService(t)
 	plans := []any{map[string]any{"name": "free",
 		"limits": []any{map[string]any{"requests": 10, "window": "10s"}}}}
-	put := func(query string, most any) reply {
+	put := func(query string, settleMax any) reply {
 		t.Helper()
 		rule := map[string]any{"name": "chat", "pattern": map[string]any{}, "cost": 4, "settle": true,
-			"settleMax": most}
+			"settleMax": settleMax}
 		return s.do(http.MethodPut, "/policy"+query, map[string]any{"plans": plans, "routes": []any{rule}},
 			header{"If-Match": `"1"`})
 	}

@@ -5,18 +5,19 @@ import (
 	"testing"
 )
 
+// Calls are decided in the order of their times, and a denied call has its wait.
 func TestSimulate(t *testing.T) {
 	s := newService(t)
 	got := s.post("/simulate", []byte(`{"limit":{"requests":2,"window":"10s"},"calls":[0,9.9,1,10.000001]}`)).
 		wants(http.StatusOK, `"allowed":3`)
 	if got.at("decisions", 2, "at") != 9.9 || got.at("decisions", 2, "remaining") != 0.0 ||
 		got.at("decisions", 2, "retryAfter").(float64) > 0.11 {
-		t.Errorf("%s", got.text)
+		t.Errorf("got %s, want the third call at 9.9 s denied until 10 s", got.text)
 	}
 }
 
-// The lab finds that a fixed window lets twice the limit through around a boundary, and
-// that the log never does. The same question has the same answer.
+// A fixed window admits twice the limit around a boundary, and the log never does. Equal
+// requests get equal responses.
 func TestSimulateLab(t *testing.T) {
 	s := newService(t)
 	attack :=
@@ -25,10 +26,10 @@ func TestSimulateLab(t *testing.T) {
 	if got.at("outcomes", 0, "worst") != 100.0 || got.at("outcomes", 1, "worst") != 200.0 ||
 		got.at("outcomes", 0, "falseAllows") != 0.0 ||
 		got.at("exact", "worst") != 100.0 {
-		t.Errorf("%s", got.text)
+		t.Errorf("got %s, want at most 100 calls for log and 200 for fixed-window", got.text)
 	}
 	if again := s.post("/simulate/lab", []byte(attack)).wants(http.StatusOK); again.text != got.text {
-		t.Errorf("%s\nand then\n%s", got.text, again.text)
+		t.Errorf("got %s\nand for the same request %s", got.text, again.text)
 	}
 	s.post("/simulate/lab", []byte(
 		`{"requests":10,"window":"1m","shape":"recorded","minutes":[4,30,0,7],"algorithms":["log"]}`)).

@@ -12,38 +12,38 @@ import (
 	"tidegate/internal/audit"
 )
 
-// People make tokens, machines do not; a secret is shown once; creation and revocation
-// are in the audit, without it.
+// Users create tokens, and tokens cannot. A secret is shown once. The audit log has the
+// creation and the revocation, without the secret.
 func TestTokens(t *testing.T) {
 	s := newService(t)
 	body := map[string]any{"name": "ci", "scope": "write", "expires": time.Now().Add(time.Hour)}
 	s.actor = machine
-	s.post("/tokens", body).wants(http.StatusForbidden, "Only people")
+	s.post("/tokens", body).wants(http.StatusForbidden, "A token cannot create a token")
 	s.get("/me").wants(http.StatusOK, `"kind":"token"`, `"role":"editor"`)
 	s.actor = ada
 	made := s.post("/tokens", body).wants(http.StatusCreated)
 	id, secret := made.stringAt("token", "id"), made.stringAt("secret")
 	if known, err := s.tokens.Authenticate(t.Context(), secret); err != nil || known.Scope != token.Write ||
 		known.Actor().Role != auth.Editor {
-		t.Fatalf("%+v, %v", known, err)
+		t.Fatalf("got %+v, %v, want scope write and an editor", known, err)
 	}
 	list := s.get("/tokens").wants(http.StatusOK, id, `"createdBy":"ada"`)
 	s.actor = machine
 	s.do(http.MethodDelete, "/tokens/"+id, nil, nil).wants(http.StatusNoContent)
 	if _, err := s.tokens.Authenticate(t.Context(), secret); !errors.Is(err, token.ErrUnknown) {
-		t.Errorf("after its revocation: %v", err)
+		t.Errorf("after the revocation: got %v, want ErrUnknown", err)
 	}
 	log := s.get("/audit?subject=tokens").wants(http.StatusOK, `"action":"token.create"`,
 		`"action":"token.revoke"`, `"name":"ci"`, `"scope":"write"`)
 	for _, text := range []string{list.text, log.text} {
 		if len(secret) > 20 && (strings.Contains(text, secret) ||
 			strings.Contains(text, secret[len("tga_")+12:])) {
-			t.Errorf("the secret is shown: %s", text)
+			t.Errorf("the response has the secret: %s", text)
 		}
 	}
 	if log.stringAt("items", 0, "by", "name") != machine.String() ||
 		log.stringAt("items", 1, "by", "name") != "ada" {
-		t.Errorf("%s", log.text)
+		t.Errorf("got %s, want entries by the machine and by ada", log.text)
 	}
 	s.get("/audit/verify").wants(http.StatusOK, `"good":true`, `"entries":3`)
 	if irreversible := s.get("/audit?subject=tokens").stringAt("items", 0, "id"); irreversible != "" {
@@ -53,6 +53,6 @@ func TestTokens(t *testing.T) {
 	}
 	if page, err := s.keys.Audit().List(t.Context(), audit.Query{Action: "token."}); err != nil ||
 		len(page.Entries) != 2 {
-		t.Errorf("%+v, %v", page, err)
+		t.Errorf("got %+v, %v, want 2 entries", page, err)
 	}
 }

@@ -94,7 +94,7 @@ func (in Span) span(now time.Time) (span, error) {
 	s := span{in.From, in.To, 0}
 	var err error
 	if s.step, err = limiter.ParseWindow(in.Step); err != nil {
-		return s, rest.Invalid("query.step", "must be such as 1m, 15m or 1h")
+		return s, rest.Invalid("query.step", "must be a duration such as 1m, 15m or 1h")
 	}
 	if s.to.IsZero() {
 		s.to = now

@@ -11,7 +11,7 @@ import (
 	"tidegate/internal/usage"
 )
 
-// What was taken and what was counted is listed for one key and for all.
+// The counts of limits and the recorded calls are listed for one key and for all callers.
 func TestUsage(t *testing.T) {
 	s := newService(t)
 	busy, quiet := s.create("busy"), s.create("quiet")
@@ -38,11 +38,11 @@ func TestUsage(t *testing.T) {
 	got := s.get("/overview?top=1").wants(http.StatusOK, `"keys":2`, `"activeCallers":1`, `"policyVersion":1`)
 	if got.stringAt("busiest", 0, "name") != "busy" || got.at("busiest", 0, "allowed") != 5.0 ||
 		got.stringAt("mostDenied", 0, "id") != busy.ID {
-		t.Errorf("%s", got.text)
+		t.Errorf("got %s, want busy as the only caller in busiest and mostDenied", got.text)
 	}
 }
 
-// An explanation names the rule that won, the limits and the very answer.
+// An explanation has the rule that applies, the limits and the response of the call.
 func TestExplain(t *testing.T) {
 	s := newService(t)
 	s.fill()
@@ -61,8 +61,8 @@ func TestExplain(t *testing.T) {
 		`"retryAfter":`)
 }
 
-// What a reservation and its settlement cross is listed, newest first, in pages and by
-// key.
+// Thresholds that a reservation and its settlement cross are listed, newest first, in pages
+// and by key.
 func TestCrossings(t *testing.T) {
 	s := newService(t)
 	id := s.create("worker").ID

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// SetScanTime changes how long one answer looks at keys.
+// SetScanTime sets scanTime until the end of the test.
 func SetScanTime(t *testing.T, d time.Duration) {
 	t.Helper()
 	before := scanTime
@@ -13,7 +13,7 @@ func SetScanTime(t *testing.T, d time.Duration) {
 	t.Cleanup(func() { scanTime = before })
 }
 
-// SetStepEnds changes when a step of a job is interrupted, and returns what puts it back.
+// SetStepEnds sets stepEnds, and returns a function that restores it.
 func SetStepEnds(d time.Duration) (restore func()) {
 	before := stepEnds
 	stepEnds = d

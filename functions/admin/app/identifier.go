@@ -41,8 +41,8 @@ func ParseAddress(text string) (addr netip.Addr, network netip.Prefix, ok bool) 
 	return addr, network, err == nil
 }
 
-// minSecret is the length in bytes from which a text with the prefix of secrets is taken
-// for a secret, perhaps mistyped, and not for the name of a key.
+// minSecret is the length in bytes from which a text that begins as a secret is taken for
+// one, perhaps mistyped, and not for the name of a key.
 const minSecret = 30
 
 // LooksLikeSecret reports whether a text is a Tidegate secret, perhaps mistyped.
@@ -102,9 +102,8 @@ type ResolvedKeys struct {
 	Secret bool         // as in ResolvedKey
 }
 
-// ResolveKeys finds keys by what a user typed: the key with this id or secret, else the
-// only key with this name, else the keys whose names begin with it. Case does not matter
-// in names.
+// ResolveKeys finds the key with an id or secret, else the only key with the name text,
+// else the keys whose names begin with text. Case does not matter in names.
 func (r *Registry) ResolveKeys(ctx context.Context, set *policy.Set, text string) (ResolvedKeys, error) {
 	one, err := r.ResolveKey(ctx, text)
 	switch {

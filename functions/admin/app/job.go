@@ -62,14 +62,13 @@ func (j Job) Processed() int64 { return j.Done + j.Skipped + j.Failed }
 // Over reports whether the job has ended.
 func (j Job) Over() bool { return !j.Ended.IsZero() }
 
-// Undoable reports whether the job may have changes that another job can revert. Done
-// alone does not tell: a chunk that was repeated counts its keys as skipped, and an
-// unfinished chunk counts none.
+// Undoable reports whether the job may have changes that another job can revert. It cannot
+// use Done: a repeated chunk counts its keys as skipped, and an unfinished one counts none.
 func (j Job) Undoable() bool {
 	return j.Do != Reset && (j.Stopped || j.Over() && j.Processed() > 0)
 }
 
-// Title says what the job does and to how many keys.
+// Title describes the change and the number of keys.
 func (j Job) Title() string { return JobTitle(j.Do, j.Plan, j.Total) }
 
 // KeyCount returns a number of keys in words, such as "1 key" or "1,200 keys".
@@ -80,7 +79,7 @@ func KeyCount(n int64) string {
 	return policydoc.Number(n) + " keys"
 }
 
-// JobTitle says what a job does to a number of keys. An empty plan is left out.
+// JobTitle describes a change of a number of keys. It omits an empty plan.
 func JobTitle(do, plan string, keys int64) string {
 	n := KeyCount(keys)
 	switch do {
@@ -153,7 +152,7 @@ func (r *Registry) validateJob(ctx context.Context, set *policy.Set, j Job) erro
 }
 
 // awaitStep waits until the job to be undone has no step under way: a step would change
-// keys that the undo has passed. It returns ErrRunning if the job goes on.
+// keys that the undo has passed. It returns ErrRunning if the job is still running.
 func (r *Registry) awaitStep(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
@@ -211,7 +210,7 @@ func (r *Registry) saveStopped(ctx context.Context, id string, maxWait time.Dura
 }
 
 // lostReason is shown as Job.Paused for a job whose state Valkey lost.
-const lostReason = "Valkey lost how far it was; it may have been stopped or undone"
+const lostReason = "Valkey lost the progress of the job; it may have been stopped or undone"
 
 // Job returns a job, or policy.ErrNotFound. A job that Valkey lost, or stored too long
 // ago, is read from the audit. If it has no end there, it may have been stopped or undone,

@@ -54,7 +54,7 @@ func (j jobs) start(job app.Job) app.Job {
 	return started
 }
 
-// run goes on with a job to its end.
+// run continues a job to its end.
 func (j jobs) run(job app.Job) app.Job {
 	j.t.Helper()
 	for range 100 {
@@ -79,7 +79,7 @@ func (j jobs) undo(job app.Job) app.Job {
 	return j.run(j.start(undo))
 }
 
-// entries are the changes of keys that the audit has of a job.
+// entries returns the audit entries of the keys that a job changed.
 func (j jobs) entries(job app.Job) []audit.Entry {
 	j.t.Helper()
 	var all []audit.Entry
@@ -99,18 +99,19 @@ func (j jobs) entries(job app.Job) []audit.Entry {
 func wantCounts(t *testing.T, what string, job app.Job, done, skipped, failed int64) {
 	t.Helper()
 	if job.Done != done || job.Skipped != skipped || job.Failed != failed {
-		t.Errorf("%s: %d changed, %d skipped, %d failed, want %d, %d, %d: %+v", what, job.Done, job.Skipped,
+		t.Errorf("%s: got %d done, %d skipped, %d failed, want %d, %d, %d: %+v", what, job.Done, job.Skipped,
 			job.Failed, done, skipped, failed, job.Failures)
 	}
 }
 
+// everyKey is a job that changes the plan of up to count keys.
 func everyKey(count int64) app.Job {
 	return app.Job{Do: app.Plan, Plan: "pro", Filter: &app.KeyFilter{}, Total: count}
 }
 
-// A job changes the keys that it is to change, once, leaves the others, and the audit has
-// its id in the entry of each. Its undo puts each back that was not changed since, and
-// says which were. So does the undo of the undo.
+// A job changes each selected key once, skips keys that need no change, and its id is in
+// the audit entry of each. Its undo reverts keys that were not changed since, and names the
+// others. The undo can be undone.
 func TestJobAndUndo(t *testing.T) {
 	const count = app.Chunk + 40
 	j := newJobs(t, count)
@@ -123,63 +124,64 @@ func TestJobAndUndo(t *testing.T) {
 	job := j.run(j.start(everyKey(count)))
 	wantCounts(t, "job", job, count-2, 2, 0)
 	if entries := j.entries(job); len(entries) != count-2 || entries[0].Reason != "a test" {
-		t.Errorf("%d entries, the newest %+v", len(entries), entries[0])
+		t.Errorf("got %d entries, the newest %+v, want %d with the reason", len(entries), entries[0], count-2)
 	}
 	since := map[string]string{"k0003": "changed since", "k0004": "deleted since"}
 	j.keys.UpdateKey("k0003", func(k *policy.Key) { k.Tags = []string{"vip"} })
 	j.keys.Must(j.keys.Delete(t.Context(), j.keys.IDs["k0004"], sitetest.ByTest))
-	j.keys.UpdateKey("k0005", func(k *policy.Key) { k.Plan = "free" }) // somebody put it back
+	j.keys.UpdateKey("k0005", func(k *policy.Key) { k.Plan = "free" }) // another user reverted it
 	ended, end := context.WithCancel(t.Context())
-	end() // a preview may take longer than a request's time for Valkey
+	end() // a preview may take longer than the request's context allows
 	preview, err := j.PreviewUndo(ended, j.set(), job)
 	if want := (app.UndoPreview{Back: count - 5, Same: 1, Changed: 2, Whole: true}); err != nil ||
 		preview != want {
-		t.Errorf("preview %+v, %v, want %+v", preview, err, want)
+		t.Errorf("preview: got %+v, %v, want %+v", preview, err, want)
 	}
 	undone := j.undo(job)
 	wantCounts(t, "undo", undone, count-5, 1, 2)
 	for _, f := range undone.Failures {
 		if since[f.Name] != f.Why {
-			t.Errorf("%s was left: %s", f.Name, f.Why)
+			t.Errorf("%s: got reason %q, want %q", f.Name, f.Why, since[f.Name])
 		}
 	}
-	for name, was := range before {
+	for name, want := range before {
 		if name == "k0003" || name == "k0004" {
 			continue
 		}
-		if is := j.keys.Key(name); is.Plan != was.Plan || is.Status != was.Status {
-			t.Errorf("%s has %s, %s after the undo, had %s, %s", name, is.Plan, is.Status, was.Plan,
-				was.Status)
+		if got := j.keys.Key(name); got.Plan != want.Plan || got.Status != want.Status {
+			t.Errorf("%s after the undo: got plan %s, %s, want %s, %s", name, got.Plan, got.Status,
+				want.Plan, want.Status)
 		}
 	}
 	wantCounts(t, "undo of the undo", j.undo(undone), count-5, 0, 0)
 	if k := j.keys.Key("k0100"); k.Plan != "pro" || k.Version != 4 {
-		t.Errorf("after the undo of the undo: %+v", k)
+		t.Errorf("after the undo of the undo: got %+v, want plan pro in version 4", k)
 	}
 }
 
-// What is revoked in bulk can be taken back, what is reset cannot.
+// A bulk revocation can be undone after its end, and a reset cannot.
 func TestUndoOfRevocation(t *testing.T) {
 	j := newJobs(t, 3)
 	all := app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 3}
 	job := j.start(all)
 	if _, err := j.UndoOf(t.Context(), job); !errors.Is(err, app.ErrRunning) {
-		t.Errorf("undo of a job that goes on: %v", err)
+		t.Errorf("undo of a running job: got %v, want ErrRunning", err)
 	}
 	job = j.run(job)
 	wantCounts(t, "revoke", job, 3, 0, 0)
 	wantCounts(t, "undo", j.undo(job), 3, 0, 0)
 	if k := j.keys.Key("k0001"); k.Status != policy.Active {
-		t.Errorf("after the undo: %s", k.Status)
+		t.Errorf("after the undo: got status %s, want active", k.Status)
 	}
 	all.Do = app.Reset
 	if _, err := j.UndoOf(t.Context(), j.run(j.start(all))); !errors.Is(err, app.ErrNoUndo) {
-		t.Errorf("undo of a reset: %v", err)
+		t.Errorf("undo of a reset: got %v, want ErrNoUndo", err)
 	}
 }
 
-// Four who go on with a job at once change each key once, and lose no count.
-func TestJobContinuedByMany(t *testing.T) {
+// Four concurrent requests that continue a job change each key once, and its counts are
+// exact.
+func TestConcurrentSteps(t *testing.T) {
 	const count = 2*app.Chunk + 100
 	j := newJobs(t, count)
 	job := j.start(everyKey(count))
@@ -199,69 +201,70 @@ func TestJobContinuedByMany(t *testing.T) {
 	wait.Wait()
 	job, err := j.Job(t.Context(), job.ID)
 	if err != nil || !job.Over() {
-		t.Fatalf("%+v, %v", job, err)
+		t.Fatalf("got %+v, %v, want an ended job", job, err)
 	}
 	wantCounts(t, "job", job, count, 0, 0)
 	if n := len(j.entries(job)); n != count {
-		t.Errorf("%d entries for %d keys", n, count)
+		t.Errorf("got %d entries, want %d", n, count)
 	}
 }
 
-// A step that died leaves a lease: others wait, change nothing, and go on when it ends.
+// While an interrupted step has the lease, other steps wait and change nothing. They
+// continue when the lease ends.
 func TestInterruptedJob(t *testing.T) {
 	j := newJobs(t, 3)
 	job := j.start(everyKey(3))
 	leased, err := j.keys.LeaseJob(t.Context(), job.ID, "dead", time.Minute)
 	if err != nil || !leased {
-		t.Fatal(leased, err)
+		t.Fatalf("LeaseJob: got %t, %v, want a lease", leased, err)
 	}
 	job, err = j.StepJob(t.Context(), job.ID, false)
 	if err != nil || job.Over() || j.keys.Key("k0001").Version != 1 {
-		t.Fatalf("during another step: %+v, %v", job, err)
+		t.Fatalf("during another step: got %+v, %v, want no change", job, err)
 	}
 	open, err := j.OpenJobs(t.Context())
 	if err != nil || len(open) != 1 || open[0].ID != job.ID {
-		t.Errorf("open jobs %+v, %v", open, err)
+		t.Errorf("open jobs: got %+v, %v, want the job", open, err)
 	}
 	j.keys.Server.FastForward(time.Minute)
 	wantCounts(t, "after the lease", j.run(job), 3, 0, 0)
 	dead := registry.JobSave{Holder: "dead", Text: "{}", Release: true}
 	if saved, _, err := j.keys.SaveJob(t.Context(), job.ID, dead); saved || err != nil {
-		t.Errorf("the step that died saves: %t, %v", saved, err)
+		t.Errorf("SaveJob of the interrupted step: got %t, %v, want false", saved, err)
 	}
 	if open, err = j.OpenJobs(t.Context()); err != nil || len(open) != 0 {
-		t.Errorf("open jobs after the end %+v, %v", open, err)
+		t.Errorf("open jobs after the end: got %+v, %v, want none", open, err)
 	}
 }
 
-// A job that was stopped waits for somebody who continues it.
+// A stopped job continues only with resume.
 func TestStoppedJob(t *testing.T) {
 	j := newJobs(t, 3)
 	job, err := j.StopJob(t.Context(), j.start(everyKey(3)).ID)
 	if err != nil || !job.Stopped {
-		t.Fatalf("%+v, %v", job, err)
+		t.Fatalf("StopJob: got %+v, %v, want a stopped job", job, err)
 	}
 	if job, err = j.StepJob(t.Context(), job.ID, false); err != nil || job.Processed() != 0 {
-		t.Errorf("a stopped job went on: %+v, %v", job, err)
+		t.Errorf("without resume: got %+v, %v, want no change", job, err)
 	}
 	if job, err = j.StepJob(t.Context(), job.ID, true); err != nil || !job.Over() {
-		t.Errorf("continued: %+v, %v", job, err)
+		t.Errorf("with resume: got %+v, %v, want an ended job", job, err)
 	}
 	wantCounts(t, "continued", job, 3, 0, 0)
 }
 
-// No more keys are changed than were confirmed, whatever matches by then.
+// A job changes no more keys than the user confirmed, even if more match.
 func TestJobIsBounded(t *testing.T) {
 	j := newJobs(t, 12)
 	job := j.run(j.start(everyKey(10)))
 	wantCounts(t, "job", job, 10, 0, 0)
 	if !job.More || j.keys.Key("k0010").Plan != "free" {
-		t.Errorf("%+v", job)
+		t.Errorf("got %+v, want More and k0010 unchanged", job)
 	}
 }
 
-// A job whose state Valkey lost goes on from what the audit has of it, when somebody
-// continues it: it may have been stopped or undone before.
+// A job whose state Valkey lost is read from the audit log. It is stopped until somebody
+// continues it, because it may have been stopped or undone before.
 func TestJobLostByValkey(t *testing.T) {
 	j := newJobs(t, 5)
 	job := j.start(everyKey(5))
@@ -272,28 +275,28 @@ func TestJobLostByValkey(t *testing.T) {
 	for range 2 {
 		now, err := j.StepJob(t.Context(), job.ID, false)
 		if err != nil || !now.Stopped || now.Paused == "" || len(j.entries(job)) != 0 {
-			t.Fatalf("lost at its start, it goes on by itself: %+v, %v", now, err)
+			t.Fatalf("lost at its start: got %+v, %v, want it stopped", now, err)
 		}
 	}
 	resumed, err := j.StepJob(t.Context(), job.ID, true)
 	if err != nil || !resumed.Over() || resumed.Paused != "" {
-		t.Fatalf("continued: %+v, %v", resumed, err)
+		t.Fatalf("continued: got %+v, %v, want an ended job", resumed, err)
 	}
 	wantCounts(t, "lost at its start", resumed, 5, 0, 0)
 	forget()
 	again, err := j.Job(t.Context(), job.ID)
 	if err != nil || !again.Over() {
-		t.Fatalf("lost after its end: %+v, %v", again, err)
+		t.Fatalf("lost after its end: got %+v, %v, want an ended job", again, err)
 	}
 	wantCounts(t, "undo of a lost job", j.undo(again), 5, 0, 0)
 	for _, id := range []string{"", "nobody", "../x", j.keys.IDs["k0001"]} {
 		if _, err := j.StepJob(t.Context(), id, true); !errors.Is(err, policy.ErrNotFound) {
-			t.Errorf("job %q: %v", id, err)
+			t.Errorf("job %q: got %v, want ErrNotFound", id, err)
 		}
 	}
 }
 
-// unavailable is a journal that takes so many entries and then does not answer.
+// unavailable is a journal that accepts left entries and then does not answer.
 type unavailable struct {
 	audit.Journal
 	mu   sync.Mutex
@@ -313,8 +316,7 @@ func (*unavailable) Ship(context.Context, keyspace.Bucket) error { return nil }
 
 func (*unavailable) Queues() bool { return false }
 
-// While the journal is unavailable a job pauses, and says so; a revocation acts all the
-// same.
+// While the journal is unavailable, a job pauses with the reason, and a revocation is made.
 func TestJobWithoutJournal(t *testing.T) {
 	const count = 60
 	j := newJobs(t, count)
@@ -322,18 +324,18 @@ func TestJobWithoutJournal(t *testing.T) {
 	j.keys.Audit().UseJournal(journal)
 	job, err := j.StepJob(t.Context(), j.start(everyKey(count)).ID, false)
 	if err != nil || job.Over() || job.Paused == "" {
-		t.Fatalf("without a journal: %+v, %v", job, err)
+		t.Fatalf("without the journal: got %+v, %v, want a paused job", job, err)
 	}
 	revoked := j.run(j.start(app.Job{Do: app.Revoke, IDs: []string{j.keys.IDs["k0007"]}, Total: 1}))
 	wantCounts(t, "revocation without a journal", revoked, 1, 0, 0)
 	journal.left = 1 << 30
 	if job = j.run(job); job.Paused != "" || job.Processed() != count || len(j.entries(job)) < count-1 {
-		t.Errorf("with the journal again: %+v, %d entries", job, len(j.entries(job)))
+		t.Errorf("with the journal again: got %+v, %d entries, want %d keys", job, len(j.entries(job)), count)
 	}
 }
 
-// What would be refused for every key is refused before there is a job.
-func TestJobThatNobodyCanDo(t *testing.T) {
+// StartJob refuses a change that is invalid for every key, and stores no job.
+func TestStartInvalidJob(t *testing.T) {
 	j := newJobs(t, 2)
 	var invalid *policy.InvalidError
 	for name, job := range map[string]app.Job{
@@ -343,10 +345,10 @@ func TestJobThatNobodyCanDo(t *testing.T) {
 		"plan": {Do: app.Plan, Plan: "none", Filter: &app.KeyFilter{}, Total: 2},
 	} {
 		if _, err := j.StartJob(t.Context(), j.set(), job, sitetest.ByTest); !errors.As(err, &invalid) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an InvalidError", name, err)
 		}
 	}
 	if open, err := j.OpenJobs(t.Context()); err != nil || len(open) != 0 || j.keys.Written() != 0 {
-		t.Errorf("%+v, %v, %d changes", open, err, j.keys.Written())
+		t.Errorf("got open jobs %+v, %v and %d changes, want none", open, err, j.keys.Written())
 	}
 }

@@ -26,8 +26,8 @@ const (
 var stepEnds = 15 * time.Second
 
 // StepJob runs a job for about stepTime and returns its new state. If another request
-// runs it, StepJob waits for a while and changes nothing. A stopped job goes on only if
-// resume is true. StepJob returns policy.ErrNotFound for a job that does not exist.
+// runs it, StepJob waits up to stepTime and changes nothing. A stopped job continues only
+// if resume is true. StepJob returns policy.ErrNotFound for a job that does not exist.
 func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, error) {
 	j, err := r.withJob(ctx, id, stepTime, func(ctx context.Context, j Job, save saveFunc) (Job, error) {
 		if j.Over() || j.Stopped && !resume {
@@ -229,7 +229,7 @@ const (
 var (
 	// ErrTaken means that a step lasted longer than its lease, and another request runs
 	// the job.
-	ErrTaken        = errors.New("another request goes on with this job")
+	ErrTaken        = errors.New("another request is running this job")
 	errStepUnderWay = errors.New("a step of this job is under way") // another request has the lease
 )
 
@@ -241,7 +241,7 @@ type saveFunc func(Job) (Job, error)
 // errStepUnderWay.
 func (r *Registry) withJob(ctx context.Context, id string, maxWait time.Duration,
 	do func(context.Context, Job, saveFunc) (Job, error)) (Job, error) {
-	j, err := r.Job(ctx, id) // the id may be invented: look before a lease is written under it
+	j, err := r.Job(ctx, id) // no lease is written for an id without a job
 	if err != nil {
 		return j, err
 	}

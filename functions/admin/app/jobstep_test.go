@@ -15,7 +15,7 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// gate is a journal whose first entry waits until it is opened.
+// gate is a journal whose first entry waits until open is closed.
 type gate struct {
 	audit.Journal
 	first   atomic.Bool
@@ -41,9 +41,9 @@ type stepped struct {
 	err error
 }
 
-// amid begins a step of a job and returns in the middle of its first chunk. finish lets
-// the step go on, and returns what it returned.
-func (j jobs) amid(job app.Job, resume bool) (finish func() stepped) {
+// startStep begins a step of a job and returns in the middle of its first chunk. finish
+// lets the step continue, and returns its result.
+func (j jobs) startStep(job app.Job, resume bool) (finish func() stepped) {
 	j.t.Helper()
 	g := &gate{reached: make(chan struct{}), open: make(chan struct{})}
 	j.keys.Audit().UseJournal(g)
@@ -68,52 +68,52 @@ func wait[T any](t *testing.T, c <-chan T, what string) T {
 	case v := <-c:
 		return v
 	case <-time.After(30 * time.Second):
-		t.Fatal("no sign of " + what)
+		t.Fatal("timed out waiting for " + what)
 		panic("unreachable")
 	}
 }
 
-// A stop is recorded while a step is under way: that step ends after its chunk, and no
-// step begins, however often a client repeats its request, until somebody continues the
-// job. Each stop counts, and an undo waits for the step.
+// A stop is recorded while a step is under way. That step ends after its chunk, and
+// repeated requests begin no other until somebody continues the job. An undo is refused
+// during the step.
 func TestStopDuringStep(t *testing.T) {
 	const count = app.Chunk + 40
 	j := newJobs(t, count)
 	job := j.start(everyKey(count))
-	finish := j.amid(job, false)
+	finish := j.startStep(job, false)
 	stopped, err := j.StopJob(t.Context(), job.ID)
 	if err != nil || !stopped.Stopped {
-		t.Fatalf("%+v, %v", stopped, err)
+		t.Fatalf("StopJob: got %+v, %v, want a stopped job", stopped, err)
 	}
 	edit := sitetest.ByTest
 	edit.Reason = "a test"
 	if _, err := j.StartJob(t.Context(), nil, app.Job{Do: app.Undo, Undoes: job.ID}, edit); !errors.Is(err,
 		app.ErrRunning) {
-		t.Errorf("an undo beside the step: %v", err)
+		t.Errorf("undo during the step: got %v, want ErrRunning", err)
 	}
 	if now := finish(); now.err != nil || !now.Stopped || now.Processed() != app.Chunk {
-		t.Fatalf("the step goes on: %+v", now)
+		t.Fatalf("the step: got %+v, want it stopped after one chunk", now)
 	}
 	for range 5 {
 		if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped ||
 			now.Processed() != app.Chunk {
-			t.Fatalf("a client goes on with it: %+v, %v", now, err)
+			t.Fatalf("a repeated request: got %+v, %v, want no change", now, err)
 		}
 	}
 	if open, err := j.OpenJobs(t.Context()); err != nil || len(open) != 0 {
-		t.Errorf("open jobs %+v, %v", open, err)
+		t.Errorf("open jobs: got %+v, %v, want none", open, err)
 	}
 	if job, err = j.StepJob(t.Context(), job.ID, true); err != nil || !job.Over() || job.Stopped {
-		t.Errorf("continued: %+v, %v", job, err)
+		t.Errorf("continued: got %+v, %v, want an ended job", job, err)
 	}
 	wantCounts(t, "continued", job, count, 0, 0)
 	if job, err = j.StopJob(t.Context(), job.ID); err != nil || job.Stopped {
-		t.Errorf("an ended job is stopped: %+v, %v", job, err)
+		t.Errorf("stopped after its end: got %+v, %v, want an ended job", job, err)
 	}
 }
 
-// A job that was continued after a stop can be stopped again, also in the first chunk of
-// the step that continues it.
+// A continued job can be stopped again, even in the first chunk of the step that continues
+// it.
 func TestStopAfterResume(t *testing.T) {
 	const count = app.Chunk + 40
 	j := newJobs(t, count)
@@ -121,99 +121,100 @@ func TestStopAfterResume(t *testing.T) {
 	stop := func() {
 		t.Helper()
 		if now, err := j.StopJob(t.Context(), job.ID); err != nil || !now.Stopped {
-			t.Fatalf("%+v, %v", now, err)
+			t.Fatalf("StopJob: got %+v, %v, want a stopped job", now, err)
 		}
 	}
 	stop()
-	finish := j.amid(job, true)
+	finish := j.startStep(job, true)
 	if now, err := j.Job(t.Context(), job.ID); err != nil || now.Stopped {
-		t.Errorf("continued: %+v, %v", now, err)
+		t.Errorf("continued: got %+v, %v, want a running job", now, err)
 	}
 	stop()
 	if now := finish(); now.err != nil || !now.Stopped || now.Processed() != app.Chunk {
-		t.Fatalf("the step goes on: %+v", now)
+		t.Fatalf("the step: got %+v, want it stopped after one chunk", now)
 	}
 	now, err := j.StepJob(t.Context(), job.ID, false)
 	if err != nil || !now.Stopped || now.Processed() != app.Chunk {
-		t.Errorf("after the second stop: %+v, %v", now, err)
+		t.Errorf("after the second stop: got %+v, %v, want no change", now, err)
 	}
 }
 
-// A step whose lease ran out in the middle of a chunk neither undoes a stop nor stores
-// what it did; who continues the job changes no key twice.
+// A step that lost its lease in the middle of a chunk neither removes a stop nor saves its
+// progress. Continuing the job changes no key twice.
 func TestStopAfterLease(t *testing.T) {
 	const count = app.Chunk + 40
 	j := newJobs(t, count)
 	job := j.start(everyKey(count))
-	finish := j.amid(job, false)
+	finish := j.startStep(job, false)
 	j.keys.Server.FastForward(time.Minute)
 	if now, err := j.StopJob(t.Context(), job.ID); err != nil || !now.Stopped {
-		t.Fatalf("%+v, %v", now, err)
+		t.Fatalf("StopJob: got %+v, %v, want a stopped job", now, err)
 	}
 	if late := finish(); !errors.Is(late.err, app.ErrTaken) {
-		t.Errorf("the late step: %+v", late)
+		t.Errorf("the late step: got %+v, want ErrTaken", late)
 	}
 	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Processed() != 0 {
-		t.Fatalf("after the late step: %+v, %v", now, err)
+		t.Fatalf("after the late step: got %+v, %v, want no progress", now, err)
 	}
 	job, err := j.StepJob(t.Context(), job.ID, true)
 	if err != nil || !job.Over() || job.Processed() != count || len(j.entries(job)) != count {
-		t.Fatalf("continued: %+v, %v, %d entries", job, err, len(j.entries(job)))
+		t.Fatalf("continued: got %+v, %v, %d entries, want %d", job, err, len(j.entries(job)), count)
 	}
 	wantCounts(t, "undo", j.undo(job), count, 0, 0)
 }
 
-// A stop is recorded after a step that died, and an error when Valkey does not take it.
+// StopJob records a stop while an interrupted step has the lease. It returns an error if
+// Valkey refuses to store the stop.
 func TestStopIsRecorded(t *testing.T) {
 	j := newJobs(t, 3)
 	job := j.start(everyKey(3))
 	if leased, err := j.keys.LeaseJob(t.Context(), job.ID, "dead", time.Minute); err != nil || !leased {
-		t.Fatal(leased, err)
+		t.Fatalf("LeaseJob: got %t, %v, want a lease", leased, err)
 	}
 	j.keys.Server.SetError("OOM command not allowed when used memory > 'maxmemory'.")
 	if now, err := j.StopJob(t.Context(), job.ID); err == nil {
-		t.Errorf("nothing was recorded: %+v", now)
+		t.Errorf("Valkey refuses the stop: got %+v, want an error", now)
 	}
 	j.keys.Server.SetError("")
 	if now, err := j.StopJob(t.Context(), job.ID); err != nil || !now.Stopped {
-		t.Fatalf("%+v, %v", now, err)
+		t.Fatalf("StopJob: got %+v, %v, want a stopped job", now, err)
 	}
 	j.keys.Server.FastForward(time.Minute)
 	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Processed() != 0 {
-		t.Errorf("after the lease: %+v, %v", now, err)
+		t.Errorf("after the lease: got %+v, %v, want no change", now, err)
 	}
 }
 
-// hiccup is a journal that stores every entry but one, of which it reports an error.
-type hiccup struct {
+// failingOnce is a journal that stores every entry but one, and returns an error for it.
+type failingOnce struct {
 	audit.Journal
 	mu    sync.Mutex
 	ships int
-	at    int
+	at    int // the number of the call of Ship that fails, from 1
 	err   error
 }
 
-func (*hiccup) Ready(context.Context, keyspace.Bucket, []byte) error { return nil }
+func (*failingOnce) Ready(context.Context, keyspace.Bucket, []byte) error { return nil }
 
-func (h *hiccup) Ship(context.Context, keyspace.Bucket) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ships++; h.ships == h.at {
-		return h.err
+func (f *failingOnce) Ship(context.Context, keyspace.Bucket) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ships++; f.ships == f.at {
+		return f.err
 	}
 	return nil
 }
 
-func (*hiccup) Queues() bool { return false }
+func (*failingOnce) Queues() bool { return false }
 
-// A change that waits for the journal is made, and counts: the job pauses after its chunk
-// and says why. One that Valkey may have lost is looked at again.
+// A change that waits for the journal counts as done, and the job pauses after its chunk
+// with the reason. A chunk with a change that Valkey may have lost is repeated.
 func TestJobPausesForTheJournal(t *testing.T) {
 	for paused, c := range map[string]struct {
 		err     error
 		count   int
-		looked  int64 // after the pause
-		skipped int64 // in the end, because the chunk was done again
+		done    int64 // after the pause
+		skipped int64 // in the end, because the chunk is repeated
 	}{
 		"the journal does not have every change yet": {audit.ErrUnsafe, app.Chunk + 40, app.Chunk, 0},
 		"Valkey may have lost a change":              {audit.ErrMayBeLost, 60, 0, 60},
@@ -221,36 +222,37 @@ func TestJobPausesForTheJournal(t *testing.T) {
 	} {
 		j, count := newJobs(t, c.count), int64(c.count)
 		job := j.start(everyKey(count))
-		j.keys.Audit().UseJournal(&hiccup{at: 30, err: c.err})
+		j.keys.Audit().UseJournal(&failingOnce{at: 30, err: c.err})
 		now, err := j.StepJob(t.Context(), job.ID, false)
-		if err != nil || now.Paused != paused || now.Processed() != c.looked || now.Done != c.looked {
-			t.Errorf("%s: %+v, %v", paused, now, err)
+		if err != nil || now.Paused != paused || now.Processed() != c.done || now.Done != c.done {
+			t.Errorf("%s: got %+v, %v, want %d done", paused, now, err, c.done)
 		}
 		job = j.run(job)
 		wantCounts(t, paused, job, count-c.skipped, c.skipped, 0)
 		if job.Paused != "" || len(j.entries(job)) != c.count {
-			t.Errorf("%s: in the end %+v, %d entries", paused, job, len(j.entries(job)))
+			t.Errorf("%s: in the end got %+v, %d entries, want %d", paused, job, len(j.entries(job)), c.count)
 		}
 		wantCounts(t, "undo: "+paused, j.undo(job), count, 0, 0)
 	}
 }
 
-// A job whose last change waits for the journal has ended, and says so.
+// A job of which a change in the last chunk waits for the journal has ended, with the
+// reason.
 func TestJobEndsUnsafe(t *testing.T) {
 	j := newJobs(t, 60)
 	job := j.start(everyKey(60))
-	j.keys.Audit().UseJournal(&hiccup{at: 30, err: audit.ErrUnsafe})
+	j.keys.Audit().UseJournal(&failingOnce{at: 30, err: audit.ErrUnsafe})
 	job, err := j.StepJob(t.Context(), job.ID, false)
 	if err != nil || !job.Over() || job.Paused == "" {
-		t.Fatalf("%+v, %v", job, err)
+		t.Fatalf("got %+v, %v, want an ended job with a reason", job, err)
 	}
 	wantCounts(t, "job", job, 60, 0, 0)
 	wantCounts(t, "undo", j.undo(job), 60, 0, 0)
 }
 
-// What a job changed can be undone when its counts do not have it: the journal became
-// unavailable in the first chunk, and the job was stopped then.
-func TestUndoOfUncounted(t *testing.T) {
+// Changes that a job did not count can be undone: the journal became unavailable in the
+// first chunk, and the job was stopped then.
+func TestUndoUncountedChanges(t *testing.T) {
 	const count = 60
 	j := newJobs(t, count)
 	journal := &unavailable{left: 30}
@@ -258,7 +260,7 @@ func TestUndoOfUncounted(t *testing.T) {
 	j.keys.Audit().UseJournal(journal)
 	job, err := j.StepJob(t.Context(), job.ID, false)
 	if err != nil || job.Processed() != 0 || job.Paused != "the journal does not answer" {
-		t.Fatalf("%+v, %v", job, err)
+		t.Fatalf("got %+v, %v, want a paused job without progress", job, err)
 	}
 	if job, err = j.StopJob(t.Context(), job.ID); err != nil {
 		t.Fatal(err)
@@ -266,15 +268,15 @@ func TestUndoOfUncounted(t *testing.T) {
 	journal.left = 1 << 30
 	undo, err := j.UndoOf(t.Context(), job)
 	if err != nil || undo.Total != 30 {
-		t.Fatalf("%+v, %v", undo, err)
+		t.Fatalf("UndoOf: got %+v, %v, want a total of 30", undo, err)
 	}
 	wantCounts(t, "undo", j.undo(job), 30, 0, 0)
 	if k := j.keys.Key("k0001"); k.Plan != "free" {
-		t.Errorf("after the undo: %+v", k)
+		t.Errorf("after the undo: got %+v, want plan free", k)
 	}
 	none := j.run(j.start(app.Job{Do: app.Plan, Plan: "free", Filter: &app.KeyFilter{}, Total: count}))
 	if _, err := j.UndoOf(t.Context(), none); !errors.Is(err, app.ErrNoUndo) {
-		t.Errorf("undo of a job that changed nothing: %v", err)
+		t.Errorf("undo of a job that changed nothing: got %v, want ErrNoUndo", err)
 	}
 }
 
@@ -296,8 +298,9 @@ func (*slow) Ship(context.Context, keyspace.Bucket) error { return nil }
 
 func (*slow) Queues() bool { return false }
 
-// A step that is interrupted by its end is a pause, and what it did can be undone.
-func TestJobPausesAtTheEndOfAStep(t *testing.T) {
+// A step that takes longer than stepEnds is interrupted: the job pauses, and its changes
+// can be undone.
+func TestJobPausesAfterLongStep(t *testing.T) {
 	const count = 60
 	j := newJobs(t, count)
 	job := j.start(app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: count})
@@ -306,14 +309,14 @@ func TestJobPausesAtTheEndOfAStep(t *testing.T) {
 	now, err := j.StepJob(t.Context(), job.ID, false)
 	restore()
 	if err != nil || now.Paused != "the step took too long" || now.Processed() != 0 {
-		t.Fatalf("%+v, %v", now, err)
+		t.Fatalf("got %+v, %v, want a paused job without progress", now, err)
 	}
 	job = j.run(job)
 	if job.Processed() != count || job.Failed != 0 || len(j.entries(job)) != count {
-		t.Errorf("%+v, %d entries", job, len(j.entries(job)))
+		t.Errorf("got %+v, %d entries, want %d", job, len(j.entries(job)), count)
 	}
 	wantCounts(t, "undo", j.undo(job), count, 0, 0)
 	if k := j.keys.Key("k0001"); k.Status != policy.Active {
-		t.Errorf("after the undo: %s", k.Status)
+		t.Errorf("after the undo: got status %s, want active", k.Status)
 	}
 }

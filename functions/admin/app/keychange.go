@@ -50,8 +50,8 @@ func (c KeyChange) Fits(s policy.Status) bool {
 	return s == policy.Active
 }
 
-// NeedsCount reports whether the change harms callers and cannot easily be reverted. If it
-// is made to all keys of a filter, the user must confirm their number.
+// NeedsCount reports whether the change harms callers and is hard to revert. Before such a
+// change of all keys of a filter, the user must confirm the number of keys.
 func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
 
 // Base is the version of a key that a change is based on.
@@ -109,7 +109,7 @@ func (c KeyChange) save(
 	case Ban:
 		if !c.Until.After(time.Now()) {
 			return policy.Key{}, &policy.InvalidError{Fields: []policy.FieldError{{Field: "until",
-				Message: "must be in the future; revoke a key to shut it out for good"}}}
+				Message: "must be in the future; to block a key for good, revoke it"}}}
 		}
 		return update(audit.KeyBan, func(k *policy.Key) { k.Banned = c.Until.UTC() })
 	case Unban:
@@ -124,11 +124,11 @@ func (c KeyChange) save(
 	case Delete:
 		return policy.Key{}, store.Delete(ctx, id, e)
 	}
-	return policy.Key{}, fmt.Errorf("app: no change is called %q", c.Do)
+	return policy.Key{}, fmt.Errorf("app: unknown change %q", c.Do)
 }
 
-// apply changes a key for a job and reports whether that made a difference. After a
-// conflict it tries once more. It leaves keys that are not active, or were deleted.
+// apply changes a key for a job and reports whether the key differs now. After a conflict
+// it tries once more. It skips keys that are not active or were deleted.
 func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
 	edit Edit) (bool, error) {
 	if k.Status != policy.Active {

@@ -9,10 +9,10 @@ import (
 	"tidegate/internal/policy"
 )
 
-// Pages of a state or tag show every key once, also keys that an earlier release wrote,
-// which the list of these lacks until it is complete, and while it becomes complete.
-func TestStatesOfKeysOfAnEarlierRelease(t *testing.T) {
-	app.SetScanTime(t, 0) // one step a page
+// The pages of a filter by state or tag have every key once. This includes keys of an
+// earlier release, which are missing from the list of the state or tag until it is complete.
+func TestFindKeysOfEarlierRelease(t *testing.T) {
+	app.SetScanTime(t, 0) // one read per page
 	j := newJobs(t, 2*app.PerScan+100)
 	filters := map[byte]app.KeyFilter{'1': {Tag: "eu"}, '3': {State: app.Revoked}, '5': {State: app.Expiring},
 		'7': {State: app.Shadow}}
@@ -57,11 +57,11 @@ func TestStatesOfKeysOfAnEarlierRelease(t *testing.T) {
 			}
 			for id := range keys {
 				if seen[id] != 1 {
-					t.Errorf("%+v, pass %d: %s is shown %d times", filter, pass, id, seen[id])
+					t.Errorf("%+v, pass %d: key %s is listed %d times, want once", filter, pass, id, seen[id])
 				}
 			}
 			if len(seen) != len(keys) {
-				t.Errorf("%+v, pass %d: %d keys, want %d", filter, pass, len(seen), len(keys))
+				t.Errorf("%+v, pass %d: got %d keys, want %d", filter, pass, len(seen), len(keys))
 			}
 		}
 	}

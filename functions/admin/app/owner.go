@@ -26,7 +26,7 @@ type Owners struct {
 type OwnKey struct {
 	policy.Key
 	Now    time.Time       // instant of the limits
-	Limits []limiter.Usage // the enforced ones; owners do not see limits in shadow
+	Limits []limiter.Usage // the key's enforced limits; owners do not see limits in shadow
 	Group  []limiter.Usage // the enforced limits of the key's plan on its group
 	Days   []usage.Point   // UTC days, the latest last
 }
@@ -95,7 +95,7 @@ func (o *Owners) view(ctx context.Context, set *policy.Set, k policy.Key) (OwnKe
 	return own, err
 }
 
-// enforced returns the limits that are not in shadow, as answers to calls show them.
+// enforced returns the limits that are not in shadow mode: those that responses show.
 func enforced(d limiter.Decision) []limiter.Usage {
 	return slices.DeleteFunc(d.Limits, func(u limiter.Usage) bool { return u.Limit.Shadow })
 }

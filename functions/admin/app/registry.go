@@ -49,15 +49,15 @@ type Reader interface {
 	AddressCaller(prefix netip.Prefix) string
 }
 
-// Edit says who changes something and why.
+// Edit is the author of a change and the reason.
 type Edit = registry.Edit
 
-// NewEdit returns an edit by the caller of a request, for a reason as typed.
+// NewEdit returns an edit by the caller of a request. It trims the reason.
 func NewEdit(ctx context.Context, reason string) Edit {
 	return Edit{By: ActorOf(ctx), Reason: strings.TrimSpace(reason)}
 }
 
-// ActorOf returns the caller of a request as the audit names it.
+// ActorOf returns the caller of a request as the audit log names the caller.
 func ActorOf(ctx context.Context) audit.Actor {
 	actor := auth.From(ctx)
 	return audit.Actor{Kind: string(actor.Kind), Name: actor.String()}

@@ -18,7 +18,7 @@ import (
 type ReservationRequest struct {
 	KeyID string `json:"keyId"`
 	Route string `json:"route,omitempty"` // name of a route rule whose limits apply too
-	Cost  int64  `json:"cost"`            // 1 at least
+	Cost  int64  `json:"cost"`            // at least 1
 }
 
 // Reservation is the result of a granted ReservationRequest.
@@ -26,7 +26,7 @@ type Reservation struct {
 	// token for a SettleRequest; empty if the key is not limited
 	Reservation string          `json:"reservation,omitempty"`
 	Cost        int64           `json:"cost"`
-	Expires     time.Time       `json:"expires"` // end of the time in which it can be settled
+	Expires     time.Time       `json:"expires"` // end of the time to settle the reservation
 	Limits      []ReservedLimit `json:"limits"`
 }
 
@@ -40,7 +40,7 @@ type ReservedLimit struct {
 // SettleRequest is the request of Settle.
 type SettleRequest struct {
 	Reservation string `json:"reservation"`
-	Cost        int64  `json:"cost"` // the actual cost; 0 refunds all of it
+	Cost        int64  `json:"cost"` // actual cost; 0 refunds the whole reservation
 }
 
 // Settlement is the result of a SettleRequest.
@@ -91,13 +91,13 @@ func (a Reservations) Reserve(ctx context.Context, r ReservationRequest) (Reserv
 	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey),
 		errors.Is(err, policy.ErrRefused), errors.Is(err, policy.ErrUnreadable):
 		return Reservation{}, refused(http.StatusNotFound,
-			"There is no such key that may call, or no such route.", err)
+			"No such key or route rule, or the key may not call.", err)
 	case errors.Is(err, limiter.ErrCost):
 		return Reservation{}, refused(http.StatusUnprocessableEntity,
-			"The cost must be 1 at least, and no more than any limit of the key admits.", err)
+			"The cost must be at least 1, and at most what every limit of the key admits.", err)
 	case err != nil:
 		return Reservation{}, refused(http.StatusServiceUnavailable,
-			"The limits cannot be read right now.", err)
+			"The limits cannot be read right now. Try again.", err)
 	case !result.Allowed:
 		return Reservation{}, denied(&result)
 	}
@@ -125,11 +125,11 @@ func (a Reservations) Settle(ctx context.Context, s SettleRequest) (Settlement, 
 	a.Crossings.Report(ctx, crossing.SettlementOf(&settled), settled.Crossings)
 	switch {
 	case errors.Is(err, enforce.ErrReservation):
-		return Settlement{}, refused(http.StatusUnprocessableEntity, "This is no reservation.", err)
+		return Settlement{}, refused(http.StatusUnprocessableEntity, "This is not a reservation.", err)
 	case errors.Is(err, limiter.ErrCost):
 		return Settlement{}, refused(http.StatusUnprocessableEntity, "The cost is out of range.", err)
 	case errors.Is(err, enforce.ErrSettled):
-		return Settlement{}, refused(http.StatusConflict, "This reservation is settled already.", err)
+		return Settlement{}, refused(http.StatusConflict, "This reservation is already settled.", err)
 	case errors.Is(err, enforce.ErrExpired):
 		return Settlement{}, refused(http.StatusGone,
 			"This reservation has expired. Its cost stays charged until the window passes.", err)

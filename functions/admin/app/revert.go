@@ -15,27 +15,27 @@ import (
 )
 
 var (
-	// ErrGone means that what the entry changed no longer exists.
-	ErrGone = errors.New("what the entry changed does not exist any more")
+	// ErrGone means that the key that the entry changed was deleted.
+	ErrGone = errors.New("the key was deleted since")
 	// ErrRunning means that a job must end or be stopped before it can be undone.
-	ErrRunning = errors.New("the job goes on: stop it first")
+	ErrRunning = errors.New("the job is running: stop it first")
 	// ErrNoUndo means that a job changed nothing that can be reverted.
-	ErrNoUndo = errors.New("nothing of this job can be taken back")
+	ErrNoUndo = errors.New("the job changed nothing that can be undone")
 )
 
 // Irreversible returns the reason why an audit entry cannot be reverted; empty if it can.
 func Irreversible(e audit.Entry) string {
 	switch {
 	case !strings.HasPrefix(e.Action, audit.OfKeys) && !strings.HasPrefix(e.Action, audit.OfPolicy):
-		return "Only changes of keys and of the policies can be taken back."
+		return "Only changes of keys and policies can be reverted."
 	case len(e.Before) == 0:
-		return "It created this; delete it instead."
+		return "It created the key; delete the key instead."
 	case len(e.After) == 0:
-		return "A deleted key's secret and counts are gone."
+		return "The secret and the counts of a deleted key cannot be restored."
 	case e.Action == audit.KeyRotate, e.Action == audit.KeyExpire:
-		return "The old secret cannot come back."
+		return "The previous secret cannot be restored."
 	case e.Action == audit.KeyReset:
-		return "The counts are gone."
+		return "Deleted counts cannot be restored."
 	}
 	return ""
 }
@@ -178,8 +178,8 @@ const (
 )
 
 // eachChange calls do with the changes of a job, a page at a time, the newest first. It
-// begins no page after limit, and reports whether do has seen all changes. The context of
-// do has the time of a step, more than that of a request.
+// begins no page after limit, and reports whether do has got all changes. The context of
+// do ends after stepEnds, later than that of a request.
 func (r *Registry) eachChange(ctx context.Context, job string, limit time.Duration,
 	do func(context.Context, []audit.Entry) error) (complete bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
@@ -262,11 +262,12 @@ func isReverted(k, old policy.Key) bool {
 	return err == nil && bytes.Equal(before, after)
 }
 
-// UndoPreview says what an undo would do with the newest changes of a job.
+// UndoPreview is the number of keys that an undo would change or leave, of the newest
+// changes of a job.
 type UndoPreview struct {
 	Back    int64 // keys that would be reverted
-	Same    int64 // keys that are reverted already
-	Changed int64 // keys that were changed or deleted since, and stay as they are
+	Same    int64 // keys that are already reverted
+	Changed int64 // keys that were changed or deleted since and would stay unchanged
 	Whole   bool  // the counts include all changes of the job
 }
 

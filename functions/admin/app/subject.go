@@ -42,7 +42,8 @@ type Subject struct {
 	At          time.Time // this function's clock, to which expiries are compared
 }
 
-// NewSubject derives what holds for a key at an instant of this function's clock.
+// NewSubject returns the Subject of a key at an instant of this function's clock. now is
+// the decision about a next call, and banned the end of a ban.
 func NewSubject(set *policy.Set, k policy.Key, now limiter.Decision, banned, at time.Time) Subject {
 	e, _ := set.Effective(k, at)
 	return Subject{k, e, now, banned, at}
@@ -80,7 +81,8 @@ func (s Subject) blocked() bool {
 // Is reports whether the key is in a state. It is true for the empty state.
 func (s Subject) Is(state State) bool { return state == "" || slices.Contains(s.States(), state) }
 
-// Percent rounds so that only 0 used is 0 and only a full limit is 100.
+// Percent returns used as a percentage of of. It rounds so that only 0 used is 0 and only
+// a full limit is 100.
 func Percent(used, of int64) int64 {
 	if used <= 0 || of <= 0 {
 		return 0
@@ -97,8 +99,8 @@ func Subjects(ctx context.Context, keys *Registry, set *policy.Set,
 	return subjects(ctx, keys, set, "", list)
 }
 
-// subjects is like Subjects, but leaves out keys whose bans alone show that they are not
-// in a state. It reads no counts of those.
+// subjects is like Subjects, but with the state Banned it omits keys that are not banned,
+// and does not read their counts.
 func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 	list []policy.Key) ([]Subject, error) {
 	if len(list) == 0 {

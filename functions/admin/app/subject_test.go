@@ -13,7 +13,7 @@ func TestPercent(t *testing.T) {
 		{limiter.MaxRequests - 1, limiter.MaxRequests, 99},
 	} {
 		if got := Percent(row.used, row.of); got != row.want {
-			t.Errorf("%d of %d: %d, want %d", row.used, row.of, got, row.want)
+			t.Errorf("%d of %d: got %d, want %d", row.used, row.of, got, row.want)
 		}
 	}
 }

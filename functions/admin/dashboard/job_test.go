@@ -113,7 +113,7 @@ func TestStoppedJobWithLostProgress(t *testing.T) {
 	s.Get(at).Wants(t, http.StatusOK, "Stopped.")
 	s.Keys.Server.FastForward(31 * 24 * time.Hour)
 	s = s.Login()
-	page := s.Get(at).Wants(t, http.StatusOK, "Stopped.", "Paused: Valkey lost how far it was")
+	page := s.Get(at).Wants(t, http.StatusOK, "Stopped.", "Paused: Valkey lost the progress of the job")
 	if strings.Contains(page.Body, "data-auto") {
 		t.Error("the page continues the job by itself")
 	}

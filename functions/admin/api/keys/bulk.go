@@ -23,7 +23,7 @@ type (
 			Plan     string      `json:"plan,omitempty" maxLength:"100" doc:"With do plan: name of the new plan"`
 			Override *Override   `json:"override,omitempty" doc:"With do override: the new limits"`
 			Reason   string      `json:"reason" minLength:"1" maxLength:"200"`
-			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match; needed in the first request of revoke or reset with a filter without a state"`
+			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match. Needed in the first request of revoke or reset with a filter, unless it has a state other than overridden, or two of plan, group and state"`
 			After    string      `json:"after,omitempty" maxLength:"1000" doc:"The value of next in the previous response"`
 		}
 	}
@@ -139,8 +139,8 @@ func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutpu
 	}
 	if job.Paused != "" && !before.Over() {
 		return nil, rest.NewProblem(http.StatusServiceUnavailable,
-			"Paused: "+job.Paused+". Some keys may be changed: send it again with after set to "+job.ID+
-				".")
+			"Paused: "+job.Paused+". Some keys may be changed already. Send the request again with after set "+
+				"to "+job.ID+".")
 	}
 	out := &bulkOutput{}
 	out.Body.Job, out.Body.Total = job.ID, job.Total
@@ -155,12 +155,12 @@ func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutpu
 	return out, nil
 }
 
-// bulkJob starts the job of a request, or returns the one that the request continues.
+// bulkJob starts the job of a request, or returns the job that the request continues.
 func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, error) {
 	if in.Body.After != "" {
 		j, err := ops.keys.Job(ctx, in.Body.After)
 		if errors.Is(err, policy.ErrNotFound) || err == nil && j.Do != in.Body.Do {
-			return j, rest.Invalid("body.after", "is no such job; start again without it")
+			return j, rest.Invalid("body.after", "names no job with this do; start again without after")
 		}
 		return j, err
 	}
@@ -174,7 +174,7 @@ func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, erro
 	}
 	j.Total, err = ops.keys.CountMatching(ctx, set, j.IDs, j.Filter)
 	if errors.Is(err, app.ErrUncounted) {
-		return j, rest.Invalid("body.filter", "means "+err.Error()+": narrow it by a prefix")
+		return j, rest.Invalid("body.filter", "matches "+err.Error()+": narrow it by a prefix")
 	}
 	if err != nil {
 		return j, err
@@ -191,7 +191,7 @@ func (in *bulkInput) confirmed(j app.Job) error {
 	needs := app.KeyChange{Do: j.Do}.NeedsCount() && j.Filter != nil && !j.Filter.Computed()
 	if sent := in.Body.Confirm; needs && sent == nil || sent != nil && *sent != j.Total {
 		return rest.Invalid("body.confirm",
-			fmt.Sprintf("%d keys match: send %d to %s them", j.Total, j.Total, j.Do))
+			fmt.Sprintf("must be %d, the number of keys that match", j.Total))
 	}
 	return nil
 }
@@ -204,7 +204,7 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 		details = append(details, rest.Detail{Location: "body." + location, Message: message})
 	}
 	if (len(b.IDs) == 0) == (b.Filter == nil) {
-		add("ids", "give either ids or a filter")
+		add("ids", "or filter is required, but not both")
 	}
 	if _, known := set.Plan(b.Plan); b.Do == app.Plan && !known {
 		add("plan", "no plan has this name")
@@ -215,7 +215,7 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 	}
 	if b.Do == app.Override {
 		if b.Override == nil {
-			add("override", "is missing")
+			add("override", "is required with this do")
 		}
 		j.Override = b.Override.read("override.", &details)
 	}
@@ -244,8 +244,8 @@ func (ops operations) continueJob(ctx context.Context, in *continueInput) (*rest
 	return answerJob(j, err)
 }
 
-// stopped returns the problem of continuing a stopped job without resume. Otherwise a
-// script that repeats its request would overrule every stop at once.
+// stopped returns the problem of continuing a stopped job without resume. It keeps a
+// script that repeats its request from overruling every stop at once.
 func stopped(j app.Job) error {
 	return rest.NewProblem(http.StatusConflict,
 		"The job is stopped. POST "+rest.Prefix+"/bulk/"+j.ID+"?resume=true continues it.")
@@ -268,9 +268,12 @@ func (ops operations) undoJob(ctx context.Context, in *undoInput) (*rest.Body[Jo
 func answerJob(j app.Job, err error) (*rest.Body[Job], error) {
 	switch {
 	case errors.Is(err, policy.ErrNotFound):
-		return nil, rest.NewProblem(http.StatusNotFound, "There is no such job.")
-	case errors.Is(err, app.ErrRunning), errors.Is(err, app.ErrNoUndo):
-		return nil, rest.NewProblem(http.StatusConflict, err.Error())
+		return nil, rest.NewProblem(http.StatusNotFound, "No such job.")
+	case errors.Is(err, app.ErrRunning):
+		return nil, rest.NewProblem(http.StatusConflict,
+			"The job is running. Wait until it ends, or stop it on the dashboard.")
+	case errors.Is(err, app.ErrNoUndo):
+		return nil, rest.NewProblem(http.StatusConflict, "The job changed nothing that can be undone.")
 	case err != nil:
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (ops operations) adopt(ctx context.Context, in *adoptInput) (*adoptOutput, 
 	k, err := ops.keys.Adopt(ctx, policy.Kind(b.Kind), id, b.Name, o, app.NewEdit(ctx, b.Reason))
 	if errors.Is(err, policy.ErrConflict) {
 		return nil, rest.NewProblem(http.StatusConflict,
-			"There is a record of this caller already: "+rest.Prefix+"/keys/"+id)
+			"This caller already has a record: "+rest.Prefix+"/keys/"+id)
 	}
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (ops operations) callerID(in *adoptInput, details *rest.Details) string {
 	case b.ID != "":
 		if !app.IsCaller(b.ID) {
 			details.Add("id",
-				errors.New("must be 22 letters, digits, - and _: the id of a caller without an API key"))
+				errors.New("must be the id of a caller without an API key: 22 letters, digits, - or _"))
 		}
 		return b.ID
 	case b.Kind == string(policy.Address):
@@ -128,7 +128,7 @@ func (ops operations) callerID(in *adoptInput, details *rest.Details) string {
 		return ops.keys.AddressCaller(prefix.Masked())
 	}
 	if b.Issuer == "" || b.Holder == "" {
-		details.Add("issuer", errors.New("and holder are needed, or the id"))
+		details.Add("issuer", errors.New("and holder are required, unless id is given"))
 	}
 	return ops.keys.TokenCaller(b.Issuer, b.Holder)
 }

@@ -103,7 +103,7 @@ func (ops operations) changeable(ctx context.Context, id string, c app.KeyChange
 		return k, err
 	case !c.Fits(k.Status):
 		return k, rest.NewProblem(http.StatusConflict,
-			"The key is "+string(k.Status)+": nothing of the kind can be done with it as it is.")
+			"The key is "+string(k.Status)+": this change is not possible.")
 	case c.Do == app.EndOverride && k.Override == nil:
 		return k, rest.NewProblem(http.StatusNotFound, "The key has no override.")
 	}
@@ -184,7 +184,7 @@ func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutpu
 	}
 	if k.Kind != policy.APIKey {
 		return nil, rest.NewProblem(http.StatusConflict,
-			"Others vouch for this caller: it has no secret of ours.")
+			"This caller has no API key, so it has no secret to rotate.")
 	}
 	version, err := in.Version(k.Version)
 	if err != nil {
@@ -192,8 +192,8 @@ func (ops operations) rotate(ctx context.Context, in *rotateInput) (*secretOutpu
 	}
 	if k.Version == version && k.Grace.After(time.Now()) && !in.Body.EndGrace {
 		return nil, rest.NewProblem(http.StatusConflict,
-			"The secret from before the last rotation is good until "+
-				k.Grace.UTC().Format(time.RFC3339)+". Send endGrace true to end it now.")
+			"The previous secret is valid until "+k.Grace.UTC().Format(time.RFC3339)+
+				". Send endGrace true to expire it now.")
 	}
 	k, secret, err := ops.keys.Rotate(ctx, k.ID, version, grace, app.NewEdit(ctx, in.Body.Reason))
 	if errors.Is(err, policy.ErrConflict) {

@@ -53,7 +53,7 @@ func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOu
 	switch {
 	case errors.Is(err, policy.ErrConflict) && b.Value != "":
 		p := rest.NewProblem(http.StatusConflict,
-			"The key "+k.ID+" has this value already. Nothing was changed.")
+			"Key "+k.ID+" already has this value. Nothing was changed.")
 		p.GetHeaders().Set("Location", keyAddress(k))
 		return nil, p
 	case err != nil:
@@ -75,7 +75,7 @@ func withSecret(k policy.Key, secret apikey.Secret) *secretOutput {
 }
 
 const (
-	importTime    = 1200 * time.Millisecond // a request begins no key after it
+	importTime    = 1200 * time.Millisecond // a request creates no further key after it
 	maxImportBody = 512 << 10               // bytes; fits 100 keys of the maximum size
 )
 
@@ -130,7 +130,7 @@ func (ops operations) importKeys(ctx context.Context, in *importInput) (*importO
 		}
 		result, err := ops.importKey(ctx, k, edit)
 		if err != nil && len(out.Body.Results) > 0 {
-			break // the next request reports it
+			break // the next request reports the error
 		}
 		if err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func (ops operations) importKeys(ctx context.Context, in *importInput) (*importO
 	return out, nil
 }
 
-// importKey creates a key. Its error is one that every other key would get too.
+// importKey creates a key. It returns only errors that every other key would get too.
 func (ops operations) importKey(ctx context.Context, k ImportedKey, edit app.Edit) (ImportResult, error) {
 	n := policy.NewKey{Name: k.Name, Plan: k.Plan, Env: k.Env, Tags: k.Tags, Group: k.Group, Value: k.Value,
 		Status: policy.Status(k.Status)}

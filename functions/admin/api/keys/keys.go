@@ -78,7 +78,7 @@ type Key struct {
 	Override *Override           `json:"override,omitempty"`
 	Allow    []policydoc.Pattern `json:"allow,omitempty" doc:"Routes that the key may call, among those of its plan; if omitted, all of them"`
 	Expires  *time.Time          `json:"expires,omitempty"`
-	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of a manual ban; an automatic ban appears only in states"`
+	Banned   *time.Time          `json:"bannedUntil,omitempty" doc:"End of the ban; an automatic ban appears only in get-key and list-keys"`
 	Grace    *time.Time          `json:"graceUntil,omitempty" doc:"Until when the previous secret is valid"`
 	Version  int64               `json:"version"`
 	Created  *time.Time          `json:"created,omitempty"`
@@ -135,8 +135,8 @@ type (
 func Get(ctx context.Context, keys *app.Registry, id string) (policy.Key, error) {
 	if _, err := apikey.Parse(id); err == nil {
 		return policy.Key{}, rest.Invalid("path.id",
-			"is a whole secret, which belongs in no address: the first 12 characters behind the last _ "+
-				"are its id. Consider rotating it")
+			"is a whole secret, which does not belong in a URL. Its id is the first 12 characters after "+
+				"the last _. Consider rotating the key")
 	}
 	return keys.Get(ctx, id)
 }
@@ -221,7 +221,7 @@ type (
 		Group  string `query:"group" maxLength:"64" doc:"Only keys of this group"`
 		Tag    string `query:"tag" maxLength:"50" doc:"Only keys that have this tag"`
 		State  string `query:"state" enum:"overridden,blocked,near,shadow,banned,expiring,revoked,unreadable" doc:"Only keys in this state; banned, blocked and near are not sorted by name"`
-		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: the 64 callers with the most calls or denials of this hour, on one page. used: keys that called in the last 24 hours, latest first"`
+		Order  string `query:"order" enum:"name,busiest,blocked,used" default:"name" doc:"busiest and blocked: the keys among the 64 callers with the most calls or denials of this hour and the last, on one page. used: keys that called in the last 24 hours, latest first"`
 		rest.Paging
 	}
 	keysOutput struct {

@@ -41,9 +41,9 @@ func checkJSON(data []byte) error {
 		return json.Unmarshal(data, &anything) // for the message of the standard library
 	}
 	if text.IsValid(jsontext.AllowDuplicateNames(true)) {
-		return errors.New("a name stands twice in one object")
+		return errors.New("an object has the same name twice")
 	}
-	return errors.New("this is not UTF-8")
+	return errors.New("the body is not UTF-8")
 }
 
 // checkNesting checks maxNesting and maxFields in one pass, before anything is decoded.
@@ -60,7 +60,7 @@ func checkNesting(data []byte) error {
 			inString = true
 		case c == '{' || c == '[':
 			if depth++; depth > maxNesting {
-				return fmt.Errorf("this is nested deeper than %d levels", maxNesting)
+				return fmt.Errorf("the body is nested deeper than %d levels", maxNesting)
 			}
 			fields[depth] = 0
 		case (c == '}' || c == ']') && depth > 0:

@@ -10,8 +10,9 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Problem is an error in the form of RFC 9457. Its cause is logged, never answered.
-type Problem struct { //nolint:errname // its name is that of the schema in the document
+// Problem is an error in the form of RFC 9457. It does not contain the cause, which is
+// only logged.
+type Problem struct { //nolint:errname // the OpenAPI schema has this name
 	Type   string   `json:"type" doc:"URI of the problem type; about:blank if the status is enough" example:"about:blank"`
 	Title  string   `json:"title" doc:"Text of the status, or of the problem type"`
 	Status int      `json:"status" doc:"HTTP status"`
@@ -31,7 +32,7 @@ type Detail struct {
 	Message  string `json:"message"`
 }
 
-// AboutBlank is the type of a problem that the status describes fully.
+// AboutBlank is the type of a problem that its status describes completely.
 const AboutBlank = "about:blank"
 
 // MaxErrors bounds Problem.Errors.
@@ -92,9 +93,8 @@ var useProblems = sync.OnceFunc(func() {
 var statusDetails = map[int]string{
 	http.StatusUnprocessableEntity:   "The request is not valid: see errors.",
 	http.StatusRequestEntityTooLarge: "The body is too large.",
-	http.StatusUnsupportedMediaType: "The body is of a type that is not understood here: send " +
-		"application/json.",
-	http.StatusInternalServerError: "Internal error. It was logged.",
+	http.StatusUnsupportedMediaType:  "The type of the body is not supported: send application/json.",
+	http.StatusInternalServerError:   "Internal error. It was logged.",
 }
 
 // detailOf converts an error of huma. It omits the value, which may be a secret or long.
@@ -119,7 +119,7 @@ func Clip(text string) string {
 
 func capital(text string) string {
 	if text == "" {
-		return "This cannot be answered"
+		return "The request failed"
 	}
 	return strings.ToUpper(text[:1]) + text[1:]
 }

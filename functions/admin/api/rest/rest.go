@@ -97,7 +97,7 @@ type Operation struct {
 	MaxBody int64 // in bytes; 0 for the constant MaxBody
 	Details string
 	Answer  string       // media type of an answer that is not JSON
-	Schema  *huma.Schema // of such an answer
+	Schema  *huma.Schema // of an answer that is not JSON
 }
 
 // Register adds an operation.
@@ -107,18 +107,18 @@ func Register[In, Out any](g Group, o Operation, do func(context.Context, *In) (
 	if o.MaxBody == 0 {
 		o.MaxBody = MaxBody
 	}
-	described := huma.Operation{
+	operation := huma.Operation{
 		OperationID: o.ID, Method: method, Path: Prefix + path, Summary: o.Summary, Description: o.Details,
-		Tags: []string{g.name},
-		// the server and the gateway limit the time
-		DefaultStatus: o.Status, MaxBodyBytes: o.MaxBody, BodyReadTimeout: -1,
-		Security: a.rules.Security(o.Role),
+		Tags:          []string{g.name},
+		DefaultStatus: o.Status, MaxBodyBytes: o.MaxBody,
+		BodyReadTimeout: -1, // none: the server and API Gateway have time-outs
+		Security:        a.rules.Security(o.Role),
 	}
 	if o.Answer != "" {
-		described.Responses = map[string]*huma.Response{
+		operation.Responses = map[string]*huma.Response{
 			"200": {Description: "OK", Content: map[string]*huma.MediaType{o.Answer: {Schema: o.Schema}}}}
 	}
-	huma.Register(a.huma, described, func(ctx context.Context, in *In) (*Out, error) {
+	huma.Register(a.huma, operation, func(ctx context.Context, in *In) (*Out, error) {
 		out, err := do(ctx, in)
 		if err != nil {
 			return nil, a.rules.Problem(o.ID, err)
@@ -172,8 +172,7 @@ func (m IfMatch) Missing() error {
 		return nil
 	}
 	return NewProblem(http.StatusPreconditionRequired,
-		"Send If-Match with the ETag that you read, so that nobody's change is lost; * to change whatever "+
-			"is there.")
+		"Send If-Match with the ETag that you read, or * to change any version.")
 }
 
 // Any reports whether the change applies to any version.
@@ -199,13 +198,13 @@ func (m IfMatch) Version(current int64) (int64, error) {
 // Stale returns the 412 problem of a change that is not based on the current version.
 // given is nil if the tag names no version.
 func Stale(current int64, given *int64) *Problem {
-	based := "on no version of this API"
+	reason := "If-Match is not an ETag of this API"
 	if given != nil {
-		based = fmt.Sprintf("on version %d", *given)
+		reason = fmt.Sprintf("the change is based on version %d", *given)
 	}
-	p := NewProblem(http.StatusPreconditionFailed,
-		fmt.Sprintf("There is version %d by now; the change was based %s. Nothing was written: read it "+
-			"again.", current, based))
+	p := NewProblem(http.StatusPreconditionFailed, fmt.Sprintf(
+		"The current version is %d, but %s. Nothing was changed. Read the current version and try again.",
+		current, reason))
 	p.Current, p.Given = &current, given
 	p.header.Set("ETag", ETag(current))
 	return p

@@ -11,7 +11,8 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// Programs that read a body differently must not see different bodies.
+// A body that JSON parsers interpret differently is refused, and so is one that is large
+// or deeply nested.
 func TestStrictJSON(t *testing.T) {
 	fields := func(n int) string {
 		all := make([]string, n)
@@ -26,8 +27,8 @@ func TestStrictJSON(t *testing.T) {
 		{`{"a":"{[:{[:\"{{"}`, ""},
 		{fields(maxFields), ""},
 		{nested(maxNesting), ""},
-		{`{"a":1,"a":2}`, "a name stands twice"},
-		{`{"a":1,"\u0061":2}`, "a name stands twice"},
+		{`{"a":1,"a":2}`, "the same name twice"},
+		{`{"a":1,"\u0061":2}`, "the same name twice"},
 		{"{\"a\":\"\xff\"}", "not UTF-8"},
 		{`{"a":`, "unexpected end"},
 		{fields(maxFields + 1), "more than 64 fields"},
@@ -36,12 +37,12 @@ func TestStrictJSON(t *testing.T) {
 		var into any
 		err := strictJSON.Unmarshal([]byte(c.body), &into)
 		if (err == nil) != (c.problem == "") || err != nil && !strings.Contains(err.Error(), c.problem) {
-			t.Errorf("%.60s: %v, want %q", c.body, err, c.problem)
+			t.Errorf("%.60s: got %v, want %q", c.body, err, c.problem)
 		}
 	}
 }
 
-// A change without a version is refused, and so is one of another version.
+// Missing refuses a change without If-Match, and Version one with another version.
 func TestIfMatch(t *testing.T) {
 	for _, c := range []struct {
 		tag     string
@@ -57,23 +58,23 @@ func TestIfMatch(t *testing.T) {
 		var missing *Problem
 		if errors.As(m.Missing(), &missing) != c.missing ||
 			c.missing && missing.Status != http.StatusPreconditionRequired {
-			t.Errorf("%q: missing %+v", c.tag, missing)
+			t.Errorf("%q: Missing returns %+v, want an error: %t", c.tag, missing, c.missing)
 		}
 		version, err := m.Version(7)
 		var stale *Problem
 		if errors.As(err, &stale) != (c.status != 0) || version != c.version {
-			t.Errorf("%q: version %d, %v", c.tag, version, err)
+			t.Errorf("%q: got version %d, %v, want %d and status %d", c.tag, version, err, c.version, c.status)
 			continue
 		}
 		if stale != nil && (stale.Status != c.status || *stale.Current != 7 ||
 			stale.GetHeaders().Get("ETag") != ETag(7)) {
-			t.Errorf("%q: %+v", c.tag, stale)
+			t.Errorf("%q: got %+v, want status %d and version 7", c.tag, stale, c.status)
 		}
 	}
 }
 
-// A problem never repeats the value that was wrong: it may be a secret, or long.
-func TestProblemsRepeatNoValue(t *testing.T) {
+// A problem does not contain the invalid value, which may be a secret, or long.
+func TestProblemOmitsValue(t *testing.T) {
 	useProblems()
 	detail := &huma.ErrorDetail{Location: "body.name", Message: "too long", Value: "tg_secret"}
 	errs := []error{detail, errors.New(strings.Repeat("é", maxMessage))}
@@ -82,16 +83,16 @@ func TestProblemsRepeatNoValue(t *testing.T) {
 	}
 	var p *Problem
 	if !errors.As(huma.NewError(http.StatusUnprocessableEntity, "validation failed", errs...), &p) {
-		t.Fatal("no problem")
+		t.Fatal("NewError returns no Problem")
 	}
 	if len(p.Errors) != MaxErrors || p.Errors[0] != (Detail{Location: "body.name", Message: "too long"}) {
-		t.Errorf("%d errors, first %+v", len(p.Errors), p.Errors[0])
+		t.Errorf("got %d errors, the first %+v, want %d", len(p.Errors), p.Errors[0], MaxErrors)
 	}
 	if m := p.Errors[1].Message; len(m) > maxMessage+len("…") || !utf8.ValidString(m) {
-		t.Errorf("a message of %d bytes, UTF-8 %t", len(m), utf8.ValidString(m))
+		t.Errorf("a long message has %d bytes, valid UTF-8: %t", len(m), utf8.ValidString(m))
 	}
 	if strings.Contains(fmt.Sprintf("%+v", p.Errors), "secret") {
-		t.Error("the value is in the problem")
+		t.Error("the problem contains the value")
 	}
 }
 

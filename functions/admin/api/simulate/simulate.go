@@ -80,18 +80,18 @@ func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 	slices.Sort(at)
 	decisions, err := accuracy.Trace(limit, at)
 	if err != nil {
-		return nil, rest.Invalid("body.calls", "these calls cannot be played")
+		return nil, rest.Invalid("body.calls", "cannot be simulated")
 	}
 	out := &simulateOutput{}
 	for i, d := range decisions {
-		played := Decision{At: at[i].Seconds(), Allowed: d.Allowed, Remaining: d.Limits[0].Remaining}
+		decision := Decision{At: at[i].Seconds(), Allowed: d.Allowed, Remaining: d.Limits[0].Remaining}
 		if d.Allowed {
 			out.Body.Allowed++
 		} else {
 			wait := d.RetryAfter().Seconds()
-			played.RetryAfter = &wait
+			decision.RetryAfter = &wait
 		}
-		out.Body.Decisions = append(out.Body.Decisions, played)
+		out.Body.Decisions = append(out.Body.Decisions, decision)
 	}
 	return out, nil
 }
@@ -173,11 +173,11 @@ func play(s accuracy.Scenario) (*labOutput, error) {
 		return nil, rest.Invalid("body", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	if n := s.Count(); n < 1 || n > maxPlayed {
-		return nil, rest.Invalid("body", fmt.Sprintf("makes %d calls: must be 1 to %d", n, maxPlayed))
+		return nil, rest.Invalid("body", fmt.Sprintf("describes %d calls: must be 1 to %d", n, maxPlayed))
 	}
 	result, err := accuracy.Run(s)
 	if err != nil {
-		return nil, rest.Invalid("body", "these calls cannot be played")
+		return nil, rest.Invalid("body", "cannot be simulated")
 	}
 	out := &labOutput{}
 	out.Body.Calls, out.Body.Demand, out.Body.Exact = result.Calls, result.Demand, outcomeOf(result.Exact)
@@ -194,7 +194,7 @@ func outcomeOf(o accuracy.Outcome) Outcome {
 // requireField adds an error if a number is missing.
 func requireField(details *rest.Details, field string, n int64) {
 	if n == 0 {
-		details.Add(field, errors.New("is needed, but for recorded calls"))
+		details.Add(field, errors.New("is required, except with shape recorded"))
 	}
 }
 
@@ -212,7 +212,7 @@ func recorded(minutes []int64, seed uint64, details *rest.Details) accuracy.Traf
 		sum += calls
 	}
 	if sum < 1 || sum > maxPlayed {
-		details.Add("minutes", fmt.Errorf("make %d calls: must be 1 to %d", sum, maxPlayed))
+		details.Add("minutes", fmt.Errorf("have %d calls: must be 1 to %d", sum, maxPlayed))
 		return accuracy.Traffic{}
 	}
 	traffic, err := recording.Traffic(seed)
