@@ -56,14 +56,14 @@ func newSealer(secret []byte) (sealer, error) {
 func (s sealer) seal(f flow) (string, error) {
 	var text bytes.Buffer
 	plain := json.NewEncoder(&text)
-	plain.SetEscapeHTML(false) // or a query of many parameters would be too long for a cookie
+	plain.SetEscapeHTML(false) // escaped, a query with many parameters would exceed a cookie
 	if err := plain.Encode(f); err != nil {
 		return "", fmt.Errorf("seal flow: %w", err)
 	}
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, text.Bytes(), nil)), nil //nolint:gosec // it draws the nonce itself
 }
 
-var errSeal = errors.New("the cookie was not made here")
+var errSeal = errors.New("the cookie was not sealed with this secret")
 
 func (s sealer) open(sealed string) (flow, error) {
 	text, err := base64.RawURLEncoding.DecodeString(sealed)

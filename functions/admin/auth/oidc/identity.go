@@ -40,10 +40,10 @@ func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken,
 	}
 	info, err := e.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	if err != nil {
-		return nil, fmt.Errorf("ask the provider for claims: %w", err)
+		return nil, fmt.Errorf("get claims from the userinfo endpoint: %w", err)
 	}
 	if info.Subject != t.Subject {
-		return nil, fmt.Errorf("%w: the claims are those of another", ErrToken)
+		return nil, fmt.Errorf("%w: the userinfo endpoint returned another subject", ErrToken)
 	}
 	if err := info.Claims(&claims); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
@@ -53,7 +53,7 @@ func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken,
 
 func (p *Provider) identify(subject string, claims map[string]any, next string) (Identity, error) {
 	if subject == "" || len(subject) > maxID || printable(subject) != subject {
-		return Identity{}, fmt.Errorf("%w: its subject is no name", ErrToken)
+		return Identity{}, fmt.Errorf("%w: its subject is empty, too long or not printable", ErrToken)
 	}
 	role, present := p.config.role(claims)
 	if role == auth.Nobody {
@@ -63,7 +63,7 @@ func (p *Provider) identify(subject string, claims map[string]any, next string) 
 	return Identity{Actor: actor, Next: next}, nil
 }
 
-// nameIn returns a name to display. People may have chosen it themselves.
+// nameIn returns a name to display. Users may have chosen it themselves.
 func nameIn(claims map[string]any, subject string) string {
 	for _, claim := range []string{"preferred_username", "email", "name"} {
 		if text, ok := claims[claim].(string); ok && strings.TrimSpace(text) != "" {

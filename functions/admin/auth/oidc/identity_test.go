@@ -9,8 +9,7 @@ import (
 	"tidegate/functions/admin/auth"
 )
 
-// A role comes from the whole text of a claim's value, wherever providers put it, and
-// from nothing else.
+// A role comes from a whole value of the claim, which may be a text, a list or nested.
 func TestRoleFromClaim(t *testing.T) {
 	nested := map[string]any{"realm_access": map[string]any{"roles": []any{"staff", 7, "ops"}}}
 	rows := []struct {
@@ -37,7 +36,7 @@ func TestRoleFromClaim(t *testing.T) {
 	for _, row := range rows {
 		c := Config{RoleClaim: row.claim, EditorValues: []string{"ops", ""}, ViewerValues: []string{"staff"}}
 		if role, present := c.role(row.claims); role != row.want || present != row.present {
-			t.Errorf("%s in %v: %v %v, want %v %v", row.claim, row.claims, role, present,
+			t.Errorf("%s in %v: got %v %v, want %v %v", row.claim, row.claims, role, present,
 				row.want, row.present)
 		}
 	}
@@ -58,7 +57,7 @@ func TestCheckURL(t *testing.T) {
 		"http://127.0.0.1.example.com", "://",
 	} {
 		if err := CheckURL(bad); err == nil {
-			t.Errorf("%s is taken", bad)
+			t.Errorf("%s is accepted", bad)
 		}
 	}
 }
@@ -79,7 +78,7 @@ func TestNewRefuses(t *testing.T) {
 		bad := good
 		spoil(&bad)
 		if _, err := New(bad, secret); err == nil {
-			t.Errorf("%s: taken", name)
+			t.Errorf("%s: an invalid value is accepted", name)
 		}
 	}
 	changed := good
@@ -88,26 +87,27 @@ func TestNewRefuses(t *testing.T) {
 		Issuer: "https://x", ClientID: "c", ClientSecret: "rotated", RedirectURL: "https://y/cb",
 		RoleClaim: "groups", EditorValues: []string{"ops"},
 	}).fingerprint() {
-		t.Error("the fingerprint does not follow what roles mean")
+		t.Error("the fingerprint must change with the values of roles, and not with the secret")
 	}
 }
 
-// Two people are never one: a subject that cannot be shown as it is names nobody.
+// A subject that is empty, too long or not printable is refused, so that no two users have
+// the same id.
 func TestSubjects(t *testing.T) {
 	p := newProvider(t, Config{Issuer: "https://x", ClientID: "c"})
 	claims := map[string]any{"groups": "ops"}
 	if got, err := p.identify("a b|ü", claims, "/"); err != nil || got.Actor.ID != "oidc:a b|ü" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, %v, want the id oidc:a b|ü", got, err)
 	}
 	for _, subject := range []string{"", "a\x00", "\xff", "a\u202eb", strings.Repeat("s", maxID+1)} {
 		if got, err := p.identify(subject, claims, "/"); !errors.Is(err, ErrToken) || got.Actor.Known() {
-			t.Errorf("%q: %+v, %v", subject, got, err)
+			t.Errorf("%q: got %+v, %v, want ErrToken", subject, got, err)
 		}
 	}
 }
 
-// The cookie of a login under way fits into a browser, however long the address that it
-// leads back to.
+// The cookie of a login in progress fits into a browser's limit, even with the longest
+// address to return to.
 func TestFlowFitsACookie(t *testing.T) {
 	s, err := newSealer(secret)
 	if err != nil {
@@ -116,27 +116,27 @@ func TestFlowFitsACookie(t *testing.T) {
 	want := newFlow("/keys?"+strings.Repeat("&", 1990), time.Now().UTC().Round(0))
 	text, err := s.seal(want)
 	if err != nil || len(text) > 3800 {
-		t.Errorf("%d bytes, %v", len(text), err)
+		t.Errorf("got %d bytes, %v, want at most 3800", len(text), err)
 	}
 	if got, err := s.open(text); err != nil || got != want {
-		t.Errorf("opened: %+v, %v", got, err)
+		t.Errorf("open: got %+v, %v, want %+v", got, err, want)
 	}
 	other, err := newSealer([]byte(strings.Repeat("o", 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := other.open(text); err == nil {
-		t.Error("another secret opens it")
+		t.Error("a sealer with another secret opens the cookie")
 	}
 }
 
-// Names of people are bounded and hold nothing that turns a page around.
+// Names to display are bounded and printable.
 func TestNames(t *testing.T) {
 	if got := nameIn(map[string]any{"preferred_username": "  ", "email": "a\u202eb\x00"},
 		"s"); got != "a�b�" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want the printable characters of the email", got)
 	}
 	if got := nameIn(map[string]any{}, strings.Repeat("s", 1000)); len([]rune(got)) != maxName {
-		t.Errorf("%d characters", len([]rune(got)))
+		t.Errorf("got %d characters, want %d", len([]rune(got)), maxName)
 	}
 }

@@ -31,10 +31,10 @@ const (
 )
 
 // ErrFlow means that an answer belongs to no recent log-in of this browser.
-var ErrFlow = errors.New("no such login is under way")
+var ErrFlow = errors.New("the answer belongs to no login in progress")
 
 // ErrToken means that the provider's response is not valid.
-var ErrToken = errors.New("the provider's answer cannot be trusted")
+var ErrToken = errors.New("the provider's answer is not valid")
 
 // RefusedError means that the provider did not log the person in.
 type RefusedError struct{ Code string }
@@ -62,7 +62,7 @@ func CheckURL(text string) error {
 	switch {
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 		u.Opaque != "":
-		return errors.New("is no address such as https://login.example.com")
+		return errors.New("is not an address such as https://login.example.com")
 	case u.Scheme == "http" && onThisMachine(u.Hostname()):
 		return nil
 	case u.Scheme != "https":
@@ -266,8 +266,8 @@ func (p *Provider) scopes() []string {
 	return append([]string{gooidc.ScopeOpenID}, p.config.Scopes...)
 }
 
-// authStyle returns the provider's client authentication. The library would try both
-// ways, but the second try would find the code used. The standard's default is basic.
+// authStyle returns the provider's method of client authentication, by default basic, as in
+// the standard. The library would try both methods, but a second try would reuse the code.
 func authStyle(methods []string) oauth2.AuthStyle {
 	if len(methods) == 0 || slices.Contains(methods, "client_secret_basic") {
 		return oauth2.AuthStyleInHeader
@@ -275,8 +275,8 @@ func authStyle(methods []string) oauth2.AuthStyle {
 	return oauth2.AuthStyleInParams
 }
 
-// flowOf opens the browser's cookie. It fails unless the answer has the cookie's state,
-// is in time, and comes from this provider.
+// flowOf opens the browser's cookie. It returns ErrFlow unless the answer has the cookie's
+// state, is in time, and comes from this provider.
 func (p *Provider) flowOf(sealed string, answer url.Values) (flow, error) {
 	f, err := p.sealer.open(sealed)
 	if err != nil || !p.now().Before(f.Ends) || !equal(f.State, answer.Get("state")) {
@@ -297,24 +297,24 @@ func (p *Provider) verify(ctx context.Context, e *endpoints, raw, nonce string) 
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
 	}
 	if !equal(t.Nonce, nonce) {
-		return nil, fmt.Errorf("%w: its nonce is not ours", ErrToken)
+		return nil, fmt.Errorf("%w: its nonce is another", ErrToken)
 	}
 	var party struct {
 		Authorized string `json:"azp"`
 	}
 	if err := t.Claims(&party); err != nil || len(t.Audience) > 1 && party.Authorized != p.config.ClientID {
-		return nil, fmt.Errorf("%w: it was made for another", ErrToken)
+		return nil, fmt.Errorf("%w: it was issued to another client", ErrToken)
 	}
 	return t, nil
 }
 
-// exchangeError leaves the provider's reply, which may repeat our secrets, out of the
+// exchangeError omits the provider's response, which may contain our secrets, from the
 // error.
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.Response != nil &&
 		refused.Response.StatusCode < http.StatusInternalServerError {
-		return fmt.Errorf("%w: its token endpoint answers %d %s", ErrToken, refused.Response.StatusCode,
+		return fmt.Errorf("%w: the token endpoint returned %d %s", ErrToken, refused.Response.StatusCode,
 			printable(refused.ErrorCode))
 	}
 	return errors.New("the provider's token endpoint does not answer")

@@ -21,7 +21,7 @@ const callback = "http://127.0.0.1:9/login/oidc/callback"
 
 var secret = []byte(strings.Repeat("s", 32))
 
-// fixture is our client of a real provider, and somebody who logs in there.
+// fixture is a client of a real provider, and a person who logs in there.
 type fixture struct {
 	*Provider
 	t      *testing.T
@@ -54,7 +54,8 @@ func newProvider(t *testing.T, c Config) *Provider {
 	return p
 }
 
-// login begins and goes to the provider; change may spoil the address on its way there.
+// login starts a login and completes it at the provider. change, if any, changes the query
+// of the address first.
 func (f *fixture) login(name string, change func(url.Values)) (sealed string, answer url.Values) {
 	f.t.Helper()
 	address, sealed, err := f.Start(f.t.Context(), "/keys?q=a")
@@ -72,13 +73,13 @@ func (f *fixture) login(name string, change func(url.Values)) (sealed string, an
 	u.RawQuery = q.Encode()
 	back := f.person.Login(u.String(), name)
 	if !strings.HasPrefix(back.String(), callback+"?") {
-		f.t.Fatalf("sent to %s", back)
+		f.t.Fatalf("got redirect to %s, want %s", back, callback)
 	}
 	return sealed, back.Query()
 }
 
-// Groups decide on the role, whether they are in the id token or only at the userinfo
-// endpoint; the name is for people, the subject names the actor.
+// The groups decide the role, whether they are in the id token or only at the userinfo
+// endpoint. The actor's id is the subject.
 func TestRoles(t *testing.T) {
 	for place, inIDToken := range map[string]bool{"id token": true, "userinfo": false} {
 		t.Run(place, func(t *testing.T) {
@@ -94,29 +95,29 @@ func TestRoles(t *testing.T) {
 					var missing *NoRoleError
 					if !errors.As(err, &missing) || missing.Claim != "groups" ||
 						missing.Present != strings.Contains(name, ":") {
-						t.Errorf("%s: %+v, %v", name, got, err)
+						t.Errorf("%s: got %+v, %v, want a NoRoleError", name, got, err)
 					}
 					continue
 				}
 				short, _, _ := strings.Cut(name, ":")
 				actor := auth.Actor{ID: "oidc:" + name, Name: short, Kind: auth.User, Role: want}
 				if err != nil || got.Actor != actor || got.Next != "/keys?q=a" {
-					t.Errorf("%s: %+v, %v; want %+v", name, got, err, actor)
+					t.Errorf("%s: got %+v, %v, want %+v", name, got, err, actor)
 				}
 			}
 		})
 	}
 }
 
-// An answer counts only for the browser that asked, with its own state, in time, once,
-// and as the provider gave it.
+// An answer is accepted only from the browser that started the login, with its state, in
+// time, once, and unchanged.
 func TestAttacks(t *testing.T) {
 	f := newFixture(t, true)
 	finish := func(name string, sealed string, answer url.Values, want error) {
 		t.Helper()
 		got, err := f.Finish(t.Context(), sealed, answer)
 		if !errors.Is(err, want) || got.Actor.Known() {
-			t.Errorf("%s: %+v, %v; want %v", name, got, err, want)
+			t.Errorf("%s: got %+v, %v, want %v", name, got, err, want)
 		}
 	}
 	sealed, answer := f.login("ada:ops", nil)
@@ -129,12 +130,12 @@ func TestAttacks(t *testing.T) {
 	finish("no state", sealed, with(answer, "state", ""), ErrFlow)
 	finish("another issuer", sealed, with(answer, "iss", "https://evil.example"), ErrFlow)
 	finish("code of another login", sealed, with(answer, "code", otherAnswer.Get("code")), ErrToken)
-	finish("made-up code", sealed, with(answer, "code", "x"), ErrToken)
+	finish("invented code", sealed, with(answer, "code", "x"), ErrToken)
 	f.clock = f.clock.Add(FlowLife)
 	finish("too late", sealed, answer, ErrFlow)
 	f.clock = f.clock.Add(-FlowLife)
 	if _, err := f.Finish(t.Context(), sealed, answer); err != nil {
-		t.Fatalf("the honest answer: %v", err)
+		t.Fatalf("the unchanged answer: %v", err)
 	}
 	finish("replayed code", sealed, answer, ErrToken)
 	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Set("nonce", "x") })
@@ -144,13 +145,13 @@ func TestAttacks(t *testing.T) {
 	sealed, answer = f.login("ada:ops", func(q url.Values) {
 		q.Set("code_challenge", strings.Repeat("x", 43))
 	})
-	finish("another's challenge", sealed, answer, ErrToken)
+	finish("another challenge", sealed, answer, ErrToken)
 	sealed, answer = f.login("ada:ops", func(q url.Values) { q.Set("client_id", "other") })
 	finish("code of another client", sealed, answer, ErrToken)
 }
 
-// An id token that the same provider made for another client, honestly, opens nothing
-// here, nor does one whose signature or algorithm was changed.
+// An id token that the provider issued to another client is refused, and so is one with a
+// changed signature or algorithm.
 func TestForeignIDToken(t *testing.T) {
 	f := newFixture(t, true)
 	ours := f.Provider
@@ -176,7 +177,7 @@ func TestForeignIDToken(t *testing.T) {
 		t.Fatalf("the other client refuses its own token: %v", err)
 	}
 	if _, err := ours.verify(ctx, endpoints, raw, theirs.Nonce); !errors.Is(err, ErrToken) {
-		t.Errorf("we take a token of another client: %v", err)
+		t.Errorf("a token of another client: got %v, want ErrToken", err)
 	}
 	parts := strings.Split(raw, ".")
 	const none = "eyJhbGciOiJub25lIn0" // {"alg":"none"}
@@ -186,26 +187,26 @@ func TestForeignIDToken(t *testing.T) {
 		"empty":   "", "text": "x", "access token": tokens.AccessToken,
 	} {
 		if _, err := f.verify(ctx, endpoints, token, theirs.Nonce); !errors.Is(err, ErrToken) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want ErrToken", name, err)
 		}
 	}
 	f.now = func() time.Time { return time.Now().Add(24 * time.Hour) }
 	if _, err := f.verify(ctx, endpoints, raw, theirs.Nonce); !errors.Is(err, ErrToken) {
-		t.Errorf("expired: %v", err)
+		t.Errorf("expired: got %v, want ErrToken", err)
 	}
 }
 
-// What the provider says went wrong is distinguished from what is wrong with us.
+// A refusal by the provider is a RefusedError with its code, if the state is valid.
 func TestRefused(t *testing.T) {
 	f := newFixture(t, true)
 	sealed, answer := f.login("ada:ops", func(q url.Values) { q.Set("prompt", "none") })
 	var refused *RefusedError
 	if _, err := f.Finish(t.Context(), sealed, answer); !errors.As(err, &refused) ||
 		refused.Code != "login_required" {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want login_required", err)
 	}
 	if _, err := f.Finish(t.Context(), sealed, with(answer, "state", "x")); !errors.Is(err, ErrFlow) {
-		t.Errorf("a refusal without our state: %v", err)
+		t.Errorf("a refusal with another state: got %v, want ErrFlow", err)
 	}
 }
 
@@ -214,7 +215,7 @@ func TestLogoutURL(t *testing.T) {
 	u, err := url.Parse(f.LogoutURL(t.Context(), "http://127.0.0.1:9/login"))
 	if err != nil || !strings.HasPrefix(u.String(), f.config.Issuer+"/") ||
 		u.Query().Get("client_id") != "dashboard" {
-		t.Fatalf("%s, %v", u, err)
+		t.Fatalf("got %s, %v, want an address of the provider with the client id", u, err)
 	}
 	client := http.Client{Timeout: waiting.Timeout}
 	res, err := client.Get(u.String())
@@ -223,17 +224,17 @@ func TestLogoutURL(t *testing.T) {
 	}
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		t.Errorf("the provider answers %d", res.StatusCode)
+		t.Errorf("the provider returns %d, want 200", res.StatusCode)
 	}
 }
 
-// Nothing is asked of the provider before a login, and one that was unavailable is found
-// when it is back.
-func TestLazy(t *testing.T) {
-	asked, unavailable := 0, true
+// The provider is not contacted before a login. A provider that was unavailable is used
+// again when it recovers.
+func TestDiscoveryIsLazy(t *testing.T) {
+	requests, unavailable := 0, true
 	var server *httptest.Server
 	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked++
+		requests++
 		if unavailable {
 			w.WriteHeader(http.StatusBadGateway)
 			return
@@ -244,11 +245,11 @@ func TestLazy(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	p := newProvider(t, Config{Issuer: server.URL, ClientID: "dashboard", ClientSecret: "x"})
-	if asked != 0 {
-		t.Error("asked at the start")
+	if requests != 0 {
+		t.Error("New contacts the provider")
 	}
 	if _, _, err := p.Start(t.Context(), "/"); err == nil {
-		t.Error("a provider that is unavailable starts a login")
+		t.Error("an unavailable provider: Start returns no error")
 	}
 	unavailable = false
 	for range 3 {
@@ -256,11 +257,11 @@ func TestLazy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if asked != 2 {
-		t.Errorf("asked %d times, want once more after the failure", asked)
+	if requests != 2 {
+		t.Errorf("got %d requests, want one more after the failure", requests)
 	}
 	if got := p.LogoutURL(t.Context(), callback); got != "" {
-		t.Errorf("sends people to %s to log out", got)
+		t.Errorf("got logout address %s, want none", got)
 	}
 }
 

@@ -136,7 +136,7 @@ func (u *Users) Authenticate(ctx context.Context, name, password string) (User, 
 }
 
 // standIn returns the user whose hash is computed for an unknown name. It is always the
-// same for a name, as for a known name.
+// same user for a name, so that the time to hash does not vary.
 func (u *Users) standIn(name string) User {
 	sum := sha256.Sum256([]byte(name))
 	return u.list[binary.BigEndian.Uint64(sum[:])%uint64(len(u.list))]
@@ -173,7 +173,7 @@ func parseUser(entry string) (User, error) {
 	}
 	parsedHash, err := ParseHash(hash)
 	if err != nil {
-		return User{}, errors.New(who + ": the hash is no argon2id hash")
+		return User{}, errors.New(who + ": the hash is not an argon2id hash")
 	}
 	if parsedHash.Weak() {
 		return User{}, errors.New(who + ": the hash takes less than 19 MiB to compute")

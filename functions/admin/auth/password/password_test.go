@@ -31,7 +31,7 @@ func user(t *testing.T, name string, role auth.Role, password string) User {
 	return User{Name: name, Role: role, Hash: hash}
 }
 
-// Only a name with its own password opens anything.
+// Authenticate accepts only a user's name with that user's password.
 func TestAuthenticate(t *testing.T) {
 	users, err := NewUsers([]User{user(t, "ada", auth.Editor, "a-secret"),
 		user(t, "bob", auth.Viewer, "b-secret")})
@@ -53,21 +53,20 @@ func TestAuthenticate(t *testing.T) {
 	} {
 		got, err := users.Authenticate(t.Context(), row.name, row.password)
 		if got.Role != row.role || (row.role == auth.Nobody) != errors.Is(err, ErrWrong) {
-			t.Errorf("%s: %v, %v; want %v", row.name, got.Role, err, row.role)
+			t.Errorf("%s: got %v, %v, want %v", row.name, got.Role, err, row.role)
 		}
 	}
-	// An unknown name whose stand-in has the typed password is refused all the same.
+	// An unknown name is refused, even with the password of its stand-in.
 	for i := range 20 {
 		name := fmt.Sprint("nobody", i)
 		if _, err := users.Authenticate(t.Context(), name,
 			map[string]string{"ada": "a-secret", "bob": "b-secret"}[users.standIn(name).Name]); err == nil {
-			t.Errorf("%s is let in", name)
+			t.Errorf("%s: Authenticate returns no error", name)
 		}
 	}
 }
 
-// Hashing is bounded: whoever comes while others hash waits, and gives up with the
-// context.
+// At most maxHashing passwords are hashed at once. Others wait until their context ends.
 func TestHashingIsBounded(t *testing.T) {
 	users, err := NewUsers([]User{user(t, "ada", auth.Editor, "a-secret")})
 	if err != nil {
@@ -79,42 +78,42 @@ func TestHashingIsBounded(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := users.Authenticate(ctx, "ada", "a-secret"); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v while all turns are taken", err)
+		t.Errorf("without a free turn: got %v, want context.Canceled", err)
 	}
 	<-users.turns
 	if _, err := users.Authenticate(t.Context(), "ada", "a-secret"); err != nil {
-		t.Errorf("got %v with a free turn", err)
+		t.Errorf("with a free turn: %v", err)
 	}
 	if len(users.turns) != maxHashing-1 {
 		t.Error("a turn was not given back")
 	}
 }
 
-func TestNobody(t *testing.T) {
+func TestNoUsers(t *testing.T) {
 	users, err := NewUsers(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := users.Authenticate(t.Context(), "", ""); !errors.Is(err, ErrWrong) || !users.Empty() {
-		t.Errorf("an empty list lets in: %v", err)
+		t.Errorf("without users: got %v, want ErrWrong", err)
 	}
 }
 
-// The fingerprint, which sessions are bound to, differs for every change, and no two
-// fields run together.
+// The fingerprint, to which sessions are bound, changes with each field. Fields are
+// separated, so that different users cannot have the same.
 func TestFingerprint(t *testing.T) {
 	ada := user(t, "ada", auth.Editor, "a-secret")
 	again := ada
 	seen := map[string]bool{ada.Fingerprint(): true}
 	if !seen[again.Fingerprint()] {
-		t.Error("it is not stable")
+		t.Error("the fingerprint of a user is not stable")
 	}
 	for _, other := range []User{
 		{"bob", ada.Role, ada.Hash}, {"ada", auth.Viewer, ada.Hash}, user(t, "ada", auth.Editor, "a-secret"),
 		{"adaeditor", ada.Role, ada.Hash},
 	} {
 		if seen[other.Fingerprint()] {
-			t.Errorf("%s %s has the fingerprint of another", other.Name, other.Role)
+			t.Errorf("%s %s has the fingerprint of another user", other.Name, other.Role)
 		}
 		seen[other.Fingerprint()] = true
 	}
@@ -134,7 +133,7 @@ func TestNewUsersRefuses(t *testing.T) {
 		bad := ada
 		spoil(&bad)
 		if _, err := NewUsers([]User{ada, bad}); err == nil || !strings.Contains(err.Error(), "user 2 ") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error about user 2", name, err)
 		}
 	}
 }
@@ -144,24 +143,24 @@ func TestParseUsers(t *testing.T) {
 	users, err := ParseUsers(" ada:editor:" + good + " ;bob:viewer:" + good + "\n")
 	if err != nil || len(users) != 2 || users[0].Role != auth.Editor || users[1].Name != "bob" ||
 		users[1].Role != auth.Viewer {
-		t.Fatalf("%v, %v", users, err)
+		t.Fatalf("got %v, %v, want an editor and bob, a viewer", users, err)
 	}
 	if users, err := ParseUsers(" \n"); err != nil || len(users) != 0 {
-		t.Errorf("nothing: %v, %v", users, err)
+		t.Errorf("an empty text: got %v, %v, want no users", users, err)
 	}
 	weak := hashOf(t, "secret", 64)
 	for entry, want := range map[string]string{
 		"s3cret":             "entry 2 is not name:role:hash",
 		"bob:viewer":         "entry 2 is not name:role:hash",
 		"bob:admin:" + good:  `entry 2 ("bob"): the role must be viewer or editor`,
-		"bob:viewer:s3cret":  `entry 2 ("bob"): the hash is no argon2id hash`,
+		"bob:viewer:s3cret":  `entry 2 ("bob"): the hash is not an argon2id hash`,
 		"bob:viewer:" + weak: `entry 2 ("bob"): the hash takes less than 19 MiB`,
 		":viewer:" + good:    `entry 2 ("") has no name`,
 		strings.Repeat("b", 65) + ":viewer:" + good: "has a name of more than 64 characters",
 	} {
 		_, err := ParseUsers("ada:editor:" + good + " " + entry)
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40s: %v, want %s", entry, err, want)
+			t.Errorf("%.40s: got %v, want %s", entry, err, want)
 			continue
 		}
 		if strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "$argon2id") {
@@ -193,6 +192,6 @@ func TestParseHash(t *testing.T) {
 	}
 	parsed, err := ParseHash(good)
 	if err != nil || strings.Contains(fmt.Sprintf("%v %+v %#v", parsed, parsed, parsed), "argon2id") {
-		t.Errorf("a Hash prints itself, %v", err)
+		t.Errorf("a formatted Hash contains the hash, or an error: %v", err)
 	}
 }

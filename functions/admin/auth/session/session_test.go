@@ -24,7 +24,7 @@ var _ interface {
 
 const idle = 30 * time.Minute
 
-// fixture is a store on a server whose time a test moves.
+// fixture is a store on a server with a clock that the test sets.
 type fixture struct {
 	*Store
 	server *miniredis.Miniredis
@@ -64,7 +64,7 @@ func (f *fixture) wants(t *testing.T, token, data string, found bool) {
 	t.Helper()
 	got, ok, err := f.Find(token)
 	if err != nil || ok != found || string(got) != data {
-		t.Fatalf("find: %q %v %v, want %q %v", got, ok, err, data, found)
+		t.Fatalf("Find: got %q %v %v, want %q %v", got, ok, err, data, found)
 	}
 }
 
@@ -81,24 +81,24 @@ func TestCommitFindDelete(t *testing.T) {
 	}
 	f.wants(t, "token", "", false)
 	if err := f.Delete("never there"); err != nil {
-		t.Errorf("delete of nothing: %v", err)
+		t.Errorf("delete of an unknown session: %v", err)
 	}
 }
 
-// Whoever reads the store learns no token.
+// Valkey has no token in plain text.
 func TestTokenIsHashed(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "secret-token", "data", time.Hour)
 	keys := f.server.Keys()
 	if len(keys) != 1 || !strings.HasPrefix(keys[0], "tg:session:") || len(keys[0]) != len("tg:session:")+43 {
-		t.Fatalf("keys %q", keys)
+		t.Fatalf("got keys %q, want one with a hash", keys)
 	}
 	if strings.Contains(f.server.Dump(), "secret-token") {
-		t.Errorf("the token is in the store: %s", f.server.Dump())
+		t.Errorf("the token is in Valkey: %s", f.server.Dump())
 	}
 }
 
-// Use keeps a session alive; nobody using it ends it.
+// A request renews a session, and a session without requests ends.
 func TestIdle(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "token", "data", 12*time.Hour)
@@ -110,7 +110,7 @@ func TestIdle(t *testing.T) {
 	f.wants(t, "token", "", false)
 }
 
-// Use does not keep a session alive beyond the expiry that scs gave it.
+// Requests do not renew a session beyond the expiry that scs gave it.
 func TestLifetime(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "token", "data", 12*time.Hour)
@@ -133,7 +133,7 @@ func TestShortLifetime(t *testing.T) {
 	f.wants(t, "other", "", false)
 }
 
-// A request that was under way while another logged out saves nothing.
+// A request in progress cannot save a session that was deleted meanwhile.
 func TestSaveAfterLogout(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "token", "data", time.Hour)
@@ -144,7 +144,7 @@ func TestSaveAfterLogout(t *testing.T) {
 	f.wants(t, "token", "", false)
 }
 
-// Nothing is kept for ever.
+// Every stored key expires.
 func TestEverythingExpires(t *testing.T) {
 	f := newFixture(t)
 	for i := range 10 {
@@ -157,7 +157,7 @@ func TestEverythingExpires(t *testing.T) {
 	}
 	f.pass(time.Hour + time.Second)
 	if keys := f.server.Keys(); len(keys) != 0 {
-		t.Errorf("left: %q", keys)
+		t.Errorf("got keys %q, want none", keys)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestDamagedValue(t *testing.T) {
 	}
 }
 
-// A store that is unavailable is an error, not a missing session.
+// An unavailable store is an error, not a missing session.
 func TestServerUnavailable(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "token", "data", time.Hour)
@@ -180,7 +180,7 @@ func TestServerUnavailable(t *testing.T) {
 	}
 	f.server.SetError("ERR out of order")
 	if _, found, err := f.Find("token"); err == nil || found {
-		t.Errorf("find: %v, %v", found, err)
+		t.Errorf("Find: got %v, %v, want an error", found, err)
 	}
 	if err := f.Commit("token", nil, f.clock.Add(time.Hour)); err == nil {
 		t.Error("commit: no error")
@@ -193,8 +193,7 @@ func TestServerUnavailable(t *testing.T) {
 	}
 }
 
-// A connection that died between two requests, as while the function was frozen, costs no
-// request.
+// A connection that was lost between two requests, as in a freeze, fails no request.
 func TestAfterConnectionLost(t *testing.T) {
 	f := newFixture(t)
 	f.commit(t, "token", "one", time.Hour)
@@ -215,8 +214,7 @@ func TestAfterConnectionLost(t *testing.T) {
 	f.wants(t, "token", "", false)
 }
 
-// The session manager of the dashboard works on this store: a session that it made is
-// found again.
+// The session manager of the dashboard can save a session in this store and load it again.
 func TestWithManager(t *testing.T) {
 	f := newFixture(t)
 	f.now = time.Now
@@ -233,11 +231,11 @@ func TestWithManager(t *testing.T) {
 	}
 	again, err := m.Load(t.Context(), token)
 	if err != nil || m.GetString(again, "user") != "ada" {
-		t.Errorf("loaded %q, %v", m.GetString(again, "user"), err)
+		t.Errorf("got user %q, %v, want ada", m.GetString(again, "user"), err)
 	}
 }
 
-// login is what the dashboard does when somebody logs in.
+// login enrolls and saves a session, as the dashboard does.
 func (f *fixture) login(t *testing.T, user, token string, life time.Duration) {
 	t.Helper()
 	if err := f.Enroll(t.Context(), user, token, f.clock.Add(life)); err != nil {
@@ -258,11 +256,11 @@ func (f *fixture) lists(t *testing.T, user string, tokens ...string) {
 	}
 	same := func(a, b Session) bool { return a.ID == b.ID && bytes.Equal(a.Data, b.Data) }
 	if !slices.EqualFunc(all, want, same) {
-		t.Fatalf("%s has %q, want %q", user, all, want)
+		t.Fatalf("%s: got sessions %q, want %q", user, all, want)
 	}
 }
 
-// A user's sessions are listed while they live, and those of nobody else.
+// List returns the user's sessions that have not ended, and none of other users.
 func TestList(t *testing.T) {
 	f := newFixture(t)
 	f.lists(t, "ada")
@@ -280,8 +278,8 @@ func TestList(t *testing.T) {
 	f.lists(t, "ada")
 }
 
-// On a cluster a user's sessions lie in many slots. The function has no more rights than
-// it needs.
+// On a cluster, a user's sessions are in several slots. The ACL of the admin function is
+// sufficient for them.
 func TestUserOnACluster(t *testing.T) {
 	url := valkeytest.As(t, valkeytest.StartCluster(t, 1, 0)[0]+"?cluster=true", "admin",
 		acl.Rules(acl.Admin()))
@@ -291,7 +289,7 @@ func TestUserOnACluster(t *testing.T) {
 		f.login(t, "ada", token, time.Hour)
 	}
 	if all, err := f.List(t.Context(), "ada", 10); err != nil || len(all) != 3 {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("got %v, %v, want 3 sessions", all, err)
 	}
 	if err := f.EndAll(t.Context(), "ada"); err != nil {
 		t.Fatal(err)
@@ -300,7 +298,7 @@ func TestUserOnACluster(t *testing.T) {
 	f.wants(t, "two", "", false)
 }
 
-// Looking at a user's sessions does not keep them alive.
+// List does not renew the sessions.
 func TestListDoesNotRenew(t *testing.T) {
 	f := newFixture(t)
 	f.login(t, "ada", "one", 12*time.Hour)
@@ -320,12 +318,12 @@ func TestListIsBounded(t *testing.T) {
 		f.login(t, "ada", token, time.Hour)
 	}
 	if all, err := f.List(t.Context(), "ada", 2); err != nil || len(all) != 2 || all[0].ID != ID("c") {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("got %v, %v, want the newest 2 sessions", all, err)
 	}
 }
 
-// Ending all sessions of a user ends those of nobody else, and a request that is under
-// way brings none back.
+// EndAll ends all sessions of one user only. A request in progress cannot save one of them
+// again.
 func TestEndAll(t *testing.T) {
 	f := newFixture(t)
 	f.login(t, "ada", "one", time.Hour)
@@ -345,18 +343,18 @@ func TestEndAll(t *testing.T) {
 	f.lists(t, "ada", "four")
 }
 
-// The list of a user's sessions goes away with the last of them, also when later ones
-// live shorter.
+// The set of a user's sessions expires with the session that expires last, even if another
+// was enrolled after that one.
 func TestListExpires(t *testing.T) {
 	f := newFixture(t)
 	f.login(t, "ada", "long", 2*time.Hour)
 	f.login(t, "ada", "short", time.Hour)
 	f.pass(time.Hour + time.Second)
 	if !f.server.Exists(userKey("ada")) {
-		t.Error("the list is gone before the last session")
+		t.Error("the set expired before the last session")
 	}
 	f.pass(time.Hour)
 	if f.server.Exists(userKey("ada")) {
-		t.Error("the list stays after the sessions")
+		t.Error("the set exists after the last session")
 	}
 }

@@ -19,7 +19,7 @@ import (
 var (
 	perAccount = []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 20, Window: time.Hour}}
 	perSource  = []limiter.Limit{{Requests: 20, Window: time.Minute}, {Requests: 100, Window: time.Hour}}
-	// perAudit bounds the refused log-ins in the audit. The audit deletes no entry, and
+	// perAudit bounds the refused log-ins in the audit log, which keeps every entry, because
 	// anybody can fail to log in.
 	perAudit = limiter.Limit{Requests: 100, Window: time.Hour}
 )
@@ -100,7 +100,7 @@ func (t *Throttle) deny(ctx context.Context, a Attempt) (Attempt, error) {
 	return a, nil
 }
 
-// AllowAudit reports whether the audit may record another refused login: 100 an hour.
+// AllowAudit reports whether the audit log may record another refused login: 100 an hour.
 func (t *Throttle) AllowAudit(ctx context.Context) (bool, error) {
 	d, err := take(ctx, t.audited, "refused")
 	return d.Allowed, err

@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/store"
 )
 
-// fixture is a throttle on a server whose time a test moves.
+// fixture is a throttle on a server with a clock that the test sets.
 type fixture struct {
 	*Throttle
 	t      *testing.T
@@ -55,12 +55,12 @@ func (f *fixture) take(remote, account string) Attempt {
 func (f *fixture) wants(remote, account string, allowed bool) {
 	f.t.Helper()
 	if a := f.take(remote, account); a.Allowed != allowed {
-		f.t.Fatalf("%s for %s: allowed %v, want %v", remote, account, a.Allowed, allowed)
+		f.t.Fatalf("%s for %s: got allowed %v, want %v", remote, account, a.Allowed, allowed)
 	}
 }
 
-// Five attempts a minute at one account, then the answer has the earliest instant of the
-// next exactly: not a millisecond before, and then at once.
+// After five attempts a minute at one account, RetryAfter is exact: the next attempt is
+// denied a millisecond before it, and allowed at it.
 func TestRetryAfterIsExact(t *testing.T) {
 	f := newFixture(t)
 	for range 5 {
@@ -69,7 +69,7 @@ func TestRetryAfterIsExact(t *testing.T) {
 	}
 	a := f.take("192.0.2.1", "ada")
 	if a.Allowed || a.RetryAfter != 25*time.Second {
-		t.Fatalf("%+v, want a wait of 25 s", a)
+		t.Fatalf("got %+v, want a wait of 25 s", a)
 	}
 	f.pass(a.RetryAfter - time.Millisecond)
 	f.wants("192.0.2.1", "ada", false)
@@ -78,8 +78,8 @@ func TestRetryAfterIsExact(t *testing.T) {
 	f.wants("192.0.2.1", "ada", false)
 }
 
-// Nobody locks an account: whatever one address does, another one still tries it.
-func TestNobodyLocksAnAccount(t *testing.T) {
+// Attempts from one address do not lock the account for other addresses.
+func TestAccountIsNotLocked(t *testing.T) {
 	f := newFixture(t)
 	for range 200 {
 		f.take("192.0.2.1", "ada")
@@ -89,8 +89,7 @@ func TestNobodyLocksAnAccount(t *testing.T) {
 	f.wants("2001:db8:1::1", "ada", true)
 }
 
-// One address that tries many accounts is stopped too, and gets the longer of the two
-// waits.
+// One address that tries many accounts is denied too, with the longer of the two waits.
 func TestManyAccounts(t *testing.T) {
 	f := newFixture(t)
 	f.wants("192.0.2.1", "ada", true)
@@ -103,7 +102,7 @@ func TestManyAccounts(t *testing.T) {
 	}
 	a := f.take("192.0.2.1", "bob")
 	if a.Allowed || a.RetryAfter != 30*time.Second {
-		t.Fatalf("%+v, want a wait of 30 s", a)
+		t.Fatalf("got %+v, want a wait of 30 s", a)
 	}
 	f.pass(a.RetryAfter)
 	f.wants("192.0.2.1", "bob", true)
@@ -126,13 +125,13 @@ func TestDeniedCostsNothing(t *testing.T) {
 	f.wants("192.0.2.1", "g", false)
 }
 
-// Right attempts cost nothing, however many.
+// Attempts with the right password do not count.
 func TestForgiven(t *testing.T) {
 	f := newFixture(t)
 	for range 50 {
 		a := f.take("192.0.2.1", "ada")
 		if !a.Allowed {
-			t.Fatal("right attempts add up")
+			t.Fatal("attempts with the right password count")
 		}
 		if err := f.Forgive(t.Context(), a); err != nil {
 			t.Fatal(err)
@@ -140,7 +139,7 @@ func TestForgiven(t *testing.T) {
 	}
 }
 
-// Addresses of one site are one source, and texts that run together are not one pair.
+// The addresses of one site are one source, and so are all unreadable addresses.
 func TestSources(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1",
@@ -150,30 +149,30 @@ func TestSources(t *testing.T) {
 		"fe80::1%eth0":    "fe80::/64", "": "unknown", "IP": "unknown", "192.0.2.1, 198.51.100.1": "unknown",
 	} {
 		if got := sourceOf(remote); got != want {
-			t.Errorf("%q: %q, want %q", remote, got, want)
+			t.Errorf("%q: got %q, want %q", remote, got, want)
 		}
 	}
 }
 
-// What is stored reveals no address and no name, and goes away.
-func TestNothingIsKept(t *testing.T) {
+// Valkey has no address and no name in plain text, and every key expires.
+func TestStoredKeys(t *testing.T) {
 	f := newFixture(t)
 	f.wants("192.0.2.1", "ada-canary", true)
 	if dump := f.server.Dump(); strings.Contains(dump, "192.0.2.1") || strings.Contains(dump, "canary") {
-		t.Errorf("stored: %s", dump)
+		t.Errorf("an address or a name is stored: %s", dump)
 	}
 	for _, key := range f.server.Keys() {
 		if ttl := f.server.TTL(key); ttl <= 0 || ttl > 2*time.Hour+time.Second {
-			t.Errorf("%s lives for %v", key, ttl)
+			t.Errorf("%s: got a time to live of %v, want at most two hours", key, ttl)
 		}
 	}
 }
 
-// Without the store no attempt is allowed.
+// While Valkey is unavailable, no attempt is allowed.
 func TestStoreUnavailable(t *testing.T) {
 	f := newFixture(t)
 	f.server.SetError("ERR out of order")
 	if a, err := f.Take(t.Context(), "192.0.2.1", "ada"); err == nil || a.Allowed {
-		t.Errorf("%+v, %v", a, err)
+		t.Errorf("got %+v, %v, want an error", a, err)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Subject is the subject of all tokens in the audit and in the key space.
+// Subject is the subject of all tokens in the audit log and in the key space.
 const Subject = keyspace.TokensID
 
 // One hash holds all tokens by id, another the minute of each token's last use. Both are
@@ -42,7 +42,7 @@ var (
 
 	createScript = valkey.NewLuaScript(audit.AppendFunction + createLua)
 	revokeScript = valkey.NewLuaScript(audit.AppendFunction + revokeLua)
-	// Finding is idempotent, so the client may repeat it after a network error.
+	// findScript is idempotent, so the client may repeat it after a network error.
 	findScript = valkey.NewLuaScriptRetryable(findLua)
 )
 

@@ -21,7 +21,7 @@ import (
 
 var byAda = audit.Actor{Kind: "user", Name: "ada (password:ada)"}
 
-// fixture is a token store whose clock a test moves.
+// fixture is a token store with a clock that the test sets.
 type fixture struct {
 	*Store
 	client valkey.Client
@@ -56,9 +56,9 @@ func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Durat
 	return token, secret.Reveal()
 }
 
-// A token lives from its creation to its revocation, on miniredis and, with the rights of
-// the admin function, in one slot of a cluster.
-func TestLife(t *testing.T) {
+// A token is valid from its creation to its revocation, on miniredis and on a cluster, with
+// the ACL of the admin function.
+func TestCreateFindRevoke(t *testing.T) {
 	for name, url := range map[string]string{"embedded": valkeytest.Embedded(t),
 		"cluster": valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestLife(t *testing.T) {
 			}
 			if got.Actor().Role != auth.Editor || got.Actor().Kind != auth.Token ||
 				got.Actor().ID != "token:"+created.ID {
-				t.Errorf("acts as %+v", got.Actor())
+				t.Errorf("got actor %+v, want an editor with the token's id", got.Actor())
 			}
 			all, err := f.List(t.Context())
 			if diff := cmp.Diff([]Token{created}, all); err != nil || diff != "" {
@@ -82,39 +82,39 @@ func TestLife(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, ErrUnknown) {
-				t.Errorf("after its revocation: %v", err)
+				t.Errorf("after the revocation: got %v, want ErrUnknown", err)
 			}
 			if err := f.Revoke(t.Context(), created.ID, byAda); !errors.Is(err, ErrNotFound) {
-				t.Errorf("a second revocation: %v", err)
+				t.Errorf("a second revocation: got %v, want ErrNotFound", err)
 			}
 			if n, err := f.client.Do(t.Context(),
 				f.client.B().Exists().Key(recordsKey, usedKey).Build()).AsInt64(); err != nil || n != 0 {
-				t.Errorf("%d keys are left, %v", n, err)
+				t.Errorf("after the revocation: got %d keys, %v, want none", n, err)
 			}
 		})
 	}
 }
 
-// A token ends with the second of its expiry; until somebody revokes it, it is listed as
-// expired.
+// A token is refused from the second of its expiry on. It is listed as expired until it is
+// revoked.
 func TestExpiry(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	created, secret := f.create(t, "short", Read, time.Minute)
 	f.clock = f.clock.Add(time.Minute - time.Nanosecond)
 	if _, err := f.Authenticate(t.Context(), secret); err != nil {
-		t.Fatalf("before its expiry: %v", err)
+		t.Fatalf("before the expiry: %v", err)
 	}
 	f.clock = f.clock.Add(time.Nanosecond)
 	if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, ErrUnknown) {
-		t.Errorf("at its expiry: %v", err)
+		t.Errorf("at the expiry: got %v, want ErrUnknown", err)
 	}
 	if all, err := f.List(t.Context()); err != nil || len(all) != 1 || !all[0].Expired(f.clock) ||
 		created.Expired(f.clock.Add(-1)) {
-		t.Errorf("%v, %v", all, err)
+		t.Errorf("got %v, %v, want one expired token", all, err)
 	}
 }
 
-// The last use is known to the minute, and is written once a minute.
+// The last use of a token is stored to the minute.
 func TestLastUse(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	_, secret := f.create(t, "busy", Read, time.Hour)
@@ -123,48 +123,48 @@ func TestLastUse(t *testing.T) {
 		f.clock = f.clock.Add(step)
 		if got, err := f.Authenticate(t.Context(), secret); err != nil ||
 			!got.Used.Equal(f.clock.Truncate(time.Minute)) {
-			t.Fatalf("%v, %v", got.Used, err)
+			t.Fatalf("got last use %v, %v, want the minute of %v", got.Used, err, f.clock)
 		}
 	}
 	all, err := f.List(t.Context())
 	if err != nil || !all[0].Used.Equal(minute.Add(11*time.Minute)) {
-		t.Errorf("listed as used at %v, %v", all[0].Used, err)
+		t.Errorf("listed: got last use %v, %v, want %v", all[0].Used, err, minute.Add(11*time.Minute))
 	}
 }
 
-// What is no token is refused without a word to Valkey: here there is none.
-func TestMalformedAsksNobody(t *testing.T) {
+// A malformed token is refused without a request to Valkey, whose client is closed here.
+func TestMalformedToken(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	_, secret := f.create(t, "real", Read, time.Hour)
 	f.client.Close()
 	if _, err := f.Authenticate(t.Context(), secret); err == nil || errors.Is(err, ErrUnknown) {
-		t.Fatalf("a good token without a store: %v", err)
+		t.Fatalf("a valid token without Valkey: got %v, want another error than ErrUnknown", err)
 	}
 	flipped := []byte(secret)
 	flipped[20] ^= 1
 	for _, text := range []string{"", "tga_", secret[:len(secret)-1], secret + "x", string(flipped),
 		"Bearer " + secret, strings.Repeat("x", 1<<20)} {
 		if _, err := f.Authenticate(t.Context(), text); !errors.Is(err, ErrUnknown) || WellFormed(text) {
-			t.Errorf("%.60q: %v", text, err)
+			t.Errorf("%.60q: got %v, want ErrUnknown", text, err)
 		}
 	}
 }
 
-// A well-formed token that nobody made, or that has the id of another, is refused.
-func TestMadeUp(t *testing.T) {
+// A well-formed token that was not created, or that has another hash, is refused.
+func TestInventedToken(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	_, secret := f.create(t, "real", Read, time.Hour)
 	other := apikey.GeneratePlain(prefix)
 	if _, err := f.Authenticate(t.Context(), other.Reveal()); !errors.Is(err, ErrUnknown) {
-		t.Errorf("made up: %v", err)
+		t.Errorf("invented: got %v, want ErrUnknown", err)
 	}
 	f.pepper = apikey.Pepper(strings.Repeat("q", 32))
 	if _, err := f.Authenticate(t.Context(), secret); !errors.Is(err, ErrUnknown) {
-		t.Errorf("under another pepper: %v", err)
+		t.Errorf("under another pepper: got %v, want ErrUnknown", err)
 	}
 }
 
-// The store holds no secret.
+// The record of a token does not contain its secret.
 func TestSecretIsNotStored(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	created, secret := f.create(t, "real", Read, time.Hour)
@@ -172,11 +172,12 @@ func TestSecretIsNotStored(t *testing.T) {
 		f.client.B().Hget().Key(recordsKey).Field(created.ID).Build()).ToString()
 	if err != nil || strings.Contains(record, secret[len(prefix)+apikey.IDLen:]) ||
 		strings.Contains(record, secret) {
-		t.Errorf("stored: %q, %v", record, err)
+		t.Errorf("got record %q, %v, want no secret in it", record, err)
 	}
 }
 
-func TestInvalid(t *testing.T) {
+// Create refuses an invalid field by name, and stores nothing.
+func TestCreateInvalid(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	good := New{Name: "n", Scope: Read, Expires: f.clock.Add(time.Hour)}
 	for field, spoil := range map[string][]func(*New){
@@ -200,17 +201,16 @@ func TestInvalid(t *testing.T) {
 			_, _, err := f.Create(t.Context(), bad)
 			var invalid *InvalidError
 			if !errors.As(err, &invalid) || invalid.Field != field {
-				t.Errorf("%s %d: %v", field, i, err)
+				t.Errorf("%s %d: got %v, want an InvalidError", field, i, err)
 			}
 		}
 	}
 	if all, err := f.List(t.Context()); err != nil || len(all) != 0 {
-		t.Errorf("stored all the same: %v, %v", all, err)
+		t.Errorf("got tokens %v, %v, want none", all, err)
 	}
 }
 
-// There are never more tokens than the bound, and they come in the order of their
-// creation.
+// There are at most MaxCount tokens, listed in the order of creation.
 func TestTooMany(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	for i := range MaxCount {
@@ -219,17 +219,17 @@ func TestTooMany(t *testing.T) {
 	}
 	if _, _, err := f.Create(t.Context(),
 		New{Name: "n", Scope: Read, Expires: f.clock.Add(time.Hour)}); !errors.Is(err, ErrTooMany) {
-		t.Errorf("one more: %v", err)
+		t.Errorf("one more: got %v, want ErrTooMany", err)
 	}
 	all, err := f.List(t.Context())
 	if err != nil || len(all) != MaxCount || !slices.IsSortedFunc(all, func(a, b Token) int {
 		return strings.Compare(a.Name, b.Name)
 	}) {
-		t.Errorf("%d tokens, %v", len(all), err)
+		t.Errorf("got %d tokens, %v, want %d in order", len(all), err, MaxCount)
 	}
 }
 
-// A damaged record opens nothing and hides no other.
+// A token with a damaged record is refused. List returns it and all others.
 func TestDamagedRecord(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	created, secret := f.create(t, "real", Read, time.Hour)
@@ -240,10 +240,10 @@ func TestDamagedRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := f.Authenticate(t.Context(), secret); err == nil {
-			t.Errorf("%q lets in", record)
+			t.Errorf("%q: Authenticate returns no error", record)
 		}
 		if all, err := f.List(t.Context()); err != nil || len(all) != 2 {
-			t.Errorf("%q: listed %v, %v", record, all, err)
+			t.Errorf("%q: got list %v, %v, want 2 tokens", record, all, err)
 		}
 	}
 }

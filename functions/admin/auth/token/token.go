@@ -30,8 +30,7 @@ const prefix = "tga_"
 var (
 	ErrUnknown  = errors.New("unknown token")
 	ErrNotFound = errors.New("no such token")
-	ErrTooMany  = fmt.Errorf("there are %d tokens, which is as many as there may be; revoke one first",
-		MaxCount)
+	ErrTooMany  = fmt.Errorf("there are %d tokens already, the maximum; revoke one first", MaxCount)
 )
 
 // InvalidError is a problem of one field of a New: name, scope or expires.
