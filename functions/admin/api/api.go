@@ -4,9 +4,9 @@
 // document. Package keys has the operations on keys, package simulate those that try
 // limits out.
 //
-// Package server mounts the routes, and authenticates and authorizes callers first. Package
-// api must not know the dashboard. A change of something that others may change too needs
-// If-Match; it fails with 412 if another change came first.
+// Package server mounts the routes, and authenticates and authorizes callers first.
+// Package api must not know the dashboard. A change of something that others may change
+// too needs If-Match; it fails with 412 if another change came first.
 package api
 
 import (
@@ -51,8 +51,8 @@ type api struct {
 	*rest.API
 }
 
-// Routes returns the routes of all operations. base is the URL in front of their paths; it
-// appears in the OpenAPI document only.
+// Routes returns the routes of all operations. base is the URL in front of their paths;
+// it appears in the OpenAPI document only.
 func Routes(base string, services Services) []auth.Route {
 	a := &api{Services: services}
 	a.API = rest.New(configOf(base), rest.Rules{Security: security, Problem: a.problem})

@@ -11,8 +11,8 @@ import (
 	"tidegate/internal/usage"
 )
 
-// A bulk change is a job with an id and a state. Its undo is another job, which leaves keys
-// that were changed since.
+// A bulk change is a job with an id and a state. Its undo is another job, which leaves
+// keys that were changed since.
 func TestBulkJobAndUndo(t *testing.T) {
 	s := newService(t)
 	a, b := s.create("a"), s.create("b")

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/usage/denylog"
 )
 
-// The denial log has pages and filters, counts refused credentials, and shows networks and
-// no address.
+// The denial log has pages and filters, counts refused credentials, and shows networks
+// and no address.
 func TestDenials(t *testing.T) {
 	s := newService(t)
 	id, now := s.create("worker").ID, time.Now()

@@ -401,7 +401,8 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// racing is a client that runs another change of a record before a script that changes it.
+// racing is a client that runs another change of a record before a script that changes
+// it.
 type racing struct {
 	valkey.Client
 	record string // name of the record
@@ -497,7 +498,8 @@ func TestAdopt(t *testing.T) {
 	}
 }
 
-// An import returns a result for each key, creates no key twice, and returns no given value.
+// An import returns a result for each key, creates no key twice, and returns no given
+// value.
 func TestImportKeys(t *testing.T) {
 	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
 	s := newService(t)

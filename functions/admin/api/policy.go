@@ -150,8 +150,8 @@ func (s saveOptions) missing() error {
 	return nil
 }
 
-// save replaces the policies by next, or only returns the changes in a dry run. If nothing
-// differs, it succeeds whatever the version, so that a save can be repeated.
+// save replaces the policies by next, or only returns the changes in a dry run. If
+// nothing differs, it succeeds whatever the version, so that a save can be repeated.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	s saveOptions) (*rest.VersionedBody[Changes], error) {
 	out := rest.Versioned(current.Version,

@@ -234,8 +234,8 @@ func TestImport(t *testing.T) {
 		nil).wants(http.StatusUnsupportedMediaType)
 }
 
-// countDenied is refused on limits that several callers share, in JSON, in YAML and in dry
-// runs, with its field. It is accepted on limits of one caller.
+// countDenied is refused on limits that several callers share, in JSON, in YAML and in
+// dry runs, with its field. It is accepted on limits of one caller.
 func TestCountDeniedOfSharedLimits(t *testing.T) {
 	s := newService(t)
 	limits := []any{map[string]any{"requests": 100, "window": "1m", "countDenied": true}}

@@ -102,8 +102,8 @@ func TestSettleAboveTheMaximum(t *testing.T) {
 	s.post("/reservations", map[string]any{"keyId": id, "cost": 1}).wants(http.StatusTooManyRequests)
 }
 
-// settleMax is saved and read as JSON. An invalid one is refused with its field, also in a
-// dry run and in a file.
+// settleMax is saved and read as JSON. An invalid one is refused with its field, also in
+// a dry run and in a file.
 func TestSettleMaxAsJSON(t *testing.T) {
 	s := newService(t)
 	plans := []any{map[string]any{"name": "free",

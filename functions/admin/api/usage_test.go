@@ -61,8 +61,8 @@ func TestExplain(t *testing.T) {
 		`"retryAfter":`)
 }
 
-// Thresholds that a reservation and its settlement cross are listed, newest first, in pages
-// and by key.
+// Thresholds that a reservation and its settlement cross are listed, newest first, in
+// pages and by key.
 func TestCrossings(t *testing.T) {
 	s := newService(t)
 	id := s.create("worker").ID

@@ -62,8 +62,9 @@ func (j Job) Processed() int64 { return j.Done + j.Skipped + j.Failed }
 // Over reports whether the job has ended.
 func (j Job) Over() bool { return !j.Ended.IsZero() }
 
-// Undoable reports whether the job may have changes that another job can revert. It cannot
-// use Done: a repeated chunk counts its keys as skipped, and an unfinished one counts none.
+// Undoable reports whether the job may have changes that another job can revert. It
+// cannot use Done: a repeated chunk counts its keys as skipped, and an unfinished one
+// counts none.
 func (j Job) Undoable() bool {
 	return j.Do != Reset && (j.Stopped || j.Over() && j.Processed() > 0)
 }
@@ -108,8 +109,8 @@ func (j Job) edit() Edit { return Edit{By: j.By, Reason: j.Reason, Job: j.ID} }
 
 // StartJob records and stores a job for StepJob to run. It uses the change, the selection
 // of keys and Total of j, and sets the rest. It returns a *policy.InvalidError if the
-// store would refuse the change for every key, and ErrRunning if j undoes a job that has a
-// step under way.
+// store would refuse the change for every key, and ErrRunning if j undoes a job that has
+// a step under way.
 func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit) (Job, error) {
 	j.ID, j.By, j.Reason, j.Started = rand.Text(), e.By, e.Reason, time.Now().UTC()
 	if err := e.Validate(); err != nil {
@@ -213,8 +214,9 @@ func (r *Registry) saveStopped(ctx context.Context, id string, maxWait time.Dura
 const lostReason = "Valkey lost the progress of the job; it may have been stopped or undone"
 
 // Job returns a job, or policy.ErrNotFound. A job that Valkey lost, or stored too long
-// ago, is read from the audit. If it has no end there, it may have been stopped or undone,
-// so it is returned as Stopped. Continuing it starts over, which changes no key twice.
+// ago, is read from the audit. If it has no end there, it may have been stopped or
+// undone, so it is returned as Stopped. Continuing it starts over, which changes no key
+// twice.
 func (r *Registry) Job(ctx context.Context, id string) (Job, error) {
 	text, stop, err := r.store.Job(ctx, id)
 	if err != nil {

@@ -110,8 +110,8 @@ func everyKey(count int64) app.Job {
 }
 
 // A job changes each selected key once, skips keys that need no change, and its id is in
-// the audit entry of each. Its undo reverts keys that were not changed since, and names the
-// others. The undo can be undone.
+// the audit entry of each. Its undo reverts keys that were not changed since, and names
+// the others. The undo can be undone.
 func TestJobAndUndo(t *testing.T) {
 	const count = app.Chunk + 40
 	j := newJobs(t, count)
@@ -316,7 +316,8 @@ func (*unavailable) Ship(context.Context, keyspace.Bucket) error { return nil }
 
 func (*unavailable) Queues() bool { return false }
 
-// While the journal is unavailable, a job pauses with the reason, and a revocation is made.
+// While the journal is unavailable, a job pauses with the reason, and a revocation is
+// made.
 func TestJobWithoutJournal(t *testing.T) {
 	const count = 60
 	j := newJobs(t, count)

@@ -112,8 +112,8 @@ func TestStopDuringStep(t *testing.T) {
 	}
 }
 
-// A continued job can be stopped again, even in the first chunk of the step that continues
-// it.
+// A continued job can be stopped again, even in the first chunk of the step that
+// continues it.
 func TestStopAfterResume(t *testing.T) {
 	const count = app.Chunk + 40
 	j := newJobs(t, count)
@@ -139,8 +139,8 @@ func TestStopAfterResume(t *testing.T) {
 	}
 }
 
-// A step that lost its lease in the middle of a chunk neither removes a stop nor saves its
-// progress. Continuing the job changes no key twice.
+// A step that lost its lease in the middle of a chunk neither removes a stop nor saves
+// its progress. Continuing the job changes no key twice.
 func TestStopAfterLease(t *testing.T) {
 	const count = app.Chunk + 40
 	j := newJobs(t, count)

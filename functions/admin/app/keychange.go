@@ -50,8 +50,8 @@ func (c KeyChange) Fits(s policy.Status) bool {
 	return s == policy.Active
 }
 
-// NeedsCount reports whether the change harms callers and is hard to revert. Before such a
-// change of all keys of a filter, the user must confirm the number of keys.
+// NeedsCount reports whether the change harms callers and is hard to revert. Before such
+// a change of all keys of a filter, the user must confirm the number of keys.
 func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
 
 // Base is the version of a key that a change is based on.

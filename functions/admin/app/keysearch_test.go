@@ -10,7 +10,8 @@ import (
 )
 
 // The pages of a filter by state or tag have every key once. This includes keys of an
-// earlier release, which are missing from the list of the state or tag until it is complete.
+// earlier release, which are missing from the list of the state or tag until it is
+// complete.
 func TestFindKeysOfEarlierRelease(t *testing.T) {
 	app.SetScanTime(t, 0) // one read per page
 	j := newJobs(t, 2*app.PerScan+100)

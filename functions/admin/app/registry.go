@@ -35,7 +35,8 @@ func NewRegistry(store *registry.Store, calls *usage.Reader) *Registry {
 	return &Registry{Reader: store, store: store, calls: calls}
 }
 
-// Reader has the methods of registry.Store that change nothing. They are documented there.
+// Reader has the methods of registry.Store that change nothing. They are documented
+// there.
 type Reader interface {
 	Get(ctx context.Context, id string) (policy.Key, error)
 	Many(ctx context.Context, set *policy.Set, ids []string) ([]policy.Key, error)

@@ -48,8 +48,8 @@ type Reversal struct {
 	Set     *policy.Set // the set in force
 	// Before and After are the set now and after the reversal; nil for an entry of a key.
 	Before, After *policy.Set
-	// KeyBefore and KeyAfter are the key now and after the reversal. They have no ID if the
-	// entry is of the policies.
+	// KeyBefore and KeyAfter are the key now and after the reversal. They have no ID if
+	// the entry is of the policies.
 	KeyBefore, KeyAfter policy.Key
 
 	keys *Registry

@@ -132,8 +132,9 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 	return all, nil
 }
 
-// Records returns the records of the keys and callers that items belong to, by id. Callers
-// without a record are left out. Records reads the set if set is nil and there are items.
+// Records returns the records of the keys and callers that items belong to, by id.
+// Callers without a record are left out. Records reads the set if set is nil and there
+// are items.
 func Records[T any](
 	ctx context.Context, keys *Registry, set *policy.Set, items []T, id func(T) string,
 ) (map[string]policy.Key, error) {

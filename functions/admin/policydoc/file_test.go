@@ -327,7 +327,8 @@ func jsonOf(t interface{ Fatal(...any) }, s policy.Set) string {
 	return string(text)
 }
 
-// limits draws lists of at least least limits. With shadow, some limits are in shadow mode.
+// limits draws lists of at least least limits. With shadow, some limits are in shadow
+// mode.
 func limits(least int, shadow ...bool) *rapid.Generator[[]limiter.Limit] {
 	one := rapid.Custom(func(t *rapid.T) limiter.Limit {
 		l := limiter.Limit{
@@ -434,7 +435,8 @@ func sets() *rapid.Generator[policy.Set] {
 	})
 }
 
-// Write followed by Read returns an equal set, and writing that set returns the same file.
+// Write followed by Read returns an equal set, and writing that set returns the same
+// file.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := sets().Draw(t, "set")

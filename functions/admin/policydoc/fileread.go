@@ -78,8 +78,8 @@ func checkSize(text []byte) error {
 	return nil
 }
 
-// count estimates the size of a text in one pass: its values, its fields (a colon before a
-// space or a line end) and its mappings (a brace, or a dash before a space).
+// count estimates the size of a text in one pass: its values, its fields (a colon before
+// a space or a line end) and its mappings (a brace, or a dash before a space).
 func count(text []byte) (marks, fields, mappings int) {
 	for i, c := range text {
 		ends := i+1 == len(text) || text[i+1] == ' ' || text[i+1] == '\n' || text[i+1] == '\r'
@@ -169,7 +169,8 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 var wholeNumbers = regexp.MustCompile(
 	`(^|\.)(version|share|cost|settleMax|denials|requests|slots|notify\[[0-9]+\])$`)
 
-// isFraction reports whether a node is a number that the decoder would round to an integer.
+// isFraction reports whether a node is a number that the decoder would round to an
+// integer.
 func isFraction(node *yaml.Node) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(node.Value, "_", ""), 64)
 	return node.ShortTag() == "!!float" && err == nil && n != math.Trunc(n)
@@ -257,8 +258,8 @@ var (
 	mismatchPattern = regexp.MustCompile("^cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.+)$")
 )
 
-// fromYAML converts an error of the YAML library. It replaces the names of Go types, which
-// the library's messages contain.
+// fromYAML converts an error of the YAML library. It replaces the names of Go types,
+// which the library's messages contain.
 func fromYAML(err error) *InvalidError {
 	all := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
 	var wrongTypes *yaml.TypeError

@@ -185,8 +185,8 @@ func parseMark(l *limiter.Limit, mark string) error {
 	return fmt.Errorf("%.40q is not an option of a limit: %s", mark, advice)
 }
 
-// ParsePercents parses thresholds such as "50/80/100 %". They may be separated by slashes,
-// commas or spaces. It checks no bounds; limiter.Limit.Validate does.
+// ParsePercents parses thresholds such as "50/80/100 %". They may be separated by
+// slashes, commas or spaces. It checks no bounds; limiter.Limit.Validate does.
 func ParsePercents(text string) ([]int, error) {
 	words := strings.FieldsFunc(strings.TrimSuffix(strings.TrimSpace(text), "%"), func(r rune) bool {
 		return r == '/' || r == ',' || r == ' '

@@ -92,8 +92,8 @@ func ScopeText(s policy.Scope) string {
 // SharedText describes a route's shared limits.
 func SharedText(r policy.Route) string { return LimitsText(r.Shared) + LeaseText(r.SharedLease) }
 
-// LeaseText follows limits. It says for how long environments lease shares of them, and is
-// empty if they do not.
+// LeaseText follows limits. It says for how long environments lease shares of them, and
+// is empty if they do not.
 func LeaseText(d policy.Duration) string {
 	if d == 0 {
 		return ""

@@ -64,7 +64,8 @@ func (ops operations) createKey(ctx context.Context, in *newKeyInput) (*secretOu
 
 func keyAddress(k policy.Key) string { return rest.Prefix + "/keys/" + k.ID }
 
-// withSecret answers with a key and its new secret. It omits a secret that the caller gave.
+// withSecret answers with a key and its new secret. It omits a secret that the caller
+// gave.
 func withSecret(k policy.Key, secret apikey.Secret) *secretOutput {
 	out := &secretOutput{Location: keyAddress(k), ETag: rest.ETag(k.Version)}
 	out.Body.Key = keyOf(k)

@@ -1,6 +1,6 @@
-// Package keys has the API's operations on keys, and on callers without an API key: one by
-// one, in groups, in bulk, and as an import. Package api registers them. It must change
-// keys through package app only, as the pages do.
+// Package keys has the API's operations on keys, and on callers without an API key: one
+// by one, in groups, in bulk, and as an import. Package api registers them. It must
+// change keys through package app only, as the pages do.
 package keys
 
 import (
@@ -111,7 +111,8 @@ func overrideOf(o *policy.Override) *Override {
 		Until: schema.Given(o.Until), Reason: o.Reason}
 }
 
-// read converts the override, nil for none. at is its place in the body, with a final dot.
+// read converts the override, nil for none. at is its place in the body, with a final
+// dot.
 func (o *Override) read(at string, details *rest.Details) *policy.Override {
 	if o == nil {
 		return nil
@@ -130,8 +131,8 @@ type (
 	keyOutput = rest.VersionedBody[Key]
 )
 
-// Get returns the key with an id. It refuses a whole secret, which would appear in the URL
-// and so in logs.
+// Get returns the key with an id. It refuses a whole secret, which would appear in the
+// URL and so in logs.
 func Get(ctx context.Context, keys *app.Registry, id string) (policy.Key, error) {
 	if _, err := apikey.Parse(id); err == nil {
 		return policy.Key{}, rest.Invalid("path.id",

@@ -70,8 +70,8 @@ func (p *Problem) RetryAfter(seconds int64) *Problem {
 // ContentType implements huma.ContentTypeFilter.
 func (p *Problem) ContentType(string) string { return "application/problem+json" }
 
-// useProblems makes huma answer its own errors with a Problem, and validate strictly. Both
-// are settings of the whole program.
+// useProblems makes huma answer its own errors with a Problem, and validate strictly.
+// Both are settings of the whole program.
 var useProblems = sync.OnceFunc(func() {
 	huma.ValidateStrictCasing, huma.DefaultArrayNullable = true, false
 	huma.NewError = func(status int, message string, errs ...error) huma.StatusError {

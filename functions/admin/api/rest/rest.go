@@ -87,7 +87,8 @@ func (r *routes) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // MaxBody is the default bound of a request's body, in bytes.
 const MaxBody = 64 << 10
 
-// Operation describes an operation. Its input and output are the types that Register gets.
+// Operation describes an operation. Its input and output are the types that Register
+// gets.
 type Operation struct {
 	Pattern string // method and path below Prefix
 	ID      string

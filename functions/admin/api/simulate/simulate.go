@@ -198,8 +198,8 @@ func requireField(details *rest.Details, field string, n int64) {
 	}
 }
 
-// recorded returns traffic with the given calls in each minute. The first minute begins at
-// a window boundary.
+// recorded returns traffic with the given calls in each minute. The first minute begins
+// at a window boundary.
 func recorded(minutes []int64, seed uint64, details *rest.Details) accuracy.Traffic {
 	recording, sum := make(accuracy.Recording, len(minutes)), int64(0)
 	for i, calls := range minutes {

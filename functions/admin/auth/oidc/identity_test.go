@@ -91,8 +91,8 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// A subject that is empty, too long or not printable is refused, so that no two users have
-// the same id.
+// A subject that is empty, too long or not printable is refused, so that no two users
+// have the same id.
 func TestSubjects(t *testing.T) {
 	p := newProvider(t, Config{Issuer: "https://x", ClientID: "c"})
 	claims := map[string]any{"groups": "ops"}

@@ -266,8 +266,9 @@ func (p *Provider) scopes() []string {
 	return append([]string{gooidc.ScopeOpenID}, p.config.Scopes...)
 }
 
-// authStyle returns the provider's method of client authentication, by default basic, as in
-// the standard. The library would try both methods, but a second try would reuse the code.
+// authStyle returns the provider's method of client authentication, by default basic, as
+// in the standard. The library would try both methods, but a second try would reuse the
+// code.
 func authStyle(methods []string) oauth2.AuthStyle {
 	if len(methods) == 0 || slices.Contains(methods, "client_secret_basic") {
 		return oauth2.AuthStyleInHeader
@@ -275,8 +276,8 @@ func authStyle(methods []string) oauth2.AuthStyle {
 	return oauth2.AuthStyleInParams
 }
 
-// flowOf opens the browser's cookie. It returns ErrFlow unless the answer has the cookie's
-// state, is in time, and comes from this provider.
+// flowOf opens the browser's cookie. It returns ErrFlow unless the answer has the
+// cookie's state, is in time, and comes from this provider.
 func (p *Provider) flowOf(sealed string, answer url.Values) (flow, error) {
 	f, err := p.sealer.open(sealed)
 	if err != nil || !p.now().Before(f.Ends) || !equal(f.State, answer.Get("state")) {

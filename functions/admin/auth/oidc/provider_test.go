@@ -54,8 +54,8 @@ func newProvider(t *testing.T, c Config) *Provider {
 	return p
 }
 
-// login starts a login and completes it at the provider. change, if any, changes the query
-// of the address first.
+// login starts a login and completes it at the provider. change, if any, changes the
+// query of the address first.
 func (f *fixture) login(name string, change func(url.Values)) (sealed string, answer url.Values) {
 	f.t.Helper()
 	address, sealed, err := f.Start(f.t.Context(), "/keys?q=a")

@@ -1,5 +1,6 @@
 // Package password authenticates users with a name and a password. It has only argon2id
-// hashes of passwords. The main package of the admin function and package server import it.
+// hashes of passwords. The main package of the admin function and package server import
+// it.
 package password
 
 import (

@@ -214,7 +214,8 @@ func TestAfterConnectionLost(t *testing.T) {
 	f.wants(t, "token", "", false)
 }
 
-// The session manager of the dashboard can save a session in this store and load it again.
+// The session manager of the dashboard can save a session in this store and load it
+// again.
 func TestWithManager(t *testing.T) {
 	f := newFixture(t)
 	f.now = time.Now
@@ -322,8 +323,8 @@ func TestListIsBounded(t *testing.T) {
 	}
 }
 
-// EndAll ends all sessions of one user only. A request in progress cannot save one of them
-// again.
+// EndAll ends all sessions of one user only. A request in progress cannot save one of
+// them again.
 func TestEndAll(t *testing.T) {
 	f := newFixture(t)
 	f.login(t, "ada", "one", time.Hour)
@@ -343,8 +344,8 @@ func TestEndAll(t *testing.T) {
 	f.lists(t, "ada", "four")
 }
 
-// The set of a user's sessions expires with the session that expires last, even if another
-// was enrolled after that one.
+// The set of a user's sessions expires with the session that expires last, even if
+// another was enrolled after that one.
 func TestListExpires(t *testing.T) {
 	f := newFixture(t)
 	f.login(t, "ada", "long", 2*time.Hour)

@@ -19,8 +19,8 @@ import (
 var (
 	perAccount = []limiter.Limit{{Requests: 5, Window: time.Minute}, {Requests: 20, Window: time.Hour}}
 	perSource  = []limiter.Limit{{Requests: 20, Window: time.Minute}, {Requests: 100, Window: time.Hour}}
-	// perAudit bounds the refused log-ins in the audit log, which keeps every entry, because
-	// anybody can fail to log in.
+	// perAudit bounds the refused log-ins in the audit log, which keeps every entry,
+	// because anybody can fail to log in.
 	perAudit = limiter.Limit{Requests: 100, Window: time.Hour}
 )
 

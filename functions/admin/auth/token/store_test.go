@@ -56,8 +56,8 @@ func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Durat
 	return token, secret.Reveal()
 }
 
-// A token is valid from its creation to its revocation, on miniredis and on a cluster, with
-// the ACL of the admin function.
+// A token is valid from its creation to its revocation, on miniredis and on a cluster,
+// with the ACL of the admin function.
 func TestCreateFindRevoke(t *testing.T) {
 	for name, url := range map[string]string{"embedded": valkeytest.Embedded(t),
 		"cluster": valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"} {
@@ -95,8 +95,8 @@ func TestCreateFindRevoke(t *testing.T) {
 	}
 }
 
-// A token is refused from the second of its expiry on. It is listed as expired until it is
-// revoked.
+// A token is refused from the second of its expiry on. It is listed as expired until it
+// is revoked.
 func TestExpiry(t *testing.T) {
 	f := newFixture(t, valkeytest.Embedded(t))
 	created, secret := f.create(t, "short", Read, time.Minute)
