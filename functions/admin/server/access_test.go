@@ -15,11 +15,11 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 )
 
-// requests is what each route answers to nobody, a viewer and an editor. It stands here
-// once more, so that a change of the routes is a change of this test. Login means the way
-// to the login.
+// login stands for a redirect to the log-in.
 const login = 303_000
 
+// requests has the status of each route for nobody, a viewer and an editor. The list
+// repeats the routes, so that a change of them needs a change of this test.
 var requests = map[string][3]int{
 	"GET /healthz":                           {200, 200, 200},
 	"GET /healthz/live":                      {200, 200, 200},
@@ -152,10 +152,10 @@ const (
 	asNobody = iota
 	asViewer
 	asEditor
-	asSettler // on the API alone: what a viewer may not, and one thing that an editor may
+	asSettler // may settle reservations on the API, and nothing else
 )
 
-// caller is somebody who asks. Machines have a rank on the API only.
+// caller is the sender of requests. Machines have a rank on the API only.
 type caller struct {
 	name      string
 	rank      int
@@ -201,18 +201,18 @@ func callers() []caller {
 			}
 			h.Set("Authorization", "Bearer "+text)
 		}},
-		{"made-up token", asNobody, true, func(_ *sitetest.Site, h http.Header) {
+		{"invented token", asNobody, true, func(_ *sitetest.Site, h http.Header) {
 			h.Set("Authorization", "Bearer tga_"+strings.Repeat("a", 49))
 		}},
 	}
 }
 
-// Every route and method answers every caller as the table says, and what is not in the
-// table answers nobody anything.
+// Every route gives every caller the status in requests. Other methods of its path are
+// refused.
 func TestRoutesAndRoles(t *testing.T) {
 	routes := server.Patterns()
 	if len(routes) != len(requests) {
-		t.Errorf("%d routes, but %d in this test", len(routes), len(requests))
+		t.Errorf("got %d routes, want the %d of this test", len(routes), len(requests))
 	}
 	for _, c := range callers() {
 		t.Run(c.name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestRoutesAndRoles(t *testing.T) {
 			for _, r := range routes {
 				want, listed := requests[r]
 				if !listed {
-					t.Fatalf("%s is not in this test", r)
+					t.Fatalf("%s is not in requests", r)
 				}
 				method, path := sitetest.Fit(r)
 				for _, m := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"} {
@@ -235,13 +235,13 @@ func TestRoutesAndRoles(t *testing.T) {
 				}
 			}
 			if s.Keys.Written() != 0 {
-				t.Error("something was written")
+				t.Error("a request made a change")
 			}
 		})
 	}
 }
 
-// unlisted is what a path answers to a method that it does not know.
+// unlisted returns the statuses of a path for a method without a route.
 func unlisted(path string) [3]int {
 	if strings.HasPrefix(path, "/api/") {
 		return [3]int{401, 405, 405}
@@ -268,33 +268,33 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	toLogin := strings.HasPrefix(got.Header.Get("Location"), "/login?next=")
 	if toLogin != (status == login) || got.StatusCode != status &&
 		(status != login || got.StatusCode != http.StatusSeeOther) {
-		s.T.Errorf("%s %s: %d to %q, want %d", method, path, got.StatusCode,
+		s.T.Errorf("%s %s: got %d to %q, want %d", method, path, got.StatusCode,
 			got.Header.Get("Location"), status)
 	}
 	if status == login && strings.Contains(got.Body, ">acme<") {
-		s.T.Errorf("%s %s: shows a key to nobody", method, path)
+		s.T.Errorf("%s %s: shows a key without a session", method, path)
 	}
 }
 
-// What is not in the list of routes is denied too, so that callers without a session
-// cannot find out what exists.
-func TestAnonymousCallersLearnNothing(t *testing.T) {
+// Without a session, a path without a route gets the same answer as a page, so that
+// nobody can find out which paths exist.
+func TestUnknownPathsWithoutSession(t *testing.T) {
 	s := sitetest.New(t)
 	for _, path := range []string{"/nothing", "/keys/", "/keys/{acme}/x", "/static/", "/static/a/b",
 		"/.git/config", "//evil.example/keys"} {
 		got := s.Get(path)
 		if got.StatusCode != http.StatusSeeOther ||
 			!strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
-			t.Errorf("%s: %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
+			t.Errorf("%s: got %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
 		}
 	}
 	if got := s.Post("/keys", nil); got.StatusCode != http.StatusSeeOther {
-		t.Errorf("POST /keys: %d, want the login", got.StatusCode)
+		t.Errorf("POST /keys: got %d, want the login", got.StatusCode)
 	}
 	s.Get("/api/v1/nothing").Wants(t, http.StatusUnauthorized)
 }
 
-// A viewer is offered no change on any page.
+// Pages offer no change to a viewer.
 func TestViewerSeesNoEdit(t *testing.T) {
 	s := sitetest.New(t).LoginAs(sitetest.Viewer)
 	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit",
@@ -314,7 +314,7 @@ func TestViewerSeesNoEdit(t *testing.T) {
 		"/keys/{acme}/limits", sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}),
 	).Wants(t, http.StatusForbidden)
 	if s.Keys.Written() != 0 {
-		t.Error("a viewer wrote")
+		t.Error("a viewer made a change")
 	}
 	s.Login().Get("/keys/{acme}").Wants(t, http.StatusOK, "Override limits", "editor")
 }
@@ -327,28 +327,28 @@ func TestUnknownPagesAndMethods(t *testing.T) {
 	s.Get("/keys/"+strings.Repeat("A", 5000)).Wants(t, http.StatusNotFound, "Key not found")
 	got := s.Post("/overrides", nil).Wants(t, http.StatusMethodNotAllowed)
 	if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
-		t.Errorf("Allow: %q", allow)
+		t.Errorf("got Allow %q, want GET, HEAD", allow)
 	}
 }
 
-// An expired session on a live refresh takes the whole page to the login, and after it
-// back to the same address.
+// A live refresh with an expired session redirects the whole page to the log-in, and from
+// there back to the same address.
 func TestExpiredSessionOnRefresh(t *testing.T) {
 	s := sitetest.New(t)
 	got := s.Refresh("/keys?q=ac&live=5").Wants(t, http.StatusUnauthorized)
 	want := "/login?next=" + url.QueryEscape("/keys?q=ac&live=5")
 	if to := got.Header.Get("HX-Redirect"); to != want {
-		t.Fatalf("HX-Redirect %q, want %q", to, want)
+		t.Fatalf("got HX-Redirect %q, want %q", to, want)
 	}
 	got = s.Post("/login", url.Values{
 		"user": {sitetest.User}, "password": {sitetest.Password}, "next": {"/keys?q=ac&live=5"},
 	}).Wants(t, http.StatusSeeOther)
 	if to := got.Header.Get("Location"); to != "/keys?q=ac&live=5" {
-		t.Errorf("after the login: %q", to)
+		t.Errorf("after the login: got redirect to %q, want the page", to)
 	}
 }
 
-// failingStore is a session store that is unavailable for some of its methods.
+// failingStore is a session store that returns an error from FindCtx or CommitCtx.
 type failingStore struct {
 	*session.Store
 	find, commit error
@@ -368,7 +368,7 @@ func (f *failingStore) CommitCtx(ctx context.Context, token string, b []byte, ex
 	return f.Store.CommitCtx(ctx, token, b, expiry)
 }
 
-// withFailing puts the store in front of the real one.
+// withFailing gives the site the store, in front of the real one.
 func withFailing(f *failingStore) sitetest.Option {
 	return sitetest.WithServices(func(services *server.Services) {
 		f.Store, _ = services.Sessions.(*session.Store)
@@ -376,7 +376,7 @@ func withFailing(f *failingStore) sitetest.Option {
 	})
 }
 
-// A session store that does not answer lets nobody in.
+// If the session store is unavailable, every page is an error page without the cause.
 func TestSessionStoreDown(t *testing.T) {
 	store := &failingStore{}
 	s := sitetest.New(t, withFailing(store)).Login()
@@ -384,7 +384,7 @@ func TestSessionStoreDown(t *testing.T) {
 	for _, path := range []string{"/keys", "/login", "/nothing", "//evil.example/"} {
 		got := s.Get(path).Wants(t, http.StatusServiceUnavailable, "Valkey is unavailable")
 		if strings.Contains(got.Body, "10.1.2.3") || strings.Contains(got.Body, ">acme<") {
-			t.Errorf("%s: gives away too much: %s", path, got.Body)
+			t.Errorf("%s: the page has the cause or a key: %s", path, got.Body)
 		}
 		for _, address := range sitetest.AddressesIn(got.Body) {
 			if strings.HasPrefix(address, "//") {
@@ -394,7 +394,7 @@ func TestSessionStoreDown(t *testing.T) {
 	}
 }
 
-// A login whose session could not be saved says so, and no more.
+// A log-in whose session cannot be saved gets one error page and no cookie.
 func TestSessionNotSaved(t *testing.T) {
 	s := sitetest.New(t, withFailing(&failingStore{commit: errors.New("read only")}))
 	got := s.Post("/login", url.Values{"user": {sitetest.User}, "password": {sitetest.Password}}).Wants(
@@ -402,10 +402,10 @@ func TestSessionNotSaved(t *testing.T) {
 	)
 	if got.Header.Get("Location") != "" && got.StatusCode < 400 ||
 		strings.Count(got.Body, "<!doctype html>") != 1 {
-		t.Errorf("not one error page: %s", got.Body)
+		t.Errorf("got %s, want one error page", got.Body)
 	}
 	if s.Cookie() != nil {
-		t.Error("a cookie for a session that does not exist")
+		t.Error("got a cookie for a session that does not exist")
 	}
 }
 
@@ -415,28 +415,28 @@ func TestHealth(t *testing.T) {
 		services.Ready = func(context.Context) error { return answer }
 	}))
 	if got := s.Get("/healthz").Wants(t, http.StatusOK); got.Body != "alive\nstore ready\n" {
-		t.Errorf("body %q", got.Body)
+		t.Errorf("got %q, want a ready store", got.Body)
 	}
 	answer = errors.New("dial tcp 10.1.2.3:6379: refused")
 	if got := s.Get("/healthz").Wants(t, http.StatusServiceUnavailable); got.Body != "alive\nstore away\n" {
-		t.Errorf("body %q says too much", got.Body)
+		t.Errorf("got %q, want no cause", got.Body)
 	}
 }
 
-// If Valkey is unavailable this function is alive all the same.
+// While Valkey is unavailable, /healthz/live reports that the function runs.
 func TestAlive(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
 		services.Ready = func(context.Context) error { return errors.New("unavailable") }
 	}))
 	if got := s.Get("/healthz/live").Wants(t, http.StatusOK); got.Body != "alive\n" {
-		t.Errorf("body %q", got.Body)
+		t.Errorf("got %q, want alive", got.Body)
 	}
 	if got := s.Get("/healthz").Wants(t, http.StatusServiceUnavailable); got.Header.Get("Retry-After") == "" {
-		t.Error("no Retry-After")
+		t.Error("/healthz: got no Retry-After")
 	}
 }
 
-// A store that hangs is as bad as one that refuses: the check gives it a deadline.
+// The health check has a deadline for a store that hangs.
 func TestHealthDeadline(t *testing.T) {
 	hang := func(ctx context.Context) error {
 		if _, ok := ctx.Deadline(); !ok {

@@ -9,8 +9,8 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 )
 
-// The chosen colours are on every page from then on, the login's too, until the system's
-// are chosen again.
+// A chosen theme applies to every page, including the log-in, until the system's theme is
+// chosen again.
 func TestTheme(t *testing.T) {
 	s := sitetest.New(t)
 	for _, row := range []struct{ theme, want string }{
@@ -20,18 +20,18 @@ func TestTheme(t *testing.T) {
 		got := s.Post("/theme", url.Values{"theme": {row.theme}, "next": {"/login"}}).Wants(t,
 			http.StatusSeeOther)
 		if to := got.Header.Get("Location"); to != "/login" {
-			t.Errorf("after the choice: %q", to)
+			t.Errorf("got redirect to %q, want /login", to)
 		}
 		c := got.Cookies()[0]
 		if !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" {
-			t.Errorf("cookie %+v", c)
+			t.Errorf("got cookie %+v, want Secure, HttpOnly, Lax, for /", c)
 		}
 		s.Get("/login").Wants(t, http.StatusOK, row.want, `value="`+row.theme+`" aria-pressed="true"`)
 	}
 }
 
-// A choice comes back to the page it was made on, and to no other site.
-func TestThemeComesBack(t *testing.T) {
+// Choosing a theme redirects to the page where it was chosen, and to no other site.
+func TestThemeRedirects(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/simulate?shape=poisson&seed=2").Wants(
 		t, http.StatusOK, `name="next" value="/simulate?shape=poisson&amp;seed=2"`,
@@ -42,7 +42,7 @@ func TestThemeComesBack(t *testing.T) {
 		if to := s.Post("/theme", url.Values{
 			"theme": {"dark"}, "next": {next},
 		}).Header.Get("Location"); to != want {
-			t.Errorf("%q: %q, want %q", next, to, want)
+			t.Errorf("next %q: got %q, want %q", next, to, want)
 		}
 	}
 }
@@ -54,13 +54,13 @@ func TestThemeRefused(t *testing.T) {
 	s.Do(http.MethodPost, "/theme", url.Values{"theme": {"dark"}}, nil).Wants(t, http.StatusForbidden)
 }
 
-// A cookie that somebody else wrote is no class, no attribute and no script.
+// A theme cookie with an unknown value is ignored.
 func TestThemeCookieIsChecked(t *testing.T) {
 	s := sitetest.New(t)
 	got := s.Do(http.MethodGet, "/login", nil, http.Header{"Cookie": {`tidegate-theme="><script>`}}).Wants(
 		t, http.StatusOK, `<html lang="en">`,
 	)
 	if strings.Contains(got.Body, "<script>") {
-		t.Error("the cookie is on the page")
+		t.Error("the page contains the cookie's value")
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// A call with a token is who the token says, whatever cookie it brings, and needs no
-// Origin: no other site can send it.
+// A request with a token has the token's actor, even with a session cookie. It needs no
+// Origin, since other sites cannot send a token.
 func TestBearerOnly(t *testing.T) {
 	s := sitetest.New(t).Login()
 	read, write := s.NewToken(token.Read), s.NewToken(token.Write)
@@ -37,7 +37,7 @@ func TestBearerOnly(t *testing.T) {
 		"list":      sitetest.Bearer(write + ", " + write), "space": sitetest.Bearer(" " + write),
 	} {
 		if got := s.Do(http.MethodGet, "/api/v1/me", nil, header); got.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s: %d, want 401 though there is a good cookie", name, got.StatusCode)
+			t.Errorf("%s: got %d, want 401 despite the session cookie", name, got.StatusCode)
 		}
 	}
 	s.Do(http.MethodGet, "/api/v1/me", nil, http.Header{
@@ -46,11 +46,11 @@ func TestBearerOnly(t *testing.T) {
 	if got := s.Do(
 		http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(write),
 	); got.Header.Get("Set-Cookie") != "" {
-		t.Error("a machine gets a cookie")
+		t.Error("the response to a token sets a cookie")
 	}
 }
 
-// A backend's token settles what was reserved, and is refused the rest with the reason.
+// A token with scope settle may settle reservations and nothing else.
 func TestSettleToken(t *testing.T) {
 	s := sitetest.New(t)
 	send := func(scope token.Scope, path, body string) sitetest.Reply {
@@ -76,11 +76,12 @@ func TestSettleToken(t *testing.T) {
 	send(token.Settle, "nothing", "").Wants(t, http.StatusForbidden)
 	send(token.Settle, "reservations/settle", settle).Wants(t, http.StatusOK, `"reserved":5`, `"actual":0`)
 	if s.Keys.Key("acme").Status != policy.Active {
-		t.Error("revoked")
+		t.Error("a token with scope settle revoked the key")
 	}
 }
 
-// A token opens no page, and exempts no page from the check of where a change comes from.
+// A token is not accepted on pages, and does not exempt them from the check of the
+// origin.
 func TestBearerOpensNoPage(t *testing.T) {
 	s := sitetest.New(t)
 	write := s.NewToken(token.Write)
@@ -90,7 +91,7 @@ func TestBearerOpensNoPage(t *testing.T) {
 		"another site")
 }
 
-// A path that only begins like the API's gets no page changed by a machine.
+// A path that only resembles one of the API does not let a token change pages.
 func TestBearerAroundThePath(t *testing.T) {
 	s := sitetest.New(t).Login()
 	write := s.NewToken(token.Write)
@@ -103,12 +104,12 @@ func TestBearerAroundThePath(t *testing.T) {
 			sitetest.Bearer(write),
 		)
 		if got.StatusCode < 300 || s.Keys.Written() != 0 {
-			t.Errorf("%s: %d, %d writes", path, got.StatusCode, s.Keys.Written())
+			t.Errorf("%s: got %d and %d changes, want a refusal", path, got.StatusCode, s.Keys.Written())
 		}
 	}
 }
 
-// Errors of the API are JSON, and say how to do better.
+// Errors of the API are problems in JSON, with the method to authenticate or to use.
 func TestAPIErrors(t *testing.T) {
 	s := sitetest.New(t)
 	for path, status := range map[string]int{"/api/v1/me": 401, "/api/v1/nothing": 401, "/api/": 401} {
@@ -120,29 +121,29 @@ func TestAPIErrors(t *testing.T) {
 		}
 		if err := json.Unmarshal([]byte(got.Body), &p); err != nil || p.Status != status || p.Title == "" ||
 			p.Detail == "" {
-			t.Errorf("%s: %v %q", path, err, got.Body)
+			t.Errorf("%s: got %v %q, want a complete problem", path, err, got.Body)
 		}
 		if got.Header.Get("Content-Type") != "application/problem+json" ||
 			!strings.HasPrefix(got.Header.Get("WWW-Authenticate"), "Bearer") {
-			t.Errorf("%s: %v", path, got.Header)
+			t.Errorf("%s: got headers %v, want a problem and a Bearer challenge", path, got.Header)
 		}
 	}
 	got := s.Do(http.MethodPost, "/api/v1/me", nil, sitetest.Bearer(s.NewToken(token.Read))).Wants(
 		t, http.StatusMethodNotAllowed,
 	)
 	if got.Header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("Allow: %q", got.Header.Get("Allow"))
+		t.Errorf("got Allow %q, want GET, HEAD", got.Header.Get("Allow"))
 	}
 	s.Store.SetError("ERR out of order")
 	got = s.Do(
 		http.MethodGet, "/api/v1/me", nil, sitetest.Bearer("tga_"+strings.Repeat("a", 49)),
 	).Wants(t, http.StatusUnauthorized)
 	if strings.Contains(got.Body, "out of order") {
-		t.Errorf("says too much: %s", got.Body)
+		t.Errorf("the response has Valkey's error: %s", got.Body)
 	}
 }
 
-// Without the store no token is good, and the caller learns when to come back.
+// While Valkey is unavailable, a request with a token gets 503 with Retry-After.
 func TestTokensWithoutStore(t *testing.T) {
 	s := sitetest.New(t)
 	read := s.NewToken(token.Read)
@@ -151,7 +152,7 @@ func TestTokensWithoutStore(t *testing.T) {
 	got := s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(read)).Wants(t,
 		http.StatusServiceUnavailable)
 	if got.Header.Get("Retry-After") == "" || strings.Contains(got.Body, "out of order") {
-		t.Errorf("%v %s", got.Header, got.Body)
+		t.Errorf("got %v %s, want Retry-After and no cause", got.Header, got.Body)
 	}
 }
 
@@ -171,8 +172,8 @@ func TestMe(t *testing.T) {
 	}
 }
 
-// A token is listed without its secret, shows the minute of its last use, and is gone
-// when a machine revokes it.
+// A token is listed without its secret and with the minute of its last use. It can revoke
+// itself.
 func TestTokensOverTheAPI(t *testing.T) {
 	s := sitetest.New(t)
 	write := s.NewToken(token.Write)
@@ -182,20 +183,20 @@ func TestTokensOverTheAPI(t *testing.T) {
 		t, http.StatusOK, `"id":"`+id+`"`, `"scope":"write"`,
 	)
 	if strings.Contains(got.Body, write) || strings.Contains(got.Body, write[20:]) {
-		t.Errorf("the secret is shown: %s", got.Body)
+		t.Errorf("the response has the secret: %s", got.Body)
 	}
 	var list struct {
 		Items []struct{ LastUsed time.Time }
 	}
 	if err := json.Unmarshal([]byte(got.Body), &list); err != nil || len(list.Items) != 1 ||
 		list.Items[0].LastUsed.Before(before) {
-		t.Errorf("%v %+v", err, list)
+		t.Errorf("got %v %+v, want one token used at %v or later", err, list, before)
 	}
 	s.Do(http.MethodDelete, "/api/v1/tokens/"+id, nil, sitetest.Bearer(write)).Wants(t, http.StatusNoContent)
 	s.Do(http.MethodGet, "/api/v1/me", nil, sitetest.Bearer(write)).Wants(t, http.StatusUnauthorized)
 }
 
-// A whole key or token in the place of an id reaches neither the answer nor the log.
+// A secret or a token in place of an id appears neither in the response nor in the log.
 func TestSecretsInPaths(t *testing.T) {
 	var log bytes.Buffer
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
@@ -207,17 +208,17 @@ func TestSecretsInPaths(t *testing.T) {
 		"/api/v1/tokens/" + write, "/keys/" + secret} {
 		got := s.Do(http.MethodGet, path, nil, sitetest.Bearer(write))
 		if strings.Contains(got.Body, secret) || got.StatusCode == http.StatusOK {
-			t.Errorf("%d %s", got.StatusCode, got.Body)
+			t.Errorf("got %d %s, want an error without the secret", got.StatusCode, got.Body)
 		}
 	}
 	if text := log.String(); strings.Contains(text, secret) || strings.Contains(text, write) ||
 		!strings.Contains(text, "/api/v1/keys/…/usage") {
-		t.Errorf("the log has a secret: %s", text)
+		t.Errorf("the log has a secret, or lacks a request: %s", text)
 	}
 }
 
-// What comes with a session is held to the origin, what comes with a token is not, and no
-// answer may be cached.
+// On the API, a change with a session must come from this site, and one with a token need
+// not. Responses may not be cached.
 func TestAPIWithSession(t *testing.T) {
 	s := sitetest.New(t).Login()
 	body := `{"name":"made","plan":"free"}`
@@ -231,14 +232,14 @@ func TestAPIWithSession(t *testing.T) {
 	} {
 		if got := send(header); got.StatusCode != http.StatusForbidden ||
 			got.Header.Get("Content-Type") != "application/problem+json" {
-			t.Errorf("%s: %d %s", name, got.StatusCode, got.Body)
+			t.Errorf("%s: got %d %s, want a problem with status 403", name, got.StatusCode, got.Body)
 		}
 	}
 	got := send(http.Header{"Sec-Fetch-Site": {"same-origin"}}).Wants(
 		t, http.StatusCreated, `"secret":"tg_live_`,
 	)
 	if got.Header.Get("Cache-Control") != "no-store" {
-		t.Errorf("Cache-Control %q", got.Header.Get("Cache-Control"))
+		t.Errorf("got Cache-Control %q, want no-store", got.Header.Get("Cache-Control"))
 	}
 	send(sitetest.Bearer(s.NewToken(token.Write))).Wants(t, http.StatusCreated)
 	send(sitetest.Bearer(s.NewToken(token.Read))).Wants(t, http.StatusForbidden)

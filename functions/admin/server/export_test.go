@@ -2,7 +2,7 @@ package server
 
 import "slices"
 
-// What tests from outside need of the server.
+// Unexported values that tests in package server_test use.
 const (
 	MaxBody    = maxBody
 	ProbeField = probeField
@@ -11,7 +11,7 @@ const (
 // BrowserName returns the browser and system of a User-Agent.
 func BrowserName(agent string) string { return browserName(agent) }
 
-// Patterns are the routes' methods and paths.
+// Patterns returns the method and path of every route.
 func Patterns() []string {
 	var all []string
 	s := newServer(Config{OwnerAPI: true, OwnerPage: true}, Services{}, false)

@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/policy"
 )
 
-// withGroup puts acme and bolt into a group whose plan allows 20 an hour, and lets each
-// make 3 calls.
+// withGroup puts acme and bolt into group corp, which may make 20 calls an hour, and
+// makes 3 calls with each.
 func withGroup(s *sitetest.Site) {
 	s.T.Helper()
 	s.Keys.Save(func(set *policy.Set) {
@@ -30,14 +30,14 @@ func withGroup(s *sitetest.Site) {
 			call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
 			c, err := checker.Check(s.T.Context(), call, nil)
 			if s.Keys.Must(err); !c.Allowed {
-				s.T.Fatalf("%+v", c)
+				s.T.Fatalf("got %+v, want an allowed call", c)
 			}
 		}
 	}
 }
 
-// A group's page shows its keys and its limits, the pages of keys lead to it, and a reset
-// forgets what the group took, and not what its keys did.
+// A group's page shows its keys and limits, and the pages of its keys link to it. A reset
+// deletes the counts of the group and keeps those of its keys.
 func TestGroupPages(t *testing.T) {
 	s := sitetest.New(t).Login()
 	withGroup(s)
@@ -59,18 +59,19 @@ func TestGroupPages(t *testing.T) {
 	s.Get("/audit").Wants(t, http.StatusOK, "group.reset", "new month", "corp")
 }
 
-// A key's owner sees what is left of the group's limits, and no other key of it.
+// A key's owner sees the state of the group's enforced limits, but neither the group's
+// name nor its other keys.
 func TestOwnKeyInGroup(t *testing.T) {
 	s := sitetest.New(t)
 	withGroup(s)
-	got := ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"groupLimits":[{`,
+	got := getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"groupLimits":[{`,
 		`"used":6,"remaining":14`)
 	if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, "corp") {
-		t.Errorf("too much: %s", got.Body)
+		t.Errorf("got %s, want neither bolt nor corp in it", got.Body)
 	}
 	s.Keys.Save(func(set *policy.Set) { set.Plans[0].Mode = policy.Shadow })
-	got = ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK)
+	got = getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK)
 	if strings.Contains(got.Body, "groupLimits") {
-		t.Errorf("limits on trial: %s", got.Body)
+		t.Errorf("got %s, want no limits in shadow mode", got.Body)
 	}
 }

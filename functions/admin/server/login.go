@@ -99,7 +99,7 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseThrottled says after how many whole seconds the same attempt is allowed.
+// refuseThrottled answers with the whole seconds until the same attempt is allowed.
 func (s *server) refuseThrottled(w http.ResponseWriter, r *http.Request, wait time.Duration) {
 	s.Log.Warn("login throttled")
 	seconds := int64((wait + time.Second - 1) / time.Second)
@@ -129,8 +129,9 @@ func (s *server) logout(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, login, http.StatusSeeOther)
 }
 
-// askLogin redirects the browser to the log-in, and afterwards back to its page. A live
-// refresh is told to load the whole page there; a machine gets a 401.
+// askLogin redirects the browser to the log-in, and from there back to its page. The
+// response to a live refresh makes htmx load the log-in as a whole page. The API gets
+// 401.
 func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
 	if s.IsAPI(r) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
@@ -199,9 +200,9 @@ func (s *server) resume(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// recordLogin appends a log-in to the audit. If it fails, the caller refuses the log-in.
-// While Valkey lacks changes of the list of log-ins, people must get in to restore them:
-// such a log-in is in the function's log alone.
+// recordLogin appends a log-in to the audit log. If it fails, the caller refuses the
+// log-in. While Valkey lacks audit entries of log-ins, users must log in to restore them:
+// such a log-in is only in the function's log.
 func (s *server) recordLogin(ctx context.Context, actor auth.Actor) error {
 	err := s.Keys.Audit().Append(ctx, audit.Entry{
 		By: audit.Actor{Kind: string(actor.Kind), Name: actor.String()}, Action: audit.Login,
@@ -214,9 +215,9 @@ func (s *server) recordLogin(ctx context.Context, actor auth.Actor) error {
 	return err
 }
 
-// recordRefusedLogin appends a refused log-in to the audit, up to the throttle's bound.
-// It records only names of known users, since people type passwords in the wrong field.
-// It logs an error; the log-in is refused in any case.
+// recordRefusedLogin appends a refused log-in to the audit log, up to the throttle's
+// bound. It records only names of known users, since users type passwords in the wrong
+// field. It logs an error; the log-in is refused in any case.
 func (s *server) recordRefusedLogin(r *http.Request, name string) {
 	s.Log.Warn("login refused")
 	if _, known := s.users.Find(name); !known {

@@ -21,8 +21,9 @@ func loginForm(user, password string) url.Values {
 	return url.Values{"user": {user}, "password": {password}}
 }
 
-// The session cookie goes to this host alone, over TLS alone, to no script, and with no
-// request that another site makes but a link.
+// The session cookie is sent to this host only, over TLS only, to no script, and from
+// other sites with links only. The cookie that marks the user's forms has the same
+// attributes.
 func TestCookieFlags(t *testing.T) {
 	for base, want := range map[string]string{
 		"":      "__Host-tidegate=…; Path=/; HttpOnly; Secure; SameSite=Lax",
@@ -32,24 +33,24 @@ func TestCookieFlags(t *testing.T) {
 		got := s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusSeeOther)
 		cookies := got.Header.Values("Set-Cookie")
 		if len(cookies) != 2 {
-			t.Fatalf("%q: cookies %q", base, cookies)
+			t.Fatalf("%q: got cookies %q, want 2", base, cookies)
 		}
 		value := got.Cookies()[1].Value
 		if flags := strings.Replace(cookies[1], value, "…", 1); flags != want {
-			t.Errorf("%q: %s, want %s", base, flags, want)
+			t.Errorf("%q: got %s, want %s", base, flags, want)
 		}
 		owner := strings.Replace(want, "tidegate=…", "tidegate-owner=…", 1)
 		owner = strings.Replace(owner, "HttpOnly", "Max-Age=7200; HttpOnly", 1)
 		if flags := strings.Replace(cookies[0], got.Cookies()[0].Value, "…", 1); flags != owner {
-			t.Errorf("%q: %s, want %s", base, flags, owner)
+			t.Errorf("%q: got %s, want %s", base, flags, owner)
 		}
 		if len(value) < 43 {
-			t.Errorf("%q: the session id has only %d characters", base, len(value))
+			t.Errorf("%q: the session id has %d characters, want at least 43", base, len(value))
 		}
 	}
 }
 
-// A wrong user and a wrong password look alike.
+// A wrong user and a wrong password get the same page.
 func TestLoginRefused(t *testing.T) {
 	s := sitetest.New(t)
 	var pages []string
@@ -62,10 +63,10 @@ func TestLoginRefused(t *testing.T) {
 	} {
 		got := s.Post("/login", form).Wants(t, http.StatusUnauthorized, "User or password is wrong.")
 		if len(got.Header.Values("Set-Cookie")) != 0 {
-			t.Errorf("%v: sets a cookie", form)
+			t.Errorf("%v: got a cookie", form)
 		}
 		if typed := form.Get("password"); typed != "" && strings.Contains(got.Body, typed) {
-			t.Errorf("%v: the password is in the page", form)
+			t.Errorf("%v: the page has the password", form)
 		}
 		page := sitetest.NonceInPage.ReplaceAllString(got.Body, "")
 		pages = append(pages, strings.ReplaceAll(page, `value="`+form.Get("user")+`"`, `value=""`))
@@ -78,7 +79,7 @@ func TestLoginRefused(t *testing.T) {
 	s.Get("/keys").Wants(t, http.StatusSeeOther)
 }
 
-// A session id from before the login opens nothing after it.
+// A log-in replaces the session id, and ends the session with the old id.
 func TestFixation(t *testing.T) {
 	s := sitetest.New(t).LoginAs(sitetest.Viewer)
 	planted := s.Cookie().Value
@@ -92,39 +93,39 @@ func TestFixation(t *testing.T) {
 	s.Get("/keys").Wants(t, http.StatusSeeOther)
 }
 
-// An unknown session id that a browser brings is never adopted.
+// A log-in does not adopt an unknown session id that the browser sends.
 func TestUnknownSessionID(t *testing.T) {
 	s := sitetest.New(t)
 	s.SetCookie("__Host-tidegate", "chosen-by-somebody")
 	s.Login()
 	if s.Cookie().Value == "chosen-by-somebody" {
-		t.Error("the login took the id that the browser brought")
+		t.Error("the login adopted the id that the browser sent")
 	}
 }
 
-// The logout ends the session on the server: the old cookie is worth nothing.
+// A log-out ends the session on the server, so that the old cookie is not accepted.
 func TestLogout(t *testing.T) {
 	s := sitetest.New(t).Login()
 	old := s.Cookie()
 	got := s.Post("/logout", nil).Wants(t, http.StatusSeeOther)
 	if to := got.Header.Get("Location"); to != "/login" {
-		t.Errorf("to %q", to)
+		t.Errorf("got redirect to %q, want /login", to)
 	}
 	if s.Cookie() != nil {
-		t.Error("the browser keeps the cookie")
+		t.Error("the browser still has the cookie")
 	}
 	s.SetCookie(old.Name, old.Value)
 	s.Get("/keys").Wants(t, http.StatusSeeOther)
 }
 
-// A session ends its lifetime after the login even if it is used all the time. The stores
-// are told when; see package session for idle ones.
+// A session ends SessionLifetime after the log-in, even if it is in use. Package session
+// tests idle sessions.
 func TestLifetime(t *testing.T) {
 	s := sitetest.New(t)
 	s.Login()
 	_, found, err := s.Services.Sessions.Find(s.Cookie().Value)
 	if err != nil || !found {
-		t.Fatalf("found %v, %v", found, err)
+		t.Fatalf("Find: got %v, %v, want the session", found, err)
 	}
 	short := sitetest.New(t, func(s *sitetest.Site) { s.Config.SessionLifetime = time.Nanosecond })
 	short.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusSeeOther)
@@ -135,11 +136,11 @@ func TestLoginWhenLoggedIn(t *testing.T) {
 	s := sitetest.New(t).Login()
 	if got := s.Get("/login?next=/keys?q=b").Wants(t,
 		http.StatusSeeOther); got.Header.Get("Location") != "/keys?q=b" {
-		t.Errorf("to %q", got.Header.Get("Location"))
+		t.Errorf("got redirect to %q, want /keys?q=b", got.Header.Get("Location"))
 	}
 }
 
-// Only paths of this dashboard are accepted as the place to go after the login.
+// After a log-in, next redirects only to pages of this dashboard.
 func TestNext(t *testing.T) {
 	rows := []struct{ base, next, want string }{
 		{"", "/keys", "/keys"},
@@ -177,18 +178,18 @@ func TestNext(t *testing.T) {
 		form.Set("next", row.next)
 		got := s.Post("/login", form).Wants(t, http.StatusSeeOther)
 		if to := got.Header.Get("Location"); to != row.want {
-			t.Errorf("base %q, next %q: to %q, want %q", row.base, row.next, to, row.want)
+			t.Errorf("base %q, next %q: got redirect to %q, want %q", row.base, row.next, to, row.want)
 		}
 	}
 }
 
-// Behind a stage of the gateway every link, redirect and cookie has its prefix, whether
-// or not the gateway cuts it off.
+// With a base path, every link, redirect and cookie has it, whether or not the gateway
+// removes it from requests.
 func TestBasePath(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithBase("/prod"))
 	got := s.Get("/keys?q=a").Wants(t, http.StatusSeeOther)
 	if to := got.Header.Get("Location"); to != "/prod/login?next=%2Fprod%2Fkeys%3Fq%3Da" {
-		t.Errorf("to the login: %q", to)
+		t.Errorf("got redirect to %q, want the login", to)
 	}
 	s.Login()
 	for _, path := range []string{"/keys?live=5", "/keys/{acme}", "/keys/{acme}/limits",
@@ -202,7 +203,8 @@ func TestBasePath(t *testing.T) {
 	s.Base = s.Server.URL
 	s.Ask("GET /static/{file}").Wants(t, http.StatusOK)
 	s.Get("/prod").Wants(t, http.StatusSeeOther)
-	// The gateway cut the prefix off, so the browser still has its cookie for it.
+	// The gateway removes the base path from the request, but the browser's cookie has
+	// it.
 	req, err := http.NewRequest(http.MethodGet, s.Server.URL+"/keys", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -215,12 +217,12 @@ func TestBasePath(t *testing.T) {
 	}
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		t.Errorf("without the prefix: %d", res.StatusCode)
+		t.Errorf("without the base path: got %d, want 200", res.StatusCode)
 	}
 }
 
-// No password, cookie, search or name reaches the log.
-func TestLogHoldsNoSecrets(t *testing.T) {
+// The log has no password, cookie, token, search, name or address.
+func TestLogHasNoSecrets(t *testing.T) {
 	var log bytes.Buffer
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
 		services.Log = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -241,11 +243,11 @@ func TestLogHoldsNoSecrets(t *testing.T) {
 	for _, secret := range []string{"canary", sitetest.Password, cookie, made, made[20:],
 		"127.0.0.1", "acme"} {
 		if strings.Contains(log.String(), secret) {
-			t.Errorf("%q is in the log:\n%s", secret, &log)
+			t.Errorf("the log has %q:\n%s", secret, &log)
 		}
 	}
 	if !strings.Contains(log.String(), `"path":"/keys"`) {
-		t.Errorf("requests are not logged:\n%s", &log)
+		t.Errorf("the log lacks the requests:\n%s", &log)
 	}
 }
 
@@ -280,8 +282,8 @@ func TestNewRefusesBadConfig(t *testing.T) {
 	}
 }
 
-// The audit records logins, refused ones too, with the names of those who exist and
-// nothing else that was typed.
+// The audit log has all log-ins, including refused ones, with the names of existing users
+// only.
 func TestLoginsAreAudited(t *testing.T) {
 	s := sitetest.New(t)
 	s.Post("/login", loginForm(sitetest.User, "hunter2")).Wants(t, http.StatusUnauthorized)
@@ -297,7 +299,7 @@ func TestLoginsAreAudited(t *testing.T) {
 	}
 	want := "login by ada of ada; login.refused by login of ; login.refused by login of ada"
 	if got := strings.Join(recorded, "; "); got != want {
-		t.Errorf("recorded %q, want %q", got, want)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	body := s.Get("/audit?what=login").Wants(t, http.StatusOK, "login.refused", `href="/settings"`).Body
 	for _, secret := range []string{"hunter2", "passphrase", sitetest.Password, "/revert"} {
@@ -307,7 +309,7 @@ func TestLoginsAreAudited(t *testing.T) {
 	}
 }
 
-// A flood of refused logins fills no audit: it records a hundred an hour.
+// The audit log records at most a hundred refused log-ins an hour.
 func TestRefusedLoginsAreBounded(t *testing.T) {
 	s := sitetest.New(t)
 	s.Store.SetTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
@@ -322,17 +324,17 @@ func TestRefusedLoginsAreBounded(t *testing.T) {
 		}
 	}
 	if recorded != 100 {
-		t.Errorf("%d are recorded", recorded)
+		t.Errorf("got %d recorded, want 100", recorded)
 	}
 	s.Post("/login", loginForm(sitetest.User, "wrong")).Wants(t, http.StatusUnauthorized)
 	if page, err := s.Keys.Audit().List(t.Context(), audit.Query{
 		Subject: audit.LoginSubject,
 	}); err != nil || len(page.Entries) != 0 {
-		t.Errorf("%v, %v", page.Entries, err)
+		t.Errorf("got %v, %v, want no entry above the bound", page.Entries, err)
 	}
 }
 
-// No log-in succeeds without its audit entry.
+// A log-in fails if its audit entry cannot be written.
 func TestLoginWithoutAudit(t *testing.T) {
 	s := sitetest.New(t)
 	s.Keys.Fail("ERR read only")
@@ -344,8 +346,8 @@ func TestLoginWithoutAudit(t *testing.T) {
 	s.Login()
 }
 
-// Guessing is slowed down: after five wrong passwords the right one is not looked at
-// either, until the time that the answer names. Others are not kept out.
+// After five wrong passwords, the right one is refused too, until the time in
+// Retry-After. Other users can log in.
 func TestLoginThrottled(t *testing.T) {
 	s := sitetest.New(t)
 	start := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
@@ -358,7 +360,7 @@ func TestLoginThrottled(t *testing.T) {
 		t, http.StatusTooManyRequests, "Too many attempts", "43 seconds",
 	)
 	if wait := got.Header.Get("Retry-After"); wait != "43" || s.Cookie() != nil {
-		t.Errorf("Retry-After %q, cookie %v", wait, s.Cookie())
+		t.Errorf("got Retry-After %q, cookie %v, want 43 and no cookie", wait, s.Cookie())
 	}
 	s.LoginAs(sitetest.Viewer)
 	seconds, _ := strconv.Atoi(got.Header.Get("Retry-After"))
@@ -366,15 +368,15 @@ func TestLoginThrottled(t *testing.T) {
 	s.Post("/login", loginForm(sitetest.User, sitetest.Password)).Wants(t, http.StatusSeeOther)
 }
 
-// Right passwords are never too many.
-func TestLoginsAreFree(t *testing.T) {
+// Log-ins with the right password are not throttled.
+func TestSuccessfulLoginsAreNotThrottled(t *testing.T) {
 	s := sitetest.New(t)
 	for range 30 {
 		s.Login()
 	}
 }
 
-// A source is what the gateway says it is: no header makes another of it.
+// The throttle uses the address that API Gateway saw, and no header of the client.
 func TestThrottleIgnoresHeaders(t *testing.T) {
 	s := sitetest.New(t)
 	status := 0
@@ -384,12 +386,12 @@ func TestThrottleIgnoresHeaders(t *testing.T) {
 		status = s.Do(http.MethodPost, "/login", loginForm(sitetest.User, "wrong"), header).StatusCode
 	}
 	if status != http.StatusTooManyRequests {
-		t.Errorf("the last of many attempts: %d", status)
+		t.Errorf("the last of many attempts: got %d, want 429", status)
 	}
 }
 
-// Without the store nobody gets in, with the right password or another, and both look
-// alike.
+// While Valkey is unavailable, nobody can log in. The right and a wrong password get the
+// same page.
 func TestLoginWithoutStore(t *testing.T) {
 	s := sitetest.New(t)
 	s.Store.SetError("ERR out of order")
@@ -399,42 +401,42 @@ func TestLoginWithoutStore(t *testing.T) {
 			t, http.StatusServiceUnavailable, "Valkey is unavailable",
 		)
 		if got.Header.Get("Retry-After") == "" || s.Cookie() != nil {
-			t.Errorf("%v", got.Header)
+			t.Errorf("got %v, want Retry-After and no cookie", got.Header)
 		}
 		pages = append(pages, sitetest.NonceInPage.ReplaceAllString(got.Body, ""))
 	}
 	if pages[0] != pages[1] {
-		t.Error("the answer tells which password was right")
+		t.Error("the pages of the right and the wrong password differ")
 	}
 }
 
-// A browser that drops our cookies is told so, instead of being sent to the login for
-// ever; a program without cookies logs in as ever.
+// A log-in from a browser that rejects cookies gets an error that says so. A client that
+// did not get the probe cookie can log in without it.
 func TestCookiesRefused(t *testing.T) {
 	s := sitetest.New(t)
 	form := loginForm(sitetest.User, sitetest.Password)
 	form.Set(server.ProbeField, "1")
 	s.Post("/login", form).Wants(t, http.StatusBadRequest, "did not keep the session cookie", "localhost")
 	if s.Cookie() != nil {
-		t.Error("logged in all the same")
+		t.Error("a browser without cookies is logged in")
 	}
 	s.Client = s.NewClient()
 	page := s.Get("/login").Wants(t, http.StatusOK, `name="probe"`)
 	if set := page.Header.Get("Set-Cookie"); !strings.HasPrefix(set,
 		"__Host-tidegate-probe=1; Path=/; HttpOnly; Secure; SameSite=Lax") {
-		t.Errorf("Set-Cookie %q", set)
+		t.Errorf("got Set-Cookie %q, want the probe cookie", set)
 	}
 	s.Post("/login", form).Wants(t, http.StatusSeeOther)
 }
 
-// expired sends a form after its session ended, and returns the answer.
-func expired(s *sitetest.Site, path string, form url.Values) sitetest.Reply {
+// postExpired posts a form after the session ended.
+func postExpired(s *sitetest.Site, path string, form url.Values) sitetest.Reply {
 	s.T.Helper()
 	s.Store.FastForward(sitetest.Idle + time.Second)
 	return s.Post(path, form)
 }
 
-// loginWith logs a user in with what the answer to a form kept.
+// loginWith logs a user in with the hidden fields of a log-in page.
 func loginWith(s *sitetest.Site, user string, page sitetest.Reply) sitetest.Reply {
 	s.T.Helper()
 	form := sitetest.With(sitetest.HiddenIn(page.Body), "user", user, "password", sitetest.Password)
@@ -456,15 +458,15 @@ var typedForms = map[string]url.Values{
 	"/settings/tokens":  {"name": {"typed-canary"}, "scope": {"read"}, "days": {"7"}},
 }
 
-// What was typed when a session ends comes back after the log-in, and nothing is saved by
-// that, whichever form it is.
+// A form that is posted after the session ended is shown again after the log-in, without
+// saving anything.
 func TestFormSurvivesTheSession(t *testing.T) {
 	for path, form := range typedForms {
 		t.Run(path, func(t *testing.T) {
 			s := sitetest.New(t).Login()
-			ended := expired(s, path, form).Wants(t, http.StatusUnauthorized, "Your session ended.")
+			ended := postExpired(s, path, form).Wants(t, http.StatusUnauthorized, "Your session ended.")
 			if strings.Contains(ended.Body, "typed-canary") {
-				t.Error("the page shows what was typed to whoever sits there")
+				t.Error("the log-in page shows the form's values before the log-in")
 			}
 			at := loginWith(s, sitetest.User, ended).Header.Get("Location")
 			page := s.Get(at).Wants(t, http.StatusOK, "Nothing was saved yet.", "typed-canary")
@@ -472,30 +474,30 @@ func TestFormSurvivesTheSession(t *testing.T) {
 			back := s.Post(path, sitetest.HiddenIn(page.Body))
 			if back.StatusCode >= 400 && path != "/policies/import" ||
 				!strings.Contains(back.Body, "typed-canary") {
-				t.Errorf("back to the form: %d\n%s", back.StatusCode, back.Body)
+				t.Errorf("back to the form: got %d\n%s", back.StatusCode, back.Body)
 			}
 			if tokens, err := s.Tokens.List(t.Context()); s.Keys.Written() != 0 || err != nil ||
 				len(tokens) != 0 {
-				t.Error("something was saved")
+				t.Error("showing the form again made a change")
 			}
 		})
 	}
 }
 
-// Another user, a forged or a foreign text, and a form of nobody get nothing back; no
-// kept form leads out of the dashboard or holds a secret.
+// A kept form is shown only to its user. Forms without a user, of other sites' paths and
+// without bounds are not kept, and secrets are removed.
 func TestKeptFormIsBound(t *testing.T) {
 	s := sitetest.New(t).Login()
 	form := typedForms["/keys/{acme}/limits"]
-	ended := expired(s, "/keys/{acme}/limits", form)
+	ended := postExpired(s, "/keys/{acme}/limits", form)
 	if at := loginWith(s, sitetest.Viewer, ended).Header.Get("Location"); at != "/" {
-		t.Errorf("another user is led to %s", at)
+		t.Errorf("another user: got redirect to %s, want /", at)
 	}
 	kept := sitetest.HiddenIn(ended.Body).Get("kept")
 	for _, text := range []string{"", "AAAA", kept, kept[:len(kept)-2] + "AA", strings.Repeat("A", 50_000)} {
 		body := s.Post("/resume", url.Values{"kept": {text}}).Wants(t, http.StatusGone).Body
 		if strings.Contains(body, "typed-canary") {
-			t.Error("another user sees what was typed")
+			t.Error("another user sees the form's values")
 		}
 	}
 	s.Post("/logout", nil)
@@ -505,31 +507,31 @@ func TestKeptFormIsBound(t *testing.T) {
 	other.Client = s.NewClient()
 	got := other.Post("/keys/{acme}/limits", form).Wants(t, http.StatusSeeOther)
 	if !strings.HasPrefix(got.Header.Get("Location"), "/login?next=") {
-		t.Errorf("nobody's form leads to %s", got.Header.Get("Location"))
+		t.Errorf("a form without a user: got redirect to %s, want the login", got.Header.Get("Location"))
 	}
 	secret := sitetest.With(url.Values{}, "name", s.Keys.Secrets["acme"].Reveal(), "password", "pass-canary",
 		"version", "1", "reason", " "+s.Keys.Secrets["acme"].Reveal()+" ")
-	again := expired(s, "/keys/{acme}/edit", secret)
+	again := postExpired(s, "/keys/{acme}/edit", secret)
 	at := loginWith(s, sitetest.User, again).Header.Get("Location")
 	if body := s.Get(at).Wants(t, http.StatusOK).Body; strings.Contains(body,
 		s.Keys.Secrets["acme"].Reveal()) ||
 		strings.Contains(body, "pass-canary") {
-		t.Error("a secret was kept")
+		t.Error("the kept form has a secret")
 	}
 	for _, path := range []string{"//evil.example/keys", "/jobs/x", "/audit/x/undo"} {
 		s.Login()
-		if body := expired(s, path, form).Body; strings.Contains(body, `name="kept"`) {
-			t.Errorf("%s is kept", path)
+		if body := postExpired(s, path, form).Body; strings.Contains(body, `name="kept"`) {
+			t.Errorf("%s: the form is kept", path)
 		}
 	}
 	s.Login()
 	long := sitetest.With(url.Values{}, "deny", strings.Repeat("192.0.2.1 ", 6000))
-	if body := expired(s, "/policies/shared", long).Body; strings.Contains(body, `name="kept"`) {
-		t.Error("a form without bound is kept")
+	if body := postExpired(s, "/policies/shared", long).Body; strings.Contains(body, `name="kept"`) {
+		t.Error("a form of 60,000 bytes is kept")
 	}
 }
 
-// While the store is unavailable, the page that says so leads back to the filled form.
+// While Valkey is unavailable, the error page leads back to the filled form.
 func TestFormSurvivesTheStore(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const path = "/keys/{acme}/limits"

@@ -24,7 +24,7 @@ func checkHeaders(t *testing.T, got sitetest.Reply) {
 		"X-Frame-Options":            "DENY",
 	} {
 		if value := got.Header.Get(header); value != want {
-			t.Errorf("%s: %s is %q, want %q", name, header, value, want)
+			t.Errorf("%s: %s: got %q, want %q", name, header, value, want)
 		}
 	}
 	if !strings.HasPrefix(got.Header.Get("Strict-Transport-Security"), "max-age=31536000") {
@@ -73,21 +73,21 @@ func TestNonceIsFresh(t *testing.T) {
 	}
 }
 
-// Pages are never stored; files of the bundle, whose names change with their content, are
-// kept for a year.
+// Browsers never store pages. They cache the bundle's files for a year, since the names
+// change with the content.
 func TestCaching(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, path := range []string{"/keys", "/keys/{acme}", "/login", "/healthz", "/static/nothing"} {
 		if got := s.Get(path).Header.Get("Cache-Control"); !strings.HasPrefix(got, "no-store") {
-			t.Errorf("%s: Cache-Control %q", path, got)
+			t.Errorf("%s: got Cache-Control %q, want no-store", path, got)
 		}
 	}
 	got := s.Get("/static/app-1.css").Wants(t, http.StatusOK)
 	if cache := got.Header.Get("Cache-Control"); cache != "public, max-age=31536000, immutable" {
-		t.Errorf("static: Cache-Control %q", cache)
+		t.Errorf("static: got Cache-Control %q, want a year", cache)
 	}
 	if kind := got.Header.Get("Content-Type"); kind != "text/css; charset=utf-8" {
-		t.Errorf("static: Content-Type %q", kind)
+		t.Errorf("static: got Content-Type %q, want CSS", kind)
 	}
 	if got.Header.Get("Set-Cookie") != "" {
 		t.Error("static: sets a cookie")
@@ -109,7 +109,7 @@ func TestCompressed(t *testing.T) {
 	got := s.Do(http.MethodGet, "/keys", nil, http.Header{"Accept-Encoding": {"gzip"}})
 	if got.Header.Get("Content-Encoding") != "gzip" ||
 		!strings.Contains(got.Header.Get("Vary"), "Accept-Encoding") {
-		t.Fatalf("not compressed: %v", got.Header)
+		t.Fatalf("got headers %v, want a gzip response", got.Header)
 	}
 	plain, err := gzip.NewReader(strings.NewReader(got.Body))
 	if err != nil {
@@ -117,12 +117,12 @@ func TestCompressed(t *testing.T) {
 	}
 	body, err := io.ReadAll(plain)
 	if err != nil || !strings.Contains(string(body), "acme") {
-		t.Errorf("decompressed: %v %q", err, body)
+		t.Errorf("decompressed: got %v %q, want the page with acme", err, body)
 	}
 }
 
-// A file of the bundle comes as it was compressed with the bundle, to whoever takes that,
-// and else as it is.
+// A bundle's file is sent as its compressed copy to clients that accept gzip, and
+// uncompressed to others.
 func TestStaticCompressed(t *testing.T) {
 	bundle := sitetest.Bundle()
 	bundle.Files.(fstest.MapFS)["app-1.js.gz"] = &fstest.MapFile{Data: []byte("compressed")}
@@ -131,16 +131,16 @@ func TestStaticCompressed(t *testing.T) {
 		"gzip;q=0": "//", "": "//"} {
 		got := s.Do(http.MethodGet, "/static/app-1.js", nil, http.Header{"Accept-Encoding": {accepted}})
 		if got.Body != want || (got.Header.Get("Content-Encoding") == "gzip") != (want == "compressed") {
-			t.Errorf("%q: %q, %v", accepted, got.Body, got.Header)
+			t.Errorf("%q: got %q, %v, want %q", accepted, got.Body, got.Header, want)
 		}
 		if kind := got.Header.Get("Content-Type"); kind != "text/javascript; charset=utf-8" {
-			t.Errorf("%q: Content-Type %q", accepted, kind)
+			t.Errorf("%q: got Content-Type %q, want JavaScript", accepted, kind)
 		}
 	}
 	s.Login().Get("/static/app-1.js.gz").Wants(t, http.StatusNotFound)
 }
 
-// A change is made only for a page of this site.
+// A change is accepted only from a page of this site.
 func TestCrossSite(t *testing.T) {
 	s := sitetest.New(t).Login()
 	own := s.Server.URL
@@ -187,7 +187,7 @@ func TestCrossSite(t *testing.T) {
 	}
 }
 
-// The login and the logout are changes too.
+// Log-in and log-out are refused from another site.
 func TestCrossSiteLoginAndLogout(t *testing.T) {
 	s := sitetest.New(t).Login()
 	evil := http.Header{"Sec-Fetch-Site": {"cross-site"}, "Origin": {"https://evil.example"}}
@@ -196,7 +196,7 @@ func TestCrossSiteLoginAndLogout(t *testing.T) {
 	s.Get("/keys").Wants(t, http.StatusOK)
 }
 
-// No GET or HEAD writes, whatever it carries.
+// No GET or HEAD request makes a change, even with the fields of a form.
 func TestGetNeverWrites(t *testing.T) {
 	s := sitetest.New(t).Login()
 	query := "?" + sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}).Encode()
@@ -208,13 +208,13 @@ func TestGetNeverWrites(t *testing.T) {
 	s.Do(http.MethodHead, "/keys/{acme}/limits"+query, nil, nil)
 	s.Get("/logout").Wants(t, http.StatusMethodNotAllowed)
 	if s.Keys.Written() != 0 {
-		t.Error("a GET wrote")
+		t.Error("a GET or HEAD made a change")
 	}
 	s.Get("/keys").Wants(t, http.StatusOK)
 }
 
-// No route that changes anything answers a page of another site, or one that does not say
-// where it comes from, whoever is logged in.
+// Every route that makes changes refuses requests from another site, and those without
+// Origin and Sec-Fetch-Site, with a session too.
 func TestCrossSiteOnEveryRoute(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, r := range server.Patterns() {
@@ -229,11 +229,11 @@ func TestCrossSiteOnEveryRoute(t *testing.T) {
 			form := url.Values{"version": {"1"}, "reason": {"x"}, "action": {"save"}, "name": {"x"},
 				"plan": {"free"}, "env": {"x"}}
 			if got := s.Do(method, path, form, header); got.StatusCode != http.StatusForbidden {
-				t.Errorf("%s, %s: %d, want 403", r, name, got.StatusCode)
+				t.Errorf("%s, %s: got %d, want 403", r, name, got.StatusCode)
 			}
 		}
 	}
 	if s.Keys.Written() != 0 {
-		t.Error("something was written")
+		t.Error("a refused request made a change")
 	}
 }

@@ -29,8 +29,8 @@ func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
 // be Lax, since the browser sends it when the provider redirects here.
 func (s *server) flowCookieName() string { return s.cookieName("-login") }
 
-// finishProviderLogin handles the provider's answer. It deletes the cookie in any case,
-// so an answer counts once.
+// finishProviderLogin handles the provider's answer. It always deletes the cookie, so
+// that an answer counts once.
 func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 	if s.Provider == nil {
 		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
@@ -49,7 +49,7 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 	s.startSession(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
 }
 
-// failProvider shows what people can do, and logs the cause.
+// failProvider shows what the user can do, and logs the cause.
 func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
 	s.Log.Warn("login at the provider failed", "cause", err)
 	p := page.Problem{Action: templates.Choice{Text: "Back to login", Address: s.Path("/login")}}
@@ -63,7 +63,7 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 	case errors.As(err, &refused):
 		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading = http.StatusForbidden, s.Provider.Host()+" did not log you in"
-		p.Advice = "It says: " + page.Clip(refused.Code, 100) + "."
+		p.Advice = "Reason: " + page.Clip(refused.Code, 100) + "."
 	case errors.As(err, &roleless):
 		s.recordRefusedLogin(r, "")
 		p.Status, p.Heading, p.Advice = http.StatusForbidden, "You have no role here",
@@ -74,7 +74,7 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 		p.Advice = "You are not logged in. Try again, or ask an administrator."
 	default:
 		p.Status, p.Heading = http.StatusBadGateway, s.Provider.Host()+" is not responding"
-		p.Advice = "Log-in is not available right now. Try again soon."
+		p.Advice = "You cannot log in with it right now. Try again soon."
 	}
 	s.Fail(w, r, p)
 }
@@ -83,7 +83,7 @@ func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {
 	what := "sent no claim “" + page.Clip(e.Claim, 100) + "” for you."
 	if e.Present {
 		what = "sent a claim “" + page.Clip(e.Claim, 100) +
-			"” for you, but nothing in it means viewer or editor."
+			"” for you, but none of its values gives a role."
 	}
 	return s.Provider.Host() + " logged you in, but " + what + " Ask an administrator."
 }

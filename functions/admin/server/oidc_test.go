@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
-// withProvider lets people log in at a real provider, where "NAME:GROUP" has the group:
-// ops edit, staff look.
+// withProvider adds a real provider, where user "NAME:GROUP" has the group: ops are
+// editors, staff are viewers.
 func withProvider(s *sitetest.Site) {
 	s.T.Helper()
 	s.Config.PublicURL = s.Address + s.Config.BasePath
@@ -39,38 +39,39 @@ func withProvider(s *sitetest.Site) {
 	s.Config.Provider = provider
 }
 
-// begin starts a login at the provider and returns the provider's address.
+// beginLogin starts a login at the provider and returns the provider's address.
 func beginLogin(s *sitetest.Site, next string) string {
 	s.T.Helper()
 	got := s.Get("/login/oidc?next="+url.QueryEscape(next)).Wants(s.T, http.StatusSeeOther)
 	return got.Header.Get("Location")
 }
 
-// goes lets somebody log in there, and returns the path and query of the way back.
-func goes(s *sitetest.Site, address, name string) string {
+// loginAt logs a person in at the provider, and returns the path and query of the
+// redirect back.
+func loginAt(s *sitetest.Site, address, name string) string {
 	s.T.Helper()
 	issuer, _, _ := strings.Cut(address, "/auth?")
 	back := oidctest.NewPerson(s.T, issuer).Login(address, name)
 	if !strings.HasPrefix(back.String(), s.Config.PublicURL+"/login/oidc/callback?") {
-		s.T.Fatalf("the provider sends people to %s", back)
+		s.T.Fatalf("the provider redirects to %s, want the callback", back)
 	}
 	return strings.TrimPrefix(back.RequestURI(), s.Config.BasePath)
 }
 
-// Somebody whom the provider knows gets the role of their group, a new session id, and to
-// where they wanted to go; below a base path too.
+// A log-in at the provider gives the role of the user's group and a new session id, and
+// redirects to the requested page, also below a base path.
 func TestProviderLogin(t *testing.T) {
 	for _, base := range []string{"", "/prod"} {
 		s := sitetest.New(t, sitetest.WithBase(base), withProvider)
 		s.Get("/login").Wants(t, http.StatusOK, "Log in with localhost:", `name="password"`)
 		s.LoginAs(sitetest.Viewer)
 		before := s.Cookie().Value
-		got := s.Get(goes(s, beginLogin(s, base+"/keys?q=a"), "olga:ops")).Wants(t, http.StatusSeeOther)
+		got := s.Get(loginAt(s, beginLogin(s, base+"/keys?q=a"), "olga:ops")).Wants(t, http.StatusSeeOther)
 		if to := got.Header.Get("Location"); to != base+"/keys?q=a" {
-			t.Errorf("%q: to %q", base, to)
+			t.Errorf("%q: got redirect to %q, want the requested page", base, to)
 		}
 		if s.Cookie().Value == before {
-			t.Errorf("%q: the session id is that of before", base)
+			t.Errorf("%q: the session id is the same as before the log-in", base)
 		}
 		s.Get("/api/v1/me").Wants(
 			t, http.StatusOK, `{"id":"oidc:olga:ops","name":"olga","kind":"user","role":"editor"}`,
@@ -81,35 +82,35 @@ func TestProviderLogin(t *testing.T) {
 			t, http.StatusOK, "You are logged out", "Log out there too",
 		)
 		if !strings.Contains(out.Body, "/session/end?client_id=dashboard&amp;post_logout_redirect_uri=") {
-			t.Errorf("%q: no way to log out at the provider:\n%s", base, out.Body)
+			t.Errorf("%q: got\n%s\nwant a link to log out at the provider", base, out.Body)
 		}
 		s.WantsLogin("/keys")
 	}
 }
 
-// Who has no role sees which claim is missing, and is not logged in.
+// A user without a role is not logged in, and sees which claim is missing.
 func TestProviderWithoutRole(t *testing.T) {
 	s := sitetest.New(t, withProvider)
-	s.Get(goes(s, beginLogin(s, "/"), "nora")).Wants(
+	s.Get(loginAt(s, beginLogin(s, "/"), "nora")).Wants(
 		t, http.StatusForbidden, "You have no role here", "sent no claim “groups”",
 	)
-	s.Get(goes(s, beginLogin(s, "/"), "otto:guests")).Wants(
-		t, http.StatusForbidden, "nothing in it means viewer or editor",
+	s.Get(loginAt(s, beginLogin(s, "/"), "otto:guests")).Wants(
+		t, http.StatusForbidden, "none of its values gives a role",
 	)
 	s.WantsLogin("/keys")
-	s.Get(goes(s, beginLogin(s, "/"), "vera:staff")).Wants(t, http.StatusSeeOther)
+	s.Get(loginAt(s, beginLogin(s, "/"), "vera:staff")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys/{acme}/limits").Wants(t, http.StatusForbidden)
 }
 
-// The cookie of a login under way goes to this host alone, to no script, and comes back
-// with the provider's link.
+// The cookie of a login in progress is sent to this host only, to no script, and when the
+// provider redirects here. The redirect to the provider has fresh random values.
 func TestProviderFlowCookie(t *testing.T) {
 	s := sitetest.New(t, withProvider)
 	got := s.Get("/login/oidc").Wants(t, http.StatusSeeOther)
 	set := got.Header.Values("Set-Cookie")
 	if len(set) != 1 || !strings.HasPrefix(set[0], "__Host-tidegate-login=") ||
 		!strings.HasSuffix(set[0], "; Path=/; Max-Age=600; HttpOnly; Secure; SameSite=Lax") {
-		t.Errorf("cookies %q", set)
+		t.Errorf("got cookies %q, want one for this host, Lax, for 600 s", set)
 	}
 	q, _ := url.Parse(got.Header.Get("Location"))
 	for name, want := range map[string]string{
@@ -117,7 +118,7 @@ func TestProviderFlowCookie(t *testing.T) {
 		"redirect_uri": s.Config.PublicURL + "/login/oidc/callback",
 	} {
 		if value := q.Query().Get(name); value != want {
-			t.Errorf("%s is %q, want %q", name, value, want)
+			t.Errorf("%s: got %q, want %q", name, value, want)
 		}
 	}
 	for _, name := range []string{"state", "nonce", "code_challenge"} {
@@ -127,40 +128,40 @@ func TestProviderFlowCookie(t *testing.T) {
 	}
 }
 
-// Nobody is logged in by a link: not as the attacker whose answer it is, not twice, not
-// with another state; and next leads nowhere else.
+// A callback from another browser, a second one, and one with another state log nobody
+// in. next accepts only paths of this dashboard.
 func TestProviderAttacks(t *testing.T) {
 	s := sitetest.New(t, withProvider)
-	attacker := goes(s, beginLogin(s, "/"), "eve:ops")
+	attacker := loginAt(s, beginLogin(s, "/"), "eve:ops")
 	s.Client = s.NewClient()
 	s.Get(attacker).Wants(t, http.StatusBadRequest, "Login expired")
 	beginLogin(s, "/")
 	s.Get(attacker).Wants(t, http.StatusBadRequest, "Login expired")
-	own := goes(s, beginLogin(s, "/"), "ada:ops")
+	own := loginAt(s, beginLogin(s, "/"), "ada:ops")
 	s.Get(strings.Replace(own, "state=", "state=x", 1)).Wants(t, http.StatusBadRequest, "Login expired")
-	s.Get(own).Wants(t, http.StatusBadRequest, "Login expired") // the attempt before has ended the login
+	s.Get(own).Wants(t, http.StatusBadRequest, "Login expired") // the previous callback ended the login
 	s.WantsLogin("/keys")
 	address := beginLogin(s, "//evil.example")
-	own = goes(s, address, "ada:ops")
+	own = loginAt(s, address, "ada:ops")
 	flow := s.CookieNamed("__Host-tidegate-login")
 	if got := s.Get(own).Wants(t, http.StatusSeeOther); got.Header.Get("Location") != "/" {
-		t.Errorf("to %q", got.Header.Get("Location"))
+		t.Errorf("got redirect to %q, want /", got.Header.Get("Location"))
 	}
 	s.Client = s.NewClient()
 	s.SetCookie(flow.Name, flow.Value)
-	// with cookie and code stolen: the code was used
+	// A stolen cookie and code are refused, since the code was used.
 	s.Get(own).Wants(t, http.StatusForbidden, "Invalid answer")
 	s.WantsLogin("/keys")
-	refused := goes(s, beginLogin(s, "/")+"&prompt=none", "ada:ops")
+	refused := loginAt(s, beginLogin(s, "/")+"&prompt=none", "ada:ops")
 	s.Get(refused).Wants(t, http.StatusForbidden, "did not log you in", "login_required")
 	s.Get("/login/oidc/callback?error=<script>&state=x").Wants(t, http.StatusBadRequest, "Login expired")
 }
 
-// A session from the provider ends when the provider or the meaning of its groups
-// changes.
+// A session from the provider ends when the provider or the values of roles change in the
+// configuration.
 func TestProviderSessionEnds(t *testing.T) {
 	s := sitetest.New(t, withProvider)
-	s.Get(goes(s, beginLogin(s, "/"), "olga:ops")).Wants(t, http.StatusSeeOther)
+	s.Get(loginAt(s, beginLogin(s, "/"), "olga:ops")).Wants(t, http.StatusSeeOther)
 	s.Get("/keys").Wants(t, http.StatusOK)
 	s.Reconfigure(func(c *server.Config) { c.Provider = nil })
 	s.WantsLogin("/keys")
@@ -175,34 +176,34 @@ func TestProviderSessionEnds(t *testing.T) {
 	s.WantsLogin("/keys")
 }
 
-// Without passwords the login offers the provider alone.
+// Without users with a password, the log-in page offers only the provider.
 func TestProviderAlone(t *testing.T) {
 	s := sitetest.New(t, withProvider, func(s *sitetest.Site) { s.Config.Users = nil })
 	if got := s.Get("/login").Wants(
 		t, http.StatusOK, "Log in with localhost:",
 	); strings.Contains(got.Body, `name="password"`) {
-		t.Error("the login asks for a password that nobody has")
+		t.Error("the log-in page has a password field")
 	}
 	s.Post("/login", loginForm("", "")).Wants(t, http.StatusUnauthorized)
 }
 
-// A provider that does not answer is named as what fails; the rest works.
+// If the provider is unavailable, the error page names it. Log-ins with a password work.
 func TestProviderUnavailable(t *testing.T) {
 	s := sitetest.New(t, withProvider)
-	gone, err := oidc.New(oidc.Config{
+	unavailable, err := oidc.New(oidc.Config{
 		Issuer: "http://127.0.0.1:1", ClientID: "dashboard", RedirectURL: "https://x.example/cb",
 		RoleClaim: "groups", EditorValues: []string{"ops"},
 	}, []byte(strings.Repeat("p", 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Reconfigure(func(c *server.Config) { c.Provider = gone })
+	s.Reconfigure(func(c *server.Config) { c.Provider = unavailable })
 	s.Get("/login/oidc").Wants(t, http.StatusBadGateway, "127.0.0.1:1 is not responding")
 	s.Get("/login?ended=oidc").Wants(t, http.StatusOK, "You are logged out")
 	s.Login().Get("/keys").Wants(t, http.StatusOK)
 }
 
-// The pages around a login at a provider, as every other page.
+// The pages of a log-in at a provider fit every width and are accessible.
 func TestBrowserProviderPages(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v := sitetest.NewVisit(t, withProvider)
@@ -232,8 +233,8 @@ func TestBrowserProviderPages(t *testing.T) {
 	}
 }
 
-// In a browser: to the provider and back to the page that was asked for, then out at
-// both.
+// In a browser, a log-in at the provider returns to the requested page, and the user can
+// log out at both.
 func TestBrowserProviderLogin(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)), withProvider)
 	v.Open("/keys?q=ac")
@@ -245,12 +246,12 @@ func TestBrowserProviderLogin(t *testing.T) {
 		chromedp.WaitReady(chromedp.CSS("#live")),
 	)
 	if at := sitetest.Eval[string](v, `location.pathname + location.search`); at != "/keys?q=ac" {
-		t.Errorf("after the login: %s", at)
+		t.Errorf("after the login: got %s, want /keys?q=ac", at)
 	}
 	if who := sitetest.Eval[string](
 		v, `document.querySelector(".who").innerText`,
 	); !strings.Contains(who, "vera") || !strings.Contains(who, "viewer") {
-		t.Errorf("logged in as %q", who)
+		t.Errorf("logged in as %q, want vera, viewer", who)
 	}
 	v.Act(
 		chromedp.Click(chromedp.CSS(".who button")),
@@ -261,7 +262,7 @@ func TestBrowserProviderLogin(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("main a.button")),
 	)
 	if at := sitetest.Eval[string](v, `location.pathname`); at != "/login" {
-		t.Errorf("after both logouts: %s", at)
+		t.Errorf("after both logouts: got %s, want /login", at)
 	}
 	v.NoConsoleErrors("")
 }

@@ -21,7 +21,7 @@ import (
 	"tidegate/internal/policyset"
 )
 
-// ownKey is the answer to a key's owner.
+// ownKey is the response to a key's owner.
 type ownKey struct {
 	ID, Name, Plan string
 	Limits         []struct {
@@ -37,14 +37,14 @@ type ownKey struct {
 
 func withKey(secret string) http.Header { return http.Header{"X-Api-Key": {secret}} }
 
-// ask asks for the key of a secret.
-func ask(s *sitetest.Site, header http.Header) sitetest.Reply {
+// getOwnKey requests the owner's view of a key.
+func getOwnKey(s *sitetest.Site, header http.Header) sitetest.Reply {
 	s.T.Helper()
 	return s.Do(http.MethodGet, server.OwnerAPIPath, nil, header)
 }
 
-// A key's owner sees its limits, what is left of them and its last 30 days, takes nothing
-// by looking, and sees no other key.
+// A key's owner sees the state of its limits and the calls of 30 days, and no other key.
+// Viewing counts no call.
 func TestOwnKey(t *testing.T) {
 	s := sitetest.New(t)
 	s.Keys.Use("acme", 3)
@@ -55,35 +55,35 @@ func TestOwnKey(t *testing.T) {
 	secret := s.Keys.Secrets["acme"].Reveal()
 	var first string
 	for _, header := range []http.Header{withKey(secret), sitetest.Bearer(secret), withKey(secret)} {
-		got := ask(s, header).Wants(t, http.StatusOK)
+		got := getOwnKey(s, header).Wants(t, http.StatusOK)
 		var own ownKey
 		if err := json.Unmarshal([]byte(got.Body), &own); err != nil {
 			t.Fatal(err)
 		}
 		if own.Name != "acme" || own.ID != "{acme}" || own.Plan != "free" || len(own.Limits) != 1 ||
 			own.Limits[0].Used != 3 || own.Limits[0].Remaining != 7 || own.Limits[0].Resets.IsZero() {
-			t.Fatalf("%s", got.Body)
+			t.Fatalf("got %s, want acme with 3 of 10 used", got.Body)
 		}
 		calls := int64(0)
 		for _, day := range own.Days {
 			calls += 10*day.Allowed + day.Denied
 		}
 		if len(own.Days) != 30 || calls != 72 || own.Days[29].Date != now.Format(time.DateOnly) {
-			t.Errorf("%s", got.Body)
+			t.Errorf("got %s, want 30 days with 7 allowed and 2 denied calls", got.Body)
 		}
 		if strings.Contains(got.Body, "bolt") || strings.Contains(got.Body, secret[20:]) {
-			t.Errorf("too much: %s", got.Body)
+			t.Errorf("got %s, want neither bolt nor the secret in it", got.Body)
 		}
 		vary := strings.Join(got.Header.Values("Vary"), ", ")
 		if cache := got.Header.Get("Cache-Control"); cache != "private, max-age=1" ||
 			!strings.Contains(vary, "X-API-Key, Authorization") {
-			t.Errorf("Cache-Control %q, Vary %q", cache, vary)
+			t.Errorf("got Cache-Control %q, Vary %q, want private and both headers", cache, vary)
 		}
 		if first == "" {
 			first = got.Body
 		}
 		if got.Body != first {
-			t.Errorf("looking changed something: %s, then %s", first, got.Body)
+			t.Errorf("the view changed: got %s, then %s", first, got.Body)
 		}
 	}
 }
@@ -93,11 +93,11 @@ func TestOwnKeyWithoutLimits(t *testing.T) {
 	for _, mode := range []policy.Mode{policy.Shadow, policy.Off} {
 		s := sitetest.New(t)
 		s.Keys.Save(func(set *policy.Set) { set.Plans[0].Mode = mode })
-		ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"limits":[]`)
+		getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusOK, `"limits":[]`)
 	}
 }
 
-// refused are the secrets that open nothing, by why.
+// refusedSecrets returns secrets that are not accepted, by the reason.
 func refusedSecrets(t *testing.T, s *sitetest.Site) map[string]string {
 	t.Helper()
 	revoke := func(k *policy.Key) { k.Status = policy.Revoked }
@@ -115,19 +115,20 @@ func refusedSecrets(t *testing.T, s *sitetest.Site) map[string]string {
 		t.Fatal(err)
 	}
 	all["rotated"] = s.Keys.Secrets["rotated"].Reveal()
-	for name, id := range map[string]string{"another's id": s.Keys.IDs["acme"], "made up": "0123456789AB"} {
-		made, err := apikey.Renew("demo", id)
+	for name, id := range map[string]string{"id of another key": s.Keys.IDs["acme"],
+		"invented": "0123456789AB"} {
+		invented, err := apikey.Renew("demo", id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[name] = made.Reveal()
+		all[name] = invented.Reveal()
 	}
-	s.Keys.Now = func() time.Time { return time.Now().Add(time.Minute) } // after the one expired
+	s.Keys.Now = func() time.Time { return time.Now().Add(time.Minute) } // the key "expired" has expired
 	return all
 }
 
-// A key that may not call is refused like one that never was, and nothing but a key opens
-// the view.
+// A key that may not call is refused like an unknown key, and no other credential is
+// accepted.
 func TestOwnKeyRefused(t *testing.T) {
 	s := sitetest.New(t)
 	secret := s.Keys.Secrets["acme"].Reveal()
@@ -141,31 +142,31 @@ func TestOwnKeyRefused(t *testing.T) {
 	for name, text := range refusedSecrets(t, s) {
 		headers[name] = withKey(text)
 	}
-	s.Login() // a session counts for nothing
+	s.Login() // a session does not help
 	var first string
 	for name, header := range headers {
-		got := ask(s, header)
+		got := getOwnKey(s, header)
 		if got.StatusCode != http.StatusUnauthorized || got.Header.Get("WWW-Authenticate") == "" ||
 			got.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%s: %d %v %s", name, got.StatusCode, got.Header, got.Body)
+			t.Errorf("%s: got %d %v %s, want 401", name, got.StatusCode, got.Header, got.Body)
 		}
 		if first == "" {
 			first = got.Body
 		}
 		if got.Body != first {
-			t.Errorf("%s: answered %s, others %s", name, got.Body, first)
+			t.Errorf("%s: got %s, but others get %s", name, got.Body, first)
 		}
 	}
 	for _, query := range []string{"key", "x-api-key", "X-API-Key", "access_token"} {
 		got := s.Get(server.OwnerAPIPath + "?" + url.Values{query: {secret}}.Encode())
 		if got.StatusCode != http.StatusUnauthorized && got.StatusCode != http.StatusUnprocessableEntity ||
 			strings.Contains(got.Body, secret) {
-			t.Errorf("in the query: %d %s", got.StatusCode, got.Body)
+			t.Errorf("in the query: got %d %s, want a refusal without the secret", got.StatusCode, got.Body)
 		}
 	}
 }
 
-// The secret before a rotation opens the view for as long as it may call.
+// The previous secret of a key is accepted during its grace period.
 func TestOwnKeyInGrace(t *testing.T) {
 	s := sitetest.New(t)
 	old := s.Keys.Secrets["acme"].Reveal()
@@ -173,12 +174,12 @@ func TestOwnKeyInGrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask(s, withKey(old)).Wants(t, http.StatusOK, `"graceUntil":"`)
+	getOwnKey(s, withKey(old)).Wants(t, http.StatusOK, `"graceUntil":"`)
 	s.Keys.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
-	ask(s, withKey(old)).Wants(t, http.StatusUnauthorized)
+	getOwnKey(s, withKey(old)).Wants(t, http.StatusUnauthorized)
 }
 
-// A value that another system made opens the view of its key, where those are taken.
+// The value of a key from another system is accepted if ForeignKeys is true.
 func TestOwnForeignKey(t *testing.T) {
 	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
 	s := sitetest.New(t)
@@ -186,13 +187,13 @@ func TestOwnForeignKey(t *testing.T) {
 	n := policy.NewKey{Name: "old", Env: "live", Plan: "free", Value: value}
 	_, _, err := s.Keys.Create(t.Context(), n, sitetest.ByTest)
 	s.Keys.Must(err)
-	ask(s, withKey(value)).Wants(t, http.StatusOK, `"name":"old"`)
-	ask(s, withKey(value+"x")).Wants(t, http.StatusUnauthorized)
+	getOwnKey(s, withKey(value)).Wants(t, http.StatusOK, `"name":"old"`)
+	getOwnKey(s, withKey(value+"x")).Wants(t, http.StatusUnauthorized)
 	s.Keys.ForeignKeys = false
-	ask(s, withKey(value)).Wants(t, http.StatusUnauthorized)
+	getOwnKey(s, withKey(value)).Wants(t, http.StatusUnauthorized)
 }
 
-// A ban by the policy closes the view too.
+// A key with an automatic ban is refused too.
 func TestOwnKeyBannedByPolicy(t *testing.T) {
 	s := sitetest.New(t)
 	hour := policy.Duration(time.Hour)
@@ -202,11 +203,11 @@ func TestOwnKeyBannedByPolicy(t *testing.T) {
 	ban := policyset.AppendTime([]byte{1}, time.Now().Add(time.Hour))
 	set := s.Keys.Client.B().Set().Key(policyset.BanKey(s.Keys.IDs["acme"])).Value(string(ban)).Build()
 	s.Keys.Must(s.Keys.Client.Do(t.Context(), set).Error())
-	ask(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusUnauthorized)
+	getOwnKey(s, withKey(s.Keys.Secrets["acme"].Reveal())).Wants(t, http.StatusUnauthorized)
 }
 
-// from asks from an address.
-func from(s *sitetest.Site, address, secret string) *httptest.ResponseRecorder {
+// getOwnKeyFrom requests the owner's view of a key from an address.
+func getOwnKeyFrom(s *sitetest.Site, address, secret string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodGet, "https://limits.example"+server.OwnerAPIPath, nil)
 	r.RemoteAddr = address
 	r.Header.Set("X-Api-Key", secret)
@@ -215,8 +216,8 @@ func from(s *sitetest.Site, address, secret string) *httptest.ResponseRecorder {
 	return w
 }
 
-// Unknown keys are bounded as wrong passwords are, by network; good ones by the key and
-// by the network; and nobody keeps out others.
+// Requests with unknown keys are throttled by network, like wrong passwords; those with
+// valid keys by key and network. A key that is throttled does not affect others.
 func TestOwnersAreThrottled(t *testing.T) {
 	s := sitetest.New(t)
 	s.Store.SetTime(time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC))
@@ -224,10 +225,10 @@ func TestOwnersAreThrottled(t *testing.T) {
 	count := func(secret string, address func(int) string, calls int) map[int]int {
 		seen := map[int]int{}
 		for i := range calls {
-			w := from(s, address(i), secret)
+			w := getOwnKeyFrom(s, address(i), secret)
 			seen[w.Code]++
 			if wait := w.Header().Get("Retry-After"); w.Code == http.StatusTooManyRequests && wait != "60" {
-				t.Fatalf("Retry-After %q", wait)
+				t.Fatalf("got Retry-After %q, want 60", wait)
 			}
 		}
 		return seen
@@ -242,30 +243,31 @@ func TestOwnersAreThrottled(t *testing.T) {
 		{"unknown, one network", "tg_x", func(i int) string { return fmt.Sprintf("[2001:db8::%x]:443", i) },
 			30, map[int]int{401: 20, 429: 10}},
 		{"unknown, another network", "tg_x", at("192.0.2.1"), 1, map[int]int{401: 1}},
-		{"good, from where others guess", good, at("2001:db8::1"), 1, map[int]int{429: 1}},
-		{"good, over its own", good, func(i int) string { return fmt.Sprintf("198.51.100.%d", i) }, 70,
+		{"valid, from a throttled network", good, at("2001:db8::1"), 1, map[int]int{429: 1}},
+		{"valid, over its own limit", good, func(i int) string { return fmt.Sprintf("198.51.100.%d", i) }, 70,
 			map[int]int{200: 60, 429: 10}},
-		{"another key, from there", s.Keys.Secrets["bolt"].Reveal(), at("198.51.100.1"), 1,
+		{"another valid key, same network", s.Keys.Secrets["bolt"].Reveal(), at("198.51.100.1"), 1,
 			map[int]int{200: 1}},
 	} {
 		if got := count(c.secret, c.address, c.calls); fmt.Sprint(got) != fmt.Sprint(c.want) {
-			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 }
 
-// Without Valkey nobody sees a key, good or not.
+// While Valkey is unavailable, the view of a key is unavailable too.
 func TestOwnKeyWithoutStore(t *testing.T) {
 	s := sitetest.New(t)
 	secret := s.Keys.Secrets["acme"].Reveal()
 	s.Store.SetError("ERR out of order")
-	ask(s, withKey(secret)).Wants(t, http.StatusServiceUnavailable)
+	getOwnKey(s, withKey(secret)).Wants(t, http.StatusServiceUnavailable)
 	s.Store.SetError("")
 	s.Keys.Server.SetError("ERR out of order")
-	ask(s, withKey(secret)).Wants(t, http.StatusServiceUnavailable)
+	getOwnKey(s, withKey(secret)).Wants(t, http.StatusServiceUnavailable)
 }
 
-// The page does what the operation does, for people, and keeps nothing of the secret.
+// The owner's page shows the same as the operation. Neither the page, a cookie nor the
+// log contains the secret.
 func TestOwnKeyPage(t *testing.T) {
 	var log strings.Builder
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
@@ -281,21 +283,22 @@ func TestOwnKeyPage(t *testing.T) {
 	s.Get(server.OwnerPath+"?key="+secret).Wants(t, http.StatusOK, `type="password"`)
 	s.Server.Close()
 	if strings.Contains(got.Body+log.String(), secret[10:40]) || got.Header.Get("Set-Cookie") != "" {
-		t.Errorf("the secret or a cookie is left:\n%s\n%s", &log, got.Body)
+		t.Errorf("got a cookie, or the secret in the log or the page:\n%s\n%s", &log, got.Body)
 	}
 }
 
-// Where the view is off, both addresses are as unknown as any.
+// If the view is off, both of its addresses behave like unknown ones.
 func TestOwnerViewOff(t *testing.T) {
 	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.OwnerAPI, s.Config.OwnerPage = false, false })
 	secret := s.Keys.Secrets["acme"].Reveal()
-	ask(s, withKey(secret)).Wants(t, http.StatusUnauthorized)
+	getOwnKey(s, withKey(secret)).Wants(t, http.StatusUnauthorized)
 	s.WantsLogin(server.OwnerPath)
 	s.Login()
-	ask(s, withKey(secret)).Wants(t, http.StatusNotFound)
+	getOwnKey(s, withKey(secret)).Wants(t, http.StatusNotFound)
 }
 
-// The page in Chromium: from the form to the limits, in every width and both schemes.
+// In a browser, the owner's page goes from the form to the limits. It fits every width
+// and is accessible in both colour schemes.
 func TestBrowserOwnKey(t *testing.T) {
 	v := sitetest.NewVisit(t)
 	axe := sitetest.AxeScript(t)

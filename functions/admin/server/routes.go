@@ -23,7 +23,7 @@ const (
 )
 
 // route handles a pattern: method and path, as in http.ServeMux, without the base path.
-// Machines may use paths below /api/, and get errors as JSON.
+// Machine tokens are accepted below /api/ only, where errors are JSON.
 type route struct {
 	pattern string
 	need    need
@@ -58,7 +58,7 @@ func (s *server) apiRoutes() []route {
 	}))
 }
 
-// mounted turns routes of the pages or the API into those of the server.
+// mounted converts routes of the pages or the API to those of the server.
 func mounted(all []auth.Route) []route {
 	var routes []route
 	for _, r := range all {
@@ -159,7 +159,7 @@ func (s *server) newRouter(routes []route) (*router, error) {
 	made := &router{http.NewServeMux(), map[string]route{}}
 	for _, r := range routes {
 		if r.need <= undecided || r.need > settler {
-			return nil, fmt.Errorf("route %s does not say who may ask for it", r.pattern)
+			return nil, fmt.Errorf("route %s does not state its need", r.pattern)
 		}
 		method, path, _ := strings.Cut(r.pattern, " ")
 		pattern := method + " " + s.Path(path)
@@ -214,7 +214,7 @@ func forbidden(a auth.Actor) page.Problem {
 	if !a.CanView() {
 		return page.Problem{
 			Status: http.StatusForbidden, Heading: "This token may only settle reservations",
-			Advice: "Use one of scope read or write.",
+			Advice: "Use a token with scope read or write.",
 		}
 	}
 	return page.Problem{
@@ -236,7 +236,7 @@ func (s *server) withActor(w http.ResponseWriter, r *http.Request, handle http.H
 	})
 }
 
-// failUnrouted answers as the mux would, 404 or 405, with one of our pages.
+// failUnrouted answers with the status of the mux, 404 or 405, and an error page.
 func (s *server) failUnrouted(w http.ResponseWriter, r *http.Request, handler http.Handler) {
 	probe := &bufferedResponse{header: http.Header{}}
 	handler.ServeHTTP(probe, r)
@@ -255,7 +255,8 @@ func (s *server) hasBearer(r *http.Request) bool {
 	return s.IsAPI(r) && len(r.Header.Values("Authorization")) > 0
 }
 
-// withToken handles a request with its token's actor, or nobody if the token is unknown.
+// withToken handles a request with its token's actor, or without an actor if the token is
+// unknown.
 func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	r.Header.Del("Cookie")
 	found, err := s.Tokens.Authenticate(r.Context(), bearerText(r))

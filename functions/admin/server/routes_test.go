@@ -15,10 +15,10 @@ func TestRouteWithoutNeed(t *testing.T) {
 		if _, err := d.newRouter(
 			[]route{{pattern: "GET /x", need: n, handle: d.health}},
 		); err == nil || !strings.Contains(err.Error(), "GET /x") {
-			t.Errorf("%d: %v", n, err)
+			t.Errorf("need %d: got %v, want an error that names GET /x", n, err)
 		}
 		if n.metBy(auth.Actor{ID: "password:x", Kind: auth.User, Role: auth.Editor}) {
-			t.Errorf("%d is met", n)
+			t.Errorf("need %d is met by an editor", n)
 		}
 	}
 }

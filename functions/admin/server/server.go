@@ -82,8 +82,8 @@ type server struct {
 	Services
 	users *password.Users
 	pages *router
-	// api is made by its first request: describing every operation takes milliseconds,
-	// which the first page after a cold start need not wait for.
+	// api is built by the first request for it: describing every operation takes
+	// milliseconds, which would delay the first page after a cold start.
 	api         func() (*router, error)
 	unavailable bool // no connection to Valkey; only Bundle, Ready and Log are set
 }
@@ -156,8 +156,8 @@ func CheckBasePath(p string) error {
 
 const healthDeadline = 500 * time.Millisecond
 
-// health answers whether Valkey responds within healthDeadline. It reveals nothing else,
-// since anybody may ask.
+// health reports whether Valkey responds within healthDeadline. It reveals nothing else,
+// since anybody may request it.
 func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
 	defer cancel()
@@ -170,7 +170,7 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 	writeText(w, status, "alive\nstore "+word+"\n")
 }
 
-// alive answers that this function runs, whatever the state of Valkey.
+// alive reports that this function runs, whatever the state of Valkey.
 func (s *server) alive(w http.ResponseWriter, _ *http.Request) {
 	writeText(w, http.StatusOK, "alive\n")
 }

@@ -66,7 +66,7 @@ func (s *server) cookie(name, value string, life time.Duration) *http.Cookie {
 }
 
 // withSession handles a request that may read and change its session. It sends the
-// response after the session is saved, so that a response is never wrong about it.
+// response after it saves the session: if that fails, the response is an error.
 func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	token := ""
 	if c, err := r.Cookie(s.Session.Cookie.Name); err == nil {
@@ -90,8 +90,8 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 	held.send(w)
 }
 
-// saveSession takes time of its own: a restore or a step of a bulk change may have used
-// up the request's.
+// saveSession has a separate timeout: a restore or a step of a bulk change may have used
+// up that of the request.
 func (s *server) saveSession(ctx context.Context, w http.ResponseWriter) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()

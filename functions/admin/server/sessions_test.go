@@ -32,8 +32,8 @@ func otherHash(t *testing.T) password.Hash {
 	return hash
 }
 
-// A session ends with the user, the role and the password that opened it, though the
-// store still holds it; and only then.
+// A session ends when its user, or the user's role or password, changes in the
+// configuration. Changes of other users do not end it.
 func TestSessionEndsWithItsUser(t *testing.T) {
 	vic := func(c *server.Config) *password.User { return &c.Users[1] }
 	for name, row := range map[string]struct {
@@ -60,7 +60,7 @@ func TestSessionEndsWithItsUser(t *testing.T) {
 			if name == "promoted" {
 				s.LoginAs(sitetest.Viewer)
 				if s.Cookie().Value == before {
-					t.Error("the session id stays after the change of the role")
+					t.Error("the session id is the same after the change of the role")
 				}
 				s.Get("/keys/{acme}/limits").Wants(t, http.StatusOK)
 			}
@@ -68,7 +68,7 @@ func TestSessionEndsWithItsUser(t *testing.T) {
 	}
 }
 
-// A session that nobody uses ends, one that is used goes on.
+// Requests renew a session, and an idle session ends.
 func TestIdle(t *testing.T) {
 	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.SessionLifetime = 12 * time.Hour }).Login()
 	for range 3 {
@@ -79,7 +79,7 @@ func TestIdle(t *testing.T) {
 	s.WantsLogin("/keys")
 }
 
-// A tab that nobody looks after refreshes itself, and its session ends all the same.
+// Live refreshes do not renew a session.
 func TestIdleTab(t *testing.T) {
 	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.SessionLifetime = 12 * time.Hour }).Login()
 	refresh := func() sitetest.Reply {
@@ -96,8 +96,7 @@ func TestIdleTab(t *testing.T) {
 	s.WantsLogin("/keys")
 }
 
-// Log out everywhere ends the sessions of every browser of the same user, and of nobody
-// else.
+// Log out everywhere ends all sessions of the user, and no session of other users.
 func TestLogOutEverywhere(t *testing.T) {
 	s := sitetest.New(t).Login()
 	here := s.Client
@@ -112,7 +111,7 @@ func TestLogOutEverywhere(t *testing.T) {
 	s.Get("/settings").Wants(t, http.StatusOK, "this session", "Log out everywhere")
 	if got := s.Post("/settings/sessions/end", nil).Wants(t,
 		http.StatusSeeOther); got.Header.Get("Location") != "/login" {
-		t.Errorf("to %q", got.Header.Get("Location"))
+		t.Errorf("got redirect to %q, want /login", got.Header.Get("Location"))
 	}
 	s.WantsLogin("/keys")
 	s.Client = there
@@ -121,7 +120,7 @@ func TestLogOutEverywhere(t *testing.T) {
 	s.Get("/keys").Wants(t, http.StatusOK)
 }
 
-// The settings list somebody's own sessions, and mark the one that asks.
+// The settings page lists the user's own sessions and marks the current one.
 func TestSessionList(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Client = s.NewClient()
@@ -134,15 +133,15 @@ func TestSessionList(t *testing.T) {
 		http.MethodPost, "/login", loginForm(sitetest.User, sitetest.Password), req,
 	).Wants(t, http.StatusSeeOther)
 	body := s.Get("/settings").Wants(t, http.StatusOK, "Firefox on Linux", "another program").Body
-	if strings.Count(body, "this session") != 1 || strings.Contains(body, "&lt;script") {
-		t.Errorf("sessions:\n%s", body)
+	if strings.Count(body, "this one") != 1 || strings.Contains(body, "&lt;script") {
+		t.Errorf("got sessions\n%s\nwant one marked, without the agent's markup", body)
 	}
 	if n := strings.Count(body, `data-label="Since"`); n != 2 {
-		t.Errorf("%d sessions, want the two of this user", n)
+		t.Errorf("got %d sessions, want the two of this user", n)
 	}
 }
 
-// Login, use and logout work on the real session store.
+// Log-in, requests and log-out work on the real session store.
 func TestSessionsInTheStore(t *testing.T) {
 	s := sitetest.New(t).Login()
 	old := s.Cookie()
@@ -154,21 +153,22 @@ func TestSessionsInTheStore(t *testing.T) {
 	s.Get("/keys").Wants(t, http.StatusSeeOther)
 }
 
-// patientStore is a session store that never answers, unless nobody waits.
-type patientStore struct{ *session.Store }
+// hangingStore is a session store that fails as one that hangs does: a context with a
+// deadline times out.
+type hangingStore struct{ *session.Store }
 
-func (s patientStore) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
+func (s hangingStore) FindCtx(ctx context.Context, token string) ([]byte, bool, error) {
 	if _, ok := ctx.Deadline(); !ok {
 		return s.Store.FindCtx(ctx, token)
 	}
 	return nil, false, errors.Join(context.DeadlineExceeded, errors.New("the request has a deadline"))
 }
 
-// Nothing waits for ever for a store that hangs.
+// A request has a deadline for a session store that hangs.
 func TestStoreHangs(t *testing.T) {
 	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
 		store, _ := services.Sessions.(*session.Store)
-		services.Sessions = patientStore{store}
+		services.Sessions = hangingStore{store}
 	}))
 	s.SetCookie("__Host-tidegate", "x")
 	s.Get("/keys").Wants(t, http.StatusServiceUnavailable)
@@ -183,7 +183,7 @@ func TestBrowserName(t *testing.T) {
 		"curl/8.5.0": "curl",
 	} {
 		if got := server.BrowserName(agent); got != want {
-			t.Errorf("%s: %q, want %q", agent, got, want)
+			t.Errorf("%s: got %q, want %q", agent, got, want)
 		}
 	}
 }

@@ -145,8 +145,9 @@ func (r *Registry) OverrideKey(name string, limits ...limiter.Limit) policy.Key 
 	})
 }
 
-// Use makes calls until each limit of the key has used[i]. A limit's calls lie within the
-// shortest window that has as many.
+// Use makes calls until limit i of the key has used[i] calls, and lists the key as denied
+// and near a limit. Calls beyond the count of the next shorter limit are made before its
+// window.
 func (r *Registry) Use(name string, used ...int64) {
 	r.T.Helper()
 	set, err := r.Set(context.Background())
@@ -166,7 +167,7 @@ func (r *Registry) Use(name string, used ...int64) {
 		if at+1 < len(order) {
 			n, when = n-used[order[at+1]], Now.Add(-e.Limits[i].Span()/2)
 		}
-		var limits []limiter.Limit // a shorter one does not admit what was called before its window
+		var limits []limiter.Limit // without shorter ones, which do not count these calls
 		for _, l := range e.Limits {
 			if l.Span() >= e.Limits[i].Span() {
 				limits = append(limits, l)
@@ -194,14 +195,14 @@ func (r *Registry) take(name string, limits []limiter.Limit, cost int64, when ti
 			Arg(string(program), strconv.FormatInt(cost, 10), "0").Build()).Error())
 }
 
-// Called records calls of the last hour.
+// Called records calls of the key with this name at a time.
 func (r *Registry) Called(name string, at time.Time, allowed, denied int) {
 	r.T.Helper()
 	call := usage.Outcome{Subject: r.IDs[name], Registered: true, Cost: 1, Time: at}
 	r.Record(outcomes(call, allowed, denied)...)
 }
 
-// outcomes repeats a call, first allowed and then denied.
+// outcomes repeats a call: first the allowed ones, then the denied ones.
 func outcomes(call usage.Outcome, allowed, denied int) []usage.Outcome {
 	all := slices.Repeat([]usage.Outcome{call}, allowed+denied)
 	for i := range denied {
@@ -210,7 +211,7 @@ func outcomes(call usage.Outcome, allowed, denied int) []usage.Outcome {
 	return all
 }
 
-// Record records calls of one time.
+// Record records calls, all at the time of the first.
 func (r *Registry) Record(calls ...usage.Outcome) {
 	r.T.Helper()
 	recorder := usage.NewRecorder(usage.Options{}, func() time.Time { return calls[0].Time })
@@ -225,7 +226,7 @@ func (r *Registry) Record(calls ...usage.Outcome) {
 // Fail makes every command return an error; an empty text ends that.
 func (r *Registry) Fail(text string) { r.Server.SetError(text) }
 
-// Written counts the changes by others than the test itself.
+// Written returns the number of audit entries, except log-ins and those by ByTest.
 func (r *Registry) Written() int {
 	r.T.Helper()
 	n := 0
@@ -289,7 +290,7 @@ func (r *Registry) CountDenied(requests string) {
 	record := do(r.Client.B().Get().Key(key).Build())
 	from := `"requests":` + requests + `,`
 	if !strings.Contains(record, from) {
-		r.T.Fatalf("no %s in %s", from, record)
+		r.T.Fatalf("got record %s, want %s in it", record, from)
 	}
 	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
 	text := string(version) + strings.ReplaceAll(record[4:], from, from+`"countDenied":true,`)

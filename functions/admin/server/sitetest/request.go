@@ -88,17 +88,16 @@ func (s *Site) PostAnyway(path string, form url.Values) Reply {
 	return answer
 }
 
-// Wants fails the test at once for another status, and marks it as failed for missing
-// texts.
+// Wants stops the test if the status differs, and reports texts that are missing.
 func (r Reply) Wants(t *testing.T, status int, texts ...string) Reply {
 	t.Helper()
 	if r.StatusCode != status {
-		t.Fatalf("%s %s: status %d, want %d\n%s", r.Request.Method, r.Request.URL, r.StatusCode,
+		t.Fatalf("%s %s: got status %d, want %d\n%s", r.Request.Method, r.Request.URL, r.StatusCode,
 			status, r.Body)
 	}
 	for _, text := range texts {
 		if !strings.Contains(r.Body, text) {
-			t.Errorf("%s %s: no %q in\n%s", r.Request.Method, r.Request.URL, text, r.Body)
+			t.Errorf("%s %s: want %q in\n%s", r.Request.Method, r.Request.URL, text, r.Body)
 		}
 	}
 	return r
@@ -128,7 +127,7 @@ func SendAs(s *Site, method, path string, header http.Header) Reply {
 	}
 	if method != http.MethodGet && method != http.MethodHead {
 		if strings.HasPrefix(path, "/api/") {
-			path += "?unknown=1" // so that the API knows who asks, and changes nothing
+			path += "?unknown=1" // the API checks the role, then refuses the parameter
 		}
 		header["Sec-Fetch-Site"] = []string{"same-origin"}
 		header["Content-Type"] = []string{"application/x-www-form-urlencoded"}
@@ -142,7 +141,7 @@ func (s *Site) WantsLogin(path string) {
 	if got := s.Get(path); got.StatusCode != http.StatusSeeOther || !strings.HasPrefix(
 		got.Header.Get("Location"), s.Config.BasePath+"/login",
 	) {
-		s.T.Errorf("%s: %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
+		s.T.Errorf("%s: got %d to %q, want the login", path, got.StatusCode, got.Header.Get("Location"))
 	}
 }
 
@@ -164,17 +163,17 @@ func CheckPolicy(t *testing.T, name string, got Reply) {
 		"connect-src 'self'", "require-trusted-types-for 'script'", "trusted-types htmx",
 	} {
 		if !strings.Contains(csp, directive) {
-			t.Errorf("%s: no %q in the policy %q", name, directive, csp)
+			t.Errorf("%s: got policy %q, want %q in it", name, csp, directive)
 		}
 	}
 	if strings.Contains(csp, "unsafe") || strings.Contains(csp, "*") {
-		t.Errorf("%s: the policy is lax: %q", name, csp)
+		t.Errorf("%s: the policy allows too much: %q", name, csp)
 	}
 	if strings.Contains(got.Body, "<script") && !strings.Contains(got.Body, `nonce="`+NonceIn(csp)+`"`) {
-		t.Errorf("%s: the page's nonce is not the policy's", name)
+		t.Errorf("%s: the nonces of page and policy differ", name)
 	}
 	if regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<style|hx-on|javascript:`).MatchString(got.Body) {
-		t.Errorf("%s: inline style or script", name)
+		t.Errorf("%s: the page has an inline style or script", name)
 	}
 }
 

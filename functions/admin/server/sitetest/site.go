@@ -69,8 +69,8 @@ type Site struct {
 	Address  string // of the server that browsers use, without the base path
 	Config   server.Config
 	Services server.Services
-	// Store has the sessions, the tokens and the throttles' counts. Its time is fixed
-	// until a test moves it.
+	// Store has the sessions, the tokens and the throttles' counts. Its clock is fixed
+	// until a test sets it.
 	Store  *miniredis.Miniredis
 	Tokens *token.Store
 }
@@ -81,7 +81,7 @@ type Option func(*Site)
 // WithBase puts the site below a path.
 func WithBase(base string) Option { return func(s *Site) { s.Config.BasePath = base } }
 
-// WithKeys gives the site a registry.
+// WithKeys sets the site's registry.
 func WithKeys(k *Registry) Option { return func(s *Site) { s.Keys = k } }
 
 // WithServices changes the site's services.
@@ -139,7 +139,7 @@ func New(t *testing.T, options ...Option) *Site {
 	return s
 }
 
-// Users are an editor, ada, and a viewer, vic, with the same password.
+// Users returns an editor, ada, and a viewer, vic, with the same password.
 func Users() []password.User {
 	return []password.User{
 		{Name: User, Role: auth.Editor, Hash: testHash()},

@@ -98,8 +98,8 @@ func (v *Visit) Open(path string) {
 	v.Act(chromedp.Navigate(v.Base + v.Keys.Named(path)))
 }
 
-// Wait waits until a JavaScript expression is true. It may fail meanwhile, as when it reads
-// an element that the page does not have yet.
+// Wait waits until a JavaScript expression is true. It may fail meanwhile, as when it
+// reads an element that the page does not have yet.
 func (v *Visit) Wait(expression string) {
 	v.T.Helper()
 	poll := chromedp.Poll[bool](
@@ -161,7 +161,7 @@ func AxeScript(t *testing.T) string {
 	return string(text)
 }
 
-// WaitAcross waits until an expression is true, also across page loads.
+// WaitAcross waits until an expression is true, even if the page is replaced meanwhile.
 func (v *Visit) WaitAcross(expression string) {
 	v.T.Helper()
 	for {
@@ -214,7 +214,7 @@ func (v *Visit) Point(selector string) {
 	v.Act(chromedp.MouseEvent(device.DispatchMouseEventTypeMouseMoved, at[0], at[1]))
 }
 
-// HandTimers holds a page's refresh timers until Fire.
+// HandTimers makes later pages hold their refresh timers until Fire.
 func (v *Visit) HandTimers() {
 	v.T.Helper()
 	script := page.AddScriptToEvaluateOnNewDocumentParams{Source: handTimers}
@@ -237,8 +237,8 @@ func (v *Visit) NoConsoleErrors(status string) {
 	}
 }
 
-// Look checks the current page's width and accessibility, and the browser's errors.
-// status is that of a failed load that the test caused.
+// Look checks that the current page fits every width, is accessible, and has no errors
+// except failed loads with this status, which the test caused.
 func (v *Visit) Look(t *testing.T, axe, status string) {
 	t.Helper()
 	for _, width := range []int64{360, 768, 1089, 1280, 1440, 2560} {
@@ -271,7 +271,8 @@ func (v *Visit) Accessible(t *testing.T, axe string, narrow int64) {
 	}
 }
 
-// runAxe returns axe's findings. The protocol runs it outside the page's policy.
+// runAxe returns axe's findings. The page's Content-Security-Policy does not apply to
+// scripts that the browser's protocol runs.
 func (v *Visit) runAxe(script string) []string {
 	v.T.Helper()
 	if !Eval[bool](v, "typeof axe === 'object'") {
