@@ -27,51 +27,51 @@ type settings struct {
 	KeyPepper string `env:"KEY_PEPPER" unset:"required"`
 	// Name of the first user, an editor.
 	AdminUser string `env:"ADMIN_USER" unset:"required, unless ADMIN_USERS or OIDC_ISSUER is set"`
-	// The first user's password, of 20 characters at least, where a secret store gives
-	// it; it is hashed at the start.
+	// Password of the first user, at least 20 characters, from a secret store; it is
+	// hashed at the start.
 	AdminPassword string `env:"ADMIN_PASSWORD" unset:"this or the next, with ADMIN_USER"`
-	// Argon2id hash of the password, in PHC form, of at least 19 MiB, see below.
+	// Argon2id hash of the password in PHC form, of at least 19 MiB, see below.
 	AdminPasswordHash string `env:"ADMIN_PASSWORD_HASH"`
-	// More users: `name:viewer:HASH` or `name:editor:HASH`, with spaces, line ends or
-	// semicolons between them; hashes as above.
+	// More users, `name:viewer:HASH` or `name:editor:HASH`, separated by spaces, line
+	// ends or semicolons; hashes as above.
 	AdminUsers string `env:"ADMIN_USERS" unset:"none"`
 	// Address of the dashboard in browsers, `BASE_PATH` included, such as
 	// `https://admin.example.com`; ignored without `OIDC_ISSUER`.
 	AdminURL string `env:"ADMIN_URL" unset:"required with OIDC_ISSUER"`
 	// Networks that may use the dashboard and its API, such as
-	// `203.0.113.0/24,2001:db8::/32`; others get 403 for all but `/healthz/live`, see
+	// `203.0.113.0/24,2001:db8::/32`; all others get 403 except on `/healthz/live`, see
 	// [operations](operations.md).
 	AdminNetworks string `env:"ADMIN_NETWORKS" unset:"all"`
-	// What the owner of an API key sees of it with the key itself: `api` for
+	// Where the owner of an API key can view it with the key itself: `api` for
 	// `GET /api/v1/self`, `page` for that and the page `/self`, or `off`, see
 	// [clients](clients.md#your-own-key).
 	OwnerView string `env:"OWNER_VIEW" envDefault:"api"`
-	// Networks that may use these two, such as `0.0.0.0/0,::/0` for everybody, where
-	// `ADMIN_NETWORKS` is for fewer.
+	// Networks that may use the view of `OWNER_VIEW`, such as `0.0.0.0/0,::/0` for
+	// everybody.
 	OwnerNetworks string `env:"OWNER_NETWORKS" unset:"those of ADMIN_NETWORKS"`
 	// Path before every page, such as `/prod`.
 	BasePath string `env:"BASE_PATH" unset:"none"`
-	// A session ends after so long without use, 1m to 720h.
+	// Time without requests after which a session ends, 1m to 720h.
 	SessionIdle time.Duration `env:"SESSION_IDLE" envDefault:"30m"`
-	// A session ends after so long at the latest, 1m to 720h and no less than
+	// Time after the log-in at which a session ends in any case, 1m to 720h and at least
 	// `SESSION_IDLE`.
 	SessionLifetime  time.Duration `env:"SESSION_LIFETIME" envDefault:"12h"`
 	ReservationLease time.Duration `env:"RESERVATION_LEASE" envDefault:"10m"`
 	ForeignKeys      bool          `env:"FOREIGN_KEYS" envDefault:"false"`
-	// Where changes are kept before they are acknowledged: `s3://BUCKET[/PREFIX]`, with
+	// Where changes are stored before they are acknowledged: `s3://BUCKET[/PREFIX]`, with
 	// `?region=` and `&endpoint=` where needed, or a folder.
 	Journal string `env:"JOURNAL" unset:"none"`
 	// While the journal does not answer: `refuse` edits, or `queue` them in Valkey;
-	// revocations and bans always act.
+	// revocations and bans always take effect.
 	JournalAway string `env:"JOURNAL_AWAY" envDefault:"refuse"`
-	// When Valkey lost changes: `ask` on every page, or restore `always`, without being
-	// asked.
+	// After Valkey lost changes: `ask` on every page before restoring them, or restore
+	// them `always`.
 	JournalRestore string `env:"JOURNAL_RESTORE" envDefault:"ask"`
-	// With a journal: entries of the audit leave Valkey when they are older, 744h to
-	// 87600h, and are read from the journal.
+	// Age at which audit entries leave Valkey, 744h to 87600h; older ones are read from
+	// the journal, which this needs.
 	AuditRetention time.Duration `env:"AUDIT_RETENTION" unset:"all stay in Valkey"`
 	Stage          string        `env:"STAGE" unset:"none"`
-	// What is deployed, such as a commit; shown in the settings.
+	// Deployed release, such as a commit; shown in the settings.
 	Release  string     `env:"RELEASE" unset:"none"`
 	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
 	OIDC     oidcConfig
@@ -99,7 +99,7 @@ const (
 )
 
 // readConfig reads and checks the environment, NAME=value strings. Its error names every
-// variable that is wrong and says what to do; it repeats no secret.
+// invalid variable and says what to do; it contains no secret.
 func readConfig(variables []string) (settings, error) {
 	c, problems := config.Read[settings](variables)
 	c.check(&problems)
@@ -159,7 +159,7 @@ func (c *settings) checkJournal(problems *config.Problems) {
 	if err := config.AuditRetention.Check(c.AuditRetention); err != nil {
 		problems.Add("AUDIT_RETENTION", err.Error())
 	} else if c.Journal == "" {
-		problems.Add("AUDIT_RETENTION", "needs JOURNAL: what leaves Valkey is read from there")
+		problems.Add("AUDIT_RETENTION", "needs JOURNAL, from which older entries are read")
 	}
 }
 
@@ -208,24 +208,24 @@ func (c *settings) dashboard() (server.Config, error) {
 // oidcConfig is the part of the environment for an OpenID provider. Without an issuer
 // there is none.
 type oidcConfig struct {
-	// OpenID provider that people may log in at too; register
-	// `ADMIN_URL/login/oidc/callback` there, and `ADMIN_URL/login` as the way back from a
-	// logout.
+	// OpenID provider at which users can log in too; register
+	// `ADMIN_URL/login/oidc/callback` there as the redirect URI, and `ADMIN_URL/login` as
+	// the post-logout redirect URI.
 	Issuer string `env:"OIDC_ISSUER" unset:"none"`
-	// Id that the provider knows the dashboard by; refused without `OIDC_ISSUER`.
+	// Client id of the dashboard at the provider; refused without `OIDC_ISSUER`.
 	ClientID string `env:"OIDC_CLIENT_ID" unset:"required with OIDC_ISSUER"`
-	// Secret that goes with it; refused without `OIDC_ISSUER`.
+	// Client secret of the dashboard at the provider; refused without `OIDC_ISSUER`.
 	ClientSecret string `env:"OIDC_CLIENT_SECRET" unset:"required with OIDC_ISSUER"`
-	// Scopes to ask for, with spaces between them; ignored without `OIDC_ISSUER`.
+	// Scopes to request, separated by spaces; ignored without `OIDC_ISSUER`.
 	Scopes []string `env:"OIDC_SCOPES" envSeparator:" " envDefault:"openid profile email"`
-	// Claim with somebody's groups, in the id token or at the userinfo endpoint; `a.b`
-	// leads into objects; ignored without `OIDC_ISSUER`.
+	// Claim with a user's groups, in the id token or at the userinfo endpoint; `a.b` is a
+	// path into objects; ignored without `OIDC_ISSUER`.
 	RoleClaim string `env:"OIDC_ROLE_CLAIM" envDefault:"groups"`
-	// What in the claim makes an editor, with commas between them; refused without
+	// Values of the claim that give the role editor, separated by commas; refused without
 	// `OIDC_ISSUER`.
 	EditorValues []string `env:"OIDC_EDITOR_VALUES" unset:"this or the next, with OIDC_ISSUER"`
-	// What in the claim makes a viewer; whoever has neither gets 403; refused without
-	// `OIDC_ISSUER`.
+	// Values of the claim that give the role viewer, separated by commas; a user with no
+	// role gets 403; refused without `OIDC_ISSUER`.
 	ViewerValues []string `env:"OIDC_VIEWER_VALUES"`
 }
 
@@ -241,15 +241,15 @@ func (c *oidcConfig) check(problems *config.Problems) {
 		problems.Add("OIDC_ISSUER", err.Error())
 	}
 	if c.ClientID == "" {
-		problems.Add("OIDC_CLIENT_ID", "is not set: give the id that the provider knows this dashboard by")
+		problems.Add("OIDC_CLIENT_ID", "is not set: give the dashboard's client id at the provider")
 	}
 	if c.ClientSecret == "" {
-		problems.Add("OIDC_CLIENT_SECRET", "is not set: give the secret that goes with OIDC_CLIENT_ID")
+		problems.Add("OIDC_CLIENT_SECRET", "is not set: give the dashboard's client secret at the provider")
 	}
 	if len(c.EditorValues)+len(c.ViewerValues) == 0 {
 		problems.Add("OIDC_EDITOR_VALUES",
-			"and OIDC_VIEWER_VALUES are not set: name what in OIDC_ROLE_CLAIM makes an editor or a viewer, "+
-				"apart by commas")
+			"and OIDC_VIEWER_VALUES are not set: give the values of OIDC_ROLE_CLAIM for editors or viewers, "+
+				"separated by commas")
 	}
 }
 

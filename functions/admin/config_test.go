@@ -30,7 +30,8 @@ func TestReadConfig(t *testing.T) {
 	}
 	if c.SessionIdle != 30*time.Minute || c.SessionLifetime != 12*time.Hour || c.BasePath != "" ||
 		c.LogLevel != slog.LevelInfo {
-		t.Errorf("defaults: %v %v %q %v", c.SessionIdle, c.SessionLifetime, c.BasePath, c.LogLevel)
+		t.Errorf("defaults: got %v %v %q %v, want 30m, 12h, no base path, info", c.SessionIdle,
+			c.SessionLifetime, c.BasePath, c.LogLevel)
 	}
 	c, err = readConfig(environment("BASE_PATH=/prod", "SESSION_IDLE=5m", "SESSION_LIFETIME=1h",
 		"LOG_LEVEL=debug"))
@@ -41,14 +42,14 @@ func TestReadConfig(t *testing.T) {
 	if err != nil || d.BasePath != "/prod" || d.SessionLifetime != time.Hour ||
 		c.SessionIdle != 5*time.Minute || d.Provider != nil ||
 		len(d.Users) != 1 || d.Users[0].Name != "ada" || d.Users[0].Role != auth.Editor {
-		t.Errorf("read: %+v", d)
+		t.Errorf("got %+v, %v, want the values of the environment", d, err)
 	}
 	if logLevel.Level() != slog.LevelDebug {
-		t.Errorf("log level %v", logLevel.Level())
+		t.Errorf("got log level %v, want debug", logLevel.Level())
 	}
 }
 
-// An error names the variable, says what to do, and repeats no secret.
+// An error names the variable, says what to do, and contains no secret.
 func TestBadConfig(t *testing.T) {
 	for change, advice := range map[string]string{
 		"VALKEY_URL=":                          "valkey://127.0.0.1:6379",
@@ -76,27 +77,27 @@ func TestBadConfig(t *testing.T) {
 		name, value, _ := strings.Cut(change, "=")
 		_, err := readConfig(environment(change))
 		if err == nil || !strings.Contains(err.Error(), name+" ") || !strings.Contains(err.Error(), advice) {
-			t.Errorf("%s: %v, want %s and %q", change, err, name, advice)
+			t.Errorf("%s: got %v, want %s and %q", change, err, name, advice)
 			continue
 		}
 		if secret := slices.Contains([]string{"KEY_PEPPER", "ADMIN_PASSWORD_HASH"}, name); secret &&
 			strings.Contains(err.Error(), value) {
-			t.Errorf("%s: the error repeats the secret: %v", name, err)
+			t.Errorf("%s: the error contains the secret: %v", name, err)
 		}
 	}
 }
 
-// More users come from a list.
+// ADMIN_USERS adds users to the first user, or replaces the first user.
 func TestUsers(t *testing.T) {
 	c, err := readConfig(environment("ADMIN_USERS=bob:viewer:" + testHash + "\neve:editor:" + testHash))
 	if err != nil || len(c.users) != 3 || c.users[1].Name != "bob" || c.users[1].Role != auth.Viewer ||
 		c.users[2].Role != auth.Editor {
-		t.Errorf("%v, %v", c.users, err)
+		t.Errorf("got %v, %v, want ada, bob and eve", c.users, err)
 	}
 	c, err = readConfig(environment("ADMIN_USER=", "ADMIN_PASSWORD_HASH=",
 		"ADMIN_USERS=bob:viewer:"+testHash))
 	if err != nil || len(c.users) != 1 {
-		t.Errorf("without a first user: %v, %v", c.users, err)
+		t.Errorf("without a first user: got %v, %v, want bob", c.users, err)
 	}
 }
 
@@ -108,22 +109,23 @@ func withOIDC(changes ...string) []string {
 	}, changes...)...)
 }
 
-// With a provider nobody needs a password, and nothing is asked of it at the start.
+// With a provider, no user with a password is needed. The provider is not contacted at
+// the start.
 func TestOIDC(t *testing.T) {
 	c, err := readConfig(withOIDC("ADMIN_USER=", "ADMIN_PASSWORD_HASH="))
 	if err != nil || len(c.users) != 0 || c.OIDC.RoleClaim != "groups" || len(c.OIDC.EditorValues) != 2 ||
 		len(c.OIDC.Scopes) != 3 {
-		t.Fatalf("%+v, %v", c.OIDC, err)
+		t.Fatalf("got %+v, %v, want no users and the provider's defaults", c.OIDC, err)
 	}
 	d, err := c.dashboard()
 	if err != nil || d.Provider == nil || d.Provider.Host() != "login.example.com" {
-		t.Errorf("%v, %v", d.Provider, err)
+		t.Errorf("got %v, %v, want the provider", d.Provider, err)
 	}
 	for change, advice := range map[string]string{
 		"OIDC_ISSUER=http://login.example.com": "must start with https://",
 		"OIDC_ISSUER=":                         "is not set, but other OIDC variables are",
-		"OIDC_CLIENT_ID=":                      "the provider knows this dashboard by",
-		"OIDC_CLIENT_SECRET=":                  "goes with OIDC_CLIENT_ID",
+		"OIDC_CLIENT_ID=":                      "client id at the provider",
+		"OIDC_CLIENT_SECRET=":                  "client secret at the provider",
 		"OIDC_EDITOR_VALUES=":                  "OIDC_ROLE_CLAIM",
 		"ADMIN_URL=":                           "address in browsers",
 		"ADMIN_URL=https://admin.example.com":  "must end in BASE_PATH",
@@ -132,14 +134,15 @@ func TestOIDC(t *testing.T) {
 		name, _, _ := strings.Cut(change, "=")
 		if _, err := readConfig(withOIDC(change)); err == nil || !strings.Contains(err.Error(), name+" ") ||
 			!strings.Contains(err.Error(), advice) {
-			t.Errorf("%s: %v, want %q", change, err, advice)
+			t.Errorf("%s: got %v, want %q", change, err, advice)
 		} else if strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s: the error repeats the secret: %v", change, err)
+			t.Errorf("%s: the error contains the secret: %v", change, err)
 		}
 	}
 }
 
-func TestEveryProblemIsNamed(t *testing.T) {
+// An error for an empty environment names every required variable.
+func TestRequiredVariables(t *testing.T) {
 	_, err := readConfig(nil)
 	if err == nil {
 		t.Fatal("an empty environment is accepted")
@@ -151,8 +154,8 @@ func TestEveryProblemIsNamed(t *testing.T) {
 	}
 }
 
-// wrongVariables has a value that is refused for each variable that can be wrong.
-var wrongVariables = map[string]string{
+// invalidValues has an invalid value for each variable that can be invalid.
+var invalidValues = map[string]string{
 	"VALKEY_CONNECT_TIMEOUT": "9s",
 	"VALKEY_URL":             "localhost:6379", "KEY_PEPPER": "short-secret", "ADMIN_USER": "\x00",
 	"ADMIN_PASSWORD": "short-secret",
@@ -166,41 +169,41 @@ var wrongVariables = map[string]string{
 	"OIDC_CLIENT_SECRET": "", "OIDC_EDITOR_VALUES": "", "OIDC_VIEWER_VALUES": "",
 }
 
-// neverWrong are variables that take any text, and one that another excludes.
-var neverWrong = map[string]string{
+// withoutInvalidValue has the variables without a value in invalidValues, and the reason.
+var withoutInvalidValue = map[string]string{
 	"ADMIN_PASSWORD_HASH": "TestBadConfig", "STAGE": "any text", "RELEASE": "any text",
 	"OIDC_SCOPES": "any texts", "OIDC_ROLE_CLAIM": "any text",
 }
 
-// Everything that is wrong with the environment is in one error, and no secret is in it.
-func TestEveryWrongVariableIsNamed(t *testing.T) {
+// One error names every invalid variable, and contains no secret.
+func TestEveryInvalidVariableIsNamed(t *testing.T) {
 	var variables []string
 	fields := append(reflect.VisibleFields(reflect.TypeFor[settings]()),
 		reflect.VisibleFields(reflect.TypeFor[oidcConfig]())...)
 	for _, field := range fields {
 		name := field.Tag.Get("env")
-		value, problem := wrongVariables[name]
-		if name == "" || neverWrong[name] != "" {
+		value, listed := invalidValues[name]
+		if name == "" || withoutInvalidValue[name] != "" {
 			continue
 		}
-		if !problem {
-			t.Errorf("this test has no wrong value for %s", name)
+		if !listed {
+			t.Errorf("invalidValues has no value for %s", name)
 		}
 		variables = append(variables, name+"="+value)
 	}
 	_, err := readConfig(variables)
 	if err == nil {
-		t.Fatal("taken")
+		t.Fatal("an invalid environment is accepted")
 	}
 	words := strings.FieldsFunc(err.Error(), func(c rune) bool {
 		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", c)
 	})
-	for name := range wrongVariables {
+	for name := range invalidValues {
 		if !slices.Contains(words, name) {
 			t.Errorf("%s is not named in: %v", name, err)
 		}
 	}
 	if strings.Contains(err.Error(), "short-secret") {
-		t.Errorf("the error repeats a secret: %v", err)
+		t.Errorf("the error contains a secret: %v", err)
 	}
 }

@@ -99,8 +99,8 @@ func (c *connector) handler(ctx context.Context) http.Handler {
 
 // connect returns the attempt that succeeded or is under way, or else starts one. After a
 // failure it returns nil until retryPause after that attempt's start, unless the caller
-// waited for it. An attempt that failed in a freeze started long ago, so it delays no
-// request.
+// waited for that attempt. An attempt that failed in a freeze started long ago, so it
+// delays no request.
 func (c *connector) connect(ctx context.Context, waited bool) (a *attempt, own bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,15 +150,15 @@ func newDashboard(
 	checker := enforce.NewChecker(client, c.pepper)
 	checker.ReservationExpiry = c.ReservationLease
 	tokens := token.NewStore(client, c.pepper)
-	kept, err := openJournal(c, client, keys, tokens, log)
+	changes, err := openJournal(c, client, keys, tokens, log)
 	if err != nil {
 		return nil, err
 	}
 	calls := usage.NewReader(client)
 	registered := app.NewRegistry(keys, calls)
 	health := &storeHealth{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
-	if kept != nil {
-		health.journal = &journalHealth{Journal: kept, keys: registered,
+	if changes != nil {
+		health.journal = &journalHealth{Journal: changes, keys: registered,
 			restores: c.JournalRestore == restoreAlways, retention: c.AuditRetention, log: log}
 	}
 	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
@@ -167,25 +167,25 @@ func newDashboard(
 	return server.New(settings, server.Services{
 		Keys: registered, Checker: checker, Usage: calls,
 		Crossings: crossing.NewStore(client, log),
-		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: kept,
+		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: changes,
 		Bundle: bundle, Pepper: c.pepper, Ready: health.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },
 	})
 }
 
-// openJournal opens the journal and makes every change of keys, policies and tokens go
-// there first. It returns nil if JOURNAL is not set.
+// openJournal opens the journal. Every change of keys, policies and tokens is stored
+// there before it is acknowledged. It returns nil if JOURNAL is not set.
 func openJournal(
 	c settings, client valkey.Client, keys *registry.Store, tokens *token.Store, log *slog.Logger,
 ) (*journal.Journal, error) {
 	if c.Journal == "" {
 		return nil, nil //nolint:nilnil // there is no journal, and nothing is wrong
 	}
-	kept, err := journal.OpenStore(c.Journal)
+	storage, err := journal.OpenStore(c.Journal)
 	if err != nil {
 		return nil, err
 	}
-	j := journal.New(kept, client, audit.NewKey(c.pepper), c.JournalAway == queueChanges, log)
+	j := journal.New(storage, client, audit.NewKey(c.pepper), c.JournalAway == queueChanges, log)
 	keys.Audit().UseJournal(j)
 	tokens.Audit().UseJournal(j)
 	return j, nil

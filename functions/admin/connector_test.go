@@ -17,8 +17,8 @@ import (
 
 const unreachable = "10.1.2.3:6379"
 
-// fixture is a function on a clock that a test moves, and a store that can be out of
-// reach.
+// fixture is a function with a clock that the test sets, and a Valkey that can be
+// unavailable.
 type fixture struct {
 	*connector
 	server      *miniredis.Miniredis
@@ -36,12 +36,12 @@ func newFixture(t *testing.T) *fixture {
 	if f.connector, err = newConnector(c, testBundle(), slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	reach := f.open
+	open := f.open
 	f.open = func(ctx context.Context) (http.Handler, error) {
 		if f.unavailable {
 			return nil, errors.New("dial tcp " + unreachable + ": connection refused")
 		}
-		return reach(ctx)
+		return open(ctx)
 	}
 	f.now = func() time.Time { return f.clock }
 	return f
@@ -53,8 +53,8 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// A function that starts while Valkey is unavailable says so, with its own look, and
-// works as soon as the store is back.
+// A function that starts while Valkey is unavailable serves error pages, and connects
+// when Valkey is available again.
 func TestStoreUnavailableAtTheStart(t *testing.T) {
 	f := newFixture(t)
 	f.unavailable = true
@@ -62,31 +62,31 @@ func TestStoreUnavailableAtTheStart(t *testing.T) {
 		w := get(f, path)
 		if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" ||
 			w.Header().Get("Content-Security-Policy") == "" {
-			t.Errorf("%s: %d %v", path, w.Code, w.Header())
+			t.Errorf("%s: got %d %v, want 503 with Retry-After and a policy", path, w.Code, w.Header())
 		}
 		if strings.Contains(w.Body.String(), unreachable) {
-			t.Errorf("%s says too much: %s", path, w.Body)
+			t.Errorf("%s: the page has the cause: %s", path, w.Body)
 		}
 	}
 	for path, want := range map[string]int{"/healthz": 503, "/healthz/live": 200, "/static/s.css": 200} {
 		if w := get(f, path); w.Code != want {
-			t.Errorf("%s: %d, want %d", path, w.Code, want)
+			t.Errorf("%s: got %d, want %d", path, w.Code, want)
 		}
 	}
 	f.unavailable = false
 	if w := get(f, "/login"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("tried again at once: %d", w.Code)
+		t.Errorf("within retryPause: got %d, want 503", w.Code)
 	}
 	f.clock = f.clock.Add(retryPause)
 	for path, want := range map[string]int{"/login": 200, "/healthz": 200, "/keys": 303} {
 		if w := get(f, path); w.Code != want {
-			t.Errorf("%s: %d after the store came back, want %d", path, w.Code, want)
+			t.Errorf("%s with Valkey available: got %d, want %d", path, w.Code, want)
 		}
 	}
 }
 
-// Log-ins slower than the store's answers may be do not fail the first request, on one
-// node and on a cluster.
+// The first request succeeds even if logging in to Valkey takes longer than storeTimeout,
+// on one node and on a cluster.
 func TestSlowLogIn(t *testing.T) {
 	for name, proxies := range map[string][]*valkeytest.Proxy{
 		"node":    {valkeytest.StartProxy(t, valkeytest.Start(t), nil)},
@@ -109,16 +109,16 @@ func TestSlowLogIn(t *testing.T) {
 		}
 		for path, want := range map[string]int{"/login": 200, "/healthz": 200} {
 			if w := get(handler, path); w.Code != want {
-				t.Errorf("%s: %s: %d, want %d", name, path, w.Code, want)
+				t.Errorf("%s: %s: got %d, want %d", name, path, w.Code, want)
 			}
 		}
 	}
 }
 
-// A request that finds an attempt under way, which then fails, tries once more.
+// A request that waits for an attempt of another request makes its own if that one fails.
 func TestAttemptFailsWhileARequestWaits(t *testing.T) {
 	f := newFixture(t)
-	reach := f.open
+	open := f.open
 	began, fails := make(chan struct{}), make(chan struct{})
 	f.open = func(context.Context) (http.Handler, error) {
 		close(began)
@@ -128,28 +128,28 @@ func TestAttemptFailsWhileARequestWaits(t *testing.T) {
 	first := make(chan int)
 	go func() { first <- get(f, "/login").Code }()
 	<-began
-	f.open = reach // for the attempts to come
+	f.open = open // for later attempts
 	second := make(chan int)
 	go func() { second <- get(f, "/login").Code }()
 	close(fails)
 	if code := <-first; code != http.StatusServiceUnavailable {
-		t.Errorf("the request that began the attempt: %d", code)
+		t.Errorf("the request that began the attempt: got %d, want 503", code)
 	}
 	code := <-second
-	if code == http.StatusServiceUnavailable { // it came after the attempt had failed
+	if code == http.StatusServiceUnavailable { // it began after the attempt failed
 		f.clock = f.clock.Add(retryPause)
 		code = get(f, "/login").Code
 	}
 	if code != http.StatusOK {
-		t.Errorf("the next one: %d", code)
+		t.Errorf("the next request: got %d, want 200", code)
 	}
 }
 
-// An attempt that a freeze ended, which no request waited for, keeps none from
+// A failed attempt that began before a freeze does not keep the first request from
 // connecting.
 func TestAttemptFailsInAFreeze(t *testing.T) {
 	f := newFixture(t)
-	reach := f.open
+	open := f.open
 	thawed := make(chan struct{})
 	f.open = func(context.Context) (http.Handler, error) {
 		<-thawed
@@ -159,25 +159,24 @@ func TestAttemptFailsInAFreeze(t *testing.T) {
 	f.clock = f.clock.Add(time.Minute)
 	close(thawed)
 	<-a.done
-	f.open = reach
+	f.open = open
 	if w := get(f, "/login"); w.Code != http.StatusOK {
-		t.Errorf("the first request after the freeze: %d", w.Code)
+		t.Errorf("the first request after the freeze: got %d, want 200", w.Code)
 	}
 }
 
-// A store that becomes unavailable later is an error page too, and is found again by
-// itself.
+// If Valkey becomes unavailable later, /healthz reports it, and recovers with Valkey.
 func TestStoreUnavailableLater(t *testing.T) {
 	f := newFixture(t)
 	if w := get(f, "/healthz"); w.Code != http.StatusOK {
-		t.Fatalf("at first: %d", w.Code)
+		t.Fatalf("at first: got %d, want 200", w.Code)
 	}
 	f.server.SetError("ERR out of order")
 	if w := get(f, "/healthz"); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("without the store: %d", w.Code)
+		t.Errorf("without Valkey: got %d, want 503", w.Code)
 	}
 	f.server.SetError("")
 	if w := get(f, "/healthz"); w.Code != http.StatusOK {
-		t.Errorf("afterwards: %d", w.Code)
+		t.Errorf("afterwards: got %d, want 200", w.Code)
 	}
 }

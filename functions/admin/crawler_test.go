@@ -16,24 +16,23 @@ import (
 	"golang.org/x/net/html"
 )
 
-// crawler is somebody who follows every link and sends every form of the dashboard, one
-// of each kind.
+// crawler follows links and sends forms of the dashboard, one of each kind.
 type crawler struct {
 	t      *testing.T
 	server *httptest.Server
 	client *http.Client
-	// by a field's name, what to type when the page suggests nothing; # is replaced by a
-	// number
+	// values has the text for empty fields by name. # is replaced by the number of the
+	// form.
 	values map[string]string
-	kinds  map[string]bool
-	links  []string
-	forms  []form
-	typed  int
+	kinds  map[string]bool // kinds of links and forms that were found
+	links  []string        // to follow
+	forms  []form          // to send
+	sent   int             // number of forms sent
 }
 
-// form is one as a browser would send it, with one of its buttons.
+// form is a form as a browser sends it when one of its buttons is pressed.
 type form struct {
-	page   string // where it stands
+	page   string // path of the page that has it
 	action string
 	fields url.Values
 	kind   string
@@ -54,7 +53,8 @@ func newCrawler(t *testing.T, handler http.Handler, values map[string]string) *c
 
 var variable = regexp.MustCompile(`[0-9A-Za-z]{12,}|[0-9]+`)
 
-// kind names one page or form of many that differ only in what they are about.
+// kind returns the path and the names of the query of an address, with N in place of ids
+// and numbers: pages that differ only in these are of one kind.
 func kind(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -68,7 +68,7 @@ func kind(address string) string {
 	return variable.ReplaceAllString(u.Path, "N") + "?" + strings.Join(names, "&")
 }
 
-// login sends the form of the page of that name.
+// login sends the form of the log-in page.
 func (c *crawler) login() {
 	page, at := c.request(http.MethodGet, "/login", nil)
 	for _, f := range c.formsOf(page, at) {
@@ -77,11 +77,11 @@ func (c *crawler) login() {
 			return
 		}
 	}
-	c.t.Fatal("nothing to log in with")
+	c.t.Fatal("the log-in page has no form")
 }
 
-// crawl goes on from these addresses until nothing is new. Forms that end something wait
-// until the rest is done.
+// crawl starts at these addresses and continues until no link or form is new. It sends
+// forms in the order of their turns.
 func (c *crawler) crawl(addresses ...string) {
 	c.links = append(c.links, addresses...)
 	for len(c.links)+len(c.forms) > 0 {
@@ -98,7 +98,7 @@ func (c *crawler) crawl(addresses ...string) {
 	}
 }
 
-// turn is later for forms that take away what others need.
+// turn is higher for forms that delete or end what other forms need.
 func (f form) turn() int {
 	switch {
 	case strings.HasSuffix(f.action, "/logout"), strings.HasSuffix(f.action, "/sessions/end"):
@@ -110,7 +110,8 @@ func (f form) turn() int {
 	return 0
 }
 
-// request returns the page that answers; nil if it is none.
+// request returns the page in the response, after redirects, and its address. page is nil
+// if the response is not HTML.
 func (c *crawler) request(method, address string, body io.Reader) (page *html.Node, at *url.URL) {
 	c.t.Helper()
 	r, err := http.NewRequestWithContext(c.t.Context(), method, c.server.URL+address, body)
@@ -126,7 +127,7 @@ func (c *crawler) request(method, address string, body io.Reader) (page *html.No
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode >= http.StatusInternalServerError {
-		c.t.Errorf("%s %s: %d %v\n%s", method, address, answer.StatusCode, err, text)
+		c.t.Errorf("%s %s: got %d %v\n%s", method, address, answer.StatusCode, err, text)
 	}
 	if !strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html") {
 		return nil, nil
@@ -143,7 +144,7 @@ func (c *crawler) visit(address string) {
 	}
 }
 
-// send fills in a form as its page has it now, and looks at the answer.
+// send loads a form's page again, fills in the form, sends it, and reads the response.
 func (c *crawler) send(f form) {
 	if page, at := c.request(http.MethodGet, f.page, nil); page != nil {
 		for _, now := range c.formsOf(page, at) {
@@ -152,10 +153,10 @@ func (c *crawler) send(f form) {
 			}
 		}
 	}
-	c.typed++
+	c.sent++
 	for name, values := range f.fields {
 		if known, ok := c.values[name]; ok && slices.Equal(values, []string{""}) {
-			f.fields.Set(name, strings.ReplaceAll(known, "#", strconv.Itoa(c.typed)))
+			f.fields.Set(name, strings.ReplaceAll(known, "#", strconv.Itoa(c.sent)))
 		}
 	}
 	if page, at := c.request(http.MethodPost, f.action, strings.NewReader(f.fields.Encode())); page != nil {
@@ -163,7 +164,7 @@ func (c *crawler) send(f form) {
 	}
 }
 
-// look finds what is new on a page.
+// look adds a page's links and forms of new kinds to those to visit.
 func (c *crawler) look(page *html.Node, at *url.URL) {
 	for node := range page.Descendants() {
 		if address := c.local(at, attribute(node, "href")); node.Data == "a" && address != "" &&
@@ -184,7 +185,7 @@ func (c *crawler) isNew(kind string) bool {
 	return !old
 }
 
-// local is an address of the dashboard; empty for any other.
+// local returns the path and query of an address of the dashboard; empty for other sites.
 func (c *crawler) local(base *url.URL, reference string) string {
 	u, err := base.Parse(reference)
 	if err != nil || u.Host != base.Host {
@@ -193,7 +194,7 @@ func (c *crawler) local(base *url.URL, reference string) string {
 	return u.RequestURI()
 }
 
-// formsOf are the forms of a page that are sent by POST, each with each of its buttons.
+// formsOf returns the forms of a page with method POST, one for each button.
 func (c *crawler) formsOf(page *html.Node, at *url.URL) []form {
 	var all []form
 	for node := range page.Descendants() {
@@ -249,7 +250,7 @@ func has(node *html.Node, name string) bool {
 	return slices.ContainsFunc(node.Attr, func(a html.Attribute) bool { return a.Key == name })
 }
 
-// selected is the value of a select: the chosen option's, else the first's.
+// selected returns the value of a select element: the selected option's, or the first's.
 func selected(node *html.Node) string {
 	value, found := "", false
 	for option := range node.Descendants() {

@@ -6,8 +6,8 @@ import (
 	"tidegate/infra/golden"
 )
 
-// What the stack deploys, the function starts with: with every default, and with every
-// option.
+// The function starts with the environment that the stack deploys, with every default and
+// with every option.
 func TestStartsAsDeployed(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-west-1") // as Lambda does
 	for stage, template := range map[string][]byte{"dev": golden.Dev, "prod": golden.Prod} {
@@ -15,7 +15,7 @@ func TestStartsAsDeployed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if set["ADMIN_USERS"] != "" { // a secret that the operator has made
+		if set["ADMIN_USERS"] != "" { // refers to a secret that the operator creates
 			set["ADMIN_USERS"] = "vic:viewer:" + testHash
 		}
 		var variables []string
@@ -27,7 +27,7 @@ func TestStartsAsDeployed(t *testing.T) {
 			_, err = c.dashboard()
 		}
 		if err != nil || c.Stage != stage {
-			t.Errorf("%s: %v in %q", stage, err, variables)
+			t.Errorf("%s: got %v with %q", stage, err, variables)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (h *journalHealth) check(ctx context.Context) (again bool) {
 	ctx, cancel := context.WithTimeout(ctx, journalTime)
 	defer cancel()
 	if err := h.Upkeep(ctx, h.retention); err != nil {
-		h.log.Warn("tend the journal", "cause", err)
+		h.log.Warn("maintain the journal", "cause", err)
 	}
 	return false
 }

@@ -18,7 +18,8 @@ import (
 	"tidegate/internal/testing/storetest"
 )
 
-// A function that starts repairs the policies that a failover left apart.
+// At its start the function repairs copies of the policies that a failover left
+// different.
 func TestPoliciesAreRepairedAtTheStart(t *testing.T) {
 	f := newFixture(t)
 	keys := seeded(t, f.server)
@@ -26,19 +27,19 @@ func TestPoliciesAreRepairedAtTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.server.Del(keyspace.Bucket(7).Name("p")) // lost by its shard
+	f.server.Del(keyspace.Bucket(7).Name("p")) // a copy that its shard lost
 	if synced, err := keys.Synced(t.Context(), set); synced || err != nil {
-		t.Fatalf("before the start: synced %t, %v", synced, err)
+		t.Fatalf("before the start: got synced %t, %v, want false", synced, err)
 	}
 	if w := get(f, "/healthz"); w.Code != http.StatusOK {
-		t.Errorf("health: %d", w.Code)
+		t.Errorf("/healthz: got %d, want 200", w.Code)
 	}
 	if synced, err := keys.Synced(t.Context(), set); !synced || err != nil {
-		t.Errorf("after the start: synced %t, %v", synced, err)
+		t.Errorf("after the start: got synced %t, %v, want true", synced, err)
 	}
 }
 
-// seeded is a store with one plan.
+// seeded returns a store with one plan.
 func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	t.Helper()
 	c, err := readConfig(environment("VALKEY_URL=valkey://" + server.Addr()))
@@ -58,8 +59,8 @@ func seeded(t *testing.T, server *miniredis.Miniredis) *registry.Store {
 	return keys
 }
 
-// Health repairs at most once a minute, not while Valkey is unavailable, and is good when
-// a repair fails.
+// ready repairs the policies at most once a minute and not while Valkey is unavailable. A
+// failed repair is no error.
 func TestHealthRepairsOnceAMinute(t *testing.T) {
 	var unavailable error
 	syncs, clock := 0, time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
@@ -78,7 +79,7 @@ func TestHealthRepairsOnceAMinute(t *testing.T) {
 	} {
 		clock, unavailable = clock.Add(step.after), step.unavailable
 		if err := w.ready(t.Context()); !errors.Is(err, step.unavailable) || syncs != step.syncs {
-			t.Errorf("%+v: %v after %d syncs", step, err, syncs)
+			t.Errorf("%+v: got %v after %d syncs", step, err, syncs)
 		}
 	}
 }

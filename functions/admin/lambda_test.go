@@ -30,7 +30,7 @@ import (
 
 const host = "abc123.execute-api.eu-central-1.amazonaws.com"
 
-// newFunction returns the function on a store of its own, with one key called acme.
+// newFunction returns the function with its own Valkey, which has one key, acme.
 func newFunction(t *testing.T) lambda.Handler {
 	t.Helper()
 	client := storetest.Connect(t, valkeytest.Embedded(t))
@@ -70,7 +70,7 @@ func testBundle() static.Bundle {
 		Icon: "i.svg"}
 }
 
-// event is what an HTTP API sends for a request of a browser, below a stage.
+// event returns the event of an HTTP API for a browser's request below a stage.
 func event(method, path, query string, cookies ...string) events.APIGatewayV2HTTPRequest {
 	e := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: "$default", RawPath: path, RawQueryString: query, Cookies: cookies,
@@ -125,23 +125,22 @@ func bodyOf(t *testing.T, r events.APIGatewayV2HTTPResponse) string {
 	return string(body)
 }
 
-// A browser behind API Gateway logs in, comes back to the page that it asked for, and
-// sees it whole: cookies, queries, compressed bodies and bodies in base64 survive the
-// way.
+// Behind API Gateway, a browser logs in and gets the complete page that it requested.
+// This needs cookies, queries, compressed bodies and bodies in base64.
 func TestBehindAPIGateway(t *testing.T) {
 	h := newFunction(t)
 	r, _ := invoke(t, h, event("GET", "/prod/keys", "q=ac%20me&live=5"))
 	want := "/prod/login?next=" + url.QueryEscape("/prod/keys?q=ac%20me&live=5")
 	if r.StatusCode != http.StatusSeeOther || r.Headers["Location"] != want {
-		t.Fatalf("%d to %q, want %q", r.StatusCode, r.Headers["Location"], want)
+		t.Fatalf("got %d to %q, want %q", r.StatusCode, r.Headers["Location"], want)
 	}
 	login := event("POST", "/prod/login", "")
 	form := url.Values{"user": {"ada"}, "password": {"secret"}, "next": {"/prod/keys?q=a"}}
 	login.Body, login.IsBase64Encoded = base64.StdEncoding.EncodeToString([]byte(form.Encode())), true
 	r, _ = invoke(t, h, login)
 	if r.StatusCode != http.StatusSeeOther || r.Headers["Location"] != "/prod/keys?q=a" ||
-		len(r.Cookies) != 2 { // of the session, and of whose forms can be taken back
-		t.Fatalf("login: %d to %q, cookies %q", r.StatusCode, r.Headers["Location"], r.Cookies)
+		len(r.Cookies) != 2 { // the session, and the mark of the user's forms
+		t.Fatalf("login: got %d to %q, cookies %q", r.StatusCode, r.Headers["Location"], r.Cookies)
 	}
 	cookies := []string{"other=1"}
 	for _, set := range r.Cookies {
@@ -151,30 +150,30 @@ func TestBehindAPIGateway(t *testing.T) {
 	r, body := invoke(t, h, event("GET", "/prod/keys", "q=a", cookies...))
 	if r.Headers["Content-Encoding"] != "gzip" || !strings.Contains(body, "acme") ||
 		!strings.HasSuffix(body, "</html>") {
-		t.Errorf("keys: %d %v\n%s", r.StatusCode, r.Headers, body)
+		t.Errorf("keys: got %d %v\n%s", r.StatusCode, r.Headers, body)
 	}
 }
 
-// A form of another site is refused behind API Gateway too, where Host and Origin are
-// what the browser sent.
+// Behind API Gateway too, a form of another site is refused: Host and Origin are those of
+// the browser.
 func TestCrossSiteBehindAPIGateway(t *testing.T) {
 	h := newFunction(t)
 	e := event("POST", "/prod/login", "")
 	e.Headers["origin"] = "https://evil.example"
 	delete(e.Headers, "sec-fetch-site")
 	if r, _ := invoke(t, h, e); r.StatusCode != http.StatusForbidden {
-		t.Errorf("other origin: %d", r.StatusCode)
+		t.Errorf("other origin: got %d, want 403", r.StatusCode)
 	}
 	delete(e.Headers, "origin")
 	if r, _ := invoke(t, h, e); r.StatusCode != http.StatusForbidden {
-		t.Errorf("no origin: %d", r.StatusCode)
+		t.Errorf("no origin: got %d, want 403", r.StatusCode)
 	}
 	if r, _ := invoke(t, h, event("POST", "/prod/login", "")); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("own origin, wrong password: %d", r.StatusCode)
+		t.Errorf("own origin, wrong password: got %d, want 401", r.StatusCode)
 	}
 }
 
-// What is no event of an HTTP API is an error, not a crash.
+// An event that is not of an HTTP API gets an error, not a crash.
 func TestOtherEvents(t *testing.T) {
 	h := newFunction(t)
 	for _, payload := range []string{"{}", "null", "[]", "x", `{"version":"1.0","httpMethod":"GET"}`,
@@ -182,7 +181,7 @@ func TestOtherEvents(t *testing.T) {
 		out, err := h.Invoke(t.Context(), []byte(payload))
 		var r events.APIGatewayV2HTTPResponse
 		if err == nil && (json.Unmarshal(out, &r) != nil || r.StatusCode < http.StatusMultipleChoices) {
-			t.Errorf("%s: %s", payload, out)
+			t.Errorf("%s: got %s, want an error", payload, out)
 		}
 	}
 }

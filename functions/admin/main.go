@@ -27,7 +27,7 @@ func main() {
 	must(err)
 	handler, err := newConnector(c, bundle, log)
 	must(err)
-	go handler.handler(context.Background()) // the first request finds a connection or an attempt
+	go handler.handler(context.Background()) // begins to connect before the first request
 	algnhsa.ListenAndServe(c.onlyFrom(handler), lambdaOptions())
 }
 

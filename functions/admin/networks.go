@@ -37,7 +37,8 @@ func (c *settings) onlyFrom(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store")
 		h.Set("X-Content-Type-Options", "nosniff")
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, "Your network is not allowed here.\n") // fails only when the client is gone
+		// WriteString fails only after the client disconnected.
+		_, _ = io.WriteString(w, "Your network is not allowed here.\n")
 	})
 }
 

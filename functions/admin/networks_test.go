@@ -13,16 +13,16 @@ import (
 	"tidegate/internal/config"
 )
 
-// untouched fails a test that reads a body which nobody should.
-type untouched struct{ t *testing.T }
+// unreadBody is a request body that fails the test if it is read.
+type unreadBody struct{ t *testing.T }
 
-func (u untouched) Read([]byte) (int, error) {
+func (u unreadBody) Read([]byte) (int, error) {
 	u.t.Error("the body was read")
 	return 0, errors.New("read")
 }
 
-// Requests from elsewhere are refused whatever they say of themselves, and nothing is
-// done for them.
+// Requests from other networks are refused, whatever their headers, before their body is
+// read.
 func TestOnlyFromNetworks(t *testing.T) {
 	networks, err := config.Networks("203.0.113.0/24, 198.51.100.7 2001:db8::/32")
 	if err != nil {
@@ -57,7 +57,7 @@ func TestOnlyFromNetworks(t *testing.T) {
 		{"203.0.113.9, 192.0.2.1", "/", false},
 		{"localhost", "/", false},
 	} {
-		r := httptest.NewRequest(http.MethodPost, "https://"+host+"/", untouched{t})
+		r := httptest.NewRequest(http.MethodPost, "https://"+host+"/", unreadBody{t})
 		r.URL.Path, r.RemoteAddr = c.path, c.address
 		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "Cf-Connecting-Ip",
 			"True-Client-Ip", "X-Client-Ip"} {
@@ -66,16 +66,18 @@ func TestOnlyFromNetworks(t *testing.T) {
 		w, before := httptest.NewRecorder(), reached
 		h.ServeHTTP(w, r)
 		if passed := reached > before; passed != c.passes || !passed && w.Code != http.StatusForbidden {
-			t.Errorf("%s from %q: passed %t, %d", c.path, c.address, passed, w.Code)
+			t.Errorf("%s from %q: got passed %t, status %d, want passed %t", c.path, c.address, passed,
+				w.Code, c.passes)
 		}
 		if !c.passes && (w.Header().Get("Cache-Control") != "no-store" ||
 			strings.Contains(w.Body.String(), "203.0.113")) {
-			t.Errorf("%s from %q: %v %s", c.path, c.address, w.Header(), w.Body)
+			t.Errorf("%s from %q: got %v %s, want no-store and no address", c.path, c.address, w.Header(),
+				w.Body)
 		}
 	}
 }
 
-// Keys' owners have networks of their own, for what is theirs alone.
+// OWNER_NETWORKS applies to the paths of the owners' view only.
 func TestOwnerNetworks(t *testing.T) {
 	inside, err := config.Networks("203.0.113.0/24")
 	if err != nil {
@@ -104,15 +106,15 @@ func TestOwnerNetworks(t *testing.T) {
 				r.URL.Path, r.RemoteAddr, reached = path, "192.0.2.1", false
 				c.onlyFrom(h).ServeHTTP(httptest.NewRecorder(), r)
 				if want := views[view] && owners != nil; reached != want {
-					t.Errorf("%s, view %s, for %s: passed %t", path, view, name, reached)
+					t.Errorf("%s, view %s, networks %s: got passed %t, want %t", path, view, name, reached, want)
 				}
 			}
 		}
 	}
 }
 
-// Behind API Gateway the address is that of the event, and without networks everybody
-// gets to the log-in.
+// Behind API Gateway the address is that of the event. Without networks, every address is
+// allowed.
 func TestNetworksBehindAPIGateway(t *testing.T) {
 	for variable, want := range map[string]int{
 		"ADMIN_NETWORKS=192.0.2.0/24": http.StatusOK, "ADMIN_NETWORKS=203.0.113.0/24": http.StatusForbidden,
@@ -127,7 +129,7 @@ func TestNetworksBehindAPIGateway(t *testing.T) {
 		e.Headers["x-forwarded-for"] = "203.0.113.5"
 		r, body := invoke(t, algnhsa.New(c.onlyFrom(f), lambdaOptions()), e)
 		if r.StatusCode != want {
-			t.Errorf("%s: %d %s", variable, r.StatusCode, body)
+			t.Errorf("%s: got %d %s, want %d", variable, r.StatusCode, body, want)
 		}
 	}
 }

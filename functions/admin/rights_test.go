@@ -20,8 +20,8 @@ import (
 	"tidegate/internal/usage"
 )
 
-// Whatever somebody does in the dashboard, the function needs no more rights than its
-// user in the store has.
+// The ACL of the function's Valkey user is sufficient for every page and form of the
+// dashboard.
 func TestRights(t *testing.T) {
 	t.Run("single node", func(t *testing.T) { checkRights(t, valkeytest.Start(t)) })
 	t.Run("cluster", func(t *testing.T) {
@@ -54,7 +54,7 @@ func checkRights(t *testing.T, root string) {
 	}
 	visitor.crawl(starts...)
 	if refused := valkeytest.Refused(t, root); len(refused) > 0 {
-		t.Errorf("the store refused:\n%s", strings.Join(refused, "\n"))
+		t.Errorf("Valkey refused:\n%s", strings.Join(refused, "\n"))
 	}
 	page, err := keys.Audit().List(t.Context(), audit.Query{Count: 500})
 	if err != nil {
@@ -67,12 +67,12 @@ func checkRights(t *testing.T, root string) {
 	for _, action := range []string{"create", "edit", "override", "override.end", "ban", "unban", "rotate",
 		"reset", "revoke", "delete"} {
 		if !done["key."+action] {
-			t.Errorf("nobody did key.%s, so nothing is known of its rights: %v", action, done)
+			t.Errorf("the crawler did not make key.%s, so its rights are not tested: %v", action, done)
 		}
 	}
 }
 
-// seed makes keys and a policy with something of everything, and calls.
+// seed creates keys and a policy with every kind of limit, and makes calls.
 func seed(t *testing.T, adminURL, checkURL string) *registry.Store {
 	t.Helper()
 	pepper, err := apikey.NewPepper(strings.Repeat("p", 32))

@@ -13,7 +13,7 @@ import (
 	"tidegate/internal/config"
 )
 
-const makeHash = `make one with argon2 "$(openssl rand -hex 8)" -id -m 16 -t 3 -p 1 -e, which reads the password from its input`
+const makeHash = `make a hash with argon2 "$(openssl rand -hex 8)" -id -m 16 -t 3 -p 1 -e, which reads the password from standard input`
 
 // checkUsers requires a first user, unless people log in at a provider or ADMIN_USERS
 // lists all users.
@@ -25,7 +25,7 @@ func (c *settings) checkUsers(problems *config.Problems) {
 	more, err := password.ParseUsers(c.AdminUsers)
 	if err != nil {
 		problems.Add("ADMIN_USERS", err.Error()+
-			": write name:viewer:hash or name:editor:hash, apart by spaces; "+makeHash)
+			": write name:viewer:hash or name:editor:hash, separated by spaces; "+makeHash)
 		return
 	}
 	c.users = append(c.users, more...)
@@ -38,9 +38,9 @@ func (c *settings) checkUsers(problems *config.Problems) {
 func (c *settings) checkFirstUser(problems *config.Problems) {
 	hash, err := password.ParseHash(c.AdminPasswordHash)
 	switch {
-	case problems.Has("ADMIN_PASSWORD"): // which the hash would be made of
+	case problems.Has("ADMIN_PASSWORD"): // no hash was made from it
 	case err != nil:
-		problems.Add("ADMIN_PASSWORD_HASH", "is no argon2id hash: "+makeHash)
+		problems.Add("ADMIN_PASSWORD_HASH", "is not an argon2id hash: "+makeHash)
 	case hash.Weak():
 		problems.Add("ADMIN_PASSWORD_HASH", "takes less than 19 MiB to compute: "+makeHash)
 	}

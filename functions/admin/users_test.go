@@ -17,22 +17,22 @@ func withPassword(changes ...string) []string {
 	return append(without, changes...)
 }
 
-// The password of a secret store opens the dashboard, with the same hash in every
-// environment of the function, and is not kept.
+// ADMIN_PASSWORD is hashed at the start and then dropped. All environments of a
+// deployment have the same hash.
 func TestPasswordFromTheEnvironment(t *testing.T) {
 	c, err := readConfig(withPassword("ADMIN_PASSWORD=" + generated))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if match, err := argon2id.ComparePasswordAndHash(generated, c.AdminPasswordHash); err != nil || !match {
-		t.Errorf("hash %s: %t, %v", c.AdminPasswordHash, match, err)
+		t.Errorf("hash %s: got match %t, %v, want true", c.AdminPasswordHash, match, err)
 	}
 	if match, err := argon2id.ComparePasswordAndHash(generated+"x",
 		c.AdminPasswordHash); err != nil || match {
-		t.Errorf("another password: %t, %v", match, err)
+		t.Errorf("another password: got match %t, %v, want false", match, err)
 	}
 	if c.AdminPassword != "" {
-		t.Error("the password is kept")
+		t.Error("the settings still have the password")
 	}
 	again, err := readConfig(withPassword("ADMIN_PASSWORD=" + generated))
 	if err != nil || again.AdminPasswordHash != c.AdminPasswordHash {
@@ -56,7 +56,7 @@ func TestBadPasswordFromTheEnvironment(t *testing.T) {
 		_, err := readConfig(c.variables)
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "s3cret") ||
 			strings.Contains(err.Error(), generated) {
-			t.Errorf("%s: %v, want %q and no secret", name, err, c.want)
+			t.Errorf("%s: got %v, want %q and no secret", name, err, c.want)
 		}
 	}
 }
