@@ -106,7 +106,8 @@ func TestOwnerNetworks(t *testing.T) {
 				r.URL.Path, r.RemoteAddr, reached = path, "192.0.2.1", false
 				c.onlyFrom(h).ServeHTTP(httptest.NewRecorder(), r)
 				if want := views[view] && owners != nil; reached != want {
-					t.Errorf("%s, view %s, networks %s: got passed %t, want %t", path, view, name, reached, want)
+					t.Errorf("%s, view %s, networks %s: got passed %t, want %t", path, view, name, reached,
+						want)
 				}
 			}
 		}

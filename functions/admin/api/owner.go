@@ -100,8 +100,8 @@ func (a *api) ownKey(ctx context.Context, in *ownerInput) (*ownerOutput, error) 
 		p.GetHeaders().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
 		return nil, p
 	case errors.As(err, &throttled):
-		return nil, rest.NewProblem(http.StatusTooManyRequests, "Too many requests from this key or address.").
-			RetryAfter(answer.WholeSeconds(throttled.RetryAfter))
+		p := rest.NewProblem(http.StatusTooManyRequests, "Too many requests from this key or address.")
+		return nil, p.RetryAfter(answer.WholeSeconds(throttled.RetryAfter))
 	case err != nil:
 		return nil, err
 	}

@@ -51,8 +51,8 @@ func (a *api) problem(operation string, err error) error {
 	a.Log.Error("api: "+operation, "cause", err)
 	detail := "Valkey is not responding. Try again in a moment. Limits stay in force."
 	if errors.Is(err, policy.ErrUnfinished) {
-		detail = "Saved, but not on every shard yet: some checks may use the previous version. POST " + Prefix +
-			"/policy/sync finishes the save."
+		detail = "Saved, but not on every shard yet: some checks may use the previous version. POST " +
+			Prefix + "/policy/sync finishes the save."
 	}
 	return rest.NewProblem(http.StatusServiceUnavailable, detail)
 }
@@ -66,14 +66,16 @@ var knownErrors = []struct {
 	{policy.ErrConflict, http.StatusConflict,
 		"Somebody else changed it at the same time. Nothing was saved. Send the request again."},
 	{policy.ErrUnreadable, http.StatusConflict,
-		"This version of Tidegate cannot read the key, which another version wrote. The key can only be deleted."},
+		"This version of Tidegate cannot read the key, which another version wrote. The key can only be " +
+			"deleted."},
 	{audit.ErrJournalUnavailable, http.StatusServiceUnavailable,
 		"The journal does not answer. Nothing was changed. Send the request again."},
 	{audit.ErrBehind, http.StatusServiceUnavailable,
 		"Valkey lost changes. Nothing was changed. POST " + Prefix +
 			"/journal/restore, then send the request again."},
 	{audit.ErrMayBeLost, http.StatusServiceUnavailable,
-		"The change was made, but Valkey may have lost it. Read it, and send the request again if it is missing."},
+		"The change was made, but Valkey may have lost it. Read it, and send the request again if it is " +
+			"missing."},
 	{audit.ErrUnsafe, http.StatusServiceUnavailable,
 		"The change was made, but is not safe yet: the journal stores it once it answers again."},
 	{audit.ErrOlderUnavailable, http.StatusServiceUnavailable,

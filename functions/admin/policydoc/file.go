@@ -80,9 +80,9 @@ const header = `# Tidegate policies, version %d: plans, route rules and limits.
 func note(section string) string {
 	switch section {
 	case "plans":
-		return "Every key has a plan. degraded says what happens to calls while Valkey is unavailable: closed " +
-			"(denied), open\n# (allowed), or local with a share in percent. perGroup limits the keys of a " +
-			"group together."
+		return "Every key has a plan. degraded says what happens to calls while Valkey is unavailable: " +
+			"closed\n# (denied), open (allowed), or local with a share in percent. perGroup limits the " +
+			"keys of a group together."
 	case "routes":
 		return "The most specific rule that matches a call applies; GET covers HEAD unless a rule names " +
 			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. sharedLease is " +
@@ -91,8 +91,8 @@ func note(section string) string {
 	case "perIP":
 		return "Limits per client address."
 	case "global":
-		return "Global limits. With a lease, such as 1s, Lambda environments use leased shares for that long " +
-			"and ask Valkey less often."
+		return "Global limits. With a lease, such as 1s, Lambda environments use leased shares for that " +
+			"long\n# and ask Valkey less often."
 	case "deny":
 		return "Networks whose callers are refused."
 	case "allow":
@@ -100,11 +100,11 @@ func note(section string) string {
 	case "exempt":
 		return "Networks whose callers are not limited."
 	case "tokenPlan":
-		return "Default plan for JWTs that name no plan. addressPlan is the default plan for addresses. " +
-			"Without it, they are refused."
+		return "Default plan for JWTs that name no plan; addressPlan is the one for callers known by " +
+			"address.\n# Without a default plan, such callers are refused."
 	case "bans":
-		return "A caller with this many denied calls in a window is banned for base, then twice as long each " +
-			"time, up to cap."
+		return "A caller with this many denied calls in a window is banned for base, then twice as long " +
+			"each\n# time, up to cap."
 	}
 	return ""
 }

@@ -292,10 +292,10 @@ func fromYAML(err error) *InvalidError {
 // type. value is empty for a list or a mapping.
 func mismatch(tag, value, goType string) string {
 	got := strconv.Quote(value)
-	switch {
-	case tag == "seq":
+	switch tag {
+	case "seq":
 		got = "a list"
-	case tag == "map":
+	case "map":
 		got = "a mapping"
 	}
 	want := "a mapping"

@@ -139,8 +139,8 @@ func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutpu
 	}
 	if job.Paused != "" && !before.Over() {
 		return nil, rest.NewProblem(http.StatusServiceUnavailable,
-			"Paused: "+job.Paused+". Some keys may be changed already. Send the request again with after set "+
-				"to "+job.ID+".")
+			"Paused: "+job.Paused+". Some keys may be changed already. Send the request again with after "+
+				"set to "+job.ID+".")
 	}
 	out := &bulkOutput{}
 	out.Body.Job, out.Body.Total = job.ID, job.Total

@@ -46,8 +46,8 @@ func (ops operations) registerKeys(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /keys", ID: "create-key", Role: auth.Editor, Status: http.StatusCreated,
 		Summary: "Create a key",
-		Details: "Only this response has the secret. The value of an existing key gets 409, with that key's " +
-			"URL in Location.",
+		Details: "Only this response has the secret. The value of an existing key gets 409, with that " +
+			"key's URL in Location.",
 	}, ops.createKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /keys/{id}", ID: "get-key", Role: auth.Viewer,
@@ -56,7 +56,8 @@ func (ops operations) registerKeys(group rest.Group) {
 	rest.Register(group, rest.Operation{
 		Pattern: "PATCH /keys/{id}", ID: "edit-key", Role: auth.Editor,
 		Summary: "Change a key's name, plan, tags, group, routes or expiry",
-		Details: "Omitted fields stay unchanged. A new plan takes effect on the next check and keeps the counts.",
+		Details: "Omitted fields stay unchanged. A new plan takes effect on the next check and keeps the " +
+			"counts.",
 	}, ops.patchKey)
 	rest.Register(group, rest.Operation{
 		Pattern: "DELETE /keys/{id}", ID: "delete-key", Role: auth.Editor, Status: http.StatusNoContent,

@@ -63,7 +63,8 @@ func TestIfMatch(t *testing.T) {
 		version, err := m.Version(7)
 		var stale *Problem
 		if errors.As(err, &stale) != (c.status != 0) || version != c.version {
-			t.Errorf("%q: got version %d, %v, want %d and status %d", c.tag, version, err, c.version, c.status)
+			t.Errorf("%q: got version %d, %v, want %d and status %d", c.tag, version, err, c.version,
+				c.status)
 			continue
 		}
 		if stale != nil && (stale.Status != c.status || *stale.Current != 7 ||
