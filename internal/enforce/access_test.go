@@ -18,23 +18,23 @@ func patterns(texts ...string) []route.Pattern {
 	return all
 }
 
-// closed makes a check that must be refused for its route.
-func (w *world) closed(t testing.TB, what string, c Call) {
+// expectClosed requires that a check refuses a call because of its route.
+func (w *world) expectClosed(t testing.TB, what string, c Call) {
 	t.Helper()
-	checked, err := w.checker.Check(t.Context(), c, nil)
-	if !refusedAccess(err) || checked.Allowed || checked.ID != "" {
-		t.Errorf("%s: %+v, %v; want a refusal of access", what, checked, err)
+	result, err := w.checker.Check(t.Context(), c, nil)
+	if !isAccessRefusal(err) || result.Allowed || result.ID != "" {
+		t.Errorf("%s: got %+v, %v, want a refusal for the route", what, result, err)
 	}
 }
 
-func refusedAccess(err error) bool {
+func isAccessRefusal(err error) bool {
 	var refusal *policy.RefusedError
 	return errors.As(err, &refusal) && refusal.Cause == cause.Access && refusal.Verified &&
 		errors.Is(err, policy.ErrRefused)
 }
 
-// open gives a plan or a key its list.
-func (w *world) open(t testing.TB, plan string, allow ...string) {
+// openPlan sets the routes that a plan opens; none given opens all.
+func (w *world) openPlan(t testing.TB, plan string, allow ...string) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
 		for i := range s.Plans {
@@ -45,6 +45,7 @@ func (w *world) open(t testing.TB, plan string, allow ...string) {
 	})
 }
 
+// openKey sets the routes that a key opens; none given opens all of its plan.
 func (w *world) openKey(t testing.TB, id string, allow ...string) {
 	t.Helper()
 	k := must(w.Get(t.Context(), id))
@@ -53,8 +54,8 @@ func (w *world) openKey(t testing.TB, id string, allow ...string) {
 	}))
 }
 
-// Both lists must open a route, an edit of either acts on the next check, and a refused
-// call takes nothing from the caller's limits or from shared ones.
+// The plan's and the key's list must both open a route. An edit of either applies to the
+// next check. A refused call takes nothing from the caller's limits or shared limits.
 func TestAccess(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "pro", perMinute(4)...)
@@ -62,35 +63,34 @@ func TestAccess(t *testing.T) {
 		w.save(t, func(s *policy.Set) { s.Global.Limits = perMinute(5) })
 		k, secret := w.create(t, "caller", "pro")
 		c := call(secret)
-		w.expect(t, c, "y") // no list: all
-		w.open(t, "pro", "GET /orders/*", "api/prod * /health")
-		w.closed(t, "another route than the plan's", c)
-		w.closed(t, "another method", c.to("POST", "/orders/7"))
-		w.closed(t, "another spelling", c.to("GET", "/orders/..%2fadmin"))
+		w.expect(t, c, "y") // without a list, all routes are open
+		w.openPlan(t, "pro", "GET /orders/*", "api/prod * /health")
+		w.expectClosed(t, "route outside the plan's list", c)
+		w.expectClosed(t, "another method", c.to("POST", "/orders/7"))
+		w.expectClosed(t, "another spelling of a closed path", c.to("GET", "/orders/..%2fadmin"))
 		w.expect(t, c.to("GET", "/orders/7"), "y")
 		w.openKey(t, k.ID, "* /orders/7", "* /admin")
-		w.closed(t, "the plan's, not the key's", c.to("GET", "/orders/8"))
-		w.closed(t, "the key's, not the plan's", c.to("GET", "/admin"))
+		w.expectClosed(t, "only in the plan's list", c.to("GET", "/orders/8"))
+		w.expectClosed(t, "only in the key's list", c.to("GET", "/admin"))
 		w.openKey(t, k.ID, "* /orders/8")
-		w.closed(t, "before the key's edit", c.to("GET", "/orders/7"))
+		w.expectClosed(t, "removed from the key's list", c.to("GET", "/orders/7"))
 		must(w.SetOverride(t.Context(), k.ID, 3, &policy.Override{Limits: perMinute(4), Reason: "x"}, byTest))
-		w.closed(t, "beneath an override", c.to("GET", "/orders/7"))
+		w.expectClosed(t, "with an override", c.to("GET", "/orders/7"))
 		w.openKey(t, k.ID)
 		if last := w.expect(t, c.to("GET", "/orders/7"), "y"); last.Limits[0].Remaining != 1 ||
 			last.Limits[1].Remaining != 2 {
-			t.Errorf("refused calls took something: %s", describe(last))
+			t.Errorf("got %s, want 1 and 2 remaining: refused calls take nothing", describe(last))
 		}
 		_, others := w.create(t, "another caller", "other")
-		w.expect(t, call(others), "y") // whose plan has no list
-		w.open(t, "pro")
+		w.expect(t, call(others), "y") // the plan has no list
+		w.openPlan(t, "pro")
 		w.expect(t, c, "y")
 		w.expect(t, c, "n")
 	})
 }
 
-// A refused call says no more of a key than that of a wrong secret, and a key that may
-// not call at all stays unknown.
-func TestAccessOfUnknownKeys(t *testing.T) {
+// A wrong secret and a revoked key are reported as unknown, not as refused for the route.
+func TestAccessNeedsAValidKey(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "pro", perMinute(9)...)
 		k, secret := w.create(t, "caller", "pro")
@@ -99,28 +99,28 @@ func TestAccessOfUnknownKeys(t *testing.T) {
 			must(apikey.Generate("test"))} {
 			if _, err := w.checker.Check(t.Context(), call(rejected), nil); !errors.Is(err,
 				policy.ErrUnknownKey) {
-				t.Errorf("%v", err)
+				t.Errorf("got %v, want ErrUnknownKey", err)
 			}
 		}
-		w.closed(t, "the right secret", call(secret))
+		w.expectClosed(t, "valid secret", call(secret))
 		must(w.Revoke(t.Context(), k.ID, 2, byTest))
 		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
-			t.Errorf("revoked: %v", err)
+			t.Errorf("revoked key: got %v, want ErrUnknownKey", err)
 		}
 	})
 }
 
-// Callers whom a token or an address identifies have the lists of their plans.
+// The lists of plans apply to callers with a token and to callers with an address.
 func TestAccessOfTokens(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "pro", perMinute(9)...)
 		w.plan(t, "other", perMinute(9)...)
 		w.save(t, func(s *policy.Set) { s.TokenPlan, s.AddressPlan = "pro", "other" })
-		w.open(t, "pro", "GET /orders")
+		w.openPlan(t, "pro", "GET /orders")
 		token := Call{Kind: policy.Token, Subject: "AAAAAAAAAAAAAAAAAAAAAA",
 			Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
 		w.expect(t, token, "y")
-		w.closed(t, "a token", token.to("GET", "/admin"))
+		w.expectClosed(t, "a token", token.to("GET", "/admin"))
 		token.Plan = "other"
 		w.expect(t, token.to("GET", "/admin"), "y")
 		address := token.to("GET", "/admin")
@@ -129,12 +129,12 @@ func TestAccessOfTokens(t *testing.T) {
 	})
 }
 
-// An explanation says whose list refuses a call.
-func TestAccessExplained(t *testing.T) {
+// Explain names the list that refuses a call: the plan's or the key's.
+func TestExplainAccess(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "pro", perMinute(9)...)
 		k, secret := w.create(t, "caller", "pro")
-		w.open(t, "pro", "GET /orders")
+		w.openPlan(t, "pro", "GET /orders")
 		explained := func(c Call) string {
 			t.Helper()
 			k := must(w.Get(t.Context(), k.ID))
@@ -142,20 +142,20 @@ func TestAccessExplained(t *testing.T) {
 		}
 		c := call(secret)
 		if got := explained(c); got != "" {
-			t.Errorf("an open route: %s", got)
+			t.Errorf("open route: got %q, want no refusal", got)
 		}
-		if got := explained(c.to("GET", "/admin")); got != "the plan does not open this route" {
-			t.Error(got)
+		if got, want := explained(c.to("GET", "/admin")), "the plan does not open this route"; got != want {
+			t.Errorf("closed by the plan: got %q, want %q", got, want)
 		}
 		w.openKey(t, k.ID, "POST *")
-		if got := explained(c); got != "the key does not open this route" {
-			t.Error(got)
+		if got, want := explained(c), "the key does not open this route"; got != want {
+			t.Errorf("closed by the key: got %q, want %q", got, want)
 		}
 	})
 }
 
-// Lists that cannot be used are refused with the place of what is wrong.
-func TestAccessValidated(t *testing.T) {
+// An invalid list is refused with the field at fault. Only API keys may have a list.
+func TestAccessListsAreValidated(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "pro", perMinute(9)...)
 		k, _ := w.create(t, "caller", "pro")

@@ -12,8 +12,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// What an environment knows of a caller never delays an edit: the check that follows it
-// obeys, and later checks are answered alike with and without that knowledge.
+// Remembering a caller does not delay an edit. The first check after the edit applies it,
+// and so does the check after that.
 func TestKnownCallersObeyEdits(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(100)...)
@@ -22,20 +22,20 @@ func TestKnownCallersObeyEdits(t *testing.T) {
 			return func(t *testing.T, c *Result, err error) {
 				t.Helper()
 				if err != nil || len(c.Limits) != 1 || c.Limits[0].Limit.Requests != n {
-					t.Errorf("%s, %v; want a limit of %d", describe(*c), err, n)
+					t.Errorf("got %s, %v, want a limit of %d", describe(*c), err, n)
 				}
 			}
 		}
 		unknown := func(t *testing.T, _ *Result, err error) {
 			t.Helper()
 			if !errors.Is(err, policy.ErrUnknownKey) {
-				t.Errorf("%v, want an unknown key", err)
+				t.Errorf("got %v, want ErrUnknownKey", err)
 			}
 		}
 		banned := func(t *testing.T, c *Result, err error) {
 			t.Helper()
 			if err != nil || c.Allowed || c.BannedUntil.IsZero() {
-				t.Errorf("%s, %v; want a ban", describe(*c), err)
+				t.Errorf("got %s, %v, want a ban", describe(*c), err)
 			}
 		}
 		update := func(change func(*policy.Key)) func(policy.Key) {
@@ -62,7 +62,7 @@ func TestKnownCallersObeyEdits(t *testing.T) {
 			"deletion": {func(k policy.Key) {
 				check(t, w.Delete(t.Context(), k.ID, byTest))
 			}, unknown},
-			"rotation at once": {func(k policy.Key) {
+			"rotation without grace": {func(k policy.Key) {
 				_, _, err := w.Rotate(t.Context(), k.ID, k.Version, 0, byTest)
 				check(t, err)
 			}, unknown},
@@ -75,19 +75,19 @@ func TestKnownCallersObeyEdits(t *testing.T) {
 			w.plan(t, "free", perMinute(77)...)
 			k, secret := w.create(t, name, "free")
 			w.expect(t, call(secret), "yy")
-			if w.knows(k, secret) == nil {
-				t.Fatalf("%s: nothing is known of the caller", name)
+			if w.remembered(k, secret) == nil {
+				t.Fatalf("%s: the Checker does not remember the caller", name)
 			}
 			c.edit(k)
 			for range 2 {
-				checked, err := w.checker.Check(t.Context(), call(secret), nil)
-				c.want(t, &checked, err)
+				result, err := w.checker.Check(t.Context(), call(secret), nil)
+				c.want(t, &result, err)
 			}
 		}
 	})
 }
 
-// A known caller whose key expires is refused from that instant on.
+// A remembered caller is refused from the instant its key expires.
 func TestKnownCallersExpire(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1000)...)
@@ -97,18 +97,20 @@ func TestKnownCallersExpire(t *testing.T) {
 		k.Expires = expires
 	}))
 	w.expect(t, call(secret), "y")
-	for known := w.knows(k, secret) != nil; ; {
-		checked, err := w.checker.Check(t.Context(), call(secret), nil)
+	for known := w.remembered(k, secret) != nil; ; {
+		result, err := w.checker.Check(t.Context(), call(secret), nil)
 		if errors.Is(err, policy.ErrUnknownKey) && known {
 			return
 		}
-		if err != nil || !known || !checked.Now.Before(expires) {
-			t.Fatalf("%v, known %v, at %s; the key expires at %s", err, known, checked.Now, expires)
+		if err != nil || !known || !result.Now.Before(expires) {
+			t.Fatalf("got %v at %s, remembered %v, want ErrUnknownKey from %s on", err, result.Now, known,
+				expires)
 		}
 	}
 }
 
-// A check of a known caller does not read the plans or the whole record.
+// A check of a remembered caller reads only the format and version of the copy of the
+// plans, and still reports the caller's name, plan and limits.
 func TestKnownCallersAreReadInPart(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(100)...)
@@ -118,17 +120,19 @@ func TestKnownCallersAreReadInPart(t *testing.T) {
 	copyKey := policyset.CopyKey(keyspace.BucketOf(k.ID))
 	text, err := w.client.Do(t.Context(), w.client.B().Get().Key(copyKey).Build()).ToString()
 	check(t, err)
-	// Only the format and version of the copy are left.
+	// Cut the copy off after its format and version.
 	check(t, w.client.Do(t.Context(), w.client.B().Set().Key(copyKey).Value(text[:5]).Build()).Error())
 	after := w.expect(t, call(secret), "y")
 	if after.Limits[0].Remaining != before.Limits[0].Remaining-1 || after.Name != "reader" ||
 		after.Plan != "free" ||
 		after.KeyVersion != before.KeyVersion || after.Source != "plan" {
-		t.Errorf("%s after %s", describe(after), describe(before))
+		t.Errorf("got %s after %s, want one call fewer remaining and all else equal", describe(after),
+			describe(before))
 	}
 }
 
-func (w *world) knows(k policy.Key, secret apikey.Secret) *knownCaller {
+// remembered returns what the checker remembers of a key; nil for nothing.
+func (w *world) remembered(k policy.Key, secret apikey.Secret) *knownCaller {
 	hash := testPepper.Hash(secret)
 	return w.checker.known.find(k.ID, string(hash[:]), w.checker.Set().Version)
 }

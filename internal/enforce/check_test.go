@@ -22,18 +22,20 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// from is a call from an address.
+// from returns the call with a client address.
 func (c Call) from(address string) Call {
 	c.Address = netip.MustParseAddr(address)
 	c.Network = netip.PrefixFrom(c.Address, c.Address.BitLen())
 	return c
 }
 
+// to returns the call with a method and a path.
 func (c Call) to(method, path string) Call {
 	c.Route.Method, c.Route.Path = method, path
 	return c
 }
 
+// scopes lists the scope of each limit and what remains of it, as in "key:9 route:1".
 func scopes(c Result) string {
 	var words []string
 	for _, l := range c.Limits {
@@ -42,7 +44,7 @@ func scopes(c Result) string {
 	return strings.Join(words, " ")
 }
 
-// Shadow counts and records, and denies nobody. Off does not even count.
+// Mode shadow counts calls and reports denials, but denies none. Mode off does not count.
 func TestModes(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
@@ -50,18 +52,19 @@ func TestModes(t *testing.T) {
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Shadow })
 		if c := w.expect(t, call(secret), "yyy"); c.WouldAllow || c.Limits[0].Mode != policy.Shadow ||
 			c.RetryAfter() != 0 {
-			t.Errorf("shadow: %s, want a call that would be denied", describe(c))
+			t.Errorf("shadow: got %s, want an allowed call that would be denied", describe(c))
 		}
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
 		if c := w.expect(t, call(secret), "yyy"); !c.WouldAllow || len(c.Limits) != 0 {
-			t.Errorf("off: %s, want no limit at all", describe(c))
+			t.Errorf("off: got %s, want no limits", describe(c))
 		}
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Enforce })
 		w.expect(t, call(secret), "n")
 	})
 }
 
-// A candidate is counted apart, on every call as if it were in force, and never denies.
+// Candidate limits count every call in a state of their own, as if they were enforced,
+// and never deny a call.
 func TestCandidate(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(4)...)
@@ -73,14 +76,14 @@ func TestCandidate(t *testing.T) {
 			allows = append(allows, w.check(t, call(secret)).CandidateAllows)
 		}
 		if want := []bool{true, true, false, false}; !slices.Equal(allows, want) {
-			t.Errorf("candidate allowed %v, want %v", allows, want)
+			t.Errorf("candidate limits allowed %v, want %v", allows, want)
 		}
 		w.expect(t, call(secret), "n")
 	})
 }
 
-// The caller's limits, its limits on the route, its address's and everybody's are taken
-// all or nothing, and Retry-After heeds all that were asked.
+// A call takes from the limits of all scopes or from none. Retry-After is positive
+// exactly for denied calls.
 func TestAllScopesOrNothing(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(10)...)
@@ -122,17 +125,17 @@ func TestAllScopesOrNothing(t *testing.T) {
 				got += " denied"
 			}
 			if got != step.want {
-				t.Fatalf("call %d: %s, want %s", i, got, step.want)
+				t.Fatalf("call %d: got %s, want %s", i, got, step.want)
 			}
 			if c.Allowed != (c.RetryAfter() == 0) {
-				t.Errorf("call %d: allowed %t, retry after %s", i, c.Allowed, c.RetryAfter())
+				t.Errorf("call %d: allowed is %t with RetryAfter %s", i, c.Allowed, c.RetryAfter())
 			}
 		}
 	})
 }
 
-// Callers that keep calling are banned, each time for longer; being banned costs nothing
-// more.
+// Callers that keep calling are banned, each time for longer, up to Cap. Calls during a
+// ban do not extend it. A reset starts again.
 func TestBansEscalate(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 1, Window: time.Hour})
@@ -149,12 +152,13 @@ func TestBansEscalate(t *testing.T) {
 		for _, want := range []time.Duration{10 * time.Minute, 15 * time.Minute} {
 			c := w.check(t, call(secret))
 			if left := time.Until(c.BannedUntil); c.Allowed || left > want || left < want-time.Minute {
-				t.Fatalf("%s: banned for %s more, want %s", describe(c), left, want)
+				t.Fatalf("got %s, banned for another %s, want %s", describe(c), left, want)
 			}
 			if again := w.check(t, call(secret)); !again.BannedUntil.Equal(c.BannedUntil) {
-				t.Errorf("the ban moved from %s to %s", c.BannedUntil, again.BannedUntil)
+				t.Errorf("a call during the ban moved its end from %s to %s", c.BannedUntil,
+					again.BannedUntil)
 			}
-			w.lift(t, k.ID)
+			w.expireBan(t, k.ID)
 			w.expect(t, call(secret), "nn")
 		}
 		if _, err := w.Reset(t.Context(), k.ID, byTest); err != nil {
@@ -164,8 +168,8 @@ func TestBansEscalate(t *testing.T) {
 	})
 }
 
-// lift lets a ban pass, as time would.
-func (w *world) lift(t *testing.T, id string) {
+// expireBan sets the end of an automatic ban to the past, and keeps its level.
+func (w *world) expireBan(t *testing.T, id string) {
 	t.Helper()
 	key := keyspace.Of(id, "sb")
 	ban := must(w.client.Do(t.Context(), w.client.B().Get().Key(key).Build()).ToString())
@@ -177,6 +181,8 @@ func (w *world) lift(t *testing.T, id string) {
 	}
 }
 
+// Deny and Allow refuse addresses, also in IPv6 form and with no address. Exempt
+// addresses are not limited.
 func TestAddressLists(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
@@ -193,25 +199,25 @@ func TestAddressLists(t *testing.T) {
 	} {
 		if _, err := w.checker.Check(t.Context(), call(secret).from(address), nil); errors.Is(err,
 			policy.ErrRefused) != refused {
-			t.Errorf("%s: %v, want refused %t", address, err, refused)
+			t.Errorf("%s: got %v, want refused %t", address, err, refused)
 		}
 	}
 	if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrRefused) {
-		t.Errorf("no address at all: %v, want ErrRefused", err)
+		t.Errorf("no address: got %v, want ErrRefused", err)
 	}
 	w.expect(t, call(secret).from("2001:db8:1::1"), "yyy")
 	w.expect(t, call(secret).from("2001:db8:2::1"), "n")
 }
 
-// Callers that others vouch for have the plan that comes with them, and a record only for
-// an override or a ban.
+// Callers with a token have the plan that it names, or TokenPlan. Callers with an address
+// have AddressPlan. Both have a record only for an override or a ban.
 func TestTokensAndAddresses(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(1)...)
 		w.plan(t, "pro", perMinute(2)...)
 		token := Call{Kind: policy.Token, Subject: "jwt-abc", Plan: "pro"}
 		if c := w.expect(t, token, "yyn"); c.Plan != "pro" || c.KeyVersion != 0 {
-			t.Errorf("%s, want plan pro without a record", describe(c))
+			t.Errorf("got %s, want plan pro without a record", describe(c))
 		}
 		for _, c := range []Call{
 			{Kind: policy.Token, Subject: "jwt-none"},
@@ -219,7 +225,7 @@ func TestTokensAndAddresses(t *testing.T) {
 			{Kind: policy.Address, Subject: "ip-1"},
 		} {
 			if _, err := w.checker.Check(t.Context(), c, nil); !errors.Is(err, policy.ErrRefused) {
-				t.Errorf("%+v: %v, want ErrRefused", c, err)
+				t.Errorf("%+v: got %v, want ErrRefused", c, err)
 			}
 		}
 		w.save(t, func(s *policy.Set) { s.TokenPlan, s.AddressPlan = "free", "free" })
@@ -232,18 +238,18 @@ func TestTokensAndAddresses(t *testing.T) {
 		}
 		if c := w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "yyn"); c.Source != "override" ||
 			c.Name != "somebody" {
-			t.Errorf("%s, want the override", describe(c))
+			t.Errorf("got %s, want the override", describe(c))
 		}
 		must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, func(k *policy.Key) {
 			k.Banned = time.Now().Add(time.Hour)
 		}))
 		if c := w.expect(t, Call{Kind: policy.Token, Subject: "jwt-none"}, "n"); c.BannedUntil.IsZero() {
-			t.Errorf("%s, want a ban", describe(c))
+			t.Errorf("got %s, want a ban", describe(c))
 		}
 	})
 }
 
-// A route of cost 0 is authenticated and takes nothing.
+// A call of cost 0 takes nothing, and passes although a limit is used up.
 func TestFreeRoute(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
@@ -257,8 +263,8 @@ func TestFreeRoute(t *testing.T) {
 	w.expect(t, call(secret).to("GET", "/health"), "y")
 }
 
-// Saves act on every check that starts after they return, while many checkers are at
-// work.
+// A save applies to every check that starts after the save returned, with four Checkers
+// under load.
 func TestSavesUnderLoad(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
@@ -279,7 +285,7 @@ func TestSavesUnderLoad(t *testing.T) {
 				c, err := checker.Check(t.Context(), call(secret), nil)
 				if err != nil || c.SetVersion < least || len(c.Limits) != 1 ||
 					c.Limits[0].Limit.Requests < least {
-					t.Errorf("%s, %v; want version %d or newer", describe(c), err, least)
+					t.Errorf("got %s, %v, want version %d or newer", describe(c), err, least)
 					return
 				}
 			}
@@ -293,31 +299,32 @@ func TestSavesUnderLoad(t *testing.T) {
 	wg.Wait()
 }
 
-// Commands that travel with a check leave once, in the same flush, and their results come
-// back.
+// Piggybacked commands are sent once, although the check is repeated with a newer policy
+// set. done receives one result for each command.
 func TestPiggyback(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
-	_, secret := w.create(t, "driver", "free")
+	_, secret := w.create(t, "caller", "free")
 	var results int
-	ride := keyspace.Of("ride", "m1")
+	counter := keyspace.Of("counter", "m1")
 	increment := func() valkey.Completed {
-		return w.client.B().Hincrby().Key(ride).Field("0").Increment(1).Build()
+		return w.client.B().Hincrby().Key(counter).Field("0").Increment(1).Build()
 	}
 	commands := []valkey.Completed{increment(), increment()}
 	with := NewPiggyback(w.client, commands, func(r []valkey.ValkeyResult) { results += len(r) })
-	for range 2 { // the first one finds that its Set is older
+	for range 2 { // the first check finds a newer policy set and is repeated
 		if _, err := w.checker.Check(t.Context(), call(secret), with); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if rides := must(w.client.Do(t.Context(),
-		w.client.B().Hget().Key(ride).Field("0").Build()).AsInt64()); rides != 2 || results != 2 {
-		t.Errorf("%d rides, %d results; want 2 of each", rides, results)
+	if n := must(w.client.Do(t.Context(),
+		w.client.B().Hget().Key(counter).Field("0").Build()).AsInt64()); n != 2 || results != 2 {
+		t.Errorf("got %d increments and %d results, want 2 of each", n, results)
 	}
 }
 
-// An interrupted save is finished by Sync, and a bucket never goes back to an older copy.
+// Sync finishes an interrupted save. Distribute never replaces a bucket's copy by an
+// older one.
 func TestSyncFinishesASave(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(1)...)
@@ -341,12 +348,12 @@ func TestSyncFinishesASave(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := w.check(t, call(secret)); c.SetVersion != newest.Version {
-		t.Errorf("version %d, want %d kept", c.SetVersion, newest.Version)
+		t.Errorf("after distributing an older set: got version %d, want %d", c.SetVersion, newest.Version)
 	}
 }
 
-// BenchmarkCheck measures a check with its round trip: of the caller's limits alone, and
-// with a limit of all callers, asked each time or leased.
+// BenchmarkCheck measures a check with its round trips: with the caller's limits alone,
+// and with a limit on all callers, leased or not.
 func BenchmarkCheck(b *testing.B) {
 	far := []limiter.Limit{{Requests: 100_000_000, Window: 10 * time.Second}}
 	for _, c := range []struct {
@@ -364,8 +371,8 @@ func BenchmarkCheck(b *testing.B) {
 			_, secret := w.create(b, "caller", "free")
 			b.ReportAllocs()
 			for b.Loop() {
-				if checked := w.check(b, call(secret)); !checked.Allowed {
-					b.Fatal(describe(checked))
+				if result := w.check(b, call(secret)); !result.Allowed {
+					b.Fatal(describe(result))
 				}
 			}
 		})

@@ -20,8 +20,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// history plays random checks and edits on a Checker and on the oracle, and compares
-// every answer.
+// history makes random checks and edits on Checkers and on the oracle, and compares every
+// result.
 type history struct {
 	*world
 	*oracle
@@ -41,13 +41,13 @@ var (
 	historyWindows = rapid.SampledFrom([]time.Duration{time.Minute, 10 * time.Minute, time.Hour})
 )
 
-// most is the highest cost; no limit is below it, since such are refused.
-const most = 3
+// maxCost is the highest cost of a call. A save refuses limits below a route's cost.
+const maxCost = 3
 
 func drawLimits(t *rapid.T) []limiter.Limit {
 	limits := make([]limiter.Limit, rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "limits"))
 	for i := range limits {
-		limits[i] = limiter.Limit{Requests: rapid.Int64Range(most, 9).Draw(t, "requests"),
+		limits[i] = limiter.Limit{Requests: rapid.Int64Range(maxCost, 9).Draw(t, "requests"),
 			Window: historyWindows.Draw(t, "window")}
 		limits[i].Algorithm = rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm")
 		if limits[i].Algorithm == limiter.Log {
@@ -58,6 +58,7 @@ func drawLimits(t *rapid.T) []limiter.Limit {
 	return limits
 }
 
+// drawOptional draws limits in odds out of 10 cases, and none otherwise.
 func drawOptional(t *rapid.T, odds int) []limiter.Limit {
 	if rapid.IntRange(1, 10).Draw(t, "any") > odds {
 		return nil
@@ -65,7 +66,8 @@ func drawOptional(t *rapid.T, odds int) []limiter.Limit {
 	return drawLimits(t)
 }
 
-// drawLease makes limits of all callers such as can be leased, and leases them.
+// drawLease draws the lease of limits on all callers; 0 for none. It turns leased limits
+// into ones that can be leased.
 func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
 	if len(limits) == 0 || rapid.IntRange(0, 2).Draw(t, "leased") == 0 {
 		return 0
@@ -79,7 +81,7 @@ func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
 		15 * time.Second}).Draw(t, "lease"))
 }
 
-// drawPerGroup makes limits that may be shared.
+// drawPerGroup draws a plan's limits on groups, which must not count denied calls.
 func drawPerGroup(t *rapid.T) []limiter.Limit {
 	limits := drawOptional(t, 7)
 	for i := range limits {
@@ -88,7 +90,7 @@ func drawPerGroup(t *rapid.T) []limiter.Limit {
 	return limits
 }
 
-// drawAllow makes a list of routes, most often none.
+// drawAllow draws a list of routes, in most cases none.
 func drawAllow(t *rapid.T) []route.Pattern {
 	n := rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 2}).Draw(t, "routes opened")
 	var list []route.Pattern
@@ -121,7 +123,7 @@ func drawBans(t *rapid.T) *policy.Bans {
 	}
 }
 
-// editSet changes one thing of the Set, or all.
+// editSet changes one part of the policy set, or all of them.
 func (h *history) editSet(s *policy.Set) {
 	t := h.t
 	which := rapid.IntRange(0, 11).Draw(t, "which")
@@ -170,15 +172,15 @@ func (h *history) editSet(s *policy.Set) {
 func (h *history) saveSet(change func(*policy.Set)) {
 	set := must(h.Set(h.t.Context()))
 	change(set)
-	saved, err := h.tryOld(h.t.Context(), set)
+	saved, err := h.trySaveLegacy(h.t.Context(), set)
 	if err != nil {
-		h.fail("save: %v", err)
+		h.failf("save: %v", err)
 	}
 	h.set = saved
-	h.note("saved %s", must(json.Marshal(saved)))
+	h.logf("saved %s", must(json.Marshal(saved)))
 }
 
-// editKey changes a key.
+// editKey changes one field of a key.
 func (h *history) editKey() {
 	t := h.t
 	id := h.secrets[rapid.IntRange(0, len(h.secrets)-1).Draw(t, "key")].ID()
@@ -211,14 +213,14 @@ func (h *history) editKey() {
 	}
 	k, err := h.Update(t.Context(), id, h.keys[id].Version, "key.edit", byTest, change)
 	if err != nil {
-		h.fail("update: %v", err)
+		h.failf("update: %v", err)
 	}
 	h.keys[id] = k
-	h.note("edited %s", must(json.Marshal(k)))
+	h.logf("edited %s", must(json.Marshal(k)))
 }
 
-// advance lets time pass, now and then to the very instant, or the microsecond before, at
-// which something ends.
+// advance moves the clock on. Some steps end exactly when a ban, key or override ends, or
+// a microsecond before.
 func (h *history) advance() {
 	t := h.t
 	step := historyWindows.Draw(t, "time")
@@ -228,9 +230,9 @@ func (h *history) advance() {
 		step -= time.Microsecond
 	case 2:
 		step = h.untilNextEnd(step)
-	case 3, 4: // within a lease
+	case 3, 4: // shorter than most leases
 		step = time.Duration(rapid.Int64Range(1, 20_000_000).Draw(t, "microseconds")) * time.Microsecond
-	case 5: // within the shortest
+	case 5: // at most the shortest lease
 		step = time.Duration(rapid.Int64Range(1, 10_000).Draw(t, "microseconds")) * time.Microsecond
 	default:
 		step = time.Duration(rapid.Int64Range(1, step.Microseconds()/3).Draw(t,
@@ -240,9 +242,11 @@ func (h *history) advance() {
 	h.setClock(t, h.now)
 }
 
+// untilNextEnd returns the time until the next end of a ban, a key or an override, or a
+// microsecond less; at most step.
 func (h *history) untilNextEnd(step time.Duration) time.Duration {
 	for id, k := range h.keys {
-		ends := []time.Time{k.Banned, k.Expires, h.bans[id].till}
+		ends := []time.Time{k.Banned, k.Expires, h.bans[id].until}
 		if k.Override != nil {
 			ends = append(ends, k.Override.Until)
 		}
@@ -255,28 +259,28 @@ func (h *history) untilNextEnd(step time.Duration) time.Duration {
 	return step
 }
 
-// checkOnce makes one check and compares.
+// checkOnce checks one call and compares the result with the oracle's.
 func (h *history) checkOnce() {
 	t := h.t
 	secret := h.secrets[rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(t, "caller")]
 	address := historyAddresses[rapid.SampledFrom([]int{0, 0, 0, 0, 1, 2}).Draw(t, "address")]
 	path := historyPaths[rapid.SampledFrom([]int{0, 0, 0, 1, 1, 2}).Draw(t, "path")]
 	h.checks++
-	h.env = rapid.IntRange(0, len(h.checkers)-1).Draw(t, "checker") // each knows the Set that it last met
+	h.env = rapid.IntRange(0, len(h.checkers)-1).Draw(t, "checker") // their policy sets differ in age
 	h.checker = h.checkers[h.env]
-	made := call(secret).from(address.String()).to("GET", path)
-	closed := must(compiled.New(h.set)).ClosedPlans(made.Route)
+	c := call(secret).from(address.String()).to("GET", path)
+	closed := must(compiled.New(h.set)).ClosedPlans(c.Route)
 	lists := h.checker.access.find(secret.ID()) != nil || len(closed) > 0
 	want := h.oracle.check(secret.ID(), address, path, lists)
-	got, err := h.checker.Check(t.Context(), made, nil)
-	h.note("%s %s from %s at %d: %s", secret.ID(), path, address, h.now.UnixMicro(), want)
+	got, err := h.checker.Check(t.Context(), c, nil)
+	h.logf("%s %s from %s at %d: %s", secret.ID(), path, address, h.now.UnixMicro(), want)
 	if errors.Is(err, policy.ErrUnknownKey) != want.unknown ||
 		errors.Is(err, policy.ErrRefused) != want.refused || err != nil && !want.unknown && !want.refused {
-		h.fail("%s, %v", describe(got), err)
+		h.failf("got %s, %v", describe(got), err)
 	}
 	if want.unknown || want.refused {
 		if got.Allowed {
-			h.fail("unknown or refused, but allowed")
+			h.failf("a caller that is unknown or refused is allowed")
 		}
 		return
 	}
@@ -284,14 +288,14 @@ func (h *history) checkOnce() {
 		got.CandidateAllows != want.candidate || !got.BannedUntil.Equal(want.banned) ||
 		fmt.Sprint(got.Limits) != fmt.Sprint(want.limits) || got.SetVersion != h.set.Version ||
 		got.KeyVersion != h.keys[secret.ID()].Version || got.Group != h.keys[secret.ID()].Group {
-		h.fail("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.CandidateAllows,
+		h.failf("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.CandidateAllows,
 			got.BannedUntil, got.Limits})
 	}
 }
 
-// checkStates compares every state to its model's.
+// checkStates compares every state in Valkey with its model.
 func (h *history) checkStates() {
-	for _, name := range h.names() {
+	for _, name := range h.stateNames() {
 		state := h.states[name]
 		program, err := limiter.Compile(state.limits, h.now)
 		if err != nil {
@@ -305,22 +309,22 @@ func (h *history) checkStates() {
 		got, err := limiter.ParseReply(reply, state.limits)
 		if want := state.model().Peek(h.now, state.limits); err != nil ||
 			fmt.Sprint(got) != fmt.Sprint(want) {
-			h.fail("%s holds %+v, %v; want %+v", name, got, err, want)
+			h.failf("state %s: got %+v, %v, want %+v", name, got, err, want)
 		}
 	}
 }
 
-func (h *history) note(format string, args ...any) {
+func (h *history) logf(format string, args ...any) {
 	h.log = append(h.log, fmt.Sprintf(format, args...))
 }
 
-func (h *history) fail(format string, args ...any) {
+func (h *history) failf(format string, args ...any) {
 	h.t.Helper()
 	h.t.Fatalf("%s\n%s", strings.Join(h.log, "\n"), fmt.Sprintf(format, args...))
 }
 
-// begin empties the server and makes two plans and three keys.
-func (h *history) begin() {
+// setUp empties the server and creates two plans, two routes and three keys.
+func (h *history) setUp() {
 	ctx, t := h.t.Context(), h.t
 	if err := h.client.Do(ctx, h.client.B().Flushall().Sync().Build()).Error(); err != nil {
 		t.Fatal(err)
@@ -346,17 +350,15 @@ func (h *history) begin() {
 	}
 }
 
-// Every check of any history of checks, edits of the policies and of keys, and time
-// passing is answered as plain Go over the models answers it: over all scopes together
-// all or nothing, in every mode, with bans, candidates, overrides that end, groups that
-// keys join and leave, and lists of the routes that plans and keys open; and what
-// each state holds in the end is what its model holds, so that what was given back is
-// exactly what was taken.
+// In random histories of checks, edits and passing time, every result equals the
+// oracle's. This covers all scopes and modes, bans, candidates, overrides, groups and
+// access lists. In the end every state equals its model, so exactly what was taken is
+// given back.
 func TestChecksEqualTheOracle(t *testing.T) {
 	onVirtualTime(t)
 	largerLeases(t)
 	w := open(t, valkeytest.Start(t))
-	histories, checks, met := 0, 0, map[string]int{}
+	histories, checks, cases := 0, 0, map[string]int{}
 	rapid.Check(t, func(rt *rapid.T) {
 		h := &history{world: &world{Store: registry.NewStore(w.client, testPepper), client: w.client}, t: rt}
 		for range 3 {
@@ -369,7 +371,7 @@ func TestChecksEqualTheOracle(t *testing.T) {
 		for i, c := range h.checkers {
 			c.now = func() time.Time { return h.now.Add(h.skew[i]) }
 		}
-		h.begin()
+		h.setUp()
 		for range rapid.SampledFrom([]int{5, 20, 60, 100}).Draw(rt, "events") {
 			switch rapid.IntRange(0, 19).Draw(rt, "event") {
 			case 0:
@@ -387,9 +389,9 @@ func TestChecksEqualTheOracle(t *testing.T) {
 		}
 		h.checkStates()
 		histories, checks = histories+1, checks+h.checks
-		for what, n := range h.met {
-			met[what] += n
+		for name, n := range h.cases {
+			cases[name] += n
 		}
 	})
-	t.Logf("%d histories, %d checks; of leased limits: %v", histories, checks, met)
+	t.Logf("%d histories, %d checks; rare cases: %v", histories, checks, cases)
 }

@@ -15,7 +15,8 @@ func countingDenied(requests int64, window time.Duration) []limiter.Limit {
 	return []limiter.Limit{{Requests: requests, Window: window, CountDenied: true}}
 }
 
-// sharedLists puts limits into each list that several callers share.
+// sharedLists sets the limits of each shared list, by the field of the list's first
+// limit.
 var sharedLists = map[string]func(*policy.Set, []limiter.Limit){
 	"perIP.limits[0]":     func(s *policy.Set, l []limiter.Limit) { s.PerIP.Limits = l },
 	"global.limits[0]":    func(s *policy.Set, l []limiter.Limit) { s.Global.Limits = l },
@@ -23,10 +24,9 @@ var sharedLists = map[string]func(*policy.Set, []limiter.Limit){
 	"routes[0].shared[0]": func(s *policy.Set, l []limiter.Limit) { s.Routes[0].Shared = l },
 }
 
-// Denied calls cannot be made to count on limits that several callers share; on those of
-// one caller they can. What is stored already stays, through other edits and edits of the
-// limit.
-func TestCountDeniedOfSharedLimits(t *testing.T) {
+// A save refuses countDenied on a shared limit, and accepts it on limits of one caller. A
+// shared limit that already has it may keep it when it or something else is edited.
+func TestSharedLimitsRefuseCountDenied(t *testing.T) {
 	for field, put := range sharedLists {
 		t.Run(field, func(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
@@ -43,11 +43,11 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 				_, err := w.SaveSet(t.Context(), *set, byTest)
 				wantInvalid(t, err, field+".countDenied")
 				if err != nil && !strings.Contains(err.Error(), "several callers share this limit") {
-					t.Error(err)
+					t.Errorf("got %v, want that several callers share the limit", err)
 				}
 			}
 			refused(func(s *policy.Set) { put(s, countingDenied(100, time.Minute)) })
-			w.saveOld(t, func(s *policy.Set) { put(s, countingDenied(100, time.Minute)) })
+			w.saveLegacy(t, func(s *policy.Set) { put(s, countingDenied(100, time.Minute)) })
 			w.save(t, func(s *policy.Set) { s.Plans[0].Limits = perMinute(20) })
 			w.save(t, func(s *policy.Set) { put(s, countingDenied(200, time.Minute)) })
 			w.save(t, func(s *policy.Set) { s.Routes[0].Name = "talk" })
@@ -59,7 +59,7 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 			w.save(t, func(s *policy.Set) { s.Routes = s.Routes[1:] })
 			if found := must(w.Set(t.Context())).SharedCountDenied(); len(found) != 1 ||
 				found[0].Field != field || found[0].Limit.Requests != 200 {
-				t.Errorf("found %+v", found)
+				t.Errorf("SharedCountDenied is %+v, want %s with 200 requests alone", found, field)
 			}
 			refused(func(s *policy.Set) { put(s, countingDenied(100, time.Hour)) })
 			w.save(t, func(s *policy.Set) { put(s, perMinute(100)) })
@@ -68,8 +68,9 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 	}
 }
 
-// A second limit like the stored one is new, and so is one in another list.
-func TestCountDeniedIsNotCopied(t *testing.T) {
+// A second limit with countDenied counts as new, and so does the same limit in another
+// list.
+func TestNewCountDeniedIsRefused(t *testing.T) {
 	stored := &policy.Set{
 		Global: policy.Scope{Limits: countingDenied(5, time.Minute)},
 		Routes: []policy.Route{{Name: "a", Cost: 1},
@@ -86,19 +87,19 @@ func TestCountDeniedIsNotCopied(t *testing.T) {
 		if err := next.ValidateAfter(stored); field != "" {
 			wantInvalid(t, err, field)
 		} else if err != nil {
-			t.Error(err)
+			t.Errorf("unchanged set: %v", err)
 		}
 	}
 }
 
-// A stored policy that counts denied calls on a shared limit still does.
-func TestStoredCountDeniedWorks(t *testing.T) {
+// A stored shared limit with countDenied still counts denied calls.
+func TestStoredCountDeniedIsApplied(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perHour(100)...)
 	_, secret := w.create(t, "caller", "free")
-	w.saveOld(t, func(s *policy.Set) { s.Global.Limits = countingDenied(2, time.Hour) })
+	w.saveLegacy(t, func(s *policy.Set) { s.Global.Limits = countingDenied(2, time.Hour) })
 	c := w.expect(t, call(secret), "yynn")
 	if c.Limits[1].RetryAfter < 59*time.Minute || !c.Limits[1].Limit.CountDenied {
-		t.Errorf("%s", describe(c))
+		t.Errorf("got %s, want RetryAfter of an hour: denied calls count", describe(c))
 	}
 }

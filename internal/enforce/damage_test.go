@@ -17,10 +17,9 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// However a key's record and the plans in its bucket are damaged, only its own secret is
-// allowed under its id, a revoked key is refused, and every check ends with an answer or
-// an error.
-func TestDamagedRecordsLetNobodyIn(t *testing.T) {
+// With a damaged record or a damaged copy of the plans, a wrong secret is never allowed,
+// and a revoked key is unknown. A check returns a result or an error, and never panics.
+func TestDamagedRecordsAllowNobody(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(1_000_000))
 	w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(5) })
@@ -29,57 +28,57 @@ func TestDamagedRecordsLetNobodyIn(t *testing.T) {
 		w.SetOverride(t.Context(), k.ID, k.Version,
 			&policy.Override{Limits: []limiter.Limit{hourly(1_000_000), hourly(9)}, Reason: "long"}, byTest),
 	)
-	unregistered := call(must(apikey.Renew("test", k.ID)))
+	wrongSecret := call(must(apikey.Renew("test", k.ID)))
 	names := []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))}
-	var whole [2]string
+	var intact [2]string
 	for i, name := range names {
-		whole[i] = must(w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).ToString())
+		intact[i] = must(w.client.Do(t.Context(), w.client.B().Get().Key(name).Build()).ToString())
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		which := random.IntN(3)
 		for i, name := range names {
-			bytes := whole[i]
+			bytes := intact[i]
 			if which != i {
-				// a copy keeps its version: a newer one only makes checks look for it
-				bytes = bytes[:5*i] + damaged(random, bytes[5*i:])
+				// The copy keeps its version: a newer one would only make checks reload.
+				bytes = bytes[:5*i] + corrupt(random, bytes[5*i:])
 			}
 			w.client.Do(t.Context(), w.client.B().Set().Key(name).Value(bytes).Build())
 			if i == 0 {
 				w.checkReadable(t, k.ID, bytes)
 			}
 		}
-		if c, err := w.checker.Check(t.Context(), unregistered, nil); err == nil || c.Allowed {
-			t.Fatalf("an unknown caller is let in: %s", describe(c))
+		if c, err := w.checker.Check(t.Context(), wrongSecret, nil); err == nil || c.Allowed {
+			t.Fatalf("wrong secret: got %s, %v, want an error", describe(c), err)
 		}
 		if c, err := w.checker.Check(t.Context(), call(secret), nil); err != nil && c.Allowed {
-			t.Fatalf("%s, %v", describe(c), err)
+			t.Fatalf("got an allowed call with an error: %s, %v", describe(c), err)
 		}
 	})
-	w.client.Do(t.Context(), w.client.B().Set().Key(names[1]).Value(whole[1]).Build())
-	revoked := []byte(whole[0])
+	w.client.Do(t.Context(), w.client.B().Set().Key(names[1]).Value(intact[1]).Build())
+	revoked := []byte(intact[0])
 	revoked[1] = 0
 	for range 200 {
-		bytes := damaged(rand.New(rand.NewPCG(rand.Uint64(), 0)), string(revoked[2:]))
+		bytes := corrupt(rand.New(rand.NewPCG(rand.Uint64(), 0)), string(revoked[2:]))
 		w.client.Do(t.Context(), w.client.B().Set().Key(names[0]).Value(string(revoked[:2])+bytes).Build())
 		if c, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err,
 			policy.ErrUnknownKey) || c.Allowed {
-			t.Fatalf("revoked: %v, allowed %t", err, c.Allowed)
+			t.Fatalf("revoked key: got %v, allowed %t, want ErrUnknownKey", err, c.Allowed)
 		}
 	}
 }
 
-// checkReadable reads what may be no record.
+// checkReadable requires that DecodeRecord succeeds or fails with ErrUnreadable.
 func (w *world) checkReadable(t *rapid.T, id, bytes string) {
 	t.Helper()
 	if _, _, err := policyset.DecodeRecord(id, []byte(bytes)); err != nil &&
 		!errors.Is(err, policy.ErrUnreadable) {
-		t.Fatalf("%q: %v", bytes, err)
+		t.Fatalf("record %q: got %v, want ErrUnreadable", bytes, err)
 	}
 }
 
-// damaged is some text with a few bytes changed, cut out, repeated, or cut off.
-func damaged(random *rand.Rand, text string) string {
+// corrupt changes, clears or removes up to 24 bytes of text, or cuts it off.
+func corrupt(random *rand.Rand, text string) string {
 	bytes := []byte(text)
 	for range 1 + random.IntN(4) {
 		if len(bytes) == 0 {
@@ -103,7 +102,8 @@ func damaged(random *rand.Rand, text string) string {
 	return string(bytes)
 }
 
-// Any bytes are no record, no Set and no copy, or are read without a panic.
+// FuzzDecode checks that decoding arbitrary bytes never panics. A decoded record can be
+// encoded and decoded again. A decoded policy set that is valid compiles.
 func FuzzDecode(f *testing.F) {
 	k := policy.Key{
 		ID:       "id",
@@ -131,15 +131,15 @@ func FuzzDecode(f *testing.F) {
 		if k, s, err := policyset.DecodeRecord("id", bytes); err == nil {
 			if again, err := policyset.EncodeRecord(k, s); err == nil {
 				if _, _, err := policyset.DecodeRecord("id", again); err != nil {
-					t.Fatalf("%+v is written as what cannot be read: %v", k, err)
+					t.Fatalf("%+v cannot be decoded after it was encoded: %v", k, err)
 				}
 			}
 		} else if !errors.Is(err, policy.ErrUnreadable) {
-			t.Fatal(err)
+			t.Fatalf("got %v, want ErrUnreadable", err)
 		}
 		if s, err := policyset.DecodeSet(bytes); err == nil && s.Validate() == nil {
 			if _, err := compiled.New(s); err != nil {
-				t.Fatalf("%+v is valid, but does not compile: %v", s, err)
+				t.Fatalf("valid set %+v does not compile: %v", s, err)
 			}
 		}
 	})

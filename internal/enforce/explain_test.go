@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// Explain says what the very next Check answers, names the route that wins, and takes
-// nothing. It needs no more rights than a Check.
+// Explain returns what the next Check returns, names the winning route, and takes
+// nothing. The permissions of the check function suffice.
 func TestExplainAgreesWithCheck(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) {
@@ -43,35 +43,37 @@ func TestExplainAgreesWithCheck(t *testing.T) {
 			got := w.check(t, c)
 			if e.Result.Allowed != got.Allowed || e.Result.Rule != "orders" || e.Result.Cost != 3 ||
 				len(e.Result.Limits) != len(got.Limits) {
-				t.Fatalf("call %d: explained %+v, checked %+v", i, e.Result, got)
+				t.Fatalf("call %d: Explain returned %+v, Check %+v", i, e.Result, got)
 			}
 			for j, l := range e.Result.Limits {
 				if l.Scope != got.Limits[j].Scope {
-					t.Errorf("call %d: limit %d is on %s, checked on %s", i, j, l.Scope, got.Limits[j].Scope)
+					t.Errorf("call %d: limit %d has scope %s in Explain and %s in Check", i, j, l.Scope,
+						got.Limits[j].Scope)
 				}
 			}
 			if d := e.Result.RetryAfter() - got.RetryAfter(); d < 0 || d > time.Minute ||
 				got.Allowed != (i < 2) {
-				t.Errorf("call %d: retry after %s, checked %s", i, e.Result.RetryAfter(), got.RetryAfter())
+				t.Errorf("call %d: RetryAfter is %s in Explain and %s in Check", i, e.Result.RetryAfter(),
+					got.RetryAfter())
 			}
 			if len(e.Matches) != 1 || !e.Matches[0].Won {
-				t.Errorf("matches %+v", e.Matches)
+				t.Errorf("got matches %+v, want one that won", e.Matches)
 			}
 		}
 	})
 }
 
-// While a shard does not answer, Explain explains calls of callers on other shards.
+// Explain works for callers on one shard while the other shards do not answer.
 func TestExplainWithoutAShard(t *testing.T) {
 	servers := valkeytest.StartProxiedCluster(t, 3)
 	w := open(t, servers[0].URL()+"?cluster=true")
 	w.plan(t, "free", perMinute(7)...)
 	set, first := must(w.Set(t.Context())), w.client.Nodes()[servers[0].Address()]
-	here := func(id string) bool { // other shards answer MOVED
+	onFirst := func(id string) bool { // other shards answer MOVED
 		return first.Do(t.Context(), first.B().Get().Key(keyspace.Record(id)).Build()).Error() == nil
 	}
 	key, secret := w.create(t, "caller", "free")
-	for !here(key.ID) {
+	for !onFirst(key.ID) {
 		key, secret = w.create(t, "caller", "free")
 	}
 	servers[1].Silence()
@@ -80,11 +82,12 @@ func TestExplainWithoutAShard(t *testing.T) {
 	defer cancel()
 	e, err := w.explainer.Explain(ctx, set, key, call(secret))
 	if err != nil || scopes(e.Result) != "key:7" {
-		t.Errorf("%s, %v", scopes(e.Result), err)
+		t.Errorf("got %s, %v, want key:7", scopes(e.Result), err)
 	}
 }
 
-// The answer for whoever may not call says so, whatever the limits.
+// Explain reports why a caller may not call: a denied address, a revoked or expired key,
+// a ban. Exempt addresses are reported as such.
 func TestExplainRefusals(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) {
@@ -113,27 +116,27 @@ func TestExplainRefusals(t *testing.T) {
 		expired.Expires = time.Now().Add(-time.Minute)
 		banned.Banned = time.Now().Add(time.Hour)
 		if e := explain(key, "192.0.2.1"); !e.Result.Allowed || e.Refused != "" || e.Exempt {
-			t.Errorf("plain: %+v", e)
+			t.Errorf("valid key: got %+v, want an allowed call", e)
 		}
 		if e := explain(key, "203.0.113.9"); !e.Result.Allowed || !e.Exempt {
-			t.Errorf("exempt: %+v", e)
+			t.Errorf("exempt address: got %+v, want an allowed, exempt call", e)
 		}
 		for name, e := range map[string]Explanation{
 			"denied address": explain(key, "198.51.100.7"), "revoked": explain(revoked, "192.0.2.1"),
 			"expired": explain(expired, "192.0.2.1"),
 		} {
 			if e.Result.Allowed || e.Refused == "" {
-				t.Errorf("%s: %+v", name, e)
+				t.Errorf("%s: got %+v, want a refusal", name, e)
 			}
 		}
 		if e := explain(banned, "192.0.2.1"); e.Result.Allowed || e.Result.BannedUntil.IsZero() {
-			t.Errorf("banned: %+v", e)
+			t.Errorf("banned: got %+v, want a ban", e)
 		}
 	})
 }
 
-// A HEAD call takes what the rule for GET costs and is recorded under that rule. Explain
-// says so.
+// A HEAD call costs what the rule for GET says and is recorded under that rule. Explain
+// names the reason.
 func TestHeadTakesTheCostOfGet(t *testing.T) {
 	for _, first := range []string{"GET", "HEAD"} {
 		w := open(t, valkeytest.Start(t))
@@ -160,7 +163,8 @@ func TestHeadTakesTheCostOfGet(t *testing.T) {
 			if c.Rule != "report" || c.Cost != 50 || e.Result.Rule != "report" || e.Result.Cost != 50 ||
 				e.Result.Allowed ||
 				e.Matches[0].Reason != want {
-				t.Errorf("%s after %s: %s; explained %+v", method, first, describe(c), e)
+				t.Errorf("%s after %s: got %s, explained as %+v, want rule report at cost 50", method, first,
+					describe(c), e)
 			}
 		}
 	}

@@ -15,8 +15,9 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// withGroup limits groups of every plan, and makes new keys members of one.
-func (w *world) withGroup(t *testing.T) {
+// saveGroupLimits gives every plan limits on groups, and puts new keys into the group
+// acme.
+func (w *world) saveGroupLimits(t *testing.T) {
 	t.Helper()
 	w.group = "acme"
 	w.save(t, func(s *policy.Set) {
@@ -26,8 +27,8 @@ func (w *world) withGroup(t *testing.T) {
 	})
 }
 
-// regroup moves a key to another group; empty for none.
-func (w *world) regroup(t *testing.T, k policy.Key, group string) policy.Key {
+// moveToGroup moves a key to another group; empty for none.
+func (w *world) moveToGroup(t *testing.T, k policy.Key, group string) policy.Key {
 	t.Helper()
 	k, err := w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest,
 		func(k *policy.Key) { k.Group = group })
@@ -37,16 +38,16 @@ func (w *world) regroup(t *testing.T, k policy.Key, group string) policy.Key {
 	return k
 }
 
-// usedBy is what a plan's limits count of a group.
-func (w *world) usedBy(t *testing.T, group, plan string) int64 {
+// groupUsage returns how many calls a plan's limits count for a group.
+func (w *world) groupUsage(t *testing.T, group, plan string) int64 {
 	t.Helper()
 	p, _ := must(w.Set(t.Context())).Plan(plan)
 	return must(w.GroupUsage(t.Context(), group, []policy.Plan{p}))[0].Limits[0].Used()
 }
 
-// The keys of a group share its limits, those of another group and of none do not. What
-// the group denies takes nothing from the key. Each plan counts apart, no override lifts
-// a group's limits, and they have the plan's mode.
+// The keys of a group share the group's limits; keys of other groups and of none do not.
+// A call that the group's limits deny takes nothing from the key. Each plan has counts of
+// its own. An override does not replace the group's limits. They have the plan's mode.
 func TestGroups(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) {
@@ -65,11 +66,12 @@ func TestGroups(t *testing.T) {
 		w.expect(t, call(first), "yyy")
 		if c := w.expect(t, call(second), "yyn"); scopes(c) != "key:2 group:0" || c.Group != "acme" ||
 			c.Repeats {
-			t.Errorf("denied by the group: %s of %q, repeats %t", scopes(c), c.Group, c.Repeats)
+			t.Errorf("denied by the group: got %s, group %q, Repeats %t, want key:2 group:0, acme, false",
+				scopes(c), c.Group, c.Repeats)
 		}
 		w.expect(t, call(first), "n")
 		if c := w.expect(t, call(other), "yyn"); scopes(c) != "key:98 group:0" {
-			t.Errorf("another plan: %s", scopes(c))
+			t.Errorf("another plan: got %s, want key:98 group:0", scopes(c))
 		}
 		w.expect(t, call(namesake), "yyyyn")
 		w.expect(t, call(alone), "yyyyn")
@@ -78,92 +80,93 @@ func TestGroups(t *testing.T) {
 		w.expect(t, call(first), "nn")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Shadow })
 		if c := w.expect(t, call(second), "y"); c.WouldAllow || scopes(c) != "key:1 group:0" {
-			t.Errorf("in shadow: %s, would %t", scopes(c), c.WouldAllow)
+			t.Errorf("shadow mode: got %s, WouldAllow %t, want key:1 group:0, false", scopes(c), c.WouldAllow)
 		}
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Off })
 		if c := w.expect(t, call(second), "y"); len(c.Limits) != 0 {
-			t.Errorf("off: %s", scopes(c))
+			t.Errorf("mode off: got %s, want no limits", scopes(c))
 		}
 	})
 }
 
-// A key that joins, leaves or changes its group while an environment expects it in
-// another is held to the new one by its next call. The former group gets back exactly
-// what that took, also when the new group denies.
+// A key joins, leaves or changes its group while an environment expects it in the former
+// one. The limits of the new group apply to its next call. The former group gets back
+// exactly what that call took, also if the new group denies it.
 func TestRegrouping(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", hourly(100))
-		w.withGroup(t)
+		w.saveGroupLimits(t)
 		w.save(t, func(s *policy.Set) { s.Plans[0].PerGroup = []limiter.Limit{hourly(3)} })
 		w.group = ""
 		k, secret := w.create(t, "caller", "free")
 		_, neighbour := w.create(t, "neighbour", "free")
 		counts := func(when string, want ...int64) {
 			t.Helper()
-			got := []int64{w.usedBy(t, "acme", "free"), w.usedBy(t, "zebra", "free")}
+			got := []int64{w.groupUsage(t, "acme", "free"), w.groupUsage(t, "zebra", "free")}
 			if !slices.Equal(got, want) {
-				t.Errorf("%s: acme and zebra count %d, want %d", when, got, want)
+				t.Errorf("%s: acme and zebra count %d calls, want %d", when, got, want)
 			}
 		}
 		w.expect(t, call(secret), "yy")
-		k = w.regroup(t, k, "acme")
+		k = w.moveToGroup(t, k, "acme")
 		w.expect(t, call(secret), "yy")
 		counts("joined", 2, 0)
-		k = w.regroup(t, k, "zebra")
+		k = w.moveToGroup(t, k, "zebra")
 		if c := w.expect(t, call(secret), "y"); scopes(c) != "key:95 group:2" {
-			t.Errorf("moved: %s", scopes(c))
+			t.Errorf("moved: got %s, want key:95 group:2", scopes(c))
 		}
 		counts("moved", 2, 1)
-		k = w.regroup(t, k, "acme")
+		k = w.moveToGroup(t, k, "acme")
 		w.expect(t, call(secret), "yn")
-		k = w.regroup(t, k, "zebra")
+		k = w.moveToGroup(t, k, "zebra")
 		n := must(w.Get(t.Context(), neighbour.ID()))
-		w.regroup(t, n, "zebra")
+		w.moveToGroup(t, n, "zebra")
 		w.expect(t, call(neighbour), "yyn")
 		counts("both are full", 3, 3)
-		k = w.regroup(t, k, "")
-		w.expect(t, call(secret), "y") // expected nowhere, since its last call was denied
-		k = w.regroup(t, k, "other")
+		k = w.moveToGroup(t, k, "")
+		w.expect(t, call(secret), "y") // no group is expected, since the last call was denied
+		k = w.moveToGroup(t, k, "other")
 		w.expect(t, call(secret), "y")
-		w.regroup(t, k, "zebra")
+		w.moveToGroup(t, k, "zebra")
 		if c := w.expect(t, call(secret), "n"); scopes(c) != "key:92 group:0" {
-			t.Errorf("moved into a full group: %s", scopes(c))
+			t.Errorf("moved into a full group: got %s, want key:92 group:0", scopes(c))
 		}
-		if used := w.usedBy(t, "other", "free"); used != 1 {
-			t.Errorf("the group before counts %d calls, want 1", used)
+		if used := w.groupUsage(t, "other", "free"); used != 1 {
+			t.Errorf("the former group counts %d calls, want 1", used)
 		}
 	})
 }
 
-// What a group took is given back when the check starts again for a newer Set.
-func TestSaveBetweenOwnAndGroup(t *testing.T) {
+// If a save makes the check start again before the group's step, the caller's own step is
+// given back, and the group counts the call once.
+func TestSaveBetweenOwnAndGroupSteps(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(100))
-	w.withGroup(t)
+	w.saveGroupLimits(t)
 	_, secret := w.create(t, "caller", "free")
-	w.between(t, func() {
+	w.beforeSecondTrip(t, func() {
 		w.save(t, func(s *policy.Set) { s.Plans[0].PerGroup = []limiter.Limit{hourly(50)} })
 	})
 	if c := w.expect(t, call(secret), "y"); scopes(c) != "key:99 group:49" {
-		t.Errorf("%s", scopes(c))
+		t.Errorf("got %s, want key:99 group:49", scopes(c))
 	}
 }
 
-// Explain shows the limits of the group as a check meets them.
+// Explain reports the limits of the key's group.
 func TestExplainGroup(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(100))
-	w.withGroup(t)
+	w.saveGroupLimits(t)
 	k, secret := w.create(t, "caller", "free")
 	w.expect(t, call(secret), "y")
 	e, err := w.explainer.Explain(t.Context(), must(w.Set(t.Context())), k, call(secret))
 	if err != nil || scopes(e.Result) != "key:99 group:99" || !e.Result.Allowed {
-		t.Errorf("%s, %v", scopes(e.Result), err)
+		t.Errorf("got %s, %v, want key:99 group:99", scopes(e.Result), err)
 	}
 }
 
-// The record of a key in no group has the same bytes as those of releases before groups.
-// In a group it is read as before but for the description, which has one more field.
+// A record without a group has the layout of releases before groups. With a group, the
+// description begins with the group.
 func TestGroupInTheRecord(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(100))
@@ -172,24 +175,25 @@ func TestGroupInTheRecord(t *testing.T) {
 	}
 	k, _ := w.create(t, "none", "free")
 	if r := record(k.ID); bytes.Contains(r, []byte("group")) {
-		t.Errorf("%q", r)
+		t.Errorf("no group: got %q, want no field group", r)
 	}
 	w.group = "cus_9:a@b.example-1"
 	k, _ = w.create(t, "one", "free")
-	if r := record(k.ID); !bytes.Contains(r, []byte(`one{"group":"cus_9:a@b.example-1","kind":"key",`)) {
-		t.Errorf("%q", r)
+	want := `one{"group":"cus_9:a@b.example-1","kind":"key",`
+	if r := record(k.ID); !bytes.Contains(r, []byte(want)) {
+		t.Errorf("got %q, want %q in it", r, want)
 	}
 }
 
-// atLoad is one call that was allowed, and when each state took it.
-type atLoad struct {
-	key int
-	at  map[string]time.Time
+// admittedCall is an allowed call.
+type admittedCall struct {
+	key int                  // index of the calling key
+	at  map[string]time.Time // by state: when it took the cost
 }
 
-// Three keys of one group under 200 concurrent clients of five environments: no rolling
-// window of the group or of a key holds more than its limit, and in the end the states
-// count exactly the calls that were allowed. So denials gave back what they took.
+// 200 concurrent clients call with three keys of one group in five environments. No
+// rolling window of the group or of a key holds more than its limit. In the end each
+// state counts exactly the allowed calls, so denied calls gave back what they took.
 func TestGroupUnderLoad(t *testing.T) {
 	const clients, each, environments = 200, 25, 5
 	servers := map[string]func(testing.TB) string{"valkey": valkeytest.Start,
@@ -219,7 +223,7 @@ func TestGroupUnderLoad(t *testing.T) {
 				checkers[i] = NewChecker(w.client, testPepper)
 			}
 			var mu sync.Mutex
-			var allowed []atLoad
+			var allowed []admittedCall
 			var wait sync.WaitGroup
 			for client := range clients {
 				wait.Go(func() {
@@ -231,12 +235,12 @@ func TestGroupUnderLoad(t *testing.T) {
 							return
 						}
 						if result.Allowed {
-							made := atLoad{client % len(calls), map[string]time.Time{}}
-							for _, took := range result.taken {
-								made.at[took.keys[0]] = took.at
+							admitted := admittedCall{client % len(calls), map[string]time.Time{}}
+							for _, taken := range result.taken {
+								admitted.at[taken.keys[0]] = taken.at
 							}
 							mu.Lock()
-							allowed = append(allowed, made)
+							allowed = append(allowed, admitted)
 							mu.Unlock()
 						}
 					}
@@ -247,21 +251,21 @@ func TestGroupUnderLoad(t *testing.T) {
 			w.wantWindows(t, group, shared, allowed)
 			for i, c := range calls {
 				w.wantWindows(t, keyspace.State(c.Subject), own[i], slices.DeleteFunc(slices.Clone(allowed),
-					func(made atLoad) bool { return made.key != i }))
+					func(c admittedCall) bool { return c.key != i }))
 			}
 			t.Logf("%d of %d calls were allowed", len(allowed), clients*each)
 		})
 	}
 }
 
-// wantWindows compares the calls that a state took with its limits, and with what it
-// counts now.
-func (w *world) wantWindows(t *testing.T, state string, limits []limiter.Limit, allowed []atLoad) {
+// wantWindows requires that no rolling window of the allowed calls exceeds its limit, and
+// that the state counts exactly these calls.
+func (w *world) wantWindows(t *testing.T, state string, limits []limiter.Limit, allowed []admittedCall) {
 	t.Helper()
 	times := make([]time.Time, len(allowed))
-	for i, made := range allowed {
-		if times[i] = made.at[state]; times[i].IsZero() {
-			t.Fatalf("an allowed call did not take from %s", state)
+	for i, c := range allowed {
+		if times[i] = c.at[state]; times[i].IsZero() {
+			t.Fatalf("an allowed call took nothing from %s", state)
 		}
 	}
 	slices.SortFunc(times, time.Time.Compare)
@@ -274,7 +278,7 @@ func (w *world) wantWindows(t *testing.T, state string, limits []limiter.Limit, 
 			most = max(most, i-first+1)
 		}
 		if int64(most) > l.Requests {
-			t.Errorf("%s: a window of %s holds %d calls, the limit is %d", state, l.Window, most, l.Requests)
+			t.Errorf("%s: a window of %s holds %d calls, want at most %d", state, l.Window, most, l.Requests)
 		}
 	}
 	program := must(limiter.Compile(limits, time.Now()))
@@ -282,23 +286,23 @@ func (w *world) wantWindows(t *testing.T, state string, limits []limiter.Limit, 
 		Limits: limits}}))
 	longest := peeked[0].Limits[len(limits)-1]
 	if longest.Used() != int64(len(times)) {
-		t.Errorf("%s counts %d calls, %d were allowed", state, longest.Used(), len(times))
+		t.Errorf("%s counts %d calls, want the %d allowed", state, longest.Used(), len(times))
 	}
 }
 
-// The name of a group is a short text that fits into a path.
+// The name of a group is a short text that needs no escaping in a path.
 func TestGroupNames(t *testing.T) {
-	for name, good := range map[string]bool{"acme": true, "A": true, "cus_NffrFeUfNV2Hib": true,
+	for name, valid := range map[string]bool{"acme": true, "A": true, "cus_NffrFeUfNV2Hib": true,
 		"7.b:c@d-e": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false,
 		"": false, "..": false, ".": false,
 		"-a": false, "a b": false, "a/b": false, "a\"b": false, "é": false, "a\x00": false, "a<b": false} {
-		if problem := policy.GroupProblem(name); (problem == "") != good {
-			t.Errorf("%q: %q", name, problem)
+		if problem := policy.GroupProblem(name); (problem == "") != valid {
+			t.Errorf("%q: got problem %q, want valid %t", name, problem, valid)
 		}
 	}
 }
 
-// Limits on groups are validated as limits that callers share.
+// Limits on groups are validated as shared limits are.
 func TestGroupLimitsValidated(t *testing.T) {
 	denied := hourly(5)
 	denied.CountDenied = true

@@ -33,17 +33,17 @@ var (
 	byTest     = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
-// world is a store with plans, and a checker as a check function has one.
+// world is a registry and the Checkers under test, all on one Valkey.
 type world struct {
 	*registry.Store
-	checker   *Checker
-	explainer *Checker // with the rights of the admin function
+	checker   *Checker // with the permissions of the check function
+	explainer *Checker // with the permissions of the admin function
 	client    valkey.Client
-	group     string // of keys that create makes
+	group     string // group of the keys that create makes; empty for none
 }
 
-// open returns a world in which the store has the rights of the admin function, the
-// checker those of the check function, and client all.
+// open returns a world on the server at url. Its Store has the permissions of the admin
+// function, its client has all.
 func open(t testing.TB, url string) *world {
 	t.Helper()
 	admin := storetest.Connect(t, valkeytest.As(t, url, "admin", acl.Rules(acl.Admin())))
@@ -54,13 +54,13 @@ func open(t testing.TB, url string) *world {
 	}
 }
 
-// onSingleServers runs a test on a real Valkey and on the embedded server.
+// onSingleServers runs a test on Valkey and on the embedded server.
 func onSingleServers(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
 	storetest.OnSingleServers(t, func(t *testing.T, url string) { test(t, open(t, url)) })
 }
 
-// onEveryServer runs a test on a cluster too.
+// onEveryServer runs a test on Valkey, on the embedded server and on a cluster.
 func onEveryServer(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
 	storetest.OnEveryServer(t, func(t *testing.T, url string) { test(t, open(t, url)) })
@@ -70,7 +70,7 @@ func perMinute(requests int64) []limiter.Limit {
 	return []limiter.Limit{{Requests: requests, Window: time.Minute}}
 }
 
-// save changes the Set.
+// save changes and saves the policy set.
 func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 	t.Helper()
 	set, err := w.Set(t.Context())
@@ -85,31 +85,31 @@ func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 	return saved
 }
 
-// saveOld changes the Set as an older release did, which refused less.
-func (w *world) saveOld(t testing.TB, change func(*policy.Set)) *policy.Set {
+// saveLegacy saves a policy set that older releases accepted and this one refuses.
+func (w *world) saveLegacy(t testing.TB, change func(*policy.Set)) *policy.Set {
 	t.Helper()
 	set := must(w.Set(t.Context()))
 	change(set)
-	saved, err := w.tryOld(t.Context(), set)
+	saved, err := w.trySaveLegacy(t.Context(), set)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return saved
 }
 
-// tryOld saves a Set that may count denied calls on shared limits: it saves the Set
-// without them, and puts them into the stored text.
-func (w *world) tryOld(ctx context.Context, set *policy.Set) (*policy.Set, error) {
+// trySaveLegacy saves a policy set whose shared limits may count denied calls. It saves
+// the set without CountDenied, then writes the original limits to the stored set.
+func (w *world) trySaveLegacy(ctx context.Context, set *policy.Set) (*policy.Set, error) {
 	if err := set.Validate(); err != nil {
 		return nil, err
 	}
 	allowed := *set
-	allowed.Global.Limits = uncounted(set.Global.Limits)
-	allowed.PerIP.Limits = uncounted(set.PerIP.Limits)
+	allowed.Global.Limits = withoutCountDenied(set.Global.Limits)
+	allowed.PerIP.Limits = withoutCountDenied(set.PerIP.Limits)
 	allowed.Routes = slices.Clone(set.Routes)
 	for i, r := range set.Routes {
-		allowed.Routes[i].PerIP = uncounted(r.PerIP)
-		allowed.Routes[i].Shared = uncounted(r.Shared)
+		allowed.Routes[i].PerIP = withoutCountDenied(r.PerIP)
+		allowed.Routes[i].Shared = withoutCountDenied(r.Shared)
 	}
 	saved, err := w.SaveSet(ctx, allowed, byTest)
 	if err != nil || len(set.SharedCountDenied()) == 0 {
@@ -126,7 +126,7 @@ func (w *world) tryOld(ctx context.Context, set *policy.Set) (*policy.Set, error
 	return saved, w.client.Do(ctx, w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error()
 }
 
-func uncounted(limits []limiter.Limit) []limiter.Limit {
+func withoutCountDenied(limits []limiter.Limit) []limiter.Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
 		limits[i].CountDenied = false
@@ -134,7 +134,8 @@ func uncounted(limits []limiter.Limit) []limiter.Limit {
 	return limits
 }
 
-// plan saves a plan of this name with these limits.
+// plan saves a plan with this name and these limits. It replaces the limits of an
+// existing plan.
 func (w *world) plan(t testing.TB, name string, limits ...limiter.Limit) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
@@ -163,17 +164,18 @@ func call(secret apikey.Secret) Call {
 		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
 }
 
-// check makes a check that must be decided.
+// check checks a call. It fails the test if there is no decision.
 func (w *world) check(t testing.TB, c Call) Result {
 	t.Helper()
-	checked, err := w.checker.Check(t.Context(), c, nil)
+	result, err := w.checker.Check(t.Context(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return checked
+	return result
 }
 
-// expect makes checks and compares which were allowed: "yyn".
+// expect checks a call len(want) times and compares which were allowed, as in "yyn". It
+// returns the last result.
 func (w *world) expect(t testing.TB, c Call, want string) Result {
 	t.Helper()
 	var last Result
@@ -183,7 +185,7 @@ func (w *world) expect(t testing.TB, c Call, want string) Result {
 		got += map[bool]string{true: "y", false: "n"}[last.Allowed]
 	}
 	if got != want {
-		t.Fatalf("allowed: %s, want %s; last %s", got, want, describe(last))
+		t.Fatalf("allowed %s, want %s; last result %s", got, want, describe(last))
 	}
 	return last
 }
@@ -199,10 +201,11 @@ func must[T any](v T, err error) T {
 	return v
 }
 
+// wantInvalid requires an InvalidError about exactly one field.
 func wantInvalid(t *testing.T, err error, field string) {
 	t.Helper()
 	var invalid *policy.InvalidError
 	if !errors.As(err, &invalid) || len(invalid.Fields) != 1 || invalid.Fields[0].Field != field {
-		t.Errorf("%s: %v, want an InvalidError about it alone", field, err)
+		t.Errorf("got %v, want an InvalidError about %s alone", err, field)
 	}
 }

@@ -11,14 +11,15 @@ import (
 	"tidegate/internal/policy"
 )
 
-// modelLease is what an environment holds of leased limits, as an oracle has it.
+// modelLease is the oracle's model of a lease that an environment holds.
 type modelLease struct {
-	asked, at  time.Time
-	size, left int64
-	limits     []limiter.Usage // without the lease
+	requested, at time.Time // by the environment's clock; by the server's
+	size, left    int64
+	limits        []limiter.Usage // as of at; Remaining excludes the lease
 }
 
-// largerLeases lets leases be half of what remains, so that small limits are leased too.
+// largerLeases lets a lease take up to half of what remains, so that small limits are
+// leased too.
 func largerLeases(t *testing.T) {
 	t.Helper()
 	before := lease.MaxPart
@@ -26,18 +27,19 @@ func largerLeases(t *testing.T) {
 	t.Cleanup(func() { lease.MaxPart = before })
 }
 
-// longer is by how much the windows of a state are longer than those of its limits.
-func (o *oracle) longer(id string, lease policy.Duration) time.Duration {
+// extension returns by how much a state's windows are longer than those configured.
+func (o *oracle) extension(id string, lease policy.Duration) time.Duration {
 	if l := o.set.ShrinkingLeases[id]; l.Lease > lease && o.now.Before(l.Until) {
-		o.met["by a shrinking lease"]++
+		o.cases["windows of a shrinking lease"]++
 		return time.Duration(l.Lease)
 	}
 	return time.Duration(lease)
 }
 
-// shortened makes good that a window gets shorter at the end of a shrinking lease.
-func (o *oracle) shortened(limits []limiter.Usage, id string, lease policy.Duration) {
-	left, shorter := o.set.ShrinkingLeases[id].Until.Sub(o.now), o.longer(id, lease)-time.Duration(lease)
+// shortenWaits shortens the waits that reach beyond the end of a shrinking lease, because
+// windows get shorter then.
+func (o *oracle) shortenWaits(limits []limiter.Usage, id string, lease policy.Duration) {
+	left, shorter := o.set.ShrinkingLeases[id].Until.Sub(o.now), o.extension(id, lease)-time.Duration(lease)
 	if left <= 0 || shorter == 0 {
 		return
 	}
@@ -50,7 +52,8 @@ func (o *oracle) shortened(limits []limiter.Usage, id string, lease policy.Durat
 	}
 }
 
-func lengthened(limits []limiter.Limit, by time.Duration) []limiter.Limit {
+// withLongerWindows returns limits whose logs have longer windows.
+func withLongerWindows(limits []limiter.Limit, by time.Duration) []limiter.Limit {
 	limits = slices.Clone(limits)
 	for i := range limits {
 		if limits[i].Algorithm == limiter.Log {
@@ -60,43 +63,46 @@ func lengthened(limits []limiter.Limit, by time.Duration) []limiter.Limit {
 	return limits
 }
 
-// lease takes a cost from what the environment holds, or with more from the state.
+// lease takes a cost from the lease that the environment holds, or requests the next
+// lease from the state.
 func (o *oracle) lease(id, name string, limits []limiter.Limit, duration time.Duration, cost int64) (
 	limiter.Decision, *modelLease,
 ) {
 	at := fmt.Sprintf("%d %d %s", o.env, o.set.Version, name)
 	clock, l := o.now.Add(o.skew[o.env]), o.leases[at]
-	if l != nil && clock.Sub(l.asked) < duration*999/1000 && l.left >= cost {
+	if l != nil && clock.Sub(l.requested) < duration*999/1000 && l.left >= cost {
 		l.left -= cost
-		o.met["drawn"]++
+		o.cases["drawn from a lease"]++
 		return l.decision(o.now), l
 	}
 	size := cost
 	if l != nil {
-		size = max(cost, min(o.next(l, clock.Sub(l.asked), duration, cost),
+		size = max(cost, min(o.nextSize(l, clock.Sub(l.requested), duration, cost),
 			(leastRemaining(l.limits)+l.left)/lease.MaxPart))
 		if l.left > 0 {
 			o.refund(name, limits, l.left, l.at)
-			o.met["given back"]++
+			o.cases["unused lease given back"]++
 		}
 	}
 	d := o.take(name, limits, size)
 	if size > cost && !d.Allowed {
 		size = cost
 		d = o.take(name, limits, size)
-		o.met["the cost alone"]++
+		o.cases["only the cost from a leased limit"]++
 	}
-	o.shortened(d.Limits, id, policy.Duration(duration))
+	o.shortenWaits(d.Limits, id, policy.Duration(duration))
 	o.leases[at] = nil
 	if !d.Allowed {
 		return d, nil
 	}
-	l = &modelLease{asked: clock, at: o.now, size: size, left: size - cost, limits: slices.Clone(d.Limits)}
+	l = &modelLease{requested: clock, at: o.now, size: size, left: size - cost,
+		limits: slices.Clone(d.Limits)}
 	o.leases[at] = l
 	return l.decision(o.now), l
 }
 
-func (o *oracle) next(l *modelLease, age, lease time.Duration, cost int64) int64 {
+// nextSize returns the size of the lease after l, before it is bounded by what remains.
+func (o *oracle) nextSize(l *modelLease, age, lease time.Duration, cost int64) int64 {
 	over := age >= lease
 	if over && 2*l.left > l.size {
 		return cost
@@ -110,6 +116,7 @@ func (o *oracle) next(l *modelLease, age, lease time.Duration, cost int64) int64
 	return l.size
 }
 
+// decision returns the decision about a cost drawn from the lease.
 func (l *modelLease) decision(now time.Time) limiter.Decision {
 	d := limiter.Decision{Allowed: true, Now: now, Limits: slices.Clone(l.limits)}
 	for i := range d.Limits {
@@ -124,6 +131,7 @@ func (l *modelLease) decision(now time.Time) limiter.Decision {
 	return d
 }
 
+// refund gives the unused calls of a lease back to the state.
 func (o *oracle) refund(name string, limits []limiter.Limit, cost int64, at time.Time) {
 	state, now := o.state(name, limits), o.now
 	step := func(m *limiter.Model) limiter.Decision { return m.Refund(now, limits, cost, at, 0) }
@@ -131,6 +139,8 @@ func (o *oracle) refund(name string, limits []limiter.Limit, cost int64, at time
 	step(state.model())
 }
 
+// leastRemaining returns the least that remains of the limits that are not in shadow
+// mode.
 func leastRemaining(limits []limiter.Usage) int64 {
 	least := int64(1 << 40)
 	for _, u := range limits {

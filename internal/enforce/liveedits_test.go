@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	loaders   = 4
-	loadCalls = 60 // that each loader makes before the next edit at least
+	loadWorkers = 4
+	loadCalls   = 60 // calls that each worker makes at least before the next edit
 )
 
-// load is callers who never stop calling, each from a check function of its own.
+// load has workers that call without a pause, each with a Checker of its own.
 type load struct {
 	t       *testing.T
-	phase   atomic.Int64 // edits that were acknowledged
-	made    [loaders]atomic.Int64
+	edits   atomic.Int64 // number of acknowledged edits
+	made    [loadWorkers]atomic.Int64
 	allowed atomic.Int64
 	done    chan struct{}
 	wg      sync.WaitGroup
 }
 
-// startLoad calls with what next returns. judge says what is wrong with the answer to a
-// call that started after so many edits were acknowledged.
+// startLoad starts workers that call with the secrets that next returns. judge validates
+// the result of a call that started after this number of acknowledged edits.
 func (w *world) startLoad(t *testing.T, next func() apikey.Secret,
-	judge func(phase int64, c *Result, err error) error) *load {
+	judge func(edits int64, c *Result, err error) error) *load {
 	l := &load{t: t, done: make(chan struct{})}
-	for i := range loaders {
+	for i := range loadWorkers {
 		checker := NewChecker(w.client, testPepper)
 		l.wg.Go(func() {
-			for !l.over() {
-				secret, phase := next(), l.phase.Load()
+			for !l.ended() {
+				secret, edits := next(), l.edits.Load()
 				c, err := checker.Check(t.Context(), call(secret), nil)
 				if c.Allowed {
 					l.allowed.Add(1)
 				}
-				if err := judge(phase, &c, err); err != nil {
-					t.Errorf("after %d edits: %v", phase, err)
+				if err := judge(edits, &c, err); err != nil {
+					t.Errorf("after %d edits: %v", edits, err)
 					return
 				}
 				l.made[i].Add(1)
@@ -56,7 +56,8 @@ func (w *world) startLoad(t *testing.T, next func() apikey.Secret,
 	return l
 }
 
-func (l *load) over() bool {
+// ended reports whether the load was stopped or the test failed.
+func (l *load) ended() bool {
 	select {
 	case <-l.done:
 		return true
@@ -65,15 +66,15 @@ func (l *load) over() bool {
 	}
 }
 
-// pass waits until every loader has made some calls more.
-func (l *load) pass() {
-	var targets [loaders]int64
+// waitForCalls waits until every worker has made another loadCalls calls.
+func (l *load) waitForCalls() {
+	var targets [loadWorkers]int64
 	for i := range l.made {
 		targets[i] = l.made[i].Load() + loadCalls
 	}
-	waiting.Until(l.t, "calls of every loader", func() bool {
+	waiting.Until(l.t, "calls of every worker", func() bool {
 		for i := range l.made {
-			if l.made[i].Load() < targets[i] && !l.over() {
+			if l.made[i].Load() < targets[i] && !l.ended() {
 				return false
 			}
 		}
@@ -81,12 +82,12 @@ func (l *load) pass() {
 	})
 }
 
-// edit edits while calls are made before, during and after.
+// edit runs change, with calls before, during and after it.
 func (l *load) edit(change func()) {
-	l.pass()
+	l.waitForCalls()
 	change()
-	l.phase.Add(1)
-	l.pass()
+	l.edits.Add(1)
+	l.waitForCalls()
 }
 
 // stop ends the load and returns how many calls were allowed.
@@ -96,16 +97,17 @@ func (l *load) stop() int64 {
 	return l.allowed.Load()
 }
 
+// hourly returns a limit per hour.
 func hourly(requests int64) limiter.Limit {
 	return limiter.Limit{Requests: requests, Window: time.Hour}
 }
 
-// Whatever is edited under load, every check that starts after the save was acknowledged
-// obeys, and what was used stays used: over all of it as many calls are allowed as the
-// highest limit says.
+// An edit of a limit under load applies to every check that starts after it was
+// acknowledged. Earlier calls stay counted: in total, as many calls are allowed as the
+// highest limit admits.
 func TestLimitEditsUnderLoad(t *testing.T) {
 	for name, c := range map[string]struct {
-		limits []limiter.Limit // one after the other
+		limits []limiter.Limit // in the order of the edits
 		want   int64
 	}{
 		"raise": {[]limiter.Limit{hourly(50), hourly(80), hourly(200)}, 200},
@@ -125,9 +127,9 @@ func TestLimitEditsUnderLoad(t *testing.T) {
 			}
 			l := w.startLoad(t, func() apikey.Secret {
 				return secret
-			}, func(phase int64, c *Result, err error) error {
-				if err != nil || len(c.Limits) != 1 || order[c.Limits[0].Limit] < phase {
-					return fmt.Errorf("%s, %w", describe(*c), err)
+			}, func(edits int64, c *Result, err error) error {
+				if err != nil || len(c.Limits) != 1 || order[c.Limits[0].Limit] < edits {
+					return fmt.Errorf("got %s, %w, want limit %d or a later one", describe(*c), err, edits)
 				}
 				return nil
 			})
@@ -135,21 +137,21 @@ func TestLimitEditsUnderLoad(t *testing.T) {
 				l.edit(func() { w.plan(t, "free", next) })
 			}
 			if allowed := l.stop(); allowed != c.want {
-				t.Errorf("%d calls allowed, want %d", allowed, c.want)
+				t.Errorf("got %d allowed calls, want %d", allowed, c.want)
 			}
 		})
 	}
 }
 
-// A plan of 10,000 keys is edited as one: whichever key calls next obeys.
+// An edit of a plan applies to the next call of each of its 10,000 keys.
 func TestPlanOfManyKeysUnderLoad(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(100_000))
 	secrets := w.createMany(t, 10_000)
 	next := func() apikey.Secret { return secrets[rand.IntN(len(secrets))] }
-	l := w.startLoad(t, next, func(phase int64, c *Result, err error) error {
-		if err != nil || c.Limits[0].Limit.Requests < 100_000+phase || c.SetVersion < 1+phase {
-			return fmt.Errorf("%s, %w", describe(*c), err)
+	l := w.startLoad(t, next, func(edits int64, c *Result, err error) error {
+		if err != nil || c.Limits[0].Limit.Requests < 100_000+edits || c.SetVersion < 1+edits {
+			return fmt.Errorf("got %s, %w, want the newest plan", describe(*c), err)
 		}
 		return nil
 	})
@@ -157,14 +159,14 @@ func TestPlanOfManyKeysUnderLoad(t *testing.T) {
 		l.edit(func() { w.plan(t, "free", hourly(100_001+int64(i))) })
 	}
 	l.stop()
-	// And every single one of them, once.
 	for _, secret := range secrets {
 		if c := w.check(t, call(secret)); c.Limits[0].Limit.Requests != 100_005 {
-			t.Fatalf("%s: an old plan", describe(c))
+			t.Fatalf("got %s, want a limit of 100,005", describe(c))
 		}
 	}
 }
 
+// createMany creates n keys of the plan free.
 func (w *world) createMany(t *testing.T, n int) []apikey.Secret {
 	t.Helper()
 	secrets := make([]apikey.Secret, n)
@@ -188,8 +190,7 @@ func (w *world) createMany(t *testing.T, n int) []apikey.Secret {
 	return secrets
 }
 
-// An override ends at its instant on the server's clock, to the microsecond, without
-// anybody's doing.
+// An override ends by itself, exactly at its end on the server's clock.
 func TestOverrideEndsUnderLoad(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(20))
@@ -208,33 +209,33 @@ func TestOverrideEndsUnderLoad(t *testing.T) {
 			ended.Add(1)
 		}
 		if err != nil || c.Source != want || want == "override" && !c.Allowed {
-			return fmt.Errorf("%s, %w; want the %s", describe(*c), err, want)
+			return fmt.Errorf("got %s, %w, want the limits of the %s", describe(*c), err, want)
 		}
 		return nil
 	})
-	for ended.Load() < loadCalls && !l.over() {
-		l.pass()
+	for ended.Load() < loadCalls && !l.ended() {
+		l.waitForCalls()
 	}
 	l.stop()
 }
 
-// A revoked key is unknown to every check that starts after the revocation was
-// acknowledged.
+// Every check that starts after a revocation was acknowledged finds the key unknown.
 func TestRevocationUnderLoad(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(1_000_000))
 	k, secret := w.create(t, "busy", "free")
 	l := w.startLoad(t, func() apikey.Secret {
 		return secret
-	}, func(phase int64, c *Result, err error) error {
+	}, func(edits int64, c *Result, err error) error {
 		unknown := errors.Is(err, policy.ErrUnknownKey)
-		if phase == 1 && !unknown || err != nil && !unknown || unknown && c.Allowed {
-			return fmt.Errorf("%s, %w", describe(*c), err)
+		if edits == 1 && !unknown || err != nil && !unknown || unknown && c.Allowed {
+			return fmt.Errorf("got %s, %w, want an unknown key once it is revoked", describe(*c), err)
 		}
 		return nil
 	})
 	l.edit(func() { must(w.Revoke(t.Context(), k.ID, k.Version, byTest)) })
-	if allowed := l.stop(); allowed < loaders*loadCalls {
-		t.Errorf("%d calls allowed before, want %d at least", allowed, loaders*loadCalls)
+	if allowed := l.stop(); allowed < loadWorkers*loadCalls {
+		t.Errorf("before the revocation: got %d allowed calls, want at least %d", allowed,
+			loadWorkers*loadCalls)
 	}
 }

@@ -19,43 +19,44 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// oracle answers checks as a Checker must: limiter.Models, one for each state, and in
-// plain Go what is decided between them. Its clock stands while a check is made.
+// oracle returns the result that a Checker must return. It has a limiter.Model for each
+// state, and combines their decisions in Go. Its clock does not advance during a check.
 type oracle struct {
 	set       *policy.Set // in force
 	keys      map[string]policy.Key
-	states    map[string]*replay
-	bans      map[string]lockout
+	states    map[string]*modelState
+	bans      map[string]modelBan
 	addresses policyset.AddressKey
 	now       time.Time
-	env       int // the environment whose check it is
-	skew      []time.Duration
-	leases    map[string]*modelLease
+	env       int                    // index of the checking environment
+	skew      []time.Duration        // by environment: how far its clock is ahead of now
+	leases    map[string]*modelLease // by environment, version of the policy set, and state
 	recent    map[string]allowedCall // by environment, caller and route
-	met       map[string]int         // how often rare cases were met
+	cases     map[string]int         // how often rare cases were met
 }
 
-// replay is a state: the steps that were made on it, so that the last can be undone.
-type replay struct {
+// modelState models a state by the steps made on it, so that the last one can be undone.
+type modelState struct {
 	steps  []func(*limiter.Model) limiter.Decision
-	limits []limiter.Limit // of the last
+	limits []limiter.Limit // of the last step
 }
 
-type lockout struct {
-	level           int
-	till, forgotten time.Time
+// modelBan is a caller's automatic ban.
+type modelBan struct {
+	level          int
+	until, resetAt time.Time
 }
 
 func newOracle(w *world) *oracle {
 	return &oracle{
-		keys: map[string]policy.Key{}, states: map[string]*replay{}, bans: map[string]lockout{},
+		keys: map[string]policy.Key{}, states: map[string]*modelState{}, bans: map[string]modelBan{},
 		addresses: w.checker.addresses,
 		now:       time.Unix(1_800_000_000, 0), leases: map[string]*modelLease{},
-		recent: map[string]allowedCall{}, met: map[string]int{},
+		recent: map[string]allowedCall{}, cases: map[string]int{},
 	}
 }
 
-func (r *replay) model() *limiter.Model {
+func (r *modelState) model() *limiter.Model {
 	var m limiter.Model
 	for _, step := range r.steps {
 		step(&m)
@@ -63,17 +64,18 @@ func (r *replay) model() *limiter.Model {
 	return &m
 }
 
-// state returns the state of this name, with these limits from now on.
-func (o *oracle) state(name string, limits []limiter.Limit) *replay {
+// state returns the state with this name, and sets its limits.
+func (o *oracle) state(name string, limits []limiter.Limit) *modelState {
 	if o.states[name] == nil {
-		o.states[name] = &replay{}
+		o.states[name] = &modelState{}
 	}
 	o.states[name].limits = limits
 	return o.states[name]
 }
 
-// take makes a step; cost 0 looks, which may carry a state over to other limits, below 0
-// gives back what was taken now, but for some limits in shadow mode.
+// take makes a step on a state. Cost 0 takes nothing, but may convert the state to other
+// limits. A cost below 0 gives back what was taken now; spared masks the shadow limits
+// that gave nothing.
 func (o *oracle) take(name string, limits []limiter.Limit, cost int64, spared ...byte) limiter.Decision {
 	state, now := o.state(name, limits), o.now
 	step := func(m *limiter.Model) limiter.Decision {
@@ -95,25 +97,27 @@ func (o *oracle) undo(name string) {
 	o.states[name].steps = steps[:len(steps)-1]
 }
 
-// held is a decision on one state about a call.
-type heldLimits struct {
+// stateDecision is the decision of one state about a call.
+type stateDecision struct {
 	name  string
 	scope string
 	mode  policy.Mode
 	cost  int64
 	limiter.Decision
-	lease *modelLease // that it came from
+	lease *modelLease // lease that gave the cost; nil if the state did
 }
 
 // denies reports whether the decision denies the call.
-func (h heldLimits) denies() bool { return h.mode == policy.Enforce && !h.Allowed }
+func (h stateDecision) denies() bool { return h.mode == policy.Enforce && !h.Allowed }
 
-func (o *oracle) hold(name, scope string, mode policy.Mode, limits []limiter.Limit, cost int64) heldLimits {
-	return heldLimits{name, scope, policy.OrEnforce(mode), cost, o.take(name, limits, cost), nil}
+// decide takes a cost from a state and returns the decision.
+func (o *oracle) decide(name, scope string, mode policy.Mode, limits []limiter.Limit,
+	cost int64) stateDecision {
+	return stateDecision{name, scope, policy.OrEnforce(mode), cost, o.take(name, limits, cost), nil}
 }
 
-// giveBack returns to the states what they gave for a call that is denied.
-func (o *oracle) giveBack(all []heldLimits) {
+// giveBack returns the cost of a denied call to the states and leases that gave it.
+func (o *oracle) giveBack(all []stateDecision) {
 	for _, h := range all {
 		if h.lease != nil {
 			h.lease.left += h.cost
@@ -123,12 +127,13 @@ func (o *oracle) giveBack(all []heldLimits) {
 	}
 }
 
-// restored are the limits as they are reported when nothing was taken in the end.
-func restored(all []heldLimits, given bool) []LimitState {
+// reportedLimits returns the limits as a Result reports them. givenBack means that the
+// costs were given back.
+func reportedLimits(all []stateDecision, givenBack bool) []LimitState {
 	var limits []LimitState
 	for _, h := range all {
 		for _, u := range h.Limits {
-			if given && h.Allowed && !u.Exceeded() {
+			if givenBack && h.Allowed && !u.Exceeded() {
 				u.Remaining = min(u.Remaining+h.cost, u.Limit.Requests)
 				if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == limiter.Counter {
 					u.Next = 0 // unknown
@@ -144,7 +149,7 @@ func restored(all []heldLimits, given bool) []LimitState {
 	return limits
 }
 
-// verdict is what a Check must return.
+// verdict is the result that a Check must return.
 type verdict struct {
 	unknown, refused               bool
 	allowed, wouldAllow, candidate bool
@@ -171,29 +176,29 @@ func exempt(set *policy.Set, address netip.Addr) bool {
 	return slices.ContainsFunc(set.Exempt, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// check is Checker.Check of a call by an API key. Shared limits are asked when the
-// caller's own step allowed the call, or its last call was allowed in this environment
-// lately and no list of routes is looked at.
+// check predicts Checker.Check for a call with an API key. Shared limits are checked if
+// the caller's own limits allow the call. They are also checked if the caller was allowed
+// here lately and no access list applies (lists is false).
 func (o *oracle) check(id string, address netip.Addr, path string, lists bool) verdict {
 	rule := ruleOf(o.set, path)
 	free := rule.Cost == 0 || exempt(o.set, address)
 	early := !free && !lists && o.allowedLately(id, rule)
 	own, v := o.own(id, path, rule, free)
-	may := !v.unknown && !v.refused && v.banned.IsZero()
-	v.allowed = may && (free || !slices.ContainsFunc(own, heldLimits.denies))
-	var others []heldLimits
-	switch last := o.recent[o.recentNames(id, rule)[0]].group; {
+	mayCall := !v.unknown && !v.refused && v.banned.IsZero()
+	v.allowed = mayCall && (free || !slices.ContainsFunc(own, stateDecision.denies))
+	var others []stateDecision
+	switch last := o.recent[o.recentKeys(id, rule)[0]].group; {
 	case !free && v.allowed:
 		group := o.groupOf(id)
 		others = o.shared(o.set, rule, address)
 		if early && last != group {
 			o.giveBack(o.group(last, rule))
-			o.met["a caller who left or joined a group"]++
+			o.cases["a caller who left or joined a group"]++
 		}
-		if !early || last == group || !slices.ContainsFunc(others, heldLimits.denies) {
+		if !early || last == group || !slices.ContainsFunc(others, stateDecision.denies) {
 			others = append(others, o.group(group, rule)...)
 		}
-		v.allowed = !slices.ContainsFunc(others, heldLimits.denies)
+		v.allowed = !slices.ContainsFunc(others, stateDecision.denies)
 		if !v.allowed {
 			o.giveBack(own)
 			o.giveBack(others)
@@ -201,47 +206,49 @@ func (o *oracle) check(id string, address netip.Addr, path string, lists bool) v
 	case early:
 		o.giveBack(o.shared(o.set, rule, address))
 		o.giveBack(o.group(last, rule))
-		o.met["a caller allowed lately that is denied"]++
+		o.cases["a caller allowed lately that is denied"]++
 	}
-	v.wouldAllow = may
+	v.wouldAllow = mayCall
 	for _, h := range slices.Concat(own, others) {
 		v.wouldAllow = v.wouldAllow && h.WouldAllow()
 		if h.Allowed && !h.WouldAllow() {
-			o.met["a call above a limit in shadow mode"]++
+			o.cases["a call above a limit in shadow mode"]++
 		}
 	}
 	if free && v.allowed {
 		v.wouldAllow, v.candidate = true, true
 	}
 	o.learn(id, rule, own, v, free)
-	v.limits = append(restored(own, !v.allowed), restored(others, !v.allowed)...)
+	v.limits = append(reportedLimits(own, !v.allowed), reportedLimits(others, !v.allowed)...)
 	return v
 }
 
-// allowedCall is what an environment knows of the last call of a caller, which was
+// allowedCall is what an environment remembers of a caller's last call, which was
 // allowed.
 type allowedCall struct {
 	version   int64
 	at, until time.Time // by the environment's clock
-	left      int64
+	left      int64     // least that remained of the enforced limits
 	group     keyGroup
 }
 
-// allowedLately reports whether the caller may be expected to pass its own limits.
+// allowedLately reports whether the caller is expected to pass its own limits.
 func (o *oracle) allowedLately(id string, rule policy.Route) bool {
 	clock := o.now.Add(o.skew[o.env])
-	for _, name := range o.recentNames(id, rule) {
+	for _, name := range o.recentKeys(id, rule) {
 		c, found := o.recent[name]
 		if !found || c.version != o.set.Version || clock.Sub(c.at) >= 10*time.Second ||
 			!clock.Before(c.until) || c.left < rule.Cost {
 			return false
 		}
 	}
-	o.met["a caller allowed lately"]++
+	o.cases["a caller allowed lately"]++
 	return true
 }
 
-func (o *oracle) recentNames(id string, rule policy.Route) []string {
+// recentKeys returns the keys of recent for a call: that of the caller's own limits, and
+// that of the route's limits on it, if any.
+func (o *oracle) recentKeys(id string, rule policy.Route) []string {
 	names := []string{fmt.Sprintf("%d %s", o.env, id)}
 	if len(rule.PerKey) > 0 && rule.Mode != policy.Off {
 		names = append(names, names[0]+" "+rule.Name)
@@ -249,10 +256,10 @@ func (o *oracle) recentNames(id string, rule policy.Route) []string {
 	return names
 }
 
-// learn notes what a call says of the next by the same caller in this environment.
-func (o *oracle) learn(id string, rule policy.Route, own []heldLimits, v verdict, free bool) {
+// learn records a call for the caller's next call in this environment.
+func (o *oracle) learn(id string, rule policy.Route, own []stateDecision, v verdict, free bool) {
 	clock, k := o.now.Add(o.skew[o.env]), o.keys[id]
-	for i, name := range o.recentNames(id, rule) {
+	for i, name := range o.recentKeys(id, rule) {
 		if !v.allowed {
 			delete(o.recent, name)
 			continue
@@ -280,15 +287,16 @@ func (o *oracle) learn(id string, rule policy.Route, own []heldLimits, v verdict
 	}
 }
 
-// own is what the caller's own limits say, all or nothing, and its bans.
-func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []heldLimits, v verdict) {
+// own predicts the caller's own step: access, bans, and the caller's own limits, which
+// are taken all or none.
+func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []stateDecision, v verdict) {
 	v.candidate = true
 	k := o.keys[id]
 	if k.Status != policy.Active || !k.Expires.IsZero() && !o.now.Before(k.Expires) {
 		v.unknown = true
 		return nil, v
 	}
-	if v.refused = !opened(k.Allow, path); v.refused {
+	if v.refused = !opens(k.Allow, path); v.refused {
 		return nil, v
 	}
 	if v.banned = k.Banned; o.now.Before(v.banned) {
@@ -296,11 +304,11 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []heldL
 	}
 	v.banned = time.Time{}
 	plan, _ := o.set.Plan(k.Plan)
-	if v.refused = !opened(plan.Allow, path); v.refused {
+	if v.refused = !opens(plan.Allow, path); v.refused {
 		return nil, v
 	}
-	if lock := o.bans[id]; o.set.Bans != nil && o.now.Before(lock.till) {
-		v.banned = lock.till
+	if ban := o.bans[id]; o.set.Bans != nil && o.now.Before(ban.until) {
+		v.banned = ban.until
 		return nil, v
 	}
 	cost := rule.Cost
@@ -309,13 +317,13 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []heldL
 	}
 	e, _ := o.set.Effective(k, o.now)
 	if e.Mode != policy.Off {
-		own = append(own, o.hold(keyspace.State(id), policy.ScopeKey, e.Mode, e.Limits, cost))
+		own = append(own, o.decide(keyspace.State(id), policy.ScopeKey, e.Mode, e.Limits, cost))
 	}
 	if len(rule.PerKey) > 0 && rule.Mode != policy.Off && cost > 0 {
-		own = append(own, o.hold(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute,
+		own = append(own, o.decide(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute,
 			rule.Mode, rule.PerKey, cost))
 	}
-	denied := slices.ContainsFunc(own, heldLimits.denies)
+	denied := slices.ContainsFunc(own, stateDecision.denies)
 	for _, h := range own {
 		if denied && h.Allowed {
 			o.undo(h.name)
@@ -324,14 +332,14 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []heldL
 	if e.Source == "plan" && len(e.Plan.Candidate) > 0 {
 		v.candidate = o.take(keyspace.Of(id, "sk"), e.Plan.Candidate, cost).Allowed
 	}
-	if denied && cost > 0 && o.bansNow(id) {
-		return nil, verdict{banned: o.bans[id].till, candidate: true}
+	if denied && cost > 0 && o.countDenial(id) {
+		return nil, verdict{banned: o.bans[id].until, candidate: true}
 	}
 	return own, v
 }
 
-// bansNow counts a denial and reports whether it is one too many.
-func (o *oracle) bansNow(id string) bool {
+// countDenial counts a denial towards a ban, and reports whether it bans the caller.
+func (o *oracle) countDenial(id string) bool {
 	b, name := o.set.Bans, keyspace.Of(id, "sd")
 	if b == nil || o.take(name, []limiter.Limit{{Requests: b.Denials - 1, Window: time.Duration(b.Window)}},
 		1).Allowed {
@@ -339,19 +347,20 @@ func (o *oracle) bansNow(id string) bool {
 	}
 	delete(o.states, name)
 	level := 1
-	if last := o.bans[id]; o.now.Before(last.forgotten) {
+	if last := o.bans[id]; o.now.Before(last.resetAt) {
 		level += last.level
 	}
 	length := time.Duration(b.Base)
 	for range level - 1 {
 		length = min(2*length, time.Duration(b.Cap))
 	}
-	o.bans[id] = lockout{level, o.now.Add(length), o.now.Add(length + time.Duration(b.Cap))}
+	o.bans[id] = modelBan{level, o.now.Add(length), o.now.Add(length + time.Duration(b.Cap))}
 	return true
 }
 
-// shared are what shared limits say.
-func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (others []heldLimits) {
+// shared returns the decisions of the shared limits that apply to a call, except a
+// group's.
+func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (others []stateDecision) {
 	if rule.Cost == 0 || exempt(s, address) {
 		return nil
 	}
@@ -372,13 +381,14 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 			continue
 		}
 		name := keyspace.Of(shared.id, shared.what)
-		limits := lengthened(shared.limits, o.longer(shared.id, shared.lease))
-		h := heldLimits{name: name, scope: shared.scope, mode: policy.OrEnforce(shared.mode), cost: rule.Cost}
+		limits := withLongerWindows(shared.limits, o.extension(shared.id, shared.lease))
+		h := stateDecision{name: name, scope: shared.scope, mode: policy.OrEnforce(shared.mode),
+			cost: rule.Cost}
 		if shared.lease > 0 {
 			h.Decision, h.lease = o.lease(shared.id, name, limits, time.Duration(shared.lease), rule.Cost)
 		} else {
-			h = o.hold(name, shared.scope, shared.mode, limits, rule.Cost)
-			o.shortened(h.Limits, shared.id, shared.lease)
+			h = o.decide(name, shared.scope, shared.mode, limits, rule.Cost)
+			o.shortenWaits(h.Limits, shared.id, shared.lease)
 		}
 		for i := range h.Limits {
 			h.Limits[i].Limit = shared.limits[i]
@@ -388,12 +398,12 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 	return others
 }
 
-// opened reports whether a list of routes, when there is one, has the path.
-func opened(list []route.Pattern, path string) bool {
+// opens reports whether a list of routes is empty or has the path.
+func opens(list []route.Pattern, path string) bool {
 	return len(list) == 0 || slices.ContainsFunc(list, func(p route.Pattern) bool { return p.Path == path })
 }
 
-// groupOf is the group whose limits a key falls under; zero for none.
+// groupOf returns the group whose limits apply to a key; zero for none.
 func (o *oracle) groupOf(id string) keyGroup {
 	k := o.keys[id]
 	p, _ := o.set.Plan(k.Plan)
@@ -403,18 +413,18 @@ func (o *oracle) groupOf(id string) keyGroup {
 	return keyGroup{k.Group, p.Number}
 }
 
-// group is what the limits on a group say.
-func (o *oracle) group(g keyGroup, rule policy.Route) []heldLimits {
+// group returns the decision of the limits on a group; none for the zero group.
+func (o *oracle) group(g keyGroup, rule policy.Route) []stateDecision {
 	if g == (keyGroup{}) {
 		return nil
 	}
 	p, _ := o.set.PlanByNumber(g.plan)
 	name := keyspace.Of("group-"+policy.RouteTag(g.name), fmt.Sprintf("s%d", g.plan))
-	o.met["limits on a group"]++
-	return []heldLimits{o.hold(name, "group", p.Mode, p.PerGroup, rule.Cost)}
+	o.cases["limits on a group"]++
+	return []stateDecision{o.decide(name, "group", p.Mode, p.PerGroup, rule.Cost)}
 }
 
-// ruleOf finds the one route of a path, or what holds without.
+// ruleOf returns the route of a path, or the fallback for calls that match none.
 func ruleOf(s *policy.Set, path string) policy.Route {
 	for _, r := range s.Routes {
 		if r.Pattern.Path == path {
@@ -424,9 +434,9 @@ func ruleOf(s *policy.Set, path string) policy.Route {
 	return policy.Route{Cost: 1}
 }
 
-// virtualServer stands between the shipped scripts and the server: TIME is what the test
-// put under the name clock, and keys expire by it, since virtual time runs ahead of the
-// server's.
+// virtualServer precedes the scripts and replaces redis.call. TIME returns the value of
+// the key "clock", in microseconds since 1970, and keys expire by it. Virtual time runs
+// ahead of the server's.
 const virtualServer = `local server = redis
 local clock = tonumber(server.call('GET', 'clock'))
 local redis = {error_reply = server.error_reply, call = function(command, ...)
@@ -453,7 +463,7 @@ local redis = {error_reply = server.error_reply, call = function(command, ...)
 end}
 `
 
-// onVirtualTime puts the scripts of checks behind virtualServer.
+// onVirtualTime makes all scripts run behind virtualServer until the test ends.
 func onVirtualTime(t *testing.T) {
 	t.Helper()
 	for _, s := range []**lua.Script{&checkScript, &wideScript, &stepScript, &leaseScript, &settleScript,
@@ -464,7 +474,7 @@ func onVirtualTime(t *testing.T) {
 	}
 }
 
-// setClock sets the virtual time.
+// setClock sets the time of virtualServer.
 func (w *world) setClock(t tester, now time.Time) {
 	t.Helper()
 	set := w.client.B().Set().Key("clock").Value(strconv.FormatInt(now.UnixMicro(), 10)).Build()
@@ -473,12 +483,12 @@ func (w *world) setClock(t tester, now time.Time) {
 	}
 }
 
-// tester is what testing.T and rapid.T have in common.
+// tester has the methods of testing.T and rapid.T that setClock needs.
 type tester interface {
 	Helper()
 	Context() context.Context
 	Fatal(args ...any)
 }
 
-// names of the states, in order.
-func (o *oracle) names() []string { return slices.Sorted(maps.Keys(o.states)) }
+// stateNames returns the names of all states, sorted.
+func (o *oracle) stateNames() []string { return slices.Sorted(maps.Keys(o.states)) }

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	orderAddress = "192.0.2.1"
+	testAddress  = "192.0.2.1"
 	deniedRange  = "198.51.100.0/24"
-	allowedRange = "203.0.113.0/24" // without orderAddress
+	allowedRange = "203.0.113.0/24" // without testAddress
 )
 
-// sharedKind is a way in which a Set shares a limit.
+// sharedKind is a kind of shared limits.
 type sharedKind struct {
-	share func(s *policy.Set, limits []limiter.Limit)
-	state func(c *Checker) string
-	group string // of the callers
+	share func(s *policy.Set, limits []limiter.Limit) // sets the limits
+	state func(c *Checker) string                     // returns the key of their state
+	group string                                      // group of the callers
 }
 
 var sharedKinds = map[string]sharedKind{
@@ -48,13 +48,13 @@ var sharedKinds = map[string]sharedKind{
 	},
 	"address": {
 		func(s *policy.Set, limits []limiter.Limit) { s.PerIP.Limits = limits },
-		func(c *Checker) string { return keyspace.Of(orderNetwork(c), "sp") }, "",
+		func(c *Checker) string { return keyspace.Of(testNetwork(c), "sp") }, "",
 	},
 	"address on a route": {
 		func(s *policy.Set, limits []limiter.Limit) { s.Routes[0].PerIP = limits },
-		func(c *Checker) string { return keyspace.Of(orderNetwork(c), "s"+policy.RouteTag("all")) }, "",
+		func(c *Checker) string { return keyspace.Of(testNetwork(c), "s"+policy.RouteTag("all")) }, "",
 	},
-	"group": { // of the plan that was made last
+	"group": { // state of the last plan's limits
 		func(s *policy.Set, limits []limiter.Limit) {
 			for i := range s.Plans {
 				s.Plans[i].PerGroup = limits
@@ -66,38 +66,38 @@ var sharedKinds = map[string]sharedKind{
 	},
 }
 
-func orderNetwork(c *Checker) string {
-	return c.addresses.ID(netip.MustParsePrefix(orderAddress + "/32"))
+func testNetwork(c *Checker) string {
+	return c.addresses.ID(netip.MustParsePrefix(testAddress + "/32"))
 }
 
-// deniedKinds make callers who may not call. Each returns such a call.
-var deniedKinds = map[string]func(*testing.T, *world) Call{
+// deniedCallers create callers that may not call, and return a call by them.
+var deniedCallers = map[string]func(*testing.T, *world) Call{
 	"unknown": func(*testing.T, *world) Call { return call(must(apikey.Generate("test"))) },
 	"wrong secret": func(t *testing.T, w *world) Call {
 		k, _ := w.create(t, "caller", "free")
 		return call(must(apikey.Renew("test", k.ID)))
 	},
 	"revoked": func(t *testing.T, w *world) Call {
-		return w.edited(t, func(k *policy.Key) { k.Status = policy.Revoked })
+		return w.callByEdited(t, func(k *policy.Key) { k.Status = policy.Revoked })
 	},
 	"expired": func(t *testing.T, w *world) Call {
-		return w.edited(t, func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) })
+		return w.callByEdited(t, func(k *policy.Key) { k.Expires = time.Now().Add(-time.Second) })
 	},
 	"banned by hand": func(t *testing.T, w *world) Call {
-		return w.edited(t, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })
+		return w.callByEdited(t, func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) })
 	},
 	"banned by the policy": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) {
 			s.Bans = &policy.Bans{Denials: 2, Window: policy.Duration(time.Hour),
 				Base: policy.Duration(time.Hour), Cap: policy.Duration(time.Hour)}
 		})
-		return w.overLimit(t, "ynn")
+		return w.callOverLimit(t, "ynn")
 	},
-	"over its limit": func(t *testing.T, w *world) Call { return w.overLimit(t, "y") },
+	"over its limit": func(t *testing.T, w *world) Call { return w.callOverLimit(t, "y") },
 	"over its limit on the route": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) { s.Routes[0].PerKey = []limiter.Limit{hourly(1)} })
 		_, secret := w.create(t, "caller", "pro")
-		c := call(secret).from(orderAddress)
+		c := call(secret).from(testAddress)
 		w.expect(t, c, "y")
 		return c
 	},
@@ -108,44 +108,46 @@ var deniedKinds = map[string]func(*testing.T, *world) Call{
 	},
 	"denied address": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) {
-			s.Deny = []netip.Prefix{netip.MustParsePrefix(orderAddress + "/32")}
+			s.Deny = []netip.Prefix{netip.MustParsePrefix(testAddress + "/32")}
 		})
 		_, secret := w.create(t, "caller", "pro")
 		return call(secret)
 	},
 }
 
-// edited is a call by a key that was changed before its first call.
-func (w *world) edited(t *testing.T, change func(*policy.Key)) Call {
+// callByEdited creates a key, edits it and returns a call by it.
+func (w *world) callByEdited(t *testing.T, change func(*policy.Key)) Call {
 	t.Helper()
 	k, secret := w.create(t, "caller", "free")
 	must(w.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, change))
 	return call(secret)
 }
 
-// overLimit is a call by a key whose plan allows one, after so many calls.
-func (w *world) overLimit(t *testing.T, calls string) Call {
+// callOverLimit creates a key of a plan that allows one call, makes calls as expect does,
+// and returns a further call.
+func (w *world) callOverLimit(t *testing.T, calls string) Call {
 	t.Helper()
 	_, secret := w.create(t, "caller", "free")
-	c := call(secret).from(orderAddress)
+	c := call(secret).from(testAddress)
 	w.expect(t, c, calls)
 	return c
 }
 
-// refused makes a call that must not be allowed.
-func (w *world) refused(t *testing.T, c Call) {
+// expectRefused requires that a check denies or refuses a call.
+func (w *world) expectRefused(t *testing.T, c Call) {
 	t.Helper()
-	checked, err := w.checker.Check(t.Context(), c, nil)
-	if checked.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) &&
+	result, err := w.checker.Check(t.Context(), c, nil)
+	if result.Allowed || err != nil && !errors.Is(err, policy.ErrUnknownKey) &&
 		!errors.Is(err, policy.ErrRefused) {
-		t.Fatalf("%s, %v; want a refusal", describe(checked), err)
+		t.Fatalf("got %s, %v, want a denial or refusal", describe(result), err)
 	}
 }
 
-// Whoever may not call never touches what others share: the server runs no command on it.
+// A caller that may not call never touches a shared limit: the server runs no command on
+// its state, and no lease is drawn from.
 func TestDeniedCallersTouchNothingShared(t *testing.T) {
 	for limit, shared := range sharedKinds {
-		for caller, prepare := range deniedKinds {
+		for caller, prepare := range deniedCallers {
 			t.Run(limit+"/"+caller, func(t *testing.T) {
 				server := valkeytest.Start(t)
 				w := open(t, server)
@@ -157,9 +159,9 @@ func TestDeniedCallersTouchNothingShared(t *testing.T) {
 					shared.share(s, []limiter.Limit{hourly(1000)})
 				})
 				_, secret := w.create(t, "legitimate", "pro")
-				w.expect(t, call(secret).from(orderAddress), "yyyyy")
-				denied := prepare(t, w).from(orderAddress)
-				if _, err := w.checker.Check(t.Context(), call(secret).from(orderAddress), nil); err != nil &&
+				w.expect(t, call(secret).from(testAddress), "yyyyy")
+				denied := prepare(t, w).from(testAddress)
+				if _, err := w.checker.Check(t.Context(), call(secret).from(testAddress), nil); err != nil &&
 					!errors.Is(err, policy.ErrRefused) {
 					t.Fatal(err)
 				}
@@ -167,22 +169,23 @@ func TestDeniedCallersTouchNothingShared(t *testing.T) {
 				before, held := w.dump(t, key), w.held()
 				monitor := valkeytest.StartMonitor(t, server)
 				for range 4 {
-					w.refused(t, denied)
+					w.expectRefused(t, denied)
 				}
 				for _, command := range monitor.Commands() {
-					if strings.Contains(command, strings.TrimRight(key, "12")) { // of either plan
-						t.Errorf("the server ran %s", command)
+					if strings.Contains(command, strings.TrimRight(key, "12")) { // state of either plan
+						t.Errorf("the server ran %s on a shared limit", command)
 					}
 				}
 				if after := w.dump(t, key); after != before || before == "" || w.held() != held {
-					t.Errorf("%q became %q, and %d leased calls %d", before, after, held, w.held())
+					t.Errorf("state and leased calls are %q and %d, want %q and %d", after, w.held(),
+						before, held)
 				}
 			})
 		}
 	}
 }
 
-// dump is what a key holds; empty when there is none.
+// dump returns the value of a key in the form of DUMP.
 func (w *world) dump(t *testing.T, key string) string {
 	t.Helper()
 	text, err := w.client.Do(t.Context(), w.client.B().Dump().Key(key).Build()).ToString()
@@ -192,7 +195,7 @@ func (w *world) dump(t *testing.T, key string) string {
 	return text
 }
 
-// held is what the checker holds of the limit of all calls.
+// held returns the calls left in the checker's lease of the limit on all callers.
 func (w *world) held() int64 {
 	g := w.checker.set.Load().SharedGlobal
 	if g == nil {
@@ -202,8 +205,9 @@ func (w *world) held() int64 {
 	return left
 }
 
-// A caller that was allowed lately reaches shared limits once at most after it was
-// revoked, banned or has used up its limits elsewhere, and that is given back.
+// A caller that was allowed lately is revoked, banned, or uses up its limits elsewhere.
+// Then it reaches shared limits at most once more, and what that call takes is given
+// back.
 func TestDeniedAfterAllowed(t *testing.T) {
 	for limit, shared := range sharedKinds {
 		for name, deny := range map[string]func(*testing.T, *world, policy.Key, Call){
@@ -214,7 +218,7 @@ func TestDeniedAfterAllowed(t *testing.T) {
 				ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
 				must(w.Update(t.Context(), k.ID, k.Version, "key.ban", byTest, ban))
 			},
-			"over its limit by calls elsewhere": func(t *testing.T, w *world, _ policy.Key, c Call) {
+			"over its limit in another environment": func(t *testing.T, w *world, _ policy.Key, c Call) {
 				other := &world{Store: w.Store, checker: NewChecker(w.client, testPepper), client: w.client}
 				other.expect(t, c.to("GET", "/elsewhere").from("203.0.113.9"), strings.Repeat("y", 8)+"n")
 			},
@@ -229,32 +233,32 @@ func TestDeniedAfterAllowed(t *testing.T) {
 					shared.share(s, []limiter.Limit{hourly(1000)})
 				})
 				k, secret := w.create(t, "caller", "free")
-				c := call(secret).from(orderAddress)
+				c := call(secret).from(testAddress)
 				w.expect(t, c, "yy")
 				deny(t, w, k, c)
-				used := w.usedOf(t, shared)
+				used := w.sharedUsage(t, shared)
 				monitor := valkeytest.StartMonitor(t, server)
-				w.refused(t, c)
+				w.expectRefused(t, c)
 				monitor.Commands()
 				for range 3 {
-					w.refused(t, c)
+					w.expectRefused(t, c)
 				}
 				for _, command := range monitor.Commands() {
 					if strings.Contains(command, shared.state(w.checker)) {
-						t.Errorf("the second denial: the server ran %s", command)
+						t.Errorf("second denial: the server ran %s on the shared limit", command)
 					}
 				}
-				if now := w.usedOf(t, shared); now != used {
-					t.Errorf("%d calls counted, %d before", now, used)
+				if now := w.sharedUsage(t, shared); now != used {
+					t.Errorf("the shared limit counts %d calls, want %d as before", now, used)
 				}
 			})
 		}
 	}
 }
 
-// usedOf is how many calls a shared limit of 1,000 an hour counts, without those that the
-// checker holds.
-func (w *world) usedOf(t *testing.T, kind sharedKind) int64 {
+// sharedUsage returns how many calls the only shared limit counts, without those left in
+// the checker's lease.
+func (w *world) sharedUsage(t *testing.T, kind sharedKind) int64 {
 	t.Helper()
 	set := w.checker.set.Load()
 	rule := set.Named(set.Routes[0].Name)
@@ -264,7 +268,7 @@ func (w *world) usedOf(t *testing.T, kind sharedKind) int64 {
 			continue
 		}
 		keys := []string{kind.state(w.checker), "no copy"}
-		// the check function's user may not name other keys
+		// w.client, because the check function has no permission for the key "no copy".
 		reply, err := stepScript.Do(t.Context(), w.client, keys,
 			stepArgs(s.Program, 0, time.Time{}, 0)).AsBytes()
 		if err != nil {
@@ -272,13 +276,13 @@ func (w *world) usedOf(t *testing.T, kind sharedKind) int64 {
 		}
 		return must(limiter.ParseReply(reply, s.Counted)).Limits[0].Used() - w.held()
 	}
-	t.Fatal("nothing is shared")
+	t.Fatal("the policy set has no shared limit")
 	return 0
 }
 
-// A key that is about to expire, as its last call said, does not count as one that may
-// call once it has.
-func TestExpiryEndsWhatIsKnownOfACaller(t *testing.T) {
+// A caller that was allowed lately no longer counts as such once its key expires: its
+// check does not send the steps on shared limits.
+func TestExpiryEndsRecentCaller(t *testing.T) {
 	onVirtualTime(t)
 	w := open(t, valkeytest.Start(t))
 	start := time.Unix(1_800_000_000, 0)
@@ -306,12 +310,13 @@ func TestExpiryEndsWhatIsKnownOfACaller(t *testing.T) {
 		got := fmt.Sprintf("%s, %d round trips",
 			map[bool]string{true: "allowed", false: "refused"}[err == nil], client.trips.Load())
 		if got != c.want {
-			t.Errorf("after %s: %s, want %s", c.at, got, c.want)
+			t.Errorf("after %s: got %s, want %s", c.at, got, c.want)
 		}
 	}
 }
 
-// The memory of callers is bounded, and forgets those who have not called for longest.
+// recentCallers remembers at most maxRecent callers, tells callers, plans and secrets
+// apart, and does not allocate for a caller it remembers.
 func TestRecentCallersAreBounded(t *testing.T) {
 	r, rule, set := newRecentCallers(), &compiled.Route{Route: policy.Route{Cost: 1}}, &compiled.Set{}
 	now := time.Now()
@@ -329,7 +334,7 @@ func TestRecentCallersAreBounded(t *testing.T) {
 		}
 	}
 	if known != maxRecent || r.entries.Len() != maxRecent {
-		t.Errorf("%d callers are known in %d entries, want %d", known, r.entries.Len(), maxRecent)
+		t.Errorf("got %d callers in %d entries, want %d", known, r.entries.Len(), maxRecent)
 	}
 	last := recentCaller{subject: fmt.Sprint(3*maxRecent - 1)}
 	for what, other := range map[string]recentCaller{
@@ -337,25 +342,25 @@ func TestRecentCallersAreBounded(t *testing.T) {
 		"another plan":   {subject: last.subject, plan: "other"},
 	} {
 		if allows(other, set, now) {
-			t.Errorf("%s counts as the same caller", what)
+			t.Errorf("%s: got the same caller, want another one", what)
 		}
 	}
 	if allows(last, &compiled.Set{Set: policy.Set{Version: 1}}, now) {
-		t.Error("a newer Set does not end what is known")
+		t.Error("the caller is still remembered under a newer policy set")
 	}
 	if allows(last, set, now.Add(recentlyAllowed)) {
-		t.Errorf("the caller is known after %s", recentlyAllowed)
+		t.Errorf("the caller is still remembered after %s", recentlyAllowed)
 	}
 	if n := testing.AllocsPerRun(100, func() {
 		r.allow(last, rule, set, now)
 		r.learn(last, rule, now, &Result{Allowed: true})
 	}); n > 0 {
-		t.Errorf("a check by a known caller allocates %v times, want 0", n)
+		t.Errorf("got %v allocations for a remembered caller, want 0", n)
 	}
 }
 
-// Floods of calls by callers who may not call leave what others share to those, and deny
-// them nothing.
+// A flood of calls by callers that may not call takes nothing from a shared limit: a
+// legitimate caller is not denied.
 func TestFloodsLeaveSharedLimits(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit  limiter.Limit
@@ -375,9 +380,9 @@ func TestFloodsLeaveSharedLimits(t *testing.T) {
 					s.Routes = []policy.Route{{Name: "all", Cost: c.cost}}
 					sharedKinds[scope].share(s, []limiter.Limit{c.limit})
 				})
-				revoked, banned := deniedKinds["revoked"](t, w), deniedKinds["banned by hand"](t, w)
+				revoked, banned := deniedCallers["revoked"](t, w), deniedCallers["banned by hand"](t, w)
 				_, legitimate := w.create(t, "legitimate", "free")
-				made := w.flood(t, 16, func(n int64) Call {
+				waitForCalls := w.flood(t, 16, func(n int64) Call {
 					switch n % 3 {
 					case 0:
 						return revoked
@@ -388,9 +393,9 @@ func TestFloodsLeaveSharedLimits(t *testing.T) {
 				})
 				var first, last Result
 				for probe := range c.probes {
-					made(1500)
+					waitForCalls(1500)
 					if last = w.check(t, call(legitimate)); !last.Allowed {
-						t.Fatalf("probe %d is denied: %s", probe+1, describe(last))
+						t.Fatalf("probe %d: got %s, want an allowed call", probe+1, describe(last))
 					}
 					if probe == 0 {
 						first = last
@@ -398,15 +403,15 @@ func TestFloodsLeaveSharedLimits(t *testing.T) {
 				}
 				want := c.limit.Requests - c.probes*c.cost
 				if got := last.Limits[1].Remaining; got != want && last.Now.Sub(first.Now) < c.limit.Window {
-					t.Errorf("%d remain, want %d", got, want)
+					t.Errorf("got %d remaining, want %d", got, want)
 				}
 			})
 		}
 	}
 }
 
-// flood makes calls that must be refused until the test ends. The function that it
-// returns waits until so many more were made.
+// flood makes calls that must be refused until the test ends. It returns a function that
+// waits until this many further calls were made, for at most a minute.
 func (w *world) flood(t *testing.T, threads int, next func(n int64) Call) func(calls int64) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -428,10 +433,10 @@ func (w *world) flood(t *testing.T, threads int, next func(n int64) Call) func(c
 				case more <- struct{}{}:
 				default:
 				}
-				checked, err := checkers[i%2].Check(ctx, next(n), nil)
-				if ctx.Err() == nil && (checked.Allowed || err != nil &&
+				result, err := checkers[i%2].Check(ctx, next(n), nil)
+				if ctx.Err() == nil && (result.Allowed || err != nil &&
 					!errors.Is(err, policy.ErrUnknownKey)) {
-					t.Errorf("%s, %v; want a refusal", describe(checked), err)
+					t.Errorf("got %s, %v, want a denial or an unknown key", describe(result), err)
 					return
 				}
 			}

@@ -21,8 +21,10 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// force puts a Set in force that no save would, as another version of Tidegate may.
-func (w *world) force(t *testing.T, change func(*policy.Set), damage func(text string) string) *policy.Set {
+// forceSet stores and distributes a policy set that SaveSet would refuse, as another
+// version of Tidegate may. damage changes its JSON.
+func (w *world) forceSet(t *testing.T, change func(*policy.Set),
+	damage func(text string) string) *policy.Set {
 	t.Helper()
 	set, err := w.Set(t.Context())
 	if err != nil {
@@ -45,18 +47,18 @@ func (w *world) force(t *testing.T, change func(*policy.Set), damage func(text s
 	return set
 }
 
-// A Set in force that cannot be used leaves the routes of the one before, and the plans
-// of its own; the next good one is used again. A checker that never had one decides
-// nothing.
+// If the policy set in force is unusable, a Checker keeps the routes of the last good
+// one, and applies the plans of the one in force. It uses the next good set again. A
+// Checker without a last good set returns ErrSet.
 func TestKeepsLastGoodSet(t *testing.T) {
 	inZone := func(zone string) []limiter.Limit {
 		return []limiter.Limit{{Requests: 9, Algorithm: limiter.FixedWindow,
 			Calendar: limiter.Day, Zone: zone}}
 	}
-	unknown := func(text string) string {
+	unknownZone := func(text string) string {
 		return strings.Replace(text, "Europe/Berlin", "Europe/Atlantis", 1)
 	}
-	for name, damage := range map[string]func(string) string{"unknown zone": unknown,
+	for name, damage := range map[string]func(string) string{"unknown zone": unknownZone,
 		"unreadable": func(text string) string { return text[1:] }} {
 		t.Run(name, func(t *testing.T) {
 			onEveryServer(t, func(t *testing.T, w *world) {
@@ -66,38 +68,38 @@ func TestKeepsLastGoodSet(t *testing.T) {
 				})
 				_, secret := w.create(t, "caller", "free")
 				if c := w.check(t, call(secret)); c.Rule != "orders" || w.checker.Problem() != nil {
-					t.Fatalf("%+v, %v", c, w.checker.Problem())
+					t.Fatalf("good set: got %+v, problem %v", c, w.checker.Problem())
 				}
-				forced := w.force(t, func(s *policy.Set) {
+				forced := w.forceSet(t, func(s *policy.Set) {
 					s.Plans[0].Limits[0].Requests, s.Routes[0].Name = 6, "renamed"
 				}, damage)
 				for range 2 {
 					if c := w.check(t, call(secret)); !c.Allowed || c.Rule != "orders" ||
 						c.SetVersion != forced.Version || c.Limits[0].Limit.Requests != 6 {
-						t.Errorf("%+v", c)
+						t.Errorf("unusable set: got %+v, want the former route and the newer limit", c)
 					}
 				}
 				if c := w.check(t, call(secret)); c.Allowed {
-					t.Errorf("over the limit of the newer plan: %+v", c)
+					t.Errorf("over the limit of the newer plan: got %+v, want a denial", c)
 				}
 				if err := w.checker.Problem(); !errors.Is(err, ErrSet) {
-					t.Errorf("the problem is %v", err)
+					t.Errorf("got problem %v, want ErrSet", err)
 				}
 				fresh := NewChecker(w.client, testPepper)
 				if c, err := fresh.Check(t.Context(), call(secret), nil); !errors.Is(err,
 					ErrSet) || c.Allowed {
-					t.Errorf("without a set before: %+v, %v", c, err)
+					t.Errorf("without a last good set: got %+v, %v, want ErrSet", c, err)
 				}
 				w.repair(t, forced)
 				if c := w.check(t, call(secret)); c.Rule != "renamed" || w.checker.Problem() != nil {
-					t.Errorf("%+v, %v", c, w.checker.Problem())
+					t.Errorf("after the repair: got %+v, problem %v", c, w.checker.Problem())
 				}
 			})
 		})
 	}
 }
 
-// repair puts a good Set in force of the version after the forced one.
+// repair saves a good policy set, with the version after the forced one.
 func (w *world) repair(t *testing.T, forced *policy.Set) {
 	t.Helper()
 	text, err := json.Marshal(forced)
@@ -112,47 +114,47 @@ func (w *world) repair(t *testing.T, forced *policy.Set) {
 	w.save(t, func(*policy.Set) {})
 }
 
-// A refusal that cannot be held against the newest Set is no decision: what kept it from
-// that comes back, and not the refusal.
-func TestRefusalNeedsTheStore(t *testing.T) {
+// A refusal is returned only if Valkey confirms that the policy set is the newest. If
+// Valkey cannot, Check returns that error.
+func TestRefusalNeedsValkey(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.save(t, func(s *policy.Set) { s.Deny = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
 		refused := Call{Kind: policy.Address, Subject: "AAAAAAAAAAAAAAAAAAAAAA",
 			Address: netip.MustParseAddr("192.0.2.1")}
 		checker := NewChecker(w.client, testPepper)
 		if _, err := checker.Check(t.Context(), refused, nil); !errors.Is(err, policy.ErrRefused) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want ErrRefused", err)
 		}
 		checker.client.Close()
 		if _, err := checker.Check(t.Context(), refused, nil); err == nil ||
 			errors.Is(err, policy.ErrRefused) {
-			t.Errorf("without the store: %v", err)
+			t.Errorf("without Valkey: got %v, want another error than ErrRefused", err)
 		}
 	})
 }
 
-// losing is a client of a server that loses everything before a mirror is read.
-type losing struct {
+// mirrorLossClient calls lose before it reads a mirror.
+type mirrorLossClient struct {
 	valkey.Client
-	lose func()
+	lose func() // makes the server lose all data
 }
 
-func (l *losing) Do(ctx context.Context, command valkey.Completed) valkey.ValkeyResult {
+func (l *mirrorLossClient) Do(ctx context.Context, command valkey.Completed) valkey.ValkeyResult {
 	if words := command.Commands(); words[0] == "GET" && slices.Contains(policyset.MirrorKeys[:], words[1]) {
 		l.lose()
 	}
 	return l.Client.Do(ctx, command)
 }
 
-// A mirror that is lost between two reads is one that Valkey does not have. Nothing
-// decided the call, so that the plan says what becomes of a known caller.
-func TestMirrorLostWhileItIsRead(t *testing.T) {
+// If a mirror is lost between the reads of its version and its text, Valkey counts as
+// unavailable: no decision was made, and the plan's Degraded applies to a known caller.
+func TestMirrorLostDuringRead(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(9)...)
 	k, secret := w.create(t, "acme", "free")
 	w.expect(t, call(secret), "y")
 	lost := false
-	w.checker.client = &losing{w.checker.client, func() {
+	w.checker.client = &mirrorLossClient{w.checker.client, func() {
 		lost = true
 		if err := w.client.Do(t.Context(), w.client.B().Flushall().Build()).Error(); err != nil {
 			t.Error(err)
@@ -164,18 +166,19 @@ func TestMirrorLostWhileItIsRead(t *testing.T) {
 	}
 	w.checker.set.Store(must(compiled.New(&policy.Set{Version: 0}))) // older than the mirror
 	if _, err := w.checker.Check(t.Context(), call(secret), nil); !lost || !store.Unavailable(err) {
-		t.Errorf("lost: %t; %v, which is an answer", lost, err)
+		t.Errorf("got %v with the mirror lost: %t, want Valkey unavailable", err, lost)
 	}
 }
 
-// A RouteMatch lists without Valkey the limits that Check would apply to a call.
+// RouteMatch and RuleLimits return, without Valkey, the rule and the limits of rules that
+// Check applies to a call.
 func TestRouteMatch(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
 		_, secret := w.create(t, "caller", "free")
 		c := call(secret).from("192.0.2.1")
 		if _, err := w.checker.RouteMatch(c); err == nil {
-			t.Error("match of no Set")
+			t.Error("got a match before a policy set was read, want an error")
 		}
 		w.save(t, func(s *policy.Set) {
 			s.PerIP.Limits, s.Global = perMinute(8), policy.Scope{Limits: perMinute(7), Mode: policy.Shadow}
@@ -190,28 +193,29 @@ func TestRouteMatch(t *testing.T) {
 		match, err := w.checker.RouteMatch(c)
 		if err != nil || match.Rule != "all" || match.Cost != 2 ||
 			match.SetVersion != w.checker.Set().Version {
-			t.Fatalf("%+v, %v", match, err)
+			t.Fatalf("got %+v, %v, want rule all at cost 2", match, err)
 		}
 		result := w.check(t, c)
 		limits := w.checker.RuleLimits(c)
 		for i, b := range limits {
 			if got := result.Limits[i+1]; got.Scope != b.Scope || got.Mode != b.Mode ||
 				got.Limit != b.Limits[0] {
-				t.Errorf("the match has %+v where the check has %+v", b, got)
+				t.Errorf("RuleLimits has %+v where Check has %+v", b, got)
 			}
 		}
 		if len(limits) != 4 || len(result.Limits) != 5 {
-			t.Errorf("%d limits of rules, %d in all", len(limits), len(result.Limits))
+			t.Errorf("got %d lists of rule limits and %d limits in all, want 4 and 5", len(limits),
+				len(result.Limits))
 		}
 		for name, unlimited := range map[string]Call{"free": c.to("GET", "/health"),
 			"exempt": c.from("192.0.2.8")} {
 			if match, err := w.checker.RouteMatch(unlimited); err != nil || match.Cost != 0 ||
 				len(w.checker.RuleLimits(unlimited)) != 0 {
-				t.Errorf("%s: %+v, %v", name, match, err)
+				t.Errorf("%s: got %+v, %v, want cost 0 and no limits", name, match, err)
 			}
 		}
 		if _, err := w.checker.RouteMatch(c.from("192.0.2.9")); !errors.Is(err, policy.ErrRefused) {
-			t.Errorf("a denied address: %v", err)
+			t.Errorf("denied address: got %v, want ErrRefused", err)
 		}
 	})
 }

@@ -25,7 +25,7 @@ import (
 type countingClient struct {
 	valkey.Client
 	trips  atomic.Int64
-	before func(trip int64) // called ahead of each, with its number from 1; nil for nothing
+	before func(trip int64) // called before each trip, with its number from 1; may be nil
 }
 
 func (c *countingClient) Do(ctx context.Context, command valkey.Completed) valkey.ValkeyResult {
@@ -44,38 +44,40 @@ func (c *countingClient) count() {
 	}
 }
 
-// counted makes the world's checker one whose round trips are counted.
-func (w *world) counted() *countingClient {
+// countTrips replaces the checker by one whose round trips are counted.
+func (w *world) countTrips() *countingClient {
 	client := &countingClient{Client: w.client}
 	w.checker = NewChecker(client, testPepper)
 	return client
 }
 
-// tripCase is a check whose round trips are counted. prepare returns the call.
+// tripCase prepares a check whose round trips are counted, and returns its call.
 type tripCase func(t *testing.T, w *world) Call
 
-func byNewKey(t *testing.T, w *world, plan string) Call {
+// callByNewKey creates a key and returns a call by it.
+func callByNewKey(t *testing.T, w *world, plan string) Call {
 	t.Helper()
 	_, secret := w.create(t, "caller", plan)
-	return call(secret).from(orderAddress)
+	return call(secret).from(testAddress)
 }
 
-func withGlobal(t *testing.T, w *world, global policy.Scope) {
+// saveGlobal saves limits on all callers, and makes the checker read the policy set.
+func saveGlobal(t *testing.T, w *world, global policy.Scope) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) { s.Global = global })
-	w.expect(t, byNewKey(t, w, "pro"), "y") // so that the checker knows the Set
+	w.expect(t, callByNewKey(t, w, "pro"), "y")
 }
 
-// tripCases are the rows of the table in docs/architecture.md.
+// tripCases has the rows of the table of round trips in docs/architecture.md.
 var tripCases = map[string]tripCase{
 	"no shared limit applies": func(t *testing.T, w *world) Call {
-		w.expect(t, byNewKey(t, w, "pro"), "y")
-		return byNewKey(t, w, "pro")
+		w.expect(t, callByNewKey(t, w, "pro"), "y")
+		return callByNewKey(t, w, "pro")
 	},
 	"cost 0 or an exempt address": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) { s.Exempt = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")} })
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
-		return byNewKey(t, w, "pro").from("203.0.113.1")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		return callByNewKey(t, w, "pro").from("203.0.113.1")
 	},
 	"shared limits, caller allowed here in the last 10 s": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) {
@@ -83,24 +85,24 @@ var tripCases = map[string]tripCase{
 			s.Routes = []policy.Route{{Name: "all", Cost: 1, PerKey: []limiter.Limit{hourly(50)},
 				Shared: []limiter.Limit{hourly(100)}}}
 		})
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
-		c := byNewKey(t, w, "pro")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		c := callByNewKey(t, w, "pro")
 		w.expect(t, c, "y")
 		return c
 	},
 	"a key that opens only some routes, its first call in this environment": func(t *testing.T,
 		w *world) Call {
-		w.expect(t, byNewKey(t, w, "pro"), "y")
-		c := byNewKey(t, w, "pro")
+		w.expect(t, callByNewKey(t, w, "pro"), "y")
+		c := callByNewKey(t, w, "pro")
 		w.openKey(t, c.Subject, "GET *")
 		return c
 	},
 	"a key that opens only some routes, later calls, also refused ones": func(t *testing.T,
 		w *world) Call {
-		w.expect(t, byNewKey(t, w, "pro"), "y")
-		c := byNewKey(t, w, "pro")
+		w.expect(t, callByNewKey(t, w, "pro"), "y")
+		c := callByNewKey(t, w, "pro")
 		w.openKey(t, c.Subject, "GET /none")
-		w.closed(t, "first", c)
+		w.expectClosed(t, "first", c)
 		return c
 	},
 	"a route that only some plans open": func(t *testing.T, w *world) Call {
@@ -108,90 +110,90 @@ var tripCases = map[string]tripCase{
 			s.Plans = append(s.Plans, policy.Plan{Name: "closed", Limits: perMinute(9),
 				Allow: patterns("GET /none")})
 		})
-		w.expect(t, byNewKey(t, w, "pro"), "y")
-		return byNewKey(t, w, "pro")
+		w.expect(t, callByNewKey(t, w, "pro"), "y")
+		return callByNewKey(t, w, "pro")
 	},
 	"shared limits, caller not seen lately": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
-		return byNewKey(t, w, "pro")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		return callByNewKey(t, w, "pro")
 	},
 	"shared limits, the call is covered by a leased share": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
 			Lease: policy.Duration(10 * time.Minute)})
-		warm := byNewKey(t, w, "pro")
+		warm := callByNewKey(t, w, "pro")
 		for range 100 {
 			if w.held() > 1 {
 				break
 			}
 			w.expect(t, warm, "y")
 		}
-		return byNewKey(t, w, "pro")
+		return callByNewKey(t, w, "pro")
 	},
 	"shared limits, caller not seen lately, the share is used up": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100_000)},
 			Lease: policy.Duration(10 * time.Minute)})
-		return byNewKey(t, w, "pro")
+		return callByNewKey(t, w, "pro")
 	},
 	"unknown, revoked, expired or banned caller": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
 		return call(must(apikey.Generate("test")))
 	},
 	"refused address": func(t *testing.T, w *world) Call {
 		w.save(t, func(s *policy.Set) { s.Deny = []netip.Prefix{netip.MustParsePrefix(deniedRange)} })
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
-		return byNewKey(t, w, "pro").from("198.51.100.7")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		return callByNewKey(t, w, "pro").from("198.51.100.7")
 	},
 	"caller over its own limits": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
-		c := byNewKey(t, w, "free")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		c := callByNewKey(t, w, "free")
 		w.expect(t, c, "y")
 		return c
 	},
 	"caller allowed here in the last 10 s that may not call since": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
 		k, secret := w.create(t, "caller", "pro")
 		w.expect(t, call(secret), "y")
 		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
 		return call(secret)
 	},
 	"denied by a shared limit, caller allowed here in the last 10 s": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(2)}})
-		c := byNewKey(t, w, "pro")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(2)}})
+		c := callByNewKey(t, w, "pro")
 		w.expect(t, c, "y")
 		return c
 	},
 	"denied by a shared limit, caller not seen lately": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(1)}})
-		return byNewKey(t, w, "pro")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(1)}})
+		return callByNewKey(t, w, "pro")
 	},
 	"limits on a group, caller not seen lately": func(t *testing.T, w *world) Call {
-		w.withGroup(t)
-		w.expect(t, byNewKey(t, w, "pro"), "y") // so that the checker knows the Set
-		return byNewKey(t, w, "pro")
+		w.saveGroupLimits(t)
+		w.expect(t, callByNewKey(t, w, "pro"), "y") // makes the checker read the policy set
+		return callByNewKey(t, w, "pro")
 	},
 	"limits on a group, caller allowed here in the last 10 s": func(t *testing.T, w *world) Call {
-		w.withGroup(t)
-		c := byNewKey(t, w, "pro")
+		w.saveGroupLimits(t)
+		c := callByNewKey(t, w, "pro")
 		w.expect(t, c, "y")
 		return c
 	},
 	"limits on a group, caller allowed here in the last 10 s as one of another group": func(t *testing.T,
 		w *world) Call {
-		w.withGroup(t)
+		w.saveGroupLimits(t)
 		k, secret := w.create(t, "caller", "pro")
 		w.expect(t, call(secret), "y")
-		w.regroup(t, k, "zebra")
+		w.moveToGroup(t, k, "zebra")
 		return call(secret)
 	},
 	"first check after a save, no shared limit applies": func(t *testing.T, w *world) Call {
-		c := byNewKey(t, w, "pro")
+		c := callByNewKey(t, w, "pro")
 		w.expect(t, c, "y")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Limits = []limiter.Limit{hourly(2)} })
 		return c
 	},
 	"first check after a save, shared limits": func(t *testing.T, w *world) Call {
-		withGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
-		c := byNewKey(t, w, "pro")
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
+		c := callByNewKey(t, w, "pro")
 		w.expect(t, c, "y")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Limits = []limiter.Limit{hourly(2)} })
 		return c
@@ -200,7 +202,7 @@ var tripCases = map[string]tripCase{
 
 var tripRow = regexp.MustCompile(`(?m)^\| ([^|]+) \| (\d) \|$`)
 
-// The table in docs/architecture.md says how many round trips a check takes in each case.
+// A check takes as many round trips as the table in docs/architecture.md says.
 func TestRoundTrips(t *testing.T) {
 	text, err := os.ReadFile("../../docs/architecture.md")
 	if err != nil {
@@ -212,7 +214,7 @@ func TestRoundTrips(t *testing.T) {
 	}
 	for name := range documented {
 		if tripCases[name] == nil {
-			t.Errorf("docs/architecture.md: no test has the case %q", name)
+			t.Errorf("docs/architecture.md: no test covers the row %q", name)
 		}
 	}
 	for name, prepare := range tripCases {
@@ -220,21 +222,19 @@ func TestRoundTrips(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
 			w.plan(t, "free", hourly(1))
 			w.plan(t, "pro", hourly(1000))
-			client := w.counted()
-			for range 2 { // so that the server has the scripts
-				w.loadScripts(t)
-			}
+			client := w.countTrips()
+			w.loadScripts(t)
 			c := prepare(t, w)
 			client.trips.Store(0)
-			_, _ = w.checker.Check(t.Context(), c, nil) // the answer is not what is tested
+			_, _ = w.checker.Check(t.Context(), c, nil) // only the round trips matter
 			if got := fmt.Sprint(client.trips.Load()); got != documented[name] {
-				t.Errorf("%s round trips, docs/architecture.md says %q", got, documented[name])
+				t.Errorf("got %s round trips, want %q as in docs/architecture.md", got, documented[name])
 			}
 		})
 	}
 }
 
-// loadScripts makes the server know the scripts of checks.
+// loadScripts loads the scripts of checks into the server.
 func (w *world) loadScripts(t *testing.T) {
 	t.Helper()
 	for _, s := range []*lua.Script{checkScript, wideScript, stepScript, leaseScript} {
@@ -245,28 +245,28 @@ func (w *world) loadScripts(t *testing.T) {
 	}
 }
 
-// between runs something between the round trips of one check: after the caller's own
-// step, before that on shared limits.
-func (w *world) between(t *testing.T, something func()) {
+// beforeSecondTrip calls run before the second round trip of the next check: after the
+// caller's own step and before the steps on shared limits.
+func (w *world) beforeSecondTrip(t *testing.T, run func()) {
 	t.Helper()
 	w.loadScripts(t)
-	client := w.counted()
+	client := w.countTrips()
 	if err := w.checker.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	client.trips.Store(0)
 	client.before = func(trip int64) {
 		if trip == 2 {
-			something()
+			run()
 		}
 	}
 }
 
-// A save between the two round trips makes the check start again, and what its caller's
-// own step took is given back by the newer limits.
+// A save between the two round trips makes the check start again. What the caller's own
+// step took is given back, by the newer limits.
 func TestSaveBetweenTheRoundTrips(t *testing.T) {
 	for name, change := range map[string]func(*policy.Set){
-		"of nothing else": func(*policy.Set) {},
+		"of the same policy set": func(*policy.Set) {},
 		"of the caller's plan": func(s *policy.Set) {
 			s.Plans[0].Limits = []limiter.Limit{{Requests: 100, Window: 2 * time.Hour}}
 		},
@@ -286,22 +286,22 @@ func TestSaveBetweenTheRoundTrips(t *testing.T) {
 			})
 			_, secret := w.create(t, "caller", "pro")
 			var saved *policy.Set
-			w.between(t, func() { saved = w.save(t, change) })
+			w.beforeSecondTrip(t, func() { saved = w.save(t, change) })
 			c := w.expect(t, call(secret), "y")
 			if c.SetVersion != saved.Version {
-				t.Errorf("by version %d, want %d", c.SetVersion, saved.Version)
+				t.Errorf("got version %d, want %d", c.SetVersion, saved.Version)
 			}
 			for _, l := range c.Limits {
 				if want := l.Limit.Requests - saved.Routes[0].Cost; l.Remaining != want {
-					t.Errorf("%s: %d remain of %s, want %d", l.Scope, l.Remaining, l.Limit, want)
+					t.Errorf("%s: got %d remaining of %s, want %d", l.Scope, l.Remaining, l.Limit, want)
 				}
 			}
 		})
 	}
 }
 
-// When the time of a call ends between the two round trips, or a shared limit cannot be
-// read, what the caller's own step took is given back.
+// If the context of a check ends between the two round trips, what the caller's own step
+// took is given back.
 func TestSecondRoundTripFails(t *testing.T) {
 	for _, lease := range []time.Duration{0, time.Minute} {
 		t.Run(fmt.Sprintf("leased for %s", lease), func(t *testing.T) {
@@ -314,20 +314,19 @@ func TestSecondRoundTripFails(t *testing.T) {
 			_, secret := w.create(t, "caller", "pro")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			w.between(t, cancel)
+			w.beforeSecondTrip(t, cancel)
 			if c, err := w.checker.Check(ctx, call(secret), nil); err == nil || c.Allowed {
-				t.Fatalf("%s, %v; want an error", describe(c), err)
+				t.Fatalf("got %s, %v, want an error", describe(c), err)
 			}
 			if got := scopes(w.expect(t, call(secret), "y")); got != "key:97 route:57 global:97" {
-				t.Errorf("%s after a call that failed", got)
+				t.Errorf("after the failed check: got %s, want key:97 route:57 global:97", got)
 			}
 		})
 	}
 }
 
-// The commands that travel with a check leave with its first flush, whether or not a
-// second one follows.
-func TestPiggybackLeavesFirst(t *testing.T) {
+// Piggybacked commands leave in the first flush of a check, also if a second one follows.
+func TestPiggybackLeavesInTheFirstFlush(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "pro", hourly(100))
 	w.save(t, func(s *policy.Set) { s.Global.Limits = []limiter.Limit{hourly(100)} })
@@ -337,49 +336,50 @@ func TestPiggybackLeavesFirst(t *testing.T) {
 	with := NewPiggyback(w.client,
 		[]valkey.Completed{w.client.B().Hincrby().Key(name).Field("0").Increment(1).Build()},
 		func(results []valkey.ValkeyResult) { done += len(results) })
-	w.between(t, func() {
+	w.beforeSecondTrip(t, func() {
 		sent = must(w.client.Do(t.Context(), w.client.B().Hexists().Key(name).Field("0").Build()).AsBool())
 	})
 	if c, err := w.checker.Check(t.Context(), call(secret), with); err != nil || !c.Allowed ||
 		!sent || done != 1 {
-		t.Errorf("%s, %v; sent first: %t, %d results", describe(c), err, sent, done)
+		t.Errorf("got %s, %v with the command sent first: %t and %d results, want true and 1", describe(c),
+			err, sent, done)
 	}
 }
 
-// A reservation takes in the same order as a check.
-func TestReserveTakesInOrder(t *testing.T) {
+// Reserve checks the caller's own limits before shared ones, as Check does.
+func TestReserveChecksOwnLimitsFirst(t *testing.T) {
 	server := valkeytest.Start(t)
 	w := open(t, server)
 	w.plan(t, "free", hourly(10))
 	w.save(t, func(s *policy.Set) { s.Global.Limits = []limiter.Limit{hourly(100)} })
 	k, _ := w.create(t, "caller", "free")
 	w.loadScripts(t)
-	client := w.counted()
+	client := w.countTrips()
 	reserve := func(cost, trips int64, want string) {
 		t.Helper()
 		client.trips.Store(0)
 		c, err := w.checker.Reserve(t.Context(), k.ID, "", cost)
 		if got := scopes(c); err != nil || got != want || client.trips.Load() != trips {
-			t.Errorf("cost %d: %s in %d round trips, %v; want %s in %d", cost, got, client.trips.Load(),
-				err, want, trips)
+			t.Errorf("cost %d: got %s, %v in %d round trips, want %s in %d", cost, got, err,
+				client.trips.Load(), want, trips)
 		}
 	}
 	if err := w.checker.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	reserve(4, 3, "key:6 global:96") // with one to read the record
+	reserve(4, 3, "key:6 global:96") // one more trip reads the record
 	reserve(4, 2, "key:2 global:92")
 	monitor := valkeytest.StartMonitor(t, server)
 	reserve(4, 2, "key:2")
 	for _, command := range monitor.Commands() {
 		if strings.Contains(command, keyspace.State(policy.GlobalID)) {
-			t.Errorf("the server ran %s", command)
+			t.Errorf("the server ran %s on the shared limit", command)
 		}
 	}
 }
 
-// Explain asks shared limits only for a call that the caller's own limits allow.
-func TestExplainAsksInOrder(t *testing.T) {
+// Explain checks shared limits only for a call that the caller's own limits allow.
+func TestExplainChecksOwnLimitsFirst(t *testing.T) {
 	server := valkeytest.Start(t)
 	w := open(t, server)
 	w.plan(t, "free", hourly(1))
@@ -400,11 +400,11 @@ func TestExplainAsksInOrder(t *testing.T) {
 		monitor := valkeytest.StartMonitor(t, server)
 		e, err := w.explainer.Explain(t.Context(), set, changed, call(secret))
 		if got := scopes(e.Result); err != nil || got != c.want {
-			t.Errorf("%s, %v; want %s", got, err, c.want)
+			t.Errorf("got %s, %v, want %s", got, err, c.want)
 		}
-		asked := strings.Contains(strings.Join(monitor.Commands(), "\n"), keyspace.State(policy.GlobalID))
-		if asked != strings.Contains(c.want, "global") {
-			t.Errorf("%s: the limit of all calls was asked: %t", c.want, asked)
+		checked := strings.Contains(strings.Join(monitor.Commands(), "\n"), keyspace.State(policy.GlobalID))
+		if checked != strings.Contains(c.want, "global") {
+			t.Errorf("%s: the limit on all callers was checked: %t", c.want, checked)
 		}
 	}
 }

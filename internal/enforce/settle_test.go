@@ -19,7 +19,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// settle settles what must be possible to settle.
+// settle settles a reservation. It fails the test on an error.
 func (w *world) settle(t *testing.T, reservation string, actual int64) Settlement {
 	t.Helper()
 	s, err := w.checker.Settle(t.Context(), reservation, actual)
@@ -29,9 +29,9 @@ func (w *world) settle(t *testing.T, reservation string, actual int64) Settlemen
 	return s
 }
 
-// priced saves a route whose calls cost so much and are settled, with no limits of its
-// own.
-func (w *world) priced(t *testing.T, cost int64) {
+// saveSettledRoute saves the route chat without limits, whose calls have this cost and
+// are settled.
+func (w *world) saveSettledRoute(t *testing.T, cost int64) {
 	t.Helper()
 	w.save(t, func(s *policy.Set) {
 		s.Routes = []policy.Route{{Name: "chat", Cost: cost, Settle: true,
@@ -39,22 +39,22 @@ func (w *world) priced(t *testing.T, cost int64) {
 	})
 }
 
-// openPriced opens a world of one key with a limit per minute, where calls of the route
-// chat cost so much and are settled.
-func openPriced(t *testing.T, url string, limit, cost int64) (*world, policy.Key, apikey.Secret) {
+// openSettledRoute opens a world of one key with a limit per minute, where calls of the
+// route chat cost so much and are settled.
+func openSettledRoute(t *testing.T, url string, limit, cost int64) (*world, policy.Key, apikey.Secret) {
 	t.Helper()
 	w := open(t, url)
 	w.plan(t, "free", perMinute(limit)...)
-	w.priced(t, cost)
+	w.saveSettledRoute(t, cost)
 	k, secret := w.create(t, "chatty", "free")
 	return w, k, secret
 }
 
-// What was not used comes back, what was used on top is taken, and only once.
+// A settlement gives back what was not used, and only once.
 func TestSettle(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(20)...)
-		w.priced(t, 8)
+		w.saveSettledRoute(t, 8)
 		_, secret := w.create(t, "chatty", "free")
 		chat := call(secret).to("POST", "/chat")
 		for i, step := range []struct {
@@ -63,42 +63,41 @@ func TestSettle(t *testing.T) {
 			c := w.check(t, chat)
 			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Reserved != 8 ||
 				s.Actual != step.actual || s.Partial {
-				t.Errorf("step %d: %+v", i, s)
+				t.Errorf("step %d: got %+v, want %d short", i, s, step.short)
 			}
 			if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrSettled) {
-				t.Errorf("step %d, once more: %v", i, err)
+				t.Errorf("step %d, second settlement: got %v, want ErrSettled", i, err)
 			}
 			if got := w.check(t, call(secret)); got.Limits[0].Remaining != step.remaining ||
 				got.Reservation != "" {
-				t.Fatalf("step %d: %s, want %d to remain", i, describe(got), step.remaining)
+				t.Fatalf("step %d: got %s, want %d remaining", i, describe(got), step.remaining)
 			}
 		}
 	})
 }
 
-// More than what was reserved is charged as far as it fits, and reported beyond.
-func TestSettleAbove(t *testing.T) {
+// A settlement above the reserved cost charges what fits, and reports the rest as Short.
+func TestSettleAboveReserved(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour},
 			limiter.Limit{Requests: 12, Window: 2 * time.Hour})
-		w.priced(t, 4)
+		w.saveSettledRoute(t, 4)
 		_, secret := w.create(t, "chatty", "free")
 		chat := call(secret).to("POST", "/chat")
 		if s := w.settle(t, w.check(t, chat).Reservation, 5); s.Short != 0 {
-			t.Errorf("%+v, want all charged", s)
+			t.Errorf("got %+v, want all charged", s)
 		}
 		c := w.check(t, chat) // 1 remains
 		if s := w.settle(t, c.Reservation, 9); s.Short != 4 {
-			t.Errorf("%+v, want 4 too many", s)
+			t.Errorf("got %+v, want 4 short", s)
 		}
 		if c := w.expect(t, call(secret), "n"); scopes(c) != "key:0 key:2" {
-			t.Errorf("%s", scopes(c))
+			t.Errorf("got %s, want key:0 key:2", scopes(c))
 		}
 	})
 }
 
-// A reservation covers every limit that took: the route's, the candidate's, the
-// address's, everybody's and the group's.
+// A settlement changes the limits of every scope that took the cost, and the candidate's.
 func TestSettleEveryScope(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(100)...)
@@ -121,76 +120,77 @@ func TestSettleEveryScope(t *testing.T) {
 		}{
 			{0, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0, true},
 			{4, "key:90 route:30 ip:70 route-ip:40 global:80 route-all:50 group:60", 0, true},
-			// too much for the candidate, which is in nobody's way
+			// More than the candidate has room for. A candidate does not bound the
+			// charge.
 			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46 group:56", 0, true},
 			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 40, false},
 		} {
 			c := w.check(t, chat)
 			if got := scopes(c); got != step.want || c.CandidateAllows != step.candidate {
-				t.Fatalf("before %d: %s, candidate %t; want %s, %t", step.actual, got, c.CandidateAllows,
-					step.want, step.candidate)
+				t.Fatalf("before settling %d: got %s, candidate %t, want %s, %t", step.actual, got,
+					c.CandidateAllows, step.want, step.candidate)
 			}
 			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Partial {
-				t.Fatalf("%d: %+v, want %d short", step.actual, s, step.short)
+				t.Fatalf("settling %d: got %+v, want %d short", step.actual, s, step.short)
 			}
 		}
 	})
 }
 
-// What is no reservation of ours, or one made with another pepper, settles nothing.
+// Settle refuses texts that are no reservation, reservations signed with another pepper,
+// and costs out of range.
 func TestForgedReservations(t *testing.T) {
-	w, _, secret := openPriced(t, valkeytest.Embedded(t), 20, 8)
+	w, _, secret := openSettledRoute(t, valkeytest.Embedded(t), 20, 8)
 	good := w.check(t, call(secret).to("POST", "/chat")).Reservation
 	for _, text := range []string{"", good[:len(good)-1], good + "A", secret.Reveal()} {
 		if _, err := w.checker.Settle(t.Context(), text, 0); !errors.Is(err, ErrReservation) {
-			t.Fatalf("%s: %v", text, err)
+			t.Fatalf("%q: got %v, want ErrReservation", text, err)
 		}
 	}
 	other := NewChecker(w.client, apikey.Pepper(strings.Repeat("q", 32)))
 	if _, err := other.Settle(t.Context(), good, 0); !errors.Is(err, ErrReservation) {
-		t.Errorf("another pepper: %v", err)
+		t.Errorf("another pepper: got %v, want ErrReservation", err)
 	}
 	for _, actual := range []int64{-1, limiter.MaxRequests + 1} {
 		if _, err := w.checker.Settle(t.Context(), good, actual); !errors.Is(err, limiter.ErrCost) {
-			t.Errorf("%d: %v", actual, err)
+			t.Errorf("cost %d: got %v, want ErrCost", actual, err)
 		}
 	}
 	w.settle(t, good, 0)
 }
 
-// A reservation that has expired stays charged, and one that nobody settles too.
+// An expired reservation cannot be settled, and its cost stays taken.
 func TestReservationExpires(t *testing.T) {
-	w, _, secret := openPriced(t, valkeytest.Start(t), 10, 6)
+	w, _, secret := openSettledRoute(t, valkeytest.Start(t), 10, 6)
 	w.checker.ReservationExpiry = -time.Microsecond
 	c := w.check(t, call(secret).to("POST", "/chat"))
 	if _, err := w.checker.Settle(t.Context(), c.Reservation, 0); !errors.Is(err, ErrExpired) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrExpired", err)
 	}
 	if c := w.check(t, call(secret)); c.Limits[0].Remaining != 3 {
-		t.Errorf("%s, want 3 to remain", describe(c))
+		t.Errorf("got %s, want 3 remaining", describe(c))
 	}
 }
 
-// The note that a reservation is settled leaves by itself when its lease ends, and counts
-// as state.
-func TestMarkExpires(t *testing.T) {
-	w, k, secret := openPriced(t, valkeytest.Start(t), 10, 6)
+// The mark of a settled reservation expires with the reservation.
+func TestSettledMarkExpires(t *testing.T) {
+	w, k, secret := openSettledRoute(t, valkeytest.Start(t), 10, 6)
 	w.settle(t, w.check(t, call(secret).to("POST", "/chat")).Reservation, 6)
 	keys := must(w.client.Do(t.Context(), w.client.B().Keys().Pattern("*"+k.ID+":sm*").Build()).AsStrSlice())
 	if len(keys) != 1 {
-		t.Fatalf("marks %v, want one", keys)
+		t.Fatalf("got marks %v, want one", keys)
 	}
 	ttl := must(w.client.Do(t.Context(), w.client.B().Pttl().Key(keys[0]).Build()).AsInt64())
 	if left := time.Duration(ttl) * time.Millisecond; left <= 0 || left > defaultReservationExpiry {
-		t.Errorf("it lives for %s, want at most %s", left, defaultReservationExpiry)
+		t.Errorf("got a time to live of %s, want at most %s", left, defaultReservationExpiry)
 	}
 }
 
-// The limits that hold now are settled: history is kept over edits, as checks keep it.
+// A settlement applies to the limits in force now. Counts survive an edit, as in checks.
 func TestSettleAfterEdits(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*testing.T, *world, policy.Key)
-		want int64 // remaining after the call is given back whole, and one call of cost 1
+		want int64 // remaining after the call is settled with 0, and one call of cost 1
 	}{
 		"raised":  {func(t *testing.T, w *world, _ policy.Key) { w.plan(t, "free", perMinute(30)...) }, 29},
 		"lowered": {func(t *testing.T, w *world, _ policy.Key) { w.plan(t, "free", perMinute(9)...) }, 8},
@@ -201,7 +201,7 @@ func TestSettleAfterEdits(t *testing.T) {
 			must(w.SetOverride(t.Context(), k.ID, k.Version,
 				&policy.Override{Limits: perMinute(50), Reason: "more"}, byTest))
 		}, 49},
-		"route gone": {func(t *testing.T, w *world, _ policy.Key) {
+		"route deleted": {func(t *testing.T, w *world, _ policy.Key) {
 			w.save(t, func(s *policy.Set) { s.Routes = nil })
 		}, 19},
 		"mode off and back": {func(t *testing.T, w *world, _ policy.Key) {
@@ -210,19 +210,20 @@ func TestSettleAfterEdits(t *testing.T) {
 		}, 19},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, k, secret := openPriced(t, valkeytest.Embedded(t), 20, 8)
+			w, k, secret := openSettledRoute(t, valkeytest.Embedded(t), 20, 8)
 			r := w.check(t, call(secret).to("POST", "/chat")).Reservation
 			c.edit(t, w, k)
 			w.settle(t, r, 0)
 			if got := w.check(t, call(secret)); got.Limits[0].Remaining != c.want {
-				t.Errorf("%s, want %d to remain", describe(got), c.want)
+				t.Errorf("got %s, want %d remaining", describe(got), c.want)
 			}
 		})
 	}
 }
 
+// A reservation of a deleted key can be settled.
 func TestSettleOfADeletedKey(t *testing.T) {
-	w, k, secret := openPriced(t, valkeytest.Start(t), 20, 8)
+	w, k, secret := openSettledRoute(t, valkeytest.Start(t), 20, 8)
 	r := w.check(t, call(secret).to("POST", "/chat")).Reservation
 	if err := w.Delete(t.Context(), k.ID, byTest); err != nil {
 		t.Fatal(err)
@@ -230,9 +231,9 @@ func TestSettleOfADeletedKey(t *testing.T) {
 	w.settle(t, r, 0)
 }
 
-// Of many who settle one reservation at once, one does.
+// Of concurrent settlements of one reservation, exactly one succeeds.
 func TestSettledOnce(t *testing.T) {
-	w, _, secret := openPriced(t, valkeytest.Start(t), 20, 8)
+	w, _, secret := openSettledRoute(t, valkeytest.Start(t), 20, 8)
 	r := w.check(t, call(secret).to("POST", "/chat")).Reservation
 	var settled atomic.Int64
 	var wg sync.WaitGroup
@@ -248,11 +249,11 @@ func TestSettledOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if c := w.check(t, call(secret)); settled.Load() != 1 || c.Limits[0].Remaining != 16 {
-		t.Errorf("settled %d times, %s", settled.Load(), describe(c))
+		t.Errorf("settled %d times with %s, want once with 16 remaining", settled.Load(), describe(c))
 	}
 }
 
-// Reserve takes what a Check would, without the secret.
+// Reserve takes from the limits that a Check takes from, without the secret.
 func TestReserve(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(10)...)
@@ -264,15 +265,15 @@ func TestReserve(t *testing.T) {
 		k, _ := w.create(t, "worker", "free")
 		c := must(w.checker.Reserve(t.Context(), k.ID, "chat", 5))
 		if got := scopes(c); !c.Allowed || got != "key:5 route:2 global:4 route-all:3" {
-			t.Fatalf("%s", describe(c))
+			t.Fatalf("got %s, want key:5 route:2 global:4 route-all:3", describe(c))
 		}
 		if denied := must(w.checker.Reserve(t.Context(), k.ID, "chat", 3)); denied.Allowed ||
 			denied.RetryAfter() <= 0 || denied.Reservation != "" {
-			t.Errorf("%s, want a denial", describe(denied))
+			t.Errorf("got %s, want a denial without a reservation", describe(denied))
 		}
 		w.settle(t, c.Reservation, 0)
 		if c := must(w.checker.Reserve(t.Context(), k.ID, "", 9)); scopes(c) != "key:1 global:0" {
-			t.Errorf("%s", describe(c))
+			t.Errorf("got %s, want key:1 global:0", describe(c))
 		}
 		for want, try := range map[error]func() (Result, error){
 			policy.ErrNotFound: func() (Result, error) {
@@ -286,30 +287,30 @@ func TestReserve(t *testing.T) {
 		}
 		if _, err := w.checker.Reserve(t.Context(), k.ID, "no such route", 1); !errors.Is(err,
 			policy.ErrNotFound) {
-			t.Errorf("got %v", err)
+			t.Errorf("unknown route: got %v, want ErrNotFound", err)
 		}
 		if _, err := w.checker.Reserve(t.Context(), k.ID, "chat", 8); !errors.Is(err, limiter.ErrCost) {
-			t.Errorf("a cost above the route's limit: %v", err)
+			t.Errorf("cost above the route's limit: got %v, want ErrCost", err)
 		}
 		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
 		if _, err := w.checker.Reserve(t.Context(), k.ID, "", 1); !errors.Is(err, policy.ErrUnknownKey) {
-			t.Errorf("revoked: %v", err)
+			t.Errorf("revoked key: got %v, want ErrUnknownKey", err)
 		}
 	})
 }
 
-// A cost above a limit on others than the caller takes nothing from anybody, and does not
-// hide that the key is unknown.
+// A cost above a shared limit is an error and takes nothing. For an unknown key, the
+// error is that the key is unknown.
 func TestCostAboveASharedLimit(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", perMinute(10)...)
-	k, _ := w.create(t, "dear", "free")
+	k, _ := w.create(t, "costly", "free")
 	w.save(t, func(s *policy.Set) { s.Global.Limits = perMinute(4) })
 	if _, err := w.checker.Reserve(t.Context(), k.ID, "", 5); !errors.Is(err, limiter.ErrCost) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrCost", err)
 	}
 	if c := must(w.checker.Reserve(t.Context(), k.ID, "", 1)); scopes(c) != "key:9 global:3" {
-		t.Errorf("%s", scopes(c))
+		t.Errorf("got %s, want key:9 global:3", scopes(c))
 	}
 	_, unknown := w.create(t, "unknown", "free")
 	if err := w.Delete(t.Context(), unknown.ID(), byTest); err != nil {
@@ -320,21 +321,22 @@ func TestCostAboveASharedLimit(t *testing.T) {
 	})
 	if _, err := w.checker.Check(t.Context(), call(unknown).to("GET", "/odd"), nil); !errors.Is(err,
 		policy.ErrUnknownKey) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want ErrUnknownKey", err)
 	}
 }
 
-// twin is a caller in Valkey with models of its plan's limits and of a route's.
-type twin struct {
+// modelledCaller is a caller in Valkey with models of its plan's limits and of a route's.
+type modelledCaller struct {
 	*world
 	secret      apikey.Secret
 	plan, route limiter.Model
-	limits      [2][]limiter.Limit
-	open        []Result
+	limits      [2][]limiter.Limit // of the plan, of the route
+	open        []Result           // with reservations that are not settled yet
 	log         []string
 }
 
-func (w *twin) fits(now time.Time, cost int64) bool {
+// fits reports whether the models have room for a cost.
+func (w *modelledCaller) fits(now time.Time, cost int64) bool {
 	for i, m := range []*limiter.Model{&w.plan, &w.route} {
 		for _, u := range m.Peek(now, w.limits[i]).Limits {
 			if u.Remaining < cost {
@@ -345,8 +347,8 @@ func (w *twin) fits(now time.Time, cost int64) bool {
 	return true
 }
 
-// call makes a call, and what the models say must be the answer.
-func (w *twin) call(t *rapid.T, cost int64) {
+// call reserves a cost, and requires the result that the models predict.
+func (w *modelledCaller) call(t *rapid.T, cost int64) {
 	c, err := w.checker.Reserve(context.Background(), w.secret.ID(), "chat", cost)
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +356,7 @@ func (w *twin) call(t *rapid.T, cost int64) {
 	fits := w.fits(c.Now, cost)
 	w.log = append(w.log, fmt.Sprintf("%d cost %d: %t", c.Now.UnixMicro(), cost, c.Allowed))
 	if fits != c.Allowed {
-		t.Fatalf("%v\n%s\nthe models say %t", w.limits, strings.Join(w.log, "\n"), fits)
+		t.Fatalf("%v\n%s\nthe models predict allowed %t", w.limits, strings.Join(w.log, "\n"), fits)
 	}
 	if !fits {
 		return
@@ -368,7 +370,7 @@ func (w *twin) call(t *rapid.T, cost int64) {
 		}
 		for _, u := range d.Limits {
 			if c.Limits[i].Remaining != u.Remaining {
-				t.Fatalf("%v\n%s\nlimit %d: %d remain, the models say %d", w.limits,
+				t.Fatalf("%v\n%s\nlimit %d: got %d remaining, the models predict %d", w.limits,
 					strings.Join(w.log, "\n"), i, c.Limits[i].Remaining, u.Remaining)
 			}
 			i++
@@ -376,8 +378,9 @@ func (w *twin) call(t *rapid.T, cost int64) {
 	}
 }
 
-// settleOne settles one of the open reservations.
-func (w *twin) settleOne(t *rapid.T) {
+// settleOne settles one of the open reservations, and requires the settlement that the
+// models predict.
+func (w *modelledCaller) settleOne(t *rapid.T) {
 	i := rapid.IntRange(0, len(w.open)-1).Draw(t, "which")
 	c := w.open[i]
 	w.open = append(w.open[:i:i], w.open[i+1:]...)
@@ -409,16 +412,16 @@ func (w *twin) settleOne(t *rapid.T) {
 		}
 	}
 	if s.Short != short || s.Partial != partial {
-		t.Fatalf("%v\n%s\npartial %t; the models say %d short, partial %t",
+		t.Fatalf("%v\n%s\npartial %t; the models predict %d short, partial %t",
 			w.limits, strings.Join(w.log, "\n"), s.Partial, short, partial)
 	}
 }
 
-// Over random histories of calls and settlements, Valkey counts as the pure models do.
+// In random histories of calls and settlements, Valkey counts as the models do.
 func TestSettleAgainstTheModels(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
 	rapid.Check(t, func(r *rapid.T) {
-		tw := &twin{world: w}
+		tw := &modelledCaller{world: w}
 		for i := range tw.limits {
 			tw.limits[i] = rapid.SliceOfN(randomLimit, 1, 2).Draw(r, "limits")
 		}

@@ -18,13 +18,14 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
+// perHour returns one limit per hour.
 func perHour(requests int64) []limiter.Limit {
 	return []limiter.Limit{{Requests: requests, Window: time.Hour}}
 }
 
-// everyScope gives the world a route whose calls cost 40 and count on limits of every
-// scope: of 500,000 an hour on the caller, and 100,000 on what callers share.
-func (w *world) everyScope(t *testing.T, settleMax int64) Call {
+// saveEveryScope saves the route chat, whose calls cost 40 and are settled. Each caller
+// may use 500,000 an hour, and every shared limit admits 100,000. It returns a call.
+func (w *world) saveEveryScope(t *testing.T, settleMax int64) Call {
 	t.Helper()
 	w.plan(t, "free", perHour(500_000)...)
 	_, secret := w.create(t, "chatty", "free")
@@ -38,9 +39,9 @@ func (w *world) everyScope(t *testing.T, settleMax int64) Call {
 	return call(secret).from("192.0.2.1").to("POST", "/chat")
 }
 
-// left returns what remains on every limit for another caller at the same address, whose
-// own limits come first.
-func (w *world) left(t *testing.T) string {
+// remainingForOther returns what remains of every limit for a new caller at the same
+// address, in the form of scopes.
+func (w *world) remainingForOther(t *testing.T) string {
 	t.Helper()
 	_, secret := w.create(t, "other", "free")
 	c := must(w.checker.Check(t.Context(), call(secret).from("192.0.2.1").to("POST", "/chat"), nil))
@@ -50,77 +51,78 @@ func (w *world) left(t *testing.T) string {
 	return scopes(c)
 }
 
-// A settlement charges limits that callers share at most the stated maximum, and says how
-// much is above it. The caller's own limits take what fits.
+// A settlement charges shared limits at most SettleMax, and reports the rest as AboveMax.
+// The caller's own limits take what fits.
 func TestSettleMax(t *testing.T) {
 	for name, c := range map[string]struct {
 		settleMax, actual, most, above, short int64
 		shared, own                           string
 	}{
-		"ten times the cost":       {0, 1_000_000_000, 400, 999_999_600, 999_500_000, "99600", "0"},
-		"at the default":           {0, 400, 400, 0, 0, "99600", "499600"},
-		"one above":                {0, 401, 400, 1, 0, "99600", "499599"},
-		"stated":                   {7000, 1_000_000_000, 7000, 999_993_000, 999_500_000, "93000", "0"},
-		"stated, the cost":         {40, 9000, 40, 8960, 0, "99960", "491000"},
-		"stated, below the actual": {7000, 100, 7000, 0, 0, "99900", "499900"},
-		"more than a shared limit": {1_000_000_000, 1_000_000_000, 1_000_000_000, 0, 999_900_000, "0", "0"},
+		"far above the default":  {0, 1_000_000_000, 400, 999_999_600, 999_500_000, "99600", "0"},
+		"at the default":         {0, 400, 400, 0, 0, "99600", "499600"},
+		"one above the default":  {0, 401, 400, 1, 0, "99600", "499599"},
+		"above SettleMax":        {7000, 1_000_000_000, 7000, 999_993_000, 999_500_000, "93000", "0"},
+		"SettleMax is the cost":  {40, 9000, 40, 8960, 0, "99960", "491000"},
+		"below SettleMax":        {7000, 100, 7000, 0, 0, "99900", "499900"},
+		"above the shared limit": {1_000_000_000, 1_000_000_000, 1_000_000_000, 0, 999_900_000, "0", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
-			chat := w.everyScope(t, c.settleMax)
+			chat := w.saveEveryScope(t, c.settleMax)
 			s := w.settle(t, w.check(t, chat).Reservation, c.actual)
 			if s.SettleMax != c.most || s.AboveMax != c.above || s.Short != c.short || s.Partial {
-				t.Errorf("%+v, want a maximum of %d, %d above it, %d short", s, c.most, c.above, c.short)
+				t.Errorf("got %+v, want a maximum of %d, %d above it, %d short", s, c.most, c.above, c.short)
 			}
 			others := "key:500000 route:500000 ip:S route-ip:S global:S route-all:S"
 			if c.shared == "0" {
-				return // the next call is denied, and says nothing of what it would leave
+				return // the next call is denied, so its limits do not show what remains
 			}
-			if got, want := w.left(t), strings.ReplaceAll(others, "S", c.shared); got != want {
-				t.Errorf("another caller has %s, want %s", got, want)
+			if got, want := w.remainingForOther(t), strings.ReplaceAll(others, "S", c.shared); got != want {
+				t.Errorf("another caller: got %s, want %s", got, want)
 			}
 			e := must(w.explainer.Explain(t.Context(), must(w.Set(t.Context())),
 				must(w.Get(t.Context(), chat.Subject)), chat))
 			if got, want := scopes(Result{Limits: e.Result.Limits[:2]}),
 				"key:"+c.own+" route:"+c.own; got != want {
-				t.Errorf("the caller has %s, want %s", got, want)
+				t.Errorf("the caller: got %s, want %s", got, want)
 			}
 		})
 	}
 }
 
-// The maximum is that of the moment at which the cost was taken. No edit of the rule
-// raises it.
+// SettleMax is fixed when the cost is taken. A later edit of the rule does not change it.
 func TestSettleMaxAfterEdits(t *testing.T) {
 	for name, c := range map[string]struct {
 		edit func(*policy.Set)
-		want string // on the limit of all callers
+		want string // remaining of the limit on all callers
 	}{
-		"raised":  {func(s *policy.Set) { s.Routes[0].SettleMax = limiter.MaxRequests }, "global:99600"},
-		"costs":   {func(s *policy.Set) { s.Routes[0].Cost = 4000 }, "global:99600"},
-		"lowered": {func(s *policy.Set) { s.Routes[0].SettleMax = 40 }, "global:99600"},
-		"removed": {func(s *policy.Set) { s.Routes = nil }, "global:99600"},
-		"renamed": {func(s *policy.Set) {
+		"SettleMax raised": {func(s *policy.Set) {
+			s.Routes[0].SettleMax = limiter.MaxRequests
+		}, "global:99600"},
+		"cost raised":       {func(s *policy.Set) { s.Routes[0].Cost = 4000 }, "global:99600"},
+		"SettleMax lowered": {func(s *policy.Set) { s.Routes[0].SettleMax = 40 }, "global:99600"},
+		"route deleted":     {func(s *policy.Set) { s.Routes = nil }, "global:99600"},
+		"route renamed": {func(s *policy.Set) {
 			s.Routes[0].Name, s.Routes[0].SettleMax = "talk", limiter.MaxRequests
 		}, "global:99600"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
-			chat := w.everyScope(t, 0)
+			chat := w.saveEveryScope(t, 0)
 			r := w.check(t, chat).Reservation
 			w.save(t, c.edit)
 			if s := w.settle(t, r, 1_000_000_000); s.SettleMax != 400 || s.AboveMax != 999_999_600 {
-				t.Errorf("%+v, want a maximum of 400", s)
+				t.Errorf("got %+v, want a maximum of 400", s)
 			}
-			if got := w.left(t); !strings.Contains(got+" ", c.want+" ") {
-				t.Errorf("another caller has %s, want %s", got, c.want)
+			if got := w.remainingForOther(t); !strings.Contains(got+" ", c.want+" ") {
+				t.Errorf("another caller: got %s, want %s", got, c.want)
 			}
 		})
 	}
 }
 
-// A cost that a backend names is the one that the maximum is ten times of. A stated
-// maximum holds as it is, but never below what was reserved.
+// Without SettleMax, Reserve bounds the settlement at ten times the cost that the backend
+// named. SettleMax applies as it is, but never below the reserved cost.
 func TestSettleMaxOfReserve(t *testing.T) {
 	for _, c := range []struct {
 		route                 string
@@ -130,18 +132,18 @@ func TestSettleMaxOfReserve(t *testing.T) {
 		{"", 0, 90_000, 900_000},
 	} {
 		w := open(t, valkeytest.Start(t))
-		chat := w.everyScope(t, c.settleMax)
+		chat := w.saveEveryScope(t, c.settleMax)
 		r := must(w.checker.Reserve(t.Context(), chat.Subject, c.route, c.cost))
 		s := w.settle(t, r.Reservation, 1_000_000_000)
 		if s.SettleMax != c.most || s.AboveMax != 1_000_000_000-c.most {
-			t.Errorf("route %q, settleMax %d, cost %d: %+v, want a maximum of %d", c.route, c.settleMax,
+			t.Errorf("route %q, SettleMax %d, cost %d: got %+v, want a maximum of %d", c.route, c.settleMax,
 				c.cost, s, c.most)
 		}
 	}
 }
 
-// split returns the parts of a reservation, from the texts on, and what stands before
-// them.
+// split returns the parts of a reservation: the bytes before its texts, the three texts,
+// and the bytes between them and the HMAC.
 func split(t *testing.T, reservation string) (head []byte, texts []string, rest []byte) {
 	t.Helper()
 	b := must(base64.RawURLEncoding.DecodeString(strings.TrimPrefix(reservation, "tgr_")))
@@ -160,12 +162,12 @@ func split(t *testing.T, reservation string) (head []byte, texts []string, rest 
 	return head, texts, b
 }
 
-// A reservation of the release before, which ends with its texts, is settled with ten
-// times its cost at most. That release reads one of ours up to there, and passes over the
+// A reservation of the previous release ends with its texts. It is settled with at most
+// ten times its cost. That release reads our reservations up to there and ignores the
 // rest.
 func TestSettleMaxWithTheReleaseBefore(t *testing.T) {
 	w := open(t, valkeytest.Start(t))
-	chat := w.everyScope(t, 7000)
+	chat := w.saveEveryScope(t, 7000)
 	head, texts, rest := split(t, w.check(t, chat).Reservation)
 	if head[0] != 1 || len(rest) != 4 || binary.BigEndian.Uint32(rest) != 7000 || texts[0] != chat.Subject {
 		t.Fatalf("head % x, texts %q, rest % x", head, texts, rest)
@@ -179,15 +181,16 @@ func TestSettleMaxWithTheReleaseBefore(t *testing.T) {
 	before := "tgr_" + base64.RawURLEncoding.EncodeToString(mac.Sum(old))
 	if s := w.settle(t, before, 1_000_000_000); s.SettleMax != 400 || s.AboveMax != 999_999_600 ||
 		s.Reserved != 40 {
-		t.Errorf("%+v, want a maximum of 400", s)
+		t.Errorf("got %+v, want a maximum of 400", s)
 	}
-	if got := w.left(t); !strings.Contains(got, "global:99600 ") {
-		t.Errorf("another caller has %s", got)
+	if got := w.remainingForOther(t); !strings.Contains(got, "global:99600 ") {
+		t.Errorf("another caller: got %s, want global:99600", got)
 	}
 }
 
-// A set of a release without the field means the default. A field that this release does
-// not know is passed over, as the field is by releases before it.
+// A stored policy set without settleMax has the default. Unknown fields are ignored, as
+// older releases ignore settleMax. A route without SettleMax is encoded without the
+// field.
 func TestSettleMaxInTheStoredSet(t *testing.T) {
 	set, err := policyset.DecodeSet(
 		policyset.EncodeSet(7, []byte(
@@ -195,14 +198,15 @@ func TestSettleMaxInTheStoredSet(t *testing.T) {
 	)
 	if err != nil || set.Version != 7 || set.Routes[0].SettleMax != 0 ||
 		set.Routes[0].SettleBound(40) != 400 {
-		t.Errorf("%+v, %v", set, err)
+		t.Errorf("got %+v, %v, want version 7 with the default", set, err)
 	}
 	if text := must(json.Marshal(policy.Route{Name: "chat", Cost: 40})); strings.Contains(string(text),
 		"settleMax") {
-		t.Errorf("a route that states none is written %s", text)
+		t.Errorf("route without SettleMax: got %s, want no field settleMax", text)
 	}
 }
 
+// SettleMax is the route's cost to 1e9, or 0 for the default.
 func TestSettleMaxBounds(t *testing.T) {
 	for _, c := range []struct {
 		cost, most int64
@@ -219,14 +223,14 @@ func TestSettleMaxBounds(t *testing.T) {
 		switch err := s.Validate(); {
 		case c.want == "":
 			if err != nil {
-				t.Errorf("%+v: %v", c, err)
+				t.Errorf("%+v: got %v, want no error", c, err)
 			}
 		case !errors.As(err, &found) || found.Fields[0].Field != "routes[0].settleMax" ||
 			!strings.Contains(found.Fields[0].Message, c.want):
-			t.Errorf("%+v: %v", c, err)
+			t.Errorf("%+v: got %v, want %q", c, err, c.want)
 		}
 	}
 	if most := (policy.Route{}).SettleBound(500_000_000); most != limiter.MaxRequests {
-		t.Errorf("ten times half of the greatest cost is %d", most)
+		t.Errorf("got a bound of %d for a cost of 500,000,000, want the greatest cost", most)
 	}
 }

@@ -26,16 +26,18 @@ func compile(t *testing.T, set policy.Set) *Set {
 	return compiled
 }
 
+// wantCause requires a refusal with a cause, for a caller whose credential was not
+// verified.
 func wantCause(t *testing.T, err error, want cause.Cause) {
 	t.Helper()
 	var refusal *policy.RefusedError
 	if !errors.As(err, &refusal) || refusal.Cause != want || refusal.Verified {
-		t.Errorf("got %v, want %v of nobody in particular", err, want)
+		t.Errorf("got %v, want an unverified refusal with cause %v", err, want)
 	}
 }
 
-// A route holds for a call that no list of addresses refuses; a path that can be read in
-// two ways has none.
+// RouteFor returns the route of a call, and refuses an address by the lists and a path
+// that can be read in two ways.
 func TestRouteFor(t *testing.T) {
 	set := compile(t, policy.Set{
 		Routes: []policy.Route{
@@ -45,15 +47,16 @@ func TestRouteFor(t *testing.T) {
 		Allow: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		Deny:  []netip.Prefix{netip.MustParsePrefix("192.0.2.9/32")},
 	})
-	good := netip.MustParseAddr("192.0.2.1")
+	admitted := netip.MustParseAddr("192.0.2.1")
 	for path, cost := range map[string]int64{"/orders": 2, "/chat": 3, "/else": 1} {
 		call := route.Call{Method: "GET", Path: path}
-		r, err := set.RouteFor(call, good)
+		r, err := set.RouteFor(call, admitted)
 		if err != nil || r.Cost != cost || set.Named(r.Name) != set.Tagged(r.Tag) {
-			t.Errorf("%s: %+v, %v", path, r, err)
+			t.Errorf("%s: got %+v, %v, want cost %d", path, r, err, cost)
 		}
 		if mapped, err := set.RouteFor(call, netip.MustParseAddr("::ffff:192.0.2.1")); mapped != r {
-			t.Errorf("%s from an IPv4 address in IPv6 form: %+v, %v", path, mapped, err)
+			t.Errorf("%s from an IPv4 address in IPv6 form: got %+v, %v, want the same route", path, mapped,
+				err)
 		}
 		for _, address := range []netip.Addr{{}, netip.MustParseAddr("192.0.2.9"),
 			netip.MustParseAddr("2001:db8::1")} {
@@ -61,11 +64,12 @@ func TestRouteFor(t *testing.T) {
 			wantCause(t, err, cause.Address)
 		}
 	}
-	_, err := set.RouteFor(route.Call{Method: "GET", Path: "/orders;x=1"}, good)
+	_, err := set.RouteFor(route.Call{Method: "GET", Path: "/orders;x=1"}, admitted)
 	wantCause(t, err, cause.Malformed)
 }
 
-// A key has a plan of its own; a token names one or has the default; addresses share one.
+// PlanFor returns 0 for an API key, and the named plan or TokenPlan for a token. It
+// refuses an unknown plan, and addresses without AddressPlan.
 func TestPlanFor(t *testing.T) {
 	set := compile(t, policy.Set{TokenPlan: "free", Plans: []policy.Plan{
 		{Name: "free", Number: 1, Limits: perMinute(9)}, {Name: "pro", Number: 2, Limits: perMinute(9)}}})
@@ -75,7 +79,7 @@ func TestPlanFor(t *testing.T) {
 		want int
 	}{{policy.APIKey, "pro", 0}, {policy.Token, "pro", 2}, {policy.Token, "", 1}} {
 		if got, err := set.PlanFor(c.kind, c.name); err != nil || got != c.want {
-			t.Errorf("%s %q: %d, %v", c.kind, c.name, got, err)
+			t.Errorf("%s %q: got %d, %v, want %d", c.kind, c.name, got, err, c.want)
 		}
 	}
 	_, err := set.PlanFor(policy.Token, "gone")
@@ -84,7 +88,8 @@ func TestPlanFor(t *testing.T) {
 	wantCause(t, err, cause.Access)
 }
 
-// Plans close the routes that they do not list, and limit groups unless they are off.
+// A plan with a list closes all other routes. A plan limits groups unless its mode is
+// off.
 func TestPlans(t *testing.T) {
 	set := compile(t, policy.Set{Plans: []policy.Plan{
 		{Name: "all", Number: 1, Limits: perMinute(9), PerGroup: perMinute(20)},
@@ -93,18 +98,18 @@ func TestPlans(t *testing.T) {
 	}})
 	for path, want := range map[string][]int{"/orders": nil, "/chat": {2}} {
 		if got := set.ClosedPlans(route.Call{Method: "GET", Path: path}); !slices.Equal(got, want) {
-			t.Errorf("%s is closed by %v, want %v", path, got, want)
+			t.Errorf("%s: got closed by %v, want %v", path, got, want)
 		}
 	}
 	for number, want := range map[int]bool{1: true, 2: false, 3: false, 4: false} {
 		if got := set.GroupLimit(number); (got != nil) != want {
-			t.Errorf("plan %d limits groups to %+v", number, got)
+			t.Errorf("plan %d: got limits on groups %+v, want any %t", number, got, want)
 		}
 	}
 }
 
-// A step notes that its cost may be given back when something can deny the call later, or
-// settle it. What is off counts nothing.
+// Reserves is true if a shared limit may deny the call later, or if the route is settled.
+// Limits that are off do not matter.
 func TestReserves(t *testing.T) {
 	shared := policy.Scope{Limits: perMinute(5)}
 	off := policy.Scope{Limits: perMinute(5), Mode: policy.Off}
@@ -116,18 +121,20 @@ func TestReserves(t *testing.T) {
 		set  policy.Set
 		want bool
 	}{
-		"nothing shared":   {policy.Set{Global: off, PerIP: off}, false},
-		"own on the route": {routed(policy.Route{PerKey: perMinute(1)}), false},
-		"all calls":        {policy.Set{Global: shared}, true},
-		"addresses":        {policy.Set{PerIP: shared}, true},
-		"the route":        {routed(policy.Route{Shared: perMinute(1)}), true},
-		"settled":          {routed(policy.Route{Settle: true}), true},
-		"groups":           {policy.Set{Plans: []policy.Plan{{Number: 1, PerGroup: perMinute(5)}}}, true},
+		"shared limits off":         {policy.Set{Global: off, PerIP: off}, false},
+		"route limit on the caller": {routed(policy.Route{PerKey: perMinute(1)}), false},
+		"limit on all callers":      {policy.Set{Global: shared}, true},
+		"limit on addresses":        {policy.Set{PerIP: shared}, true},
+		"shared limit on the route": {routed(policy.Route{Shared: perMinute(1)}), true},
+		"settled route":             {routed(policy.Route{Settle: true}), true},
+		"limit on groups": {
+			policy.Set{Plans: []policy.Plan{{Number: 1, PerGroup: perMinute(5)}}}, true,
+		},
 	} {
 		set := compile(t, c.set)
 		r, err := set.RouteFor(route.Call{Method: "GET", Path: "/"}, netip.Addr{})
 		if err != nil || set.Reserves(r) != c.want {
-			t.Errorf("%s: %t, %v", name, set.Reserves(r), err)
+			t.Errorf("%s: got %t, %v, want %t", name, set.Reserves(r), err, c.want)
 		}
 	}
 }

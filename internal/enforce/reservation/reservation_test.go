@@ -13,7 +13,7 @@ import (
 
 var testSeal = NewSeal(apikey.Pepper(strings.Repeat("pepper!!", 4)))
 
-// taken is a reservation of a call that some states took.
+// taken returns a reservation of a call whose cost the given states took.
 func taken(all ...State) *Reservation {
 	at := time.Date(2026, 11, 22, 10, 0, 0, 123_000, time.UTC)
 	r := New("a-caller", 3, 40)
@@ -33,7 +33,7 @@ func taken(all ...State) *Reservation {
 	return &r
 }
 
-// A text holds all of a reservation, whichever states took.
+// Read returns the reservation that Write encoded, for every combination of states.
 func TestReadIsTheInverseOfWrite(t *testing.T) {
 	for mask := range 1 << states {
 		var all []State
@@ -58,7 +58,8 @@ func TestStatesHaveScopes(t *testing.T) {
 	}
 }
 
-// What is no reservation, a changed one, or one that another pepper signed is not read.
+// Read refuses texts that are no reservation, changed reservations, and reservations
+// signed with another pepper.
 func TestForgedTexts(t *testing.T) {
 	good := testSeal.Write(taken(Key, IP, Group))
 	raw, err := base64.RawURLEncoding.DecodeString(good[len(prefix):])
@@ -77,7 +78,7 @@ func TestForgedTexts(t *testing.T) {
 	}
 	for _, text := range texts {
 		if r, ok := testSeal.Read(text); ok {
-			t.Fatalf("%s is read as %+v", text, r)
+			t.Fatalf("%s: got %+v, want no reservation", text, r)
 		}
 	}
 }
