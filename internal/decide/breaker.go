@@ -43,9 +43,9 @@ func newBreaker(sectors int, now func() time.Time) *breaker {
 	return &breaker{now: now, circuits: make([]circuit, sectors)}
 }
 
-// ask reports whether a call of the subject with this id should ask Valkey. A call that
+// allow reports whether a call of the subject with this id may go to Valkey. A call that
 // does must report.
-func (b *breaker) ask(id string) bool {
+func (b *breaker) allow(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.circuit(id)

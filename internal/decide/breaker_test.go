@@ -8,17 +8,17 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// clock is set by hand.
+// clock is a clock that the test sets.
 type clock struct{ time.Time }
 
 func (c *clock) now() time.Time { return c.Time }
 
-func (c *clock) pass(d time.Duration) { c.Time = c.Add(d) }
+func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 
 func newClock() *clock { return &clock{time.Unix(1_800_000_000, 0)} }
 
-// idIn is a subject whose bucket is in the i-th of 16 sectors.
-func idIn(sector int) string {
+// subjectIn returns a subject whose bucket is in this one of 16 sectors.
+func subjectIn(sector int) string {
 	for i := 0; ; i++ {
 		if id := strconv.Itoa(i); int(keyspace.BucketOf(id))*16/keyspace.Buckets == sector {
 			return id
@@ -26,111 +26,114 @@ func idIn(sector int) string {
 	}
 }
 
-// fail makes calls that fail as long as the breaker lets them ask, and returns how many
-// asked.
-func fail(b *breaker, ids []string, rounds int) int {
-	asked := 0
+// failCalls makes a call of each subject in each round. Every call that the breaker
+// allows fails. It returns how many were allowed.
+func failCalls(b *breaker, ids []string, rounds int) int {
+	attempts := 0
 	for range rounds {
 		for _, id := range ids {
-			if b.ask(id) {
-				asked++
+			if b.allow(id) {
+				attempts++
 				b.report(id, false)
 			}
 		}
 	}
-	return asked
+	return attempts
 }
 
-// Two failures in a row open a circuit; while it is open one call in each pause asks, and
-// the first success closes it.
+// Two failures in a row open a circuit. An open circuit allows one call in each Pause.
+// The first success closes it.
 func TestBreaker(t *testing.T) {
 	c := newClock()
 	b := newBreaker(1, c.now)
 	for range 5 {
-		b.ask("a")
+		b.allow("a")
 		b.report("a", false)
-		b.ask("a")
+		b.allow("a")
 		b.report("a", true)
 	}
-	if asked := fail(b, []string{"a"}, 100); asked != 2 {
-		t.Errorf("%d calls waited for a store that is unavailable, want 2", asked)
+	if attempts := failCalls(b, []string{"a"}, 100); attempts != 2 {
+		t.Errorf("got %d calls to an unavailable Valkey, want 2", attempts)
 	}
-	c.pass(Pause - 1)
-	if b.ask("a") {
-		t.Error("a call asked within the pause")
+	c.advance(Pause - 1)
+	if b.allow("a") {
+		t.Error("a call was allowed within the pause")
 	}
-	c.pass(1)
-	if !b.ask("a") || b.ask("a") {
-		t.Error("after the pause one call should ask, and no second one while it does")
+	c.advance(1)
+	if !b.allow("a") || b.allow("a") {
+		t.Error("after the pause, want one call allowed, and no second one meanwhile")
 	}
 	b.report("a", false)
-	c.pass(Pause)
-	if !b.ask("a") {
-		t.Error("after another pause no call asked")
+	c.advance(Pause)
+	if !b.allow("a") {
+		t.Error("after another pause, no call was allowed")
 	}
-	if open, changed := b.report("a", true); open != 0 || !changed || !b.ask("a") || !b.ask("a") {
+	if open, changed := b.report("a", true); open != 0 || !changed || !b.allow("a") || !b.allow("a") {
 		t.Error("a success did not close the circuit")
 	}
 }
 
-// A call that asks and is never heard of again keeps the circuit open, but not for good.
-func TestBreakerOutlivesALostCall(t *testing.T) {
+// An allowed call that never reports does not block the circuit: another call is allowed
+// after each pause.
+func TestBreakerRetriesAfterALostCall(t *testing.T) {
 	c := newClock()
 	b := newBreaker(1, c.now)
-	fail(b, []string{"a"}, 2)
+	failCalls(b, []string{"a"}, 2)
 	for range 3 {
-		c.pass(Pause)
-		if !b.ask("a") {
-			t.Fatal("no call asks any more")
+		c.advance(Pause)
+		if !b.allow("a") {
+			t.Fatal("no call is allowed after the pause")
 		}
 	}
 }
 
-// The callers of one shard that is unavailable do not keep those of another from asking.
+// An unavailable shard does not open the circuits of callers on other shards.
 func TestBreakerKeepsShardsApart(t *testing.T) {
 	c := newClock()
 	b := newBreaker(16, c.now)
-	unavailable, well := []string{idIn(0), idIn(1), idIn(2), idIn(3), idIn(4)}, idIn(9)
-	asked := 0
+	failing := []string{subjectIn(0), subjectIn(1), subjectIn(2), subjectIn(3), subjectIn(4)}
+	healthy := subjectIn(9)
+	attempts := 0
 	for range 100 {
-		for _, id := range unavailable {
-			asked += fail(b, []string{id}, 1)
-			if !b.ask(well) {
-				t.Fatal("a caller of another shard may not ask")
+		for _, id := range failing {
+			attempts += failCalls(b, []string{id}, 1)
+			if !b.allow(healthy) {
+				t.Fatal("a caller on another shard was not allowed")
 			}
-			b.report(well, true)
+			b.report(healthy, true)
 		}
 	}
-	if asked != 10 {
-		t.Errorf("%d calls waited, want 2 in each of 5 sectors", asked)
+	if attempts != 10 {
+		t.Errorf("got %d calls, want 2 in each of 5 sectors", attempts)
 	}
 }
 
-// When all shards are unavailable, few calls wait, and one in each pause.
+// While all shards are unavailable, 8 calls in total are allowed, then one in each pause.
+// A success closes only its own circuit.
 func TestBreakerOpensEverywhere(t *testing.T) {
 	c := newClock()
 	b := newBreaker(16, c.now)
 	var all []string
 	for i := range 16 {
-		all = append(all, idIn(i))
+		all = append(all, subjectIn(i))
 	}
-	if asked := fail(b, all, 10); asked != 8 {
-		t.Errorf("%d calls waited, want 8", asked)
+	if attempts := failCalls(b, all, 10); attempts != 8 {
+		t.Errorf("got %d calls, want 8", attempts)
 	}
 	for range 5 {
-		c.pass(Pause)
-		if asked := fail(b, all, 10); asked != 1 {
-			t.Errorf("%d calls waited after a pause, want 1", asked)
+		c.advance(Pause)
+		if attempts := failCalls(b, all, 10); attempts != 1 {
+			t.Errorf("after a pause: got %d calls, want 1", attempts)
 		}
 	}
-	c.pass(Pause)
+	c.advance(Pause)
 	for _, id := range all {
-		if !b.ask(id) {
-			t.Errorf("sector of %s does not ask though the store is back", id)
+		if !b.allow(id) {
+			t.Errorf("subject %s: no call is allowed after a pause", id)
 		}
 		b.report(id, true)
 	}
 	if open, _ := b.report(all[0], true); open != 0 {
-		t.Errorf("%d circuits are open", open)
+		t.Errorf("got %d open circuits, want 0", open)
 	}
 }

@@ -38,7 +38,7 @@ type callers struct {
 	others *simplelru.LRU[string, *limiter.Model] // by name of the state
 }
 
-// caller is what Valkey last said about a subject.
+// caller is what Valkey last returned about a subject.
 type caller struct {
 	proofs []verified
 	facts  facts
@@ -48,7 +48,8 @@ type caller struct {
 	model  limiter.Model
 }
 
-// facts are compared to find out whether a check says anything new.
+// facts are what determines a caller's limits. While they are the same, a check brings
+// nothing new.
 type facts struct {
 	name, plan, group      string
 	namedPlan              string // plan that the call named
@@ -61,7 +62,7 @@ type facts struct {
 type verified struct {
 	proof    secretHash
 	at       time.Time
-	validFor time.Duration // until the caller's record changes by itself; 0 for no limit
+	validFor time.Duration // until the caller's record changes without an edit; 0 for no limit
 }
 
 // newCallers returns an empty cache that remembers a caller for lifetime after its last
@@ -72,7 +73,7 @@ func newCallers(lifetime time.Duration, now func() time.Time) *callers {
 	return &callers{lifetime: lifetime, now: now, known: known, others: others}
 }
 
-// remember records what Valkey said about a caller that may call.
+// remember records Valkey's result for a caller that may call, and forgets a banned one.
 func (c *callers) remember(call enforce.Call, proof secretHash, result enforce.Result) {
 	if !result.BannedUntil.IsZero() {
 		c.forget(call, proof)
@@ -132,8 +133,8 @@ func (k *caller) verify(proof secretHash, now time.Time, result enforce.Result) 
 	k.proofs[i] = v
 }
 
-// learn records the limits in a result. Usually a check says nothing new, and learn only
-// compares facts.
+// learn records the limits in a result. Usually the facts are the same as before, and
+// learn only compares them.
 func (k *caller) learn(call enforce.Call, result enforce.Result) {
 	own := 0
 	for _, l := range result.Limits {

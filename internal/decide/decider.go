@@ -1,6 +1,6 @@
 // Package decide answers calls: known denials from memory, other calls from Valkey
-// through package enforce. While Valkey is unavailable, it decides by what Valkey last
-// said about the caller. The check function imports it, and passes every call through a
+// through package enforce. While Valkey is unavailable, it decides by Valkey's last
+// result for the caller. The check function imports it, and passes every call through a
 // Decider. The package knows neither events of API Gateway nor environment variables.
 package decide
 
@@ -67,30 +67,30 @@ type Asked struct {
 // Decide answers a call. An error means that the caller is refused, that there is no
 // policy set, or that Valkey's reply is invalid.
 func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Asked, error) {
-	q := d.inquire(call)
+	q := d.newInquiry(call)
 	if result, found := d.knownDenial(q); found {
 		return result, Asked{}, nil
 	}
-	if d.knownUnknown(q) {
+	if d.refusedAsUnknown(q) {
 		return enforce.Result{}, Asked{}, &policy.RefusedError{Cause: cause.Unknown}
 	}
-	if !d.breaker.ask(call.Subject) {
+	if !d.breaker.allow(call.Subject) {
 		result, err := d.decideWithout(q)
-		return result, Asked{}, d.attributed(q, err)
+		return result, Asked{}, d.markVerified(q, err)
 	}
 	began := d.now()
 	result, asked := d.ask(ctx, call, began)
 	if asked.Unavailable {
 		result, err := d.decideWithout(q)
-		return result, asked, d.attributed(q, err)
+		return result, asked, d.markVerified(q, err)
 	}
 	d.remember(q, began, result, asked.Err)
-	return result, asked, d.attributed(q, asked.Err)
+	return result, asked, d.markVerified(q, asked.Err)
 }
 
-// attributed marks a refusal by the policy set as verified if Valkey accepted the key's
-// secret within Settings.CallerCache. Otherwise anyone could have made up the key.
-func (d *Decider) attributed(q inquiry, err error) error {
+// markVerified marks a refusal by the policy set as verified if Valkey accepted the key's
+// secret within Settings.CallerCache. Otherwise the key may be made up.
+func (d *Decider) markVerified(q inquiry, err error) error {
 	var refusal *policy.RefusedError
 	if errors.As(err, &refusal) && !refusal.Verified && errors.Is(err, policy.ErrRefused) &&
 		d.callers.knows(q.call, q.proof) {
@@ -99,7 +99,7 @@ func (d *Decider) attributed(q inquiry, err error) error {
 	return err
 }
 
-// knownDenial answers a call that is known to be still denied.
+// knownDenial returns the denial of a call that is known to be still denied.
 func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
 	if q.err != nil || d.source.MustAsk() {
 		return enforce.Result{}, false
@@ -107,9 +107,9 @@ func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
 	return d.denials.find(q.denied())
 }
 
-// knownUnknown reports whether the call is refused without asking Valkey, because its
+// refusedAsUnknown reports whether the call is refused without asking Valkey, because its
 // foreign key value is unknown.
-func (d *Decider) knownUnknown(q inquiry) bool {
+func (d *Decider) refusedAsUnknown(q inquiry) bool {
 	if !q.call.Secret.Foreign() || d.source.MustAsk() {
 		return false
 	}
@@ -128,7 +128,7 @@ func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (
 	return result, asked
 }
 
-// remember records what Valkey said, for later calls of the caller.
+// remember records Valkey's answer for later calls of the caller.
 func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, err error) {
 	var refusal *policy.RefusedError
 	switch {
@@ -147,7 +147,7 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 	}
 }
 
-// inquiry is one call, with what is known about it before Valkey is asked.
+// inquiry is one call, with what the environment knows about it before it asks Valkey.
 type inquiry struct {
 	call  enforce.Call
 	proof secretHash
@@ -156,7 +156,7 @@ type inquiry struct {
 	err   error // error of enforce.Checker.RouteMatch
 }
 
-func (d *Decider) inquire(call enforce.Call) inquiry {
+func (d *Decider) newInquiry(call enforce.Call) inquiry {
 	q := inquiry{call: call, match: enforce.RouteMatch{Cost: 1}}
 	if call.Kind == policy.APIKey {
 		q.proof = d.pepper.Hash(call.Secret)

@@ -24,24 +24,24 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// asked is a Source whose checker is always connected.
-type asked struct{ *enforce.Checker }
+// connected is a Source whose Checker is always connected.
+type connected struct{ *enforce.Checker }
 
-func (a asked) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
+func (a connected) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	return a.Checker.Check(ctx, call, nil)
 }
 
-func (a asked) Loaded() *enforce.Checker { return a.Checker }
+func (a connected) Loaded() *enforce.Checker { return a.Checker }
 
-func (a asked) MustAsk() bool { return false }
+func (a connected) MustAsk() bool { return false }
 
 var (
 	pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
 	byTest = registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
 )
 
-// onValkey is a Checker on a server whose policy has one plan, free, and a key on it.
-type onValkey struct {
+// valkeyFixture is a Checker on a server with the plan free and one key of it.
+type valkeyFixture struct {
 	*enforce.Checker
 	client valkey.Client
 	store  *registry.Store
@@ -49,10 +49,12 @@ type onValkey struct {
 	secret apikey.Secret
 }
 
-func open(t *testing.T, url string, plan policy.Plan) *onValkey {
+// open saves plan under the name free, with 100 calls per minute, and creates a key of
+// it.
+func open(t *testing.T, url string, plan policy.Plan) *valkeyFixture {
 	t.Helper()
 	client := storetest.Connect(t, url)
-	v := &onValkey{Checker: enforce.NewChecker(client, pepper), client: client,
+	v := &valkeyFixture{Checker: enforce.NewChecker(client, pepper), client: client,
 		store: registry.NewStore(client, pepper)}
 	plan.Name, plan.Limits = "free", []limiter.Limit{perMinute(100)}
 	if _, err := v.store.SaveSet(t.Context(), policy.Set{Plans: []policy.Plan{plan}}, byTest); err != nil {
@@ -72,20 +74,20 @@ func callWith(secret apikey.Secret) enforce.Call {
 		Route: route.Call{API: "api", Stage: "prod", Method: "GET", Path: "/orders"}}
 }
 
-// One of 256 buckets waits to be restored. Keys that anybody can make up, of that bucket,
-// take Valkey from no caller of another one.
-func TestMadeUpKeysOfALostBucket(t *testing.T) {
+// One of 256 buckets lost its copy of the plans. Calls with made-up keys of that bucket
+// do not open the circuit for callers of other buckets.
+func TestUnknownKeysOfALostBucket(t *testing.T) {
 	for _, sectors := range []int{1, 16} {
 		t.Run(fmt.Sprint(sectors, " sectors"), func(t *testing.T) {
 			v := open(t, valkeytest.Start(t), policy.Plan{Degraded: policy.Closed})
-			d := NewDecider(asked{v.Checker}, Settings{Pepper: pepper, CallerCache: time.Minute,
+			d := NewDecider(connected{v.Checker}, Settings{Pepper: pepper, CallerCache: time.Minute,
 				DenyCache: time.Second, Sectors: sectors}, time.Now)
-			ask := func(secret apikey.Secret) (enforce.Result, error) {
+			decide := func(secret apikey.Secret) (enforce.Result, error) {
 				result, _, err := d.Decide(t.Context(), callWith(secret))
 				return result, err
 			}
-			if r, err := ask(v.secret); err != nil || !r.Allowed {
-				t.Fatalf("before: %+v, %v", r, err)
+			if r, err := decide(v.secret); err != nil || !r.Allowed {
+				t.Fatalf("before: got %+v, %v, want an allowed call", r, err)
 			}
 			lost := keyspace.BucketOf(v.secret.ID()) ^ 1
 			copyKey := policyset.CopyKey(lost)
@@ -93,23 +95,23 @@ func TestMadeUpKeysOfALostBucket(t *testing.T) {
 				t.Fatal(err)
 			}
 			for sent := 0; sent < 8; {
-				made, err := apikey.Generate("test")
+				unknown, err := apikey.Generate("test")
 				if err != nil {
 					t.Fatal(err)
 				}
-				if keyspace.BucketOf(made.ID()) == lost {
+				if keyspace.BucketOf(unknown.ID()) == lost {
 					sent++
-					_, _ = ask(made)
+					_, _ = decide(unknown)
 				}
 			}
-			if r, err := ask(v.secret); err != nil || !r.Allowed || r.Degraded {
-				t.Errorf("after: %+v, %v", r, err)
+			if r, err := decide(v.secret); err != nil || !r.Allowed || r.Degraded {
+				t.Errorf("after: got %+v, %v, want a call allowed by Valkey", r, err)
 			}
 		})
 	}
 }
 
-// Without Valkey the lists that were known hold.
+// Without Valkey, the access lists of the key and its plan that were known last apply.
 func TestAccessWithoutValkey(t *testing.T) {
 	storetest.OnSingleServers(t, func(t *testing.T, url string) {
 		patterns := func(paths ...string) (all []route.Pattern) {
@@ -124,12 +126,12 @@ func TestAccessWithoutValkey(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := callWith(v.secret)
-		checked, err := v.Check(t.Context(), c, nil)
-		if err != nil || !checked.Allowed {
-			t.Fatalf("with Valkey: %+v, %v", checked, err)
+		result, err := v.Check(t.Context(), c, nil)
+		if err != nil || !result.Allowed {
+			t.Fatalf("with Valkey: got %+v, %v, want an allowed call", result, err)
 		}
 		callers := newCallers(time.Hour, time.Now)
-		callers.remember(c, secret, checked)
+		callers.remember(c, secret, result)
 		for path, open := range map[string]bool{"/orders": true, "/health": false, "/admin": false,
 			"/else": false} {
 			c.Route.Path = path
@@ -137,11 +139,11 @@ func TestAccessWithoutValkey(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			checked, err := callers.decide(c, secret, v.Set(), match, nil, v.ClosedPlans(c.Route))
+			result, err := callers.decide(c, secret, v.Set(), match, nil, v.ClosedPlans(c.Route))
 			var refusal *policy.RefusedError
-			if open && (err != nil || !checked.Allowed) ||
+			if open && (err != nil || !result.Allowed) ||
 				!open && (!errors.As(err, &refusal) || refusal.Cause != cause.Access || !refusal.Verified) {
-				t.Errorf("%s: %+v, %v", path, checked, err)
+				t.Errorf("%s: got %+v, %v, want allowed %t or refused for the route", path, result, err, open)
 			}
 		}
 	})

@@ -12,12 +12,12 @@ import (
 	"tidegate/internal/store"
 )
 
-// A denial is repeated from memory only while the same call would certainly be denied. That
-// is until its Retry-After, by the server's clock, and at most for the cache's lifetime,
-// since an operator may edit or reset the caller's limits meanwhile. Then one call asks
-// Valkey again. Only callers that were denied 10 times in a row by this process, each time
-// within the lifetime after the call before, get repeated denials. For them an edit applies
-// at most a lifetime later, for all others to the next check.
+// A denial is repeated from memory only while the same call would certainly be denied.
+// That is until its Retry-After, by the server's clock, and at most for the cache's
+// lifetime, since an operator may edit or reset the caller's limits meanwhile. Then one
+// call asks Valkey again. Only callers that were denied 10 times in a row by this
+// process, each time within the lifetime after the call before, get repeated denials. For
+// them an edit applies at most a lifetime later, for all others to the next check.
 
 const (
 	maxEntries = 4_096
@@ -36,8 +36,8 @@ type deniedCall struct {
 	SetVersion int64
 }
 
-// withoutVersion returns the call for any version of the policy set. The cache has at most
-// one denial for it.
+// withoutVersion returns the call for any version of the policy set. The cache has at
+// most one denial for it.
 func (c deniedCall) withoutVersion() deniedCall {
 	c.SetVersion = 0
 	return c
@@ -62,15 +62,15 @@ type denial struct {
 	setVersion int64
 }
 
-// newDenialCache returns an empty denialCache that repeats denials for lifetime; with 0 it
-// remembers none.
+// newDenialCache returns an empty denialCache that repeats denials for lifetime; with 0
+// it remembers none.
 func newDenialCache(lifetime time.Duration, now func() time.Time) *denialCache {
 	entries, _ := simplelru.NewLRU[deniedCall, *denial](maxEntries, nil) // fails only below size 1
 	return &denialCache{lifetime: lifetime, now: now, entries: entries}
 }
 
-// find returns the denial of a call that is known to be still denied, with its times as of
-// now.
+// find returns the denial of a call that is known to be still denied, with its times as
+// of now.
 func (c *denialCache) find(call deniedCall) (enforce.Result, bool) {
 	if c.lifetime == 0 {
 		return enforce.Result{}, false
@@ -133,9 +133,9 @@ func after(result enforce.Result, passed time.Duration) enforce.Result {
 	return result
 }
 
-// A foreign key value has no checksum, so only Valkey can tell whether it is a key. A value
-// that Valkey did not know is refused for UnknownFor without asking again. If the value is
-// imported meanwhile, it works after that time.
+// A foreign key value has no checksum, so only Valkey can tell whether it is a key. A
+// value that Valkey did not know is refused for UnknownFor without asking again. If the
+// value is imported meanwhile, it works after that time.
 const (
 	// UnknownFor is how long a foreign value is refused after Valkey did not know it.
 	UnknownFor = 5 * time.Second
@@ -147,8 +147,8 @@ const (
 	MaxUnknownOfNetwork = 100
 )
 
-// unknownValues remembers the foreign values that Valkey did not know, by their hashes. It
-// forgets the least recently used ones when it is full. It is safe for concurrent use.
+// unknownValues remembers the foreign values that Valkey did not know, by their hashes.
+// It forgets the least recently used ones when it is full. It is safe for concurrent use.
 type unknownValues struct {
 	now func() time.Time
 

@@ -13,11 +13,11 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// Authentication never fails open. A caller is known for a stated time after Valkey last
-// accepted exactly this credential, but only until its record changes by itself: it
-// expires, or its override ends. All other callers are denied, and a caller that Valkey
-// refuses is forgotten. The plan determines what happens to a known caller: see
-// policy.Degraded. Every such decision is marked Degraded.
+// Authentication never fails open. A caller is known for Settings.CallerCache after
+// Valkey last accepted exactly this credential. It is known at most until its record
+// changes without an edit: it expires, or its override ends. All other callers are
+// denied, and a caller that Valkey refuses is forgotten. The plan determines what happens
+// to a known caller: see policy.Degraded. Every such decision is marked Degraded.
 //
 // With policy.Local, each process applies its share of the limits to its callers, with
 // models of package limiter. All processes together admit at most share × processes of a
