@@ -59,8 +59,8 @@ func binding(c enforce.Result) (enforce.LimitState, bool) {
 	return enforced.Binding()
 }
 
-// WholeSeconds returns d in seconds, rounded up, so that a client that waits for them never
-// retries too early.
+// WholeSeconds returns d in seconds, rounded up, so that a client that waits for them
+// never retries too early.
 func WholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 
 // The problem types (RFC 9457) of draft-ietf-httpapi-ratelimit-headers, section "Problem
@@ -93,8 +93,8 @@ func Unavailable() Denial {
 	return deny(ReducedCapacity, time.Second, cannotCheck, capacityPolicy, nil)
 }
 
-// Impossible returns the denial of a call that costs more than a limit ever admits. No save
-// accepts such a plan or route, but an override may be older than a route's cost.
+// Impossible returns the denial of a call that costs more than a limit ever admits. No
+// save accepts such a plan or route, but an override may be older than a route's cost.
 func Impossible() Denial {
 	return Denial{Type: QuotaExceeded,
 		Detail:   "This call costs more than its limit ever admits. It can never pass.",

@@ -14,9 +14,9 @@ import (
 	"tidegate/internal/policy"
 )
 
-// When there are too many limits, clients see those that denied, and of them
-// those that deny the longest.
-func TestTheMostUrgentLimitsAreReported(t *testing.T) {
+// If there are too many limits, clients see those that denied, by the longest wait, and
+// then those with the least remaining.
+func TestMostUrgentLimitsAreReported(t *testing.T) {
 	limits := make([]enforce.LimitState, 48)
 	for i := range limits {
 		l := limiter.Limit{Requests: limiter.MaxRequests - int64(i), Window: time.Hour}
@@ -27,15 +27,15 @@ func TestTheMostUrgentLimitsAreReported(t *testing.T) {
 	got := reported(limits)
 	if len(got) != maxFields || got[0].RetryAfter != time.Hour || got[1].RetryAfter != time.Minute ||
 		got[2].Remaining != 1 {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want limits 20, 3 and 47 first", got)
 	}
 	if names := violated(got); len(names) != 2 {
-		t.Errorf("%v", names)
+		t.Errorf("got violated %v, want 2", names)
 	}
 }
 
-// Limits in shadow are nobody's business but the operator's, and two limits of the same
-// words have two names.
+// Limits in shadow mode are not reported. Two limits with the same text get different
+// names.
 func TestNamesOfLimits(t *testing.T) {
 	hour := limiter.Usage{Limit: limiter.Limit{Requests: 5, Window: time.Hour}, Remaining: 2,
 		Reset: time.Minute, Next: 7 * time.Second}
@@ -52,34 +52,36 @@ func TestNamesOfLimits(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got := policyField(limits[:1]); got != `"5 per 1 hour";q=5;w=3600` {
-		t.Error(got)
+		t.Errorf("got %s, want q=5 and w=3600", got)
 	}
 }
 
+// quoted escapes quotes and backslashes, and replaces all but printable ASCII by ?.
 func TestQuoted(t *testing.T) {
 	for text, want := range map[string]string{
 		"": `""`, "a b": `"a b"`, `a"b\c`: `"a\"b\\c"`, "naïve\r\n\x7f": `"na?ve???"`, "日本": `"??"`,
 		"\xff": `"?"`,
 	} {
 		if got := quoted(text); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
+			t.Errorf("%q: got %s, want %s", text, got, want)
 		}
 	}
 }
 
 var stateItem = regexp.MustCompile(`^"(?:[^"\\]|\\.)*";r=(\d+)(?:;t=(\d+))?(?:, |$)`)
 
-// stateOf is an item of the RateLimit field. t is below 0 when the item has none.
-type stateOf struct{ r, t int64 }
+// rateLimitItem is an item of the RateLimit field: calls remaining, and seconds until
+// more remain; -1 if the item has no t.
+type rateLimitItem struct{ r, t int64 }
 
-func parseState(t *rapid.T, field string) []stateOf {
-	var items []stateOf
+func parseState(t *rapid.T, field string) []rateLimitItem {
+	var items []rateLimitItem
 	for rest := field; rest != ""; {
 		found := stateItem.FindStringSubmatch(rest)
 		if found == nil {
 			t.Fatalf("%q is no item at %q", field, rest)
 		}
-		item := stateOf{t: -1}
+		item := rateLimitItem{t: -1}
 		item.r, _ = strconv.ParseInt(found[1], 10, 64)
 		if found[2] != "" {
 			item.t, _ = strconv.ParseInt(found[2], 10, 64)
@@ -106,9 +108,9 @@ func drawLimit(t *rapid.T) limiter.Limit {
 	return l
 }
 
-// On virtual time, for random limits of every algorithm and random histories: t seconds
-// after the answer more remains than r, a second sooner it does not, and Retry-After is
-// no earlier than the t of a limit that denied.
+// In random histories with random limits of every algorithm: t seconds after the answer,
+// more than r remains, and a second earlier it does not. Retry-After is not before the t
+// of a limit that denied. Time is virtual.
 func TestRemainingRisesAtT(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limits := rapid.SliceOfN(rapid.Custom(drawLimit), 1, 3).Draw(t, "limits")
@@ -130,15 +132,16 @@ func TestRemainingRisesAtT(t *testing.T) {
 	})
 }
 
+// checkState checks the RateLimit field of a decision against later states of the model.
 func checkState(t *rapid.T, model limiter.Model, d limiter.Decision) {
-	checked := enforce.Result{Allowed: d.Allowed, Now: d.Now}
+	result := enforce.Result{Allowed: d.Allowed, Now: d.Now}
 	limits := make([]limiter.Limit, len(d.Limits))
 	for i, u := range d.Limits {
 		limits[i] = u.Limit
-		checked.Limits = append(checked.Limits,
+		result.Limits = append(result.Limits,
 			enforce.LimitState{Usage: u, Scope: policy.ScopeKey, Mode: policy.Enforce})
 	}
-	a := To(checked)
+	a := To(result)
 	items := parseState(t, a.RateLimit)
 	if len(items) != len(limits) {
 		t.Fatalf("%q: %d items for %d limits", a.RateLimit, len(items), len(limits))
@@ -157,9 +160,10 @@ func checkState(t *rapid.T, model limiter.Model, d limiter.Decision) {
 		case item.t < 0:
 			t.Fatalf("%s: t is missing", where)
 		case remaining(item.t)[i].Remaining <= item.r:
-			t.Fatalf("%s: %d remain at t", where, remaining(item.t)[i].Remaining)
+			t.Fatalf("%s: got %d remaining at t, want more than r", where, remaining(item.t)[i].Remaining)
 		case item.t > 1 && remaining(item.t - 1)[i].Remaining > item.r:
-			t.Fatalf("%s: %d remain a second before t", where, remaining(item.t - 1)[i].Remaining)
+			t.Fatalf("%s: got %d remaining a second before t, want at most r", where,
+				remaining(item.t - 1)[i].Remaining)
 		case a.Denial != nil && d.Limits[i].RetryAfter > 0 && item.t > a.Denial.RetryAfter:
 			t.Fatalf("%s: t is after Retry-After %d", where, a.Denial.RetryAfter)
 		}

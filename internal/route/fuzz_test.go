@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// FuzzFind: nothing panics, Find agrees with a naive search written on its own terms, and
-// equivalent spellings find the same pattern.
+// FuzzFind checks that nothing panics, that Find agrees with an independent naive search,
+// and that equivalent spellings of a path find the same pattern.
 func FuzzFind(f *testing.F) {
 	f.Add("*\nGET /orders/{id}\n/orders/mine\n/orders/{x+}", "a1", "prod", "GET", "/orders/mine")
 	f.Add("/a/{x}\n/{x}/a\n/a/a\n/*\n/", "", "", "", "/a%2Fa")
@@ -41,42 +41,43 @@ func FuzzFind(f *testing.F) {
 			t.Fatalf("%q of %q: got %d, %t, %v, want %d, %t, %v", call, rules, index, ok, err, wantIndex,
 				wantOK, wantErr)
 		}
-		explained(t, table, call, index, ok)
+		checkExplain(t, table, call, index, ok)
 		for _, spelling := range respell(path) {
 			other := call
 			other.Path = spelling
 			if i, o, e := table.Find(other); i != index || o != ok || !errors.Is(e, err) {
-				t.Fatalf("%q finds %d, %t, %v and %q finds %d, %t, %v of %q", path, index, ok, err, spelling,
+				t.Fatalf("%q finds %d, %t, %v, but %q finds %d, %t, %v in %q", path, index, ok, err, spelling,
 					i, o, e, rules)
 			}
 		}
 	})
 }
 
-// explained: what Find found is the one match that won, and the first.
-func explained(t *testing.T, table *Table, call Call, index int, ok bool) {
+// checkExplain requires that the first match of Explain, and no other, won, and that it
+// is the pattern that Find found.
+func checkExplain(t *testing.T, table *Table, call Call, index int, ok bool) {
 	for i, m := range table.Explain(call) {
 		if m.Won != (ok && i == 0) || m.Won && m.Index != index || m.Reason == "" {
-			t.Fatalf("%q: match %d is %+v, and Find found %d, %t", call, i, m, index, ok)
+			t.Fatalf("%q: match %d is %+v, but Find returned %d, %t", call, i, m, index, ok)
 		}
 	}
 }
 
-// validUnique reads the valid patterns of a text, one a line, and leaves out those that
-// tie with another.
+// validUnique parses one pattern per line. It leaves out invalid patterns and those that
+// tie with an earlier one.
 func validUnique(rules string) []Pattern {
 	var patterns []Pattern
 	for line := range strings.Lines(rules) {
 		if p, err := Parse(line); err == nil {
-			if with := append(slices.Clone(patterns), p); len(Ties(with)) == 0 {
-				patterns = with
+			if extended := append(slices.Clone(patterns), p); len(Ties(extended)) == 0 {
+				patterns = extended
 			}
 		}
 	}
 	return patterns
 }
 
-// respell writes a path in other ways that mean the same to everyone.
+// respell returns spellings of a path that all programs read alike.
 func respell(path string) []string {
 	spellings := []string{"/" + path, path + "/", path + "//", strings.ReplaceAll(path, "/", "///")}
 	if strings.Contains(path, "%") {
@@ -107,7 +108,8 @@ func unescape(text string) string {
 	})
 }
 
-// naiveReadings returns both readings of a path.
+// naiveReadings returns the two readings of a path: as written, and as a lenient program
+// reads it.
 func naiveReadings(p string) (written, lenient []string) {
 	for text := range strings.SplitSeq(p, "/") {
 		if text != "" {
@@ -129,7 +131,8 @@ func naiveReadings(p string) (written, lenient []string) {
 	return written, lenient
 }
 
-// naive tries every pattern, and orders what matches by a score in letters.
+// naive is a simple Find: it tries every pattern, and picks the match with the highest
+// score.
 func naive(patterns []Pattern, c Call) (index int, ok bool, err error) {
 	written, lenient := naiveReadings(c.Path)
 	a, b := naiveBest(patterns, c, written), naiveBest(patterns, c, lenient)
@@ -142,6 +145,7 @@ func naive(patterns []Pattern, c Call) (index int, ok bool, err error) {
 	return a, true, nil
 }
 
+// naiveBest returns the index of the best pattern for one reading of a path, or -1.
 func naiveBest(patterns []Pattern, c Call, segments []string) int {
 	var matching []int
 	for i, p := range patterns {
@@ -160,7 +164,7 @@ func naiveBest(patterns []Pattern, c Call, segments []string) int {
 	})
 }
 
-// naiveMethods lists the methods of the patterns that a call falls under.
+// naiveMethods lists the methods of patterns that match a call with this method.
 func naiveMethods(method string) []string {
 	methods := []string{"", "*", "ANY", strings.ToUpper(method)}
 	if strings.EqualFold(method, "HEAD") {
@@ -189,7 +193,7 @@ func naiveMatch(p string, segments []string) bool {
 	return naiveMatch("/"+tail, segments[1:])
 }
 
-// score sorts as patterns do: more specific is greater.
+// score returns a text that sorts as patterns do: more specific is greater.
 func score(p Pattern) string {
 	path := "z"
 	for text := range strings.SplitSeq(strings.Trim(p.Path, "/"), "/") {

@@ -33,9 +33,9 @@ func (l *List) matches(c Call, path reading) bool {
 	return false
 }
 
-// Under reports whether a path falls under a pattern of API Gateway, so that a rule for all
-// paths of the pattern matches it too. That requires that each reading of the path has the
-// pattern's number of segments and its literals at the beginning.
+// Under reports whether a path falls under a pattern of API Gateway, so that a rule for
+// all paths of the pattern matches it too. That requires that each reading of the path
+// has the pattern's number of segments and its literals at the beginning.
 func Under(path, pattern string) bool {
 	if !plain(path) {
 		path = DecodeAll(path)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A list matches what one of its patterns matches, in every reading of the path.
+// A list matches a call if in each reading of the path one of its patterns matches.
 func TestList(t *testing.T) {
 	list, err := NewList([]Pattern{
 		{API: "orders1", Stage: "prod", Method: "GET", Path: "/orders/*"}, {API: "orders1", Path: "/health"},
@@ -42,20 +42,20 @@ func TestList(t *testing.T) {
 		{"orders1", "prod", "GET", ""}:                       false,
 	} {
 		if got := list.Matches(call); got != want {
-			t.Errorf("%v: %t, want %t", call, got, want)
+			t.Errorf("%v: got %t, want %t", call, got, want)
 		}
 	}
 	if none, err := NewList(nil); err != nil || none.Matches(Call{Path: "/"}) {
-		t.Errorf("a list of nothing: %v", err)
+		t.Errorf("empty list: got %v, or a match, want none", err)
 	}
 	if _, err := NewList([]Pattern{{Path: "orders"}}); err == nil {
-		t.Error("a pattern that is not valid is taken")
+		t.Error("invalid pattern: got no error")
 	}
 }
 
-// drawn returns a random path of the form of a pattern, and one call in four a strange
-// spelling.
-func drawn(random *rand.Rand, pattern string) string {
+// randomPath returns a random path with the form of a pattern. One in four has segments
+// with ambiguous spellings.
+func randomPath(random *rand.Rand, pattern string) string {
 	texts := []string{"a", "b", "7", "B", "x%20y"}
 	if random.IntN(4) == 0 {
 		texts = []string{"%2e%2e", "a%2fb", "..", "a;b", `a\b`, "a%252f", ""}
@@ -77,8 +77,8 @@ func drawn(random *rand.Rand, pattern string) string {
 	return path.String()
 }
 
-// A list that covers every call of a route matches each path under it, one that covers
-// none matches none, and with some it can be either.
+// If Covers returns Every, the list matches each call of the route; if None, it matches
+// none. With Some, both occur.
 func TestCovers(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	pick := func(all ...string) string { return all[random.IntN(len(all))] }
@@ -100,7 +100,7 @@ func TestCovers(t *testing.T) {
 		covered := list.Covers(called)
 		for range 5 {
 			call := called
-			if call.Path = drawn(random, called.Path); called.Method == otherMethod {
+			if call.Path = randomPath(random, called.Path); called.Method == otherMethod {
 				call.Method = pick("PURGE", "LINK")
 			}
 			if !Under(call.Path, called.Path) {
@@ -108,7 +108,7 @@ func TestCovers(t *testing.T) {
 			}
 			matches := list.Matches(call)
 			if covered == None && matches || covered == Every && !matches {
-				t.Fatalf("%v of %v is %d, and %v matches: %t", patterns, called, covered, call, matches)
+				t.Fatalf("%v covers %v by %d, but matches %v: %t", patterns, called, covered, call, matches)
 			}
 			counts := seen[covered]
 			counts[map[bool]int{true: 1}[matches]]++
@@ -116,11 +116,12 @@ func TestCovers(t *testing.T) {
 		}
 	}
 	if some := seen[Some]; seen[None][0] < 1000 || seen[Every][1] < 1000 || some[0] < 1000 || some[1] < 100 {
-		t.Errorf("too few cases: %v", seen)
+		t.Errorf("got too few cases: %v", seen)
 	}
 }
 
-// Not every path lies under the pattern that API Gateway matched.
+// Under reports whether a rule for the pattern that API Gateway matched also matches the
+// path of the call.
 func TestUnder(t *testing.T) {
 	for _, c := range []struct {
 		path, pattern string
@@ -144,7 +145,7 @@ func TestUnder(t *testing.T) {
 		{"/v1/orders/7", "/orders/*", false},
 	} {
 		if got := Under(c.path, c.pattern); got != c.want {
-			t.Errorf("%s under %s: %t", c.path, c.pattern, got)
+			t.Errorf("%s under %s: got %t, want %t", c.path, c.pattern, got, c.want)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package route matches API calls against patterns of API, stage, method and path, most
-// specific first. Packages that validate, apply and show route rules import it. It does no
-// I/O and knows no limits.
+// specific first. Packages that validate, apply and show route rules import it. It does
+// no I/O and knows no limits.
 //
 // # Patterns
 //
@@ -28,14 +28,14 @@
 // # Spellings
 //
 // Programs read the same path in different ways, and a caller must not escape a rule by
-// spelling a path differently. Matching ignores empty segments and a slash at the end, and
-// decodes each segment's percent-encoding once. Beyond that, a path has two readings. As
-// written, an encoded slash, a dot-segment or ;parameters are part of a segment. A lenient
-// program decodes until nothing is encoded, takes a backslash for a slash, cuts off
-// ;parameters and resolves dot-segments. If the two readings match different patterns,
-// Find returns ErrAmbiguous, and the call should be refused. Clients resolve dot-segments
-// before they send. So a legitimate call fails only with an encoded slash or semicolon
-// where a rule counts segments; {name+} matches both.
+// spelling a path differently. Matching ignores empty segments and a slash at the end,
+// and decodes each segment's percent-encoding once. Beyond that, a path has two readings.
+// As written, an encoded slash, a dot-segment or ;parameters are part of a segment. A
+// lenient program decodes until nothing is encoded, takes a backslash for a slash, cuts
+// off ;parameters and resolves dot-segments. If the two readings match different
+// patterns, Find returns ErrAmbiguous, and the call should be refused. Clients resolve
+// dot-segments before they send. So a legitimate call fails only with an encoded slash or
+// semicolon where a rule counts segments; {name+} matches both.
 package route
 
 import (
@@ -195,7 +195,7 @@ func parsePath(path string) (segments []segment, problem string) {
 	}
 	texts := strings.Split(path, "/")
 	if len(texts) > MaxSegments {
-		return nil, fmt.Sprintf("has %d segments: must have at most %d; end it in * for what is deeper",
+		return nil, fmt.Sprintf("has %d segments: must have at most %d; end it with * to match deeper paths",
 			len(texts), MaxSegments)
 	}
 	names := map[string]bool{}
@@ -205,9 +205,9 @@ func parsePath(path string) (segments []segment, problem string) {
 		case problem != "":
 			return nil, fmt.Sprintf("has %q as segment %d: %s", text, i+1, problem)
 		case s.kind == rest && i < len(texts)-1:
-			return nil, fmt.Sprintf("has %q before its end: only {name} can stand there", text)
+			return nil, fmt.Sprintf("has %q before its end: only {name} can be there", text)
 		case s.kind < literal && text != anything && names[text]:
-			return nil, fmt.Sprintf("has the parameter %s twice: give each a name of its own", text)
+			return nil, fmt.Sprintf("has the parameter %s twice: names must differ", text)
 		}
 		names[text] = true
 		segments = append(segments, s)
@@ -231,12 +231,11 @@ func parseSegment(text string) (s segment, problem string) {
 	decoded := decodeOnce(text)
 	switch {
 	case strings.ContainsAny(text, "{}*"):
-		return s, "a brace or * cannot stand within a segment; a parameter is a whole segment, {name}"
+		return s, "a segment cannot contain a brace or *; a parameter is a whole segment, {name}"
 	case decoded == "." || decoded == "..":
-		return s, "calls that have it are refused; write the path that is meant"
+		return s, "calls with a dot-segment are refused; write the path without it"
 	case strings.ContainsAny(decoded, `/\;`) || DecodeAll(decoded) != decoded:
-		return s,
-			`calls that have a /, \ or ; or an encoded % in a segment are matched by {name} or {name+} only`
+		return s, `only {name} or {name+} can match a segment with /, \, ; or an encoded %`
 	case !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, func(r rune) bool {
 		return !unicode.IsPrint(r)
 	}):

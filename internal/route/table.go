@@ -139,8 +139,8 @@ func (p *compiled) matchesPath(path reading) bool {
 	return false
 }
 
-// compare orders patterns, most specific first. Patterns that compare as equal tie, or have
-// different literals and never match the same call.
+// compare orders patterns, most specific first. Patterns that compare as equal tie, or
+// have different literals and never match the same call.
 func compare(a, b compiled) int {
 	return cmp.Or(
 		given(b.API)-given(a.API),
@@ -216,8 +216,8 @@ func (t *Table) Explain(c Call) []Match {
 		lenient = t.all(c, asLenient(c.Path, nil))
 	}
 	if !plain(c.Path) && winner(written) != winner(lenient) {
-		return append(t.ambiguous(written, "as it is written"),
-			t.ambiguous(lenient, "once all its encodings and dot-segments are resolved")...)
+		return append(t.ambiguous(written, "as written"),
+			t.ambiguous(lenient, "with all encodings and dot-segments resolved")...)
 	}
 	var matches []Match
 	for i, rank := range written {
@@ -259,7 +259,7 @@ func (t *Table) ambiguous(ranks []int, how string) []Match {
 	for _, rank := range ranks {
 		matches = append(matches, Match{
 			Index: t.patterns[rank].index,
-			Reason: fmt.Sprintf("matches the path %s, but another reading of the path finds another "+
+			Reason: fmt.Sprintf("matches the path %s, but another reading of it matches a different "+
 				"pattern: the call is refused", how),
 		})
 	}
@@ -290,7 +290,7 @@ func pathDifference(won, lost []segment) string {
 		case literal:
 			return fmt.Sprintf("has the literal %q as segment %d", s.text, i+1)
 		case one:
-			return fmt.Sprintf("has exactly one segment in place %d", i+1)
+			return fmt.Sprintf("has a one-segment parameter as segment %d", i+1)
 		default:
 			return fmt.Sprintf("names the first %d segments", i)
 		}

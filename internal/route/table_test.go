@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// parse parses patterns.
 func parse(t *testing.T, texts ...string) []Pattern {
 	t.Helper()
 	patterns := make([]Pattern, len(texts))
@@ -23,15 +24,15 @@ func parse(t *testing.T, texts ...string) []Pattern {
 
 func table(t *testing.T, texts ...string) *Table {
 	t.Helper()
-	found, err := NewTable(parse(t, texts...))
+	table, err := NewTable(parse(t, texts...))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return table
 }
 
-// found names the pattern that a call falls under.
-func found(t *testing.T, table *Table, c Call) string {
+// find returns the pattern that a table finds for a call, "none" or "ambiguous".
+func find(t *testing.T, table *Table, c Call) string {
 	t.Helper()
 	index, ok, err := table.Find(c)
 	switch {
@@ -51,7 +52,7 @@ func found(t *testing.T, table *Table, c Call) string {
 	return ""
 }
 
-// The most specific pattern wins, whatever the order in which patterns are given.
+// The most specific pattern wins, in whatever order the patterns are given.
 func TestMostSpecificWins(t *testing.T) {
 	texts := []string{
 		"*", "POST *", "/*", "/orders/{rest+}", "/orders/{id}", "GET /orders/{id}", "/orders/mine",
@@ -84,7 +85,7 @@ func TestMostSpecificWins(t *testing.T) {
 		{Call{Method: "GET", Path: "/orders/7/items/1"}, "* /orders/{id}/{part+}"},
 	} {
 		for _, order := range [][]string{texts, reversed(texts)} {
-			if got := found(t, table(t, order...), c.call); got != c.want {
+			if got := find(t, table(t, order...), c.call); got != c.want {
 				t.Errorf("%+v: got %q, want %q", c.call, got, c.want)
 			}
 		}
@@ -100,18 +101,18 @@ func reversed(texts []string) []string {
 }
 
 func TestNothingMatches(t *testing.T) {
-	if got := found(t, table(t), Call{Path: "/x"}); got != "none" {
-		t.Errorf("an empty table: %s", got)
+	if got := find(t, table(t), Call{Path: "/x"}); got != "none" {
+		t.Errorf("empty table: got %q, want none", got)
 	}
 	for _, path := range []string{"/", "/orders", "/orders/7/8", "/order/7", "/orders//"} {
-		if got := found(t, table(t, "/orders/{id}"), Call{Path: path}); got != "none" {
-			t.Errorf("%s: %s", path, got)
+		if got := find(t, table(t, "/orders/{id}"), Call{Path: path}); got != "none" {
+			t.Errorf("%s: got %q, want none", path, got)
 		}
 	}
 }
 
-// However a caller spells a path, it falls under the rule that every reading finds, or
-// under none and is refused; never under a laxer one.
+// A path matches the pattern that both of its readings match. If they match different
+// patterns, the call is refused, so no spelling reaches a more lenient rule.
 func TestSpellings(t *testing.T) {
 	rules := table(t, "*", "/search", "/orders/{id}", "/orders/export", "/files/{name+}", "/café/menü")
 	for path, want := range map[string]string{
@@ -167,7 +168,7 @@ func TestSpellings(t *testing.T) {
 		strings.Repeat("/a", 4000):        "* *",
 		"/" + strings.Repeat("%25", 4000): "* *",
 	} {
-		if got := found(t, rules, Call{Method: "GET", Path: path}); got != want {
+		if got := find(t, rules, Call{Method: "GET", Path: path}); got != want {
 			t.Errorf("%.60s: got %q, want %q", path, got, want)
 		}
 	}
@@ -188,6 +189,8 @@ func TestTies(t *testing.T) {
 func TestExplain(t *testing.T) {
 	rules := table(t, "*", "GET /orders/{id}", "/orders/mine", "a1/* *", "*/prod GET /orders/{id}",
 		"/orders/{x+}", "/orders/{id}", "/")
+	resolved := "matches the path with all encodings and dot-segments resolved, but another reading of it " +
+		"matches a different pattern: the call is refused"
 	for _, c := range []struct {
 		call Call
 		want []Match
@@ -209,7 +212,7 @@ func TestExplain(t *testing.T) {
 			{4, true, "won: it names the stage, unlike GET /orders/{id}"},
 			{1, false, "lost to */prod GET /orders/{id}, which names the stage"},
 			{6, false, "lost to */prod GET /orders/{id}, which names the method GET"},
-			{5, false, "lost to */prod GET /orders/{id}, which has exactly one segment in place 2"},
+			{5, false, "lost to */prod GET /orders/{id}, which has a one-segment parameter as segment 2"},
 			{0, false, `lost to */prod GET /orders/{id}, which has the literal "orders" as segment 1`},
 		}},
 		{Call{Path: "/"}, []Match{
@@ -217,17 +220,9 @@ func TestExplain(t *testing.T) {
 			{0, false, "lost to * /, which names the whole path"},
 		}},
 		{Call{Path: "/x/../orders/7"}, []Match{
-			{0, false, "matches the path as it is written, but another reading of the path finds another " +
+			{0, false, "matches the path as written, but another reading of it matches a different " +
 				"pattern: the call is refused"},
-			{6, false, "matches the path once all its encodings and dot-segments are resolved, but another " +
-				"reading of the path finds another pattern: " +
-				"the call is refused"},
-			{5, false, "matches the path once all its encodings and dot-segments are resolved, but another " +
-				"reading of the path finds another pattern: " +
-				"the call is refused"},
-			{0, false, "matches the path once all its encodings and dot-segments are resolved, but another " +
-				"reading of the path finds another pattern: " +
-				"the call is refused"},
+			{6, false, resolved}, {5, false, resolved}, {0, false, resolved},
 		}},
 	} {
 		if diff := cmp.Diff(c.want, rules.Explain(c.call)); diff != "" {
@@ -236,7 +231,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// A bad pattern is reported by field, with what is wrong and what to do.
+// An invalid pattern is reported with its field, the problem and what to do.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		pattern     Pattern
@@ -259,14 +254,14 @@ func TestErrors(t *testing.T) {
 		{Pattern{Path: "/{}"}, "path", "a parameter's name must be"},
 		{Pattern{Path: "/{+}"}, "path", "a parameter's name must be"},
 		{Pattern{Path: "/{a b}"}, "path", "a parameter's name must be"},
-		{Pattern{Path: "/a{b}"}, "path", "cannot stand within a segment"},
-		{Pattern{Path: "/{"}, "path", "cannot stand within a segment"},
-		{Pattern{Path: "/a*"}, "path", "cannot stand within a segment"},
-		{Pattern{Path: "/a/../b"}, "path", "write the path that is meant"},
-		{Pattern{Path: "/%2e"}, "path", "write the path that is meant"},
-		{Pattern{Path: "/a;b"}, "path", "by {name} or {name+} only"},
-		{Pattern{Path: "/a%2Fb"}, "path", "by {name} or {name+} only"},
-		{Pattern{Path: "/a%2561"}, "path", "by {name} or {name+} only"},
+		{Pattern{Path: "/a{b}"}, "path", "a segment cannot contain a brace or *"},
+		{Pattern{Path: "/{"}, "path", "a segment cannot contain a brace or *"},
+		{Pattern{Path: "/a*"}, "path", "a segment cannot contain a brace or *"},
+		{Pattern{Path: "/a/../b"}, "path", "write the path without it"},
+		{Pattern{Path: "/%2e"}, "path", "write the path without it"},
+		{Pattern{Path: "/a;b"}, "path", "only {name} or {name+} can match"},
+		{Pattern{Path: "/a%2Fb"}, "path", "only {name} or {name+} can match"},
+		{Pattern{Path: "/a%2561"}, "path", "only {name} or {name+} can match"},
 		{Pattern{Path: "/a%00"}, "path", "cannot be printed"},
 		{Pattern{Path: "/%ff"}, "path", "cannot be printed"},
 	} {
@@ -275,14 +270,14 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%+v: got %v, want %s: …%s…", c.pattern, errs, c.field, c.want)
 		}
 		if err := c.pattern.Validate(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: Validate: %v", c.pattern, err)
+			t.Errorf("%+v: Validate: got %v, want %q", c.pattern, err, c.want)
 		}
 		if _, err := NewTable([]Pattern{c.pattern}); err == nil {
-			t.Errorf("%+v: a table took it", c.pattern)
+			t.Errorf("%+v: NewTable: got no error", c.pattern)
 		}
 	}
 	if errs := (Pattern{API: "-", Stage: "/", Method: "?", Path: "?"}).Errors(); len(errs) != 4 {
-		t.Errorf("got %v, want one of each field", errs)
+		t.Errorf("got %v, want one error for each field", errs)
 	}
 }
 
@@ -293,15 +288,15 @@ func TestParseReadsWhatStringWrites(t *testing.T) {
 	} {
 		got, err := Parse(p.String())
 		if err != nil || got.String() != p.String() || got.canonical() != p.canonical() {
-			t.Errorf("%q: %+v, %v", p.String(), got, err)
+			t.Errorf("%q: got %+v, %v, want the same pattern", p.String(), got, err)
 		}
 	}
 	if p, err := Parse("/a b"); err != nil || p.Path != "/a b" {
-		t.Errorf("a path alone: %+v, %v", p, err)
+		t.Errorf("path alone: got %+v, %v, want path /a b", p, err)
 	}
 	for _, text := range []string{"", " ", "GET", "GET /a /b", "a b c"} {
 		if p, err := Parse(text); err == nil && text != "GET /a /b" {
-			t.Errorf("%q: %+v", text, p)
+			t.Errorf("%q: got %+v, want an error", text, p)
 		}
 	}
 }
@@ -310,12 +305,12 @@ func TestFindDoesNotAllocate(t *testing.T) {
 	rules := table(t, "*", "GET /orders/{id}", "/orders/{id}/items/{item}", "/orders/{rest+}")
 	call := Call{API: "a1", Stage: "prod", Method: "GET", Path: "/orders/7/items/9"}
 	if n := testing.AllocsPerRun(100, func() { _, _, _ = rules.Find(call) }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("got %v allocations, want 0", n)
 	}
 }
 
-// A HEAD call falls under the rule for GET unless a rule as specific in API and path
-// names HEAD.
+// A HEAD call matches the rule for GET, unless a rule for HEAD is at least as specific in
+// API and path.
 func TestHeadFollowsGet(t *testing.T) {
 	for _, c := range []struct {
 		rules []string
@@ -344,14 +339,14 @@ func TestHeadFollowsGet(t *testing.T) {
 		{[]string{"GET /report"}, Call{Path: "/report"}, "none"},
 	} {
 		for _, order := range [][]string{c.rules, reversed(c.rules)} {
-			if got := found(t, table(t, order...), c.call); got != c.want {
+			if got := find(t, table(t, order...), c.call); got != c.want {
 				t.Errorf("%v, %s %s: got %q, want %q", order, c.call.Method, c.call.Path, got, c.want)
 			}
 		}
 	}
 }
 
-// ANY stands for every method, as in API Gateway, and gives way to a rule that names one.
+// ANY matches every method, as in API Gateway. A rule that names the method wins over it.
 func TestAnyMethod(t *testing.T) {
 	for _, c := range []struct {
 		rules        []string
@@ -364,7 +359,7 @@ func TestAnyMethod(t *testing.T) {
 		{[]string{"ANY /{proxy+}", "PUT /{proxy+}"}, "PUT", "PUT /{proxy+}"},
 	} {
 		for _, order := range [][]string{c.rules, reversed(c.rules)} {
-			if got := found(t, table(t, order...), Call{Method: c.method, Path: "/a/b"}); got != c.want {
+			if got := find(t, table(t, order...), Call{Method: c.method, Path: "/a/b"}); got != c.want {
 				t.Errorf("%v, %s: got %q, want %q", order, c.method, got, c.want)
 			}
 		}
