@@ -72,11 +72,11 @@ func refusal(set *compiled.Set, k policy.Key, call Call, now time.Time, err erro
 	case !k.Expires.IsZero() && !k.Expires.After(now):
 		return "the key expired"
 	case set.Denies(call.Address):
-		return "the address is in the list of those refused"
+		return "the address is on the deny list"
 	case !set.Admits(call.Address):
-		return "the address is not in the list of those admitted"
+		return "the address is not on the allow list"
 	case errors.Is(err, policy.ErrRefused) && k.Plan == "":
-		return "no plan is meant for callers of this kind"
+		return "callers of this kind have no default plan"
 	case err != nil:
 		return "the path can be read in two ways that different routes match"
 	}

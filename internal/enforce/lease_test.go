@@ -436,7 +436,7 @@ func TestInvalidLeasesAreRefused(t *testing.T) {
 			s.Routes[0].Shared = []limiter.Limit{{Requests: 9, Window: time.Minute, CountDenied: true}}
 			s.Routes[0].SharedLease = second
 		}},
-		"addresses": {"perIP.lease", "all callers together", func(s *policy.Set) {
+		"addresses": {"perIP.lease", "limits on all callers", func(s *policy.Set) {
 			s.PerIP = leasedMinute(9, time.Second)
 		}},
 	} {

@@ -212,10 +212,10 @@ func TestSettleMaxBounds(t *testing.T) {
 		cost, most int64
 		want       string
 	}{
-		{40, 39, "is 39: must be 40, what a call costs, to 1000000000; leave it out for 10 times the cost"},
-		{40, -1, "is -1: must be 40"},
-		{0, -1, "is -1: must be 1"},
-		{1, 1_000_000_001, "is 1000000001: must be 1,"},
+		{40, 39, "is 39: must be at least the cost, 40 to 1000000000; leave it out for 10 times the cost"},
+		{40, -1, "is -1: must be at least the cost, 40 to"},
+		{0, -1, "is -1: must be at least the cost, 1 to"},
+		{1, 1_000_000_001, "is 1000000001: must be at least the cost, 1 to"},
 		{40, 40, ""}, {0, 5, ""}, {1, 1_000_000_000, ""}, {1_000_000_000, 0, ""},
 	} {
 		s := policy.Set{Routes: []policy.Route{{Name: "chat", Cost: c.cost, SettleMax: c.most}}}

@@ -190,12 +190,12 @@ func (k *Key) Validate(set *Set) error {
 		fields.add("plan", fmt.Sprintf("no plan is named %.100q: create it first", k.Plan))
 	}
 	if k.Kind != APIKey && len(k.Allow) > 0 {
-		fields.add("allow", "is for API keys alone: give it to the plan")
+		fields.add("allow", "is only for API keys: set it on the plan")
 	}
 	fields = append(fields, allowErrors("allow", k.Allow)...)
 	switch {
 	case k.Group != "" && k.Kind != APIKey:
-		fields.add("group", "is for API keys alone")
+		fields.add("group", "is only for API keys: leave it out")
 	case k.Group != "":
 		fields.add("group", GroupProblem(k.Group))
 	}

@@ -105,7 +105,7 @@ func NumberPlans(next Set, current *Set) (*Set, error) {
 	}
 	if next.NextNumber > MaxNumber+1 {
 		fields = append(fields, FieldError{"plans",
-			fmt.Sprintf("%d plans were made already: change one instead", MaxNumber)})
+			fmt.Sprintf("%d plans were created already: edit one instead", MaxNumber)})
 	}
 	if len(fields) > 0 {
 		return nil, Invalid(fields)

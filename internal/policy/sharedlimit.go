@@ -82,19 +82,19 @@ func leaseErrors(field string, lease Duration, list string, limits []limiter.Lim
 		return []FieldError{{field, "is " + limiter.FormatWindow(d) + ": " + fmt.Sprintf(format, args...)}}
 	}
 	if len(limits) == 0 {
-		return refuse("there is no limit to lease: must be left out, or a limit be added")
+		return refuse("there is no limit to lease: add one, or leave the lease out")
 	}
 	for _, l := range limits {
 		if len(l.Errors()) > 0 {
 			return nil // limitErrors reports them
 		}
 		if l.Shadow {
-			return refuse("a limit in shadow mode, %s, cannot be leased: must be left out, or the mode be "+
-				"given to all limits of the list", l)
+			return refuse("%s is in shadow mode and cannot be leased: leave the lease out, or set the mode "+
+				"of the whole list", l)
 		}
 		if l.Algorithm != limiter.Log || l.CountDenied {
-			return refuse("only logs that do not count denied calls can be leased, and %s is none: must be "+
-				"left out, or that limit be changed", l)
+			return refuse("only logs without countDenied can be leased, unlike %s: change that limit, or "+
+				"leave the lease out", l)
 		}
 	}
 	shortest := ShortestWindow(limits)
@@ -104,7 +104,7 @@ func leaseErrors(field string, lease Duration, list string, limits []limiter.Lim
 	}
 	if longest := LongestWindow(limits); longest+d > limiter.MaxWindow {
 		return refuse(
-			"lease and window together must be 366 days at most, so with this window no lease above %s",
+			"lease and window together must be at most 366 days: with this window, lease up to %s",
 			limiter.FormatWindow(limiter.MaxWindow-longest))
 	}
 	return unnotifiedErrors(list, limits, leasedNotify)
@@ -115,7 +115,7 @@ func (s Scope) unleasedErrors(field string) []FieldError {
 		return nil
 	}
 	return []FieldError{{field + ".lease", "is " + limiter.FormatWindow(time.Duration(s.Lease)) +
-		": only limits of all callers together can be leased: must be left out"}}
+		": only limits on all callers can be leased: leave it out"}}
 }
 
 // unnotifiedErrors refuses thresholds on limits whose thresholds no call crosses.
@@ -131,9 +131,9 @@ func unnotifiedErrors(field string, limits []limiter.Limit, why string) []FieldE
 
 // Reasons of unnotifiedErrors.
 const (
-	leasedNotify = "is set, but environments lease shares of the limit, so no call crosses it: must be " +
-		"left out, or the lease be"
-	candidateNotify = "is set, but a candidate is on trial: must be left out"
+	leasedNotify = "is set, but no single call crosses a threshold of a leased limit: leave it out, or " +
+		"leave the lease out"
+	candidateNotify = "is set, but candidate limits have no thresholds: leave it out"
 )
 
 // ShortestWindow returns the shortest window of limits; there must be at least one.

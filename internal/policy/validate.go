@@ -162,7 +162,7 @@ func (r Route) settleMaxProblem() string {
 	if r.SettleMax == 0 || r.SettleMax >= least && r.SettleMax <= limiter.MaxRequests {
 		return ""
 	}
-	return fmt.Sprintf("is %d: must be %d, what a call costs, to %d; leave it out for %d times the cost",
+	return fmt.Sprintf("is %d: must be at least the cost, %d to %d; leave it out for %d times the cost",
 		r.SettleMax, least, int64(limiter.MaxRequests), DefaultSettleMax)
 }
 

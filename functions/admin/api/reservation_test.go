@@ -117,7 +117,7 @@ func TestSettleMaxAsJSON(t *testing.T) {
 	}
 	for _, query := range []string{"?reason=x", "?dry_run=true"} {
 		put(query, 3).wants(http.StatusUnprocessableEntity, "routes[0].settleMax",
-			"must be 4, what a call costs, to 1000000000")
+			"must be at least the cost, 4 to 1000000000")
 		put(query, 0).wants(http.StatusUnprocessableEntity, "settleMax")
 		put(query, 1_000_000_001).wants(http.StatusUnprocessableEntity, "settleMax")
 		put(query, "many").wants(http.StatusUnprocessableEntity, "settleMax")
@@ -128,5 +128,5 @@ func TestSettleMaxAsJSON(t *testing.T) {
 	file := "plans: [{name: free, limits: [10 per 10 seconds]}]\nroutes: [{name: chat, pattern: '*', cost: " +
 		"4, settle: true, settleMax: 3}]\n"
 	s.putFile("?reason=x", "version: 2\n"+file, nil).wants(http.StatusUnprocessableEntity, `"line":3`,
-		"routes[0].settleMax", "must be 4")
+		"routes[0].settleMax", "must be at least the cost, 4 to")
 }

@@ -306,7 +306,7 @@ func TestExplain(t *testing.T) {
 		"<b>8</b> of 10")
 	s.Get("/explain?key={acme}&path=/else").Wants(t, http.StatusOK, "No route rule matches")
 	s.Get("/explain?key={acme}&address=198.51.100.7").Wants(
-		t, http.StatusOK, "refused: the address is in the list of those refused", "HTTP/1.1 401",
+		t, http.StatusOK, "refused: the address is on the deny list", "HTTP/1.1 401",
 	)
 	s.Get("/explain?key={acme}&path=orders").Wants(t, http.StatusUnprocessableEntity, `id="path-error"`)
 	s.Get("/explain?key={acme}&address=here").Wants(t, http.StatusUnprocessableEntity, `id="address-error"`)

@@ -19,7 +19,7 @@ func TestSettleMaxInForm(t *testing.T) {
 		)
 	}
 	for bound, want := range map[string]string{
-		"3": "It is 3: must be 4, what a call costs, to 1000000000", "0": "Must be 1 to 1,000,000,000",
+		"3": "It is 3: must be at least the cost, 4 to 1000000000", "0": "Must be 1 to 1,000,000,000",
 		"many":          "Enter a whole number",
 		"1,000,000,001": "Must be 1 to 1,000,000,000",
 	} {
