@@ -1,19 +1,24 @@
--- Functions of the scripts that settle. limiter.StepFunction stands before this text.
+-- Functions of the scripts that settle. limiter.StepFunction precedes this text.
 
--- Returns whether a bucket's copy of the plans is newer than a version of the policy set.
+-- newer returns whether a bucket's copy of the plans is newer than a version of the
+-- policy set.
 local function newer(copy, version)
   local head = call('GETRANGE', copy, 0, 4)
   return #head == 5 and unpack('>I4', head, 2) > tonumber(version)
 end
 
--- Takes a difference from one state, all of it or as much as fits. A difference below 0 is
--- given back; at is when it was taken, microseconds since 1970. Limits in shadow mode do
--- not bound what fits.
+-- settle takes a difference from one state, or as much of it as fits. Limits in shadow
+-- mode do not bound what fits. A difference below 0 is given back.
+--
+-- key         the state
+-- prog        program of its limits
+-- difference  calls; below 0 to give back
+-- at          for a difference below 0: when it was taken, microseconds since 1970
 --
 -- Returns
---   4 bytes  calls taken; below 0: calls that the state may still count
---   2 bytes  length of what follows; 0 when nothing was taken
---   the reply of the step that took them
+--   4 bytes  calls taken; for a difference below 0: calls that the state may still count
+--   2 bytes  length of what follows; 0 if nothing was taken
+--   the decision of the step that took them
 local function settle(key, prog, difference, at)
   if difference == 0 then
     return pack('>I4I2', 0, 0)

@@ -1,50 +1,51 @@
--- Head of the scripts of a check: finds the caller and its newest limits. It sets the
--- locals that a step needs (readstate.lua of package limiter), and public, which begins
--- the reply. All keys are in one slot. Integers are big-endian, times microseconds since
--- 1970.
+-- Head of the scripts of a check: finds the caller and its newest limits, and ends the
+-- script if the caller may not call. It sets the locals that a step needs (readstate.lua
+-- of package limiter), and public, which begins the reply. All keys are in one slot.
+-- Integers are big-endian, times microseconds since 1970.
 --
 -- KEYS[1]  the caller's record
 -- KEYS[2]  the caller's state
 -- KEYS[3]  the bucket's copy of the plans
 -- ARGV[1]  hash of the secret, 32 bytes; empty for a caller that a JWT or an address
 --          identifies, which may have no record
--- ARGV[2]  cost, 0 to 1e9
+-- ARGV[2]  cost, 0 to 1e9 calls
 -- ARGV[3]  version of the policy set that the environment knows
 -- ARGV[4]  number of the plan for a caller whose record names none
--- ARGV[5]  -1 when some of the cost may be given back, else 0
+-- ARGV[5]  -1 if some of the cost may be given back, otherwise 0
 --
--- What the environment remembers of the caller; absent when that is nothing, and with
+-- What the environment remembers of the caller; absent if it remembers nothing, and with
 -- wide.lua:
--- ARGV[6]  the record's fields from its times to its name
+-- ARGV[6]  fields of the record from its times to its name, and the group if there is one
 -- ARGV[7]  program of the plan
 -- ARGV[8]  first 5 bytes of the copy: format and version
 -- ARGV[9]  when the key expires; 2^53 - 1 for never
 --
--- With wide.lua only, when a list restricts the routes of some plan or of the key:
+-- Only with wide.lua, if a list restricts the routes of some plan or of the key:
 -- ARGV[10]  numbers of the plans that do not open the route, 2 bytes each
--- ARGV[11]  description in the caller's record, with its list; empty when not known
--- ARGV[12]  1 when that list has the route
+-- ARGV[11]  description in the caller's record, with its list; empty if not known
+-- ARGV[12]  1 if that list opens the route
 --
 -- Returns a string:
---   'N'  1 byte                   the caller may not call: 'U' no such key or wrong
---                                secret, 'R' revoked, 'X' expired, 'O' a secret that was
---                                rotated out, 'A' neither the key nor its plan opens the
---                                route
---   'S'  4 bytes version          a newer policy set is in force; 0: none was ever saved
---   'A'  4 bytes version of the record, description     the key has a list that ARGV[11]
---                                does not match: send it
+--   'N'  1 byte                  the caller may not call: 'U' unknown key or wrong
+--                                secret, 'R' revoked, 'X' expired, 'O' the previous
+--                                secret after its grace, 'A' the list of the key or of
+--                                its plan does not open the route
+--   'S'  4 bytes version         a newer policy set is in force; 0 if the bucket has no
+--                                copy
+--   'A'  4 bytes version of the record, description     the key has a list, and ARGV[11]
+--                                is not its description: repeat the check with it
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned
---   'O'  7 bytes now, public      the limits' mode is off (with wide.lua: see there)
---   'K'  the decision             ARGV[6] to ARGV[9] still apply
---   'D'  public, the decision     otherwise
+--   'O'  7 bytes now, public     the mode of the limits is off (with wide.lua: see there)
+--   'K'  the decision            ARGV[6] to ARGV[9] still apply
+--   'D'  public, the decision    otherwise
 --
 -- public is
 --   4 bytes   version of the copy
 --   fields of the record (package policyset), zeros without one: three times, version,
 --             plan, end of the override, three lengths, name
---   1 byte    1 when the limits are an override's, 0 when the plan's; 2 more when the
---             secret was the one before the last rotation; 4 more when the key is in a
---             group, whose name follows after 1 byte length
+--   1 byte    1 if the limits are an override's, 0 if the plan's; plus 2 if the secret is
+--             the previous one; plus 4 if the key is in a group, whose name follows after
+--             1 byte length
 --   entry     of the limits: mode, length, program
 local sub, byte = string.sub, string.byte
 local key, cost, refund = KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[5])

@@ -1,14 +1,20 @@
--- Tail of a step on limits that are leased, or were until lately: takes a lease, or the
--- cost of one call. current.lua precedes this text and describes KEYS and ARGV[1] to
--- ARGV[4], except that ARGV[3] is when the calls of ARGV[6] were taken.
+-- Tail of a step on limits that are leased, or were until lately: gives back the unused
+-- calls of the lease before, and takes the next lease or, if that does not fit, the cost
+-- of one call. current.lua precedes this text. All keys are in one slot.
 --
+-- KEYS[1]  the state
+-- KEYS[2]  the bucket's copy of the plans
+-- ARGV[1]  program of the limits
+-- ARGV[2]  cost of the call, calls
+-- ARGV[3]  when the calls of ARGV[6] were taken, microseconds since 1970; 0 for none
+-- ARGV[4]  version of the policy set that the environment knows
 -- ARGV[5]  calls to lease, at least the cost
--- ARGV[6]  unused calls of the lease before, which are given back; 0 for none
+-- ARGV[6]  unused calls of the lease before; 0 for none
 -- ARGV[7]  until when ARGV[8] replaces ARGV[1], microseconds since 1970; 0 for never
--- ARGV[8]  program with longer windows
+-- ARGV[8]  program with longer windows; empty for none
 --
--- Returns 'S' when a newer set is in force. Otherwise 4 bytes calls taken (the lease, the
--- cost, or 0), and the decision about them. A denial is about the cost.
+-- Returns 'S' if a newer policy set is in force. Otherwise 4 bytes calls taken (the
+-- lease, the cost, or 0), then the decision about them. A denial is about the cost.
 if now < tonumber(ARGV[7]) then
   prog = ARGV[8]
 end

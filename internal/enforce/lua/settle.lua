@@ -1,24 +1,24 @@
--- Settles a reservation on its caller: marks it as settled, and gives back or takes the
--- difference on every state that took the cost. charge.lua precedes this text. All keys
--- are in one slot. Times are microseconds since 1970.
+-- Settles a reservation on the caller's own states: marks it as settled, and gives back
+-- or takes the difference on every state that took the cost. charge.lua precedes this
+-- text. All keys are in one slot. Times are microseconds since 1970.
 --
--- KEYS[1]   the mark that the reservation is settled
+-- KEYS[1]   the mark of the settled reservation
 -- KEYS[2]   the caller's record
 -- KEYS[3]   the bucket's copy of the plans
 -- KEYS[4…]  the states
 -- ARGV[1]   when the reservation expires
 -- ARGV[2]   the difference, calls; below 0 to give back
 -- ARGV[3]   when the cost was taken
--- ARGV[8…]  program of each state. The programs were compiled from:
--- ARGV[4]   version of the record, 4 bytes; empty without a record
--- ARGV[5]   version of the policy set
--- ARGV[6]   when the caller's override ends; empty when it does not
--- ARGV[7]   '1' when the override was active
+-- ARGV[4]   version of the record that the programs are from, 4 bytes; empty without one
+-- ARGV[5]   version of the policy set that the programs are from
+-- ARGV[6]   when the caller's override ends; empty if it has no end or there is none
+-- ARGV[7]   '1' if an override was active when the programs were compiled
+-- ARGV[8…]  program of each state
 --
 -- Returns
 --   'X'                  the reservation has expired
---   'A'                  it was settled before
---   'R'  7 bytes now     the programs are out of date
+--   'A'                  it is settled already
+--   'R'  7 bytes now     the programs are out of date; nothing was changed
 --   'D'  7 bytes now, then the result of the function settle for each state
 local expires, difference, at = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if now >= expires then

@@ -1,23 +1,25 @@
--- Tail of the check for a policy set with bans or candidates, or a call whose route has
--- limits on each caller or is restricted: several steps on one caller, all or none.
--- find.lua precedes this text and describes KEYS[1] to KEYS[3] and ARGV[1] to ARGV[5]. All
--- keys are in one slot.
+-- Tail of the check if the policy set has bans or candidates, or if the call's route has
+-- limits on each caller or is restricted. It takes the cost from the caller's limits and
+-- the route's, or from none, and bans callers that keep calling. find.lua precedes this
+-- text. All keys are in one slot. Integers are big-endian, times microseconds since 1970.
 --
+-- KEYS[1…3]  see find.lua
 -- KEYS[4]  the caller's ban: 1 byte level, 7 bytes until
 -- KEYS[5]  the caller's denials that count towards the next ban
 -- KEYS[6]  the caller's state under the route
 -- KEYS[7]  the caller's state under the candidate
+-- ARGV[1…5]  see find.lua
 -- ARGV[6]  program that counts denials; empty without bans
--- ARGV[7]  first ban, microseconds
--- ARGV[8]  longest ban, microseconds
--- ARGV[9]  entry of the route's limits; empty without
+-- ARGV[7]  length of the first ban, microseconds; empty without bans
+-- ARGV[8]  length of the longest ban, microseconds; empty without bans
+-- ARGV[9]  entry of the route's limits on each caller; empty for none
 -- ARGV[10…12]  see find.lua
 --
 -- Returns what find.lua returns, but in place of 'D':
---   'W'  public; 2 bytes length and decision of the plan, empty when its mode is off;
---        2 bytes length and decision of the route, empty without; decision of the
---        candidate, empty without. The candidate decides and takes for
---        every call, as if it were enforced
+--   'W'  public; 2 bytes length and decision of the plan or override, empty if its mode
+--        is off; 2 bytes length and decision of the route, empty without its limits;
+--        decision of the candidate, empty without one. The candidate counts every call,
+--        as if it were enforced
 --   'O'  7 bytes now, public      all three are empty
 local function passes(reply)
   return byte(reply) % 2 == 1
@@ -31,8 +33,8 @@ if ban then
   end
 end
 local enforced, off, route = byte(entry) == 1, byte(entry) == 3, ARGV[9]
--- Returns a state and its time to live, before a step that may be undone. The step may
--- change both.
+-- saved returns a state and its time to live in milliseconds, before a step that may be
+-- undone. The step may change both.
 local function saved(name)
   local value = call('GET', name)
   return value, value and call('PTTL', name)
@@ -47,7 +49,7 @@ if route ~= '' then
   local function undo(name, old, life)
     if not old then
       call('DEL', name)
-    elseif life >= 0 then -- 0 when less than a millisecond is left
+    elseif life >= 0 then -- 0 if less than a millisecond is left
       call('SET', name, old, 'PX', math.max(life, 1))
     else
       call('SET', name, old)
