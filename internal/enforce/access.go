@@ -14,13 +14,13 @@ import (
 	"tidegate/internal/route"
 )
 
-// A check decides which routes a caller may call before it takes anything. The environment
-// matches the call against the plans' lists, and sends the script the plans that do not
-// open the route. For a key with a list of its own, the script first returns the list as
-// the record has it. The environment matches the call against the list, and sends list and
-// result with this and later checks. The script compares the list with the record, so an
-// edit applies to the next check. None of this is sent unless a plan or the key has a
-// list.
+// A check decides which routes a caller may call before it takes anything. The
+// environment matches the call against the plans' lists, and sends the script the plans
+// that do not open the route. For a key with a list of its own, the script first returns
+// the list as the record has it. The environment matches the call against the list, and
+// sends list and result with this and later checks. The script compares the list with the
+// record, so an edit applies to the next check. None of this is sent unless a plan or the
+// key has a list.
 
 // keyAccess is the list of routes that a key opens.
 type keyAccess struct {

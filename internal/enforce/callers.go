@@ -39,7 +39,7 @@ type recentCaller struct {
 	subject string
 	secret  string // hash of the API key's secret; empty for other kinds
 	plan    string // plan named by the call
-	route   string // tag of the route whose limits on the caller are meant; empty for the plan's
+	route   string // tag of the route, for its limits on the caller; empty for the plan's limits
 }
 
 // recentCall is what a Checker remembers of a caller's last allowed call.
@@ -61,7 +61,7 @@ func recentCallerOf(call Call, own step) recentCaller {
 }
 
 // allow reports whether a call of the caller is expected to pass its own limits, and the
-// caller's group. It deducts the rule's cost from what the entry says remains.
+// caller's group. It deducts the rule's cost from what remains in the entry.
 func (r *recentCallers) allow(caller recentCaller, rule *compiled.Route, set *compiled.Set,
 	now time.Time) (keyGroup, bool) {
 	r.mu.Lock()
@@ -136,10 +136,10 @@ func (c *Result) leastRemaining(scope string) int64 {
 const maxKnown = 4096
 
 // knownCallers remembers what find.lua last returned about the record and limits of
-// callers with an API key. The next check sends it back, so that the script reads less and
-// replies with less. The script compares it byte by byte with the record and the copy of
-// the plans, so an edit applies to the next check. knownCallers forgets the least recently
-// used caller when it is full. It is safe for concurrent use.
+// callers with an API key. The next check sends it back, so that the script reads less
+// and replies with less. The script compares it byte by byte with the record and the copy
+// of the plans, so an edit applies to the next check. knownCallers forgets the least
+// recently used caller when it is full. It is safe for concurrent use.
 type knownCallers struct {
 	entries *lru.Cache[string, *knownCaller] // by subject
 }
@@ -169,7 +169,7 @@ func (k *knownCallers) find(subject, hash string, version int64) *knownCaller {
 // maxInstant is later than any time of the server, in microseconds since 1970.
 const maxInstant = 1<<53 - 1
 
-// learn remembers what a reply said about a caller. public has passed parsePublic. A
+// learn remembers the part public of a reply about a caller, after parsePublic. A
 // caller with a ban or an override is not remembered, since its limits change when that
 // ends. The script compares the group with the record too.
 func (k *knownCallers) learn(subject, hash string, version int64, public []byte) {
@@ -188,11 +188,11 @@ func (k *knownCallers) learn(subject, hash string, version int64, public []byte)
 	if !expires.IsZero() {
 		until = expires.UnixMicro()
 	}
-	about := string(public[times : times+policyset.TimesLen+end])
+	fields := string(public[times : times+policyset.TimesLen+end])
 	if group != "" {
-		about += policyset.GroupText(group) // the description follows the name
+		fields += policyset.GroupText(group) // the description follows the name
 	}
 	head := string(append([]byte{policyset.CopyFormat}, public[:times]...))
-	args := []string{about, string(entry[3:]), head, strconv.FormatInt(until, 10)}
+	args := []string{fields, string(entry[3:]), head, strconv.FormatInt(until, 10)}
 	k.entries.Add(subject, &knownCaller{version: version, hash: hash, public: public, args: args})
 }

@@ -158,8 +158,8 @@ func (c *Checker) check(
 
 // take runs the caller's own step and, if that allows the call, the steps on shared
 // limits. If early is set, all steps leave in one flush, including one on the expected
-// group. If the caller's own step then denies the call, take gives back what shared limits
-// gave.
+// group. If the caller's own step then denies the call, take gives back what shared
+// limits gave.
 func (a *attempt) take(ctx context.Context, piggyback *Piggyback, early bool, expected keyGroup) error {
 	first := []step{a.own}
 	if early {

@@ -174,8 +174,8 @@ func (c *Checker) explainedShared(e *Explanation, set *compiled.Set, call Call,
 	group := groupOf(set, e.Result.Group, e.Effective.Plan.Number)
 	for _, s := range append(c.sharedSteps(set, call, rule), groupSteps(set, group, rule)...) {
 		count := s.shared.CountingAt(e.Result.Now)
-		exchange := limiter.State{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
-		steps = append(steps, explainedStep{s.shared.Scope, s.shared.Mode, exchange, s.shared})
+		state := limiter.State{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
+		steps = append(steps, explainedStep{s.shared.Scope, s.shared.Mode, state, s.shared})
 	}
 	return steps
 }

@@ -13,8 +13,8 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// ErrStale means that the Checker's policy set is older than the one in force. Nothing was
-// taken.
+// ErrStale means that the Checker's policy set is older than the one in force. Nothing
+// was taken.
 var ErrStale = errors.New("enforce: a newer set is in force")
 
 // ErrSet means that the policy set in force cannot be used here: another version of
@@ -82,8 +82,8 @@ func (c *Checker) withNewestSet(ctx context.Context,
 }
 
 // renew replaces a stale set. It reads the stored set or, if a failover lost the last
-// save, a mirror. If neither is newer, it returns ErrStale: steps with the older set would
-// make states forget what the newer one counts.
+// save, a mirror. If neither is newer, it returns ErrStale: steps with the older set
+// would make states forget what the newer one counts.
 func (c *Checker) renew(ctx context.Context, stale *compiled.Set) error {
 	if err := c.Load(ctx); err != nil || c.set.Load() != stale {
 		return err
@@ -128,10 +128,10 @@ func (c *Checker) newestSet(ctx context.Context, id string) (*compiled.Set, erro
 	return c.set.Load(), err
 }
 
-// keepLastGood lets checks keep the set they use if the one in force is unusable. The kept
-// set takes the newer version, so that it does not count as stale. The scripts still apply
-// the newer plans, which they read in Valkey. keepLastGood returns an error if there is no
-// set to keep, and cause itself if no set was read.
+// keepLastGood lets checks keep the set they use if the one in force is unusable. The
+// kept set takes the newer version, so that it does not count as stale. The scripts still
+// apply the newer plans, which they read in Valkey. keepLastGood returns an error if
+// there is no set to keep, and cause itself if no set was read.
 func (c *Checker) keepLastGood(unusable *policy.Set, cause error) error {
 	if unusable == nil {
 		return cause
@@ -153,8 +153,8 @@ func (c *Checker) keepLastGood(unusable *policy.Set, cause error) error {
 	}
 }
 
-// Problem returns the ErrSet for which checks keep an older set than the one in force; nil
-// if they use the newest.
+// Problem returns the ErrSet for which checks keep an older set than the one in force;
+// nil if they use the newest.
 func (c *Checker) Problem() error {
 	if set := c.set.Load(); set != nil {
 		return set.Problem
@@ -219,9 +219,9 @@ func (c *Checker) RuleLimits(call Call) []RuleLimits {
 	return all
 }
 
-// matchCall finds the route of a call, and the number of the plan for a caller whose record
-// has none; 0 for an API key. It returns policy.ErrRefused for a caller that may not call,
-// and for an ambiguous path. rule is then nil, unless only the plan is missing.
+// matchCall finds the route of a call, and the number of the plan for a caller whose
+// record has none; 0 for an API key. It returns policy.ErrRefused for a caller that may
+// not call, and for an ambiguous path. rule is then nil, unless only the plan is missing.
 func matchCall(set *compiled.Set, call Call) (plan int, rule *compiled.Route, err error) {
 	if rule, err = set.RouteFor(call.Route, call.Address); err != nil {
 		return 0, nil, err

@@ -136,8 +136,8 @@ type activeLimits struct {
 	program limiter.Program
 }
 
-// parsePublic parses the part of a reply that find.lua calls public: the caller's record
-// and its limits. It returns the bytes that follow.
+// parsePublic parses the part public of a reply of find.lua: the caller's record and its
+// limits. It returns the bytes that follow.
 func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (active activeLimits,
 	rest []byte, err error) {
 	if len(b) < 4+policyset.TimesLen+policyset.PublicLen {
@@ -165,7 +165,7 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 	}
 	result.group = groupOf(set, result.Group, number)
 	result.Source = [...]string{"plan", "override"}[source&1]
-	result.OldSecret = source&formerSecret != 0
+	result.OldSecret = source&previousSecret != 0
 	if source&1 == 1 {
 		result.changes = append(result.changes, policyset.TimeAt(about[6:]))
 	}
@@ -177,10 +177,10 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 	return active, rest, nil
 }
 
-// Bits that public has beside the source of the limits.
+// Bits of the byte of public whose bit 0 is the source of the limits.
 const (
-	formerSecret = 2
-	inGroup      = 4
+	previousSecret = 2
+	inGroup        = 4
 )
 
 // groupIn returns the name of the key's group, and the entry that follows it in b.
@@ -248,12 +248,12 @@ func parseWide(result *Result, own step, rule *compiled.Route, active activeLimi
 	if !result.Allowed { // the script took from both lists or from none
 		result.restore()
 	}
-	result.candidateAsked = len(candidate) > 0
+	result.candidateChecked = len(candidate) > 0
 	if len(candidate) >= 8 && result.Now.IsZero() { // no other limits of the caller
 		result.Now = policyset.TimeAt(candidate[1:])
 	}
 	// A cost above a limit of the candidate counts as a denial by it.
-	result.CandidateAllows = !result.candidateAsked || candidate[0]&1 == 1
+	result.CandidateAllows = !result.candidateChecked || candidate[0]&1 == 1
 	return nil
 }
 

@@ -26,7 +26,7 @@ func (c *Checker) reservation(result *Result, call Call, rule *compiled.Route) s
 	if r.Empty() {
 		return ""
 	}
-	if result.candidateAsked && result.CandidateAllows && r.Has(reservation.Key) {
+	if result.candidateChecked && result.CandidateAllows && r.Has(reservation.Key) {
 		r.Took(reservation.Candidate, r.At(reservation.Key), 0)
 	}
 	r.Expires = result.Now.Add(c.ReservationExpiry)
@@ -51,11 +51,12 @@ func (c *Checker) reserved(result *Result, all []taken, call Call,
 	return r
 }
 
-// Reserve takes a cost from the limits of a key, for a backend that reserves by itself. It
-// returns what a Check with that cost would, with a reservation to settle. id is that of
-// the key. route names a rule whose limits on each key and on all keys apply too; empty
-// for none. The rule's SettleMax bounds the settlement, but never below cost. Without one
-// the bound is policy.DefaultSettleMax times cost, whatever the rule's own cost is.
+// Reserve takes a cost from the limits of a key, for a backend that reserves by itself.
+// It returns what a Check with that cost would, with a reservation to settle. id is that
+// of the key. route names a rule whose limits on each key and on all keys apply too;
+// empty for none. The rule's SettleMax bounds the settlement, but never below cost.
+// Without one the bound is policy.DefaultSettleMax times cost, whatever the rule's own
+// cost is.
 //
 // Reserve fails as Check does, with policy.ErrNotFound for an unknown id or route, and
 // with limiter.ErrCost for a cost below 1 or above a limit.
@@ -85,7 +86,7 @@ func (c *Checker) Reserve(ctx context.Context, id, route string, cost int64) (Re
 	})
 }
 
-// byID is a call by a subject that has a record.
+// byID returns a call by a subject, which must have a record.
 func (c *Checker) byID(ctx context.Context, id string) (Call, error) {
 	record, err := c.client.Do(ctx, c.client.B().Get().Key(keyspace.Record(id)).Build()).AsBytes()
 	switch {

@@ -30,7 +30,7 @@ type Result struct {
 	// leave no trace: no ban, candidate or limit counts them. It is false if a shared
 	// limit denied the call, since others may give back what they took.
 	Repeats bool
-	// OldSecret marks a call with the secret from before the last rotation.
+	// OldSecret marks a call with the previous secret, within its grace after a rotation.
 	OldSecret bool
 	// Degraded marks a decision made without Valkey. Now is then the local clock.
 	Degraded bool
@@ -44,12 +44,12 @@ type Result struct {
 	// Access lists the routes that the key opens; nil if it opens all routes of its plan.
 	Access *route.List
 
-	free           bool // nothing is taken for the call
-	taken          []taken
-	candidateAsked bool        // the plan's candidate was checked
-	changes        []time.Time // when the record changes without an edit; may be zero or past
-	plan           int         // number of the plan; 0 for an API key, whose record has it
-	group          keyGroup    // group whose limits apply
+	free             bool // nothing is taken for the call
+	taken            []taken
+	candidateChecked bool        // the plan's candidate was checked
+	changes          []time.Time // when the record changes without an edit; may be zero or past
+	plan             int         // number of the plan; 0 for an API key, whose record has it
+	group            keyGroup    // group whose limits apply
 }
 
 // HoldsUntil returns when the caller's record changes without an edit: it expires, its
@@ -130,5 +130,5 @@ func (c *Result) leavesNoTrace() bool {
 			return false
 		}
 	}
-	return !c.candidateAsked
+	return !c.candidateChecked
 }

@@ -75,9 +75,9 @@ type Settlement struct {
 // Settle replaces the cost of a reservation by the cost that was really used, once. Every
 // limit that took the reserved cost gets the difference back, or gives as much of it as
 // fits. Shared limits are charged SettleMax at most. An actual cost of 0 gives back
-// everything. Settle returns ErrReservation, ErrExpired or ErrSettled, and limiter.ErrCost
-// for an actual cost that is out of range. After any other error the reservation may or
-// may not be settled; a retry is safe.
+// everything. Settle returns ErrReservation, ErrExpired or ErrSettled, and
+// limiter.ErrCost for an actual cost that is out of range. After any other error the
+// reservation may or may not be settled; a retry is safe.
 func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settlement, error) {
 	r, ok := c.seal.Read(text)
 	if !ok {
@@ -233,9 +233,10 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownState
 	return s.Now, nil
 }
 
-// addCharge adds what settling one state did. b begins with the result of the Lua function
-// settle. For a positive difference that is how much the state took; for a negative one,
-// how much of it the state still counts. addCharge returns the bytes that follow.
+// addCharge adds what settling one state did. b begins with the result of the Lua
+// function settle. For a positive difference that is how much the state took; for a
+// negative one, how much of it the state still counts. addCharge returns the bytes that
+// follow.
 func (s *Settlement) addCharge(state settledState, difference int64, b []byte) (rest []byte, err error) {
 	if len(b) < 4 {
 		return nil, limiter.ErrReply

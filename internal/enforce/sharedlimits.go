@@ -12,9 +12,9 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// eachShared calls use for each list of shared limits that a call falls under, except that
-// of a group. id and what name its state. network is the id of the client's network; the
-// limits on each address are left out if it is empty.
+// eachShared calls use for each list of shared limits that a call falls under, except
+// that of a group. id and what are the parts of its state's key. network is the id of the
+// client's network; the limits on each address are left out if it is empty.
 func eachShared(set *compiled.Set, rule *compiled.Route, network string,
 	use func(s *compiled.SharedLimit, id, what string)) {
 	if set.SharedPerIP != nil && network != "" {
@@ -91,8 +91,8 @@ func (c *Result) addShared(s step, reply []byte, request *lease.Request) error {
 type leaseRequests []lease.Request
 
 // requestLeases draws the cost from held leases, and turns the other steps on leased
-// limits into requests for the next lease. It is called only for a caller that is known to
-// be allowed, or was lately. The caller must pass every reply to complete.
+// limits into requests for the next lease. It is called only for a caller that is known
+// to be allowed, or was lately. The caller must pass every reply to complete.
 func (c *Checker) requestLeases(set *compiled.Set, steps []step, cost int64) leaseRequests {
 	if !set.Leases || len(steps) == 0 {
 		return nil
@@ -152,11 +152,11 @@ func (all leaseRequests) at(i int) *lease.Request {
 }
 
 // A plan can limit all its keys of one group together. These are shared limits whose
-// subject is the group. Each plan's limits have a state of their own, since a state counts
-// for one list of limits. Only the caller's record names its group. So the step on the
-// group follows the caller's own step in a second round trip, or leaves with it for the
-// group of the caller's last call. If the record names another group by then, the cost is
-// given back to the former group.
+// subject is the group. Each plan's limits have a state of their own, since a state
+// counts for one list of limits. Only the caller's record names its group. So the step on
+// the group follows the caller's own step in a second round trip, or leaves with it for
+// the group of the caller's last call. If the record names another group by then, the
+// cost is given back to the former group.
 
 // keyGroup is a group, and the plan of a key in it. It is zero if no limits are on them.
 type keyGroup struct {
@@ -186,8 +186,8 @@ func (a *attempt) addGroup(g keyGroup) {
 }
 
 // readRegrouped is readShared for a caller whose group is not the expected one. It gives
-// back what the expected group gave. If the other limits allow the call, it takes the cost
-// from the present group.
+// back what the expected group gave. If the other limits allow the call, it takes the
+// cost from the present group.
 func (a *attempt) readRegrouped(ctx context.Context, replies []stepReply, expected keyGroup) error {
 	replies = a.leases.complete(replies)
 	if expected != (keyGroup{}) {

@@ -96,7 +96,7 @@ func (s step) widened(set *compiled.Set, id string, rule *compiled.Route, cost i
 		perKey = ""
 	}
 	s.script = wideScript
-	s.keys = append(s.keys, keyspace.Of(id, "sb"), keyspace.Of(id, "sd"), rule.State(id),
+	s.keys = append(s.keys, policyset.BanKey(id), policyset.DenialsKey(id), rule.State(id),
 		keyspace.Of(id, "sk"))
 	s.args = append(s.args, set.BanArgs[0], set.BanArgs[1], set.BanArgs[2], perKey)
 	if s.guard != nil {

@@ -9,11 +9,11 @@ import (
 
 // Errors that callers distinguish with errors.Is.
 var (
-	// ErrUnknownKey means that a key does not exist, its secret is wrong, or it is revoked
-	// or expired. Clients must not learn which.
+	// ErrUnknownKey means that a key does not exist, its secret is wrong, or it is
+	// revoked or expired. Clients must not learn which.
 	ErrUnknownKey = errors.New("unknown key")
-	// ErrRefused means that the caller's address may not call, or that callers of its kind
-	// have no plan.
+	// ErrRefused means that the caller's address may not call, or that callers of its
+	// kind have no plan.
 	ErrRefused = errors.New("caller is refused")
 	// ErrNotFound means that no key has this id.
 	ErrNotFound = errors.New("no such key")

@@ -166,8 +166,8 @@ const (
 	MaxAllow     = 20 // patterns that a plan or a key allows
 )
 
-// Validate validates a key against the Set. It sets PlanNumber, and the override's mode to
-// Enforce if it is empty. It fails with an *InvalidError.
+// Validate validates a key against the Set. It sets PlanNumber, and the override's mode
+// to Enforce if it is empty. It fails with an *InvalidError.
 func (k *Key) Validate(set *Set) error {
 	if k.Override != nil {
 		o := *k.Override

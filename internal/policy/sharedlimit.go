@@ -17,9 +17,9 @@ type SharedLimit struct {
 	Limit limiter.Limit
 }
 
-// SharedCountDenied returns the shared limits that count denied calls, including limits of
-// addresses, because several callers can have one address. The denied calls of one caller
-// can exhaust such a limit for all. So ValidateAfter refuses new ones.
+// SharedCountDenied returns the shared limits that count denied calls, including limits
+// of addresses, because several callers can have one address. The denied calls of one
+// caller can exhaust such a limit for all. So ValidateAfter refuses new ones.
 func (s *Set) SharedCountDenied() []SharedLimit {
 	var found []SharedLimit
 	add := func(field, scope string, r Route, limits []limiter.Limit) {
@@ -60,8 +60,8 @@ func (s *Set) ValidateAfter(current *Set) error {
 const sharedCountDenied = "is set, but several callers share this limit, and one that keeps calling " +
 	"would keep out the others: leave it out, or set it on limits of each caller"
 
-// continues reports whether l is old after an edit. The number of requests may differ, and
-// either the name or the pattern of the route.
+// continues reports whether l is old after an edit. The number of requests may differ,
+// and either the name or the pattern of the route.
 func (l SharedLimit) continues(old SharedLimit) bool {
 	return l.Scope == old.Scope && l.Limit.Window == old.Limit.Window &&
 		(l.Route.Name == old.Route.Name || l.Route.Pattern == old.Route.Pattern)
@@ -149,8 +149,8 @@ func LongestWindow(limits []limiter.Limit) time.Duration {
 func bySpan(a, b limiter.Limit) int { return cmp.Compare(a.Span(), b.Span()) }
 
 // ShrinkingLease is a lease that a save shortened or ended. Calls that were leased before
-// the save may be made a whole lease after they were counted. So limits count by the longer
-// lease until these calls are outside every window.
+// the save may be made a whole lease after they were counted. So limits count by the
+// longer lease until these calls are outside every window.
 type ShrinkingLease struct {
 	Lease Duration  `json:"lease"`
 	Until time.Time `json:"until"` // by the server's clock

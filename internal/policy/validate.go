@@ -166,8 +166,8 @@ func (r Route) settleMaxProblem() string {
 		r.SettleMax, least, int64(limiter.MaxRequests), DefaultSettleMax)
 }
 
-// groupErrors validates a plan's limits per group. The keys of a group share them, so they
-// must not count denied calls.
+// groupErrors validates a plan's limits per group. The keys of a group share them, so
+// they must not count denied calls.
 func groupErrors(field string, limits []limiter.Limit, routes []Route) []FieldError {
 	fields := append(limitErrors(field, limits, false), costErrors(field, limits, routes)...)
 	for i, l := range limits {

@@ -43,9 +43,9 @@ import (
 //	           override: an entry
 //	           description, JSON; of a key in a group it begins with {"group":"NAME"
 //
-// An entry encodes limits: 1 byte mode (1 enforce, 2 shadow, 3 off), 2 bytes length, and a
-// limiter.Program, empty if the mode is off. Integers are big-endian, times microseconds
-// since 1970.
+// An entry encodes limits: 1 byte mode (1 enforce, 2 shadow, 3 off), 2 bytes length, and
+// a limiter.Program, empty if the mode is off. Integers are big-endian, times
+// microseconds since 1970.
 const (
 	recordFormat = 2
 	hashAt       = 2
@@ -233,8 +233,8 @@ func TimeAt(b []byte) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// DecodeReply decodes the key in the reply to a GET of its record, as DecodeRecord does. It
-// returns the zero Key if there is no record.
+// DecodeReply decodes the key in the reply to a GET of its record, as DecodeRecord does.
+// It returns the zero Key if there is no record.
 func DecodeReply(id string, result valkey.ValkeyResult) (policy.Key, error) {
 	record, err := result.AsBytes()
 	if valkey.IsValkeyNil(err) {
@@ -248,8 +248,8 @@ func DecodeReply(id string, result valkey.ValkeyResult) (policy.Key, error) {
 }
 
 // BannedUntil returns, for each key in order, the end of its ban by hand or of its
-// automatic ban, whichever is later. It is zero for a key without a ban, and may be in the
-// past.
+// automatic ban, whichever is later. It is zero for a key without a ban, and may be in
+// the past.
 func BannedUntil(ctx context.Context, client valkey.Client, set *policy.Set,
 	keys []policy.Key) ([]time.Time, error) {
 	until := make([]time.Time, len(keys))

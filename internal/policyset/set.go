@@ -72,10 +72,10 @@ var MirrorKeys = func() (keys [Mirrors]string) {
 	return keys
 }()
 
-// NewestSet reads the stored policy set and its mirrors. It returns the stored set and the
-// newest of all, which differ after the set's shard lost a save that a mirror has. A mirror
-// that does not answer counts as lost; otherwise one unreachable shard would hide the set
-// on another.
+// NewestSet reads the stored policy set and its mirrors. It returns the stored set and
+// the newest of all, which differ after the set's shard lost a save that a mirror has. A
+// mirror that does not answer counts as lost; otherwise one unreachable shard would hide
+// the set on another.
 func NewestSet(ctx context.Context, client valkey.Client) (newest, stored *policy.Set, err error) {
 	commands := valkey.Commands{client.B().Get().Key(SetKey).Build()}
 	for _, key := range MirrorKeys {

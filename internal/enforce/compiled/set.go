@@ -1,6 +1,6 @@
-// Package compiled prepares a policy set for checks: it compiles route patterns to a table
-// and limits to programs, and computes what every check needs to know of the set. Package
-// enforce imports it. It knows neither Valkey nor the scripts.
+// Package compiled prepares a policy set for checks: it compiles route patterns to a
+// table and limits to programs, and computes what every check needs to know of the set.
+// Package enforce imports it. It knows neither Valkey nor the scripts.
 package compiled
 
 import (
@@ -185,8 +185,8 @@ func (c *Set) compileBans() error {
 
 func micros(d policy.Duration) string { return strconv.FormatInt(time.Duration(d).Microseconds(), 10) }
 
-// RouteFor finds the route rule that applies to a call. It returns policy.ErrRefused for a
-// refused address and for an ambiguous path.
+// RouteFor finds the route rule that applies to a call. It returns policy.ErrRefused for
+// a refused address and for an ambiguous path.
 func (c *Set) RouteFor(call route.Call, address netip.Addr) (*Route, error) {
 	i, matches, err := c.table.Find(call)
 	switch {

@@ -85,8 +85,8 @@ type pool struct {
 // MaxPart bounds a lease to 1/MaxPart of what remains. Tests with small limits lower it.
 var MaxPart int64 = 64
 
-// take draws a cost from the held lease, and returns the lease and the calls left in it. If
-// the lease does not cover the cost, it returns nil and the order for the next one.
+// take draws a cost from the held lease, and returns the lease and the calls left in it.
+// If the lease does not cover the cost, it returns nil and the order for the next one.
 func (p *pool) take(now time.Time, cost int64) (from *Lease, left int64, next order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -60,16 +60,16 @@ func (l *Limits) Held() (held *Lease, left int64) {
 	return l.pool.lease, l.pool.lease.left
 }
 
-// Counting is how a state counts for a list of limits: in their own windows, or in windows
-// that are longer by a lease.
+// Counting is how a state counts for a list of limits: in their own windows, or in
+// windows that are longer by a lease.
 type Counting struct {
 	Counted []limiter.Limit
 	Program limiter.Program
 }
 
-// newCounting lengthens the windows of logs. A call leased at t is made before t + longer.
-// So the calls of any window were leased within a window that is longer by that, and such
-// a window holds no more than the limit.
+// newCounting lengthens the windows of logs. A call leased at t is made before t +
+// longer. So the calls of any window were leased within a window that is longer by that,
+// and such a window holds no more than the limit.
 func newCounting(limits []limiter.Limit, longer time.Duration) (Counting, error) {
 	if longer > 0 {
 		limits = slices.Clone(limits)
@@ -83,8 +83,8 @@ func newCounting(limits []limiter.Limit, longer time.Duration) (Counting, error)
 	return Counting{limits, program}, err
 }
 
-// shrinkingLease is a lease that a save shortened or ended. The limits count in its longer
-// windows until then.
+// shrinkingLease is a lease that a save shortened or ended. The limits count in its
+// longer windows until then.
 type shrinkingLease struct {
 	until time.Time
 	Counting

@@ -13,8 +13,8 @@ import (
 )
 
 // Request takes the cost of one call from leased limits: from the lease that the
-// environment holds, or in a step that requests the next lease. Every Request that was not
-// drawn must be completed. The zero value stands for limits that are not leased.
+// environment holds, or in a step that requests the next lease. Every Request that was
+// not drawn must be completed. The zero value stands for limits that are not leased.
 type Request struct {
 	limits   *Limits
 	cost     int64
@@ -28,8 +28,8 @@ type Request struct {
 }
 
 // Request draws a cost from the held lease, or orders the next lease. It is called only
-// for a caller that is known to be allowed, or was lately, and only for leased limits. now
-// is the environment's clock.
+// for a caller that is known to be allowed, or was lately, and only for leased limits.
+// now is the environment's clock.
 func (l *Limits) Request(now time.Time, cost int64) Request {
 	r := Request{limits: l, cost: cost, began: now, order: order{size: cost, costOnly: true}}
 	if l.pool != nil {

@@ -134,13 +134,13 @@ func (s Seal) sum(data []byte) []byte {
 // Write encodes and signs a reservation. The text is a prefix and, in base64:
 //
 //   - 1 byte format, 1 byte took, 2 bytes plan, 4 bytes cost, 7 bytes expiry;
-//   - 7 bytes time of the caller's step, 7 bytes time of each shared state but the group's
-//     that took the cost;
+//   - 7 bytes time of the caller's step, 7 bytes time of each shared state that took the
+//     cost, except the group's;
 //   - 8 bytes nonce;
 //   - subject, rule and network, each with 1 byte length;
 //   - 4 bytes SettleMax;
-//   - if limits on a group took the cost: 7 bytes time, 2 bytes plan, and the group with 1
-//     byte length;
+//   - if limits on a group took the cost: 7 bytes time, 2 bytes plan, and the group with
+//     1 byte length;
 //   - spared, unless it is 0;
 //   - 32 bytes HMAC-SHA-256 of all that.
 //
