@@ -134,8 +134,8 @@ func (s *Set) EffectivePlan(k Key) (Plan, bool) {
 	return s.Plan("")
 }
 
-// AccessProblem says why a key may not make a call: its own list or its plan's does not
-// allow the route. It is empty if both do.
+// AccessProblem returns the reason why a key may not make a call: its own list or its
+// plan's does not allow the route. It is empty if both do.
 func AccessProblem(k Key, plan Plan, call route.Call) string {
 	switch {
 	case !allows(k.Allow, call):
@@ -218,8 +218,8 @@ func (o *Override) errors(set *Set) []FieldError {
 	return costErrors("override.limits", o.Limits, set.Routes)
 }
 
-// GroupProblem says what is wrong with the name of a group; empty if it is valid. A valid
-// name needs no escaping in paths, JSON and Valkey.
+// GroupProblem returns the problem of a group's name; empty if it is valid. A valid name
+// needs no escaping in paths, JSON and Valkey.
 func GroupProblem(name string) string {
 	plain := func(r rune) bool {
 		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'

@@ -1,8 +1,8 @@
 // Package policy is the model of what operators configure: a Set of plans, route rules
 // and limits of all callers, and the Key of one caller with its plan and override. It
-// validates both, and says which limits hold for a key. It is pure: it knows no Valkey
-// and no clock. Package policyset stores it, package registry edits it, package enforce
-// checks calls by it.
+// validates both, and finds the limits that apply to a key. It is pure: it knows no
+// Valkey and no clock. Package policyset stores it, package registry edits it, package
+// enforce checks calls by it.
 package policy
 
 import (
@@ -224,7 +224,7 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Mode says what a denial means.
+// Mode determines whether limits are counted and enforced.
 type Mode string
 
 // The modes. The zero value is Enforce.
@@ -242,8 +242,8 @@ func OrEnforce(m Mode) Mode {
 	return m
 }
 
-// Degraded says how calls are decided while Valkey is unavailable. Only callers that were
-// verified before may pass, whatever it says.
+// Degraded determines how calls are decided while Valkey is unavailable. Whatever its
+// value, only callers that were verified before may pass.
 type Degraded string
 
 // The values of Degraded. The zero value is Closed.

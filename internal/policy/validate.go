@@ -156,7 +156,7 @@ func (b *Bans) errors() []FieldError {
 	return fields
 }
 
-// settleMaxProblem says what is wrong with SettleMax; empty if it is valid.
+// settleMaxProblem returns the problem of SettleMax; empty if it is valid.
 func (r Route) settleMaxProblem() string {
 	least := max(r.Cost, 1)
 	if r.SettleMax == 0 || r.SettleMax >= least && r.SettleMax <= limiter.MaxRequests {
@@ -193,8 +193,8 @@ func allowErrors(field string, allow []route.Pattern) []FieldError {
 	return fields
 }
 
-// TextProblem says what is wrong with a text that people read, of up to longest
-// characters; empty if it is valid.
+// TextProblem returns the problem of a text for people, of up to longest characters;
+// empty if it is valid.
 func TextProblem(text string, longest int) string {
 	switch {
 	case len(text) > utf8.UTFMax*longest || utf8.RuneCountInString(text) > longest:

@@ -57,7 +57,7 @@ const (
 
 const anything = "*"
 
-// Pattern says which calls a rule is for. The zero value matches every call.
+// Pattern matches calls. The zero value matches every call.
 type Pattern struct {
 	API    string `json:"api,omitempty"` // an API's id
 	Stage  string `json:"stage,omitempty"`
