@@ -53,7 +53,7 @@ func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 
 // logAsked logs that Valkey does not answer, or answers again. The circuit breaker bounds
 // the number of failed calls, and so of these lines.
-func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.Asked) {
+func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.Attempt) {
 	switch {
 	case asked.Unavailable:
 		c.log.ErrorContext(ctx, "decided without Valkey",

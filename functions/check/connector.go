@@ -210,9 +210,9 @@ func backoff(failures int) <-chan struct{} {
 	return done
 }
 
-// MustAsk reports whether usage records are due. They leave with a check, since alone
+// MustCheck reports whether usage records are due. They leave with a check, since alone
 // they would take a round trip of their own.
-func (c *connector) MustAsk() bool { return c.usage.Due(c.now()) }
+func (c *connector) MustCheck() bool { return c.usage.Due(c.now()) }
 
 // Loaded returns the Checker of the connection, or nil without a connection or policy
 // set.

@@ -219,7 +219,7 @@ func newCallMetrics(
 }
 
 // RecordCheck records the result of a check.
-func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, asked decide.Asked) {
+func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, asked decide.Attempt) {
 	binding, _ := result.Binding()
 	if !result.Allowed {
 		m.denials.Log(ctx, loggedDenial(result, binding))

@@ -466,7 +466,7 @@ func TestStageOfMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.RecordCheck(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true},
-		decide.Asked{})
+		decide.Attempt{})
 	m.RecordRefusal(t.Context(), true)
 	m.Flush()
 }

@@ -22,9 +22,9 @@ type Source interface {
 	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
 	// Loaded returns the Checker of the connection; nil until it has read a policy set.
 	Loaded() *enforce.Checker
-	// MustAsk reports whether the next call must be checked with Valkey, because other
-	// commands wait to leave with it.
-	MustAsk() bool
+	// MustCheck reports whether the next call must be checked with Valkey, because other
+	// commands are due and leave with it.
+	MustCheck() bool
 }
 
 // Settings are the settings of a Decider.
@@ -55,8 +55,8 @@ func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
 	}
 }
 
-// Asked describes how the check of one call with Valkey went.
-type Asked struct {
+// Attempt describes the check of one call with Valkey.
+type Attempt struct {
 	Took         time.Duration // 0 if Valkey was not asked
 	Unavailable  bool          // Valkey made no decision
 	Recovered    bool          // Valkey decides again after it was unavailable
@@ -66,26 +66,26 @@ type Asked struct {
 
 // Decide answers a call. An error means that the caller is refused, that there is no
 // policy set, or that Valkey's reply is invalid.
-func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Asked, error) {
+func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Attempt, error) {
 	q := d.newInquiry(call)
 	if result, found := d.knownDenial(q); found {
-		return result, Asked{}, nil
+		return result, Attempt{}, nil
 	}
 	if d.refusedAsUnknown(q) {
-		return enforce.Result{}, Asked{}, &policy.RefusedError{Cause: cause.Unknown}
+		return enforce.Result{}, Attempt{}, &policy.RefusedError{Cause: cause.Unknown}
 	}
 	if !d.breaker.allow(call.Subject) {
 		result, err := d.decideWithout(q)
-		return result, Asked{}, d.markVerified(q, err)
+		return result, Attempt{}, d.markVerified(q, err)
 	}
 	began := d.now()
-	result, asked := d.ask(ctx, call, began)
-	if asked.Unavailable {
+	result, attempt := d.ask(ctx, call, began)
+	if attempt.Unavailable {
 		result, err := d.decideWithout(q)
-		return result, asked, d.markVerified(q, err)
+		return result, attempt, d.markVerified(q, err)
 	}
-	d.remember(q, began, result, asked.Err)
-	return result, asked, d.markVerified(q, asked.Err)
+	d.remember(q, began, result, attempt.Err)
+	return result, attempt, d.markVerified(q, attempt.Err)
 }
 
 // markVerified marks a refusal by the policy set as verified if Valkey accepted the key's
@@ -101,7 +101,7 @@ func (d *Decider) markVerified(q inquiry, err error) error {
 
 // knownDenial returns the denial of a call that is known to be still denied.
 func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
-	if q.err != nil || d.source.MustAsk() {
+	if q.err != nil || d.source.MustCheck() {
 		return enforce.Result{}, false
 	}
 	return d.denials.find(q.denied())
@@ -110,7 +110,7 @@ func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
 // refusedAsUnknown reports whether the call is refused without asking Valkey, because its
 // foreign key value is unknown.
 func (d *Decider) refusedAsUnknown(q inquiry) bool {
-	if !q.call.Secret.Foreign() || d.source.MustAsk() {
+	if !q.call.Secret.Foreign() || d.source.MustCheck() {
 		return false
 	}
 	return d.unknown.refuses(q.proof) ||
@@ -118,14 +118,14 @@ func (d *Decider) refusedAsUnknown(q inquiry) bool {
 }
 
 // ask checks a call with Valkey, and reports the outcome to the breaker.
-func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Asked) {
+func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Attempt) {
 	result, err := d.source.Check(ctx, call)
-	asked := Asked{Took: d.now().Sub(began), Unavailable: Unavailable(err), Err: err}
+	attempt := Attempt{Took: d.now().Sub(began), Unavailable: Unavailable(err), Err: err}
 	// ErrStale is an answer too: that of a bucket without a copy of the plans. Callers
 	// can choose their bucket, so they must not be able to open the circuit.
-	open, changed := d.breaker.report(call.Subject, !asked.Unavailable || errors.Is(err, enforce.ErrStale))
-	asked.OpenCircuits, asked.Recovered = open, changed && !asked.Unavailable
-	return result, asked
+	open, changed := d.breaker.report(call.Subject, !attempt.Unavailable || errors.Is(err, enforce.ErrStale))
+	attempt.OpenCircuits, attempt.Recovered = open, changed && !attempt.Unavailable
+	return result, attempt
 }
 
 // remember records Valkey's answer for later calls of the caller.

@@ -33,7 +33,7 @@ func (a connected) Check(ctx context.Context, call enforce.Call) (enforce.Result
 
 func (a connected) Loaded() *enforce.Checker { return a.Checker }
 
-func (a connected) MustAsk() bool { return false }
+func (a connected) MustCheck() bool { return false }
 
 var (
 	pepper = apikey.Pepper(strings.Repeat("pepper!!", 4))
