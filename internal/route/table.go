@@ -290,7 +290,7 @@ func pathDifference(won, lost []segment) string {
 		case literal:
 			return fmt.Sprintf("has the literal %q as segment %d", s.text, i+1)
 		case one:
-			return fmt.Sprintf("has a one-segment parameter as segment %d", i+1)
+			return fmt.Sprintf("has exactly one segment at position %d", i+1)
 		default:
 			return fmt.Sprintf("names the first %d segments", i)
 		}

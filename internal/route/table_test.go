@@ -212,7 +212,7 @@ func TestExplain(t *testing.T) {
 			{4, true, "won: it names the stage, unlike GET /orders/{id}"},
 			{1, false, "lost to */prod GET /orders/{id}, which names the stage"},
 			{6, false, "lost to */prod GET /orders/{id}, which names the method GET"},
-			{5, false, "lost to */prod GET /orders/{id}, which has a one-segment parameter as segment 2"},
+			{5, false, "lost to */prod GET /orders/{id}, which has exactly one segment at position 2"},
 			{0, false, `lost to */prod GET /orders/{id}, which has the literal "orders" as segment 1`},
 		}},
 		{Call{Path: "/"}, []Match{
