@@ -65,8 +65,8 @@ func (l *leaseHistory) drawScope() policy.Scope {
 	return s
 }
 
-// edit changes the limits of all callers, or removes them.
-func (l *leased) edit() {
+// edit changes the limits on all callers, or removes or disables them.
+func (l *leaseHistory) edit() {
 	scope := l.drawScope()
 	switch rapid.IntRange(0, 5).Draw(l.t, "edit") {
 	case 0:
