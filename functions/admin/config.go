@@ -61,7 +61,7 @@ type settings struct {
 	// Where changes are stored before they are acknowledged: `s3://BUCKET[/PREFIX]`, with
 	// `?region=` and `&endpoint=` where needed, or a folder.
 	Journal string `env:"JOURNAL" unset:"none"`
-	// While the journal does not answer: `refuse` edits, or `queue` them in Valkey;
+	// While the journal is unavailable: `refuse` edits, or `queue` them in Valkey;
 	// revocations and bans always take effect.
 	JournalAway string `env:"JOURNAL_AWAY" envDefault:"refuse"`
 	// After Valkey lost changes: `ask` on every page before restoring them, or restore

@@ -42,26 +42,26 @@ func newChecker(c settings, log *slog.Logger, metrics *callMetrics, now func() t
 // Check decides a call and records it. It returns an error if the caller is refused,
 // there is no policy set, or Valkey's answer is invalid.
 func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
-	result, asked, err := c.decider.Decide(ctx, call)
-	c.logAsked(ctx, call, asked)
+	result, attempt, err := c.decider.Decide(ctx, call)
+	c.logAttempt(ctx, call, attempt)
 	if err == nil {
 		c.record(call, result)
-		c.metrics.RecordCheck(ctx, result, asked)
+		c.metrics.RecordCheck(ctx, result, attempt)
 	}
 	return result, err
 }
 
-// logAsked logs that Valkey does not answer, or answers again. The circuit breaker bounds
+// logAttempt logs that Valkey does not answer, or answers again. The circuit breaker bounds
 // the number of failed calls, and so of these lines.
-func (c *checker) logAsked(ctx context.Context, call enforce.Call, asked decide.Attempt) {
+func (c *checker) logAttempt(ctx context.Context, call enforce.Call, attempt decide.Attempt) {
 	switch {
-	case asked.Unavailable:
+	case attempt.Unavailable:
 		c.log.ErrorContext(ctx, "decided without Valkey",
-			"subject", call.Subject, "open_circuits", asked.OpenCircuits, "cause", asked.Err)
-	case asked.Recovered:
-		c.log.WarnContext(ctx, "Valkey answers again", "open_circuits", asked.OpenCircuits)
+			"subject", call.Subject, "open_circuits", attempt.OpenCircuits, "cause", attempt.Err)
+	case attempt.Recovered:
+		c.log.WarnContext(ctx, "Valkey answers again", "open_circuits", attempt.OpenCircuits)
 	}
-	c.logUnusableSet(ctx, asked.Err)
+	c.logUnusableSet(ctx, attempt.Err)
 }
 
 // logUnusableSet logs that the current policy set cannot be used. Either err says so, or

@@ -32,12 +32,12 @@ func (f *function) foreign(t *testing.T, n int, network string) enforce.Call {
 // 0. It records nothing, since usage records would be sent with such a call.
 func (f *function) decideUnknown(t *testing.T, call enforce.Call) int {
 	t.Helper()
-	checked, asked, err := f.decider.Decide(t.Context(), call)
+	checked, attempt, err := f.decider.Decide(t.Context(), call)
 	var refusal *policy.RefusedError
 	if !errors.As(err, &refusal) || !errors.Is(err, policy.ErrUnknownKey) || checked.ID != "" {
 		t.Fatalf("%+v, %v", checked, err)
 	}
-	if asked.Err == nil {
+	if attempt.Err == nil {
 		return 0
 	}
 	return 1

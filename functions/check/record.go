@@ -219,7 +219,7 @@ func newCallMetrics(
 }
 
 // RecordCheck records the result of a check.
-func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, asked decide.Attempt) {
+func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, attempt decide.Attempt) {
 	binding, _ := result.Binding()
 	if !result.Allowed {
 		m.denials.Log(ctx, loggedDenial(result, binding))
@@ -230,7 +230,7 @@ func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, as
 	m.metrics.Record(telemetry.Check{
 		Denied: !result.Allowed, ShadowDenied: result.Allowed && !result.WouldAllow,
 		CandidateDenied: !result.CandidateAllows, Degraded: result.Degraded,
-		StoreError: asked.Unavailable, Store: asked.Took, Remaining: binding.Remaining,
+		StoreError: attempt.Unavailable, Store: attempt.Took, Remaining: binding.Remaining,
 		Limit: binding.Limit.Requests,
 	})
 	m.tick(ctx)

@@ -16,7 +16,7 @@ import (
 type Journal struct {
 	Unsafe      int  `json:"unsafe" doc:"Changes that Valkey has and the journal lacks"`
 	Behind      int  `json:"behind" doc:"Number of parts of Valkey, of 256, that lost changes"`
-	Unavailable bool `json:"away" doc:"The journal does not answer"`
+	Unavailable bool `json:"away" doc:"The journal is unavailable"`
 }
 
 // Restored is the result of a restore.

@@ -49,7 +49,7 @@ func (a *api) problem(operation string, err error) error {
 		}
 	}
 	a.Log.Error("api: "+operation, "cause", err)
-	detail := "Valkey is not responding. Try again in a moment. Limits stay in force."
+	detail := "Valkey is unavailable. Try again in a moment."
 	if errors.Is(err, policy.ErrUnfinished) {
 		detail = "Saved, but not on every shard yet: some checks may use the previous version. POST " +
 			Prefix + "/policy/sync finishes the save."
@@ -69,7 +69,7 @@ var knownErrors = []struct {
 		"This version of Tidegate cannot read the key, which another version wrote. The key can only be " +
 			"deleted."},
 	{audit.ErrJournalUnavailable, http.StatusServiceUnavailable,
-		"The journal does not answer. Nothing was changed. Send the request again."},
+		"The journal is unavailable. Nothing was changed. Send the request again."},
 	{audit.ErrBehind, http.StatusServiceUnavailable,
 		"Valkey lost changes. Nothing was changed. POST " + Prefix +
 			"/journal/restore, then send the request again."},
@@ -79,7 +79,7 @@ var knownErrors = []struct {
 	{audit.ErrUnsafe, http.StatusServiceUnavailable,
 		"The change was made, but is not safe yet: the journal stores it once it answers again."},
 	{audit.ErrOlderUnavailable, http.StatusServiceUnavailable,
-		"The older entries are in the journal, which does not answer. Send the request again."},
+		"The older entries are in the journal, which is unavailable. Send the request again."},
 	{audit.ErrPosition, http.StatusUnprocessableEntity,
 		"This is not a position in the audit log. Start from the newest entry."},
 	{usage.ErrSpan, http.StatusUnprocessableEntity,

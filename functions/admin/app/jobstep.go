@@ -197,7 +197,7 @@ func pauseReason(err, ctxErr error) string {
 	case errors.Is(err, audit.ErrUnsafe):
 		return "the journal does not have every change yet"
 	case errors.Is(err, audit.ErrJournalUnavailable):
-		return "the journal does not answer"
+		return "the journal is unavailable"
 	case err != nil && errors.Is(ctxErr, context.DeadlineExceeded):
 		return "the step took too long"
 	}

@@ -259,7 +259,7 @@ func TestUndoUncountedChanges(t *testing.T) {
 	job := j.start(everyKey(count))
 	j.keys.Audit().UseJournal(journal)
 	job, err := j.StepJob(t.Context(), job.ID, false)
-	if err != nil || job.Processed() != 0 || job.Paused != "the journal does not answer" {
+	if err != nil || job.Processed() != 0 || job.Paused != "the journal is unavailable" {
 		t.Fatalf("got %+v, %v, want a paused job without progress", job, err)
 	}
 	if job, err = j.StopJob(t.Context(), job.ID); err != nil {
@@ -280,7 +280,7 @@ func TestUndoUncountedChanges(t *testing.T) {
 	}
 }
 
-// slow is a journal that does not answer for one entry until the caller gives up.
+// slow is a journal that stays silent for one entry until the caller gives up.
 type slow struct {
 	audit.Journal
 	first atomic.Bool

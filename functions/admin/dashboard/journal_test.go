@@ -168,10 +168,10 @@ func TestAuditEntriesInJournal(t *testing.T) {
 	if err := os.Rename(folder, folder+"-away"); err != nil {
 		t.Fatal(err)
 	}
-	s.Get(last).Wants(t, http.StatusServiceUnavailable, "The journal does not answer",
-		"It has the older changes.")
+	s.Get(last).Wants(t, http.StatusServiceUnavailable, "The journal is unavailable",
+		"Older changes are stored there.")
 	s.Get(edits).Wants(t, http.StatusServiceUnavailable, "The older entries are in the journal")
-	s.Get("/audit/verify").Wants(t, http.StatusOK, "older entries of 1 of the chains could not be read")
+	s.Get("/audit/verify").Wants(t, http.StatusOK, "older entries of 1 audit chain could not be read")
 	s.Get("/api/v1/audit/verify").Wants(t, http.StatusOK, `"good":false`, `"unread":[`)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK)
 }

@@ -37,7 +37,7 @@ func TestForeignKey(t *testing.T) {
 		s.Post("/keys", form).Wants(t, http.StatusConflict, "already has this value").Body,
 	}
 	for rejected, message := range map[string]string{value + ",": "without spaces and commas",
-		"tg_" + value: "as keys or tokens of Tidegate do"} {
+		"tg_" + value: "not begin like a Tidegate key or token"} {
 		form["value"] = []string{rejected}
 		bodies = append(bodies, s.Post("/keys", form).Wants(t, http.StatusUnprocessableEntity, message).Body)
 	}

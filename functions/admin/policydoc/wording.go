@@ -69,7 +69,7 @@ func RouteText(r policy.Route) string {
 	parts := []string{r.Pattern.String(), "cost " + costText(r)}
 	for _, l := range []struct{ what, limits string }{
 		{"each caller", LimitsText(r.PerKey)}, {"each address", LimitsText(r.PerIP)},
-		{"all together", SharedText(r)},
+		{"all callers together", SharedText(r)},
 	} {
 		if l.limits != "" {
 			parts = append(parts, l.what+" "+l.limits)

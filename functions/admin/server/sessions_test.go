@@ -133,7 +133,7 @@ func TestSessionList(t *testing.T) {
 		http.MethodPost, "/login", loginForm(sitetest.User, sitetest.Password), req,
 	).Wants(t, http.StatusSeeOther)
 	body := s.Get("/settings").Wants(t, http.StatusOK, "Firefox on Linux", "another program").Body
-	if strings.Count(body, "this one") != 1 || strings.Contains(body, "&lt;script") {
+	if strings.Count(body, "this session") != 1 || strings.Contains(body, "&lt;script") {
 		t.Errorf("got sessions\n%s\nwant one marked, without the agent's markup", body)
 	}
 	if n := strings.Count(body, `data-label="Since"`); n != 2 {
