@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -239,6 +240,31 @@ func TestReadRefuses(t *testing.T) {
 		}
 		if len(err.Error()) > 8000 {
 			t.Errorf("%s: the errors have %d bytes, want at most 8000", name, len(err.Error()))
+		}
+	}
+}
+
+// Fractions are refused in every field with an integer.
+func TestWholeNumbersHasEveryInteger(t *testing.T) {
+	checkIntegers(t, reflect.TypeFor[Policy]())
+}
+
+func checkIntegers(t *testing.T, of reflect.Type) {
+	for _, field := range reflect.VisibleFields(of) {
+		path, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		value := field.Type
+		for value.Kind() == reflect.Pointer || value.Kind() == reflect.Slice {
+			if value.Kind() == reflect.Slice {
+				path += "[0]"
+			}
+			value = value.Elem()
+		}
+		switch {
+		case path == "-":
+		case value.Kind() == reflect.Struct:
+			checkIntegers(t, value)
+		case value.ConvertibleTo(reflect.TypeFor[int64]()) && !wholeNumbers.MatchString(path):
+			t.Errorf("%s.%s has an integer: add it to wholeNumbers", of, field.Name)
 		}
 	}
 }
