@@ -74,7 +74,7 @@ func Overrides(p OverridesPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<table class=\"results cards\"><caption class=\"hidden\">Overrides</caption> <thead><tr><th scope=\"col\">Key</th><th scope=\"col\">Ends</th><th scope=\"col\">Plan → override</th><th scope=\"col\">Reason</th>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<table class=\"results cards\"><caption class=\"hidden\">Overrides</caption> <thead><tr><th scope=\"col\">Key</th><th scope=\"col\">Expires</th><th scope=\"col\">Plan → override</th><th scope=\"col\">Reason</th>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -128,7 +128,7 @@ func Overrides(p OverridesPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</bdi></span></th><td data-label=\"Ends\"><span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</bdi></span></th><td data-label=\"Expires\"><span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

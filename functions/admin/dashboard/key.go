@@ -206,12 +206,12 @@ func limitReasons(s app.Subject) []string {
 	mode := modeText(s.Effective.Mode)
 	plan := wording.OrNone(page.Clip(s.Effective.Plan.Name, page.MaxName))
 	if s.Effective.Source == "override" {
-		text := "Override of plan: " + plan + ", because: " +
+		text := "Override of plan " + plan + ". Reason: " +
 			page.Clip(s.Override.Reason, policy.MaxReasonLen) + "."
 		if s.Override.Until.IsZero() {
-			return []string{text + " It has no end.", mode}
+			return []string{text + " It never expires.", mode}
 		}
-		return []string{text + " It ends on " + page.Instant(s.Override.Until).Text + ", in " +
+		return []string{text + " It expires on " + page.Instant(s.Override.Until).Text + ", in " +
 			page.Span(s.Override.Until.Sub(s.At)) + ".", mode}
 	}
 	switch {

@@ -275,7 +275,7 @@ func TestKeyPage(t *testing.T) {
 	}
 	keys.OverrideKey("acme", sitetest.Per(3, time.Minute))
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "Override of plan: acme, because: test.", "End override",
+		t, http.StatusOK, "Override of plan acme. Reason: test.", "End override",
 	)
 	keys.UpdateKey("acme", func(k *policy.Key) { k.Status = policy.Revoked })
 	got := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "revoked", "Restore", "401")

@@ -167,7 +167,7 @@ func effectiveText(set *policy.Set, k policy.Key) []string {
 	e, _ := set.Effective(k, time.Now())
 	if e.Source == "override" {
 		return []string{
-			wording.Override(k.Override), "because: " + page.Clip(k.Override.Reason, policy.MaxReasonLen),
+			wording.Override(k.Override), "reason: " + page.Clip(k.Override.Reason, policy.MaxReasonLen),
 		}
 	}
 	return append([]string{"the plan " + page.Clip(k.Plan, page.MaxName)}, policydoc.Each(e.Limits)...)
@@ -239,7 +239,7 @@ func (d *dashboard) overrideRows(set *policy.Set, keys []policy.Key, canEdit boo
 			Before:  policydoc.LimitsText(plan.Limits),
 			After:   wording.Override(&endless),
 			Reason:  page.Clip(o.Reason, policy.MaxReasonLen),
-			Ends:    "no end",
+			Ends:    "never",
 		}
 		switch {
 		case !o.ActiveAt(now):

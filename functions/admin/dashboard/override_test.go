@@ -54,7 +54,7 @@ func TestOverride(t *testing.T) {
 		t.Errorf("saved %+v, want shadow mode, the reason launch and an end in 4 hours", o)
 	}
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "because: launch.", "Shadow:", "shadow</span>", "override</span>",
+		t, http.StatusOK, "Reason: launch.", "Shadow:", "shadow</span>", "override</span>",
 	)
 	s.Get("/overrides").Wants(
 		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow mode</ins>", "launch",
@@ -134,7 +134,7 @@ func TestOverrides(t *testing.T) {
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	body := s.Get("/overrides").Wants(
-		t, http.StatusOK, "ends soon", "ended", "no end", `/keys/{d-soon}/end`,
+		t, http.StatusOK, "ends soon", "ended", "never", `/keys/{d-soon}/end`,
 	).Body
 	last := -1
 	for _, name := range []string{"d-soon", "c-late", "b-endless", "a-ended"} {

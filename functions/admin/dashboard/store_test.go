@@ -39,7 +39,7 @@ func TestEditAppliesToNextCheck(t *testing.T) {
 	check(true)
 	check(false)
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "2 per hour → 3 per hour", "<b>3</b> of 3", "Override of plan: acme",
+		t, http.StatusOK, "2 per hour → 3 per hour", "<b>3</b> of 3", "Override of plan acme",
 	)
 	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusConflict, "ada</bdi> saved first")
 	check(false)
