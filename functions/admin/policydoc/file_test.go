@@ -355,37 +355,6 @@ func jsonOf(t interface{ Fatal(...any) }, s policy.Set) string {
 	return string(text)
 }
 
-// limits draws lists of at least least limits. With shadow, some limits are in shadow
-// mode.
-func limits(least int, shadow ...bool) *rapid.Generator[[]limiter.Limit] {
-	one := rapid.Custom(func(t *rapid.T) limiter.Limit {
-		l := limiter.Limit{
-			Requests: rapid.Int64Range(1, limiter.MaxRequests).Draw(t, "requests"),
-			Window: time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t,
-				"window")) * time.Millisecond,
-			Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
-		}
-		switch l.Algorithm {
-		case limiter.Log:
-			l.CountDenied = rapid.Bool().Draw(t, "denied")
-			l.Slots = rapid.SampledFrom([]int{0, limiter.MinSlots, 5000}).Draw(t, "slots")
-		case limiter.FixedWindow:
-			if l.Calendar = limiter.Calendar(rapid.IntRange(0, int(limiter.Year)).Draw(t,
-				"calendar")); l.Calendar != limiter.NoCalendar {
-				l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin",
-					"America/Argentina/Buenos_Aires"}).Draw(t, "zone")
-			}
-		default:
-		}
-		if !l.CountDenied && l.Span() >= limiter.MinNotifyWindow {
-			l.Notify = rapid.SampledFrom([]limiter.Thresholds{{}, {100}, {50, 80, 100}}).Draw(t, "notify")
-		}
-		l.Shadow = len(shadow) > 0 && rapid.Bool().Draw(t, "shadow")
-		return l
-	})
-	return rapid.Map(rapid.SliceOfN(one, least, limiter.MaxLimits), orNil)
-}
-
 // orNil returns nil for an empty list, as Set does.
 func orNil[T any](list []T) []T {
 	if len(list) == 0 {
