@@ -110,7 +110,8 @@ type Store struct {
 	// Version of Valkey, 7.2 to 9.1. Default 9.0 with Durability, else 8.1. ElastiCache
 	// cannot downgrade a cache.
 	Version string `flag:"valkeyVersion"`
-	// Durability is for nodes. Default none. It cannot change after the cache is created.
+	// Durability is for nodes. Default none. Choose it when the cache is created:
+	// see docs/deploy.md.
 	Durability Durability `flag:"valkeyDurability" values:"sync,async"`
 	// SnapshotDays is how many days daily snapshots are kept. Default 7 if Keep, else 0:
 	// no snapshots.

@@ -55,7 +55,7 @@ func (g *gates) armWith(m killPoint, what func()) {
 	g.action = what
 }
 
-// strike runs what armWith set, or else end.
+// trigger runs what armWith set, or else end.
 func (g *gates) trigger(end func()) {
 	g.mu.Lock()
 	what := g.action

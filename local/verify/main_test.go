@@ -341,7 +341,7 @@ func TestOutputs(t *testing.T) {
 	}
 	o := options{stack: "tidegate-dev", key: "k"}
 	if err := o.complete(t.Context(), nil); err == nil ||
-		!strings.Contains(err.Error(), "is not on PATH") {
+		!strings.Contains(err.Error(), "aws, which reads the outputs, is not on PATH") {
 		t.Errorf("a stack without URLs and without aws: got %v, want an error on PATH", err)
 	}
 }

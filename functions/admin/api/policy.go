@@ -74,8 +74,8 @@ func (a *api) registerPolicy() {
 	rest.Register(group, rest.Operation{
 		Pattern: "PUT /policy", ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Summary: "Replace the policies",
-		Details: "Needs If-Match and a reason, except for a dry run. Plans and rules that are missing from " +
-			"the body are removed. Takes effect on the next check.",
+		Details: "Needs If-Match and a reason, except for a dry run. Every plan, rule and setting that is " +
+			"missing from the body is removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
@@ -205,8 +205,8 @@ func (a *api) registerPolicyFile() {
 		Pattern: "PUT /policy.yaml", ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Summary: "Import the policies from YAML",
 		Details: "With dry_run it returns the changes without making them. Otherwise it needs a reason and " +
-			"the version that it is based on: If-Match, or the version in the file. Plans and rules that " +
-			"are missing from the file are removed.",
+			"the version that it is based on: If-Match, or the version in the file. Every plan, rule " +
+			"and setting that is missing from the file is removed.",
 	}, a.importPolicy)
 }
 

@@ -58,7 +58,7 @@ func (a *api) registerReservations() {
 		Pattern: "POST /reservations", ID: "reserve-cost", Role: auth.Editor, Status: http.StatusCreated,
 		Summary: "Reserve a cost in a key's limits",
 		Details: "Gets 429 with Retry-After if a limit is reached. The settlement charges shared limits at " +
-			"most the route's settleMax, by default 10 times cost, and at least cost.",
+			"most the route's settleMax, by default 10 times cost. settleMax is never below cost.",
 	}, a.reserve)
 	rest.Register(group, rest.Operation{
 		Pattern: "POST /reservations/settle", ID: "settle-reservation", Role: auth.Settler,

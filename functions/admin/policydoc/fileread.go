@@ -254,8 +254,8 @@ func tooMany(line int, message string) *InvalidError {
 
 var (
 	linePattern     = regexp.MustCompile(`^line ([0-9]+): `)
-	unknownPattern  = regexp.MustCompile(`^field (.*) not found in type \w+\.\w+$`)
-	mismatchPattern = regexp.MustCompile("^cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.+)$")
+	unknownPattern  = regexp.MustCompile(`(?s)^field (.*) not found in type \w+\.\w+$`)
+	mismatchPattern = regexp.MustCompile("(?s)^cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.+)$")
 )
 
 // fromYAML converts an error of the YAML library. It replaces the names of Go types,
@@ -291,7 +291,7 @@ func fromYAML(err error) *InvalidError {
 // mismatch returns the message for a value with the YAML type tag that does not fit a Go
 // type. value is empty for a list or a mapping.
 func mismatch(tag, value, goType string) string {
-	got := strconv.Quote(value)
+	got := strconv.Quote(strings.ToValidUTF8(value, "")) // the library cuts long values
 	switch tag {
 	case "seq":
 		got = "a list"
@@ -308,6 +308,8 @@ func mismatch(tag, value, goType string) string {
 		want = "true or false"
 	case goType == "string", strings.HasPrefix(goType, "policy."): // policy.Mode, policy.Degraded
 		want = "text"
+	case goType == "limiter.Text", goType == "policydoc.patternFields":
+		want = "text or a mapping"
 	}
 	return "expected " + want + ", got " + got
 }

@@ -271,7 +271,7 @@ func answerJob(j app.Job, err error) (*rest.Body[Job], error) {
 		return nil, rest.NewProblem(http.StatusNotFound, "No such job.")
 	case errors.Is(err, app.ErrRunning):
 		return nil, rest.NewProblem(http.StatusConflict,
-			"The job is running. Wait until it ends, or stop it on the dashboard.")
+			"The job has not ended. Continue it to its end, or stop it on the dashboard.")
 	case errors.Is(err, app.ErrNoUndo):
 		return nil, rest.NewProblem(http.StatusConflict, "The job changed nothing that can be undone.")
 	case err != nil:
