@@ -52,10 +52,15 @@ func Program(t testing.TB, source string) string {
 }
 
 // Small fails the test if a program has more than maxBinary bytes, or more than maxZip
-// when compressed for Lambda.
+// when compressed for Lambda. It builds the program with -trimpath, as it is deployed:
+// otherwise its size depends on the path of the repository.
 func Small(t testing.TB, source string, maxBinary, maxZip int) {
 	t.Helper()
-	content, err := os.ReadFile(Program(t, source))
+	program := filepath.Join(t.TempDir(), "bootstrap")
+	if err := compile(t.Context(), source, program, "-trimpath"); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,11 +94,16 @@ func build(ctx context.Context, source string) (string, error) {
 		name = filepath.Join(name, "bootstrap")
 	}
 	program := filepath.Join(root(), "build", runtime.GOOS+"_"+runtime.GOARCH, name)
-	if _, err := run(ctx, "go", "build", "-tags", "lambda.norpc", "-buildvcs=false", "-ldflags=-s -w",
-		"-o", program, source); err != nil {
-		return "", err
+	return program, compile(ctx, source, program)
+}
+
+// compile builds a program, and makes its source files inputs of the test.
+func compile(ctx context.Context, source, program string, flags ...string) error {
+	arguments := append([]string{"build", "-tags", "lambda.norpc", "-buildvcs=false", "-ldflags=-s -w"}, flags...)
+	if _, err := run(ctx, "go", append(arguments, "-o", program, source)...); err != nil {
+		return err
 	}
-	return program, statSources(ctx, source)
+	return statSources(ctx, source)
 }
 
 // statSources makes a program's source files inputs of the test, for go test's cache.
