@@ -80,9 +80,9 @@ func (l Limit) notifyProblem() string {
 	case !l.Notify.valid():
 		return fmt.Sprintf("must be up to %d percentages from 1 to 100, in ascending order", MaxThresholds)
 	case l.CountDenied:
-		return "is set, but denied calls count: must be left out, or countDenied must be"
+		return "is set, but denied calls count: leave it out, or leave countDenied out"
 	case l.Span() < MinNotifyWindow && l.windowProblem() == "":
-		return fmt.Sprintf("is set, but the window is %s: must be at least 1 minute", FormatWindow(l.Window))
+		return fmt.Sprintf("is set, but the window is %s: use at least 1 minute", FormatWindow(l.Window))
 	}
 	return ""
 }
