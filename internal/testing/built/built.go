@@ -99,8 +99,9 @@ func build(ctx context.Context, source string) (string, error) {
 
 // compile builds a program, and makes its source files inputs of the test.
 func compile(ctx context.Context, source, program string, flags ...string) error {
-	arguments := append([]string{"build", "-tags", "lambda.norpc", "-buildvcs=false", "-ldflags=-s -w"}, flags...)
-	if _, err := run(ctx, "go", append(arguments, "-o", program, source)...); err != nil {
+	arguments := append([]string{"build", "-tags", "lambda.norpc", "-buildvcs=false", "-ldflags=-s -w",
+		"-o", program}, flags...)
+	if _, err := run(ctx, "go", append(arguments, source)...); err != nil {
 		return err
 	}
 	return statSources(ctx, source)
