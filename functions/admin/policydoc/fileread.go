@@ -172,8 +172,11 @@ var wholeNumbers = regexp.MustCompile(
 // isFraction reports whether a node is a number that the decoder would round to an
 // integer.
 func isFraction(node *yaml.Node) bool {
+	if node.ShortTag() != "!!float" {
+		return false
+	}
 	n, err := strconv.ParseFloat(strings.ReplaceAll(node.Value, "_", ""), 64)
-	return node.ShortTag() == "!!float" && err == nil && n != math.Trunc(n)
+	return err == nil && n != math.Trunc(n)
 }
 
 func (w *walk) mapping(node *yaml.Node, path string, depth int) {
