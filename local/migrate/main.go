@@ -1,7 +1,6 @@
-// Command migrate takes over the limits and the keys of another system: API Gateway's
-// usage plans with their keys, and the limits of Envoy's rate limit service and of Kong.
-// It prints what each limit and key becomes, writes the policy, and imports both through
-// the JSON API of a deployment. ./scripts/migrate builds it and passes on its flags.
+// Command migrate takes over API Gateway's usage plans with their keys. It prints what each
+// limit and key becomes, writes the policy, and imports both through the JSON API of a
+// deployment. ./scripts/migrate builds it and passes on its flags.
 package main
 
 import (
@@ -39,12 +38,12 @@ const tokenVariable = "MIGRATE_TOKEN"
 var isURL = regexp.MustCompile(`^(https://[^/]|http://(127\.0\.0\.1|localhost|\[::1\])(:|/|$))`)
 
 type options struct {
-	from, envoy, kong string
-	policyFile        string
-	reissued          string
-	dashboard         string
-	token             secret
-	apply             bool
+	from       string
+	policyFile string
+	reissued   string
+	dashboard  string
+	token      secret
+	apply      bool
 }
 
 func main() {
@@ -77,8 +76,6 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	f := flag.NewFlagSet("migrate", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&o.from, "from", "", "`folder` with an export of usage plans by the AWS CLI; - for a pipe")
-	f.StringVar(&o.envoy, "envoy", "", "configuration `file` of Envoy's rate limit service")
-	f.StringVar(&o.kong, "kong", "", "`file` of deck gateway dump")
 	f.StringVar(&o.policyFile, "policy", "", "`file` to write the policy to, as YAML")
 	f.StringVar(&o.dashboard, "dashboard", "",
 		"`URL` of the dashboard; "+tokenVariable+" must have a machine token with scope write")
@@ -93,17 +90,11 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 		return o, err
 	}
 	o.token = secret(getenv(tokenVariable))
-	sources := 0
-	for _, source := range []string{o.from, o.envoy, o.kong} {
-		if source != "" {
-			sources++
-		}
-	}
 	switch {
 	case f.NArg() > 0:
 		return o, fmt.Errorf("argument %q is not a flag", clipped(f.Arg(0), 40))
-	case sources != 1:
-		return o, errors.New("set one of -from, -envoy and -kong")
+	case o.from == "":
+		return o, errors.New("-from is required: the folder with the export, or - for a pipe")
 	case o.apply && o.dashboard == "":
 		return o, errors.New("-apply needs -dashboard")
 	case o.dashboard != "" && !isURL.MatchString(o.dashboard):
@@ -115,10 +106,11 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 }
 
 func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer) error {
-	m, err := o.read(in)
+	export, err := readExport(o.from, in)
 	if err != nil {
-		return err
+		return fmt.Errorf("-from %w", err)
 	}
+	m := fromUsagePlans(export)
 	m.print(out)
 	if err := m.write(o.policyFile); err != nil {
 		return err
@@ -145,25 +137,6 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		return nil
 	}
 	return m.importAll(ctx, c, o, out, errOut)
-}
-
-func (o options) read(in io.Reader) (*migration, error) {
-	if o.from != "" {
-		e, err := readExport(o.from, in)
-		if err != nil {
-			return nil, fmt.Errorf("-from %w", err)
-		}
-		return fromUsagePlans(e), nil
-	}
-	name, from := o.envoy, fromEnvoy
-	if o.kong != "" {
-		name, from = o.kong, fromKong
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	return from(text)
 }
 
 func (m *migration) importAll(ctx context.Context, c *client, o options, out, errOut io.Writer) error {
@@ -221,15 +194,6 @@ func (m *migration) planName(name, id string) string {
 		name = clipped(name, policy.MaxNameLen-len(suffix)) + suffix
 	}
 	return name
-}
-
-// addDefaultPlan adds an unlimited plan if there is no plan. callers is what the source
-// calls its callers.
-func (m *migration) addDefaultPlan(callers string) {
-	if len(m.policy.Plans) == 0 {
-		m.policy.Plans = append(m.policy.Plans, unlimited("default"))
-		m.add(callers+" without their own limit", "plan default, mode off")
-	}
 }
 
 // clipped returns text with single spaces, cut to a maximum number of characters. Bytes

@@ -29,26 +29,20 @@ func command(t *testing.T, want int, environment map[string]string, in string, a
 
 const notChanged = "Nothing was changed. Set -dashboard to list the changes to its policy.\n"
 
-// The program prints the expected table for each sample. The samples have the formats
-// that the references of the AWS CLI, of Envoy's rate limit service and of decK describe:
+// The program prints the expected table for the sample. The sample has the formats that
+// the references of the AWS CLI describe:
 //
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plans.html
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-usage-plan-keys.html
 //	https://docs.aws.amazon.com/cli/latest/reference/apigateway/get-api-keys.html
-//	https://github.com/envoyproxy/ratelimit, Configuration
-//	https://developer.konghq.com/deck/
-func TestTables(t *testing.T) {
-	samples := map[string]string{"-from": "usageplans", "-envoy": "envoy.yaml", "-kong": "kong.yaml"}
-	for flag, sample := range samples {
-		file := filepath.Join("testdata", strings.TrimSuffix(sample, ".yaml")+".txt")
-		want, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := command(t, done, nil, "", flag, filepath.Join("testdata", sample))
-		if diff := cmp.Diff(string(want)+notChanged, got); diff != "" {
-			t.Errorf("%s: %s", file, diff)
-		}
+func TestTable(t *testing.T) {
+	want, err := os.ReadFile("testdata/usageplans.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := command(t, done, nil, "", "-from", "testdata/usageplans")
+	if diff := cmp.Diff(string(want)+notChanged, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -146,20 +140,12 @@ func TestBadExports(t *testing.T) {
 			t.Errorf("%s: got %s, want %s and no key value", export, got, want)
 		}
 	}
-	for flag, text := range map[string]string{"-envoy": "a: [", "-kong": "services: []"} {
-		file := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		command(t, failedSome, nil, "", flag, file)
-	}
 }
 
 // Bad usage gives an error that says what to do. There is no flag for the token.
 func TestUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"", "set one of -from, -envoy and -kong"},
-		{"-from x -kong y", "set one of"},
+		{"", "-from is required"},
 		{"-from x -apply", "-apply needs -dashboard"},
 		{"-from x -dashboard limits.example", "must be an https URL"},
 		{"-from x -dashboard http://limits.example", "must be an https URL"},
@@ -178,8 +164,8 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := regexp.MustCompile(`(?m)^ +\./scripts/migrate (.*)$`).FindAllStringSubmatch(string(page), -1)
-	if len(lines) < 5 {
-		t.Errorf("got commands %q in docs/migrate.md, want at least 5", lines)
+	if len(lines) < 3 {
+		t.Errorf("got commands %q in docs/migrate.md, want at least 3", lines)
 	}
 	for _, line := range lines {
 		for _, name := range regexp.MustCompile(`(?:^| )(-[a-z]+)`).FindAllStringSubmatch(line[1], -1) {
