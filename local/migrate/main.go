@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
@@ -186,14 +187,22 @@ func (m *migration) add(source, becomes string, args ...any) {
 }
 
 // planName returns a unique name of a plan, of 1 to policy.MaxNameLen characters. An
-// empty name becomes the id. A name that another plan has gets the id as a suffix.
+// empty name becomes the id. A name that another plan has gets the id as a suffix, or a
+// number where the id is too long or taken as well.
 func (m *migration) planName(name, id string) string {
 	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
-	if slices.ContainsFunc(m.policy.Plans, func(p policydoc.Plan) bool { return p.Name == name }) {
-		suffix := " (" + id + ")"
-		name = clipped(name, policy.MaxNameLen-len(suffix)) + suffix
+	taken := func(name string) bool {
+		return slices.ContainsFunc(m.policy.Plans, func(p policydoc.Plan) bool { return p.Name == name })
 	}
-	return name
+	unique := name
+	for n := 1; taken(unique); n++ {
+		suffix := " (" + id + ")"
+		if n > 1 || utf8.RuneCountInString(suffix) > policy.MaxNameLen/2 {
+			suffix = fmt.Sprintf(" (%d)", n+1)
+		}
+		unique = clipped(name, policy.MaxNameLen-utf8.RuneCountInString(suffix)) + suffix
+	}
+	return unique
 }
 
 // clipped returns text with single spaces, cut to a maximum number of characters. Bytes

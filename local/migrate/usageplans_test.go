@@ -3,8 +3,11 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 )
 
@@ -93,5 +96,25 @@ func TestManyStages(t *testing.T) {
 	}
 	if err := m.write(""); err != nil {
 		t.Error(err)
+	}
+}
+
+// Names of plans are unique and at most policy.MaxNameLen characters, also when a plan of
+// several usage plans has a long name and a longer id.
+func TestPlanNames(t *testing.T) {
+	var m migration
+	names := map[string]bool{}
+	long := strings.Repeat("ä", policy.MaxNameLen)
+	for _, plan := range []struct{ name, id string }{
+		{"basic", "p1"}, {"basic", "p2"}, {"basic", "p2"}, {"", "basic"}, {long, "p3"}, {long, "p4"},
+		{long, strings.Repeat("p5+", 50)}, {long, strings.Repeat("p5+", 50)},
+	} {
+		name := m.planName(plan.name, plan.id)
+		if n := utf8.RuneCountInString(name); names[name] || n == 0 || n > policy.MaxNameLen {
+			t.Errorf("%s, %s: got name %s of %d characters, want a new one of 1 to %d",
+				plan.name, plan.id, name, n, policy.MaxNameLen)
+		}
+		names[name] = true
+		m.policy.Plans = append(m.policy.Plans, policydoc.Plan{Name: name})
 	}
 }
