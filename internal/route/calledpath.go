@@ -8,8 +8,32 @@ type reading []string
 // plain reports whether all programs read the path alike, except for empty segments and
 // the case of letters.
 func plain(path string) bool {
-	return !strings.ContainsAny(path, `%;\`) && !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.")
+	for i := range len(path) {
+		if path[i] <= ' ' || path[i] >= 0x7f {
+			return false
+		}
+	}
+	return !resolvable(path)
 }
+
+// resolvable reports whether a path has characters that a lenient program resolves.
+func resolvable(path string) bool {
+	return strings.ContainsAny(path, `%;\`) || strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
+}
+
+// disguised reports whether a decoded path has a dot or slash that only some programs see.
+func disguised(path string) bool {
+	visible := strings.Map(func(r rune) rune {
+		if isBlank(r) {
+			return -1
+		}
+		return r
+	}, path)
+	return toASCII.Replace(path) != path || resolvable(visible)
+}
+
+// isBlank reports whether some programs strip r around a segment.
+func isBlank(r rune) bool { return r <= ' ' || r == 0x7f }
 
 // asWritten appends the segments of a path to into. It splits first and decodes once.
 func asWritten(path string, into reading) reading {
@@ -21,14 +45,36 @@ func asWritten(path string, into reading) reading {
 	return into
 }
 
+// toASCII replaces overlong UTF-8 of dots and slashes, which decoders must refuse and old
+// ones accept (RFC 3629, section 3), and characters that Unicode's NFKC folds to them.
+var toASCII = strings.NewReplacer(
+	"\xc0\xae", ".", "\xe0\x80\xae", ".", "\xf0\x80\x80\xae", ".",
+	"\xc0\xaf", "/", "\xe0\x80\xaf", "/", "\xf0\x80\x80\xaf", "/",
+	"\xc1\x9c", "/", "\xe0\x81\x9c", "/", "\xf0\x80\x81\x9c", "/",
+	"\uff0e", ".", "\u2024", ".", "\ufe52", ".", "\u2025", "..",
+	"\uff0f", "/", "\uff3c", "/", "\ufe68", "/",
+)
+
+// dotSegment returns a dot-segment without the blanks and control characters around it,
+// and without what follows a NUL, as some programs read it. Other text stays as it is.
+func dotSegment(text string) string {
+	bare, _, _ := strings.Cut(text, "\x00")
+	bare = strings.TrimFunc(bare, isBlank)
+	if bare == "." || bare == ".." {
+		return bare
+	}
+	return text
+}
+
 // asLenient appends the segments to into as a lenient program reads them, which decodes
 // and resolves everything.
 func asLenient(path string, into reading) reading {
 	from := len(into)
-	for text := range strings.FieldsFuncSeq(DecodeAll(path), func(r rune) bool {
+	for text := range strings.FieldsFuncSeq(toASCII.Replace(DecodeAll(path)), func(r rune) bool {
 		return r == '/' || r == '\\'
 	}) {
 		text, _, _ = strings.Cut(text, ";")
+		text = dotSegment(text)
 		switch text {
 		case "", ".":
 		case "..":

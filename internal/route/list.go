@@ -44,7 +44,7 @@ func Under(path, pattern string) bool {
 	fixed = strings.TrimSuffix(fixed, anything)
 	rest := strings.HasSuffix(pattern, "+}") || strings.HasSuffix(pattern, anything)
 	switch {
-	case !plain(path) || !strings.HasPrefix(path, fixed):
+	case disguised(path) || !strings.HasPrefix(path, fixed):
 		return false
 	case strings.Contains(path, "//") || pattern != "/" && strings.HasSuffix(path, "/"):
 		return false // an empty segment is none

@@ -32,10 +32,11 @@
 // and decodes each segment's percent-encoding once. Beyond that, a path has two readings.
 // As written, an encoded slash, a dot-segment or ;parameters are part of a segment. A
 // lenient program decodes until nothing is encoded, takes a backslash for a slash, cuts
-// off ;parameters and resolves dot-segments. If the two readings match different
-// patterns, Find returns ErrAmbiguous, and the call should be refused. Clients resolve
-// dot-segments before they send. So a legitimate call fails only with an encoded slash or
-// semicolon where a rule counts segments; {name+} matches both.
+// off ;parameters and resolves dot-segments, also those with blanks, control characters,
+// overlong UTF-8 or full-width characters. If the two readings match different patterns,
+// Find returns ErrAmbiguous, and the call should be refused. Clients resolve dot-segments
+// before they send. So a legitimate call fails only with an encoded slash or semicolon
+// where a rule counts segments; {name+} matches both.
 package route
 
 import (

@@ -392,3 +392,32 @@ func TestExplainHead(t *testing.T) {
 		}
 	}
 }
+
+// A call is refused if a lenient backend could resolve its path out of the pattern, with
+// blanks, control characters or a NUL at a dot-segment, overlong UTF-8 or characters that
+// Unicode folds to dots and slashes. A path with such characters elsewhere matches.
+func TestDotSegmentsInDisguise(t *testing.T) {
+	table, err := NewTable([]Pattern{{Path: "/orders/*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dots := range []string{
+		"%c0%ae%c0%ae", "%C0%AE.", "%e0%80%ae%e0%80%ae", "\xc0\xae\xc0\xae", "..%20", "..%09", "..%00",
+		"..%00.html", ".. ", "..\t", "..\x00", "..%7f", "%20..", "..%2520",
+		"%ef%bc%8e%ef%bc%8e", "．．", "‥",
+		"..%c0%af..", "x%ef%bc%8f..%ef%bc%8f..", "x%c1%9c..%c1%9c..", "..%20;a=b",
+	} {
+		path := "/orders/" + dots + "/admin"
+		if index, ok, err := table.Find(Call{Path: path}); err == nil {
+			t.Errorf("%q: got pattern %d, %t, want ErrAmbiguous", path, index, ok)
+		}
+	}
+	for _, path := range []string{
+		"/orders/M%C3%BCnchen", "/orders/München", "/orders/a%20b", "/orders/a%20/b", "/orders/%20", "/orders/a.%20",
+		"/orders/...", "/orders/v1.2",
+	} {
+		if index, ok, err := table.Find(Call{Path: path}); index != 0 || !ok || err != nil {
+			t.Errorf("%q: got pattern %d, %t, %v, want pattern 0", path, index, ok, err)
+		}
+	}
+}
