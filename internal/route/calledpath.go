@@ -21,17 +21,6 @@ func resolvable(path string) bool {
 	return strings.ContainsAny(path, `%;\`) || strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
 }
 
-// disguised reports whether a decoded path has a dot or slash that only some programs see.
-func disguised(path string) bool {
-	visible := strings.Map(func(r rune) rune {
-		if isBlank(r) {
-			return -1
-		}
-		return r
-	}, path)
-	return toASCII.Replace(path) != path || resolvable(visible)
-}
-
 // isBlank reports whether some programs strip r around a segment.
 func isBlank(r rune) bool { return r <= ' ' || r == 0x7f }
 

@@ -1,6 +1,9 @@
 package route
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // List is a list of patterns. A call must match one. It is safe for concurrent use.
 type List struct{ patterns []compiled }
@@ -39,12 +42,15 @@ func (l *List) matches(c Call, path reading) bool {
 func Under(path, pattern string) bool {
 	if !plain(path) {
 		path = DecodeAll(path)
+		if resolvable(path) || !slices.Equal(asWritten(path, nil), asLenient(path, nil)) {
+			return false
+		}
 	}
 	fixed, _, open := strings.Cut(pattern, "{")
 	fixed = strings.TrimSuffix(fixed, anything)
 	rest := strings.HasSuffix(pattern, "+}") || strings.HasSuffix(pattern, anything)
 	switch {
-	case disguised(path) || !strings.HasPrefix(path, fixed):
+	case !strings.HasPrefix(path, fixed):
 		return false
 	case strings.Contains(path, "//") || pattern != "/" && strings.HasSuffix(path, "/"):
 		return false // an empty segment is none

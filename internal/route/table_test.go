@@ -397,7 +397,12 @@ func TestExplainHead(t *testing.T) {
 // blanks, control characters or a NUL at a dot-segment, overlong UTF-8 or characters that
 // Unicode folds to dots and slashes. A path with such characters elsewhere matches.
 func TestDotSegmentsInDisguise(t *testing.T) {
-	table, err := NewTable([]Pattern{{Path: "/orders/*"}})
+	patterns := []Pattern{{Path: "/orders/*"}}
+	table, err := NewTable(patterns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := NewList(patterns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -411,13 +416,19 @@ func TestDotSegmentsInDisguise(t *testing.T) {
 		if index, ok, err := table.Find(Call{Path: path}); err == nil {
 			t.Errorf("%q: got pattern %d, %t, want ErrAmbiguous", path, index, ok)
 		}
+		if list.Matches(Call{Path: path}) || Under(path, "/orders/{path+}") {
+			t.Errorf("%q: got a match of a list or a pattern, want none", path)
+		}
 	}
 	for _, path := range []string{
-		"/orders/M%C3%BCnchen", "/orders/München", "/orders/a%20b", "/orders/a%20/b", "/orders/%20", "/orders/a.%20",
-		"/orders/...", "/orders/v1.2",
+		"/orders/M%C3%BCnchen", "/orders/München", "/orders/a%20b", "/orders/a%20/b", "/orders/%20",
+		"/orders/a.%20", "/orders/...", "/orders/v1.2",
 	} {
 		if index, ok, err := table.Find(Call{Path: path}); index != 0 || !ok || err != nil {
 			t.Errorf("%q: got pattern %d, %t, %v, want pattern 0", path, index, ok, err)
+		}
+		if !list.Matches(Call{Path: path}) {
+			t.Errorf("%q: got no match of the list, want one", path)
 		}
 	}
 }
