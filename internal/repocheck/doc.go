@@ -1,5 +1,4 @@
-// Package repocheck tests the rules of this repository that no linter knows, such as one
-// comment per package, no broken links, and help for every script. Each rule has a table
-// of bad inputs, which proves that it can fail. .golangci.yml configures the linters,
-// import rules included.
+// Package repocheck tests that the pages match the repository: links, paths, commands,
+// flags and tests that they name exist, and the diagram of imports is up to date. It also
+// tests the scripts' help and their messages about missing programs.
 package repocheck

@@ -2,6 +2,7 @@ package repocheck
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -10,39 +11,21 @@ import (
 	"unicode/utf8"
 )
 
-const (
-	maxReadme = 10 << 10 // bytes
-	maxProse  = 90       // columns
-)
-
-// readmeIsShort bounds the size of README.md. Longer texts are pages in docs.
-func readmeIsShort(r repository) []string {
-	readme, ok := r.find("README.md")
-	if !ok {
-		return nil
-	}
-	if size := len(readme.text); size > maxReadme {
-		return []string{fmt.Sprintf("README.md: %d bytes, at most %d", size, maxReadme)}
-	}
-	return nil
+// pages returns the sorted paths of the Markdown files of the root and of docs.
+func (t tree) pages() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(t)), func(name string) bool {
+		return path.Ext(name) != ".md" || path.Dir(name) != "." && path.Dir(name) != "docs"
+	})
 }
 
-// pages returns the Markdown files of the root and of docs.
-func pages(r repository) []file {
-	var all []file
-	for _, f := range r.files {
-		if path.Ext(f.path) == ".md" && (path.Dir(f.path) == "." || path.Dir(f.path) == "docs") {
-			all = append(all, f)
-		}
-	}
-	return all
-}
+// maxProse is the width of prose in columns.
+const maxProse = 90
 
 // prose calls do with each line of text in a page. It skips code, tables, pictures, and
 // generated text between a pair of comments.
-func prose(f file, do func(number int, line string)) {
+func prose(text string, do func(number int, line string)) {
 	fenced, generated, blank, indented, number := false, false, true, false, 0
-	for line := range strings.Lines(f.text) {
+	for line := range strings.Lines(text) {
 		number++
 		line = strings.TrimSuffix(line, "\n")
 		trimmed := strings.TrimSpace(line)
@@ -65,13 +48,13 @@ func prose(f file, do func(number int, line string)) {
 }
 
 // proseIsNarrow requires text to wrap at maxProse columns, unless a line is one word.
-func proseIsNarrow(r repository) []string {
+func proseIsNarrow(files tree) []string {
 	var broken []string
-	for _, f := range pages(r) {
-		prose(f, func(number int, line string) {
+	for _, page := range files.pages() {
+		prose(files[page], func(number int, line string) {
 			if width := utf8.RuneCountInString(line); width > maxProse &&
 				strings.Contains(strings.TrimLeft(line, " -"), " ") {
-				broken = append(broken, fmt.Sprintf("%s: line %d has %d columns, at most %d", f.path, number,
+				broken = append(broken, fmt.Sprintf("%s: line %d has %d columns, at most %d", page, number,
 					width, maxProse))
 			}
 		})
@@ -82,56 +65,44 @@ func proseIsNarrow(r repository) []string {
 var link = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 
 // linksWork requires that links to files of the repository and to headings work.
-func linksWork(r repository) []string {
+func linksWork(files tree) []string {
 	headings := map[string]map[string]bool{}
-	exists := r.paths()
-	for _, f := range pages(r) {
-		headings[f.path] = anchors(f)
+	exists := files.paths()
+	for _, page := range files.pages() {
+		headings[page] = anchors(files[page])
 	}
 	var broken []string
-	for _, f := range pages(r) {
-		for _, found := range link.FindAllStringSubmatch(f.text, -1) {
+	for _, page := range files.pages() {
+		for _, found := range link.FindAllStringSubmatch(files[page], -1) {
 			target, anchor, _ := strings.Cut(found[1], "#")
 			if strings.Contains(target, "://") || path.Ext(target) == ".png" { // pictures are no text files
 				continue
 			}
-			name := f.path
+			name := page
 			if target != "" {
-				name = path.Join(path.Dir(f.path), target)
+				name = path.Join(path.Dir(page), target)
 			}
-			page, isPage := headings[name]
 			switch {
 			case !exists[name]:
-				broken = append(broken, fmt.Sprintf("%s: %s links to no file", f.path, found[1]))
-			case anchor != "" && (!isPage || !page[anchor]):
-				broken = append(broken, fmt.Sprintf("%s: %s links to no heading", f.path, found[1]))
+				broken = append(broken, fmt.Sprintf("%s: %s links to no file", page, found[1]))
+			case anchor != "" && !headings[name][anchor]:
+				broken = append(broken, fmt.Sprintf("%s: %s links to no heading", page, found[1]))
 			}
 		}
 	}
 	return broken
 }
 
-// paths returns the paths of all files and folders.
-func (r repository) paths() map[string]bool {
-	exists := map[string]bool{".": true}
-	for _, f := range r.files {
-		for name := f.path; name != "."; name = path.Dir(name) {
-			exists[name] = true
-		}
-	}
-	return exists
-}
-
 var namedPath = regexp.MustCompile("`((?:functions|infra|internal|local|scripts|web)/[\\w./-]+)`")
 
 // namedPathsExist requires that a file or folder named in a page exists.
-func namedPathsExist(r repository) []string {
-	exists := r.paths()
+func namedPathsExist(files tree) []string {
+	exists := files.paths()
 	var broken []string
-	for _, f := range pages(r) {
-		for _, found := range namedPath.FindAllStringSubmatch(f.text, -1) {
+	for _, page := range files.pages() {
+		for _, found := range namedPath.FindAllStringSubmatch(files[page], -1) {
 			if name := strings.TrimSuffix(found[1], "/"); !exists[name] {
-				broken = append(broken, fmt.Sprintf("%s: there is no %s", f.path, name))
+				broken = append(broken, fmt.Sprintf("%s: there is no %s", page, name))
 			}
 		}
 	}
@@ -146,28 +117,26 @@ var (
 
 // commandsExist requires that scripts in commands on a page exist, and that their -h
 // names the flags used. Folders in go commands must exist too.
-func commandsExist(r repository) []string {
+func commandsExist(files tree) []string {
+	exists := files.paths()
 	var broken []string
-	for _, f := range pages(r) {
-		for _, call := range scriptCall.FindAllStringSubmatch(f.text, -1) {
-			script, found := r.find(strings.TrimPrefix(call[1], "./"))
+	for _, page := range files.pages() {
+		for _, call := range scriptCall.FindAllStringSubmatch(files[page], -1) {
+			script, found := files[strings.TrimPrefix(call[1], "./")]
 			if !found {
-				broken = append(broken, fmt.Sprintf("%s: there is no %s", f.path, call[1]))
+				broken = append(broken, fmt.Sprintf("%s: there is no %s", page, call[1]))
 				continue
 			}
-			header, _, _ := strings.Cut(script.text, "\n\n")
+			header, _, _ := strings.Cut(script, "\n\n")
 			for _, word := range strings.Fields(call[2]) {
 				if flag := scriptFlag.FindString(word); flag != "" && !hasWord(header, flag) {
-					broken = append(broken, fmt.Sprintf("%s: the -h of %s has no %s", f.path, call[1], flag))
+					broken = append(broken, fmt.Sprintf("%s: the -h of %s has no %s", page, call[1], flag))
 				}
 			}
 		}
-		for _, call := range goCall.FindAllStringSubmatch(f.text, -1) {
-			folder := path.Clean(strings.TrimSuffix(call[1], "..."))
-			if folder != "." && !slices.ContainsFunc(r.files, func(f file) bool {
-				return strings.HasPrefix(f.path, folder+"/")
-			}) {
-				broken = append(broken, fmt.Sprintf("%s: go has no %s", f.path, call[1]))
+		for _, call := range goCall.FindAllStringSubmatch(files[page], -1) {
+			if !exists[path.Clean(strings.TrimSuffix(call[1], "..."))] {
+				broken = append(broken, fmt.Sprintf("%s: go has no %s", page, call[1]))
 			}
 		}
 	}
@@ -181,9 +150,9 @@ func hasWord(text, flag string) bool {
 }
 
 // anchors returns the anchors that GitHub makes of a page's headings.
-func anchors(f file) map[string]bool {
+func anchors(text string) map[string]bool {
 	names := map[string]bool{}
-	prose(f, func(_ int, line string) {
+	prose(text, func(_ int, line string) {
 		heading := strings.TrimLeft(line, "#")
 		if heading == line {
 			return
@@ -201,11 +170,38 @@ func anchors(f file) map[string]bool {
 	return names
 }
 
-var documentCases = []ruleCase{
-	{"README is short", "long", tree{"README.md": strings.Repeat("a\n", maxReadme/2+1)},
-		[]string{"README.md: 10242 bytes"}},
-	{"README is short", "a page", tree{"docs/a.md": strings.Repeat("a\n", maxReadme),
-		"README.md": "short\n"}, nil},
+var (
+	testName     = regexp.MustCompile(`\b(?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*\b`)
+	declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+)
+
+// namedTestsExist requires that a test named in a page exists.
+func namedTestsExist(files tree) []string {
+	declared := map[string]bool{}
+	for name, text := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			for _, found := range declaredTest.FindAllStringSubmatch(text, -1) {
+				declared[found[1]] = true
+			}
+		}
+	}
+	var broken []string
+	for _, page := range files.pages() {
+		for _, name := range testName.FindAllString(files[page], -1) {
+			if !declared[name] {
+				broken = append(broken, fmt.Sprintf("%s: there is no test %s", page, name))
+			}
+		}
+	}
+	return broken
+}
+
+// cases have trees, and the beginnings of the violations that a rule finds in them.
+var cases = []struct {
+	rule, name string
+	files      tree
+	want       []string
+}{
 	{
 		"prose is narrow", "text", tree{"docs/a.md": "ok\n\n- " + strings.Repeat("word ", 20) + "\n"},
 		[]string{"docs/a.md: line 3 has 102 columns"},
@@ -257,5 +253,11 @@ var documentCases = []ruleCase{
 		"named paths exist", "missing", tree{"README.md": "`local/a` `local/b/` `web/c.go`\n",
 			"local/b/b.go": "package b\n"},
 		[]string{"README.md: there is no local/a", "README.md: there is no web/c.go"},
+	},
+	{
+		"named tests exist", "missing", tree{
+			"docs/a.md":   "held by `TestGone` and `FuzzThere`, Testing, Tests, a Test\n",
+			"b/b_test.go": "package b\n\nfunc FuzzThere(f *testing.F) {}\n",
+		}, []string{"docs/a.md: there is no test TestGone"},
 	},
 }

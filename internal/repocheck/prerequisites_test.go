@@ -97,18 +97,23 @@ func TestMissingTestTools(t *testing.T) {
 	}
 }
 
-// -h prints the comment at the script's top. It needs only awk, dirname and sed.
+// -h of each script prints the comment at its top. It needs only awk, dirname and sed.
 func TestScriptsHelp(t *testing.T) {
-	for _, script := range []string{"scripts/run", "scripts/build", "scripts/test", "scripts/bench",
-		"scripts/install-test-tools", ".ci/run"} {
-		output, ok := shell(t, pathOf(t, nil), "../../"+script, "-h")
-		source, err := os.ReadFile("../../" + script)
+	all, err := filepath.Glob(scripts + "/*")
+	if err != nil || len(all) < 10 {
+		t.Fatal(all, err)
+	}
+	for _, script := range append(all, "../../.ci/run") {
+		if info, err := os.Stat(script); err != nil || info.IsDir() || filepath.Ext(script) != "" {
+			continue
+		}
+		output, ok := shell(t, pathOf(t, nil), script, "-h")
+		source, err := os.ReadFile(script)
 		if err != nil {
 			t.Fatal(err)
 		}
 		purpose := strings.TrimPrefix(strings.Split(string(source), "\n")[1], "# ")
-		if !ok || !strings.HasPrefix(output, purpose+"\n") || !strings.Contains(output, script+" -h") &&
-			!strings.Contains(output, ".ci/run") {
+		if !ok || !strings.HasPrefix(output, purpose+"\n") || !strings.Contains(output, " -h ") {
 			t.Errorf("%s -h: succeeded is %v, want help that begins with %q:\n%s", script, ok, purpose,
 				output)
 		}
