@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -85,15 +84,9 @@ func lists(k policy.Key) []string {
 	}
 	if k.Override != nil {
 		in = append(in, Overridden.index())
-	}
-	return append(in, addedLists(k)...)
-}
-
-// addedLists names the lists of k that earlier releases do not maintain.
-func addedLists(k policy.Key) []string {
-	var in []string
-	if k.Override != nil && deniesNothing(k.Override.Mode) {
-		in = append(in, Shadowed.index())
+		if deniesNothing(k.Override.Mode) {
+			in = append(in, Shadowed.index())
+		}
 	}
 	if k.Status == policy.Revoked {
 		in = append(in, Revoked.index())
@@ -235,79 +228,4 @@ func (s *Store) AddToLists(ctx context.Context, records map[string][]byte) error
 		return fmt.Errorf("registry: list keys: %w", err)
 	}
 	return nil
-}
-
-// completeKey records how complete addedLists are: the Unix time at which they were last
-// complete, 0 for never; a space; and the member of indexKey up to which the current run
-// of CompleteLists has come. A release that adds lists raises the number in the name,
-// because the release before completes fewer.
-const completeKey = indexKey + ":complete:2"
-
-// completeFor is how long lists count as complete: an older release, which does not
-// maintain them, may have edited keys since.
-const completeFor = 24 * time.Hour
-
-// keysPerStep is how many keys CompleteLists reads at once.
-const keysPerStep = 500
-
-// CompleteLists adds keys that an earlier release wrote to addedLists. It runs for about
-// atMost and continues where the last call ended. It reports whether the lists have ever
-// been complete.
-func (s *Store) CompleteLists(ctx context.Context, atMost time.Duration) (bool, error) {
-	text, err := s.client.Do(ctx, s.client.B().Get().Key(completeKey).Build()).ToString()
-	if err != nil && !valkey.IsValkeyNil(err) {
-		return false, fmt.Errorf("registry: complete lists: %w", err)
-	}
-	seconds, last, _ := strings.Cut(text, " ")
-	since, _ := strconv.ParseInt(seconds, 10, 64) // 0 if it is not a number
-	if s.Now().Sub(time.Unix(since, 0)) < completeFor {
-		return true, nil
-	}
-	for began := time.Now(); ; {
-		if last, err = s.completeStep(ctx, last); err != nil {
-			return since > 0, fmt.Errorf("registry: complete lists: %w", err)
-		}
-		if last == "" {
-			since = s.Now().Unix()
-		}
-		if last == "" || time.Since(began) >= atMost {
-			break
-		}
-	}
-	set := s.client.B().Set().Key(completeKey).Value(strconv.FormatInt(since, 10) + " " + last).Build()
-	if err := s.client.Do(ctx, set).Error(); err != nil {
-		return since > 0, fmt.Errorf("registry: complete lists: %w", err)
-	}
-	return since > 0, nil
-}
-
-// completeStep adds the next keysPerStep keys after a member of indexKey to addedLists.
-// It returns the last member, or an empty text at the end.
-func (s *Store) completeStep(ctx context.Context, after string) (last string, err error) {
-	from := "-"
-	if after != "" {
-		from = "(" + after
-	}
-	read := s.client.B().Zrangebylex().Key(indexKey).Min(from).Max("+").Limit(0, keysPerStep).Build()
-	members, err := s.client.Do(ctx, read).AsStrSlice()
-	if err != nil {
-		return "", err
-	}
-	keys, err := s.getAll(ctx, &policy.Set{}, memberIDs(members))
-	if err != nil {
-		return "", err
-	}
-	var commands valkey.Commands
-	for i, k := range keys {
-		if members[i] != indexMember(k) {
-			continue
-		}
-		for _, list := range addedLists(k) {
-			commands = append(commands, s.addMember(list, members[i]))
-		}
-	}
-	if err := s.doAll(ctx, commands...); err != nil || len(members) < keysPerStep {
-		return "", err
-	}
-	return members[len(members)-1], nil
 }

@@ -350,33 +350,3 @@ func TestShadowedCallersByDefaultPlan(t *testing.T) {
 		t.Errorf("got %v, want %s", got, id)
 	}
 }
-
-// CompleteLists adds keys of an earlier release to the lists step by step, and a day
-// later those that it wrote during a rolling deployment. It returns false until the first
-// pass has ended.
-func TestCompleteLists(t *testing.T) {
-	w := open(t, valkeytest.Start(t))
-	ids := w.mixedKeys(t, keysPerStep+20)
-	deleteLists := func() {
-		for _, list := range []string{Revoked.index(), Expiring.index(), Shadowed.index(), tagIndexKey("eu"),
-			tagIndexKey("a:b é")} {
-			w.client.Do(t.Context(), w.client.B().Del().Key(list).Build())
-		}
-	}
-	deleteLists()
-	steps := []bool{must(w.CompleteLists(t.Context(), 0)), must(w.CompleteLists(t.Context(), 0))}
-	if !slices.Equal(steps, []bool{false, true}) {
-		t.Errorf("complete after each step: got %v, want false, true", steps)
-	}
-	w.wantAllListed(t, "complete", ids)
-
-	deleteLists()
-	if !must(w.CompleteLists(t.Context(), time.Minute)) || len(w.rows(t, Query{List: Revoked})) != 0 {
-		t.Error("a second pass ran within a day, want none")
-	}
-	w.Now = func() time.Time { return time.Now().Add(completeFor + time.Second) }
-	if !must(w.CompleteLists(t.Context(), time.Minute)) {
-		t.Error("second pass: got incomplete lists, want complete")
-	}
-	w.wantAllListed(t, "a day later", ids)
-}

@@ -127,13 +127,9 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 		perPage = PerScan
 	}
 	start := time.Now()
-	from, err := keys.completeList(ctx, f)
-	if err != nil {
-		return FoundKeys{}, err
-	}
 	var out FoundKeys
 	for {
-		page, err := keys.candidates(ctx, set, from, after, perPage)
+		page, err := keys.candidates(ctx, set, f, after, perPage)
 		if err != nil {
 			return FoundKeys{}, err
 		}
@@ -164,20 +160,6 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 		}
 		after = page.Next
 	}
-}
-
-// completeList returns a filter whose list has all keys that match f: f itself, or f
-// without its state and tag while the lists of these lack keys of an earlier release.
-func (r *Registry) completeList(ctx context.Context, f KeyFilter) (KeyFilter, error) {
-	q := f.query()
-	if f.counted() || f.Group != "" || q.List == registry.Overridden || q.List == "" && q.Tag == "" {
-		return f, nil
-	}
-	complete, err := r.store.CompleteLists(ctx, scanTime/2)
-	if !complete {
-		f.State, f.Tag = "", ""
-	}
-	return f, err
 }
 
 var errCursor = &policy.InvalidError{Fields: []policy.FieldError{

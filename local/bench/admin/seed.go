@@ -59,7 +59,7 @@ func newSeed(server *harness.Server, o options) *seed {
 func (s *seed) write(ctx context.Context) error {
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.savePlans, s.makeModels, s.copyKeys, s.completeLists, s.recordCalls, s.takeCalls, s.addToStateLists,
+		s.savePlans, s.makeModels, s.copyKeys, s.recordCalls, s.takeCalls, s.addToStateLists,
 	} {
 		if err := step(ctx); err != nil {
 			return fmt.Errorf("seed: %w", err)
@@ -84,13 +84,6 @@ func (s *seed) savePlans(ctx context.Context) error {
 			set.Plans = append(set.Plans, p)
 		}
 	})
-}
-
-// completeLists completes the lists of states, as the first visits of some pages do after
-// an upgrade.
-func (s *seed) completeLists(ctx context.Context) error {
-	_, err := s.CompleteLists(ctx, time.Minute)
-	return err
 }
 
 // makeModels creates the models: keys of three plans, some tagged, and one in a hundred
