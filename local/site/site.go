@@ -28,10 +28,9 @@ import (
 	"tidegate/web/static"
 )
 
-// The accounts, with one password.
+// The account, an editor.
 const (
-	User     = "ada" // an editor
-	Viewer   = "vic"
+	User     = "ada"
 	Password = "a password of a dashboard that only looks at samples"
 )
 
@@ -47,8 +46,7 @@ func New(client valkey.Client, pepper apikey.Pepper, bundle static.Bundle) (http
 	}
 	sessions := session.NewStore(client, time.Hour)
 	return server.New(
-		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash},
-			{Name: Viewer, Role: auth.Viewer, Hash: hash}},
+		server.Config{Users: []password.User{{Name: User, Role: auth.Editor, Hash: hash}},
 			SessionLifetime: time.Hour, Stage: "dev"},
 		server.Services{
 			Keys:    app.NewRegistry(registry.NewStore(client, pepper), usage.NewReader(client)),

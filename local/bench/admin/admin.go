@@ -2,8 +2,7 @@
 
 // Package admin measures the dashboard with a million keys. For each page it measures the
 // server's time, the commands and round trips to Valkey, and the bytes that a browser
-// loads. It starts its own valkey-server and runs the dashboard in this process. With
-// -tasks it does an operator's tasks in Chromium instead, and counts clicks and seconds.
+// loads. It starts its own valkey-server and runs the dashboard in this process.
 package admin
 
 import (
@@ -26,7 +25,6 @@ type options struct {
 	output       string
 	admin, echo  string // built functions
 	journal      string // address; empty for none
-	tasks        bool
 }
 
 func readOptions(args []string, errOut io.Writer) (options, error) {
@@ -39,7 +37,6 @@ func readOptions(args []string, errOut io.Writer) (options, error) {
 	f.StringVar(&o.journal, "journal", "",
 		"`address` of an empty journal, as JOURNAL takes it: also measure cold starts with it")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
-	f.BoolVar(&o.tasks, "tasks", false, "do an operator's tasks in Chromium instead")
 	short := f.Bool("short", false, "quick run with a hundredth of the keys; do not quote its figures")
 	err := f.Parse(args)
 	o.starts, o.rounds = 100, 25
@@ -69,9 +66,6 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	b, err := newBrowser(ctx, server.Client)
 	if err != nil {
 		return err
-	}
-	if o.tasks {
-		return s.doTasks(ctx, b, out)
 	}
 	measured, err := b.measure(ctx, s)
 	if err != nil {
