@@ -41,7 +41,7 @@ func expectAll(outcome) bool { return true }
 // 100 times a second. The server answers in 1 ms, and stalls once for a second.
 func TestStallShowsInAllCallsThatItDelays(t *testing.T) {
 	c := &fakeClock{now: time.Hour}
-	all := newTally(c.Now(), 10*time.Second, expectAll)
+	all := newTally(c.Now(), expectAll)
 	a := &attack{
 		clock: c, schedule: constant(100), duration: 10 * time.Second, drain: time.Second, workers: 1,
 		done: all.add,

@@ -74,7 +74,7 @@ type session struct {
 	local   *localGateway // nil with -target
 	target  *target
 	editor  *editor
-	earlier []outcome // calls with the load's keys before the load
+	earlier []outcome // calls of probe, which count in the windows of the load's keys
 	output  *progress
 }
 
@@ -84,15 +84,7 @@ func measure(ctx context.Context, o options, errOut io.Writer, width int) (*resu
 		return nil, err
 	}
 	defer s.close()
-	capacity, err := s.capacity(ctx)
-	if err != nil {
-		return nil, err
-	}
-	perSecond := o.rate.perSecond
-	if o.rate.percent > 0 {
-		perSecond = capacity * o.rate.percent / 100
-	}
-	return s.load(ctx, perSecond, capacity)
+	return s.load(ctx)
 }
 
 func (s *session) open(ctx context.Context, errOut io.Writer) error {
@@ -162,21 +154,21 @@ func policiesIn(h http.Header) []limiter.Limit {
 // picker returns a function that returns the caller of call n, by its index.
 func (s *session) picker() func(int64) int {
 	random := rand.New(rand.NewPCG(s.seed, 0)) //nolint:gosec // must be the same for the same seed
-	pick := s.scenario.population(calibrationRate, s.duration).pick
-	return pick(len(s.target.callers), random)
+	return s.scenario.population(s.rate, s.duration).pick(len(s.target.callers), random)
 }
 
-func (s *session) attack(when schedule, duration time.Duration, t *tally, pick func(int64) int) *attack {
+func (s *session) attack(when schedule, t *tally) *attack {
+	pick := s.picker()
 	return &attack{
-		clock: s.clock, schedule: when, duration: duration, drain: s.timeout, workers: s.workers,
+		clock: s.clock, schedule: when, duration: s.duration, drain: s.timeout, workers: s.workers,
 		call: func(ctx context.Context, n int64) outcome { return s.target.call(ctx, pick(n)) },
 		done: t.add,
 	}
 }
 
 // load makes the calls and returns the result.
-func (s *session) load(ctx context.Context, perSecond, capacity float64) (*result, error) {
-	p := s.scenario.population(perSecond, s.duration)
+func (s *session) load(ctx context.Context) (*result, error) {
+	p := s.scenario.population(s.rate, s.duration)
 	if s.local != nil {
 		s.output.log("creating keys")
 		var err error
@@ -188,13 +180,12 @@ func (s *session) load(ctx context.Context, perSecond, capacity float64) (*resul
 	if len(limits) == 0 && s.scenario.name == "boundary" {
 		return nil, errors.New("the answers do not have the limits of the keys: set -limit")
 	}
-	when := p.schedule(perSecond, time.Now(), limits)
-	t := newTally(s.clock.Now(), s.duration, s.target.expects)
-	a := s.attack(when, s.duration, t, s.picker())
-	unsent, edits, err := s.run(ctx, a, t)
+	when := p.schedule(s.rate, time.Now(), limits)
+	t := newTally(s.clock.Now(), s.target.expects)
+	unsent, edits, err := s.run(ctx, s.attack(when, t), t)
 	r := newResult(s, t)
-	r.Rate, r.Capacity, r.Unsent, r.Edits, r.Interrupted = perSecond, capacity, unsent, edits,
-		ctx.Err() != nil
+	r.Unsent, r.Edits = unsent, edits
+	r.Interrupted = ctx.Err() != nil
 	return r, err
 }
 

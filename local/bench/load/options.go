@@ -25,19 +25,16 @@ type options struct {
 	keys         texts
 	limits       []limiter.Limit
 	api          string
-	rate         rate
+	rate         float64 // calls a second
 	duration     time.Duration
 	workers      int
 	timeout      time.Duration
 	environments int
 	noFreeze     bool
 	seed         uint64
-	report, json string
+	json         string
 	bin          string
 }
-
-// rate is calls a second, or percent of the rate that the target sustains.
-type rate struct{ perSecond, percent float64 }
 
 // texts is a flag that can be repeated.
 type texts []string
@@ -51,6 +48,7 @@ func (t *texts) Set(text string) error {
 }
 
 const (
+	defaultRate     = 200
 	maxRate         = 1_000_000
 	maxDuration     = 24 * time.Hour
 	maxWorkers      = 10_000
@@ -59,17 +57,14 @@ const (
 )
 
 // raw has the text of flags that parseOptions parses itself.
-type raw struct{ scenario, rate, limit string }
+type raw struct{ scenario, limit string }
 
 func (o *options) flags(r *raw) *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints errors and help itself
 	f.StringVar(&r.scenario, "scenario", "steady", "kind of load: see below")
-	f.StringVar(&r.rate, "rate", "80%",
-		"calls a `second`, or percent of the rate that the target sustains, which a calibration of up to "+
-			"two minutes finds")
+	f.Float64Var(&o.rate, "rate", defaultRate, "calls a `second`")
 	f.DurationVar(&o.duration, "duration", 30*time.Second, "duration of the load, 1s to 24h")
-	f.StringVar(&o.report, "report", "", "`file` for a report in HTML")
 	f.StringVar(&o.json, "json", "", "`file` for the figures in JSON")
 	f.StringVar(&o.target, "target", "", "`URL` to call, instead of a local gateway")
 	f.Var(&o.keys, "key", "API `key` for -target; can be repeated")
@@ -103,17 +98,16 @@ func parseOptions(args []string) (options, error) {
 	if o.scenario, err = findScenario(r.scenario); err != nil {
 		return o, err
 	}
-	if o.rate, err = parseRate(r.rate); err != nil {
-		return o, fmt.Errorf("-rate %s: %w", r.rate, err)
-	}
 	if o.limits, err = parseLimits(r.limit); err != nil {
 		return o, fmt.Errorf("-limit %s: %w", r.limit, err)
 	}
-	return o, errors.Join(o.validate(), o.validateTarget(), o.validateFiles())
+	return o, errors.Join(o.validate(), o.validateTarget(), o.validateFile())
 }
 
 func (o *options) validate() error {
 	switch {
+	case !(o.rate > 0 && o.rate <= maxRate): // also if it is not a number
+		return fmt.Errorf("-rate %g: must be above 0 and at most %d a second", o.rate, maxRate)
 	case o.duration < time.Second || o.duration > maxDuration:
 		return fmt.Errorf("-duration %s: must be 1s to %s", o.duration, maxDuration)
 	case o.workers < 1 || o.workers > maxWorkers:
@@ -156,32 +150,14 @@ func (o *options) validateTarget() error {
 	return nil
 }
 
-func (o *options) validateFiles() error {
-	for flag, name := range map[string]string{"report": o.report, "json": o.json} {
-		if name == "" {
-			continue
-		}
-		if info, err := os.Stat(filepath.Dir(name)); err != nil || !info.IsDir() {
-			return fmt.Errorf("-%s %s: its folder does not exist", flag, name)
-		}
+func (o *options) validateFile() error {
+	if o.json == "" {
+		return nil
+	}
+	if info, err := os.Stat(filepath.Dir(o.json)); err != nil || !info.IsDir() {
+		return fmt.Errorf("-json %s: its folder does not exist", o.json)
 	}
 	return nil
-}
-
-func parseRate(text string) (rate, error) {
-	number, relative := strings.CutSuffix(text, "%")
-	limit := float64(maxRate)
-	if relative {
-		limit = 200
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || !(n > 0 && n <= limit) || relative && n < 1 {
-		return rate{}, errors.New("must be above 0 and at most 1000000 a second, or 1% to 200%")
-	}
-	if relative {
-		return rate{percent: n}, nil
-	}
-	return rate{perSecond: n}, nil
 }
 
 // parseLimits parses limits such as 100/10s,1000/10m.
@@ -213,7 +189,7 @@ func usage() string {
 rolling window admitted more than its limit.
 Without -target it starts a local gateway: the built Lambda functions behind the
 emulators, on a valkey-server found on PATH.
-Ctrl-C ends the load and prints the report so far.
+Ctrl-C ends the load and prints the result so far.
 
 Usage: ./scripts/load [flags]
 
@@ -230,7 +206,7 @@ Exit status: 0 if all answers were as expected and no window was above its limit
 or after an error, 2 for bad flags.
 
 Examples:
-  ./scripts/load -rate 80% -duration 5m -report load.html
+  ./scripts/load -rate 1000 -duration 5m -json load.json
   ./scripts/load -scenario boundary -rate 500
   ./scripts/load -target https://api.example.com/prod/orders -key tg_… -rate 50 -scenario denied
 `)

@@ -53,8 +53,11 @@ const (
 	longest  = int64(10 * time.Minute / time.Microsecond)
 )
 
-func newHistogram(digits int) *hdrhistogram.Histogram {
-	return hdrhistogram.New(shortest, longest, digits)
+// significantDigits is the precision of histograms in decimal digits.
+const significantDigits = 3
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(shortest, longest, significantDigits)
 }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
@@ -68,32 +71,20 @@ func quantile(h *hdrhistogram.Histogram, q float64) time.Duration {
 // tally collects the outcomes of calls. It is safe for concurrent use.
 type tally struct {
 	began time.Duration
-	step  time.Duration // of the series
 
 	mu         sync.Mutex
 	outcomes   []outcome
 	latency    *hdrhistogram.Histogram
 	service    *hdrhistogram.Histogram
-	series     []*point
 	counts     [kinds]int
 	statuses   map[int16]int
 	unexpected int
 	expects    func(outcome) bool
 }
 
-// point is one step of the series: the calls that were due in this step.
-type point struct {
-	counts  [kinds]int
-	latency *hdrhistogram.Histogram
-}
-
-// points is the approximate number of steps of a series.
-const points = 120
-
-func newTally(began, duration time.Duration, expects func(outcome) bool) *tally {
-	step := max(250*time.Millisecond, (duration / points).Round(250*time.Millisecond))
+func newTally(began time.Duration, expects func(outcome) bool) *tally {
 	return &tally{
-		began: began, step: step, latency: newHistogram(3), service: newHistogram(3),
+		began: began, latency: newHistogram(), service: newHistogram(),
 		statuses: map[int16]int{}, expects: expects,
 	}
 }
@@ -109,18 +100,6 @@ func (t *tally) add(o outcome) {
 	if !t.expects(o) {
 		t.unexpected++
 	}
-	p := t.at(o.intended)
-	p.counts[o.kind]++
-	record(p.latency, o.latency())
-}
-
-// at returns the point of an instant.
-func (t *tally) at(instant time.Duration) *point {
-	i := int((instant - t.began) / t.step)
-	for len(t.series) <= i {
-		t.series = append(t.series, &point{latency: newHistogram(2)})
-	}
-	return t.series[i]
 }
 
 // snapshot is the state of a tally at an instant.

@@ -24,7 +24,7 @@ func (c *stoppingClock) Wait(ctx context.Context, until time.Duration) bool {
 // A terminal gets one line that is rewritten and erased at the end. Other outputs get a
 // line every five seconds.
 func TestProgress(t *testing.T) {
-	tally := newTally(0, time.Minute, func(o outcome) bool { return o.kind == admitted })
+	tally := newTally(0, func(o outcome) bool { return o.kind == admitted })
 	for i := range 1500 {
 		tally.add(outcome{kind: kind(i % 2), received: 2 * time.Millisecond})
 	}

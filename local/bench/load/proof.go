@@ -35,7 +35,6 @@ type windowProof struct {
 	Caller   string `json:"caller"`   // the caller with the fullest window
 	Over     int    `json:"over"`     // callers with a window certainly above the limit
 	Early    int    `json:"early"`    // admissions certainly above the limit that an edit had set
-	Fullest  []int  `json:"fullest"`  // certain admissions in each caller's fullest window, descending
 }
 
 // proof compares all answers with the limits.
@@ -63,9 +62,6 @@ func prove(callers []caller, outcomes []outcome) *proof {
 		if own := calls[int32(i)]; len(own) > 0 && !c.unregistered {
 			p.add(c, newEvidence(own))
 		}
-	}
-	for _, w := range p.Windows {
-		slices.SortFunc(w.Fullest, func(a, b int) int { return b - a })
 	}
 	return p
 }
@@ -148,7 +144,6 @@ func (w *windowProof) compare(c caller, e evidence, l limiter.Limit) {
 		w.Most, w.Caller = most, c.name
 	}
 	w.Possible = max(w.Possible, rolling.Possible(e.admitted, longer(l.Window)))
-	w.Fullest = append(w.Fullest, most)
 }
 
 // early counts admissions while the window was certainly full by the limit then in force.

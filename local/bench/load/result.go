@@ -25,8 +25,7 @@ type result struct {
 	Machine     string         `json:"machine"`
 	Store       string         `json:"store,omitempty"`
 	API         string         `json:"api"`
-	Rate        float64        `json:"rate"`               // due calls a second
-	Capacity    float64        `json:"capacity,omitempty"` // sustained calls a second, by the calibration
+	Rate        float64        `json:"rate"` // due calls a second
 	Duration    float64        `json:"duration_s"`
 	Interrupted bool           `json:"interrupted"`
 	Calls       int            `json:"calls"`
@@ -38,9 +37,6 @@ type result struct {
 	Service     quantiles      `json:"service"` // from when they were sent
 	Edits       int            `json:"edits"`
 	Proof       *proof         `json:"proof"`
-	Step        float64        `json:"step_s"`
-	Series      []step         `json:"series"`
-	Shape       []percentile   `json:"shape"`
 }
 
 // The names of the two latencies.
@@ -58,47 +54,21 @@ type quantiles struct {
 	Max  float64 `json:"max_ms"`
 }
 
-// step is one step of the series: the calls that were due in this step.
-type step struct {
-	Kinds map[string]int `json:"kinds"`
-	P50   float64        `json:"p50_ms"`
-	P99   float64        `json:"p99_ms"`
-	Max   float64        `json:"max_ms"`
-}
-
-// percentile is a point of the distribution of latencies.
-type percentile struct {
-	Percent float64 `json:"percent"`
-	Latency float64 `json:"latency_ms"`
-	Service float64 `json:"service_ms"`
-}
-
 func newResult(s *session, t *tally) *result {
 	r := &result{
 		Scenario: s.scenario.name, About: s.scenario.about, At: time.Now().UTC().Truncate(time.Second),
 		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 			runtime.Version()), API: s.api,
-		Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected,
+		Rate: s.rate, Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected,
 		Statuses: t.statuses, Kinds: named(t.counts),
-		Latency: quantilesOf(t.latency), Service: quantilesOf(t.service), Step: t.step.Seconds(),
+		Latency: quantilesOf(t.latency), Service: quantilesOf(t.service),
 		Proof: prove(s.target.callers, slices.Concat(s.earlier, t.outcomes)),
 	}
 	if s.local != nil {
 		r.Store = s.local.Name
 	}
-	for _, p := range t.series {
-		q := quantilesOf(p.latency)
-		r.Series = append(r.Series, step{named(p.counts), q.P50, q.P99, q.Max})
-	}
-	for _, percent := range shapePercents {
-		r.Shape = append(r.Shape, percentile{percent, millis(t.latency, percent), millis(t.service, percent)})
-	}
 	return r
 }
-
-// shapePercents are spread about evenly over the axis of nines.
-var shapePercents = []float64{0, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 99.95, 99.975,
-	99.99, 99.999}
 
 func named(counts [kinds]int) map[string]int {
 	m := map[string]int{}
@@ -121,23 +91,18 @@ func quantilesOf(h *hdrhistogram.Histogram) quantiles {
 // good reports whether every answer was expected and the proof holds.
 func (r *result) good() bool { return r.Unexpected == 0 && r.Proof.holds() }
 
-// write prints the result, and writes the files of -json and -report.
+// write prints the result, and writes the file of -json.
 func (r *result) write(o options, out io.Writer) error {
 	r.print(out)
-	if o.json != "" {
-		text, err := json.MarshalIndent(r, "", "  ")
-		if err == nil {
-			err = os.WriteFile(o.json, append(text, '\n'), 0o600)
-		}
-		if err != nil {
-			return fmt.Errorf("-json: %w", err)
-		}
-	}
-	if o.report == "" {
+	if o.json == "" {
 		return nil
 	}
-	if err := r.writeReport(o.report); err != nil {
-		return fmt.Errorf("-report: %w", err)
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err == nil {
+		err = os.WriteFile(o.json, append(text, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("-json: %w", err)
 	}
 	return nil
 }
@@ -164,19 +129,13 @@ func (r *result) print(out io.Writer) {
 
 // summary describes the load in a sentence.
 func (r *result) summary() string {
-	ofCapacity := ""
-	if r.Capacity > 0 {
-		ofCapacity = fmt.Sprintf(" (%.0f%% of the sustained rate, %.0f)", 100*r.Rate/r.Capacity, r.Capacity)
-	}
 	stopped := ""
 	if r.Interrupted {
 		stopped = ", interrupted"
 	}
-	return fmt.Sprintf("%.0f calls a second for %s%s%s; %s calls: %s; %s unexpected, %s never sent",
-		r.Rate, time.Duration(r.Duration*float64(time.Second)), ofCapacity, stopped, thousands(r.Calls),
-		r.statuses(),
-		thousands(r.Unexpected),
-		thousands(int(r.Unsent)))
+	return fmt.Sprintf("%g calls a second for %s%s; %s calls: %s; %s unexpected, %s never sent",
+		r.Rate, time.Duration(r.Duration*float64(time.Second)), stopped, thousands(r.Calls),
+		r.statuses(), thousands(r.Unexpected), thousands(int(r.Unsent)))
 }
 
 func (r *result) statuses() string {

@@ -19,7 +19,7 @@ import (
 type caller struct {
 	name         string // for reports, never the credential
 	credential   string
-	plan         string          // callers of one plan share rows of the report
+	plan         string          // callers of one plan share rows of the result
 	limits       []limiter.Limit // nil if unknown
 	edits        *timeline       // edits of the only limit; nil if it is not edited
 	unregistered bool            // the key does not exist
