@@ -45,8 +45,6 @@ type Deployment struct {
 	// SyncWrites is true if nodes acknowledge a write only when a log has it, which costs
 	// extra.
 	SyncWrites bool
-	// StoredGB is the data of a serverless cache, billed if above the minimum.
-	StoredGB float64
 
 	CheckMemory         int // MB
 	Secrets, Dashboards int
@@ -210,9 +208,8 @@ func hourly(what string, p Price, n int) Line {
 
 func (d Deployment) store() Line {
 	if d.Nodes == 0 {
-		stored := max(valkeyMinimum, d.StoredGB)
-		return line("ElastiCache serverless, storage", serverlessStorage, stored*hoursPerMonth, 0,
-			fmt.Sprintf("%s GB × %d hours", decimal(stored), hoursPerMonth))
+		return line("ElastiCache serverless, storage", serverlessStorage, valkeyMinimum*hoursPerMonth, 0,
+			fmt.Sprintf("%s GB × %d hours", decimal(valkeyMinimum), hoursPerMonth))
 	}
 	what := fmt.Sprintf("ElastiCache, %d × %s", d.Nodes, d.NodeType)
 	usd, known := nodes[d.NodeType]
@@ -246,26 +243,10 @@ func logs(of string, bytes float64) Line {
 		fmt.Sprintf("10⁶ × %.0f bytes", bytes))
 }
 
-// Sources of the prices of alternatives.
-const (
-	WebACLSource  = waf
-	FargateSource = "aws.amazon.com/fargate/pricing"
-)
-
 // WebACL returns the cost of a web ACL with a number of rules.
 func WebACL(rules int) []Line {
 	return []Line{
 		monthly("WAF web ACL", webACL, 1), monthly("WAF rules", webACLRule, rules),
 		line("WAF requests", webACLRequests, 0, 1, "1 request a check"),
-	}
-}
-
-// Fargate returns the monthly cost of a number of vCPUs and GB of memory.
-func Fargate(vcpus, gigabytes float64) []Line {
-	return []Line{
-		line("Fargate, vCPUs", fargateVCPU, vcpus*hoursPerMonth, 0,
-			fmt.Sprintf("%s × %d hours", decimal(vcpus), hoursPerMonth)),
-		line("Fargate, memory", fargateMemory, gigabytes*hoursPerMonth,
-			0, fmt.Sprintf("%s × %d hours", decimal(gigabytes), hoursPerMonth)),
 	}
 }

@@ -36,8 +36,6 @@ var (
 	webACL            = Price{5.00, "web ACL-month", waf}
 	webACLRule        = Price{1.00, "rule-month", waf}
 	webACLRequests    = Price{.60, "million requests", waf}
-	fargateVCPU       = Price{.03238, "vCPU-hour, arm64", FargateSource}
-	fargateMemory     = Price{.00356, "GB-hour, arm64", FargateSource}
 )
 
 const (

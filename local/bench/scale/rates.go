@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -68,7 +67,7 @@ func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]fig
 	}
 	defer c.Close()
 	var measured []figures.Figure
-	for i, k := range kinds {
+	for _, k := range kinds {
 		if err := c.Plan(ctx, k.name, k.limits...); err != nil {
 			return nil, err
 		}
@@ -82,35 +81,6 @@ func onShards(ctx context.Context, o options, n int, kinds []kindOfCheck) ([]fig
 		}
 		measured = append(measured, costs.named(fmt.Sprintf("%s.shards%d.", k.name, n),
 			"rate", "cpu_us", "script_us", "per_core", "busiest_share")...)
-		if i > 0 {
-			continue
-		}
-		growth, err := measureGrowth(ctx, o, c, calls, costs)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", k.name, err)
-		}
-		measured = append(measured, growth...)
-	}
-	return measured, nil
-}
-
-// measureGrowth measures the rate of checks with 1, 2, 4 and up to all environments, once
-// each. all has the costs with all environments.
-func measureGrowth(ctx context.Context, o options, c *cluster, calls []enforce.Call,
-	all costs) ([]figures.Figure, error) {
-	o.repeats = 1
-	var measured []figures.Figure
-	for n := 1; n <= environments; n *= 2 {
-		costs := all
-		if n < environments {
-			var err error
-			if costs, err = saturate(ctx, o, c, n, calls, false); err != nil {
-				return nil, fmt.Errorf("%d environments: %w", n, err)
-			}
-		}
-		prefix := fmt.Sprintf("growth.shards%d.environments%d.", len(c.nodes), n)
-		measured = append(measured, costs.named(prefix,
-			"rate", "p50_us", "p99_us", "cpu_us", "server_cores", "client_cores")...)
 	}
 	return measured, nil
 }
@@ -148,7 +118,6 @@ func saturate(ctx context.Context, o options, c *cluster, n int, calls []enforce
 func measureCosts(ctx context.Context, o options, c *cluster, f fleet, calls []enforce.Call) (costs, error) {
 	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
 		var done fleetResult
-		before := ownTime()
 		used, err := c.usageDuring(ctx, func() (err error) {
 			done, err = f.checkFor(ctx, calls, o.slice)
 			return err
@@ -160,13 +129,12 @@ func measureCosts(ctx context.Context, o options, c *cluster, f fleet, calls []e
 			return nil, fmt.Errorf("%d of %d checks were denied: only allowed checks are measured",
 				done.calls-done.allowed, done.calls)
 		}
-		return costsOf(done, used, ownTime()-before), nil
+		return costsOf(done, used), nil
 	})
 }
 
-// costsOf returns the costs of a run, from what the servers used and the processor time
-// of the clients.
-func costsOf(done fleetResult, used []nodeUsage, clients time.Duration) costs {
+// costsOf returns the costs of a run, from what the servers used.
+func costsOf(done fleetResult, used []nodeUsage) costs {
 	var total nodeUsage
 	var busiest int64              // scripts that the busiest node ran
 	var maxProcessor time.Duration // processor time of the node that used most
@@ -184,18 +152,7 @@ func costsOf(done fleetResult, used []nodeUsage, clients time.Duration) costs {
 		figures.Of("per_core", 1e6/perCheck(total.processor), "checks/s"),
 		figures.Of("busiest_share", float64(busiest)*float64(len(used))/float64(total.scripts), "ratio"),
 		figures.Of("hot_shard_us", perCheck(maxProcessor), "µs"),
-		figures.InMicros("p50_us", figures.Quantile(done.latencies, 0.5)),
-		figures.InMicros("p99_us", figures.Quantile(done.latencies, 0.99)),
-		figures.Of("server_cores", float64(total.processor)/float64(done.took), "cores"),
-		figures.Of("client_cores", float64(clients)/float64(done.took), "cores"),
 	}
-}
-
-// ownTime returns the processor time of this process so far.
-func ownTime() time.Duration {
-	var used syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used) // fails only for an invalid address
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // simple measures a GET of 100 bytes in the same way as checks. ElastiCache Serverless

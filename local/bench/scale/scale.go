@@ -9,13 +9,9 @@ package scale
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"time"
 
 	"tidegate/local/bench/figures"
@@ -23,12 +19,12 @@ import (
 
 // options are the flags and the sizes that follow from them.
 type options struct {
-	output, record string
-	slice          time.Duration // of each measurement of a rate
-	repeats        int
-	callers        int   // in measurements of rates: so many that none comes near its limit
-	keys           []int // number of keys at each measurement of memory
-	stable         int   // readings of memory, 100 ms apart, that must not differ
+	output  string
+	slice   time.Duration // of each measurement of a rate
+	repeats int
+	callers int   // in measurements of rates: so many that none comes near its limit
+	keys    []int // number of keys at each measurement of memory
+	stable  int   // readings of memory, 100 ms apart, that must not differ
 }
 
 func parseOptions(args []string, errOut io.Writer) (options, error) {
@@ -37,17 +33,12 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	f := flag.NewFlagSet("scale", flag.ContinueOnError)
 	f.SetOutput(errOut)
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
-	f.StringVar(&o.record, "record", "",
-		"`file` to write the figures to, with the machine and the day, for docs/scale.md")
 	short := f.Bool("short", false, "quick run with fewer keys; do not quote its figures")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if *short {
 		o.slice, o.repeats, o.callers, o.keys = time.Second/2, 1, 2_000, []int{1_000, 10_000}
-	}
-	if o.record != "" && *short {
-		return o, errors.New("-record: cannot be combined with -short, whose figures are too rough")
 	}
 	return o, nil
 }
@@ -69,7 +60,6 @@ func Run(ctx context.Context, args []string, out, progress io.Writer) error {
 		return err
 	}
 	var all []figures.Figure
-	where := machine()
 	for _, m := range measurements {
 		_, _ = fmt.Fprintf(progress, "scale: %s\n", m.name)
 		measured, err := m.measure(ctx, o)
@@ -78,54 +68,7 @@ func Run(ctx context.Context, args []string, out, progress io.Writer) error {
 		}
 		all = append(all, measured...)
 	}
-	if err := figures.Report(out, "Scale", all, nil, o.output, "scale."); err != nil {
-		return err
-	}
-	return write(o.record, where, all)
-}
-
-// machine describes this machine, with its load average if the system reports one.
-func machine() string {
-	text := fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	if load := figures.LoadAverage(); load != "" {
-		text += ", load average " + load + " at the start"
-	}
-	return text
-}
-
-// recorded is the content of measured.json and growth.json, from which infra/scale makes
-// docs/scale.md.
-type recorded struct {
-	Machine string           `json:"machine"`
-	Day     string           `json:"day"`
-	Figures []figures.Figure `json:"figures"`
-}
-
-// write writes the figures to file, and the figures of growth to growth.json in the same
-// folder. Both have the time of a simple command, which shows the machine's speed.
-func write(file, where string, all []figures.Figure) error {
-	if file == "" {
-		return nil
-	}
-	var growth, others []figures.Figure
-	for _, f := range all {
-		grows := strings.HasPrefix(f.Name, "scale.growth.")
-		if grows || f.Name == "scale.simple.cpu_us" {
-			growth = append(growth, f)
-		}
-		if !grows {
-			others = append(others, f)
-		}
-	}
-	day := time.Now().UTC().Format(time.DateOnly)
-	err := figures.Write(file, recorded{where, day, others})
-	if err == nil {
-		err = figures.Write(filepath.Join(filepath.Dir(file), "growth.json"), recorded{where, day, growth})
-	}
-	if err != nil {
-		return fmt.Errorf("-record: %w", err)
-	}
-	return nil
+	return figures.Report(out, "Scale", all, nil, o.output, "scale.")
 }
 
 // figure returns a figure whose name begins with this command's prefix.
