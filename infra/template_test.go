@@ -75,7 +75,7 @@ var everything = map[string]string{
 	"corsOrigin":           "https://app.example.com",
 	"adminUsersSecretName": "login/users",
 	"adminNetworks":        "203.0.113.0/24,2001:db8::/32",
-	"ownerView":            "page",
+	"ownerView":            "api",
 	"ownerNetworks":        "0.0.0.0/0,::/0",
 	"sessionIdle":          "15m",
 	"sessionLifetime":      "8h",

@@ -43,8 +43,7 @@ type settings struct {
 	// [operations](operations.md).
 	AdminNetworks string `env:"ADMIN_NETWORKS" unset:"all"`
 	// Where the owner of an API key can view it with the key itself: `api` for
-	// `GET /api/v1/self`, `page` for that and the page `/self`, or `off`, see
-	// [clients](clients.md#your-own-key).
+	// `GET /api/v1/self`, or `off`, see [clients](clients.md#your-own-key).
 	OwnerView string `env:"OWNER_VIEW" envDefault:"api"`
 	// Networks that may use the view of `OWNER_VIEW`, such as `0.0.0.0/0,::/0` for
 	// everybody.
@@ -85,9 +84,8 @@ type settings struct {
 
 // The values of OWNER_VIEW.
 const (
-	ownerOff  = "off"
-	ownerAPI  = "api"
-	ownerPage = "page"
+	ownerOff = "off"
+	ownerAPI = "api"
 )
 
 // The values of JOURNAL_AWAY and JOURNAL_RESTORE.
@@ -130,8 +128,8 @@ func (c *settings) check(problems *config.Problems) {
 	if c.ownerNetworks, err = config.Networks(c.OwnerNetworks); err != nil {
 		problems.Add("OWNER_NETWORKS", err.Error())
 	}
-	if c.OwnerView != ownerOff && c.OwnerView != ownerAPI && c.OwnerView != ownerPage {
-		problems.Add("OWNER_VIEW", "must be off, api or page")
+	if c.OwnerView != ownerOff && c.OwnerView != ownerAPI {
+		problems.Add("OWNER_VIEW", "must be off or api")
 	}
 	c.checkJournal(problems)
 	c.checkDurations(problems)
@@ -197,8 +195,8 @@ func (c *settings) checkAddress(problems *config.Problems) {
 func (c *settings) dashboard() (server.Config, error) {
 	d := server.Config{
 		BasePath: c.BasePath, PublicURL: c.AdminURL, Users: c.users, SessionLifetime: c.SessionLifetime,
-		OwnerAPI: c.OwnerView != ownerOff, OwnerPage: c.OwnerView == ownerPage,
-		Stage: c.Stage, Release: c.Release,
+		OwnerView: c.OwnerView != ownerOff,
+		Stage:     c.Stage, Release: c.Release,
 	}
 	var err error
 	d.Provider, err = c.OIDC.provider(c.AdminURL, c.pepper)

@@ -69,7 +69,7 @@ func TestBadConfig(t *testing.T) {
 		"VALKEY_CONNECT_TIMEOUT=9s":            "100ms to 8s",
 		"ADMIN_NETWORKS=10.0.0.300/8":          `"10.0.0.300/8"`,
 		"OWNER_NETWORKS=everybody":             `"everybody"`,
-		"OWNER_VIEW=pages":                     "OWNER_VIEW must be off, api or page",
+		"OWNER_VIEW=pages":                     "OWNER_VIEW must be off or api",
 		"LOG_LEVEL=loud":                       "unknown name",
 		"ADMIN_PASSWORD_HASH=" + testHash[:40]: "argon2id",
 		"ADMIN_PASSWORD_HASH=" + strings.Replace(testHash, "19456", "4096", 1): "19 MiB",

@@ -4,7 +4,6 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"path"
 	"slices"
 	"strings"
 
@@ -42,17 +41,9 @@ func (c *settings) onlyFrom(next http.Handler) http.Handler {
 	})
 }
 
-// forOwners reports whether a path belongs to the view of keys' owners. Their page needs
-// the static files and the choice of theme.
+// forOwners reports whether a path is that of the view of keys' owners.
 func (c *settings) forOwners(address string) bool {
-	switch c.OwnerView {
-	case ownerPage:
-		return address == server.OwnerAPIPath || address == server.OwnerPath || address == "/theme" ||
-			path.Dir(address) == "/static"
-	case ownerAPI:
-		return address == server.OwnerAPIPath
-	}
-	return false
+	return c.OwnerView != ownerOff && address == server.OwnerPath
 }
 
 // within reports whether an address, with or without a port, is in one of the networks.

@@ -214,7 +214,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 			map[string]string{"adminNetworks": "203.0.113.0/24,10.0.0.300/8", "ownerNetworks": "all",
 				"ownerView": "pages"},
 			[]string{`-c adminNetworks=203.0.113.0/24,10.0.0.300/8: has "10.0.0.300/8"`,
-				"-c ownerNetworks=all", "-c ownerView=pages: must be off, api or page"},
+				"-c ownerNetworks=all", "-c ownerView=pages: must be off or api"},
 		},
 		"release": {map[string]string{"release": "a b"}, []string{"-c release=a b"}},
 		"scopes":  {oidc("oidcScopes", "email"), []string{"-c oidcScopes=email: must include openid"}},

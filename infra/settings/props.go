@@ -200,9 +200,8 @@ type Login struct {
 	Users string `flag:"adminUsersSecretName"`
 	// Networks may use the dashboard and its API; others get 403. Default all.
 	Networks []string `flag:"adminNetworks" env:"ADMIN_NETWORKS"`
-	// OwnerView is where the owner of an API key can see its use: nowhere, in the API, or
-	// in the API and on a page.
-	OwnerView string `flag:"ownerView" values:"off,api,page" env:"OWNER_VIEW"`
+	// OwnerView is where the owner of an API key can see its use: nowhere or in the API.
+	OwnerView string `flag:"ownerView" values:"off,api" env:"OWNER_VIEW"`
 	// OwnerNetworks may use the owner's view. Default Networks.
 	OwnerNetworks []string `flag:"ownerNetworks" env:"OWNER_NETWORKS"`
 	// SessionIdle and SessionLifetime are the maximum idle time and age of a session.

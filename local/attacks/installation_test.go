@@ -168,7 +168,7 @@ func (i *installation) startDashboard(context.Context) error {
 
 // dashboard starts an admin function with more variables, and the gateway in front of it.
 func (i *installation) dashboard(more map[string]string) (target, error) {
-	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts, "OWNER_VIEW": "page"}
+	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts}
 	maps.Copy(env, more)
 	admin, err := i.function("admin", 2, 25*time.Second, env)
 	if err != nil {

@@ -81,7 +81,7 @@ func TestAttackWriteToken(t *testing.T) {
 // ownChanges are operations that a viewer may use: they change at most the viewer's own
 // session and theme.
 var ownChanges = []string{
-	"POST /login", "POST /logout", "POST /theme", "POST /settings/sessions/end", "POST /self",
+	"POST /login", "POST /logout", "POST /theme", "POST /settings/sessions/end",
 	"POST /resume", "POST /search",
 	"POST /api/v1/simulate",
 	"POST /api/v1/simulate/lab",

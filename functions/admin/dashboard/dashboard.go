@@ -43,7 +43,6 @@ type Services struct {
 	Sessions     SessionLister
 	Tokens       *token.Store
 	Journal      *journal.Journal // nil if the deployment has none
-	Owners       *app.Owners      // nil if key owners have no page
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
 	// Stage and Release are shown on the settings page and may be empty. ProviderHost is
@@ -77,7 +76,7 @@ func Routes(r *page.Renderer, services Services) []auth.Route {
 		groups:   groups.New(r, keys, denied),
 	}
 	return slices.Concat(
-		d.routes(), d.keyRoutes(), d.ownerRoutes(),
+		d.routes(), d.keyRoutes(),
 		policies.Routes(r, shared, keys, services.Usage, services.Log), simulate.Routes(r, services.Log),
 		d.bulk.Routes(), d.denials.Routes(), d.audit.Routes(), d.groups.Routes(),
 		alerts.New(r, keys, services.Crossings).Routes(),

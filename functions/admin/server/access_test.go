@@ -32,8 +32,6 @@ var requests = map[string][3]int{
 	"POST /resume":                           {login, 410, 410},
 	"POST /logout":                           {login, 303, 303},
 	"POST /theme":                            {400, 400, 400},
-	"GET /self":                              {200, 200, 200},
-	"POST /self":                             {401, 401, 401},
 	"GET /{$}":                               {login, 200, 200},
 	"GET /simulate":                          {login, 200, 200},
 	"GET /simulate/calls":                    {login, 200, 200},
@@ -258,7 +256,7 @@ func tryAs(s *sitetest.Site, c caller, method, path string, want [3]int) {
 	case c.rank == asSettler && machines && method == http.MethodPost &&
 		path == "/api/v1/reservations/settle":
 		status = want[asEditor]
-	case machines && path == server.OwnerAPIPath && want == requests["GET "+path]:
+	case machines && path == server.OwnerPath && want == requests["GET "+path]:
 	case c.rank == asSettler && machines:
 		status = http.StatusForbidden
 	case !c.machine || machines:

@@ -14,7 +14,7 @@ func BrowserName(agent string) string { return browserName(agent) }
 // Patterns returns the method and path of every route.
 func Patterns() []string {
 	var all []string
-	s := newServer(Config{OwnerAPI: true, OwnerPage: true}, Services{}, false)
+	s := newServer(Config{OwnerView: true}, Services{}, false)
 	for _, r := range slices.Concat(s.routes(), s.apiRoutes()) {
 		all = append(all, r.pattern)
 	}

@@ -3,15 +3,12 @@ package server_test
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/chromedp/chromedp"
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
@@ -40,7 +37,7 @@ func withKey(secret string) http.Header { return http.Header{"X-Api-Key": {secre
 // getOwnKey requests the owner's view of a key.
 func getOwnKey(s *sitetest.Site, header http.Header) sitetest.Reply {
 	s.T.Helper()
-	return s.Do(http.MethodGet, server.OwnerAPIPath, nil, header)
+	return s.Do(http.MethodGet, server.OwnerPath, nil, header)
 }
 
 // A key's owner sees the state of its limits and the calls of 30 days, and no other key.
@@ -158,7 +155,7 @@ func TestOwnKeyRefused(t *testing.T) {
 		}
 	}
 	for _, query := range []string{"key", "x-api-key", "X-API-Key", "access_token"} {
-		got := s.Get(server.OwnerAPIPath + "?" + url.Values{query: {secret}}.Encode())
+		got := s.Get(server.OwnerPath + "?" + url.Values{query: {secret}}.Encode())
 		if got.StatusCode != http.StatusUnauthorized && got.StatusCode != http.StatusUnprocessableEntity ||
 			strings.Contains(got.Body, secret) {
 			t.Errorf("in the query: got %d %s, want a refusal without the secret", got.StatusCode, got.Body)
@@ -208,7 +205,7 @@ func TestOwnKeyBannedByPolicy(t *testing.T) {
 
 // getOwnKeyFrom requests the owner's view of a key from an address.
 func getOwnKeyFrom(s *sitetest.Site, address, secret string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(http.MethodGet, "https://limits.example"+server.OwnerAPIPath, nil)
+	r := httptest.NewRequest(http.MethodGet, "https://limits.example"+server.OwnerPath, nil)
 	r.RemoteAddr = address
 	r.Header.Set("X-Api-Key", secret)
 	w := httptest.NewRecorder()
@@ -266,47 +263,11 @@ func TestOwnKeyWithoutStore(t *testing.T) {
 	getOwnKey(s, withKey(secret)).Wants(t, http.StatusServiceUnavailable)
 }
 
-// The owner's page shows the same as the operation. Neither the page, a cookie nor the
-// log contains the secret.
-func TestOwnKeyPage(t *testing.T) {
-	var log strings.Builder
-	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
-		services.Log = slog.New(slog.NewJSONHandler(&log, nil))
-	}))
-	s.Keys.Use("acme", 3)
-	s.Get(server.OwnerPath).Wants(t, http.StatusOK, `type="password"`)
-	secret := s.Keys.Secrets["acme"].Reveal()
-	got := s.Post(server.OwnerPath, url.Values{"key": {secret}}).Wants(t, http.StatusOK, "acme",
-		"10 per 10 seconds", "Last 30 days")
-	sitetest.CheckPolicy(t, "owner's page", got)
-	s.Post(server.OwnerPath, url.Values{"key": {secret[:40]}}).Wants(t, http.StatusUnauthorized, "not valid")
-	s.Get(server.OwnerPath+"?key="+secret).Wants(t, http.StatusOK, `type="password"`)
-	s.Server.Close()
-	if strings.Contains(got.Body+log.String(), secret[10:40]) || got.Header.Get("Set-Cookie") != "" {
-		t.Errorf("got a cookie, or the secret in the log or the page:\n%s\n%s", &log, got.Body)
-	}
-}
-
-// If the view is off, both of its addresses behave like unknown ones.
+// If the view is off, its address behaves like an unknown one.
 func TestOwnerViewOff(t *testing.T) {
-	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.OwnerAPI, s.Config.OwnerPage = false, false })
+	s := sitetest.New(t, func(s *sitetest.Site) { s.Config.OwnerView = false })
 	secret := s.Keys.Secrets["acme"].Reveal()
 	getOwnKey(s, withKey(secret)).Wants(t, http.StatusUnauthorized)
-	s.WantsLogin(server.OwnerPath)
 	s.Login()
 	getOwnKey(s, withKey(secret)).Wants(t, http.StatusNotFound)
-}
-
-// In a browser, the owner's page goes from the form to the limits. It fits every width
-// and is accessible in both colour schemes.
-func TestBrowserOwnKey(t *testing.T) {
-	v := sitetest.NewVisit(t)
-	axe := sitetest.AxeScript(t)
-	v.Keys.Use("acme", 3)
-	v.Keys.Called("acme", time.Now().Add(-time.Minute), 7, 2)
-	v.Open(server.OwnerPath)
-	v.Look(t, axe, "")
-	v.Retype("[name=key]", v.Keys.Secrets["acme"].Reveal())
-	v.Act(chromedp.Click(chromedp.CSS("main form button")), chromedp.WaitReady(chromedp.CSS("table.windows")))
-	v.Look(t, axe, "")
 }

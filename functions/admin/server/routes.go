@@ -15,12 +15,9 @@ import (
 	"tidegate/functions/admin/dashboard/page"
 )
 
-// The paths below the base path where the owner of a key sees it: an operation and a
-// page.
-const (
-	OwnerAPIPath = api.Prefix + api.OwnerPath
-	OwnerPath    = dashboard.OwnerPath
-)
+// OwnerPath is the path below the base path of the operation that shows a key to its
+// owner.
+const OwnerPath = api.Prefix + api.OwnerPath
 
 // route handles a pattern: method and path, as in http.ServeMux, without the base path.
 // Machine tokens are accepted below /api/ only, where errors are JSON.
@@ -52,10 +49,14 @@ func (s *server) routes() []route {
 
 // apiRoutes returns the routes of the API.
 func (s *server) apiRoutes() []route {
-	return mounted(api.Routes(s.BasePath, api.Services{
+	services := api.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
-		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal, Owners: s.owners(s.OwnerAPI),
-	}))
+		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal,
+	}
+	if s.OwnerView {
+		services.Owners = &app.Owners{Keys: s.Keys, Usage: s.Usage, Throttle: s.Owners}
+	}
+	return mounted(api.Routes(s.BasePath, services))
 }
 
 // mounted converts routes of the pages or the API to those of the server.
@@ -72,20 +73,12 @@ func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
 		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
-		Journal: s.Journal, Owners: s.owners(s.OwnerPage), Crossings: s.Crossings,
+		Journal: s.Journal, Crossings: s.Crossings,
 	}
 	if s.Provider != nil {
 		services.ProviderHost = s.Provider.Host()
 	}
 	return dashboard.Routes(s.Renderer, services)
-}
-
-// owners returns the use cases of keys' owners, or nil if they are off.
-func (s *server) owners(on bool) *app.Owners {
-	if !on {
-		return nil
-	}
-	return &app.Owners{Keys: s.Keys, Usage: s.Usage, Throttle: s.Owners}
 }
 
 // need is what a route requires of a request. A route with the zero value stops the

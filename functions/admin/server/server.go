@@ -45,8 +45,8 @@ type Config struct {
 	// SessionLifetime is the time from log-in to the end of a session, used or not. The
 	// session store ends idle sessions.
 	SessionLifetime time.Duration
-	// OwnerAPI and OwnerPage show a key to the holder of its secret.
-	OwnerAPI, OwnerPage bool
+	// OwnerView shows a key to the holder of its secret, on OwnerPath.
+	OwnerView bool
 	// Stage is the deployment's name on every page, such as prod; empty for none. Release
 	// is the deployed release.
 	Stage, Release string

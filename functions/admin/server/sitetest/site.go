@@ -106,7 +106,7 @@ func Bundle() static.Bundle {
 func New(t *testing.T, options ...Option) *Site {
 	t.Helper()
 	s := &Site{T: t}
-	s.Config = server.Config{Users: Users(), SessionLifetime: time.Hour, OwnerAPI: true, OwnerPage: true}
+	s.Config = server.Config{Users: Users(), SessionLifetime: time.Hour, OwnerView: true}
 	s.Services = server.Services{
 		Bundle:       Bundle(),
 		Pepper:       Pepper,
