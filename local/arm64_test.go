@@ -12,12 +12,14 @@ import (
 	"slices"
 	"testing"
 
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
 
 // The functions that scripts/build makes for Lambda on arm64 work: the authorizer counts
 // and denies, and the dashboard asks for a log-in.
 func TestArm64(t *testing.T) {
+	tier.Two(t, "compiles the functions for arm64")
 	functions := arm64Functions(t)
 	p, c, statuses, last := twelveCalls(t, []string{"-bin", functions, "-valkey", valkeytest.Start(t)})
 	if want := slices.Concat(slices.Repeat([]int{200}, 10), []int{429, 429}); !slices.Equal(statuses, want) {

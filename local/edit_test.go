@@ -61,7 +61,7 @@ func (e editor) save(requests string) {
 // A limit edited in the browser applies to the next call, and earlier calls still count.
 func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 	p, c := start(t, withDashboard(t)...), newCaller(t, 1)
-	tab := browsertest.Start(t) // last, since its time limit starts here
+	tab := browsertest.StartInTierOne(t) // last, since its time limit starts here
 	secret, err := apikey.Parse(p.key("free"))
 	if err != nil {
 		t.Fatal(err)

@@ -391,39 +391,44 @@ func untilNoneDenied(t *testing.T, run func() (denied int, log string)) {
 // neither the first of an environment nor those after Valkey closed the connections.
 func TestSlowLogIns(t *testing.T) {
 	for _, clustered := range []bool{false, true} {
-		t.Run(map[bool]string{false: "node", true: "cluster"}[clustered], func(t *testing.T) {
-			t.Parallel()
-			n := newNetwork(t, clustered)
-			for _, delay := range []time.Duration{60 * time.Millisecond, 120 * time.Millisecond,
-				time.Second} {
+		for _, delay := range []time.Duration{60 * time.Millisecond, 120 * time.Millisecond,
+			time.Second} {
+			name := map[bool]string{false: "node", true: "cluster"}[clustered]
+			t.Run(fmt.Sprintf("%s, log-ins take %s", name, delay), func(t *testing.T) {
+				t.Parallel()
+				n := newNetwork(t, clustered)
 				n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(delay) })
 				untilNoneDenied(t, func() (int, string) {
 					f, log := n.startChecker(t, defaults)
 					defer f.Close()
 					denied := n.countDenied(t, f)
 					n.each((*valkeytest.Proxy).Cut)
-					return denied + n.countDenied(t, f), fmt.Sprintf("log-ins take %s\n%s", delay, log)
+					return denied + n.countDenied(t, f), log.String()
 				})
-			}
-		})
+			})
+		}
 	}
 }
 
 // The first connection of an environment may fail.
 func TestFirstConnectionIsDropped(t *testing.T) {
 	for _, clustered := range []bool{false, true} {
-		n := newNetwork(t, clustered)
-		untilNoneDenied(t, func() (int, string) {
-			n.proxies[0].DropReplies("HELLO", 1)
-			f, log := n.startChecker(t, defaults)
-			defer f.Close()
-			return n.countDenied(t, f), log.String()
+		t.Run(map[bool]string{false: "node", true: "cluster"}[clustered], func(t *testing.T) {
+			t.Parallel()
+			n := newNetwork(t, clustered)
+			untilNoneDenied(t, func() (int, string) {
+				n.proxies[0].DropReplies("HELLO", 1)
+				f, log := n.startChecker(t, defaults)
+				defer f.Close()
+				return n.countDenied(t, f), log.String()
+			})
 		})
 	}
 }
 
 // A connection that stopped working while idle is replaced, although the log-in is slow.
 func TestSlowLogInAfterAThaw(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, false)
 	untilNoneDenied(t, func() (int, string) {
 		n.each(func(p *valkeytest.Proxy) { p.DelayFirstReplies(0) })
@@ -440,6 +445,7 @@ func TestSlowLogInAfterAThaw(t *testing.T) {
 // If Valkey never answers, the first call of an environment waits for the connection
 // timeout. Later calls wait only as long as for an answer, and then do not wait.
 func TestNoAnswerAtTheFirstConnection(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t, false)
 	working := n.url
 	n.url = valkeytest.StartSilent(t)

@@ -80,11 +80,12 @@ func TestPrerequisites(t *testing.T) {
 // -check says how to install a missing Valkey, and installs nothing.
 func TestMissingTestTools(t *testing.T) {
 	programs := map[string]string{"chromium": "", "valkey-server": "Redis server v=7.2.4 sha=0"}
-	output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"), "-check")
+	output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"), "-check",
+		"valkey", "chromium")
 	if ok {
 		t.Errorf("an old server was accepted: %s", output)
 	}
-	for _, want := range []string{"missing: valkey-server (valkey-server is 7.2.4)", "brew install valkey",
+	for _, want := range []string{"missing: valkey (valkey-server is 7.2.4)", "brew install valkey",
 		"apt-get install valkey-server"} {
 		if !strings.Contains(output, want) {
 			t.Errorf("want %q in:\n%s", want, output)
@@ -92,7 +93,7 @@ func TestMissingTestTools(t *testing.T) {
 	}
 	programs["valkey-server"] = "Valkey server v=8.0.1 sha=0"
 	if output, ok := shell(t, pathOf(t, programs), filepath.Join(scripts, "install-test-tools"),
-		"-check"); !ok {
+		"-check", "valkey", "chromium"); !ok {
 		t.Errorf("failed although nothing is missing: %s", output)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/tier"
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
 	"tidegate/local/lambda"
@@ -89,9 +90,10 @@ func (i *installation) close() {
 func (i *installation) onClose(do func()) { i.closings = append(i.closings, do) }
 
 // installed returns the installation. Without a valkey-server it skips the test, or fails
-// it if CI is set.
+// it if CI is set. A test that calls it belongs to tier 2.
 func installed(t *testing.T) *installation {
 	t.Helper()
+	tier.Two(t, "attacks an installation of built functions")
 	i, err := shared.serve(t)
 	if errors.Is(err, server.ErrNotInstalled) && os.Getenv("CI") == "" {
 		t.Skip("no valkey-server on PATH: scripts/install-test-tools installs it")

@@ -5,5 +5,5 @@
 //
 // CRASHES is the number of changes in a long run. The function's server in the test's
 // process makes all of them. The built function, with an S3 server, makes one in a
-// hundred. ./scripts/test makes a short run.
+// hundred. ./scripts/test -programs makes a short run.
 package crashes

@@ -27,6 +27,7 @@ import (
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/syncbuffer"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/echo"
@@ -210,6 +211,7 @@ func TestImportWithoutForeignKeys(t *testing.T) {
 // An interrupted import of a large export continues with the next run, and imports every
 // key once. Old values work up to their plan's limit.
 func TestImportThousands(t *testing.T) {
+	tier.Two(t, "imports 10,000 keys")
 	const keys = 10_000
 	d := deploy(t, "true")
 	folder, apis := madeExport(t, 12, keys)

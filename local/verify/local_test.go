@@ -27,6 +27,7 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -68,6 +69,7 @@ type site struct {
 // startLocal runs the gateways on a new Valkey server until the test ends.
 func startLocal(t *testing.T, flags ...string) site {
 	t.Helper()
+	tier.Two(t, "waits for windows of 10 s")
 	valkey := valkeytest.Start(t)
 	g := &gateways{}
 	s, err := g.start(t, append(flags, "-valkey", valkey)...)

@@ -23,6 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/tier"
 )
 
 // conformance is the table of cases that the middleware of every language passes.
@@ -275,6 +276,7 @@ func run(t *testing.T, folder, program string, arguments ...string) string {
 // The middleware in Node.js passes the table of cases in Express, Fastify and Lambda
 // handlers.
 func TestNode(t *testing.T) {
+	tier.Two(t, "needs npm packages")
 	node, err := exec.LookPath("node")
 	browsertest.Need(t, err, "install Node.js 20 or newer")
 	_, err = os.Stat(filepath.Join("node", "node_modules", "fastify"))
@@ -286,6 +288,7 @@ func TestNode(t *testing.T) {
 
 // The middleware in Python passes the table of cases in WSGI, ASGI and Lambda handlers.
 func TestPython(t *testing.T) {
+	tier.Two(t, "needs Python")
 	python, err := exec.LookPath("python3")
 	browsertest.Need(t, err, "install Python 3.10 or newer")
 	if output := run(t, "python", python, "-B", "-W", "error", "-m",

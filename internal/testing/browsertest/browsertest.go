@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -59,8 +60,15 @@ func Run(m *testing.M) int {
 }
 
 // Start returns the context of a tab in the package's browser. The tab shares neither
-// cookies nor a cache with those of other tests.
+// cookies nor a cache with those of other tests. A test that calls it belongs to tier 2.
 func Start(t testing.TB) context.Context {
+	t.Helper()
+	tier.Two(t, "drives a browser")
+	return StartInTierOne(t)
+}
+
+// StartInTierOne is Start for the journey of the dashboard that tier 1 takes.
+func StartInTierOne(t testing.TB) context.Context {
 	t.Helper()
 	path, err := findChromium()
 	Need(t, err, "install it: apt-get install chromium (Debian), brew install --cask google-chrome (macOS)")

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidegate/internal/testing/tier"
 )
 
 // limit bounds the building of one program.
@@ -56,6 +58,7 @@ func Program(t testing.TB, source string) string {
 // otherwise its size depends on the path of the repository.
 func Small(t testing.TB, source string, maxBinary, maxZip int) {
 	t.Helper()
+	tier.Two(t, "compiles all packages anew")
 	program := filepath.Join(t.TempDir(), "bootstrap")
 	if err := compile(t.Context(), source, program, "-trimpath"); err != nil {
 		t.Fatal(err)

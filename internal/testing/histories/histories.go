@@ -1,6 +1,7 @@
 // Package histories sets how many random histories a test plays: a tenth of them under
-// the race detector, which makes each several times as slow. A few histories show races.
-// Wrong results need many, and ./scripts/test runs all tests without the detector too.
+// the race detector, which makes each several times as slow, and in tier 1. A few
+// histories show races. Wrong results need many, and ./scripts/test -all plays them all
+// without the detector.
 // Only tests import this package.
 package histories
 

@@ -23,6 +23,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -41,9 +42,11 @@ type Options struct {
 }
 
 // Start runs a provider until the test ends and returns its issuer. Without Node.js or
-// the package the test is skipped, but fails with CI=true.
+// the package the test is skipped, but fails with CI=true. A test that calls it belongs
+// to tier 2.
 func Start(t testing.TB, o Options) (issuer string) {
 	t.Helper()
+	tier.Two(t, "starts an OpenID provider of npm")
 	_, file, _, _ := runtime.Caller(0)
 	folder := filepath.Join(filepath.Dir(file), "testdata", "provider")
 	const install = "install it: npm ci --ignore-scripts --prefix internal/testing/oidctest/testdata/provider"

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -30,9 +31,11 @@ type Server struct {
 }
 
 // Start starts a server and sets the credentials of its only user in the environment. If
-// versitygw is not built it skips the test, or fails it in CI.
+// versitygw is not built it skips the test, or fails it in CI. A test that calls it
+// belongs to tier 2.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	tier.Two(t, "starts an S3 server")
 	t.Setenv("AWS_ACCESS_KEY_ID", "tester")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "tester-secret")
 	t.Setenv("AWS_SESSION_TOKEN", "")

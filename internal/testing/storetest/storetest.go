@@ -24,17 +24,22 @@ func Connect(t testing.TB, url string) valkey.Client {
 	return client
 }
 
-// OnSingleServers runs a test on a real Valkey and on the embedded server.
+// OnSingleServers runs a test on a real Valkey and, without -short, on the embedded
+// server.
 func OnSingleServers(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("valkey", func(t *testing.T) { test(t, valkeytest.Start(t)) })
-	t.Run("embedded", func(t *testing.T) { test(t, valkeytest.Embedded(t)) })
+	if !testing.Short() {
+		t.Run("embedded", func(t *testing.T) { test(t, valkeytest.Embedded(t)) })
+	}
 }
 
-// OnEveryServer runs a test as OnSingleServers does, and on the package's shared cluster.
-// TestMain must call valkeytest.Run.
+// OnEveryServer runs a test as OnSingleServers does, and without -short on the package's
+// shared cluster. TestMain must call valkeytest.Run.
 func OnEveryServer(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	OnSingleServers(t, test)
-	t.Run("cluster", func(t *testing.T) { test(t, valkeytest.SharedCluster(t)) })
+	if !testing.Short() {
+		t.Run("cluster", func(t *testing.T) { test(t, valkeytest.SharedCluster(t)) })
+	}
 }

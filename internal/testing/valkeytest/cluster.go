@@ -15,6 +15,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/cluster"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -22,9 +23,10 @@ const clusterTimeout = 60 * time.Second
 
 // StartCluster starts a cluster of primaries, each with a number of replicas, and returns
 // the URL of every node, primaries first. A node counts as failed after 2 s; the slots of
-// the other nodes stay available.
+// the other nodes stay available. A test that calls it belongs to tier 2.
 func StartCluster(t testing.TB, primaries, replicas int) []string {
 	t.Helper()
+	tier.Two(t, "starts a cluster")
 	binary := findServer(t)
 	var nodes []server
 	for range primaries * (1 + replicas) {
@@ -126,9 +128,11 @@ func Run(m *testing.M) int {
 
 // SharedCluster returns the URL of a cluster of 3 primaries without data, scripts and
 // users. The tests of a package share it, since a new cluster accepts no commands for 2
-// s. Tests that stop nodes or change settings must start their own.
+// s. Tests that stop nodes or change settings must start their own. A test that calls it
+// belongs to tier 2.
 func SharedCluster(t testing.TB) string {
 	t.Helper()
+	tier.Two(t, "starts a cluster")
 	switch {
 	case !shared.allowed:
 		t.Fatal("TestMain of the package must call valkeytest.Run")
