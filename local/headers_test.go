@@ -108,7 +108,6 @@ func startSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": valkey})
-	admin.client = check.client
 	l, err := listen(options{rest: "127.0.0.1:0", http: "127.0.0.1:0", admin: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)

@@ -3,246 +3,386 @@
 package main
 
 import (
+	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
-	neturl "net/url"
+	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alexedwards/argon2id"
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
-	"tidegate/internal/registry"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/testing/oidctest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 var variableName = regexp.MustCompile("`([A-Z][A-Z0-9_]+)`")
 
-// documentedVariables returns a function's variables in docs/configuration.md.
-func documentedVariables(t *testing.T, function string) []string {
+// checkDocumented fails the test unless the function's variables in docs/configuration.md
+// are those of env and others.
+func checkDocumented(t *testing.T, function string, env map[string]string, others ...string) {
 	t.Helper()
 	text, err := os.ReadFile("../docs/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
+	var documented []string
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
-		if len(cells) < 4 || strings.TrimSpace(cells[2]) != function &&
-			strings.TrimSpace(cells[2]) != "both" {
+		if len(cells) < 4 || !slices.Contains([]string{function, "both"}, strings.TrimSpace(cells[2])) {
 			continue
 		}
 		for _, name := range variableName.FindAllStringSubmatch(cells[1], -1) {
-			names = append(names, name[1])
+			documented = append(documented, name[1])
 		}
 	}
-	if len(names) < 15 {
-		t.Fatalf("docs/configuration.md has %d variables of %s", len(names), function)
+	slices.Sort(documented)
+	if tested := slices.Sorted(maps.Keys(env)); !slices.Equal(documented,
+		slices.Sorted(slices.Values(append(tested, others...)))) {
+		t.Errorf("docs/configuration.md has %v, tested are %v and %v", documented, tested, others)
 	}
-	slices.Sort(names)
-	return names
 }
 
-// setting has the wanted behaviour of a built function for each value of a variable, and
-// how to observe it. At least two values with different behaviour show that the function
-// uses the variable.
-type setting[F any] struct {
-	variables map[string]string // set beside the tested one
-	want      map[string]string
-	observe   func(*testing.T, F) string
-}
-
-// testVariables runs the function with each value of each documented variable. It fails
-// for a variable without a row, and for a row without a documented variable.
-func testVariables[F any](t *testing.T, documented []string, rows map[string]setting[F],
-	start func(*testing.T, map[string]string) F) {
+// wantEffect fails the test unless the variable has the wanted effect.
+func wantEffect(t *testing.T, variable string, got, want any) {
 	t.Helper()
-	for name := range rows {
-		if !slices.Contains(documented, name) {
-			t.Errorf("%s is not in docs/configuration.md", name)
-		}
-	}
-	for _, name := range documented {
-		row, ok := rows[name]
-		if !ok {
-			t.Errorf("no row changes %s", name)
-			continue
-		}
-		seen := map[string]bool{}
-		// Rows run in order: a run with AUDIT_RETENTION moves entries that the run
-		// without it restores.
-		for _, value := range slices.Sorted(maps.Keys(row.want)) {
-			want := row.want[value]
-			t.Run(name+"="+value, func(t *testing.T) {
-				variables := map[string]string{}
-				maps.Copy(variables, row.variables)
-				variables[name] = value
-				if got := row.observe(t, start(t, variables)); got != want {
-					t.Errorf("%s=%s: %s, want %s", name, value, got, want)
-				}
-			})
-			seen[want] = true
-		}
-		if len(seen) < 2 {
-			t.Errorf("%s: every value has the same effect", name)
-		}
+	if got != want {
+		t.Errorf("%s: got %v, want %v", variable, got, want)
 	}
 }
 
-const publicURL = "https://admin.example.com"
+// The built check function uses every documented variable. Each has a value that is not
+// the default. The variables for connecting are tested in functions/check, and
+// TestNothingSecretLeaks sets JWT_JWKS.
+func TestCheckSettings(t *testing.T) {
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = fmt.Fprint(w, keySetOf(tokenKey))
+	}))
+	t.Cleanup(keys.Close)
+	env := map[string]string{
+		"IDENTITY_SOURCES": "key,jwt,ip", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "others,orders",
+		"JWT_JWKS_URL": keys.URL, "JWT_LEEWAY": "5m", "JWT_IDENTITY_CLAIM": "client_id",
+		"JWT_PLAN_CLAIM": "tier", "IPV4_PREFIX": "24", "IPV6_PREFIX": "32",
+		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
+		"FOREIGN_KEYS": "true", "RESERVATION_LEASE": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
+		"STAGE": "blue", "LOG_LEVEL": "error",
+	}
+	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",
+		"JWT_JWKS")
+	f := startCheck(t, valkeytest.Start(t), env)
+	f.saveSettingsPolicy(t)
 
-// provider starts an OpenID provider, and returns the variables with which the dashboard
-// uses it, with changes.
-func provider(t *testing.T) (issuer string, with func(changes ...string) map[string]string) {
+	address := func(ip string) string { return f.context(t, canaryEvent("x", "y", ip), "keyId") }
+	wantEffect(t, "IPV4_PREFIX", address("203.0.113.7"), address("203.0.113.9"))
+	wantEffect(t, "IPV6_PREFIX", address("2001:db8:1::1"), address("2001:db8:2::1"))
+	wantEffect(t, "IDENTITY_SOURCES", f.verdict(t, canaryEvent("x", "y", "198.51.100.1")), "allow")
+	expired := canaryEvent("authorization", "Bearer "+signedToken(t, -time.Minute), canaryAddress)
+	wantEffect(t, "JWT_LEEWAY", f.verdict(t, expired), "allow")
+	wantEffect(t, "JWT_IDENTITY_CLAIM", f.context(t, expired, "keyId"),
+		apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, "app"))
+	wantEffect(t, "JWT_PLAN_CLAIM", f.context(t, expired, "plan"), "five")
+	wantEffect(t, "FOREIGN_KEYS", f.verdict(t, f.foreignCall(t)), "allow")
+	_, secret := f.newKey(t)
+	call := restEvent(secret.Reveal())
+	wantEffect(t, "USAGE_IDENTIFIER", strings.Contains(f.answerTo(t, call), "usageIdentifierKey"), true)
+	wantEffect(t, "RESERVATION_LEASE", errors.Is(f.settled(t, f.context(t, call, "reservation")),
+		enforce.ErrExpired), true)
+	wantEffect(t, "DENY_CACHE", f.deniedFromMemory(t, call), 0)
+	denied := f.answerTo(t, httpEvent(secret.Reveal()))
+	wantEffect(t, "HTTP_API_RESPONSE", strings.Contains(denied, "isAuthorized"), false)
+	wantEffect(t, "HTTP_API_DENY", strings.Contains(denied, `"Effect":"Allow"`), true)
+	wantEffect(t, "CALLER_CACHE", f.inAnOutage(t), "deny")
+	f.Close()
+	wantEffect(t, "STAGE", strings.Contains(f.log.String(), `"Stage":"blue"`), true)
+	wantEffect(t, "LOG_LEVEL", strings.Contains(f.log.String(), `"msg":"denied"`), false)
+}
+
+// saveSettingsPolicy adds a plan that tokens name, reservations on all routes, and lets
+// callers through while Valkey is unavailable.
+func (f *checkFunction) saveSettingsPolicy(t *testing.T) {
 	t.Helper()
-	issuer = oidctest.Start(t, oidctest.Options{Clients: []oidctest.Client{
-		{ID: "dashboard", Secret: "dashboard-secret",
-			RedirectURIs: []string{publicURL + "/login/oidc/callback"}},
-	}})
-	return issuer, func(changes ...string) map[string]string {
-		all := map[string]string{
-			"OIDC_ISSUER": issuer, "OIDC_CLIENT_ID": "dashboard", "OIDC_CLIENT_SECRET": "dashboard-secret",
-			"OIDC_SCOPES":        "openid profile groups",
-			"OIDC_EDITOR_VALUES": "ops", "ADMIN_URL": publicURL,
-		}
-		for i := 0; i+1 < len(changes); i += 2 {
-			all[changes[i]] = changes[i+1]
-		}
-		return all
-	}
-}
-
-// authorizationParameter returns a parameter of the address to which the dashboard sends
-// users for the log-in.
-func authorizationParameter(parameter string) func(*testing.T, adminFunction) string {
-	return func(t *testing.T, a adminFunction) string {
-		t.Helper()
-		r := a.send(t, http.MethodGet, "/login/oidc", "")
-		to, err := neturl.Parse(r.location)
-		if err != nil || r.status != http.StatusSeeOther {
-			return fmt.Sprint(r.status)
-		}
-		return to.Query().Get(parameter)
-	}
-}
-
-// role returns the role of a user in the group ops who logs in at the provider.
-func role(t *testing.T, a adminFunction) string {
-	t.Helper()
-	begun := a.send(t, http.MethodGet, "/login/oidc", "")
-	issuer, _, _ := strings.Cut(begun.location, "/auth?")
-	back := oidctest.NewPerson(t, issuer).Login(begun.location, "olga:ops")
-	in := a.send(t, http.MethodGet, back.RequestURI(), "", "Cookie", cookieOf(begun))
-	if in.status != http.StatusSeeOther {
-		return "not in"
-	}
-	me := a.send(t, http.MethodGet, "/api/v1/me", "", "Cookie", cookieOf(in))
-	var who struct{ Role string }
-	if err := json.Unmarshal([]byte(me.body), &who); err != nil {
-		t.Fatalf("%v: %s", err, me.body)
-	}
-	return who.Role
-}
-
-// Every documented variable of the OpenID provider changes what the built function does.
-func TestAdminProviderVariables(t *testing.T) {
-	issuer, oidc := provider(t)
-	testAdminVariables(t, true, map[string]setting[adminFunction]{
-		"ADMIN_URL": {oidc(), map[string]string{
-			publicURL:           publicURL + "/login/oidc/callback",
-			"https://x.example": "https://x.example/login/oidc/callback",
-		}, authorizationParameter("redirect_uri")},
-		"OIDC_ISSUER": {oidc(), map[string]string{issuer: "303", "http://127.0.0.1:1": "502"},
-			status("/login/oidc")},
-		"OIDC_CLIENT_ID": {oidc(), map[string]string{"dashboard": "dashboard", "other": "other"},
-			authorizationParameter("client_id")},
-		"OIDC_CLIENT_SECRET": {oidc(),
-			map[string]string{"dashboard-secret": "editor", "another-secret": "not in"}, role},
-		"OIDC_SCOPES": {oidc(), map[string]string{"openid profile": "openid profile",
-			"openid": "openid"}, authorizationParameter("scope")},
-		"OIDC_ROLE_CLAIM":    {oidc(), map[string]string{"groups": "editor", "teams": "not in"}, role},
-		"OIDC_EDITOR_VALUES": {oidc(), map[string]string{"ops": "editor", "leads": "not in"}, role},
-		"OIDC_VIEWER_VALUES": {oidc("OIDC_EDITOR_VALUES", "leads"),
-			map[string]string{"ops": "viewer", "staff": "not in"}, role},
-	})
-}
-
-// noJournal is the address of a bucket that never answers.
-const noJournal = "s3://bucket?region=eu-west-1&endpoint=http://127.0.0.1:1"
-
-// journalRows returns the rows of the journal's variables.
-func journalRows(t *testing.T) map[string]setting[adminFunction] {
-	t.Helper()
-	status := func(t *testing.T, a adminFunction) string {
-		t.Helper()
-		return fmt.Sprint(a.send(t, http.MethodGet, "/api/v1/journal", "", "Authorization",
-			a.token(t)).status)
-	}
-	return map[string]setting[adminFunction]{
-		"JOURNAL": {nil, map[string]string{"": "404", t.TempDir(): "200"}, status},
-		"JOURNAL_AWAY": {map[string]string{"JOURNAL": noJournal},
-			map[string]string{"refuse": "503", "queue": "201"}, createKeyStatus},
-		"JOURNAL_RESTORE": {map[string]string{"JOURNAL": writtenJournal(t)},
-			map[string]string{"ask": "behind", "always": "restored"}, restored},
-		"AUDIT_RETENTION": {
-			map[string]string{"JOURNAL": oldJournal(t), "JOURNAL_RESTORE": "always"},
-			map[string]string{"": "all stay", "744h": "some left"}, trimmed,
-		},
-	}
-}
-
-// createKeyStatus returns the status of creating a key.
-func createKeyStatus(t *testing.T, a adminFunction) string {
-	t.Helper()
-	savePlan(t, registry.NewStore(a.client, apikey.Pepper(checkPepper)))
-	return fmt.Sprint(a.send(t, http.MethodPost, "/api/v1/keys", `{"name":"a key","env":"test","plan":"two"}`,
-		"Content-Type", "application/json", "Authorization", a.token(t)).status)
-}
-
-// restored reports whether Valkey has the journal's changes.
-func restored(t *testing.T, a adminFunction) string {
-	t.Helper()
-	answer := a.send(t, http.MethodGet, "/api/v1/journal", "", "Authorization", a.token(t))
-	var status struct{ Behind *int }
-	if err := json.Unmarshal([]byte(answer.body), &status); err != nil || status.Behind == nil {
-		t.Fatalf("%s: %v", answer.body, err)
-	}
-	return map[bool]string{true: "behind", false: "restored"}[*status.Behind > 0]
-}
-
-// writtenJournal returns a folder with the changes of another Valkey.
-func writtenJournal(t *testing.T) string {
-	t.Helper()
-	keys, _, folder := newJournaledStore(t)
-	savePlan(t, keys)
-	return folder
-}
-
-// newJournaledStore returns a registry on its own Valkey, with a journal in a folder.
-func newJournaledStore(t *testing.T) (keys *registry.Store, client valkey.Client, folder string) {
-	t.Helper()
-	folder = t.TempDir()
-	kept, err := journal.OpenStore(folder)
+	set, err := f.store.Set(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	client = storetest.Connect(t, valkeytest.Start(t))
-	keys = registry.NewStore(client, apikey.Pepper(checkPepper))
-	log := slog.New(slog.DiscardHandler)
-	keys.Audit().UseJournal(journal.New(kept, client, audit.NewKey([]byte(checkPepper)), false, log))
-	return keys, client, folder
+	set.Plans[0].Degraded = policy.Open
+	set.Plans = append(set.Plans, policy.Plan{Name: "five",
+		Limits: []limiter.Limit{{Requests: 5, Window: time.Hour}}})
+	set.Routes = []policy.Route{{Name: "all", Cost: 1, Settle: true, Pattern: route.Pattern{}}}
+	if _, err := f.store.SaveSet(t.Context(), *set, byTest); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answerTo returns the function's answer, or its error.
+func (f *checkFunction) answerTo(t *testing.T, event string) string {
+	t.Helper()
+	answer, err := f.Invoke(t.Context(), []byte(event))
+	if err != nil {
+		return err.Error()
+	}
+	return string(answer)
+}
+
+// verdict returns allow, deny or another answer.
+func (f *checkFunction) verdict(t *testing.T, event string) string {
+	t.Helper()
+	switch text := f.answerTo(t, event); {
+	case strings.Contains(text, `"Effect":"Allow"`):
+		return "allow"
+	case strings.Contains(text, `"Effect":"Deny"`):
+		return "deny"
+	default:
+		return text
+	}
+}
+
+// context returns a value of the answer's context.
+func (f *checkFunction) context(t *testing.T, event, name string) string {
+	t.Helper()
+	var answer struct{ Context map[string]any }
+	text := f.answerTo(t, event)
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return fmt.Sprint(answer.Context[name])
+}
+
+func restEvent(key string) string { return canaryEvent("x-api-key", key, canaryAddress) }
+
+// httpEvent returns a call of an HTTP API with payload 2.0.
+func httpEvent(key string) string {
+	text, _ := json.Marshal(map[string]any{ // texts always encode
+		"version": "2.0", "type": "REQUEST",
+		"routeArn": "arn:aws:execute-api:us-east-1:123456789012:abcdef123/$default/GET/orders",
+		"routeKey": "$default", "rawPath": "/orders", "headers": map[string]string{"x-api-key": key},
+		"requestContext": map[string]any{"stage": "$default", "requestId": "r", "http": map[string]any{
+			"method": "GET", "path": "/orders", "sourceIp": canaryAddress,
+		}},
+	})
+	return string(text)
+}
+
+// foreignCall returns a call with an imported key of another system.
+func (f *checkFunction) foreignCall(t *testing.T) string {
+	t.Helper()
+	const value = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"
+	f.store.ForeignKeys = true
+	if _, _, err := f.store.Create(t.Context(), policy.NewKey{Name: "old", Env: "live", Plan: "two",
+		Value: value}, byTest); err != nil {
+		t.Fatal(err)
+	}
+	return restEvent(value)
+}
+
+// settled returns the result of settling more than a second after the call.
+func (f *checkFunction) settled(t *testing.T, reservation string) error {
+	t.Helper()
+	issued := f.now(t)
+	waiting.Until(t, "a second of Valkey's clock", func() bool { return f.now(t).Sub(issued) > time.Second })
+	_, err := enforce.NewChecker(f.client, apikey.Pepper(checkPepper)).Settle(t.Context(), reservation, 0)
+	return err
+}
+
+// now returns the time on Valkey's clock.
+func (f *checkFunction) now(t *testing.T) time.Time {
+	t.Helper()
+	parts, err := f.client.Do(t.Context(), f.client.B().Time().Build()).AsIntSlice()
+	if err != nil || len(parts) != 2 {
+		t.Fatal(parts, err)
+	}
+	return time.Unix(parts[0], parts[1]*1000)
+}
+
+var scriptCalls = regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`)
+
+// scriptRuns returns the number of scripts that the server has run.
+func (f *checkFunction) scriptRuns(t *testing.T) int {
+	t.Helper()
+	info, err := f.client.Do(t.Context(), f.client.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	match := scriptCalls.FindStringSubmatch(info)
+	if match == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(match[1]) // digits
+	return n
+}
+
+// deniedFromMemory returns how many of a denied caller's calls did not ask the server.
+// Scripts that send usage records may hide some of them.
+func (f *checkFunction) deniedFromMemory(t *testing.T, call string) int {
+	t.Helper()
+	const calls = 400 // more than the scripts that send usage records
+	f.answerTo(t, call)
+	before := f.scriptRuns(t)
+	for range calls {
+		f.answerTo(t, call)
+	}
+	return max(0, calls-(f.scriptRuns(t)-before))
+}
+
+// inAnOutage returns the verdict on a caller that was allowed before the server began to
+// refuse commands.
+func (f *checkFunction) inAnOutage(t *testing.T) string {
+	t.Helper()
+	_, secret := f.newKey(t)
+	call := restEvent(secret.Reveal())
+	if first := f.verdict(t, call); first != "allow" {
+		t.Fatalf("first call: %s", first)
+	}
+	for _, command := range [][]string{{"CONFIG", "SET", "replica-serve-stale-data", "no"},
+		{"REPLICAOF", "127.0.0.1", "1"}} {
+		if err := f.client.Do(t.Context(), f.client.B().Arbitrary(command...).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return f.verdict(t, call)
+}
+
+// The built admin function uses every documented variable. Each has a value that is not
+// the default. The others are tested in functions/admin: the OpenID provider, the
+// password in plain text, the time-out for connecting, and the owner's view.
+func TestAdminSettings(t *testing.T) {
+	folder := oldJournal(t)
+	env := map[string]string{
+		"ADMIN_PASSWORD_HASH": hashOf(t, firstPassword),
+		"ADMIN_USERS":         "vic:viewer:" + hashOf(t, otherPassword),
+		"ADMIN_NETWORKS":      "127.0.0.0/8", "OWNER_NETWORKS": "203.0.113.0/24", "BASE_PATH": "/prod",
+		"SESSION_IDLE": "1m", "SESSION_LIFETIME": "1h", "FOREIGN_KEYS": "true", "RESERVATION_LEASE": "24h",
+		"JOURNAL": folder, "JOURNAL_RESTORE": "always", "JOURNAL_AWAY": "queue", "AUDIT_RETENTION": "744h",
+		"STAGE": "blue-stage", "RELEASE": "v1.2.3-4", "LOG_LEVEL": "error",
+	}
+	checkDocumented(t, "admin", env, "VALKEY_URL", "KEY_PEPPER", "ADMIN_USER", "VALKEY_CONNECT_TIMEOUT",
+		"ADMIN_PASSWORD", "OWNER_VIEW", "ADMIN_URL", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET",
+		"OIDC_SCOPES", "OIDC_ROLE_CLAIM", "OIDC_EDITOR_VALUES", "OIDC_VIEWER_VALUES")
+	variables := maps.Clone(env)
+	variables["ADMIN_PASSWORD"] = ""
+	a := startAdmin(t, buildAdmin(t), variables)
+
+	wantEffect(t, "BASE_PATH", a.send(t, http.MethodGet, "/prod/", "").location,
+		"/prod/login?next=%2Fprod%2F")
+	a.url += "/prod"
+	stream := audit.Stream(keyspace.BucketOf(audit.JournalSubject))
+	length := a.integer(t, a.client.B().Xlen().Key(stream).Build())
+	wantEffect(t, "JOURNAL_RESTORE", length > 0, true)
+	wantEffect(t, "AUDIT_RETENTION", length < oldEntries, true)
+	elsewhere, err := a.function.Invoke(t.Context(), []byte(`{"version":"2.0","rawPath":"/prod/login",
+		"requestContext":{"http":{"method":"GET","path":"/prod/login","sourceIp":"192.0.2.1"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEffect(t, "ADMIN_NETWORKS", strings.Contains(string(elsewhere), `"statusCode":403`), true)
+	wantEffect(t, "OWNER_NETWORKS", a.send(t, http.MethodGet, "/api/v1/self", "").status,
+		http.StatusForbidden)
+	in := a.login(t, "ada", firstPassword)
+	wantEffect(t, "ADMIN_PASSWORD_HASH", in.status, http.StatusSeeOther)
+	session := a.sessionOf(t)
+	wantEffect(t, "SESSION_LIFETIME", time.Until(a.endOf(t, session)) <= time.Hour, true)
+	idle := a.integer(t, a.client.B().Pttl().Key(session).Build())
+	wantEffect(t, "SESSION_IDLE", idle > 0 && idle <= time.Minute.Milliseconds(), true)
+	wantEffect(t, "ADMIN_USERS", a.login(t, "vic", otherPassword).status, http.StatusSeeOther)
+	page := a.send(t, http.MethodGet, "/settings", "", "Cookie", cookieOf(in)).body
+	wantEffect(t, "STAGE", strings.Contains(page, "blue-stage"), true)
+	wantEffect(t, "RELEASE", strings.Contains(page, "v1.2.3-4"), true)
+	wantEffect(t, "LOG_LEVEL", strings.Contains(a.log.String(), `"msg":"request"`), false)
+
+	call := func(method, path, body, kind string) reply {
+		return a.send(t, method, path, body, "Content-Type", kind, "If-Match", "*",
+			"Authorization", a.token(t))
+	}
+	plan := call(http.MethodPut, "/api/v1/policy.yaml?reason=test",
+		"plans: [{name: two, limits: [2 per hour]}]\n", "application/yaml")
+	wantEffect(t, "JOURNAL", plan.status, http.StatusOK)
+	made := call(http.MethodPost, "/api/v1/keys", `{"name":"old","plan":"two",
+		"value":"AbCdEfGhIjKlMnOpQrStUvWxYz0123456789abcd"}`, "application/json")
+	wantEffect(t, "FOREIGN_KEYS", made.status, http.StatusCreated)
+	var created struct{ Key struct{ ID string } }
+	if err := json.Unmarshal([]byte(made.body), &created); err != nil {
+		t.Fatalf("%v: %s", err, made.body)
+	}
+	reserved := call(http.MethodPost, "/api/v1/reservations",
+		fmt.Sprintf(`{"keyId":%q,"cost":1}`, created.Key.ID), "application/json")
+	var reservation struct{ Expires time.Time }
+	if err := json.Unmarshal([]byte(reserved.body), &reservation); err != nil {
+		t.Fatalf("%v: %s", err, reserved.body)
+	}
+	wantEffect(t, "RESERVATION_LEASE", time.Until(reservation.Expires) > 12*time.Hour, true)
+	replaceByFile(t, folder)
+	queued := call(http.MethodPost, "/api/v1/keys", `{"name":"a key","plan":"two"}`, "application/json")
+	wantEffect(t, "JOURNAL_AWAY", queued.status, http.StatusCreated)
+}
+
+func (a adminFunction) integer(t *testing.T, command valkey.Completed) int64 {
+	t.Helper()
+	n, err := a.client.Do(t.Context(), command).AsInt64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sessionOf returns the name of the only session in Valkey.
+func (a adminFunction) sessionOf(t *testing.T) string {
+	t.Helper()
+	names, err := a.client.Do(t.Context(), a.client.B().Keys().Pattern("tg:session:*").Build()).AsStrSlice()
+	if err != nil || len(names) != 1 {
+		t.Fatal(names, err)
+	}
+	return names[0]
+}
+
+// endOf returns the end of a session, which its value begins with: 8 bytes of
+// milliseconds.
+func (a adminFunction) endOf(t *testing.T, session string) time.Time {
+	t.Helper()
+	value, err := a.client.Do(t.Context(), a.client.B().Get().Key(session).Build()).AsBytes()
+	if err != nil || len(value) < 8 {
+		t.Fatal(value, err)
+	}
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(value)))
+}
+
+func hashOf(t *testing.T, password string) string {
+	t.Helper()
+	hash, err := argon2id.CreateHash(password,
+		&argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hash
+}
+
+// replaceByFile puts a file in the place of the folder, so that nothing can be stored.
+func replaceByFile(t *testing.T, folder string) {
+	t.Helper()
+	if err := os.Rename(folder, folder+".away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(folder, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // oldEntries is the number of entries about one subject in oldJournal.
@@ -251,14 +391,22 @@ const oldEntries = 150
 // oldJournal returns a folder with entries of 60 days ago.
 func oldJournal(t *testing.T) string {
 	t.Helper()
-	keys, client, folder := newJournaledStore(t)
+	folder := t.TempDir()
+	stored, err := journal.OpenStore(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := storetest.Connect(t, valkeytest.Start(t))
+	key := audit.NewKey([]byte(checkPepper))
+	log := audit.NewLog(client, key)
+	log.UseJournal(journal.New(stored, client, key, false, slog.New(slog.DiscardHandler)))
 	text := strings.Replace(audit.AppendFunction, "'*'", "ARGV[6]", 1)
 	old := valkey.NewLuaScript(text + "return append(KEYS[1], KEYS[2], KEYS[3], unpack(ARGV)) and 1 or 0")
 	ms := time.Now().Add(-60 * 24 * time.Hour).UnixMilli()
 	b := keyspace.BucketOf(audit.JournalSubject)
 	for i := range oldEntries {
 		id := fmt.Sprintf("%d-%d", ms, i)
-		err := keys.Audit().Commit(t.Context(), audit.Step{
+		err := log.Commit(t.Context(), audit.Step{
 			Bucket: b,
 			Entry: audit.Entry{Time: time.UnixMilli(ms), Action: audit.JournalRestore,
 				Subject: audit.JournalSubject},
@@ -271,17 +419,4 @@ func oldJournal(t *testing.T) string {
 		}
 	}
 	return folder
-}
-
-// trimmed reports whether Valkey no longer has the oldest entries that the start
-// restored. It makes no token: that would be in the journal, which the next start reads.
-func trimmed(t *testing.T, a adminFunction) string {
-	t.Helper()
-	a.send(t, http.MethodGet, "/healthz", "") // waits for the end of the start
-	stream := audit.Stream(keyspace.BucketOf(audit.JournalSubject))
-	length, err := a.client.Do(t.Context(), a.client.B().Xlen().Key(stream).Build()).AsInt64()
-	if err != nil || length == 0 {
-		t.Fatalf("%d entries, %v", length, err)
-	}
-	return map[bool]string{true: "all stay", false: "some left"}[length >= oldEntries]
 }

@@ -2,13 +2,17 @@ package main
 
 import (
 	"log/slog"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
+
 	"tidegate/functions/admin/auth"
+	"tidegate/internal/testing/oidctest"
 )
 
 const testHash = "$argon2id$v=19$m=19456,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$" +
@@ -137,6 +141,53 @@ func TestOIDC(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", change, err, advice)
 		} else if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the error contains the secret: %v", change, err)
+		}
+	}
+}
+
+// A user of the provider logs in with the role of the configured claim.
+func TestLogInAtTheProvider(t *testing.T) {
+	const callback = "https://admin.example.com/prod/login/oidc/callback"
+	issuer := oidctest.Start(t, oidctest.Options{Clients: []oidctest.Client{{
+		ID: "tidegate", Secret: "s3cret", RedirectURIs: []string{callback},
+	}}})
+	h := newFunction(t, withOIDC("OIDC_ISSUER="+issuer, "OIDC_SCOPES=openid profile",
+		"OIDC_ROLE_CLAIM=preferred_username", "OIDC_EDITOR_VALUES=olga", "OIDC_VIEWER_VALUES=sven")...)
+	for name, role := range map[string]string{"olga": `"editor"`, "sven": `"viewer"`} {
+		begun, _ := invoke(t, h, event("GET", "/prod/login/oidc", ""))
+		to, err := url.Parse(begun.Headers["Location"])
+		if q := to.Query(); err != nil || q.Get("redirect_uri") != callback ||
+			q.Get("client_id") != "tidegate" || q.Get("scope") != "openid profile" {
+			t.Fatalf("got redirect to %s, %v, want the settings' callback, client and scopes", to, err)
+		}
+		back := oidctest.NewPerson(t, issuer).Login(to.String(), name)
+		in, _ := invoke(t, h, event("GET", back.Path, back.RawQuery, cookiesOf(begun)...))
+		_, me := invoke(t, h, event("GET", "/prod/api/v1/me", "", cookiesOf(in)...))
+		if !strings.Contains(me, role) {
+			t.Errorf("%s: got %d and %s, want %s", name, in.StatusCode, me, role)
+		}
+	}
+}
+
+// cookiesOf returns the response's cookies as a browser sends them.
+func cookiesOf(r events.APIGatewayV2HTTPResponse) []string {
+	var all []string
+	for _, c := range r.Cookies {
+		pair, _, _ := strings.Cut(c, ";")
+		all = append(all, pair)
+	}
+	return all
+}
+
+// OWNER_VIEW=off ends the owner's view.
+func TestOwnerView(t *testing.T) {
+	for view, want := range map[string]bool{"off": false, "api": true} {
+		c, err := readConfig(environment("OWNER_VIEW=" + view))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := c.dashboard(); err != nil || d.OwnerView != want {
+			t.Errorf("%s: got %t, %v, want %t", view, d.OwnerView, err, want)
 		}
 	}
 }

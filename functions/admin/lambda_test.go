@@ -30,16 +30,23 @@ import (
 
 const host = "abc123.execute-api.eu-central-1.amazonaws.com"
 
-// newFunction returns the function with its own Valkey, which has one key, acme.
-func newFunction(t *testing.T) lambda.Handler {
+// secretHash returns the hash of the password "secret".
+func secretHash(t *testing.T) string {
 	t.Helper()
-	client := storetest.Connect(t, valkeytest.Embedded(t))
 	hash, err := argon2id.CreateHash("secret",
 		&argon2id.Params{Memory: 19456, Iterations: 1, Parallelism: 1, SaltLength: 16, KeyLength: 32})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := readConfig(environment("BASE_PATH=/prod", "ADMIN_PASSWORD_HASH="+hash))
+	return hash
+}
+
+// newFunction returns the function with these variables and its own Valkey, which has one
+// key, acme.
+func newFunction(t *testing.T, variables ...string) lambda.Handler {
+	t.Helper()
+	client := storetest.Connect(t, valkeytest.Embedded(t))
+	c, err := readConfig(variables)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,7 +135,7 @@ func bodyOf(t *testing.T, r events.APIGatewayV2HTTPResponse) string {
 // Behind API Gateway, a browser logs in and gets the complete page that it requested.
 // This needs cookies, queries, compressed bodies and bodies in base64.
 func TestBehindAPIGateway(t *testing.T) {
-	h := newFunction(t)
+	h := newFunction(t, environment("BASE_PATH=/prod", "ADMIN_PASSWORD_HASH="+secretHash(t))...)
 	r, _ := invoke(t, h, event("GET", "/prod/keys", "q=ac%20me&live=5"))
 	want := "/prod/login?next=" + url.QueryEscape("/prod/keys?q=ac%20me&live=5")
 	if r.StatusCode != http.StatusSeeOther || r.Headers["Location"] != want {
@@ -157,7 +164,7 @@ func TestBehindAPIGateway(t *testing.T) {
 // Behind API Gateway too, a form of another site is refused: Host and Origin are those of
 // the browser.
 func TestCrossSiteBehindAPIGateway(t *testing.T) {
-	h := newFunction(t)
+	h := newFunction(t, environment("BASE_PATH=/prod")...)
 	e := event("POST", "/prod/login", "")
 	e.Headers["origin"] = "https://evil.example"
 	delete(e.Headers, "sec-fetch-site")
@@ -175,7 +182,7 @@ func TestCrossSiteBehindAPIGateway(t *testing.T) {
 
 // An event that is not of an HTTP API gets an error, not a crash.
 func TestOtherEvents(t *testing.T) {
-	h := newFunction(t)
+	h := newFunction(t, environment("BASE_PATH=/prod")...)
 	for _, payload := range []string{"{}", "null", "[]", "x", `{"version":"1.0","httpMethod":"GET"}`,
 		`{"version":"2.0"}`} {
 		out, err := h.Invoke(t.Context(), []byte(payload))
