@@ -81,9 +81,10 @@ func drawLease(t *rapid.T, limits []limiter.Limit) policy.Duration {
 		15 * time.Second}).Draw(t, "lease"))
 }
 
-// drawPerGroup draws a plan's limits on groups, which must not count denied calls.
-func drawPerGroup(t *rapid.T) []limiter.Limit {
-	limits := drawOptional(t, 7)
+// drawShared draws limits that callers share in odds out of 10 cases, and none otherwise.
+// They must not count denied calls.
+func drawShared(t *rapid.T, odds int) []limiter.Limit {
+	limits := drawOptional(t, odds)
 	for i := range limits {
 		limits[i].CountDenied = false
 	}
@@ -101,12 +102,12 @@ func drawAllow(t *rapid.T) []route.Pattern {
 }
 
 func drawRoute(t *rapid.T, path string) policy.Route {
-	shared := drawOptional(t, 4)
+	shared := drawShared(t, 4)
 	return policy.Route{
 		SharedLease: drawLease(t, shared), Shared: shared,
 		Name: "route " + path, Pattern: route.Pattern{Path: path},
 		Cost: rapid.SampledFrom([]int64{0, 1, 1, 2, 3}).Draw(t, "cost"),
-		Mode: historyModes.Draw(t, "route's mode"), PerKey: drawOptional(t, 6), PerIP: drawOptional(t, 3),
+		Mode: historyModes.Draw(t, "route's mode"), PerKey: drawOptional(t, 6), PerIP: drawShared(t, 3),
 	}
 }
 
@@ -142,16 +143,16 @@ func (h *history) editSet(s *policy.Set) {
 		}
 	}
 	if which == 10 || all {
-		s.Plans[at].PerGroup = drawPerGroup(t)
+		s.Plans[at].PerGroup = drawShared(t, 7)
 	}
 	if which == 11 || all {
 		s.Plans[at].Allow = drawAllow(t)
 	}
 	if which == 4 || all {
-		s.PerIP = policy.Scope{Limits: drawOptional(t, 7), Mode: historyModes.Draw(t, "mode")}
+		s.PerIP = policy.Scope{Limits: drawShared(t, 7), Mode: historyModes.Draw(t, "mode")}
 	}
 	if which == 5 || all {
-		limits := drawOptional(t, 7)
+		limits := drawShared(t, 7)
 		s.Global = policy.Scope{Lease: drawLease(t, limits), Limits: limits,
 			Mode: historyModes.Draw(t, "mode")}
 	}
@@ -172,7 +173,7 @@ func (h *history) editSet(s *policy.Set) {
 func (h *history) saveSet(change func(*policy.Set)) {
 	set := must(h.Set(h.t.Context()))
 	change(set)
-	saved, err := h.trySaveLegacy(h.t.Context(), set)
+	saved, err := h.SaveSet(h.t.Context(), *set, byTest)
 	if err != nil {
 		h.failf("save: %v", err)
 	}
@@ -332,7 +333,7 @@ func (h *history) setUp() {
 	h.setClock(t, h.now)
 	h.saveSet(func(s *policy.Set) {
 		s.Plans = []policy.Plan{
-			{Name: "one", Limits: drawLimits(t), PerGroup: drawPerGroup(t), Allow: drawAllow(t)},
+			{Name: "one", Limits: drawLimits(t), PerGroup: drawShared(t, 7), Allow: drawAllow(t)},
 			{Name: "two", Limits: drawLimits(t)}}
 		s.Routes = []policy.Route{drawRoute(t, "/a"), drawRoute(t, "/b")}
 		s.Bans = drawBans(t)

@@ -1,12 +1,9 @@
 package enforce
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +14,6 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/acl"
@@ -83,55 +79,6 @@ func (w *world) save(t testing.TB, change func(*policy.Set)) *policy.Set {
 		t.Fatal(err)
 	}
 	return saved
-}
-
-// saveLegacy saves a policy set that older releases accepted and this one refuses.
-func (w *world) saveLegacy(t testing.TB, change func(*policy.Set)) *policy.Set {
-	t.Helper()
-	set := must(w.Set(t.Context()))
-	change(set)
-	saved, err := w.trySaveLegacy(t.Context(), set)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return saved
-}
-
-// trySaveLegacy saves a policy set whose shared limits may count denied calls. It saves
-// the set without CountDenied, then writes the original limits to the stored set.
-func (w *world) trySaveLegacy(ctx context.Context, set *policy.Set) (*policy.Set, error) {
-	if err := set.Validate(); err != nil {
-		return nil, err
-	}
-	allowed := *set
-	allowed.Global.Limits = withoutCountDenied(set.Global.Limits)
-	allowed.PerIP.Limits = withoutCountDenied(set.PerIP.Limits)
-	allowed.Routes = slices.Clone(set.Routes)
-	for i, r := range set.Routes {
-		allowed.Routes[i].PerIP = withoutCountDenied(r.PerIP)
-		allowed.Routes[i].Shared = withoutCountDenied(r.Shared)
-	}
-	saved, err := w.SaveSet(ctx, allowed, byTest)
-	if err != nil || len(set.SharedCountDenied()) == 0 {
-		return saved, err
-	}
-	saved.Global = set.Global
-	saved.PerIP = set.PerIP
-	saved.Routes = set.Routes
-	text, err := json.Marshal(saved)
-	if err != nil {
-		return nil, err
-	}
-	record := valkey.BinaryString(policyset.EncodeSet(saved.Version, text))
-	return saved, w.client.Do(ctx, w.client.B().Set().Key(policyset.SetKey).Value(record).Build()).Error()
-}
-
-func withoutCountDenied(limits []limiter.Limit) []limiter.Limit {
-	limits = slices.Clone(limits)
-	for i := range limits {
-		limits[i].CountDenied = false
-	}
-	return limits
 }
 
 // plan saves a plan with this name and these limits. It replaces the limits of an

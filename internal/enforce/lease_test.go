@@ -432,10 +432,6 @@ func TestInvalidLeasesAreRefused(t *testing.T) {
 			s.Global = policy.Scope{Limits: []limiter.Limit{
 				{Requests: 9, Window: time.Minute, Algorithm: limiter.TokenBucket}}, Lease: second}
 		}},
-		"denied calls": {"routes[0].sharedLease", "only logs", func(s *policy.Set) {
-			s.Routes[0].Shared = []limiter.Limit{{Requests: 9, Window: time.Minute, CountDenied: true}}
-			s.Routes[0].SharedLease = second
-		}},
 		"addresses": {"perIP.lease", "limits on all callers", func(s *policy.Set) {
 			s.PerIP = leasedMinute(9, time.Second)
 		}},

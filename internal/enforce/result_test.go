@@ -59,10 +59,7 @@ func TestRepeats(t *testing.T) {
 		}, true},
 		"shared limit with room":        {func(s *policy.Set) { s.PerIP.Limits = perMinute(9) }, true},
 		"own limit counts denied calls": {func(s *policy.Set) { s.Plans[0].Limits = counting }, false},
-		"shared limit counts denied calls": {func(s *policy.Set) {
-			s.Global.Limits = []limiter.Limit{{Requests: 9, Window: time.Minute, CountDenied: true}}
-		}, true},
-		"plan has a candidate": {func(s *policy.Set) { s.Plans[0].Candidate = perMinute(3) }, false},
+		"plan has a candidate":          {func(s *policy.Set) { s.Plans[0].Candidate = perMinute(3) }, false},
 		"denial counts towards a ban": {func(s *policy.Set) {
 			s.Bans = &policy.Bans{Denials: 50, Window: policy.Duration(time.Minute),
 				Base: policy.Duration(time.Minute), Cap: policy.Duration(time.Hour)}
@@ -78,7 +75,7 @@ func TestRepeats(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			onSingleServers(t, func(t *testing.T, w *world) {
 				w.plan(t, "free", perMinute(1)...)
-				w.saveLegacy(t, c.change)
+				w.save(t, c.change)
 				_, secret := w.create(t, "caller", "free")
 				caller := call(secret).from("192.0.2.1")
 				if first := w.check(t, caller); first.Repeats {

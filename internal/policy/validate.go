@@ -23,8 +23,7 @@ const (
 	maxBan      = 366 * 24 * time.Hour
 )
 
-// Validate returns an *InvalidError with everything that is wrong with a Set. A Set that
-// is saved must pass ValidateAfter too.
+// Validate returns an *InvalidError with everything that is wrong with a Set.
 func (s *Set) Validate() error { return Invalid(s.errors()) }
 
 func (s *Set) errors() []FieldError {
@@ -63,7 +62,7 @@ func (s *Set) planErrors() []FieldError {
 			}
 		}
 		fields = append(fields, costErrors(at+"limits", p.Limits, s.Routes)...)
-		fields = append(fields, groupErrors(at+"perGroup", p.PerGroup, s.Routes)...)
+		fields = append(fields, sharedErrors(at+"perGroup", p.PerGroup, s.Routes)...)
 		fields = append(fields, allowErrors(at+"allow", p.Allow)...)
 		switch p.Degraded {
 		case "", Closed, Open:
@@ -119,17 +118,15 @@ func (r Route) errors(at string, seen map[string]bool) []FieldError {
 	}
 	fields.add(at+"settleMax", r.settleMaxProblem())
 	fields.add(at+"mode", modeProblem(r.Mode))
-	for field, limits := range map[string][]limiter.Limit{"perKey": r.PerKey, "perIP": r.PerIP,
-		"shared": r.Shared} {
-		fields = append(fields, limitErrors(at+field, limits, false)...)
-		fields = append(fields, costErrors(at+field, limits, []Route{r})...)
-	}
+	fields = append(fields, limitErrors(at+"perKey", r.PerKey, false)...)
+	fields = append(fields, costErrors(at+"perKey", r.PerKey, []Route{r})...)
+	fields = append(fields, sharedErrors(at+"perIP", r.PerIP, []Route{r})...)
+	fields = append(fields, sharedErrors(at+"shared", r.Shared, []Route{r})...)
 	return append(fields, leaseErrors(at+"sharedLease", r.SharedLease, at+"shared", r.Shared)...)
 }
 
 func (s *Set) scopeErrors(field string, scope Scope) []FieldError {
-	fields := fieldErrors(limitErrors(field+".limits", scope.Limits, false))
-	fields = append(fields, costErrors(field+".limits", scope.Limits, s.Routes)...)
+	fields := fieldErrors(sharedErrors(field+".limits", scope.Limits, s.Routes))
 	fields.add(field+".mode", modeProblem(scope.Mode))
 	return fields
 }
@@ -166,14 +163,16 @@ func (r Route) settleMaxProblem() string {
 		r.SettleMax, least, int64(limiter.MaxRequests), DefaultSettleMax)
 }
 
-// groupErrors validates a plan's limits per group. The keys of a group share them, so
-// they must not count denied calls.
-func groupErrors(field string, limits []limiter.Limit, routes []Route) []FieldError {
+// sharedErrors validates limits that several callers share, also those of an address. They
+// must not count denied calls, because those of one caller would exhaust them for all.
+func sharedErrors(field string, limits []limiter.Limit, routes []Route) []FieldError {
 	fields := append(limitErrors(field, limits, false), costErrors(field, limits, routes)...)
 	for i, l := range limits {
 		if l.CountDenied && l.Algorithm == limiter.Log {
 			at := fmt.Sprintf("%s[%d].countDenied", field, i)
-			fields = append(fields, FieldError{at, sharedCountDenied})
+			fields = append(fields, FieldError{at, "is set, but several callers share this limit, and one " +
+				"that keeps calling would keep out the others: leave it out, or set it on limits of each " +
+				"caller"})
 		}
 	}
 	return fields

@@ -41,7 +41,7 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	if err != nil {
 		return nil, err
 	}
-	if err := saved.ValidateAfter(current); err != nil {
+	if err := saved.Validate(); err != nil {
 		return nil, err
 	}
 	if err := s.checkDropped(ctx, saved, current); err != nil {

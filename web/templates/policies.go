@@ -13,9 +13,6 @@ type PoliciesPage struct {
 	NewPlan    string // addresses of forms; empty for viewers
 	NewRule    string
 	EditShared string
-	// Denied are shared limits that count denied calls. Viewers get them without
-	// addresses.
-	Denied     []Choice
 	Unfinished bool   // the last save did not reach every shard
 	Sync       string // address that completes the save
 }

@@ -166,7 +166,7 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 		return nil, err
 	}
 	if s.dry {
-		return out, next.ValidateAfter(current)
+		return out, next.Validate()
 	}
 	saved, err := a.Keys.SavePolicy(ctx, next, version, app.NewEdit(ctx, s.reason))
 	if errors.Is(err, policy.ErrConflict) && saved != nil {

@@ -47,8 +47,6 @@ func busyKeys(t testing.TB) *sitetest.Registry {
 			Base: policy.Duration(5 * time.Minute),
 			Cap:  policy.Duration(24 * time.Hour)}
 	})
-	keys.CountDenied("10000")
-	keys.CountDenied("600")
 	for i := range 5 {
 		name := fmt.Sprintf("customer-%d", i)
 		keys.CreateKey(name, "pro")

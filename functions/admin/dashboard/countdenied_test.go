@@ -5,14 +5,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/functions/admin/dashboard/form"
-	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server/sitetest"
-	"tidegate/internal/limiter"
-	"tidegate/internal/policy"
-	routing "tidegate/internal/route"
 )
 
 // sharedRow returns the fields of a log limit per minute that counts denied calls, as the
@@ -60,47 +55,5 @@ func TestSharedLimitsDoNotCountDenied(t *testing.T) {
 		"Line 2: global.limits[0].countDenied", message)
 	if s.Keys.Written() != 0 {
 		t.Error("a refused form was written")
-	}
-}
-
-// Stored shared limits that count denied calls survive other edits. The policies page
-// warns of them, with links to fix them, until they are cleared.
-func TestStoredSharedLimitsThatCountDenied(t *testing.T) {
-	s := sitetest.New(t)
-	set := s.Set()
-	set.Global.Limits = []limiter.Limit{{Requests: 777, Window: time.Minute}}
-	set.Routes = []policy.Route{{Name: "chat", Cost: 1, Pattern: routing.Pattern{Path: "/chat"},
-		Shared: []limiter.Limit{{Requests: 777, Window: time.Minute}}}}
-	if _, err := s.Keys.SaveSet(t.Context(), *set, sitetest.ByTest); err != nil {
-		t.Fatal(err)
-	}
-	s.Keys.CountDenied("777")
-	s.Login()
-	const warning = `id="count-denied"`
-	s.Get("/policies").Wants(t, http.StatusOK, warning,
-		"All callers together: 777 per minute, denied calls count", `href="/policies/shared"`,
-		"Route rule chat, all callers, on this rule: 777 per minute, denied calls count",
-		`href="/policies/rules/edit?rule=chat"`)
-	s.Get("/policies/shared").Wants(
-		t, http.StatusOK, `name="global[0].countDenied" value="yes" checked`, "block the others",
-	)
-	version := s.Set().Version
-	form := fields("perIPMode", "enforce", "globalMode", "enforce", "reason", "test", "action", "save")
-	save := func(more ...string) {
-		t.Helper()
-		s.Post(
-			"/policies/shared", sitetest.With(sitetest.With(form, "version", page.Number(version)), more...),
-		).Wants(t, http.StatusSeeOther)
-		version++
-	}
-	save(append(sharedRow("global", "778"), "deny", "203.0.113.0/24")...)
-	save(append(sharedRow("global", "778"), "global[0].countDenied", "")...)
-	body := s.Get("/policies").Wants(t, http.StatusOK, warning, "Route rule chat").Body
-	if strings.Contains(body, "All callers together: 778") {
-		t.Error("the page still warns of a limit that was cleared")
-	}
-	s.Post("/policies/rules", ruleOf(version, "chat", "chat", "", "/chat")).Wants(t, http.StatusSeeOther)
-	if body := s.Get("/policies").Wants(t, http.StatusOK).Body; strings.Contains(body, warning) {
-		t.Error("the page still warns after all limits were cleared")
 	}
 }

@@ -33,7 +33,7 @@ func (f *File) Set(current *policy.Set) policy.Set {
 func (f *File) Edit(current *policy.Set) (*policy.Set, error) {
 	next := f.Set(current)
 	var invalid *policy.InvalidError
-	if errors.As(next.ValidateAfter(current), &invalid) {
+	if errors.As(next.Validate(), &invalid) {
 		return nil, f.Locate(invalid.Fields)
 	}
 	return &next, nil

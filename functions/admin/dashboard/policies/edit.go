@@ -212,7 +212,7 @@ func cloneSet(s *policy.Set) *policy.Set {
 
 func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) {
 	var invalid *policy.InvalidError
-	if errors.As(next.ValidateAfter(set), &invalid) {
+	if errors.As(next.Validate(), &invalid) {
 		e.setErrors(invalid)
 		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 		return
@@ -245,7 +245,7 @@ func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *pol
 		d.FailStore(w, r, "count keys", err)
 		return
 	}
-	if e.version == set.Version && next.ValidateAfter(set) == nil && !form.Accepted(e.values, e.warnings) {
+	if e.version == set.Version && next.Validate() == nil && !form.Accepted(e.values, e.warnings) {
 		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 		return
 	}

@@ -11,7 +11,6 @@ import (
 	"net/netip"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -86,8 +85,7 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	p := templates.PoliciesPage{
 		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Shared: allCallersFacts(set),
-		Denied: d.countDeniedLimits(r, set),
-		Audit:  d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
+		Audit: d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], results[plan.Number]))
@@ -122,30 +120,6 @@ func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
 	}
 	d.Flash(r, "Save finished on every shard.", "")
 	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
-}
-
-// countDeniedLimits lists the shared limits that count denied calls, with links to their
-// forms for editors.
-func (d *pages) countDeniedLimits(r *http.Request, set *policy.Set) []templates.Choice {
-	var all []templates.Choice
-	for _, l := range set.SharedCountDenied() {
-		scope := "Each client address"
-		form := "/policies/shared"
-		if l.Scope == policy.ScopeGlobal {
-			scope = "All callers together"
-		}
-		if l.Route.Name != "" {
-			scope = "Route rule " + page.Clip(l.Route.Name, page.MaxName) + ", " +
-				strings.ToLower(wording.Scope(l.Scope))
-			form = "/policies/rules/edit?rule=" + url.QueryEscape(l.Route.Name)
-		}
-		choice := templates.Choice{Text: scope + ": " + policydoc.LimitText(l.Limit)}
-		if page.CanEdit(r) {
-			choice.Address = d.Path(form)
-		}
-		all = append(all, choice)
-	}
-	return all
 }
 
 func (d *pages) planRow(

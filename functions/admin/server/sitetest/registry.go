@@ -3,7 +3,6 @@ package sitetest
 import (
 	"cmp"
 	"context"
-	"encoding/binary"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,7 +17,6 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
@@ -273,31 +271,6 @@ func Per(requests int64, window time.Duration) limiter.Limit {
 func (r *Registry) UnregisteredCalls(id string, at time.Time, allowed, denied int) {
 	r.T.Helper()
 	r.Record(outcomes(usage.Outcome{Subject: id, Cost: 1, Time: at}, allowed, denied)...)
-}
-
-// CountDenied makes the stored limits with this number of requests count denied calls, as
-// an earlier release could.
-func (r *Registry) CountDenied(requests string) {
-	r.T.Helper()
-	do := func(c valkey.Completed) string {
-		text, err := r.Client.Do(r.T.Context(), c).ToString()
-		if err != nil {
-			r.T.Fatal(err)
-		}
-		return text
-	}
-	key := keyspace.Record(policyset.SetID)
-	record := do(r.Client.B().Get().Key(key).Build())
-	from := `"requests":` + requests + `,`
-	if !strings.Contains(record, from) {
-		r.T.Fatalf("got record %s, want %s in it", record, from)
-	}
-	version := binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32([]byte(record))+1)
-	text := string(version) + strings.ReplaceAll(record[4:], from, from+`"countDenied":true,`)
-	do(r.Client.B().Set().Key(key).Value(text).Build())
-	if err := r.Sync(r.T.Context()); err != nil {
-		r.T.Fatal(err)
-	}
 }
 
 // SampleKeys returns a registry with a key of each kind.

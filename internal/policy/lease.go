@@ -9,64 +9,6 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// SharedLimit is a limit that several callers share.
-type SharedLimit struct {
-	Field string // as in FieldError: "global.limits[0]"
-	Scope string // ScopeIP, ScopeGlobal, ScopeRouteIP or ScopeRouteAll
-	Route Route  // zero for ScopeIP and ScopeGlobal
-	Limit limiter.Limit
-}
-
-// SharedCountDenied returns the shared limits that count denied calls, including limits
-// of addresses, because several callers can have one address. The denied calls of one
-// caller can exhaust such a limit for all. So ValidateAfter refuses new ones.
-func (s *Set) SharedCountDenied() []SharedLimit {
-	var found []SharedLimit
-	add := func(field, scope string, r Route, limits []limiter.Limit) {
-		for i, l := range limits {
-			if l.CountDenied {
-				found = append(found, SharedLimit{fmt.Sprintf("%s[%d]", field, i), scope, r, l})
-			}
-		}
-	}
-	add("perIP.limits", ScopeIP, Route{}, s.PerIP.Limits)
-	add("global.limits", ScopeGlobal, Route{}, s.Global.Limits)
-	for i, r := range s.Routes {
-		at := fmt.Sprintf("routes[%d].", i)
-		add(at+"perIP", ScopeRouteIP, r, r.PerIP)
-		add(at+"shared", ScopeRouteAll, r, r.Shared)
-	}
-	return found
-}
-
-// ValidateAfter validates a Set that replaces current. It returns an *InvalidError with
-// the errors of Validate and those limits of SharedCountDenied that current lacks.
-func (s *Set) ValidateAfter(current *Set) error {
-	fields := s.errors()
-	known := current.SharedCountDenied()
-	for _, l := range s.SharedCountDenied() {
-		if l.Limit.Algorithm != limiter.Log {
-			continue // refused by Validate
-		}
-		if i := slices.IndexFunc(known, l.continues); i >= 0 {
-			known = slices.Delete(known, i, i+1)
-			continue
-		}
-		fields = append(fields, FieldError{l.Field + ".countDenied", sharedCountDenied})
-	}
-	return Invalid(fields)
-}
-
-const sharedCountDenied = "is set, but several callers share this limit, and one that keeps calling " +
-	"would keep out the others: leave it out, or set it on limits of each caller"
-
-// continues reports whether l is old after an edit. The number of requests may differ,
-// and either the name or the pattern of the route.
-func (l SharedLimit) continues(old SharedLimit) bool {
-	return l.Scope == old.Scope && l.Limit.Window == old.Limit.Window &&
-		(l.Route.Name == old.Route.Name || l.Route.Pattern == old.Route.Pattern)
-}
-
 // MinLease is the shortest lease.
 const MinLease = 10 * time.Millisecond
 
@@ -92,9 +34,8 @@ func leaseErrors(field string, lease Duration, list string, limits []limiter.Lim
 			return refuse("%s is in shadow mode and cannot be leased: leave the lease out, or set the mode "+
 				"of the whole list", l)
 		}
-		if l.Algorithm != limiter.Log || l.CountDenied {
-			return refuse("only logs without countDenied can be leased, unlike %s: change that limit, or "+
-				"leave the lease out", l)
+		if l.Algorithm != limiter.Log {
+			return refuse("only logs can be leased, unlike %s: change that limit, or leave the lease out", l)
 		}
 	}
 	shortest := ShortestWindow(limits)
