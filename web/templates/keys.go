@@ -2,21 +2,22 @@ package templates
 
 // KeysPage lists keys with the usage of their limits.
 type KeysPage struct {
-	Page    Page
-	Live    Live
-	Search  Search
-	Sorts   KeySorts
-	Groups  []Choice // groups that the search finds
-	Rows    []KeyRow
-	Empty   Empty    // shown without rows
-	First   string   // address of the first page; empty if it is shown
-	Next    string   // address of the next page; empty on the last
-	Scanned string   // which keys the list covers; may be empty
-	Create  string   // address of the form that creates a key; empty for viewers
-	Export  string   // address of the same list as CSV
-	Callers string   // address of the unregistered callers
-	Bulk    *Bulk    // nil for viewers
-	Jobs    []Choice // unfinished jobs
+	Page      Page
+	Live      Live
+	Search    Search
+	Sorts     KeySorts
+	Overrides bool     // the filter selects keys with an override, which has a column
+	Groups    []Choice // groups that the search finds
+	Rows      []KeyRow
+	Empty     Empty    // shown without rows
+	First     string   // address of the first page; empty if it is shown
+	Next      string   // address of the next page; empty on the last
+	Scanned   string   // which keys the list covers; may be empty
+	Create    string   // address of the form that creates a key; empty for viewers
+	Export    string   // address of the same list as CSV
+	Callers   string   // address of the unregistered callers
+	Bulk      *Bulk    // nil for viewers
+	Jobs      []Choice // unfinished jobs
 }
 
 // Search is the form that filters and sorts the list.
@@ -56,8 +57,18 @@ type KeyRow struct {
 	Plan     string
 	Tags     []string
 	Badges   []Badge
+	Override *OverrideCell // nil without the column
 	Readable bool
 	Activity Activity
 	Ticked   bool // selected
 	Windows  []Window
+}
+
+// OverrideCell describes a key's override in the list. A badge has its end.
+type OverrideCell struct {
+	Name   string // the key's
+	Before string // the plan's limits
+	After  string
+	Reason string
+	End    string // address that ends the override; empty for viewers and for a revoked key
 }

@@ -202,7 +202,7 @@ func adminPages() []pageState {
 			v.Act(typeIn("yaml", "plans: []"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
-		{"overrides", "/overrides", "", nil},
+		{"overridden keys", "/keys?state=overridden", "", nil},
 		{"denials", "/denials", "", func(v *sitetest.Visit) {
 			denyAt(v.Site, "acme", time.Now(), sampleDenial("10 per 10 s"))
 			v.Open("/denials")

@@ -87,7 +87,7 @@ func (d *dashboard) routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /{$}", Role: auth.Viewer, Handle: d.showOverview},
 		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
-		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.showOverrides},
+		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.redirectOverrides},
 		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost},
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
 		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken, Resumes: true},

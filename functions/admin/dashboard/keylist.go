@@ -84,10 +84,11 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 			Blocked: d.sortLink("Blocked", app.MostBlocked, q),
 			Used:    d.sortLink("Last used", app.LastUsed, q),
 		},
-		Search:  d.keySearch(set, q),
-		Empty:   emptyKeys(q, list),
-		Export:  page.Address(d.Path("/keys.csv"), changes.FilterValues(q.KeyFilter)),
-		Callers: d.Path("/callers"),
+		Search:    d.keySearch(set, q),
+		Overrides: q.State == app.Overridden,
+		Empty:     emptyKeys(q, list),
+		Export:    page.Address(d.Path("/keys.csv"), changes.FilterValues(q.KeyFilter)),
+		Callers:   d.Path("/callers"),
 	}
 	if page.CanEdit(r) {
 		p.Create = d.Path("/keys/new")
@@ -117,6 +118,9 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 		row.Address += query
 		if page.CanEdit(r) && s.Status == policy.Active {
 			row.Edit = d.keyPath(s.Key) + "/limits"
+		}
+		if p.Overrides && s.Override != nil {
+			row.Override = d.overrideCell(set, s.Key, page.CanEdit(r))
 		}
 		if isBlocked(row) {
 			blocked++
@@ -159,6 +163,9 @@ func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 			Advice: "No name starts with “" + page.Clip(q.Prefix, changes.MaxSearch) +
 				"”. To find any part of a name, tick Anywhere.",
 		}
+	case q.KeyFilter == (app.KeyFilter{State: app.Overridden}):
+		return templates.Empty{Heading: "No overrides",
+			Advice: "Every key has its plan's limits. Override them on a key's page."}
 	case !q.isZero():
 		return templates.Empty{Heading: "No key found", Advice: "No key matches all filters."}
 	}

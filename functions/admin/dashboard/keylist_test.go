@@ -182,7 +182,7 @@ func TestHostileNames(t *testing.T) {
 		for _, path := range []string{
 			"/keys", "/keys/{odd}", "/keys/{odd}/limits", "/keys/{odd}/edit", "/keys/{odd}/revoke",
 			"/keys/new", "/policies", "/policies/plans/2",
-			"/overrides", "/audit",
+			"/keys?state=overridden", "/audit",
 			"/explain?key={odd}", "/keys/bulk?do=plan&of=selected&id={odd}",
 		} {
 			got := s.Get(path).Wants(t, http.StatusOK, row.shown)

@@ -1,10 +1,8 @@
 package dashboard
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -173,87 +171,24 @@ func effectiveText(set *policy.Set, k policy.Key) []string {
 	return append([]string{"the plan " + page.Clip(k.Plan, page.MaxName)}, policydoc.Each(e.Limits)...)
 }
 
-const overridesPerPage = 200
-
-func (d *dashboard) showOverrides(w http.ResponseWriter, r *http.Request) {
-	after := r.URL.Query().Get("after")
-	if len(after) > maxCursor {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
-	}
-	set, err := d.Keys.Set(r.Context())
-	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
-	}
-	list, err := d.Keys.List(r.Context(), set, app.KeyFilter{State: app.Overridden}, after, overridesPerPage)
-	if err != nil {
-		d.FailStore(w, r, "list overrides", err)
-		return
-	}
-	p := templates.OverridesPage{
-		Page: d.Page(r, "Overrides"),
-		Rows: d.overrideRows(set, list.Keys, page.CanEdit(r)),
-		Empty: templates.Empty{Heading: "No overrides",
-			Advice: "Every key has its plan's limits. Override them on a key's page."},
-	}
-	if after != "" {
-		p.First = d.Path("/overrides")
-	}
-	if list.Next != "" {
-		p.Next = d.Path("/overrides?after=" + list.Next)
-		p.Note = "Each page is sorted by end, soonest first."
-	}
-	d.Render(w, r, http.StatusOK, templates.Overrides(p))
+// redirectOverrides redirects the address of a former page to the list of keys.
+func (d *dashboard) redirectOverrides(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, d.Path("/keys?state="+string(app.Overridden)), http.StatusMovedPermanently)
 }
 
-// overrideRows lists the overrides of keys: those that end soonest first, then those
-// without an end, then those that ended.
-func (d *dashboard) overrideRows(set *policy.Set, keys []policy.Key, canEdit bool) []templates.OverrideRow {
-	now := time.Now()
-	keys = slices.DeleteFunc(slices.Clone(keys), func(k policy.Key) bool { return k.Override == nil })
-	rank := func(o *policy.Override) (int, int64) {
-		switch {
-		case !o.ActiveAt(now):
-			return 2, -o.Until.Unix()
-		case o.Until.IsZero():
-			return 1, 0
-		}
-		return 0, o.Until.Unix()
+// overrideCell describes the override of a key, which is not nil.
+func (d *dashboard) overrideCell(set *policy.Set, k policy.Key, canEdit bool) *templates.OverrideCell {
+	endless := *k.Override
+	endless.Until = time.Time{} // a badge has the end
+	plan, _ := set.Plan(k.Plan)
+	cell := &templates.OverrideCell{
+		Name:   page.Clip(k.Name, page.MaxName),
+		Before: policydoc.LimitsText(plan.Limits),
+		After:  wording.Override(&endless),
+		Reason: page.Clip(endless.Reason, policy.MaxReasonLen),
 	}
-	slices.SortStableFunc(keys, func(a, b policy.Key) int {
-		groupA, endA := rank(a.Override)
-		groupB, endB := rank(b.Override)
-		return cmp.Or(cmp.Compare(groupA, groupB), cmp.Compare(endA, endB))
-	})
-	rows := make([]templates.OverrideRow, len(keys))
-	for i, k := range keys {
-		o := *k.Override
-		endless := o
-		endless.Until = time.Time{} // the row shows the end in a column of its own
-		plan, _ := set.Plan(k.Plan)
-		rows[i] = templates.OverrideRow{
-			Name:    page.Clip(k.Name, page.MaxName),
-			Address: d.keyPath(k),
-			Plan:    page.Clip(k.Plan, page.MaxName),
-			Before:  policydoc.LimitsText(plan.Limits),
-			After:   wording.Override(&endless),
-			Reason:  page.Clip(o.Reason, policy.MaxReasonLen),
-			Ends:    "never",
-		}
-		switch {
-		case !o.ActiveAt(now):
-			rows[i].Ended = true
-			rows[i].Ends = "ended " + page.Instant(o.Until).Text
-		case !o.Until.IsZero():
-			rows[i].Soon = o.Until.Sub(now) < 24*time.Hour
-			rows[i].Ends = "in " + page.Span(o.Until.Sub(now))
-			rows[i].At = page.Instant(o.Until)
-		}
-		if canEdit && k.Status == policy.Active {
-			rows[i].End = d.keyPath(k) + "/end"
-			rows[i].Edit = d.keyPath(k) + "/limits"
-		}
+	if canEdit && k.Status == policy.Active {
+		cell.End = d.keyPath(k) + "/end"
 	}
-	return rows
+	return cell
 }

@@ -56,9 +56,9 @@ func TestOverride(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(
 		t, http.StatusOK, "Reason: launch.", "Shadow:", "shadow</span>", "override</span>",
 	)
-	s.Get("/overrides").Wants(
+	s.Get("/keys?state=overridden").Wants(
 		t, http.StatusOK, "10 per 10 seconds</del>", "50 per minute, in shadow mode</ins>", "launch",
-		"in 4 h",
+		"for 4 h more",
 	)
 	s.Post(
 		limitsPath,
@@ -119,7 +119,8 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// The list has the overrides that end soonest first, and those that ended last.
+// The list of overridden keys has a column with their overrides, from which an editor ends
+// one. The address of the page that had them leads there.
 func TestOverrides(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "a-ended", "b-endless", "c-late", "d-soon", "e-plain")
 	for name, until := range map[string]time.Time{
@@ -133,23 +134,44 @@ func TestOverrides(t *testing.T) {
 		})
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	body := s.Get("/overrides").Wants(
-		t, http.StatusOK, "ends soon", "ended", "never", `/keys/{d-soon}/end`,
-	).Body
-	last := -1
-	for _, name := range []string{"d-soon", "c-late", "b-endless", "a-ended"} {
-		at := strings.Index(body, "of "+name)
-		if at < last {
-			t.Errorf("%s is listed too early", name)
+	to := s.Get("/overrides").Wants(t, http.StatusMovedPermanently).Header.Get("Location")
+	body := s.Get(to).Wants(t, http.StatusOK).Body
+	for name, want := range map[string]string{
+		"a-ended": "override ended", "b-endless": ">override</span>", "c-late": "for 4 d",
+		"d-soon": "for 1 h more",
+	} {
+		row := tableRow(body, name)
+		for _, part := range []string{want, "10 per 10 seconds</del>", "9 per minute</ins>", "of " + name,
+			"/keys/{" + name + "}/end"} {
+			if !strings.Contains(row, part) {
+				t.Errorf("%s: got %s, want %s", name, row, part)
+			}
 		}
-		last = at
 	}
 	if strings.Contains(body, "e-plain") {
 		t.Error("the list has a key without an override")
+	}
+	if all := s.Get("/keys").Wants(t, http.StatusOK, "e-plain", "override ended").Body; strings.Contains(
+		all, "<ins>") {
+		t.Error("the list of all keys has the column of overrides")
 	}
 	s.Post("/keys/{d-soon}/end", fields("version", "2")).Wants(t, http.StatusSeeOther)
 	if keys.Key("d-soon").Override != nil {
 		t.Error("the key still has the ended override")
 	}
-	s.Get("/keys?state=overridden").Wants(t, http.StatusOK, "c-late", "override ended")
+	s.Get("/keys?state=overridden&q=d-").Wants(t, http.StatusOK, "No key matches all filters.")
+	for _, name := range []string{"a-ended", "b-endless", "c-late"} {
+		keys.UpdateKey(name, func(k *policy.Key) { k.Override = nil })
+	}
+	s.Get("/keys?state=overridden").Wants(t, http.StatusOK, "No overrides")
+}
+
+// tableRow returns the part of a list of keys that has the row of a key.
+func tableRow(body, name string) string {
+	for part := range strings.SplitSeq(body, "<tbody") {
+		if strings.Contains(part, "<bdi>"+name+"</bdi>") {
+			return part
+		}
+	}
+	return ""
 }

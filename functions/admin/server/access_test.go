@@ -79,7 +79,7 @@ var requests = map[string][3]int{
 	"GET /groups/{name}":                     {login, 404, 404},
 	"GET /groups/{name}/reset":               {login, 403, 404},
 	"POST /groups/{name}/reset":              {login, 403, 404},
-	"GET /overrides":                         {login, 200, 200},
+	"GET /overrides":                         {login, 301, 301},
 	"GET /denials":                           {login, 200, 200},
 	"GET /denials.csv":                       {login, 200, 200},
 	"GET /api/v1/denials":                    {401, 200, 200},
@@ -295,8 +295,8 @@ func TestUnknownPathsWithoutSession(t *testing.T) {
 // Pages offer no change to a viewer.
 func TestViewerSeesNoEdit(t *testing.T) {
 	s := sitetest.New(t).LoginAs(sitetest.Viewer)
-	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/overrides", "/audit",
-		"/explain?key={acme}", "/settings"} {
+	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/keys?state=overridden",
+		"/audit", "/explain?key={acme}", "/settings"} {
 		body := s.Get(path).Wants(t, http.StatusOK, "viewer").Body
 		for _, control := range []string{
 			"Override limits", "/limits", "/settings/tokens", "Create token", "/revert", "Create a",
@@ -323,7 +323,7 @@ func TestUnknownPagesAndMethods(t *testing.T) {
 	s.Get("/keys/ZZZZZZZZZZZZ").Wants(t, http.StatusNotFound, "Key not found")
 	s.Get("/keys/%7Btag%7D").Wants(t, http.StatusNotFound, "Key not found")
 	s.Get("/keys/"+strings.Repeat("A", 5000)).Wants(t, http.StatusNotFound, "Key not found")
-	got := s.Post("/overrides", nil).Wants(t, http.StatusMethodNotAllowed)
+	got := s.Post("/explain", nil).Wants(t, http.StatusMethodNotAllowed)
 	if allow := got.Header.Get("Allow"); allow != "GET, HEAD" {
 		t.Errorf("got Allow %q, want GET, HEAD", allow)
 	}

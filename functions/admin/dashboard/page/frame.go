@@ -92,7 +92,6 @@ var mainPages = []struct{ path, text string }{
 	{"/denials", "Denials"},
 	{"/alerts", "Alerts"},
 	{"/policies", "Policies"},
-	{"/overrides", "Overrides"},
 	{"/audit", "Audit"},
 	{"/explain", "Explain"},
 	{"/simulate", "Simulate"},
