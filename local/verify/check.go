@@ -6,47 +6,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-
-	"tidegate/docs"
 )
 
-// row is one expectation: a point that AWS does not document, or that an account may
-// configure differently. docs/verify.md has its text. checks has its probe and its check.
-type row struct {
-	id       string
-	what     string // what is checked
-	expected string
-	advice   string // what to do after a difference
-	probe    *probe // nil if a person must check the row
-	check    check
-}
-
-// rows are all rows, in the order of the report.
-var rows = readRows(docs.Verify)
-
-// readRows reads the rows from the page's tables. It panics if a row does not have six
-// columns.
-func readRows(page string) []row {
-	var table []row
-	for line := range strings.Lines(page) {
-		if !strings.HasPrefix(line, "| `") {
-			continue
-		}
-		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00"), " | ")
-		if len(cells) != 6 {
-			panic(fmt.Sprintf("docs/verify.md: %d columns, want 6: %s", len(cells), line))
-		}
-		for i := range cells {
-			cells[i] = strings.ReplaceAll(strings.Trim(cells[i], "| "), "\x00", "|")
-		}
-		id := strings.Trim(cells[0], "`")
-		table = append(table, row{id, cells[1], cells[4], cells[5], checks[id].probe, checks[id].check})
-	}
-	return table
-}
-
 // byHand is the reason for skipping rows without a probe.
-const byHand = "by hand: see docs/verify.md"
+const byHand = "by hand: see -list"
 
 // judge checks the row with its probe's evidence.
 func (r row) judge(seen map[*probe]evidence) outcome {

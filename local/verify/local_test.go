@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,6 +26,9 @@ import (
 	"tidegate/functions/admin/auth/token"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/store"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/tier"
@@ -57,17 +61,17 @@ func TestMain(m *testing.M) {
 
 var started atomic.Bool
 
-// site has the addresses and keys of a running program of ./scripts/run.
+// site has the addresses of a running program of ./scripts/run.
 type site struct {
-	REST  string            `json:"rest"`
-	HTTP  string            `json:"http"`
-	Admin string            `json:"admin"`
-	Keys  map[string]string `json:"keys"`
+	REST  string `json:"rest"`
+	HTTP  string `json:"http"`
+	Admin string `json:"admin"`
+	key   string // of a plan of 5 per second
 	token string
 }
 
 // startLocal runs the gateways on a new Valkey server until the test ends.
-func startLocal(t *testing.T, flags ...string) site {
+func startLocal(t *testing.T, flags ...string) *site {
 	t.Helper()
 	tier.Two(t, "waits for windows of 10 s")
 	valkey := valkeytest.Start(t)
@@ -77,8 +81,8 @@ func startLocal(t *testing.T, flags ...string) site {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { g.stop(t) })
-	s.token = machineToken(t, valkey)
-	return s
+	s.prepare(t, valkey)
+	return &s
 }
 
 // gateways is a running program of ./scripts/run.
@@ -141,18 +145,8 @@ func (g *gateways) stop(t *testing.T) {
 	}
 }
 
-// start returns at once, with the program's output, if the program ends before it is
-// ready.
-func TestGatewaysThatEnd(t *testing.T) {
-	t.Parallel()
-	g := &gateways{}
-	const why = "exit status 2\nrun: -http-deny 429: must be"
-	if _, err := g.start(t, "-http-deny", "429"); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("got %v, want %q", err, why)
-	}
-}
-
-func machineToken(t *testing.T, url string) string {
+// prepare creates the key and a machine token.
+func (s *site) prepare(t *testing.T, url string) {
 	t.Helper()
 	client, err := store.Open(t.Context(), url,
 		store.Options{Dial: waiting.Timeout, Write: waiting.Timeout})
@@ -160,32 +154,47 @@ func machineToken(t *testing.T, url string) string {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	tokens := token.NewStore(client, apikey.Pepper(localPepper))
-	_, secret, err := tokens.Create(t.Context(), token.New{
-		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour),
-		By: audit.Actor{Kind: "system", Name: "test"},
+	by := audit.Actor{Kind: "system", Name: "test"}
+	_, secret, err := token.NewStore(client, apikey.Pepper(localPepper)).Create(t.Context(), token.New{
+		Name: "verify", Scope: token.Write, Expires: time.Now().Add(time.Hour), By: by,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return secret.Reveal()
+	s.token = secret.Reveal()
+	keys := registry.NewStore(client, apikey.Pepper(localPepper))
+	set, err := keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.Plans = append(set.Plans, policy.Plan{Name: "second",
+		Limits: []limiter.Limit{{Requests: minRequests, Window: time.Second}}})
+	if _, err := keys.SaveSet(t.Context(), *set, registry.Edit{By: by}); err != nil {
+		t.Fatal(err)
+	}
+	_, key, err := keys.Create(t.Context(), policy.NewKey{Name: "verify", Env: "test", Plan: "second"},
+		registry.Edit{By: by})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.key = key.Reveal()
 }
 
 // run runs verify on the addresses of the REST API, the HTTP API and the dashboard.
-func (s site) run(t *testing.T, addresses [3]string) (out string, r *report, code int) {
+func (s *site) run(t *testing.T, addresses [3]string) (progress string, r *report, code int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
-	var table, progress bytes.Buffer
+	var table, plan bytes.Buffer
 	code = run(t.Context(), []string{"-rest", addresses[0], "-http", addresses[1], "-dashboard", addresses[2],
 		"-json", file},
 		func(name string) string {
-			return map[string]string{keyVariable: s.Keys["free"], tokenVariable: s.token}[name]
-		}, &table, &progress)
+			return map[string]string{keyVariable: s.key, tokenVariable: s.token}[name]
+		}, &table, &plan)
 	if code == badUsage {
-		t.Fatal(progress.String())
+		t.Fatal(plan.String())
 	}
-	t.Logf("%s%s", &progress, &table)
-	return table.String(), readReport(t, file), code
+	t.Logf("%s%s", &plan, &table)
+	return plan.String(), readReport(t, file), code
 }
 
 // notLocal reports whether a row needs AWS or a person.
@@ -194,12 +203,38 @@ func notLocal(id string) bool {
 	return p == nil || p.needs&(needThrottle|needAWS) != 0
 }
 
+// proxy returns the URL of a proxy to an address that notes the calls which are no GET, and
+// changes the answers.
+func proxy(t *testing.T, address string, note func(string), change func(*http.Response)) string {
+	t.Helper()
+	target, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			if r.In.Method != http.MethodGet {
+				note(r.In.Method + " " + path.Base(r.In.URL.Path))
+			}
+		},
+		ModifyResponse: func(r *http.Response) error { change(r); return nil },
+	})
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
 // The gateways of ./scripts/run, with the built functions behind them, meet this
-// repository's expectations of AWS.
+// repository's expectations of AWS. verify makes at most as many calls as it announces,
+// and changes only an override of the key.
 func TestLocalGateways(t *testing.T) {
 	t.Parallel()
 	s := startLocal(t)
-	_, r, code := s.run(t, [3]string{s.REST, s.HTTP, s.Admin})
+	var changes []string // no two calls other than GET are made at the same time
+	note := func(call string) { changes = append(changes, call) }
+	same := func(*http.Response) {}
+	progress, r, code := s.run(t, [3]string{proxy(t, s.REST, note, same), proxy(t, s.HTTP, note, same),
+		proxy(t, s.Admin, note, same)})
 	if code != allAsExpected {
 		t.Errorf("got exit status %d, %q differ, want none", code, r.with(differs))
 	}
@@ -209,61 +244,46 @@ func TestLocalGateways(t *testing.T) {
 			t.Errorf("%s: got %s %s, want skipped: %t", row.ID, row.Verdict, row.Reason, skips)
 		}
 	}
-}
-
-// With CORS off, the rows about browsers differ, and no others.
-func TestLocalGatewaysWithoutCORS(t *testing.T) {
-	t.Parallel()
-	s := startLocal(t, "-cors-origin", "none", "-http-deny", "context")
-	out, r, _ := s.run(t, [3]string{s.REST, s.HTTP, s.Admin})
-	want := []string{
-		"rest-401-cors", "rest-preflight", "rest-429-cors", "http-preflight", "http-cors", "http-429-cors",
+	var most int64
+	if _, err := fmt.Sscanf(progress, "verify makes at most %d", &most); err != nil || r.Calls > most ||
+		r.Calls == 0 {
+		t.Errorf("got %d calls, announced at most %d, %v", r.Calls, most, err)
 	}
-	if got := r.with(differs); !slices.Equal(got, want) {
-		t.Errorf("got differences %q, want %q\n%s", got, want, out)
+	if want := []string{"OPTIONS verify", "OPTIONS verify", "PUT override",
+		"DELETE override"}; !slices.Equal(changes, want) {
+		t.Errorf("got %q, want %q", changes, want)
 	}
 }
 
-// proxy returns the URL of a proxy to an address that changes the answers.
-func proxy(t *testing.T, address string, change func(*http.Response)) string {
-	t.Helper()
-	target, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		ModifyResponse: func(r *http.Response) error { change(r); return nil },
-	}
-	server := httptest.NewServer(p)
-	t.Cleanup(server.Close)
-	return server.URL
-}
-
-// Three faults in front of the built functions: the 429 loses a header, denials of the
-// HTTP API lose their type, and cookies are not Secure. Only the rows on them differ.
+// Without CORS and with three faults in front of the built functions only the rows on them
+// differ: the 429 loses a header, denials of the HTTP API lose their type, and cookies are
+// not Secure.
 func TestLocalGatewaysWithFaults(t *testing.T) {
 	t.Parallel()
-	s := startLocal(t, "-http-deny", "context")
-	rest := proxy(t, s.REST, func(r *http.Response) {
+	s := startLocal(t, "-cors-origin", "none", "-http-deny", "context")
+	quiet := func(string) {}
+	rest := proxy(t, s.REST, quiet, func(r *http.Response) {
 		if r.StatusCode == tooMany {
 			r.Header.Del("RateLimit")
 		}
 	})
-	api := proxy(t, s.HTTP, func(r *http.Response) {
+	api := proxy(t, s.HTTP, quiet, func(r *http.Response) {
 		if r.StatusCode == tooMany {
 			r.Header.Set("Content-Type", "text/plain")
 		}
 	})
-	dashboard := proxy(t, s.Admin, func(r *http.Response) {
+	dashboard := proxy(t, s.Admin, quiet, func(r *http.Response) {
 		for i, cookie := range r.Header["Set-Cookie"] {
 			r.Header["Set-Cookie"][i] = strings.Replace(cookie, "; Secure", "", 1)
 		}
 	})
-	out, r, code := s.run(t, [3]string{rest, api, dashboard})
-	if want := []string{"rest-429-ratelimit", "http-429-body", "dash-cookie"}; code != somethingDiffers ||
-		!slices.Equal(r.with(differs), want) {
-		t.Errorf("got exit status %d, differences %q, want %q\n%s", code, r.with(differs), want, out)
+	_, r, code := s.run(t, [3]string{rest, api, dashboard})
+	want := []string{
+		"rest-401-cors", "rest-preflight", "rest-429-ratelimit", "rest-429-cors", "http-preflight",
+		"http-cors", "http-429-body", "http-429-cors", "dash-cookie",
+	}
+	if code != somethingDiffers || !slices.Equal(r.with(differs), want) {
+		t.Errorf("got exit status %d, differences %q, want %q", code, r.with(differs), want)
 	}
 	for _, row := range r.Rows {
 		if (row.Verdict == skipped) != notLocal(row.ID) {

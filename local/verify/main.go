@@ -1,6 +1,6 @@
 // Command verify calls a deployment of Tidegate and reports where AWS, or the account's
 // configuration, differs from this repository's expectations. It reads the text of every
-// row from the tables of docs/verify.md. ./scripts/verify builds it and passes on its
+// row from rows.md, and -list prints them. ./scripts/verify builds it and passes on its
 // flags.
 package main
 
@@ -44,6 +44,10 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 		_, _ = io.WriteString(out, usage())
 		return allAsExpected
 	}
+	if err == nil && o.list {
+		list(out)
+		return allAsExpected
+	}
 	aws := findAWS()
 	if err == nil {
 		err = o.complete(ctx, aws)
@@ -66,7 +70,7 @@ func verify(ctx context.Context, s *session, out, errOut io.Writer) int {
 		return somethingDiffers
 	}
 	r.print(out)
-	if err := r.write(s.options, s.secrets()); err != nil {
+	if err := r.write(s.json, s.secrets()); err != nil {
 		_, _ = fmt.Fprintf(errOut, "verify: %v\n", err)
 		return somethingDiffers
 	}
@@ -82,7 +86,8 @@ type options struct {
 	key, token            string
 	outputs, stack        string
 	throttle              bool
-	markdown, json        string
+	json                  string
+	list                  bool
 }
 
 // Environment variables for the secrets. Other users can see the arguments of a process,
@@ -107,8 +112,8 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.stack, "stack", "", "`name` of the stack, for the rows that need the AWS CLI")
 	f.BoolVar(&o.throttle, "throttle", false,
 		"also make bursts of 1,000 and 100 calls, to check the throttles of API Gateway")
-	f.StringVar(&o.markdown, "markdown", "", "`file` for the table as Markdown")
 	f.StringVar(&o.json, "json", "", "`file` for the table as JSON")
+	f.BoolVar(&o.list, "list", false, "print every row, and check nothing")
 	return f
 }
 
@@ -145,10 +150,8 @@ func (o *options) validate() error {
 			return fmt.Errorf("%s: must be up to %d visible ASCII characters", name, maxSecret)
 		}
 	}
-	for name, file := range map[string]string{"-markdown": o.markdown, "-json": o.json} {
-		if info, err := os.Stat(filepath.Dir(file)); file != "" && (err != nil || !info.IsDir()) {
-			return fmt.Errorf("%s %s: its folder does not exist", name, file)
-		}
+	if info, err := os.Stat(filepath.Dir(o.json)); err != nil || !info.IsDir() {
+		return fmt.Errorf("-json %s: its folder does not exist", o.json)
 	}
 	return nil
 }
@@ -265,7 +268,7 @@ func usage() string {
 	f := o.flags()
 	f.SetOutput(&text)
 	text.WriteString(`Checks whether AWS behaves as this repository expects, with a deployment of Tidegate.
-docs/verify.md lists every row.
+-list prints every row.
 
 Usage: ./scripts/verify -rest URL -http URL -dashboard URL -key KEY [flags]
 

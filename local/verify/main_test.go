@@ -6,13 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func readReport(t *testing.T, file string) *report {
@@ -39,73 +41,115 @@ func (r *report) with(v verdict) []string {
 	return ids
 }
 
-// A deployment as expected passes every row that a program can check.
-func TestAsExpected(t *testing.T) {
-	f := newFake()
-	out, progress, r, code := f.verify(t, fakeOptions())
-	if code != allAsExpected || r.Differs != 0 {
-		t.Fatalf("exit status %d\n%s", code, out)
-	}
-	var hand []string
-	for _, row := range rows {
-		if row.probe == nil {
-			hand = append(hand, row.id)
+// Every row has a text in each column and an id of its own. It has a probe among probes
+// and a check, or neither if a person checks it. Every check has a row.
+func TestRows(t *testing.T) {
+	known := map[string]bool{}
+	for _, r := range rows {
+		for _, text := range []string{r.id, r.what, r.source, r.how, r.expected, r.advice} {
+			if text == "" || strings.HasPrefix(text, "|") || known[r.id] {
+				t.Errorf("got %+v, want an id of its own and a text in each column", r)
+			}
+		}
+		known[r.id] = true
+		if byHand := strings.HasPrefix(r.id, "hand-"); (r.check == nil) != byHand ||
+			slices.Contains(probes, r.probe) == byHand {
+			t.Errorf("%s: want a probe and a check, or neither for a row by hand", r.id)
 		}
 	}
-	if got := r.with(skipped); !slices.Equal(got, hand) {
-		t.Errorf("skipped: %q, want %q", got, hand)
-	}
-	if r.Calls == 0 || !strings.Contains(out, r.summary()) ||
-		!strings.Contains(progress, "verify makes at most") {
-		t.Errorf("want the plan and the summary in:\n%s\n%s", progress, out)
-	}
-	if f.overridden {
-		t.Error("got an override in force at the end, want none")
-	}
-}
-
-// verify makes at most as many calls as it announces.
-func TestPlanBoundsTheCalls(t *testing.T) {
-	f := newFake()
-	_, progress, r, _ := f.verify(t, fakeOptions())
-	_, text, _ := strings.Cut(progress, "at most ")
-	text, _, _ = strings.Cut(text, " ")
-	most, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || r.Calls > most {
-		t.Errorf("got %d calls, announced at most %q", r.Calls, text)
-	}
-}
-
-// Without a token verify sends only GET requests and preflights. With a token it changes
-// only the override.
-func TestOnlyReads(t *testing.T) {
-	f, o := newFake(), fakeOptions()
-	f.verify(t, o)
-	override := "/limits/api/v1/keys/key-id/override"
-	want := []string{"OPTIONS /prod/verify", "OPTIONS /verify", "PUT " + override, "DELETE " + override}
-	if !slices.Equal(f.methods, want) {
-		t.Errorf("got %q, want %q", f.methods, want)
-	}
-	for _, command := range f.ran {
-		verb, _, _ := strings.Cut(command[1], "-")
-		if !slices.Contains([]string{"describe", "get", "list", "filter"}, verb) {
-			t.Errorf("got command aws %q, want one that only reads", command)
-		}
-		if !slices.Equal(command[len(command)-2:], []string{"--region", "eu-west-1"}) {
-			t.Errorf("got command aws %q, want the API's region", command)
+	for id := range checks {
+		if !known[id] {
+			t.Errorf("want row %s in rows.md", id)
 		}
 	}
-	commands := 0
 	for _, p := range probes {
-		commands += p.commands
+		if !slices.ContainsFunc(rows, func(r row) bool { return r.probe == p }) {
+			t.Errorf("probe %q: want a row that uses it", p.what)
+		}
 	}
-	if len(f.ran) != commands || commands == 0 {
-		t.Errorf("got %d commands, want %d", len(f.ran), commands)
+	var out, errOut bytes.Buffer
+	if code := run(t.Context(), []string{"-list"}, environment(), &out, &errOut); code != allAsExpected ||
+		strings.Count(out.String(), "\n\n") != len(rows) || errOut.Len() > 0 {
+		t.Errorf("-list: got exit status %d, want %d and all rows: %s%s", code, allAsExpected, &out, &errOut)
 	}
-	f, o.token = newFake(), ""
-	f.verify(t, o)
-	if want := []string{"OPTIONS /prod/verify", "OPTIONS /verify"}; !slices.Equal(f.methods, want) {
-		t.Errorf("without a token: got %q, want %q", f.methods, want)
+}
+
+// A row is skipped with the reason if its needs are not met.
+func TestSkips(t *testing.T) {
+	s := newSession(options{}, nil)
+	for need, reason := range map[need]string{
+		needREST: "-rest is not set", needHTTP: "-http is not set", needDashboard: "-dashboard is not set",
+		needToken: "-token is not set", needThrottle: "-throttle is not set", needAWS: "the stack is unknown",
+		needRESTID: "not a URL of execute-api", needHTTPID: "not a URL of execute-api",
+	} {
+		if got := s.missing(need); !strings.Contains(got, reason) {
+			t.Errorf("got %q, want %q", got, reason)
+		}
+	}
+	const tooLarge = "the key's limit is 1000 per 10s"
+	if got := (quota{1000, 10 * time.Second}).reason(); !strings.Contains(got, tooLarge) {
+		t.Errorf("got %q, want %q", got, tooLarge)
+	}
+	e := evidence{answers: []answer{{status: http.StatusForbidden}}}
+	if o := onTrue429(retryAfter)(e); o.verdict != skipped ||
+		!strings.Contains(o.seen, "httpApiDeny=context") {
+		t.Errorf("denials of an HTTP API are 403: got %+v", o)
+	}
+}
+
+// What commands of the AWS CLI print passes if it is as expected, and else differs.
+func TestAWSOutputs(t *testing.T) {
+	const header = `"gatewayresponse.header.`
+	for id, c := range map[string]struct{ good, bad string }{
+		"stack":      {`"UPDATE_COMPLETE"`, `"UPDATE_ROLLBACK_COMPLETE"`},
+		"cache-user": {`"active"`, `"modifying"`},
+		"pepper":     {`"` + strings.Repeat("aB3d", 16) + `"`, `"{{resolve:secretsmanager:x}}"`},
+		"log-key":    {`[["/tidegate/dev/check", "arn:aws:kms:key"]]`, `[["/tidegate/dev/check", null]]`},
+		"log-lines": {`["{\"msg\":\"REPORT of nothing\"}"]`,
+			`["{\"time\":\"now\",\"type\":\"platform.start\"}"]`},
+		"rest-authorizer": {`[{"ttl": 0, "source": ""}]`, `[{"ttl": 300, "source": ""}]`},
+		"http-authorizer": {`[{"ttl": 0, "source": []}]`, `[{"ttl": 0, "source": ["$request.header.X-Api-Key"]}]`},
+		"rest-gateway-response": {`{` + header + `Retry-After": "context.authorizer.retryAfter",` +
+			header + `RateLimit": "context.authorizer.rateLimit",` +
+			header + `RateLimit-Policy": "context.authorizer.rateLimitPolicy"}`, `{}`},
+		"usage-plan": {`["Starting authorizer: a for request: 0-a", "Verifying Usage Plan for request: 0-a"]`,
+			`["Verifying Usage Plan for request: 0-a", "Starting authorizer: a for request: 0-a"]`},
+		"cache-metric": {`[["clusterId", "tidegate-dev"]]`, `[["CacheName", "tidegate-dev"]]`},
+		"alarm":        {`"OK"`, `"ALARM"`},
+	} {
+		for output, want := range map[string]verdict{c.good: ok, c.bad: differs} {
+			if o := checks[id].check(evidence{output: output}); o.verdict != want {
+				t.Errorf("%s: got %+v for %s, want %s", id, o, output, want)
+			}
+		}
+	}
+}
+
+// The AWS CLI gets commands that only read, with the API's region. A missing log group
+// skips its row.
+func TestAWSCommands(t *testing.T) {
+	ran := 0
+	const rest = "https://rest123.execute-api.eu-west-1.amazonaws.com/prod"
+	s := newSession(options{stack: "tidegate-dev", rest: rest},
+		func(_ context.Context, args ...string) ([]byte, error) {
+			ran++
+			verb, _, _ := strings.Cut(args[1], "-")
+			if !slices.Contains([]string{"describe", "get", "list", "filter"}, verb) ||
+				!slices.Equal(args[len(args)-2:], []string{"--region", "eu-west-1"}) {
+				t.Errorf("got command aws %q, want one that only reads, in the API's region", args)
+			}
+			return nil, errors.New("ResourceNotFoundException")
+		})
+	for _, p := range probes {
+		if p.commands > 0 {
+			p.run(t.Context(), s)
+		}
+	}
+	if ran < 10 {
+		t.Errorf("%d commands ran", ran)
+	}
+	if e := awsUsagePlan.run(t.Context(), s); !strings.Contains(e.reason, "writes no execution log") {
+		t.Errorf("got %+v, want the reason", e)
 	}
 }
 
@@ -114,25 +158,26 @@ func TestOnlyReads(t *testing.T) {
 func TestOverrideIsRemoved(t *testing.T) {
 	for _, end := range []string{"a failed call", "an interrupt"} {
 		t.Run(end, func(t *testing.T) {
-			f := newFake()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s := newSession(fakeOptions(), f.aws)
-			s.client.Transport, s.keyID = f, "key-id"
-			f.tamper = func(f *fake, r *http.Request, a *fakeAnswer) {
-				if f.overridden && strings.HasPrefix(r.URL.Path, "/prod") {
-					a.err = errors.New("the network is unavailable")
+			var edits []string
+			server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				switch {
+				case r.Method != http.MethodGet:
+					edits = append(edits, r.Method)
+				case r.URL.Path == "/verify" && len(edits) == 1:
 					if end == "an interrupt" {
 						cancel()
 					}
+					panic(http.ErrAbortHandler)
 				}
-			}
+			}))
+			defer server.Close()
+			s := newSession(options{rest: server.URL, dashboard: server.URL, token: "t"}, nil)
+			s.keyID = "key-id"
 			editLimits(ctx, s)
-			if f.overridden || !slices.ContainsFunc(f.methods, func(m string) bool {
-				return strings.HasPrefix(m, "PUT")
-			}) {
-				t.Errorf("got override in force: %t after %q, want it set and removed", f.overridden,
-					f.methods)
+			if want := []string{http.MethodPut, http.MethodDelete}; !slices.Equal(edits, want) {
+				t.Errorf("got edits %q, want %q", edits, want)
 			}
 		})
 	}
@@ -140,54 +185,31 @@ func TestOverrideIsRemoved(t *testing.T) {
 
 // Neither the key nor the token is in any output, whatever an API echoes.
 func TestSecretsAreNotShown(t *testing.T) {
-	f, o := newFake(), fakeOptions()
-	f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
-		a.body = "your key " + r.Header.Get("X-Api-Key") + " " + r.Header.Get("Authorization") + a.body
-		a.set("Retry-After", fakeKey, "Location", fakeToken)
-	}
-	f.commands["lambda get-function-configuration"] = `"{{resolve:secretsmanager:` + fakePep + `"`
-	dir := t.TempDir()
-	o.markdown = filepath.Join(dir, "report.md")
-	out, progress, r, code := f.verify(t, o)
-	written, err := os.ReadFile(o.markdown)
+	const key, token = "tg_live_the-key", "tga_the-token"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", token)
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, key+" "+r.Header.Get("Authorization"))
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "report.json")
+	var out, progress bytes.Buffer
+	s := newSession(options{rest: server.URL, http: server.URL, dashboard: server.URL, key: key, token: token,
+		json: file}, nil)
+	s.sleep = func(context.Context, time.Duration) {}
+	code := verify(t.Context(), s, &out, &progress)
+	written, err := os.ReadFile(file)
 	if err != nil || code != somethingDiffers {
 		t.Fatalf("exit status %d, %v", code, err)
 	}
-	text, _ := json.Marshal(r)
-	for name, shown := range map[string]string{"table": out, "progress": progress,
-		"Markdown": string(written), "JSON": string(text)} {
-		for _, secret := range []string{fakeKey, fakeToken, fakePep} {
-			if strings.Contains(shown, secret) {
-				t.Errorf("got the secret %s in %s", secret, name)
-			}
+	for name, shown := range map[string]string{"table": out.String(), "progress": progress.String(),
+		"JSON": string(written)} {
+		if strings.Contains(shown, key) || strings.Contains(shown, token) {
+			t.Errorf("got a secret in the %s:\n%s", name, shown)
 		}
 	}
-	if !strings.Contains(out, "[secret]") {
-		t.Errorf("want [secret] in the output, or the test proves nothing:\n%s", out)
-	}
-}
-
-// The Markdown file has a line for each row, with six cells.
-func TestMarkdown(t *testing.T) {
-	f, o := newFake(), fakeOptions()
-	f.tamper = func(_ *fake, _ *http.Request, a *fakeAnswer) { a.header.Set("RateLimit-Policy", "a | b") }
-	o.markdown = filepath.Join(t.TempDir(), "report.md")
-	f.verify(t, o)
-	text, err := os.ReadFile(o.markdown)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := 0
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "| ") {
-			lines++
-			if n := strings.Count(strings.ReplaceAll(line, `\|`, ""), "|"); n != 7 {
-				t.Errorf("got %d bars, want 7 in %s", n, line)
-			}
-		}
-	}
-	if lines != len(rows)+1 {
-		t.Errorf("got %d lines, want a head and %d rows", lines, len(rows))
+	if !strings.Contains(out.String(), "[secret]") {
+		t.Errorf("want [secret] in the output, or the test proves nothing:\n%s", &out)
 	}
 }
 
@@ -195,63 +217,10 @@ func TestMarkdown(t *testing.T) {
 func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	f := newFake()
-	s := newSession(fakeOptions(), f.aws)
-	s.client.Transport = f
 	var out, progress bytes.Buffer
-	if code := verify(ctx, s, &out, &progress); code != somethingDiffers ||
-		!strings.Contains(progress.String(), "interrupted") || out.Len() > 0 {
+	code := verify(ctx, newSession(options{rest: "http://127.0.0.1:1"}, nil), &out, &progress)
+	if code != somethingDiffers || !strings.Contains(progress.String(), "interrupted") || out.Len() > 0 {
 		t.Errorf("got exit status %d, want %d: %s%s", code, somethingDiffers, &progress, &out)
-	}
-}
-
-// Rows whose needs are not met are skipped with the reason.
-func TestSkips(t *testing.T) {
-	for _, c := range []struct {
-		name, row, reason string
-		change            func(*options, *fake)
-	}{
-		{"no REST API", "rest-allowed", "-rest is not set", func(o *options, _ *fake) { o.rest = "" }},
-		{"no HTTP API", "http-allowed", "-http is not set", func(o *options, _ *fake) { o.http = "" }},
-		{"no dashboard", "dash-login", "-dashboard is not set", func(o *options, _ *fake) {
-			o.dashboard, o.token = "", ""
-		}},
-		{"no token", "edit-acts", "-token is not set", func(o *options, _ *fake) { o.token = "" }},
-		{"no throttle", "throttle-rest", "-throttle is not set", func(o *options, _ *fake) {
-			o.throttle = false
-		}},
-		{"no stack", "stack", "the stack is unknown", func(o *options, _ *fake) { o.stack = "" }},
-		{"denials of an HTTP API are 403", "http-429-body", "-c httpApiDeny=context",
-			func(_ *options, f *fake) { f.true429 = false }},
-		{"a large limit", "rest-429", "the key's limit is 1000 per 10s", func(_ *options, f *fake) {
-			f.limit = 1000
-		}},
-		{"no execution log", "usage-plan", "writes no execution log", func(_ *options, f *fake) {
-			f.commands["execution log"] = notFound
-		}},
-		{"no step in the log", "usage-plan", "no request with both steps", func(_ *options, f *fake) {
-			f.commands["execution log"] = `[]`
-		}},
-		{"an override", "edit-ends", "the key has an override", func(_ *options, f *fake) {
-			f.tamper = func(_ *fake, r *http.Request, a *fakeAnswer) {
-				if strings.HasSuffix(r.URL.Path, "/keys/key-id") {
-					a.body = `{"override":{}}`
-				}
-			}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			f, o := newFake(), fakeOptions()
-			c.change(&o, f)
-			out, _, r, code := f.verify(t, o)
-			if code != allAsExpected {
-				t.Errorf("got exit status %d, want %d\n%s", code, allAsExpected, out)
-			}
-			i := slices.IndexFunc(r.Rows, func(row result) bool { return row.ID == c.row })
-			if row := r.Rows[i]; row.Verdict != skipped || !strings.Contains(row.Reason, c.reason) {
-				t.Errorf("got %+v, want it skipped with %q", row, c.reason)
-			}
-		})
 	}
 }
 
@@ -295,7 +264,7 @@ func TestBadUsage(t *testing.T) {
 		{"a token alone", "-token needs",
 			[]string{"-rest", "https://api.example", "-key", "k", "-token", "t"}},
 		{"a stack that is a flag", "-stack: must be", []string{"-stack", "--profile"}},
-		{"no folder", "-markdown", []string{"-markdown", "/no/folder/x.md"}},
+		{"no folder", "-json", []string{"-json", "/no/folder/x.json"}},
 		{"no outputs", "-outputs", []string{"-outputs", "/no/file"}},
 		{"outputs of two stacks", "set -stack to one of them", []string{"-outputs", two}},
 	} {

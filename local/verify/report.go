@@ -95,50 +95,14 @@ func fit(text string, width int) string {
 	return string([]rune(text)[:width-1]) + "…"
 }
 
-// markdown returns the table for a document.
-func (r *report) markdown() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "# Verification of %s\n\n%s\n\n", r.Began.Format("2006-01-02 15:04 MST"), r.summary())
-	for _, line := range []struct{ name, url string }{
-		{"REST API", r.REST}, {"HTTP API", r.HTTP}, {"dashboard", r.Dashboard},
-	} {
-		if line.url != "" {
-			fmt.Fprintf(&b, "- %s: %s\n", line.name, line.url)
-		}
-	}
-	b.WriteString("\n| row | what | expected | seen | verdict | what to do |\n|---|---|---|---|---|---|\n")
-	for _, row := range r.Rows {
-		last := row.Do
-		if row.Verdict == skipped {
-			last = row.Reason
-		}
-		tableLine(&b, row.ID, row.What, row.Expected, row.Seen, string(row.Verdict), last)
-	}
-	return b.String()
-}
-
-// tableLine writes a line of a Markdown table.
-func tableLine(b *strings.Builder, cells ...string) {
-	for _, cell := range cells {
-		cell = strings.Join(strings.Fields(strings.ReplaceAll(cell, "|", `\|`)), " ")
-		b.WriteString("| " + cell + " ")
-	}
-	b.WriteString("|\n")
-}
-
-// write writes the report to the requested files, without secrets.
-func (r *report) write(o options, secrets []string) error {
-	if o.markdown != "" {
-		if err := os.WriteFile(o.markdown, redact([]byte(r.markdown()), secrets), 0o644); err != nil {
-			return fmt.Errorf("-markdown: %w", err)
-		}
-	}
-	if o.json == "" {
+// write writes the report to the file of -json, without secrets.
+func (r *report) write(file string, secrets []string) error {
+	if file == "" {
 		return nil
 	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err == nil {
-		err = os.WriteFile(o.json, redact(append(text, '\n'), secrets), 0o644)
+		err = os.WriteFile(file, redact(append(text, '\n'), secrets), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("-json: %w", err)
