@@ -1,6 +1,6 @@
 //go:build unix
 
-// Command bench runs the benchmark named by its first argument: admin, check or scale.
+// Command bench runs the benchmark named by its first argument: check, pages or scale.
 // scripts/bench builds it and the programs that it measures. limiter, load and peers are
 // programs of their own.
 package main
@@ -14,16 +14,16 @@ import (
 	"os/signal"
 	"syscall"
 
-	"tidegate/local/bench/admin"
 	"tidegate/local/bench/check"
+	"tidegate/local/bench/pages"
 	"tidegate/local/bench/scale"
 )
 
 // benchmarks has the benchmarks by name. They print figures to out and progress to
 // errOut.
 var benchmarks = map[string]func(ctx context.Context, args []string, out, errOut io.Writer) error{
-	"admin": admin.Run,
 	"check": check.Run,
+	"pages": pages.Run,
 	"scale": scale.Run,
 }
 
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-var errName = errors.New("the first argument must be admin, check or scale")
+var errName = errors.New("the first argument must be check, pages or scale")
 
 func run(ctx context.Context, args []string) error {
 	if len(args) == 0 || benchmarks[args[0]] == nil {

@@ -38,6 +38,19 @@ type Config struct {
 	// never. Lambda ends idle environments after minutes.
 	Idle time.Duration
 	Log  io.Writer // gets the function's output line by line; nil drops it
+	// Report gets a report of each answered invocation, before its environment takes
+	// another one; nil drops it.
+	Report func(Report)
+}
+
+// Report has the instants of one invocation. The REPORT line of Lambda's log has the
+// times between them.
+type Report struct {
+	PID       int
+	Started   time.Time // start of the process
+	Delivered time.Time // delivery of the event
+	Answered  time.Time // arrival of the answer
+	Done      time.Time // the process asked for the next invocation
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -47,6 +60,9 @@ func (c Config) withDefaults() (Config, error) {
 	c.Memory = cmp.Or(c.Memory, 128)
 	if c.Log == nil {
 		c.Log = io.Discard
+	}
+	if c.Report == nil {
+		c.Report = func(Report) {}
 	}
 	if err := c.validate(); err != nil {
 		return c, err

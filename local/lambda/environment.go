@@ -24,6 +24,7 @@ type environment struct {
 	server  *http.Server
 	log     *lines
 	process *process.Process
+	started time.Time
 
 	idle      *time.Timer // of Config.Idle; nil before the first pause
 	idleSince time.Time
@@ -42,6 +43,7 @@ func spawn(c Config, logLock *sync.Mutex, answered func(*environment)) (*environ
 	cmd.Dir = filepath.Dir(c.Binary)
 	cmd.Env = c.environ(listener.Addr().String())
 	cmd.Stdout, cmd.Stderr = e.log, e.log
+	e.started = time.Now()
 	if e.process, err = process.Start(cmd); err != nil {
 		_ = listener.Close()
 		return nil, err
@@ -87,8 +89,10 @@ func (e *environment) run(inv *invocation) bool {
 	e.process.Thaw()
 	e.api.deliver(delivery{invocation: inv, deadline: time.Now().Add(e.config.Timeout)})
 	select {
-	case <-e.api.nextCalls:
+	case done := <-e.api.nextCalls:
 		e.freeze()
+		e.config.Report(Report{PID: e.process.PID(), Started: e.started, Delivered: inv.delivered,
+			Answered: inv.answered, Done: done})
 		return true
 	case <-timer.C:
 		inv.finish(outcome{err: &TimeoutError{After: e.config.Timeout}})

@@ -142,6 +142,25 @@ func TestFunctionReusesItsEnvironment(t *testing.T) {
 	}
 }
 
+// A report has the instants of its invocation in order, and the process is the one that
+// answered.
+func TestFunctionReports(t *testing.T) {
+	reports := make(chan lambda.Report, 2)
+	f := start(t, lambda.Config{Report: func(r lambda.Report) { reports <- r }})
+	for range cap(reports) {
+		began := time.Now()
+		pid := mustInvoke(t, f, event{}).PID
+		r := <-reports
+		if r.PID != pid {
+			t.Errorf("got process %d, want %d", r.PID, pid)
+		}
+		if !slices.IsSortedFunc([]time.Time{r.Started, r.Delivered, r.Answered, r.Done}, time.Time.Compare) ||
+			r.Delivered.Before(began) {
+			t.Errorf("got %+v, want instants in order, after %s", r, began)
+		}
+	}
+}
+
 // Invocations run in parallel up to the concurrency, each in its own process. One more
 // waits for a free process.
 func TestFunctionRunsInParallel(t *testing.T) {

@@ -34,11 +34,11 @@ const (
 // runtime in the order of the state machine.
 type runtimeAPI struct {
 	arn        string
-	deliveries chan delivery // to the waiting next; buffered
-	nextCalls  chan struct{} // gets one value for each call of next
-	initFailed chan error    // gets the error of init/error; buffered
-	answered   func()        // runs before the caller gets the answer
-	extended   atomic.Bool   // an internal extension registered, so the process gets SIGTERM
+	deliveries chan delivery  // to the waiting next; buffered
+	nextCalls  chan time.Time // gets the time of each call of next
+	initFailed chan error     // gets the error of init/error; buffered
+	answered   func()         // runs before the caller gets the answer
+	extended   atomic.Bool    // an internal extension registered, so the process gets SIGTERM
 
 	lock    sync.Mutex
 	state   state
@@ -54,7 +54,7 @@ func newRuntimeAPI(arn string, answered func()) *runtimeAPI {
 	return &runtimeAPI{
 		arn:        arn,
 		deliveries: make(chan delivery, 1),
-		nextCalls:  make(chan struct{}, 1),
+		nextCalls:  make(chan time.Time, 1),
 		initFailed: make(chan error, 1),
 		answered:   answered,
 	}
@@ -80,27 +80,32 @@ func (a *runtimeAPI) deliver(d delivery) {
 }
 
 func (a *runtimeAPI) next(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
 	if !a.move(ready, initialising, responded) {
 		refuse(w, http.StatusForbidden, "InvalidStateTransition", "next is not possible now")
 		return
 	}
-	a.nextCalls <- struct{}{}
+	a.nextCalls <- arrived
 	select {
 	case d := <-a.deliveries:
 		d.invocation.setHeaders(w.Header(), a.arn, d.deadline)
+		a.lock.Lock()
+		d.invocation.delivered = time.Now()
+		a.lock.Unlock()
 		_, _ = w.Write(d.invocation.payload)
 	case <-r.Context().Done():
 	}
 }
 
 func (a *runtimeAPI) response(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
 	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload+1))
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "InvalidRequest", "the response body is incomplete")
 		return
 	}
 	out := responseOutcome(body, r.Trailer)
-	if !a.answer(r.PathValue("id"), out) {
+	if !a.answer(r.PathValue("id"), arrived, out) {
 		refuse(w, http.StatusBadRequest, "InvalidRequestID", "no such invocation is running")
 		return
 	}
@@ -127,8 +132,10 @@ func responseOutcome(body []byte, trailer http.Header) outcome {
 }
 
 func (a *runtimeAPI) failure(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
 	body, err := io.ReadAll(io.LimitReader(r.Body, MaxPayload))
-	if err != nil || !a.answer(r.PathValue("id"), outcome{err: parseFunctionError(body)}) {
+	out := outcome{err: parseFunctionError(body)}
+	if err != nil || !a.answer(r.PathValue("id"), arrived, out) {
 		refuse(w, http.StatusBadRequest, "InvalidRequestID", "no such invocation is running")
 		return
 	}
@@ -167,7 +174,7 @@ func (a *runtimeAPI) register(w http.ResponseWriter, r *http.Request) {
 func (a *runtimeAPI) nextEvent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 // answer completes the running invocation if it has this id.
-func (a *runtimeAPI) answer(id string, out outcome) bool {
+func (a *runtimeAPI) answer(id string, arrived time.Time, out outcome) bool {
 	a.lock.Lock()
 	inv := a.current
 	if a.state != running || inv.id != id {
@@ -175,6 +182,7 @@ func (a *runtimeAPI) answer(id string, out outcome) bool {
 		return false
 	}
 	a.state, a.current = responded, nil
+	inv.answered = arrived
 	a.lock.Unlock()
 	a.answered()
 	inv.finish(out)
@@ -212,6 +220,8 @@ type invocation struct {
 	trace   string
 	payload []byte
 	result  chan outcome // buffered, since the caller may stop waiting
+
+	delivered, answered time.Time // under the lock of the runtimeAPI
 }
 
 type outcome struct {

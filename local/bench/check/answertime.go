@@ -10,7 +10,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/local/bench/figures"
-	"tidegate/local/bench/runtimeapi"
+	"tidegate/local/bench/harness"
 )
 
 // warmUp is the number of first calls, which are not counted.
@@ -19,7 +19,7 @@ const warmUp = 200
 // roundTrips measures calls one by one, in turns: a check, the same event at the echo
 // function, and a PING.
 func (b *bench) roundTrips(ctx context.Context) ([]figures.Figure, error) {
-	functions, err := runtimeapi.StartAll(ctx, b.checkFunction(), b.echoFunction())
+	functions, err := harness.OpenAll(b.checkFunction(), b.echoFunction())
 	if err != nil {
 		return nil, err
 	}
@@ -27,11 +27,11 @@ func (b *bench) roundTrips(ctx context.Context) ([]figures.Figure, error) {
 	var checks, echoes, pings []time.Duration
 	for i := range b.calls + warmUp {
 		event := b.events[i%callers]
-		check, _, err := functions[0].Invoke(event)
+		check, _, err := functions[0].Invoke(ctx, event)
 		if err != nil {
 			return nil, err
 		}
-		echo, _, err := functions[1].Invoke(event)
+		echo, _, err := functions[1].Invoke(ctx, event)
 		if err != nil {
 			return nil, err
 		}
@@ -40,7 +40,9 @@ func (b *bench) roundTrips(ctx context.Context) ([]figures.Figure, error) {
 			return nil, fmt.Errorf("ping: %w", err)
 		}
 		if ping := time.Since(began); i >= warmUp {
-			checks, echoes, pings = append(checks, check), append(echoes, echo), append(pings, ping)
+			checks = append(checks, harness.Took(check))
+			echoes = append(echoes, harness.Took(echo))
+			pings = append(pings, ping)
 		}
 	}
 	check, echo, ping := figures.Median(checks), figures.Median(echoes), figures.Median(pings)
@@ -84,22 +86,25 @@ func (b *bench) afterAnswers(ctx context.Context) ([]figures.Figure, error) {
 // timesAfterAnswers returns how long a new function continued to work after each of its
 // first answers.
 func (b *bench) timesAfterAnswers(ctx context.Context, calls int) ([]time.Duration, error) {
-	function, err := runtimeapi.Start(ctx, b.checkFunction())
+	function, err := harness.Open(b.checkFunction())
 	if err != nil {
 		return nil, err
 	}
 	defer function.Close()
-	for i := range calls + 1 { // the request for the next event ends the work after a call
-		if _, _, err := function.Invoke(b.events[i%callers]); err != nil {
+	var times []time.Duration
+	for i := range calls {
+		r, _, err := function.Invoke(ctx, b.events[i%callers])
+		if err != nil {
 			return nil, err
 		}
+		times = append(times, r.Done.Sub(r.Answered))
 	}
-	return function.TimesAfterAnswers()[:calls], nil
+	return times, nil
 }
 
 // coldStarts starts the check function and the echo function in turns.
 func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
-	times, err := runtimeapi.ColdStarts(ctx, b.starts, b.events, b.checkFunction(), b.echoFunction())
+	times, err := harness.ColdStarts(ctx, b.starts, b.events, b.checkFunction(), b.echoFunction())
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +120,7 @@ func (b *bench) coldStarts(ctx context.Context) ([]figures.Figure, error) {
 // the policies takes two round trips. The second call takes one, since the function has
 // just allowed the caller.
 func (b *bench) globalLimit(ctx context.Context) ([]figures.Figure, error) {
-	function, err := runtimeapi.Start(ctx, b.checkFunction())
+	function, err := harness.Open(b.checkFunction())
 	if err != nil {
 		return nil, err
 	}
@@ -125,16 +130,16 @@ func (b *bench) globalLimit(ctx context.Context) ([]figures.Figure, error) {
 		if err := b.forget(ctx); err != nil {
 			return nil, err
 		}
-		if _, _, err := function.Invoke(b.events[0]); err != nil { // reads the policies
+		if _, _, err := function.Invoke(ctx, b.events[0]); err != nil { // reads the policies
 			return nil, err
 		}
 		for _, event := range b.events[1:] {
 			for _, times := range []*[]time.Duration{&first, &known} {
-				took, _, err := function.Invoke(event)
+				r, _, err := function.Invoke(ctx, event)
 				if err != nil {
 					return nil, err
 				}
-				*times = append(*times, took)
+				*times = append(*times, harness.Took(r))
 			}
 		}
 	}

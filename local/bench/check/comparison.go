@@ -11,23 +11,22 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/local/bench/figures"
 	"tidegate/local/bench/harness"
-	"tidegate/local/bench/runtimeapi"
 )
 
 // credential is how the callers of a comparison identify themselves.
 type credential struct {
 	prefix string // of the names of figures, after "check."; "" for API keys
 	title  string
-	env    []string // of authorizers that accept this credential
+	env    map[string]string // of authorizers that accept this credential
 	events [][]byte
 }
 
@@ -59,24 +58,15 @@ func (b *bench) compareAll(ctx context.Context) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	load := figures.LoadAverage()
 	var all []figures.Figure
-	var comparisons []comparison
 	for _, c := range []credential{{"", "API key", nil, b.events}, {"jwt_", "JWT", issuer.env(), tokens}} {
 		compared, err := b.compare(ctx, c)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.title, err)
 		}
-		all, comparisons = append(all, compared.figures()...), append(comparisons, compared)
+		all = append(all, compared.figures()...)
 	}
-	if b.record == "" {
-		return all, nil
-	}
-	about, err := b.conditions(ctx, load)
-	if err != nil {
-		return nil, err
-	}
-	return all, record(b.record, about, comparisons)
+	return all, nil
 }
 
 // registerWithPeers stores the API keys for the peers' look-ups.
@@ -94,29 +84,26 @@ func (b *bench) registerWithPeers(ctx context.Context) error {
 }
 
 // authorizers returns the functions to compare, the check function first.
-func (b *bench) authorizers(c credential) ([]runtimeapi.Function, error) {
-	node, err := exec.LookPath("node")
-	if err != nil {
-		return nil, fmt.Errorf("node: %w", err)
+func (b *bench) authorizers(c credential) []harness.Function {
+	env := map[string]string{"REDIS_URL": strings.Replace(b.URL, "valkey://", "redis://", 1),
+		"KEY_PEPPER": harness.Pepper}
+	maps.Copy(env, c.env)
+	own := map[string]string{}
+	maps.Copy(own, b.env)
+	maps.Copy(own, c.env)
+	return []harness.Function{
+		{Name: "Tidegate", Binary: b.check, Env: own, Valid: allowed},
+		{Name: "Go", Binary: b.peer, Env: env, Valid: allowed},
+		{Name: "Node.js", Binary: b.node, Env: env, Valid: allowed},
 	}
-	peerEnv := append([]string{"REDIS_URL=" + strings.Replace(b.URL, "valkey://", "redis://", 1),
-		"KEY_PEPPER=" + harness.Pepper}, c.env...)
-	return []runtimeapi.Function{
-		{Name: "Tidegate", Command: []string{b.check}, Env: slices.Concat(b.env, c.env), Valid: allowed},
-		{Name: "Go", Command: []string{b.peer}, Env: peerEnv, Valid: allowed},
-		{Name: "Node.js", Command: []string{node, b.node}, Env: peerEnv, Valid: allowed},
-	}, nil
 }
 
 // compare makes calls to all authorizers in turns, and starts each of them in turns.
 func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
-	authorizers, err := b.authorizers(c)
-	if err != nil {
-		return comparison{}, err
-	}
+	authorizers := b.authorizers(c)
 	rows := make([]measured, len(authorizers))
 	for i, f := range authorizers {
-		size, err := packed(f.Command[len(f.Command)-1])
+		size, err := packed(f.Binary)
 		if err != nil {
 			return comparison{}, err
 		}
@@ -125,7 +112,7 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 	if err := b.answers(ctx, c, authorizers, rows); err != nil {
 		return comparison{}, err
 	}
-	times, err := runtimeapi.ColdStarts(ctx, b.peerStarts(), c.events, authorizers...)
+	times, err := harness.ColdStarts(ctx, b.peerStarts(), c.events, authorizers...)
 	if err != nil {
 		return comparison{}, err
 	}
@@ -142,28 +129,29 @@ func (b *bench) peerStarts() int { return max(b.starts/3, 1) }
 // answers makes peerCalls calls to each authorizer. It does not count the first fifth,
 // which engines with a just-in-time compiler need to warm up.
 func (b *bench) answers(
-	ctx context.Context, c credential, authorizers []runtimeapi.Function, rows []measured,
+	ctx context.Context, c credential, authorizers []harness.Function, rows []measured,
 ) error {
-	all, err := runtimeapi.StartAll(ctx, authorizers...)
+	all, err := harness.OpenAll(authorizers...)
 	if err != nil {
 		return err
 	}
 	defer all.Close()
-	times := make([][]time.Duration, len(all))
+	times, pids := make([][]time.Duration, len(all)), make([]int, len(all))
 	for call := range b.peerCalls {
 		for turn := range all {
 			i := (call + turn) % len(all) // in rotating order
-			took, _, err := all[i].Invoke(c.events[call%len(c.events)])
+			r, _, err := all[i].Invoke(ctx, c.events[call%len(c.events)])
 			if err != nil {
-				return fmt.Errorf("%s: %w", authorizers[i].Name, err)
+				return err
 			}
+			pids[i] = r.PID
 			if call >= b.peerCalls/5 {
-				times[i] = append(times[i], took)
+				times[i] = append(times[i], harness.Took(r))
 			}
 		}
 	}
 	for i := range rows {
-		if rows[i].rss, err = resident(ctx, all[i].PID()); err != nil {
+		if rows[i].rss, err = resident(ctx, pids[i]); err != nil {
 			return err
 		}
 		rows[i].p50, rows[i].p99 = figures.Median(times[i]), figures.Quantile(times[i], 0.99)

@@ -49,9 +49,9 @@ func newIssuer() (*issuer, error) {
 
 // env returns the environment variables of an authorizer that accepts the issuer's
 // tokens.
-func (i *issuer) env() []string {
-	return []string{"IDENTITY_SOURCES=jwt", "JWT_ISSUER=" + issuerName, "JWT_AUDIENCE=" + audience,
-		"JWT_JWKS_URL=" + i.URL + "/jwks.json"}
+func (i *issuer) env() map[string]string {
+	return map[string]string{"IDENTITY_SOURCES": "jwt", "JWT_ISSUER": issuerName, "JWT_AUDIENCE": audience,
+		"JWT_JWKS_URL": i.URL + "/jwks.json"}
 }
 
 // events returns one call for each caller, with its token.

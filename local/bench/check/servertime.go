@@ -19,7 +19,6 @@ import (
 	"tidegate/internal/usage"
 	"tidegate/local/bench/figures"
 	"tidegate/local/bench/harness"
-	"tidegate/local/bench/serverinfo"
 )
 
 const (
@@ -152,7 +151,7 @@ func (b *bench) spent(ctx context.Context, n int, work func(i int) error) (float
 }
 
 func (b *bench) processorTime(ctx context.Context) (time.Duration, error) {
-	info, err := serverinfo.Read(ctx, b.Client, "cpu")
+	info, err := figures.ReadInfo(ctx, b.Client, "cpu")
 	if err != nil {
 		return 0, err
 	}

@@ -1,5 +1,6 @@
-// Package figures prints the figures of benchmarks with their goals, and merges them into
-// the bench.json that all benchmarks share.
+// Package figures prints the figures of benchmarks, merges them into the bench.json that
+// all benchmarks share, and reports those that fell back behind their bounds. It also
+// reads what a Valkey server reports about itself.
 package figures
 
 import (
@@ -10,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -71,73 +71,76 @@ func Repeat(n int, measure func() ([]Figure, error)) ([]Figure, error) {
 	return medians, nil
 }
 
-// Goal is the bound of a figure: a maximum, or a minimum if Minimum is true.
-type Goal struct {
-	Bound   float64
+// Bound is what a figure may not exceed, or not fall below if Minimum is true. It lies so
+// far from what was measured last that only a change of the code crosses it, not a busy
+// machine.
+type Bound struct {
+	Value   float64
 	Minimum bool
 }
 
-// Verdict returns "met" or "missed".
-func (g Goal) Verdict(value float64) string {
-	met := value <= g.Bound
-	if g.Minimum {
-		met = value >= g.Bound
+// AtMost returns a bound that a figure may not exceed.
+func AtMost(value float64) Bound { return Bound{Value: value} }
+
+// AtLeast returns a bound that a figure may not fall below.
+func AtLeast(value float64) Bound { return Bound{Value: value, Minimum: true} }
+
+func (b Bound) holds(value float64) bool {
+	if b.Minimum {
+		return value >= b.Value
 	}
-	if met {
-		return "met"
-	}
-	return "missed"
+	return value <= b.Value
 }
 
-// String returns the goal as "≤ 2" or "≥ 2".
-func (g Goal) String() string {
-	if g.Minimum {
-		return fmt.Sprintf("≥ %g", g.Bound)
+// String returns the bound as "at most 2" or "at least 2".
+func (b Bound) String() string {
+	if b.Minimum {
+		return fmt.Sprintf("at least %g", b.Value)
 	}
-	return fmt.Sprintf("≤ %g", g.Bound)
+	return fmt.Sprintf("at most %g", b.Value)
 }
 
-// Goals has the goals of a benchmark by the names of their figures. A name may be a
-// pattern of path.Match.
-type Goals map[string]Goal
+// Bounds has the bounds of a benchmark by the names of their figures.
+type Bounds map[string]Bound
 
-// of returns the goal of a figure and whether it has one.
-func (goals Goals) of(name string) (Goal, bool) {
-	for pattern, goal := range goals {
-		if matches, _ := path.Match(pattern, name); matches { // the patterns are constants
-			return goal, true
+// ErrFellBack means that figures crossed their bounds.
+var ErrFellBack = errors.New("worse than before")
+
+// Check returns an ErrFellBack that names the figures that crossed their bounds.
+func (bounds Bounds) Check(figures []Figure) error {
+	var crossed []string
+	for _, f := range figures {
+		if b, found := bounds[f.Name]; found && !b.holds(f.Value) {
+			crossed = append(crossed, fmt.Sprintf("%s is %.4g, want %s", f.Name, f.Value, b))
 		}
 	}
-	return Goal{}, false
+	if len(crossed) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", ErrFellBack, strings.Join(crossed, "; "))
 }
 
-// Print writes a table of the figures, with their goals if the benchmark has any.
-func Print(out io.Writer, title string, figures []Figure, goals Goals) {
+// Print writes a table of the figures.
+func Print(out io.Writer, title string, figures []Figure) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(t, "\n%s\tmeasured\t", title)
-	if goals != nil {
-		_, _ = fmt.Fprint(t, "\tgoal\t")
-	}
 	for _, f := range figures {
 		_, _ = fmt.Fprintf(t, "\n%s\t%.4g\t%s", f.Name, f.Value, f.Unit)
-		if g, found := goals.of(f.Name); found {
-			_, _ = fmt.Fprintf(t, "\t%s\t%s", g, g.Verdict(f.Value))
-		} else if goals != nil {
-			_, _ = fmt.Fprint(t, "\t\t")
-		}
 	}
 	_, _ = fmt.Fprintln(t)
 	_ = t.Flush()
 }
 
 // Report prints the figures of a benchmark. Unless file is "", it also puts them into
-// file: see Put.
-func Report(out io.Writer, title string, figures []Figure, goals Goals, file, prefix string) error {
-	Print(out, title, figures, goals)
-	if file == "" {
-		return nil
+// file: see Put. Then it checks the bounds.
+func Report(out io.Writer, title string, figures []Figure, bounds Bounds, file, prefix string) error {
+	Print(out, title, figures)
+	if file != "" {
+		if err := Put(file, prefix, figures); err != nil {
+			return err
+		}
 	}
-	return Put(file, prefix, figures)
+	return bounds.Check(figures)
 }
 
 // Put writes the figures to a file. They replace all its figures whose names have the
@@ -165,12 +168,4 @@ func Write(file string, figures any) error {
 		return fmt.Errorf("write the figures: %w", err)
 	}
 	return nil
-}
-
-// LoadAverage returns this machine's load average of the last minute; "" if the system
-// does not report it.
-func LoadAverage() string {
-	text, _ := os.ReadFile("/proc/loadavg")
-	average, _, _ := strings.Cut(string(text), " ")
-	return average
 }

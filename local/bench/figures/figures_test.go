@@ -1,6 +1,7 @@
 package figures_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,21 +56,34 @@ func TestPut(t *testing.T) {
 	}
 }
 
-// A goal is a bound from above or from below.
 func TestPrint(t *testing.T) {
-	goals := figures.Goals{"mo*": {Bound: 2}, "least": {Bound: 2, Minimum: true}}
 	var out strings.Builder
-	figures.Print(&out, "A table", []figures.Figure{figures.Of("most", 1, "ms"), figures.Of("most", 3, "ms"),
-		figures.Of("least", 1, "ratio"), figures.Of("least", 3, "ratio"), figures.Of("other", 9, "µs")},
-		goals)
+	figures.Print(&out, "A table",
+		[]figures.Figure{figures.Of("most", 1, "ms"), figures.Of("other", 9, "µs")})
 	var got []string
 	for line := range strings.Lines(out.String()) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
 	}
-	want := []string{"", "A table measured goal", "most 1 ms ≤ 2 met", "most 3 ms ≤ 2 missed",
-		"least 1 ratio ≥ 2 missed", "least 3 ratio ≥ 2 met", "other 9 µs"}
+	want := []string{"", "A table measured", "most 1 ms", "other 9 µs"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// An error names each figure that crossed its bound, and no other.
+func TestBounds(t *testing.T) {
+	bounds := figures.Bounds{"most": figures.AtMost(2), "least": figures.AtLeast(2)}
+	kept := []figures.Figure{figures.Of("most", 2, "ms"), figures.Of("least", 2, "ratio"),
+		figures.Of("other", 9, "µs")}
+	if err := bounds.Check(kept); err != nil {
+		t.Errorf("figures at their bounds: %v", err)
+	}
+	crossed := []figures.Figure{figures.Of("most", 2.5, "ms"), figures.Of("least", 1, "ratio")}
+	err := bounds.Check(append(crossed, kept[2]))
+	const want = "most is 2.5, want at most 2; least is 1, want at least 2"
+	if !errors.Is(err, figures.ErrFellBack) || !strings.Contains(err.Error(), want) ||
+		strings.Contains(err.Error(), "other") {
+		t.Errorf("got %v, want %q", err, want)
 	}
 }
 

@@ -1,5 +1,6 @@
 // Package harness starts the Valkey servers of benchmarks, creates plans and API keys in
-// them as the dashboard does, and makes many calls at once. It does not know figures.
+// them as the dashboard does, runs built functions behind the emulator of Lambda, and
+// makes many calls at once. It does not know figures.
 package harness
 
 import (

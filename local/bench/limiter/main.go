@@ -44,6 +44,7 @@ type options struct {
 	only   *regexp.Regexp // names of limiters; the references are always measured
 	server []string       // the command that starts a server
 	output string
+	short  bool // the figures are too rough for bounds
 }
 
 // maxRepeats is bounded by the logs, which begin half full: after 35 turns some are
@@ -54,7 +55,7 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 	o := options{keys: 100_000, slice: 20_000, pairs: 200, lead: 10 * time.Second}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errors)
-	short := flags.Bool("short", false, "quick run with fewer keys; do not quote its figures")
+	flags.BoolVar(&o.short, "short", false, "quick run with fewer keys; do not quote its figures")
 	only := flags.String("only", "",
 		"measure only limiters whose name matches `regexp`, and the limiters that ratios refer to")
 	flags.IntVar(&o.repeats, "repeats",
@@ -69,7 +70,7 @@ func parse(arguments []string, errors io.Writer) (options, error) {
 		return o, fmt.Errorf("unknown argument %s", flags.Arg(0))
 	}
 	defaultRepeats := 15
-	if *short {
+	if o.short {
 		o.keys, o.slice, o.pairs, o.lead, defaultRepeats = 10_000, 5_000, 100, 3*time.Second, 3
 	}
 	if o.repeats == 0 {
@@ -97,5 +98,8 @@ func run(ctx context.Context, arguments []string, out, progress io.Writer) error
 	}
 	r := summarize(m)
 	r.print(out)
-	return figures.Write(o.output, r.figures)
+	if err := figures.Write(o.output, r.figures); err != nil || o.short {
+		return err
+	}
+	return bounds.Check(r.figures)
 }

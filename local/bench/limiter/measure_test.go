@@ -132,9 +132,9 @@ func TestRun(t *testing.T) {
 			}
 		}
 	}
-	for _, g := range goals {
-		if _, found := r.value(g.limiter, g.what); !found {
-			t.Errorf("goal %q: want a figure", g.text)
+	for name := range bounds {
+		if _, found := values[name]; !found {
+			t.Errorf("bound of %s: want a figure", name)
 		}
 	}
 }

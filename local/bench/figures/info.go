@@ -1,6 +1,4 @@
-// Package serverinfo reads a Valkey server's INFO for benchmarks: its processor time,
-// memory and command statistics.
-package serverinfo
+package figures
 
 import (
 	"context"
@@ -24,14 +22,15 @@ func Dial(address string) (valkey.Client, error) {
 	return client, nil
 }
 
-// Info is a reply to INFO.
+// Info is a Valkey server's reply to INFO: its processor time, memory and command
+// statistics.
 type Info struct {
 	values map[string]string
 	err    error
 }
 
-// Read reads a section of INFO, such as "cpu" or "everything".
-func Read(ctx context.Context, client valkey.Client, section string) (*Info, error) {
+// ReadInfo reads a section of INFO, such as "cpu" or "everything".
+func ReadInfo(ctx context.Context, client valkey.Client, section string) (*Info, error) {
 	text, err := client.Do(ctx, client.B().Info().Section(section).Build()).ToString()
 	if err != nil {
 		return nil, fmt.Errorf("read section %s of INFO: %w", section, err)
@@ -47,7 +46,7 @@ func Read(ctx context.Context, client valkey.Client, section string) (*Info, err
 
 // Memory returns the bytes that a server uses, without the buffers of client connections.
 func Memory(ctx context.Context, client valkey.Client) (int64, error) {
-	i, err := Read(ctx, client, "memory")
+	i, err := ReadInfo(ctx, client, "memory")
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package admin
+package pages
 
 import (
 	"cmp"
@@ -21,7 +21,6 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/local/bench/figures"
 	"tidegate/local/bench/harness"
-	"tidegate/local/bench/serverinfo"
 	"tidegate/local/site"
 	"tidegate/web/static"
 )
@@ -155,7 +154,7 @@ func (b *browser) visit(ctx context.Context, p page, rounds int) ([]figures.Figu
 type work struct{ commands, reads int64 }
 
 func (w *work) read(ctx context.Context, client valkey.Client) error {
-	info, err := serverinfo.Read(ctx, client, "stats")
+	info, err := figures.ReadInfo(ctx, client, "stats")
 	if err != nil {
 		return err
 	}
@@ -250,7 +249,6 @@ func fixedPages(busy, overridden string) []page {
 		{name: "bulk", path: "/keys/bulk?do=override&of=all&plan=2"},
 		{name: "policies", path: "/policies"},
 		{name: "plan", path: "/policies/plans/2"},
-		{name: "overrides", path: "/overrides"},
 		{name: "callers", path: "/callers"},
 		{name: "denials", path: "/denials"},
 		{name: "audit", path: "/audit"},
