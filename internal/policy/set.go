@@ -47,7 +47,7 @@ type Set struct {
 
 	// ShrinkingLeases has the leases that a save shortened or ended, by the subject of
 	// their limits. Later saves keep them until they end.
-	ShrinkingLeases map[string]ShrinkingLease `json:"lapses,omitempty"`
+	ShrinkingLeases map[string]ShrinkingLease `json:"shrinkingLeases,omitempty"`
 
 	// NextNumber is the number that the next new plan gets.
 	NextNumber int `json:"nextNumber"`
