@@ -105,6 +105,16 @@ func (r *Registry) SavePolicy(
 // SyncPolicy finishes a save that was interrupted.
 func (r *Registry) SyncPolicy(ctx context.Context) error { return r.store.Sync(ctx) }
 
+// verifyTimeout bounds VerifyAudit, which reads all entries.
+const verifyTimeout = 20 * time.Second
+
+// VerifyAudit checks every audit chain. verifyTimeout replaces the deadline of ctx.
+func (r *Registry) VerifyAudit(ctx context.Context) (audit.Verified, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
+	defer cancel()
+	return r.Audit().Verify(ctx)
+}
+
 // A request that restores begins no bucket after restoreTime, and ends at restoreEnds.
 const (
 	restoreTime = 8 * time.Second
