@@ -196,29 +196,25 @@ func groupIn(marks byte, b []byte) (name string, entry []byte, err error) {
 
 const maxPrograms = 4096 // entries that a Checker remembers
 
-// parseEntry is policyset.DecodeEntry, but remembers entries it has decoded. It also
-// returns the bytes that follow the entry.
-func (c *Checker) parseEntry(b []byte) (policy.Mode, []limiter.Limit, []byte, error) {
-	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(policyset.Modes) {
-		return "", nil, nil, limiter.ErrReply
-	}
-	end := 3 + int(binary.BigEndian.Uint16(b[1:]))
-	if len(b) < end {
-		return "", nil, nil, limiter.ErrReply
+// parseEntry decodes the entry that b begins with, and remembers it. It also returns the
+// bytes that follow the entry.
+func (c *Checker) parseEntry(b []byte) (mode policy.Mode, limits []limiter.Limit, rest []byte, err error) {
+	entry, rest, err := policyset.CutEntry(b)
+	if err != nil {
+		return "", nil, nil, fmt.Errorf("%w: %w", limiter.ErrReply, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if limits, known := c.programs[string(b[:end])]; known {
-		return policyset.Modes[b[0]-1], limits, b[end:], nil
+	if limits, known := c.programs[string(entry)]; known {
+		return policyset.Modes[entry[0]-1], limits, rest, nil
 	}
-	mode, limits, rest, err := policyset.DecodeEntry(b)
-	if err != nil {
+	if mode, limits, err = policyset.DecodeEntry(entry); err != nil {
 		return "", nil, nil, fmt.Errorf("%w: %w", limiter.ErrReply, err)
 	}
 	if len(c.programs) >= maxPrograms {
 		clear(c.programs)
 	}
-	c.programs[string(b[:end])] = limits
+	c.programs[string(entry)] = limits
 	return mode, limits, rest, nil
 }
 

@@ -155,8 +155,12 @@ func DecodeRecord(id string, r []byte) (policy.Key, Secrets, error) {
 	k.Kind, k.Env, k.Foreign, k.Tags = text.Kind, text.Env, text.Foreign, text.Tags
 	k.Group, k.Allow, k.Created, k.Updated = text.Group, text.Allow, text.Created, text.Updated
 	if entry > 0 {
-		mode, limits, rest, err := DecodeEntry(rest[name : name+entry])
+		b, rest, err := CutEntry(rest[name : name+entry])
 		if err != nil || len(rest) != 0 {
+			return policy.Key{}, s, errors.Join(policy.ErrUnreadable, err)
+		}
+		mode, limits, err := DecodeEntry(b)
+		if err != nil {
 			return policy.Key{}, s, errors.Join(policy.ErrUnreadable, err)
 		}
 		k.Override = &policy.Override{Limits: limits, Mode: mode, Until: TimeAt(r[PublicAt+6:]),
@@ -177,22 +181,25 @@ func DecodeAllow(about []byte) ([]route.Pattern, error) {
 	return text.Allow, nil
 }
 
-// DecodeEntry decodes an entry and returns the bytes after it. It fails with
-// policy.ErrUnreadable, or with the limiter's error.
-func DecodeEntry(b []byte) (mode policy.Mode, limits []limiter.Limit, rest []byte, err error) {
+// CutEntry splits b after the entry that it begins with. It fails with
+// policy.ErrUnreadable.
+func CutEntry(b []byte) (entry, rest []byte, err error) {
 	if len(b) < 3 || b[0] < 1 || int(b[0]) > len(Modes) {
-		return "", nil, nil, policy.ErrUnreadable
+		return nil, nil, policy.ErrUnreadable
 	}
-	mode, b = Modes[b[0]-1], b[1:]
-	end := 2 + int(binary.BigEndian.Uint16(b))
+	end := 3 + int(binary.BigEndian.Uint16(b[1:]))
 	if len(b) < end {
-		return "", nil, nil, policy.ErrUnreadable
+		return nil, nil, policy.ErrUnreadable
 	}
-	if end == 2 {
-		return mode, nil, b[end:], nil
+	return b[:end], b[end:], nil
+}
+
+// DecodeEntry decodes an entry that CutEntry returned. It fails with the limiter's error.
+func DecodeEntry(entry []byte) (mode policy.Mode, limits []limiter.Limit, err error) {
+	if mode = Modes[entry[0]-1]; len(entry) > 3 {
+		limits, err = limiter.Program(entry[3:]).Limits()
 	}
-	limits, err = limiter.Program(b[2:end]).Limits()
-	return mode, limits, b[end:], err
+	return mode, limits, err
 }
 
 // Modes has the modes in the order of their bytes in an entry, from 1.
