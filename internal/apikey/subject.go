@@ -24,6 +24,12 @@ func (Key) GoString() string { return "subject key" }
 // Address returns the id of the clients whose addresses are in prefix.
 func (k Key) Address(prefix netip.Prefix) string { return k.opaque("ip", prefix.Masked().String()) }
 
+// Network returns the id under which limits on each address count the clients in prefix. It
+// differs from Address, because a caller that is known by its address has limits of its own.
+func (k Key) Network(prefix netip.Prefix) string {
+	return "ip-" + k.opaque("network", prefix.Masked().String())
+}
+
 // Token returns the id of the caller with this name at a token issuer.
 func (k Key) Token(issuer, name string) string { return k.opaque("jwt", issuer, name) }
 

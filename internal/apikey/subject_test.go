@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 )
 
@@ -12,18 +13,19 @@ var pepper = Pepper(bytes.Repeat([]byte("p"), 32))
 // Ids differ when text moves from one part to the next, when only the kind differs, and
 // under another pepper. A prefix and its masked form have the same id.
 func TestIDsDiffer(t *testing.T) {
-	k := NewKey(pepper)
+	k, ten := NewKey(pepper), netip.MustParsePrefix("10.0.0.0/8")
 	all := map[string]bool{
 		k.Token("a", "bc"): true, k.Token("ab", "c"): true, k.Token("", "abc"): true,
 		k.Token("abc", ""):                              true,
 		k.opaque("ip", "a", "bc"):                       true,
-		k.Address(netip.MustParsePrefix("10.0.0.0/8")):  true,
+		k.Address(ten):                                  true,
+		strings.TrimPrefix(k.Network(ten), "ip-"):       true,
 		k.Address(netip.MustParsePrefix("10.0.0.0/16")): true,
 		k.Address(netip.MustParsePrefix("::a00:0/104")): true,
 		NewKey(Pepper(bytes.Repeat([]byte("x"), 32))).Address(netip.MustParsePrefix("10.0.0.0/8")): true,
 	}
-	if len(all) != 9 {
-		t.Errorf("got %d different ids, want 9", len(all))
+	if len(all) != 10 {
+		t.Errorf("got %d different ids, want 10", len(all))
 	}
 	if a, b := k.Address(netip.MustParsePrefix("10.1.2.3/8")),
 		k.Address(netip.MustParsePrefix("10.0.0.0/8")); a != b {

@@ -25,7 +25,6 @@ import (
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 )
@@ -53,15 +52,15 @@ type Call struct {
 // Checker checks calls against the newest policy set it has read. It is safe for
 // concurrent use.
 type Checker struct {
-	client    valkey.Client
-	pepper    apikey.Pepper
-	addresses policyset.AddressKey
-	seal      reservation.Seal
-	set       atomic.Pointer[compiled.Set]
-	recent    *recentCallers
-	known     *knownCallers
-	access    *keyAccesses
-	now       func() time.Time // clock for leases and recent callers
+	client   valkey.Client
+	pepper   apikey.Pepper
+	subjects apikey.Key
+	seal     reservation.Seal
+	set      atomic.Pointer[compiled.Set]
+	recent   *recentCallers
+	known    *knownCallers
+	access   *keyAccesses
+	now      func() time.Time // clock for leases and recent callers
 
 	// ReservationExpiry is how long a reservation can be settled, within the bounds of
 	// config.ReservationLease. Set it before the first use.
@@ -74,7 +73,7 @@ type Checker struct {
 // NewChecker returns a Checker on a connected client.
 func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 	return &Checker{
-		client: client, pepper: pepper, addresses: policyset.NewAddressKey(pepper),
+		client: client, pepper: pepper, subjects: apikey.NewKey(pepper),
 		seal:              reservation.NewSeal(pepper),
 		ReservationExpiry: defaultReservationExpiry,
 		recent:            newRecentCallers(), known: newKnownCallers(),

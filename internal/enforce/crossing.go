@@ -84,7 +84,7 @@ func (a *attempt) subjectOf(result *Result, scope string) string {
 	case policy.ScopeGroup:
 		return policy.GroupID(result.group.name)
 	case policy.ScopeIP, policy.ScopeRouteIP:
-		return a.addresses.ID(a.call.Network)
+		return a.subjects.Network(a.call.Network)
 	case policy.ScopeGlobal:
 		return policy.GlobalID
 	case policy.ScopeRouteAll:

@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
 	"tidegate/internal/policy"
-	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 )
@@ -22,17 +22,17 @@ import (
 // oracle returns the result that a Checker must return. It has a limiter.Model for each
 // state, and combines their decisions in Go. Its clock does not advance during a check.
 type oracle struct {
-	set       *policy.Set // in force
-	keys      map[string]policy.Key
-	states    map[string]*modelState
-	bans      map[string]modelBan
-	addresses policyset.AddressKey
-	now       time.Time
-	env       int                    // index of the checking environment
-	skew      []time.Duration        // by environment: how far its clock is ahead of now
-	leases    map[string]*modelLease // by environment, version of the policy set, and state
-	recent    map[string]allowedCall // by environment, caller and route
-	cases     map[string]int         // how often rare cases were met
+	set      *policy.Set // in force
+	keys     map[string]policy.Key
+	states   map[string]*modelState
+	bans     map[string]modelBan
+	subjects apikey.Key
+	now      time.Time
+	env      int                    // index of the checking environment
+	skew     []time.Duration        // by environment: how far its clock is ahead of now
+	leases   map[string]*modelLease // by environment, version of the policy set, and state
+	recent   map[string]allowedCall // by environment, caller and route
+	cases    map[string]int         // how often rare cases were met
 }
 
 // modelState models a state by the steps made on it, so that the last one can be undone.
@@ -50,8 +50,8 @@ type modelBan struct {
 func newOracle(w *world) *oracle {
 	return &oracle{
 		keys: map[string]policy.Key{}, states: map[string]*modelState{}, bans: map[string]modelBan{},
-		addresses: w.checker.addresses,
-		now:       time.Unix(1_800_000_000, 0), leases: map[string]*modelLease{},
+		subjects: w.checker.subjects,
+		now:      time.Unix(1_800_000_000, 0), leases: map[string]*modelLease{},
 		recent: map[string]allowedCall{}, cases: map[string]int{},
 	}
 }
@@ -364,7 +364,7 @@ func (o *oracle) shared(s *policy.Set, rule policy.Route, address netip.Addr) (o
 	if rule.Cost == 0 || exempt(s, address) {
 		return nil
 	}
-	network := o.addresses.ID(netip.PrefixFrom(address, address.BitLen()))
+	network := o.subjects.Network(netip.PrefixFrom(address, address.BitLen()))
 	tag := "s" + policy.RouteTag(rule.Name)
 	for _, shared := range []struct {
 		id, what, scope string

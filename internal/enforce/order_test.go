@@ -67,7 +67,7 @@ var sharedKinds = map[string]sharedKind{
 }
 
 func testNetwork(c *Checker) string {
-	return c.addresses.ID(netip.MustParsePrefix(testAddress + "/32"))
+	return c.subjects.Network(netip.MustParsePrefix(testAddress + "/32"))
 }
 
 // deniedCallers create callers that may not call, and return a call by them.

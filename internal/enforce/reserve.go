@@ -42,7 +42,7 @@ func (c *Checker) reserved(result *Result, all []taken, call Call,
 		state := reservation.StateOf(result.Limits[t.first].Scope)
 		r.Took(state, t.at, t.spared(result))
 		if state == reservation.IP || state == reservation.RouteIP {
-			r.Network = c.addresses.ID(call.Network)
+			r.Network = c.subjects.Network(call.Network)
 		}
 		if state == reservation.Group {
 			r.Group, r.GroupPlan = policy.GroupID(result.group.name), result.group.plan

@@ -35,7 +35,7 @@ func eachShared(set *compiled.Set, rule *compiled.Route, network string,
 func (c *Checker) sharedSteps(set *compiled.Set, call Call, rule *compiled.Route) (steps []step) {
 	network := ""
 	if call.Network.IsValid() && (set.SharedPerIP != nil || rule.SharedPerIP != nil) {
-		network = c.addresses.ID(call.Network)
+		network = c.subjects.Network(call.Network)
 	}
 	eachShared(set, rule, network, func(s *compiled.SharedLimit, id, what string) {
 		steps = append(steps, sharedStep(set, s, rule, id, what))

@@ -2,21 +2,17 @@ package policyset
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -286,17 +282,3 @@ func BanKey(id string) string { return keyspace.Of(id, "sb") }
 // DenialsKey returns the name of the denials that count towards a caller's next automatic
 // ban, which wide.lua writes.
 func DenialsKey(id string) string { return keyspace.Of(id, "sd") }
-
-// AddressKey is the key of the HMACs that are the subject ids of address limits. Without
-// it, an address cannot be found from its id by trying all addresses.
-type AddressKey []byte
-
-// NewAddressKey derives the key from the pepper.
-func NewAddressKey(pepper apikey.Pepper) AddressKey { return pepper.Derive("addresses") }
-
-// ID returns the subject id of a client network.
-func (k AddressKey) ID(p netip.Prefix) string {
-	mac := hmac.New(sha256.New, k)
-	mac.Write([]byte(p.Masked().String()))
-	return "ip-" + base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:16])
-}
