@@ -73,14 +73,13 @@ func (a *api) reservations() app.Reservations {
 }
 
 func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, error) {
-	r, err := a.reservations().Reserve(ctx,
-		app.ReservationRequest{KeyID: in.Body.KeyID, Route: in.Body.Route, Cost: in.Body.Cost})
+	r, err := a.reservations().Reserve(ctx, in.Body.KeyID, in.Body.Route, in.Body.Cost)
 	if err != nil {
 		return nil, err
 	}
 	out := &reserveOutput{}
 	b := &out.Body
-	b.Reservation, b.Cost, b.Expires = r.Reservation, r.Cost, r.Expires
+	b.Reservation, b.Cost, b.Expires = r.Reservation, r.Cost, r.Now.Add(a.Checker.ReservationExpiry)
 	b.Limits = make([]ReservedLimit, len(r.Limits))
 	for i, l := range r.Limits {
 		b.Limits[i] = ReservedLimit{l.Scope, policydoc.LimitOf(l.Limit), l.Remaining}
@@ -89,8 +88,7 @@ func (a *api) reserve(ctx context.Context, in *reserveInput) (*reserveOutput, er
 }
 
 func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error) {
-	s, err := a.reservations().Settle(ctx,
-		app.SettleRequest{Reservation: in.Body.Reservation, Cost: in.Body.Cost})
+	s, err := a.reservations().Settle(ctx, in.Body.Reservation, in.Body.Cost)
 	if err != nil {
 		return nil, err
 	}

@@ -14,46 +14,6 @@ import (
 	"tidegate/internal/policy"
 )
 
-// ReservationRequest is the request of Reserve.
-type ReservationRequest struct {
-	KeyID string `json:"keyId"`
-	Route string `json:"route,omitempty"` // name of a route rule whose limits apply too
-	Cost  int64  `json:"cost"`            // at least 1
-}
-
-// Reservation is the result of a granted ReservationRequest.
-type Reservation struct {
-	// token for a SettleRequest; empty if the key is not limited
-	Reservation string          `json:"reservation,omitempty"`
-	Cost        int64           `json:"cost"`
-	Expires     time.Time       `json:"expires"` // end of the time to settle the reservation
-	Limits      []ReservedLimit `json:"limits"`
-}
-
-// ReservedLimit is the state of a limit after the reservation.
-type ReservedLimit struct {
-	Scope     string        `json:"scope"`
-	Limit     limiter.Limit `json:"limit"`
-	Remaining int64         `json:"remaining"`
-}
-
-// SettleRequest is the request of Settle.
-type SettleRequest struct {
-	Reservation string `json:"reservation"`
-	Cost        int64  `json:"cost"` // actual cost; 0 refunds the whole reservation
-}
-
-// Settlement is the result of a SettleRequest.
-type Settlement struct {
-	Reserved  int64 `json:"reserved"`
-	Actual    int64 `json:"actual"`
-	Short     int64 `json:"short"`     // part of Actual that was not charged because a limit was reached
-	SettleMax int64 `json:"settleMax"` // most that is charged to limits shared by several callers
-	AboveMax  int64 `json:"aboveMax"`  // part of Actual above SettleMax, charged to the caller's limits only
-	// some of the refund is still counted, or shared limits could not be reached
-	Partial bool `json:"partial"`
-}
-
 // RefusedError is a refusal in the form of RFC 9457.
 type RefusedError struct {
 	Type       string `json:"type"`
@@ -83,30 +43,26 @@ type Reservations struct {
 	Crossings *crossing.Store
 }
 
-// Reserve charges a cost to a key's limits. Its error is a *RefusedError.
-func (a Reservations) Reserve(ctx context.Context, r ReservationRequest) (Reservation, error) {
-	result, err := a.Checker.Reserve(ctx, r.KeyID, r.Route, r.Cost)
+// Reserve charges a cost to the limits of a key, and to those of the route rule with this
+// name. Its error is a *RefusedError.
+func (a Reservations) Reserve(ctx context.Context, keyID, route string, cost int64) (enforce.Result, error) {
+	result, err := a.Checker.Reserve(ctx, keyID, route, cost)
 	a.Crossings.Report(ctx, crossing.ResultOf(&result, policy.APIKey), result.Crossings)
 	switch {
 	case errors.Is(err, policy.ErrNotFound), errors.Is(err, policy.ErrUnknownKey),
 		errors.Is(err, policy.ErrRefused), errors.Is(err, policy.ErrUnreadable):
-		return Reservation{}, refused(http.StatusNotFound,
+		return result, refused(http.StatusNotFound,
 			"No such key or route rule, or the key may not call.", err)
 	case errors.Is(err, limiter.ErrCost):
-		return Reservation{}, refused(http.StatusUnprocessableEntity,
+		return result, refused(http.StatusUnprocessableEntity,
 			"The cost must be at least 1, and at most what every limit of the key admits.", err)
 	case err != nil:
-		return Reservation{}, refused(http.StatusServiceUnavailable,
+		return result, refused(http.StatusServiceUnavailable,
 			"The limits cannot be read right now. Try again.", err)
 	case !result.Allowed:
-		return Reservation{}, denied(&result)
+		return result, denied(&result)
 	}
-	reserved := Reservation{Reservation: result.Reservation, Cost: result.Cost,
-		Expires: result.Now.Add(a.Checker.ReservationExpiry), Limits: []ReservedLimit{}}
-	for _, l := range result.Limits {
-		reserved.Limits = append(reserved.Limits, ReservedLimit{l.Scope, l.Limit, l.Remaining})
-	}
-	return reserved, nil
+	return result, nil
 }
 
 func denied(result *enforce.Result) *RefusedError {
@@ -120,25 +76,23 @@ func denied(result *enforce.Result) *RefusedError {
 }
 
 // Settle settles a reservation. Its error is a *RefusedError.
-func (a Reservations) Settle(ctx context.Context, s SettleRequest) (Settlement, error) {
-	settled, err := a.Checker.Settle(ctx, s.Reservation, s.Cost)
+func (a Reservations) Settle(ctx context.Context, reservation string, cost int64) (
+	enforce.Settlement, error) {
+	settled, err := a.Checker.Settle(ctx, reservation, cost)
 	a.Crossings.Report(ctx, crossing.SettlementOf(&settled), settled.Crossings)
 	switch {
 	case errors.Is(err, enforce.ErrReservation):
-		return Settlement{}, refused(http.StatusUnprocessableEntity, "This is not a reservation.", err)
+		return settled, refused(http.StatusUnprocessableEntity, "This is not a reservation.", err)
 	case errors.Is(err, limiter.ErrCost):
-		return Settlement{}, refused(http.StatusUnprocessableEntity, "The cost is out of range.", err)
+		return settled, refused(http.StatusUnprocessableEntity, "The cost is out of range.", err)
 	case errors.Is(err, enforce.ErrSettled):
-		return Settlement{}, refused(http.StatusConflict, "This reservation is already settled.", err)
+		return settled, refused(http.StatusConflict, "This reservation is already settled.", err)
 	case errors.Is(err, enforce.ErrExpired):
-		return Settlement{}, refused(http.StatusGone,
+		return settled, refused(http.StatusGone,
 			"This reservation has expired. Its cost stays charged until the window passes.", err)
 	case err != nil:
-		return Settlement{}, refused(http.StatusServiceUnavailable,
+		return settled, refused(http.StatusServiceUnavailable,
 			"The reservation cannot be settled right now. Try again.", err)
 	}
-	return Settlement{
-		Reserved: settled.Reserved, Actual: settled.Actual, Short: settled.Short,
-		SettleMax: settled.SettleMax, AboveMax: settled.AboveMax, Partial: settled.Partial,
-	}, nil
+	return settled, nil
 }
