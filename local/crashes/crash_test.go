@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -79,7 +81,6 @@ type client struct {
 	keys         []*key
 	plan         *plan // changed by this client too; nil for none
 	tokens       []*machineToken
-	failing      func() // runs at a request of each change instead of a kill; nil for none
 	changes      int
 	acknowledged int
 	killed       int
@@ -87,13 +88,11 @@ type client struct {
 }
 
 // read returns a key's state and fails the test if the oracle does not allow that state.
-// If Valkey is down it reports the key as gone.
 func (c *client) read(k *key) state {
 	c.t.Helper()
 	stored, err := c.world.keys.Get(c.t.Context(), k.id)
 	if err != nil && !errors.Is(err, policy.ErrNotFound) {
-		c.failUnlessDown(err)
-		return state{Gone: true}
+		c.t.Fatal(err)
 	}
 	got := state{Name: stored.Name, Version: stored.Version, Revoked: stored.Status == policy.Revoked,
 		Banned: !stored.Banned.IsZero(), Overridden: stored.Override != nil}
@@ -155,8 +154,6 @@ func (c *client) change() {
 	const maxKeys, maxRequests = 40, 16
 	c.ready(c.env)
 	switch fault := c.random.IntN(20); {
-	case c.failing != nil:
-		c.env.armWith(killPoint{1 + c.random.IntN(maxRequests), c.random.IntN(2) == 0}, c.failing)
 	case fault < 5:
 		c.env.arm(killPoint{1 + c.random.IntN(maxRequests), c.random.IntN(2) == 0})
 		c.killed++
@@ -181,7 +178,6 @@ func (c *client) change() {
 		i := c.random.IntN(len(c.keys))
 		k := c.keys[i]
 		switch now := c.read(k); {
-		case c.down.Load():
 		case now.Gone:
 			c.keys = slices.Delete(c.keys, i, i+1)
 		default:
@@ -192,10 +188,6 @@ func (c *client) change() {
 	c.env.arm(killPoint{})
 	c.env.setFaults(storeFaults{})
 }
-
-// sample is the number of changes of a long run for each one that the built function
-// makes.
-const sample = 100
 
 // longRun returns the number of changes of a long run, or 0 for a short run.
 func longRun() int {
@@ -209,7 +201,7 @@ func longRun() int {
 func TestCrashPoints(t *testing.T) {
 	w := newWorld(t, valkeytest.Start(t), 1, "always")
 	if longRun() > 0 {
-		w.crashPoints(1, "rename", "revoke", "rotate", "override")
+		w.crashPoints(1, "rename", "revoke", "rotate", "ban", "override")
 	} else {
 		w.crashPoints(2, "rename")
 	}
@@ -263,11 +255,12 @@ func (c *client) attempt(name string, at killPoint) bool {
 	return !a.good()
 }
 
-// Two environments make random changes and are killed at random requests. Meanwhile S3 is
-// slow, throttles or is unavailable, and Valkey loses everything or what it stored since
-// its snapshot. No acknowledged change is lost, and no revoked key becomes valid again.
+// Two environments change keys, policies and machine tokens, and are killed at random
+// requests. Meanwhile S3 is slow, throttles, loses answers or is unavailable, and Valkey
+// loses everything or what it stored since its snapshot. No acknowledged change is lost,
+// and no revoked key becomes valid again.
 func TestChanges(t *testing.T) {
-	changes := max(longRun()/sample, 20)
+	changes := max(longRun(), 40)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	w := newWorld(t, valkeytest.Start(t), 2, "always")
@@ -276,8 +269,10 @@ func TestChanges(t *testing.T) {
 	for i, e := range w.envs {
 		c := &client{world: w, env: e, random: rand.New(rand.NewPCG(seed, uint64(i+1)))}
 		c.delay = func() time.Duration { return time.Duration(c.random.IntN(1_500)) * time.Millisecond }
+		c.plan = &plan{fmt.Sprint("client ", i), []int64{1}}
 		clients = append(clients, c)
 	}
+	w.addPlans(clients)
 	losses := 0
 	w.do("SAVE")
 	lose := func(words ...string) {
@@ -285,9 +280,7 @@ func TestChanges(t *testing.T) {
 		losses++
 		w.restore(random.IntN(2) == 0)
 		for _, c := range clients {
-			for _, k := range c.keys {
-				c.read(k)
-			}
+			c.check()
 		}
 	}
 	for clients[0].changes+clients[1].changes < changes {
@@ -310,6 +303,8 @@ func TestChanges(t *testing.T) {
 			lose("FLUSHALL")
 		case 3:
 			lose("DEBUG", "RELOAD", "NOSAVE")
+		case 4:
+			w.checkpoint(random)
 		}
 	}
 	lose("FLUSHALL")
@@ -319,6 +314,33 @@ func TestChanges(t *testing.T) {
 			i, c.changes, c.acknowledged, c.refused, c.killed, losses)
 		if c.acknowledged < c.changes/3 {
 			t.Errorf("environment %d: only %d of %d changes were acknowledged", i, c.acknowledged, c.changes)
+		}
+	}
+}
+
+// addPlans saves a plan for each client to change.
+func (w *world) addPlans(clients []*client) {
+	w.t.Helper()
+	set, err := w.keys.Set(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, c := range clients {
+		set.Plans = append(set.Plans, policy.Plan{Name: c.plan.name,
+			Limits: []limiter.Limit{{Requests: 1, Window: time.Hour}}})
+	}
+	if _, err := w.keys.SaveSet(w.t.Context(), *set, byTest); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// checkpoint takes checkpoints of some random buckets, as a full bucket gets one.
+func (w *world) checkpoint(random *rand.Rand) {
+	w.t.Helper()
+	for range 16 {
+		if err := w.journal.Checkpoint(w.t.Context(),
+			keyspace.Bucket(random.IntN(keyspace.Buckets))); err != nil {
+			w.t.Fatal(err)
 		}
 	}
 }

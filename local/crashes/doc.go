@@ -3,7 +3,6 @@
 // Meanwhile the store is slow, refuses or loses answers, and Valkey loses its data or
 // fails over. Every acknowledged change must survive.
 //
-// CRASHES is the number of changes in a long run. The function's server in the test's
-// process makes all of them. The built function, with an S3 server, makes one in a
-// hundred. ./scripts/test -programs makes a short run.
+// CRASHES is the number of changes in a long run. ./scripts/test -programs makes a short
+// run.
 package crashes

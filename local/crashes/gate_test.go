@@ -27,7 +27,6 @@ type killPoint struct {
 type gates struct {
 	mu       sync.Mutex
 	point    killPoint
-	action   func() // runs at the killPoint instead of the environment's end; may be nil
 	faults   storeFaults
 	requests int // requests since the last arm
 }
@@ -44,26 +43,7 @@ type storeFaults struct {
 func (g *gates) arm(m killPoint) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.point, g.action, g.requests = m, nil, 0
-}
-
-// armWith calls what at a killPoint, instead of ending the environment.
-func (g *gates) armWith(m killPoint, what func()) {
-	g.arm(m)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.action = what
-}
-
-// trigger runs what armWith set, or else end.
-func (g *gates) trigger(end func()) {
-	g.mu.Lock()
-	what := g.action
-	g.mu.Unlock()
-	if what == nil {
-		what = end
-	}
-	what()
+	g.point, g.requests = m, 0
 }
 
 // setFaults sets the faults of the journal's store; the zero value ends them.
@@ -160,8 +140,8 @@ func (f storeFaults) wait(ctx context.Context) {
 // valkeyGate is a proxy between an environment and a Valkey. It works until it is closed.
 type valkeyGate struct {
 	*gates
-	target   func() string // the Valkey's URL, which a failover changes
-	end      func()        // kills the environment
+	target   string // the Valkey's URL
+	end      func() // kills the environment
 	listener net.Listener
 	running  sync.WaitGroup
 
@@ -171,7 +151,7 @@ type valkeyGate struct {
 }
 
 // startValkey starts a proxy to Valkey. end kills the environment.
-func (g *gates) startValkey(target func() string, end func()) (*valkeyGate, error) {
+func (g *gates) startValkey(target string, end func()) (*valkeyGate, error) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -233,7 +213,7 @@ func (v *valkeyGate) isClosed() bool {
 // forward forwards one connection in chunks. An environment sends no further chunk before
 // it has read the answer.
 func (v *valkeyGate) forward(client net.Conn) {
-	server, err := net.Dial("tcp", strings.TrimPrefix(v.target(), "valkey://"))
+	server, err := net.Dial("tcp", strings.TrimPrefix(v.target, "valkey://"))
 	if err != nil {
 		_ = client.Close() // the client sees a failed connection
 		return
@@ -245,7 +225,7 @@ func (v *valkeyGate) forward(client net.Conn) {
 	ending := make(chan struct{})
 	var both sync.WaitGroup
 	both.Go(func() { // forwards the answers
-		_, _ = io.Copy(client, &answers{server, ending, func() { v.trigger(v.end) }})
+		_, _ = io.Copy(client, &answers{server, ending, v.end})
 		_ = client.Close() // ends the other direction
 	})
 	buffer := make([]byte, 64<<10)
@@ -256,7 +236,7 @@ func (v *valkeyGate) forward(client net.Conn) {
 		}
 		before, after := v.pass()
 		if before {
-			v.trigger(v.end)
+			v.end()
 			break
 		}
 		if after {

@@ -10,16 +10,13 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -58,29 +55,18 @@ type world struct {
 	tokens  *token.Store
 	token   string
 	envs    []*environment
-	down    atomic.Bool // Valkey is down
 }
 
-// environment is one execution environment of the function, behind its gates. After kill,
-// the next request starts a new one in its place.
+// environment is one execution environment of the built function, in its own process
+// behind its gates. After kill, the next request starts a new process in its place.
 type environment struct {
 	*gates
-	function
-}
-
-// function runs an environment's function. After kill, the next request starts it again.
-type function interface {
-	// roundTrip sends a request. A status of 0 means that there was no answer.
-	roundTrip(r *http.Request) answer
-	kill()
-}
-
-// process runs the built function in its own process.
-type process struct {
 	binary string // this environment's copy; kill finds the process by it
-	url    *url.URL
-	http   http.Client
+	url    string
 }
+
+// httpClient makes the requests of the tests.
+var httpClient = &http.Client{Timeout: waiting.Timeout}
 
 // newWorld starts a world of the built function on a Valkey and an S3 server. restore is
 // JOURNAL_RESTORE.
@@ -152,33 +138,32 @@ func build(t *testing.T, function string) string {
 func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, number int) *environment {
 	t := w.t
 	t.Helper()
-	p := &process{binary: fmt.Sprint(binary, number), http: http.Client{Timeout: waiting.Timeout}}
-	e := &environment{&gates{}, p}
-	if err := os.Link(binary, p.binary); err != nil {
+	e := &environment{gates: &gates{}, binary: fmt.Sprint(binary, number)}
+	if err := os.Link(binary, e.binary); err != nil {
 		t.Fatal(err)
 	}
 	bucket, endpoint, _ := strings.Cut(s3.Address(), "endpoint=")
 	variables := map[string]string{
 		"VALKEY_URL": valkeyURL, "KEY_PEPPER": string(pepper),
 		"ADMIN_USER": "ada", "ADMIN_PASSWORD": "a password of this test",
-		"JOURNAL": bucket + "endpoint=" + e.startS3(t, endpoint, p.kill), "JOURNAL_RESTORE": restore,
+		"JOURNAL": bucket + "endpoint=" + e.startS3(t, endpoint, e.kill), "JOURNAL_RESTORE": restore,
 		"AWS_ACCESS_KEY_ID":     os.Getenv("AWS_ACCESS_KEY_ID"),
 		"AWS_SECRET_ACCESS_KEY": os.Getenv("AWS_SECRET_ACCESS_KEY"),
 	}
 	if !strings.Contains(valkeyURL, "cluster") {
-		gate, err := e.startValkey(func() string { return valkeyURL }, p.kill)
+		gate, err := e.startValkey(valkeyURL, e.kill)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
 			gate.close()
-			p.kill()
+			e.kill()
 			gate.running.Wait()
 		})
 		variables["VALKEY_URL"] = gate.url()
 	}
 	log := &lockedBuffer{}
-	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: p.binary, Env: variables,
+	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: e.binary, Env: variables,
 		Timeout: 30 * time.Second, Log: log})
 	if err != nil {
 		t.Fatal(err)
@@ -191,17 +176,15 @@ func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, numb
 	})
 	server := httptest.NewServer(&gateway.HTTP{Integration: function})
 	t.Cleanup(server.Close)
-	if p.url, err = url.Parse(server.URL); err != nil {
-		t.Fatal(err)
-	}
+	e.url = server.URL
 	return e
 }
 
-// kill implements function. It ends the process at once with SIGKILL.
-func (p *process) kill() {
+// kill ends the process at once with SIGKILL.
+func (e *environment) kill() {
 	links, _ := filepath.Glob("/proc/[0-9]*/exe")
 	for _, link := range links {
-		if path, err := os.Readlink(link); err != nil || path != p.binary {
+		if path, err := os.Readlink(link); err != nil || path != e.binary {
 			continue
 		}
 		pid, err := strconv.Atoi(strings.Split(link, "/")[2])
@@ -227,7 +210,7 @@ func (w *world) send(e *environment, method, path string, body any, header map[s
 		w.t.Fatal(err)
 	}
 	r, err := http.NewRequestWithContext(context.WithoutCancel(w.t.Context()), method,
-		"http://admin.test"+path, bytes.NewReader(text))
+		e.url+path, bytes.NewReader(text))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -236,13 +219,7 @@ func (w *world) send(e *environment, method, path string, body any, header map[s
 	for name, value := range all {
 		r.Header.Set(name, value)
 	}
-	return e.roundTrip(r)
-}
-
-// roundTrip implements function.
-func (p *process) roundTrip(r *http.Request) answer {
-	r.URL.Scheme, r.URL.Host, r.Host = p.url.Scheme, p.url.Host, p.url.Host
-	response, err := p.http.Do(r)
+	response, err := httpClient.Do(r)
 	if err != nil {
 		return answer{}
 	}
@@ -259,7 +236,7 @@ func (p *process) roundTrip(r *http.Request) answer {
 func (w *world) ready(e *environment) {
 	w.t.Helper()
 	waiting.Until(w.t, "the environment answers", func() bool {
-		return w.send(e, http.MethodGet, "/api/v1/journal", nil, nil).good() || w.down.Load()
+		return w.send(e, http.MethodGet, "/api/v1/journal", nil, nil).good()
 	})
 }
 
@@ -317,53 +294,6 @@ func (b *lockedBuffer) tail() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return string(b.text)
-}
-
-// pair is a Valkey that sometimes gets a replica, which then takes its place.
-type pair struct {
-	t  *testing.T
-	mu sync.Mutex
-
-	primary, replica string // URLs
-}
-
-func startPair(t *testing.T) *pair {
-	t.Helper()
-	return &pair{t: t, primary: valkeytest.Start(t)}
-}
-
-// target returns the URL of the primary.
-func (p *pair) target() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.primary
-}
-
-// replicate starts a replica and waits until it has everything that the primary has.
-func (p *pair) replicate() {
-	p.t.Helper()
-	host, port, err := net.SplitHostPort(strings.TrimPrefix(p.target(), "valkey://"))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	valkeytest.Ask(p.t, p.target(), "CONFIG", "SET", "repl-diskless-sync-delay", "0")
-	p.replica = valkeytest.StartWith(p.t, "--replicaof", host+" "+port)
-	waiting.Until(p.t, "the replica follows", func() bool {
-		return infoField(p.t, p.replica, "replication", "master_link_status") == "up"
-	})
-}
-
-// promote makes the replica a primary. Later writes to the old primary are lost.
-func (p *pair) promote() {
-	p.t.Helper()
-	valkeytest.Ask(p.t, p.replica, "REPLICAOF", "NO", "ONE")
-}
-
-// takeOver makes target return the promoted replica's URL.
-func (p *pair) takeOver() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.primary = p.replica
 }
 
 // processOf returns the process id of a server.
