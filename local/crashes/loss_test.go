@@ -5,6 +5,7 @@ package crashes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"tidegate/internal/apikey"
 	"tidegate/internal/journal"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -221,7 +223,8 @@ func (w *world) restoreByHand(callers map[string][]caller) {
 }
 
 // Clients call while Valkey loses everything and is restored. No caller is refused as
-// unknown, and known callers get the answers of their plans.
+// unknown, known callers get the answers of their plans, and keys that are revoked or
+// unknown never pass.
 func TestLossUnderLoad(t *testing.T) {
 	for _, restore := range []string{"ask", "always"} {
 		t.Run(restore, func(t *testing.T) {
@@ -230,7 +233,7 @@ func TestLossUnderLoad(t *testing.T) {
 			callers := w.callers(5)
 			check := startCheck(t, url, callers)
 			w.ready(w.envs[0])
-			l := startLoad(t, check, callers)
+			l := startLoad(t, check, callers, w.refusedSecrets())
 			w.do("FLUSHALL")
 			l.lose()
 			w.envs[0].kill() // the next start notices the loss at once; /healthz would within a minute
@@ -278,6 +281,21 @@ func (w *world) restoreByCommand() {
 	})
 }
 
+// refusedSecrets returns the secrets of a revoked and of an unknown key.
+func (w *world) refusedSecrets() []string {
+	w.t.Helper()
+	k, revoked, err := w.keys.Create(w.t.Context(), policy.NewKey{Name: "revoked", Env: "test",
+		Plan: string(policy.Open)}, byTest)
+	if err == nil {
+		_, err = w.keys.Revoke(w.t.Context(), k.ID, k.Version, byTest)
+	}
+	unknown, generated := apikey.Generate("test")
+	if err := errors.Join(err, generated); err != nil {
+		w.t.Fatal(err)
+	}
+	return []string{revoked.Reveal(), unknown.Reveal()}
+}
+
 // load calls for each caller in turn, and counts the answers.
 type load struct {
 	mu       sync.Mutex
@@ -288,7 +306,7 @@ type load struct {
 	running  sync.WaitGroup
 }
 
-func startLoad(t *testing.T, check *lambda.Function, callers map[string][]caller) *load {
+func startLoad(t *testing.T, check *lambda.Function, callers map[string][]caller, refused []string) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{answers: map[string]int{}, stop: stop}
@@ -301,6 +319,11 @@ func startLoad(t *testing.T, check *lambda.Function, callers map[string][]caller
 					if status == http.StatusUnauthorized {
 						t.Errorf("%s: got 401", c.key.Name)
 					}
+				}
+			}
+			for i, secret := range refused {
+				if status, _ := call(t, check, secret); status == http.StatusOK {
+					t.Errorf("refused key %d: got 200", i)
 				}
 			}
 		}

@@ -72,25 +72,6 @@ func (d *dashboard) found(pattern *regexp.Regexp, a answer) string {
 	return match[1]
 }
 
-func limit(requests int, unit string) []string {
-	return []string{
-		"limits[0].requests", fmt.Sprint(requests), "limits[0].window", "1", "limits[0].unit", unit,
-		"limits[0].algorithm", "log",
-		"mode", "enforce", "reason", "a test", "action", "save",
-	}
-}
-
-// plan creates a plan of requests per day.
-func (d *dashboard) plan(name, degraded string, requests int) {
-	d.t.Helper()
-	const path = "/policies/plans/new"
-	version := d.found(versionInPage, d.send(http.MethodGet, path, nil))
-	if a := d.post(path, append(limit(requests, "day"), "version", version, "name", name, "degraded",
-		degraded)...); a.status != http.StatusSeeOther {
-		d.t.Fatalf("create plan %s: %s", name, a)
-	}
-}
-
 // key creates a key of a plan, and returns its secret.
 func (d *dashboard) key(plan string) string {
 	d.t.Helper()
@@ -103,8 +84,10 @@ func (d *dashboard) override(id string, requests int) {
 	d.t.Helper()
 	path := "/keys/" + id + "/limits"
 	version := d.found(versionInPage, d.send(http.MethodGet, path, nil))
-	if a := d.post(path, append(limit(requests, "hour"), "version", version, "lasts",
-		"never")...); a.status != http.StatusSeeOther {
+	a := d.post(path, "limits[0].requests", fmt.Sprint(requests), "limits[0].window", "1", "limits[0].unit",
+		"hour", "limits[0].algorithm", "log", "mode", "enforce", "reason", "a test", "action", "save",
+		"version", version, "lasts", "never")
+	if a.status != http.StatusSeeOther {
 		d.t.Fatalf("save limits: %s", a)
 	}
 }
