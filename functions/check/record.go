@@ -19,7 +19,6 @@ import (
 	"tidegate/internal/telemetry"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
-	"tidegate/internal/usage/routecount"
 )
 
 // record counts a decided call. The result of an unverified caller has no id.
@@ -37,9 +36,6 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 	}
 	if checked.Rule != "" {
 		o.Rules = []string{policy.RouteID(checked.Rule)}
-	}
-	if checked.ID != "" && checked.BannedUntil.IsZero() {
-		o.Route = c.routeOf(call, &checked)
 	}
 	if !checked.Allowed {
 		o.Denial = c.denialOf(call, checked)
@@ -169,23 +165,6 @@ func (c *checker) pattern(call enforce.Call, rule string) string {
 		return "*"
 	}
 	return path
-}
-
-// routeOf returns the route that a decided call counts under, for previews of access. Its
-// path is * if the caller's path does not match the pattern, as with a custom domain's
-// base path or encoded slashes.
-func (c *checker) routeOf(call enforce.Call, checked *enforce.Result) routecount.Route {
-	r := routecount.Route{
-		Plan: checked.Plan, API: call.Route.API, Stage: call.Route.Stage,
-		Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, checked.Rule),
-	}
-	switch {
-	case call.Resource == "$connect":
-		r.Path = call.Route.Path
-	case !strings.HasPrefix(r.Path, "/") || !route.Under(call.Route.Path, r.Path):
-		r.Path = "*"
-	}
-	return r
 }
 
 // metricsInterval is the minimum time between two lines of metrics. CloudWatch aggregates

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -30,7 +29,6 @@ import (
 	"tidegate/internal/telemetry"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
-	"tidegate/internal/usage/routecount"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -210,55 +208,6 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		t.Errorf("the last 14 calls ran %d scripts, want at most 10 and the others from memory", asked)
 	}
 	w.refusedByCause(t, reader)
-}
-
-// Allowed and denied calls of valid keys are counted by the route that API Gateway
-// matched, equal to a plain list of the calls. Refused and banned callers add no route.
-func TestRoutesOfCalls(t *testing.T) {
-	w := newDenialWorld(t)
-	random := rand.New(rand.NewPCG(5, 6))
-	want := map[string]map[routecount.Route]int64{"two": {}, "many": {}}
-	for i := range 400 {
-		kind := []struct{ method, path, resource, pattern string }{
-			{"GET", fmt.Sprint("/orders/", i), "/orders/{id}", "/orders/{id}"},
-			{"HEAD", "/orders/a%20b", "/orders/{id}", "/orders/{id}"},
-			{"GET", "/orders/..%2fadmin", "/orders/{id}", "*"},
-			{fmt.Sprint("BREW", i), "/free", "/free", "/free"},
-			{"POST", "/search/jane", "/{proxy+}", "/search/{term}"},
-			{"GET", "/files/1/2", "/{proxy+}", "/{proxy+}"},
-			{"GET", "/free", "", "*"},
-			{"DELETE", "/" + strings.Repeat("long", 60), "/" + strings.Repeat("long", 60), "*"},
-		}[random.IntN(8)]
-		c := denialCall{method: kind.method, path: kind.path, resource: kind.resource, addr: "192.0.2.7"}
-		keys := []string{"two", "many", "revoked", "banned", "nobody", "rotated", ":" + someKey(t)}
-		c.key = keys[random.IntN(len(keys))]
-		if random.IntN(9) == 0 {
-			c.addr = "203.0.113.9" // refused
-		}
-		if random.IntN(20) == 0 {
-			w.freeze(time.Minute)
-		}
-		w.send(t, i, c)
-		if routes := want[c.key]; routes != nil && c.addr != "203.0.113.9" {
-			method := kind.method
-			if strings.HasPrefix(method, "BREW") {
-				method = "other"
-			}
-			routes[routecount.Route{Plan: c.key, API: "abcdef123", Stage: "prod", Method: method,
-				Path: kind.pattern}]++
-		}
-	}
-	w.checker.Close()
-	reader, end := usage.NewReader(w.admin), w.checker.now().Add(time.Millisecond)
-	for plan, routes := range want {
-		got, err := reader.Routes(t.Context(), plan, end.Add(-time.Hour), end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := gocmp.Diff(routes, got); diff != "" {
-			t.Errorf("plan %s: %s", plan, diff)
-		}
-	}
 }
 
 // refusedByCause compares the counts with what TestDenialLogHasEveryDenial sends.

@@ -13,12 +13,7 @@ func plain(path string) bool {
 			return false
 		}
 	}
-	return !resolvable(path)
-}
-
-// resolvable reports whether a path has characters that a lenient program resolves.
-func resolvable(path string) bool {
-	return strings.ContainsAny(path, `%;\`) || strings.HasPrefix(path, ".") || strings.Contains(path, "/.")
+	return !strings.ContainsAny(path, `%;\`) && !strings.HasPrefix(path, ".") && !strings.Contains(path, "/.")
 }
 
 // isBlank reports whether some programs strip r around a segment.

@@ -57,7 +57,7 @@ type parcel struct {
 // place is where a parcel is stored.
 type place struct {
 	bucket keyspace.Bucket
-	period int64 // hour since 1970; for routes a period of routecount; 0 for states
+	period int64 // hour since 1970; 0 for states
 }
 
 // payload is the records of a parcel.

@@ -22,13 +22,6 @@
 // and for a registered caller. Except for records that a broken connection lost, logged
 // and unlogged denials add up to all denials.
 //
-// # Calls by route
-//
-// Package routecount says which calls count by route. Routes are one command of a Batch:
-// of the first 16 Batches after a pause, then of one every 10 s. They never cause a
-// Batch. A Recorder distinguishes 256 routes. Calls of further routes count under their
-// plan alone, for at most 64 plans.
-//
 // # Who is denied now, or near a limit
 //
 // Package statelist has the lists. To avoid a write for each call, a subject near a limit

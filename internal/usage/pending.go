@@ -3,7 +3,6 @@ package usage
 import (
 	"tidegate/internal/cause"
 	"tidegate/internal/usage/denylog"
-	"tidegate/internal/usage/routecount"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -70,9 +69,6 @@ type pending struct {
 	denials     []pendingDenials
 
 	states map[statelist.Place]int64 // end of each state, in Unix milliseconds
-
-	routeIndex map[routecount.Slot]int // of routes
-	routes     []routecount.Count
 }
 
 func newPending(size int) *pending {
@@ -80,12 +76,11 @@ func newPending(size int) *pending {
 }
 
 func (p *pending) empty() bool {
-	return len(p.entries)+len(p.denials)+len(p.states)+len(p.routes) == 0
+	return len(p.entries)+len(p.denials)+len(p.states) == 0
 }
 
-// urgent reports whether the pending records are reason for a Batch. Routes, and refusals
-// of callers that proved no key, wait for other records, so that a flood of them costs no
-// round trip.
+// urgent reports whether the pending records are reason for a Batch. Refusals of callers
+// that proved no key wait for other records, so that a flood of them costs no round trip.
 func (p *pending) urgent() bool { return len(p.entries)+len(p.denials)+len(p.states) > p.anonymous }
 
 // record counts a call.
@@ -101,7 +96,6 @@ func (p *pending) record(o Outcome) {
 	}
 	p.total(minute).tally.add(o.Verdict, cost)
 	p.listDenied(o)
-	p.countRoute(o)
 	for _, id := range o.Rules {
 		if !validID(id) {
 			continue

@@ -12,7 +12,6 @@ import (
 	"tidegate/internal/lua"
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage/denylog"
-	"tidegate/internal/usage/routecount"
 )
 
 // Options of a Recorder. Zero fields mean the defaults.
@@ -44,9 +43,9 @@ type Recorder struct {
 	// pause is the interval in force, longer than interval while Valkey fails.
 	pause     time.Duration
 	lastBatch int64 // when a Batch was last taken, in Unix nanoseconds
-	// earlyTAT and routesTAT are theoretical arrival times of GCRA in Unix nanoseconds:
-	// of early Batches at one an interval, and of routes at one each routesPause.
-	earlyTAT, routesTAT int64
+	// earlyTAT is the theoretical arrival time of GCRA, in Unix nanoseconds, of early
+	// Batches at one an interval.
+	earlyTAT int64
 	// nextTotals is the index of the bucket of the next totals. It advances only once the
 	// bucket's server knows the script.
 	nextTotals int
@@ -129,27 +128,19 @@ func (r *Recorder) Drain(now time.Time) *Batch {
 	if r.pending.empty() {
 		return nil
 	}
-	r.routesTAT = 0
 	return r.take(now)
 }
 
 func (r *Recorder) take(now time.Time) *Batch {
 	if now.UnixNano() < r.lastBatch { // the clock was set back
 		r.earlyTAT = 0
-		r.routesTAT = 0
 	}
 	r.lastBatch = now.UnixNano()
 	r.earlyTAT = max(r.earlyTAT, r.lastBatch) + int64(r.interval)
 	r.expireNear(now)
 	next := newPending(len(r.pending.entries))
-	var byRoute []parcel
-	if len(r.pending.routes) > 0 && r.takeRoutesTurn(r.lastBatch) {
-		byRoute = packRoutes(r.pending.routes)
-	} else {
-		next.routes, next.routeIndex = r.pending.routes, r.pending.routeIndex
-	}
 	byScript := [][]parcel{r.packCounts(r.pending.entries), r.packDenials(r.pending.denials),
-		packStates(r.pending.states), byRoute}
+		packStates(r.pending.states)}
 	for _, parcels := range byScript {
 		r.addText(parcels)
 	}
@@ -204,9 +195,6 @@ type Outcome struct {
 	Cost       int64    // less than 1 means 1
 	Rules      []string // ids of the rules that applied, of the same form as Subject
 	Time       time.Time
-	// Route counts for previews of access; a Route without a plan is not counted. It
-	// holds only patterns of the operator, so that callers cannot make up routes.
-	Route routecount.Route
 	// Denial is the call's entry in the denial log; nil for none. If its cause refuses a
 	// credential, the Outcome counts as a refusal and not as a call. Subject is then a
 	// registered caller that proved its key, or empty.

@@ -3,7 +3,6 @@ package dashboard_test
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +14,6 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
-	"tidegate/internal/usage"
-	"tidegate/internal/usage/routecount"
 )
 
 // busyKeys returns a registry with policies of every kind and keys in every state.
@@ -118,12 +115,7 @@ func adminPages() []pageState {
 			v.Act(typeIn("name", "created in a browser"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#secret")))
 		}},
-		{"edit key", "/keys/{acme}/edit", "", func(v *sitetest.Visit) {
-			v.Keys.Record(callsOf(v.Keys.IDs["acme"], "GET", "/health", 12)...)
-			v.Keys.Record(callsOf(v.Keys.IDs["acme"], "POST", "/orders/{id}", 5)...)
-			v.Act(typeIn("allow", "GET /orders/*"), send("preview"),
-				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
-		}},
+		{"edit key", "/keys/{acme}/edit", "", nil},
 		{"ban", "/keys/{acme}/ban", "", nil},
 		{"revoke", "/keys/{acme}/revoke", "", nil},
 		{"rotated", "/keys/{acme}/rotate", "", func(v *sitetest.Visit) {
@@ -412,10 +404,4 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		t.Errorf("the save opened %s with the override %+v, want the key with 33 per 10 seconds", at, o)
 	}
 	v.NoConsoleErrors("422")
-}
-
-// callsOf returns n calls of a route by a key of the plan free.
-func callsOf(id, method, path string, n int) []usage.Outcome {
-	return slices.Repeat([]usage.Outcome{{Subject: id, Registered: true, Time: time.Now(),
-		Route: routecount.Route{Plan: "free", API: "abc", Stage: "prod", Method: method, Path: path}}}, n)
 }

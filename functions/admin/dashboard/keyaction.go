@@ -24,7 +24,6 @@ type keyAction struct {
 	done    string // message on the next page
 	danger  bool
 	reason  bool // a reason is required
-	preview bool // the form has a preview button
 	// fields returns the fields of the form other than the reason; nil means none.
 	fields func(f *keyForm) []templates.FormField
 	// read validates the fields and adds them to the change; nil if there are none.
@@ -81,7 +80,7 @@ var keyActions = map[string]keyAction{
 	app.Details: {
 		heading: "Edit",
 		advice:  "A new plan applies from the next check. Counts and an override are kept.",
-		submit:  "Save", done: "Saved.", fields: (*keyForm).editFields, read: readDetails, preview: true,
+		submit:  "Save", done: "Saved.", fields: (*keyForm).editFields, read: readDetails,
 	},
 }
 
@@ -177,8 +176,7 @@ func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
 	d.applyKeyAction(w, r, a, f)
 }
 
-// applyKeyAction validates the action's fields, then saves the change or renders its
-// preview.
+// applyKeyAction validates the action's fields, then saves the change.
 func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm) {
 	if f.key.Version != f.version {
 		d.renderKeyConflict(w, r, a, f, f.key)
@@ -187,10 +185,6 @@ func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a key
 	change := app.KeyChange{Do: r.PathValue("action")}
 	if a.read != nil {
 		a.read(f, &change)
-	}
-	if a.preview && f.errors() == 0 && r.PostForm.Get("action") == changes.PreviewButton {
-		d.previewKeyAction(w, r, a, f, change)
-		return
 	}
 	if f.errors() > 0 || !form.Accepted(r.PostForm, f.warnings) {
 		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
@@ -241,18 +235,6 @@ func (d *dashboard) changeKey(r *http.Request, f *keyForm, c app.KeyChange) (
 	return saved, rotated.Reveal(), nil
 }
 
-func (d *dashboard) previewKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm,
-	change app.KeyChange) {
-	after := f.key
-	change.Details(&after)
-	var err error
-	if f.preview, err = d.PreviewKey(r, f.set, f.key, after); err != nil {
-		d.FailStore(w, r, "preview", err)
-		return
-	}
-	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
-}
-
 // renderKeyConflict shows the form with the newest change of the key, which was saved
 // meanwhile. The form is then based on the current key.
 func (d *dashboard) renderKeyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm,
@@ -289,7 +271,6 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 		Name:     name,
 		Lead:     append([]string{a.advice}, f.facts...),
 		Conflict: conflict,
-		Preview:  f.preview,
 		Form: &templates.Form{
 			Action:  d.keyPath(f.key) + "/" + r.PathValue("action"),
 			Hidden:  []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)}},
@@ -297,7 +278,6 @@ func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, stat
 			Errors:  f.errors(),
 			After:   append(fields, form.ReasonField(f.reason)),
 			Submit:  a.submit,
-			Preview: a.preview,
 			Danger:  a.danger,
 			Warning: form.Warn(f.warnings),
 			Cancel:  templates.Choice{Text: "Cancel", Address: d.keyPath(f.key)},

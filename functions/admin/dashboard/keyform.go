@@ -40,7 +40,6 @@ type keyForm struct {
 	facts    []string // additional information
 	warnings []string // require confirmation
 	problem  string   // an error that belongs to no field
-	preview  *templates.Preview
 }
 
 // read reads what a browser sent.

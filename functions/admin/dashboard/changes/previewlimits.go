@@ -43,28 +43,12 @@ func (c *Changes) PreviewOverride(
 	return p, nil
 }
 
-// PreviewPlan describes what a plan of next would have denied in the last hour. Its
-// limits are replayed on the calls of its busiest keys, its open routes are compared with
-// all its calls.
-func (c *Changes) PreviewPlan(r *http.Request, set, next *policy.Set, number int) ([]string, error) {
+// PreviewPlan describes what a plan would have denied in the last hour: it replays the
+// calls of each of the plan's busiest keys against the plan's limits. Keys with an
+// override are left out.
+func (c *Changes) PreviewPlan(ctx context.Context, set *policy.Set, number int) (string, error) {
 	now := time.Now()
-	p, _ := next.PlanByNumber(number)
-	limits, err := c.previewPlanLimits(r.Context(), next, p, now)
-	if err != nil {
-		return nil, err
-	}
-	routes, err := c.previewPlanRoutes(r.Context(), set, p, now)
-	if err != nil || routes == "" {
-		return []string{limits}, err
-	}
-	return []string{limits, routes}, nil
-}
-
-// previewPlanLimits replays the calls of each of the plan's busiest keys against the
-// plan's limits. Keys with an override are left out.
-func (c *Changes) previewPlanLimits(
-	ctx context.Context, set *policy.Set, p policy.Plan, now time.Time,
-) (string, error) {
+	p, _ := set.PlanByNumber(number)
 	ids, err := c.busiest(ctx, now)
 	if err != nil {
 		return "", err

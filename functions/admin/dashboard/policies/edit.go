@@ -92,8 +92,6 @@ type edit struct {
 	warnings []string // to confirm before the save
 	values   url.Values
 	plan     int // number of the edited plan; 0 for none
-	// effect describes the effect of the edit on recorded calls; nil for none.
-	effect func(r *http.Request, set, next *policy.Set) ([]string, error)
 }
 
 // errorCount returns the number of fields with an error.
@@ -223,11 +221,13 @@ func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *p
 		d.FailStore(w, r, "count keys", err)
 		return
 	}
-	if e.effect != nil {
-		if e.preview.Effects, err = e.effect(r, set, next); err != nil {
+	if e.plan > 0 {
+		effect, err := d.PreviewPlan(r.Context(), next, e.plan)
+		if err != nil {
 			d.FailStore(w, r, "preview", err)
 			return
 		}
+		e.preview.Effects = []string{effect}
 	}
 	d.renderEdit(w, r, http.StatusOK, set, e)
 }

@@ -44,12 +44,7 @@ func (d *pages) planEdit(r *http.Request) (edit, bool) {
 		return edit{form: f, path: "/policies/plans/new"}, true
 	}
 	f.number = planNumber(r)
-	return edit{
-		form: f, plan: f.number, path: "/policies/plans/" + strconv.Itoa(f.number),
-		effect: func(r *http.Request, set, next *policy.Set) ([]string, error) {
-			return d.PreviewPlan(r, set, next, f.number)
-		},
-	}, true
+	return edit{form: f, plan: f.number, path: "/policies/plans/" + strconv.Itoa(f.number)}, true
 }
 
 // planNumber returns the number of the plan in the path; -1 if it is invalid.
