@@ -140,7 +140,7 @@ func TestRun(t *testing.T) {
 			}
 			pid := checkServing(t, p)
 			p.stop()
-			if code := <-p.exit; code != 0 {
+			if code := waiting.For(t, "the end of the program", p.exit); code != 0 {
 				t.Errorf("exit status %d: %s", code, p.err.String())
 			}
 			checkGone(t, p, pid)

@@ -103,7 +103,7 @@ func keepRunning(t *testing.T, args ...string) (printed func(*regexp.Regexp) str
 	go func() { exit <- run(ctx, args, noEnv, &out, &errOut) }()
 	t.Cleanup(func() {
 		cancel()
-		if code := <-exit; code != 0 {
+		if code := waiting.For(t, "the end of the program", exit); code != 0 {
 			t.Errorf("%s: exit status %d: %s", args[0], code, errOut.String())
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 // With a journal, a run on a new Valkey has the changes that were acknowledged in an
@@ -20,7 +21,7 @@ func TestRunWithAJournal(t *testing.T) {
 		t.Errorf("the dashboard's health: %d", status)
 	}
 	first.stop()
-	if code := <-first.exit; code != 0 {
+	if code := waiting.For(t, "the end of the first program", first.exit); code != 0 {
 		t.Fatalf("exit status %d: %s", code, first.err.String())
 	}
 	if text := first.out.String(); !strings.Contains(text, "0 records restored") {
@@ -46,7 +47,7 @@ func TestRunWithoutTheJournalBetween(t *testing.T) {
 	for _, flags := range [][]string{{"-journal", folder}, nil} {
 		earlier := start(t, append(flags, "-valkey", valkey)...)
 		earlier.stop()
-		if code := <-earlier.exit; code != 0 {
+		if code := waiting.For(t, "the end of the earlier program", earlier.exit); code != 0 {
 			t.Fatalf("exit status %d: %s", code, earlier.err.String())
 		}
 	}

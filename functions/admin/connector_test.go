@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 
 	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/waiting"
 )
 
 const unreachable = "10.1.2.3:6379"
@@ -127,15 +128,15 @@ func TestAttemptFailsWhileARequestWaits(t *testing.T) {
 	}
 	first := make(chan int)
 	go func() { first <- get(f, "/login").Code }()
-	<-began
+	waiting.For(t, "the first attempt", began)
 	f.open = open // for later attempts
 	second := make(chan int)
 	go func() { second <- get(f, "/login").Code }()
 	close(fails)
-	if code := <-first; code != http.StatusServiceUnavailable {
+	if code := waiting.For(t, "the first answer", first); code != http.StatusServiceUnavailable {
 		t.Errorf("the request that began the attempt: got %d, want 503", code)
 	}
-	code := <-second
+	code := waiting.For(t, "the second answer", second)
 	if code == http.StatusServiceUnavailable { // it began after the attempt failed
 		f.clock = f.clock.Add(retryPause)
 		code = get(f, "/login").Code
@@ -158,7 +159,7 @@ func TestAttemptFailsInAFreeze(t *testing.T) {
 	a, _ := f.connect(t.Context(), false) // at the start of the environment
 	f.clock = f.clock.Add(time.Minute)
 	close(thawed)
-	<-a.done
+	waiting.For(t, "the end of the attempt", a.done)
 	f.open = open
 	if w := get(f, "/login"); w.Code != http.StatusOK {
 		t.Errorf("the first request after the freeze: got %d, want 200", w.Code)

@@ -249,7 +249,7 @@ func TestSyncDuringSaves(t *testing.T) {
 	for i := range int64(40) {
 		w.plan(t, "free", perMinute(i+2)...)
 	}
-	if err := <-done; err != nil {
+	if err := waiting.For(t, "the end of the save", done); err != nil {
 		t.Error(err)
 	}
 	if set := must(w.Set(t.Context())); set.Version != 41 || !w.synced(t) {
@@ -304,7 +304,7 @@ func TestUnavailableShard(t *testing.T) {
 		})
 	})
 	cancel()
-	if err := <-saved; !errors.Is(err, policy.ErrUnfinished) {
+	if err := waiting.For(t, "the end of the save", saved); !errors.Is(err, policy.ErrUnfinished) {
 		t.Errorf("save: got %v, want ErrUnfinished", err)
 	}
 }

@@ -30,7 +30,7 @@ func TestFunctionFreezes(t *testing.T) {
 	}()
 	conns := accept(t, listener, 1)
 	closeAll(conns)
-	pid := (<-done).PID
+	pid := waiting.For(t, "the result", done).PID
 	waiting.Until(t, "the process is stopped again", func() bool { return stopped(t, pid) })
 	f.Close()
 	if !gone(pid) {

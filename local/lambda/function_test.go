@@ -187,7 +187,7 @@ func TestFunctionRunsInParallel(t *testing.T) {
 	closeAll(accept(t, listener, 1))
 	pids := map[int]int{}
 	for range n + 1 {
-		pids[(<-results).PID]++
+		pids[waiting.For(t, "a result", results).PID]++
 	}
 	if len(pids) != n {
 		t.Errorf("processes and their invocations: %v, want %d processes", pids, n)
@@ -274,7 +274,7 @@ func TestInvocationRunsAfterItsCallerGivesUp(t *testing.T) {
 	}()
 	conns := accept(t, listener, 1)
 	cancel()
-	if err := <-left; !errors.Is(err, context.Canceled) {
+	if err := waiting.For(t, "the end of the call", left); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
 	closeAll(conns)
@@ -378,7 +378,7 @@ func TestFunctionClose(t *testing.T) {
 	conns := accept(t, listener, 2)
 	f.Close()
 	for range 3 {
-		if err := <-errs; !errors.Is(err, lambda.ErrClosed) {
+		if err := waiting.For(t, "the end of a call", errs); !errors.Is(err, lambda.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	}

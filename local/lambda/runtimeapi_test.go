@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tidegate/internal/testing/waiting"
 )
 
 // runtimeClient acts as the runtime of one environment.
@@ -81,14 +83,16 @@ func TestRuntimeAPIStates(t *testing.T) {
 	c.want(202, "POST", "invocation/"+first.id+"/response", `{"a":1}`)
 	c.want(400, "POST", "invocation/"+first.id+"/response", `{}`)
 	c.want(400, "POST", "invocation/"+first.id+"/error", `{}`)
-	if out := <-first.result; string(out.payload) != `{"a":1}` || out.err != nil {
+	out := waiting.For(t, "the result", first.result)
+	if string(out.payload) != `{"a":1}` || out.err != nil {
 		t.Errorf("got %s, %v", out.payload, out.err)
 	}
 	second := c.begin()
 	c.want(202, "POST", "invocation/"+second.id+"/error",
 		`{"errorMessage":"m","errorType":"T","stackTrace":["not our form"]}`)
 	var reported *FunctionError
-	if out := <-second.result; !errors.As(out.err, &reported) || reported.Message != "m" ||
+	out = waiting.For(t, "the result", second.result)
+	if !errors.As(out.err, &reported) || reported.Message != "m" ||
 		reported.Type != "T" || reported.Stack != nil {
 		t.Errorf("got %v", out.err)
 	}
@@ -102,7 +106,8 @@ func TestRuntimeAPIRefusesResponses(t *testing.T) {
 			inv := c.begin()
 			c.want(202, "POST", "invocation/"+inv.id+"/response", body)
 			var refused *ResponseError
-			if out := <-inv.result; !errors.As(out.err, &refused) {
+			out := waiting.For(t, "the result", inv.result)
+			if !errors.As(out.err, &refused) {
 				t.Errorf("got %s, %v", out.payload, out.err)
 			}
 		})
@@ -111,7 +116,8 @@ func TestRuntimeAPIRefusesResponses(t *testing.T) {
 	inv := c.begin()
 	c.want(413, "POST", "invocation/"+inv.id+"/response", `"`+strings.Repeat("x", MaxPayload)+`"`)
 	var refused *ResponseError
-	if out := <-inv.result; !errors.As(out.err, &refused) {
+	out := waiting.For(t, "the result", inv.result)
+	if !errors.As(out.err, &refused) {
 		t.Errorf("over the limit: %v", out.err)
 	}
 }
@@ -121,7 +127,8 @@ func TestRuntimeAPIAcceptsErrorsThatAreNotJSON(t *testing.T) {
 	inv := c.begin()
 	c.want(202, "POST", "invocation/"+inv.id+"/error", `Unauthorized`)
 	var reported *FunctionError
-	if out := <-inv.result; !errors.As(out.err, &reported) || reported.Message == "Unauthorized" {
+	out := waiting.For(t, "the result", inv.result)
+	if !errors.As(out.err, &reported) || reported.Message == "Unauthorized" {
 		t.Errorf("got %v", out.err)
 	}
 }
@@ -130,7 +137,8 @@ func TestRuntimeAPIInitError(t *testing.T) {
 	c := newRuntimeClient(t)
 	c.want(202, "POST", "init/error", `{"errorMessage":"no pepper","errorType":"Config"}`)
 	var reported *FunctionError
-	if err := <-c.api.initFailed; !errors.As(err, &reported) || reported.Message != "no pepper" {
+	err := waiting.For(t, "the failure of the start", c.api.initFailed)
+	if !errors.As(err, &reported) || reported.Message != "no pepper" {
 		t.Errorf("got %v", err)
 	}
 }

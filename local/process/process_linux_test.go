@@ -87,7 +87,7 @@ func TestKillReachesTheGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	var grandchild int
-	if _, err := fmt.Sscan(<-out.got, &grandchild); err != nil {
+	if _, err := fmt.Sscan(waiting.For(t, "the grandchild's id", out.got), &grandchild); err != nil {
 		t.Fatal(err)
 	}
 	p.Kill()
@@ -105,7 +105,7 @@ func TestErr(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-p.Done()
+	waiting.For(t, "the end of the child", p.Done())
 	var exit *exec.ExitError
 	if !errors.As(p.Err(), &exit) || exit.ExitCode() != 3 {
 		t.Errorf("got %v, want exit status 3", p.Err())

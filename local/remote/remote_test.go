@@ -159,7 +159,7 @@ func TestNoEnvironment(t *testing.T) {
 		done <- err
 	}()
 	c.start()
-	if err := <-done; err != nil {
+	if err := waiting.For(t, "the end of the call", done); err != nil {
 		t.Errorf("with an environment that started later: %v", err)
 	}
 }
@@ -176,7 +176,7 @@ func TestCallerGivesUp(t *testing.T) {
 	}()
 	waiting.Until(t, "the invocation has begun", func() bool { return f.running.Load() == 1 })
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) {
+	if err := waiting.For(t, "the end of the call", done); !errors.Is(err, context.Canceled) {
 		t.Errorf("the caller got %v", err)
 	}
 	if f.running.Load() != 1 {

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -145,7 +146,8 @@ func TestKeyRace(t *testing.T) {
 				statuses <- fmt.Sprint(r.status, " ", name, round)
 			}()
 		}
-		first, second := <-statuses, <-statuses
+		first := waiting.For(t, "the first answer", statuses)
+		second := waiting.For(t, "the second answer", statuses)
 		if first[:3] == "412" {
 			first, second = second, first
 		}
@@ -169,7 +171,7 @@ func TestKeyAnyVersion(t *testing.T) {
 	}
 	changed := 0
 	for range cap(done) {
-		if status := <-done; status == http.StatusOK {
+		if status := waiting.For(t, "the answer", done); status == http.StatusOK {
 			changed++
 		} else if status != http.StatusPreconditionFailed {
 			t.Errorf("got status %d, want 200 or 412", status)
@@ -204,7 +206,7 @@ func TestKeyPages(t *testing.T) {
 		}
 		created <- nil
 	}()
-	<-ready
+	waiting.For(t, "the first keys", ready)
 	seen := map[string]int{}
 	pages := 0
 	for next := ""; pages == 0 || next != ""; pages++ {
@@ -216,7 +218,7 @@ func TestKeyPages(t *testing.T) {
 		next = page.stringAt("next")
 	}
 	stop()
-	if err := <-created; err != nil {
+	if err := waiting.For(t, "the new key", created); err != nil {
 		t.Fatal(err)
 	}
 	for id, times := range seen {
