@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/leaks"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -133,6 +134,7 @@ func tokenEvent(value string) string {
 // No secret of a call leaks into the function's output, its answers or Valkey. Secrets
 // are API keys, tokens, names in tokens, addresses and the pepper.
 func TestNothingSecretLeaks(t *testing.T) {
+	tier.Two(t, "searches all output for every kind of credential")
 	c := newCanaries(t)
 	proxy := valkeytest.StartProxy(t, valkeytest.Start(t), nil)
 	f := startCheck(t, proxy.URL(), map[string]string{

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidegate/internal/testing/tier"
 )
 
 var update = flag.Bool("update", false, "rewrite the tables of docs/algorithms.md")
@@ -22,6 +24,7 @@ const (
 
 // The tables in docs/algorithms.md equal the computed ones. -update rewrites them.
 func TestAlgorithmsDocument(t *testing.T) {
+	tier.Two(t, "measures the tables of the document")
 	content, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)

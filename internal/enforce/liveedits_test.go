@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 )
@@ -145,6 +146,7 @@ func TestLimitEditsUnderLoad(t *testing.T) {
 
 // An edit of a plan applies to the next call of each of its 10,000 keys.
 func TestPlanOfManyKeysUnderLoad(t *testing.T) {
+	tier.Two(t, "makes thousands of calls")
 	w := open(t, valkeytest.Start(t))
 	w.plan(t, "free", hourly(100_000))
 	secrets := w.createMany(t, 10_000)

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -146,6 +147,7 @@ func (w *world) expectRefused(t *testing.T, c Call) {
 // A caller that may not call never touches a shared limit: the server runs no command on
 // its state, and no lease is drawn from.
 func TestDeniedCallersTouchNothingShared(t *testing.T) {
+	tier.Two(t, "makes thousands of calls")
 	for limit, shared := range sharedKinds {
 		for caller, prepare := range deniedCallers {
 			t.Run(limit+"/"+caller, func(t *testing.T) {
@@ -362,6 +364,7 @@ func TestRecentCallersAreBounded(t *testing.T) {
 // A flood of calls by callers that may not call takes nothing from a shared limit: a
 // legitimate caller is not denied.
 func TestFloodsLeaveSharedLimits(t *testing.T) {
+	tier.Two(t, "makes thousands of calls")
 	for name, c := range map[string]struct {
 		limit  limiter.Limit
 		cost   int64

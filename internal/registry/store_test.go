@@ -17,7 +17,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
-	"tidegate/internal/testing/valkeytest"
+	"tidegate/internal/testing/storetest"
 )
 
 // recorded returns the audit entries of a subject, oldest first.
@@ -41,29 +41,23 @@ func (w *world) recorded(t *testing.T, subject string) []audit.Entry {
 // recorded once each if they were acknowledged. The Before of an entry is the After of
 // the previous entry. Refused edits are not recorded.
 func TestEveryChangeIsRecordedOnce(t *testing.T) {
-	for name, url := range map[string]func() string{
-		"valkey":   func() string { return valkeytest.Start(t) },
-		"embedded": func() string { return valkeytest.Embedded(t) },
-		"cluster":  func() string { return valkeytest.SharedCluster(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := open(t, url())
-			w.plan(t, "free", perMinute(1)...)
-			editors := &editors{world: w, done: map[string]*atomic.Int64{policyset.SetID: {}}}
-			for i := range 3 {
-				k, _ := w.create(t, fmt.Sprintf("key %d", i), "free")
-				editors.ids = append(editors.ids, k.ID)
-				editors.done[k.ID] = &atomic.Int64{}
-			}
-			editors.run(t)
-			for id, done := range editors.done {
-				w.checkRecorded(t, id, 1+done.Load())
-			}
-			if v := must(w.Audit().Verify(t.Context())); !v.Good() {
-				t.Errorf("verify: got %+v, want it good", v)
-			}
-		})
-	}
+	storetest.OnEveryServer(t, func(t *testing.T, url string) {
+		w := open(t, url)
+		w.plan(t, "free", perMinute(1)...)
+		editors := &editors{world: w, done: map[string]*atomic.Int64{policyset.SetID: {}}}
+		for i := range 3 {
+			k, _ := w.create(t, fmt.Sprintf("key %d", i), "free")
+			editors.ids = append(editors.ids, k.ID)
+			editors.done[k.ID] = &atomic.Int64{}
+		}
+		editors.run(t)
+		for id, done := range editors.done {
+			w.checkRecorded(t, id, 1+done.Load())
+		}
+		if v := must(w.Audit().Verify(t.Context())); !v.Good() {
+			t.Errorf("verify: got %+v, want it good", v)
+		}
+	})
 }
 
 // editors edit keys and the policy set concurrently.

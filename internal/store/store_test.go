@@ -78,10 +78,11 @@ func TestOpenSilentServer(t *testing.T) {
 func TestOpenConnects(t *testing.T) {
 	t.Parallel()
 	single := valkeytest.StartWith(t, "--requirepass", "hunter2")
-	for name, url := range map[string]string{
-		"password": strings.Replace(single, "://", "://default:hunter2@", 1),
-		"cluster":  valkeytest.StartCluster(t, 3, 0)[0] + "?cluster=true",
-	} {
+	urls := map[string]string{"password": strings.Replace(single, "://", "://default:hunter2@", 1)}
+	if !testing.Short() {
+		urls["cluster"] = valkeytest.StartCluster(t, 3, 0)[0] + "?cluster=true"
+	}
+	for name, url := range urls {
 		for _, pooled := range []bool{false, true} {
 			client := open(t, url, Options{Dial: patient.Dial, Write: patient.Write, Pooled: pooled})
 			for _, key := range []string{"a", "b", "c"} { // one for each shard

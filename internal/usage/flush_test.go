@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/store"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/usage/denylog"
 )
@@ -370,6 +371,7 @@ func TestListsAreBounded(t *testing.T) {
 // The memory of an active subject, with its share of lists and rankings, stays within the
 // published figures. The bucket has as many subjects as with 100,000 active ones in all.
 func TestMemoryOfASubject(t *testing.T) {
+	tier.Two(t, "fills a server")
 	const subjects = 390 // of one bucket
 	var ids []string
 	for i := 0; len(ids) < subjects; i++ {

@@ -55,11 +55,14 @@ func connectWith(t testing.TB, url string, o store.Options) valkey.Client {
 	return client
 }
 
-// onEveryServer runs a test on a server, on the embedded server, and on a cluster of 3
-// shards with the client of a check function.
+// onEveryServer runs a test on a server and, without -short, on the embedded server and on
+// a cluster of 3 shards with the client of a check function.
 func onEveryServer(t *testing.T, test func(t *testing.T, client valkey.Client)) {
 	t.Helper()
 	t.Run("valkey", func(t *testing.T) { test(t, connect(t, valkeytest.Start(t))) })
+	if testing.Short() {
+		return
+	}
 	t.Run("embedded", func(t *testing.T) { test(t, connect(t, valkeytest.Embedded(t))) })
 	t.Run("cluster", func(t *testing.T) {
 		pooled := patient

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/tier"
 )
 
 // folder has the built programs. TestMain removes it.
@@ -43,6 +44,7 @@ var bin = sync.OnceValue(func() string {
 // Every scenario runs through the built functions on a real Valkey server, without
 // unexpected answers and without a window above its limit.
 func TestScenarios(t *testing.T) {
+	tier.Two(t, "makes calls for seconds in each scenario")
 	if _, err := exec.LookPath("valkey-server"); err != nil && os.Getenv("CI") == "" {
 		t.Skip("no valkey-server on PATH: scripts/install-test-tools installs it")
 	}

@@ -59,10 +59,14 @@ func (f *fixture) create(t *testing.T, name string, scope Scope, life time.Durat
 // A token is valid from its creation to its revocation, on miniredis and on a cluster,
 // with the ACL of the admin function.
 func TestCreateFindRevoke(t *testing.T) {
-	for name, url := range map[string]string{"embedded": valkeytest.Embedded(t),
-		"cluster": valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"} {
+	for name, start := range map[string]func(*testing.T) string{
+		"embedded": func(t *testing.T) string { return valkeytest.Embedded(t) },
+		"cluster": func(t *testing.T) string {
+			return valkeytest.StartCluster(t, 1, 0)[0] + "?cluster=true"
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			url := valkeytest.As(t, url, "admin", acl.Rules(acl.Admin()))
+			url := valkeytest.As(t, start(t), "admin", acl.Rules(acl.Admin()))
 			f := newFixture(t, url)
 			created, secret := f.create(t, "deploy ünïcode", Write, time.Hour)
 			got, err := f.Authenticate(t.Context(), secret)
