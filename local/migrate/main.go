@@ -13,11 +13,12 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"tidegate/functions/admin/policydoc"
@@ -65,6 +66,7 @@ func run(
 		_, _ = fmt.Fprintf(errOut, "migrate: %v (-h shows all flags)\n", err)
 		return badUsage
 	}
+	out, errOut = printable{out}, printable{errOut}
 	if err := migrate(ctx, o, in, out, errOut); err != nil {
 		_, _ = fmt.Fprintf(errOut, "migrate: %v\n", err)
 		return failedSome
@@ -170,6 +172,9 @@ type migration struct {
 	rows   []row // in the order of the table
 	keys   []importedKey
 	lost   int // number of rows without an equivalent
+
+	taken   map[string]bool // names of plans
+	numbers map[string]int  // by a name: the last number that planName added to it
 }
 
 // row is a line of the table: an item of the source, and its equivalent in Tidegate.
@@ -178,9 +183,16 @@ type row struct{ source, becomes string }
 // noEquivalent is the prefix of row.becomes if Tidegate has no equivalent.
 const noEquivalent = "no equivalent: "
 
-// add adds a row. becomes is a format for args.
+// maxSource bounds the source of a row, in characters: the table pads all to the longest.
+const maxSource = 160
+
+// add adds a row of one line. becomes is a format for args.
 func (m *migration) add(source, becomes string, args ...any) {
-	m.rows = append(m.rows, row{source, fmt.Sprintf(becomes, args...)})
+	characters := []rune(escaped(source, ""))
+	if len(characters) > maxSource {
+		characters = append(characters[:maxSource-1], '…')
+	}
+	m.rows = append(m.rows, row{string(characters), escaped(fmt.Sprintf(becomes, args...), "")})
 	if strings.HasPrefix(becomes, noEquivalent) {
 		m.lost++
 	}
@@ -190,26 +202,60 @@ func (m *migration) add(source, becomes string, args ...any) {
 // empty name becomes the id. A name that another plan has gets the id as a suffix, or a
 // number where the id is too long or taken as well.
 func (m *migration) planName(name, id string) string {
+	if m.taken == nil {
+		m.taken, m.numbers = map[string]bool{}, map[string]int{}
+	}
 	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
-	taken := func(name string) bool {
-		return slices.ContainsFunc(m.policy.Plans, func(p policydoc.Plan) bool { return p.Name == name })
+	unique, suffix := name, " ("+clipped(id, policy.MaxNameLen)+")"
+	if m.taken[unique] && utf8.RuneCountInString(suffix) <= policy.MaxNameLen/2 {
+		unique = suffixed(name, suffix)
 	}
-	unique := name
-	for n := 1; taken(unique); n++ {
-		suffix := " (" + id + ")"
-		if n > 1 || utf8.RuneCountInString(suffix) > policy.MaxNameLen/2 {
-			suffix = fmt.Sprintf(" (%d)", n+1)
-		}
-		unique = clipped(name, policy.MaxNameLen-utf8.RuneCountInString(suffix)) + suffix
+	for m.taken[unique] {
+		m.numbers[name] = max(m.numbers[name]+1, 2)
+		unique = suffixed(name, fmt.Sprintf(" (%d)", m.numbers[name]))
 	}
+	m.taken[unique] = true
 	return unique
 }
 
+// suffixed returns a name of at most policy.MaxNameLen characters that ends in suffix.
+func suffixed(name, suffix string) string {
+	return clipped(name, policy.MaxNameLen-utf8.RuneCountInString(suffix)) + suffix
+}
+
 // clipped returns text with single spaces, cut to a maximum number of characters. Bytes
-// that are not UTF-8 become question marks.
+// that are not UTF-8 become question marks, and characters that cannot be printed are
+// escaped.
 func clipped(text string, maxLen int) string {
-	characters := []rune(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"))
+	characters := []rune(escaped(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"), ""))
 	return string(characters[:min(len(characters), maxLen)])
+}
+
+// escaped returns text with \x1b for ESC, and likewise for other characters that cannot be
+// printed, but those in kept.
+func escaped(text, kept string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) || strings.ContainsRune(kept, r) {
+			b.WriteRune(r)
+		} else {
+			quoted := strconv.QuoteRune(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+	}
+	return b.String()
+}
+
+// printable writes lines to a terminal. It escapes what controls one, which names of an
+// export may have. Every Write must end between two characters.
+type printable struct{ io.Writer }
+
+// Write implements io.Writer.
+func (p printable) Write(text []byte) (int, error) {
+	if _, err := io.WriteString(p.Writer, escaped(string(text), "\n")); err != nil {
+		return 0, err
+	}
+	return len(text), nil
 }
 
 // print writes the table and its totals.

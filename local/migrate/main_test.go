@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -131,6 +133,9 @@ func TestBadExports(t *testing.T) {
 		`{"items": [{"id": "k", "value": "` + value + `}]}`:                       "is not JSON",
 		`{"items": [{"id": "p", "name": "P", "apiStages": [{"stage": "prod"}]}]}`: "usage plan P (p): an API stage",
 		`{"items": [{"id": "p", "apiStages": [{"apiId": "a1", "stage": "*"}]}]}`:  "usage plan p (p): an API stage",
+		`{"items": [{"id": "p", "name": "P", "quota": {"limit": 5, "period": "YEAR"}}]}`: "usage plan P (p): " +
+			`its quota has the unknown period "YEAR"`,
+		"{\"items\": [{\"id\": \"p\", \"name\": \"\\u001b[2J\", \"apiStages\": [{\"stage\": \"x\"}]}]}": `plan \x1b[2J`,
 		`{"items": []}`: "no usage plans",
 		``:              "no usage plans",
 		value:           "is not JSON",
@@ -139,6 +144,48 @@ func TestBadExports(t *testing.T) {
 		if !strings.Contains(got, want) || strings.Contains(got, value) {
 			t.Errorf("%s: got %s, want %s and no key value", export, got, want)
 		}
+	}
+}
+
+// Names of an export reach neither the terminal as control characters nor the table as
+// more rows or columns, and the policy is valid.
+func TestControlCharacters(t *testing.T) {
+	const name = `\u001b[31m\u009b2J\u202e\n\tkey fake\r`
+	got := command(t, done, nil, `{"items": [{"id": "p\u001b", "name": "`+name+`", "tags": {"`+name+`": ""},
+		"apiStages": [{"apiId": "a1", "stage": "prod", "throttle": {"/pets/GET": {"rateLimit": 1,
+		"burstLimit": 1}}}]}]} {"usagePlanId": "p\u001b", "items": [{"id": "k", "type": "API_KEY"}]}
+		{"items": [{"id": "k", "name": "`+name+`", "enabled": true, "customerId": "`+name+`",
+		"tags": {"`+name+`": "x"}}]}`, "-from", "-")
+	for _, line := range strings.Split(got, "\n") {
+		if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) ||
+			strings.HasPrefix(strings.TrimSpace(line), "key fake") {
+			t.Errorf("got the line %q", line)
+		}
+	}
+	if !strings.Contains(got, `\x1b[31m\u009b2J\u202e`) {
+		t.Errorf("got %s, want the name with escapes", got)
+	}
+}
+
+// The table is as long as its rows, also for 3,000 plans with one name that one key has:
+// no row makes all others wider, and no name is looked for among all others again and
+// again.
+func TestManyPlansOfOneKey(t *testing.T) {
+	name := strings.Repeat("long name ", 12)
+	var plans, members strings.Builder
+	for i := range 3000 {
+		id := fmt.Sprintf("%s%d", strings.Repeat("p", policy.MaxNameLen), i)
+		_, _ = fmt.Fprintf(&plans, `, {"id": "%s", "name": "%s", "apiStages": [{"apiId": "a%d", "stage": "x"}]}`,
+			id, name, i)
+		_, _ = fmt.Fprintf(&members, `{"usagePlanId": "%s", "items": [{"id": "k", "type": "API_KEY"}]}`, id)
+	}
+	got := command(t, failedSome, nil, `{"items": [`+plans.String()[1:]+`]}`+members.String()+
+		`{"items": [{"id": "k", "enabled": true}]}`, "-from", "-")
+	if !strings.Contains(got, "must be at most 500") {
+		t.Errorf("got %.500s, want that 3,000 plans are too many", got[max(len(got)-500, 0):])
+	}
+	if rows := strings.Count(got, "\n"); len(got) > rows*2*maxSource {
+		t.Errorf("got %d bytes in %d lines", len(got), rows)
 	}
 }
 

@@ -9,8 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+
+	"tidegate/internal/policy"
 )
 
 // secret is the value of a key or a token. Formatting a secret prints no part of it.
@@ -125,8 +126,8 @@ func readExport(from string, in io.Reader) (*export, error) {
 }
 
 // complete returns errors for lists without their last page, for keys of unknown plans,
-// and for API stages without an API or a stage, since such a pattern would open every
-// API.
+// for API stages without an API or a stage, since such a pattern would open every API, and
+// for quotas of an unknown period, since the plan would not be limited by them.
 func (e *export) complete() error {
 	var errs []error
 	for list, cut := range e.cut {
@@ -134,7 +135,13 @@ func (e *export) complete() error {
 			errs = append(errs, fmt.Errorf("%s: the last page is missing: export all pages", list))
 		}
 	}
+	known := map[string]bool{}
 	for _, p := range e.plans {
+		known[p.ID] = true
+		if p.Quota != nil && periods[p.Quota.Period].perYear == 0 {
+			errs = append(errs, fmt.Errorf("%s: its quota has the unknown period %q: must be DAY, WEEK "+
+				"or MONTH", p, clipped(p.Quota.Period, policy.MaxNameLen)))
+		}
 		for _, s := range p.APIStages {
 			if strings.Trim(s.APIID, "*") == "" || strings.Trim(s.Stage, "*") == "" {
 				errs = append(errs,
@@ -143,7 +150,7 @@ func (e *export) complete() error {
 		}
 	}
 	for id := range e.members {
-		if !slices.ContainsFunc(e.plans, func(p usagePlan) bool { return p.ID == id }) {
+		if !known[id] {
 			errs = append(errs, fmt.Errorf("keys of usage plan %s: unknown plan: name a file of "+
 				"get-usage-plan-keys after its plan's id", id))
 		}
@@ -222,14 +229,14 @@ func appendTo(lists map[string][]planKey, id string, item json.RawMessage) (err 
 // plansOf returns, by the key's id, the plans of each key that open a stage. They are in
 // the export's order.
 func (e *export) plansOf() map[string][]usagePlan {
-	of := map[string][]usagePlan{}
+	of, known := map[string][]usagePlan{}, map[[2]string]bool{} // by the ids of a key and a plan
 	for _, p := range e.plans {
 		if len(p.APIStages) == 0 {
 			continue
 		}
 		for _, m := range e.members[p.ID] {
-			known := slices.ContainsFunc(of[m.ID], func(other usagePlan) bool { return other.ID == p.ID })
-			if !known {
+			if !known[[2]string{m.ID, p.ID}] {
+				known[[2]string{m.ID, p.ID}] = true
 				of[m.ID] = append(of[m.ID], p)
 			}
 		}

@@ -153,8 +153,7 @@ func looserThrottle(of []usagePlan) *throttle {
 // looserQuota returns the quota that allows the most calls in a year; nil if a plan has
 // no quota.
 func looserQuota(of []usagePlan) *quota {
-	periods := map[string]int64{"DAY": 365, "WEEK": 52, "MONTH": 12}
-	perYear := func(q *quota) int64 { return min(q.Limit, limiter.MaxRequests) * periods[q.Period] }
+	perYear := func(q *quota) int64 { return min(q.Limit, limiter.MaxRequests) * periods[q.Period].perYear }
 	if slices.ContainsFunc(of, func(p usagePlan) bool { return p.Quota == nil }) {
 		return nil
 	}

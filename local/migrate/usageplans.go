@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -78,9 +77,9 @@ func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 	}
 	if p.Quota != nil {
 		source := fmt.Sprintf("  quota %d a %s", p.Quota.Limit, strings.ToLower(p.Quota.Period))
-		l, err := quotaLimit(*p.Quota)
-		if err != nil {
-			m.add(source, noEquivalent+"%v", err)
+		l, ok := quotaLimit(*p.Quota)
+		if !ok {
+			m.add(source, noEquivalent+"it allows no call: the plan's keys are revoked")
 			return limits
 		}
 		limits = append(limits, l)
@@ -116,36 +115,31 @@ func bucketOf(t throttle) (limiter.Limit, bool) {
 	return limiter.Limit{Requests: burst, Window: window, Algorithm: limiter.TokenBucket}, true
 }
 
+// periods has the calendar period of a quota's, and how many a year has.
+var periods = map[string]struct {
+	calendar limiter.Calendar
+	perYear  int64
+}{"DAY": {limiter.Day, 365}, "WEEK": {limiter.Week, 52}, "MONTH": {limiter.Month, 12}}
+
 // quotaLimit returns a quota as a limit of a calendar period, which begins at the same
 // instant for all callers. A week begins on Monday. AWS does not document the first day
 // of its weeks; its older SDKs say Sunday.
-func quotaLimit(q quota) (limiter.Limit, error) {
-	l := limiter.Limit{Requests: min(q.Limit, limiter.MaxRequests), Algorithm: limiter.FixedWindow}
-	if q.Limit <= 0 {
-		return l, errors.New("it allows no call: the plan's keys are revoked")
-	}
-	switch q.Period {
-	case "DAY":
-		l.Calendar = limiter.Day
-	case "MONTH":
-		l.Calendar = limiter.Month
-	case "WEEK":
-		l.Calendar = limiter.Week
-	default:
-		return l, errors.New("unknown period")
-	}
-	return l, nil
+func quotaLimit(q quota) (limiter.Limit, bool) {
+	return limiter.Limit{Requests: min(q.Limit, limiter.MaxRequests), Algorithm: limiter.FixedWindow,
+		Calendar: periods[q.Period].calendar}, q.Limit > 0
 }
 
 // allow returns patterns that open the stages of a usage plan, up to policy.MaxAllow. A
 // usage plan must have a stage: a plan with an empty list opens all routes.
 func (m *migration) allow(p usagePlan) []policydoc.Pattern {
 	var opened []route.Pattern
+	known := map[route.Pattern]bool{}
 	for _, s := range p.APIStages {
 		pattern := route.Pattern{API: s.APIID, Stage: s.Stage}
-		if slices.Contains(opened, pattern) {
+		if known[pattern] {
 			continue
 		}
+		known[pattern] = true
 		if opened = append(opened, pattern); len(opened) <= policy.MaxAllow {
 			m.add("  API stage "+s.String(), "allow %s", pattern)
 		} else {
