@@ -16,10 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"tidegate/internal/audit"
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 )
@@ -220,35 +218,5 @@ func TestAttackClosedRoutes(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// HEAD runs the handler of GET in most backends, so it falls under the rules of GET.
-func TestAttackHead(t *testing.T) {
-	a, i := attack(t, "HEAD instead of GET",
-		"HEAD of a route whose GET is over its limit, 6 times on each API")
-	i.rules(t, policy.Route{
-		Name: "report", Pattern: route.Pattern{Method: "GET", Path: "/report"}, Cost: 50,
-		PerKey: []limiter.Limit{{Requests: 50, Window: time.Minute}},
-	})
-	for name, c := range map[string]struct {
-		target target
-		denied int
-	}{"REST API": {i.rest, http.StatusTooManyRequests}, "HTTP API": {i.http, http.StatusForbidden}} {
-		t.Run(name, func(t *testing.T) {
-			_, secret := i.key(t, wide)
-			for call, want := range []int{http.StatusOK, c.denied} {
-				if got := c.target.get(t, "/report", "x-api-key", secret); got.status != want {
-					t.Fatalf("GET %d: %d, want %d", call+1, got.status, want)
-				}
-			}
-			for range 6 {
-				a.probe()
-				got := c.target.send(t, http.MethodHead, "/report", "", "x-api-key", secret)
-				if got.status != c.denied {
-					t.Errorf("HEAD: %d, want %d", got.status, c.denied)
-				}
-			}
-		})
 	}
 }

@@ -18,16 +18,15 @@ func TestAttackSecretsInLogs(t *testing.T) {
 	a, i := attack(t, "secrets in logs",
 		"keys, tokens, passwords, sessions, an address, the pepper and Valkey's passwords, in every "+
 			"usual place of a request; all log lines are searched for each, in every usual encoding")
-	k := issuerKeys()[2]
 	_, key := i.key(t, wide)
 	planted := map[string]string{
 		"key": key, "unknown key": unknown(t), "revoked key": i.revoked(t),
 		"write token": i.machineToken(t, "write"),
 		"session":     strings.TrimPrefix(i.session(t, editorName), "__Host-tidegate="),
-		"JWT":         k.token(map[string]any{"sub": "secret-subject@example.com"}),
+		"JWT":         issuerKey.token(map[string]any{"sub": "secret-subject@example.com"}),
 		"address":     "203.0.113.77", "IPv6 address": "2001:db8:77:4d::77",
 	}
-	rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": "key,jwt,ip", "JWT_JWKS": keySet(k)})
+	rest, http2 := i.tokens(t, map[string]string{"IDENTITY_SOURCES": "key,jwt,ip"})
 	for _, secret := range planted {
 		for _, address := range []string{"203.0.113.77", "2001:db8:77:4d::77"} {
 			for _, target := range []target{rest, http2, i.site} {

@@ -129,56 +129,6 @@ func (i *installation) exhausted(t *testing.T) string {
 	return secret
 }
 
-// Callers that may not call take nothing from a shared limit when they call one at a
-// time.
-func TestAttackSharedLimitsInTurn(t *testing.T) {
-	a, i := attack(t, "shared limits, in turn",
-		"40 calls each of unknown, revoked, expired and banned keys, of a refused address, of a "+
-			"caller over its own limit, at six limits of all callers")
-	const calls = 40
-	for n, c := range []struct {
-		limit limiter.Limit
-		cost  int64
-	}{
-		{limiter.Limit{Requests: 1_000_000, Window: 5 * time.Minute}, 4000},
-		{limiter.Limit{Requests: 20_000, Window: 5 * time.Minute}, 1},
-		{limiter.Limit{Requests: 5_000, Window: 5 * time.Minute}, 1},
-		{limiter.Limit{Requests: 500_000, Window: 5 * time.Minute, Algorithm: limiter.Counter}, 100},
-		{limiter.Limit{Requests: 500_000, Window: 24 * time.Hour, Algorithm: limiter.TokenBucket}, 100},
-		{limiter.Limit{Requests: 500_000, Window: 24 * time.Hour, Algorithm: limiter.FixedWindow}, 100},
-	} {
-		t.Run(fmt.Sprintf("%s, cost %d of %s", c.limit.Algorithm, c.cost, c.limit), func(t *testing.T) {
-			path := fmt.Sprintf("/in-turn-%d", n)
-			i.rules(t, sharedRule(path, c.cost, c.limit))
-			callers := i.refusedCallers(t)
-			_, secret := i.key(t, wide)
-			rest := i.rest.get(t, path, "x-api-key", secret).remaining(t, "route-all")
-			for _, caller := range callers {
-				for range calls {
-					a.probe()
-					if got := caller.call(t, i, path); got != caller.status {
-						t.Fatalf("%s: %d, want %d", caller.kind, got, caller.status)
-					}
-				}
-				got := i.rest.get(t, path, "x-api-key", secret).remaining(t, "route-all")
-				if slack := refilled(c.limit); got < rest-c.cost || got > rest-c.cost+slack {
-					t.Errorf("%s: %d left after %d calls, want %d", caller.kind, got, calls, rest-c.cost)
-				}
-				rest = got
-			}
-		})
-	}
-}
-
-// refilled returns how many tokens a token bucket may regain within a minute; other
-// algorithms regain none.
-func refilled(l limiter.Limit) int64 {
-	if l.Algorithm == limiter.TokenBucket {
-		return l.Requests / (24 * 60)
-	}
-	return 0
-}
-
 // flood makes calls of refused callers from floodThreads goroutines until end is called.
 type flood struct {
 	calls, unexpected atomic.Int64
@@ -260,29 +210,5 @@ func TestAttackSharedLimitsFlooded(t *testing.T) {
 				t.Errorf("%d calls of the flood, %d answered otherwise", f.calls.Load(), f.unexpected.Load())
 			}
 		})
-	}
-}
-
-// countDenied lets a flood keep a limit exhausted, so it is refused on a limit that
-// callers share.
-func TestAttackCountDenied(t *testing.T) {
-	a, i := attack(t, "countDenied on a limit of several callers",
-		"a policy that counts denied calls on a limit of a route, of all callers, of an address and "+
-			"of an address on a route")
-	header := i.page(t)
-	const counting = `[{"requests":100,"window":"1m","countDenied":true}]`
-	for place, part := range map[string]string{
-		"global.limits[0]":    `"global":{"limits":%s}`,
-		"perIP.limits[0]":     `"perIP":{"limits":%s}`,
-		"routes[0].shared[0]": `"routes":[{"name":"counting","pattern":{"path":"/counting"},"shared":%s}]`,
-		"routes[0].perIP[0]":  `"routes":[{"name":"counting","pattern":{"path":"/counting"},"perIP":%s}]`,
-	} {
-		a.probe()
-		body := fmt.Sprintf(`{"plans":[{"name":"wide","limits":[{"requests":10000000,"window":"1h"}]}],`+part+
-			`}`, counting)
-		got := i.site.send(t, http.MethodPut, "/api/v1/policy?dry_run=true", body, header...)
-		if got.status != http.StatusUnprocessableEntity || !strings.Contains(got.body, place+".countDenied") {
-			t.Errorf("%s: %d %.500s", place, got.status, got.body)
-		}
 	}
 }
