@@ -7,15 +7,11 @@ import (
 	"tidegate/internal/limiter"
 )
 
-// Algorithm is a rate limiting algorithm that Run can simulate.
+// Algorithm is an algorithm of package limiter that Run can simulate.
 type Algorithm struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Ours says that this is package limiter's own model. The others are implemented in
-	// this package, as Source describes.
-	Ours   bool   `json:"ours"`
-	Source string `json:"source,omitempty"`
-	build  func(limit, window int64) decider
+	build func(limit, window int64) decider
 }
 
 // The names of the algorithms.
@@ -26,11 +22,6 @@ const (
 	Counter        = "counter"
 	TokenBucket    = "token-bucket"
 	FixedWindow    = "fixed-window"
-	TwoWindow      = "two-window"
-	TwoWindowAll   = "two-window-all"
-	ZSETScript     = "zset-script"
-	ZSETPipeline   = "zset-pipeline"
-	ZSETAll        = "zset-all"
 )
 
 // decider decides calls in time order.
@@ -45,48 +36,20 @@ type adviser interface {
 	passes(now, cost int64) bool // reports whether Take would admit the call; counts nothing
 }
 
-// unbounded is a decider that may store more entries than the limit.
-type unbounded interface {
-	stored() int // current number of entries
-}
-
 var algorithms = []Algorithm{
-	{Name: Log, Title: "log", Ours: true, build: ours(limiter.Limit{})},
-	{Name: LogGrouped, Title: "log, 64 slots", Ours: true,
+	{Name: Log, Title: "log", build: ours(limiter.Limit{})},
+	{Name: LogGrouped, Title: "log, 64 slots",
 		build: ours(limiter.Limit{Slots: limiter.MinSlots})},
-	{Name: LogCountDenied, Title: "log, denied calls count", Ours: true,
+	{Name: LogCountDenied, Title: "log, denied calls count",
 		build: ours(limiter.Limit{CountDenied: true})},
-	{Name: Counter, Title: "counter", Ours: true, build: ours(limiter.Limit{Algorithm: limiter.Counter})},
-	{Name: TokenBucket, Title: "token bucket (GCRA, leaky bucket)", Ours: true,
+	{Name: Counter, Title: "counter", build: ours(limiter.Limit{Algorithm: limiter.Counter})},
+	{Name: TokenBucket, Title: "token bucket (GCRA, leaky bucket)",
 		build: ours(limiter.Limit{Algorithm: limiter.TokenBucket})},
-	{Name: FixedWindow, Title: "fixed window", Ours: true,
+	{Name: FixedWindow, Title: "fixed window",
 		build: ours(limiter.Limit{Algorithm: limiter.FixedWindow})},
-	{
-		Name: TwoWindow, Title: "two-window estimate, Upstash", build: newTwoWindow,
-		Source: "Upstash Ratelimit's documented slidingWindow; the common script over two INCR keys " +
-			"makes the same decisions",
-	},
-	{
-		Name: TwoWindowAll, Title: "two-window estimate, Cloudflare", build: newTwoWindowAll,
-		Source: `Cloudflare, "How we built rate limiting capable of scaling to millions of domains" (2017), counted at once and without a mitigation time`,
-	},
-	{
-		Name: ZSETScript, Title: "ZSET log, script", build: newZSETScript,
-		Source: "a widespread script: milliseconds, a random number in each member",
-	},
-	{
-		Name: ZSETPipeline, Title: "ZSET log, pipeline", build: newZSETPipeline,
-		Source: "a widespread pipeline: the time is the member, counted before it is added, denied " +
-			"calls stored",
-	},
-	{
-		Name: ZSETAll, Title: "ZSET log, add first", build: newZSETAll,
-		Source: "a widespread pipeline: the time is the member, added before it is counted, denied " +
-			"calls stored",
-	},
 }
 
-// Algorithms lists every algorithm, ours first.
+// Algorithms lists every algorithm.
 func Algorithms() []Algorithm { return slices.Clone(algorithms) }
 
 // model is package limiter's model with one limit.

@@ -111,8 +111,8 @@ func gridTable(results []Result, cell func(Result, Outcome) string, last string,
 			thousands(results[j].Scenario.Traffic.Windows)))
 	}
 	rows := [][]string{append(head, last)}
-	for c := range algorithms {
-		row := []string{algorithms[c].Title}
+	for c, a := range compared() {
+		row := []string{a.Title}
 		var outcomes []Outcome
 		for _, r := range results {
 			row = append(row, cell(r, r.Outcomes[c]))
@@ -148,17 +148,17 @@ func ownTable(results []Result) [][]string {
 
 func retryTable(results []Result) [][]string {
 	rows := [][]string{{"", "mean error", "largest error", "retry denied", "later than necessary"}}
-	for c := range algorithms {
+	for c, a := range compared() {
 		var sum RetryError
 		for _, r := range results {
 			e := r.Outcomes[c].Retry
 			sum.Samples, sum.Early, sum.Late = sum.Samples+e.Samples, sum.Early+e.Early, sum.Late+e.Late
 			sum.Total, sum.Most = sum.Total+e.Total, max(sum.Most, e.Most)
 		}
-		row := []string{algorithms[c].Title, "no retry-after", "", "", ""}
+		row := []string{a.Title, "no retry-after", "", "", ""}
 		if sum.Samples > 0 {
 			early, late := percent(sum.Early, sum.Samples), percent(sum.Late, sum.Samples)
-			row = []string{algorithms[c].Title, seconds(sum.Mean()), seconds(sum.Most),
+			row = []string{a.Title, seconds(sum.Mean()), seconds(sum.Most),
 				early + " %", late + " %"}
 		}
 		rows = append(rows, row)
@@ -170,7 +170,7 @@ var coarseClocks = []time.Duration{time.Microsecond, time.Millisecond, 10 * time
 
 func clockTable() [][]string {
 	rows := [][]string{{""}}
-	for _, c := range algorithms {
+	for _, c := range compared() {
 		rows = append(rows, []string{c.Title})
 	}
 	for _, clock := range coarseClocks {
@@ -187,12 +187,12 @@ func floodTable() [][]string {
 	rows := [][]string{{""}}
 	for _, rate := range rates {
 		rows[0] = append(rows[0], thousands(rate/100)+"×")
-		r := flood(rate)
-		for i, o := range r.Outcomes {
+		exact, outcomes := flood(rate)
+		for i, o := range outcomes {
 			if len(rows) == i+1 {
 				rows = append(rows, []string{o.Title})
 			}
-			rows[i+1] = append(rows[i+1], thousands(o.Stored)+" / "+share(o.Admitted, r.Exact.Admitted))
+			rows[i+1] = append(rows[i+1], thousands(o.stored)+" / "+share(o.Admitted, exact))
 		}
 	}
 	return rows

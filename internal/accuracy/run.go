@@ -1,8 +1,8 @@
 // Package accuracy compares rate limiting algorithms. It runs the same calls through the
-// models of package limiter and through published algorithms, and measures how far each
-// differs from the exact sliding window. The simulations of the dashboard and the API
-// import it. It does no I/O and reads no clock; the same Scenario gives the same Result
-// on every machine. docs/algorithms.md prints its results.
+// models of package limiter and measures how far each differs from the exact sliding
+// window. The simulations of the dashboard and the API import it. It does no I/O and reads
+// no clock; the same Scenario gives the same Result on every machine. A test writes its
+// results, and those of published algorithms, into docs/algorithms.md.
 //
 // # What is measured
 //
@@ -120,9 +120,6 @@ func (r *run) play(c Algorithm) Outcome {
 				o.sampleRetry(d, call, r.window)
 			}
 		}
-		if u, ok := d.(unbounded); ok {
-			o.Stored = max(o.Stored, int64(u.stored()))
-		}
 	}
 	if r.points > 0 {
 		o.Series = series(own.admitted, r.window, r.from, r.to, r.points)
@@ -210,11 +207,8 @@ type Outcome struct {
 	Worst        int64 `json:"worst"` // the largest cost in a rolling window
 	// WorstAt is when the first such window ended, in microseconds on the calls' clock; 0
 	// if no call was admitted.
-	WorstAt int64 `json:"worstAt"`
-	// Stored is the maximum number of stored entries if the limit does not bound it, else
-	// 0.
-	Stored int64      `json:"stored"`
-	Retry  RetryError `json:"retry"`
+	WorstAt int64      `json:"worstAt"`
+	Retry   RetryError `json:"retry"`
 	// Series has, for each of equal parts of [From, To), the largest cost of a rolling
 	// window that ended in it.
 	Series []int64 `json:"series,omitempty"`

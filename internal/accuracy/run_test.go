@@ -184,7 +184,7 @@ func TestRetryErrorTimeline(t *testing.T) {
 		calls[i] = Call{At: 60_000_000 + int64(i)*100_000, Cost: 1}
 	}
 	calls = append(calls, Call{At: 80_050_000, Cost: 1})
-	r := mustRun(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
+	r := compare(Scenario{Limit: 10, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
 	for name, want := range map[string]RetryError{
 		Log: {Samples: 1},
 		// Its retry-after is 39.95 s, the end of the window. Only a millisecond later do
@@ -208,7 +208,7 @@ func TestPublishedExample(t *testing.T) {
 	for range 18 + 2 {
 		calls = append(calls, Call{75_000_000, 1})
 	}
-	r := mustRun(Scenario{Limit: 50, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
+	r := compare(Scenario{Limit: 50, Window: time.Minute, Traffic: Traffic{Shape: Recorded, Calls: calls}})
 	if o := r.of(t, TwoWindowAll); o.AdmittedCalls != 60 {
 		t.Errorf("got %d admitted calls, want 60", o.AdmittedCalls)
 	}

@@ -32,11 +32,10 @@ type SimulationForm struct {
 
 // Check is a checkbox.
 type Check struct {
-	ID        string
-	Value     string
-	Text      string
-	Checked   bool
-	Published bool // an algorithm of another library
+	ID      string
+	Value   string
+	Text    string
+	Checked bool
 }
 
 // Simulation is the result of a simulation.
@@ -63,20 +62,8 @@ type SimulationRow struct {
 
 // AlgorithmNote explains the result of an algorithm.
 type AlgorithmNote struct {
-	Title  string
-	Text   string
-	Source string // publication of the algorithm; may be empty
-}
-
-// anyPublished reports whether an algorithm of another library is checked. If none is,
-// their boxes are collapsed.
-func anyPublished(checks []Check) bool {
-	for _, c := range checks {
-		if c.Published && c.Checked {
-			return true
-		}
-	}
-	return false
+	Title string
+	Text  string
 }
 
 // CallsPage shows the decisions of a limit on calls at given times.

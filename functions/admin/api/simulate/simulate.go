@@ -127,7 +127,6 @@ type (
 type Outcome struct {
 	Algorithm    string  `json:"algorithm"`
 	Title        string  `json:"title"`
-	Ours         bool    `json:"ours" doc:"An algorithm of this limiter; the others follow what other products publish"`
 	Admitted     int64   `json:"admitted"`
 	FalseAllows  int64   `json:"falseAllows" doc:"Calls admitted that the exact log denies"`
 	FalseDenials int64   `json:"falseDenials" doc:"Calls denied that the exact log admits"`
@@ -188,7 +187,7 @@ func play(s accuracy.Scenario) (*labOutput, error) {
 }
 
 func outcomeOf(o accuracy.Outcome) Outcome {
-	return Outcome{o.Name, o.Title, o.Ours, o.AdmittedCalls, o.FalseAllows, o.FalseDenials, o.Worst, o.Series}
+	return Outcome{o.Name, o.Title, o.AdmittedCalls, o.FalseAllows, o.FalseDenials, o.Worst, o.Series}
 }
 
 // requireField adds an error if a number is missing.

@@ -84,9 +84,7 @@ func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {
 func sandboxOptions() []templates.Option {
 	var options []templates.Option
 	for _, c := range accuracy.Algorithms() {
-		if c.Ours {
-			options = append(options, templates.Option{Value: c.Name, Text: c.Title})
-		}
+		options = append(options, templates.Option{Value: c.Name, Text: c.Title})
 	}
 	return options
 }

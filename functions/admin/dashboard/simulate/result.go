@@ -42,7 +42,7 @@ func resultView(r accuracy.Result, passed string) *templates.Simulation {
 		}
 		s.Rows = append(s.Rows, row)
 		s.Notes = append(s.Notes, templates.AlgorithmNote{
-			Title: o.Title, Text: algorithmNotes[o.Name], Source: o.Source})
+			Title: o.Title, Text: algorithmNotes[o.Name]})
 	}
 	return s
 }
@@ -133,16 +133,6 @@ var algorithmNotes = map[string]string{
 		"first rolling window can hold twice the limit minus one. After that the rate is even.",
 	accuracy.FixedWindow: "Counts from zero at every boundary. A burst just before a boundary and one " +
 		"just after it both pass: twice the limit in an instant, as the first preset shows.",
-	accuracy.TwoWindow: "The estimate of the counter, rounded down, with a clock in milliseconds. It " +
-		"errs like the counter, by one call more.",
-	accuracy.TwoWindowAll: "The estimate of the counter over all calls, including denied ones. Bursts " +
-		"cause smaller errors, but steady traffic above the limit keeps the estimate high: hardly any " +
-		"call passes.",
-	accuracy.ZSETScript: "A log in a sorted set, with a clock in milliseconds. It errs only by calls " +
-		"that share a millisecond.",
-	accuracy.ZSETPipeline: "A log in a sorted set that also stores denied calls. Above the limit the " +
-		"line sinks like that of a log that counts them. Calls with the same time count as one.",
-	accuracy.ZSETAll: "Like the pipeline, but a call is stored before the set is counted.",
 }
 
 // shapeNotes describes the simulated traffic.

@@ -254,7 +254,7 @@ func (s *simulation) algorithmChecks() []templates.Check {
 	var checks []templates.Check
 	for _, c := range accuracy.Algorithms() {
 		checks = append(checks, templates.Check{ID: "algorithm-" + c.Name, Value: c.Name, Text: c.Title,
-			Published: !c.Ours, Checked: slices.Contains(s.algorithms, c.Name)})
+			Checked: slices.Contains(s.algorithms, c.Name)})
 	}
 	return checks
 }

@@ -3,7 +3,40 @@ package accuracy
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
+
+// The names of published algorithms. They are implemented here as docs/algorithms.md
+// describes, to compare Tidegate's with them.
+const (
+	TwoWindow    = "two-window"
+	TwoWindowAll = "two-window-all"
+	ZSETScript   = "zset-script"
+	ZSETPipeline = "zset-pipeline"
+	ZSETAll      = "zset-all"
+)
+
+var published = []Algorithm{
+	{Name: TwoWindow, Title: "two-window estimate, Upstash", build: newTwoWindow},
+	{Name: TwoWindowAll, Title: "two-window estimate, Cloudflare", build: newTwoWindowAll},
+	{Name: ZSETScript, Title: "ZSET log, script", build: newZSETScript},
+	{Name: ZSETPipeline, Title: "ZSET log, pipeline", build: newZSETPipeline},
+	{Name: ZSETAll, Title: "ZSET log, add first", build: newZSETAll},
+}
+
+// compared returns the algorithms of compare's outcomes.
+func compared() []Algorithm { return slices.Concat(algorithms, published) }
+
+// compare runs a scenario that must be valid, and its calls through the published
+// algorithms too.
+func compare(s Scenario) Result {
+	result := mustRun(s)
+	r := newRun(s)
+	for _, a := range published {
+		result.Outcomes = append(result.Outcomes, r.play(a))
+	}
+	return result
+}
 
 const millisecond = 1000 // microseconds
 
