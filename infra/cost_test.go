@@ -107,9 +107,9 @@ func TestBillOfDev(t *testing.T) {
 	}
 }
 
-// docs/alerts.md has the cost of crossed limits and its assumption.
+// docs/operations.md has the cost of crossed limits and its assumption.
 func TestBillOfCrossings(t *testing.T) {
-	document := strings.ReplaceAll(string(read(t, "../docs/alerts.md")), "\n", " ")
+	document := strings.ReplaceAll(string(read(t, "../docs/operations.md")), "\n", " ")
 	texts := []string{fmt.Sprintf("%d,000 crossed limits a day", cost.CrossingsADay/1000)}
 	without, _ := cost.Totals(billed(t, nil).cost().Lines())
 	for target, name := range map[string]string{cost.EventBridge: "EventBridge", cost.SNS: "SNS"} {
@@ -118,7 +118,7 @@ func TestBillOfCrossings(t *testing.T) {
 	}
 	for _, text := range texts {
 		if !strings.Contains(document, text) {
-			t.Errorf("want %q in docs/alerts.md", text)
+			t.Errorf("want %q in docs/operations.md", text)
 		}
 	}
 }

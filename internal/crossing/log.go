@@ -214,7 +214,7 @@ func (e *Event) owner() string {
 // Message is the message of lines about crossed limits.
 const Message = "limit crossed"
 
-// attrs returns the fields of the event's line. docs/alerts.md lists them.
+// attrs returns the fields of the event's line. docs/operations.md lists them.
 func (e *Event) attrs() []slog.Attr {
 	return []slog.Attr{
 		slog.String("event", telemetry.LimitCrossed), slog.String("key_id", e.KeyID),
