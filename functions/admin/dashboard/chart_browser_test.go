@@ -244,13 +244,9 @@ func TestBrowserTimeSeriesLook(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("#requests canvas")),
 		chromedp.Click(chromedp.CSS("#requests summary")),
 	)
-	for _, width := range []int64{320, 1440} {
-		v.Act(chromedp.EmulateViewport(width, 900))
-		if over := sitetest.Eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
-		}
-	}
-	v.Accessible(t, axe, 320)
+	v.Fits(t, 390, 1024, 1440)
+	v.Accessible(t, axe)
+	v.Accessible(t, axe)
 	text := sitetest.Eval[string](v, `document.querySelector("#requests").innerText`)
 	for _, want := range []string{"1,340 allowed and 803 blocked", "100 → 200 per minute",
 		"2026-11-21 10:30:00 UTC"} {

@@ -30,14 +30,26 @@ type Visit struct {
 	Ctx     context.Context
 	mu      sync.Mutex
 	console []string // the browser's errors and warnings
+	dark    bool     // the scheme of the next Accessible
 }
 
-// NewVisit starts a site and a tab on it.
+// NewVisit starts a site and a tab on it, for a test of tier 2.
 func NewVisit(t *testing.T, options ...Option) *Visit {
 	t.Helper()
+	return visit(t, browsertest.Start, options)
+}
+
+// NewJourney is NewVisit for the journey that tier 1 takes.
+func NewJourney(t *testing.T, options ...Option) *Visit {
+	t.Helper()
+	return visit(t, browsertest.StartInTierOne, options)
+}
+
+func visit(t *testing.T, start func(testing.TB) context.Context, options []Option) *Visit {
+	t.Helper()
+	ctx := start(t)
 	bundle, err := static.Load()
 	browsertest.Need(t, err, "make it: npm ci --ignore-scripts --prefix web && go run ./web/bundle")
-	ctx := browsertest.Start(t)
 	// The loop-back address counts as secure, so plain HTTP serves the Secure cookie.
 	plain := httptest.NewServer(nil)
 	t.Cleanup(plain.Close)
@@ -241,13 +253,8 @@ func (v *Visit) NoConsoleErrors(status string) {
 // except failed loads with this status, which the test caused.
 func (v *Visit) Look(t *testing.T, axe, status string) {
 	t.Helper()
-	for _, width := range []int64{360, 768, 1089, 1280, 1440, 2560} {
-		v.Act(chromedp.EmulateViewport(width, 900))
-		if over := Eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
-			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
-		}
-	}
-	v.Accessible(t, axe, 360)
+	v.Fits(t, 390, 1024, 1440)
+	v.Accessible(t, axe)
 	v.T = t
 	v.NoConsoleErrors(status)
 	v.mu.Lock()
@@ -255,19 +262,30 @@ func (v *Visit) Look(t *testing.T, axe, status string) {
 	v.mu.Unlock()
 }
 
-// Accessible checks the page with axe, 1440 px wide in light and narrow in dark: schemes
-// differ only in colours, and widths only in layout.
-func (v *Visit) Accessible(t *testing.T, axe string, narrow int64) {
+// Fits checks that the page does not scroll sideways at these widths.
+func (v *Visit) Fits(t *testing.T, widths ...int64) {
 	t.Helper()
-	for _, shown := range []struct {
-		scheme string
-		width  int64
-	}{{"light", 1440}, {"dark", narrow}} {
-		v.Scheme(shown.scheme)
-		v.Act(chromedp.EmulateViewport(shown.width, 900))
-		for _, finding := range v.runAxe(axe) {
-			t.Errorf("%s, %d px: %s", shown.scheme, shown.width, finding)
+	for _, width := range widths {
+		v.Act(chromedp.EmulateViewport(width, 900))
+		if over := Eval[int](v, `document.documentElement.scrollWidth - innerWidth`); over > 0 {
+			t.Errorf("%d px wide: scrolls sideways by %d px", width, over)
 		}
+	}
+}
+
+// Accessible checks the page with axe. Pages take turns: 1440 px wide in light, 390 px in
+// dark. Schemes differ only in colours, widths only in layout, and pages share both.
+func (v *Visit) Accessible(t *testing.T, axe string) {
+	t.Helper()
+	scheme, width := "light", int64(1440)
+	if v.dark {
+		scheme, width = "dark", 390
+	}
+	v.dark = !v.dark
+	v.Scheme(scheme)
+	v.Act(chromedp.EmulateViewport(width, 900))
+	for _, finding := range v.runAxe(axe) {
+		t.Errorf("%s, %d px: %s", scheme, width, finding)
 	}
 }
 
