@@ -1,7 +1,7 @@
 //go:build unix
 
-// Command screenshots takes pictures of the dashboard's pages with sample data, in light
-// and dark, for the README. Only the times in the data differ between runs.
+// Command screenshots takes pictures of the dashboard's pages with sample data, for the
+// README and the documents. Only the times in the data differ between runs.
 package main
 
 import (
@@ -97,19 +97,20 @@ func run(ctx context.Context, output string, width int64) error {
 // shots are the pages, each with the element to wait for.
 func shots(s *sample) []shot {
 	return []shot{
-		{"overview", "/", ".plot canvas"},
-		{"keys", "/keys", "#keys"},
-		{"key", "/keys/" + s.ids["Fjord Travel"], ".plot canvas"},
-		{"limits", "/keys/" + s.ids["Fjord Travel"] + "/limits", "#form"},
-		{"policies", "/policies", "#plans"},
-		{"denials", "/denials", ".denials"},
-		{"audit", "/audit", ".entries"},
-		{"explain", "/explain?key=" + s.ids["Harbor Scraper"] + "&path=/orders/7", ".summary"},
-		{"simulate", "/simulate", ".plot canvas"},
+		{name: "overview", path: "/", ready: ".plot canvas"},
+		{name: "key", path: "/keys/" + s.ids["Fjord Travel"], ready: ".plot canvas"},
+		{name: "plan", path: "/policies/plans/2", requests: "60", ready: "#preview-title", scroll: true},
+		{name: "denials", path: "/denials", ready: ".denials"},
+		{name: "simulate", path: "/simulate", ready: ".plot canvas", scroll: true},
 	}
 }
 
-type shot struct{ name, path, ready string }
+// shot is a page and the element to wait for, and to scroll to. Where requests is set, it
+// is the preview of a plan whose first limit has this number of requests.
+type shot struct {
+	name, path, requests, ready string
+	scroll                      bool
+}
 
 func takeAll(ctx context.Context, base string, s *sample, output string, width int64) error {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
@@ -129,26 +130,36 @@ func takeAll(ctx context.Context, base string, s *sample, output string, width i
 	if err := os.MkdirAll(output, 0o750); err != nil {
 		return err
 	}
-	for _, scheme := range []string{"light", "dark"} {
-		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-		if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia,
-			emulation.SetEmulatedMediaParams{Features: features}); err != nil {
-			return err
-		}
-		for _, p := range shots(s) {
-			if err := take(ctx, base+p.path, p.ready,
-				filepath.Join(output, p.name+"-"+scheme+".png")); err != nil {
-				return fmt.Errorf("%s: %w", p.name, err)
-			}
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "light"}}
+	if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia,
+		emulation.SetEmulatedMediaParams{Features: features}); err != nil {
+		return err
+	}
+	for _, p := range shots(s) {
+		if err := p.take(ctx, base, filepath.Join(output, p.name+".png")); err != nil {
+			return fmt.Errorf("%s: %w", p.name, err)
 		}
 	}
 	return nil
 }
 
-func take(ctx context.Context, address, ready, file string) error {
-	if err := chromedp.Do(ctx, chromedp.Navigate(address),
-		chromedp.WaitVisible(chromedp.CSS(ready))); err != nil {
+func (s shot) take(ctx context.Context, base, file string) error {
+	if err := chromedp.Do(ctx, chromedp.Navigate(base+s.path)); err != nil {
 		return err
+	}
+	if s.requests != "" {
+		if err := chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#limits-0-requests"), s.requests),
+			chromedp.Click(chromedp.CSS("#form .actions button[value=preview]"))); err != nil {
+			return err
+		}
+	}
+	if err := chromedp.Do(ctx, chromedp.WaitVisible(chromedp.CSS(s.ready))); err != nil {
+		return err
+	}
+	if s.scroll {
+		if err := chromedp.Do(ctx, chromedp.ScrollIntoView(chromedp.CSS(s.ready))); err != nil {
+			return err
+		}
 	}
 	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
 	if err != nil {
