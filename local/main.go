@@ -137,8 +137,9 @@ func (o *options) flags() *flag.FlagSet {
 		"`path` of a JSON file with addresses and credentials, written when everything runs, removed at "+
 			"the end")
 	f.StringVar(&o.bin, "bin", lambda.BinFolder(), "`folder` with the built check/bootstrap and admin/bootstrap")
-	f.IntVar(&o.environments, "environments", 4,
-		"maximum `number` of processes per function; each handles one call at a time")
+	f.IntVar(&o.environments, "environments", 50,
+		"maximum `number` of processes per function; each handles one call at a time; as on AWS, a call "+
+			"that would need more gets 500")
 	f.BoolVar(&o.noFreeze, "no-freeze", false, "let functions run between calls; Lambda freezes them")
 	f.BoolVar(&o.verbose, "v", false, "show the functions' whole log, not only warnings and errors")
 	return f

@@ -62,7 +62,9 @@ const (
 	viewerName = "victor"
 )
 
-const environments = 16
+// environments is the maximum number of environments of the check function and the
+// dashboard. No test makes more calls at once, since they would be throttled.
+const environments = 32
 
 // install starts all parts. After an error none is running.
 func install(ctx context.Context) (*installation, error) {
@@ -172,7 +174,7 @@ func (i *installation) startDashboard(context.Context) error {
 func (i *installation) dashboard(more map[string]string) (target, error) {
 	env := map[string]string{"VALKEY_URL": i.users["admin"], "ADMIN_USERS": i.accounts}
 	maps.Copy(env, more)
-	admin, err := i.function("admin", 2, 25*time.Second, env)
+	admin, err := i.function("admin", environments, 25*time.Second, env)
 	if err != nil {
 		return target{}, err
 	}

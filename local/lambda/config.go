@@ -26,7 +26,7 @@ type Config struct {
 	Name        string            // the function's name, in its ARN and in front of its log lines
 	Binary      string            // path of the built bootstrap
 	Env         map[string]string // the function's variables; it inherits none of this program's
-	Concurrency int               // maximum number of environments; 0 means 1
+	Concurrency int               // maximum number of environments; 0 means 1; see ErrThrottled
 	// Warm is the number of environments that Start starts, so that a broken
 	// configuration fails at once; at most Concurrency.
 	Warm        int

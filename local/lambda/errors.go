@@ -10,6 +10,11 @@ import (
 // ErrClosed is returned by Invoke after Close.
 var ErrClosed = errors.New("function is closed")
 
+// ErrThrottled is returned by Invoke while as many invocations are unanswered as the
+// function may have environments. Lambda answers 429 TooManyRequestsException then, and a
+// client of API Gateway gets 500.
+var ErrThrottled = errors.New("rate exceeded: all environments are busy")
+
 // FunctionError is an error that the function reported: the returned error of its
 // handler, or its panic.
 type FunctionError struct {

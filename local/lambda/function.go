@@ -3,10 +3,7 @@
 // Package lambda runs a built Lambda function (a bootstrap binary) as Lambda does. Each
 // environment is one process behind its own Runtime API and takes one invocation at a
 // time. It is frozen between invocations, so that timers stop and connections age as they
-// do on AWS.
-//
-// It differs from Lambda in one point: an invocation beyond the concurrency waits for an
-// environment until its context ends. Lambda would throttle it.
+// do on AWS. Invocations beyond the concurrency are throttled.
 package lambda
 
 import (
@@ -31,6 +28,7 @@ type Function struct {
 	starting  int
 	count     int // all, including those without a process yet
 	waiters   []chan grant
+	running   int // unanswered invocations, those of waiters included
 }
 
 // Start checks the configuration and starts the warm environments.
@@ -54,17 +52,21 @@ func Start(c Config) (*Function, error) {
 
 // Invoke runs the function once. The context bounds only the caller's wait: an invocation
 // that has started runs to its end, as on Lambda. Errors are *FunctionError,
-// *TimeoutError, *CrashError, *InitError, *ResponseError, *PayloadError, ErrClosed, or
-// the context's.
+// *TimeoutError, *CrashError, *InitError, *ResponseError, *PayloadError, ErrThrottled,
+// ErrClosed, or the context's.
 func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	if len(payload) > MaxPayload {
 		return nil, &PayloadError{Size: len(payload)}
 	}
-	env, err := f.acquire(ctx)
-	if err != nil {
+	if err := f.begin(); err != nil {
 		return nil, err
 	}
-	inv := newInvocation(payload)
+	env, err := f.acquire(ctx)
+	if err != nil {
+		f.end()
+		return nil, err
+	}
+	inv := newInvocation(payload, f.end)
 	go f.run(env, inv)
 	select {
 	case out := <-inv.result:
@@ -72,6 +74,28 @@ func (f *Function) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for function %s: %w", f.config.Name, ctx.Err())
 	}
+}
+
+// begin counts an invocation, unless as many as the concurrency are unanswered.
+func (f *Function) begin() error {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	switch {
+	case f.isClosed():
+		return ErrClosed
+	case f.running == f.config.Concurrency:
+		return ErrThrottled
+	}
+	f.running++
+	return nil
+}
+
+// end ends the count of an invocation before its caller gets the answer, so that callers
+// who invoke in turn are never throttled.
+func (f *Function) end() {
+	f.lock.Lock()
+	defer f.lock.Unlock()
+	f.running--
 }
 
 // Close ends every environment and returns when all processes have ended. Waiting and

@@ -150,7 +150,7 @@ func TestFunctionReports(t *testing.T) {
 	for range cap(reports) {
 		began := time.Now()
 		pid := mustInvoke(t, f, event{}).PID
-		r := <-reports
+		r := waiting.For(t, "a report", reports)
 		if r.PID != pid {
 			t.Errorf("got process %d, want %d", r.PID, pid)
 		}
@@ -161,14 +161,14 @@ func TestFunctionReports(t *testing.T) {
 	}
 }
 
-// Invocations run in parallel up to the concurrency, each in its own process. One more
-// waits for a free process.
+// Invocations run in parallel up to the concurrency, each in its own process. One more is
+// throttled, until one of them is answered.
 func TestFunctionRunsInParallel(t *testing.T) {
 	const n = 3
 	f := start(t, lambda.Config{Concurrency: n})
 	listener := listen(t)
-	results := make(chan answer, n+1)
-	for range n + 1 {
+	results := make(chan answer, n)
+	for range n {
 		go func() {
 			a, err := invoke(f, event{Do: "meet", Address: listener.Addr().String()})
 			if err != nil {
@@ -178,19 +178,18 @@ func TestFunctionRunsInParallel(t *testing.T) {
 		}()
 	}
 	conns := accept(t, listener, n)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := f.Invoke(ctx, []byte("{}")); !errors.Is(err, context.Canceled) {
-		t.Errorf("all environments busy, context ended: got %v, want context.Canceled", err)
+	if _, err := invoke(f, event{}); !errors.Is(err, lambda.ErrThrottled) {
+		t.Errorf("all environments busy: got %v, want ErrThrottled", err)
 	}
-	closeAll(conns)
-	closeAll(accept(t, listener, 1))
-	pids := map[int]int{}
-	for range n + 1 {
-		pids[waiting.For(t, "a result", results).PID]++
+	closeAll(conns[:1])
+	pids := map[int]bool{waiting.For(t, "a result", results).PID: true}
+	again := mustInvoke(t, f, event{}).PID
+	closeAll(conns[1:])
+	for range n - 1 {
+		pids[waiting.For(t, "a result", results).PID] = true
 	}
-	if len(pids) != n {
-		t.Errorf("processes and their invocations: %v, want %d processes", pids, n)
+	if len(pids) != n || !pids[again] {
+		t.Errorf("processes %v, then %d: want %d processes, and one of them again", pids, again, n)
 	}
 }
 
@@ -277,8 +276,14 @@ func TestInvocationRunsAfterItsCallerGivesUp(t *testing.T) {
 	if err := waiting.For(t, "the end of the call", left); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
 	}
+	if _, err := invoke(f, event{}); !errors.Is(err, lambda.ErrThrottled) {
+		t.Errorf("the invocation still runs: got %v, want ErrThrottled", err)
+	}
 	closeAll(conns)
-	mustInvoke(t, f, event{})
+	waiting.Until(t, "the invocation has ended", func() bool {
+		_, err := invoke(f, event{})
+		return err == nil
+	})
 }
 
 func TestFunctionReplacesAnEnvironmentThatDiedWhileIdle(t *testing.T) {
@@ -363,13 +368,45 @@ func TestStartRefusesBadConfig(t *testing.T) {
 	}
 }
 
+// An invocation that times out, crashes or loses its caller frees its environment.
+func TestFailedInvocationsAreNotCounted(t *testing.T) {
+	f := start(t, lambda.Config{Timeout: 300 * time.Millisecond})
+	for _, do := range []string{"hang", "exit", "fail", "hang"} {
+		if _, err := invoke(f, event{Do: do}); err == nil || errors.Is(err, lambda.ErrThrottled) {
+			t.Errorf("%s: got %v, want its own error", do, err)
+		}
+	}
+	if _, err := invoke(f, event{}); errors.Is(err, lambda.ErrThrottled) {
+		t.Errorf("got %v, want a call", err)
+	}
+	slow := start(t, lambda.Config{Env: map[string]string{"INIT": "hang"}, InitTimeout: waiting.Timeout})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if _, err := slow.Invoke(ctx, []byte("{}")); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the context's error", err)
+		}
+	}
+}
+
 // Close ends running and waiting invocations with ErrClosed, and leaves no process.
 func TestFunctionClose(t *testing.T) {
+	slow := start(t, lambda.Config{Env: map[string]string{"INIT": "hang"}, InitTimeout: waiting.Timeout})
+	waits := make(chan error, 1)
+	go func() {
+		_, err := invoke(slow, event{})
+		waits <- err
+	}()
+	waiting.Until(t, "the invocation waits", slow.Waiting)
+	slow.Close()
+	if err := waiting.For(t, "the end of the call", waits); !errors.Is(err, lambda.ErrClosed) {
+		t.Errorf("a waiting invocation: got %v", err)
+	}
 	f := start(t, lambda.Config{Concurrency: 2})
 	listener := listen(t)
 	idle := mustInvoke(t, f, event{}).PID
-	errs := make(chan error, 3)
-	for range 3 {
+	errs := make(chan error, 2)
+	for range cap(errs) {
 		go func() {
 			_, err := invoke(f, event{Do: "meet", Address: listener.Addr().String()})
 			errs <- err
@@ -377,7 +414,7 @@ func TestFunctionClose(t *testing.T) {
 	}
 	conns := accept(t, listener, 2)
 	f.Close()
-	for range 3 {
+	for range cap(errs) {
 		if err := waiting.For(t, "the end of a call", errs); !errors.Is(err, lambda.ErrClosed) {
 			t.Errorf("got %v", err)
 		}

@@ -36,8 +36,8 @@ func (f *Function) warm() error {
 	return failed
 }
 
-// acquire returns an idle environment, or waits for one. It starts another one if the
-// concurrency allows.
+// acquire returns an idle environment, or waits for one that starts or has answered. It
+// starts another one if the concurrency allows.
 func (f *Function) acquire(ctx context.Context) (*environment, error) {
 	f.lock.Lock()
 	if f.isClosed() {

@@ -220,6 +220,8 @@ type invocation struct {
 	trace   string
 	payload []byte
 	result  chan outcome // buffered, since the caller may stop waiting
+	ended   func()       // runs once, before the caller gets the outcome
+	once    sync.Once
 
 	delivered, answered time.Time // under the lock of the runtimeAPI
 }
@@ -229,9 +231,9 @@ type outcome struct {
 	err     error
 }
 
-func newInvocation(payload []byte) *invocation {
+func newInvocation(payload []byte, ended func()) *invocation {
 	return &invocation{id: NewRequestID(), trace: newTraceID(time.Now()), payload: payload,
-		result: make(chan outcome, 1)}
+		result: make(chan outcome, 1), ended: ended}
 }
 
 func (i *invocation) setHeaders(h http.Header, arn string, deadline time.Time) {
@@ -263,8 +265,8 @@ func randomBytes(n int) []byte {
 
 // finish sets the outcome unless it is already set.
 func (i *invocation) finish(out outcome) {
-	select {
-	case i.result <- out:
-	default:
-	}
+	i.once.Do(func() {
+		i.ended()
+		i.result <- out
+	})
 }

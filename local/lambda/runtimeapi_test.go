@@ -49,7 +49,7 @@ func (c *runtimeClient) call(method, path, body string) (int, http.Header) {
 // begin delivers an invocation and lets the runtime fetch it.
 func (c *runtimeClient) begin() *invocation {
 	c.t.Helper()
-	inv := newInvocation([]byte(`{}`))
+	inv := newInvocation([]byte(`{}`), func() {})
 	go func() {
 		<-c.api.nextCalls
 		c.api.deliver(delivery{invocation: inv, deadline: time.UnixMilli(1234)})

@@ -77,6 +77,8 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request) {
 	case errors.As(err, &reported):
 		w.Header().Set(functionError, "Unhandled")
 		_ = json.NewEncoder(w).Encode(failure{reported.Type, reported.Message})
+	case errors.Is(err, lambda.ErrThrottled): // an invocation runs whose client has gone
+		w.WriteHeader(http.StatusServiceUnavailable)
 	default:
 		http.Error(w, err.Error(), http.StatusBadGateway)
 	}

@@ -73,9 +73,10 @@ func (o *options) flags(r *raw) *flag.FlagSet {
 	f.StringVar(&o.api, "api", "rest",
 		"kind of API: `rest`, or http, which answers 403 where a REST API answers 429")
 	f.IntVar(&o.workers, "in-flight", 256,
-		"maximum number of calls in flight; further due calls wait, which counts as latency")
+		"maximum number of calls in flight, without -target at most -environments; further due calls "+
+			"wait, which counts as latency")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "time-out of a call, 10ms to 1m")
-	f.IntVar(&o.environments, "environments", 4,
+	f.IntVar(&o.environments, "environments", 50,
 		"maximum number of processes of the check function, without -target")
 	f.BoolVar(&o.noFreeze, "no-freeze", false,
 		"do not freeze functions between calls, although Lambda does")
@@ -130,6 +131,7 @@ func (o *options) validateTarget() error {
 		case len(o.limits) > 0:
 			return errors.New("-limit: needs -target")
 		}
+		o.workers = min(o.workers, o.environments) // the gateway throttles calls beyond
 		for _, name := range []string{"local", "check/bootstrap", "admin/bootstrap"} {
 			if _, err := os.Stat(filepath.Join(o.bin, name)); err != nil {
 				return fmt.Errorf("-bin %s: %s is missing: ./scripts/load builds it", o.bin, name)

@@ -81,7 +81,7 @@ func smoke(t *testing.T, scenario, api string) result {
 	errOut := errorFile(t)
 	code := run(t.Context(), []string{
 		"-scenario", scenario, "-api", api, "-rate", "60", "-duration", "2s", "-bin", bin(), "-environments",
-		"2", "-no-freeze", "-json", figures,
+		"8", "-no-freeze", "-json", figures,
 	}, &out, errOut, 0)
 	if code != 0 {
 		errors, err := os.ReadFile(errOut.Name())
