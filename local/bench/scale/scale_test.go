@@ -21,7 +21,7 @@ func needServer(t *testing.T) {
 	}
 }
 
-// The measurements give every figure of docs/scale.md. Figures that do not depend on the
+// The measurements give every figure of docs/performance.md. Figures that do not depend on the
 // machine are checked.
 func TestMeasurements(t *testing.T) {
 	needServer(t)
