@@ -47,8 +47,6 @@ const (
 	slotsMark   = " slots"
 	notifyMark  = "notify at "
 	shadowMark  = "shadow"
-	// estimateMark is the former name of the counter. Files of earlier releases have it.
-	estimateMark = "estimate"
 )
 
 // Marks returns the parts of LimitText after the rate: the algorithm unless it is exact,
@@ -171,10 +169,6 @@ func parseMark(l *limiter.Limit, mark string) error {
 		read, err := ParsePercents(percents)
 		l.Notify = limiter.NewThresholds(read)
 		return err
-	}
-	if mark == estimateMark {
-		l.Algorithm = limiter.Counter
-		return nil
 	}
 	for _, a := range limiter.Algorithms() {
 		if mark == Algorithm(a) || mark == a.String() {

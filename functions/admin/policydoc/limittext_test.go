@@ -23,7 +23,6 @@ func TestParseLimit(t *testing.T) {
 		"7 per hour, token-bucket": {Requests: 7, Window: time.Hour,
 			Algorithm: limiter.TokenBucket},
 		"7 per hour, counter":            {Requests: 7, Window: time.Hour, Algorithm: limiter.Counter},
-		"7 per hour, estimate":           {Requests: 7, Window: time.Hour, Algorithm: limiter.Counter},
 		"7 per hour, denied calls count": {Requests: 7, Window: time.Hour, CountDenied: true},
 		"7 per hour, counter, shadow": {Requests: 7, Window: time.Hour, Algorithm: limiter.Counter,
 			Shadow: true},
