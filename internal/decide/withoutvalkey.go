@@ -135,7 +135,7 @@ func take(result *enforce.Result, now time.Time, all []localLimits) {
 	}
 	for _, l := range taken {
 		states := result.Limits[l.first : l.first+len(l.limits)]
-		for i, u := range l.model.Refund(now, l.limits, result.Cost, now, l.spared).Limits {
+		for i, u := range l.model.Refund(now, l.limits, result.Cost, 1, now, l.spared).Limits {
 			states[i].Usage = u
 		}
 	}

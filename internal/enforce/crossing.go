@@ -70,7 +70,7 @@ func (a *attempt) recordRefundCrossings(result *Result, t taken, reply []byte) {
 	for i, u := range now.Limits {
 		before := states[i].Used()
 		if !states[i].Exceeded() {
-			before -= result.Cost
+			before -= states[i].Limit.Charge(result.Cost)
 		}
 		a.result.Crossings.add(Crossing{Usage: u, Scope: states[i].Scope,
 			Subject: a.subjectOf(result, states[i].Scope),
@@ -104,7 +104,7 @@ func (s *Settlement) recordCrossings(state settledState, cost int64, reply []byt
 		return // the reservation is settled nevertheless
 	}
 	for _, u := range d.Limits {
-		if !u.Exceeded() {
+		if !u.Exceeded() && !u.Limit.Calls {
 			s.Crossings.add(Crossing{Usage: u, Scope: state.scope, Subject: state.subject, At: d.Now},
 				cost, false)
 		}

@@ -2,17 +2,12 @@ package enforce
 
 import (
 	"context"
-	_ "embed" // the script
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
-
-	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
-	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
@@ -27,12 +22,6 @@ type Explanation struct {
 	Effective policy.Effective
 	Result    Result // what Check would return, but Remaining is that before the call
 }
-
-//go:embed lua/try.lua
-var tryLua string
-
-// tryScript runs a step and undoes it.
-var tryScript = lua.New(func() string { return limiter.StepFunction() + tryLua })
 
 // Explain returns what a Check of the key's call would return now, in an environment that
 // holds no leases. It takes nothing, and ignores call's Kind, Subject and Secret.
@@ -96,7 +85,7 @@ func (c *Checker) explainBan(ctx context.Context, result *Result, set *policy.Se
 	return nil
 }
 
-// explainedStep is a step of a check that is tried and undone.
+// explainedStep is a step of a check that is evaluated.
 type explainedStep struct {
 	scope  string
 	mode   policy.Mode
@@ -104,7 +93,7 @@ type explainedStep struct {
 	shared *compiled.SharedLimit // nil for the caller's own limits
 }
 
-// explainLimits tries the caller's own limits. As a check does, it tries shared limits
+// explainLimits evaluates the caller's own limits, and as a check does, shared limits
 // only if the caller's own allow the call.
 func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compiled.Set, call Call,
 	rule *compiled.Route) error {
@@ -131,17 +120,17 @@ func (c *Checker) explainLimits(ctx context.Context, e *Explanation, set *compil
 func (e *Explanation) mayCall() bool { return e.Refused == "" && e.Result.BannedUntil.IsZero() }
 
 func (c *Checker) explainSteps(ctx context.Context, e *Explanation, steps []explainedStep) error {
-	runs := make([]lua.Run, len(steps))
+	states := make([]limiter.State, len(steps))
 	for i, x := range steps {
-		args := []string{valkey.BinaryString(x.step.Program), strconv.FormatInt(e.Result.Cost, 10)}
-		runs[i] = lua.Run{Keys: []string{x.step.Key}, Args: args}
+		states[i] = x.step
+		states[i].Cost = e.Result.Cost
 	}
-	for i, result := range tryScript.DoMany(ctx, c.client, runs) {
-		reply, err := result.AsBytes()
-		if err != nil {
-			return fmt.Errorf("enforce: explain: %w", err)
-		}
-		if err := e.Result.explain(steps[i], reply); err != nil {
+	looks, err := limiter.PeekMany(ctx, c.client, states)
+	if err != nil {
+		return fmt.Errorf("enforce: explain: %w", err)
+	}
+	for i, look := range looks {
+		if err := e.Result.explain(steps[i], look); err != nil {
 			return err
 		}
 	}
@@ -180,23 +169,14 @@ func (c *Checker) explainedShared(e *Explanation, set *compiled.Set, call Call,
 	return steps
 }
 
-// explain adds the reply of a step that was tried.
-func (c *Result) explain(x explainedStep, reply []byte) error {
-	if limiter.ReplyCostTooHigh(reply) {
+// explain adds what a step would decide.
+func (c *Result) explain(x explainedStep, look limiter.Look) error {
+	if look.TooHigh {
 		c.Allowed, c.WouldAllow = c.Allowed && x.mode != policy.Enforce, false
 		return nil
 	}
-	d, err := limiter.ParseReply(reply, x.step.Limits)
-	if err != nil {
-		return fmt.Errorf("enforce: explain: %w", err)
-	}
 	if x.shared != nil {
-		x.shared.AsConfigured(d.Limits, d.Now)
+		x.shared.AsConfigured(look.Limits, look.Now)
 	}
-	for i := range d.Limits {
-		if u := &d.Limits[i]; d.Allowed && c.Cost > 0 && !u.Exceeded() {
-			*u = u.Returned(c.Cost) // as before the call
-		}
-	}
-	return c.addDecision(x.scope, x.mode, d, nil, taken{})
+	return c.addDecision(x.scope, x.mode, look.Decision, nil, taken{})
 }

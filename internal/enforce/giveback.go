@@ -18,10 +18,11 @@ import (
 type taken struct {
 	keys    []string // key of the state, and of the bucket's copy of the plans
 	program limiter.Program
-	at      time.Time    // server time
-	lease   *lease.Lease // the lease that the call drew from; nil if the state gave the cost
-	first   int32        // index of its first limit in Result.Limits
-	count   int32        // number of its limits
+	counted limiter.Program // of limits that only count; empty for none
+	at      time.Time       // server time
+	lease   *lease.Lease    // the lease that the call drew from; nil if the state gave the cost
+	first   int32           // index of its first limit in Result.Limits
+	count   int32           // number of its limits
 }
 
 // giveBackTime is the least time allowed for giving back, even if the call's own deadline
@@ -99,7 +100,8 @@ func (c *Result) returnToLeases() []taken {
 
 // refundArgs returns the arguments of stepScript that give the cost back.
 func (t taken) refundArgs(c *Result) []string {
-	return stepArgs(t.program.Sparing(t.spared(c)), -c.Cost, t.at, c.SetVersion)
+	args := stepArgs(t.program.Sparing(t.spared(c)), -c.Cost, t.at, c.SetVersion)
+	return append(args, valkey.BinaryString(t.counted))
 }
 
 // spared returns a mask of the limits that the cost was not taken from, as

@@ -312,11 +312,6 @@ func TestUndoneStateStillExpires(t *testing.T) {
 				step.script.Text()).Numkeys(int64(len(step.keys)))
 			return eval.Key(step.keys...).Arg(step.args...).Build()
 		},
-		"explained": func(secret apikey.Secret) valkey.Completed {
-			program := must(limiter.Compile(perMinute(7), w.Now()))
-			eval := w.client.B().Eval().Script(lastMillisecond + limiter.StepFunction() + tryLua).Numkeys(1)
-			return eval.Key(keyspace.State(secret.ID())).Arg(valkey.BinaryString(program), "1").Build()
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, secret := w.create(t, "a", "free")

@@ -133,10 +133,7 @@ func (l *modelLease) decision(now time.Time) limiter.Decision {
 
 // refund gives the unused calls of a lease back to the state.
 func (o *oracle) refund(name string, limits []limiter.Limit, cost int64, at time.Time) {
-	state, now := o.state(name, limits), o.now
-	step := func(m *limiter.Model) limiter.Decision { return m.Refund(now, limits, cost, at, 0) }
-	state.steps = append(state.steps, step)
-	step(state.model())
+	o.step(name, limiter.Step{Now: o.now, Limits: limits, Cost: -cost, Calls: 1, Taken: at})
 }
 
 // leastRemaining returns the least that remains of the limits that are not in shadow

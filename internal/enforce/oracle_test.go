@@ -37,7 +37,7 @@ type oracle struct {
 
 // modelState models a state by the steps made on it, so that the last one can be undone.
 type modelState struct {
-	steps  []func(*limiter.Model) limiter.Decision
+	steps  []limiter.Step
 	limits []limiter.Limit // of the last step
 }
 
@@ -59,7 +59,7 @@ func newOracle(w *world) *oracle {
 func (r *modelState) model() *limiter.Model {
 	var m limiter.Model
 	for _, step := range r.steps {
-		step(&m)
+		m.Step(step)
 	}
 	return &m
 }
@@ -73,23 +73,24 @@ func (o *oracle) state(name string, limits []limiter.Limit) *modelState {
 	return o.states[name]
 }
 
-// take makes a step on a state. Cost 0 takes nothing, but may convert the state to other
-// limits. A cost below 0 gives back what was taken now; spared masks the shadow limits
-// that gave nothing.
+// take makes a step on a state. Cost 0 takes nothing. A cost below 0 gives back what was
+// taken now; spared masks the shadow limits that gave nothing.
 func (o *oracle) take(name string, limits []limiter.Limit, cost int64, spared ...byte) limiter.Decision {
-	state, now := o.state(name, limits), o.now
-	step := func(m *limiter.Model) limiter.Decision {
-		switch {
-		case cost < 0:
-			return m.Refund(now, limits, -cost, now, spared[0])
-		case cost == 0:
-			return m.Peek(now, limits)
-		}
-		return must(m.Take(now, limits, cost))
+	step := limiter.Step{Now: o.now, Limits: limits, Cost: cost}
+	if cost < 0 {
+		step.Calls, step.Taken, step.Spared = 1, o.now, spared[0]
+	}
+	return o.step(name, step)
+}
+
+func (o *oracle) step(name string, step limiter.Step) limiter.Decision {
+	state := o.state(name, step.Limits)
+	if step.Cost < 0 && len(state.steps) > 0 { // an override counts what it gives back too
+		step.Counted = state.steps[len(state.steps)-1].Counted
 	}
 	m := state.model()
 	state.steps = append(state.steps, step)
-	return step(m)
+	return m.Step(step)
 }
 
 func (o *oracle) undo(name string) {
@@ -316,8 +317,16 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 		cost = 0
 	}
 	e, _ := o.set.Effective(k, o.now)
-	if e.Mode != policy.Off {
-		own = append(own, o.decide(keyspace.State(id), policy.ScopeKey, e.Mode, e.Limits, cost))
+	step := limiter.Step{Now: o.now, Limits: e.Limits, Cost: cost}
+	if k.Override.ActiveAt(o.now) && e.Plan.Mode != policy.Off {
+		step.Counted = e.Plan.Limits // the plan's limits go on counting
+	}
+	if e.Mode == policy.Off {
+		step.Limits = nil
+	}
+	if len(step.Limits)+len(step.Counted) > 0 {
+		name := keyspace.State(id)
+		own = append(own, stateDecision{name, policy.ScopeKey, policy.OrEnforce(e.Mode), cost, o.step(name, step), nil})
 	}
 	if len(rule.PerKey) > 0 && rule.Mode != policy.Off && cost > 0 {
 		own = append(own, o.decide(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute,
@@ -455,6 +464,7 @@ local redis = {error_reply = server.error_reply, call = function(command, ...)
     life, words[4] = words[4], '600000'
   elseif command == 'PEXPIRE' then
     life, words[2] = words[2], '600000'
+    if words[3] == 'GT' and expiry then life = math.max(life, (tonumber(expiry) - clock) / 1000) end
   end
   if life then
     server.call('SET', note, string.format('%.0f', clock + life * 1000))

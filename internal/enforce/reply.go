@@ -40,9 +40,9 @@ func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
 // add adds the decision in a reply. All its limits have one scope and mode. Giving the
 // cost back needs keys and program.
 func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string,
-	program limiter.Program) error {
+	program, counted limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
-	return c.addDecision(scope, mode, d, err, taken{keys: keys, program: program, at: d.Now})
+	return c.addDecision(scope, mode, d, err, taken{keys: keys, program: program, counted: counted, at: d.Now})
 }
 
 // addDecision adds a decision, or handles the error err in its place.
@@ -99,6 +99,7 @@ func (c *Checker) parseOwn(result *Result, reply []byte, set *compiled.Set, own 
 		return true, nil
 	case 'O':
 		result.Allowed, result.WouldAllow = true, true
+		result.addCounted(active, own)
 		return false, nil
 	case 'D':
 		c.known.learn(result.ID, own.args[0], set.Version, public[:len(public)-len(rest)])
@@ -106,14 +107,24 @@ func (c *Checker) parseOwn(result *Result, reply []byte, set *compiled.Set, own 
 	case 'K':
 		return false, result.addOwn(active, rest, own)
 	case 'W':
-		return false, parseWide(result, own, rule, active, rest)
+		err := parseWide(result, own, rule, active, rest)
+		result.addCounted(active, own)
+		return false, err
 	}
 	return true, limiter.ErrReply
 }
 
 // addOwn adds the decision of the limits of the caller's plan or override.
 func (c *Result) addOwn(active activeLimits, reply []byte, own step) error {
-	return c.add(policy.ScopeKey, active.mode, active.limits, reply, own.keys[1:3], active.program)
+	return c.add(policy.ScopeKey, active.mode, active.limits, reply, own.keys[1:3], active.program, active.counted)
+}
+
+// addCounted adds what an override that switches limits off lets the plan's limits count.
+func (c *Result) addCounted(active activeLimits, own step) {
+	if active.mode == policy.Off && len(active.counted) > 0 && c.Allowed && !c.free {
+		c.taken = append(c.taken, taken{keys: own.keys[1:3], program: limiter.NoLimits, counted: active.counted,
+			at: c.Now})
+	}
 }
 
 // refusalOf returns the error for a code with which find.lua refuses a caller.
@@ -134,6 +145,7 @@ type activeLimits struct {
 	mode    policy.Mode
 	limits  []limiter.Limit
 	program limiter.Program
+	counted limiter.Program // of the plan's limits, which an override replaces; empty without one
 }
 
 // parsePublic parses the part public of a reply of find.lua: the caller's record and its
@@ -174,7 +186,23 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 		return activeLimits{}, nil, err
 	}
 	active.program = limiter.Program(entry[3 : len(entry)-len(rest)])
-	return active, rest, nil
+	if p, ok := set.PlanByNumber(number); ok && source&1 == 1 {
+		active.counted, err = countedProgram(p)
+	}
+	return active, rest, err
+}
+
+// countedProgram returns the program of a plan's limits, which go on counting under an
+// override; empty if its mode is off.
+func countedProgram(p policy.Plan) (limiter.Program, error) {
+	if p.Mode == policy.Off {
+		return nil, nil
+	}
+	program, err := limiter.Compile(p.Limits, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("enforce: %w", err)
+	}
+	return program, nil
 }
 
 // Bits of the byte of public whose bit 0 is the source of the limits.
@@ -237,7 +265,7 @@ func parseWide(result *Result, own step, rule *compiled.Route, active activeLimi
 	if len(routed) > 0 {
 		keys := []string{own.keys[5], own.keys[2]}
 		if err := result.add(policy.ScopeRoute, policy.OrEnforce(rule.Mode), rule.PerKey, routed, keys,
-			rule.PerKeyProgram()); err != nil {
+			rule.PerKeyProgram(), nil); err != nil {
 			return err
 		}
 	}

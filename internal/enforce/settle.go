@@ -27,14 +27,14 @@ var (
 	//go:embed lua/settle.lua
 	settleLua string
 
-	settleScript = lua.New(func() string { return limiter.StepFunction() + chargeLua + settleLua })
+	settleScript = lua.New(func() string { return limiter.StepFunction() + limiter.LookFunction() + chargeLua + settleLua })
 	// chargeScript settles one state. KEYS[1] is the state, KEYS[2] its bucket's copy of
 	// the plans. ARGV[1] is the program of its limits, ARGV[2] the difference, ARGV[3]
-	// when the cost was taken, ARGV[4] the version of the policy set of the program. It
-	// returns the result of the Lua function settle, or 'S' if a newer set is in force.
+	// when the cost was taken, ARGV[4] the version of the policy set of the program, and
+	// ARGV[5] '1' if what does not fit is forgiven. It returns the result of the Lua function settle, or 'S' if a newer set is in force.
 	chargeScript = lua.New(func() string {
-		return limiter.StepFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
-			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]))"
+		return limiter.StepFunction() + limiter.LookFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
+			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5] == '1', '')"
 	})
 )
 
@@ -61,6 +61,9 @@ type Settlement struct {
 	// limits. On shared limits AboveMax does not count. It is 0 if Actual is not above
 	// Reserved.
 	Short int64
+	// Owed is what the caller's own limits and shared ones count above their number: the
+	// largest such part over all limits. They deny until it has drained.
+	Owed int64
 	// Partial means that a limit still counts some of what was to be given back, or that
 	// a shared limit could not be reached and still counts Reserved. What has left a
 	// limit's window does not make a settlement partial.
@@ -70,6 +73,8 @@ type Settlement struct {
 	ID, Name, Group, Plan, Rule string // of the key, its group and plan, and the route rule
 	// Crossings are the thresholds of limits that the difference crossed.
 	Crossings crossings
+
+	forgive bool // what does not fit is not charged
 }
 
 // Settle replaces the cost of a reservation by the cost that was really used, once. Every
@@ -141,6 +146,8 @@ type ownStates struct {
 	recordVersion  string // version of the record in 4 bytes; empty without a record
 	overrideEnds   string // microseconds since 1970; empty without an end or override
 	overrideActive bool
+	counted        limiter.Program // of the plan's limits, which an override replaces
+	forgive        bool            // what does not fit is not charged
 }
 
 // readOwnStates reads the limits that apply to the caller at an instant, and lists its
@@ -168,10 +175,15 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 	limits := p.Limits
 	if own.overrideActive && k.Override.Limits != nil {
 		limits = k.Override.Limits
+		if r.Has(reservation.Key) {
+			if own.counted, err = countedProgram(p); err != nil {
+				return ownStates{}, err
+			}
+		}
 	}
 	err = own.add(r, reservation.Key, "s", limits)
 	if rule := set.Tagged(r.Rule); rule != nil {
-		own.rule = rule.Name
+		own.rule, own.forgive = rule.Name, rule.Overdraw == policy.Forgive
 		err = errors.Join(err, own.add(r, reservation.Route, "s"+rule.Tag, rule.PerKey))
 	}
 	return own, errors.Join(err, own.add(r, reservation.Candidate, "sk", p.Candidate))
@@ -204,7 +216,8 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownState
 		strconv.FormatInt(r.Expires.UnixMicro(), 10), strconv.FormatInt(s.Actual-r.Cost, 10),
 		strconv.FormatInt(r.At(reservation.Key).UnixMicro(), 10),
 		own.recordVersion, strconv.FormatInt(set.Version, 10), own.overrideEnds,
-		map[bool]string{true: "1"}[own.overrideActive],
+		map[bool]string{true: "1"}[own.overrideActive], map[bool]string{true: "1"}[own.forgive],
+		valkey.BinaryString(own.counted),
 	}
 	for _, state := range own.states {
 		keys, args = append(keys, state.keys[0]), append(args, valkey.BinaryString(state.program))
@@ -223,7 +236,7 @@ func (c *Checker) trySettle(ctx context.Context, set *compiled.Set, own ownState
 		return time.Time{}, limiter.ErrReply
 	}
 	s.Now = policyset.TimeAt(reply[1:])
-	s.Name, s.Group, s.Plan, s.Rule = own.name, own.group, own.plan, own.rule
+	s.Name, s.Group, s.Plan, s.Rule, s.forgive = own.name, own.group, own.plan, own.rule, own.forgive
 	rest := reply[8:]
 	for _, state := range own.states {
 		if rest, err = s.addCharge(state, s.Actual-r.Cost, rest); err != nil {
@@ -252,9 +265,22 @@ func (s *Settlement) addCharge(state settledState, difference int64, b []byte) (
 		s.Partial = s.Partial || n > 0
 	default:
 		s.Short = max(s.Short, difference-n)
+		s.recordOwed(state, step)
 		s.recordCrossings(state, n, step)
 	}
 	return rest, nil
+}
+
+// recordOwed records what a state's enforced limits count above their number after they
+// were charged.
+func (s *Settlement) recordOwed(state settledState, reply []byte) {
+	if d, err := limiter.ParseReply(reply, state.limits); err == nil {
+		for _, u := range d.Limits {
+			if !u.Limit.Shadow {
+				s.Owed = max(s.Owed, u.Owed)
+			}
+		}
+	}
 }
 
 // settleShared settles the shared limits that took the reserved cost. The reservation
@@ -285,12 +311,12 @@ func (c *Checker) settleShared(ctx context.Context, set *compiled.Set, r *reserv
 // chargeAll settles states, and returns those whose bucket has a newer policy set.
 func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []settledState,
 	s *Settlement) (stale []settledState) {
-	difference := s.sharedDifference()
+	difference, forgive := s.sharedDifference(), s.forgive
 	for _, state := range states {
 		args := []string{
 			valkey.BinaryString(state.program), strconv.FormatInt(difference, 10),
 			strconv.FormatInt(state.at.UnixMicro(), 10),
-			strconv.FormatInt(set.Version, 10),
+			strconv.FormatInt(set.Version, 10), map[bool]string{true: "1"}[forgive],
 		}
 		switch reply, err := chargeScript.Do(ctx, c.client, state.keys, args).AsBytes(); {
 		case err == nil && string(reply) == "S":

@@ -76,23 +76,34 @@ func TestSettle(t *testing.T) {
 	})
 }
 
-// A settlement above the reserved cost charges what fits, and reports the rest as Short.
+// A settlement above the reserved cost is owed: the limits count all of it, and deny until
+// it has drained. With overdraw forgive they count what fits, and the rest is Short.
 func TestSettleAboveReserved(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
-		w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour},
-			limiter.Limit{Requests: 12, Window: 2 * time.Hour})
-		w.saveSettledRoute(t, 4)
-		_, secret := w.create(t, "chatty", "free")
-		chat := call(secret).to("POST", "/chat")
-		if s := w.settle(t, w.check(t, chat).Reservation, 5); s.Short != 0 {
-			t.Errorf("got %+v, want all charged", s)
-		}
-		c := w.check(t, chat) // 1 remains
-		if s := w.settle(t, c.Reservation, 9); s.Short != 4 {
-			t.Errorf("got %+v, want 4 short", s)
-		}
-		if c := w.expect(t, call(secret), "n"); scopes(c) != "key:0 key:2" {
-			t.Errorf("got %s, want key:0 key:2", scopes(c))
+		for _, test := range []struct {
+			overdraw    policy.Overdraw
+			short, owed int64
+			scopes      string
+		}{
+			{"", 0, 4, "key:0 key:0"},
+			{policy.Forgive, 4, 0, "key:0 key:2"},
+		} {
+			w.plan(t, "free", limiter.Limit{Requests: 10, Window: time.Hour},
+				limiter.Limit{Requests: 12, Window: 2 * time.Hour})
+			w.saveSettledRoute(t, 4)
+			w.save(t, func(s *policy.Set) { s.Routes[0].Overdraw = test.overdraw })
+			_, secret := w.create(t, "chatty"+string(test.overdraw), "free")
+			chat := call(secret).to("POST", "/chat")
+			if s := w.settle(t, w.check(t, chat).Reservation, 5); s.Short != 0 || s.Owed != 0 {
+				t.Errorf("got %+v, want all charged", s)
+			}
+			c := w.check(t, chat) // 1 remains
+			if s := w.settle(t, c.Reservation, 9); s.Short != test.short || s.Owed != test.owed {
+				t.Errorf("%q: got %+v, want %d short, %d owed", test.overdraw, s, test.short, test.owed)
+			}
+			if c := w.expect(t, call(secret), "n"); scopes(c) != test.scopes {
+				t.Errorf("%q: got %s, want %s", test.overdraw, scopes(c), test.scopes)
+			}
 		}
 	})
 }
@@ -123,7 +134,7 @@ func TestSettleEveryScope(t *testing.T) {
 			// More than the candidate has room for. A candidate does not bound the
 			// charge.
 			{26, "key:86 route:26 ip:66 route-ip:36 global:76 route-all:46 group:56", 0, true},
-			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 40, false},
+			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 0, false},
 		} {
 			c := w.check(t, chat)
 			if got := scopes(c); got != step.want || c.CandidateAllows != step.candidate {
@@ -331,6 +342,7 @@ type modelledCaller struct {
 	secret      apikey.Secret
 	plan, route limiter.Model
 	limits      [2][]limiter.Limit // of the plan, of the route
+	forgive     bool               // settlements charge only what fits
 	open        []Result           // with reservations that are not settled yet
 	log         []string
 }
@@ -364,7 +376,7 @@ func (w *modelledCaller) call(t *rapid.T, cost int64) {
 	w.open = append(w.open, c)
 	i := 0
 	for n, m := range []*limiter.Model{&w.plan, &w.route} {
-		d, err := m.Reserve(c.Now, w.limits[n], cost)
+		d, err := m.Take(c.Now, w.limits[n], cost)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -391,11 +403,11 @@ func (w *modelledCaller) settleOne(t *rapid.T) {
 	}
 	w.log = append(w.log, fmt.Sprintf("%d actual %d of %d, taken at %d: short %d", s.Now.UnixMicro(), actual,
 		c.Cost, c.Now.UnixMicro(), s.Short))
-	var short int64
+	var short, owed int64
 	partial := false
 	for n, m := range []*limiter.Model{&w.plan, &w.route} {
 		if actual < c.Cost {
-			d := m.Refund(s.Now, w.limits[n], c.Cost-actual, c.Now, 0)
+			d := m.Refund(s.Now, w.limits[n], c.Cost-actual, 0, c.Now, 0)
 			partial = partial || d.Unreturned > 0
 			continue
 		}
@@ -404,12 +416,19 @@ func (w *modelledCaller) settleOne(t *rapid.T) {
 		for _, u := range m.Peek(s.Now, w.limits[n]).Limits {
 			fits = min(fits, u.Remaining)
 		}
+		if !w.forgive {
+			fits = extra
+		}
 		short = max(short, extra-fits)
 		if fits > 0 {
-			if d, err := m.Take(s.Now, w.limits[n], fits); err != nil || !d.Allowed {
-				t.Fatalf("%+v, %v", d, err)
+			for _, u := range m.Step(limiter.Step{Now: s.Now, Limits: w.limits[n], Cost: fits,
+				Force: true}).Limits {
+				owed = max(owed, u.Owed)
 			}
 		}
+	}
+	if s.Owed != owed {
+		t.Fatalf("%v\n%s\n%d owed; the models predict %d", w.limits, strings.Join(w.log, "\n"), s.Owed, owed)
 	}
 	if s.Short != short || s.Partial != partial {
 		t.Fatalf("%v\n%s\npartial %t; the models predict %d short, partial %t",
@@ -425,9 +444,11 @@ func TestSettleAgainstTheModels(t *testing.T) {
 		for i := range tw.limits {
 			tw.limits[i] = rapid.SliceOfN(randomLimit, 1, 2).Draw(r, "limits")
 		}
+		overdraw := rapid.SampledFrom([]policy.Overdraw{"", policy.Owe, policy.Forgive}).Draw(r, "overdraw")
+		tw.forgive = overdraw == policy.Forgive
 		w.plan(t, "random", tw.limits[0]...)
 		w.save(t, func(s *policy.Set) {
-			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true,
+			s.Routes = []policy.Route{{Name: "chat", Cost: 1, Settle: true, Overdraw: overdraw,
 				Pattern: route.Pattern{Path: "/chat"}, PerKey: tw.limits[1]}}
 		})
 		_, tw.secret = w.create(t, "random", "random")

@@ -52,26 +52,26 @@ func (w *world) remainingForOther(t *testing.T) string {
 }
 
 // A settlement charges shared limits at most SettleMax, and reports the rest as AboveMax.
-// The caller's own limits take what fits.
+// The caller's own limits count all, and owe at most their number.
 func TestSettleMax(t *testing.T) {
 	for name, c := range map[string]struct {
-		settleMax, actual, most, above, short int64
-		shared, own                           string
+		settleMax, actual, most, above, owed int64
+		shared, own                          string
 	}{
-		"far above the default":  {0, 1_000_000_000, 400, 999_999_600, 999_500_000, "99600", "0"},
+		"far above the default":  {0, 1_000_000_000, 400, 999_999_600, 500_000, "99600", "0"},
 		"at the default":         {0, 400, 400, 0, 0, "99600", "499600"},
 		"one above the default":  {0, 401, 400, 1, 0, "99600", "499599"},
-		"above SettleMax":        {7000, 1_000_000_000, 7000, 999_993_000, 999_500_000, "93000", "0"},
+		"above SettleMax":        {7000, 1_000_000_000, 7000, 999_993_000, 500_000, "93000", "0"},
 		"SettleMax is the cost":  {40, 9000, 40, 8960, 0, "99960", "491000"},
 		"below SettleMax":        {7000, 100, 7000, 0, 0, "99900", "499900"},
-		"above the shared limit": {1_000_000_000, 1_000_000_000, 1_000_000_000, 0, 999_900_000, "0", "0"},
+		"above the shared limit": {1_000_000_000, 1_000_000_000, 1_000_000_000, 0, 500_000, "0", "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := open(t, valkeytest.Start(t))
 			chat := w.saveEveryScope(t, c.settleMax)
 			s := w.settle(t, w.check(t, chat).Reservation, c.actual)
-			if s.SettleMax != c.most || s.AboveMax != c.above || s.Short != c.short || s.Partial {
-				t.Errorf("got %+v, want a maximum of %d, %d above it, %d short", s, c.most, c.above, c.short)
+			if s.SettleMax != c.most || s.AboveMax != c.above || s.Short != 0 || s.Owed != c.owed || s.Partial {
+				t.Errorf("got %+v, want a maximum of %d, %d above it, %d owed", s, c.most, c.above, c.owed)
 			}
 			others := "key:500000 route:500000 ip:S route-ip:S global:S route-all:S"
 			if c.shared == "0" {

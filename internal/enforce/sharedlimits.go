@@ -46,7 +46,6 @@ func (c *Checker) sharedSteps(set *compiled.Set, call Call, rule *compiled.Route
 func sharedStep(set *compiled.Set, s *compiled.SharedLimit, rule *compiled.Route, id, what string) step {
 	keys := []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))}
 	args := stepArgs(s.Program, rule.Cost, time.Time{}, set.Version)
-	args[2] = reserving(set, rule)
 	return step{script: stepScript, keys: keys, args: args, shared: s}
 }
 
@@ -76,7 +75,7 @@ func (c *Result) addShared(s step, reply []byte, request *lease.Request) error {
 	case string(reply) == "S":
 		return ErrStale
 	case request == nil:
-		return c.add(s.shared.Scope, s.shared.Mode, s.shared.Configured, reply, s.keys, s.shared.Program)
+		return c.add(s.shared.Scope, s.shared.Mode, s.shared.Configured, reply, s.keys, s.shared.Program, nil)
 	}
 	d, err := request.Decision(c.Now)
 	t := taken{keys: s.keys, program: s.shared.Longest().Program, at: d.Now, lease: request.Lease()}

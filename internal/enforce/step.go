@@ -27,15 +27,6 @@ type step struct {
 	guard  *guard                // included in args; nil for none
 }
 
-// reserving returns the argument that tells a step whether some of its cost may be given
-// back.
-func reserving(set *compiled.Set, rule *compiled.Route) string {
-	if set.Reserves(rule) {
-		return strconv.Itoa(limiter.Reserving)
-	}
-	return "0"
-}
-
 // stepArgs returns the arguments of stepScript. taken is when a negative cost, which is
 // given back, was taken.
 func stepArgs(program limiter.Program, cost int64, taken time.Time, version int64) []string {
@@ -64,7 +55,7 @@ func (c *Checker) ownStep(set *compiled.Set, call Call, rule *compiled.Route, pl
 		script: checkScript,
 		keys:   []string{keyspace.Record(id), keyspace.State(id), policyset.CopyKey(bucket)},
 		args: []string{hash, strconv.FormatInt(cost, 10), strconv.FormatInt(set.Version, 10),
-			strconv.Itoa(plan), reserving(set, rule)},
+			strconv.Itoa(plan)},
 		guard: c.guard(set, call),
 	}
 	if set.Wide || len(rule.PerKeyEntry) > 0 && cost > 0 || s.guard != nil {
@@ -77,7 +68,7 @@ func (c *Checker) ownStep(set *compiled.Set, call Call, rule *compiled.Route, pl
 }
 
 // ownArgs is the number of arguments that checkScript and wideScript share.
-const ownArgs = 5
+const ownArgs = 4
 
 // wideStep is ownStep with wideScript, which reports each list of limits by itself.
 func (c *Checker) wideStep(set *compiled.Set, call Call, rule *compiled.Route, plan int) step {
@@ -117,11 +108,12 @@ var (
 
 	checkScript = lua.New(func() string { return limiter.Script(findLua, checkTail) })
 	wideScript  = lua.New(func() string { return limiter.StepFunction() + findLua + wideLua })
-	stepScript  = lua.New(func() string { return limiter.Script(currentLua, "return reply") })
+	stepScript  = lua.New(func() string { return limiter.Script(currentLua+"counted = ARGV[5] or ''", "return reply") })
 	leaseScript = lua.New(func() string { return limiter.StepFunction() + currentLua + leaseLua })
 )
 
-const checkTail = "if public then return 'D' .. public .. reply end\nreturn 'K' .. reply"
+const checkTail = "if off then return 'O' .. pack('>I7', now) .. public end\n" +
+	"if public then return 'D' .. public .. reply end\nreturn 'K' .. reply"
 
 // stepReply is the reply to a step. bytes is empty if err is set.
 type stepReply struct {

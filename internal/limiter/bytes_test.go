@@ -3,7 +3,6 @@ package limiter
 import (
 	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,196 +10,167 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stored is a decoded state.
-type stored struct {
-	length   int
-	sections []storedSection
-}
-
-// storedSection is a section of a state. For a section that is not a log, only the fields
-// to span are set.
-type storedSection struct {
-	kind                     kind
-	group                    int64
-	width                    int
-	span                     time.Duration
-	capacity, used, fill     int
-	slots                    []int64 // low bits of the slots' times
-	trailing                 string  // bytes after the used slots
-	rewritten, offset, keeps int64
-}
-
-// Lengths in the header of readstate.lua, in bytes.
+// Lengths in a state, in bytes.
 const (
-	storedHead  = 2  // signature without its sections
-	storedLog   = 30 // numbers of a log
-	storedOther = 15 // numbers of another section
+	stateHead    = 4
+	logEntry     = 56
+	otherEntry   = 30
+	deficitBytes = 11
 )
 
-// decodeStored decodes a state in the layout of the header of readstate.lua,
-// independently of the script. It returns an error if bytes are missing or left over.
-func decodeStored(state string) (stored, error) {
+// storedPart is a part of a state. For a part that is not a log, only id and entry are set.
+type storedPart struct {
+	id                     string
+	kind                   kind
+	group, span, keep      int64
+	width                  int
+	room, used, fill       int64
+	deficits, slots, entry int
+	trailing               string // slots that are not used
+}
+
+// decodeStored decodes a state in the layout of Model's comment, independently of the
+// script. It returns an error if bytes are missing or left over.
+func decodeStored(state string) (parts []storedPart, err error) {
 	b := []byte(state)
-	if len(b) < storedHead || len(b) < storedHead+sectionLen*int(b[1]) {
-		return stored{}, fmt.Errorf("%d bytes are too few for a signature", len(b))
+	if len(b) < stateHead || b[0] != 1 {
+		return nil, fmt.Errorf("%d bytes are no head", len(b))
 	}
-	st := stored{length: len(b), sections: make([]storedSection, b[1])}
-	at := storedHead + sectionLen*len(st.sections)
-	for i := range st.sections {
-		sec, entry := &st.sections[i], b[storedHead+sectionLen*i:]
-		*sec = storedSection{kind: kind(entry[0]), group: int64(binary.BigEndian.Uint32(entry[1:])),
-			width: int(entry[5])}
-		sec.span = time.Duration(uint48(entry[6:])) * time.Microsecond
-		if !sec.kind.isLog() {
-			at += storedOther
-			continue
+	head := int(binary.BigEndian.Uint16(b[2:]))
+	at, data := stateHead, head
+	number := func(offset int) int64 { return int64(binary.BigEndian.Uint32(b[at+offset:])) }
+	for range b[1] {
+		if at+otherEntry > head || head > len(b) {
+			return nil, fmt.Errorf("an entry at %d, of %d bytes of entries", at, head)
 		}
-		if len(b) < at+storedLog {
-			return stored{}, fmt.Errorf("%d bytes end within section %d", len(b), i)
+		p := storedPart{id: state[at : at+11], kind: kind(b[at] & kindBits), entry: otherEntry}
+		if p.kind.isLog() {
+			if at+logEntry > head {
+				return nil, fmt.Errorf("a log at %d, of %d bytes of entries", at, head)
+			}
+			p.entry, p.id = logEntry, state[at:at+5]
+			p.group, p.width = number(1), int(uint48(b[at+5:]))
+			p.span, p.keep = uint48(b[at+15:]), number(21)
+			p.room, p.deficits, p.used, p.fill = number(39), int(b[at+43]), number(48), number(52)
+			p.slots = data
+			data += int(p.room) * p.width
+			if p.used > p.room || data+deficitBytes*p.deficits > len(b) {
+				return nil, fmt.Errorf("%d slots in room for %d, %d deficits", p.used, p.room, p.deficits)
+			}
+			p.trailing = state[p.slots+int(p.used)*p.width : data]
+			data += deficitBytes * p.deficits
 		}
-		sec.readLog(b[at : at+storedLog])
-		at += storedLog
+		at += p.entry
+		parts = append(parts, p)
 	}
-	for i := range st.sections {
-		sec := &st.sections[i]
-		end := at + sec.capacity*sec.width
-		if end > len(b) {
-			return stored{}, fmt.Errorf("%d bytes end within the slots of section %d, which end at %d",
-				len(b), i, end)
-		}
-		sec.readSlots(b[at:end])
-		at = end
+	if at != head || data != len(b) {
+		return nil, fmt.Errorf("entries to %d of %d, data to %d of %d", at, head, data, len(b))
 	}
-	if at != len(b) {
-		return stored{}, fmt.Errorf("%d bytes follow the last slot", len(b)-at)
-	}
-	return st, nil
+	return parts, nil
 }
 
-func (sec *storedSection) readLog(b []byte) {
-	number := func(at int) int { return int(binary.BigEndian.Uint32(b[at:])) }
-	sec.rewritten, sec.offset = uint56(b), uint56(b[7:])
-	sec.capacity, sec.used, sec.fill, sec.keeps = number(14), number(18), number(22), int64(number(26))
-}
-
-func (sec *storedSection) readSlots(b []byte) {
-	for len(b) > 0 && b[0]&0x80 != 0 {
-		sec.slots = append(sec.slots, int64(binary.BigEndian.Uint64(slices.Concat(make([]byte, 8-sec.width),
-			b[:sec.width]))))
-		b = b[sec.width:]
+// decoded returns the parts of the subject's state; none without a state.
+func (s *subject) decoded(t rapid.TB) []storedPart {
+	t.Helper()
+	state := s.bytes(t)
+	if state == "" {
+		return nil
 	}
-	sec.trailing = string(b)
+	parts, err := decodeStored(state)
+	if err != nil {
+		s.fail(t, "%v: %x", err, state)
+	}
+	return parts
 }
 
-// mostSlots returns the documented maximum capacity of a log: a tenth more slots than the
+// mostSlots returns the documented maximum room of a log: a tenth more slots than the
 // limit needs, plus 4.
-func mostSlots(requests, group int64) int64 {
-	return (requests+group-1)/group*11/10 + 4
-}
+func mostSlots(requests, group int64) int64 { return (requests+group-1)/group*11/10 + 1 }
 
-// room returns the documented capacity of a log after a rewrite with live slots: half as
-// many slots again plus 8, at most mostSlots. A log of one slot has room for 2 more.
-func room(live, requests, group int64) int64 {
-	if live <= 1 {
+// mostRoom returns the documented room of a log after a rewrite: half as many slots again
+// plus 8, at most mostSlots or what it uses. A log of one slot has room for 2 more.
+func mostRoom(used, requests, group int64) int64 {
+	if used <= 1 {
 		return 3
 	}
-	return max(live, min(live*3/2+8, mostSlots(requests, group)))
+	return max(used, min(used*3/2+8, mostSlots(max(requests, used*group), group)))
 }
 
-// requestsOf returns the largest limit of a section.
-func requestsOf(limits []Limit, section int) int64 {
-	_, of := sectionsOf(limits)
-	var requests int64
-	for i, l := range limits {
-		if of[i] == section {
-			requests = max(requests, l.Requests)
-		}
-	}
-	return requests
-}
-
-// A state has the length of its layout, its free slots are zero, and after each rewrite a
-// log has the documented room.
+// A state has the length of its layout, which decodeStored checks. Each part is in it
+// once, slots that are not used are zero after a rewrite, a log has at most the documented
+// room and keeps at most twice as many slots as its largest limit has, and one.
 func TestBytesEqualTheFormula(t *testing.T) {
 	clock := newClocked(t)
 	rapid.Check(t, func(t *rapid.T) {
 		s := clock.subject(drawLimits(t)...)
-		var before stored
+		most := map[string]int64{} // largest number of slots that a log ever needed
 		for range events(t) {
-			s.rewritten = false
+			sections, _ := sectionsOf(s.limits, nil)
+			for _, sec := range sections {
+				if !sec.kind.isLog() {
+					continue
+				}
+				id := string(binary.BigEndian.AppendUint32([]byte{sec.kindByte()}, uint32(sec.group)))
+				most[id] = max(most[id], sec.slots())
+			}
 			s.event(t)
-			state := s.bytes(t)
-			if state == "" {
-				continue
+			seen := map[string]bool{}
+			for _, p := range s.decoded(t) {
+				if seen[p.id] {
+					s.fail(t, "part %x is twice in the state", p.id)
+				}
+				seen[p.id] = true
+				if !p.kind.isLog() {
+					continue
+				}
+				slots := max(most[p.id], 1)
+				if p.keep > 2*slots+1 || p.used > p.room || p.room > max(3, mostSlots(2*slots+1, 1)) ||
+					p.deficits > maxDeficits {
+					s.fail(t, "log %x of at most %d slots: %+v", p.id, slots, p)
+				}
 			}
-			after, err := decodeStored(state)
-			if err != nil {
-				s.fail(t, "%v: %x", err, state)
-			}
-			s.checkRoom(t, before, after)
-			before = after
 		}
 	})
 }
 
-// checkRoom checks the lengths in a state, given the state before the last event.
-func (s *subject) checkRoom(t *rapid.T, before, after stored) {
-	t.Helper()
-	length := storedHead
-	for i := range after.sections {
-		sec := &after.sections[i]
-		length += sectionLen
-		if !sec.kind.isLog() {
-			length += storedOther
-			continue
-		}
-		length += storedLog + sec.capacity*sec.width
-		if strings.Trim(sec.trailing, "\x00") != "" {
-			s.fail(t, "section %d: got %x after the first free slot, want zeros", i,
-				strings.TrimLeft(sec.trailing, "\x00"))
-		}
-		if !s.rewritten {
-			if sec.capacity != before.sections[i].capacity {
-				s.fail(t, "section %d: got capacity %d without a rewrite, want %d", i, sec.capacity,
-					before.sections[i].capacity)
+// After the first call that rewrites its state, a log alone has exactly the documented
+// room, and its free slots are zero.
+func TestRoomOfALog(t *testing.T) {
+	clock := newClocked(t)
+	for _, limit := range []Limit{
+		{Requests: 300, Window: time.Second}, {Requests: 700, Window: time.Second, Slots: MinSlots},
+		{Requests: 2000, Window: time.Hour, CountDenied: true}, {Requests: 1, Window: 300 * time.Hour},
+	} {
+		s, room := clock.subject(limit), int64(0)
+		for range 3 * limit.Requests {
+			s.now = s.now.Add(time.Microsecond)
+			s.log = nil
+			s.do(t, 1)
+			p := s.decoded(t)[0]
+			if p.room != room && p.room != mostRoom(p.used, limit.Requests, limit.group()) {
+				t.Fatalf("%s: got room for %d at %d used slots, want %d", limit, p.room, p.used,
+					mostRoom(p.used, limit.Requests, limit.group()))
 			}
-			continue
+			if p.room != room && strings.Trim(p.trailing, "\x00") != "" {
+				t.Fatalf("%s: got %x after the used slots, want zeros", limit, p.trailing)
+			}
+			room = p.room
 		}
-		if len(after.sections) > 1 && sec.keptRoom(before, i) {
-			continue
-		}
-		requests := requestsOf(s.limits, i)
-		if want := room(int64(len(sec.slots)), requests, sec.group); int64(sec.capacity) != want {
-			s.fail(t, "section %d: got capacity %d for %d slots of limit %d, want %d", i, sec.capacity,
-				len(sec.slots), requests, want)
+		if most := mostSlots(limit.Requests, limit.group()) + limit.group(); room > most {
+			t.Errorf("%s: got room for %d slots, want at most %d", limit, room, most)
 		}
 	}
-	if length != after.length {
-		s.fail(t, "got %d bytes, want %d", after.length, length)
-	}
-}
-
-// keptRoom reports whether a log has the capacity that it had before. A rewrite because
-// of another section does not change it.
-func (sec *storedSection) keptRoom(before stored, i int) bool {
-	if i >= len(before.sections) {
-		return false
-	}
-	was := before.sections[i]
-	return sec.kind == was.kind && sec.group == was.group && sec.span == was.span &&
-		sec.capacity == was.capacity
 }
 
 // maxBytes returns the documented bound of a state's bytes. It depends only on the
 // limits.
 func maxBytes(limits []Limit) int {
-	sections, _ := sectionsOf(limits)
-	total := storedHead
-	for i, sec := range sections {
-		total += sectionLen + storedOther
+	sections, _ := sectionsOf(limits, nil)
+	total := stateHead
+	for _, sec := range sections {
+		total += otherEntry
 		if sec.kind.isLog() {
-			total += storedLog - storedOther +
-				int(sec.width())*int(mostSlots(requestsOf(limits, i), sec.group))
+			total += logEntry - otherEntry + int(sec.width())*int(mostSlots(sec.slots()+1, 1))
 		}
 	}
 	return total
@@ -225,134 +195,130 @@ func TestBytesAreBounded(t *testing.T) {
 	})
 }
 
-// Across edits, no log has more slots than the largest limit that the subject ever had
-// needs.
-func TestSlotsAreBoundedAcrossEdits(t *testing.T) {
+// A cost that is taken even where it does not fit leaves a log with at most twice the
+// slots of its limit, and one.
+func TestForcedCostsAreBounded(t *testing.T) {
+	s := newClocked(t).subject(Limit{Requests: 100, Window: time.Minute})
+	for range 30 {
+		s.now = s.now.Add(time.Millisecond)
+		s.force = true
+		s.do(t, 90)
+	}
+	if p := s.decoded(t)[0]; p.keep != 201 || p.used > 201+90 || p.room > 201+90 {
+		t.Errorf("got %+v, want at most 201 kept slots and 90 of the last call", p)
+	}
+	if u := s.do(t, 0).Limits[0]; u.Remaining != 0 || u.Owed != 100 {
+		t.Errorf("got %+v, want 100 owed", u)
+	}
+}
+
+// A list of limits that is gone leaves its parts in the state until they expire, at most
+// two windows after their last call. A state never has more than maxParts.
+func TestPartsOfOtherListsDisappear(t *testing.T) {
 	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		most := int64(0)
-		for range events(t) {
-			most = max(most, bound(s.limits))
-			s.event(t)
-			most = max(most, bound(s.limits))
-			if n := s.capacity(t); n > most {
-				s.fail(t, "got a log of %d slots, want at most %d", n, most)
+	for _, old := range []Limit{
+		{Requests: 650, Window: time.Minute, Slots: MinSlots},
+		{Requests: 9, Window: time.Minute, CountDenied: true},
+		{Requests: 9, Window: time.Minute, Algorithm: Counter},
+		{Requests: 9, Window: time.Minute, Algorithm: TokenBucket},
+		{Requests: 9, Window: time.Minute, Algorithm: FixedWindow},
+		{Requests: 9, Algorithm: FixedWindow, Calendar: Minute},
+		{Requests: 9, Window: time.Minute, Shadow: true},
+	} {
+		s := clock.subject(old)
+		s.do(t, 1)
+		s.limits = []Limit{{Requests: 5, Window: time.Second}}
+		if !old.Shadow {
+			s.do(t, 1)
+			if n := len(s.decoded(t)); n != 2 {
+				t.Errorf("%+v: got %d parts after an edit, want 2", old, n)
 			}
 		}
-	})
-}
-
-// After an edit from grouped slots to a slot per call, the log has at most DefaultSlots.
-func TestSlotsAreBoundedWhenAGroupedLogIsLowered(t *testing.T) {
-	s := newClocked(t).subject(Limit{Requests: 1_000_000, Window: time.Minute, Slots: MinSlots})
-	s.do(t, 1_000_000)
-	s.limits = []Limit{{Requests: 10, Window: time.Minute}}
-	s.do(t, 1)
-	if n := s.capacity(t); n > DefaultSlots {
-		s.fail(t, "got %d slots for a limit of 10, want at most %d", n, DefaultSlots)
-	}
-}
-
-// capacity returns the capacity of the subject's longest log.
-func (s *subject) capacity(t rapid.TB) int64 {
-	t.Helper()
-	state := s.bytes(t)
-	if state == "" {
-		return 0
-	}
-	decoded, err := decodeStored(state)
-	if err != nil {
-		s.fail(t, "%v: %x", err, state)
-	}
-	longest := 0
-	for _, sec := range decoded.sections {
-		longest = max(longest, sec.capacity)
-	}
-	return int64(longest)
-}
-
-// bound returns the maximum capacity of a log of these limits, or of a log after an edit
-// that carries their calls over to a slot each.
-func bound(limits []Limit) int64 {
-	var slots int64
-	for _, l := range limits {
-		if l.Algorithm == Log {
-			slots = max(slots, mostSlots(l.Requests, l.group()), min(l.Requests+2*l.group(), DefaultSlots))
+		for range 130 { // a rewrite each second
+			s.now = s.now.Add(time.Second)
+			s.do(t, 1)
+		}
+		if n := len(s.decoded(t)); n != 1 {
+			t.Errorf("%+v: got %d parts two windows after an edit, want 1", old, n)
 		}
 	}
-	return slots
+	s := clock.subject(Limit{Requests: 1, Window: time.Second})
+	for i := range int64(50) {
+		s.limits = []Limit{{Requests: 100 + i, Window: time.Minute, Algorithm: TokenBucket}}
+		s.do(t, 1)
+		if n := len(s.decoded(t)); n > maxParts || i > maxParts && n != maxParts {
+			t.Errorf("got %d parts after %d edits, want at most %d", n, i, maxParts)
+		}
+	}
 }
 
 // The time to live covers every window that still counts something, and is at most two
-// windows and two milliseconds. The test deletes the key when it expires in virtual time,
-// and the decisions still equal those of the model, which never deletes its state.
-func TestTimeToLiveCoversEveryWindow(t *testing.T) {
+// windows and two milliseconds of the limits that the state has. The test deletes the key
+// when it expires in virtual time, and the decisions still equal those of the model, which
+// never deletes its state.
+func TestTimeToLiveCoversEveryPart(t *testing.T) {
 	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		s.checkLives(t, func() {})
-	})
-}
-
-// The same holds across edits. Calendars are left out: the count of a calendar that an
-// edit removes is kept until the key expires.
-func TestTimeToLiveCoversEveryWindowAcrossEdits(t *testing.T) {
-	clock := newClocked(t)
-	rapid.Check(t, func(t *rapid.T) {
-		s := clock.subject(drawLimits(t)...)
-		s.dropCalendars()
-		s.checkLives(t, func() {
-			s.edit(t)
-			s.dropCalendars()
+	for _, edits := range []bool{false, true} {
+		rapid.Check(t, func(t *rapid.T) {
+			s := clock.subject(drawLimits(t)...)
+			s.checkLives(t, edits)
 		})
-	})
+	}
 }
 
-// dropCalendars replaces calendars by windows of a minute.
-func (s *subject) dropCalendars() {
-	for i, l := range s.limits {
-		if l.Calendar != NoCalendar {
-			s.limits[i] = Limit{Requests: l.Requests, Window: time.Minute, Algorithm: FixedWindow}
+// checkLives makes random events and checks the decisions and times to live.
+func (s *subject) checkLives(t *rapid.T, edits bool) {
+	t.Helper()
+	var model Model
+	longest := s.longest()
+	for range events(t) {
+		switch rapid.IntRange(0, 7).Draw(t, "event") {
+		case 0, 1:
+			if s.forward(t) {
+				s.expectEmpty(t, model)
+				model = Model{}
+			}
+		case 2:
+			if edits {
+				s.edit(t)
+				longest = max(longest, s.longest())
+			}
+		default:
+			s.checkLife(t, &model, s.cost(t)*rapid.Int64Range(0, 1).Draw(t, "take"), longest)
 		}
 	}
 }
 
-// checkLives makes random events, with edit for edits, and checks the decisions and times
-// to live.
-func (s *subject) checkLives(t *rapid.T, edit func()) {
+// expectEmpty checks that no part of the model counts anything, because the state has
+// expired.
+func (s *subject) expectEmpty(t *rapid.T, model Model) {
 	t.Helper()
-	var model Model
-	for range events(t) {
-		switch rapid.IntRange(0, 7).Draw(t, "event") {
-		case 0, 1:
-			s.forward(t)
-		case 2:
-			edit()
-		default:
-			s.checkLife(t, &model, s.cost(t)*rapid.Int64Range(0, 1).Draw(t, "take"))
+	for _, p := range model.parts {
+		counts := p.expires() > s.now.UnixMicro()
+		if p.kind.isLog() {
+			counts = !p.dead(s.now.UnixMicro())
+		}
+		if counts {
+			s.fail(t, "the state has expired, but part %+v of the model still counts", p.sectionID)
 		}
 	}
 }
 
 // forward moves the time forward, and deletes the key if it has expired.
-func (s *subject) forward(t *rapid.T) {
+func (s *subject) forward(t *rapid.T) (expired bool) {
 	longest := s.longest().Microseconds()
 	micros := rapid.OneOf(rapid.Int64Range(0, longest/5), rapid.Int64Range(longest-1, longest),
 		rapid.Int64Range(longest, 3*longest)).Draw(t, "forward")
 	s.now = s.now.Add(time.Duration(micros) * time.Microsecond)
-	s.expire(t)
+	return s.expire(t)
 }
 
 // checkLife makes a step, compares its decision with the model's, and checks when the key
 // expires.
-func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
+func (s *subject) checkLife(t *rapid.T, model *Model, cost int64, longest time.Duration) {
 	t.Helper()
 	got := s.do(t, cost)
-	want := model.Peek(s.now, s.limits)
-	if cost > 0 {
-		want, _ = model.Take(s.now, s.limits, cost)
-	}
+	want := model.Step(Step{Now: s.now, Limits: s.limits, Cost: cost})
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		s.fail(t, "got %+v, want the model's %+v", got, want)
 	}
@@ -365,7 +331,7 @@ func (s *subject) checkLife(t *rapid.T, model *Model, cost int64) {
 				until.UnixMicro())
 		}
 	}
-	if bound := 2*s.longest() + 2*time.Millisecond; s.expiry.After(s.now.Add(bound)) {
+	if bound := 2*longest + 2*time.Millisecond; s.expiry.After(s.now.Add(bound)) {
 		s.fail(t, "got a time to live of %s, want at most %s", s.expiry.Sub(s.now), bound)
 	}
 }
@@ -376,20 +342,23 @@ func TestMemoryOfAKey(t *testing.T) {
 	clock := newClocked(t)
 	name := (&Limiter{prefix: "tg:"}).stateKey("caller")
 	for _, c := range []struct {
-		limit Limit
-		bytes int64
+		limits []Limit
+		calls  int64 // at most
+		bytes  int64
 	}{
-		{Limit{Requests: 100, Window: time.Minute}, 600},
-		{Limit{Requests: 100, Window: time.Minute, Algorithm: Counter}, 96},
-		{Limit{Requests: 10_000, Window: time.Minute}, 60_000},
-		{Limit{Requests: 1_000_000_000, Window: time.Minute}, 60_000},
+		{[]Limit{{Requests: 100, Window: time.Minute}}, 1, 160},
+		{[]Limit{{Requests: 100, Window: time.Minute}}, 100, 720},
+		{[]Limit{{Requests: 100, Window: time.Minute, Algorithm: Counter}}, 100, 128},
+		{[]Limit{{Requests: 100, Window: time.Minute, Algorithm: Counter},
+			{Requests: 9000, Window: 24 * time.Hour, Algorithm: FixedWindow}}, 100, 160},
+		{[]Limit{{Requests: 10_000, Window: time.Minute}}, 10_000, 60_000},
+		{[]Limit{{Requests: 1_000_000_000, Window: time.Minute}}, 10_000, 60_000},
 	} {
-		s := clock.subject(c.limit)
+		s := clock.subject(c.limits...)
 		s.key = name
 		s.command(t, "DEL", name)
-		step := max(1, c.limit.Requests/10_000)
-		for range c.limit.Requests / step {
-			s.do(t, step)
+		for range c.calls {
+			s.do(t, max(1, c.limits[0].Requests/10_000))
 			s.now = s.now.Add(time.Microsecond)
 			s.log = nil
 		}
@@ -398,9 +367,9 @@ func TestMemoryOfAKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if used > c.bytes {
-			t.Errorf("%s, %s: got %d bytes, want at most %d", c.limit.Algorithm, c.limit, used, c.bytes)
+			t.Errorf("%v: got %d bytes, want at most %d", c.limits, used, c.bytes)
 		}
-		t.Logf("%s, %s: %d bytes of memory for a state of %d bytes", c.limit.Algorithm, c.limit, used,
+		t.Logf("%v, %d calls: %d bytes of memory for a state of %d bytes", c.limits, c.calls, used,
 			len(s.bytes(t)))
 	}
 }

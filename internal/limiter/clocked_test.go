@@ -17,9 +17,9 @@ import (
 
 // clockedServer is Lua code that wraps redis.call for the shipped script. TIME returns an
 // argument. Keys get a long time to live, since virtual time runs ahead of the server's.
-// The locals life and writes have the time to live that the script set (milliseconds) and
-// the number of its writes.
-const clockedServer = `local server, clock, life, writes = redis, tonumber(ARGV[4]), 0, 0
+// The locals life and writes have the time to live that the script set (milliseconds;
+// negative if it only prolongs it) and the number of its writes.
+const clockedServer = `local server, clock, life, writes = redis, tonumber(ARGV[6]), 0, 0
 local redis = {call = function(command, ...)
   local words = {...}
   if command == 'TIME' then
@@ -31,7 +31,8 @@ local redis = {call = function(command, ...)
   elseif command == 'SETRANGE' then
     writes = writes + 1
   elseif command == 'PEXPIRE' then
-    life, words[2] = tonumber(words[2]), '600000'
+    if words[3] ~= 'GT' then error('a life that may get shorter') end
+    life, words[2] = -tonumber(words[2]), '600000'
   elseif command ~= 'GETRANGE' and command ~= 'STRLEN' then
     error('the script calls ' .. command .. ', which these tests do not know')
   end
@@ -58,8 +59,7 @@ type subject struct {
 	program Program
 	expiry  time.Time // the last millisecond in which the server has the key
 	writes  int64     // number of writes of the last step
-
-	rewritten bool // the whole state was written; tests reset it
+	force   bool      // a cost is taken even where it does not fit
 }
 
 // subject returns a subject on a new key.
@@ -91,10 +91,8 @@ func (s *subject) compiled(t rapid.TB) string {
 func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Decision, life time.Duration,
 	writes int64, err error) {
 	t.Helper()
-	answer, err := s.script.Exec(context.Background(), s.client, []string{key}, []string{
-		s.compiled(t), strconv.FormatInt(cost, 10), strconv.FormatInt(s.taken.UnixMicro(), 10),
-		strconv.FormatInt(now.UnixMicro(), 10),
-	}).ToArray()
+	args := s.args(t, now, cost)
+	answer, err := s.script.Exec(context.Background(), s.client, []string{key}, args).ToArray()
 	if err != nil {
 		return Decision{}, 0, 0, err
 	}
@@ -106,6 +104,20 @@ func (s *subject) try(t rapid.TB, key string, now time.Time, cost int64) (d Deci
 	writes, _ = answer[2].AsInt64()
 	d, err = ParseReply([]byte(reply), s.limits)
 	return d, time.Duration(milliseconds) * time.Millisecond, writes, err
+}
+
+// args returns the script's arguments for a step.
+func (s *subject) args(t rapid.TB, now time.Time, cost int64) []string {
+	t.Helper()
+	counted := ""
+	if len(s.counted) > 0 {
+		program, err := Compile(s.counted, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted = string(program)
+	}
+	return []string{s.compiled(t), number(cost), "1", s.at(cost), counted, number(now.UnixMicro())}
 }
 
 // do makes a step on the subject now. A cost of 0 peeks, a negative cost is refunded.
@@ -126,9 +138,9 @@ func (s *subject) do(t rapid.TB, cost int64) Decision {
 		}
 	}
 	s.writes = writes
-	if life > 0 {
-		s.rewritten = true
-		s.expiry = s.now.Truncate(time.Millisecond).Add(life)
+	until := s.now.Truncate(time.Millisecond).Add(life.Abs())
+	if life > 0 || life < 0 && until.After(s.expiry) {
+		s.expiry = until
 	}
 	if cost > 0 && d.Allowed {
 		s.taken = s.now
@@ -195,12 +207,14 @@ func (s *subject) event(t *rapid.T) {
 	}
 }
 
-// expire deletes the key if the server would have deleted it.
-func (s *subject) expire(t rapid.TB) {
+// expire deletes the key if the server would have deleted it, and reports that.
+func (s *subject) expire(t rapid.TB) (expired bool) {
 	t.Helper()
-	if s.now.Truncate(time.Millisecond).After(s.expiry) {
+	expired = s.now.Truncate(time.Millisecond).After(s.expiry)
+	if expired {
 		s.command(t, "DEL", s.key)
 	}
+	return expired
 }
 
 // cost draws a cost that every limit could admit.
@@ -216,4 +230,16 @@ func (s *subject) longest() time.Duration {
 		longest = max(longest, l.Span())
 	}
 	return longest
+}
+
+// at returns the script's fourth argument: when a refunded cost was taken, -1 to force a
+// cost, otherwise 0.
+func (s *subject) at(cost int64) string {
+	switch {
+	case cost < 0:
+		return number(s.taken.UnixMicro())
+	case cost > 0 && s.force:
+		return "-1"
+	}
+	return "0"
 }

@@ -2,48 +2,49 @@ package limiter
 
 import (
 	"math/bits"
-
-	"tidegate/internal/limiter/calendar"
+	"time"
 )
 
 // roll moves a counter to the window of now. If the server's clock stepped back, roll
 // moves the counts back with it and returns true.
-func (st *state) roll(span, now int64) (back bool) {
+func (p *part) roll(now int64) (back bool) {
+	span := p.window
 	current := now - now%span
 	switch {
-	case current == st.start+span:
-		st.prev, st.cur = st.cur, 0
-	case current > st.start:
-		st.prev, st.cur = 0, 0
+	case current == p.start+span:
+		p.prev, p.cur = p.cur, 0
+	case current > p.start:
+		p.prev, p.cur = 0, 0
 	}
-	back = current < st.start
-	st.start = current
+	back = current < p.start
+	p.start = current
 	return back
 }
 
 // estimate returns the weighted count of the rolling window that ends now, rounded up.
-func (st *state) estimate(span, now int64) int64 {
-	return st.cur + divideUp(st.prev, span-(now-st.start), span)
+func (p *part) estimate(now int64) int64 {
+	return p.cur + divideUp(p.prev, p.window-(now-p.start), p.window)
 }
 
-// counterUsage evaluates a counter for a cost. It returns what usageOf returns.
-func (st *state) counterUsage(span, now, requests, cost int64) (left, reset, retry int64) {
-	left = requests - st.estimate(span, now)
-	elapsed := now - st.start
+// counterUsage evaluates a counter for a cop. It returns what usageOf returns.
+func (p *part) counterUsage(now, requests, cost int64) (left, reset, retry int64) {
+	span := p.window
+	left = requests - p.estimate(now)
+	elapsed := now - p.start
 	switch {
-	case st.cur > 0:
+	case p.cur > 0:
 		reset = 2*span - elapsed
-	case st.prev > 0:
+	case p.prev > 0:
 		reset = span - elapsed
 	}
 	if cost <= left {
 		return left, reset, 0
 	}
-	if st.cur+cost <= requests {
-		overlap, _ := muldiv(requests-st.cur-cost, span, st.prev)
+	if p.cur+cost <= requests {
+		overlap, _ := muldiv(requests-p.cur-cost, span, p.prev)
 		return left, reset, span - overlap - elapsed
 	}
-	overlap, _ := muldiv(requests-cost, span, st.cur)
+	overlap, _ := muldiv(requests-cost, span, p.cur)
 	return left, reset, 2*span - overlap - elapsed
 }
 
@@ -63,25 +64,12 @@ func muldiv(a, b, d int64) (quotient, remainder int64) {
 	return int64(q), int64(r)
 }
 
-// period returns the fixed window that contains now.
-func (s section) period(now int64, shifts []calendar.Shift) (start, end int64) {
-	if s.calendar != NoCalendar {
-		return s.calendar.Around(now, shifts)
+// period returns the present window of a counter or fixed window.
+func (s section) period(now int64) (start, end int64) {
+	if s.kind == fixedKind && s.group != 0 {
+		c := Calendar(s.group)
+		return c.Around(now, c.Shifts(s.zone, time.UnixMicro(now)))
 	}
-	start = now - now%s.span
-	return start, start + s.span
-}
-
-// fixedUsage evaluates a fixed window for a cost. It returns what usageOf returns.
-func (st *state) fixedUsage(sec section, shifts []calendar.Shift, now, requests, cost int64) (left, reset,
-	retry int64) {
-	_, end := sec.period(now, shifts)
-	left = requests - st.cur
-	if st.cur > 0 {
-		reset = end - now
-	}
-	if cost > left {
-		retry = end - now
-	}
-	return left, reset, retry
+	start = now - now%s.window
+	return start, start + s.window
 }

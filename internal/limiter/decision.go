@@ -21,6 +21,12 @@ type Usage struct {
 	// Next is the time until Remaining rises if nobody calls again; 0 if the window is
 	// empty.
 	Next time.Duration
+	// Owed is what was taken above the limit, at most Limit.Requests. It drains with the
+	// window; until then the limit denies.
+	Owed int64
+	// Since is set if the limit could not count every call of its present window: it has
+	// counted since then.
+	Since time.Time
 	// RetryAfter is the time until the same cost would pass this limit if nobody else
 	// calls; 0 if it passes now. It is MaxWindow for a limit in shadow mode whose
 	// Requests are fewer than the cost.
@@ -36,7 +42,7 @@ func (u Usage) NearlyUsedUp() bool { return u.Remaining <= u.Limit.Requests/5 }
 // Returned returns the usage after a refund of cost. Next is 0 if nothing is used, and
 // for a Counter, whose next rise is then unknown.
 func (u Usage) Returned(cost int64) Usage {
-	u.Remaining = min(u.Remaining+cost, u.Limit.Requests)
+	u.Remaining = min(u.Remaining+u.Limit.Charge(cost), u.Limit.Requests)
 	if u.Remaining == u.Limit.Requests || u.Limit.Algorithm == Counter {
 		u.Next = 0
 	}
@@ -116,96 +122,86 @@ func Binds(allowed bool, u, b Usage) bool {
 // ErrReply means that a script's reply could not be decoded.
 var ErrReply = errors.New("limiter: unexpected reply")
 
-// Bytes of an encoded Decision.
+// A reply begins with one of these verdicts.
 const (
-	replyHead  = 8  // verdict and time
-	replyUsage = 26 // one limit: remaining, reset, retry-after, and two numbers for Usage.next
-	replyShort = 12 // one limit in the short form: remaining, and two numbers for Usage.next
+	verdictDenied  = 0
+	verdictAllowed = 1
+	verdictTooHigh = 2 // the cost is above an enforced limit; only the time follows
+)
+
+// Bytes of a reply: the verdict and the server's time, then for each limit the remaining
+// cost, reset, retry-after, two numbers for Usage.next and since.
+const (
+	replyHead  = 1 + 7
+	replyUsage = 4 + 7 + 7 + 4 + 4 + 4
+	owedMark   = 1 << 31 // added in place of the remaining cost to what is owed
 )
 
 const maxMicros = math.MaxInt64 / int64(time.Microsecond)
 
 // ReplyCostTooHigh reports whether a reply has no Decision, because the cost is above an
 // enforced limit.
-func ReplyCostTooHigh(reply []byte) bool { return len(reply) == replyHead && reply[0] == 2 }
+func ReplyCostTooHigh(reply []byte) bool {
+	return len(reply) == replyHead && reply[0] == verdictTooHigh
+}
 
-// ParseReply decodes the reply of a script that uses Script or StepFunction. limits are
-// those of its program.
+// ParseReply decodes the reply of a script that uses Script, LookScript or StepFunction.
+// limits are those of its program.
 func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	if ReplyCostTooHigh(reply) {
 		return Decision{}, fmt.Errorf("%w: above the limit", ErrCost)
 	}
-	short := len(reply) == replyHead+replyShort*len(limits) && reply[0] == 3
-	long := replyHead + replyUsage*len(limits)
-	if !short && (len(reply) != long && len(reply) != long+4 || reply[0] > 1) {
+	length := replyHead + replyUsage*len(limits)
+	if len(reply) != length && len(reply) != length+4 || reply[0] > verdictAllowed {
 		return Decision{}, fmt.Errorf("%w: %d bytes for %d limits", ErrReply, len(reply), len(limits))
 	}
-	d := Decision{Allowed: reply[0] != 0, Now: time.UnixMicro(uint56(reply[1:])).UTC(),
+	d := Decision{Allowed: reply[0] == verdictAllowed, Now: time.UnixMicro(uint56(reply[1:])).UTC(),
 		Limits: make([]Usage, len(limits))}
-	size := replyUsage
-	if short {
-		size = replyShort
-	}
-	if len(reply) > long { // the reply to a refund
-		d.Unreturned = int64(binary.BigEndian.Uint32(reply[long:]))
+	if len(reply) > length { // the reply to a refund
+		d.Unreturned = int64(binary.BigEndian.Uint32(reply[length:]))
 	}
 	for i, l := range limits {
-		b := reply[replyHead+size*i:]
+		b := reply[replyHead+replyUsage*i:]
 		u := Usage{Limit: l, Remaining: int64(binary.BigEndian.Uint32(b))}
-		if short {
-			u.Reset = l.resetAfterCall(d.Now)
-		} else {
-			reset, retry := uint56(b[4:]), uint56(b[11:])
-			if reset > maxMicros || retry > maxMicros {
-				return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
-			}
-			u.Reset, u.RetryAfter = micros(reset), micros(retry)
+		if u.Remaining >= owedMark {
+			u.Remaining, u.Owed = 0, u.Remaining-owedMark
 		}
-		next := u.next(d.Now.UnixMicro(), binary.BigEndian.Uint32(b[size-8:]),
-			binary.BigEndian.Uint32(b[size-4:]))
-		if next > maxMicros {
+		reset, retry := uint56(b[4:]), uint56(b[11:])
+		next := u.next(d.Now.UnixMicro(), reset, binary.BigEndian.Uint32(b[18:]), binary.BigEndian.Uint32(b[22:]))
+		if max(reset, retry, next) > maxMicros {
 			return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
 		}
-		u.Next = micros(next)
+		u.Reset, u.RetryAfter, u.Next = micros(reset), micros(retry), micros(next)
+		if since := binary.BigEndian.Uint32(b[26:]); since > 0 {
+			u.Since = time.Unix(int64(since), 0).UTC()
+		}
 		d.Limits[i] = u
 	}
 	return d, nil
 }
 
-// next returns the microseconds until Remaining rises, from the last two numbers that a
-// reply has for a limit. For a log they are the upper and lower 32 bits of that time; for
-// a counter the previous and the current count. For a token bucket the first is the part
-// of its debt below a microsecond, which Reset rounds up.
-func (u Usage) next(now int64, first, second uint32) int64 {
-	span, more := u.Limit.Window.Microseconds(), u.Remaining+1
+// next returns the microseconds until Remaining rises, from reset (microseconds) and the
+// two numbers that a reply has for a limit. For a log they are the upper and lower 32 bits
+// of that time; for a counter the previous and the current count. For a token bucket the
+// first is the part of its debt below a microsecond, which reset rounds up.
+func (u Usage) next(now, reset int64, first, second uint32) int64 {
+	more := u.Remaining + 1
+	p := part{sectionID: sectionID{window: u.Limit.Window.Microseconds(), group: u.Limit.Requests}}
 	switch {
 	case more > u.Limit.Requests:
 		return 0
 	case u.Limit.Algorithm == Counter:
-		st := state{start: now - now%span, prev: int64(first), cur: int64(second)}
-		_, _, next := st.counterUsage(span, now, u.Limit.Requests, more)
+		p.start, p.prev, p.cur = now-now%p.window, int64(first), int64(second)
+		_, _, next := p.counterUsage(now, u.Limit.Requests, more)
 		return next
 	case u.Limit.Algorithm == TokenBucket:
-		st := state{whole: now + u.Reset.Microseconds(), part: int64(first)}
+		p.whole, p.part = now+reset, int64(first)
 		if first > 0 {
-			st.whole--
+			p.whole--
 		}
-		return st.bucketRetry(span, now, u.Limit.Requests, more)
+		return p.bucketRetry(now, more)
 	case u.Limit.Algorithm == FixedWindow:
-		return u.Reset.Microseconds()
+		return reset
 	}
 	return int64(first)<<32 | int64(second)
-}
-
-// resetAfterCall returns the reset of a limit just after an admitted call. Token buckets
-// and calendars have no short reply.
-func (l Limit) resetAfterCall(now time.Time) time.Duration {
-	switch l.Algorithm {
-	case Counter:
-		return micros(2*l.Window.Microseconds() - now.UnixMicro()%l.Window.Microseconds())
-	case FixedWindow:
-		return micros(l.Window.Microseconds() - now.UnixMicro()%l.Window.Microseconds())
-	default:
-		return l.Window
-	}
 }

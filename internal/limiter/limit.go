@@ -32,6 +32,8 @@ type Limit struct {
 	// CountDenied makes denied calls count too, so that a caller who keeps calling stays
 	// denied. It is valid only with Log. Every call then writes to Valkey.
 	CountDenied bool
+	// Calls makes the limit count calls, whatever they cost.
+	Calls bool
 	// Slots bounds the memory of a Log, MinSlots to MaxSlots; 0 means DefaultSlots. With
 	// more Requests than Slots, each slot stands for Requests/Slots calls (rounded up)
 	// and has the time of the latest. So never more than Requests are admitted, and less
@@ -51,6 +53,14 @@ type Limit struct {
 	// enforced limits admit. A call that exceeds it takes nothing from it; the limit's
 	// Usage then has a RetryAfter.
 	Shadow bool
+}
+
+// Charge returns what a call of this cost takes from the limit.
+func (l Limit) Charge(cost int64) int64 {
+	if l.Calls {
+		return min(cost, 1)
+	}
+	return cost
 }
 
 // group returns how many calls a slot of a Log stands for.
@@ -267,7 +277,7 @@ func (l Limit) implies(other Limit) bool {
 	if l == other {
 		return true
 	}
-	if other.CountDenied { // calls that l denies count too
+	if other.CountDenied || l.Calls && !other.Calls { // counts what l does not
 		return false
 	}
 	span, admits := other.Span(), other.Requests

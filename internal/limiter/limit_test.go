@@ -79,32 +79,6 @@ func TestScriptCalendarEqualsModel(t *testing.T) {
 	})
 }
 
-// Releases without calendar weeks and years find no section with the marked number, so
-// they refuse the program before they change a state.
-func TestLaterPeriodsAreMarked(t *testing.T) {
-	for _, calendar := range Calendars() {
-		limits := []Limit{
-			{Requests: 9, Window: time.Hour},
-			{Requests: 5, Algorithm: FixedWindow, Calendar: calendar},
-		}
-		p, err := Compile(limits, time.Unix(0, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		number := &p[4+2*sectionLen+limitLen+4]
-		if later := calendar == Week || calendar == Year; later != (*number > p[3]) {
-			t.Errorf("%s: got section %d of %d, want marked: %t", calendar, *number, p[3], later)
-		}
-		if got, err := p.Limits(); err != nil || fmt.Sprint(got) != fmt.Sprint(limits) {
-			t.Errorf("%s: got %v, %v, want %v", calendar, got, err, limits)
-		}
-		*number ^= laterMark
-		if got, err := p.Limits(); err == nil {
-			t.Errorf("%s with the wrong mark: got %v, want an error", calendar, got)
-		}
-	}
-}
-
 // RedundantLimits returns each redundant limit with the one that implies it. Of two equal
 // limits, the first is redundant.
 func TestRedundantLimits(t *testing.T) {

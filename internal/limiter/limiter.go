@@ -96,30 +96,15 @@ func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error)
 // hashed. cost must be 1 to the smallest enforced limit, or Take returns ErrCost. A
 // denial is a Decision, not an error. Any error means that no decision was made.
 func (l *Limiter) Take(ctx context.Context, key string, cost int64) (Decision, error) {
-	return l.take(ctx, key, cost, 0)
-}
-
-// Reserving is the third argument of a script (see TakeScript) for a cost that may be
-// refunded, in part or whole.
-const Reserving = -1
-
-// Reserve is Take for a cost that may be refunded, in part or whole. For an exact Refund,
-// a token bucket then records the debts at later calls until it is full again, in 54 to
-// 438 more bytes. The other algorithms refund without such records.
-func (l *Limiter) Reserve(ctx context.Context, key string, cost int64) (Decision, error) {
-	return l.take(ctx, key, cost, Reserving)
-}
-
-func (l *Limiter) take(ctx context.Context, key string, cost, reserving int64) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
 	}
-	return l.step(ctx, key, l.program, cost, reserving)
+	return l.step(ctx, takeScript, key, l.program, cost, 0, 0)
 }
 
 // Peek returns the Decision of a Take of cost 1, but takes nothing.
 func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
-	return l.step(ctx, key, l.program, 0, 0)
+	return l.step(ctx, lookScript, key, l.program, 0, 0, 0)
 }
 
 // Refund gives back cost, a part or all of the cost that was taken from key with the
@@ -138,7 +123,8 @@ func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Deci
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
 	}
-	return l.step(ctx, key, l.program.Sparing(Exceeded(taken.Limits)), -cost, taken.Now.UnixMicro())
+	program := l.program.Sparing(Exceeded(taken.Limits))
+	return l.step(ctx, takeScript, key, program, -cost, 0, taken.Now.UnixMicro())
 }
 
 // Reset deletes the state of key.
@@ -149,10 +135,10 @@ func (l *Limiter) Reset(ctx context.Context, key string) error {
 	return nil
 }
 
-func (l *Limiter) step(ctx context.Context, key string, program Program,
-	cost, taken int64) (Decision, error) {
-	result := takeScript.Do(ctx, l.client, []string{l.stateKey(key)},
-		[]string{string(program), strconv.FormatInt(cost, 10), strconv.FormatInt(taken, 10)})
+func (l *Limiter) step(ctx context.Context, script *lua.Script, key string, program Program,
+	cost, calls, taken int64) (Decision, error) {
+	result := script.Do(ctx, l.client, []string{l.stateKey(key)}, []string{string(program),
+		strconv.FormatInt(cost, 10), strconv.FormatInt(calls, 10), strconv.FormatInt(taken, 10)})
 	reply, err := result.ToString()
 	if err != nil {
 		return Decision{}, fmt.Errorf("limiter: take: %w", err)
@@ -170,28 +156,37 @@ type State struct {
 	Key     string // name in Valkey
 	Program Program
 	Limits  []Limit // the limits of Program
+	Cost    int64   // to evaluate; 0 evaluates a cost of 1
 }
 
-// PeekMany returns the Decision of a Peek for each state. It sends one flush.
-func PeekMany(ctx context.Context, client valkey.Client, states []State) ([]Decision, error) {
+// Look is the Decision about a state; TooHigh if the cost is above an enforced limit.
+type Look struct {
+	Decision
+	TooHigh bool
+}
+
+// PeekMany evaluates each state, and takes nothing. It sends one flush of scripts that
+// cannot write. Remaining is that before the call.
+func PeekMany(ctx context.Context, client valkey.Client, states []State) ([]Look, error) {
 	if len(states) == 0 {
 		return nil, nil
 	}
 	runs := make([]lua.Run, len(states))
 	for i, s := range states {
-		runs[i] = lua.Run{Keys: []string{s.Key}, Args: []string{string(s.Program), "0", "0"}}
+		runs[i] = lua.Run{Keys: []string{s.Key}, Args: []string{string(s.Program), strconv.FormatInt(s.Cost, 10)}}
 	}
-	decisions := make([]Decision, len(states))
-	for i, result := range takeScript.DoMany(ctx, client, runs) {
+	looks := make([]Look, len(states))
+	for i, result := range lookScript.DoMany(ctx, client, runs) {
 		reply, err := result.ToString()
 		if err != nil {
 			return nil, fmt.Errorf("limiter: peek: %w", err)
 		}
-		if decisions[i], err = ParseReply([]byte(reply), states[i].Limits); err != nil {
+		looks[i].Decision, err = ParseReply([]byte(reply), states[i].Limits)
+		if looks[i].TooHigh = errors.Is(err, ErrCost); err != nil && !looks[i].TooHigh {
 			return nil, err
 		}
 	}
-	return decisions, nil
+	return looks, nil
 }
 
 func checkCost(cost int64, limits []Limit) error {
@@ -199,7 +194,7 @@ func checkCost(cost int64, limits []Limit) error {
 		return fmt.Errorf("%w: %d is below 1", ErrCost, cost)
 	}
 	for _, l := range limits {
-		if cost > l.Requests && !l.Shadow {
+		if cost > l.Requests && !l.Shadow && !l.Calls {
 			return fmt.Errorf("%w: %d is above the limit of %s", ErrCost, cost, l)
 		}
 	}

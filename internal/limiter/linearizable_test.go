@@ -36,7 +36,7 @@ var linear = porcupine.Model{
 		case a.cost == 0:
 			want = m.Peek(got.Now, a.limits)
 		case a.cost < 0:
-			want = m.Refund(got.Now, a.limits, -a.cost, a.taken.Now, 0)
+			want = m.Refund(got.Now, a.limits, -a.cost, 0, a.taken.Now, 0)
 		default:
 			var err error
 			if want, err = m.Take(got.Now, a.limits, a.cost); err != nil {
@@ -81,24 +81,23 @@ func linearize(history []porcupine.Operation) porcupine.CheckResult {
 }
 
 func cloneModel(m Model) Model {
-	m.states = slices.Clone(m.states)
-	for i := range m.states {
-		m.states[i].slots = slices.Clone(m.states[i].slots)
+	m.parts = slices.Clone(m.parts)
+	for i := range m.parts {
+		m.parts[i].slots = slices.Clone(m.parts[i].slots)
 	}
 	return m
 }
 
-func equalModels(a, b Model) bool {
-	return slices.Equal(a.sections, b.sections) &&
-		slices.EqualFunc(a.states, b.states, func(x, y state) bool {
-			slots := slices.Equal(x.slots, y.slots)
-			x.slots, y.slots = nil, nil
-			return slots && fmt.Sprint(x) == fmt.Sprint(y)
-		})
-}
+func equalModels(a, b Model) bool { return fmt.Sprint(a) == fmt.Sprint(b) }
 
+// equalDecisions does not compare Usage.Since: in windows below a second, the server may
+// have deleted the state before that time, which is rounded up, and the model not.
 func equalDecisions(a, b Decision) bool {
-	return a.Allowed == b.Allowed && a.Now.Equal(b.Now) && slices.Equal(a.Limits, b.Limits)
+	return a.Allowed == b.Allowed && a.Now.Equal(b.Now) && slices.EqualFunc(a.Limits, b.Limits,
+		func(x, y Usage) bool {
+			x.Since, y.Since = time.Time{}, time.Time{}
+			return x == y
+		})
 }
 
 // caller is one of several concurrent callers.
@@ -205,9 +204,13 @@ func TestConcurrentCallsAreLinearizable(t *testing.T) {
 			{Requests: 5, Window: window}, {Requests: 20, Window: 10 * window},
 			{Requests: 12, Window: 3 * window, Algorithm: TokenBucket},
 		}},
+		"calls and cost": {{{Requests: 5, Window: window, Calls: true}, {Requests: 9, Window: window}}},
 		"edited": {
-			{{Requests: 5, Window: window}}, {{Requests: 8, Window: window}},
-			{{Requests: 6, Window: window, Algorithm: Counter}},
+			// All lists name the same parts: what a new part takes over from one that has expired
+			// depends on when the server deletes the state, which the model does not do.
+			{{Requests: 5, Window: window}, {Requests: 9, Window: window, Algorithm: Counter}},
+			{{Requests: 8, Window: window}, {Requests: 6, Window: window, Algorithm: Counter}},
+			{{Requests: 9, Window: window, Algorithm: Counter}, {Requests: 7, Window: window}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

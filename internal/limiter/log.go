@@ -6,61 +6,200 @@ import (
 	"sort"
 )
 
+// clock returns a log's time now. It is never before the newest slot, nor before base.
+func (p *part) clock(now int64) int64 {
+	if n := len(p.slots); n > 0 {
+		return max(now+p.offset, p.base, p.slots[n-1])
+	}
+	return now + p.offset
+}
+
+// dead reports whether all slots of a log have left its longest window.
+func (p *part) dead(now int64) bool {
+	n := len(p.slots)
+	return n == 0 || p.clock(now)-p.slots[n-1] >= p.span
+}
+
+// low returns the index of the first slot that counts.
+func (p *part) low() int { return max(0, len(p.slots)-int(p.keep)) }
+
+// emptyLog makes p an empty log for a section.
+func (p *part) emptyLog(sec section) {
+	*p = part{sectionID: sec.sectionID, since: p.since, span: sec.span, keep: sec.keep, width: sec.width()}
+}
+
+// openLog brings a log up to date, and lets it grow to what a section needs.
+func (s *step) openLog(p *part, sec section) {
+	if at := p.clock(s.now); at > s.now+p.offset { // the clock stepped back
+		p.offset = at - s.now
+		s.changed = true
+	}
+	short, longer := p.span, sec.span > p.span
+	if p.dead(s.now) {
+		offset := p.offset // a refund may still come for a call before the clock stepped back
+		if p.clock(s.now)-p.base >= 2*p.span {
+			offset = 0
+		}
+		p.since = 0
+		p.emptyLog(sec)
+		p.offset = offset
+		if !longer {
+			return
+		}
+	}
+	if !longer && sec.keep <= p.keep {
+		return
+	}
+	s.changed, s.rewrite = true, true
+	p.trim(p.clock(s.now) - short)
+	old := *p
+	if sec.width() > p.width {
+		p.emptyLog(sec)
+		p.keep = max(old.keep, sec.keep)
+		p.copyFrom(&old, s.now)
+	}
+	p.span, p.keep, p.idle = max(old.span, sec.span), max(old.keep, sec.keep), 0
+	if longer {
+		p.since = max(p.since, seconds(s.now-short))
+		s.lengthen(p, sec, short)
+	}
+}
+
+// lengthen puts before the slots of a log, whose window was short, the calls from before that
+// window: those of another log, and those that only other parts know.
+func (s *step) lengthen(p *part, sec section, short int64) {
+	before, at := part{sectionID: p.sectionID, keep: p.keep}, p.clock(s.now)
+	if source := s.source(sec); source != nil {
+		now := source.clock(s.now)
+		before.copyLumps(source, now-min(p.span, source.span), now-short, at-now)
+	}
+	if more := s.known(p, sec) - before.callsAfter(0) - p.callsAfter(0); more > 0 {
+		before.push(at-short, more)
+	}
+	if len(p.slots) == 0 {
+		p.fill = before.fill
+	}
+	p.slots = slices.Concat(before.slots, p.slots)
+}
+
+// copyFrom fills an empty log with the calls of another log, in lumps: the calls of a lump
+// count until the latest of them leaves the window. It ignores deficits.
+func (p *part) copyFrom(from *part, now int64) {
+	at := from.clock(now)
+	p.offset = at - now
+	p.copyLumps(from, at-min(p.span, from.span), at, 0)
+}
+
+// copyLumps pushes the calls of another log's slots that are later than after, up to the time
+// until, shifted by a time.
+func (p *part) copyLumps(from *part, after, until, shift int64) {
+	first, end := max(from.low(), from.firstAfter(after)), from.firstAfter(until)
+	size := (end - first + seeds - 1) / seeds
+	if size > 0 { // of older lumps, no slot would count
+		calls := int64(size) * from.group
+		enough := int((p.group*(p.keep+1)+calls-1)/calls) + 1
+		first += max(0, end-first-enough*size) / size * size
+	}
+	for begin := first; begin < end; begin += size {
+		finish := min(begin+size, end)
+		calls := int64(finish-begin) * from.group
+		if finish == len(from.slots) {
+			calls += from.fill - from.group
+		}
+		p.push(from.slots[finish-1]+shift, min(calls, p.keep*p.group))
+	}
+}
+
 // push records cost at the time at: in the newest slot, whose time becomes at, until it is
 // full, then in new slots.
-func (st *state) push(group, at, cost int64) {
-	if n := len(st.slots); n > 0 && st.fill < group {
-		added := min(cost, group-st.fill)
-		st.slots = append(slices.Clone(st.slots[:n-1]), at)
-		st.fill += added
+func (p *part) push(at, cost int64) {
+	if n := len(p.slots); n > 0 && p.fill < p.group {
+		added := min(cost, p.group-p.fill)
+		p.slots = append(slices.Clone(p.slots[:n-1]), at)
+		p.fill += added
 		cost -= added
 	}
 	for cost > 0 {
-		st.slots = append(st.slots, at)
-		st.fill = min(cost, group)
-		cost -= st.fill
+		p.slots = append(p.slots, at)
+		p.fill = min(cost, p.group)
+		cost -= p.fill
 	}
 }
 
-// admit pushes cost, and drops slots that have left every window. A log that counts
-// denied calls keeps only the newest keep slots, since no decision reads older ones.
-func (st *state) admit(sec section, at, cost, keep int64) {
-	if n := len(st.slots); n > 0 && at-st.slots[n-1] >= sec.span {
-		st.slots, st.deficits, st.fill, st.keep = nil, nil, 0, 0
+// admit pushes cost. It shortens the log's window if no program has named that for its
+// length, and decides whether the state must be rewritten.
+func (s *step) admit(p *part, sec section, cost int64) {
+	at := s.now + p.offset
+	switch {
+	case sec.span >= p.span:
+		p.idle = 0
+	case p.idle == 0:
+		p.idle = seconds(s.now)
+	case s.now-p.idle*1_000_000 >= p.span:
+		p.span, p.idle, s.rewrite = sec.span, 0, true
 	}
-	st.push(sec.group, at, cost)
-	st.dropThrough(at - sec.span)
-	if sec.kind == attemptsKind {
-		st.keep = max(st.keep, keep)
-		st.slots = st.slots[max(0, int64(len(st.slots))-st.keep):]
+	if len(p.slots) == 0 {
+		s.rewrite = true
 	}
-}
-
-// dropThrough drops the slots and deficits up to the time t.
-func (st *state) dropThrough(t int64) {
-	i := 0
-	for i < len(st.slots) && st.slots[i] <= t {
-		i++
-	}
-	st.slots = st.slots[i:]
-	for len(st.deficits) > 0 && st.deficits[0].at <= t {
-		st.deficits = st.deficits[1:]
+	p.push(at, min(cost, p.keep*p.group))
+	if age := at - p.base; int64(len(p.slots)) > p.room || age >= p.span || age <= -p.span {
+		s.rewrite = true
 	}
 }
 
-// since returns the number of calls in slots later than t.
-func (st *state) since(group, t int64) int64 {
-	first, _ := slices.BinarySearch(st.slots, t+1)
-	slots := int64(len(st.slots) - first)
+// encode does what a rewrite of the state does to a log: it drops slots that no longer
+// count, and leaves room for more.
+func (p *part) encode(s *step) {
+	p.base = s.now + p.offset
+	if n := len(p.slots); n > 0 && (s.Cost >= 0 || p.kind == attemptsKind) {
+		p.base = p.slots[n-1] // a refund may have removed the newest slot
+	}
+	p.trim(p.base - p.span)
+	count, most := int64(len(p.slots)), int64(0)
+	for _, sec := range s.sections {
+		if sec.sectionID == p.sectionID {
+			most = max(count, sec.slots())
+		}
+	}
+	p.room = 3
+	if count > 1 {
+		p.room = max(count, min(count*3/2+8, most*11/10+1))
+	}
+}
+
+// trim drops the slots up to the time t and those that do not count, and their deficits.
+func (p *part) trim(t int64) {
+	low := p.low()
+	p.slots = p.slots[max(low, p.firstAfter(t)):]
+	if low > 0 && len(p.slots) > 0 {
+		t = max(t, p.slots[0])
+	}
+	for len(p.deficits) > 0 && p.deficits[0].at <= t {
+		p.deficits = p.deficits[1:]
+	}
+}
+
+// firstAfter returns the index of the first slot later than t.
+func (p *part) firstAfter(t int64) int {
+	i, _ := slices.BinarySearch(p.slots, t+1)
+	return i
+}
+
+// callsAfter returns the number of calls in slots later than t.
+func (p *part) callsAfter(t int64) int64 {
+	slots := int64(len(p.slots) - max(p.low(), p.firstAfter(t)))
 	if slots == 0 {
 		return 0
 	}
-	return st.fill + (slots-1)*group - st.missing(t)
+	return p.fill + (slots-1)*p.group - p.missing(t)
 }
 
 // missing returns the number of calls of the deficits later than t.
-func (st *state) missing(t int64) (calls int64) {
-	for _, d := range st.deficits {
+func (p *part) missing(t int64) (calls int64) {
+	if low := p.low(); low > 0 {
+		t = max(t, p.slots[low])
+	}
+	for _, d := range p.deficits {
 		if d.at > t {
 			calls += d.calls
 		}
@@ -69,36 +208,36 @@ func (st *state) missing(t int64) (calls int64) {
 }
 
 // logUsage evaluates a log for a cost. It returns what usageOf returns.
-func (st *state) logUsage(sec section, at, window, requests, cost int64) (left, reset, retry int64) {
-	used := int64(len(st.slots))
+func (p *part) logUsage(at, window, requests, cost int64) (left, reset, retry int64) {
+	used := int64(len(p.slots))
 	if used == 0 {
 		return requests, 0, 0
 	}
 	// staying is how many of the newest slots may stay in the window when this cost is
 	// added. The slot before them must have left it.
 	staying := int64(0)
-	if spare := requests - cost - st.fill; spare >= 0 {
-		staying = spare/sec.group + 1
+	if spare := requests - cost - p.fill; spare >= 0 {
+		staying = spare/p.group + 1
 	}
 	deciding := used - staying - 1
-	if len(st.deficits) > 0 {
-		deciding = st.leaving(sec.group, requests-cost)
+	if len(p.deficits) > 0 {
+		deciding = p.leaving(requests - cost)
 	}
 	if deciding >= 0 {
-		retry = window - (at - st.slots[deciding])
+		retry = window - (at - p.slots[deciding])
 	}
-	return requests - st.since(sec.group, at-window), window - (at - st.slots[used-1]), retry
+	return requests - p.callsAfter(at-window), window - (at - p.slots[used-1]), retry
 }
 
 // leaving returns the index of the slot that must leave the window so that at most calls
 // remain in it; -1 if no slot must leave.
-func (st *state) leaving(group, calls int64) int64 {
-	if st.since(group, st.slots[0]-1) <= calls {
+func (p *part) leaving(calls int64) int64 {
+	if p.callsAfter(0) <= calls {
 		return -1
 	}
-	newest := len(st.slots) - 1
-	i := sort.Search(newest, func(i int) bool {
-		return st.fill+int64(newest-1-i)*group-st.missing(st.slots[i]) <= calls
+	low, newest := p.low(), len(p.slots)-1
+	i := low + sort.Search(newest-low, func(i int) bool {
+		return p.fill+int64(newest-1-low-i)*p.group-p.missing(p.slots[low+i]) <= calls
 	})
 	return int64(i)
 }
@@ -116,120 +255,118 @@ type deficit struct{ at, calls int64 }
 // ahead of the server's by 0 to the present offset; refundLog assumes 0. Removing calls
 // from slots that are too early counts too much for a while. Removing them from slots
 // that are too late would admit too much.
-func (st *state) refundLog(sec section, r refund) (unreturned int64) {
-	clock := r.now + st.offset
-	if sec.kind == logKind {
-		st.dropThrough(clock - sec.span)
+func (p *part) refundLog(r refund) (unreturned int64) {
+	clock := r.now + p.offset
+	if p.kind == logKind {
+		p.trim(clock - p.span)
 	}
-	if r.taken <= r.now-sec.span {
+	if r.taken <= r.now-p.span {
 		return 0
 	}
-	if sec.kind == attemptsKind || r.taken <= clock-sec.span {
-		return min(r.cost, st.since(sec.group, max(r.taken-1, clock-sec.span)))
+	if p.kind == attemptsKind || r.taken <= clock-p.span {
+		return min(r.cost, p.callsAfter(max(r.taken-1, clock-p.span)))
 	}
-	if sec.group > 1 {
-		return st.refundGroups(sec.group, r)
+	if p.group > 1 {
+		p.refundGroups(r)
+		return 0
 	}
-	begin, _ := slices.BinarySearch(st.slots, r.taken)
-	end, _ := slices.BinarySearch(st.slots, r.taken+st.offset+1)
+	begin, _ := slices.BinarySearch(p.slots, r.taken)
+	end, _ := slices.BinarySearch(p.slots, r.taken+p.offset+1)
 	given := min(r.cost, int64(end-begin))
-	later := int64(len(st.slots) - end)
-	st.slots = slices.Concat(st.slots[:begin], st.slots[begin+int(given):])
+	later := int64(len(p.slots) - end)
+	p.slots = slices.Concat(p.slots[:begin], p.slots[begin+int(given):])
 	return min(r.cost-given, later)
 }
 
 // refundGroups removes calls from the slots since the refunded call, earliest first. It
 // removes whole slots. For the rest it lowers the fill of the newest slot or adds a
 // deficit.
-func (st *state) refundGroups(group int64, r refund) (unreturned int64) {
-	first, _ := slices.BinarySearch(st.slots, r.taken)
-	if first == len(st.slots) {
-		return 0
+func (p *part) refundGroups(r refund) {
+	first, _ := slices.BinarySearch(p.slots, r.taken)
+	if first == len(p.slots) {
+		return
 	}
-	rest := min(r.cost, st.since(group, r.taken-1))
-	next, _ := slices.BinarySearchFunc(st.deficits, r.taken, func(d deficit, at int64) int {
+	rest := min(r.cost, p.callsAfter(r.taken-1))
+	next, _ := slices.BinarySearchFunc(p.deficits, r.taken, func(d deficit, at int64) int {
 		return cmp.Compare(d.at, at)
 	})
-	deficits := slices.Clone(st.deficits[:next])
-	last := len(st.slots) - 1
+	deficits := slices.Clone(p.deficits[:next])
+	last := len(p.slots) - 1
 	end := first // slots first to end-1 are removed
-	for ; next < len(st.deficits); next++ {
-		d := st.deficits[next]
-		behind, _ := slices.BinarySearch(st.slots, d.at+1)
-		calls := int64(behind-end)*group - d.calls
+	for ; next < len(p.deficits); next++ {
+		d := p.deficits[next]
+		behind, _ := slices.BinarySearch(p.slots, d.at+1)
+		calls := int64(behind-end)*p.group - d.calls
 		if rest < calls {
 			break
 		}
 		rest -= calls
 		end = behind
 	}
-	ahead := st.deficits[next:]
-	end += int(rest / group)
-	rest %= group
+	ahead := p.deficits[next:]
+	end += int(rest / p.group)
+	rest %= p.group
 	switch {
-	case end > last || end == last && rest == st.fill: // every slot since the call is removed
+	case end > last || end == last && rest == p.fill: // every slot since the call is removed
 		end = last + 1
-	case len(ahead) == 0 && st.slots[end] == st.slots[last]:
-		left := int64(last-end)*group + st.fill - rest
-		end = last + 1 - int((left+group-1)/group)
-		st.fill = left - int64(last-end)*group
-	case rest > 0 && len(ahead) > 0 && ahead[0].at == st.slots[end]:
+	case len(ahead) == 0 && p.slots[end] == p.slots[last]:
+		left := int64(last-end)*p.group + p.fill - rest
+		end = last + 1 - int((left+p.group-1)/p.group)
+		p.fill = left - int64(last-end)*p.group
+	case rest > 0 && len(ahead) > 0 && ahead[0].at == p.slots[end]:
 		rest += ahead[0].calls
-		if rest >= group {
+		if rest >= p.group {
 			end++
-			rest -= group
+			rest -= p.group
 		}
 		ahead = ahead[1:]
 		if rest > 0 {
-			deficits = append(deficits, deficit{st.slots[end], rest})
+			deficits = append(deficits, deficit{p.slots[end], rest})
 		}
-	case rest > 0 && r.whole:
-		unreturned = rest
 	case rest > 0:
-		deficits = append(deficits, deficit{st.slots[end], rest})
+		deficits = append(deficits, deficit{p.slots[end], rest})
 	}
-	st.deficits = slices.Concat(deficits, ahead)
-	st.slots = slices.Concat(st.slots[:first], st.slots[end:])
+	p.deficits = slices.Concat(deficits, ahead)
+	p.slots = slices.Concat(p.slots[:first], p.slots[end:])
 	if end > last {
-		st.setFill(group)
+		p.setFill()
 	}
-	if len(st.deficits) > maxDeficits {
-		st.mergeDeficits(group)
+	if len(p.deficits) > maxDeficits {
+		p.mergeDeficits()
 	}
-	return unreturned
 }
 
 // setFill sets the fill of the slot that has become the newest, because later slots were
 // removed. The fill replaces its deficit.
-func (st *state) setFill(group int64) {
-	st.fill = group
-	if n := len(st.deficits); n > 0 && st.deficits[n-1].at == st.slots[len(st.slots)-1] {
-		st.fill -= st.deficits[n-1].calls
-		st.deficits = st.deficits[:n-1]
+func (p *part) setFill() {
+	p.fill = p.group
+	if n := len(p.deficits); n > 0 && p.deficits[n-1].at == p.slots[len(p.slots)-1] {
+		p.fill -= p.deficits[n-1].calls
+		p.deficits = p.deficits[:n-1]
 	}
 }
 
 // mergeDeficits merges the two deficits with the nearest times. Calls may then count
 // longer, by the time between the two, but never shorter.
-func (st *state) mergeDeficits(group int64) {
-	d, near := st.deficits, 0
+func (p *part) mergeDeficits() {
+	d, near := p.deficits, 0
 	for i := range len(d) - 1 {
 		if d[i+1].at-d[i].at < d[near+1].at-d[near].at {
 			near = i
 		}
 	}
 	calls := d[near].calls + d[near+1].calls
-	if calls < group {
+	if calls < p.group {
 		d[near].calls = calls
-		st.deficits = slices.Delete(d, near+1, near+2)
+		p.deficits = slices.Delete(d, near+1, near+2)
 		return
 	}
-	slot, _ := slices.BinarySearch(st.slots, d[near].at)
-	st.slots = slices.Delete(st.slots, slot, slot+1)
-	d[near+1].calls = calls - group
+	slot, _ := slices.BinarySearch(p.slots, d[near].at)
+	p.slots = slices.Delete(p.slots, slot, slot+1)
+	d[near+1].calls = calls - p.group
 	end := near + 1
-	if calls == group {
+	if calls == p.group {
 		end++
 	}
-	st.deficits = slices.Delete(d, near, end)
+	p.deficits = slices.Delete(d, near, end)
 }

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,20 +15,19 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// clockedScript returns the shipped script with ARGV[4] as its clock. It sets no time to
+// clockedScript returns the shipped script with ARGV[6] as its clock. It sets no time to
 // live, since virtual time runs ahead of the server's. It stores when the state expires
 // in key:expiry, and history deletes the state then.
 func clockedScript(t testing.TB) *valkey.Lua {
 	t.Helper()
-	return valkey.NewLuaScript(clockedSource(t))
+	return valkey.NewLuaScript(clockedSource(t, TakeScript()))
 }
 
-// clockedSource returns the text of clockedScript, without some of its parts.
-func clockedSource(t testing.TB, parts ...string) string {
+// clockedSource returns the text of a script with the clock of clockedScript.
+func clockedSource(t testing.TB, source string) string {
 	t.Helper()
-	source := without(t, Script(takeHead, "return reply"), parts...)
 	for old, replacement := range map[string]string{
-		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[4])\n" +
+		"local now = t[1] * 1000000 + t[2]\n": "local now = tonumber(ARGV[6])\n" +
 			`local function note_expiry(key, life)
 			call('SET', key .. ':expiry', string.format('%.0f', now + life * 1000))
 		end
@@ -35,9 +35,13 @@ func clockedSource(t testing.TB, parts ...string) string {
 			call('SET', (key), value)
 			note_expiry(key, life)
 		end
+		local function longer_life(key, life) -- PEXPIRE with GT
+			local before = call('GET', key .. ':expiry')
+			if now + life * 1000 > tonumber(before) then note_expiry(key, life) end
+		end
 		`,
 		"call('SET', key, ":     "expiring_set(key, ",
-		"call('PEXPIRE', key, ": "note_expiry(key, ",
+		"call('PEXPIRE', key, ": "longer_life(key, ",
 	} {
 		if !strings.Contains(source, old) {
 			t.Fatalf("the script does not contain %q", old)
@@ -54,7 +58,8 @@ func (h *history) expire(t *rapid.T) {
 	if err != nil || h.now.UnixMicro() < expiry {
 		return
 	}
-	for _, u := range h.model.Peek(h.now, h.stepped).Limits {
+	model := h.model
+	for _, u := range model.Peek(h.now, h.stepped).Limits {
 		if u.Remaining != u.Limit.Requests || u.Reset != 0 {
 			t.Fatalf("%s\nat %d: the state has expired, but the model still counts: %+v",
 				strings.Join(h.log, "\n"), h.now.UnixMicro(), u)
@@ -87,17 +92,19 @@ type history struct {
 	now     time.Time
 	taken   time.Time   // time of the call that the next refund is for
 	past    []time.Time // times of the admitted calls
-	reserve bool        // the next call reserves
 	shadows bool        // some limits are in shadow mode
 	limits  []Limit
-	stepped []Limit // the limits of the last step
-	steps   int
-	log     []string
+	counted []Limit // only count
+
+	unforced bool // no cost is taken where it does not fit
+	lists    [][]Limit
+	stepped  []Limit // the limits of the last step
+	steps    int
+	log      []string
 }
 
 // step makes a step with the script and with the model, and compares the decisions. A
 // cost of 0 peeks, a negative cost is refunded.
-
 func (h *history) step(t *rapid.T, cost int64) {
 	h.expire(t)
 	h.stepped = h.limits
@@ -106,40 +113,42 @@ func (h *history) step(t *rapid.T, cost int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	third := h.taken.UnixMicro()
-	if h.reserve && cost > 0 {
-		third = Reserving
+	step := Step{Now: h.now, Limits: h.limits, Counted: h.counted, Cost: cost}
+	taken, counted := int64(0), ""
+	if cost < 0 {
+		taken, step.Taken = h.taken.UnixMicro(), h.taken
+		step.Calls = rapid.Int64Range(0, 1).Draw(t, "calls")
+		if h.shadows {
+			step.Spared = byte(rapid.IntRange(0, 255).Draw(t, "spared"))
+		}
 	}
-	spared := byte(0)
-	if cost < 0 && h.shadows {
-		spared = byte(rapid.IntRange(0, 255).Draw(t, "spared"))
+	if cost > 1 && !h.unforced && rapid.IntRange(0, 4).Draw(t, "force") == 0 {
+		taken, step.Force = -1, true
+	}
+	if len(h.counted) > 0 {
+		compiled, err := Compile(h.counted, h.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted = string(compiled)
 	}
 	reply, err := h.script.Exec(context.Background(), h.client, []string{h.key},
-		[]string{string(program.Sparing(spared)), number(cost), number(third),
-			number(h.now.UnixMicro())}).ToString()
+		[]string{string(program.Sparing(step.Spared)), number(cost), number(step.Calls), number(taken),
+			counted, number(h.now.UnixMicro())}).ToString()
 	if err != nil {
-		t.Fatalf("%s\nscript: %v", strings.Join(h.log, "\n"), err)
+		t.Fatalf("%s\n%+v\nscript: %v", strings.Join(h.log, "\n"), step, err)
 	}
 	got, replyErr := ParseReply([]byte(reply), h.limits)
-	var want Decision
-	switch {
-	case cost == 0:
-		want = h.model.Peek(h.now, h.limits)
-	case cost < 0:
-		want = h.model.Refund(h.now, h.limits, -cost, h.taken, spared)
-	case h.reserve:
-		want, err = h.model.Reserve(h.now, h.limits, cost)
-	default:
-		want, err = h.model.Take(h.now, h.limits, cost)
+	if cost > 0 {
+		if err := checkCost(cost, h.limits); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.log = append(h.log, fmt.Sprintf("%d %v cost %d: %t %v", h.now.UnixMicro(), h.limits, cost,
-		want.Allowed, want.Limits))
+	want := h.model.Step(step)
+	h.log = append(h.log, describe(step, taken, want))
 	if replyErr != nil || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Fatalf("%s\nscript: got %+v, %v, want the last line, which is the model's",
-			strings.Join(h.log, "\n"), got, replyErr)
+		t.Fatalf("%s\n%s\nscript: got the last line, %v, want the one before, which is the model's",
+			strings.Join(h.log, "\n"), describe(step, taken, got), replyErr)
 	}
 	if cost > 0 && want.Allowed {
 		h.taken = h.now
@@ -147,12 +156,40 @@ func (h *history) step(t *rapid.T, cost int64) {
 	}
 }
 
+// describe returns a line for a step and its decision.
+func describe(step Step, taken int64, d Decision) string {
+	list := func(limits []Limit) (text string) {
+		for _, l := range limits {
+			b, _ := json.Marshal(l)
+			text += string(b)
+		}
+		return text
+	}
+	line := fmt.Sprintf("%d %s", step.Now.UnixMicro(), list(step.Limits))
+	if len(step.Counted) > 0 {
+		line += " counting " + list(step.Counted)
+	}
+	line += fmt.Sprintf(" cost %d calls %d taken %d spared %b: %t", step.Cost, step.Calls, taken,
+		step.Spared, d.Allowed)
+	for _, u := range d.Limits {
+		line += fmt.Sprintf(" [%d %s %s %s", u.Remaining, u.Reset, u.Next, u.RetryAfter)
+		if u.Owed > 0 {
+			line += fmt.Sprintf(" owes %d", u.Owed)
+		}
+		if !u.Since.IsZero() {
+			line += fmt.Sprintf(" since %d", u.Since.Unix())
+		}
+		line += "]"
+	}
+	return line + fmt.Sprintf(" unreturned %d", d.Unreturned)
+}
+
 func number(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (h *history) smallestLimit() int64 {
 	smallest := int64(MaxRequests)
 	for _, l := range h.limits {
-		if !l.Shadow {
+		if !l.Shadow && !l.Calls {
 			smallest = min(smallest, l.Requests)
 		}
 	}
@@ -187,6 +224,7 @@ func drawLimit(t *rapid.T) Limit {
 		l.Zone = rapid.SampledFrom([]string{"", "Europe/Berlin", "America/New_York", "Asia/Kathmandu",
 			"Australia/Lord_Howe"}).Draw(t, "zone")
 	}
+	l.Calls = rapid.IntRange(0, 4).Draw(t, "calls") == 0
 	if !l.CountDenied && l.Span() >= MinNotifyWindow {
 		l.Notify = drawThresholds(t)
 	}
@@ -262,10 +300,20 @@ func (h *history) edit(t *rapid.T) {
 // play makes random events.
 func (h *history) play(t *rapid.T) {
 	for range rapid.IntRange(1, 60).Draw(t, "calls") {
-		h.reserve = rapid.Bool().Draw(t, "reserves")
 		switch rapid.IntRange(0, 12).Draw(t, "event") {
 		case 0:
-			h.edit(t)
+			switch rapid.IntRange(0, 3).Draw(t, "list") {
+			case 0: // an override begins, or ends
+				h.limits, h.counted = h.counted, h.limits
+				if len(h.limits) == 0 {
+					h.limits = drawLimits(t)
+				}
+			case 1: // another list, perhaps one that comes back
+				h.lists = append(h.lists, h.limits)
+				h.limits = rapid.SampledFrom(h.lists).Draw(t, "list")
+			default:
+				h.edit(t)
+			}
 		case 1, 12:
 			if rapid.Bool().Draw(t, "refund") {
 				if len(h.past) > 0 && rapid.Bool().Draw(t, "an earlier call") {
@@ -291,10 +339,7 @@ func checkAgainstModel(t *testing.T, url string) {
 		n++
 		h := &history{client: client, script: script, key: "h" + strconv.Itoa(n),
 			now: time.Unix(1_800_000_000, 0), taken: time.Unix(1, 0)}
-		if h.limits = drawLimits(rt); rapid.IntRange(0, 3).Draw(rt, "many sections") == 0 {
-			h.limits = drawManySections(rt)
-			h.playManySections(rt)
-		}
+		h.limits = drawLimits(rt)
 		h.shadows = rapid.Bool().Draw(rt, "shadows")
 		h.shadow(rt)
 		h.play(rt)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -14,40 +15,42 @@ import (
 // read it from a record. Its layout is:
 //
 //	1 byte   number of limits
-//	1 byte   length of a state's sections, between the signature and the slots
-//	         signature: 1 byte version, 1 byte number of sections, then for each section
-//	           1 byte kind (1 log, 2 log that counts denied calls, 3 counter, 4 token
-//	           bucket, 5 fixed window), plus 8 for a limit in shadow mode, which shares
-//	           no section
-//	           4 bytes calls per slot of a log; calendar of a fixed window
-//	           1 byte bytes per slot of a log
-//	           6 bytes window (microseconds), for a log the longest of its limits
-//	per limit, in the order given:
-//	           4 bytes requests,
-//	           1 byte number of its section (from 1), plus 128 for calendar weeks and
-//	           years and for shadow mode, plus 64 if a refund must spare the limit,
-//	           6 bytes window (microseconds), 3 bytes Slots
+//	1 byte   programVersion
+//	1 byte   number of sections
+//	per section, 25 bytes:
+//	   1 kind (sectionID.kindByte)
+//	   4 calls per slot of a log; calendar of a fixed window; limit of a token bucket
+//	   6 bytes per slot of a log; otherwise the window (microseconds), or the hash of a
+//	     calendar's time zone
+//	   6 longest window (microseconds)
+//	   4 number of slots that a log keeps
+//	   4 largest limit
+//	per limit, in the order given, 14 bytes:
+//	   4 requests
+//	   1 number of its section (from 1), plus 64 if a refund must spare the limit
+//	   6 window (microseconds)
+//	   3 Slots
 //	per section with a calendar:
-//	           1 byte length of the zone's name, the name, 1 byte number of shifts,
-//	           per shift 7 bytes start (microseconds since 1970),
-//	           3 bytes offset east of UTC (seconds + 2^23)
-//	thresholds of the limits, if there are any: see thresholdsMark
+//	   1 length of the zone's name, the name, 1 number of shifts,
+//	     per shift 7 bytes start (microseconds since 1970),
+//	     3 bytes offset east of UTC (seconds + 2^23)
+//	if a limit has thresholds, per limit: 1 number of thresholds, 1 byte for each
 //
-// Integers are big-endian. Releases without calendar weeks, calendar years and shadow
-// mode refuse a number with the 128 before they change a state. Of this release's
-// scripts, only the general step handles such a number.
+// Integers are big-endian. The sections of the limits come first. After them come those
+// that only count: the enforced twin of a limit in shadow mode, which counts what the
+// limit would count if it were enforced.
 type Program []byte
 
 const (
-	programVersion = 2
-	sectionLen     = 12
-	logLen         = 30 // bytes of a log in a state, without its slots
-	countLen       = 15 // bytes of any other section in a state
-	limitLen       = 14
-	laterMark      = 128 // added to the number of a section: earlier releases refuse the program
-	sparedMark     = 64  // added to the number of a section: a refund spares the limit
-	shadowMark     = 8   // added to the kind of a section: the limit is in shadow mode
+	programVersion = 3
+	programHead    = 3  // bytes before the sections
+	sectionLen     = 25 // bytes of a section
+	limitLen       = 14 // bytes of a limit
+	sparedMark     = 64 // added to the number of a section: a refund spares the limit
 )
+
+// NoLimits is a Program without limits, for steps that only count.
+var NoLimits = Program{0, programVersion, 0}
 
 // ErrProgram means that bytes are not a Program.
 var ErrProgram = errors.New("limiter: not a compiled program")
@@ -58,61 +61,54 @@ func Compile(limits []Limit, now time.Time) (Program, error) {
 	if err := ValidateAll(limits); err != nil {
 		return nil, err
 	}
-	sections, of := sectionsOf(limits)
-	p := make(Program, 0, 4+sectionLen*len(sections)+limitLen*len(limits))
-	p = append(p, byte(len(limits)), headsLen(sections), programVersion, byte(len(sections)))
+	sections, of := sectionsOf(limits, nil)
+	p := make(Program, 0, programHead+sectionLen*len(sections)+limitLen*len(limits))
+	p = append(p, byte(len(limits)), programVersion, byte(len(sections)))
 	for _, s := range sections {
-		kind := byte(s.kind)
-		if s.shadow {
-			kind |= shadowMark
-		}
-		p = append(p, kind)
-		if s.kind == fixedKind {
-			p = binary.BigEndian.AppendUint32(p, uint32(s.calendar))
+		p = append(p, s.kindByte())
+		p = binary.BigEndian.AppendUint32(p, uint32(s.group))
+		if s.kind.isLog() {
+			p = appendUint48(p, s.width())
 		} else {
-			p = binary.BigEndian.AppendUint32(p, uint32(s.group))
+			p = appendUint48(p, s.window)
 		}
-		p = append(p, s.width())
 		p = appendUint48(p, s.span)
+		p = binary.BigEndian.AppendUint32(p, uint32(s.keep))
+		p = binary.BigEndian.AppendUint32(p, uint32(s.requests))
 	}
 	for i, l := range limits {
 		p = binary.BigEndian.AppendUint32(p, uint32(l.Requests))
-		p = append(p, byte(of[i]+1)|l.mark())
+		p = append(p, byte(of[i]+1))
 		p = appendUint48(p, l.Window.Microseconds())
 		p = append(p, byte(l.Slots>>16), byte(l.Slots>>8), byte(l.Slots))
 	}
 	for _, s := range sections {
-		if s.calendar != NoCalendar {
-			p = appendZone(p, s.zone, s.calendar.Shifts(s.zone, now))
+		if s.kind == fixedKind && s.group != 0 {
+			p = appendZone(p, s.zone, Calendar(s.group).Shifts(s.zone, now))
 		}
 	}
 	return appendThresholds(p, limits), nil
 }
 
-// mark returns laterMark for a limit that earlier releases must refuse, otherwise 0.
-func (l Limit) mark() byte {
-	if l.Calendar > Month || l.Shadow {
-		return laterMark
-	}
-	return 0
-}
-
 // Sparing returns the program for a refund that does not change some limits in shadow
 // mode. Bit i of spared is for limit i; bits for enforced limits are ignored.
 func (p Program) Sparing(spared byte) Program {
-	if spared == 0 || len(p) < 4 {
+	if spared == 0 || len(p) < programHead {
 		return p
 	}
 	p = slices.Clone(p)
-	numbers := p[4+sectionLen*int(p[3]):]
+	numbers := p[programHead+sectionLen*int(p[2]):]
 	for i := range int(p[0]) {
 		number := &numbers[limitLen*i+4]
-		if spared&(1<<i) != 0 && p[4+sectionLen*(int(*number&^laterMark)-1)]&shadowMark != 0 {
+		if spared&(1<<i) != 0 && p.section(int(*number) - 1)[0]&shadowBit != 0 {
 			*number |= sparedMark
 		}
 	}
 	return p
 }
+
+// section returns the bytes of section i.
+func (p Program) section(i int) []byte { return p[programHead+sectionLen*i:][:sectionLen] }
 
 func appendZone(p Program, zone string, shifts []calendar.Shift) Program {
 	p = append(p, byte(len(zone)))
@@ -129,49 +125,39 @@ func appendZone(p Program, zone string, shifts []calendar.Shift) Program {
 
 // Limits is the inverse of Compile.
 func (p Program) Limits() ([]Limit, error) {
-	if len(p) < 4 || p[2] != programVersion {
+	if len(p) < programHead || p[1] != programVersion {
 		return nil, ErrProgram
 	}
-	entries := 4 + sectionLen*int(p[3])
+	entries := programHead + sectionLen*int(p[2])
 	tail := entries + limitLen*int(p[0])
 	if len(p) < tail {
 		return nil, ErrProgram
 	}
-	zones, ok := p[tail:].zones()
-	if !ok {
-		return nil, ErrProgram
+	limits, rest := make([]Limit, p[0]), p[tail:]
+	zones := make([]string, p[2]) // by section
+	for i := range zones {
+		if s := p.section(i); kind(s[0]&kindBits) == fixedKind && s[4] != 0 {
+			var ok bool
+			if zones[i], rest, ok = rest.zone(); !ok {
+				return nil, ErrProgram
+			}
+		}
 	}
-	limits := make([]Limit, p[0])
 	for i := range limits {
 		entry := p[entries+limitLen*i:]
-		number := int(entry[4] &^ laterMark)
-		if number < 1 || number > int(p[3]) {
+		number := int(entry[4])
+		if number < 1 || number > int(p[2]) {
 			return nil, ErrProgram
 		}
-		limits[i] = Limit{Requests: int64(binary.BigEndian.Uint32(entry)),
-			Window: time.Duration(uint48(entry[5:])) * time.Microsecond}
-		limits[i].Slots = int(entry[11])<<16 | int(entry[12])<<8 | int(entry[13])
-		limits[i] = limits[i].ofKind(p[4+sectionLen*(number-1):])
-		if limits[i].mark() != entry[4]&laterMark {
-			return nil, ErrProgram
-		}
-		if limits[i].Calendar == NoCalendar {
-			continue
-		}
-		if len(zones) == 0 {
-			return nil, ErrProgram
-		}
-		limits[i].Zone, zones = zones[0], zones[1:]
+		limits[i] = Limit{Requests: int64(binary.BigEndian.Uint32(entry)), Zone: zones[number-1],
+			Window: time.Duration(uint48(entry[5:])) * time.Microsecond,
+			Slots:  int(entry[11])<<16 | int(entry[12])<<8 | int(entry[13])}.ofKind(p.section(number - 1))
 	}
-	if len(zones) > 0 && zones[0] != "" && zones[0][0] == thresholdsMark &&
-		!readThresholds(limits, zones[0]) {
+	if len(rest) > 0 && !readThresholds(limits, rest) {
 		return nil, ErrProgram
 	}
 	if err := ValidateAll(withoutZones(limits)); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrProgram, err)
-	}
-	if sections, _ := sectionsOf(limits); p[1] != headsLen(sections) {
-		return nil, ErrProgram
 	}
 	return limits, nil
 }
@@ -186,17 +172,16 @@ func withoutZones(limits []Limit) []Limit {
 	return limits
 }
 
-// ofKind returns the limit with the algorithm and mode of the section that an entry of
-// the signature describes.
-func (l Limit) ofKind(entry []byte) Limit {
-	l.Shadow = entry[0]&shadowMark != 0
-	switch kind(entry[0] &^ shadowMark) {
+// ofKind returns the limit with the algorithm and mode of a section.
+func (l Limit) ofKind(section []byte) Limit {
+	l.Shadow, l.Calls = section[0]&shadowBit != 0, section[0]&callsBit != 0
+	switch kind(section[0] & kindBits) {
 	case counterKind:
 		l.Algorithm = Counter
 	case bucketKind:
 		l.Algorithm = TokenBucket
 	case fixedKind:
-		l.Algorithm, l.Calendar = FixedWindow, Calendar(entry[4])
+		l.Algorithm, l.Calendar = FixedWindow, Calendar(section[4])
 	case attemptsKind:
 		l.CountDenied = true
 	case logKind:
@@ -206,22 +191,18 @@ func (l Limit) ofKind(entry []byte) Limit {
 	return l
 }
 
-// zones returns the names of the zones in p, the tail of a Program. ok is false for a
-// malformed tail.
-func (p Program) zones() (names []string, ok bool) {
-	for len(p) > 0 {
-		n := 1 + int(p[0])
-		if len(p) < n+1 {
-			return nil, false
-		}
-		end := n + 1 + 10*int(p[n])
-		if len(p) < end {
-			return nil, false
-		}
-		names = append(names, string(p[1:n]))
-		p = p[end:]
+// zone returns the name of the time zone with which p begins, and what follows its shifts.
+// ok is false if p is malformed.
+func (p Program) zone() (name string, rest Program, ok bool) {
+	if len(p) == 0 || len(p) < 2+int(p[0]) {
+		return "", nil, false
 	}
-	return names, true
+	n := 1 + int(p[0])
+	end := n + 1 + 10*int(p[n])
+	if len(p) < end {
+		return "", nil, false
+	}
+	return string(p[1:n]), p[end:], true
 }
 
 func appendUint48(p []byte, v int64) []byte {
@@ -247,73 +228,133 @@ const (
 	fixedKind
 )
 
-// section describes a part of a subject's state. Enforced Log limits with the same number
-// of calls in a slot share a section.
-type section struct {
-	kind     kind
-	group    int64 // calls in a slot of a log
-	span     int64 // length of the window in microseconds, the longest of a log; 0 with a calendar
-	calendar Calendar
-	zone     string
-	shadow   bool
-}
-
 func (k kind) isLog() bool { return k == logKind || k == attemptsKind }
 
-// sectionsOf returns the sections for a list of limits, and each limit's index in them.
-func sectionsOf(limits []Limit) (sections []section, of []int) {
+// The bits of the first byte of a section and of a part.
+const (
+	kindBits  = 7
+	shadowBit = 8  // a limit in shadow mode
+	callsBit  = 16 // counts calls, whatever they cost
+	ordinal1  = 32 // the ordinal begins at this bit
+)
+
+// sectionID is what identifies a section, and its part in a state.
+type sectionID struct {
+	kind    kind
+	shadow  bool
+	calls   bool  // counts calls, whatever they cost
+	ordinal uint8 // number among the limits in shadow mode that have all else in common
+	group   int64 // calls in a slot of a log; calendar of a fixed window; limit of a token bucket
+	window  int64 // length of the window (microseconds), or a hash of a calendar's zone; 0 for a log
+}
+
+func (id sectionID) kindByte() byte {
+	b := byte(id.kind) | id.ordinal*ordinal1
+	if id.shadow {
+		b |= shadowBit
+	}
+	if id.calls {
+		b |= callsBit
+	}
+	return b
+}
+
+// section is a part of a program. All enforced limits with one sectionID share a section.
+type section struct {
+	sectionID
+	span     int64 // longest window (microseconds)
+	requests int64 // largest limit
+	keep     int64 // number of slots that a log keeps
+	zone     string
+}
+
+// sectionsOf returns the sections of a list of limits and of counted ones, and each
+// limit's index in them.
+func sectionsOf(limits, counted []Limit) (sections []section, of []int) {
 	of = make([]int, len(limits))
-	for i, l := range limits {
-		want := section{span: l.Window.Microseconds(), calendar: l.Calendar, zone: l.Zone,
-			shadow: l.Shadow}
-		switch l.Algorithm {
-		case Counter:
-			want.kind = counterKind
-		case TokenBucket:
-			want.kind = bucketKind
-		case FixedWindow:
-			want.kind = fixedKind
-		default:
-			want.kind, want.group = logKind, l.group()
-			if l.CountDenied {
-				want.kind = attemptsKind
+	add := func(l Limit, evaluated bool) int {
+		want := l.section(evaluated)
+		for i := range sections {
+			s := &sections[i]
+			switch {
+			case s.sectionID != want.sectionID:
+			case want.shadow:
+				want.ordinal++
+			default:
+				s.span, s.requests = max(s.span, want.span), max(s.requests, want.requests)
+				s.keep = max(s.keep, want.keep)
+				return i
 			}
 		}
-		of[i] = shareSection(sections, want)
-		if of[i] < 0 {
-			of[i] = len(sections)
-			sections = append(sections, want)
+		sections = append(sections, want)
+		return len(sections) - 1
+	}
+	twins := func(limits []Limit) { // of the limits in shadow mode
+		for _, l := range limits {
+			if l.Shadow {
+				l.Shadow = false
+				add(l, false)
+			}
 		}
 	}
+	for i, l := range limits {
+		of[i] = add(l, true)
+	}
+	twins(limits)
+	for _, l := range counted {
+		if !l.Shadow {
+			add(l, true)
+		}
+	}
+	twins(counted)
 	return sections, of
 }
 
-// same reports whether section s can keep the state of section o. A zone does not matter:
-// it only moves the boundaries of the windows.
-func (s section) same(o section) bool {
-	return s.kind == o.kind && s.shadow == o.shadow && s.group == o.group && s.span == o.span &&
-		s.calendar == o.calendar
-}
-
-// shareSection returns the index of a log that the wanted section can share, or -1. It
-// widens that log to the wanted window.
-func shareSection(sections []section, want section) int {
-	for i, s := range sections {
-		if want.kind.isLog() && !want.shadow && !s.shadow && s.kind == want.kind && s.group == want.group {
-			sections[i].span = max(s.span, want.span)
-			return i
+// section returns the section that a limit needs. evaluated is false if the limit only
+// counts.
+func (l Limit) section(evaluated bool) section {
+	s := section{sectionID: sectionID{shadow: l.Shadow, calls: l.Calls, window: l.Window.Microseconds()},
+		span: l.Span().Microseconds(), requests: l.Requests}
+	switch l.Algorithm {
+	case Counter:
+		s.kind = counterKind
+	case TokenBucket:
+		s.kind, s.group = bucketKind, l.Requests
+	case FixedWindow:
+		s.kind, s.group = fixedKind, int64(l.Calendar)
+		if l.Calendar != NoCalendar {
+			s.window, s.zone = zoneHash(l.Zone), l.Zone
+		}
+	default:
+		s.kind, s.group, s.window = logKind, l.group(), 0
+		s.keep = s.slots() + 1
+		if l.CountDenied {
+			s.kind = attemptsKind
+		} else if evaluated && !l.Shadow { // a settlement may charge as much again
+			s.keep += s.slots()
 		}
 	}
-	return -1
+	return s
 }
 
-// width returns the bytes of a slot; 0 if the section is not a log. A slot has the low
-// 8*width-1 bits of a time in microseconds. Their range must be longer than three
-// windows, the greatest age of a slot.
-func (s section) width() byte {
-	switch {
-	case !s.kind.isLog():
+// zoneHash returns 48 bits that tell time zones apart; 0 for UTC.
+func zoneHash(zone string) int64 {
+	if zone == "" {
 		return 0
+	}
+	h := fnv.New64a()
+	h.Write([]byte(zone))
+	return int64(h.Sum64() >> 16)
+}
+
+// slots returns the number of slots that the largest limit of a log needs.
+func (s section) slots() int64 { return (s.requests + s.group - 1) / s.group }
+
+// width returns the bytes of a slot of a log. A slot has the low 8*width-1 bits of a time
+// in microseconds. Their range must be longer than three windows, the greatest age of a
+// slot.
+func (s section) width() int64 {
+	switch {
 	case s.span < 1<<29:
 		return 4
 	case s.span < 1<<37:
@@ -321,16 +362,4 @@ func (s section) width() byte {
 	default:
 		return 6
 	}
-}
-
-// headsLen returns the bytes of the sections in a state, without slots.
-func headsLen(sections []section) (n byte) {
-	for _, s := range sections {
-		if s.kind.isLog() {
-			n += logLen
-		} else {
-			n += countLen
-		}
-	}
-	return n
 }

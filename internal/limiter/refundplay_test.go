@@ -40,8 +40,6 @@ type refundPlay struct {
 	steps  int
 	bytes  int  // length of the longest state
 	dense  bool // little time passes between calls
-	// The calls reserve; only for token buckets.
-	reserve bool
 }
 
 // now returns the time on the server's clock.
@@ -61,11 +59,11 @@ func (p *refundPlay) do(t *testing.T, cost int64, taken time.Time) Decision {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cost > 0 && p.reserve {
-		taken = time.UnixMicro(Reserving)
+	if cost > 0 {
+		taken = time.UnixMicro(0)
 	}
 	reply, err := p.script.Exec(t.Context(), p.client, []string{p.key}, []string{
-		string(program), number(cost), number(taken.UnixMicro()), number(p.now().UnixMicro()),
+		string(program), number(cost), "1", number(taken.UnixMicro()), "", number(p.now().UnixMicro()),
 	}).ToString()
 	if err != nil {
 		p.fail(t, "script: %v", err)
@@ -74,17 +72,7 @@ func (p *refundPlay) do(t *testing.T, cost int64, taken time.Time) Decision {
 	if err != nil {
 		p.fail(t, "reply: %v", err)
 	}
-	var want Decision
-	switch {
-	case cost < 0:
-		want = p.model.Refund(p.now(), limits, -cost, taken, 0)
-	case cost == 0:
-		want = p.model.Peek(p.now(), limits)
-	case p.reserve:
-		want, _ = p.model.Reserve(p.now(), limits, cost)
-	default:
-		want, _ = p.model.Take(p.now(), limits, cost)
-	}
+	want := p.model.Step(Step{Now: p.now(), Limits: limits, Cost: cost, Calls: 1, Taken: taken})
 	p.steps++
 	p.log = append(p.log, fmt.Sprintf("%d %v cost %d of %d: %t %v, %d unreturned",
 		p.now().UnixMicro(), limits, cost, taken.UnixMicro(), got.Allowed, got.Limits, got.Unreturned))

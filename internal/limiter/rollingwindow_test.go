@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -146,7 +145,7 @@ var windowCases = map[string]struct {
 			{{Requests: 100, Window: 200 * time.Millisecond, Slots: MinSlots}},
 			{{Requests: 500, Window: 200 * time.Millisecond}},
 		},
-		bound: []Limit{{Requests: 1000, Window: 200 * time.Millisecond}}, most: 5,
+		bound: []Limit{{Requests: 1600, Window: 200 * time.Millisecond}}, most: 5, // a budget each
 	},
 	"edits of the list": {
 		lists: [][]Limit{
@@ -248,72 +247,95 @@ func (a *attack) burst(t *testing.T) (last time.Time) {
 	return slices.MaxFunc(denials, time.Time.Compare)
 }
 
-// admission is an admitted cost.
+// admission is an admitted cost, and whether each list of limits counted it.
 type admission struct {
-	at   time.Time
-	cost int64
+	at      time.Time
+	cost    int64
+	counted [4]bool
 }
 
-// fullest returns the window [at, at+window) with the largest cost. The admissions are in
-// time order.
-func fullest(admissions []admission, window time.Duration) (at time.Time, most int64) {
-	first, sum := 0, int64(0)
-	for _, a := range admissions {
-		sum += a.cost
-		for !admissions[first].at.Add(window).After(a.at) {
-			sum -= admissions[first].cost
-			first++
-		}
-		if sum > most {
-			at, most = admissions[first].at, sum
-		}
-	}
-	return at, most
-}
-
-// However a log's limit and slots are edited, no rolling window exceeds the largest
-// limit, if that is at most DefaultSlots. Of more calls in grouped slots, an edit to
-// smaller groups keeps only DefaultSlots.
-func TestRollingWindowAcrossEdits(t *testing.T) {
+// However the lists of limits alternate, and whether an override replaces one, each limit
+// has counted every call that was made while its list was in force or replaced. So its
+// window, rolling or fixed, never exceeds it.
+func TestWindowsAcrossLists(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit, largest, now := drawEdit(t), int64(0), at(0)
+		var lists [4][]Limit
+		for i := range lists {
+			lists[i] = make([]Limit, rapid.IntRange(1, 3).Draw(t, "limits"))
+			for j := range lists[i] {
+				lists[i][j] = drawWindow(t)
+			}
+		}
 		var m Model
 		var admissions []admission
 		var log []string
-		for range events(t) {
+		list, replaced, now := 0, -1, at(0)
+		for range 10 * events(t) {
 			switch rapid.IntRange(0, 3).Draw(t, "event") {
 			case 0:
-				limit = drawEdit(t)
+				list = rapid.IntRange(0, len(lists)-1).Draw(t, "list")
+				replaced = rapid.IntRange(-1, len(lists)-1).Draw(t, "replaced")
 			case 1:
-				now = now.Add(time.Duration(rapid.Int64Range(0, int64(limit.Window/2)).Draw(t,
-					"forward")).Truncate(time.Microsecond))
+				window := lists[list][0].Window.Microseconds()
+				micros := rapid.Int64Range(0, window*11/10).Draw(t, "forward")
+				now = now.Add(time.Duration(micros) * time.Microsecond)
 			}
-			cost := rapid.OneOf(rapid.Int64Range(1, limit.Requests),
-				rapid.Just(limit.Requests)).Draw(t, "cost")
-			d, err := m.Take(now, []Limit{limit}, cost)
-			if err != nil {
-				t.Fatal(err)
+			step := Step{Now: now, Limits: lists[list],
+				Cost: rapid.Int64Range(1, smallest(lists[list])).Draw(t, "cost")}
+			call := admission{at: now, cost: step.Cost}
+			call.counted[list] = true
+			if replaced >= 0 {
+				step.Counted = lists[replaced]
+				call.counted[replaced] = true
 			}
-			line := "%d %s, %d slots: cost %d: %t, %d remain"
-			log = append(log, fmt.Sprintf(line, now.UnixMicro(), limit, limit.Slots, cost, d.Allowed,
-				d.Limits[0].Remaining))
-			if largest = max(largest, limit.Requests); d.Allowed {
-				admissions = append(admissions, admission{now, cost})
+			d := m.Step(step)
+			log = append(log, describe(step, 0, d))
+			if !d.Allowed {
+				continue
 			}
-		}
-		if from, most := fullest(admissions, limit.Window); most > largest {
-			t.Fatalf("%s\ngot %d admitted in the window from %d, want at most %d", strings.Join(log, "\n"),
-				most, from.UnixMicro(), largest)
+			admissions = append(admissions, call)
+			for _, l := range step.Limits {
+				if n := counted(admissions, list, now, l); n > l.Requests {
+					t.Fatalf("%s\ngot %d in the window of %+v", strings.Join(log, "\n"), n, l)
+				}
+			}
 		}
 	})
 }
 
-func drawEdit(t *rapid.T) Limit {
-	return Limit{
-		Requests: rapid.SampledFrom([]int64{5, 100, 900, 5_000, DefaultSlots}).Draw(t, "requests"),
-		Window:   time.Minute,
-		Slots:    rapid.SampledFrom([]int{0, MinSlots}).Draw(t, "slots"),
+// counted returns the cost that a limit of a list has counted in the window that ends now.
+func counted(admissions []admission, list int, now time.Time, l Limit) (cost int64) {
+	start := now.Add(-l.Window + 1)
+	if l.Algorithm == FixedWindow {
+		start = time.UnixMicro(now.UnixMicro() / l.Window.Microseconds() * l.Window.Microseconds())
 	}
+	for _, a := range admissions {
+		switch {
+		case !a.counted[list] || a.at.Before(start):
+		case l.Calls:
+			cost++
+		default:
+			cost += a.cost
+		}
+	}
+	return cost
+}
+
+// drawWindow draws a limit whose windows never exceed it.
+func drawWindow(t *rapid.T) Limit {
+	l := Limit{
+		Requests: rapid.Int64Range(1, 90).Draw(t, "requests"),
+		Window: rapid.SampledFrom([]time.Duration{time.Second, 5 * time.Second, time.Minute, 20 * time.Minute,
+			time.Hour}).Draw(t, "window"),
+		Calls: rapid.IntRange(0, 3).Draw(t, "calls") == 0,
+	}
+	switch rapid.IntRange(0, 3).Draw(t, "algorithm") {
+	case 0:
+		l.Algorithm = FixedWindow
+	case 1:
+		l.Requests, l.Slots = 10*l.Requests, MinSlots
+	}
+	return l
 }
 
 // A limit that is lowered and raised again keeps all calls of its window.

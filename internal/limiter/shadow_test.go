@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -12,8 +11,8 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// counted is a call that a limit counts.
-type counted struct {
+// countedCall is a call that a limit counts.
+type countedCall struct {
 	at   time.Time
 	cost int64
 }
@@ -22,7 +21,7 @@ type counted struct {
 // counts.
 type shadowPlay struct {
 	*subject
-	calls [][]counted
+	calls [][]countedCall
 }
 
 // used returns the oracle's count of limit i in the window that ends now.
@@ -52,7 +51,7 @@ func (p *shadowPlay) check(t *rapid.T, cost int64) {
 	for i, l := range p.limits {
 		wouldAllow = wouldAllow && fits[i]
 		if allowed && (fits[i] || l.CountDenied) || !allowed && l.CountDenied && cost <= l.Requests {
-			p.calls[i] = append(p.calls[i], counted{p.now, cost})
+			p.calls[i] = append(p.calls[i], countedCall{p.now, cost})
 		}
 		if got, want := d.Limits[i].Remaining, max(0, l.Requests-p.used(i)); got != want {
 			p.fail(t, "limit %d: got %d remaining, want %d", i, got, want)
@@ -83,7 +82,7 @@ func TestLimitsInShadowMode(t *testing.T) {
 				limits[i].Requests = 12 // a cost above it is not counted
 			}
 		}
-		p := &shadowPlay{clock.subject(limits...), make([][]counted, len(limits))}
+		p := &shadowPlay{clock.subject(limits...), make([][]countedCall, len(limits))}
 		most := min(12, p.smallestLimit())
 		for range rapid.IntRange(1, 40).Draw(t, "calls") {
 			p.now = p.now.Add(time.Duration(rapid.IntRange(0, 900).Draw(t, "ms")) * time.Millisecond)
@@ -127,64 +126,48 @@ func TestRefundSparesExceededLimits(t *testing.T) {
 	}
 }
 
-// A change of mode keeps the counts, also of calls older than the windows of the other
-// limits.
+// A limit in shadow mode that is enforced has counted every call, also above its number
+// and older than the windows of the other limits. In shadow mode again, it has counted what
+// it counted before.
 func TestChangeOfModeKeepsCounts(t *testing.T) {
 	burst := Limit{Requests: 5, Window: time.Second}
 	for name, quota := range map[string]Limit{
 		"log":          {Requests: 20, Window: time.Hour},
+		"grouped log":  {Requests: 130, Window: time.Hour, Slots: MinSlots},
 		"counter":      {Requests: 20, Window: time.Hour, Algorithm: Counter},
 		"fixed window": {Requests: 20, Algorithm: FixedWindow, Calendar: Week},
 		"bucket":       {Requests: 20, Window: 1000 * time.Hour, Algorithm: TokenBucket},
+		"calls":        {Requests: 20, Window: time.Hour, Calls: true},
 	} {
-		soft := quota
+		soft, cost := quota, (quota.Requests+9)/10
+		burst.Requests = cost
+		if quota.Calls {
+			cost = 1
+		}
 		soft.Shadow = true
 		var m Model
 		now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 		take := func(limits ...Limit) Decision {
 			t.Helper()
 			now = now.Add(time.Second)
-			d, err := m.Take(now, limits, 2)
+			d, err := m.Take(now, limits, cost)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return d
 		}
-		for range 8 {
-			take(burst, soft)
+		used := int64(0)
+		for ; used < 3*quota.Requests/2; used += cost {
+			if d := take(burst, soft); !d.Allowed || d.WouldAllow() != (used+cost <= quota.Requests) {
+				t.Errorf("%s: got %+v after %d, want WouldAllow up to the limit", name, d, used)
+			}
 		}
-		if got := take(burst, quota).Limits[1].Remaining; got != 2 {
-			t.Errorf("%s enforced: got %d remaining, want 2", name, got)
+		d := take(burst, quota)
+		if u := d.Limits[1]; d.Allowed || u.Remaining != 0 || u.Owed == 0 || !u.Since.IsZero() {
+			t.Errorf("%s enforced: got %+v, want it denied, with calls owed", name, d)
 		}
-		take(burst, quota)
-		if d := take(burst, quota); d.Allowed {
-			t.Errorf("%s: got a call above the limit allowed", name)
-		}
-		if d := take(soft, burst); !d.Allowed || d.Limits[0].Remaining != 0 || d.WouldAllow() {
-			t.Errorf("%s in shadow mode again: got %+v, want allowed, 0 remaining and not WouldAllow", name,
-				d)
-		}
-	}
-}
-
-// Releases without shadow mode read a stored limit in shadow mode as one of 0 requests.
-// The API and policy files have a mode.
-func TestShadowModeInText(t *testing.T) {
-	limit := Limit{Requests: 9, Window: time.Minute, Shadow: true}
-	stored, err := json.Marshal(limit)
-	if err != nil || string(stored) != `{"shadow":{"requests":9,"window":"1m"}}` {
-		t.Errorf("got stored form %s, %v", stored, err)
-	}
-	for _, text := range []string{string(stored), `{"requests":9,"window":"1m","mode":"shadow"}`} {
-		var got Limit
-		if err := json.Unmarshal([]byte(text), &got); err != nil || got != limit {
-			t.Errorf("%s: got %+v, %v, want %+v", text, got, err, limit)
-		}
-	}
-	var got Limit
-	for _, mode := range []string{"off", "soft"} {
-		if err := json.Unmarshal([]byte(`{"requests":9,"window":"1m","mode":"`+mode+`"}`), &got); err == nil {
-			t.Errorf("mode %s: got no error", mode)
+		if d := take(burst, soft); !d.Allowed || d.WouldAllow() || d.Limits[1].Remaining >= cost {
+			t.Errorf("%s in shadow mode again: got %+v, want allowed, but not WouldAllow", name, d)
 		}
 	}
 }

@@ -104,6 +104,7 @@ type Text struct {
 	Requests    int64  `json:"requests" yaml:"requests" minimum:"1" maximum:"1000000000"`
 	Window      string `json:"window,omitempty" yaml:"window,omitempty" maxLength:"40" example:"10s" doc:"1ms to 366d; none with a calendar"`
 	Algorithm   string `json:"algorithm,omitempty" yaml:"algorithm,omitempty" enum:"log,counter,token-bucket,fixed-window" doc:"Default: log, which is exact"`
+	Counts      string `json:"counts,omitempty" yaml:"counts,omitempty" enum:"cost,calls" doc:"Default: cost. calls counts each call as 1, whatever it costs"`
 	CountDenied bool   `json:"countDenied,omitempty" yaml:"countDenied,omitempty" doc:"Denied calls count too; only with the algorithm log, not for shared limits"`
 	Slots       int    `json:"slots,omitempty" yaml:"slots,omitempty" minimum:"64" maximum:"100000" doc:"Bounds the memory of the algorithm log"`
 	Calendar    string `json:"calendar,omitempty" yaml:"calendar,omitempty" enum:"minute,hour,day,week,month,year" doc:"Calendar period in place of a window; only with fixed-window"`
@@ -119,6 +120,12 @@ const (
 	shadowMode  = "shadow"
 )
 
+// What a limit in a Text counts.
+const (
+	countsCost  = "cost"
+	countsCalls = "calls"
+)
+
 // Text returns the limit as a Text, with its window as ShortWindow formats it.
 func (l Limit) Text() Text {
 	text := Text{Requests: l.Requests, CountDenied: l.CountDenied, Slots: l.Slots,
@@ -131,6 +138,9 @@ func (l Limit) Text() Text {
 	}
 	if l.Shadow {
 		text.Mode = shadowMode
+	}
+	if l.Calls {
+		text.Counts = countsCalls
 	}
 	return text
 }
@@ -160,39 +170,21 @@ func (t Text) Limit() (Limit, []FieldError) {
 	if l.Shadow = t.Mode == shadowMode; !l.Shadow && t.Mode != "" && t.Mode != enforceMode {
 		add("mode", fmt.Errorf("mode %.20q is not one of enforce, shadow", t.Mode))
 	}
+	if l.Calls = t.Counts == countsCalls; !l.Calls && t.Counts != "" && t.Counts != countsCost {
+		add("counts", fmt.Errorf("counts %.20q is not one of cost, calls", t.Counts))
+	}
 	return l, errs
 }
 
-// storedShadow is the stored form of a limit in shadow mode. Releases before shadow mode
-// read it as a limit of 0 requests, which they neither enforce nor save.
-type storedShadow struct {
-	Shadow *Text `json:"shadow"`
-}
+// MarshalJSON encodes the limit as its Text.
+func (l Limit) MarshalJSON() ([]byte, error) { return json.Marshal(l.Text()) }
 
-// MarshalJSON encodes the limit as its Text, or in shadow mode as a storedShadow.
-func (l Limit) MarshalJSON() ([]byte, error) {
-	text := l.Text()
-	if l.Shadow {
-		text.Mode = ""
-		return json.Marshal(storedShadow{&text})
-	}
-	return json.Marshal(text)
-}
-
-// UnmarshalJSON is the inverse of MarshalJSON. It also accepts any Text. It returns an
-// error for the first field that cannot be parsed, and leaves bounds to Validate.
+// UnmarshalJSON decodes a Text. It returns an error for the first field that cannot be
+// parsed, and leaves bounds to Validate.
 func (l *Limit) UnmarshalJSON(data []byte) error {
-	var stored struct {
-		Text
-		storedShadow
-	}
-	if err := json.Unmarshal(data, &stored); err != nil {
+	var text Text
+	if err := json.Unmarshal(data, &text); err != nil {
 		return err
-	}
-	text := stored.Text
-	if stored.Shadow != nil {
-		text = *stored.Shadow
-		text.Mode = shadowMode
 	}
 	read, fieldErrors := text.Limit()
 	if len(fieldErrors) > 0 {

@@ -93,7 +93,7 @@ func (u Usage) Crossed(cost int64) (percents []int) {
 	if u.Limit.Notify == (Thresholds{}) {
 		return nil
 	}
-	return u.Limit.reached(u.Used()-cost-u.Limit.slack(), u.Used())
+	return u.Limit.reached(u.Used()-u.Limit.Charge(cost)-u.Limit.slack(), u.Used())
 }
 
 // reached lists the thresholds that are above the usage before and not above the usage
@@ -117,37 +117,28 @@ func (l Limit) slack() int64 {
 	return l.group() - 1
 }
 
-// thresholdsMark begins the name of an entry that looks like a time zone without shifts
-// to scripts, and to releases before Thresholds. After the mark, the name has for each
-// limit with thresholds: 1 byte index, 1 byte number of thresholds, 1 byte for each.
-const thresholdsMark = '%'
-
-// appendThresholds appends the thresholds of limits to their program, after the zones.
+// appendThresholds appends the thresholds of limits to their program, if there are any.
 func appendThresholds(p Program, limits []Limit) Program {
-	text := []byte{thresholdsMark}
-	for i, l := range limits {
-		if percents := l.Notify.Percents(); len(percents) > 0 {
-			text = append(text, byte(i), byte(len(percents)))
-			text = append(text, l.Notify[:len(percents)]...)
-		}
-	}
-	if len(text) == 1 {
+	if !slices.ContainsFunc(limits, func(l Limit) bool { return l.Notify != Thresholds{} }) {
 		return p
 	}
-	return append(append(append(p, byte(len(text))), text...), 0)
+	for _, l := range limits {
+		percents := l.Notify.Percents()
+		p = append(p, byte(len(percents)))
+		p = append(p, l.Notify[:len(percents)]...)
+	}
+	return p
 }
 
-// readThresholds sets the thresholds of limits from the name that appendThresholds wrote.
-// It returns false for a malformed name.
-func readThresholds(limits []Limit, name string) bool {
-	for name = name[1:]; name != ""; {
-		if len(name) < 2 || int(name[0]) >= len(limits) || int(name[1]) > MaxThresholds ||
-			len(name) < 2+int(name[1]) {
+// readThresholds sets the thresholds of limits from the end of their program. It returns
+// false if that is malformed.
+func readThresholds(limits []Limit, p Program) bool {
+	for i := range limits {
+		if len(p) == 0 || int(p[0]) > MaxThresholds || len(p) < 1+int(p[0]) {
 			return false
 		}
-		end := 2 + int(name[1])
-		copy(limits[name[0]].Notify[:], name[2:end])
-		name = name[end:]
+		copy(limits[i].Notify[:], p[1:1+p[0]])
+		p = p[1+p[0]:]
 	}
-	return true
+	return len(p) == 0
 }

@@ -143,7 +143,7 @@ func (s *Store) peek(ctx context.Context, n int,
 	}
 	decisions := make([]limiter.Decision, n)
 	for i, d := range peeked {
-		decisions[at[i]] = d
+		decisions[at[i]] = d.Decision
 	}
 	return decisions, nil
 }

@@ -7,13 +7,15 @@
 -- KEYS[2]  the bucket's copy of the plans
 -- ARGV[1]  program of the limits
 -- ARGV[2]  cost, calls; below 0 to give back
--- ARGV[3]  for a cost below 0: when it was taken, microseconds since 1970; otherwise -1
---          if some of it may be given back, or 0
+-- ARGV[3]  for a cost below 0: when it was taken, microseconds since 1970; otherwise 0
 -- ARGV[4]  version of the policy set that the environment knows
+-- ARGV[5]  of stepScript: program of limits that only count, because an override replaces
+--          them; empty without one
 --
 -- Returns 'S' if a newer policy set is in force, otherwise the decision.
 local copy = call('GETRANGE', KEYS[2], 0, 4)
 if #copy == 5 and struct.unpack('>I4', copy, 2) > tonumber(ARGV[4]) then
   return 'S'
 end
-local key, prog, cost, refund = KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local key, prog, counted, cost, taken = KEYS[1], ARGV[1], '', tonumber(ARGV[2]), tonumber(ARGV[3])
+local calls = 1 -- whole calls are given back

@@ -1,6 +1,6 @@
 -- Head of the scripts of a check: finds the caller and its newest limits, and ends the
--- script if the caller may not call. It sets the locals that a step needs (readstate.lua
--- of package limiter), and public, which begins the reply. All keys are in one slot.
+-- script if the caller may not call. It sets the locals that a step needs (open.lua of
+-- package limiter), and public, which begins the reply. All keys are in one slot.
 -- Integers are big-endian, times microseconds since 1970.
 --
 -- KEYS[1]  the caller's record
@@ -11,19 +11,18 @@
 -- ARGV[2]  cost, 0 to 1e9 calls
 -- ARGV[3]  version of the policy set that the environment knows
 -- ARGV[4]  number of the plan for a caller whose record names none
--- ARGV[5]  -1 if some of the cost may be given back, otherwise 0
 --
 -- What the environment remembers of the caller; absent if it remembers nothing, and with
 -- wide.lua:
--- ARGV[6]  fields of the record from its times to its name, and the group if there is one
--- ARGV[7]  program of the plan
--- ARGV[8]  first 5 bytes of the copy: format and version
--- ARGV[9]  when the key expires; 2^53 - 1 for never
+-- ARGV[5]  fields of the record from its times to its name, and the group if there is one
+-- ARGV[6]  program of the plan
+-- ARGV[7]  first 5 bytes of the copy: format and version
+-- ARGV[8]  when the key expires; 2^53 - 1 for never
 --
 -- Only with wide.lua, if a list restricts the routes of some plan or of the key:
--- ARGV[10]  numbers of the plans that do not open the route, 2 bytes each
--- ARGV[11]  description in the caller's record, with its list; empty if not known
--- ARGV[12]  1 if that list opens the route
+-- ARGV[9]  numbers of the plans that do not open the route, 2 bytes each
+-- ARGV[10]  description in the caller's record, with its list; empty if not known
+-- ARGV[11]  1 if that list opens the route
 --
 -- Returns a string:
 --   'N'  1 byte                  the caller may not call: 'U' unknown key or wrong
@@ -32,11 +31,11 @@
 --                                its plan does not open the route
 --   'S'  4 bytes version         a newer policy set is in force; 0 if the bucket has no
 --                                copy
---   'A'  4 bytes version of the record, description     the key has a list, and ARGV[11]
+--   'A'  4 bytes version of the record, description     the key has a list, and ARGV[10]
 --                                is not its description: repeat the check with it
 --   'B'  7 bytes until, 7 bytes now, public     the caller is banned
 --   'O'  7 bytes now, public     the mode of the limits is off (with wide.lua: see there)
---   'K'  the decision            ARGV[6] to ARGV[9] still apply
+--   'K'  the decision            ARGV[5] to ARGV[8] still apply
 --   'D'  public, the decision    otherwise
 --
 -- public is
@@ -48,14 +47,14 @@
 --             1 byte length
 --   entry     of the limits: mode, length, program
 local sub, byte = string.sub, string.byte
-local key, cost, refund = KEYS[2], tonumber(ARGV[2]), tonumber(ARGV[5])
-local prog, public, entry, source, ends
-local known = not KEYS[4] and ARGV[6]
-if known and call('GETRANGE', KEYS[3], 0, 4) == ARGV[8] and now < tonumber(ARGV[9]) then
+local key, cost, calls, taken, counted = KEYS[2], tonumber(ARGV[2]), 0, 0, ''
+local prog, public, entry, source, ends, off
+local known = not KEYS[4] and ARGV[5]
+if known and call('GETRANGE', KEYS[3], 0, 4) == ARGV[7] and now < tonumber(ARGV[8]) then
   local record = call('GETRANGE', KEYS[1], 0, 65 + #known)
   if sub(record, 67) == known and sub(record, 3, 34) == ARGV[1] and byte(record) == 2
     and byte(record, 2) == 1 then
-    prog = ARGV[7]
+    prog = ARGV[6]
   end
 end
 if not prog then
@@ -101,9 +100,9 @@ if not prog then
     local at = 107 + name + over
     if lists then
       local described = sub(record, at)
-      if described ~= ARGV[11] then
+      if described ~= ARGV[10] then
         return 'A' .. sub(record, 88, 91) .. described
-      elseif ARGV[12] ~= '1' then
+      elseif ARGV[11] ~= '1' then
         return 'NA'
       end
     end
@@ -128,32 +127,37 @@ if not prog then
   if not plan or plan == 0 then
     plan = tonumber(ARGV[4])
   end
-  for i = 1, #(ARGV[10] or ''), 2 do
-    if unpack('>I2', ARGV[10], i) == plan then
+  for i = 1, #(ARGV[9] or ''), 2 do
+    if unpack('>I2', ARGV[9], i) == plan then
       return 'NA'
     end
   end
-  if not entry then
-    if plan < 1 or plan > unpack('>I2', copy, 6) then
-      return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
-    end
+  local of_plan
+  if plan >= 1 and plan <= unpack('>I2', copy, 6) then
     local at, length
     if 7 + 6 * plan <= #copy then
       at, length = unpack('>I4I2', copy, 2 + 6 * plan)
     else
       at, length = unpack('>I4I2', call('GETRANGE', KEYS[3], 1 + 6 * plan, 6 + 6 * plan))
     end
-    if length == 0 then
+    if length > 0 then
+      of_plan = at + length <= #copy and sub(copy, at + 1, at + length) or call('GETRANGE', KEYS[3], at,
+        at + length - 1)
+    end
+  end
+  if not entry then
+    if not of_plan then
       return redis.error_reply('ERR plan ' .. plan .. ' does not exist')
     end
-    entry = at + length <= #copy and sub(copy, at + 1, at + length) or call('GETRANGE', KEYS[3], at,
-      at + length - 1)
-    source = '\0'
+    entry, source = of_plan, '\0'
+  elseif of_plan then -- the limits of the plan go on counting
+    counted = sub(of_plan, 4, 3 + unpack('>I2', of_plan, 2))
   end
   ends = 3 + unpack('>I2', entry, 2)
   public = sub(copy, 2, 5) .. about .. string.char(byte(source) + marks) .. group .. sub(entry, 1, ends)
-  if byte(entry, 1) == 3 and not KEYS[4] then
+  off = byte(entry, 1) == 3
+  if off and counted == '' and not KEYS[4] then
     return 'O' .. pack('>I7', now) .. public
   end
-  prog = sub(entry, 4, ends)
+  prog = off and '\0\3\0' or sub(entry, 4, ends) -- without limits, a step only counts
 end

@@ -20,7 +20,7 @@ if now < tonumber(ARGV[7]) then
 end
 local lease, unused = tonumber(ARGV[5]), tonumber(ARGV[6])
 if unused > 0 then
-  step(key, prog, -unused, refund)
+  step(key, prog, -unused, taken)
 end
 local reply = step(key, prog, lease, 0)
 if lease > cost and string.byte(reply) % 2 == 0 then

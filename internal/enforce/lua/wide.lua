@@ -8,12 +8,12 @@
 -- KEYS[5]  the caller's denials that count towards the next ban
 -- KEYS[6]  the caller's state under the route
 -- KEYS[7]  the caller's state under the candidate
--- ARGV[1…5]  see find.lua
--- ARGV[6]  program that counts denials; empty without bans
--- ARGV[7]  length of the first ban, microseconds; empty without bans
--- ARGV[8]  length of the longest ban, microseconds; empty without bans
--- ARGV[9]  entry of the route's limits on each caller; empty for none
--- ARGV[10…12]  see find.lua
+-- ARGV[1…4]  see find.lua
+-- ARGV[5]  program that counts denials; empty without bans
+-- ARGV[6]  length of the first ban, microseconds; empty without bans
+-- ARGV[7]  length of the longest ban, microseconds; empty without bans
+-- ARGV[8]  entry of the route's limits on each caller; empty for none
+-- ARGV[9…11]  see find.lua
 --
 -- Returns what find.lua returns, but in place of 'D':
 --   'W'  public; 2 bytes length and decision of the plan or override, empty if its mode
@@ -25,14 +25,14 @@ local function passes(reply)
   return byte(reply) % 2 == 1
 end
 local level, till = 0, 0
-local ban = ARGV[6] ~= '' and call('GET', KEYS[4])
+local ban = ARGV[5] ~= '' and call('GET', KEYS[4])
 if ban then
   level, till = unpack('>I1I7', ban)
   if now < till then
     return 'B' .. sub(ban, 2, 8) .. pack('>I7', now) .. public
   end
 end
-local enforced, off, route = byte(entry) == 1, byte(entry) == 3, ARGV[9]
+local enforced, route = byte(entry) == 1, ARGV[8]
 -- saved returns a state and its time to live in milliseconds, before a step that may be
 -- undone. The step may change both.
 local function saved(name)
@@ -41,11 +41,13 @@ local function saved(name)
 end
 local before, left
 if route ~= '' then before, left = saved(key) end
-local own, routed, candidate = off and '' or step(key, prog, cost, refund), '', ''
+local own, routed, candidate = '', '', ''
+if not off or counted ~= '' then own = step(key, prog, cost, 0, counted) end
+if off then own = '' end
 local denied = enforced and not passes(own)
 if route ~= '' then
   local under, under_left = saved(KEYS[6])
-  routed = step(KEYS[6], sub(route, 4), cost, refund)
+  routed = step(KEYS[6], sub(route, 4), cost, 0)
   local function undo(name, old, life)
     if not old then
       call('DEL', name)
@@ -58,19 +60,19 @@ if route ~= '' then
   if denied and passes(routed) then
     undo(KEYS[6], under, under_left)
   elseif byte(route) == 1 and not passes(routed) then
-    if not denied and not off and passes(own) then
+    if not denied and (off or passes(own)) then
       undo(key, before, left)
     end
     denied = true
   end
 end
 if source == '\0' and #entry > ends then
-  candidate = step(KEYS[7], sub(entry, ends + 4), cost, refund)
+  candidate = step(KEYS[7], sub(entry, ends + 4), cost, 0)
 end
-if denied and ARGV[6] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[6], 1, 0)) then
+if denied and ARGV[5] ~= '' and cost > 0 and not passes(step(KEYS[5], ARGV[5], 1, 0)) then
   level = math.min(level + 1, 60)
-  local longest = tonumber(ARGV[8])
-  local length = math.min(tonumber(ARGV[7]) * 2 ^ (level - 1), longest)
+  local longest = tonumber(ARGV[7])
+  local length = math.min(tonumber(ARGV[6]) * 2 ^ (level - 1), longest)
   ban = pack('>I1I7', level, now + length)
   call('SET', KEYS[4], ban, 'PX', string.format('%.0f', math.ceil((length + longest) / 1000)))
   call('DEL', KEYS[5])
