@@ -5,6 +5,7 @@ package answer
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"time"
 
@@ -40,11 +41,24 @@ func (a Answer) denial(c enforce.Result, limits []named) Denial {
 		return deny(AbnormalUsage, c.RetryAfter(), "This caller is banned.", banPolicy, nil)
 	case a.Limited:
 		name := NameOf(a.Binding)
-		return deny(QuotaExceeded, c.RetryAfter(), "The limit of "+name+" is reached.", name,
-			violated(limits))
+		return deny(QuotaExceeded, c.RetryAfter()+spread(a.Binding), "The limit of "+name+" is reached.",
+			name, violated(limits))
 	default:
 		return deny(ReducedCapacity, c.RetryAfter(), cannotCheck, capacityPolicy, nil)
 	}
+}
+
+// MaxSpread bounds how much later than the instant at which a limit that callers share
+// frees a call its denials ask the callers to retry: half of its window, at most this.
+const MaxSpread = time.Minute
+
+// spread returns a random time to add to Retry-After, so that callers who wait for the
+// same limit do not all come back at once; 0 for a limit of the caller's own.
+func spread(l enforce.LimitState) time.Duration {
+	if l.Scope == policy.ScopeKey || l.Scope == policy.ScopeRoute {
+		return 0
+	}
+	return rand.N(min(l.Limit.Span()/2, MaxSpread) + 1)
 }
 
 // binding returns the enforced limit that the client should observe.
