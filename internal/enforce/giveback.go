@@ -73,7 +73,7 @@ func (a *attempt) giveBack(ctx context.Context, result *Result) {
 // in force keep the cost.
 func (a *attempt) giveBackStale(ctx context.Context, result *Result, stale []taken) {
 	r := a.reserved(result, stale, a.call, a.rule)
-	r.Plan, r.Expires = a.result.plan, a.now().Add(time.Minute)
+	r.Plan, r.Expires = a.result.plan, result.Now.Add(time.Minute) // by the server's clock, as in the script
 	s := Settlement{Reserved: r.Cost}
 	var set *compiled.Set
 	var err error

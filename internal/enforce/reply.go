@@ -50,6 +50,9 @@ func (c *Result) addDecision(scope string, mode policy.Mode, d limiter.Decision,
 	switch {
 	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // such a limit denies no call
 		c.WouldAllow = false
+		if !d.Now.IsZero() {
+			c.Now = d.Now
+		}
 		return nil
 	case err != nil:
 		return fmt.Errorf("enforce: check: %w", err)
