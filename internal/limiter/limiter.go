@@ -28,24 +28,33 @@
 // # Cost and clock
 //
 // One Take is one EVALSHA on one key: one round trip for any number of limits. The cost
-// is taken from all of them or from none. The server's clock decides (TIME,
-// microseconds); callers' clocks are never read. When the server's clock steps back, a
-// log's clock continues from its newest call and a bucket's debt is capped, so nothing is
-// freed early. A counter and a fixed window move their counts back with the clock, and a
-// fixed window starts again from zero at the same boundary. Valkey deletes a state at
-// most two windows after the last admission. Denied calls write nothing, unless a limit
-// counts them.
+// is taken from all of them or from none; a limit of calls counts each call as 1. A
+// settlement may take what does not fit: it is owed, and the limit denies until it has
+// drained. Peek and PeekMany run a script without a command that writes.
+//
+// The server's clock decides (TIME, microseconds); callers' clocks are never read. When
+// the server's clock steps back, a log's clock continues from its newest call and a
+// bucket's debt is capped, so nothing is freed early. A counter and a fixed window move
+// their counts back with the clock, and a fixed window starts again from zero at the same
+// boundary. Valkey deletes a state at most two windows after the last admission. A denied
+// call writes nothing, unless a limit counts it, the list of limits has changed or the
+// clock stepped back.
+//
+// # Changes of limits
+//
+// A list of limits may change from call to call, and nothing that was counted is
+// forgotten. The state has a part for each limit that was ever named and may still count
+// something; Model describes how a list finds its parts.
 //
 // # Memory
 //
-// One string for each subject: 2 bytes, 12 bytes for each section, and the sections. A
-// counter, token bucket or fixed window is a section of 15 bytes. All enforced Log limits
-// with the same number of calls in a slot share one section: 30 bytes, and 4, 5 or 6
+// One string for each subject: 4 bytes, and its parts, at most 32. A counter, token
+// bucket or fixed window is a part of 30 bytes. All enforced Log limits with the same
+// unit and the same number of calls in a slot share one part: 56 bytes, and 4, 5 or 6
 // bytes for each slot (longest window below 9 minutes, below 38 hours, up to 366 days). A
 // log has room for half as many slots again plus 8, at most for a tenth more than its
-// largest limit needs plus 4. A log of one slot has room for 2 more: Valkey allocates 64
-// bytes for it, and many subjects call once. Notes for refunds are stored only if there
-// are any: see docs/algorithms.md, Refunds.
+// largest limit needs plus 1; a log of one slot has room for 3. A deficit, which some
+// refunds need, takes 11 bytes; a log has at most 64.
 //
 // # When Valkey is unavailable
 //
@@ -83,7 +92,7 @@ type Limiter struct {
 
 // New returns a Limiter that stores the state of key k under prefix + "{" + hash of k +
 // "}". It accepts 1 to MaxLimits limits; its error names invalid ones. A Limiter with
-// another list of limits and the same prefix takes over the counts.
+// another list of limits and the same prefix goes on with the counts.
 func New(client valkey.Client, prefix string, limits ...Limit) (*Limiter, error) {
 	program, err := Compile(limits, time.Now())
 	if err != nil {
@@ -112,9 +121,9 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 // exactly cost, whatever calls were made since, with these exceptions:
 //
 //   - A log that counts denied calls gives nothing back.
-//   - A token bucket gives back the debt that it would not have without the refunded call.
-//     If the call was made by Take and not Reserve, it gives back less, by the debt that
-//     has drained since.
+//   - A token bucket gives back the debt that cannot have drained since the call.
+//     Unreturned says how much of the rest it may still have.
+//   - A limit of calls gives nothing back.
 //   - Cost that has left its window is not given back a second time.
 //
 // The refunds of a Decision must not exceed its cost in total, and none may follow a
@@ -173,7 +182,8 @@ func PeekMany(ctx context.Context, client valkey.Client, states []State) ([]Look
 	}
 	runs := make([]lua.Run, len(states))
 	for i, s := range states {
-		runs[i] = lua.Run{Keys: []string{s.Key}, Args: []string{string(s.Program), strconv.FormatInt(s.Cost, 10)}}
+		runs[i] = lua.Run{Keys: []string{s.Key},
+			Args: []string{string(s.Program), strconv.FormatInt(s.Cost, 10)}}
 	}
 	looks := make([]Look, len(states))
 	for i, result := range lookScript.DoMany(ctx, client, runs) {
