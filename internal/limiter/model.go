@@ -211,117 +211,16 @@ func (s *step) open() {
 	}
 }
 
-// newPart returns the part of a section that the state lacks.
-func (s *step) newPart(sec section, start int64) part {
-	p := part{sectionID: sec.sectionID, start: start}
-	if sec.kind.isLog() {
-		p.emptyLog(sec)
-	}
-	if !slices.ContainsFunc(s.stored, func(p part) bool { return p.expires() > s.now }) {
-		return p // the subject made no calls that could count
-	}
-	p.since = seconds(s.now)
-	if sec.kind.isLog() {
-		if source := s.source(sec); source != nil {
-			p.copyFrom(source, s.now)
-		}
-	}
-	s.seed(&p, sec)
-	return p
-}
-
-// source returns the log with the longest window that knows calls a new log counts: one
-// of the same kind, otherwise one of the other, and of the same mode if there is one.
-func (s *step) source(sec section) (found *part) {
-	best := int64(-1)
-	for i := range s.stored {
-		p := &s.stored[i]
-		if !p.kind.isLog() || p.calls != sec.calls || p.sectionID == sec.sectionID || p.dead(s.now) {
-			continue
-		}
-		rank := p.span
-		if p.kind == sec.kind {
-			rank += 1 << 50
-		}
-		if !p.shadow {
-			rank += 1 << 51
-		}
-		if rank > best {
-			found, best = p, rank
-		}
-	}
-	return found
-}
-
-// seed adds to a new part the calls that only other parts know, as if they were made now.
-func (s *step) seed(p *part, sec section) {
-	count := s.known(p, sec)
-	switch {
-	case sec.kind == bucketKind:
-		p.setDebt(s.now, debtOf(count, sec.span, sec.requests))
-	case !sec.kind.isLog():
-		p.cur = max(p.cur, count)
-	default:
-		if more := count - p.callsAfter(0); more > 0 {
-			p.push(s.now+p.offset, more)
-		}
-	}
-}
-
-// known returns the number of calls in the window of a section's part that other parts know:
-// the largest count of those whose window lies in its own.
-func (s *step) known(p *part, sec section) (count int64) {
-	for i := range s.stored {
-		if from := s.stored[i]; from.calls == sec.calls && from.sectionID != p.sectionID {
-			count = max(count, from.known(s.now, p, sec.span))
-		}
-	}
-	return min(count, sec.requests)
-}
-
-// known returns a number of calls that p has counted, all of them in the present window of
-// the part target, whose length is window.
-func (p *part) known(now int64, target *part, window int64) int64 {
-	after, aligned := now-window, false // the calls are later than this time
-	if target.kind == counterKind || target.kind == fixedKind {
-		after, aligned = target.start-1, true
-	}
-	switch p.kind {
-	case bucketKind: // its debt is of calls in its window
-		if now-p.window >= after {
-			return p.debt(now).calls(p.group, p.window)
-		}
-	case fixedKind:
-		if p.start > after && now-p.start < p.length() {
-			return p.cur
-		}
-	case counterKind:
-		p.roll(now)
-		switch {
-		case !aligned && p.window <= window:
-			return p.estimate(now)
-		case p.start > after:
-			return p.cur
-		}
-	default:
-		if !target.kind.isLog() && !p.dead(now) { // a new log copies the longest one
-			return p.callsAfter(p.clock(now) - min(now-after, p.span))
-		}
-	}
-	return 0
-}
-
 // store replaces the model's parts by those of the step. A rewrite encodes logs anew and
 // drops parts that have expired.
 func (s *step) store(m *Model) {
-	others := s.others
 	if s.rewrite {
 		for i := range s.parts {
 			if p := &s.parts[i]; p.kind.isLog() {
 				p.encode(s)
 			}
 		}
-		others = nil
+		var others []part
 		for _, p := range s.others {
 			if p.expires() > s.now {
 				others = append(others, p)
@@ -423,127 +322,8 @@ func (s *step) record(i int) bool {
 	return true
 }
 
-// usage evaluates every limit for a cost.
-func (s *step) usage(cost int64) Decision {
-	d := Decision{Allowed: true, Now: time.UnixMicro(s.now).UTC(), Limits: make([]Usage, len(s.Limits))}
-	for i, l := range s.Limits {
-		p := &s.parts[s.of[i]]
-		cost := cost
-		if l.Calls {
-			cost = 1
-		}
-		left, reset, retry := s.usageOf(i, min(cost, l.Requests))
-		if cost > l.Requests { // possible in shadow mode only
-			retry = MaxWindow.Microseconds()
-		}
-		u := Usage{Limit: l, Remaining: max(0, left), Reset: micros(reset), RetryAfter: micros(retry)}
-		if !l.CountDenied {
-			u.Owed = min(max(0, -left), l.Requests)
-		}
-		if more := u.Remaining + 1; more <= l.Requests {
-			_, _, next := s.usageOf(i, more)
-			u.Next = micros(next)
-		}
-		if p.since > (s.now-s.elapsed(i))/1_000_000 {
-			u.Since = time.Unix(p.since, 0).UTC()
-		}
-		d.Limits[i] = u
-		d.Allowed = d.Allowed && (l.Shadow || u.RetryAfter == 0)
-	}
-	return d
-}
-
-// elapsed returns how long the present window of limit i has lasted.
-func (s *step) elapsed(i int) int64 {
-	if w := s.windows[s.of[i]]; w[1] != 0 {
-		return s.now - w[0]
-	}
-	return s.Limits[i].Window.Microseconds()
-}
-
-// usageOf evaluates limit i for a cost. left is the remaining cost, which is negative if
-// more than the limit is taken. reset and retry are the microseconds until the window is
-// empty and until the cost passes.
-func (s *step) usageOf(i int, cost int64) (left, reset, retry int64) {
-	l, p := s.Limits[i], &s.parts[s.of[i]]
-	switch p.kind {
-	case counterKind:
-		return p.counterUsage(s.now, l.Requests, cost)
-	case bucketKind:
-		return p.bucketUsage(s.now, cost)
-	case fixedKind:
-		ends := s.windows[s.of[i]][1]
-		left = l.Requests - p.cur
-		if p.cur > 0 {
-			reset = ends - s.now
-		}
-		if cost > left {
-			retry = ends - s.now
-		}
-		return left, reset, retry
-	default:
-		return p.logUsage(p.clock(s.now), l.Window.Microseconds(), l.Requests, cost)
-	}
-}
-
 // micros converts microseconds to a Duration; 0 if they are negative.
 func micros(us int64) time.Duration { return time.Duration(max(0, us)) * time.Microsecond }
 
 // seconds converts a time in microseconds to seconds, rounded up.
 func seconds(us int64) int64 { return (us + 999_999) / 1_000_000 }
-
-// giveBack gives the step's cost and calls back to every section. It returns the largest
-// part of a cost that a section may still count.
-func (s *step) giveBack() (unreturned int64) {
-	s.rewrite = true
-	for i, sec := range s.sections {
-		if sec.shadow && s.Spared&(1<<slices.Index(s.of, i)) != 0 {
-			continue
-		}
-		r := refund{now: s.now, cost: -s.Cost, taken: s.Taken.UnixMicro(), ends: s.windows[i][1]}
-		if sec.calls {
-			r.cost = s.Calls
-		}
-		if r.cost > 0 {
-			unreturned = max(unreturned, s.parts[i].refund(r))
-		}
-	}
-	return unreturned
-}
-
-// refund is what a part gives back. Times are microseconds on the server's clock.
-type refund struct {
-	now, cost int64
-	taken     int64 // when the cost was taken
-	ends      int64 // end of the present window of a fixed window
-}
-
-// refund gives back a cost. It returns the part of the cost that p may still count
-// afterwards. For a call that has left the window it gives nothing back and returns 0,
-// because p no longer counts the call.
-func (p *part) refund(r refund) (unreturned int64) {
-	switch p.kind {
-	case counterKind:
-		switch {
-		case r.taken >= p.start+p.window: // the clock stepped back: the call's window is unknown
-			return min(r.cost, p.cur+p.prev)
-		case r.taken >= p.start:
-			p.cur -= min(p.cur, r.cost)
-		case r.taken >= p.start-p.window:
-			p.prev -= min(p.prev, r.cost)
-		}
-		return 0
-	case fixedKind:
-		if r.taken >= r.ends {
-			return min(r.cost, p.cur)
-		}
-		if r.taken >= p.start {
-			p.cur -= min(p.cur, r.cost)
-		}
-		return 0
-	case bucketKind:
-		return p.refundBucket(r)
-	default:
-		return p.refundLog(r)
-	}
-}

@@ -1,4 +1,4 @@
--- Part of the step: gives a cost and calls back. log.go, bucket.go and model.go explain it.
+-- Part of the step: gives a cost and calls back. refund.go and bucket.go explain it.
 -- Sets unreturned: the part of a cost that a part may still count, the largest over all.
 
 -- Removes number slots from a log, from slot first on.
