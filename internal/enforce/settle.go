@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -27,13 +26,17 @@ var (
 	//go:embed lua/settle.lua
 	settleLua string
 
-	settleScript = lua.New(func() string { return limiter.StepFunction() + limiter.LookFunction() + chargeLua + settleLua })
+	settleScript = lua.New(func() string {
+		return limiter.StepFunction() + limiter.LookFunction() + chargeLua + settleLua
+	})
 	// chargeScript settles one state. KEYS[1] is the state, KEYS[2] its bucket's copy of
 	// the plans. ARGV[1] is the program of its limits, ARGV[2] the difference, ARGV[3]
 	// when the cost was taken, ARGV[4] the version of the policy set of the program, and
-	// ARGV[5] '1' if what does not fit is forgiven. It returns the result of the Lua function settle, or 'S' if a newer set is in force.
+	// ARGV[5] '1' if what does not fit is forgiven. It returns the result of the Lua
+	// function settle, or 'S' if a newer set is in force.
 	chargeScript = lua.New(func() string {
-		return limiter.StepFunction() + limiter.LookFunction() + chargeLua + "if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
+		return limiter.StepFunction() + limiter.LookFunction() + chargeLua +
+			"if newer(KEYS[2], ARGV[4]) then return 'S' end\n" +
 			"return settle(KEYS[1], ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5] == '1', '')"
 	})
 )
@@ -78,8 +81,8 @@ type Settlement struct {
 }
 
 // Settle replaces the cost of a reservation by the cost that was really used, once. Every
-// limit that took the reserved cost gets the difference back, or gives as much of it as
-// fits. Shared limits are charged SettleMax at most. An actual cost of 0 gives back
+// limit that took the reserved cost gets the difference back, or is charged for it: what
+// does not fit is owed, or forgiven if the rule says so. Shared limits are charged SettleMax at most. An actual cost of 0 gives back
 // everything. Settle returns ErrReservation, ErrExpired or ErrSettled, and
 // limiter.ErrCost for an actual cost that is out of range. After any other error the
 // reservation may or may not be settled; a retry is safe.
@@ -281,87 +284,4 @@ func (s *Settlement) recordOwed(state settledState, reply []byte) {
 			}
 		}
 	}
-}
-
-// settleShared settles the shared limits that took the reserved cost. The reservation
-// already counts as settled, so a limit that cannot be reached keeps that cost.
-func (c *Checker) settleShared(ctx context.Context, set *compiled.Set, r *reservation.Reservation,
-	s *Settlement) {
-	if s.sharedDifference() == 0 {
-		return
-	}
-	open := sharedStates(set, r)
-	for range maxReloads {
-		if open = c.chargeAll(ctx, set, open, s); len(open) == 0 {
-			return
-		}
-		if c.Load(ctx) != nil {
-			break
-		}
-		set = c.set.Load()
-		open = slices.DeleteFunc(sharedStates(set, r), func(now settledState) bool {
-			return !slices.ContainsFunc(open, func(before settledState) bool {
-				return before.keys[0] == now.keys[0]
-			})
-		})
-	}
-	s.Partial = s.Partial || len(open) > 0
-}
-
-// chargeAll settles states, and returns those whose bucket has a newer policy set.
-func (c *Checker) chargeAll(ctx context.Context, set *compiled.Set, states []settledState,
-	s *Settlement) (stale []settledState) {
-	difference, forgive := s.sharedDifference(), s.forgive
-	for _, state := range states {
-		args := []string{
-			valkey.BinaryString(state.program), strconv.FormatInt(difference, 10),
-			strconv.FormatInt(state.at.UnixMicro(), 10),
-			strconv.FormatInt(set.Version, 10), map[bool]string{true: "1"}[forgive],
-		}
-		switch reply, err := chargeScript.Do(ctx, c.client, state.keys, args).AsBytes(); {
-		case err == nil && string(reply) == "S":
-			stale = append(stale, state)
-		case err != nil:
-			s.Partial = true
-		default:
-			if _, err := s.addCharge(state, difference, reply); err != nil {
-				s.Partial = true
-			}
-		}
-	}
-	return stale
-}
-
-// sharedStates lists the states of shared limits that took the reserved cost.
-func sharedStates(set *compiled.Set, r *reservation.Reservation) (states []settledState) {
-	add := func(s *compiled.SharedLimit, id, what string) {
-		state := reservation.StateOf(s.Scope)
-		if !r.Has(state) {
-			return
-		}
-		settled := settledState{
-			keys:    []string{keyspace.Of(id, what), policyset.CopyKey(keyspace.BucketOf(id))},
-			program: s.Longest().Program.Sparing(r.Spared(state)),
-			scope:   s.Scope, subject: id, at: r.At(state),
-		}
-		if !s.Leased() {
-			settled.limits = s.Configured
-		}
-		states = append(states, settled)
-	}
-	rule := set.Tagged(r.Rule)
-	if rule == nil { // the call matched no rule, or the rule is gone
-		rule = set.Fallback
-	}
-	eachShared(set, rule, r.Network, add)
-	if group := set.GroupLimit(r.GroupPlan); group != nil {
-		add(group, r.Group, policy.GroupState(r.GroupPlan))
-	}
-	return states
-}
-
-// sharedDifference returns what a settlement takes from shared limits, at most up to
-// SettleMax. A negative difference is given back.
-func (s *Settlement) sharedDifference() int64 {
-	return min(s.Actual, s.SettleMax) - s.Reserved
 }
