@@ -288,7 +288,8 @@ func (h *history) checkOnce() {
 	}
 	if got.Allowed != want.allowed || got.WouldAllow != want.wouldAllow ||
 		got.CandidateAllows != want.candidate || !got.BannedUntil.Equal(want.banned) ||
-		fmt.Sprint(sinceAlways(got.Limits)) != fmt.Sprint(sinceAlways(want.limits)) || got.SetVersion != h.set.Version ||
+		fmt.Sprint(sinceAlways(got.Limits)) != fmt.Sprint(sinceAlways(want.limits)) ||
+		got.SetVersion != h.set.Version ||
 		got.KeyVersion != h.keys[secret.ID()].Version || got.Group != h.keys[secret.ID()].Group {
 		h.failf("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.CandidateAllows,
 			got.BannedUntil, got.Limits})

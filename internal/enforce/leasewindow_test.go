@@ -250,7 +250,8 @@ func (l *leaseHistory) setUp() {
 		s.Plans = []policy.Plan{{Name: "free",
 			Limits: []limiter.Limit{{Requests: 1_000_000, Window: time.Hour, Algorithm: limiter.Counter}}}}
 		s.Routes = []policy.Route{
-			{Name: "chat", Cost: 3, Settle: true, Overdraw: policy.Forgive, Pattern: route.Pattern{Path: "/chat"}},
+			{Name: "chat", Cost: 3, Settle: true, Overdraw: policy.Forgive,
+				Pattern: route.Pattern{Path: "/chat"}},
 			{Name: "tight", Cost: 1, Pattern: route.Pattern{Path: "/tight"},
 				PerKey: []limiter.Limit{{Requests: 3, Window: 5 * time.Second}}},
 			{Name: "lean", Cost: 2, Pattern: route.Pattern{Path: "/lean"},

@@ -326,7 +326,8 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 	}
 	if len(step.Limits)+len(step.Counted) > 0 {
 		name := keyspace.State(id)
-		own = append(own, stateDecision{name, policy.ScopeKey, policy.OrEnforce(e.Mode), cost, o.step(name, step), nil})
+		own = append(own, stateDecision{name, policy.ScopeKey, policy.OrEnforce(e.Mode), cost,
+			o.step(name, step), nil})
 	}
 	if len(rule.PerKey) > 0 && rule.Mode != policy.Off && cost > 0 {
 		own = append(own, o.decide(keyspace.Of(id, "s"+policy.RouteTag(rule.Name)), policy.ScopeRoute,

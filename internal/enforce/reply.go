@@ -42,7 +42,8 @@ func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
 func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string,
 	program, counted limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
-	return c.addDecision(scope, mode, d, err, taken{keys: keys, program: program, counted: counted, at: d.Now})
+	return c.addDecision(scope, mode, d, err,
+		taken{keys: keys, program: program, counted: counted, at: d.Now})
 }
 
 // addDecision adds a decision, or handles the error err in its place.
@@ -119,14 +120,15 @@ func (c *Checker) parseOwn(result *Result, reply []byte, set *compiled.Set, own 
 
 // addOwn adds the decision of the limits of the caller's plan or override.
 func (c *Result) addOwn(active activeLimits, reply []byte, own step) error {
-	return c.add(policy.ScopeKey, active.mode, active.limits, reply, own.keys[1:3], active.program, active.counted)
+	return c.add(policy.ScopeKey, active.mode, active.limits, reply, own.keys[1:3], active.program,
+		active.counted)
 }
 
 // addCounted adds what an override that switches limits off lets the plan's limits count.
 func (c *Result) addCounted(active activeLimits, own step) {
 	if active.mode == policy.Off && len(active.counted) > 0 && c.Allowed && !c.free {
-		c.taken = append(c.taken, taken{keys: own.keys[1:3], program: limiter.NoLimits, counted: active.counted,
-			at: c.Now})
+		c.taken = append(c.taken,
+			taken{keys: own.keys[1:3], program: limiter.NoLimits, counted: active.counted, at: c.Now})
 	}
 }
 

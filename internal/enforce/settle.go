@@ -81,11 +81,12 @@ type Settlement struct {
 }
 
 // Settle replaces the cost of a reservation by the cost that was really used, once. Every
-// limit that took the reserved cost gets the difference back, or is charged for it: what
-// does not fit is owed, or forgiven if the rule says so. Shared limits are charged SettleMax at most. An actual cost of 0 gives back
-// everything. Settle returns ErrReservation, ErrExpired or ErrSettled, and
-// limiter.ErrCost for an actual cost that is out of range. After any other error the
-// reservation may or may not be settled; a retry is safe.
+// limit of cost that took the reserved cost gets the difference back, or is charged for
+// it: what does not fit is owed, or forgiven if the rule says so. Shared limits are
+// charged SettleMax at most. An actual cost of 0 gives back everything. Settle returns
+// ErrReservation, ErrExpired or ErrSettled, and limiter.ErrCost for an actual cost that is
+// out of range. After any other error the reservation may or may not be settled; a retry
+// is safe.
 func (c *Checker) Settle(ctx context.Context, text string, actual int64) (Settlement, error) {
 	r, ok := c.seal.Read(text)
 	if !ok {

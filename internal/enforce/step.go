@@ -108,7 +108,9 @@ var (
 
 	checkScript = lua.New(func() string { return limiter.Script(findLua, checkTail) })
 	wideScript  = lua.New(func() string { return limiter.StepFunction() + findLua + wideLua })
-	stepScript  = lua.New(func() string { return limiter.Script(currentLua+"counted = ARGV[5] or ''", "return reply") })
+	stepScript  = lua.New(func() string {
+		return limiter.Script(currentLua+"counted = ARGV[5] or ''", "return reply")
+	})
 	leaseScript = lua.New(func() string { return limiter.StepFunction() + currentLua + leaseLua })
 )
 

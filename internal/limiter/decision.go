@@ -167,7 +167,8 @@ func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 			u.Remaining, u.Owed = 0, u.Remaining-owedMark
 		}
 		reset, retry := uint56(b[4:]), uint56(b[11:])
-		next := u.next(d.Now.UnixMicro(), reset, binary.BigEndian.Uint32(b[18:]), binary.BigEndian.Uint32(b[22:]))
+		next := u.next(d.Now.UnixMicro(), reset, binary.BigEndian.Uint32(b[18:]),
+			binary.BigEndian.Uint32(b[22:]))
 		if max(reset, retry, next) > maxMicros {
 			return Decision{}, fmt.Errorf("%w: a time out of range", ErrReply)
 		}

@@ -61,15 +61,17 @@ func function(name, body string) string {
 // stepLua returns the whole step: the fast one, and the general one where that leaves
 // reply nil.
 func stepLua() string {
-	return fetchLua + "do\n" + fastLua + "end\nif not reply then\n" + openLua + restLua + evaluateLua + takeLua +
-		giveBackLua + lookLua + "end\n"
+	return fetchLua + "do\n" + fastLua + "end\nif not reply then\n" + openLua + restLua + evaluateLua +
+		takeLua + giveBackLua + lookLua + "end\n"
 }
 
 func lookStepLua() string { return fetchLua + openLua + restLua + evaluateLua + lookLua }
 
 // takeHead is the head of takeScript.
 const takeHead = "local key, prog, counted, cost, calls, taken = KEYS[1], ARGV[1], '', 1, 0, 0\n" +
-	"if ARGV[2] ~= '1' then cost, calls, taken = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]) end\n" +
+	"if ARGV[2] ~= '1' then\n" +
+	"  cost, calls, taken = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])\n" +
+	"end\n" +
 	"if ARGV[5] then counted = ARGV[5] end"
 
 // lookHead is the head of lookScript.

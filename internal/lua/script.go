@@ -52,7 +52,8 @@ func (s *Script) Prepare() { s.sha() }
 // Command returns the command (EVALSHA) for a server that knows the script.
 func (s *Script) Command(client valkey.Client, keys, args []string) valkey.Completed {
 	if s.readOnly && !s.refused.Load() {
-		return client.B().EvalshaRo().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+		return client.B().EvalshaRo().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).
+			Arg(args...).Build()
 	}
 	return client.B().Evalsha().Sha1(s.sha()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
@@ -60,7 +61,8 @@ func (s *Script) Command(client valkey.Client, keys, args []string) valkey.Compl
 // Whole returns the command (EVAL) for a server that does not know the script yet.
 func (s *Script) Whole(client valkey.Client, keys, args []string) valkey.Completed {
 	if s.readOnly && !s.refused.Load() {
-		return client.B().EvalRo().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+		return client.B().EvalRo().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).
+			Arg(args...).Build()
 	}
 	return client.B().Eval().Script(s.text()).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
 }
