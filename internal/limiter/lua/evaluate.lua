@@ -38,7 +38,8 @@ do
         if same and not part.shadow then
           same.requests = max(same.requests, part.requests)
           if part.kind <= ATTEMPTS then
-            same.need_span, same.need_keep = max(same.need_span, part.need_span), max(same.need_keep, part.need_keep)
+            same.need_span = max(same.need_span, part.need_span)
+            same.need_keep = max(same.need_keep, part.need_keep)
             same.need_width = max(same.need_width, part.need_width)
           end
         elseif not same then

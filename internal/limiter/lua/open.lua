@@ -156,8 +156,9 @@ local function read_log(log)
   local width, since, span, keep, base, offset, room, deficits, idle, used, fill =
     unpack('>I6I4I6I4I7I7I4I1I4I4I4', s, p + 6)
   local length = room * width + 11 * deficits
-  if width < 4 or width > 6 or span < 1 or span > MAX_SPAN or keep > MAX_KEEP or deficits > 64 or used > room or fill < 1 or fill > log.group or offset > 2 ^ 47
-    or base > now + 2 ^ 47 or (not big and #s < d + length) then
+  if width < 4 or width > 6 or span < 1 or span > MAX_SPAN or keep > MAX_KEEP or deficits > 64 or used > room
+    or fill < 1 or fill > log.group or offset > 2 ^ 47 or base > now + 2 ^ 47
+    or (not big and #s < d + length) then
     return false
   end
   set_width(log, width)

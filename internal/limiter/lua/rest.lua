@@ -363,7 +363,8 @@ define_rest = function()
       n = copy_lumps(before, from, from.at - span, from.at - short, log.at - from.at, lumps)
     end
     local slots = before.used < log.keep and before.used or log.keep
-    local more = known_calls(log) - calls_after(log, 0) - (slots > 0 and before.fill + (slots - 1) * log.group or 0)
+    local more = known_calls(log) - calls_after(log, 0)
+      - (slots > 0 and before.fill + (slots - 1) * log.group or 0)
     if more > 0 then
       before.newest = log.at - short
       lumps[n + 1] = push(before, before.newest, more, lumps, n + 1)

@@ -90,7 +90,8 @@ local function write_all()
     if part.kind <= ATTEMPTS then
       heads_out[i], slots_out[i], expires = encode_log(part)
     else
-      heads_out[i], slots_out[i] = part.id .. pack('>I4I7I4I4', part.since, part.start, part.prev, part.cur), ''
+      heads_out[i] = part.id .. pack('>I4I7I4I4', part.since, part.start, part.prev, part.cur)
+      slots_out[i] = ''
       expires = expiry(part)
     end
     if expires > ends then ends = expires end
@@ -122,8 +123,8 @@ local function write_all()
     end
   end
   local head = table.concat(heads_out)
-  call('SET', key, pack('>I1I1I2', STATE_VERSION, #heads_out, HEAD + #head) .. head .. table.concat(slots_out),
-    'PX', ceil((ends - now) / 1000) + 1)
+  head = pack('>I1I1I2', STATE_VERSION, #heads_out, HEAD + #head) .. head
+  call('SET', key, head .. table.concat(slots_out), 'PX', ceil((ends - now) / 1000) + 1)
 end
 
 -- Writes what has changed in the state where it is.
@@ -146,8 +147,8 @@ local function write_changes()
         write(part.p + 15, pack('>I7I4I4', part.start, part.prev, part.cur))
       end
     elseif part.used > 0 and (part.recorded or must_write) then
-      write(part.p + 32, pack('>I7I4I1I4I4I4', part.offset, part.room, part.stored_deficits, part.idle, part.used,
-        part.fill))
+      write(part.p + 32, pack('>I7I4I1I4I4I4', part.offset, part.room, part.stored_deficits, part.idle,
+        part.used, part.fill))
       if part.recorded then
         write(part.d + part.fresh * part.width, rep(encode(part, part.fresh_time), part.used - part.fresh))
       end
