@@ -203,9 +203,11 @@ while ok and i < named do
           probe = floor((first + hi) / 2)
         end
         left, reset, next = n - fill - (used - 1 - hi) * group, window - age, window - live
-        if left < 0 then
+        if left < 0 and want > 1 then
           ok = false
           break
+        elseif left < 0 then -- owed: as many calls must leave the window first
+          left, next = 2147483648 - (left < -n and -n or left), retry
         end
       end
       local begun = since > 0 and since > floor((now - window) / 1000000) and since or 0
