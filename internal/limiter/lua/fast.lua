@@ -83,7 +83,8 @@ while ok and i < named do
     found = of_kind == raw and of_group == group and (kind == 1 or of_width == width)
   end
   if not found and not patch and i > 1 then -- begin again, with patches
-    patch, i, j, limit, before, after, denied, renew, p, d = true, 0, 1, 4 + 25 * count, '', '', false, false, 4, heads
+    patch, i, j, limit, before, after = true, 0, 1, 4 + 25 * count, '', ''
+    denied, renew, p, d = false, false, 4, heads
     if limits > 0 then n, number, window = unpack('>I4I1I6', prog, limit) end
   elseif not found then
     -- Look for the part from the first one on.
@@ -110,8 +111,8 @@ while ok and i < named do
   elseif kind == 1 then
     -- A log. The age of a slot is computed modulo the slot's range, which is more than
     -- three windows; no slot is older.
-    local span, keep, since, base, offset, room, idle, used, fill, deficits = need_span, need_keep, 0, now, 0, 0,
-      0, 0, group, 0
+    local span, keep, since, base, offset = need_span, need_keep, 0, now, 0
+    local room, idle, used, fill, deficits = 0, 0, 0, group, 0
     local need_width = width
     if not fresh then
       if #s < p + 56 then
@@ -121,8 +122,9 @@ while ok and i < named do
       local stored_width
       stored_width, since, span, keep, base, offset, room, deficits, idle, used, fill =
         unpack('>I6I4I6I4I7I7I4I1I4I4I4', s, p + 6)
-      if used == 0 or stored_width < width or stored_width > 6 or need_span > span or need_keep > keep or deficits > 0
-        or span > 31622400000000 or keep > 200001 or used > room or fill > group or fill < 1 or now + offset < base or offset > 140737488355328
+      if used == 0 or stored_width < width or stored_width > 6 or need_span > span or need_keep > keep
+        or deficits > 0 or span > 31622400000000 or keep > 200001 or used > room or fill > group
+        or fill < 1 or now + offset < base or offset > 140737488355328
         or (not big and #s < d + room * stored_width) then
         ok = false
         break
@@ -213,7 +215,8 @@ while ok and i < named do
       local begun = since > 0 and since > floor((now - window) / 1000000) and since or 0
       local low_next = next % 4294967296
       if both or denied then
-        before = before .. pack('>I4I7I7I4I4I4', left, reset, retry, (next - low_next) / 4294967296, low_next, begun)
+        before = before .. pack('>I4I7I7I4I4I4', left, reset, retry, (next - low_next) / 4294967296,
+          low_next, begun)
       end
       if not denied then
         -- If the newest slot is the only one and is filled up, its time moves.
@@ -226,10 +229,11 @@ while ok and i < named do
         end
         low_next = next % 4294967296
         if one then
-          after = pack('>I1I7I4I7I7I4I4I4', 1, now, left - want, window, 0, (next - low_next) / 4294967296, low_next,
-            begun)
+          after = pack('>I1I7I4I7I7I4I4I4', 1, now, left - want, window, 0,
+            (next - low_next) / 4294967296, low_next, begun)
         else
-          after = after .. pack('>I4I7I7I4I4I4', left - want, window, 0, (next - low_next) / 4294967296, low_next, begun)
+          after = after .. pack('>I4I7I7I4I4I4', left - want, window, 0, (next - low_next) / 4294967296,
+            low_next, begun)
         end
       end
       j, limit = j + 1, limit + 14
@@ -267,7 +271,8 @@ while ok and i < named do
         if age < span then
           while lo < hi do
             local mid = floor((lo + hi) / 2)
-            if (at - unpack(format, s, d + mid * width + 1)) % modulus < span then hi = mid else lo = mid + 1 end
+            local age = (at - unpack(format, s, d + mid * width + 1)) % modulus
+            if age < span then hi = mid else lo = mid + 1 end
           end
           if used - lo > keep then lo = used - keep end
         end
@@ -283,7 +288,8 @@ while ok and i < named do
           if room > most then room = most end
           if room < kept then room = kept end
         end
-        newest = sub(s, d + lo * width + 1, d + from * width) .. newest .. string.rep('\0', (room - kept) * width)
+        newest = sub(s, d + lo * width + 1, d + from * width) .. newest
+          .. string.rep('\0', (room - kept) * width)
         moved, renew, base, used = true, true, at, kept
         ok = not patch
       elseif patch then
@@ -297,8 +303,8 @@ while ok and i < named do
         newest = sub(s, d + 1, d + from * width) .. newest .. sub(s, d + used * width + 1, d + size)
       end
       if not patch and not tail then
-        entries = entries .. pack('>I1I4I6I4I6I4I7I7I4I1I4I4I4', raw, group, width, since, span, keep, base, offset,
-          room, 0, idle, used, fill)
+        entries = entries .. pack('>I1I4I6I4I6I4I7I7I4I1I4I4I4', raw, group, width, since, span, keep, base,
+          offset, room, 0, idle, used, fill)
         slots = slots .. newest
       end
       if base - offset + 2 * span > ends then ends = base - offset + 2 * span end
@@ -355,7 +361,8 @@ while ok and i < named do
       elseif kind == 3 then
         local elapsed = now - start
         local product = prev * (span - elapsed)
-        if product >= 9007199254740992 or (cur + want) * span >= 9007199254740992 or n * span >= 9007199254740992 then
+        if product >= 9007199254740992 or (cur + want) * span >= 9007199254740992
+          or n * span >= 9007199254740992 then
           ok = false
           break
         end
@@ -411,10 +418,13 @@ while ok and i < named do
       end
       local begun = since > 0 and since > floor(from / 1000000) and since or 0
       if retry > 0 then denied = true end
-      if both or denied then before = before .. pack('>I4I7I7I4I4I4', left, reset, retry, first, second, begun) end
+      if both or denied then
+        before = before .. pack('>I4I7I7I4I4I4', left, reset, retry, first, second, begun)
+      end
       if not denied then
         if one then
-          after = pack('>I1I7I4I7I7I4I4I4', 1, now, left_after, reset_after, 0, first_after, second_after, begun)
+          after = pack('>I1I7I4I7I7I4I4I4', 1, now, left_after, reset_after, 0, first_after, second_after,
+            begun)
         else
           after = after .. pack('>I4I7I7I4I4I4', left_after, reset_after, 0, first_after, second_after, begun)
         end
@@ -458,7 +468,8 @@ elseif not fresh and (p ~= heads or d ~= #s) then
 elseif tail then
   call('SETRANGE', key, tail_at, tail)
 elseif renew then
-  call('SET', key, pack('>I1I1I2', 1, named, 4 + #entries) .. entries .. slots, 'PX', ceil((ends - now) / 1000) + 1)
+  call('SET', key, pack('>I1I1I2', 1, named, 4 + #entries) .. entries .. slots, 'PX',
+    ceil((ends - now) / 1000) + 1)
 else
   call('SETRANGE', key, 4, entries .. slots)
 end
