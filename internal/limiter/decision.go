@@ -149,7 +149,8 @@ func ReplyCostTooHigh(reply []byte) bool {
 // limits are those of its program. For ErrCost the Decision has only Now.
 func ParseReply(reply []byte, limits []Limit) (Decision, error) {
 	if ReplyCostTooHigh(reply) {
-		return Decision{Now: time.UnixMicro(uint56(reply[1:])).UTC()}, fmt.Errorf("%w: above the limit", ErrCost)
+		return Decision{Now: time.UnixMicro(uint56(reply[1:])).UTC()},
+			fmt.Errorf("%w: above the limit", ErrCost)
 	}
 	length := replyHead + replyUsage*len(limits)
 	if len(reply) != length && len(reply) != length+4 || reply[0] > verdictAllowed {
