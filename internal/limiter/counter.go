@@ -26,7 +26,7 @@ func (p *part) estimate(now int64) int64 {
 	return p.cur + divideUp(p.prev, p.window-(now-p.start), p.window)
 }
 
-// counterUsage evaluates a counter for a cop. It returns what usageOf returns.
+// counterUsage evaluates a counter for a cost. It returns what usageOf returns.
 func (p *part) counterUsage(now, requests, cost int64) (left, reset, retry int64) {
 	span := p.window
 	left = requests - p.estimate(now)

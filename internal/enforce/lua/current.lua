@@ -1,7 +1,6 @@
 -- Head of a step on a shared limit, or of a step that gives back. It ends the script if a
--- newer policy set is in force, because a step by older limits would drop counts that the
--- newer limits need. Otherwise it sets the locals that a step needs (readstate.lua of
--- package limiter). All keys are in one slot.
+-- newer policy set is in force, because its limits must decide. Otherwise it sets the locals
+-- that a step needs (open.lua of package limiter). All keys are in one slot.
 --
 -- KEYS[1]  the state
 -- KEYS[2]  the bucket's copy of the plans
