@@ -162,12 +162,17 @@ func ValidateAll(limits []Limit) error {
 	return errors.Join(errs...)
 }
 
-// String returns the limit in words: "100 per 10 seconds", "1000 per calendar month".
+// String returns the limit in words: "100 per 10 seconds", "1000 per calendar month",
+// "500 calls per 1 minute".
 func (l Limit) String() string {
-	if l.Calendar != NoCalendar {
-		return strconv.FormatInt(l.Requests, 10) + " per calendar " + l.Calendar.String()
+	most := strconv.FormatInt(l.Requests, 10)
+	if l.Calls {
+		most += " calls"
 	}
-	return strconv.FormatInt(l.Requests, 10) + " per " + FormatWindow(l.Window)
+	if l.Calendar != NoCalendar {
+		return most + " per calendar " + l.Calendar.String()
+	}
+	return most + " per " + FormatWindow(l.Window)
 }
 
 // Algorithm names a way of counting calls in a window. The zero value is Log.

@@ -235,12 +235,13 @@ func limitErrors(field string, limits []limiter.Limit, required bool) []FieldErr
 	return fields
 }
 
-// costErrors refuses limits that are below the cost of a route's call.
+// costErrors refuses limits that are below the cost of a route's call. A limit that counts
+// calls is below no cost.
 func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldError {
 	var fields []FieldError
 	for i, l := range limits {
 		for _, r := range routes {
-			if r.Cost > l.Requests {
+			if l.Charge(r.Cost) > l.Requests {
 				fields = append(fields, FieldError{
 					fmt.Sprintf("%s[%d].requests", field, i),
 					fmt.Sprintf("is %d: a call of route %q costs %d and could never pass", l.Requests,

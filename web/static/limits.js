@@ -55,7 +55,8 @@ function words(row) {
   if (!requests || !per || (slots && !parse(slots)) || !fits({ calendar, algorithm, zone, slots, denied })) return '';
   const notify = alerts(text('notify'), denied);
   if (notify === null) return '';
-  const parts = [`${figure(requests)} per ${per}`, field('algorithm').selectedOptions[0].dataset.mark];
+  const counts = field('counts')?.selectedOptions[0].dataset.mark ?? '';
+  const parts = [`${figure(requests)}${counts} per ${per}`, field('algorithm').selectedOptions[0].dataset.mark];
   if (denied) parts.push('denied calls count');
   if (slots) parts.push(`${figure(parse(slots))} slots`);
   parts.push(notify, field('mode')?.selectedOptions[0].dataset.mark);

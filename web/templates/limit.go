@@ -34,6 +34,7 @@ type LimitChoices struct {
 	Units   []Option
 	Methods []Option
 	Modes   []Option
+	Counts  []Option
 	Slots   string // default number of slots of a log
 	Bounds  string
 }
@@ -56,12 +57,13 @@ type LimitRow struct {
 	Zone      Field
 	HasMode   bool // the limit may have a mode of its own
 	Mode      Field
+	Counts    Field  // cost or calls
 	Preview   string // the limit in words; empty if it is invalid
 }
 
 // inputs returns the ids of the fields that the row's preview describes.
 func (r LimitRow) inputs() string {
-	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots", "notify"}
+	names := []string{"requests", "window", "unit", "algorithm", "zone", "slots", "notify", "counts"}
 	if r.HasMode {
 		names = append(names, "mode")
 	}
@@ -79,7 +81,7 @@ func (r LimitRow) offersDenied() bool {
 
 // optional names the fields that are collapsed at first.
 func (r LimitRow) optional() string {
-	fields := "time zone, slots, alerts"
+	fields := "time zone, slots, alerts, what it counts"
 	if r.HasMode {
 		fields += ", mode"
 	}

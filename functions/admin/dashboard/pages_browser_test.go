@@ -357,9 +357,10 @@ func TestBrowserLimitText(t *testing.T) {
 		{`algorithm.value = "log"; unit.value = "hour"; count.value = "3"`, ""},
 		{`zone.value = ""`, "5 per 3 hours, denied calls count"},
 		{`slots.value = "1,000"`, "5 per 3 hours, denied calls count, 1,000 slots"},
+		{`counts.value = "calls"`, "5 calls per 3 hours, denied calls count, 1,000 slots"},
 		{`slots.value = "x"`, ""},
 	} {
-		const fields = `{ const [unit, count, algorithm, zone, slots, denied] = ["unit", "window", "algorithm", "zone", "slots", "countDenied"]
+		const fields = `{ const [unit, count, algorithm, zone, slots, denied, counts] = ["unit", "window", "algorithm", "zone", "slots", "countDenied", "counts"]
 			.map((name) => document.getElementById("limits-0-" + name));`
 		const result = `; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`
 		got := sitetest.Eval[string](v, fields+row.do+result)

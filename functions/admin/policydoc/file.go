@@ -62,13 +62,14 @@ func (f *File) line(path string) int {
 
 const header = `# Tidegate policies, version %d: plans, route rules and limits.
 #
-# A limit is a number of calls in any window: 100 per 10 seconds. It counts exactly, unless
-# an option names another algorithm: counter, token bucket or fixed window. Further options
-# are: denied calls count (only in exact limits of one caller); 5,000 slots; notify at
-# 80/100 %%; shadow (count, but never deny). Separate options by commas. A calendar needs a
-# fixed window: 1,000 per calendar month (Europe/Berlin), fixed window. Instead of text, a
-# limit can be a mapping: {requests: 100, window: 10s}, with the optional fields algorithm,
-# countDenied, slots, calendar, zone, notify and mode.
+# A limit is a cost in any window: 100 per 10 seconds. A call costs 1 unless its route rule
+# has another cost. A limit of 500 calls per minute counts calls, whatever they cost. Limits
+# count exactly, unless an option names another algorithm: counter, token bucket or fixed
+# window. Further options are: denied calls count (only in exact limits of one caller);
+# 5,000 slots; notify at 80/100 %%; shadow (count, but never deny). Separate options by
+# commas. A calendar needs a fixed window: 1,000 per calendar month (Europe/Berlin), fixed
+# window. Instead of text, a limit can be a mapping: {requests: 100, window: 10s}, with the
+# optional fields algorithm, counts, countDenied, slots, calendar, zone, notify and mode.
 #
 # An import removes every plan, rule and setting that the file lacks. To rename a plan, add
 # its old name as was. Try a dry run first: it lists every change. An import is refused if
@@ -87,7 +88,8 @@ func note(section string) string {
 		return "The most specific rule that matches a call applies; GET covers HEAD unless a rule names " +
 			"HEAD. A call takes\n# its cost, by default 1; a call of cost 0 is not limited. sharedLease is " +
 			"the lease of the shared limits.\n# settleMax is the most that a settlement charges to shared " +
-			"limits, by default 10 times the cost."
+			"limits, by default 10 times the cost. overdraw says what becomes of a\n# settlement above a limit: owe " +
+			"(by default: the caller is denied until it has drained) or forgive."
 	case "perIP":
 		return "Limits per client address."
 	case "global":

@@ -33,16 +33,22 @@ func Number(n int64) string {
 }
 
 // Rate formats the requests and the window of a limit: "1,000 per 10 minutes", "5 per
-// second" or "1,000 per calendar month (Europe/Berlin)".
+// second", "1,000 per calendar month (Europe/Berlin)", or "500 calls per minute" for a
+// limit that counts calls.
 func Rate(l limiter.Limit) string {
-	if l.Calendar == limiter.NoCalendar {
-		return Number(l.Requests) + " per " + strings.TrimPrefix(limiter.FormatWindow(l.Window), "1 ")
+	most := Number(l.Requests)
+	if l.Calls {
+		most += callsMark
 	}
-	return Number(l.Requests) + " per calendar " + l.Calendar.String() + " (" + cmp.Or(l.Zone, utc) + ")"
+	if l.Calendar == limiter.NoCalendar {
+		return most + " per " + strings.TrimPrefix(limiter.FormatWindow(l.Window), "1 ")
+	}
+	return most + " per calendar " + l.Calendar.String() + " (" + cmp.Or(l.Zone, utc) + ")"
 }
 
 const (
 	utc         = "UTC"
+	callsMark   = " calls"
 	denialsMark = "denied calls count"
 	slotsMark   = " slots"
 	notifyMark  = "notify at "
@@ -104,11 +110,12 @@ func LimitsText(limits []limiter.Limit) string { return strings.Join(Each(limits
 
 var (
 	ratePattern = regexp.MustCompile(
-		`^([0-9][0-9,_]*) +per +(?:calendar +([a-z]+)(?: +\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) +)?([a-z]+))$`)
+		`^([0-9][0-9,_]*)( +calls)? +per +(?:calendar +([a-z]+)(?: +\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) +)?([a-z]+))$`)
 	numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_][0-9]{3})+)$`)
 )
 
-const advice = `write a limit as "100 per 10 seconds", "5 per second, token bucket" or "1,000 per calendar month (Europe/Berlin), fixed window"`
+const advice = `write a limit as "100 per 10 seconds", "500 calls per minute", "5 per second, token bucket" ` +
+	`or "1,000 per calendar month (Europe/Berlin), fixed window"`
 
 // ParseLimit is the inverse of LimitText. It also accepts the names of algorithms in
 // configuration. It checks no bounds; limiter.Limit.Validate does.
@@ -134,20 +141,21 @@ func parseRate(text string) (l limiter.Limit, err error) {
 	if l.Requests, err = parseNumber(m[1]); err != nil {
 		return l, err
 	}
-	if m[2] != "" {
-		if l.Zone = m[3]; l.Zone == utc {
+	l.Calls = m[2] != ""
+	if m[3] != "" {
+		if l.Zone = m[4]; l.Zone == utc {
 			l.Zone = ""
 		}
-		l.Calendar, err = limiter.ParseCalendar(m[2])
+		l.Calendar, err = limiter.ParseCalendar(m[3])
 		return l, err
 	}
 	count := int64(1)
-	if m[4] != "" {
-		if count, err = parseNumber(m[4]); err != nil {
+	if m[5] != "" {
+		if count, err = parseNumber(m[5]); err != nil {
 			return l, err
 		}
 	}
-	l.Window, err = limiter.JoinWindow(count, m[5])
+	l.Window, err = limiter.JoinWindow(count, m[6])
 	return l, err
 }
 

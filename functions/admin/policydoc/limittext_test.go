@@ -15,6 +15,7 @@ func TestParseLimit(t *testing.T) {
 	for text, want := range map[string]limiter.Limit{
 		"100 per 10 seconds":         {Requests: 100, Window: 10 * time.Second},
 		"5 per second":               {Requests: 5, Window: time.Second},
+		"500 calls per minute":       {Requests: 500, Window: time.Minute, Calls: true},
 		"5 per 1 second":             {Requests: 5, Window: time.Second},
 		"1,000 per 90 days":          {Requests: 1000, Window: 90 * 24 * time.Hour},
 		"1_000 per 250 milliseconds": {Requests: 1000, Window: 250 * time.Millisecond},
@@ -71,7 +72,10 @@ func TestParseLimitRefuses(t *testing.T) {
 
 func TestLimitText(t *testing.T) {
 	for want, limit := range map[string]limiter.Limit{
-		"100 per 10 seconds": {Requests: 100, Window: 10 * time.Second},
+		"100 per 10 seconds":           {Requests: 100, Window: 10 * time.Second},
+		"500 calls per minute, shadow": {Requests: 500, Window: time.Minute, Calls: true, Shadow: true},
+		"9 calls per calendar month (UTC), fixed window": {Requests: 9, Calls: true,
+			Algorithm: limiter.FixedWindow, Calendar: limiter.Month},
 		"100 per 10 seconds, denied calls count": {Requests: 100, Window: 10 * time.Second,
 			CountDenied: true},
 		"5,000 per hour, 2,500 slots": {Requests: 5000, Window: time.Hour, Slots: 2500},
@@ -101,6 +105,7 @@ func limits(least int, shadow ...bool) *rapid.Generator[[]limiter.Limit] {
 			Window: time.Duration(rapid.Int64Range(1, int64(limiter.MaxWindow/time.Millisecond)).Draw(t,
 				"window")) * time.Millisecond,
 			Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
+			Calls:     rapid.Bool().Draw(t, "calls"),
 		}
 		switch l.Algorithm {
 		case limiter.Log:

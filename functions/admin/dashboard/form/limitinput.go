@@ -17,8 +17,14 @@ type LimitInput struct {
 	Requests, Window, Unit, Algorithm Input
 	zone, slots, notify               Input
 	countDenied                       Input // any text means checked
-	mode                              Input
+	mode, counts                      Input
 }
+
+// What a limit counts.
+const (
+	countsCost  = "cost"
+	countsCalls = "calls"
+)
 
 // CalendarPrefix is the prefix of a unit that is a calendar period.
 const CalendarPrefix = "calendar "
@@ -31,9 +37,13 @@ func newLimitInput(l limiter.Limit) LimitInput {
 		Algorithm: Input{Text: l.Algorithm.String()},
 		zone:      Input{Text: l.Zone},
 		mode:      Input{Text: string(policy.Enforce)},
+		counts:    Input{Text: countsCost},
 	}
 	if l.Shadow {
 		in.mode.Text = string(policy.Shadow)
+	}
+	if l.Calls {
+		in.counts.Text = countsCalls
 	}
 	if l.Calendar == limiter.NoCalendar {
 		count, unit := limiter.SplitWindow(l.Window)
@@ -54,7 +64,7 @@ func readLimitInput(values url.Values, prefix string) LimitInput {
 	return LimitInput{
 		Requests: read("requests"), Window: read("window"), Unit: read("unit"), Algorithm: read("algorithm"),
 		zone: read("zone"), slots: read("slots"), notify: read("notify"), countDenied: read("countDenied"),
-		mode: read("mode"),
+		mode: read("mode"), counts: read("counts"),
 	}
 }
 
@@ -63,14 +73,14 @@ func (l *LimitInput) fields() map[string]*Input {
 	return map[string]*Input{
 		"requests": &l.Requests, "window": &l.Window, "calendar": &l.Unit, "algorithm": &l.Algorithm,
 		"zone": &l.zone, "slots": &l.slots, "notify": &l.notify, "countDenied": &l.countDenied,
-		"mode": &l.mode,
+		"mode": &l.mode, "counts": &l.counts,
 	}
 }
 
 // errors returns the number of fields with an error.
 func (l *LimitInput) errors() int {
 	return CountErrors(l.Requests, l.Window, l.Unit, l.Algorithm, l.zone, l.slots, l.notify,
-		l.countDenied, l.mode)
+		l.countDenied, l.mode, l.counts)
 }
 
 // blank reports whether the row is empty. The algorithm and a unit of time are ignored,
@@ -88,7 +98,8 @@ func (l *LimitInput) more() bool {
 			return true
 		}
 	}
-	return l.mode.Text == string(policy.Shadow) || l.mode.Error != ""
+	return l.mode.Text == string(policy.Shadow) || l.mode.Error != "" ||
+		l.counts.Text == countsCalls || l.counts.Error != ""
 }
 
 // limit returns the typed limit. It sets the errors of invalid fields.
@@ -113,6 +124,13 @@ func (l *LimitInput) limit() limiter.Limit {
 	case "", policy.Enforce:
 	default:
 		l.mode.Error = ChooseFromList
+	}
+	switch l.counts.Text {
+	case countsCalls:
+		limit.Calls = true
+	case "", countsCost:
+	default:
+		l.counts.Error = ChooseFromList
 	}
 	algorithm, err := limiter.ParseAlgorithm(l.Algorithm.Text)
 	if err != nil {

@@ -141,6 +141,7 @@ func (l *LimitList) View(legend, advice string) templates.LimitList {
 			Notify:    Field(in.notify),
 			HasMode:   l.Name != "candidate",
 			Mode:      Field(in.mode),
+			Counts:    Field(in.counts),
 			Preview:   preview(in),
 		}
 		if len(rows) > 1 || l.Name != required && !in.blank() {
@@ -173,7 +174,7 @@ func preview(in LimitInput) string {
 // LimitChoices returns the options that the rows of all lists share.
 func LimitChoices() templates.LimitChoices {
 	return templates.LimitChoices{
-		Units: units(), Methods: algorithms(), Modes: modes(), Slots: page.Number(limiter.DefaultSlots),
+		Units: units(), Methods: algorithms(), Modes: modes(), Counts: counts(), Slots: page.Number(limiter.DefaultSlots),
 		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each of 1 to " +
 			page.Number(limiter.MaxRequests) +
 			" requests per 1 millisecond to 366 days, or per calendar period. Empty rows are ignored.",
@@ -191,6 +192,14 @@ func units() []templates.Option {
 		all = append(all, templates.Option{Value: name, Text: name})
 	}
 	return all
+}
+
+// counts returns what a limit can count.
+func counts() []templates.Option {
+	return []templates.Option{
+		{Value: countsCost, Text: "cost"},
+		{Value: countsCalls, Text: "calls, whatever they cost", Mark: " calls"},
+	}
 }
 
 // modes returns the modes of a limit.

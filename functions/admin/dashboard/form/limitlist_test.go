@@ -20,6 +20,7 @@ func drawLimit(t *rapid.T) limiter.Limit {
 		Algorithm: rapid.SampledFrom(limiter.Algorithms()).Draw(t, "algorithm"),
 	}
 	l.Shadow = rapid.Bool().Draw(t, "shadow")
+	l.Calls = rapid.Bool().Draw(t, "calls")
 	switch l.Algorithm {
 	case limiter.Log:
 		l.CountDenied = rapid.Bool().Draw(t, "count denied")
@@ -77,6 +78,11 @@ func sentBy(list LimitList) url.Values {
 				set("mode", o.Value)
 			}
 		}
+		for _, o := range counts() {
+			if o.Value == row.Counts.Value {
+				set("counts", o.Value)
+			}
+		}
 		for _, o := range units() {
 			if o.Value == row.Unit.Value {
 				set("unit", o.Value)
@@ -116,6 +122,7 @@ func TestFormRejectsInvalidLimits(t *testing.T) {
 			notify:      Input{Text: text.Draw(t, "notify")},
 			countDenied: Input{Text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
 			mode:        Input{Text: rapid.SampledFrom([]string{"", "shadow", "off"}).Draw(t, "mode")},
+			counts:      Input{Text: rapid.SampledFrom([]string{"", "calls", "x"}).Draw(t, "counts")},
 		}}}
 		limits := form.Limits()
 		if form.ErrorCount() > 0 {
@@ -143,7 +150,7 @@ func TestSetError(t *testing.T) {
 	for field, id := range map[string]string{
 		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
 		"zone": "zone", "slots": "slots", "countDenied": "countDenied", "notify": "notify",
-		"mode": "mode",
+		"mode": "mode", "counts": "counts",
 	} {
 		list, err := ReadLimitList(twoRows(), "limits")
 		if err != nil || len(list.Limits()) != 1 {
@@ -160,10 +167,10 @@ func TestSetError(t *testing.T) {
 			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error,
 			"algorithm": row.Algorithm.Error,
 			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
-			"notify": row.Notify.Error, "mode": row.Mode.Error,
+			"notify": row.Notify.Error, "mode": row.Mode.Error, "counts": row.Counts.Error,
 		}
 		if messages[id] != "It is not valid." || row.More != (id == "zone" || id == "slots" ||
-			id == "countDenied" || id == "notify" || id == "mode") {
+			id == "countDenied" || id == "notify" || id == "mode" || id == "counts") {
 			t.Errorf("%s: got row %+v, want the error at %s", field, row, id)
 		}
 	}

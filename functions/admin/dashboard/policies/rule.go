@@ -29,6 +29,7 @@ type ruleForm struct {
 	cost      form.Input
 	settle    form.Input
 	settleMax form.Input
+	overdraw  form.Input
 	mode      form.Input
 	perKey    form.LimitList
 	perIP     form.LimitList
@@ -45,7 +46,8 @@ func ruleEdit(r *http.Request) (edit, bool) {
 	}
 	return edit{path: "/policies/rules", form: &ruleForm{
 		old: name, cost: form.Input{Text: "1"}, mode: form.Input{Text: string(policy.Enforce)},
-		perKey: form.NewLimitList("perKey", nil), perIP: form.NewLimitList("perIP", nil),
+		overdraw: form.Input{Text: string(policy.Owe)},
+		perKey:   form.NewLimitList("perKey", nil), perIP: form.NewLimitList("perIP", nil),
 		shared: form.NewLimitList("shared", nil),
 	}}, true
 }
@@ -74,6 +76,7 @@ func (f *ruleForm) fields() []field {
 		{"cost", "cost", &f.cost, maxLen},
 		{"settle", "settle", &f.settle, maxLen},
 		{"settleMax", "settleMax", &f.settleMax, maxLen},
+		{"overdraw", "overdraw", &f.overdraw, maxLen},
 		{"mode", "mode", &f.mode, maxLen},
 		{"lease", "sharedLease", &f.lease, maxLen},
 	}
@@ -101,6 +104,9 @@ func (f *ruleForm) fill(set *policy.Set) bool {
 	if r.SettleMax != 0 {
 		f.settleMax.Text = page.Number(r.SettleMax)
 	}
+	if r.Overdraw != "" {
+		f.overdraw.Text = string(r.Overdraw)
+	}
 	f.perKey = form.NewLimitList("perKey", r.PerKey)
 	f.perIP = form.NewLimitList("perIP", r.PerIP)
 	f.shared = form.NewLimitList("shared", r.Shared)
@@ -112,6 +118,9 @@ func (f *ruleForm) read(v url.Values) error { return readFields(v, f.fields(), f
 
 func (f *ruleForm) apply(next *policy.Set) bool {
 	f.mode.CheckOption(wording.ModeOptions())
+	if f.overdraw.Text != "" {
+		f.overdraw.CheckOption(overdrawOptions())
+	}
 	trim := strings.TrimSpace
 	r := policy.Route{
 		Name: trim(f.name.Text),
@@ -126,6 +135,9 @@ func (f *ruleForm) apply(next *policy.Set) bool {
 	}
 	if trim(f.settleMax.Text) != "" {
 		r.SettleMax = f.settleMax.Whole("", 1, limiter.MaxRequests)
+	}
+	if f.overdraw.Text != string(policy.Owe) { // owe is the default
+		r.Overdraw = policy.Overdraw(f.overdraw.Text)
 	}
 	if f.old == "" {
 		f.row = len(next.Routes)
@@ -167,6 +179,8 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 	settleMax := form.TextField("settleMax", "Settlement maximum", "10 times the cost", 15, f.settleMax)
 	settleMax.Hint = "The most that a settlement charges shared limits. The caller's own limits are " +
 		"charged the rest."
+	overdraw := form.ChoiceField("overdraw", "Settlement above a limit", overdrawOptions(), f.overdraw)
+	overdraw.Hint = "Only with a settled cost."
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{
@@ -179,6 +193,7 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			form.ChoiceField("mode", "Mode of these limits", wording.ModeOptions(), f.mode),
 			settle,
 			settleMax,
+			overdraw,
 		},
 		Lists: []templates.LimitList{
 			f.perKey.View("Limits per caller", "For calls of this rule, in addition to the plan's limits."),
@@ -186,6 +201,14 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			f.shared.View("Global limits", "For calls of this rule."),
 		},
 		After: []templates.FormField{leaseField("lease", "Lease of the global limits", f.lease)},
+	}
+}
+
+// overdrawOptions returns what can become of the part of a settlement above a limit.
+func overdrawOptions() []templates.Option {
+	return []templates.Option{
+		{Value: string(policy.Owe), Text: "owe: deny until it has drained"},
+		{Value: string(policy.Forgive), Text: "forgive: count only what fits"},
 	}
 }
 

@@ -1,0 +1,78 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/dashboard/form"
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+)
+
+// The form of limits keeps and edits what a limit counts.
+func TestCountsInForm(t *testing.T) {
+	s := sitetest.New(t).Login()
+	limits := func(version int, counts string) map[string][]string {
+		return sitetest.With(sitetest.LimitsForm(version, [4]string{"500", "1", "minute", "log"}),
+			"limits[0].counts", counts)
+	}
+	s.Post(limitsPath, limits(1, "bytes")).Wants(t, http.StatusUnprocessableEntity,
+		`id="limits-0-counts-error"`, form.ChooseFromList)
+	s.Post(limitsPath, limits(1, "calls")).Wants(t, http.StatusSeeOther)
+	s.Get(limitsPath).Wants(t, http.StatusOK, `<option value="calls" selected data-mark=" calls">`,
+		"500 calls per minute")
+	s.Post(limitsPath, limits(2, "cost")).Wants(t, http.StatusSeeOther)
+	s.Get(limitsPath).Wants(t, http.StatusOK, `<option value="cost" selected>`, "500 per minute")
+}
+
+// The form of a rule keeps and edits what becomes of a settlement above a limit. Only a
+// rule that settles can forgive.
+func TestOverdrawInForm(t *testing.T) {
+	s := sitetest.New(t).Login()
+	rule := func(version int64, old, overdraw, settle string) map[string][]string {
+		return ruleOf(version, old, "chat", "POST", "/chat", "overdraw", overdraw, "settle", settle)
+	}
+	s.Post("/policies/rules", rule(1, "", "give", form.Checked)).Wants(t, http.StatusUnprocessableEntity,
+		`id="overdraw-error"`, form.ChooseFromList)
+	s.Post("/policies/rules", rule(1, "", "forgive", "")).Wants(t, http.StatusUnprocessableEntity,
+		`id="overdraw-error"`, "calls of the route are not settled")
+	s.Post("/policies/rules", rule(1, "", "forgive", form.Checked)).Wants(t, http.StatusSeeOther)
+	if r := s.Set().Routes[0]; r.Overdraw != policy.Forgive {
+		t.Errorf("saved %+v, want overdraw forgive", r)
+	}
+	s.Get("/policies").Wants(t, http.StatusOK, "overdrafts forgiven")
+	s.Get("/policies/rules/edit?rule=chat").Wants(t, http.StatusOK, `<option value="forgive" selected>`)
+	s.Post("/policies/rules", rule(2, "chat", "owe", form.Checked)).Wants(t, http.StatusSeeOther)
+	if r := s.Set().Routes[0]; r.Overdraw != "" {
+		t.Errorf("saved %+v, want no overdraw, which is owe", r)
+	}
+	s.Get("/policies/rules/edit?rule=chat").Wants(t, http.StatusOK, `<option value="owe" selected>`)
+}
+
+// A limit that counts calls may be below the cost of a route beside one that counts cost.
+// It cannot be leased.
+func TestLimitsOfCallsAndCost(t *testing.T) {
+	calls := limiter.Limit{Requests: 500, Window: time.Minute, Calls: true}
+	cost := limiter.Limit{Requests: 1_000_000, Window: time.Minute}
+	both := []limiter.Limit{calls, cost}
+	set := policy.Set{
+		Plans:  []policy.Plan{{Name: "free", Limits: both}},
+		Routes: []policy.Route{{Name: "chat", Cost: 4000, PerKey: both, PerIP: both, Shared: both}},
+		Global: policy.Scope{Limits: both},
+	}
+	if err := set.Validate(); err != nil {
+		t.Errorf("both limits: got %v, want no error", err)
+	}
+	set.Global.Lease = policy.Duration(time.Second)
+	const want = "invalid input: global.lease: is 1 second: a lease takes the cost of many calls at once, but 500 calls " +
+		"per 1 minute counts calls: leave the lease out, or let the limit count cost"
+	if err := set.Validate(); err == nil || err.Error() != want {
+		t.Errorf("leased: got %v, want %s", err, want)
+	}
+	set.Global.Limits = []limiter.Limit{cost}
+	if err := set.Validate(); err != nil {
+		t.Errorf("leased limit of cost: got %v, want no error", err)
+	}
+}
