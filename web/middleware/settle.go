@@ -27,11 +27,14 @@ type Settler struct {
 type Settlement struct {
 	Reserved int64 `json:"reserved"` // taken before the call
 	Actual   int64 `json:"actual"`   // actually used
-	Short    int64 `json:"short"`    // the part of Actual not charged, since a limit was reached
+	Short    int64 `json:"short"`    // the part of Actual not charged, on a rule that forgives
 	// SettleMax is the maximum charge of shared limits for the request. AboveMax is the
 	// part of Actual above it, which is charged to the caller's own limits only.
 	SettleMax int64 `json:"settleMax"`
 	AboveMax  int64 `json:"aboveMax"`
+	// Owed is what a limit counts above its number: the largest such part over all limits.
+	// The limit denies until it has drained.
+	Owed int64 `json:"owed"`
 	// Partial reports that a part of the refund is still counted, or that shared limits
 	// could not be reached.
 	Partial bool `json:"partial"`

@@ -37,9 +37,10 @@ type (
 		Body struct {
 			Reserved  int64 `json:"reserved"`
 			Actual    int64 `json:"actual"`
-			Short     int64 `json:"short" doc:"Part of actual that was not charged because a limit was reached"`
+			Short     int64 `json:"short" doc:"Part of actual that was not charged because a limit was reached, on a rule that forgives"`
 			SettleMax int64 `json:"settleMax" doc:"Most that the settlement charges to shared limits"`
 			AboveMax  int64 `json:"aboveMax" doc:"Part of actual above settleMax, charged only to the caller's own limits"`
+			Owed      int64 `json:"owed" doc:"Part of actual that a limit counts above its number; the limit denies until it has drained"`
 			Partial   bool  `json:"partial" doc:"A refund is incomplete, or shared limits could not be reached"`
 		}
 	}
@@ -95,6 +96,6 @@ func (a *api) settle(ctx context.Context, in *settleInput) (*settleOutput, error
 	out := &settleOutput{}
 	b := &out.Body
 	b.Reserved, b.Actual, b.Short, b.Partial = s.Reserved, s.Actual, s.Short, s.Partial
-	b.SettleMax, b.AboveMax = s.SettleMax, s.AboveMax
+	b.SettleMax, b.AboveMax, b.Owed = s.SettleMax, s.AboveMax, s.Owed
 	return out, nil
 }

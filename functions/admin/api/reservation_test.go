@@ -92,7 +92,7 @@ func TestSettleAboveTheMaximum(t *testing.T) {
 	settler := middleware.Settler{URL: s.server.URL, Token: "machine"}
 	got, err := settler.Settle(t.Context(), reserve(id).stringAt("reservation"), 1_000_000_000)
 	want := middleware.Settlement{
-		Reserved: 40, Actual: 1_000_000_000, Short: 1_000_000_000 - 500_000, SettleMax: 400,
+		Reserved: 40, Actual: 1_000_000_000, SettleMax: 400, Owed: 500_000,
 		AboveMax: 1_000_000_000 - 400,
 	}
 	if err != nil || got != want {
