@@ -7,6 +7,7 @@ type KeyPage struct {
 	Range      Range
 	Key        KeyRow
 	Facts      []Fact
+	Replaced   []Window // the plan's limits while an override is in force
 	Why        []string // which limits apply and why, in sentences
 	Notes      []string // other information
 	Chart      TimeSeries

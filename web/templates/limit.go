@@ -10,9 +10,10 @@ type Window struct {
 	Used       string
 	Of         string
 	Remaining  string
-	Share      string // of the limit, in percent: 0 to 100, for a width in SVG
-	Level      string // free, near or full
-	Note       string // Level in words; empty if free
+	Share      string  // of the limit, in percent: 0 to 100, for a width in SVG
+	Level      string  // free, near or full
+	Note       string  // Level in words, or what is owed; empty if free
+	Since      Instant // when counting began, if that is within the window
 	Resets     string
 	ResetsLeft string // seconds, for a script that counts down
 	RetryLeft  string // seconds, for a script that counts down

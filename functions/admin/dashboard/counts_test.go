@@ -2,6 +2,7 @@ package dashboard_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,5 +75,27 @@ func TestLimitsOfCallsAndCost(t *testing.T) {
 	set.Global.Limits = []limiter.Limit{cost}
 	if err := set.Validate(); err != nil {
 		t.Errorf("leased limit of cost: got %v, want no error", err)
+	}
+}
+
+// While an override is in force, the key's page lists the plan's limits too: they go on
+// counting, and deny nothing.
+func TestReplacedLimits(t *testing.T) {
+	s := sitetest.New(t).Login()
+	const heading = "Limits of the plan: counting, not denying"
+	s.Keys.Use("acme", 7)
+	if page := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(page.Body, heading) {
+		t.Error("the page lists replaced limits without an override")
+	}
+	s.Keys.OverrideKey("acme", limiter.Limit{Requests: 5000, Window: time.Hour})
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "5,000 per hour", "counting since", heading,
+		"<b>7</b> of 10")
+	s.Keys.UpdateKey("acme", func(k *policy.Key) {
+		ended := *k.Override
+		ended.Until = time.Now().Add(-time.Minute)
+		k.Override = &ended
+	})
+	if page := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(page.Body, heading) {
+		t.Error("the page lists replaced limits after the override ended")
 	}
 }

@@ -79,6 +79,10 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	row := d.keyRow(s)
+	replaced, err := d.Keys.ReplacedUsage(ctx, set, []policy.Key{k})
+	if err != nil {
+		return templates.KeyPage{}, err
+	}
 	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
 		Page:      d.Page(r, row.Name),
@@ -91,6 +95,9 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Audit:     d.Path("/audit?subject=" + url.QueryEscape(k.ID)),
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),
+	}
+	for _, u := range replaced[0].Limits {
+		p.Replaced = append(p.Replaced, wording.Window(u))
 	}
 	if s.Status == policy.Unreadable {
 		p.Notes = append(p.Notes,

@@ -53,6 +53,8 @@ type Window struct {
 	Text      string          `json:"text" doc:"The limit in words" example:"100 per 10 seconds"`
 	Used      int64           `json:"used"`
 	Remaining int64           `json:"remaining"`
+	Owed      int64           `json:"owed,omitempty" doc:"Cost counted above the limit by settlements; the limit denies until it has drained"`
+	Since     *time.Time      `json:"since,omitempty" doc:"When counting began, if that is within the present window"`
 	Resets    *time.Time      `json:"resets,omitempty" doc:"When the limit is unused again if nobody calls; absent if it is unused now"`
 	NextFree  *time.Time      `json:"nextFree,omitempty" doc:"When the next call is allowed; absent if it is allowed now"`
 }
@@ -61,7 +63,7 @@ type Window struct {
 func WindowOf(u limiter.Usage, now time.Time) Window {
 	return Window{
 		Limit: policydoc.LimitOf(u.Limit), Text: policydoc.LimitText(u.Limit),
-		Used: u.Used(), Remaining: u.Remaining,
+		Used: u.Used(), Remaining: u.Remaining, Owed: u.Owed, Since: Given(u.Since),
 		Resets: After(now, u.Reset), NextFree: After(now, u.RetryAfter),
 	}
 }

@@ -37,12 +37,18 @@ func Window(u limiter.Usage) templates.Window {
 		RetryLeft:  secondsLeft(u.RetryAfter),
 	}
 	switch {
+	case u.Owed > 0:
+		w.Level = "full"
+		w.Note = "owes " + page.Number(u.Owed)
 	case u.Remaining <= 0:
 		w.Level = "full"
 		w.Note = "full"
 	case u.NearlyUsedUp():
 		w.Level = "near"
 		w.Note = w.Share + " %"
+	}
+	if !u.Since.IsZero() {
+		w.Since = page.Instant(u.Since)
 	}
 	if u.Reset > 0 {
 		w.Resets = page.Span(u.Reset)
