@@ -62,11 +62,28 @@ func NameOf(l enforce.LimitState) string {
 	return l.Scope + " " + l.Limit.String()
 }
 
-// policyField returns each limit's quota and window in seconds, rounded up.
+// The quota units of the parameter qu. The draft defines requests, which is also its
+// default, and allows others.
+const (
+	unitRequests = "requests"
+	unitCost     = "cost"
+)
+
+// policyField returns each limit's quota and window in seconds, rounded up. If some limits
+// count calls and others cost, it returns the unit of each too.
 func policyField(limits []named) string {
+	countsCalls := func(l named) bool { return l.Limit.Calls }
+	countsCost := func(l named) bool { return !l.Limit.Calls }
+	mixed := slices.ContainsFunc(limits, countsCalls) && slices.ContainsFunc(limits, countsCost)
 	items := make([]string, len(limits))
 	for i, l := range limits {
 		items[i] = fmt.Sprintf("%s;q=%d;w=%d", quoted(l.name), l.Limit.Requests, WholeSeconds(l.Limit.Span()))
+		switch {
+		case mixed && l.Limit.Calls:
+			items[i] += fmt.Sprintf(";qu=%q", unitRequests)
+		case mixed:
+			items[i] += fmt.Sprintf(";qu=%q", unitCost)
+		}
 	}
 	return strings.Join(items, ", ")
 }

@@ -56,6 +56,29 @@ func TestNamesOfLimits(t *testing.T) {
 	}
 }
 
+// RateLimit-Policy has the unit of each limit if some count calls and others cost.
+func TestQuotaUnits(t *testing.T) {
+	calls := limiter.Usage{Limit: limiter.Limit{Requests: 500, Window: time.Minute, Calls: true}}
+	cost := limiter.Usage{Limit: limiter.Limit{Requests: 1_000_000, Window: time.Minute}}
+	limits := reported([]enforce.LimitState{
+		{Usage: calls, Scope: policy.ScopeKey, Mode: policy.Enforce},
+		{Usage: cost, Scope: policy.ScopeKey, Mode: policy.Enforce},
+	})
+	for _, c := range []struct {
+		limits []named
+		want   string
+	}{
+		{limits, `"500 calls per 1 minute";q=500;w=60;qu="requests", ` +
+			`"1000000 per 1 minute";q=1000000;w=60;qu="cost"`},
+		{limits[:1], `"500 calls per 1 minute";q=500;w=60`},
+		{limits[1:], `"1000000 per 1 minute";q=1000000;w=60`},
+	} {
+		if got := policyField(c.limits); got != c.want {
+			t.Errorf("got  %s\nwant %s", got, c.want)
+		}
+	}
+}
+
 // quoted escapes quotes and backslashes, and replaces all but printable ASCII by ?.
 func TestQuoted(t *testing.T) {
 	for text, want := range map[string]string{
