@@ -58,7 +58,7 @@ func spread(l enforce.LimitState) time.Duration {
 	if l.Scope == policy.ScopeKey || l.Scope == policy.ScopeRoute {
 		return 0
 	}
-	return rand.N(min(l.Limit.Span()/2, MaxSpread) + 1)
+	return rand.N(min(l.Limit.Span()/2, MaxSpread) + 1) //nolint:gosec // a wait is no secret
 }
 
 // binding returns the enforced limit that the client should observe.

@@ -52,8 +52,8 @@ func TestSpreadOfManyCallers(t *testing.T) {
 					continue
 				}
 				now++
-				d, err := model.Take(start.Add(time.Duration(second)*time.Second+time.Duration(i)*time.Millisecond),
-					limits, 1)
+				since := time.Duration(second)*time.Second + time.Duration(i)*time.Millisecond
+				d, err := model.Take(start.Add(since), limits, 1)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -72,7 +72,8 @@ func TestSpreadOfManyCallers(t *testing.T) {
 	}
 	together, peak := play(policy.ScopeKey)
 	calls, most := play(policy.ScopeGlobal)
-	t.Logf("without a spread %d calls, at most %d in a second; with it %d and %d", together, peak, calls, most)
+	t.Logf("without a spread %d calls, at most %d in a second; with it %d and %d", together, peak, calls,
+		most)
 	if calls > together/2 || most > peak*2/3 {
 		t.Errorf("got %d calls and at most %d in a second, want half of %d and two thirds of %d", calls, most,
 			together, peak)

@@ -35,8 +35,8 @@ func leaseErrors(field string, lease Duration, list string, limits []limiter.Lim
 				"of the whole list", l)
 		}
 		if l.Calls {
-			return refuse("a lease takes the cost of many calls at once, but %s counts calls: leave the lease "+
-				"out, or let the limit count cost", l)
+			return refuse("a lease takes the cost of many calls at once, but %s counts calls: leave the "+
+				"lease out, or let the limit count cost", l)
 		}
 		if l.Algorithm != limiter.Log {
 			return refuse("only logs can be leased, unlike %s: change that limit, or leave the lease out", l)

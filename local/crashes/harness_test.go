@@ -164,7 +164,7 @@ func (w *world) start(s3 *s3test.Server, valkeyURL, binary, restore string, numb
 	}
 	log := &lockedBuffer{}
 	function, err := lambda.Start(lambda.Config{Name: "admin", Binary: e.binary, Env: variables,
-		Timeout: 30 * time.Second, Log: log})
+		Concurrency: 4, Timeout: 30 * time.Second, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func buildAt(t *testing.T, commit, function string) string {
 // startCheckOf starts a check function from this binary.
 func startCheckOf(t *testing.T, url, binary string) *lambda.Function {
 	t.Helper()
-	f, err := lambda.Start(lambda.Config{Name: "check", Binary: binary, Warm: 1,
+	f, err := lambda.Start(lambda.Config{Name: "check", Binary: binary, Warm: 1, Concurrency: 8,
 		Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": url,
 			"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s"}})
 	if err != nil {

@@ -67,8 +67,8 @@ func TestLimitsOfCallsAndCost(t *testing.T) {
 		t.Errorf("both limits: got %v, want no error", err)
 	}
 	set.Global.Lease = policy.Duration(time.Second)
-	const want = "invalid input: global.lease: is 1 second: a lease takes the cost of many calls at once, but 500 calls " +
-		"per 1 minute counts calls: leave the lease out, or let the limit count cost"
+	const want = "invalid input: global.lease: is 1 second: a lease takes the cost of many calls at once, " +
+		"but 500 calls per 1 minute counts calls: leave the lease out, or let the limit count cost"
 	if err := set.Validate(); err == nil || err.Error() != want {
 		t.Errorf("leased: got %v, want %s", err, want)
 	}

@@ -417,9 +417,10 @@ func sets() *rapid.Generator[policy.Set] {
 				Name: n, Pattern: pattern, Cost: rapid.Int64Range(0, 3).Draw(t, "cost"),
 				Settle:    rapid.Bool().Draw(t, "settle"),
 				SettleMax: rapid.SampledFrom([]int64{0, 3, 1_000_000_000}).Draw(t, "settleMax"),
-				Overdraw:  rapid.SampledFrom([]policy.Overdraw{"", policy.Owe, policy.Forgive}).Draw(t, "overdraw"),
-				Mode:      modes.Draw(t, "mode"),
-				PerKey:    limits(0, true).Draw(t, "perKey"), PerIP: limits(0, true).Draw(t, "perIP"),
+				Overdraw: rapid.SampledFrom([]policy.Overdraw{"", policy.Owe, policy.Forgive}).
+					Draw(t, "overdraw"),
+				Mode:   modes.Draw(t, "mode"),
+				PerKey: limits(0, true).Draw(t, "perKey"), PerIP: limits(0, true).Draw(t, "perIP"),
 				Shared:      limits(0).Draw(t, "shared"),
 				SharedLease: leases.Draw(t, "lease"),
 			})

@@ -49,7 +49,8 @@ func DegradedText(p policy.Plan) string {
 func costText(r policy.Route) string { return Number(r.Cost) + SettleText(r) }
 
 // SettleText follows a route's cost. It says whether the cost is settled, how much a
-// settlement may charge to shared limits, and whether the rest is forgiven. It is empty for a route without either setting.
+// settlement may charge to shared limits, and whether the rest is forgiven. It is empty
+// for a route without either setting.
 func SettleText(r policy.Route) string {
 	text := ""
 	if r.Settle {

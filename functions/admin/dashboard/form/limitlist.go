@@ -174,7 +174,8 @@ func preview(in LimitInput) string {
 // LimitChoices returns the options that the rows of all lists share.
 func LimitChoices() templates.LimitChoices {
 	return templates.LimitChoices{
-		Units: units(), Methods: algorithms(), Modes: modes(), Counts: counts(), Slots: page.Number(limiter.DefaultSlots),
+		Units: units(), Methods: algorithms(), Modes: modes(), Counts: counts(),
+		Slots: page.Number(limiter.DefaultSlots),
 		Bounds: "Up to " + strconv.Itoa(limiter.MaxLimits) + " limits, each of 1 to " +
 			page.Number(limiter.MaxRequests) +
 			" requests per 1 millisecond to 366 days, or per calendar period. Empty rows are ignored.",
