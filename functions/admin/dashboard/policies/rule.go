@@ -180,7 +180,6 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 	settleMax.Hint = "The most that a settlement charges shared limits. The caller's own limits are " +
 		"charged the rest."
 	overdraw := form.ChoiceField("overdraw", "Settlement above a limit", overdrawOptions(), f.overdraw)
-	overdraw.Hint = "Only with a settled cost."
 	return templates.Form{
 		Hidden: []templates.Hidden{{Name: "rule", Value: f.old}},
 		Fields: []templates.FormField{
@@ -207,8 +206,8 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 // overdrawOptions returns what can become of the part of a settlement above a limit.
 func overdrawOptions() []templates.Option {
 	return []templates.Option{
-		{Value: string(policy.Owe), Text: "owe: deny until it has drained"},
-		{Value: string(policy.Forgive), Text: "forgive: count only what fits"},
+		{Value: string(policy.Owe), Text: "owe until it drains"},
+		{Value: string(policy.Forgive), Text: "forgive"},
 	}
 }
 
