@@ -79,10 +79,6 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	row := d.keyRow(s)
-	replaced, err := d.Keys.ReplacedUsage(ctx, set, []policy.Key{k})
-	if err != nil {
-		return templates.KeyPage{}, err
-	}
 	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
 		Page:      d.Page(r, row.Name),
@@ -96,19 +92,11 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),
 	}
-	for _, u := range replaced[0].Limits {
-		p.Replaced = append(p.Replaced, wording.Window(u))
+	if p.Replaced, err = d.replacedLimits(ctx, set, k); err != nil {
+		return templates.KeyPage{}, err
 	}
-	if s.Status == policy.Unreadable {
-		p.Notes = append(p.Notes,
-			"Written by another Tidegate version. Its calls are denied. It can only be deleted.")
-	}
-	if hasPreviousSecret(k, s.At) {
-		used, err := d.previousSecretUse(ctx, k)
-		if err != nil {
-			return templates.KeyPage{}, err
-		}
-		p.Notes = append(p.Notes, "The previous secret works until "+page.Instant(k.Grace).Text+". "+used)
+	if p.Notes, err = d.keyNotes(ctx, k, s); err != nil {
+		return templates.KeyPage{}, err
 	}
 	p.Page.Chart = d.ChartScript()
 	if p.Response, err = d.currentResponse(ctx, set, k); err != nil {
@@ -134,6 +122,35 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		p.Actions = d.keyActionLinks(s)
 	}
 	return p, nil
+}
+
+// keyNotes returns what an operator must know of a key.
+func (d *dashboard) keyNotes(ctx context.Context, k policy.Key, s app.Subject) (notes []string, err error) {
+	if s.Status == policy.Unreadable {
+		notes = append(notes,
+			"Written by another Tidegate version. Its calls are denied. It can only be deleted.")
+	}
+	if hasPreviousSecret(k, s.At) {
+		used, err := d.previousSecretUse(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		notes = append(notes, "The previous secret works until "+page.Instant(k.Grace).Text+". "+used)
+	}
+	return notes, nil
+}
+
+// replacedLimits returns the plan's limits that count while an override is in force.
+func (d *dashboard) replacedLimits(ctx context.Context, set *policy.Set,
+	k policy.Key) (windows []templates.Window, err error) {
+	replaced, err := d.Keys.ReplacedUsage(ctx, set, []policy.Key{k})
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range replaced[0].Limits {
+		windows = append(windows, wording.Window(u))
+	}
+	return windows, nil
 }
 
 // readHistory returns the newest audit entries of a key, at most maxMarks. all equals
