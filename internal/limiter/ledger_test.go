@@ -204,11 +204,22 @@ func (o *ledger) leastLog(id Limit) (count int64) {
 		if id.Slots > 1 { // calls of later slots may have been removed
 			since = r.elapsed
 		}
-		if _, counted := r.by[id]; counted && o.elapsed-since < w {
+		if r.fromLog(id) && o.elapsed-since < w {
 			count -= amount(id, r.cost, r.ones)
 		}
 	}
 	return max(0, count)
+}
+
+// fromLog reports whether a refund took from the log that a limit shares with others: the
+// list that named one of them gave the call back.
+func (r madeRefund) fromLog(id Limit) bool {
+	for l := range r.by {
+		if l.Algorithm == Log && !l.CountDenied && l.Calls == id.Calls && l.Slots == id.Slots {
+			return true
+		}
+	}
+	return false
 }
 
 func (o *ledger) leastBucket(id Limit) int64 {
