@@ -7,10 +7,7 @@ func (s *step) usage(cost int64) Decision {
 	d := Decision{Allowed: true, Now: time.UnixMicro(s.now).UTC(), Limits: make([]Usage, len(s.Limits))}
 	for i, l := range s.Limits {
 		p := &s.parts[s.of[i]]
-		cost := cost
-		if l.Calls {
-			cost = 1
-		}
+		cost := l.Charge(cost)
 		left, reset, retry := s.usageOf(i, min(cost, l.Requests))
 		if cost > l.Requests { // possible in shadow mode only
 			retry = MaxWindow.Microseconds()

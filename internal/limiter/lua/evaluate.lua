@@ -6,47 +6,41 @@
 --           and retry-after (us), the two numbers from which the reader computes when
 --           remaining rises, and since when the limit counts every call (s)
 -- reply     for a cost above an enforced limit: the whole reply
-for i = 1, count do parts[i] = section_at(prog, PROGRAM_HEAD + 1 + SECTION * (i - 1)) end
-do
-  local at = PROGRAM_HEAD + 1 + SECTION * count + LIMIT * limits
-  local program, first = prog, 1
-  while program do
-    for i = first, #parts do
-      if parts[i].kind == FIXED and parts[i].group > 0 then
-        at = at + 1 + byte(program, at)
-        parts[i].program, parts[i].shifts, parts[i].shifts_at = program, byte(program, at), at + 1
-        at = at + 1 + 10 * parts[i].shifts
-      end
+-- Returns the sections of a program as parts without counts.
+local function sections_of(program)
+  local of_limits, _, sections = byte(program, 1, 3)
+  local at, list = PROGRAM_HEAD + 1 + SECTION * sections + LIMIT * of_limits, {}
+  for i = 1, sections do
+    local part = section_at(program, PROGRAM_HEAD + 1 + SECTION * (i - 1))
+    if part.kind == FIXED and part.group > 0 then
+      at = at + 1 + byte(program, at)
+      part.program, part.shifts, part.shifts_at = program, byte(program, at), at + 1
+      at = at + 1 + 10 * part.shifts
     end
-    program = nil
-    if counted ~= '' and first == 1 then
-      -- The limits that only count: their sections join those of the program.
-      program, first = counted, #parts + 1
-      local of_limits, _, sections = byte(counted, 1, 3)
-      at = PROGRAM_HEAD + 1 + SECTION * sections + LIMIT * of_limits
-      for i = 1, sections do
-        local part = section_at(counted, PROGRAM_HEAD + 1 + SECTION * (i - 1))
-        if part.kind == FIXED and part.group > 0 then
-          local q = at + 1 + byte(counted, at)
-          part.program, part.shifts, part.shifts_at = counted, byte(counted, q), q + 1
-          at = q + 1 + 10 * part.shifts
-        end
-        local same = part.shadow -- such limits do not count elsewhere; their enforced twins follow
-        for j = 1, #parts do
-          if not same and parts[j].id == part.id then same = parts[j] end
-        end
-        if same and not part.shadow then
-          same.requests = max(same.requests, part.requests)
-          if part.kind <= ATTEMPTS then
-            same.need_span = max(same.need_span, part.need_span)
-            same.need_keep = max(same.need_keep, part.need_keep)
-            same.need_width = max(same.need_width, part.need_width)
-          end
-        elseif not same then
-          parts[#parts + 1] = part
-        end
+    list[i] = part
+  end
+  return list
+end
+
+parts = sections_of(prog)
+if counted ~= '' then
+  -- The limits that only count join the others. Limits in shadow mode do not count here;
+  -- their enforced twins follow.
+  local list = sections_of(counted)
+  for i = 1, #list do
+    local part, same = list[i]
+    for j = 1, #parts do
+      if parts[j].id == part.id then same = parts[j] end
+    end
+    if not same and not part.shadow then
+      parts[#parts + 1] = part
+    elseif not part.shadow then
+      same.requests = max(same.requests, part.requests)
+      if part.kind <= ATTEMPTS then
+        same.need_span = max(same.need_span, part.need_span)
+        same.need_keep = max(same.need_keep, part.need_keep)
+        same.need_width = max(same.need_width, part.need_width)
       end
-      program = nil
     end
   end
 end
@@ -59,6 +53,14 @@ if not open() then -- a damaged state: begin without one
     part.start, part.prev, part.cur, part.since = 0, 0, 0, 0
   end
   open()
+end
+
+-- Returns the index of the slot that must leave the window of a log so that at most some
+-- calls remain in it; below 0 if no slot must leave.
+local function deciding_slot(log, remaining)
+  if log.deficits then return deciding_with_deficits(log, remaining) end
+  local spare = remaining - log.fill
+  return log.used - 1 - (spare >= 0 and floor(spare / log.group) + 1 or 0)
 end
 
 -- Evaluates limit i, and returns its six results.
@@ -74,13 +76,7 @@ local function evaluate(i)
   if kind <= ATTEMPTS then
     local used, fill, group, at = part.used, part.fill, part.group, part.at
     if used > 0 then
-      local deciding
-      if part.deficits then
-        deciding = deciding_slot(part, n - want)
-      else
-        local spare = n - want - fill
-        deciding = used - 1 - (spare >= 0 and floor(spare / group) + 1 or 0)
-      end
+      local deciding = deciding_slot(part, n - want)
       local first = part.low
       if deciding >= 0 then
         local age = at - slot(part, deciding)
@@ -96,13 +92,7 @@ local function evaluate(i)
           next = slot(part, first) - since
         else
           if kind == ATTEMPTS then left = 0 end
-          if part.deficits then
-            deciding = deciding_slot(part, n - 1)
-          else
-            local spare = n - 1 - fill
-            deciding = used - 1 - (spare >= 0 and floor(spare / group) + 1 or 0)
-          end
-          next = slot(part, deciding) - since
+          next = slot(part, deciding_slot(part, n - 1)) - since
         end
         second = next % 4294967296
         next = (next - second) / 4294967296

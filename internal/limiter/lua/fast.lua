@@ -1,15 +1,14 @@
--- The common steps, before the general one, which handles every case: it saves TIME of the
--- time of a check. open.lua describes the input. It has no functions but one for token
--- buckets, since each costs as much as a tenth of this step. It leaves reply nil and writes
--- nothing for:
+-- The common steps, before the general one, which handles every case: a step of one limit
+-- takes 8 us of the server's time here and 28 us there. open.lua describes the input. It
+-- has no functions, since each costs as much as a tenth of this step; so it repeats how a
+-- slot is read. It leaves reply nil and writes nothing for:
 --   - what is given back or taken even where it does not fit;
 --   - limits in shadow mode, that count denied calls, or with a calendar;
 --   - a state that lacks a part, must grow, has deficits or is damaged;
 --   - a clock that stepped back;
 --   - parts that must be moved, in a state of 2048 bytes and more or with other parts.
 --
--- One pass over the parts evaluates their limits and prepares what to write. For each part
--- entries and slots have the bytes to write, and places where to write them.
+-- One pass over the parts evaluates their limits and prepares what to write.
 local byte, sub, floor, ceil = string.byte, string.sub, math.floor, math.ceil
 local limits, version, count = byte(prog, 1, 3)
 local ok, big, fresh = cost >= 0 and taken == 0 and version == 3, #s == 2048, s == ''

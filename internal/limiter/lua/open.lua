@@ -34,7 +34,7 @@ local p, d = HEAD, HEAD -- offsets of the next entry in the state, and of its sl
 local entries -- the entries of the state, if they were listed
 local must_write, rewrite = false, false
 -- Functions that few steps need. define_rest in rest.lua sets them.
-local define_rest, list_entries, read_deficits, missing_after, calls_after, deciding_slot, period
+local define_rest, list_entries, read_deficits, missing_after, calls_after, deciding_with_deficits, period
 local slots_of, trim, push, view, fill_new, grow
 
 -- Returns the bytes of a slot with a time.
@@ -243,7 +243,7 @@ end
 -- Returns the section at byte q of a program as a part without counts.
 local function section_at(program, q)
   local kind, group, window, span, keep, requests = unpack('>I1I4I6I6I4I4', program, q)
-  local bits, part = kind, {kind = kind % 8, group = group, window = window, requests = requests, at = 0,
+  local part = {kind = kind % 8, group = group, window = window, requests = requests, at = 0,
     start = 0, prev = 0, cur = 0, used = 0, fill = 0, low = 0, fresh = 0, since = 0, p = 0, d = 0, length = 0}
   part.shadow, part.calls = kind % 16 >= 8, kind % 32 >= 16
   kind = part.kind

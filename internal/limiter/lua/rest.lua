@@ -149,7 +149,7 @@ define_rest = function()
 
   -- Returns the index of the slot that must leave the window of a log with deficits so that
   -- at most some calls remain in it; -1 if no slot must leave.
-  deciding_slot = function(log, remaining)
+  deciding_with_deficits = function(log, remaining)
     if calls_after(log, 0) <= remaining then return -1 end
     local lo, hi = log.low, log.used - 1
     while lo < hi do
