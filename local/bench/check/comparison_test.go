@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/built"
 	"tidegate/internal/testing/storetest"
+	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/local/bench/harness"
 )
@@ -36,6 +37,7 @@ func runProgram(t *testing.T, folder, program string, arguments ...string) {
 // builtPeers returns the check function and its peers, as scripts/bench builds them.
 func builtPeers(t *testing.T) options {
 	t.Helper()
+	tier.Two(t, "bundles peers with npm packages")
 	node, err := exec.LookPath("node")
 	browsertest.Need(t, err, "install Node.js 20 or newer")
 	_, err = exec.LookPath("valkey-server")
