@@ -23,6 +23,7 @@ import (
 	"tidegate/internal/store/keyspace"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
+	"tidegate/local/gateway"
 	"tidegate/local/lambda"
 )
 
@@ -62,9 +63,22 @@ func (w *world) callers(each int) map[string][]caller {
 	return made
 }
 
+// oneEnvironment is a check function of one environment, so that it knows every caller.
+// Calls wait for one another, since Lambda would throttle them.
+type oneEnvironment struct {
+	*lambda.Function
+	turn sync.Mutex
+}
+
+func (e *oneEnvironment) Invoke(ctx context.Context, event []byte) ([]byte, error) {
+	e.turn.Lock()
+	defer e.turn.Unlock()
+	return e.Function.Invoke(ctx, event)
+}
+
 // call returns the status that a client of a REST API sees, and whether the decision was
 // made without Valkey.
-func call(t *testing.T, f *lambda.Function, secret string) (status int, degraded bool) {
+func call(t *testing.T, f gateway.Invoker, secret string) (status int, degraded bool) {
 	t.Helper()
 	event, err := json.Marshal(map[string]any{
 		"type":              "REQUEST",
@@ -101,26 +115,28 @@ func call(t *testing.T, f *lambda.Function, secret string) (status int, degraded
 
 // startCheck starts the built check function and makes one call of each caller, so that
 // the function knows them all.
-func startCheck(t *testing.T, url string, callers map[string][]caller) *lambda.Function {
+func startCheck(t *testing.T, url string, callers map[string][]caller) *oneEnvironment {
 	t.Helper()
-	f, err := lambda.Start(lambda.Config{Name: "check", Binary: build(t, "check"), Warm: 1, NoFreeze: true,
+	var check oneEnvironment
+	var err error
+	check.Function, err = lambda.Start(lambda.Config{Name: "check", Binary: build(t, "check"), Warm: 1, NoFreeze: true,
 		Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": url, "KEY_PEPPER": string(pepper),
 			"VALKEY_TIMEOUT": "5s", "CALLER_CACHE": "1h"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(f.Close)
+	t.Cleanup(check.Close)
 	for _, c := range append(callers["open"], callers["closed"]...) {
-		if status, degraded := call(t, f, c.secret); status != http.StatusOK || degraded {
+		if status, degraded := call(t, &check, c.secret); status != http.StatusOK || degraded {
 			t.Fatalf("%s: got %d, degraded %v, want 200 by Valkey", c.key.Name, status, degraded)
 		}
 	}
-	return f
+	return &check
 }
 
 // anyDegraded reports whether any caller gets a degraded answer. It fails the test if a
 // status differs from what the caller's plan says for normal or degraded answers.
-func anyDegraded(t *testing.T, f *lambda.Function, callers map[string][]caller) (found bool) {
+func anyDegraded(t *testing.T, f *oneEnvironment, callers map[string][]caller) (found bool) {
 	t.Helper()
 	for plan, of := range callers {
 		for _, c := range of {
@@ -306,7 +322,7 @@ type load struct {
 	running  sync.WaitGroup
 }
 
-func startLoad(t *testing.T, check *lambda.Function, callers map[string][]caller, refused []string) *load {
+func startLoad(t *testing.T, check *oneEnvironment, callers map[string][]caller, refused []string) *load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	l := &load{answers: map[string]int{}, stop: stop}
