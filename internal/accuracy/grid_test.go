@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The runs behind the tables of docs/algorithms.md.
+// The runs behind the table of docs/algorithms.md.
 var (
 	gridLimits  = []int64{10, 100, 5000}
 	gridTraffic = []gridColumn{

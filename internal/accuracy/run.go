@@ -172,7 +172,6 @@ func (o *Outcome) sampleRetry(d decider, call Call, window int64) {
 		e.Late++
 	}
 	distance := time.Duration(max(given-wait, wait-given)) * time.Microsecond
-	e.Total += distance
 	e.Most = max(e.Most, distance)
 }
 
@@ -219,16 +218,7 @@ type RetryError struct {
 	Samples int64         `json:"samples"` // 0 for an algorithm without retry-after or denials
 	Early   int64         `json:"early"`   // samples that were too short: the retry is denied
 	Late    int64         `json:"late"`    // samples that were longer than necessary
-	Total   time.Duration `json:"total"`   // sum of the errors
 	Most    time.Duration `json:"most"`    // the largest error
-}
-
-// Mean returns the mean error; 0 without samples.
-func (e RetryError) Mean() time.Duration {
-	if e.Samples == 0 {
-		return 0
-	}
-	return e.Total / time.Duration(e.Samples)
 }
 
 // Trace runs calls of cost 1 through the model of a limit and returns its decisions. Their

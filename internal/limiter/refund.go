@@ -100,6 +100,12 @@ func (p *part) refundLog(r refund) (unreturned int64) {
 // refundGroups removes calls from the slots since the refunded call, earliest first. It
 // removes whole slots. For the rest it lowers the fill of the newest slot or adds a
 // deficit.
+//
+// The log then still admits too little rather than too much. For every t, let N(t) be the
+// calls up to t that were not given back, and C(t) those that slots up to t stand for. A
+// slot's time is never earlier than its calls, so C(t) <= N(t), with equal totals. The
+// refund lowers N by its cost from the call on. It lowers C by as much, or to what was
+// counted before the call. So the inequality still holds, and the totals stay equal.
 func (p *part) refundGroups(r refund) {
 	first, _ := slices.BinarySearch(p.slots, r.taken)
 	if first == len(p.slots) {
