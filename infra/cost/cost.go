@@ -134,7 +134,7 @@ func Crossings(to string) []Line {
 	}
 }
 
-// The assumptions about the journal. docs/journal.md measures the bytes.
+// The assumptions about the journal. docs/operations.md measures the bytes.
 const (
 	ChangesADay = 1_000
 	ChangeBytes = 950

@@ -116,14 +116,14 @@ func TestLinesExplainThemselves(t *testing.T) {
 }
 
 // The journal adds, for 1,000 changes a day: 30,417 PUT at .005 and GET at .0004 a
-// thousand, and 29 MB of storage. docs/journal.md has the same figures.
+// thousand, and 29 MB of storage. docs/operations.md has the same figures.
 func TestJournal(t *testing.T) {
 	with, _ := cost.Totals(cost.Deployment{Journal: true}.Lines())
 	without, _ := cost.Totals(cost.Deployment{}.Lines())
 	if got := fmt.Sprintf("%.4f", with-without); got != "0.1649" {
 		t.Errorf("the journal adds %s USD a month, want 0.1649", got)
 	}
-	page, err := os.ReadFile("../../docs/journal.md")
+	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestJournal(t *testing.T) {
 	for _, want := range []string{fmt.Sprintf("%.2f USD a month for requests", requests),
 		fmt.Sprintf("about %d bytes", cost.ChangeBytes)} {
 		if !strings.Contains(text, want) {
-			t.Errorf("docs/journal.md lacks %q", want)
+			t.Errorf("docs/operations.md lacks %q", want)
 		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 	"tidegate/internal/testing/valkeytest"
 )
 
-// figureKeys returns the number of keys for the figures of docs/journal.md. It skips the
+// figureKeys returns the number of keys for the figures of docs/operations.md. It skips the
 // test if none is set.
 func figureKeys(t *testing.T) int {
 	t.Helper()
