@@ -68,6 +68,22 @@ func (p *part) debtWith(now, cost int64) debt {
 	return d
 }
 
+// charge adds cost to a bucket. It drops what makes the debt longer than two windows, and
+// counts the dropped calls.
+func (p *part) charge(now, cost int64) {
+	if p.whole < now {
+		p.excess = 0
+	}
+	most, dropped := debt{whole: 2 * p.window}, max(0, cost-2*p.group)
+	d := p.debtWith(now, cost-dropped)
+	if d.compare(most) > 0 {
+		dropped += d.minus(most, p.group).calls(p.group, p.window)
+		d = most
+	}
+	p.excess = min(p.excess+dropped, maxCount)
+	p.setDebt(now, d)
+}
+
 // bucketUsage evaluates a token bucket for a cost. It returns what usageOf returns.
 func (p *part) bucketUsage(now, cost int64) (left, reset, retry int64) {
 	d := p.debt(now)
@@ -87,13 +103,21 @@ func (p *part) bucketRetry(now, cost int64) int64 {
 	return p.debtWith(now, cost).roundUp() - p.window
 }
 
-// refundBucket gives back the debt of a call that cannot have drained since. It returns
-// the number of calls for which the bucket may still have debt.
+// refundBucket gives back the debt of a call that cannot have drained since, first in
+// calls that the bucket dropped. It returns the number of calls for which the bucket may
+// still have debt.
 func (p *part) refundBucket(r refund) (unreturned int64) {
-	owed, given := p.debt(r.now), debtOf(r.cost, p.window, p.group)
+	owed := p.debt(r.now)
+	if p.excess > 0 && r.taken <= r.now && owed != (debt{}) {
+		drained := debt{whole: min(r.now-r.taken, 2*p.window)}.calls(p.group, p.window)
+		dropped := min(p.excess, max(0, r.cost-drained))
+		p.excess -= dropped
+		r.cost -= dropped
+	}
+	given := debtOf(min(r.cost, 4*p.group), p.window, p.group)
 	most := least(given, owed)
 	given.whole -= r.now - r.taken
-	if given.whole < 0 || r.taken > r.now {
+	if given.whole < 0 || r.taken > r.now || p.excess > 0 {
 		given = debt{}
 	}
 	given = least(given, owed)

@@ -50,8 +50,9 @@ func decodeStored(state string) (parts []storedPart, err error) {
 			}
 			p.entry, p.id = logEntry, state[at:at+5]
 			p.group, p.width = number(1), int(uint48(b[at+5:]))
-			p.span, p.keep = uint48(b[at+15:]), number(21)
-			p.room, p.deficits, p.used, p.fill = number(39), int(b[at+43]), number(48), number(52)
+			p.span, p.keep = uint48(b[at+15:]), number(20)&0xffffff
+			p.room, p.deficits, p.used, p.fill = number(41)&0xffffff, int(b[at+45]),
+				number(49)&0xffffff, number(52)&0xffffff
 			p.slots = data
 			data += int(p.room) * p.width
 			if p.used > p.room || data+deficitBytes*p.deficits > len(b) {
@@ -170,7 +171,7 @@ func maxBytes(limits []Limit) int {
 	for _, sec := range sections {
 		total += otherEntry
 		if sec.kind.isLog() {
-			total += logEntry - otherEntry + int(sec.width())*int(mostSlots(sec.slots()+1, 1))
+			total += logEntry - otherEntry + int(sec.width())*int(mostSlots(sec.keep, 1))
 		}
 	}
 	return total

@@ -22,7 +22,6 @@ type changing struct {
 	expiry       int64
 	all          map[Limit]int64 // every limit so far
 	log          []string
-	beyond       bool // limits that deny nothing have counted: see refund
 }
 
 var (

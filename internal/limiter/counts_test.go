@@ -39,8 +39,6 @@ func (h *changing) fail(t *rapid.T, format string, args ...any) {
 
 // step makes a step on the model and the script.
 func (h *changing) step(t *rapid.T, s Step) Decision {
-	h.beyond = h.beyond || len(s.Counted) > 0 ||
-		slices.ContainsFunc(s.Limits, func(l Limit) bool { return l.Shadow })
 	s.Now = time.UnixMicro(epoch + h.now)
 	h.expire(s.Now)
 	d := h.model.Step(s)
@@ -178,14 +176,8 @@ func (h *changing) bounds(limits []Limit) (text string) {
 	return text
 }
 
-// refund gives back a part of a call to the limits in force, which counted it. A log that
-// counts more than twice its limit drops its oldest calls, so a refund of later ones could
-// give back what they took. Only limits that deny nothing count so much: such histories
-// have no refunds.
+// refund gives back a part of a call to the limits in force, which counted it.
 func (h *changing) refund(t *rapid.T) {
-	if h.beyond {
-		return
-	}
 	i := rapid.IntRange(0, len(h.calls)-1).Draw(t, "call")
 	limits, counted := h.limits()
 	named, left, ones := names(limits, counted), h.calls[i].cost, int64(1)

@@ -147,12 +147,12 @@ func forge(r *rand.Rand, now time.Time, limits []Limit) []byte {
 				}
 				entries = appendNumbers(r, appendUint48(entries, int64(width)), now, 4)
 				entries = appendUint48(entries, []int64{1, sec.span, sec.span / 2, 1<<48 - 1}[r.IntN(4)])
-				entries = appendNumbers(r, entries, now, 4, 7, 7)
-				entries = append(appendNumber(entries, uint64(room), 4), byte(deficits))
+				entries = appendNumbers(r, entries, now, 3, 4, 7, 7)
+				entries = append(appendNumber(entries, uint64(room), 3), byte(deficits))
 				entries = appendNumbers(r, entries, now, 4)
 				used := []uint64{0, uint64(r.IntN(room + 1)), uint64(room), r.Uint64()}[r.IntN(4)]
-				entries = appendNumber(entries, used, 4)
-				entries = appendNumber(entries, []uint64{1, uint64(sec.group), r.Uint64()}[r.IntN(3)], 4)
+				entries = appendNumber(entries, used, 3)
+				entries = appendNumber(entries, []uint64{1, uint64(sec.group), r.Uint64()}[r.IntN(3)], 3)
 				for range room {
 					data = appendSlot(r, data, now, width)
 				}
@@ -180,8 +180,8 @@ func (s *subject) logState(secondsAgo ...int64) []byte {
 	sec, n := sections[0], uint64(len(secondsAgo))
 	state := appendNumber([]byte{1, 1, 0, stateHead + logEntry, sec.kindByte()}, uint64(sec.group), 4)
 	for _, number := range [][2]uint64{
-		{uint64(sec.width()), 6}, {0, 4}, {uint64(sec.span), 6}, {uint64(sec.keep), 4},
-		{uint64(s.now.UnixMicro()), 7}, {0, 7}, {n, 4}, {0, 1}, {0, 4}, {n, 4}, {1, 4},
+		{uint64(sec.width()), 6}, {0, 4}, {uint64(sec.span), 6}, {uint64(sec.keep), 3},
+		{0, 4}, {uint64(s.now.UnixMicro()), 7}, {0, 7}, {n, 3}, {0, 1}, {0, 4}, {n, 3}, {1, 3},
 	} {
 		state = appendNumber(state, number[0], int(number[1]))
 	}

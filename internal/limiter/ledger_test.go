@@ -25,9 +25,9 @@ import (
 //	clock stepped back  a call counts as made at the latest time seen until then, a new limit may
 //	                    count more, and a counter or fixed window may forget what it counted
 //	                    before it went back a window
-//	above the limit     a limit that does not deny remembers no more calls than its requests, a
-//	                    bucket twice as many; refunds of slots that hold several calls may be
-//	                    of later calls
+//	above the limit     a limit that does not deny counts no more calls than its requests,
+//	                    a bucket twice as many, but a refund takes the others first; refunds
+//	                    of slots that hold several calls may be of later calls
 type ledger struct {
 	now     int64 // the server's time (microseconds since start)
 	highest int64 // the latest of these times
@@ -189,26 +189,31 @@ func (o *ledger) wentBack(id Limit, i int) bool {
 }
 
 func (o *ledger) leastLog(id Limit) (count int64) {
-	w := id.Window.Microseconds()
-	for _, c := range o.calls {
+	w, refunds := id.Window.Microseconds(), o.refunds
+	total := int64(0) // however many calls the limit has
+	giveBack := func(calls int) {
+		for ; len(refunds) > 0 && refunds[0].calls <= calls && !id.CountDenied; refunds = refunds[1:] {
+			r := refunds[0]
+			since := o.calls[r.call].elapsed
+			if id.Slots > 1 { // calls of later slots may have been removed
+				since = r.elapsed
+			}
+			if r.fromLog(id) && o.elapsed-since < w {
+				total = max(0, total-amount(id, r.cost, r.ones))
+				count = min(count, total)
+			}
+		}
+	}
+	for i, c := range o.calls {
+		giveBack(i)
 		requests, counted := c.by[id]
 		if counted && (c.admitted || id.CountDenied) && o.elapsed-c.elapsed < w {
+			total += amount(id, c.cost, 1)
 			count = max(count, min(count+amount(id, c.cost, 1), requests))
 		}
 	}
-	if id.CountDenied {
-		return count
-	}
-	for _, r := range o.refunds {
-		since := o.calls[r.call].elapsed
-		if id.Slots > 1 { // calls of later slots may have been removed
-			since = r.elapsed
-		}
-		if r.fromLog(id) && o.elapsed-since < w {
-			count -= amount(id, r.cost, r.ones)
-		}
-	}
-	return max(0, count)
+	giveBack(len(o.calls))
+	return count
 }
 
 // fromLog reports whether a refund took from the log that a limit shares with others: the
@@ -225,12 +230,18 @@ func (r madeRefund) fromLog(id Limit) bool {
 func (o *ledger) leastBucket(id Limit) int64 {
 	w, n := id.Window.Microseconds(), id.Requests
 	debt, last, r := int64(0), int64(0), 0 // in microseconds/n
-	drain := func(elapsed int64) { debt, last = max(0, debt-(elapsed-last)*n), elapsed }
+	total := int64(0)                      // however many calls it has
+	drain := func(elapsed int64) {
+		if debt, total, last = debt-(elapsed-last)*n, total-(elapsed-last)*n, elapsed; debt <= 0 {
+			debt, total = 0, 0
+		}
+	}
 	giveBack := func(calls int) {
 		for ; r < len(o.refunds) && o.refunds[r].calls <= calls; r++ {
 			drain(o.refunds[r].elapsed)
 			if _, counted := o.refunds[r].by[id]; counted {
-				debt = max(0, debt-amount(id, o.refunds[r].cost, o.refunds[r].ones)*w)
+				total = max(0, total-amount(id, o.refunds[r].cost, o.refunds[r].ones)*w)
+				debt = min(debt, total)
 			}
 		}
 	}
@@ -238,6 +249,7 @@ func (o *ledger) leastBucket(id Limit) int64 {
 		giveBack(i)
 		if _, counted := c.by[id]; counted && c.admitted {
 			drain(c.elapsed)
+			total += amount(id, c.cost, 1) * w
 			debt = max(debt, min(debt+amount(id, c.cost, 1)*w, 2*n*w))
 		}
 	}

@@ -95,7 +95,7 @@ func (o *ledger) most(id Limit) int64 {
 	switch id.Algorithm {
 	case Log:
 		count := total(o.now-w+1, forever)
-		if count > 0 {
+		if n := len(entries); n > 0 && entries[n-1].at > o.now-w { // also if it was given back
 			count += int64(id.Slots) - 1
 		}
 		return count

@@ -81,11 +81,20 @@ func (s *step) lengthen(p *part, sec section, short int64) {
 	p.slots = slices.Concat(before.slots, p.slots)
 }
 
+// lost returns the time (seconds since 1970) of the latest slot that does not count
+// because newer ones fill the log, although it may be in a window; 0 for none.
+func (p *part) lost() int64 {
+	if low := p.low(); low > 0 {
+		return seconds(p.slots[low-1])
+	}
+	return p.dropped
+}
+
 // copyFrom fills an empty log with the calls of another log, in lumps: the calls of a lump
 // count until the latest of them leaves the window. It ignores deficits.
 func (p *part) copyFrom(from *part, now int64) {
 	at := from.clock(now)
-	p.offset = at - now
+	p.offset, p.dropped = at-now, from.lost()
 	p.copyLumps(from, at-min(p.span, from.span), at, 0)
 }
 
@@ -105,7 +114,7 @@ func (p *part) copyLumps(from *part, after, until, shift int64) {
 		if finish == len(from.slots) {
 			calls += from.fill - from.group
 		}
-		p.push(from.slots[finish-1]+shift, min(calls, p.keep*p.group))
+		p.push(from.slots[finish-1]+shift, min(calls, (p.keep+1)*p.group))
 	}
 }
 
@@ -140,7 +149,7 @@ func (s *step) admit(p *part, sec section, cost int64) {
 	if len(p.slots) == 0 {
 		s.rewrite = true
 	}
-	p.push(at, min(cost, p.keep*p.group))
+	p.push(at, min(cost, (p.keep+1)*p.group)) // more would be dropped at once
 	if age := at - p.base; int64(len(p.slots)) > p.room || age >= p.span || age <= -p.span {
 		s.rewrite = true
 	}
@@ -168,8 +177,11 @@ func (p *part) encode(s *step) {
 
 // trim drops the slots up to the time t and those that do not count, and their deficits.
 func (p *part) trim(t int64) {
-	low := p.low()
-	p.slots = p.slots[max(low, p.firstAfter(t)):]
+	low, first := p.low(), p.firstAfter(t)
+	if low > first {
+		p.dropped = p.lost()
+	}
+	p.slots = p.slots[max(low, first):]
 	if low > 0 && len(p.slots) > 0 {
 		t = max(t, p.slots[0])
 	}

@@ -32,21 +32,23 @@ import (
 //	  11 identity: 1 kind (sectionID.kindByte), 4 calls per slot, 6 bytes per slot
 //	   4 time since when it counts every call (seconds since 1970; 0 for always)
 //	   6 longest window
-//	   4 number of slots to keep
+//	   3 number of slots to keep
+//	   4 time of the latest slot that it dropped while that counted (seconds since 1970;
+//	     0 for none)
 //	   7 base: time of the newest slot at the last rewrite
 //	   7 offset: how far its clock is ahead of a server's clock that stepped back
-//	   4 room (slots)
+//	   3 room (slots)
 //	   1 number of deficits
 //	   4 time since when no program has named the window (seconds since 1970; 0 for none)
-//	   4 used slots
-//	   4 calls of the newest slot
+//	   3 used slots
+//	   3 calls of the newest slot
 //	for each other part an entry of 30 bytes:
 //	  11 identity: 1 kind, 4 calendar of a fixed window or limit of a token bucket,
 //	     6 window, or a hash of a calendar's time zone
 //	   4 time since when it counts every call, as above
 //	   7 start of the window; of a token bucket: when it is full
 //	   4 previous count; of a token bucket: when it is full, parts of a microsecond
-//	   4 count
+//	   4 count; of a token bucket: the calls that it dropped since it was full
 //	for each log, in the order of the entries: its slots, then its deficits
 //
 // A slot has the low bits of the time of its latest call, and its top bit is set. Slots
@@ -67,6 +69,7 @@ type part struct {
 	width    int64     // bytes per slot
 	span     int64     // longest window
 	keep     int64     // number of slots to keep: older ones decide nothing
+	dropped  int64     // time of the latest slot dropped while it counted (seconds); 0 for none
 	idle     int64     // since when no program has named span (seconds since 1970); 0 for none
 	base     int64     // time of the newest slot when the state was last rewritten
 	room     int64     // number of slots that the stored part can hold
@@ -79,6 +82,7 @@ type part struct {
 	prev, cur int64 // cost counted in the previous and in the current window
 	// Of a token bucket: when it is full, at whole + part/limit
 	whole, part int64
+	excess      int64 // calls that it dropped since it was full, because it owed too much
 }
 
 // Step is one step on a Model.
@@ -314,8 +318,7 @@ func (s *step) record(i int) bool {
 	case sec.kind.isLog():
 		s.admit(p, sec, cost)
 	case sec.kind == bucketKind:
-		d := p.debtWith(s.now, cost)
-		p.setDebt(s.now, least(d, debt{whole: 2 * p.window}))
+		p.charge(s.now, cost)
 	default:
 		p.cur = min(p.cur+cost, maxCount)
 	}

@@ -74,6 +74,9 @@ type deficit struct{ at, calls int64 }
 // ahead of the server's by 0 to the present offset; refundLog assumes 0. Removing calls
 // from slots that are too early counts too much for a while. Removing them from slots
 // that are too late would admit too much.
+//
+// While the log lacks slots that would count, because newer ones filled it, refundLog
+// leaves the calls of the largest limit: no dropped ones can take the place of more.
 func (p *part) refundLog(r refund) (unreturned int64) {
 	clock := r.now + p.offset
 	if p.kind == logKind {
@@ -85,33 +88,37 @@ func (p *part) refundLog(r refund) (unreturned int64) {
 	if p.kind == attemptsKind || r.taken <= clock-p.span {
 		return min(r.cost, p.callsAfter(max(r.taken-1, clock-p.span)))
 	}
+	most := r.cost
+	if clock-p.dropped*1_000_000 < p.span {
+		most = min(most, max(0, p.callsAfter(0)-(p.keep-1)/2*p.group))
+	}
 	if p.group > 1 {
-		p.refundGroups(r)
-		return 0
+		return p.refundGroups(r, most)
 	}
 	begin, _ := slices.BinarySearch(p.slots, r.taken)
 	end, _ := slices.BinarySearch(p.slots, r.taken+p.offset+1)
-	given := min(r.cost, int64(end-begin))
-	later := int64(len(p.slots) - end)
+	given := min(most, int64(end-begin))
 	p.slots = slices.Concat(p.slots[:begin], p.slots[begin+int(given):])
-	return min(r.cost-given, later)
+	return min(r.cost-given, int64(len(p.slots)-begin))
 }
 
 // refundGroups removes calls from the slots since the refunded call, earliest first. It
 // removes whole slots. For the rest it lowers the fill of the newest slot or adds a
-// deficit.
+// deficit. It removes at most a number of calls, and returns what refundLog returns.
 //
 // The log then still admits too little rather than too much. For every t, let N(t) be the
 // calls up to t that were not given back, and C(t) those that slots up to t stand for. A
 // slot's time is never earlier than its calls, so C(t) <= N(t), with equal totals. The
 // refund lowers N by its cost from the call on. It lowers C by as much, or to what was
 // counted before the call. So the inequality still holds, and the totals stay equal.
-func (p *part) refundGroups(r refund) {
+func (p *part) refundGroups(r refund, most int64) (unreturned int64) {
 	first, _ := slices.BinarySearch(p.slots, r.taken)
 	if first == len(p.slots) {
-		return
+		return 0
 	}
 	rest := min(r.cost, p.callsAfter(r.taken-1))
+	unreturned = max(0, rest-most)
+	rest -= unreturned
 	next, _ := slices.BinarySearchFunc(p.deficits, r.taken, func(d deficit, at int64) int {
 		return cmp.Compare(d.at, at)
 	})
@@ -159,6 +166,7 @@ func (p *part) refundGroups(r refund) {
 	if len(p.deficits) > maxDeficits {
 		p.mergeDeficits()
 	}
+	return unreturned
 }
 
 // setFill sets the fill of the slot that has become the newest, because later slots were

@@ -45,6 +45,52 @@ func TestRefundOfATokenBucketThatRefilled(t *testing.T) {
 	}
 }
 
+// A log and a token bucket drop calls beyond twice their limit, which only an override
+// lets through. Refunds then take the dropped calls first: while as many as the limit are
+// left of all, the limit stays used up. Once the dropped calls have left the window,
+// refunds are exact again.
+func TestRefundsTakeDroppedCallsFirst(t *testing.T) {
+	counted := []Limit{{Requests: 10, Window: time.Minute}}
+	override := []Limit{{Requests: 1000, Window: time.Minute, Algorithm: FixedWindow}}
+	for _, edit := range []func(*Limit){
+		func(*Limit) {},
+		func(l *Limit) { l.Requests, l.Slots = 10*MinSlots, MinSlots },
+		func(l *Limit) { l.Shadow = true }, // its enforced twin counts the calls
+		func(l *Limit) { l.Algorithm = TokenBucket },
+	} {
+		limits := slices.Clone(counted)
+		edit(&limits[0])
+		tenth := limits[0].Requests / 10
+		var m Model
+		take := func(second float64, cost int64) Decision {
+			return m.Step(Step{Now: at(second), Limits: override, Counted: limits, Cost: cost})
+		}
+		refund := func(second, taken float64, cost int64) Decision {
+			return m.Step(Step{Now: at(second), Limits: override, Counted: limits, Cost: -cost,
+				Calls: 1, Taken: at(taken)})
+		}
+		for i := range 40 {
+			take(float64(i)/1000, tenth)
+		}
+		for i := range 30 { // of 40, the first 10 stay
+			refund(0.05, float64(39-i)/1000, tenth)
+		}
+		limits[0].Shadow = false
+		if d := m.Peek(at(0.06), limits); d.Allowed {
+			t.Errorf("%v: got %v, want none left", limits, d.Limits)
+		}
+		if d := m.Peek(at(59.9), limits); d.Allowed && limits[0].Algorithm == Log {
+			t.Errorf("%v: got %v before the calls leave the window, want none left", limits, d.Limits)
+		}
+		take(120, 5*tenth)
+		take(125, tenth)
+		refund(125, 125, tenth)
+		if d := m.Peek(at(125), limits); d.Limits[0].Remaining != 5*tenth && limits[0].Algorithm == Log {
+			t.Errorf("%v: got %v a window later, want half left", limits, d.Limits)
+		}
+	}
+}
+
 // twins are two subjects with the same calls, except for the one that is refunded, which
 // without does not make.
 type twins struct {

@@ -50,7 +50,7 @@ func drawFastLimits(t *rapid.T) []Limit {
 
 // sectionOrder returns a text that sorts limits of one section together.
 func sectionOrder(l Limit) string {
-	id := l.section(true).sectionID
+	id := l.section().sectionID
 	return fmt.Sprintf("%d %t %d %d", id.kind, id.calls, id.group, id.window)
 }
 

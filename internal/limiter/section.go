@@ -57,8 +57,8 @@ type section struct {
 // limit's index in them.
 func sectionsOf(limits, counted []Limit) (sections []section, of []int) {
 	of = make([]int, len(limits))
-	add := func(l Limit, evaluated bool) int {
-		want := l.section(evaluated)
+	add := func(l Limit) int {
+		want := l.section()
 		for i := range sections {
 			s := &sections[i]
 			switch {
@@ -78,26 +78,25 @@ func sectionsOf(limits, counted []Limit) (sections []section, of []int) {
 		for _, l := range limits {
 			if l.Shadow {
 				l.Shadow = false
-				add(l, false)
+				add(l)
 			}
 		}
 	}
 	for i, l := range limits {
-		of[i] = add(l, true)
+		of[i] = add(l)
 	}
 	twins(limits)
 	for _, l := range counted {
 		if !l.Shadow {
-			add(l, true)
+			add(l)
 		}
 	}
 	twins(counted)
 	return sections, of
 }
 
-// section returns the section that a limit needs. evaluated is false if the limit only
-// counts.
-func (l Limit) section(evaluated bool) section {
+// section returns the section that a limit needs.
+func (l Limit) section() section {
 	s := section{sectionID: sectionID{shadow: l.Shadow, calls: l.Calls, window: l.Window.Microseconds()},
 		span: l.Span().Microseconds(), requests: l.Requests}
 	switch l.Algorithm {
@@ -112,11 +111,9 @@ func (l Limit) section(evaluated bool) section {
 		}
 	default:
 		s.kind, s.group, s.window = logKind, l.group(), 0
-		s.keep = s.slots() + 1
+		s.keep = 2*s.slots() + 1 // calls beyond the limit are owed
 		if l.CountDenied {
-			s.kind = attemptsKind
-		} else if evaluated && !l.Shadow { // a settlement may charge as much again
-			s.keep += s.slots()
+			s.kind, s.keep = attemptsKind, s.slots()+1
 		}
 	}
 	return s

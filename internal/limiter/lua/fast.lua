@@ -95,7 +95,7 @@ while ok and i < named do
       if found then break end
       if of_kind % 8 <= 2 then
         if #s < p + 56 then break end
-        local room, deficits = unpack('>I4I1', s, p + 40)
+        local room, deficits = unpack('>I3I1', s, p + 43)
         p, d = p + 56, d + room * of_width + 11 * deficits
       else
         p = p + 30
@@ -111,7 +111,7 @@ while ok and i < named do
     -- A log. The age of a slot is computed modulo the slot's range, which is more than
     -- three windows; no slot is older.
     local span, keep, since, base, offset = need_span, need_keep, 0, now, 0
-    local room, idle, used, fill, deficits = 0, 0, 0, group, 0
+    local dropped, room, idle, used, fill, deficits = 0, 0, 0, 0, group, 0
     local need_width = width
     if not fresh then
       if #s < p + 56 then
@@ -119,8 +119,8 @@ while ok and i < named do
         break
       end
       local stored_width
-      stored_width, since, span, keep, base, offset, room, deficits, idle, used, fill =
-        unpack('>I6I4I6I4I7I7I4I1I4I4I4', s, p + 6)
+      stored_width, since, span, keep, dropped, base, offset, room, deficits, idle, used, fill =
+        unpack('>I6I4I6I3I4I7I7I3I1I4I3I3', s, p + 6)
       if used == 0 or stored_width < width or stored_width > 6 or need_span > span or need_keep > keep
         or deficits > 0 or span > 31622400000000 or keep > 200001 or used > room or fill > group
         or fill < 1 or now + offset < base or offset > 140737488355328
@@ -158,6 +158,7 @@ while ok and i < named do
     if age >= span then -- the log counts nothing any more
       if at - base >= 2 * span then at, offset = now, 0 end
       used, first_kept, fill, idle, since, span, keep = 0, 0, group, 0, 0, need_span, need_keep
+      dropped = 0
       if width ~= need_width then -- the slots get shorter
         ok = false
         break
@@ -240,7 +241,10 @@ while ok and i < named do
     end
     if ok and cost > 0 and not denied then
       local from, more, old_used = used, calls and 1 or cost, used
-      if more > keep * group then more = keep * group end
+      if more > (keep - 1) * group then -- calls of this step would be dropped
+        ok = false
+        break
+      end
       if used > 0 and fill < group then
         from = used - 1
         local added = group - fill
@@ -273,9 +277,11 @@ while ok and i < named do
             local age = (at - unpack(format, s, d + mid * width + 1)) % modulus
             if age < span then hi = mid else lo = mid + 1 end
           end
-          if used - lo > keep then lo = used - keep end
+          if used - lo > keep then
+            lo = used - keep
+            dropped = ceil((at - (at - unpack(format, s, d + (lo - 1) * width + 1)) % modulus) / 1000000)
+          end
         end
-        if lo > from then lo = from end
         local requests = ids and largest[i] or unpack('>I4', prog, 25 * i)
         local kept = used - lo
         local most = ceil(requests / group)
@@ -294,16 +300,16 @@ while ok and i < named do
       elseif patch then
         patches = patches or {}
         local k = #patches
-        patches[k + 1], patches[k + 2] = p + 44, pack('>I4I4I4', idle, used, fill)
+        patches[k + 1], patches[k + 2] = p + 46, pack('>I4I3I3', idle, used, fill)
         patches[k + 3], patches[k + 4] = d + from * width, newest
       elseif single and d == p + 56 then
-        tail_at, tail = p + 44, pack('>I4I4I4', idle, used, fill) .. sub(s, d + 1, d + from * width) .. newest
+        tail_at, tail = p + 46, pack('>I4I3I3', idle, used, fill) .. sub(s, d + 1, d + from * width) .. newest
       else
         newest = sub(s, d + 1, d + from * width) .. newest .. sub(s, d + used * width + 1, d + size)
       end
       if not patch and not tail then
-        entries = entries .. pack('>I1I4I6I4I6I4I7I7I4I1I4I4I4', raw, group, width, since, span, keep, base,
-          offset, room, 0, idle, used, fill)
+        entries = entries .. pack('>I1I4I6I4I6I3I4I7I7I3I1I4I3I3', raw, group, width, since, span, keep,
+          dropped, base, offset, room, 0, idle, used, fill)
         slots = slots .. newest
       end
       if base - offset + 2 * span > ends then ends = base - offset + 2 * span end
@@ -321,7 +327,7 @@ while ok and i < named do
     local span, expires = width, 0
     local whole, part = 0, 0
     if kind == 4 then
-      if start >= now then whole, part = start - now, prev end
+      if start >= now then whole, part = start - now, prev else cur = 0 end
       if whole > span then ok = false end
     else
       local begin = now - now % span
@@ -433,7 +439,10 @@ while ok and i < named do
     end
     if ok and cost > 0 and not denied then
       if kind == 4 then
-        if after_whole >= 2 * span then after_whole, after_part = 2 * span, 0 end
+        if after_whole >= 2 * span then -- calls may be dropped
+          ok = false
+          break
+        end
         start, prev, renew = now + after_whole, after_part, true
         expires = start + 1
       else

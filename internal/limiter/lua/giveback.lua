@@ -27,13 +27,16 @@ local function merge_deficits(log, deficits)
   table.remove(deficits, near)
 end
 
--- Gives back calls of a log with grouped slots.
-local function give_back_groups(log, number)
+-- Gives back calls of a log with grouped slots, at most a number. Returns what
+-- give_back_calls returns.
+local function give_back_groups(log, number, most)
   local group, last = log.group, log.used - 1
   local first = first_after(log, taken - 1, 0)
-  if first > last then return end
+  if first > last then return 0 end
   local rest, finish = calls_after(log, taken - 1), first
   if rest > number then rest = number end
+  local still = max(0, rest - most)
+  rest = rest - still
   local deficits, ahead = {}, {}
   for _, deficit in ipairs(log.deficits or {}) do
     if deficit.at < taken then
@@ -78,6 +81,7 @@ local function give_back_groups(log, number)
   end
   if #deficits > 64 then merge_deficits(log, deficits) end
   log.deficits = #deficits > 0 and deficits or nil
+  return still
 end
 
 -- Gives back calls of a log. Returns how many of them the log may still count.
@@ -90,24 +94,35 @@ local function give_back_calls(log, number)
     local still = calls_after(log, max(taken - 1, clock - log.span))
     return still < number and still or number
   end
-  if log.group > 1 then
-    give_back_groups(log, number)
-    return 0
+  local most = number
+  if clock - log.dropped * 1000000 < log.span then
+    most = max(0, calls_after(log, 0) - (log.keep - 1) / 2 * log.group)
+    if most > number then most = number end
   end
+  if log.group > 1 then return give_back_groups(log, number, most) end
   local first, finish = first_after(log, taken - 1, 0), first_after(log, taken + log.offset, 0)
-  local given, later = finish - first, log.used - finish
-  if given > number then given = number end
+  local given = finish - first
+  if given > most then given = most end
   cut(log, first, given)
+  local later = log.used - first
   return number - given < later and number - given or later
 end
 
--- Gives back the debt of calls that cannot have drained since. Returns for how many of
--- them the bucket may still have debt.
+-- Gives back the debt of calls that cannot have drained since, first in calls that the
+-- bucket dropped. Returns for how many of them the bucket may still have debt.
 local function give_back_debt(bucket, number)
   local whole, part = debt(bucket)
+  if bucket.cur > 0 and taken <= now and whole + part > 0 then
+    local drained = now - taken
+    if drained > 2 * bucket.window then drained = 2 * bucket.window end
+    local dropped = max(0, number - owed_calls(bucket, drained, 0))
+    if dropped > bucket.cur then dropped = bucket.cur end
+    bucket.cur, number = bucket.cur - dropped, number - dropped
+  end
+  if number > 4 * bucket.group then number = 4 * bucket.group end
   local most, most_part = muldiv(number, bucket.window, bucket.group)
   local given, given_part = most - (now - taken), most_part
-  if given < 0 or taken > now then given, given_part = 0, 0 end
+  if given < 0 or taken > now or bucket.cur > 0 then given, given_part = 0, 0 end
   if whole < most or (whole == most and part < most_part) then most, most_part = whole, part end
   if whole < given or (whole == given and part < given_part) then given, given_part = whole, part end
   whole, part = whole - given, part - given_part

@@ -147,14 +147,14 @@ local function empty(log)
   set_width(log, log.need_width)
   log.span, log.keep, log.offset, log.at, log.base, log.room = log.need_span, log.need_keep, 0, now, now, 0
   log.used, log.fill, log.low, log.fresh, log.idle, log.since = 0, log.group, 0, 0, 0, 0
-  log.deficits, log.bytes = nil, nil
+  log.dropped, log.deficits, log.bytes = 0, nil, nil
 end
 
 -- Reads the log whose entry and slots are at p and d. Returns false if it is not valid.
 local function read_log(log)
   if #s < p + LOG_ENTRY then return false end
-  local width, since, span, keep, base, offset, room, deficits, idle, used, fill =
-    unpack('>I6I4I6I4I7I7I4I1I4I4I4', s, p + 6)
+  local width, since, span, keep, dropped, base, offset, room, deficits, idle, used, fill =
+    unpack('>I6I4I6I3I4I7I7I3I1I4I3I3', s, p + 6)
   local length = room * width + 11 * deficits
   if width < 4 or width > 6 or span < 1 or span > MAX_SPAN or keep > MAX_KEEP or deficits > 64 or used > room
     or fill < 1 or fill > log.group or offset > 2 ^ 47 or base > now + 2 ^ 47
@@ -164,7 +164,7 @@ local function read_log(log)
   set_width(log, width)
   log.p, log.d, log.length = p, d, length
   log.span, log.keep, log.base, log.room, log.used, log.fill = span, keep, base, room, used, fill
-  log.fresh, log.idle, log.since = used, idle, since
+  log.fresh, log.idle, log.since, log.dropped = used, idle, since, dropped
   local at = now + offset
   local recent = at - base < 2 * span
   local alive = used > 0 and recent

@@ -81,9 +81,9 @@ define_rest = function()
         window = window, p = at, d = data, length = 0, size = ENTRY}
       if entry.kind < LOG or entry.kind > FIXED or group + window < 1 then return false end
       if entry.kind <= ATTEMPTS then
-        local _, span, _, base, offset, room, deficits
+        local _, span, base, offset, room, deficits
         if #s < at + LOG_ENTRY or group < 1 or window < 4 or window > 6 then return false end
-        _, span, _, base, offset, room, deficits = unpack('>I4I6I4I7I7I4I1', s, at + 12)
+        _, span, _, _, base, offset, room, deficits = unpack('>I4I6I3I4I7I7I3I1', s, at + 12)
         entry.size, entry.length, entry.id = LOG_ENTRY, room * window + 11 * deficits, sub(s, at + 1, at + 5)
         entry.expires = base - offset + 2 * span
       else
@@ -179,11 +179,19 @@ define_rest = function()
     return out
   end
 
+  -- Returns the time (s) of the latest slot of a log that does not count because newer ones
+  -- fill it, although it may be in a window; 0 for none.
+  local function lost(log)
+    if log.low > 0 then return ceil(slot(log, log.low - 1) / 1000000) end
+    return log.dropped
+  end
+
   -- Drops the slots of a log up to a time and those that do not count, and their deficits.
   -- The log's slots are then in log.bytes.
   trim = function(log, time)
     local low = log.low
     local first = first_after(log, time, low)
+    if low > 0 and slot(log, low - 1) > time then log.dropped = lost(log) end
     log.bytes = slots_of(log, first, log.used)
     log.used = log.used - first
     log.fresh, log.low = log.used, 0
@@ -210,7 +218,8 @@ define_rest = function()
       if finish > last then finish = last end
       local count = (finish - begin) * from.group
       if finish == from.used then count = count + from.fill - from.group end
-      if count > log.keep * log.group then count = log.keep * log.group end
+      local most = (log.keep + 1) * log.group
+      if count > most then count = most end
       n = n + 1
       log.newest = slot(from, finish - 1) + shift
       lumps[n] = push(log, log.newest, count, lumps, n)
@@ -221,7 +230,7 @@ define_rest = function()
   -- Fills an empty log with the calls of another one, in lumps: the calls of a lump count
   -- until the latest of them leaves the window.
   local function copy(log, from)
-    log.at, log.offset = from.at, from.at - now
+    log.at, log.offset, log.dropped = from.at, from.at - now, lost(from)
     local lumps = {}
     copy_lumps(log, from, from.at - (log.span < from.span and log.span or from.span), from.at, 0, lumps)
     log.bytes = table.concat(lumps)

@@ -6,7 +6,8 @@ local unreturned = 0
 local function admit(log)
   local at, used, group, width = log.at, log.used, log.group, log.width
   local cost = log.calls and 1 or cost
-  if cost > log.keep * group then cost = log.keep * group end
+  local most = (log.keep + 1) * group -- more would be dropped at once
+  if cost > most then cost = most end
   if log.need_span >= log.span then
     log.idle = 0
   elseif log.idle == 0 then
@@ -42,8 +43,15 @@ local function record(part)
     admit(part)
   elseif part.kind == BUCKET then
     local whole, part_of = debt(part)
-    whole, part_of = debt_after(part, whole, part_of, cost)
-    if whole >= 2 * part.window then whole, part_of = 2 * part.window, 0 end
+    if part.start < now then part.cur = 0 end
+    local most, dropped = 2 * part.window, max(0, cost - 2 * part.group)
+    whole, part_of = debt_after(part, whole, part_of, cost - dropped)
+    if whole >= most then
+      dropped = dropped + owed_calls(part, whole - most, part_of)
+      whole, part_of = most, 0
+    end
+    part.cur = part.cur + dropped
+    if part.cur > MAX_COUNT then part.cur = MAX_COUNT end
     part.start, part.prev, part.began = now + whole, part_of, true
   else
     part.cur = part.cur + cost
@@ -71,8 +79,8 @@ local function encode_log(log)
   for _, deficit in ipairs(log.deficits or {}) do
     deficits[#deficits + 1] = pack('>I7I4', deficit.at, deficit.calls)
   end
-  return log.id .. pack('>I6I4I6I4I7I7I4I1I4I4I4', log.width, log.since, log.span, log.keep, base, log.offset,
-    room, #deficits - 2, log.idle, number, log.fill), table.concat(deficits), base - log.offset + 2 * log.span
+  return log.id .. pack('>I6I4I6I3I4I7I7I3I1I4I3I3', log.width, log.since, log.span, log.keep,
+    log.dropped, base, log.offset, room, #deficits - 2, log.idle, number, log.fill), table.concat(deficits), base - log.offset + 2 * log.span
 end
 
 -- Returns from when a part of the step that is not a log counts nothing.
@@ -147,7 +155,7 @@ local function write_changes()
         write(part.p + 15, pack('>I7I4I4', part.start, part.prev, part.cur))
       end
     elseif part.used > 0 and (part.recorded or must_write) then
-      write(part.p + 32, pack('>I7I4I1I4I4I4', part.offset, part.room, part.stored_deficits, part.idle,
+      write(part.p + 35, pack('>I7I3I1I4I3I3', part.offset, part.room, part.stored_deficits, part.idle,
         part.used, part.fill))
       if part.recorded then
         write(part.d + part.fresh * part.width, rep(encode(part, part.fresh_time), part.used - part.fresh))
