@@ -231,6 +231,29 @@ func TestCommandsOfThePoliciesPage(t *testing.T) {
 	want(overwrite, "422", "Change their plan first")
 }
 
+// The import of docs/start.md applies the first file of docs/policies.md, which a reader
+// has written by hand.
+func TestFirstPolicyOfStart(t *testing.T) {
+	a, s := startDocumented(t)
+	page, err := os.ReadFile("../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, file, _ := strings.Cut(string(page), "```yaml\n")
+	file, _, _ = strings.Cut(file, "```")
+	if err := os.WriteFile(filepath.Join(s.dir, "policy.yaml"), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	commands := commandsOf(t, "docs/start.md", "## Try your own policy")
+	if len(commands) != 1 {
+		t.Fatalf("got %d commands, want 1", len(commands))
+	}
+	body, status := s.do(t, commands[0])
+	if status != "200" || !strings.Contains(body, `"applied":true`) {
+		t.Fatalf("got %s %s from %s, want 200 and the file applied", status, body, a.url)
+	}
+}
+
 // The calls of the README and of docs/start.md end in two denials.
 func TestTwelveCallsOfTheDocuments(t *testing.T) {
 	needCurl(t)
