@@ -2,6 +2,27 @@
 // through package enforce. While Valkey is unavailable, it decides by Valkey's last
 // result for the caller. The check function imports it, and passes every call through a
 // Decider. The package knows neither events of API Gateway nor environment variables.
+//
+// # Algorithm
+//
+// A Decider repeats a denial of a caller that it denied ten times in a row. Otherwise it
+// asks Valkey, unless the breaker is open, and remembers the result. Without an answer it
+// decides by what it remembers: the plan of a known caller closes, opens, or counts with
+// models of package limiter.
+//
+// # Consistency
+//
+// A repeated denial is at most Settings.DenyCache old and ends at its Retry-After. So an
+// edit or a reset acts that much later for such a caller, and on the next check for all
+// others. Decisions without Valkey are those of one process: all processes together admit
+// at most their shares, in addition to what Valkey admitted before.
+//
+// # Failures
+//
+// Authentication never fails open. A caller is known for at most Settings.CallerCache
+// after Valkey accepted exactly its credential; without Valkey all others are denied. A
+// caller that Valkey refuses is forgotten. A breaker for each sector of the key space
+// keeps calls from waiting for a server that does not answer.
 package decide
 
 import (

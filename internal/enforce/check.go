@@ -3,10 +3,31 @@
 // decisions, and reserves and settles costs. Package decide imports it and answers when
 // Valkey cannot. Package enforce reads the policy set; only package registry writes it.
 //
-// A check sends the script the version of the policy set that this environment knows. If
-// the caller's bucket has a newer one, the script takes nothing. The Checker then reads
-// the set again and repeats the check. So a save applies to every check that starts after
-// the save was acknowledged.
+// # Algorithm
+//
+// One script in the caller's slot compares the secret's hash, the expiry and the ban, and
+// takes from the caller's own limits. Only if it allows the call do the steps on shared
+// limits follow, in a second round trip: a caller that may not call never touches them.
+// For a caller that this environment allowed in the last 10 s, all steps leave in one
+// flush. If a step denies the call, the others give back what they took. Package lease
+// draws from a share of a leased limit instead of asking.
+//
+// # Consistency
+//
+// Each step is atomic. Between slots a cost that is given back counts until then, so
+// limits never admit too much, but may deny for a moment.
+//
+// A check sends the version of the policy set that this environment knows. If the
+// caller's bucket has a newer one, the script takes nothing. The Checker then reads the
+// set again and repeats the check. So a save applies to every check that starts after the
+// save was acknowledged.
+//
+// # Failures
+//
+// An error that refuses the caller (policy.ErrUnknownKey, policy.ErrRefused) is a
+// decision. Any other error means that no decision was made: what other steps took is
+// given back, if Valkey can be reached. Otherwise it counts until its window passes. A
+// call whose reply was lost may have been taken, and counts twice if it is checked again.
 package enforce
 
 import (

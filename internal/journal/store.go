@@ -1,10 +1,3 @@
-// Package journal keeps every acknowledged change in a durable store: an S3 bucket or a
-// folder. It stores each audit entry before the change is acknowledged. An entry's name
-// has the number of its bucket and its position in that bucket's chain. A name is written
-// once, so storing an entry twice changes nothing. Restore rebuilds from the journal what
-// Valkey lost.
-//
-// The admin function and tools import it; the check function must not.
 package journal
 
 import (
