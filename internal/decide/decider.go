@@ -89,9 +89,11 @@ type Attempt struct {
 // policy set, or that Valkey's reply is invalid.
 func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Attempt, error) {
 	q := d.newInquiry(call)
-	if result, found := d.knownDenial(q); found {
+	result, found, full := d.knownDenial(q)
+	if found {
 		return result, Attempt{}, nil
 	}
+	call.Full = full
 	if d.refusedAsUnknown(q) {
 		return enforce.Result{}, Attempt{}, &policy.RefusedError{Cause: cause.Unknown}
 	}
@@ -101,6 +103,10 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 	}
 	began := d.now()
 	result, attempt := d.ask(ctx, call, began)
+	if result.Unverified {
+		of, _ := d.callers.undisturbed(q.call, q.proof)
+		of.describe(&result)
+	}
 	if attempt.Unavailable {
 		result, err := d.decideWithout(q)
 		return result, attempt, d.markVerified(q, err)
@@ -120,12 +126,16 @@ func (d *Decider) markVerified(q inquiry, err error) error {
 	return err
 }
 
-// knownDenial returns the denial of a call that is known to be still denied.
-func (d *Decider) knownDenial(q inquiry) (enforce.Result, bool) {
+// knownDenial returns the denial of a call that is known to be still denied. full is as
+// in sharedDenial.
+func (d *Decider) knownDenial(q inquiry) (denial enforce.Result, found bool, full string) {
 	if q.err != nil || d.source.MustCheck() {
-		return enforce.Result{}, false
+		return enforce.Result{}, false, ""
 	}
-	return d.denials.find(q.denied())
+	if result, found := d.denials.find(q.denied()); found {
+		return result, true, ""
+	}
+	return d.sharedDenial(q)
 }
 
 // refusedAsUnknown reports whether the call is refused without asking Valkey, because its
@@ -153,12 +163,15 @@ func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (
 func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, err error) {
 	var refusal *policy.RefusedError
 	switch {
+	case result.Unverified:
+		d.learnShared(q, began, result)
 	case err == nil:
 		d.callers.remember(q.call, q.proof, result)
 		if q.err == nil {
 			denied := q.denied()
 			denied.SetVersion = result.SetVersion
 			d.denials.learn(denied, began, result)
+			d.learnShared(q, began, result)
 		}
 	case errors.Is(err, policy.ErrUnknownKey):
 		d.callers.forget(q.call, q.proof)

@@ -8,16 +8,19 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"tidegate/internal/enforce"
-	"tidegate/internal/policy"
 	"tidegate/internal/store"
 )
 
-// A denial is repeated from memory only while the same call would certainly be denied.
-// That is until its Retry-After, by the server's clock, and at most for the cache's
-// lifetime, since an operator may edit or reset the caller's limits meanwhile. Then one
-// call asks Valkey again. Only callers that were denied 10 times in a row by this
-// process, each time within the lifetime after the call before, get repeated denials. For
-// them an edit applies at most a lifetime later, for all others to the next check.
+// A denial is repeated from memory until its Retry-After, by the server's clock, and at
+// most for the cache's lifetime, since an operator may edit or reset limits meanwhile, and
+// other callers may give back what they took from shared ones. Then one call asks Valkey
+// again. Only callers that were denied 10 times in a row by this process, each time within
+// the lifetime after the call before, get repeated denials. For them an edit applies at
+// most a lifetime later, for all others to the next check.
+//
+// A denial by a shared limit is remembered for the limit too. After 10 such denials in a
+// row, it is repeated for every caller that the limit applies to and that Valkey verified
+// lately. Such a denial has that limit alone.
 
 const (
 	maxEntries = 4_096
@@ -26,14 +29,19 @@ const (
 )
 
 // deniedCall is the key of a denialCache: calls that differ in it may get different
-// denials.
+// denials. For a shared limit it has a Scope, and only what callers of the limit have in
+// common.
 type deniedCall struct {
 	Subject    string
 	Proof      secretHash
-	Plan       string // plan that the call names
+	Plan       string // plan that the call names, or that has the limit of a group
 	Rule       string
 	Cost       int64
 	SetVersion int64
+
+	Scope   string       // scope of the shared limit; empty for a caller
+	Network netip.Prefix // client's network, of limits on each address
+	Group   string       // of a limit on each group
 }
 
 // withoutVersion returns the call for any version of the policy set. The cache has at
@@ -90,7 +98,20 @@ func (c *denialCache) find(call deniedCall) (enforce.Result, bool) {
 	return after(d.result, store.ElapsedAtLeast(d.replied, now)), true
 }
 
-// learn records Valkey's answer to a call. asked is when Valkey was asked.
+// standing reports whether the last answer was a denial whose Retry-After has not passed.
+func (c *denialCache) standing(call deniedCall) bool {
+	if c.lifetime == 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d, found := c.entries.Get(call.withoutVersion())
+	return found && d.setVersion == call.SetVersion &&
+		store.ElapsedAtMost(d.asked, c.now()) < d.result.RetryAfter()
+}
+
+// learn records Valkey's answer to a call, or that of a shared limit. asked is when
+// Valkey was asked.
 func (c *denialCache) learn(call deniedCall, asked time.Time, result enforce.Result) {
 	if c.lifetime == 0 {
 		return
@@ -116,12 +137,12 @@ func (c *denialCache) learn(call deniedCall, asked time.Time, result enforce.Res
 }
 
 // after returns a denial as Valkey would make it some time later. It leaves out shared
-// limits, which did not deny the call and may have changed since.
+// limits that did not deny the call, since they may have changed.
 func after(result enforce.Result, passed time.Duration) enforce.Result {
 	result.Now = result.Now.Add(passed)
 	limits := make([]enforce.LimitState, 0, len(result.Limits))
 	for _, l := range result.Limits {
-		if l.Scope != policy.ScopeKey && l.Scope != policy.ScopeRoute {
+		if l.Shared() && !l.Denies() {
 			continue
 		}
 		l.Reset = max(0, l.Reset-passed)

@@ -35,6 +35,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -62,6 +63,12 @@ type Call struct {
 
 	Resource string // resource matched by API Gateway, such as /orders/{id}; for records only
 	Request  string // API Gateway's request id; for records only
+
+	// Full is the scope of a shared limit that denied the caller a moment ago; empty for
+	// none. Check asks this limit first, and reads the caller's record only if the limit
+	// now admits the call. So the caller must be verified, and have no limits that count
+	// denied calls.
+	Full string
 
 	// Again marks a call that is checked a second time because the first reply was lost.
 	// The first check may have taken the cost.
@@ -149,6 +156,9 @@ func (c *Checker) check(
 	early := false
 	if !a.result.free {
 		a.shared = c.sharedSteps(set, call, rule)
+		if denied, err := a.deniedByFull(ctx, piggyback); denied || err != nil {
+			return a.result, err
+		}
 		if (len(a.shared) > 0 || set.Groups()) && a.own.guard == nil {
 			expected, early = c.recent.allow(caller, rule, set, began)
 		}
@@ -205,6 +215,31 @@ func (a *attempt) take(ctx context.Context, piggyback *Piggyback, early bool, ex
 		return a.readShared(&a.result, a.flush(ctx, a.leases.toSend(a.shared), nil))
 	}
 	return err
+}
+
+// deniedByFull reports whether the limit that Call.Full names still denies the call. It
+// gives back what the limit gave.
+func (a *attempt) deniedByFull(ctx context.Context, piggyback *Piggyback) (bool, error) {
+	i := slices.IndexFunc(a.shared, func(s step) bool { return s.shared.Scope == a.call.Full })
+	if i < 0 || a.set.Wide || a.shared[i].shared.Leased() {
+		return false, nil
+	}
+	reply := a.flush(ctx, a.shared[i:i+1], piggyback)[0]
+	if reply.err != nil {
+		return false, reply.err
+	}
+	asked := a.unused(keyGroup{})
+	if err := asked.addShared(a.shared[i], reply.bytes, nil); err != nil {
+		return false, err
+	}
+	if asked.Allowed {
+		a.giveBack(ctx, &asked)
+		return false, nil
+	}
+	a.result.Allowed, a.result.WouldAllow, a.result.Unverified = false, false, true
+	a.result.Limits, a.result.Now = asked.Limits, asked.Now
+	a.result.Repeats = a.result.leavesNoTrace()
+	return true, nil
 }
 
 // unused returns a Result that collects what shared limits gave in vain.

@@ -168,6 +168,9 @@ type RouteMatch struct {
 	Rule       string // as in Result
 	Settle     bool   // as in Result
 	Cost       int64  // 0 if nothing limits the call
+	// Shared means that callers of the set share limits, and that their denials leave no
+	// trace in bans and candidates.
+	Shared bool
 }
 
 // RuleLimits is a list of limits that a route rule, or the settings for all calls, apply
@@ -190,7 +193,8 @@ func (c *Checker) RouteMatch(call Call) (RouteMatch, error) {
 	if err != nil {
 		return RouteMatch{}, err
 	}
-	m := RouteMatch{SetVersion: set.Version, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost}
+	m := RouteMatch{SetVersion: set.Version, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost,
+		Shared: (set.Shares || set.Groups()) && !set.Wide}
 	if set.Exempts(call.Address) {
 		m.Cost = 0
 	}

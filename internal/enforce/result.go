@@ -1,6 +1,7 @@
 package enforce
 
 import (
+	"slices"
 	"time"
 
 	"tidegate/internal/limiter"
@@ -27,9 +28,12 @@ type Result struct {
 	KeyVersion      int64     // 0 without a record
 	BannedUntil     time.Time // zero if the caller is not banned; a ban is checked before all limits
 	// Repeats means that until RetryAfter has passed, equal calls are denied too and
-	// leave no trace: no ban, candidate or limit counts them. It is false if a shared
-	// limit denied the call, since others may give back what they took.
+	// leave no trace: no ban, candidate or limit counts them. An edit, and a cost that is
+	// given back, may end that sooner.
 	Repeats bool
+	// Unverified marks a denial by the shared limit that Call.Full names. The caller's
+	// record was not read: Name, Plan, Group, Source and KeyVersion are empty.
+	Unverified bool
 	// OldSecret marks a call with the previous secret, within its grace after a rotation.
 	OldSecret bool
 	// Degraded marks a decision made without Valkey. Now is then the local clock.
@@ -121,14 +125,14 @@ func (c *Result) Binding() (binding LimitState, found bool) {
 	return binding, found
 }
 
-// leavesNoTrace reports whether a denial without a ban was not counted anywhere, and came
-// from the caller's own limits.
+// leavesNoTrace reports whether a denial without a ban was not counted anywhere.
 func (c *Result) leavesNoTrace() bool {
-	for _, l := range c.Limits {
-		own := l.Scope == policy.ScopeKey || l.Scope == policy.ScopeRoute
-		if l.Limit.CountDenied || !own && l.RetryAfter > 0 && l.Mode == policy.Enforce {
-			return false
-		}
-	}
-	return !c.candidateChecked
+	return !c.candidateChecked &&
+		!slices.ContainsFunc(c.Limits, func(l LimitState) bool { return l.Limit.CountDenied })
 }
+
+// Shared reports whether other callers take from the limit too.
+func (l LimitState) Shared() bool { return l.Scope != policy.ScopeKey && l.Scope != policy.ScopeRoute }
+
+// Denies reports whether the limit denied the call.
+func (l LimitState) Denies() bool { return l.Mode == policy.Enforce && l.RetryAfter > 0 }

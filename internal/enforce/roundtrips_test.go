@@ -166,6 +166,13 @@ var tripCases = map[string]tripCase{
 		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(1)}})
 		return callByNewKey(t, w, "pro")
 	},
+	"denied by a shared limit that denied a known caller a moment ago": func(t *testing.T, w *world) Call {
+		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(1)}})
+		c := callByNewKey(t, w, "pro")
+		w.expect(t, c, "n")
+		c.Full = policy.ScopeGlobal
+		return c
+	},
 	"limits on a group, caller not seen lately": func(t *testing.T, w *world) Call {
 		w.saveGroupLimits(t)
 		w.expect(t, callByNewKey(t, w, "pro"), "y") // makes the checker read the policy set

@@ -1,0 +1,157 @@
+package decide
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/valkeytest"
+)
+
+// asked is a Source that counts the calls that reach Valkey.
+type asked struct {
+	connected
+	calls int
+}
+
+func (a *asked) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
+	a.calls++
+	return a.connected.Check(ctx, call)
+}
+
+// flood is a Decider on a set with a limit on each address, and its callers.
+type flood struct {
+	*valkeyFixture
+	*Decider
+	t      *testing.T
+	source *asked
+	clock  time.Time
+	calls  []enforce.Call
+}
+
+// newFlood uses up the limit of an address with calls of verified callers.
+func newFlood(t *testing.T) *flood {
+	f := &flood{t: t, valkeyFixture: open(t, valkeytest.Start(t), policy.Plan{}), clock: time.Now()}
+	f.limit(perCaller * callersOfFlood)
+	if err := f.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.source = &asked{connected: connected{f.Checker}}
+	f.Decider = NewDecider(f.source, Settings{Pepper: pepper, CallerCache: time.Hour,
+		DenyCache: denialLifetime, Sectors: 1}, func() time.Time { return f.clock })
+	for i := range callersOfFlood {
+		_, s, err := f.store.Create(t.Context(),
+			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "free"}, byTest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := callWith(s)
+		c.Network = netip.MustParsePrefix("192.0.2.1/32")
+		f.calls = append(f.calls, c)
+	}
+	for i := range perCaller * callersOfFlood {
+		f.call(f.calls[i%callersOfFlood], true)
+	}
+	f.source.calls = 0
+	return f
+}
+
+const perCaller, callersOfFlood = 2, 20
+
+// limit saves the limit on each address.
+func (f *flood) limit(requests int64) {
+	f.t.Helper()
+	set, err := f.store.Set(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	set.PerIP = policy.Scope{Limits: []limiter.Limit{{Requests: requests, Window: time.Hour}}}
+	if _, err := f.store.SaveSet(f.t.Context(), *set, byTest); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *flood) call(c enforce.Call, want bool) enforce.Result {
+	f.t.Helper()
+	result, _, err := f.Decide(f.t.Context(), c)
+	if err != nil || result.Allowed != want || result.ID != c.Subject || result.Plan != "free" {
+		f.t.Fatalf("got %+v, %v, want allowed %t", result, err, want)
+	}
+	return result
+}
+
+// scripts returns how many scripts Valkey has run.
+func (f *flood) scripts() (calls int) {
+	f.t.Helper()
+	stats, err := f.client.Do(f.t.Context(), f.client.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(stats, "cmdstat_evalsha:calls=")
+	if _, err := fmt.Sscanf(after, "%d", &calls); err != nil {
+		f.t.Fatal(err)
+	}
+	return calls
+}
+
+// A flood of verified callers from one address over its limit asks Valkey 10 times and
+// then once in each lifetime, whichever callers it has. Callers of other addresses, and
+// callers that this process did not verify, ask Valkey.
+func TestSharedDenialsAreRepeated(t *testing.T) {
+	f := newFlood(t)
+	const calling = time.Second
+	for i := range 1_000 {
+		f.clock = f.clock.Add(calling / 1_000)
+		result := f.call(f.calls[i%callersOfFlood], false)
+		if wait := result.RetryAfter(); wait < 59*time.Minute || wait > time.Hour {
+			t.Fatalf("got Retry-After %s, want the hour less what passed", wait)
+		}
+	}
+	if most := 10 + int(calling/denialLifetime); f.source.calls > most {
+		t.Errorf("%d of 1,000 denied calls reached Valkey, want at most %d", f.source.calls, most)
+	}
+
+	f.source.calls = 0
+	elsewhere := f.calls[0]
+	elsewhere.Network = netip.MustParsePrefix("192.0.2.2/32")
+	f.call(elsewhere, true)
+	stranger := callWith(f.secret)
+	stranger.Network = f.calls[0].Network
+	f.call(stranger, false)
+	if f.source.calls != 2 {
+		t.Errorf("%d calls reached Valkey, want those of another address and of a caller never seen",
+			f.source.calls)
+	}
+}
+
+// While a shared limit is full, a verified caller's call that reaches Valkey runs one
+// script. A higher limit acts on the next call that does, which takes from it once.
+func TestFullLimitsAreAskedFirst(t *testing.T) {
+	f := newFlood(t)
+	f.call(f.calls[0], false) // the first one runs three scripts
+	before := f.scripts()
+	const denials = 30
+	for i := range denials {
+		f.clock = f.clock.Add(denialLifetime)
+		f.call(f.calls[i%callersOfFlood], false)
+	}
+	if ran := f.scripts() - before; ran != denials || f.source.calls != denials+1 {
+		t.Errorf("%d denied calls ran %d scripts, want one each", f.source.calls, ran)
+	}
+	const more = 5
+	f.limit(perCaller*callersOfFlood + more)
+	f.clock = f.clock.Add(denialLifetime)
+	for left := int64(more - 1); left >= 0; left-- {
+		result := f.call(f.calls[0], true)
+		if shared := result.Limits[len(result.Limits)-1]; shared.Remaining != left {
+			t.Errorf("%d remain of the address's limit, want %d", shared.Remaining, left)
+		}
+	}
+	f.call(f.calls[0], false)
+}
