@@ -50,6 +50,7 @@ func variablesOf(t *testing.T, function string) map[string]variable {
 var unset = map[string]string{
 	"ADMIN_PASSWORD_HASH": "ADMIN_PASSWORD is generated",
 	"BASE_PATH":           "the dashboard has a host name of its own",
+	"JWT_ISSUERS":         "excludes JWT_ISSUER: TestIssuers of settings checks it",
 	"JWT_JWKS":            "excludes JWT_JWKS_URL: TestJWKS of settings checks it",
 }
 

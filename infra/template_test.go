@@ -63,6 +63,7 @@ var everything = map[string]string{
 	"jwtLeeway":            "1m",
 	"jwtIdentityClaim":     "client_id",
 	"jwtPlanClaim":         "plan",
+	"jwtPlanMap":           `{"gold":"pro"}`,
 	"oidcRoleClaim":        "cognito:groups",
 	"oidcScopes":           "openid,profile",
 	"storeTimeout":         "200ms",

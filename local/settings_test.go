@@ -71,8 +71,8 @@ func wantEffect(t *testing.T, variable string, got, want any) {
 }
 
 // The built check function uses every documented variable. Each has a value that is not
-// the default. The variables for connecting are tested in functions/check, and
-// TestNothingSecretLeaks sets JWT_JWKS.
+// the default. The variables for connecting and JWT_ISSUERS are tested in functions/check,
+// and TestNothingSecretLeaks sets JWT_JWKS.
 func TestCheckSettings(t *testing.T) {
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = fmt.Fprint(w, keySetOf(tokenKey))
@@ -81,13 +81,13 @@ func TestCheckSettings(t *testing.T) {
 	env := map[string]string{
 		"IDENTITY_SOURCES": "key,jwt,ip", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "others,orders",
 		"JWT_JWKS_URL": keys.URL, "JWT_LEEWAY": "5m", "JWT_IDENTITY_CLAIM": "client_id",
-		"JWT_PLAN_CLAIM": "tier", "IPV4_PREFIX": "24", "IPV6_PREFIX": "32",
+		"JWT_PLAN_CLAIM": "tier", "JWT_PLAN_MAP": `{"gold": "five"}`, "IPV4_PREFIX": "24", "IPV6_PREFIX": "32",
 		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
 		"FOREIGN_KEYS": "true", "RESERVATION_LEASE": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
 	}
 	checkDocumented(t, "check", env, "VALKEY_URL", "KEY_PEPPER", "VALKEY_TIMEOUT", "VALKEY_CONNECT_TIMEOUT",
-		"JWT_JWKS")
+		"JWT_JWKS", "JWT_ISSUERS")
 	f := startCheck(t, valkeytest.Start(t), env)
 	f.saveSettingsPolicy(t)
 
@@ -99,7 +99,7 @@ func TestCheckSettings(t *testing.T) {
 	wantEffect(t, "JWT_LEEWAY", f.verdict(t, expired), "allow")
 	wantEffect(t, "JWT_IDENTITY_CLAIM", f.context(t, expired, "keyId"),
 		apikey.NewKey(apikey.Pepper(checkPepper)).Token(canaryIssuer, "app"))
-	wantEffect(t, "JWT_PLAN_CLAIM", f.context(t, expired, "plan"), "five")
+	wantEffect(t, "JWT_PLAN_CLAIM and JWT_PLAN_MAP", f.context(t, expired, "plan"), "five")
 	wantEffect(t, "FOREIGN_KEYS", f.verdict(t, f.foreignCall(t)), "allow")
 	_, secret := f.newKey(t)
 	call := restEvent(secret.Reveal())

@@ -31,7 +31,7 @@ func signedToken(t *testing.T, good time.Duration) string {
 		t.Fatal(err)
 	}
 	claims, _ := json.Marshal(map[string]any{ // texts and numbers always encode
-		"iss": canaryIssuer, "aud": "orders", "sub": "ada", "client_id": "app", "tier": "five",
+		"iss": canaryIssuer, "aud": "orders", "sub": "ada", "client_id": "app", "tier": []string{"all", "gold"},
 		"exp": time.Now().Add(good).Unix(),
 	})
 	object, err := signer.Sign(claims)

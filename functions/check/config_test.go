@@ -66,7 +66,7 @@ var wrongVariables = map[string]string{
 	"FOREIGN_KEYS":      "maybe",
 	"RESERVATION_LEASE": "0s", "STAGE": "pr\nod",
 	"LOG_LEVEL": "loud", "IDENTITY_SOURCES": "jwt,jwt", "JWT_ISSUER": strings.Repeat("i", 513),
-	"JWT_AUDIENCE": ",",
+	"JWT_AUDIENCE": ",", "JWT_ISSUERS": `[{"jwks": "short-secret"}]`, "JWT_PLAN_MAP": "short-secret",
 	"JWT_JWKS_URL": "https://issuer.example/keys", "JWT_JWKS": "short-secret",
 	"JWT_IDENTITY_CLAIM": strings.Repeat("i", 513),
 	"JWT_PLAN_CLAIM":     strings.Repeat("i", 513), "JWT_LEEWAY": "6m", "IPV4_PREFIX": "33",

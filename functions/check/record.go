@@ -47,11 +47,21 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 // Refused counts a call without a good credential. It records the caller only if the
 // caller has a key's secret, so that made-up credentials take no memory.
 func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
-	c.metrics.RecordRefusal(ctx, r.ByError)
-	o := usage.Outcome{Time: c.now(), Denial: &denylog.Denial{Cause: r.Refusal.Cause}}
-	if r.Refusal.Verified && r.Call.Kind == policy.APIKey {
+	o := usage.Outcome{Time: c.now(),
+		Denial: &denylog.Denial{Cause: r.Refusal.Cause, Reason: r.Refusal.Reason}}
+	switch {
+	case !r.Refusal.Cause.Refuses(): // it cannot be checked now
+		o.Verdict = usage.Denied | usage.Degraded
+	case r.Refusal.Verified && r.Call.Kind == policy.APIKey:
 		o.Subject, o.Registered, o.Denial = r.Call.Subject, true, c.denial(r.Call, "")
-		o.Denial.Cause = r.Refusal.Cause
+		o.Denial.Cause, o.Denial.Reason = r.Refusal.Cause, r.Refusal.Reason
+	}
+	if r.Refusal.Reason != "" {
+		o.Denial.Network, o.Denial.Request = denylog.NetworkOf(r.Call.Address), r.Call.Request
+		c.metrics.refusals.LogRefusal(ctx, r.Refusal.Reason)
+	}
+	if r.Refusal.Cause.Refuses() {
+		c.metrics.RecordRefusal(ctx, r.ByError)
 	}
 	c.usage.Record(o)
 }
@@ -177,6 +187,7 @@ type callMetrics struct {
 	log       *slog.Logger
 	metrics   *telemetry.Metrics // or nil
 	denials   *telemetry.Denials
+	refusals  *telemetry.Denials // by reason
 	crossings *crossing.Log
 }
 
@@ -184,7 +195,7 @@ func newCallMetrics(
 	out io.Writer, stage string, log *slog.Logger, now func() time.Time,
 ) (*callMetrics, error) {
 	m := &callMetrics{log: log, denials: telemetry.NewDenials(log, 0, now),
-		crossings: crossing.NewLog(log)}
+		refusals: telemetry.NewDenials(log, 0, now), crossings: crossing.NewLog(log)}
 	if stage == "" {
 		return m, nil
 	}

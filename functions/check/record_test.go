@@ -130,7 +130,7 @@ func (w *denialWorld) send(t *testing.T, i int, c denialCall) string {
 }
 
 // The denial log has every denied call, also those denied from memory, and refused calls
-// that had a key's secret. It has the route's pattern but not the called path, and no
+// that had a key's secret or have a reason. It has the route's pattern but not the called path, and no
 // full address.
 func TestDenialLogHasEveryDenial(t *testing.T) {
 	w := newDenialWorld(t)
@@ -149,7 +149,7 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		{"rotated", "GET", "/free", "", "192.0.2.7", cause.OldSecret, "", "", "*"},
 		{"banned", "GET", "/free", "/free", "192.0.2.7", cause.Ban, "", "", "/free"},
 		{":" + someKey(t), "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
-		{":tg_test_wrong", "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
+		{":tg_test_wrong", "GET", "/free", "/free", "192.0.2.7", cause.Malformed, "", "", ""},
 		{"nobody", "GET", "/free", "/free", "192.0.2.7", 0, "", "", ""},
 		{"two", "GET", "/free", "/free", "203.0.113.9", cause.Address, "", "", "/free"},
 	}
@@ -176,6 +176,12 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		plan := map[string]string{"two": "two", "many": "many", "banned": "many"}[c.key]
 		if c.cause.Refuses() {
 			plan = ""
+		}
+		if c.cause == cause.Malformed { // it proved no key, so nothing of the call is logged
+			want = append(want, denylog.Entry{Time: w.checker.now().UTC(), Calls: 1,
+				Denial: denylog.Denial{Cause: c.cause, Reason: "malformed API key", Request: id,
+					Network: denylog.NetworkOf(netip.MustParseAddr(c.addr))}})
+			continue
 		}
 		want = append(want, denylog.Entry{
 			Time: w.checker.now().UTC(), Subject: w.ids[c.key], Calls: 1, Denial: denylog.Denial{

@@ -178,6 +178,15 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"keys of tokens": {tokens("jwtJwks", "{}"), []string{"-c jwtJwks: "}},
 		"many keys": {tokens("jwtJwks", aJWKS[:9]+strings.Repeat(" ", 2500)+aJWKS[9:]),
 			[]string{"-c jwtJwks=…: must be at most 2500 bytes"}},
+		"issuers and one": {tokens("jwtIssuers", `[{"issuer":"b","audience":"y","jwksUrl":"https://b.example"}]`),
+			[]string{"-c jwtIssuer is set beside -c jwtIssuers"}},
+		"issuers by http": {map[string]string{"identity": "jwt",
+			"jwtIssuers": `[{"issuer":"b","audience":"y","jwksUrl":"http://127.0.0.1/keys"}]`},
+			[]string{"-c jwtIssuers=http://127.0.0.1/keys: must be an https URL"}},
+		"issuers without audience": {map[string]string{"identity": "jwt",
+			"jwtIssuers": `[{"issuer":"b","jwksUrl":"https://b.example"}]`},
+			[]string{"-c jwtIssuers: audience of issuer 1 has 0 audiences"}},
+		"plans of groups": {tokens("jwtPlanMap", "gold=pro"), []string{"-c jwtPlanMap has 8 bytes"}},
 		"keys by http": {tokens("jwtJwksUrl", "http://127.0.0.1/keys"),
 			[]string{"-c jwtJwksUrl=http://127.0.0.1/keys: must be an https URL"}},
 		"leeway": {tokens("jwtLeeway", "6m"), []string{`-c jwtLeeway is "6m0s": must be 0s to 5m`}},
@@ -306,6 +315,16 @@ func TestErrorsDoNotShowSecrets(t *testing.T) {
 func TestJWKS(t *testing.T) {
 	p := propsOf(t, tokens("jwtJwks", aJWKS))
 	equal(t, "keys", p.CheckVariables()["JWT_JWKS"], aJWKS)
+}
+
+// The function gets the issuers of the flag unchanged, and may reach the internet for
+// their keys.
+func TestIssuers(t *testing.T) {
+	issuers := `[{"issuer":"https://a.example","audience":["x","y"],"jwksUrl":"https://a.example/keys"}]`
+	p := propsOf(t, map[string]string{"identity": "jwt", "jwtIssuers": issuers})
+	equal(t, "issuers", p.CheckVariables()["JWT_ISSUERS"], issuers)
+	check, _ := p.Egress()
+	equal(t, "internet", check, true)
 }
 
 // docs/deploy.md has every flag.

@@ -5,6 +5,7 @@ package settings
 
 import (
 	"cmp"
+	"strings"
 	"time"
 )
 
@@ -157,6 +158,8 @@ type Identity struct {
 
 // JWT configures which bearer tokens are valid.
 type JWT struct {
+	// Issuers has several issuers as a JSON list, instead of Issuer to JWKS.
+	Issuers string `flag:"jwtIssuers" env:"JWT_ISSUERS"`
 	// Issuer and Audiences are the iss and aud of valid tokens.
 	Issuer    string   `flag:"jwtIssuer" env:"JWT_ISSUER"`
 	Audiences []string `flag:"jwtAudience" env:"JWT_AUDIENCE"`
@@ -167,6 +170,8 @@ type JWT struct {
 	// IdentityClaim and PlanClaim are the claims with the caller's identity and plan.
 	IdentityClaim string `flag:"jwtIdentityClaim" env:"JWT_IDENTITY_CLAIM"`
 	PlanClaim     string `flag:"jwtPlanClaim" env:"JWT_PLAN_CLAIM"`
+	// PlanMap has the plans of the groups that PlanClaim lists, as a JSON object.
+	PlanMap string `flag:"jwtPlanMap" env:"JWT_PLAN_MAP"`
 	// Leeway is the accepted difference between the issuer's clock and ours.
 	Leeway *time.Duration `flag:"jwtLeeway" env:"JWT_LEEWAY"`
 }
@@ -259,7 +264,8 @@ type Observe struct {
 
 // Egress reports which functions need the internet.
 func (p *Props) Egress() (check, admin bool) {
-	return p.Identity.JWT.JWKSURL != "", p.Login.OIDC.Issuer != ""
+	return p.Identity.JWT.JWKSURL != "" || strings.Contains(p.Identity.JWT.Issuers, `"jwksUrl"`),
+		p.Login.OIDC.Issuer != ""
 }
 
 // Name returns the stack's name, which is the prefix of its resources' names.

@@ -91,13 +91,21 @@ const maxJWKS = 2500
 // check validates the variables with the check function's own code. The error names the
 // flags itself.
 func (i *Identity) check(want wants) error {
-	want(i.JWT.JWKSURL == "" || strings.HasPrefix(i.JWT.JWKSURL, "https:"), "jwtJwksUrl", i.JWT.JWKSURL,
-		"must be an https URL")
 	want(len(i.JWT.JWKS) <= maxJWKS, "jwtJwks", "…",
 		"must be at most %d bytes, since a function's environment has 4 KB: use jwtJwksUrl", maxJWKS)
+	want(len(i.JWT.Issuers) <= maxJWKS, "jwtIssuers", "…", "must be at most %d bytes, since a function's "+
+		"environment has 4 KB: use jwksUrl", maxJWKS)
 	set, problems := config.Read[identity.Variables](assignments(variables(*i)))
-	_, err := set.Config()
+	c, err := set.Config()
 	problems.AddError(err)
+	keysFlag := "jwtJwksUrl"
+	if i.JWT.Issuers != "" {
+		keysFlag = "jwtIssuers"
+	}
+	for _, issuer := range c.JWT.Issuers {
+		want(issuer.KeysURL == nil || issuer.KeysURL.Scheme == "https", keysFlag, issuer.KeysURL,
+			"must be an https URL")
+	}
 	if err := problems.Err(); err != nil {
 		return errors.New(strings.NewReplacer(flagsOf(reflect.TypeFor[Identity]())...).Replace(err.Error()))
 	}

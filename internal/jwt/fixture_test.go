@@ -61,6 +61,20 @@ func signers() []signer {
 	return []signer{{"rsa", jose.RS256, rsaKey()}, {"ec", jose.ES256, ecKey()}, {"ed", jose.EdDSA, edKey()}}
 }
 
+// everyAlgorithm has a signer for each algorithm, the name Ed25519 aside: go-jose signs
+// with its older name only.
+var everyAlgorithm = sync.OnceValue(func() []signer {
+	all := []signer{{"ed", jose.EdDSA, edKey()}}
+	for _, a := range rsaAlgorithms {
+		all = append(all, signer{"rsa-" + string(a), a, rsaKey()})
+	}
+	for curve, a := range map[elliptic.Curve]jose.SignatureAlgorithm{elliptic.P256(): jose.ES256,
+		elliptic.P384(): jose.ES384, elliptic.P521(): jose.ES512} {
+		all = append(all, signer{"ec-" + string(a), a, must(ecdsa.GenerateKey(curve, rand.Reader))})
+	}
+	return all
+})
+
 func (s signer) jwk() jose.JSONWebKey {
 	return jose.JSONWebKey{KeyID: s.id, Algorithm: string(s.algorithm), Use: "sig", Key: s.key.Public()}
 }
@@ -140,20 +154,33 @@ func (p *provider) fail() {
 
 func (p *provider) verifier(t testing.TB, c *clock) *Verifier {
 	t.Helper()
-	return newVerifier(t, Config{KeysURL: p.url, Client: p.client, Now: c.now})
+	return newVerifierWith(t, p.withURL(), Config{Client: p.client, Now: c.now})
 }
 
-// newVerifier returns a verifier with the test's issuer and audience. Without keys it has
-// those of all signers.
-func newVerifier(t testing.TB, c Config) *Verifier {
+// withURL is an Issuer whose keys the provider serves.
+func (p *provider) withURL() Issuer { return Issuer{KeysURL: p.url} }
+
+// newVerifier returns a verifier of one issuer; see newVerifierWith.
+func newVerifier(t testing.TB, i Issuer) *Verifier {
 	t.Helper()
-	if c.KeysURL == nil && c.Keys.Len() == 0 {
-		c.Keys = must(ParseKeys(keySetOf(signers()...)))
+	return newVerifierWith(t, i, Config{})
+}
+
+// newVerifierWith returns a verifier with the test's issuer and audience. Without keys it
+// has those of all signers.
+func newVerifierWith(t testing.TB, i Issuer, c Config) *Verifier {
+	t.Helper()
+	if i.KeysURL == nil && i.Keys.Len() == 0 {
+		i.Keys = must(ParseKeys(keySetOf(signers()...)))
 	}
-	c.Issuer, c.Audiences = issuer, []string{"other", audience}
+	if i.Name == "" {
+		i.Name = issuer
+	}
+	i.Audiences = []string{"other", audience}
 	if c.Now == nil {
 		c.Now = newClock().now
 	}
+	c.Issuers = append(c.Issuers, i)
 	v, err := New(c)
 	if err != nil {
 		t.Fatal(err)

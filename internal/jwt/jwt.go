@@ -1,10 +1,12 @@
-// Package jwt verifies bearer tokens: JSON Web Tokens that an issuer signed with RS256,
-// ES256 or EdDSA (Ed25519). The check function imports it. It knows no callers or plans.
+// Package jwt verifies bearer tokens: JSON Web Tokens that one of several issuers signed.
+// The check function imports it. It knows no callers or plans.
 //
-// A token is valid if one of the issuer's keys signed it with that key's algorithm. It
-// must name the issuer and one of the audiences, have an expiry, and be valid now, within
-// the leeway. The unsigned (none) and symmetric (HS…) algorithms are never accepted, nor
-// is a key that the token contains. github.com/go-jose/go-jose verifies the signatures.
+// The token's iss selects the issuer. A token is valid if one of the issuer's keys signed
+// it with that key's algorithm. It must name one of the issuer's audiences, have an
+// expiry, and be valid now, within the leeway. The algorithms are RS, PS and ES with 256,
+// 384 and 512 bits, and EdDSA with Ed25519, under both of its names. The unsigned (none)
+// and symmetric (HS…) algorithms are never accepted, nor is a key that the token contains.
+// github.com/go-jose/go-jose verifies the signatures.
 package jwt
 
 import (
@@ -14,18 +16,25 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
-	josejwt "github.com/go-jose/go-jose/v4/jwt"
+	"github.com/go-jose/go-jose/v4/json" // refuses members that are given twice
 )
 
 // Bounds.
 const (
 	MaxTokenLen = 8192 // bytes; API Gateway takes 10,240 bytes of headers in all
 	MaxLeeway   = 5 * time.Minute
+	MaxIssuers  = 8
+	MaxTenants  = 64
 )
+
+// TenantMark stands in an issuer's name for the id of a tenant, as Microsoft Entra
+// writes it.
+const TenantMark = "{tenantid}"
 
 // The errors of Verify. Their texts, including those of causes, contain no part of the
 // token.
@@ -33,62 +42,88 @@ var (
 	// ErrInvalid means that a token is not valid.
 	ErrInvalid = errors.New("bearer token refused")
 	// ErrExpired is an ErrInvalid: the token is valid except for its expiry.
-	ErrExpired = fmt.Errorf("%w: expired", ErrInvalid)
+	ErrExpired = refused("claim exp is in the past")
 	// ErrNoKeys means that a token cannot be verified, because the issuer's keys were
 	// never read, or were read too long ago. The caller must be denied.
 	ErrNoKeys = errors.New("the token issuer's keys are unknown")
 )
 
-var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA}
+// algorithms are those that keys may have.
+var algorithms = slices.Concat(rsaAlgorithms, ed25519Algorithms,
+	[]jose.SignatureAlgorithm{jose.ES256, jose.ES384, jose.ES512})
 
-// Config determines which tokens are valid. Either KeysURL or Keys is set.
+// Algorithms returns the names of the algorithms that an Issuer may be limited to.
+func Algorithms() []string {
+	names := make([]string, len(algorithms))
+	for i, a := range algorithms {
+		names[i] = string(a)
+	}
+	return names
+}
+
+// Config determines which tokens are valid.
 type Config struct {
-	Issuer string // exactly as in iss
-	// One of Audiences must be in aud. For a token without aud it must be the client_id,
-	// as with API Gateway's own JWT authorizers.
-	Audiences []string
-	KeysURL   *url.URL // URL of the issuer's JSON Web Key Set; see ParseURL
-	Keys      KeySet   // the issuer's keys, for a function that cannot reach the issuer
+	Issuers []Issuer // 1 to MaxIssuers, with names that differ
 
-	IdentityClaim string        // the claim that identifies the caller; empty means sub
-	PlanClaim     string        // the claim that names the plan; empty means none
-	Leeway        time.Duration // allowed difference from the issuer's clock, 0 to MaxLeeway
-
-	Client *http.Client     // reads KeysURL without following redirects; nil means a new client
+	Client *http.Client     // reads key sets without following redirects; nil means a new client
 	Now    func() time.Time // nil means time.Now
 	Log    *slog.Logger     // logs failures to read keys; nil means none
+}
+
+// Issuer determines which tokens of an issuer are valid. Either KeysURL or Keys is set.
+type Issuer struct {
+	Name    string   // exactly as in iss; TenantMark stands for one of Tenants
+	Tenants []string // given if and only if Name has TenantMark
+	// One of Audiences must be in aud. For a token without aud it must be the client_id,
+	// as with API Gateway's own JWT authorizers.
+	Audiences  []string
+	KeysURL    *url.URL // URL of the issuer's JSON Web Key Set; see ParseURL
+	Keys       KeySet   // the issuer's keys, for a function that cannot reach the issuer
+	Algorithms []string // empty means all
+
+	IdentityClaim string // the claim that identifies the caller; empty means sub
+	PlanClaim     string // the claim that names the plan, or groups of Plans; empty means none
+	// Plans maps values of PlanClaim, a text or a list, to plans. The first value with a
+	// plan counts. If it is nil, the claim is a text that names the plan itself.
+	Plans  map[string]string
+	Leeway time.Duration // allowed difference from the issuer's clock, 0 to MaxLeeway
 }
 
 // Claims are the claims of a valid token.
 type Claims struct {
 	Issuer  string
 	Subject string // value of the identity claim; never empty
-	Plan    string // value of the plan claim; empty if there is none
+	Plan    string // plan that the plan claim names; empty if there is none
 }
 
 // Verifier verifies tokens. It is safe for concurrent use.
 type Verifier struct {
-	config Config
-	keys   keys
+	now     func() time.Time
+	issuers map[string]*trustedIssuer // by iss, one for each tenant
+	remotes []*remote
 }
 
-// keys finds the issuer's key for a token.
-type keys interface {
-	find(ctx context.Context, id string, algorithm jose.SignatureAlgorithm) (any, error)
+// trustedIssuer is an Issuer with its keys.
+type trustedIssuer struct {
+	Issuer
+
+	keys interface {
+		verify(ctx context.Context, t token) error
+	}
+}
+
+// token is a token that is not verified yet.
+type token struct {
+	signed    *jose.JSONWebSignature
+	keyID     string
+	algorithm jose.SignatureAlgorithm
+	claims    map[string]any
 }
 
 // New returns a Verifier. It does not read keys yet.
 func New(c Config) (*Verifier, error) {
-	switch {
-	case c.Issuer == "" || len(c.Audiences) == 0:
-		return nil, errors.New("tokens need an issuer and an audience")
-	case (c.KeysURL == nil) == (c.Keys.Len() == 0):
-		return nil, errors.New("tokens need either the URL of keys or keys")
-	case c.Leeway < 0 || c.Leeway > MaxLeeway:
-		return nil, fmt.Errorf("leeway is %s: must be 0 to %s", c.Leeway, MaxLeeway)
-	}
-	if c.IdentityClaim == "" {
-		c.IdentityClaim = "sub"
+	if len(c.Issuers) == 0 || len(c.Issuers) > MaxIssuers {
+		return nil, fmt.Errorf("got %d token issuers: want 1 to %d", len(c.Issuers), MaxIssuers)
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -96,96 +131,119 @@ func New(c Config) (*Verifier, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	v := &Verifier{config: c, keys: c.Keys}
-	if c.KeysURL != nil {
-		v.keys = newRemote(c)
+	v := &Verifier{now: c.Now, issuers: map[string]*trustedIssuer{}}
+	for _, i := range c.Issuers {
+		if err := i.Check(); err != nil {
+			return nil, err
+		}
+		if i.IdentityClaim == "" {
+			i.IdentityClaim = "sub"
+		}
+		one := &trustedIssuer{Issuer: i, keys: i.Keys}
+		if i.KeysURL != nil {
+			r := newRemote(i, c)
+			one.keys, v.remotes = r, append(v.remotes, r)
+		}
+		for _, name := range i.names() {
+			if v.issuers[name] != nil {
+				return nil, fmt.Errorf("token issuer %.100q is given twice", name)
+			}
+			v.issuers[name] = one
+		}
 	}
 	return v, nil
 }
 
+// Check checks the settings of an issuer that do not depend on other issuers.
+func (i *Issuer) Check() error {
+	switch {
+	case i.Name == "" || len(i.Audiences) == 0:
+		return errors.New("tokens need an issuer and an audience")
+	case (i.KeysURL == nil) == (i.Keys.Len() == 0):
+		return errors.New("tokens need either the URL of keys or keys")
+	case i.Leeway < 0 || i.Leeway > MaxLeeway:
+		return fmt.Errorf("leeway is %s: must be 0 to %s", i.Leeway, MaxLeeway)
+	case strings.Contains(i.Name, TenantMark) != (len(i.Tenants) > 0) || len(i.Tenants) > MaxTenants:
+		return fmt.Errorf("tenants: got %d for issuer %.100q: want 1 to %d if it has %s, otherwise none",
+			len(i.Tenants), i.Name, MaxTenants, TenantMark)
+	case slices.Contains(i.Tenants, ""):
+		return errors.New("tenants: one is empty")
+	}
+	for _, name := range i.Algorithms {
+		if !slices.Contains(Algorithms(), name) {
+			return fmt.Errorf("algorithms: %.20q is none of %s", name, strings.Join(Algorithms(), ", "))
+		}
+	}
+	return nil
+}
+
+// names returns the values of iss that the issuer may use.
+func (i *Issuer) names() []string {
+	if len(i.Tenants) == 0 {
+		return []string{i.Name}
+	}
+	var all []string
+	for _, tenant := range i.Tenants {
+		all = append(all, strings.ReplaceAll(i.Name, TenantMark, tenant))
+	}
+	return all
+}
+
 // Verify returns a valid token's claims, otherwise ErrInvalid or ErrNoKeys. It may fetch
 // keys, for at most fetchTimeout.
-func (v *Verifier) Verify(ctx context.Context, token string) (Claims, error) {
-	if len(token) > MaxTokenLen {
-		return Claims{}, refused("longer than %d bytes", MaxTokenLen)
-	}
-	parsed, err := josejwt.ParseSigned(token, algorithms)
-	if err != nil || len(parsed.Headers) != 1 {
-		return Claims{}, refused("not a token signed with RS256, ES256 or EdDSA")
-	}
-	header := parsed.Headers[0]
-	key, err := v.keys.find(ctx, header.KeyID, jose.SignatureAlgorithm(header.Algorithm))
+func (v *Verifier) Verify(ctx context.Context, text string) (Claims, error) {
+	t, err := parse(text)
 	if err != nil {
 		return Claims{}, err
 	}
-	var claims josejwt.Claims
-	var all map[string]any
-	if err := parsed.Claims(key, &claims, &all); err != nil {
-		return Claims{}, refused("bad signature or claims")
+	name, ok := t.claims["iss"].(string)
+	if !ok {
+		return Claims{}, refused("claim iss is missing, or is not text")
 	}
-	if err := v.validate(claims, all); err != nil {
+	i := v.issuers[name]
+	switch {
+	case i == nil:
+		return Claims{}, refused("claim iss names no issuer that is configured, letter by letter")
+	case len(i.Algorithms) > 0 && !slices.Contains(i.Algorithms, string(t.algorithm)):
+		return Claims{}, refused("alg %s is not among the issuer's algorithms", t.algorithm)
+	}
+	if err := i.keys.verify(ctx, t); err != nil {
 		return Claims{}, err
 	}
-	return v.read(claims.Issuer, all)
+	if err := i.validate(t.claims, v.now()); err != nil {
+		return Claims{}, err
+	}
+	return i.read(name, t.claims)
 }
 
-// Warm reads the keys if they come from a URL, so that the first token does not wait for
+// parse reads a token without verifying it.
+func parse(text string) (token, error) {
+	if len(text) > MaxTokenLen {
+		return token{}, refused("longer than %d bytes", MaxTokenLen)
+	}
+	signed, err := jose.ParseSignedCompact(text, algorithms)
+	if _, other := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); other {
+		return token{}, refused("alg is none of %s", strings.Join(Algorithms(), ", "))
+	}
+	if err != nil || len(signed.Signatures) != 1 {
+		return token{}, refused("not a signed JSON Web Token")
+	}
+	header := signed.Signatures[0].Protected
+	t := token{signed: signed, keyID: header.KeyID, algorithm: jose.SignatureAlgorithm(header.Algorithm)}
+	if json.Unmarshal(signed.UnsafePayloadWithoutVerification(), &t.claims) != nil || t.claims == nil {
+		return token{}, refused("claims are not a JSON object, or one is given twice")
+	}
+	return t, nil
+}
+
+// Warm reads the keys that come from URLs, so that the first token does not wait for
 // them.
 func (v *Verifier) Warm(ctx context.Context) {
-	if r, ok := v.keys.(*remote); ok {
+	for _, r := range v.remotes {
 		r.refresh(ctx)
 	}
 }
 
 func refused(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
-}
-
-// maxPlanLen bounds a plan's name, in bytes.
-const maxPlanLen = 400
-
-// validate checks the token's issuer, audience and times.
-func (v *Verifier) validate(c josejwt.Claims, all map[string]any) error {
-	if c.Expiry == nil {
-		return refused("no expiry")
-	}
-	if _, given := all["aud"]; !given {
-		client, _ := all["client_id"].(string)
-		c.Audience = josejwt.Audience{client}
-	}
-	err := c.ValidateWithLeeway(josejwt.Expected{Issuer: v.config.Issuer, AnyAudience: v.config.Audiences,
-		Time: v.config.Now()}, v.config.Leeway)
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, josejwt.ErrInvalidIssuer):
-		return refused("wrong issuer")
-	case errors.Is(err, josejwt.ErrInvalidAudience):
-		return refused("wrong audience")
-	case errors.Is(err, josejwt.ErrExpired):
-		return ErrExpired
-	case errors.Is(err, josejwt.ErrNotValidYet), errors.Is(err, josejwt.ErrIssuedInTheFuture):
-		return refused("not valid yet")
-	}
-	return refused("bad claims")
-}
-
-// read returns the claims that the configuration names. A claim with the wrong type makes
-// the token invalid.
-func (v *Verifier) read(issuer string, all map[string]any) (Claims, error) {
-	c := Claims{Issuer: issuer}
-	c.Subject, _ = all[v.config.IdentityClaim].(string)
-	if c.Subject == "" || !utf8.ValidString(c.Subject) {
-		return Claims{}, refused("identity claim is not a string, or is empty")
-	}
-	value, given := all[v.config.PlanClaim]
-	if v.config.PlanClaim == "" || !given {
-		return c, nil
-	}
-	plan, ok := value.(string)
-	if !ok || plan == "" || len(plan) > maxPlanLen {
-		return Claims{}, refused("plan claim is not a string of 1 to %d bytes", maxPlanLen)
-	}
-	c.Plan = plan
-	return c, nil
 }

@@ -23,7 +23,7 @@ import (
 // URL is fetched once.
 func TestValidTokens(t *testing.T) {
 	remote := newProvider(t, signers()...)
-	for name, v := range map[string]*Verifier{"inline": newVerifier(t, Config{}),
+	for name, v := range map[string]*Verifier{"inline": newVerifier(t, Issuer{}),
 		"remote": remote.verifier(t, newClock())} {
 		for _, s := range signers() {
 			for _, changes := range []map[string]any{
@@ -74,7 +74,7 @@ func TestJWTNone(t *testing.T) {
 		}
 	}
 	tokens["no alg"] = forge(`{"typ":"JWT"}`, validPayload, nil)
-	checkRefused(t, newVerifier(t, Config{}), tokens)
+	checkRefused(t, newVerifier(t, Issuer{}), tokens)
 }
 
 // A signature made with HMAC and a public key as its secret is refused, whatever
@@ -96,7 +96,7 @@ func TestJWTSymmetricSwap(t *testing.T) {
 			tokens[alg+" with "+name] = forge(header, validPayload, mac.Sum(nil))
 		}
 	}
-	checkRefused(t, newVerifier(t, Config{}), tokens)
+	checkRefused(t, newVerifier(t, Issuer{}), tokens)
 }
 
 // A key verifies only tokens of its own algorithm.
@@ -112,7 +112,7 @@ func TestJWTKeyOfAnotherAlgorithm(t *testing.T) {
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS384, jose.RS512, jose.PS256} {
 		tokens[string(alg)] = signer{"rsa", alg, rsaKey()}.token(nil)
 	}
-	checkRefused(t, newVerifier(t, Config{}), tokens)
+	checkRefused(t, newVerifier(t, Issuer{}), tokens)
 }
 
 // A key that the token contains or refers to is never used.
@@ -124,7 +124,7 @@ func TestJWTOwnKey(t *testing.T) {
 		return forge(header, validPayload, must(own.Sign(rand.Reader, sum[:], crypto.SHA256)))
 	}
 	jwk := must(json.Marshal(signer{"rsa", jose.RS256, own}.jwk()))
-	checkRefused(t, newVerifier(t, Config{}), map[string]string{
+	checkRefused(t, newVerifier(t, Issuer{}), map[string]string{
 		"jwk":          sign(`{"alg":"RS256","kid":"rsa","jwk":` + string(jwk) + `}`),
 		"jku":          sign(`{"alg":"RS256","kid":"rsa","jku":"https://evil.example/keys"}`),
 		"x5u":          sign(`{"alg":"RS256","kid":"rsa","x5u":"https://evil.example/cert"}`),
@@ -136,7 +136,7 @@ func TestJWTOwnKey(t *testing.T) {
 
 func TestJWTWrongClaims(t *testing.T) {
 	for _, s := range signers() {
-		checkRefused(t, newVerifier(t, Config{IdentityClaim: "sub", PlanClaim: "plan"}), map[string]string{
+		checkRefused(t, newVerifier(t, Issuer{IdentityClaim: "sub", PlanClaim: "plan"}), map[string]string{
 			"wrong audience":      s.token(map[string]any{"aud": "else"}),
 			"no audience":         s.token(map[string]any{"aud": nil}),
 			"no audience matches": s.token(map[string]any{"aud": []string{"else", "Orders"}}),
@@ -173,7 +173,7 @@ func TestJWTWrongClaims(t *testing.T) {
 func TestJWTMalformed(t *testing.T) {
 	valid := signers()[2].token(nil)
 	parts := strings.Split(valid, ".")
-	checkRefused(t, newVerifier(t, Config{}), map[string]string{
+	checkRefused(t, newVerifier(t, Issuer{}), map[string]string{
 		"empty": "", "dots": "..", "one part": parts[0], "two parts": parts[0] + "." + parts[1],
 		"four parts": valid + ".x", "five parts": valid + ".x.x",
 		"no signature": parts[0] + "." + parts[1] + ".", "no payload": parts[0] + ".." + parts[2],
@@ -192,7 +192,7 @@ func TestJWTMalformed(t *testing.T) {
 // The leeway extends the validity at both ends, exact to a second.
 func TestLeeway(t *testing.T) {
 	s, at := signers()[2], newClock()
-	v := newVerifier(t, Config{Leeway: 30 * time.Second, Now: at.now})
+	v := newVerifierWith(t, Issuer{Leeway: 30 * time.Second}, Config{Now: at.now})
 	token := s.token(map[string]any{"nbf": start.Unix(), "exp": start.Add(time.Minute).Unix(), "iat": nil})
 	for _, c := range []struct {
 		after time.Duration
@@ -210,7 +210,7 @@ func TestLeeway(t *testing.T) {
 // plan claim has no plan.
 func TestConfiguredClaims(t *testing.T) {
 	s := signers()[2]
-	v := newVerifier(t, Config{IdentityClaim: "https://example.com/tenant", PlanClaim: "plan"})
+	v := newVerifier(t, Issuer{IdentityClaim: "https://example.com/tenant", PlanClaim: "plan"})
 	got, err := v.Verify(t.Context(),
 		s.token(map[string]any{"https://example.com/tenant": "t{1}:", "plan": "pro"}))
 	if diff := cmp.Diff(Claims{Issuer: issuer, Subject: "t{1}:", Plan: "pro"},
@@ -224,37 +224,36 @@ func TestConfiguredClaims(t *testing.T) {
 	checkRefused(t, v, map[string]string{"only sub": s.token(nil)})
 }
 
-// A token without a key id is verified with its algorithm's only key. It is refused if
-// there are several.
-func TestTokenWithoutKeyID(t *testing.T) {
-	ed := signers()[2]
-	token := signer{"", ed.algorithm, ed.key}.token(nil)
-	if _, err := newVerifier(t, Config{}).Verify(t.Context(), token); err != nil {
-		t.Errorf("one key: got error %v", err)
-	}
-	second := signer{"ed2", ed.algorithm, ed.key}
-	checkRefused(t, newVerifier(t, Config{Keys: must(ParseKeys(keySetOf(ed, second)))}),
-		map[string]string{"two keys": token})
-}
-
 func TestNewRefuses(t *testing.T) {
 	keys, u := must(ParseKeys(keySetOf(signers()...))), must(ParseURL("https://issuer.example/keys"))
-	valid := Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys}
-	for name, change := range map[string]func(*Config){
-		"no issuer":       func(c *Config) { c.Issuer = "" },
-		"no audience":     func(c *Config) { c.Audiences = nil },
-		"no keys":         func(c *Config) { c.Keys = KeySet{} },
-		"both keys":       func(c *Config) { c.KeysURL = u },
-		"negative leeway": func(c *Config) { c.Leeway = -1 },
-		"long leeway":     func(c *Config) { c.Leeway = MaxLeeway + 1 },
+	valid := Issuer{Name: issuer, Audiences: []string{audience}, Keys: keys}
+	for name, change := range map[string]func(*Issuer){
+		"no issuer":       func(c *Issuer) { c.Name = "" },
+		"no audience":     func(c *Issuer) { c.Audiences = nil },
+		"no keys":         func(c *Issuer) { c.Keys = KeySet{} },
+		"both keys":       func(c *Issuer) { c.KeysURL = u },
+		"negative leeway": func(c *Issuer) { c.Leeway = -1 },
+		"long leeway":     func(c *Issuer) { c.Leeway = MaxLeeway + 1 },
+		"no tenants":      func(c *Issuer) { c.Name = "https://a.example/" + TenantMark },
+		"tenants":         func(c *Issuer) { c.Tenants = []string{"a"} },
+		"empty tenant":    func(c *Issuer) { c.Name, c.Tenants = TenantMark, []string{""} },
+		"tenant twice":    func(c *Issuer) { c.Name, c.Tenants = TenantMark, []string{"a", "a"} },
+		"HS256":           func(c *Issuer) { c.Algorithms = []string{"HS256"} },
+		"none":            func(c *Issuer) { c.Algorithms = []string{"none"} },
 	} {
 		c := valid
 		change(&c)
-		if _, err := New(c); err == nil {
+		if _, err := New(Config{Issuers: []Issuer{c}}); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}
-	if _, err := New(valid); err != nil {
+	for name, issuers := range map[string][]Issuer{"none": nil, "twice": {valid, valid},
+		"many": make([]Issuer, MaxIssuers+1)} {
+		if _, err := New(Config{Issuers: issuers}); err == nil {
+			t.Errorf("issuers: %s: got no error", name)
+		}
+	}
+	if _, err := New(Config{Issuers: []Issuer{valid}}); err != nil {
 		t.Errorf("valid configuration: got error %v", err)
 	}
 }

@@ -84,7 +84,7 @@ func TestFailedFetchKeepsKeys(t *testing.T) {
 	s := signers()[2]
 	p, at := newProvider(t, s), newClock()
 	var log bytes.Buffer
-	v := newVerifier(t, Config{KeysURL: p.url, Client: p.client, Now: at.now,
+	v := newVerifierWith(t, p.withURL(), Config{Client: p.client, Now: at.now,
 		Log: slog.New(slog.NewTextHandler(&log, nil))})
 	token := s.token(map[string]any{"exp": start.Add(100 * freshFor).Unix()})
 	p.checkVerify(t, v, token, nil, 1)
@@ -225,7 +225,8 @@ func TestFetchHasTimeout(t *testing.T) {
 		bounded = ok && time.Until(deadline) <= fetchTimeout
 		return nil, context.DeadlineExceeded
 	})}
-	v := newVerifier(t, Config{KeysURL: must(ParseURL("https://issuer.example/keys")), Client: client})
+	v := newVerifierWith(t, Issuer{KeysURL: must(ParseURL("https://issuer.example/keys"))},
+		Config{Client: client})
 	if _, err := v.Verify(t.Context(), signers()[2].token(nil)); !errors.Is(err, ErrNoKeys) || !bounded {
 		t.Errorf("got error %v, bounded %t, want ErrNoKeys and true", err, bounded)
 	}
@@ -260,7 +261,8 @@ func TestParseKeysSkipsUnsuitableKeys(t *testing.T) {
 		"private":         jose.JSONWebKey{KeyID: "ed", Key: edKey()},
 		"symmetric":       jose.JSONWebKey{KeyID: "ed", Key: []byte("0123456789abcdef0123456789abcdef")},
 		"short RSA":       jose.JSONWebKey{KeyID: "ed", Key: &short.PublicKey},
-		"P-384":           jose.JSONWebKey{KeyID: "ed", Key: &p384.PublicKey},
+		"P-384 as ES256":  jose.JSONWebKey{KeyID: "ed", Algorithm: "ES256", Key: &p384.PublicKey},
+		"secp256k1":       json.RawMessage(`{"kty":"EC","crv":"secp256k1","x":"AAAA","y":"AAAA"}`),
 		"encryption":      encryption,
 		"other algorithm": otherAlgorithm,
 		"not on curve":    json.RawMessage(`{"kty":"EC","crv":"P-256","x":"AAAA","y":"AAAA"}`),

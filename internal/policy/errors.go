@@ -70,6 +70,9 @@ func Invalid(fields []FieldError) error {
 type RefusedError struct {
 	Cause    cause.Cause
 	Verified bool // whether the credential was verified
+	// Reason says to operators which claim, key or setting is the cause. It contains no
+	// part of the credential. It is empty where Cause says enough.
+	Reason string
 }
 
 func (e *RefusedError) Error() string { return e.Unwrap().Error() + ": " + e.Cause.String() }

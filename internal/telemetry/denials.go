@@ -65,6 +65,18 @@ func (d *Denials) Log(ctx context.Context, denial Denial) {
 	d.log.LogAttrs(ctx, slog.LevelInfo, "denied", attrs...)
 }
 
+// LogRefusal writes at most one line for a reason why credentials are refused, as Log
+// does for a caller. Only the level debug shows it. A reason is no part of a credential.
+func (d *Denials) LogRefusal(ctx context.Context, reason string) {
+	if !d.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	if omitted, others, ok := d.admit(reason); ok {
+		d.log.LogAttrs(ctx, slog.LevelDebug, "refused", slog.String("reason", reason),
+			slog.Int64("omitted", omitted), slog.Int64("others_omitted", others))
+	}
+}
+
 // admit reports whether to log the caller's denial, and how many were not logged before.
 func (d *Denials) admit(id string) (omitted, others int64, ok bool) {
 	now := d.now().UnixNano()

@@ -105,7 +105,7 @@ func (p *pending) logDenial(o Outcome, minute int64) {
 	k := denylog.Kind{
 		Minute: minute, Registered: o.Registered, Subject: o.Subject, Cause: d.Cause, Plan: d.Plan,
 		Limit: d.Limit, Rule: d.Rule, Method: d.Method, Path: d.Path, API: d.API, Stage: d.Stage,
-		Group: d.Group,
+		Group: d.Group, Reason: d.Reason,
 	}
 	p.addDenials(k, denylog.Occurrence{
 		At: max(o.Time.UnixMilli(), 0) % (1000 * secondsPerHour), Calls: 1, RetryAfter: d.RetryAfter,
@@ -126,6 +126,9 @@ func (p *pending) addDenials(k denylog.Kind, o denylog.Occurrence) {
 		}
 		i = len(p.denials)
 		p.denialIndex[k] = i
+		if k.Subject == "" && k.Cause.Refuses() {
+			p.anonymous++
+		}
 		p.denials = append(p.denials, pendingDenials{Kind: k})
 	}
 	if d := &p.denials[i]; d.used < denylog.MaxOccurrences {

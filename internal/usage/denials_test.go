@@ -270,7 +270,7 @@ func TestDenialsOfAMinuteAreJoined(t *testing.T) {
 }
 
 // Refused credentials count by cause, in total and for a proven key. Credentials that
-// prove no key take no memory each and cause no flush, and are not in the log.
+// prove no key take no memory each and cause a flush a minute, and are not in the log.
 func TestRefusalsByCause(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		r, reader := recorderAt(noon), NewReader(client)
@@ -285,8 +285,12 @@ func TestRefusalsByCause(t *testing.T) {
 		if n := len(r.pending.entries) + len(r.pending.denials); n != 1 {
 			t.Errorf("got %d entries of callers without a proven key, want 1", n)
 		}
-		if r.Due(noon.Add(time.Hour)) || r.early(noon.Add(time.Hour)) != nil {
-			t.Error("callers without a proven key cause a flush")
+		r.lastBatch = noon.UnixNano()
+		if soon := noon.Add(maxWait - 1); r.Due(soon) || r.early(soon) != nil {
+			t.Error("callers without a proven key cause a flush within a minute")
+		}
+		if !r.Due(noon.Add(maxWait)) {
+			t.Error("refusals of callers without a proven key are not due after a minute")
 		}
 		for range 3 {
 			refuse(id(1), cause.Revoked)
@@ -322,4 +326,33 @@ func TestBadDenialCursors(t *testing.T) {
 			t.Errorf("cursor %s: got no error", cursor)
 		}
 	}
+}
+
+// A refused credential with a reason is in the log, one kind for each reason, and causes
+// no flush before a minute has passed.
+func TestReasonsAreLogged(t *testing.T) {
+	onEveryServer(t, func(t *testing.T, client valkey.Client) {
+		r := recorderAt(noon)
+		r.lastBatch = noon.UnixNano()
+		for range 1000 {
+			for _, reason := range []string{"claim aud is wrong", "no key fits"} {
+				r.Record(Outcome{Time: noon, Denial: &denylog.Denial{Cause: cause.Malformed, Reason: reason}})
+			}
+		}
+		if soon := noon.Add(maxWait - 1); r.Due(soon) || r.early(soon) != nil {
+			t.Error("refusals with a reason cause a flush within a minute")
+		}
+		flush(t, r, client)
+		calls := map[string]int64{}
+		hour := denylog.Query{From: noon, To: noon.Add(time.Hour)}
+		for _, d := range everyPage(t, NewReader(client), hour) {
+			if d.Cause != cause.Malformed || d.Subject != "" {
+				t.Errorf("got %+v", d)
+			}
+			calls[d.Reason] += d.Calls
+		}
+		if calls["claim aud is wrong"] != 1000 || calls["no key fits"] != 1000 || len(calls) != 2 {
+			t.Errorf("got calls %v, want 1000 of each reason", calls)
+		}
+	})
 }

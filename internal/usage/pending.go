@@ -61,8 +61,8 @@ type entry struct {
 type pending struct {
 	index   map[slot]int // of entries
 	entries []entry
-	// Numbers of entries by scope. unregistered are among subjects, anonymous among
-	// refusals.
+	// Numbers of entries by scope. unregistered are among subjects. anonymous are the
+	// refusals, and their kinds of denials, of callers that proved no key.
 	totals, rules, subjects, unregistered, refusals, anonymous int
 
 	denialIndex map[denylog.Kind]int // of denials
@@ -80,7 +80,8 @@ func (p *pending) empty() bool {
 }
 
 // urgent reports whether the pending records are reason for a Batch. Refusals of callers
-// that proved no key wait for other records, so that a flood of them costs no round trip.
+// that proved no key wait for other records, or for maxWait, so that a flood of them costs
+// few round trips.
 func (p *pending) urgent() bool { return len(p.entries)+len(p.denials)+len(p.states) > p.anonymous }
 
 // record counts a call.
@@ -89,7 +90,7 @@ func (p *pending) record(o Outcome) {
 	minute := seconds / secondsPerMinute
 	if o.Denial != nil && o.Denial.Cause.Refuses() {
 		p.countRefusals(o.Registered, o.Subject, minute, kind(o.Denial.Cause-cause.Missing), 1)
-		if o.Registered && validID(o.Subject) {
+		if o.Registered && validID(o.Subject) || o.Denial.Reason != "" {
 			p.logDenial(o, minute)
 		}
 		return

@@ -26,6 +26,8 @@ const (
 	// maxPause is the longest interval while Valkey is unavailable: a dead shard
 	// delays the check that carries the Batch.
 	maxPause = 30 * time.Second
+	// maxWait is how long refusals of callers that proved no key wait for other records.
+	maxWait = time.Minute
 	// maxEarly is how many Batches may be sent early after a pause. With each interval,
 	// one more may.
 	maxEarly = 16
@@ -93,7 +95,11 @@ func (r *Recorder) Due(now time.Time) bool {
 
 func (r *Recorder) due(now time.Time) bool {
 	passed := now.UnixNano() - r.lastBatch
-	return r.pending.urgent() && (passed >= int64(r.pause) || passed < 0)
+	pause := r.pause
+	if !r.pending.urgent() {
+		pause = max(pause, maxWait)
+	}
+	return !r.pending.empty() && (passed >= int64(pause) || passed < 0)
 }
 
 // Batch takes the pending records, or returns nil unless they are due. Of concurrent
@@ -114,7 +120,7 @@ func (r *Recorder) early(now time.Time) *Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	mayLeave := r.pause == r.interval && r.earlyTAT-now.UnixNano() <= (maxEarly-1)*int64(r.interval)
-	if !r.pending.urgent() || !mayLeave && !r.due(now) {
+	if (!r.pending.urgent() || !mayLeave) && !r.due(now) {
 		return nil
 	}
 	return r.take(now)

@@ -33,6 +33,7 @@ type DenialRow struct {
 	Address    string // of the caller; empty if there is none
 	Plan       string
 	Cause      string
+	Reason     string // the claim, key or setting that is the cause; may be empty
 	Limit      Choice // its address filters by the limit
 	Rule       Choice // its address filters by the rule
 	Call       string // method and pattern

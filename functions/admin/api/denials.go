@@ -17,7 +17,7 @@ type Denial struct {
 	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent if Valkey could not verify it"`
 	Plan       string    `json:"plan,omitempty"`
 	Group      string    `json:"group,omitempty" doc:"Group of the key, if a limit or a ban denied the call"`
-	Cause      string    `json:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+	Cause      string    `json:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
 	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, as in the client's response" example:"10 per 10 s"`
 	Rule       string    `json:"rule,omitempty" doc:"Name of the route rule that applied"`
 	Method     string    `json:"method" doc:"HTTP method; other if API Gateway does not know it"`
@@ -27,6 +27,7 @@ type Denial struct {
 	Network    string    `json:"network,omitempty" doc:"The /24 or /48 of the caller's address" example:"192.0.2.0/24"`
 	RetryAfter int64     `json:"retryAfter" doc:"Retry-After in milliseconds; 0 if the response had none"`
 	Request    string    `json:"request,omitempty" doc:"Request id of API Gateway"`
+	Reason     string    `json:"reason,omitempty" doc:"Claim, key or setting that is the cause, of refused tokens and the like" example:"claim aud has none of the configured audiences"`
 	Calls      int64     `json:"calls" doc:"Number of calls that the entry stands for: 1, or more of the same minute"`
 }
 
@@ -57,7 +58,7 @@ type (
 		Group string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
 		Rule  string    `query:"rule" maxLength:"200" doc:"Only denials under this route rule"`
 		Limit string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
-		Cause string    `query:"cause" enum:"revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+		Cause string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
 		From  time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
 		To    time.Time `query:"to" doc:"Default: now"`
 		rest.Paging
@@ -116,6 +117,7 @@ func denialOf(l *denylog.Entry) Denial {
 		Time: l.Time, Subject: l.Subject, Plan: l.Plan, Group: l.Group, Cause: l.Cause.String(),
 		Limit: l.Limit, Rule: l.Rule, Method: l.Method, Path: l.Path, API: l.API, Stage: l.Stage,
 		RetryAfter: l.RetryAfter.Milliseconds(), Request: l.Request, Calls: l.Calls,
+		Reason: l.Reason,
 	}
 	if l.Network.IsValid() {
 		d.Network = l.Network.String()

@@ -64,7 +64,7 @@ func allSources(pepper apikey.Pepper) *identity.Resolver {
 	return must(identity.New(identity.Config{
 		Sources: []identity.Kind{identity.Key, identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64,
 		Pepper: pepper,
-		JWT:    jwt.Config{Issuer: issuer, Audiences: []string{audience}, Keys: keys, IdentityClaim: "sub"},
+		JWT:    jwt.Config{Issuers: []jwt.Issuer{{Name: issuer, Audiences: []string{audience}, Keys: keys}}},
 	}))
 }
 
@@ -385,9 +385,9 @@ func TestTokenWithoutKeysOrPolicy(t *testing.T) {
 	withoutKeys := must(identity.New(identity.Config{
 		Sources: []identity.Kind{identity.JWT, identity.IP}, IPv4Bits: 32, IPv6Bits: 64, Pepper: tb.pepper,
 		JWT: jwt.Config{
-			Issuer: issuer, Audiences: []string{audience},
-			KeysURL: must(jwt.ParseURL("https://issuer.example/keys")),
-			Client:  &http.Client{Transport: noRoute{}},
+			Issuers: []jwt.Issuer{{Name: issuer, Audiences: []string{audience},
+				KeysURL: must(jwt.ParseURL("https://issuer.example/keys"))}},
+			Client: &http.Client{Transport: noRoute{}},
 		},
 	}))
 	for kind := range eventKinds {

@@ -34,12 +34,13 @@ type Authorizer struct {
 	answers    Answers
 	log        *slog.Logger
 
-	// Refused, unless nil, is called for every call without a good credential. Set it
-	// before the first event.
+	// Refused, unless nil, is called for every call without a good credential, and for
+	// every call whose credential cannot be checked now. Set it before the first event.
 	Refused func(ctx context.Context, r Refused)
 }
 
-// Refused is a call without a good credential.
+// Refused is a call without a good credential. Its cause is Unavailable if the credential
+// cannot be checked.
 type Refused struct {
 	Call    enforce.Call // without Subject if the credential could not be read
 	Refusal policy.RefusedError
@@ -107,13 +108,17 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 	switch {
 	case errors.Is(err, identity.ErrUnavailable):
 		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "cause", err)
+		if a.Refused != nil {
+			refusal := policy.RefusedError{Cause: cause.Unavailable, Reason: identity.Reason(err)}
+			a.Refused(ctx, Refused{Call: call, Refusal: refusal})
+		}
 		return unavailable(), call, nil
 	case errors.Is(err, identity.ErrMissing):
 		return verdict{}, call, &policy.RefusedError{Cause: cause.Missing}
 	case errors.Is(err, jwt.ErrExpired):
-		return verdict{}, call, &policy.RefusedError{Cause: cause.Expired}
+		return verdict{}, call, &policy.RefusedError{Cause: cause.Expired, Reason: identity.Reason(err)}
 	case err != nil:
-		return verdict{}, call, &policy.RefusedError{Cause: cause.Malformed}
+		return verdict{}, call, &policy.RefusedError{Cause: cause.Malformed, Reason: identity.Reason(err)}
 	}
 	v, refusal := a.check(ctx, call)
 	return v, call, refusal

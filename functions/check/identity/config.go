@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
@@ -30,10 +29,8 @@ func Default() Config { return Config{Sources: []Kind{Key}, IPv4Bits: 32, IPv6Bi
 
 // Bounds of the variables.
 const (
-	maxTextLen   = 512
-	maxAudiences = 16
-	minIPv4Bits  = 8
-	minIPv6Bits  = 16
+	minIPv4Bits = 8
+	minIPv6Bits = 16
 )
 
 // Variables is the part of the environment that configures identities.
@@ -52,10 +49,16 @@ type Variables struct {
 	// The issuer's keys as a JSON Web Key Set, for functions that cannot reach it;
 	// refused without `jwt`.
 	Keys string `env:"JWT_JWKS"`
+	// [Several issuers](identities.md#several-issuers), as a JSON list; refused without
+	// `jwt` and beside the four variables above.
+	Issuers string `env:"JWT_ISSUERS"`
 	// Claim that identifies the caller; ignored without `jwt`.
 	IdentityClaim string `env:"JWT_IDENTITY_CLAIM" envDefault:"sub"`
 	// Claim that names the caller's plan; ignored without `jwt`.
 	PlanClaim string `env:"JWT_PLAN_CLAIM" unset:"none"`
+	// Plans of the [groups](identities.md#plans-of-groups) that `JWT_PLAN_CLAIM` lists, as
+	// a JSON object `{"GROUP": "PLAN"}`; ignored without `jwt`.
+	PlanMap string `env:"JWT_PLAN_MAP"`
 	// How far the issuer's clock may be off, 0s to 5m; ignored without `jwt`.
 	Leeway string `env:"JWT_LEEWAY" envDefault:"30s"`
 	// Bits of an IPv4 address that share an identity, 8 to 32.
@@ -109,65 +112,4 @@ func parseBits(variable, text string, low, high int) (int, error) {
 		return 0, fmt.Errorf("%s is %.40q: must be a whole number from %d to %d", variable, text, low, high)
 	}
 	return bits, nil
-}
-
-// noTokens refuses variables for tokens when jwt is not a source: an operator who sets an
-// issuer expects its tokens to work.
-func (v Variables) noTokens() error {
-	var errs []error
-	for _, given := range [][2]string{{"JWT_ISSUER", v.Issuer}, {"JWT_AUDIENCE", v.Audience},
-		{"JWT_JWKS_URL", v.KeysURL}, {"JWT_JWKS", v.Keys}} {
-		if given[1] != "" {
-			errs = append(errs, fmt.Errorf(
-				"%s is set, but jwt is not among IDENTITY_SOURCES: add it there, or leave this out",
-				given[0]))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (v Variables) tokens() (jwt.Config, error) {
-	c := jwt.Config{Issuer: v.Issuer, IdentityClaim: v.IdentityClaim, PlanClaim: v.PlanClaim}
-	var errs []error
-	check := func(variable, value string, minLen int) {
-		if len(value) < minLen || len(value) > maxTextLen {
-			errs = append(errs, fmt.Errorf("%s has %d bytes: must have %d to %d", variable, len(value),
-				minLen, maxTextLen))
-		}
-	}
-	check("JWT_ISSUER", v.Issuer, 1)
-	check("JWT_IDENTITY_CLAIM", v.IdentityClaim, 1)
-	check("JWT_PLAN_CLAIM", v.PlanClaim, 0)
-	for audience := range strings.SplitSeq(v.Audience, ",") {
-		check("An audience in JWT_AUDIENCE", strings.TrimSpace(audience), 1)
-		c.Audiences = append(c.Audiences, strings.TrimSpace(audience))
-	}
-	if len(c.Audiences) > maxAudiences {
-		errs = append(errs, fmt.Errorf("JWT_AUDIENCE has %d audiences: must have 1 to %d, separated by "+
-			"commas", len(c.Audiences), maxAudiences))
-	}
-	var err error
-	if c.Leeway, err = time.ParseDuration(v.Leeway); err != nil || c.Leeway < 0 || c.Leeway > jwt.MaxLeeway {
-		errs = append(errs, fmt.Errorf("JWT_LEEWAY is %.40q: must be 0s to %s", v.Leeway, jwt.MaxLeeway))
-	}
-	errs = append(errs, v.keys(&c))
-	return c, errors.Join(errs...)
-}
-
-// keys parses the URL of the issuer's keys, or the keys themselves.
-func (v Variables) keys(c *jwt.Config) (err error) {
-	switch {
-	case (v.KeysURL == "") == (v.Keys == ""):
-		return errors.New("JWT_JWKS_URL and JWT_JWKS: exactly one of them must be set when jwt is among " +
-			"IDENTITY_SOURCES")
-	case v.Keys != "":
-		if c.Keys, err = jwt.ParseKeys([]byte(v.Keys)); err != nil {
-			return fmt.Errorf("JWT_JWKS: %w", err)
-		}
-	default:
-		if c.KeysURL, err = jwt.ParseURL(v.KeysURL); err != nil {
-			return fmt.Errorf("JWT_JWKS_URL %w", err)
-		}
-	}
-	return nil
 }

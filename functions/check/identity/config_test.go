@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/internal/config"
+	"tidegate/internal/jwt"
 )
 
 func read(variables ...string) (Config, error) {
@@ -27,15 +28,16 @@ func TestDefaultsAreKeysAlone(t *testing.T) {
 func TestVariables(t *testing.T) {
 	got, err := read("IDENTITY_SOURCES= jwt , key,ip", "JWT_ISSUER="+issuer, "JWT_AUDIENCE=a, b",
 		"JWT_JWKS_URL=https://issuer.example/keys",
-		"JWT_IDENTITY_CLAIM=client_id", "JWT_PLAN_CLAIM=tier", "JWT_LEEWAY=1m", "IPV4_PREFIX=24",
+		"JWT_IDENTITY_CLAIM=client_id", "JWT_PLAN_CLAIM=tier", `JWT_PLAN_MAP={"gold":"pro"}`, "JWT_LEEWAY=1m", "IPV4_PREFIX=24",
 		"IPV6_PREFIX=56")
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := got.JWT
+	j := got.JWT.Issuers[0]
 	if len(got.Sources) != 3 || got.Sources[0] != JWT || got.Sources[2] != IP || got.IPv4Bits != 24 ||
-		got.IPv6Bits != 56 || j.Issuer != issuer ||
+		got.IPv6Bits != 56 || len(got.JWT.Issuers) != 1 || j.Name != issuer ||
 		strings.Join(j.Audiences, "|") != "a|b" || j.KeysURL.Host != "issuer.example" ||
+		j.Plans["gold"] != "pro" ||
 		j.IdentityClaim != "client_id" || j.PlanClaim != "tier" ||
 		j.Leeway != time.Minute {
 		t.Errorf("%+v", got)
@@ -73,6 +75,12 @@ func TestBadVariables(t *testing.T) {
 		{"JWT_LEEWAY=10", []string{"JWT_LEEWAY", `"10"`, "0s to 5m0s"}},
 		{"JWT_LEEWAY=6m", []string{"JWT_LEEWAY", "0s to 5m0s"}},
 		{"JWT_LEEWAY=-1s", []string{"JWT_LEEWAY", "0s to 5m0s"}},
+		{"JWT_PLAN_MAP=gold=pro", []string{"JWT_PLAN_MAP has 8 bytes", `{"GROUP": "PLAN"}`}},
+		{"JWT_PLAN_MAP=null", []string{"JWT_PLAN_MAP has 4 bytes"}},
+		{`JWT_PLAN_MAP={"gold":"pro"}`, []string{"JWT_PLAN_MAP has 1 groups", "JWT_PLAN_CLAIM"}},
+		{"JWT_ISSUER=https://a.example/{tenantid}", []string{"JWT_ISSUER: tenants: got 0"}},
+		{`JWT_ISSUERS=[{"issuer":"a","audience":"b","jwksUrl":"https://a.example"}]`,
+			[]string{"JWT_ISSUER is set beside JWT_ISSUERS", "JWT_JWKS is set beside", "JWT_AUDIENCE is"}},
 		{"IPV4_PREFIX=33", []string{"IPV4_PREFIX", `"33"`, "from 8 to 32"}},
 		{"IPV4_PREFIX=x", []string{"IPV4_PREFIX", "from 8 to 32"}},
 		{"IPV6_PREFIX=15", []string{"IPV6_PREFIX", "from 16 to 128"}},
@@ -100,5 +108,63 @@ func TestBadVariables(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got %v, want it to name %s", err, name)
 		}
+	}
+}
+
+// issuersOf returns the settings of JWT_ISSUERS.
+func issuersOf(list string, more ...string) ([]jwt.Issuer, error) {
+	got, err := read(append([]string{"IDENTITY_SOURCES=jwt", "JWT_ISSUERS=" + list}, more...)...)
+	return got.JWT.Issuers, err
+}
+
+// Each issuer of a list has its own settings; the single variables are the defaults of
+// claims, plans and leeway.
+func TestIssuers(t *testing.T) {
+	got, err := issuersOf(`[{"issuer": "https://a.example", "audience": "x", "jwks": `+string(keySet())+`,
+		"identityClaim": "email", "planClaim": "roles", "planMap": {"staff": "internal"}, "leeway": "0s",
+		"algorithms": ["RS256"]},
+		{"issuer": "https://login.example/{tenantid}/v2.0", "tenants": ["t1", "t2"], "audience": ["y", "z"],
+		"jwksUrl": "https://login.example/keys"}]`,
+		"JWT_IDENTITY_CLAIM=oid", "JWT_PLAN_CLAIM=groups", `JWT_PLAN_MAP={"gold":"pro"}`, "JWT_LEEWAY=1m")
+	if err != nil || len(got) != 2 {
+		t.Fatalf("got %d issuers, %v", len(got), err)
+	}
+	a, b := got[0], got[1]
+	if a.Keys.Len() == 0 || a.IdentityClaim != "email" || a.PlanClaim != "roles" ||
+		a.Plans["staff"] != "internal" || a.Plans["gold"] != "" || a.Leeway != 0 ||
+		a.Algorithms[0] != "RS256" {
+		t.Errorf("the first issuer is %+v", a)
+	}
+	if len(b.Tenants) != 2 || len(b.Audiences) != 2 || b.KeysURL == nil || b.IdentityClaim != "oid" ||
+		b.PlanClaim != "groups" || b.Plans["gold"] != "pro" || b.Leeway != time.Minute {
+		t.Errorf("the second issuer is %+v", b)
+	}
+}
+
+// The error says which issuer and member of the list is wrong, and quotes no keys.
+func TestBadIssuers(t *testing.T) {
+	const good = `"issuer":"a","audience":"b","jwksUrl":"https://a.example"`
+	for list, want := range map[string]string{
+		"secret":                                  "JWT_ISSUERS has 0 issuers: must be a JSON list of 1 to 8",
+		"[]":                                      "JWT_ISSUERS has 0 issuers",
+		`{` + good + `}`:                          "must be a JSON list",
+		`[{` + good + `}] [1]`:                    "must be a JSON list",
+		`[{"audiences":["secret"]}]`:              `with the unknown member "audiences"`,
+		`[{"leeway":5}]`:                          `with "leeway" of another type`,
+		`[{` + good + `},{"jwks":"secret"}]`:      "JWT_ISSUERS: issuer of issuer 2 has 0 bytes: must have 1",
+		`[{` + good + `,"jwks":{"keys":[]}}]`:     "jwksUrl of issuer 1 and JWT_ISSUERS: jwks of issuer 1: exactly one",
+		`[{` + good + `,"leeway":"1h"}]`:          "JWT_ISSUERS: leeway of issuer 1 is \"1h\": must be 0s to 5m0s",
+		`[{` + good + `,"planMap":{"a":"b"}}]`:    "planMap of issuer 1 has 1 groups",
+		`[{` + good + `,"algorithms":["HS256"]}]`: `algorithms: "HS256" is none of RS256`,
+		`[{` + good + `,"tenants":["t"]}]`:        "tenants: got 1",
+		"[" + strings.Repeat("{},", 8) + "{}]":    "JWT_ISSUERS has 9 issuers",
+	} {
+		_, err := issuersOf(list)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%.60s: got %v, want %q and no secret", list, err, want)
+		}
+	}
+	if _, err := read(`JWT_ISSUERS=[{` + good + `}]`); err == nil {
+		t.Error("issuers were accepted although jwt is no source")
 	}
 }

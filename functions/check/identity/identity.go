@@ -16,6 +16,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
@@ -33,6 +34,16 @@ var (
 	// cannot be read now.
 	ErrUnavailable = errors.New("credential cannot be checked")
 )
+
+// Reason returns what an error of Identify adds to the one that it is: which claim, key
+// or form is the cause.
+func Reason(err error) string {
+	text := err.Error()
+	for _, known := range []error{ErrInvalid, ErrUnavailable, jwt.ErrInvalid, jwt.ErrNoKeys} {
+		text = strings.TrimPrefix(text, known.Error()+": ")
+	}
+	return text
+}
 
 // Kind is a source of identities. The zero value is none.
 type Kind uint8

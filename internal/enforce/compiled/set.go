@@ -214,9 +214,20 @@ func (c *Set) PlanFor(kind policy.Kind, name string) (int, error) {
 	}
 	p, found := c.Plan(name)
 	if !found {
-		return 0, &policy.RefusedError{Cause: cause.Access}
+		return 0, &policy.RefusedError{Cause: cause.Access, Reason: noPlan(kind, name, c.TokenPlan)}
 	}
 	return p.Number, nil
+}
+
+// noPlan says why a caller without a record has no plan.
+func noPlan(kind policy.Kind, name, tokenPlan string) string {
+	switch {
+	case kind == policy.Address:
+		return "the policy has no addressPlan"
+	case name == tokenPlan:
+		return "the token names no plan, and the policy has no tokenPlan"
+	}
+	return "the plan that the token names does not exist"
 }
 
 // Matches lists the route rules that match a call; Index is that in Set.Routes.

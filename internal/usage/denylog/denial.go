@@ -1,13 +1,13 @@
 // Package denylog encodes and reads the denial log: why calls of the last day were
 // denied. Package usage writes the log.
 //
-// The log keeps denied calls, and refused calls of proven keys, for a day: when, who, by
-// which limit and rule, on which pattern of a route, from which /24 or /48, Retry-After
-// and the request's id. Denials that differ only in time, network, Retry-After and
-// request are of one kind. Of each kind and minute the first 3 have an entry each; a 4th
-// entry stands for the rest of the minute and says how many. Read lists entries, newest
-// first, an hour at a time: of one caller from one bucket, of all callers from the 256
-// buckets.
+// The log keeps denied calls, and refused calls of proven keys or with a reason, for a
+// day: when, who, by which limit and rule or for which reason, on which pattern of a
+// route, from which /24 or /48, Retry-After and the request's id. Denials that differ only
+// in time, network, Retry-After and request are of one kind. Of each kind and minute the
+// first 3 have an entry each; a 4th entry stands for the rest of the minute and says how
+// many. Read lists entries, newest first, an hour at a time: of one caller from one
+// bucket, of all callers from the 256 buckets.
 package denylog
 
 import (
@@ -35,6 +35,7 @@ type Denial struct {
 	Network    netip.Prefix // a /24 or a /48 of the caller's address; may be invalid
 	RetryAfter time.Duration
 	Request    string // API Gateway's id of the request
+	Reason     string // the claim, key or setting that is the cause; empty for most
 }
 
 // NetworkOf returns the part of an address that the log keeps: its /24 or /48. It is
@@ -54,7 +55,7 @@ func NetworkOf(a netip.Addr) netip.Prefix {
 //	length, id of the caller; 0 for a caller that Valkey could not verify
 //	1 byte cause
 //	length, text: of plan, limit, rule, method, path, API and stage, in this order,
-//	and of the key's group if it has one
+//	and of the key's group and the reason if there are any
 //
 // The field's value is
 //
@@ -72,6 +73,7 @@ type Kind struct {
 	Cause                                       cause.Cause
 	Plan, Limit, Rule, Method, Path, API, Stage string
 	Group                                       string // of the key
+	Reason                                      string
 }
 
 const (
@@ -90,8 +92,11 @@ func (k *Kind) Field() string {
 	b.WriteString(k.Subject)
 	b.WriteByte(byte(k.Cause))
 	texts := k.texts()
-	if k.Group != "" {
+	if k.Group != "" || k.Reason != "" {
 		texts = append(texts, &k.Group)
+	}
+	if k.Reason != "" {
+		texts = append(texts, &k.Reason)
 	}
 	for _, text := range texts {
 		cut := clip(*text)
@@ -118,9 +123,9 @@ var errLog = errors.New("denylog: malformed entry")
 // ParseKind reads the field of a Kind.
 func ParseKind(field string) (k Kind, err error) {
 	texts := append([]*string{&k.Subject}, k.texts()...)
-	texts = append(texts, &k.Group)
-	for i, text := range texts {
-		if field == "" && text == &k.Group {
+	required := len(texts)
+	for i, text := range append(texts, &k.Group, &k.Reason) {
+		if field == "" && i >= required {
 			break
 		}
 		if i == 1 {

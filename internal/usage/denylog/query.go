@@ -237,7 +237,8 @@ func readHours(ctx context.Context, client valkey.Client, q Query, buckets []key
 
 func newestFirst(a, b Entry) int {
 	return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Subject, b.Subject),
-		cmp.Compare(a.Request, b.Request), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Path, b.Path))
+		cmp.Compare(a.Request, b.Request), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Path, b.Path),
+		cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Calls, b.Calls))
 }
 
 // add adds the denials of a kind that match the query.
@@ -259,7 +260,7 @@ func (h *hourOfLog) add(q Query, field, value string) error {
 			Time: at, Subject: k.Subject, Calls: o.Calls, Denial: Denial{
 				Cause: k.Cause, Plan: k.Plan, Group: k.Group, Limit: k.Limit, Rule: k.Rule, Method: k.Method,
 				Path: k.Path, API: k.API, Stage: k.Stage, Network: o.Network, RetryAfter: o.RetryAfter,
-				Request: o.Request,
+				Request: o.Request, Reason: k.Reason,
 			},
 		})
 	}

@@ -53,7 +53,7 @@ var causeTexts = map[cause.Cause]string{
 	cause.Missing: "No credential", cause.Malformed: "Malformed credential", cause.Unknown: "Unknown key",
 	cause.Revoked: "Revoked key", cause.Expired: "Expired key", cause.OldSecret: "Previous secret",
 	cause.Address: "Refused address", cause.Access: "No access",
-	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Valkey unavailable",
+	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Unavailable",
 }
 
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
@@ -159,6 +159,10 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 	case app.IsID(l.Subject):
 		row.Address = d.Path("/callers/" + l.Subject)
 	}
+	row.Reason = l.Reason
+	if l.Method == "" { // a caller that proved no key: nothing that it sent is logged
+		row.Call, row.API = "–", ""
+	}
 	if l.Limit != "" {
 		row.Limit = link("limit", l.Limit)
 	}
@@ -186,7 +190,7 @@ func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t := page.NewTable("time", "caller", "plan", "group", "cause", "limit", "rule", "method", "path", "api",
-		"stage", "network", "retry after ms", "request", "calls")
+		"stage", "network", "retry after ms", "request", "calls", "reason")
 	for l, err := range d.usage.EveryDenial(r.Context(), f.Query) {
 		if err != nil {
 			d.FailStore(w, r, "export denials", err)
@@ -211,6 +215,7 @@ func denialCells(l *denylog.Entry) []string {
 		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, l.Plan, l.Group, l.Cause.String(),
 		l.Limit, l.Rule, l.Method, l.Path, l.API, l.Stage, network,
 		strconv.FormatInt(l.RetryAfter.Milliseconds(), 10), l.Request, strconv.FormatInt(l.Calls, 10),
+		l.Reason,
 	}
 }
 

@@ -1,0 +1,125 @@
+package jwt
+
+import (
+	"slices"
+	"time"
+	"unicode/utf8"
+)
+
+// maxPlanLen bounds a plan's name, in bytes.
+const maxPlanLen = 400
+
+// validate checks the token's audience and times. It reads no other claims, so their
+// types do not matter.
+func (i *trustedIssuer) validate(claims map[string]any, now time.Time) error {
+	if err := i.validateAudience(claims); err != nil {
+		return err
+	}
+	expiry, given, ok := instant(claims, "exp")
+	switch {
+	case !given:
+		return refused("claim exp is missing: tokens must expire")
+	case !ok:
+		return refused("claim exp is not a number of seconds")
+	case now.Add(-i.Leeway).After(expiry):
+		return ErrExpired
+	}
+	for _, name := range []string{"nbf", "iat"} {
+		at, given, ok := instant(claims, name)
+		switch {
+		case given && !ok:
+			return refused("claim %s is not a number of seconds", name)
+		case given && now.Add(i.Leeway).Before(at):
+			return refused("claim %s is in the future", name)
+		}
+	}
+	return nil
+}
+
+// validateAudience checks aud, a text or a list of texts. Without aud it checks
+// client_id.
+func (i *trustedIssuer) validateAudience(claims map[string]any) error {
+	name, value := "aud", claims["aud"]
+	if _, given := claims[name]; !given {
+		name, value = "client_id", claims["client_id"]
+	}
+	audiences, ok := texts(value)
+	switch {
+	case value == nil:
+		return refused("claim aud is missing, and so is client_id")
+	case !ok || name == "client_id" && len(audiences) != 1:
+		return refused("claim %s is not text", name)
+	}
+	for _, audience := range audiences {
+		if slices.Contains(i.Audiences, audience) {
+			return nil
+		}
+	}
+	return refused("claim %s has none of the configured audiences", name)
+}
+
+// texts returns a text, or a list of texts.
+func texts(value any) (all []string, ok bool) {
+	switch value := value.(type) {
+	case string:
+		return []string{value}, true
+	case []any:
+		for _, one := range value {
+			text, ok := one.(string)
+			if !ok {
+				return nil, false
+			}
+			all = append(all, text)
+		}
+		return all, true
+	}
+	return nil, false
+}
+
+// maxSeconds bounds times to those that time.Unix represents exactly.
+const maxSeconds = 1 << 40
+
+// instant returns a claim that is a number of seconds since 1970. It ignores fractions.
+func instant(claims map[string]any, name string) (at time.Time, given, ok bool) {
+	value, given := claims[name]
+	seconds, ok := value.(float64)
+	if !ok || seconds < -maxSeconds || seconds > maxSeconds {
+		return time.Time{}, given, false
+	}
+	return time.Unix(int64(seconds), 0), true, true
+}
+
+// read returns the claims that the configuration names. A claim with the wrong type makes
+// the token invalid.
+func (i *trustedIssuer) read(name string, claims map[string]any) (Claims, error) {
+	c := Claims{Issuer: name}
+	c.Subject, _ = claims[i.IdentityClaim].(string)
+	if c.Subject == "" || !utf8.ValidString(c.Subject) {
+		return Claims{}, refused("claim %.60q, which identifies the caller, is missing, empty or not text",
+			i.IdentityClaim)
+	}
+	value, given := claims[i.PlanClaim]
+	if i.PlanClaim == "" || !given {
+		return c, nil
+	}
+	if i.Plans != nil {
+		groups, ok := texts(value)
+		if !ok {
+			return Claims{}, refused("claim %.60q, which names the plan, is neither text nor a list of texts",
+				i.PlanClaim)
+		}
+		for _, group := range groups {
+			if c.Plan = i.Plans[group]; c.Plan != "" {
+				break
+			}
+		}
+		return c, nil
+	}
+	plan, ok := value.(string)
+	if !ok || plan == "" || len(plan) > maxPlanLen {
+		return Claims{}, refused("claim %.60q, which names the plan, is not text of 1 to %d bytes: "+
+			"a list needs a map to plans", i.PlanClaim, maxPlanLen)
+	}
+	c.Plan = plan
+	return c, nil
+}
