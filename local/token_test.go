@@ -31,8 +31,8 @@ func signedToken(t *testing.T, good time.Duration) string {
 		t.Fatal(err)
 	}
 	claims, _ := json.Marshal(map[string]any{ // texts and numbers always encode
-		"iss": canaryIssuer, "aud": "orders", "sub": "ada", "client_id": "app", "tier": []string{"all", "gold"},
-		"exp": time.Now().Add(good).Unix(),
+		"iss": canaryIssuer, "aud": "orders", "sub": "ada", "client_id": "app",
+		"tier": []string{"all", "gold"}, "exp": time.Now().Add(good).Unix(),
 	})
 	object, err := signer.Sign(claims)
 	if err != nil {
