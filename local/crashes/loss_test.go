@@ -120,8 +120,8 @@ func startCheck(t *testing.T, url string, callers map[string][]caller) *oneEnvir
 	var check oneEnvironment
 	var err error
 	check.Function, err = lambda.Start(lambda.Config{Name: "check", Binary: build(t, "check"),
-		Warm: 1, NoFreeze: true, Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": url, "KEY_PEPPER": string(pepper),
-			"VALKEY_TIMEOUT": "5s", "CALLER_CACHE": "1h"}})
+		Warm: 1, NoFreeze: true, Timeout: waiting.Timeout, Env: map[string]string{"VALKEY_URL": url,
+			"KEY_PEPPER": string(pepper), "VALKEY_TIMEOUT": "5s", "CALLER_CACHE": "1h"}})
 	if err != nil {
 		t.Fatal(err)
 	}
