@@ -133,6 +133,8 @@ const (
 	Login          = "login"
 	LoginRefused   = "login.refused"
 	JobStart       = "job.start" // of a change of many keys
+	JobStop        = "job.stop"
+	JobResume      = "job.resume" // after a stop
 	JobEnd         = "job.end"
 	JournalRestore = "journal.restore"
 )

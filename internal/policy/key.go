@@ -41,7 +41,8 @@ type Key struct {
 	Created time.Time `json:"created"`
 	Updated time.Time `json:"updated"`
 
-	PlanNumber int `json:"-"` // number of Plan
+	// PlanNumber is the number of Plan, which identifies the plan after it is renamed.
+	PlanNumber int `json:"planNumber,omitempty"`
 }
 
 // Status is the state of a key.

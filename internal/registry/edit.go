@@ -101,8 +101,9 @@ func (s *Store) Adopt(ctx context.Context, kind policy.Kind, id, name string, o 
 	return k, s.put(ctx, policy.Key{}, k, policyset.Secrets{}, audit.KeyAdopt, edit)
 }
 
-// Update changes a key: change gets the current one and may alter Name, Tags, Plan,
-// Status, Override, Expires and Banned. Every check that starts after Update returns
+// Update changes a key: change gets the current one and may alter Name, Tags, Plan or
+// PlanNumber, Status, Override, Expires and Banned. A changed PlanNumber decides, whatever
+// the name Plan. Every check that starts after Update returns
 // obeys; counts stay. version is the one that the edit was based on. If it is no longer
 // current, nothing is written, and Update returns the current key with ErrConflict. If
 // change alters nothing, nothing is written and the key is returned as it is. Bad input
@@ -117,6 +118,9 @@ func (s *Store) Update(ctx context.Context, id string, version int64, action str
 	change(&k.Key)
 	k.ID, k.Kind, k.Env, k.Created, k.Grace = old.ID, old.Kind, old.Env, old.Created, old.Grace
 	k.Foreign = old.Foreign
+	if err := usePlanNumber(&k, old.PlanNumber); err != nil {
+		return policy.Key{}, err
+	}
 	if err := k.Validate(k.set); err != nil {
 		return policy.Key{}, err
 	}
@@ -124,6 +128,19 @@ func (s *Store) Update(ctx context.Context, id string, version int64, action str
 		return old.Key, nil
 	}
 	return s.replace(ctx, old.Key, k, action, edit)
+}
+
+// usePlanNumber gives a key the plan with its number if that number is not before.
+func usePlanNumber(k *storedKey, before int) error {
+	if k.PlanNumber == before {
+		return nil
+	}
+	p, found := k.set.PlanByNumber(k.PlanNumber)
+	if !found && k.PlanNumber > 0 {
+		return invalid("plan", "was deleted since: choose another")
+	}
+	k.Plan = p.Name
+	return nil
 }
 
 // loadVersion reads the key that an edit was based on. If another version is current, it

@@ -177,13 +177,9 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	if err != nil {
 		return nil, err
 	}
-	if reason := app.Irreversible(e); reason != "" {
-		return nil, rest.NewProblem(http.StatusConflict, "Cannot revert this change. "+reason)
-	}
 	r, err := app.ReversalOf(ctx, a.Keys, e)
-	if errors.Is(err, app.ErrGone) {
-		return nil, rest.NewProblem(http.StatusConflict,
-			"Cannot revert this change. The key was deleted since.")
+	if reason, ok := errors.AsType[app.IrreversibleError](err); ok {
+		return nil, rest.NewProblem(http.StatusConflict, "Cannot revert this change. "+string(reason))
 	}
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func TestStoppedBulkJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := keys.StopJob(t.Context(), job.ID); err != nil {
+	if _, err := keys.StopJob(t.Context(), job.ID, byTest.By); err != nil {
 		t.Fatal(err)
 	}
 	again := map[string]any{"do": "revoke", "ids": []string{a.ID}, "reason": "x", "after": job.ID}

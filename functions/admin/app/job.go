@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -20,17 +21,19 @@ const Undo = "undo"
 // after each step, so any request can continue it. The audit records its start, its end,
 // and its id in the entry of every key that it changed.
 type Job struct {
-	ID       string           `json:"id"`
-	Do       string           `json:"do"` // the Do of a KeyChange, or Undo
-	Plan     string           `json:"plan,omitempty"`
-	Override *policy.Override `json:"override,omitempty"`
-	IDs      []string         `json:"ids,omitempty"`
-	Filter   *KeyFilter       `json:"filter,omitempty"` // nil if IDs selects the keys
-	Undoes   string           `json:"undoes,omitempty"` // id of the job that Undo reverts
-	Total    int64            `json:"total"`            // keys the user confirmed; no more are changed
-	By       audit.Actor      `json:"by"`
-	Reason   string           `json:"reason"`
-	Started  time.Time        `json:"started"`
+	ID         string           `json:"id"`
+	Do         string           `json:"do"`             // the Do of a KeyChange, or Undo
+	Plan       string           `json:"plan,omitempty"` // name at the start
+	PlanNumber int              `json:"planNumber,omitempty"`
+	Override   *policy.Override `json:"override,omitempty"`
+	IDs        []string         `json:"ids,omitempty"`
+	Filter     *KeyFilter       `json:"filter,omitempty"`   // nil if IDs selects the keys
+	Undoes     string           `json:"undoes,omitempty"`   // id of the job that Undo reverts
+	Total      int64            `json:"total"`              // keys the user confirmed; no more are changed
+	By         audit.Actor      `json:"by"`                 // who started it
+	Resumer    audit.Actor      `json:"resumedBy,omitzero"` // who continued it after the last stop
+	Reason     string           `json:"reason"`
+	Started    time.Time        `json:"started"`
 
 	Ended    time.Time `json:"ended,omitzero"`
 	Stopped  bool      `json:"stopped,omitempty"` // until somebody continues it
@@ -102,19 +105,32 @@ func JobTitle(do, plan string, keys int64) string {
 }
 
 // change returns what the job does to each key.
-func (j Job) change() KeyChange { return KeyChange{Do: j.Do, Plan: j.Plan, Override: j.Override} }
+func (j Job) change() KeyChange {
+	return KeyChange{Do: j.Do, PlanNumber: j.PlanNumber, Override: j.Override}
+}
+
+// Actor returns who answers for the changes of the next step.
+func (j Job) Actor() audit.Actor { return cmp.Or(j.Resumer, j.By) }
 
 // edit returns what the audit records with each key.
-func (j Job) edit() Edit { return Edit{By: j.By, Reason: j.Reason, Job: j.ID} }
+func (j Job) edit() Edit { return Edit{By: j.Actor(), Reason: j.Reason, Job: j.ID} }
 
 // StartJob records and stores a job for StepJob to run. It uses the change, the selection
-// of keys and Total of j, and sets the rest. It returns a *policy.InvalidError if the
-// store would refuse the change for every key, and ErrRunning if j undoes a job that has
-// a step under way.
+// of keys and Total of j, and sets the rest. The plan is the one that has the name in set,
+// whatever its name becomes. StartJob returns a *policy.InvalidError if the store would
+// refuse the change for every key, and ErrRunning if j undoes a job that has a step under
+// way.
 func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit) (Job, error) {
 	j.ID, j.By, j.Reason, j.Started = rand.Text(), e.By, e.Reason, time.Now().UTC()
 	if err := e.Validate(); err != nil {
 		return Job{}, err
+	}
+	if j.Do == Plan {
+		p, found := set.Plan(j.Plan)
+		if !found {
+			return Job{}, policy.Invalid([]policy.FieldError{{Field: "plan", Message: "no plan has this name"}})
+		}
+		j.PlanNumber = p.Number
 	}
 	if err := r.validateJob(ctx, set, j); err != nil {
 		return Job{}, err
@@ -124,7 +140,7 @@ func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit)
 	if err := r.awaitStep(ctx, j.Undoes); err != nil {
 		return Job{}, err
 	}
-	text, err := r.recordJob(ctx, j, audit.JobStart)
+	text, err := r.recordJob(ctx, j, audit.JobStart, j.By)
 	if err != nil {
 		return Job{}, err
 	}
@@ -158,7 +174,8 @@ func (r *Registry) awaitStep(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
 	}
-	j, err := r.saveStopped(ctx, id, stepTime)
+	same := func(_ context.Context, j Job, _ saveFunc) (Job, error) { return j, nil }
+	j, err := r.withJob(ctx, id, stepTime, same)
 	if errors.Is(err, errStepUnderWay) || err == nil && !j.Over() && !j.Stopped {
 		return ErrRunning
 	}
@@ -166,13 +183,13 @@ func (r *Registry) awaitStep(ctx context.Context, id string) error {
 }
 
 // recordJob appends the job to the audit and returns its stored form.
-func (r *Registry) recordJob(ctx context.Context, j Job, action string) ([]byte, error) {
+func (r *Registry) recordJob(ctx context.Context, j Job, action string, by audit.Actor) ([]byte, error) {
 	text, err := j.marshal()
 	if err != nil {
 		return nil, err
 	}
 	return text, r.store.Audit().Append(ctx, audit.Entry{
-		By: j.By, Action: action, Subject: j.ID, Name: j.Title(), Reason: j.Reason, After: text,
+		By: by, Action: action, Subject: j.ID, Name: j.Title(), Reason: j.Reason, After: text,
 	})
 }
 
@@ -186,28 +203,24 @@ func (j Job) marshal() ([]byte, error) {
 }
 
 // StopJob stops a job until somebody continues it. A step that is under way ends after
-// its chunk. A nil error means that the stop is recorded for every request that continues
-// the job.
-func (r *Registry) StopJob(ctx context.Context, id string) (Job, error) {
+// its chunk. A nil error means that the stop holds for every request that continues the
+// job, and that the audit says who stopped it.
+func (r *Registry) StopJob(ctx context.Context, id string, by audit.Actor) (Job, error) {
 	j, err := r.Job(ctx, id)
-	if err != nil || j.Over() {
+	if err != nil || j.Over() || j.Stopped {
 		return j, err
 	}
 	if err := r.store.StopJob(ctx, id, rand.Text()); err != nil {
 		return j, err
 	}
-	if j, err = r.saveStopped(ctx, id, 0); errors.Is(err, errStepUnderWay) {
-		err = nil // that step saves the stop
+	if j, err = r.Job(ctx, id); err != nil || j.Over() {
+		return j, err
 	}
+	if err := r.store.ListJob(ctx, id, false); err != nil {
+		return j, err
+	}
+	_, err = r.recordJob(ctx, j, audit.JobStop, by)
 	return j, err
-}
-
-// saveStopped saves a stop in the job itself, because earlier releases read no stop mark.
-// It waits up to maxWait for a step under way, then returns errStepUnderWay.
-func (r *Registry) saveStopped(ctx context.Context, id string, maxWait time.Duration) (Job, error) {
-	return r.withJob(ctx, id, maxWait, func(_ context.Context, j Job, _ saveFunc) (Job, error) {
-		return j, nil
-	})
 }
 
 // lostReason is shown as Job.Paused for a job whose state Valkey lost.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -59,7 +60,7 @@ func (j jobs) run(job app.Job) app.Job {
 	j.t.Helper()
 	for range 100 {
 		var err error
-		if job, err = j.StepJob(j.t.Context(), job.ID, false); err != nil {
+		if job, err = j.StepJob(j.t.Context(), job.ID); err != nil {
 			j.t.Fatal(err)
 		}
 		if job.Over() {
@@ -126,7 +127,7 @@ func TestJobAndUndo(t *testing.T) {
 	if entries := j.entries(job); len(entries) != count-2 || entries[0].Reason != "a test" {
 		t.Errorf("got %d entries, the newest %+v, want %d with the reason", len(entries), entries[0], count-2)
 	}
-	since := map[string]string{"k0003": "changed since", "k0004": "deleted since"}
+	since := map[string]string{"k0003": "The key was changed since.", "k0004": "The key was deleted since."}
 	j.keys.UpdateKey("k0003", func(k *policy.Key) { k.Tags = []string{"vip"} })
 	j.keys.Must(j.keys.Delete(t.Context(), j.keys.IDs["k0004"], sitetest.ByTest))
 	j.keys.UpdateKey("k0005", func(k *policy.Key) { k.Plan = "free" }) // another user reverted it
@@ -189,7 +190,7 @@ func TestConcurrentSteps(t *testing.T) {
 	for range 4 {
 		wait.Go(func() {
 			for range 50 {
-				if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || now.Over() {
+				if now, err := j.StepJob(t.Context(), job.ID); err != nil || now.Over() {
 					if err != nil {
 						t.Error(err)
 					}
@@ -218,7 +219,7 @@ func TestInterruptedJob(t *testing.T) {
 	if err != nil || !leased {
 		t.Fatalf("LeaseJob: got %t, %v, want a lease", leased, err)
 	}
-	job, err = j.StepJob(t.Context(), job.ID, false)
+	job, err = j.StepJob(t.Context(), job.ID)
 	if err != nil || job.Over() || j.keys.Key("k0001").Version != 1 {
 		t.Fatalf("during another step: got %+v, %v, want no change", job, err)
 	}
@@ -240,17 +241,68 @@ func TestInterruptedJob(t *testing.T) {
 // A stopped job continues only with resume.
 func TestStoppedJob(t *testing.T) {
 	j := newJobs(t, 3)
-	job, err := j.StopJob(t.Context(), j.start(everyKey(3)).ID)
+	job, err := j.StopJob(t.Context(), j.start(everyKey(3)).ID, sitetest.ByTest.By)
 	if err != nil || !job.Stopped {
 		t.Fatalf("StopJob: got %+v, %v, want a stopped job", job, err)
 	}
-	if job, err = j.StepJob(t.Context(), job.ID, false); err != nil || job.Processed() != 0 {
+	if job, err = j.StepJob(t.Context(), job.ID); err != nil || job.Processed() != 0 {
 		t.Errorf("without resume: got %+v, %v, want no change", job, err)
 	}
-	if job, err = j.StepJob(t.Context(), job.ID, true); err != nil || !job.Over() {
+	if job, err = j.ResumeJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil || !job.Over() {
 		t.Errorf("with resume: got %+v, %v, want an ended job", job, err)
 	}
 	wantCounts(t, "continued", job, 3, 0, 0)
+}
+
+// The audit says who stopped and who continued a job, and the later changes are by the
+// user who continued it.
+func TestJobBelongsToWhoResumed(t *testing.T) {
+	j := newJobs(t, 3)
+	ada, eve := audit.Actor{Kind: "user", Name: "ada"}, audit.Actor{Kind: "user", Name: "eve"}
+	job, err := j.StartJob(t.Context(), j.set(), everyKey(3), app.Edit{By: ada, Reason: "a test"})
+	j.keys.Must(err)
+	if _, err = j.StopJob(t.Context(), job.ID, eve); err != nil {
+		t.Fatal(err)
+	}
+	if job, err = j.ResumeJob(t.Context(), job.ID, eve); err != nil || !job.Over() {
+		t.Fatalf("ResumeJob: got %+v, %v, want an ended job", job, err)
+	}
+	page, err := j.Audit().List(t.Context(), audit.Query{Subject: job.ID, Count: 10})
+	j.keys.Must(err)
+	var got []string
+	for _, e := range page.Entries {
+		got = append(got, e.Action+" "+e.By.Name)
+	}
+	if want := []string{"job.end eve", "job.resume eve", "job.stop eve", "job.start ada"}; !slices.Equal(got, want) {
+		t.Errorf("entries of the job: got %q, want %q", got, want)
+	}
+	for _, e := range j.entries(job) {
+		if e.By != eve {
+			t.Errorf("entry of %s: got by %+v, want eve", e.Name, e.By)
+		}
+	}
+}
+
+// A job moves keys to the plan that it was started with, whatever its name is by now, and
+// leaves them if the plan is gone.
+func TestJobFollowsThePlan(t *testing.T) {
+	j := newJobs(t, 2)
+	job := j.start(everyKey(2))
+	var number int
+	j.keys.Save(func(s *policy.Set) {
+		number = s.Plans[1].Number
+		s.Plans[1].Name = "old pro"
+	})
+	j.keys.Plan("pro", sitetest.Per(1_000_000, time.Minute))
+	wantCounts(t, "after a rename", j.run(job), 2, 0, 0)
+	if k := j.keys.Key("k0001"); k.PlanNumber != number {
+		t.Errorf("got plan %d %s, want %d", k.PlanNumber, k.Plan, number)
+	}
+	job = j.start(app.Job{Do: app.Plan, Plan: "free", Filter: &app.KeyFilter{}, Total: 2})
+	j.keys.Save(func(s *policy.Set) { s.Plans = s.Plans[1:] })
+	if job = j.run(job); job.Failed != 2 || job.Failures[0].Why != "plan was deleted since: choose another" {
+		t.Errorf("after a deletion: got %+v, want both keys named", job)
+	}
 }
 
 // A job changes no more keys than the user confirmed, even if more match.
@@ -273,12 +325,12 @@ func TestJobLostByValkey(t *testing.T) {
 	}
 	forget()
 	for range 2 {
-		now, err := j.StepJob(t.Context(), job.ID, false)
+		now, err := j.StepJob(t.Context(), job.ID)
 		if err != nil || !now.Stopped || now.Paused == "" || len(j.entries(job)) != 0 {
 			t.Fatalf("lost at its start: got %+v, %v, want it stopped", now, err)
 		}
 	}
-	resumed, err := j.StepJob(t.Context(), job.ID, true)
+	resumed, err := j.ResumeJob(t.Context(), job.ID, sitetest.ByTest.By)
 	if err != nil || !resumed.Over() || resumed.Paused != "" {
 		t.Fatalf("continued: got %+v, %v, want an ended job", resumed, err)
 	}
@@ -290,7 +342,7 @@ func TestJobLostByValkey(t *testing.T) {
 	}
 	wantCounts(t, "undo of a lost job", j.undo(again), 5, 0, 0)
 	for _, id := range []string{"", "nobody", "../x", j.keys.IDs["k0001"]} {
-		if _, err := j.StepJob(t.Context(), id, true); !errors.Is(err, policy.ErrNotFound) {
+		if _, err := j.ResumeJob(t.Context(), id, sitetest.ByTest.By); !errors.Is(err, policy.ErrNotFound) {
 			t.Errorf("job %q: got %v, want ErrNotFound", id, err)
 		}
 	}
@@ -323,7 +375,7 @@ func TestJobWithoutJournal(t *testing.T) {
 	j := newJobs(t, count)
 	journal := &unavailable{left: 30}
 	j.keys.Audit().UseJournal(journal)
-	job, err := j.StepJob(t.Context(), j.start(everyKey(count)).ID, false)
+	job, err := j.StepJob(t.Context(), j.start(everyKey(count)).ID)
 	if err != nil || job.Over() || job.Paused == "" {
 		t.Fatalf("without the journal: got %+v, %v, want a paused job", job, err)
 	}

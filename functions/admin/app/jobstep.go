@@ -26,21 +26,28 @@ const (
 var stepEnds = 15 * time.Second
 
 // StepJob runs a job for about stepTime and returns its new state. If another request
-// runs it, StepJob waits up to stepTime and changes nothing. A stopped job continues only
-// if resume is true. StepJob returns policy.ErrNotFound for a job that does not exist.
-func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, error) {
+// runs it, StepJob waits up to stepTime and changes nothing. A stopped job stays as it is.
+// StepJob returns policy.ErrNotFound for a job that does not exist.
+func (r *Registry) StepJob(ctx context.Context, id string) (Job, error) {
+	return r.step(ctx, id, audit.Actor{})
+}
+
+// ResumeJob continues a stopped job, whose changes by answers for from then on. It works
+// as StepJob does.
+func (r *Registry) ResumeJob(ctx context.Context, id string, by audit.Actor) (Job, error) {
+	return r.step(ctx, id, by)
+}
+
+// step runs a job. It continues a stopped job only if there is a resumer.
+func (r *Registry) step(ctx context.Context, id string, resumer audit.Actor) (Job, error) {
 	j, err := r.withJob(ctx, id, stepTime, func(ctx context.Context, j Job, save saveFunc) (Job, error) {
-		if j.Over() || j.Stopped && !resume {
+		if j.Over() || j.Stopped && resumer == (audit.Actor{}) {
 			return j, nil
 		}
 		j.Paused = ""
 		if j.Stopped {
-			j.Stopped, j.Resumed = false, j.stop
-			if err := r.store.ListJob(ctx, id, true); err != nil {
-				return j, err
-			}
 			var err error
-			if j, err = save(j); err != nil || j.Stopped {
+			if j, err = r.resume(ctx, j, resumer, save); err != nil || j.Stopped {
 				return j, err
 			}
 		}
@@ -70,6 +77,19 @@ func (r *Registry) StepJob(ctx context.Context, id string, resume bool) (Job, er
 	return j, err
 }
 
+// resume records who continues a stopped job, and saves that it is not stopped.
+func (r *Registry) resume(ctx context.Context, j Job, by audit.Actor, save saveFunc) (Job, error) {
+	next := j
+	next.Stopped, next.Resumed, next.Resumer = false, j.stop, by
+	if _, err := r.recordJob(ctx, next, audit.JobResume, by); err != nil {
+		return j, err
+	}
+	if err := r.store.ListJob(ctx, j.ID, true); err != nil {
+		return j, err
+	}
+	return save(next)
+}
+
 // runChunk changes the next keys and returns the job's new state, Paused if changes wait
 // for the journal. It returns an error if the keys cannot be listed, a change is refused
 // without the journal, or ctx ends. A retry repeats the chunk; changes are idempotent.
@@ -83,7 +103,7 @@ func (r *Registry) runChunk(ctx context.Context, set *policy.Set, j Job) (Job, e
 	next := ""
 	switch {
 	case j.Do == Undo:
-		tasks, next, err = r.undoTasks(ctx, j)
+		tasks, next, err = r.undoTasks(ctx, set, j)
 	case count > 0:
 		tasks, next, err = r.changeTasks(ctx, set, j, int(count))
 	}
@@ -206,7 +226,7 @@ func pauseReason(err, ctxErr error) string {
 
 // failureReason returns the reason shown for a key that could not be changed.
 func failureReason(err error) string {
-	if reason, ok := errors.AsType[notRevertedError](err); ok {
+	if reason, ok := errors.AsType[IrreversibleError](err); ok {
 		return string(reason)
 	}
 	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok && len(invalid.Fields) > 0 {
@@ -264,7 +284,7 @@ func (r *Registry) withJob(ctx context.Context, id string, maxWait time.Duration
 	save := func(j Job) (Job, error) { return r.saveJob(limited, j, holder, false) }
 	j, err = do(limited, j, save)
 	if err == nil && j.Over() && !wasOver {
-		_, err = r.recordJob(ctx, j, audit.JobEnd)
+		_, err = r.recordJob(ctx, j, audit.JobEnd, j.Actor())
 	}
 	j, saveErr := r.saveJob(ctx, j, holder, true)
 	if err := errors.Join(err, saveErr); err != nil {

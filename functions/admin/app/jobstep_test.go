@@ -15,16 +15,18 @@ import (
 	"tidegate/internal/store/keyspace"
 )
 
-// gate is a journal whose first entry waits until open is closed.
+// gate is a journal whose first entry of another bucket than the job's waits until open is
+// closed.
 type gate struct {
 	audit.Journal
+	job     keyspace.Bucket
 	first   atomic.Bool
 	reached chan struct{}
 	open    chan struct{}
 }
 
-func (g *gate) Ready(context.Context, keyspace.Bucket, []byte) error {
-	if g.first.CompareAndSwap(false, true) {
+func (g *gate) Ready(_ context.Context, b keyspace.Bucket, _ []byte) error {
+	if b != g.job && g.first.CompareAndSwap(false, true) {
 		close(g.reached)
 		<-g.open
 	}
@@ -45,11 +47,17 @@ type stepped struct {
 // lets the step continue, and returns its result.
 func (j jobs) startStep(job app.Job, resume bool) (finish func() stepped) {
 	j.t.Helper()
-	g := &gate{reached: make(chan struct{}), open: make(chan struct{})}
+	g := &gate{job: keyspace.BucketOf(job.ID), reached: make(chan struct{}), open: make(chan struct{})}
 	j.keys.Audit().UseJournal(g)
 	done := make(chan stepped, 1)
 	go func() {
-		now, err := j.StepJob(j.t.Context(), job.ID, resume)
+		run := j.StepJob
+		if resume {
+			run = func(ctx context.Context, id string) (app.Job, error) {
+				return j.ResumeJob(ctx, id, sitetest.ByTest.By)
+			}
+		}
+		now, err := run(j.t.Context(), job.ID)
 		done <- stepped{now, err}
 	}()
 	open := sync.OnceFunc(func() { close(g.open) })
@@ -81,7 +89,7 @@ func TestStopDuringStep(t *testing.T) {
 	j := newJobs(t, count)
 	job := j.start(everyKey(count))
 	finish := j.startStep(job, false)
-	stopped, err := j.StopJob(t.Context(), job.ID)
+	stopped, err := j.StopJob(t.Context(), job.ID, sitetest.ByTest.By)
 	if err != nil || !stopped.Stopped {
 		t.Fatalf("StopJob: got %+v, %v, want a stopped job", stopped, err)
 	}
@@ -95,7 +103,7 @@ func TestStopDuringStep(t *testing.T) {
 		t.Fatalf("the step: got %+v, want it stopped after one chunk", now)
 	}
 	for range 5 {
-		if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped ||
+		if now, err := j.StepJob(t.Context(), job.ID); err != nil || !now.Stopped ||
 			now.Processed() != app.Chunk {
 			t.Fatalf("a repeated request: got %+v, %v, want no change", now, err)
 		}
@@ -103,11 +111,11 @@ func TestStopDuringStep(t *testing.T) {
 	if open, err := j.OpenJobs(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("open jobs: got %+v, %v, want none", open, err)
 	}
-	if job, err = j.StepJob(t.Context(), job.ID, true); err != nil || !job.Over() || job.Stopped {
+	if job, err = j.ResumeJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil || !job.Over() || job.Stopped {
 		t.Errorf("continued: got %+v, %v, want an ended job", job, err)
 	}
 	wantCounts(t, "continued", job, count, 0, 0)
-	if job, err = j.StopJob(t.Context(), job.ID); err != nil || job.Stopped {
+	if job, err = j.StopJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil || job.Stopped {
 		t.Errorf("stopped after its end: got %+v, %v, want an ended job", job, err)
 	}
 }
@@ -120,7 +128,7 @@ func TestStopAfterResume(t *testing.T) {
 	job := j.start(everyKey(count))
 	stop := func() {
 		t.Helper()
-		if now, err := j.StopJob(t.Context(), job.ID); err != nil || !now.Stopped {
+		if now, err := j.StopJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil || !now.Stopped {
 			t.Fatalf("StopJob: got %+v, %v, want a stopped job", now, err)
 		}
 	}
@@ -133,7 +141,7 @@ func TestStopAfterResume(t *testing.T) {
 	if now := finish(); now.err != nil || !now.Stopped || now.Processed() != app.Chunk {
 		t.Fatalf("the step: got %+v, want it stopped after one chunk", now)
 	}
-	now, err := j.StepJob(t.Context(), job.ID, false)
+	now, err := j.StepJob(t.Context(), job.ID)
 	if err != nil || !now.Stopped || now.Processed() != app.Chunk {
 		t.Errorf("after the second stop: got %+v, %v, want no change", now, err)
 	}
@@ -147,16 +155,16 @@ func TestStopAfterLease(t *testing.T) {
 	job := j.start(everyKey(count))
 	finish := j.startStep(job, false)
 	j.keys.Server.FastForward(time.Minute)
-	if now, err := j.StopJob(t.Context(), job.ID); err != nil || !now.Stopped {
+	if now, err := j.StopJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil || !now.Stopped {
 		t.Fatalf("StopJob: got %+v, %v, want a stopped job", now, err)
 	}
 	if late := finish(); !errors.Is(late.err, app.ErrTaken) {
 		t.Errorf("the late step: got %+v, want ErrTaken", late)
 	}
-	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Processed() != 0 {
+	if now, err := j.StepJob(t.Context(), job.ID); err != nil || !now.Stopped || now.Processed() != 0 {
 		t.Fatalf("after the late step: got %+v, %v, want no progress", now, err)
 	}
-	job, err := j.StepJob(t.Context(), job.ID, true)
+	job, err := j.ResumeJob(t.Context(), job.ID, sitetest.ByTest.By)
 	if err != nil || !job.Over() || job.Processed() != count || len(j.entries(job)) != count {
 		t.Fatalf("continued: got %+v, %v, %d entries, want %d", job, err, len(j.entries(job)), count)
 	}
@@ -172,15 +180,15 @@ func TestStopIsRecorded(t *testing.T) {
 		t.Fatalf("LeaseJob: got %t, %v, want a lease", leased, err)
 	}
 	j.keys.Server.SetError("OOM command not allowed when used memory > 'maxmemory'.")
-	if now, err := j.StopJob(t.Context(), job.ID); err == nil {
+	if now, err := j.StopJob(t.Context(), job.ID, sitetest.ByTest.By); err == nil {
 		t.Errorf("Valkey refuses the stop: got %+v, want an error", now)
 	}
 	j.keys.Server.SetError("")
-	if now, err := j.StopJob(t.Context(), job.ID); err != nil || !now.Stopped {
+	if now, err := j.StopJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil || !now.Stopped {
 		t.Fatalf("StopJob: got %+v, %v, want a stopped job", now, err)
 	}
 	j.keys.Server.FastForward(time.Minute)
-	if now, err := j.StepJob(t.Context(), job.ID, false); err != nil || !now.Stopped || now.Processed() != 0 {
+	if now, err := j.StepJob(t.Context(), job.ID); err != nil || !now.Stopped || now.Processed() != 0 {
 		t.Errorf("after the lease: got %+v, %v, want no change", now, err)
 	}
 }
@@ -223,7 +231,7 @@ func TestJobPausesForTheJournal(t *testing.T) {
 		j, count := newJobs(t, c.count), int64(c.count)
 		job := j.start(everyKey(count))
 		j.keys.Audit().UseJournal(&failingOnce{at: 30, err: c.err})
-		now, err := j.StepJob(t.Context(), job.ID, false)
+		now, err := j.StepJob(t.Context(), job.ID)
 		if err != nil || now.Paused != paused || now.Processed() != c.done || now.Done != c.done {
 			t.Errorf("%s: got %+v, %v, want %d done", paused, now, err, c.done)
 		}
@@ -242,7 +250,7 @@ func TestJobEndsUnsafe(t *testing.T) {
 	j := newJobs(t, 60)
 	job := j.start(everyKey(60))
 	j.keys.Audit().UseJournal(&failingOnce{at: 30, err: audit.ErrUnsafe})
-	job, err := j.StepJob(t.Context(), job.ID, false)
+	job, err := j.StepJob(t.Context(), job.ID)
 	if err != nil || !job.Over() || job.Paused == "" {
 		t.Fatalf("got %+v, %v, want an ended job with a reason", job, err)
 	}
@@ -258,11 +266,11 @@ func TestUndoUncountedChanges(t *testing.T) {
 	journal := &unavailable{left: 30}
 	job := j.start(everyKey(count))
 	j.keys.Audit().UseJournal(journal)
-	job, err := j.StepJob(t.Context(), job.ID, false)
+	job, err := j.StepJob(t.Context(), job.ID)
 	if err != nil || job.Processed() != 0 || job.Paused != "the journal is unavailable" {
 		t.Fatalf("got %+v, %v, want a paused job without progress", job, err)
 	}
-	if job, err = j.StopJob(t.Context(), job.ID); err != nil {
+	if job, err = j.StopJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil {
 		t.Fatal(err)
 	}
 	journal.left = 1 << 30
@@ -306,7 +314,7 @@ func TestJobPausesAfterLongStep(t *testing.T) {
 	job := j.start(app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: count})
 	j.keys.Audit().UseJournal(&slow{})
 	restore := app.SetStepEnds(500 * time.Millisecond)
-	now, err := j.StepJob(t.Context(), job.ID, false)
+	now, err := j.StepJob(t.Context(), job.ID)
 	restore()
 	if err != nil || now.Paused != "the step took too long" || now.Processed() != 0 {
 		t.Fatalf("got %+v, %v, want a paused job without progress", now, err)

@@ -30,11 +30,11 @@ const (
 
 // KeyChange is a change of one key.
 type KeyChange struct {
-	Do       string
-	Plan     string            // for Plan
-	Override *policy.Override  // for Override
-	Until    time.Time         // for Ban; in the future
-	Details  func(*policy.Key) // for Details
+	Do         string
+	PlanNumber int               // for Plan
+	Override   *policy.Override  // for Override
+	Until      time.Time         // for Ban; in the future
+	Details    func(*policy.Key) // for Details
 }
 
 // Fits reports whether the change can be made to keys of a status.
@@ -95,7 +95,7 @@ func (c KeyChange) save(
 	}
 	switch c.Do {
 	case Plan:
-		return update(audit.KeyPlan, func(k *policy.Key) { k.Plan = c.Plan })
+		return update(audit.KeyPlan, func(k *policy.Key) { k.PlanNumber = c.PlanNumber })
 	case Override:
 		return store.SetOverride(ctx, id, version, c.Override, e)
 	case EndOverride:
@@ -147,7 +147,7 @@ func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
 func (c KeyChange) applyOnce(ctx context.Context, keys *Registry, k policy.Key,
 	edit Edit) (changed bool, current policy.Key, err error) {
 	switch {
-	case c.Do == Plan && k.Plan == c.Plan, c.Do == EndOverride && k.Override == nil:
+	case c.Do == Plan && k.PlanNumber == c.PlanNumber, c.Do == EndOverride && k.Override == nil:
 		return false, k, nil
 	}
 	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)

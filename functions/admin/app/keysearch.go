@@ -66,7 +66,6 @@ func (f KeyFilter) Computed() bool {
 // matchesRecord reports whether a key's record matches the filter. It ignores a state
 // that is counted.
 func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
-	plan, _ := set.PlanByNumber(f.Plan)
 	name, part := strings.ToLower(k.Name), strings.ToLower(f.Prefix)
 	if f.Anywhere && !strings.Contains(name, part) || !f.Anywhere && !strings.HasPrefix(name, part) {
 		return false
@@ -77,7 +76,7 @@ func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
 			return false
 		}
 	}
-	return (f.Plan == 0 || k.Plan == plan.Name) && (f.Group == "" || k.Group == f.Group) &&
+	return (f.Plan == 0 || k.PlanNumber == f.Plan) && (f.Group == "" || k.Group == f.Group) &&
 		(f.Tag == "" || slices.Contains(k.Tags, f.Tag))
 }
 

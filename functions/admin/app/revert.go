@@ -14,9 +14,20 @@ import (
 	"tidegate/internal/policyset"
 )
 
+// IrreversibleError is the reason why a change is not reverted, as a sentence.
+type IrreversibleError string
+
+// Error implements error.
+func (e IrreversibleError) Error() string { return "app: " + string(e) }
+
+// The reasons that an entry does not have from the start.
+const (
+	errChanged  IrreversibleError = "The key was changed since."
+	errDeleted  IrreversibleError = "The key was deleted since."
+	errPlanGone IrreversibleError = "The plan that the key had was deleted since."
+)
+
 var (
-	// ErrGone means that the key that the entry changed was deleted.
-	ErrGone = errors.New("the key was deleted since")
 	// ErrRunning means that a job must end or be stopped before it can be undone.
 	ErrRunning = errors.New("the job is running: stop it first")
 	// ErrNoUndo means that a job changed nothing that can be reverted.
@@ -55,9 +66,12 @@ type Reversal struct {
 	keys *Registry
 }
 
-// ReversalOf prepares the reversal of an entry that is not Irreversible. It returns
-// ErrGone if the key was deleted.
+// ReversalOf prepares the reversal of an entry. It returns an IrreversibleError for an
+// entry that cannot be reverted, or not any more.
 func ReversalOf(ctx context.Context, keys *Registry, e audit.Entry) (Reversal, error) {
+	if reason := Irreversible(e); reason != "" {
+		return Reversal{}, IrreversibleError(reason)
+	}
 	set, err := keys.Set(ctx)
 	if err != nil {
 		return Reversal{}, err
@@ -90,19 +104,30 @@ func (r Reversal) ofKey(ctx context.Context) (Reversal, error) {
 	}
 	current, err := r.keys.Get(ctx, r.Entry.Subject)
 	if errors.Is(err, policy.ErrNotFound) {
-		return r, ErrGone
+		return r, errDeleted
 	}
 	if err != nil {
 		return r, err
 	}
+	if !hasPlan(r.Set, old) {
+		return r, errPlanGone
+	}
 	r.Version, r.KeyBefore, r.KeyAfter = current.Version, current, current
 	restoreFields(&r.KeyAfter, old)
+	r.KeyAfter.Plan = r.Set.PlanName(old.PlanNumber)
 	return r, nil
 }
 
-// restoreFields sets what an edit can change of a key to its value in old.
+// hasPlan reports whether the plan that a key had still exists, whatever its name.
+func hasPlan(set *policy.Set, old policy.Key) bool {
+	_, found := set.PlanByNumber(old.PlanNumber)
+	return found || old.PlanNumber == 0
+}
+
+// restoreFields sets what an edit can change of a key to its value in old. The plan's
+// number decides, since the plan may have another name by now.
 func restoreFields(k *policy.Key, old policy.Key) {
-	k.Name, k.Tags, k.Plan, k.Status = old.Name, old.Tags, old.Plan, old.Status
+	k.Name, k.Tags, k.PlanNumber, k.Status = old.Name, old.Tags, old.PlanNumber, old.Status
 	k.Override, k.Expires, k.Banned, k.Allow = old.Override, old.Expires, old.Banned, old.Allow
 	k.Group = old.Group
 }
@@ -128,17 +153,6 @@ func (r *Registry) revertKey(
 	restore := func(k *policy.Key) { restoreFields(k, old) }
 	return r.store.Update(ctx, id, version, audit.KeyRevert, edit, restore)
 }
-
-// notRevertedError is the reason why an undo leaves a key as it is.
-type notRevertedError string
-
-const (
-	errChanged notRevertedError = "changed since"
-	errDeleted notRevertedError = "deleted since"
-)
-
-// Error implements error.
-func (e notRevertedError) Error() string { return "app: " + string(e) }
 
 // UndoOf returns a job, not yet started, that reverts the changes of another. It returns
 // ErrRunning, or ErrNoUndo if the audit has no change of the job.
@@ -217,26 +231,29 @@ func (r *Registry) changesOf(ctx context.Context, job string, after string) (aud
 
 // undoTasks returns tasks that revert the next changes of the job that j undoes, and the
 // cursor behind them.
-func (r *Registry) undoTasks(ctx context.Context, j Job) ([]task, string, error) {
+func (r *Registry) undoTasks(ctx context.Context, set *policy.Set, j Job) ([]task, string, error) {
 	page, err := r.changesOf(ctx, j.Undoes, j.After)
 	tasks := make([]task, len(page.Entries))
 	for i, e := range page.Entries {
 		tasks[i] = task{e.Subject, e.Name, func(ctx context.Context) (bool, error) {
-			return r.revertEntry(ctx, e, j.edit())
+			return r.revertEntry(ctx, set, e, j.edit())
 		}}
 	}
 	return tasks, page.Next, err
 }
 
 // revertEntry reverts an entry of a key and reports whether that changed the key. It
-// returns a notRevertedError if the key was changed since.
-func (r *Registry) revertEntry(ctx context.Context, e audit.Entry, edit Edit) (bool, error) {
+// returns an IrreversibleError if the key was changed or its plan deleted since.
+func (r *Registry) revertEntry(ctx context.Context, set *policy.Set, e audit.Entry, edit Edit) (bool, error) {
 	if reason := Irreversible(e); reason != "" {
-		return false, notRevertedError(reason)
+		return false, IrreversibleError(reason)
 	}
 	var old policy.Key
 	if err := json.Unmarshal(e.Before, &old); err != nil {
 		return false, fmt.Errorf("read entry: %w", err)
+	}
+	if !hasPlan(set, old) {
+		return false, errPlanGone
 	}
 	saved, err := r.revertKey(ctx, e.Subject, e.Version, old, edit)
 	switch {
@@ -265,10 +282,11 @@ func isReverted(k, old policy.Key) bool {
 // UndoPreview is the number of keys that an undo would change or leave, of the newest
 // changes of a job.
 type UndoPreview struct {
-	Back    int64 // keys that would be reverted
-	Same    int64 // keys that are already reverted
-	Changed int64 // keys that were changed or deleted since and would stay unchanged
-	Whole   bool  // the counts include all changes of the job
+	Back     int64 // keys that would be reverted
+	Same     int64 // keys that are already reverted
+	Changed  int64 // keys that were changed or deleted since and would stay unchanged
+	Planless int64 // keys whose plan was deleted since and that would stay unchanged
+	Whole    bool  // the counts include all changes of the job
 }
 
 // PreviewUndo previews the undo of a job. It reads the job's changes for up to
@@ -280,7 +298,7 @@ func (r *Registry) PreviewUndo(ctx context.Context, set *policy.Set, j Job) (p U
 			return err
 		}
 		for _, e := range changes {
-			p.add(e, current[e.Subject])
+			p.add(set, e, current[e.Subject])
 		}
 		return nil
 	}
@@ -288,12 +306,15 @@ func (r *Registry) PreviewUndo(ctx context.Context, set *policy.Set, j Job) (p U
 	return p, err
 }
 
-func (p *UndoPreview) add(e audit.Entry, k policy.Key) {
+func (p *UndoPreview) add(set *policy.Set, e audit.Entry, k policy.Key) {
 	var old policy.Key
+	readable := json.Unmarshal(e.Before, &old) == nil
 	switch {
+	case k.ID != "" && k.Version == e.Version && Irreversible(e) == "" && !hasPlan(set, old):
+		p.Planless++
 	case k.ID != "" && k.Version == e.Version && Irreversible(e) == "":
 		p.Back++
-	case k.ID != "" && json.Unmarshal(e.Before, &old) == nil && isReverted(k, old):
+	case k.ID != "" && readable && isReverted(k, old):
 		p.Same++
 	default:
 		p.Changed++

@@ -153,7 +153,7 @@ func TestUndoJobFromAuditLog(t *testing.T) {
 	s.Post(undo[1], fields("reason", "")).Wants(t, http.StatusUnprocessableEntity, "Reason is required.")
 	last, _ := s.RunJob(s.Post(undo[1], fields("reason", "by mistake")))
 	last.Wants(t, http.StatusOK, "1 changed, 0 unchanged", "1 could not be changed:",
-		">bolt</bdi></a>: changed since")
+		">bolt</bdi></a>: The key was changed since.")
 	if a, b := s.Keys.Key("acme").Status, s.Keys.Key("bolt").Status; a != policy.Active ||
 		b != policy.Revoked {
 		t.Errorf("acme is %s and bolt %s, want active and revoked", a, b)

@@ -56,7 +56,7 @@ type Job struct {
 	ID      string       `json:"id"`
 	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,undo"`
 	Undoes  string       `json:"undoes,omitempty" doc:"Id of the job that this job undoes"`
-	By      schema.Actor `json:"by"`
+	By      schema.Actor `json:"by" doc:"Who started the job, or continued it after a stop"`
 	Reason  string       `json:"reason"`
 	Started time.Time    `json:"started"`
 	Ended   *time.Time   `json:"ended,omitempty" doc:"When the job ended; absent until then"`
@@ -74,12 +74,12 @@ type Job struct {
 type LeftKey struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	Why  string `json:"why" example:"changed since"`
+	Why  string `json:"why" example:"The key was changed since."`
 }
 
 func jobOf(j app.Job) Job {
 	out := Job{
-		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.By), Reason: j.Reason, Started: j.Started,
+		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.Actor()), Reason: j.Reason, Started: j.Started,
 		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped,
 		Failed: j.Failed, Left: []LeftKey{}, More: j.More,
 	}
@@ -131,7 +131,7 @@ func (ops operations) changeKeys(ctx context.Context, in *bulkInput) (*bulkOutpu
 		return nil, err
 	}
 	before := job
-	if job, err = ops.keys.StepJob(ctx, job.ID, false); err != nil {
+	if job, err = ops.keys.StepJob(ctx, job.ID); err != nil {
 		return nil, err
 	}
 	if job.Stopped {
@@ -237,8 +237,11 @@ func (ops operations) getJob(ctx context.Context, in *JobPath) (*rest.Body[Job],
 }
 
 func (ops operations) continueJob(ctx context.Context, in *continueInput) (*rest.Body[Job], error) {
-	j, err := ops.keys.StepJob(ctx, in.Job, in.Resume)
-	if err == nil && j.Stopped && !in.Resume {
+	if in.Resume {
+		return answerJob(ops.keys.ResumeJob(ctx, in.Job, app.ActorOf(ctx)))
+	}
+	j, err := ops.keys.StepJob(ctx, in.Job)
+	if err == nil && j.Stopped {
 		return nil, stopped(j)
 	}
 	return answerJob(j, err)
@@ -260,7 +263,7 @@ func (ops operations) undoJob(ctx context.Context, in *undoInput) (*rest.Body[Jo
 		j, err = ops.keys.StartJob(ctx, nil, j, app.NewEdit(ctx, in.Body.Reason))
 	}
 	if err == nil {
-		j, err = ops.keys.StepJob(ctx, j.ID, false)
+		j, err = ops.keys.StepJob(ctx, j.ID)
 	}
 	return answerJob(j, err)
 }

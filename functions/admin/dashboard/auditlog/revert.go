@@ -47,13 +47,9 @@ func (d *Pages) findReversal(w http.ResponseWriter, r *http.Request) (reversal, 
 		})
 		return reversal{}, false
 	}
-	if reason := app.Irreversible(e); reason != "" {
-		d.failIrreversible(w, r, reason)
-		return reversal{}, false
-	}
 	rev, err := d.reversalOf(r.Context(), e)
-	if errors.Is(err, app.ErrGone) {
-		d.failIrreversible(w, r, "The key was deleted since.")
+	if reason, ok := errors.AsType[app.IrreversibleError](err); ok {
+		d.failIrreversible(w, r, string(reason))
 		return reversal{}, false
 	}
 	if err != nil {

@@ -230,7 +230,7 @@ func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f
 // continues longer jobs.
 func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) {
 	if j.Total <= app.Chunk {
-		if _, err := d.Keys.StepJob(r.Context(), j.ID, false); err != nil {
+		if _, err := d.Keys.StepJob(r.Context(), j.ID); err != nil {
 			d.failJob(w, r, err)
 			return
 		}

@@ -53,7 +53,7 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 	path := d.jobPath(j.ID)
 	p := templates.JobPage{
 		Page: d.Page(r, "Job"), Heading: page.Clip(j.Title(), page.MaxName),
-		Reason: page.Clip(j.Reason, policy.MaxReasonLen), By: page.Clip(j.By.Name, page.MaxName),
+		Reason: page.Clip(j.Reason, policy.MaxReasonLen), By: page.Clip(j.Actor().Name, page.MaxName),
 		Started: page.Instant(j.Started), Processed: page.Number(j.Processed()), Of: page.Number(j.Total),
 		Total: strconv.FormatInt(max(j.Total, 1), 10), Progress: strconv.FormatInt(j.Processed(), 10),
 		Done: page.Number(j.Done), Skipped: page.Number(j.Skipped), More: j.More,
@@ -103,7 +103,13 @@ func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) {
 	if !d.ParseForm(w, r) {
 		return
 	}
-	j, err := d.Keys.StepJob(r.Context(), r.PathValue("job"), r.PostForm.Get("resume") != "")
+	var j app.Job
+	var err error
+	if id := r.PathValue("job"); r.PostForm.Get("resume") != "" {
+		j, err = d.Keys.ResumeJob(r.Context(), id, app.ActorOf(r.Context()))
+	} else {
+		j, err = d.Keys.StepJob(r.Context(), id)
+	}
 	if err != nil {
 		d.failJob(w, r, err)
 		return
@@ -112,7 +118,7 @@ func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) {
 }
 
 func (d *Pages) stopJob(w http.ResponseWriter, r *http.Request) {
-	j, err := d.Keys.StopJob(r.Context(), r.PathValue("job"))
+	j, err := d.Keys.StopJob(r.Context(), r.PathValue("job"), app.ActorOf(r.Context()))
 	if err != nil {
 		d.failJob(w, r, err)
 		return
@@ -168,6 +174,9 @@ func undoText(p app.UndoPreview) []string {
 	all := []string{"Restores " + app.KeyCount(p.Back) + "."}
 	if p.Changed > 0 {
 		all = append(all, "Skips "+app.KeyCount(p.Changed)+": changed since.")
+	}
+	if p.Planless > 0 {
+		all = append(all, "Skips "+app.KeyCount(p.Planless)+": their plan was deleted since.")
 	}
 	if p.Same > 0 {
 		all = append(all, "Skips "+app.KeyCount(p.Same)+": already restored.")
