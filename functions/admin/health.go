@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
 )
@@ -120,6 +121,8 @@ func (h *journalHealth) isBehind(ctx context.Context) (behind bool, err error) {
 // restore restores lost changes. left reports that parts remain.
 func (h *journalHealth) restore(ctx context.Context) (left bool, err error) {
 	by := app.Edit{By: audit.Actor{Kind: "system", Name: "restore"}}
+	ctx, cancel := context.WithTimeout(ctx, auth.Long)
+	defer cancel()
 	summary, err := app.RestoreLost(ctx, h.Journal, h.keys, by)
 	h.log.Warn("restore", "buckets", summary.Written, "entries", summary.Lost, "left",
 		summary.Left, "cause", err)

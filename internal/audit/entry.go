@@ -57,6 +57,14 @@ func (e Entry) Opened() Entry {
 	return e
 }
 
+// size returns the bytes of Before and After when they are unpacked.
+func (e Entry) size() int {
+	if e.packed != nil {
+		return e.packed.Before + e.packed.After
+	}
+	return len(e.Before) + len(e.After)
+}
+
 // Creates reports whether the entry has no state before the change.
 func (e Entry) Creates() bool { return len(e.Before) == 0 && (e.packed == nil || e.packed.Before == 0) }
 

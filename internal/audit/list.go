@@ -28,6 +28,9 @@ type Query struct {
 	Count      int    // 1 to 500; 0 means 50
 	KeepPacked bool   // leave Before and After packed, for Entry.Opened
 	Older      bool   // continue with entries that only the journal has
+	// MaxBytes bounds the unpacked states of a page; 0 for no bound. A page has at least
+	// one entry, whatever its size.
+	MaxBytes int
 }
 
 // Page is an answer to a Query.
@@ -79,6 +82,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	r := reader{log: l, buckets: buckets}
 	needle := q.needle()
 	var page Page
+	size := 0 // bytes of the page's states
 	for scanned := 0; scanned < limit; {
 		entries, more, err := r.read(ctx, q, at, each)
 		if errors.Is(err, ErrOlderUnavailable) && len(page.Entries) > 0 {
@@ -91,10 +95,14 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 			limit = maxScanned
 		}
 		for i, found := range entries {
-			at = found.at
 			if e, matches := q.match(found, needle); matches {
+				if size += e.size(); q.MaxBytes > 0 && size > q.MaxBytes && len(page.Entries) > 0 {
+					page.Next = at.String()
+					return page, nil
+				}
 				page.Entries = append(page.Entries, e)
 			}
+			at = found.at
 			if len(page.Entries) == count {
 				if more || i+1 < len(entries) {
 					page.Next = at.String()

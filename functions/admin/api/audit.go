@@ -104,23 +104,27 @@ func (a *api) registerAudit() {
 		Pattern: "GET /audit", ID: "list-audit", Role: auth.Viewer, Summary: "List all changes, newest first",
 	}, a.listAudit)
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /audit/verify", ID: "verify-audit", Role: auth.Viewer,
+		Pattern: "GET /audit/verify", Deadline: auth.Long, ID: "verify-audit", Role: auth.Viewer,
 		Summary: "Verify the hash of every entry and the end of every chain",
 	}, a.verifyAudit)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /audit/{entry}", ID: "get-audit-entry", Role: auth.Viewer, Summary: "Get an entry",
 	}, a.getEntry)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /audit/{entry}/revert", ID: "revert-change", Role: auth.Editor,
+		Pattern: "POST /audit/{entry}/revert", Deadline: auth.Slow, ID: "revert-change", Role: auth.Editor,
 		Summary: "Restore the state before an entry",
 		Details: "Makes a new change, which also undoes later changes of the same key or of the policies. " +
 			"Needs If-Match with the subject's version.",
 	}, a.revert)
 }
 
+// maxStates bounds the states in a page of entries, in bytes. A Lambda function can answer
+// 4.5 MB without compression.
+const maxStates = 3 << 20
+
 func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, error) {
 	q := audit.Query{Subject: in.Subject, Named: in.Name, Action: in.Action, By: in.By, Job: in.Job,
-		Since: in.From, After: in.After, Count: in.Count, Older: true}
+		Since: in.From, After: in.After, Count: in.Count, MaxBytes: maxStates, Older: true}
 	if q.After == "" && !in.To.IsZero() {
 		q.After = audit.Before(in.To)
 	}
@@ -137,7 +141,7 @@ func (a *api) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 }
 
 func (a *api) verifyAudit(ctx context.Context, _ *rest.None) (*verifyOutput, error) {
-	v, err := a.Keys.VerifyAudit(ctx)
+	v, err := a.Keys.Audit().Verify(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -72,13 +72,13 @@ func (a *api) registerPolicy() {
 		Summary: "Get plans, route rules and global limits",
 	}, a.getPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "PUT /policy", ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
+		Pattern: "PUT /policy", Deadline: auth.Slow, ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Summary: "Replace the policies",
 		Details: "Needs If-Match and a reason, except for a dry run. Every plan, rule and setting that is " +
 			"missing from the body is removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
+		Pattern: "POST /policy/sync", Deadline: auth.Slow, ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
 		Summary: "Finish a save that was interrupted",
 	}, func(ctx context.Context, _ *rest.None) (*rest.None, error) { return nil, a.Keys.SyncPolicy(ctx) })
 	rest.Register(group, rest.Operation{
@@ -202,7 +202,7 @@ func (a *api) registerPolicyFile() {
 		Schema: &huma.Schema{Type: huma.TypeString},
 	}, a.exportPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "PUT /policy.yaml", ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
+		Pattern: "PUT /policy.yaml", Deadline: auth.Slow, ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
 		Summary: "Import the policies from YAML",
 		Details: "With dry_run it returns the changes without making them. Otherwise it needs a reason and " +
 			"the version that it is based on: If-Match, or the version in the file. Every plan, rule " +

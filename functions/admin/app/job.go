@@ -135,8 +135,6 @@ func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit)
 	if err := r.validateJob(ctx, set, j); err != nil {
 		return Job{}, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
-	defer cancel()
 	if err := r.awaitStep(ctx, j.Undoes); err != nil {
 		return Job{}, err
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // stepEnds is when a step is interrupted. A step and the wait for its lease together end
-// before the function's time does.
+// before the deadline of their route, auth.Long, so that the job is saved.
 var stepEnds = 15 * time.Second
 
 // StepJob runs a job for about stepTime and returns its new state. If another request
@@ -265,8 +265,6 @@ func (r *Registry) withJob(ctx context.Context, id string, maxWait time.Duration
 	if err != nil {
 		return j, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds+maxWait)
-	defer cancel()
 	holder := rand.Text()
 	leased, err := r.leaseJob(ctx, id, holder, maxWait)
 	if err != nil {

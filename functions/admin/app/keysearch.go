@@ -221,8 +221,6 @@ func (r *Registry) CountMatching(ctx context.Context, set *policy.Set, ids []str
 	case !f.Computed():
 		return r.Count(ctx, *f)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
-	defer cancel()
 	n := int64(0)
 	after := ""
 	for began := time.Now(); time.Since(began) < maxCounting; {

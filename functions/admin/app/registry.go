@@ -106,21 +106,8 @@ func (r *Registry) SavePolicy(
 // SyncPolicy finishes a save that was interrupted.
 func (r *Registry) SyncPolicy(ctx context.Context) error { return r.store.Sync(ctx) }
 
-// verifyTimeout bounds VerifyAudit, which reads all entries.
-const verifyTimeout = 20 * time.Second
-
-// VerifyAudit checks every audit chain. verifyTimeout replaces the deadline of ctx.
-func (r *Registry) VerifyAudit(ctx context.Context) (audit.Verified, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout)
-	defer cancel()
-	return r.Audit().Verify(ctx)
-}
-
-// A request that restores begins no bucket after restoreTime, and ends at restoreEnds.
-const (
-	restoreTime = 8 * time.Second
-	restoreEnds = 20 * time.Second
-)
+// restoreTime is how long a request that restores begins another bucket.
+const restoreTime = 8 * time.Second
 
 // RestoreLost restores from the journal what Valkey lost. If the time of one request is
 // not enough, Summary.Left counts the remaining buckets: call it again. On
@@ -128,8 +115,6 @@ const (
 func RestoreLost(
 	ctx context.Context, j *journal.Journal, keys *Registry, edit Edit,
 ) (journal.Summary, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), restoreEnds)
-	defer cancel()
 	ends := time.Now().Add(restoreTime)
 	due := func() bool { return time.Now().After(ends) }
 	s, err := j.RestoreAll(ctx, keys.store, journal.Options{}, due, nil)

@@ -192,12 +192,9 @@ const (
 )
 
 // eachChange calls do with the changes of a job, a page at a time, the newest first. It
-// begins no page after limit, and reports whether do has got all changes. The context of
-// do ends after stepEnds, later than that of a request.
+// begins no page after limit, and reports whether do has got all changes.
 func (r *Registry) eachChange(ctx context.Context, job string, limit time.Duration,
 	do func(context.Context, []audit.Entry) error) (complete bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepEnds)
-	defer cancel()
 	after := ""
 	for began := time.Now(); time.Since(began) < limit; {
 		page, err := r.changesOf(ctx, job, after)

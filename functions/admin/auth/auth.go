@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 )
 
 // Role is a set of rights. An editor has those of viewers and settlers; a viewer cannot
@@ -16,6 +17,8 @@ type Role uint8
 // The roles.
 const (
 	Nobody  Role = iota
+	Anybody      // of a route that looks up no session; no Actor has it
+	Guest        // of a route for anybody that looks up a session; no Actor has it
 	Owner        // holds an API key, and may see only that key; no Actor has it
 	Settler      // may only settle costs; only machines have it
 	Viewer       // may see everything but secrets
@@ -25,6 +28,10 @@ const (
 // String returns the role's name in configuration and on pages.
 func (r Role) String() string {
 	switch r {
+	case Anybody:
+		return "anybody"
+	case Guest:
+		return "guest"
 	case Owner:
 		return "owner"
 	case Settler:
@@ -80,6 +87,23 @@ func (a Actor) CanSettle() bool { return a.Known() && a.Role == Settler || a.Can
 // CanEdit reports whether the actor may make changes.
 func (a Actor) CanEdit() bool { return a.Known() && a.Role >= Editor }
 
+// Meets reports whether the actor may use the routes of a role. Nobody is refused, and a
+// route for owners checks the key itself.
+func (a Actor) Meets(r Role) bool {
+	switch r {
+	case Anybody, Guest:
+		return true
+	case Settler:
+		return a.CanSettle()
+	case Viewer:
+		return a.CanView()
+	case Editor:
+		return a.CanEdit()
+	case Nobody, Owner:
+	}
+	return false
+}
+
 // String returns the "by" of an audit entry. The name suffices for users with a password,
 // since the configuration has each name once. Others also have their id, since a provider
 // or an editor may use a name twice.
@@ -101,6 +125,14 @@ func From(ctx context.Context) Actor {
 	return a
 }
 
+// Deadlines of routes. A request runs until its deadline even if the client disconnects:
+// Lambda does not tell, and a change that began must end.
+const (
+	Short = 3 * time.Second  // the default: some commands to Valkey, with retries
+	Slow  = 12 * time.Second // an OpenID provider, a file, a save of large policies
+	Long  = 22 * time.Second // a step of a job, a restore; below the function's 25 s
+)
+
 // Route handles one method of one path for actors with a role.
 type Route struct {
 	// Pattern is the method and the path without the base path, as in http.ServeMux. It is
@@ -110,6 +142,7 @@ type Route struct {
 	Handle  http.HandlerFunc
 	// Resumes says that Handle can show the form of a POST again without saving, when the
 	// form's action is page.Resume.
-	Resumes bool
-	MaxBody int64 // bytes of a request's body; 0 means the maximum of a form
+	Resumes  bool
+	MaxBody  int64         // bytes of a request's body; 0 means the maximum of a form
+	Deadline time.Duration // for Handle; 0 means Short
 }

@@ -88,7 +88,7 @@ func (d *dashboard) routes() []auth.Route {
 		{Pattern: "GET /{$}", Role: auth.Viewer, Handle: d.showOverview},
 		{Pattern: "GET /explain", Role: auth.Viewer, Handle: d.showExplain},
 		{Pattern: "GET /overrides", Role: auth.Viewer, Handle: d.redirectOverrides},
-		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost},
+		{Pattern: "POST /journal/restore", Role: auth.Editor, Handle: d.restoreLost, Deadline: auth.Long},
 		{Pattern: "GET /settings", Role: auth.Viewer, Handle: d.showSettings},
 		{Pattern: "POST /settings/tokens", Role: auth.Editor, Handle: d.createToken, Resumes: true},
 		{Pattern: "POST /settings/tokens/{id}/revoke", Role: auth.Editor, Handle: d.revokeToken},
@@ -99,7 +99,7 @@ func (d *dashboard) keyRoutes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /keys", Role: auth.Viewer, Handle: d.showKeys},
 		{Pattern: "POST /search", Role: auth.Viewer, Handle: d.search},
-		{Pattern: "GET /keys.csv", Role: auth.Viewer, Handle: d.exportKeys},
+		{Pattern: "GET /keys.csv", Role: auth.Viewer, Handle: d.exportKeys, Deadline: auth.Slow},
 		{Pattern: "GET /keys/new", Role: auth.Editor, Handle: d.showNewKey},
 		{Pattern: "POST /keys", Role: auth.Editor, Handle: d.createKey, Resumes: true},
 		{Pattern: "GET /keys/{id}", Role: auth.Viewer, Handle: d.showKey},

@@ -16,7 +16,7 @@ func Patterns() []string {
 	var all []string
 	s := newServer(Config{OwnerView: true}, Services{}, false)
 	for _, r := range slices.Concat(s.routes(), s.apiRoutes()) {
-		all = append(all, r.pattern)
+		all = append(all, r.Pattern)
 	}
 	return all
 }

@@ -170,7 +170,7 @@ func (s *server) withKept(p templates.LoginPage, kept string) templates.LoginPag
 // canResume reports whether the route of a request shows its form again.
 func (s *server) canResume(r *http.Request) bool {
 	found, _, _ := s.pages.find(r)
-	return r.Method == http.MethodPost && found.resumes
+	return r.Method == http.MethodPost && found.Resumes
 }
 
 // setOwner sets the cookie that marks the browser's forms as the actor's.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"crypto/rand"
 	"net/http"
 	"runtime/debug"
@@ -19,28 +18,16 @@ import (
 // has eight limits.
 const maxBody = 64 << 10
 
-// storeTimeout is the time of a request's commands to Valkey, including retries.
-const storeTimeout = 3 * time.Second
-
 // middleware returns the handler of every request, outermost first: headers, log,
-// compression, recovery, timeout, refusals, route.
+// compression, recovery, refusals, route.
 func (s *server) middleware() http.Handler {
 	var h http.Handler = http.HandlerFunc(s.dispatch)
 	h = s.refuseCrossSite(h)
 	h = s.withBasePath(h)
-	h = withDeadline(h) // the OpenID provider has a separate timeout
 	h = s.withRecovery(h)
 	h = gzhttp.GzipHandler(h)
 	h = s.withLog(h)
 	return withHeaders(h)
-}
-
-func withDeadline(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), storeTimeout)
-		defer cancel()
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
 }
 
 // withBasePath adds the base path to requests from gateways that remove it.

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/api"
 	"tidegate/functions/admin/app"
@@ -19,36 +21,28 @@ import (
 // owner.
 const OwnerPath = api.Prefix + api.OwnerPath
 
-// route handles a pattern: method and path, as in http.ServeMux, without the base path.
-// Machine tokens are accepted below /api/ only, where errors are JSON.
-type route struct {
-	pattern string
-	need    need
-	handle  http.HandlerFunc
-	resumes bool  // as auth.Route has it
-	maxBody int64 // bytes of a request's body; 0 means the maximum of a form
-}
-
 // routes returns all routes but the API's. See dispatch for requests without a route.
-func (s *server) routes() []route {
-	return slices.Concat(mounted(s.pageRoutes()), []route{
-		{pattern: "GET /healthz", need: open, handle: s.health},
-		{pattern: "GET /healthz/live", need: open, handle: s.alive},
-		{pattern: "GET /static/{file}", need: open, handle: s.static},
-		{pattern: "POST /theme", need: open, handle: s.saveTheme},
-		{pattern: "GET /login", need: guest, handle: s.showLogin},
-		{pattern: "POST /login", need: guest, handle: s.login},
-		{pattern: "GET /login/oidc", need: guest, handle: s.startProviderLogin},
-		{pattern: "GET /login/oidc/callback", need: guest, handle: s.finishProviderLogin},
-		{pattern: "GET /resume", need: viewer, handle: s.showKept},
-		{pattern: "POST /resume", need: viewer, handle: s.resume},
-		{pattern: "POST /logout", need: viewer, handle: s.logout},
-		{pattern: "POST /settings/sessions/end", need: viewer, handle: s.endSessions},
-	})
+// Machine tokens are accepted below /api/ only, where errors are JSON.
+func (s *server) routes() []auth.Route {
+	return append(s.pageRoutes(), []auth.Route{
+		{Pattern: "GET /healthz", Role: auth.Anybody, Handle: s.health},
+		{Pattern: "GET /healthz/live", Role: auth.Anybody, Handle: s.alive},
+		{Pattern: "GET /static/{file}", Role: auth.Anybody, Handle: s.static},
+		{Pattern: "POST /theme", Role: auth.Anybody, Handle: s.saveTheme},
+		{Pattern: "GET /login", Role: auth.Guest, Handle: s.showLogin},
+		{Pattern: "POST /login", Role: auth.Guest, Handle: s.login},
+		{Pattern: "GET /login/oidc", Role: auth.Guest, Handle: s.startProviderLogin, Deadline: auth.Slow},
+		{Pattern: "GET /login/oidc/callback", Role: auth.Guest, Handle: s.finishProviderLogin,
+			Deadline: auth.Slow},
+		{Pattern: "GET /resume", Role: auth.Viewer, Handle: s.showKept},
+		{Pattern: "POST /resume", Role: auth.Viewer, Handle: s.resume},
+		{Pattern: "POST /logout", Role: auth.Viewer, Handle: s.logout},
+		{Pattern: "POST /settings/sessions/end", Role: auth.Viewer, Handle: s.endSessions},
+	}...)
 }
 
 // apiRoutes returns the routes of the API.
-func (s *server) apiRoutes() []route {
+func (s *server) apiRoutes() []auth.Route {
 	services := api.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
 		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal,
@@ -56,17 +50,7 @@ func (s *server) apiRoutes() []route {
 	if s.OwnerView {
 		services.Owners = &app.Owners{Keys: s.Keys, Usage: s.Usage, Throttle: s.Owners}
 	}
-	return mounted(api.Routes(s.BasePath, services))
-}
-
-// mounted converts routes of the pages or the API to those of the server.
-func mounted(all []auth.Route) []route {
-	var routes []route
-	for _, r := range all {
-		routes = append(routes, route{pattern: r.Pattern, need: needOf(r.Role), handle: r.Handle,
-			maxBody: r.MaxBody, resumes: r.Resumes})
-	}
-	return routes
+	return api.Routes(s.BasePath, services)
 }
 
 func (s *server) pageRoutes() []auth.Route {
@@ -81,59 +65,14 @@ func (s *server) pageRoutes() []auth.Route {
 	return dashboard.Routes(s.Renderer, services)
 }
 
-// need is what a route requires of a request. A route with the zero value stops the
-// start.
-type need int
-
-const (
-	undecided need = iota
-	open           // anybody; no session is looked up
-	guest          // anybody; a session is looked up
-	owner          // holders of an API key, which the route checks; no session is looked up
-	viewer         // actors that may view
-	editor         // actors that may make changes
-	settler        // actors that may settle costs
-)
-
-// metBy reports whether an actor meets the need.
-func (n need) metBy(a auth.Actor) bool {
-	switch n {
-	case open, guest:
-		return true
-	case viewer:
-		return a.CanView()
-	case editor:
-		return a.CanEdit()
-	case settler:
-		return a.CanSettle()
-	case undecided, owner:
-	}
-	return false
-}
-
-func needOf(r auth.Role) need {
-	switch r {
-	case auth.Owner:
-		return owner
-	case auth.Settler:
-		return settler
-	case auth.Viewer:
-		return viewer
-	case auth.Editor:
-		return editor
-	case auth.Nobody:
-	}
-	return undecided
-}
-
 // router finds the route of a request.
 type router struct {
 	mux   *http.ServeMux
-	known map[string]route // by the patterns registered with the mux
+	known map[string]auth.Route // by the patterns registered with the mux
 }
 
 // find returns the route of a request and whether there is one, and the handler of mux.
-func (r *router) find(q *http.Request) (found route, known bool, handler http.Handler) {
+func (r *router) find(q *http.Request) (found auth.Route, known bool, handler http.Handler) {
 	handler, pattern := r.mux.Handler(q)
 	found, known = r.known[pattern]
 	return found, known, handler
@@ -147,24 +86,35 @@ func (s *server) routerOf(r *http.Request) (*router, error) {
 	return s.pages, nil
 }
 
-// newRouter registers routes.
-func (s *server) newRouter(routes []route) (*router, error) {
-	made := &router{http.NewServeMux(), map[string]route{}}
+// newRouter registers routes. A route without a role stops the start.
+func (s *server) newRouter(routes []auth.Route) (*router, error) {
+	made := &router{http.NewServeMux(), map[string]auth.Route{}}
 	for _, r := range routes {
-		if r.need <= undecided || r.need > settler {
-			return nil, fmt.Errorf("route %s does not state its need", r.pattern)
+		if r.Role <= auth.Nobody || r.Role > auth.Editor {
+			return nil, fmt.Errorf("route %s has no role", r.Pattern)
 		}
-		method, path, _ := strings.Cut(r.pattern, " ")
-		pattern := method + " " + s.Path(path)
-		made.mux.HandleFunc(pattern, r.handle)
-		made.known[pattern] = r
+		method, path, _ := strings.Cut(r.Pattern, " ")
+		r.Pattern = method + " " + s.Path(path)
+		r.Deadline = cmp.Or(r.Deadline, auth.Short)
+		made.mux.HandleFunc(r.Pattern, withDeadline(r.Deadline, r.Handle))
+		made.known[r.Pattern] = r
 	}
 	return made, nil
 }
 
-// dispatch finds a request's route and checks its need. A request without a route needs a
+// withDeadline ends the context of a request after a time.
+func withDeadline(d time.Duration, handle http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), d)
+		defer cancel()
+		handle(w, r.WithContext(ctx))
+	}
+}
+
+// dispatch finds a request's route and checks its role. A request without a route needs a
 // viewer, so that others cannot find out which routes exist.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
+	r = r.WithContext(context.WithoutCancel(r.Context())) // see auth.Route
 	router, err := s.routerOf(r)
 	if err != nil {
 		s.Log.Error("describe the API", "cause", err)
@@ -172,12 +122,12 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	found, known, handler := router.find(r)
-	need := found.need
+	role := found.Role
 	if !known {
-		need = viewer
+		role = auth.Viewer
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, max(found.maxBody, maxBody))
-	if need == open {
+	r.Body = http.MaxBytesReader(w, r.Body, max(found.MaxBody, maxBody))
+	if role == auth.Anybody {
 		router.mux.ServeHTTP(w, r)
 		return
 	}
@@ -185,15 +135,15 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		s.Fail(w, r, page.Problem{Status: http.StatusServiceUnavailable})
 		return
 	}
-	if need == owner {
+	if role == auth.Owner {
 		router.mux.ServeHTTP(w, r)
 		return
 	}
 	s.withActor(w, r, func(w http.ResponseWriter, r *http.Request) {
 		switch actor := auth.From(r.Context()); {
-		case need.metBy(actor) && known:
+		case actor.Meets(role) && known:
 			router.mux.ServeHTTP(w, r)
-		case need.metBy(actor):
+		case actor.Meets(role):
 			s.failUnrouted(w, r, handler)
 		case !actor.Known():
 			s.askLogin(w, r)
@@ -252,7 +202,9 @@ func (s *server) hasBearer(r *http.Request) bool {
 // unknown.
 func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.HandlerFunc) {
 	r.Header.Del("Cookie")
-	found, err := s.Tokens.Authenticate(r.Context(), bearerText(r))
+	ctx, cancel := context.WithTimeout(r.Context(), auth.Short)
+	defer cancel()
+	found, err := s.Tokens.Authenticate(ctx, bearerText(r))
 	switch {
 	case errors.Is(err, token.ErrUnknown):
 		handle(w, r)

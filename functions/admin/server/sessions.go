@@ -76,11 +76,14 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 	if r.Method == http.MethodGet && page.IsRefresh(r) {
 		ctx = session.Unattended(ctx)
 	}
-	ctx, err := s.Session.Load(ctx, token)
+	loading, cancel := context.WithTimeout(ctx, auth.Short)
+	defer cancel()
+	ctx, err := s.Session.Load(loading, token)
 	if err != nil {
 		s.FailStore(w, r, "load session", err)
 		return
 	}
+	ctx = context.WithoutCancel(ctx) // the route has a deadline of its own
 	held := &bufferedResponse{header: w.Header()}
 	handle(held, r.WithContext(ctx))
 	if err := s.saveSession(ctx, w); err != nil {
@@ -90,10 +93,8 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 	held.send(w)
 }
 
-// saveSession has a separate timeout: a restore or a step of a bulk change may have used
-// up that of the request.
 func (s *server) saveSession(ctx context.Context, w http.ResponseWriter) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, auth.Short)
 	defer cancel()
 	switch s.Session.Status(ctx) {
 	case scs.Modified:

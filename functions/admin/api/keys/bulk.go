@@ -102,7 +102,7 @@ type BulkFilter struct {
 
 func (ops operations) registerBulk(group rest.Group) {
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk", ID: "change-keys", Role: auth.Editor,
+		Pattern: "POST /bulk", Deadline: auth.Long, ID: "change-keys", Role: auth.Editor,
 		Summary: "Start a bulk change of keys",
 		Details: "Starts a job and works on it for about 3 seconds. The response says how to continue. A " +
 			"repeated request changes no key twice.",
@@ -112,13 +112,13 @@ func (ops operations) registerBulk(group rest.Group) {
 		Summary: "Get the progress of a bulk job",
 	}, ops.getJob)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk/{job}", ID: "continue-job", Role: auth.Editor,
+		Pattern: "POST /bulk/{job}", Deadline: auth.Long, ID: "continue-job", Role: auth.Editor,
 		Summary: "Continue a job for about 3 seconds",
 		Details: "Repeat until the response has ended. While another request works on the job, it returns " +
 			"the progress. A job that was stopped, or whose progress Valkey lost, gets 409 and needs resume.",
 	}, ops.continueJob)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk/{job}/undo", ID: "undo-job", Role: auth.Editor,
+		Pattern: "POST /bulk/{job}/undo", Deadline: auth.Long, ID: "undo-job", Role: auth.Editor,
 		Summary: "Undo a job",
 		Details: "Starts another job, which restores every key that was not changed since. Continue it " +
 			"like any job.",

@@ -5,6 +5,7 @@ package keys
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -229,7 +230,7 @@ type (
 	keysOutput struct {
 		Body struct {
 			Items []KeyNow `json:"items"`
-			Next  string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. With a state or a tag, other pages can be short too"`
+			Next  string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
 		}
 	}
 )
@@ -262,14 +263,35 @@ func (ops operations) listKeys(ctx context.Context, in *keysInput) (*keysOutput,
 	if in.Order == "name" {
 		order = app.ByName
 	}
-	found, err := app.FindOrdered(ctx, ops.keys, set, f, order, in.After, in.Count)
-	if err != nil {
-		return nil, cursorProblem(err)
+	for count := in.Count; ; count /= 2 {
+		found, err := app.FindOrdered(ctx, ops.keys, set, f, order, in.After, count)
+		if err != nil {
+			return nil, cursorProblem(err)
+		}
+		items, err := ops.keysNow(ctx, found.Subjects)
+		if err != nil {
+			return nil, err
+		}
+		if count > 1 && tooLarge(items) {
+			continue
+		}
+		out := &keysOutput{}
+		out.Body.Items, out.Body.Next = items, found.Next
+		return out, nil
 	}
-	out := &keysOutput{}
-	out.Body.Next = found.Next
-	out.Body.Items, err = ops.keysNow(ctx, found.Subjects)
-	return out, err
+}
+
+// maxPage bounds a page of keys in bytes. A Lambda function can answer 4.5 MB without
+// compression.
+const maxPage = 4 << 20
+
+// tooLarge reports whether keys exceed maxPage. A hundred of them never do.
+func tooLarge(items []KeyNow) bool {
+	if len(items) <= 100 {
+		return false
+	}
+	text, err := json.Marshal(items)
+	return err == nil && len(text) > maxPage
 }
 
 // cursorProblem maps the error of an invalid cursor to a problem of query.after.

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -99,6 +100,8 @@ type Operation struct {
 	Details string
 	Answer  string       // media type of an answer that is not JSON
 	Schema  *huma.Schema // of an answer that is not JSON
+	// Deadline is as in auth.Route.
+	Deadline time.Duration
 }
 
 // Register adds an operation.
@@ -127,7 +130,7 @@ func Register[In, Out any](g Group, o Operation, do func(context.Context, *In) (
 		return out, nil
 	})
 	last := &a.mux.all[len(a.mux.all)-1]
-	last.Role, last.MaxBody = o.Role, o.MaxBody
+	last.Role, last.MaxBody, last.Deadline = o.Role, o.MaxBody, o.Deadline
 }
 
 func (o Operation) methodAndPath() (method, path string) {

@@ -217,9 +217,9 @@ func (p *Provider) LogoutURL(ctx context.Context, after string) string {
 	return u.String()
 }
 
-// context gives the provider a separate timeout, whatever remains of the request's.
+// context gives the provider stepTimeout of the request's time.
 func (p *Provider) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stepTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	return gooidc.ClientContext(ctx, p.client), cancel
 }
 

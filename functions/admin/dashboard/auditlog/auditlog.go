@@ -39,11 +39,11 @@ func New(r *page.Renderer, shared *changes.Changes, keys *app.Registry) *Pages {
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /audit", Role: auth.Viewer, Handle: d.showAudit},
-		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit},
-		{Pattern: "GET /audit/verify", Role: auth.Viewer, Handle: d.verifyAudit},
+		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit, Deadline: auth.Slow},
+		{Pattern: "GET /audit/verify", Role: auth.Viewer, Handle: d.verifyAudit, Deadline: auth.Long},
 		{Pattern: "GET /audit/{entry}/revert", Role: auth.Editor, Handle: d.showRevert},
-		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert, Resumes: true},
-		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo},
+		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert, Resumes: true, Deadline: auth.Slow},
+		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo, Deadline: auth.Slow},
 	}
 }
 
@@ -205,7 +205,7 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
 		"after", "hash",
 	)
-	f.Count = page.CSVRows
+	f.Count, f.MaxBytes = page.CSVRows, page.CSVStates
 	for {
 		list, err := d.list(r.Context(), &f)
 		if err != nil {
@@ -241,7 +241,7 @@ func entryCells(e audit.Entry) []string {
 
 // verifyAudit checks every audit chain.
 func (d *Pages) verifyAudit(w http.ResponseWriter, r *http.Request) {
-	v, err := d.keys.VerifyAudit(r.Context())
+	v, err := d.keys.Audit().Verify(r.Context())
 	if err != nil {
 		d.FailStore(w, r, "verify audit", err)
 		return

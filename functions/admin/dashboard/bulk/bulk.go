@@ -27,13 +27,13 @@ type Pages struct {
 // Routes returns the pages.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
-		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk},
-		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true},
+		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk, Deadline: auth.Long},
+		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true, Deadline: auth.Long},
 		{Pattern: "GET /jobs/{job}", Role: auth.Viewer, Handle: d.showJob},
-		{Pattern: "POST /jobs/{job}", Role: auth.Editor, Handle: d.stepJob},
+		{Pattern: "POST /jobs/{job}", Role: auth.Editor, Handle: d.stepJob, Deadline: auth.Long},
 		{Pattern: "POST /jobs/{job}/stop", Role: auth.Editor, Handle: d.stopJob},
-		{Pattern: "GET /jobs/{job}/undo", Role: auth.Editor, Handle: d.showUndo},
-		{Pattern: "POST /jobs/{job}/undo", Role: auth.Editor, Handle: d.startUndo, Resumes: true},
+		{Pattern: "GET /jobs/{job}/undo", Role: auth.Editor, Handle: d.showUndo, Deadline: auth.Long},
+		{Pattern: "POST /jobs/{job}/undo", Role: auth.Editor, Handle: d.startUndo, Resumes: true, Deadline: auth.Long},
 	}
 }
 

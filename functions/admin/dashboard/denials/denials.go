@@ -38,7 +38,7 @@ func New(r *page.Renderer, keys *app.Registry, calls *usage.Reader) *Pages {
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /denials", Role: auth.Viewer, Handle: d.showDenials},
-		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.exportDenials},
+		{Pattern: "GET /denials.csv", Role: auth.Viewer, Handle: d.exportDenials, Deadline: auth.Slow},
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 	"tidegate/web/templates"
 )
 
+// maxAllCallers is the maximum size of the form in bytes: three lists of networks, whose
+// encoding needs up to three bytes for a character, and the fields of any form.
+const maxAllCallers = 3*3*form.MaxPrefixText + 64<<10
+
 // allCallersForm edits what applies to all callers: limits per address and global limits,
 // address lists, bans, and the plans of callers without a key.
 type allCallersForm struct {

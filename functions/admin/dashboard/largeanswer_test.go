@@ -1,0 +1,150 @@
+package dashboard_test
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/route"
+)
+
+// maxAnswer is what a Lambda function can answer: 6 MB, of base64 for a client that accepts
+// no compression.
+const maxAnswer = 6 << 20 / 4 * 3
+
+// savedOften returns a site whose audit has saves of a policy of about 900 kB, and their
+// number.
+func savedOften(t *testing.T) (*sitetest.Site, int) {
+	t.Helper()
+	s := sitetest.New(t).Login()
+	allow := make([]route.Pattern, policy.MaxAllow)
+	for i := range allow {
+		allow[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 100))}
+	}
+	set := policy.Set{Plans: make([]policy.Plan, 300)}
+	for i := range set.Plans {
+		set.Plans[i] = policy.Plan{Number: i + 1, Name: fmt.Sprintf("plan %d", i+1), Allow: allow}
+	}
+	const saves = 8
+	var before []byte
+	for i := range saves + 1 {
+		set.Plans[1].Limits = []limiter.Limit{sitetest.Per(int64(20+i), time.Minute)}
+		after, err := json.Marshal(set)
+		s.Keys.Must(err)
+		if before != nil {
+			s.Keys.Must(s.Keys.Audit().Append(t.Context(), audit.Entry{Action: audit.PolicySave,
+				Subject: policyset.SetID, Version: int64(i), Before: before, After: after}))
+		}
+		before = after
+	}
+	return s, saves
+}
+
+// plain requests a path without compression.
+func plain(s *sitetest.Site, path string) sitetest.Reply {
+	s.T.Helper()
+	got := s.Do(http.MethodGet, path, nil, http.Header{"Accept-Encoding": {"identity"}}).Wants(s.T, http.StatusOK)
+	if len(got.Body) > maxAnswer {
+		s.T.Errorf("%s answers %d bytes, want up to %d", path, len(got.Body), maxAnswer)
+	}
+	return got
+}
+
+// The audit of large policies ends each answer below the maximum of Lambda, and says how to
+// go on: no entry is left out or repeated.
+func TestLargeAudit(t *testing.T) {
+	s, saves := savedOften(t)
+	var fromCSV, fromJSON []string
+	for next := "/audit.csv?what=policy.save"; next != ""; {
+		rows, err := csv.NewReader(strings.NewReader(plain(s, next).Body)).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		next = ""
+		for _, row := range rows[1:] {
+			if more, found := strings.CutPrefix(row[0], "More rows follow: "); found {
+				next = more
+				continue
+			}
+			fromCSV = append(fromCSV, row[0])
+		}
+	}
+	for after, more := "", true; more; more = after != "" {
+		var page struct {
+			Items []struct{ ID string }
+			Next  string
+		}
+		text := plain(s, "/api/v1/audit?action=policy.save&count=500&after="+url.QueryEscape(after)).Body
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Items {
+			fromJSON = append(fromJSON, e.ID)
+		}
+		after = page.Next
+	}
+	plain(s, "/audit?what=policy.save")
+	if len(fromJSON) < saves || !slices.Equal(fromCSV, fromJSON) {
+		t.Errorf("got %q by CSV, %q by JSON, want the same %d or more", fromCSV, fromJSON, saves)
+	}
+	slices.Sort(fromJSON)
+	if n := len(slices.Compact(fromJSON)); n != len(fromCSV) {
+		t.Errorf("got %d different entries of %d", n, len(fromCSV))
+	}
+}
+
+// A page of keys ends below the maximum of Lambda, however large the keys are.
+func TestLargeKeys(t *testing.T) {
+	s := sitetest.New(t).Login()
+	allow := make([]route.Pattern, policy.MaxAllow)
+	for i := range allow {
+		allow[i] = route.Pattern{Method: "GET", Path: fmt.Sprintf("/%d/%s", i, strings.Repeat("a", 500))}
+	}
+	const count = 500
+	for i := range count {
+		name := fmt.Sprintf("large %d", i)
+		s.Keys.CreateKey(name, "free")
+		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Allow = allow })
+	}
+	found := 0
+	for after, more := "", true; more; more = after != "" {
+		var page struct {
+			Items []struct{ ID string }
+			Next  string
+		}
+		text := plain(s, "/api/v1/keys?prefix=large&count=500&after="+url.QueryEscape(after)).Body
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatal(err)
+		}
+		found, after = found+len(page.Items), page.Next
+	}
+	if found != count {
+		t.Errorf("got %d keys on all pages, want %d", found, count)
+	}
+	plain(s, "/keys.csv")
+}
+
+// Three full lists of networks fit into the form for all callers.
+func TestLongLists(t *testing.T) {
+	s := sitetest.New(t).Login()
+	var list strings.Builder
+	for i := 0; list.Len() < 29_000; i++ {
+		fmt.Fprintf(&list, "10.%d.%d.0/24\n", i/256, i%256)
+	}
+	form := url.Values{"version": {"1"}, "reason": {"many"}, "deny": {list.String()}, "allow": {list.String()},
+		"exempt": {list.String()}, "action": {"save"}}
+	if got := s.Post("/policies/shared", form); got.StatusCode == http.StatusRequestEntityTooLarge {
+		t.Errorf("got %d for lists of %d characters", got.StatusCode, list.Len())
+	}
+}
