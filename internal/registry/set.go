@@ -37,14 +37,8 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	}
 	basis := *current
 	found.raiseVersion(&basis, current)
-	saved, err := policy.NumberPlans(next, &basis)
+	saved, err := s.CheckSet(ctx, next, &basis)
 	if err != nil {
-		return nil, err
-	}
-	if err := saved.Validate(); err != nil {
-		return nil, err
-	}
-	if err := s.checkDropped(ctx, saved, current); err != nil {
 		return nil, err
 	}
 	saved.Version, saved.ShrinkingLeases = basis.Version, current.ShrinkingLeasesAfter(saved, s.Now())
@@ -56,6 +50,27 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 	return saved, s.Distribute(ctx, saved)
 }
 
+// CheckSet returns next as SaveSet would save it in place of current, with the numbers of
+// its new plans. It fails with the *InvalidError of SaveSet, and writes nothing.
+func (s *Store) CheckSet(ctx context.Context, next policy.Set, current *policy.Set) (*policy.Set, error) {
+	checked, err := policy.NumberPlans(next, current)
+	if err != nil {
+		return nil, err
+	}
+	if err := checked.Validate(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(checked)
+	if err != nil {
+		return nil, fmt.Errorf("registry: check set: %w", err)
+	}
+	if n := len(text); n > policy.MaxSetBytes {
+		return nil, invalid("routes",
+			fmt.Sprintf("all policies take %d bytes: must be at most %d", n, policy.MaxSetBytes))
+	}
+	return checked, s.checkDropped(ctx, checked, current)
+}
+
 // writeSet writes the record of next, if the stored record has the version stored. It
 // adds next and before, the set that it replaces, to the audit entry. With ErrConflict it
 // returns the stored set.
@@ -63,10 +78,6 @@ func (s *Store) writeSet(ctx context.Context, next, before *policy.Set, stored i
 	entry audit.Entry) (newer *policy.Set, err error) {
 	if entry.After, err = json.Marshal(next); err != nil {
 		return nil, fmt.Errorf("registry: save set: %w", err)
-	}
-	if n := len(entry.After); n > policy.MaxSetBytes {
-		return nil, invalid("routes",
-			fmt.Sprintf("all policies take %d bytes: must be at most %d", n, policy.MaxSetBytes))
 	}
 	if entry.Before, err = json.Marshal(before); err != nil {
 		return nil, fmt.Errorf("registry: save set: %w", err)

@@ -87,6 +87,7 @@ type (
 	revertInput struct {
 		EntryPath
 		rest.IfMatch
+		AcceptQuery
 		rest.RequiredReason
 	}
 	revertOutput struct {
@@ -104,15 +105,15 @@ func (a *api) registerAudit() {
 		Pattern: "GET /audit", ID: "list-audit", Role: auth.Viewer, Summary: "List all changes, newest first",
 	}, a.listAudit)
 	rest.Register(group, rest.Operation{
-		Pattern: "GET /audit/verify", Deadline: auth.Long, ID: "verify-audit", Role: auth.Viewer,
-		Summary: "Verify the hash of every entry and the end of every chain",
+		Pattern: "GET /audit/verify", ID: "verify-audit", Role: auth.Viewer,
+		Deadline: auth.Long, Summary: "Verify the hash of every entry and the end of every chain",
 	}, a.verifyAudit)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /audit/{entry}", ID: "get-audit-entry", Role: auth.Viewer, Summary: "Get an entry",
 	}, a.getEntry)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /audit/{entry}/revert", Deadline: auth.Slow, ID: "revert-change", Role: auth.Editor,
-		Summary: "Restore the state before an entry",
+		Pattern: "POST /audit/{entry}/revert", ID: "revert-change", Role: auth.Editor,
+		Deadline: auth.Slow, Summary: "Restore the state before an entry",
 		Details: "Makes a new change, which also undoes later changes of the same key or of the policies. " +
 			"Needs If-Match with the subject's version.",
 	}, a.revert)
@@ -192,7 +193,7 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	if err != nil {
 		return nil, err
 	}
-	saved, err := r.Apply(ctx, version, app.NewEdit(ctx, in.Body.Reason))
+	saved, err := r.Apply(ctx, version, app.NewEdit(ctx, in.Body.Reason), in.accepts)
 	if err != nil {
 		return nil, revertProblem(err, saved, version)
 	}

@@ -33,8 +33,8 @@ func (a *api) registerJournal() {
 		Summary: "Get the changes that the journal or Valkey lacks",
 	}, a.getJournal)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /journal/restore", Deadline: auth.Long, ID: "restore", Role: auth.Editor,
-		Summary: "Restore the changes that Valkey lost",
+		Pattern: "POST /journal/restore", ID: "restore", Role: auth.Editor,
+		Deadline: auth.Long, Summary: "Restore the changes that Valkey lost",
 	}, a.restore)
 }
 

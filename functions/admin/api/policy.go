@@ -34,13 +34,18 @@ func setOf(p policydoc.Policy, current *policy.Set) (policy.Set, error) {
 }
 
 type (
-	// DryRunQuery asks what a change would do, without making it.
-	DryRunQuery struct {
-		DryRun bool `query:"dry_run" doc:"Returns the changes without making them"`
+	// SaveQuery is how a change of the policies is made.
+	SaveQuery struct {
+		DryRun bool `query:"dry_run" doc:"Returns the changes and the warnings without saving"`
+		AcceptQuery
+	}
+	// AcceptQuery confirms warnings.
+	AcceptQuery struct {
+		Accept bool `query:"accept" doc:"Saves despite warnings; without it, a save with warnings gets 409"`
 	}
 	policyInput struct {
 		rest.IfMatch
-		DryRunQuery
+		SaveQuery
 		rest.ReasonQuery
 		Body policydoc.Policy
 	}
@@ -53,10 +58,11 @@ type (
 
 // Changes is what an edit changes in the policies, or would change in a dry run.
 type Changes struct {
-	Applied bool               `json:"applied" doc:"false after a dry run, and if nothing changed"`
-	Version int64              `json:"version" doc:"Current version"`
-	Changes []policydoc.Change `json:"changes" doc:"One entry for each changed field"`
-	Text    string             `json:"text" doc:"The changes as text" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
+	Applied  bool               `json:"applied" doc:"false after a dry run, and if nothing changed"`
+	Version  int64              `json:"version" doc:"Current version"`
+	Changes  []policydoc.Change `json:"changes" doc:"One entry for each changed field"`
+	Warnings []string           `json:"warnings" doc:"What the changes may break; a save needs accept=true then"`
+	Text     string             `json:"text" doc:"The changes as text" example:"plan free: limits: 10 per 10 seconds → 20 per 10 seconds\n"`
 }
 
 // PlanKeys is a plan and the number of its keys.
@@ -72,14 +78,14 @@ func (a *api) registerPolicy() {
 		Summary: "Get plans, route rules and global limits",
 	}, a.getPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "PUT /policy", Deadline: auth.Slow, ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
-		Summary: "Replace the policies",
+		Pattern: "PUT /policy", ID: "put-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
+		Deadline: auth.Slow, Summary: "Replace the policies",
 		Details: "Needs If-Match and a reason, except for a dry run. Every plan, rule and setting that is " +
 			"missing from the body is removed. Takes effect on the next check.",
 	}, a.putPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /policy/sync", Deadline: auth.Slow, ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
-		Summary: "Finish a save that was interrupted",
+		Pattern: "POST /policy/sync", ID: "sync-policy", Role: auth.Editor, Status: http.StatusNoContent,
+		Deadline: auth.Slow, Summary: "Finish a save that was interrupted",
 	}, func(ctx context.Context, _ *rest.None) (*rest.None, error) { return nil, a.Keys.SyncPolicy(ctx) })
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /plans", ID: "list-plans", Role: auth.Viewer,
@@ -113,7 +119,7 @@ func (a *api) listPlans(ctx context.Context, _ *rest.None) (*plansOutput, error)
 }
 
 func (a *api) putPolicy(ctx context.Context, in *policyInput) (*rest.VersionedBody[Changes], error) {
-	save := saveOptions{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
+	save := saveOptions{in.IfMatch, in.SaveQuery, in.Reason}
 	if err := save.missing(); err != nil {
 		return nil, err
 	}
@@ -130,15 +136,15 @@ func (a *api) putPolicy(ctx context.Context, in *policyInput) (*rest.VersionedBo
 
 // saveOptions are the parameters that putPolicy and importPolicy share.
 type saveOptions struct {
-	match  rest.IfMatch
-	dry    bool
+	match rest.IfMatch
+	SaveQuery
 	reason string
 }
 
 // missing returns the problem of a save without If-Match or a reason. A dry run needs
 // neither.
 func (s saveOptions) missing() error {
-	if s.dry {
+	if s.DryRun {
 		return nil
 	}
 	if err := s.match.Missing(); err != nil {
@@ -150,12 +156,15 @@ func (s saveOptions) missing() error {
 	return nil
 }
 
+// accepts reports whether the request confirms warnings.
+func (q AcceptQuery) accepts([]string) bool { return q.Accept }
+
 // save replaces the policies by next, or only returns the changes in a dry run. If
 // nothing differs, it succeeds whatever the version, so that a save can be repeated.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	s saveOptions) (*rest.VersionedBody[Changes], error) {
 	out := rest.Versioned(current.Version,
-		Changes{Version: current.Version, Changes: policydoc.Diff(current, &next)})
+		Changes{Version: current.Version, Changes: policydoc.Diff(current, &next), Warnings: []string{}})
 	out.Body.Text = policydoc.Text(out.Body.Changes)
 	if len(out.Body.Changes) == 0 {
 		out.Body.Changes = []policydoc.Change{}
@@ -165,10 +174,11 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	if err != nil {
 		return nil, err
 	}
-	if s.dry {
-		return out, next.Validate()
+	warnings, err := a.Keys.JudgePolicy(ctx, current, next)
+	if out.Body.Warnings = append(out.Body.Warnings, warnings...); err != nil || s.DryRun {
+		return out, err
 	}
-	saved, err := a.Keys.SavePolicy(ctx, next, version, app.NewEdit(ctx, s.reason))
+	saved, err := a.Keys.SavePolicy(ctx, next, version, app.NewEdit(ctx, s.reason), s.accepts)
 	if errors.Is(err, policy.ErrConflict) && saved != nil {
 		return nil, rest.Stale(saved.Version, &version)
 	}
@@ -182,7 +192,7 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 type (
 	fileInput struct {
 		rest.IfMatch
-		DryRunQuery
+		SaveQuery
 		rest.ReasonQuery
 		ContentType string `header:"Content-Type" hidden:"true"`
 		RawBody     []byte `contentType:"application/yaml"`
@@ -202,8 +212,8 @@ func (a *api) registerPolicyFile() {
 		Schema: &huma.Schema{Type: huma.TypeString},
 	}, a.exportPolicy)
 	rest.Register(group, rest.Operation{
-		Pattern: "PUT /policy.yaml", Deadline: auth.Slow, ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
-		Summary: "Import the policies from YAML",
+		Pattern: "PUT /policy.yaml", ID: "import-policy", Role: auth.Editor, MaxBody: MaxPolicyBody,
+		Deadline: auth.Slow, Summary: "Import the policies from YAML",
 		Details: "With dry_run it returns the changes without making them. Otherwise it needs a reason and " +
 			"the version that it is based on: If-Match, or the version in the file. Every plan, rule " +
 			"and setting that is missing from the file is removed.",
@@ -230,8 +240,8 @@ func (a *api) importPolicy(ctx context.Context, in *fileInput) (*rest.VersionedB
 	if err != nil {
 		return nil, err
 	}
-	save := saveOptions{match: in.IfMatch, dry: in.DryRun, reason: in.Reason}
-	if save.match.IfMatch == "" && file.Version > 0 && !save.dry {
+	save := saveOptions{in.IfMatch, in.SaveQuery, in.Reason}
+	if save.match.IfMatch == "" && file.Version > 0 && !save.DryRun {
 		save.match.IfMatch = rest.ETag(file.Version)
 	}
 	if err := save.missing(); err != nil {

@@ -295,3 +295,52 @@ func TestCountDeniedOfSharedLimits(t *testing.T) {
 	s.putFile("?dry_run=true", yaml+"routes: [{name: chat, pattern: '*', perKey: "+words+"}]\n",
 		nil).wants(http.StatusOK, `"changes":[]`)
 }
+
+// A save is judged alike by JSON, YAML and revert: a dry run names the warnings, and the
+// save needs accept.
+func TestWarnings(t *testing.T) {
+	s := newService(t)
+	const warning = "Every call is refused: no address is allowed."
+	yaml := "plans: [{name: free, limits: [10 per second]}]\ndeny: [0.0.0.0/0, '::/0']\n"
+	var body map[string]any
+	if err := json.Unmarshal([]byte(s.get("/policy").wants(http.StatusOK).text), &body); err != nil {
+		t.Fatal(err)
+	}
+	body["deny"] = []string{"0.0.0.0/0", "::/0"}
+	star := header{"If-Match": "*"}
+	s.do(http.MethodPut, "/policy?dry_run=true", body, nil).wants(http.StatusOK, `"warnings":["`+warning)
+	s.do(http.MethodPut, "/policy?reason=x", body, star).wants(http.StatusConflict, warning, "accept=true")
+	s.putFile("?dry_run=true", yaml, nil).wants(http.StatusOK, warning)
+	s.putFile("?reason=x", yaml, star).wants(http.StatusConflict, warning)
+	if v := s.set(); strings.Contains(v, "0.0.0.0/0") {
+		t.Fatalf("saved without accept: %s", v)
+	}
+	s.putFile("?reason=x&accept=true", yaml, star).wants(http.StatusOK, `"applied":true`)
+	s.putFile("?reason=x", strings.Replace(yaml, "deny", "exempt", 1), star).wants(http.StatusOK, `"warnings":[]`)
+	undone := s.get("/audit?subject=policy").stringAt("items", 0, "id")
+	revert := map[string]any{"reason": "oops"}
+	s.do(http.MethodPost, "/audit/"+undone+"/revert", revert, star).wants(http.StatusConflict, warning)
+	s.do(http.MethodPost, "/audit/"+undone+"/revert?accept=true", revert, star).wants(http.StatusOK)
+}
+
+// A dry run refuses what the save refuses.
+func TestDryRunEqualsSave(t *testing.T) {
+	s := newService(t)
+	s.create("a")
+	plan := func(number int, name string) map[string]any {
+		return map[string]any{"number": number, "name": name,
+			"limits": []map[string]any{{"requests": 10, "window": "1s"}}}
+	}
+	for what, plans := range map[string][]map[string]any{
+		"one number twice":            {plan(1, "free"), plan(1, "pro")},
+		"an unknown number":           {plan(1, "free"), plan(7, "x")},
+		"a plan with keys is missing": {plan(0, "pro")},
+	} {
+		body := map[string]any{"plans": plans}
+		dry := s.do(http.MethodPut, "/policy?dry_run=true", body, nil).wants(http.StatusUnprocessableEntity)
+		saved := s.do(http.MethodPut, "/policy?reason=x", body, header{"If-Match": "*"})
+		if saved.wants(http.StatusUnprocessableEntity).text != dry.text {
+			t.Errorf("%s: dry run %s, save %s", what, dry.text, saved.text)
+		}
+	}
+}

@@ -24,7 +24,10 @@ func (a *api) problem(operation string, err error) error {
 	var file *policydoc.InvalidError
 	var wrongToken *token.InvalidError
 	var refused *app.RefusedError
+	var unconfirmed *app.UnconfirmedError
 	switch {
+	case errors.As(err, &unconfirmed):
+		return unconfirmedProblem(unconfirmed)
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &invalid):
@@ -95,6 +98,15 @@ func fileDetails(file *policydoc.InvalidError) []rest.Detail {
 		all[i] = rest.Detail{Location: p.Field, Line: p.Line, Message: rest.Clip(p.Message)}
 	}
 	return all
+}
+
+func unconfirmedProblem(e *app.UnconfirmedError) *rest.Problem {
+	p := rest.NewProblem(http.StatusConflict,
+		"The change has warnings: see errors. Nothing was saved. Send accept=true to save it.")
+	for _, text := range e.Warnings[:min(len(e.Warnings), rest.MaxErrors)] {
+		p.Errors = append(p.Errors, rest.Detail{Location: "query.accept", Message: rest.Clip(text)})
+	}
+	return p
 }
 
 func refusal(r *app.RefusedError) *rest.Problem {

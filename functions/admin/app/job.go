@@ -128,7 +128,8 @@ func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit)
 	if j.Do == Plan {
 		p, found := set.Plan(j.Plan)
 		if !found {
-			return Job{}, policy.Invalid([]policy.FieldError{{Field: "plan", Message: "no plan has this name"}})
+			return Job{}, policy.Invalid(
+				[]policy.FieldError{{Field: "plan", Message: "no plan has this name"}})
 		}
 		j.PlanNumber = p.Number
 	}

@@ -271,7 +271,8 @@ func TestJobBelongsToWhoResumed(t *testing.T) {
 	for _, e := range page.Entries {
 		got = append(got, e.Action+" "+e.By.Name)
 	}
-	if want := []string{"job.end eve", "job.resume eve", "job.stop eve", "job.start ada"}; !slices.Equal(got, want) {
+	want := []string{"job.end eve", "job.resume eve", "job.stop eve", "job.start ada"}
+	if !slices.Equal(got, want) {
 		t.Errorf("entries of the job: got %q, want %q", got, want)
 	}
 	for _, e := range j.entries(job) {

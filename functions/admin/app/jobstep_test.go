@@ -111,7 +111,8 @@ func TestStopDuringStep(t *testing.T) {
 	if open, err := j.OpenJobs(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("open jobs: got %+v, %v, want none", open, err)
 	}
-	if job, err = j.ResumeJob(t.Context(), job.ID, sitetest.ByTest.By); err != nil || !job.Over() || job.Stopped {
+	job, err = j.ResumeJob(t.Context(), job.ID, sitetest.ByTest.By)
+	if err != nil || !job.Over() || job.Stopped {
 		t.Errorf("continued: got %+v, %v, want an ended job", job, err)
 	}
 	wantCounts(t, "continued", job, count, 0, 0)

@@ -94,11 +94,26 @@ func (r *Registry) Rotate(
 }
 
 // SavePolicy replaces a version of the policy set and returns the stored set. If the
-// version is no longer current, it returns the current set and policy.ErrConflict. It
-// returns policy.ErrUnfinished if SyncPolicy has to finish the save.
+// version is no longer current, it returns the current set and policy.ErrConflict. If
+// there are warnings and accepts does not confirm them, it returns an *UnconfirmedError.
+// It returns policy.ErrUnfinished if SyncPolicy has to finish the save.
 func (r *Registry) SavePolicy(
-	ctx context.Context, next policy.Set, version int64, e Edit,
+	ctx context.Context, next policy.Set, version int64, e Edit, accepts func(warnings []string) bool,
 ) (*policy.Set, error) {
+	current, err := r.Set(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if current.Version != version {
+		return current, policy.ErrConflict
+	}
+	warnings, err := r.JudgePolicy(ctx, current, next)
+	if err != nil {
+		return nil, err
+	}
+	if len(warnings) > 0 && !accepts(warnings) {
+		return nil, &UnconfirmedError{warnings}
+	}
 	next.Version = version
 	return r.store.SaveSet(ctx, next, e)
 }

@@ -62,6 +62,7 @@ type Reversal struct {
 	// KeyBefore and KeyAfter are the key now and after the reversal. They have no ID if
 	// the entry is of the policies.
 	KeyBefore, KeyAfter policy.Key
+	Warnings            []string // to confirm; only an entry of the policies has some
 
 	keys *Registry
 }
@@ -78,12 +79,12 @@ func ReversalOf(ctx context.Context, keys *Registry, e audit.Entry) (Reversal, e
 	}
 	r := Reversal{Entry: e, Set: set, keys: keys}
 	if e.Subject == policyset.SetID {
-		return r.ofSet()
+		return r.ofSet(ctx)
 	}
 	return r.ofKey(ctx)
 }
 
-func (r Reversal) ofSet() (Reversal, error) {
+func (r Reversal) ofSet(ctx context.Context) (Reversal, error) {
 	old := &policy.Set{}
 	if err := json.Unmarshal(r.Entry.Before, old); err != nil {
 		return r, fmt.Errorf("read entry: %w", err)
@@ -94,7 +95,12 @@ func (r Reversal) ofSet() (Reversal, error) {
 		}
 	}
 	r.Version, r.Before, r.After = r.Set.Version, r.Set, old
-	return r, nil
+	var err error
+	r.Warnings, err = r.keys.JudgePolicy(ctx, r.Before, *r.After)
+	if _, invalid := errors.AsType[*policy.InvalidError](err); invalid {
+		err = nil // Apply says what is wrong
+	}
+	return r, err
 }
 
 func (r Reversal) ofKey(ctx context.Context) (Reversal, error) {
@@ -134,9 +140,11 @@ func restoreFields(k *policy.Key, old policy.Key) {
 
 // Apply makes the change to a version of the subject and returns the new version. Its
 // errors are those of SavePolicy and of registry.Store.Update.
-func (r Reversal) Apply(ctx context.Context, version int64, edit Edit) (int64, error) {
+func (r Reversal) Apply(
+	ctx context.Context, version int64, edit Edit, accepts func(warnings []string) bool,
+) (int64, error) {
 	if r.After != nil {
-		saved, err := r.keys.SavePolicy(ctx, *r.After, version, edit)
+		saved, err := r.keys.SavePolicy(ctx, *r.After, version, edit, accepts)
 		if saved == nil {
 			return 0, err
 		}

@@ -129,7 +129,7 @@ func (h *history) undoAndCompare(d did) {
 // deleted and created again since.
 func TestUndoAfterRandomHistory(t *testing.T) {
 	for seed := range uint64(12) {
-		h := history{jobs: newJobs(t, 4), random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test
+		h := history{jobs: newJobs(t, 4), random: rand.New(rand.NewPCG(seed, 1))}
 		h.keys.Plan("bronze", sitetest.Per(5, time.Minute))
 		for range 6 {
 			done := h.moveKeys()

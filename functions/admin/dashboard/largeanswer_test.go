@@ -54,7 +54,8 @@ func savedOften(t *testing.T) (*sitetest.Site, int) {
 // plain requests a path without compression.
 func plain(s *sitetest.Site, path string) sitetest.Reply {
 	s.T.Helper()
-	got := s.Do(http.MethodGet, path, nil, http.Header{"Accept-Encoding": {"identity"}}).Wants(s.T, http.StatusOK)
+	identity := http.Header{"Accept-Encoding": {"identity"}}
+	got := s.Do(http.MethodGet, path, nil, identity).Wants(s.T, http.StatusOK)
 	if len(got.Body) > maxAnswer {
 		s.T.Errorf("%s answers %d bytes, want up to %d", path, len(got.Body), maxAnswer)
 	}
@@ -142,8 +143,8 @@ func TestLongLists(t *testing.T) {
 	for i := 0; list.Len() < 29_000; i++ {
 		fmt.Fprintf(&list, "10.%d.%d.0/24\n", i/256, i%256)
 	}
-	form := url.Values{"version": {"1"}, "reason": {"many"}, "deny": {list.String()}, "allow": {list.String()},
-		"exempt": {list.String()}, "action": {"save"}}
+	form := url.Values{"version": {"1"}, "reason": {"many"}, "deny": {list.String()},
+		"allow": {list.String()}, "exempt": {list.String()}, "action": {"save"}}
 	if got := s.Post("/policies/shared", form); got.StatusCode == http.StatusRequestEntityTooLarge {
 		t.Errorf("got %d for lists of %d characters", got.StatusCode, list.Len())
 	}

@@ -82,7 +82,7 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
 		return
 	}
-	o.warnings = changes.MootWarnings("", override.Limits)
+	o.warnings = app.MootWarnings("", override.Limits)
 	switch {
 	case button == changes.PreviewButton:
 		if o.preview, err = d.PreviewOverride(r, set, key, override); err != nil {

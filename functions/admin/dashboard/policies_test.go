@@ -274,7 +274,10 @@ func TestShared(t *testing.T) {
 	s.Get("/policies/shared").Wants(
 		t, http.StatusOK, "2001:db8::/32", `name="denials" value="100"`, `name="globalLease" value="500ms"`,
 	)
-	s.Post(sitetest.UndoInPage.FindStringSubmatch(page.Body)[1], nil).Wants(t, http.StatusSeeOther)
+	undo := sitetest.UndoInPage.FindStringSubmatch(page.Body)[1]
+	warned := s.Post(undo, nil).Wants(t, http.StatusUnprocessableEntity, "JWTs without a plan are refused.")
+	s.Post(strings.Replace(undo, "/undo", "/revert", 1), sitetest.FormIn(warned.Body)).
+		Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Deny) != 0 || set.Bans != nil {
 		t.Errorf("after the undo: %+v, want no denied networks and no bans", set)
 	}

@@ -104,7 +104,8 @@ func TestImportErrors(t *testing.T) {
 		"yaml": {strings.Repeat("x", policies.MaxImport)}, "version": {"1"},
 	}).Wants(t, http.StatusRequestEntityTooLarge)
 	drop := "plans:\n  - name: other\n    limits: [1 per second]\n"
-	preview := sendImport(s, s.Get("/policies/import"), drop, "").Wants(t, http.StatusOK)
+	preview := sendImport(s, s.Get("/policies/import"), drop, "").
+		Wants(t, http.StatusUnprocessableEntity, "keys use it (2)")
 	sendImport(s, preview, drop, "tidy").Wants(t, http.StatusUnprocessableEntity, "keys use it (2)")
 	if s.Keys.Written() != 0 {
 		t.Error("an invalid file was imported")

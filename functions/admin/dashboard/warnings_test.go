@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
 )
 
@@ -188,4 +190,26 @@ func TestBulkNeedsConfirmation(t *testing.T) {
 	form["confirm"] = []string{" 2 "}
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")
+}
+
+// The import and the undo of a save show the warnings that a form shows, and save only
+// after a click that confirms them.
+func TestWarningsOfImportAndUndo(t *testing.T) {
+	const warning = "Every call is refused: no address is allowed."
+	s := sitetest.New(t).Login()
+	file := s.Get("/policies.yaml").Wants(t, http.StatusOK).Body + "deny: [0.0.0.0/0, '::/0']\n"
+	form := url.Values{"yaml": {file}, "version": {"1"}, "reason": {"x"}, "action": {"preview"}}
+	shown := sitetest.FormIn(s.Post("/policies/import", form).Wants(t, http.StatusOK, warning).Body)
+	form.Set("seen", shown.Get("seen"))
+	form.Set("action", "save")
+	s.Post("/policies/import", form).Wants(t, http.StatusUnprocessableEntity, warning)
+	s.Post("/policies/import", sitetest.With(shown, "yaml", file, "reason", "x", "action", "save")).
+		Wants(t, http.StatusSeeOther)
+	s.Keys.Save(func(set *policy.Set) { set.Deny = nil })
+	entries, err := s.Keys.Audit().List(t.Context(), audit.Query{Subject: policyset.SetID, Count: 1})
+	s.Keys.Must(err)
+	revert := "/audit/" + entries.Entries[0].ID
+	s.Post(revert+"/undo", url.Values{}).Wants(t, http.StatusUnprocessableEntity, warning)
+	again := sitetest.FormIn(s.Get(revert+"/revert").Wants(t, http.StatusOK, warning).Body)
+	s.Post(revert+"/revert", sitetest.With(again, "reason", "x")).Wants(t, http.StatusSeeOther)
 }

@@ -79,7 +79,8 @@ type LeftKey struct {
 
 func jobOf(j app.Job) Job {
 	out := Job{
-		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.Actor()), Reason: j.Reason, Started: j.Started,
+		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.Actor()), Reason: j.Reason,
+		Started: j.Started,
 		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped,
 		Failed: j.Failed, Left: []LeftKey{}, More: j.More,
 	}
@@ -102,8 +103,8 @@ type BulkFilter struct {
 
 func (ops operations) registerBulk(group rest.Group) {
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk", Deadline: auth.Long, ID: "change-keys", Role: auth.Editor,
-		Summary: "Start a bulk change of keys",
+		Pattern: "POST /bulk", ID: "change-keys", Role: auth.Editor,
+		Deadline: auth.Long, Summary: "Start a bulk change of keys",
 		Details: "Starts a job and works on it for about 3 seconds. The response says how to continue. A " +
 			"repeated request changes no key twice.",
 	}, ops.changeKeys)
@@ -112,14 +113,14 @@ func (ops operations) registerBulk(group rest.Group) {
 		Summary: "Get the progress of a bulk job",
 	}, ops.getJob)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk/{job}", Deadline: auth.Long, ID: "continue-job", Role: auth.Editor,
-		Summary: "Continue a job for about 3 seconds",
+		Pattern: "POST /bulk/{job}", ID: "continue-job", Role: auth.Editor,
+		Deadline: auth.Long, Summary: "Continue a job for about 3 seconds",
 		Details: "Repeat until the response has ended. While another request works on the job, it returns " +
 			"the progress. A job that was stopped, or whose progress Valkey lost, gets 409 and needs resume.",
 	}, ops.continueJob)
 	rest.Register(group, rest.Operation{
-		Pattern: "POST /bulk/{job}/undo", Deadline: auth.Long, ID: "undo-job", Role: auth.Editor,
-		Summary: "Undo a job",
+		Pattern: "POST /bulk/{job}/undo", ID: "undo-job", Role: auth.Editor,
+		Deadline: auth.Long, Summary: "Undo a job",
 		Details: "Starts another job, which restores every key that was not changed since. Continue it " +
 			"like any job.",
 	}, ops.undoJob)

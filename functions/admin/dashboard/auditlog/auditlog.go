@@ -42,7 +42,8 @@ func (d *Pages) Routes() []auth.Route {
 		{Pattern: "GET /audit.csv", Role: auth.Viewer, Handle: d.exportAudit, Deadline: auth.Slow},
 		{Pattern: "GET /audit/verify", Role: auth.Viewer, Handle: d.verifyAudit, Deadline: auth.Long},
 		{Pattern: "GET /audit/{entry}/revert", Role: auth.Editor, Handle: d.showRevert},
-		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert, Resumes: true, Deadline: auth.Slow},
+		{Pattern: "POST /audit/{entry}/revert", Role: auth.Editor, Handle: d.revert, Resumes: true,
+			Deadline: auth.Slow},
 		{Pattern: "POST /audit/{entry}/undo", Role: auth.Editor, Handle: d.undo, Deadline: auth.Slow},
 	}
 }

@@ -91,7 +91,7 @@ func (d *Pages) renderRevert(
 			Action: d.Path("/audit/" + e.ID + "/revert"),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(version, 10)}},
 			After:  []templates.FormField{form.ReasonField(reason)},
-			Errors: form.CountErrors(reason), Error: problem,
+			Errors: form.CountErrors(reason), Error: problem, Warning: form.Warn(rev.Warnings),
 			Submit: "Revert", Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/audit")},
 		}
 	} else {
@@ -129,9 +129,14 @@ func (d *Pages) revert(w http.ResponseWriter, r *http.Request) {
 func (d *Pages) applyReversal(
 	w http.ResponseWriter, r *http.Request, rev reversal, version int64, reason form.Input,
 ) {
-	saved, err := rev.Apply(r.Context(), version, app.NewEdit(r.Context(), reason.Text))
+	saved, err := rev.Apply(
+		r.Context(), version, app.NewEdit(r.Context(), reason.Text), form.Accepts(r.PostForm))
 	var invalid *policy.InvalidError
+	var unconfirmed *app.UnconfirmedError
 	switch {
+	case errors.As(err, &unconfirmed):
+		rev.Warnings = unconfirmed.Warnings
+		d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason, "")
 	case errors.Is(err, policy.ErrConflict):
 		if current, prepareErr := d.reversalOf(r.Context(), rev.Entry); prepareErr == nil {
 			rev = current

@@ -28,12 +28,14 @@ type Pages struct {
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk, Deadline: auth.Long},
-		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true, Deadline: auth.Long},
+		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true,
+			Deadline: auth.Long},
 		{Pattern: "GET /jobs/{job}", Role: auth.Viewer, Handle: d.showJob},
 		{Pattern: "POST /jobs/{job}", Role: auth.Editor, Handle: d.stepJob, Deadline: auth.Long},
 		{Pattern: "POST /jobs/{job}/stop", Role: auth.Editor, Handle: d.stopJob},
 		{Pattern: "GET /jobs/{job}/undo", Role: auth.Editor, Handle: d.showUndo, Deadline: auth.Long},
-		{Pattern: "POST /jobs/{job}/undo", Role: auth.Editor, Handle: d.startUndo, Resumes: true, Deadline: auth.Long},
+		{Pattern: "POST /jobs/{job}/undo", Role: auth.Editor, Handle: d.startUndo, Resumes: true,
+			Deadline: auth.Long},
 	}
 }
 
@@ -261,7 +263,7 @@ func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string,
 	}
 	effects := []string{text}
 	if f.do == app.Override {
-		effects = append(effects, changes.MootWarnings("", j.Override.Limits)...)
+		effects = append(effects, app.MootWarnings("", j.Override.Limits)...)
 	}
 	return effects, nil
 }

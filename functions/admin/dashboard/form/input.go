@@ -259,6 +259,11 @@ func Accepted(values url.Values, texts []string) bool {
 	return len(texts) == 0 || values.Get(acceptedField) == digest(texts)
 }
 
+// Accepts returns a function that reports whether a form confirms warnings.
+func Accepts(values url.Values) func(texts []string) bool {
+	return func(texts []string) bool { return Accepted(values, texts) }
+}
+
 func digest(texts []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\n")))
 	return hex.EncodeToString(sum[:16])

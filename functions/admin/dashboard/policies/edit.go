@@ -210,17 +210,17 @@ func cloneSet(s *policy.Set) *policy.Set {
 
 func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) {
 	var invalid *policy.InvalidError
-	if errors.As(next.Validate(), &invalid) {
+	var err error
+	if e.warnings, err = d.keys.JudgePolicy(r.Context(), set, *next); errors.As(err, &invalid) {
 		e.setErrors(invalid)
 		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 		return
 	}
-	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
-	var err error
-	if e.warnings, err = d.PolicyWarnings(r.Context(), set, next); err != nil {
-		d.FailStore(w, r, "count keys", err)
+	if err != nil {
+		d.FailStore(w, r, "judge policy", err)
 		return
 	}
+	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	if e.plan > 0 {
 		effect, err := d.PreviewPlan(r.Context(), next, e.plan)
 		if err != nil {
@@ -240,18 +240,14 @@ func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *pol
 		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
 		return
 	}
-	var err error
-	if e.warnings, err = d.PolicyWarnings(r.Context(), set, next); err != nil {
-		d.FailStore(w, r, "count keys", err)
-		return
-	}
-	if e.version == set.Version && next.Validate() == nil && !form.Accepted(e.values, e.warnings) {
-		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
-		return
-	}
-	saved, err := d.keys.SavePolicy(r.Context(), *next, e.version, app.NewEdit(r.Context(), e.reason.Text))
+	edit := app.NewEdit(r.Context(), e.reason.Text)
+	saved, err := d.keys.SavePolicy(r.Context(), *next, e.version, edit, form.Accepts(e.values))
 	var invalid *policy.InvalidError
+	var unconfirmed *app.UnconfirmedError
 	switch {
+	case errors.As(err, &unconfirmed):
+		e.warnings = unconfirmed.Warnings
+		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 	case errors.Is(err, policy.ErrConflict):
 		d.renderConflict(w, r, saved, next, e)
 	case errors.As(err, &invalid):

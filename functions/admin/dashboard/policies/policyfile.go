@@ -1,6 +1,7 @@
 package policies
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -49,6 +50,8 @@ type policyImport struct {
 	seen    string // hash of the text whose changes the page showed
 	problem string
 	preview *templates.Preview
+	// warnings are to confirm before the save
+	warnings []string
 }
 
 const savedFirst = "Someone else saved first. Nothing was saved. Review the changes again."
@@ -78,6 +81,12 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 		seen: v.Get("seen"),
 	}
 	next, status := f.read(set)
+	if next != nil {
+		if status, err = f.judge(r.Context(), d.keys, set, next); err != nil {
+			d.FailStore(w, r, "judge policy", err)
+			return
+		}
+	}
 	button := v.Get("action")
 	show := f.seen != f.hash() || button == changes.PreviewButton || button == page.Resume
 	switch {
@@ -123,6 +132,17 @@ func (f *policyImport) read(set *policy.Set) (*policy.Set, int) {
 	return next, http.StatusOK
 }
 
+// judge stores the warnings of a save in f, or what the save would refuse.
+func (f *policyImport) judge(ctx context.Context, keys *app.Registry, set, next *policy.Set) (int, error) {
+	var err error
+	f.warnings, err = keys.JudgePolicy(ctx, set, *next)
+	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok {
+		f.problem = wording.Invalid(invalid)
+		return http.StatusUnprocessableEntity, nil
+	}
+	return http.StatusOK, err
+}
+
 // importedText returns the message after an import of changes.
 func importedText(changes int) string {
 	if changes == 1 {
@@ -132,9 +152,14 @@ func importedText(changes int) string {
 }
 
 func (d *pages) storeImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
-	saved, err := d.keys.SavePolicy(r.Context(), *next, set.Version, app.NewEdit(r.Context(), f.reason.Text))
+	edit := app.NewEdit(r.Context(), f.reason.Text)
+	saved, err := d.keys.SavePolicy(r.Context(), *next, set.Version, edit, form.Accepts(r.PostForm))
 	var invalid *policy.InvalidError
+	var unconfirmed *app.UnconfirmedError
 	switch {
+	case errors.As(err, &unconfirmed):
+		f.warnings = unconfirmed.Warnings
+		d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrConflict):
 		f.version, f.seen, f.problem = saved.Version, "", savedFirst
 		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
@@ -169,6 +194,7 @@ func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int,
 		Preview: f.preview,
 		Form: &templates.Form{
 			Action: d.Path("/policies/import"), Error: f.problem, Errors: form.CountErrors(f.reason),
+			Warning: form.Warn(f.warnings),
 			Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.version, 10)},
 				{Name: "seen", Value: f.seen}},
 			Fields: []templates.FormField{{

@@ -1,4 +1,4 @@
-package changes
+package app
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -31,10 +30,24 @@ func MootWarnings(prefix string, limits []limiter.Limit) []string {
 	return all
 }
 
-// PolicyWarnings returns warnings about a save of the policy. It omits
-// those about parts that the save does not change.
-func (c *Changes) PolicyWarnings(ctx context.Context, before, after *policy.Set) ([]string, error) {
-	counts, err := c.keys.PlanCounts(ctx, before)
+// UnconfirmedError means that nothing was saved, because the author of a save has not
+// confirmed its warnings.
+type UnconfirmedError struct{ Warnings []string }
+
+// Error implements error.
+func (e *UnconfirmedError) Error() string {
+	return "app: not confirmed: " + strings.Join(e.Warnings, " ")
+}
+
+// JudgePolicy returns the warnings about a save of next in place of before, without those
+// about parts that the save does not change. It returns the *policy.InvalidError that the
+// save would get.
+func (r *Registry) JudgePolicy(ctx context.Context, before *policy.Set, next policy.Set) ([]string, error) {
+	after, err := r.store.CheckSet(ctx, next, before)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := r.PlanCounts(ctx, before)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +74,9 @@ func planWarnings(before, after *policy.Set, counts map[int]int64) []string {
 		if existed && reflect.DeepEqual(old, p) {
 			continue
 		}
-		name := "Plan " + page.Clip(p.Name, page.MaxName) + ": "
+		name := "Plan " + p.Name + ": "
 		if n := counts[p.Number]; existed && n >= manyKeys {
-			all = append(all, name+"this affects "+page.Number(n)+" keys at once.")
+			all = append(all, name+"this affects "+policydoc.Number(n)+" keys at once.")
 		}
 		all = append(all, changedMoot(name, old.Limits, p.Limits)...)
 		all = append(all, changedMoot(name+"limits per group: ", old.PerGroup, p.PerGroup)...)
@@ -81,7 +94,7 @@ func routeWarnings(before, after *policy.Set) []string {
 				old = b
 			}
 		}
-		name := "Route rule " + page.Clip(r.Name, page.MaxName) + ": "
+		name := "Route rule " + r.Name + ": "
 		all = append(all, changedMoot(name, old.PerKey, r.PerKey)...)
 		all = append(all, changedMoot(name, old.PerIP, r.PerIP)...)
 		all = append(all, changedMoot(name, old.Shared, r.Shared)...)
@@ -139,7 +152,7 @@ func networks(list []netip.Prefix) string {
 	texts := make([]string, 0, maxNetworks+1)
 	for i, p := range list {
 		if i == maxNetworks {
-			texts = append(texts, page.Number(int64(len(list)-i))+" more")
+			texts = append(texts, policydoc.Number(int64(len(list)-i))+" more")
 			break
 		}
 		texts = append(texts, p.Masked().String())
