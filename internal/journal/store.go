@@ -237,21 +237,27 @@ func openS3(address string) (bucket, error) {
 	if err != nil {
 		return bucket{}, fmt.Errorf("journal: the address %w", err)
 	}
-	transport := &http.Transport{
+	return newBucket(a, &http.Transport{
 		DialContext:     (&net.Dialer{Timeout: s3Dial}).DialContext,
 		MaxIdleConns:    64,
 		IdleConnTimeout: 20 * time.Second, // S3 closes idle connections
 		MaxConnsPerHost: 64, MaxIdleConnsPerHost: 64,
 		ForceAttemptHTTP2: false,
-	}
+	}), nil
+}
+
+// newBucket returns the store at an address. Every put has a checksum, since S3 refuses
+// one without in a bucket with Object Lock.
+func newBucket(a s3Address, transport http.RoundTripper) bucket {
 	options := s3.Options{
 		Region: a.region, Credentials: aws.CredentialsProviderFunc(credentials),
 		HTTPClient: &http.Client{Transport: transport}, RetryMaxAttempts: s3Attempts,
+		RequestChecksumCalculation: aws.RequestChecksumCalculationWhenSupported,
 	}
 	if a.endpoint != "" {
 		options.BaseEndpoint, options.UsePathStyle = aws.String(a.endpoint), true
 	}
-	return bucket{s3.New(options), a}, nil
+	return bucket{s3.New(options), a}
 }
 
 // credentials returns the credentials that Lambda sets in the environment.

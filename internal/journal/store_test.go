@@ -14,7 +14,40 @@ import (
 func onEveryStore(t *testing.T, test func(*testing.T, Store)) {
 	t.Helper()
 	t.Run("folder", func(t *testing.T) { test(t, must(OpenStore(t.TempDir()))(t)) })
+	t.Run("rules", func(t *testing.T) { test(t, lockedStore(t, s3test.StartRules(t))) })
 	t.Run("s3", func(t *testing.T) { test(t, must(OpenStore(s3test.Start(t).Address()))(t)) })
+}
+
+// lockedStore returns a store in a bucket with Object Lock.
+func lockedStore(t *testing.T, server *s3test.Rules) Store {
+	t.Helper()
+	return newBucket(must(parseS3(server.Address()))(t), server.Client().Transport)
+}
+
+// A put that S3 refuses for the moment is tried again, and a request that it refuses
+// longer fails.
+func TestMomentaryRefusals(t *testing.T) {
+	for name, c := range map[string]struct {
+		refuse func(*s3test.Rules)
+		fails  bool
+	}{
+		"conflict":      {refuse: func(r *s3test.Rules) { r.Conflict(5) }},
+		"slow down":     {refuse: func(r *s3test.Rules) { r.SlowDown(1) }},
+		"too long slow": {refuse: func(r *s3test.Rules) { r.SlowDown(s3Attempts) }, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := s3test.StartRules(t)
+			s := lockedStore(t, server)
+			c.refuse(server)
+			if err := s.Create(t.Context(), entryName(1, 1), []byte("a")); (err != nil) != c.fails {
+				t.Errorf("create: got %v, want an error: %t", err, c.fails)
+			}
+			_, err := s.Read(t.Context(), entryName(1, 1))
+			if c.fails && !errors.Is(err, ErrNotFound) || !c.fails && err != nil {
+				t.Errorf("read: got %v", err)
+			}
+		})
+	}
 }
 
 func must[T any](value T, err error) func(testing.TB) T {

@@ -1,5 +1,5 @@
-// Package s3test starts an S3 server for tests: versitygw, on a temporary folder. Only
-// tests import it.
+// Package s3test starts S3 servers for tests: versitygw on a temporary folder, and one in
+// this process with rules of AWS that versitygw lacks. Only tests import it.
 package s3test
 
 import (
