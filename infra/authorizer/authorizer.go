@@ -49,7 +49,8 @@ type Props struct {
 	// has its own CORS configuration, CorsPreflight, which is not changed.
 	CORSOrigin string
 	// OwnResponses leaves out the gateway responses of a REST API, or the response
-	// mappings of an HTTP API, for an API that has its own.
+	// mappings of an HTTP API, for an API that answers in its own way. Without it an own
+	// gateway response of the same type is refused, and own mappings are kept.
 	OwnResponses bool
 
 	// ResultsCacheTTL must stay 0. It exists so that other values are refused with a
@@ -92,12 +93,22 @@ func NewRateLimitAuthorizer(scope constructs.Construct, id *string, props *Props
 	a := &RateLimitAuthorizer{}
 	switch {
 	case props.Function == nil || (props.RestAPI == nil) == (props.HTTPAPI == nil): // the guard reports it
+	case isSpec(props.RestAPI): // the guard reports it
 	case props.RestAPI != nil:
 		a.attachREST(construct, &guard.props)
 	default:
 		a.attachHTTP(construct, &guard.props)
 	}
 	return a
+}
+
+// isSpec reports whether a REST API is made from an OpenAPI body.
+func isSpec(api awsapigateway.IRestApi) bool {
+	if api == nil {
+		return false
+	}
+	resource, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi)
+	return ok && (resource.Body() != nil || resource.BodyS3Location() != nil)
 }
 
 func (a *RateLimitAuthorizer) attachREST(scope constructs.Construct, p *Props) {

@@ -272,6 +272,59 @@ func TestWarnsOfAnAPIThatItDoesNotDeploy(t *testing.T) {
 	}
 }
 
+// Synthesis warns of the methods whose refusals by another authorizer become 429.
+func TestWarnsOfOtherAuthorizers(t *testing.T) {
+	s := newUserAppWithoutEnv()
+	s.rest.Root().AddMethod(jsii.String("PUT"), awsapigateway.NewMockIntegration(nil),
+		&awsapigateway.MethodOptions{AuthorizationType: awsapigateway.AuthorizationType_IAM})
+	other := awsapigateway.NewTokenAuthorizer(s.stack, jsii.String("Other"),
+		&awsapigateway.TokenAuthorizerProps{Handler: s.function("Others")})
+	s.rest.Root().AddMethod(jsii.String("POST"), awsapigateway.NewMockIntegration(nil),
+		&awsapigateway.MethodOptions{Authorizer: other})
+	s.use(authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+		&authorizer.Props{Function: s.check, RestAPI: s.rest}))
+	found := assertions.Annotations_FromStack(s.stack).FindWarning(jsii.String("/Somebody/Limits"),
+		assertions.Match_StringLikeRegexp(jsii.String(
+			"answered 429 instead of 403.*Rest/Default/PUT/Resource, Somebody/Rest/Default/POST/Resource")))
+	if len(*found) != 1 {
+		t.Errorf("got %d warnings that name both methods and not GET, want 1", len(*found))
+	}
+}
+
+// An integration keeps its own response mappings, and its own value of a RateLimit field.
+func TestKeepsOwnMappings(t *testing.T) {
+	s := newUserAppWithoutEnv()
+	own := func(destination, source string) map[string]any {
+		return map[string]any{"Destination": destination, "Source": source}
+	}
+	awsapigatewayv2.NewCfnIntegration(s.http, jsii.String("Own"), &awsapigatewayv2.CfnIntegrationProps{
+		ApiId: s.http.ApiId(), IntegrationType: jsii.String("HTTP_PROXY"),
+		ResponseParameters: map[string]any{"200": map[string]any{"ResponseParameters": []any{
+			own("append:header.x-own", "mine"), own("overwrite:header.ratelimit", "mine")}}},
+	})
+	authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+		&authorizer.Props{Function: s.check, HTTPAPI: s.http})
+	template, problem := s.synthesise()
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	found := resources(t, template, "AWS::ApiGatewayV2::Integration")
+	if len(found) != 1 {
+		t.Fatalf("got %d integrations, want 1", len(found))
+	}
+	parameters, _ := found[0]["ResponseParameters"].(map[string]any)
+	want := fmt.Sprint(map[string]any{"ResponseParameters": []any{
+		own("append:header.x-own", "mine"), own("overwrite:header.ratelimit", "mine"),
+		own("overwrite:header.RateLimit-Policy", "$context.authorizer.rateLimitPolicy")}})
+	if got := fmt.Sprint(parameters["200"]); got != want {
+		t.Errorf("got %s for 200, want %s", got, want)
+	}
+	if got := fmt.Sprint(parameters["404"]); !strings.Contains(got, "$context.authorizer.rateLimit ") &&
+		!strings.Contains(got, "$context.authorizer.rateLimit]") {
+		t.Errorf("got %s for 404, want both fields", got)
+	}
+}
+
 func TestRefusesWhatBreaksCounting(t *testing.T) {
 	attach := func(change func(*userApp, *authorizer.Props)) func(*userApp) {
 		return func(s *userApp) {
@@ -338,6 +391,30 @@ func TestRefusesWhatBreaksCounting(t *testing.T) {
 				SourceArn: jsii.String("arn:aws:execute-api:eu-west-1:111122223333:abc123/*"),
 			})
 		}), []string{"Somebody/Check/Wide lets more than one authorizer"}},
+		"an own answer to a denial": {with(func(s *userApp) {
+			s.rest.AddGatewayResponse(jsii.String("Denied"), &awsapigateway.GatewayResponseOptions{
+				Type: awsapigateway.ResponseType_ACCESS_DENIED(), StatusCode: jsii.String("403"),
+			})
+		}), []string{"Somebody/Rest/Denied/Resource answers ACCESS_DENIED as Somebody/Limits does",
+			"set OwnResponses"}},
+		"an own answer of another API": {with(func(s *userApp) {
+			other := awsapigateway.NewRestApi(s.stack, jsii.String("OtherRest"),
+				&awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+			other.Root().AddMethod(jsii.String("GET"), awsapigateway.NewMockIntegration(nil), nil)
+			other.AddGatewayResponse(jsii.String("Denied"), &awsapigateway.GatewayResponseOptions{
+				Type: awsapigateway.ResponseType_ACCESS_DENIED(),
+			})
+		}), nil},
+		"an OpenAPI body": {func(s *userApp) {
+			body := awsapigateway.NewSpecRestApi(s.stack, jsii.String("Spec"),
+				&awsapigateway.SpecRestApiProps{
+					CloudWatchRole: jsii.Bool(false),
+					ApiDefinition: awsapigateway.ApiDefinition_FromInline(map[string]any{
+						"openapi": "3.0.1", "paths": map[string]any{}}),
+				})
+			authorizer.NewRateLimitAuthorizer(s.stack, jsii.String("Limits"),
+				&authorizer.Props{Function: s.check, RestAPI: body})
+		}, []string{"RestAPI is made from an OpenAPI body", "infra/attach/openapi.yaml"}},
 		"an authorizer of another function is ignored": {with(func(s *userApp) {
 			s.function("Other").AddPermission(jsii.String("Wide"), &awslambda.Permission{
 				Principal: awsiam.NewServicePrincipal(jsii.String("apigateway.amazonaws.com"), nil),

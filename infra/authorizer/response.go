@@ -1,12 +1,16 @@
 package authorizer
 
 import (
+	"encoding/json"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -78,42 +82,78 @@ func corsHeaders(origin string) map[string]*string {
 	return headers
 }
 
-// responseMapping adds the RateLimit fields to the response of an HTTP API's integration.
-var responseMapping = map[string]string{
-	"overwrite:header.RateLimit":        "$context.authorizer.rateLimit",
-	"overwrite:header.RateLimit-Policy": "$context.authorizer.rateLimitPolicy",
+// responseMappings add the RateLimit fields to the response of an HTTP API's integration.
+var responseMappings = []mapping{
+	{"overwrite:header.RateLimit", "$context.authorizer.rateLimit"},
+	{"overwrite:header.RateLimit-Policy", "$context.authorizer.rateLimitPolicy"},
 }
 
-// ResponseParameters returns the property of that name for an HTTP API's integration. API
-// Gateway requires a mapping for each status code; the property has all registered ones
-// from 200.
-func ResponseParameters() map[string]any {
-	list := []any{}
-	for _, destination := range []string{"overwrite:header.RateLimit", "overwrite:header.RateLimit-Policy"} {
-		list = append(list, map[string]any{
-			"Destination": destination, "Source": responseMapping[destination],
-		})
-	}
-	parameters := map[string]any{}
+// mapping is a response parameter of an integration in CloudFormation's form.
+type mapping struct{ Destination, Source string }
+
+// statusMappings are the mappings of one status code.
+type statusMappings struct{ ResponseParameters []mapping }
+
+// mappingsWith returns the property ResponseParameters of an HTTP API's integration. API
+// Gateway requires a list for each status code; the property has all registered ones from
+// 200, and keeps the integration's own mappings.
+func mappingsWith(own map[string]statusMappings) map[string]any {
+	all := map[string]any{}
 	for status := http.StatusOK; status <= 599; status++ {
 		if http.StatusText(status) != "" {
-			parameters[strconv.Itoa(status)] = map[string]any{"ResponseParameters": list}
+			all[strconv.Itoa(status)] = own[strconv.Itoa(status)].withOurs()
 		}
 	}
-	return parameters
+	for status, mappings := range own {
+		all[status] = mappings.withOurs()
+	}
+	return all
+}
+
+// withOurs returns own mappings and those of responseMappings for other fields.
+func (own statusMappings) withOurs() map[string]any {
+	list := []any{}
+	taken := map[string]bool{}
+	for _, m := range slices.Concat(own.ResponseParameters, responseMappings) {
+		_, field, _ := strings.Cut(m.Destination, ":")
+		if field = strings.ToLower(field); !taken[field] || slices.Contains(own.ResponseParameters, m) {
+			list = append(list, map[string]any{"Destination": m.Destination, "Source": m.Source})
+		}
+		taken[field] = true
+	}
+	return map[string]any{"ResponseParameters": list}
 }
 
 // mapResponses is an aspect that gives every integration of an HTTP API the response
 // mapping.
 type mapResponses struct{}
 
-// Visit adds the mapping to node if it is an integration.
+// Visit adds the mappings to node if it is an integration.
 func (*mapResponses) Visit(node constructs.IConstruct) {
-	if !*awscdk.CfnResource_IsCfnResource(node) {
+	resource, ok := node.(awsapigatewayv2.CfnIntegration)
+	if !ok {
 		return
 	}
-	resource, ok := node.(awscdk.CfnResource)
-	if ok && *resource.CfnResourceType() == "AWS::ApiGatewayV2::Integration" {
-		resource.AddPropertyOverride(jsii.String("ResponseParameters"), ResponseParameters())
+	own, err := ownMappings(resource)
+	if err != nil {
+		awscdk.Annotations_Of(node).AddError(jsii.String(
+			"ResponseParameters must be lists by status code, to keep them beside the RateLimit fields: " +
+				err.Error()))
+		return
 	}
+	resource.AddPropertyOverride(jsii.String("ResponseParameters"), mappingsWith(own))
+}
+
+// ownMappings returns the response mappings that an integration has.
+func ownMappings(integration awsapigatewayv2.CfnIntegration) (map[string]statusMappings, error) {
+	parameters := integration.ResponseParameters()
+	if parameters == nil {
+		return nil, nil //nolint:nilnil // an integration without mappings
+	}
+	text, err := json.Marshal(awscdk.Stack_Of(integration).Resolve(parameters))
+	if err != nil {
+		return nil, err
+	}
+	var own map[string]statusMappings
+	return own, json.Unmarshal(text, &own)
 }

@@ -23,11 +23,16 @@ type guard struct {
 // Validate returns the problems in the props and in the app, one sentence each.
 func (g *guard) Validate() *[]*string {
 	problems := g.checkProps()
+	var others []string
 	if g.props.Function != nil {
 		for _, node := range *g.scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {
 			problems = append(problems, g.checkConstruct(node)...)
+			if method, ok := node.(awsapigateway.CfnMethod); ok && g.refusesOtherwise(method) {
+				others = append(others, *node.Node().Path())
+			}
 		}
 	}
+	g.warnOf(others)
 	return jsii.Strings(problems...)
 }
 
@@ -38,6 +43,11 @@ func (g *guard) checkProps() []string {
 	}
 	if (g.props.RestAPI == nil) == (g.props.HTTPAPI == nil) {
 		problems = append(problems, "set either RestAPI or HTTPAPI")
+	}
+	if isSpec(g.props.RestAPI) {
+		problems = append(problems, "RestAPI is made from an OpenAPI body, and each import of a changed "+
+			"body removes gateway responses beside it: put the authorizer and the gateway responses of "+
+			"infra/attach/openapi.yaml into the body instead")
 	}
 	if g.props.ResultsCacheTTL != 0 {
 		problems = append(problems,
@@ -76,17 +86,70 @@ func (g *guard) checkConstruct(node constructs.IConstruct) []string {
 		return g.authorizer(node, resource.AuthorizerUri(), resource.AuthorizerResultTtlInSeconds(), &sources)
 	case awslambda.CfnPermission:
 		return g.permission(node, resource)
+	case awsapigateway.CfnGatewayResponse:
+		return g.gatewayResponse(node, resource)
 	}
 	return nil
 }
 
+// ours reports whether an API's id is that of the REST API of the props.
+func (g *guard) ours(id *string) bool {
+	return g.props.RestAPI != nil && id != nil && g.resolved(id) == g.resolved(g.props.RestAPI.RestApiId())
+}
+
+// gatewayResponse refuses a second answer of a type: API Gateway keeps the one that is
+// deployed last.
+func (g *guard) gatewayResponse(node constructs.IConstruct, r awsapigateway.CfnGatewayResponse) []string {
+	within := strings.HasPrefix(*node.Node().Path(), *g.scope.Node().Path()+"/")
+	kind := *r.ResponseType()
+	if g.props.OwnResponses || within || !g.ours(r.RestApiId()) || kind != "ACCESS_DENIED" &&
+		kind != "UNAUTHORIZED" {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s answers %s as %s does, and an API has one answer for each type: remove "+
+		"it, or set OwnResponses and give it the status, headers and template of infra/attach/rest.yaml",
+		*node.Node().Path(), kind, *g.scope.Node().Path())}
+}
+
+// refusesOtherwise reports whether a method of the REST API has another authorizer, whose
+// refusals get this construct's answer too.
+func (g *guard) refusesOtherwise(m awsapigateway.CfnMethod) bool {
+	if g.props.OwnResponses || !g.ours(m.RestApiId()) || m.AuthorizationType() == nil {
+		return false
+	}
+	switch *m.AuthorizationType() {
+	case "AWS_IAM", "COGNITO_USER_POOLS":
+		return true
+	case "CUSTOM":
+		id := g.scope.Node().TryFindChild(jsii.String("Authorizer"))
+		attached, ok := id.(awsapigateway.RequestAuthorizer)
+		return ok && m.AuthorizerId() != nil &&
+			g.resolved(m.AuthorizerId()) != g.resolved(attached.AuthorizerId())
+	}
+	return false
+}
+
+// warnOf warns of the methods with another authorizer.
+func (g *guard) warnOf(methods []string) {
+	if len(methods) == 0 {
+		return
+	}
+	awscdk.Annotations_Of(g.scope).AddWarningV2(jsii.String("tidegate:OtherAuthorizers"), jsii.String(
+		"The refusals of other authorizers, of IAM and of resource policies are answered 429 instead of "+
+			"403, without Retry-After, since an API has one answer for ACCESS_DENIED. Clients repeat them "+
+			"for ever. Move these methods to an API of their own, or set OwnResponses: "+
+			strings.Join(methods, ", ")))
+}
+
 // isFunction reports whether text, an ARN or a URI, refers to the check function.
 func (g *guard) isFunction(text any) bool {
-	resolve := func(value any) string {
-		return fmt.Sprint(awscdk.Stack_Of(g.scope).Resolve(value))
-	}
-	return text != nil && strings.Contains(resolve(text),
-		strings.Trim(resolve(g.props.Function.FunctionArn()), "[]"))
+	return text != nil && strings.Contains(g.resolved(text),
+		strings.Trim(g.resolved(g.props.Function.FunctionArn()), "[]"))
+}
+
+// resolved returns a value with its tokens resolved, as text to compare.
+func (g *guard) resolved(value any) string {
+	return fmt.Sprint(awscdk.Stack_Of(g.scope).Resolve(value))
 }
 
 func (g *guard) authorizer(node constructs.IConstruct, uri *string, ttl *float64, sources *string) []string {
