@@ -27,6 +27,13 @@ func TestRights(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) {
 		checkRights(t, valkeytest.StartCluster(t, 3, 0)[0]+"?cluster=true")
 	})
+	t.Run("serverless", func(t *testing.T) {
+		cache := valkeytest.StartServerless(t)
+		checkRights(t, cache.URL())
+		if len(cache.Refused()) > 0 {
+			t.Errorf("a serverless cache lacks %q", cache.Refused())
+		}
+	})
 }
 
 func checkRights(t *testing.T, root string) {
