@@ -99,13 +99,17 @@ func allowsKey(e evidence) outcome {
 	return judged(lists(allowed, "X-Api-Key") || allowed == "*", "allows "+allowed)
 }
 
-// unreadable expects that another site's script cannot read an answer in a browser.
-func unreadable(e evidence) outcome {
-	origin := e.last().header.Get("Access-Control-Allow-Origin")
-	if origin == "" {
+// readableOrNot says whether another site's script can read an answer in a browser. An
+// answer with the header must be readable by this origin.
+func readableOrNot(e evidence) outcome {
+	switch origin := e.last().header.Get("Access-Control-Allow-Origin"); origin {
+	case "":
 		return pass("no Access-Control-Allow-Origin")
+	case "*", someOrigin:
+		return pass("Access-Control-Allow-Origin: " + origin)
+	default:
+		return differ("Access-Control-Allow-Origin: " + origin)
 	}
-	return differ("Access-Control-Allow-Origin: " + origin)
 }
 
 // overridden expects the override's limit in the first answer.

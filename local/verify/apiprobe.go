@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -33,10 +34,12 @@ var (
 		what: "GET REST/verify with the key after Retry-After", needs: needREST, calls: maxToDenial + 2,
 		run: afterRetryAfter,
 	}
-	restPath     = keyProbe("GET REST/verify/a%20b with the key", needREST, "/a%20b")
-	httpPath     = keyProbe("GET HTTP/verify/a%20b with the key", needHTTP, "/a%20b")
-	restLongPath = keyProbe("GET REST/verify and 1,000 characters with the key", needREST, long(1_000))
-	restLongARN  = keyProbe("GET REST/verify and 1,700 characters with the key", needREST, long(1_700))
+	restPath     = keyProbe("GET REST/verify/a%20b with the key", needREST|needExample, "/a%20b")
+	httpPath     = keyProbe("GET HTTP/verify/a%20b with the key", needHTTP|needExample, "/a%20b")
+	restLongPath = keyProbe("GET REST/verify and 1,000 characters with the key", needREST|needExample,
+		long(1_000))
+	restLongARN = keyProbe("GET REST/verify and 1,700 characters with the key", needREST|needExample,
+		long(1_700))
 
 	restOpen    = openProbe("GET REST/verify without a credential", needREST, asBrowser)
 	httpOpen    = openProbe("GET HTTP/verify without a credential", needHTTP, asBrowser)
@@ -61,7 +64,6 @@ var (
 	large     = call{header: map[string]string{"A": strings.Repeat("a", 11_000)}}
 	preflight = call{method: http.MethodOptions, header: map[string]string{
 		"Origin":                         someOrigin,
-		"Access-Control-Request-Method":  http.MethodGet,
 		"Access-Control-Request-Headers": "x-api-key",
 	}}
 )
@@ -70,7 +72,7 @@ func long(n int) string { return "/" + strings.Repeat("l", n) }
 
 // base returns the URL of the API that a probe needs.
 func (s *session) base(n need) string {
-	if n == needHTTP {
+	if n&needHTTP != 0 {
 		return s.http
 	}
 	return s.rest
@@ -79,17 +81,28 @@ func (s *session) base(n need) string {
 // openProbe returns a probe that makes one call without the key.
 func openProbe(what string, n need, c call) *probe {
 	return &probe{what: what, needs: n, calls: 1, run: func(ctx context.Context, s *session) evidence {
-		c := c
-		c.url = s.base(n) + "/verify"
-		return evidence{answers: []answer{s.do(ctx, c)}}
+		return evidence{answers: []answer{s.do(ctx, s.onPath(c, s.base(n)))}}
 	}}
 }
 
-// keyProbe returns a probe that makes one call with the key, to a path below /verify.
+// onPath returns a call on the path, with the method and the body of the flags, unless it
+// is a preflight for them.
+func (s *session) onPath(c call, base string) call {
+	c.url = base + s.path
+	if c.method == http.MethodOptions {
+		c.header = maps.Clone(c.header)
+		c.header["Access-Control-Request-Method"] = s.method
+		return c
+	}
+	c.method, c.body = s.method, s.body
+	return c
+}
+
+// keyProbe returns a probe that makes one call with the key, to a path below the path.
 func keyProbe(what string, n need, path string) *probe {
 	return &probe{what: what, needs: n, calls: 1, run: func(ctx context.Context, s *session) evidence {
 		s.makeRoom(ctx, 1)
-		return evidence{answers: []answer{s.withKey(ctx, s.base(n)+"/verify"+path)}}
+		return evidence{answers: []answer{s.withKeyAt(ctx, s.base(n)+s.path+path)}}
 	}}
 }
 
@@ -97,10 +110,10 @@ func keyProbe(what string, n need, path string) *probe {
 // since an earlier run used up the limit, it waits and begins again.
 func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	s.makeRoom(ctx, callsWithKey)
-	first := s.withKey(ctx, base+"/verify")
+	first := s.withKey(ctx, base)
 	if wait, denied := first.wait(); denied && wait <= maxWindow {
 		s.sleep(ctx, wait)
-		first = s.withKey(ctx, base+"/verify")
+		first = s.withKey(ctx, base)
 	}
 	answers := []answer{first}
 	if first.err != nil || first.status != http.StatusOK {
@@ -108,7 +121,7 @@ func (s *session) callWithKey(ctx context.Context, base string) evidence {
 	}
 	s.readKeyLimit(first)
 	for range callsWithKey - 1 {
-		answers = append(answers, s.withKey(ctx, base+"/verify"))
+		answers = append(answers, s.withKey(ctx, base))
 	}
 	fell, known, _ := remainingFalls(answers)
 	s.cached[base] = known && !fell
@@ -143,7 +156,7 @@ func afterRetryAfter(ctx context.Context, s *session) evidence {
 		return evidence{reason: reason}
 	}
 	s.used = s.quota.requests // still used up
-	denied := s.withKey(ctx, s.rest+"/verify")
+	denied := s.withKey(ctx, s.rest)
 	if denied.status == http.StatusOK { // the window has passed
 		denied = s.useUp(ctx, s.rest).last()
 	}
@@ -153,7 +166,7 @@ func afterRetryAfter(ctx context.Context, s *session) evidence {
 		return evidence{reason: "there was no denial with a Retry-After of at most a minute"}
 	}
 	s.sleep(ctx, wait)
-	return evidence{answers: []answer{s.withKey(ctx, s.rest+"/verify")}}
+	return evidence{answers: []answer{s.withKey(ctx, s.rest)}}
 }
 
 const (
@@ -180,7 +193,7 @@ func (s *session) useUp(ctx context.Context, base string) evidence {
 	for range burstTries {
 		s.makeRoom(ctx, s.quota.requests)
 		began := s.now()
-		last = s.burst(ctx, s.quota.requests+1, func() answer { return s.withKey(ctx, base+"/verify") })
+		last = s.burst(ctx, s.quota.requests+1, func() answer { return s.withKey(ctx, base) })
 		if last.err != nil || last.status != http.StatusOK || s.now().Sub(began) < s.quota.window {
 			break // the calls took longer than the window
 		}

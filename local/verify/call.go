@@ -28,10 +28,21 @@ type call struct {
 
 func (s *session) get(ctx context.Context, url string) answer { return s.do(ctx, call{url: url}) }
 
-// withKey makes a GET with the key, as a script of another site does. Its caller must
-// have called makeRoom.
-func (s *session) withKey(ctx context.Context, url string) answer {
-	return s.do(ctx, call{url: url, header: map[string]string{"X-Api-Key": s.key, "Origin": someOrigin}})
+// withKey makes a call on the path of an API with the key, as a script of another site
+// does. Its caller must have called makeRoom.
+func (s *session) withKey(ctx context.Context, base string) answer {
+	return s.withKeyAt(ctx, base+s.path)
+}
+
+// withKeyAt is withKey on any URL. Every 2xx counts as 200: which one is the backend's
+// choice.
+func (s *session) withKeyAt(ctx context.Context, url string) answer {
+	a := s.do(ctx, call{method: s.method, url: url, body: s.body,
+		header: map[string]string{"X-Api-Key": s.key, "Origin": someOrigin}})
+	if a.status/100 == http.StatusOK/100 {
+		a.status = http.StatusOK
+	}
+	return a
 }
 
 // do makes a call. It does not follow redirects and does not retry.
@@ -42,6 +53,9 @@ func (s *session) do(ctx context.Context, c call) answer {
 		return answer{err: err}
 	}
 	request.Header.Set("User-Agent", "tidegate-verify")
+	if c.body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	for name, value := range c.header {
 		request.Header.Set(name, value)
 	}

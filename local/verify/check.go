@@ -73,7 +73,7 @@ var checks = map[string]struct {
 	"http-cors":            {httpKey, on(http.StatusOK, readable)},
 	"http-path":            {httpPath, on(http.StatusOK, pathEndsIn("/verify/a%20b", "/verify/a b"))},
 	"http-403":             {httpOpen, status(http.StatusForbidden)},
-	"http-403-cors":        {httpOpen, on(http.StatusForbidden, unreadable)},
+	"http-403-cors":        {httpOpen, on(http.StatusForbidden, readableOrNot)},
 	"http-403-wrong":       {httpBadKey, status(http.StatusForbidden)},
 	"http-headers":         {httpHeaders, status(http.StatusRequestHeaderFieldsTooLarge)},
 	"http-over":            {httpOver, status(http.StatusForbidden, tooMany)},

@@ -42,7 +42,7 @@ var (
 		what:  "GET REST/verify without a credential, 100 at a time",
 		needs: needREST | needThrottle, calls: restFloodCalls,
 		run: func(ctx context.Context, s *session) evidence {
-			return s.flood(ctx, restFloodCalls, s.rest+"/verify")
+			return s.flood(ctx, restFloodCalls, s.rest+s.path)
 		},
 	}
 	dashFlood = &probe{
@@ -117,11 +117,11 @@ func editLimits(ctx context.Context, s *session) evidence {
 	s.makeRoom(ctx, 2)
 	during := answer{err: s.override(ctx, key.header.Get("ETag"))}
 	if during.err == nil {
-		during = s.withKey(ctx, s.rest+"/verify")
+		during = s.withKey(ctx, s.rest)
 	}
 	after := answer{err: s.endOverride(ctx)}
 	if after.err == nil {
-		after = s.withKey(ctx, s.rest+"/verify")
+		after = s.withKey(ctx, s.rest)
 	}
 	return evidence{answers: []answer{during, after}}
 }

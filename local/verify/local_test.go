@@ -181,12 +181,15 @@ func (s *site) prepare(t *testing.T, url string) {
 }
 
 // run runs verify on the addresses of the REST API, the HTTP API and the dashboard.
-func (s *site) run(t *testing.T, addresses [3]string) (progress string, r *report, code int) {
+func (s *site) run(
+	t *testing.T, addresses [3]string, flags ...string,
+) (progress string, r *report, code int) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "report.json")
 	var table, plan bytes.Buffer
-	code = run(t.Context(), []string{"-rest", addresses[0], "-http", addresses[1], "-dashboard", addresses[2],
-		"-json", file},
+	flags = append(flags, "-rest", addresses[0], "-http", addresses[1], "-dashboard", addresses[2],
+		"-json", file)
+	code = run(t.Context(), flags,
 		func(name string) string {
 			return map[string]string{keyVariable: s.key, tokenVariable: s.token}[name]
 		}, &table, &plan)
@@ -252,6 +255,38 @@ func TestLocalGateways(t *testing.T) {
 	if want := []string{"OPTIONS verify", "OPTIONS verify", "PUT override",
 		"DELETE override"}; !slices.Equal(changes, want) {
 		t.Errorf("got %q, want %q", changes, want)
+	}
+}
+
+// On an own path, method and body the same rows hold but those on other paths, which are
+// skipped with the reason.
+func TestLocalGatewaysOnOwnPath(t *testing.T) {
+	t.Parallel()
+	s := startLocal(t)
+	var lock sync.Mutex
+	calls := map[string]bool{}
+	note := func(call string) {
+		lock.Lock()
+		defer lock.Unlock()
+		calls[call] = true
+	}
+	same := func(*http.Response) {}
+	progress, r, code := s.run(t,
+		[3]string{proxy(t, s.REST, note, same), proxy(t, s.HTTP, note, same), s.Admin},
+		"-path", "/shop/orders", "-method", "POST", "-body", `{"item":1}`)
+	if code != allAsExpected {
+		t.Errorf("got exit status %d, %q differ, want none", code, r.with(differs))
+	}
+	for _, row := range r.Rows {
+		p := checks[row.ID].probe
+		skips := notLocal(row.ID) || strings.HasPrefix(row.ID, "http-429-") || p.needs&needExample != 0
+		if (row.Verdict == skipped) != skips {
+			t.Errorf("%s: got %s %s, want skipped: %t", row.ID, row.Verdict, row.Reason, skips)
+		}
+	}
+	if !calls["POST orders"] || calls["POST verify"] || len(calls) != 2 ||
+		!strings.Contains(progress, "Calls with the key reach the backend of POST /shop/orders") {
+		t.Errorf("got calls %v, want POST and OPTIONS on orders, announced in\n%s", calls, progress)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"net/url"
 	"os"
 	"os/signal"
@@ -83,6 +84,7 @@ func verify(ctx context.Context, s *session, out, errOut io.Writer) int {
 // options are the flags.
 type options struct {
 	rest, http, dashboard string
+	path, method, body    string // of the calls on both APIs
 	key, token            string
 	outputs, stack        string
 	throttle              bool
@@ -103,6 +105,9 @@ func (o *options) flags() *flag.FlagSet {
 	f.StringVar(&o.rest, "rest", "", "`URL` of a REST API behind Tidegate, with its stage")
 	f.StringVar(&o.http, "http", "", "`URL` of an HTTP API behind Tidegate")
 	f.StringVar(&o.dashboard, "dashboard", "", "`URL` of the dashboard")
+	f.StringVar(&o.path, "path", examplePath, "`path` that takes the calls, in both APIs")
+	f.StringVar(&o.method, "method", http.MethodGet, "`method` of these calls")
+	f.StringVar(&o.body, "body", "", "JSON `body` of these calls")
 	f.StringVar(&o.key, "key", "", "API `key`; default "+keyVariable+" of the environment")
 	f.StringVar(&o.token, "token", "",
 		"machine `token` with scope write, to set and remove an override of the key; default "+
@@ -142,6 +147,9 @@ const maxSecret = 4096
 var visible = regexp.MustCompile(`^[\x21-\x7e]*$`)
 
 func (o *options) validate() error {
+	if err := o.validateCall(); err != nil {
+		return err
+	}
 	if o.stack != "" && !stackName.MatchString(o.stack) {
 		return errors.New("-stack: must be the name of a stack, such as tidegate-dev")
 	}
@@ -152,6 +160,32 @@ func (o *options) validate() error {
 	}
 	if info, err := os.Stat(filepath.Dir(o.json)); err != nil || !info.IsDir() {
 		return fmt.Errorf("-json %s: its folder does not exist", o.json)
+	}
+	return nil
+}
+
+// examplePath is a path of the example APIs.
+const examplePath = "/verify"
+
+// methodName matches methods of calls. OPTIONS is the preflight's.
+var methodName = regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE)$`)
+
+// maxBody bounds the body in bytes.
+const maxBody = 64 << 10
+
+// validateCall validates what the calls on the APIs consist of.
+func (o *options) validateCall() error {
+	u, err := url.Parse(o.path)
+	switch {
+	case err != nil || !strings.HasPrefix(o.path, "/") || u.Host != "" || u.Fragment != "" ||
+		!visible.MatchString(o.path):
+		return errors.New("-path: must be a path with a leading slash, such as /orders/1")
+	case !methodName.MatchString(o.method):
+		return errors.New("-method: must be GET, POST, PUT, PATCH or DELETE")
+	case o.body != "" && o.method == http.MethodGet:
+		return errors.New("-body: needs -method, since a GET has none")
+	case len(o.body) > maxBody || o.body != "" && !json.Valid([]byte(o.body)):
+		return fmt.Errorf("-body: must be JSON of up to %d bytes", maxBody)
 	}
 	return nil
 }
@@ -275,10 +309,11 @@ Usage: ./scripts/verify -rest URL -http URL -dashboard URL -key KEY [flags]
 `)
 	f.PrintDefaults()
 	text.WriteString(`
-The key's plan should be 10 per 10 seconds, since verify uses up the key's limit. All paths below the
-URLs must have the authorizer. verify changes nothing, except with -token: it sets an override of the
-key for some seconds, and the audit log keeps both edits. If aws is on PATH and -stack or -outputs
-names the stack, verify also runs AWS CLI commands, which only read.
+The key's plan should be 10 per 10 seconds, since verify uses up the key's limit. -path, -method and
+-body make the calls that your own API takes; rows on other paths then need the example. verify
+changes nothing, except with -token: it sets an override of the key for some seconds, and the audit log
+keeps both edits. If aws is on PATH and -stack or -outputs names the stack, verify also runs AWS CLI
+commands, which only read.
 
 Exit status: 0 if all is as expected, 1 if something differs or verify was interrupted, 2 for bad usage.
 `)

@@ -8,7 +8,7 @@ import (
 )
 
 // need is a requirement of a probe.
-type need uint8
+type need uint16
 
 // The needs.
 const (
@@ -20,6 +20,7 @@ const (
 	needAWS
 	needRESTID // the id of the REST API, for the AWS CLI
 	needHTTPID
+	needExample // the example's backend, which takes all paths below the path
 )
 
 // evidence is the observation of a probe.
@@ -56,6 +57,7 @@ func (s *session) missing(n need) string {
 		{needToken, s.token == "", "-token is not set: it needs scope write, to edit the key's limit"},
 		{needThrottle, !s.throttle, "-throttle is not set: it makes bursts of calls"},
 		{needThrottle, s.local, "the local gateways have no throttle"},
+		{needExample, s.path != examplePath, "-path is set: its backend need not take other paths"},
 		{needAWS, s.stack == "", "the stack is unknown: set -stack or -outputs"},
 		{needAWS, s.aws == nil, "aws is not on PATH"},
 		{needRESTID, apiID(s.rest) == "", "-rest is not a URL of execute-api, which has the API's id"},
@@ -79,7 +81,7 @@ func (s *session) announce(w io.Writer) {
 		calls += p.calls
 		commands += p.commands
 		if p.calls > 0 {
-			fmt.Fprintf(&plan, "  %4d  %s\n", p.calls, p.what)
+			fmt.Fprintf(&plan, "  %4d  %s\n", p.calls, s.describe(p))
 		} else {
 			fmt.Fprintf(&plan, "   aws  %s\n", p.what)
 		}
@@ -90,7 +92,15 @@ func (s *session) announce(w io.Writer) {
 		_, _ = fmt.Fprintln(w,
 			"It sets and removes an override of the key. The audit log keeps both edits.")
 	}
+	_, _ = fmt.Fprintf(w, "Calls with the key reach the backend of %s %s, until its limit denies them.\n",
+		s.method, s.path)
 	_, _ = fmt.Fprint(w, "It uses up the key's limit several times, and waits until it is restored.\n\n")
+}
+
+// describe returns what a probe does, with the method and the path of the flags.
+func (s *session) describe(p *probe) string {
+	return strings.NewReplacer("GET REST/verify", s.method+" REST"+s.path, "GET HTTP/verify",
+		s.method+" HTTP"+s.path, "REST/verify", "REST"+s.path, "HTTP/verify", "HTTP"+s.path).Replace(p.what)
 }
 
 // collect runs all probes and checks every row with its probe's evidence.
@@ -107,7 +117,7 @@ func (s *session) collect(ctx context.Context, progress io.Writer) *report {
 		e.limit = s.quota
 		e.dashboard = s.dashboard
 		seen[p] = e
-		_, _ = fmt.Fprintf(progress, "  %-72s %5.1f s\n", p.what, s.now().Sub(began).Seconds())
+		_, _ = fmt.Fprintf(progress, "  %-72s %5.1f s\n", s.describe(p), s.now().Sub(began).Seconds())
 	}
 	r := &report{
 		Began: s.began.UTC(), Calls: s.calls.Load(), REST: s.rest, HTTP: s.http, Dashboard: s.dashboard,

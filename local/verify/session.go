@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -36,6 +37,7 @@ func newSession(o options, aws awsCommand) *session {
 	transport = transport.Clone()
 	transport.DisableCompression = true // so that answers stay as they were sent
 	transport.MaxIdleConnsPerHost = burstWorkers
+	o.path, o.method = cmp.Or(o.path, examplePath), cmp.Or(o.method, http.MethodGet)
 	s := &session{
 		options: o,
 		local:   isLocal(o.rest) && isLocal(o.http) && isLocal(o.dashboard),

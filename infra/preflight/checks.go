@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/infra/settings"
+)
+
+// look reads an account for a stage.
+type look struct {
+	ctx   context.Context
+	aws   awsCommand
+	props settings.Props
+	// exists reports whether the stage's stack exists, which then owns the names.
+	exists bool
+}
+
+// read runs a command and decodes its output.
+func (l *look) read(into any, args ...string) error {
+	text, err := l.aws(l.ctx, args...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("aws %s %s: %w", args[0], args[1], err)
+	}
+	return nil
+}
+
+// checks are what preflight looks at, in the order of the deployment.
+var checks = []struct {
+	name string
+	// check returns what would make the deployment fail, and the remedy; "" for nothing.
+	check func(*look) (string, error)
+}{
+	{"bootstrap", (*look).bootstrap},
+	{"stack", (*look).stack},
+	{"names", (*look).names},
+	{"concurrency", (*look).concurrency},
+	{"zones", (*look).zones},
+	{"networks", (*look).networks},
+	{"addresses", (*look).addresses},
+}
+
+// bootstrapVersion is the oldest version of the bootstrap stack that templates of this CDK
+// accept.
+const bootstrapVersion = 6
+
+func (l *look) bootstrap() (string, error) {
+	var version string
+	err := l.read(&version, "ssm", "get-parameter", "--name", "/cdk-bootstrap/hnb659fds/version",
+		"--query", "Parameter.Value")
+	if missing(err, "ParameterNotFound") {
+		return "account and region are not bootstrapped: npx cdk bootstrap", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	number, _ := strconv.Atoi(version) // 0 for another form
+	if number < bootstrapVersion {
+		return fmt.Sprintf("version %s, want at least %d: npx cdk bootstrap", version, bootstrapVersion), nil
+	}
+	return "", nil
+}
+
+// missing reports whether AWS has no such thing.
+func missing(err error, code string) bool { return err != nil && strings.Contains(err.Error(), code) }
+
+func (l *look) stack() (string, error) {
+	var status string
+	err := l.read(&status, "cloudformation", "describe-stacks", "--stack-name", l.props.Name(),
+		"--query", "Stacks[0].StackStatus")
+	if missing(err, "does not exist") {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	l.exists = true
+	if status == "ROLLBACK_COMPLETE" || status == "ROLLBACK_FAILED" {
+		name := l.props.Name()
+		return status + ", so the first deployment failed: aws cloudformation " +
+			"update-termination-protection --no-enable-termination-protection --stack-name " + name +
+			", then aws cloudformation delete-stack --stack-name " + name, nil
+	}
+	return "", nil
+}
+
+// named is a kind of resource whose name the stack wants.
+type named struct {
+	kind string
+	args []string
+}
+
+func (l *look) names() (string, error) {
+	if l.exists {
+		return "", nil
+	}
+	name, stage := l.props.Name(), l.props.Stage
+	var taken []string
+	for _, n := range []named{
+		{"secrets", []string{"secretsmanager", "list-secrets", "--include-planned-deletion", "--filters",
+			"Key=name,Values=" + name + "/", "--query", "SecretList[].Name"}},
+		{"log groups", []string{"logs", "describe-log-groups", "--log-group-name-prefix",
+			"/tidegate/" + stage + "/", "--query", "logGroups[].logGroupName"}},
+		{"keys", []string{"kms", "list-aliases", "--query",
+			"Aliases[?AliasName=='alias/" + name + "'].AliasName"}},
+		{"users of the cache", []string{"elasticache", "describe-users", "--query",
+			"Users[?starts_with(UserId, '" + name + "-')].UserId"}},
+		{"caches", []string{"elasticache", "describe-serverless-caches", "--query",
+			"ServerlessCaches[?ServerlessCacheName=='" + name + "'].ServerlessCacheName"}},
+	} {
+		var list []string
+		if err := l.read(&list, n.args...); err != nil {
+			return "", err
+		}
+		if len(list) > 0 {
+			taken = append(taken, n.kind+" "+strings.Join(list, ", "))
+		}
+	}
+	if len(taken) == 0 {
+		return "", nil
+	}
+	return "taken by an earlier stack of the stage: delete them, or choose another stage: " +
+		strings.Join(taken, "; "), nil
+}
+
+// keptUnreserved are the environments of an account that AWS does not let be reserved.
+const keptUnreserved = 100
+
+func (l *look) concurrency() (string, error) {
+	wanted := 0
+	for _, f := range []settings.Function{l.props.Check, l.props.Admin} {
+		if f.Concurrency != settings.Unreserved {
+			wanted += f.Concurrency
+		}
+	}
+	if wanted == 0 || l.exists {
+		return "", nil
+	}
+	var free int
+	if err := l.read(&free, "lambda", "get-account-settings", "--query",
+		"AccountLimit.UnreservedConcurrentExecutions"); err != nil {
+		return "", err
+	}
+	if free-wanted < keptUnreserved {
+		return fmt.Sprintf("%d environments are unreserved, and the stage reserves %d and leaves %d: raise "+
+			"the quota of Lambda, or ./scripts/stage %s checkConcurrency=none adminConcurrency=none",
+			free, wanted, keptUnreserved, l.props.Stage), nil
+	}
+	return "", nil
+}
+
+// unsupported are ids of zones in which Lambda has no functions with a network:
+// https://github.com/keboola/developer-portal/issues/81 has the error.
+var unsupported = []string{"use1-az3"}
+
+// zone is an availability zone. Its name differs between accounts, its id does not.
+type zone struct{ ZoneName, ZoneID string }
+
+func (l *look) zones() (string, error) {
+	var all []zone
+	if err := l.read(&all, "ec2", "describe-availability-zones", "--filters",
+		"Name=zone-type,Values=availability-zone", "--query",
+		"AvailabilityZones[].{ZoneName:ZoneName,ZoneID:ZoneId}"); err != nil {
+		return "", err
+	}
+	var good []string
+	chosen, bad := l.props.Zones, ""
+	for i, zone := range all {
+		used := slices.Contains(chosen, zone.ZoneName) || len(chosen) == 0 && i < 2
+		switch {
+		case !slices.Contains(unsupported, zone.ZoneID):
+			good = append(good, zone.ZoneName)
+		case used:
+			bad = zone.ZoneName + " is " + zone.ZoneID
+		}
+	}
+	for _, name := range chosen {
+		if !slices.ContainsFunc(all, func(z zone) bool { return z.ZoneName == name }) {
+			return name + " is no zone of this region", nil
+		}
+	}
+	if bad == "" {
+		return "", nil
+	}
+	return fmt.Sprintf("%s, where Lambda has no functions with a network: ./scripts/stage %s zones=%s", bad,
+		l.props.Stage, strings.Join(good[:min(2, len(good))], ",")), nil
+}
+
+// quota compares a number of things with its quota.
+func (l *look) quota(things, service, code string, more int, count ...string) (string, error) {
+	var limit float64
+	if err := l.read(&limit, "service-quotas", "get-service-quota", "--service-code", service,
+		"--quota-code", code, "--query", "Quota.Value"); err != nil {
+		return "", err
+	}
+	var used int
+	if err := l.read(&used, count...); err != nil {
+		return "", err
+	}
+	if used+more > int(limit) {
+		return fmt.Sprintf("%d of %g %s are used, and the stage needs %d: raise quota %s", used, limit,
+			things, more, code), nil
+	}
+	return "", nil
+}
+
+func (l *look) networks() (string, error) {
+	if l.exists {
+		return "", nil
+	}
+	return l.quota("VPCs", "vpc", "L-F678F1CE", 1, "ec2", "describe-vpcs", "--query", "length(Vpcs)")
+}
+
+func (l *look) addresses() (string, error) {
+	if check, admin := l.props.Egress(); l.exists || !check && !admin {
+		return "", nil
+	}
+	return l.quota("Elastic IP addresses", "ec2", "L-0263D0A3", l.props.NATGateways,
+		"ec2", "describe-addresses", "--query", "length(Addresses)")
+}

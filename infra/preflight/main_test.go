@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidegate/infra/settings"
+)
+
+// account answers commands of the AWS CLI by their first words.
+type account map[string]string
+
+func (a account) command(_ context.Context, args ...string) ([]byte, error) {
+	answer, ok := a[args[0]+" "+args[1]]
+	if code := args[len(args)-1]; args[0] == "service-quotas" && code == "Quota.Value" {
+		answer, ok = a[args[5]], true
+	}
+	if !ok || strings.HasPrefix(answer, "error ") {
+		return nil, errors.New(answer)
+	}
+	return []byte(answer), nil
+}
+
+// empty is an account on which every stage can be deployed, with changes.
+func empty(changes ...string) account {
+	a := account{
+		"sts get-caller-identity":                `{}`,
+		"ssm get-parameter":                      `"30"`,
+		"cloudformation describe-stacks":         "error Stack with id tidegate-prod does not exist",
+		"secretsmanager list-secrets":            `[]`,
+		"logs describe-log-groups":               `[]`,
+		"kms list-aliases":                       `[]`,
+		"elasticache describe-users":             `[]`,
+		"elasticache describe-serverless-caches": `[]`,
+		"lambda get-account-settings":            `1000`,
+		"ec2 describe-availability-zones": `[{"ZoneName":"us-east-1a","ZoneID":"use1-az1"},` +
+			`{"ZoneName":"us-east-1b","ZoneID":"use1-az2"},{"ZoneName":"us-east-1c","ZoneID":"use1-az3"}]`,
+		"L-F678F1CE":             `5.0`,
+		"ec2 describe-vpcs":      `1`,
+		"L-0263D0A3":             `5.0`,
+		"ec2 describe-addresses": `0`,
+	}
+	for i := 0; i < len(changes); i += 2 {
+		a[changes[i]] = changes[i+1]
+	}
+	return a
+}
+
+// Each obstacle is found by itself, with its remedy.
+func TestFindings(t *testing.T) {
+	failed := "aws cloudformation delete-stack --stack-name tidegate-prod"
+	for name, c := range map[string]struct {
+		account account
+		flags   map[string]string
+		want    string
+	}{
+		"none":          {account: empty()},
+		"not boots":     {empty("ssm get-parameter", "error ParameterNotFound"), nil, "npx cdk bootstrap"},
+		"old bootstrap": {empty("ssm get-parameter", `"5"`), nil, "version 5, want at least 6"},
+		"failed stack":  {empty("cloudformation describe-stacks", `"ROLLBACK_COMPLETE"`), nil, failed},
+		"names": {empty("kms list-aliases", `["alias/tidegate-prod"]`), nil,
+			"keys alias/tidegate-prod"},
+		"own names": {account: empty("kms list-aliases", `["alias/tidegate-prod"]`,
+			"cloudformation describe-stacks", `"UPDATE_COMPLETE"`)},
+		"concurrency": {empty("lambda get-account-settings", `10`), nil,
+			"./scripts/stage prod checkConcurrency=none"},
+		"unreserved": {account: empty("lambda get-account-settings", `10`),
+			flags: map[string]string{"checkConcurrency": "none", "adminConcurrency": "none"}},
+		"zone": {empty(), map[string]string{"zones": "us-east-1a,us-east-1c"},
+			"us-east-1c is use1-az3, where Lambda has no functions with a network: " +
+				"./scripts/stage prod zones=us-east-1a,us-east-1b"},
+		"first zones": {empty("ec2 describe-availability-zones",
+			`[{"ZoneName":"us-east-1a","ZoneID":"use1-az3"},{"ZoneName":"us-east-1b","ZoneID":"use1-az2"},`+
+				`{"ZoneName":"us-east-1c","ZoneID":"use1-az1"}]`), nil, "zones=us-east-1b,us-east-1c"},
+		"zone of another region": {empty(), map[string]string{"zones": "eu-west-1a,us-east-1a"},
+			"eu-west-1a is no zone of this region"},
+		"networks":     {empty("ec2 describe-vpcs", `5`), nil, "5 of 5 VPCs are used"},
+		"no addresses": {account: empty("ec2 describe-addresses", `5`)},
+		"addresses": {empty("ec2 describe-addresses", `4`), map[string]string{
+			"oidcIssuer": "https://a.example", "oidcClientId": "a", "oidcSecretName": "b",
+			"oidcEditors": "c"},
+			"4 of 5 Elastic IP addresses are used, and the stage needs 2"},
+		"unreadable": {account: empty("ec2 describe-vpcs", "error AccessDenied")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := t.TempDir()
+			var file settings.StageFile
+			if err := file.Set("prod", c.flags); err != nil {
+				t.Fatal(err)
+			}
+			if err := file.Write(filepath.Join(app, settings.StageFolder), "prod"); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			err := run(t.Context(), app, []string{"prod"}, c.account.command, &out)
+			if errors.Is(err, errFound) != (c.want != "") || !strings.Contains(out.String(), c.want) {
+				t.Errorf("got %v and\n%s\nwant %q", err, &out, c.want)
+			}
+			if ok := strings.Count(out.String(), " ok\n"); c.want != "" && ok != len(checks)-1 {
+				t.Errorf("got %d checks without a finding, want all but one:\n%s", ok, &out)
+			}
+			const unread = "networks     not read: error AccessDenied"
+			if name == "unreadable" && !strings.Contains(out.String(), unread) {
+				t.Errorf("got\n%s\nwant a line for the check that was not made", &out)
+			}
+		})
+	}
+}
+
+func TestBadUsage(t *testing.T) {
+	for _, args := range [][]string{nil, {"-h"}, {"a", "b"}, {"../prod"}} {
+		if err := run(t.Context(), t.TempDir(), args, empty().command, &strings.Builder{}); err == nil ||
+			errors.Is(err, errFound) {
+			t.Errorf("%v: got %v, want an error of usage", args, err)
+		}
+	}
+	offline := empty("sts get-caller-identity", "error Unable to locate credentials")
+	err := run(t.Context(), t.TempDir(), []string{"dev"}, offline.command, &strings.Builder{})
+	if err == nil || !strings.Contains(err.Error(), "no account to look at") {
+		t.Errorf("got %v, want that there is no account", err)
+	}
+}
