@@ -35,12 +35,23 @@ func readHCL(t *testing.T, name string) map[string]map[string]any {
 		}
 		if block.Type == "resource" {
 			blocks[strings.Join(block.Labels, ".")] = attributes(t, block.Body)
-			for _, dynamic := range block.Body.Blocks {
-				blocks["mapping"] = attributes(t, dynamic.Body.Blocks[0].Body)
-			}
 		}
 	}
 	return blocks
+}
+
+// mappingOf returns the content of a dynamic block.
+func mappingOf(t *testing.T, dynamic string) map[string]any {
+	t.Helper()
+	file, diagnostics := hclparse.NewParser().ParseHCL([]byte(dynamic), "shown")
+	if diagnostics.HasErrors() {
+		t.Fatal(diagnostics)
+	}
+	body, ok := file.Body.(*hclsyntax.Body)
+	if !ok || len(body.Blocks) != 1 {
+		t.Fatalf("want one block in:\n%s", dynamic)
+	}
+	return attributes(t, body.Blocks[0].Body.Blocks[0].Body)
 }
 
 func attributes(t *testing.T, body *hclsyntax.Body) map[string]any {

@@ -134,6 +134,9 @@ func plain(t *testing.T, n *yaml.Node) any {
 	case yaml.DocumentNode:
 		return plain(t, n.Content[0])
 	case yaml.AliasNode:
+		if n.Alias == nil {
+			t.Fatalf("line %d: CloudFormation refuses aliases", n.Line)
+		}
 		return plain(t, n.Alias)
 	case yaml.MappingNode:
 		m := map[string]any{}
@@ -171,11 +174,37 @@ func readYAML(t *testing.T, name string) map[string]any {
 	if err := yaml.Unmarshal(read(t, filepath.Join("attach", name)), &n); err != nil {
 		t.Fatal(err)
 	}
+	if name != "serverless.yml" { // the framework resolves aliases itself
+		refuseAliases(&n)
+	}
 	document, ok := plain(t, &n).(map[string]any)
 	if !ok {
 		t.Fatalf("%s: want a mapping", name)
 	}
 	return document
+}
+
+// refuseAliases takes the targets from aliases, so that plain fails.
+func refuseAliases(n *yaml.Node) {
+	n.Alias = nil
+	for _, child := range n.Content {
+		refuseAliases(child)
+	}
+}
+
+// shown returns what a snippet shows in a comment, from a line that begins with first to
+// the snippet's end.
+func shown(t *testing.T, name, first string) string {
+	t.Helper()
+	_, text, found := strings.Cut(string(read(t, filepath.Join("attach", name))), "# "+first)
+	if !found {
+		t.Fatalf("%s: want a comment with %s", name, first)
+	}
+	lines := strings.Split(first+text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimPrefix(strings.TrimLeft(line, " "), "# ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 func at(t *testing.T, m map[string]any, path ...any) map[string]any {
@@ -195,14 +224,22 @@ func same(t *testing.T, got attachment) {
 }
 
 func TestAttachByCloudFormation(t *testing.T) {
-	resources := at(t, readYAML(t, "cloudformation.yaml"), "Resources")
+	resources := maps.Clone(at(t, readYAML(t, "rest.yaml"), "Resources"))
+	maps.Copy(resources, at(t, readYAML(t, "http.yaml"), "Resources"))
+	var integration map[string]any
+	if err := yaml.Unmarshal([]byte(shown(t, "http.yaml", "ResponseParameters:")), &integration); err != nil {
+		t.Fatal(err)
+	}
+	integration["ApiId"], integration["IntegrationType"] = map[string]any{"Ref": "HttpApiId"}, "HTTP_PROXY"
+	resources["HttpIntegration"] = map[string]any{"Type": "AWS::ApiGatewayV2::Integration",
+		"Properties": integration}
 	same(t, ofResources(t, resources))
 	compareGolden(t, "cloudformation", resources)
 }
 
-// The CDK can include both templates with all their resources.
+// The CDK can include the templates with all their resources.
 func TestTemplatesAreCloudFormation(t *testing.T) {
-	for _, name := range []string{"cloudformation.yaml", "sam.yaml"} {
+	for _, name := range []string{"rest.yaml", "http.yaml", "websocket.yaml", "sam.yaml"} {
 		app, _, err := newApp(nil)
 		if err != nil {
 			t.Fatal(err)
@@ -279,40 +316,6 @@ func TestAttachByServerlessFramework(t *testing.T) {
 	got.RESTIdentity, got.HTTPIdentity = source(rest["identitySource"]), source(http["identitySource"])
 	got.Payload, got.Simple = text(http["payloadVersion"]), text(http["enableSimpleResponses"])
 	same(t, got)
-}
-
-func TestAttachByTerraform(t *testing.T) {
-	blocks := readHCL(t, "terraform.tf")
-	rest, http := blocks["aws_api_gateway_authorizer.limits"], blocks["aws_apigatewayv2_authorizer.limits"]
-	got := attachment{
-		RESTType: text(rest["type"]), RESTTTL: given(rest["authorizer_result_ttl_in_seconds"]),
-		RESTIdentity: source(rest["identity_source"]),
-		HTTPType:     text(http["authorizer_type"]), HTTPTTL: given(http["authorizer_result_ttl_in_seconds"]),
-		HTTPIdentity: source(http["identity_sources"]),
-		Payload:      text(http["authorizer_payload_format_version"]),
-		Simple:       text(http["enable_simple_responses"]),
-		Responses:    map[string]response{}, Mapping: stringsOf(blocks["mapping"]["mappings"]),
-	}
-	for _, name := range sorted(blocks) {
-		p := properties(blocks[name])
-		switch {
-		case strings.HasPrefix(name, "aws_api_gateway_gateway_response."):
-			got.Responses[text(p["response_type"])] = response{
-				text(p["status_code"]), stringsOf(p["response_parameters"]),
-				text(p.at("response_templates", "application/json")),
-			}
-		case strings.HasPrefix(name, "aws_lambda_permission."):
-			got.add("AWS::Lambda::Permission", properties{"SourceArn": p["source_arn"]})
-		}
-	}
-	got.Permissions = slices.Compact(got.Permissions)
-	// Only Terraform needs an identity source, one that every call has: by default the
-	// provider sends a header, and it sends "" unchanged.
-	equal(t, "identity source", got.RESTIdentity, `"context.accountId"`)
-	got.RESTIdentity = ""
-	same(t, got)
-	equal(t, "provider", blocks["terraform.aws"],
-		map[string]any{"source": "hashicorp/aws", "version": ">= 6.0"})
 }
 
 // docs/attach.md shows every snippet by its path.

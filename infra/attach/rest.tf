@@ -1,6 +1,7 @@
-# Puts Tidegate before a REST API and an HTTP API: a REQUEST authorizer each, results
-# never cached, and permission for exactly these authorizers. Leave out the half that you
-# do not need.
+# Puts Tidegate before a REST API: a REQUEST authorizer, results never cached, permission
+# for exactly this authorizer, and the API's answers 429 and 401. They are the answers of
+# the whole API: the refusals of its other authorizers, of IAM and of resource policies
+# become 429 too.
 
 terraform {
   required_providers {
@@ -24,25 +25,15 @@ variable "rest_api_execution_arn" {
   type = string
 }
 
-variable "http_api_id" {
-  type = string
-}
-
-variable "http_api_execution_arn" {
-  type = string
-}
-
 data "aws_region" "current" {}
 
-locals {
-  invoke_uri = "arn:aws:apigateway:${data.aws_region.current.region}:lambda:path/2015-03-31/functions/${var.check_function_arn}/invocations"
-}
+data "aws_partition" "current" {}
 
 resource "aws_api_gateway_authorizer" "limits" {
   name                             = "tidegate"
   rest_api_id                      = var.rest_api_id
   type                             = "REQUEST"
-  authorizer_uri                   = local.invoke_uri
+  authorizer_uri                   = "arn:${data.aws_partition.current.partition}:apigateway:${data.aws_region.current.region}:lambda:path/2015-03-31/functions/${var.check_function_arn}/invocations"
   authorizer_result_ttl_in_seconds = 0
   # The provider sends a header where nothing is set, and "" as it is, which API Gateway
   # refuses. This source is in every call.
@@ -99,43 +90,5 @@ resource "aws_api_gateway_gateway_response" "unauthorized" {
 
   response_templates = {
     "application/json" = "{\"type\":\"about:blank\",\"title\":\"Unauthorized\",\"status\":401,\"detail\":\"A valid credential is required.\",\"instance\":\"urn:uuid:$context.requestId\"}"
-  }
-}
-
-resource "aws_apigatewayv2_authorizer" "limits" {
-  name                              = "tidegate"
-  api_id                            = var.http_api_id
-  authorizer_type                   = "REQUEST"
-  authorizer_uri                    = local.invoke_uri
-  authorizer_payload_format_version = "2.0"
-  enable_simple_responses           = true
-  authorizer_result_ttl_in_seconds  = 0
-  identity_sources                  = []
-}
-
-resource "aws_lambda_permission" "http" {
-  action        = "lambda:InvokeFunction"
-  function_name = var.check_function_arn
-  principal     = "apigateway.amazonaws.com"
-  source_arn    = "${var.http_api_execution_arn}/authorizers/${aws_apigatewayv2_authorizer.limits.id}"
-}
-
-# An integration adds the RateLimit fields for each status code that the backend answers
-# with.
-resource "aws_apigatewayv2_integration" "backend" {
-  api_id             = var.http_api_id
-  integration_type   = "HTTP_PROXY"
-  integration_method = "ANY"
-  integration_uri    = "https://backend.example.com"
-
-  dynamic "response_parameters" {
-    for_each = ["200", "404", "500"]
-    content {
-      status_code = response_parameters.value
-      mappings = {
-        "overwrite:header.RateLimit"        = "$context.authorizer.rateLimit"
-        "overwrite:header.RateLimit-Policy" = "$context.authorizer.rateLimitPolicy"
-      }
-    }
   }
 }
