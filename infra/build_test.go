@@ -24,7 +24,7 @@ func TestAssetsAreTheBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := &build{root: root}
-	if _, err := synthesise(app, first.code); err != nil {
+	if _, err := synthesise(app, propsOf(t, nil), first.code); err != nil {
 		t.Fatal(err, first.err)
 	}
 	assets := map[[sha256.Size]byte]bool{}
@@ -104,7 +104,7 @@ func TestBuildFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	failing := &build{root: root}
-	if _, err := synthesise(app, failing.code); err == nil || failing.err == nil ||
+	if _, err := synthesise(app, propsOf(t, nil), failing.code); err == nil || failing.err == nil ||
 		!strings.Contains(failing.err.Error(), "Go is missing") {
 		t.Errorf("got %v, %v, want the build's output in the second", err, failing.err)
 	}

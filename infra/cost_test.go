@@ -15,7 +15,7 @@ import (
 // billed returns a stack with the flags, without synthesis.
 func billed(t *testing.T, flags map[string]string) *Stack {
 	t.Helper()
-	app, _, err := newApp(flags)
+	app, _, err := newApp(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -112,7 +112,7 @@ func (s *Stack) newStage(
 		return resource
 	}
 	resource.SetAccessLogSettings(&awsapigatewayv2.CfnStage_AccessLogSettingsProperty{
-		DestinationArn: s.logGroup(id+"Log", log).LogGroupArn(),
+		DestinationArn: s.optionalLogGroup(id+"Log", log).LogGroupArn(),
 		Format:         jsii.String(accessLogFormat()),
 	})
 	return resource

@@ -129,7 +129,7 @@ func (s *Stack) exampleCORS() *awsapigatewayv2.CorsPreflightOptions {
 var backendSource string
 
 func (s *Stack) newBackend() awslambda.Function {
-	log := s.logGroup("BackendLog", "example-backend")
+	log := s.optionalLogGroup("BackendLog", "example-backend")
 	role := awsiam.NewRole(s.Stack, jsii.String("BackendRole"), &awsiam.RoleProps{
 		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
 		InlinePolicies: &map[string]awsiam.PolicyDocument{

@@ -31,6 +31,41 @@ func TestSynthesisRefusesFlags(t *testing.T) {
 	}
 }
 
+// The flags of a stage are those of its file. Flags beside a file are refused, so that the
+// next deployment cannot lack them; only dev needs no file.
+func TestStageFile(t *testing.T) {
+	folder := t.TempDir()
+	file := settings.StageFile{}
+	if err := file.Set("prod", map[string]string{"journal": "true"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := file.Write(folder, "prod"); err != nil {
+		t.Fatal(err)
+	}
+	p, err := stageProps(folder, map[string]string{"stage": "prod", "nag": "true"})
+	if err != nil || !p.Journal.Enabled || !p.Nag || p.Stage != "prod" {
+		t.Errorf("got %+v, %v, want prod with journal and nag", p.Journal, err)
+	}
+	if p, err = stageProps(folder, map[string]string{"logLevel": "warn"}); err != nil || p.Stage != "dev" ||
+		p.LogLevel != "warn" {
+		t.Errorf("got stage %s, %v, want dev with its flag", p.Stage, err)
+	}
+	file.Flags["cidr"] = "10.0.0.0/16" // by hand
+	if err := file.Write(folder, "qa"); err != nil {
+		t.Fatal(err)
+	}
+	for want, given := range map[string]map[string]string{
+		"./scripts/stage prod logLevel=warn":                     {"stage": "prod", "logLevel": "warn"},
+		"infra/" + folder + "/beta.json is missing":              {"stage": "beta"},
+		"-c cidr=10.0.0.0/16: was 10.42.0.0/20, and cannot chan": {"stage": "qa"},
+		"must be 2 to 12 lower-case letters":                     {"stage": "../prod"},
+	} {
+		if _, err := stageProps(folder, given); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %s", given, err, want)
+		}
+	}
+}
+
 // Every flag has an effect: without it the props change or are invalid, in stage prod or
 // in another stage.
 func TestEveryFlagHasAnEffect(t *testing.T) {
@@ -47,7 +82,8 @@ func TestEveryFlagHasAnEffect(t *testing.T) {
 	maps.Copy(elsewhere, map[string]string{"stage": "qa", "keep": "true", "metrics": "true",
 		"cloudWatchDashboard": "false"})
 	for _, name := range settings.Names() {
-		if name == "nag" || name == "jwtJwks" { // TestNag; TestJWKS, since it excludes jwtJwksUrl
+		// TestNag; TestJWKS and TestJWTIssuers, since these exclude jwtJwksUrl
+		if name == "nag" || name == "jwtJwks" || name == "jwtIssuers" {
 			continue
 		}
 		if !changes(t, many, name) && !changes(t, elsewhere, name) {

@@ -40,7 +40,7 @@ func (s *Stack) newForward() *forward {
 		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,
 		RetentionPeriod: awscdk.Duration_Days(jsii.Number(failureDays)),
 	})
-	log := s.logGroup("ForwardLog", "forward")
+	log := s.optionalLogGroup("ForwardLog", "forward")
 	rights = append(rights, statement("Log", jsii.Strings("logs:CreateLogStream", "logs:PutLogEvents"),
 		&[]*string{log.LogGroupArn()}))
 	made := awslambda.NewFunction(s.Stack, jsii.String("Forward"), &awslambda.FunctionProps{

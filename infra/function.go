@@ -215,14 +215,23 @@ func (s *Stack) logGroupName(name string) *string {
 	return jsii.String("/tidegate/" + s.props.Stage + "/" + name)
 }
 
-// logGroup creates an encrypted log group. It is deleted with the stack unless data is
+// logGroup creates an encrypted log group, which stays when the stack is deleted if data is
 // kept.
 func (s *Stack) logGroup(id, name string) awslogs.LogGroup {
-	group := awslogs.NewLogGroup(s.Stack, &id, &awslogs.LogGroupProps{
+	return s.newLogGroup(id, name, s.removal())
+}
+
+// optionalLogGroup creates the log group of what a flag adds. It is deleted with it, since
+// its name would be taken when the flag is set again.
+func (s *Stack) optionalLogGroup(id, name string) awslogs.LogGroup {
+	return s.newLogGroup(id, name, awscdk.RemovalPolicy_DESTROY)
+}
+
+func (s *Stack) newLogGroup(id, name string, removal awscdk.RemovalPolicy) awslogs.LogGroup {
+	return awslogs.NewLogGroup(s.Stack, &id, &awslogs.LogGroupProps{
 		LogGroupName:  s.logGroupName(name),
 		EncryptionKey: s.key,
 		Retention:     retention[s.props.LogDays],
-		RemovalPolicy: s.removal(),
+		RemovalPolicy: removal,
 	})
-	return group
 }

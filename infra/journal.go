@@ -21,6 +21,7 @@ type journal struct{ bucket awss3.Bucket }
 func (s *Stack) newJournal() *journal {
 	props := &awss3.BucketProps{
 		Versioned:         jsii.Bool(true),
+		ObjectLockEnabled: jsii.Bool(true), // only a new bucket can have it; LockDays uses it
 		Encryption:        awss3.BucketEncryption_KMS,
 		EncryptionKey:     s.key,
 		BucketKeyEnabled:  jsii.Bool(true), // one request of the key for many objects

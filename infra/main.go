@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -29,7 +30,19 @@ func run(out io.Writer) error {
 		return err
 	}
 	build := &build{root: root}
-	stack, err := synthesise(awscdk.NewApp(nil), build.code)
+	app := awscdk.NewApp(nil)
+	given, err := contextFlags(app)
+	if err != nil {
+		return err
+	}
+	props, err := stageProps(settings.StageFolder, given)
+	if err != nil {
+		return err
+	}
+	if given["stage"] == "" {
+		fmt.Fprintln(out, "This is stage dev. -c stage=NAME chooses another one.")
+	}
+	stack, err := synthesise(app, props, build.code)
 	if build.err != nil {
 		return build.err // the CDK's own error does not have the cause
 	}
@@ -42,22 +55,40 @@ func run(out io.Writer) error {
 // codeOf returns the zip of a function by its name.
 type codeOf func(name string) awslambda.Code
 
-// synthesise writes the cloud assembly for the context. The CDK panics with a readable
+// stageProps returns the props of a stage from its file in the folder. Only dev needs no
+// file: its flags may be in the context.
+func stageProps(folder string, given map[string]string) (settings.Props, error) {
+	stage := cmp.Or(given["stage"], "dev")
+	file, err := settings.ReadStage(folder, stage)
+	if err != nil {
+		return settings.Props{}, err
+	}
+	if file == nil && stage == "dev" {
+		return settings.Read(given)
+	}
+	if file == nil {
+		return settings.Props{}, fmt.Errorf("infra/%s/%s.json is missing: ./scripts/stage %[2]s makes it",
+			folder, stage)
+	}
+	for name, value := range given {
+		if name != "stage" && name != "nag" {
+			return settings.Props{}, fmt.Errorf("-c %s=%s: the stage's file has its flags, so that the next "+
+				"deployment has them too: ./scripts/stage %s %[1]s=%[2]s", name, value, stage)
+		}
+	}
+	props, err := file.Props(stage)
+	props.Nag = given["nag"] == "true"
+	return props, err
+}
+
+// synthesise writes the cloud assembly for valid props. The CDK panics with a readable
 // text on errors.
-func synthesise(app awscdk.App, code codeOf) (s *Stack, err error) {
+func synthesise(app awscdk.App, props settings.Props, code codeOf) (s *Stack, err error) {
 	defer func() {
 		if fault := recover(); fault != nil {
 			err = fmt.Errorf("%v", fault)
 		}
 	}()
-	flags, err := contextFlags(app)
-	if err != nil {
-		return nil, err
-	}
-	props, err := settings.Read(flags)
-	if err != nil {
-		return nil, err
-	}
 	s = NewStack(app, props, code)
 	if props.Nag {
 		s.inspect(app)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,9 +16,7 @@ import (
 func findings(t *testing.T, flags map[string]string, inspect func(*Stack, awscdk.App)) []string {
 	t.Helper()
 	// keeps findings from ending the synthesis
-	context := map[string]string{"@aws-cdk/core:annotationsInValidationReport": "false"}
-	maps.Copy(context, flags)
-	app, _, err := newApp(context)
+	app, _, err := newApp(map[string]any{"@aws-cdk/core:annotationsInValidationReport": false})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,17 +63,10 @@ func (s *Stack) newVPC() awsec2.Vpc {
 		// The default group is unused. The CDK would close it by a function with rights
 		// of its own.
 		RestrictDefaultSecurityGroup: jsii.Bool(false),
-		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
-			{Name: jsii.String("isolated"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
-		},
+		SubnetConfiguration:          s.layout(),
 	}
 	if check, admin := s.props.Egress(); check || admin {
 		props.NatGateways = jsii.Number(s.props.NATGateways)
-		*props.SubnetConfiguration = append(*props.SubnetConfiguration,
-			&awsec2.SubnetConfiguration{Name: jsii.String("public"), SubnetType: awsec2.SubnetType_PUBLIC,
-				MapPublicIpOnLaunch: jsii.Bool(false)},
-			&awsec2.SubnetConfiguration{Name: jsii.String("egress"),
-				SubnetType: awsec2.SubnetType_PRIVATE_WITH_EGRESS})
 	}
 	if len(s.props.Zones) > 0 {
 		props.AvailabilityZones = jsii.Strings(s.props.Zones...)
@@ -87,6 +80,24 @@ func (s *Stack) newVPC() awsec2.Vpc {
 		TrafficType: awsec2.FlowLogTrafficType_REJECT,
 	})
 	return vpc
+}
+
+// layout returns the groups of subnets. Those with internet have their ranges also while
+// no function needs them: a subnet that moved would replace the cache, which cannot be
+// created beside itself under the same name.
+func (s *Stack) layout() *[]*awsec2.SubnetConfiguration {
+	check, admin := s.props.Egress()
+	mask := jsii.Number(s.props.PrefixBits() + settings.SubnetBits)
+	group := func(name string, kind awsec2.SubnetType, used bool) *awsec2.SubnetConfiguration {
+		return &awsec2.SubnetConfiguration{Name: &name, SubnetType: kind, CidrMask: mask,
+			Reserved: jsii.Bool(!used)}
+	}
+	public := group("public", awsec2.SubnetType_PUBLIC, check || admin)
+	public.MapPublicIpOnLaunch = jsii.Bool(false)
+	return &[]*awsec2.SubnetConfiguration{
+		group("isolated", awsec2.SubnetType_PRIVATE_ISOLATED, true), public,
+		group("egress", awsec2.SubnetType_PRIVATE_WITH_EGRESS, check || admin),
+	}
 }
 
 // flowLogRole returns a role that only flow logs of this account can assume. The CDK adds

@@ -27,6 +27,7 @@ const (
 func (s *Stack) newSecrets() *secrets {
 	made := &secrets{pepper: s.secret("Pepper", "pepper",
 		"Tidegate's pepper: every hash of an API key depends on it. Never change it.", pepperLength)}
+	made.pepper.ApplyRemovalPolicy(s.removal(), nil)
 	if s.props.Login.User != settings.NoUser {
 		made.password = s.secret("Password", "password", "The first password of Tidegate's dashboard.",
 			passwordLength)
@@ -43,7 +44,7 @@ func (s *secrets) count() int {
 }
 
 func (s *Stack) secret(id, name, description string, length int) awssecretsmanager.CfnSecret {
-	secret := awssecretsmanager.NewCfnSecret(s.Stack, &id, &awssecretsmanager.CfnSecretProps{
+	return awssecretsmanager.NewCfnSecret(s.Stack, &id, &awssecretsmanager.CfnSecretProps{
 		Name:        jsii.String(s.props.Name() + "/" + name),
 		Description: &description,
 		KmsKeyId:    s.key.KeyArn(),
@@ -52,8 +53,6 @@ func (s *Stack) secret(id, name, description string, length int) awssecretsmanag
 			RequireEachIncludedType: jsii.Bool(true),
 		},
 	})
-	secret.ApplyRemovalPolicy(s.removal(), nil)
-	return secret
 }
 
 // secretNamed returns a reference to the operator's secret with this name, which

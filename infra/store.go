@@ -61,13 +61,22 @@ func (s *Stack) newServerless(u *users) *store {
 		props.DailySnapshotTime = jsii.String("03:00")
 	}
 	if s.props.Keep {
-		props.FinalSnapshotName = jsii.String(s.props.Name() + "-final")
+		props.FinalSnapshotName = s.finalSnapshot()
 	}
 	cache := awselasticache.NewCfnServerlessCache(s.Stack, jsii.String("Cache"), props)
 	return &store{
 		users: u, arn: s.elastiCacheARN("serverlesscache", s.props.Name()),
 		host: cache.AttrEndpointAddress(), options: "&serverless=true", resource: cache,
 	}
+}
+
+// finalSnapshot returns the name of the snapshot that ElastiCache takes before it deletes a
+// serverless cache. It ends in a part of the stack's id, since a name that an earlier
+// stack of the stage took would make the deletion fail.
+func (s *Stack) finalSnapshot() *string {
+	id := awscdk.Fn_Select(jsii.Number(2), awscdk.Fn_Split(jsii.String("/"), s.StackId(), nil))
+	part := awscdk.Fn_Select(jsii.Number(0), awscdk.Fn_Split(jsii.String("-"), id, nil))
+	return awscdk.Fn_Join(jsii.String("-"), &[]*string{jsii.String(s.props.Name() + "-final"), part})
 }
 
 func (s *Stack) newNodes(u *users) *store {
@@ -86,7 +95,7 @@ func (s *Stack) newNodes(u *users) *store {
 				"Tidegate: cluster mode; under pressure counts may go, never configuration"),
 			Properties: map[string]any{"cluster-enabled": "yes", "maxmemory-policy": "volatile-lfu"},
 		})
-	group := awselasticache.NewCfnReplicationGroup(s.Stack, jsii.String("Cache"),
+	group := awselasticache.NewCfnReplicationGroup(s.Stack, jsii.String("Nodes"),
 		&awselasticache.CfnReplicationGroupProps{
 			ReplicationGroupId: jsii.String(s.props.Name()),
 			ReplicationGroupDescription: jsii.String("Tidegate " + s.props.Stage +

@@ -15,6 +15,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
+
+	"tidegate/infra/settings"
 )
 
 // scratch is the folder for the output of the tests' syntheses.
@@ -109,9 +111,8 @@ func of(t *testing.T, build func() (template, error)) template {
 	return made
 }
 
-// newApp returns an app with the context of cdk.json and the flags, and its output
-// folder.
-func newApp(flags map[string]string) (awscdk.App, string, error) {
+// newApp returns an app with the context of cdk.json and more, and its output folder.
+func newApp(context map[string]any) (awscdk.App, string, error) {
 	text, err := os.ReadFile("cdk.json")
 	if err != nil {
 		return nil, "", err
@@ -120,11 +121,8 @@ func newApp(flags map[string]string) (awscdk.App, string, error) {
 	if err := json.Unmarshal(text, &config); err != nil {
 		return nil, "", err
 	}
-	for name, value := range flags {
+	for name, value := range context {
 		config.Context[name] = value
-		if value == "true" || value == "false" {
-			config.Context[name] = value == "true"
-		}
 	}
 	folder, err := os.MkdirTemp(scratch, "assembly")
 	return awscdk.NewApp(&awscdk.AppProps{
@@ -157,11 +155,15 @@ func writeZip(path string) error {
 }
 
 func synthesised(flags map[string]string) (template, error) {
-	app, folder, err := newApp(flags)
+	app, folder, err := newApp(nil)
 	if err != nil {
 		return template{}, err
 	}
-	stack, err := synthesise(app, placeholder)
+	props, err := settings.Read(flags)
+	if err != nil {
+		return template{}, err
+	}
+	stack, err := synthesise(app, props, placeholder)
 	if err != nil {
 		return template{}, err
 	}

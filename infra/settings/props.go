@@ -5,13 +5,15 @@ package settings
 
 import (
 	"cmp"
+	"net/netip"
 	"strings"
 	"time"
 )
 
 // Props are the settings of a deployment, as Read returns them. The flag in a field's tag
-// sets the field: cdk -c FLAG=VALUE, or the context of cdk.json. A field with the tag env
+// sets the field: in the stage's file, or by cdk -c FLAG=VALUE. A field with the tag env
 // sets this variable of the functions; an empty field leaves the function's own default.
+// The tag fixed says why a field cannot change while the stack exists.
 type Props struct {
 	// Stage names the deployment: lower-case letters, digits and hyphens, at most 12.
 	// Default dev.
@@ -20,10 +22,10 @@ type Props struct {
 	// retains its data: a last snapshot of the cache, the encryption key, the pepper and
 	// the logs. Default true in stage prod, else false.
 	Keep bool `flag:"keep"`
-	// CIDR is the network's private IPv4 range, /16 to /24. Default 10.42.0.0/22.
-	CIDR string `flag:"cidr"`
+	// CIDR is the network's private IPv4 range, /16 to /24. Default 10.42.0.0/20.
+	CIDR string `flag:"cidr" fixed:"the network and the cache would be replaced"`
 	// Zones are 2 or 3 availability zones. Default the first two of the region.
-	Zones []string `flag:"zones"`
+	Zones []string `flag:"zones" fixed:"the subnets and the cache would be replaced"`
 
 	// Journal stores every change durably before it is acknowledged.
 	Journal Journal
@@ -81,7 +83,7 @@ type Props struct {
 
 // Journal is the bucket that stores every change. It stays when the stack is deleted.
 type Journal struct {
-	Enabled bool `flag:"journal"`
+	Enabled bool `flag:"journal" fixed:"a journal that is on again would start empty"`
 	// Away is whether changes are refused or queued while the bucket is unavailable.
 	Away string `flag:"journalAway" values:"refuse,queue" env:"JOURNAL_AWAY"`
 	// Restore is whether changes that Valkey lost are restored always or on request.
@@ -96,7 +98,7 @@ type Journal struct {
 // Store is the cache.
 type Store struct {
 	// Kind of the cache. Default serverless.
-	Kind StoreKind `flag:"store" values:"serverless,nodes"`
+	Kind StoreKind `flag:"store" values:"serverless,nodes" fixed:"the new cache would be empty"`
 	// MaxStorageGB and MaxECPUs, ECPUs a second, bound the size and the cost of a
 	// serverless cache. Defaults 5 and 100000.
 	MaxStorageGB int `flag:"maxStorageGB" range:"1-5000"`
@@ -107,10 +109,10 @@ type Store struct {
 	Shards int `flag:"shards" range:"1-500"`
 	// Replicas of each shard, for nodes. Default 1: without a replica a failed node would
 	// lose its counts.
-	Replicas int `flag:"replicas" range:"1-5"`
+	Replicas int `flag:"replicas" range:"1-5" fixed:"the cache would be replaced"`
 	// Version of Valkey, 7.2 to 9.1. Default 9.0 with Durability, else 8.1. ElastiCache
 	// cannot downgrade a cache.
-	Version string `flag:"valkeyVersion"`
+	Version string `flag:"valkeyVersion" fixed:"ElastiCache cannot go back to an older version"`
 	// Durability is for nodes. Default none. Choose it when the cache is created:
 	// see docs/deploy.md.
 	Durability Durability `flag:"valkeyDurability" values:"sync,async"`
@@ -268,6 +270,9 @@ func (p *Props) Egress() (check, admin bool) {
 		p.Login.OIDC.Issuer != ""
 }
 
+// PrefixBits returns the length of CIDR's prefix.
+func (p *Props) PrefixBits() int { return netip.MustParsePrefix(p.CIDR).Bits() }
+
 // Name returns the stack's name, which is the prefix of its resources' names.
 func (p *Props) Name() string { return "tidegate-" + p.Stage }
 
@@ -287,7 +292,7 @@ func (d *Decision) Timeout() time.Duration {
 func (p *Props) setDefaults() {
 	p.Stage = cmp.Or(p.Stage, "dev")
 	prod := p.Stage == "prod"
-	p.CIDR = cmp.Or(p.CIDR, "10.42.0.0/22")
+	p.CIDR = cmp.Or(p.CIDR, "10.42.0.0/20")
 	p.CORSOrigin = cmp.Or(p.CORSOrigin, "*")
 	p.LogDays = cmp.Or(p.LogDays, pick(prod, 180, 14))
 	p.LogLevel = cmp.Or(p.LogLevel, "info")

@@ -26,6 +26,7 @@ var (
 	secretName  = regexp.MustCompile(`^[A-Za-z0-9/_+=.@-]{1,256}$`)
 	corsOrigin  = regexp.MustCompile(`^(\*|none|https?://[a-z0-9.-]+(:\d{1,5})?)$`)
 	releaseName = regexp.MustCompile(`^[A-Za-z0-9._+/-]{0,64}$`)
+	bucketURL   = regexp.MustCompile(`^https://([^/]+\.)?s3[.-][a-z0-9.-]*amazonaws\.com`)
 	userName    = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,64}$`)
 )
 
@@ -33,6 +34,12 @@ var logDays = []int{1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 73
 
 // wants records an error for a flag unless ok is true.
 type wants func(ok bool, flag string, value any, format string, arguments ...any)
+
+// SubnetBits is how many bits longer a subnet's prefix is than the network's: a sixteenth of
+// it for each of at most 3 groups in 3 zones.
+const SubnetBits = 4
+
+const wantStage = "must be 2 to 12 lower-case letters, digits and hyphens, a letter first, no hyphen last"
 
 // check validates the props after defaults. It returns all errors, each with the flag's
 // name.
@@ -43,10 +50,9 @@ func (p *Props) check() error {
 			errs = append(errs, fmt.Errorf("-c %s=%v: %s", flag, value, fmt.Sprintf(format, arguments...)))
 		}
 	}
-	want(stageName.MatchString(p.Stage), "stage", p.Stage,
-		"must be 2 to 12 lower-case letters, digits and hyphens, a letter first, no hyphen last")
+	want(stageName.MatchString(p.Stage), "stage", p.Stage, wantStage)
 	want(networkRange(p.CIDR), "cidr", p.CIDR,
-		"must be a private IPv4 range of /16 to /24, such as 10.42.0.0/22")
+		"must be a private IPv4 range of /16 to /24, such as 10.42.0.0/20")
 	want(len(p.Zones) == 0 || len(p.Zones) >= 2 && len(p.Zones) <= 3, "zones", strings.Join(p.Zones, ","),
 		"must be 2 or 3 zones")
 	for _, zone := range p.Zones {
@@ -67,7 +73,13 @@ func (p *Props) check() error {
 	}
 	want(p.Observe.Metrics || !p.Observe.Dashboard, "cloudWatchDashboard", p.Observe.Dashboard,
 		"needs metrics=true, since it draws the check function's metrics")
+	want(!networkRange(p.CIDR) || p.nodes() <= p.room(), "shards", p.Store.Shards,
+		"means %d nodes, and cidr=%s has room for %d: choose a larger range, such as 10.42.0.0/16",
+		p.nodes(), p.CIDR, p.room())
 	p.Journal.check(want)
+	want(!p.Journal.Enabled || !bucketURL.MatchString(p.Identity.JWT.JWKSURL), "jwtJwksUrl",
+		p.Identity.JWT.JWKSURL, "must not be in S3 with journal=true: the network's way to S3 leads to the "+
+			"journal only. Use jwtJwks, or an address before the bucket")
 	p.Store.check(want)
 	if err := p.Identity.check(want); err != nil {
 		errs = append(errs, err)
@@ -76,6 +88,26 @@ func (p *Props) check() error {
 	p.Login.check(want)
 	p.Domain.check(want)
 	return errors.Join(errs...)
+}
+
+// nodes returns the number of the cache's nodes.
+func (p *Props) nodes() int {
+	if p.Store.Kind != Nodes {
+		return 0
+	}
+	return p.Store.Shards * (p.Store.Replicas + 1)
+}
+
+// reservedAddresses are the addresses of a subnet that no node can have: AWS's five, and
+// those of the functions' interfaces.
+const reservedAddresses = 8
+
+// room returns how many nodes the isolated subnets have addresses for.
+func (p *Props) room() int {
+	if !networkRange(p.CIDR) {
+		return 0
+	}
+	return max(2, len(p.Zones)) * (1<<(32-p.PrefixBits()-SubnetBits) - reservedAddresses)
 }
 
 func (j *Journal) check(want wants) {

@@ -26,8 +26,10 @@ const (
 	Async Durability = "async"
 )
 
-// durableTypes matches the node types that support durability.
-var durableTypes = regexp.MustCompile(`^cache\.(r6g|r7g|m6g|m7g|c7gn)\.`)
+// durableTypes matches the node types that support durability:
+// https://docs.aws.amazon.com/es_es/AmazonElastiCache/latest/dg/Durability.Limitations.html,
+// newer than the same page in English.
+var durableTypes = regexp.MustCompile(`^cache\.(r[678]g|m[678]g|c[78]gn)\.`)
 
 // defaultVersion returns the version of a cache without the flag valkeyVersion.
 func (s *Store) defaultVersion() string {
@@ -57,5 +59,6 @@ func (s *Store) check(want wants) {
 	want(known < 0 || known >= slices.Index(versions, durableVersion), flag, s.Durability,
 		"needs valkeyVersion=%s or newer, not %s", durableVersion, s.Version)
 	want(durableTypes.MatchString(s.NodeType), flag, s.Durability,
-		"needs a nodeType of R6g, R7g, M6g, M7g or C7gn, such as cache.r7g.large, not %s", s.NodeType)
+		"needs a nodeType of R6g, R7g, R8g, M6g, M7g, M8g, C7gn or C8gn, such as cache.r7g.large, not %s",
+		s.NodeType)
 }
