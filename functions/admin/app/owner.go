@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -40,31 +41,34 @@ func (e *ThrottledError) Error() string {
 
 // View returns the key of a secret in a request from the address remote. It takes nothing
 // from the key's limits. It returns policy.ErrUnknownKey if the secret is not accepted,
-// whatever the reason, and a *ThrottledError if the address or the key views too often.
+// whatever the reason, and a *ThrottledError if the key views too often, or the address
+// sends too many secrets that are not accepted.
 func (o *Owners) View(ctx context.Context, remote, secret string) (OwnKey, error) {
 	if secret == "" {
 		return OwnKey{}, policy.ErrUnknownKey
-	}
-	attempt, err := o.Throttle.Take(ctx, remote)
-	if err != nil {
-		return OwnKey{}, err
-	}
-	if !attempt.Allowed {
-		return OwnKey{}, &ThrottledError{attempt.RetryAfter}
 	}
 	set, err := o.Keys.Set(ctx)
 	if err != nil {
 		return OwnKey{}, err
 	}
 	k, err := o.Keys.Authenticate(ctx, set, secret)
-	if err != nil {
+	var wait time.Duration
+	var throttleErr error
+	switch {
+	case errors.Is(err, policy.ErrUnknownKey):
+		wait, throttleErr = o.Throttle.Refuse(ctx, remote)
+	case err != nil:
 		return OwnKey{}, err
+	default:
+		wait, throttleErr = o.Throttle.Admit(ctx, k.ID)
 	}
-	if attempt, err = o.Throttle.Admit(ctx, attempt, k.ID); err != nil {
+	switch {
+	case throttleErr != nil:
+		return OwnKey{}, throttleErr
+	case wait > 0:
+		return OwnKey{}, &ThrottledError{wait}
+	case err != nil:
 		return OwnKey{}, err
-	}
-	if !attempt.Allowed {
-		return OwnKey{}, &ThrottledError{attempt.RetryAfter}
 	}
 	return o.view(ctx, set, k)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"tidegate/functions/admin/auth/oidc"
+	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/web/templates"
 )
@@ -16,13 +17,34 @@ func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
 		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
+	attempt, ok := s.takeProvider(w, r)
+	if !ok {
+		return
+	}
 	address, sealed, err := s.Provider.Start(r.Context(), s.LocalPath(r.URL.Query().Get("next")))
 	if err != nil {
 		s.failProvider(w, r, err)
 		return
 	}
+	if err := s.Logins.ForgiveProvider(r.Context(), attempt); err != nil {
+		s.FailStore(w, r, "count login", err)
+		return
+	}
 	http.SetCookie(w, s.cookie(s.flowCookieName(), sealed, oidc.FlowLife))
 	http.Redirect(w, r, address, http.StatusSeeOther)
+}
+
+// takeProvider counts a step of a log-in at the provider, which may hold this function for
+// seconds. It answers the request and reports false if the address made too many.
+func (s *server) takeProvider(w http.ResponseWriter, r *http.Request) (throttle.Attempt, bool) {
+	attempt, err := s.Logins.TakeProvider(r.Context(), r.RemoteAddr)
+	switch {
+	case err != nil:
+		s.FailStore(w, r, "count login", err)
+	case !attempt.Allowed:
+		s.refuseThrottled(w, r, attempt.RetryAfter)
+	}
+	return attempt, attempt.Allowed
 }
 
 // flowCookieName returns the name of the cookie of a log-in in progress. The cookie must
@@ -36,6 +58,10 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
 		return
 	}
+	attempt, ok := s.takeProvider(w, r)
+	if !ok {
+		return
+	}
 	sealed := ""
 	if c, err := r.Cookie(s.flowCookieName()); err == nil {
 		sealed = c.Value
@@ -44,6 +70,10 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 	identity, err := s.Provider.Finish(r.Context(), sealed, r.URL.Query())
 	if err != nil {
 		s.failProvider(w, r, err)
+		return
+	}
+	if err := s.Logins.ForgiveProvider(r.Context(), attempt); err != nil {
+		s.FailStore(w, r, "count login", err)
 		return
 	}
 	s.startSession(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
@@ -81,7 +111,13 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 
 func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {
 	what := "sent no claim “" + page.Clip(e.Claim, 100) + "” for you."
-	if e.Present {
+	switch {
+	case e.Unverified:
+		what = "has not verified your e-mail address. Verify it there and log in again."
+	case e.Overage:
+		what = "left the claim “" + page.Clip(e.Claim, 100) + "” out, because you are in too many groups. " +
+			"Let it send only groups that are assigned to this application, or application roles."
+	case e.Present:
 		what = "sent a claim “" + page.Clip(e.Claim, 100) +
 			"” for you, but none of its values gives a role."
 	}

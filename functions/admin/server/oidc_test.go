@@ -189,6 +189,29 @@ func TestProviderAlone(t *testing.T) {
 
 // If the provider is unavailable, the error page names it. Log-ins with a password work.
 func TestProviderUnavailable(t *testing.T) {
+	s := withUnavailableProvider(t)
+	s.Get("/login/oidc").Wants(t, http.StatusBadGateway, "127.0.0.1:1 is not responding")
+	s.Get("/login?ended=oidc").Wants(t, http.StatusOK, "You are logged out")
+	s.Login().Get("/keys").Wants(t, http.StatusOK)
+}
+
+// Log-ins at a provider that is unavailable are throttled by address. Log-ins with a
+// password work.
+func TestProviderThrottled(t *testing.T) {
+	s := withUnavailableProvider(t)
+	seen := map[int]int{}
+	for range 25 {
+		seen[s.Get("/login/oidc").StatusCode]++
+	}
+	if seen[http.StatusBadGateway] != 20 || seen[http.StatusTooManyRequests] != 5 {
+		t.Errorf("got %v, want 20 times 502 and 5 times 429", seen)
+	}
+	s.Login().Get("/keys").Wants(t, http.StatusOK)
+}
+
+// withUnavailableProvider returns a site whose provider does not answer.
+func withUnavailableProvider(t *testing.T) *sitetest.Site {
+	t.Helper()
 	s := sitetest.New(t, withProvider)
 	unavailable, err := oidc.New(oidc.Config{
 		Issuer: "http://127.0.0.1:1", ClientID: "dashboard", RedirectURL: "https://x.example/cb",
@@ -198,12 +221,11 @@ func TestProviderUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Reconfigure(func(c *server.Config) { c.Provider = unavailable })
-	s.Get("/login/oidc").Wants(t, http.StatusBadGateway, "127.0.0.1:1 is not responding")
-	s.Get("/login?ended=oidc").Wants(t, http.StatusOK, "You are logged out")
-	s.Login().Get("/keys").Wants(t, http.StatusOK)
+	return s
 }
 
 // The pages of a log-in at a provider fit every width and are accessible.
+
 func TestBrowserProviderPages(t *testing.T) {
 	axe := sitetest.AxeScript(t)
 	v := sitetest.NewVisit(t, withProvider)

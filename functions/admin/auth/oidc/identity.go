@@ -15,8 +15,10 @@ import (
 
 // NoRoleError means that a person is authenticated and has no role here.
 type NoRoleError struct {
-	Claim   string
-	Present bool // the claim exists, but none of its values gives a role
+	Claim      string
+	Present    bool // the claim exists, but none of its values gives a role
+	Unverified bool // the claim is an e-mail address that the provider has not verified
+	Overage    bool // the provider left the claim out, because it has too many values
 }
 
 func (e *NoRoleError) Error() string { return "no role in the claim " + e.Claim }
@@ -27,15 +29,28 @@ type Identity struct {
 	Next  string // the path after the log-in, as given to Start
 }
 
-// claims returns the claims of the id token. If the role's claim is missing, it adds
-// those of the provider's user-info endpoint.
+// emailClaim is the claim that people may choose themselves, unless the provider says that
+// it has verified it.
+const emailClaim = "email"
+
+// verifiedEmail reports whether the provider has verified the claim email. Some providers
+// send a text.
+func verifiedEmail(claims map[string]any) bool {
+	verified, ok := claims["email_verified"].(bool)
+	return ok && verified || claims["email_verified"] == "true"
+}
+
+// claims returns the claims of the id token. If the role's claim is missing, or is an
+// e-mail address that is not verified, it adds those of the provider's user-info endpoint.
 func (p *Provider) claims(ctx context.Context, e *endpoints, t *gooidc.IDToken,
 	tokens *oauth2.Token) (map[string]any, error) {
 	var claims map[string]any
 	if err := t.Claims(&claims); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrToken, err)
 	}
-	if _, present := lookUp(claims, p.config.RoleClaim); present || e.provider.UserInfoEndpoint() == "" {
+	_, present := lookUp(claims, p.config.RoleClaim)
+	complete := present && (p.config.RoleClaim != emailClaim || verifiedEmail(claims))
+	if complete || e.provider.UserInfoEndpoint() == "" {
 		return claims, nil
 	}
 	info, err := e.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
@@ -56,8 +71,15 @@ func (p *Provider) identify(subject string, claims map[string]any, next string) 
 		return Identity{}, fmt.Errorf("%w: its subject is empty, too long or not printable", ErrToken)
 	}
 	role, present := p.config.role(claims)
+	refusal := &NoRoleError{Claim: p.config.RoleClaim, Present: present}
+	if refusal.Claim == emailClaim && present && !verifiedEmail(claims) {
+		role, refusal.Unverified = auth.Nobody, true
+	}
+	if elsewhere, ok := claims["_claim_names"].(map[string]any); ok && !present {
+		_, refusal.Overage = elsewhere[refusal.Claim]
+	}
 	if role == auth.Nobody {
-		return Identity{}, &NoRoleError{Claim: p.config.RoleClaim, Present: present}
+		return Identity{}, refusal
 	}
 	actor := auth.Actor{ID: "oidc:" + subject, Name: nameIn(claims, subject), Kind: auth.User, Role: role}
 	return Identity{Actor: actor, Next: next}, nil

@@ -140,3 +140,37 @@ func TestNames(t *testing.T) {
 		t.Errorf("got %d characters, want %d", len([]rune(got)), maxName)
 	}
 }
+
+// An e-mail address gives a role only if the provider says that it has verified it.
+func TestEmailMustBeVerified(t *testing.T) {
+	p := newProvider(t, Config{Issuer: "https://x", ClientID: "c"})
+	p.config.RoleClaim, p.config.EditorValues = "email", []string{"ada@example.com"}
+	for name, c := range map[string]struct {
+		verified any
+		want     bool
+	}{
+		"true": {true, true}, "the text true": {"true", true}, "false": {false, false},
+		"the text false": {"false", false}, "absent": {nil, false}, "a number": {1.0, false},
+	} {
+		claims := map[string]any{"email": "ada@example.com"}
+		if c.verified != nil {
+			claims["email_verified"] = c.verified
+		}
+		got, err := p.identify("s", claims, "/")
+		refused, ok := errors.AsType[*NoRoleError](err)
+		if c.want != (got.Actor.Role == auth.Editor) || !c.want && (!ok || !refused.Unverified) {
+			t.Errorf("%s: got %+v, %v, want a role: %t", name, got, err, c.want)
+		}
+	}
+}
+
+// A claim that the provider left out because it is too long is named as such.
+func TestOverageIsNamed(t *testing.T) {
+	p := newProvider(t, Config{Issuer: "https://x", ClientID: "c"})
+	for claim, want := range map[string]bool{"groups": true, "wids": false} {
+		_, err := p.identify("s", map[string]any{"_claim_names": map[string]any{claim: "src1"}}, "/")
+		if refused, ok := errors.AsType[*NoRoleError](err); !ok || refused.Overage != want {
+			t.Errorf("%s: got %v, want overage %t", claim, err, want)
+		}
+	}
+}

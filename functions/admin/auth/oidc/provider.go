@@ -106,8 +106,9 @@ type Provider struct {
 	client *http.Client
 	now    func() time.Time
 
-	mu    sync.Mutex
-	found *endpoints // nil until discovery succeeds
+	mu     sync.Mutex
+	found  *endpoints // nil until discovery succeeds
+	failed time.Time  // of the last discovery that failed
 }
 
 // endpoints is the result of the provider's discovery.
@@ -223,16 +224,24 @@ func (p *Provider) context(ctx context.Context) (context.Context, context.Cancel
 	return gooidc.ClientContext(ctx, p.client), cancel
 }
 
+// retryPause is how long after a failed discovery no other is tried, so that log-ins do
+// not hold the function while the provider is away.
+const retryPause = 5 * time.Second
+
 // discover returns the provider's endpoints. It queries the provider until one query
-// succeeds.
+// succeeds, at most once in retryPause.
 func (p *Provider) discover(ctx context.Context) (*endpoints, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found != nil {
 		return p.found, nil
 	}
+	if pause := p.now().Sub(p.failed); pause >= 0 && pause < retryPause {
+		return nil, errors.New("discover the provider: it did not answer a moment ago")
+	}
 	provider, err := gooidc.NewProvider(ctx, p.config.Issuer)
 	if err != nil {
+		p.failed = p.now()
 		return nil, fmt.Errorf("discover the provider: %w", err)
 	}
 	var more struct {

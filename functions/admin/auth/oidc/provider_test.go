@@ -252,6 +252,11 @@ func TestDiscoveryIsLazy(t *testing.T) {
 		t.Error("an unavailable provider: Start returns no error")
 	}
 	unavailable = false
+	if _, _, err := p.Start(t.Context(), "/"); err == nil || requests != 1 {
+		t.Errorf("a moment later: got %d requests, %v, want no request and an error", requests, err)
+	}
+	now := time.Now().Add(retryPause)
+	p.now = func() time.Time { return now }
 	for range 3 {
 		if _, _, err := p.Start(t.Context(), "/"); err != nil {
 			t.Fatal(err)

@@ -31,7 +31,7 @@ const ipv6Bits = 64
 // counts. It stores addresses and names only as hashes, for at most two hours. It is safe
 // for concurrent use.
 type Throttle struct {
-	pairs, sources, audited *limiter.Limiter
+	pairs, sources, providers, audited *limiter.Limiter
 }
 
 // New returns a Throttle on the client.
@@ -44,11 +44,15 @@ func New(client valkey.Client) (*Throttle, error) {
 	if err != nil {
 		return nil, fmt.Errorf("throttle sources: %w", err)
 	}
+	providers, err := limiter.New(client, "tg:login:provider:", perSource...)
+	if err != nil {
+		return nil, fmt.Errorf("throttle providers: %w", err)
+	}
 	audited, err := limiter.New(client, "tg:login:told:", perAudit)
 	if err != nil {
 		return nil, fmt.Errorf("throttle the audit: %w", err)
 	}
-	return &Throttle{pairs: pairs, sources: sources, audited: audited}, nil
+	return &Throttle{pairs: pairs, sources: sources, providers: providers, audited: audited}, nil
 }
 
 // Attempt is the result of Take. If it is not Allowed, the password must not be checked.
@@ -114,6 +118,22 @@ func (t *Throttle) Forgive(ctx context.Context, a Attempt) error {
 	return a.pair.refund(ctx, t.pairs)
 }
 
+// TakeProvider counts a step of a log-in at an OpenID provider from a remote address, with
+// the bounds of all accounts. It counts apart from Take, so that a provider that is away
+// stops no log-in with a password.
+func (t *Throttle) TakeProvider(ctx context.Context, remote string) (Attempt, error) {
+	a := Attempt{source: counted{key: sourceOf(remote)}}
+	var err error
+	a.source.taken, err = take(ctx, t.providers, a.source.key)
+	a.Allowed, a.RetryAfter = err == nil && a.source.taken.Allowed, a.source.taken.RetryAfter()
+	return a, err
+}
+
+// ForgiveProvider refunds a step that the provider completed.
+func (t *Throttle) ForgiveProvider(ctx context.Context, a Attempt) error {
+	return a.source.refund(ctx, t.providers)
+}
+
 func take(ctx context.Context, l *limiter.Limiter, key string) (limiter.Decision, error) {
 	d, err := store.Retry(ctx, func(ctx context.Context) (limiter.Decision, error) {
 		return l.Take(ctx, key, 1)
@@ -153,69 +173,47 @@ func sourceOf(remote string) string {
 	return prefix.String()
 }
 
-// The limits of API keys that query themselves: of one key, and of all keys from one
-// address. A bad key counts against its address as a wrong password does.
-var (
-	perOwner   = limiter.Limit{Requests: 60, Window: time.Minute}
-	perNetwork = limiter.Limit{Requests: 300, Window: time.Minute}
-)
+// perOwner is the limit of an API key that queries itself. A refused key counts against
+// its address as a wrong password does.
+var perOwner = limiter.Limit{Requests: 60, Window: time.Minute}
 
-// Owners throttles requests with an API key. It stores only hashes of addresses and ids,
-// and is safe for concurrent use.
+// Owners throttles requests with an API key: those of a good key by the key, and those of
+// refused ones by their address. Refused keys never slow good ones down. It stores only
+// hashes of addresses and ids, and is safe for concurrent use.
 type Owners struct {
-	unknown, networks, keys *limiter.Limiter
+	refused, keys *limiter.Limiter
 }
 
 // NewOwners returns Owners on the client.
 func NewOwners(client valkey.Client) (*Owners, error) {
-	unknown, err := limiter.New(client, "tg:self:unknown:", perSource...)
+	refused, err := limiter.New(client, "tg:self:unknown:", perSource...)
 	if err != nil {
-		return nil, fmt.Errorf("throttle unknown keys: %w", err)
-	}
-	networks, err := limiter.New(client, "tg:self:source:", perNetwork)
-	if err != nil {
-		return nil, fmt.Errorf("throttle sources of keys: %w", err)
+		return nil, fmt.Errorf("throttle refused keys: %w", err)
 	}
 	keys, err := limiter.New(client, "tg:self:key:", perOwner)
 	if err != nil {
 		return nil, fmt.Errorf("throttle keys: %w", err)
 	}
-	return &Owners{unknown: unknown, networks: networks, keys: keys}, nil
+	return &Owners{refused: refused, keys: keys}, nil
 }
 
-// OwnersAttempt is the result of Take and Admit. If it is not Allowed, RetryAfter is the
-// time until the same attempt is allowed if nobody else makes one.
-type OwnersAttempt struct {
-	Allowed    bool
-	RetryAfter time.Duration
-	unknown    counted
+// Refuse counts a request with a refused key against its address, with or without a port.
+// The wait is positive if the address exceeds its limit.
+func (o *Owners) Refuse(ctx context.Context, remote string) (wait time.Duration, err error) {
+	d, err := take(ctx, o.refused, sourceOf(remote))
+	return waitOf(d), err
 }
 
-// Take counts a request with a key that is not looked up yet, as if it were unknown.
-// remote is its address, with or without a port. After an error the request is not
-// allowed.
-func (o *Owners) Take(ctx context.Context, remote string) (OwnersAttempt, error) {
-	source := sourceOf(remote)
-	d, err := take(ctx, o.networks, source)
-	if err != nil || !d.Allowed {
-		return OwnersAttempt{RetryAfter: d.RetryAfter()}, err
-	}
-	d, err = take(ctx, o.unknown, source)
-	if err != nil {
-		return OwnersAttempt{}, err
-	}
-	return OwnersAttempt{Allowed: d.Allowed, RetryAfter: d.RetryAfter(),
-		unknown: counted{key: source, taken: d}}, nil
-}
-
-// Admit refunds the attempt of a good key, and counts it against that key.
-func (o *Owners) Admit(ctx context.Context, a OwnersAttempt, id string) (OwnersAttempt, error) {
-	if err := a.unknown.refund(ctx, o.unknown); err != nil {
-		return OwnersAttempt{}, err
-	}
+// Admit counts a request of a good key against the key. The wait is positive if the key
+// exceeds its limit.
+func (o *Owners) Admit(ctx context.Context, id string) (wait time.Duration, err error) {
 	d, err := take(ctx, o.keys, id)
-	if err != nil {
-		return OwnersAttempt{}, err
+	return waitOf(d), err
+}
+
+func waitOf(d limiter.Decision) time.Duration {
+	if d.Allowed {
+		return 0
 	}
-	return OwnersAttempt{Allowed: d.Allowed, RetryAfter: d.RetryAfter()}, nil
+	return d.RetryAfter()
 }
