@@ -335,8 +335,16 @@ func TestPages(t *testing.T) {
 		e.log.Note(Call{KeyID: x.Subject, Registered: true}, []enforce.Crossing{x})
 	}
 	e.log.Send(t.Context(), e.client)
+	junk := e.client.B().Zadd().Key(listName(keyspace.BucketOf("caller3"))).ScoreMember().
+		ScoreMember(float64(now.UnixMilli()), "junk").Build()
+	if err := e.client.Do(t.Context(), junk).Error(); err != nil {
+		t.Fatal(err)
+	}
 	for _, subject := range []string{"", "caller3"} {
 		whole, err := w.store().List(t.Context(), Query{Subject: subject, Count: MaxPage})
+		if whole.Unreadable != 1 {
+			t.Errorf("%q: got %d unreadable reports, want the one", subject, whole.Unreadable)
+		}
 		if err != nil || len(whole.Events) != 60 && subject == "" || whole.Next != "" {
 			t.Fatalf("%q: got %d reports, next %q, %v", subject, len(whole.Events), whole.Next, err)
 		}

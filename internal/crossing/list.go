@@ -41,6 +41,8 @@ type Query struct {
 type Page struct {
 	Events []Event
 	Next   string // cursor of the next page; empty on the last
+	// Unreadable is the number of reports that were skipped, since they cannot be decoded.
+	Unreadable int64
 }
 
 // Store lists and reports crossings for the dashboard and the API.
@@ -80,39 +82,42 @@ func (s *Store) List(ctx context.Context, q Query) (Page, error) {
 			read).Build()
 	}
 	var events []Event
+	unreadable := int64(0)
 	for _, result := range s.client.DoMulti(ctx, commands...) {
 		reports, err := result.AsStrSlice()
 		if err != nil {
 			return Page{}, fmt.Errorf("crossing: list: %w", err)
 		}
-		if events, err = appendEvents(events, reports, q.Subject); err != nil {
-			return Page{}, err
-		}
+		var bad int64
+		events, bad = appendEvents(events, reports, q.Subject)
+		unreadable += bad
 	}
 	slices.SortFunc(events, func(a, b Event) int {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.mark(), b.mark()))
 	})
 	events = events[min(skip, len(events)):]
 	if len(events) <= count {
-		return Page{Events: events}, nil
+		return Page{Events: events, Unreadable: unreadable}, nil
 	}
-	page := Page{Events: events[:count]}
+	page := Page{Events: events[:count], Unreadable: unreadable}
 	page.Next = cursorAfter(page.Events, newest, skip)
 	return page, nil
 }
 
-// appendEvents appends the events of reports that are about a subject.
-func appendEvents(events []Event, reports []string, subject string) ([]Event, error) {
+// appendEvents appends the events of reports that are about a subject, and returns the
+// number of reports that cannot be decoded.
+func appendEvents(events []Event, reports []string, subject string) (all []Event, unreadable int64) {
 	for _, report := range reports {
 		var e Event
-		if err := json.Unmarshal([]byte(report), &e); err != nil {
-			return nil, fmt.Errorf("crossing: list: %w", err)
+		if json.Unmarshal([]byte(report), &e) != nil {
+			unreadable++
+			continue
 		}
 		if subject == "" || e.Subject == subject {
 			events = append(events, e)
 		}
 	}
-	return events, nil
+	return events, unreadable
 }
 
 // cursorAfter returns the cursor after a page: the millisecond of its last report, and

@@ -23,6 +23,9 @@ type Edit struct {
 	By     audit.Actor
 	Reason string // up to 200 characters; may be empty
 	Job    string // id of the bulk job that the change is part of; empty for none
+	// Version is the version that Reset and Delete are based on; 0 for any. Other changes
+	// get it as an argument.
+	Version int64
 }
 
 // Validate reports a Reason that is too long or not printable.
@@ -219,9 +222,13 @@ func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) 
 }
 
 // Reset deletes all counts of the key and its automatic bans, in one step with the audit
-// entry. It fails with ErrConflict, and deletes nothing, if the key was edited meanwhile.
+// entry. It fails with ErrConflict, and deletes nothing, if the key was edited meanwhile or
+// has another version than edit.
 func (s *Store) Reset(ctx context.Context, id string, edit Edit) (policy.Key, error) {
 	k, err := s.load(ctx, id)
+	if err == nil && edit.Version > 0 && edit.Version != k.Version {
+		return k.Key, policy.ErrConflict
+	}
 	if err != nil {
 		return policy.Key{}, err
 	}
@@ -239,11 +246,15 @@ func countNames(set *policy.Set, id string) []string {
 	return names
 }
 
-// Delete removes a key, its counts and its entries in the lists.
+// Delete removes a key, its counts and its entries in the lists. It fails with ErrConflict
+// if the key has another version than edit.
 func (s *Store) Delete(ctx context.Context, id string, edit Edit) error {
 	k, err := s.load(ctx, id)
 	if errors.Is(err, policy.ErrUnreadable) {
 		return s.deleteUnreadable(ctx, k.set, id, edit)
+	}
+	if err == nil && edit.Version > 0 && edit.Version != k.Version {
+		return policy.ErrConflict
 	}
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ type AlertsPage struct {
 	Problem string // error of Key; empty if Key is valid
 	Clear   string
 	Rows    []AlertRow
+	Notes   []string // what the list lacks
 	Empty   Empty
 	First   string // address of the newest rows; empty on the first page
 	Next    string // address of older rows; empty on the last page

@@ -5,8 +5,10 @@
 // limits out.
 //
 // Package server mounts the routes, and authenticates and authorizes callers first.
-// Package api must not know the dashboard. A change of something that others may change
-// too needs If-Match; it fails with 412 if another change came first.
+// Package api must not know the dashboard. An edit that replaces values needs If-Match; it
+// fails with 412 if another change came first. Revocations, bans, resets, deletions and
+// the end of an override or a secret do not need it, since they must act at once and mean
+// the same for every version; they obey it if it is sent.
 package api
 
 import (
@@ -87,7 +89,8 @@ func configOf(base string) huma.Config {
 const description = `Keys, policies, usage and audit log of a Tidegate deployment. Times are RFC 3339, windows such as 10s, 1h or 30d.
 Errors are RFC 9457 problems. Lists have pages: repeat the request with after set to next
 until next is absent.
-An ETag is a version; send it in If-Match with a change.`
+An ETag is a version; send it in If-Match with a change. An edit needs it; a revocation,
+ban, reset or deletion obeys it.`
 
 // register adds every operation.
 func (a *api) register() {

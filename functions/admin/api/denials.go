@@ -65,10 +65,11 @@ type (
 	}
 	denialsOutput struct {
 		Body struct {
-			Items    []Denial `json:"items"`
-			Next     string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
-			Refused  Refusals `json:"refused" doc:"Refused credentials in the period; with key, only those of the key"`
-			Unlisted int64    `json:"unlisted" doc:"Denials in the period, of the key if given, that were counted and not logged"`
+			Items      []Denial `json:"items"`
+			Next       string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
+			Refused    Refusals `json:"refused" doc:"Refused credentials in the period; with key, only those of the key"`
+			Unreadable int64    `json:"unreadable" doc:"Entries of these hours that were skipped, because they cannot be read"`
+			Unlisted   int64    `json:"unlisted" doc:"Denials in the period, of the key if given, that were counted and not logged"`
 		}
 	}
 )
@@ -108,6 +109,7 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	for i := range page.Denials {
 		out.Body.Items[i] = denialOf(&page.Denials[i])
 	}
+	out.Body.Unreadable = page.Unreadable
 	out.Body.Refused, out.Body.Unlisted = refusalsOf(counted), counted.Unlogged
 	return out, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/cause"
+	"tidegate/internal/store/keyspace"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 )
@@ -42,5 +43,11 @@ func TestDenials(t *testing.T) {
 	s.get("/denials?cause=ban").wants(http.StatusOK, `"items":[]`)
 	s.get("/denials?cause=anger").wants(http.StatusUnprocessableEntity, "query.cause")
 	s.get("/denials?after=x").wants(http.StatusUnprocessableEntity, "query.after")
+	bad := s.client.B().Hset().Key(denylog.Name(keyspace.BucketOf(id), now.Unix()/3600)).FieldValue().
+		FieldValue("junk", "junk").Build()
+	if err := s.client.Do(t.Context(), bad).Error(); err != nil {
+		t.Fatal(err)
+	}
+	s.get("/denials?key="+id).wants(http.StatusOK, `"limit":"10 per 10 min"`, `"unreadable":1`)
 	s.get("/denials?to=2020-01-01T00:00:00Z").wants(http.StatusUnprocessableEntity, "query.to")
 }

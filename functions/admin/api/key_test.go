@@ -529,3 +529,18 @@ func TestImportKeys(t *testing.T) {
 	s.post("/import", map[string]any{"keys": many}).wants(http.StatusUnprocessableEntity, "body.keys")
 	s.post("/import", map[string]any{"keys": []any{}}).wants(http.StatusUnprocessableEntity, "body.keys")
 }
+
+// A deletion and a reset obey If-Match if it is sent, and need none.
+func TestActionsObeyIfMatch(t *testing.T) {
+	s := newService(t)
+	k := s.create("a")
+	stale, now := header{"If-Match": `"7"`}, header{"If-Match": `"1"`}
+	for _, action := range []string{"revoke", "reset", "unban"} {
+		s.do(http.MethodPost, "/keys/"+k.ID+"/"+action, nil, stale).wants(http.StatusPreconditionFailed)
+	}
+	s.do(http.MethodDelete, "/keys/"+k.ID, nil, stale).wants(http.StatusPreconditionFailed)
+	s.do(http.MethodPost, "/keys/"+k.ID+"/reset", nil, now).wants(http.StatusOK)
+	s.do(http.MethodPost, "/keys/"+k.ID+"/reset", nil, nil).wants(http.StatusOK)
+	s.do(http.MethodDelete, "/keys/"+k.ID, nil, now).wants(http.StatusPreconditionFailed)
+	s.do(http.MethodDelete, "/keys/"+k.ID, nil, header{"If-Match": `"3"`}).wants(http.StatusNoContent)
+}

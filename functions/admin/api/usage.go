@@ -217,8 +217,9 @@ type (
 	}
 	crossingsOutput struct {
 		Body struct {
-			Items []Crossing `json:"items"`
-			Next  string     `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page"`
+			Items      []Crossing `json:"items"`
+			Unreadable int64      `json:"unreadable" doc:"Reports that were skipped, because they cannot be read"`
+			Next       string     `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page"`
 		}
 	}
 )
@@ -237,6 +238,7 @@ func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossings
 	}
 	out := &crossingsOutput{}
 	out.Body.Items, out.Body.Next = make([]Crossing, len(page.Events)), page.Next
+	out.Body.Unreadable = page.Unreadable
 	for i := range page.Events {
 		e := &page.Events[i]
 		out.Body.Items[i] = Crossing{

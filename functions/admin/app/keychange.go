@@ -69,6 +69,9 @@ func (r *Registry) Change(
 	ctx context.Context, id string, base Base, c KeyChange, e Edit,
 ) (policy.Key, error) {
 	for try := 1; ; try++ {
+		if e.Version = base.Version; base.Newer {
+			e.Version = 0
+		}
 		saved, err := c.save(ctx, r.store, id, base.Version, e)
 		if !errors.Is(err, policy.ErrConflict) {
 			return saved, err
@@ -86,7 +89,7 @@ func (r *Registry) Change(
 	}
 }
 
-// save makes the change to a version of a key. Reset and Delete ignore the version.
+// save makes the change to a version of a key. Reset and Delete find it in e.
 func (c KeyChange) save(
 	ctx context.Context, store *registry.Store, id string, version int64, e Edit,
 ) (policy.Key, error) {

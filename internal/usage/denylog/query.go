@@ -41,6 +41,9 @@ type Query struct {
 type Page struct {
 	Denials []Entry
 	Next    string // cursor of the page that follows; empty on the last one
+	// Unreadable is the number of kinds of entries that were skipped, because they cannot
+	// be decoded, in the hours that were read.
+	Unreadable int64
 }
 
 const (
@@ -78,6 +81,7 @@ func Read(ctx context.Context, client valkey.Client, q Query) (Page, error) {
 			return Page{}, err
 		}
 		page.Denials = append(page.Denials, hour.denials...)
+		page.Unreadable += hour.unreadable
 		if len(page.Denials) > count {
 			page.Denials = page.Denials[:count]
 			page.Next = placeAfter(page.Denials, at).cursor()
@@ -156,6 +160,8 @@ type hourOfLog struct {
 	start   time.Time
 	denials []Entry
 	last    bool // whether it is the oldest hour of the query
+	// unreadable is the number of fields that cannot be decoded
+	unreadable int64
 }
 
 // hoursFrom iterates over the hours of a query after a place, newest first.
@@ -224,8 +230,8 @@ func readHours(ctx context.Context, client valkey.Client, q Query, buckets []key
 			if field == "" || strings.HasPrefix(field, counterField) {
 				continue
 			}
-			if err := hours[n].add(q, field, value); err != nil {
-				return nil, err
+			if hours[n].add(q, field, value) != nil { // one bad field must not hide the others
+				hours[n].unreadable++
 			}
 		}
 	}

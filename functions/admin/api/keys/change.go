@@ -221,6 +221,7 @@ type (
 	}
 	deleteInput struct {
 		Path
+		rest.IfMatch
 		rest.ReasonQuery
 	}
 )
@@ -275,6 +276,6 @@ func (in *patchKeyInput) apply(k *policy.Key) {
 }
 
 func (ops operations) deleteKey(ctx context.Context, in *deleteInput) (*rest.None, error) {
-	_, err := ops.change(ctx, in.ID, rest.IfMatch{}, app.KeyChange{Do: app.Delete}, in.Reason)
+	_, err := ops.change(ctx, in.ID, in.IfMatch, app.KeyChange{Do: app.Delete}, in.Reason)
 	return nil, err
 }

@@ -67,6 +67,9 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read alerts", err)
 		return
 	}
+	if list.Unreadable > 0 {
+		p.Notes = append(p.Notes, "Alerts that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
+	}
 	values := url.Values{"key": {q.Subject}}
 	if q.Subject != "" {
 		p.Clear = path

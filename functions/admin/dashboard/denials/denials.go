@@ -84,6 +84,9 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read denials", err)
 		return
 	}
+	if list.Unreadable > 0 {
+		p.Notes = append(p.Notes, "Entries that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
+	}
 	values := f.values()
 	p.Export = page.Address(d.Path("/denials.csv"), values)
 	if f.After != "" {
