@@ -65,6 +65,7 @@ var everything = map[string]string{
 	"jwtLeeway":            "1m",
 	"jwtIdentityClaim":     "client_id",
 	"jwtPlanClaim":         "plan",
+	"trustedProxies":       "cloudfront",
 	"jwtPlanMap":           `{"gold":"pro"}`,
 	"oidcRoleClaim":        "cognito:groups",
 	"oidcScopes":           "openid,profile",

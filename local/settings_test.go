@@ -82,6 +82,7 @@ func TestCheckSettings(t *testing.T) {
 		"IDENTITY_SOURCES": "key,jwt,ip", "JWT_ISSUER": canaryIssuer, "JWT_AUDIENCE": "others,orders",
 		"JWT_JWKS_URL": keys.URL, "JWT_LEEWAY": "5m", "JWT_IDENTITY_CLAIM": "client_id",
 		"JWT_PLAN_CLAIM": "tier", "JWT_PLAN_MAP": `{"gold": "five"}`, "IPV4_PREFIX": "24", "IPV6_PREFIX": "32",
+		"TRUSTED_PROXIES":   "192.0.2.0/25",
 		"HTTP_API_RESPONSE": "iam", "HTTP_API_DENY": "context", "USAGE_IDENTIFIER": "true",
 		"FOREIGN_KEYS": "true", "RESERVATION_LEASE": "1s", "DENY_CACHE": "0s", "CALLER_CACHE": "0s",
 		"STAGE": "blue", "LOG_LEVEL": "error",
@@ -93,6 +94,8 @@ func TestCheckSettings(t *testing.T) {
 
 	address := func(ip string) string { return f.context(t, canaryEvent("x", "y", ip), "keyId") }
 	wantEffect(t, "IPV4_PREFIX", address("203.0.113.7"), address("203.0.113.9"))
+	wantEffect(t, "TRUSTED_PROXIES", f.context(t, canaryEvent("X-Forwarded-For", "203.0.113.7, 192.0.2.9",
+		"192.0.2.9"), "keyId"), address("203.0.113.7"))
 	wantEffect(t, "IPV6_PREFIX", address("2001:db8:1::1"), address("2001:db8:2::1"))
 	wantEffect(t, "IDENTITY_SOURCES", f.verdict(t, canaryEvent("x", "y", "198.51.100.1")), "allow")
 	expired := canaryEvent("authorization", "Bearer "+signedToken(t, -time.Minute), canaryAddress)
@@ -263,7 +266,7 @@ func (f *checkFunction) inAnOutage(t *testing.T) string {
 
 // The built admin function uses every documented variable. Each has a value that is not
 // the default. The others are tested in functions/admin: the OpenID provider, the
-// password in plain text, the time-out for connecting, and the owner's view.
+// password in plain text, the time-out for connecting, the owner's view, and proxies.
 func TestAdminSettings(t *testing.T) {
 	folder := oldJournal(t)
 	env := map[string]string{
@@ -276,7 +279,7 @@ func TestAdminSettings(t *testing.T) {
 	}
 	checkDocumented(t, "admin", env, "VALKEY_URL", "KEY_PEPPER", "ADMIN_USER", "VALKEY_CONNECT_TIMEOUT",
 		"ADMIN_PASSWORD", "OWNER_VIEW", "ADMIN_URL", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET",
-		"OIDC_SCOPES", "OIDC_ROLE_CLAIM", "OIDC_EDITOR_VALUES", "OIDC_VIEWER_VALUES")
+		"OIDC_SCOPES", "OIDC_ROLE_CLAIM", "OIDC_EDITOR_VALUES", "OIDC_VIEWER_VALUES", "TRUSTED_PROXIES")
 	variables := maps.Clone(env)
 	variables["ADMIN_PASSWORD"] = ""
 	a := startAdmin(t, buildAdmin(t), variables)

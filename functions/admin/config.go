@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/config"
 	"tidegate/internal/journal"
+	"tidegate/internal/proxies"
 	"tidegate/internal/store"
 )
 
@@ -41,7 +42,8 @@ type settings struct {
 	// Networks that may use the dashboard and its API, such as
 	// `203.0.113.0/24,2001:db8::/32`; all others get 403 except on `/healthz/live`, see
 	// [operations](operations.md).
-	AdminNetworks string `env:"ADMIN_NETWORKS" unset:"all"`
+	AdminNetworks  string `env:"ADMIN_NETWORKS" unset:"all"`
+	TrustedProxies string `env:"TRUSTED_PROXIES" unset:"none"`
 	// Where the owner of an API key can view it with the key itself: `api` for
 	// `GET /api/v1/self`, or `off`, see [clients](clients.md#your-own-key).
 	OwnerView string `env:"OWNER_VIEW" envDefault:"api"`
@@ -80,6 +82,7 @@ type settings struct {
 	// networks may use the dashboard, ownerNetworks the view of keys' owners; nil means
 	// all.
 	networks, ownerNetworks []netip.Prefix
+	proxies                 proxies.Trusted
 }
 
 // The values of OWNER_VIEW.
@@ -124,6 +127,9 @@ func (c *settings) check(problems *config.Problems) {
 	}
 	if c.networks, err = config.Networks(c.AdminNetworks); err != nil {
 		problems.Add("ADMIN_NETWORKS", err.Error())
+	}
+	if c.proxies, err = proxies.Parse(c.TrustedProxies); err != nil {
+		problems.Add("TRUSTED_PROXIES", err.Error())
 	}
 	if c.ownerNetworks, err = config.Networks(c.OwnerNetworks); err != nil {
 		problems.Add("OWNER_NETWORKS", err.Error())
@@ -195,8 +201,8 @@ func (c *settings) checkAddress(problems *config.Problems) {
 func (c *settings) dashboard() (server.Config, error) {
 	d := server.Config{
 		BasePath: c.BasePath, PublicURL: c.AdminURL, Users: c.users, SessionLifetime: c.SessionLifetime,
-		OwnerView: c.OwnerView != ownerOff,
-		Stage:     c.Stage, Release: c.Release,
+		OwnerView: c.OwnerView != ownerOff, Proxies: c.proxies,
+		Stage: c.Stage, Release: c.Release,
 	}
 	var err error
 	d.Provider, err = c.OIDC.provider(c.AdminURL, c.pepper)

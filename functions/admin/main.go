@@ -28,7 +28,7 @@ func main() {
 	handler, err := newConnector(c, bundle, log)
 	must(err)
 	go handler.handler(context.Background()) // begins to connect before the first request
-	algnhsa.ListenAndServe(c.onlyFrom(handler), lambdaOptions())
+	algnhsa.ListenAndServe(c.onlyFrom(c.client(handler)), lambdaOptions())
 }
 
 // lambdaOptions are those for events of an HTTP API (payload 2.0). Bodies are compressed,

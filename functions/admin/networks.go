@@ -16,7 +16,7 @@ const livePath = "/healthz/live"
 
 // onlyFrom answers 403 to requests from outside of the networks, before it reads,
 // connects or logs anything. Without networks every request passes. The address is the
-// one that API Gateway saw; clients choose headers such as X-Forwarded-For.
+// one that API Gateway saw, so that the networks of proxies keep out calls past them.
 func (c *settings) onlyFrom(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		address := r.URL.Path
@@ -41,6 +41,20 @@ func (c *settings) onlyFrom(next http.Handler) http.Handler {
 	})
 }
 
+// client replaces the address that API Gateway saw by the client's, as TRUSTED_PROXIES
+// says. Throttles count the client then.
+func (c *settings) client(next http.Handler) http.Handler {
+	if !c.proxies.Enabled() {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if source, ok := addressOf(r.RemoteAddr); ok {
+			r.RemoteAddr = c.proxies.Client(source, r.Header.Values).Addr.String()
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // forOwners reports whether a path is that of the view of keys' owners.
 func (c *settings) forOwners(address string) bool {
 	return c.OwnerView != ownerOff && address == server.OwnerPath
@@ -49,14 +63,19 @@ func (c *settings) forOwners(address string) bool {
 // within reports whether an address, with or without a port, is in one of the networks.
 // An invalid address is not.
 func within(networks []netip.Prefix, text string) bool {
+	addr, ok := addressOf(text)
+	return ok && slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
+}
+
+// addressOf parses an address, with or without a port.
+func addressOf(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		withPort, err := netip.ParseAddrPort(text)
 		if err != nil {
-			return false
+			return netip.Addr{}, false
 		}
 		addr = withPort.Addr()
 	}
-	addr = addr.Unmap().WithZone("")
-	return slices.ContainsFunc(networks, func(p netip.Prefix) bool { return p.Contains(addr) })
+	return addr.Unmap().WithZone(""), true
 }

@@ -131,3 +131,31 @@ func TestNetworksBehindAPIGateway(t *testing.T) {
 		}
 	}
 }
+
+// Behind trusted proxies the server, and so its throttles, sees the client's address.
+// ADMIN_NETWORKS is for the address that API Gateway saw.
+func TestClientBehindProxies(t *testing.T) {
+	for _, c := range []struct{ proxies, forwarded, want string }{
+		{"", "203.0.113.5", "192.0.2.1"},
+		{"192.0.2.0/24", "198.51.100.9,203.0.113.5,192.0.2.1", "203.0.113.5"},
+		{"198.51.100.0/24", "203.0.113.5,192.0.2.1", "192.0.2.1"},
+		{"1", "198.51.100.9,2001:db8::5,192.0.2.1", "2001:db8::5"},
+		{"1", "unknown,192.0.2.1", "192.0.2.1"},
+		{"cloudfront", "203.0.113.5,192.0.2.1", "192.0.2.1"},
+	} {
+		f := newFixture(t)
+		settings, err := readConfig(environment("TRUSTED_PROXIES="+c.proxies, "ADMIN_NETWORKS=192.0.2.1",
+			"VALKEY_URL=valkey://"+f.server.Addr()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.RemoteAddr })
+		e := event("GET", "/login", "")
+		e.Headers["x-forwarded-for"] = c.forwarded
+		invoke(t, algnhsa.New(settings.onlyFrom(settings.client(handler)), lambdaOptions()), e)
+		if got != c.want {
+			t.Errorf("TRUSTED_PROXIES=%s, %s: got %s, want %s", c.proxies, c.forwarded, got, c.want)
+		}
+	}
+}

@@ -186,6 +186,7 @@ func TestErrorsNameTheFlag(t *testing.T) {
 		"keys of tokens": {tokens("jwtJwks", "{}"), []string{"-c jwtJwks: "}},
 		"many keys": {tokens("jwtJwks", aJWKS[:9]+strings.Repeat(" ", 2500)+aJWKS[9:]),
 			[]string{"-c jwtJwks=…: must be at most 2500 bytes"}},
+		"proxies": {map[string]string{"trustedProxies": "11"}, []string{"-c trustedProxies is 11"}},
 		"issuers and one": {tokens("jwtIssuers", `[{"issuer":"b","audience":"y","jwksUrl":"https://b.example"}]`),
 			[]string{"-c jwtIssuer is set beside -c jwtIssuers"}},
 		"issuers by http": {map[string]string{"identity": "jwt",

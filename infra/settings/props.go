@@ -152,6 +152,9 @@ type Identity struct {
 	// prefix are one caller.
 	IPv4Prefix int `flag:"ipv4Prefix" env:"IPV4_PREFIX"`
 	IPv6Prefix int `flag:"ipv6Prefix" env:"IPV6_PREFIX"`
+	// TrustedProxies are the proxies that report the addresses of clients, to both
+	// functions.
+	TrustedProxies string `flag:"trustedProxies" env:"TRUSTED_PROXIES"`
 	// ForeignKeys accepts API keys of another system, in both functions.
 	ForeignKeys bool `flag:"foreignKeys" env:"FOREIGN_KEYS"`
 	// JWT is required with source jwt.

@@ -21,6 +21,7 @@ type Explanation struct {
 	Name      string
 	Address   string
 	Verdict   string
+	Client    string // which client address counts and why; empty without an address
 	Allowed   bool
 	Rules     []RuleMatch
 	Cost      string

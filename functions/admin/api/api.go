@@ -27,6 +27,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
+	"tidegate/internal/proxies"
 	"tidegate/internal/usage"
 )
 
@@ -46,6 +47,7 @@ type Services struct {
 	Journal   *journal.Journal // nil without a journal
 	Owners    *app.Owners      // nil if owners of keys may not view them
 	Log       *slog.Logger
+	Proxies   proxies.Trusted
 }
 
 type api struct {

@@ -19,16 +19,19 @@ import (
 )
 
 type explainInput struct {
-	Key     string `query:"key" required:"true" maxLength:"64" doc:"Id of the calling key"`
-	Method  string `query:"method" default:"GET" maxLength:"16" doc:"HEAD uses the rule for GET unless a rule names HEAD"`
-	Path    string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
-	API     string `query:"api" maxLength:"64"`
-	Stage   string `query:"stage" maxLength:"128"`
-	Address string `query:"address" maxLength:"45" doc:"Address of the client; needed for networks and for limits per address"`
+	Key       string `query:"key" required:"true" maxLength:"64" doc:"Id of the calling key"`
+	Method    string `query:"method" default:"GET" maxLength:"16" doc:"HEAD uses the rule for GET unless a rule names HEAD"`
+	Path      string `query:"path" default:"/" maxLength:"2000" pattern:"^/"`
+	API       string `query:"api" maxLength:"64"`
+	Stage     string `query:"stage" maxLength:"128"`
+	Address   string `query:"address" maxLength:"45" doc:"Address of the client; needed for networks and for limits per address"`
+	Forwarded string `query:"forwarded" maxLength:"1000" doc:"Value of the header that TRUSTED_PROXIES reads; address is then the one that API Gateway sees"`
 }
 
 // Explanation says what a call would get now and why.
 type Explanation struct {
+	Address     string         `json:"address,omitempty" doc:"The client's address that counts"`
+	AddressWhy  string         `json:"addressWhy,omitempty" doc:"Which address counts and why"`
 	Allowed     bool           `json:"allowed"`
 	Refused     string         `json:"refused,omitempty" doc:"Why the caller is refused before any limit applies"`
 	Exempt      bool           `json:"exempt" doc:"The client's network is exempt from limits"`
@@ -79,21 +82,22 @@ func (a *api) registerExplain() {
 	}, a.explain)
 }
 
-func (in *explainInput) call() (enforce.Call, error) {
-	c := enforce.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method),
+// call returns the call, and why its address counts.
+func (a *api) callOf(in *explainInput) (c enforce.Call, why string, err error) {
+	c = enforce.Call{Route: route.Call{API: in.API, Stage: in.Stage, Method: strings.ToUpper(in.Method),
 		Path: in.Path}}
 	if in.Address == "" {
-		return c, nil
+		return c, "", nil
 	}
 	var ok bool
-	if c.Address, c.Network, ok = app.ParseAddress(in.Address); !ok {
-		return c, rest.Invalid("query.address", "must be an address such as 203.0.113.7 or 2001:db8::1")
+	if c.Address, c.Network, why, ok = app.ClientOf(a.Proxies, in.Address, in.Forwarded); !ok {
+		return c, "", rest.Invalid("query.address", "must be an address such as 203.0.113.7 or 2001:db8::1")
 	}
-	return c, nil
+	return c, why, nil
 }
 
 func (a *api) explain(ctx context.Context, in *explainInput) (*rest.Body[Explanation], error) {
-	call, err := in.call()
+	call, why, err := a.callOf(in)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +113,11 @@ func (a *api) explain(ctx context.Context, in *explainInput) (*rest.Body[Explana
 	if err != nil {
 		return nil, err
 	}
-	return rest.Answer(explanationOf(set, e)), nil
+	out := explanationOf(set, e)
+	if out.AddressWhy = why; why != "" {
+		out.Address = call.Address.String()
+	}
+	return rest.Answer(out), nil
 }
 
 func explanationOf(set *policy.Set, e enforce.Explanation) Explanation {

@@ -54,7 +54,8 @@ func TestExplain(t *testing.T) {
 			`"pattern":"abc/prod POST /chat/{id}"`)
 	s.get("/explain?key="+id+"&address=203.0.113.9").wants(http.StatusOK, `"allowed":false`, `"refused":"`,
 		`"status":401`, answer.Unauthorized)
-	s.get("/explain?key="+id+"&address=10.1.2.3").wants(http.StatusOK, `"exempt":true`)
+	s.get("/explain?key="+id+"&address=10.1.2.3&forwarded=192.0.2.7").wants(http.StatusOK, `"exempt":true`,
+		`"address":"10.1.2.3"`, `"addressWhy":"the address that API Gateway saw: TRUSTED_PROXIES is not set"`)
 	s.reserve(id, 10).wants(http.StatusCreated)
 	s.get("/explain?key="+id).wants(http.StatusOK, `"allowed":false`, `"status":429`, "quota-exceeded",
 		`"violatedPolicies":["10 per 10 minutes"]`,

@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
+	"tidegate/internal/proxies"
 )
 
 var (
@@ -39,6 +40,25 @@ func ParseAddress(text string) (addr netip.Addr, network netip.Prefix, ok bool) 
 	}
 	network, err = addr.Prefix(bits)
 	return addr, network, err == nil
+}
+
+// ClientOf parses the address that API Gateway saw and returns the one that counts, with
+// its network, if the call has a header with this value. why says which one counts.
+func ClientOf(trusted proxies.Trusted, source, forwarded string) (
+	addr netip.Addr, network netip.Prefix, why string, ok bool,
+) {
+	addr, _, ok = ParseAddress(source)
+	if !ok {
+		return addr, network, "", false
+	}
+	client := trusted.Client(addr, func(string) []string {
+		if forwarded == "" {
+			return nil
+		}
+		return []string{forwarded}
+	})
+	addr, network, ok = ParseAddress(client.Addr.String())
+	return addr, network, client.Why, ok
 }
 
 // minSecret is the length in bytes from which a text that begins as a secret is taken for

@@ -25,6 +25,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
+	"tidegate/internal/proxies"
 	"tidegate/internal/usage"
 )
 
@@ -45,6 +46,7 @@ type Services struct {
 	Journal      *journal.Journal // nil if the deployment has none
 	StoreVersion func(context.Context) (string, error)
 	Log          *slog.Logger
+	Proxies      proxies.Trusted
 	// Stage and Release are shown on the settings page and may be empty. ProviderHost is
 	// the host of the OpenID provider; empty without one.
 	Stage, Release, ProviderHost string

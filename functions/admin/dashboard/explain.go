@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/proxies"
 	"tidegate/internal/route"
 	"tidegate/web/templates"
 )
@@ -24,14 +25,18 @@ import (
 const (
 	maxKeyText  = 100
 	maxPathText = 2000
+
+	maxForwarded = 1000
 )
 
 // explainForm holds the typed fields of the call to explain.
 type explainForm struct {
-	key, api, stage, method, path, address form.Input
+	key, api, stage, method, path, address, forwarded form.Input
+
+	proxies proxies.Trusted
 }
 
-func readExplainForm(r *http.Request) explainForm {
+func readExplainForm(r *http.Request, trusted proxies.Trusted) explainForm {
 	v := r.URL.Query()
 	f := explainForm{
 		key:     form.Typed(v, "key", maxKeyText),
@@ -40,6 +45,8 @@ func readExplainForm(r *http.Request) explainForm {
 		method:  form.Typed(v, "method", route.MaxMethodLen),
 		path:    form.Typed(v, "path", maxPathText),
 		address: form.Typed(v, "address", form.MaxInput),
+
+		forwarded: form.Typed(v, "forwarded", maxForwarded), proxies: trusted,
 	}
 	if f.method.Text == "" {
 		f.method.Text = http.MethodGet
@@ -52,25 +59,26 @@ func readExplainForm(r *http.Request) explainForm {
 
 func (f *explainForm) errors() int { return form.CountErrors(f.key, f.path, f.address) }
 
-// call validates the form and returns the typed call.
-func (f *explainForm) call() enforce.Call {
+// call validates the form and returns the typed call, and why its address counts.
+func (f *explainForm) call() (c enforce.Call, why string) {
 	trim := strings.TrimSpace
-	c := enforce.Call{Route: route.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text),
+	c = enforce.Call{Route: route.Call{API: trim(f.api.Text), Stage: trim(f.stage.Text),
 		Method: strings.ToUpper(trim(f.method.Text)), Path: trim(f.path.Text)}}
 	if !strings.HasPrefix(c.Route.Path, "/") {
 		f.path.Error = "A path begins with a slash, such as /orders/7."
 	}
 	if text := trim(f.address.Text); text != "" {
 		var ok bool
-		if c.Address, c.Network, ok = app.ParseAddress(text); !ok {
+		c.Address, c.Network, why, ok = app.ClientOf(f.proxies, text, trim(f.forwarded.Text))
+		if !ok {
 			f.address.Error = "Enter an address such as 203.0.113.7 or 2001:db8::1."
 		}
 	}
-	return c
+	return c, why
 }
 
 func (f *explainForm) view(action string) templates.ExplainForm {
-	return templates.ExplainForm{
+	all := templates.ExplainForm{
 		Action: action, Hidden: templates.Hidden{Name: "on", Value: "explain"},
 		Errors: f.errors(),
 		Fields: []templates.FormField{
@@ -79,13 +87,18 @@ func (f *explainForm) view(action string) templates.ExplainForm {
 			form.TextField("path", "Path", "/", maxPathText, f.path),
 			form.TextField("api", "API id", "any", route.MaxAPILen, f.api),
 			form.TextField("stage", "Stage", "any", route.MaxStageLen, f.stage),
-			form.TextField("address", "Client address", "unknown", form.MaxInput, f.address),
+			form.TextField("address", "Address that API Gateway sees", "unknown", form.MaxInput, f.address),
 		},
 	}
+	if header := f.proxies.Header(); header != "" {
+		all.Fields = append(all.Fields,
+			form.TextField("forwarded", header, "none", maxForwarded, f.forwarded))
+	}
+	return all
 }
 
 func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
-	f := readExplainForm(r)
+	f := readExplainForm(r, d.Proxies)
 	p := templates.ExplainPage{Page: d.Page(r, "Explain")}
 	status := http.StatusOK
 	if strings.TrimSpace(f.key.Text) != "" {
@@ -104,7 +117,7 @@ func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
 // explain adds the explanation of the typed call to p. If f is invalid, it sets the
 // errors of f instead.
 func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.ExplainPage) error {
-	call := f.call()
+	call, why := f.call()
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		return err
@@ -118,6 +131,9 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 		return err
 	}
 	p.Answer = d.explanation(set, k, e)
+	if why != "" {
+		p.Answer.Client = call.Address.String() + ": " + why + "."
+	}
 	return nil
 }
 

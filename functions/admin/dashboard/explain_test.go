@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"tidegate/functions/admin/server"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
+	"tidegate/internal/proxies"
 )
 
 // The response on a key's page has no client address, so an allow list does not refuse
@@ -25,4 +27,27 @@ func TestKeyResponseIgnoresAllowList(t *testing.T) {
 	}
 	s.Keys.Use("acme", 10)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "429 Too Many Requests")
+}
+
+// Explain shows which address counts and why: behind trusted proxies it has a field for
+// the header that they write.
+func TestExplainShowsTheAddressThatCounts(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Save(func(set *policy.Set) { set.Deny = []netip.Prefix{netip.MustParsePrefix("198.51.100.7/32")} })
+	call := "/explain?key=bolt&address=203.0.113.10&forwarded=198.51.100.7"
+	unset := s.Get(call).Wants(t, http.StatusOK, "Client address 203.0.113.10: the address that API Gateway "+
+		"saw: TRUSTED_PROXIES is not set.")
+	if strings.Contains(unset.Body, `name="forwarded"`) {
+		t.Error("without proxies there is a field for a header that is not read")
+	}
+	trusted, err := proxies.Parse("203.0.113.0/24")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Reconfigure(func(c *server.Config) { c.Proxies = trusted })
+	s.Login()
+	s.Get(call).Wants(t, http.StatusOK, `name="forwarded"`, "X-Forwarded-For", "refused",
+		"Client address 198.51.100.7: the client&#39;s address in X-Forwarded-For.")
+	s.Get("/explain?key=bolt&address=192.0.2.1&forwarded=198.51.100.7").Wants(t, http.StatusOK,
+		"Client address 192.0.2.1: the address that API Gateway saw: it is not in TRUSTED_PROXIES.")
 }

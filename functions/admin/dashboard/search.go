@@ -82,7 +82,7 @@ var searches = map[string]struct {
 	others      []string
 }{
 	"":        {"/keys", "q", []string{"in", "tag", "group", "plan", "state", "order", "live"}},
-	"explain": {"/explain", "key", []string{"method", "path", "api", "stage", "address"}},
+	"explain": {"/explain", "key", []string{"method", "path", "api", "stage", "address", "forwarded"}},
 	"audit":   {"/audit", "subject", []string{"what", "by", "from", "to"}},
 }
 

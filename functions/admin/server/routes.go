@@ -45,7 +45,7 @@ func (s *server) routes() []auth.Route {
 func (s *server) apiRoutes() []auth.Route {
 	services := api.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Crossings: s.Crossings,
-		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal,
+		Tokens: s.Tokens, Log: s.Log, Journal: s.Journal, Proxies: s.Proxies,
 	}
 	if s.OwnerView {
 		services.Owners = &app.Owners{Keys: s.Keys, Usage: s.Usage, Throttle: s.Owners}
@@ -57,7 +57,7 @@ func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
 		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
-		Journal: s.Journal, Crossings: s.Crossings,
+		Journal: s.Journal, Crossings: s.Crossings, Proxies: s.Proxies,
 	}
 	if s.Provider != nil {
 		services.ProviderHost = s.Provider.Host()

@@ -25,6 +25,7 @@ import (
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/journal"
+	"tidegate/internal/proxies"
 	"tidegate/internal/usage"
 	"tidegate/web/static"
 )
@@ -47,6 +48,8 @@ type Config struct {
 	SessionLifetime time.Duration
 	// OwnerView shows a key to the holder of its secret, on OwnerPath.
 	OwnerView bool
+	// Proxies are those whose reports of client addresses count, for Explain.
+	Proxies proxies.Trusted
 	// Stage is the deployment's name on every page, such as prod; empty for none. Release
 	// is the deployed release.
 	Stage, Release string

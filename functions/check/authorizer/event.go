@@ -35,8 +35,8 @@ type event struct {
 	// key (GET /orders/{id}), or $connect. It is empty for restToken.
 	resource string
 
-	// source is the client's address as API Gateway saw it; X-Forwarded-For is never
-	// read. It is not valid for restToken, whose events have no address.
+	// source is the address that API Gateway saw. It is not valid for restToken, whose
+	// events have no address.
 	source netip.Addr
 
 	token string // restToken: the whole token, the only credential there is

@@ -9,6 +9,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
+	"tidegate/internal/proxies"
 )
 
 // Config configures the sources of identities.
@@ -18,6 +19,7 @@ type Config struct {
 	IPv4Bits int // length of the prefixes that share an identity
 	IPv6Bits int
 	Foreign  bool // take API keys that another system made
+	Proxies  proxies.Trusted
 	// Pepper keys the opaque ids of token subjects and addresses. It is required unless
 	// API keys of our form are the only source.
 	Pepper apikey.Pepper
@@ -61,6 +63,10 @@ type Variables struct {
 	PlanMap string `env:"JWT_PLAN_MAP"`
 	// How far the issuer's clock may be off, 0s to 5m; ignored without `jwt`.
 	Leeway string `env:"JWT_LEEWAY" envDefault:"30s"`
+	// Proxies in front of the APIs that [report the client's
+	// address](identities.md#behind-proxies): their networks, `cloudfront`, or how many
+	// there are, 1 to 10; must be the same in both.
+	TrustedProxies string `env:"TRUSTED_PROXIES" unset:"none"`
 	// Bits of an IPv4 address that share an identity, 8 to 32.
 	IPv4Prefix string `env:"IPV4_PREFIX" envDefault:"32"`
 	// Bits of an IPv6 address that share an identity, 16 to 128.
@@ -71,10 +77,13 @@ type Variables struct {
 // could be secret, and its bound. The caller adds Client, Now and Log for tokens.
 func (v Variables) Config() (Config, error) {
 	var c Config
-	var errs [4]error
+	var errs [5]error
 	c.Sources, errs[0] = parseSources(v.Sources)
 	c.IPv4Bits, errs[1] = parseBits("IPV4_PREFIX", v.IPv4Prefix, minIPv4Bits, 32)
 	c.IPv6Bits, errs[2] = parseBits("IPV6_PREFIX", v.IPv6Prefix, minIPv6Bits, 128)
+	if c.Proxies, errs[4] = proxies.Parse(v.TrustedProxies); errs[4] != nil {
+		errs[4] = fmt.Errorf("TRUSTED_PROXIES %w", errs[4])
+	}
 	switch {
 	case slices.Contains(c.Sources, JWT), errs[0] != nil && strings.Contains(v.Sources, JWT.String()):
 		c.JWT, errs[3] = v.tokens()

@@ -83,6 +83,11 @@ func TestBadVariables(t *testing.T) {
 			[]string{"JWT_ISSUER is set beside JWT_ISSUERS", "JWT_JWKS is set beside", "JWT_AUDIENCE is"}},
 		{"IPV4_PREFIX=33", []string{"IPV4_PREFIX", `"33"`, "from 8 to 32"}},
 		{"IPV4_PREFIX=x", []string{"IPV4_PREFIX", "from 8 to 32"}},
+		{"TRUSTED_PROXIES=0", []string{"TRUSTED_PROXIES is 0", "1 to 10"}},
+		{"TRUSTED_PROXIES=11", []string{"TRUSTED_PROXIES is 11", "1 to 10"}},
+		{"TRUSTED_PROXIES=CDN", []string{"TRUSTED_PROXIES has \"CDN\"", "cloudfront", "number of proxies"}},
+		{"TRUSTED_PROXIES=0.0.0.0/0", []string{"TRUSTED_PROXIES trusts every network"}},
+		{"TRUSTED_PROXIES=::/0", []string{"TRUSTED_PROXIES trusts every network"}},
 		{"IPV6_PREFIX=15", []string{"IPV6_PREFIX", "from 16 to 128"}},
 	} {
 		_, err := read(append(tokens[:len(tokens):len(tokens)], c.set)...)

@@ -28,8 +28,11 @@ type Request struct {
 
 	Headers map[string][]string // lower-case names, every value
 	Query   map[string][]string // of a WebSocket's handshake only
-	Source  netip.Addr          // not valid if unknown
+	Source  netip.Addr          // that API Gateway saw; not valid if unknown
 }
+
+// header returns the values of a header.
+func (r Request) header(name string) []string { return r.Headers[strings.ToLower(name)] }
 
 func invalid(why string) error { return fmt.Errorf("%w: %s", ErrInvalid, why) }
 

@@ -77,8 +77,8 @@ type Identity struct {
 	// address prefix.
 	Display string
 
-	// Addr is the client's address, for lists of addresses. It is not valid if the event
-	// has none. IPv4 has its short form.
+	// Addr is the client's address, for lists of addresses: that which API Gateway saw, or
+	// which a trusted proxy reports. It is not valid if the event has none. IPv4 has its short form.
 	Addr    netip.Addr
 	Address netip.Prefix // whose clients share limits; valid if Addr is
 }
@@ -158,7 +158,7 @@ func (r *Resolver) Warm(ctx context.Context) {
 // must be good as well: a backend that reads Authorization itself would trust a token
 // that nobody verified.
 func (r *Resolver) Identify(ctx context.Context, request Request) (Identity, error) {
-	unknown := Identity{Addr: request.Source.Unmap().WithZone("")}
+	unknown := Identity{Addr: r.config.Proxies.Client(request.Source, request.header).Addr}
 	unknown.Address = r.prefix(unknown.Addr)
 	caller, err := unknown, ErrMissing
 	for _, kind := range r.config.Sources {

@@ -20,6 +20,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/jwt"
+	"tidegate/internal/proxies"
 )
 
 const (
@@ -368,6 +369,27 @@ func TestIPv6RotationAndMappedIPv4(t *testing.T) {
 }
 
 var safe = regexp.MustCompile(`^[A-Za-z0-9_-]{22}$`)
+
+// Behind a trusted proxy the client's address identifies the caller and its network. Past
+// it, headers count for nothing.
+func TestAddressBehindProxies(t *testing.T) {
+	r := must(New(Config{Pepper: pepper, Sources: []Kind{IP}, IPv4Bits: 32, IPv6Bits: 64,
+		Proxies: must(proxies.Parse("203.0.113.0/24"))}))
+	identify := func(source, forwarded string) Identity {
+		t.Helper()
+		return must(r.Identify(t.Context(), Request{Source: netip.MustParseAddr(source),
+			Headers: map[string][]string{"x-forwarded-for": {forwarded}}}))
+	}
+	client := identify("198.51.100.7", "")
+	got := identify("203.0.113.1", "192.0.2.66, 198.51.100.7, 203.0.113.1")
+	if got.Subject != client.Subject || got.Addr != client.Addr || got.Address != client.Address ||
+		got.Display != "198.51.100.7/32" {
+		t.Errorf("through the proxy: got %+v, want the address of %+v", got.Addr, client.Addr)
+	}
+	if got := identify("198.51.100.8", "198.51.100.7, 203.0.113.1"); got.Subject == client.Subject {
+		t.Error("past the proxy, a header names another caller")
+	}
+}
 
 // For any subject of a token, the id is safe in a Valkey key's name, and the display text
 // is bounded and printable.
