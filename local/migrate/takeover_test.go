@@ -1,0 +1,134 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/testing/tier"
+	"tidegate/local/echo"
+	"tidegate/local/gateway"
+)
+
+// methodsOfAPI are 40 methods of an API that is taken over.
+func methodsOfAPI() []string {
+	var all []string
+	for i := range 20 {
+		path := fmt.Sprintf("/things%d/1", i)
+		all = append(all, http.MethodGet+" "+path, http.MethodPost+" "+path)
+	}
+	return all
+}
+
+// takeover is an API whose switched methods have the authorizer. The others reach the
+// backend without it.
+type takeover struct {
+	*deployment
+	before, after http.Handler
+	switched      map[string]bool
+	calls         int
+}
+
+// status makes a call with a key's value and returns its status.
+func (o *takeover) status(t *testing.T, method, value string) int {
+	t.Helper()
+	verb, path, _ := strings.Cut(method, " ")
+	r := httptest.NewRequestWithContext(t.Context(), verb, path, http.NoBody)
+	r.Header.Set("X-Api-Key", value)
+	w := httptest.NewRecorder()
+	o.calls++
+	if o.switched[method] {
+		o.after.ServeHTTP(w, r)
+	} else {
+		o.before.ServeHTTP(w, r)
+	}
+	return w.Code
+}
+
+// setMode sets the mode of one plan, or of all for the name "".
+func (o *takeover) setMode(t *testing.T, plan string, mode policy.Mode) {
+	t.Helper()
+	set, err := o.keys.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range set.Plans {
+		if plan == "" || set.Plans[i].Name == plan {
+			set.Plans[i].Mode = mode
+		}
+	}
+	if _, err := o.keys.SaveSet(t.Context(), *set, registry.Edit{By: audit.Actor{Kind: "user",
+		Name: "tester"}, Reason: "take over"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The steps of docs/takeover.md work on an API of 40 methods with 300 keys in six usage
+// plans: import, shadow, one method after the other, enforce one plan after the other, and
+// back. No good call fails until its plan is enforced, and none after the way back.
+func TestTakeover(t *testing.T) {
+	tier.Two(t, "takes over 300 keys")
+	began := time.Now()
+	o := &takeover{deployment: deploy(t, "true"), switched: map[string]bool{}}
+	folder, apis := madeExport(t, 6, 300)
+	if got := o.migrate(t, done, "-from", folder, "-apply"); !strings.Contains(got, "Imported 300 keys") {
+		t.Fatalf("import: got %s", got)
+	}
+	o.setMode(t, "", policy.Shadow)
+	check := o.function(t, "check", map[string]string{"FOREIGN_KEYS": "true", "VALKEY_TIMEOUT": "5s"})
+	o.before = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	o.after = &gateway.REST{Authorizer: check, Integration: echo.Backend{}, APIID: "api0"}
+	var values []string // of the keys that open the API, which two plans have
+	for value, api := range apis {
+		if api == "api0" {
+			values = append(values, value)
+		}
+	}
+	slices.Sort(values)
+	for i, method := range methodsOfAPI() {
+		o.switched[method] = true
+		for range 2 { // 80 calls by 5 keys, of which each may make 5
+			if got := o.status(t, method, values[i%5]); got != http.StatusOK {
+				t.Fatalf("%s in shadow: got %d, want 200", method, got)
+			}
+		}
+	}
+	over := func(value string) bool { return o.status(t, "GET /things0/1", value) != http.StatusOK }
+	o.setMode(t, "Plan 0", policy.Enforce)
+	denied := 0
+	for _, value := range values[:5] {
+		if over(value) {
+			denied++
+		}
+	}
+	o.setMode(t, "Plan 3", policy.Enforce)
+	for _, value := range values[:5] {
+		if !over(value) {
+			t.Errorf("%s… is over its limit: got it allowed with both plans enforced", value[:3])
+		}
+	}
+	if denied == 5 {
+		t.Error("got all keys denied with one of two plans enforced")
+	}
+	if over(values[10]) {
+		t.Error("got a key denied that had made no call")
+	}
+	o.setMode(t, "", policy.Shadow)
+	clear(o.switched)
+	for _, method := range methodsOfAPI() {
+		if got := o.status(t, method, values[0]); got != http.StatusOK {
+			t.Errorf("%s after the way back: got %d, want 200", method, got)
+		}
+	}
+	t.Logf("took over 40 methods and 300 keys in %s: 1 import, 4 edits of the policy, %d calls",
+		time.Since(began).Round(time.Millisecond), o.calls)
+}
