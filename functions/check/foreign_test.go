@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
@@ -28,19 +29,26 @@ func (f *function) foreign(t *testing.T, n int, network string) enforce.Call {
 	return call
 }
 
-// decideUnknown makes a call that must be refused, and returns 1 if Valkey was asked, else
-// 0. It records nothing, since usage records would be sent with such a call.
-func (f *function) decideUnknown(t *testing.T, call enforce.Call) int {
+// decideUnknown makes a call that must be refused after Valkey was asked. It records
+// nothing, since usage records would be sent with such a call.
+func (f *function) decideUnknown(t *testing.T, call enforce.Call) {
 	t.Helper()
 	checked, attempt, err := f.decider.Decide(t.Context(), call)
 	var refusal *policy.RefusedError
-	if !errors.As(err, &refusal) || !errors.Is(err, policy.ErrUnknownKey) || checked.ID != "" {
-		t.Fatalf("%+v, %v", checked, err)
+	if !errors.As(err, &refusal) || refusal.Cause != cause.Unknown || checked.ID != "" ||
+		attempt.Err == nil {
+		t.Fatalf("got %+v, %+v, %v; want an unknown key that Valkey was asked about", checked, attempt, err)
 	}
-	if attempt.Err == nil {
-		return 0
+}
+
+// madeUp returns a call with a key of our form that nobody created.
+func madeUp(t *testing.T) enforce.Call {
+	t.Helper()
+	secret, err := apikey.Generate("test")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return 1
+	return enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret}
 }
 
 // wantAllowed fails the test unless the call is allowed.
@@ -62,63 +70,66 @@ func (f *function) importKey(t *testing.T, call enforce.Call, plan string) {
 	}
 }
 
-// Valkey is asked about an unknown value once in 5 seconds. A value that is imported
-// meanwhile is accepted after that time.
-func TestUnknownForeignValues(t *testing.T) {
+// While made-up keys arrive, a script runs for at most MaxUnknown of them in 5 seconds,
+// and for no other. Good keys of the same network, known to the environment or not, of our
+// form or foreign, are allowed all the time, and so is a key that is imported meanwhile.
+func TestMadeUpKeysHurtNobody(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
-	call := f.foreign(t, 1, "")
-	f.decideUnknown(t, call) // the first call reads the policy and loads the script
-	f.freeze(decide.UnknownFor)
-	for range 3 {
-		if asked := f.decideUnknown(t, call); asked != 1 {
-			t.Errorf("asked %d times, want 1", asked)
-		}
-		for range 50 {
-			if asked := f.decideUnknown(t, call); asked != 0 {
-				t.Errorf("asked %d times about a value known to be unknown, want 0", asked)
-			}
-		}
-		f.freeze(decide.UnknownFor)
+	const network = "192.0.2.1/32"
+	good := func(n int) []enforce.Call {
+		own, value := f.key(t, "free"), f.foreign(t, n, network)
+		f.importKey(t, value, "free")
+		return []enforce.Call{value, {Kind: policy.APIKey, Subject: own.ID(), Secret: own,
+			Network: value.Network}}
 	}
-	f.decideUnknown(t, call)
-	f.importKey(t, call, "free")
-	f.freeze(decide.UnknownFor - time.Second)
-	if asked := f.decideUnknown(t, call); asked != 0 {
-		t.Errorf("asked %d times within %s, want 0", asked, decide.UnknownFor)
+	known := good(0)
+	for _, call := range known {
+		f.wantAllowed(t, "a good key", call)
 	}
-	f.freeze(time.Second)
-	f.wantAllowed(t, "imported", call)
-	other := f.foreign(t, 2, "")
-	f.importKey(t, other, "free")
-	f.wantAllowed(t, "imported before its first call", other)
+	before := f.scriptRuns(t)
+	for n := range 50 {
+		f.decideUnknown(t, f.foreign(t, 100+n, network))
+		f.decideUnknown(t, madeUp(t))
+	}
+	if ran := f.scriptRuns(t) - before; ran > decide.MaxUnknown {
+		t.Errorf("%d scripts ran for 100 made-up keys, want at most %d", ran, decide.MaxUnknown)
+	}
+	for _, call := range append(good(1), known...) {
+		f.wantAllowed(t, "a good key beside made-up ones", call)
+	}
+	imported := f.foreign(t, 2, network)
+	f.decideUnknown(t, imported)
+	f.importKey(t, imported, "free")
+	f.wantAllowed(t, "imported just now", imported)
+	f.freeze(decide.UnknownWindow)
+	before = f.scriptRuns(t)
+	f.decideUnknown(t, madeUp(t))
+	if ran := f.scriptRuns(t) - before; ran != 1 {
+		t.Errorf("%d scripts ran after the made-up keys ended, want 1", ran)
+	}
 }
 
-// Valkey is asked about at most 100 unknown values of a network in 5 seconds. Values that
-// the environment knows, other networks and keys of our form are not affected.
-func TestUnknownForeignValuesOfANetwork(t *testing.T) {
+// A look-up accepts the secret and the one before its rotation, and no other secret with
+// the key's id.
+func TestLookUpComparesSecrets(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "free", Limits: tenADay()})
-	const network, other = "192.0.2.1/32", "192.0.2.2/32"
-	known := f.foreign(t, 0, network)
-	f.importKey(t, known, "free")
-	f.wantAllowed(t, "a good value", known)
-	asked := 0
-	for n := range 3 * decide.MaxUnknownOfNetwork {
-		asked += f.decideUnknown(t, f.foreign(t, 1+n, network))
+	first := f.key(t, "free")
+	_, second, err := f.set.Rotate(t.Context(), first.ID(), 1, time.Hour, tester)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if asked != decide.MaxUnknownOfNetwork {
-		t.Errorf("asked %d times, want %d", asked, decide.MaxUnknownOfNetwork)
+	for range decide.MaxUnknown {
+		f.decideUnknown(t, madeUp(t))
 	}
-	f.wantAllowed(t, "a good value that the environment knows", known)
-	own := f.key(t, "free")
-	f.wantAllowed(t, "a key of our form", enforce.Call{Kind: policy.APIKey, Subject: own.ID(), Secret: own,
-		Network: known.Network})
-	if asked := f.decideUnknown(t, f.foreign(t, 1000, other)); asked != 1 {
-		t.Errorf("another network: asked %d times, want 1", asked)
+	for _, secret := range []apikey.Secret{first, second} {
+		f.wantAllowed(t, "a secret of the key",
+			enforce.Call{Kind: policy.APIKey, Subject: first.ID(), Secret: secret})
 	}
-	f.freeze(decide.UnknownFor)
-	if asked := f.decideUnknown(t, f.foreign(t, 1001, network)); asked != 1 {
-		t.Errorf("after %s: asked %d times, want 1", decide.UnknownFor, asked)
+	forged, err := apikey.Renew("test", first.ID())
+	if err != nil {
+		t.Fatal(err)
 	}
+	f.decideUnknown(t, enforce.Call{Kind: policy.APIKey, Subject: first.ID(), Secret: forged})
 }
 
 // Valkey is asked about a revoked value on every call, so it is accepted at once when the
@@ -132,8 +143,9 @@ func TestRevokedForeignValue(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if asked := f.decideUnknown(t, call); asked != 1 {
-			t.Errorf("asked %d times, want 1", asked)
+		_, attempt, err := f.decider.Decide(t.Context(), call)
+		if !errors.Is(err, policy.ErrUnknownKey) || attempt.Err == nil {
+			t.Errorf("got %+v, %v; want the key revoked after Valkey was asked", attempt, err)
 		}
 	}
 	if _, err := f.set.Update(t.Context(), call.Subject, 2, "key.unrevoke", tester, func(k *policy.Key) {

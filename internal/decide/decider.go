@@ -64,7 +64,7 @@ type Decider struct {
 	breaker *breaker
 	callers *callers
 	denials *denialCache
-	unknown *unknownValues
+	unknown *unknownKeys
 }
 
 // NewDecider returns a Decider on a Source.
@@ -72,7 +72,7 @@ func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
 	return &Decider{
 		source: source, pepper: s.Pepper, now: now,
 		breaker: newBreaker(s.Sectors, now), callers: newCallers(s.CallerCache, now),
-		denials: newDenialCache(s.DenyCache, now), unknown: newUnknownValues(now),
+		denials: newDenialCache(s.DenyCache, now), unknown: &unknownKeys{now: now},
 	}
 }
 
@@ -94,9 +94,7 @@ func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result
 		return result, Attempt{}, nil
 	}
 	call.Full = full
-	if d.refusedAsUnknown(q) {
-		return enforce.Result{}, Attempt{}, &policy.RefusedError{Cause: cause.Unknown}
-	}
+	call.LookUp = call.Kind == policy.APIKey && d.unknown.many() && !d.callers.knows(q.call, q.proof)
 	if !d.breaker.allow(call.Subject) {
 		result, err := d.decideWithout(q)
 		return result, Attempt{}, d.markVerified(q, err)
@@ -138,16 +136,6 @@ func (d *Decider) knownDenial(q inquiry) (denial enforce.Result, found bool, ful
 	return d.sharedDenial(q)
 }
 
-// refusedAsUnknown reports whether the call is refused without asking Valkey, because its
-// foreign key value is unknown.
-func (d *Decider) refusedAsUnknown(q inquiry) bool {
-	if !q.call.Secret.Foreign() || d.source.MustCheck() {
-		return false
-	}
-	return d.unknown.refuses(q.proof) ||
-		d.unknown.exceeded(q.call.Network) && !d.callers.knows(q.call, q.proof)
-}
-
 // ask checks a call with Valkey, and reports the outcome to the breaker.
 func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Attempt) {
 	result, err := d.source.Check(ctx, call)
@@ -175,8 +163,8 @@ func (d *Decider) remember(q inquiry, began time.Time, result enforce.Result, er
 		}
 	case errors.Is(err, policy.ErrUnknownKey):
 		d.callers.forget(q.call, q.proof)
-		if q.call.Secret.Foreign() && errors.As(err, &refusal) && refusal.Cause == cause.Unknown {
-			d.unknown.learn(q.proof, q.call.Network, began)
+		if q.call.Kind == policy.APIKey && errors.As(err, &refusal) && refusal.Cause == cause.Unknown {
+			d.unknown.learn(began)
 		}
 	}
 }

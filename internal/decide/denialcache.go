@@ -154,72 +154,38 @@ func after(result enforce.Result, passed time.Duration) enforce.Result {
 	return result
 }
 
-// A foreign key value has no checksum, so only Valkey can tell whether it is a key. A
-// value that Valkey did not know is refused for UnknownFor without asking again. If the
-// value is imported meanwhile, it works after that time.
+// While made-up keys arrive, Valkey is asked to look an unfamiliar key up before it is
+// checked: a read costs a small part of a check. So nobody is refused without a look-up.
 const (
-	// UnknownFor is how long a foreign value is refused after Valkey did not know it.
-	UnknownFor = 5 * time.Second
-	// MaxUnknown is the number of unknown values, and of networks, that are remembered.
-	MaxUnknown = 4_096
-	// MaxUnknownOfNetwork is the number of unknown values of one client network that
-	// Valkey is asked about within UnknownFor. Beyond it, the network's callers pass only
-	// with values that this process knows to be valid.
-	MaxUnknownOfNetwork = 100
+	// UnknownWindow is how long unknown keys are counted together.
+	UnknownWindow = 5 * time.Second
+	// MaxUnknown is the number of unknown keys within UnknownWindow from which on
+	// unfamiliar keys are looked up first.
+	MaxUnknown = 10
 )
 
-// unknownValues remembers the foreign values that Valkey did not know, by their hashes.
-// It forgets the least recently used ones when it is full. It is safe for concurrent use.
-type unknownValues struct {
+// unknownKeys counts the keys that Valkey did not know. It is safe for concurrent use.
+type unknownKeys struct {
 	now func() time.Time
 
-	mu       sync.Mutex
-	values   *simplelru.LRU[secretHash, time.Time] // when Valkey was asked
-	networks *simplelru.LRU[netip.Prefix, unknownCount]
-}
-
-// unknownCount is the number of unknown values from a network since a time.
-type unknownCount struct {
+	mu    sync.Mutex
 	since time.Time
 	count int
 }
 
-func newUnknownValues(now func() time.Time) *unknownValues {
-	// Both fail only below size 1.
-	values, _ := simplelru.NewLRU[secretHash, time.Time](MaxUnknown, nil)
-	networks, _ := simplelru.NewLRU[netip.Prefix, unknownCount](MaxUnknown, nil)
-	return &unknownValues{now: now, values: values, networks: networks}
-}
-
-// refuses reports whether Valkey did not know a value within UnknownFor.
-func (u *unknownValues) refuses(proof secretHash) bool {
+// many reports whether many unknown keys arrived within UnknownWindow.
+func (u *unknownKeys) many() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	asked, found := u.values.Peek(proof)
-	return found && store.ElapsedAtMost(asked, u.now()) < UnknownFor
+	return u.count >= MaxUnknown && store.ElapsedAtMost(u.since, u.now()) < UnknownWindow
 }
 
-// exceeded reports whether a network sent too many unknown values within UnknownFor.
-func (u *unknownValues) exceeded(network netip.Prefix) bool {
+// learn records that Valkey, asked at a time, did not know a key.
+func (u *unknownKeys) learn(asked time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	c, found := u.networks.Peek(network)
-	return found && c.count >= MaxUnknownOfNetwork && store.ElapsedAtMost(c.since, u.now()) < UnknownFor
-}
-
-// learn records that Valkey, asked at a time, did not know a value. It counts no invalid
-// network, since all callers without a network would share one count.
-func (u *unknownValues) learn(proof secretHash, network netip.Prefix, asked time.Time) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.values.Add(proof, asked)
-	if !network.IsValid() {
-		return
+	if u.count == 0 || store.ElapsedAtMost(u.since, asked) >= UnknownWindow {
+		u.since, u.count = asked, 0
 	}
-	c, found := u.networks.Get(network)
-	if !found || store.ElapsedAtMost(c.since, asked) >= UnknownFor {
-		c = unknownCount{since: asked}
-	}
-	c.count++
-	u.networks.Add(network, c)
+	u.count++
 }

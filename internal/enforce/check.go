@@ -33,6 +33,7 @@ package enforce
 import (
 	"cmp"
 	"context"
+	"crypto/subtle"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -43,6 +44,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/cause"
 	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
@@ -69,6 +71,10 @@ type Call struct {
 	// now admits the call. So the caller must be verified, and have no limits that count
 	// denied calls.
 	Full string
+
+	// LookUp says that the key is probably unknown. Check then reads the record first, and
+	// runs the script only for a secret that the record has.
+	LookUp bool
 
 	// Again marks a call that is checked a second time because the first reply was lost.
 	// The first check may have taken the cost.
@@ -119,6 +125,11 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 // policy.ErrRefused for a caller that may not call. Any other error means that no
 // decision was made.
 func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (Result, error) {
+	if call.LookUp {
+		if err := c.lookUp(ctx, call); err != nil {
+			return Result{}, err
+		}
+	}
 	return c.withNewestSet(ctx, func(set *compiled.Set) (Result, error) {
 		plan, rule, err := matchCall(set, call)
 		if err != nil {
@@ -126,6 +137,24 @@ func (c *Checker) Check(ctx context.Context, call Call, piggyback *Piggyback) (R
 		}
 		return c.check(ctx, set, call, plan, rule, piggyback)
 	})
+}
+
+// lookUp returns a *policy.RefusedError unless the record of a key has the hash of the
+// call's secret, as the newest one or the one before.
+func (c *Checker) lookUp(ctx context.Context, call Call) error {
+	const newest, previous, size = 2, 34, 32 // places in the record; see package policyset
+	read := c.client.B().Getrange().Key(keyspace.Record(call.Subject)).Start(newest).End(previous + size - 1)
+	hashes, err := c.client.Do(ctx, read.Build()).AsBytes()
+	if err != nil {
+		return fmt.Errorf("enforce: look up: %w", err)
+	}
+	proof := c.pepper.Hash(call.Secret)
+	for i := 0; i+size <= len(hashes); i += size {
+		if subtle.ConstantTimeCompare(hashes[i:i+size], proof[:]) == 1 {
+			return nil
+		}
+	}
+	return &policy.RefusedError{Cause: cause.Unknown}
 }
 
 // attempt is one attempt at a check with one version of the policy set.
