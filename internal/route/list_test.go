@@ -48,3 +48,23 @@ func TestList(t *testing.T) {
 		t.Error("invalid pattern: got no error")
 	}
 }
+
+// A path with control characters or overlong UTF-8 matches no list, wherever they stand.
+func TestListRefusesMisleadingPaths(t *testing.T) {
+	l, err := NewList([]Pattern{{Path: "/orders/*"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"7%00", "7%00.png", "a%0ab", "a%0d%0ab", "%09", "7%7f", "7%1f", "%2500", "7\x00",
+		"%c0%80", "%c1%81", "%e0%80%80", "%e0%9f%bf", "%f0%80%80%80", "%f0%8f%bf%bf", "a\xc1\x81"} {
+		if l.Matches(Call{Method: "GET", Path: "/orders/" + end}) {
+			t.Errorf("%q matches", end)
+		}
+	}
+	for _, end := range []string{"7", "%20", "a%20b", "M%C3%BCnchen", "%e0%a0%80", "%f0%90%80%80", "%fc",
+		"%F0%9F%98%80"} {
+		if !l.Matches(Call{Method: "GET", Path: "/orders/" + end}) {
+			t.Errorf("%q does not match", end)
+		}
+	}
+}
