@@ -24,15 +24,18 @@ const (
 
 // It is unconfirmed whether API Gateway escapes quotes in the values of a template. The
 // bodies are valid either way, since the context's strings have no quotes and
-// backslashes. The body of the 429 repeats Retry-After, for accounts whose gateway
+// backslashes. Clients made for API Gateway, such as AWS Amplify, read message, not
+// detail. The body of the 429 repeats Retry-After, for accounts whose gateway
 // responses leave out headers from the context.
 const (
 	tooManyRequests = `{"type":"$context.authorizer.problemType",` +
 		`"title":"Too Many Requests","status":429,"detail":"$context.authorizer.message",` +
+		`"message":"$context.authorizer.message",` +
 		`"violated-policies":["$context.authorizer.violatedPolicy"],` +
 		`"retry-after":"$context.authorizer.wait","instance":"urn:uuid:$context.requestId"}`
 	unauthorized = `{"type":"about:blank","title":"Unauthorized","status":401,` +
-		`"detail":"A valid credential is required.","instance":"urn:uuid:$context.requestId"}`
+		`"detail":"A valid credential is required.","message":"A valid credential is required.",` +
+		`"instance":"urn:uuid:$context.requestId"}`
 )
 
 // addGatewayResponses adds Tidegate's gateway responses to a REST API: 429 for a deny,

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
 
@@ -69,15 +70,19 @@ const (
 	unitCost     = "cost"
 )
 
-// policyField returns each limit's quota and window in seconds, rounded up. If some limits
-// count calls and others cost, it returns the unit of each too.
+// policyField returns each limit's quota and window in seconds, rounded up. A calendar
+// period has no window of a fixed length. If some limits count calls and others cost, it
+// returns the unit of each too.
 func policyField(limits []named) string {
 	countsCalls := func(l named) bool { return l.Limit.Calls }
 	countsCost := func(l named) bool { return !l.Limit.Calls }
 	mixed := slices.ContainsFunc(limits, countsCalls) && slices.ContainsFunc(limits, countsCost)
 	items := make([]string, len(limits))
 	for i, l := range limits {
-		items[i] = fmt.Sprintf("%s;q=%d;w=%d", quoted(l.name), l.Limit.Requests, WholeSeconds(l.Limit.Span()))
+		items[i] = fmt.Sprintf("%s;q=%d", quoted(l.name), l.Limit.Requests)
+		if l.Limit.Calendar == limiter.NoCalendar {
+			items[i] += fmt.Sprintf(";w=%d", WholeSeconds(l.Limit.Span()))
+		}
 		switch {
 		case mixed && l.Limit.Calls:
 			items[i] += fmt.Sprintf(";qu=%q", unitRequests)

@@ -56,6 +56,17 @@ func TestNamesOfLimits(t *testing.T) {
 	}
 }
 
+// A calendar period has no w: clients would take its longest length, 90,000 s for a day,
+// for the window.
+func TestCalendarPeriodHasNoWindow(t *testing.T) {
+	day := limiter.Usage{Limit: limiter.Limit{Requests: 1000, Algorithm: limiter.FixedWindow,
+		Calendar: limiter.Day}}
+	limits := reported([]enforce.LimitState{{Usage: day, Scope: policy.ScopeKey, Mode: policy.Enforce}})
+	if got, want := policyField(limits), `"1000 per calendar day";q=1000`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
 // RateLimit-Policy has the unit of each limit if some count calls and others cost.
 func TestQuotaUnits(t *testing.T) {
 	calls := limiter.Usage{Limit: limiter.Limit{Requests: 500, Window: time.Minute, Calls: true}}

@@ -122,7 +122,7 @@ const (
 	problemJSON     = `application/problem\+json(;.*)?`
 	rateLimit       = `"[^"]+";r=\d+.*`
 	usedUp          = `.*;r=0.*`
-	rateLimitPolicy = `"[^"]+";q=\d+;w=\d+.*`
+	rateLimitPolicy = `"[^"]+";q=\d+.*`
 )
 
 // last returns the last answer, which most rows check.

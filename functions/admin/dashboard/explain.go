@@ -246,7 +246,7 @@ func responseTo(e enforce.Explanation) templates.Response {
 		r.Text = httpText(http.StatusUnauthorized,
 			[][2]string{{"WWW-Authenticate", `Bearer realm="tidegate"`}},
 			fmt.Sprintf(
-				`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"instance":"urn:uuid:…"}`, answer.Unauthorized))
+				`{"type":"about:blank","title":"Unauthorized","status":401,"detail":%q,"message":%[1]q,"instance":"urn:uuid:…"}`, answer.Unauthorized))
 	case e.Result.Allowed:
 		r.Advice = "Response headers a client receives"
 		r.Text = headerText(limits)
@@ -256,8 +256,8 @@ func responseTo(e enforce.Explanation) templates.Response {
 		r.Text = httpText(http.StatusTooManyRequests,
 			append(limits, [2]string{"Retry-After", fmt.Sprint(denial.RetryAfter)}),
 			fmt.Sprintf(
-				`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"violated-policies":[%q],`+
-					`"retry-after":%q,"instance":"urn:uuid:…"}`,
+				`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"message":%[2]q,`+
+					`"violated-policies":[%[3]q],"retry-after":%[4]q,"instance":"urn:uuid:…"}`,
 				denial.Type, denial.Detail, denial.Policy, denial.Wait()))
 	}
 	return r
