@@ -27,6 +27,10 @@ const (
 	MetricsLogBytes = 200
 	// accessLogBytes is the size of a line of an HTTP API's access log. Assumed.
 	accessLogBytes = 400
+	// CheckBytes is the size of a check's request and reply at the cache. With two zones
+	// half of them cross to the other. Assumed.
+	CheckBytes = 1000
+	zoneShare  = .5
 	// traced is the fraction of the calls that X-Ray records by default, beyond the first
 	// of each second.
 	traced = .05
@@ -179,6 +183,17 @@ func Calls() []Line {
 	return []Line{
 		line("a REST API's calls", restCalls, 0, 1, "1 call a check"),
 		line("an HTTP API's calls", httpCalls, 0, 1, "1 call a check"),
+	}
+}
+
+// Later returns what the totals leave out: it comes with time, or depends on where AWS runs
+// function and cache.
+func Later() []Line {
+	const gigabytes = CheckBytes * zoneShare * 1e6 / 1e9
+	return []Line{
+		line("each of the KMS key's first two yearly rotations", kmsRotation, 1, 0, "1"),
+		line("traffic between zones", zoneTraffic, 0, 2*gigabytes,
+			fmt.Sprintf("2 directions × %s GB", decimal(gigabytes))),
 	}
 }
 

@@ -107,7 +107,7 @@ func TestLinesExplainThemselves(t *testing.T) {
 		Tracing:     true,
 		Journal:     true,
 	}
-	for _, l := range append(everything.Lines(), cost.Calls()...) {
+	for _, l := range slices.Concat(everything.Lines(), cost.Calls(), cost.Later()) {
 		if l.Arithmetic == "" || !strings.HasPrefix(l.Source, "aws.amazon.com/") || l.Idle == 0 &&
 			l.PerMillion == 0 {
 			t.Errorf("got %+v, want an amount with its arithmetic and source", l)
@@ -134,5 +134,25 @@ func TestJournal(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("docs/operations.md lacks %q", want)
 		}
+	}
+}
+
+// docs/deploy.md has what comes on top of the totals: a month of the key after each of two
+// rotations, and half of 1 GB a million checks to the other zone and back.
+func TestLater(t *testing.T) {
+	rotation, traffic := cost.Later()[0].Idle, cost.Later()[1].PerMillion
+	page, err := os.ReadFile("../../docs/deploy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(string(page)), " ")
+	for _, want := range []string{fmt.Sprintf("two yearly rotations, %.2f USD a month", rotation),
+		fmt.Sprintf("traffic between zones, %.2f USD a million checks", traffic)} {
+		if !strings.Contains(text, want) {
+			t.Errorf("docs/deploy.md lacks %q", want)
+		}
+	}
+	if fmt.Sprintf("%.2f %.2f", rotation, traffic) != "1.00 0.01" {
+		t.Errorf("got %.2f and %.2f, want 1.00 and 0.01", rotation, traffic)
 	}
 }

@@ -25,6 +25,8 @@ var (
 	dashboard         = Price{3.00, "dashboard-month", cloudWatch}
 	trace             = Price{5.00, "million traces", "aws.amazon.com/xray/pricing"}
 	kmsKey            = Price{1.00, "key-month", "aws.amazon.com/kms/pricing"}
+	kmsRotation       = Price{1.00, "rotation-month", "aws.amazon.com/kms/pricing"}
+	zoneTraffic       = Price{.01, "GB and direction", "aws.amazon.com/ec2/pricing/on-demand"}
 	secret            = Price{.40, "secret-month", "aws.amazon.com/secrets-manager/pricing"}
 	s3Put             = Price{.005, "1,000 requests", s3}
 	s3Get             = Price{.0004, "1,000 requests", s3}

@@ -3,6 +3,7 @@ package cost
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -34,7 +35,7 @@ func (d Deployment) Print(w io.Writer, alternatives ...Alternative) error {
 	for _, a := range alternatives {
 		fmt.Fprintln(t, a.row(idle, perMillion))
 	}
-	for _, l := range Calls() {
+	for _, l := range slices.Concat(Calls(), Later()) {
 		fmt.Fprintln(t, "in addition, "+l.row())
 	}
 	return t.Flush()
