@@ -35,7 +35,8 @@ func TestAsAFunction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, to), content, 0o700); err != nil { //nolint:gosec // programs
+		err = os.WriteFile(filepath.Join(dir, to), content, 0o700) //nolint:gosec // programs
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
