@@ -35,7 +35,7 @@ func TestAsAFunction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = os.WriteFile(filepath.Join(dir, to), content, 0o700) //nolint:gosec // programs
+		err = os.WriteFile(filepath.Join(dir, to), content, 0o700)
 		if err != nil {
 			t.Fatal(err)
 		}
