@@ -46,6 +46,7 @@ type options struct {
 	dashboard  string
 	token      secret
 	apply      bool
+	shadow     bool
 }
 
 func main() {
@@ -83,6 +84,7 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	f.StringVar(&o.dashboard, "dashboard", "",
 		"`URL` of the dashboard; "+tokenVariable+" must have a machine token with scope write")
 	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys; the default changes nothing")
+	f.BoolVar(&o.shadow, "shadow", false, "plans count and deny nothing (mode shadow), to begin with")
 	f.StringVar(&o.reissued, "reissued", "", "`file` for the new secrets of keys whose value cannot be kept")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
@@ -114,6 +116,9 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		return fmt.Errorf("-from %w", err)
 	}
 	m := fromUsagePlans(export)
+	if o.shadow {
+		m.shadow()
+	}
 	m.print(out)
 	if err := m.write(o.policyFile); err != nil {
 		return err
@@ -123,9 +128,12 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		return nil
 	}
 	c := newClient(o.dashboard, o.token)
-	merged, version, err := c.mergedPolicy(ctx, m.policy)
+	merged, version, kept, err := c.mergedPolicy(ctx, m.policy)
 	if err != nil {
-		return fmt.Errorf("read the policy: %w", err)
+		return fmt.Errorf("merge with the policy in force: %w", err)
+	}
+	for _, line := range kept {
+		_, _ = fmt.Fprintln(out, line)
 	}
 	changes, err := c.savePolicy(ctx, merged, version, reason, !o.apply)
 	if err != nil {
@@ -140,6 +148,15 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		return nil
 	}
 	return m.importAll(ctx, c, o, out, errOut)
+}
+
+// shadow sets the plans that deny to mode shadow.
+func (m *migration) shadow() {
+	for i := range m.policy.Plans {
+		if p := &m.policy.Plans[i]; p.Mode != policy.Off {
+			p.Mode = policy.Shadow
+		}
+	}
 }
 
 func (m *migration) importAll(ctx context.Context, c *client, o options, out, errOut io.Writer) error {

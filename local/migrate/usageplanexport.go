@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -84,7 +85,8 @@ type export struct {
 	keys    []apiKey
 	members map[string][]planKey // by the plan's id
 
-	cut map[string]bool // by the name of a list: whether its last page has a token for more
+	empty map[string]bool // by the plan's id: whether its list of keys has none
+	cut   map[string]bool // by the name of a list: whether its last page has a token for more
 }
 
 // page is one answer of the AWS CLI.
@@ -99,7 +101,7 @@ type page struct {
 // It recognises lists by their items. The keys of a plan must be in a file named after
 // the plan's id, or in pages with usagePlanId.
 func readExport(from string, in io.Reader) (*export, error) {
-	e := &export{members: map[string][]planKey{}, cut: map[string]bool{}}
+	e := &export{members: map[string][]planKey{}, empty: map[string]bool{}, cut: map[string]bool{}}
 	if from == "-" {
 		return e, errors.Join(e.read(in, "the pipe", ""), e.complete())
 	}
@@ -125,9 +127,11 @@ func readExport(from string, in io.Reader) (*export, error) {
 	return e, e.complete()
 }
 
-// complete returns errors for lists without their last page, for keys of unknown plans,
-// for API stages without an API or a stage, since such a pattern would open every API, and
-// for quotas of an unknown period, since the plan would not be limited by them.
+// complete returns errors for lists without their last page, for plans without a list of
+// their keys (the AWS CLI leaves an empty file when AWS throttles it), and for keys of
+// unknown plans. It also does for API stages without an API or a stage, since such a
+// pattern would open every API, and for quotas of an unknown period, since the plan would
+// not be limited by them.
 func (e *export) complete() error {
 	var errs []error
 	for list, cut := range e.cut {
@@ -138,6 +142,10 @@ func (e *export) complete() error {
 	known := map[string]bool{}
 	for _, p := range e.plans {
 		known[p.ID] = true
+		if len(p.APIStages) > 0 && e.members[p.ID] == nil && !e.empty[p.ID] {
+			errs = append(errs, fmt.Errorf("%s: the export has no list of its keys: aws apigateway "+
+				"get-usage-plan-keys --usage-plan-id %s", p, p.ID))
+		}
 		if p.Quota != nil && periods[p.Quota.Period].perYear == 0 {
 			errs = append(errs, fmt.Errorf("%s: its quota has the unknown period %q: must be DAY, WEEK "+
 				"or MONTH", p, clipped(p.Quota.Period, policy.MaxNameLen)))
@@ -163,7 +171,16 @@ func (e *export) complete() error {
 
 // read reads answers until the end of the input. Errors do not repeat the input.
 func (e *export) read(in io.Reader, name, base string) error {
-	for d := json.NewDecoder(in); ; {
+	text := bufio.NewReader(in)
+	head, _ := text.Peek(3) // an input of fewer bytes is no JSON object, or empty
+	switch {
+	case len(head) < 3:
+	case head[0] == 0 || head[1] == 0 || head[0] >= 0xfe && head[1] >= 0xfe:
+		return fmt.Errorf("%s is UTF-16, as PowerShell's > writes it: save it as UTF-8", name)
+	case string(head) == "\ufeff":
+		_, _ = text.Discard(len(head)) // the byte order mark, which was read already
+	}
+	for d := json.NewDecoder(text); ; {
 		var p page
 		switch err := d.Decode(&p); {
 		case errors.Is(err, io.EOF):
@@ -184,6 +201,9 @@ func (e *export) read(in io.Reader, name, base string) error {
 // keys have enabled, and plans have neither.
 func (e *export) add(p page, base string) error {
 	list := ""
+	if p.Items != nil && len(p.Items) == 0 {
+		e.empty[base] = true
+	}
 	for _, item := range p.Items {
 		var kind struct {
 			Type    *string `json:"type"`

@@ -70,7 +70,7 @@ func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 		source := "  " + throttleText(*p.Throttle)
 		if l, ok := bucketOf(*p.Throttle); ok {
 			limits = append(limits, l)
-			m.add(source, "%s", policydoc.LimitText(l))
+			m.addLimit(source, l, p.Throttle.BurstLimit)
 		} else {
 			m.add(source, noEquivalent+"it allows no call: the plan's keys are revoked")
 		}
@@ -83,13 +83,23 @@ func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 			return limits
 		}
 		limits = append(limits, l)
-		m.add(source, "%s", policydoc.LimitText(l))
+		m.addLimit(source, l, p.Quota.Limit)
 		if p.Quota.Offset != 0 {
 			m.add(fmt.Sprintf("  offset %d", p.Quota.Offset),
 				noEquivalent+"it applies only to the plan's first period")
 		}
 	}
 	return limits
+}
+
+// addLimit adds a limit's line. One that had to be cut has no equivalent.
+func (m *migration) addLimit(source string, l limiter.Limit, requests int64) {
+	if requests > l.Requests {
+		m.add(source, noEquivalent+"a limit has at most %d calls: %s", limiter.MaxRequests,
+			policydoc.LimitText(l))
+		return
+	}
+	m.add(source, "%s", policydoc.LimitText(l))
 }
 
 func throttleText(t throttle) string {
