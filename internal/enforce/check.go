@@ -94,7 +94,9 @@ type Checker struct {
 	recent   *recentCallers
 	known    *knownCallers
 	access   *keyAccesses
-	now      func() time.Time // clock for leases and recent callers
+
+	// Now is the clock for leases and recent callers. Set it before the first use.
+	Now func() time.Time
 
 	// ReservationExpiry is how long a reservation can be settled, within the bounds of
 	// config.ReservationLease. Set it before the first use.
@@ -111,7 +113,7 @@ func NewChecker(client valkey.Client, pepper apikey.Pepper) *Checker {
 		seal:              reservation.NewSeal(pepper),
 		ReservationExpiry: defaultReservationExpiry,
 		recent:            newRecentCallers(), known: newKnownCallers(),
-		access: newKeyAccesses(), now: time.Now,
+		access: newKeyAccesses(), Now: time.Now,
 		programs: map[string][]limiter.Limit{},
 	}
 }
@@ -180,7 +182,7 @@ func (c *Checker) check(
 		SetVersion: set.Version, plan: plan,
 		free: rule.Cost == 0 || set.Exempts(call.Address),
 	}
-	caller, began := recentCallerOf(call, a.own), c.now()
+	caller, began := recentCallerOf(call, a.own), c.Now()
 	var expected keyGroup // group of the caller at its last call
 	early := false
 	if !a.result.free {

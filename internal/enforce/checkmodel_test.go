@@ -386,7 +386,7 @@ func TestChecksEqualTheOracle(t *testing.T) {
 		h.skew = make([]time.Duration, len(h.checkers))
 		h.Now = func() time.Time { return h.now }
 		for i, c := range h.checkers {
-			c.now = func() time.Time { return h.now.Add(h.skew[i]) }
+			c.Now = func() time.Time { return h.now.Add(h.skew[i]) }
 		}
 		h.setUp()
 		for range rapid.SampledFrom([]int{5, 20, 60, 100}).Draw(rt, "events") {

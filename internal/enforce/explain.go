@@ -31,7 +31,7 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	if err != nil {
 		return Explanation{}, fmt.Errorf("enforce: explain: %w", err)
 	}
-	now := c.now()
+	now := c.Now()
 	call.Kind, call.Subject = k.Kind, k.ID
 	e := Explanation{Matches: compiledSet.Matches(call.Route), Exempt: compiledSet.Exempts(call.Address)}
 	e.Effective, _ = set.Effective(k, now)

@@ -44,7 +44,7 @@ func newLeaseFixture(t *testing.T, environments int, global policy.Scope) *lease
 	l.setNow(leaseStart)
 	for range environments {
 		c := NewChecker(w.client, testPepper) // the check function's user cannot read the clock
-		c.now = clock
+		c.Now = clock
 		l.envs = append(l.envs, c)
 	}
 	w.plan(t, "free", hourly(1_000_000))
@@ -253,7 +253,7 @@ func TestLeasesSurviveFailures(t *testing.T) {
 	w := open(t, server)
 	w.setClock(t, leaseStart)
 	w.checker = NewChecker(storetest.Connect(t, proxy.URL()), testPepper)
-	w.checker.now = func() time.Time { return leaseStart }
+	w.checker.Now = func() time.Time { return leaseStart }
 	w.plan(t, "free", hourly(1_000_000))
 	_, secret := w.create(t, "caller", "free")
 	w.save(t, func(s *policy.Set) { s.Global = leasedMinute(1000, 5*time.Second) })

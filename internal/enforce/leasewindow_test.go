@@ -243,7 +243,7 @@ func (l *leaseHistory) setUp() {
 	l.Now = func() time.Time { return l.now }
 	for i := range l.checkers {
 		l.checkers[i] = NewChecker(l.client, testPepper)
-		l.checkers[i].now = func() time.Time { return l.now.Add(l.skew[i]) }
+		l.checkers[i].Now = func() time.Time { return l.now.Add(l.skew[i]) }
 	}
 	l.set = &policy.Set{}
 	l.save(func(s *policy.Set) {

@@ -292,7 +292,7 @@ func TestExpiryEndsRecentCaller(t *testing.T) {
 	w.Now = func() time.Time { return now }
 	client := &countingClient{Client: w.client}
 	w.checker = NewChecker(client, testPepper)
-	w.checker.now = w.Now
+	w.checker.Now = w.Now
 	w.setClock(t, now)
 	w.plan(t, "free", hourly(10))
 	w.save(t, func(s *policy.Set) { s.Global.Limits = []limiter.Limit{hourly(10)} })

@@ -96,7 +96,7 @@ func (c *Checker) requestLeases(set *compiled.Set, steps []step, cost int64) lea
 	if !set.Leases || len(steps) == 0 {
 		return nil
 	}
-	all, now := make(leaseRequests, len(steps)), c.now()
+	all, now := make(leaseRequests, len(steps)), c.Now()
 	for i := range steps {
 		s := &steps[i]
 		if !s.shared.Leased() {
