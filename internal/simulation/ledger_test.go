@@ -66,8 +66,8 @@ func successors(before []bound, now time.Time, limits []bound) []bound {
 	return after
 }
 
-// full reports whether a limit may deny one more call. Calls may count for longer by slack,
-// since the server's clock has stepped back by as much.
+// full reports whether a limit may deny one more call. Calls may count for longer by
+// slack, since the server's clock has stepped back by as much.
 func (l *ledger) full(now time.Time, limits []bound, slack time.Duration) bool {
 	for _, b := range limits {
 		left := b.requests

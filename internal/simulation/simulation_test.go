@@ -49,17 +49,17 @@ var addresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAd
 
 const everybody = "everybody"
 
-// Nobody gets more than the limits admit in any window, whatever happens: edits, overrides,
-// failovers, lost and doubled replies, environments that begin, rest and end, clocks that
-// step. Denials have a reason, and a client that waits for Retry-After is admitted. Only
-// callers with a key in force are. Every call gets an answer.
+// Nobody gets more than the limits admit in any window, whatever happens: edits,
+// overrides, failovers, lost and late replies, environments that begin, rest and end,
+// clocks that step. Denials have a reason, and a client that waits for Retry-After is
+// admitted. Only callers with a key in force are. Every call gets an answer.
 func TestSimulation(t *testing.T) {
 	if *seed != 0 {
 		play(t, *seed)
 		return
 	}
 	for range histories.N(30) {
-		s := rand.Int64() //nolint:gosec // a seed
+		s := rand.Int64()
 		t.Run(fmt.Sprint("seed ", s), func(t *testing.T) { play(t, s) })
 	}
 }
@@ -155,8 +155,7 @@ func (w *world) limits(least int) (limits []limiter.Limit, bounds []bound) {
 	return limits, bounds
 }
 
-// savePlan saves limits of the plan, of each address and of all calls. It returns those of
-// the plan.
+// savePlan saves limits of the plan, of each address and of all calls.
 func (w *world) savePlan() {
 	set, err := w.store.Set(w.Context())
 	if err != nil {
@@ -232,7 +231,9 @@ func (w *world) update(c *caller, change func(*policy.Key)) {
 
 // rest lets time pass: less than the deny cache, or more than any window.
 func (w *world) rest() {
-	d := []time.Duration{time.Millisecond, denyCache, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}[w.IntN(6)]
+	rests := []time.Duration{time.Millisecond, denyCache, time.Second, 10 * time.Second, time.Minute,
+		10 * time.Minute}
+	d := rests[w.IntN(len(rests))]
 	w.pass(time.Duration(w.Int64N(int64(d) + 1)))
 }
 
@@ -285,8 +286,8 @@ func (w *world) drawCall() (*caller, *environment, netip.Addr) {
 }
 
 // obey waits until the call is admitted, with nobody else about and Valkey well. It is
-// denied a microsecond before that, unless an override has ended, or the denial was repeated
-// from before a change. A denial by one limit hides that of the next.
+// denied a microsecond before that, unless an override has ended, or the denial was a
+// repeated one from before a change. A denial by one limit hides that of the next.
 func (w *world) obey(c *caller, e *environment, address netip.Addr, a answer) {
 	w.link.down, w.link.shaky = false, false
 	for range 5 {

@@ -1,8 +1,8 @@
 // Package simulation plays whole histories of an installation in one process, on virtual
 // time and from a seed: environments with the real authorizer, decide and enforce, an
-// operator with the real registry, and the embedded Valkey, between them a connection that
-// loses commands and replies. After every event the answer is compared with a plain list
-// of the calls that were admitted. A seed always plays the same history:
+// operator with the real registry, and the embedded Valkey, over a connection that loses
+// commands and replies. After every event the answer is compared with a plain list of the
+// calls that were admitted. A seed always plays the same history:
 //
 //	go test ./internal/simulation -seed N
 //
@@ -81,8 +81,9 @@ type environment struct {
 }
 
 func newWorld(t *testing.T, seed int64) *world {
-	w := &world{T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 0)), seed: seed, //nolint:gosec // a replay
-		now: time.Unix(1_800_000_000, 0), server: miniredis.RunT(t), shared: map[string]*ledger{}, answers: map[string]int{}}
+	w := &world{T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 0)), seed: seed,
+		now: time.Unix(1_800_000_000, 0), server: miniredis.RunT(t),
+		shared: map[string]*ledger{}, answers: map[string]int{}}
 	w.setClock()
 	client := storetest.Connect(t, "valkey://"+w.server.Addr())
 	w.store = registry.NewStore(client, pepper)
@@ -139,8 +140,8 @@ func (w *world) newEnvironment() *environment {
 	checker := enforce.NewChecker(w.link, pepper)
 	checker.Now = w.clock
 	_ = checker.Load(w.Context()) // the first check repeats it
-	decider := decide.NewDecider(source{checker, w.link}, decide.Settings{Pepper: pepper, CallerCache: callerCache,
-		DenyCache: denyCache, Sectors: 1}, w.clock)
+	decider := decide.NewDecider(source{checker, w.link}, decide.Settings{Pepper: pepper,
+		CallerCache: callerCache, DenyCache: denyCache, Sectors: 1}, w.clock)
 	c := identity.Default()
 	c.Pepper, c.Foreign = pepper, true
 	identities, err := identity.New(c)
@@ -149,7 +150,7 @@ func (w *world) newEnvironment() *environment {
 	}
 	e := &environment{panics: &strings.Builder{}}
 	log := slog.New(slog.NewTextHandler(io.Writer(e.panics), &slog.HandlerOptions{Level: slog.LevelError}))
-	e.decided.Decider = decider
+	e.Decider = decider
 	e.Authorizer = authorizer.New(&e.decided, identities, authorizer.Answers{}, log)
 	return e
 }
@@ -178,7 +179,8 @@ type answer struct {
 // send makes a call through an environment. The history ends if the answer is none.
 func (w *world) send(e *environment, secret string, address netip.Addr) answer {
 	event, err := json.Marshal(map[string]any{
-		"type": "REQUEST", "methodArn": "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders",
+		"type":              "REQUEST",
+		"methodArn":         "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders",
 		"headers":           map[string]string{"x-api-key": secret},
 		"multiValueHeaders": map[string][]string{"x-api-key": {secret}},
 		"requestContext": map[string]any{"stage": "prod", "requestId": "r",
@@ -203,7 +205,8 @@ func (w *world) send(e *environment, secret string, address netip.Addr) answer {
 	if err := json.Unmarshal(raw, &got); err != nil || len(got.PolicyDocument.Statement) != 1 {
 		w.fail("answer %s: %v", raw, err)
 	}
-	a := answer{status: http.StatusTooManyRequests, degraded: got.Context.Degraded, wait: e.result.RetryAfter()}
+	a := answer{status: http.StatusTooManyRequests, degraded: got.Context.Degraded,
+		wait: e.result.RetryAfter()}
 	if got.PolicyDocument.Statement[0].Effect == "Allow" {
 		a.status = http.StatusOK
 	}
