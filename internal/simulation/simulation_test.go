@@ -259,7 +259,7 @@ func (w *world) stepClock() {
 // stranger calls with values that are no keys.
 func (w *world) stranger() {
 	w.touched = nil
-	for _, secret := range []string{"the-value-of-nobody", "", "tg_test_nothing"} {
+	for _, secret := range []string{"the-value-of-somebody-else", "", "tg_test_nothing"} {
 		if a := w.send(w.envs[w.IntN(len(w.envs))], secret, addresses[0]); a.status == http.StatusOK {
 			w.fail("a stranger is admitted")
 		}
