@@ -128,8 +128,8 @@ func readExport(from string, in io.Reader) (*export, error) {
 }
 
 // complete returns errors for lists without their last page, for plans without a list of
-// their keys (the AWS CLI leaves an empty file when AWS throttles it), and for keys of
-// unknown plans. It also does for API stages without an API or a stage, since such a
+// their keys beside others (the AWS CLI leaves an empty file when AWS throttles it), and
+// for keys of unknown plans. It also does for API stages without an API or a stage, since such a
 // pattern would open every API, and for quotas of an unknown period, since the plan would
 // not be limited by them.
 func (e *export) complete() error {
@@ -139,10 +139,10 @@ func (e *export) complete() error {
 			errs = append(errs, fmt.Errorf("%s: the last page is missing: export all pages", list))
 		}
 	}
-	known := map[string]bool{}
+	known, withKeys := map[string]bool{}, len(e.keys)+len(e.members) > 0
 	for _, p := range e.plans {
 		known[p.ID] = true
-		if len(p.APIStages) > 0 && e.members[p.ID] == nil && !e.empty[p.ID] {
+		if withKeys && len(p.APIStages) > 0 && e.members[p.ID] == nil && !e.empty[p.ID] {
 			errs = append(errs, fmt.Errorf("%s: the export has no list of its keys: aws apigateway "+
 				"get-usage-plan-keys --usage-plan-id %s", p, p.ID))
 		}

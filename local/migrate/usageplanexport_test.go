@@ -43,9 +43,13 @@ func TestPlanWithoutItsKeys(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	files := map[string]string{"plans.json": twoPlans, "p1.json": oneMember, "p2.json": `{"items": []}`}
-	if _, err := readExport(exported(t, files), nil); err != nil {
-		t.Errorf("no members: got %v", err)
+	for name, files := range map[string]map[string]string{
+		"no members": {"plans.json": twoPlans, "p1.json": oneMember, "p2.json": `{"items": []}`},
+		"plans only": {"plans.json": twoPlans},
+	} {
+		if _, err := readExport(exported(t, files), nil); err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 
