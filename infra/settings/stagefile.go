@@ -109,9 +109,9 @@ func (f *StageFile) compare(stage string, now map[string]string) error {
 		if was == is || name == "valkeyVersion" && !older {
 			continue
 		}
-		errs = append(errs, fmt.Errorf("-c %s=%s: was %s, and cannot change: %s. "+
-			"Deploy another stage, or delete the stack of this one and then the file %s/%s.json",
-			name, is, cmp.Or(was, "the default"), reasons()[name], StageFolder, stage))
+		errs = append(errs, fmt.Errorf("-c %s=%s: was %s, and cannot change: %s. Deploy another stage, "+
+			"or delete this one's stack and begin anew with ./scripts/stage -new %s", name, is,
+			cmp.Or(was, "the default"), reasons()[name], stage))
 	}
 	return errors.Join(errs...)
 }
