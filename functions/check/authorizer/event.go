@@ -232,6 +232,10 @@ func parseARN(arn string) (route.Call, error) {
 		return route.Call{}, fmt.Errorf("%w: no method or route ARN", errEvent)
 	}
 	resource := strings.SplitN(parts[5], "/", 4)
+	if len(resource) > 2 && resource[0] == "" {
+		return route.Call{}, fmt.Errorf("%w: a test event of the AWS console, whose ARN names no API: put "+
+			"an API id before /STAGE", errEvent)
+	}
 	if len(resource) < 3 || resource[0] == "" || resource[1] == "" || resource[2] == "" {
 		return route.Call{}, fmt.Errorf("%w: ARN without API, stage and method", errEvent)
 	}

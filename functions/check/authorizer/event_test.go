@@ -1,9 +1,11 @@
 package authorizer
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"os"
@@ -17,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
@@ -497,4 +500,17 @@ func (tb *table) setCost(t *testing.T, cost int64) {
 	}
 	set.Routes = []policy.Route{{Name: "orders", Cost: cost, Pattern: route.Pattern{Path: "/orders"}}}
 	must(tb.store.SaveSet(t.Context(), *set, tester))
+}
+
+// The log names a test event of the AWS console, whose ARN has no API id. The call is
+// refused like any other that cannot be read.
+func TestConsoleTestEvent(t *testing.T) {
+	var log bytes.Buffer
+	a := New(nil, allSources(apikey.Pepper(strings.Repeat("pepper!!", 4))), Answers{},
+		slog.New(slog.NewTextHandler(&log, nil)))
+	_, err := a.Invoke(t.Context(), []byte(`{"type":"TOKEN","authorizationToken":"incoming-client-token",
+		"methodArn":"arn:aws:execute-api:us-east-1:123456789012:/prod/POST/{proxy+}"}`))
+	if !errors.Is(err, ErrUnauthorized) || !strings.Contains(log.String(), "test event of the AWS console") {
+		t.Errorf("got %v, log %s", err, log.String())
+	}
 }
