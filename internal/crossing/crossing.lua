@@ -3,26 +3,33 @@
 --
 -- KEYS[1]  string: the mark
 -- KEYS[2]  zset: the bucket's reports by time, in ms since 1970
--- KEYS[3]  hash: its field n is the number of the day's reports of unregistered callers
--- ARGV[1]  'u' if the report is of an unregistered caller, 'r' otherwise
+-- KEYS[3]  hash: numbers of the day's reports that were listed, by class, and of those that
+--          found no room, by 'd' and the class
+-- ARGV[1]  the class of the caller: 'r' registered, 't' known by a token, 'u' any other
 -- ARGV[2]  the report, JSON
 -- ARGV[3]  when the threshold was crossed, in ms since 1970
 -- ARGV[4]  life of the mark, in ms
 --
--- A bucket lists 128 reports of the last 30 days, and 64 a day of unregistered callers.
+-- A bucket lists 128 reports of the last 30 days. Callers known by a token have 32 a day
+-- of them, and all others without an API key another 32.
 --
--- Returns 1 if the report was listed, 0 if the threshold was reported before, 2 if
--- unregistered callers have no room left today.
+-- Returns 1 if the report was listed, 0 if the threshold was reported before, 2 if the
+-- class has no room left today.
 local call = redis.call
-local unregistered = ARGV[1] == 'u'
-if unregistered and tonumber(call('HGET', KEYS[3], 'n') or '0') >= 64 then
-  return call('EXISTS', KEYS[1]) == 1 and 0 or 2
+local class = ARGV[1]
+local bounded = class ~= 'r'
+if bounded and tonumber(call('HGET', KEYS[3], class) or '0') >= 32 then
+  if call('EXISTS', KEYS[1]) == 1 then
+    return 0
+  end
+  call('HINCRBY', KEYS[3], 'd' .. class, '1')
+  return 2
 end
 if not call('SET', KEYS[1], '1', 'NX', 'PX', ARGV[4]) then
   return 0
 end
-if unregistered then
-  call('HINCRBY', KEYS[3], 'n', '1')
+if bounded then
+  call('HINCRBY', KEYS[3], class, '1')
   call('EXPIRE', KEYS[3], '172800')
 end
 call('ZADD', KEYS[2], ARGV[3], ARGV[2])
@@ -33,7 +40,8 @@ if #reports > 128 then
   -- reports of others.
   local subjects, counts, most = {}, {}, 0
   for i = 1, #reports do
-    local subject = cjson.decode(reports[i]).subject
+    local readable, report = pcall(cjson.decode, reports[i])
+    local subject = readable and report.subject or ''
     subjects[i], counts[subject] = subject, (counts[subject] or 0) + 1
     if counts[subject] > most then most = counts[subject] end
   end

@@ -157,7 +157,7 @@ func TestHoveringIsReportedOnce(t *testing.T) {
 		Subject: "acme", Percent: 80}
 	report := func(e *environment, at time.Time) {
 		x.At = at
-		e.log.Note(Call{KeyID: "acme", Registered: true}, []enforce.Crossing{x})
+		e.log.Note(Call{KeyID: "acme", Kind: policy.APIKey}, []enforce.Crossing{x})
 		e.log.Send(t.Context(), e.client)
 	}
 	envs := []*environment{w.environment(t), w.environment(t)}
@@ -183,7 +183,7 @@ func TestWithoutValkey(t *testing.T) {
 		Reset: time.Hour},
 		Scope: "key", Subject: "acme", Percent: 100, At: time.Now()}
 	for range 3 {
-		e.log.Note(Call{KeyID: "acme", Registered: true}, []enforce.Crossing{x})
+		e.log.Note(Call{KeyID: "acme", Kind: policy.APIKey}, []enforce.Crossing{x})
 		e.log.Send(t.Context(), nil)
 	}
 	if got := w.lines.events(t)["key acme 100"]; got != 1 {
@@ -254,32 +254,42 @@ func TestFloodOfUnregisteredCallers(t *testing.T) {
 	x := enforce.Crossing{Usage: limiter.Usage{Limit: notifying(10, limiter.Log, 100), Reset: time.Hour},
 		Scope: "key", Percent: 100, At: time.Now()}
 	b, sent := keyspace.BucketOf("acme"), 0
-	report := func(subject string, registered bool) {
+	report := func(subject string, kind policy.Kind) {
 		x.Subject = subject
-		e.log.Note(Call{KeyID: subject, Registered: registered}, []enforce.Crossing{x})
+		e.log.Note(Call{KeyID: subject, Kind: kind}, []enforce.Crossing{x})
 		e.log.Send(t.Context(), e.client)
 	}
-	report("acme", true)
+	report("acme", policy.APIKey)
 	for i := 0; sent < 200; i++ {
 		if id := fmt.Sprint("made-up", i); keyspace.BucketOf(id) == b {
-			report(id, false)
+			report(id, policy.Address)
 			sent++
 		}
 	}
-	report("made-up", true)
-	got := w.lines.events(t)
-	if len(got) != 1+64+1 || got["key acme 100"] != 1 || got["key made-up 100"] != 1 {
-		t.Errorf("got %d events, want 64 of unregistered callers and 2 of registered ones", len(got))
+	report("made-up", policy.APIKey)
+	token := ""
+	for i := 0; token == ""; i++ {
+		if id := fmt.Sprint("token", i); keyspace.BucketOf(id) == b {
+			token = id
+		}
 	}
-	for _, id := range []string{"acme", "made-up"} {
+	report(token, policy.Token)
+	got := w.lines.events(t)
+	if len(got) != 1+32+1+1 || got["key acme 100"] != 1 || got["key made-up 100"] != 1 {
+		t.Errorf("got %d events, want 32 of addresses, 1 of a token and 2 of API keys", len(got))
+	}
+	for _, id := range []string{"acme", "made-up", token} {
 		list, err := w.store().List(t.Context(), Query{Subject: id})
 		if err != nil || len(list.Events) != 1 || list.Events[0].Subject != id {
 			t.Errorf("%s: got %+v, %v; want one report", id, list, err)
 		}
+		if list.Dropped != 200-32 && id == token {
+			t.Errorf("got %d dropped reports, want %d", list.Dropped, 200-32)
+		}
 	}
 	for i := range 200 {
 		x.Limit.Requests = int64(1000 + i)
-		report("acme", true)
+		report("acme", policy.APIKey)
 	}
 	list, err := w.store().List(t.Context(), Query{Count: MaxPage})
 	if err != nil || len(list.Events) != 128+1 { // made-up is in another bucket
@@ -299,7 +309,7 @@ func TestReportsOfManyCallers(t *testing.T) {
 	}
 	began := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
 	report := func(subject string, requests int64) {
-		e.log.Note(Call{KeyID: subject, Registered: true}, []enforce.Crossing{{Usage: limiter.Usage{
+		e.log.Note(Call{KeyID: subject, Kind: policy.APIKey}, []enforce.Crossing{{Usage: limiter.Usage{
 			Limit: notifying(requests, limiter.Log, 100), Reset: time.Hour}, Scope: policy.ScopeKey,
 			Subject: subject, Percent: 100, At: began.Add(time.Duration(requests) * time.Second)}})
 		e.log.Send(t.Context(), e.client)
@@ -332,7 +342,7 @@ func TestPages(t *testing.T) {
 		x := enforce.Crossing{Usage: limiter.Usage{Limit: notifying(int64(100+i), limiter.Log, 100),
 			Reset: time.Hour}, Scope: "key", Subject: fmt.Sprint("caller", i%7), Percent: 100,
 			At: now.Add(-time.Duration(i/9) * time.Millisecond)}
-		e.log.Note(Call{KeyID: x.Subject, Registered: true}, []enforce.Crossing{x})
+		e.log.Note(Call{KeyID: x.Subject, Kind: policy.APIKey}, []enforce.Crossing{x})
 	}
 	e.log.Send(t.Context(), e.client)
 	junk := e.client.B().Zadd().Key(listName(keyspace.BucketOf("caller3"))).ScoreMember().

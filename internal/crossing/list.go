@@ -43,6 +43,9 @@ type Page struct {
 	Next   string // cursor of the next page; empty on the last
 	// Unreadable is the number of reports that were skipped, since they cannot be decoded.
 	Unreadable int64
+	// Dropped is about how many reports of callers without an API key found no room in the
+	// bounds of yesterday and today, in UTC.
+	Dropped int64
 }
 
 // Store lists and reports crossings for the dashboard and the API.
@@ -96,12 +99,36 @@ func (s *Store) List(ctx context.Context, q Query) (Page, error) {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.mark(), b.mark()))
 	})
 	events = events[min(skip, len(events)):]
-	if len(events) <= count {
-		return Page{Events: events, Unreadable: unreadable}, nil
+	page := Page{Events: events[:min(count, len(events))], Unreadable: unreadable}
+	if page.Dropped, err = s.dropped(ctx, buckets); err != nil || len(events) <= count {
+		return page, err
 	}
-	page := Page{Events: events[:count], Unreadable: unreadable}
 	page.Next = cursorAfter(page.Events, newest, skip)
 	return page, nil
+}
+
+// dropped returns the sum of the reports that found no room in buckets, yesterday and
+// today.
+func (s *Store) dropped(ctx context.Context, buckets []keyspace.Bucket) (int64, error) {
+	now := time.Now()
+	var commands valkey.Commands
+	for _, b := range buckets {
+		for _, at := range []time.Time{now.AddDate(0, 0, -1), now} {
+			commands = append(commands, s.client.B().Hmget().Key(countName(b, at)).Field("dt", "du").Build())
+		}
+	}
+	sum := int64(0)
+	for _, result := range s.client.DoMulti(ctx, commands...) {
+		counts, err := result.AsStrSlice()
+		if err != nil {
+			return 0, fmt.Errorf("crossing: count: %w", err)
+		}
+		for _, text := range counts {
+			n, _ := strconv.ParseInt(text, 10, 64) // empty if there are none
+			sum += n
+		}
+	}
+	return sum, nil
 }
 
 // appendEvents appends the events of reports that are about a subject, and returns the

@@ -20,11 +20,12 @@
 //
 //	tg:{tag}:usage-xMARK      string  that a threshold was reported      until its reset
 //	tg:{tag}:usage-crossings  zset    128 of a bucket, as JSON           31 days
-//	tg:{tag}:usage-yDAY       hash    crossings by unregistered callers  2 days
+//	tg:{tag}:usage-yDAY       hash    counts of callers without a key    2 days
 //
 // All are in the bucket of the subject that the limit is on. The lists have at most about
-// 10 MB together. Unregistered callers, such as addresses, have at most 64 reports per
-// bucket and day, 16,384 in all; further ones are neither listed nor written.
+// 10 MB together. Callers known by a token have at most 32 reports per bucket and day, 8,192
+// in all, and so have all others without an API key, such as addresses. Further ones are
+// counted, and neither listed nor written.
 package crossing
 
 import (
@@ -157,36 +158,52 @@ type Event struct {
 	Max       int64     `json:"max"`
 	Resets    time.Time `json:"resets"` // when the limit is unused if nobody calls
 
-	registered bool
+	class string // of the caller, as in crossing.lua
 }
 
 // Call is the call that crossed thresholds.
 type Call struct {
 	KeyID, KeyName, Group, Plan, Rule string
-	Registered                        bool // whether it has an API key
+	Kind                              policy.Kind
 }
 
 // ResultOf returns the call of a check's result.
 func ResultOf(r *enforce.Result, kind policy.Kind) Call {
 	return Call{KeyID: r.ID, KeyName: r.Name, Group: r.Group, Plan: r.Plan, Rule: r.Rule,
-		Registered: kind == policy.APIKey}
+		Kind: kind}
 }
 
 // SettlementOf returns the call of a settlement.
 func SettlementOf(s *enforce.Settlement) Call {
-	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Rule: s.Rule, Registered: true}
+	return Call{KeyID: s.ID, KeyName: s.Name, Group: s.Group, Plan: s.Plan, Rule: s.Rule, Kind: policy.APIKey}
 }
 
 func (c Call) event(x enforce.Crossing) Event {
-	own := x.Scope == policy.ScopeKey || x.Scope == policy.ScopeRoute || x.Scope == policy.ScopeGroup
-	everybody := x.Scope == policy.ScopeGlobal || x.Scope == policy.ScopeRouteAll
 	return Event{
 		Time: x.At, KeyID: c.KeyID, KeyName: c.KeyName, Group: c.Group, Plan: c.Plan, Rule: c.Rule,
 		Scope: x.Scope, Subject: x.Subject,
 		Limit:     answer.NameOf(enforce.LimitState{Usage: x.Usage, Scope: x.Scope}),
 		Threshold: x.Percent, Used: x.Used(), Max: x.Limit.Requests, Resets: x.At.Add(x.Reset),
-		registered: everybody || own && c.Registered,
+		class: c.class(x.Scope),
 	}
+}
+
+// class returns the class of a report about a limit with a scope. A limit on addresses
+// counts for any other caller, since addresses are cheap to make up.
+func (c Call) class(scope string) string {
+	switch scope {
+	case policy.ScopeGlobal, policy.ScopeRouteAll:
+		return "r"
+	case policy.ScopeKey, policy.ScopeRoute, policy.ScopeGroup:
+		switch c.Kind {
+		case policy.APIKey:
+			return "r"
+		case policy.Token:
+			return "t"
+		case policy.Address:
+		}
+	}
+	return "u"
 }
 
 // mark returns the name of the event's mark: a hash of the subject, the limit and the
@@ -246,12 +263,8 @@ func (e *Event) store(ctx context.Context, client valkey.Client) (reply int64, e
 		return 0, fmt.Errorf("crossing: %w", err)
 	}
 	b := keyspace.BucketOf(e.Subject)
-	class := "u"
-	if e.registered {
-		class = "r"
-	}
 	keys := []string{b.Name("usage-x" + e.mark()), listName(b), countName(b, e.Time)}
-	args := []string{class, string(report), strconv.FormatInt(e.Time.UnixMilli(), 10),
+	args := []string{e.class, string(report), strconv.FormatInt(e.Time.UnixMilli(), 10),
 		strconv.FormatInt(max(leastMark, e.Resets.Sub(e.Time)).Milliseconds(), 10)}
 	reply, err = script.Exec(ctx, client, keys, args).AsInt64()
 	if err != nil {

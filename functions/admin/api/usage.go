@@ -219,6 +219,7 @@ type (
 		Body struct {
 			Items      []Crossing `json:"items"`
 			Unreadable int64      `json:"unreadable" doc:"Reports that were skipped, because they cannot be read"`
+			Dropped    int64      `json:"dropped" doc:"About how many reports of callers without an API key found no room yesterday and today"`
 			Next       string     `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page"`
 		}
 	}
@@ -238,7 +239,7 @@ func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossings
 	}
 	out := &crossingsOutput{}
 	out.Body.Items, out.Body.Next = make([]Crossing, len(page.Events)), page.Next
-	out.Body.Unreadable = page.Unreadable
+	out.Body.Unreadable, out.Body.Dropped = page.Unreadable, page.Dropped
 	for i := range page.Events {
 		e := &page.Events[i]
 		out.Body.Items[i] = Crossing{

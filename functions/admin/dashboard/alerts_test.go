@@ -30,7 +30,7 @@ func crossLimits(s *sitetest.Site, name string) {
 	} {
 		x.At = now.Add(time.Duration(i-5) * time.Second)
 		log.Report(s.T.Context(), crossing.Call{KeyID: id, KeyName: "as it was", Plan: "free", Rule: "search",
-			Registered: true}, []enforce.Crossing{x})
+			Kind: policy.APIKey}, []enforce.Crossing{x})
 	}
 }
 

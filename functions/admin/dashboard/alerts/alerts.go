@@ -70,6 +70,10 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	if list.Unreadable > 0 {
 		p.Notes = append(p.Notes, "Alerts that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
 	}
+	if list.Dropped > 0 {
+		p.Notes = append(p.Notes, "About "+page.Number(list.Dropped)+
+			" more alerts of callers without an API key, yesterday and today, are not listed.")
+	}
 	values := url.Values{"key": {q.Subject}}
 	if q.Subject != "" {
 		p.Clear = path
