@@ -40,9 +40,17 @@ type requestCase struct {
 	Authorizer     json.RawMessage // requestContext.authorizer of the event
 	RequestContext []string        // values of the header X-Amzn-Request-Context
 	Headers        [][2]string     // names and values, for the prefix X-Tidegate-
+	Mapped         []string        // keys of the context that the source reads; nil for all
 	AllowOrigins   []string
 	Origin         string
 	Want           json.RawMessage
+}
+
+// keys are all keys of the context.
+var keys = []string{
+	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
+	"reset", "rateLimit", "rateLimitPolicy",
+	"retryAfter", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
 }
 
 type answerCase struct {
@@ -121,7 +129,10 @@ func (c requestCase) answer(t *testing.T) answerCase {
 		r.Header.Add("X-Amzn-Request-Context", value)
 	}
 	if c.Headers != nil {
-		m.Source = Headers("X-Tidegate-")
+		if c.Mapped == nil {
+			c.Mapped = keys
+		}
+		m.Source = Headers("X-Tidegate-", c.Mapped...)
 	}
 	for _, h := range c.Headers {
 		r.Header.Add(h[0], h[1])

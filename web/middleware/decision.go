@@ -43,18 +43,19 @@ func Authorizer(authorizer map[string]any) map[string]any {
 	return authorizer
 }
 
-// Headers is a Source for HTTP integrations. API Gateway's parameter mapping writes each
-// key of the context into a header whose name is the prefix and the key, such as
+// Headers is a Source for HTTP integrations. API Gateway's parameter mapping writes keys
+// of the context into headers whose names are the prefix and the key, such as
 //
 //	overwrite:header.X-Tidegate-denied   $context.authorizer.denied
 //
 // for the prefix X-Tidegate-. Map denied, and the other keys of docs/backends.md that you
-// want, always with overwrite, so that no client can set them. If a header has more than
-// one value, the request has no decision.
-func Headers(prefix string) Source {
+// want, always with overwrite, and pass just these keys: any other header with the prefix
+// comes from the client and is not read. Without the key denied, or if a header has more
+// than one value, the request has no decision.
+func Headers(prefix string, mapped ...string) Source {
 	return func(r *http.Request) map[string]any {
 		context := map[string]any{}
-		for _, key := range keys {
+		for _, key := range mapped {
 			values := r.Header.Values(prefix + key)
 			if len(values) > 1 {
 				return nil
@@ -80,13 +81,6 @@ type Decision struct {
 	Violated                   []string
 	Reservation                string
 	ShadowDenied, Degraded     bool
-}
-
-// keys are the keys of the context.
-var keys = []string{
-	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
-	"reset", "rateLimit", "rateLimitPolicy",
-	"retryAfter", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
 }
 
 var errNoDecision = errors.New("denied is neither true nor false in the authorizer context")

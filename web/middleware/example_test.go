@@ -16,7 +16,8 @@ import (
 // A backend behind an HTTP API whose parameter mapping copies the authorizer context to
 // headers.
 func Example() {
-	limits := middleware.Middleware{Source: middleware.Headers("X-Tidegate-")}
+	limits := middleware.Middleware{Source: middleware.Headers("X-Tidegate-",
+		"denied", "keyName", "rateLimit", "retryAfter", "message")}
 	backend := limits.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, _ := middleware.FromContext(r.Context())
 		_, _ = fmt.Fprintf(w, "hello %s", caller.KeyName)

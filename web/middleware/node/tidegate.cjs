@@ -15,7 +15,6 @@ const texts = [
 ];
 const numbers = ["policyVersion", "keyVersion", "limit", "remaining", "reset", "retryAfter"];
 const flags = ["shadowDenied", "degraded"];
-const keys = ["denied", "violatedPolicies", ...texts, ...numbers, ...flags];
 
 // requestContext returns a source that reads API Gateway's request context as JSON from a
 // header. The adapter must overwrite a header of that name from a client, as the AWS
@@ -37,12 +36,14 @@ function parsed(json) {
   }
 }
 
-// headers returns a source that reads each key of the context from a header of its name
-// behind the prefix. API Gateway's parameter mapping must overwrite each of them.
-function headers(prefix) {
+// headers returns a source that reads the mapped keys of the context, each from a header of
+// its name behind the prefix. API Gateway's parameter mapping must overwrite each of them,
+// and have denied among them. Any other header with the prefix comes from the client and is
+// not read.
+function headers(prefix, ...mapped) {
   return (request) => {
     const context = {};
-    for (const key of keys) {
+    for (const key of mapped) {
       const values = valuesOf(request, prefix + key);
       if (values.length > 1) return undefined;
       if (values.length === 1 && values[0] !== "") context[key] = values[0];

@@ -24,8 +24,16 @@ function nonzero(call) {
   return Object.fromEntries(set);
 }
 
+// keys are all keys of the context.
+const keys = [
+  "denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
+  "reset", "rateLimit", "rateLimitPolicy", "retryAfter", "message", "problemType",
+  "violatedPolicies", "reservation", "shadowDenied", "degraded",
+];
+
 function optionsOf(c) {
-  const source = c.headers ? headers("X-Tidegate-") : requestContext("X-Amzn-Request-Context");
+  const source = c.headers ? headers("X-Tidegate-", ...(c.mapped ?? keys)) :
+    requestContext("X-Amzn-Request-Context");
   return { source, allowOrigins: c.allowOrigins, log: () => {} };
 }
 

@@ -32,7 +32,7 @@ def nonzero(call):
 def limits_of(case):
     source = tidegate.request_context("X-Amzn-Request-Context")
     if "headers" in case:
-        source = tidegate.headers("X-Tidegate-")
+        source = tidegate.headers("X-Tidegate-", *case.get("mapped", tidegate.KEYS))
     return tidegate.Limits(source, allow_origins=case.get("allowOrigins"), log=SILENT)
 
 

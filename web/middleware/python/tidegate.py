@@ -45,15 +45,16 @@ def request_context(header):
     return source
 
 
-def headers(prefix):
-    """Returns a source that reads each key of the context from a header of its name.
+def headers(prefix, *mapped):
+    """Returns a source that reads the mapped keys of the context, each from its header.
 
     The prefix stands before each name. API Gateway's parameter mapping must overwrite
-    each of them.
+    each of them, and have denied among them. Any other header with the prefix comes from
+    the client and is not read.
     """
     def source(request):
         context = {}
-        for key in KEYS:
+        for key in mapped:
             values = _values(request, prefix + key)
             if len(values) > 1:
                 return None
