@@ -94,8 +94,10 @@ type Checker struct {
 	recent   *recentCallers
 	known    *knownCallers
 	access   *keyAccesses
+	copyDue  atomic.Int64 // Unix nanoseconds: see copyPause
 
-	// Now is the clock for leases and recent callers. Set it before the first use.
+	// Now is the clock for leases, recent callers and copyPause. Set it before the first
+	// use.
 	Now func() time.Time
 
 	// ReservationExpiry is how long a reservation can be settled, within the bounds of

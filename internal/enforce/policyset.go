@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"tidegate/internal/enforce/compiled"
 	"tidegate/internal/limiter"
@@ -16,6 +17,12 @@ import (
 // ErrStale means that the Checker's policy set is older than the one in force. Nothing
 // was taken.
 var ErrStale = errors.New("enforce: a newer set is in force")
+
+// noCopyError is the ErrStale of a bucket that has no copy of the plans.
+type noCopyError struct{}
+
+func (noCopyError) Error() string { return "enforce: the bucket has no copy of the plans" }
+func (noCopyError) Unwrap() error { return ErrStale }
 
 // ErrSet means that the policy set in force cannot be used here: another version of
 // Tidegate wrote it, or it is damaged.
@@ -74,17 +81,25 @@ func (c *Checker) withNewestSet(ctx context.Context,
 		if !errors.Is(err, ErrStale) {
 			return result, err
 		}
-		if err := c.renew(ctx, set); err != nil {
+		if err := c.renew(ctx, set, errors.Is(err, noCopyError{})); err != nil {
 			return Result{}, err
 		}
 	}
 	return Result{}, ErrStale
 }
 
+// copyPause is how long after a renewal for a bucket without a copy no other such renewal
+// reads the sets again. Their sizes would make every call of the bucket slow.
+const copyPause = time.Second
+
 // renew replaces a stale set. It reads the stored set or, if a failover lost the last
 // save, a mirror. If neither is newer, it returns ErrStale: steps with the older set
-// would make states forget what the newer one counts.
-func (c *Checker) renew(ctx context.Context, stale *compiled.Set) error {
+// would make states forget what the newer one counts. noCopy says that the bucket may only
+// lack its copy: then it reads at most once in copyPause.
+func (c *Checker) renew(ctx context.Context, stale *compiled.Set, noCopy bool) error {
+	if noCopy && c.Now().UnixNano() < c.copyDue.Load() {
+		return ErrStale
+	}
 	if err := c.Load(ctx); err != nil || c.set.Load() != stale {
 		return err
 	}
@@ -94,6 +109,9 @@ func (c *Checker) renew(ctx context.Context, stale *compiled.Set) error {
 	}
 	if err := c.adopt(set); err != nil || c.set.Load() != stale {
 		return err
+	}
+	if noCopy {
+		c.copyDue.Store(c.Now().Add(copyPause).UnixNano())
 	}
 	return ErrStale
 }
@@ -124,7 +142,7 @@ func (c *Checker) newestSet(ctx context.Context, id string) (*compiled.Set, erro
 	if !errors.Is(err, ErrStale) {
 		return set, err
 	}
-	err = c.renew(ctx, set)
+	err = c.renew(ctx, set, false)
 	return c.set.Load(), err
 }
 

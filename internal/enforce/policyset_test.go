@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -218,4 +219,58 @@ func TestRouteMatch(t *testing.T) {
 			t.Errorf("denied address: got %v, want ErrRefused", err)
 		}
 	})
+}
+
+// setReads counts how often a client reads the stored set.
+type setReads struct {
+	valkey.Client
+	count int
+}
+
+func (c *setReads) Do(ctx context.Context, command valkey.Completed) valkey.ValkeyResult {
+	if slices.Contains(command.Commands(), policyset.SetKey) {
+		c.count++
+	}
+	return c.Client.Do(ctx, command)
+}
+
+// Calls in a bucket that lost its copy of the plans are not decided, and read the whole set
+// at most once a second. The first call after the copy is back is decided, and so is one
+// under a newer set.
+func TestLostCopy(t *testing.T) {
+	w := open(t, valkeytest.Start(t))
+	w.plan(t, "free", perMinute(100)...)
+	k, secret := w.create(t, "acme", "free")
+	w.expect(t, call(secret), "y")
+	now := time.Now()
+	w.checker.Now = func() time.Time { return now }
+	reads := &setReads{Client: w.checker.client}
+	w.checker.client = reads
+	lose := func() {
+		del := w.client.B().Del().Key(policyset.CopyKey(keyspace.BucketOf(k.ID))).Build()
+		if err := w.client.Do(t.Context(), del).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lose()
+	stale := func(times int) {
+		t.Helper()
+		for range times {
+			if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, ErrStale) {
+				t.Fatalf("without the copy: got %v, want ErrStale", err)
+			}
+		}
+	}
+	stale(20)
+	first := reads.count
+	if now = now.Add(copyPause); first == 0 {
+		t.Error("the set was not read")
+	}
+	if stale(20); reads.count != 2*first {
+		t.Errorf("got %d reads in the second second, want %d as in the first", reads.count-first, first)
+	}
+	w.save(t, func(s *policy.Set) { s.Plans[0].Limits = perMinute(50) })
+	if c := w.expect(t, call(secret), "y"); c.Limits[0].Limit.Requests != 50 {
+		t.Errorf("after a save: got limit %d, want 50", c.Limits[0].Limit.Requests)
+	}
 }

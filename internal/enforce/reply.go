@@ -80,6 +80,8 @@ func (c *Checker) parseOwn(result *Result, reply []byte, set *compiled.Set, own 
 	switch {
 	case kind == 'N' && len(rest) == 1:
 		return true, refusalOf(rest[0])
+	case kind == 'S' && string(rest) == "\x00\x00\x00\x00":
+		return true, noCopyError{}
 	case kind == 'S':
 		return true, ErrStale
 	case kind == 'B' && len(rest) >= 14:
