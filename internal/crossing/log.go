@@ -23,9 +23,9 @@
 //	tg:{tag}:usage-yDAY       hash    counts of callers without a key    2 days
 //
 // All are in the bucket of the subject that the limit is on. The lists have at most about
-// 10 MB together. Callers known by a token have at most 32 reports per bucket and day, 8,192
-// in all, and so have all others without an API key, such as addresses. Further ones are
-// counted, and neither listed nor written.
+// 10 MB together. Callers known by a token have at most 32 reports per bucket and day,
+// 8,192 in all, and so have all others without an API key, such as addresses. Further ones
+// are counted, and neither listed nor written.
 package crossing
 
 import (

@@ -204,19 +204,15 @@ func (j *Journal) replayUntil(ctx context.Context, b keyspace.Bucket, until time
 	return s, nil
 }
 
-// entry reads the entry at a position. It fails with ErrNotFound, or with audit.ErrItem
-// if the entry was altered.
+// entry reads the entry at a position. It fails with ErrNotFound, or with a *DamagedError.
 func (j *Journal) entry(ctx context.Context, b keyspace.Bucket, number uint64) (audit.Item, error) {
 	content, err := j.store.Read(ctx, entryName(b, number))
 	if err != nil {
 		return audit.Item{}, err
 	}
 	item, err := j.key.OpenItem(content)
-	if err == nil && (item.Bucket != b || item.Number != number) {
-		err = audit.ErrItem
-	}
-	if err != nil {
-		return audit.Item{}, fmt.Errorf("%s: %w", entryName(b, number), err)
+	if err != nil || item.Bucket != b || item.Number != number {
+		return audit.Item{}, &DamagedError{entryName(b, number)}
 	}
 	return item, nil
 }

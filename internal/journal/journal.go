@@ -36,7 +36,19 @@ type Journal struct {
 	probed   [keyspace.Buckets]time.Time // when the store was last read for a bucket
 	trimmed  time.Time                   // when all streams were last trimmed
 	gapless  time.Time                   // when the store was last found to have no gap
+	damaged  map[keyspace.Bucket]string  // objects of DamagedErrors that the buckets wait for
 }
+
+// DamagedError means that an object in the store is not the entry that its name says: it
+// was damaged, altered or moved, or somebody without the key put it there. Changes wait
+// as while the journal is unavailable, until the object is removed; revocations are made.
+type DamagedError struct{ Object string }
+
+// Error implements error.
+func (e *DamagedError) Error() string { return "journal: a damaged object: " + e.Object }
+
+// Unwrap makes it an audit.ErrItem and an audit.ErrJournalUnavailable.
+func (e *DamagedError) Unwrap() []error { return []error{audit.ErrItem, audit.ErrJournalUnavailable} }
 
 // position is a place in a chain: of an entry, or before the first.
 type position struct {
@@ -63,7 +75,12 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 	defer cancel()
 	last, err := j.endsAt(ctx, b, at)
+	damaged, found := errors.AsType[*DamagedError](err)
+	j.noteDamaged(b, damaged)
 	switch {
+	case found:
+		j.log.Error(telemetry.JournalAlarm, "damaged", damaged.Object)
+		return err
 	case err != nil:
 		j.log.Warn(telemetry.JournalAlarm, "cause", err)
 		return audit.ErrJournalUnavailable
@@ -71,6 +88,20 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 		return audit.ErrBehind
 	}
 	return nil
+}
+
+// noteDamaged remembers for Status the damaged object that a bucket waits for; nil for
+// none.
+func (j *Journal) noteDamaged(b keyspace.Bucket, found *DamagedError) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.damaged, b)
+	if found != nil && j.damaged == nil {
+		j.damaged = map[keyspace.Bucket]string{}
+	}
+	if found != nil {
+		j.damaged[b] = found.Object
+	}
 }
 
 // Ship implements audit.Journal. It stores items in the order of their positions, so that
@@ -118,6 +149,9 @@ func (j *Journal) ship(ctx context.Context, b keyspace.Bucket) (int, error) {
 			return 0, err
 		}
 		if err := j.create(ctx, entryName(b, opened.Number), []byte(item)); err != nil {
+			if _, damaged := j.entry(ctx, b, opened.Number); errors.Is(damaged, audit.ErrItem) {
+				err = damaged
+			}
 			return 0, err
 		}
 		j.setKnown(b, position{opened.Number, opened.Hash})
@@ -208,7 +242,7 @@ func (j *Journal) endsAt(ctx context.Context, b keyspace.Bucket, at position) (b
 	if at.number < known.number {
 		return false, nil
 	}
-	_, err := j.store.Read(ctx, entryName(b, at.number+1))
+	_, err := j.entry(ctx, b, at.number+1)
 	if !errors.Is(err, ErrNotFound) { // nil if there is an entry
 		return false, err
 	}

@@ -221,3 +221,39 @@ func TestLossIsFound(t *testing.T) {
 		t.Errorf("status after the restore: got %+v, want the zero Status", status)
 	}
 }
+
+// Junk at the next position of a chain is named, in the error of an edit, in the status and
+// by a restore. A revocation acts, and is shipped once the junk is away.
+func TestJunkInTheJournal(t *testing.T) {
+	w, _ := start(t, false)
+	k := w.create(t, "key")
+	b := keyspace.BucketOf(k.ID)
+	head := must(w.root.Do(t.Context(), w.root.B().Get().Key(audit.HeadKey(b)).Build()).AsBytes())(t)
+	at, ok := w.positionOf(b, head)
+	if !ok {
+		t.Fatal("the head cannot be read")
+	}
+	name := entryName(b, at.number+1)
+	if err := w.store.Create(t.Context(), name, []byte("junk")); err != nil {
+		t.Fatal(err)
+	}
+	rename := func(k *policy.Key) { k.Name = "renamed" }
+	_, err := w.keys.Update(t.Context(), k.ID, k.Version, "key.edit", byTest, rename)
+	if damaged, found := errors.AsType[*DamagedError](err); !found || damaged.Object != name ||
+		errors.Is(err, audit.ErrBehind) {
+		t.Errorf("edit: got %v, want a DamagedError of %s", err, name)
+	}
+	if status := w.Status(t.Context()); status.Damaged != name || status.Behind != 0 {
+		t.Errorf("status: got %+v, want the object %s", status, name)
+	}
+	if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); err != nil {
+		t.Errorf("revoke: got %v, want a revocation", err)
+	}
+	if got := must(w.keys.Get(t.Context(), k.ID))(t); got.Status != policy.Revoked {
+		t.Errorf("got %s, want revoked", got.Status)
+	}
+	_, err = w.RestoreAll(t.Context(), w.keys, Options{}, func() bool { return false }, nil)
+	if _, found := errors.AsType[*DamagedError](err); err != nil && !found {
+		t.Errorf("restore: got %v, want a DamagedError or none", err)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,7 +21,9 @@ import (
 type Status struct {
 	Unsafe      int  // changes that are made and not in the journal yet
 	Behind      int  // buckets in which Valkey lost changes
-	Unavailable bool // whether the store did not answer
+	Unavailable bool // whether the store did not answer, or has a damaged object
+	// Damaged is the name of a damaged object that changes wait for; empty for none.
+	Damaged string
 }
 
 const (
@@ -32,7 +36,7 @@ const (
 // Valkey with what the journal is known to have; it does not read the store.
 func (j *Journal) Status(ctx context.Context) Status {
 	j.mu.Lock()
-	status, age := j.status, time.Since(j.statusAt)
+	status, age := j.withDamaged(j.status), time.Since(j.statusAt)
 	j.mu.Unlock()
 	if age < statusAge {
 		return status
@@ -42,7 +46,16 @@ func (j *Journal) Status(ctx context.Context) Status {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.status
+	return j.withDamaged(j.status)
+}
+
+// withDamaged adds the damaged object of the lowest bucket that waits for one. The caller
+// holds j.mu.
+func (j *Journal) withDamaged(s Status) Status {
+	if len(j.damaged) > 0 {
+		s.Unavailable, s.Damaged = true, j.damaged[slices.Min(slices.Collect(maps.Keys(j.damaged)))]
+	}
+	return s
 }
 
 // expireStatus makes the next Status check the buckets again.
@@ -58,9 +71,10 @@ func (j *Journal) expireStatus() {
 func (j *Journal) Check(ctx context.Context) error {
 	j.mu.Lock()
 	behind, probed := j.status.Behind > 0, j.probed
+	damaged := maps.Clone(j.damaged)
 	j.mu.Unlock()
 	err := j.checkBuckets(ctx, func(b keyspace.Bucket) bool {
-		return behind || time.Since(probed[b]) >= probeEvery
+		return behind || damaged[b] != "" || time.Since(probed[b]) >= probeEvery
 	})
 	return errors.Join(err, ctx.Err())
 }

@@ -14,9 +14,10 @@ import (
 // Journal is the state of the journal: changes that it lacks, and changes that Valkey
 // lost.
 type Journal struct {
-	Unsafe      int  `json:"unsafe" doc:"Changes that Valkey has and the journal lacks"`
-	Behind      int  `json:"behind" doc:"Number of parts of Valkey, of 256, that lost changes"`
-	Unavailable bool `json:"away" doc:"The journal is unavailable"`
+	Unsafe      int    `json:"unsafe" doc:"Changes that Valkey has and the journal lacks"`
+	Behind      int    `json:"behind" doc:"Number of parts of Valkey, of 256, that lost changes"`
+	Unavailable bool   `json:"away" doc:"The journal is unavailable"`
+	Damaged     string `json:"damaged,omitempty" doc:"Name of an object in the journal that is no entry; changes wait until it is removed"`
 }
 
 // Restored is the result of a restore.

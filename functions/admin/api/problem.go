@@ -11,6 +11,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/crossing"
+	"tidegate/internal/journal"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -25,7 +26,12 @@ func (a *api) problem(operation string, err error) error {
 	var wrongToken *token.InvalidError
 	var refused *app.RefusedError
 	var unconfirmed *app.UnconfirmedError
+	var damaged *journal.DamagedError
 	switch {
+	case errors.As(err, &damaged):
+		return rest.NewProblem(http.StatusServiceUnavailable,
+			"The journal has a damaged object: "+damaged.Object+". Nothing was changed. Revocations and "+
+				"bans act. Move the object away, then send the request again.")
 	case errors.As(err, &unconfirmed):
 		return unconfirmedProblem(unconfirmed)
 	case errors.As(err, &p):

@@ -216,6 +216,8 @@ func pauseReason(err, ctxErr error) string {
 		return "Valkey may have lost a change"
 	case errors.Is(err, audit.ErrUnsafe):
 		return "the journal does not have every change yet"
+	case errors.Is(err, audit.ErrItem):
+		return "the journal has a damaged object"
 	case errors.Is(err, audit.ErrJournalUnavailable):
 		return "the journal is unavailable"
 	case err != nil && errors.Is(ctxErr, context.DeadlineExceeded):

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/journal"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
@@ -118,6 +119,7 @@ func (rd *Renderer) ParseForm(w http.ResponseWriter, r *http.Request) bool {
 // if a change may be lost.
 func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
 	var invalid *policy.InvalidError
+	var damaged *journal.DamagedError
 	p := Problem{Status: http.StatusServiceUnavailable}
 	expected := true
 	switch {
@@ -128,6 +130,9 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 	case errors.Is(err, audit.ErrBehind):
 		p.Heading = "Valkey lost changes"
 		p.Advice = "Nothing was changed. Restore the lost changes, then save again."
+	case errors.As(err, &damaged):
+		p.Heading = "Damaged object in the journal"
+		p.Advice = "Nothing was changed. Move " + damaged.Object + " away, then save again."
 	case errors.Is(err, audit.ErrJournalUnavailable):
 		p.Heading = "The journal is unavailable"
 		p.Advice = "Nothing was changed. Try again in a moment."

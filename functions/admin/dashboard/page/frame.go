@@ -79,7 +79,10 @@ func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 			Restore: rd.Path("/journal/restore"),
 		})
 	}
-	if s.Unavailable && s.Unsafe == 0 {
+	if s.Damaged != "" {
+		all = append(all, templates.Warning{
+			Text: "The journal has a damaged object. Edits wait until you move it away: " + s.Damaged})
+	} else if s.Unavailable && s.Unsafe == 0 {
 		all = append(all, templates.Warning{Text: "The journal is unavailable."})
 	}
 	return all
