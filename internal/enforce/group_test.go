@@ -65,8 +65,8 @@ func TestGroups(t *testing.T) {
 		_, namesake := w.create(t, "four", "free")
 		w.expect(t, call(first), "yyy")
 		if c := w.expect(t, call(second), "yyn"); scopes(c) != "key:2 group:0" || c.Group != "acme" ||
-			c.Repeats {
-			t.Errorf("denied by the group: got %s, group %q, Repeats %t, want key:2 group:0, acme, false",
+			!c.Repeats {
+			t.Errorf("denied by the group: got %s, group %q, Repeats %t, want key:2 group:0, acme, true",
 				scopes(c), c.Group, c.Repeats)
 		}
 		w.expect(t, call(first), "n")
