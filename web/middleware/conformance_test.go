@@ -129,10 +129,11 @@ func (c requestCase) answer(t *testing.T) answerCase {
 		r.Header.Add("X-Amzn-Request-Context", value)
 	}
 	if c.Headers != nil {
-		if c.Mapped == nil {
-			c.Mapped = keys
+		mapped := c.Mapped
+		if mapped == nil {
+			mapped = keys
 		}
-		m.Source = Headers("X-Tidegate-", c.Mapped...)
+		m.Source = Headers("X-Tidegate-", mapped...)
 	}
 	for _, h := range c.Headers {
 		r.Header.Add(h[0], h[1])
