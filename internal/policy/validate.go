@@ -4,10 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/route"
@@ -198,22 +195,6 @@ func allowErrors(field string, allow []route.Pattern) []FieldError {
 	return fields
 }
 
-// TextProblem returns the problem of a text for people, of up to longest characters;
-// empty if it is valid.
-func TextProblem(text string, longest int) string {
-	switch {
-	case len(text) > utf8.UTFMax*longest || utf8.RuneCountInString(text) > longest:
-		return fmt.Sprintf("is longer than %d characters", longest)
-	case strings.TrimSpace(text) == "":
-		return fmt.Sprintf("is empty: must be 1 to %d characters", longest)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
-		return !unicode.IsPrint(r)
-	}):
-		return "has characters that cannot be printed"
-	}
-	return ""
-}
-
 func modeProblem(m Mode) string {
 	switch m {
 	case "", Enforce, Shadow, Off:
@@ -253,18 +234,6 @@ func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldErr
 		}
 	}
 	return fields
-}
-
-// nameProblem validates the name of a plan or a route, and adds it to seen.
-func nameProblem(name string, seen map[string]bool) string {
-	if problem := TextProblem(name, MaxNameLen); problem != "" {
-		return problem
-	}
-	if seen[name] {
-		return fmt.Sprintf("%q is taken: names must differ", name)
-	}
-	seen[name] = true
-	return ""
 }
 
 func prefixErrors(field string, list []netip.Prefix) []FieldError {

@@ -512,15 +512,17 @@ func TestImportKeys(t *testing.T) {
 		map[string]any{"name": "gone", "plan": "free", "status": "revoked"},
 		map[string]any{"name": "lost", "plan": "none", "value": value + "x"},
 		map[string]any{"name": "short", "plan": "free", "value": "x"},
+		map[string]any{"name": strings.Repeat("\U0001f468\u200d", 50), "plan": "free", "value": value + "y",
+			"tags": []string{"\u05d0\u200f"}},
 	}}
 	got := s.post("/import", body).wants(http.StatusOK, `"state":"created"`, `"state":"exists"`,
 		`"state":"failed"`, "plan ", "value must have 20 to 256", `"secret":"tg_live_`)
-	if strings.Contains(got.text, value) || strings.Count(got.text, `"state":"created"`) != 2 {
+	if strings.Contains(got.text, value) || strings.Count(got.text, `"state":"created"`) != 3 {
 		t.Error(got.text)
 	}
 	list := s.get("/keys").wants(http.StatusOK, `"customer=1"`, `"status":"revoked"`).text
-	if n := strings.Count(list, `"windows"`); n != 2 {
-		t.Errorf("got %d keys: %s, want 2", n, list)
+	if n := strings.Count(list, `"windows"`); n != 3 {
+		t.Errorf("got %d keys: %s, want 3", n, list)
 	}
 	var many []any
 	for i := range 101 {

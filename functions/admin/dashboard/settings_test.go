@@ -50,8 +50,8 @@ func TestTokenScopes(t *testing.T) {
 func TestTokenFormErrors(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for want, form := range map[string]url.Values{
-		"It is missing.":                sitetest.TokenFields("  ", "read", "7"),
-		"Has more than 64 characters.":  sitetest.TokenFields(strings.Repeat("n", 65), "read", "7"),
+		"1 to 64 characters":            sitetest.TokenFields("  ", "read", "7"),
+		"longer than 64 characters":     sitetest.TokenFields(strings.Repeat("n", 65), "read", "7"),
 		"cannot be printed":             sitetest.TokenFields("a\u202eb", "read", "7"),
 		"Must be read, write or settle": sitetest.TokenFields("n", "root", "7"),
 		"within the next 366 days":      sitetest.TokenFields("n", "read", "9999"),

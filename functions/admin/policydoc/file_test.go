@@ -201,7 +201,10 @@ func TestReadRefuses(t *testing.T) {
 		"a word":                     {"policy\n", 1, "not a policy"},
 		"null":                       {"null\n", 1, "not a policy"},
 		"syntax":                     {"version: 1\nplans: [\n", 2, ""},
-		"tabs":                       {"version: 1\nplans:\n\t- name: a\n", 3, "token"},
+		"tabs":                       {"version: 1\nplans:\n\t- name: a\n", 3, "indent with spaces"},
+		"octal": {"perIP: {limits: [{requests: 0100, window: 1s}]}\n", 1,
+			"perIP.limits[0].requests is 0100, which YAML takes for an octal number: write 100"},
+		"octal that is none": {"routes:\n  - cost: 08\n", 2, "routes[0].cost is 08"},
 		"deep": {"plans: " + strings.Repeat("[", 40) + strings.Repeat("]", 40) +
 			"\n", 1, "is nested deeper than 8 levels"},
 		"very deep":          {"plans: " + strings.Repeat("[", 100_000), 1, ""},
@@ -280,6 +283,27 @@ func checkIntegers(t *testing.T, of reflect.Type) {
 func TestReadNumberAsText(t *testing.T) {
 	if got := read(t, "plans:\n  - name: 1.5\n").Plans[0].Name; got != "1.5" {
 		t.Errorf("name: got %q, want 1.5", got)
+	}
+}
+
+// Read accepts what editors and other programs write around and in a policy.
+func TestReadAsWritten(t *testing.T) {
+	const plain = "plans:\n  - name: free\n    mode: off\n    limits: [{requests: 100, window: 1s, " +
+		"countDenied: true}]\nroutes:\n  - name: a\n    settle: true\n"
+	want := jsonOf(t, read(t, plain))
+	for name, text := range map[string]string{
+		"byte order mark": "\ufeff" + plain,
+		"CRLF":            strings.ReplaceAll(plain, "\n", "\r\n"),
+		"directive":       "%YAML 1.2\n---\n" + plain,
+		"all of them":     "\ufeff# ours\r\n\r\n%YAML 1.2\r\n---\r\n" + strings.ReplaceAll(plain, "\n", "\r\n"),
+		"end":             "---\n" + plain + "...\n",
+		"tabs in lines":   strings.NewReplacer(": free", ":\tfree", "off\n", "off\t# for now\n").Replace(plain),
+		"yes and on":      strings.NewReplacer("countDenied: true", "countDenied: on", "settle: true", "settle: yes").Replace(plain),
+		"YAML 1.2 itself": "%YAML 1.2\n---\n" + strings.Replace(plain, "mode: off", `mode: "off"`, 1),
+	} {
+		if got := jsonOf(t, read(t, text)); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
 	}
 }
 
@@ -384,7 +408,7 @@ var (
 		return netip.PrefixFrom(a, rapid.IntRange(8, 128).Draw(t, "bits")).Masked()
 	})
 	name = rapid.StringOfN(rapid.RuneFrom([]rune("ab 1:#-'\"{}[]&*!|>%@`,?~<é漢yesnoNULL0.\\")), 1, 20, -1).
-		Filter(func(s string) bool { return strings.TrimSpace(s) != "" })
+		Filter(func(s string) bool { return s != "" && strings.TrimSpace(s) == s })
 )
 
 func sets() *rapid.Generator[policy.Set] {

@@ -36,6 +36,7 @@ func Read(text []byte) (file *File, err error) {
 	if err := checkSize(text); err != nil {
 		return nil, err
 	}
+	text = withoutDirective(text)
 	root, err := onlyDocument(text)
 	if err != nil {
 		return nil, err
@@ -58,6 +59,25 @@ func Read(text []byte) (file *File, err error) {
 		return nil, f.Locate(fieldErrors[:min(len(fieldErrors), maxProblems)])
 	}
 	return f, nil
+}
+
+// withoutDirective returns a file with a %YAML 1.x directive before its document as a
+// comment. The library knows 1.1 only, and reads what 1.2 changed by the type of a field.
+func withoutDirective(text []byte) []byte {
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	for at := 0; at < len(text); {
+		line, _, _ := bytes.Cut(text[at:], []byte("\n"))
+		if bytes.HasPrefix(line, []byte("%YAML 1.")) {
+			text = bytes.Clone(text)
+			text[at] = '#'
+			return text
+		}
+		if bare := bytes.TrimSpace(line); len(bare) > 0 && bare[0] != '#' {
+			return text
+		}
+		at += len(line) + 1
+	}
+	return text
 }
 
 func checkSize(text []byte) error {
@@ -154,6 +174,10 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 	case isFraction(node) && wholeNumbers.MatchString(path):
 		w.add(node.Line, path, fmt.Sprintf("must be a whole number, not %.40s", node.Value))
 		return
+	case zeroFirst.MatchString(node.Value) && node.Style == 0 && wholeNumbers.MatchString(path):
+		w.add(node.Line, path, fmt.Sprintf("is %.40s, which YAML takes for an octal number: write %s",
+			node.Value, zeroFirst.FindStringSubmatch(node.Value)[1]))
+		return
 	}
 	if node.Kind == yaml.MappingNode {
 		w.mapping(node, path, depth)
@@ -168,6 +192,9 @@ func (w *walk) visit(node *yaml.Node, path string, depth int) {
 // wholeNumbers matches the paths of fields with integers.
 var wholeNumbers = regexp.MustCompile(
 	`(^|\.)(version|share|cost|settleMax|denials|requests|slots|notify\[[0-9]+\])$`)
+
+// zeroFirst matches a number with zeros before it.
+var zeroFirst = regexp.MustCompile(`^0[0_]*([0-9][0-9_]{0,20})$`)
 
 // isFraction reports whether a node is a number that the decoder would round to an
 // integer.
@@ -213,106 +240,4 @@ func clip(text string) string {
 		return strings.ToValidUTF8(text[:60], "") + "…"
 	}
 	return text
-}
-
-// Problem is an error at one place of a file.
-type Problem struct {
-	Line    int // from 1
-	Field   string
-	Message string
-}
-
-// String formats the problem as one line.
-func (p Problem) String() string {
-	if p.Field == "" {
-		return fmt.Sprintf("line %d: %s", p.Line, p.Message)
-	}
-	return fmt.Sprintf("line %d: %s %s", p.Line, p.Field, p.Message)
-}
-
-// InvalidError lists the problems of a file, maxProblems at most.
-type InvalidError struct {
-	Problems []Problem
-	TooMany  bool // the file has more fields or values than any policy and was not decoded
-}
-
-// Error implements error.
-func (e *InvalidError) Error() string {
-	words := make([]string, len(e.Problems))
-	for i, p := range e.Problems {
-		words[i] = p.String()
-	}
-	return strings.Join(words, "; ")
-}
-
-func invalid(line int, message string) *InvalidError {
-	return &InvalidError{Problems: []Problem{{Line: max(line, 1), Message: message}}}
-}
-
-func tooMany(line int, message string) *InvalidError {
-	e := invalid(line, message)
-	e.TooMany = true
-	return e
-}
-
-var (
-	linePattern     = regexp.MustCompile(`^line ([0-9]+): `)
-	unknownPattern  = regexp.MustCompile(`(?s)^field (.*) not found in type \w+\.\w+$`)
-	mismatchPattern = regexp.MustCompile("(?s)^cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.+)$")
-)
-
-// fromYAML converts an error of the YAML library. It replaces the names of Go types,
-// which the library's messages contain.
-func fromYAML(err error) *InvalidError {
-	all := []string{strings.TrimPrefix(err.Error(), "yaml: ")}
-	var wrongTypes *yaml.TypeError
-	if errors.As(err, &wrongTypes) {
-		all = wrongTypes.Errors
-	}
-	e := &InvalidError{}
-	for _, text := range all {
-		if len(e.Problems) == maxProblems {
-			break
-		}
-		p := Problem{Line: 1}
-		if m := linePattern.FindStringSubmatch(text); m != nil {
-			p.Line, _ = strconv.Atoi(m[1])
-			text = text[len(m[0]):]
-		}
-		p.Message = text
-		if m := unknownPattern.FindStringSubmatch(text); m != nil {
-			p.Message = fmt.Sprintf("unknown field %q", clip(m[1]))
-		}
-		if m := mismatchPattern.FindStringSubmatch(text); m != nil {
-			p.Message = mismatch(m[1], m[2], m[3])
-		}
-		e.Problems = append(e.Problems, p)
-	}
-	return e
-}
-
-// mismatch returns the message for a value with the YAML type tag that does not fit a Go
-// type. value is empty for a list or a mapping.
-func mismatch(tag, value, goType string) string {
-	got := strconv.Quote(strings.ToValidUTF8(value, "")) // the library cuts long values
-	switch tag {
-	case "seq":
-		got = "a list"
-	case "map":
-		got = "a mapping"
-	}
-	want := "a mapping"
-	switch {
-	case strings.HasPrefix(goType, "[]"):
-		want = "a list"
-	case strings.HasPrefix(goType, "int"):
-		want = "a whole number"
-	case goType == "bool":
-		want = "true or false"
-	case goType == "string", strings.HasPrefix(goType, "policy."): // policy.Mode, policy.Degraded
-		want = "text"
-	case goType == "limiter.Text", goType == "policydoc.patternFields":
-		want = "text or a mapping"
-	}
-	return "expected " + want + ", got " + got
 }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -48,7 +49,7 @@ func Rate(l limiter.Limit) string {
 
 const (
 	utc         = "UTC"
-	callsMark   = " calls"
+	callsMark   = " " + callsWord
 	denialsMark = "denied calls count"
 	slotsMark   = " slots"
 	notifyMark  = "notify at "
@@ -109,44 +110,78 @@ func Each(limits []limiter.Limit) []string {
 func LimitsText(limits []limiter.Limit) string { return strings.Join(Each(limits), "; ") }
 
 var (
-	ratePattern = regexp.MustCompile(
-		`^([0-9][0-9,_]*)( +calls)? +per +(?:calendar +([a-z]+)(?: +\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) +)?([a-z]+))$`)
+	ratePattern = regexp.MustCompile(`(?i)^([0-9][0-9,_]*) *(calls|requests?|reqs?|r)? *(?:/|(?:per|an?|every)\b) *` +
+		`(?:calendar +([a-z]+)(?: *\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) *)?([a-z]+))$`)
 	numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_][0-9]{3})+)$`)
 )
 
-const advice = `write a limit as "100 per 10 seconds", "500 calls per minute", "5 per second, token bucket" ` +
-	`or "1,000 per calendar month (Europe/Berlin), fixed window"`
+const (
+	callsWord = "calls"
 
-// ParseLimit is the inverse of LimitText. It also accepts the names of algorithms in
-// configuration. It checks no bounds; limiter.Limit.Validate does.
+	advice = `write a limit as "100 per 10 seconds", "500 calls per minute", "5 per second, token bucket" ` +
+		`or "1,000 per calendar month (Europe/Berlin)"`
+)
+
+// shortUnits has the unit of a window by its usual abbreviations.
+var shortUnits = map[string]string{
+	"ms": "millisecond", "s": "second", "sec": "second", "secs": "second", "m": "minute", "min": "minute",
+	"mins": "minute", "h": "hour", "hr": "hour", "hrs": "hour", "d": "day",
+}
+
+// longUnits has the days of periods that only a calendar has exactly.
+var longUnits = map[string]int64{"week": 7, "month": 30, "year": 365}
+
+// ParseLimit is the inverse of LimitText. It also accepts abbreviations such as 10r/s, and
+// the names of algorithms in configuration. A calendar means a fixed window unless the
+// text names an algorithm. ParseLimit checks no bounds; limiter.Limit.Validate does.
 func ParseLimit(text string) (limiter.Limit, error) {
-	parts := strings.Split(text, ", ")
-	l, err := parseRate(strings.TrimSpace(parts[0]))
+	parts := splitMarks(strings.Join(strings.Fields(text), " "))
+	l, err := parseRate(parts[0])
 	if err != nil {
 		return limiter.Limit{}, err
 	}
+	if l.Calendar != limiter.NoCalendar {
+		l.Algorithm = limiter.FixedWindow
+	}
 	for _, mark := range parts[1:] {
-		if err := parseMark(&l, strings.TrimSpace(mark)); err != nil {
+		if err := parseMark(&l, strings.ToLower(mark)); err != nil {
 			return limiter.Limit{}, err
 		}
 	}
 	return l, nil
 }
 
+// splitMarks splits a limit at its commas, except those between two digits.
+func splitMarks(text string) []string {
+	digit := func(at int) bool { return at >= 0 && at < len(text) && text[at] >= '0' && text[at] <= '9' }
+	var parts []string
+	from := 0
+	for i := range len(text) {
+		if text[i] == ',' && (!digit(i-1) || !digit(i+1)) {
+			parts = append(parts, strings.TrimSpace(text[from:i]))
+			from = i + 1
+		}
+	}
+	return append(parts, strings.TrimSpace(text[from:]))
+}
+
 func parseRate(text string) (l limiter.Limit, err error) {
 	m := ratePattern.FindStringSubmatch(text)
 	if m == nil {
+		if parseMark(&l, strings.ToLower(text)) == nil {
+			return l, fmt.Errorf("%.80q is an option of a limit: put a limit with a comma in quotes", text)
+		}
 		return l, fmt.Errorf("%.80q is not a limit: %s", text, advice)
 	}
 	if l.Requests, err = parseNumber(m[1]); err != nil {
 		return l, err
 	}
-	l.Calls = m[2] != ""
+	l.Calls = strings.EqualFold(m[2], callsWord)
 	if m[3] != "" {
 		if l.Zone = m[4]; l.Zone == utc {
 			l.Zone = ""
 		}
-		l.Calendar, err = limiter.ParseCalendar(m[3])
+		l.Calendar, err = limiter.ParseCalendar(strings.ToLower(m[3]))
 		return l, err
 	}
 	count := int64(1)
@@ -155,8 +190,23 @@ func parseRate(text string) (l limiter.Limit, err error) {
 			return l, err
 		}
 	}
-	l.Window, err = limiter.JoinWindow(count, m[6])
+	l.Window, err = parseWindow(count, strings.ToLower(m[6]))
 	return l, err
+}
+
+// parseWindow returns a window of count units.
+func parseWindow(count int64, unit string) (time.Duration, error) {
+	long := strings.TrimSuffix(unit, "s")
+	days, found := longUnits[long]
+	switch {
+	case found && count == 1:
+		return 0, fmt.Errorf(`"per %s" has two meanings: write "per calendar %s" or "per %d days"`,
+			long, long, days)
+	case found:
+		return 0, fmt.Errorf(`unit %q is only for calendars: write days, such as "per %d days"`,
+			long, min(count, 366)*days)
+	}
+	return limiter.JoinWindow(count, cmp.Or(shortUnits[unit], unit))
 }
 
 func parseMark(l *limiter.Limit, mark string) error {

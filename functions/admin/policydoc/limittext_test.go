@@ -40,6 +40,26 @@ func TestParseLimit(t *testing.T) {
 		"9 per calendar day (Europe/Berlin), fixed window": {
 			Requests: 9, Calendar: limiter.Day, Zone: "Europe/Berlin", Algorithm: limiter.FixedWindow,
 		},
+		"100/minute":             {Requests: 100, Window: time.Minute},
+		"100 / 10s":              {Requests: 100, Window: 10 * time.Second},
+		"10r/s":                  {Requests: 10, Window: time.Second},
+		"30 r/m":                 {Requests: 30, Window: time.Minute},
+		"5 req/sec":              {Requests: 5, Window: time.Second},
+		"100 per min":            {Requests: 100, Window: time.Minute},
+		"100 per 2hrs":           {Requests: 100, Window: 2 * time.Hour},
+		"100 a day":              {Requests: 100, Window: 24 * time.Hour},
+		"100 every hour":         {Requests: 100, Window: time.Hour},
+		"10 requests per second": {Requests: 10, Window: time.Second},
+		"1 Request Per Second":   {Requests: 1, Window: time.Second},
+		" 100  per\t10 seconds ": {Requests: 100, Window: 10 * time.Second},
+		"5 per second,token bucket": {Requests: 5, Window: time.Second,
+			Algorithm: limiter.TokenBucket},
+		"5 per second , Token Bucket": {Requests: 5, Window: time.Second,
+			Algorithm: limiter.TokenBucket},
+		"50,000 per day,5,000 slots,shadow": {Requests: 50_000, Window: 24 * time.Hour, Slots: 5000,
+			Shadow: true},
+		"9 per calendar week":    {Requests: 9, Calendar: limiter.Week, Algorithm: limiter.FixedWindow},
+		"9/calendar month (UTC)": {Requests: 9, Calendar: limiter.Month, Algorithm: limiter.FixedWindow},
 	} {
 		got, err := ParseLimit(text)
 		if err != nil || got != want {
@@ -66,6 +86,24 @@ func TestParseLimitRefuses(t *testing.T) {
 			t.Errorf("%.60q: got %+v, want an error", text, l)
 		} else if len(err.Error()) > 400 {
 			t.Errorf("%.60q: the error has %d bytes, want at most 400", text, len(err.Error()))
+		}
+	}
+}
+
+// An error says what to write where a text is nearly a limit.
+func TestParseLimitAdvises(t *testing.T) {
+	for text, want := range map[string]string{
+		"100 per week":           `"per calendar week" or "per 7 days"`,
+		"100/month":              `"per calendar month" or "per 30 days"`,
+		"100 per year":           `"per calendar year" or "per 365 days"`,
+		"100 per 2 weeks":        `"per 14 days"`,
+		"token bucket":           "put a limit with a comma in quotes",
+		"many per hour":          `"500 calls per minute"`,
+		"100 perminute":          `write a limit as "100 per 10 seconds"`,
+		"5 per second,very fast": `"very fast" is not an option`,
+	} {
+		if l, err := ParseLimit(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %+v, %v, want %s", text, l, err, want)
 		}
 	}
 }

@@ -6,14 +6,12 @@ package token
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
+	"tidegate/internal/policy"
 )
 
 // Bounds of new tokens.
@@ -73,15 +71,10 @@ type New struct {
 }
 
 func (n New) validate(now time.Time) error {
+	problem := policy.TextProblem(n.Name, MaxName)
 	switch {
-	case strings.TrimSpace(n.Name) == "":
-		return &InvalidError{"name", "is missing"}
-	case utf8.RuneCountInString(n.Name) > MaxName:
-		return &InvalidError{"name", fmt.Sprintf("has more than %d characters", MaxName)}
-	case !utf8.ValidString(n.Name) || strings.ContainsFunc(n.Name, func(c rune) bool {
-		return !unicode.IsPrint(c)
-	}):
-		return &InvalidError{"name", "has characters that cannot be printed"}
+	case problem != "":
+		return &InvalidError{"name", problem}
 	case n.Scope.Role() == auth.Nobody:
 		return &InvalidError{"scope", "must be read, write or settle"}
 	case !n.Expires.After(now) || n.Expires.After(now.Add(MaxLife)):
