@@ -2,20 +2,17 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidegate/functions/admin/policydoc"
-	"tidegate/internal/policy"
 )
 
 const (
@@ -128,64 +125,10 @@ func problemOf(status int, text []byte) error {
 	return &failed{status, clipped(detail, 400)}
 }
 
-// mergedPolicy returns the policy in force with the migrated plans and rules added, its
-// version, and what merge says.
-func (c *client) mergedPolicy(ctx context.Context, migrated policydoc.Policy) (
-	p policydoc.Policy, version string, kept []string, err error,
-) {
+// policy returns the policy in force and its version.
+func (c *client) policy(ctx context.Context) (p policydoc.Policy, version string, err error) {
 	header, err := c.call(ctx, http.MethodGet, "/policy", nil, nil, &p)
-	if err != nil {
-		return p, "", nil, err
-	}
-	kept, err = merge(&p, migrated)
-	return p, header.Get("ETag"), kept, err
-}
-
-// merge adds the migrated plans and rules. An existing one of the same name stays as it
-// is, so that a second run changes nothing; merge returns a line for each difference. It
-// returns an error for a plan that opens other routes: the imported keys would get them.
-func merge(p *policydoc.Policy, migrated policydoc.Policy) (kept []string, err error) {
-	var errs []error
-	for _, plan := range migrated.Plans {
-		i := slices.IndexFunc(p.Plans, func(other policydoc.Plan) bool { return other.Name == plan.Name })
-		if i < 0 {
-			p.Plans = append(p.Plans, plan)
-			continue
-		}
-		existing := p.Plans[i]
-		if textOf(existing.Allow) != textOf(plan.Allow) {
-			errs = append(errs, fmt.Errorf("plan %s exists and opens other routes than the usage plan: "+
-				"rename the existing plan, or give it this allow: %s", clipped(plan.Name, policy.MaxNameLen),
-				textOf(plan.Allow)))
-		}
-		for _, d := range []struct {
-			what               string
-			existing, migrated any
-		}{{"list of limits", existing.Limits, plan.Limits}, {"mode", cmp.Or(existing.Mode, policy.Enforce),
-			cmp.Or(plan.Mode, policy.Enforce)}} {
-			if textOf(d.existing) != textOf(d.migrated) {
-				kept = append(kept, fmt.Sprintf("plan %s exists: its %s stays %s; the usage plan has %s",
-					plan.Name, d.what, textOf(d.existing), textOf(d.migrated)))
-			}
-		}
-	}
-	for _, rule := range migrated.Routes {
-		i := slices.IndexFunc(p.Routes, func(other policydoc.Rule) bool { return other.Name == rule.Name })
-		if i < 0 {
-			p.Routes = append(p.Routes, rule)
-		} else if existing := p.Routes[i]; existing.Pattern != rule.Pattern ||
-			textOf(existing.PerKey) != textOf(rule.PerKey) {
-			kept = append(kept, fmt.Sprintf("route rule %s exists: its limits of each key stay %s; the "+
-				"usage plan has %s", rule.Name, textOf(existing.PerKey), textOf(rule.PerKey)))
-		}
-	}
-	return kept, errors.Join(errs...)
-}
-
-// textOf returns a part of a policy as JSON.
-func textOf(part any) string {
-	text, _ := json.Marshal(part) // what was decoded encodes
-	return string(text)
+	return p, header.Get("ETag"), err
 }
 
 // savePolicy saves a policy, or only validates it if dry is true. It returns the changes

@@ -158,7 +158,7 @@ func TestImportSample(t *testing.T) {
 		out += got
 		got = d.migrate(t, done, "-from", "testdata/usageplans", "-apply", "-reissued", fresh)
 	}
-	if strings.Contains(got, " exists: ") || !strings.Contains(got, "Imported 0 keys") ||
+	if strings.Contains(got, "stay as they are") || !strings.Contains(got, "Imported 0 keys") ||
 		!strings.Contains(got, "6 already exist") {
 		t.Errorf("repeated import: got %s", got)
 	}
@@ -197,6 +197,52 @@ func TestImportSample(t *testing.T) {
 		if strings.Contains(out+got+d.log.String(), value) {
 			t.Errorf("got the secret %s in the output or the log", value)
 		}
+	}
+}
+
+// Plans and rules begin in shadow mode. A second run changes nothing, whatever an operator
+// has changed since. A plan of the same name that opens every route is refused, in the dry
+// run as well.
+func TestExistingPlans(t *testing.T) {
+	d := deploy(t, "true")
+	args := []string{"-from", "testdata/usageplans", "-apply", "-reissued",
+		filepath.Join(t.TempDir(), "r.csv")}
+	got := d.migrate(t, done, append(args, "-shadow")...)
+	by := registry.Edit{By: audit.Actor{Kind: "user", Name: "tester"}, Reason: "a test"}
+	set, err := d.keys.Set(t.Context())
+	if err != nil || len(set.Plans) != 5 || set.Plans[0].Mode != policy.Shadow ||
+		set.Routes[0].Mode != policy.Shadow {
+		t.Fatalf("got %+v, %v, want plans and rules in shadow mode: %s", set, err, got)
+	}
+	set.Plans[0].Mode, set.Plans[1].Limits[0].Requests = policy.Enforce, 7
+	before, err := d.keys.SaveSet(t.Context(), *set, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = d.migrate(t, done, append(args, "-shadow")...)
+	after, err := d.keys.Set(t.Context())
+	if err != nil || after.Version != before.Version {
+		t.Errorf("second run: got version %d, %v, want %d", after.Version, err, before.Version)
+	}
+	for _, want := range []string{"plan Basic: mode: enforce, not shadow",
+		"Changes to the policy in force:\nnone",
+		"plan Basic (p2basic): limits: 7 per 2 seconds, token bucket; ", "Imported 0 keys"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("second run: want %s in %s", want, got)
+		}
+	}
+	before.Plans[0].Allow = nil
+	if before, err = d.keys.SaveSet(t.Context(), *before, by); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{args, args[:2]} {
+		if got := d.migrate(t, failedSome, args...); !strings.Contains(got,
+			"plan Basic exists and opens all routes") || strings.Contains(got, "Imported") {
+			t.Errorf("%q: got %s, want that plan Basic exists", args, got)
+		}
+	}
+	if after, err := d.keys.Set(t.Context()); err != nil || after.Version != before.Version {
+		t.Errorf("refused run: got version %d, %v, want %d", after.Version, err, before.Version)
 	}
 }
 

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -13,13 +12,11 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
@@ -79,16 +76,16 @@ func parse(args []string, getenv func(string) string, out io.Writer) (options, e
 	var o options
 	f := flag.NewFlagSet("migrate", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	f.StringVar(&o.from, "from", "", "`folder` with an export of usage plans by the AWS CLI; - for a pipe")
+	f.StringVar(&o.from, "from", "", "`folder` or file with an export of usage plans; - for a pipe")
 	f.StringVar(&o.policyFile, "policy", "", "`file` to write the policy to, as YAML")
 	f.StringVar(&o.dashboard, "dashboard", "",
 		"`URL` of the dashboard; "+tokenVariable+" must have a machine token with scope write")
 	f.BoolVar(&o.apply, "apply", false, "save the policy and import the keys; the default changes nothing")
-	f.BoolVar(&o.shadow, "shadow", false, "plans count and deny nothing (mode shadow), to begin with")
+	f.BoolVar(&o.shadow, "shadow", false, "new plans and rules only count: they deny nothing")
 	f.StringVar(&o.reissued, "reissued", "", "`file` for the new secrets of keys whose value cannot be kept")
 	if err := f.Parse(args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
-			_, _ = io.WriteString(out, "Usage: ./scripts/migrate -from FOLDER [flags]\n\n")
+			_, _ = io.WriteString(out, "Usage: ./scripts/migrate -from FOLDER|FILE [flags]\n\n")
 			f.SetOutput(out)
 			f.PrintDefaults()
 		}
@@ -115,10 +112,11 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 	if err != nil {
 		return fmt.Errorf("-from %w", err)
 	}
-	m := fromUsagePlans(export)
+	mode := policy.Mode("")
 	if o.shadow {
-		m.shadow()
+		mode = policy.Shadow
 	}
+	m := fromUsagePlans(export, mode)
 	m.print(out)
 	if err := m.write(o.policyFile); err != nil {
 		return err
@@ -127,41 +125,12 @@ func migrate(ctx context.Context, o options, in io.Reader, out, errOut io.Writer
 		_, _ = fmt.Fprintln(out, "Nothing was changed. Set -dashboard to list the changes to its policy.")
 		return nil
 	}
-	c := newClient(o.dashboard, o.token)
-	merged, version, kept, err := c.mergedPolicy(ctx, m.policy)
-	if err != nil {
-		return fmt.Errorf("merge with the policy in force: %w", err)
+	if list := export.unlisted(); o.apply && len(list) > 0 && len(export.keys) > 0 {
+		return fmt.Errorf("nothing was changed: the export has no list of the keys of %s plans, such as %s; "+
+			"export them as the table says", policydoc.Number(int64(len(list))), list[0])
 	}
-	for _, line := range kept {
-		_, _ = fmt.Fprintln(out, line)
-	}
-	changes, err := c.savePolicy(ctx, merged, version, reason, !o.apply)
-	if err != nil {
-		return fmt.Errorf("save the policy: %w", err)
-	}
-	if changes == "" {
-		changes = "none\n"
-	}
-	_, _ = fmt.Fprintf(out, "\nChanges to the policy in force:\n%s", changes)
-	if !o.apply {
-		_, _ = fmt.Fprintln(out, "Nothing was changed. Set -apply to save the policy and import the keys.")
-		return nil
-	}
-	return m.importAll(ctx, c, o, out, errOut)
-}
-
-// shadow sets the plans that deny to mode shadow.
-func (m *migration) shadow() {
-	for i := range m.policy.Plans {
-		if p := &m.policy.Plans[i]; p.Mode != policy.Off {
-			p.Mode = policy.Shadow
-		}
-	}
-}
-
-func (m *migration) importAll(ctx context.Context, c *client, o options, out, errOut io.Writer) error {
-	im := &importer{client: c, errOut: errOut}
-	if o.reissued != "" {
+	im := &importer{client: newClient(o.dashboard, o.token), errOut: errOut}
+	if o.reissued != "" && o.apply {
 		file, err := os.OpenFile(o.reissued, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 		if err != nil {
 			return fmt.Errorf("-reissued: %w", err)
@@ -169,6 +138,46 @@ func (m *migration) importAll(ctx context.Context, c *client, o options, out, er
 		defer func() { _ = file.Close() }() // every line is synced when it is written
 		im.reissued = file
 	}
+	if err := m.savePolicy(ctx, im.client, o.apply, out); err != nil {
+		return err
+	}
+	if !o.apply {
+		_, _ = fmt.Fprintln(out, "Nothing was changed. Set -apply to save the policy and import the keys.")
+		reissued := slices.ContainsFunc(m.keys, func(k importedKey) bool { return k.value == "" })
+		if o.reissued == "" && reissued {
+			_, _ = fmt.Fprintln(out, "Set -reissued too: without it, keys with a new value are left out.")
+		}
+		return nil
+	}
+	return m.importAll(ctx, im, out)
+}
+
+// savePolicy adds the plans and rules that the policy in force lacks, and prints what that
+// changes. Without apply the API only validates the policy.
+func (m *migration) savePolicy(ctx context.Context, c *client, apply bool, out io.Writer) error {
+	merged, version, err := c.policy(ctx)
+	if err != nil {
+		return fmt.Errorf("read the policy: %w", err)
+	}
+	added, kept, err := merge(&merged, m.policy)
+	if len(kept) > 0 {
+		_, _ = fmt.Fprintf(out, "\nExisting plans and rules that stay as they are:\n%s\n",
+			strings.Join(kept, "\n"))
+	}
+	if err != nil {
+		return err
+	}
+	changes := "none\n"
+	if added > 0 {
+		if changes, err = c.savePolicy(ctx, merged, version, reason, !apply); err != nil {
+			return fmt.Errorf("save the policy: %w", err)
+		}
+	}
+	_, _ = fmt.Fprintf(out, "\nChanges to the policy in force:\n%s", changes)
+	return nil
+}
+
+func (m *migration) importAll(ctx context.Context, im *importer, out io.Writer) error {
 	began := time.Now()
 	err := im.importKeys(ctx, m.keys)
 	_, _ = fmt.Fprintf(out, "Imported %s keys in %s; %s already exist, %s failed.\n",
@@ -190,8 +199,9 @@ type migration struct {
 	keys   []importedKey
 	lost   int // number of rows without an equivalent
 
-	taken   map[string]bool // names of plans
-	numbers map[string]int  // by a name: the last number that planName added to it
+	mode    policy.Mode     // of plans and rules
+	taken   map[string]bool // names of plans and rules
+	numbers map[string]int  // by a name: how many numbers unique has tried
 }
 
 // row is a line of the table: an item of the source, and its equivalent in Tidegate.
@@ -215,66 +225,6 @@ func (m *migration) add(source, becomes string, args ...any) {
 	}
 }
 
-// planName returns a unique name of a plan, of 1 to policy.MaxNameLen characters. An
-// empty name becomes the id. A name that another plan has gets the id as a suffix, or a
-// number where the id is too long or taken as well.
-func (m *migration) planName(name, id string) string {
-	if m.taken == nil {
-		m.taken, m.numbers = map[string]bool{}, map[string]int{}
-	}
-	name = clipped(cmp.Or(strings.TrimSpace(name), id), policy.MaxNameLen)
-	unique, suffix := name, " ("+clipped(id, policy.MaxNameLen)+")"
-	if m.taken[unique] && utf8.RuneCountInString(suffix) <= policy.MaxNameLen/2 {
-		unique = suffixed(name, suffix)
-	}
-	for m.taken[unique] {
-		m.numbers[name] = max(m.numbers[name]+1, 2)
-		unique = suffixed(name, fmt.Sprintf(" (%d)", m.numbers[name]))
-	}
-	m.taken[unique] = true
-	return unique
-}
-
-// suffixed returns a name of at most policy.MaxNameLen characters that ends in suffix.
-func suffixed(name, suffix string) string {
-	return clipped(name, policy.MaxNameLen-utf8.RuneCountInString(suffix)) + suffix
-}
-
-// clipped returns text with single spaces, cut to a maximum number of characters. Bytes
-// that are not UTF-8 become question marks, and characters that cannot be printed are
-// escaped.
-func clipped(text string, maxLen int) string {
-	characters := []rune(escaped(strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "?"), ""))
-	return string(characters[:min(len(characters), maxLen)])
-}
-
-// escaped returns text with \x1b for ESC, and likewise for other characters that cannot be
-// printed, but those in kept.
-func escaped(text, kept string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) || strings.ContainsRune(kept, r) {
-			b.WriteRune(r)
-		} else {
-			quoted := strconv.QuoteRune(r)
-			b.WriteString(quoted[1 : len(quoted)-1])
-		}
-	}
-	return b.String()
-}
-
-// printable writes lines to a terminal. It escapes what controls one, which names of an
-// export may have. Every Write must end between two characters.
-type printable struct{ io.Writer }
-
-// Write implements io.Writer.
-func (p printable) Write(text []byte) (int, error) {
-	if _, err := io.WriteString(p.Writer, escaped(string(text), "\n")); err != nil {
-		return 0, err
-	}
-	return len(text), nil
-}
-
 // print writes the table and its totals.
 func (m *migration) print(out io.Writer) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -296,6 +246,9 @@ func (m *migration) print(out io.Writer) {
 	_, _ = fmt.Fprintf(out, "\n%s plans, %s route rules, %s keys: %s with a new value, %s revoked. "+
 		"%s lines without an equivalent.\n", number(len(m.policy.Plans)), number(len(m.policy.Routes)),
 		number(len(m.keys)), number(reissued), number(revoked), number(m.lost))
+	if m.mode != "" {
+		_, _ = fmt.Fprintln(out, "New plans and rules are in shadow mode: they deny nothing.")
+	}
 }
 
 // write validates the policy. It writes the policy to a file, unless file is empty.

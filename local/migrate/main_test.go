@@ -29,6 +29,9 @@ func command(t *testing.T, want int, environment map[string]string, in string, a
 	return out.String() + errOut.String()
 }
 
+// matches reports whether a regular expression matches a text.
+func matches(expression, text string) bool { return regexp.MustCompile(expression).MatchString(text) }
+
 const notChanged = "Nothing was changed. Set -dashboard to list the changes to its policy.\n"
 
 // The program prints the expected table for the sample. The sample has the formats that
@@ -186,6 +189,30 @@ func TestManyPlansOfOneKey(t *testing.T) {
 	}
 	if rows := strings.Count(got, "\n"); len(got) > rows*2*maxSource {
 		t.Errorf("got %d bytes in %d lines", len(got), rows)
+	}
+}
+
+// Names keep what scripts and emoji need, and a name that cannot be one becomes the id, as
+// the API would refuse it. A name that is cut has a line, and no two plans look the same.
+func TestNames(t *testing.T) {
+	long := strings.Repeat("\U0001f468", policy.MaxNameLen)
+	got := command(t, done, nil, `{"items": [
+		{"id": "p1", "name": "`+long+`", "apiStages": [{"apiId": "a1", "stage": "prod"}]},
+		{"id": "p2", "name": "`+long+`x", "apiStages": [{"apiId": "a1", "stage": "prod"}]},
+		{"id": "p3", "name": "\u06cc\u200c\u062e", "apiStages": [{"apiId": "a1", "stage": "prod"}]},
+		{"id": "p4", "name": "\u06cc\u062e ", "apiStages": [{"apiId": "a1", "stage": "prod"}]},
+		{"id": "p5", "name": "\u200d", "apiStages": [{"apiId": "a1", "stage": "prod"}]}]}
+		{"usagePlanId": "p1", "items": [{"id": "k1", "type": "API_KEY"}]}
+		{"items": [{"id": "k1", "name": "\u200f", "enabled": true, "tags": {"a": "\u05d0\u200f", "b": "x\u202e"}}]}`,
+		"-from", "-", "-shadow")
+	for _, want := range []string{
+		"plan " + long + "\n", "  name +no equivalent: it is cut to 100 characters\n",
+		"plan " + long[:4*95] + ` \(p2\)\n`, "plan \u06cc\u200c\u062e\n", `plan ` + "\u06cc\u062e" + ` \(p4\)\n`,
+		"plan p5\n", `tag b=x\\u202e +no equivalent`, "in shadow mode: they deny nothing",
+	} {
+		if !matches(want, got) {
+			t.Errorf("want %q in %s", want, got)
+		}
 	}
 }
 

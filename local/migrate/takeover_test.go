@@ -80,10 +80,10 @@ func TestTakeover(t *testing.T) {
 	began := time.Now()
 	o := &takeover{deployment: deploy(t, "true"), switched: map[string]bool{}}
 	folder, apis := madeExport(t, 6, 300)
-	if got := o.migrate(t, done, "-from", folder, "-apply"); !strings.Contains(got, "Imported 300 keys") {
+	got := o.migrate(t, done, "-from", folder, "-shadow", "-apply")
+	if !strings.Contains(got, "Imported 300 keys") {
 		t.Fatalf("import: got %s", got)
 	}
-	o.setMode(t, "", policy.Shadow)
 	check := o.function(t, "check", map[string]string{"FOREIGN_KEYS": "true", "VALKEY_TIMEOUT": "5s"})
 	o.before = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	o.after = &gateway.REST{Authorizer: check, Integration: echo.Backend{}, APIID: "api0"}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 
 	"tidegate/internal/policy"
@@ -85,41 +86,48 @@ type export struct {
 	keys    []apiKey
 	members map[string][]planKey // by the plan's id
 
-	empty map[string]bool // by the plan's id: whether its list of keys has none
-	cut   map[string]bool // by the name of a list: whether its last page has a token for more
+	fileKeys  []apiKey            // of key files, until all files are read
+	filePlans map[string][]string // by the id of a key of a key file
+	listed    map[string]bool     // by the plan's id: whether its keys are listed, even if it has none
+	allListed bool                // a key file lists the plans of each key
+	cut       map[string]bool     // by the name of a list: whether its last page has a token for more
+	at        map[string]int      // by list and id: the place of an item
+	others    map[string]int      // by list and field: the number of items with a field of another name
+	notRead   []string            // files
 }
 
-// page is one answer of the AWS CLI.
-type page struct {
-	Items       []json.RawMessage `json:"items"`
-	Position    string            `json:"position"`
-	NextToken   string            `json:"NextToken"`
-	UsagePlanID string            `json:"usagePlanId"` // not of AWS: the plan of a piped page of keys
-}
-
-// readExport reads every .json file of a folder, or a stream of answers if from is "-".
+// readExport reads the files of a folder, one file, or a stream of answers if from is "-".
 // It recognises lists by their items. The keys of a plan must be in a file named after
 // the plan's id, or in pages with usagePlanId.
 func readExport(from string, in io.Reader) (*export, error) {
-	e := &export{members: map[string][]planKey{}, empty: map[string]bool{}, cut: map[string]bool{}}
+	e := &export{members: map[string][]planKey{}, listed: map[string]bool{}, cut: map[string]bool{},
+		at: map[string]int{}, others: map[string]int{}, filePlans: map[string][]string{}}
 	if from == "-" {
-		return e, errors.Join(e.read(in, "the pipe", ""), e.complete())
+		return e, errors.Join(e.read(in, "the pipe"), e.complete())
 	}
-	root, err := os.OpenRoot(from)
+	folder, only := from, "."
+	if info, err := os.Stat(from); err == nil && !info.IsDir() {
+		folder, only = filepath.Split(from)
+	}
+	root, err := os.OpenRoot(cmp.Or(folder, "."))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // only read from
-	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".json" {
+	err = fs.WalkDir(root.FS(), only, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
 			return err
+		}
+		if !slices.Contains([]string{".json", ".yaml", ".yml", ".csv"}, filepath.Ext(path)) {
+			e.notRead = append(e.notRead, path)
+			return nil
 		}
 		file, err := root.Open(path)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = file.Close() }() // only read from
-		return e.read(file, path, strings.TrimSuffix(filepath.Base(path), ".json"))
+		return e.read(file, path)
 	})
 	if err != nil {
 		return nil, err
@@ -127,25 +135,20 @@ func readExport(from string, in io.Reader) (*export, error) {
 	return e, e.complete()
 }
 
-// complete returns errors for lists without their last page, for plans without a list of
-// their keys beside others (the AWS CLI leaves an empty file when AWS throttles it), and
-// for keys of unknown plans. It also does for API stages without an API or a stage, since such a
-// pattern would open every API, and for quotas of an unknown period, since the plan would
-// not be limited by them.
+// complete returns errors for lists without their last page, for keys of unknown plans,
+// for API stages without an API or a stage, since such a pattern would open every API, and
+// for quotas of an unknown period, since the plan would not be limited by them.
 func (e *export) complete() error {
+	e.mergeFileKeys()
 	var errs []error
 	for list, cut := range e.cut {
 		if cut {
 			errs = append(errs, fmt.Errorf("%s: the last page is missing: export all pages", list))
 		}
 	}
-	known, withKeys := map[string]bool{}, len(e.keys)+len(e.members) > 0
+	known := map[string]bool{}
 	for _, p := range e.plans {
 		known[p.ID] = true
-		if withKeys && len(p.APIStages) > 0 && e.members[p.ID] == nil && !e.empty[p.ID] {
-			errs = append(errs, fmt.Errorf("%s: the export has no list of its keys: aws apigateway "+
-				"get-usage-plan-keys --usage-plan-id %s", p, p.ID))
-		}
 		if p.Quota != nil && periods[p.Quota.Period].perYear == 0 {
 			errs = append(errs, fmt.Errorf("%s: its quota has the unknown period %q: must be DAY, WEEK "+
 				"or MONTH", p, clipped(p.Quota.Period, policy.MaxNameLen)))
@@ -159,8 +162,8 @@ func (e *export) complete() error {
 	}
 	for id := range e.members {
 		if !known[id] {
-			errs = append(errs, fmt.Errorf("keys of usage plan %s: unknown plan: name a file of "+
-				"get-usage-plan-keys after its plan's id", id))
+			errs = append(errs, fmt.Errorf("keys of usage plan %s: unknown plan: export the usage plans "+
+				"too, and name a file of get-usage-plan-keys after its plan's id", id))
 		}
 	}
 	if len(errs) == 0 && len(e.plans) == 0 && len(e.keys) == 0 {
@@ -169,41 +172,43 @@ func (e *export) complete() error {
 	return errors.Join(errs...)
 }
 
-// read reads answers until the end of the input. Errors do not repeat the input.
-func (e *export) read(in io.Reader, name, base string) error {
-	text := bufio.NewReader(in)
-	head, _ := text.Peek(3) // an input of fewer bytes is no JSON object, or empty
-	switch {
-	case len(head) < 3:
-	case head[0] == 0 || head[1] == 0 || head[0] >= 0xfe && head[1] >= 0xfe:
-		return fmt.Errorf("%s is UTF-16, as PowerShell's > writes it: save it as UTF-8", name)
-	case string(head) == "\ufeff":
-		_, _ = text.Discard(len(head)) // the byte order mark, which was read already
+// unlisted returns the plans that open a stage, and whose keys the export does not list.
+func (e *export) unlisted() []usagePlan {
+	return slices.DeleteFunc(slices.Clone(e.plans), func(p usagePlan) bool {
+		return e.allListed || e.listed[p.ID] || len(p.APIStages) == 0
+	})
+}
+
+// read reads a file. Errors do not repeat the input.
+func (e *export) read(in io.Reader, name string) error {
+	text, err := readText(in)
+	if err != nil {
+		return fmt.Errorf("%s %w", name, err)
 	}
-	for d := json.NewDecoder(text); ; {
-		var p page
-		switch err := d.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return fmt.Errorf("%s is not JSON of the AWS CLI, near byte %d", name, d.InputOffset())
+	extension := filepath.Ext(name)
+	if extension == ".csv" {
+		if err := e.readKeyFile(text, name); err != nil {
+			return fmt.Errorf("%s %w", name, err)
 		}
-		if p.UsagePlanID != "" {
-			base = p.UsagePlanID
-		}
-		if err := e.add(p, base); err != nil {
+		return nil
+	}
+	all, err := pages(text)
+	if err != nil {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	base := strings.TrimSuffix(filepath.Base(name), extension)
+	for _, p := range all {
+		if err := e.add(p, cmp.Or(p.UsagePlanID, base)); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
+	return nil
 }
 
 // add adds a page. Its items are all of one kind: keys of a plan have the field type,
 // keys have enabled, and plans have neither.
 func (e *export) add(p page, base string) error {
 	list := ""
-	if p.Items != nil && len(p.Items) == 0 {
-		e.empty[base] = true
-	}
 	for _, item := range p.Items {
 		var kind struct {
 			Type    *string `json:"type"`
@@ -217,17 +222,20 @@ func (e *export) add(p page, base string) error {
 		switch {
 		case kind.Type != nil:
 			list = "keys of usage plan " + base
-			err = appendTo(e.members, base, item)
+			e.members[base], err = appended(e, list, e.members[base], kind.ID, item)
 		case kind.Enabled != nil:
-			list = "API keys"
-			e.keys, err = appended(e.keys, item)
+			list = apiKeys
+			e.keys, err = appended(e, list, e.keys, kind.ID, item)
 		default:
 			list = "usage plans"
-			e.plans, err = appended(e.plans, item)
+			e.plans, err = appended(e, list, e.plans, kind.ID, item)
 		}
 		if err != nil {
-			return fmt.Errorf("item %s has a field of another type than in AWS's answers", kind.ID)
+			return fmt.Errorf("item %s %w", kind.ID, err)
 		}
+	}
+	if list == "" || e.members[base] != nil {
+		e.listed[base] = true
 	}
 	if list != "" {
 		e.cut[list] = p.Position != "" || p.NextToken != ""
@@ -235,15 +243,43 @@ func (e *export) add(p page, base string) error {
 	return nil
 }
 
-func appended[T any](list []T, item json.RawMessage) ([]T, error) {
+const apiKeys = "API keys"
+
+// appended adds an item to a list, unless the list has it already.
+func appended[T any](e *export, name string, list []T, id string, item json.RawMessage) ([]T, error) {
 	var value T
-	err := json.Unmarshal(item, &value)
-	return append(list, value), err
+	if err := json.Unmarshal(item, &value); err != nil {
+		return nil, errors.New("has a field of another type than in AWS's answers")
+	}
+	at, again := e.at[name+"\x00"+id]
+	if !again {
+		e.at[name+"\x00"+id] = len(list)
+		e.countOthers(name, item, reflect.TypeFor[T]())
+		return append(list, value), nil
+	}
+	if known, isKey := any(&list[at]).(*apiKey); isKey { // exported with values, and without
+		key, _ := any(&value).(*apiKey)
+		known.Value, key.Value = cmp.Or(known.Value, key.Value), cmp.Or(key.Value, known.Value)
+	}
+	if !reflect.DeepEqual(list[at], value) {
+		return nil, fmt.Errorf("is in the export twice, and differs: remove the older export of %s", name)
+	}
+	return list, nil
 }
 
-func appendTo(lists map[string][]planKey, id string, item json.RawMessage) (err error) {
-	lists[id], err = appended(lists[id], item)
-	return err
+// countOthers counts the fields of an item that of does not have.
+func (e *export) countOthers(list string, item json.RawMessage, of reflect.Type) {
+	var fields map[string]json.RawMessage
+	_ = json.Unmarshal(item, &fields) // the item is an object
+	for _, field := range reflect.VisibleFields(of) {
+		delete(fields, field.Tag.Get("json"))
+	}
+	for name := range fields {
+		if strings.HasPrefix(list, "keys of ") { // get-api-keys has more of these keys
+			continue
+		}
+		e.others[name+" of "+list]++
+	}
 }
 
 // plansOf returns, by the key's id, the plans of each key that open a stage. They are in

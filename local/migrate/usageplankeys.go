@@ -56,7 +56,7 @@ func (m *migration) addKeys(e *export, plans map[string]policydoc.Plan) {
 
 func (m *migration) addKey(k apiKey, source, plan string, blocked bool) {
 	key := importedKey{
-		sourceID: k.ID, name: clipped(cmp.Or(strings.TrimSpace(k.Name), k.ID), policy.MaxNameLen),
+		sourceID: k.ID, name: nameOf(k.Name, k.ID),
 		plan: plan, value: k.Value, revoked: !k.Enabled || blocked,
 	}
 	value := "value kept"
@@ -74,6 +74,7 @@ func (m *migration) addKey(k apiKey, source, plan string, blocked bool) {
 		state = ", revoked: its usage plan allows no call"
 	}
 	m.add(source, "key of plan %s, %s%s", plan, value, state)
+	m.addCut(k.Name, policy.MaxNameLen)
 	m.tags(&key, k)
 	for _, lost := range []struct{ field, text string }{
 		{"description", k.Description}, {"stage keys", strings.Join(k.StageKeys, ", ")},
@@ -93,7 +94,7 @@ func (m *migration) tags(key *importedKey, k apiKey) {
 	}
 	for _, tag := range all {
 		if text := clipped(tag, policy.MaxTagLen+1); len(key.tags) == policy.MaxTags || text != tag ||
-			len([]rune(text)) > policy.MaxTagLen {
+			policy.TextProblem(tag, policy.MaxTagLen) != "" {
 			m.add("  tag "+clipped(tag, policy.MaxTagLen),
 				noEquivalent+"a key has at most 10 tags of 50 characters")
 			continue
@@ -123,7 +124,7 @@ func (m *migration) planOf(of []usagePlan, plans map[string]policydoc.Plan) stri
 	}
 	name := m.planName(strings.Join(all, " + "), id)
 	limits := (&migration{}).planLimits(together)
-	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits)}
+	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits), Mode: m.mode}
 	if len(limits) == 0 {
 		plan = unlimited(name)
 	}

@@ -15,9 +15,10 @@ import (
 	"tidegate/internal/route"
 )
 
-// fromUsagePlans converts usage plans and their keys.
-func fromUsagePlans(e *export) *migration {
-	m := &migration{}
+// fromUsagePlans converts usage plans and their keys. mode is that of the plans and rules;
+// empty to enforce their limits.
+func fromUsagePlans(e *export, mode policy.Mode) *migration {
+	m := &migration{mode: mode}
 	plans := map[string]policydoc.Plan{} // by the usage plan's id
 	for _, p := range e.plans {
 		if len(p.APIStages) == 0 {
@@ -28,6 +29,16 @@ func fromUsagePlans(e *export) *migration {
 	}
 	m.addRules(e.plans)
 	m.addKeys(e, plans)
+	for _, p := range e.unlisted() {
+		m.add("keys of "+p.String(), noEquivalent+"the export has no list of them: aws apigateway "+
+			"get-usage-plan-keys --usage-plan-id %s", p.ID)
+	}
+	for _, field := range slices.Sorted(maps.Keys(e.others)) {
+		m.add("field "+field, noEquivalent+"%s items have it", policydoc.Number(int64(e.others[field])))
+	}
+	for _, file := range e.notRead {
+		m.add("file "+file, noEquivalent+"not read: its name does not end in .json, .yaml, .yml or .csv")
+	}
 	return m
 }
 
@@ -35,8 +46,9 @@ func fromUsagePlans(e *export) *migration {
 func (m *migration) addPlan(p usagePlan) policydoc.Plan {
 	name := m.planName(p.Name, p.ID)
 	m.add(p.String(), "plan %s", name)
+	m.addCut(p.Name, policy.MaxNameLen)
 	limits := m.planLimits(p)
-	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits)}
+	plan := policydoc.Plan{Name: name, Limits: policydoc.LimitsOf(limits), Mode: m.mode}
 	if len(limits) == 0 {
 		plan = unlimited(name)
 		m.add("  no throttle, no quota", "mode off: nothing is limited")
@@ -70,7 +82,7 @@ func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 		source := "  " + throttleText(*p.Throttle)
 		if l, ok := bucketOf(*p.Throttle); ok {
 			limits = append(limits, l)
-			m.addLimit(source, l, p.Throttle.BurstLimit)
+			m.addLimit(source, l, isNear(*p.Throttle, l), "")
 		} else {
 			m.add(source, noEquivalent+"it allows no call: the plan's keys are revoked")
 		}
@@ -83,7 +95,7 @@ func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 			return limits
 		}
 		limits = append(limits, l)
-		m.addLimit(source, l, p.Quota.Limit)
+		m.addLimit(source, l, l.Requests == p.Quota.Limit, "")
 		if p.Quota.Offset != 0 {
 			m.add(fmt.Sprintf("  offset %d", p.Quota.Offset),
 				noEquivalent+"it applies only to the plan's first period")
@@ -92,14 +104,14 @@ func (m *migration) planLimits(p usagePlan) (limits []limiter.Limit) {
 	return limits
 }
 
-// addLimit adds a limit's line. One that had to be cut has no equivalent.
-func (m *migration) addLimit(source string, l limiter.Limit, requests int64) {
-	if requests > l.Requests {
-		m.add(source, noEquivalent+"a limit has at most %d calls: %s", limiter.MaxRequests,
-			policydoc.LimitText(l))
+// addLimit adds the row of a limit. equal is false if the source allows another number of
+// calls. suffix says whom the limit is for.
+func (m *migration) addLimit(source string, l limiter.Limit, equal bool, suffix string) {
+	if equal {
+		m.add(source, "%s%s", policydoc.LimitText(l), suffix)
 		return
 	}
-	m.add(source, "%s", policydoc.LimitText(l))
+	m.add(source, noEquivalent+"the nearest limit is %s%s", policydoc.LimitText(l), suffix)
 }
 
 func throttleText(t throttle) string {
@@ -123,6 +135,12 @@ func bucketOf(t throttle) (limiter.Limit, bool) {
 	ms := math.Ceil(float64(burst)/t.RateLimit*1000 - 1e-7)
 	window := time.Duration(min(max(ms, 1), float64(limiter.MaxWindow.Milliseconds()))) * time.Millisecond
 	return limiter.Limit{Requests: burst, Window: window, Algorithm: limiter.TokenBucket}, true
+}
+
+// isNear reports whether a bucket has the burst of a throttle, and its rate to one percent.
+func isNear(t throttle, l limiter.Limit) bool {
+	rate := float64(l.Requests) / l.Window.Seconds()
+	return l.Requests == t.BurstLimit && math.Abs(rate/t.RateLimit-1) < 0.01
 }
 
 // periods has the calendar period of a quota's, and how many a year has.
@@ -177,7 +195,8 @@ func (m *migration) addRules(plans []usagePlan) {
 			stages[s.String()]++
 			for path, limit := range s.Throttle {
 				at := strings.LastIndexByte(path, '/')
-				if at < 0 || limit == (throttle{}) {
+				if at < 0 {
+					m.add("method "+s.String()+" "+path, noEquivalent+"it is not a path and a method")
 					continue
 				}
 				verb := cmp.Or(strings.Replace(path[at+1:], "*", "ANY", 1), "ANY")
@@ -211,13 +230,14 @@ func (m *migration) addRule(name string, all []methodThrottle, plans int) {
 	default:
 		method, path, _ := strings.Cut(first.method, " ")
 		rule := policydoc.Rule{
-			Name: clipped(name, policy.MaxNameLen),
+			Name: m.unique(name, ""),
+			Mode: m.mode,
 			Pattern: policydoc.Pattern{API: first.stage.APIID, Stage: first.stage.Stage, Method: method,
 				Path: path},
 			PerKey: policydoc.LimitsOf([]limiter.Limit{l}),
 		}
 		m.policy.Routes = append(m.policy.Routes, rule)
-		m.add(source, "route rule, %s for each key", policydoc.LimitText(l))
+		m.addLimit(source, l, isNear(first.limit, l), " for each key, by a route rule")
 	}
 }
 

@@ -295,10 +295,13 @@ func TestReadAsWritten(t *testing.T) {
 		"byte order mark": "\ufeff" + plain,
 		"CRLF":            strings.ReplaceAll(plain, "\n", "\r\n"),
 		"directive":       "%YAML 1.2\n---\n" + plain,
-		"all of them":     "\ufeff# ours\r\n\r\n%YAML 1.2\r\n---\r\n" + strings.ReplaceAll(plain, "\n", "\r\n"),
-		"end":             "---\n" + plain + "...\n",
-		"tabs in lines":   strings.NewReplacer(": free", ":\tfree", "off\n", "off\t# for now\n").Replace(plain),
-		"yes and on":      strings.NewReplacer("countDenied: true", "countDenied: on", "settle: true", "settle: yes").Replace(plain),
+		"all of them": "\ufeff# ours\r\n\r\n%YAML 1.2\r\n---\r\n" +
+			strings.ReplaceAll(plain, "\n", "\r\n"),
+		"end": "---\n" + plain + "...\n",
+		"tabs in lines": strings.NewReplacer(": free", ":\tfree", "off\n",
+			"off\t# for now\n").Replace(plain),
+		"yes and on": strings.NewReplacer("countDenied: true", "countDenied: on", "settle: true",
+			"settle: yes").Replace(plain),
 		"YAML 1.2 itself": "%YAML 1.2\n---\n" + strings.Replace(plain, "mode: off", `mode: "off"`, 1),
 	} {
 		if got := jsonOf(t, read(t, text)); got != want {

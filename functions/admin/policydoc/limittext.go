@@ -110,8 +110,9 @@ func Each(limits []limiter.Limit) []string {
 func LimitsText(limits []limiter.Limit) string { return strings.Join(Each(limits), "; ") }
 
 var (
-	ratePattern = regexp.MustCompile(`(?i)^([0-9][0-9,_]*) *(calls|requests?|reqs?|r)? *(?:/|(?:per|an?|every)\b) *` +
-		`(?:calendar +([a-z]+)(?: *\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) *)?([a-z]+))$`)
+	ratePattern = regexp.MustCompile(
+		`(?i)^([0-9][0-9,_]*) *(calls|requests?|reqs?|r)? *(?:/|(?:per|an?|every)\b) *` +
+			`(?:calendar +([a-z]+)(?: *\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) *)?([a-z]+))$`)
 	numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_][0-9]{3})+)$`)
 )
 
