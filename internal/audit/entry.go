@@ -136,6 +136,8 @@ const (
 	GroupReset     = "group.reset"
 	PolicySave     = "policy.save"
 	PolicyRepair   = "policy.repair"
+	GroupOverride  = "policy.override" // of a group
+	GroupEnd       = "policy.override.end"
 	TokenCreate    = "token.create"
 	TokenRevoke    = "token.revoke"
 	Login          = "login"

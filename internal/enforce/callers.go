@@ -173,14 +173,14 @@ const maxInstant = 1<<53 - 1
 // caller with a ban or an override is not remembered, since its limits change when that
 // ends. The script compares the group with the record too.
 func (k *knownCallers) learn(subject, hash string, version int64, public []byte) {
-	const times, overrideAt, nameAt = 4, 15, 13
+	const times, overrideAt, nameAt = 4, 15, 13 // overrideAt has the length of the key's own
 	record := public[times+policyset.TimesLen:]
 	end := policyset.PublicLen + int(binary.BigEndian.Uint16(record[nameAt:]))
 	override := binary.BigEndian.Uint16(record[overrideAt:])
 	group, entry, _ := groupIn(record[end], record[end+1:])
 	expires, banned := policyset.TimeAt(public[times+7:]), policyset.TimeAt(public[times+14:])
 	off := policyset.Modes[entry[0]-1] == policy.Off
-	if hash == "" || override > 0 || !banned.IsZero() || off ||
+	if hash == "" || override > 0 || record[end]&ofGroup != 0 || !banned.IsZero() || off ||
 		int64(binary.BigEndian.Uint32(public)) != version {
 		return
 	}

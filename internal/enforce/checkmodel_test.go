@@ -127,7 +127,7 @@ func drawBans(t *rapid.T) *policy.Bans {
 // editSet changes one part of the policy set, or all of them.
 func (h *history) editSet(s *policy.Set) {
 	t := h.t
-	which := rapid.IntRange(0, 11).Draw(t, "which")
+	which := rapid.IntRange(0, 13).Draw(t, "which")
 	at := rapid.IntRange(0, 1).Draw(t, "at")
 	all := which == 9
 	if p := &s.Plans[at]; which <= 1 || all {
@@ -144,6 +144,12 @@ func (h *history) editSet(s *policy.Set) {
 	}
 	if which == 10 || all {
 		s.Plans[at].PerGroup = drawShared(t, 7)
+	}
+	if which >= 12 || all {
+		s.GroupOverrides = nil
+		if rapid.IntRange(0, 3).Draw(t, "overridden") > 0 {
+			s.GroupOverrides = map[string]policy.Override{"acme": h.drawOverride()}
+		}
 	}
 	if which == 11 || all {
 		s.Plans[at].Allow = drawAllow(t)
@@ -181,12 +187,26 @@ func (h *history) saveSet(change func(*policy.Set)) {
 	h.logf("saved %s", must(json.Marshal(saved)))
 }
 
+// drawLater draws a time of the server to come.
+func (h *history) drawLater() time.Time {
+	return h.now.Add(rapid.SampledFrom([]time.Duration{-time.Second, time.Microsecond, time.Minute,
+		5 * time.Minute}).Draw(h.t, "later")).UTC()
+}
+
+func (h *history) drawOverride() policy.Override {
+	o := policy.Override{Mode: historyModes.Draw(h.t, "mode"), Limits: drawLimits(h.t), Until: h.drawLater(),
+		Reason: "history"}
+	if rapid.Bool().Draw(h.t, "without end") {
+		o.Until = time.Time{}
+	}
+	return o
+}
+
 // editKey changes one field of a key.
 func (h *history) editKey() {
 	t := h.t
 	id := h.secrets[rapid.IntRange(0, len(h.secrets)-1).Draw(t, "key")].ID()
-	later := h.now.Add(rapid.SampledFrom([]time.Duration{-time.Second, time.Microsecond, time.Minute,
-		5 * time.Minute}).Draw(t, "later")).UTC()
+	later := h.drawLater()
 	change := func(k *policy.Key) {
 		switch rapid.IntRange(0, 9).Draw(t, "edit") {
 		case 0:
@@ -205,11 +225,8 @@ func (h *history) editKey() {
 		case 6, 7:
 			k.Group = rapid.SampledFrom([]string{"", "acme", "acme", "zebra"}).Draw(t, "group")
 		default:
-			k.Override = &policy.Override{Mode: historyModes.Draw(t, "mode"), Limits: drawLimits(t),
-				Until: later, Reason: "history"}
-			if rapid.Bool().Draw(t, "without end") {
-				k.Override.Until = time.Time{}
-			}
+			o := h.drawOverride()
+			k.Override = &o
 		}
 	}
 	k, err := h.Update(t.Context(), id, h.keys[id].Version, "key.edit", byTest, change)
@@ -258,7 +275,7 @@ func (h *history) expire() {
 // microsecond less; at most step.
 func (h *history) untilNextEnd(step time.Duration) time.Duration {
 	for id, k := range h.keys {
-		ends := []time.Time{k.Banned, k.Expires, h.bans[id].until}
+		ends := []time.Time{k.Banned, k.Expires, h.bans[id].until, h.set.GroupOverrides[k.Group].Until}
 		if k.Override != nil {
 			ends = append(ends, k.Override.Until)
 		}

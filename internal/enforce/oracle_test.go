@@ -271,8 +271,8 @@ func (o *oracle) learn(id string, rule policy.Route, own []stateDecision, v verd
 		c := allowedCall{version: o.set.Version, at: clock, until: clock.Add(time.Hour), left: 1 << 40,
 			group: o.groupOf(id)}
 		ends := []time.Time{k.Expires}
-		if k.Override != nil {
-			ends = append(ends, k.Override.Until)
+		if override, _ := o.set.OverrideOf(k, o.now); override != nil {
+			ends = append(ends, override.Until)
 		}
 		for _, end := range ends {
 			if end.After(o.now) && end.Sub(o.now) < time.Hour {
@@ -318,7 +318,7 @@ func (o *oracle) own(id, path string, rule policy.Route, free bool) (own []state
 	}
 	e, _ := o.set.Effective(k, o.now)
 	step := limiter.Step{Now: o.now, Limits: e.Limits, Cost: cost}
-	if k.Override.ActiveAt(o.now) && e.Plan.Mode != policy.Off {
+	if e.Source != "plan" && e.Plan.Mode != policy.Off {
 		step.Counted = e.Plan.Limits // the plan's limits go on counting
 	}
 	if e.Mode == policy.Off {

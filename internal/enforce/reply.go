@@ -183,7 +183,9 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 		return activeLimits{}, nil, err
 	}
 	result.group = groupOf(set, result.Group, number)
-	result.Source = [...]string{"plan", "override"}[source&1]
+	if result.Source = [...]string{"plan", "override"}[source&1]; source&ofGroup != 0 {
+		result.Source = "group"
+	}
 	result.OldSecret = source&previousSecret != 0
 	if source&1 == 1 {
 		result.changes = append(result.changes, policyset.TimeAt(about[6:]))
@@ -216,6 +218,7 @@ func countedProgram(p policy.Plan) (limiter.Program, error) {
 const (
 	previousSecret = 2
 	inGroup        = 4
+	ofGroup        = 8
 )
 
 // groupIn returns the name of the key's group, and the entry that follows it in b.

@@ -21,7 +21,7 @@ type Result struct {
 	Name            string       // name of the caller; empty without a record
 	Plan            string
 	Group           string // group of the API key; empty for none
-	Source          string // "override" or "plan"
+	Source          string // of the limits, as in policy.Effective
 	Rule            string // name of the route rule that matched; empty for none
 	Settle          bool   // the route rule wants a settlement
 	SetVersion      int64

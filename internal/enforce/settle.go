@@ -166,9 +166,15 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 	if k.Version > 0 {
 		own.recordVersion = string(binary.BigEndian.AppendUint32(nil, uint32(k.Version)))
 	}
-	own.overrideActive = k.Override.ActiveAt(at)
-	if k.Override != nil && !k.Override.Until.IsZero() {
-		own.overrideEnds = strconv.FormatInt(k.Override.Until.UnixMicro(), 10)
+	override, _ := set.OverrideOf(k, at)
+	if own.overrideActive = override != nil; !own.overrideActive {
+		override = k.Override // the server's clock may be before its end
+		if o, found := set.GroupOverrides[k.Group]; found && (override == nil || o.Until.After(override.Until)) {
+			override = &o
+		}
+	}
+	if override != nil && !override.Until.IsZero() {
+		own.overrideEnds = strconv.FormatInt(override.Until.UnixMicro(), 10)
 	}
 	number := r.Plan
 	if k.PlanNumber > 0 {
@@ -177,8 +183,8 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 	p, _ := set.PlanByNumber(number)
 	own.name, own.group, own.plan = k.Name, k.Group, p.Name
 	limits := p.Limits
-	if own.overrideActive && k.Override.Limits != nil {
-		limits = k.Override.Limits
+	if own.overrideActive && override.Limits != nil {
+		limits = override.Limits
 		if r.Has(reservation.Key) {
 			if own.counted, err = countedProgram(p); err != nil {
 				return ownStates{}, err

@@ -212,6 +212,12 @@ func TestSettleAfterEdits(t *testing.T) {
 			must(w.SetOverride(t.Context(), k.ID, k.Version,
 				&policy.Override{Limits: perMinute(50), Reason: "more"}, byTest))
 		}, 49},
+		"override of the group": {func(t *testing.T, w *world, k policy.Key) {
+			w.moveToGroup(t, k, "acme")
+			w.save(t, func(s *policy.Set) {
+				s.GroupOverrides = map[string]policy.Override{"acme": {Limits: perMinute(50), Reason: "more"}}
+			})
+		}, 49},
 		"route deleted": {func(t *testing.T, w *world, _ policy.Key) {
 			w.save(t, func(s *policy.Set) { s.Routes = nil })
 		}, 19},

@@ -67,7 +67,8 @@ const (
 	Address Kind = "address" // by a client address; there is a record as for Token
 )
 
-// Override replaces the limits and the mode of a key's plan.
+// Override replaces the limits and the mode of a key's plan, or of the plans of a group's
+// keys.
 type Override struct {
 	Limits []limiter.Limit `json:"limits,omitempty"` // 1 to limiter.MaxLimits; none with mode Off
 	Mode   Mode            `json:"mode,omitempty"`
@@ -107,18 +108,32 @@ func (n NewKey) GoString() string { return n.String() }
 type Effective struct {
 	Limits []limiter.Limit `json:"limits"`
 	Mode   Mode            `json:"mode"`
-	Source string          `json:"source"` // "override" or "plan"
+	Source string          `json:"source"` // "override" of the key, "group" for its group's, or "plan"
 	Plan   Plan            `json:"plan"`   // of the key, also if an override applies
+
+	Override *Override `json:"-"` // that applies; nil for none
 }
 
 // Effective returns the limits and the mode that apply to k at t. It reports false if no
 // override applies and the plan of EffectivePlan does not exist.
 func (s *Set) Effective(k Key, t time.Time) (Effective, bool) {
 	p, ok := s.EffectivePlan(k)
-	if k.Override.ActiveAt(t) {
-		return Effective{k.Override.Limits, OrEnforce(k.Override.Mode), "override", p}, true
+	if o, source := s.OverrideOf(k, t); o != nil {
+		return Effective{o.Limits, OrEnforce(o.Mode), source, p, o}, true
 	}
-	return Effective{p.Limits, OrEnforce(p.Mode), "plan", p}, ok
+	return Effective{p.Limits, OrEnforce(p.Mode), "plan", p, nil}, ok
+}
+
+// OverrideOf returns the override in force for k at t, the key's before its group's, and
+// its Source. It returns nil if none is.
+func (s *Set) OverrideOf(k Key, t time.Time) (o *Override, source string) {
+	if k.Override.ActiveAt(t) {
+		return k.Override, "override"
+	}
+	if o, found := s.GroupOverrides[k.Group]; found && o.ActiveAt(t) {
+		return &o, "group"
+	}
+	return nil, ""
 }
 
 // EffectivePlan returns the plan of k, also if an override applies. A Token or Address
@@ -202,21 +217,27 @@ func (k *Key) Validate(set *Set) error {
 	}
 	fields.add("expires", timeProblem(k.Expires))
 	fields.add("bannedUntil", timeProblem(k.Banned))
-	return Invalid(append(fields, k.Override.errors(set)...))
+	if k.Override != nil {
+		fields = append(fields, k.Override.errors("override.", set)...)
+	}
+	return Invalid(fields)
 }
 
-func (o *Override) errors(set *Set) []FieldError {
-	if o == nil {
-		return nil
-	}
-	fields := fieldErrors(limitErrors("override.limits", o.Limits, o.Mode != Off))
-	fields.add("override.mode", modeProblem(o.Mode))
-	fields.add("override.reason", TextProblem(o.Reason, MaxReasonLen))
-	fields.add("override.until", timeProblem(o.Until))
+// Validate validates an override against the Set. It fails with an *InvalidError, whose
+// fields begin with "override.".
+func (o Override) Validate(set *Set) error { return Invalid(o.errors("override.", set)) }
+
+// errors returns the errors of an override; at is the place of its fields, with a final
+// dot.
+func (o Override) errors(at string, set *Set) []FieldError {
+	fields := fieldErrors(limitErrors(at+"limits", o.Limits, o.Mode != Off))
+	fields.add(at+"mode", modeProblem(o.Mode))
+	fields.add(at+"reason", TextProblem(o.Reason, MaxReasonLen))
+	fields.add(at+"until", timeProblem(o.Until))
 	if len(fields) > 0 {
 		return fields
 	}
-	return costErrors("override.limits", o.Limits, set.Routes)
+	return costErrors(at+"limits", o.Limits, set.Routes)
 }
 
 // GroupProblem returns the problem of a group's name; empty if it is valid. A valid name

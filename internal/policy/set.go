@@ -45,6 +45,10 @@ type Set struct {
 
 	Bans *Bans `json:"bans,omitempty"`
 
+	// GroupOverrides has the overrides of groups of keys by name. One replaces the limits
+	// of the plans for each key of the group, but not an override of the key itself.
+	GroupOverrides map[string]Override `json:"groupOverrides,omitempty"`
+
 	// ShrinkingLeases has the leases that a save shortened or ended, by the subject of
 	// their limits. Later saves keep them until they end.
 	ShrinkingLeases map[string]ShrinkingLease `json:"shrinkingLeases,omitempty"`
@@ -126,8 +130,7 @@ type Plan struct {
 	// in shadow mode.
 	Candidate []limiter.Limit `json:"candidate,omitempty"`
 	// PerGroup has limits that all keys of this plan in one group share, in addition to
-	// the limits of each key. They have the plan's mode. Overrides of keys do not replace
-	// them.
+	// the limits of each key. They have the plan's mode. No override replaces them.
 	PerGroup []limiter.Limit `json:"perGroup,omitempty"`
 	// Allow has the routes that the plan's keys may call, up to MaxAllow; empty for all.
 	Allow []route.Pattern `json:"allow,omitempty"`

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,12 +13,13 @@ import (
 
 // Bounds of a Set.
 const (
-	MaxPlans    = 500
-	MaxRoutes   = 500
-	MaxPrefixes = 500 // in each list of addresses
-	MaxNumber   = 10_000
-	MaxSetBytes = 1 << 20
-	maxBan      = 366 * 24 * time.Hour
+	MaxPlans          = 500
+	MaxRoutes         = 500
+	MaxPrefixes       = 500 // in each list of addresses
+	MaxNumber         = 10_000
+	MaxSetBytes       = 1 << 20
+	MaxGroupOverrides = 100
+	maxBan            = 366 * 24 * time.Hour
 )
 
 // Validate returns an *InvalidError with everything that is wrong with a Set.
@@ -29,12 +31,26 @@ func (s *Set) errors() []FieldError {
 		s.PerIP.unleasedErrors("perIP"), leaseErrors("global.lease", s.Global.Lease, "global.limits",
 			s.Global.Limits),
 		prefixErrors("deny", s.Deny), prefixErrors("allow", s.Allow), prefixErrors("exempt", s.Exempt),
-		s.Bans.errors(),
+		s.Bans.errors(), s.groupErrors(),
 	)
 	for field, name := range map[string]string{"tokenPlan": s.TokenPlan, "addressPlan": s.AddressPlan} {
 		if _, found := s.Plan(name); name != "" && !found {
 			fields = append(fields, FieldError{field, fmt.Sprintf("no plan is named %.100q", name)})
 		}
+	}
+	return fields
+}
+
+func (s *Set) groupErrors() []FieldError {
+	var fields fieldErrors
+	if n := len(s.GroupOverrides); n > MaxGroupOverrides {
+		fields.add("groupOverrides",
+			fmt.Sprintf("%d groups have one: must be at most %d. End another first", n, MaxGroupOverrides))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.GroupOverrides)) {
+		at := "groupOverrides." + name
+		fields.add(at, GroupProblem(name))
+		fields = append(fields, s.GroupOverrides[name].errors(at+".", s)...)
 	}
 	return fields
 }

@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -78,7 +80,7 @@ func encodeCopy(s *policy.Set) ([]byte, error) {
 	numbers := s.NextNumber - 1
 	out := binary.BigEndian.AppendUint32([]byte{policyset.CopyFormat}, uint32(s.Version))
 	out = binary.BigEndian.AppendUint16(out, uint16(numbers))
-	out = append(out, make([]byte, 6*numbers)...)
+	out = append(out, make([]byte, 4+6*numbers)...)
 	for _, p := range s.Plans {
 		entry, err := policyset.EncodeEntry(p.Mode, p.Limits)
 		if err != nil {
@@ -91,12 +93,23 @@ func encodeCopy(s *policy.Set) ([]byte, error) {
 			}
 			entry = append(entry, candidate...)
 		}
-		at := out[7+6*(p.Number-1):]
+		at := out[11+6*(p.Number-1):]
 		binary.BigEndian.PutUint32(at, uint32(len(out)))
 		binary.BigEndian.PutUint16(at[4:], uint16(len(entry)))
 		out = append(out, entry...)
 	}
-	return out, nil
+	var list []byte
+	for _, name := range slices.Sorted(maps.Keys(s.GroupOverrides)) {
+		o := s.GroupOverrides[name]
+		entry, err := policyset.EncodeEntry(o.Mode, o.Limits)
+		if err != nil {
+			return nil, err
+		}
+		list = fmt.Appendf(list, "\x00%s=%d,%d", name, len(out), 7+len(entry))
+		out = append(policyset.AppendTime(out, o.Until), entry...)
+	}
+	binary.BigEndian.PutUint32(out[7:], uint32(len(out)))
+	return append(out, list...), nil
 }
 
 //go:embed lua/copy.lua

@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -118,4 +120,42 @@ func (s *Store) ResetGroup(ctx context.Context, name string, edit Edit) error {
 	}
 	_, err = s.write(ctx, e)
 	return err
+}
+
+// OverrideGroup replaces the limits of the plans for each key of a group until the
+// override ends; nil ends it at once. Counts stay, and a key's own override wins. Every
+// check that starts after it returns obeys. It fails with ErrNotFound for a group without
+// keys, or without an override to end; otherwise as SaveSet does.
+func (s *Store) OverrideGroup(ctx context.Context, name string, o *policy.Override, edit Edit) error {
+	if o != nil {
+		if n, err := s.Count(ctx, Query{Group: name}); err != nil || n == 0 {
+			return cmp.Or(err, policy.ErrNotFound)
+		}
+	}
+	for range maxRepairs { // each repeats only after another save
+		set, err := s.Set(ctx)
+		if err != nil {
+			return err
+		}
+		next, entry := *set, edit.entry(audit.GroupOverride, name, 0)
+		next.GroupOverrides = map[string]policy.Override{}
+		for group, other := range set.GroupOverrides {
+			if group != name && other.ActiveAt(s.Now()) {
+				next.GroupOverrides[group] = other
+			}
+		}
+		if _, found := set.GroupOverrides[name]; o == nil && !found {
+			return policy.ErrNotFound
+		} else if o == nil {
+			entry.Action = audit.GroupEnd
+		} else if err := o.Validate(set); err != nil {
+			return err
+		} else {
+			next.GroupOverrides[name] = *o
+		}
+		if _, err = s.saveSet(ctx, next, entry); !errors.Is(err, policy.ErrConflict) {
+			return err
+		}
+	}
+	return policy.ErrConflict
 }

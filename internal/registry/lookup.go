@@ -126,8 +126,8 @@ func (s *Store) ReplacedUsage(ctx context.Context, set *policy.Set,
 	keys []policy.Key) ([]limiter.Decision, error) {
 	return s.peek(ctx, len(keys), func(i int) (string, []limiter.Limit) {
 		plan, found := set.EffectivePlan(keys[i])
-		if keys[i].Status == policy.Unreadable || !found || plan.Mode == policy.Off ||
-			!keys[i].Override.ActiveAt(s.Now()) {
+		override, _ := set.OverrideOf(keys[i], s.Now())
+		if keys[i].Status == policy.Unreadable || !found || plan.Mode == policy.Off || override == nil {
 			return "", nil
 		}
 		return keyspace.State(keys[i].ID), plan.Limits

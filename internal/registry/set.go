@@ -24,6 +24,11 @@ func (s *Store) Set(ctx context.Context) (*policy.Set, error) {
 // every check that starts obeys the new set. With ErrUnfinished the set is saved, but not
 // in force everywhere.
 func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*policy.Set, error) {
+	return s.saveSet(ctx, next, edit.entry(audit.PolicySave, "", 0))
+}
+
+// saveSet is SaveSet with an audit entry, whose version it sets.
+func (s *Store) saveSet(ctx context.Context, next policy.Set, entry audit.Entry) (*policy.Set, error) {
 	found, err := s.readVersions(ctx)
 	if err != nil {
 		return nil, err
@@ -42,7 +47,7 @@ func (s *Store) SaveSet(ctx context.Context, next policy.Set, edit Edit) (*polic
 		return nil, err
 	}
 	saved.Version, saved.ShrinkingLeases = basis.Version, current.ShrinkingLeasesAfter(saved, s.Now())
-	entry := edit.entry(audit.PolicySave, "", saved.Version)
+	entry.Version = saved.Version
 	newer, err := s.writeSet(ctx, saved, current, stored.Version, entry)
 	if err != nil {
 		return newer, err

@@ -4,7 +4,8 @@ package templates
 type GroupPage struct {
 	Page       Page
 	Name       string
-	Reset      string // address that resets the counts; empty for viewers
+	Actions    []Choice // changes of the group; none for viewers
+	Override   string   // of its keys, in words; empty for none
 	AsOf       Instant
 	Limits     []GroupLimits
 	Keys       []GroupKey

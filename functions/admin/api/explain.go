@@ -38,7 +38,7 @@ type Explanation struct {
 	WouldAllow  bool           `json:"wouldAllow" doc:"Whether the call is allowed if every limit is enforced"`
 	BannedUntil *time.Time     `json:"bannedUntil,omitempty"`
 	NextFree    *time.Time     `json:"nextFree,omitempty" doc:"When the same call is allowed; absent if it is allowed now"`
-	Source      string         `json:"source" enum:"plan,override" doc:"Where the key's own limits come from"`
+	Source      string         `json:"source" enum:"plan,override,group" doc:"Where the key's own limits come from: group is an override of its group"`
 	Plan        string         `json:"plan"`
 	Rule        string         `json:"rule,omitempty" doc:"The route rule that applies"`
 	Cost        int64          `json:"cost"`

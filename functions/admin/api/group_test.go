@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -66,6 +68,35 @@ func TestGroups(t *testing.T) {
 	s.do(http.MethodPatch, "/keys/"+id, map[string]any{"group": ""}, header{"If-Match": `"3"`}).
 		wants(http.StatusOK)
 	s.get("/groups/acme").wants(http.StatusOK, `"keys":1`)
+}
+
+// An override of a group applies to its keys, names a bad field, and is ended. A policy
+// document neither has nor drops it. The audit has both changes.
+func TestGroupOverride(t *testing.T) {
+	s := newService(t)
+	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
+	id := s.post("/keys", map[string]any{"name": "a", "plan": "pro", "group": "acme"}).
+		wants(http.StatusCreated).stringAt("key", "id")
+	override := func(name string, requests int, reason string) reply {
+		return s.do(http.MethodPut, "/groups/"+name+"/override", map[string]any{"reason": reason,
+			"limits": []any{map[string]any{"requests": requests, "window": "1m"}}}, nil)
+	}
+	override("nobody", 5, "a launch").wants(http.StatusNotFound)
+	override("acme", 0, "a launch").wants(http.StatusUnprocessableEntity, "body.limits[0].requests")
+	override("acme", 5, "").wants(http.StatusUnprocessableEntity, "body.reason")
+	override("acme", 5, "a launch").wants(http.StatusOK, `"override":{"limits":[{"requests":5`)
+	s.get("/explain?key="+id).wants(http.StatusOK, `"source":"group"`, `"requests":5`)
+	if e, found := s.newest(policyset.SetID); !found || e.Action != audit.GroupOverride || e.Name != "acme" ||
+		e.Reason != "a launch" {
+		t.Errorf("the newest audit entry is %+v, want the override", e)
+	}
+	document := s.get("/policy").wants(http.StatusOK)
+	s.do(http.MethodPut, "/policy?reason=x", document.body, header{"If-Match": document.header.Get("ETag")}).
+		wants(http.StatusOK)
+	s.get("/groups/acme").wants(http.StatusOK, `"reason":"a launch"`)
+	s.do(http.MethodDelete, "/groups/acme/override?reason=over", nil, nil).wants(http.StatusNoContent)
+	s.get("/explain?key="+id).wants(http.StatusOK, `"source":"plan"`)
+	s.do(http.MethodDelete, "/groups/acme/override?reason=over", nil, nil).wants(http.StatusNotFound)
 }
 
 // A filter of the denial log selects the keys of a group.

@@ -142,10 +142,11 @@ func RestoreLost(
 
 // Group is the current state of a group of keys.
 type Group struct {
-	Name   string
-	Keys   int64
-	Limits []GroupLimits // of the plans that limit groups
-	Now    time.Time     // instant of the limits; this function's clock if there are none
+	Name     string
+	Keys     int64
+	Override *policy.Override // of its keys; nil for none, may be past
+	Limits   []GroupLimits    // of the plans that limit groups
+	Now      time.Time        // instant of the limits; this function's clock if there are none
 }
 
 // GroupLimits is the state of one plan's limits on a group.
@@ -164,6 +165,9 @@ func (r *Registry) Group(ctx context.Context, set *policy.Set, name string) (Gro
 		return Group{}, policy.ErrNotFound
 	}
 	g := Group{Name: name, Keys: n, Now: time.Now()}
+	if o, found := set.GroupOverrides[name]; found {
+		g.Override = &o
+	}
 	decisions, err := r.store.GroupUsage(ctx, name, set.Plans)
 	for i, d := range decisions {
 		if len(d.Limits) > 0 {
@@ -182,4 +186,10 @@ func (r *Registry) Groups(ctx context.Context, prefix string, count int) ([]regi
 // policy.ErrNotFound if the group has no keys.
 func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
 	return r.store.ResetGroup(ctx, name, e)
+}
+
+// OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors
+// are those of registry.Store.OverrideGroup.
+func (r *Registry) OverrideGroup(ctx context.Context, name string, o *policy.Override, e Edit) error {
+	return r.store.OverrideGroup(ctx, name, o, e)
 }

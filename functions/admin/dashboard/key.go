@@ -229,14 +229,17 @@ func openRoutes(k policy.Key, plan policy.Plan) string {
 func limitReasons(s app.Subject) []string {
 	mode := modeText(s.Effective.Mode)
 	plan := wording.OrNone(page.Clip(s.Effective.Plan.Name, page.MaxName))
-	if s.Effective.Source == "override" {
-		text := "Override of plan " + plan + ". Reason: " +
-			page.Clip(s.Override.Reason, policy.MaxReasonLen) + "."
-		if s.Override.Until.IsZero() {
+	if o := s.Effective.Override; o != nil {
+		text := "Override of plan " + plan
+		if s.Effective.Source == "group" {
+			text += " for the group " + s.Group
+		}
+		text += ". Reason: " + page.Clip(o.Reason, policy.MaxReasonLen) + "."
+		if o.Until.IsZero() {
 			return []string{text + " It never expires.", mode}
 		}
-		return []string{text + " It expires on " + page.Instant(s.Override.Until).Text + ", in " +
-			page.Span(s.Override.Until.Sub(s.At)) + ".", mode}
+		return []string{text + " It expires on " + page.Instant(o.Until).Text + ", in " +
+			page.Span(o.Until.Sub(s.At)) + ".", mode}
 	}
 	switch {
 	case s.Plan != "" || s.Kind == policy.APIKey:

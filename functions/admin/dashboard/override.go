@@ -163,9 +163,9 @@ func effectiveText(set *policy.Set, k policy.Key) []string {
 		return []string{"the key is " + string(k.Status)}
 	}
 	e, _ := set.Effective(k, time.Now())
-	if e.Source == "override" {
+	if e.Override != nil {
 		return []string{
-			wording.Override(k.Override), "reason: " + page.Clip(k.Override.Reason, policy.MaxReasonLen),
+			wording.Override(e.Override), "reason: " + page.Clip(e.Override.Reason, policy.MaxReasonLen),
 		}
 	}
 	return append([]string{"the plan " + page.Clip(k.Plan, page.MaxName)}, policydoc.Each(e.Limits)...)

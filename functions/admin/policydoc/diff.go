@@ -2,7 +2,10 @@ package policydoc
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"strings"
+	"time"
 
 	"tidegate/internal/policy"
 )
@@ -66,7 +69,38 @@ func Diff(before, after *policy.Set) []Change {
 	d.note("default plan for JWTs", before.TokenPlan, after.TokenPlan)
 	d.note("default plan for addresses", before.AddressPlan, after.AddressPlan)
 	d.note("bans", BansText(before.Bans), BansText(after.Bans))
+	d.overrides(before.GroupOverrides, after.GroupOverrides)
 	return d.changes
+}
+
+func (d *differ) overrides(before, after map[string]policy.Override) {
+	all := maps.Clone(before)
+	if all == nil {
+		all = map[string]policy.Override{}
+	}
+	maps.Copy(all, after)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		d.of = "group " + name
+		d.note("override", overrideText(before, name), overrideText(after, name))
+	}
+}
+
+// overrideText describes the override of a group; empty for none.
+func overrideText(all map[string]policy.Override, name string) string {
+	o, found := all[name]
+	if !found {
+		return ""
+	}
+	text := LimitsText(o.Limits)
+	if o.Mode == policy.Off {
+		text = "no limits"
+	} else if o.Mode == policy.Shadow {
+		text += ", " + ModeText(o.Mode)
+	}
+	if !o.Until.IsZero() {
+		text += ", until " + o.Until.UTC().Format(time.RFC3339)
+	}
+	return text + ": " + o.Reason
 }
 
 func (d *differ) plans(before, after *policy.Set) {

@@ -169,7 +169,7 @@ func networks(list []netip.Prefix) []string {
 }
 
 // Set returns the set that the document describes, as an edit of current, and the fields
-// that cannot be parsed. A plan without a number gets the number of the plan in current
+// that cannot be parsed. It keeps the overrides of groups, which no document has. A plan without a number gets the number of the plan in current
 // with its name or its former name. Set checks no bounds; policy.Set.Validate does.
 func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	var t parser
@@ -179,7 +179,7 @@ func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 		Deny: t.networks("deny", p.Deny), Allow: t.networks("allow", p.Allow),
 		Exempt:    t.networks("exempt", p.Exempt),
 		TokenPlan: p.TokenPlan, AddressPlan: p.AddressPlan, Bans: t.bans(p.Bans),
-		NextNumber: current.NextNumber,
+		NextNumber: current.NextNumber, GroupOverrides: current.GroupOverrides,
 	}
 	for i, plan := range p.Plans {
 		s.Plans[i] = t.plan(fmt.Sprintf("plans[%d].", i), plan)

@@ -59,6 +59,30 @@ func TestGroupPages(t *testing.T) {
 	s.Get("/audit").Wants(t, http.StatusOK, "group.reset", "new month", "corp")
 }
 
+// The override of a group is typed on its page, shown there and on the pages of its keys,
+// and ended.
+func TestGroupOverridePages(t *testing.T) {
+	s := sitetest.New(t).Login()
+	withGroup(s)
+	s.Get("/groups/corp").Wants(t, http.StatusOK, "Override limits")
+	const path = "/groups/corp/limits"
+	page := s.Get(path).Wants(t, http.StatusOK, "Limits of the keys of group")
+	typed := sitetest.LimitsForm(1, [4]string{"7", "1", "minute", "log"})
+	s.Post(path, typed).Wants(t, http.StatusConflict, "changed meanwhile")
+	sitetest.With(typed, "version", sitetest.HiddenIn(page.Body).Get("version"), "reason", "")
+	s.Post(path, typed).Wants(t, http.StatusUnprocessableEntity)
+	s.Post(path, sitetest.With(typed, "reason", "a launch")).Wants(t, http.StatusSeeOther)
+	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
+		"counting, not denying")
+	s.Get("/audit").Wants(t, http.StatusOK, "policy.override", "a launch")
+	s.Post("/groups/corp/end", url.Values{"reason": {"over"}}).Wants(t, http.StatusSeeOther)
+	if page = s.Get("/groups/corp").Wants(t, http.StatusOK); strings.Contains(page.Body, "a launch") {
+		t.Error("the override is on the page after its end")
+	}
+	s.Post("/groups/corp/end", url.Values{}).Wants(t, http.StatusNotFound)
+}
+
 // A key's owner sees the state of the group's enforced limits, but neither the group's
 // name nor its other keys.
 func TestOwnKeyInGroup(t *testing.T) {

@@ -44,7 +44,8 @@
 --             plan, end of the override, three lengths, name
 --   1 byte    1 if the limits are an override's, 0 if the plan's; plus 2 if the secret is
 --             the previous one; plus 4 if the key is in a group, whose name follows after
---             1 byte length
+--             1 byte length; plus 8 if the override is the group's, whose end then
+--             replaces that in the record
 --   entry     of the limits: mode, length, program
 local sub, byte = string.sub, string.byte
 local key, cost, calls, taken, counted = KEYS[2], tonumber(ARGV[2]), 0, 0, ''
@@ -119,6 +120,19 @@ if not prog then
         .. string.char(marks) .. group .. '\1\0\0'
     end
     plan = number
+    if group ~= '' and not entry then
+      local list = call('GETRANGE', KEYS[3], unpack('>I4', copy, 8), -1)
+      local _, found = string.find(list, '\0' .. sub(group, 2) .. '=', 1, true)
+      if found then
+        local start, length = string.match(list, '^(%d+),(%d+)', found + 1)
+        local override = call('GETRANGE', KEYS[3], start, start + length - 1)
+        till = unpack('>I7', override)
+        if till == 0 or now < till then
+          entry, source = sub(override, 8), '\9'
+          about = sub(about, 1, 27) .. sub(override, 1, 7) .. sub(about, 35)
+        end
+      end
+    end
   elseif ARGV[1] ~= '' then
     return 'NU'
   else
@@ -135,10 +149,10 @@ if not prog then
   local of_plan
   if plan >= 1 and plan <= unpack('>I2', copy, 6) then
     local at, length
-    if 7 + 6 * plan <= #copy then
-      at, length = unpack('>I4I2', copy, 2 + 6 * plan)
+    if 11 + 6 * plan <= #copy then
+      at, length = unpack('>I4I2', copy, 6 + 6 * plan)
     else
-      at, length = unpack('>I4I2', call('GETRANGE', KEYS[3], 1 + 6 * plan, 6 + 6 * plan))
+      at, length = unpack('>I4I2', call('GETRANGE', KEYS[3], 5 + 6 * plan, 10 + 6 * plan))
     end
     if length > 0 then
       of_plan = at + length <= #copy and sub(copy, at + 1, at + length) or call('GETRANGE', KEYS[3], at,

@@ -144,11 +144,17 @@ func (ops operations) putOverride(ctx context.Context, in *overrideInput) (*keyO
 	}
 	change := app.KeyChange{Do: app.Override, Override: o}
 	out, err := ops.change(ctx, in.ID, in.IfMatch, change, o.Reason)
+	return out, overrideProblem(err)
+}
+
+// overrideProblem returns the problem of an invalid override, which is the whole body of
+// its request.
+func overrideProblem(err error) error {
 	var invalid *policy.InvalidError
 	if errors.As(err, &invalid) {
-		return nil, rest.Unprocessable(schema.InBody(invalid.Fields, "override.")...)
+		return rest.Unprocessable(schema.InBody(invalid.Fields, "override.")...)
 	}
-	return out, err
+	return err
 }
 
 func (ops operations) endOverride(ctx context.Context, in *endInput) (*keyOutput, error) {

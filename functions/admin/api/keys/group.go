@@ -14,10 +14,11 @@ import (
 
 // Group is a group of API keys that share limits.
 type Group struct {
-	Name   string        `json:"name"`
-	Keys   int64         `json:"keys" doc:"Number of keys; list-keys lists them"`
-	Now    time.Time     `json:"now" doc:"Time of the limits, by Valkey's clock"`
-	Limits []GroupLimits `json:"limits" doc:"Limits of each plan that has limits per group; none with mode off"`
+	Name     string        `json:"name"`
+	Keys     int64         `json:"keys" doc:"Number of keys; list-keys lists them"`
+	Now      time.Time     `json:"now" doc:"Time of the limits, by Valkey's clock"`
+	Limits   []GroupLimits `json:"limits" doc:"Limits of each plan that has limits per group; none with mode off"`
+	Override *Override     `json:"override,omitempty" doc:"Replaces the limits of the plan for each key of the group"`
 }
 
 // GroupLimits is the state of one plan's limits on a group.
@@ -36,6 +37,14 @@ type (
 		GroupPath
 		rest.OptionalReason
 	}
+	groupOverrideInput struct {
+		GroupPath
+		Body Override
+	}
+	groupEndInput struct {
+		GroupPath
+		rest.ReasonQuery
+	}
 )
 
 func (ops operations) registerGroups(group rest.Group) {
@@ -49,6 +58,16 @@ func (ops operations) registerGroups(group rest.Group) {
 		Status: http.StatusNoContent, Summary: "Reset the counts of a group",
 		Details: "Keeps the counts of its keys.",
 	}, ops.resetGroup)
+	rest.Register(group, rest.Operation{
+		Pattern: "PUT /groups/{name}/override", ID: "override-group", Role: auth.Editor,
+		Summary: "Override the limits of the plan for each key of a group",
+		Details: "Takes effect on the next check and keeps the counts. An override of a key itself wins. " +
+			"The limits that the group shares stay.",
+	}, ops.overrideGroup)
+	rest.Register(group, rest.Operation{
+		Pattern: "DELETE /groups/{name}/override", ID: "end-group-override", Role: auth.Editor,
+		Status: http.StatusNoContent, Summary: "Remove the override of a group",
+	}, ops.endGroupOverride)
 }
 
 func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[Group], error) {
@@ -60,7 +79,8 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 	if err != nil {
 		return nil, err
 	}
-	out := Group{Name: g.Name, Keys: g.Keys, Now: g.Now.UTC(), Limits: make([]GroupLimits, len(g.Limits))}
+	out := Group{Name: g.Name, Keys: g.Keys, Now: g.Now.UTC(), Override: overrideOf(g.Override),
+		Limits: make([]GroupLimits, len(g.Limits))}
 	for i, l := range g.Limits {
 		mode := policy.OrEnforce(l.Plan.Mode)
 		out.Limits[i] = GroupLimits{l.Plan.Name, string(mode), schema.WindowsOf(l.Now)}
@@ -70,4 +90,20 @@ func (ops operations) getGroup(ctx context.Context, in *GroupPath) (*rest.Body[G
 
 func (ops operations) resetGroup(ctx context.Context, in *groupResetInput) (*rest.None, error) {
 	return nil, ops.keys.ResetGroup(ctx, in.Name, app.NewEdit(ctx, in.Reason()))
+}
+
+func (ops operations) overrideGroup(ctx context.Context, in *groupOverrideInput) (*rest.Body[Group], error) {
+	var details rest.Details
+	o := in.Body.read("", &details)
+	if err := details.Err(); err != nil {
+		return nil, err
+	}
+	if err := ops.keys.OverrideGroup(ctx, in.Name, o, app.NewEdit(ctx, o.Reason)); err != nil {
+		return nil, overrideProblem(err)
+	}
+	return ops.getGroup(ctx, &in.GroupPath)
+}
+
+func (ops operations) endGroupOverride(ctx context.Context, in *groupEndInput) (*rest.None, error) {
+	return nil, ops.keys.OverrideGroup(ctx, in.Name, nil, app.NewEdit(ctx, in.Reason))
 }

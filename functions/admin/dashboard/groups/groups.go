@@ -1,5 +1,5 @@
-// Package groups serves the page of a group of keys, and links to groups for searches.
-// Package dashboard mounts it. Its only change is the reset of a group's counts.
+// Package groups serves the page of a group of keys, its override and the reset of its
+// counts, and links to groups for searches. Package dashboard mounts it.
 package groups
 
 import (
@@ -8,11 +8,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/denials"
-	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/limiter"
@@ -41,8 +41,12 @@ func New(r *page.Renderer, keys *app.Registry, d *denials.Pages) *Pages {
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /groups/{name}", Role: auth.Viewer, Handle: d.show},
-		{Pattern: "GET /groups/{name}/reset", Role: auth.Editor, Handle: d.showReset},
-		{Pattern: "POST /groups/{name}/reset", Role: auth.Editor, Handle: d.reset, Resumes: true},
+		{Pattern: "GET /groups/{name}/limits", Role: auth.Editor, Handle: d.showOverride},
+		{Pattern: "POST /groups/{name}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
+		{Pattern: "GET /groups/{name}/end", Role: auth.Editor, Handle: d.ask(d.end())},
+		{Pattern: "POST /groups/{name}/end", Role: auth.Editor, Handle: d.act(d.end()), Resumes: true},
+		{Pattern: "GET /groups/{name}/reset", Role: auth.Editor, Handle: d.ask(d.reset())},
+		{Pattern: "POST /groups/{name}/reset", Role: auth.Editor, Handle: d.act(d.reset()), Resumes: true},
 	}
 }
 
@@ -107,8 +111,17 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 		d.FailStore(w, r, "read denials", err)
 		return
 	}
+	link := func(text, to string) templates.Choice {
+		return templates.Choice{Text: text, Address: d.Path(Path(g.Name) + to)}
+	}
 	if page.CanEdit(r) {
-		p.Reset = d.Path(Path(g.Name) + "/reset")
+		p.Actions = []templates.Choice{link("Override limits", "/limits"), link("Reset counts", "/reset")}
+	}
+	if o := g.Override; o.ActiveAt(time.Now()) {
+		p.Override = wording.Override(o) + ". Reason: " + page.Clip(o.Reason, policy.MaxReasonLen)
+		if page.CanEdit(r) {
+			p.Actions = append(p.Actions, link("End override", "/end"))
+		}
 	}
 	d.Render(w, r, http.StatusOK, templates.Group(p))
 }
@@ -133,57 +146,6 @@ func (d *Pages) keyRow(s app.Subject) templates.GroupKey {
 		Name: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID),
 		Plan: page.Clip(s.Plan, page.MaxName), Badges: wording.Badges(s),
 	}
-}
-
-func (d *Pages) showReset(w http.ResponseWriter, r *http.Request) {
-	if _, g, ok := d.group(w, r); ok {
-		d.renderReset(w, r, http.StatusOK, g, form.Input{})
-	}
-}
-
-func (d *Pages) reset(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
-	}
-	_, g, ok := d.group(w, r)
-	if !ok {
-		return
-	}
-	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
-	if form.Resumes(r) {
-		d.renderReset(w, r, http.StatusOK, g, reason)
-		return
-	}
-	if reason.Text != "" {
-		reason.CheckReason()
-	}
-	if reason.Error != "" {
-		d.renderReset(w, r, http.StatusUnprocessableEntity, g, reason)
-		return
-	}
-	if err := d.keys.ResetGroup(r.Context(), g.Name, app.NewEdit(r.Context(), reason.Text)); err != nil {
-		d.fail(w, r, err)
-		return
-	}
-	d.Flash(r, "Counts reset.", "")
-	http.Redirect(w, r, d.Path(Path(g.Name)), http.StatusSeeOther)
-}
-
-func (d *Pages) renderReset(
-	w http.ResponseWriter, r *http.Request, status int, g app.Group, reason form.Input,
-) {
-	path := d.Path(Path(g.Name))
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
-		Page:    d.Page(r, "Reset the counts of group "+g.Name),
-		Trail:   []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}, {Text: g.Name, Address: path}},
-		Heading: "Reset the counts of group", Name: g.Name,
-		Lead: []string{"The group's counts go to zero. Its keys keep theirs. This cannot be undone."},
-		Form: &templates.Form{
-			Action: path + "/reset", After: []templates.FormField{form.ReasonField(reason)},
-			Errors: form.CountErrors(reason), Submit: "Reset", Danger: true,
-			Cancel: templates.Choice{Text: "Cancel", Address: path},
-		},
-	}))
 }
 
 // fail answers an error of reading or resetting a group.

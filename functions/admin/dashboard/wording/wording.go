@@ -124,13 +124,18 @@ func limitBadges(s app.Subject) []templates.Badge {
 		all = append(all, templates.Badge{Text: string(s.Effective.Mode), Level: "off", State: "shadow"})
 	}
 	if s.Override != nil {
-		all = append(all, overrideBadge(s.Override, s.At))
+		all = append(all, overrideBadge("override", s.Override, s.At))
+	}
+	if s.Effective.Source == "group" {
+		b := overrideBadge("group override", s.Effective.Override, s.At)
+		b.State = "" // no list has such keys
+		all = append(all, b)
 	}
 	return all
 }
 
-func overrideBadge(o *policy.Override, at time.Time) templates.Badge {
-	b := templates.Badge{Text: "override", Level: "tag", State: "overridden"}
+func overrideBadge(text string, o *policy.Override, at time.Time) templates.Badge {
+	b := templates.Badge{Text: text, Level: "tag", State: "overridden"}
 	switch {
 	case !o.ActiveAt(at):
 		b.Text = "override ended"
