@@ -137,13 +137,18 @@ func (j *Journal) checkpointed(ctx context.Context, b keyspace.Bucket) (*state, 
 	return s, nil
 }
 
-// save stores a checkpoint and reads it back.
+// save stores a checkpoint and reads it back. It keeps a later one, which another
+// environment stored meanwhile.
 func (j *Journal) save(ctx context.Context, s *state) error {
 	sealed, err := s.seal(j.key)
 	if err != nil {
 		return err
 	}
-	if err := j.store.Replace(ctx, checkpointName(s.bucket), sealed); err != nil {
+	later := func(stored []byte) bool {
+		other, err := openState(j.key, s.bucket, stored)
+		return err == nil && other.number > s.number
+	}
+	if err := j.store.Replace(ctx, checkpointName(s.bucket), sealed, later); err != nil {
 		return err
 	}
 	stored, err := j.checkpointed(ctx, s.bucket)

@@ -45,11 +45,11 @@ func (d *dying) Create(ctx context.Context, name string, content []byte) error {
 	return errors.Join(d.Store.Create(ctx, name, content), d.step())
 }
 
-func (d *dying) Replace(ctx context.Context, name string, content []byte) error {
+func (d *dying) Replace(ctx context.Context, name string, content []byte, keep func([]byte) bool) error {
 	if err := d.step(); err != nil {
 		return err
 	}
-	return errors.Join(d.Store.Replace(ctx, name, content), d.step())
+	return errors.Join(d.Store.Replace(ctx, name, content, keep), d.step())
 }
 
 func (d *dying) Read(ctx context.Context, name string) ([]byte, error) {

@@ -150,7 +150,8 @@ func (j *Journal) addSegment(ctx context.Context, b keyspace.Bucket, t tail,
 		if found, err := j.endOf(ctx, b, s.First); !errors.Is(err, ErrNotFound) {
 			return found, err
 		}
-		err = j.store.Replace(ctx, segmentName(b, s.First), sealed)
+		damaged := func([]byte) bool { return false }
+		err = j.store.Replace(ctx, segmentName(b, s.First), sealed, damaged)
 	}
 	if err != nil {
 		return t, err

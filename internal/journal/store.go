@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -28,8 +29,10 @@ type Store interface {
 	// Create stores an object. It fails with ErrExists if the name is taken. After a nil
 	// error the object is durable.
 	Create(ctx context.Context, name string, content []byte) error
-	// Replace stores an object under a name, which may be taken.
-	Replace(ctx context.Context, name string, content []byte) error
+	// Replace stores an object under a name, which may be taken, unless keep returns true
+	// for the stored object. An object that another Replace stores meanwhile is not lost:
+	// keep decides about it, too.
+	Replace(ctx context.Context, name string, content []byte, keep func(stored []byte) bool) error
 	// Read returns an object. It fails with ErrNotFound.
 	Read(ctx context.Context, name string) ([]byte, error)
 }
@@ -107,8 +110,20 @@ func (f folder) Create(_ context.Context, name string, content []byte) error {
 	return f.put(name, content, os.Link)
 }
 
+// replacing makes a folder's Replace one step. One process at a time uses a folder.
+var replacing sync.Mutex
+
 // Replace implements Store.
-func (f folder) Replace(_ context.Context, name string, content []byte) error {
+func (f folder) Replace(ctx context.Context, name string, content []byte, keep func([]byte) bool) error {
+	replacing.Lock()
+	defer replacing.Unlock()
+	stored, err := f.Read(ctx, name)
+	switch {
+	case err == nil && keep(stored):
+		return nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return err
+	}
 	return f.put(name, content, os.Rename)
 }
 
@@ -274,28 +289,44 @@ func credentials(context.Context) (aws.Credentials, error) {
 
 // Create implements Store.
 func (b bucket) Create(ctx context.Context, name string, content []byte) error {
-	return b.put(ctx, name, content, aws.String("*"))
-}
-
-// Replace implements Store.
-func (b bucket) Replace(ctx context.Context, name string, content []byte) error {
 	return b.put(ctx, name, content, nil)
 }
 
-// put stores an object. S3 answers 409 to one of two concurrent conditional puts, which
-// put then tries again.
-func (b bucket) put(ctx context.Context, name string, content []byte, ifNoneMatch *string) error {
+// Replace implements Store.
+func (b bucket) Replace(ctx context.Context, name string, content []byte, keep func([]byte) bool) error {
 	for {
-		_, err := b.client.PutObject(ctx, &s3.PutObjectInput{
-			Bucket: &b.bucket, Key: aws.String(b.prefix + name), Body: bytes.NewReader(content),
-			IfNoneMatch: ifNoneMatch,
-		})
+		stored, tag, err := b.get(ctx, name)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			tag = nil
+		case err != nil:
+			return err
+		case keep(stored):
+			return nil
+		}
+		if err = b.put(ctx, name, content, tag); !errors.Is(err, ErrExists) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// put stores an object in place of the one with an entity tag, or of none if tag is nil.
+// It fails with ErrExists if there is another one. S3 answers 409 to one of two concurrent
+// conditional puts, which put then tries again.
+func (b bucket) put(ctx context.Context, name string, content []byte, tag *string) error {
+	in := &s3.PutObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name), IfMatch: tag}
+	if tag == nil {
+		in.IfNoneMatch = aws.String("*")
+	}
+	for {
+		in.Body = bytes.NewReader(content)
+		_, err := b.client.PutObject(ctx, in)
 		switch code(err) {
 		case "ConditionalRequestConflict":
 			if ctx.Err() == nil {
 				continue
 			}
-		case "PreconditionFailed":
+		case "PreconditionFailed", "NoSuchKey": // the latter if the tagged object was deleted
 			return ErrExists
 		}
 		if err != nil {
@@ -307,20 +338,25 @@ func (b bucket) put(ctx context.Context, name string, content []byte, ifNoneMatc
 
 // Read implements Store.
 func (b bucket) Read(ctx context.Context, name string) ([]byte, error) {
+	content, _, err := b.get(ctx, name)
+	return content, err
+}
+
+// get returns an object and its entity tag.
+func (b bucket) get(ctx context.Context, name string) (content []byte, tag *string, err error) {
 	object, err := b.client.GetObject(ctx,
 		&s3.GetObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + name)})
 	if code(err) == "NoSuchKey" {
-		return nil, ErrNotFound
+		return nil, nil, ErrNotFound
 	}
 	if err != nil {
-		return nil, fmt.Errorf("journal: get: %w", err)
+		return nil, nil, fmt.Errorf("journal: get: %w", err)
 	}
 	defer func() { _ = object.Body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(object.Body, s3MaxObject))
-	if err != nil {
-		return nil, fmt.Errorf("journal: get: %w", err)
+	if content, err = io.ReadAll(io.LimitReader(object.Body, s3MaxObject)); err != nil {
+		return nil, nil, fmt.Errorf("journal: get: %w", err)
 	}
-	return content, nil
+	return content, object.ETag, nil
 }
 
 // code returns S3's code of an error; empty if the error is not from S3.

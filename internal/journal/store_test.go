@@ -3,6 +3,11 @@ package journal
 import (
 	"bytes"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -60,6 +65,8 @@ func must[T any](value T, err error) func(testing.TB) T {
 	}
 }
 
+func never([]byte) bool { return false }
+
 // Create stores an object once, only Replace replaces it, and Read returns it unchanged.
 func TestStores(t *testing.T) {
 	onEveryStore(t, func(t *testing.T, s Store) {
@@ -78,7 +85,7 @@ func TestStores(t *testing.T) {
 		}
 		large := bytes.Repeat([]byte("x"), 3<<20)
 		for _, content := range [][]byte{[]byte("a"), large, {}} {
-			if err := s.Replace(t.Context(), checkpointName(7), content); err != nil {
+			if err := s.Replace(t.Context(), checkpointName(7), content, never); err != nil {
 				t.Fatal(err)
 			}
 			if got := must(s.Read(t.Context(), checkpointName(7)))(t); !bytes.Equal(got, content) {
@@ -125,5 +132,63 @@ func TestAddresses(t *testing.T) {
 	}
 	if _, err := OpenStore("gs://bucket"); err == nil {
 		t.Error("open gs://bucket: got no error")
+	}
+}
+
+// Of concurrent replaces of one object, the one with the greatest content is left, since
+// each keeps a greater one.
+func TestReplaceKeeps(t *testing.T) {
+	test := func(t *testing.T, s Store) {
+		var wait sync.WaitGroup
+		for i := range byte(16) {
+			wait.Go(func() {
+				greater := func(stored []byte) bool { return stored[0] > 0x80+i }
+				if err := s.Replace(t.Context(), checkpointName(7), []byte{0x80 + i}, greater); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		if got := must(s.Read(t.Context(), checkpointName(7)))(t); !bytes.Equal(got, []byte{0x8f}) {
+			t.Errorf("got %x, want 8f", got)
+		}
+	}
+	onEveryStore(t, test)
+	t.Run("conditions of S3", func(t *testing.T) {
+		t.Setenv("AWS_ACCESS_KEY_ID", "tester")
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+		server := httptest.NewServer(new(conditional))
+		defer server.Close()
+		test(t, must(OpenStore("s3://journal?region=us-east-1&endpoint="+server.URL))(t))
+	})
+}
+
+// conditional is one object with the conditions of S3's puts. Its tag counts the puts.
+type conditional struct {
+	mu      sync.Mutex
+	content []byte
+	puts    int
+}
+
+func (c *conditional) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tag := strconv.Quote(strconv.Itoa(c.puts))
+	refuse := func(status int, code string) {
+		w.WriteHeader(status)
+		_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code></Error>", code)
+	}
+	switch match := r.Header.Get("If-Match"); {
+	case r.Method == http.MethodGet && c.puts == 0:
+		refuse(http.StatusNotFound, "NoSuchKey")
+	case r.Method == http.MethodGet:
+		w.Header().Set("ETag", tag)
+		_, _ = w.Write(c.content)
+	case match != "" && match != tag, r.Header.Get("If-None-Match") == "*" && c.puts > 0:
+		refuse(http.StatusPreconditionFailed, "PreconditionFailed")
+	default:
+		body, _ := io.ReadAll(r.Body) // may be in signed chunks, whose heads are ASCII
+		at := max(0, bytes.IndexFunc(body, func(r rune) bool { return r >= 0x80 }))
+		c.content, c.puts = body[at:][:1], c.puts+1
 	}
 }

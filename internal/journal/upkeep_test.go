@@ -238,7 +238,7 @@ func TestAdoptionKeepsEarlierState(t *testing.T) {
 func TestUpkeepWithAnAlteredEntry(t *testing.T) {
 	w, url := start(t, false)
 	altered := entryName(keyspace.BucketOf(policyset.SetID), 1)
-	if err := w.store.Replace(t.Context(), altered, []byte("x")); err != nil {
+	if err := w.store.Replace(t.Context(), altered, []byte("x"), never); err != nil {
 		t.Fatal(err)
 	}
 	w.keys.Audit().UseJournal(nil)

@@ -6,9 +6,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -231,7 +233,8 @@ type connection struct {
 	reply         []byte // the unread part of the reply to hello
 	lastRead      time.Time
 	answerTimeout time.Duration
-	silent        func() // called when Valkey stops answering on a connection in use
+	silent        func()      // called when Valkey stops answering on a connection in use
+	demoted       atomic.Bool // the node said that it is a replica now
 }
 
 // hello returns the log-in request that the library would write to conn.
@@ -296,8 +299,16 @@ var (
 	errNoHello = errors.New("the client library did not log in")
 )
 
+// errDemoted ends a connection to a node that has become a replica. Such a node keeps its
+// connections, and would refuse every write for good. Nothing was sent, so Retry makes the
+// call again on a new connection, which reaches the new primary.
+var errDemoted = fmt.Errorf("the node has become a replica: %w", io.EOF)
+
 // Write sends everything except the library's log-in.
 func (c *connection) Write(p []byte) (int, error) {
+	if c.demoted.Load() {
+		return 0, errDemoted
+	}
 	if c.hello == nil {
 		return c.Conn.Write(p)
 	}
@@ -309,6 +320,9 @@ func (c *connection) Write(p []byte) (int, error) {
 	c.hello = nil
 	return len(p), nil
 }
+
+// readOnly begins the reply of a replica to a write, after the end of the reply before.
+var readOnly = []byte("\n-READONLY ")
 
 // Read returns the stored reply first, and then what Valkey sends. Before the library has
 // written its log-in, Read returns an error. If the call ends that early, the library
@@ -326,6 +340,9 @@ func (c *connection) Read(p []byte) (int, error) {
 	switch now := time.Now(); {
 	case n > 0:
 		c.lastRead = now
+		if bytes.HasPrefix(p[:n], readOnly[1:]) || bytes.Contains(p[:n], readOnly) {
+			c.demoted.Store(true)
+		}
 	case errors.Is(err, os.ErrDeadlineExceeded) && ElapsedAtMost(c.lastRead, now) < c.answerTimeout:
 		c.silent()
 	}

@@ -31,14 +31,14 @@ func (c *counter) take(ctx context.Context) (int64, error) {
 
 // A temporary refusal of Valkey is retried once, a permanent one not at all.
 func TestRetryAfterARefusal(t *testing.T) {
-	client := open(t, valkeytest.Start(t), patient)
+	url := valkeytest.Start(t)
 	refuseFirst := valkey.NewLuaScript(
 		"if redis.call('INCR', KEYS[1]) == 1 then return redis.error_reply(ARGV[1]) end return 'done'")
 	for code, again := range map[string]bool{
 		"TRYAGAIN": true, "CLUSTERDOWN": true, "LOADING": true, "MASTERDOWN": true,
 		"ERR": false, "READONLY": false, "NOPERM": false, "OOM": false, "BUSY": false, "NOAUTH": false,
 	} {
-		calls := 0
+		client, calls := open(t, url, patient), 0
 		_, err := Retry(t.Context(), func(ctx context.Context) (string, error) {
 			calls++
 			return refuseFirst.Exec(ctx, client, []string{code}, []string{code + " for this test"}).ToString()
@@ -222,5 +222,37 @@ func TestUnavailable(t *testing.T) {
 	if Unavailable(nil) || Unavailable(missing) || !Unavailable(errors.New("connection refused")) {
 		t.Errorf("got %t for no error, %t for no value and %t for no connection, want false, false, true",
 			Unavailable(nil), Unavailable(missing), Unavailable(errors.New("connection refused")))
+	}
+}
+
+// After a failover, the former primary keeps its connections and refuses writes. The
+// client leaves it after the first refusal, and the next call reaches the new primary.
+func TestFailoverWithoutCluster(t *testing.T) {
+	for _, pooled := range []bool{true, false} {
+		options := patient
+		options.Pooled = pooled
+		former := valkeytest.StartWith(t, "--repl-diskless-sync-delay", "0")
+		_, port, _ := net.SplitHostPort(strings.TrimPrefix(former, "valkey://"))
+		replica := valkeytest.StartWith(t, "--replicaof", "127.0.0.1 "+port)
+		proxy := valkeytest.StartProxy(t, former, nil)
+		c := counter{client: open(t, proxy.URL(), options)}
+		if n, err := Retry(t.Context(), c.take); n != 1 || err != nil {
+			t.Fatalf("before: got count %d, error %v, want 1", n, err)
+		}
+		admin := open(t, former, patient)
+		waiting.Until(t, "the replica follows", func() bool {
+			return strings.Contains(run(t, admin, "INFO", "replication"), "state=online")
+		})
+		run(t, admin, "FAILOVER")
+		waiting.Until(t, "the failover", func() bool {
+			return strings.Contains(run(t, admin, "INFO", "replication"), "role:slave")
+		})
+		proxy.Redirect(replica)
+		if _, err := Retry(t.Context(), c.take); err == nil || !strings.Contains(err.Error(), "READONLY") {
+			t.Fatalf("pooled %t: got %v, want the refusal of the former primary", pooled, err)
+		}
+		if n, err := Retry(t.Context(), c.take); n != 2 || err != nil {
+			t.Errorf("pooled %t: after the refusal: got count %d, error %v, want 2", pooled, n, err)
+		}
 	}
 }

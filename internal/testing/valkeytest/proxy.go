@@ -91,6 +91,14 @@ func (p *Proxy) DropReplies(word string, n int) {
 	p.word, p.drops = []byte(word), n
 }
 
+// Redirect makes new connections reach the server at url, as the name of a primary does
+// after a failover.
+func (p *Proxy) Redirect(url string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = strings.TrimPrefix(url, "valkey://")
+}
+
 // DelayFirstReplies delays the first reply of every connection, as a slow log-in does.
 func (p *Proxy) DelayFirstReplies(delay time.Duration) {
 	p.mu.Lock()
@@ -120,7 +128,10 @@ func (p *Proxy) accept(running *sync.WaitGroup) {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target)
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		server, err := net.Dial("tcp", target)
 		if err != nil {
 			_ = client.Close() // the client sees a closed connection
 			continue
