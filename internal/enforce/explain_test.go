@@ -8,8 +8,10 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -166,6 +168,41 @@ func TestHeadTakesTheCostOfGet(t *testing.T) {
 				t.Errorf("%s after %s: got %s, explained as %+v, want rule report at cost 50", method, first,
 					describe(c), e)
 			}
+		}
+	}
+}
+
+// A user without the right to any command that writes can explain a call and read the use
+// of keys and groups.
+func TestLooksNeedNoRightToWrite(t *testing.T) {
+	url := valkeytest.Start(t)
+	w := open(t, url)
+	w.save(t, func(s *policy.Set) {
+		s.Plans = []policy.Plan{{Name: "free", Limits: perMinute(7), PerGroup: perMinute(9)}}
+		s.Routes = []policy.Route{{Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 2,
+			PerKey: perMinute(6), Shared: perMinute(100)}}
+		s.Global = policy.Scope{Limits: perMinute(50)}
+	})
+	w.group = "acme"
+	key, secret := w.create(t, "one", "free")
+	c := call(secret).to("GET", "/orders")
+	w.expect(t, c, "y")
+	reader := storetest.Connect(t, valkeytest.As(t, url, "reader", []string{"on", "~*", "+@all", "-@write"}))
+	if err := reader.Do(t.Context(), reader.B().Set().Key("k").Value("v").Build()).Error(); err == nil {
+		t.Fatal("the reader may write")
+	}
+	keys, set := registry.NewStore(reader, testPepper), must(w.Set(t.Context()))
+	e := must(NewChecker(reader, testPepper).Explain(t.Context(), set, key, c))
+	if want := must(w.explainer.Explain(t.Context(), set, key, c)); scopes(e.Result) != scopes(want.Result) ||
+		scopes(e.Result) != "key:5 route:4 global:48 route-all:98 group:7" {
+		t.Errorf("explain: got %s, want %s", scopes(e.Result), scopes(want.Result))
+	}
+	for name, d := range map[string]limiter.Decision{
+		"key":   must(keys.Usage(t.Context(), set, []policy.Key{key}))[0],
+		"group": must(keys.GroupUsage(t.Context(), "acme", set.Plans))[0],
+	} {
+		if d.Limits[0].Used() != 2 {
+			t.Errorf("%s: got %d used, want 2", name, d.Limits[0].Used())
 		}
 	}
 }
