@@ -138,7 +138,7 @@ func (d *Pages) saveOverride(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	o := f.Override(time.Now())
-	warnings := changes.MootWarnings("", o.Limits)
+	warnings := app.MootWarnings("", o.Limits)
 	if f.Errors() > 0 || !form.Accepted(r.PostForm, warnings) {
 		d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, warnings)
 		return
