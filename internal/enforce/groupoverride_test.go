@@ -22,6 +22,7 @@ func TestOverrideOfAGroup(t *testing.T) {
 		override := func(o policy.Override) {
 			w.save(t, func(s *policy.Set) { s.GroupOverrides = map[string]policy.Override{"acme": o} })
 		}
+		many := []limiter.Limit{hourly(1000)}
 		source := func(c Result) string { return c.Source + " " + scopes(c) }
 		override(policy.Override{Limits: perMinute(3), Reason: "a launch"})
 		if c := w.expect(t, call(first), "yn"); source(c) != "group key:0" { // 2 were counted
@@ -46,14 +47,14 @@ func TestOverrideOfAGroup(t *testing.T) {
 		}
 		own = &policy.Override{Limits: own.Limits, Until: time.Now().Add(-time.Second), Reason: "x"}
 		must(w.SetOverride(t.Context(), one.ID, one.Version, own, byTest))
-		override(policy.Override{Limits: []limiter.Limit{hourly(1000)}, Until: time.Now().Add(time.Hour), Reason: "x"})
+		override(policy.Override{Limits: many, Until: time.Now().Add(time.Hour), Reason: "x"})
 		c := w.expect(t, call(first), "yy")
 		if ends := must(w.Set(t.Context())).GroupOverrides["acme"].Until; c.Source != "group" ||
 			!c.HoldsUntil().Equal(ends.Truncate(time.Microsecond)) {
 			t.Errorf("after the own override: got %s until %s, want group until %s", c.Source, c.HoldsUntil(),
 				ends)
 		}
-		override(policy.Override{Limits: []limiter.Limit{hourly(1000)}, Until: time.Now().Add(-time.Second), Reason: "x"})
+		override(policy.Override{Limits: many, Until: time.Now().Add(-time.Second), Reason: "x"})
 		if c := w.expect(t, call(second), "yy"); source(c) != "plan key:1" {
 			t.Errorf("past its end: got %s, want plan key:1", source(c))
 		}

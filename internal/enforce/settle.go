@@ -169,7 +169,8 @@ func (c *Checker) readOwnStates(ctx context.Context, set *compiled.Set, r *reser
 	override, _ := set.OverrideOf(k, at)
 	if own.overrideActive = override != nil; !own.overrideActive {
 		override = k.Override // the server's clock may be before its end
-		if o, found := set.GroupOverrides[k.Group]; found && (override == nil || o.Until.After(override.Until)) {
+		o, found := set.GroupOverrides[k.Group]
+		if found && (override == nil || o.Until.After(override.Until)) {
 			override = &o
 		}
 	}

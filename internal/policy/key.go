@@ -225,11 +225,11 @@ func (k *Key) Validate(set *Set) error {
 
 // Validate validates an override against the Set. It fails with an *InvalidError, whose
 // fields begin with "override.".
-func (o Override) Validate(set *Set) error { return Invalid(o.errors("override.", set)) }
+func (o *Override) Validate(set *Set) error { return Invalid(o.errors("override.", set)) }
 
 // errors returns the errors of an override; at is the place of its fields, with a final
 // dot.
-func (o Override) errors(at string, set *Set) []FieldError {
+func (o *Override) errors(at string, set *Set) []FieldError {
 	fields := fieldErrors(limitErrors(at+"limits", o.Limits, o.Mode != Off))
 	fields.add(at+"mode", modeProblem(o.Mode))
 	fields.add(at+"reason", TextProblem(o.Reason, MaxReasonLen))

@@ -50,7 +50,8 @@ func (s *Set) groupErrors() []FieldError {
 	for _, name := range slices.Sorted(maps.Keys(s.GroupOverrides)) {
 		at := "groupOverrides." + name
 		fields.add(at, GroupProblem(name))
-		fields = append(fields, s.GroupOverrides[name].errors(at+".", s)...)
+		o := s.GroupOverrides[name]
+		fields = append(fields, o.errors(at+".", s)...)
 	}
 	return fields
 }

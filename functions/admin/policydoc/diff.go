@@ -92,10 +92,12 @@ func overrideText(all map[string]policy.Override, name string) string {
 		return ""
 	}
 	text := LimitsText(o.Limits)
-	if o.Mode == policy.Off {
+	switch o.Mode {
+	case policy.Off:
 		text = "no limits"
-	} else if o.Mode == policy.Shadow {
+	case policy.Shadow:
 		text += ", " + ModeText(o.Mode)
+	case policy.Enforce:
 	}
 	if !o.Until.IsZero() {
 		text += ", until " + o.Until.UTC().Format(time.RFC3339)

@@ -169,8 +169,9 @@ func networks(list []netip.Prefix) []string {
 }
 
 // Set returns the set that the document describes, as an edit of current, and the fields
-// that cannot be parsed. It keeps the overrides of groups, which no document has. A plan without a number gets the number of the plan in current
-// with its name or its former name. Set checks no bounds; policy.Set.Validate does.
+// that cannot be parsed. It keeps the overrides of groups, which no document has. A plan
+// without a number gets the number of the plan in current with its name or its former
+// name. Set checks no bounds; policy.Set.Validate does.
 func (p *Policy) Set(current *policy.Set) (policy.Set, []policy.FieldError) {
 	var t parser
 	s := policy.Set{
