@@ -173,6 +173,9 @@ func (b bucket) get(ctx context.Context, name string) (content []byte, tag *stri
 	if content, err = io.ReadAll(io.LimitReader(object.Body, s3MaxObject)); err != nil {
 		return nil, nil, fmt.Errorf("journal: get: %w", err)
 	}
+	if object.ETag == nil { // S3 always sends it
+		return nil, nil, errors.New("journal: get: the answer has no ETag")
+	}
 	return content, object.ETag, nil
 }
 

@@ -83,6 +83,7 @@ func (r *Rules) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 			fail(w, refusal{http.StatusNotFound, "NoSuchKey"})
 			return
 		}
+		w.Header().Set("ETag", tag(content))
 		_, _ = w.Write(content) // the client reports a short body
 	case http.MethodPut:
 		if refused := r.put(request); refused != (refusal{}) {
@@ -111,13 +112,20 @@ func (r *Rules) put(request *http.Request) refusal {
 	case sum != checksum(content):
 		return refusal{http.StatusBadRequest, "BadDigest"}
 	}
-	_, taken := r.objects[request.URL.Path]
-	if taken && request.Header.Get("If-None-Match") == "*" {
+	stored, taken := r.objects[request.URL.Path]
+	match := request.Header.Get("If-Match")
+	switch {
+	case match != "" && !taken:
+		return refusal{http.StatusNotFound, "NoSuchKey"}
+	case match != "" && match != tag(stored), taken && request.Header.Get("If-None-Match") == "*":
 		return refusal{http.StatusPreconditionFailed, "PreconditionFailed"}
 	}
 	r.objects[request.URL.Path] = content
 	return refusal{}
 }
+
+// tag returns an object's entity tag.
+func tag(content []byte) string { return `"` + checksum(content) + `"` }
 
 const checksumHeader = "x-amz-checksum-crc32"
 
