@@ -71,7 +71,8 @@ func TestCallsInFlight(t *testing.T) {
 	f := startCheck(t, url, map[string]string{"HTTP_API_DENY": "context"})
 	admin := startAdmin(t, buildAdmin(t), map[string]string{"VALKEY_URL": url})
 	imported := admin.send(t, http.MethodPut, "/api/v1/policy.yaml?reason=reports&accept=true",
-		documentedPolicy(t), "Content-Type", "application/yaml", "If-Match", "*", "Authorization", admin.token(t))
+		documentedPolicy(t), "Content-Type", "application/yaml", "If-Match", "*",
+		"Authorization", admin.token(t))
 	if imported.status != http.StatusOK {
 		t.Fatalf("%d %s", imported.status, imported.body)
 	}
