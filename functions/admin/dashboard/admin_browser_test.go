@@ -154,7 +154,7 @@ func adminPages() []pageState {
 		}},
 		{"delete rule", "/policies/rules/delete?rule=search", "", nil},
 		{"shared", "/policies/shared", "", nil},
-		{"import preview", "/policies/import", "", func(v *sitetest.Visit) {
+		{"import preview", "/policies/import", "422", func(v *sitetest.Visit) {
 			v.Act(typeIn("yaml", "plans: []"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
