@@ -78,13 +78,16 @@ func (d *Decider) sharedDenial(q inquiry) (denial enforce.Result, found bool, fu
 			full = scope
 		}
 	}
-	if (found || full != "") && !d.callers.open(q.call, q.set, d.source.Loaded().ClosedPlans(q.call.Route)) {
+	if !found && full == "" || !d.callers.open(q.call, q.set, d.source.Loaded().ClosedPlans(q.call.Route)) {
 		return enforce.Result{}, false, ""
+	}
+	if !found {
+		return enforce.Result{}, false, full
 	}
 	denial.Cost, denial.Rule, denial.Settle = q.match.Cost, q.match.Rule, q.match.Settle
 	denial.ID, denial.CandidateAllows, denial.SetVersion = q.call.Subject, true, q.match.SetVersion
 	of.describe(&denial)
-	return denial, found, full
+	return denial, true, full
 }
 
 // describe adds what Valkey returned about a caller to a denial by a shared limit.

@@ -70,7 +70,7 @@ type localLimits struct {
 }
 
 // shared reports whether other callers take from the limits too.
-func (l localLimits) shared() bool { return l.scope != policy.ScopeKey && l.scope != policy.ScopeRoute }
+func (l localLimits) shared() bool { return enforce.LimitState{Scope: l.scope}.Shared() }
 
 // localLimits lists the limits that apply to a call, the caller's own first.
 func (c *callers) localLimits(k *caller, plan policy.Plan, cost int64,
