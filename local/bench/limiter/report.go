@@ -266,7 +266,7 @@ var bounds = figures.Bounds{
 	"limiter.counter.p50_vs_ping":            figures.AtMost(1.3),
 	"limiter.log100.allocs":                  figures.AtMost(5),
 	"limiter.counter.allocs":                 figures.AtMost(5),
-	"limiter.log100.bytes":                   figures.AtMost(620),
+	"limiter.log100.bytes":                   figures.AtMost(640),
 	"limiter.counter.bytes":                  figures.AtMost(128),
 	"limiter.log10000.bytes":                 figures.AtMost(50_000),
 }
