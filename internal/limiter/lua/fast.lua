@@ -366,8 +366,7 @@ while ok and i < named do
       elseif kind == 3 then
         local elapsed = now - start
         local product = prev * (span - elapsed)
-        if product >= 9007199254740992 or (cur + want) * span >= 9007199254740992
-          or n * span >= 9007199254740992 then
+        if product >= 9007199254740992 then
           ok = false
           break
         end
@@ -375,6 +374,10 @@ while ok and i < named do
         if cur > 0 then reset = 2 * span - elapsed elseif prev > 0 then reset = span - elapsed end
         first, second, first_after, second_after = prev, cur, prev, cur + want
         if want > left then
+          if (cur + want) * span >= 9007199254740992 or n * span >= 9007199254740992 then
+            ok = false
+            break
+          end
           if cur + want <= n then
             retry = span - floor((n - cur - want) * span / prev) - elapsed
           else

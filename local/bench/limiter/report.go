@@ -255,13 +255,13 @@ func row(t *tabwriter.Writer, cells ...string) {
 
 // bounds has the bounds of our limiter's figures.
 var bounds = figures.Bounds{
-	"limiter.log100.rate_vs_evalsha":         figures.AtLeast(0.22),
-	"limiter.log100.denied_rate_vs_evalsha":  figures.AtLeast(0.26),
-	"limiter.counter.rate_vs_evalsha":        figures.AtLeast(0.26),
-	"limiter.counter.denied_rate_vs_evalsha": figures.AtLeast(0.28),
+	"limiter.log100.rate_vs_evalsha":         figures.AtLeast(0.20),
+	"limiter.log100.denied_rate_vs_evalsha":  figures.AtLeast(0.23),
+	"limiter.counter.rate_vs_evalsha":        figures.AtLeast(0.24),
+	"limiter.counter.denied_rate_vs_evalsha": figures.AtLeast(0.26),
 	"limiter.log100.rate_vs_upstash":         figures.AtLeast(0.7),
-	"limiter.three_logs.rate_vs_one":         figures.AtLeast(0.55),
-	"limiter.three_counters.rate_vs_one":     figures.AtLeast(0.7),
+	"limiter.three_logs.rate_vs_one":         figures.AtLeast(0.45),
+	"limiter.three_counters.rate_vs_one":     figures.AtLeast(0.53),
 	"limiter.log100.p50_vs_ping":             figures.AtMost(1.3),
 	"limiter.counter.p50_vs_ping":            figures.AtMost(1.3),
 	"limiter.log100.allocs":                  figures.AtMost(5),
