@@ -49,9 +49,7 @@ func (e editor) save(requests string) {
 	e.t.Helper()
 	e.act(
 		chromedp.Navigate(e.url),
-		chromedp.SetValue(chromedp.CSS("#limits-0-requests"), requests),
-		chromedp.SetValue(chromedp.CSS("#limits-0-window"), "1"),
-		chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "hour"),
+		chromedp.SetValue(chromedp.CSS("#limits-0"), requests+" per hour"),
 		chromedp.SetValue(chromedp.CSS("#reason"), "a test"),
 		chromedp.Click(chromedp.CSS("#form .actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
@@ -74,7 +72,7 @@ func TestEditInTheBrowserActsOnTheNextCall(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS("[name=user]"), p.url("admin_user")),
 		chromedp.SetValue(chromedp.CSS("[name=password]"), p.url("admin_password")),
 		chromedp.Click(chromedp.CSS("form .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0-requests")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0")),
 	)
 	var last answer
 	for _, edit := range []struct {

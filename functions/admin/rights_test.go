@@ -52,7 +52,7 @@ func checkRights(t *testing.T, root string) {
 	}
 	visitor := newCrawler(t, handler, map[string]string{
 		"user": "ada", "password": strings.Repeat(password, 2), "reason": "a test", "name": "made-#",
-		"to": "pro", "limits[0].requests": "7", "limits[0].window": "1", "tags": "crawled",
+		"to": "pro", "limits[0]": "7 per minute", "tags": "crawled",
 	})
 	visitor.login()
 	starts := []string{"/"}

@@ -84,9 +84,8 @@ func (d *dashboard) override(id string, requests int) {
 	d.t.Helper()
 	path := "/keys/" + id + "/limits"
 	version := d.found(versionInPage, d.send(http.MethodGet, path, nil))
-	a := d.post(path, "limits[0].requests", fmt.Sprint(requests), "limits[0].window", "1", "limits[0].unit",
-		"hour", "limits[0].algorithm", "log", "mode", "enforce", "reason", "a test", "action", "save",
-		"version", version, "lasts", "never")
+	a := d.post(path, "limits[0]", fmt.Sprint(requests, " per hour"), "mode", "enforce", "reason", "a test",
+		"action", "save", "version", version, "lasts", "never")
 	if a.status != http.StatusSeeOther {
 		d.t.Fatalf("save limits: %s", a)
 	}

@@ -99,17 +99,18 @@ func shots(s *sample) []shot {
 	return []shot{
 		{name: "overview", path: "/", ready: ".plot canvas"},
 		{name: "key", path: "/keys/" + s.ids["Fjord Travel"], ready: ".plot canvas"},
-		{name: "plan", path: "/policies/plans/2", requests: "60", ready: "#preview-title", scroll: true},
+		{name: "plan", path: "/policies/plans/2", limit: "60 per 10 seconds", ready: "#preview-title",
+			scroll: true},
 		{name: "denials", path: "/denials", ready: ".denials"},
 		{name: "simulate", path: "/simulate", ready: ".plot canvas", scroll: true},
 	}
 }
 
-// shot is a page and the element to wait for, and to scroll to. Where requests is set, it
-// is the preview of a plan whose first limit has this number of requests.
+// shot is a page and the element to wait for, and to scroll to. Where limit is set, it is
+// the preview of a plan with this first limit.
 type shot struct {
-	name, path, requests, ready string
-	scroll                      bool
+	name, path, limit, ready string
+	scroll                   bool
 }
 
 func takeAll(ctx context.Context, base string, s *sample, output string, width int64) error {
@@ -147,8 +148,8 @@ func (s shot) take(ctx context.Context, base, file string) error {
 	if err := chromedp.Do(ctx, chromedp.Navigate(base+s.path)); err != nil {
 		return err
 	}
-	if s.requests != "" {
-		if err := chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#limits-0-requests"), s.requests),
+	if s.limit != "" {
+		if err := chromedp.Do(ctx, chromedp.SetValue(chromedp.CSS("#limits-0"), s.limit),
 			chromedp.Click(chromedp.CSS("#form .actions button[value=preview]"))); err != nil {
 			return err
 		}

@@ -29,10 +29,10 @@ type Form struct {
 	Warning *Warn    // warnings that sending the form again confirms; nil for none
 	Fields  []FormField
 	Lists   []LimitList
-	Choices LimitChoices // options of the rows of all lists
-	After   []FormField  // fields below the lists
-	Effects []string     // effects of sending the form
-	Preview bool         // the form has a preview button
+	Samples []LimitSample // suggestions for the lists
+	After   []FormField   // fields below the lists
+	Effects []string      // effects of sending the form
+	Preview bool          // the form has a preview button
 	Submit  string
 	Danger  bool // sending the form is destructive
 	Auto    bool // the script sends the form at once, for the next step of a job
@@ -105,7 +105,6 @@ const (
 type Option struct {
 	Value string
 	Text  string
-	Mark  string // text of the option in the preview of a limit; may be empty
 }
 
 // Field is the typed text of an input, and its error.

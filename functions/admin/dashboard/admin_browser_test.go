@@ -75,13 +75,6 @@ func typeIn(field, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SetValue(chromedp.CSS("#"+field), text)
 }
 
-// openMore opens the rarely used fields of every limit.
-func openMore(v *sitetest.Visit) {
-	v.T.Helper()
-	v.Act(chromedp.Evaluate[chromedp.Void](
-		`document.querySelectorAll("details").forEach((d) => { d.open = true; })`))
-}
-
 // makeGroup puts keys into the group corp, gives every plan a limit per group, and
 // records a denial of the first key.
 func makeGroup(s *sitetest.Site, names ...string) {
@@ -135,14 +128,14 @@ func adminPages() []pageState {
 		{"policies", "/policies", "", nil},
 		{"plan preview", "/policies/plans/2", "", func(v *sitetest.Visit) {
 			v.Act(
-				typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("preview"),
+				typeIn("limits-0", "7 per minute"), typeIn("reason", "r"), send("preview"),
 				chromedp.WaitVisible(chromedp.CSS("#preview-title")),
 			)
 		}},
 		{"plan conflict", "/policies/plans/2", "409", func(v *sitetest.Visit) {
 			v.Keys.Plan("meanwhile", sitetest.Per(1000, time.Hour))
 			v.Act(
-				typeIn("limits-0-requests", "7"), typeIn("reason", "r"), send("save"),
+				typeIn("limits-0", "7 per minute"), typeIn("reason", "r"), send("save"),
 				chromedp.WaitVisible(chromedp.CSS(".conflict")),
 			)
 		}},
@@ -218,9 +211,9 @@ func TestBrowserOverrideByKeyboard(t *testing.T) {
 	hasID := func(id string) string { return `document.activeElement.id === "` + id + `"` }
 	tabUntil(hasText("Override limits"))
 	// The script moves the focus to the field after the form is in the sheet.
-	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#limits-0-requests:focus")))
-	tabUntil(hasID("limits-0-requests"))
-	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25"))
+	v.Act(chromedp.KeyEvent("\r"), chromedp.WaitReady(chromedp.CSS("#limits-0:focus")))
+	tabUntil(hasID("limits-0"))
+	v.Act(chromedp.Evaluate[chromedp.Void](`document.activeElement.select()`), chromedp.KeyEvent("25 per 10 seconds"))
 	tabUntil(hasID("reason"))
 	v.Act(chromedp.KeyEvent("by keyboard\r"), chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	if o := v.Keys.Key("bolt").Override; o == nil || o.Limits[0] != sitetest.Per(25, 10*time.Second) ||
@@ -258,7 +251,7 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 	}
 	v.Open("/policies/plans/1")
 	v.Act(
-		typeIn("limits-0-requests", "11"), typeIn("reason", "more"), send("save"),
+		typeIn("limits-0", "11 per minute"), typeIn("reason", "more"), send("save"),
 		chromedp.WaitVisible(chromedp.CSS("#toasts form button")),
 	)
 	v.Act(chromedp.Click(chromedp.CSS("#toasts form button")))
@@ -326,8 +319,8 @@ func TestBrowserLimitsDialog(t *testing.T) {
 	for _, closeDialog := range []chromedp.Action[chromedp.Void]{chromedp.KeyEvent("\x1b"),
 		chromedp.Click(chromedp.CSS("#sheet .actions .plain"))} {
 		openSheet(v, "bolt")
-		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits-0-requests" {
-			t.Errorf("in the dialog the focus is on %q, want limits-0-requests", got)
+		if got := sitetest.Eval[string](v, `document.activeElement.id`); got != "limits-0" {
+			t.Errorf("in the dialog the focus is on %q, want limits-0", got)
 		}
 		v.Act(closeDialog)
 		v.Wait(`!document.getElementById("sheet").open && sameDocument`)
@@ -339,11 +332,10 @@ func TestBrowserLimitsDialog(t *testing.T) {
 	}
 	openSheet(v, "bolt")
 	v.Act(
-		typeIn("limits-0-requests", "many"), send("save"),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0-requests-error")),
+		typeIn("limits-0", "many"), send("save"),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-error")),
 	)
-	v.Retype("#limits-0-requests", "33")
-	v.Wait(`document.querySelector("#sheet output").textContent === "33 per 10 seconds"`)
+	v.Retype("#limits-0", "33 per 10 seconds")
 	v.Act(
 		typeIn("reason", "in a dialog"), send("preview"),
 		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")),

@@ -33,7 +33,7 @@ func TestAuditPage(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Post(
 		limitsPath,
-		sitetest.With(sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"}), "reason", "asked for"),
+		sitetest.With(sitetest.LimitsForm(1, "50 per minute"), "reason", "asked for"),
 	).Wants(t, http.StatusSeeOther)
 	s.Get("/audit").Wants(t, http.StatusOK, "key.override", "<bdi>ada</bdi>", "50 per minute (asked for)",
 		"Reason: <bdi>asked for</bdi>",

@@ -108,12 +108,12 @@ func TestAdoptToken(t *testing.T) {
 	}
 	s.Get("/keys/"+id+"/limits").Wants(
 		t, http.StatusOK, "Ada at the bank", "Overrides the default limits for this caller only.",
-		`value="10"`,
+		`value="10 per 10 seconds"`,
 	)
 	s.Get("/keys/"+id).Wants(t, http.StatusOK, "Plan: named by the token, otherwise free.",
 		"token, no API key")
 	s.Post(
-		"/keys/"+id+"/limits", sitetest.LimitsForm(1, [4]string{"1", "1", "hour", "log"}),
+		"/keys/"+id+"/limits", sitetest.LimitsForm(1, "1 per hour"),
 	).Wants(t, http.StatusSeeOther)
 	if c := check(); c.Allowed || c.Name != "Ada at the bank" || c.Source != "override" {
 		t.Errorf("after the override: %+v, want denied by the override", c)

@@ -15,17 +15,12 @@ import (
 // The form of limits keeps and edits what a limit counts.
 func TestCountsInForm(t *testing.T) {
 	s := sitetest.New(t).Login()
-	limits := func(version int, counts string) map[string][]string {
-		return sitetest.With(sitetest.LimitsForm(version, [4]string{"500", "1", "minute", "log"}),
-			"limits[0].counts", counts)
-	}
-	s.Post(limitsPath, limits(1, "bytes")).Wants(t, http.StatusUnprocessableEntity,
-		`id="limits-0-counts-error"`, form.ChooseFromList)
-	s.Post(limitsPath, limits(1, "calls")).Wants(t, http.StatusSeeOther)
-	s.Get(limitsPath).Wants(t, http.StatusOK, `<option value="calls" selected data-mark=" calls">`,
-		"500 calls per minute")
-	s.Post(limitsPath, limits(2, "cost")).Wants(t, http.StatusSeeOther)
-	s.Get(limitsPath).Wants(t, http.StatusOK, `<option value="cost" selected>`, "500 per minute")
+	s.Post(limitsPath, sitetest.LimitsForm(1, "500 bytes per minute")).Wants(
+		t, http.StatusUnprocessableEntity, `id="limits-0-error"`, "is not a limit")
+	s.Post(limitsPath, sitetest.LimitsForm(1, "500 calls per minute")).Wants(t, http.StatusSeeOther)
+	s.Get(limitsPath).Wants(t, http.StatusOK, `value="500 calls per minute"`, "whatever they cost")
+	s.Post(limitsPath, sitetest.LimitsForm(2, "500 per minute")).Wants(t, http.StatusSeeOther)
+	s.Get(limitsPath).Wants(t, http.StatusOK, `value="500 per minute"`)
 }
 
 // The form of a rule keeps and edits what becomes of a settlement above a limit. Only a

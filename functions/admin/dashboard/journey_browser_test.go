@@ -20,7 +20,7 @@ func TestBrowserJourney(t *testing.T) {
 		chromedp.WaitNotPresent(chromedp.CSS(v.Keys.Named("#key-{acme}"))),
 	)
 	openSheet(v, "bolt")
-	v.Retype("#limits-0-requests", "25")
+	v.Retype("#limits-0", "25 per 10 seconds")
 	v.Act(
 		typeIn("reason", "a launch"), send("preview"),
 		chromedp.WaitVisible(chromedp.CSS("#sheet #preview-title")),

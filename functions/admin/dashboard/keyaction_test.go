@@ -323,13 +323,11 @@ func TestBulkOnSelection(t *testing.T) {
 	s.Keys.CreateKey("calm", "free")
 	s.Get("/keys/bulk?do=revoke&of=selected").Wants(t, http.StatusUnprocessableEntity, "No keys selected")
 	s.Get("/keys/bulk?do=override&of=selected&id={acme}&id={bolt}").Wants(
-		t, http.StatusOK, "acme, bolt", `name="limits[0].requests"`,
+		t, http.StatusOK, "acme, bolt", `name="limits[0]"`,
 	)
 	ids := []string{"of", "selected", "id", s.Keys.IDs["acme"], "id", s.Keys.IDs["bolt"]}
 	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d",
-		"limits[0].requests", "99", "limits[0].window",
-		"1",
-		"limits[0].unit", "hour", "limits[0].algorithm", "log")...)
+		"limits[0]", "99 per hour")...)
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")
 	if a, c := s.Keys.Key("acme").Override, s.Keys.Key("calm").Override; a == nil ||

@@ -24,7 +24,7 @@ func fields(pairs ...string) map[string][]string {
 // end in the past.
 func TestOverride(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"})
+	form := sitetest.LimitsForm(1, "50 per minute")
 	s.Post(limitsPath, sitetest.With(form, "reason", " ")).Wants(
 		t, http.StatusUnprocessableEntity, `id="reason-error"`, "Reason is required.",
 	)
@@ -77,19 +77,19 @@ func TestOverride(t *testing.T) {
 func TestOverridePreview(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Called("acme", time.Now().Add(-10*time.Minute), 12, 0)
-	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
+	form := sitetest.With(sitetest.LimitsForm(1, "5 per hour"), "action", "preview")
 	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>",
 		"5 per hour</bdi></ins>",
 		"In the last hour, this would have denied 7 of 12 calls; 0 were denied.",
-		`name="limits[0].requests" value="5"`)
+		`name="limits[0]" value="5 per hour"`)
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote something")
 	}
-	form = sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
+	form = sitetest.With(sitetest.LimitsForm(1, "5 per hour"), "action", "preview")
 	s.Post(limitsPath, sitetest.With(form, "reason", "")).Wants(
 		t, http.StatusOK, "would have denied 7 of 12 calls",
 	)
-	form = sitetest.With(sitetest.LimitsForm(1, [4]string{"5", "1", "hour", "log"}), "action", "preview")
+	form = sitetest.With(sitetest.LimitsForm(1, "5 per hour"), "action", "preview")
 	s.Post("/keys/{bolt}/limits", form).Wants(
 		t, http.StatusOK, "No calls in the last hour to compare.",
 	)
@@ -99,7 +99,7 @@ func TestOverridePreview(t *testing.T) {
 func TestUndo(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Post(
-		limitsPath, sitetest.LimitsForm(1, [4]string{"50", "1", "minute", "log"}),
+		limitsPath, sitetest.LimitsForm(1, "50 per minute"),
 	).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); k.Override != nil || k.Version != 3 {

@@ -10,7 +10,6 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/policydoc"
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
@@ -154,16 +153,12 @@ type pageState struct {
 // pageStates returns each template in its fullest states.
 func pageStates() []pageState {
 	allInvalid := func(v *sitetest.Visit) {
-		v.Act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
-		v.Retype("#limits-0-window", "12")
-		openMore(v)
-		v.Retype("#limits-0-zone", "Mars/Olympus Mons")
-		v.Retype("#limits-0-slots", "7")
+		v.Retype("#limits-0", "12 per calendar month (Mars/Olympus Mons)")
 		v.Act(
-			chromedp.SetValue(chromedp.CSS("#limits-0-algorithm"), "counter"),
-			chromedp.Click(chromedp.CSS("#limits-0-countDenied")),
-			chromedp.Click(chromedp.CSS(".actions button")),
-			chromedp.WaitVisible(chromedp.CSS("#limits-0-countDenied-error")),
+			chromedp.Click(chromedp.CSS(".notation summary")),
+			chromedp.Click(chromedp.CSS("#form .actions .primary")),
+			chromedp.WaitVisible(chromedp.CSS("#limits-0-error")),
+			chromedp.Click(chromedp.CSS(".notation summary")),
 		)
 	}
 	return []pageState{
@@ -236,17 +231,15 @@ func TestBrowserWithoutScript(t *testing.T) {
 		chromedp.WaitNotPresent(chromedp.CSS(v.Keys.Named("#key-{bolt}"))),
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{acme} a"))),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.SetValue(chromedp.CSS("#limits-0-requests"), "2,000"),
+		chromedp.SetValue(chromedp.CSS("#limits-0"), "2,000 per 10 seconds"),
 		chromedp.SetValue(chromedp.CSS("#reason"), "asked for"),
 		chromedp.Click(chromedp.CSS("button[value='add:limits']")),
-		chromedp.SendKeys(chromedp.CSS("#limits-1-requests"), "many"),
-		chromedp.SendKeys(chromedp.CSS("#limits-1-window"), "1"),
+		chromedp.SendKeys(chromedp.CSS("#limits-1"), "many per second"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-1-requests-error")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-1-error")),
 	)
 	v.Act(
-		chromedp.Click(chromedp.CSS("button[value='remove:limits:1']")),
-		chromedp.WaitNotPresent(chromedp.CSS("#limits-1-requests")),
+		chromedp.Clear(chromedp.CSS("#limits-1")),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
@@ -256,14 +249,10 @@ func TestBrowserWithoutScript(t *testing.T) {
 	}
 	v.Act(
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.Click(chromedp.CSS(".more summary")),
-		chromedp.SendKeys(chromedp.CSS("#limits-0-zone"), "Europe/Berlin"),
-		chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar day"),
+		chromedp.SetValue(chromedp.CSS("#limits-0"), "2,000 per calendar day (Berlin)"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0-unit-error")),
-		chromedp.WaitVisible(chromedp.CSS("#limits-0-zone")),
-		chromedp.SetValue(chromedp.CSS("#limits-0-algorithm"), "fixed-window"),
-		chromedp.SetValue(chromedp.CSS("#limits-0-window"), "1"),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-error")),
+		chromedp.SetValue(chromedp.CSS("#limits-0"), "2,000 per calendar day (Europe/Berlin)"),
 		chromedp.Click(chromedp.CSS(".actions .primary")),
 		chromedp.WaitVisible(chromedp.CSS(".notice.good")),
 	)
@@ -302,73 +291,39 @@ func TestBrowserCopy(t *testing.T) {
 	v.NoConsoleErrors("")
 }
 
-// The form describes each limit while it is typed, and Enter saves it.
+// The script adds limits up to the most, keeps what was typed, and removes what the server
+// said about a limit that is edited.
 func TestBrowserLimitsForm(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Enter()
 	v.Keys.OverrideKey("chandlery", sitetest.Per(100, 10*time.Second), sitetest.Per(9000, time.Minute))
 	v.Open("/keys/{chandlery}/limits")
-	v.Retype("#limits-0-requests", "2,500")
-	v.Wait(`document.querySelector("output").textContent === "2,500 per 10 seconds"`)
-	v.Retype("#limits-0-window", "120")
-	v.Wait(`document.querySelector("output").textContent === "2,500 per 2 minutes"`)
-	v.Retype("#limits-0-window", "x")
+	v.Retype("#limits-0", "many")
 	v.Wait(`document.querySelector("output").textContent === ""`)
-	v.Retype("#limits-0-window", "1\n")
-	v.Act(chromedp.WaitVisible(chromedp.CSS(".notice.good")))
+	v.Act(chromedp.Click(chromedp.CSS("#form .actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS("#limits-0-error")))
+	for i := 2; i < limiter.MaxLimits; i++ {
+		v.Act(chromedp.Click(chromedp.CSS("button[value='add:limits']")))
+		id := fmt.Sprintf("limits-%d", i)
+		v.Wait(`document.activeElement.id === "` + id + `"`)
+		v.Act(chromedp.SendKeys(chromedp.CSS("#"+id), fmt.Sprintf("%d per hour", 10000+i)))
+	}
+	v.Act(chromedp.WaitNotPresent(chromedp.CSS("button[value='add:limits']")))
+	if n := sitetest.Eval[int](v, `document.querySelectorAll("#form .wrong").length`); n != 1 {
+		t.Errorf("the form has %d errors, want that of the first limit alone", n)
+	}
+	v.Retype("#limits-0", "2,500 per second")
+	v.Wait(`!document.querySelector("#form .wrong")`)
+	v.Retype("#reason", "more\n")
+	v.Act(chromedp.WaitVisible(chromedp.CSS("#form .notice.bad"))) // limits that are never reached
+	v.Act(chromedp.Click(chromedp.CSS("#form .actions .primary")),
+		chromedp.WaitVisible(chromedp.CSS(".notice.good")))
 	limits := v.Keys.Key("chandlery").Override.Limits
-	if len(limits) != 2 || limits[0] != sitetest.Per(2500, time.Second) {
-		t.Errorf("Enter saved %v, want 2,500 per second first", limits)
+	if len(limits) != limiter.MaxLimits || limits[0] != sitetest.Per(2500, time.Second) ||
+		limits[7] != sitetest.Per(10007, time.Hour) {
+		t.Errorf("saved %v, want 2,500 per second first and 10,007 per hour last", limits)
 	}
-	v.NoConsoleErrors("")
-}
-
-// The script describes a typed limit with the same text as the server.
-func TestBrowserLimitText(t *testing.T) {
-	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
-	v.Enter()
-	for _, limits := range [][]limiter.Limit{
-		{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse},
-		{
-			{Requests: 5, Algorithm: limiter.FixedWindow, Calendar: limiter.Minute},
-			{Requests: 2500, Algorithm: limiter.TokenBucket, Window: 90 * time.Minute},
-		},
-	} {
-		v.Keys.OverrideKey("bolt", limits...)
-		v.Open("/keys/{bolt}/limits")
-		const previews = `[...document.querySelectorAll("output")].map((o) => o.textContent).join("; ")`
-		fromServer := sitetest.Eval[string](v, previews)
-		v.Act(chromedp.Evaluate[chromedp.Void](`
-			document.querySelectorAll("output").forEach((o) => o.textContent = "");
-			document.querySelectorAll("[name$='.requests']").forEach((i) => i.dispatchEvent(new Event("input", { bubbles: true })))`))
-		if fromScript := sitetest.Eval[string](v, previews); fromServer != policydoc.LimitsText(limits) ||
-			fromScript != fromServer {
-			t.Errorf("%v: got %q from the server and %q from the script, want %q", limits, fromServer,
-				fromScript, policydoc.LimitsText(limits))
-		}
-	}
-	v.Act(chromedp.SetValue(chromedp.CSS("#limits-0-unit"), "calendar month"))
-	for _, row := range []struct{ do, want string }{
-		{`zone.value = "Europe/Berlin"`, "5 per calendar month (Europe/Berlin), fixed window"},
-		{`algorithm.value = "log"`, ""},
-		{`algorithm.value = "fixed-window"; count.value = "2"`, ""},
-		{`count.value = ""`, "5 per calendar month (Europe/Berlin), fixed window"},
-		{`denied.checked = true`, ""},
-		{`algorithm.value = "log"; unit.value = "hour"; count.value = "3"`, ""},
-		{`zone.value = ""`, "5 per 3 hours, denied calls count"},
-		{`slots.value = "1,000"`, "5 per 3 hours, denied calls count, 1,000 slots"},
-		{`counts.value = "calls"`, "5 calls per 3 hours, denied calls count, 1,000 slots"},
-		{`slots.value = "x"`, ""},
-	} {
-		const fields = `{ const [unit, count, algorithm, zone, slots, denied, counts] = ["unit", "window", "algorithm", "zone", "slots", "countDenied", "counts"]
-			.map((name) => document.getElementById("limits-0-" + name));`
-		const result = `; unit.dispatchEvent(new Event("input", { bubbles: true })); document.querySelector("output").textContent }`
-		got := sitetest.Eval[string](v, fields+row.do+result)
-		if got != row.want {
-			t.Errorf("after %s: got %q, want %q", row.do, got, row.want)
-		}
-	}
-	v.NoConsoleErrors("")
+	v.NoConsoleErrors("422")
 }
 
 // Below a base path, such as an API Gateway stage, the session, the assets and the

@@ -22,8 +22,7 @@ func planOf(version int64, name, requests string, more ...string) url.Values {
 	return fields(append([]string{
 		"version", fmt.Sprint(version), "name", name, "mode", "enforce", "degraded", "closed", "reason",
 		"test", "action", "save",
-		"limits[0].requests", requests, "limits[0].window", "1", "limits[0].unit", "minute",
-		"limits[0].algorithm", "log",
+		"limits[0]", requests + " per minute",
 	}, more...)...)
 }
 
@@ -37,7 +36,7 @@ func TestPlans(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="name-error"`, "is taken",
 	)
 	s.Post("/policies/plans/new", planOf(1, "pro", "x")).Wants(
-		t, http.StatusUnprocessableEntity, `id="limits-0-requests-error"`,
+		t, http.StatusUnprocessableEntity, `id="limits-0-error"`,
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "reason", "")).Wants(
 		t, http.StatusUnprocessableEntity, "Reason is required.",
@@ -46,7 +45,7 @@ func TestPlans(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="share-error"`,
 	)
 	s.Post("/policies/plans/new", sitetest.With(planOf(1, "pro", "5"), "action", "add:candidate")).Wants(
-		t, http.StatusOK, `name="candidate[0].requests"`,
+		t, http.StatusOK, `name="candidate[0]"`,
 	)
 	if s.Keys.Written() != 0 {
 		t.Fatal("an invalid plan was written")
@@ -59,7 +58,7 @@ func TestPlans(t *testing.T) {
 		t.Errorf("saved %+v, want 5 per minute and a share of 20", p)
 	}
 	s.Get("/policies/plans/2").Wants(
-		t, http.StatusOK, `name="limits[0].requests" value="5"`, `name="share" value="20"`,
+		t, http.StatusOK, `name="limits[0]" value="5 per minute"`, `name="share" value="20"`,
 	)
 	s.Post("/policies/plans/2", planOf(2, "business", "6")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/policies").Wants(t, http.StatusSeeOther)
@@ -100,7 +99,7 @@ func TestPolicyConflict(t *testing.T) {
 		"/policies/plans/1", planOf(1, "free", "20"),
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
 		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`,
-		`name="limits[0].requests" value="20"`, "Overwrite with my changes")
+		`name="limits[0]" value="20 per minute"`, "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an edit of an older version was written")
 	}
@@ -118,9 +117,7 @@ func TestPolicyConflict(t *testing.T) {
 // promotes it.
 func TestCandidate(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := planOf(1, "free", "10", "candidate[0].requests", "3", "candidate[0].window", "1",
-		"candidate[0].unit", "minute",
-		"candidate[0].algorithm", "log")
+	form := planOf(1, "free", "10", "candidate[0]", "3 per minute")
 	s.Post("/policies/plans/1", form).Wants(t, http.StatusSeeOther)
 	recorder := usage.NewRecorder(usage.Options{}, time.Now)
 	for i := range 8 {
@@ -207,15 +204,13 @@ func TestRules(t *testing.T) {
 	).Wants(t, http.StatusUnprocessableEntity,
 		"costs 11 and could never pass")
 	s.Post("/policies/rules", sitetest.With(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
-		"shared[0].requests", "7", "shared[0].window", "1", "shared[0].unit", "hour", "shared[0].algorithm",
-		"log"), "cost", "2")).Wants(t, http.StatusSeeOther)
+		"shared[0]", "7 per hour"), "cost", "2")).Wants(t, http.StatusSeeOther)
 	version++
 	s.Get("/policies/rules/edit?rule=orders").Wants(
-		t, http.StatusOK, `name="cost" value="2"`, `name="shared[0].requests" value="7"`,
+		t, http.StatusOK, `name="cost" value="2"`, `name="shared[0]" value="7 per hour"`,
 	)
 	leased := sitetest.With(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
-		"shared[0].requests", "7", "shared[0].window", "1", "shared[0].unit", "hour", "shared[0].algorithm",
-		"log"), "lease", "16m")
+		"shared[0]", "7 per hour"), "lease", "16m")
 	s.Post("/policies/rules", leased).Wants(
 		t, http.StatusUnprocessableEntity, `id="lease-error"`,
 		"to a quarter of the shortest window, 15 minutes",
@@ -257,10 +252,7 @@ func TestShared(t *testing.T) {
 	form := sharedOf("1", "deny", "198.51.100.0/24\r\n2001:db8::/32, 192.0.2.7", "tokenPlan", "free",
 		"denials", "100", "window", "1m", "first",
 		"5m", "most", "1d",
-		"perIP[0].requests", "50", "perIP[0].window", "1", "perIP[0].unit", "minute",
-		"perIP[0].algorithm", "log",
-		"global[0].requests", "5000", "global[0].window", "1", "global[0].unit", "minute",
-		"global[0].algorithm", "log", "globalLease", "500ms")
+		"perIP[0]", "50 per minute", "global[0]", "5000 per minute", "globalLease", "500ms")
 	s.Post("/policies/shared", form).Wants(t, http.StatusSeeOther)
 	set := s.Set()
 	if len(set.Deny) != 3 || set.Deny[2] != netip.MustParsePrefix("192.0.2.7/32") ||

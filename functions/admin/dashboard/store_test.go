@@ -34,7 +34,7 @@ func TestEditAppliesToNextCheck(t *testing.T) {
 	check(true)
 	check(false)
 	s.Get("/keys").Wants(t, http.StatusOK, "blocked now", "<b>2</b> of 2")
-	form := sitetest.LimitsForm(1, [4]string{"3", "1", "hour", "log"})
+	form := sitetest.LimitsForm(1, "3 per hour")
 	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusSeeOther)
 	check(true)
 	check(false)
@@ -48,10 +48,8 @@ func TestEditAppliesToNextCheck(t *testing.T) {
 // Every field of a limit in the form is stored and shown again.
 func TestEveryFieldIsStored(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := sitetest.With(sitetest.LimitsForm(1, [4]string{"1,000", "", "calendar month", "fixed-window"},
-		[4]string{"100", "10", "second", "log"},
-		[4]string{"5,000", "1", "hour", "log"}), "limits[0].zone", "Europe/Berlin", "limits[1].countDenied",
-		"yes", "limits[2].slots", "2,500", "limits[2].notify", "80, 100")
+	form := sitetest.LimitsForm(1, "1,000 per calendar month (Europe/Berlin)",
+		"100 per 10 seconds, denied calls count", "5,000 per hour, 2,500 slots, notify at 80/100 %")
 	s.Post("/keys/{acme}/limits", form).Wants(t, http.StatusSeeOther)
 	if diff := cmp.Diff(
 		[]limiter.Limit{sitetest.Monthly, sitetest.Hammered, sitetest.Coarse},

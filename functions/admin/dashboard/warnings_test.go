@@ -24,7 +24,7 @@ func TestTypedEndWins(t *testing.T) {
 	save := func(pairs ...string) time.Time {
 		t.Helper()
 		version++
-		row := [4]string{fmt.Sprint(50 + version), "1", "minute", "log"}
+		row := fmt.Sprint(50+version) + " per minute"
 		form := sitetest.With(sitetest.LimitsForm(version, row), pairs...)
 		s.Post(limitsPath, form).Wants(t, http.StatusSeeOther)
 		return s.Keys.Key("acme").Override.Until
@@ -52,7 +52,7 @@ func TestTypedEndWins(t *testing.T) {
 	if left := time.Until(ends); left > 4*time.Hour || left < 3*time.Hour {
 		t.Errorf("the chosen duration ends in %s, want 4 hours: the displayed end was not edited", left)
 	}
-	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm(version+1, [4]string{"1", "1", "hour", "log"}),
+	s.Post(limitsPath, sitetest.With(sitetest.LimitsForm(version+1, "1 per hour"),
 		"lasts", "4h", "until", "2020-01-01T00:00")).Wants(t, http.StatusUnprocessableEntity,
 		"This time is in the past.")
 }
@@ -73,7 +73,7 @@ func TestNothingChanged(t *testing.T) {
 		t.Error("a save without a change was written")
 	}
 	for version := range 2 {
-		form := sitetest.LimitsForm(2+version, [4]string{"50", "1", "minute", "log"})
+		form := sitetest.LimitsForm(2+version, "50 per minute")
 		s.Post(limitsPath, form).Wants(t, http.StatusSeeOther)
 	}
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed. Limits are still 50 per minute.")
@@ -109,8 +109,8 @@ func TestWarningsNeedConfirmation(t *testing.T) {
 		Wants(t, http.StatusSeeOther)
 	wantWarning(base("allow", "203.0.113.0/24"), "Calls from 198.51.100.0/24 are refused.")
 	s.Post(path, base("allow", "203.0.113.0/24\n198.51.0.0/16")).Wants(t, http.StatusSeeOther)
-	row := [4]string{"1", "1", "second", "log"}
-	moot := sitetest.LimitsForm(1, row, [4]string{"60", "1", "minute", "log"})
+	row := "1 per second"
+	moot := sitetest.LimitsForm(1, row, "60 per minute")
 	const warning = "60 per minute never denies a call: 1 per second is stricter."
 	s.Post(limitsPath, moot).Wants(t, http.StatusUnprocessableEntity, warning)
 	preview := s.Post(limitsPath, sitetest.With(moot, "action", "preview")).Wants(t, http.StatusOK, warning)
@@ -132,7 +132,7 @@ func TestPlanOfManyKeys(t *testing.T) {
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, "Keys with this plan: 1,000.")
-	form := sitetest.With(sitetest.FormIn(page.Body), "limits[0].requests", "11", "reason", "x",
+	form := sitetest.With(sitetest.FormIn(page.Body), "limits[0]", "11 per minute", "reason", "x",
 		"action", "save")
 	s.Post("/policies/plans/1", form).Wants(t, http.StatusUnprocessableEntity,
 		"Plan free: this affects 1,000 keys at once.", "Save anyway")

@@ -111,9 +111,9 @@ func LimitsText(limits []limiter.Limit) string { return strings.Join(Each(limits
 
 var (
 	ratePattern = regexp.MustCompile(
-		`(?i)^([0-9][0-9,_]*) *(calls|requests?|reqs?|r)? *(?:/|(?:per|an?|every)\b) *` +
+		`(?i)^([0-9][0-9,_]*(?: [0-9]{3})*) *(calls|requests?|reqs?|r)? *(?:/|(?:per|an?|every)\b) *` +
 			`(?:calendar +([a-z]+)(?: *\(([A-Za-z0-9_+/-]+)\))?|(?:([0-9][0-9,_]*) *)?([a-z]+))$`)
-	numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_][0-9]{3})+)$`)
+	numberPattern = regexp.MustCompile(`^(?:[0-9]+|[0-9]{1,3}(?:[,_ ][0-9]{3})+)$`)
 )
 
 const (
@@ -257,7 +257,7 @@ func ParsePercents(text string) ([]int, error) {
 
 // parseNumber parses digits, with or without separators of thousands.
 func parseNumber(text string) (int64, error) {
-	n, err := strconv.ParseInt(strings.NewReplacer(",", "", "_", "").Replace(text), 10, 64)
+	n, err := strconv.ParseInt(strings.NewReplacer(",", "", "_", "", " ", "").Replace(text), 10, 64)
 	if err != nil || !numberPattern.MatchString(text) {
 		return 0, fmt.Errorf("%.40q is not a whole number, such as 100 or 1,000", text)
 	}

@@ -18,6 +18,7 @@ func TestParseLimit(t *testing.T) {
 		"500 calls per minute":       {Requests: 500, Window: time.Minute, Calls: true},
 		"5 per 1 second":             {Requests: 5, Window: time.Second},
 		"1,000 per 90 days":          {Requests: 1000, Window: 90 * 24 * time.Hour},
+		"1 000 000 per 90 days":      {Requests: 1_000_000, Window: 90 * 24 * time.Hour},
 		"1_000 per 250 milliseconds": {Requests: 1000, Window: 250 * time.Millisecond},
 		"7 per hour, token bucket": {Requests: 7, Window: time.Hour,
 			Algorithm: limiter.TokenBucket},

@@ -125,3 +125,40 @@ func BansText(b *policy.Bans) string {
 	return fmt.Sprintf("%s denied calls in %s ban for %s, then twice as long, up to %s", Number(b.Denials),
 		short(b.Window), short(b.Base), short(b.Cap))
 }
+
+// Meaning says in sentences what a limit does: "Exact: at most 100 in any 10 seconds."
+func Meaning(l limiter.Limit) string {
+	most, window := Number(l.Requests), strings.TrimPrefix(limiter.FormatWindow(l.Window), "1 ")
+	slots := int64(cmp.Or(l.Slots, limiter.DefaultSlots))
+	var b strings.Builder
+	switch {
+	case l.Calendar != limiter.NoCalendar:
+		fmt.Fprintf(&b, "At most %s in each calendar %s, by the clock of %s.", most, l.Calendar,
+			cmp.Or(l.Zone, utc))
+	case l.Algorithm == limiter.FixedWindow:
+		fmt.Fprintf(&b, "At most %s in each %s, up to %s around a boundary.", most, window,
+			Number(2*l.Requests))
+	case l.Algorithm == limiter.TokenBucket:
+		fmt.Fprintf(&b, "A burst of %s, then an even %s per %s.", most, most, window)
+	case l.Algorithm == limiter.Counter:
+		fmt.Fprintf(&b, "Approximate, least memory: about %s in any %s.", most, window)
+	case l.Requests > slots: // a slot stands for several calls
+		fmt.Fprintf(&b, "Exact to %s calls: at most %s in any %s.", Number((l.Requests+slots-1)/slots), most,
+			window)
+	default:
+		fmt.Fprintf(&b, "Exact: at most %s in any %s.", most, window)
+	}
+	if l.Calls {
+		b.WriteString(" Counts calls, whatever they cost.")
+	}
+	if l.CountDenied {
+		b.WriteString(" Denied calls count too.")
+	}
+	if text := l.Notify.String(); text != "" {
+		b.WriteString(" Alerts at " + text + ".")
+	}
+	if l.Shadow {
+		b.WriteString(" Counts only, and denies nothing.")
+	}
+	return b.String()
+}

@@ -318,7 +318,7 @@ func TestViewerSeesNoEdit(t *testing.T) {
 		}
 	}
 	s.Post(
-		"/keys/{acme}/limits", sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}),
+		"/keys/{acme}/limits", sitetest.LimitsForm(1, "99 per hour"),
 	).Wants(t, http.StatusForbidden)
 	if s.Keys.Written() != 0 {
 		t.Error("a viewer made a change")

@@ -100,7 +100,7 @@ func TestBearerAroundThePath(t *testing.T) {
 		"/api//../keys/AAAAAAAAAAAA/limits", "//api/v1/me", "/API/v1/me",
 	} {
 		got := s.Do(
-			http.MethodPost, path, sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}),
+			http.MethodPost, path, sitetest.LimitsForm(1, "99 per hour"),
 			sitetest.Bearer(write),
 		)
 		if got.StatusCode < 300 || s.Keys.Written() != 0 {

@@ -230,7 +230,7 @@ func TestLogHasNoSecrets(t *testing.T) {
 	s.Post("/login", loginForm(sitetest.User, "wr0ng-canary"))
 	s.Login()
 	s.Get("/keys?q=search-canary")
-	s.Post("/keys/{acme}/limits", sitetest.LimitsForm(1, [4]string{"typed-canary", "1", "hour", "log"}))
+	s.Post("/keys/{acme}/limits", sitetest.LimitsForm(1, "typed-canary per hour"))
 	cookie := s.Cookie().Value
 	made := sitetest.TokenInPage.FindString(
 		s.PostThrough("/settings/tokens", sitetest.TokenFields("token-canary", "read", "7")).Body,
@@ -444,14 +444,14 @@ func loginWith(s *sitetest.Site, user string, page sitetest.Reply) sitetest.Repl
 }
 
 var typedForms = map[string]url.Values{
-	"/keys/{acme}/limits": sitetest.With(sitetest.LimitsForm(1, [4]string{"77", "3", "hour", "log"}),
+	"/keys/{acme}/limits": sitetest.With(sitetest.LimitsForm(1, "77 per 3 hours"),
 		"reason", "typed-canary"),
 	"/keys/{acme}/edit": {"version": {"1"}, "name": {"typed-canary"}, "plan": {"free"}},
 	"/keys/{acme}/ban":  {"version": {"1"}, "reason": {"typed-canary"}, "lasts": {"4h"}},
 	"/keys":             {"name": {"typed-canary"}, "plan": {"free"}, "env": {"live"}},
 	"/keys/bulk":        {"do": {"revoke"}, "of": {"all"}, "reason": {"typed-canary"}, "confirm": {"2"}},
 	"/callers/new":      {"kind": {"address"}, "address": {"192.0.2.1"}, "name": {"typed-canary"}},
-	"/policies/plans/1": {"version": {"1"}, "name": {"typed-canary"}, "limits[0].requests": {"5"}},
+	"/policies/plans/1": {"version": {"1"}, "name": {"typed-canary"}, "limits[0]": {"5 per hour"}},
 	"/policies/rules":   {"version": {"1"}, "name": {"typed-canary"}, "path": {"/x"}},
 	"/policies/shared":  {"version": {"1"}, "reason": {"typed-canary"}},
 	"/policies/import":  {"version": {"0"}, "yaml": {"plans: [] # typed-canary"}},
@@ -540,7 +540,7 @@ func TestFormSurvivesTheStore(t *testing.T) {
 		"Nothing you typed is lost.")
 	s.Keys.Fail("")
 	back := s.Post("/resume", sitetest.HiddenIn(page.Body)).Wants(t, http.StatusOK, "typed-canary")
-	s.Post(path, sitetest.HiddenIn(back.Body)).Wants(t, http.StatusOK, `name="limits[0].requests" value="77"`,
+	s.Post(path, sitetest.HiddenIn(back.Body)).Wants(t, http.StatusOK, `name="limits[0]" value="77 per 3 hours"`,
 		"typed-canary")
 	s.Store.SetError("ERR unavailable")
 	page = s.Post(path, typedForms[path]).Wants(t, http.StatusServiceUnavailable, `name="kept"`)

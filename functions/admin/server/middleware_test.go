@@ -173,7 +173,7 @@ func TestCrossSite(t *testing.T) {
 			before := s.Keys.Written()
 			key := s.Keys.Key("acme")
 			form := sitetest.LimitsForm(int(key.Version),
-				[4]string{page.Number(int64(20 + i)), "10", "second", "log"})
+				page.Number(int64(20+i))+" per 10 seconds")
 			got := s.Do(http.MethodPost, "/keys/{acme}/limits", form, header)
 			if row.allowed {
 				got.Wants(t, http.StatusSeeOther)
@@ -199,7 +199,7 @@ func TestCrossSiteLoginAndLogout(t *testing.T) {
 // No GET or HEAD request makes a change, even with the fields of a form.
 func TestGetNeverWrites(t *testing.T) {
 	s := sitetest.New(t).Login()
-	query := "?" + sitetest.LimitsForm(1, [4]string{"99", "1", "hour", "log"}).Encode()
+	query := "?" + sitetest.LimitsForm(1, "99 per hour").Encode()
 	for _, r := range server.Patterns() {
 		if r[:4] == "GET " {
 			s.Ask(r + query)

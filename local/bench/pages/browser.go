@@ -195,8 +195,7 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 		return nil, err
 	}
 	limits := url.Values{
-		"limits[0].requests": {"5"}, "limits[0].window": {"10"}, "limits[0].unit": {"second"},
-		"limits[0].algorithm": {"log"}, "mode": {"enforce"}, "lasts": {"never"},
+		"limits[0]": {"5 per 10 seconds"}, "mode": {"enforce"}, "lasts": {"never"},
 		"reason": {"bench"}, "action": {"preview"},
 	}
 	plan := url.Values{"name": {set.Plans[1].Name}, "degraded": {"open"}}

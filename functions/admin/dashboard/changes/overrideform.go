@@ -93,7 +93,7 @@ func (f *OverrideForm) View() templates.Form {
 		Error:  f.problem, Errors: f.Errors(),
 		Lists: []templates.LimitList{
 			f.Limits.View("Limits", "A call is allowed if every limit admits it.")},
-		Choices: form.LimitChoices(),
+		Samples: form.LimitSamples(),
 		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode)},
 			append(form.UntilFields(f.until, "never"), form.ReasonField(f.Reason))...),
 		Preview: true, Submit: "Save",

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/limiter"
@@ -198,7 +199,8 @@ func Sentence(message string) string {
 	if strings.HasPrefix(message, "is ") {
 		message = "it " + message
 	}
-	return strings.ToUpper(message[:1]) + strings.TrimSuffix(message[1:], ".") + "."
+	_, first := utf8.DecodeRuneInString(message)
+	return strings.ToUpper(message[:first]) + strings.TrimSuffix(message[first:], ".") + "."
 }
 
 // Field returns a field with the typed text of an input and its error.

@@ -2,11 +2,13 @@ package form
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 )
@@ -29,7 +31,7 @@ func drawLimit(t *rapid.T) limiter.Limit {
 	case limiter.FixedWindow:
 		l.Calendar = rapid.SampledFrom(append(limiter.Calendars(), limiter.NoCalendar)).Draw(t, "calendar")
 		if l.Calendar != limiter.NoCalendar {
-			l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "UTC", "Europe/Berlin",
+			l.Window, l.Zone = 0, rapid.SampledFrom([]string{"", "Europe/Berlin",
 				"Asia/Kolkata"}).Draw(t, "zone")
 		}
 	case limiter.Counter, limiter.TokenBucket:
@@ -41,14 +43,23 @@ func drawLimit(t *rapid.T) limiter.Limit {
 	return l
 }
 
-// A limit that the page shows is read back unchanged after a browser sent the form.
+// A limit that the page shows is read back unchanged after a browser sent the form, and has
+// a meaning.
 func TestFormRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := drawLimit(t)
 		if err := limit.Validate(); err != nil {
 			t.Fatalf("drew an invalid limit %+v: %v", limit, err)
 		}
-		list, err := ReadLimitList(sentBy(NewLimitList("limits", []limiter.Limit{limit})), "limits")
+		shown := NewLimitList("limits", []limiter.Limit{limit})
+		values := url.Values{}
+		for _, row := range shown.View("", "").Rows {
+			values.Set(row.Name, row.Field.Value)
+			if row.Meaning == "" {
+				t.Errorf("%s has no meaning", row.Field.Value)
+			}
+		}
+		list, err := ReadLimitList(values, "limits")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,71 +70,14 @@ func TestFormRoundTrip(t *testing.T) {
 	})
 }
 
-// sentBy returns the values that a browser sends for a list: a box only if it is checked,
-// a choice only if its value is an option.
-func sentBy(list LimitList) url.Values {
-	values := url.Values{}
-	for _, row := range list.View("", "").Rows {
-		set := func(name, text string) { values.Set(row.Field+"."+name, text) }
-		set("requests", row.Requests.Value)
-		set("window", row.Window.Value)
-		set("zone", row.Zone.Value)
-		set("slots", row.Slots.Value)
-		set("notify", row.Notify.Value)
-		if row.Denied.Value != "" {
-			set("countDenied", "yes")
-		}
-		for _, o := range modes() {
-			if o.Value == row.Mode.Value {
-				set("mode", o.Value)
-			}
-		}
-		for _, o := range counts() {
-			if o.Value == row.Counts.Value {
-				set("counts", o.Value)
-			}
-		}
-		for _, o := range units() {
-			if o.Value == row.Unit.Value {
-				set("unit", o.Value)
-			}
-		}
-		for _, o := range algorithms() {
-			if o.Value == row.Algorithm.Value {
-				set("algorithm", o.Value)
-			}
-		}
-	}
-	return values
-}
-
 // Arbitrary text never makes the form panic or yields an invalid limit.
 func TestFormRejectsInvalidLimits(t *testing.T) {
-	unitNames := []string{"calendar ", "calendar decade"}
-	for _, u := range units() {
-		unitNames = append(unitNames, u.Value)
-	}
+	words := rapid.SliceOfN(rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,12}`),
+		rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.SampledFrom([]string{" per ", "calls", "second", " days",
+			"calendar month", "(Europe/Berlin)", ", counter", ", shadow", ", 64 slots",
+			", denied calls count", ", notify at 80 %"})), 1, 8)
 	rapid.Check(t, func(t *rapid.T) {
-		text := rapid.OneOf(rapid.String(), rapid.StringMatching(`[0-9., _+\-ex]{0,25}`),
-			rapid.StringMatching(`[1-9][0-9]{0,4}`), rapid.Just(""))
-		form := LimitList{Rows: []LimitInput{{
-			Requests: Input{Text: text.Draw(t, "requests")},
-			Window:   Input{Text: text.Draw(t, "window")},
-			Unit:     Input{Text: rapid.OneOf(text, rapid.SampledFrom(unitNames)).Draw(t, "unit")},
-			Algorithm: Input{
-				Text: rapid.SampledFrom([]string{"log", "counter", "fixed-window", "",
-					"x"}).Draw(t, "algorithm"),
-			},
-			zone: Input{
-				Text: rapid.OneOf(text, rapid.SampledFrom([]string{"", "UTC", "Local", "Europe/Berlin"})).
-					Draw(t, "zone"),
-			},
-			slots:       Input{Text: text.Draw(t, "slots")},
-			notify:      Input{Text: text.Draw(t, "notify")},
-			countDenied: Input{Text: rapid.SampledFrom([]string{"", "yes"}).Draw(t, "count denied")},
-			mode:        Input{Text: rapid.SampledFrom([]string{"", "shadow", "off"}).Draw(t, "mode")},
-			counts:      Input{Text: rapid.SampledFrom([]string{"", "calls", "x"}).Draw(t, "counts")},
-		}}}
+		form := LimitList{Rows: []Input{{Text: strings.Join(words.Draw(t, "words"), "")}}}
 		limits := form.Limits()
 		if form.ErrorCount() > 0 {
 			return
@@ -136,42 +90,35 @@ func TestFormRejectsInvalidLimits(t *testing.T) {
 	})
 }
 
-// twoRows returns a form whose first row is blank.
-func twoRows() url.Values {
-	return url.Values{
-		"limits[0].requests": {""}, "limits[0].unit": {"second"}, "limits[0].algorithm": {"log"},
-		"limits[1].requests": {"50"}, "limits[1].window": {"1"}, "limits[1].unit": {"hour"},
-		"limits[1].algorithm": {"log"},
-	}
-}
-
-// An error of the store for any field of a limit is shown at that field of its row.
+// An error of the store for any field of a limit is shown at the limit, also after blank
+// ones.
 func TestSetError(t *testing.T) {
-	for field, id := range map[string]string{
-		"requests": "requests", "window": "window", "algorithm": "algorithm", "calendar": "unit",
-		"zone": "zone", "slots": "slots", "countDenied": "countDenied", "notify": "notify",
-		"mode": "mode", "counts": "counts",
+	list, err := ReadLimitList(url.Values{"limits[0]": {" "}, "limits[1]": {"50 per hour"}}, "limits")
+	if err != nil || len(list.Limits()) != 1 {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]string{
+		"requests": "The number of calls is bad.", "zone": "The time zone is bad.", "new": "It is bad.",
 	} {
-		list, err := ReadLimitList(twoRows(), "limits")
-		if err != nil || len(list.Limits()) != 1 {
-			t.Fatal(err)
-		}
-		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is not valid"}
+		e := policy.FieldError{Field: "override.limits[0]." + field, Message: "is bad"}
 		if !list.SetError(e, "override.limits") || list.SetError(
 			policy.FieldError{Field: "override.limits[1].requests"}, "override.limits",
 		) {
 			t.Errorf("%s: SetError accepts no error, or one of a missing limit", field)
 		}
-		row := list.View("", "").Rows[1]
-		messages := map[string]string{
-			"requests": row.Requests.Error, "window": row.Window.Error, "unit": row.Unit.Error,
-			"algorithm": row.Algorithm.Error,
-			"zone":      row.Zone.Error, "slots": row.Slots.Error, "countDenied": row.Denied.Error,
-			"notify": row.Notify.Error, "mode": row.Mode.Error, "counts": row.Counts.Error,
+		if got := list.View("", "").Rows[1].Field.Error; got != want {
+			t.Errorf("%s: got %q, want %q", field, got, want)
 		}
-		if messages[id] != "It is not valid." || row.More != (id == "zone" || id == "slots" ||
-			id == "countDenied" || id == "notify" || id == "mode" || id == "counts") {
-			t.Errorf("%s: got row %+v, want the error at %s", field, row, id)
+	}
+}
+
+// Every sample is a limit in the words of the server, but for its fixed window.
+func TestLimitSamples(t *testing.T) {
+	for _, sample := range LimitSamples() {
+		l, problem := parseLimit(sample.Text)
+		text := strings.TrimSuffix(policydoc.LimitText(l), ", fixed window")
+		if problem != "" || text != sample.Text {
+			t.Errorf("%s: got %q, %s", sample.Text, text, problem)
 		}
 	}
 }

@@ -328,7 +328,7 @@ func (d *pages) renderEdit(
 	f.Action, f.Error, f.Errors = d.Path(e.path), e.problem, e.errorCount()
 	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
 	f.After, f.Warning = append(f.After, form.ReasonField(e.reason)), form.Warn(e.warnings)
-	f.Choices, f.Preview = form.LimitChoices(), !f.Danger
+	f.Samples, f.Preview = form.LimitSamples(), !f.Danger
 	f.Cancel = templates.Choice{Text: "Cancel", Address: d.Path("/policies")}
 	f.Submit = cmp.Or(f.Submit, "Save")
 	name = page.Clip(name, page.MaxName)

@@ -127,7 +127,7 @@ func readSandbox(q url.Values) sandbox {
 func (s *sandbox) decide() (at []time.Duration, decisions []limiter.Decision) {
 	limit := s.algorithm()
 	limit.Requests = s.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests)
-	limit.Window = window(&s.LimitInput)
+	limit.Window = s.Period()
 	at = s.instants()
 	if countErrors(s.fields()) > 0 {
 		return nil, nil

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"tidegate/functions/admin/auth"
@@ -152,7 +151,7 @@ func (s *simulation) values() url.Values {
 func (s *simulation) scenario() accuracy.Scenario {
 	sc := accuracy.Scenario{
 		Limit:      s.Requests.Whole("Enter the number of calls.", 1, accuracy.MaxLimit),
-		Window:     window(&s.LimitInput),
+		Window:     s.Period(),
 		Seed:       uint64(s.seed.Whole("Enter a number to seed the random calls.", 0, maxSeed)),
 		Algorithms: s.algorithms,
 		Points:     plotPoints,
@@ -165,16 +164,6 @@ func (s *simulation) scenario() accuracy.Scenario {
 		s.checkBounds(sc)
 	}
 	return sc
-}
-
-// window returns the typed window. Calendar units are an error on these pages.
-func window(in *form.LimitInput) time.Duration {
-	if strings.HasPrefix(in.Unit.Text, form.CalendarPrefix) {
-		in.Unit.Error = form.ChooseFromList
-		return 0
-	}
-	window, _ := in.Period()
-	return window
 }
 
 func (s *simulation) traffic(seed uint64) accuracy.Traffic {

@@ -9,17 +9,14 @@ import (
 	"strings"
 )
 
-// LimitsForm returns the limits page's form. Each row is requests, window, unit,
-// algorithm.
-func LimitsForm(version int, rows ...[4]string) url.Values {
+// LimitsForm returns the limits page's form with limits in their notation.
+func LimitsForm(version int, limits ...string) url.Values {
 	v := url.Values{
 		"version": {fmt.Sprint(version)}, "action": {"save"}, "mode": {"enforce"}, "lasts": {"never"},
 		"reason": {"test"},
 	}
-	for i, row := range rows {
-		for j, name := range []string{"requests", "window", "unit", "algorithm"} {
-			v.Set(fmt.Sprintf("limits[%d].%s", i, name), row[j])
-		}
+	for i, text := range limits {
+		v.Set(fmt.Sprintf("limits[%d]", i), text)
 	}
 	return v
 }
