@@ -33,7 +33,9 @@ function refused (authorizer, requestId, headers) {
     title: 'Too Many Requests',
     status: 429,
     detail: authorizer.message,
+    message: authorizer.message,
     'violated-policies': JSON.parse(authorizer.violatedPolicies ?? '[]'),
+    'retry-after': authorizer.wait,
     instance: 'urn:uuid:' + requestId
   }
   return { statusCode: 429, headers, body: JSON.stringify(problem) + '\n' }

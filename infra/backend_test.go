@@ -20,7 +20,7 @@ func TestBackend(t *testing.T) {
 		"denied": {
 			deniedEvent, 429,
 			`{"Cache-Control":"no-store","Content-Type":"application/problem+json","Retry-After":"4"}`,
-			`{"detail":"Wait.","instance":"urn:uuid:i","status":429,"title":"Too Many Requests","type":"about:blank","violated-policies":["a"]}`,
+			`{"detail":"Wait.","instance":"urn:uuid:i","message":"Wait.","retry-after":"9","status":429,"title":"Too Many Requests","type":"about:blank","violated-policies":["a"]}`,
 		},
 		"REST": {
 			`{"httpMethod":"GET","path":"/a","requestContext":{"authorizer":{"rateLimit":"r","rateLimitPolicy":"p","keyId":"k"}}}`, 200,
@@ -51,7 +51,7 @@ func TestBackend(t *testing.T) {
 // one within its limits.
 const (
 	deniedEvent = `{"version":"2.0","requestContext":{"http":{},"requestId":"i","authorizer":{"lambda":{"denied":true,` +
-		`"problemType":"about:blank","message":"Wait.","violatedPolicies":"[\"a\"]","retryAfter":"4"}}}}`
+		`"problemType":"about:blank","message":"Wait.","violatedPolicies":"[\"a\"]","retryAfter":"4","wait":"9"}}}}`
 	allowedEvent = `{"version":"2.0","rawPath":"/b","requestContext":{"http":{"method":"PUT"},"authorizer":{"lambda":{"rateLimit":"r"}}}}`
 )
 

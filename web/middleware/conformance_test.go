@@ -50,7 +50,7 @@ type requestCase struct {
 var keys = []string{
 	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
 	"reset", "rateLimit", "rateLimitPolicy",
-	"retryAfter", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
+	"retryAfter", "wait", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
 }
 
 type answerCase struct {
@@ -165,8 +165,8 @@ func (d Decision) nonzero() map[string]any {
 		"denied": d.Denied, "keyId": d.KeyID, "keyName": d.KeyName, "plan": d.Plan, "rule": d.Rule,
 		"policyVersion": d.PolicyVersion, "keyVersion": d.KeyVersion, "limit": d.Limit,
 		"remaining": d.Remaining, "reset": d.Reset, "rateLimit": d.RateLimit,
-		"rateLimitPolicy": d.RateLimitPolicy, "retryAfter": d.RetryAfter, "message": d.Message,
-		"problemType": d.ProblemType, "reservation": d.Reservation,
+		"rateLimitPolicy": d.RateLimitPolicy, "retryAfter": d.RetryAfter, "wait": d.Wait,
+		"message": d.Message, "problemType": d.ProblemType, "reservation": d.Reservation,
 		"shadowDenied": d.ShadowDenied, "degraded": d.Degraded,
 	}
 	if len(d.Violated) > 0 {

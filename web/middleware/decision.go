@@ -76,7 +76,8 @@ type Decision struct {
 	PolicyVersion, KeyVersion  int64
 	Limit, Remaining, Reset    int64 // of the binding limit; Reset in seconds
 	RateLimit, RateLimitPolicy string
-	RetryAfter                 int64 // seconds
+	RetryAfter                 int64  // seconds, at most a day
+	Wait                       string // exact seconds until a retry passes, or never
 	Message, ProblemType       string
 	Violated                   []string
 	Reservation                string
@@ -99,8 +100,8 @@ func parseDecision(context map[string]any) (Decision, error) {
 		PolicyVersion: v.number("policyVersion"), KeyVersion: v.number("keyVersion"),
 		Limit: v.number("limit"), Remaining: v.number("remaining"), Reset: v.number("reset"),
 		RateLimit: v.text("rateLimit"), RateLimitPolicy: v.text("rateLimitPolicy"),
-		RetryAfter: v.number("retryAfter"),
-		Message:    v.text("message"), ProblemType: v.text("problemType"), Reservation: v.text("reservation"),
+		RetryAfter: v.number("retryAfter"), Wait: v.text("wait"),
+		Message: v.text("message"), ProblemType: v.text("problemType"), Reservation: v.text("reservation"),
 		ShadowDenied: v.text("shadowDenied") == "true", Degraded: v.text("degraded") == "true",
 	}
 	if list := v.text("violatedPolicies"); list != "" {

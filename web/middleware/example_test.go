@@ -36,7 +36,7 @@ func Example() {
 	}
 	// Output:
 	// 200 "10 per 10 seconds";r=0;t=4  hello orders
-	// 429 "10 per 10 seconds";r=0;t=4 4 {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"Wait 4 seconds."}
+	// 429 "10 per 10 seconds";r=0;t=4 4 {"type":"about:blank","title":"Too Many Requests","status":429,"detail":"Wait 4 seconds.","message":"Wait 4 seconds."}
 }
 
 // A backend behind the AWS Lambda Web Adapter that settles the actual cost of a call.

@@ -112,7 +112,7 @@ func (d Decision) refuse(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", strconv.FormatInt(d.RetryAfter, 10))
 	}
 	p := problem{Type: d.ProblemType, Status: http.StatusTooManyRequests, Detail: d.Message,
-		Violated: d.Violated}
+		Violated: d.Violated, Wait: d.Wait}
 	if p.Type == "" {
 		p.Type = aboutBlank
 	}
@@ -121,18 +121,21 @@ func (d Decision) refuse(w http.ResponseWriter) {
 
 const aboutBlank = "about:blank"
 
-// problem is the body of an error response, in the form of RFC 9457.
+// problem is the body of an error response, in the form of RFC 9457. It has the members
+// of a REST API's 429, but no instance.
 type problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
 	Status   int      `json:"status"`
 	Detail   string   `json:"detail"`
+	Message  string   `json:"message"` // Detail, for clients made for API Gateway
 	Violated []string `json:"violated-policies,omitempty"`
+	Wait     string   `json:"retry-after,omitempty"`
 }
 
 // respond writes an error response.
 func respond(w http.ResponseWriter, p problem) {
-	p.Title = http.StatusText(p.Status)
+	p.Title, p.Message = http.StatusText(p.Status), p.Detail
 	body, _ := json.Marshal(p) // texts and numbers always encode
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")

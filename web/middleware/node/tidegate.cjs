@@ -10,7 +10,7 @@
 
 const titles = { 429: "Too Many Requests", 500: "Internal Server Error" };
 const texts = [
-  "keyId", "keyName", "plan", "rule", "rateLimit", "rateLimitPolicy", "message", "problemType",
+  "keyId", "keyName", "plan", "rule", "rateLimit", "rateLimitPolicy", "wait", "message", "problemType",
   "reservation",
 ];
 const numbers = ["policyVersion", "keyVersion", "limit", "remaining", "reset", "retryAfter"];
@@ -232,15 +232,19 @@ class Limits {
 function refusalOf(call) {
   const refusal = problem({
     type: call.problemType, status: 429, detail: call.message, violated: call.violatedPolicies,
+    wait: call.wait,
   });
   if (call.retryAfter > 0) refusal.headers.push(["Retry-After", String(call.retryAfter)]);
   return { ...refusal, readable: true };
 }
 
-// problem returns a response in the form of RFC 9457.
-function problem({ type = "", status, detail, violated = [] }) {
-  const body = { type: type || "about:blank", title: titles[status], status, detail };
+// problem returns a response in the form of RFC 9457. Clients made for API Gateway read
+// message, not detail.
+function problem({ type = "", status, detail, violated = [], wait = "" }) {
+  const title = titles[status];
+  const body = { type: type || "about:blank", title, status, detail, message: detail };
   if (violated.length > 0) body["violated-policies"] = violated;
+  if (wait !== "") body["retry-after"] = wait;
   return {
     status,
     headers: [["Content-Type", "application/problem+json"], ["Cache-Control", "no-store"]],

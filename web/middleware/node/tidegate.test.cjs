@@ -27,7 +27,7 @@ function nonzero(call) {
 // keys are all keys of the context.
 const keys = [
   "denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
-  "reset", "rateLimit", "rateLimitPolicy", "retryAfter", "message", "problemType",
+  "reset", "rateLimit", "rateLimitPolicy", "retryAfter", "wait", "message", "problemType",
   "violatedPolicies", "reservation", "shadowDenied", "degraded",
 ];
 

@@ -27,8 +27,8 @@ KEYS = {
     "denied": "denied", "keyId": "key_id", "keyName": "key_name", "plan": "plan", "rule": "rule",
     "policyVersion": "policy_version", "keyVersion": "key_version", "limit": "limit",
     "remaining": "remaining", "reset": "reset", "rateLimit": "rate_limit",
-    "rateLimitPolicy": "rate_limit_policy", "retryAfter": "retry_after", "message": "message",
-    "problemType": "problem_type", "violatedPolicies": "violated_policies",
+    "rateLimitPolicy": "rate_limit_policy", "retryAfter": "retry_after", "wait": "wait",
+    "message": "message", "problemType": "problem_type", "violatedPolicies": "violated_policies",
     "reservation": "reservation", "shadowDenied": "shadow_denied", "degraded": "degraded",
 }
 
@@ -110,7 +110,8 @@ class Call:
     reset: int  # seconds
     rate_limit: str
     rate_limit_policy: str
-    retry_after: int  # seconds
+    retry_after: int  # seconds, at most a day
+    wait: str  # exact seconds until a retry passes, or never
     message: str
     problem_type: str
     violated_policies: tuple
@@ -250,7 +251,8 @@ class Limits:
         if call.retry_after > 0:  # a call that can never pass gets none
             fields.append(("Retry-After", str(call.retry_after)))
         fields += self._exposed(origin)
-        return None, [], _problem(429, call.problem_type, call.message, call.violated_policies, fields)
+        return None, [], _problem(429, call.problem_type, call.message, call.violated_policies, call.wait,
+                                  fields)
 
     def _exposed(self, origin):
         """Returns the fields that let scripts of an origin read a response."""
@@ -280,12 +282,18 @@ def _encoded(fields):
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in fields]
 
 
-def _problem(status, kind="", detail="", violated=(), fields=()):
-    """Returns status, fields and body of a response in the form of RFC 9457."""
+def _problem(status, kind="", detail="", violated=(), wait="", fields=()):
+    """Returns status, fields and body of a response in the form of RFC 9457.
+
+    Clients made for API Gateway read message, not detail.
+    """
     title = HTTPStatus(status).phrase
-    body = {"type": kind or "about:blank", "title": title, "status": status, "detail": detail}
+    body = {"type": kind or "about:blank", "title": title, "status": status, "detail": detail,
+            "message": detail}
     if violated:
         body["violated-policies"] = violated
+    if wait:
+        body["retry-after"] = wait
     own = [("Content-Type", "application/problem+json"), ("Cache-Control", "no-store")]
     return status, own + list(fields), json.dumps(body) + "\n"
 
