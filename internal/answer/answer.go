@@ -73,6 +73,10 @@ func binding(c enforce.Result) (enforce.LimitState, bool) {
 	return enforced.Binding()
 }
 
+// MaxRetryAfter bounds the field Retry-After. Clients sleep for days without a word, and
+// timers of 31 bits, as in JavaScript, overflow after 24.8 days and retry at once.
+const MaxRetryAfter = 24 * time.Hour
+
 // WholeSeconds returns d in seconds, rounded up, so that a client that waits for them
 // never retries too early.
 func WholeSeconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
@@ -94,7 +98,8 @@ const cannotCheck = "The limits cannot be checked right now."
 // Denial says why a call is denied and when to retry.
 type Denial struct {
 	Type       string
-	RetryAfter int64 // seconds, rounded up; 0 if no retry ever passes
+	RetryAfter int64  // seconds, rounded up, at most MaxRetryAfter; 0 if no retry ever passes
+	Wait       string // exact seconds, rounded up, for the body; never if no retry passes
 	Detail     string
 	Violated   []string // names of the limits that denied; never nil
 	// Policy is the limit to observe, or the name of another reason. It has no characters
@@ -110,18 +115,9 @@ func Unavailable() Denial {
 // Impossible returns the denial of a call that costs more than a limit ever admits. No
 // save accepts such a plan or route, but an override may be older than a route's cost.
 func Impossible() Denial {
-	return Denial{Type: QuotaExceeded,
+	return Denial{Type: QuotaExceeded, Wait: "never",
 		Detail:   "This call costs more than its limit ever admits. It can never pass.",
 		Violated: []string{}, Policy: costPolicy}
-}
-
-// Wait returns RetryAfter for the body of a REST API's 429, where the value must not be
-// empty.
-func (d Denial) Wait() string {
-	if d.RetryAfter == 0 {
-		return "never"
-	}
-	return strconv.FormatInt(d.RetryAfter, 10)
 }
 
 // The reasons for a denial that are no limits, as Policy names them.
@@ -140,7 +136,8 @@ func deny(problem string, retryAfter time.Duration, reason, policy string, viola
 		unit = "second"
 	}
 	return Denial{
-		Type: problem, RetryAfter: seconds,
+		Type: problem, RetryAfter: min(seconds, WholeSeconds(MaxRetryAfter)),
+		Wait:     strconv.FormatInt(seconds, 10),
 		Detail:   fmt.Sprintf("%s Retry after %d %s.", reason, seconds, unit),
 		Violated: violated, Policy: policy,
 	}

@@ -198,8 +198,8 @@ func checkState(t *rapid.T, model limiter.Model, d limiter.Decision) {
 		case item.t > 1 && remaining(item.t - 1)[i].Remaining > item.r:
 			t.Fatalf("%s: got %d remaining a second before t, want at most r", where,
 				remaining(item.t - 1)[i].Remaining)
-		case a.Denial != nil && d.Limits[i].RetryAfter > 0 && item.t > a.Denial.RetryAfter:
-			t.Fatalf("%s: t is after Retry-After %d", where, a.Denial.RetryAfter)
+		case a.Denial != nil && d.Limits[i].RetryAfter > 0 && item.t > WholeSeconds(result.RetryAfter()):
+			t.Fatalf("%s: t is after %s", where, result.RetryAfter())
 		}
 	}
 }

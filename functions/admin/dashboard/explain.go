@@ -258,7 +258,7 @@ func responseTo(e enforce.Explanation) templates.Response {
 			fmt.Sprintf(
 				`{"type":%q,"title":"Too Many Requests","status":429,"detail":%q,"message":%[2]q,`+
 					`"violated-policies":[%[3]q],"retry-after":%[4]q,"instance":"urn:uuid:…"}`,
-				denial.Type, denial.Detail, denial.Policy, denial.Wait()))
+				denial.Type, denial.Detail, denial.Policy, denial.Wait))
 	}
 	return r
 }

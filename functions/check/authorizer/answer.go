@@ -143,7 +143,7 @@ func impossible(id string) verdict {
 func (v verdict) deny(d answer.Denial) {
 	names, _ := json.Marshal(d.Violated) // strings always encode
 	v.context[contextProblemType] = d.Type
-	v.context[contextWait] = d.Wait()
+	v.context[contextWait] = d.Wait
 	if d.RetryAfter > 0 {
 		v.context[contextRetryAfter] = strconv.FormatInt(d.RetryAfter, 10)
 	}
