@@ -67,6 +67,19 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	return f
 }
 
+// addressPlan sets the plan of addresses.
+func (f *function) addressPlan(t *testing.T, name string) {
+	t.Helper()
+	set, err := f.set.Set(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	set.AddressPlan = name
+	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func (f *function) key(t *testing.T, plan string) apikey.Secret {
 	t.Helper()
 	_, secret, err := f.set.Create(t.Context(),
@@ -129,6 +142,7 @@ func TestDecidesWithoutValkey(t *testing.T) {
 		policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open},
 		policy.Plan{Name: "local", Limits: tenADay(), Degraded: policy.Local, Share: 30},
 	)
+	f.addressPlan(t, "open")
 	secrets := map[string]apikey.Secret{}
 	for _, plan := range []string{"closed", "open", "local"} {
 		secrets[plan] = f.key(t, plan)
@@ -159,6 +173,11 @@ func TestDecidesWithoutValkey(t *testing.T) {
 			if checked := f.call(t, secret); checked.Allowed || !checked.Degraded || checked.ID != "" {
 				t.Errorf("not verified: %+v", checked)
 			}
+		}
+		address := enforce.Call{Kind: policy.Address, Subject: "never seen"}
+		if checked, err := f.Check(t.Context(), address); err != nil || !checked.Allowed ||
+			!checked.Degraded || checked.ID != address.Subject {
+			t.Errorf("an address on an open plan: %+v, %v", checked, err)
 		}
 	}
 	if checked := f.call(t, secrets["local"]); checked.Allowed || checked.RetryAfter() != 24*time.Hour {

@@ -90,12 +90,16 @@ func (c *callers) remember(call enforce.Call, proof secretHash, result enforce.R
 	k.learn(call, result)
 }
 
-// forget records that Valkey refuses a caller.
+// forget records that Valkey refuses a caller. An address that was never known is added,
+// since openAddress admits those that were not refused.
 func (c *callers) forget(call enforce.Call, proof secretHash) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k, found := c.known.Peek(call.Subject)
 	if !found {
+		if call.Kind == policy.Address {
+			c.known.Add(call.Subject, &caller{proofs: []verified{{}}})
+		}
 		return
 	}
 	if i := k.index(proof); i >= 0 {
@@ -178,6 +182,25 @@ func (c *callers) find(call enforce.Call, proof secretHash, now time.Time) *call
 	}
 	age := store.ElapsedAtMost(k.proofs[i].at, now)
 	if age >= c.lifetime || k.proofs[i].validFor > 0 && age >= k.proofs[i].validFor {
+		return nil
+	}
+	return k
+}
+
+// openAddress returns an address that find does not know, if the plan of addresses is open:
+// it has no secret to verify. It returns nil if Valkey refused the address, or its record
+// has changed since Valkey read it.
+func (c *callers) openAddress(call enforce.Call, set *policy.Set, now time.Time) *caller {
+	plan, found := set.Plan(set.AddressPlan)
+	if call.Kind != policy.Address || !found || plan.Degraded != policy.Open {
+		return nil
+	}
+	k, found := c.known.Peek(call.Subject)
+	if !found {
+		return &caller{facts: facts{plan: plan.Name, source: "plan"}}
+	}
+	last := k.proofs[0]
+	if last.at.IsZero() || last.validFor > 0 && store.ElapsedAtMost(last.at, now) >= last.validFor {
 		return nil
 	}
 	return k

@@ -20,9 +20,10 @@
 // # Failures
 //
 // Authentication never fails open. A caller is known for at most Settings.CallerCache
-// after Valkey accepted exactly its credential; without Valkey all others are denied. A
-// caller that Valkey refuses is forgotten. A breaker for each sector of the key space
-// keeps calls from waiting for a server that does not answer.
+// after Valkey accepted exactly its credential; without Valkey all others are denied, but
+// addresses on an open plan, which have no credential. A caller that Valkey refuses is
+// forgotten. A breaker for each sector of the key space keeps calls from waiting for a
+// server that does not answer.
 package decide
 
 import (

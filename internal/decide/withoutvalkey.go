@@ -16,7 +16,8 @@ import (
 // Authentication never fails open. A caller is known for Settings.CallerCache after
 // Valkey last accepted exactly this credential. It is known at most until its record
 // changes without an edit: it expires, or its override ends. All other callers are
-// denied, and a caller that Valkey refuses is forgotten. The plan determines what happens
+// denied, but addresses on an open plan: they have no secret. A caller that Valkey refuses
+// is forgotten. The plan determines what happens
 // to a known caller: see policy.Degraded. Every such decision is marked Degraded.
 //
 // With policy.Local, each process applies its share of the limits to its callers, with
@@ -39,6 +40,9 @@ func (c *callers) decide(call enforce.Call, proof secretHash, set *policy.Set, m
 		Rule: match.Rule, Settle: match.Settle, Cost: match.Cost, SetVersion: match.SetVersion,
 	}
 	k := c.find(call, proof, now)
+	if k == nil && set != nil {
+		k = c.openAddress(call, set, now)
+	}
 	if k == nil || set == nil {
 		return result, nil
 	}

@@ -167,6 +167,56 @@ func TestOnlyVerifiedCallersPass(t *testing.T) {
 	}
 }
 
+// An address has no secret to verify. One that this process does not know passes if the
+// plan of addresses is open, unless Valkey refused it or its record has changed since.
+func TestUnknownAddresses(t *testing.T) {
+	address := enforce.Call{Kind: policy.Address, Subject: "address"}
+	for name, c := range map[string]struct {
+		degraded policy.Degraded
+		prepare  func(*callersFixture)
+		call     enforce.Call
+		want     string
+	}{
+		"open":   {policy.Open, nil, address, "yyy"},
+		"local":  {policy.Local, nil, address, "nnn"},
+		"closed": {policy.Closed, nil, address, "nnn"},
+		"an API key, open": {policy.Open, nil,
+			enforce.Call{Kind: policy.APIKey, Subject: "address"}, "n"},
+		"a token, open": {policy.Open, nil, enforce.Call{Kind: policy.Token, Subject: "address"}, "n"},
+		"known before the lifetime": {policy.Open, func(p *callersFixture) {
+			p.remember(address, secretHash{}, resultOn("free", perMinute(4)))
+			p.advance(lifetime)
+		}, address, "y"},
+		"banned": {policy.Open, func(p *callersFixture) {
+			p.remember(address, secretHash{}, enforce.Result{Plan: "free", BannedUntil: p.Add(time.Hour)})
+		}, address, "n"},
+		"revoked": {policy.Open, func(p *callersFixture) { p.forget(address, secretHash{}) }, address, "n"},
+		"its record expired": {policy.Open, func(p *callersFixture) {
+			p.remember(address, secretHash{}, resultOn("free", perMinute(4)))
+			k, _ := p.known.Get(address.Subject)
+			k.proofs[0].validFor = time.Minute
+			p.advance(time.Minute)
+		}, address, "n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newCallersFixture(policy.Plan{Name: "free", Degraded: c.degraded, Share: 100,
+				Limits: []limiter.Limit{perMinute(2)}})
+			p.set.AddressPlan, p.set.TokenPlan = "free", "free"
+			if c.prepare != nil {
+				c.prepare(p)
+			}
+			last := p.expect(t, c.call, secretHash{}, costOne, c.want)
+			if last.Allowed && (last.ID != "address" || last.Plan != "free") {
+				t.Errorf("got %+v, want the caller's ID and plan", last)
+			}
+			p.set.AddressPlan = "deleted"
+			if c.prepare == nil {
+				p.expect(t, c.call, secretHash{}, costOne, "n")
+			}
+		})
+	}
+}
+
 // A token that names another plan than the verified one is denied.
 func TestTokensOfAnotherPlan(t *testing.T) {
 	p := newCallersFixture(policy.Plan{Name: "free", Degraded: policy.Open},
