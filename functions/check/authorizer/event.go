@@ -71,6 +71,7 @@ type payload struct {
 	MultiValueHeaders  map[string][]string `json:"multiValueHeaders"`
 	Query              json.RawMessage     `json:"queryStringParameters"`
 	MultiValueQuery    json.RawMessage     `json:"multiValueQueryStringParameters"`
+	PathParameters     json.RawMessage     `json:"pathParameters"`
 	RequestContext     struct {
 		EventType string `json:"eventType"` // only WebSocket APIs set it
 		RequestID string `json:"requestId"`
@@ -161,10 +162,10 @@ func (p *payload) fill(e event) (event, error) {
 		e.token, e.headers = p.AuthorizationToken, nil
 	case restRequest, http1:
 		e.resource, e.source = p.Resource, parseSource(c.Identity.SourceIP)
-		e.call.Path = callPath(e, p.Path)
+		e.call.Path = callPath(e, p.Path, p.PathParameters)
 	case http2:
 		e.resource, e.source = p.RouteKey, parseSource(c.HTTP.SourceIP)
-		e.call.Path = callPath(e, p.RawPath)
+		e.call.Path = callPath(e, p.RawPath, p.PathParameters)
 	case webSocket:
 		e.resource, e.source = connectRoute, parseSource(c.Identity.SourceIP)
 		return p.fillQuery(e)
@@ -259,25 +260,53 @@ func isConnect(arn string) bool {
 //
 // AWS does not document whether an ARN's path is percent-encoded. If only one of the two
 // paths is, callPath returns that one, because a decoded path may hide a slash. Otherwise
-// the ARN's path of a REST API decides. The ARN of an HTTP API's $default route may have
-// no path; callPath then returns the event's path without its stage.
-func callPath(e event, given string) string {
+// the ARN's path of a REST API decides. The ARN of an HTTP API's route $default or
+// {proxy+} may have no path; callPath then returns the one that the path parameters say,
+// or else the event's path without its stage.
+func callPath(e event, given string, parameters json.RawMessage) string {
 	named := e.call.Path
 	if given == "" || e.isRoot() {
 		return named
 	}
 	if named != "/" {
-		if spelled, found := tail(given, named); found {
+		if _, spelled, found := tail(given, named); found {
 			return spelled
 		}
 	}
 	if e.kind == restRequest {
 		return named
 	}
+	if path, found := proxyPath(e.resource, given, parameters); found {
+		return path
+	}
 	if after, found := strings.CutPrefix(given, "/"+e.call.Stage); found && (after == "" || after[0] == '/') {
 		return "/" + strings.TrimPrefix(after, "/")
 	}
 	return given
+}
+
+// proxyPath returns the end of given that a route or resource which ends in a greedy
+// parameter, such as /shop/{proxy+}, matched: the parameter's value, and as many segments
+// before it as the route has.
+func proxyPath(resource, given string, parameters json.RawMessage) (path string, found bool) {
+	last := strings.LastIndexByte(resource, '/') + 1
+	name, greedy := strings.CutSuffix(resource[last:], "+}")
+	var values map[string]string
+	if !greedy || json.Unmarshal(parameters, &values) != nil {
+		return "", false
+	}
+	value := values[strings.TrimPrefix(name, "{")]
+	front, path, found := tail(given, "/"+value)
+	if value == "" || !found {
+		return "", false
+	}
+	at := len(front)
+	for range strings.Count(resource[:last], "/") - 1 {
+		if at = strings.LastIndexByte(front[:at], '/'); at < 0 {
+			return "", false
+		}
+	}
+	return front[at:] + path, true
 }
 
 // isRoot reports whether API Gateway matched the root path. The event's resource is then
@@ -286,19 +315,19 @@ func (e event) isRoot() bool {
 	return e.call.Path == "/" && (e.resource == "/" || strings.HasSuffix(e.resource, " /"))
 }
 
-// tail returns the end of given that is the same path as named. Of the two spellings it
-// returns the percent-encoded one.
-func tail(given, named string) (spelled string, found bool) {
-	if strings.HasSuffix(given, named) {
-		return named, true
+// tail splits given before its end that is the same path as named. Of the two spellings
+// of that end it returns the percent-encoded one.
+func tail(given, named string) (front, spelled string, found bool) {
+	if front, found = strings.CutSuffix(given, named); found {
+		return front, named, true
 	}
-	front, found := strings.CutSuffix(route.DecodeAll(given), route.DecodeAll(named))
+	front, found = strings.CutSuffix(route.DecodeAll(given), route.DecodeAll(named))
 	if !found || !strings.HasPrefix(given, front) {
-		return "", false
+		return "", "", false
 	}
 	spelled = given[len(front):]
 	if len(named) > len(spelled) {
 		spelled = named
 	}
-	return spelled, strings.HasPrefix(spelled, "/")
+	return front, spelled, strings.HasPrefix(spelled, "/")
 }

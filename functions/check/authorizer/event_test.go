@@ -283,6 +283,67 @@ func TestCallPath(t *testing.T) {
 	}
 }
 
+// proxyEvents are authorizer events of an HTTP API, in the shapes that AWS documents, for
+// a call behind the base path v1/shop of a custom domain. Only format 1.0 has the base
+// path in its path. %[1]s is the ARN's resource, %[2]s the route, %[3]s the path that the
+// client called, %[4]s the path parameters.
+var proxyEvents = map[string]string{
+	"1.0": `{"version":"1.0","type":"REQUEST",
+		"methodArn":"arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET%[1]s",
+		"identitySource":"user1,123","authorizationToken":"user1,123",
+		"resource":"%[2]s","path":"/v1/shop%[3]s","httpMethod":"GET",
+		"headers":{"X-AMZ-Date":"20170718T062915Z","Accept":"*/*"},
+		"queryStringParameters":{"QueryString1":"queryValue1"},"pathParameters":%[4]s,
+		"stageVariables":{"StageVar1":"stageValue1"},
+		"requestContext":{"path":"/v1/shop%[3]s","accountId":"123456789012","resourceId":"05c7jb",
+			"stage":"prod","requestId":"...","identity":{"apiKey":"...","sourceIp":"192.0.2.1"},
+			"resourcePath":"%[2]s","httpMethod":"GET","apiId":"abcdef123"}}`,
+	"2.0": `{"version":"2.0","type":"REQUEST",
+		"routeArn":"arn:aws:execute-api:us-east-1:123456789012:abcdef123/prod/GET%[1]s",
+		"identitySource":["user1","123"],"routeKey":"ANY %[2]s","rawPath":"/prod%[3]s",
+		"rawQueryString":"parameter1=value1","cookies":["cookie1","cookie2"],
+		"headers":{"header1":"value1"},"queryStringParameters":{"parameter1":"value1"},
+		"requestContext":{"accountId":"123456789012","apiId":"abcdef123","domainName":"api.example.com",
+			"domainPrefix":"api","http":{"method":"GET","path":"/prod%[3]s","protocol":"HTTP/1.1",
+			"sourceIp":"192.0.2.1","userAgent":"agent"},"requestId":"id","routeKey":"ANY %[2]s",
+			"stage":"prod","time":"12/Mar/2020:19:03:58 +0000","timeEpoch":1583348638390},
+		"pathParameters":%[4]s,"stageVariables":{"stageVariable1":"value1"}}`,
+}
+
+// The path of a call of a proxy route is what its parameters say, so that rules match
+// behind the base path of a custom domain too, whatever the ARN has in its place.
+func TestPathOfAProxyRoute(t *testing.T) {
+	for _, c := range []struct{ route, called, parameters, want string }{
+		{"/{proxy+}", "/orders/7", `{"proxy":"orders/7"}`, "/orders/7"},
+		{"/{proxy+}", "/shop", `{"proxy":"shop"}`, "/shop"},
+		{"/{proxy+}", "/a%2Fb", `{"proxy":"a/b"}`, "/a%2Fb"},
+		{"/{proxy+}", "/a%2Fb", `{"proxy":"a%2Fb"}`, "/a%2Fb"},
+		{"/{all+}", "/orders/7", `{"all":"orders/7"}`, "/orders/7"},
+		{"/orders/{proxy+}", "/orders/7/8", `{"proxy":"7/8"}`, "/orders/7/8"},
+		{"/{tenant}/{proxy+}", "/acme/7", `{"tenant":"acme","proxy":"7"}`, "/acme/7"},
+	} {
+		for version, shape := range proxyEvents {
+			for _, named := range []string{c.called, c.route, "", "/"} {
+				raw := fmt.Sprintf(shape, named, c.route, c.called, c.parameters)
+				if got, err := parseEvent([]byte(raw)); err != nil || got.call.Path != c.want {
+					t.Errorf("%s: %s of %s, ARN %q: got %q, %v; want %q", version, c.called, c.route, named,
+						got.call.Path, err, c.want)
+				}
+			}
+		}
+	}
+	// Parameters that do not fit the path leave it as it was sent.
+	for parameters, want := range map[string]string{
+		`{"proxy":"a%2Fb"}`: "/a%2Fb", "null": "/v1/shop/a/b", "{}": "/v1/shop/a/b", "7": "/v1/shop/a/b",
+		`{"proxy":""}`: "/v1/shop/a/b", `{"proxy":"other"}`: "/v1/shop/a/b", `{"proxy":7}`: "/v1/shop/a/b",
+	} {
+		raw := fmt.Sprintf(proxyEvents["1.0"], "", "/{proxy+}", "/a/b", parameters)
+		if got, err := parseEvent([]byte(raw)); err != nil || got.call.Path != want {
+			t.Errorf("parameters %s: got %q, %v; want %q", parameters, got.call.Path, err, want)
+		}
+	}
+}
+
 // The path of a call of the root is / also behind the base path of a custom domain, where
 // the event's own path is not /.
 func TestRootBehindABasePath(t *testing.T) {
