@@ -76,15 +76,15 @@ var cors = []string{"Access-Control-Allow-Origin", "Access-Control-Expose-Header
 func TestCORSOrigin(t *testing.T) {
 	none := once(map[string]string{"corsOrigin": "none"})
 	for name, c := range map[string]struct {
-		made         func() (template, error)
-		origin, vary string
-		options      int
-		http         string
+		made                      func() (template, error)
+		origin, vary, credentials string
+		options                   int
+		http                      string
 	}{
-		"default": {dev, "'*'", "", 2, corsConfiguration("*")},
-		"one": {prod, "'https://app.example.com'", "'Origin'", 2,
-			corsConfiguration("https://app.example.com")},
-		"none": {none, "", "", 0, "null"},
+		"default": {dev, "'*'", "", "", 2, corsConfiguration("*", "")},
+		"one": {prod, "'https://app.example.com'", "'Origin'", "'true'", 2,
+			corsConfiguration("https://app.example.com", `"AllowCredentials":true,`)},
+		"none": {none, "", "", "", 0, "null"},
 	} {
 		made := of(t, c.made)
 		for _, r := range made.all("AWS::ApiGateway::GatewayResponse") {
@@ -92,12 +92,17 @@ func TestCORSOrigin(t *testing.T) {
 			equal(t, name+" origin", parameters["gatewayresponse.header."+cors[0]], c.origin)
 			equal(t, name+" exposed", parameters["gatewayresponse.header."+cors[1]] != "", c.origin != "")
 			equal(t, name+" vary", parameters["gatewayresponse.header.Vary"], c.vary)
+			equal(t, name+" credentials",
+				parameters["gatewayresponse.header.Access-Control-Allow-Credentials"], c.credentials)
 		}
 		options := 0
 		for _, m := range made.all("AWS::ApiGateway::Method") {
 			if m.Properties["HttpMethod"] == "OPTIONS" {
 				options++
 				equal(t, name+" OPTIONS", m.Properties["AuthorizationType"], "NONE")
+				equal(t, name+" OPTIONS credentials",
+					strings.Contains(string(mustJSON(t, m.Properties)), "Access-Control-Allow-Credentials"),
+					c.credentials != "")
 			}
 		}
 		equal(t, name+" OPTIONS", options, c.options)
@@ -106,8 +111,8 @@ func TestCORSOrigin(t *testing.T) {
 	}
 }
 
-func corsConfiguration(origin string) string {
-	return `{"AllowHeaders":["Authorization","X-Api-Key","Content-Type"],` +
+func corsConfiguration(origin, credentials string) string {
+	return `{` + credentials + `"AllowHeaders":["Authorization","X-Api-Key","Content-Type"],` +
 		`"AllowMethods":["GET","HEAD","POST","PUT","PATCH","DELETE"],` +
 		`"AllowOrigins":["` + origin + `"],"ExposeHeaders":["Retry-After","RateLimit","RateLimit-Policy"]}`
 }

@@ -21,8 +21,8 @@ exports.handler = async (event) => {
 
 function cors () {
   if (origin === 'none') return {}
-  const vary = origin === '*' ? {} : { Vary: 'Origin' }
-  return { 'Access-Control-Allow-Origin': origin, 'Access-Control-Expose-Headers': 'Retry-After,RateLimit,RateLimit-Policy', ...vary }
+  const one = origin === '*' ? {} : { 'Access-Control-Allow-Credentials': 'true', Vary: 'Origin' }
+  return { 'Access-Control-Allow-Origin': origin, 'Access-Control-Expose-Headers': 'Retry-After,RateLimit,RateLimit-Policy', ...one }
 }
 
 function refused (authorizer, requestId, headers) {

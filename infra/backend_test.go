@@ -58,17 +58,17 @@ const (
 // Scripts of the configured origin may read the sample backend's answers, allowed or
 // refused, like the gateway responses. The stack sets the origin for the backend.
 func TestBackendCORS(t *testing.T) {
-	fields := append(slices.Clone(cors), "Vary")
+	fields := append(slices.Clone(cors), "Access-Control-Allow-Credentials", "Vary")
 	const exposed = "Retry-After,RateLimit,RateLimit-Policy"
 	for _, c := range []struct {
 		environment []string
 		want        []string
 	}{
-		{nil, []string{"*", exposed, ""}},
-		{[]string{"CORS_ORIGIN=*"}, []string{"*", exposed, ""}},
+		{nil, []string{"*", exposed, "", ""}},
+		{[]string{"CORS_ORIGIN=*"}, []string{"*", exposed, "", ""}},
 		{[]string{"CORS_ORIGIN=https://app.example.com"},
-			[]string{"https://app.example.com", exposed, "Origin"}},
-		{[]string{"CORS_ORIGIN=none"}, []string{"", "", ""}},
+			[]string{"https://app.example.com", exposed, "true", "Origin"}},
+		{[]string{"CORS_ORIGIN=none"}, []string{"", "", "", ""}},
 	} {
 		for _, event := range []string{deniedEvent, allowedEvent} {
 			answer := backendAnswer(t, event, c.environment...)

@@ -69,6 +69,7 @@ func (s *Stack) newExampleREST() awsapigateway.RestApi {
 	if s.props.CORSOrigin != authorizer.NoOrigin {
 		preflight = &awsapigateway.CorsOptions{
 			AllowOrigins: jsii.Strings(s.props.CORSOrigin), AllowHeaders: jsii.Strings(requestHeaders...),
+			AllowCredentials: s.allowCredentials(),
 		}
 	}
 	api := awsapigateway.NewRestApi(s.Stack, jsii.String("ExampleRest"), &awsapigateway.RestApiProps{
@@ -122,7 +123,18 @@ func (s *Stack) exampleCORS() *awsapigatewayv2.CorsPreflightOptions {
 		AllowHeaders:  jsii.Strings(requestHeaders...),
 		AllowMethods:  &methods,
 		ExposeHeaders: jsii.Strings("Retry-After", "RateLimit", "RateLimit-Policy"),
+
+		AllowCredentials: s.allowCredentials(),
 	}
+}
+
+// allowCredentials lets scripts that send cookies read the answers too. Browsers refuse
+// that together with any origin.
+func (s *Stack) allowCredentials() *bool {
+	if s.props.CORSOrigin == authorizer.AnyOrigin {
+		return nil
+	}
+	return jsii.Bool(true)
 }
 
 //go:embed backend.js

@@ -42,13 +42,14 @@ var notHeaders = []string{
 // otherTests has the headers that need an installation or a stack of their own: the file
 // and the test that changes each.
 var otherTests = map[string][2]string{
-	"If-None-Match":             {"../infra/journal_test.go", "TestJournal"},
-	"Origin":                    {"attacks/api_test.go", "TestAttackCrossSite"},
-	"Sec-Fetch-Site":            {"attacks/api_test.go", "TestAttackCrossSite"},
-	"Vary":                      {"../infra/api_test.go", "TestCORSOrigin"},
-	"Cache-Control":             {"../functions/admin/server/owner_test.go", "TestOwnKey"},
-	"X-Forwarded-For":           {"attacks/address_test.go", "TestAttackForgedAddresses"},
-	"Cloudfront-Viewer-Address": {"../internal/proxies/proxies_test.go", "TestCloudFront"},
+	"If-None-Match":                    {"../infra/journal_test.go", "TestJournal"},
+	"Origin":                           {"attacks/api_test.go", "TestAttackCrossSite"},
+	"Sec-Fetch-Site":                   {"attacks/api_test.go", "TestAttackCrossSite"},
+	"Vary":                             {"../infra/api_test.go", "TestCORSOrigin"},
+	"Access-Control-Allow-Credentials": {"../infra/api_test.go", "TestCORSOrigin"},
+	"Cache-Control":                    {"../functions/admin/server/owner_test.go", "TestOwnKey"},
+	"X-Forwarded-For":                  {"attacks/address_test.go", "TestAttackForgedAddresses"},
+	"Cloudfront-Viewer-Address":        {"../internal/proxies/proxies_test.go", "TestCloudFront"},
 }
 
 // documentedHeaders returns the headers of the README and of docs in Go's canonical form.

@@ -45,8 +45,9 @@ type Props struct {
 	// CORSOrigin is the origin whose scripts may read a REST API's 401 and 429 in a
 	// browser: one origin, such as https://app.example, AnyOrigin or NoOrigin. The
 	// default is AnyOrigin: a script sends the key in a header that it sets itself, never
-	// in a cookie, so another site's script learns nothing without the key. An HTTP API
-	// has its own CORS configuration, CorsPreflight, which is not changed.
+	// in a cookie, so another site's script learns nothing without the key. Scripts that
+	// send cookies too (credentials: "include") need one origin. An HTTP API has its own
+	// CORS configuration, CorsPreflight, which is not changed.
 	CORSOrigin string
 	// OwnResponses leaves out the gateway responses of a REST API, or the response
 	// mappings of an HTTP API, for an API that answers in its own way. Without it an own

@@ -70,7 +70,7 @@ func addGatewayResponses(scope constructs.Construct, api awsapigateway.IRestApi,
 const exposed = "'Retry-After,RateLimit,RateLimit-Policy'"
 
 // corsHeaders returns the headers that let scripts of an origin read a response; none if
-// origin is NoOrigin.
+// origin is NoOrigin. Browsers refuse AnyOrigin for scripts that send cookies.
 func corsHeaders(origin string) map[string]*string {
 	if origin == NoOrigin {
 		return nil
@@ -80,6 +80,7 @@ func corsHeaders(origin string) map[string]*string {
 		"Access-Control-Expose-Headers": jsii.String(exposed),
 	}
 	if origin != AnyOrigin {
+		headers["Access-Control-Allow-Credentials"] = jsii.String("'true'")
 		headers["Vary"] = jsii.String("'Origin'")
 	}
 	return headers

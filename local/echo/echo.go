@@ -70,6 +70,7 @@ func (b Backend) addCORS(headers map[string]string) {
 	headers["Access-Control-Allow-Origin"] = origin
 	headers["Access-Control-Expose-Headers"] = "Retry-After,RateLimit,RateLimit-Policy"
 	if origin != "*" {
+		headers["Access-Control-Allow-Credentials"] = "true"
 		headers["Vary"] = "Origin"
 	}
 }

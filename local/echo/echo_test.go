@@ -66,15 +66,16 @@ func TestBackendWithoutAuthorizer(t *testing.T) {
 // The CORS headers allow the configured origin, or any origin by default.
 func TestBackendCORS(t *testing.T) {
 	const exposed = "Retry-After,RateLimit,RateLimit-Policy"
-	for origin, want := range map[string][3]string{
-		"":                    {"*", exposed, ""},
-		"*":                   {"*", exposed, ""},
-		"https://app.example": {"https://app.example", exposed, "Origin"},
+	for origin, want := range map[string][4]string{
+		"":                    {"*", exposed, "", ""},
+		"*":                   {"*", exposed, "", ""},
+		"https://app.example": {"https://app.example", exposed, "true", "Origin"},
 		"none":                {},
 	} {
 		event := events.APIGatewayProxyRequest{HTTPMethod: "GET", Path: "/"}
 		h := invoke(t, echo.Backend{Origin: origin}, event).Headers
-		got := [3]string{h["Access-Control-Allow-Origin"], h["Access-Control-Expose-Headers"], h["Vary"]}
+		got := [4]string{h["Access-Control-Allow-Origin"], h["Access-Control-Expose-Headers"],
+			h["Access-Control-Allow-Credentials"], h["Vary"]}
 		if got != want {
 			t.Errorf("%q: %q, want %q", origin, got, want)
 		}

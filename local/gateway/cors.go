@@ -91,6 +91,7 @@ func (r *Rules) OpenTo(origin string) {
 	for _, response := range r.REST.Responses {
 		parameters := response.ResponseParameters
 		delete(parameters, header+"Vary")
+		delete(parameters, header+"Access-Control-Allow-Credentials")
 		switch origin {
 		case NoOrigin:
 			delete(parameters, header+"Access-Control-Allow-Origin")
@@ -99,12 +100,17 @@ func (r *Rules) OpenTo(origin string) {
 		case AnyOrigin:
 		default:
 			parameters[header+"Vary"] = "'Origin'"
+			parameters[header+"Access-Control-Allow-Credentials"] = "'true'"
 		}
 		parameters[header+"Access-Control-Allow-Origin"] = "'" + origin + "'"
 	}
 	if origin == NoOrigin {
 		r.REST.Preflight, r.HTTP.CORS = nil, nil
 		return
+	}
+	delete(r.REST.Preflight, "Access-Control-Allow-Credentials")
+	if r.HTTP.CORS.AllowCredentials = origin != AnyOrigin; r.HTTP.CORS.AllowCredentials {
+		r.REST.Preflight["Access-Control-Allow-Credentials"] = "true"
 	}
 	r.REST.Preflight["Access-Control-Allow-Origin"] = origin
 	r.HTTP.CORS.AllowOrigins = []string{origin}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/akrylysov/algnhsa"
@@ -137,11 +138,12 @@ func TestRefusalsHaveNoCORSHeaders(t *testing.T) {
 }
 
 // The deployed template allows scripts of any origin on both APIs. OpenTo allows one
-// origin or none.
+// origin, with credentials, or none.
 func TestOpenTo(t *testing.T) {
 	const allow, vary = "gatewayresponse.header.Access-Control-Allow-Origin", "gatewayresponse.header.Vary"
-	for origin, want := range map[string]struct{ literal, vary string }{
-		"*": {"'*'", ""}, app: {"'" + app + "'", "'Origin'"}, "none": {},
+	const credentials = "Access-Control-Allow-Credentials"
+	for origin, want := range map[string]struct{ literal, vary, credentials string }{
+		"*": {"'*'", "", ""}, app: {"'" + app + "'", "'Origin'", "'true'"}, "none": {},
 	} {
 		rules := deployed(t)
 		cors := rules.HTTP.CORS
@@ -151,7 +153,8 @@ func TestOpenTo(t *testing.T) {
 		}
 		rules.OpenTo(origin)
 		for kind, r := range rules.REST.Responses {
-			if r.ResponseParameters[allow] != want.literal || r.ResponseParameters[vary] != want.vary {
+			if r.ResponseParameters[allow] != want.literal || r.ResponseParameters[vary] != want.vary ||
+				r.ResponseParameters["gatewayresponse.header."+credentials] != want.credentials {
 				t.Errorf("%s, %s: %v", origin, kind, r.ResponseParameters)
 			}
 		}
@@ -163,6 +166,8 @@ func TestOpenTo(t *testing.T) {
 		}
 		preflight := rules.REST.Preflight
 		if preflight["Access-Control-Allow-Origin"] != origin ||
+			preflight[credentials] != strings.Trim(want.credentials, "'") ||
+			rules.HTTP.CORS.AllowCredentials != (want.credentials != "") ||
 			!slices.Equal(rules.HTTP.CORS.AllowOrigins, []string{origin}) {
 			t.Errorf("%s: %v, %+v", origin, preflight, rules.HTTP.CORS)
 		}
@@ -186,7 +191,7 @@ func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }
 
 // Where CORS allows its origin, a script of another origin reads the status, Retry-After
 // and RateLimit of a 200, a 401 and a 429. It reads nothing elsewhere, nor the 403 of an
-// HTTP API.
+// HTTP API. A script that sends cookies reads them only where CORS names its origin.
 func TestBrowsersReadDenials(t *testing.T) {
 	tab := browsertest.Start(t)
 	page := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -225,10 +230,25 @@ func TestBrowsersReadDenials(t *testing.T) {
 		"middleware for the page": {refusing([]string{"https://other.example", page.URL}), over},
 		"middleware for another":  {refusing([]string{another}), read{Failed: true}},
 		"middleware, off":         {refusing([]string{}), read{Failed: true}},
+
+		"200, cookies":              {openREST(t, allows, "*"), read{Failed: true}},
+		"200 for the page, cookies": {openREST(t, allows, page.URL), allowed},
+		"429, cookies":              {openREST(t, denies, "*"), read{Failed: true}},
+		"429 for the page, cookies": {openREST(t, denies, page.URL), over},
+		"HTTP 429, cookies":         {openHTTP(t, authorizing(deniedContext), "*"), read{Failed: true}},
+
+		"HTTP 429 for the page, cookies":   {openHTTP(t, authorizing(deniedContext), page.URL), over},
+		"middleware, cookies":              {refusing(nil), read{Failed: true}},
+		"middleware for the page, cookies": {refusing([]string{page.URL}), over},
 	} {
 		server := httptest.NewServer(c.api)
 		t.Cleanup(server.Close)
-		script := `fetch('` + server.URL + `/orders', {headers: {'X-Api-Key': 'k'}}).then(
+		credentials := "omit"
+		if strings.HasSuffix(name, "cookies") {
+			credentials = "include"
+		}
+		script := `fetch('` + server.URL + `/orders', {credentials: '` + credentials + `',
+			headers: {'X-Api-Key': 'k'}}).then(
 			a => ({
 				Status: a.status, Retry: a.headers.get('Retry-After') ?? '',
 				RateLimit: a.headers.get('RateLimit') ?? '',
@@ -284,7 +304,8 @@ func refusing(origins []string) http.Handler {
 	backend := m.Wrap(http.NotFoundHandler())
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodOptions {
-			w.Header().Set("Access-Control-Allow-Origin", "*")
+			w.Header().Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+			w.Header().Set("Access-Control-Allow-Credentials", "true")
 			w.Header().Set("Access-Control-Allow-Headers", "X-Api-Key")
 			return
 		}

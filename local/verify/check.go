@@ -207,8 +207,11 @@ func fields(rateLimit string) check {
 func readable(e evidence) outcome {
 	h := e.last().header
 	origin, exposed := h.Get("Access-Control-Allow-Origin"), h.Get("Access-Control-Expose-Headers")
-	if origin == "" {
+	switch {
+	case origin == "":
 		return differ("no Access-Control-Allow-Origin")
+	case origin == "*" && h.Get("Access-Control-Allow-Credentials") == "true":
+		return differ("Access-Control-Allow-Credentials with the origin *, which browsers refuse")
 	}
 	for _, name := range []string{"Retry-After", "RateLimit", "RateLimit-Policy"} {
 		if !lists(exposed, name) {

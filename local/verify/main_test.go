@@ -43,6 +43,29 @@ func (r *report) with(v verdict) []string {
 
 // Every row has a text in each column and an id of its own. It has a probe among probes
 // and a check, or neither if a person checks it. Every check has a row.
+// A script in a browser can read an answer that exposes the fields to its origin. No
+// browser accepts any origin together with credentials.
+func TestReadable(t *testing.T) {
+	for _, c := range []struct {
+		origin, credentials, exposed string
+		want                         verdict
+	}{
+		{"*", "", "Retry-After,RateLimit,RateLimit-Policy", ok},
+		{"https://app.example", "true", "ratelimit, ratelimit-policy, retry-after", ok},
+		{"*", "true", "Retry-After,RateLimit,RateLimit-Policy", differs},
+		{"https://app.example", "true", "Retry-After", differs},
+		{"", "", "Retry-After,RateLimit,RateLimit-Policy", differs},
+	} {
+		h := http.Header{}
+		h.Set("Access-Control-Allow-Origin", c.origin)
+		h.Set("Access-Control-Allow-Credentials", c.credentials)
+		h.Set("Access-Control-Expose-Headers", c.exposed)
+		if got := readable(evidence{answers: []answer{{header: h}}}); got.verdict != c.want {
+			t.Errorf("%+v: got %+v", c, got)
+		}
+	}
+}
+
 func TestRows(t *testing.T) {
 	known := map[string]bool{}
 	for _, r := range rows {

@@ -49,8 +49,8 @@ type requestCase struct {
 // keys are all keys of the context.
 var keys = []string{
 	"denied", "keyId", "keyName", "plan", "rule", "policyVersion", "keyVersion", "limit", "remaining",
-	"reset", "rateLimit", "rateLimitPolicy",
-	"retryAfter", "wait", "message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
+	"reset", "rateLimit", "rateLimitPolicy", "retryAfter", "wait",
+	"message", "problemType", "violatedPolicies", "reservation", "shadowDenied", "degraded",
 }
 
 type answerCase struct {
@@ -77,7 +77,8 @@ type settlementCase struct {
 
 var comparedHeaders = []string{
 	"RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type", "Cache-Control",
-	"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary",
+	"Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Access-Control-Expose-Headers",
+	"Vary",
 }
 
 func readConformance(t *testing.T) conformance {

@@ -28,8 +28,9 @@ type Middleware struct {
 	Log     *slog.Logger // gets a line for each request without a decision; nil is slog.Default
 
 	// AllowOrigins lists the origins whose scripts may read a 429 and its fields in a
-	// browser. Nil allows any, since scripts set the key's header themselves. An empty
-	// list allows none. CORS headers that are already set stay.
+	// browser, also if they send cookies. Nil allows any origin without cookies, since
+	// scripts set the key's header themselves. An empty list allows none. CORS headers
+	// that are already set stay.
 	AllowOrigins []string
 }
 
@@ -101,6 +102,7 @@ func (m *Middleware) expose(h http.Header, origin string) {
 			return
 		}
 		h.Set(allow, origin)
+		h.Set("Access-Control-Allow-Credentials", "true")
 	}
 	h.Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy")
 }

@@ -223,6 +223,7 @@ class Limits {
       if (!this.#origins.includes(origin)) return;
     }
     set(allow, this.#origins ? origin : "*");
+    if (this.#origins) set("Access-Control-Allow-Credentials", "true");
     set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy");
   }
 }

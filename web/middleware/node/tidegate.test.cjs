@@ -14,7 +14,8 @@ const { Limits, Settler, SettleError, requestContext, headers } = require("./tid
 const table = JSON.parse(fs.readFileSync(path.join(__dirname, "../testdata/conformance.json"), "utf8"));
 const compared = [
   "RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type", "Cache-Control",
-  "Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary",
+  "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials",
+  "Access-Control-Expose-Headers", "Vary",
 ];
 const json = { "Content-Type": "application/json" };
 

@@ -18,7 +18,8 @@ import tidegate
 
 TABLE = json.loads((pathlib.Path(__file__).parent / "../testdata/conformance.json").read_text("utf-8"))
 COMPARED = ["RateLimit", "RateLimit-Policy", "Retry-After", "Content-Type", "Cache-Control",
-            "Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary"]
+            "Access-Control-Allow-Origin", "Access-Control-Allow-Credentials",
+            "Access-Control-Expose-Headers", "Vary"]
 JSON = [("Content-Type", "application/json")]
 SILENT = logging.Logger("silent", logging.CRITICAL + 1)
 

@@ -262,6 +262,7 @@ class Limits:
             fields, allowed = [("Vary", "Origin")] if self._origins else [], origin
             if origin not in self._origins:
                 return fields
+            fields.append(("Access-Control-Allow-Credentials", "true"))
         return fields + [
             ("Access-Control-Allow-Origin", allowed),
             ("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy"),
