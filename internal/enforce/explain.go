@@ -31,41 +31,51 @@ func (c *Checker) Explain(ctx context.Context, set *policy.Set, k policy.Key,
 	if err != nil {
 		return Explanation{}, fmt.Errorf("enforce: explain: %w", err)
 	}
-	now := c.Now()
 	call.Kind, call.Subject = k.Kind, k.ID
-	e := Explanation{Matches: compiledSet.Matches(call.Route), Exempt: compiledSet.Exempts(call.Address)}
-	e.Effective, _ = set.Effective(k, now)
 	_, rule, err := matchCall(compiledSet, call)
-	if e.Refused = refusal(compiledSet, k, call, now, err); rule == nil {
+	refused := refusal(compiledSet, k, call, c.Now(), err)
+	if rule == nil {
 		rule = compiledSet.Fallback
 	}
-	e.Result = Result{
-		Allowed: e.Refused == "", WouldAllow: e.Refused == "", CandidateAllows: true, Cost: rule.Cost,
-		Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan, Group: k.Group,
-		Source: e.Effective.Source,
-		Rule:   rule.Name, Settle: rule.Settle, SetVersion: set.Version, KeyVersion: k.Version,
-		free: true, // nothing is taken
-	}
-	if err := c.explainBan(ctx, &e.Result, set, k); err != nil {
+	e := c.newExplanation(compiledSet, k, call, rule)
+	e.Matches, e.Refused = compiledSet.Matches(call.Route), refused
+	e.Result.Allowed, e.Result.WouldAllow = refused == "", refused == ""
+	until, err := policyset.BannedUntil(ctx, c.client, set, []policy.Key{k})
+	if err != nil {
 		return Explanation{}, err
 	}
+	e.Result.ban(until[0])
 	return e, c.explainLimits(ctx, &e, compiledSet, call, rule)
+}
+
+// newExplanation returns what is known of a call without its limits.
+func (c *Checker) newExplanation(set *compiled.Set, k policy.Key, call Call,
+	rule *compiled.Route) Explanation {
+	now := c.Now()
+	e := Explanation{Exempt: set.Exempts(call.Address)}
+	e.Effective, _ = set.Effective(k, now)
+	e.Result = Result{
+		CandidateAllows: true, Cost: rule.Cost, Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
+		Group: k.Group, Source: e.Effective.Source, Rule: rule.Name, Settle: rule.Settle,
+		SetVersion: set.Version, KeyVersion: k.Version,
+		free: true, // nothing is taken
+	}
+	return e
 }
 
 // refusal returns the reason why a caller may not call; empty if it may. err is that of
 // matchCall.
 func refusal(set *compiled.Set, k policy.Key, call Call, now time.Time, err error) string {
+	if reason := keyRefusal(k, now); reason != "" {
+		return reason
+	}
 	switch {
-	case k.Status != policy.Active:
-		return "the key is " + string(k.Status)
-	case !k.Expires.IsZero() && !k.Expires.After(now):
-		return "the key expired"
 	case set.Denies(call.Address):
 		return "the address is on the deny list"
 	case !set.Admits(call.Address):
 		return "the address is not on the allow list"
 	case errors.Is(err, policy.ErrRefused) && k.Plan == "":
-		return "callers of this kind have no default plan"
+		return refusedWithoutPlan
 	case err != nil:
 		return "the path can be read in two ways that different routes match"
 	}
@@ -73,16 +83,24 @@ func refusal(set *compiled.Set, k policy.Key, call Call, now time.Time, err erro
 	return policy.AccessProblem(k, plan, call.Route)
 }
 
-// explainBan applies a ban, whether an operator or the policy imposed it.
-func (c *Checker) explainBan(ctx context.Context, result *Result, set *policy.Set, k policy.Key) error {
-	until, err := policyset.BannedUntil(ctx, c.client, set, []policy.Key{k})
-	if err != nil {
-		return err
+const refusedWithoutPlan = "callers of this kind have no default plan"
+
+// keyRefusal returns the reason why no call of a key may pass; empty for none.
+func keyRefusal(k policy.Key, now time.Time) string {
+	switch {
+	case k.Status != policy.Active:
+		return "the key is " + string(k.Status)
+	case !k.Expires.IsZero() && !k.Expires.After(now):
+		return "the key expired"
 	}
-	if until[0].After(result.Now) {
-		result.BannedUntil, result.Allowed, result.WouldAllow = until[0], false, false
+	return ""
+}
+
+// ban applies a ban, whether an operator or the policy imposed it.
+func (c *Result) ban(until time.Time) {
+	if until.After(c.Now) {
+		c.BannedUntil, c.Allowed, c.WouldAllow = until, false, false
 	}
-	return nil
 }
 
 // explainedStep is a step of a check that is evaluated.
@@ -150,11 +168,15 @@ func (e *Explanation) ownSteps(call Call, rule *compiled.Route) ([]explainedStep
 		steps = append(steps, explainedStep{policy.ScopeKey, e.Effective.Mode, own, nil})
 	}
 	if len(rule.PerKeyEntry) > 0 {
-		routed := limiter.State{Key: rule.State(call.Subject),
-			Program: rule.PerKeyProgram(), Limits: rule.PerKey}
-		steps = append(steps, explainedStep{policy.ScopeRoute, policy.OrEnforce(rule.Mode), routed, nil})
+		steps = append(steps, routeStep(call, rule))
 	}
 	return steps, nil
+}
+
+// routeStep is the step on a rule's limits of each caller. The rule must have some.
+func routeStep(call Call, rule *compiled.Route) explainedStep {
+	state := limiter.State{Key: rule.State(call.Subject), Program: rule.PerKeyProgram(), Limits: rule.PerKey}
+	return explainedStep{policy.ScopeRoute, policy.OrEnforce(rule.Mode), state, nil}
 }
 
 // explainedShared lists the steps that a check would make on shared limits.
@@ -162,11 +184,16 @@ func (c *Checker) explainedShared(e *Explanation, set *compiled.Set, call Call,
 	rule *compiled.Route) (steps []explainedStep) {
 	group := groupOf(set, e.Result.Group, e.Effective.Plan.Number)
 	for _, s := range append(c.sharedSteps(set, call, rule), groupSteps(set, group, rule)...) {
-		count := s.shared.CountingAt(e.Result.Now)
-		state := limiter.State{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
-		steps = append(steps, explainedStep{s.shared.Scope, s.shared.Mode, state, s.shared})
+		steps = append(steps, sharedLook(s, e.Result.Now))
 	}
 	return steps
+}
+
+// sharedLook is the look in place of a step on shared limits.
+func sharedLook(s step, now time.Time) explainedStep {
+	count := s.shared.CountingAt(now)
+	state := limiter.State{Key: s.keys[0], Program: count.Program, Limits: count.Counted}
+	return explainedStep{s.shared.Scope, s.shared.Mode, state, s.shared}
 }
 
 // explain adds what a step would decide.

@@ -233,6 +233,9 @@ func noPlan(kind policy.Kind, name, tokenPlan string) string {
 // Matches lists the route rules that match a call; Index is that in Set.Routes.
 func (c *Set) Matches(call route.Call) []route.Match { return c.table.Explain(call) }
 
+// Rules returns every route rule, in the order of Set.Routes.
+func (c *Set) Rules() []*Route { return c.routes }
+
 // Named returns the route rule with a name; nil for none.
 func (c *Set) Named(name string) *Route {
 	return c.find(func(r *Route) bool { return r.Name == name })
