@@ -119,21 +119,6 @@ func (s *Store) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) (
 	})
 }
 
-// ReplacedUsage returns, for each key in order, the state of its plan's limits while an
-// override replaces them: they go on counting, and deny nothing. It takes nothing. A key
-// without such limits gets the zero Decision.
-func (s *Store) ReplacedUsage(ctx context.Context, set *policy.Set,
-	keys []policy.Key) ([]limiter.Decision, error) {
-	return s.peek(ctx, len(keys), func(i int) (string, []limiter.Limit) {
-		plan, found := set.EffectivePlan(keys[i])
-		override, _ := set.OverrideOf(keys[i], s.Now())
-		if keys[i].Status == policy.Unreadable || !found || plan.Mode == policy.Off || override == nil {
-			return "", nil
-		}
-		return keyspace.State(keys[i].ID), plan.Limits
-	})
-}
-
 // peek returns n decisions about a call of cost 1 now. state returns the name in Valkey
 // and the limits of each; an empty name stands for the zero Decision.
 func (s *Store) peek(ctx context.Context, n int,

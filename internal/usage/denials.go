@@ -33,6 +33,11 @@ func (r *Reader) EveryDenial(ctx context.Context, q denylog.Query) iter.Seq2[den
 	return denylog.All(ctx, r.client, q)
 }
 
+// DenialsOf returns every denial of one caller in a period, newest first.
+func (r *Reader) DenialsOf(ctx context.Context, id string, from, to time.Time) (denylog.Page, error) {
+	return denylog.OfSubject(ctx, r.client, denylog.Query{Subject: id, From: from, To: to})
+}
+
 // Refusals are numbers of refused credentials.
 type Refusals struct {
 	ByCause  [cause.Refusals]int64

@@ -35,6 +35,7 @@ type DenialRow struct {
 	Cause      string
 	Reason     string // the claim, key or setting that is the cause; may be empty
 	Limit      Choice // its address filters by the limit
+	Scope      string // whose calls the limit counts; empty for the caller's
 	Rule       Choice // its address filters by the rule
 	Call       string // method and pattern
 	API        string

@@ -39,9 +39,11 @@ type RuleMatch struct {
 	Reason  string
 }
 
-// AppliedRow is a limit that applies to the call.
+// AppliedRow is a limit that applies to a call or to a caller.
 type AppliedRow struct {
-	Scope  string
-	Mode   string
 	Window Window
+	Scope  string
+	Tags   []string // such as shadow
+	Denied Instant  // when it denied the last call; zero if another limit did
+	Note   string   // in place of the usage, if that is unknown
 }

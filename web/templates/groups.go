@@ -7,19 +7,12 @@ type GroupPage struct {
 	Actions    []Choice // changes of the group; none for viewers
 	Override   string   // of its keys, in words; empty for none
 	AsOf       Instant
-	Limits     []GroupLimits
+	Limits     []AppliedRow
 	Keys       []GroupKey
 	All        Choice // link to all keys of the group
 	Denials    []DenialRow
 	AllDenials string // address of the group's denials
 	Audit      string // address of the resets in the audit log
-}
-
-// GroupLimits are the limits per group of a plan.
-type GroupLimits struct {
-	Plan    string
-	Mode    string // a note on the mode; empty if the limits are enforced
-	Windows []Window
 }
 
 // GroupKey is a key of a group.

@@ -7,9 +7,11 @@ type KeyPage struct {
 	Range      Range
 	Key        KeyRow
 	Facts      []Fact
-	Replaced   []Window // the plan's limits while an override is in force
-	Why        []string // which limits apply and why, in sentences
-	Notes      []string // other information
+	Diagnosis  Diagnosis
+	Limits     []AppliedRow // every limit that calls of the key fall under
+	Unused     []AppliedRow // those of route rules that have counted no call
+	Why        []string     // which limits apply and why, in sentences
+	Notes      []string     // other information
 	Chart      TimeSeries
 	Play       string      // address that simulates the key's recorded calls; may be empty
 	Denials    []DenialRow // the latest, newest first
@@ -21,6 +23,19 @@ type KeyPage struct {
 	AllAlerts  string  // address of the key's alerts
 	Explain    string  // address that explains a call
 	Actions    []Choice
+}
+
+// Diagnosis says what blocked the key's calls lately: "N calls blocked since Since, By; last
+// Last; State".
+type Diagnosis struct {
+	Calls       string // empty if none was
+	Since, Last Instant
+	By          string
+	More        string // what the figures leave out; empty for nothing
+	State       string // what the next call gets
+	Left        string // seconds until it passes, for a script that counts down
+	Wait        string // the same in words, which follow State; empty if it passes
+	Level       string // free or full
 }
 
 // Response is the response that a client receives.

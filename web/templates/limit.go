@@ -2,20 +2,20 @@ package templates
 
 // Window is a limit and its current usage.
 type Window struct {
-	Limit      string   // 100 per 10 seconds
-	Marks      []string // differences from the default, an exact log: counter, shadow, …
-	Counted    string   // "exact", or the marks
-	Used       string
-	Of         string
-	Remaining  string
-	Share      string  // of the limit, in percent: 0 to 100, for a width in SVG
-	Level      string  // free, near or full
-	Note       string  // Level in words, or what is owed; empty if free
-	Since      Instant // when counting began, if that is within the window
-	Resets     string
-	ResetsLeft string // seconds, for a script that counts down
-	RetryLeft  string // seconds, for a script that counts down
-	RetryAfter string
+	Limit     string   // 100 per 10 seconds
+	Marks     []string // differences from the default, an exact log: counter, shadow, …
+	Counted   string   // "exact", or the marks
+	Used      string
+	Of        string
+	Remaining string
+	Share     string  // of the limit, in percent: 0 to 100, for a width in SVG
+	Level     string  // free, near or full
+	Note      string  // Level in words, or what is owed; empty if free
+	Since     Instant // when counting began, if that is within the window
+	// Resets and Unblocks are how long the limit counts what it has, and denies. The Left
+	// ones are the same in seconds, for a script that counts down; empty for none.
+	Resets, ResetsLeft     string
+	Unblocks, UnblocksLeft string
 }
 
 // LimitList is the form's list of limits.

@@ -13,6 +13,14 @@ type Instant struct {
 	Machine string // RFC 3339
 }
 
+// Clock returns the time without the date: 00:13 UTC.
+func (i Instant) Clock() string {
+	if len(i.Text) < len("2006-01-02 15:04:05") {
+		return i.Text
+	}
+	return i.Text[len("2006-01-02 "):len("2006-01-02 15:04")] + " UTC"
+}
+
 // Fact is a named value.
 type Fact struct {
 	Name    string

@@ -44,7 +44,6 @@ type Reader interface {
 	Synced(ctx context.Context, set *policy.Set) (bool, error)
 	PlanCounts(ctx context.Context, set *policy.Set) (map[int]int64, error)
 	Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error)
-	ReplacedUsage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error)
 	Authenticate(ctx context.Context, set *policy.Set, text string) (policy.Key, error)
 	Audit() *audit.Log
 	TokenCaller(issuer, name string) string

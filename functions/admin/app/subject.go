@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/usage"
@@ -130,6 +131,17 @@ func subjects(ctx context.Context, keys *Registry, set *policy.Set, state State,
 		all[i] = NewSubject(set, k, decisions[i], until[i], at)
 	}
 	return all, nil
+}
+
+// SurveyKey returns a key and every limit that its calls fall under.
+func SurveyKey(ctx context.Context, keys *Registry, checker *enforce.Checker, set *policy.Set,
+	k policy.Key) (Subject, enforce.Survey, error) {
+	until, err := keys.store.BannedUntil(ctx, set, []policy.Key{k})
+	if err != nil {
+		return Subject{}, enforce.Survey{}, err
+	}
+	survey, err := checker.Survey(ctx, set, k, until[0])
+	return NewSubject(set, k, survey.Own, until[0], time.Now()), survey, err
 }
 
 // Records returns the records of the keys and callers that items belong to, by id.

@@ -40,8 +40,8 @@ func TestAlerts(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Get("/alerts").Wants(t, http.StatusOK, "No alerts")
 	crossLimits(s, "acme")
-	s.Get("/alerts").Wants(t, http.StatusOK, ">acme<", "100000 per calendar month", "50 %",
-		"<strong>100 %</strong>", "100,000 of 100,000", "all callers, on this rule</span>",
+	s.Get("/alerts").Wants(t, http.StatusOK, ">acme<", "100,000 per calendar month", "50 %",
+		"<strong>100 %</strong>", "100,000 of 100,000", "all callers, rule search</span>",
 		"80,000 of 100,000")
 	ofAcme := s.Get("/alerts?key={acme}")
 	ofAcme.Wants(t, http.StatusOK, "<strong>100 %</strong>", "Clear")

@@ -77,7 +77,7 @@ func TestLimitsOfCallsAndCost(t *testing.T) {
 // counting, and deny nothing.
 func TestReplacedLimits(t *testing.T) {
 	s := sitetest.New(t).Login()
-	const heading = "Limits of the plan: counting, not denying"
+	const heading = "replaced: counts, denies nothing"
 	s.Keys.Use("acme", 7)
 	if page := s.Get("/keys/{acme}").Wants(t, http.StatusOK); strings.Contains(page.Body, heading) {
 		t.Error("the page lists replaced limits without an override")

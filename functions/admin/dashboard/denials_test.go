@@ -49,7 +49,7 @@ func TestDenialsOfOneMinute(t *testing.T) {
 	if strings.Contains(live, "<form") {
 		t.Error("a refresh contains the form")
 	}
-	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "10 per 10 s", "7 per 1 day", "/orders/{id}",
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "10 per 10 s", "7 per day", "/orders/{id}",
 		`href="/denials?key={acme}"`)
 	q := url.Values{"key": {s.Keys.IDs["acme"]}, "from": {at.Format(inputForm)},
 		"to": {at.Add(time.Minute).Format(inputForm)}}
@@ -57,13 +57,13 @@ func TestDenialsOfOneMinute(t *testing.T) {
 	got.Wants(t, http.StatusOK, at.Add(12*time.Second).Format("15:04:05"), "10 per 10 s", "search",
 		"GET /orders/{id}", "abcdef1234/prod", "192.0.2.0/24", "5 min",
 		"c6af9ac6-7b61-11e6-9a41-93e8deadbeef")
-	for _, other := range []string{"7 per 1 day", "3 per 1 hour", "192.0.2.77"} {
+	for _, other := range []string{"7 per day", "3 per hour", "192.0.2.77"} {
 		if strings.Contains(got.Body, other) {
 			t.Errorf("the list has %s, which the filter excludes", other)
 		}
 	}
-	s.Get("/denials").Wants(t, http.StatusOK, "10 per 10 s", "7 per 1 day", "3 per 1 hour")
-	s.Get("/denials?limit=3+per+1+hour").Wants(t, http.StatusOK, "3 per 1 hour")
+	s.Get("/denials").Wants(t, http.StatusOK, "10 per 10 s", "7 per day", "3 per hour")
+	s.Get("/denials?limit=3+per+1+hour").Wants(t, http.StatusOK, "3 per hour")
 	s.Get("/denials?cause=ban").Wants(t, http.StatusOK, "No denials")
 }
 

@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -188,9 +187,8 @@ func (d *dashboard) explanation(set *policy.Set, k policy.Key, e enforce.Explana
 		})
 	}
 	for _, l := range c.Limits {
-		x.Limits = append(x.Limits, templates.AppliedRow{
-			Scope: wording.Scope(l.Scope), Mode: string(l.Mode), Window: wording.Window(l.Usage),
-		})
+		limit := enforce.SurveyedLimit{LimitState: l, Rule: c.Rule}
+		x.Limits = append(x.Limits, wording.Applied(limit, wording.LimitSource(e.Effective), c.Group))
 	}
 	if candidate := e.Effective.Plan.Candidate; len(candidate) > 0 && c.Source == "plan" {
 		x.Candidate = "Candidate limits, not enforced: " + policydoc.LimitsText(candidate) + "."
@@ -219,19 +217,6 @@ func verdictText(e enforce.Explanation) string {
 			page.Instant(c.Now.Add(wait)).Text
 	}
 	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit can allow"
-}
-
-// currentResponse returns the response to a call with key k that matches no route rule.
-func (d *dashboard) currentResponse(ctx context.Context, set *policy.Set,
-	k policy.Key) (templates.Response, error) {
-	anyAddress := *set
-	anyAddress.Allow = nil // the call has no address, so an allow list would refuse it
-	e, err := d.Checker.Explain(ctx, &anyAddress, k,
-		enforce.Call{Route: route.Call{Method: http.MethodGet, Path: "/"}})
-	if err != nil {
-		return templates.Response{}, err
-	}
-	return responseTo(e), nil
 }
 
 // responseTo returns the response that a client of a REST API receives. An HTTP API

@@ -69,11 +69,10 @@ func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
 	ctx := r.Context()
-	subjects, err := app.Subjects(ctx, d.Keys, set, []policy.Key{k})
+	s, survey, err := app.SurveyKey(ctx, d.Keys, d.Checker, set, k)
 	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	s := subjects[0]
 	newest, all, err := d.readHistory(ctx, k)
 	if err != nil {
 		return templates.KeyPage{}, err
@@ -82,7 +81,7 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	at := chart.ReadPeriod(page.View(r), time.Now())
 	p := templates.KeyPage{
 		Page:      d.Page(r, row.Name),
-		Live:      d.Live(r, row.Address, at.Values(), asOf(subjects)),
+		Live:      d.Live(r, row.Address, at.Values(), asOf([]app.Subject{s})),
 		Range:     at.Range(row.Address, page.LiveSeconds(r)),
 		Key:       row,
 		Facts:     d.keyFacts(k, s.Effective.Plan),
@@ -92,16 +91,11 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		Explain:   d.Path("/explain?key=" + url.QueryEscape(k.ID)),
 		AllAlerts: page.Address(d.Path("/alerts"), url.Values{"key": {k.ID}}),
 	}
-	if p.Replaced, err = d.replacedLimits(ctx, set, k); err != nil {
-		return templates.KeyPage{}, err
-	}
 	if p.Notes, err = d.keyNotes(ctx, k, s); err != nil {
 		return templates.KeyPage{}, err
 	}
 	p.Page.Chart = d.ChartScript()
-	if p.Response, err = d.currentResponse(ctx, set, k); err != nil {
-		return templates.KeyPage{}, err
-	}
+	p.Response = responseTo(survey.Explanation)
 	points, note, err := d.readCalls(ctx, k.ID, at)
 	if err != nil {
 		return templates.KeyPage{}, err
@@ -117,6 +111,8 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
+	p.Limits, p.Unused = wording.AllApplied(survey, recent.Log)
+	p.Diagnosis = wording.Diagnosis(app.Diagnose(recent.Log, recent.Counted.Unlogged, survey))
 	p.Live.Summary = keySummary(row)
 	if page.CanEdit(r) {
 		p.Actions = d.keyActionLinks(s)
@@ -138,19 +134,6 @@ func (d *dashboard) keyNotes(ctx context.Context, k policy.Key, s app.Subject) (
 		notes = append(notes, "The previous secret works until "+page.Instant(k.Grace).Text+". "+used)
 	}
 	return notes, nil
-}
-
-// replacedLimits returns the plan's limits that count while an override is in force.
-func (d *dashboard) replacedLimits(ctx context.Context, set *policy.Set,
-	k policy.Key) (windows []templates.Window, err error) {
-	replaced, err := d.Keys.ReplacedUsage(ctx, set, []policy.Key{k})
-	if err != nil {
-		return nil, err
-	}
-	for _, u := range replaced[0].Limits {
-		windows = append(windows, wording.Window(u))
-	}
-	return windows, nil
 }
 
 // readHistory returns the newest audit entries of a key, at most maxMarks. all equals
@@ -265,7 +248,7 @@ func modeText(m policy.Mode) string {
 		return "Off: nothing is counted and every call passes."
 	case policy.Enforce:
 	}
-	return "Every limit must allow a call."
+	return "A call passes only if all of these have room."
 }
 
 // keyActionLinks returns links to the actions that the state of the key allows.

@@ -40,9 +40,9 @@ func TestKeysPage(t *testing.T) {
 			"0 0 over 24 h 100 per 10 seconds 37 " +
 			"of 100 10.0 s " +
 			"44 per 10 minutes counter 37 of 44 84 %",
-		"dinghy {dinghy} free revoked 0 allowed, 0 blocked 0 0 over 24 h 10 per 10 seconds 0 of 10 empty",
-		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 empty 100 per 10 seconds denied " +
-			"calls count 0 of 100 empty " +
+		"dinghy {dinghy} free revoked 0 allowed, 0 blocked 0 0 over 24 h 10 per 10 seconds 0 of 10 –",
+		"1,000 per calendar month (Europe/Berlin) fixed window 0 of 1,000 – 100 per 10 seconds denied " +
+			"calls count 0 of 100 – " +
 			"5,000 per hour 2,500 slots notify at 80/100 % 0 of 5,000",
 		"As of 2026-11-21 10:30:00 UTC",
 	} {
@@ -251,8 +251,8 @@ func TestKeyPage(t *testing.T) {
 	for _, want := range []string{
 		"blocked now unblocks in 10.0 s",
 		"Plan: acme",
-		"10 per 10 seconds 10 of 10 full 0 10.0 s 10.0 s exact",
-		"1,000 per hour 10 of 1,000 990 1 h now exact",
+		"10 per 10 seconds exact key, plan acme 10 of 10 full 0 10.0 s 10.0 s",
+		"1,000 per hour exact key, plan acme 10 of 1,000 990 1 h –",
 		"Version 1", "Environment demo", "Override limits",
 		"HTTP/1.1 429 Too Many Requests", "Retry-After: 10",
 		"RateLimit: &#34;10 per 10 seconds&#34;;r=0;t=10, &#34;1000 per 1 hour&#34;;r=990;t=3600",
@@ -265,9 +265,9 @@ func TestKeyPage(t *testing.T) {
 	keys.Add("eel", sitetest.Monthly, sitetest.Hammered, sitetest.Coarse)
 	text = sitetest.InWords(s.Get("/keys/{eel}").Wants(t, http.StatusOK).Body)
 	for _, want := range []string{
-		"1,000 per calendar month (Europe/Berlin) 0 of 1,000 1,000 empty now fixed window",
-		"100 per 10 seconds 0 of 100 100 empty now exact, denied calls count",
-		"5,000 per hour 0 of 5,000 5,000 empty now exact, 2,500 slots, notify at 80/100 %",
+		"1,000 per calendar month (Europe/Berlin) fixed window key, plan eel 0 of 1,000 1,000 – –",
+		"100 per 10 seconds exact, denied calls count key, plan eel 0 of 100 100 – –",
+		"5,000 per hour exact, 2,500 slots, notify at 80/100 % key, plan eel 0 of 5,000 5,000 – –",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)

@@ -293,7 +293,7 @@ func TestExplain(t *testing.T) {
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",
 	).Wants(t, http.StatusOK, "won: it has exactly one segment", "lost to", "The call costs 3.",
-		"the key, on this rule", "4 per hour", "allowed", "RateLimit-Policy:")
+		"this key, rule ", "4 per hour", "allowed", "RateLimit-Policy:")
 	s.Keys.Use("acme", 8)
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",

@@ -74,7 +74,7 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Post(path, sitetest.With(typed, "reason", "a launch")).Wants(t, http.StatusSeeOther)
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
-		"counting, not denying")
+		"replaced: counts, denies nothing")
 	s.Get("/audit").Wants(t, http.StatusOK, "policy.override", "a launch")
 	s.Post("/groups/corp/end", url.Values{"reason": {"over"}}).Wants(t, http.StatusSeeOther)
 	if page = s.Get("/groups/corp").Wants(t, http.StatusOK); strings.Contains(page.Body, "a launch") {

@@ -113,6 +113,19 @@ func All(ctx context.Context, client valkey.Client, q Query) iter.Seq2[Entry, er
 	}
 }
 
+// OfSubject returns every denial of one caller, newest first, in one flush.
+func OfSubject(ctx context.Context, client valkey.Client, q Query) (Page, error) {
+	var page Page
+	for hour, err := range hoursFrom(ctx, client, q, place{ms: maxPlace}) {
+		if err != nil {
+			return Page{}, err
+		}
+		page.Denials = append(page.Denials, hour.denials...)
+		page.Unreadable += hour.unreadable
+	}
+	return page, nil
+}
+
 // place is a position in the log: after everything newer than ms, and after the first
 // skip entries of that millisecond.
 type place struct {

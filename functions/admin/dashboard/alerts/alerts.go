@@ -12,7 +12,6 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/crossing"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -107,11 +106,14 @@ func (d *Pages) row(e *crossing.Event, k policy.Key) templates.AlertRow {
 		At: page.Instant(e.Time), Caller: e.KeyID, Plan: page.Clip(e.Plan, page.MaxName),
 		Rule: page.Clip(e.Rule, page.MaxName), Threshold: strconv.Itoa(e.Threshold) + " %",
 		Used:   page.Number(e.Used) + " of " + page.Number(e.Max),
-		Limit:  strings.TrimPrefix(e.Limit, e.Scope+" "),
 		Resets: page.Instant(e.Resets), Reached: e.Threshold == 100,
 	}
+	row.Limit, _ = app.LimitWords(e.Limit)
 	if e.Scope != policy.ScopeKey {
-		row.On = wording.Scope(e.Scope)
+		row.On = page.Clip(app.ScopeWords(e.Scope, "", e.Group, e.Rule), 2*page.MaxName)
+	}
+	if strings.HasPrefix(e.Scope, policy.ScopeRoute) {
+		row.Rule = "" // On has it
 	}
 	switch {
 	case k.ID != "" && k.Kind == policy.APIKey:

@@ -168,6 +168,11 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 	}
 	if l.Limit != "" {
 		row.Limit = link("limit", l.Limit)
+		limit, scope := app.LimitWords(l.Limit)
+		row.Limit.Text = page.Clip(limit, page.MaxName)
+		if scope != policy.ScopeKey {
+			row.Scope = page.Clip(app.ScopeWords(scope, "", l.Group, l.Rule), 2*page.MaxName)
+		}
 	}
 	if l.Rule != "" {
 		row.Rule = link("rule", l.Rule)
@@ -224,6 +229,8 @@ func denialCells(l *denylog.Entry) []string {
 
 // Summary describes the denials of a key or caller in the last 24 hours.
 type Summary struct {
+	Log     denylog.Page          // all that are logged
+	Counted usage.Refusals        // and the number of those that are not
 	Rows    []templates.DenialRow // the latest, newest first
 	Refused []templates.Figure    // number of refused calls by cause
 	All     string                // address of all denials
@@ -234,11 +241,14 @@ func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 	s := Summary{All: page.Address(d.Path("/denials"), url.Values{"key": {id}})}
 	oldest, newest := period(time.Now())
 	var err error
-	if s.Rows, err = d.recent(ctx, denylog.Query{Subject: id, From: oldest, To: newest}); err != nil {
+	if s.Log, err = d.usage.DenialsOf(ctx, id, oldest, newest); err != nil {
 		return s, err
 	}
-	counted, err := d.usage.Refusals(ctx, id, oldest, newest, time.Minute)
-	s.Refused = d.refusalFigures(counted, id)
+	if s.Rows, err = d.denialRows(ctx, s.Log.Denials[:min(recentDenials, len(s.Log.Denials))]); err != nil {
+		return s, err
+	}
+	s.Counted, err = d.usage.Refusals(ctx, id, oldest, newest, time.Minute)
+	s.Refused = d.refusalFigures(s.Counted, id)
 	return s, err
 }
 
@@ -247,17 +257,13 @@ func (d *Pages) OfGroup(
 	ctx context.Context, name string,
 ) (rows []templates.DenialRow, all string, err error) {
 	oldest, newest := period(time.Now())
-	rows, err = d.recent(ctx, denylog.Query{Group: name, From: oldest, To: newest})
-	return rows, page.Address(d.Path("/denials"), url.Values{"group": {name}}), err
-}
-
-func (d *Pages) recent(ctx context.Context, q denylog.Query) ([]templates.DenialRow, error) {
-	q.Count = recentDenials
-	list, err := d.usage.Denials(ctx, q)
+	list, err := d.usage.Denials(ctx,
+		denylog.Query{Group: name, From: oldest, To: newest, Count: recentDenials})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return d.denialRows(ctx, list.Denials)
+	rows, err = d.denialRows(ctx, list.Denials)
+	return rows, page.Address(d.Path("/denials"), url.Values{"group": {name}}), err
 }
 
 // period returns the time range of the log. It ends 1 min after now, since the check

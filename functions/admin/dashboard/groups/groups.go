@@ -15,6 +15,7 @@ import (
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -103,9 +104,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 		p.Keys = append(p.Keys, d.keyRow(s))
 	}
 	for _, l := range g.Limits {
-		if view, shown := limitsView(l, found.Subjects); shown {
-			p.Limits = append(p.Limits, view)
-		}
+		p.Limits = append(p.Limits, limitRows(g.Name, l, found.Subjects)...)
 	}
 	if p.Denials, p.AllDenials, err = d.denials.OfGroup(r.Context(), g.Name); err != nil {
 		d.FailStore(w, r, "read denials", err)
@@ -126,19 +125,19 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	d.Render(w, r, http.StatusOK, templates.Group(p))
 }
 
-// limitsView returns the group's use of a plan's limits, and false if no key shown has
-// the plan and no call counts against it.
-func limitsView(l app.GroupLimits, keys []app.Subject) (templates.GroupLimits, bool) {
-	view := templates.GroupLimits{Plan: page.Clip(l.Plan.Name, page.MaxName)}
-	if l.Plan.Mode == policy.Shadow {
-		view.Mode = "shadow: denies nothing"
-	}
-	for _, u := range l.Now.Limits {
-		view.Windows = append(view.Windows, wording.Window(u))
-	}
+// limitRows returns the group's use of a plan's limits; none if no key shown has the plan
+// and no call counts against it.
+func limitRows(name string, l app.GroupLimits, keys []app.Subject) (rows []templates.AppliedRow) {
 	hasKeys := slices.ContainsFunc(keys, func(s app.Subject) bool { return s.Plan == l.Plan.Name })
 	used := slices.ContainsFunc(l.Now.Limits, func(u limiter.Usage) bool { return u.Used() > 0 })
-	return view, hasKeys || used
+	if !hasKeys && !used {
+		return nil
+	}
+	for _, s := range enforce.LimitStates(l.Now.Limits, policy.ScopeGroup, l.Plan.Mode) {
+		limit := enforce.SurveyedLimit{LimitState: s}
+		rows = append(rows, wording.Applied(limit, "", name+", plan "+page.Clip(l.Plan.Name, page.MaxName)))
+	}
+	return rows
 }
 
 func (d *Pages) keyRow(s app.Subject) templates.GroupKey {

@@ -23,18 +23,16 @@ const MaxText = 400
 func Window(u limiter.Usage) templates.Window {
 	share := app.Percent(u.Used(), u.Limit.Requests)
 	w := templates.Window{
-		Limit:      policydoc.Rate(u.Limit),
-		Marks:      policydoc.Marks(u.Limit),
-		Counted:    countedText(u.Limit),
-		Used:       page.Number(u.Used()),
-		Of:         page.Number(u.Limit.Requests),
-		Remaining:  page.Number(u.Remaining),
-		Share:      strconv.Itoa(int(share)),
-		Level:      "free",
-		Resets:     "empty",
-		ResetsLeft: secondsLeft(u.Reset),
-		RetryAfter: "now",
-		RetryLeft:  secondsLeft(u.RetryAfter),
+		Limit:     policydoc.Rate(u.Limit),
+		Marks:     policydoc.Marks(u.Limit),
+		Counted:   countedText(u.Limit),
+		Used:      page.Number(u.Used()),
+		Of:        page.Number(u.Limit.Requests),
+		Remaining: page.Number(u.Remaining),
+		Share:     strconv.Itoa(int(share)),
+		Level:     "free",
+		Resets:    "–",
+		Unblocks:  "–",
 	}
 	switch {
 	case u.Owed > 0:
@@ -51,16 +49,16 @@ func Window(u limiter.Usage) templates.Window {
 		w.Since = page.Instant(u.Since)
 	}
 	if u.Reset > 0 {
-		w.Resets = page.Span(u.Reset)
+		w.Resets, w.ResetsLeft = page.Span(u.Reset), SecondsLeft(u.Reset)
 	}
 	if u.RetryAfter > 0 {
-		w.RetryAfter = page.Span(u.RetryAfter)
+		w.Unblocks, w.UnblocksLeft = page.Span(u.RetryAfter), SecondsLeft(u.RetryAfter)
 	}
 	return w
 }
 
-// secondsLeft returns the seconds that the page's script counts down, with milliseconds.
-func secondsLeft(d time.Duration) string {
+// SecondsLeft returns the seconds that the page's script counts down, with milliseconds.
+func SecondsLeft(d time.Duration) string {
 	return strconv.FormatFloat(max(d, 0).Seconds(), 'f', 3, 64)
 }
 
@@ -144,27 +142,6 @@ func overrideBadge(text string, o *policy.Override, at time.Time) templates.Badg
 		b.Detail = "for " + page.Span(o.Until.Sub(at)) + " more"
 	}
 	return b
-}
-
-// Scope names the caller or callers whose calls a limit of this scope counts.
-func Scope(scope string) string {
-	switch scope {
-	case policy.ScopeKey:
-		return "the key"
-	case policy.ScopeRoute:
-		return "the key, on this rule"
-	case policy.ScopeIP:
-		return "the address"
-	case policy.ScopeRouteIP:
-		return "the address, on this rule"
-	case policy.ScopeGroup:
-		return "the group"
-	case policy.ScopeGlobal:
-		return "all callers"
-	case policy.ScopeRouteAll:
-		return "all callers, on this rule"
-	}
-	return scope
 }
 
 // Cost returns the cost of a call as text.
