@@ -58,7 +58,11 @@ func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 	}
 	if r.Refusal.Reason != "" {
 		o.Denial.Network, o.Denial.Request = denylog.NetworkOf(r.Call.Address), r.Call.Request
-		c.metrics.refusals.LogRefusal(ctx, r.Refusal.Reason)
+		level, message := slog.LevelDebug, "refused"
+		if !r.Refusal.Cause.Refuses() {
+			level, message = slog.LevelError, "caller not identified"
+		}
+		c.metrics.refusals.LogReason(ctx, level, message, r.Refusal.Reason)
 	}
 	if r.Refusal.Cause.Refuses() {
 		c.metrics.RecordRefusal(ctx, r.ByError)

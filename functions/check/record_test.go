@@ -230,6 +230,27 @@ func (w *denialWorld) refusedByCause(t *testing.T, reader *usage.Reader) {
 	}
 }
 
+// While an issuer's keys cannot be read, each reason has at most one line a minute, which
+// counts the calls without one.
+func TestUnreadKeysAreLoggedOnceAMinute(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "two", Limits: perHour(2)})
+	unread := func(calls int) int {
+		for range calls {
+			f.Refused(t.Context(), authorizer.Refused{Refusal: policy.RefusedError{Cause: cause.Unavailable,
+				Reason: "the key set cannot be fetched"}})
+		}
+		return strings.Count(f.log.String(), "caller not identified")
+	}
+	if lines := unread(100); lines != 1 {
+		t.Errorf("got %d lines for 100 calls, want 1", lines)
+	}
+	f.clock.Add(int64(time.Minute))
+	if lines := unread(1); lines != 2 || !strings.Contains(f.log.String(), "omitted=99") ||
+		!strings.Contains(f.log.String(), `level=ERROR msg="caller not identified" reason="the key set`) {
+		t.Errorf("got %d lines, want a second one with omitted=99:\n%s", lines, f.log.String())
+	}
+}
+
 // someKey returns a well-formed key that does not exist.
 func someKey(t *testing.T) string {
 	t.Helper()

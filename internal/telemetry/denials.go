@@ -65,14 +65,14 @@ func (d *Denials) Log(ctx context.Context, denial Denial) {
 	d.log.LogAttrs(ctx, slog.LevelInfo, "denied", attrs...)
 }
 
-// LogRefusal writes at most one line for a reason why credentials are refused, as Log
-// does for a caller. Only the level debug shows it. A reason is no part of a credential.
-func (d *Denials) LogRefusal(ctx context.Context, reason string) {
-	if !d.log.Enabled(ctx, slog.LevelDebug) {
+// LogReason writes at most one line for a reason why credentials are not accepted, as Log
+// does for a caller. A reason is no part of a credential.
+func (d *Denials) LogReason(ctx context.Context, level slog.Level, message, reason string) {
+	if !d.log.Enabled(ctx, level) {
 		return
 	}
 	if omitted, others, ok := d.admit(reason); ok {
-		d.log.LogAttrs(ctx, slog.LevelDebug, "refused", slog.String("reason", reason),
+		d.log.LogAttrs(ctx, level, message, slog.String("reason", reason),
 			slog.Int64("omitted", omitted), slog.Int64("others_omitted", others))
 	}
 }

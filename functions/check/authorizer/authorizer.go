@@ -107,7 +107,6 @@ func (a *Authorizer) decide(ctx context.Context, e event) (verdict, enforce.Call
 	call := callOf(caller, e)
 	switch {
 	case errors.Is(err, identity.ErrUnavailable):
-		a.log.ErrorContext(ctx, "caller not identified", "request_id", e.requestID, "cause", err)
 		if a.Refused != nil {
 			refusal := policy.RefusedError{Cause: cause.Unavailable, Reason: identity.Reason(err)}
 			a.Refused(ctx, Refused{Call: call, Refusal: refusal})
