@@ -89,16 +89,37 @@ func instant(claims map[string]any, name string) (at time.Time, given, ok bool) 
 	return time.Unix(int64(seconds), 0), true, true
 }
 
+// find returns the claim of a name: the member of exactly this name, such as
+// https://example.com/plan, or else what a path with dots leads to, such as
+// realm_access.roles. A member of the path may have dots itself.
+func find(object map[string]any, name string) (value any, given bool) {
+	if value, given = object[name]; given {
+		return value, true
+	}
+	for i := range len(name) {
+		if name[i] != '.' {
+			continue
+		}
+		if inner, ok := object[name[:i]].(map[string]any); ok {
+			if value, given = find(inner, name[i+1:]); given {
+				return value, true
+			}
+		}
+	}
+	return nil, false
+}
+
 // read returns the claims that the configuration names. A claim with the wrong type makes
 // the token invalid.
 func (i *trustedIssuer) read(name string, claims map[string]any) (Claims, error) {
 	c := Claims{Issuer: name}
-	c.Subject, _ = claims[i.IdentityClaim].(string)
+	subject, _ := find(claims, i.IdentityClaim)
+	c.Subject, _ = subject.(string)
 	if c.Subject == "" || !utf8.ValidString(c.Subject) {
 		return Claims{}, refused("claim %.60q, which identifies the caller, is missing, empty or not text",
 			i.IdentityClaim)
 	}
-	value, given := claims[i.PlanClaim]
+	value, given := find(claims, i.PlanClaim)
 	if i.PlanClaim == "" || !given {
 		return c, nil
 	}

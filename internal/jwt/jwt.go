@@ -81,8 +81,10 @@ type Issuer struct {
 	Keys       KeySet   // the issuer's keys, for a function that cannot reach the issuer
 	Algorithms []string // empty means all
 
-	IdentityClaim string // the claim that identifies the caller; empty means sub
-	PlanClaim     string // the claim that names the plan, or groups of Plans; empty means none
+	// IdentityClaim is the claim that identifies the caller; empty means sub. PlanClaim is
+	// the claim that names the plan, or groups of Plans; empty means none. Each is a name
+	// or a path, as find takes it.
+	IdentityClaim, PlanClaim string
 	// Plans maps values of PlanClaim, a text or a list, to plans. The first value with a
 	// plan counts. If it is nil, the claim is a text that names the plan itself.
 	Plans  map[string]string

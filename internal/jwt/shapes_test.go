@@ -243,6 +243,34 @@ func TestOtherClaimsHaveAnyType(t *testing.T) {
 	}
 }
 
+// The name of a claim is one member, dots included, or else a path through objects.
+func TestNestedClaims(t *testing.T) {
+	const namespaced = "https://example.com/claims.plan"
+	access := map[string]any{"realm_access": map[string]any{"roles": []string{"gold"}},
+		"resource_access": map[string]any{"my.client": map[string]any{"roles": []string{"gold"}}},
+		namespaced:        "gold", "a.b": "gold", "a": map[string]any{"b": "silver", "c": "gold"}}
+	for name, found := range map[string]bool{
+		"realm_access.roles": true, "resource_access.my.client.roles": true, namespaced: true, "a.b": true,
+		"a.c": true, "a.d": false, "a.": false, ".a": false, "a.b.c": false, "realm_access..roles": false,
+		"realm_access.roles.0": false, "resource_access.my": false,
+	} {
+		plans := map[string]string{"gold": "pro"}
+		v := newVerifier(t, Issuer{PlanClaim: name, Plans: plans})
+		got, err := v.Verify(t.Context(), signers()[2].token(access))
+		if (got.Plan == "pro") != found || err != nil {
+			t.Errorf("%s: got %+v, %v, want a plan: %t", name, got, err, found)
+		}
+	}
+	v := newVerifier(t, Issuer{IdentityClaim: "act.sub"})
+	got, err := v.Verify(t.Context(), signers()[2].token(map[string]any{"act": map[string]any{"sub": "bob"}}))
+	if err != nil || got.Subject != "bob" {
+		t.Errorf("got %+v, %v, want the nested claim", got, err)
+	}
+	checkRefused(t, v, map[string]string{
+		"no object": signers()[2].token(map[string]any{"act": "bob"}), "none": signers()[2].token(nil),
+		"an object": signers()[2].token(map[string]any{"act": map[string]any{"sub": map[string]any{}}})})
+}
+
 // The first group of a list that has a plan names it. Without any, there is no plan.
 func TestPlanOfGroups(t *testing.T) {
 	v := newVerifier(t, Issuer{PlanClaim: "cognito:groups",
