@@ -41,11 +41,16 @@ func (s *Set) errors() []FieldError {
 	return fields
 }
 
+// tooMany says that a list is longer than its bound, and what to do.
+func tooMany(n, most int, advice string) string {
+	return fmt.Sprintf("%d given: must be at most %d. %s", n, most, advice)
+}
+
 func (s *Set) groupErrors() []FieldError {
 	var fields fieldErrors
 	if n := len(s.GroupOverrides); n > MaxGroupOverrides {
-		fields.add("groupOverrides",
-			fmt.Sprintf("%d groups have one: must be at most %d. End another first", n, MaxGroupOverrides))
+		fields.add("groupOverrides", tooMany(n, MaxGroupOverrides,
+			"End another first, or give the keys of a group a plan with these limits"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.GroupOverrides)) {
 		at := "groupOverrides." + name
@@ -58,7 +63,8 @@ func (s *Set) groupErrors() []FieldError {
 
 func (s *Set) planErrors() []FieldError {
 	if len(s.Plans) > MaxPlans {
-		return []FieldError{{"plans", fmt.Sprintf("%d given: must be at most %d", len(s.Plans), MaxPlans)}}
+		return []FieldError{{"plans", tooMany(len(s.Plans), MaxPlans,
+			"Give callers that differ in their limits alone one plan, and a key or a group an override")}}
 	}
 	var fields fieldErrors
 	seen := map[string]bool{}
@@ -97,7 +103,8 @@ func (s *Set) planErrors() []FieldError {
 
 func (s *Set) routeErrors() []FieldError {
 	if len(s.Routes) > MaxRoutes {
-		return []FieldError{{"routes", fmt.Sprintf("%d given: must be at most %d", len(s.Routes), MaxRoutes)}}
+		return []FieldError{{"routes", tooMany(len(s.Routes), MaxRoutes,
+			"Let patterns with * or {name} match several routes")}}
 	}
 	var fields []FieldError
 	patterns := make([]route.Pattern, len(s.Routes))
@@ -201,7 +208,8 @@ func sharedErrors(field string, limits []limiter.Limit, routes []Route) []FieldE
 // allowErrors validates a list of patterns; field is its name.
 func allowErrors(field string, allow []route.Pattern) []FieldError {
 	if len(allow) > MaxAllow {
-		return []FieldError{{field, fmt.Sprintf("%d given: must be at most %d", len(allow), MaxAllow)}}
+		return []FieldError{{field, tooMany(len(allow), MaxAllow,
+			"Let patterns with * or {name} match several routes")}}
 	}
 	var fields []FieldError
 	for i, p := range allow {
@@ -255,7 +263,8 @@ func costErrors(field string, limits []limiter.Limit, routes []Route) []FieldErr
 
 func prefixErrors(field string, list []netip.Prefix) []FieldError {
 	if len(list) > MaxPrefixes {
-		return []FieldError{{field, fmt.Sprintf("%d given: must be at most %d", len(list), MaxPrefixes)}}
+		return []FieldError{{field, tooMany(len(list), MaxPrefixes,
+			"Join neighbours into shorter prefixes, or keep the list in AWS WAF")}}
 	}
 	var fields []FieldError
 	for i, p := range list {

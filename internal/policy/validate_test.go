@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"tidegate/internal/route"
+)
+
+// A list that is longer than its bound is refused, with the bound and what to do instead.
+// A list of the bound's length is not.
+func TestLongLists(t *testing.T) {
+	for field, c := range map[string]struct {
+		most   int
+		add    func(s *Set, name string)
+		advice string
+	}{
+		"plans": {MaxPlans, func(s *Set, name string) { s.Plans = append(s.Plans, Plan{Name: name}) },
+			"an override"},
+		"routes": {MaxRoutes, func(s *Set, name string) {
+			s.Routes = append(s.Routes, Route{Name: name, Pattern: route.Pattern{Path: "/" + name}})
+		}, "patterns with *"},
+		"groupOverrides": {MaxGroupOverrides, func(s *Set, name string) {
+			if s.GroupOverrides == nil {
+				s.GroupOverrides = map[string]Override{}
+			}
+			s.GroupOverrides[name] = Override{}
+		}, "a plan"},
+		"deny": {MaxPrefixes, func(s *Set, _ string) { s.Deny = append(s.Deny, netip.Prefix{}) },
+			"shorter prefixes"},
+	} {
+		var s Set
+		for i := range c.most {
+			c.add(&s, fmt.Sprintf("n%d", i))
+		}
+		if got := problemOf(s, field); got != "" {
+			t.Errorf("%d of %s: got %q, want no problem", c.most, field, got)
+		}
+		c.add(&s, "more")
+		want := fmt.Sprintf("%d given: must be at most %d. ", c.most+1, c.most)
+		if got := problemOf(s, field); !strings.HasPrefix(got, want) || !strings.Contains(got, c.advice) {
+			t.Errorf("%s: got %q, want %q and advice with %q", field, got, want, c.advice)
+		}
+	}
+}
+
+// problemOf returns what is wrong with a field of a Set as a whole.
+func problemOf(s Set, field string) string {
+	invalid, _ := errors.AsType[*InvalidError](s.Validate())
+	if invalid == nil {
+		return ""
+	}
+	for _, f := range invalid.Fields {
+		if f.Field == field {
+			return f.Message
+		}
+	}
+	return ""
+}
