@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidegate/internal/apikey"
+	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
@@ -185,4 +186,49 @@ func TestDeniedFlood(t *testing.T) {
 		"%s calls at %d/s: %d scripts, %.1f a second and environment, %.1f%% of the calls",
 		thousands(all.calls), rateOf(outcomes),
 		scripts, float64(scripts)/duration.Seconds()/4, 100*float64(scripts)/float64(all.calls)))
+}
+
+// While made-up keys arrive as fast as eight environments can refuse them, from the network
+// of the customers, every customer's call is allowed, most of them the first one of a key.
+// For a made-up key Valkey only looks its hashes up, but for the few that show an
+// environment that there is a flood.
+func TestMadeUpKeyFlood(t *testing.T) {
+	skipUnlessFaults(t)
+	const duration, environments = 6 * time.Second, 8
+	w := single(t)
+	w.plans(t, limiter.Limit{Requests: 10, Window: time.Hour})
+	customers := w.callers(t, 120, "closed")
+	forged := make([]caller, 40_000)
+	for i := range forged {
+		var err error
+		if forged[i].secret, err = apikey.Generate("test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := startFleet(t, w.url, fleetOptions{environments: environments, timeout: calm})
+	scripts, lookUps := w.servers[0].calls(t, "evalsha", "eval"), w.servers[0].calls(t, "getrange")
+	attack := &load{fleet: f, callers: forged, rate: 1_000_000, workers: environments - 1}
+	good := &load{fleet: f, callers: customers, rate: 30, workers: 1}
+	attack.begin(t)
+	good.begin(t)
+	during(t, duration)
+	allowed, refused := tallyOf(good.end()), attack.end()
+	allowed.requireUndegraded(t)
+	for _, o := range refused {
+		if o.status != 401 {
+			t.Fatalf("a made-up key: got %+v, want 401", o)
+		}
+	}
+	scripts = w.servers[0].calls(t, "evalsha", "eval") - scripts
+	lookUps = w.servers[0].calls(t, "getrange") - lookUps
+	// Usage records are scripts too: an environment sends some each second.
+	if most := allowed.calls + environments*2*(decide.MaxUnknown+20*int(duration.Seconds())); scripts > most {
+		t.Errorf("got %d scripts for %d customers' calls and %d made-up keys, want at most %d", scripts,
+			allowed.calls, len(refused), most)
+	}
+	report(t, "flood of made-up keys, customers' network", "no customer refused", fmt.Sprintf(
+		"%d/s, %d of %s customers' calls refused or 5xx, p99 %s; %.3g µs of Valkey a look-up, %.3g a script",
+		rateOf(refused), allowed.failed+allowed.unauthorized, thousands(allowed.calls), ms(allowed.p99),
+		w.servers[0].microseconds(t, "getrange"), w.servers[0].microseconds(t, "evalsha")))
+	t.Logf("%d look-ups and %d scripts for %d made-up keys", lookUps, scripts, len(refused))
 }

@@ -112,6 +112,20 @@ func (s *server) calls(t *testing.T, commands ...string) int {
 	return total
 }
 
+var timeLine = regexp.MustCompile(`(?m)^cmdstat_([a-z|]+):.*?usec_per_call=([0-9.]+)`)
+
+// microseconds returns how long the server took for a command on average.
+func (s *server) microseconds(t *testing.T, command string) float64 {
+	t.Helper()
+	for _, match := range timeLine.FindAllStringSubmatch(s.ask(t, "INFO", "commandstats"), -1) {
+		if match[1] == command {
+			average, _ := strconv.ParseFloat(match[2], 64)
+			return average
+		}
+	}
+	return 0
+}
+
 // world is a Valkey server or cluster, with plans and keys.
 type world struct {
 	url     string
