@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,6 +99,32 @@ func TestDenials(t *testing.T) {
 	}
 	if len(lines) != len(want) {
 		t.Errorf("got %d lines, want %d", len(lines), len(want))
+	}
+}
+
+// A reason is logged once in each interval, if its level is. A level that is not logged
+// counts nothing.
+func TestReasons(t *testing.T) {
+	for level, want := range map[slog.Level][]string{
+		slog.LevelDebug: {"DEBUG wrong audience 0", "ERROR no keys 0", "DEBUG wrong audience 4"},
+		slog.LevelInfo:  {"ERROR no keys 0"},
+	} {
+		var out bytes.Buffer
+		now := noon
+		d := NewDenials(slog.New(NewHandler(&out, level)), time.Minute, func() time.Time { return now })
+		for range 5 {
+			d.LogReason(t.Context(), slog.LevelDebug, "refused", "wrong audience")
+			d.LogReason(t.Context(), slog.LevelError, "caller not identified", "no keys")
+		}
+		now = now.Add(time.Minute)
+		d.LogReason(t.Context(), slog.LevelDebug, "refused", "wrong audience")
+		var got []string
+		for _, l := range readLog(t, out.Bytes()) {
+			got = append(got, fmt.Sprint(l["level"], " ", l["reason"], " ", l["omitted"]))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("at %s: got %q, want %q", level, got, want)
+		}
 	}
 }
 

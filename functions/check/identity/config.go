@@ -54,9 +54,10 @@ type Variables struct {
 	// [Several issuers](identities.md#several-issuers), as a JSON list; refused without
 	// `jwt` and beside the four variables above.
 	Issuers string `env:"JWT_ISSUERS"`
-	// Claim that identifies the caller; ignored without `jwt`.
+	// Claim that identifies the caller: its name, or a path such as `act.sub`; ignored
+	// without `jwt`.
 	IdentityClaim string `env:"JWT_IDENTITY_CLAIM" envDefault:"sub"`
-	// Claim that names the caller's plan; ignored without `jwt`.
+	// Claim that names the caller's plan, as name or path; ignored without `jwt`.
 	PlanClaim string `env:"JWT_PLAN_CLAIM" unset:"none"`
 	// Plans of the [groups](identities.md#plans-of-groups) that `JWT_PLAN_CLAIM` lists, as
 	// a JSON object `{"GROUP": "PLAN"}`; ignored without `jwt`.
