@@ -71,8 +71,8 @@ func (s *Store) CheckSet(ctx context.Context, next policy.Set, current *policy.S
 	}
 	if n := len(text); n > policy.MaxSetBytes {
 		return nil, invalid("routes",
-			fmt.Sprintf("all policies take %d bytes: must be at most %d. Remove plans, routes or patterns that "+
-				"nobody needs, or serve some APIs by a deployment of their own", n, policy.MaxSetBytes))
+			fmt.Sprintf("all policies take %d bytes: must be at most %d. Remove plans, routes or patterns "+
+				"that nobody needs, or serve some APIs by a deployment of their own", n, policy.MaxSetBytes))
 	}
 	return checked, s.checkDropped(ctx, checked, current)
 }
