@@ -24,8 +24,7 @@ const (
 )
 
 const (
-	// MaxTalkers is the longest list of Busiest and MostDenied, and the length of a
-	// bucket's ranking, so that lists within one hour are exact.
+	// MaxTalkers is the longest list of Rank, and the length of a bucket's ranking.
 	MaxTalkers = 64
 	// maxRankedHours is the longest span whose hours are read one by one; longer spans
 	// read days.
@@ -35,53 +34,136 @@ const (
 	readFactor = 4
 )
 
-// Talker is a subject with its counts over a span of hours.
+// Talker is a subject with its counts over a span.
 type Talker struct {
 	ID string
 	Counts
 }
 
-// Busiest returns the n (1 to 64) subjects with the most admitted calls in the hours that
-// from and to touch. The counts are exact. Within one hour the choice is exact too. Over
-// more hours it considers subjects among the highest 64 of their bucket in one of the
-// hours (up to 6) or days.
-func (r *Reader) Busiest(ctx context.Context, from, to time.Time, n int) ([]Talker, error) {
-	return r.talkers(ctx, from, to, n, admittedInHour, admittedInDay, func(c Counts) int64 {
-		return c.Allowed
-	})
+// Order is an order of subjects by their counts.
+type Order int
+
+// The orders.
+const (
+	Busiest    Order = iota // by all calls
+	MostDenied              // by denied calls
+	WouldDeny               // by calls that shadow or candidate limits would have denied
+)
+
+func (o Order) of(c Counts) int64 {
+	switch o {
+	case Busiest:
+		return c.Calls()
+	case MostDenied:
+		return c.Denied
+	case WouldDeny:
+	}
+	return c.ShadowDenied + c.CandidateDenied
 }
 
-// MostDenied returns the n subjects with the most denied calls, as Busiest does.
-func (r *Reader) MostDenied(ctx context.Context, from, to time.Time, n int) ([]Talker, error) {
-	return r.talkers(ctx, from, to, n, deniedInHour, deniedInDay, func(c Counts) int64 { return c.Denied })
-}
-
-func (r *Reader) talkers(ctx context.Context, from, to time.Time, n int, inHour, inDay ranking,
-	by func(Counts) int64) ([]Talker, error) {
-	s, err := newSpan(from, to, time.Hour)
+// Rank returns the first n (1 to 64) subjects of each order, with their exact counts in
+// the steps that the time between from and to touches, as Overview counts them. It
+// considers subjects among the highest 64 of their bucket by admitted or denied calls in
+// one of the hours (up to 6) or days.
+func (r *Reader) Rank(ctx context.Context, from, to time.Time, step time.Duration, n int,
+	orders ...Order) (map[Order][]Talker, error) {
+	s, err := newSpan(from, to, step)
+	if err != nil {
+		return nil, err
+	}
+	hours, err := newSpan(from, to, time.Hour)
 	if err != nil {
 		return nil, err
 	}
 	n = min(max(n, 1), MaxTalkers)
-	scores, err := r.scores(ctx, s.rankings(inHour, inDay), n)
+	ids, err := r.candidates(ctx, hours, n, orders)
 	if err != nil {
 		return nil, fmt.Errorf("usage: rankings: %w", err)
 	}
-	ids := highest(scores, readFactor*n)
-	series, err := r.Sparklines(ctx, ids, from, to, time.Hour)
+	counts, err := r.sums(ctx, s, ids)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("usage: rankings: %w", err)
 	}
-	talkers := make([]Talker, 0, len(ids))
-	for i, id := range ids {
-		if t := (Talker{id, Sum(series[i])}); by(t.Counts) > 0 {
-			talkers = append(talkers, t)
+	ranked := map[Order][]Talker{}
+	for _, o := range orders {
+		var talkers []Talker
+		for i, id := range ids {
+			if o.of(counts[i]) > 0 {
+				talkers = append(talkers, Talker{id, counts[i]})
+			}
+		}
+		slices.SortFunc(talkers, func(a, b Talker) int {
+			return cmp.Or(cmp.Compare(o.of(b.Counts), o.of(a.Counts)), cmp.Compare(a.ID, b.ID))
+		})
+		ranked[o] = talkers[:min(n, len(talkers))]
+	}
+	return ranked, nil
+}
+
+// candidates returns the subjects that may be among the first n of an order. Calls that
+// would have been denied are admitted.
+func (r *Reader) candidates(ctx context.Context, hours span, n int, orders []Order) ([]string, error) {
+	admitted, denied := map[string]float64{}, map[string]float64{}
+	var err error
+	if slices.Contains(orders, Busiest) || slices.Contains(orders, WouldDeny) {
+		if admitted, err = r.scores(ctx, hours.rankings(admittedInHour, admittedInDay), n); err != nil {
+			return nil, err
 		}
 	}
-	slices.SortFunc(talkers, func(a, b Talker) int {
-		return cmp.Or(cmp.Compare(by(b.Counts), by(a.Counts)), cmp.Compare(a.ID, b.ID))
-	})
-	return talkers[:min(n, len(talkers))], nil
+	if slices.Contains(orders, Busiest) || slices.Contains(orders, MostDenied) {
+		if denied, err = r.scores(ctx, hours.rankings(deniedInHour, deniedInDay), n); err != nil {
+			return nil, err
+		}
+	}
+	calls := maps.Clone(admitted)
+	for id, score := range denied {
+		calls[id] += score
+	}
+	var ids []string
+	for _, o := range orders {
+		scores := map[Order]map[string]float64{Busiest: calls, MostDenied: denied, WouldDeny: admitted}[o]
+		ids = append(ids, highest(scores, readFactor*n)...)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+// sums returns the counts of each subject over the whole span, in one flush. It reads
+// whole hours of a span of minutes by the hour.
+func (r *Reader) sums(ctx context.Context, s span, ids []string) ([]Counts, error) {
+	type part struct {
+		span
+		source
+	}
+	var parts []part
+	for _, whole := range s.byHour() {
+		for i, id := range ids {
+			for _, from := range whole.appendSources(nil, keyspace.BucketOf(id), id, i) {
+				parts = append(parts, part{whole, from})
+			}
+		}
+	}
+	commands := make(valkey.Commands, len(parts))
+	for i, p := range parts {
+		commands[i] = r.client.B().Hgetall().Key(p.key).Build()
+	}
+	tallies := make([]tally, len(ids))
+	for i, result := range r.client.DoMulti(ctx, commands...) {
+		p := parts[i]
+		err := eachCount(result, kindsPerSlot, func(slot int64, k kind, n int64) {
+			if p.stepOf(p.origin+slot) >= 0 {
+				tallies[p.series][k] += n
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	counts := make([]Counts, len(ids))
+	for i := range tallies {
+		counts[i] = tallies[i].counts()
+	}
+	return counts, nil
 }
 
 // rankedPeriod is the rankings of an hour or a day.

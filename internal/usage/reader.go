@@ -11,8 +11,7 @@ import (
 )
 
 // Reader reads what Recorders stored. It is safe for concurrent use. A method sends one
-// flush of commands to each node, but Active up to two, and Busiest and MostDenied up to
-// three.
+// flush of commands to each node, but Active up to two, and Rank up to five.
 type Reader struct {
 	client valkey.Client
 }

@@ -35,6 +35,9 @@ func BenchmarkReader(b *testing.B) {
 	for i, s := range page.Subjects {
 		ids[i] = s.ID
 	}
+	rank := func(span, step time.Duration) error {
+		return second(read.Rank(ctx, to.Add(-span), to, step, 10, Busiest, MostDenied))
+	}
 	for _, c := range []struct {
 		name string
 		call func() error
@@ -61,14 +64,10 @@ func BenchmarkReader(b *testing.B) {
 		{"Active/next-50", func() error { return second(read.Active(ctx, page.Next, 50)) }},
 		{"Active/first-500", func() error { return second(read.Active(ctx, "", 500)) }},
 		{"ActiveCount", func() error { return second(read.ActiveCount(ctx, to.Add(-time.Hour), to)) }},
-		{"Busiest/10-of-1h", func() error { return second(read.Busiest(ctx, to.Add(-time.Hour), to, 10)) }},
-		{"Busiest/10-of-6h", func() error { return second(read.Busiest(ctx, to.Add(-6*time.Hour), to, 10)) }},
-		{"Busiest/10-of-24h", func() error {
-			return second(read.Busiest(ctx, to.Add(-24*time.Hour), to, 10))
-		}},
-		{"MostDenied/10-of-7d", func() error {
-			return second(read.MostDenied(ctx, to.Add(-7*24*time.Hour), to, 10))
-		}},
+		{"Rank/10-of-1h", func() error { return rank(time.Hour, time.Minute) }},
+		{"Rank/10-of-6h", func() error { return rank(6*time.Hour, time.Minute) }},
+		{"Rank/10-of-24h", func() error { return rank(24*time.Hour, 15*time.Minute) }},
+		{"Rank/10-of-7d", func() error { return rank(7*24*time.Hour, time.Hour) }},
 		{"Calls/1h", func() error { return second(read.Calls(ctx, ids[0], to.Add(-time.Hour), to)) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -111,9 +111,9 @@ func TestBadCursors(t *testing.T) {
 	}
 }
 
-// Busiest and MostDenied are exact within an hour, and over a day if a subject ranks high
+// Rank is exact within an hour, and over a day if a subject ranks high
 // in the day too.
-func TestBusiest(t *testing.T) {
+func TestRank(t *testing.T) {
 	onEveryServer(t, func(t *testing.T, client valkey.Client) {
 		random := rand.New(rand.NewPCG(3, 4))
 		r := recorderAt(noon)
@@ -128,11 +128,9 @@ func TestBusiest(t *testing.T) {
 					if random.IntN(4) == 0 {
 						o.Verdict = Denied
 						denied[subject]++
-					} else {
-						day[subject]++
-						if h == 0 {
-							hour[subject]++
-						}
+					}
+					if day[subject]++; h == 0 {
+						hour[subject]++
 					}
 					r.Record(o)
 				}
@@ -142,14 +140,13 @@ func TestBusiest(t *testing.T) {
 			}
 		}
 		read, to := NewReader(client), noon.Add(time.Hour)
-		got, err := read.Busiest(t.Context(), noon, to, 10)
-		checkTalkers(t, "hour", got, err, hour, func(c Counts) int64 { return c.Allowed })
-		got, err = read.Busiest(t.Context(), to.Add(-24*time.Hour), to, 10)
-		checkTalkers(t, "day", got, err, day, func(c Counts) int64 { return c.Allowed })
-		got, err = read.MostDenied(t.Context(), to.Add(-24*time.Hour), to, 10)
-		checkTalkers(t, "denied", got, err, denied, func(c Counts) int64 { return c.Denied })
-		got, err = read.MostDenied(t.Context(), to, to.Add(time.Hour), 10)
-		if err != nil || len(got) != 0 {
+		got, err := read.Rank(t.Context(), noon, to, time.Minute, 10, Busiest)
+		checkTalkers(t, "hour", got[Busiest], err, hour, Counts.Calls)
+		got, err = read.Rank(t.Context(), to.Add(-24*time.Hour), to, time.Hour, 10, Busiest, MostDenied)
+		checkTalkers(t, "day", got[Busiest], err, day, Counts.Calls)
+		checkTalkers(t, "denied", got[MostDenied], err, denied, func(c Counts) int64 { return c.Denied })
+		got, err = read.Rank(t.Context(), to, to.Add(time.Hour), time.Minute, 10, Busiest, MostDenied)
+		if err != nil || len(got[Busiest])+len(got[MostDenied]) != 0 {
 			t.Errorf("an hour without calls: got %+v, %v; want none", got, err)
 		}
 	})

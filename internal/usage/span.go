@@ -56,6 +56,23 @@ func newSpan(from, to time.Time, step time.Duration) (span, error) {
 	return s, nil
 }
 
+// byHour returns spans that together equal s and use counts by hour where they can.
+func (s span) byHour() []span {
+	firstHour, endHour := (s.first+minutesPerHour-1)/minutesPerHour, s.end/minutesPerHour
+	if s.unit == time.Hour || firstHour >= endHour {
+		return []span{s}
+	}
+	minutes := func(first, end int64) span { return span{time.Minute, time.Minute, first, end} }
+	all := []span{{time.Hour, time.Hour, firstHour, endHour}}
+	if s.first < firstHour*minutesPerHour {
+		all = append(all, minutes(s.first, firstHour*minutesPerHour))
+	}
+	if endHour*minutesPerHour < s.end {
+		all = append(all, minutes(endHour*minutesPerHour, s.end))
+	}
+	return all
+}
+
 func (s span) unitsPerStep() int64 { return int64(s.step / s.unit) }
 
 func (s span) unitsPerKey() int64 {

@@ -2,14 +2,20 @@ package templates
 
 // OverviewPage shows the calls of all callers.
 type OverviewPage struct {
-	Page    Page
-	Live    Live
-	Range   Range
-	Figures []Figure
-	Chart   TimeSeries
-	Empty   *Empty // nil if there were calls
-	Busiest []TalkerRow
-	Blocked []TalkerRow
+	Page     Page
+	Live     Live
+	Range    Range
+	Figures  []Figure
+	Chart    TimeSeries
+	Empty    *Empty // nil if there were calls
+	Rankings []Ranking
+}
+
+// Ranking is a list of callers, the first in its order first.
+type Ranking struct {
+	ID, Heading string
+	Column      string // heading of Counted
+	Rows        []TalkerRow
 }
 
 // Figure is a key figure.
@@ -27,6 +33,6 @@ type TalkerRow struct {
 	Address string
 	Plan    string // empty for an unregistered caller
 	Calls   string
-	Blocked string
-	Share   string
+	Counted string // calls of the ranking's column
+	Share   string // of all calls
 }

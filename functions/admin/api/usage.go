@@ -66,8 +66,8 @@ type (
 			ActiveCallers int64    `json:"activeCallers" doc:"Callers seen since from, within the last 24 hours"`
 			PolicyVersion int64    `json:"policyVersion"`
 			History       Series   `json:"history"`
-			Busiest       []Talker `json:"busiest" doc:"Callers with the most admitted calls, counted by whole hours"`
-			MostDenied    []Talker `json:"mostDenied" doc:"Callers with the most denied calls, counted by whole hours"`
+			Busiest       []Talker `json:"busiest" doc:"Callers with the most calls, counted by whole steps"`
+			MostDenied    []Talker `json:"mostDenied" doc:"Callers with the most denied calls, counted by whole steps"`
 		}
 	}
 )
@@ -168,20 +168,19 @@ func (a *api) overview(ctx context.Context, in *overviewInput) (*overviewOutput,
 		return nil, err
 	}
 	b.PolicyVersion = set.Version
-	if b.Busiest, err = a.top(ctx, set, s, in.Top, a.Usage.Busiest); err != nil {
-		return nil, err
-	}
-	b.MostDenied, err = a.top(ctx, set, s, in.Top, a.Usage.MostDenied)
-	return out, err
-}
-
-// top returns the n highest ranked callers. Callers without a record have no name.
-func (a *api) top(ctx context.Context, set *policy.Set, s span, n int,
-	rank func(context.Context, time.Time, time.Time, int) ([]usage.Talker, error)) ([]Talker, error) {
-	talkers, err := rank(ctx, s.from, s.to, n)
+	ranked, err := a.Usage.Rank(ctx, s.from, s.to, s.step, in.Top, usage.Busiest, usage.MostDenied)
 	if err != nil {
 		return nil, err
 	}
+	if b.Busiest, err = a.named(ctx, set, ranked[usage.Busiest]); err != nil {
+		return nil, err
+	}
+	b.MostDenied, err = a.named(ctx, set, ranked[usage.MostDenied])
+	return out, err
+}
+
+// named returns callers with their names and plans. Callers without a record have none.
+func (a *api) named(ctx context.Context, set *policy.Set, talkers []usage.Talker) ([]Talker, error) {
 	records, err := app.Records(ctx, a.Keys, set, talkers, func(t usage.Talker) string { return t.ID })
 	if err != nil {
 		return nil, err

@@ -240,8 +240,8 @@ func (r *Registry) CountMatching(ctx context.Context, set *policy.Set, ids []str
 type Order string
 
 // Busiest and MostBlocked have the usage.MaxTalkers callers with the most calls, or the
-// most denied calls, of the clock hours that the last hour touches. LastUsed has the
-// callers of the last 24 hours.
+// most denied calls, of the last hour, as Activities counts them. LastUsed has the callers
+// of the last 24 hours.
 const (
 	ByName      Order = ""
 	Busiest     Order = "busiest"
@@ -256,12 +256,12 @@ func IsOrder(o Order) bool {
 
 // Ranked returns the ids of keys and other callers in the order Busiest or MostBlocked.
 func Ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
-	now, rank := time.Now(), calls.Busiest
+	now, by := time.Now(), usage.Busiest
 	if o == MostBlocked {
-		rank = calls.MostDenied
+		by = usage.MostDenied
 	}
-	talkers, err := rank(ctx, now.Add(-activitySpan), now, usage.MaxTalkers)
-	return idsOf(talkers, func(t usage.Talker) string { return t.ID }), err
+	ranked, err := calls.Rank(ctx, now.Add(-activitySpan), now, ActivityStep, usage.MaxTalkers, by)
+	return idsOf(ranked[by], func(t usage.Talker) string { return t.ID }), err
 }
 
 // FindOrdered is FindKeys with an order. Busiest and MostBlocked have one page.

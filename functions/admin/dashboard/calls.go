@@ -1,7 +1,6 @@
 package dashboard
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -165,19 +164,4 @@ func lastUsed(last, now time.Time) string {
 }
 
 // rankingNote is shown below a ranked list.
-var rankingNote = "Only the top " + page.Number(usage.MaxTalkers) + " callers of this hour are ranked."
-
-// sortRows sorts the rows of a ranking by the calls that they show, which are those of
-// the last 60 minutes. The ranking counts whole clock hours.
-func sortRows(rows []templates.KeyRow, o app.Order) {
-	slices.SortStableFunc(rows, func(a, b templates.KeyRow) int {
-		switch o {
-		case app.Busiest:
-			return cmp.Compare(b.Activity.Allowed, a.Activity.Allowed)
-		case app.MostBlocked:
-			return cmp.Compare(b.Activity.Denied, a.Activity.Denied)
-		case app.ByName, app.LastUsed:
-		}
-		return 0
-	})
-}
+var rankingNote = "Only the top " + page.Number(usage.MaxTalkers) + " callers of the last hour are ranked."

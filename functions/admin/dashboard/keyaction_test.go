@@ -164,11 +164,11 @@ func TestKeyFilters(t *testing.T) {
 	}
 }
 
-// A ranking lists only keys with calls in this hour that match the filter, those with the
+// A ranking lists only keys with calls in the last hour that match the filter, those with the
 // most first. The order by last use lists keys called within 24 hours.
 func TestKeyOrders(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "alpha", "beta", "gamma", "delta")
-	for name, calls := range map[string][2]int{"alpha": {1, 0}, "beta": {9, 2}, "gamma": {4, 7}} {
+	for name, calls := range map[string][2]int{"alpha": {1, 0}, "beta": {10, 2}, "gamma": {4, 7}} {
 		keys.Called(name, time.Now(), calls[0], calls[1])
 	}
 	keys.UnregisteredCalls(keys.TokenCaller("i", "s"), time.Now(), 99, 99)
@@ -190,7 +190,7 @@ func TestKeyOrders(t *testing.T) {
 		}
 	}
 	s.Get("/keys?order=busiest&live=2").Wants(t, http.StatusOK, `value="busiest" selected`, "order=busiest")
-	s.Get("/keys?order=blocked&q=alpha").Wants(t, http.StatusOK, "No calls this hour")
+	s.Get("/keys?order=blocked&q=alpha").Wants(t, http.StatusOK, "No calls in the last hour")
 
 	keys.Called("delta", time.Now().Add(-2*time.Hour), 1, 0)
 	keys.Called("alpha", time.Now().Add(-5*time.Minute), 0, 1)
@@ -202,9 +202,9 @@ func TestKeyOrders(t *testing.T) {
 		last < max(strings.Index(body, "<bdi>alpha<"), strings.Index(body, "<bdi>gamma<")) {
 		t.Error("delta, whose last call was two hours ago, is not the last")
 	}
-	s.Get("/keys?order=busiest").Wants(t, http.StatusOK, "Only the top 64 callers of this hour")
+	s.Get("/keys?order=busiest").Wants(t, http.StatusOK, "Only the top 64 callers of the last hour")
 	s.Get("/keys?order=used&after=x").Wants(t, http.StatusBadRequest)
-	s.Get("/callers?order=blocked").Wants(t, http.StatusOK, "Only the top 64 callers of this hour",
+	s.Get("/callers?order=blocked").Wants(t, http.StatusOK, "Only the top 64 callers of the last hour",
 		`data-label="Calls" class="number">198<`, `data-label="Blocked" class="number">99<`)
 	id := keys.TokenCaller("i", "s")
 	s.Get("/callers/"+id).Wants(t, http.StatusOK, `href="/denials?key=`+id+`"`, "Denials of this caller")

@@ -52,7 +52,6 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	for i, a := range all {
 		view.Rows[i].Activity = a
 	}
-	sortRows(view.Rows, query.order)
 	d.Remember(w, r)
 	if page.IsRefresh(r) {
 		d.Render(w, r, http.StatusOK, templates.KeysLive(view))
@@ -155,8 +154,8 @@ func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 		return templates.Empty{Heading: "No calls in 24 hours",
 			Advice: "No key used in 24 hours matches. Sort by name to see all keys."}
 	case q.order != app.ByName:
-		return templates.Empty{Heading: "No calls this hour",
-			Advice: "None of this hour's top callers matches. Sort by name to see all keys."}
+		return templates.Empty{Heading: "No calls in the last hour",
+			Advice: "None of its top callers matches. Sort by name to see all keys."}
 	case q.Prefix != "" && q.KeyFilter == (app.KeyFilter{Prefix: q.Prefix}):
 		return templates.Empty{
 			Heading: "No key found",

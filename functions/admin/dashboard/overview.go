@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
@@ -48,12 +50,23 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	}
 	latency := time.Since(began)
 	sum := usage.Sum(points)
-	active, err := d.Usage.ActiveCount(ctx, at.From, now)
+	active, err := d.activeFigure(ctx, at, now)
 	if err != nil {
 		return p, err
 	}
 	refused, err := d.Usage.Refusals(ctx, "", at.From, at.To, at.ByMinute())
 	if err != nil {
+		return p, err
+	}
+	orders := []usage.Order{usage.Busiest, usage.MostDenied}
+	if sum.ShadowDenied+sum.CandidateDenied > 0 {
+		orders = append(orders, usage.WouldDeny)
+	}
+	ranked, err := d.Usage.Rank(ctx, at.From, at.To, at.ByMinute(), topCount, orders...)
+	if err != nil {
+		return p, err
+	}
+	if p.Rankings, err = d.rankings(ctx, at, orders, ranked); err != nil {
 		return p, err
 	}
 	p.Figures = d.figures(sum, refused, active, latency, d.denialsAddress(at, now))
@@ -72,11 +85,21 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 			Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
 		}
 	}
-	if p.Busiest, err = d.rank(ctx, at, d.Usage.Busiest); err != nil {
-		return p, err
+	return p, nil
+}
+
+// activeFigure counts the callers of a period that ends now, within the last 24 hours. For
+// other periods it counts those of the last 24 hours, and says so: of each caller only the
+// last call's time is known.
+func (d *dashboard) activeFigure(ctx context.Context, at chart.Period, now time.Time) (
+	templates.Figure, error,
+) {
+	since, note := at.From, at.Words()
+	if now.Sub(at.To) > time.Minute || now.Sub(at.From) > usage.MinutesKept {
+		since, note = now.Add(-usage.MinutesKept), "last 24 hours, whatever the range"
 	}
-	p.Blocked, err = d.rank(ctx, at, d.Usage.MostDenied)
-	return p, err
+	n, err := d.Usage.ActiveCount(ctx, since, now)
+	return templates.Figure{Name: "Active callers", Value: page.Number(n), Note: note}, err
 }
 
 // denialsAddress returns the address of the denials of a period. For a longer period than
@@ -94,7 +117,7 @@ func (d *dashboard) denialsAddress(at chart.Period, now time.Time) string {
 
 // figures returns the figures at the top of the page. latency is the time that Valkey
 // took for one read; denied is the address of the denials.
-func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active int64,
+func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active templates.Figure,
 	latency time.Duration, denied string) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
@@ -107,52 +130,73 @@ func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active int
 		valkey.Note = page.Number(sum.Degraded) + " calls decided without it"
 		valkey.Bad = true
 	}
+	would := templates.Figure{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
+		Note: page.Number(sum.ShadowDenied) + " in shadow mode, " +
+			page.Number(sum.CandidateDenied) + " by candidate limits"}
+	if sum.ShadowDenied+sum.CandidateDenied > 0 {
+		would.Address = "#" + rankingTexts[usage.WouldDeny].id
+	}
 	return []templates.Figure{
-		{Name: "Requests", Value: page.Number(sum.Calls()), Address: d.Path("/keys?order=busiest")},
+		{Name: "Requests", Value: page.Number(sum.Calls()), Address: "#" + rankingTexts[usage.Busiest].id},
 		{Name: "Blocked", Value: page.Number(sum.Denied), Note: share, Address: denied},
 		{Name: "Refused", Value: page.Number(refused.Sum()), Note: denials.RefusalWords(refused),
 			Address: denied},
-		{Name: "Active callers", Value: page.Number(active), Note: "last 24 h"},
-		{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
-			Address: d.Path("/keys?state=shadow"),
-			Note: page.Number(sum.ShadowDenied) + " in shadow mode, " +
-				page.Number(sum.CandidateDenied) + " by candidate limits"},
-		valkey,
+		active, would, valkey,
 	}
 }
 
-// rank returns the rows of a ranking of callers. The name of a caller without a record is
-// its id.
-func (d *dashboard) rank(ctx context.Context, at chart.Period,
-	read func(ctx context.Context, from, to time.Time, count int) ([]usage.Talker, error),
-) ([]templates.TalkerRow, error) {
-	talkers, err := read(ctx, at.From, at.To, topCount)
+// rankingTexts name the rankings, and the column of each that the others lack.
+var rankingTexts = map[usage.Order]struct{ id, heading, column string }{
+	usage.Busiest:    {"busiest", "Busiest", "Blocked"},
+	usage.MostDenied: {"most-blocked", "Most blocked", "Blocked"},
+	usage.WouldDeny:  {"would-block", "Would be blocked", "Would block"},
+}
+
+// rankings returns the rankings of callers, the most blocked first. The name of a caller
+// without a record is its id.
+func (d *dashboard) rankings(ctx context.Context, at chart.Period, orders []usage.Order,
+	ranked map[usage.Order][]usage.Talker) ([]templates.Ranking, error) {
+	var all []usage.Talker
+	for _, o := range orders {
+		all = append(all, ranked[o]...)
+	}
+	records, err := app.Records(ctx, d.Keys, nil, all, func(t usage.Talker) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}
-	records, err := app.Records(ctx, d.Keys, nil, talkers, func(t usage.Talker) string { return t.ID })
-	if err != nil {
-		return nil, err
+	views := make([]templates.Ranking, 0, len(orders))
+	for _, o := range []usage.Order{usage.MostDenied, usage.WouldDeny, usage.Busiest} {
+		if !slices.Contains(orders, o) {
+			continue
+		}
+		texts := rankingTexts[o]
+		v := templates.Ranking{ID: texts.id, Heading: texts.heading, Column: texts.column}
+		for _, t := range ranked[o] {
+			counted := t.Denied
+			if o == usage.WouldDeny {
+				counted = t.ShadowDenied + t.CandidateDenied
+			}
+			row := d.talkerRow(at, t, records[t.ID])
+			row.Counted = page.Number(counted)
+			row.Share = page.Number(app.Percent(counted, t.Calls())) + " %"
+			v.Rows = append(v.Rows, row)
+		}
+		views = append(views, v)
 	}
-	rows := make([]templates.TalkerRow, len(talkers))
-	for i, t := range talkers {
-		row := templates.TalkerRow{
-			Name:    t.ID,
-			Calls:   page.Number(t.Calls()),
-			Blocked: page.Number(t.Denied),
-			Share:   page.Number(app.Percent(t.Denied, t.Calls())) + " %",
-		}
-		if app.IsID(t.ID) {
-			row.Address = page.Address(d.Path("/callers/"+t.ID), at.Values())
-		}
-		if k, known := records[t.ID]; known {
-			row.Name = page.Clip(k.Name, page.MaxName)
-			row.Plan = cmp.Or(page.Clip(k.Plan, page.MaxName), string(k.Kind))
-			row.Address = page.Address(d.keyPath(k), at.Values())
-		}
-		rows[i] = row
+	return views, nil
+}
+
+func (d *dashboard) talkerRow(at chart.Period, t usage.Talker, k policy.Key) templates.TalkerRow {
+	row := templates.TalkerRow{Name: t.ID, Calls: page.Number(t.Calls())}
+	switch {
+	case k.ID != "":
+		row.Name = page.Clip(k.Name, page.MaxName)
+		row.Plan = cmp.Or(page.Clip(k.Plan, page.MaxName), string(k.Kind))
+		row.Address = page.Address(d.keyPath(k), at.Values())
+	case app.IsID(t.ID):
+		row.Address = page.Address(d.Path("/callers/"+t.ID), at.Values())
 	}
-	return rows, nil
+	return row
 }
 
 // restoreLost restores from the journal the changes that Valkey lost.

@@ -17,8 +17,8 @@ const maxCursor = 1000 // bytes of a list's cursor
 
 var keyOrders = []templates.Option{
 	{Value: string(app.ByName), Text: "by name"},
-	{Value: string(app.Busiest), Text: "most calls this hour"},
-	{Value: string(app.MostBlocked), Text: "most blocked this hour"},
+	{Value: string(app.Busiest), Text: "most calls, last hour"},
+	{Value: string(app.MostBlocked), Text: "most blocked, last hour"},
 	{Value: string(app.LastUsed), Text: "last used first"},
 }
 

@@ -130,7 +130,7 @@ func checkReads(t *testing.T, admin *registry.Store, client valkey.Client, set *
 		},
 		"active": func() error { _, err := reader.Active(t.Context(), "", 10); return err },
 		"busiest": func() error {
-			_, err := reader.Busiest(t.Context(), now.Add(-time.Hour), now, 10)
+			_, err := reader.Rank(t.Context(), now.Add(-time.Hour), now, time.Minute, 10, usage.Busiest)
 			return err
 		},
 		"calls": func() error {

@@ -161,7 +161,8 @@ func (c *Changes) busiestOf(ctx context.Context, set *policy.Set, f *app.KeyFilt
 
 // busiest returns the ids of the busiest callers of the last hour, the busiest first.
 func (c *Changes) busiest(ctx context.Context, now time.Time) ([]string, error) {
-	talkers, err := c.usage.Busiest(ctx, now.Add(-PreviewSpan), now, usage.MaxTalkers)
+	ranked, err := c.usage.Rank(ctx, now.Add(-PreviewSpan), now, time.Minute, usage.MaxTalkers, usage.Busiest)
+	talkers := ranked[usage.Busiest]
 	ids := make([]string, len(talkers))
 	for i, t := range talkers {
 		ids[i] = t.ID

@@ -248,10 +248,12 @@ func (d *pages) candidateResults(ctx context.Context, set *policy.Set) (map[int]
 		return results, nil
 	}
 	now := time.Now()
-	talkers, err := d.usage.Busiest(ctx, now.Add(-changes.PreviewSpan), now, usage.MaxTalkers)
+	ranked, err := d.usage.Rank(ctx, now.Add(-changes.PreviewSpan), now, time.Minute, usage.MaxTalkers,
+		usage.Busiest)
 	if err != nil {
 		return nil, err
 	}
+	talkers := ranked[usage.Busiest]
 	ids, counts := make([]string, len(talkers)), map[string]usage.Counts{}
 	for i, t := range talkers {
 		ids[i], counts[t.ID] = t.ID, t.Counts
