@@ -67,19 +67,6 @@ func newFunction(t *testing.T, plans ...policy.Plan) *function {
 	return f
 }
 
-// addressPlan sets the plan of addresses.
-func (f *function) addressPlan(t *testing.T, name string) {
-	t.Helper()
-	set, err := f.set.Set(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	set.AddressPlan = name
-	if _, err := f.set.SaveSet(t.Context(), *set, tester); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func (f *function) key(t *testing.T, plan string) apikey.Secret {
 	t.Helper()
 	_, secret, err := f.set.Create(t.Context(),
@@ -142,7 +129,7 @@ func TestDecidesWithoutValkey(t *testing.T) {
 		policy.Plan{Name: "open", Limits: tenADay(), Degraded: policy.Open},
 		policy.Plan{Name: "local", Limits: tenADay(), Degraded: policy.Local, Share: 30},
 	)
-	f.addressPlan(t, "open")
+	f.edit(t, func(s *policy.Set) { s.AddressPlan = "open" })
 	secrets := map[string]apikey.Secret{}
 	for _, plan := range []string{"closed", "open", "local"} {
 		secrets[plan] = f.key(t, plan)

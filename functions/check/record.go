@@ -62,7 +62,8 @@ func (c *checker) Refused(ctx context.Context, r authorizer.Refused) {
 		if !r.Refusal.Cause.Refuses() {
 			level, message = slog.LevelError, "caller not identified"
 		}
-		c.metrics.refusals.LogReason(ctx, level, message, r.Refusal.Reason)
+		c.metrics.once.LogOnce(ctx, level, message, r.Refusal.Reason,
+			slog.String("reason", r.Refusal.Reason))
 	}
 	if r.Refusal.Cause.Refuses() {
 		c.metrics.RecordRefusal(ctx, r.ByError)
@@ -191,7 +192,7 @@ type callMetrics struct {
 	log       *slog.Logger
 	metrics   *telemetry.Metrics // or nil
 	denials   *telemetry.Denials
-	refusals  *telemetry.Denials // by reason
+	once      *telemetry.Denials // by reason, or by caller whose check failed
 	crossings *crossing.Log
 }
 
@@ -199,7 +200,7 @@ func newCallMetrics(
 	out io.Writer, stage string, log *slog.Logger, now func() time.Time,
 ) (*callMetrics, error) {
 	m := &callMetrics{log: log, denials: telemetry.NewDenials(log, 0, now),
-		refusals: telemetry.NewDenials(log, 0, now), crossings: crossing.NewLog(log)}
+		once: telemetry.NewDenials(log, 0, now), crossings: crossing.NewLog(log)}
 	if stage == "" {
 		return m, nil
 	}

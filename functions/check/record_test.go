@@ -251,6 +251,45 @@ func TestUnreadKeysAreLoggedOnceAMinute(t *testing.T) {
 	}
 }
 
+// A caller whose calls can never pass has at most one line a minute. It names the route
+// rule, whose cost is above the caller's override.
+func TestImpossibleCallsAreLoggedOnceAMinute(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "many", Limits: perHour(1000)})
+	f.edit(t, func(s *policy.Set) {
+		s.Routes = []policy.Route{{Name: "report", Cost: 1, Pattern: route.Pattern{Path: "/reports"}}}
+	})
+	secret := f.key(t, "many")
+	override := &policy.Override{Limits: perHour(2), Mode: policy.Enforce, Reason: "small"}
+	if _, err := f.set.SetOverride(t.Context(), secret.ID(), 1, override, tester); err != nil {
+		t.Fatal(err)
+	}
+	f.edit(t, func(s *policy.Set) { s.Routes[0].Cost = 3 })
+	call := enforce.Call{Kind: policy.APIKey, Subject: secret.ID(), Secret: secret,
+		Route: route.Call{API: "a", Stage: "s", Method: "GET", Path: "/reports"}}
+	for range 50 {
+		if _, err := f.Check(t.Context(), call); !errors.Is(err, limiter.ErrCost) {
+			t.Fatalf("got %v, want ErrCost", err)
+		}
+	}
+	want := `level=ERROR msg="call costs more than its limit" key_id=` + secret.ID() + " rule=report"
+	if strings.Count(f.log.String(), "costs more") != 1 || !strings.Contains(f.log.String(), want) {
+		t.Errorf("got %s, want one line with %s", f.log.String(), want)
+	}
+}
+
+// A check that fails has at most one line a minute for each caller, without its secret.
+func TestFailuresAreLoggedOnceAMinute(t *testing.T) {
+	f := newFunction(t)
+	call := madeUp(t)
+	for range 50 {
+		f.logFailure(t.Context(), call, limiter.ErrReply)
+	}
+	if log := f.log.String(); strings.Count(log, "check failed") != 1 || !strings.Contains(log, call.Subject) ||
+		strings.Contains(log, call.Secret.Reveal()) {
+		t.Errorf("got %s, want one line with the id alone", log)
+	}
+}
+
 // someKey returns a well-formed key that does not exist.
 func someKey(t *testing.T) string {
 	t.Helper()

@@ -65,15 +65,15 @@ func (d *Denials) Log(ctx context.Context, denial Denial) {
 	d.log.LogAttrs(ctx, slog.LevelInfo, "denied", attrs...)
 }
 
-// LogReason writes at most one line for a reason why credentials are not accepted, as Log
-// does for a caller. A reason is no part of a credential.
-func (d *Denials) LogReason(ctx context.Context, level slog.Level, message, reason string) {
+// LogOnce writes at most one line for an id, as Log does for a caller: the id of a caller,
+// or a text that is no part of a credential.
+func (d *Denials) LogOnce(ctx context.Context, level slog.Level, message, id string, attrs ...slog.Attr) {
 	if !d.log.Enabled(ctx, level) {
 		return
 	}
-	if omitted, others, ok := d.admit(reason); ok {
-		d.log.LogAttrs(ctx, level, message, slog.String("reason", reason),
-			slog.Int64("omitted", omitted), slog.Int64("others_omitted", others))
+	if omitted, others, ok := d.admit(id); ok {
+		d.log.LogAttrs(ctx, level, message, append(attrs, slog.Int64("omitted", omitted),
+			slog.Int64("others_omitted", others))...)
 	}
 }
 

@@ -102,9 +102,12 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// A reason is logged once in each interval, if its level is. A level that is not logged
-// counts nothing.
-func TestReasons(t *testing.T) {
+// An id is logged once in each interval, if its level is. A level that is not logged counts
+// nothing.
+func TestLogOnce(t *testing.T) {
+	once := func(d *Denials, level slog.Level, reason string) {
+		d.LogOnce(t.Context(), level, "refused", reason, slog.String("reason", reason))
+	}
 	for level, want := range map[slog.Level][]string{
 		slog.LevelDebug: {"DEBUG wrong audience 0", "ERROR no keys 0", "DEBUG wrong audience 4"},
 		slog.LevelInfo:  {"ERROR no keys 0"},
@@ -113,11 +116,11 @@ func TestReasons(t *testing.T) {
 		now := noon
 		d := NewDenials(slog.New(NewHandler(&out, level)), time.Minute, func() time.Time { return now })
 		for range 5 {
-			d.LogReason(t.Context(), slog.LevelDebug, "refused", "wrong audience")
-			d.LogReason(t.Context(), slog.LevelError, "caller not identified", "no keys")
+			once(d, slog.LevelDebug, "wrong audience")
+			once(d, slog.LevelError, "no keys")
 		}
 		now = now.Add(time.Minute)
-		d.LogReason(t.Context(), slog.LevelDebug, "refused", "wrong audience")
+		once(d, slog.LevelDebug, "wrong audience")
 		var got []string
 		for _, l := range readLog(t, out.Bytes()) {
 			got = append(got, fmt.Sprint(l["level"], " ", l["reason"], " ", l["omitted"]))

@@ -22,7 +22,7 @@ import (
 // exactly this text into its UNAUTHORIZED response, 401.
 var ErrUnauthorized = errors.New("Unauthorized")
 
-// Checker finds the limits of a call and takes from them in one step.
+// Checker finds the limits of a call and takes from them in one step. It logs its errors.
 type Checker interface {
 	Check(ctx context.Context, call enforce.Call) (enforce.Result, error)
 }
@@ -131,14 +131,8 @@ func (a *Authorizer) check(ctx context.Context, call enforce.Call) (verdict, *po
 	}
 	switch {
 	case errors.Is(err, limiter.ErrCost):
-		a.log.ErrorContext(ctx, "call costs more than its limit", "key_id", call.Subject, "rule",
-			result.Rule, "request_id", call.Request)
 		return impossible(call.Subject), nil
-	case errors.Is(err, enforce.ErrSet): // the Checker logs it
-		return unavailable(), nil
 	case err != nil:
-		a.log.ErrorContext(ctx, "check failed", "key_id", call.Subject, "request_id",
-			call.Request, "cause", err)
 		return unavailable(), nil
 	}
 	return verdictOf(result), nil
