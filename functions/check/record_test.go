@@ -284,8 +284,8 @@ func TestFailuresAreLoggedOnceAMinute(t *testing.T) {
 	for range 50 {
 		f.logFailure(t.Context(), call, limiter.ErrReply)
 	}
-	if log := f.log.String(); strings.Count(log, "check failed") != 1 || !strings.Contains(log, call.Subject) ||
-		strings.Contains(log, call.Secret.Reveal()) {
+	if log := f.log.String(); strings.Count(log, "check failed") != 1 ||
+		!strings.Contains(log, call.Subject) || strings.Contains(log, call.Secret.Reveal()) {
 		t.Errorf("got %s, want one line with the id alone", log)
 	}
 }

@@ -133,7 +133,7 @@ func (a *Authorizer) check(ctx context.Context, call enforce.Call) (verdict, *po
 	case errors.Is(err, limiter.ErrCost):
 		return impossible(call.Subject), nil
 	case err != nil:
-		return unavailable(), nil
+		return unavailable(), nil //nolint:nilerr // the Checker logs it
 	}
 	return verdictOf(result), nil
 }
