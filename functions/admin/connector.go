@@ -161,7 +161,7 @@ func newDashboard(
 		health.journal = &journalHealth{Journal: changes, keys: registered,
 			restores: c.JournalRestore == restoreAlways, retention: c.AuditRetention, log: log}
 	}
-	ctx, cancel := store.WithTimeouts(ctx, storeTimeout, c.ValkeyConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout+c.ValkeyConnectTimeout)
 	defer cancel()
 	health.repair(ctx)
 	return server.New(settings, server.Services{

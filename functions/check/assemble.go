@@ -38,7 +38,7 @@ func assemble(variables []string, out io.Writer) (*assembled, error) {
 		return nil, fmt.Errorf("identities: %w", err)
 	}
 	a := &assembled{checker: newChecker(c, log, metrics, time.Now), metrics: metrics, log: log}
-	go a.checker.connectInBackground(context.Background())
+	a.checker.start()
 	go identities.Warm(context.Background())
 	a.Authorizer = authorizer.New(a.checker, identities, c.answers(), log)
 	a.Refused = a.checker.Refused

@@ -32,16 +32,22 @@ type connector struct {
 	usage   *usage.Recorder
 	sending sync.Mutex // held while records are sent after an answer, and at the end
 
+	begin   sync.Once
+	wanted  chan struct{}         // a call that waits ends the pause before the next attempt
+	failure atomic.Pointer[error] // of the last attempt
+
+	connected chan struct{} // closed when client and checker are set
+	client    valkey.Client
+	checker   *enforce.Checker
+
 	// connectTimedOut says that a call gave up waiting for the first connection. Later
 	// calls wait for a connection only as long as for answers.
 	connectTimedOut atomic.Bool
-
-	mu      sync.Mutex
-	attempt *attempt // succeeded or under way; nil after a failure
 }
 
 func newConnector(c settings, now func() time.Time) *connector {
-	return &connector{config: c, now: now, usage: usage.NewRecorder(usage.Options{}, time.Now)}
+	return &connector{config: c, now: now, usage: usage.NewRecorder(usage.Options{}, time.Now),
+		wanted: make(chan struct{}), connected: make(chan struct{})}
 }
 
 // Check connects if necessary, and checks the call in Valkey. After a pause it probes the
@@ -50,17 +56,16 @@ func newConnector(c settings, now func() time.Time) *connector {
 func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
 	ctx, cancel := store.WithTimeouts(ctx, c.limit(), c.config.ValkeyConnectTimeout)
 	defer cancel()
-	a, err := c.connected(ctx)
-	if err != nil {
+	if err := c.await(ctx); err != nil {
 		return enforce.Result{}, err
 	}
 	defer c.touch()
 	if c.idle() {
-		c.probe(ctx, a.checker, call)
+		c.probe(ctx, call)
 	}
-	with := c.piggyback(a)
+	with := c.piggyback()
 	result, err := store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
-		checked, err := a.checker.Check(ctx, call, with)
+		checked, err := c.checker.Check(ctx, call, with)
 		call.Again = true
 		return checked, err
 	})
@@ -70,12 +75,12 @@ func (c *connector) Check(ctx context.Context, call enforce.Call) (enforce.Resul
 }
 
 // piggyback returns the records of usage that are due, or nil.
-func (c *connector) piggyback(a *attempt) *enforce.Piggyback {
+func (c *connector) piggyback() *enforce.Piggyback {
 	batch := c.usage.Batch(c.now())
 	if batch == nil {
 		return nil
 	}
-	return enforce.NewPiggyback(a.client, batch.Commands(a.client), func(results []valkey.ValkeyResult) {
+	return enforce.NewPiggyback(c.client, batch.Commands(c.client), func(results []valkey.ValkeyResult) {
 		batch.Acknowledge(results)
 	})
 }
@@ -98,10 +103,10 @@ func (c *connector) sendRecords() {
 
 // reachable returns the connection, or nil without one and while Valkey is unavailable.
 func (c *connector) reachable() valkey.Client {
-	if a := c.ready(); a != nil && !c.unavailable.Load() {
-		return a.client
+	if !c.isConnected() || c.unavailable.Load() {
+		return nil
 	}
-	return nil
+	return c.client
 }
 
 // Close sends the remaining usage records before the environment ends.
@@ -110,8 +115,8 @@ func (c *connector) Close() {
 	defer c.sending.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit())
 	defer cancel()
-	if a, err := c.connected(ctx); err == nil {
-		c.usage.Flush(ctx, a.client)
+	if err := c.await(ctx); err == nil {
+		c.usage.Flush(ctx, c.client)
 	}
 }
 
@@ -131,68 +136,64 @@ func (c *connector) idle() bool {
 // probe replaces a connection that was lost since the last call. It takes at most a third
 // of the limit, which leaves time to connect and check. The check reports errors that
 // remain.
-func (c *connector) probe(ctx context.Context, s *enforce.Checker, call enforce.Call) {
+func (c *connector) probe(ctx context.Context, call enforce.Call) {
 	ctx, cancel := context.WithTimeout(ctx, c.limit()/3)
 	defer cancel()
-	_ = s.Probe(ctx, call)
+	_ = c.checker.Probe(ctx, call)
 }
 
-// attempt is one attempt to connect. Its other fields are set before done is closed.
-type attempt struct {
-	done    chan struct{}
-	client  valkey.Client
-	checker *enforce.Checker
-	err     error
+// start starts to connect. The goroutine ends when it has succeeded.
+func (c *connector) start() {
+	c.begin.Do(func() {
+		go func() {
+			for failures := 0; ; failures++ {
+				err := c.open()
+				if err == nil {
+					close(c.connected)
+					return
+				}
+				c.failure.Store(&err)
+				select {
+				case <-backoff(failures):
+				case <-c.wanted:
+				}
+			}
+		}()
+	})
 }
 
-// connectInBackground connects, and retries until it succeeds or ctx ends.
-func (c *connector) connectInBackground(ctx context.Context) {
-	for failures := 0; ctx.Err() == nil; failures++ {
-		a, _ := c.connect()
-		<-a.done
-		if a.err == nil {
-			return
-		}
-		<-backoff(failures)
-	}
-}
-
-// connected waits for the connection. If an attempt of another call fails, perhaps
-// because of a freeze, it starts its own. The first calls of an environment retry until
-// their time is over, since they could only be denied.
-func (c *connector) connected(ctx context.Context) (*attempt, error) {
-	for failures := 0; ; failures++ {
-		a, own := c.connect()
-		if err := c.await(ctx, a.done); err != nil {
-			return nil, fmt.Errorf("connect to Valkey: %w", err)
-		}
-		if a.err == nil || own && c.connectTimedOut.Load() {
-			return a, a.err
-		}
-		if !own {
-			continue
-		}
-		if err := c.await(ctx, backoff(failures)); err != nil {
-			return nil, a.err
-		}
-	}
-}
-
-// await waits for done, at most as long as a call may wait for a connection. After one
-// call has waited in vain, it waits only until ctx ends.
-func (c *connector) await(ctx context.Context, done <-chan struct{}) error {
-	if !c.connectTimedOut.Load() {
-		err := store.AwaitConnection(ctx, done)
-		if err != nil {
-			c.connectTimedOut.Store(true)
-		}
-		return err
-	}
-	select {
-	case <-done:
+// await waits for the first connection, at most as long as a call may wait for one. After
+// one call has waited in vain, it waits only as long as for answers.
+func (c *connector) await(ctx context.Context) error {
+	if c.isConnected() {
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	}
+	c.start()
+	select {
+	case c.wanted <- struct{}{}:
+	default: // an attempt is under way
+	}
+	if c.connectTimedOut.Load() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.limit())
+		defer cancel()
+	}
+	if store.AwaitConnection(ctx, c.connected) == nil {
+		return nil
+	}
+	c.connectTimedOut.Store(true)
+	if err := c.failure.Load(); err != nil {
+		return *err
+	}
+	return fmt.Errorf("connect to Valkey: %w", context.DeadlineExceeded)
+}
+
+func (c *connector) isConnected() bool {
+	select {
+	case <-c.connected:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -217,61 +218,17 @@ func (c *connector) MustCheck() bool { return c.usage.Due(c.now()) }
 // Loaded returns the Checker of the connection, or nil without a connection or policy
 // set.
 func (c *connector) Loaded() *enforce.Checker {
-	a := c.ready()
-	if a == nil || a.checker.Set() == nil {
+	if !c.isConnected() || c.checker.Set() == nil {
 		return nil
 	}
-	return a.checker
+	return c.checker
 }
 
-// ready returns the attempt that succeeded, or nil.
-func (c *connector) ready() *attempt {
-	c.mu.Lock()
-	a := c.attempt
-	c.mu.Unlock()
-	if a == nil {
-		return nil
-	}
-	select {
-	case <-a.done:
-	default:
-		return nil
-	}
-	if a.err != nil {
-		return nil
-	}
-	return a
-}
-
-// connect returns the attempt that succeeded or is under way. If there is none, it starts
-// one and own is true.
-func (c *connector) connect() (a *attempt, own bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.attempt != nil {
-		return c.attempt, false
-	}
-	c.attempt = &attempt{done: make(chan struct{})}
-	go c.open(c.attempt)
-	return c.attempt, true
-}
-
-// open connects. It continues after the call that started it ends, so that the next call
-// finds the connection.
-func (c *connector) open(a *attempt) {
-	defer close(a.done)
-	if a.err = c.load(a); a.err != nil {
-		c.mu.Lock()
-		c.attempt = nil
-		c.mu.Unlock()
-	}
-}
-
-// load connects and reads the policy set. The first check reports a set that cannot be
+// open connects and reads the policy set. The first check reports a set that cannot be
 // used.
-func (c *connector) load(a *attempt) error {
+func (c *connector) open() error {
 	client, err := store.Open(context.Background(), c.config.ValkeyURL, store.Options{
-		Dial: c.config.ValkeyConnectTimeout, Write: c.config.ValkeyTimeout, Pooled: true, SkipPing: true,
+		Dial: c.config.ValkeyConnectTimeout, Write: c.config.ValkeyTimeout, Pooled: true,
 	})
 	if err != nil {
 		return err
@@ -282,7 +239,7 @@ func (c *connector) load(a *attempt) error {
 		client.Close()
 		return fmt.Errorf("connect to Valkey: %w", err)
 	}
-	a.client, a.checker = client, checker
+	c.client, c.checker = client, checker
 	c.touch()
 	return nil
 }

@@ -355,7 +355,7 @@ func (n *network) startChecker(t *testing.T, c settings) (*checker, *strings.Bui
 		t.Fatal(err)
 	}
 	f := newChecker(c, handler, metrics, time.Now)
-	go f.connectInBackground(t.Context())
+	f.start()
 	return f, log
 }
 

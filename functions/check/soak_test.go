@@ -167,11 +167,10 @@ func (s *soak) close(t *testing.T) {
 	t.Helper()
 	for _, c := range s.made {
 		c.Close()
-		a, err := c.connected(t.Context())
-		if err != nil {
+		if err := c.await(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		a.client.Close()
+		c.client.Close()
 	}
 	for _, client := range append(s.nodes, s.admin) {
 		client.Close()

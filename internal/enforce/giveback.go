@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/enforce/reservation"
 	"tidegate/internal/limiter"
 	"tidegate/internal/lua"
+	"tidegate/internal/store"
 )
 
 // taken is a cost that one state gave, and what giving it back needs.
@@ -36,11 +37,8 @@ func (a *attempt) giveBack(ctx context.Context, result *Result) {
 	if len(result.taken) == 0 {
 		return
 	}
-	if end, ends := ctx.Deadline(); ctx.Err() != nil || ends && time.Until(end) < giveBackTime {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
-		defer cancel()
-	}
+	ctx, cancel := store.AtLeast(ctx, giveBackTime)
+	defer cancel()
 	inValkey := result.returnToLeases()
 	commands := make([]valkey.Completed, len(inValkey))
 	for i, t := range inValkey {

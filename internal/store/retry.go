@@ -79,7 +79,7 @@ func disconnected(err error) bool {
 
 // pause waits before the next attempt. It reports whether the context leaves time for it.
 func pause(ctx context.Context, d time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+	if end, ends := answersEnd(ctx); ends && time.Until(end) <= d {
 		return false
 	}
 	timer := time.NewTimer(d)

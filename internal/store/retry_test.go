@@ -74,16 +74,10 @@ func TestRetryWhileASlotMoves(t *testing.T) {
 
 // The refusal of a replica without its primary (MASTERDOWN) is retried.
 func TestRetryOnAReplicaWithoutPrimary(t *testing.T) {
-	url := valkeytest.StartWith(t, "--replicaof", "127.0.0.1 1", "--replica-serve-stale-data", "no")
-	option, err := parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := newClient(patient.applied(option)) // Open would be refused too.
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	url := valkeytest.Start(t)
+	client := open(t, url, patient)
+	run(t, client, "CONFIG", "SET", "replica-serve-stale-data", "no")
+	run(t, client, "REPLICAOF", "127.0.0.1", "1")
 	c := counter{client: client}
 	if _, err := Retry(t.Context(), c.take); err == nil || !strings.HasPrefix(err.Error(), "MASTERDOWN") ||
 		c.calls != 2 {

@@ -14,22 +14,20 @@
 //
 // # Connecting
 //
-// Options.Dial bounds connecting, with TLS and log-in. Options.Write bounds an answer. An
-// attempt to connect continues when its call stops waiting, and the next call uses the
-// connection. For a call with a context of WithTimeouts, a separate timeout bounds the
-// waits for connections. A node counts as unavailable after such a wait without a
-// connection, after an attempt that took Options.Dial, and when a connection in use gets
-// no answer. Then calls wait for a connection to it within their timeout for answers,
-// until an attempt succeeds.
+// Options.Dial bounds connecting, with TLS and log-in. Options.Write bounds an answer.
+// With Options.Pooled, a goroutine connects, and continues when its call stops waiting.
+// For a call with a context of WithTimeouts, a separate timeout bounds the waits for
+// connections. A node counts as unavailable after such a wait without a connection, after
+// an attempt that took Options.Dial, and when a connection in use gets no answer. Then
+// calls wait for a connection to it within their timeout for answers, until an attempt
+// succeeds.
 //
 // # Settings
 //
 // The client's settings other than the timeouts of Options:
 //
-//   - A connection is logged in before the library gets it. The library's own log-in is
-//     not sent: it reads the stored reply.
-//   - A call in flight has its own connection (Options.Pooled, for the check). On a
-//     shared one, every later call waits behind a late reply. A single node sees one
+//   - With Options.Pooled, for the functions, a call in flight has its own connection. On
+//     a shared one, every later call waits behind a late reply. A single node sees one
 //     connection from each client. A node of a cluster sees one for the checks of its
 //     shard and may see one more, over which the client asks for the topology.
 //   - Without Options.Pooled, all calls share one connection to a node.
@@ -50,12 +48,9 @@ package store
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -68,9 +63,6 @@ type Options struct {
 	// Pooled gives each call in flight its own connection, so that a call that timed out
 	// does not delay later ones.
 	Pooled bool
-	// SkipPing, with Pooled, does not check that a single node answers, which saves a
-	// round trip at the start. The first command then returns the error.
-	SkipPing bool
 }
 
 const (
@@ -81,9 +73,8 @@ const (
 	maxReadRetries  = 2
 )
 
-// Open connects to the Valkey at rawURL and checks that it answers, unless o.SkipPing.
-// Errors contain the address, never the password. The timeouts of o apply in addition to
-// ctx.
+// Open connects to the Valkey at rawURL and checks that it answers. Errors contain the
+// address, never the password. The timeouts of o apply in addition to ctx.
 func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) {
 	option, err := parse(rawURL)
 	if err != nil {
@@ -96,7 +87,7 @@ func Open(ctx context.Context, rawURL string, o Options) (valkey.Client, error) 
 // comment gives the reasons.
 func (o Options) applied(option valkey.ClientOption) valkey.ClientOption {
 	option.Dialer.Timeout = cmp.Or(o.Dial, defaultTimeout)
-	option.ConnWriteTimeout = cmp.Or(o.Write, defaultTimeout)
+	option.ConnWriteTimeout = o.answer()
 	option.DisableAutoPipelining = o.Pooled
 	option.PipelineMultiplex = oneConnection
 	option.ReadBufferEachConn, option.WriteBufferEachConn = bufferSize, bufferSize
@@ -105,9 +96,12 @@ func (o Options) applied(option valkey.ClientOption) valkey.ClientOption {
 	option.ClientSetInfo = valkey.DisableClientSetInfo
 	if o.Pooled {
 		option.RetryDelay = briefRetry
+		option.ConnWriteTimeout = max(option.Dialer.Timeout, option.ConnWriteTimeout) // bounds a log-in too
 	}
 	return option
 }
+
+func (o Options) answer() time.Duration { return cmp.Or(o.Write, defaultTimeout) }
 
 // briefRetry makes the library give up a read-only command after maxReadRetries. By
 // default it retries until the context ends, which leaves a check no time. One retry
@@ -119,64 +113,38 @@ func briefRetry(attempts int, _ valkey.Completed, _ error) time.Duration {
 	return 0
 }
 
-// client is a valkey.Client whose Close also ends the attempts to connect.
-type client struct {
-	valkey.Client
-	dialer *dialer
-}
-
-func (c *client) Close() {
-	c.Client.Close()
-	c.dialer.close()
-}
-
 func (o Options) connect(ctx context.Context, option valkey.ClientOption) (valkey.Client, error) {
-	c, err := newClient(option)
+	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout+o.answer())
+	defer cancel()
+	c := newClient(option, o.answer())
+	c.single = c.single && o.Pooled
+	option.DialCtxFn = c.dial
+	err := c.open(ctx, option)
 	if err != nil {
+		c.cancel()
 		return nil, fmt.Errorf("connect to Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
 	}
-	if !option.ForceSingleClient || o.SkipPing && o.Pooled {
-		return c, nil // the nodes of a cluster have already answered a query for the slots
-	}
-	ctx, cancel := context.WithTimeout(ctx, option.Dialer.Timeout+option.ConnWriteTimeout)
-	defer cancel()
-	if err := c.Do(ctx, c.B().Ping().Build()).Error(); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("ping Valkey at %s: %w", strings.Join(option.InitAddress, ", "), err)
+	if !o.Pooled {
+		return c.Client, nil
 	}
 	return c, nil
 }
 
-var errNotYet = errors.New("no connection yet")
-
-// newClient connects to a cluster, or to a single node whose calls share a connection. A
-// pool for a single node connects at its first call, since the library would not use the
-// connection that it makes at the start.
-func newClient(option valkey.ClientOption) (*client, error) {
-	d := newDialer(option)
-	lazy := option.DisableAutoPipelining && option.ForceSingleClient
-	var started atomic.Bool
-	started.Store(!lazy)
-	option.DialCtxFn = func(ctx context.Context, address string, _ *net.Dialer,
-		_ *tls.Config) (net.Conn, error) {
-		if !started.Load() {
-			return nil, errNotYet
-		}
-		return d.dial(ctx, address)
+// open connects to a cluster, whose nodes answer a query for the slots, or to a single
+// node, which answers a PING.
+func (c *client) open(ctx context.Context, option valkey.ClientOption) error {
+	library, err := valkey.NewClient(option)
+	c.Client = library
+	if _, ok := errors.AsType[*missingError](err); ok {
+		// A pool would not use the connection that the library makes at the start.
+		return c.await(ctx, option.InitAddress[0])
 	}
-	if option.DisableAutoPipelining && !option.ForceSingleClient {
-		for _, address := range option.InitAddress {
-			d.prepare(address) // the library needs a connection for the topology and one for calls
-			d.prepare(address)
+	if err == nil && option.ForceSingleClient {
+		if err = library.Do(ctx, library.B().Ping().Build()).Error(); err != nil {
+			library.Close()
 		}
 	}
-	c, err := valkey.NewClient(option)
-	if err != nil && (!lazy || !errors.Is(err, errNotYet)) {
-		d.close()
-		return nil, err
-	}
-	started.Store(true)
-	return &client{c, d}, nil
+	return err
 }
 
 // Version returns the server's name and version, such as "valkey 8.1.0". It sends HELLO,

@@ -19,18 +19,20 @@ func TestWaitDoesNotCountAsAnswerTime(t *testing.T) {
 	if err := AwaitConnection(ctx, connected); err != nil {
 		t.Fatalf("wait: got error %v", err)
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		t.Error("got no deadline")
+	answer, end := withinAnswer(ctx, time.Hour)
+	defer end()
+	if err := answer.Err(); err != nil {
+		t.Errorf("after the wait: got error %v, want time for answers", err)
 	}
-	<-ctx.Done()
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.Errorf("context ended with %v, want the deadline", ctx.Err())
+	<-answer.Done()
+	if ctx.Err() != nil {
+		t.Errorf("after the time for answers: got error %v, want time for connecting", ctx.Err())
 	}
 }
 
-// The context ends after its timeout for connecting, also if the wait uses a derived
+// A call waits for connections at most its timeout for connecting, also with a derived
 // context.
-func TestConnectTimeoutEndsContext(t *testing.T) {
+func TestConnectTimeoutEndsWaits(t *testing.T) {
 	ctx, cancel := WithTimeouts(t.Context(), time.Hour, 100*time.Millisecond)
 	defer cancel()
 	derived, end := context.WithTimeout(ctx, 30*time.Minute)
@@ -39,9 +41,6 @@ func TestConnectTimeoutEndsContext(t *testing.T) {
 		if err := AwaitConnection(derived, make(chan struct{})); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("wait: got error %v, want the deadline", err)
 		}
-	}
-	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		t.Errorf("context ended with %v, want the deadline", ctx.Err())
 	}
 }
 
@@ -67,30 +66,19 @@ func TestContextEndsWithParent(t *testing.T) {
 	}
 }
 
-// The time of two concurrent waits of a call counts once against its timeout for
-// connecting.
-func TestConcurrentWaitsCountOnce(t *testing.T) {
-	ctx, cancel := WithTimeouts(t.Context(), time.Hour, waiting.Timeout)
-	defer cancel()
-	call, ok := ctx.(*callTime)
-	if !ok {
-		t.Fatalf("got a context of type %T, want *callTime", ctx)
-	}
-	call.pause()
-	call.pause()
-	before, _ := ctx.Deadline()
-	time.AfterFunc(20*time.Millisecond, call.resume)
-	call.resume()
-	waiting.Until(t, "nothing waits", func() bool {
-		call.mu.Lock()
-		defer call.mu.Unlock()
-		return call.waits == 0
-	})
-	after, _ := ctx.Deadline()
-	if used := waiting.Timeout - call.connect; !after.After(before) || used < 20*time.Millisecond ||
-		used > waiting.Timeout/2 {
-		t.Errorf("deadline was %s, then %s; %s used for connecting, want a later deadline and about 20ms",
-			before, after, used)
+// AtLeast returns a context that leaves the time, also when the call's time for answers
+// is over. It keeps a context that leaves enough.
+func TestAtLeast(t *testing.T) {
+	for answer, outlives := range map[time.Duration]bool{0: true, time.Hour: false} {
+		ctx, cancel := WithTimeouts(t.Context(), answer, time.Hour)
+		longer, end := AtLeast(ctx, time.Minute)
+		cancel()
+		left, ok := answersEnd(longer)
+		if outlives != (longer.Err() == nil) || !ok || time.Until(left) < 30*time.Second {
+			t.Errorf("answers may take %s: got a context that ends at %s, error %v; want one that outlives "+
+				"the call: %t", answer, left, longer.Err(), outlives)
+		}
+		end()
 	}
 }
 
