@@ -2,12 +2,15 @@
 // is hidden. When the server does not respond, the interval grows to 30 s and the last
 // figures stay.
 
+import { clock } from './zone.js';
+
 const longestWait = 30_000; // milliseconds
 // Screen readers should not be interrupted at every refresh. In milliseconds.
 const leastBetweenSummaries = 10_000;
 
 let timer;
 let failures = 0;
+let answered = new Date(); // the time of the shown figures
 let updated = performance.now();
 let summarised = -leastBetweenSummaries;
 
@@ -30,21 +33,30 @@ function refresh() {
 
 function succeeded() {
   failures = 0;
+  answered = new Date();
   updated = performance.now();
-  showStale(false);
+  showStale('');
   showAge();
   showSummary();
 }
 
-function failed() {
+// failed reports that a refresh failed. The page of an error names Valkey if that is the
+// cause.
+async function failed(response) {
   failures++;
-  showStale(true);
+  const { text, valkey } = document.getElementById('stale').dataset;
+  const page = await response?.text().catch(() => '');
+  if (failures === 0) return; // a later refresh came first
+  if (!page?.includes(valkey)) return showStale(text);
+  const since = clock(answered.toISOString());
+  showStale(`Valkey has not answered since ${since}. ${section().dataset.outage} Showing the last known figures.`);
 }
 
-function showStale(stale) {
+function showStale(text) {
   const notice = document.getElementById('stale');
-  const text = stale ? notice.dataset.text : '';
   if (notice.textContent !== text) notice.textContent = text; // each change is read aloud
+  if (!text) return;
+  for (const figure of document.querySelectorAll('#live [data-now]')) figure.textContent = 'unknown';
 }
 
 function showAge() {
@@ -85,7 +97,7 @@ document.addEventListener('htmx:before:response', (event) => {
   const { response, hx } = event.detail.ctx;
   if (response.status < 400 || hx?.redirect) return;
   event.preventDefault(); // an error page has no section: keep what is shown
-  if (response.status >= 500) failed();
+  if (response.status >= 500) failed(response.raw);
   else location.reload();
 });
 document.addEventListener('htmx:error', (event) => ours(event) && failed());

@@ -6,11 +6,15 @@ const button = document.getElementById('zone');
 
 const local = () => localStorage.getItem(setting) === 'on';
 
-function words({ dateTime: machine, dataset }) {
-  const clock = 'clock' in dataset;
-  if (!local()) return `${machine.replace('T', ' ').slice(...(clock ? [11, 16] : [0, 19]))} UTC`;
-  const parts = clock ? { hour: '2-digit', minute: '2-digit' } : {};
-  return new Date(machine).toLocaleString('sv-SE', { ...parts, timeZoneName: 'short' });
+function words(machine) {
+  if (!local()) return `${machine.replace('T', ' ').slice(0, 19)} UTC`;
+  return new Date(machine).toLocaleString('sv-SE', { timeZoneName: 'short' });
+}
+
+// clock returns a time without its date and seconds.
+export function clock(machine) {
+  if (!local()) return `${machine.slice(11, 16)} UTC`;
+  return new Date(machine).toLocaleString('sv-SE', { hour: '2-digit', minute: '2-digit', timeZoneName: 'short' });
 }
 
 // shift returns a time of an input in another zone, with the minutes added.
@@ -38,7 +42,7 @@ function show() {
   document.querySelectorAll('input[data-zone]').forEach(showInput);
   button.setAttribute('aria-pressed', String(local()));
   for (const time of document.querySelectorAll('time[datetime]')) {
-    const text = words(time);
+    const text = ('clock' in time.dataset ? clock : words)(time.dateTime);
     if (time.textContent !== text) time.textContent = text;
   }
 }

@@ -25,6 +25,7 @@ type Figure struct {
 	Note    string
 	Bad     bool
 	Address string // address of a list of what the figure counts; may be empty
+	Now     bool   // the figure is true only at the time of the page
 }
 
 // TalkerRow is a caller of a ranking.

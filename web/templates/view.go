@@ -8,6 +8,7 @@ type Live struct {
 	Choices []Choice
 	AsOf    Instant
 	Summary string // announced by screen readers after each change; may be empty
+	Outage  string // what becomes of calls while Valkey does not answer
 }
 
 // Range is the control that chooses the period of a page.

@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
@@ -66,10 +67,16 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	if err != nil {
 		return p, err
 	}
-	if p.Rankings, err = d.rankings(ctx, at, orders, ranked); err != nil {
+	set, err := d.Keys.Set(ctx)
+	if err != nil {
 		return p, err
 	}
-	p.Figures = d.figures(sum, refused, active, latency, d.denialsAddress(at, now))
+	p.Live.Outage = wording.Outage(set.Plans)
+	if p.Rankings, err = d.rankings(ctx, at, set, orders, ranked); err != nil {
+		return p, err
+	}
+	p.Figures = d.figures(sum, refused, active, valkeyFigure(points, at.ByMinute(), latency),
+		d.denialsAddress(at, now))
 	p.Live.Summary = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
 	calls := chart.TimeSeries{Step: at.ByMinute(),
 		SelectIn: page.Address(home, page.WithLive(nil, p.Live.Seconds))}
@@ -115,20 +122,13 @@ func (d *dashboard) denialsAddress(at chart.Period, now time.Time) string {
 	return page.Address(d.Path("/denials"), values)
 }
 
-// figures returns the figures at the top of the page. latency is the time that Valkey
-// took for one read; denied is the address of the denials.
-func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active templates.Figure,
-	latency time.Duration, denied string) []templates.Figure {
+// figures returns the figures at the top of the page. denied is the address of the
+// denials.
+func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, valkey templates.Figure,
+	denied string) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
 		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
-	}
-	valkey := templates.Figure{Name: "Valkey", Value: "healthy",
-		Note: strconv.FormatFloat(float64(latency.Microseconds())/1000, 'f', 1, 64) + " ms"}
-	if sum.Degraded > 0 {
-		valkey.Value = "was unavailable"
-		valkey.Note = page.Number(sum.Degraded) + " calls decided without it"
-		valkey.Bad = true
 	}
 	would := templates.Figure{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
 		Note: page.Number(sum.ShadowDenied) + " in shadow mode, " +
@@ -145,6 +145,20 @@ func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active tem
 	}
 }
 
+// valkeyFigure says whether calls of the period were decided without Valkey, and when.
+// latency is the time that Valkey took for one read just now.
+func valkeyFigure(points []usage.Point, step, latency time.Duration) templates.Figure {
+	degraded := slices.DeleteFunc(slices.Clone(points), func(p usage.Point) bool { return p.Degraded == 0 })
+	if len(degraded) == 0 {
+		return templates.Figure{Name: "Valkey", Value: "healthy", Now: true,
+			Note: strconv.FormatFloat(float64(latency.Microseconds())/1000, 'f', 1, 64) + " ms"}
+	}
+	first, last := page.Instant(degraded[0].Start), page.Instant(degraded[len(degraded)-1].Start.Add(step))
+	return templates.Figure{Name: "Valkey", Value: "was unavailable", Bad: true,
+		Note: "calls decided without it: " + page.Number(usage.Sum(degraded).Degraded) + ", between " +
+			first.Text + " and " + last.Text}
+}
+
 // rankingTexts name the rankings, and the column of each that the others lack.
 var rankingTexts = map[usage.Order]struct{ id, heading, column string }{
 	usage.Busiest:    {"busiest", "Busiest", "Blocked"},
@@ -154,13 +168,13 @@ var rankingTexts = map[usage.Order]struct{ id, heading, column string }{
 
 // rankings returns the rankings of callers, the most blocked first. The name of a caller
 // without a record is its id.
-func (d *dashboard) rankings(ctx context.Context, at chart.Period, orders []usage.Order,
+func (d *dashboard) rankings(ctx context.Context, at chart.Period, set *policy.Set, orders []usage.Order,
 	ranked map[usage.Order][]usage.Talker) ([]templates.Ranking, error) {
 	var all []usage.Talker
 	for _, o := range orders {
 		all = append(all, ranked[o]...)
 	}
-	records, err := app.Records(ctx, d.Keys, nil, all, func(t usage.Talker) string { return t.ID })
+	records, err := app.Records(ctx, d.Keys, set, all, func(t usage.Talker) string { return t.ID })
 	if err != nil {
 		return nil, err
 	}

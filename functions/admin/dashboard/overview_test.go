@@ -90,3 +90,21 @@ func TestKeysOrderedByCalls(t *testing.T) {
 		}
 	}
 }
+
+// Overview says when calls were decided without Valkey. While Valkey does not answer, the
+// page of the error has the time of its last answer.
+func TestOutage(t *testing.T) {
+	s := sitetest.New(t).Login()
+	at := time.Now().UTC().Add(-10 * time.Minute).Truncate(time.Minute)
+	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Cost: 1, Time: at,
+		Verdict: usage.Degraded})
+	words := sitetest.InWords(s.Get("/?range=1h").Wants(t, http.StatusOK).Body)
+	const form = "2006-01-02 15:04:05 UTC"
+	if want := "Valkey was unavailable calls decided without it: 1, between " + at.Format(form) + " and " +
+		at.Add(time.Minute).Format(form); !strings.Contains(words, want) {
+		t.Errorf("Overview lacks %q: %s", want, words)
+	}
+	s.Keys.Fail("ERR gone")
+	s.Get("/").Wants(t, http.StatusServiceUnavailable, "Valkey is unavailable", "Last answer: 20",
+		"Until it is back, each plan&#39;s outage setting applies.")
+}

@@ -13,6 +13,7 @@ import (
 	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
 	"tidegate/internal/testing/browsertest"
 )
 
@@ -77,9 +78,9 @@ func TestBrowserStoreUnavailable(t *testing.T) {
 	v.Keys.Fail("unavailable")
 	for _, wait := range []string{"2000", "4000", "8000", "16000", "30000", "30000"} {
 		v.Fire()
-		v.Wait(`waits() === "` + wait + `"`)
-		if !sitetest.Eval[bool](v,
-			`stale.textContent.includes("last known figures") && live.textContent.includes("10 of 10") &&
+		v.Wait(`waits() === "` + wait + `" && /^Valkey has not answered since \d\d:\d\d UTC\. Until it is back, ` +
+			`each plan's outage setting applies\. Showing the last known figures\.$/.test(stale.textContent)`)
+		if !sitetest.Eval[bool](v, `live.textContent.includes("10 of 10") &&
 			getComputedStyle(document.querySelector("#live table")).filter.includes("grayscale") && age.textContent.startsWith("updated ")`) {
 			t.Fatalf("the page does not show its last figures as old: %s",
 				sitetest.Eval[string](v, "document.body.innerText"))
@@ -89,6 +90,27 @@ func TestBrowserStoreUnavailable(t *testing.T) {
 	v.Keys.Use("acme", 3)
 	v.Fire()
 	v.Wait(`stale.textContent === "" && live.textContent.includes("3 of 10") && waits() === "2000"`)
+	v.NoConsoleErrors("503")
+}
+
+// While Valkey is unavailable, Overview names it, says what each plan does, and no longer
+// calls it healthy.
+func TestBrowserOverviewOutage(t *testing.T) {
+	v := sitetest.NewVisit(t)
+	v.Keys.Save(func(s *policy.Set) {
+		s.Plans = append(s.Plans, policy.Plan{Name: "pro", Limits: s.Plans[0].Limits, Degraded: policy.Open})
+	})
+	v.Enter()
+	v.HandTimers()
+	v.Open("/?live=2")
+	v.Wait(`waits() === "2000" && live.textContent.includes("healthy")`)
+	v.Keys.Fail("unavailable")
+	v.Fire()
+	v.Wait(`stale.textContent.includes("Until it is back, on free: calls are denied; on pro: calls pass uncounted.") &&
+		!live.textContent.includes("healthy") && live.textContent.includes("unknown")`)
+	v.Keys.Fail("")
+	v.Fire()
+	v.Wait(`stale.textContent === "" && live.textContent.includes("healthy")`)
 	v.NoConsoleErrors("503")
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
@@ -37,9 +38,11 @@ var problems = map[int]Problem{
 	http.StatusRequestEntityTooLarge: {Heading: "Form too large",
 		Advice: "Shorten your input and try again."},
 	http.StatusInternalServerError: {Heading: "Internal error", Advice: "The error was logged. Try again."},
-	http.StatusServiceUnavailable: {Heading: "Valkey is unavailable",
-		Advice: "Try again in a moment. Plans define how calls are decided meanwhile."},
+	http.StatusServiceUnavailable:  {Heading: "Valkey is unavailable", Advice: Outage},
 }
+
+// Outage says what becomes of calls while Valkey does not answer.
+const Outage = "Until it is back, each plan's outage setting applies."
 
 // StoreRetryAfter is the Retry-After of a response while Valkey is unavailable, in
 // seconds. It is a guess.
@@ -150,6 +153,9 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 		p.Acted = true
 	default:
 		expected = false
+		if at := rd.answered.Load(); at > 0 {
+			p.Advice = "Last answer: " + Instant(time.Unix(at, 0)).Text + ". " + Outage
+		}
 	}
 	if !expected {
 		rd.log.Error(operation, "cause", err)

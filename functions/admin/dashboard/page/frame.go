@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/auth"
 	"tidegate/internal/journal"
@@ -49,6 +50,7 @@ func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
 	p := rd.Bare(r, title)
 	actor := auth.From(r.Context())
+	rd.answered.Store(time.Now().Unix()) // the session was in Valkey
 	p.User = Clip(actor.Name, maxUser)
 	p.Role = actor.Role.String()
 	p.CanEdit = actor.CanEdit()

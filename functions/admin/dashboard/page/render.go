@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"github.com/a-h/templ"
 	"github.com/alexedwards/scs/v2"
@@ -26,6 +27,8 @@ type Renderer struct {
 	stage  string // name of the deployment; may be empty
 	bundle static.Bundle
 	log    *slog.Logger
+	// answered is the second of the Unix epoch at which Valkey last knew a session.
+	answered atomic.Int64
 	// Session holds the logged-in user and the message for the next page.
 	Session *scs.SessionManager
 	// Sealer encrypts secrets and forms for a later request; nil without a store.

@@ -99,7 +99,7 @@ func LiveSeconds(r *http.Request) int {
 func (rd *Renderer) Live(r *http.Request, path string, query url.Values, now time.Time) templates.Live {
 	seconds := LiveSeconds(r)
 	l := templates.Live{
-		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now),
+		Nonce: nonceOf(r), Seconds: seconds, AsOf: Instant(now), Outage: Outage,
 		Self: Address(path, WithLive(query, seconds)),
 	}
 	for _, p := range livePeriods {
