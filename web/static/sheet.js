@@ -10,7 +10,8 @@ async function load(method, path, source, event) {
   await htmx.ajax(method, path, { source, event, target: '#sheet', swap: 'innerHTML', select: '.sheet' });
   if (!sheet.querySelector('form')) return location.assign(path);
   if (!sheet.open) sheet.showModal();
-  (sheet.querySelector('[aria-invalid]') ?? sheet.querySelector('.limit-field input'))?.focus();
+  const first = ['[aria-invalid]', '#result', '.limit-field input'].find((each) => sheet.querySelector(each));
+  sheet.querySelector(first)?.focus();
 }
 
 const plainClick = (event) => !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);

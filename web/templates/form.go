@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"strconv"
 	"strings"
 
 	"github.com/a-h/templ"
@@ -57,8 +58,22 @@ type Conflict struct {
 // Preview shows the effects of an edit.
 type Preview struct {
 	Changes []Change
-	Effects []string
+	Effects []string // the first one is beside the buttons
 }
+
+// result sums up the preview in a sentence: its first effect, or the number of changes.
+func (p *Preview) result() string {
+	switch {
+	case len(p.Effects) > 0:
+		return p.Effects[0]
+	case len(p.Changes) == 1:
+		return "1 change."
+	}
+	return strconv.Itoa(len(p.Changes)) + " changes."
+}
+
+// more returns the effects that result leaves out.
+func (p *Preview) more() []string { return p.Effects[min(1, len(p.Effects)):] }
 
 // Change is a difference between two versions.
 type Change struct {

@@ -198,10 +198,10 @@ func TestBulkPreview(t *testing.T) {
 	keys.Called("bolt", time.Now().Add(-time.Minute), 40, 0)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	s.Get("/keys/bulk?do=revoke&of=all&q=acme").Wants(t, http.StatusOK,
-		"would have denied 6 of 6 calls; 1 were denied", "busiest of these keys")
+		"6 of 6 calls blocked instead of 1", "busiest of these keys")
 	s.Get("/keys/bulk?do=revoke&of=selected&id={acme}&id={bolt}").Wants(t, http.StatusOK, "46 of 46 calls")
 	form := fields("do", "plan", "of", "selected", "id", keys.IDs["acme"], "to", "small", "action", "preview")
-	s.Post("/keys/bulk", form).Wants(t, http.StatusOK, "would have denied 4 of 6 calls", `value="small" selected`)
+	s.Post("/keys/bulk", form).Wants(t, http.StatusOK, "4 of 6 calls blocked", `value="small" selected`)
 	s.Post("/keys/bulk", sitetest.With(form, "to", "none")).Wants(t, http.StatusUnprocessableEntity)
 	s.Get("/keys/bulk?do=revoke&of=all&tag=none").Wants(t, http.StatusOK, "made no calls")
 	checkUnchanged(s, "after the previews")

@@ -80,14 +80,14 @@ func TestOverridePreview(t *testing.T) {
 	form := sitetest.With(sitetest.LimitsForm(1, "5 per hour"), "action", "preview")
 	s.Post(limitsPath, form).Wants(t, http.StatusOK, "10 per 10 seconds</bdi></del>",
 		"5 per hour</bdi></ins>",
-		"In the last hour, this would have denied 7 of 12 calls; 0 were denied.",
+		"Last hour: 7 of 12 calls blocked instead of 0.",
 		`name="limits[0]" value="5 per hour"`)
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote something")
 	}
 	form = sitetest.With(sitetest.LimitsForm(1, "5 per hour"), "action", "preview")
 	s.Post(limitsPath, sitetest.With(form, "reason", "")).Wants(
-		t, http.StatusOK, "would have denied 7 of 12 calls",
+		t, http.StatusOK, "7 of 12 calls blocked",
 	)
 	form = sitetest.With(sitetest.LimitsForm(1, "5 per hour"), "action", "preview")
 	s.Post("/keys/{bolt}/limits", form).Wants(

@@ -154,7 +154,7 @@ func TestPlanPreview(t *testing.T) {
 	s.Post(
 		"/policies/plans/1", sitetest.With(planOf(1, "free", "5"), "action", "preview"),
 	).Wants(t, http.StatusOK,
-		"plan free: limits", "would have denied 4 of 11 calls", "2 busiest keys")
+		"plan free: limits", "4 of 11 calls blocked", "2 busiest keys")
 	if s.Keys.Written() != 0 {
 		t.Error("a preview wrote something")
 	}

@@ -229,8 +229,8 @@ func (r *replayed) text() string {
 	if r.calls == 0 {
 		return "No calls in the last hour to compare."
 	}
-	text := "In the last hour, this would have denied " + page.Number(r.wouldDeny) + " of " +
-		page.Number(r.calls) + " calls; " + page.Number(r.denied) + " were denied."
+	text := "Last hour: " + page.Number(r.wouldDeny) + " of " + page.Number(r.calls) +
+		" calls blocked instead of " + page.Number(r.denied) + "."
 	if r.cut {
 		text += " Only the latest " + page.Number(r.calls) + " calls were replayed."
 	}
