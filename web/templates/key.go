@@ -35,7 +35,7 @@ type Diagnosis struct {
 	State       string // what the next call gets
 	Left        string // seconds until it passes, for a script that counts down
 	Wait        string // the same in words, which follow State; empty if it passes
-	Level       string // free or full
+	Level       string // bad if calls are denied now; else empty
 }
 
 // Response is the response that a client receives.

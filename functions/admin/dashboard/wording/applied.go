@@ -90,7 +90,7 @@ func lastOfAddress(row *templates.AppliedRow, l enforce.SurveyedLimit, last deny
 
 // Diagnosis puts a diagnosis into words.
 func Diagnosis(d app.Diagnosis) templates.Diagnosis {
-	v := templates.Diagnosis{Level: "good"}
+	v := templates.Diagnosis{}
 	if d.Calls > 0 {
 		v.Calls = page.Number(d.Calls) + " calls"
 		if d.Calls == 1 {
