@@ -37,6 +37,7 @@ package accuracy
 //go:generate go test -run ^TestAlgorithmsDocument$ -update .
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"sort"
@@ -221,19 +222,19 @@ type RetryError struct {
 	Most    time.Duration `json:"most"`    // the largest error
 }
 
-// Trace runs calls of cost 1 through the model of a limit and returns its decisions. Their
-// times at are in order, at least 0, and relative to a boundary of the limit's aligned
-// windows.
-func Trace(limit limiter.Limit, at []time.Duration) ([]limiter.Decision, error) {
-	if err := limit.Validate(); err != nil {
+// Trace runs calls of cost 1 through the model of a list of limits and returns its
+// decisions. Their times at are in order, at least 0, and relative to a boundary of the
+// aligned windows of the longest limit.
+func Trace(limits []limiter.Limit, at []time.Duration) ([]limiter.Decision, error) {
+	if err := limiter.ValidateAll(limits); err != nil {
 		return nil, fmt.Errorf("accuracy: %w", err)
 	}
 	if len(at) > MaxCalls || !slices.IsSorted(at) || len(at) > 0 && at[0] < 0 {
 		return nil, fmt.Errorf("accuracy: %d calls: must be at most %d, in time order from 0",
 			len(at), MaxCalls)
 	}
-	origin := time.UnixMicro(begin(limit.Span().Microseconds()))
-	limits := []limiter.Limit{limit}
+	longest := slices.MaxFunc(limits, func(a, b limiter.Limit) int { return cmp.Compare(a.Span(), b.Span()) })
+	origin := time.UnixMicro(begin(longest.Span().Microseconds()))
 	decisions := make([]limiter.Decision, len(at))
 	var m limiter.Model
 	for i, offset := range at {

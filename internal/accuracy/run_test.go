@@ -300,8 +300,8 @@ func TestTraceTimeline(t *testing.T) {
 		limiter.TokenBucket: {{true, 1, 0}, {true, 1, 0}, {true, 0, 0}, {false, 0, 4 * time.Second},
 			{false, 0, 3 * time.Second}},
 	} {
-		decisions, err := Trace(limiter.Limit{Requests: 2, Window: 10 * time.Second,
-			Algorithm: algorithm}, at)
+		decisions, err := Trace([]limiter.Limit{{Requests: 2, Window: 10 * time.Second,
+			Algorithm: algorithm}, {Requests: 100, Window: time.Hour}}, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -314,15 +314,15 @@ func TestTraceTimeline(t *testing.T) {
 }
 
 func TestTraceBounds(t *testing.T) {
-	limit := limiter.Limit{Requests: 1, Window: time.Second}
+	limits := []limiter.Limit{{Requests: 1, Window: time.Second}}
 	for name, at := range map[string][]time.Duration{
 		"backwards": {2, 1}, "before the start": {-1}, "too many": make([]time.Duration, MaxCalls+1),
 	} {
-		if _, err := Trace(limit, at); err == nil {
+		if _, err := Trace(limits, at); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
 	}
-	if _, err := Trace(limiter.Limit{}, nil); err == nil {
-		t.Error("zero limit: got no error")
+	if _, err := Trace(nil, nil); err == nil {
+		t.Error("no limits: got no error")
 	}
 }

@@ -11,8 +11,11 @@ import (
 
 // Bounds of a Scenario.
 const (
-	MaxLimit  = limiter.MaxSlots // above it the log does not store every call
-	MaxCalls  = 500_000
+	MaxLimit = limiter.MaxSlots // above it the log does not store every call
+	MaxCalls = 500_000
+	// MaxPlayed bounds the calls of a simulation that a user asks for. All algorithms take
+	// about half a second for them with a third of a core.
+	MaxPlayed = 20_000
 	MaxPoints = 2_000
 )
 

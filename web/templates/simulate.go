@@ -14,15 +14,13 @@ type SimulatePage struct {
 type SimulationForm struct {
 	Action          string
 	Limit           Field
-	Window          Field
-	Unit            Field
+	Samples         []LimitSample
 	Shape           Field
 	Rate            Field
 	Windows         Field
 	Seed            Field
 	Minutes         Field
 	Passed          string // number of recorded calls that were allowed; empty if unknown
-	Units           []Option
 	Shapes          []Option
 	Recorded        bool // recorded traffic is chosen
 	Algorithms      []Check
@@ -66,23 +64,19 @@ type AlgorithmNote struct {
 	Text  string
 }
 
-// CallsPage shows the decisions of a limit on calls at given times.
+// CallsPage shows the decisions of limits on calls at given times.
 type CallsPage struct {
-	Page       Page
-	Tabs       []Choice
-	Action     string
-	Limit      Field
-	Window     Field
-	Unit       Field
-	Algorithm  Field
-	Times      Field
-	Units      []Option
-	Algorithms []Option
-	Sample     string // list of times
-	Errors     int
-	Bounds     string
-	Summary    string
-	Rows       []CallRow
+	Page    Page
+	Tabs    []Choice
+	Action  string
+	Limits  Field
+	Samples []LimitSample
+	Times   Field
+	Sample  string // list of times
+	Errors  int
+	Bounds  string
+	Summary string
+	Rows    []CallRow
 }
 
 // CallRow is a simulated call and its decision.
@@ -91,6 +85,7 @@ type CallRow struct {
 	At         string
 	Allowed    bool
 	Remaining  string
+	By         string // the limit that denied, or has the fewest calls left
 	RetryAfter string // empty if allowed
 	Again      string // when RetryAfter ends
 }

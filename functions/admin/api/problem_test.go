@@ -156,9 +156,9 @@ func TestProblems(t *testing.T) {
 		"token without end": {"POST", "/tokens", `{"name":"a","scope":"read","expires":"2199-12-31T00:00:00Z"}`,
 			nil, 422, []string{"body.expires",
 				"366 days"}},
-		"simulated limit": {"POST", "/simulate", `{"limit":{"requests":1},"calls":[0]}`, nil, 422,
-			[]string{"body.limit.window"}},
-		"simulated calls": {"POST", "/simulate", `{"limit":{"requests":1,"window":"1s"},"calls":[-1]}`, nil,
+		"simulated limit": {"POST", "/simulate", `{"limits":[{"requests":1}],"calls":[0]}`, nil, 422,
+			[]string{"body.limits[0].window"}},
+		"simulated calls": {"POST", "/simulate", `{"limits":[{"requests":1,"window":"1s"}],"calls":[-1]}`, nil,
 			422, []string{"body.calls[0]"}},
 	} {
 		t.Run(name, func(t *testing.T) {

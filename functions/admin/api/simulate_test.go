@@ -8,7 +8,7 @@ import (
 // Calls are decided in the order of their times, and a denied call has its wait.
 func TestSimulate(t *testing.T) {
 	s := newService(t)
-	got := s.post("/simulate", []byte(`{"limit":{"requests":2,"window":"10s"},"calls":[0,9.9,1,10.000001]}`)).
+	got := s.post("/simulate", []byte(`{"limits":[{"requests":2,"window":"10s"},{"requests":90,"window":"1h"}],"calls":[0,9.9,1,10.000001]}`)).
 		wants(http.StatusOK, `"allowed":3`)
 	if got.at("decisions", 2, "at") != 9.9 || got.at("decisions", 2, "remaining") != 0.0 ||
 		got.at("decisions", 2, "retryAfter").(float64) > 0.11 {
@@ -38,9 +38,9 @@ func TestSimulateLab(t *testing.T) {
 		`{"requests":10,"window":"soon","shape":"boundary","rate":100,"windows":1}`:                      `"location":"body.window"`,
 		`{"requests":10,"window":"1m","shape":"boundary"}`:                                               `"location":"body.rate"`,
 		`{"requests":10,"window":"1m","shape":"zigzag","rate":100,"windows":1}`:                          `"location":"body.shape"`,
-		`{"requests":10000,"window":"1m","shape":"greedy","rate":1000,"windows":1}`:                      "must be 1 to 50000",
+		`{"requests":10000,"window":"1m","shape":"greedy","rate":1000,"windows":1}`:                      "must be 1 to 20000",
 		`{"requests":10,"window":"1m","shape":"recorded","minutes":[-1]}`:                                `"location":"body.minutes[0]"`,
-		`{"requests":10,"window":"1m","shape":"recorded","minutes":[50000,1]}`:                           `"location":"body.minutes"`,
+		`{"requests":10,"window":"1m","shape":"recorded","minutes":[20000,1]}`:                           `"location":"body.minutes"`,
 		`{"requests":10,"window":"1m","shape":"boundary","rate":100,"windows":1,"algorithms":["leaky"]}`: `"location":"body.algorithms[0]"`,
 	} {
 		s.post("/simulate/lab", []byte(body)).wants(http.StatusUnprocessableEntity, want)

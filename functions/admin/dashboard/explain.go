@@ -3,6 +3,7 @@ package dashboard
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -130,10 +131,22 @@ func (d *dashboard) explain(r *http.Request, f *explainForm, p *templates.Explai
 		return err
 	}
 	p.Answer = d.explanation(set, k, e)
-	if why != "" {
+	switch {
+	case why != "":
 		p.Answer.Client = call.Address.String() + ": " + why + "."
+	case dependsOnAddress(set, e):
+		p.Answer.Client = "unknown: limits per address and address lists are left out. " +
+			"Enter the address that API Gateway sees."
 	}
 	return nil
+}
+
+// dependsOnAddress reports whether the client's address matters to the explained call.
+func dependsOnAddress(set *policy.Set, e enforce.Explanation) bool {
+	perRule := slices.ContainsFunc(e.Matches, func(m route.Match) bool {
+		return m.Won && len(set.Routes[m.Index].PerIP) > 0
+	})
+	return perRule || len(set.PerIP.Limits)+len(set.Deny)+len(set.Allow)+len(set.Exempt) > 0
 }
 
 // explainedKey returns the typed key. If several keys have the name, it adds them to p as

@@ -5,11 +5,14 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"tidegate/functions/admin/server"
 	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
+	"tidegate/internal/route"
 )
 
 // The response on a key's page has no client address, so an allow list does not refuse
@@ -27,6 +30,28 @@ func TestKeyResponseIgnoresAllowList(t *testing.T) {
 	}
 	s.Keys.Use("acme", 10)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "429 Too Many Requests")
+}
+
+// Explain asks for an address only if one matters to the call.
+func TestExplainAsksForAnAddress(t *testing.T) {
+	s := sitetest.New(t).Login()
+	const asked, call = "Client address unknown: limits per address and address lists are left out.",
+		"/explain?key=bolt&path=/orders"
+	if strings.Contains(s.Get(call).Wants(t, http.StatusOK).Body, "Client address") {
+		t.Error("without limits per address the page asks for one")
+	}
+	perIP := []limiter.Limit{sitetest.Per(5, time.Minute)}
+	s.Keys.Save(func(set *policy.Set) {
+		orders, _ := route.Parse("/orders")
+		set.Routes = []policy.Route{{Name: "orders", Pattern: orders, Cost: 1, PerIP: perIP}}
+	})
+	s.Get(call).Wants(t, http.StatusOK, asked)
+	s.Get(call+"&address=192.0.2.1").Wants(t, http.StatusOK, "Client address 192.0.2.1", "5 per minute")
+	if strings.Contains(s.Get("/explain?key=bolt&path=/").Wants(t, http.StatusOK).Body, "Client address") {
+		t.Error("for a call without limits per address the page asks for one")
+	}
+	s.Keys.Save(func(set *policy.Set) { set.PerIP.Limits = perIP })
+	s.Get("/explain?key=bolt&path=/").Wants(t, http.StatusOK, asked)
 }
 
 // Explain shows which address counts and why: behind trusted proxies it has a field for

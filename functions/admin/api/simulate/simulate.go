@@ -23,8 +23,8 @@ import (
 type (
 	simulateInput struct {
 		Body struct {
-			Limit policydoc.Limit `json:"limit"`
-			Calls []float64       `json:"calls" minItems:"1" maxItems:"500" doc:"Times of the calls, in seconds; aligned windows begin at 0"`
+			Limits []policydoc.Limit `json:"limits" minItems:"1" maxItems:"8" doc:"As of a plan"`
+			Calls  []float64         `json:"calls" minItems:"1" maxItems:"500" doc:"Times of the calls, in seconds; aligned windows of the longest limit begin at 0"`
 		}
 	}
 	simulateOutput struct {
@@ -39,7 +39,7 @@ type (
 type Decision struct {
 	At         float64  `json:"at" doc:"Seconds"`
 	Allowed    bool     `json:"allowed"`
-	Remaining  int64    `json:"remaining"`
+	Remaining  int64    `json:"remaining" doc:"Of the limit with the fewest calls left"`
 	RetryAfter *float64 `json:"retryAfter,omitempty" doc:"Seconds, not rounded; only of a denied call"`
 }
 
@@ -60,10 +60,14 @@ func Register(a *rest.API) {
 
 func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 	var details rest.Details
-	limit, unread := policydoc.ToLimit("limit", in.Body.Limit)
-	details = append(details, schema.InBody(unread, "")...)
-	for _, e := range limit.Errors() {
-		details.Add("limit."+e.Field, fmt.Errorf("%s", e.Message))
+	limits := make([]limiter.Limit, len(in.Body.Limits))
+	for i, l := range in.Body.Limits {
+		name := fmt.Sprintf("limits[%d]", i)
+		limit, unread := policydoc.ToLimit(name, l)
+		details, limits[i] = append(details, schema.InBody(unread, "")...), limit
+		for _, e := range limit.Errors() {
+			details.Add(name+"."+e.Field, fmt.Errorf("%s", e.Message))
+		}
 	}
 	at := make([]time.Duration, len(in.Body.Calls))
 	for i, seconds := range in.Body.Calls {
@@ -78,13 +82,16 @@ func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 		return nil, err
 	}
 	slices.Sort(at)
-	decisions, err := accuracy.Trace(limit, at)
+	decisions, err := accuracy.Trace(limits, at)
 	if err != nil {
 		return nil, rest.Invalid("body.calls", "cannot be simulated")
 	}
 	out := &simulateOutput{}
 	for i, d := range decisions {
 		decision := Decision{At: at[i].Seconds(), Allowed: d.Allowed, Remaining: d.Limits[0].Remaining}
+		for _, l := range d.Limits {
+			decision.Remaining = min(decision.Remaining, l.Remaining)
+		}
 		if d.Allowed {
 			out.Body.Allowed++
 		} else {
@@ -96,9 +103,6 @@ func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 	return out, nil
 }
 
-// maxPlayed bounds the calls of a comparison. They take about 10 ms for each algorithm.
-const maxPlayed = 50_000
-
 type (
 	labInput struct {
 		Body struct {
@@ -106,7 +110,7 @@ type (
 			Window     string   `json:"window" maxLength:"20" example:"1m"`
 			Shape      string   `json:"shape" enum:"boundary,poisson,on-off,greedy,recorded"`
 			Rate       int64    `json:"rate,omitempty" minimum:"1" maximum:"1000000" doc:"Calls in a window, as a percentage of the limit; not with recorded"`
-			Windows    int64    `json:"windows,omitempty" minimum:"1" maximum:"50000" doc:"Duration, in windows; not with recorded"`
+			Windows    int64    `json:"windows,omitempty" minimum:"1" maximum:"20000" doc:"Duration, in windows; not with recorded"`
 			Minutes    []int64  `json:"minutes,omitempty" maxItems:"1440" doc:"With recorded: calls of each minute"`
 			Seed       uint64   `json:"seed,omitempty" maximum:"999999999" doc:"Seed of the random call times"`
 			Algorithms []string `json:"algorithms,omitempty" maxItems:"20" doc:"Names of algorithms; if omitted, all"`
@@ -171,8 +175,9 @@ func play(s accuracy.Scenario) (*labOutput, error) {
 	if err := s.Validate(); err != nil {
 		return nil, rest.Invalid("body", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	if n := s.Count(); n < 1 || n > maxPlayed {
-		return nil, rest.Invalid("body", fmt.Sprintf("describes %d calls: must be 1 to %d", n, maxPlayed))
+	if n := s.Count(); n < 1 || n > accuracy.MaxPlayed {
+		return nil, rest.Invalid("body",
+			fmt.Sprintf("describes %d calls: must be 1 to %d", n, accuracy.MaxPlayed))
 	}
 	result, err := accuracy.Run(s)
 	if err != nil {
@@ -202,16 +207,16 @@ func requireField(details *rest.Details, field string, n int64) {
 func recorded(minutes []int64, seed uint64, details *rest.Details) accuracy.Traffic {
 	recording, sum := make(accuracy.Recording, len(minutes)), int64(0)
 	for i, calls := range minutes {
-		if calls < 0 || calls > maxPlayed {
-			details.Add(fmt.Sprintf("minutes[%d]", i), fmt.Errorf("must be 0 to %d", maxPlayed))
+		if calls < 0 || calls > accuracy.MaxPlayed {
+			details.Add(fmt.Sprintf("minutes[%d]", i), fmt.Errorf("must be 0 to %d", accuracy.MaxPlayed))
 			return accuracy.Traffic{}
 		}
 		recording[i] = accuracy.Minute{
 			Begin: time.Unix(1_800_000_000, 0).Add(time.Duration(i) * time.Minute), Calls: calls}
 		sum += calls
 	}
-	if sum < 1 || sum > maxPlayed {
-		details.Add("minutes", fmt.Errorf("have %d calls: must be 1 to %d", sum, maxPlayed))
+	if sum < 1 || sum > accuracy.MaxPlayed {
+		details.Add("minutes", fmt.Errorf("have %d calls: must be 1 to %d", sum, accuracy.MaxPlayed))
 		return accuracy.Traffic{}
 	}
 	traffic, err := recording.Traffic(seed)

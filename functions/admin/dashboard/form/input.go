@@ -91,11 +91,6 @@ var (
 // sets an error unless the number is from least to most. missing is the error of empty
 // text.
 func (in *Input) Whole(missing string, least, most int64) int64 {
-	return in.count(missing, least, most, "")
-}
-
-// count is Whole with a unit that the error names, such as " seconds".
-func (in *Input) count(missing string, least, most int64, unit string) int64 {
 	text := strings.TrimSpace(in.Text)
 	if text == "" {
 		in.Error = missing
@@ -113,7 +108,7 @@ func (in *Input) count(missing string, least, most int64, unit string) int64 {
 	}, text)
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || n < least || n > most {
-		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + unit + "."
+		in.Error = "Must be " + page.Number(least) + " to " + page.Number(most) + "."
 	}
 	return n
 }

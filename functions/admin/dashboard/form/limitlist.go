@@ -12,8 +12,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// maxLimitText exceeds the longest text of a limit, in characters.
-const maxLimitText = 200
+// MaxLimitText exceeds the longest text of a limit, in characters.
+const MaxLimitText = 200
 
 // LimitList holds the typed limits of a list, in the notation of policy files. A blank one
 // is no limit.
@@ -41,7 +41,7 @@ func ReadLimitList(values url.Values, name string) (LimitList, error) {
 		if i == limiter.MaxLimits {
 			return LimitList{}, ErrForeign
 		}
-		l.Rows = append(l.Rows, Typed(values, l.field(i), maxLimitText+1))
+		l.Rows = append(l.Rows, Typed(values, l.field(i), MaxLimitText+1))
 	}
 	return l, nil
 }
@@ -78,8 +78,8 @@ func (l *LimitList) Limits() []limiter.Limit {
 
 // parseLimit returns a typed limit, or how to correct it.
 func parseLimit(text string) (l limiter.Limit, problem string) {
-	if len([]rune(text)) > maxLimitText {
-		return l, "Use at most " + strconv.Itoa(maxLimitText) + " characters."
+	if len([]rune(text)) > MaxLimitText {
+		return l, "Use at most " + strconv.Itoa(MaxLimitText) + " characters."
 	}
 	l, err := policydoc.ParseLimit(text)
 	if err != nil {
@@ -89,6 +89,34 @@ func parseLimit(text string) (l limiter.Limit, problem string) {
 		return l, advice(errs[0].Field, errs[0].Message)
 	}
 	return l, ""
+}
+
+// Limit returns the typed limit. It sets an error if it is missing or invalid.
+func (in *Input) Limit() (l limiter.Limit) {
+	l, in.Error = parseLimit(in.Text)
+	return l
+}
+
+// Limits returns the typed limits, which semicolons separate. It sets an error if there
+// are none or too many, or one is invalid.
+func (in *Input) Limits() []limiter.Limit {
+	var limits []limiter.Limit
+	for _, text := range strings.Split(in.Text, ";") {
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		l, problem := parseLimit(text)
+		if problem != "" {
+			in.Error = problem
+			return nil
+		}
+		limits = append(limits, l)
+	}
+	if n := len(limits); n == 0 || n > limiter.MaxLimits {
+		in.Error = "Enter 1 to " + strconv.Itoa(limiter.MaxLimits) +
+			" limits, such as 5 per second; 100 per minute."
+	}
+	return limits
 }
 
 // fieldNames names the fields of a limit as its notation has them.
@@ -147,7 +175,7 @@ func (l *LimitList) View(legend, advice string) templates.LimitList {
 	for i, in := range rows {
 		v.Rows = append(v.Rows, templates.LimitRow{
 			Number: strconv.Itoa(i + 1), Name: l.field(i), ID: l.Name + "-" + strconv.Itoa(i),
-			Max: strconv.Itoa(maxLimitText), Field: Field(in), Meaning: meaning(in.Text),
+			Max: strconv.Itoa(MaxLimitText), Field: Field(in), Meaning: meaning(in.Text),
 		})
 	}
 	return v

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 	"tidegate/web/templates"
@@ -17,30 +19,18 @@ import (
 const (
 	maxCalls    = 500 // calls of a sandbox, one row each
 	timesSample = "0s, 1s, 1.5s x3, 1m"
+
+	maxLimitsText = limiter.MaxLimits * (form.MaxLimitText + 2)
 )
 
-// sandbox is a limit and the times of calls against it, as the user typed them. The
-// address contains all of it.
+// sandbox is a list of limits and the times of calls against them, as the user typed them.
+// The address contains all of it.
 type sandbox struct {
-	form.LimitInput // only Requests, Window, Unit and Algorithm are used
-	times           form.Input
+	limits form.Input // in the notation of policies, separated by semicolons
+	times  form.Input
 }
 
-// sandboxLimits are the algorithms that the page offers, as limits without a rate. name
-// is the name in package accuracy.
-var sandboxLimits = []struct {
-	name  string
-	limit limiter.Limit
-}{
-	{accuracy.Log, limiter.Limit{}},
-	{accuracy.LogCountDenied, limiter.Limit{CountDenied: true}},
-	{accuracy.LogGrouped, limiter.Limit{Slots: limiter.MinSlots}},
-	{accuracy.Counter, limiter.Limit{Algorithm: limiter.Counter}},
-	{accuracy.TokenBucket, limiter.Limit{Algorithm: limiter.TokenBucket}},
-	{accuracy.FixedWindow, limiter.Limit{Algorithm: limiter.FixedWindow}},
-}
-
-// showCalls shows the decisions of a limit on calls; the address has both.
+// showCalls shows the decisions of limits on calls; the address has both.
 func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 	s := readSandbox(r.URL.Query())
 	at, decisions := s.decide()
@@ -48,12 +38,11 @@ func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 		Page:   d.Page(r, "Try calls"),
 		Tabs:   d.simulateTabs(true),
 		Action: d.Path("/simulate/calls"),
-		Limit:  form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
-		Algorithm: form.Field(s.Algorithm), Times: form.Field(s.times),
-		Units: windowUnits(), Algorithms: sandboxOptions(), Sample: timesSample,
+		Limits: form.Field(s.limits), Samples: form.LimitSamples(), Times: form.Field(s.times),
+		Sample: timesSample,
 		Errors: countErrors(s.fields()),
 		Bounds: "At most " + page.Number(maxCalls) +
-			" calls. An aligned window starts at 0 s. x3 repeats a time.",
+			" calls. The longest aligned window starts at 0 s. x3 repeats a time.",
 	}
 	status := http.StatusOK
 	if p.Errors > 0 {
@@ -71,9 +60,10 @@ func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 }
 
 func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {
+	by := decisive(d)
 	row := templates.CallRow{
 		Number: strconv.Itoa(i + 1), At: page.Offset(at), Allowed: d.Allowed,
-		Remaining: page.Number(d.Limits[0].Remaining),
+		Remaining: page.Number(by.Remaining), By: policydoc.LimitText(by.Limit),
 	}
 	if !d.Allowed {
 		row.RetryAfter, row.Again = page.Offset(d.RetryAfter()), page.Offset(at+d.RetryAfter())
@@ -81,43 +71,31 @@ func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {
 	return row
 }
 
-func sandboxOptions() []templates.Option {
-	var options []templates.Option
-	for _, c := range accuracy.Algorithms() {
-		options = append(options, templates.Option{Value: c.Name, Text: c.Title})
-	}
-	return options
-}
-
-func windowUnits() []templates.Option {
-	var options []templates.Option
-	for _, unit := range limiter.WindowUnits() {
-		options = append(options, templates.Option{Value: unit, Text: unit})
-	}
-	return options
+// decisive returns the limit with the longest wait, or else with the fewest calls left. It
+// is an enforced one if there is any.
+func decisive(d limiter.Decision) limiter.Usage {
+	shadow := map[bool]int{true: 1}
+	return slices.MinFunc(d.Limits, func(a, b limiter.Usage) int {
+		return cmp.Or(shadow[a.Limit.Shadow]-shadow[b.Limit.Shadow], cmp.Compare(b.RetryAfter, a.RetryAfter),
+			cmp.Compare(a.Remaining, b.Remaining))
+	})
 }
 
 func (s *sandbox) fields() map[string]*form.Input {
 	return map[string]*form.Input{
-		"limit": &s.Requests, "window": &s.Window, "unit": &s.Unit, "algorithm": &s.Algorithm,
-		"times": &s.times,
+		"limits": &s.limits, "times": &s.times,
 	}
 }
 
 // readSandbox reads the sandbox in an address. An example supplies missing inputs.
 func readSandbox(q url.Values) sandbox {
-	var s sandbox
-	sample := map[string]string{"limit": "3", "window": "10", "unit": "second", "algorithm": accuracy.Log,
-		"times": "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}
-	for name, in := range s.fields() {
-		in.Text = sample[name]
-		switch {
-		case !q.Has(name):
-		case name == "times":
-			in.Text = form.ClipList(q.Get(name))
-		default:
-			in.Text = page.Clip(q.Get(name), form.MaxInput)
-		}
+	s := sandbox{limits: form.Input{Text: "3 per 10 seconds"},
+		times: form.Input{Text: "0s, 1s, 1.5s x3, 9.9s, 10s x2, 11s"}}
+	if q.Has("limits") {
+		s.limits = form.Typed(q, "limits", maxLimitsText)
+	}
+	if q.Has("times") {
+		s.times.Text = form.ClipList(q.Get("times"))
 	}
 	return s
 }
@@ -125,29 +103,16 @@ func readSandbox(q url.Values) sandbox {
 // decide returns the times of the typed calls and the decisions on them. It sets the
 // errors of the fields. If there is an error, it returns no decisions.
 func (s *sandbox) decide() (at []time.Duration, decisions []limiter.Decision) {
-	limit := s.algorithm()
-	limit.Requests = s.Requests.Whole("Enter the number of calls.", 1, limiter.MaxRequests)
-	limit.Window = s.Period()
+	limits := s.limits.Limits()
 	at = s.instants()
 	if countErrors(s.fields()) > 0 {
 		return nil, nil
 	}
-	decisions, err := accuracy.Trace(limit, at)
+	decisions, err := accuracy.Trace(limits, at)
 	if err != nil {
 		s.times.Error = "These calls cannot be simulated."
 	}
 	return at, decisions
-}
-
-// algorithm returns a limit with the typed algorithm and without a rate.
-func (s *sandbox) algorithm() limiter.Limit {
-	for _, r := range sandboxLimits {
-		if r.name == s.Algorithm.Text {
-			return r.limit
-		}
-	}
-	s.Algorithm.Error = form.ChooseFromList
-	return limiter.Limit{}
 }
 
 // instants returns the typed times, earliest first.

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"tidegate/internal/accuracy"
-	"tidegate/internal/limiter"
 )
 
 // Preset is an example that the page links to.
@@ -32,13 +31,3 @@ func Presets() []Preset {
 
 // OverLimit returns how far the worst window exceeds the limit, in percent.
 func OverLimit(worst, limit int64) string { return overLimit(worst, limit) }
-
-// SandboxLimits returns the limits of the page for calls, by the names of their
-// algorithms.
-func SandboxLimits() map[string]limiter.Limit {
-	all := map[string]limiter.Limit{}
-	for _, r := range sandboxLimits {
-		all[r.name] = r.limit
-	}
-	return all
-}

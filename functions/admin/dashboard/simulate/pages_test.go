@@ -86,38 +86,35 @@ func TestSimulateSeed(t *testing.T) {
 func TestSimulateBadInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, row := range []struct{ query, field, want string }{
-		{"limit=ten", "limit", "Enter a whole number, such as 100 or 1,000."},
-		{"limit=", "limit", "Enter the number of calls."},
-		{"limit=100001", "limit", "Must be 1 to 100,000."},
-		{"window=0", "window", "Must be 1 to"},
-		{"window=367&unit=day", "window", "Must be 1 to 366 days."},
-		{"unit=fortnight", "unit", form.ChooseFromList},
-		{"unit=calendar+month", "unit", form.ChooseFromList},
+		{"limit=ten", "limit", "&#34;ten&#34; is not a limit"},
+		{"limit=", "limit", "&#34;&#34; is not a limit"},
+		{"limit=100001+per+hour", "limit", "Enter a limit of at most 100,000 calls."},
+		{"limit=5+per+0+days", "limit", "Window is 0"},
+		{"limit=5+per+calendar+month", "limit", "Enter a limit without a calendar."},
 		{"shape=square", "shape", form.ChooseFromList},
 		{"rate=fast", "rate", "Enter a number such as 2 or 0.5."},
 		{"rate=-1", "rate", "Enter a number such as 2 or 0.5."},
 		{"rate=0", "rate", "Must be 0.01 to 10,000."},
 		{"rate=10000.01", "rate", "Must be 0.01 to 10,000."},
-		{"windows=0", "windows", "Must be 1 to 50,000."},
+		{"windows=0", "windows", "Must be 1 to 20,000."},
 		{"seed=x", "seed", "Enter a whole number"},
 		{"shape=poisson&rate=100&windows=400", "windows",
-			"This makes 4,000,000 calls. At most 50,000 are simulated"},
-		{"limit=1&shape=poisson&rate=0.01&windows=1", "windows", "This makes no calls."},
-		{"window=366&unit=day&limit=1&rate=0.01&windows=50000&shape=poisson", "windows", "Too many windows"},
+			"This makes 4,000,000 calls. At most 20,000 are simulated"},
+		{"limit=1+per+minute&shape=poisson&rate=0.01&windows=1", "windows", "This makes no calls."},
 		{"shape=recorded&minutes=0x9", "minutes", "This makes no calls."},
 		{"shape=recorded", "minutes", "Enter the calls of each minute"},
 		{"shape=recorded&minutes=4,few", "minutes", "“few” is not a number of calls."},
 		{"shape=recorded&minutes=4,1+2+3", "minutes", "“1 2 3” is not valid here."},
 		{"shape=recorded&minutes=1x1441", "minutes", "Enter at most 1,440 items. This list has 1,441."},
-		{"shape=recorded&minutes=60000", "minutes", "More than 50,000 calls, the maximum."},
-		{"shape=recorded&minutes=2000000000x900", "minutes", "More than 50,000 calls, the maximum."},
+		{"shape=recorded&minutes=60000", "minutes", "More than 20,000 calls, the maximum."},
+		{"shape=recorded&minutes=2000000000x900", "minutes", "More than 20,000 calls, the maximum."},
 		{"shape=recorded&minutes=" + strings.Repeat("1,", 2001), "minutes", "Enter at most 4,000 characters"},
 	} {
 		page := s.Get("/simulate?algorithm=log&"+row.query).Wants(t, http.StatusUnprocessableEntity,
 			`id="`+row.field+`-error">`+row.want, `aria-describedby="`+row.field+`-error"`,
 			"Not simulated. Fix 1 field.")
 		q, _ := url.ParseQuery(row.query)
-		if typed := q.Get(row.field); len(typed) < 100 && row.field != "unit" && row.field != "shape" &&
+		if typed := q.Get(row.field); len(typed) < 100 && row.field != "shape" &&
 			!strings.Contains(page.Body, typed) {
 			t.Errorf("%s: the form lost the typed %q", row.query, typed)
 		}
@@ -125,7 +122,7 @@ func TestSimulateBadInput(t *testing.T) {
 			t.Errorf("%s: got a result, want only an error", row.query)
 		}
 	}
-	s.Get("/simulate?limit=100").Wants(
+	s.Get("/simulate?limit=100+per+minute").Wants(
 		t, http.StatusUnprocessableEntity, `id="algorithms-error">Choose at least one algorithm.`,
 	)
 	s.Get("/simulate?limit=a&rate=b&seed=c").Wants(
@@ -138,7 +135,7 @@ func TestSimulateHostileInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	const evil = `"><script>alert(1)</script>`
 	for _, path := range []string{"/simulate", "/simulate/calls"} {
-		for _, name := range []string{"limit", "window", "unit", "shape", "minutes", "times", "algorithm"} {
+		for _, name := range []string{"limit", "limits", "shape", "minutes", "times", "algorithm"} {
 			got := s.Get(path + "?shape=recorded&" + url.Values{name: {evil}}.Encode())
 			if strings.Contains(got.Body, "<script>alert") {
 				t.Errorf("%s: %s is not escaped", path, name)
@@ -152,7 +149,7 @@ func TestSimulateHostileInput(t *testing.T) {
 // two.
 func TestSimulateRecorded(t *testing.T) {
 	s := sitetest.New(t).Login()
-	const address = "/simulate?limit=2&shape=recorded&minutes=3,0x2,2&algorithm=log"
+	const address = "/simulate?limit=2+per+minute&shape=recorded&minutes=3,0x2,2&algorithm=log"
 	for passed, end := range map[string]string{
 		"": ".", "&passed=5": "; 5 passed then.", "&passed=odd": ".", "&passed=-1": ".",
 	} {

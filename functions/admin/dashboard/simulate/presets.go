@@ -6,7 +6,7 @@ import (
 
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/form"
-	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 	"tidegate/web/templates"
@@ -17,12 +17,12 @@ type preset struct{ text, query string }
 
 var presets = []preset{
 	{"Boundary burst", ""},
-	{"Twice the limit", "limit=100&shape=poisson&rate=2&windows=20"},
-	{"At the limit", "limit=100&shape=poisson&rate=1&windows=20"},
-	{"On/off bursts", "limit=100&shape=on-off&rate=10&windows=20"},
-	{"Steady", "limit=100&shape=greedy&rate=2&windows=6"},
-	{"Large limit", "limit=5000&shape=poisson&rate=1.5&windows=6"},
-	{"A recorded spike", "limit=100&shape=recorded&minutes=40,55,60,48,190x2,70,52,45x3,240,12"},
+	{"Twice the limit", "limit=100+per+minute&shape=poisson&rate=2&windows=20"},
+	{"At the limit", "limit=100+per+minute&shape=poisson&rate=1&windows=20"},
+	{"On/off bursts", "limit=100+per+minute&shape=on-off&rate=10&windows=20"},
+	{"Steady", "limit=100+per+minute&shape=greedy&rate=2&windows=6"},
+	{"Large limit", "limit=5000+per+minute&shape=poisson&rate=1.5&windows=2"},
+	{"A recorded spike", "limit=100+per+minute&shape=recorded&minutes=40,55,60,48,190x2,70,52,45x3,240,12"},
 }
 
 func (p preset) simulation() simulation {
@@ -52,7 +52,7 @@ func boundaryAttack() simulation {
 	s := simulation{algorithms: defaultAlgorithms}
 	for name, in := range s.fields() {
 		in.Text = map[string]string{
-			"limit": "100", "window": "1", "unit": "minute", "shape": string(accuracy.Boundary), "rate": "10",
+			"limit": "100 per minute", "shape": string(accuracy.Boundary), "rate": "10",
 			"windows": "4", "seed": "1",
 		}[name]
 	}
@@ -64,7 +64,7 @@ func boundaryAttack() simulation {
 // returns an empty string without calls, with too many, or for a limit that the page
 // cannot simulate.
 func Recorded(l limiter.Limit, minutes []int64, passed int64) string {
-	if total := chart.Total(minutes); total == 0 || total > maxSimulated {
+	if total := chart.Total(minutes); total == 0 || total > accuracy.MaxPlayed {
 		return ""
 	}
 	s, ok := recordedSimulation(l, minutes)
@@ -83,9 +83,7 @@ func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool
 		return simulation{}, false
 	}
 	s = boundaryAttack()
-	s.Requests.Text, s.shape.Text, s.minutes.Text = page.Number(l.Requests), string(accuracy.Recorded),
+	s.limit.Text, s.shape.Text, s.minutes.Text = policydoc.Rate(l), string(accuracy.Recorded),
 		form.JoinCounts(minutes)
-	count, unit := limiter.SplitWindow(l.Window)
-	s.Window.Text, s.Unit.Text = page.Number(count), unit
 	return s, true
 }

@@ -15,6 +15,7 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/accuracy"
+	"tidegate/internal/limiter"
 	"tidegate/web/templates"
 )
 
@@ -74,16 +75,15 @@ func (d *pages) simulateTabs(calls bool) []templates.Choice {
 }
 
 const (
-	maxSimulated = 50_000  // calls of a simulation: about 10 ms for each algorithm
-	maxRecorded  = 24 * 60 // minutes of recorded traffic
-	maxSeed      = 999_999_999
-	plotPoints   = 240 // points of a line in the chart
+	maxRecorded = 24 * 60 // minutes of recorded traffic
+	maxSeed     = 999_999_999
+	plotPoints  = 240 // points of a line in the chart
 )
 
 // simulation is a scenario of package accuracy as the user typed it. The address contains
 // all of it.
 type simulation struct {
-	form.LimitInput            // only Requests, Window and Unit are used
+	limit                      form.Input // in the notation of policies; its algorithm does not matter
 	shape, rate, windows, seed form.Input
 	minutes                    form.Input // calls of each minute, for recorded traffic
 	passed                     form.Input // number of recorded calls that were allowed; empty if unknown
@@ -98,7 +98,7 @@ var defaultAlgorithms = []string{accuracy.Log, accuracy.LogGrouped, accuracy.Cou
 // fields returns the inputs by their names in the address.
 func (s *simulation) fields() map[string]*form.Input {
 	return map[string]*form.Input{
-		"limit": &s.Requests, "window": &s.Window, "unit": &s.Unit,
+		"limit": &s.limit,
 		"shape": &s.shape, "rate": &s.rate, "windows": &s.windows, "seed": &s.seed, "minutes": &s.minutes,
 		"passed": &s.passed,
 	}
@@ -114,6 +114,9 @@ func readSimulation(q url.Values) simulation {
 			continue
 		}
 		in.Text = page.Clip(q.Get(name), form.MaxInput)
+		if name == "limit" {
+			*in = form.Typed(q, name, form.MaxLimitText+1)
+		}
 		if name == "minutes" {
 			in.Text = form.ClipList(q.Get(name))
 		}
@@ -149,9 +152,17 @@ func (s *simulation) values() url.Values {
 
 // scenario returns the typed scenario and sets the errors of the fields.
 func (s *simulation) scenario() accuracy.Scenario {
+	limit := s.limit.Limit()
+	switch {
+	case s.limit.Error != "":
+	case limit.Calendar != limiter.NoCalendar:
+		s.limit.Error = "Enter a limit without a calendar."
+	case limit.Requests > accuracy.MaxLimit:
+		s.limit.Error = "Enter a limit of at most " + page.Number(accuracy.MaxLimit) + " calls."
+	}
 	sc := accuracy.Scenario{
-		Limit:      s.Requests.Whole("Enter the number of calls.", 1, accuracy.MaxLimit),
-		Window:     s.Period(),
+		Limit:      limit.Requests,
+		Window:     limit.Window,
 		Seed:       uint64(s.seed.Whole("Enter a number to seed the random calls.", 0, maxSeed)),
 		Algorithms: s.algorithms,
 		Points:     plotPoints,
@@ -177,7 +188,7 @@ func (s *simulation) traffic(seed uint64) accuracy.Traffic {
 	return accuracy.Traffic{
 		Shape:   shape,
 		Rate:    s.rate.Hundredths(1, 1_000_000),
-		Windows: s.windows.Whole("Enter how many windows to simulate.", 1, maxSimulated),
+		Windows: s.windows.Whole("Enter how many windows to simulate.", 1, accuracy.MaxPlayed),
 	}
 }
 
@@ -188,9 +199,9 @@ func (s *simulation) checkBounds(sc accuracy.Scenario) {
 		field = &s.minutes
 	}
 	switch n := sc.Count(); {
-	case n > maxSimulated:
+	case n > accuracy.MaxPlayed:
 		field.Error = "This makes " + page.Number(n) + " calls. At most " +
-			page.Number(maxSimulated) + " are simulated. Lower windows, rate or limit."
+			page.Number(accuracy.MaxPlayed) + " are simulated. Lower windows, rate or limit."
 	case n == 0:
 		field.Error = "This makes no calls."
 	case sc.Validate() != nil:
@@ -216,13 +227,13 @@ func countErrors(fields map[string]*form.Input) int {
 
 func (s *simulation) view() templates.SimulationForm {
 	return templates.SimulationForm{
-		Limit: form.Field(s.Requests), Window: form.Field(s.Window), Unit: form.Field(s.Unit),
+		Limit: form.Field(s.limit), Samples: form.LimitSamples(),
 		Shape: form.Field(s.shape), Rate: form.Field(s.rate), Windows: form.Field(s.windows),
 		Seed: form.Field(s.seed), Minutes: form.Field(s.minutes), Passed: s.passed.Text,
-		Units: windowUnits(), Shapes: shapeOptions(),
+		Shapes:     shapeOptions(),
 		Recorded:   s.shape.Text == string(accuracy.Recorded) || s.minutes.Error != "",
 		Algorithms: s.algorithmChecks(), AlgorithmsError: s.algorithmsError,
-		Bounds: "At most " + page.Number(maxSimulated) + " calls are simulated, with limits up to " +
+		Bounds: "At most " + page.Number(accuracy.MaxPlayed) + " calls are simulated, with limits up to " +
 			page.Number(accuracy.MaxLimit) + ". No key is affected.",
 	}
 }
@@ -255,8 +266,8 @@ func (s *simulation) recorded(seed uint64) accuracy.Traffic {
 		return accuracy.Traffic{}
 	}
 	t, err := r.Traffic(seed)
-	if err != nil || len(t.Calls) > maxSimulated {
-		s.minutes.Error = "More than " + page.Number(maxSimulated) +
+	if err != nil || len(t.Calls) > accuracy.MaxPlayed {
+		s.minutes.Error = "More than " + page.Number(accuracy.MaxPlayed) +
 			" calls, the maximum. Remove some minutes."
 	}
 	return t

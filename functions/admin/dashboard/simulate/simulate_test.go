@@ -39,7 +39,7 @@ func TestSimulationRoundTrip(t *testing.T) {
 			t.Errorf("%v: %s", q, diff)
 		}
 		sc := first.scenario()
-		if first.errorCount() == 0 && (sc.Validate() != nil || sc.Count() > maxSimulated) {
+		if first.errorCount() == 0 && (sc.Validate() != nil || sc.Count() > accuracy.MaxPlayed) {
 			t.Errorf("%v has no error, but its scenario is out of bounds: %v, %d calls",
 				q, sc.Validate(), sc.Count())
 		}
@@ -115,12 +115,5 @@ func TestRecordedSimulation(t *testing.T) {
 func TestLatestCall(t *testing.T) {
 	if d, ok := parseOffset("8784h"); !ok || d != limiter.MaxWindow {
 		t.Errorf("got %v, %v, want %v, true", d, ok, limiter.MaxWindow)
-	}
-}
-
-// The page offers every algorithm that it can simulate.
-func TestSandboxOptions(t *testing.T) {
-	if got, want := len(sandboxOptions()), len(sandboxLimits); got != want {
-		t.Errorf("got %d options, want %d", got, want)
 	}
 }
