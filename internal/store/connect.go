@@ -67,8 +67,8 @@ func (c *client) Close() {
 // before, twice as long each time, since then calls wait for each other, or it does not
 // end.
 const (
-	quickConnects = 4
-	maxConnects   = 12
+	quickConnects = 2
+	maxConnects   = 8
 )
 
 // mayConnect reports whether a call that has connected some times may do so again.

@@ -23,7 +23,8 @@ type Serverless struct {
 	mu      sync.Mutex
 	refused []string // commands that it lacks, as they were asked for
 	asked   int      // how often clients asked for the slots
-	moved   int      // requests still to answer with MOVED
+	answers int      // commands on keys still to answer with text
+	text    string   // an error of RESP
 }
 
 // lacking are the commands that a serverless cache does not have, by their first word or
@@ -73,9 +74,14 @@ func (s *Serverless) Asked() int {
 // Swap answers the next n commands on keys with MOVED to the same address, as after a
 // change of the node behind it.
 func (s *Serverless) Swap(n int) {
+	s.Refuse(n, "MOVED 1 "+s.Address())
+}
+
+// Refuse answers the next n commands of users on keys with an error.
+func (s *Serverless) Refuse(n int, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.moved = n
+	s.answers, s.text = n, text
 }
 
 func (s *Serverless) accept(running *sync.WaitGroup) {
@@ -153,9 +159,9 @@ func (s *Serverless) answer(words []string, isUser bool) []byte {
 	case command == "CLUSTER SHARDS":
 		s.asked++
 		return []byte("-ERR this client must ask for CLUSTER SLOTS, since HELLO says 7.2\r\n")
-	case isUser && s.moved > 0 && onKeys.MatchString(command):
-		s.moved--
-		return fmt.Appendf(nil, "-MOVED 1 %s\r\n", s.Address())
+	case isUser && s.answers > 0 && onKeys.MatchString(command):
+		s.answers--
+		return []byte("-" + s.text + "\r\n")
 	}
 	return nil
 }
