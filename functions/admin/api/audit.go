@@ -87,7 +87,7 @@ type (
 	revertInput struct {
 		EntryPath
 		rest.IfMatch
-		AcceptQuery
+		rest.AcceptQuery
 		rest.RequiredReason
 	}
 	revertOutput struct {
@@ -193,7 +193,7 @@ func (a *api) revert(ctx context.Context, in *revertInput) (*revertOutput, error
 	if err != nil {
 		return nil, err
 	}
-	saved, err := r.Apply(ctx, version, app.NewEdit(ctx, in.Body.Reason), in.accepts)
+	saved, err := r.Apply(ctx, version, app.NewEdit(ctx, in.Body.Reason), in.Accepts)
 	if err != nil {
 		return nil, revertProblem(err, saved, version)
 	}

@@ -99,6 +99,37 @@ func TestGroupOverride(t *testing.T) {
 	s.do(http.MethodDelete, "/groups/acme/override?reason=over", nil, nil).wants(http.StatusNotFound)
 }
 
+// An override with a limit that never denies is refused with its warning, on a key, on a
+// group and on many keys, until accept confirms it. An edit without If-Match is refused
+// first.
+func TestOverrideWarnings(t *testing.T) {
+	s := newService(t)
+	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
+	id := s.post("/keys", map[string]any{"name": "a", "plan": "pro", "group": "acme"}).
+		wants(http.StatusCreated).stringAt("key", "id")
+	override := map[string]any{"reason": "x", "limits": []any{
+		map[string]any{"requests": 5, "window": "1m"}, map[string]any{"requests": 500, "window": "1m"}}}
+	star := header{"If-Match": "*"}
+	s.do(http.MethodPut, "/keys/"+id+"/override", override, nil).wants(http.StatusPreconditionRequired)
+	for _, c := range []struct {
+		method, path string
+		body         any
+	}{
+		{http.MethodPut, "/keys/" + id + "/override", override},
+		{http.MethodPut, "/groups/acme/override", override},
+		{http.MethodPost, "/bulk", map[string]any{"do": "override", "reason": "x", "ids": []string{id},
+			"override": override}},
+	} {
+		before := s.get("/audit").wants(http.StatusOK).text
+		s.do(c.method, c.path, c.body, star).wants(http.StatusConflict, "query.accept",
+			"500 per minute never denies a call: 5 per minute is stricter.")
+		if after := s.get("/audit").wants(http.StatusOK).text; after != before {
+			t.Errorf("%s without accept was saved: %s", c.path, after)
+		}
+		s.do(c.method, c.path+"?accept=true", c.body, star).wants(http.StatusOK)
+	}
+}
+
 // A filter of the denial log selects the keys of a group.
 func TestDenialsOfGroup(t *testing.T) {
 	s := newService(t)

@@ -37,11 +37,7 @@ type (
 	// SaveQuery is how a change of the policies is made.
 	SaveQuery struct {
 		DryRun bool `query:"dry_run" doc:"Returns the changes and the warnings without saving"`
-		AcceptQuery
-	}
-	// AcceptQuery confirms warnings.
-	AcceptQuery struct {
-		Accept bool `query:"accept" doc:"Saves despite warnings; without it, a save with warnings gets 409"`
+		rest.AcceptQuery
 	}
 	policyInput struct {
 		rest.IfMatch
@@ -156,9 +152,6 @@ func (s saveOptions) missing() error {
 	return nil
 }
 
-// accepts reports whether the request confirms warnings.
-func (q AcceptQuery) accepts([]string) bool { return q.Accept }
-
 // save replaces the policies by next, or only returns the changes in a dry run. If
 // nothing differs, it succeeds whatever the version, so that a save can be repeated.
 func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
@@ -178,7 +171,7 @@ func (a *api) save(ctx context.Context, current *policy.Set, next policy.Set,
 	if out.Body.Warnings = append(out.Body.Warnings, warnings...); err != nil || s.DryRun {
 		return out, err
 	}
-	saved, err := a.Keys.SavePolicy(ctx, next, version, app.NewEdit(ctx, s.reason), s.accepts)
+	saved, err := a.Keys.SavePolicy(ctx, next, version, app.NewEdit(ctx, s.reason), s.Accepts)
 	if errors.Is(err, policy.ErrConflict) && saved != nil {
 		return nil, rest.Stale(saved.Version, &version)
 	}

@@ -39,6 +39,18 @@ func (e *UnconfirmedError) Error() string {
 	return "app: not confirmed: " + strings.Join(e.Warnings, " ")
 }
 
+// ConfirmOverride returns an *UnconfirmedError if an override has warnings that accepts
+// does not confirm. A nil override has none.
+func ConfirmOverride(o *policy.Override, accepts func(warnings []string) bool) error {
+	if o == nil {
+		return nil
+	}
+	if warnings := MootWarnings("", o.Limits); len(warnings) > 0 && !accepts(warnings) {
+		return &UnconfirmedError{warnings}
+	}
+	return nil
+}
+
 // JudgePolicy returns the warnings about a save of next in place of before, without those
 // about parts that the save does not change. It returns the *policy.InvalidError that the
 // save would get.

@@ -16,6 +16,7 @@ import (
 
 type (
 	bulkInput struct {
+		rest.AcceptQuery
 		Body struct {
 			Do       string      `json:"do" enum:"plan,override,end,reset,revoke" doc:"Change to make to each key; end removes overrides"`
 			IDs      []string    `json:"ids,omitempty" maxItems:"100" doc:"Ids of the keys to change"`
@@ -181,6 +182,9 @@ func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, erro
 		return j, err
 	}
 	if err := in.confirmed(j); err != nil {
+		return j, err
+	}
+	if err := app.ConfirmOverride(j.Override, in.Accepts); err != nil {
 		return j, err
 	}
 	return ops.keys.StartJob(ctx, set, j, app.NewEdit(ctx, in.Body.Reason))

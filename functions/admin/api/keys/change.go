@@ -23,6 +23,7 @@ type (
 	overrideInput struct {
 		Path
 		rest.IfMatch
+		rest.AcceptQuery
 		Body Override
 	}
 	endInput struct {
@@ -140,6 +141,9 @@ func (ops operations) putOverride(ctx context.Context, in *overrideInput) (*keyO
 	var details rest.Details
 	o := in.Body.read("", &details)
 	if err := details.Err(); err != nil {
+		return nil, err
+	}
+	if err := app.ConfirmOverride(o, in.Accepts); err != nil {
 		return nil, err
 	}
 	change := app.KeyChange{Do: app.Override, Override: o}

@@ -39,6 +39,7 @@ type (
 	}
 	groupOverrideInput struct {
 		GroupPath
+		rest.AcceptQuery
 		Body Override
 	}
 	groupEndInput struct {
@@ -96,6 +97,9 @@ func (ops operations) overrideGroup(ctx context.Context, in *groupOverrideInput)
 	var details rest.Details
 	o := in.Body.read("", &details)
 	if err := details.Err(); err != nil {
+		return nil, err
+	}
+	if err := app.ConfirmOverride(o, in.Accepts); err != nil {
 		return nil, err
 	}
 	if err := ops.keys.OverrideGroup(ctx, in.Name, o, app.NewEdit(ctx, o.Reason)); err != nil {

@@ -220,6 +220,10 @@ type (
 		After string `query:"after" maxLength:"1000" doc:"The value of next on the previous page"`
 		Count int    `query:"count" minimum:"1" maximum:"500" default:"50"`
 	}
+	// AcceptQuery confirms warnings.
+	AcceptQuery struct {
+		Accept bool `query:"accept" doc:"Saves despite warnings; without it, a save with warnings gets 409"`
+	}
 	// ReasonQuery is the reason of a change whose body cannot contain one.
 	ReasonQuery struct {
 		Reason string `query:"reason" maxLength:"800" doc:"Reason for the audit log: up to 200 characters"`
@@ -237,6 +241,9 @@ type (
 		}
 	}
 )
+
+// Accepts reports whether the request confirms warnings.
+func (q AcceptQuery) Accepts([]string) bool { return q.Accept }
 
 // Reason returns the reason; empty without one.
 func (b OptionalReason) Reason() string {
