@@ -116,6 +116,13 @@ func TestWarningsNeedConfirmation(t *testing.T) {
 	preview := s.Post(limitsPath, sitetest.With(moot, "action", "preview")).Wants(t, http.StatusOK, warning)
 	moot.Set("accepted", sitetest.HiddenIn(preview.Body).Get("accepted"))
 	s.Post(limitsPath, sitetest.With(moot, "action", "save")).Wants(t, http.StatusSeeOther)
+
+	const bulk = "/keys/bulk?do=override&of=selected&id={acme}"
+	many := sitetest.With(sitetest.FormIn(s.Get(bulk).Body), "limits[0]", row, "limits[1]", "60 per minute",
+		"reason", "x", "action", "save")
+	s.Post("/keys/bulk", many).Wants(t, http.StatusUnprocessableEntity, warning, " anyway")
+	s.Post("/keys/bulk", sitetest.With(many, "action", "preview")).Wants(t, http.StatusOK, warning)
+	s.PostAnyway("/keys/bulk", sitetest.With(many, "action", "save")).Wants(t, http.StatusSeeOther)
 }
 
 // The form of a plan shows its number of keys. An edit of a plan with 1,000 keys needs a

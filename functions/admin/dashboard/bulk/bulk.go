@@ -185,7 +185,7 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) {
 		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	case !f.checkTotal():
 		d.renderForm(w, r, http.StatusConflict, set, f, nil)
-	case !f.checkConfirm():
+	case !f.checkConfirm(), !f.checkWarnings(r.PostForm):
 		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	default:
 		d.start(w, r, set, f)
@@ -201,6 +201,7 @@ func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set,
 		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 		return
 	}
+	f.checkWarnings(r.PostForm)
 	effects, err := d.effects(r, set, f)
 	if err != nil {
 		d.FailStore(w, r, "preview", err)
@@ -261,11 +262,7 @@ func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	effects := []string{text}
-	if f.do == app.Override {
-		effects = append(effects, app.MootWarnings("", j.Override.Limits)...)
-	}
-	return effects, nil
+	return []string{text}, nil
 }
 
 // failCount answers an error of counting keys.

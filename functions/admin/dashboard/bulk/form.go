@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -35,6 +36,7 @@ type bulkForm struct {
 	shown    int64      // number of keys that the form displayed; -1 if it had none
 	total    int64      // number of keys that match now
 	problem  string     // an error that belongs to no field
+	warnings []string   // of the override, not confirmed
 }
 
 // readForm reads the form of the bar or of the bulk page. It returns form.ErrForeign for
@@ -151,6 +153,16 @@ func (f *bulkForm) checkTotal() bool {
 	return false
 }
 
+// checkWarnings reports whether the form confirms the warnings of its override, and keeps
+// them if it does not.
+func (f *bulkForm) checkWarnings(values url.Values) bool {
+	var unconfirmed *app.UnconfirmedError
+	if errors.As(app.ConfirmOverride(f.job().Override, form.Accepts(values)), &unconfirmed) {
+		f.warnings = unconfirmed.Warnings
+	}
+	return len(f.warnings) == 0
+}
+
 func (d *Pages) renderForm(
 	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm, effects []string,
 ) {
@@ -180,7 +192,7 @@ func (d *Pages) renderForm(
 	}
 	maps.Copy(carried, changes.FilterValues(f.filter))
 	v.Hidden = hiddenOf(carried)
-	v.Effects = effects
+	v.Effects, v.Warning = effects, form.Warn(f.warnings)
 	d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, heading),
 		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
