@@ -85,7 +85,7 @@ func Denials(p DenialsPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = filterField("key", "Key or caller id", p.Filter.Key).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = filterField("key", "Key: name or id", p.Filter.Key).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

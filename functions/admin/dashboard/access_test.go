@@ -34,7 +34,7 @@ func TestAllowedRoutesOnPages(t *testing.T) {
 	s.Post("/policies/plans/1", sitetest.With(planOf(2, "free", "11"))).Wants(t, http.StatusSeeOther)
 	checkPlan("after a form without the field")
 	s.Get("/explain?key={acme}&method=GET&path=/admin").Wants(t, http.StatusOK,
-		"refused: the plan does not open this route")
+		"Refused: the plan does not open this route")
 
 	edit := func(version string, more ...string) map[string][]string {
 		return sitetest.With(fields("version", version, "name", "acme", "plan", "free"), more...)
@@ -49,7 +49,7 @@ func TestAllowedRoutesOnPages(t *testing.T) {
 		t.Errorf("after a form without the field: the key allows %v, want %v", k.Allow, seven)
 	}
 	s.Get("/explain?key={acme}&method=GET&path=/orders/8").Wants(t, http.StatusOK,
-		"refused: the key does not open this route")
+		"Refused: the key does not open this route")
 	s.Post("/keys/{acme}/edit", edit("3", "allow", "")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther)
 	if k := s.Keys.Key("acme"); len(k.Allow) != 1 {

@@ -65,13 +65,29 @@ func TestDenialsOfOneMinute(t *testing.T) {
 	s.Get("/denials").Wants(t, http.StatusOK, "10 per 10 s", "7 per day", "3 per hour")
 	s.Get("/denials?limit=3+per+1+hour").Wants(t, http.StatusOK, "3 per hour")
 	s.Get("/denials?cause=ban").Wants(t, http.StatusOK, "No denials")
+	secret := s.Keys.Secrets["acme"].Reveal()
+	pasted := s.Get("/denials?key="+secret).Wants(t, http.StatusUnprocessableEntity,
+		"you pasted a whole secret")
+	if strings.Contains(pasted.Body, secret) {
+		t.Error("the page repeats a pasted secret")
+	}
+	for _, key := range []string{"acme", "ACME"} {
+		named := s.Get("/denials?key="+key).Wants(t, http.StatusOK, "7 per day",
+			`value="{acme}"`, "/denials.csv?key={acme}")
+		if strings.Contains(named.Body, "3 per hour") {
+			t.Error("the denials of the key acme include one of bolt")
+		}
+	}
 }
 
 // An invalid filter gets an error that names its field.
 func TestDenialFilterProblems(t *testing.T) {
 	s := sitetest.New(t).Login()
+	s.Keys.CreateKey("tern", "free")
+	s.Keys.CreateKey("teal", "free")
 	for query, want := range map[string]string{
-		"key=a%20b":      "Key: enter an id",
+		"key=a%20b":      "Key: no key has this name or id.",
+		"key=t":          "Key: several names begin with this.",
 		"cause=anger":    "Cause: choose one",
 		"from=yesterday": "From and to: enter",
 		"from=2026-01-02T10:00&to=2026-01-01T10:00": "From: must be before to",

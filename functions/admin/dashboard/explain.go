@@ -213,23 +213,26 @@ func verdictText(e enforce.Explanation) string {
 	c := e.Result
 	switch {
 	case e.Refused != "":
-		return "refused: " + e.Refused
+		return "Refused: " + e.Refused + "."
 	case !c.BannedUntil.IsZero():
-		return "denied: banned until " + page.Instant(c.BannedUntil).Text
+		return "Banned until " + page.Instant(c.BannedUntil).Text + "."
 	case e.Exempt:
-		return "allowed: exempt address, nothing counted"
+		return "Exempt address: nothing is counted."
 	case c.Allowed && c.Cost == 0:
-		return "allowed: the call costs nothing"
+		return "The call costs nothing."
 	case c.Allowed && !c.WouldAllow:
-		return "allowed in shadow mode; enforced, it would be denied"
+		return "Allowed in shadow mode. Enforced, it would be denied."
 	case c.Allowed:
-		return "allowed"
+		return "All limits have room."
 	}
 	if wait := c.RetryAfter(); wait > 0 {
-		return "denied: unblocks in " + page.Span(wait) + ", at " +
-			page.Instant(c.Now.Add(wait)).Text
+		text := "Next call passes in " + page.Span(wait) + ", at " + page.Instant(c.Now.Add(wait)).Text + "."
+		if by, found := c.Binding(); found {
+			text = "Denied by " + policydoc.Rate(by.Limit) + ". " + text
+		}
+		return text
 	}
-	return "denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit can allow"
+	return "Denied: the call costs " + strconv.FormatInt(c.Cost, 10) + ", more than a limit can allow."
 }
 
 // responseTo returns the response that a client of a REST API receives. An HTTP API

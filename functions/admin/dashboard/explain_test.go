@@ -71,7 +71,7 @@ func TestExplainShowsTheAddressThatCounts(t *testing.T) {
 	}
 	s.Reconfigure(func(c *server.Config) { c.Proxies = trusted })
 	s.Login()
-	s.Get(call).Wants(t, http.StatusOK, `name="forwarded"`, "X-Forwarded-For", "refused",
+	s.Get(call).Wants(t, http.StatusOK, `name="forwarded"`, "X-Forwarded-For", "Refused",
 		"Client address 198.51.100.7: the client&#39;s address in X-Forwarded-For.")
 	s.Get("/explain?key=bolt&address=192.0.2.1&forwarded=198.51.100.7").Wants(t, http.StatusOK,
 		"Client address 192.0.2.1: the address that API Gateway saw: it is not in TRUSTED_PROXIES.")

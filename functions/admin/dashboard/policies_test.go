@@ -297,11 +297,12 @@ func TestExplain(t *testing.T) {
 	s.Keys.Use("acme", 8)
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",
-	).Wants(t, http.StatusOK, "denied: unblocks in 10.0 s", "HTTP/1.1 429", "Retry-After: 10",
+	).Wants(t, http.StatusOK, "Denied by 10 per 10 seconds. Next call passes in 10.0 s, at",
+		"HTTP/1.1 429", "Retry-After: 10",
 		"<b>8</b> of 10")
 	s.Get("/explain?key={acme}&path=/else").Wants(t, http.StatusOK, "No route rule matches")
 	s.Get("/explain?key={acme}&address=198.51.100.7").Wants(
-		t, http.StatusOK, "refused: the address is on the deny list", "HTTP/1.1 401",
+		t, http.StatusOK, "Refused: the address is on the deny list", "HTTP/1.1 401",
 	)
 	s.Get("/explain?key={acme}&path=orders").Wants(t, http.StatusUnprocessableEntity, `id="path-error"`)
 	s.Get("/explain?key={acme}&address=here").Wants(t, http.StatusUnprocessableEntity, `id="address-error"`)

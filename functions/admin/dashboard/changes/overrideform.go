@@ -92,7 +92,7 @@ func (f *OverrideForm) View() templates.Form {
 		Hidden: []templates.Hidden{{Name: "version", Value: strconv.FormatInt(f.Version, 10)}},
 		Error:  f.problem, Errors: f.Errors(),
 		Lists: []templates.LimitList{
-			f.Limits.View("Limits", "A call is allowed if every limit admits it.")},
+			f.Limits.View("Limits", "A call passes only if all of these have room.")},
 		Samples: form.LimitSamples(),
 		After: append([]templates.FormField{form.ChoiceField("mode", "Mode", wording.ModeOptions(), f.mode)},
 			append(form.UntilFields(f.until, "never"), form.ReasonField(f.Reason))...),

@@ -57,7 +57,11 @@ var causeTexts = map[cause.Cause]string{
 }
 
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
-	f := readFilter(r, time.Now())
+	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys)
+	if err != nil {
+		d.FailStore(w, r, "find key", err)
+		return
+	}
 	path := d.Path("/denials")
 	query := f.values()
 	query.Set("after", f.After)
@@ -192,7 +196,11 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 // exportDenials sends the denials that match the filter as CSV, newest first. A full file
 // has a Link header that leads to the next one.
 func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
-	f := readFilter(r, time.Now())
+	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys)
+	if err != nil {
+		d.FailStore(w, r, "find key", err)
+		return
+	}
 	if f.problem != "" {
 		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
 		return

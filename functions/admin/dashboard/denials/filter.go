@@ -1,6 +1,7 @@
 package denials
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -33,10 +34,8 @@ func readFilter(r *http.Request, now time.Time) filter {
 	f.From, fromOK = instantOr(f.from, oldest)
 	f.To, toOK = instantOr(f.to, newest)
 	switch {
-	case len(f.Subject) > 64 || f.Subject != "" && !app.IsID(f.Subject):
-		f.problem = "Key: enter an id of up to 64 letters and digits."
-	case max(len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit)) > maxFilterText:
-		f.problem = "Plan, group, rule and limit: at most 200 characters."
+	case max(len(f.Subject), len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit)) > maxFilterText:
+		f.problem = "Key, plan, group, rule and limit: at most 200 characters."
 	case q.Get("cause") != "" && f.Cause == 0:
 		f.problem = "Cause: choose one from the list."
 	case !fromOK || !toOK:
@@ -51,6 +50,34 @@ func readFilter(r *http.Request, now time.Time) filter {
 		f.To = newest
 	}
 	return f
+}
+
+// resolve returns the filter with the id of a key in place of its name. The id of a caller
+// without a record stays. The problem is set if no key, or more than one, has the name, and
+// for a secret, which would stay in the address.
+func (f filter) resolve(ctx context.Context, keys *app.Registry) (filter, error) {
+	if f.Subject == "" || f.problem != "" {
+		return f, nil
+	}
+	set, err := keys.Set(ctx)
+	if err != nil {
+		return f, err
+	}
+	found, err := keys.ResolveKeys(ctx, set, f.Subject)
+	switch {
+	case err != nil:
+		return f, err
+	case found.Secret:
+		f.Subject = ""
+		f.problem = "Key: you pasted a whole secret. Its id is enough. Consider rotating the key."
+	case len(found.Keys) == 1:
+		f.Subject = found.Keys[0].ID
+	case len(found.Keys) > 1:
+		f.problem = "Key: several names begin with this. Enter a whole name or an id."
+	case !app.IsCaller(f.Subject):
+		f.problem = "Key: no key has this name or id."
+	}
+	return f, nil
 }
 
 // instantOr reads a UTC time from a datetime-local input or an address; fallback if the

@@ -163,7 +163,7 @@ func (f *planForm) view(*policy.Set) templates.Form {
 			form.TextField("share", "Percent per environment (local only)", "10", 3, f.share),
 		},
 		Lists: []templates.LimitList{
-			f.limits.View("Limits", "A call is allowed if every limit admits it."),
+			f.limits.View("Limits", "A call passes only if all of these have room."),
 			f.perGroup.View("Limits per group", "All keys of a group share these. Leave empty for none."),
 			f.candidate.View("Candidate", "Counted on every call, never enforced. Leave empty for none."),
 		},
