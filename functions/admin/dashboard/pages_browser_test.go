@@ -147,7 +147,7 @@ func forgetSessions(v *sitetest.Visit) {
 
 // everyAlgorithm returns the address of a simulation with every algorithm.
 func everyAlgorithm() string {
-	q := url.Values{"limit": {"100"}, "shape": {"poisson"}, "rate": {"2"}, "windows": {"20"}}
+	q := url.Values{"limit": {"100 per minute"}, "shape": {"poisson"}, "rate": {"2"}, "windows": {"20"}}
 	for _, c := range accuracy.Algorithms() {
 		q.Add("algorithm", c.Name)
 	}
