@@ -69,6 +69,7 @@ func open(t testing.TB, url string, s Store, queue bool) *world {
 		root: storetest.Connect(t, url)}
 	w.Journal = New(w.store, client, audit.NewKey(testPepper), queue,
 		slog.New(slog.NewTextHandler(t.Output(), nil)))
+	w.timeout = time.Minute
 	w.keys.Audit().UseJournal(w.Journal)
 	return w
 }

@@ -28,6 +28,8 @@ type Journal struct {
 	key    audit.Key
 	queue  bool
 	log    *slog.Logger
+	// timeout is saveTimeout, which tests on busy machines lengthen.
+	timeout time.Duration
 
 	mu       sync.Mutex
 	shipped  [keyspace.Buckets]position // newest entry that the journal is known to have
@@ -59,7 +61,7 @@ type position struct {
 // New returns a Journal of a connected client's entries. With queue, changes are made
 // even while the store is unavailable.
 func New(store Store, client valkey.Client, key audit.Key, queue bool, log *slog.Logger) *Journal {
-	return &Journal{store: store, client: client, key: key, queue: queue, log: log}
+	return &Journal{store: store, client: client, key: key, queue: queue, log: log, timeout: saveTimeout}
 }
 
 // Queues implements audit.Journal.
@@ -72,7 +74,7 @@ func (j *Journal) Ready(ctx context.Context, b keyspace.Bucket, head []byte) err
 	if !ok {
 		return fmt.Errorf("%w: a restore was interrupted", audit.ErrBehind)
 	}
-	ctx, cancel := context.WithTimeout(ctx, saveTimeout)
+	ctx, cancel := context.WithTimeout(ctx, j.timeout)
 	defer cancel()
 	last, err := j.endsAt(ctx, b, at)
 	damaged, found := errors.AsType[*DamagedError](err)
@@ -108,7 +110,7 @@ func (j *Journal) noteDamaged(b keyspace.Bucket, found *DamagedError) {
 // the journal never has an entry without those before it. Ship continues after ctx ends,
 // for up to saveTimeout.
 func (j *Journal) Ship(ctx context.Context, b keyspace.Bucket) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.timeout)
 	defer cancel()
 	_, err := j.ship(ctx, b)
 	if err == nil {
@@ -128,7 +130,7 @@ func (j *Journal) Ship(ctx context.Context, b keyspace.Bucket) error {
 // hasUnshipped reports whether Valkey has unshipped items of a bucket. It is called after
 // a failure, when the deadline of ctx may have passed, so it sets a deadline of its own.
 func (j *Journal) hasUnshipped(ctx context.Context, b keyspace.Bucket) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), j.timeout)
 	defer cancel()
 	n, err := j.client.Do(ctx, j.client.B().Llen().Key(audit.UnshippedKey(b)).Build()).AsInt64()
 	return err == nil && n > 0

@@ -68,6 +68,7 @@ func (r *Rules) refuse(n, status int, code string) {
 
 // ServeHTTP answers PutObject and GetObject.
 func (r *Rules) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	content, sum, err := body(request) // before the lock, since clients may be slow
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.answers) > 0 {
@@ -86,7 +87,7 @@ func (r *Rules) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		w.Header().Set("ETag", tag(content))
 		_, _ = w.Write(content) // the client reports a short body
 	case http.MethodPut:
-		if refused := r.put(request); refused != (refusal{}) {
+		if refused := r.put(request, content, sum, err); refused != (refusal{}) {
 			fail(w, refused)
 		}
 	default:
@@ -100,8 +101,7 @@ func fail(w http.ResponseWriter, refused refusal) {
 	_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>%[1]s</Message></Error>", refused.code)
 }
 
-func (r *Rules) put(request *http.Request) refusal {
-	content, sum, err := body(request)
+func (r *Rules) put(request *http.Request, content []byte, sum string, err error) refusal {
 	switch {
 	case err != nil:
 		return refusal{http.StatusBadRequest, "IncompleteBody"}
