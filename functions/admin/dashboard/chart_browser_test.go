@@ -70,14 +70,14 @@ func TestBrowserSimulateWithoutScript(t *testing.T) {
 		chromedp.SetValue(chromedp.CSS("#limit"), "ten"),
 		chromedp.Click(chromedp.CSS("#simulation .primary")),
 		chromedp.WaitVisible(chromedp.CSS("#limit-error")),
-		chromedp.SetValue(chromedp.CSS("#limit"), "10"),
+		chromedp.SetValue(chromedp.CSS("#limit"), "10 per minute"),
 		chromedp.SetValue(chromedp.CSS("#shape"), "poisson"),
 		chromedp.Click(chromedp.CSS("#algorithm-counter")),
 		chromedp.Click(chromedp.CSS("#simulation .primary")),
 		chromedp.WaitVisible(chromedp.CSS("#admissions")),
 	)
 	q, err := url.ParseQuery(sitetest.Eval[string](v, `location.search.slice(1)`))
-	if err != nil || q.Get("limit") != "10" || q.Get("shape") != "poisson" ||
+	if err != nil || q.Get("limit") != "10 per minute" || q.Get("shape") != "poisson" ||
 		slices.Contains(q["algorithm"], "counter") || len(q["algorithm"]) != 4 {
 		t.Errorf("the address has %v, %v, want the typed fields and four algorithms", q, err)
 	}
