@@ -89,7 +89,9 @@ func (s *service) serve(keys *registry.Store) {
 	mux := http.NewServeMux()
 	for _, r := range routes {
 		mux.HandleFunc(r.Pattern, func(w http.ResponseWriter, req *http.Request) {
-			r.Handle(w, req.WithContext(auth.With(req.Context(), s.actor)))
+			if err := r.Handle(w, req.WithContext(auth.With(req.Context(), s.actor))); err != nil {
+				s.t.Error(err)
+			}
 		})
 	}
 	s.server = httptest.NewServer(mux)

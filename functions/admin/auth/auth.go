@@ -133,13 +133,16 @@ const (
 	Long  = 22 * time.Second // a step of a job, a restore; below the function's 25 s
 )
 
+// Handler answers a request, or returns an error for the server to answer.
+type Handler func(http.ResponseWriter, *http.Request) error
+
 // Route handles one method of one path for actors with a role.
 type Route struct {
 	// Pattern is the method and the path without the base path, as in http.ServeMux. It is
 	// one string literal in the source, from which local/attacks reads all routes.
 	Pattern string
 	Role    Role
-	Handle  http.HandlerFunc
+	Handle  Handler
 	// Resumes says that Handle can show the form of a POST again without saving, when the
 	// form's action is page.Resume.
 	Resumes  bool

@@ -101,36 +101,32 @@ func (f *adoptForm) setError(invalid *policy.InvalidError) {
 	f.problem = form.SetErrors(fields, invalid)
 }
 
-func (d *dashboard) showAdopt(w http.ResponseWriter, r *http.Request) {
-	d.renderAdopt(w, r, http.StatusOK, readAdoptForm(r.URL.Query()))
+func (d *dashboard) showAdopt(w http.ResponseWriter, r *http.Request) error {
+	return d.renderAdopt(w, r, http.StatusOK, readAdoptForm(r.URL.Query()))
 }
 
 // adopt creates a record of a caller, unless there is one, and redirects to the chosen
 // action.
-func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	f := readAdoptForm(r.PostForm)
 	if form.Resumes(r) {
-		d.renderAdopt(w, r, http.StatusOK, f)
-		return
+		return d.renderAdopt(w, r, http.StatusOK, f)
 	}
 	id := f.callerID(d.Keys)
 	if f.errors() > 0 {
-		d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
-		return
+		return d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 	}
 	next := d.Path("/keys/" + id + "/" + f.next.Text)
 	k, err := d.Keys.Get(r.Context(), id)
 	switch {
 	case err == nil:
 		d.Flash(r, "This caller already has a record: “"+page.Clip(k.Name, page.MaxName)+"”.", "")
-		http.Redirect(w, r, next, http.StatusSeeOther)
-		return
+		return page.Redirect(w, r, next)
 	case !errors.Is(err, policy.ErrNotFound):
-		d.FailStore(w, r, "get key", err)
-		return
+		return page.Failed("get key", err)
 	}
 	edit := app.NewEdit(r.Context(), f.reason.Text)
 	k, err = d.Keys.Adopt(r.Context(), policy.Kind(f.kind.Text), id, f.name.Text, nil, edit)
@@ -138,19 +134,19 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.As(err, &invalid):
 		f.setError(invalid)
-		d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
+		return d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 	case err != nil && !errors.Is(err, policy.ErrConflict):
-		d.FailStore(w, r, "adopt caller", err)
+		return page.Failed("adopt caller", err)
 	default:
 		d.Flash(r, "Record created: “"+page.Clip(k.Name, page.MaxName)+"”. No limits changed yet.", "")
-		http.Redirect(w, r, next, http.StatusSeeOther)
+		return page.Redirect(w, r, next)
 	}
 }
 
-func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status int, f adoptForm) {
+func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status int, f adoptForm) error {
 	id := form.TextField("id", "Caller id", "", form.MaxInput, f.id)
 	id.Hint = "Leave blank to use the fields below."
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, "Override or ban a caller"),
 		Trail:   d.callersTrail(),
 		Heading: "Override or ban a caller",

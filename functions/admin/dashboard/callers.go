@@ -87,7 +87,7 @@ func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set,
 	return slices.DeleteFunc(seen, func(s usage.Seen) bool { return records[s.ID].ID != "" }), nil
 }
 
-func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 	after := r.URL.Query().Get("after")
 	order := app.Order(r.URL.Query().Get("order"))
 	if order != app.Busiest && order != app.MostBlocked {
@@ -95,12 +95,10 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	}
 	found, err := d.listUnregistered(r.Context(), order, after)
 	if errors.Is(err, usage.ErrCursor) {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if err != nil {
-		d.FailStore(w, r, "list callers", err)
-		return
+		return page.Failed("list callers", err)
 	}
 	path := d.Path("/callers")
 	address := func(query url.Values) string {
@@ -123,8 +121,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 		p.Adopt = d.Path("/callers/new")
 	}
 	if p.Rows, err = d.callerRows(r.Context(), found.seen); err != nil {
-		d.FailStore(w, r, "read calls", err)
-		return
+		return page.Failed("read calls", err)
 	}
 	if after != "" {
 		p.First = address(nil)
@@ -137,7 +134,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) {
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " callers shown"
 	d.Remember(w, r)
-	d.RenderLive(w, r, templates.CallersLive(p), templates.Callers(p))
+	return d.RenderLive(w, r, templates.CallersLive(p), templates.Callers(p))
 }
 
 func emptyCallers(found unregisteredPage) templates.Empty {
@@ -172,15 +169,13 @@ func (d *dashboard) callerRows(ctx context.Context, seen []usage.Seen) ([]templa
 
 // showCaller shows a caller without a record. If there is a record, it redirects to the
 // record's page.
-func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) error {
 	k, err := d.key(r)
 	switch {
 	case err == nil:
-		d.redirectToKey(w, r, k)
-		return
+		return d.redirectToKey(w, r, k)
 	case !errors.Is(err, policy.ErrNotFound) || !app.IsID(r.PathValue("id")):
-		d.FailStore(w, r, "get key", err)
-		return
+		return page.Failed("get key", err)
 	}
 	id := r.PathValue("id")
 	path := d.Path("/callers/" + id)
@@ -201,15 +196,14 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) {
 		p.Chart, err = d.drawCalls(r.Context(), s, at, points, "", nil)
 	}
 	if err != nil {
-		d.FailStore(w, r, "read calls", err)
-		return
+		return page.Failed("read calls", err)
 	}
 	d.Remember(w, r)
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new?id=" + id)
 	}
 	p.Live.Summary = p.Chart.Summary
-	d.RenderLive(w, r, templates.CallerLive(p), templates.Caller(p))
+	return d.RenderLive(w, r, templates.CallerLive(p), templates.Caller(p))
 }
 
 // callersTrail leads back to the list of callers.

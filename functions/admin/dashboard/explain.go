@@ -97,21 +97,20 @@ func (f *explainForm) view(action string) templates.ExplainForm {
 	return all
 }
 
-func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showExplain(w http.ResponseWriter, r *http.Request) error {
 	f := readExplainForm(r, d.Proxies)
 	p := templates.ExplainPage{Page: d.Page(r, "Explain")}
 	status := http.StatusOK
 	if strings.TrimSpace(f.key.Text) != "" {
 		if err := d.explain(r, &f, &p); err != nil {
-			d.FailStore(w, r, "explain", err)
-			return
+			return page.Failed("explain", err)
 		}
 		if f.errors() > 0 {
 			status = http.StatusUnprocessableEntity
 		}
 	}
 	p.Form = f.view(d.Path("/search"))
-	d.Render(w, r, status, templates.Explain(p))
+	return d.Render(w, r, status, templates.Explain(p))
 }
 
 // explain adds the explanation of the typed call to p. If f is invalid, it sets the

@@ -33,38 +33,35 @@ func (d *dashboard) key(r *http.Request) (policy.Key, error) {
 	return d.Keys.Get(r.Context(), id)
 }
 
-// keyAndSet returns the key of the request and the policy set. On an error it answers the
-// request and reports false. An unreadable key has only an id, a name and a status.
-func (d *dashboard) keyAndSet(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
+// keyAndSet returns the key of the request and the policy set. An unreadable key has only
+// an id, a name and a status.
+func (d *dashboard) keyAndSet(r *http.Request) (*policy.Set, policy.Key, error) {
 	key, err := d.key(r)
 	if errors.Is(err, policy.ErrUnreadable) {
 		id := r.PathValue("id")
 		key, err = policy.Key{ID: id, Name: id, Status: policy.Unreadable}, nil
 	}
 	if err != nil {
-		d.FailStore(w, r, "get key", err)
-		return nil, policy.Key{}, false
+		return nil, policy.Key{}, page.Failed("get key", err)
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return nil, policy.Key{}, false
+		return nil, policy.Key{}, page.Failed("read policy", err)
 	}
-	return set, key, true
+	return set, key, nil
 }
 
-func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) {
-	set, key, ok := d.keyAndSet(w, r)
-	if !ok {
-		return
+func (d *dashboard) showKey(w http.ResponseWriter, r *http.Request) error {
+	set, key, err := d.keyAndSet(r)
+	if err != nil {
+		return err
 	}
 	view, err := d.keyPage(r, set, key)
 	if err != nil {
-		d.FailStore(w, r, "read key", err)
-		return
+		return page.Failed("read key", err)
 	}
 	d.Remember(w, r)
-	d.RenderLive(w, r, templates.KeyLive(view), templates.Key(view))
+	return d.RenderLive(w, r, templates.KeyLive(view), templates.Key(view))
 }
 
 func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (templates.KeyPage, error) {
@@ -301,11 +298,11 @@ func (d *dashboard) keyTrail(k policy.Key) []templates.Choice {
 
 // redirectToKey redirects to a key's page. If a dialog sent the request, HX-Redirect
 // navigates the page around it.
-func (d *dashboard) redirectToKey(w http.ResponseWriter, r *http.Request, key policy.Key) {
+func (d *dashboard) redirectToKey(w http.ResponseWriter, r *http.Request, key policy.Key) error {
 	if page.IsRefresh(r) {
 		w.Header().Set("HX-Redirect", d.keyPath(key))
 		w.WriteHeader(http.StatusOK)
-		return
+		return nil
 	}
-	http.Redirect(w, r, d.keyPath(key), http.StatusSeeOther)
+	return page.Redirect(w, r, d.keyPath(key))
 }

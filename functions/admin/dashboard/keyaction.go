@@ -106,36 +106,33 @@ func readDetails(f *keyForm, change *app.KeyChange) {
 	}
 }
 
-// loadAction returns the action that the path names and a form for its key. If the action
-// does not exist or does not apply to the key, it answers the request and reports false.
-func (d *dashboard) loadAction(w http.ResponseWriter, r *http.Request) (keyAction, *keyForm, bool) {
+// loadAction returns the action that the path names and a form for its key. It fails if
+// the action does not exist or does not apply to the key.
+func (d *dashboard) loadAction(r *http.Request) (keyAction, *keyForm, error) {
 	name := r.PathValue("action")
 	a, known := keyActions[name]
 	if !known {
-		d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-		return a, nil, false
+		return a, nil, page.Problem{Status: http.StatusNotFound}
 	}
-	set, key, ok := d.keyAndSet(w, r)
-	if !ok {
-		return a, nil, false
+	set, key, err := d.keyAndSet(r)
+	if err != nil {
+		return a, nil, err
 	}
 	if !(app.KeyChange{Do: name}).Fits(key.Status) {
-		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "This key is " + string(key.Status),
-			Advice: "This action is not available for it."})
-		return a, nil, false
+		return a, nil, page.Problem{Status: http.StatusConflict, Heading: "This key is " + string(key.Status),
+			Advice: "This action is not available for it."}
 	}
 	f := &keyForm{set: set, key: key, version: key.Version}
 	if err := d.addSecretNotes(r, name, f); err != nil {
-		d.FailStore(w, r, "read use of the previous secret", err)
-		return a, nil, false
+		return a, nil, page.Failed("read use of the previous secret", err)
 	}
-	return a, f, true
+	return a, f, nil
 }
 
-func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
-	a, f, ok := d.loadAction(w, r)
-	if !ok {
-		return
+func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) error {
+	a, f, err := d.loadAction(r)
+	if err != nil {
+		return err
 	}
 	f.name.Text = f.key.Name
 	f.tags.Text = strings.Join(f.key.Tags, ", ")
@@ -145,72 +142,66 @@ func (d *dashboard) showKeyAction(w http.ResponseWriter, r *http.Request) {
 	if r.PathValue("action") != app.Ban {
 		f.until = form.NewUntil(f.key.Expires)
 	}
-	d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
+	return d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 }
 
-func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *dashboard) doKeyAction(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
-	a, f, ok := d.loadAction(w, r)
-	if !ok {
-		return
+	a, f, err := d.loadAction(r)
+	if err != nil {
+		return err
 	}
-	var err error
 	if f.version, err = form.ReadVersion(r.PostForm); err != nil {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	f.read(r.PostForm)
 	if form.Resumes(r) {
-		d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
-		return
+		return d.renderKeyAction(w, r, http.StatusOK, a, f, nil)
 	}
 	if f.reason.Text != "" || a.reason {
 		f.reason.CheckReason()
 	}
 	if f.errors() > 0 {
-		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
-		return
+		return d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	}
-	d.applyKeyAction(w, r, a, f)
+	return d.applyKeyAction(w, r, a, f)
 }
 
 // applyKeyAction validates the action's fields, then saves the change.
-func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm) {
+func (d *dashboard) applyKeyAction(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm) error {
 	if f.key.Version != f.version {
-		d.renderKeyConflict(w, r, a, f, f.key)
-		return
+		return d.renderKeyConflict(w, r, a, f, f.key)
 	}
 	change := app.KeyChange{Do: r.PathValue("action")}
 	if a.read != nil {
 		a.read(f, &change)
 	}
 	if f.errors() > 0 || !form.Accepted(r.PostForm, f.warnings) {
-		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
-		return
+		return d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	}
 	saved, secret, err := d.changeKey(r, f, change)
 	var invalid *policy.InvalidError
 	switch {
 	case errors.Is(err, policy.ErrConflict):
-		d.renderKeyConflict(w, r, a, f, saved)
+		return d.renderKeyConflict(w, r, a, f, saved)
 	case errors.As(err, &invalid):
 		f.setError(invalid)
-		d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
+		return d.renderKeyAction(w, r, http.StatusUnprocessableEntity, a, f, nil)
 	case err != nil:
-		d.FailStore(w, r, "change key", err)
+		return page.Failed("change key", err)
 	case secret != "":
-		d.redirectToSecret(w, r, saved, secret)
+		return d.redirectToSecret(w, r, saved, secret)
 	case saved.ID == "":
 		d.Flash(r, "Deleted “"+page.Clip(f.key.Name, page.MaxName)+"”.", "")
-		http.Redirect(w, r, d.Path("/keys"), http.StatusSeeOther)
+		return page.Redirect(w, r, d.Path("/keys"))
 	case saved.Version == f.version:
 		d.Flash(r, "Nothing changed. Nothing was saved.", "")
-		d.redirectToKey(w, r, saved)
+		return d.redirectToKey(w, r, saved)
 	default:
 		d.Flash(r, a.done, d.UndoOf(r, saved.ID, saved.Version))
-		d.redirectToKey(w, r, saved)
+		return d.redirectToKey(w, r, saved)
 	}
 }
 
@@ -238,7 +229,7 @@ func (d *dashboard) changeKey(r *http.Request, f *keyForm, c app.KeyChange) (
 // renderKeyConflict shows the form with the newest change of the key, which was saved
 // meanwhile. The form is then based on the current key.
 func (d *dashboard) renderKeyConflict(w http.ResponseWriter, r *http.Request, a keyAction, f *keyForm,
-	current policy.Key) {
+	current policy.Key) error {
 	f.key = current
 	f.version = current.Version
 	var theirs []string
@@ -248,7 +239,7 @@ func (d *dashboard) renderKeyConflict(w http.ResponseWriter, r *http.Request, a 
 			theirs = append(theirs, c.What+": "+c.Before+" → "+c.After)
 		}
 	}
-	d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
+	return d.renderKeyAction(w, r, http.StatusConflict, a, f, &templates.Conflict{
 		Theirs: theirs,
 		Yours:  []string{strings.ToLower(a.submit)},
 		By:     d.LastActor(r, current.ID),
@@ -258,13 +249,13 @@ func (d *dashboard) renderKeyConflict(w http.ResponseWriter, r *http.Request, a 
 }
 
 func (d *dashboard) renderKeyAction(w http.ResponseWriter, r *http.Request, status int, a keyAction,
-	f *keyForm, conflict *templates.Conflict) {
+	f *keyForm, conflict *templates.Conflict) error {
 	name := page.Clip(f.key.Name, page.MaxName)
 	var fields []templates.FormField
 	if a.fields != nil {
 		fields = a.fields(f)
 	}
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:     d.Page(r, a.heading+" "+name),
 		Trail:    d.keyTrail(f.key),
 		Heading:  a.heading,

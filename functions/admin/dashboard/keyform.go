@@ -141,33 +141,30 @@ func (f *keyForm) typedTags() []string {
 	return tags
 }
 
-func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) error {
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	f := &keyForm{set: set, env: form.Input{Text: "live"}}
 	if plan, known := set.Plan(r.URL.Query().Get("plan")); known {
 		f.plan.Text = plan.Name
 	}
-	d.renderNewKey(w, r, http.StatusOK, f)
+	return d.renderNewKey(w, r, http.StatusOK, f)
 }
 
-func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	f := &keyForm{set: set}
 	f.read(r.PostForm)
 	if form.Resumes(r) {
-		d.renderNewKey(w, r, http.StatusOK, f)
-		return
+		return d.renderNewKey(w, r, http.StatusOK, f)
 	}
 	n := policy.NewKey{
 		Name: f.name.Text, Env: f.env.Text, Plan: f.plan.Text, Group: f.group.Text,
@@ -180,34 +177,32 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) {
 		f.reason.CheckReason()
 	}
 	if f.errors() > 0 {
-		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
-		return
+		return d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 	}
 	key, secret, err := d.Keys.Create(r.Context(), n, app.NewEdit(r.Context(), f.reason.Text))
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
 		f.setError(invalid)
-		d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
+		return d.renderNewKey(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrConflict) && n.Value != "":
 		f.value.Error = "Key " + key.ID + " already has this value."
-		d.renderNewKey(w, r, http.StatusConflict, f)
+		return d.renderNewKey(w, r, http.StatusConflict, f)
 	case err != nil:
-		d.FailStore(w, r, "create key", err)
+		return page.Failed("create key", err)
 	case secret.Foreign():
 		d.Flash(r, "Key created: “"+page.Clip(key.Name, page.MaxName)+"”.", "")
-		d.redirectToKey(w, r, key)
+		return d.redirectToKey(w, r, key)
 	default:
-		d.redirectToSecret(w, r, key, secret.Reveal())
+		return d.redirectToSecret(w, r, key, secret.Reveal())
 	}
 }
 
-func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status int, f *keyForm) {
+func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status int, f *keyForm) error {
 	p := templates.FormPage{Page: d.Page(r, "Create a key"), Trail: d.keysTrail(), Heading: "Create a key"}
 	if len(f.set.Plans) == 0 {
 		p.Lead = []string{"Create a plan under Policies first."}
-		d.Render(w, r, status, templates.FormOf(p))
-		return
+		return d.Render(w, r, status, templates.FormOf(p))
 	}
 	fields := []templates.FormField{
 		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
@@ -231,5 +226,5 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 		Submit: "Create the key",
 		Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/keys")},
 	}
-	d.Render(w, r, status, templates.FormOf(p))
+	return d.Render(w, r, status, templates.FormOf(p))
 }

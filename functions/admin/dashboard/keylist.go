@@ -17,27 +17,23 @@ import (
 
 const keysPerPage = 50
 
-func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 	query, ok := readKeyQuery(r)
 	if !ok {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest, Heading: "Invalid filter",
-			Advice: "Names have at most 100 characters."})
-		return
+		return page.Problem{Status: http.StatusBadRequest, Heading: "Invalid filter",
+			Advice: "Names have at most 100 characters."}
 	}
 	if app.LooksLikeSecret(query.Prefix) {
-		d.redirectSecret(w, r, query.Prefix)
-		return
+		return d.redirectSecret(w, r, query.Prefix)
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	list, err := app.FindOrdered(r.Context(), d.Keys, set, query.KeyFilter, query.order, query.after,
 		keysPerPage)
 	if err != nil {
-		d.FailStore(w, r, "list keys", err)
-		return
+		return page.Failed("list keys", err)
 	}
 	view := d.keyListPage(r, set, query, list)
 	ids := make([]string, len(view.Rows))
@@ -46,27 +42,23 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) {
 	}
 	all, err := d.readActivity(r.Context(), ids)
 	if err != nil {
-		d.FailStore(w, r, "read calls", err)
-		return
+		return page.Failed("read calls", err)
 	}
 	for i, a := range all {
 		view.Rows[i].Activity = a
 	}
 	d.Remember(w, r)
 	if page.IsRefresh(r) {
-		d.Render(w, r, http.StatusOK, templates.KeysLive(view))
-		return
+		return d.Render(w, r, http.StatusOK, templates.KeysLive(view))
 	}
 	if view.Bulk, err = d.bulk.Bar(r, query.KeyFilter, view); err != nil {
-		d.FailStore(w, r, "count keys", err)
-		return
+		return page.Failed("count keys", err)
 	}
 	if view.Groups, err = d.groups.Links(r.Context(), query.Prefix); err != nil {
-		d.FailStore(w, r, "find groups", err)
-		return
+		return page.Failed("find groups", err)
 	}
 	view.Jobs = d.bulk.Unfinished(r)
-	d.Render(w, r, http.StatusOK, templates.Keys(view))
+	return d.Render(w, r, http.StatusOK, templates.Keys(view))
 }
 
 func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
@@ -216,16 +208,14 @@ func asOf(subjects []app.Subject) time.Time {
 
 // exportKeys sends the keys that match the filter as CSV, up to the bounds of page.Table.
 // The last row of a full file, and a Link header, lead to the rest.
-func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 	query, ok := readKeyQuery(r)
 	if !ok {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	t := page.NewTable("id", "name", "plan", "group", "status", "state", "env", "tags", "limits", "used",
 		"override until", "override reason", "expires", "banned until", "created", "updated", "version")
@@ -233,8 +223,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 	for {
 		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, page.CSVRows)
 		if err != nil {
-			d.FailStore(w, r, "export keys", err)
-			return
+			return page.Failed("export keys", err)
 		}
 		for _, s := range list.Subjects {
 			t.Row(keyCells(s)...)
@@ -249,6 +238,7 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) {
 		next = page.Address(d.Path("/keys.csv"), values)
 	}
 	t.Send(w, "tidegate-keys.csv", next)
+	return nil
 }
 
 // keyCells returns the cells of a key, in the order of exportKeys's columns.

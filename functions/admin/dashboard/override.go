@@ -25,82 +25,77 @@ type overridePage struct {
 	warnings []string
 }
 
-func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) {
-	set, key, ok := d.overridable(w, r)
-	if !ok {
-		return
+func (d *dashboard) showOverride(w http.ResponseWriter, r *http.Request) error {
+	set, key, err := d.overridable(r)
+	if err != nil {
+		return err
 	}
 	e, _ := set.Effective(key, time.Now())
-	d.renderOverride(w, r, http.StatusOK,
+	return d.renderOverride(w, r, http.StatusOK,
 		overridePage{set: set, key: key, form: changes.NewOverrideForm(key, e)})
 }
 
-// overridable returns the key of the request and the policy set. If the key is not
-// active, it answers the request and reports false.
-func (d *dashboard) overridable(w http.ResponseWriter, r *http.Request) (*policy.Set, policy.Key, bool) {
-	set, key, ok := d.keyAndSet(w, r)
-	if !ok {
-		return nil, policy.Key{}, false
+// overridable returns the key of the request and the policy set. It fails if the key is
+// not active.
+func (d *dashboard) overridable(r *http.Request) (*policy.Set, policy.Key, error) {
+	set, key, err := d.keyAndSet(r)
+	if err != nil {
+		return nil, policy.Key{}, err
 	}
 	if key.Status != policy.Active {
-		d.Fail(w, r, page.Problem{
+		return nil, policy.Key{}, page.Problem{
 			Status:  http.StatusConflict,
 			Heading: "This key is " + string(key.Status),
 			Advice:  "Its calls are denied. Only the limits of an active key can be changed.",
-		})
-		return nil, policy.Key{}, false
+		}
 	}
-	return set, key, true
+	return set, key, nil
 }
 
 // saveOverride saves the form. The other buttons render the form again: with a limit
 // added or removed, or with a preview.
-func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
-	set, key, ok := d.overridable(w, r)
-	if !ok {
-		return
+	set, key, err := d.overridable(r)
+	if err != nil {
+		return err
 	}
 	typed, err := changes.ReadOverrideForm(r.PostForm)
 	if err != nil {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	button := r.PostForm.Get("action")
 	o := overridePage{set: set, key: key, form: typed}
 	if o.form.Limits.Change(button) || form.Resumes(r) {
-		d.renderOverride(w, r, http.StatusOK, o)
-		return
+		return d.renderOverride(w, r, http.StatusOK, o)
 	}
 	override := o.form.Override(time.Now())
 	if button == changes.PreviewButton {
 		o.form.Reason.AllowEmpty()
 	}
 	if o.form.Errors() > 0 {
-		d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
-		return
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
 	}
 	o.warnings = app.MootWarnings("", override.Limits)
 	switch {
 	case button == changes.PreviewButton:
 		if o.preview, err = d.PreviewOverride(r, set, key, override); err != nil {
-			d.FailStore(w, r, "preview", err)
-			return
+			return page.Failed("preview", err)
 		}
-		d.renderOverride(w, r, http.StatusOK, o)
+		return d.renderOverride(w, r, http.StatusOK, o)
 	case !form.Accepted(r.PostForm, o.warnings):
-		d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
 	default:
-		d.putOverride(w, r, o, override)
+		return d.putOverride(w, r, o, override)
 	}
 }
 
 // putOverride saves an override. It answers 422 if the store finds it invalid, and 409 if
 // the key changed since the form was shown.
 func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view overridePage,
-	o *policy.Override) {
+	o *policy.Override) error {
 	key := view.key
 	saved, err := d.Keys.Change(
 		r.Context(), key.ID, app.Base{Version: view.form.Version},
@@ -115,15 +110,15 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 			Theirs: effectiveText(view.set, saved), Yours: []string{wording.Override(o)},
 			Saved: page.Instant(saved.Updated), By: d.LastActor(r, key.ID), Keep: d.keyPath(key),
 		}
-		d.renderOverride(w, r, http.StatusConflict, view)
+		return d.renderOverride(w, r, http.StatusConflict, view)
 	case errors.As(err, &invalid):
 		view.form.SetError(invalid)
-		d.renderOverride(w, r, http.StatusUnprocessableEntity, view)
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, view)
 	case err != nil:
-		d.FailStore(w, r, "save override", err)
+		return page.Failed("save override", err)
 	case saved.Version == view.form.Version:
 		d.Flash(r, "Nothing changed. Limits are still "+wording.Override(o)+".", "")
-		d.redirectToKey(w, r, saved)
+		return d.redirectToKey(w, r, saved)
 	default:
 		before, _ := view.set.Effective(key, time.Now())
 		d.Flash(
@@ -131,11 +126,11 @@ func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view ove
 				". Effective immediately.",
 			d.UndoOf(r, saved.ID, saved.Version),
 		)
-		d.redirectToKey(w, r, saved)
+		return d.redirectToKey(w, r, saved)
 	}
 }
 
-func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) {
+func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, status int, o overridePage) error {
 	name := page.Clip(o.key.Name, page.MaxName)
 	lead := "Overrides the plan " + page.Clip(o.key.Plan, page.MaxName) + " for this key only."
 	if o.key.Plan == "" {
@@ -145,7 +140,7 @@ func (d *dashboard) renderOverride(w http.ResponseWriter, r *http.Request, statu
 	f.Warning = form.Warn(o.warnings)
 	f.Action = d.keyPath(o.key) + "/limits"
 	f.Cancel = templates.Choice{Text: "Cancel", Address: d.keyPath(o.key)}
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:     d.Page(r, "Limits of "+name),
 		Trail:    d.keyTrail(o.key),
 		Heading:  "Limits of",
@@ -172,8 +167,9 @@ func effectiveText(set *policy.Set, k policy.Key) []string {
 }
 
 // redirectOverrides redirects the address of a former page to the list of keys.
-func (d *dashboard) redirectOverrides(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) redirectOverrides(w http.ResponseWriter, r *http.Request) error {
 	http.Redirect(w, r, d.Path("/keys?state="+string(app.Overridden)), http.StatusMovedPermanently)
+	return nil
 }
 
 // overrideCell describes the override of a key, which is not nil.

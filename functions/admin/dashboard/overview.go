@@ -23,14 +23,13 @@ import (
 
 const topCount = 10 // callers of a ranking
 
-func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showOverview(w http.ResponseWriter, r *http.Request) error {
 	view, err := d.overviewPage(r)
 	if err != nil {
-		d.FailStore(w, r, "read calls", err)
-		return
+		return page.Failed("read calls", err)
 	}
 	d.Remember(w, r)
-	d.RenderLive(w, r, templates.OverviewLive(view), templates.Overview(view))
+	return d.RenderLive(w, r, templates.OverviewLive(view), templates.Overview(view))
 }
 
 func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error) {
@@ -214,24 +213,22 @@ func (d *dashboard) talkerRow(at chart.Period, t usage.Talker, k policy.Key) tem
 }
 
 // restoreLost restores from the journal the changes that Valkey lost.
-func (d *dashboard) restoreLost(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) restoreLost(w http.ResponseWriter, r *http.Request) error {
 	if d.Journal == nil {
-		d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-		return
+		return page.Problem{Status: http.StatusNotFound}
 	}
 	s, err := app.RestoreLost(r.Context(), d.Journal, d.Keys, app.NewEdit(r.Context(), ""))
 	if err != nil {
 		d.Log.Error("restore", "cause", err)
-		d.Fail(w, r, page.Problem{
+		return page.Problem{
 			Status: http.StatusServiceUnavailable, Heading: "Not everything was restored",
 			Advice: "Try again. If this fails again, run scripts/restore.",
-		})
-		return
+		}
 	}
 	done := "Restored. Counts start empty."
 	if s.Left > 0 {
 		done = "Restored in part. Restore again: " + page.Number(int64(s.Left)) + " of 256 parts remain."
 	}
 	d.Flash(r, done, "")
-	http.Redirect(w, r, d.Path("/"), http.StatusSeeOther)
+	return page.Redirect(w, r, d.Path("/"))
 }

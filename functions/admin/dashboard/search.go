@@ -88,25 +88,22 @@ var searches = map[string]struct {
 
 // search redirects to the form's page with the typed text, or with the key's id if the
 // text is an id or a secret. From the key list, it redirects to the page of such a key.
-func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *dashboard) search(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	on := r.PostForm.Get("on")
 	s, known := searches[on]
 	if !known {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	typed := strings.TrimSpace(r.PostForm.Get(s.field))
 	found, err := d.Keys.ResolveKey(r.Context(), typed)
 	if err != nil {
-		d.FailStore(w, r, "find key", err)
-		return
+		return page.Failed("find key", err)
 	}
 	if found.Key.ID != "" && on == "" {
-		http.Redirect(w, r, d.keyPath(found.Key), http.StatusSeeOther)
-		return
+		return page.Redirect(w, r, d.keyPath(found.Key))
 	}
 	query := url.Values{s.field: {typed}}
 	switch {
@@ -119,24 +116,23 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) {
 	for _, name := range s.others {
 		query.Set(name, r.PostForm.Get(name))
 	}
-	http.Redirect(w, r, page.Address(d.Path(s.path), query), http.StatusSeeOther)
+	return page.Redirect(w, r, page.Address(d.Path(s.path), query))
 }
 
 const noSuchKey = "No key has this secret."
 
 // redirectSecret redirects from an address that contains a secret to the page of its key,
 // or to the key list if no key has it.
-func (d *dashboard) redirectSecret(w http.ResponseWriter, r *http.Request, secret string) {
+func (d *dashboard) redirectSecret(w http.ResponseWriter, r *http.Request, secret string) error {
 	found, err := d.Keys.ResolveKey(r.Context(), secret)
 	to := d.Path("/keys")
 	switch {
 	case err != nil:
-		d.FailStore(w, r, "find key", err)
-		return
+		return page.Failed("find key", err)
 	case found.Key.ID != "":
 		to = d.keyPath(found.Key)
 	default:
 		d.Flash(r, noSuchKey, "")
 	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
+	return page.Redirect(w, r, to)
 }

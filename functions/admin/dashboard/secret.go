@@ -13,29 +13,28 @@ import (
 )
 
 // redirectToSecret redirects to the page that shows a new secret.
-func (d *dashboard) redirectToSecret(w http.ResponseWriter, r *http.Request, k policy.Key, secret string) {
+func (d *dashboard) redirectToSecret(
+	w http.ResponseWriter, r *http.Request, k policy.Key, secret string,
+) error {
 	if err := d.StoreSecret(r, k.ID, secret); err != nil {
-		d.FailStore(w, r, "hand over secret", err)
-		return
+		return page.Failed("hand over secret", err)
 	}
-	http.Redirect(w, r, d.Path("/secrets/"+k.ID), http.StatusSeeOther)
+	return page.Redirect(w, r, d.Path("/secrets/"+k.ID))
 }
 
 // showSecret shows a new secret once, to the user who requested it.
-func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) error {
 	k, err := d.key(r)
 	if err != nil {
-		d.FailStore(w, r, "get key", err)
-		return
+		return page.Failed("get key", err)
 	}
 	secret, ok := d.TakeSecret(r, k.ID)
 	if !ok {
-		d.Fail(w, r, page.Problem{
+		return page.Problem{
 			Status: http.StatusGone, Heading: "This secret was shown once",
 			Advice: "It cannot be shown again. Rotate the key for a new one.",
 			Action: templates.Choice{Text: "Go to the key", Address: d.keyPath(k)},
-		})
-		return
+		}
 	}
 	name := page.Clip(k.Name, page.MaxName)
 	heading := "The new secret of “" + name + "”"
@@ -46,7 +45,7 @@ func (d *dashboard) showSecret(w http.ResponseWriter, r *http.Request) {
 	if hasPreviousSecret(k, time.Now()) {
 		advice = append(advice, "The previous secret works until "+page.Instant(k.Grace).Text+".")
 	}
-	d.Render(w, r, http.StatusOK, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, http.StatusOK, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, heading), Trail: d.keyTrail(k), Heading: "Secret of", Name: name,
 		Secret: &templates.Secret{Heading: heading, Text: secret, Advice: advice},
 	}))

@@ -22,16 +22,17 @@ import (
 
 const maxSessions = 20 // sessions listed per user
 
-func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) {
-	d.renderSettings(w, r, http.StatusOK, newTokenForm())
+func (d *dashboard) showSettings(w http.ResponseWriter, r *http.Request) error {
+	return d.renderSettings(w, r, http.StatusOK, newTokenForm())
 }
 
-func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, status int, typed tokenForm) {
+func (d *dashboard) renderSettings(
+	w http.ResponseWriter, r *http.Request, status int, typed tokenForm,
+) error {
 	actor := auth.From(r.Context())
 	sessions, err := d.Sessions.List(r.Context(), actor.ID, maxSessions)
 	if err != nil {
-		d.FailStore(w, r, "list sessions", err)
-		return
+		return page.Failed("list sessions", err)
 	}
 	p := templates.SettingsPage{
 		Page:        d.Page(r, "Settings"),
@@ -44,13 +45,12 @@ func (d *dashboard) renderSettings(w http.ResponseWriter, r *http.Request, statu
 	if actor.CanEdit() {
 		tokens, err := d.Tokens.List(r.Context())
 		if err != nil {
-			d.FailStore(w, r, "list tokens", err)
-			return
+			return page.Failed("list tokens", err)
 		}
 		p.Tokens = d.tokensPanel(tokens, typed)
 		p.Created = d.createdToken(r, tokens)
 	}
-	d.Render(w, r, status, templates.Settings(p))
+	return d.Render(w, r, status, templates.Settings(p))
 }
 
 func (d *dashboard) accountFacts(a auth.Actor) []templates.Fact {
@@ -156,14 +156,13 @@ func (f *tokenForm) setError(err error) bool {
 }
 
 // createToken creates a token and redirects to the page that shows its secret once.
-func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	typed := readTokenForm(r.PostForm)
 	if form.Resumes(r) {
-		d.renderSettings(w, r, http.StatusOK, typed)
-		return
+		return d.renderSettings(w, r, http.StatusOK, typed)
 	}
 	created, secret, err := d.Tokens.Create(r.Context(), typed.token(app.ActorOf(r.Context())))
 	if err == nil {
@@ -171,11 +170,11 @@ func (d *dashboard) createToken(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil && typed.setError(err):
-		d.renderSettings(w, r, http.StatusUnprocessableEntity, typed)
+		return d.renderSettings(w, r, http.StatusUnprocessableEntity, typed)
 	case err != nil:
-		d.FailStore(w, r, "create token", err)
+		return page.Failed("create token", err)
 	default:
-		http.Redirect(w, r, d.Path("/settings?made="+created.ID), http.StatusSeeOther)
+		return page.Redirect(w, r, d.Path("/settings?made="+created.ID))
 	}
 }
 
@@ -198,18 +197,17 @@ func (d *dashboard) createdToken(r *http.Request, tokens []token.Token) *templat
 	return nil
 }
 
-func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	err := d.Tokens.Revoke(r.Context(), r.PathValue("id"), app.ActorOf(r.Context()))
 	flash := "Token revoked."
 	if errors.Is(err, token.ErrNotFound) {
 		flash, err = "Token already revoked.", nil
 	}
 	if err != nil {
-		d.FailStore(w, r, "revoke token", err)
-		return
+		return page.Failed("revoke token", err)
 	}
 	d.Flash(r, flash, "")
-	http.Redirect(w, r, d.Path("/settings"), http.StatusSeeOther)
+	return page.Redirect(w, r, d.Path("/settings"))
 }
 
 func (d *dashboard) tokensPanel(tokens []token.Token, entered tokenForm) *templates.TokensPanel {

@@ -13,16 +13,14 @@ import (
 
 // static serves the bundle. A file's name changes with its content, so browsers may keep
 // it for a year.
-func (s *server) static(w http.ResponseWriter, r *http.Request) {
+func (s *server) static(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("file")
 	if name == "manifest.json" || strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".gz") ||
 		strings.ContainsRune(name, '/') {
-		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-		return
+		return page.Problem{Status: http.StatusNotFound}
 	}
 	if _, err := fs.Stat(s.Bundle.Files, name); err != nil {
-		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-		return
+		return page.Problem{Status: http.StatusNotFound}
 	}
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
 	kind := mime.TypeByExtension(path.Ext(name))
@@ -33,6 +31,7 @@ func (s *server) static(w http.ResponseWriter, r *http.Request) {
 		name += ".gz"
 	}
 	http.ServeFileFS(w, r, s.Bundle.Files, name)
+	return nil
 }
 
 // acceptsGzip reports whether the compressed file may be sent. It treats any refusal of
@@ -45,19 +44,18 @@ func acceptsGzip(r *http.Request) bool {
 
 // saveTheme stores the theme in a cookie, not in the session, so that the log-in page has
 // it too.
-func (s *server) saveTheme(w http.ResponseWriter, r *http.Request) {
-	if !s.ParseForm(w, r) {
-		return
+func (s *server) saveTheme(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	name := r.PostForm.Get("theme")
 	if !r.PostForm.Has("theme") || !page.IsTheme(name) {
-		s.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	life := page.ThemeAge * time.Second
 	if name == "" {
 		life = -1
 	}
 	http.SetCookie(w, s.cookie(page.ThemeCookie, name, life))
-	http.Redirect(w, r, s.BackTo(r.PostForm.Get("next")), http.StatusSeeOther)
+	return page.Redirect(w, r, s.BackTo(r.PostForm.Get("next")))
 }

@@ -20,11 +20,10 @@ import (
 // probeField marks a form that came with a cookie. The browser must send the cookie back.
 const probeField = "probe"
 
-func (s *server) showLogin(w http.ResponseWriter, r *http.Request) {
+func (s *server) showLogin(w http.ResponseWriter, r *http.Request) error {
 	next := s.LocalPath(r.URL.Query().Get("next"))
 	if auth.From(r.Context()).Known() {
-		http.Redirect(w, r, next, http.StatusSeeOther)
-		return
+		return page.Redirect(w, r, next)
 	}
 	http.SetCookie(w, s.probeCookie())
 	view := s.loginPage(r, next)
@@ -34,7 +33,7 @@ func (s *server) showLogin(w http.ResponseWriter, r *http.Request) {
 			Address: s.Provider.LogoutURL(r.Context(), s.PublicURL+"/login"),
 		}
 	}
-	s.Render(w, r, http.StatusOK, templates.Login(view))
+	return s.Render(w, r, http.StatusOK, templates.Login(view))
 }
 
 // probeCookie returns a cookie with the attributes of the session cookie, so that a
@@ -63,26 +62,23 @@ func (s *server) loginPage(r *http.Request, next string) templates.LoginPage {
 
 // login counts the attempt before it checks the password, and refunds it when the
 // password is right. Nobody can log in while Valkey is unavailable.
-func (s *server) login(w http.ResponseWriter, r *http.Request) {
-	if !s.ParseForm(w, r) {
-		return
+func (s *server) login(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	if s.cookiesRefused(r) {
 		http.SetCookie(w, s.probeCookie())
-		s.refuseLogin(w, r, http.StatusBadRequest,
+		return s.refuseLogin(w, r, http.StatusBadRequest,
 			"This browser did not keep the session cookie. It is sent over https only: "+
 				"at http://localhost use Chrome or Firefox; elsewhere use https. Allow cookies.")
-		return
 	}
 	name := r.PostForm.Get("user")
 	attempt, err := s.Logins.Take(r.Context(), r.RemoteAddr, name)
 	if err != nil {
-		s.FailStore(w, r, "count login", err)
-		return
+		return page.Failed("count login", err)
 	}
 	if !attempt.Allowed {
-		s.refuseThrottled(w, r, attempt.RetryAfter)
-		return
+		return s.refuseThrottled(w, r, attempt.RetryAfter)
 	}
 	user, err := s.users.Authenticate(r.Context(), name, r.PostForm.Get("password"))
 	if err == nil {
@@ -91,58 +87,55 @@ func (s *server) login(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case errors.Is(err, password.ErrWrong):
 		s.recordRefusedLogin(r, name)
-		s.refuseLogin(w, r, http.StatusUnauthorized, "User or password is wrong.")
+		return s.refuseLogin(w, r, http.StatusUnauthorized, "User or password is wrong.")
 	case err != nil:
-		s.FailStore(w, r, "login", err)
+		return page.Failed("login", err)
 	default:
-		s.startSession(w, r, user.Actor(), user.Fingerprint(), s.LocalPath(r.PostForm.Get("next")))
+		return s.startSession(w, r, user.Actor(), user.Fingerprint(), s.LocalPath(r.PostForm.Get("next")))
 	}
 }
 
 // refuseThrottled answers with the whole seconds until the same attempt is allowed.
-func (s *server) refuseThrottled(w http.ResponseWriter, r *http.Request, wait time.Duration) {
+func (s *server) refuseThrottled(w http.ResponseWriter, r *http.Request, wait time.Duration) error {
 	s.Log.Warn("login throttled")
 	seconds := int64((wait + time.Second - 1) / time.Second)
 	w.Header().Set("Retry-After", strconv.FormatInt(seconds, 10))
 	words := limiter.FormatWindow(time.Duration(seconds) * time.Second)
-	s.refuseLogin(w, r, http.StatusTooManyRequests,
+	return s.refuseLogin(w, r, http.StatusTooManyRequests,
 		"Too many attempts from your address. Try again in "+words+".")
 }
 
 // refuseLogin shows the form again with its values except the password.
-func (s *server) refuseLogin(w http.ResponseWriter, r *http.Request, status int, why string) {
+func (s *server) refuseLogin(w http.ResponseWriter, r *http.Request, status int, why string) error {
 	view := s.loginPage(r, s.LocalPath(r.PostForm.Get("next")))
 	view = s.withKept(view, r.PostForm.Get(page.KeptField))
 	view.User, view.Error = page.Clip(r.PostForm.Get("user"), 200), why
-	s.Render(w, r, status, templates.Login(view))
+	return s.Render(w, r, status, templates.Login(view))
 }
 
-func (s *server) logout(w http.ResponseWriter, r *http.Request) {
+func (s *server) logout(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Session.Destroy(r.Context()); err != nil {
-		s.FailStore(w, r, "logout", err)
-		return
+		return page.Failed("logout", err)
 	}
 	login := s.Path("/login")
 	if strings.HasPrefix(auth.From(r.Context()).ID, "oidc:") {
 		login += "?ended=oidc" // the user is still logged in at the provider
 	}
-	http.Redirect(w, r, login, http.StatusSeeOther)
+	return page.Redirect(w, r, login)
 }
 
 // askLogin redirects the browser to the log-in, and from there back to its page. The
 // response to a live refresh makes htmx load the log-in as a whole page. The API gets
 // 401.
-func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
+func (s *server) askLogin(w http.ResponseWriter, r *http.Request) error {
 	if s.IsAPI(r) {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
-		s.Fail(w, r, page.Problem{Status: http.StatusUnauthorized})
-		return
+		return page.Problem{Status: http.StatusUnauthorized}
 	}
 	if kept := s.Keep(r); kept != "" { // the form that came without a session
 		http.SetCookie(w, s.probeCookie())
-		s.Render(w, r, http.StatusUnauthorized,
+		return s.Render(w, r, http.StatusUnauthorized,
 			templates.Login(s.withKept(s.loginPage(r, s.Path("/")), kept)))
-		return
 	}
 	back := s.Path("/")
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -152,9 +145,9 @@ func (s *server) askLogin(w http.ResponseWriter, r *http.Request) {
 	if page.IsRefresh(r) {
 		w.Header().Set("HX-Redirect", login)
 		w.WriteHeader(http.StatusUnauthorized)
-		return
+		return nil
 	}
-	http.Redirect(w, r, login, http.StatusSeeOther)
+	return page.Redirect(w, r, login)
 }
 
 // sessionKept is the name of the session's value with a sealed form that was sent before
@@ -189,15 +182,16 @@ func (s *server) keptAtLogin(r *http.Request, actor auth.Actor, next string) str
 }
 
 // showKept shows the form that the log-in kept, once.
-func (s *server) showKept(w http.ResponseWriter, r *http.Request) {
-	s.ShowKept(w, r, s.Session.PopString(r.Context(), sessionKept))
+func (s *server) showKept(w http.ResponseWriter, r *http.Request) error {
+	return s.ShowKept(w, r, s.Session.PopString(r.Context(), sessionKept))
 }
 
 // resume shows the kept form of the request.
-func (s *server) resume(w http.ResponseWriter, r *http.Request) {
-	if s.ParseForm(w, r) {
-		s.ShowKept(w, r, r.PostForm.Get(page.KeptField))
+func (s *server) resume(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
+	return s.ShowKept(w, r, r.PostForm.Get(page.KeptField))
 }
 
 // recordLogin appends a log-in to the audit log. If it fails, the caller refuses the

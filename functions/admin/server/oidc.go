@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/oidc"
 	"tidegate/functions/admin/auth/throttle"
 	"tidegate/functions/admin/dashboard/page"
@@ -12,39 +13,38 @@ import (
 
 // startProviderLogin redirects the browser to the provider. The page has a link and no
 // form, since its policy forbids forms to other sites.
-func (s *server) startProviderLogin(w http.ResponseWriter, r *http.Request) {
-	if s.Provider == nil {
-		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-		return
-	}
-	attempt, ok := s.takeProvider(w, r)
-	if !ok {
-		return
-	}
+func (s *server) startProviderLogin(
+	w http.ResponseWriter, r *http.Request, attempt throttle.Attempt,
+) error {
 	address, sealed, err := s.Provider.Start(r.Context(), s.LocalPath(r.URL.Query().Get("next")))
 	if err != nil {
-		s.failProvider(w, r, err)
-		return
+		return s.providerProblem(r, err)
 	}
 	if err := s.Logins.ForgiveProvider(r.Context(), attempt); err != nil {
-		s.FailStore(w, r, "count login", err)
-		return
+		return page.Failed("count login", err)
 	}
 	http.SetCookie(w, s.cookie(s.flowCookieName(), sealed, oidc.FlowLife))
-	http.Redirect(w, r, address, http.StatusSeeOther)
+	return page.Redirect(w, r, address)
 }
 
-// takeProvider counts a step of a log-in at the provider, which may hold this function for
-// seconds. It answers the request and reports false if the address made too many.
-func (s *server) takeProvider(w http.ResponseWriter, r *http.Request) (throttle.Attempt, bool) {
-	attempt, err := s.Logins.TakeProvider(r.Context(), r.RemoteAddr)
-	switch {
-	case err != nil:
-		s.FailStore(w, r, "count login", err)
-	case !attempt.Allowed:
-		s.refuseThrottled(w, r, attempt.RetryAfter)
+// atProvider returns the handler of a step of a log-in at the provider. It counts the step,
+// which may hold this function for seconds.
+func (s *server) atProvider(
+	step func(http.ResponseWriter, *http.Request, throttle.Attempt) error,
+) auth.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if s.Provider == nil {
+			return page.Problem{Status: http.StatusNotFound}
+		}
+		attempt, err := s.Logins.TakeProvider(r.Context(), r.RemoteAddr)
+		if err != nil {
+			return page.Failed("count login", err)
+		}
+		if !attempt.Allowed {
+			return s.refuseThrottled(w, r, attempt.RetryAfter)
+		}
+		return step(w, r, attempt)
 	}
-	return attempt, attempt.Allowed
 }
 
 // flowCookieName returns the name of the cookie of a log-in in progress. The cookie must
@@ -53,15 +53,9 @@ func (s *server) flowCookieName() string { return s.cookieName("-login") }
 
 // finishProviderLogin handles the provider's answer. It always deletes the cookie, so
 // that an answer counts once.
-func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
-	if s.Provider == nil {
-		s.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-		return
-	}
-	attempt, ok := s.takeProvider(w, r)
-	if !ok {
-		return
-	}
+func (s *server) finishProviderLogin(
+	w http.ResponseWriter, r *http.Request, attempt throttle.Attempt,
+) error {
 	sealed := ""
 	if c, err := r.Cookie(s.flowCookieName()); err == nil {
 		sealed = c.Value
@@ -69,18 +63,16 @@ func (s *server) finishProviderLogin(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, s.cookie(s.flowCookieName(), "", -1))
 	identity, err := s.Provider.Finish(r.Context(), sealed, r.URL.Query())
 	if err != nil {
-		s.failProvider(w, r, err)
-		return
+		return s.providerProblem(r, err)
 	}
 	if err := s.Logins.ForgiveProvider(r.Context(), attempt); err != nil {
-		s.FailStore(w, r, "count login", err)
-		return
+		return page.Failed("count login", err)
 	}
-	s.startSession(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
+	return s.startSession(w, r, identity.Actor, s.Provider.Fingerprint(), s.LocalPath(identity.Next))
 }
 
-// failProvider shows what the user can do, and logs the cause.
-func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error) {
+// providerProblem returns what the user can do, and logs the cause.
+func (s *server) providerProblem(r *http.Request, err error) error {
 	s.Log.Warn("login at the provider failed", "cause", err)
 	p := page.Problem{Action: templates.Choice{Text: "Back to login", Address: s.Path("/login")}}
 	var refused *oidc.RefusedError
@@ -106,7 +98,7 @@ func (s *server) failProvider(w http.ResponseWriter, r *http.Request, err error)
 		p.Status, p.Heading = http.StatusBadGateway, s.Provider.Host()+" is not responding"
 		p.Advice = "You cannot log in with it right now. Try again soon."
 	}
-	s.Fail(w, r, p)
+	return p
 }
 
 func (s *server) noRoleAdvice(e *oidc.NoRoleError) string {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"tidegate/functions/admin/api"
 	"tidegate/functions/admin/app"
@@ -31,8 +30,9 @@ func (s *server) routes() []auth.Route {
 		{Pattern: "POST /theme", Role: auth.Anybody, Handle: s.saveTheme},
 		{Pattern: "GET /login", Role: auth.Guest, Handle: s.showLogin},
 		{Pattern: "POST /login", Role: auth.Guest, Handle: s.login},
-		{Pattern: "GET /login/oidc", Role: auth.Guest, Handle: s.startProviderLogin, Deadline: auth.Slow},
-		{Pattern: "GET /login/oidc/callback", Role: auth.Guest, Handle: s.finishProviderLogin,
+		{Pattern: "GET /login/oidc", Role: auth.Guest, Handle: s.atProvider(s.startProviderLogin),
+			Deadline: auth.Slow},
+		{Pattern: "GET /login/oidc/callback", Role: auth.Guest, Handle: s.atProvider(s.finishProviderLogin),
 			Deadline: auth.Slow},
 		{Pattern: "GET /resume", Role: auth.Viewer, Handle: s.showKept},
 		{Pattern: "POST /resume", Role: auth.Viewer, Handle: s.resume},
@@ -96,18 +96,25 @@ func (s *server) newRouter(routes []auth.Route) (*router, error) {
 		method, path, _ := strings.Cut(r.Pattern, " ")
 		r.Pattern = method + " " + s.Path(path)
 		r.Deadline = cmp.Or(r.Deadline, auth.Short)
-		made.mux.HandleFunc(r.Pattern, withDeadline(r.Deadline, r.Handle))
+		made.mux.HandleFunc(r.Pattern, s.serve(r))
 		made.known[r.Pattern] = r
 	}
 	return made, nil
 }
 
-// withDeadline ends the context of a request after a time.
-func withDeadline(d time.Duration, handle http.HandlerFunc) http.HandlerFunc {
+// serve ends the context of a route's requests at its deadline.
+func (s *server) serve(route auth.Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), d)
+		ctx, cancel := context.WithTimeout(r.Context(), route.Deadline)
 		defer cancel()
-		handle(w, r.WithContext(ctx))
+		s.answer(w, r.WithContext(ctx), route.Handle)
+	}
+}
+
+// answer runs a handler and answers its error.
+func (s *server) answer(w http.ResponseWriter, r *http.Request, handle auth.Handler) {
+	if err := handle(w, r); err != nil {
+		s.Fail(w, r, err)
 	}
 }
 
@@ -146,7 +153,7 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 		case actor.Meets(role):
 			s.failUnrouted(w, r, handler)
 		case !actor.Known():
-			s.askLogin(w, r)
+			s.answer(w, r, s.askLogin)
 		default:
 			s.Fail(w, r, forbidden(actor))
 		}
@@ -209,7 +216,7 @@ func (s *server) withToken(w http.ResponseWriter, r *http.Request, handle http.H
 	case errors.Is(err, token.ErrUnknown):
 		handle(w, r)
 	case err != nil:
-		s.FailStore(w, r, "authenticate token", err)
+		s.Fail(w, r, page.Failed("authenticate token", err))
 	default:
 		handle(w, r.WithContext(auth.With(r.Context(), found.Actor())))
 	}

@@ -31,10 +31,11 @@ func TestRouteWithoutRole(t *testing.T) {
 func TestRouteDeadline(t *testing.T) {
 	s := &server{Renderer: &page.Renderer{}}
 	left := map[string]time.Duration{}
-	handle := func(_ http.ResponseWriter, r *http.Request) {
+	handle := func(_ http.ResponseWriter, r *http.Request) error {
 		if at, ok := r.Context().Deadline(); ok && r.Context().Err() == nil {
 			left[r.URL.Path] = time.Until(at)
 		}
+		return nil
 	}
 	var err error
 	if s.pages, err = s.newRouter([]auth.Route{

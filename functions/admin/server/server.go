@@ -161,7 +161,7 @@ const healthDeadline = 500 * time.Millisecond
 
 // health reports whether Valkey responds within healthDeadline. It reveals nothing else,
 // since anybody may request it.
-func (s *server) health(w http.ResponseWriter, r *http.Request) {
+func (s *server) health(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), healthDeadline)
 	defer cancel()
 	status, word := http.StatusOK, "ready"
@@ -171,11 +171,13 @@ func (s *server) health(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Retry-After", page.StoreRetryAfter)
 	}
 	writeText(w, status, "alive\nstore "+word+"\n")
+	return nil
 }
 
 // alive reports that this function runs, whatever the state of Valkey.
-func (s *server) alive(w http.ResponseWriter, _ *http.Request) {
+func (s *server) alive(w http.ResponseWriter, _ *http.Request) error {
 	writeText(w, http.StatusOK, "alive\n")
+	return nil
 }
 
 func writeText(w http.ResponseWriter, status int, text string) {

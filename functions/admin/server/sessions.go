@@ -80,14 +80,14 @@ func (s *server) withSession(w http.ResponseWriter, r *http.Request, handle http
 	defer cancel()
 	ctx, err := s.Session.Load(loading, token)
 	if err != nil {
-		s.FailStore(w, r, "load session", err)
+		s.Fail(w, r, page.Failed("load session", err))
 		return
 	}
 	ctx = context.WithoutCancel(ctx) // the route has a deadline of its own
 	held := &bufferedResponse{header: w.Header()}
 	handle(held, r.WithContext(ctx))
 	if err := s.saveSession(ctx, w); err != nil {
-		s.FailStore(w, r, "save session", err)
+		s.Fail(w, r, page.Failed("save session", err))
 		return
 	}
 	held.send(w)
@@ -134,11 +134,10 @@ func (s *server) sessionActor(ctx context.Context) auth.Actor {
 // startSession starts a session for an authenticated actor and redirects.
 func (s *server) startSession(
 	w http.ResponseWriter, r *http.Request, actor auth.Actor, binding, next string,
-) {
+) error {
 	ctx := r.Context()
 	if err := s.recordLogin(ctx, actor); err != nil {
-		s.FailStore(w, r, "record login", err)
-		return
+		return page.Failed("record login", err)
 	}
 	// A new session id without the old session's data prevents session fixation.
 	err := s.Session.Clear(ctx)
@@ -149,8 +148,7 @@ func (s *server) startSession(
 		err = s.Sessions.Enroll(ctx, actor.ID, s.Session.Token(ctx), s.Session.Deadline(ctx))
 	}
 	if err != nil {
-		s.FailStore(w, r, "open session", err)
-		return
+		return page.Failed("open session", err)
 	}
 	s.Session.Put(ctx, sessionActorID, actor.ID)
 	s.Session.Put(ctx, sessionName, actor.Name)
@@ -159,16 +157,15 @@ func (s *server) startSession(
 	s.Session.Put(ctx, page.SessionStarted, time.Now().Unix())
 	s.Session.Put(ctx, page.SessionAgent, browserName(r.UserAgent()))
 	s.setOwner(w, actor)
-	http.Redirect(w, r, s.keptAtLogin(r, actor, next), http.StatusSeeOther)
+	return page.Redirect(w, r, s.keptAtLogin(r, actor, next))
 }
 
 // endSessions ends every session of the user, including this one.
-func (s *server) endSessions(w http.ResponseWriter, r *http.Request) {
+func (s *server) endSessions(w http.ResponseWriter, r *http.Request) error {
 	if err := s.Sessions.EndAll(r.Context(), auth.From(r.Context()).ID); err != nil {
-		s.FailStore(w, r, "end sessions", err)
-		return
+		return page.Failed("end sessions", err)
 	}
-	s.logout(w, r)
+	return s.logout(w, r)
 }
 
 // bufferedResponse is a response that is sent later.

@@ -77,7 +77,10 @@ type routes struct{ all []auth.Route }
 
 // HandleFunc adds a route.
 func (r *routes) HandleFunc(pattern string, handle func(http.ResponseWriter, *http.Request)) {
-	r.all = append(r.all, auth.Route{Pattern: pattern, Handle: handle})
+	r.all = append(r.all, auth.Route{
+		Pattern: pattern,
+		Handle:  func(w http.ResponseWriter, q *http.Request) error { handle(w, q); return nil },
+	})
 }
 
 // ServeHTTP is never called: the server's mux serves the routes.

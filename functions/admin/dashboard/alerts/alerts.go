@@ -39,7 +39,7 @@ func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{{Pattern: "GET /alerts", Role: auth.Viewer, Handle: d.show}}
 }
 
-func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 	path, query := d.Path("/alerts"), r.URL.Query()
 	q := crossing.Query{Subject: strings.TrimSpace(query.Get("key")), After: query.Get("after"),
 		Count: perPage}
@@ -51,20 +51,17 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
 		p.Problem = "Key: enter an id of up to 64 letters and digits."
-		d.Render(w, r, http.StatusUnprocessableEntity, templates.Alerts(p))
-		return
+		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Alerts(p))
 	}
 	list, err := d.crossings.List(r.Context(), q)
 	if errors.Is(err, crossing.ErrCursor) {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if err == nil {
 		p.Rows, err = d.rows(r, list.Events)
 	}
 	if err != nil {
-		d.FailStore(w, r, "read alerts", err)
-		return
+		return page.Failed("read alerts", err)
 	}
 	if list.Unreadable > 0 {
 		p.Notes = append(p.Notes, "Alerts that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
@@ -84,7 +81,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 		values.Set("after", list.Next)
 		p.Next = page.Address(path, values)
 	}
-	d.Render(w, r, http.StatusOK, templates.Alerts(p))
+	return d.Render(w, r, http.StatusOK, templates.Alerts(p))
 }
 
 // rows returns events as rows of a table, with the current names of keys.

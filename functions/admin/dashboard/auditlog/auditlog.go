@@ -72,18 +72,18 @@ var auditActions = []templates.Option{
 	{Value: audit.Login, Text: "logins"},
 }
 
-func (d *Pages) showAudit(w http.ResponseWriter, r *http.Request) { d.renderAudit(w, r, nil) }
+func (d *Pages) showAudit(w http.ResponseWriter, r *http.Request) error {
+	return d.renderAudit(w, r, nil)
+}
 
-func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *templates.Verified) {
+func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *templates.Verified) error {
 	f, ok := readFilter(r)
 	if !ok {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if app.LooksLikeSecret(f.typed) { // no page repeats a secret, even one in its address
 		d.Flash(r, "You pasted a whole secret. Enter a name or an id.", "")
-		http.Redirect(w, r, d.Path("/audit"), http.StatusSeeOther)
-		return
+		return page.Redirect(w, r, d.Path("/audit"))
 	}
 	p := templates.AuditPage{Page: d.Page(r, "Audit"), Verified: verified}
 	var list audit.Page
@@ -91,8 +91,7 @@ func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *te
 	if f.problem == "" {
 		var err error
 		if list, err = d.list(r.Context(), &f); err != nil {
-			d.failAudit(w, r, err)
-			return
+			return listProblem(err)
 		}
 		status = http.StatusOK
 	}
@@ -109,7 +108,7 @@ func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *te
 		values.Set("after", list.Next)
 		p.Next = page.Address(path, values)
 	}
-	d.Render(w, r, status, templates.Audit(p))
+	return d.Render(w, r, status, templates.Audit(p))
 }
 
 func emptyAudit(f filter, list audit.Page) templates.Empty {
@@ -161,12 +160,11 @@ func undoable(e audit.Entry) bool {
 	return e.Action == audit.JobEnd && json.Unmarshal(e.After, &j) == nil && j.Undoable()
 }
 
-func (d *Pages) failAudit(w http.ResponseWriter, r *http.Request, err error) {
+func listProblem(err error) error {
 	if errors.Is(err, audit.ErrPosition) {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
-	d.FailStore(w, r, "read audit", err)
+	return page.Failed("read audit", err)
 }
 
 // SubjectWords names the subject of an entry.
@@ -196,11 +194,10 @@ func (d *Pages) subjectPath(e audit.Entry) string {
 // exportAudit sends the entries that match the filter as CSV, newest first, including
 // those that only the journal has. The last row of a full file, and a Link header, lead
 // to the next file.
-func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) error {
 	f, ok := readFilter(r)
 	if !ok || f.problem != "" || app.LooksLikeSecret(f.typed) {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	t := page.NewTable(
 		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
@@ -210,8 +207,7 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 	for {
 		list, err := d.list(r.Context(), &f)
 		if err != nil {
-			d.failAudit(w, r, err)
-			return
+			return listProblem(err)
 		}
 		for _, e := range list.Entries {
 			t.Row(entryCells(e)...)
@@ -227,6 +223,7 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) {
 		next = page.Address(d.Path("/audit.csv"), values)
 	}
 	t.Send(w, "tidegate-audit.csv", next)
+	return nil
 }
 
 func entryCells(e audit.Entry) []string {
@@ -241,13 +238,12 @@ func entryCells(e audit.Entry) []string {
 }
 
 // verifyAudit checks every audit chain.
-func (d *Pages) verifyAudit(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) verifyAudit(w http.ResponseWriter, r *http.Request) error {
 	v, err := d.keys.Audit().Verify(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "verify audit", err)
-		return
+		return page.Failed("verify audit", err)
 	}
-	d.renderAudit(w, r, verifiedText(v))
+	return d.renderAudit(w, r, verifiedText(v))
 }
 
 // verifiedText describes the result of a check.

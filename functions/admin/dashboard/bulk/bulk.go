@@ -113,105 +113,92 @@ func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
 
 // showBulk shows the form of a change, with a preview unless the change still needs a
 // plan or an override.
-func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) {
-	f, set, ok := d.form(w, r, r.URL.Query())
-	if !ok {
-		return
+func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) error {
+	f, set, err := d.form(r, r.URL.Query())
+	if err != nil {
+		return err
 	}
 	f.override = changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
 	var effects []string
 	if f.do != app.Plan && f.do != app.Override {
-		var err error
 		if effects, err = d.effects(r, set, f); err != nil {
-			d.FailStore(w, r, "preview", err)
-			return
+			return page.Failed("preview", err)
 		}
 	}
-	d.renderForm(w, r, http.StatusOK, set, f, effects)
+	return d.renderForm(w, r, http.StatusOK, set, f, effects)
 }
 
-// form reads the form, the policy set and the number of matching keys, or answers the
-// request and returns false.
-func (d *Pages) form(
-	w http.ResponseWriter, r *http.Request, values url.Values,
-) (bulkForm, *policy.Set, bool) {
+// form reads the form, the policy set and the number of matching keys.
+func (d *Pages) form(r *http.Request, values url.Values) (bulkForm, *policy.Set, error) {
 	f, err := readForm(values)
 	if err != nil {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return f, nil, false
+		return f, nil, page.Problem{Status: http.StatusBadRequest}
 	}
 	if !f.all && len(f.ids) == 0 {
-		d.Fail(w, r, page.Problem{
+		return f, nil, page.Problem{
 			Status: http.StatusUnprocessableEntity, Heading: "No keys selected",
 			Advice: "Select keys in the list, or choose all that match.",
-		})
-		return f, nil, false
+		}
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return f, nil, false
+		return f, nil, page.Failed("read policy", err)
 	}
 	j := f.job()
 	if f.total, err = d.Keys.CountMatching(r.Context(), set, j.IDs, j.Filter); err != nil {
-		d.failCount(w, r, err)
-		return f, nil, false
+		return f, nil, countProblem(err)
 	}
-	return f, set, true
+	return f, set, nil
 }
 
 // startBulk starts the job, or shows the form again with its errors or a preview.
-func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
-	f, set, ok := d.form(w, r, r.PostForm)
-	if !ok {
-		return
+	f, set, err := d.form(r, r.PostForm)
+	if err != nil {
+		return err
 	}
 	button := r.PostForm.Get("action")
 	if f.override.Limits.Change(button) || form.Resumes(r) {
-		d.renderForm(w, r, http.StatusOK, set, f, nil)
-		return
+		return d.renderForm(w, r, http.StatusOK, set, f, nil)
 	}
 	if button == changes.PreviewButton {
-		d.preview(w, r, set, f)
-		return
+		return d.preview(w, r, set, f)
 	}
 	f.check(set)
 	switch {
 	case f.errorCount() > 0:
 		f.checkConfirm()
-		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	case !f.checkTotal():
-		d.renderForm(w, r, http.StatusConflict, set, f, nil)
+		return d.renderForm(w, r, http.StatusConflict, set, f, nil)
 	case !f.checkConfirm(), !f.checkWarnings(r.PostForm):
-		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	default:
-		d.start(w, r, set, f)
+		return d.start(w, r, set, f)
 	}
 }
 
 // preview shows what the change would do. It needs no reason.
-func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) {
+func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) error {
 	f.check(set)
 	f.reason.AllowEmpty()
 	f.override.Reason.AllowEmpty()
 	if f.errorCount() > 0 {
-		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
-		return
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	}
 	f.checkWarnings(r.PostForm)
 	effects, err := d.effects(r, set, f)
 	if err != nil {
-		d.FailStore(w, r, "preview", err)
-		return
+		return page.Failed("preview", err)
 	}
-	d.renderForm(w, r, http.StatusOK, set, f, effects)
+	return d.renderForm(w, r, http.StatusOK, set, f, effects)
 }
 
 // start stores the job and does its first step.
-func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) {
+func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) error {
 	reason := f.reason.Text
 	if f.do == app.Override {
 		reason = f.override.Reason.Text
@@ -221,24 +208,23 @@ func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f
 	switch {
 	case errors.As(err, &invalid):
 		f.override.SetError(invalid)
-		d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	case err != nil:
-		d.FailStore(w, r, "start job", err)
+		return page.Failed("start job", err)
 	default:
-		d.runFirst(w, r, j)
+		return d.runFirst(w, r, j)
 	}
 }
 
 // runFirst finishes a job of a single step and redirects to the job's page, which
 // continues longer jobs.
-func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) {
+func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) error {
 	if j.Total <= app.Chunk {
 		if _, err := d.Keys.StepJob(r.Context(), j.ID); err != nil {
-			d.failJob(w, r, err)
-			return
+			return jobProblem(err)
 		}
 	}
-	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+	return page.Redirect(w, r, d.jobPath(j.ID))
 }
 
 // effects describes what the change would have denied of the calls in the last hour.
@@ -265,14 +251,13 @@ func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string,
 	return []string{text}, nil
 }
 
-// failCount answers an error of counting keys.
-func (d *Pages) failCount(w http.ResponseWriter, r *http.Request, err error) {
+// countProblem returns the answer to an error of counting keys.
+func countProblem(err error) error {
 	if errors.Is(err, app.ErrUncounted) {
-		d.Fail(w, r, page.Problem{
+		return page.Problem{
 			Status: http.StatusUnprocessableEntity, Heading: "Too many keys to count",
 			Advice: "Narrow the filter, for example by the start of the name.",
-		})
-		return
+		}
 	}
-	d.FailStore(w, r, "count keys", err)
+	return page.Failed("count keys", err)
 }

@@ -165,7 +165,7 @@ func (f *bulkForm) checkWarnings(values url.Values) bool {
 
 func (d *Pages) renderForm(
 	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm, effects []string,
-) {
+) error {
 	list := page.Address(d.Path("/keys"), changes.FilterValues(f.filter))
 	heading := app.JobTitle(f.do, "", f.total)
 	v := f.override.View()
@@ -193,7 +193,7 @@ func (d *Pages) renderForm(
 	maps.Copy(carried, changes.FilterValues(f.filter))
 	v.Hidden = hiddenOf(carried)
 	v.Effects, v.Warning = effects, form.Warn(f.warnings)
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, heading),
 		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
 		Heading: heading,

@@ -17,38 +17,37 @@ import (
 // after the other; without a script there is a button. Closing the tab interrupts a job;
 // the list of keys links to it for editors.
 
-// job returns the job in the path, or answers the request and returns false.
-func (d *Pages) job(w http.ResponseWriter, r *http.Request) (app.Job, bool) {
+// job returns the job in the path.
+func (d *Pages) job(r *http.Request) (app.Job, error) {
 	j, err := d.Keys.Job(r.Context(), r.PathValue("job"))
 	if err != nil {
-		d.failJob(w, r, err)
-		return j, false
+		return j, jobProblem(err)
 	}
-	return j, true
+	return j, nil
 }
 
-func (d *Pages) failJob(w http.ResponseWriter, r *http.Request, err error) {
+func jobProblem(err error) error {
 	switch {
 	case errors.Is(err, policy.ErrNotFound):
-		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "No such job",
-			Advice: "The address may be mistyped."})
+		return page.Problem{Status: http.StatusNotFound, Heading: "No such job",
+			Advice: "The address may be mistyped."}
 	case errors.Is(err, app.ErrRunning):
-		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "The job is running",
-			Advice: "Stop it first, then undo it."})
+		return page.Problem{Status: http.StatusConflict, Heading: "The job is running",
+			Advice: "Stop it first, then undo it."}
 	case errors.Is(err, app.ErrNoUndo):
-		d.Fail(w, r, page.Problem{Status: http.StatusConflict, Heading: "Cannot undo this job",
-			Advice: "None of its changes can be undone."})
+		return page.Problem{Status: http.StatusConflict, Heading: "Cannot undo this job",
+			Advice: "None of its changes can be undone."}
 	default:
-		d.FailStore(w, r, "bulk job", err)
+		return page.Failed("bulk job", err)
 	}
 }
 
 // showJob shows the progress of a job, and to editors the buttons to continue, stop or
 // undo it.
-func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
-	j, ok := d.job(w, r)
-	if !ok {
-		return
+func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) error {
+	j, err := d.job(r)
+	if err != nil {
+		return err
 	}
 	path := d.jobPath(j.ID)
 	p := templates.JobPage{
@@ -79,7 +78,7 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) {
 	if page.CanEdit(r) {
 		addButtons(&p, j, path)
 	}
-	d.Render(w, r, http.StatusOK, templates.Job(p))
+	return d.Render(w, r, http.StatusOK, templates.Job(p))
 }
 
 // addButtons adds the buttons to continue, stop and undo the job.
@@ -99,9 +98,9 @@ func addButtons(p *templates.JobPage, j app.Job, path string) {
 }
 
 // stepJob runs the next step of a job.
-func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	var j app.Job
 	var err error
@@ -111,48 +110,47 @@ func (d *Pages) stepJob(w http.ResponseWriter, r *http.Request) {
 		j, err = d.Keys.StepJob(r.Context(), id)
 	}
 	if err != nil {
-		d.failJob(w, r, err)
-		return
+		return jobProblem(err)
 	}
-	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+	return page.Redirect(w, r, d.jobPath(j.ID))
 }
 
-func (d *Pages) stopJob(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) stopJob(w http.ResponseWriter, r *http.Request) error {
 	j, err := d.Keys.StopJob(r.Context(), r.PathValue("job"), app.ActorOf(r.Context()))
 	if err != nil {
-		d.failJob(w, r, err)
-		return
+		return jobProblem(err)
 	}
-	http.Redirect(w, r, d.jobPath(j.ID), http.StatusSeeOther)
+	return page.Redirect(w, r, d.jobPath(j.ID))
 }
 
 func (d *Pages) jobPath(id string) string { return d.Path("/jobs/" + id) }
 
 // showUndo shows what undoing a job would change.
-func (d *Pages) showUndo(w http.ResponseWriter, r *http.Request) {
-	if j, ok := d.job(w, r); ok {
-		d.renderUndo(w, r, http.StatusOK, j, form.Input{})
+func (d *Pages) showUndo(w http.ResponseWriter, r *http.Request) error {
+	j, err := d.job(r)
+	if err != nil {
+		return err
 	}
+	return d.renderUndo(w, r, http.StatusOK, j, form.Input{})
 }
 
-func (d *Pages) renderUndo(w http.ResponseWriter, r *http.Request, status int, j app.Job, reason form.Input) {
+func (d *Pages) renderUndo(
+	w http.ResponseWriter, r *http.Request, status int, j app.Job, reason form.Input,
+) error {
 	undo, err := d.Keys.UndoOf(r.Context(), j)
 	if err != nil {
-		d.failJob(w, r, err)
-		return
+		return jobProblem(err)
 	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	preview, err := d.Keys.PreviewUndo(r.Context(), set, j)
 	if err != nil {
-		d.FailStore(w, r, "preview undo", err)
-		return
+		return page.Failed("preview undo", err)
 	}
 	path := d.jobPath(j.ID)
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, undo.Title()),
 		Trail:   []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}, {Text: "Job", Address: path}},
 		Heading: undo.Title(),
@@ -188,31 +186,28 @@ func undoText(p app.UndoPreview) []string {
 }
 
 // startUndo starts the job that undoes another.
-func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
-	j, ok := d.job(w, r)
-	if !ok {
-		return
+	j, err := d.job(r)
+	if err != nil {
+		return err
 	}
 	reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
 	if form.Resumes(r) {
-		d.renderUndo(w, r, http.StatusOK, j, reason)
-		return
+		return d.renderUndo(w, r, http.StatusOK, j, reason)
 	}
 	reason.CheckReason()
 	if form.CountErrors(reason) > 0 {
-		d.renderUndo(w, r, http.StatusUnprocessableEntity, j, reason)
-		return
+		return d.renderUndo(w, r, http.StatusUnprocessableEntity, j, reason)
 	}
 	undo, err := d.Keys.UndoOf(r.Context(), j)
 	if err == nil {
 		undo, err = d.Keys.StartJob(r.Context(), nil, undo, app.NewEdit(r.Context(), reason.Text))
 	}
 	if err != nil {
-		d.failJob(w, r, err)
-		return
+		return jobProblem(err)
 	}
-	d.runFirst(w, r, undo)
+	return d.runFirst(w, r, undo)
 }

@@ -56,11 +56,10 @@ var causeTexts = map[cause.Cause]string{
 	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Unavailable",
 }
 
-func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys)
 	if err != nil {
-		d.FailStore(w, r, "find key", err)
-		return
+		return page.Failed("find key", err)
 	}
 	path := d.Path("/denials")
 	query := f.values()
@@ -70,13 +69,11 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 		Empty: templates.Empty{Heading: "No denials", Advice: "No denied call matches in this period."},
 	}
 	if f.problem != "" {
-		d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
-		return
+		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
 	}
 	list, err := d.usage.Denials(r.Context(), f.Query)
 	if errors.Is(err, denylog.ErrCursor) {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if err == nil {
 		p.Rows, err = d.denialRows(r.Context(), list.Denials)
@@ -85,8 +82,7 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 		err = d.addRefusals(r.Context(), &p, f)
 	}
 	if err != nil {
-		d.FailStore(w, r, "read denials", err)
-		return
+		return page.Failed("read denials", err)
 	}
 	if list.Unreadable > 0 {
 		p.Notes = append(p.Notes, "Entries that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
@@ -102,7 +98,7 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) {
 		p.Next = page.Address(path, page.WithLive(values, p.Live.Seconds))
 	}
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " denials shown"
-	d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
+	return d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
 }
 
 // addRefusals adds the refused credentials of the period, and the number of denials that
@@ -195,31 +191,29 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
 
 // exportDenials sends the denials that match the filter as CSV, newest first. A full file
 // has a Link header that leads to the next one.
-func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) {
+func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) error {
 	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys)
 	if err != nil {
-		d.FailStore(w, r, "find key", err)
-		return
+		return page.Failed("find key", err)
 	}
 	if f.problem != "" {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	t := page.NewTable("time", "caller", "plan", "group", "cause", "limit", "rule", "method", "path", "api",
 		"stage", "network", "retry after ms", "request", "calls", "reason")
 	for l, err := range d.usage.EveryDenial(r.Context(), f.Query) {
 		if err != nil {
-			d.FailStore(w, r, "export denials", err)
-			return
+			return page.Failed("export denials", err)
 		}
 		t.Row(denialCells(&l)...)
 		if t.Full() {
 			f.to = l.Time.Add(time.Second).Format(time.RFC3339) // the next file begins within this second
 			t.Send(w, "tidegate-denials.csv", page.Address(d.Path("/denials.csv"), f.values()))
-			return
+			return nil
 		}
 	}
 	t.Send(w, "tidegate-denials.csv", "")
+	return nil
 }
 
 func denialCells(l *denylog.Entry) []string {

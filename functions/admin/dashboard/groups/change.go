@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
@@ -36,132 +37,125 @@ func (d *Pages) end() action {
 		}}
 }
 
-func (d *Pages) ask(a action) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if _, g, ok := d.group(w, r); ok {
-			d.renderAction(w, r, http.StatusOK, g, a, form.Input{})
+func (d *Pages) ask(a action) auth.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		_, g, err := d.group(r)
+		if err != nil {
+			return err
 		}
+		return d.renderAction(w, r, http.StatusOK, g, a, form.Input{})
 	}
 }
 
-func (d *Pages) act(a action) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !d.ParseForm(w, r) {
-			return
+func (d *Pages) act(a action) auth.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := page.ParseForm(r); err != nil {
+			return err
 		}
-		_, g, ok := d.group(w, r)
-		if !ok {
-			return
+		_, g, err := d.group(r)
+		if err != nil {
+			return err
 		}
 		reason := form.Typed(r.PostForm, "reason", form.MaxReasonInput)
 		if form.Resumes(r) {
-			d.renderAction(w, r, http.StatusOK, g, a, reason)
-			return
+			return d.renderAction(w, r, http.StatusOK, g, a, reason)
 		}
 		if reason.Text != "" {
 			reason.CheckReason()
 		}
 		if reason.Error != "" {
-			d.renderAction(w, r, http.StatusUnprocessableEntity, g, a, reason)
-			return
+			return d.renderAction(w, r, http.StatusUnprocessableEntity, g, a, reason)
 		}
 		if err := a.do(r.Context(), g.Name, app.NewEdit(r.Context(), reason.Text)); err != nil {
-			d.fail(w, r, err)
-			return
+			return problemOf(err)
 		}
-		d.saved(w, r, g, a.done)
+		return d.saved(w, r, g, a.done)
 	}
 }
 
-func (d *Pages) saved(w http.ResponseWriter, r *http.Request, g app.Group, done string) {
+func (d *Pages) saved(w http.ResponseWriter, r *http.Request, g app.Group, done string) error {
 	d.Flash(r, done, "")
-	http.Redirect(w, r, d.Path(Path(g.Name)), http.StatusSeeOther)
+	return page.Redirect(w, r, d.Path(Path(g.Name)))
 }
 
 func (d *Pages) renderAction(
 	w http.ResponseWriter, r *http.Request, status int, g app.Group, a action, reason form.Input,
-) {
+) error {
 	f := templates.Form{
 		After: []templates.FormField{form.ReasonField(reason)}, Errors: form.CountErrors(reason),
 		Submit: a.submit, Danger: true,
 	}
-	d.renderForm(w, r, status, g, a.heading, a.lead, a.path, f)
+	return d.renderForm(w, r, status, g, a.heading, a.lead, a.path, f)
 }
 
 // renderForm renders a form of a group. path is where it is sent, under the group's page.
 func (d *Pages) renderForm(w http.ResponseWriter, r *http.Request, status int, g app.Group,
-	heading, lead, path string, f templates.Form) {
+	heading, lead, path string, f templates.Form) error {
 	of := d.Path(Path(g.Name))
 	f.Action, f.Cancel = of+path, templates.Choice{Text: "Cancel", Address: of}
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, heading+" "+g.Name),
 		Trail:   []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}, {Text: g.Name, Address: of}},
 		Heading: heading, Name: g.Name, Lead: []string{lead}, Form: &f,
 	}))
 }
 
-func (d *Pages) showOverride(w http.ResponseWriter, r *http.Request) {
-	set, g, ok := d.group(w, r)
-	if !ok {
-		return
+func (d *Pages) showOverride(w http.ResponseWriter, r *http.Request) error {
+	set, g, err := d.group(r)
+	if err != nil {
+		return err
 	}
 	k, e := policy.Key{Version: set.Version, Override: g.Override}, policy.Effective{Mode: policy.Enforce}
 	if o := g.Override; o != nil {
 		e = policy.Effective{Limits: o.Limits, Mode: policy.OrEnforce(o.Mode), Source: "override"}
 	}
-	d.renderOverride(w, r, http.StatusOK, g, changes.NewOverrideForm(k, e), nil)
+	return d.renderOverride(w, r, http.StatusOK, g, changes.NewOverrideForm(k, e), nil)
 }
 
 // saveOverride saves the form, or renders it again with a limit added or removed.
-func (d *Pages) saveOverride(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *Pages) saveOverride(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
-	set, g, ok := d.group(w, r)
-	if !ok {
-		return
+	set, g, err := d.group(r)
+	if err != nil {
+		return err
 	}
 	f, err := changes.ReadOverrideForm(r.PostForm)
 	if err != nil {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if f.Limits.Change(r.PostForm.Get("action")) || form.Resumes(r) {
-		d.renderOverride(w, r, http.StatusOK, g, f, nil)
-		return
+		return d.renderOverride(w, r, http.StatusOK, g, f, nil)
 	}
 	if f.Version != set.Version {
 		f.Version = set.Version
 		f.SetError(&policy.InvalidError{Fields: []policy.FieldError{
 			{Message: "The policies were changed meanwhile. Check the limits and save again."}}})
-		d.renderOverride(w, r, http.StatusConflict, g, f, nil)
-		return
+		return d.renderOverride(w, r, http.StatusConflict, g, f, nil)
 	}
 	o := f.Override(time.Now())
 	warnings := app.MootWarnings("", o.Limits)
 	if f.Errors() > 0 || !form.Accepted(r.PostForm, warnings) {
-		d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, warnings)
-		return
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, warnings)
 	}
 	err = d.keys.OverrideGroup(r.Context(), g.Name, o, app.NewEdit(r.Context(), o.Reason))
 	var invalid *policy.InvalidError
 	if errors.As(err, &invalid) {
 		f.SetError(invalid)
-		d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, warnings)
-		return
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, warnings)
 	}
 	if err != nil {
-		d.fail(w, r, err)
-		return
+		return problemOf(err)
 	}
-	d.saved(w, r, g, "Saved: "+wording.Override(o)+". Effective immediately.")
+	return d.saved(w, r, g, "Saved: "+wording.Override(o)+". Effective immediately.")
 }
 
 func (d *Pages) renderOverride(w http.ResponseWriter, r *http.Request, status int, g app.Group,
-	o changes.OverrideForm, warnings []string) {
+	o changes.OverrideForm, warnings []string) error {
 	f := o.View()
 	f.Warning, f.Preview = form.Warn(warnings), false
-	d.renderForm(w, r, status, g, "Limits of the keys of group",
+	return d.renderForm(w, r, status, g, "Limits of the keys of group",
 		"Overrides the plan of each key in this group. A key's own override wins. Counts are kept.",
 		"/limits", f)
 }

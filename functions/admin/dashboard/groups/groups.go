@@ -69,30 +69,27 @@ func (d *Pages) Links(ctx context.Context, prefix string) ([]templates.Choice, e
 	return links, err
 }
 
-// group returns the group in the path, or answers the request and returns false.
-func (d *Pages) group(w http.ResponseWriter, r *http.Request) (*policy.Set, app.Group, bool) {
+// group returns the policy set and the group in the path.
+func (d *Pages) group(r *http.Request) (*policy.Set, app.Group, error) {
 	set, err := d.keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return nil, app.Group{}, false
+		return nil, app.Group{}, page.Failed("read policy", err)
 	}
 	g, err := d.keys.Group(r.Context(), set, r.PathValue("name"))
 	if err != nil {
-		d.fail(w, r, err)
-		return nil, app.Group{}, false
+		return nil, app.Group{}, problemOf(err)
 	}
-	return set, g, true
+	return set, g, nil
 }
 
-func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
-	set, g, ok := d.group(w, r)
-	if !ok {
-		return
+func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
+	set, g, err := d.group(r)
+	if err != nil {
+		return err
 	}
 	found, err := app.FindKeys(r.Context(), d.keys, set, app.KeyFilter{Group: g.Name}, "", keysShown)
 	if err != nil {
-		d.FailStore(w, r, "list keys", err)
-		return
+		return page.Failed("list keys", err)
 	}
 	p := templates.GroupPage{
 		Page: d.Page(r, "Group "+g.Name), Name: g.Name, AsOf: page.Instant(g.Now),
@@ -107,8 +104,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 		p.Limits = append(p.Limits, limitRows(g.Name, l, found.Subjects)...)
 	}
 	if p.Denials, p.AllDenials, err = d.denials.OfGroup(r.Context(), g.Name); err != nil {
-		d.FailStore(w, r, "read denials", err)
-		return
+		return page.Failed("read denials", err)
 	}
 	link := func(text, to string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.Path(Path(g.Name) + to)}
@@ -122,7 +118,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) {
 			p.Actions = append(p.Actions, link("End override", "/end"))
 		}
 	}
-	d.Render(w, r, http.StatusOK, templates.Group(p))
+	return d.Render(w, r, http.StatusOK, templates.Group(p))
 }
 
 // limitRows returns the group's use of a plan's limits; none if no key shown has the plan
@@ -147,12 +143,11 @@ func (d *Pages) keyRow(s app.Subject) templates.GroupKey {
 	}
 }
 
-// fail answers an error of reading or resetting a group.
-func (d *Pages) fail(w http.ResponseWriter, r *http.Request, err error) {
+// problemOf returns the answer to an error of reading or changing a group.
+func problemOf(err error) error {
 	if errors.Is(err, policy.ErrNotFound) {
-		d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "No such group",
-			Advice: "No key is in this group."})
-		return
+		return page.Problem{Status: http.StatusNotFound, Heading: "No such group",
+			Advice: "No key is in this group."}
 	}
-	d.FailStore(w, r, "read group", err)
+	return page.Failed("read group", err)
 }

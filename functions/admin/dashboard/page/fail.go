@@ -16,14 +16,16 @@ import (
 )
 
 // Problem is an error as users see it. It must not contain the cause, which belongs to
-// the log.
-type Problem struct {
+// the log. A handler returns a Problem, or an error that Failed made.
+type Problem struct { //nolint:errname // as rest.Problem, its like on the side of the API
 	Status  int
 	Heading string           // empty for the status's default
 	Advice  string           // empty for the status's default
 	Action  templates.Choice // the link below the advice; zero for the default
 	Acted   bool             // the change is made, so the form must not be sent again
 }
+
+func (p Problem) Error() string { return cmp.Or(p.Heading, problems[p.Status].Heading) }
 
 // problems holds the default heading and advice of each status.
 var problems = map[int]Problem{
@@ -48,9 +50,14 @@ const Outage = "Until it is back, each plan's outage setting applies."
 // seconds. It is a guess.
 const StoreRetryAfter = "5"
 
-// Fail responds with an error page, or with JSON if the request is for the API. A 503
-// page offers to resume the sent form unless p.Acted is set.
-func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
+// Fail responds to an error that a handler returned: with a page, or with JSON if the
+// request is for the API. A 503 page offers to resume the sent form unless the problem
+// says Acted.
+func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	p, ok := errors.AsType[Problem](err)
+	if !ok {
+		p = rd.problemOf(err)
+	}
 	p.Heading = cmp.Or(p.Heading, problems[p.Status].Heading)
 	p.Advice = cmp.Or(p.Advice, problems[p.Status].Advice)
 	if p.Status == http.StatusServiceUnavailable {
@@ -77,7 +84,10 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, p Problem) {
 		page.Kept = templates.Hidden{Name: KeptField, Value: rd.Keep(r)}
 		page.Resume = rd.Path("/resume")
 	}
-	rd.Render(w, r, p.Status, templates.Error(page))
+	if rd.Render(w, r, p.Status, templates.Error(page)) == nil {
+		return
+	}
+	http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
 }
 
 // failAPI responds with a problem of RFC 9457.
@@ -101,26 +111,33 @@ func (rd *Renderer) IsAPI(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, rd.Path("/api/"))
 }
 
-// ParseForm parses the request's form. On an error it responds with an error page and
-// returns false.
-func (rd *Renderer) ParseForm(w http.ResponseWriter, r *http.Request) bool {
+// ParseForm parses the request's form.
+func ParseForm(r *http.Request) error {
 	err := r.ParseForm()
 	if err == nil {
-		return true
+		return nil
 	}
-	status := http.StatusBadRequest
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		status = http.StatusRequestEntityTooLarge
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return Problem{Status: http.StatusRequestEntityTooLarge}
 	}
-	rd.Fail(w, r, Problem{Status: status})
-	return false
+	return Problem{Status: http.StatusBadRequest}
 }
 
-// FailStore responds to an error of the store: 404 for a missing key, 400 for an invalid
-// argument, 503 for the rest. It logs the error with the operation if Valkey failed, or
-// if a change may be lost.
-func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation string, err error) {
+// failure is an error of the store with the operation that failed, for the log.
+type failure struct {
+	error
+	operation string
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
+// Failed adds the operation to an error of the store. Fail logs it.
+func Failed(operation string, err error) error { return &failure{err, operation} }
+
+// problemOf returns what users see of an error of the store: 404 for a missing key, 400
+// for an invalid argument, 503 for the rest. It logs the error if Valkey failed, or if a
+// change may be lost.
+func (rd *Renderer) problemOf(err error) Problem {
 	var invalid *policy.InvalidError
 	var damaged *journal.DamagedError
 	p := Problem{Status: http.StatusServiceUnavailable}
@@ -158,7 +175,11 @@ func (rd *Renderer) FailStore(w http.ResponseWriter, r *http.Request, operation 
 		}
 	}
 	if !expected {
+		operation := "answer request"
+		if f, ok := errors.AsType[*failure](err); ok {
+			operation = f.operation
+		}
 		rd.log.Error(operation, "cause", err)
 	}
-	rd.Fail(w, r, p)
+	return p
 }

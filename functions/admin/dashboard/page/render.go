@@ -50,28 +50,34 @@ func New(
 	return &Renderer{base: base, stage: stage, bundle: bundle, log: log, Session: session}
 }
 
-// Render responds with a component. If rendering fails, it responds with an error and no
+// Render responds with a component. If rendering fails, it returns an error and sends no
 // part of the component.
-func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) {
+func (rd *Renderer) Render(w http.ResponseWriter, r *http.Request, status int, c templ.Component) error {
 	var body bytes.Buffer
 	// The page that reports an expired deadline must render after the deadline.
 	if err := c.Render(context.WithoutCancel(r.Context()), &body); err != nil {
 		rd.log.Error("render", "cause", err)
-		http.Error(w, http.StatusText(http.StatusInternalServerError), http.StatusInternalServerError)
-		return
+		return Problem{Status: http.StatusInternalServerError}
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(body.Bytes()) // fails only after the client disconnected
+	return nil
 }
 
 // RenderLive responds to a refresh with the live part of a page, and to any other request
 // with the whole page.
-func (rd *Renderer) RenderLive(w http.ResponseWriter, r *http.Request, live, whole templ.Component) {
+func (rd *Renderer) RenderLive(w http.ResponseWriter, r *http.Request, live, whole templ.Component) error {
 	if IsRefresh(r) {
 		whole = live
 	}
-	rd.Render(w, r, http.StatusOK, whole)
+	return rd.Render(w, r, http.StatusOK, whole)
+}
+
+// Redirect makes the browser get an address. It returns nil, for handlers that end so.
+func Redirect(w http.ResponseWriter, r *http.Request, address string) error {
+	http.Redirect(w, r, address, http.StatusSeeOther)
+	return nil
 }
 
 // IsRefresh reports whether htmx sent the request: to refresh the live part of a page, or

@@ -208,14 +208,13 @@ func (rd *Renderer) Owner(id string) string { return rd.Sealer.Mark("owner\n" + 
 
 // ShowKept responds with a page that sends a kept form back to the page where it was
 // typed. Only its owner can open it.
-func (rd *Renderer) ShowKept(w http.ResponseWriter, r *http.Request, text string) {
+func (rd *Renderer) ShowKept(w http.ResponseWriter, r *http.Request, text string) error {
 	form, ok := rd.openKept(auth.From(r.Context()).ID, text)
 	if !ok {
-		rd.Fail(w, r, Problem{
+		return Problem{
 			Status: http.StatusGone, Heading: "Your input is no longer available",
 			Advice: "Unsaved input is kept for 2 hours, for the user who entered it.",
-		})
-		return
+		}
 	}
 	p := templates.KeptPage{Page: rd.Page(r, "Continue your edit"), Action: form.Path, Button: Resume}
 	for name, values := range form.Values {
@@ -223,5 +222,5 @@ func (rd *Renderer) ShowKept(w http.ResponseWriter, r *http.Request, text string
 			p.Hidden = append(p.Hidden, templates.Hidden{Name: name, Value: v})
 		}
 	}
-	rd.Render(w, r, http.StatusOK, templates.Kept(p))
+	return rd.Render(w, r, http.StatusOK, templates.Kept(p))
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
@@ -118,63 +119,56 @@ func (e *edit) setErrors(invalid *policy.InvalidError) {
 
 // show returns the handler of the form's page. open returns the edit of a request, or
 // false if the address has none.
-func (d *pages) show(open func(*http.Request) (edit, bool)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (d *pages) show(open func(*http.Request) (edit, bool)) auth.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		e, ok := open(r)
 		if !ok {
-			d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-			return
+			return page.Problem{Status: http.StatusNotFound}
 		}
 		set, err := d.keys.Set(r.Context())
 		if err != nil {
-			d.FailStore(w, r, "read policy", err)
-			return
+			return page.Failed("read policy", err)
 		}
 		if !e.form.fill(set) {
-			d.Fail(w, r, page.Problem{Status: http.StatusNotFound, Heading: "Plan or rule not found",
-				Advice: "It may have been deleted or renamed.", Action: d.toPolicies()})
-			return
+			return page.Problem{Status: http.StatusNotFound, Heading: "Plan or rule not found",
+				Advice: "It may have been deleted or renamed.", Action: d.toPolicies()}
 		}
 		e.version = set.Version
-		d.renderEdit(w, r, http.StatusOK, set, e)
+		return d.renderEdit(w, r, http.StatusOK, set, e)
 	}
 }
 
 // save returns the handler that saves the form. The other buttons of the form show it
 // again with more or fewer rows, or with a preview. open is as for show.
-func (d *pages) save(open func(*http.Request) (edit, bool)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if !d.ParseForm(w, r) {
-			return
+func (d *pages) save(open func(*http.Request) (edit, bool)) auth.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := page.ParseForm(r); err != nil {
+			return err
 		}
 		e, ok := open(r)
 		if !ok {
-			d.Fail(w, r, page.Problem{Status: http.StatusNotFound})
-			return
+			return page.Problem{Status: http.StatusNotFound}
 		}
 		set, err := d.keys.Set(r.Context())
 		if err != nil {
-			d.FailStore(w, r, "read policy", err)
-			return
+			return page.Failed("read policy", err)
 		}
 		e.version, err = form.ReadVersion(r.PostForm)
 		if err != nil || e.form.read(r.PostForm) != nil {
-			d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-			return
+			return page.Problem{Status: http.StatusBadRequest}
 		}
 		e.reason = form.Typed(r.PostForm, "reason", form.MaxReasonInput)
 		e.values = r.PostForm
-		d.saveEdit(w, r, set, e)
+		return d.saveEdit(w, r, set, e)
 	}
 }
 
-func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set, e edit) {
+func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set, e edit) error {
 	button := r.PostForm.Get("action")
 	listChanged := slices.ContainsFunc(e.form.lists(),
 		func(l *form.LimitList) bool { return l.Change(button) })
 	if listChanged || form.Resumes(r) {
-		d.renderEdit(w, r, http.StatusOK, set, e)
-		return
+		return d.renderEdit(w, r, http.StatusOK, set, e)
 	}
 	next := cloneSet(set)
 	exists := e.form.apply(next)
@@ -184,19 +178,19 @@ func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set
 	}
 	switch {
 	case !exists && e.version == set.Version:
-		d.Fail(w, r, page.Problem{
+		return page.Problem{
 			Status: http.StatusNotFound, Heading: "Plan or rule not found",
 			Advice: "It may have been deleted or renamed.", Action: d.toPolicies(),
-		})
+		}
 	case !exists:
 		e.problem = "Someone else deleted this plan or rule. Nothing was saved."
-		d.renderConflict(w, r, set, next, e)
+		return d.renderConflict(w, r, set, next, e)
 	case e.errorCount() > 0:
-		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
+		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 	case button == changes.PreviewButton:
-		d.previewEdit(w, r, set, next, e)
+		return d.previewEdit(w, r, set, next, e)
 	default:
-		d.storeEdit(w, r, set, next, e)
+		return d.storeEdit(w, r, set, next, e)
 	}
 }
 
@@ -208,37 +202,33 @@ func cloneSet(s *policy.Set) *policy.Set {
 	return &next
 }
 
-func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) {
+func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) error {
 	var invalid *policy.InvalidError
 	var err error
 	if e.warnings, err = d.keys.JudgePolicy(r.Context(), set, *next); errors.As(err, &invalid) {
 		e.setErrors(invalid)
-		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
-		return
+		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 	}
 	if err != nil {
-		d.FailStore(w, r, "judge policy", err)
-		return
+		return page.Failed("judge policy", err)
 	}
 	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	if e.plan > 0 {
 		effect, err := d.PreviewPlan(r.Context(), next, e.plan)
 		if err != nil {
-			d.FailStore(w, r, "preview", err)
-			return
+			return page.Failed("preview", err)
 		}
 		e.preview.Effects = []string{effect}
 	}
-	d.renderEdit(w, r, http.StatusOK, set, e)
+	return d.renderEdit(w, r, http.StatusOK, set, e)
 }
 
 // storeEdit saves next. It responds with 422 if next is invalid or a warning is not
 // confirmed, and with 409 if the set has changed since the form was shown.
-func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) {
+func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *policy.Set, e edit) error {
 	if len(changes.OfPolicy(set, next)) == 0 && e.version == set.Version {
 		d.Flash(r, "Nothing changed. Nothing was saved.", "")
-		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
-		return
+		return page.Redirect(w, r, d.Path("/policies"))
 	}
 	edit := app.NewEdit(r.Context(), e.reason.Text)
 	saved, err := d.keys.SavePolicy(r.Context(), *next, e.version, edit, form.Accepts(e.values))
@@ -247,19 +237,19 @@ func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *pol
 	switch {
 	case errors.As(err, &unconfirmed):
 		e.warnings = unconfirmed.Warnings
-		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
+		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 	case errors.Is(err, policy.ErrConflict):
-		d.renderConflict(w, r, saved, next, e)
+		return d.renderConflict(w, r, saved, next, e)
 	case errors.As(err, &invalid):
 		e.setErrors(invalid)
-		d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
+		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 	case errors.Is(err, policy.ErrUnfinished):
-		d.failUnfinished(w, r, err)
+		return d.unfinished(err)
 	case err != nil:
-		d.FailStore(w, r, "save policy", err)
+		return page.Failed("save policy", err)
 	default:
 		d.Flash(r, e.form.done()+" Effective immediately.", d.UndoOf(r, policyset.SetID, saved.Version))
-		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+		return page.Redirect(w, r, d.Path("/policies"))
 	}
 }
 
@@ -267,25 +257,26 @@ func (d *pages) toPolicies() templates.Choice {
 	return templates.Choice{Text: "Go to policies", Address: d.Path("/policies")}
 }
 
-// failUnfinished responds to a save that did not reach every shard.
-func (d *pages) failUnfinished(w http.ResponseWriter, r *http.Request, err error) {
+// unfinished returns the answer to a save that did not reach every shard.
+func (d *pages) unfinished(err error) error {
 	d.log.Error("save policy", "cause", err)
-	d.Fail(w, r, page.Problem{
+	return page.Problem{
 		Status: http.StatusServiceUnavailable, Heading: "Saved, but not on every shard yet",
 		Advice: "Some checks still use the old limits. Finish the save under Policies.",
 		Action: d.toPolicies(), Acted: true,
-	})
+	}
 }
 
 // renderConflict shows the edit next to the changes that others saved since the form was
 // shown.
-func (d *pages) renderConflict(w http.ResponseWriter, r *http.Request, current, next *policy.Set, e edit) {
+func (d *pages) renderConflict(
+	w http.ResponseWriter, r *http.Request, current, next *policy.Set, e edit,
+) error {
 	c := &templates.Conflict{Keep: d.Path("/policies")}
 	view, err := d.keys.Audit().List(r.Context(),
 		audit.Query{Subject: policyset.SetID, Count: 20, KeepPacked: true})
 	if err != nil {
-		d.FailStore(w, r, "read audit", err)
-		return
+		return page.Failed("read audit", err)
 	}
 	for i, entry := range view.Entries {
 		if entry.Version <= e.version {
@@ -301,7 +292,7 @@ func (d *pages) renderConflict(w http.ResponseWriter, r *http.Request, current, 
 	}
 	c.Yours = changeTexts(changes.OfPolicy(current, next))
 	e.conflict, e.version = c, current.Version
-	d.renderEdit(w, r, http.StatusConflict, current, e)
+	return d.renderEdit(w, r, http.StatusConflict, current, e)
 }
 
 func changeTexts(list []templates.Change) []string {
@@ -314,14 +305,13 @@ func changeTexts(list []templates.Change) []string {
 
 func (d *pages) renderEdit(
 	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, e edit,
-) {
+) error {
 	heading, name := e.form.heading()
 	f := e.form.view(set)
 	if e.plan > 0 {
 		counts, err := d.keys.PlanCounts(r.Context(), set)
 		if err != nil {
-			d.FailStore(w, r, "count keys", err)
-			return
+			return page.Failed("count keys", err)
 		}
 		f.Notes = append(f.Notes, "Keys with this plan: "+page.Number(counts[e.plan])+".")
 	}
@@ -333,7 +323,7 @@ func (d *pages) renderEdit(
 	f.Submit = cmp.Or(f.Submit, "Save")
 	name = page.Clip(name, page.MaxName)
 	title := strings.TrimSpace(heading + " " + name)
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page: d.Page(r, title), Trail: []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
 		Heading: heading, Name: name,
 		Conflict: e.conflict, Preview: e.preview, Form: &f,

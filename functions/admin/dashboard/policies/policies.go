@@ -70,21 +70,18 @@ func Routes(
 	}
 }
 
-func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	set, err := d.keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	counts, err := d.keys.PlanCounts(r.Context(), set)
 	if err != nil {
-		d.FailStore(w, r, "count keys", err)
-		return
+		return page.Failed("count keys", err)
 	}
 	results, err := d.candidateResults(r.Context(), set)
 	if err != nil {
-		d.FailStore(w, r, "read calls", err)
-		return
+		return page.Failed("read calls", err)
 	}
 	p := templates.PoliciesPage{
 		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Shared: allCallersFacts(set),
@@ -94,13 +91,11 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], results[plan.Number]))
 	}
 	if p.Rules, err = d.ruleRows(r, set); err != nil {
-		d.FailStore(w, r, "read calls", err)
-		return
+		return page.Failed("read calls", err)
 	}
 	synced, err := d.keys.Synced(r.Context(), set)
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	p.Unfinished = !synced
 	if page.CanEdit(r) {
@@ -112,17 +107,16 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) {
 			p.Sync = d.Path("/policies/sync")
 		}
 	}
-	d.Render(w, r, http.StatusOK, templates.Policies(p))
+	return d.Render(w, r, http.StatusOK, templates.Policies(p))
 }
 
 // syncPolicies completes a save that did not reach every shard.
-func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) {
+func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) error {
 	if err := d.keys.SyncPolicy(r.Context()); err != nil {
-		d.FailStore(w, r, "sync policy", err)
-		return
+		return page.Failed("sync policy", err)
 	}
 	d.Flash(r, "Save finished on every shard.", "")
-	http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+	return page.Redirect(w, r, d.Path("/policies"))
 }
 
 func (d *pages) planRow(

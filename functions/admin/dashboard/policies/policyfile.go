@@ -24,21 +24,20 @@ import (
 // three bytes for a byte of the file.
 const MaxImport = 4 << 20
 
-func (d *pages) exportPolicies(w http.ResponseWriter, r *http.Request) {
+func (d *pages) exportPolicies(w http.ResponseWriter, r *http.Request) error {
 	set, err := d.keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	text, err := policydoc.Write(set)
 	if err != nil {
 		d.log.Error("export policy", "cause", err)
-		d.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
-		return
+		return page.Problem{Status: http.StatusInternalServerError}
 	}
 	w.Header().Set("Content-Type", "application/yaml")
 	w.Header().Set("Content-Disposition", `attachment; filename="tidegate-policies.yaml"`)
 	_, _ = w.Write(text) // fails only after the client disconnected
+	return nil
 }
 
 // policyImport is a policy document as the user typed it. It can be saved only after a
@@ -56,25 +55,23 @@ type policyImport struct {
 
 const savedFirst = "Someone else saved first. Nothing was saved. Review the changes again."
 
-func (d *pages) showImport(w http.ResponseWriter, r *http.Request) {
-	d.renderImport(w, r, http.StatusOK, policyImport{})
+func (d *pages) showImport(w http.ResponseWriter, r *http.Request) error {
+	return d.renderImport(w, r, http.StatusOK, policyImport{})
 }
 
 // importPolicies saves the file if its changes were shown, and shows them otherwise.
-func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
-	if !d.ParseForm(w, r) {
-		return
+func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) error {
+	if err := page.ParseForm(r); err != nil {
+		return err
 	}
 	v := r.PostForm
 	version, err := form.ReadVersion(v)
 	if err != nil {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
 	set, err := d.keys.Set(r.Context())
 	if err != nil {
-		d.FailStore(w, r, "read policy", err)
-		return
+		return page.Failed("read policy", err)
 	}
 	f := policyImport{
 		text: v.Get("yaml"), reason: form.Typed(v, "reason", form.MaxReasonInput), version: set.Version,
@@ -83,8 +80,7 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 	next, status := f.read(set)
 	if next != nil {
 		if status, err = f.judge(r.Context(), d.keys, set, next); err != nil {
-			d.FailStore(w, r, "judge policy", err)
-			return
+			return page.Failed("judge policy", err)
 		}
 	}
 	button := v.Get("action")
@@ -95,15 +91,14 @@ func (d *pages) importPolicies(w http.ResponseWriter, r *http.Request) {
 		status, f.problem = http.StatusConflict, savedFirst
 	case len(f.preview.Changes) > 0:
 		if f.reason.CheckReason(); f.reason.Error == "" {
-			d.storeImport(w, r, set, next, f)
-			return
+			return d.storeImport(w, r, set, next, f)
 		}
 		status = http.StatusUnprocessableEntity
 	}
 	if f.preview != nil {
 		f.seen = f.hash()
 	}
-	d.renderImport(w, r, status, f)
+	return d.renderImport(w, r, status, f)
 }
 
 func (f *policyImport) hash() string {
@@ -151,7 +146,9 @@ func importedText(changes int) string {
 	return "Imported " + page.Number(int64(changes)) + " changes."
 }
 
-func (d *pages) storeImport(w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport) {
+func (d *pages) storeImport(
+	w http.ResponseWriter, r *http.Request, set, next *policy.Set, f policyImport,
+) error {
 	edit := app.NewEdit(r.Context(), f.reason.Text)
 	saved, err := d.keys.SavePolicy(r.Context(), *next, set.Version, edit, form.Accepts(r.PostForm))
 	var invalid *policy.InvalidError
@@ -159,33 +156,33 @@ func (d *pages) storeImport(w http.ResponseWriter, r *http.Request, set, next *p
 	switch {
 	case errors.As(err, &unconfirmed):
 		f.warnings = unconfirmed.Warnings
-		d.renderImport(w, r, http.StatusUnprocessableEntity, f)
+		return d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrConflict):
 		f.version, f.seen, f.problem = saved.Version, "", savedFirst
 		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
-		d.renderImport(w, r, http.StatusConflict, f)
+		return d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
 		f.problem = wording.Invalid(invalid)
-		d.renderImport(w, r, http.StatusUnprocessableEntity, f)
+		return d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrUnfinished):
-		d.failUnfinished(w, r, err)
+		return d.unfinished(err)
 	case err != nil:
-		d.FailStore(w, r, "save policy", err)
+		return page.Failed("save policy", err)
 	default:
 		d.Flash(
 			r, importedText(len(f.preview.Changes))+" Effective immediately.",
 			d.UndoOf(r, policyset.SetID, saved.Version),
 		)
-		http.Redirect(w, r, d.Path("/policies"), http.StatusSeeOther)
+		return page.Redirect(w, r, d.Path("/policies"))
 	}
 }
 
-func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int, f policyImport) {
+func (d *pages) renderImport(w http.ResponseWriter, r *http.Request, status int, f policyImport) error {
 	submit := "Preview changes"
 	if f.seen != "" && f.seen == f.hash() && f.problem == "" && len(f.preview.Changes) > 0 {
 		submit = "Import"
 	}
-	d.Render(w, r, status, templates.FormOf(templates.FormPage{
+	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, "Import policies"),
 		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
 		Heading: "Import policies",

@@ -53,12 +53,11 @@ func ruleEdit(r *http.Request) (edit, bool) {
 }
 
 // showRule shows the form of an existing rule.
-func (d *pages) showRule(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showRule(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Get("rule") == "" {
-		d.Fail(w, r, page.Problem{Status: http.StatusBadRequest})
-		return
+		return page.Problem{Status: http.StatusBadRequest}
 	}
-	d.show(ruleEdit)(w, r)
+	return d.show(ruleEdit)(w, r)
 }
 
 func ruleIndex(set *policy.Set, name string) int {

@@ -31,7 +31,7 @@ type sandbox struct {
 }
 
 // showCalls shows the decisions of limits on calls; the address has both.
-func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) error {
 	s := readSandbox(r.URL.Query())
 	at, decisions := s.decide()
 	p := templates.CallsPage{
@@ -56,7 +56,7 @@ func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	p.Summary = strconv.Itoa(allowed) + " of " + strconv.Itoa(len(decisions)) + " allowed"
-	d.Render(w, r, status, templates.Calls(p))
+	return d.Render(w, r, status, templates.Calls(p))
 }
 
 func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {

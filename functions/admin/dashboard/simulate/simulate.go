@@ -35,22 +35,20 @@ func Routes(r *page.Renderer, log *slog.Logger) []auth.Route {
 }
 
 // showSimulation runs the simulation in the address.
-func (d *pages) showSimulation(w http.ResponseWriter, r *http.Request) {
+func (d *pages) showSimulation(w http.ResponseWriter, r *http.Request) error {
 	s := readSimulation(r.URL.Query())
 	scenario := s.scenario()
 	if s.errorCount() > 0 {
-		d.Render(w, r, http.StatusUnprocessableEntity, templates.Simulate(d.simulatePage(r, s)))
-		return
+		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Simulate(d.simulatePage(r, s)))
 	}
 	result, err := accuracy.Run(scenario)
 	if err != nil {
 		d.log.Error("simulate", "cause", err)
-		d.Fail(w, r, page.Problem{Status: http.StatusInternalServerError})
-		return
+		return page.Problem{Status: http.StatusInternalServerError}
 	}
 	p := d.simulatePage(r, s)
 	p.Result = resultView(result, s.passed.Text)
-	d.Render(w, r, http.StatusOK, templates.Simulate(p))
+	return d.Render(w, r, http.StatusOK, templates.Simulate(p))
 }
 
 func (d *pages) simulatePage(r *http.Request, s simulation) templates.SimulatePage {
