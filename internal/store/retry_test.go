@@ -211,6 +211,13 @@ func TestUnavailable(t *testing.T) {
 		if got := Unavailable(fmt.Errorf("check: %w", err)); got != unavailable {
 			t.Errorf("Unavailable(%v) = %t, want %t", err, got, unavailable)
 		}
+		if text == "READONLY replica" { // which ends the connection
+			if _, err := Retry(t.Context(), func(ctx context.Context) (int, error) {
+				return 0, client.Do(ctx, client.B().Ping().Build()).Error()
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	missing := client.Do(t.Context(), client.B().Get().Key("k").Build()).Error()
 	if Unavailable(nil) || Unavailable(missing) || !Unavailable(errors.New("connection refused")) {
