@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// windowUnits are the units of a window, longest first.
 var windowUnits = []struct {
 	name string
 	size time.Duration
@@ -20,19 +21,9 @@ var windowUnits = []struct {
 	{"millisecond", time.Millisecond},
 }
 
-// WindowUnits lists the units of a window, longest first: day, hour, minute, second,
-// millisecond.
-func WindowUnits() []string {
-	names := make([]string, len(windowUnits))
-	for i, u := range windowUnits {
-		names[i] = u.name
-	}
-	return names
-}
-
-// SplitWindow returns the window as a count of the longest unit that divides it: 90,
+// splitWindow returns the window as a count of the longest unit that divides it: 90,
 // "second" for 90 seconds, and 2, "minute" for 120 seconds.
-func SplitWindow(w time.Duration) (count int64, unit string) {
+func splitWindow(w time.Duration) (count int64, unit string) {
 	for _, u := range windowUnits {
 		if w >= u.size && w%u.size == 0 {
 			return int64(w / u.size), u.name
@@ -41,7 +32,7 @@ func SplitWindow(w time.Duration) (count int64, unit string) {
 	return int64(w / time.Millisecond), "millisecond"
 }
 
-// JoinWindow is the inverse of SplitWindow. unit may be plural. It returns an error for
+// JoinWindow is the inverse of splitWindow. unit may be plural. It returns an error for
 // an unknown unit or a window that is out of bounds for a Limit.
 func JoinWindow(count int64, unit string) (time.Duration, error) {
 	for _, u := range windowUnits {
@@ -53,7 +44,11 @@ func JoinWindow(count int64, unit string) (time.Duration, error) {
 		}
 		return time.Duration(count) * u.size, nil
 	}
-	return 0, fmt.Errorf("unit %q is not one of %s", unit, strings.Join(WindowUnits(), ", "))
+	names := make([]string, len(windowUnits))
+	for i, u := range windowUnits {
+		names[i] = u.name
+	}
+	return 0, fmt.Errorf("unit %q is not one of %s", unit, strings.Join(names, ", "))
 }
 
 // FormatWindow returns a window in words: "10 seconds", "1 hour". A window that is not
@@ -62,7 +57,7 @@ func FormatWindow(w time.Duration) string {
 	if w < time.Millisecond || w%time.Millisecond != 0 {
 		return w.String()
 	}
-	count, unit := SplitWindow(w)
+	count, unit := splitWindow(w)
 	if count == 1 {
 		return "1 " + unit
 	}
@@ -74,7 +69,7 @@ func ShortWindow(w time.Duration) string {
 	if w%time.Millisecond != 0 || w < time.Millisecond {
 		return w.String()
 	}
-	count, unit := SplitWindow(w)
+	count, unit := splitWindow(w)
 	if unit == "millisecond" {
 		return strconv.FormatInt(count, 10) + "ms"
 	}
