@@ -69,9 +69,7 @@ func (l *LimitList) Limits() []limiter.Limit {
 		if strings.TrimSpace(row.Text) == "" {
 			continue
 		}
-		limit, problem := parseLimit(row.Text)
-		row.Error = problem
-		limits, l.rowOf = append(limits, limit), append(l.rowOf, i)
+		limits, l.rowOf = append(limits, row.Limit()), append(l.rowOf, i)
 	}
 	return limits
 }
