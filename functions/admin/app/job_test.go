@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 )
 

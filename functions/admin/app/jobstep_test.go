@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/sitetest"
 )
 
 // gate is a journal whose first entry of another bucket than the job's waits until open is

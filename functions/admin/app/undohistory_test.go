@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // history plays random changes of plans and keys, and remembers what each key had.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The routes that a plan or a key allows are typed one per line, validated, shown and

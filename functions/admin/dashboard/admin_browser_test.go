@@ -10,10 +10,10 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"tidegate/functions/admin/dashboard"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
+	"tidegate/internal/testing/sitetest"
 )
 
 // busyKeys returns a registry with policies of every kind and keys in every state.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/sitetest"
 )
 
 // revertLink returns the address that reverts the first revertible entry on a page.

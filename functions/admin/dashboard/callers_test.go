@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // adoptFields returns a filled-in form that creates a record, with the given fields,

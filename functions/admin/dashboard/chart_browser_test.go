@@ -19,7 +19,7 @@ import (
 
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/web/templates"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The keyboard and a touch select a range of a chart, as a mouse does.

@@ -5,7 +5,7 @@ import (
 	"net/url"
 	"testing"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // Shared limits cannot count denied calls. The forms refuse it on save and on

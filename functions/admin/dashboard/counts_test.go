@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"tidegate/functions/admin/dashboard/form"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The form of limits keeps and edits what a limit counts.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/cause"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 )

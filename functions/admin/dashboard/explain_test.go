@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/proxies"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The response on a key's page has no client address, so an allow list does not refuse

@@ -10,8 +10,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // followLinkFromOtherSite opens a page of another site that links to the address, and

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // newSession returns the site with the same user logged in from another browser.

@@ -13,11 +13,11 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/sitetest"
 )
 
 // newJournalSite returns a site whose keys are older than its journal, which is in

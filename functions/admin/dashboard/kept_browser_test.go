@@ -6,7 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // save fills in a name and saves the form.

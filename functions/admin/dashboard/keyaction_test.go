@@ -16,12 +16,12 @@ import (
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/apikey"
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 )

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/apikey"
+	"tidegate/internal/testing/sitetest"
 )
 
 // A key with an existing value can be created if FOREIGN_KEYS is true. No page, log or

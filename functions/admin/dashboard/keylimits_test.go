@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/cause"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage/denylog"
 )
 

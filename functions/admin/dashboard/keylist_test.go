@@ -13,9 +13,9 @@ import (
 
 	"tidegate/functions/admin/dashboard"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 func TestKeysPage(t *testing.T) {

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/sitetest"
 )
 
 // maxAnswer is what a Lambda function can answer: 6 MB, of base64 for a client that accepts

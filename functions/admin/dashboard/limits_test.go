@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 const limitsPath = "/keys/{acme}/limits"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The chosen theme applies at once, without a reload that would lose typed text. The next

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 )
 

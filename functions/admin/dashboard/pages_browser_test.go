@@ -10,11 +10,11 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/browsertest"
+	"tidegate/internal/testing/sitetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }

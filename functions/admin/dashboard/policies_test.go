@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 )
 

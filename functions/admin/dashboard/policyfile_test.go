@@ -10,7 +10,7 @@ import (
 
 	"tidegate/functions/admin/dashboard/policies"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 var hiddenInPage = regexp.MustCompile(`<input type="hidden" name="(version|seen)" value="([^"]*)"`)

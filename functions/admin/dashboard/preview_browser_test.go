@@ -6,7 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // After Preview the result's sentence has the focus and is in sight together with Save, on

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The session store holds a new secret encrypted, for one page of the session that

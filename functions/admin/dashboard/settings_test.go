@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"tidegate/functions/admin/auth/token"
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // A token is shown once, works on the API until it is revoked, and is listed without its

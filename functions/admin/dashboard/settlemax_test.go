@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"tidegate/functions/admin/dashboard/form"
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The form of a rule edits the bound of what a settlement charges to shared limits. The

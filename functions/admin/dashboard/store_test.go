@@ -7,10 +7,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // An edit of a limit applies to the next check and keeps the counts.

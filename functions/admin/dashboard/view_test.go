@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // Overview and the pages of keys and callers remember the chosen period, so that they all

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/usage"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // A click shows times, the axis of a chart and time fields in the browser's zone. The

@@ -12,7 +12,7 @@ import (
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // login stands for a redirect to the log-in.

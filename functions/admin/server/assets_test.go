@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 // A chosen theme applies to every page, including the log-in, until the system's theme is

@@ -11,8 +11,8 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // A request with a token has the token's actor, even with a session cookie. It needs no

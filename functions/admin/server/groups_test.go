@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // withGroup puts acme and bolt into group corp, which may make 20 calls an hour, and

@@ -13,8 +13,8 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
+	"tidegate/internal/testing/sitetest"
 )
 
 func loginForm(user, password string) url.Values {

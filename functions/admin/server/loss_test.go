@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/audit"
 	"tidegate/internal/journal"
+	"tidegate/internal/testing/sitetest"
 )
 
 // slowJournal is a journal in a folder that calls before on each read.

@@ -11,7 +11,7 @@ import (
 
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 func checkHeaders(t *testing.T, got sitetest.Reply) {

@@ -11,9 +11,9 @@ import (
 
 	"tidegate/functions/admin/auth/oidc"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/testing/browsertest"
 	"tidegate/internal/testing/oidctest"
+	"tidegate/internal/testing/sitetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(browsertest.Run(m)) }

@@ -12,10 +12,10 @@ import (
 
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/apikey"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
+	"tidegate/internal/testing/sitetest"
 )
 
 // ownKey is the response to a key's owner.

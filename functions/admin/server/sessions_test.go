@@ -14,7 +14,7 @@ import (
 	"tidegate/functions/admin/auth/password"
 	"tidegate/functions/admin/auth/session"
 	"tidegate/functions/admin/server"
-	"tidegate/functions/admin/server/sitetest"
+	"tidegate/internal/testing/sitetest"
 )
 
 func otherHash(t *testing.T) password.Hash {

@@ -14,7 +14,6 @@ import (
 
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
@@ -23,6 +22,7 @@ import (
 	"tidegate/internal/registry"
 	routing "tidegate/internal/route"
 	"tidegate/internal/store"
+	"tidegate/internal/testing/sitetest"
 	"tidegate/internal/testing/valkeytest"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/policydoc"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
 	"tidegate/internal/limiter"
+	"tidegate/internal/testing/sitetest"
 )
 
 // Calls are decided in the order of their times, for any order and spelling of the times.

@@ -10,8 +10,8 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/simulate"
-	"tidegate/functions/admin/server/sitetest"
 	"tidegate/internal/accuracy"
+	"tidegate/internal/testing/sitetest"
 )
 
 // The page shows the figures of package accuracy for each preset and algorithm.
