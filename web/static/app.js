@@ -9,6 +9,7 @@ import './keyboard.js';
 import './theme.js';
 import './toast.js';
 import './copy.js';
+import './resume.js';
 import './job.js';
 import './bulk.js';
 import './sheet.js';

@@ -1,5 +1,5 @@
 // Opens the form behind a link with data-sheet in a dialog, and shows the server's
-// response to the form there too. Without scripts, or if a response has no form, the
+// response to the form there too. Without scripts, or if a response has neither form nor way on, the
 // browser opens the page.
 
 import htmx from 'htmx.org';
@@ -8,7 +8,7 @@ const sheet = document.getElementById('sheet');
 
 async function load(method, path, source, event) {
   await htmx.ajax(method, path, { source, event, target: '#sheet', swap: 'innerHTML', select: '.sheet' });
-  if (!sheet.querySelector('form')) return location.assign(path);
+  if (!sheet.querySelector('form, .primary')) return location.assign(path);
   if (!sheet.open) sheet.showModal();
   const first = ['[aria-invalid]', '#result', '.limit-field input'].find((each) => sheet.querySelector(each));
   sheet.querySelector(first)?.focus();

@@ -53,14 +53,11 @@ type ErrorPage struct {
 	Heading string
 	Advice  string
 	Action  Choice // link to continue; its Text is empty if there is none
-	Kept    Hidden // the sealed form that the user sent; its Value is empty if there is none
-	Resume  string // address that shows the form again
+	Resume  string // address that shows the sent form again; empty if none does
 }
 
-// KeptPage sends a kept form back to the page where it was typed.
-type KeptPage struct {
+// ResumePage shows the form again that the browser kept when it was sent.
+type ResumePage struct {
 	Page   Page
-	Action string // address of the form
 	Button string // value of the button that shows the form without a save
-	Hidden []Hidden
 }

@@ -8,8 +8,7 @@ type LoginPage struct {
 	Password bool   // offers the password form
 	Provider Choice // link to the provider; its Text is empty if there is none
 	Ended    *Ended
-	Kept     Hidden // a sealed form that was sent without a session; its Value may be empty
-	Resume   string // address that shows the form again
+	Resumes  bool   // the next page shows a form that was sent without a session
 	User     string // the name that the user typed before
 	Error    string // why the last attempt failed
 }

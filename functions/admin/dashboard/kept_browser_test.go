@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,12 +50,44 @@ func TestBrowserKeepsTypedText(t *testing.T) {
 	v.WaitAcross(`document.querySelector("#name")?.value === "typed"`)
 	v.Keys.Fail("ERR unavailable")
 	save(v, "typed again")
-	v.WaitAcross(`!!document.querySelector("[name=kept]")`)
+	v.WaitAcross(`!!document.querySelector('main a[href="/resume"]')`)
 	v.Look(t, axe, "503")
 	v.Keys.Fail("")
 	v.Act(chromedp.Click(chromedp.CSS("main .primary")))
 	v.WaitAcross(`document.querySelector("#name")?.value === "typed again"`)
 	if v.Keys.Written() != 0 {
 		t.Error("the edit was saved")
+	}
+}
+
+// What a user typed is not shown to another user, after a log-out or without a form, and
+// secrets are not kept.
+func TestBrowserKeepsTypedTextToItself(t *testing.T) {
+	axe := sitetest.AxeScript(t)
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.Enter()
+	const unkept, kept = `!document.querySelector("#unkept").hidden`, `sessionStorage.getItem("tidegate-typed")`
+	v.Open("/resume")
+	v.Wait(unkept)
+	v.Look(t, axe, "none")
+	v.Open("/keys/new")
+	v.Keys.Fail("ERR unavailable")
+	v.Act(chromedp.Evaluate[chromedp.Void](`document.getElementById("form").append(
+		Object.assign(document.createElement("input"), { name: "value", value: "secret-canary" }))`)) // as the field for an existing key value
+	save(v, "typed")
+	v.WaitAcross(`!!document.querySelector('main a[href="/resume"]')`)
+	v.Keys.Fail("")
+	if got := sitetest.Eval[string](v, kept); !strings.Contains(got, "typed") ||
+		strings.Contains(got, "canary") {
+		t.Errorf("kept %s, want the name without the secret", got)
+	}
+	v.Act(chromedp.Evaluate[chromedp.Void](`sessionStorage.setItem("tidegate-typed",
+		sessionStorage.getItem("tidegate-typed").replace('"user":"` + sitetest.User + `"', '"user":"eve"'))`))
+	v.Open("/resume")
+	v.Wait(unkept)
+	v.Act(chromedp.Click(chromedp.CSS(".who button")))
+	v.WaitAcross(`!!document.querySelector("[name=password]")`)
+	if got := sitetest.Eval[bool](v, kept+` === null`); !got {
+		t.Error("typed text outlives the log-out")
 	}
 }

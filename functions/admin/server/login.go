@@ -50,6 +50,7 @@ func (s *server) cookiesRefused(r *http.Request) bool {
 func (s *server) loginPage(r *http.Request, next string) templates.LoginPage {
 	p := templates.LoginPage{
 		Page: s.Bare(r, "Log in"), Submit: s.Path("/login"), Next: next, Password: !s.users.Empty(),
+		Resumes: next == s.Path(page.ResumePath),
 	}
 	if s.Provider != nil {
 		p.Provider = templates.Choice{
@@ -108,7 +109,6 @@ func (s *server) refuseThrottled(w http.ResponseWriter, r *http.Request, wait ti
 // refuseLogin shows the form again with its values except the password.
 func (s *server) refuseLogin(w http.ResponseWriter, r *http.Request, status int, why string) error {
 	view := s.loginPage(r, s.LocalPath(r.PostForm.Get("next")))
-	view = s.withKept(view, r.PostForm.Get(page.KeptField))
 	view.User, view.Error = page.Clip(r.PostForm.Get("user"), 200), why
 	return s.Render(w, r, status, templates.Login(view))
 }
@@ -132,14 +132,12 @@ func (s *server) askLogin(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="tidegate"`)
 		return page.Problem{Status: http.StatusUnauthorized}
 	}
-	if kept := s.Keep(r); kept != "" { // the form that came without a session
-		http.SetCookie(w, s.probeCookie())
-		return s.Render(w, r, http.StatusUnauthorized,
-			templates.Login(s.withKept(s.loginPage(r, s.Path("/")), kept)))
-	}
 	back := s.Path("/")
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+	switch {
+	case r.Method == http.MethodGet || r.Method == http.MethodHead:
 		back = r.URL.RequestURI()
+	case s.Resumes(r):
+		back = s.Path(page.ResumePath)
 	}
 	login := s.Path("/login") + "?next=" + url.QueryEscape(back)
 	if page.IsRefresh(r) {
@@ -150,48 +148,17 @@ func (s *server) askLogin(w http.ResponseWriter, r *http.Request) error {
 	return page.Redirect(w, r, login)
 }
 
-// sessionKept is the name of the session's value with a sealed form that was sent before
-// the log-in.
-const sessionKept = "kept"
-
-// withKept adds a kept form to the log-in page.
-func (s *server) withKept(p templates.LoginPage, kept string) templates.LoginPage {
-	p.Kept, p.Resume = templates.Hidden{Name: page.KeptField, Value: kept}, s.Path("/resume")
-	return p
-}
-
 // canResume reports whether the route of a request shows its form again.
 func (s *server) canResume(r *http.Request) bool {
 	found, _, _ := s.pages.find(r)
 	return r.Method == http.MethodPost && found.Resumes
 }
 
-// setOwner sets the cookie that marks the browser's forms as the actor's.
-func (s *server) setOwner(w http.ResponseWriter, actor auth.Actor) {
-	http.SetCookie(w, s.cookie(s.OwnerCookie, s.Owner(actor.ID), 2*s.SessionLifetime))
-}
-
-// keptAtLogin stores a kept form in the session, and returns the path that shows it. It
-// drops a form of another user.
-func (s *server) keptAtLogin(r *http.Request, actor auth.Actor, next string) string {
-	if kept := r.PostForm.Get(page.KeptField); s.IsKeptFor(actor.ID, kept) {
-		s.Session.Put(r.Context(), sessionKept, kept)
-		return s.Path("/resume")
-	}
-	return next
-}
-
-// showKept shows the form that the log-in kept, once.
-func (s *server) showKept(w http.ResponseWriter, r *http.Request) error {
-	return s.ShowKept(w, r, s.Session.PopString(r.Context(), sessionKept))
-}
-
-// resume shows the kept form of the request.
+// resume leads back to the form that the browser sent before its session ended or while
+// Valkey was unavailable.
 func (s *server) resume(w http.ResponseWriter, r *http.Request) error {
-	if err := page.ParseForm(r); err != nil {
-		return err
-	}
-	return s.ShowKept(w, r, r.PostForm.Get(page.KeptField))
+	return s.Render(w, r, http.StatusOK,
+		templates.Resume(templates.ResumePage{Page: s.Page(r, "Continue your edit"), Button: page.Resume}))
 }
 
 // recordLogin appends a log-in to the audit log. If it fails, the caller refuses the

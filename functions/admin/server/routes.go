@@ -34,8 +34,7 @@ func (s *server) routes() []auth.Route {
 			Deadline: auth.Slow},
 		{Pattern: "GET /login/oidc/callback", Role: auth.Guest, Handle: s.atProvider(s.finishProviderLogin),
 			Deadline: auth.Slow},
-		{Pattern: "GET /resume", Role: auth.Viewer, Handle: s.showKept},
-		{Pattern: "POST /resume", Role: auth.Viewer, Handle: s.resume},
+		{Pattern: "GET /resume", Role: auth.Viewer, Handle: s.resume},
 		{Pattern: "POST /logout", Role: auth.Viewer, Handle: s.logout},
 		{Pattern: "POST /settings/sessions/end", Role: auth.Viewer, Handle: s.endSessions},
 	}...)

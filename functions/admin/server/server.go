@@ -108,7 +108,7 @@ func NewUnavailable(config Config, bundle static.Bundle, log *slog.Logger) (http
 func newServer(config Config, services Services, unavailable bool) *server {
 	s := &server{Config: config, Services: services, unavailable: unavailable}
 	s.Renderer = page.New(config.BasePath, config.Stage, services.Bundle, services.Log, s.newSessions())
-	s.OwnerCookie, s.Resumes = s.cookieName("-owner"), s.canResume
+	s.Resumes = s.canResume
 	if services.Journal != nil {
 		s.JournalStatus = services.Journal.Status
 	}

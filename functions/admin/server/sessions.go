@@ -156,8 +156,7 @@ func (s *server) startSession(
 	s.Session.Put(ctx, sessionBinding, binding)
 	s.Session.Put(ctx, page.SessionStarted, time.Now().Unix())
 	s.Session.Put(ctx, page.SessionAgent, browserName(r.UserAgent()))
-	s.setOwner(w, actor)
-	return page.Redirect(w, r, s.keptAtLogin(r, actor, next))
+	return page.Redirect(w, r, next)
 }
 
 // endSessions ends every session of the user, including this one.

@@ -50,6 +50,13 @@ const Outage = "Until it is back, each plan's outage setting applies."
 // seconds. It is a guess.
 const StoreRetryAfter = "5"
 
+// Resume is the value of the button that shows a form again as it was typed, without a
+// save. The page at ResumePath sends it with what the browser kept of the form.
+const (
+	Resume     = "resume"
+	ResumePath = "/resume"
+)
+
 // Fail responds to an error that a handler returned: with a page, or with JSON if the
 // request is for the API. A 503 page offers to resume the sent form unless the problem
 // says Acted.
@@ -80,9 +87,8 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		Advice:  p.Advice,
 		Action:  p.Action,
 	}
-	if p.Status == http.StatusServiceUnavailable && !p.Acted {
-		page.Kept = templates.Hidden{Name: KeptField, Value: rd.Keep(r)}
-		page.Resume = rd.Path("/resume")
+	if p.Status == http.StatusServiceUnavailable && !p.Acted && rd.Resumes(r) {
+		page.Resume = rd.Path(ResumePath)
 	}
 	if rd.Render(w, r, p.Status, templates.Error(page)) == nil {
 		return

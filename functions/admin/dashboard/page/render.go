@@ -31,12 +31,10 @@ type Renderer struct {
 	answered atomic.Int64
 	// Session holds the logged-in user and the message for the next page.
 	Session *scs.SessionManager
-	// Sealer encrypts secrets and forms for a later request; nil without a store.
+	// Sealer encrypts secrets for a later request; nil without a store.
 	Sealer *Sealer
 	// Resumes reports whether the form of a request can be shown again as it was typed.
 	Resumes func(*http.Request) bool
-	// OwnerCookie is the name of the cookie that identifies the owner of unsent forms.
-	OwnerCookie string
 	// JournalStatus returns the number of changes that are not in the journal and of
 	// buckets that lost changes; nil without a journal.
 	JournalStatus func(context.Context) journal.Status
