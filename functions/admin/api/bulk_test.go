@@ -43,7 +43,7 @@ func TestStoppedBulkJob(t *testing.T) {
 	a := s.create("a")
 	keys := app.NewRegistry(s.keys, usage.NewReader(s.client))
 	job, err := keys.StartJob(t.Context(), nil, app.Job{Do: app.Revoke, IDs: []string{a.ID}, Total: 1},
-		byTest)
+		nil, byTest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,6 +128,7 @@ func TestBulk(t *testing.T) {
 		"no reason":   `{"do":"reset","filter":{}}`,
 		"position":    `{"do":"reset","reason":"x","filter":{},"after":"!"}`,
 		"no count":    `{"do":"reset","reason":"x","filter":{"prefix":"job-"}}`,
+		"computed":    `{"do":"reset","reason":"x","filter":{"state":"revoked"}}`,
 		"other count": `{"do":"revoke","reason":"x","filter":{"prefix":"job-"},"confirm":229}`,
 	} {
 		if r := s.post("/bulk", []byte(body)); r.status != http.StatusUnprocessableEntity ||

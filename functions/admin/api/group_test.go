@@ -100,8 +100,8 @@ func TestGroupOverride(t *testing.T) {
 }
 
 // An override with a limit that never denies is refused with its warning, on a key, on a
-// group and on many keys, until accept confirms it. An edit without If-Match is refused
-// first.
+// group and on many keys, until accept confirms it. An edit without If-Match, or of an
+// older version, is refused first.
 func TestOverrideWarnings(t *testing.T) {
 	s := newService(t)
 	s.savePlans(policy.Plan{Name: "pro", Limits: []limit{{Requests: 100, Window: time.Minute}}})
@@ -111,6 +111,8 @@ func TestOverrideWarnings(t *testing.T) {
 		map[string]any{"requests": 5, "window": "1m"}, map[string]any{"requests": 500, "window": "1m"}}}
 	star := header{"If-Match": "*"}
 	s.do(http.MethodPut, "/keys/"+id+"/override", override, nil).wants(http.StatusPreconditionRequired)
+	s.do(http.MethodPut, "/keys/"+id+"/override", override, header{"If-Match": `"9"`}).
+		wants(http.StatusPreconditionFailed)
 	for _, c := range []struct {
 		method, path string
 		body         any

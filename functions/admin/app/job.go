@@ -115,12 +115,18 @@ func (j Job) Actor() audit.Actor { return cmp.Or(j.Resumer, j.By) }
 // edit returns what the audit records with each key.
 func (j Job) edit() Edit { return Edit{By: j.Actor(), Reason: j.Reason, Job: j.ID} }
 
+// NeedsCount reports whether a job that is to start harms callers, is hard to revert and
+// changes all keys of a filter. Its author must confirm their number.
+func (j Job) NeedsCount() bool { return j.Filter != nil && (j.Do == Revoke || j.Do == Reset) }
+
 // StartJob records and stores a job for StepJob to run. It uses the change, the selection
 // of keys and Total of j, and sets the rest. The plan is the one that has the name in set,
 // whatever its name becomes. StartJob returns a *policy.InvalidError if the store would
-// refuse the change for every key, and ErrRunning if j undoes a job that has a step under
-// way.
-func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit) (Job, error) {
+// refuse the change for every key, an *UnconfirmedError if accepts does not confirm the
+// warnings of an override, and ErrRunning if j undoes a job that has a step under way.
+func (r *Registry) StartJob(
+	ctx context.Context, set *policy.Set, j Job, accepts Accepts, e Edit,
+) (Job, error) {
 	j.ID, j.By, j.Reason, j.Started = rand.Text(), e.By, e.Reason, time.Now().UTC()
 	if err := e.Validate(); err != nil {
 		return Job{}, err
@@ -134,6 +140,9 @@ func (r *Registry) StartJob(ctx context.Context, set *policy.Set, j Job, e Edit)
 		j.PlanNumber = p.Number
 	}
 	if err := r.validateJob(ctx, set, j); err != nil {
+		return Job{}, err
+	}
+	if err := confirmOverride(j.Override, accepts); err != nil {
 		return Job{}, err
 	}
 	if err := r.awaitStep(ctx, j.Undoes); err != nil {

@@ -48,7 +48,7 @@ func (j jobs) start(job app.Job) app.Job {
 	j.t.Helper()
 	edit := sitetest.ByTest
 	edit.Reason = "a test"
-	started, err := j.StartJob(j.t.Context(), j.set(), job, edit)
+	started, err := j.StartJob(j.t.Context(), j.set(), job, nil, edit)
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -257,7 +257,7 @@ func TestStoppedJob(t *testing.T) {
 func TestJobBelongsToWhoResumed(t *testing.T) {
 	j := newJobs(t, 3)
 	ada, eve := audit.Actor{Kind: "user", Name: "ada"}, audit.Actor{Kind: "user", Name: "eve"}
-	job, err := j.StartJob(t.Context(), j.set(), everyKey(3), app.Edit{By: ada, Reason: "a test"})
+	job, err := j.StartJob(t.Context(), j.set(), everyKey(3), nil, app.Edit{By: ada, Reason: "a test"})
 	j.keys.Must(err)
 	if _, err = j.StopJob(t.Context(), job.ID, eve); err != nil {
 		t.Fatal(err)
@@ -396,7 +396,7 @@ func TestStartInvalidJob(t *testing.T) {
 		}},
 		"plan": {Do: app.Plan, Plan: "none", Filter: &app.KeyFilter{}, Total: 2},
 	} {
-		if _, err := j.StartJob(t.Context(), j.set(), job, sitetest.ByTest); !errors.As(err, &invalid) {
+		if _, err := j.StartJob(t.Context(), j.set(), job, nil, sitetest.ByTest); !errors.As(err, &invalid) {
 			t.Errorf("%s: got %v, want an InvalidError", name, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ type KeyChange struct {
 	Do         string
 	PlanNumber int               // for Plan
 	Override   *policy.Override  // for Override
+	Accepts    Accepts           // for Override; nil accepts every warning, to restore one
 	Until      time.Time         // for Ban; in the future
 	Details    func(*policy.Key) // for Details
 }
@@ -50,10 +52,6 @@ func (c KeyChange) Fits(s policy.Status) bool {
 	return s == policy.Active
 }
 
-// NeedsCount reports whether the change harms callers and is hard to revert. Before such
-// a change of all keys of a filter, the user must confirm the number of keys.
-func (c KeyChange) NeedsCount() bool { return c.Do == Revoke || c.Do == Reset }
-
 // Base is the version of a key that a change is based on.
 type Base struct {
 	Version int64
@@ -65,9 +63,17 @@ const Tries = 5
 
 // Change changes a key and returns its new state; a deleted key has no ID. If another
 // change came first, it returns the key as that change left it, and policy.ErrConflict.
+// If an override has warnings that c does not accept, it returns an *UnconfirmedError.
 func (r *Registry) Change(
 	ctx context.Context, id string, base Base, c KeyChange, e Edit,
 ) (policy.Key, error) {
+	if err := confirmOverride(c.Override, c.Accepts); err != nil {
+		k, getErr := r.Get(ctx, id)
+		if getErr == nil && !base.Newer && k.Version != base.Version {
+			err = policy.ErrConflict
+		}
+		return k, cmp.Or(getErr, err)
+	}
 	for try := 1; ; try++ {
 		if e.Version = base.Version; base.Newer {
 			e.Version = 0

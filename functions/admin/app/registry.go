@@ -97,7 +97,7 @@ func (r *Registry) Rotate(
 // there are warnings and accepts does not confirm them, it returns an *UnconfirmedError.
 // It returns policy.ErrUnfinished if SyncPolicy has to finish the save.
 func (r *Registry) SavePolicy(
-	ctx context.Context, next policy.Set, version int64, e Edit, accepts func(warnings []string) bool,
+	ctx context.Context, next policy.Set, version int64, e Edit, accepts Accepts,
 ) (*policy.Set, error) {
 	current, err := r.Set(ctx)
 	if err != nil {
@@ -188,7 +188,13 @@ func (r *Registry) ResetGroup(ctx context.Context, name string, e Edit) error {
 }
 
 // OverrideGroup gives the keys of a group an override, or ends it if o is nil. Its errors
-// are those of registry.Store.OverrideGroup.
-func (r *Registry) OverrideGroup(ctx context.Context, name string, o *policy.Override, e Edit) error {
+// are those of registry.Store.OverrideGroup, and an *UnconfirmedError if accepts does not
+// confirm the override's warnings.
+func (r *Registry) OverrideGroup(
+	ctx context.Context, name string, o *policy.Override, accepts Accepts, e Edit,
+) error {
+	if err := confirmOverride(o, accepts); err != nil {
+		return err
+	}
 	return r.store.OverrideGroup(ctx, name, o, e)
 }

@@ -39,10 +39,13 @@ func (e *UnconfirmedError) Error() string {
 	return "app: not confirmed: " + strings.Join(e.Warnings, " ")
 }
 
-// ConfirmOverride returns an *UnconfirmedError if an override has warnings that accepts
+// Accepts reports whether the author of a save confirms its warnings.
+type Accepts func(warnings []string) bool
+
+// confirmOverride returns an *UnconfirmedError if an override has warnings that accepts
 // does not confirm. A nil override has none.
-func ConfirmOverride(o *policy.Override, accepts func(warnings []string) bool) error {
-	if o == nil {
+func confirmOverride(o *policy.Override, accepts Accepts) error {
+	if o == nil || accepts == nil {
 		return nil
 	}
 	if warnings := MootWarnings("", o.Limits); len(warnings) > 0 && !accepts(warnings) {

@@ -62,7 +62,7 @@ func startRevocation(s *sitetest.Site, reason string) app.Job {
 	s.T.Helper()
 	job, err := s.Services.Keys.StartJob(s.T.Context(), nil,
 		app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 2},
-		app.Edit{By: sitetest.ByTest.By, Reason: reason})
+		nil, app.Edit{By: sitetest.ByTest.By, Reason: reason})
 	if err != nil {
 		s.T.Fatal(err)
 	}

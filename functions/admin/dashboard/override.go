@@ -78,31 +78,32 @@ func (d *dashboard) saveOverride(w http.ResponseWriter, r *http.Request) error {
 	if o.form.Errors() > 0 {
 		return d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
 	}
-	o.warnings = app.MootWarnings("", override.Limits)
-	switch {
-	case button == changes.PreviewButton:
+	if button == changes.PreviewButton {
+		o.warnings = app.MootWarnings("", override.Limits)
 		if o.preview, err = d.PreviewOverride(r, set, key, override); err != nil {
 			return page.Failed("preview", err)
 		}
 		return d.renderOverride(w, r, http.StatusOK, o)
-	case !form.Accepted(r.PostForm, o.warnings):
-		return d.renderOverride(w, r, http.StatusUnprocessableEntity, o)
-	default:
-		return d.putOverride(w, r, o, override)
 	}
+	return d.putOverride(w, r, o, override)
 }
 
-// putOverride saves an override. It answers 422 if the store finds it invalid, and 409 if
-// the key changed since the form was shown.
+// putOverride saves an override. It answers 422 if the store finds it invalid or the form
+// does not confirm its warnings, and 409 if the key changed since the form was shown.
 func (d *dashboard) putOverride(w http.ResponseWriter, r *http.Request, view overridePage,
 	o *policy.Override) error {
 	key := view.key
 	saved, err := d.Keys.Change(
 		r.Context(), key.ID, app.Base{Version: view.form.Version},
-		app.KeyChange{Do: app.Override, Override: o}, app.NewEdit(r.Context(), o.Reason),
+		app.KeyChange{Do: app.Override, Override: o, Accepts: form.Accepts(r.PostForm)},
+		app.NewEdit(r.Context(), o.Reason),
 	)
 	var invalid *policy.InvalidError
+	var unconfirmed *app.UnconfirmedError
 	switch {
+	case errors.As(err, &unconfirmed):
+		view.warnings = unconfirmed.Warnings
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, view)
 	case errors.Is(err, policy.ErrConflict):
 		view.key = saved
 		view.form.Version = saved.Version

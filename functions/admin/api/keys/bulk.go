@@ -24,7 +24,7 @@ type (
 			Plan     string      `json:"plan,omitempty" maxLength:"100" doc:"With do plan: name of the new plan"`
 			Override *Override   `json:"override,omitempty" doc:"With do override: the new limits"`
 			Reason   string      `json:"reason" minLength:"1" maxLength:"200"`
-			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match. Needed in the first request of revoke or reset with a filter, unless it has a state other than overridden, or two of plan, group and state"`
+			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match. Needed in the first request of revoke or reset with a filter"`
 			After    string      `json:"after,omitempty" maxLength:"1000" doc:"The value of next in the previous response"`
 		}
 	}
@@ -184,17 +184,13 @@ func (ops operations) bulkJob(ctx context.Context, in *bulkInput) (app.Job, erro
 	if err := in.confirmed(j); err != nil {
 		return j, err
 	}
-	if err := app.ConfirmOverride(j.Override, in.Accepts); err != nil {
-		return j, err
-	}
-	return ops.keys.StartJob(ctx, set, j, app.NewEdit(ctx, in.Body.Reason))
+	return ops.keys.StartJob(ctx, set, j, in.Accepts, app.NewEdit(ctx, in.Body.Reason))
 }
 
 // confirmed refuses a change that harms callers unless its first request sends the number
 // of keys that match.
 func (in *bulkInput) confirmed(j app.Job) error {
-	needs := app.KeyChange{Do: j.Do}.NeedsCount() && j.Filter != nil && !j.Filter.Computed()
-	if sent := in.Body.Confirm; needs && sent == nil || sent != nil && *sent != j.Total {
+	if sent := in.Body.Confirm; j.NeedsCount() && sent == nil || sent != nil && *sent != j.Total {
 		return rest.Invalid("body.confirm",
 			fmt.Sprintf("must be %d, the number of keys that match", j.Total))
 	}
@@ -265,7 +261,7 @@ func (ops operations) undoJob(ctx context.Context, in *undoInput) (*rest.Body[Jo
 		j, err = ops.keys.UndoOf(ctx, j)
 	}
 	if err == nil {
-		j, err = ops.keys.StartJob(ctx, nil, j, app.NewEdit(ctx, in.Body.Reason))
+		j, err = ops.keys.StartJob(ctx, nil, j, nil, app.NewEdit(ctx, in.Body.Reason))
 	}
 	if err == nil {
 		j, err = ops.keys.StepJob(ctx, j.ID)

@@ -143,10 +143,7 @@ func (ops operations) putOverride(ctx context.Context, in *overrideInput) (*keyO
 	if err := details.Err(); err != nil {
 		return nil, err
 	}
-	if err := app.ConfirmOverride(o, in.Accepts); err != nil {
-		return nil, err
-	}
-	change := app.KeyChange{Do: app.Override, Override: o}
+	change := app.KeyChange{Do: app.Override, Override: o, Accepts: in.Accepts}
 	out, err := ops.change(ctx, in.ID, in.IfMatch, change, o.Reason)
 	return out, overrideProblem(err)
 }

@@ -99,15 +99,13 @@ func (ops operations) overrideGroup(ctx context.Context, in *groupOverrideInput)
 	if err := details.Err(); err != nil {
 		return nil, err
 	}
-	if err := app.ConfirmOverride(o, in.Accepts); err != nil {
-		return nil, err
-	}
-	if err := ops.keys.OverrideGroup(ctx, in.Name, o, app.NewEdit(ctx, o.Reason)); err != nil {
+	err := ops.keys.OverrideGroup(ctx, in.Name, o, in.Accepts, app.NewEdit(ctx, o.Reason))
+	if err != nil {
 		return nil, overrideProblem(err)
 	}
 	return ops.getGroup(ctx, &in.GroupPath)
 }
 
 func (ops operations) endGroupOverride(ctx context.Context, in *groupEndInput) (*rest.None, error) {
-	return nil, ops.keys.OverrideGroup(ctx, in.Name, nil, app.NewEdit(ctx, in.Reason))
+	return nil, ops.keys.OverrideGroup(ctx, in.Name, nil, nil, app.NewEdit(ctx, in.Reason))
 }

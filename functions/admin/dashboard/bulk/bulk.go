@@ -174,7 +174,7 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	case !f.checkTotal():
 		return d.renderForm(w, r, http.StatusConflict, set, f, nil)
-	case !f.checkConfirm(), !f.checkWarnings(r.PostForm):
+	case !f.checkConfirm():
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	default:
 		return d.start(w, r, set, f)
@@ -189,7 +189,9 @@ func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set,
 	if f.errorCount() > 0 {
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	}
-	f.checkWarnings(r.PostForm)
+	if f.do == app.Override {
+		f.warnings = app.MootWarnings("", f.job().Override.Limits)
+	}
 	effects, err := d.effects(r, set, f)
 	if err != nil {
 		return page.Failed("preview", err)
@@ -203,9 +205,14 @@ func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f
 	if f.do == app.Override {
 		reason = f.override.Reason.Text
 	}
-	j, err := d.Keys.StartJob(r.Context(), set, f.job(), app.NewEdit(r.Context(), reason))
+	edit := app.NewEdit(r.Context(), reason)
+	j, err := d.Keys.StartJob(r.Context(), set, f.job(), form.Accepts(r.PostForm), edit)
 	var invalid *policy.InvalidError
+	var unconfirmed *app.UnconfirmedError
 	switch {
+	case errors.As(err, &unconfirmed):
+		f.warnings = unconfirmed.Warnings
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	case errors.As(err, &invalid):
 		f.override.SetError(invalid)
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)

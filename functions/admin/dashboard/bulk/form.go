@@ -2,7 +2,6 @@ package bulk
 
 import (
 	"cmp"
-	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -117,7 +116,7 @@ func (f *bulkForm) errorCount() int {
 // confirmation returns the number of keys that the user must type before the job starts;
 // empty if the change needs no confirmation.
 func (f *bulkForm) confirmation() string {
-	if !f.all || !(app.KeyChange{Do: f.do}).NeedsCount() {
+	if !f.job().NeedsCount() {
 		return ""
 	}
 	return page.Number(f.total)
@@ -151,16 +150,6 @@ func (f *bulkForm) checkTotal() bool {
 	f.problem += " Confirm again."
 	f.confirm = form.Input{}
 	return false
-}
-
-// checkWarnings reports whether the form confirms the warnings of its override, and keeps
-// them if it does not.
-func (f *bulkForm) checkWarnings(values url.Values) bool {
-	var unconfirmed *app.UnconfirmedError
-	if errors.As(app.ConfirmOverride(f.job().Override, form.Accepts(values)), &unconfirmed) {
-		f.warnings = unconfirmed.Warnings
-	}
-	return len(f.warnings) == 0
 }
 
 func (d *Pages) renderForm(

@@ -204,7 +204,7 @@ func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) error {
 	}
 	undo, err := d.Keys.UndoOf(r.Context(), j)
 	if err == nil {
-		undo, err = d.Keys.StartJob(r.Context(), nil, undo, app.NewEdit(r.Context(), reason.Text))
+		undo, err = d.Keys.StartJob(r.Context(), nil, undo, nil, app.NewEdit(r.Context(), reason.Text))
 	}
 	if err != nil {
 		return jobProblem(err)

@@ -33,7 +33,7 @@ func (d *Pages) end() action {
 		"The plan's limits apply to its keys from the next check. Counts are kept.", "End override",
 		"Override ended. The plan's limits apply.",
 		func(ctx context.Context, name string, edit app.Edit) error {
-			return d.keys.OverrideGroup(ctx, name, nil, edit)
+			return d.keys.OverrideGroup(ctx, name, nil, nil, edit)
 		}}
 }
 
@@ -135,17 +135,20 @@ func (d *Pages) saveOverride(w http.ResponseWriter, r *http.Request) error {
 		return d.renderOverride(w, r, http.StatusConflict, g, f, nil)
 	}
 	o := f.Override(time.Now())
-	warnings := app.MootWarnings("", o.Limits)
-	if f.Errors() > 0 || !form.Accepted(r.PostForm, warnings) {
-		return d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, warnings)
+	if f.Errors() > 0 {
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, nil)
 	}
-	err = d.keys.OverrideGroup(r.Context(), g.Name, o, app.NewEdit(r.Context(), o.Reason))
+	edit := app.NewEdit(r.Context(), o.Reason)
+	err = d.keys.OverrideGroup(r.Context(), g.Name, o, form.Accepts(r.PostForm), edit)
 	var invalid *policy.InvalidError
-	if errors.As(err, &invalid) {
+	var unconfirmed *app.UnconfirmedError
+	switch {
+	case errors.As(err, &unconfirmed):
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, unconfirmed.Warnings)
+	case errors.As(err, &invalid):
 		f.SetError(invalid)
-		return d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, warnings)
-	}
-	if err != nil {
+		return d.renderOverride(w, r, http.StatusUnprocessableEntity, g, f, nil)
+	case err != nil:
 		return problemOf(err)
 	}
 	return d.saved(w, r, g, "Saved: "+wording.Override(o)+". Effective immediately.")

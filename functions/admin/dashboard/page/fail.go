@@ -87,7 +87,8 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		Advice:  p.Advice,
 		Action:  p.Action,
 	}
-	if p.Status == http.StatusServiceUnavailable && !p.Acted && rd.Resumes(r) {
+	if p.Status == http.StatusServiceUnavailable && !p.Acted &&
+		rd.Resumes != nil && rd.Resumes(r) {
 		page.Resume = rd.Path(ResumePath)
 	}
 	if rd.Render(w, r, p.Status, templates.Error(page)) == nil {

@@ -33,7 +33,8 @@ type Renderer struct {
 	Session *scs.SessionManager
 	// Sealer encrypts secrets for a later request; nil without a store.
 	Sealer *Sealer
-	// Resumes reports whether the form of a request can be shown again as it was typed.
+	// Resumes reports whether the form of a request can be shown again as it was typed; nil
+	// if none can.
 	Resumes func(*http.Request) bool
 	// JournalStatus returns the number of changes that are not in the journal and of
 	// buckets that lost changes; nil without a journal.
