@@ -85,7 +85,7 @@ type CallRow struct {
 	At         string
 	Allowed    bool
 	Remaining  string
-	By         string // the limit that denied, or has the fewest calls left
+	By         string // the limit that a client is told of
 	RetryAfter string // empty if allowed
 	Again      string // when RetryAfter ends
 }

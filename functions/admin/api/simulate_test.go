@@ -14,6 +14,16 @@ func TestSimulate(t *testing.T) {
 		got.at("decisions", 2, "retryAfter").(float64) > 0.11 {
 		t.Errorf("got %s, want the third call at 9.9 s denied until 10 s", got.text)
 	}
+	// The smallest share counts, as in the RateLimit field: 40 of 100 before 1 of 2.
+	calls := make([]float64, 60)
+	for i := range calls {
+		calls[i] = 10.1 * float64(i)
+	}
+	limits := []any{map[string]any{"requests": 2, "window": "10s"}, map[string]any{"requests": 100, "window": "1h"}}
+	share := s.post("/simulate", map[string]any{"limits": limits, "calls": calls}).wants(http.StatusOK)
+	if got := share.at("decisions", 59, "remaining"); got != 40.0 {
+		t.Errorf("got %v remaining, want 40", got)
+	}
 }
 
 // A fixed window admits twice the limit around a boundary, and the log never does. Equal

@@ -104,12 +104,18 @@ func (d Diagnosis) blockedFor(log denylog.Page, s enforce.Survey) Diagnosis {
 			continue
 		}
 		if l.Unread {
-			d.Blocked, d.Part = max(0, last.Time.Add(last.RetryAfter).Sub(s.Result.Now)), "from that address"
+			d.Blocked, d.Part = StillDenied(last, s), "from that address"
 		} else if l.Denies() && !l.Replaced {
 			d.Blocked, d.Part = l.RetryAfter, "of rule "+l.Rule
 		}
 	}
 	return d
+}
+
+// StillDenied returns how long the caller that got a denial is denied from now on, by what
+// the denial said; 0 if it passes.
+func StillDenied(l denylog.Entry, s enforce.Survey) time.Duration {
+	return max(0, l.Time.Add(l.RetryAfter).Sub(s.Result.Now))
 }
 
 // LastDenial returns the newest denial of a log that is no refused credential.

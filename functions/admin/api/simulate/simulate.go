@@ -39,7 +39,7 @@ type (
 type Decision struct {
 	At         float64  `json:"at" doc:"Seconds"`
 	Allowed    bool     `json:"allowed"`
-	Remaining  int64    `json:"remaining" doc:"Of the limit with the fewest calls left"`
+	Remaining  int64    `json:"remaining" doc:"As in the RateLimit field"`
 	RetryAfter *float64 `json:"retryAfter,omitempty" doc:"Seconds, not rounded; only of a denied call"`
 }
 
@@ -88,10 +88,7 @@ func decide(_ context.Context, in *simulateInput) (*simulateOutput, error) {
 	}
 	out := &simulateOutput{}
 	for i, d := range decisions {
-		decision := Decision{At: at[i].Seconds(), Allowed: d.Allowed, Remaining: d.Limits[0].Remaining}
-		for _, l := range d.Limits {
-			decision.Remaining = min(decision.Remaining, l.Remaining)
-		}
+		decision := Decision{At: at[i].Seconds(), Allowed: d.Allowed, Remaining: d.Binding().Remaining}
 		if d.Allowed {
 			out.Body.Allowed++
 		} else {

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -60,25 +59,17 @@ func (d *pages) showCalls(w http.ResponseWriter, r *http.Request) error {
 }
 
 func callRow(i int, at time.Duration, d limiter.Decision) templates.CallRow {
-	by := decisive(d)
 	row := templates.CallRow{
 		Number: strconv.Itoa(i + 1), At: page.Offset(at), Allowed: d.Allowed,
-		Remaining: page.Number(by.Remaining), By: policydoc.LimitText(by.Limit),
+		Remaining: "–", By: "no limit is enforced",
+	}
+	if by := d.Binding(); by.Limit.Requests > 0 {
+		row.Remaining, row.By = page.Number(by.Remaining), policydoc.LimitText(by.Limit)
 	}
 	if !d.Allowed {
 		row.RetryAfter, row.Again = page.Offset(d.RetryAfter()), page.Offset(at+d.RetryAfter())
 	}
 	return row
-}
-
-// decisive returns the limit with the longest wait, or else with the fewest calls left. It
-// is an enforced one if there is any.
-func decisive(d limiter.Decision) limiter.Usage {
-	shadow := map[bool]int{true: 1}
-	return slices.MinFunc(d.Limits, func(a, b limiter.Usage) int {
-		return cmp.Or(shadow[a.Limit.Shadow]-shadow[b.Limit.Shadow], cmp.Compare(b.RetryAfter, a.RetryAfter),
-			cmp.Compare(a.Remaining, b.Remaining))
-	})
 }
 
 func (s *sandbox) fields() map[string]*form.Input {

@@ -84,6 +84,11 @@ func TestCallsFollowTheModel(t *testing.T) {
 	if want := "4 0 s denied 0 3 per day 1 d at 1 d"; !strings.Contains(text, want) {
 		t.Errorf("want row %q in\n%s", want, text)
 	}
+	text = sitetest.InWords(s.Get("/simulate/calls?times=0x2&limits=1+per+second,+shadow").Wants(
+		t, http.StatusOK, "2 of 2 allowed").Body)
+	if want := "2 0 s allowed – no limit is enforced"; !strings.Contains(text, want) {
+		t.Errorf("want row %q in\n%s", want, text)
+	}
 }
 
 func TestCallsBadInput(t *testing.T) {

@@ -83,7 +83,7 @@ func lastOfAddress(row *templates.AppliedRow, l enforce.SurveyedLimit, last deny
 	if last.Network.IsValid() {
 		row.Note += " Last full: an address in " + last.Network.String() + "."
 	}
-	if wait := last.Time.Add(last.RetryAfter).Sub(v.Result.Now); wait > 0 {
+	if wait := app.StillDenied(last, v); wait > 0 {
 		row.Window.Unblocks, row.Window.UnblocksLeft = page.Span(wait), SecondsLeft(wait)
 	}
 }
