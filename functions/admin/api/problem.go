@@ -95,6 +95,8 @@ var knownErrors = []struct {
 		"Usage is kept by the minute for 24 hours and by the hour for 30 days, and a response has at " +
 			"most 1,500 steps. Choose another from, to or step."},
 	{token.ErrNotFound, http.StatusNotFound, "No such token. It may have been revoked already."},
+	{token.ErrByToken, http.StatusForbidden,
+		"A token cannot create a token. Log in to the dashboard and create it on the settings page."},
 	{token.ErrTooMany, http.StatusConflict, "The number of tokens is at its maximum. Revoke one first."},
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
+	"tidegate/functions/admin/auth"
 	"tidegate/internal/apikey"
 	"tidegate/internal/audit"
 	"tidegate/internal/store/keyspace"
@@ -81,8 +82,12 @@ type rest struct {
 func seconds(t time.Time) string { return fmt.Sprintf("%010d", t.Unix()) }
 
 // Create stores a new token and returns it with its secret, which is not stored. It fails
-// with an *InvalidError, or with ErrTooMany.
+// with an *InvalidError, with ErrTooMany, or with ErrByToken, so that a leaked token
+// cannot create another.
 func (s *Store) Create(ctx context.Context, n New) (Token, apikey.Secret, error) {
+	if n.By.Kind == string(auth.Token) {
+		return Token{}, apikey.Secret{}, ErrByToken
+	}
 	now := s.now().UTC().Truncate(time.Second)
 	n.Expires = n.Expires.UTC().Truncate(time.Second)
 	if err := n.validate(now); err != nil {

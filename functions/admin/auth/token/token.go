@@ -28,6 +28,7 @@ const prefix = "tga_"
 var (
 	ErrUnknown  = errors.New("unknown token")
 	ErrNotFound = errors.New("no such token")
+	ErrByToken  = errors.New("a token cannot create a token")
 	ErrTooMany  = fmt.Errorf("there are %d tokens already, the maximum; revoke one first", MaxCount)
 )
 
