@@ -254,14 +254,14 @@ func IsOrder(o Order) bool {
 	return slices.Contains([]Order{ByName, Busiest, MostBlocked, LastUsed}, o)
 }
 
-// Ranked returns the ids of keys and other callers in the order Busiest or MostBlocked.
-func Ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
+// ranked returns the ids of keys and other callers in the order Busiest or MostBlocked.
+func ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
 	now, by := time.Now(), usage.Busiest
 	if o == MostBlocked {
 		by = usage.MostDenied
 	}
-	ranked, err := calls.Rank(ctx, now.Add(-activitySpan), now, ActivityStep, usage.MaxTalkers, by)
-	return idsOf(ranked[by], func(t usage.Talker) string { return t.ID }), err
+	found, err := calls.Rank(ctx, now.Add(-activitySpan), now, ActivityStep, usage.MaxTalkers, by)
+	return idsOf(found[by], func(t usage.Talker) string { return t.ID }), err
 }
 
 // FindOrdered is FindKeys with an order. Busiest and MostBlocked have one page.
@@ -269,7 +269,7 @@ func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilt
 	after string, count int) (FoundKeys, error) {
 	switch o {
 	case Busiest, MostBlocked:
-		ids, err := Ranked(ctx, keys.calls, o)
+		ids, err := ranked(ctx, keys.calls, o)
 		if err != nil {
 			return FoundKeys{}, err
 		}

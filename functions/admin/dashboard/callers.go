@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -16,84 +15,13 @@ import (
 	"tidegate/web/templates"
 )
 
-// Callers without a record hold a token or are known by their address. They have an id,
-// but no name or override until an editor creates a record: see adopt.
-
-const (
-	callersPerScan = 500 // active callers per read
-	callerScans    = 3   // most reads for a page
-	callersPerPage = 50  // callers without a record that end the reads for a page
-)
-
-// unregisteredPage is a page of callers without a record.
-type unregisteredPage struct {
-	seen []usage.Seen
-	next string // cursor of the next page; empty on the last
-}
-
-// listUnregistered returns active callers without a record: the most recently seen first,
-// or those of a ranking, which has one page.
-func (d *dashboard) listUnregistered(ctx context.Context, o app.Order, after string) (
-	unregisteredPage, error,
-) {
-	set, err := d.Keys.Set(ctx)
-	if err != nil {
-		return unregisteredPage{}, err
-	}
-	if o != app.LastUsed {
-		ids, err := app.Ranked(ctx, d.Usage, o)
-		if err != nil {
-			return unregisteredPage{}, err
-		}
-		last, err := d.Usage.LastSeen(ctx, ids)
-		if err != nil {
-			return unregisteredPage{}, err
-		}
-		seen := make([]usage.Seen, len(ids))
-		for i, id := range ids {
-			seen[i] = usage.Seen{ID: id, Last: last[i]}
-		}
-		seen, err = d.withoutRecord(ctx, set, seen)
-		return unregisteredPage{seen: seen}, err
-	}
-	p := unregisteredPage{next: after}
-	for range callerScans {
-		active, err := d.Usage.Active(ctx, p.next, callersPerScan)
-		if err != nil {
-			return unregisteredPage{}, err
-		}
-		seen, err := d.withoutRecord(ctx, set, active.Subjects)
-		if err != nil {
-			return unregisteredPage{}, err
-		}
-		p.seen = append(p.seen, seen...)
-		p.next = active.Next
-		if p.next == "" || len(p.seen) >= callersPerPage {
-			break
-		}
-	}
-	return p, nil
-}
-
-// withoutRecord returns the callers in seen that have no record, in the same order.
-func (d *dashboard) withoutRecord(ctx context.Context, set *policy.Set,
-	seen []usage.Seen) ([]usage.Seen, error) {
-	// Ids that IsCaller rejects belong to API keys.
-	seen = slices.DeleteFunc(slices.Clone(seen), func(s usage.Seen) bool { return !app.IsCaller(s.ID) })
-	records, err := app.Records(ctx, d.Keys, set, seen, func(s usage.Seen) string { return s.ID })
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(seen, func(s usage.Seen) bool { return records[s.ID].ID != "" }), nil
-}
-
 func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 	after := r.URL.Query().Get("after")
 	order := app.Order(r.URL.Query().Get("order"))
 	if order != app.Busiest && order != app.MostBlocked {
 		order = app.LastUsed
 	}
-	found, err := d.listUnregistered(r.Context(), order, after)
+	found, err := app.FindCallers(r.Context(), d.Keys, order, after)
 	if errors.Is(err, usage.ErrCursor) {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
@@ -120,14 +48,14 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 	if page.CanEdit(r) {
 		p.Adopt = d.Path("/callers/new")
 	}
-	if p.Rows, err = d.callerRows(r.Context(), found.seen); err != nil {
+	if p.Rows, err = d.callerRows(r.Context(), found.Seen); err != nil {
 		return page.Failed("read calls", err)
 	}
 	if after != "" {
 		p.First = address(nil)
 	}
-	if found.next != "" {
-		p.Next = address(url.Values{"after": {found.next}})
+	if found.Next != "" {
+		p.Next = address(url.Values{"after": {found.Next}})
 	}
 	if order != app.LastUsed {
 		p.Note = rankingNote
@@ -137,8 +65,8 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 	return d.RenderLive(w, r, templates.CallersLive(p), templates.Callers(p))
 }
 
-func emptyCallers(found unregisteredPage) templates.Empty {
-	if found.next != "" {
+func emptyCallers(found app.FoundCallers) templates.Empty {
+	if found.Next != "" {
 		return templates.Empty{Heading: "No callers on this page",
 			Advice: "All active callers searched so far have a record. Continue on the next page."}
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"tidegate/functions/admin/dashboard"
+	"tidegate/functions/admin/app"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
 	"tidegate/internal/testing/sitetest"
@@ -60,7 +60,7 @@ var nextInPage = regexp.MustCompile(`href="([^"]*)" rel="next"`)
 // one read returns.
 func TestCallersOnManyPages(t *testing.T) {
 	s := sitetest.New(t).Login()
-	for i := range dashboard.CallersPerScan + 100 {
+	for i := range app.CallersPerScan + 100 {
 		s.Keys.UnregisteredCalls(
 			fmt.Sprintf("caller-without-rec%04d", i), time.Now().Add(-time.Duration(i)*time.Second), 1, 0,
 		)
@@ -78,8 +78,8 @@ func TestCallersOnManyPages(t *testing.T) {
 			path = next[1]
 		}
 	}
-	if len(seen) != dashboard.CallersPerScan+100 {
-		t.Errorf("the pages have %d callers, want %d", len(seen), dashboard.CallersPerScan+100)
+	if len(seen) != app.CallersPerScan+100 {
+		t.Errorf("the pages have %d callers, want %d", len(seen), app.CallersPerScan+100)
 	}
 }
 

@@ -1,7 +1,4 @@
 package dashboard
 
-// Bounds that tests in package dashboard_test exceed.
-const (
-	KeysPerPage    = keysPerPage
-	CallersPerScan = callersPerScan
-)
+// KeysPerPage is a bound that tests in package dashboard_test exceed.
+const KeysPerPage = keysPerPage
