@@ -19,7 +19,9 @@ func TestSimulate(t *testing.T) {
 	for i := range calls {
 		calls[i] = 10.1 * float64(i)
 	}
-	limits := []any{map[string]any{"requests": 2, "window": "10s"}, map[string]any{"requests": 100, "window": "1h"}}
+	limits := []any{
+		map[string]any{"requests": 2, "window": "10s"}, map[string]any{"requests": 100, "window": "1h"},
+	}
 	share := s.post("/simulate", map[string]any{"limits": limits, "calls": calls}).wants(http.StatusOK)
 	if got := share.at("decisions", 59, "remaining"); got != 40.0 {
 		t.Errorf("got %v remaining, want 40", got)

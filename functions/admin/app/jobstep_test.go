@@ -95,7 +95,8 @@ func TestStopDuringStep(t *testing.T) {
 	}
 	edit := sitetest.ByTest
 	edit.Reason = "a test"
-	if _, err := j.StartJob(t.Context(), nil, app.Job{Do: app.Undo, Undoes: job.ID}, nil, edit); !errors.Is(err,
+	undo := app.Job{Do: app.Undo, Undoes: job.ID}
+	if _, err := j.StartJob(t.Context(), nil, undo, nil, edit); !errors.Is(err,
 		app.ErrRunning) {
 		t.Errorf("undo during the step: got %v, want ErrRunning", err)
 	}
