@@ -40,21 +40,23 @@ var (
 	}
 )
 
-func readAdoptForm(v url.Values) adoptForm {
-	return adoptForm{
-		kind:    form.Typed(v, "kind", form.MaxInput),
-		id:      form.Typed(v, "id", form.MaxInput),
-		issuer:  form.Typed(v, "issuer", maxIssuer),
-		holder:  form.Typed(v, "holder", maxHolder),
-		address: form.Typed(v, "address", form.MaxInput),
-		name:    form.Typed(v, "name", maxNameInput),
-		next:    form.Typed(v, "next", form.MaxInput),
-		reason:  form.Typed(v, "reason", form.MaxReasonInput),
+func (f *adoptForm) table() form.Table {
+	return form.Table{
+		{Name: "kind", Input: &f.kind, Max: form.MaxInput},
+		{Name: "id", Input: &f.id, Max: form.MaxInput},
+		{Name: "issuer", Input: &f.issuer, Max: maxIssuer},
+		{Name: "holder", Input: &f.holder, Max: maxHolder},
+		{Name: "address", Input: &f.address, Max: form.MaxInput},
+		{Name: "name", Input: &f.name, Max: maxNameInput},
+		{Name: "next", Input: &f.next, Max: form.MaxInput},
+		{Name: "reason", Input: &f.reason, Max: form.MaxReasonInput},
 	}
 }
 
-func (f *adoptForm) errors() int {
-	return form.CountErrors(f.kind, f.id, f.issuer, f.holder, f.address, f.name, f.next, f.reason)
+func readAdoptForm(v url.Values) adoptForm {
+	var f adoptForm
+	f.table().Read(v)
+	return f
 }
 
 // callerID validates the form and returns the id under which checks know the caller.
@@ -96,11 +98,6 @@ func parseNetwork(text string) (netip.Prefix, bool) {
 	return network, ok
 }
 
-func (f *adoptForm) setError(invalid *policy.InvalidError) {
-	fields := map[string]*form.Input{"name": &f.name, "id": &f.id, "reason": &f.reason}
-	f.problem = form.SetErrors(fields, invalid)
-}
-
 func (d *dashboard) showAdopt(w http.ResponseWriter, r *http.Request) error {
 	return d.renderAdopt(w, r, http.StatusOK, readAdoptForm(r.URL.Query()))
 }
@@ -116,7 +113,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) error {
 		return d.renderAdopt(w, r, http.StatusOK, f)
 	}
 	id := f.callerID(d.Keys)
-	if f.errors() > 0 {
+	if f.table().ErrorCount() > 0 {
 		return d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 	}
 	next := d.Path("/keys/" + id + "/" + f.next.Text)
@@ -133,7 +130,7 @@ func (d *dashboard) adopt(w http.ResponseWriter, r *http.Request) error {
 	var invalid *policy.InvalidError
 	switch {
 	case errors.As(err, &invalid):
-		f.setError(invalid)
+		f.problem = f.table().SetErrors(invalid)
 		return d.renderAdopt(w, r, http.StatusUnprocessableEntity, f)
 	case err != nil && !errors.Is(err, policy.ErrConflict):
 		return page.Failed("adopt caller", err)
@@ -166,7 +163,7 @@ func (d *dashboard) renderAdopt(w http.ResponseWriter, r *http.Request, status i
 			},
 			After:  []templates.FormField{form.ReasonField(f.reason)},
 			Error:  f.problem,
-			Errors: f.errors(),
+			Errors: f.table().ErrorCount(),
 			Submit: "Continue",
 			Cancel: templates.Choice{Text: "Cancel", Address: d.Path("/callers")},
 		},

@@ -42,37 +42,34 @@ type keyForm struct {
 	problem  string   // an error that belongs to no field
 }
 
+// table returns the fields but the expiry.
+func (f *keyForm) table() form.Table {
+	return form.Table{
+		{Name: "name", Input: &f.name, Max: maxNameInput},
+		{Name: "plan", Input: &f.plan, Max: page.MaxName + 10},
+		{Name: "tags", Input: &f.tags, Max: maxTagsInput},
+		{Name: "group", Input: &f.group, Max: form.MaxInput},
+		{Name: "env", Input: &f.env, Max: form.MaxInput},
+		{Name: "value", Input: &f.value},
+		{Name: "allow", Input: &f.allow, Max: form.MaxRoutesText},
+		{Name: "grace", Input: &f.grace, Max: form.MaxInput},
+		{Name: "reason", Input: &f.reason, Max: form.MaxReasonInput},
+	}
+}
+
 // read reads what a browser sent.
 func (f *keyForm) read(v url.Values) {
-	f.name = form.Typed(v, "name", maxNameInput)
-	f.plan = form.Typed(v, "plan", page.MaxName+10)
-	f.tags = form.Typed(v, "tags", maxTagsInput)
-	f.group = form.Typed(v, "group", form.MaxInput)
-	if !v.Has("group") { // the form was rendered by an older release
-		f.group.Text = f.key.Group
-	}
-	f.env = form.Typed(v, "env", form.MaxInput)
-	f.allow = form.TypedRoutes(v, f.key.Allow)
-	f.grace = form.Typed(v, "grace", form.MaxInput)
+	f.table().Read(v)
 	f.until = form.ReadUntil(v)
-	f.reason = form.Typed(v, "reason", form.MaxReasonInput)
 }
 
 // errors returns the number of invalid fields.
-func (f *keyForm) errors() int {
-	return f.until.ErrorCount() + form.CountErrors(f.name, f.plan, f.tags, f.group, f.env, f.value, f.allow,
-		f.grace, f.reason)
-}
+func (f *keyForm) errors() int { return f.until.ErrorCount() + f.table().ErrorCount() }
 
 // setError shows the store's validation errors at their fields.
 func (f *keyForm) setError(invalid *policy.InvalidError) {
-	f.problem = form.SetErrors(map[string]*form.Input{
-		"name": &f.name, "plan": &f.plan, "tags": &f.tags, "group": &f.group, "env": &f.env,
-		"value": &f.value, "allow": &f.allow, "grace": &f.grace,
-		"expires": &f.until.At, "until": &f.until.At, "bannedUntil": &f.until.At,
-	}, invalid)
+	f.problem = append(f.table(), f.until.Table("expires", "bannedUntil", "until")...).SetErrors(invalid)
 }
-
 func (f *keyForm) banFields() []templates.FormField {
 	if f.until.Choice.Text == "" {
 		f.until.Choice.Text = "1h"

@@ -17,6 +17,7 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/audit"
+	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
@@ -123,10 +124,16 @@ func newTokenForm() tokenForm {
 }
 
 func readTokenForm(values url.Values) tokenForm {
-	return tokenForm{
-		name:  form.Input{Text: values.Get("name")},
-		scope: form.Input{Text: values.Get("scope")},
-		days:  form.Input{Text: values.Get("days")},
+	var f tokenForm
+	f.table().Read(values)
+	return f
+}
+
+func (f *tokenForm) table() form.Table {
+	return form.Table{
+		{Name: "name", Input: &f.name, Max: token.MaxName + 50},
+		{Name: "scope", Input: &f.scope, Max: form.MaxInput},
+		{Name: "days", Input: &f.days, Max: form.MaxInput, Path: "expires"},
 	}
 }
 
@@ -147,8 +154,7 @@ func (f *tokenForm) setError(err error) bool {
 	case errors.Is(err, token.ErrTooMany):
 		f.problem = form.Sentence(err.Error())
 	case errors.As(err, &invalid):
-		fields := map[string]*form.Input{"name": &f.name, "scope": &f.scope, "expires": &f.days}
-		fields[invalid.Field].Error = form.Sentence(invalid.Message)
+		f.table().SetError(policy.FieldError{Field: invalid.Field, Message: invalid.Message}, "")
 	default:
 		return false
 	}

@@ -38,14 +38,22 @@ type bulkForm struct {
 	warnings []string   // of the override, not confirmed
 }
 
+// table returns the fields but those of an override.
+func (f *bulkForm) table() form.Table {
+	return form.Table{
+		{Name: "to", Input: &f.plan, Max: page.MaxName + 10},
+		{Name: "reason", Input: &f.reason, Max: form.MaxReasonInput},
+		{Name: "confirm", Input: &f.confirm, Max: 20},
+	}
+}
+
 // readForm reads the form of the bar or of the bulk page. It returns form.ErrForeign for
 // any other form.
 func readForm(values url.Values) (bulkForm, error) {
 	f := bulkForm{
-		do: values.Get("do"), ids: values["id"], plan: form.Typed(values, "to", page.MaxName+10),
-		reason: form.Typed(values, "reason", form.MaxReasonInput), confirm: form.Typed(values, "confirm", 20),
-		all: values.Get(ofField) == ofAll, shown: -1,
+		do: values.Get("do"), ids: values["id"], all: values.Get(ofField) == ofAll, shown: -1,
 	}
+	f.table().Read(values)
 	var ok bool
 	if f.filter, ok = changes.ReadKeyFilter(values); !ok || len(f.ids) > maxSelected ||
 		!form.IsOption(actions, f.do) {
@@ -161,7 +169,7 @@ func (d *Pages) renderForm(
 	if f.do != app.Override {
 		v = templates.Form{
 			After:  []templates.FormField{form.ReasonField(f.reason)},
-			Errors: form.CountErrors(f.plan, f.reason, f.confirm), Preview: f.do == app.Plan,
+			Errors: f.table().ErrorCount(), Preview: f.do == app.Plan,
 		}
 		if f.do == app.Plan {
 			v.Fields = []templates.FormField{form.ChoiceField("to", "Plan", wording.PlanOptions(set), f.plan)}

@@ -34,6 +34,14 @@ func NewOverrideForm(k policy.Key, e policy.Effective) OverrideForm {
 	return f
 }
 
+// table returns the fields but the limits and the expiry.
+func (f *OverrideForm) table() form.Table {
+	return form.Table{
+		{Name: "mode", Input: &f.mode, Max: form.MaxInput},
+		{Name: "reason", Input: &f.Reason, Max: form.MaxReasonInput},
+	}
+}
+
 // ReadOverrideForm reads the form that a browser sent. It returns form.ErrForeign for a
 // form of another page.
 func ReadOverrideForm(values url.Values) (OverrideForm, error) {
@@ -41,10 +49,8 @@ func ReadOverrideForm(values url.Values) (OverrideForm, error) {
 	if err != nil {
 		return OverrideForm{}, err
 	}
-	f := OverrideForm{
-		Version: version, mode: form.Typed(values, "mode", form.MaxInput),
-		Reason: form.Typed(values, "reason", form.MaxReasonInput), until: form.ReadUntil(values),
-	}
+	f := OverrideForm{Version: version, until: form.ReadUntil(values)}
+	f.table().Read(values)
 	f.Limits, err = form.ReadLimitList(values, "limits")
 	return f, err
 }
@@ -66,21 +72,14 @@ func (f *OverrideForm) Override(now time.Time) *policy.Override {
 
 // Errors returns the number of fields with an error.
 func (f *OverrideForm) Errors() int {
-	return f.Limits.ErrorCount() + f.until.ErrorCount() + form.CountErrors(f.mode, f.Reason)
+	return f.Limits.ErrorCount() + f.until.ErrorCount() + f.table().ErrorCount()
 }
 
 // SetError sets the errors of a validation at their fields.
 func (f *OverrideForm) SetError(invalid *policy.InvalidError) {
+	table := append(f.table(), f.until.Table("until")...)
 	for _, e := range invalid.Fields {
-		switch {
-		case f.Limits.SetError(e, "override.limits"):
-		case e.Field == "override.reason":
-			f.Reason.Error = form.Sentence(e.Message)
-		case e.Field == "override.mode":
-			f.mode.Error = form.Sentence(e.Message)
-		case e.Field == "override.until":
-			f.until.At.Error = form.Sentence(e.Message)
-		default:
+		if !f.Limits.SetError(e, "override.limits") && !table.SetError(e, "override.") {
 			f.problem = form.Sentence(e.Message)
 		}
 	}

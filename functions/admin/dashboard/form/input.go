@@ -170,22 +170,6 @@ func CountErrors(fields ...Input) int {
 	return n
 }
 
-// SetErrors sets the store's validation errors at the fields with their names. An error
-// of an item belongs to the field of its list. SetErrors returns the last error without a
-// field, or an empty string.
-func SetErrors(fields map[string]*Input, invalid *policy.InvalidError) string {
-	problem := ""
-	for _, e := range invalid.Fields {
-		name, _, _ := strings.Cut(e.Field, "[")
-		if in := fields[name]; in != nil {
-			in.Error = Sentence(e.Message)
-		} else {
-			problem = e.Field + ": " + Sentence(e.Message)
-		}
-	}
-	return problem
-}
-
 // Sentence turns an error message, such as "is too long", into a sentence.
 func Sentence(message string) string {
 	if message == "" {

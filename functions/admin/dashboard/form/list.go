@@ -2,7 +2,6 @@ package form
 
 import (
 	"net/netip"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,7 +15,7 @@ import (
 // Bounds of typed lists. The longest valid lists of networks and routes are within them.
 const (
 	MaxPrefixText = 30_000 // characters
-	maxRoutesText = 20_000 // characters
+	MaxRoutesText = 20_000 // characters
 	maxList       = 4000   // bytes of a list in an address
 	maxTimes      = 9999   // repetitions of an item
 	maxQuoted     = 50     // characters of an item that an error quotes
@@ -132,16 +131,7 @@ func (in *Input) Prefixes() []netip.Prefix {
 // RoutesField returns the field for the open routes of a plan or a key, one per line.
 func RoutesField(hint string, in Input) templates.FormField {
 	return templates.FormField{ID: "allow", Label: "Open routes", Kind: templates.AreaField, Hint: hint,
-		Sample: "GET /orders/*", Max: strconv.Itoa(maxRoutesText), Field: Field(in)}
-}
-
-// TypedRoutes returns the typed routes. A form of another release may lack the field:
-// then TypedRoutes returns the routes before the edit.
-func TypedRoutes(values url.Values, before []route.Pattern) Input {
-	if !values.Has("allow") {
-		return RoutesInput(before)
-	}
-	return Typed(values, "allow", maxRoutesText)
+		Sample: "GET /orders/*", Max: strconv.Itoa(MaxRoutesText), Field: Field(in)}
 }
 
 // RoutesInput returns the input that Routes reads as allow.

@@ -107,6 +107,15 @@ func (u *Until) instant(now time.Time) time.Time {
 // ErrorCount returns the number of errors.
 func (u *Until) ErrorCount() int { return CountErrors(u.Choice, u.At) }
 
+// Table returns a table that sets the errors at paths.
+func (u *Until) Table(paths ...string) Table {
+	var t Table
+	for _, path := range paths {
+		t = append(t, Entry{Name: "until", Input: &u.At, Path: path})
+	}
+	return t
+}
+
 // shownField is the hidden field with the instant that the form showed at first, to the
 // second.
 const shownField = "until-shown"

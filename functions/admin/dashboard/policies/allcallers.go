@@ -40,21 +40,21 @@ func allCallersEdit(*http.Request) (edit, bool) {
 	}}, true
 }
 
-func (f *allCallersForm) fields() []field {
+func (f *allCallersForm) fields() form.Table {
 	const maxLen = page.MaxName + 10
-	return []field{
-		{"perIPMode", "perIP.mode", &f.perIPMode, maxLen},
-		{"globalMode", "global.mode", &f.globalMode, maxLen},
-		{"globalLease", "global.lease", &f.globalLease, maxLen},
-		{"deny", "deny", &f.deny, 0},
-		{"allow", "allow", &f.allow, 0},
-		{"exempt", "exempt", &f.exempt, 0},
-		{"tokenPlan", "tokenPlan", &f.tokenPlan, maxLen},
-		{"addressPlan", "addressPlan", &f.addressPlan, maxLen},
-		{"denials", "bans.denials", &f.denials, maxLen},
-		{"window", "bans.window", &f.window, maxLen},
-		{"first", "bans.base", &f.firstBan, maxLen},
-		{"most", "bans.cap", &f.longestBan, maxLen},
+	return form.Table{
+		{Name: "perIPMode", Input: &f.perIPMode, Max: maxLen, Path: "perIP.mode"},
+		{Name: "globalMode", Input: &f.globalMode, Max: maxLen, Path: "global.mode"},
+		{Name: "globalLease", Input: &f.globalLease, Max: maxLen, Path: "global.lease"},
+		{Name: "deny", Input: &f.deny},
+		{Name: "allow", Input: &f.allow},
+		{Name: "exempt", Input: &f.exempt},
+		{Name: "tokenPlan", Input: &f.tokenPlan, Max: maxLen},
+		{Name: "addressPlan", Input: &f.addressPlan, Max: maxLen},
+		{Name: "denials", Input: &f.denials, Max: maxLen, Path: "bans.denials"},
+		{Name: "window", Input: &f.window, Max: maxLen, Path: "bans.window"},
+		{Name: "first", Input: &f.firstBan, Max: maxLen, Path: "bans.base"},
+		{Name: "most", Input: &f.longestBan, Max: maxLen, Path: "bans.cap"},
 	}
 }
 

@@ -30,7 +30,7 @@ type editForm interface {
 	// read takes the values that a browser sent. It returns an error for a form of
 	// another page.
 	read(values url.Values) error
-	fields() []field
+	fields() form.Table
 	lists() []*form.LimitList
 	// apply writes the typed values to next, whose lists of plans and rules the saved set
 	// does not share. It reports false if the plan or rule does not exist.
@@ -45,22 +45,10 @@ type editForm interface {
 	done() string
 }
 
-// field is an input of an editForm.
-type field struct {
-	name   string // in the HTML form
-	path   string // in policy.FieldError, below the edited plan or rule
-	input  *form.Input
-	maxLen int // characters; 0 if the form reads the input itself
-}
-
 // readFields reads fields and limit lists. It returns an error for a form of another
 // page.
-func readFields(v url.Values, fields []field, lists []*form.LimitList) (err error) {
-	for _, f := range fields {
-		if f.maxLen > 0 {
-			*f.input = form.Typed(v, f.name, f.maxLen)
-		}
-	}
+func readFields(v url.Values, fields form.Table, lists []*form.LimitList) (err error) {
+	fields.Read(v)
 	for _, l := range lists {
 		if *l, err = form.ReadLimitList(v, l.Name); err != nil {
 			return err
@@ -71,14 +59,9 @@ func readFields(v url.Values, fields []field, lists []*form.LimitList) (err erro
 
 // setFieldError sets an error at the field or list with its path, and reports whether
 // there is one. at is the path of the edited plan or rule, with a dot at the end.
-func setFieldError(e policy.FieldError, at string, fields []field, lists []*form.LimitList) bool {
-	for _, f := range fields {
-		if e.Field == at+f.path || strings.HasPrefix(e.Field, at+f.path+"[") {
-			f.input.Error = form.Sentence(e.Message)
-			return true
-		}
-	}
-	return slices.ContainsFunc(lists, func(l *form.LimitList) bool { return l.SetError(e, at+l.Name) })
+func setFieldError(e policy.FieldError, at string, fields form.Table, lists []*form.LimitList) bool {
+	return fields.SetError(e, at) ||
+		slices.ContainsFunc(lists, func(l *form.LimitList) bool { return l.SetError(e, at+l.Name) })
 }
 
 // edit is an editForm with the rest of its page.
@@ -97,10 +80,7 @@ type edit struct {
 
 // errorCount returns the number of fields with an error.
 func (e *edit) errorCount() int {
-	n := form.CountErrors(e.reason)
-	for _, f := range e.form.fields() {
-		n += form.CountErrors(*f.input)
-	}
+	n := form.CountErrors(e.reason) + e.form.fields().ErrorCount()
 	for _, l := range e.form.lists() {
 		n += l.ErrorCount()
 	}

@@ -26,7 +26,6 @@ type planForm struct {
 	degraded  form.Input
 	share     form.Input
 	allow     form.Input // routes
-	allowSent bool       // false for a form of an earlier release, which keeps the routes
 	limits    form.LimitList
 	perGroup  form.LimitList
 	candidate form.LimitList
@@ -60,13 +59,13 @@ func planIndex(set *policy.Set, number int) int {
 	return slices.IndexFunc(set.Plans, func(p policy.Plan) bool { return p.Number == number })
 }
 
-func (f *planForm) fields() []field {
-	return []field{
-		{"name", "name", &f.name, policy.MaxNameLen + 50},
-		{"mode", "mode", &f.mode, form.MaxInput},
-		{"degraded", "degraded", &f.degraded, form.MaxInput},
-		{"share", "share", &f.share, form.MaxInput},
-		{"allow", "allow", &f.allow, 0},
+func (f *planForm) fields() form.Table {
+	return form.Table{
+		{Name: "name", Input: &f.name, Max: policy.MaxNameLen + 50},
+		{Name: "mode", Input: &f.mode, Max: form.MaxInput},
+		{Name: "degraded", Input: &f.degraded, Max: form.MaxInput},
+		{Name: "share", Input: &f.share, Max: form.MaxInput},
+		{Name: "allow", Input: &f.allow, Max: form.MaxRoutesText},
 	}
 }
 
@@ -93,7 +92,6 @@ func (f *planForm) fill(set *policy.Set) bool {
 }
 
 func (f *planForm) read(v url.Values) error {
-	f.allow, f.allowSent = form.TypedRoutes(v, nil), v.Has("allow")
 	return readFields(v, f.fields(), f.lists())
 }
 
@@ -127,9 +125,6 @@ func (f *planForm) apply(next *policy.Set) bool {
 	}
 	if next.AddressPlan == old.Name {
 		next.AddressPlan = p.Name
-	}
-	if !f.allowSent {
-		p.Allow = old.Allow
 	}
 	next.Plans[f.row] = p
 	return true
@@ -196,7 +191,7 @@ func (c *confirmation) fill(set *policy.Set) (exists bool) {
 
 func (c *confirmation) read(url.Values) error { return nil }
 
-func (c *confirmation) fields() []field { return nil }
+func (c *confirmation) fields() form.Table { return nil }
 
 func (c *confirmation) lists() []*form.LimitList { return nil }
 

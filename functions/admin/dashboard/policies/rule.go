@@ -64,20 +64,20 @@ func ruleIndex(set *policy.Set, name string) int {
 	return slices.IndexFunc(set.Routes, func(r policy.Route) bool { return r.Name == name })
 }
 
-func (f *ruleForm) fields() []field {
+func (f *ruleForm) fields() form.Table {
 	const maxLen = policy.MaxNameLen + 50
-	return []field{
-		{"name", "name", &f.name, maxLen},
-		{"api", "pattern.api", &f.api, maxLen},
-		{"stage", "pattern.stage", &f.stage, maxLen},
-		{"method", "pattern.method", &f.method, maxLen},
-		{"path", "pattern.path", &f.path, routing.MaxPathLen + 50},
-		{"cost", "cost", &f.cost, maxLen},
-		{"settle", "settle", &f.settle, maxLen},
-		{"settleMax", "settleMax", &f.settleMax, maxLen},
-		{"overdraw", "overdraw", &f.overdraw, maxLen},
-		{"mode", "mode", &f.mode, maxLen},
-		{"lease", "sharedLease", &f.lease, maxLen},
+	return form.Table{
+		{Name: "name", Input: &f.name, Max: maxLen},
+		{Name: "api", Input: &f.api, Max: maxLen, Path: "pattern.api"},
+		{Name: "stage", Input: &f.stage, Max: maxLen, Path: "pattern.stage"},
+		{Name: "method", Input: &f.method, Max: maxLen, Path: "pattern.method"},
+		{Name: "path", Input: &f.path, Max: routing.MaxPathLen + 50, Path: "pattern.path"},
+		{Name: "cost", Input: &f.cost, Max: maxLen},
+		{Name: "settle", Input: &f.settle, Max: maxLen},
+		{Name: "settleMax", Input: &f.settleMax, Max: maxLen},
+		{Name: "overdraw", Input: &f.overdraw, Max: maxLen},
+		{Name: "mode", Input: &f.mode, Max: maxLen},
+		{Name: "lease", Input: &f.lease, Max: maxLen, Path: "sharedLease"},
 	}
 }
 
