@@ -33,6 +33,13 @@ func (r *Reader) EveryDenial(ctx context.Context, q denylog.Query) iter.Seq2[den
 	return denylog.All(ctx, r.client, q)
 }
 
+// SumDenials counts the denials of a query in steps, and by what they have in common.
+func (r *Reader) SumDenials(
+	ctx context.Context, q denylog.Query, step time.Duration,
+) (denylog.Summary, error) {
+	return denylog.Summarize(ctx, r.client, q, step)
+}
+
 // DenialsOf returns every denial of one caller in a period, newest first.
 func (r *Reader) DenialsOf(ctx context.Context, id string, from, to time.Time) (denylog.Page, error) {
 	return denylog.OfSubject(ctx, r.client, denylog.Query{Subject: id, From: from, To: to})

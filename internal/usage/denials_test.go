@@ -99,6 +99,8 @@ func TestDenialsAreRead(t *testing.T) {
 			"rule":    {Rule: "orders", Plan: "free"},
 			"none":    {Plan: "pro"},
 			"group":   {Group: "acme"},
+			"route":   {Route: "GET /orders/{id}", Group: "zebra"},
+			"nowhere": {Route: "GET /orders"},
 			"time":    {From: noon.Add(-3 * time.Hour), To: noon.Add(-30 * time.Minute)},
 		} {
 			q.From, q.To = later(q.From, from), earlier(q.To, noon.Add(time.Hour))
@@ -106,6 +108,7 @@ func TestDenialsAreRead(t *testing.T) {
 				return q.Subject != "" && d.Subject != q.Subject || q.Limit != "" && d.Limit != q.Limit ||
 					q.Cause != 0 && d.Cause != q.Cause || q.Rule != "" && d.Rule != q.Rule ||
 					q.Group != "" && d.Group != q.Group || q.Plan != "" && d.Plan != q.Plan ||
+					q.Route != "" && !strings.HasSuffix(q.Route, "{id}") ||
 					d.Time.Before(q.From) || !d.Time.Before(q.To)
 			}))
 			for _, q.Count = range []int{7, 500} {
@@ -124,8 +127,37 @@ func TestDenialsAreRead(t *testing.T) {
 			if diff := gocmp.Diff(expected, streamed, samePrefix, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s, streamed (-want +got):\n%s", name, diff)
 			}
+			checkSummary(t, name, reader, q, expected)
 		}
 	})
+}
+
+// checkSummary compares the summary of a query with the sums of the list that it selects.
+func checkSummary(t *testing.T, name string, reader *Reader, q denylog.Query, list []denylog.Entry) {
+	t.Helper()
+	const step = 15 * time.Minute
+	got, err := reader.SumDenials(t.Context(), q, step)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := denylog.Summary{Since: got.Since, Begin: q.From.Truncate(step),
+		Steps: make([]int64, len(got.Steps)), Limits: map[string]int64{}, Subjects: map[string]int64{},
+		Routes: map[string]int64{}}
+	for _, d := range list {
+		if d.Time.Before(got.Since) {
+			continue // the summary stopped before
+		}
+		want.Calls++
+		want.Steps[d.Time.Sub(want.Begin)/step]++
+		want.Subjects[d.Subject]++
+		want.Routes["GET /orders/{id}"]++
+		if d.Limit != "" {
+			want.Limits[d.Limit]++
+		}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("%s, summary (-want +got):\n%s", name, diff)
+	}
 }
 
 func later(a, b time.Time) time.Time {

@@ -58,6 +58,7 @@ type (
 		Group string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
 		Rule  string    `query:"rule" maxLength:"200" doc:"Only denials under this route rule"`
 		Limit string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
+		Route string    `query:"route" maxLength:"220" doc:"Method and path of an entry, such as GET /orders/{id}"`
 		Cause string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
 		From  time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
 		To    time.Time `query:"to" doc:"Default: now"`
@@ -85,7 +86,8 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	now := time.Now()
 	q := denylog.Query{
 		Subject: in.Key, Plan: in.Plan, Group: in.Group, Rule: in.Rule, Limit: in.Limit,
-		Cause: cause.Named(in.Cause), From: in.From, To: in.To, After: in.After, Count: in.Count,
+		Route: in.Route, Cause: cause.Named(in.Cause), From: in.From, To: in.To,
+		After: in.After, Count: in.Count,
 	}
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
 		q.To = newest

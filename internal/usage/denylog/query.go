@@ -31,6 +31,7 @@ type Entry struct {
 // Query says which denials to list. Zero fields match every denial.
 type Query struct {
 	Subject, Plan, Group, Rule, Limit string
+	Route                             string // as RouteOf names it
 	Cause                             cause.Cause
 	From, To                          time.Time // required; From is at most Retention ago
 	After                             string    // cursor of a Page; empty for the first page
@@ -289,5 +290,6 @@ func (h *hourOfLog) add(q Query, field, value string) error {
 func (q *Query) matches(k *Kind) bool {
 	same := func(want, got string) bool { return want == "" || clip(want) == got }
 	return same(q.Subject, k.Subject) && same(q.Plan, k.Plan) && same(q.Rule, k.Rule) &&
-		same(q.Group, k.Group) && same(q.Limit, k.Limit) && (q.Cause == 0 || q.Cause == k.Cause)
+		same(q.Group, k.Group) && same(q.Limit, k.Limit) && (q.Cause == 0 || q.Cause == k.Cause) &&
+		(q.Route == "" || q.Route == RouteOf(k.Method, k.Path))
 }
