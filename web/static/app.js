@@ -13,3 +13,4 @@ import './resume.js';
 import './job.js';
 import './bulk.js';
 import './sheet.js';
+import './filters.js';

@@ -36,7 +36,9 @@ type TimeSeries struct {
 	Rows    []TimeSeriesRow
 	Note    string // about the accuracy of the figures; may be empty
 	Selects bool   // dragging over a range shows that range
-	Data    string // the chart as JSON, for the script
+	// OnlyBlocked leaves allowed calls out of the legend and the table.
+	OnlyBlocked bool
+	Data        string // the chart as JSON, for the script
 }
 
 // TimeMark is an event, such as a change of limits.

@@ -80,6 +80,69 @@ func TestDenialsOfOneMinute(t *testing.T) {
 	}
 }
 
+// The summary of known calls: 12 in 3 minutes by one limit, 5 of another key on another
+// route by a second. Every value links to the filter by it, and keeps the key.
+func TestSummaryOfDenials(t *testing.T) {
+	s := sitetest.New(t).Login()
+	at := time.Now().UTC().Add(-2 * time.Hour).Truncate(time.Minute)
+	for i := range 12 {
+		denyAt(s, "acme", at.Add(time.Duration(i/4)*time.Minute+time.Duration(i)*time.Second),
+			sampleDenial("10 per 10 s"))
+	}
+	other := sampleDenial("ip 3 per 1 hour")
+	other.Method, other.Path, other.Rule = "POST", "/carts", "carts"
+	for i := range 5 {
+		denyAt(s, "bolt", at.Add(-time.Duration(i)*time.Hour), other)
+	}
+
+	got := s.Get("/denials").Wants(t, http.StatusOK, "17 denied, at most 13 in 15\u00a0min.",
+		`<option value="ip 3 per 1 hour">3 per hour, ip</option>`, `<option value="POST /carts">`,
+		`<option value="free">free</option>`)
+	for link, cells := range map[string]string{
+		"/denials?limit=10+per+10+s":              "10 per 10 s 12 70 %",
+		"/denials?limit=ip+3+per+1+hour":          "3 per hour, ip 5 29 %",
+		"/denials?key={acme}":                     "acme 12 70 %",
+		"/denials?key={bolt}":                     "bolt 5 29 %",
+		"/denials?route=POST+%2Fcarts":            "POST /carts 5 29 %",
+		"/denials?route=GET+%2Forders%2F%7Bid%7D": "GET /orders/{id} 12 70 %",
+	} {
+		if !strings.Contains(got.Body, `href="`+link+`"`) {
+			t.Errorf("no value links to %s", link)
+		}
+		if !strings.Contains(sitetest.InWords(got.Body), cells) {
+			t.Errorf("the summary lacks %q", cells)
+		}
+	}
+	ofAcme := s.Get("/denials?key={acme}&range=today&live=5").Wants(t, http.StatusOK,
+		`aria-label="Remove Key: acme"`)
+	if strings.Contains(ofAcme.Body, "POST /carts") {
+		t.Error("the denials of acme include those of bolt")
+	}
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/denials?key={acme}&amp;limit=10+per+10+s")
+	s.Get("/denials?route=POST+/carts&plan=free").Wants(t, http.StatusOK, "5 denied",
+		`aria-label="Remove Plan: free"`, `href="/denials?route=POST+%2Fcarts"`)
+	s.Get("/denials?range=1h").Wants(t, http.StatusOK, "No denials")
+}
+
+// Entries of one kind and minute are one row, which opens to the requests that are
+// logged.
+func TestDenialsOfAMinuteAreFolded(t *testing.T) {
+	s := sitetest.New(t).Login()
+	at := time.Now().UTC().Add(-2 * time.Hour).Truncate(time.Minute)
+	for i := range 9 {
+		d := sampleDenial("10 per 10 s")
+		d.Request = fmt.Sprintf("request-%d", i)
+		d.RetryAfter = time.Duration(9-i) * time.Second
+		denyAt(s, "acme", at.Add(time.Duration(i)*time.Second), d)
+	}
+	denyAt(s, "acme", at.Add(5*time.Second), sampleDenial("7 per 1 day"))
+	got := s.Get("/denials").Wants(t, http.StatusOK, "9 calls in this minute", "request-0", "request-2",
+		"and 5 more", "9.0 s")
+	if rows := strings.Count(got.Body, `data-label="Denied by"`); rows != 2 {
+		t.Errorf("%d rows, want 2: one for each limit", rows)
+	}
+}
+
 // An invalid filter gets an error that names its field.
 func TestDenialFilterProblems(t *testing.T) {
 	s := sitetest.New(t).Login()
@@ -111,8 +174,8 @@ func TestDenialPagesAndCSV(t *testing.T) {
 	}
 	first := s.Get("/denials")
 	first.Wants(t, http.StatusOK, "Next page")
-	if n := strings.Count(first.Body, "<tr"); n != perPage+1 {
-		t.Errorf("%d rows on the first page, want %d", n-1, perPage)
+	if n := strings.Count(first.Body, `data-label="Denied by"`); n != perPage {
+		t.Errorf("%d rows on the first page, want %d", n, perPage)
 	}
 	rows, err := csv.NewReader(strings.NewReader(s.Get("/denials.csv").Wants(t,
 		http.StatusOK).Body)).ReadAll()

@@ -25,6 +25,8 @@ type TimeSeries struct {
 	// with the query parameters from and to, in RFC 3339. Empty turns selection off.
 	SelectIn string
 	Note     string // on the accuracy of the figures; may be empty
+	// OnlyBlocked leaves out the allowed calls, which are zeros.
+	OnlyBlocked bool
 }
 
 // TimeMark is an event, such as a change of limits.
@@ -42,7 +44,11 @@ func (s TimeSeries) View() templates.TimeSeries {
 		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Allowed)), top), Top: page.Number(top),
 		Begin: page.Instant(s.Begin), End: page.Instant(end),
 		Allowed: bars(s.Allowed, nil, top), Blocked: bars(s.Blocked, s.Allowed, top),
-		Selects: s.SelectIn != "", Note: s.Note,
+		Selects: s.SelectIn != "", Note: s.Note, OnlyBlocked: s.OnlyBlocked,
+	}
+	if s.OnlyBlocked {
+		v.Summary = fmt.Sprintf("%s denied, at most %s in %s.", page.Number(Total(s.Blocked)),
+			page.Number(s.busiest()), page.Offset(s.Step))
 	}
 	data := Data{
 		Kind: "bars", Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Series: [][]int64{s.Allowed, s.Blocked},

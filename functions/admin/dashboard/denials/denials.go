@@ -6,6 +6,7 @@ package denials
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -57,7 +58,11 @@ var causeTexts = map[cause.Cause]string{
 }
 
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
-	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys)
+	set, err := d.keys.Set(r.Context())
+	if err != nil {
+		return page.Failed("read policy", err)
+	}
+	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys, set)
 	if err != nil {
 		return page.Failed("find key", err)
 	}
@@ -65,10 +70,12 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 	query := f.values()
 	query.Set("after", f.After)
 	p := templates.DenialsPage{
-		Page: d.Page(r, "Denials"), Live: d.Live(r, path, query, time.Now()), Filter: f.view(path),
+		Page: d.Page(r, "Denials"), Live: d.Live(r, path, query, time.Now()),
 		Empty: templates.Empty{Heading: "No denials", Advice: "No denied call matches in this period."},
 	}
+	p.Page.Chart = d.ChartScript()
 	if f.problem != "" {
+		p.Filter = f.view(path, set, denylog.Summary{})
 		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Denials(p))
 	}
 	list, err := d.usage.Denials(r.Context(), f.Query)
@@ -76,16 +83,10 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
 	if err == nil {
-		p.Rows, err = d.denialRows(r.Context(), list.Denials)
-	}
-	if err == nil {
-		err = d.addRefusals(r.Context(), &p, f)
+		err = d.addDenials(r.Context(), &p, f, set, list)
 	}
 	if err != nil {
 		return page.Failed("read denials", err)
-	}
-	if list.Unreadable > 0 {
-		p.Notes = append(p.Notes, "Entries that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
 	}
 	values := f.values()
 	p.Export = page.Address(d.Path("/denials.csv"), values)
@@ -97,8 +98,33 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 		values.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(values, p.Live.Seconds))
 	}
-	p.Live.Summary = page.Number(int64(len(p.Rows))) + " denials shown"
+	p.Live.Summary = page.Number(int64(len(list.Denials))) + " denials shown"
 	return d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
+}
+
+// addDenials adds the rows of a list, the summary of the period on the first page, and
+// the form, whose selects offer what the summary found.
+func (d *Pages) addDenials(
+	ctx context.Context, p *templates.DenialsPage, f filter, set *policy.Set, list denylog.Page,
+) error {
+	var err error
+	if p.Rows, err = d.denialRows(ctx, list.Denials, f.values()); err != nil {
+		return err
+	}
+	if list.Unreadable > 0 {
+		p.Notes = append(p.Notes, "Entries that cannot be read, skipped: "+page.Number(list.Unreadable)+".")
+	}
+	found, err := d.sum(ctx, f)
+	if err != nil {
+		return err
+	}
+	p.Filter = f.view(d.Path("/denials"), set, found)
+	if f.After == "" {
+		if p.Summary, err = d.summaryView(ctx, found, f, p.Live.Seconds); err != nil {
+			return err
+		}
+	}
+	return d.addRefusals(ctx, p, f)
 }
 
 // addRefusals adds the refused credentials of the period, and the number of denials that
@@ -108,7 +134,8 @@ func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f fil
 	if err != nil {
 		return err
 	}
-	p.Refused = d.refusalFigures(counted, f.Subject)
+	p.Refused = d.refusalFigures(counted,
+		url.Values{"key": {f.Subject}, "from": {f.from}, "to": {f.to}, "range": {f.span}})
 	if counted.Unlogged > 0 {
 		p.Notes = append(p.Notes, page.Number(counted.Unlogged)+" more denials in this period were counted "+
 			"but not logged.")
@@ -117,14 +144,14 @@ func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f fil
 }
 
 // refusalFigures returns the number of refused calls for each cause that occurred. Causes
-// that the log lists are links.
-func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.Figure {
+// that the log lists are links, which keep the parameters in keep.
+func (d *Pages) refusalFigures(counted usage.Refusals, keep url.Values) []templates.Figure {
 	var all []templates.Figure
 	for _, c := range cause.All() {
 		if n := counted.Of(c); n > 0 {
 			f := templates.Figure{Name: causeTexts[c], Value: page.Number(n)}
 			if c > cause.Unknown {
-				f.Address = page.Address(d.Path("/denials"), url.Values{"key": {key}, "cause": {c.String()}})
+				f.Address = page.Filtered(d.Path("/denials"), keep, "cause", c.String())
 			}
 			all = append(all, f)
 		}
@@ -132,97 +159,79 @@ func (d *Pages) refusalFigures(counted usage.Refusals, key string) []templates.F
 	return all
 }
 
-func (d *Pages) denialRows(ctx context.Context, list []denylog.Entry) ([]templates.DenialRow, error) {
-	known, err := app.Records(ctx, d.keys, nil, list, func(l denylog.Entry) string { return l.Subject })
-	if err != nil {
-		return nil, err
-	}
-	rows := make([]templates.DenialRow, len(list))
-	for i := range list {
-		rows[i] = d.denialRow(&list[i], known[list[i].Subject])
-	}
-	return rows, nil
-}
-
-func (d *Pages) denialRow(l *denylog.Entry, k policy.Key) templates.DenialRow {
-	link := func(name, value string) templates.Choice {
-		return templates.Choice{Text: page.Clip(value, page.MaxName),
-			Address: page.Address(d.Path("/denials"), url.Values{name: {value}})}
-	}
-	row := templates.DenialRow{
-		At: page.Instant(l.Time), Caller: l.Subject, Plan: page.Clip(l.Plan, page.MaxName),
-		Cause: causeTexts[l.Cause], Call: l.Method + " " + page.Clip(l.Path, maxFilterText),
-		API: l.API + "/" + l.Stage, Request: page.Clip(l.Request, 64), RetryAfter: "–", Network: "–",
-	}
-	switch {
-	case k.ID != "":
-		row.Caller, row.Address = page.Clip(k.Name, page.MaxName), d.Path("/keys/"+k.ID)
-	case l.Subject == "":
-		row.Caller = "unverified"
-	case app.IsID(l.Subject):
-		row.Address = d.Path("/callers/" + l.Subject)
-	}
-	row.Reason = l.Reason
-	if l.Method == "" { // a caller that proved no key: nothing that it sent is logged
-		row.Call, row.API = "–", ""
-	}
-	if l.Limit != "" {
-		row.Limit = link("limit", l.Limit)
-		limit, scope := app.LimitWords(l.Limit)
-		row.Limit.Text = page.Clip(limit, page.MaxName)
-		if scope != policy.ScopeKey {
-			row.Scope = page.Clip(app.ScopeWords(scope, "", l.Group, l.Rule), 2*page.MaxName)
-		}
-	}
-	if l.Rule != "" {
-		row.Rule = link("rule", l.Rule)
-	}
-	if l.Calls > 1 {
-		row.More = "and " + page.Number(l.Calls-1) + " more in this minute"
-	}
-	if l.Network.IsValid() {
-		row.Network = l.Network.String()
-	}
-	if l.RetryAfter > 0 {
-		row.RetryAfter = page.Span(l.RetryAfter)
-	}
-	return row
-}
-
 // exportDenials sends the denials that match the filter as CSV, newest first. A full file
 // has a Link header that leads to the next one.
 func (d *Pages) exportDenials(w http.ResponseWriter, r *http.Request) error {
-	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys)
+	set, err := d.keys.Set(r.Context())
+	if err != nil {
+		return page.Failed("read policy", err)
+	}
+	f, err := readFilter(r, time.Now()).resolve(r.Context(), d.keys, set)
 	if err != nil {
 		return page.Failed("find key", err)
 	}
 	if f.problem != "" {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
-	t := page.NewTable("time", "caller", "plan", "group", "cause", "limit", "rule", "method", "path", "api",
-		"stage", "network", "retry after ms", "request", "calls", "reason")
-	for l, err := range d.usage.EveryDenial(r.Context(), f.Query) {
+	t := page.NewTable("time", "caller", "name", "plan", "group", "cause", "limit", "rule", "method",
+		"path", "api", "stage", "network", "retry after ms", "request", "calls", "reason")
+	next := ""
+	for batch, err := range inBatches(d.usage.EveryDenial(r.Context(), f.Query)) {
 		if err != nil {
 			return page.Failed("export denials", err)
 		}
-		t.Row(denialCells(&l)...)
-		if t.Full() {
-			f.to = l.Time.Add(time.Second).Format(time.RFC3339) // the next file begins within this second
-			t.Send(w, "tidegate-denials.csv", page.Address(d.Path("/denials.csv"), f.values()))
-			return nil
+		known, err := app.Records(r.Context(), d.keys, set, batch, subjectOf)
+		if err != nil {
+			return page.Failed("find keys", err)
+		}
+		for i := 0; i < len(batch) && !t.Full(); i++ {
+			t.Row(denialCells(&batch[i], known[batch[i].Subject].Name)...)
+			f.to = batch[i].Time.Add(time.Second).Format(time.RFC3339)
+		}
+		if t.Full() { // the next file begins within the second of the last row
+			f.from, f.span = f.From.Format(time.RFC3339), ""
+			next = page.Address(d.Path("/denials.csv"), f.values())
+			break
 		}
 	}
-	t.Send(w, "tidegate-denials.csv", "")
+	t.Send(w, "tidegate-denials.csv", next)
 	return nil
 }
 
-func denialCells(l *denylog.Entry) []string {
+func subjectOf(l denylog.Entry) string { return l.Subject }
+
+// perBatch is how many entries are looked up together.
+const perBatch = 500
+
+// inBatches iterates over entries, perBatch at a time.
+func inBatches(all iter.Seq2[denylog.Entry, error]) iter.Seq2[[]denylog.Entry, error] {
+	return func(yield func([]denylog.Entry, error) bool) {
+		var batch []denylog.Entry
+		for l, err := range all {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if batch = append(batch, l); len(batch) == perBatch {
+				if !yield(batch, nil) {
+					return
+				}
+				batch = nil
+			}
+		}
+		if len(batch) > 0 {
+			yield(batch, nil)
+		}
+	}
+}
+
+func denialCells(l *denylog.Entry, name string) []string {
 	network := ""
 	if l.Network.IsValid() {
 		network = l.Network.String()
 	}
 	return []string{
-		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, l.Plan, l.Group, l.Cause.String(),
+		l.Time.UTC().Format("2006-01-02T15:04:05.000Z"), l.Subject, name, l.Plan, l.Group, l.Cause.String(),
 		l.Limit, l.Rule, l.Method, l.Path, l.API, l.Stage, network,
 		strconv.FormatInt(l.RetryAfter.Milliseconds(), 10), l.Request, strconv.FormatInt(l.Calls, 10),
 		l.Reason,
@@ -240,17 +249,19 @@ type Summary struct {
 
 // Recent returns the summary of a key or caller.
 func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
-	s := Summary{All: page.Address(d.Path("/denials"), url.Values{"key": {id}})}
+	keep := url.Values{"key": {id}}
+	s := Summary{All: page.Address(d.Path("/denials"), keep)}
 	oldest, newest := period(time.Now())
 	var err error
 	if s.Log, err = d.usage.DenialsOf(ctx, id, oldest, newest); err != nil {
 		return s, err
 	}
-	if s.Rows, err = d.denialRows(ctx, s.Log.Denials[:min(recentDenials, len(s.Log.Denials))]); err != nil {
+	latest := s.Log.Denials[:min(recentDenials, len(s.Log.Denials))]
+	if s.Rows, err = d.denialRows(ctx, latest, keep); err != nil {
 		return s, err
 	}
 	s.Counted, err = d.usage.Refusals(ctx, id, oldest, newest, time.Minute)
-	s.Refused = d.refusalFigures(s.Counted, id)
+	s.Refused = d.refusalFigures(s.Counted, keep)
 	return s, err
 }
 
@@ -264,8 +275,9 @@ func (d *Pages) OfGroup(
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err = d.denialRows(ctx, list.Denials)
-	return rows, page.Address(d.Path("/denials"), url.Values{"group": {name}}), err
+	keep := url.Values{"group": {name}}
+	rows, err = d.denialRows(ctx, list.Denials, keep)
+	return rows, page.Address(d.Path("/denials"), keep), err
 }
 
 // period returns the time range of the log. It ends 1 min after now, since the check

@@ -1,9 +1,11 @@
 package denials
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/cause"
+	"tidegate/internal/policy"
 	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
@@ -19,23 +22,40 @@ import (
 type filter struct {
 	denylog.Query
 	from, to string // as typed
+	span     string // named range in place of from and to; empty for a day
+	name     string // of the key, if there is one
 	problem  string // error of a field
+}
+
+// spans are the named ranges.
+var spans = []templates.Option{
+	{Value: "1h", Text: "1h"}, {Value: "", Text: "24h"},
+	{Value: page.Today, Text: "today"}, {Value: page.Yesterday, Text: "yesterday"},
 }
 
 // readFilter reads the filter in the address; the default period is the last 24 hours.
 func readFilter(r *http.Request, now time.Time) filter {
 	q := r.URL.Query()
-	f := filter{from: q.Get("from"), to: q.Get("to")}
+	f := filter{from: q.Get("from"), to: q.Get("to"), span: q.Get("range")}
 	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
-	f.Limit, f.After, f.Count = q.Get("limit"), q.Get("after"), denialsPerPage
+	f.Limit, f.Route, f.After, f.Count = q.Get("limit"), q.Get("route"), q.Get("after"), denialsPerPage
 	f.Group, f.Cause = strings.TrimSpace(q.Get("group")), cause.Named(q.Get("cause"))
 	oldest, newest := period(now)
+	from, to := oldest, newest
+	if f.from != "" || f.to != "" || !form.IsOption(spans, f.span) {
+		f.span = ""
+	} else if f.span == "1h" {
+		from = now.Add(-time.Hour)
+	} else if begin, end, ok := page.Day(f.span, now); ok {
+		from, to = begin, end
+	}
 	var fromOK, toOK bool
-	f.From, fromOK = instantOr(f.from, oldest)
-	f.To, toOK = instantOr(f.to, newest)
+	f.From, fromOK = instantOr(f.from, from)
+	f.To, toOK = instantOr(f.to, to)
 	switch {
-	case max(len(f.Subject), len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit)) > maxFilterText:
-		f.problem = "Key, plan, group, rule and limit: at most 200 characters."
+	case max(len(f.Subject), len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit), len(f.Route)-20) >
+		maxFilterText:
+		f.problem = "Key, plan, group, rule, limit and route: at most 200 characters."
 	case q.Get("cause") != "" && f.Cause == 0:
 		f.problem = "Cause: choose one from the list."
 	case !fromOK || !toOK:
@@ -55,13 +75,9 @@ func readFilter(r *http.Request, now time.Time) filter {
 // resolve returns the filter with the id of a key in place of its name. The id of a caller
 // without a record stays. The problem is set if no key, or more than one, has the name, and
 // for a secret, which would stay in the address.
-func (f filter) resolve(ctx context.Context, keys *app.Registry) (filter, error) {
+func (f filter) resolve(ctx context.Context, keys *app.Registry, set *policy.Set) (filter, error) {
 	if f.Subject == "" || f.problem != "" {
 		return f, nil
-	}
-	set, err := keys.Set(ctx)
-	if err != nil {
-		return f, err
 	}
 	found, err := keys.ResolveKeys(ctx, set, f.Subject)
 	switch {
@@ -71,7 +87,7 @@ func (f filter) resolve(ctx context.Context, keys *app.Registry) (filter, error)
 		f.Subject = ""
 		f.problem = "Key: you pasted a whole secret. Its id is enough. Consider rotating the key."
 	case len(found.Keys) == 1:
-		f.Subject = found.Keys[0].ID
+		f.Subject, f.name = found.Keys[0].ID, found.Keys[0].Name
 	case len(found.Keys) > 1:
 		f.problem = "Key: several names begin with this. Enter a whole name or an id."
 	case !app.IsCaller(f.Subject):
@@ -95,18 +111,53 @@ func instantOr(text string, fallback time.Time) (time.Time, bool) {
 
 func (f filter) values() url.Values {
 	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "group": {f.Group}, "rule": {f.Rule},
-		"limit": {f.Limit}, "cause": {f.Cause.String()}, "from": {f.from}, "to": {f.to}}
+		"limit": {f.Limit}, "route": {f.Route}, "cause": {f.Cause.String()}, "from": {f.from},
+		"to": {f.to}, "range": {f.span}}
 }
 
-func (f filter) view(path string) templates.DenialsFilter {
-	v := templates.DenialsFilter{
-		Action: path, Key: page.Clip(f.Subject, 64), Plan: page.Clip(f.Plan, maxFilterText),
-		Group: page.Clip(f.Group, maxFilterText), Rule: page.Clip(f.Rule, maxFilterText),
-		Limit: page.Clip(f.Limit, maxFilterText),
-		Cause: f.Cause.String(), Causes: []templates.Option{{Text: "all"}}, Problem: f.problem,
+// words puts the value of a parameter into words.
+func (f filter) words(name, value string) string {
+	switch name {
+	case "key":
+		return cmp.Or(f.name, value)
+	case "limit":
+		return limitText(value)
+	case "cause":
+		return causeTexts[f.Cause]
 	}
-	for _, c := range cause.All() {
-		v.Causes = append(v.Causes, templates.Option{Value: c.String(), Text: causeTexts[c]})
+	return value
+}
+
+// limitText names a limit and, but for a caller's own, whose calls it counts.
+func limitText(name string) string {
+	limit, scope := app.LimitWords(name)
+	if scope == policy.ScopeKey {
+		return limit
+	}
+	return limit + ", " + scope
+}
+
+// view returns the form. Its selects offer what the set has, and what the summary found.
+func (f filter) view(path string, set *policy.Set, found denylog.Summary) templates.DenialsFilter {
+	values := f.values()
+	v := templates.DenialsFilter{
+		Action: path, Key: page.Clip(f.Subject, 64), Group: page.Clip(f.Group, maxFilterText),
+		Plan: f.Plan, Rule: f.Rule, Limit: f.Limit, Route: f.Route, Cause: f.Cause.String(),
+		Span: f.span, Problem: f.problem, Clear: path,
+		Plans:  options("any plan", f.Plan, set.Plans, func(p policy.Plan) string { return p.Name }, nil),
+		Rules:  options("any rule", f.Rule, set.Routes, func(r policy.Route) string { return r.Name }, nil),
+		Limits: options("any limit", f.Limit, mostOf(found.Limits), valueOf, limitText),
+		Routes: options("any route", f.Route, mostOf(found.Routes), valueOf, nil),
+		Causes: options("any cause", "", cause.All(), cause.Cause.String, nil),
+		Chips: page.Chips(path, values, f.words, []templates.Option{
+			{Value: "key", Text: "Key"}, {Value: "group", Text: "Group"}, {Value: "plan", Text: "Plan"},
+			{Value: "rule", Text: "Route rule"}, {Value: "limit", Text: "Limit"},
+			{Value: "route", Text: "Route"}, {Value: "cause", Text: "Cause"},
+			{Value: "from", Text: "From"}, {Value: "to", Text: "To"},
+		}...),
+	}
+	for i, c := range cause.All() {
+		v.Causes[i+1].Text = causeTexts[c]
 	}
 	if f.from != "" {
 		v.From = f.From.Format(form.UntilForm)
@@ -114,8 +165,40 @@ func (f filter) view(path string) templates.DenialsFilter {
 	if f.to != "" {
 		v.To = f.To.Format(form.UntilForm)
 	}
-	if page.Address("", f.values()) != "" {
-		v.Clear = path
+	values.Del("from")
+	values.Del("to")
+	for _, s := range spans {
+		v.Spans = append(v.Spans, templates.Choice{Text: s.Text,
+			Address: page.Filtered(path, values, "range", s.Value),
+			Current: f.from == "" && f.to == "" && f.span == s.Value})
 	}
 	return v
+}
+
+const maxOptions = 50 // of a select that offers what a summary found
+
+func mostOf(counts map[string]int64) []denylog.Count { return denylog.Most(counts, maxOptions) }
+
+func valueOf(c denylog.Count) string { return c.Value }
+
+// options returns the options of a select: any, then the values of items, and the chosen
+// value if it is none of them. words puts a value into words; nil shows it as it is.
+func options[T any](anyText, chosen string, items []T, value func(T) string,
+	words func(string) string) []templates.Option {
+	values := []string{""}
+	for _, item := range items {
+		values = append(values, value(item))
+	}
+	if !slices.Contains(values, chosen) {
+		values = append(values, chosen)
+	}
+	all := make([]templates.Option, len(values))
+	for i, v := range values {
+		all[i] = templates.Option{Value: v, Text: page.Clip(v, page.MaxName)}
+		if words != nil {
+			all[i].Text = page.Clip(words(v), page.MaxName)
+		}
+	}
+	all[0].Text = anyText
+	return all
 }

@@ -1,0 +1,57 @@
+package page
+
+import (
+	"maps"
+	"net/url"
+	"time"
+
+	"tidegate/web/templates"
+)
+
+// Span of a day, and the names of ranges that are whole days in UTC.
+const (
+	day       = 24 * time.Hour
+	Today     = "today"
+	Yesterday = "yesterday"
+)
+
+// Day returns the bounds of the day that a range names, up to now. It reports false for
+// other names.
+func Day(name string, now time.Time) (from, to time.Time, ok bool) {
+	midnight := now.UTC().Truncate(day)
+	switch name {
+	case Today:
+		return midnight, now, true
+	case Yesterday:
+		return midnight.Add(-day), midnight, true
+	}
+	return from, to, false
+}
+
+// Filtered returns the address of path with one parameter of a filter changed. The
+// position in the list goes.
+func Filtered(path string, filter url.Values, name, value string) string {
+	with := maps.Clone(filter)
+	with.Set(name, value)
+	with.Del("after")
+	return Address(path, with)
+}
+
+// Chips returns a chip for each named parameter that the filter has, in the order of
+// names. words puts a parameter's value into words; nil shows it as it is.
+func Chips(path string, filter url.Values, words func(name, value string) string,
+	names ...templates.Option) []templates.Chip {
+	var chips []templates.Chip
+	for _, n := range names {
+		value := filter.Get(n.Value)
+		if value == "" {
+			continue
+		}
+		if words != nil {
+			value = words(n.Value, value)
+		}
+		chips = append(chips, templates.Chip{Name: n.Text, Value: Clip(value, MaxName),
+			Remove: Filtered(path, filter, n.Value, "")})
+	}
+	return chips
+}
