@@ -100,13 +100,13 @@ func deniedFor(checked *enforce.Result) time.Duration {
 	return wait
 }
 
-// nearFor returns how long one of the caller's own limits may stay nearly used up without
-// further calls. It is 0 if no limit is nearly used up.
+// nearFor returns how long one of the limits on the caller or its group may stay nearly
+// used up without further calls. It is 0 if no limit is nearly used up.
 func nearFor(checked *enforce.Result) time.Duration {
 	reset := time.Duration(0)
 	for i := range checked.Limits {
 		l := &checked.Limits[i]
-		if l.Scope == policy.ScopeKey && l.NearlyUsedUp() && !checked.Degraded {
+		if (!l.Shared() || l.Scope == policy.ScopeGroup) && l.NearlyUsedUp() && !checked.Degraded {
 			reset = max(reset, l.Reset)
 		}
 	}

@@ -341,13 +341,19 @@ func (f *function) listed(t *testing.T, list statelist.List) []string {
 }
 
 // A key is listed as near a limit from the call that leaves a fifth of one of its own
-// limits, until that limit resets. So is a token's caller with an override. Shared limits
-// list nobody.
+// limits, or of its group's, until that limit resets. So is a token's caller with an
+// override. Limits on all callers list nobody.
 func TestKeysNearALimitAreListed(t *testing.T) {
 	f := newFunction(t, policy.Plan{Name: "ten", Limits: tenADay()},
-		policy.Plan{Name: "many", Limits: perHour(1000)})
-	f.edit(t, func(s *policy.Set) { s.TokenPlan, s.Global.Limits = "many", perHour(20) })
+		policy.Plan{Name: "many", Limits: perHour(1000)},
+		policy.Plan{Name: "team", Limits: perHour(1000), PerGroup: perHour(5)})
+	f.edit(t, func(s *policy.Set) { s.TokenPlan, s.Global.Limits = "many", perHour(25) })
 	secret, other, token := f.key(t, "ten"), f.key(t, "many"), f.set.TokenCaller("issuer", "somebody")
+	_, grouped, err := f.set.Create(t.Context(),
+		policy.NewKey{Name: "grouped", Env: "test", Plan: "team", Group: "g"}, tester)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := f.set.Adopt(t.Context(), policy.Token, token, "somebody",
 		&policy.Override{Limits: perHour(5), Reason: "a test"}, tester); err != nil {
 		t.Fatal(err)
@@ -371,6 +377,7 @@ func TestKeysNearALimitAreListed(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	near(grouped.ID(), 5, 4, func() { f.call(t, grouped) })
 	near("nobody", 4, 0, func() { f.call(t, other) })
 	f.clock.Add(int64(24*time.Hour - time.Minute))
 	if got := f.listed(t, statelist.NearLimit); !slices.Equal(got, []string{secret.ID()}) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
@@ -105,45 +104,4 @@ func (s *Store) getAll(ctx context.Context, set *policy.Set, ids []string) ([]po
 // passed.
 func (s *Store) BannedUntil(ctx context.Context, set *policy.Set, keys []policy.Key) ([]time.Time, error) {
 	return policyset.BannedUntil(ctx, s.client, set, keys)
-}
-
-// Usage returns, for each key in order, what a call of cost 1 would get now. It takes
-// nothing. An unreadable key, or one with mode Off, gets the zero Decision.
-func (s *Store) Usage(ctx context.Context, set *policy.Set, keys []policy.Key) ([]limiter.Decision, error) {
-	return s.peek(ctx, len(keys), func(i int) (string, []limiter.Limit) {
-		e, found := set.Effective(keys[i], s.Now())
-		if keys[i].Status == policy.Unreadable || !found || e.Mode == policy.Off {
-			return "", nil
-		}
-		return keyspace.State(keys[i].ID), e.Limits
-	})
-}
-
-// peek returns n decisions about a call of cost 1 now. state returns the name in Valkey
-// and the limits of each; an empty name stands for the zero Decision.
-func (s *Store) peek(ctx context.Context, n int,
-	state func(i int) (string, []limiter.Limit)) ([]limiter.Decision, error) {
-	var states []limiter.State
-	var at []int // index of each state's decision
-	for i := range n {
-		key, limits := state(i)
-		if key == "" {
-			continue
-		}
-		program, err := limiter.Compile(limits, s.Now())
-		if err != nil {
-			return nil, fmt.Errorf("registry: usage: %w", err)
-		}
-		states = append(states, limiter.State{Key: key, Program: program, Limits: limits})
-		at = append(at, i)
-	}
-	peeked, err := limiter.PeekMany(ctx, s.client, states)
-	if err != nil {
-		return nil, fmt.Errorf("registry: usage: %w", err)
-	}
-	decisions := make([]limiter.Decision, n)
-	for i, d := range peeked {
-		decisions[at[i]] = d.Decision
-	}
-	return decisions, nil
 }

@@ -100,6 +100,44 @@ func (r *Reader) Rank(ctx context.Context, from, to time.Time, step time.Duratio
 	return ranked, nil
 }
 
+// Leading returns up to n subjects with about the most calls, the busiest first: of each
+// bucket at least the first 12 by admitted and by denied calls in one of the hours (up to
+// 6) or days are considered.
+func (r *Reader) Leading(ctx context.Context, from, to time.Time, n int) ([]string, error) {
+	hours, err := newSpan(from, to, time.Hour)
+	if err != nil {
+		return nil, err
+	}
+	calls := map[string]float64{}
+	for _, periods := range [][]rankedPeriod{
+		hours.rankings(admittedInHour, admittedInDay), hours.rankings(deniedInHour, deniedInDay),
+	} {
+		scores, err := r.scores(ctx, periods, MaxTalkers)
+		if err != nil {
+			return nil, fmt.Errorf("usage: rankings: %w", err)
+		}
+		for id, score := range scores {
+			calls[id] += score
+		}
+	}
+	return highest(calls, n), nil
+}
+
+// Totals returns the counts of each subject, in order, in the steps that the time between
+// from and to touches. Times and steps have the bounds of Overview.
+func (r *Reader) Totals(ctx context.Context, ids []string, from, to time.Time,
+	step time.Duration) ([]Counts, error) {
+	s, err := newSpan(from, to, step)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	counts, err := r.sums(ctx, s, ids)
+	if err != nil {
+		return nil, fmt.Errorf("usage: totals: %w", err)
+	}
+	return counts, nil
+}
+
 // candidates returns the subjects that may be among the first n of an order. Calls that
 // would have been denied are admitted.
 func (r *Reader) candidates(ctx context.Context, hours span, n int, orders []Order) ([]string, error) {

@@ -19,3 +19,11 @@ func SetStepEnds(d time.Duration) (restore func()) {
 	stepEnds = d
 	return func() { stepEnds = before }
 }
+
+// SetMaxRead sets maxRead until the end of the test.
+func SetMaxRead(t *testing.T, n int) {
+	t.Helper()
+	before := maxRead
+	maxRead = n
+	t.Cleanup(func() { maxRead = before })
+}

@@ -114,6 +114,7 @@ type FoundKeys struct {
 	Subjects []Subject
 	Next     string // cursor of the next page; empty on the last page
 	Scanned  int    // keys that were read
+	Reach    Reach  // of the order Closest
 }
 
 // FindKeys returns up to count keys behind a cursor that match the filter. It searches for
@@ -239,41 +240,52 @@ func (r *Registry) CountMatching(ctx context.Context, set *policy.Set, ids []str
 // Order is the order of a list of keys or callers.
 type Order string
 
-// Busiest and MostBlocked have the usage.MaxTalkers callers with the most calls, or the
-// most denied calls, of the last hour, as Activities counts them. LastUsed has the callers
-// of the last 24 hours.
+// Busiest, MostBlocked and WouldBlock have the usage.MaxTalkers callers with the most calls,
+// denied calls, or calls that shadow or candidate limits would have denied, of the last
+// hour, as Activities counts them. LastUsed has the callers of the last 24 hours. Closest
+// has the keys with the fullest limits; FoundKeys.Reach says which were read.
 const (
 	ByName      Order = ""
 	Busiest     Order = "busiest"
 	MostBlocked Order = "blocked"
+	WouldBlock  Order = "would-block"
 	LastUsed    Order = "used"
+	Closest     Order = "closest"
 )
 
-// IsOrder reports whether o is one of the orders.
-func IsOrder(o Order) bool {
-	return slices.Contains([]Order{ByName, Busiest, MostBlocked, LastUsed}, o)
+// rankings has the ranking of recorded calls that gives an order.
+var rankings = map[Order]usage.Order{
+	Busiest: usage.Busiest, MostBlocked: usage.MostDenied, WouldBlock: usage.WouldDeny,
 }
 
-// ranked returns the ids of keys and other callers in the order Busiest or MostBlocked.
+// IsOrder reports whether o is one of the orders.
+func IsOrder(o Order) bool { return o == ByName || o == LastUsed || o == Closest || IsRanking(o) }
+
+// IsRanking reports whether o orders callers by their calls of the last hour.
+func IsRanking(o Order) bool {
+	_, found := rankings[o]
+	return found
+}
+
+// ranked returns the ids of keys and other callers in an order that IsRanking.
 func ranked(ctx context.Context, calls *usage.Reader, o Order) ([]string, error) {
-	now, by := time.Now(), usage.Busiest
-	if o == MostBlocked {
-		by = usage.MostDenied
-	}
+	now, by := time.Now(), rankings[o]
 	found, err := calls.Rank(ctx, now.Add(-activitySpan), now, ActivityStep, usage.MaxTalkers, by)
 	return idsOf(found[by], func(t usage.Talker) string { return t.ID }), err
 }
 
-// FindOrdered is FindKeys with an order. Busiest and MostBlocked have one page.
+// FindOrdered is FindKeys with an order. Rankings and Closest have one page.
 func FindOrdered(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, o Order,
 	after string, count int) (FoundKeys, error) {
 	switch o {
-	case Busiest, MostBlocked:
+	case Busiest, MostBlocked, WouldBlock:
 		ids, err := ranked(ctx, keys.calls, o)
 		if err != nil {
 			return FoundKeys{}, err
 		}
 		return PickKeys(ctx, keys, set, f, ids)
+	case Closest:
+		return closest(ctx, keys, set, f, count)
 	case LastUsed:
 		return lastUsed(ctx, keys, set, f, after, count)
 	case ByName:

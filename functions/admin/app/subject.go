@@ -41,13 +41,14 @@ type Subject struct {
 	Now         limiter.Decision
 	BannedUntil time.Time // end of a manual or automatic ban; zero or past without a ban
 	At          time.Time // this function's clock, to which expiries are compared
+	Fullest     Fullest   // zero unless the list is ordered by it, and for a key without limits
 }
 
 // NewSubject returns the Subject of a key at an instant of this function's clock. now is
 // the decision about a next call, and banned the end of a ban.
 func NewSubject(set *policy.Set, k policy.Key, now limiter.Decision, banned, at time.Time) Subject {
 	e, _ := set.Effective(k, at)
-	return Subject{k, e, now, banned, at}
+	return Subject{Key: k, Effective: e, Now: now, BannedUntil: banned, At: at}
 }
 
 // States returns every state that the key is in. A key that is not active has only the

@@ -142,7 +142,8 @@ func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates
 		views[i] = templates.Activity{
 			Spark: chart.Sparkline(splitPoints(a.Points)), Allowed: a.Calls.Allowed, Denied: a.Calls.Denied,
 			Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied),
-			Used: lastUsed(a.Last, now),
+			Would: page.Number(a.Calls.ShadowDenied + a.Calls.CandidateDenied),
+			Used:  lastUsed(a.Last, now),
 		}
 	}
 	return views, nil

@@ -46,6 +46,7 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 	}
 	for i, a := range all {
 		view.Rows[i].Activity = a
+		view.Trials = view.Trials || a.Would != "0" || query.order == app.WouldBlock
 	}
 	d.Remember(w, r)
 	if page.IsRefresh(r) {
@@ -74,6 +75,8 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 			Calls:   d.sortLink("Calls", app.Busiest, q),
 			Blocked: d.sortLink("Blocked", app.MostBlocked, q),
 			Used:    d.sortLink("Last used", app.LastUsed, q),
+			Would:   d.sortLink("Would block", app.WouldBlock, q),
+			Closest: d.sortLink("Used", app.Closest, q),
 		},
 		Search:    d.keySearch(set, q),
 		Overrides: q.State == app.Overridden,
@@ -87,20 +90,11 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 	if q.after != "" {
 		p.First = page.Address(path, page.WithLive(q.values(), q.live))
 	}
-	if q.order == app.Busiest || q.order == app.MostBlocked {
-		p.Scanned = rankingNote + " Sort by name for all keys."
-	}
+	p.Scanned = scannedNote(q, list)
 	if list.Next != "" {
 		next := q.values()
 		next.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(next, q.live))
-		if q.Computed() && len(list.Subjects) < keysPerPage {
-			p.Scanned = "Searched " + page.Number(int64(list.Scanned)) +
-				" keys so far. Continue on the next page."
-		}
-	}
-	if q.State == app.Near && list.Next == "" {
-		p.Scanned = "After a limit is lowered, a key is listed from its next call on."
 	}
 	query := page.Address("", page.WithLive(nil, q.live))
 	blocked := 0
@@ -121,6 +115,39 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 	p.Live.Summary = page.Number(int64(len(p.Rows))) + " keys shown, " + page.Number(int64(blocked)) +
 		" blocked now"
 	return p
+}
+
+// scannedNote says which keys the list covers, if not all that match.
+func scannedNote(q keyQuery, list app.FoundKeys) string {
+	switch {
+	case app.IsRanking(q.order):
+		return rankingNote + " Sort by name for all keys."
+	case q.order == app.Closest:
+		return closestNote(list)
+	case list.Next != "" && q.Computed() && len(list.Subjects) < keysPerPage:
+		return "Searched " + page.Number(int64(list.Scanned)) + " keys so far. Continue on the next page."
+	case q.State == app.Near && list.Next == "":
+		return "After a limit is lowered, a key is listed from its next call on."
+	}
+	return ""
+}
+
+// closestNote says which keys the order by the fullest limit has considered.
+func closestNote(list app.FoundKeys) string {
+	read := page.Number(int64(list.Scanned))
+	switch list.Reach {
+	case app.ReadNear:
+		return "Ordered: " + read + " keys that are listed as denied or near a limit, or made most calls " +
+			"in the last hour."
+	case app.ReadSome:
+		return "Ordered: the first " + read + " of the keys that are listed as denied or near a limit. " +
+			"Filter by plan for others."
+	case app.ReadAll:
+	}
+	if len(list.Subjects) < list.Scanned {
+		return "The first " + page.Number(int64(len(list.Subjects))) + " of " + read + " keys."
+	}
+	return ""
 }
 
 // sortLink returns the header of a column that sorts the list.
@@ -145,7 +172,7 @@ func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	case q.order == app.LastUsed:
 		return templates.Empty{Heading: "No calls in 24 hours",
 			Advice: "No key used in 24 hours matches. Sort by name to see all keys."}
-	case q.order != app.ByName:
+	case app.IsRanking(q.order):
 		return templates.Empty{Heading: "No calls in the last hour",
 			Advice: "None of its top callers matches. Sort by name to see all keys."}
 	case q.Prefix != "" && q.KeyFilter == (app.KeyFilter{Prefix: q.Prefix}):
@@ -179,6 +206,11 @@ func (d *dashboard) keyRow(s app.Subject) templates.KeyRow {
 	}
 	for _, tag := range s.Tags {
 		row.Tags = append(row.Tags, page.Clip(tag, policy.MaxTagLen))
+	}
+	if s.Fullest.Scope == policy.ScopeGroup || s.Fullest.Scope == policy.ScopeRoute {
+		w := wording.Window(s.Fullest.Usage)
+		w.Marks = append(w.Marks, wording.FullestScope(s))
+		row.Windows = append(row.Windows, w)
 	}
 	for _, u := range s.Now.Limits {
 		row.Windows = append(row.Windows, wording.Window(u))

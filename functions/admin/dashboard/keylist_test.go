@@ -181,7 +181,7 @@ func TestHostileNames(t *testing.T) {
 		s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 		for _, path := range []string{
 			"/keys", "/keys/{odd}", "/keys/{odd}/limits", "/keys/{odd}/edit", "/keys/{odd}/revoke",
-			"/keys/new", "/policies", "/policies/plans/2",
+			"/keys/new", "/policies", "/policies/plans/2/edit",
 			"/keys?state=overridden", "/audit",
 			"/explain?key={odd}", "/keys/bulk?do=plan&of=selected&id={odd}",
 		} {

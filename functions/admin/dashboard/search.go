@@ -17,8 +17,10 @@ const maxCursor = 1000 // bytes of a list's cursor
 
 var keyOrders = []templates.Option{
 	{Value: string(app.ByName), Text: "by name"},
+	{Value: string(app.Closest), Text: "closest to a limit"},
 	{Value: string(app.Busiest), Text: "most calls, last hour"},
 	{Value: string(app.MostBlocked), Text: "most blocked, last hour"},
+	{Value: string(app.WouldBlock), Text: "most would be blocked, last hour"},
 	{Value: string(app.LastUsed), Text: "last used first"},
 }
 

@@ -46,6 +46,12 @@ func LimitSource(e policy.Effective) string {
 	return "override"
 }
 
+// FullestScope says whose calls the fullest limit of a key counts, and where it comes from.
+func FullestScope(s app.Subject) string {
+	return page.Clip(app.ScopeWords(s.Fullest.Scope, LimitSource(s.Effective), s.Group, s.Fullest.Rule),
+		2*page.MaxName)
+}
+
 // AllApplied lists the limits of a survey: those of every call, then those of route rules
 // that have counted calls, and the unused ones of other rules apart. It marks the one that
 // denied the last call.

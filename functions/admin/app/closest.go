@@ -1,0 +1,215 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/registry"
+	"tidegate/internal/usage"
+	"tidegate/internal/usage/statelist"
+)
+
+// Bounds of a search for the keys that are closest to a limit. Tests change maxRead.
+var maxRead = 500 // keys whose limits are read
+
+const (
+	maxListed   = 1000 // keys of each list of states, and busiest callers, that are considered
+	maxRuleLook = 4000 // limits of route rules that are read, over all keys
+)
+
+// Fullest is the enforced limit of a key with the largest used share: its own, of its
+// group, or of a route rule on each key. A key without any has its fullest in shadow mode.
+type Fullest = registry.ScopedUsage
+
+// Share returns the used share of a limit. It exceeds 1 if cost is owed, and is 0 for the
+// zero Usage.
+func Share(u limiter.Usage) float64 {
+	if u.Limit.Requests == 0 {
+		return 0
+	}
+	return float64(u.Used()+u.Owed) / float64(u.Limit.Requests)
+}
+
+// Reach says which keys a search for those closest to a limit read.
+type Reach string
+
+// The reaches.
+const (
+	ReadAll  Reach = "all"  // every key that matches the filter
+	ReadNear Reach = "near" // every listed key that is denied or near a limit, and busy ones
+	ReadSome Reach = "some" // some of those
+)
+
+// closest returns up to count keys that match the filter, those with the fullest limit
+// first.
+func closest(
+	ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, count int,
+) (FoundKeys, error) {
+	list, reach, err := keys.reach(ctx, set, f)
+	if err != nil {
+		return FoundKeys{}, err
+	}
+	all, err := keys.byShare(ctx, set, list)
+	found := FoundKeys{Scanned: len(list), Reach: reach}
+	for _, s := range all {
+		if s.Is(f.State) && len(found.Subjects) < count {
+			found.Subjects = append(found.Subjects, s)
+		}
+	}
+	return found, err
+}
+
+// byShare returns the keys with their states and their fullest limits, the fullest first.
+func (r *Registry) byShare(ctx context.Context, set *policy.Set, list []policy.Key) ([]Subject, error) {
+	all, err := Subjects(ctx, r, set, list)
+	if err != nil {
+		return nil, err
+	}
+	further, err := r.store.FurtherUsage(ctx, set, list)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].Fullest = fullest(all[i], further[i])
+	}
+	slices.SortFunc(all, func(a, b Subject) int {
+		return cmp.Or(cmp.Compare(Share(b.Fullest.Usage), Share(a.Fullest.Usage)), cmp.Compare(a.ID, b.ID))
+	})
+	return all, nil
+}
+
+func fullest(s Subject, all []registry.ScopedUsage) Fullest {
+	if s.Status != policy.Active {
+		return Fullest{}
+	}
+	var most, shadow Fullest
+	for _, u := range s.Now.Limits {
+		all = append(all, registry.ScopedUsage{Usage: u, Scope: policy.ScopeKey})
+	}
+	for _, u := range all {
+		fuller := &most
+		if u.Limit.Shadow || u.Scope == policy.ScopeKey && s.Effective.Mode != policy.Enforce {
+			fuller = &shadow
+		}
+		if fuller.Scope == "" || Share(u.Usage) > Share(fuller.Usage) {
+			*fuller = u
+		}
+	}
+	if most.Scope == "" {
+		return shadow
+	}
+	return most
+}
+
+// reach returns the keys that match a filter and may be closest to a limit, up to maxRead.
+// If no more match, these are all of them. Otherwise they come from the lists of denied
+// keys and of keys near a limit, and then from the busiest callers of the last hour.
+func (r *Registry) reach(ctx context.Context, set *policy.Set, f KeyFilter) ([]policy.Key, Reach, error) {
+	most := maxRead
+	if rules := perKeyRules(set); rules > 0 {
+		most = max(1, min(most, maxRuleLook/rules))
+	}
+	matches := func(k policy.Key) bool { return f.matchesRecord(set, k) }
+	if !f.counted() {
+		page, err := r.List(ctx, set, f, "", most)
+		if err != nil || page.Next == "" {
+			return slices.DeleteFunc(page.Keys, func(k policy.Key) bool { return !matches(k) }), ReadAll, err
+		}
+	}
+	now, reach := time.Now(), ReadNear
+	var ids []string
+	for _, list := range []statelist.List{statelist.OverLimit, statelist.NearLimit} {
+		listed, more, err := r.calls.InState(ctx, list, "", now, maxListed)
+		if err != nil {
+			return nil, "", err
+		}
+		if ids = append(ids, listed...); more {
+			reach = ReadSome
+		}
+	}
+	near := len(ids)
+	busiest, err := r.calls.Leading(ctx, now.Add(-activitySpan), now, maxListed)
+	if err != nil {
+		return nil, "", err
+	}
+	ids = unique(append(ids, busiest...))
+	found, err := r.Many(ctx, set, ids)
+	if err != nil {
+		return nil, "", err
+	}
+	found = slices.DeleteFunc(found, func(k policy.Key) bool { return !matches(k) })
+	if len(found) > most {
+		if slices.Contains(ids[:min(near, len(ids))], found[most].ID) {
+			reach = ReadSome
+		}
+		found = found[:most]
+	}
+	return found, reach, nil
+}
+
+// perKeyRules returns the number of route rules with limits on each key.
+func perKeyRules(set *policy.Set) int {
+	n := 0
+	for _, r := range set.Routes {
+		if len(r.PerKey) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// unique returns the ids without repetitions, in their order.
+func unique(ids []string) []string {
+	seen := make(map[string]bool, len(ids))
+	return slices.DeleteFunc(ids, func(id string) bool {
+		was := seen[id]
+		seen[id] = true
+		return was
+	})
+}
+
+// PlanUse is what the keys of a plan use.
+type PlanUse struct {
+	Keys  []PlanKey // those closest to a limit first
+	Reach Reach
+}
+
+// PlanKey is a key of a plan, and its calls.
+type PlanKey struct {
+	Subject
+	Calls usage.Counts // of the last hour
+	Trial usage.Counts // since the beginning of a trial
+}
+
+// PlanUse returns the keys of a plan that are closest to a limit, or all if there are few,
+// with their calls of the last hour and since a time within usage.MinutesKept.
+func (r *Registry) PlanUse(
+	ctx context.Context, set *policy.Set, number int, since time.Time,
+) (PlanUse, error) {
+	list, reach, err := r.reach(ctx, set, KeyFilter{Plan: number})
+	if err != nil {
+		return PlanUse{}, err
+	}
+	all, err := r.byShare(ctx, set, list)
+	if err != nil {
+		return PlanUse{}, err
+	}
+	ids, now := idsOf(all, func(s Subject) string { return s.ID }), time.Now()
+	hour, err := r.calls.Totals(ctx, ids, now.Add(-activitySpan), now, time.Minute)
+	if err != nil {
+		return PlanUse{}, err
+	}
+	trial, err := r.calls.Totals(ctx, ids, since, now, time.Minute)
+	if err != nil {
+		return PlanUse{}, err
+	}
+	use := PlanUse{Keys: make([]PlanKey, len(all)), Reach: reach}
+	for i, s := range all {
+		use.Keys[i] = PlanKey{s, hour[i], trial[i]}
+	}
+	return use, nil
+}

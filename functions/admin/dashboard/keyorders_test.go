@@ -1,0 +1,67 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/enforce"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
+	"tidegate/internal/usage"
+)
+
+// The list orders keys by what shadow and candidate limits would have blocked, and by their
+// fullest limit, also of a group. A column says how many calls would have been blocked.
+func TestKeysByUse(t *testing.T) {
+	s := sitetest.New(t, sitetest.WithKeys(sitetest.NewRegistry(t, "acme", "bolt", "cargo"))).Login()
+	first := func(path string, names ...string) string {
+		t.Helper()
+		body := s.Get(path).Wants(t, http.StatusOK).Body
+		_, rows, _ := strings.Cut(body, "<tbody")
+		for i := range names[1:] {
+			if strings.Index(rows, ">"+names[i]+"<") > strings.Index(rows, ">"+names[i+1]+"<") {
+				t.Errorf("%s: %s is not before %s", path, names[i], names[i+1])
+			}
+		}
+		return sitetest.InWords(body)
+	}
+	if strings.Contains(s.Get("/keys").Body, "Would block") {
+		t.Error("a column of would-be denials without any")
+	}
+	for name, calls := range map[string][2]int{"bolt": {4, 0}, "cargo": {2, 1}, "acme": {1, 0}} {
+		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now(),
+			Verdict: usage.ShadowDenied}
+		all := slices.Repeat([]usage.Outcome{o}, calls[0]+calls[1])
+		for i := range calls[1] {
+			all[i].Verdict = usage.CandidateDenied
+		}
+		s.Keys.Record(all...)
+	}
+	words := first("/keys?order=would-block", "bolt", "cargo", "acme")
+	for _, text := range []string{"Would block", "bolt", "4 0 4", "3 0 3", "1 0 1"} {
+		if !strings.Contains(words, text) {
+			t.Errorf("want %q in %s", text, words)
+		}
+	}
+	s.Keys.Save(func(set *policy.Set) { set.Plans[0].PerGroup = []limiter.Limit{sitetest.Per(4, time.Hour)} })
+	s.Keys.UpdateKey("cargo", func(k *policy.Key) { k.Group = "fleet" })
+	s.Keys.Use("acme", 6)
+	s.Keys.Use("bolt", 3)
+	first("/keys?order=closest", "acme", "bolt", "cargo")
+	checker := enforce.NewChecker(s.Keys.Client, sitetest.Pepper)
+	for range 3 {
+		call := enforce.Call{Kind: policy.APIKey, Subject: s.Keys.IDs["cargo"],
+			Secret: s.Keys.Secrets["cargo"]}
+		if _, err := checker.Check(t.Context(), call, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if words := first("/keys?order=closest", "cargo", "acme", "bolt"); !strings.Contains(words,
+		"4 per hour group fleet 3 of 4") {
+		t.Errorf("want the group's limit in %s", words)
+	}
+}
