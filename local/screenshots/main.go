@@ -99,7 +99,7 @@ func shots(s *sample) []shot {
 	return []shot{
 		{name: "overview", path: "/", ready: ".plot canvas"},
 		{name: "key", path: "/keys/" + s.ids["Fjord Travel"], ready: ".plot canvas"},
-		{name: "plan", path: "/policies/plans/2", limit: "60 per 10 seconds", ready: "#preview-title",
+		{name: "plan", path: "/policies/plans/2/edit", limit: "60 per 10 seconds", ready: "#preview-title",
 			scroll: true},
 		{name: "denials", path: "/denials", ready: ".denials"},
 		{name: "simulate", path: "/simulate", ready: ".plot canvas", scroll: true},

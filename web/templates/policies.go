@@ -17,21 +17,21 @@ type PoliciesPage struct {
 	Sync       string // address that completes the save
 }
 
-// PlanRow is a plan. Its addresses are empty for viewers.
+// PlanRow is a plan. Addresses of actions are empty for viewers.
 type PlanRow struct {
-	Name            string
-	Limits          []string
-	Mode            string
-	Degraded        string
-	Keys            string
-	KeysLink        string
-	Candidate       []string
-	CandidateResult string // number of calls that the candidate would have denied, in words
-	Edit            string
-	Create          string
-	Delete          string
-	Promote         string
-	Drop            string
+	Name      string
+	Address   string
+	Limits    []string
+	Mode      string
+	Degraded  string
+	Keys      string
+	KeysLink  string
+	Candidate []string
+	Edit      string
+	Create    string
+	Delete    string
+	Promote   string
+	Drop      string
 }
 
 // RuleRow is a route rule.

@@ -16,16 +16,16 @@ func TestAllowedRoutesOnPages(t *testing.T) {
 	plan := func(more ...string) map[string][]string {
 		return sitetest.With(planOf(1, "free", "10"), more...)
 	}
-	s.Post("/policies/plans/1", plan("allow", "GET /orders/*\norders")).Wants(t,
+	s.Post("/policies/plans/1/edit", plan("allow", "GET /orders/*\norders")).Wants(t,
 		http.StatusUnprocessableEntity, `id="allow-error"`)
-	s.Post("/policies/plans/1", plan("allow", "GET /orders/*\r\nabc/prod * /health\n")).Wants(t,
+	s.Post("/policies/plans/1/edit", plan("allow", "GET /orders/*\r\nabc/prod * /health\n")).Wants(t,
 		http.StatusSeeOther)
 	want := []route.Pattern{{Method: "GET", Path: "/orders/*"},
 		{API: "abc", Stage: "prod", Method: "*", Path: "/health"}}
 	if p, _ := s.Set().PlanByNumber(1); !slices.Equal(p.Allow, want) {
 		t.Errorf("after the save: the plan allows %v, want %v", p.Allow, want)
 	}
-	s.Get("/policies/plans/1").Wants(t, http.StatusOK, "GET /orders/*\nabc/prod * /health")
+	s.Get("/policies/plans/1/edit").Wants(t, http.StatusOK, "GET /orders/*\nabc/prod * /health")
 	s.Get("/policies").Wants(t, http.StatusOK, "Opens GET /orders/*, abc/prod * /health")
 	s.Get("/explain?key={acme}&method=GET&path=/admin").Wants(t, http.StatusOK,
 		"Refused: the plan does not open this route")

@@ -14,7 +14,6 @@ import (
 	"tidegate/internal/policy"
 	routing "tidegate/internal/route"
 	"tidegate/internal/testing/sitetest"
-	"tidegate/internal/usage"
 )
 
 // planOf returns the form of a plan with one log limit per minute, and more fields.
@@ -57,10 +56,10 @@ func TestPlans(t *testing.T) {
 		p.Limits[0] != sitetest.Per(5, time.Minute) {
 		t.Errorf("saved %+v, want 5 per minute and a share of 20", p)
 	}
-	s.Get("/policies/plans/2").Wants(
+	s.Get("/policies/plans/2/edit").Wants(
 		t, http.StatusOK, `name="limits[0]" value="5 per minute"`, `name="share" value="20"`,
 	)
-	s.Post("/policies/plans/2", planOf(2, "business", "6")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/2/edit", planOf(2, "business", "6")).Wants(t, http.StatusSeeOther)
 	s.UndoOn("/policies").Wants(t, http.StatusSeeOther)
 	if p, _ := s.Set().PlanByNumber(2); p.Name != "pro" || p.Share != 20 {
 		t.Errorf("after the undo: %+v, want the name pro and a share of 20", p)
@@ -70,8 +69,8 @@ func TestPlans(t *testing.T) {
 		t, http.StatusUnprocessableEntity, "keys use it (2)",
 	)
 	s.Post("/policies/plans/2/delete", fields("version", "4", "reason", "x")).Wants(t, http.StatusSeeOther)
-	s.Get("/policies/plans/2").Wants(t, http.StatusNotFound)
-	s.Get("/policies/plans/99").Wants(t, http.StatusNotFound)
+	s.Get("/policies/plans/2/edit").Wants(t, http.StatusNotFound)
+	s.Get("/policies/plans/99/edit").Wants(t, http.StatusNotFound)
 	s.Get("/policies/plans/x").Wants(t, http.StatusNotFound)
 }
 
@@ -82,7 +81,7 @@ func TestPlanEditApplies(t *testing.T) {
 	call := enforce.Call{Kind: policy.APIKey, Subject: s.Keys.IDs["acme"], Secret: s.Keys.Secrets["acme"]}
 	for i, want := range []bool{true, false} {
 		if i == 1 {
-			s.Post("/policies/plans/1", planOf(1, "free", "1")).Wants(t, http.StatusSeeOther)
+			s.Post("/policies/plans/1/edit", planOf(1, "free", "1")).Wants(t, http.StatusSeeOther)
 		}
 		if checked, err := checker.Check(t.Context(), call, nil); err != nil || checked.Allowed != want {
 			t.Errorf("check %d: %+v, %v, want allowed %v", i, checked, err, want)
@@ -96,68 +95,21 @@ func TestPolicyConflict(t *testing.T) {
 	s := sitetest.New(t).Login()
 	s.Keys.Plan("theirs", sitetest.Per(77, time.Hour))
 	s.Post(
-		"/policies/plans/1", planOf(1, "free", "20"),
+		"/policies/plans/1/edit", planOf(1, "free", "20"),
 	).Wants(t, http.StatusConflict, "<bdi>test</bdi> saved first", "plan theirs", "77 per hour",
 		"plan free: limits: 10 per 10 seconds → 20 per minute", `name="version" value="2"`,
 		`name="limits[0]" value="20 per minute"`, "Overwrite with my changes")
 	if s.Keys.Written() != 0 {
 		t.Fatal("an edit of an older version was written")
 	}
-	s.Post("/policies/plans/1", planOf(2, "free", "20")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1/edit", planOf(2, "free", "20")).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Plans) != 2 || set.Plans[0].Limits[0] != sitetest.Per(20, time.Minute) {
 		t.Errorf("saved %+v, want both plans, free with 20 per minute", set.Plans)
 	}
-	s.Post("/policies/plans/1", planOf(9, "free", "30")).Wants(t, http.StatusConflict)
+	s.Post("/policies/plans/1/edit", planOf(9, "free", "30")).Wants(t, http.StatusConflict)
 	s.Post(
-		"/policies/plans/1", sitetest.With(planOf(1, "free", "30"), "version", "x"),
+		"/policies/plans/1/edit", sitetest.With(planOf(1, "free", "30"), "version", "x"),
 	).Wants(t, http.StatusBadRequest)
-}
-
-// The policies page shows how many calls a candidate limit would have denied, and
-// promotes it.
-func TestCandidate(t *testing.T) {
-	s := sitetest.New(t).Login()
-	form := planOf(1, "free", "10", "candidate[0]", "3 per minute")
-	s.Post("/policies/plans/1", form).Wants(t, http.StatusSeeOther)
-	recorder := usage.NewRecorder(usage.Options{}, time.Now)
-	for i := range 8 {
-		o := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: time.Now()}
-		if i > 2 {
-			o.Verdict = usage.CandidateDenied
-		}
-		recorder.Record(o)
-	}
-	recorder.Flush(t.Context(), s.Keys.Client)
-	s.Get("/policies").Wants(
-		t, http.StatusOK, "3 per minute", "would have denied 5 of 8 calls", "/policies/plans/1/promote",
-	)
-	s.Get("/").Wants(t, http.StatusOK, "0 in shadow mode, 5 by candidate limits")
-	s.Get("/policies/plans/1/promote").Wants(t, http.StatusOK, "Candidate: 3 per minute.")
-	s.Post("/policies/plans/1/promote", fields("version", "2", "reason", "good")).Wants(t,
-		http.StatusSeeOther)
-	if p, _ := s.Set().PlanByNumber(1); len(p.Candidate) != 0 || p.Limits[0] != sitetest.Per(3, time.Minute) {
-		t.Errorf("promoted to %+v, want 3 per minute and no candidate", p)
-	}
-	s.Get("/policies/plans/1/drop").Wants(t, http.StatusNotFound)
-}
-
-// The preview of a plan replays the calls of its busiest keys, and writes nothing.
-func TestPlanPreview(t *testing.T) {
-	s := sitetest.New(t).Login()
-	now := time.Now()
-	s.Keys.Called("acme", now.Add(-time.Minute), 9, 0)
-	s.Post("/policies/plans/1", sitetest.With(planOf(1, "free", "5"), "action", "preview",
-		"reason", "")).Wants(
-		t, http.StatusOK, "Based on the plan&#39;s busiest key without",
-	)
-	s.Keys.Called("bolt", now.Add(-time.Minute), 2, 0)
-	s.Post(
-		"/policies/plans/1", sitetest.With(planOf(1, "free", "5"), "action", "preview"),
-	).Wants(t, http.StatusOK,
-		"plan free: limits", "4 of 11 calls blocked", "2 busiest keys")
-	if s.Keys.Written() != 0 {
-		t.Error("a preview wrote something")
-	}
 }
 
 // ruleOf returns the form of a route rule with the cost 1, and more fields. old is the
@@ -343,7 +295,7 @@ func TestOverview(t *testing.T) {
 	s.Get("/?"+url.Values{"from": {from}, "to": {to}}.Encode()).Wants(t, http.StatusOK,
 		"No requests in this period")
 	s.Keys.Server.SetTime(time.Now()) // so that audit entries fall into the hour on the page
-	s.Post("/policies/plans/1", planOf(1, "free", "7")).Wants(t, http.StatusSeeOther)
+	s.Post("/policies/plans/1/edit", planOf(1, "free", "7")).Wants(t, http.StatusSeeOther)
 	s.Get("/?range=1h").Wants(t, http.StatusOK, "plan free: limits")
 	if got := s.Refresh("/?live=5").Wants(
 		t, http.StatusOK, `<section id="live"`, "125 calls, 30 blocked",

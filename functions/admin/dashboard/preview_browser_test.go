@@ -32,11 +32,11 @@ func TestBrowserPreviewInSight(t *testing.T) {
 	v.Act(chromedp.Click(chromedp.CSS("a[data-sheet]")),
 		chromedp.WaitVisible(chromedp.CSS("#sheet form")), preview)
 	inSight("of 12 calls blocked instead of 0.")
-	v.Open("/policies/plans/1")
+	v.Open("/policies/plans/1/edit")
 	v.Act(preview)
 	inSight("calls blocked instead of")
 	v.NoConsoleErrors("")
 	v.WithoutScript()
-	v.Open("/policies/plans/1")
+	v.Open("/policies/plans/1/edit")
 	v.Act(preview, chromedp.WaitVisible(chromedp.CSS("#result:focus")))
 }

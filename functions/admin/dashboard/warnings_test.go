@@ -64,7 +64,7 @@ func TestNothingChanged(t *testing.T) {
 		k.Expires = time.Now().Add(time.Hour).Truncate(time.Second)
 	})
 	written := s.Keys.Written()
-	for _, path := range []string{"/keys/{acme}/edit", "/policies/plans/1"} {
+	for _, path := range []string{"/keys/{acme}/edit", "/policies/plans/1/edit"} {
 		form := sitetest.FormIn(s.Get(path).Wants(t, http.StatusOK).Body)
 		s.Post(path, sitetest.With(form, "reason", "none", "action", "save")).Wants(t, http.StatusSeeOther)
 		s.Get("/keys").Wants(t, http.StatusOK, "Nothing changed.")
@@ -138,12 +138,12 @@ func TestPlanOfManyKeys(t *testing.T) {
 		keys.CreateKey(name, "free")
 	}
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
-	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, "Keys with this plan: 1,000.")
+	page := s.Get("/policies/plans/1/edit").Wants(t, http.StatusOK, "Keys with this plan: 1,000.")
 	form := sitetest.With(sitetest.FormIn(page.Body), "limits[0]", "11 per minute", "reason", "x",
 		"action", "save")
-	s.Post("/policies/plans/1", form).Wants(t, http.StatusUnprocessableEntity,
+	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusUnprocessableEntity,
 		"Plan free: this affects 1,000 keys at once.", "Save anyway")
-	s.PostAnyway("/policies/plans/1", form).Wants(t, http.StatusSeeOther)
+	s.PostAnyway("/policies/plans/1/edit", form).Wants(t, http.StatusSeeOther)
 }
 
 // A rotation within the grace period of the previous one needs a confirmation. The page

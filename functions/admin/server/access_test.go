@@ -64,8 +64,9 @@ var requests = map[string][3]int{
 	"POST /policies/sync":                    {login, 403, 303},
 	"GET /policies/plans/new":                {login, 403, 200},
 	"POST /policies/plans/new":               {login, 403, 400},
-	"GET /policies/plans/{number}":           {login, 403, 200},
-	"POST /policies/plans/{number}":          {login, 403, 400},
+	"GET /policies/plans/{number}":           {login, 200, 200},
+	"GET /policies/plans/{number}/edit":      {login, 403, 200},
+	"POST /policies/plans/{number}/edit":     {login, 403, 400},
 	"GET /policies/plans/{number}/{action}":  {login, 403, 404},
 	"POST /policies/plans/{number}/{action}": {login, 403, 404},
 	"GET /policies/rules/new":                {login, 403, 200},
@@ -303,12 +304,12 @@ func TestUnknownPathsWithoutSession(t *testing.T) {
 // Pages offer no change to a viewer.
 func TestViewerSeesNoEdit(t *testing.T) {
 	s := sitetest.New(t).LoginAs(sitetest.Viewer)
-	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/keys?state=overridden",
-		"/audit", "/explain?key={acme}", "/settings"} {
+	for _, path := range []string{"/", "/keys", "/keys/{acme}", "/policies", "/policies/plans/1",
+		"/keys?state=overridden", "/audit", "/explain?key={acme}", "/settings"} {
 		body := s.Get(path).Wants(t, http.StatusOK, "viewer").Body
 		for _, control := range []string{
 			"Override limits", "/limits", "/settings/tokens", "Create token", "/revert", "Create a",
-			"checkbox\" name=\"id", "/policies/plans",
+			"checkbox\" name=\"id", "/policies/plans/new", "/promote", "/keys/new",
 			"/policies/rules", "/edit",
 		} {
 			if strings.Contains(body, control) {

@@ -434,16 +434,16 @@ func postExpired(s *sitetest.Site, path string, form url.Values) sitetest.Reply 
 var typedForms = map[string]url.Values{
 	"/keys/{acme}/limits": sitetest.With(sitetest.LimitsForm(1, "77 per 3 hours"),
 		"reason", "typed-canary"),
-	"/keys/{acme}/edit": {"version": {"1"}, "name": {"typed-canary"}, "plan": {"free"}},
-	"/keys/{acme}/ban":  {"version": {"1"}, "reason": {"typed-canary"}, "lasts": {"4h"}},
-	"/keys":             {"name": {"typed-canary"}, "plan": {"free"}, "env": {"live"}},
-	"/keys/bulk":        {"do": {"revoke"}, "of": {"all"}, "reason": {"typed-canary"}, "confirm": {"2"}},
-	"/callers/new":      {"kind": {"address"}, "address": {"192.0.2.1"}, "name": {"typed-canary"}},
-	"/policies/plans/1": {"version": {"1"}, "name": {"typed-canary"}, "limits[0]": {"5 per hour"}},
-	"/policies/rules":   {"version": {"1"}, "name": {"typed-canary"}, "path": {"/x"}},
-	"/policies/shared":  {"version": {"1"}, "reason": {"typed-canary"}},
-	"/policies/import":  {"version": {"0"}, "yaml": {"plans: [] # typed-canary"}},
-	"/settings/tokens":  {"name": {"typed-canary"}, "scope": {"read"}, "days": {"7"}},
+	"/keys/{acme}/edit":      {"version": {"1"}, "name": {"typed-canary"}, "plan": {"free"}},
+	"/keys/{acme}/ban":       {"version": {"1"}, "reason": {"typed-canary"}, "lasts": {"4h"}},
+	"/keys":                  {"name": {"typed-canary"}, "plan": {"free"}, "env": {"live"}},
+	"/keys/bulk":             {"do": {"revoke"}, "of": {"all"}, "reason": {"typed-canary"}, "confirm": {"2"}},
+	"/callers/new":           {"kind": {"address"}, "address": {"192.0.2.1"}, "name": {"typed-canary"}},
+	"/policies/plans/1/edit": {"version": {"1"}, "name": {"typed-canary"}, "limits[0]": {"5 per hour"}},
+	"/policies/rules":        {"version": {"1"}, "name": {"typed-canary"}, "path": {"/x"}},
+	"/policies/shared":       {"version": {"1"}, "reason": {"typed-canary"}},
+	"/policies/import":       {"version": {"0"}, "yaml": {"plans: [] # typed-canary"}},
+	"/settings/tokens":       {"name": {"typed-canary"}, "scope": {"read"}, "days": {"7"}},
 }
 
 // After a form whose session ended, the log-in leads to the page that sends the form

@@ -206,7 +206,7 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 	plan.Set("version", strconv.FormatInt(set.Version, 10))
 	pages := append([]page{
 		{name: "limits_preview", path: busy + "/limits", method: http.MethodPost, form: limits},
-		{name: "plan_preview", path: "/policies/plans/2", method: http.MethodPost, form: plan},
+		{name: "plan_preview", path: "/policies/plans/2/edit", method: http.MethodPost, form: plan},
 	}, fixedPages(busy, overridden)...)
 	for _, list := range []string{"keys", "audit"} {
 		next, err := b.nextPage(ctx, "/"+list)
@@ -235,6 +235,8 @@ func fixedPages(busy, overridden string) []page {
 		{name: "keys_blocked", path: "/keys?state=blocked"},
 		{name: "keys_banned", path: "/keys?state=banned"},
 		{name: "keys_busiest", path: "/keys?order=busiest"},
+		{name: "keys_closest", path: "/keys?order=closest"},
+		{name: "keys_would_block", path: "/keys?order=would-block"},
 		{name: "keys_used", path: "/keys?order=used"},
 		{name: "keys_near", path: "/keys?state=near"},
 		{name: "keys_revoked", path: "/keys?state=revoked"},
@@ -248,6 +250,7 @@ func fixedPages(busy, overridden string) []page {
 		{name: "bulk", path: "/keys/bulk?do=override&of=all&plan=2"},
 		{name: "policies", path: "/policies"},
 		{name: "plan", path: "/policies/plans/2"},
+		{name: "plan_edit", path: "/policies/plans/2/edit"},
 		{name: "callers", path: "/callers"},
 		{name: "denials", path: "/denials"},
 		{name: "audit", path: "/audit"},

@@ -1,9 +1,11 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -36,48 +38,79 @@ func (c *Changes) PreviewOverride(
 	if err != nil {
 		return nil, err
 	}
-	p.Effects = []string{result.text()}
-	if o.Mode == policy.Shadow && result.wouldDeny > 0 {
-		p.Effects = append(p.Effects, "In shadow mode, no call is denied.")
-	}
+	p.Effects = []string{result.text(o.Mode)}
 	return p, nil
 }
 
-// PreviewPlan describes what a plan would have denied in the last hour: it replays the
-// calls of each of the plan's busiest keys against the plan's limits. Keys with an
-// override are left out.
-func (c *Changes) PreviewPlan(ctx context.Context, set *policy.Set, number int) (string, error) {
+// PreviewPlan describes what a plan and its candidate would have done in the last hour: it
+// replays the calls of each of the plan's busiest keys. Keys with an override are left
+// out.
+func (c *Changes) PreviewPlan(ctx context.Context, set *policy.Set, number int) ([]string, error) {
 	now := time.Now()
 	p, _ := set.PlanByNumber(number)
-	ids, err := c.busiest(ctx, now)
+	use, err := c.keys.PlanUse(ctx, set, number, now.Add(-PreviewSpan))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	keys, err := c.keys.Many(ctx, set, ids)
-	if err != nil {
-		return "", err
+	keys := slices.DeleteFunc(use.Keys, func(k app.PlanKey) bool {
+		return k.Calls.Calls() == 0 || k.Effective.Override != nil
+	})
+	if len(keys) == 0 {
+		return []string{"No calls with this plan in the last hour to compare."}, nil
 	}
-	keys = slices.DeleteFunc(keys, func(k policy.Key) bool {
-		return k.Plan != p.Name || k.Override.ActiveAt(now)
+	slices.SortStableFunc(keys, func(a, b app.PlanKey) int {
+		return cmp.Compare(b.Calls.Calls(), a.Calls.Calls())
 	})
 	keys = keys[:min(len(keys), previewKeys)]
-	if len(keys) == 0 {
-		return "No calls with this plan in the last hour to compare.", nil
-	}
-	var sum replayed
+	var live, candidate sample
 	for _, k := range keys {
 		result, err := c.replay(ctx, k.ID, now, p.Limits)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		sum.add(result)
+		live.add(k.Name, result)
+		if len(p.Candidate) == 0 {
+			continue
+		}
+		if result, err = c.replay(ctx, k.ID, now, p.Candidate); err != nil {
+			return nil, err
+		}
+		candidate.add(k.Name, result)
 	}
 	which := "busiest key"
 	if len(keys) > 1 {
 		which = page.Number(int64(len(keys))) + " busiest keys"
 	}
-	return sum.text() + " Based on the plan's " + which + " without an override.", nil
+	effects := []string{live.sum.text(p.Mode) + " Based on the plan's " + which + " without an override."}
+	if p.Mode != policy.Shadow && p.Mode != policy.Off && len(live.newly) > 0 {
+		effects = append(effects, "Newly blocked: "+live.names()+".")
+	}
+	if len(p.Candidate) > 0 {
+		text := "The candidate would block " + page.Number(candidate.sum.wouldDeny) + " of these " +
+			page.Number(candidate.sum.calls) + " calls"
+		if len(candidate.newly) > 0 {
+			text += "; newly blocked: " + candidate.names()
+		}
+		effects = append(effects, text+".")
+	}
+	return effects, nil
 }
+
+// sample is the sum of what was replayed of keys.
+type sample struct {
+	sum   replayed
+	newly []string // keys of which calls would be denied, and were not
+}
+
+func (s *sample) add(name string, r replayed) {
+	s.sum.add(r)
+	if r.wouldDeny > 0 && r.denied == 0 {
+		s.newly = append(s.newly, page.Clip(name, page.MaxName)+" ("+page.Number(r.wouldDeny)+" of "+
+			page.Number(r.calls)+")")
+	}
+}
+
+func (s *sample) names() string { return strings.Join(s.newly, ", ") }
 
 // PreviewKeys describes what a change of many keys would have denied of the calls of the
 // busiest of them in the last hour. The keys are those that f matches, or the ids if f is
@@ -111,7 +144,7 @@ func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFi
 	if replayedKeys > 1 {
 		which = page.Number(replayedKeys) + " " + which
 	}
-	return sum.text() + " Based on the " + which, nil
+	return sum.text(policy.Enforce) + " Based on the " + which, nil
 }
 
 // replayChange replays the calls of a key against the limits that apply to it after a
@@ -225,14 +258,23 @@ func (r *replayed) add(other replayed) {
 	r.cut = r.cut || other.cut
 }
 
-func (r *replayed) text() string {
+// text says what limits in a mode would have done.
+func (r *replayed) text(mode policy.Mode) string {
 	if r.calls == 0 {
 		return "No calls in the last hour to compare."
 	}
-	text := "Last hour: " + page.Number(r.wouldDeny) + " of " + page.Number(r.calls) +
-		" calls blocked instead of " + page.Number(r.denied) + "."
+	would, calls, denied := page.Number(r.wouldDeny), page.Number(r.calls), page.Number(r.denied)
+	text := "Last hour: " + would + " of " + calls + " calls blocked instead of " + denied + "."
+	switch mode {
+	case policy.Shadow:
+		text = "Last hour: no call blocked instead of " + denied + ". In enforce mode, " + would + " of " +
+			calls + " would be."
+	case policy.Off:
+		text = "Last hour: none of " + calls + " calls counted or blocked instead of " + denied + "."
+	case policy.Enforce:
+	}
 	if r.cut {
-		text += " Only the latest " + page.Number(r.calls) + " calls were replayed."
+		text += " Only the latest " + calls + " calls were replayed."
 	}
 	return text
 }

@@ -75,7 +75,8 @@ type edit struct {
 	preview  *templates.Preview
 	warnings []string // to confirm before the save
 	values   url.Values
-	plan     int // number of the edited plan; 0 for none
+	plan     int  // number of the edited plan; 0 for none
+	promotes bool // the candidate of the plan
 }
 
 // errorCount returns the number of fields with an error.
@@ -110,8 +111,7 @@ func (d *pages) show(open func(*http.Request) (edit, bool)) auth.Handler {
 			return page.Failed("read policy", err)
 		}
 		if !e.form.fill(set) {
-			return page.Problem{Status: http.StatusNotFound, Heading: "Plan or rule not found",
-				Advice: "It may have been deleted or renamed.", Action: d.toPolicies()}
+			return d.notFound()
 		}
 		e.version = set.Version
 		return d.renderEdit(w, r, http.StatusOK, set, e)
@@ -158,10 +158,7 @@ func (d *pages) saveEdit(w http.ResponseWriter, r *http.Request, set *policy.Set
 	}
 	switch {
 	case !exists && e.version == set.Version:
-		return page.Problem{
-			Status: http.StatusNotFound, Heading: "Plan or rule not found",
-			Advice: "It may have been deleted or renamed.", Action: d.toPolicies(),
-		}
+		return d.notFound()
 	case !exists:
 		e.problem = "Someone else deleted this plan or rule. Nothing was saved."
 		return d.renderConflict(w, r, set, next, e)
@@ -194,11 +191,9 @@ func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *p
 	}
 	e.preview = &templates.Preview{Changes: changes.OfPolicy(set, next)}
 	if e.plan > 0 {
-		effect, err := d.PreviewPlan(r.Context(), next, e.plan)
-		if err != nil {
+		if e.preview.Effects, err = d.PreviewPlan(r.Context(), next, e.plan); err != nil {
 			return page.Failed("preview", err)
 		}
-		e.preview.Effects = []string{effect}
 	}
 	return d.renderEdit(w, r, http.StatusOK, set, e)
 }
@@ -231,6 +226,11 @@ func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *pol
 		d.Flash(r, e.form.done()+" Effective immediately.", d.UndoOf(r, policyset.SetID, saved.Version))
 		return page.Redirect(w, r, d.Path("/policies"))
 	}
+}
+
+func (d *pages) notFound() error {
+	return page.Problem{Status: http.StatusNotFound, Heading: "Plan or rule not found",
+		Advice: "It may have been deleted or renamed.", Action: d.toPolicies()}
 }
 
 func (d *pages) toPolicies() templates.Choice {
@@ -288,24 +288,33 @@ func (d *pages) renderEdit(
 ) error {
 	heading, name := e.form.heading()
 	f := e.form.view(set)
+	trail, cancel := []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}}, d.Path("/policies")
 	if e.plan > 0 {
 		counts, err := d.keys.PlanCounts(r.Context(), set)
 		if err != nil {
 			return page.Failed("count keys", err)
 		}
 		f.Notes = append(f.Notes, "Keys with this plan: "+page.Number(counts[e.plan])+".")
+		p, _ := set.PlanByNumber(e.plan)
+		cancel = d.planPath(e.plan)
+		trail = append(trail, templates.Choice{Text: page.Clip(p.Name, page.MaxName), Address: cancel})
+	}
+	if e.promotes {
+		var err error
+		if f.Effects, err = d.trialEffects(r, set, e.plan); err != nil {
+			return page.Failed("read use", err)
+		}
 	}
 	f.Action, f.Error, f.Errors = d.Path(e.path), e.problem, e.errorCount()
 	f.Hidden = append(f.Hidden, templates.Hidden{Name: "version", Value: strconv.FormatInt(e.version, 10)})
 	f.After, f.Warning = append(f.After, form.ReasonField(e.reason)), form.Warn(e.warnings)
 	f.Samples, f.Preview = form.LimitSamples(), !f.Danger
-	f.Cancel = templates.Choice{Text: "Cancel", Address: d.Path("/policies")}
+	f.Cancel = templates.Choice{Text: "Cancel", Address: cancel}
 	f.Submit = cmp.Or(f.Submit, "Save")
 	name = page.Clip(name, page.MaxName)
 	title := strings.TrimSpace(heading + " " + name)
 	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
-		Page: d.Page(r, title), Trail: []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
-		Heading: heading, Name: name,
+		Page: d.Page(r, title), Trail: trail, Heading: heading, Name: name,
 		Conflict: e.conflict, Preview: e.preview, Form: &f,
 	}))
 }

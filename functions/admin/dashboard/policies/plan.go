@@ -43,7 +43,7 @@ func (d *pages) planEdit(r *http.Request) (edit, bool) {
 		return edit{form: f, path: "/policies/plans/new"}, true
 	}
 	f.number = planNumber(r)
-	return edit{form: f, plan: f.number, path: "/policies/plans/" + strconv.Itoa(f.number)}, true
+	return edit{form: f, plan: f.number, path: "/policies/plans/" + strconv.Itoa(f.number) + "/edit"}, true
 }
 
 // planNumber returns the number of the plan in the path; -1 if it is invalid.
@@ -250,5 +250,6 @@ func planAction(r *http.Request) (edit, bool) {
 	default:
 		return edit{}, false
 	}
-	return edit{form: c, plan: number, path: fmt.Sprintf("/policies/plans/%d/%s", number, action)}, true
+	return edit{form: c, plan: number, promotes: action == "promote",
+		path: fmt.Sprintf("/policies/plans/%d/%s", number, action)}, true
 }

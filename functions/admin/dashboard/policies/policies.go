@@ -5,7 +5,6 @@ package policies
 
 import (
 	"cmp"
-	"context"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -52,8 +51,9 @@ func Routes(
 		{Pattern: "GET /policies/plans/new", Role: auth.Editor, Handle: d.show(d.planEdit)},
 		{Pattern: "POST /policies/plans/new", Role: auth.Editor, Handle: d.save(d.planEdit),
 			Resumes: true, Deadline: auth.Slow},
-		{Pattern: "GET /policies/plans/{number}", Role: auth.Editor, Handle: d.show(d.planEdit)},
-		{Pattern: "POST /policies/plans/{number}", Role: auth.Editor, Handle: d.save(d.planEdit),
+		{Pattern: "GET /policies/plans/{number}", Role: auth.Viewer, Handle: d.showPlan},
+		{Pattern: "GET /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.show(d.planEdit)},
+		{Pattern: "POST /policies/plans/{number}/edit", Role: auth.Editor, Handle: d.save(d.planEdit),
 			Resumes: true, Deadline: auth.Slow},
 		{Pattern: "GET /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.show(planAction)},
 		{Pattern: "POST /policies/plans/{number}/{action}", Role: auth.Editor, Handle: d.save(planAction),
@@ -79,16 +79,12 @@ func (d *pages) showPolicies(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return page.Failed("count keys", err)
 	}
-	results, err := d.candidateResults(r.Context(), set)
-	if err != nil {
-		return page.Failed("read calls", err)
-	}
 	p := templates.PoliciesPage{
 		Page: d.Page(r, "Policies"), Version: page.Number(set.Version), Shared: allCallersFacts(set),
 		Audit: d.Path("/audit?subject=" + policyset.SetID), Export: d.Path("/policies.yaml"),
 	}
 	for _, plan := range set.Plans {
-		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number], results[plan.Number]))
+		p.Plans = append(p.Plans, d.planRow(r, plan, counts[plan.Number]))
 	}
 	if p.Rules, err = d.ruleRows(r, set); err != nil {
 		return page.Failed("read calls", err)
@@ -119,12 +115,10 @@ func (d *pages) syncPolicies(w http.ResponseWriter, r *http.Request) error {
 	return page.Redirect(w, r, d.Path("/policies"))
 }
 
-func (d *pages) planRow(
-	r *http.Request, p policy.Plan, keys int64, candidate candidateResult,
-) templates.PlanRow {
-	at := d.Path("/policies/plans/" + strconv.Itoa(p.Number))
+func (d *pages) planRow(r *http.Request, p policy.Plan, keys int64) templates.PlanRow {
+	at := d.planPath(p.Number)
 	row := templates.PlanRow{
-		Name: page.Clip(p.Name, page.MaxName), Limits: policydoc.Each(p.Limits),
+		Name: page.Clip(p.Name, page.MaxName), Address: at, Limits: policydoc.Each(p.Limits),
 		Mode:     policydoc.ModeText(p.Mode),
 		Degraded: policydoc.DegradedText(p),
 		Keys:     page.Number(keys), KeysLink: d.Path("/keys?plan=" + strconv.Itoa(p.Number)),
@@ -136,14 +130,10 @@ func (d *pages) planRow(
 	if len(p.Allow) > 0 {
 		row.Limits = append(row.Limits, page.Clip("Opens "+policydoc.AllowText(p.Allow), 200))
 	}
-	if len(p.Candidate) > 0 {
-		row.CandidateResult = "would have denied " + page.Number(candidate.wouldDeny) + " of " +
-			page.Number(candidate.calls) + " calls of its busiest keys in the last hour"
-	}
 	if !page.CanEdit(r) {
 		return row
 	}
-	row.Edit = at
+	row.Edit = at + "/edit"
 	row.Create = d.Path("/keys/new?plan=" + url.QueryEscape(p.Name))
 	if keys == 0 {
 		row.Delete = at + "/delete"
@@ -223,45 +213,4 @@ func allCallersFacts(s *policy.Set) []templates.Fact {
 		{Name: "Default plan for addresses", Value: defaultPlan(s.AddressPlan)},
 		{Name: "Automatic bans", Value: wording.OrNone(policydoc.BansText(s.Bans))},
 	}
-}
-
-// candidateResult is a number of calls in the last hour, and how many of them the
-// candidate of a plan would have denied.
-type candidateResult struct{ calls, wouldDeny int64 }
-
-// candidateResults returns the result of each plan with a candidate, by plan number. It
-// counts the calls of the keys with the plan among the usage.MaxTalkers busiest keys.
-func (d *pages) candidateResults(ctx context.Context, set *policy.Set) (map[int]candidateResult, error) {
-	results := map[int]candidateResult{}
-	for _, p := range set.Plans {
-		if len(p.Candidate) > 0 {
-			results[p.Number] = candidateResult{}
-		}
-	}
-	if len(results) == 0 {
-		return results, nil
-	}
-	now := time.Now()
-	ranked, err := d.usage.Rank(ctx, now.Add(-changes.PreviewSpan), now, time.Minute, usage.MaxTalkers,
-		usage.Busiest)
-	if err != nil {
-		return nil, err
-	}
-	talkers := ranked[usage.Busiest]
-	ids, counts := make([]string, len(talkers)), map[string]usage.Counts{}
-	for i, t := range talkers {
-		ids[i], counts[t.ID] = t.ID, t.Counts
-	}
-	keys, err := d.keys.Many(ctx, set, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range keys {
-		p, _ := set.Plan(k.Plan)
-		if sum, ok := results[p.Number]; ok {
-			c := counts[k.ID]
-			results[p.Number] = candidateResult{sum.calls + c.Calls(), sum.wouldDeny + c.CandidateDenied}
-		}
-	}
-	return results, nil
 }

@@ -1,0 +1,53 @@
+package changes
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"tidegate/internal/audit"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/usage"
+)
+
+// maxTrialEdits is how many edits of the policy a search for the begin of a trial reads.
+const maxTrialEdits = 20
+
+// TrialSince returns since when the limits of a plan that deny nothing, its candidate and
+// those in shadow mode, are as they are: the time of the edit that made them, or of the
+// oldest edit that was read, or the begin of counts by minute.
+func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, error) {
+	since := time.Now().Add(-usage.MinutesKept + time.Minute)
+	found, err := c.keys.Audit().List(ctx, audit.Query{Subject: policyset.SetID, Since: since,
+		Count: maxTrialEdits, KeepPacked: true})
+	if err != nil {
+		return since, err
+	}
+	for i, e := range found.Entries {
+		var before policy.Set
+		if !unmarshal(e.Opened().Before, &before) {
+			return e.Time, nil
+		}
+		old, existed := before.PlanByNumber(p.Number)
+		if !existed || !sameTrial(old, p) || i == len(found.Entries)-1 && found.Next != "" {
+			return e.Time, nil
+		}
+	}
+	return since, nil
+}
+
+func sameTrial(a, b policy.Plan) bool {
+	return slices.Equal(a.Candidate, b.Candidate) &&
+		(!hasShadow(a) && !hasShadow(b) || a.Mode == b.Mode && slices.Equal(a.Limits, b.Limits))
+}
+
+// hasShadow reports whether calls may exceed a limit of the plan without being denied.
+func hasShadow(p policy.Plan) bool {
+	for _, l := range p.Limits {
+		if l.Shadow {
+			return true
+		}
+	}
+	return p.Mode == policy.Shadow
+}

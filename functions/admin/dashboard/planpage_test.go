@@ -1,0 +1,123 @@
+package dashboard_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
+	"tidegate/internal/usage"
+)
+
+// A plan's page shows what its candidate would have blocked since it exists, by key, and
+// so does the page that promotes it.
+func TestCandidate(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Server.SetTime(time.Now())
+	record := func(name string, passed, would, denied int) {
+		o := usage.Outcome{Subject: s.Keys.IDs[name], Registered: true, Time: time.Now()}
+		calls := slices.Repeat([]usage.Outcome{o}, passed+would+denied)
+		for i := range calls[passed:] {
+			calls[passed+i].Verdict = usage.CandidateDenied
+			if i >= would {
+				calls[passed+i].Verdict |= usage.Denied
+			}
+		}
+		s.Keys.Record(calls...)
+	}
+	s.Keys.Record(usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true,
+		Time: time.Now().Add(-2 * time.Minute), Verdict: usage.CandidateDenied}) // by an earlier candidate
+	form := planOf(1, "free", "10", "candidate[0]", "3 per minute")
+	s.Post("/policies/plans/1/edit", form).Wants(t, http.StatusSeeOther)
+	record("acme", 3, 5, 0)
+	record("bolt", 1, 1, 2)
+	s.Get("/policies").Wants(t, http.StatusOK, "3 per minute", "/policies/plans/1/promote",
+		`href="/policies/plans/1#candidate"`)
+	s.Get("/").Wants(t, http.StatusOK, "0 in shadow mode, 9 by candidate limits")
+	result := "would have blocked 8 of 12 calls, of 2 keys; 1 of them had no blocked call."
+	page := s.Get("/policies/plans/1").Wants(t, http.StatusOK, result)
+	if got := sitetest.InWords(page.Body); !strings.Contains(got, "acme 5 8") ||
+		!strings.Contains(got, "bolt 3 4") {
+		t.Errorf("want acme with 5 of 8 and bolt with 3 of 4 calls in %s", got)
+	}
+	s.Get("/policies/plans/1/promote").Wants(t, http.StatusOK, "Candidate: 3 per minute.", result,
+		"acme: 5 of 8 calls", "bolt: 3 of 4 calls")
+	s.Post("/policies/plans/1/promote", fields("version", "2", "reason", "good")).Wants(t,
+		http.StatusSeeOther)
+	if p, _ := s.Set().PlanByNumber(1); len(p.Candidate) != 0 || p.Limits[0] != sitetest.Per(3, time.Minute) {
+		t.Errorf("promoted to %+v, want 3 per minute and no candidate", p)
+	}
+	s.Get("/policies/plans/1/drop").Wants(t, http.StatusNotFound)
+}
+
+// A plan's page has the use of each limit over its keys, those closest to a limit first,
+// and their calls.
+func TestPlanPage(t *testing.T) {
+	names := make([]string, 20)
+	for i := range names {
+		names[i] = fmt.Sprintf("key-%02d", i+1)
+	}
+	s := sitetest.New(t, sitetest.WithKeys(sitetest.NewRegistry(t, names...))).Login()
+	s.Keys.Plan("hour", sitetest.Per(100, time.Hour))
+	for i, name := range names {
+		s.Keys.UpdateKey(name, func(k *policy.Key) { k.Plan = "hour" })
+		s.Keys.Use(name, int64(5*(i+1))) // 5, 10, … 100
+		s.Keys.Called(name, time.Now().Add(-time.Minute), i, 1)
+	}
+	plan, _ := s.Set().Plan("hour")
+	s.Keys.OverrideKey("key-01", sitetest.Per(4, time.Hour)) // 5 used: owes one
+	body := s.Get(fmt.Sprint("/policies/plans/", plan.Number)).Wants(t, http.StatusOK,
+		"<h1>Plan <bdi>hour</bdi></h1>", "/edit").Body
+	words := sitetest.InWords(body)
+	for _, text := range []string{
+		"Keys 20", "At a limit 2", "Near a limit 4", "Calls, last hour 210", "Blocked, last hour 20 9 %",
+		"100 per hour 55 (55 %) 100 (100 %) 100 (100 %)", // of the 19 keys without an override
+		"4 per hour override", "key-20", "All keys of this plan (20)",
+	} {
+		if !strings.Contains(words, text) {
+			t.Errorf("want %q in %s", text, words)
+		}
+	}
+	_, rest, _ := strings.Cut(body, "Closest to a limit")
+	order := []string{"key-01<", "key-20<", "key-19<", "key-18<", "key-02<"}
+	for i := range order[1:] {
+		if strings.Index(rest, order[i]) > strings.Index(rest, order[i+1]) {
+			t.Errorf("%s is not before %s", order[i], order[i+1])
+		}
+	}
+}
+
+// The preview of a plan replays the calls of its busiest keys on its limits and on its
+// candidate, names the keys that would be blocked newly, and writes nothing.
+func TestPlanPreview(t *testing.T) {
+	s := sitetest.New(t).Login()
+	now := time.Now()
+	preview := func(more ...string) url.Values {
+		return sitetest.With(planOf(1, "free", "5"), append(more, "action", "preview", "reason", "")...)
+	}
+	s.Keys.Called("acme", now.Add(-time.Minute), 9, 0)
+	s.Post("/policies/plans/1/edit", preview()).Wants(
+		t, http.StatusOK, "Based on the plan&#39;s busiest key without",
+	)
+	s.Keys.Called("bolt", now.Add(-time.Minute), 2, 4)
+	s.Post("/policies/plans/1/edit", preview()).Wants(t, http.StatusOK,
+		"plan free: limits", "Last hour: 5 of 15 calls blocked instead of 4.", "2 busiest keys",
+		"Newly blocked: acme (4 of 9).")
+	s.Post("/policies/plans/1/edit", preview("candidate[0]", "2 per minute")).Wants(t, http.StatusOK,
+		"The candidate would block 11 of these 15 calls; newly blocked: acme (7 of 9).")
+	s.Post("/policies/plans/1/edit", preview("candidate[0]", "1000000 per minute")).Wants(t, http.StatusOK,
+		"The candidate would block 0 of these 15 calls.")
+	shadow := s.Post("/policies/plans/1/edit", preview("mode", "shadow")).Wants(t, http.StatusOK,
+		"Last hour: no call blocked instead of 4. In enforce mode, 5 of 15 would be.")
+	if strings.Contains(shadow.Body, "Newly blocked") {
+		t.Error("a preview of shadow mode names keys that it would block")
+	}
+	if s.Keys.Written() != 0 {
+		t.Error("a preview wrote something")
+	}
+}

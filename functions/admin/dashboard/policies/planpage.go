@@ -1,0 +1,247 @@
+package policies
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/functions/admin/policydoc"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/usage"
+	"tidegate/web/templates"
+)
+
+const (
+	planKeysShown  = 20
+	trialKeysShown = 10
+)
+
+// planPath returns the address of a plan's page.
+func (d *pages) planPath(number int) string { return d.Path("/policies/plans/" + strconv.Itoa(number)) }
+
+func (d *pages) showPlan(w http.ResponseWriter, r *http.Request) error {
+	set, err := d.keys.Set(r.Context())
+	if err != nil {
+		return page.Failed("read policy", err)
+	}
+	p, exists := set.PlanByNumber(planNumber(r))
+	if !exists {
+		return d.notFound()
+	}
+	since, err := d.TrialSince(r.Context(), p)
+	if err != nil {
+		return page.Failed("read audit", err)
+	}
+	use, err := d.keys.PlanUse(r.Context(), set, p.Number, since)
+	if err != nil {
+		return page.Failed("read use", err)
+	}
+	counts, err := d.keys.PlanCounts(r.Context(), set)
+	if err != nil {
+		return page.Failed("count keys", err)
+	}
+	view := d.planPage(r, p, use, since, counts[p.Number])
+	d.Remember(w, r)
+	return d.RenderLive(w, r, templates.PlanLive(view), templates.Plan(view))
+}
+
+func (d *pages) planPage(r *http.Request, p policy.Plan, use app.PlanUse, since time.Time,
+	keys int64) templates.PlanPage {
+	at, name := d.planPath(p.Number), page.Clip(p.Name, page.MaxName)
+	all := page.Address(d.Path("/keys"), url.Values{"plan": {strconv.Itoa(p.Number)},
+		"order": {string(app.Closest)}})
+	v := templates.PlanPage{
+		Page: d.Page(r, "Plan "+name), Name: name, Live: d.Live(r, at, nil, time.Now()),
+		Trail:   []templates.Choice{{Text: "Policies", Address: d.Path("/policies")}},
+		Figures: planFigures(use, keys, all), Facts: d.planFacts(p), Limits: d.planLimits(p, use.Keys),
+		Trials: d.trials(r, p, use.Keys, since),
+		All:    templates.Choice{Text: "All keys of this plan (" + page.Number(keys) + ")", Address: all},
+	}
+	if use.Reach != app.ReadAll {
+		v.Read = "Of " + app.KeyCount(keys) + ", the " + page.Number(int64(len(use.Keys))) + " " +
+			reachWords(use.Reach) + " were read. All figures on this page are theirs."
+	}
+	for _, k := range use.Keys[:min(len(use.Keys), planKeysShown)] {
+		if app.Share(k.Fullest.Usage) > 0 {
+			v.Keys = append(v.Keys, d.planKeyRow(k))
+		}
+	}
+	v.Live.Summary = v.Figures[1].Value + " keys at a limit, " + v.Figures[2].Value + " near one"
+	if page.CanEdit(r) {
+		v.Actions = []templates.Choice{{Text: "Edit", Address: at + "/edit", Current: true},
+			{Text: "New key", Address: d.Path("/keys/new?plan=" + url.QueryEscape(p.Name))}}
+		if keys == 0 {
+			v.Actions = append(v.Actions, templates.Choice{Text: "Delete", Address: at + "/delete"})
+		}
+	}
+	return v
+}
+
+// reachWords says which keys were read, if not all.
+func reachWords(reach app.Reach) string {
+	if reach == app.ReadSome {
+		return "first listed as near a limit"
+	}
+	return "near a limit or busiest in the last hour"
+}
+
+func planFigures(use app.PlanUse, keys int64, all string) []templates.Figure {
+	var full, near int64
+	var sum usage.Counts
+	for _, k := range use.Keys {
+		sum = sum.Plus(k.Calls)
+		switch {
+		case k.Fullest.Scope == "":
+		case k.Fullest.RetryAfter > 0:
+			full++
+		case k.Fullest.NearlyUsedUp():
+			near++
+		}
+	}
+	return []templates.Figure{
+		{Name: "Keys", Value: page.Number(keys), Address: all},
+		{Name: "At a limit", Value: page.Number(full)},
+		{Name: "Near a limit", Value: page.Number(near)},
+		{Name: "Calls, last hour", Value: page.Number(sum.Calls())},
+		{Name: "Blocked, last hour", Value: page.Number(sum.Denied),
+			Note: page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"},
+	}
+}
+
+func (d *pages) planFacts(p policy.Plan) []templates.Fact {
+	return []templates.Fact{
+		{Name: "Mode", Value: policydoc.ModeText(p.Mode)},
+		{Name: "If Valkey is unavailable", Value: policydoc.DegradedText(p)},
+		{Name: "Each group", Value: wording.OrNone(strings.Join(policydoc.Each(p.PerGroup), ", "))},
+		{Name: "Open routes", Value: page.Clip(policydoc.AllowText(p.Allow), wording.MaxText)},
+		{Name: "Changes", Value: "audit of the policy", Address: d.Path("/audit?subject=" + policyset.SetID)},
+	}
+}
+
+// planLimits describes the use of each limit by the keys that have it: those without an
+// override.
+func (d *pages) planLimits(p policy.Plan, keys []app.PlanKey) []templates.PlanLimit {
+	rows := make([]templates.PlanLimit, len(p.Limits))
+	for i, l := range p.Limits {
+		var used []int64
+		row := templates.PlanLimit{Limit: policydoc.Rate(l), Marks: policydoc.Marks(l),
+			Median: "–", High: "–", Highest: "–"}
+		for _, k := range keys {
+			if k.Status != policy.Active || k.Effective.Override != nil ||
+				len(k.Now.Limits) != len(p.Limits) {
+				continue
+			}
+			n := k.Now.Limits[i].Used()
+			if n > 0 && (len(used) == 0 || n > slices.Max(used)) {
+				row.Fullest = d.keyLink(k.Subject)
+			}
+			used = append(used, n)
+		}
+		if len(used) > 0 {
+			slices.Sort(used)
+			row.Median, row.High = usedText(used, 50, l), usedText(used, 95, l)
+			row.Highest = usedText(used, 100, l)
+		}
+		rows[i] = row
+	}
+	return rows
+}
+
+// usedText returns the use that a percentage of the keys do not exceed. used is sorted.
+func usedText(used []int64, percent int, l limiter.Limit) string {
+	n := used[(len(used)*percent+99)/100-1]
+	return page.Number(n) + " (" + page.Number(app.Percent(n, l.Requests)) + " %)"
+}
+
+func (d *pages) keyLink(s app.Subject) templates.Choice {
+	return templates.Choice{Text: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID)}
+}
+
+func (d *pages) planKeyRow(k app.PlanKey) templates.PlanKey {
+	return templates.PlanKey{Key: d.keyLink(k.Subject), Badges: wording.Badges(k.Subject),
+		Window: wording.Window(k.Fullest.Usage), Scope: wording.FullestScope(k.Subject),
+		Calls: page.Number(k.Calls.Calls()), Blocked: page.Number(k.Calls.Denied)}
+}
+
+// trials describes what the candidate of a plan and its limits in shadow mode would have
+// blocked since a time.
+func (d *pages) trials(r *http.Request, p policy.Plan, keys []app.PlanKey,
+	since time.Time) []templates.Trial {
+	var all []templates.Trial
+	if len(p.Candidate) > 0 {
+		t := d.trial(keys, since, func(c usage.Counts) int64 { return c.CandidateDenied })
+		t.ID, t.Heading, t.Limits = "candidate", "Candidate", policydoc.Each(p.Candidate)
+		if page.CanEdit(r) {
+			at := d.planPath(p.Number)
+			t.Actions = []templates.Choice{{Text: "Promote", Address: at + "/promote", Current: true},
+				{Text: "Drop", Address: at + "/drop"}}
+		}
+		all = append(all, t)
+	}
+	shadow := slices.DeleteFunc(slices.Clone(p.Limits), func(l limiter.Limit) bool {
+		return !l.Shadow && p.Mode != policy.Shadow
+	})
+	if len(shadow) > 0 {
+		t := d.trial(keys, since, func(c usage.Counts) int64 { return c.ShadowDenied })
+		t.ID, t.Heading, t.Limits = "shadow", "Limits in shadow mode", policydoc.Each(shadow)
+		all = append(all, t)
+	}
+	return all
+}
+
+// trial counts what limits would have blocked of the calls of keys since a time.
+func (d *pages) trial(keys []app.PlanKey, since time.Time, would func(usage.Counts) int64) templates.Trial {
+	var t templates.Trial
+	var sum usage.Counts
+	keys = slices.Clone(keys)
+	slices.SortStableFunc(keys, func(a, b app.PlanKey) int {
+		return cmp.Compare(would(b.Trial), would(a.Trial))
+	})
+	hit, newly := 0, 0
+	for _, k := range keys {
+		sum = sum.Plus(k.Trial)
+		if would(k.Trial) == 0 {
+			continue
+		}
+		if hit++; hit <= trialKeysShown {
+			t.Keys = append(t.Keys, templates.TrialKey{Key: d.keyLink(k.Subject),
+				Would: page.Number(would(k.Trial)), Calls: page.Number(k.Trial.Calls())})
+		}
+		if k.Trial.Denied == 0 {
+			newly++
+		}
+	}
+	t.Result = "Since " + page.Instant(since.Truncate(time.Minute)).Text + ": would have blocked " +
+		page.Number(would(sum)) + " of " + page.Number(sum.Calls()) + " calls, of " +
+		app.KeyCount(int64(hit)) + "; " + page.Number(int64(newly)) + " of them had no blocked call."
+	return t
+}
+
+// trialEffects returns the measured result of a plan's candidate, for the page that promotes
+// it.
+func (d *pages) trialEffects(r *http.Request, set *policy.Set, number int) ([]string, error) {
+	p, _ := set.PlanByNumber(number)
+	since, err := d.TrialSince(r.Context(), p)
+	if err != nil {
+		return nil, err
+	}
+	use, err := d.keys.PlanUse(r.Context(), set, number, since)
+	if err != nil {
+		return nil, err
+	}
+	t := d.trial(use.Keys, since, func(c usage.Counts) int64 { return c.CandidateDenied })
+	notes := []string{t.Result}
+	for _, k := range t.Keys {
+		notes = append(notes, k.Key.Text+": "+k.Would+" of "+k.Calls+" calls")
+	}
+	return notes, nil
+}

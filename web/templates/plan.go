@@ -1,0 +1,49 @@
+package templates
+
+// PlanPage shows a plan and how its keys use it.
+type PlanPage struct {
+	Page    Page
+	Live    Live
+	Trail   []Choice
+	Name    string
+	Actions []Choice
+	Figures []Figure
+	Facts   []Fact
+	Limits  []PlanLimit
+	Trials  []Trial
+	Keys    []PlanKey // those closest to a limit first
+	Read    string    // which keys were read, if not all
+	All     Choice    // all keys of the plan
+}
+
+// PlanLimit is a limit of a plan, and how much of it the keys have used now.
+type PlanLimit struct {
+	Limit                 string
+	Marks                 []string
+	Median, High, Highest string // use of half of the keys, of 95 %, of all: at most
+	Fullest               Choice // the key with the highest use; its Text is empty for none
+}
+
+// PlanKey is a key of a plan, and its fullest limit.
+type PlanKey struct {
+	Key            Choice
+	Badges         []Badge
+	Scope          string // whose calls the limit counts
+	Window         Window
+	Calls, Blocked string // of the last hour
+}
+
+// Trial is limits that deny nothing, and what they would have blocked.
+type Trial struct {
+	ID, Heading string
+	Limits      []string
+	Result      string
+	Keys        []TrialKey // of which calls would have been blocked, most first
+	Actions     []Choice
+}
+
+// TrialKey is the part of a trial's result that is one key's.
+type TrialKey struct {
+	Key          Choice
+	Would, Calls string
+}
