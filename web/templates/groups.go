@@ -1,8 +1,26 @@
 package templates
 
+// GroupsPage lists groups of keys.
+type GroupsPage struct {
+	Page   Page
+	Submit string // address of the search
+	Text   string // start of the names
+	Note   string // that there are more; empty if there are not
+	Rows   []GroupRow
+}
+
+// GroupRow is a group in a list.
+type GroupRow struct {
+	Name     string
+	Address  string
+	Keys     string
+	Override string // in words; empty for none
+}
+
 // GroupPage shows a group of keys.
 type GroupPage struct {
 	Page       Page
+	Trail      []Choice
 	Name       string
 	Actions    []Choice // changes of the group; none for viewers
 	Override   string   // of its keys, in words; empty for none

@@ -16,7 +16,6 @@ type KeysPage struct {
 	Scanned   string   // which keys the list covers; may be empty
 	Create    string   // address of the form that creates a key; empty for viewers
 	Export    string   // address of the same list as CSV
-	Callers   string   // address of the unregistered callers
 	Bulk      *Bulk    // nil for viewers
 	Jobs      []Choice // unfinished jobs
 }

@@ -7,23 +7,30 @@ package templates
 // Page is the frame of a page.
 type Page struct {
 	Title   string
-	Nonce   string   // the response's script nonce
-	Style   string   // address of the stylesheet
-	Script  string   // address of the script
-	Chart   string   // address of the script that draws charts; empty on pages without one
-	Icon    string   // address of the icon
-	Home    string   // address of the start page
-	Keys    string   // address of the key list
-	Logout  string   // address that ends the session
-	User    string   // name of the logged-in user; empty on public pages
-	Role    string   // viewer or editor; empty on public pages
-	CanEdit bool     // the user may make changes
-	Nav     []Choice // the main pages; the one that contains this page is current
-	Stage   string   // name of the deployment; may be empty
+	Nonce   string // the response's script nonce
+	Style   string // address of the stylesheet
+	Script  string // address of the script
+	Chart   string // address of the script that draws charts; empty on pages without one
+	Icon    string // address of the icon
+	Home    string // address of the start page
+	Keys    string // address of the key list
+	Logout  string // address that ends the session
+	User    string // name of the logged-in user; empty on public pages
+	Role    string // viewer or editor; empty on public pages
+	CanEdit bool   // the user may make changes
+	Nav     []Section
+	Stage   string // name of the deployment; may be empty
 	Theme   Theme
 	Toast   Toast // result of the last request
 	// Warnings concern the whole deployment.
 	Warnings []Warning
+}
+
+// Section is a link of the navigation, with the pages below it. The one that contains the
+// page is current.
+type Section struct {
+	Choice
+	Pages []Choice // at least one, which is the section's own
 }
 
 // Warning is shown on every page while it applies.

@@ -82,7 +82,6 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 		Overrides: q.State == app.Overridden,
 		Empty:     emptyKeys(q, list),
 		Export:    page.Address(d.Path("/keys.csv"), changes.FilterValues(q.KeyFilter)),
-		Callers:   d.Path("/callers"),
 	}
 	if page.CanEdit(r) {
 		p.Create = d.Path("/keys/new")

@@ -76,6 +76,7 @@ var requests = map[string][3]int{
 	"POST /policies/rules/delete":            {login, 403, 400},
 	"GET /policies/shared":                   {login, 403, 200},
 	"POST /policies/shared":                  {login, 403, 400},
+	"GET /groups":                            {login, 200, 200},
 	"GET /groups/{name}":                     {login, 404, 404},
 	"GET /groups/{name}/reset":               {login, 403, 404},
 	"POST /groups/{name}/reset":              {login, 403, 404},

@@ -95,7 +95,7 @@ func (d *Pages) renderForm(w http.ResponseWriter, r *http.Request, status int, g
 	f.Action, f.Cancel = of+path, templates.Choice{Text: "Cancel", Address: of}
 	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, heading+" "+g.Name),
-		Trail:   []templates.Choice{{Text: "Keys", Address: d.Path("/keys")}, {Text: g.Name, Address: of}},
+		Trail:   append(d.trail(), templates.Choice{Text: g.Name, Address: of}),
 		Heading: heading, Name: g.Name, Lead: []string{lead}, Form: &f,
 	}))
 }

@@ -1,5 +1,5 @@
-// Package groups serves the page of a group of keys, its override and the reset of its
-// counts, and links to groups for searches. Package dashboard mounts it.
+// Package groups serves the list of groups of keys, the page of a group, its override and
+// the reset of its counts, and links to groups for searches. Package dashboard mounts it.
 package groups
 
 import (
@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	keysShown  = 50 // keys on the page of a group
-	linksShown = 5  // groups that a search finds
+	groupsShown = 200 // groups of the list
+	keysShown   = 50  // keys on the page of a group
+	linksShown  = 5   // groups that a search finds
 )
 
 // Pages serves the pages of groups.
@@ -41,6 +42,7 @@ func New(r *page.Renderer, keys *app.Registry, d *denials.Pages) *Pages {
 // Routes returns the pages.
 func (d *Pages) Routes() []auth.Route {
 	return []auth.Route{
+		{Pattern: "GET /groups", Role: auth.Viewer, Handle: d.showAll},
 		{Pattern: "GET /groups/{name}", Role: auth.Viewer, Handle: d.show},
 		{Pattern: "GET /groups/{name}/limits", Role: auth.Editor, Handle: d.showOverride},
 		{Pattern: "POST /groups/{name}/limits", Role: auth.Editor, Handle: d.saveOverride, Resumes: true},
@@ -69,6 +71,32 @@ func (d *Pages) Links(ctx context.Context, prefix string) ([]templates.Choice, e
 	return links, err
 }
 
+// showAll shows the groups whose names begin with the text in the address.
+func (d *Pages) showAll(w http.ResponseWriter, r *http.Request) error {
+	prefix := page.Clip(r.URL.Query().Get("q"), policy.MaxGroupLen)
+	set, err := d.keys.Set(r.Context())
+	if err != nil {
+		return page.Failed("read policy", err)
+	}
+	found, err := d.keys.Groups(r.Context(), prefix, groupsShown+1)
+	if err != nil {
+		return page.Failed("list groups", err)
+	}
+	p := templates.GroupsPage{Page: d.Page(r, "Groups"), Submit: d.Path("/groups"), Text: prefix}
+	if len(found) > groupsShown {
+		found = found[:groupsShown]
+		p.Note = "The first " + page.Number(groupsShown) + " groups. Search by the start of a name for more."
+	}
+	for _, g := range found {
+		row := templates.GroupRow{Name: g.Name, Address: d.Path(Path(g.Name)), Keys: page.Number(g.Keys)}
+		if o, has := set.GroupOverrides[g.Name]; has && o.ActiveAt(time.Now()) {
+			row.Override = wording.Override(&o)
+		}
+		p.Rows = append(p.Rows, row)
+	}
+	return d.Render(w, r, http.StatusOK, templates.Groups(p))
+}
+
 // group returns the policy set and the group in the path.
 func (d *Pages) group(r *http.Request) (*policy.Set, app.Group, error) {
 	set, err := d.keys.Set(r.Context())
@@ -92,7 +120,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("list keys", err)
 	}
 	p := templates.GroupPage{
-		Page: d.Page(r, "Group "+g.Name), Name: g.Name, AsOf: page.Instant(g.Now),
+		Page: d.Page(r, "Group "+g.Name), Trail: d.trail(), Name: g.Name, AsOf: page.Instant(g.Now),
 		All: templates.Choice{Text: "All keys of this group (" + page.Number(g.Keys) + ")",
 			Address: page.Address(d.Path("/keys"), url.Values{"group": {g.Name}})},
 		Audit: page.Address(d.Path("/audit"), url.Values{"subject": {policy.GroupID(g.Name)}}),
@@ -141,6 +169,11 @@ func (d *Pages) keyRow(s app.Subject) templates.GroupKey {
 		Name: page.Clip(s.Name, page.MaxName), Address: d.Path("/keys/" + s.ID),
 		Plan: page.Clip(s.Plan, page.MaxName), Badges: wording.Badges(s),
 	}
+}
+
+// trail leads back to the list of groups.
+func (d *Pages) trail() []templates.Choice {
+	return []templates.Choice{{Text: "Groups", Address: d.Path("/groups")}}
 }
 
 // problemOf returns the answer to an error of reading or changing a group.

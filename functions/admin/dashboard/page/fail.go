@@ -81,7 +81,7 @@ func (rd *Renderer) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	page := templates.ErrorPage{
-		Page:    rd.Bare(r, p.Heading),
+		Page:    rd.navigable(r, p.Heading),
 		Status:  strconv.Itoa(p.Status),
 		Heading: p.Heading,
 		Advice:  p.Advice,

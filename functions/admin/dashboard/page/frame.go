@@ -48,18 +48,25 @@ func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 // Page returns the frame of a page for the logged-in user. Unless the request is a
 // refresh, it moves the message of the last request from the session to the page.
 func (rd *Renderer) Page(r *http.Request, title string) templates.Page {
-	p := rd.Bare(r, title)
-	actor := auth.From(r.Context())
+	p := rd.navigable(r, title)
 	rd.answered.Store(time.Now().Unix()) // the session was in Valkey
-	p.User = Clip(actor.Name, maxUser)
-	p.Role = actor.Role.String()
-	p.CanEdit = actor.CanEdit()
-	p.Nav = rd.nav(r)
 	if rd.JournalStatus != nil {
 		p.Warnings = rd.warnings(rd.JournalStatus(r.Context()))
 	}
 	if !IsRefresh(r) {
 		p.Toast = rd.toast(r)
+	}
+	return p
+}
+
+// navigable returns the frame of a page with what it takes from the request alone: the
+// user, if any, and the navigation.
+func (rd *Renderer) navigable(r *http.Request, title string) templates.Page {
+	p := rd.Bare(r, title)
+	if actor := auth.From(r.Context()); actor.Known() {
+		p.User, p.Role = Clip(actor.Name, maxUser), actor.Role.String()
+		p.CanEdit = actor.CanEdit()
+		p.Nav = rd.nav(r)
 	}
 	return p
 }
@@ -90,30 +97,61 @@ func (rd *Renderer) warnings(s journal.Status) []templates.Warning {
 	return all
 }
 
-// mainPages are the links at the top of every page, in order.
-var mainPages = []struct{ path, text string }{
-	{"/", "Overview"},
-	{"/keys", "Keys"},
-	{"/denials", "Denials"},
-	{"/alerts", "Alerts"},
-	{"/policies", "Policies"},
-	{"/audit", "Audit"},
-	{"/explain", "Explain"},
-	{"/simulate", "Simulate"},
-	{"/settings", "Settings"},
+// section is a link at the top of every page, with the pages below it. The first is where
+// it leads.
+type section struct {
+	text  string
+	pages []sectionPage
 }
 
-// nav returns the links to the main pages. The one that contains the requested page is
-// current.
-func (rd *Renderer) nav(r *http.Request) []templates.Choice {
-	var links []templates.Choice
-	for _, m := range mainPages {
-		at := rd.Path(m.path)
-		current := r.URL.Path == at || m.path != "/" && strings.HasPrefix(r.URL.Path, at+"/") ||
-			m.path == "/keys" && strings.HasPrefix(r.URL.Path, rd.Path("/callers"))
-		links = append(links, templates.Choice{Text: m.text, Address: at, Current: current})
+// sectionPage is a page of a section. within are the first path segments of the pages that
+// belong to it.
+type sectionPage struct {
+	path, text string
+	within     []string
+}
+
+// sections holds the navigation. A page below no segment is in none.
+var sections = []section{
+	{"Overview", []sectionPage{{"/", "Overview", []string{""}}}},
+	{"Keys", []sectionPage{
+		{"/keys", "Keys", []string{"keys", "secrets", "jobs"}},
+		{"/groups", "Groups", []string{"groups"}},
+		{"/callers", "Callers", []string{"callers"}},
+		{overriddenKeys, "Overridden", nil},
+	}},
+	{"Denials", []sectionPage{
+		{"/denials", "Denials", []string{"denials"}}, {"/alerts", "Alerts", []string{"alerts"}},
+	}},
+	{"Policies", []sectionPage{
+		{"/policies", "Policies", []string{"policies"}},
+		{"/explain", "Explain", []string{"explain"}},
+		{"/simulate", "Simulate", []string{"simulate"}},
+	}},
+	{"Audit", []sectionPage{{"/audit", "Audit", []string{"audit"}}}},
+	{"Settings", []sectionPage{{"/settings", "Settings", []string{"settings"}}}},
+}
+
+// overriddenKeys is the address of the keys with an override, a filter of the list.
+const overriddenKeys = "/keys?state=overridden"
+
+// nav returns the sections, with the pages of the one that contains the requested page.
+func (rd *Renderer) nav(r *http.Request) []templates.Section {
+	segment, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, rd.Path("/")), "/")
+	overridden := r.URL.Path == rd.Path("/keys") && r.URL.Query().Get("state") == "overridden"
+	var nav []templates.Section
+	for _, s := range sections {
+		link := templates.Section{Choice: templates.Choice{Text: s.text, Address: rd.Path(s.pages[0].path)}}
+		for _, p := range s.pages {
+			current := slices.Contains(p.within, segment) && !overridden ||
+				overridden && p.path == overriddenKeys
+			link.Current = link.Current || current
+			link.Pages = append(link.Pages,
+				templates.Choice{Text: p.text, Address: rd.Path(p.path), Current: current})
+		}
+		nav = append(nav, link)
 	}
-	return links
+	return nav
 }
 
 // Flash stores a message for the next page. undo is the address that undoes the change;

@@ -1,0 +1,63 @@
+package dashboard_test
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"tidegate/internal/testing/sitetest"
+)
+
+// Each page marks its section and its place in it, also behind a base path and on a page
+// of an error.
+func TestNavigation(t *testing.T) {
+	current := regexp.MustCompile(`aria-current="page">([^<]*)<`)
+	s := sitetest.New(t).Login()
+	for path, want := range map[string]string{
+		"/":                      "Overview",
+		"/keys":                  "Keys, Keys",
+		"/keys?state=revoked":    "Keys, Keys",
+		"/keys?state=overridden": "Keys, Overridden",
+		"/keys/{acme}":           "Keys, Keys",
+		"/keys/nothing":          "Keys, Keys",
+		"/groups":                "Keys, Groups",
+		"/callers":               "Keys, Callers",
+		"/alerts":                "Denials, Alerts",
+		"/simulate/calls":        "Policies, Simulate",
+		"/policies/plans/77":     "Policies, Policies",
+		"/audit":                 "Audit",
+		"/settings":              "Settings",
+		"/nowhere":               "",
+	} {
+		text := s.Get(path).Body
+		nav, _, _ := strings.Cut(text, `<details class="menu">`)
+		_, below, _ := strings.Cut(text, `</header>`)
+		below, _, _ = strings.Cut(below, `<main`)
+		var got []string
+		for _, match := range current.FindAllStringSubmatch(nav+below, -1) {
+			got = append(got, match[1])
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+		if !strings.Contains(nav, ">Settings<") {
+			t.Errorf("%s: has no navigation", path)
+		}
+	}
+}
+
+// The list of groups has their sizes and overrides, by the start of a name.
+func TestGroups(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Get("/groups").Wants(t, http.StatusOK, "No groups")
+	s.Post("/keys/{acme}/edit", fields("version", "1", "name", "acme", "plan", "free", "group", "Whales")).
+		Wants(t, http.StatusSeeOther)
+	s.Post("/groups/Whales/limits", sitetest.LimitsForm(int(s.Set().Version), "7 per hour")).
+		Wants(t, http.StatusSeeOther)
+	if text := sitetest.InWords(s.Get("/groups?q=wh").Wants(t, http.StatusOK).Body); !strings.Contains(text,
+		"Whales 1 7 per hour") {
+		t.Errorf("want the group with 1 key and its override in\n%s", text)
+	}
+	s.Get("/groups?q=x").Wants(t, http.StatusOK, "No groups")
+}
