@@ -589,7 +589,7 @@ func FuzzRead(f *testing.F) {
 // Every YAML example of the documentation is a valid policy file.
 func TestExamplesOfTheDocs(t *testing.T) {
 	var examples []string
-	for page, least := range map[string]int{"backends.md": 1, "migrate.md": 3, "policies.md": 6} {
+	for page, least := range map[string]int{"backends.md": 1, "migrate.md": 2, "policies.md": 6} {
 		text, err := os.ReadFile("../../../docs/" + page)
 		if err != nil {
 			t.Fatal(err)
