@@ -44,11 +44,11 @@ func newChecker(c settings, log *slog.Logger, metrics *callMetrics, now func() t
 // Check decides a call and records it. It returns an error if the caller is refused,
 // there is no policy set, or Valkey's answer is invalid.
 func (c *checker) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
-	result, attempt, err := c.decider.Decide(ctx, call)
-	c.logAttempt(ctx, call, attempt)
+	result, report, err := c.decider.Decide(ctx, call)
+	c.logReport(ctx, call, report)
 	if err == nil {
 		c.record(call, result)
-		c.metrics.RecordCheck(ctx, result, attempt)
+		c.metrics.RecordCheck(ctx, result, report)
 		return result, nil
 	}
 	c.logFailure(ctx, call, err)
@@ -76,17 +76,17 @@ func (c *checker) logFailure(ctx context.Context, call enforce.Call, err error) 
 	}
 }
 
-// logAttempt logs that Valkey does not answer, or answers again. The circuit breaker bounds
+// logReport logs that Valkey does not answer, or answers again. The circuit breaker bounds
 // the number of failed calls, and so of these lines.
-func (c *checker) logAttempt(ctx context.Context, call enforce.Call, attempt decide.Attempt) {
+func (c *checker) logReport(ctx context.Context, call enforce.Call, report decide.Report) {
 	switch {
-	case attempt.Unavailable:
+	case report.Unavailable:
 		c.log.ErrorContext(ctx, "decided without Valkey",
-			"subject", call.Subject, "open_circuits", attempt.OpenCircuits, "cause", attempt.Err)
-	case attempt.Recovered:
-		c.log.WarnContext(ctx, "Valkey answers again", "open_circuits", attempt.OpenCircuits)
+			"subject", call.Subject, "open_circuits", report.OpenCircuits, "cause", report.Err)
+	case report.Recovered:
+		c.log.WarnContext(ctx, "Valkey answers again", "open_circuits", report.OpenCircuits)
 	}
-	c.logUnusableSet(ctx, attempt.Err)
+	c.logUnusableSet(ctx, report.Err)
 }
 
 // logUnusableSet logs that the current policy set cannot be used. Either err says so, or

@@ -214,7 +214,7 @@ func newCallMetrics(
 }
 
 // RecordCheck records the result of a check.
-func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, attempt decide.Attempt) {
+func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, report decide.Report) {
 	binding, _ := result.Binding()
 	if !result.Allowed {
 		m.denials.Log(ctx, loggedDenial(result, binding))
@@ -225,7 +225,7 @@ func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, at
 	m.metrics.Record(telemetry.Check{
 		Denied: !result.Allowed, ShadowDenied: result.Allowed && !result.WouldAllow,
 		CandidateDenied: !result.CandidateAllows, Degraded: result.Degraded,
-		StoreError: attempt.Unavailable, Store: attempt.Took, Remaining: binding.Remaining,
+		StoreError: report.Unavailable, Store: report.Took, Remaining: binding.Remaining,
 		Limit: binding.Limit.Requests,
 	})
 	m.tick(ctx)

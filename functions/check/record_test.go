@@ -488,7 +488,7 @@ func TestStageOfMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.RecordCheck(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true},
-		decide.Attempt{})
+		decide.Report{})
 	m.RecordRefusal(t.Context(), true)
 	m.Flush()
 }

@@ -77,8 +77,8 @@ func NewDecider(source Source, s Settings, now func() time.Time) *Decider {
 	}
 }
 
-// Attempt describes the check of one call with Valkey.
-type Attempt struct {
+// Report describes the check of one call with Valkey.
+type Report struct {
 	Took         time.Duration // 0 if Valkey was not asked
 	Unavailable  bool          // Valkey made no decision
 	Recovered    bool          // Valkey decides again after it was unavailable
@@ -88,30 +88,30 @@ type Attempt struct {
 
 // Decide answers a call. An error means that the caller is refused, that there is no
 // policy set, or that Valkey's reply is invalid.
-func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Attempt, error) {
+func (d *Decider) Decide(ctx context.Context, call enforce.Call) (enforce.Result, Report, error) {
 	q := d.newInquiry(call)
 	result, found, full := d.knownDenial(q)
 	if found {
-		return result, Attempt{}, nil
+		return result, Report{}, nil
 	}
 	call.Full = full
 	call.LookUp = call.Kind == policy.APIKey && d.unknown.many() && !d.callers.knows(q.call, q.proof)
 	if !d.breaker.allow(call.Subject) {
 		result, err := d.decideWithout(q)
-		return result, Attempt{}, d.markVerified(q, err)
+		return result, Report{}, d.markVerified(q, err)
 	}
 	began := d.now()
-	result, attempt := d.ask(ctx, call, began)
+	result, report := d.ask(ctx, call, began)
 	if result.Unverified {
 		of, _ := d.callers.undisturbed(q.call, q.proof)
 		of.describe(&result)
 	}
-	if attempt.Unavailable {
+	if report.Unavailable {
 		result, err := d.decideWithout(q)
-		return result, attempt, d.markVerified(q, err)
+		return result, report, d.markVerified(q, err)
 	}
-	d.remember(q, began, result, attempt.Err)
-	return result, attempt, d.markVerified(q, attempt.Err)
+	d.remember(q, began, result, report.Err)
+	return result, report, d.markVerified(q, report.Err)
 }
 
 // markVerified marks a refusal by the policy set as verified if Valkey accepted the key's
@@ -138,14 +138,14 @@ func (d *Decider) knownDenial(q inquiry) (denial enforce.Result, found bool, ful
 }
 
 // ask checks a call with Valkey, and reports the outcome to the breaker.
-func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Attempt) {
+func (d *Decider) ask(ctx context.Context, call enforce.Call, began time.Time) (enforce.Result, Report) {
 	result, err := d.source.Check(ctx, call)
-	attempt := Attempt{Took: d.now().Sub(began), Unavailable: Unavailable(err), Err: err}
+	report := Report{Took: d.now().Sub(began), Unavailable: Unavailable(err), Err: err}
 	// ErrStale is an answer too: that of a bucket without a copy of the plans. Callers
 	// can choose their bucket, so they must not be able to open the circuit.
-	open, changed := d.breaker.report(call.Subject, !attempt.Unavailable || errors.Is(err, enforce.ErrStale))
-	attempt.OpenCircuits, attempt.Recovered = open, changed && !attempt.Unavailable
-	return result, attempt
+	open, changed := d.breaker.report(call.Subject, !report.Unavailable || errors.Is(err, enforce.ErrStale))
+	report.OpenCircuits, report.Recovered = open, changed && !report.Unavailable
+	return result, report
 }
 
 // remember records Valkey's answer for later calls of the caller.

@@ -103,7 +103,7 @@ func (g *guard) args() []string {
 // learnAccess runs the caller's own step again while the script replies with a list of
 // routes that this environment does not know yet. It repeats that more than once only if
 // the key is edited meanwhile.
-func (a *attempt) learnAccess(ctx context.Context, r stepReply) stepReply {
+func (a *round) learnAccess(ctx context.Context, r stepReply) stepReply {
 	for range maxReloads {
 		if r.err != nil || len(r.bytes) == 0 || r.bytes[0] != 'A' {
 			break
@@ -119,7 +119,7 @@ func (a *attempt) learnAccess(ctx context.Context, r stepReply) stepReply {
 
 // recordAccess sets the result's Access. It forgets a key that no longer has a list, so
 // that later checks send none.
-func (a *attempt) recordAccess() {
+func (a *round) recordAccess() {
 	g := a.own.guard
 	switch {
 	case g == nil || g.own == nil || a.result.KeyVersion == 0: // the reply has no record

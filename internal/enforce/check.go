@@ -161,8 +161,8 @@ func (c *Checker) lookUp(ctx context.Context, call Call) error {
 	return &policy.RefusedError{Cause: cause.Unknown}
 }
 
-// attempt is one attempt at a check with one version of the policy set.
-type attempt struct {
+// round is one try of a check with one version of the policy set.
+type round struct {
 	*Checker
 	set    *compiled.Set
 	call   Call
@@ -173,11 +173,11 @@ type attempt struct {
 	result Result
 }
 
-// check makes one attempt. If the call is not allowed, check gives back what it took.
+// check makes one try. If the call is not allowed, check gives back what it took.
 func (c *Checker) check(
 	ctx context.Context, set *compiled.Set, call Call, plan int, rule *compiled.Route, piggyback *Piggyback,
 ) (Result, error) {
-	a := &attempt{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
+	a := &round{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
 	a.result = Result{
 		Allowed: true, WouldAllow: true, CandidateAllows: true,
 		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost,
@@ -223,7 +223,7 @@ func (c *Checker) check(
 // limits. If early is set, all steps leave in one flush, including one on the expected
 // group. If the caller's own step then denies the call, take gives back what shared
 // limits gave.
-func (a *attempt) take(ctx context.Context, piggyback *Piggyback, early bool, expected keyGroup) error {
+func (a *round) take(ctx context.Context, piggyback *Piggyback, early bool, expected keyGroup) error {
 	first := []step{a.own}
 	if early {
 		a.addGroup(expected)
@@ -252,7 +252,7 @@ func (a *attempt) take(ctx context.Context, piggyback *Piggyback, early bool, ex
 
 // deniedByFull reports whether the limit that Call.Full names still denies the call. It
 // gives back what the limit gave.
-func (a *attempt) deniedByFull(ctx context.Context, piggyback *Piggyback) (bool, error) {
+func (a *round) deniedByFull(ctx context.Context, piggyback *Piggyback) (bool, error) {
 	i := slices.IndexFunc(a.shared, func(s step) bool { return s.shared.Scope == a.call.Full })
 	if i < 0 || a.set.Wide || a.shared[i].shared.Leased() {
 		return false, nil
@@ -276,7 +276,7 @@ func (a *attempt) deniedByFull(ctx context.Context, piggyback *Piggyback) (bool,
 }
 
 // unused returns a Result that collects what shared limits gave in vain.
-func (a *attempt) unused(group keyGroup) Result {
+func (a *round) unused(group keyGroup) Result {
 	return Result{Allowed: true, Cost: a.result.Cost, SetVersion: a.set.Version, group: group}
 }
 

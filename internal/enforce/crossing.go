@@ -36,7 +36,7 @@ func (all *crossings) add(c Crossing, cost int64, again bool) {
 func hasThresholds(l limiter.Limit) bool { return l.Notify != limiter.Thresholds{} }
 
 // recordCrossings records the thresholds that an allowed call crossed.
-func (a *attempt) recordCrossings() {
+func (a *round) recordCrossings() {
 	for _, t := range a.result.taken {
 		if t.lease != nil {
 			continue // a leased limit has no thresholds: no single call crosses one
@@ -53,7 +53,7 @@ func (a *attempt) recordCrossings() {
 // recordRefundCrossings records the thresholds that a call crossed and that giving back
 // its cost leaves crossed. Calls made in between found them crossed and reported nothing.
 // reply is the reply to giving back.
-func (a *attempt) recordRefundCrossings(result *Result, t taken, reply []byte) {
+func (a *round) recordRefundCrossings(result *Result, t taken, reply []byte) {
 	states := result.Limits[t.first : t.first+t.count]
 	thresholds := func(l LimitState) bool { return hasThresholds(l.Limit) }
 	if t.lease != nil || !slices.ContainsFunc(states, thresholds) {
@@ -79,7 +79,7 @@ func (a *attempt) recordRefundCrossings(result *Result, t taken, reply []byte) {
 }
 
 // subjectOf returns the id of the subject that a limit of a scope counts for.
-func (a *attempt) subjectOf(result *Result, scope string) string {
+func (a *round) subjectOf(result *Result, scope string) string {
 	switch scope {
 	case policy.ScopeGroup:
 		return policy.GroupID(result.group.name)

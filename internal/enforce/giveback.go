@@ -33,7 +33,7 @@ const giveBackTime = 100 * time.Millisecond
 // giveBack gives back what was taken for a call that is not allowed. A cost that cannot
 // be given back stays counted until its window passes: limits then deny too much, but
 // never admit too much.
-func (a *attempt) giveBack(ctx context.Context, result *Result) {
+func (a *round) giveBack(ctx context.Context, result *Result) {
 	if len(result.taken) == 0 {
 		return
 	}
@@ -69,7 +69,7 @@ func (a *attempt) giveBack(ctx context.Context, result *Result) {
 // giveBackStale gives back what was taken under an older policy set than the one in
 // force. It settles the cost with 0, as that of a reservation. Limits that are no longer
 // in force keep the cost.
-func (a *attempt) giveBackStale(ctx context.Context, result *Result, stale []taken) {
+func (a *round) giveBackStale(ctx context.Context, result *Result, stale []taken) {
 	r := a.reserved(result, stale, a.call, a.rule)
 	r.Plan, r.Expires = a.result.plan, result.Now.Add(time.Minute) // by the server's clock, as in the script
 	s := Settlement{Reserved: r.Cost}

@@ -15,7 +15,7 @@ import (
 )
 
 // readOwn reads the reply to the caller's own step into the result.
-func (a *attempt) readOwn(ctx context.Context, r stepReply) error {
+func (a *round) readOwn(ctx context.Context, r stepReply) error {
 	r = a.learnAccess(ctx, r)
 	// checkScript does not say which limit the cost exceeds. wideScript does, and a limit
 	// in shadow mode must not deny the call.

@@ -50,12 +50,12 @@ func sharedStep(set *compiled.Set, s *compiled.SharedLimit, rule *compiled.Route
 }
 
 // readShared adds the replies of the steps on shared limits to a result.
-func (a *attempt) readShared(result *Result, replies []stepReply) error {
+func (a *round) readShared(result *Result, replies []stepReply) error {
 	return a.addAllShared(result, a.leases.complete(replies))
 }
 
 // addAllShared adds every reply, and returns the first error.
-func (a *attempt) addAllShared(result *Result, replies []stepReply) (failed error) {
+func (a *round) addAllShared(result *Result, replies []stepReply) (failed error) {
 	for i, r := range replies {
 		err := r.err
 		if err == nil {
@@ -180,14 +180,14 @@ func groupSteps(set *compiled.Set, g keyGroup, rule *compiled.Route) []step {
 }
 
 // addGroup appends the step on a group to those on shared limits.
-func (a *attempt) addGroup(g keyGroup) {
+func (a *round) addGroup(g keyGroup) {
 	a.shared = append(a.shared, groupSteps(a.set, g, a.rule)...)
 }
 
 // readRegrouped is readShared for a caller whose group is not the expected one. It gives
 // back what the expected group gave. If the other limits allow the call, it takes the
 // cost from the present group.
-func (a *attempt) readRegrouped(ctx context.Context, replies []stepReply, expected keyGroup) error {
+func (a *round) readRegrouped(ctx context.Context, replies []stepReply, expected keyGroup) error {
 	replies = a.leases.complete(replies)
 	if expected != (keyGroup{}) {
 		last := len(replies) - 1

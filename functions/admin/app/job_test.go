@@ -73,7 +73,7 @@ func (j jobs) run(job app.Job) app.Job {
 
 func (j jobs) undo(job app.Job) app.Job {
 	j.t.Helper()
-	undo, err := j.UndoOf(j.t.Context(), job)
+	undo, err := j.UndoingJob(j.t.Context(), job)
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestUndoOfRevocation(t *testing.T) {
 	j := newJobs(t, 3)
 	all := app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 3}
 	job := j.start(all)
-	if _, err := j.UndoOf(t.Context(), job); !errors.Is(err, app.ErrRunning) {
+	if _, err := j.UndoingJob(t.Context(), job); !errors.Is(err, app.ErrRunning) {
 		t.Errorf("undo of a running job: got %v, want ErrRunning", err)
 	}
 	job = j.run(job)
@@ -173,7 +173,7 @@ func TestUndoOfRevocation(t *testing.T) {
 		t.Errorf("after the undo: got status %s, want active", k.Status)
 	}
 	all.Do = app.Reset
-	if _, err := j.UndoOf(t.Context(), j.run(j.start(all))); !errors.Is(err, app.ErrNoUndo) {
+	if _, err := j.UndoingJob(t.Context(), j.run(j.start(all))); !errors.Is(err, app.ErrNoUndo) {
 		t.Errorf("undo of a reset: got %v, want ErrNoUndo", err)
 	}
 }

@@ -276,16 +276,16 @@ func TestUndoUncountedChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	journal.left = 1 << 30
-	undo, err := j.UndoOf(t.Context(), job)
+	undo, err := j.UndoingJob(t.Context(), job)
 	if err != nil || undo.Total != 30 {
-		t.Fatalf("UndoOf: got %+v, %v, want a total of 30", undo, err)
+		t.Fatalf("UndoingJob: got %+v, %v, want a total of 30", undo, err)
 	}
 	wantCounts(t, "undo", j.undo(job), 30, 0, 0)
 	if k := j.keys.Key("k0001"); k.Plan != "free" {
 		t.Errorf("after the undo: got %+v, want plan free", k)
 	}
 	none := j.run(j.start(app.Job{Do: app.Plan, Plan: "free", Filter: &app.KeyFilter{}, Total: count}))
-	if _, err := j.UndoOf(t.Context(), none); !errors.Is(err, app.ErrNoUndo) {
+	if _, err := j.UndoingJob(t.Context(), none); !errors.Is(err, app.ErrNoUndo) {
 		t.Errorf("undo of a job that changed nothing: got %v, want ErrNoUndo", err)
 	}
 }

@@ -162,9 +162,9 @@ func (r *Registry) revertKey(
 	return r.store.Update(ctx, id, version, audit.KeyRevert, edit, restore)
 }
 
-// UndoOf returns a job, not yet started, that reverts the changes of another. It returns
+// UndoingJob returns a job, not yet started, that reverts the changes of another. It returns
 // ErrRunning, or ErrNoUndo if the audit has no change of the job.
-func (r *Registry) UndoOf(ctx context.Context, j Job) (Job, error) {
+func (r *Registry) UndoingJob(ctx context.Context, j Job) (Job, error) {
 	switch {
 	case !j.Over() && !j.Stopped:
 		return Job{}, ErrRunning
@@ -195,7 +195,7 @@ func (r *Registry) UndoOf(ctx context.Context, j Job) (Job, error) {
 }
 
 const (
-	maxCountingChanges = 2 * time.Second // how long UndoOf counts the changes of a job
+	maxCountingChanges = 2 * time.Second // how long UndoingJob counts the changes of a job
 	maxPreviewing      = 5 * time.Second // how long PreviewUndo reads them
 )
 

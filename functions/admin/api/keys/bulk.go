@@ -258,7 +258,7 @@ func stopped(j app.Job) error {
 func (ops operations) undoJob(ctx context.Context, in *undoInput) (*rest.Body[Job], error) {
 	j, err := ops.keys.Job(ctx, in.Job)
 	if err == nil {
-		j, err = ops.keys.UndoOf(ctx, j)
+		j, err = ops.keys.UndoingJob(ctx, j)
 	}
 	if err == nil {
 		j, err = ops.keys.StartJob(ctx, nil, j, nil, app.NewEdit(ctx, in.Body.Reason))

@@ -137,7 +137,7 @@ func (d *Pages) showUndo(w http.ResponseWriter, r *http.Request) error {
 func (d *Pages) renderUndo(
 	w http.ResponseWriter, r *http.Request, status int, j app.Job, reason form.Input,
 ) error {
-	undo, err := d.Keys.UndoOf(r.Context(), j)
+	undo, err := d.Keys.UndoingJob(r.Context(), j)
 	if err != nil {
 		return jobProblem(err)
 	}
@@ -202,7 +202,7 @@ func (d *Pages) startUndo(w http.ResponseWriter, r *http.Request) error {
 	if form.CountErrors(reason) > 0 {
 		return d.renderUndo(w, r, http.StatusUnprocessableEntity, j, reason)
 	}
-	undo, err := d.Keys.UndoOf(r.Context(), j)
+	undo, err := d.Keys.UndoingJob(r.Context(), j)
 	if err == nil {
 		undo, err = d.Keys.StartJob(r.Context(), nil, undo, nil, app.NewEdit(r.Context(), reason.Text))
 	}
