@@ -25,6 +25,7 @@ type Proxy struct {
 	delay  time.Duration // of the first reply of each connection
 	word   []byte        // in the requests whose replies are dropped
 	drops  int           // replies still to drop
+	admit  func(login []byte) bool
 }
 
 // link is one connection through the proxy.
@@ -89,6 +90,14 @@ func (p *Proxy) DropReplies(word string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.word, p.drops = []byte(word), n
+}
+
+// Admit makes the proxy ask admit about each request that logs in. It answers WRONGPASS to
+// those for which admit returns false, and closes their connections.
+func (p *Proxy) Admit(admit func(login []byte) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.admit = admit
 }
 
 // Redirect makes new connections reach the server at url, as the name of a primary does
@@ -156,7 +165,10 @@ func (p *Proxy) add(l *link) bool {
 	return true
 }
 
-var errDropped = errors.New("the reply is dropped")
+var (
+	errDropped  = errors.New("the reply is dropped")
+	errRejected = errors.New("the login is rejected")
+)
 
 // pass copies the data that inspect returns from one side to the other. It ends the link
 // at the first error.
@@ -185,6 +197,10 @@ func (p *Proxy) request(l *link, data []byte) ([]byte, error) {
 	defer p.mu.Unlock()
 	if l.silent {
 		return nil, nil
+	}
+	if p.admit != nil && bytes.Contains(data, []byte("AUTH")) && !p.admit(data) {
+		_, _ = l.client.Write([]byte("-WRONGPASS invalid username-password pair\r\n")) // the link ends
+		return nil, errRejected
 	}
 	if p.drops > 0 && bytes.Contains(data, p.word) {
 		p.drops--

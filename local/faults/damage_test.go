@@ -1,0 +1,141 @@
+//go:build unix
+
+package faults
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidegate/internal/apikey"
+	"tidegate/internal/limiter"
+	"tidegate/internal/policy"
+	"tidegate/internal/policyset"
+	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/waiting"
+)
+
+// damages replace the value of a Valkey key.
+var damages = []struct {
+	name  string
+	spoil func(value string) []string // the command, without the key
+}{
+	{"random bytes", func(value string) []string { return []string{"SET", randomText(len(value))} }},
+	{"random bytes behind the first 8", func(value string) []string {
+		return []string{"SET", value[:min(8, len(value))] + randomText(len(value))}
+	}},
+	{"half of it", func(value string) []string { return []string{"SET", value[:len(value)/2]} }},
+	{"nothing", func(string) []string { return []string{"SET", ""} }},
+	{"another type", func(string) []string { return []string{"RPUSH", "a", "list"} }},
+}
+
+func randomText(n int) string {
+	text := make([]byte, n)
+	_, _ = rand.Read(text)
+	return string(text)
+}
+
+// damaged is a caller with one damaged value.
+type damaged struct {
+	*world
+	caller
+	fleet *fleet
+	calls *[]outcome
+}
+
+// call makes a call, which must not get a 5xx, and reports whether it is admitted.
+func (d damaged) call(t *testing.T, secret apikey.Secret) bool {
+	t.Helper()
+	o := d.fleet.call(t.Context(), secret.Reveal())
+	*d.calls = append(*d.calls, o)
+	if o.status == 500 {
+		t.Errorf("got %s, want an answer", o.detail)
+	}
+	return o.status == 200
+}
+
+// spoil replaces the value of a key, and returns it.
+func (d damaged) spoil(t *testing.T, name string, with func(string) []string) (value string) {
+	t.Helper()
+	value = d.servers[0].ask(t, "GET", name)
+	d.servers[0].ask(t, "DEL", name)
+	d.servers[0].ask(t, slices.Insert(with(value), 1, name)...)
+	return value
+}
+
+// heal repairs the value as an operator does, and waits until a call is admitted.
+func (d damaged) heal(t *testing.T, what, name, value string) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if what != "state" {
+		d.servers[0].ask(t, "DEL", name)
+	}
+	if what == "record" { // restored from the journal
+		d.servers[0].ask(t, "SET", name, value)
+	}
+	d.save(t, func(*policy.Set) {})
+	if _, err := d.keys.Reset(t.Context(), d.caller.key.ID, tester); err != nil {
+		t.Fatal(err)
+	}
+	waiting.Until(t, "a call is admitted", func() bool { return d.call(t, d.secret) })
+	return time.Since(began)
+}
+
+// While the state of a caller, its record or the copy of the plans has wrong bytes, no
+// client gets a 5xx. No revoked key and no wrong secret passes, and a caller gets at most
+// its limit once more, since a damaged state counts nothing. All is whole again when an
+// operator deletes the copy and saves the policies, resets the caller or restores the record.
+func TestDamage(t *testing.T) {
+	skipUnlessFaults(t)
+	const limit = 5
+	w := single(t)
+	w.plans(t, limiter.Limit{Requests: limit, Window: time.Hour})
+	f := startFleet(t, w.url, fleetOptions{environments: 2, timeout: calm,
+		env: map[string]string{"DENY_CACHE": "0s"}})
+	revoked := w.key(t, "open")
+	if _, err := w.keys.Revoke(t.Context(), revoked.key.ID, revoked.key.Version, tester); err != nil {
+		t.Fatal(err)
+	}
+	var calls []outcome
+	most, slowest := 0, time.Duration(0)
+	for _, kind := range damages {
+		for _, what := range []string{"state", "record", "copy"} {
+			d := damaged{w, w.key(t, "closed"), f, &calls}
+			forged, err := apikey.Renew("test", d.caller.key.ID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range limit {
+				d.call(t, d.secret)
+			}
+			id := d.caller.key.ID
+			name := map[string]string{"state": keyspace.State(id), "record": keyspace.Record(id),
+				"copy": policyset.CopyKey(keyspace.BucketOf(id))}[what]
+			value := d.spoil(t, name, kind.spoil)
+			admitted := 0
+			for range 2 * limit {
+				if d.call(t, d.secret) {
+					admitted++
+				}
+				if d.call(t, forged) || d.call(t, revoked.secret) {
+					t.Errorf("%s in the %s: a caller without a good key passes", kind.name, what)
+				}
+			}
+			if most = max(most, admitted); admitted > limit || what != "state" && admitted > 0 {
+				t.Errorf("%s in the %s: %d more calls pass", kind.name, what, admitted)
+			}
+			slowest = max(slowest, d.heal(t, what, name, value))
+		}
+	}
+	if slowest > time.Second {
+		t.Errorf("a value is whole again after %s, want at most 1s", slowest)
+	}
+	all := tallyOf(calls)
+	report(t, "wrong bytes in a state, a record or a copy of the plans",
+		"0 5xx; no stranger passes; whole ≤ 1 s after the repair", fmt.Sprintf(
+			"%d damages: %d of %d calls 5xx, %d degraded; a damaged state admits %d of %d again; "+
+				"whole after %s", 3*len(damages), all.failed, all.calls, all.degraded, most, limit,
+			ms(slowest)))
+}
