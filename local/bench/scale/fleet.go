@@ -4,6 +4,7 @@ package scale
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
 	"tidegate/internal/store"
 	"tidegate/internal/usage"
 	"tidegate/local/bench/harness"
@@ -91,10 +93,14 @@ type environment struct {
 	usage   *usage.Recorder // nil to record nothing
 }
 
+// check reports whether a call is allowed. That of an unknown key is denied.
 func (e *environment) check(ctx context.Context, call enforce.Call) (allowed bool, err error) {
 	with := e.piggyback()
 	result, err := e.checker.Check(ctx, call, with)
 	with.Flush(ctx)
+	if errors.Is(err, policy.ErrUnknownKey) {
+		return false, nil
+	}
 	if err == nil && e.usage != nil {
 		verdict := usage.Allowed
 		if !result.Allowed {

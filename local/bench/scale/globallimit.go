@@ -56,7 +56,7 @@ func globalLimit(ctx context.Context, o options) ([]figures.Figure, error) {
 // counts.
 func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 	calls []enforce.Call) ([]figures.Figure, error) {
-	without, err := measureCosts(ctx, o, c, f, calls)
+	without, err := measureCosts(ctx, o, c, f, calls, true)
 	if err != nil {
 		return nil, err
 	}
@@ -79,14 +79,14 @@ func measureLimit(ctx context.Context, o options, c *cluster, f fleet,
 	}); err != nil {
 		return nil, err
 	}
-	with, err := measureCosts(ctx, o, c, f, calls)
+	with, err := measureCosts(ctx, o, c, f, calls, true)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.Edit(ctx, func(s *policy.Set) { s.Global.Lease = lease }); err != nil {
 		return nil, err
 	}
-	withLease, err := measureCosts(ctx, o, c, f, calls)
+	withLease, err := measureCosts(ctx, o, c, f, calls, true)
 	if err != nil {
 		return nil, err
 	}

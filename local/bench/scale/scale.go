@@ -1,10 +1,10 @@
 //go:build unix
 
 // Package scale measures what decides the size of a deployment: a Valkey server's time
-// for a check, the effect of more shards, the memory of a key, the cost of an edit of a
-// plan that many keys have, and the capacity of a limit on all callers. Servers and
-// clients share this machine, so rates depend on both. The server's processor time for a
-// check is comparable between machines.
+// for a check and for a call of a flood, the effect of more shards, the memory of a key,
+// the cost of an edit of a plan that many keys have, and the capacity of a limit on all
+// callers. Servers and clients share this machine, so rates depend on both. The server's
+// processor time for a check is comparable between machines.
 package scale
 
 import (
@@ -50,7 +50,7 @@ type measurement struct {
 }
 
 var measurements = []measurement{
-	{"simple", simple}, {"shards", shards}, {"global", globalLimit}, {"memory", memory},
+	{"simple", simple}, {"shards", shards}, {"floods", floods}, {"global", globalLimit}, {"memory", memory},
 }
 
 // Run runs the benchmark with the flags in args.
