@@ -15,14 +15,14 @@ var (
 	openLua string
 	//go:embed lua/evaluate.lua
 	evaluateLua string
-	//go:embed lua/rest.lua
-	restLua string
+	//go:embed lua/rare.lua
+	rareLua string
 	//go:embed lua/take.lua
 	takeLua string
 	//go:embed lua/giveback.lua
 	giveBackLua string
-	//go:embed lua/look.lua
-	lookLua string
+	//go:embed lua/reply.lua
+	replyLua string
 )
 
 // clockLua sets now to the server's time in microseconds since 1970, for the whole
@@ -61,11 +61,11 @@ func function(name, body string) string {
 // stepLua returns the whole step: the fast one, and the general one where that leaves
 // reply nil.
 func stepLua() string {
-	return fetchLua + "do\n" + fastLua + "end\nif not reply then\n" + openLua + restLua + evaluateLua +
-		takeLua + giveBackLua + lookLua + "end\n"
+	return fetchLua + "do\n" + fastLua + "end\nif not reply then\n" + openLua + rareLua + evaluateLua +
+		takeLua + giveBackLua + replyLua + "end\n"
 }
 
-func lookStepLua() string { return fetchLua + openLua + restLua + evaluateLua + lookLua }
+func lookStepLua() string { return fetchLua + openLua + rareLua + evaluateLua + replyLua }
 
 // takeHead is the head of takeScript.
 const takeHead = "local key, prog, counted, cost, calls, taken = KEYS[1], ARGV[1], '', 1, 0, 0\n" +

@@ -18,7 +18,7 @@ import (
 // fastOnly returns a script whose general step is replaced by an error.
 func fastOnly(t testing.TB, source string) string {
 	t.Helper()
-	general := openLua + restLua + evaluateLua + takeLua + giveBackLua + lookLua
+	general := openLua + rareLua + evaluateLua + takeLua + giveBackLua + replyLua
 	if !strings.Contains(source, general) {
 		t.Fatal("the script does not contain the general step")
 	}

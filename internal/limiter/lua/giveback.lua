@@ -150,7 +150,7 @@ local function give_back(part, number)
 end
 
 if cost < 0 and not reply then
-  define_rest()
+  define_rare()
   local spared = {}
   for i = 1, limits do
     local number = byte(prog, PROGRAM_HEAD + 5 + SECTION * count + LIMIT * (i - 1))

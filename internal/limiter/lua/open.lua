@@ -1,6 +1,6 @@
 -- Reads a program and a state: finds or makes the part of each section, and defines how a
 -- limit is evaluated. model.go is the same in Go and has the layout of a state; program.go
--- has that of a program. The parts of the step are concatenated: open, then look or take.
+-- has that of a program. script.go concatenates the parts of the step.
 --
 -- Input: these locals, of which the head of the script sets the first six.
 -- key      key of the subject's state, one of KEYS
@@ -33,8 +33,8 @@ local stored, heads = 0, HEAD -- number of parts in the state, and bytes before 
 local p, d = HEAD, HEAD -- offsets of the next entry in the state, and of its slots
 local entries -- the entries of the state, if they were listed
 local must_write, rewrite = false, false
--- Functions that few steps need. define_rest in rest.lua sets them.
-local define_rest, list_entries, read_deficits, missing_after, calls_after, deciding_with_deficits, period
+-- Functions that few steps need. define_rare in rare.lua sets them.
+local define_rare, list_entries, read_deficits, missing_after, calls_after, deciding_with_deficits, period
 local slots_of, trim, push, view, fill_new, grow
 
 -- Returns the bytes of a slot with a time.
@@ -182,7 +182,7 @@ local function read_log(log)
     -- A refund may still come for a call before the clock stepped back.
     if recent then log.at, log.offset = at, at - now end
     if log.need_span > span then
-      define_rest()
+      define_rare()
       return grow(log, span)
     end
     return true
@@ -190,11 +190,11 @@ local function read_log(log)
   log.low = used > keep and used - keep or 0
   log.stored_deficits = deficits
   if deficits > 0 then
-    define_rest()
+    define_rare()
     read_deficits(log, deficits)
   end
   if log.need_span > span or log.need_keep > keep then
-    define_rest()
+    define_rare()
     return grow(log, span)
   end
   return true
@@ -222,7 +222,7 @@ local function advance(part)
   end
   local before, start = part.start
   if kind == FIXED and part.group > 0 then
-    define_rest()
+    define_rare()
     start, part.ends = period(part)
   else
     start = now - now % part.window
@@ -274,7 +274,7 @@ local function open()
     local id = part.id
     local found = entries == nil and i <= stored and sub(s, p + 1, p + #id) == id
     if not found and stored > 0 then
-      define_rest()
+      define_rare()
       if not entries and not list_entries() then return false end
       found = entries[id]
       if found then
@@ -285,7 +285,7 @@ local function open()
     if not found then
       must_write, rewrite = must_write or stored > 0, true
       if part.kind <= ATTEMPTS then empty(part) end
-      if stored > 0 then define_rest() end
+      if stored > 0 then define_rare() end
     elseif part.kind <= ATTEMPTS then
       if not read_log(part) then return false end
       p, d = p + LOG_ENTRY, d + part.length

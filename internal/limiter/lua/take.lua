@@ -63,7 +63,7 @@ end
 -- Returns a log's entry and slots in a rewritten state. Drops only slots that had left
 -- every window at the time of the newest slot: the log's clock never goes back before it.
 local function encode_log(log)
-  define_rest()
+  define_rare()
   local base = log.at
   if log.used > 0 and (cost >= 0 or log.kind == ATTEMPTS) then base = log.newest end
   trim(log, base - log.span)
@@ -104,7 +104,7 @@ local function write_all()
     end
     if expires > ends then ends = expires end
   end
-  define_rest()
+  define_rare()
   if stored > 0 and (entries or list_entries()) then
     local others = {}
     for i = 1, stored do

@@ -1,6 +1,6 @@
--- Part of the step: what few steps need. define_rest defines it when a step does.
+-- Part of the step: what few steps need. define_rare defines it when a step does.
 
-define_rest = function()
+define_rare = function()
   if list_entries then return end
   local LONGEST = {60000000, 3600000000, 90000000000, 2682000000000, 608400000000, 31626000000000}
 
