@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -21,6 +22,7 @@ const (
 // Query asks for a page of keys in the order of their names.
 type Query struct {
 	Prefix string // only names that start with it, ignoring case
+	Part   string // only names that contain it, but do not start with it, ignoring case
 	Plan   int    // only keys of the plan with this number; 0 for all
 	Tag    string // only keys with this tag; Plan is ignored then
 	Group  string // only keys of this group; Plan and Tag are ignored then
@@ -58,12 +60,21 @@ func prefixRange(prefix string) (from, to string) {
 
 // Page is an answer to a Query.
 type Page struct {
-	Keys []policy.Key
-	Next string // empty on the last page
+	Keys    []policy.Key
+	Next    string // empty on the last page
+	Scanned int    // names that were read
 }
 
+const (
+	// namesPerRead is how many names a search for a Part reads at a time.
+	namesPerRead = 5_000
+	// partTime is how long List looks for a Part: no read begins after it.
+	partTime = 40 * time.Millisecond
+)
+
 // List returns a page of keys. It reads lists, never the key space. A page may have fewer
-// keys than q.Count although another page follows.
+// keys than q.Count although another page follows: the search for a Part ends after
+// partTime, and stale entries are left out.
 func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error) {
 	count := min(max(q.Count, 0), maxCount)
 	if count == 0 {
@@ -77,7 +88,43 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 		}
 		from = "(" + string(after)
 	}
+	perRead := count
+	if q.Part != "" {
+		perRead = namesPerRead
+	}
 	indexes := q.indexes(set)
+	var page Page
+	var found []string
+	for began := time.Now(); ; {
+		members, more, err := s.members(ctx, indexes, from, to, perRead)
+		if err != nil {
+			return Page{}, err
+		}
+		page.Scanned += len(members)
+		last := ""
+		if len(members) > 0 {
+			last = members[len(members)-1]
+		}
+		matching := withPart(members, q.Part)
+		if room := count - len(found); len(matching) > room {
+			matching, more, last = matching[:room], true, matching[room-1]
+		}
+		found = append(found, matching...)
+		if !more || len(found) == count || time.Since(began) > partTime {
+			if more {
+				page.Next = base64.RawURLEncoding.EncodeToString([]byte(last))
+			}
+			page.Keys, err = s.listedKeys(ctx, set, indexes, found)
+			return page, err
+		}
+		from = "(" + last
+	}
+}
+
+// members returns the first count members of the union of some lists within bounds, and
+// whether more follow.
+func (s *Store) members(ctx context.Context, indexes []string, from, to string, count int) (
+	[]string, bool, error) {
 	commands := make(valkey.Commands, len(indexes))
 	for i, index := range indexes {
 		commands[i] = s.client.B().Zrangebylex().Key(index).Min(from).Max(to).Limit(0, int64(count)+1).Build()
@@ -86,7 +133,7 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 	for _, result := range s.client.DoMulti(ctx, commands...) {
 		some, err := result.AsStrSlice()
 		if err != nil {
-			return Page{}, fmt.Errorf("registry: list keys: %w", err)
+			return nil, false, fmt.Errorf("registry: list keys: %w", err)
 		}
 		members = append(members, some...)
 	}
@@ -94,14 +141,24 @@ func (s *Store) List(ctx context.Context, set *policy.Set, q Query) (Page, error
 		slices.Sort(members)
 		members = slices.Compact(members)
 	}
-	var page Page
-	if len(members) > count {
-		members = members[:count]
-		page.Next = base64.RawURLEncoding.EncodeToString([]byte(members[count-1]))
+	return members[:min(count, len(members))], len(members) > count, nil
+}
+
+// withPart returns the members whose names contain a part behind their start. No part
+// means all members.
+func withPart(members []string, part string) []string {
+	if part == "" {
+		return members
 	}
-	var err error
-	page.Keys, err = s.listedKeys(ctx, set, indexes, members)
-	return page, err
+	part = strings.ToLower(part)
+	var matching []string
+	for _, m := range members {
+		name := m[:max(0, strings.LastIndexByte(m, 0))]
+		if strings.Index(name, part) > 0 {
+			matching = append(matching, m)
+		}
+	}
+	return matching
 }
 
 // listedKeys returns the keys whose records belong in one of the lists, and removes the

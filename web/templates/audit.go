@@ -24,6 +24,10 @@ type AuditFilter struct {
 	By      string
 	From    string // value of a datetime-local input, in UTC
 	To      string
+	Span    string // the chosen range; empty for all
+	Spans   []Choice
+	Job     string // id of the job whose changes are listed; empty for all changes
+	Chips   []Chip
 	Problem string // error of the filter; empty if it is valid
 	Clear   string
 }

@@ -22,19 +22,19 @@ type KeysPage struct {
 
 // Search is the form that filters and sorts the list.
 type Search struct {
-	Anywhere bool // Text may be any part of a name, not only its start
-	Action   string
-	Text     string
-	Plan     string
-	Plans    []Option
-	State    string
-	States   []Option
-	Tag      string
-	Group    string
-	Order    string
-	Orders   []Option
-	Live     string // seconds between refreshes
-	Clear    string // address without a filter; empty if there is none
+	Action string
+	Text   string
+	Plan   string
+	Plans  []Option
+	State  string
+	States []Option
+	Tag    string
+	Group  string
+	Order  string
+	Orders []Option
+	Live   string // seconds between refreshes
+	Clear  string // address without a filter
+	Chips  []Chip
 }
 
 // KeySorts are the headers of columns that sort the list.

@@ -17,7 +17,7 @@ import (
 // KeyFilter selects keys. Its zero value selects all. Jobs store it as JSON.
 type KeyFilter struct {
 	Prefix string // of the name, whatever the case
-	// Anywhere looks for Prefix anywhere in the name.
+	// Anywhere adds the names that contain Prefix behind their start. They come last.
 	Anywhere bool
 	Plan     int    // number; 0 for any
 	Group    string // empty for any
@@ -31,9 +31,6 @@ func (f KeyFilter) query() registry.Query {
 	q := registry.Query{Prefix: f.Prefix, Plan: f.Plan, Tag: f.Tag, Group: f.Group}
 	if f.Group == "" {
 		q.List = stateLists[f.State]
-	}
-	if f.Anywhere {
-		q.Prefix = ""
 	}
 	return q
 }
@@ -55,11 +52,14 @@ func (f KeyFilter) counted() bool {
 	return counted
 }
 
-// Computed reports whether no list answers the whole filter, so that keys are checked one
+// Computed reports whether no count of a list is that of the filter, so that its keys are
+// counted one by one.
+func (f KeyFilter) Computed() bool { return f.Anywhere && f.Prefix != "" || f.perKey() }
+
+// perKey reports whether no list answers the whole filter, so that keys are checked one
 // by one.
-func (f KeyFilter) Computed() bool {
-	return f.Tag != "" || f.Anywhere && f.Prefix != "" ||
-		f.State != "" && (f.State != Overridden || f.Plan > 0 || f.Group != "") ||
+func (f KeyFilter) perKey() bool {
+	return f.Tag != "" || f.State != "" && (f.State != Overridden || f.Plan > 0 || f.Group != "") ||
 		f.Group != "" && f.Plan > 0
 }
 
@@ -80,10 +80,16 @@ func (f KeyFilter) matchesRecord(set *policy.Set, k policy.Key) bool {
 		(f.Tag == "" || slices.Contains(k.Tags, f.Tag))
 }
 
+// partCursor begins the positions among the names that contain Prefix behind their start.
+const partCursor = "~"
+
 // cursor returns the position behind a key.
 func (f KeyFilter) cursor(k policy.Key) string {
-	if f.counted() {
+	switch {
+	case f.counted():
 		return k.ID
+	case f.Anywhere && !strings.HasPrefix(strings.ToLower(k.Name), strings.ToLower(f.Prefix)):
+		return partCursor + registry.Cursor(k)
 	}
 	return registry.Cursor(k)
 }
@@ -98,8 +104,16 @@ func (r *Registry) List(
 	ctx context.Context, set *policy.Set, f KeyFilter, after string, count int,
 ) (registry.Page, error) {
 	q := f.query()
-	q.After, q.Count = after, count
-	return r.store.List(ctx, set, q)
+	q.Count = count
+	var inPart bool
+	if q.After, inPart = strings.CutPrefix(after, partCursor); inPart {
+		q.Prefix, q.Part = "", f.Prefix
+	}
+	page, err := r.store.List(ctx, set, q)
+	if f.Anywhere && f.Prefix != "" && (inPart && page.Next != "" || !inPart && page.Next == "") {
+		page.Next = partCursor + page.Next
+	}
+	return page, err
 }
 
 // PerScan is how many keys a search reads at a time.
@@ -107,7 +121,7 @@ const PerScan = 250
 
 // scanTime bounds how long one page of a search takes: no read begins after it. Tests
 // change it.
-var scanTime = 200 * time.Millisecond
+var scanTime = 50 * time.Millisecond
 
 // FoundKeys is a page of the keys that match a filter.
 type FoundKeys struct {
@@ -123,7 +137,7 @@ type FoundKeys struct {
 func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter, after string,
 	count int) (FoundKeys, error) {
 	perPage := count
-	if f.Computed() {
+	if f.perKey() {
 		perPage = PerScan
 	}
 	start := time.Now()
@@ -133,7 +147,7 @@ func FindKeys(ctx context.Context, keys *Registry, set *policy.Set, f KeyFilter,
 		if err != nil {
 			return FoundKeys{}, err
 		}
-		out.Scanned += len(page.Keys)
+		out.Scanned += page.Scanned
 		likely := slices.DeleteFunc(page.Keys, func(k policy.Key) bool { return !f.matchesRecord(set, k) })
 		if most := count + 1 - len(out.Subjects); !f.counted() {
 			likely = likely[:min(most, len(likely))]
@@ -181,7 +195,7 @@ func (r *Registry) candidates(ctx context.Context, set *policy.Set, f KeyFilter,
 		return registry.Page{}, err
 	}
 	found, err := r.Many(ctx, set, ids)
-	page := registry.Page{Keys: found}
+	page := registry.Page{Keys: found, Scanned: len(ids)}
 	if more && len(ids) > 0 {
 		page.Next = ids[len(ids)-1]
 	}

@@ -18,17 +18,16 @@ import (
 const keysPerPage = 50
 
 func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
-	query, ok := readKeyQuery(r)
-	if !ok {
-		return page.Problem{Status: http.StatusBadRequest, Heading: "Invalid filter",
-			Advice: "Names have at most 100 characters."}
-	}
-	if app.LooksLikeSecret(query.Prefix) {
-		return d.redirectSecret(w, r, query.Prefix)
-	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		return page.Failed("read policy", err)
+	}
+	query, err := readKeyQuery(set, r)
+	if err != nil {
+		return err
+	}
+	if app.LooksLikeSecret(query.Prefix) {
+		return d.redirectSecret(w, r, query.Prefix)
 	}
 	list, err := app.FindOrdered(r.Context(), d.Keys, set, query.KeyFilter, query.order, query.after,
 		keysPerPage)
@@ -174,11 +173,10 @@ func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	case app.IsRanking(q.order):
 		return templates.Empty{Heading: "No calls in the last hour",
 			Advice: "None of its top callers matches. Sort by name to see all keys."}
-	case q.Prefix != "" && q.KeyFilter == (app.KeyFilter{Prefix: q.Prefix}):
+	case q.Prefix != "" && q.KeyFilter == (app.KeyFilter{Prefix: q.Prefix, Anywhere: true}):
 		return templates.Empty{
 			Heading: "No key found",
-			Advice: "No name starts with “" + page.Clip(q.Prefix, changes.MaxSearch) +
-				"”. To find any part of a name, tick Anywhere.",
+			Advice:  "No name contains “" + page.Clip(q.Prefix, changes.MaxSearch) + "”.",
 		}
 	case q.KeyFilter == (app.KeyFilter{State: app.Overridden}):
 		return templates.Empty{Heading: "No overrides",
@@ -240,13 +238,13 @@ func asOf(subjects []app.Subject) time.Time {
 // exportKeys sends the keys that match the filter as CSV, up to the bounds of page.Table.
 // The last row of a full file, and a Link header, lead to the rest.
 func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
-	query, ok := readKeyQuery(r)
-	if !ok {
-		return page.Problem{Status: http.StatusBadRequest}
-	}
 	set, err := d.Keys.Set(r.Context())
 	if err != nil {
 		return page.Failed("read policy", err)
+	}
+	query, err := readKeyQuery(set, r)
+	if err != nil {
+		return err
 	}
 	t := page.NewTable("id", "name", "plan", "group", "status", "state", "env", "tags", "limits", "used",
 		"override until", "override reason", "expires", "banned until", "created", "updated", "version")

@@ -32,13 +32,19 @@ type keyQuery struct {
 	live  int    // seconds between refreshes
 }
 
-// readKeyQuery reports false if a parameter is invalid.
-func readKeyQuery(r *http.Request) (keyQuery, bool) {
+// readKeyQuery reads the query. The error is the answer to an invalid one.
+func readKeyQuery(set *policy.Set, r *http.Request) (keyQuery, error) {
 	values := r.URL.Query()
-	f, ok := changes.ReadKeyFilter(values)
+	f, problem := changes.ReadKeyFilter(set, values)
 	q := keyQuery{KeyFilter: f, order: app.Order(values.Get("order")), after: values.Get("after"),
 		live: page.LiveSeconds(r)}
-	return q, ok && len(q.after) <= maxCursor && app.IsOrder(q.order)
+	if problem == "" && (len(q.after) > maxCursor || !app.IsOrder(q.order)) {
+		problem = "The address may be mistyped."
+	}
+	if problem != "" {
+		return q, page.Problem{Status: http.StatusBadRequest, Heading: "Invalid filter", Advice: problem}
+	}
+	return q, nil
 }
 
 // isZero reports whether the query has no filter and the default order.
@@ -51,10 +57,16 @@ func (q keyQuery) values() url.Values {
 	return v
 }
 
+// keyFilters are the parameters that are chips, with their names.
+var keyFilters = []templates.Option{
+	{Value: "q", Text: "Name"}, {Value: "tag", Text: "Tag"}, {Value: "group", Text: "Group"},
+	{Value: "plan", Text: "Plan"}, {Value: "state", Text: "State"},
+}
+
 // keySearch returns the search form of the key list.
 func (d *dashboard) keySearch(set *policy.Set, q keyQuery) templates.Search {
 	s := templates.Search{
-		Action: d.Path("/search"), Text: q.Prefix, Anywhere: q.Anywhere, Tag: q.Tag, Group: q.Group,
+		Action: d.Path("/search"), Text: q.Prefix, Tag: q.Tag, Group: q.Group,
 		State: string(q.State), States: changes.KeyStates,
 		Order: string(q.order), Orders: keyOrders,
 		Plans: []templates.Option{{Text: "any plan"}},
@@ -70,9 +82,16 @@ func (d *dashboard) keySearch(set *policy.Set, q keyQuery) templates.Search {
 	if q.live > 0 {
 		s.Live = strconv.Itoa(q.live)
 	}
-	if !q.isZero() {
-		s.Clear = page.Address(d.Path("/keys"), page.WithLive(nil, q.live))
-	}
+	s.Clear = page.Address(d.Path("/keys"), page.WithLive(nil, q.live))
+	s.Chips = page.Chips(d.Path("/keys"), page.WithLive(q.values(), q.live), func(name, value string) string {
+		switch name {
+		case "plan":
+			return set.PlanName(q.Plan)
+		case "state":
+			return changes.StateText(q.State)
+		}
+		return value
+	}, keyFilters...)
 	return s
 }
 
@@ -83,9 +102,9 @@ var searches = map[string]struct {
 	path, field string
 	others      []string
 }{
-	"":        {"/keys", "q", []string{"in", "tag", "group", "plan", "state", "order", "live"}},
+	"":        {"/keys", "q", []string{"tag", "group", "plan", "state", "order", "live"}},
 	"explain": {"/explain", "key", []string{"method", "path", "api", "stage", "address", "forwarded"}},
-	"audit":   {"/audit", "subject", []string{"what", "by", "from", "to"}},
+	"audit":   {"/audit", "subject", []string{"what", "by", "job", "from", "to", "range"}},
 }
 
 // search redirects to the form's page with the typed text, or with the key's id if the

@@ -73,3 +73,17 @@ func TestShortestBars(t *testing.T) {
 	}
 	s.Get("/?range=5m").Wants(t, http.StatusOK, "counted by the minute", "&#34;step&#34;:60,")
 }
+
+// Today and yesterday are days in UTC: a list or chart of one lacks the calls of the other.
+func TestDays(t *testing.T) {
+	s := sitetest.New(t).Login()
+	midnight := time.Now().UTC().Truncate(24 * time.Hour)
+	s.Keys.Called("acme", midnight.Add(-time.Hour), 3, 0)
+	s.Keys.Called("acme", midnight.Add(time.Second), 4, 0)
+	for name, want := range map[string]string{"today": "4 allowed", "yesterday": "3 allowed"} {
+		s.Get("/?range="+name).Wants(t, http.StatusOK, "Calls, "+name+", UTC", want,
+			`aria-current="true">`+name)
+	}
+	s.Get("/audit?range=today").Wants(t, http.StatusOK, "key.create", `aria-current="true">today`)
+	s.Get("/audit?range=yesterday").Wants(t, http.StatusOK, "No changes found")
+}

@@ -230,6 +230,7 @@ func fixedPages(busy, overridden string) []page {
 		{name: "keys", path: "/keys"},
 		{name: "keys_refresh", path: "/keys?live=2", live: true},
 		{name: "keys_search", path: "/keys?q=customer-05"},
+		{name: "keys_part", path: "/keys?q=no-such-name"},
 		{name: "keys_plan", path: "/keys?plan=2"},
 		{name: "keys_overridden", path: "/keys?state=overridden"},
 		{name: "keys_blocked", path: "/keys?state=blocked"},

@@ -21,6 +21,7 @@ type filter struct {
 	audit.Query
 	typed    string                // subject as typed: an id, a name, or "policy"
 	from, to string                // as typed
+	span     string                // named range in place of from and to; empty for all
 	after    string                // position in the address; Query.After may come from to instead
 	problem  string                // error of from or to
 	key      policy.Key            // subject, if it is an existing key
@@ -34,9 +35,15 @@ const maxSubject = 100 // bytes
 func readFilter(r *http.Request) (filter, bool) {
 	q := r.URL.Query()
 	f := filter{typed: q.Get("subject"), from: q.Get("from"), to: q.Get("to"), after: q.Get("after"),
+		span: q.Get("range"),
 		Query: audit.Query{Action: q.Get("what"), By: q.Get("by"), Job: q.Get("job"),
 			Count: entriesPerPage, Older: true}}
 	f.After = f.after
+	if f.from != "" || f.to != "" || !form.IsOption(spans, f.span) {
+		f.span = ""
+	} else {
+		f.within(time.Now())
+	}
 	if f.from != "" {
 		f.Since = f.instant(f.from)
 	}
@@ -45,6 +52,26 @@ func readFilter(r *http.Request) (filter, bool) {
 	}
 	return f, len(f.typed) <= maxSubject && len(f.Job) <= 64 && len(f.Action) <= 40 &&
 		len(f.By) <= 400 && len(f.After) <= 100
+}
+
+// spans are the named ranges.
+var spans = []templates.Option{
+	{Value: "", Text: "all"}, {Value: page.Today, Text: "today"},
+	{Value: page.Yesterday, Text: "yesterday"}, {Value: "7d", Text: "7d"},
+}
+
+// within sets the bounds of the named range.
+func (f *filter) within(now time.Time) {
+	from, to, isDay := page.Day(f.span, now)
+	switch {
+	case f.span == "7d":
+		f.Since = now.Add(-7 * 24 * time.Hour)
+	case isDay:
+		f.Since = from
+		if f.after == "" && f.span == page.Yesterday {
+			f.After = audit.Before(to)
+		}
+	}
 }
 
 func (f *filter) instant(text string) time.Time {
@@ -57,7 +84,7 @@ func (f *filter) instant(text string) time.Time {
 
 func (f *filter) values() url.Values {
 	return url.Values{"subject": {f.typed}, "what": {f.Action}, "by": {f.By}, "job": {f.Job},
-		"from": {f.from}, "to": {f.to}}
+		"from": {f.from}, "to": {f.to}, "range": {f.span}}
 }
 
 // list returns the entries that match the filter. The typed subject is an id, the name of
@@ -111,6 +138,16 @@ func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	return nil
 }
 
+// whatText returns the text of the filter by action.
+func whatText(action string) string {
+	for _, o := range auditActions {
+		if o.Value == action {
+			return o.Text
+		}
+	}
+	return action
+}
+
 func (d *Pages) filterView(f *filter) templates.AuditFilter {
 	v := templates.AuditFilter{
 		Action: d.Path("/search"), Subject: page.Clip(f.typed, maxSubject),
@@ -126,8 +163,26 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 	if t, err := page.ParseInstant(f.to); err == nil {
 		v.To = t.UTC().Format(form.UntilForm)
 	}
-	if page.Address("", f.values()) != "" {
-		v.Clear = d.Path("/audit")
+	path, values := d.Path("/audit"), f.values()
+	v.Clear, v.Span, v.Job = path, f.span, f.Job
+	v.Chips = page.Chips(path, values, func(name, value string) string {
+		switch {
+		case name == "what":
+			return whatText(value)
+		case name == "subject" && f.key.ID != "":
+			return f.key.Name
+		}
+		return value
+	}, []templates.Option{
+		{Value: "subject", Text: "Key"}, {Value: "what", Text: "Change"}, {Value: "by", Text: "By"},
+		{Value: "job", Text: "Job"}, {Value: "from", Text: "From"}, {Value: "to", Text: "To"},
+	}...)
+	values.Del("from")
+	values.Del("to")
+	for _, s := range spans {
+		v.Spans = append(v.Spans, templates.Choice{Text: s.Text,
+			Address: page.Filtered(path, values, "range", s.Value),
+			Current: f.from == "" && f.to == "" && f.span == s.Value})
 	}
 	return v
 }

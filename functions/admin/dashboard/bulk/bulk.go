@@ -130,7 +130,11 @@ func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) error {
 
 // form reads the form, the policy set and the number of matching keys.
 func (d *Pages) form(r *http.Request, values url.Values) (bulkForm, *policy.Set, error) {
-	f, err := readForm(values)
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		return bulkForm{}, nil, page.Failed("read policy", err)
+	}
+	f, err := readForm(set, values)
 	if err != nil {
 		return f, nil, page.Problem{Status: http.StatusBadRequest}
 	}
@@ -139,10 +143,6 @@ func (d *Pages) form(r *http.Request, values url.Values) (bulkForm, *policy.Set,
 			Status: http.StatusUnprocessableEntity, Heading: "No keys selected",
 			Advice: "Select keys in the list, or choose all that match.",
 		}
-	}
-	set, err := d.Keys.Set(r.Context())
-	if err != nil {
-		return f, nil, page.Failed("read policy", err)
 	}
 	j := f.job()
 	if f.total, err = d.Keys.CountMatching(r.Context(), set, j.IDs, j.Filter); err != nil {

@@ -49,13 +49,13 @@ func (f *bulkForm) table() form.Table {
 
 // readForm reads the form of the bar or of the bulk page. It returns form.ErrForeign for
 // any other form.
-func readForm(values url.Values) (bulkForm, error) {
+func readForm(set *policy.Set, values url.Values) (bulkForm, error) {
 	f := bulkForm{
 		do: values.Get("do"), ids: values["id"], all: values.Get(ofField) == ofAll, shown: -1,
 	}
 	f.table().Read(values)
-	var ok bool
-	if f.filter, ok = changes.ReadKeyFilter(values); !ok || len(f.ids) > maxSelected ||
+	var problem string
+	if f.filter, problem = changes.ReadKeyFilter(set, values); problem != "" || len(f.ids) > maxSelected ||
 		!form.IsOption(actions, f.do) {
 		return f, form.ErrForeign
 	}
@@ -207,11 +207,7 @@ func (d *Pages) selectionText(r *http.Request, set *policy.Set, f bulkForm) stri
 	}
 	text := "All keys"
 	if f.filter.Prefix != "" {
-		match := " whose name starts with “"
-		if f.filter.Anywhere {
-			match = " whose name contains “"
-		}
-		text += match + page.Clip(f.filter.Prefix, changes.MaxSearch) + "”"
+		text += " whose name contains “" + page.Clip(f.filter.Prefix, changes.MaxSearch) + "”"
 	}
 	if p, known := set.PlanByNumber(f.filter.Plan); known {
 		text += " of the plan " + page.Clip(p.Name, page.MaxName)
@@ -222,10 +218,8 @@ func (d *Pages) selectionText(r *http.Request, set *policy.Set, f bulkForm) stri
 	if f.filter.Tag != "" {
 		text += " tagged “" + page.Clip(f.filter.Tag, policy.MaxTagLen) + "”"
 	}
-	for _, o := range changes.KeyStates {
-		if o.Value == string(f.filter.State) && o.Value != "" {
-			text += " that are " + o.Text
-		}
+	if f.filter.State != "" {
+		text += " that are " + changes.StateText(f.filter.State)
 	}
 	return text + ": " + page.Number(f.total) + "."
 }

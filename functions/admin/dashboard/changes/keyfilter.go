@@ -8,16 +8,13 @@ import (
 	"unicode/utf8"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
 )
 
 // MaxSearch is the maximum length of a search in characters.
 const MaxSearch = 100
-
-// anywhere is the value of the field "in" that matches any part of a name, not only its
-// start.
-const anywhere = "name"
 
 // KeyStates are the states that filter a list of keys, with the texts of badges.
 var KeyStates = []templates.Option{
@@ -32,30 +29,44 @@ var KeyStates = []templates.Option{
 	{Value: string(app.Unreadable), Text: "unreadable"},
 }
 
-// ReadKeyFilter reads a filter of keys from an address. It reports false for an invalid
-// filter.
-func ReadKeyFilter(q url.Values) (app.KeyFilter, bool) {
-	f := app.KeyFilter{Prefix: strings.TrimSpace(q.Get("q")), Anywhere: q.Get("in") == anywhere,
-		Tag: strings.TrimSpace(q.Get("tag")), Group: strings.TrimSpace(q.Get("group")),
-		State: app.State(q.Get("state"))}
+// StateText returns the text of a state's option.
+func StateText(state app.State) string {
+	i := slices.IndexFunc(KeyStates, func(o templates.Option) bool { return o.Value == string(state) })
+	return KeyStates[max(i, 0)].Text
+}
+
+// ReadKeyFilter reads a filter of keys from an address. A plan is its name or its number.
+// problem says what is invalid; it is empty for a valid filter.
+func ReadKeyFilter(set *policy.Set, q url.Values) (f app.KeyFilter, problem string) {
+	f = app.KeyFilter{Prefix: strings.TrimSpace(q.Get("q")), Tag: strings.TrimSpace(q.Get("tag")),
+		Group: strings.TrimSpace(q.Get("group")), State: app.State(q.Get("state"))}
+	f.Anywhere = f.Prefix != ""
 	if plan := q.Get("plan"); plan != "" {
-		n, err := strconv.Atoi(plan)
-		if err != nil || n < 1 {
-			return f, false
+		p, known := set.Plan(plan)
+		if n, err := strconv.Atoi(plan); !known && err == nil {
+			p, known = set.PlanByNumber(n)
 		}
-		f.Plan = n
+		if !known {
+			return f, "No plan is named “" + page.Clip(plan, page.MaxName) + "”."
+		}
+		f.Plan = p.Number
 	}
-	return f, utf8.RuneCountInString(f.Prefix) <= MaxSearch &&
-		utf8.RuneCountInString(f.Tag) <= policy.MaxTagLen && len(f.Group) <= policy.MaxGroupLen &&
-		(f.State == "" || slices.Contains(app.States(), f.State))
+	switch {
+	case utf8.RuneCountInString(f.Prefix) > MaxSearch:
+		problem = "A name has at most 100 characters."
+	case utf8.RuneCountInString(f.Tag) > policy.MaxTagLen:
+		problem = "A tag has at most 50 characters."
+	case len(f.Group) > policy.MaxGroupLen:
+		problem = "A group's name has at most 64 characters."
+	case f.State != "" && !slices.Contains(app.States(), f.State):
+		problem = "Choose a state from the list."
+	}
+	return f, problem
 }
 
 // FilterValues returns the query of an address that ReadKeyFilter reads as f.
 func FilterValues(f app.KeyFilter) url.Values {
 	v := url.Values{"q": {f.Prefix}, "tag": {f.Tag}, "group": {f.Group}, "state": {string(f.State)}}
-	if f.Anywhere {
-		v.Set("in", anywhere)
-	}
 	if f.Plan > 0 {
 		v.Set("plan", strconv.Itoa(f.Plan))
 	}

@@ -2,6 +2,7 @@ package chart
 
 import (
 	"net/url"
+	"slices"
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
@@ -51,6 +52,12 @@ func ReadPeriod(view url.Values, now time.Time) Period {
 		}
 		problem = p.Problem
 	}
+	if from, to, ok := page.Day(view.Get("range"), now); ok {
+		p := Period{From: from, To: to, Name: view.Get("range"), Problem: problem}
+		p.Step = stepOf(p, now)
+		p.To = later(p.To, from.Add(p.Step))
+		return p
+	}
 	chosen := ranges[defaultRange]
 	for _, r := range ranges {
 		if r.name == view.Get("range") {
@@ -82,11 +89,16 @@ func readCustom(view url.Values, now time.Time) Period {
 		p.Problem = "From must be in the past."
 	default:
 		p.Step = stepOf(p, now)
-		if p.To.Sub(p.From) < p.Step {
-			p.To = p.From.Add(p.Step)
-		}
+		p.To = later(p.To, p.From.Add(p.Step))
 	}
 	return p
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // stepOf returns the shortest step for which counts of the whole period are kept and
@@ -127,11 +139,15 @@ func (p Period) Range(path string, seconds int) templates.Range {
 		Action: path, Live: seconds, Chosen: p.Name == "", Problem: p.Problem,
 		From: p.From.UTC().Format(inputTime), To: p.To.UTC().Format(inputTime),
 	}
-	for _, choice := range ranges {
-		at := Period{Name: choice.name}
+	names := []string{page.Today, page.Yesterday}
+	for i, choice := range ranges {
+		names = slices.Insert(names, i, choice.name)
+	}
+	for _, name := range names {
+		at := Period{Name: name}
 		r.Choices = append(r.Choices, templates.Choice{
-			Text: choice.name, Address: page.Address(path, page.WithLive(at.Values(), seconds)),
-			Current: choice.name == p.Name,
+			Text: name, Address: page.Address(path, page.WithLive(at.Values(), seconds)),
+			Current: name == p.Name,
 		})
 	}
 	return r
@@ -143,6 +159,9 @@ func (p Period) Words() string {
 		if r.name == p.Name {
 			return r.text
 		}
+	}
+	if p.Name != "" {
+		return p.Name + ", UTC"
 	}
 	return "custom range"
 }
