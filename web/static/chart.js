@@ -65,8 +65,7 @@ class Chart {
   constructor(plot) {
     this.plot = plot;
     this.frame = plot.closest('figure');
-    this.swatches = [...this.frame.querySelectorAll('.legend .swatch .line')];
-    this.outputs = [...this.frame.querySelectorAll('.legend .at')];
+    this.tip = Object.assign(document.createElement('div'), { className: 'tip', hidden: true, ariaHidden: 'true' });
     this.draw();
     if (this.data.select) this.addKeyboard();
     new MutationObserver(() => this.update()).observe(plot, { attributeFilter: ['data-chart'] });
@@ -85,14 +84,14 @@ class Chart {
 
   read() {
     this.data = JSON.parse(this.plot.dataset.chart);
-    const { begin = 0, from = 0, step, series, kind } = this.data;
+    const { begin = 0, from = 0, step, series, kind, lines = 0 } = this.data;
     const x = series[0].map((_, i) => begin + from + i * step);
     if (kind === 'lines') return [x, ...series];
-    const [allowed, blocked] = series;
-    const drawn = (n) => n || null; // an empty bar has no outline
-    // A bar of blocked calls also has the height of the allowed ones, since it is drawn
-    // behind their bar.
-    return [x, blocked.map((n, i) => drawn(n && n + allowed[i])), allowed.map(drawn)];
+    // A bar also has the height of those below it, which are drawn in front of it. An empty
+    // bar has no outline.
+    const bars = series.slice(0, series.length - lines);
+    const tops = bars.map((values, k) => values.map((n, i) => (n ? bars.slice(0, k + 1).reduce((sum, s) => sum + s[i], 0) : null)));
+    return [x, ...tops.reverse(), ...series.slice(bars.length)];
   }
 
   // Builds a new chart when its series change, otherwise updates the figures.
@@ -105,8 +104,9 @@ class Chart {
 
   draw() {
     const columns = this.read();
+    this.swatches = [...this.frame.querySelectorAll('.legend .swatch .line')].slice(0, this.data.series.length);
     this.drawn?.destroy();
-    this.plot.replaceChildren();
+    this.plot.replaceChildren(this.tip);
     this.drawn = new uPlot({ ...this.size(), ...this.options() }, columns, this.plot);
     const canvas = this.drawn.ctx.canvas;
     canvas.setAttribute('role', 'img');
@@ -179,8 +179,8 @@ class Chart {
     };
   }
 
-  lines() {
-    return this.swatches.map((swatch) => ({
+  lines(swatches = this.swatches) {
+    return swatches.map((swatch) => ({
       stroke: () => styleOf(swatch).stroke,
       width: parseFloat(styleOf(swatch).strokeWidth),
       dash: styleOf(swatch).strokeDasharray.split(/[ ,]+/).map(parseFloat).filter(Boolean),
@@ -189,25 +189,29 @@ class Chart {
     }));
   }
 
+  // bars are hatched unless they are allowed calls. The topmost ones are drawn first.
   bars() {
-    const [allowed, blocked] = this.swatches;
-    const bar = (stroke, fill) => ({ stroke, fill, width: 1, points: { show: false }, paths: uPlot.paths.bars({ size: [0.9], align: 1 }) });
-    const plain = () => styleOf(allowed).stroke;
-    const striped = () => styleOf(blocked).stroke;
-    return [bar(striped, () => hatched(striped())), bar(plain, plain)];
+    const bars = this.swatches.slice(0, this.swatches.length - (this.data.lines ?? 0));
+    const bar = (swatch) => {
+      const colour = () => styleOf(swatch).stroke;
+      const fill = swatch.matches('.allowed') ? colour : () => hatched(colour());
+      return { stroke: colour, fill, width: 1, points: { show: false }, paths: uPlot.paths.bars({ size: [0.9], align: 1 }) };
+    };
+    return [...bars.map(bar).reverse(), ...this.lines(this.swatches.slice(bars.length))];
   }
 
-  // point writes the figures under the cursor into the legend.
-  point({ cursor: { idx } }) {
-    const { begin = 0, from = 0, step, series } = this.data;
-    this.outputs.forEach((output, i) => (output.textContent = idx == null ? '' : figure(series[i][idx])));
-    let at = this.frame.querySelector('.moment');
-    if (!at) {
-      at = Object.assign(document.createElement('li'), { className: 'moment' });
-      this.frame.querySelector('.legend').append(at);
-    }
-    if (idx == null) at.textContent = '';
-    else at.textContent = begin ? clock(begin + idx * step) : `at ${after(from + idx * step)}`;
+  // point shows the figures under the cursor, and the changes in that step, beside it.
+  point({ cursor: { idx, left }, over }) {
+    const { begin = 0, from = 0, step, series, marks = [] } = this.data;
+    this.tip.hidden = idx == null;
+    if (idx == null) return;
+    const at = begin + from + idx * step;
+    const rows = this.swatches.map((swatch, i) => `${swatch.closest('li').textContent.trim()} ${figure(series[i][idx])}`);
+    const changes = marks.flatMap((m, i) => (m.at >= at && m.at < at + step ? `${i + 1} ${m.text}` : []));
+    this.tip.textContent = [begin ? clock(at) : `at ${after(at)}`, ...rows, ...changes].join('\n');
+    const beside = left > over.clientWidth / 2 ? left - this.tip.offsetWidth - 12 : left + 12;
+    const most = this.plot.clientWidth - this.tip.offsetWidth;
+    this.tip.style.left = `${Math.max(0, Math.min(over.offsetLeft + beside, most))}px`;
   }
 
   select({ select }) {
@@ -219,20 +223,23 @@ class Chart {
     location.assign(to);
   }
 
-  // marks draws a line through the whole height at each change.
+  // marks draws a line through the whole height at each change, and its number.
   marks({ ctx, bbox: { top, height: tall } }) {
     const line = this.frame.querySelector('.legend .mark .line');
     if (!line) return;
     ctx.save();
     ctx.strokeStyle = styleOf(line).stroke;
     ctx.lineWidth = 2 * devicePixelRatio;
+    ctx.fillStyle = ctx.strokeStyle;
+    ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
     ctx.setLineDash([4 * devicePixelRatio, 3 * devicePixelRatio]);
-    for (const { at } of this.data.marks ?? []) {
+    for (const [i, { at }] of (this.data.marks ?? []).entries()) {
       const x = Math.round(this.drawn.valToPos(at, 'x', true));
       ctx.beginPath();
       ctx.moveTo(x, top);
       ctx.lineTo(x, top + tall);
       ctx.stroke();
+      ctx.fillText(i + 1, x + 4 * devicePixelRatio, top + 10 * devicePixelRatio);
     }
     ctx.restore();
   }

@@ -30,29 +30,35 @@ type TimeSeries struct {
 	Top     string // upper end of the vertical axis
 	Begin   Instant
 	End     Instant
-	Allowed string // paths of the bars
-	Blocked string
+	Layers  []TimeLayer
 	Marks   []TimeMark
 	Rows    []TimeSeriesRow
 	Note    string // about the accuracy of the figures; may be empty
 	Selects bool   // dragging over a range shows that range
-	// OnlyBlocked leaves allowed calls out of the legend and the table.
-	OnlyBlocked bool
-	Data        string // the chart as JSON, for the script
+	Data    string // the chart as JSON, for the script
+}
+
+// TimeLayer is a series of the chart: bars on those of the layers before, or a line.
+type TimeLayer struct {
+	Class string // CSS classes; see app.css
+	Title string
+	Path  string
+	Line  bool
+	Calls []int64
 }
 
 // TimeMark is an event, such as a change of limits.
 type TimeMark struct {
-	Path string
-	At   Instant
-	Text string
+	Path    string
+	At      Instant
+	Text    string
+	Address string // of the event; may be empty
 }
 
 // TimeSeriesRow is one step of a TimeSeries.
 type TimeSeriesRow struct {
-	At      Instant
-	Allowed string
-	Blocked string
+	At    Instant
+	Calls []string // of each layer
 }
 
 // Sparkline is a chart as high as a line of text.

@@ -175,6 +175,18 @@ func ScopeWords(scope, source, group, rule string) string {
 	return scope
 }
 
+// DenierWords says what denied a call: "500 per hour (plan partner)", "a ban".
+func DenierWords(l denylog.Entry) string {
+	if l.Cause == cause.Ban {
+		return "a ban"
+	}
+	if l.Cause != cause.Limit {
+		return "an outage of Valkey"
+	}
+	limit, scope := LimitWords(l.Limit)
+	return limit + " (" + ScopeWords(scope, "plan "+l.Plan, l.Group, l.Rule) + ")"
+}
+
 // LimitWords splits a limit's name for clients into the limit, as pages write it, and its
 // scope.
 func LimitWords(name string) (limit, scope string) {

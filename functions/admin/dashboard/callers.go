@@ -121,7 +121,7 @@ func (d *dashboard) showCaller(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		s := chart.TimeSeries{Step: at.Step, Note: note,
 			SelectIn: page.Address(path, page.WithLive(nil, p.Live.Seconds))}
-		p.Chart, err = d.drawCalls(r.Context(), s, at, points, "", nil)
+		p.Chart, err = d.drawCalls(r.Context(), s, at, points, history{})
 	}
 	if err != nil {
 		return page.Failed("read calls", err)

@@ -2,8 +2,10 @@ package dashboard
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -13,7 +15,9 @@ import (
 	"tidegate/functions/admin/dashboard/simulate"
 	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
+	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
+	"tidegate/internal/usage/denylog"
 	"tidegate/web/templates"
 )
 
@@ -51,38 +55,102 @@ func (d *dashboard) readCalls(ctx context.Context, id string, at chart.Period) (
 	return points, note, nil
 }
 
-// drawCalls completes the chart s with points and with marks for the changes of subject.
-// entries holds all audit entries of the subject; if nil, drawCalls reads those of the
-// period. No subject and no entries means no marks.
+// history is what a chart of calls marks: the changes of a subject, and of its plan.
+type history struct {
+	subject string        // empty for none
+	entries []audit.Entry // all of the subject; nil to read those of the period
+	plan    string        // name; empty for none
+}
+
+// drawCalls completes the chart s with points and with marks for the changes of h.
 func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.Period,
-	points []usage.Point, subject string, entries []audit.Entry) (templates.TimeSeries, error) {
+	points []usage.Point, h history) (templates.TimeSeries, error) {
 	s.ID = "calls"
 	s.Title = "Calls, " + at.Words()
 	s.Begin = at.From.Truncate(s.Step)
 	if len(points) > 0 {
 		s.Begin = points[0].Start
 	}
+	query := audit.Query{Subject: h.subject, Since: s.Begin, Count: maxMarks, KeepPacked: true}
+	end := at.To.Add(s.Step)
+	if at.Name == "" {
+		query.After = audit.Before(end)
+	}
 	switch {
-	case entries != nil:
-		entries = slices.DeleteFunc(slices.Clone(entries), func(e audit.Entry) bool {
-			return e.Taken().Before(s.Begin) || at.Name == "" && !e.Taken().Before(at.To.Add(s.Step))
+	case h.entries != nil:
+		h.entries = slices.DeleteFunc(slices.Clone(h.entries), func(e audit.Entry) bool {
+			return e.Taken().Before(s.Begin) || at.Name == "" && !e.Taken().Before(end)
 		})
-	case subject != "":
-		query := audit.Query{Subject: subject, Since: s.Begin, Count: maxMarks, KeepPacked: true}
-		if at.Name == "" {
-			query.After = audit.Before(at.To.Add(s.Step))
-		}
+	case h.subject != "":
 		found, err := d.Keys.Audit().List(ctx, query)
 		if err != nil {
 			return templates.TimeSeries{}, err
 		}
-		entries = found.Entries
+		h.entries = found.Entries
 	}
-	for _, e := range slices.Backward(entries) { // entries are newest first, marks oldest first
-		s.Marks = append(s.Marks, chart.TimeMark{At: e.Time, Text: markText(e, d.ChangesOf(e))})
+	s.Marks = d.marks(h.entries, "")
+	if h.plan != "" {
+		query.Subject = policyset.SetID
+		found, err := d.Keys.Audit().List(ctx, query)
+		if err != nil {
+			return templates.TimeSeries{}, err
+		}
+		s.Marks = append(s.Marks, d.marks(found.Entries, h.plan)...)
 	}
+	slices.SortStableFunc(s.Marks, func(a, b chart.TimeMark) int { return a.At.Compare(b.At) })
 	s.Allowed, s.Blocked = splitPoints(points)
+	s.Would = make([]int64, len(points))
+	for i, p := range points {
+		s.Would[i] = p.ShadowDenied + p.CandidateDenied
+	}
 	return s.View(), nil
+}
+
+// marks returns a mark for each entry, with a link to it. With the name of a plan it omits
+// changes that concern other plans only.
+func (d *dashboard) marks(entries []audit.Entry, plan string) []chart.TimeMark {
+	var marks []chart.TimeMark
+	for _, e := range entries {
+		list := d.ChangesOf(e)
+		if plan != "" {
+			list = slices.DeleteFunc(slices.Clone(list), func(c templates.Change) bool {
+				of, _, _ := strings.Cut(c.What, ":")
+				return strings.HasPrefix(of, "plan ") && of != "plan "+plan
+			})
+			if len(list) == 0 {
+				continue
+			}
+		}
+		at := e.Taken().Truncate(time.Second)
+		marks = append(marks, chart.TimeMark{At: e.Time, Text: markText(e, list),
+			Address: page.Address(d.Path("/audit"), url.Values{"subject": {e.Subject},
+				"from": {at.Format(time.RFC3339)}, "to": {at.Add(time.Second).Format(time.RFC3339)}})})
+	}
+	return marks
+}
+
+// blockedBy splits the blocked calls of a chart by what blocked them, as far as the denial
+// log of the last 24 hours says. It returns nil for a chart that begins earlier.
+func blockedBy(log denylog.Page, at chart.Period, points []usage.Point) []chart.Part {
+	if len(points) == 0 || at.From.Before(time.Now().Add(-denylog.Retention-time.Minute)) {
+		return nil
+	}
+	var parts []chart.Part
+	begin := points[0].Start
+	for _, l := range log.Denials {
+		step := int(l.Time.Sub(begin) / at.Step)
+		if l.Cause.Refuses() || l.Time.Before(begin) || step >= len(points) {
+			continue
+		}
+		name := app.DenierWords(l)
+		i := slices.IndexFunc(parts, func(p chart.Part) bool { return p.Name == name })
+		if i < 0 {
+			i = len(parts)
+			parts = append(parts, chart.Part{Name: name, Calls: make([]int64, len(points))})
+		}
+		parts[i].Calls[step] += l.Calls
+	}
+	return parts
 }
 
 // markText describes the changes of an entry, such as "plan, tags and 2 others changed".

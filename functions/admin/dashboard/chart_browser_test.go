@@ -23,8 +23,8 @@ import (
 	"tidegate/web/templates"
 )
 
-// The script draws the simulation on a canvas. The legend has the figures under the
-// cursor, and the colours follow the theme.
+// The script draws the simulation on a canvas. A box beside the pointer has the figures,
+// and the colours follow the theme.
 func TestBrowserLinesChart(t *testing.T) {
 	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
 	v.Scheme("light")
@@ -32,16 +32,16 @@ func TestBrowserLinesChart(t *testing.T) {
 	v.Open("/simulate")
 	v.Act(chromedp.WaitVisible(chromedp.CSS("#admissions canvas")))
 	v.Point("#admissions .u-over")
-	v.Wait(`document.querySelector("#admissions .moment").textContent.startsWith("at 2 min 2")`)
+	v.Wait(`document.querySelector("#admissions .tip").textContent.startsWith("at 2 min 2")`)
 	figures := sitetest.Eval[string](
-		v, `[...document.querySelectorAll("#admissions .legend .at")].map((e) => e.textContent).join()`,
+		v, `document.querySelector("#admissions .tip").textContent.split("\n").slice(1).map((row) => row.match(/\S+$/)[0]).join()`,
 	)
 	column :=
 		fmt.Sprintf(`JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series[0].some(
 		(_, i) => JSON.parse(document.querySelector("#admissions .plot").dataset.chart).series.map((s) => s[i]).join() === %q)`, figures)
 	if !strings.HasPrefix(figures, "100,100,100,1") || !strings.HasSuffix(figures, ",200,100") ||
 		!sitetest.Eval[bool](v, column) {
-		t.Errorf("half a minute after the boundary the legend has %s, want figures of the chart", figures)
+		t.Errorf("half a minute after the boundary the box has %s, want figures of the chart", figures)
 	}
 	const picture = `document.querySelector("#admissions canvas").toDataURL()`
 	light := sitetest.Eval[string](v, picture)
@@ -171,7 +171,7 @@ func TestBrowserTimeSeriesRefresh(t *testing.T) {
 	v.Wait(`waits() === "2000"`)
 	v.Act(chromedp.Evaluate[chromedp.Void](`window.canvas = document.querySelector("#requests canvas")`))
 	v.Point("#requests .u-over")
-	v.Wait(`document.querySelector("#requests .moment").textContent.startsWith("2026-11-21 10:")`)
+	v.Wait(`document.querySelector("#requests .tip").textContent.startsWith("2026-11-21 10:")`)
 	before := sitetest.Eval[string](v, `canvas.toDataURL()`)
 	later := g.series
 	later.Allowed = []int64{100, 900, 1300, 40}

@@ -98,12 +98,14 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Play = d.simulateAddress(s.Effective.Limits, at, points)
-	calls := chart.TimeSeries{Step: at.Step, Note: note,
-		SelectIn: page.Address(row.Address, page.WithLive(nil, p.Live.Seconds))}
-	if p.Chart, err = d.drawCalls(ctx, calls, at, points, k.ID, all); err != nil {
+	recent, err := d.denials.Recent(ctx, k.ID)
+	if err != nil {
 		return templates.KeyPage{}, err
 	}
-	recent, err := d.denials.Recent(ctx, k.ID)
+	calls := chart.TimeSeries{Step: at.Step, Note: note, Parts: blockedBy(recent.Log, at, points),
+		SelectIn: page.Address(row.Address, page.WithLive(nil, p.Live.Seconds))}
+	p.Chart, err = d.drawCalls(ctx, calls, at, points,
+		history{subject: k.ID, entries: all, plan: s.Effective.Plan.Name})
 	if err != nil {
 		return templates.KeyPage{}, err
 	}

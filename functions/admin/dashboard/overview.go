@@ -82,7 +82,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 	if at.Step < calls.Step {
 		calls.Note = "Totals are counted by the minute. Key pages have shorter steps."
 	}
-	if p.Chart, err = d.drawCalls(ctx, calls, at, points, policyset.SetID, nil); err != nil {
+	if p.Chart, err = d.drawCalls(ctx, calls, at, points, history{subject: policyset.SetID}); err != nil {
 		return p, err
 	}
 	if sum.Calls() == 0 {

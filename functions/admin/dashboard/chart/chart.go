@@ -3,9 +3,11 @@
 package chart
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,67 +20,134 @@ type TimeSeries struct {
 	ID, Title string
 	Begin     time.Time
 	Step      time.Duration
-	Allowed   []int64
-	Blocked   []int64 // as long as Allowed
+	Allowed   []int64 // nil for a chart of blocked calls only
+	Blocked   []int64
+	Parts     []Part  // of Blocked: what blocked the calls; may be empty
+	Would     []int64 // allowed calls that limits on trial would have blocked; nil if unknown
 	Marks     []TimeMark
 	// SelectIn is an address of this dashboard. Selecting a range in the chart opens it
 	// with the query parameters from and to, in RFC 3339. Empty turns selection off.
 	SelectIn string
 	Note     string // on the accuracy of the figures; may be empty
-	// OnlyBlocked leaves out the allowed calls, which are zeros.
-	OnlyBlocked bool
+}
+
+// Part is the blocked calls with one cause.
+type Part struct {
+	Name  string
+	Calls []int64 // as long as Blocked
 }
 
 // TimeMark is an event, such as a change of limits.
 type TimeMark struct {
-	At   time.Time
-	Text string
+	At      time.Time
+	Text    string
+	Address string // of the event; may be empty
 }
 
 // View draws the chart. It omits marks outside of the chart's time.
 func (s TimeSeries) View() templates.TimeSeries {
 	top := Headroom(s.busiest())
-	end := s.Begin.Add(s.Step * time.Duration(len(s.Allowed)))
 	v := templates.TimeSeries{
 		ID: s.ID, Title: s.Title, Summary: s.summary(),
-		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Allowed)), top), Top: page.Number(top),
-		Begin: page.Instant(s.Begin), End: page.Instant(end),
-		Allowed: bars(s.Allowed, nil, top), Blocked: bars(s.Blocked, s.Allowed, top),
-		Selects: s.SelectIn != "", Note: s.Note, OnlyBlocked: s.OnlyBlocked,
+		Box: fmt.Sprintf("0 0 %d %d", max(1, len(s.Blocked)), top), Top: page.Number(top),
+		Begin: page.Instant(s.Begin), End: page.Instant(s.end()),
+		Layers: s.layers(), Selects: s.SelectIn != "", Note: s.Note,
 	}
-	if s.OnlyBlocked {
-		v.Summary = fmt.Sprintf("%s denied, at most %s in %s.", page.Number(Total(s.Blocked)),
-			page.Number(s.busiest()), page.Offset(s.Step))
-	}
-	data := Data{
-		Kind: "bars", Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Series: [][]int64{s.Allowed, s.Blocked},
-		Select: s.SelectIn,
-	}
-	for _, m := range s.Marks {
-		if m.At.Before(s.Begin) || !m.At.Before(end) {
+	data := Data{Kind: "bars", Begin: s.Begin.Unix(), Step: s.Step.Seconds(), Select: s.SelectIn}
+	below := make([]int64, len(s.Blocked))
+	for i := range v.Layers {
+		l := &v.Layers[i]
+		data.Series = append(data.Series, l.Calls)
+		if l.Line {
+			data.Lines++
+			l.Path = Stairs(l.Calls, top)
 			continue
 		}
-		x := float64(m.At.Sub(s.Begin)) / float64(s.Step)
-		v.Marks = append(v.Marks, templates.TimeMark{
-			Path: fmt.Sprintf("M%.2f 0V%d", x, top), At: page.Instant(m.At), Text: m.Text,
-		})
-		data.Marks = append(data.Marks, Mark{At: m.At.Unix(), Text: m.Text})
+		l.Path = bars(l.Calls, below, top)
+		for j, n := range l.Calls {
+			below[j] += n
+		}
 	}
-	for i := range s.Allowed {
-		v.Rows = append(v.Rows, templates.TimeSeriesRow{
-			At:      page.Instant(s.Begin.Add(s.Step * time.Duration(i))),
-			Allowed: page.Number(s.Allowed[i]), Blocked: page.Number(s.Blocked[i]),
-		})
+	v.Marks, data.Marks = s.marks(top)
+	for i := range s.Blocked {
+		row := templates.TimeSeriesRow{At: page.Instant(s.Begin.Add(s.Step * time.Duration(i)))}
+		for _, l := range v.Layers {
+			row.Calls = append(row.Calls, page.Number(l.Calls[i]))
+		}
+		v.Rows = append(v.Rows, row)
 	}
 	v.Data = data.Encode()
 	return v
 }
 
+func (s TimeSeries) end() time.Time { return s.Begin.Add(s.Step * time.Duration(len(s.Blocked))) }
+
+// marks returns the marks within the chart's time, for the SVG and for the script.
+func (s TimeSeries) marks(top int64) (drawn []templates.TimeMark, data []Mark) {
+	for _, m := range s.Marks {
+		if m.At.Before(s.Begin) || !m.At.Before(s.end()) {
+			continue
+		}
+		x := float64(m.At.Sub(s.Begin)) / float64(s.Step)
+		drawn = append(drawn, templates.TimeMark{Path: fmt.Sprintf("M%.2f 0V%d", x, top),
+			At: page.Instant(m.At), Text: m.Text, Address: m.Address})
+		data = append(data, Mark{At: m.At.Unix(), Text: m.Text})
+	}
+	return drawn, data
+}
+
+// maxParts is how many causes have bars of their own.
+const maxParts = 3
+
+// layers returns the series of the chart from the axis up, and then the line of Would.
+func (s TimeSeries) layers() []templates.TimeLayer {
+	var all []templates.TimeLayer
+	if s.Allowed != nil {
+		all = append(all, templates.TimeLayer{Class: "allowed", Title: "allowed", Calls: s.Allowed})
+	}
+	all = append(all, s.blockedLayers()...)
+	if Total(s.Would) > 0 {
+		would := templates.TimeLayer{Class: "would", Title: "would block", Calls: s.Would, Line: true}
+		all = append(all, would)
+	}
+	return all
+}
+
+// blockedLayers splits the blocked calls by cause, the most frequent first. Calls beyond
+// maxParts causes, and those without a known cause, are one layer.
+func (s TimeSeries) blockedLayers() []templates.TimeLayer {
+	parts := slices.Clone(s.Parts)
+	slices.SortStableFunc(parts, func(a, b Part) int { return cmp.Compare(Total(b.Calls), Total(a.Calls)) })
+	rest := slices.Clone(s.Blocked)
+	var all []templates.TimeLayer
+	for i, p := range parts[:min(len(parts), maxParts)] {
+		calls := make([]int64, len(rest))
+		for j := range calls {
+			calls[j] = min(p.Calls[j], rest[j]) // counts and causes lag apart
+			rest[j] -= calls[j]
+		}
+		if Total(calls) > 0 {
+			all = append(all, templates.TimeLayer{Class: "blocked by" + strconv.Itoa(i+1),
+				Title: "blocked by " + p.Name, Calls: calls})
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return []templates.TimeLayer{{Class: "blocked", Title: "blocked", Calls: s.Blocked}}
+	case Total(rest) > 0:
+		all = append(all, templates.TimeLayer{Class: "blocked", Title: "blocked otherwise", Calls: rest})
+	}
+	return all
+}
+
 // busiest returns the number of calls in the busiest step.
 func (s TimeSeries) busiest() int64 {
 	highest := int64(0)
-	for i := range s.Allowed {
-		highest = max(highest, s.Allowed[i]+s.Blocked[i])
+	for i, n := range s.Blocked {
+		if s.Allowed != nil {
+			n += s.Allowed[i]
+		}
+		highest = max(highest, n)
 	}
 	return highest
 }
@@ -86,13 +155,15 @@ func (s TimeSeries) busiest() int64 {
 // summary describes the chart in a sentence.
 func (s TimeSeries) summary() string {
 	allowed, blocked := Total(s.Allowed), Total(s.Blocked)
-	if allowed+blocked == 0 {
+	most := page.Number(s.busiest())
+	switch {
+	case s.Allowed == nil:
+		return fmt.Sprintf("%s denied, at most %s in %s.", page.Number(blocked), most, page.Offset(s.Step))
+	case allowed+blocked == 0:
 		return "No calls."
 	}
-	return fmt.Sprintf(
-		"%s allowed and %s blocked, at most %s calls in %s.", page.Number(allowed), page.Number(blocked),
-		page.Number(s.busiest()), page.Offset(s.Step),
-	)
+	return fmt.Sprintf("%s allowed and %s blocked, at most %s calls in %s.", page.Number(allowed),
+		page.Number(blocked), most, page.Offset(s.Step))
 }
 
 // Sparkline draws calls over time in the height of a line of text. blocked must be as
@@ -128,6 +199,7 @@ type Data struct {
 	From   float64   `json:"from,omitempty"`  // seconds since the start of a simulation
 	Step   float64   `json:"step"`            // seconds between two points
 	Series [][]int64 `json:"series"`          // all with the same number of points
+	Lines  int       `json:"lines,omitempty"` // last series of "bars" that are lines
 	Marks  []Mark    `json:"marks,omitempty"` // in time order
 	// address to which a selection adds from and to; empty if nothing can be selected
 	Select string `json:"select,omitempty"`

@@ -46,7 +46,7 @@ func (d *Pages) summaryView(ctx context.Context, s denylog.Summary, f filter, li
 	}
 	v := &templates.DenialsSummary{Chart: chart.TimeSeries{
 		ID: "denied", Title: "Denied calls", Begin: s.Begin, Step: stepFor(f.To.Sub(f.From)),
-		Allowed: make([]int64, len(s.Steps)), Blocked: s.Steps, OnlyBlocked: true,
+		Blocked:  s.Steps,
 		SelectIn: page.Address(path, page.WithLive(unbounded, live)),
 	}.View()}
 	if s.Since.After(f.From) {

@@ -1,0 +1,63 @@
+package dashboard_test
+
+import (
+	"encoding/json"
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/dashboard/chart"
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
+	"tidegate/internal/usage"
+)
+
+// A key's chart splits blocked calls by the limit, has a line of calls that limits on trial
+// would have blocked, and marks changes of the key and of its plan with links to the audit.
+func TestKeyChart(t *testing.T) {
+	s := sitetest.New(t).Login()
+	now := time.Now()
+	s.Keys.Server.SetTime(now)
+	s.Keys.Plan("other", sitetest.Per(5, time.Hour))
+	s.Keys.Save(func(set *policy.Set) { set.Plans[0].Limits[0].Requests = 12 })
+	s.Keys.UpdateKey("acme", func(k *policy.Key) { k.Tags = []string{"eu"} })
+	for range 3 {
+		denyAt(s, "acme", now.Add(-3*time.Minute), sampleDenial("12 per 10 seconds"))
+	}
+	denyAt(s, "acme", now.Add(-2*time.Minute), sampleDenial("ip 50 per 1 minute"))
+	would := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Time: now.Add(-time.Minute),
+		Verdict: usage.CandidateDenied}
+	s.Keys.Record(would, would)
+	body := s.Get("/keys/{acme}").Wants(t, http.StatusOK, "blocked by 12 per 10 seconds (plan free)",
+		"blocked by 50 per minute (each address)", "would block").Body
+	found := regexp.MustCompile(`data-chart="([^"]*)"`).FindStringSubmatch(body)
+	var data chart.Data
+	if err := json.Unmarshal([]byte(html.UnescapeString(found[1])), &data); err != nil {
+		t.Fatal(err)
+	}
+	var sums []int64
+	for _, series := range data.Series {
+		sums = append(sums, chart.Total(series))
+	}
+	if len(sums) != 4 || sums[0] != 2 || sums[1] != 3 || sums[2] != 1 || sums[3] != 2 || data.Lines != 1 {
+		t.Errorf("got %v with %d lines, want 2 allowed, 3 and 1 blocked, and a line of 2", sums, data.Lines)
+	}
+	var marks []string
+	for _, m := range data.Marks {
+		marks = append(marks, m.Text)
+	}
+	if got := strings.Join(marks, "; "); got != "plan free: limits changed; tags changed" {
+		t.Errorf("got marks %q, want those of the plan and of the key", got)
+	}
+	_, list, _ := strings.Cut(body, `<ol class="marks">`)
+	links := regexp.MustCompile(`<a href="(/audit\?[^"]*)">`).FindAllStringSubmatch(list, 2)
+	for i, want := range []string{"plan free: limits", "tags"} {
+		entry := s.Get(html.UnescapeString(links[i][1])).Wants(t, http.StatusOK, want).Body
+		if n := strings.Count(entry, "<time"); n == 0 {
+			t.Errorf("the link of mark %d leads to no entry", i+1)
+		}
+	}
+}
