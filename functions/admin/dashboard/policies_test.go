@@ -151,10 +151,9 @@ func TestRules(t *testing.T) {
 	s.Post("/policies/rules", ruleOf(version, "", "bad", "GET", "orders")).Wants(
 		t, http.StatusUnprocessableEntity, `id="path-error"`,
 	)
-	s.Post(
-		"/policies/rules", sitetest.With(ruleOf(version, "", "dear", "GET", "/x"), "cost", "11"),
-	).Wants(t, http.StatusUnprocessableEntity,
-		"costs 11 and could never pass")
+	dear := ruleOf(version, "", "dear", "GET", "/x")
+	s.Post("/policies/rules", sitetest.With(dear, "cost", "11")).Wants(t, http.StatusUnprocessableEntity,
+		"A call of route &#34;dear&#34; costs 11 and could never pass: plan free: 10 per 10 seconds.")
 	s.Post("/policies/rules", sitetest.With(ruleOf(version, "orders", "orders", "GET", "/orders/{proxy+}",
 		"shared[0]", "7 per hour"), "cost", "2")).Wants(t, http.StatusSeeOther)
 	version++
@@ -180,6 +179,20 @@ func TestRules(t *testing.T) {
 	).Wants(t, http.StatusSeeOther)
 	if set := s.Set(); len(set.Routes) != 2 {
 		t.Errorf("got routes %+v, want 2", set.Routes)
+	}
+}
+
+// An error of a route's cost names every limit that calls of the route would never pass.
+func TestCostAboveLimits(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Keys.Plan("starter", sitetest.Per(1000, time.Hour), sitetest.Per(30, 10*time.Second))
+	s.Keys.Plan("large", sitetest.Per(40, time.Minute))
+	dear := sitetest.With(ruleOf(s.Set().Version, "", "dear", "GET", "/x"), "cost", "40")
+	want := "costs 40 and could never pass: plan free: 10 per 10 seconds; " +
+		"plan starter: 30 per 10 seconds."
+	got := s.Post("/policies/rules", dear).Wants(t, http.StatusUnprocessableEntity, want)
+	if strings.Contains(got.Body, "plans[") {
+		t.Error("the error has the path of a field")
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -139,7 +138,7 @@ func (d *Pages) applyReversal(
 			"Someone else saved first. Nothing was saved. Review the changes again.")
 	case errors.As(err, &invalid):
 		return d.renderRevert(w, r, http.StatusUnprocessableEntity, rev, version, reason,
-			"Cannot revert: "+wording.Invalid(invalid))
+			"Cannot revert: "+form.Invalid(nil, invalid.Fields))
 	case err != nil:
 		return page.Failed("revert", err)
 	default:

@@ -15,7 +15,6 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -88,13 +87,17 @@ func (e *edit) errorCount() int {
 	return n
 }
 
-// setErrors sets the errors of a set at their fields. The last one without a field
-// becomes the form's problem.
-func (e *edit) setErrors(invalid *policy.InvalidError) {
+// setErrors sets the errors of a set at their fields. Those without a field become the
+// form's problem.
+func (e *edit) setErrors(set *policy.Set, invalid *policy.InvalidError) {
+	var others []policy.FieldError
 	for _, f := range invalid.Fields {
 		if !e.form.setError(f) {
-			e.problem = page.Clip(f.Field+": "+form.Sentence(f.Message), wording.MaxText)
+			others = append(others, f)
 		}
+	}
+	if len(others) > 0 {
+		e.problem = form.Invalid(set, others)
 	}
 }
 
@@ -183,7 +186,7 @@ func (d *pages) previewEdit(w http.ResponseWriter, r *http.Request, set, next *p
 	var invalid *policy.InvalidError
 	var err error
 	if e.warnings, err = d.keys.JudgePolicy(r.Context(), set, *next); errors.As(err, &invalid) {
-		e.setErrors(invalid)
+		e.setErrors(next, invalid)
 		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 	}
 	if err != nil {
@@ -216,7 +219,7 @@ func (d *pages) storeEdit(w http.ResponseWriter, r *http.Request, set, next *pol
 	case errors.Is(err, policy.ErrConflict):
 		return d.renderConflict(w, r, saved, next, e)
 	case errors.As(err, &invalid):
-		e.setErrors(invalid)
+		e.setErrors(next, invalid)
 		return d.renderEdit(w, r, http.StatusUnprocessableEntity, set, e)
 	case errors.Is(err, policy.ErrUnfinished):
 		return d.unfinished(err)

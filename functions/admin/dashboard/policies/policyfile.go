@@ -13,7 +13,6 @@ import (
 	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
-	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
@@ -132,7 +131,7 @@ func (f *policyImport) judge(ctx context.Context, keys *app.Registry, set, next 
 	var err error
 	f.warnings, err = keys.JudgePolicy(ctx, set, *next)
 	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok {
-		f.problem = wording.Invalid(invalid)
+		f.problem = form.Invalid(next, invalid.Fields)
 		return http.StatusUnprocessableEntity, nil
 	}
 	return http.StatusOK, err
@@ -162,7 +161,7 @@ func (d *pages) storeImport(
 		f.preview = &templates.Preview{Changes: changes.OfPolicy(saved, next)}
 		return d.renderImport(w, r, http.StatusConflict, f)
 	case errors.As(err, &invalid):
-		f.problem = wording.Invalid(invalid)
+		f.problem = form.Invalid(next, invalid.Fields)
 		return d.renderImport(w, r, http.StatusUnprocessableEntity, f)
 	case errors.Is(err, policy.ErrUnfinished):
 		return d.unfinished(err)

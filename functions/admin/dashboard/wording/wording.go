@@ -191,18 +191,6 @@ func ModeOptions() []templates.Option {
 	}
 }
 
-// Invalid describes at most three invalid fields.
-func Invalid(invalid *policy.InvalidError) string {
-	words := ""
-	for i, f := range invalid.Fields {
-		if i == 3 {
-			return words + "…"
-		}
-		words += f.Field + " " + f.Message + ". "
-	}
-	return page.Clip(words, MaxText)
-}
-
 // OrNone returns text, or "none" if text is empty.
 func OrNone(text string) string {
 	if text == "" {
