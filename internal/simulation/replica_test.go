@@ -1,6 +1,15 @@
 package simulation
 
-import "time"
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"tidegate/internal/journal"
+)
 
 // entry is a key of the server, with its value and how long it lives.
 type entry struct {
@@ -9,84 +18,178 @@ type entry struct {
 	fields    map[string]string
 	members   []string
 	scores    map[string]float64
+	stream    []miniredis.StreamEntry
 	life      time.Duration
 }
 
-// replicate lets the replica catch up.
-func (w *world) replicate() {
-	w.replicated, w.replica = w.now, w.replica[:0]
+// replicate lets the replica of a shard catch up.
+func (w *world) replicate(shard int) {
+	w.replicated[shard], w.replica[shard] = w.serverTime(), nil
 	for _, l := range w.ledgers() {
-		l.copy()
+		if l.shard == shard {
+			l.copy()
+		}
 	}
 	for _, key := range w.server.Keys() {
-		e := entry{key: key, kind: w.server.Type(key), life: w.server.TTL(key)}
-		var err error
-		switch e.kind {
-		case "string":
-			e.value, err = w.server.Get(key)
-		case "hash":
-			e.fields = map[string]string{}
-			var names []string
-			names, err = w.server.HKeys(key)
-			for _, name := range names {
-				e.fields[name] = w.server.HGet(key, name)
-			}
-		case "list":
-			e.members, err = w.server.List(key)
-		case "set":
-			e.members, err = w.server.Members(key)
-		case "zset":
-			e.scores, err = w.server.SortedSet(key)
-		default: // streams: the audit, which no check reads
-			continue
+		if shardOfKey(key) == shard {
+			w.replica[shard] = append(w.replica[shard], w.read(key))
 		}
-		if err != nil {
-			w.Fatal(err)
-		}
-		w.replica = append(w.replica, e)
 	}
 }
 
-// failOver makes the replica the server: what was written since it caught up is lost.
-func (w *world) failOver() {
-	passed := w.now.Sub(w.replicated)
-	w.edited = w.now
+func (w *world) read(key string) entry {
+	e := entry{key: key, kind: w.server.Type(key), life: w.server.TTL(key)}
+	var err error
+	switch e.kind {
+	case "string":
+		e.value, err = w.server.Get(key)
+	case "hash":
+		e.fields = map[string]string{}
+		var names []string
+		names, err = w.server.HKeys(key)
+		for _, name := range names {
+			e.fields[name] = w.server.HGet(key, name)
+		}
+	case "list":
+		e.members, err = w.server.List(key)
+	case "set":
+		e.members, err = w.server.Members(key)
+	case "zset":
+		e.scores, err = w.server.SortedSet(key)
+	case "stream":
+		e.stream, err = w.server.Stream(key)
+	default:
+		w.Fatalf("key %s has the unknown type %s", key, e.kind)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	return e
+}
+
+func (w *world) write(e entry) {
+	var err error
+	switch e.kind {
+	case "string":
+		err = w.server.Set(e.key, e.value)
+	case "hash":
+		for name, value := range e.fields {
+			w.server.HSet(e.key, name, value)
+		}
+	case "list":
+		_, err = w.server.Push(e.key, e.members...)
+	case "set":
+		_, err = w.server.SetAdd(e.key, e.members...)
+	case "zset":
+		for member, score := range e.scores {
+			if _, err = w.server.ZAdd(e.key, score, member); err != nil {
+				break
+			}
+		}
+	case "stream":
+		for _, s := range e.stream {
+			if _, err = w.server.XAdd(e.key, s.ID, s.Values); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// failOver makes the replica of a shard its server: what was written since it caught up
+// is lost. The operator then restores the changes from the journal.
+func (w *world) failOver(shard int) {
+	w.note("shard %d fails over, loses everything since %s", shard,
+		w.replicated[shard].UTC().Format("15:04:05.000000"))
+	passed := w.serverTime().Sub(w.replicated[shard])
 	for _, key := range w.server.Keys() {
-		if w.server.Type(key) != "stream" {
+		if shardOfKey(key) == shard {
 			w.server.Del(key)
 		}
 	}
-	for _, e := range w.replica {
+	for _, e := range w.replica[shard] {
 		if e.life > 0 && e.life <= passed {
 			continue
 		}
-		var err error
-		switch e.kind {
-		case "string":
-			err = w.server.Set(e.key, e.value)
-		case "hash":
-			for name, value := range e.fields {
-				w.server.HSet(e.key, name, value)
-			}
-		case "list":
-			_, err = w.server.Push(e.key, e.members...)
-		case "set":
-			_, err = w.server.SetAdd(e.key, e.members...)
-		case "zset":
-			for member, score := range e.scores {
-				if _, err = w.server.ZAdd(e.key, score, member); err != nil {
-					break
-				}
-			}
-		}
-		if err != nil {
-			w.Fatal(err)
-		}
+		w.write(e)
 		if e.life > 0 {
 			w.server.SetTTL(e.key, e.life-passed)
 		}
 	}
 	for _, l := range w.ledgers() {
-		l.forget()
+		if l.shard == shard {
+			l.forget()
+		}
 	}
+	w.forgetLeases()
+	w.restore()
+}
+
+// lose empties Valkey. After some calls the operator restores it from the journal. The
+// counts are lost, and nothing else is.
+func (w *world) lose() {
+	w.note("Valkey loses everything")
+	w.server.FlushAll()
+	for _, l := range w.ledgers() {
+		*l = ledger{shard: l.shard}
+	}
+	w.forgetLeases()
+	w.empty, w.edited = true, w.now
+	for range w.IntN(4) {
+		w.call()
+	}
+	w.restore()
+	w.empty = false
+}
+
+// restore restores from the journal what was acknowledged.
+func (w *world) restore() {
+	if err := w.link.Client.Do(w.Context(), w.link.Client.B().ScriptFlush().Build()).Error(); err != nil {
+		w.Fatal(err)
+	}
+	summary, err := w.journal.RestoreAll(w.Context(), w.store, journal.Options{}, nil, nil)
+	if err != nil {
+		w.fail("restore: %v", err)
+	}
+	w.edited = w.now
+	w.note("restored %d buckets: %v", summary.Written, summary.Found)
+	for shard := range shards {
+		w.replicate(shard)
+	}
+}
+
+// objects is a journal's store in memory.
+type objects struct {
+	mu     sync.Mutex
+	byName map[string][]byte
+}
+
+func (o *objects) Create(_ context.Context, name string, content []byte) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, found := o.byName[name]; found {
+		return journal.ErrExists
+	}
+	o.byName[name] = slices.Clone(content)
+	return nil
+}
+
+func (o *objects) Replace(_ context.Context, name string, content []byte, keep func([]byte) bool) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if stored, found := o.byName[name]; !found || !keep(stored) {
+		o.byName[name] = slices.Clone(content)
+	}
+	return nil
+}
+
+func (o *objects) Read(_ context.Context, name string) ([]byte, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if content, found := o.byName[name]; found {
+		return slices.Clone(content), nil
+	}
+	return nil, journal.ErrNotFound
 }

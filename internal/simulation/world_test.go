@@ -1,13 +1,17 @@
 // Package simulation plays whole histories of an installation in one process, on virtual
-// time and from a seed: environments with the real authorizer, decide and enforce, an
-// operator with the real registry, and the embedded Valkey, over a connection that loses
-// commands and replies. After every event the answer is compared with a plain list of the
-// calls that were admitted. A seed always plays the same history:
+// time and from a seed: environments with the real authorizer, decide, enforce and
+// store.Retry, an operator with the real registry and journal, and the embedded Valkey in
+// two shards, over connections that lose commands and replies. After every event the
+// answer is compared with a plain list of the calls that were admitted. A seed always
+// plays the same history, until the events are changed:
 //
-//	go test ./internal/simulation -seed N
+//	go test ./internal/simulation -seed N      replays the history of a seed
+//	go test ./internal/simulation -fresh N     plays N histories of fresh seeds
 //
-// It lacks the connector, whose time is real (local/faults plays that), the journal, and
-// several shards.
+// A seed that fails is kept in testdata/seeds, whose seeds are always played.
+//
+// It lacks what takes real time or a real network: the connector and its timeouts,
+// redirections of a cluster, and replies in the wrong order. local/faults plays these.
 package simulation
 
 import (
@@ -23,6 +27,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/alicebob/miniredis/v2"
 
@@ -32,7 +37,9 @@ import (
 	"tidegate/internal/audit"
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
+	"tidegate/internal/journal"
 	"tidegate/internal/registry"
+	"tidegate/internal/store"
 	"tidegate/internal/testing/storetest"
 )
 
@@ -51,26 +58,36 @@ type world struct {
 	*testing.T
 	*rand.Rand
 	seed    int64
-	now     time.Time     // of every clock but the server's
+	real    time.Time     // when the history began, with a monotonic reading
+	now     time.Time     // true time
 	ahead   time.Duration // of the server's clock
 	server  *miniredis.Miniredis
 	link    *link // of all environments
 	store   *registry.Store
+	journal *journal.Journal
 	envs    []*environment
 	callers []*caller
 	shared  map[string]*ledger // by address, and that of all calls
 	plan    []bound            // limits in force, also of each address and of all calls
 	perIP   []bound
 	global  []bound
-	touched []*ledger     // of the call that is being made
-	edited  time.Time     // last edit
-	back    time.Duration // by which the server's clock stepped back, in sum
+	touched []*ledger // of the call that is being made
+	edited  time.Time // last edit
+	empty   bool      // Valkey has lost everything
+	leases
 
-	replica    []entry // what a failover brings back
-	replicated time.Time
+	replica    [shards][]entry   // what a failover brings back
+	replicated [shards]time.Time // by the server's clock
 
 	history []string
 	answers map[string]int // how often each answer was given
+}
+
+// leases is what is known of leases of the limits on all calls.
+type leases struct {
+	lease       time.Duration // in force; 0 for none
+	unusedUntil time.Time     // calls of ended leases may count until then
+	blind       time.Time     // until then Valkey may not know calls that leases admit
 }
 
 // environment is one Lambda environment of the check function.
@@ -78,18 +95,27 @@ type environment struct {
 	*authorizer.Authorizer
 	decided
 	panics *strings.Builder
+
+	world  *world
+	skew   time.Duration // of the wall clock
+	frozen time.Duration // by which the monotonic clock is late
+
+	verified map[*caller]time.Time // when Valkey last accepted a caller's key here
+	refused  map[*caller]bool      // Valkey's last answer was to refuse the caller
 }
 
 func newWorld(t *testing.T, seed int64) *world {
-	w := &world{T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 0)), seed: seed,
+	w := &world{T: t, Rand: rand.New(rand.NewPCG(uint64(seed), 0)), seed: seed, real: time.Now(),
 		now: time.Unix(1_800_000_000, 0), server: miniredis.RunT(t),
 		shared: map[string]*ledger{}, answers: map[string]int{}}
 	w.setClock()
 	client := storetest.Connect(t, "valkey://"+w.server.Addr())
 	w.store = registry.NewStore(client, pepper)
-	w.store.Now, w.store.ForeignKeys = w.clock, true
-	w.link = &link{Client: client, dead: storetest.Connect(t, "valkey://"+w.server.Addr()), world: w}
-	w.link.dead.Close()
+	w.store.Now, w.store.ForeignKeys = w.serverTime, true
+	w.journal = journal.New(&objects{byName: map[string][]byte{}}, client, audit.NewKey(pepper), false,
+		slog.New(slog.DiscardHandler))
+	w.store.Audit().UseJournal(w.journal)
+	w.link = &link{Client: client, world: w}
 	w.setUp()
 	for range 1 + w.IntN(4) {
 		w.envs = append(w.envs, w.newEnvironment())
@@ -97,7 +123,6 @@ func newWorld(t *testing.T, seed int64) *world {
 	return w
 }
 
-func (w *world) clock() time.Time      { return w.now }
 func (w *world) serverTime() time.Time { return w.now.Add(w.ahead) }
 
 func (w *world) setClock() { w.server.SetTime(w.serverTime()) }
@@ -110,21 +135,40 @@ func (w *world) pass(d time.Duration) {
 	w.setClock()
 }
 
-// source connects an environment's Decider with its Checker, as the check function's
-// connector does with a connection that it has: it checks again after a lost reply.
-type source struct {
-	*enforce.Checker
-	link *link
+// freeze lets time pass while Lambda has frozen some environments: their monotonic clocks
+// stand still.
+func (w *world) freeze(d time.Duration) {
+	for _, e := range w.envs {
+		if w.IntN(2) == 0 {
+			e.frozen += d
+		}
+	}
+	w.pass(d)
 }
 
+// clock is the environment's time.Now.
+func (e *environment) clock() time.Time {
+	wall := e.world.now.Add(e.skew)
+	now := e.world.real.Add(wall.Sub(e.world.real.Round(0)))
+	reading := (*struct {
+		wall uint64
+		ext  int64
+		loc  *time.Location
+	})(unsafe.Pointer(&now)) // the layout of time.Time, whose monotonic reading nothing else sets
+	reading.ext -= int64(e.frozen)
+	return now
+}
+
+// source connects an environment's Decider with its Checker, as the check function's
+// connector does with a connection that it has.
+type source struct{ *enforce.Checker }
+
 func (s source) Check(ctx context.Context, call enforce.Call) (enforce.Result, error) {
-	s.link.reset = false
-	result, err := s.Checker.Check(ctx, call, nil)
-	if err != nil && s.link.reset {
+	return store.Retry(ctx, func(ctx context.Context) (enforce.Result, error) {
+		result, err := s.Checker.Check(ctx, call, nil)
 		call.Again = true
-		return s.Checker.Check(ctx, call, nil)
-	}
-	return result, err
+		return result, err
+	})
 }
 
 func (s source) Loaded() *enforce.Checker {
@@ -137,20 +181,20 @@ func (s source) Loaded() *enforce.Checker {
 func (source) MustCheck() bool { return false }
 
 func (w *world) newEnvironment() *environment {
+	e := &environment{panics: &strings.Builder{}, world: w, refused: map[*caller]bool{},
+		verified: map[*caller]time.Time{}, skew: time.Duration(w.IntN(1200)-600) * time.Second}
 	checker := enforce.NewChecker(w.link, pepper)
-	checker.Now = w.clock
+	checker.Now = e.clock
 	_ = checker.Load(w.Context()) // the first check repeats it
-	decider := decide.NewDecider(source{checker, w.link}, decide.Settings{Pepper: pepper,
-		CallerCache: callerCache, DenyCache: denyCache, Sectors: 1}, w.clock)
+	e.Decider = decide.NewDecider(source{checker}, decide.Settings{Pepper: pepper,
+		CallerCache: callerCache, DenyCache: denyCache, Sectors: 16}, e.clock)
 	c := identity.Default()
 	c.Pepper, c.Foreign = pepper, true
 	identities, err := identity.New(c)
 	if err != nil {
 		w.Fatal(err)
 	}
-	e := &environment{panics: &strings.Builder{}}
 	log := slog.New(slog.NewTextHandler(io.Writer(e.panics), &slog.HandlerOptions{Level: slog.LevelError}))
-	e.Decider = decider
 	e.Authorizer = authorizer.New(&e.decided, identities, authorizer.Answers{}, log)
 	return e
 }
@@ -167,13 +211,15 @@ func (d *decided) Check(ctx context.Context, call enforce.Call) (enforce.Result,
 	return result, err
 }
 
-// answer is what a client sees of a call, but its wait is exact, without the spread of
-// Retry-After.
+// answer is what a client sees of a call, and the result behind it. Its wait is exact,
+// without the spread of Retry-After.
 type answer struct {
-	status   int
-	degraded bool
-	wait     time.Duration // from the decision
-	took     time.Duration
+	status     int
+	degraded   bool
+	wait, took time.Duration // from the decision; of the call
+	retryAfter time.Duration // the client's, in whole seconds
+	repeated   bool          // Valkey was not asked
+	enforce.Result
 }
 
 // send makes a call through an environment. The history ends if the answer is none.
@@ -189,6 +235,7 @@ func (w *world) send(e *environment, secret string, address netip.Addr) answer {
 	if err != nil {
 		w.Fatal(err)
 	}
+	asked := w.link.flushes
 	raw, err := e.Invoke(w.Context(), event)
 	switch {
 	case strings.Contains(e.panics.String(), "panicked"):
@@ -200,13 +247,17 @@ func (w *world) send(e *environment, secret string, address netip.Addr) answer {
 	}
 	var got struct {
 		PolicyDocument struct{ Statement []struct{ Effect string } }
-		Context        struct{ Degraded bool }
+		Context        struct {
+			Degraded   bool
+			RetryAfter int64 `json:",string"`
+		}
 	}
 	if err := json.Unmarshal(raw, &got); err != nil || len(got.PolicyDocument.Statement) != 1 {
 		w.fail("answer %s: %v", raw, err)
 	}
-	a := answer{status: http.StatusTooManyRequests, degraded: got.Context.Degraded,
-		wait: e.result.RetryAfter()}
+	a := answer{status: http.StatusTooManyRequests, degraded: got.Context.Degraded, Result: e.result,
+		repeated: w.link.flushes == asked,
+		wait:     e.result.RetryAfter(), retryAfter: time.Duration(got.Context.RetryAfter) * time.Second}
 	if got.PolicyDocument.Statement[0].Effect == "Allow" {
 		a.status = http.StatusOK
 	}
