@@ -10,6 +10,8 @@ type KeysPage struct {
 	Overrides bool     // the filter selects keys with an override, which has a column
 	Groups    []Choice // groups that the search finds
 	Rows      []KeyRow
+	Matching  string   // number of keys that match; empty if counting needs their usage
+	Total     string   // Matching with its noun
 	Empty     Empty    // shown without rows
 	First     string   // address of the first page; empty if it is shown
 	Next      string   // address of the next page; empty on the last

@@ -330,8 +330,8 @@ func TestBrowserLimitsDialog(t *testing.T) {
 		v.Wait(`!document.getElementById("sheet").open && sameDocument`)
 		if got := sitetest.Eval[string](
 			v, `document.activeElement.getAttribute("aria-label")`,
-		); got != "Limits of bolt" {
-			t.Errorf("after the dialog the focus is on %q, want the link Limits of bolt", got)
+		); got != "10 per 10 seconds, limits of bolt" {
+			t.Errorf("after the dialog the focus is on %q, want the link to the limits of bolt", got)
 		}
 	}
 	openSheet(v, "bolt")

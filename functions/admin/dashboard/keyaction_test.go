@@ -103,13 +103,17 @@ func TestKeyActions(t *testing.T) {
 		t.Errorf("banned until %s, want in 4 hours", k.Banned)
 	}
 	s.Get("/keys?state=banned").Wants(t, http.StatusOK, "acme")
-	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "This caller is banned.")
+	who := func(what string) string { return `class="notice">` + what }
+	because := func(action string) string { return ". Reason: because of " + action + ".</p>" }
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "This caller is banned.", who("Banned until "),
+		" by "+sitetest.User+" on ", because("ban"))
 	if k := do("unban"); !k.Banned.IsZero() {
 		t.Error("the key is banned after the unban")
 	}
 	if k := do("revoke"); k.Status != policy.Revoked {
 		t.Error("the key is not revoked")
 	}
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, who("Revoked by "+sitetest.User+" on "), because("revoke"))
 	s.Get("/keys/{acme}/ban").Wants(t, http.StatusConflict)
 	if k := do("unrevoke"); k.Status != policy.Active {
 		t.Error("the key is revoked after the restore")
@@ -195,8 +199,8 @@ func TestKeyOrders(t *testing.T) {
 	keys.Called("delta", time.Now().Add(-2*time.Hour), 1, 0)
 	keys.Called("alpha", time.Now().Add(-5*time.Minute), 0, 1)
 	s.Get("/keys?order=used&live=0").Wants(t, http.StatusOK, `aria-sort="descending"`,
-		`data-label="Calls, last hour" class="number">11<`, `data-label="Blocked" class="number">7<`,
-		`data-label="Last used" class="number">2 h ago<`)
+		`data-label="Calls, last hour" class="number calls">11<`, `data-label="Blocked" class="number">7<`,
+		`data-label="Last used" class="number idle">2 h ago<`)
 	body := s.Get("/keys?order=used").Wants(t, http.StatusOK).Body
 	if last := strings.Index(body, "<bdi>delta</bdi></a>"); last < 0 ||
 		last < max(strings.Index(body, "<bdi>alpha<"), strings.Index(body, "<bdi>gamma<")) {
@@ -374,7 +378,8 @@ func TestAutomaticBanOnPages(t *testing.T) {
 		t.Error("the list of banned keys has bolt")
 	}
 	s.Get("/keys/{acme}").Wants(
-		t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban", page.Instant(until).Text,
+		t, http.StatusOK, "This caller is banned.", "/keys/{acme}/unban",
+		page.Instant(until).Text+", automatically, after too many denied calls.",
 	)
 	s.Get("/keys.csv?state=banned").Wants(t, http.StatusOK, page.Stamp(until))
 	s.Post("/keys/{acme}/unban", fields("version", "1", "reason", "sorry")).Wants(t, http.StatusSeeOther)

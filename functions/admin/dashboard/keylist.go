@@ -51,9 +51,14 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 	if page.IsRefresh(r) {
 		return d.Render(w, r, http.StatusOK, templates.KeysLive(view))
 	}
-	if view.Bulk, err = d.bulk.Bar(r, query.KeyFilter, view); err != nil {
-		return page.Failed("count keys", err)
+	if !query.Computed() {
+		n, err := d.Keys.Count(r.Context(), query.KeyFilter)
+		if err != nil {
+			return page.Failed("count keys", err)
+		}
+		view.Matching, view.Total = page.Number(n), app.KeyCount(n)
 	}
+	view.Bulk = d.bulk.Bar(r, query.KeyFilter, view)
 	if view.Groups, err = d.groups.Links(r.Context(), query.Prefix); err != nil {
 		return page.Failed("find groups", err)
 	}

@@ -33,10 +33,11 @@ func TestKeysPage(t *testing.T) {
 	page := s.Get("/keys").Wants(t, http.StatusOK)
 	text := sitetest.InWords(page.Body)
 	for _, want := range []string{
-		"acme {acme} Limits free blocked now unblocks in 10.0 s 0 allowed, 0 blocked " +
+		"Keys 4 keys",
+		"acme {acme} free blocked now unblocks in 10.0 s 0 allowed, 0 blocked " +
 			"0 0 over 24 h 10 per 10 seconds 10 " +
 			"of 10 full 10.0 s",
-		"chandlery {chandlery} Limits pro near a limit override 0 allowed, 0 blocked " +
+		"chandlery {chandlery} pro near a limit override 0 allowed, 0 blocked " +
 			"0 0 over 24 h 100 per 10 seconds 37 " +
 			"of 100 10.0 s " +
 			"44 per 10 minutes counter 37 of 44 84 %",

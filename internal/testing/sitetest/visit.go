@@ -253,7 +253,7 @@ func (v *Visit) NoConsoleErrors(status string) {
 // except failed loads with this status, which the test caused.
 func (v *Visit) Look(t *testing.T, axe, status string) {
 	t.Helper()
-	v.Fits(t, 390, 1024, 1440)
+	v.Fits(t, 390, 640, 1024, 1440)
 	v.Accessible(t, axe)
 	v.T = t
 	v.NoConsoleErrors(status)

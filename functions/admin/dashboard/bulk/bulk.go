@@ -58,21 +58,17 @@ const (
 
 // Bar returns the form below the list of keys; nil for viewers and an empty list. It
 // ticks the rows of p if the address asks for it.
-func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*templates.Bulk, error) {
+func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) *templates.Bulk {
 	if !page.CanEdit(r) || len(p.Rows) == 0 {
-		return nil, nil
+		return nil
 	}
 	b := &templates.Bulk{
 		Action: d.Path("/keys/bulk"), Actions: actions, Of: ofSelected,
 		Page: page.Number(int64(len(p.Rows))), More: p.First != "" || p.Next != "",
 	}
 	b.Hidden = hiddenOf(changes.FilterValues(f))
-	if b.More && !f.Computed() {
-		n, err := d.Keys.Count(r.Context(), f)
-		if err != nil {
-			return nil, err
-		}
-		b.All = page.Number(n)
+	if b.More {
+		b.All = p.Matching
 	}
 	here := r.URL.Query()
 	chosen := here.Get(selectField)
@@ -81,7 +77,7 @@ func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*te
 		*to = page.Address(d.Path("/keys"), here)
 	}
 	if chosen != ofPage && chosen != ofAll {
-		return b, nil
+		return b
 	}
 	if b.Ticked = true; chosen == ofAll {
 		b.Of = ofAll
@@ -89,7 +85,7 @@ func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) (*te
 	for i := range p.Rows {
 		p.Rows[i].Ticked = true
 	}
-	return b, nil
+	return b
 }
 
 // Unfinished returns links to the jobs that an editor can continue. It returns none if
