@@ -22,8 +22,12 @@ type KeyPage struct {
 	AllDenials string  // address of the key's denials
 	AllAlerts  string  // address of the key's alerts
 	Explain    string  // address that explains a call
-	Actions    []Choice
+	Actions    KeyActions
 }
+
+// KeyActions are the changes of a key that its state allows; none for viewers. A menu has
+// More and, set apart, Danger.
+type KeyActions struct{ Shown, More, Danger []Choice }
 
 // Diagnosis says what blocked the key's calls lately: "N calls blocked since Since, By; last
 // Last; State".

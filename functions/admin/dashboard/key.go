@@ -91,6 +91,9 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 	if p.Notes, err = d.keyNotes(ctx, k, s); err != nil {
 		return templates.KeyPage{}, err
 	}
+	if note := stateNote(s, newest); note != "" {
+		p.Notes = append(p.Notes, note)
+	}
 	p.Page.Chart = d.ChartScript()
 	p.Response = responseTo(survey.Explanation)
 	points, note, err := d.readCalls(ctx, k.ID, at)
@@ -133,6 +136,31 @@ func (d *dashboard) keyNotes(ctx context.Context, k policy.Key, s app.Subject) (
 		notes = append(notes, "The previous secret works until "+page.Instant(k.Grace).Text+". "+used)
 	}
 	return notes, nil
+}
+
+// stateNote says who banned or revoked a key, when and why; empty for other keys.
+func stateNote(s app.Subject, newest []audit.Entry) string {
+	text, action := "Revoked", audit.KeyRevoke
+	switch {
+	case s.Status == policy.Revoked:
+	case s.Is(app.Banned):
+		text, action = "Banned until "+page.Instant(s.BannedUntil).Text, audit.KeyBan
+		if !s.Banned.After(s.At) {
+			return text + ", automatically, after too many denied calls."
+		}
+	default:
+		return ""
+	}
+	for _, e := range newest {
+		if e.Action == action {
+			text += " by " + page.Clip(e.By.Name, page.MaxName) + " on " + page.Instant(e.Time).Text
+			if e.Reason != "" {
+				text += ". Reason: " + strings.TrimSuffix(page.Clip(e.Reason, policy.MaxReasonLen), ".")
+			}
+			return text + "."
+		}
+	}
+	return ""
 }
 
 // readHistory returns the newest audit entries of a key, at most maxMarks. all equals
@@ -251,37 +279,38 @@ func modeText(m policy.Mode) string {
 }
 
 // keyActionLinks returns links to the actions that the state of the key allows.
-func (d *dashboard) keyActionLinks(s app.Subject) []templates.Choice {
+func (d *dashboard) keyActionLinks(s app.Subject) (all templates.KeyActions) {
 	link := func(text, action string) templates.Choice {
 		return templates.Choice{Text: text, Address: d.keyPath(s.Key) + "/" + action}
 	}
+	all.Danger = []templates.Choice{link("Delete", app.Delete)}
 	switch s.Status {
 	case policy.Unreadable:
-		return []templates.Choice{link("Delete", app.Delete)}
+		return all
 	case policy.Revoked:
-		return []templates.Choice{link("Edit", app.Details), link("Restore", app.Unrevoke),
-			link("Delete", app.Delete)}
+		all.Shown = []templates.Choice{link("Restore", app.Unrevoke), link("Edit", app.Details)}
+		return all
 	case policy.Active:
 	}
 	limits := link("Override limits", "limits")
 	limits.Current = true
-	links := []templates.Choice{limits}
-	if s.Override != nil {
-		links = append(links, link("End override", app.EndOverride))
-	}
-	links = append(links, link("Edit", app.Details), link("Reset counts", app.Reset))
+	ban := link("Ban", app.Ban)
 	if s.Is(app.Banned) {
-		links = append(links, link("Unban", app.Unban))
-	} else {
-		links = append(links, link("Ban", app.Ban))
+		ban = link("Unban", app.Unban)
+	}
+	all.Shown = []templates.Choice{limits, ban}
+	if s.Override != nil {
+		all.Shown = []templates.Choice{limits, link("End override", app.EndOverride), ban}
 	}
 	if s.Kind == policy.APIKey {
-		links = append(links, link("Rotate secret", app.Rotate))
+		all.Shown = append(all.Shown, link("Rotate secret", app.Rotate))
 	}
+	all.More = []templates.Choice{link("Edit", app.Details), link("Reset counts", app.Reset)}
 	if hasPreviousSecret(s.Key, s.At) {
-		links = append(links, link("Expire previous secret", app.ExpireSecret))
+		all.More = append(all.More, link("Expire previous secret", app.ExpireSecret))
 	}
-	return append(links, link("Revoke", app.Revoke), link("Delete", app.Delete))
+	all.Danger = append([]templates.Choice{link("Revoke", app.Revoke)}, all.Danger...)
+	return all
 }
 
 // keyPath returns the address of a key's page. An id needs no escaping.
