@@ -96,7 +96,7 @@ func TestBillOfDev(t *testing.T) {
 		}
 	}
 	if total := fmt.Sprintf(
-		"%.2f USD a month and %.2f USD a million checks",
+		"$%.2f/month plus $%.2f per million checks",
 		idle,
 		perMillion,
 	); !strings.Contains(
