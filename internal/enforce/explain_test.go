@@ -158,7 +158,7 @@ func TestHeadTakesTheCostOfGet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := "won: it has the literal \"report\" as segment 1, unlike * /{proxy+}"
+			want := "Applies: it has the literal \"report\" as segment 1, unlike * /{proxy+}"
 			if method == "HEAD" {
 				want += "; HEAD follows the rule for GET"
 			}

@@ -221,12 +221,12 @@ func (t *Table) Explain(c Call) []Match {
 	}
 	var matches []Match
 	for i, rank := range written {
-		m := Match{Index: t.patterns[rank].index, Won: i == 0, Reason: "won: no other pattern matches"}
+		m := Match{Index: t.patterns[rank].index, Won: i == 0, Reason: "Applies: the only matching rule"}
 		if i > 0 {
-			m.Reason = fmt.Sprintf("lost to %s, which %s", t.patterns[written[0]].Pattern,
+			m.Reason = fmt.Sprintf("Lost to %s, which %s", t.patterns[written[0]].Pattern,
 				difference(t.patterns[written[0]], t.patterns[rank]))
 		} else if len(written) > 1 {
-			m.Reason = "won: it " + difference(t.patterns[rank], t.patterns[written[1]]) +
+			m.Reason = "Applies: it " + difference(t.patterns[rank], t.patterns[written[1]]) +
 				fmt.Sprintf(", unlike %s", t.patterns[written[1]].Pattern)
 		}
 		if m.Won && t.patterns[rank].asGet(c.Method) {

@@ -195,29 +195,29 @@ func TestExplain(t *testing.T) {
 		call Call
 		want []Match
 	}{
-		{Call{Path: "/x"}, []Match{{0, true, "won: no other pattern matches"}}},
+		{Call{Path: "/x"}, []Match{{0, true, "Applies: the only matching rule"}}},
 		{Call{Path: "/orders/mine", Method: "PUT"}, []Match{
-			{2, true, `won: it has the literal "mine" as segment 2, unlike * /orders/{id}`},
-			{6, false, `lost to * /orders/mine, which has the literal "mine" as segment 2`},
-			{5, false, `lost to * /orders/mine, which has the literal "mine" as segment 2`},
-			{0, false, `lost to * /orders/mine, which has the literal "orders" as segment 1`},
+			{2, true, `Applies: it has the literal "mine" as segment 2, unlike * /orders/{id}`},
+			{6, false, `Lost to * /orders/mine, which has the literal "mine" as segment 2`},
+			{5, false, `Lost to * /orders/mine, which has the literal "mine" as segment 2`},
+			{0, false, `Lost to * /orders/mine, which has the literal "orders" as segment 1`},
 		}},
 		{Call{API: "a1", Path: "/orders/7"}, []Match{
-			{3, true, "won: it names the API, unlike * /orders/{id}"},
-			{6, false, "lost to a1/* * *, which names the API"},
-			{5, false, "lost to a1/* * *, which names the API"},
-			{0, false, "lost to a1/* * *, which names the API"},
+			{3, true, "Applies: it names the API, unlike * /orders/{id}"},
+			{6, false, "Lost to a1/* * *, which names the API"},
+			{5, false, "Lost to a1/* * *, which names the API"},
+			{0, false, "Lost to a1/* * *, which names the API"},
 		}},
 		{Call{Stage: "prod", Method: "GET", Path: "/orders/7"}, []Match{
-			{4, true, "won: it names the stage, unlike GET /orders/{id}"},
-			{1, false, "lost to */prod GET /orders/{id}, which names the stage"},
-			{6, false, "lost to */prod GET /orders/{id}, which names the method GET"},
-			{5, false, "lost to */prod GET /orders/{id}, which has exactly one segment at position 2"},
-			{0, false, `lost to */prod GET /orders/{id}, which has the literal "orders" as segment 1`},
+			{4, true, "Applies: it names the stage, unlike GET /orders/{id}"},
+			{1, false, "Lost to */prod GET /orders/{id}, which names the stage"},
+			{6, false, "Lost to */prod GET /orders/{id}, which names the method GET"},
+			{5, false, "Lost to */prod GET /orders/{id}, which has exactly one segment at position 2"},
+			{0, false, `Lost to */prod GET /orders/{id}, which has the literal "orders" as segment 1`},
 		}},
 		{Call{Path: "/"}, []Match{
-			{7, true, "won: it names the whole path, unlike * *"},
-			{0, false, "lost to * /, which names the whole path"},
+			{7, true, "Applies: it names the whole path, unlike * *"},
+			{0, false, "Lost to * /, which names the whole path"},
 		}},
 		{Call{Path: "/x/../orders/7"}, []Match{
 			{0, false, "matches the path as written, but another reading of it matches a different " +
@@ -373,18 +373,18 @@ func TestExplainHead(t *testing.T) {
 		want []Match
 	}{
 		{Call{Method: "GET", Path: "/report"}, []Match{
-			{0, true, "won: it names the method GET, unlike * /report"},
-			{3, false, "lost to GET /report, which names the method GET"},
+			{0, true, "Applies: it names the method GET, unlike * /report"},
+			{3, false, "Lost to GET /report, which names the method GET"},
 		}},
 		{Call{Method: "HEAD", Path: "/report"}, []Match{
-			{0, true, "won: it names the method GET, unlike * /report; HEAD follows the rule for GET"},
-			{3, false, "lost to GET /report, which names the method GET"},
-			{4, false, `lost to GET /report, which has the literal "report" as segment 1`},
+			{0, true, "Applies: it names the method GET, unlike * /report; HEAD follows the rule for GET"},
+			{3, false, "Lost to GET /report, which names the method GET"},
+			{4, false, `Lost to GET /report, which has the literal "report" as segment 1`},
 		}},
 		{Call{Method: "HEAD", Path: "/status"}, []Match{
-			{1, true, "won: it names the method HEAD, unlike GET /status"},
-			{2, false, "lost to HEAD /status, which names the method HEAD"},
-			{4, false, `lost to HEAD /status, which has the literal "status" as segment 1`},
+			{1, true, "Applies: it names the method HEAD, unlike GET /status"},
+			{2, false, "Lost to HEAD /status, which names the method HEAD"},
+			{4, false, `Lost to HEAD /status, which has the literal "status" as segment 1`},
 		}},
 	} {
 		if diff := cmp.Diff(c.want, rules.Explain(c.call)); diff != "" {

@@ -259,7 +259,7 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		chromedp.WaitVisible(chromedp.CSS("#toasts form button")),
 	)
 	v.Act(chromedp.Click(chromedp.CSS("#toasts form button")))
-	v.WaitAcross(`document.body.textContent.includes("Reverted")`)
+	v.WaitAcross(`document.body.textContent.includes(" undone.")`)
 	if p, _ := v.Set().PlanByNumber(1); p.Limits[0] != sitetest.Per(10, 10*time.Second) {
 		t.Errorf("after the undo: %+v, want 10 per 10 seconds", p)
 	}

@@ -49,7 +49,7 @@ func TestAlerts(t *testing.T) {
 		t.Error("the alerts of one key include a limit of all callers")
 	}
 	s.Get("/alerts?key={bolt}").Wants(t, http.StatusOK, "No alerts")
-	s.Get("/alerts?key=../x").Wants(t, http.StatusUnprocessableEntity, "letters and digits")
+	s.Get("/alerts?key=../x").Wants(t, http.StatusUnprocessableEntity, "No key has this id.")
 	s.Get("/alerts?after=x").Wants(t, http.StatusBadRequest)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/alerts?key={acme}")
 }

@@ -34,7 +34,7 @@ func TestBrowserJourney(t *testing.T) {
 	v.Press("r")
 	v.Wait(`live.textContent.includes("20 of 25")`)
 	v.Act(chromedp.Click(chromedp.CSS("#toasts form button, .notice.good button")))
-	v.WaitAcross(`document.body.textContent.includes("Reverted")`)
+	v.WaitAcross(`document.body.textContent.includes(" undone.")`)
 	if o := v.Keys.Key("bolt").Override; o != nil {
 		t.Errorf("after the undo there is an override: %+v", o)
 	}

@@ -257,7 +257,7 @@ func TestExplain(t *testing.T) {
 	s.Get("/explain").Wants(t, http.StatusOK)
 	s.Get(
 		"/explain?key={acme}&path=/orders/7",
-	).Wants(t, http.StatusOK, "won: it has exactly one segment", "lost to", "The call costs 3.",
+	).Wants(t, http.StatusOK, "Applies: it has exactly one segment", "Lost to", "The call costs 3.",
 		"this key, rule ", "4 per hour", "allowed", "RateLimit-Policy:")
 	s.Keys.Use("acme", 8)
 	s.Get(

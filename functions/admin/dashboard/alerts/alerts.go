@@ -50,7 +50,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 				"\"Alert at\" on a limit of a plan, rule or override."},
 	}
 	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
-		p.Problem = "Key: enter an id of up to 64 letters and digits."
+		p.Problem = "No key has this id. Search by name instead?"
 		return d.Render(w, r, http.StatusUnprocessableEntity, templates.Alerts(p))
 	}
 	list, err := d.crossings.List(r.Context(), q)

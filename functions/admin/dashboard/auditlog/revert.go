@@ -142,7 +142,11 @@ func (d *Pages) applyReversal(
 	case err != nil:
 		return page.Failed("revert", err)
 	default:
-		d.Flash(r, "Reverted: "+rev.Entry.Action+" of "+SubjectWords(rev.Entry)+".",
+		what := "Change"
+		if rev.Entry.Action == audit.KeyOverride || rev.Entry.Action == audit.GroupOverride {
+			what = "Override"
+		}
+		d.Flash(r, what+" of "+SubjectWords(rev.Entry)+" undone.",
 			d.UndoOf(r, rev.Entry.Subject, saved))
 		return page.Redirect(w, r, d.subjectPath(rev.Entry))
 	}
