@@ -217,13 +217,20 @@ func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates
 	return views, nil
 }
 
+// lately is how long a caller's last call is known, and notLately says that it is longer
+// ago.
+const (
+	lately    = 24 * time.Hour
+	notLately = "over 24 h"
+)
+
 // lastUsed returns how long ago the last call was, as text. A zero time means over 24
 // hours.
 func lastUsed(last, now time.Time) string {
 	ago := now.Sub(last).Truncate(time.Minute)
 	switch {
 	case last.IsZero():
-		return "over 24 h"
+		return notLately
 	case ago < time.Minute:
 		return "just now"
 	case ago >= time.Hour:

@@ -44,6 +44,9 @@ func (d *dashboard) showKeys(w http.ResponseWriter, r *http.Request) error {
 		return page.Failed("read calls", err)
 	}
 	for i, a := range all {
+		if a.Used == notLately && time.Since(list.Subjects[i].Created) < lately {
+			a.Used = "never"
+		}
 		view.Rows[i].Activity = a
 		view.Trials = view.Trials || a.Would != "0" || query.order == app.WouldBlock
 	}
