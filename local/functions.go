@@ -71,7 +71,10 @@ func environment(names []string, getenv func(string) string, defaults, own map[s
 	return all
 }
 
-func startFunctions(o options, r *registrar, l *login, getenv func(string) string, errOut io.Writer,
+// startFunctions starts check and admin. exampleURL is the address of the calls that pages
+// suggest.
+func startFunctions(
+	o options, r *registrar, l *login, exampleURL string, getenv func(string) string, errOut io.Writer,
 ) (*functions, error) {
 	log := &startLog{out: errOut, verbose: o.verbose}
 	level := "info"
@@ -89,7 +92,7 @@ func startFunctions(o options, r *registrar, l *login, getenv func(string) strin
 	admin, err := lambda.Start(o.function("admin", adminTimeout, log, environment(config.AdminVariables,
 		getenv, map[string]string{"LOG_LEVEL": level}, map[string]string{
 			"VALKEY_URL": r.url, "KEY_PEPPER": r.pepper, "ADMIN_USER": l.user, "ADMIN_PASSWORD_HASH": l.hash,
-			"JOURNAL": r.journal,
+			"JOURNAL": r.journal, "EXAMPLE_URL": exampleURL,
 		})))
 	if err != nil {
 		check.Close()

@@ -79,7 +79,7 @@ func serve(ctx context.Context, o options, getenv func(string) string, out, errO
 	if err != nil {
 		return err
 	}
-	functions, err := startFunctions(o, registry, login, getenv, errOut)
+	functions, err := startFunctions(o, registry, login, url(listeners.rest)+"/hello", getenv, errOut)
 	if err != nil {
 		return err
 	}

@@ -276,6 +276,7 @@ func TestAdminSettings(t *testing.T) {
 		"SESSION_IDLE": "1m", "SESSION_LIFETIME": "1h", "FOREIGN_KEYS": "true", "RESERVATION_LEASE": "24h",
 		"JOURNAL": folder, "JOURNAL_RESTORE": "always", "JOURNAL_AWAY": "queue", "AUDIT_RETENTION": "744h",
 		"STAGE": "blue-stage", "RELEASE": "v1.2.3-4", "LOG_LEVEL": "error",
+		"EXAMPLE_URL": "https://api.example.com/hello",
 	}
 	checkDocumented(t, "admin", env, "VALKEY_URL", "KEY_PEPPER", "ADMIN_USER", "VALKEY_CONNECT_TIMEOUT",
 		"ADMIN_PASSWORD", "OWNER_VIEW", "ADMIN_URL", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET",
@@ -308,6 +309,8 @@ func TestAdminSettings(t *testing.T) {
 	wantEffect(t, "ADMIN_USERS", a.login(t, "vic", otherPassword).status, http.StatusSeeOther)
 	page := a.send(t, http.MethodGet, "/settings", "", "Cookie", cookieOf(in)).body
 	wantEffect(t, "STAGE", strings.Contains(page, "blue-stage"), true)
+	home := a.send(t, http.MethodGet, "/", "", "Cookie", cookieOf(in)).body
+	wantEffect(t, "EXAMPLE_URL", strings.Contains(home, "https://api.example.com/hello"), true)
 	wantEffect(t, "RELEASE", strings.Contains(page, "v1.2.3-4"), true)
 	wantEffect(t, "LOG_LEVEL", strings.Contains(a.log.String(), `"msg":"request"`), false)
 

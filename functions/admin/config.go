@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"time"
 
 	"tidegate/functions/admin/auth/oidc"
@@ -73,9 +74,11 @@ type settings struct {
 	AuditRetention time.Duration `env:"AUDIT_RETENTION" unset:"all stay in Valkey"`
 	Stage          string        `env:"STAGE" unset:"none"`
 	// Deployed release, such as a commit; shown in the settings.
-	Release  string     `env:"RELEASE" unset:"none"`
-	LogLevel slog.Level `env:"LOG_LEVEL" envDefault:"info"`
-	OIDC     oidcConfig
+	Release string `env:"RELEASE" unset:"none"`
+	// Address of a route behind Tidegate, for the example calls that pages show.
+	ExampleURL string     `env:"EXAMPLE_URL" unset:"a variable"`
+	LogLevel   slog.Level `env:"LOG_LEVEL" envDefault:"info"`
+	OIDC       oidcConfig
 
 	pepper apikey.Pepper
 	users  []password.User
@@ -84,6 +87,9 @@ type settings struct {
 	networks, ownerNetworks []netip.Prefix
 	proxies                 proxies.Trusted
 }
+
+// exampleURL matches addresses that mean nothing else inside the quotes of a shell.
+var exampleURL = regexp.MustCompile(`^https?://[0-9A-Za-z._~:/?&=%\[\]-]{1,500}$`)
 
 // The values of OWNER_VIEW.
 const (
@@ -121,6 +127,9 @@ func (c *settings) check(problems *config.Problems) {
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
 		problems.Add("KEY_PEPPER", "cannot be used: give the 32 or more random characters that "+
 			"functions/check has")
+	}
+	if c.ExampleURL != "" && !exampleURL.MatchString(c.ExampleURL) {
+		problems.Add("EXAMPLE_URL", "must be an http or https address, such as https://api.example.com/hello")
 	}
 	if err := server.CheckBasePath(c.BasePath); err != nil {
 		problems.Add("BASE_PATH", err.Error())
@@ -202,7 +211,7 @@ func (c *settings) dashboard() (server.Config, error) {
 	d := server.Config{
 		BasePath: c.BasePath, PublicURL: c.AdminURL, Users: c.users, SessionLifetime: c.SessionLifetime,
 		OwnerView: c.OwnerView != ownerOff, Proxies: c.proxies,
-		Stage: c.Stage, Release: c.Release,
+		Stage: c.Stage, Release: c.Release, ExampleURL: c.ExampleURL,
 	}
 	var err error
 	d.Provider, err = c.OIDC.provider(c.AdminURL, c.pepper)

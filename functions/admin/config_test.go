@@ -215,7 +215,8 @@ var invalidValues = map[string]string{
 	"SESSION_IDLE": "soon", "SESSION_LIFETIME": "721h",
 	"JOURNAL": "ftp://x", "JOURNAL_AWAY": "wait", "JOURNAL_RESTORE": "never", "AUDIT_RETENTION": "24h",
 	"FOREIGN_KEYS": "maybe", "TRUSTED_PROXIES": "0.0.0.0/0",
-	"RESERVATION_LEASE": "25h", "LOG_LEVEL": "loud", "OIDC_ISSUER": "http://login.example.com",
+	"RESERVATION_LEASE": "25h", "LOG_LEVEL": "loud", "EXAMPLE_URL": "https://x/$(reboot)",
+	"OIDC_ISSUER":        "http://login.example.com",
 	"OIDC_CLIENT_ID":     "",
 	"OIDC_CLIENT_SECRET": "", "OIDC_EDITOR_VALUES": "", "OIDC_VIEWER_VALUES": "",
 }

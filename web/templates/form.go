@@ -86,6 +86,7 @@ type Change struct {
 type Secret struct {
 	Heading string
 	Text    string
+	Call    string // command line of a first call with it
 	Advice  []string
 }
 

@@ -39,8 +39,16 @@ type Badge struct {
 // Empty is shown in place of an empty list.
 type Empty struct {
 	Heading string
-	Advice  string
+	Advice  string // empty with steps
+	Steps   []Step // in order; the command belongs to the last
 	Command string // command line to try; may be empty
+}
+
+// Step is one of the steps to a first call. Its Address may be empty.
+type Step struct {
+	Choice
+	Done  bool
+	Found string // what there is, if it is done
 }
 
 // KeyChoices are the keys that a typed name matches.

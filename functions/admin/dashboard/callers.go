@@ -41,7 +41,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 		Page:  d.Page(r, "Callers"),
 		Trail: d.keysTrail(),
 		Live:  d.Live(r, path, query, time.Now()),
-		Empty: emptyCallers(found),
+		Empty: d.emptyCallers(found),
 		Sorts: templates.KeySorts{Calls: sort("Calls", app.Busiest),
 			Blocked: sort("Blocked", app.MostBlocked), Used: sort("Last call", app.LastUsed)},
 	}
@@ -65,7 +65,7 @@ func (d *dashboard) showCallers(w http.ResponseWriter, r *http.Request) error {
 	return d.RenderLive(w, r, templates.CallersLive(p), templates.Callers(p))
 }
 
-func emptyCallers(found app.FoundCallers) templates.Empty {
+func (d *dashboard) emptyCallers(found app.FoundCallers) templates.Empty {
 	if found.Next != "" {
 		return templates.Empty{Heading: "No callers on this page",
 			Advice: "All active callers searched so far have a record. Continue on the next page."}
@@ -74,7 +74,7 @@ func emptyCallers(found app.FoundCallers) templates.Empty {
 		Heading: "No callers without a record",
 		Advice: "Callers with a token or an address appear here for 24 hours after a call. If " +
 			"IDENTITY_SOURCES of the check function has jwt or ip, send a call without an API key:",
-		Command: `curl -i -H "authorization: Bearer $TOKEN" "$API_URL"`,
+		Command: d.exampleCall("authorization: Bearer $TOKEN"),
 	}
 }
 

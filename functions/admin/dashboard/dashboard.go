@@ -5,6 +5,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -50,7 +51,18 @@ type Services struct {
 	// Stage and Release are shown on the settings page and may be empty. ProviderHost is
 	// the host of the OpenID provider; empty without one.
 	Stage, Release, ProviderHost string
+	// ExampleURL is the address of example calls; empty if none is known.
+	ExampleURL string
 }
+
+// exampleCall returns the command line of a call with a header.
+func (d *dashboard) exampleCall(header string) string {
+	return `curl -i -H "` + header + `" "` + cmp.Or(d.ExampleURL, "$API_URL") + `"`
+}
+
+// exampleWithKey is the header of an example call with an API key, whose secret the reader
+// has.
+const exampleWithKey = "x-api-key: $KEY"
 
 // dashboard serves the pages. It is safe for concurrent use.
 type dashboard struct {

@@ -87,7 +87,7 @@ func (d *dashboard) keyListPage(r *http.Request, set *policy.Set, q keyQuery,
 		},
 		Search:    d.keySearch(set, q),
 		Overrides: q.State == app.Overridden,
-		Empty:     emptyKeys(q, list),
+		Empty:     d.emptyKeys(q, list),
 		Export:    page.Address(d.Path("/keys.csv"), changes.FilterValues(q.KeyFilter)),
 	}
 	if page.CanEdit(r) {
@@ -164,7 +164,7 @@ func (d *dashboard) sortLink(text string, o app.Order, q keyQuery) templates.Cho
 		Address: page.Address(d.Path("/keys"), page.WithLive(q.values(), q.live))}
 }
 
-func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
+func (d *dashboard) emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	switch {
 	case list.Next != "":
 		return templates.Empty{
@@ -195,7 +195,7 @@ func emptyKeys(q keyQuery, list app.FoundKeys) templates.Empty {
 	return templates.Empty{
 		Heading: "No keys yet",
 		Advice:  "Create a key, then call with it:",
-		Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
+		Command: d.exampleCall(exampleWithKey),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/denials"
 	"tidegate/functions/admin/dashboard/page"
@@ -86,12 +87,33 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 		return p, err
 	}
 	if sum.Calls() == 0 {
-		p.Empty = &templates.Empty{
-			Heading: "No requests in this period", Advice: "Send a call:",
-			Command: `curl -i -H "x-api-key: $KEY" "$API_URL"`,
-		}
+		p.Empty, err = d.firstSteps(ctx, set)
 	}
-	return p, nil
+	return p, err
+}
+
+// firstSteps leads to the first call that a chart shows.
+func (d *dashboard) firstSteps(ctx context.Context, set *policy.Set) (*templates.Empty, error) {
+	keys, err := d.Keys.Count(ctx, app.KeyFilter{})
+	if err != nil {
+		return nil, err
+	}
+	step := func(text, path, what string, n int64) templates.Step {
+		s := templates.Step{Choice: templates.Choice{Text: text}, Done: n > 0, Found: what + ": " + page.Number(n)}
+		if auth.From(ctx).CanEdit() {
+			s.Address = d.Path(path)
+		}
+		return s
+	}
+	return &templates.Empty{
+		Heading: "No requests in this period",
+		Steps: []templates.Step{
+			step("Create a plan", "/policies/plans/new", "plans", int64(len(set.Plans))),
+			step("Create a key", "/keys/new", "keys", keys),
+			{Choice: templates.Choice{Text: "Send a call. It shows here within seconds."}},
+		},
+		Command: d.exampleCall(exampleWithKey),
+	}, nil
 }
 
 // activeFigure counts the callers of a period that ends now, within the last 24 hours. For

@@ -53,6 +53,8 @@ type Config struct {
 	// Stage is the deployment's name on every page, such as prod; empty for none. Release
 	// is the deployed release.
 	Stage, Release string
+	// ExampleURL is the address of example calls; empty if none is known.
+	ExampleURL string
 }
 
 // Services are the dependencies of the server, the pages and the API. Every field except
