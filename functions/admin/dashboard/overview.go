@@ -99,7 +99,9 @@ func (d *dashboard) firstSteps(ctx context.Context, set *policy.Set) (*templates
 		return nil, err
 	}
 	step := func(text, path, what string, n int64) templates.Step {
-		s := templates.Step{Choice: templates.Choice{Text: text}, Done: n > 0, Found: what + ": " + page.Number(n)}
+		s := templates.Step{
+			Choice: templates.Choice{Text: text}, Done: n > 0, Found: what + ": " + page.Number(n),
+		}
 		if auth.From(ctx).CanEdit() {
 			s.Address = d.Path(path)
 		}

@@ -55,7 +55,8 @@ func (s *server) apiRoutes() []auth.Route {
 func (s *server) pageRoutes() []auth.Route {
 	services := dashboard.Services{
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
-		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release, ExampleURL: s.ExampleURL,
+		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
+		ExampleURL: s.ExampleURL,
 		Journal: s.Journal, Crossings: s.Crossings, Proxies: s.Proxies,
 	}
 	if s.Provider != nil {
