@@ -57,7 +57,7 @@ func (s *server) pageRoutes() []auth.Route {
 		Keys: s.Keys, Checker: s.Checker, Usage: s.Usage, Sessions: s.Sessions, Tokens: s.Tokens,
 		StoreVersion: s.StoreVersion, Log: s.Log, Stage: s.Stage, Release: s.Release,
 		ExampleURL: s.ExampleURL,
-		Journal: s.Journal, Crossings: s.Crossings, Proxies: s.Proxies,
+		Journal:    s.Journal, Crossings: s.Crossings, Proxies: s.Proxies,
 	}
 	if s.Provider != nil {
 		services.ProviderHost = s.Provider.Host()
