@@ -100,18 +100,19 @@ func (d *dashboard) firstSteps(ctx context.Context, set *policy.Set) (*templates
 	}
 	step := func(text, path, what string, n int64) templates.Step {
 		s := templates.Step{
-			Choice: templates.Choice{Text: text}, Done: n > 0, Found: what + ": " + page.Number(n),
+			Choice: templates.Choice{Text: "An editor creates " + text}, Done: n > 0,
+			Found: what + ": " + page.Number(n),
 		}
 		if auth.From(ctx).CanEdit() {
-			s.Address = d.Path(path)
+			s.Choice = templates.Choice{Text: "Create " + text, Address: d.Path(path)}
 		}
 		return s
 	}
 	return &templates.Empty{
 		Heading: "No requests in this period",
 		Steps: []templates.Step{
-			step("Create a plan", "/policies/plans/new", "plans", int64(len(set.Plans))),
-			step("Create a key", "/keys/new", "keys", keys),
+			step("a plan", "/policies/plans/new", "plans", int64(len(set.Plans))),
+			step("a key", "/keys/new", "keys", keys),
 			{Choice: templates.Choice{Text: "Send a call. It shows here within seconds."}},
 		},
 		Command: d.exampleCall(exampleWithKey),
