@@ -63,7 +63,8 @@ func TestBrowserSimulateWithoutScript(t *testing.T) {
 	v.WithoutScript()
 	v.Enter()
 	v.Act(
-		chromedp.Click(chromedp.CSS("nav [href='/simulate']")),
+		chromedp.Click(chromedp.CSS("nav [href='/policies']")),
+		chromedp.Click(chromedp.CSS("nav.below [href='/simulate']")),
 		chromedp.WaitVisible(chromedp.CSS("#admissions .plot > svg path.s6")),
 	)
 	v.Act(
