@@ -60,6 +60,7 @@ func NewStack(scope constructs.Construct, props settings.Props, code codeOf) *St
 	s.routeDashboard()
 	if props.Example {
 		s.example = s.newExample()
+		s.admin.AddEnvironment(jsii.String("EXAMPLE_URL"), jsii.String(*s.example.rest.Url()+"hello"), nil)
 	}
 	s.allowCallers()
 	s.topic = s.newTopic()
