@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +255,8 @@ func TestPagesOfKeyState(t *testing.T) {
 func TestKeysAsCSV(t *testing.T) {
 	keys := sitetest.NewRegistry(t, "plain", "=HYPERLINK(1)", "@sum")
 	keys.OverrideKey("plain", sitetest.Per(3, time.Minute))
+	called := time.Now().UTC().Add(-10 * time.Minute).Truncate(time.Minute)
+	keys.Called("plain", called, 7, 2)
 	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
 	got := s.Get("/keys.csv").Wants(t, http.StatusOK)
 	if got.Header.Get("Content-Type") != "text/csv; charset=utf-8; header=present" ||
@@ -270,6 +273,13 @@ func TestKeysAsCSV(t *testing.T) {
 		names += row[1] + ";"
 		if row[1] == "plain" && (row[8] != "3 per minute" || row[11] != "test") {
 			t.Errorf("got row %q, want the override 3 per minute with the reason test", row)
+		}
+		want := []string{"0", "0", "0", ""}
+		if row[1] == "plain" {
+			want = []string{"9", "2", "0", called.Format(time.RFC3339)}
+		}
+		if !slices.Equal(row[17:], want) {
+			t.Errorf("%s: got calls %q, want %q", row[1], row[17:], want)
 		}
 	}
 	if names != "'=HYPERLINK(1);'@sum;plain;" {

@@ -255,15 +255,24 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	t := page.NewTable("id", "name", "plan", "group", "status", "state", "env", "tags", "limits", "used",
-		"override until", "override reason", "expires", "banned until", "created", "updated", "version")
+		"override until", "override reason", "expires", "banned until", "created", "updated", "version",
+		"calls last hour", "blocked last hour", "would block last hour", "last used")
 	next := query.after
 	for {
 		list, err := app.FindKeys(r.Context(), d.Keys, set, query.KeyFilter, next, page.CSVRows)
 		if err != nil {
 			return page.Failed("export keys", err)
 		}
-		for _, s := range list.Subjects {
-			t.Row(keyCells(s)...)
+		ids := make([]string, len(list.Subjects))
+		for i, s := range list.Subjects {
+			ids[i] = s.ID
+		}
+		activities, err := app.Activities(r.Context(), d.Usage, ids, time.Now())
+		if err != nil {
+			return page.Failed("export calls", err)
+		}
+		for i, s := range list.Subjects {
+			t.Row(append(keyCells(s), activityCells(activities[i])...)...)
 		}
 		if next = list.Next; next == "" || t.Ends() {
 			break
@@ -278,7 +287,14 @@ func (d *dashboard) exportKeys(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// keyCells returns the cells of a key, in the order of exportKeys's columns.
+// activityCells returns the last cells of a key in exportKeys.
+func activityCells(a app.Activity) []string {
+	text := func(n int64) string { return strconv.FormatInt(n, 10) }
+	return []string{text(a.Calls.Calls()), text(a.Calls.Denied),
+		text(a.Calls.ShadowDenied + a.Calls.CandidateDenied), page.Stamp(a.Last)}
+}
+
+// keyCells returns the first cells of a key, in the order of exportKeys's columns.
 func keyCells(s app.Subject) []string {
 	var states, used []string
 	for _, b := range wording.Badges(s) {
