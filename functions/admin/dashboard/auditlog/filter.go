@@ -177,12 +177,6 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 		{Value: "subject", Text: "Key"}, {Value: "what", Text: "Change"}, {Value: "by", Text: "By"},
 		{Value: "job", Text: "Job"}, {Value: "from", Text: "From"}, {Value: "to", Text: "To"},
 	}...)
-	values.Del("from")
-	values.Del("to")
-	for _, s := range spans {
-		v.Spans = append(v.Spans, templates.Choice{Text: s.Text,
-			Address: page.Filtered(path, values, "range", s.Value),
-			Current: f.from == "" && f.to == "" && f.span == s.Value})
-	}
+	v.Spans = page.Spans(path, values, spans, f.span)
 	return v
 }

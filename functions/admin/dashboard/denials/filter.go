@@ -165,13 +165,7 @@ func (f filter) view(path string, set *policy.Set, found denylog.Summary) templa
 	if f.to != "" {
 		v.To = f.To.Format(form.UntilForm)
 	}
-	values.Del("from")
-	values.Del("to")
-	for _, s := range spans {
-		v.Spans = append(v.Spans, templates.Choice{Text: s.Text,
-			Address: page.Filtered(path, values, "range", s.Value),
-			Current: f.from == "" && f.to == "" && f.span == s.Value})
-	}
+	v.Spans = page.Spans(path, values, spans, f.span)
 	return v
 }
 

@@ -37,6 +37,21 @@ func Filtered(path string, filter url.Values, name, value string) string {
 	return Address(path, with)
 }
 
+// Spans returns links to ranges of a filter, in place of its from and to. The one named
+// span is current unless the filter has these.
+func Spans(path string, filter url.Values, spans []templates.Option, span string) []templates.Choice {
+	exact := filter.Get("from") != "" || filter.Get("to") != ""
+	without := maps.Clone(filter)
+	without.Del("from")
+	without.Del("to")
+	links := make([]templates.Choice, len(spans))
+	for i, s := range spans {
+		links[i] = templates.Choice{Text: s.Text, Address: Filtered(path, without, "range", s.Value),
+			Current: !exact && span == s.Value}
+	}
+	return links
+}
+
 // Chips returns a chip for each named parameter that the filter has, in the order of
 // names. words puts a parameter's value into words; nil shows it as it is.
 func Chips(path string, filter url.Values, words func(name, value string) string,
