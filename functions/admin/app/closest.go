@@ -182,11 +182,12 @@ type PlanUse struct {
 type PlanKey struct {
 	Subject
 	Calls usage.Counts // of the last hour
-	Trial usage.Counts // since the beginning of a trial
+	Trial usage.Counts // since the beginning of a trial, if there is one
 }
 
 // PlanUse returns the keys of a plan that are closest to a limit, or all if there are few,
-// with their calls of the last hour and since a time within usage.MinutesKept.
+// with their calls of the last hour and, unless it is zero, since a time within
+// usage.MinutesKept.
 func (r *Registry) PlanUse(
 	ctx context.Context, set *policy.Set, number int, since time.Time,
 ) (PlanUse, error) {
@@ -203,9 +204,11 @@ func (r *Registry) PlanUse(
 	if err != nil {
 		return PlanUse{}, err
 	}
-	trial, err := r.calls.Totals(ctx, ids, since, now, time.Minute)
-	if err != nil {
-		return PlanUse{}, err
+	trial := make([]usage.Counts, len(all))
+	if !since.IsZero() {
+		if trial, err = r.calls.Totals(ctx, ids, since, now, time.Minute); err != nil {
+			return PlanUse{}, err
+		}
 	}
 	use := PlanUse{Keys: make([]PlanKey, len(all)), Reach: reach}
 	for i, s := range all {

@@ -48,7 +48,7 @@ func (c *Changes) PreviewOverride(
 func (c *Changes) PreviewPlan(ctx context.Context, set *policy.Set, number int) ([]string, error) {
 	now := time.Now()
 	p, _ := set.PlanByNumber(number)
-	use, err := c.keys.PlanUse(ctx, set, number, now.Add(-PreviewSpan))
+	use, err := c.keys.PlanUse(ctx, set, number, time.Time{})
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidegate/internal/audit"
+	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/usage"
@@ -16,8 +17,12 @@ const maxTrialEdits = 20
 
 // TrialSince returns since when the limits of a plan that deny nothing, its candidate and
 // those in shadow mode, are as they are: the time of the edit that made them, or of the
-// oldest edit that was read, or the begin of counts by minute.
+// oldest edit that was read, or the begin of counts by minute. It is zero if the plan has
+// no such limits.
 func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, error) {
+	if len(p.Candidate) == 0 && len(ShadowLimits(p)) == 0 {
+		return time.Time{}, nil
+	}
 	since := time.Now().Add(-usage.MinutesKept + time.Minute)
 	found, err := c.keys.Audit().List(ctx, audit.Query{Subject: policyset.SetID, Since: since,
 		Count: maxTrialEdits, KeepPacked: true})
@@ -39,15 +44,13 @@ func (c *Changes) TrialSince(ctx context.Context, p policy.Plan) (time.Time, err
 
 func sameTrial(a, b policy.Plan) bool {
 	return slices.Equal(a.Candidate, b.Candidate) &&
-		(!hasShadow(a) && !hasShadow(b) || a.Mode == b.Mode && slices.Equal(a.Limits, b.Limits))
+		(len(ShadowLimits(a)) == 0 && len(ShadowLimits(b)) == 0 ||
+			a.Mode == b.Mode && slices.Equal(a.Limits, b.Limits))
 }
 
-// hasShadow reports whether calls may exceed a limit of the plan without being denied.
-func hasShadow(p policy.Plan) bool {
-	for _, l := range p.Limits {
-		if l.Shadow {
-			return true
-		}
-	}
-	return p.Mode == policy.Shadow
+// ShadowLimits returns the limits of a plan that calls may exceed without being denied.
+func ShadowLimits(p policy.Plan) []limiter.Limit {
+	return slices.DeleteFunc(slices.Clone(p.Limits), func(l limiter.Limit) bool {
+		return !l.Shadow && p.Mode != policy.Shadow
+	})
 }

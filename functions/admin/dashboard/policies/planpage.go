@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/changes"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/functions/admin/policydoc"
@@ -187,10 +188,7 @@ func (d *pages) trials(r *http.Request, p policy.Plan, keys []app.PlanKey,
 		}
 		all = append(all, t)
 	}
-	shadow := slices.DeleteFunc(slices.Clone(p.Limits), func(l limiter.Limit) bool {
-		return !l.Shadow && p.Mode != policy.Shadow
-	})
-	if len(shadow) > 0 {
+	if shadow := changes.ShadowLimits(p); len(shadow) > 0 {
 		t := d.trial(keys, since, func(c usage.Counts) int64 { return c.ShadowDenied })
 		t.ID, t.Heading, t.Limits = "shadow", "Limits in shadow mode", policydoc.Each(shadow)
 		all = append(all, t)
