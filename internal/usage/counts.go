@@ -24,6 +24,10 @@ type Counts struct {
 // Calls returns the number of calls.
 func (c Counts) Calls() int64 { return c.Allowed + c.Denied }
 
+// WouldDeny returns the number of calls that a limit on trial would have denied: one in
+// shadow mode, or a candidate.
+func (c Counts) WouldDeny() int64 { return c.ShadowDenied + c.CandidateDenied }
+
 // Plus returns the sum.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{

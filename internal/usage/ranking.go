@@ -58,7 +58,7 @@ func (o Order) of(c Counts) int64 {
 		return c.Denied
 	case WouldDeny:
 	}
-	return c.ShadowDenied + c.CandidateDenied
+	return c.WouldDeny()
 }
 
 // Rank returns the first n (1 to 64) subjects of each order, with their exact counts in

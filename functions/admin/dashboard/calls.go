@@ -101,7 +101,7 @@ func (d *dashboard) drawCalls(ctx context.Context, s chart.TimeSeries, at chart.
 	s.Allowed, s.Blocked = splitPoints(points)
 	s.Would = make([]int64, len(points))
 	for i, p := range points {
-		s.Would[i] = p.ShadowDenied + p.CandidateDenied
+		s.Would[i] = p.WouldDeny()
 	}
 	return s.View(), nil
 }
@@ -210,7 +210,7 @@ func (d *dashboard) readActivity(ctx context.Context, ids []string) ([]templates
 		views[i] = templates.Activity{
 			Spark: chart.Sparkline(splitPoints(a.Points)), Allowed: a.Calls.Allowed, Denied: a.Calls.Denied,
 			Calls: page.Number(a.Calls.Calls()), Blocked: page.Number(a.Calls.Denied),
-			Would: page.Number(a.Calls.ShadowDenied + a.Calls.CandidateDenied),
+			Would: page.Number(a.Calls.WouldDeny()),
 			Used:  lastUsed(a.Last, now),
 		}
 	}

@@ -60,7 +60,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 		return p, err
 	}
 	orders := []usage.Order{usage.Busiest, usage.MostDenied}
-	if sum.ShadowDenied+sum.CandidateDenied > 0 {
+	if sum.WouldDeny() > 0 {
 		orders = append(orders, usage.WouldDeny)
 	}
 	ranked, err := d.Usage.Rank(ctx, at.From, at.To, at.ByMinute(), topCount, orders...)
@@ -154,10 +154,10 @@ func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, va
 	if sum.Denied > 0 {
 		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
 	}
-	would := templates.Figure{Name: "Would block", Value: page.Number(sum.ShadowDenied + sum.CandidateDenied),
+	would := templates.Figure{Name: "Would block", Value: page.Number(sum.WouldDeny()),
 		Note: page.Number(sum.ShadowDenied) + " in shadow mode, " +
 			page.Number(sum.CandidateDenied) + " by candidate limits"}
-	if sum.ShadowDenied+sum.CandidateDenied > 0 {
+	if sum.WouldDeny() > 0 {
 		would.Address = "#" + rankingTexts[usage.WouldDeny].id
 	}
 	return []templates.Figure{
@@ -212,7 +212,7 @@ func (d *dashboard) rankings(ctx context.Context, at chart.Period, set *policy.S
 		for _, t := range ranked[o] {
 			counted := t.Denied
 			if o == usage.WouldDeny {
-				counted = t.ShadowDenied + t.CandidateDenied
+				counted = t.WouldDeny()
 			}
 			row := d.talkerRow(at, t, records[t.ID])
 			row.Counted = page.Number(counted)
