@@ -1,6 +1,6 @@
 // Opens the form behind a link with data-sheet in a dialog, and shows the server's
-// response to the form there too. Without scripts, or if a response has neither form nor way on, the
-// browser opens the page.
+// response to the form there too. Without scripts, or if a response has neither form nor
+// way on, the browser opens the page.
 
 import htmx from 'htmx.org';
 

@@ -248,10 +248,5 @@ func (d *dashboard) tokenRow(t token.Token) templates.TokenRow {
 }
 
 func scopeText(s token.Scope) string {
-	for _, o := range tokenScopes {
-		if o.Value == string(s) {
-			return o.Text
-		}
-	}
-	return "none"
+	return cmp.Or(form.OptionText(tokenScopes, string(s)), "none")
 }

@@ -1,6 +1,7 @@
 package auditlog
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -138,16 +139,6 @@ func (d *Pages) resolve(ctx context.Context, f *filter) error {
 	return nil
 }
 
-// whatText returns the text of the filter by action.
-func whatText(action string) string {
-	for _, o := range auditActions {
-		if o.Value == action {
-			return o.Text
-		}
-	}
-	return action
-}
-
 func (d *Pages) filterView(f *filter) templates.AuditFilter {
 	v := templates.AuditFilter{
 		Action: d.Path("/search"), Subject: page.Clip(f.typed, maxSubject),
@@ -168,7 +159,7 @@ func (d *Pages) filterView(f *filter) templates.AuditFilter {
 	v.Chips = page.Chips(path, values, func(name, value string) string {
 		switch {
 		case name == "what":
-			return whatText(value)
+			return cmp.Or(form.OptionText(auditActions, value), value)
 		case name == "subject" && f.key.ID != "":
 			return f.key.Name
 		}

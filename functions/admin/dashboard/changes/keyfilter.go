@@ -1,6 +1,7 @@
 package changes
 
 import (
+	"cmp"
 	"net/url"
 	"slices"
 	"strconv"
@@ -8,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
 	"tidegate/internal/policy"
 	"tidegate/web/templates"
@@ -31,8 +33,7 @@ var KeyStates = []templates.Option{
 
 // StateText returns the text of a state's option.
 func StateText(state app.State) string {
-	i := slices.IndexFunc(KeyStates, func(o templates.Option) bool { return o.Value == string(state) })
-	return KeyStates[max(i, 0)].Text
+	return cmp.Or(form.OptionText(KeyStates, string(state)), KeyStates[0].Text)
 }
 
 // ReadKeyFilter reads a filter of keys from an address. A plan is its name or its number.

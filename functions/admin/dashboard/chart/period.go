@@ -2,7 +2,6 @@ package chart
 
 import (
 	"net/url"
-	"slices"
 	"time"
 
 	"tidegate/functions/admin/dashboard/page"
@@ -139,11 +138,11 @@ func (p Period) Range(path string, seconds int) templates.Range {
 		Action: path, Live: seconds, Chosen: p.Name == "", Problem: p.Problem,
 		From: p.From.UTC().Format(inputTime), To: p.To.UTC().Format(inputTime),
 	}
-	names := []string{page.Today, page.Yesterday}
-	for i, choice := range ranges {
-		names = slices.Insert(names, i, choice.name)
+	var names []string
+	for _, choice := range ranges {
+		names = append(names, choice.name)
 	}
-	for _, name := range names {
+	for _, name := range append(names, page.Today, page.Yesterday) {
 		at := Period{Name: name}
 		r.Choices = append(r.Choices, templates.Choice{
 			Text: name, Address: page.Address(path, page.WithLive(at.Values(), seconds)),

@@ -64,6 +64,16 @@ func IsOption(options []templates.Option, value string) bool {
 	return slices.ContainsFunc(options, func(o templates.Option) bool { return o.Value == value })
 }
 
+// OptionText returns the text of the option with a value; empty if there is none.
+func OptionText(options []templates.Option, value string) string {
+	for _, o := range options {
+		if o.Value == value {
+			return o.Text
+		}
+	}
+	return ""
+}
+
 // CheckReason sets an error if the reason is missing or too long.
 func (in *Input) CheckReason() {
 	switch n := len([]rune(strings.TrimSpace(in.Text))); {
