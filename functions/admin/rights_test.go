@@ -53,10 +53,12 @@ func checkRights(t *testing.T, root string) {
 	visitor := newCrawler(t, handler, map[string]string{
 		"user": "ada", "password": strings.Repeat(password, 2), "reason": "a test", "name": "made-#",
 		"to": "pro", "limits[0]": "7 per minute", "tags": "crawled",
+		"newgroup": "big", "lasts": "1h",
 	})
 	visitor.login()
 	starts := []string{"/"}
-	for _, do := range []string{"plan", "override", "end", "reset", "revoke"} {
+	for _, do := range []string{"plan", "override", "end", "reset", "tag", "untag", "group", "expiry", "ban",
+		"unban", "revoke"} {
 		starts = append(starts, "/keys/bulk?of=all&do="+do)
 	}
 	visitor.crawl(starts...)

@@ -206,7 +206,8 @@ func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit)
 }
 
 // Unban lifts a key's ban, by hand or automatic, and resets the number of its automatic
-// bans. The audit entry contains the end of the ban. Unban fails as Update does.
+// bans. The audit entry contains the end of the ban. Unban writes nothing for a key that
+// is not banned, and fails as Update does.
 func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
 	k, err := s.loadVersion(ctx, id, version)
 	if err != nil {
@@ -215,6 +216,9 @@ func (s *Store) Unban(ctx context.Context, id string, version int64, edit Edit) 
 	until, err := s.BannedUntil(ctx, k.set, []policy.Key{k.Key})
 	if err != nil {
 		return policy.Key{}, err
+	}
+	if until[0].IsZero() {
+		return k.Key, nil
 	}
 	old := k.Key
 	old.Banned, k.Banned = until[0], time.Time{}

@@ -5,6 +5,7 @@ type Bulk struct {
 	Action     string
 	Hidden     []Hidden // the filter of the list
 	Actions    []Option // buttons
+	Others     []Option // of a list
 	Of         string   // "all" if all matching keys are selected, else "selected"
 	Ticked     bool     // all rows are selected
 	Page       string   // number of keys on the page

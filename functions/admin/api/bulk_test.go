@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,7 +43,8 @@ func TestStoppedBulkJob(t *testing.T) {
 	s := newService(t)
 	a := s.create("a")
 	keys := app.NewRegistry(s.keys, usage.NewReader(s.client))
-	job, err := keys.StartJob(t.Context(), nil, app.Job{Do: app.Revoke, IDs: []string{a.ID}, Total: 1},
+	job, err := keys.StartJob(t.Context(), nil, app.Job{KeyChange: app.KeyChange{Do: app.Revoke},
+		IDs: []string{a.ID}, Total: 1},
 		nil, byTest)
 	if err != nil {
 		t.Fatal(err)
@@ -105,6 +107,28 @@ func TestBulk(t *testing.T) {
 		"filter": map[string]any{"state": "overridden"}}); done != 3 {
 		t.Errorf("end: got %v done, want 3", done)
 	}
+	until := time.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	for _, body := range []map[string]any{
+		{"do": "ban", "until": until}, {"do": "tag", "tags": []string{"vip"}},
+		{"do": "group", "group": "big"}, {"do": "expiry", "until": until},
+	} {
+		body["ids"] = ids[:50]
+		if done, skipped := run(body); done != 50 || skipped != 0 {
+			t.Errorf("%s: got %v done, %v skipped, want 50, 0", body["do"], done, skipped)
+		}
+	}
+	if k, err := s.keys.Get(t.Context(), ids[49]); err != nil || !k.Banned.Equal(until) || k.Group != "big" ||
+		!slices.Equal(k.Tags, []string{"vip"}) || !k.Expires.Equal(until) {
+		t.Errorf("after four changes: got %+v, %v", k, err)
+	}
+	for _, body := range []map[string]any{
+		{"do": "unban"}, {"do": "untag", "tags": []string{"vip"}}, {"do": "group"}, {"do": "expiry"},
+	} {
+		body["filter"] = all
+		if done, skipped := run(body); done != 50 || skipped != 180 {
+			t.Errorf("%s: got %v done, %v skipped, want 50, 180", body["do"], done, skipped)
+		}
+	}
 	if done, _ := run(map[string]any{"do": "reset", "ids": ids[:2]}); done != 2 {
 		t.Errorf("reset: got %v done, want 2", done)
 	}
@@ -129,6 +153,11 @@ func TestBulk(t *testing.T) {
 		"position":    `{"do":"reset","reason":"x","filter":{},"after":"!"}`,
 		"no count":    `{"do":"reset","reason":"x","filter":{"prefix":"job-"}}`,
 		"computed":    `{"do":"reset","reason":"x","filter":{"state":"revoked"}}`,
+		"ban count":   `{"do":"ban","reason":"x","filter":{},"until":"2099-01-01T00:00:00Z"}`,
+		"no end":      `{"do":"ban","reason":"x","ids":["a"]}`,
+		"no tags":     `{"do":"tag","reason":"x","ids":["a"]}`,
+		"bad group":   `{"do":"group","reason":"x","ids":["a"],"group":"two words"}`,
+		"past expiry": `{"do":"expiry","reason":"x","ids":["a"],"until":"2001-01-01T00:00:00Z"}`,
 		"other count": `{"do":"revoke","reason":"x","filter":{"prefix":"job-"},"confirm":229}`,
 	} {
 		if r := s.post("/bulk", []byte(body)); r.status != http.StatusUnprocessableEntity ||

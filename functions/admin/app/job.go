@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/policydoc"
@@ -21,19 +22,17 @@ const Undo = "undo"
 // after each step, so any request can continue it. The audit records its start, its end,
 // and its id in the entry of every key that it changed.
 type Job struct {
-	ID         string           `json:"id"`
-	Do         string           `json:"do"`             // the Do of a KeyChange, or Undo
-	Plan       string           `json:"plan,omitempty"` // name at the start
-	PlanNumber int              `json:"planNumber,omitempty"`
-	Override   *policy.Override `json:"override,omitempty"`
-	IDs        []string         `json:"ids,omitempty"`
-	Filter     *KeyFilter       `json:"filter,omitempty"`   // nil if IDs selects the keys
-	Undoes     string           `json:"undoes,omitempty"`   // id of the job that Undo reverts
-	Total      int64            `json:"total"`              // keys the user confirmed; no more are changed
-	By         audit.Actor      `json:"by"`                 // who started it
-	Resumer    audit.Actor      `json:"resumedBy,omitzero"` // who continued it after the last stop
-	Reason     string           `json:"reason"`
-	Started    time.Time        `json:"started"`
+	KeyChange             // Do may also be Undo
+	ID        string      `json:"id"`
+	Plan      string      `json:"plan,omitempty"` // name at the start
+	IDs       []string    `json:"ids,omitempty"`
+	Filter    *KeyFilter  `json:"filter,omitempty"`   // nil if IDs selects the keys
+	Undoes    string      `json:"undoes,omitempty"`   // id of the job that Undo reverts
+	Total     int64       `json:"total"`              // keys the user confirmed; no more are changed
+	By        audit.Actor `json:"by"`                 // who started it
+	Resumer   audit.Actor `json:"resumedBy,omitzero"` // who continued it after the last stop
+	Reason    string      `json:"reason"`
+	Started   time.Time   `json:"started"`
 
 	Ended    time.Time `json:"ended,omitzero"`
 	Stopped  bool      `json:"stopped,omitempty"` // until somebody continues it
@@ -72,8 +71,41 @@ func (j Job) Undoable() bool {
 	return j.Do != Reset && (j.Stopped || j.Over() && j.Processed() > 0)
 }
 
+// jobTitles has a change's title: what stands before the number of keys, and between the
+// number and what the change sets.
+var jobTitles = map[string][2]string{
+	Plan: {"Change plan of ", " to "}, Override: {"Override limits of "}, EndOverride: {"End overrides of "},
+	Reset: {"Reset counts of "}, Revoke: {"Revoke "}, Ban: {"Ban ", " until "}, Unban: {"Unban "},
+	AddTags: {"Add tags to ", ": "}, RemoveTags: {"Remove tags from ", ": "},
+	SetGroup: {"Change group of ", " to "}, SetExpiry: {"Change expiry of ", " to "},
+	Undo: {"Undo changes of "},
+}
+
 // Title describes the change and the number of keys.
-func (j Job) Title() string { return JobTitle(j.Do, j.Plan, j.Total) }
+func (j Job) Title() string {
+	return j.Heading() + jobTitles[j.Do][1] + j.sets()
+}
+
+// Heading describes the kind of change and the number of keys.
+func (j Job) Heading() string { return jobTitles[j.Do][0] + KeyCount(j.Total) }
+
+// sets returns what the change sets, as text.
+func (j Job) sets() string {
+	const instant = "2006-01-02 15:04 UTC"
+	switch {
+	case j.Do == Plan:
+		return j.Plan
+	case j.Do == AddTags, j.Do == RemoveTags:
+		return strings.Join(j.Tags, ", ")
+	case j.Do == SetGroup:
+		return cmp.Or(j.Group, "none")
+	case j.Do == SetExpiry && j.Until.IsZero():
+		return "never"
+	case j.Do == Ban, j.Do == SetExpiry:
+		return j.Until.UTC().Format(instant)
+	}
+	return ""
+}
 
 // KeyCount returns a number of keys in words, such as "1 key" or "1,200 keys".
 func KeyCount(n int64) string {
@@ -81,32 +113,6 @@ func KeyCount(n int64) string {
 		return "1 key"
 	}
 	return policydoc.Number(n) + " keys"
-}
-
-// JobTitle describes a change of a number of keys. It omits an empty plan.
-func JobTitle(do, plan string, keys int64) string {
-	n := KeyCount(keys)
-	switch do {
-	case Plan:
-		if plan == "" {
-			return "Change plan of " + n
-		}
-		return "Change plan of " + n + " to " + plan
-	case Override:
-		return "Override limits of " + n
-	case EndOverride:
-		return "End overrides of " + n
-	case Reset:
-		return "Reset counts of " + n
-	case Undo:
-		return "Undo changes of " + n
-	}
-	return "Revoke " + n
-}
-
-// change returns what the job does to each key.
-func (j Job) change() KeyChange {
-	return KeyChange{Do: j.Do, PlanNumber: j.PlanNumber, Override: j.Override}
 }
 
 // Actor returns who answers for the changes of the next step.
@@ -117,7 +123,9 @@ func (j Job) edit() Edit { return Edit{By: j.Actor(), Reason: j.Reason, Job: j.I
 
 // NeedsCount reports whether a job that is to start harms callers, is hard to revert and
 // changes all keys of a filter. Its author must confirm their number.
-func (j Job) NeedsCount() bool { return j.Filter != nil && (j.Do == Revoke || j.Do == Reset) }
+func (j Job) NeedsCount() bool {
+	return j.Filter != nil && (j.Do == Revoke || j.Do == Reset || j.Do == Ban)
+}
 
 // StartJob records and stores a job for StepJob to run. It uses the change, the selection
 // of keys and Total of j, and sets the rest. The plan is the one that has the name in set,
@@ -155,21 +163,17 @@ func (r *Registry) StartJob(
 	return j, r.store.CreateJob(ctx, j.ID, string(text))
 }
 
-// validateJob validates the change on a copy of the first selected key.
+// validateJob validates the change, and an override or a plan on a copy of the first
+// selected key.
 func (r *Registry) validateJob(ctx context.Context, set *policy.Set, j Job) error {
 	if j.Do != Override && j.Do != Plan {
-		return nil
+		return j.Validate()
 	}
 	first, _, err := r.selectedKeys(ctx, set, j, 1)
 	if err != nil || len(first) == 0 {
 		return err
 	}
-	k := first[0]
-	if j.Do == Plan {
-		k.Plan = j.Plan
-	} else {
-		k.Override = j.Override
-	}
+	k, _ := j.Result(set, first[0])
 	if k.Status != policy.Active {
 		return nil
 	}

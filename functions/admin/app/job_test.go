@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -107,7 +108,8 @@ func wantCounts(t *testing.T, what string, job app.Job, done, skipped, failed in
 
 // everyKey is a job that changes the plan of up to count keys.
 func everyKey(count int64) app.Job {
-	return app.Job{Do: app.Plan, Plan: "pro", Filter: &app.KeyFilter{}, Total: count}
+	return app.Job{KeyChange: app.KeyChange{Do: app.Plan},
+		Plan: "pro", Filter: &app.KeyFilter{}, Total: count}
 }
 
 // A job changes each selected key once, skips keys that need no change, and its id is in
@@ -161,7 +163,7 @@ func TestJobAndUndo(t *testing.T) {
 // A bulk revocation can be undone after its end, and a reset cannot.
 func TestUndoOfRevocation(t *testing.T) {
 	j := newJobs(t, 3)
-	all := app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: 3}
+	all := app.Job{KeyChange: app.KeyChange{Do: app.Revoke}, Filter: &app.KeyFilter{}, Total: 3}
 	job := j.start(all)
 	if _, err := j.UndoingJob(t.Context(), job); !errors.Is(err, app.ErrRunning) {
 		t.Errorf("undo of a running job: got %v, want ErrRunning", err)
@@ -297,7 +299,8 @@ func TestJobFollowsThePlan(t *testing.T) {
 	if k := j.keys.Key("k0001"); k.PlanNumber != number {
 		t.Errorf("got plan %d %s, want %d", k.PlanNumber, k.Plan, number)
 	}
-	job = j.start(app.Job{Do: app.Plan, Plan: "free", Filter: &app.KeyFilter{}, Total: 2})
+	job = j.start(app.Job{KeyChange: app.KeyChange{Do: app.Plan},
+		Plan: "free", Filter: &app.KeyFilter{}, Total: 2})
 	j.keys.Save(func(s *policy.Set) { s.Plans = s.Plans[1:] })
 	if job = j.run(job); job.Failed != 2 || job.Failures[0].Why != "plan was deleted since: choose another" {
 		t.Errorf("after a deletion: got %+v, want both keys named", job)
@@ -378,7 +381,8 @@ func TestJobWithoutJournal(t *testing.T) {
 	if err != nil || job.Over() || job.Paused == "" {
 		t.Fatalf("without the journal: got %+v, %v, want a paused job", job, err)
 	}
-	revoked := j.run(j.start(app.Job{Do: app.Revoke, IDs: []string{j.keys.IDs["k0007"]}, Total: 1}))
+	revoked := j.run(j.start(app.Job{KeyChange: app.KeyChange{Do: app.Revoke},
+		IDs: []string{j.keys.IDs["k0007"]}, Total: 1}))
 	wantCounts(t, "revocation without a journal", revoked, 1, 0, 0)
 	journal.left = 1 << 30
 	if job = j.run(job); job.Paused != "" || job.Processed() != count || len(j.entries(job)) < count-1 {
@@ -391,11 +395,18 @@ func TestStartInvalidJob(t *testing.T) {
 	j := newJobs(t, 2)
 	var invalid *policy.InvalidError
 	for name, job := range map[string]app.Job{
-		"limit": {Do: app.Override, Filter: &app.KeyFilter{}, Total: 2, Override: &policy.Override{
-			Reason: "x",
-		}},
-		"plan": {Do: app.Plan, Plan: "none", Filter: &app.KeyFilter{}, Total: 2},
+		"limit": {KeyChange: app.KeyChange{Do: app.Override, Override: &policy.Override{Reason: "x"}}},
+		"plan":  {KeyChange: app.KeyChange{Do: app.Plan}, Plan: "none"},
+		"ban":   {KeyChange: app.KeyChange{Do: app.Ban, Until: time.Now().Add(-time.Second)}},
+		"expiry": {KeyChange: app.KeyChange{Do: app.SetExpiry,
+			Until: time.Now().Add(-time.Second)}},
+		"no tags":  {KeyChange: app.KeyChange{Do: app.AddTags}},
+		"long tag": {KeyChange: app.KeyChange{Do: app.RemoveTags, Tags: []string{strings.Repeat("x", 51)}}},
+		"many tags": {KeyChange: app.KeyChange{Do: app.AddTags,
+			Tags: strings.Split("a b c d e f g h i j k", " ")}},
+		"group": {KeyChange: app.KeyChange{Do: app.SetGroup, Group: "two words"}},
 	} {
+		job.Filter, job.Total = &app.KeyFilter{}, 2
 		if _, err := j.StartJob(t.Context(), j.set(), job, nil, sitetest.ByTest); !errors.As(err, &invalid) {
 			t.Errorf("%s: got %v, want an InvalidError", name, err)
 		}

@@ -153,7 +153,7 @@ func (r *Registry) changeTasks(ctx context.Context, set *policy.Set, j Job, coun
 	tasks := make([]task, len(keys))
 	for i, k := range keys {
 		tasks[i] = task{k.ID, k.Name, func(ctx context.Context) (bool, error) {
-			return j.change().apply(ctx, r, k, j.edit())
+			return j.apply(ctx, r, k, j.edit())
 		}}
 	}
 	return tasks, next, err

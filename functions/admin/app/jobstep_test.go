@@ -95,7 +95,7 @@ func TestStopDuringStep(t *testing.T) {
 	}
 	edit := sitetest.ByTest
 	edit.Reason = "a test"
-	undo := app.Job{Do: app.Undo, Undoes: job.ID}
+	undo := app.Job{KeyChange: app.KeyChange{Do: app.Undo}, Undoes: job.ID}
 	if _, err := j.StartJob(t.Context(), nil, undo, nil, edit); !errors.Is(err,
 		app.ErrRunning) {
 		t.Errorf("undo during the step: got %v, want ErrRunning", err)
@@ -284,7 +284,8 @@ func TestUndoUncountedChanges(t *testing.T) {
 	if k := j.keys.Key("k0001"); k.Plan != "free" {
 		t.Errorf("after the undo: got %+v, want plan free", k)
 	}
-	none := j.run(j.start(app.Job{Do: app.Plan, Plan: "free", Filter: &app.KeyFilter{}, Total: count}))
+	none := j.run(j.start(app.Job{KeyChange: app.KeyChange{Do: app.Plan},
+		Plan: "free", Filter: &app.KeyFilter{}, Total: count}))
 	if _, err := j.UndoingJob(t.Context(), none); !errors.Is(err, app.ErrNoUndo) {
 		t.Errorf("undo of a job that changed nothing: got %v, want ErrNoUndo", err)
 	}
@@ -313,7 +314,7 @@ func (*slow) Queues() bool { return false }
 func TestJobPausesAfterLongStep(t *testing.T) {
 	const count = 60
 	j := newJobs(t, count)
-	job := j.start(app.Job{Do: app.Revoke, Filter: &app.KeyFilter{}, Total: count})
+	job := j.start(app.Job{KeyChange: app.KeyChange{Do: app.Revoke}, Filter: &app.KeyFilter{}, Total: count})
 	j.keys.Audit().UseJournal(&slow{})
 	restore := app.SetStepEnds(500 * time.Millisecond)
 	now, err := j.StepJob(t.Context(), job.ID)

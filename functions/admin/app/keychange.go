@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,20 +24,26 @@ const (
 	Unrevoke     = "unrevoke"
 	Ban          = "ban"
 	Unban        = "unban" // lifts a manual or automatic ban
-	Details      = "edit"  // sets name, tags, group, plan, routes or expiry
+	AddTags      = "tag"
+	RemoveTags   = "untag"
+	SetGroup     = "group"
+	SetExpiry    = "expiry"
+	Details      = "edit" // sets name, tags, group, plan, routes or expiry
 	Delete       = "delete"
 	Rotate       = "rotate"        // made by Registry.Rotate
 	ExpireSecret = "expire-secret" // ends the grace period of the old secret
 )
 
-// KeyChange is a change of one key.
+// KeyChange is a change of one key. A Job stores it.
 type KeyChange struct {
-	Do         string
-	PlanNumber int               // for Plan
-	Override   *policy.Override  // for Override
-	Accepts    Accepts           // for Override; nil accepts every warning, to restore one
-	Until      time.Time         // for Ban; in the future
-	Details    func(*policy.Key) // for Details
+	Do         string            `json:"do"`
+	PlanNumber int               `json:"planNumber,omitempty"` // for Plan
+	Override   *policy.Override  `json:"override,omitempty"`   // for Override
+	Until      time.Time         `json:"until,omitzero"`       // for Ban and SetExpiry; zero: no expiry
+	Tags       []string          `json:"tags,omitempty"`       // for AddTags and RemoveTags
+	Group      string            `json:"group,omitempty"`      // for SetGroup; empty for none
+	Accepts    Accepts           `json:"-"`                    // for Override; nil accepts every warning, to restore one
+	Details    func(*policy.Key) `json:"-"`                    // for Details
 }
 
 // Fits reports whether the change can be made to keys of a status.
@@ -95,41 +102,108 @@ func (r *Registry) Change(
 	}
 }
 
+// recordActions has the audit's action of each change that Alter makes completely.
+var recordActions = map[string]string{
+	Plan: audit.KeyPlan, Override: audit.KeyOverride, EndOverride: audit.KeyOverrideEnd,
+	Revoke: audit.KeyRevoke, Unrevoke: audit.KeyUnrevoke, Ban: audit.KeyBan, AddTags: audit.KeyEdit,
+	RemoveTags: audit.KeyEdit, SetGroup: audit.KeyEdit, SetExpiry: audit.KeyEdit, Details: audit.KeyEdit,
+}
+
+// Alter makes the change to the record of a key. It sets the number of a plan, not its
+// name, and changes neither counts nor secrets.
+func (c KeyChange) Alter(k *policy.Key) {
+	switch c.Do {
+	case Plan:
+		k.PlanNumber = c.PlanNumber
+	case Override:
+		k.Override = c.Override
+	case EndOverride:
+		k.Override = nil
+	case Revoke:
+		k.Status = policy.Revoked
+	case Unrevoke:
+		k.Status = policy.Active
+	case Ban:
+		k.Banned = c.Until.UTC()
+	case Unban:
+		k.Banned = time.Time{}
+	case AddTags:
+		missing := func(tag string) bool { return slices.Contains(k.Tags, tag) }
+		k.Tags = slices.Concat(k.Tags, slices.DeleteFunc(slices.Clone(c.Tags), missing))
+	case RemoveTags:
+		k.Tags = slices.DeleteFunc(slices.Clone(k.Tags), func(tag string) bool {
+			return slices.Contains(c.Tags, tag)
+		})
+	case SetGroup:
+		k.Group = c.Group
+	case SetExpiry:
+		k.Expires = c.Until.UTC()
+	case Details:
+		c.Details(k)
+		k.Name = strings.TrimSpace(k.Name)
+	}
+}
+
+// Result returns a key as the change leaves it, and whether that differs from before.
+func (c KeyChange) Result(set *policy.Set, k policy.Key) (after policy.Key, differs bool) {
+	after = k
+	c.Alter(&after)
+	if after.PlanNumber != k.PlanNumber {
+		after.Plan = set.PlanName(after.PlanNumber)
+	}
+	return after, c.Do == Reset || !sameFields(k, after)
+}
+
+// Validate validates what a change sets, whatever the key. It fails with a
+// *policy.InvalidError.
+func (c KeyChange) Validate() error {
+	var fields []policy.FieldError
+	add := func(field, message string) {
+		if message != "" {
+			fields = append(fields, policy.FieldError{Field: field, Message: message})
+		}
+	}
+	switch c.Do {
+	case Ban:
+		if !c.Until.After(time.Now()) {
+			add("until", "must be in the future; to block a key for good, revoke it")
+		}
+	case SetExpiry:
+		if !c.Until.IsZero() && !c.Until.After(time.Now()) {
+			add("until", "must be in the future; to block keys now, revoke them")
+		}
+	case AddTags, RemoveTags:
+		if n := len(c.Tags); n == 0 || n > policy.MaxTags {
+			add("tags", fmt.Sprintf("%d given: must be 1 to %d", n, policy.MaxTags))
+		}
+		for i, tag := range c.Tags {
+			add(fmt.Sprintf("tags[%d]", i), policy.TextProblem(tag, policy.MaxTagLen))
+		}
+	case SetGroup:
+		if c.Group != "" {
+			add("group", policy.GroupProblem(c.Group))
+		}
+	}
+	return policy.Invalid(fields)
+}
+
 // save makes the change to a version of a key. Reset and Delete find it in e.
 func (c KeyChange) save(
 	ctx context.Context, store *registry.Store, id string, version int64, e Edit,
 ) (policy.Key, error) {
-	update := func(action string, change func(*policy.Key)) (policy.Key, error) {
-		return store.Update(ctx, id, version, action, e, change)
+	if action, known := recordActions[c.Do]; known {
+		if err := c.Validate(); err != nil {
+			return policy.Key{}, err
+		}
+		return store.Update(ctx, id, version, action, e, c.Alter)
 	}
 	switch c.Do {
-	case Plan:
-		return update(audit.KeyPlan, func(k *policy.Key) { k.PlanNumber = c.PlanNumber })
-	case Override:
-		return store.SetOverride(ctx, id, version, c.Override, e)
-	case EndOverride:
-		return store.SetOverride(ctx, id, version, nil, e)
 	case Reset:
 		return store.Reset(ctx, id, e)
-	case Revoke:
-		return store.Revoke(ctx, id, version, e)
-	case Unrevoke:
-		return update(audit.KeyUnrevoke, func(k *policy.Key) { k.Status = policy.Active })
-	case Ban:
-		if !c.Until.After(time.Now()) {
-			return policy.Key{}, &policy.InvalidError{Fields: []policy.FieldError{{Field: "until",
-				Message: "must be in the future; to block a key for good, revoke it"}}}
-		}
-		return update(audit.KeyBan, func(k *policy.Key) { k.Banned = c.Until.UTC() })
 	case Unban:
 		return store.Unban(ctx, id, version, e)
 	case ExpireSecret:
 		return store.ExpireSecret(ctx, id, version, e)
-	case Details:
-		return update(audit.KeyEdit, func(k *policy.Key) {
-			c.Details(k)
-			k.Name = strings.TrimSpace(k.Name)
-		})
 	case Delete:
 		return policy.Key{}, store.Delete(ctx, id, e)
 	}
@@ -155,9 +229,11 @@ func (c KeyChange) apply(ctx context.Context, keys *Registry, k policy.Key,
 
 func (c KeyChange) applyOnce(ctx context.Context, keys *Registry, k policy.Key,
 	edit Edit) (changed bool, current policy.Key, err error) {
-	switch {
-	case c.Do == Plan && k.PlanNumber == c.PlanNumber, c.Do == EndOverride && k.Override == nil:
-		return false, k, nil
+	if _, record := recordActions[c.Do]; record {
+		altered := k
+		if c.Alter(&altered); sameFields(k, altered) {
+			return false, k, nil
+		}
 	}
 	current, err = keys.Change(ctx, k.ID, Base{Version: k.Version}, c, edit)
 	return current.Version != k.Version, current, err

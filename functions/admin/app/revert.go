@@ -171,7 +171,7 @@ func (r *Registry) UndoingJob(ctx context.Context, j Job) (Job, error) {
 	case !j.Undoable():
 		return Job{}, ErrNoUndo
 	}
-	undo := Job{Do: Undo, Undoes: j.ID, Total: j.Done}
+	undo := Job{KeyChange: KeyChange{Do: Undo}, Undoes: j.ID, Total: j.Done}
 	if j.Over() && j.Done == j.Processed() { // no chunk was repeated, so Done is exact
 		return undo, nil
 	}
@@ -276,11 +276,16 @@ func (r *Registry) revertEntry(ctx context.Context, set *policy.Set, e audit.Ent
 func isReverted(k, old policy.Key) bool {
 	restored := k
 	restoreFields(&restored, old)
-	before, err := json.Marshal(k)
+	return sameFields(k, restored)
+}
+
+// sameFields reports whether two states of a key have the same fields.
+func sameFields(a, b policy.Key) bool {
+	before, err := json.Marshal(a)
 	if err != nil {
 		return false
 	}
-	after, err := json.Marshal(restored)
+	after, err := json.Marshal(b)
 	return err == nil && bytes.Equal(before, after)
 }
 

@@ -43,7 +43,8 @@ func (h *history) moveKeys() did {
 		before[name] = h.keys.Key(name)
 	}
 	n := int64(len(h.keys.IDs))
-	d.Job = h.run(h.start(app.Job{Do: app.Plan, Plan: p.Name, Filter: &app.KeyFilter{}, Total: n}))
+	d.Job = h.run(h.start(app.Job{KeyChange: app.KeyChange{Do: app.Plan},
+		Plan: p.Name, Filter: &app.KeyFilter{}, Total: n}))
 	for name, k := range before {
 		if now := h.keys.Key(name); now.Version != k.Version {
 			d.had[name], d.version[name] = int64(k.PlanNumber), now.Version

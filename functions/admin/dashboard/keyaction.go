@@ -55,7 +55,7 @@ var keyActions = map[string]keyAction{
 	app.Ban: {
 		heading: "Ban", advice: "Calls with this key get 429 until the ban ends.", submit: "Ban",
 		danger: true, reason: true,
-		done: "Banned.", fields: (*keyForm).banFields, read: readBan,
+		done: "Banned.", fields: banFields, read: readBan,
 	},
 	app.Unban: {
 		heading: "Unban", advice: "Calls with this key are allowed again, within its limits.",
@@ -84,12 +84,9 @@ var keyActions = map[string]keyAction{
 	},
 }
 
-func readBan(f *keyForm, change *app.KeyChange) {
-	change.Until = f.until.Time(time.Now())
-	if change.Until.IsZero() && f.until.ErrorCount() == 0 {
-		f.until.Choice.Error = "Choose how long the ban lasts. To block permanently, revoke the key."
-	}
-}
+func banFields(f *keyForm) []templates.FormField { return form.BanFields(f.until) }
+
+func readBan(f *keyForm, change *app.KeyChange) { change.Until = f.until.BanEnd(time.Now()) }
 
 func readGrace(f *keyForm, _ *app.KeyChange) { f.grace.CheckOption(graces) }
 
@@ -98,7 +95,7 @@ func readDetails(f *keyForm, change *app.KeyChange) {
 	allow := f.allow.Routes()
 	change.Details = func(k *policy.Key) {
 		k.Name = f.name.Text
-		k.Tags = f.typedTags()
+		k.Tags = f.tags.Tags()
 		k.Plan = f.plan.Text
 		k.Group = f.group.Text
 		k.Allow = allow

@@ -16,13 +16,9 @@ import (
 	"tidegate/web/templates"
 )
 
-// Bounds of typed text, in characters. They exceed what is valid, so that the form shows
-// an error instead of shortened text.
-const (
-	maxNameInput = policy.MaxNameLen + 50
-	maxTagsInput = 1000
-	maxTagsText  = 600
-)
+// maxNameInput exceeds the longest name, in characters, so that the form shows an error
+// instead of shortened text.
+const maxNameInput = policy.MaxNameLen + 50
 
 // keyForm holds the typed fields of a new key, or of an action on a key.
 type keyForm struct {
@@ -47,7 +43,7 @@ func (f *keyForm) table() form.Table {
 	return form.Table{
 		{Name: "name", Input: &f.name, Max: maxNameInput},
 		{Name: "plan", Input: &f.plan, Max: page.MaxName + 10},
-		{Name: "tags", Input: &f.tags, Max: maxTagsInput},
+		{Name: "tags", Input: &f.tags, Max: form.MaxTagsInput},
 		{Name: "group", Input: &f.group, Max: form.MaxInput},
 		{Name: "env", Input: &f.env, Max: form.MaxInput},
 		{Name: "value", Input: &f.value},
@@ -69,12 +65,6 @@ func (f *keyForm) errors() int { return f.until.ErrorCount() + f.table().ErrorCo
 // setError shows the store's validation errors at their fields.
 func (f *keyForm) setError(invalid *policy.InvalidError) {
 	f.problem = append(f.table(), f.until.Table("expires", "bannedUntil", "until")...).SetErrors(invalid)
-}
-func (f *keyForm) banFields() []templates.FormField {
-	if f.until.Choice.Text == "" {
-		f.until.Choice.Text = "1h"
-	}
-	return form.UntilFields(f.until, "Choose a duration")
 }
 
 var graces = []templates.Option{
@@ -100,7 +90,7 @@ func (f *keyForm) editFields() []templates.FormField {
 	}
 	fields := []templates.FormField{
 		form.TextField("name", "Name", "", policy.MaxNameLen, f.name),
-		f.tagsField(),
+		form.TagsField(f.tags),
 		form.ChoiceField("plan", "Plan", plans, f.plan),
 	}
 	if f.key.Kind == policy.APIKey {
@@ -113,10 +103,6 @@ func (f *keyForm) editFields() []templates.FormField {
 	return fields
 }
 
-func (f *keyForm) tagsField() templates.FormField {
-	return form.TextField("tags", "Tags, separated by commas", "team-a, beta", maxTagsText, f.tags)
-}
-
 func (f *keyForm) groupField() templates.FormField {
 	field := form.TextField("group", "Group", "none", policy.MaxGroupLen, f.group)
 	field.Hint = "Keys in a group share their plan's limits per group."
@@ -125,17 +111,6 @@ func (f *keyForm) groupField() templates.FormField {
 
 func (f *keyForm) routesField() templates.FormField {
 	return form.RoutesField("One per line. The plan must allow them too. Leave blank for all.", f.allow)
-}
-
-// typedTags returns the typed tags without blank ones.
-func (f *keyForm) typedTags() []string {
-	var tags []string
-	for tag := range strings.SplitSeq(f.tags.Text, ",") {
-		if tag = strings.TrimSpace(tag); tag != "" {
-			tags = append(tags, tag)
-		}
-	}
-	return tags
 }
 
 func (d *dashboard) showNewKey(w http.ResponseWriter, r *http.Request) error {
@@ -165,7 +140,7 @@ func (d *dashboard) createKey(w http.ResponseWriter, r *http.Request) error {
 	}
 	n := policy.NewKey{
 		Name: f.name.Text, Env: f.env.Text, Plan: f.plan.Text, Group: f.group.Text,
-		Tags:    f.typedTags(),
+		Tags:    f.tags.Tags(),
 		Expires: f.until.Time(time.Now()),
 		Allow:   f.allow.Routes(),
 		Value:   strings.TrimSpace(r.PostForm.Get("value")),
@@ -205,7 +180,7 @@ func (d *dashboard) renderNewKey(w http.ResponseWriter, r *http.Request, status 
 		form.TextField("name", "Name", "customer or program", policy.MaxNameLen, f.name),
 		form.ChoiceField("plan", "Plan", wording.PlanOptions(f.set), f.plan),
 		form.TextField("env", "Environment (key prefix)", "live", 16, f.env),
-		f.tagsField(),
+		form.TagsField(f.tags),
 		f.groupField(),
 	}
 	if d.Keys.TakesForeign() || f.value.Error != "" {

@@ -180,7 +180,7 @@ func TestRotationInGrace(t *testing.T) {
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "Nothing changed.")
 }
 
-// A revocation or a reset of all matching keys needs their number, typed, as
+// A revocation, a ban or a reset of all matching keys needs their number, typed, as
 // confirmation.
 func TestBulkNeedsConfirmation(t *testing.T) {
 	s := sitetest.New(t).Login()
@@ -194,6 +194,9 @@ func TestBulkNeedsConfirmation(t *testing.T) {
 	banned := fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1", "count",
 		"0")
 	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Type 0 to confirm.")
+	ban := s.Get("/keys/bulk?do=ban&of=all").Wants(t, http.StatusOK, "Type 2 to confirm")
+	s.Post("/keys/bulk", sitetest.With(sitetest.HiddenIn(ban.Body), "reason", "x", "action", "save", "lasts",
+		"1h")).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
 	form["confirm"] = []string{" 2 "}
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")

@@ -18,13 +18,16 @@ type (
 	bulkInput struct {
 		rest.AcceptQuery
 		Body struct {
-			Do       string      `json:"do" enum:"plan,override,end,reset,revoke" doc:"Change to make to each key; end removes overrides"`
+			Do       string      `json:"do" enum:"plan,override,end,reset,revoke,ban,unban,tag,untag,group,expiry" doc:"Change to make to each key; end removes overrides, untag removes tags"`
 			IDs      []string    `json:"ids,omitempty" maxItems:"100" doc:"Ids of the keys to change"`
 			Filter   *BulkFilter `json:"filter,omitempty" doc:"In place of ids: change all keys that match; {} matches every key"`
 			Plan     string      `json:"plan,omitempty" maxLength:"100" doc:"With do plan: name of the new plan"`
 			Override *Override   `json:"override,omitempty" doc:"With do override: the new limits"`
+			Until    *time.Time  `json:"until,omitempty" doc:"With do ban: when the ban ends. With do expiry: the new expiry; if omitted, never"`
+			Tags     []string    `json:"tags,omitempty" maxItems:"10" doc:"With do tag or untag: the tags to add or remove"`
+			Group    string      `json:"group,omitempty" maxLength:"64" doc:"With do group: the new group; if omitted, none"`
 			Reason   string      `json:"reason" minLength:"1" maxLength:"200"`
-			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match. Needed in the first request of revoke or reset with a filter"`
+			Confirm  *int64      `json:"confirm,omitempty" minimum:"0" doc:"Number of keys that match. Needed in the first request of revoke, reset or ban with a filter"`
 			After    string      `json:"after,omitempty" maxLength:"1000" doc:"The value of next in the previous response"`
 		}
 	}
@@ -55,7 +58,7 @@ type (
 // Job is the state of a change of many keys.
 type Job struct {
 	ID      string       `json:"id"`
-	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,undo"`
+	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,ban,unban,tag,untag,group,expiry,undo"`
 	Undoes  string       `json:"undoes,omitempty" doc:"Id of the job that this job undoes"`
 	By      schema.Actor `json:"by" doc:"Who started the job, or continued it after a stop"`
 	Reason  string       `json:"reason"`
@@ -210,15 +213,21 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 	if _, known := set.Plan(b.Plan); b.Do == app.Plan && !known {
 		add("plan", "no plan has this name")
 	}
-	j := app.Job{Do: b.Do, IDs: b.IDs}
-	if b.Do == app.Plan {
+	j := app.Job{KeyChange: app.KeyChange{Do: b.Do}, IDs: b.IDs}
+	switch b.Do {
+	case app.Plan:
 		j.Plan = b.Plan
-	}
-	if b.Do == app.Override {
+	case app.Override:
 		if b.Override == nil {
 			add("override", "is required with this do")
 		}
 		j.Override = b.Override.read("override.", &details)
+	case app.Ban, app.SetExpiry:
+		j.Until = schema.TimeOf(b.Until)
+	case app.AddTags, app.RemoveTags:
+		j.Tags = b.Tags
+	case app.SetGroup:
+		j.Group = b.Group
 	}
 	if err := details.Err(); err != nil {
 		return j, err

@@ -39,14 +39,23 @@ func (d *Pages) Routes() []auth.Route {
 	}
 }
 
-// actions are the bulk changes, with the labels of their buttons.
+// actions are the bulk changes in words. The bar has buttons for the first buttons of them
+// and a list of the others.
 var actions = []templates.Option{
 	{Value: app.Plan, Text: "Change plan"},
 	{Value: app.Override, Text: "Override limits"},
-	{Value: app.EndOverride, Text: "End overrides"},
-	{Value: app.Reset, Text: "Reset counts"},
+	{Value: app.Ban, Text: "Ban"},
 	{Value: app.Revoke, Text: "Revoke"},
+	{Value: app.AddTags, Text: "Add tags"},
+	{Value: app.RemoveTags, Text: "Remove tags"},
+	{Value: app.SetGroup, Text: "Change group"},
+	{Value: app.SetExpiry, Text: "Change expiry"},
+	{Value: app.EndOverride, Text: "End overrides"},
+	{Value: app.Unban, Text: "Unban"},
+	{Value: app.Reset, Text: "Reset counts"},
 }
+
+const buttons = 4
 
 const (
 	selectField = "select" // query parameter of the list: ofPage or ofAll ticks the rows
@@ -63,7 +72,8 @@ func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) *tem
 		return nil
 	}
 	b := &templates.Bulk{
-		Action: d.Path("/keys/bulk"), Actions: actions, Of: ofSelected,
+		Action: d.Path("/keys/bulk"), Actions: actions[:buttons], Others: actions[buttons:],
+		Of:   ofSelected,
 		Page: page.Number(int64(len(p.Rows))), More: p.First != "" || p.Next != "",
 	}
 	b.Hidden = hiddenOf(changes.FilterValues(f))
@@ -116,7 +126,7 @@ func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) error {
 	}
 	f.override = changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
 	var effects []string
-	if f.do != app.Plan && f.do != app.Override {
+	if len(f.fields(set)) == 0 && f.do != app.Override {
 		if effects, err = d.effects(r, set, f); err != nil {
 			return page.Failed("preview", err)
 		}
@@ -210,7 +220,7 @@ func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f
 		f.warnings = unconfirmed.Warnings
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	case errors.As(err, &invalid):
-		f.override.SetError(invalid)
+		f.setError(invalid)
 		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
 	case err != nil:
 		return page.Failed("start job", err)
@@ -232,21 +242,18 @@ func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) erro
 
 // effects describes what the change would have denied of the calls in the last hour.
 func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string, error) {
-	if f.do == app.Reset {
+	switch f.do {
+	case app.Plan, app.Override, app.EndOverride, app.Revoke, app.Ban:
+	default: // denies no other calls by the limits that a preview replays
 		return nil, nil
 	}
 	j := f.job()
-	text, err := d.PreviewKeys(r.Context(), set, j.Filter, j.IDs, func(k *policy.Key) {
-		switch f.do {
-		case app.Plan:
-			k.Plan = j.Plan
-		case app.Override:
-			k.Override = j.Override
-		case app.EndOverride:
-			k.Override = nil
-		case app.Revoke:
-			k.Status = policy.Revoked
-		}
+	if p, found := set.Plan(j.Plan); found {
+		j.PlanNumber = p.Number
+	}
+	text, err := d.PreviewKeys(r.Context(), set, j.Filter, j.IDs, func(k policy.Key) policy.Key {
+		after, _ := j.Result(set, k)
+		return after
 	})
 	if err != nil {
 		return nil, err

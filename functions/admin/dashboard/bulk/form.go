@@ -2,6 +2,7 @@ package bulk
 
 import (
 	"cmp"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -29,6 +30,9 @@ type bulkForm struct {
 	filter   app.KeyFilter
 	all      bool
 	plan     form.Input // name of the plan
+	tags     form.Input
+	group    form.Input
+	until    form.Until // end of a ban, or expiry
 	override changes.OverrideForm
 	reason   form.Input
 	confirm  form.Input // number of keys, typed to confirm
@@ -38,10 +42,12 @@ type bulkForm struct {
 	warnings []string   // of the override, not confirmed
 }
 
-// table returns the fields but those of an override.
+// table returns the fields but the expiry and those of an override.
 func (f *bulkForm) table() form.Table {
 	return form.Table{
-		{Name: "to", Input: &f.plan, Max: page.MaxName + 10},
+		{Name: "to", Input: &f.plan, Max: page.MaxName + 10, Path: "plan"},
+		{Name: "tags", Input: &f.tags, Max: form.MaxTagsInput},
+		{Name: "newgroup", Input: &f.group, Max: form.MaxInput, Path: "group"},
 		{Name: "reason", Input: &f.reason, Max: form.MaxReasonInput},
 		{Name: "confirm", Input: &f.confirm, Max: 20},
 	}
@@ -54,6 +60,7 @@ func readForm(set *policy.Set, values url.Values) (bulkForm, error) {
 		do: values.Get("do"), ids: values["id"], all: values.Get(ofField) == ofAll, shown: -1,
 	}
 	f.table().Read(values)
+	f.until = form.ReadUntil(values)
 	var problem string
 	if f.filter, problem = changes.ReadKeyFilter(set, values); problem != "" || len(f.ids) > maxSelected ||
 		!form.IsOption(actions, f.do) {
@@ -83,34 +90,79 @@ func readForm(set *policy.Set, values url.Values) (bulkForm, error) {
 	return f, err
 }
 
-// job returns the job that the form asks for.
+// job returns the job that the form asks for. It sets no errors.
 func (f *bulkForm) job() app.Job {
-	j := app.Job{Do: f.do, Plan: f.plan.Text, Total: f.total, IDs: f.ids}
+	withErrors := *f
+	j := app.Job{KeyChange: withErrors.change(), Total: f.total, IDs: f.ids}
+	if f.do == app.Plan {
+		j.Plan = f.plan.Text
+	}
 	if f.all {
 		j.Filter = &f.filter
-	}
-	switch f.do {
-	case app.Override:
-		j.Override = f.override.Override(time.Now())
-	case app.Plan:
-	default:
-		j.Plan = ""
 	}
 	return j
 }
 
-// check sets the errors of all fields but the confirmation.
-func (f *bulkForm) check(set *policy.Set) {
+// change returns what the form asks for, without the number of a plan. It sets the errors
+// of an override and of a time.
+func (f *bulkForm) change() app.KeyChange {
+	c := app.KeyChange{Do: f.do}
+	switch now := time.Now(); f.do {
+	case app.Override:
+		c.Override = f.override.Override(now)
+	case app.Ban:
+		c.Until = f.until.BanEnd(now)
+	case app.SetExpiry:
+		c.Until = f.until.Time(now)
+	case app.AddTags, app.RemoveTags:
+		c.Tags = f.tags.Tags()
+	case app.SetGroup:
+		c.Group = strings.TrimSpace(f.group.Text)
+	}
+	return c
+}
+
+// fields returns the fields of what the change sets, unless it is an override.
+func (f *bulkForm) fields(set *policy.Set) []templates.FormField {
 	switch f.do {
 	case app.Plan:
-		if _, known := set.Plan(f.plan.Text); !known {
-			f.plan.Error = form.ChooseFromList
-		}
-	case app.Override: // has its own reason
-		f.override.Override(time.Now())
+		return []templates.FormField{form.ChoiceField("to", "Plan", wording.PlanOptions(set), f.plan)}
+	case app.Ban:
+		return form.BanFields(f.until)
+	case app.SetExpiry:
+		return form.UntilFields(f.until, "never expires")
+	case app.AddTags, app.RemoveTags:
+		return []templates.FormField{form.TagsField(f.tags)}
+	case app.SetGroup:
+		return []templates.FormField{
+			form.TextField("newgroup", "New group", "none", policy.MaxGroupLen, f.group)}
+	}
+	return nil
+}
+
+// check sets the errors of all fields but the confirmation.
+func (f *bulkForm) check(set *policy.Set) {
+	change := f.change()
+	if f.do == app.Override { // has its own reason
 		return
 	}
+	if _, known := set.Plan(f.plan.Text); f.do == app.Plan && !known {
+		f.plan.Error = form.ChooseFromList
+	}
+	var invalid *policy.InvalidError
+	if f.until.ErrorCount() == 0 && errors.As(change.Validate(), &invalid) {
+		f.setError(invalid)
+	}
 	f.reason.CheckReason()
+}
+
+// setError shows the errors of a validation at their fields.
+func (f *bulkForm) setError(invalid *policy.InvalidError) {
+	if f.do == app.Override {
+		f.override.SetError(invalid)
+		return
+	}
+	f.problem = append(f.table(), f.until.Table("until")...).SetErrors(invalid)
 }
 
 // errorCount returns the number of errors that check found.
@@ -118,7 +170,7 @@ func (f *bulkForm) errorCount() int {
 	if f.do == app.Override {
 		return f.override.Errors()
 	}
-	return form.CountErrors(f.plan, f.reason)
+	return f.table().ErrorCount() + f.until.ErrorCount()
 }
 
 // confirmation returns the number of keys that the user must type before the job starts;
@@ -164,15 +216,13 @@ func (d *Pages) renderForm(
 	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm, effects []string,
 ) error {
 	list := page.Address(d.Path("/keys"), changes.FilterValues(f.filter))
-	heading := app.JobTitle(f.do, "", f.total)
+	job := app.Job{KeyChange: app.KeyChange{Do: f.do}, Total: f.total}
+	heading, fields := job.Heading(), f.fields(set)
 	v := f.override.View()
 	if f.do != app.Override {
 		v = templates.Form{
 			After:  []templates.FormField{form.ReasonField(f.reason)},
-			Errors: f.table().ErrorCount(), Preview: f.do == app.Plan,
-		}
-		if f.do == app.Plan {
-			v.Fields = []templates.FormField{form.ChoiceField("to", "Plan", wording.PlanOptions(set), f.plan)}
+			Fields: fields, Errors: f.errorCount(), Preview: len(fields) > 0,
 		}
 		if word := f.confirmation(); word != "" {
 			v.After = append(v.After,
@@ -180,7 +230,7 @@ func (d *Pages) renderForm(
 		}
 	}
 	v.Submit, v.Action = heading, d.Path("/keys/bulk")
-	v.Danger = f.do == app.Revoke || f.do == app.Reset
+	v.Danger = f.do == app.Revoke || f.do == app.Reset || f.do == app.Ban
 	v.Cancel = templates.Choice{Text: "Cancel", Address: list}
 	v.Error = cmp.Or(f.problem, v.Error)
 	carried := url.Values{"do": {f.do}, "id": f.ids, ofField: {ofSelected}}

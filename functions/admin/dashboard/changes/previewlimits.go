@@ -116,7 +116,7 @@ func (s *sample) names() string { return strings.Join(s.newly, ", ") }
 // busiest of them in the last hour. The keys are those that f matches, or the ids if f is
 // nil.
 func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFilter, ids []string,
-	change func(*policy.Key)) (string, error) {
+	change func(policy.Key) policy.Key) (string, error) {
 	now := time.Now()
 	keys, err := c.busiestOf(ctx, set, f, ids, now)
 	if err != nil {
@@ -148,18 +148,17 @@ func (c *Changes) PreviewKeys(ctx context.Context, set *policy.Set, f *app.KeyFi
 }
 
 // replayChange replays the calls of a key against the limits that apply to it after a
-// change. A change that revokes the key denies all of them.
+// change. A change that revokes or bans the key denies all of them.
 func (c *Changes) replayChange(ctx context.Context, set *policy.Set, k policy.Key, now time.Time,
-	change func(*policy.Key)) (replayed, error) {
-	after := k
-	change(&after)
+	change func(policy.Key) policy.Key) (replayed, error) {
+	after := change(k)
 	e, _ := set.Effective(after, now)
 	var limits []limiter.Limit
 	if e.Mode == policy.Enforce {
 		limits = e.Limits
 	}
 	result, err := c.replay(ctx, k.ID, now, limits)
-	if after.Status != policy.Active {
+	if after.Status != policy.Active || after.Banned.After(now) {
 		result.wouldDeny = result.calls
 	}
 	return result, err

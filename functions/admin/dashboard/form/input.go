@@ -30,6 +30,9 @@ const (
 	// MaxReasonInput exceeds the longest reason, so that a longer one gets an error
 	// instead of being cut.
 	MaxReasonInput = policy.MaxReasonLen + 50
+	// MaxTagsInput exceeds the length of the most and longest tags, as TagsField shows them.
+	MaxTagsInput = 1000
+	maxTagsText  = 600
 	// maxShown bounds the text that a field shows again.
 	maxShown = 4000
 )
@@ -72,6 +75,17 @@ func OptionText(options []templates.Option, value string) string {
 		}
 	}
 	return ""
+}
+
+// Tags returns the typed tags, which commas separate, without blank ones.
+func (in *Input) Tags() []string {
+	var tags []string
+	for tag := range strings.SplitSeq(in.Text, ",") {
+		if tag = strings.TrimSpace(tag); tag != "" {
+			tags = append(tags, tag)
+		}
+	}
+	return tags
 }
 
 // CheckReason sets an error if the reason is missing or too long.
@@ -209,6 +223,11 @@ func TextField(name, label, sample string, maxLen int, in Input) templates.FormF
 		ID: name, Label: label, Kind: templates.TextField, Sample: sample, Max: strconv.Itoa(maxLen),
 		Field: templates.Field{Value: page.Clip(in.Text, maxShown), Error: in.Error},
 	}
+}
+
+// TagsField returns the field for tags.
+func TagsField(in Input) templates.FormField {
+	return TextField("tags", "Tags, separated by commas", "team-a, beta", maxTagsText, in)
 }
 
 // ReasonField returns the field for the reason of a change.

@@ -84,6 +84,15 @@ func (u *Until) Time(now time.Time) time.Time {
 	return time.Time{}
 }
 
+// BanEnd returns the typed end of a ban. It sets an error for never.
+func (u *Until) BanEnd(now time.Time) time.Time {
+	t := u.Time(now)
+	if t.IsZero() && u.ErrorCount() == 0 {
+		u.Choice.Error = "Choose how long the ban lasts. To block permanently, revoke the key."
+	}
+	return t
+}
+
 // instant returns the typed instant. It sets an error if the instant is invalid.
 func (u *Until) instant(now time.Time) time.Time {
 	text := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(u.At.Text), "UTC"))
@@ -102,6 +111,14 @@ func (u *Until) instant(now time.Time) time.Time {
 	}
 	u.At.Error = "Enter a UTC time such as " + now.UTC().Add(48*time.Hour).Format("2006-01-02 15:04") + "."
 	return time.Time{}
+}
+
+// BanFields returns the fields for the end of a ban.
+func BanFields(u Until) []templates.FormField {
+	if u.Choice.Text == "" {
+		u.Choice.Text = "1h"
+	}
+	return UntilFields(u, "Choose a duration")
 }
 
 // ErrorCount returns the number of errors.

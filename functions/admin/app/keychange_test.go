@@ -1,0 +1,78 @@
+package app_test
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"tidegate/functions/admin/app"
+	"tidegate/internal/policy"
+	"tidegate/internal/testing/sitetest"
+)
+
+// Fifty keys get each kind of change, and lose it by the undo. The job skips a key that
+// already is as the change leaves it, and the undo one that was changed since.
+func TestEachChangeOfFiftyKeys(t *testing.T) {
+	const count = 50
+	until := time.Now().Add(2 * time.Hour).UTC().Truncate(time.Second)
+	for title, test := range map[string]struct {
+		change app.KeyChange
+		before func(*policy.Key) // of all keys; nil to leave them as they are
+		want   func(policy.Key) bool
+	}{
+		"Ban 50 keys until " + until.Format("2006-01-02 15:04 UTC"): {
+			app.KeyChange{Do: app.Ban, Until: until}, nil,
+			func(k policy.Key) bool { return k.Banned.Equal(until) }},
+		"Unban 50 keys": {app.KeyChange{Do: app.Unban}, func(k *policy.Key) { k.Banned = until },
+			func(k policy.Key) bool { return k.Banned.IsZero() }},
+		"Add tags to 50 keys: b, c": {app.KeyChange{Do: app.AddTags, Tags: []string{"b", "c"}},
+			func(k *policy.Key) { k.Tags = []string{"a", "b"} },
+			func(k policy.Key) bool { return slices.Equal(k.Tags, []string{"a", "b", "c"}) }},
+		"Remove tags from 50 keys: b, c": {app.KeyChange{Do: app.RemoveTags, Tags: []string{"b", "c"}},
+			func(k *policy.Key) { k.Tags = []string{"a", "b"} },
+			func(k policy.Key) bool { return slices.Equal(k.Tags, []string{"a"}) }},
+		"Change group of 50 keys to big": {app.KeyChange{Do: app.SetGroup, Group: "big"}, nil,
+			func(k policy.Key) bool { return k.Group == "big" }},
+		"Change group of 50 keys to none": {app.KeyChange{Do: app.SetGroup},
+			func(k *policy.Key) { k.Group = "big" }, func(k policy.Key) bool { return k.Group == "" }},
+		"Change expiry of 50 keys to never": {app.KeyChange{Do: app.SetExpiry},
+			func(k *policy.Key) { k.Expires = until },
+			func(k policy.Key) bool { return k.Expires.IsZero() }},
+		"Change expiry of 50 keys to " + until.Format("2006-01-02 15:04 UTC"): {
+			app.KeyChange{Do: app.SetExpiry, Until: until}, nil,
+			func(k policy.Key) bool { return k.Expires.Equal(until) }},
+	} {
+		t.Run(title, func(t *testing.T) {
+			j := newJobs(t, count)
+			for name := range j.keys.IDs {
+				if test.before != nil {
+					j.keys.UpdateKey(name, test.before)
+				}
+			}
+			old := j.keys.Key("k0007")
+			_, err := j.Change(t.Context(), j.keys.IDs["k0001"], app.Base{Newer: true}, test.change,
+				sitetest.ByTest)
+			j.keys.Must(err)
+			start := app.Job{KeyChange: test.change, Filter: &app.KeyFilter{}, Total: count}
+			if start.Title() != title {
+				t.Errorf("got the title %q, want %q", start.Title(), title)
+			}
+			job := j.run(j.start(start))
+			wantCounts(t, "job", job, count-1, 1, 0)
+			for name := range j.keys.IDs {
+				if k := j.keys.Key(name); !test.want(k) {
+					t.Errorf("after the job: got %+v", k)
+				}
+			}
+			j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Name = "renamed" })
+			undone := j.undo(job)
+			wantCounts(t, "undo", undone, count-2, 0, 1)
+			k := j.keys.Key("k0007")
+			k.Version, k.Updated = old.Version, old.Updated
+			if !reflect.DeepEqual(k, old) {
+				t.Errorf("after the undo: got %+v, want %+v", k, old)
+			}
+		})
+	}
+}
