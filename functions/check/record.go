@@ -39,6 +39,8 @@ func (c *checker) record(call enforce.Call, checked enforce.Result) {
 	}
 	if !checked.Allowed {
 		o.Denial = c.denialOf(call, checked)
+	} else {
+		o.Trials = c.trialsOf(call, &checked)
 	}
 	c.usage.Record(o)
 	c.metrics.crossings.Note(crossing.ResultOf(&checked, call.Kind), checked.Crossings)
@@ -121,7 +123,7 @@ func verdictOf(checked enforce.Result) usage.Verdict {
 	case !checked.WouldAllow:
 		v = usage.ShadowDenied
 	}
-	if !checked.CandidateAllows {
+	if checked.CandidateDenial != nil {
 		v |= usage.CandidateDenied
 	}
 	if checked.Degraded {
@@ -136,7 +138,7 @@ func verdictOf(checked enforce.Result) usage.Verdict {
 // denialOf returns the denial log's entry for a denied call.
 func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.Denial {
 	d := c.denial(call, checked.Rule)
-	d.Plan, d.Group, d.Rule, d.RetryAfter = checked.Plan, checked.Group, checked.Rule, checked.RetryAfter()
+	d.Plan, d.Group, d.RetryAfter = checked.Plan, checked.Group, checked.RetryAfter()
 	binding, found := checked.Binding()
 	switch {
 	case !checked.BannedUntil.IsZero():
@@ -149,11 +151,34 @@ func (c *checker) denialOf(call enforce.Call, checked enforce.Result) *denylog.D
 	return d
 }
 
+// trialsOf returns the log's entries for a call that passed: of the limit in shadow mode
+// and of the candidate's limit that would have denied it. It is nil for almost every call.
+func (c *checker) trialsOf(call enforce.Call, checked *enforce.Result) []denylog.Denial {
+	var trials []denylog.Denial
+	add := func(by cause.Cause, l *enforce.LimitState) {
+		d := c.denial(call, checked.Rule)
+		d.Cause, d.Plan, d.Group, d.RetryAfter = by, checked.Plan, checked.Group, l.RetryAfter
+		if l.Limit.Requests > 0 {
+			d.Limit = answer.NameOf(*l)
+		}
+		trials = append(trials, *d)
+	}
+	if !checked.WouldAllow {
+		shadow, _ := checked.ShadowDenial()
+		add(cause.Shadow, &shadow)
+	}
+	if checked.CandidateDenial != nil {
+		add(cause.Candidate, checked.CandidateDenial)
+	}
+	return trials
+}
+
 // denial returns the part of the entry that a call shows without its result.
 func (c *checker) denial(call enforce.Call, rule string) *denylog.Denial {
 	return &denylog.Denial{
-		Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, rule), API: call.Route.API,
-		Stage: call.Route.Stage, Network: denylog.NetworkOf(call.Address), Request: call.Request,
+		Rule: rule, Method: route.NameMethod(call.Route.Method), Path: c.pattern(call, rule),
+		API: call.Route.API, Stage: call.Route.Stage, Network: denylog.NetworkOf(call.Address),
+		Request: call.Request,
 	}
 }
 
@@ -224,7 +249,7 @@ func (m *callMetrics) RecordCheck(ctx context.Context, result enforce.Result, re
 	}
 	m.metrics.Record(telemetry.Check{
 		Denied: !result.Allowed, ShadowDenied: result.Allowed && !result.WouldAllow,
-		CandidateDenied: !result.CandidateAllows, Degraded: result.Degraded,
+		CandidateDenied: result.CandidateDenial != nil, Degraded: result.Degraded,
 		StoreError: report.Unavailable, Store: report.Took, Remaining: binding.Remaining,
 		Limit: binding.Limit.Requests,
 	})

@@ -130,8 +130,8 @@ func (w *denialWorld) send(t *testing.T, i int, c denialCall) string {
 }
 
 // The denial log has every denied call, also those denied from memory, and refused calls
-// that had a key's secret or have a reason. It has the route's pattern but not the called path, and no
-// full address.
+// that had a key's secret or have a reason. It has the route's pattern but not the called
+// path, and no full address.
 func TestDenialLogHasEveryDenial(t *testing.T) {
 	w := newDenialWorld(t)
 	limit, search := "2 per 1 hour", "route 1 per 1 hour"
@@ -214,6 +214,66 @@ func TestDenialLogHasEveryDenial(t *testing.T) {
 		t.Errorf("the last 14 calls ran %d scripts, want at most 10 and the others from memory", asked)
 	}
 	w.refusedByCause(t, reader)
+}
+
+// The log of limits on trial has each call that passed and that a limit in shadow mode,
+// a list in shadow mode or a candidate would have denied, with its caller, time and
+// limit. The denial log has none of them. A call that is denied is in the denial log alone.
+func TestTrialsAreLogged(t *testing.T) {
+	f := newFunction(t, policy.Plan{Name: "free", Limits: []limiter.Limit{{Requests: 5, Window: time.Hour},
+		{Requests: 2, Window: time.Hour, Shadow: true}}, Candidate: perHour(3)})
+	f.edit(t, func(s *policy.Set) {
+		s.Routes = []policy.Route{{Name: "search", Cost: 1, Mode: policy.Shadow, PerKey: perHour(1),
+			Pattern: route.Pattern{Path: "/search"}}}
+	})
+	secret := f.key(t, "free")
+	var want []denylog.Entry
+	expect := func(by cause.Cause, limit, rule string) {
+		want = append(want, denylog.Entry{Time: f.checker.now().UTC(), Subject: secret.ID(), Calls: 1,
+			Denial: denylog.Denial{Cause: by, Plan: "free", Limit: limit, Rule: rule, Method: "GET",
+				Path: "/x"}})
+	}
+	for i, path := range []string{"/search", "/search", "/", "/", "/", "/"} {
+		f.freeze(time.Minute)
+		result, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: secret.ID(),
+			Secret: secret, Route: route.Call{Method: "GET", Path: path}, Resource: "/x"})
+		if err != nil || result.Allowed != (i < 5) {
+			t.Fatalf("call %d: got allowed %t, %v; want the first 5 to pass", i, result.Allowed, err)
+		}
+		switch i {
+		case 1:
+			expect(cause.Shadow, "route 1 per 1 hour", "search")
+		case 2:
+			expect(cause.Shadow, "2 per 1 hour", "")
+		case 3, 4:
+			expect(cause.Shadow, "2 per 1 hour", "")
+			expect(cause.Candidate, "3 per 1 hour", "")
+		}
+	}
+	f.checker.Close()
+	q := denylog.Query{From: f.checker.now().Add(-time.Hour), To: f.checker.now().Add(time.Hour), Count: 100}
+	denied, err := usage.NewReader(f.admin).Denials(t.Context(), q)
+	if err != nil || len(denied.Denials) != 1 || denied.Denials[0].Limit != "5 per 1 hour" {
+		t.Errorf("denial log: got %+v, %v; want the one denial", denied.Denials, err)
+	}
+	q.OnTrial = true
+	got, err := usage.NewReader(f.admin).Denials(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.SortStableFunc(got.Denials, func(a, b denylog.Entry) int {
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Cause, b.Cause))
+	})
+	ignore := cmpopts.IgnoreFields(denylog.Denial{}, "RetryAfter")
+	if diff := gocmp.Diff(want, got.Denials, ignore, cmpopts.EquateComparable(netip.Prefix{}),
+		cmpopts.EquateApproxTime(time.Millisecond)); diff != "" {
+		t.Error(diff)
+	}
+	for _, d := range got.Denials {
+		if d.RetryAfter <= 0 || d.RetryAfter > time.Hour {
+			t.Errorf("Retry-After of %+v", d)
+		}
+	}
 }
 
 // refusedByCause compares the counts with what TestDenialLogHasEveryDenial sends.
@@ -487,7 +547,7 @@ func TestStageOfMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.RecordCheck(t.Context(), enforce.Result{Allowed: true, WouldAllow: true, CandidateAllows: true},
+	m.RecordCheck(t.Context(), enforce.Result{Allowed: true, WouldAllow: true},
 		decide.Report{})
 	m.RecordRefusal(t.Context(), true)
 	m.Flush()

@@ -1,10 +1,11 @@
-// Package cause names the reasons why calls are not admitted. Packages that decide and
-// packages that record import it; it imports neither.
+// Package cause names the reasons why calls are not admitted, or would not be if a limit
+// on trial were enforced. Packages that decide and packages that record import it; it
+// imports neither.
 package cause
 
 import "slices"
 
-// Cause is the reason why a call was not admitted; zero is none. Stored counts and log
+// Cause is such a reason; zero is none. Stored counts and log
 // entries contain the number of a cause, so a number never changes its meaning.
 type Cause uint8
 
@@ -29,6 +30,13 @@ const (
 	Unavailable                  // Valkey is unavailable, and the plan then denies calls
 )
 
+// The causes for which a call that passed would be denied if a limit on trial were
+// enforced.
+const (
+	Shadow    Cause = iota + 12 // over a limit in shadow mode
+	Candidate                   // over a limit of the plan's candidate
+)
+
 // Refusals is the number of causes that refuse a credential: those from 1 to Refusals.
 const Refusals = int(Access)
 
@@ -37,6 +45,7 @@ var causeNames = [...]string{
 	Revoked: "revoked", Expired: "expired", OldSecret: "old-secret",
 	Address: "address", Access: "access",
 	Limit: "limit", Ban: "ban", Unavailable: "unavailable",
+	Shadow: "shadow", Candidate: "candidate",
 }
 
 // All returns every cause, ordered by number.
@@ -66,3 +75,6 @@ func (c Cause) String() string {
 
 // Refuses reports whether the cause refuses a credential.
 func (c Cause) Refuses() bool { return c >= Missing && int(c) <= Refusals }
+
+// OnTrial reports whether the call passed and a limit on trial would have denied it.
+func (c Cause) OnTrial() bool { return c == Shadow || c == Candidate }

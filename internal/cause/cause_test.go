@@ -8,10 +8,13 @@ var stored = []struct {
 	number  Cause
 	name    string
 	refuses bool
+	onTrial bool
 }{
-	{1, "missing", true}, {2, "malformed", true}, {3, "unknown", true}, {4, "revoked", true},
-	{5, "expired", true}, {6, "old-secret", true}, {7, "address", true}, {8, "access", true},
-	{9, "limit", false}, {10, "ban", false}, {11, "unavailable", false},
+	{1, "missing", true, false}, {2, "malformed", true, false}, {3, "unknown", true, false},
+	{4, "revoked", true, false}, {5, "expired", true, false}, {6, "old-secret", true, false},
+	{7, "address", true, false}, {8, "access", true, false},
+	{9, "limit", false, false}, {10, "ban", false, false}, {11, "unavailable", false, false},
+	{12, "shadow", false, true}, {13, "candidate", false, true},
 }
 
 func TestNumbersAndNamesAreStable(t *testing.T) {
@@ -26,6 +29,9 @@ func TestNumbersAndNamesAreStable(t *testing.T) {
 		}
 		if s.number.Refuses() != s.refuses {
 			t.Errorf("%s: Refuses() = %t, want %t", s.name, s.number.Refuses(), s.refuses)
+		}
+		if s.number.OnTrial() != s.onTrial {
+			t.Errorf("%s: OnTrial() = %t, want %t", s.name, s.number.OnTrial(), s.onTrial)
 		}
 		if s.refuses {
 			refusals++

@@ -85,7 +85,7 @@ func (d *Decider) sharedDenial(q inquiry) (denial enforce.Result, found bool, fu
 		return enforce.Result{}, false, full
 	}
 	denial.Cost, denial.Rule, denial.Settle = q.match.Cost, q.match.Rule, q.match.Settle
-	denial.ID, denial.CandidateAllows, denial.SetVersion = q.call.Subject, true, q.match.SetVersion
+	denial.ID, denial.SetVersion = q.call.Subject, q.match.SetVersion
 	of.describe(&denial)
 	return denial, true, full
 }

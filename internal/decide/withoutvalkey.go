@@ -36,7 +36,7 @@ func (c *callers) decide(call enforce.Call, proof secretHash, set *policy.Set, m
 	defer c.mu.Unlock()
 	now := c.now()
 	result := enforce.Result{
-		Degraded: true, CandidateAllows: true, Now: now.UTC(),
+		Degraded: true, Now: now.UTC(),
 		Rule: match.Rule, Settle: match.Settle, Cost: match.Cost, SetVersion: match.SetVersion,
 	}
 	k := c.find(call, proof, now)

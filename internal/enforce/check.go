@@ -179,7 +179,7 @@ func (c *Checker) check(
 ) (Result, error) {
 	a := &round{Checker: c, set: set, call: call, rule: rule, own: c.ownStep(set, call, rule, plan)}
 	a.result = Result{
-		Allowed: true, WouldAllow: true, CandidateAllows: true,
+		Allowed: true, WouldAllow: true,
 		ID: call.Subject, Rule: rule.Name, Settle: rule.Settle, Cost: rule.Cost,
 		SetVersion: set.Version, plan: plan,
 		free: rule.Cost == 0 || set.Exempts(call.Address),

@@ -71,12 +71,17 @@ func TestCandidate(t *testing.T) {
 		_, secret := w.create(t, "candidate", "free")
 		w.expect(t, call(secret), "y")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(2) })
-		var allows []bool
+		var denials []string
 		for range 4 {
-			allows = append(allows, w.check(t, call(secret)).CandidateAllows)
+			denial := "none"
+			if l := w.check(t, call(secret)).CandidateDenial; l != nil {
+				denial = l.Scope + " " + l.Limit.String()
+			}
+			denials = append(denials, denial)
 		}
-		if want := []bool{true, true, false, false}; !slices.Equal(allows, want) {
-			t.Errorf("candidate limits allowed %v, want %v", allows, want)
+		want := []string{"none", "none", "key 2 per 1 minute", "key 2 per 1 minute"}
+		if !slices.Equal(denials, want) {
+			t.Errorf("got denials by the candidate's limits %q, want %q", denials, want)
 		}
 		w.expect(t, call(secret), "n")
 	})

@@ -314,11 +314,11 @@ func (h *history) checkOnce() {
 		return
 	}
 	if got.Allowed != want.allowed || got.WouldAllow != want.wouldAllow ||
-		got.CandidateAllows != want.candidate || !got.BannedUntil.Equal(want.banned) ||
+		(got.CandidateDenial == nil) != want.candidate || !got.BannedUntil.Equal(want.banned) ||
 		fmt.Sprint(got.Limits) != fmt.Sprint(want.limits) ||
 		got.SetVersion != h.set.Version ||
 		got.KeyVersion != h.keys[secret.ID()].Version || got.Group != h.keys[secret.ID()].Group {
-		h.failf("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.CandidateAllows,
+		h.failf("got %s", verdict{false, false, got.Allowed, got.WouldAllow, got.CandidateDenial == nil,
 			got.BannedUntil, got.Limits})
 	}
 }

@@ -55,7 +55,7 @@ func (c *Checker) newExplanation(set *compiled.Set, k policy.Key, call Call,
 	e := Explanation{Exempt: set.Exempts(call.Address)}
 	e.Effective, _ = set.Effective(k, now)
 	e.Result = Result{
-		CandidateAllows: true, Cost: rule.Cost, Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
+		Cost: rule.Cost, Now: now, ID: k.ID, Name: k.Name, Plan: k.Plan,
 		Group: k.Group, Source: e.Effective.Source, Rule: rule.Name, Settle: rule.Settle,
 		SetVersion: set.Version, KeyVersion: k.Version,
 		free: true, // nothing is taken
@@ -205,5 +205,5 @@ func (c *Result) explain(x explainedStep, look limiter.Look) error {
 	if x.shared != nil {
 		x.shared.AsConfigured(look.Limits, look.Now)
 	}
-	return c.addDecision(x.scope, x.mode, look.Decision, nil, taken{})
+	return c.addDecision(x.scope, x.mode, nil, look.Decision, nil, taken{})
 }

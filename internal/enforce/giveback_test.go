@@ -160,8 +160,8 @@ func TestRouteLimitsApplyWhenPlanIsOff(t *testing.T) {
 		w.expect(t, call(secret).to("GET", "/elsewhere"), "yyy")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(1) })
 		elsewhere := call(secret).to("GET", "/elsewhere")
-		if first, second := w.check(t, elsewhere), w.check(t, elsewhere); !first.CandidateAllows ||
-			second.CandidateAllows || !second.Allowed {
+		if first, second := w.check(t, elsewhere), w.check(t, elsewhere); first.CandidateDenial != nil ||
+			second.CandidateDenial == nil || !second.Allowed {
 			t.Errorf("got %s, then %s, want the candidate to allow only the first", describe(first),
 				describe(second))
 		}
@@ -183,7 +183,7 @@ func TestCallsThatTakeNothing(t *testing.T) {
 		outside := call(secret).from("198.51.100.1")
 		w.expect(t, outside, "yyn")
 		c := w.expect(t, call(secret).from("192.0.2.1"), "yyy")
-		if c.Reservation != "" || !c.CandidateAllows {
+		if c.Reservation != "" || c.CandidateDenial != nil {
 			t.Errorf("exempt call: got %s, want no reservation", describe(c))
 		}
 		if c := w.check(t, outside); c.Allowed || c.Limits[0].Remaining != 0 {

@@ -32,7 +32,7 @@ func (a *round) readOwn(ctx context.Context, r stepReply) error {
 	case final || err != nil:
 		a.result.Allowed, a.result.WouldAllow = false, false
 	case a.result.free:
-		a.result.Allowed, a.result.WouldAllow, a.result.CandidateAllows = true, true, true
+		a.result.Allowed, a.result.WouldAllow, a.result.CandidateDenial = true, true, nil
 	}
 	return err
 }
@@ -42,15 +42,16 @@ func (a *round) readOwn(ctx context.Context, r stepReply) error {
 func (c *Result) add(scope string, mode policy.Mode, limits []limiter.Limit, reply []byte, keys []string,
 	program, counted limiter.Program) error {
 	d, err := limiter.ParseReply(reply, limits)
-	return c.addDecision(scope, mode, d, err,
+	return c.addDecision(scope, mode, limits, d, err,
 		taken{keys: keys, program: program, counted: counted, at: d.Now})
 }
 
-// addDecision adds a decision, or handles the error err in its place.
-func (c *Result) addDecision(scope string, mode policy.Mode, d limiter.Decision, err error, t taken) error {
+// addDecision adds a decision on limits, or handles the error err in its place.
+func (c *Result) addDecision(scope string, mode policy.Mode, limits []limiter.Limit, d limiter.Decision,
+	err error, t taken) error {
 	switch {
 	case errors.Is(err, limiter.ErrCost) && mode != policy.Enforce: // such a limit denies no call
-		c.WouldAllow = false
+		c.WouldAllow, c.tooCostly = false, tooSmall(limits, scope, c.Cost)
 		if !d.Now.IsZero() {
 			c.Now = d.Now
 		}
@@ -153,6 +154,8 @@ type activeLimits struct {
 	limits  []limiter.Limit
 	program limiter.Program
 	counted limiter.Program // of the plan's limits, which an override replaces; empty without one
+	// candidate has the limits of the plan's candidate.
+	candidate []limiter.Limit
 }
 
 // parsePublic parses the part public of a reply of find.lua: the caller's record and its
@@ -174,9 +177,8 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 	if number == 0 { // the record names no plan
 		number = result.plan
 	}
-	if p, ok := set.PlanByNumber(number); ok {
-		result.Plan = p.Name
-	}
+	plan, known := set.PlanByNumber(number)
+	result.Plan, active.candidate = plan.Name, plan.Candidate
 	source := about[policyset.PublicLen+name]
 	entry := about[policyset.PublicLen+name+1:]
 	if result.Group, entry, err = groupIn(source, entry); err != nil {
@@ -195,8 +197,8 @@ func (c *Checker) parsePublic(result *Result, set *compiled.Set, b []byte) (acti
 		return activeLimits{}, nil, err
 	}
 	active.program = limiter.Program(entry[3 : len(entry)-len(rest)])
-	if p, ok := set.PlanByNumber(number); ok && source&1 == 1 {
-		active.counted, err = countedProgram(p)
+	if known && source&1 == 1 {
+		active.counted, err = countedProgram(plan)
 	}
 	return active, rest, err
 }
@@ -286,9 +288,21 @@ func parseWide(result *Result, own step, rule *compiled.Route, active activeLimi
 	if len(candidate) >= 8 && result.Now.IsZero() { // no other limits of the caller
 		result.Now = policyset.TimeAt(candidate[1:])
 	}
-	// A cost above a limit of the candidate counts as a denial by it.
-	result.CandidateAllows = !result.candidateChecked || candidate[0]&1 == 1
+	if result.candidateChecked && candidate[0]&1 == 0 {
+		result.CandidateDenial = candidateDenial(candidate, active.candidate, result.Cost)
+	}
 	return nil
+}
+
+// candidateDenial returns the limit that the reply of a candidate names as the one that
+// denies. A cost above a limit counts as a denial by it. A reply that cannot be decoded
+// denies by no known limit: a candidate never fails a call.
+func candidateDenial(reply []byte, limits []limiter.Limit, cost int64) *LimitState {
+	d, err := limiter.ParseReply(reply, limits)
+	if err != nil {
+		return tooSmall(limits, policy.ScopeKey, cost)
+	}
+	return &LimitState{Usage: d.Binding(), Scope: policy.ScopeKey, Mode: policy.Shadow}
 }
 
 // cutPart splits off a part that begins with its length in 2 bytes.

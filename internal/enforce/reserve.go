@@ -26,7 +26,7 @@ func (c *Checker) reservation(result *Result, call Call, rule *compiled.Route) s
 	if r.Empty() {
 		return ""
 	}
-	if result.candidateChecked && result.CandidateAllows && r.Has(reservation.Key) {
+	if result.candidateChecked && result.CandidateDenial == nil && r.Has(reservation.Key) {
 		r.Took(reservation.Candidate, r.At(reservation.Key), 0)
 	}
 	r.Expires = result.Now.Add(c.ReservationExpiry)

@@ -11,22 +11,26 @@ import (
 
 // Result is the answer to a Check.
 type Result struct {
-	Allowed         bool // the answer, with modes applied
-	WouldAllow      bool // the answer if every limit were enforced
-	CandidateAllows bool // false if the plan's candidate would have denied the call
-	Cost            int64
-	Now             time.Time    // server time
-	Limits          []LimitState // the caller's own; also shared limits if those allowed the call
-	ID              string       // id of the caller
-	Name            string       // name of the caller; empty without a record
-	Plan            string
-	Group           string // group of the API key; empty for none
-	Source          string // of the limits, as in policy.Effective
-	Rule            string // name of the route rule that matched; empty for none
-	Settle          bool   // the route rule wants a settlement
-	SetVersion      int64
-	KeyVersion      int64     // 0 without a record
-	BannedUntil     time.Time // zero if the caller is not banned; a ban is checked before all limits
+	Allowed    bool // the answer, with modes applied
+	WouldAllow bool // the answer if every limit were enforced
+	// CandidateDenial is the limit of the plan's candidate that would have denied the
+	// call; nil if there is no candidate or it admits the call. Of several limits it is
+	// the one with the longest RetryAfter.
+	CandidateDenial *LimitState
+
+	Cost        int64
+	Now         time.Time    // server time
+	Limits      []LimitState // the caller's own; also shared limits if those allowed the call
+	ID          string       // id of the caller
+	Name        string       // name of the caller; empty without a record
+	Plan        string
+	Group       string // group of the API key; empty for none
+	Source      string // of the limits, as in policy.Effective
+	Rule        string // name of the route rule that matched; empty for none
+	Settle      bool   // the route rule wants a settlement
+	SetVersion  int64
+	KeyVersion  int64     // 0 without a record
+	BannedUntil time.Time // zero if the caller is not banned; a ban is checked before all limits
 	// Repeats means that until RetryAfter has passed, equal calls are denied too and
 	// leave no trace: no ban, candidate or limit counts them. An edit, and a cost that is
 	// given back, may end that sooner.
@@ -51,6 +55,7 @@ type Result struct {
 	free             bool // nothing is taken for the call
 	taken            []taken
 	candidateChecked bool        // the plan's candidate was checked
+	tooCostly        *LimitState // limit in shadow mode that is smaller than the cost; not in Limits
 	changes          []time.Time // when the record changes without an edit; may be zero or past
 	plan             int         // number of the plan; 0 for an API key, whose record has it
 	group            keyGroup    // group whose limits apply
@@ -123,6 +128,33 @@ func (c *Result) Binding() (binding LimitState, found bool) {
 		}
 	}
 	return binding, found
+}
+
+// ShadowDenial returns the limit in shadow mode that would have denied the call, and
+// false if there is none. Of several it is the one with the longest RetryAfter.
+func (c *Result) ShadowDenial() (denial LimitState, found bool) {
+	for _, l := range c.Limits {
+		if l.Mode == policy.Shadow && l.RetryAfter > denial.RetryAfter {
+			denial, found = l, true
+		}
+	}
+	if c.tooCostly != nil {
+		return *c.tooCostly, true
+	}
+	return denial, found
+}
+
+// tooSmall returns the first limit of a list that is smaller than a cost; the zero
+// LimitState if none is.
+func tooSmall(limits []limiter.Limit, scope string, cost int64) *LimitState {
+	l := &LimitState{Scope: scope, Mode: policy.Shadow}
+	for _, limit := range limits {
+		if limit.Requests < limit.Charge(cost) {
+			l.Limit = limit
+			break
+		}
+	}
+	return l
 }
 
 // leavesNoTrace reports whether a denial without a ban was not counted anywhere.

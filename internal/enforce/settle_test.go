@@ -137,9 +137,9 @@ func TestSettleEveryScope(t *testing.T) {
 			{50, "key:60 route:0 ip:40 route-ip:10 global:50 route-all:20 group:30", 0, false},
 		} {
 			c := w.check(t, chat)
-			if got := scopes(c); got != step.want || c.CandidateAllows != step.candidate {
+			if got := scopes(c); got != step.want || (c.CandidateDenial == nil) != step.candidate {
 				t.Fatalf("before settling %d: got %s, candidate %t, want %s, %t", step.actual, got,
-					c.CandidateAllows, step.want, step.candidate)
+					c.CandidateDenial == nil, step.want, step.candidate)
 			}
 			if s := w.settle(t, c.Reservation, step.actual); s.Short != step.short || s.Partial {
 				t.Fatalf("settling %d: got %+v, want %d short", step.actual, s, step.short)

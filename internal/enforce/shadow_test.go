@@ -39,6 +39,10 @@ func TestShadowWithEnforced(t *testing.T) {
 			if got := fmt.Sprintf("%s would %t", scopes(c), c.WouldAllow); got != want || !c.Allowed {
 				t.Fatalf("call %d: got %s, allowed %t, want %s, allowed true", i, got, c.Allowed, want)
 			}
+			if l, found := c.ShadowDenial(); found == c.WouldAllow || found && !l.Limit.Shadow {
+				t.Errorf("call %d: got limit %+v, found %t, want one in shadow mode, found %t", i, l, found,
+					!c.WouldAllow)
+			}
 			if b, found := c.Binding(); !found || b.Limit.Shadow {
 				t.Errorf("call %d: got binding limit %+v, want an enforced one", i, b)
 			}

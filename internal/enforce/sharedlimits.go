@@ -82,7 +82,7 @@ func (c *Result) addShared(s step, reply []byte, request *lease.Request) error {
 	if t.lease != nil {
 		t.at = t.lease.At()
 	}
-	return c.addDecision(s.shared.Scope, s.shared.Mode, d, err, t)
+	return c.addDecision(s.shared.Scope, s.shared.Mode, s.shared.Configured, d, err, t)
 }
 
 // leaseRequests has one request for each step on a shared limit, in the same order. It is

@@ -133,7 +133,7 @@ func (s *Survey) add(x surveyedStep, look limiter.Look) error {
 	case !s.mayCall() || s.Effective.Mode == policy.Enforce && len(s.Own.Limits) > 0 && !s.Own.Allowed:
 		return nil
 	}
-	return s.Result.addDecision(x.scope, x.mode, look.Decision, nil, taken{})
+	return s.Result.addDecision(x.scope, x.mode, nil, look.Decision, nil, taken{})
 }
 
 // addUnread adds the limits on each address.

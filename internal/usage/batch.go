@@ -186,7 +186,7 @@ func (e *entry) head() string {
 	}
 	for k, n := range e.tally {
 		if n != 0 {
-			head = append(head, "adooooooo"[k])
+			head = append(head, "adoooooooo"[k])
 		}
 	}
 	return string(head)

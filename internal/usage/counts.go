@@ -67,9 +67,12 @@ const (
 	oldSecret
 )
 
-// unlogged is the index of the unlogged denials in a tally of refusals. Such a tally
-// counts by cause instead of kind, and unlogged follows the causes.
-const unlogged = cause.Refusals
+// Indexes in a tally of refusals of what the logs do not list. Such a tally counts by
+// cause instead of kind; these follow the causes.
+const (
+	unlogged = kind(cause.Refusals + iota)
+	unloggedTrials
+)
 
 // Numbers of fields of a minute or an hour.
 const (
@@ -78,7 +81,7 @@ const (
 )
 
 // tally counts by kind, or by cause.
-type tally [cause.Refusals + 1]int64
+type tally [unloggedTrials + 1]int64
 
 // add counts a call.
 func (t *tally) add(v Verdict, cost int64) {

@@ -49,6 +49,9 @@ func (r *Reader) DenialsOf(ctx context.Context, id string, from, to time.Time) (
 type Refusals struct {
 	ByCause  [cause.Refusals]int64
 	Unlogged int64 // denials and refusals that are not in the denial log
+	// UnloggedTrials are calls that limits on trial would have denied, and that are not in
+	// their log.
+	UnloggedTrials int64
 }
 
 // Of returns the number of refusals with a cause.
@@ -92,13 +95,28 @@ func (r *Reader) Refusals(
 			sum.ByCause[i] += t[i]
 		}
 		sum.Unlogged += t[unlogged]
+		sum.UnloggedTrials += t[unloggedTrials]
 	}
 	return sum, nil
 }
 
-// maxKinds is the most kinds of denials that wait for a flush. Denials of further kinds
-// are not logged.
+// maxKinds is the most kinds of a log that wait for a flush. Denials of further kinds are
+// not logged.
 const maxKinds = 256
+
+// pendingLog is denials that wait for a flush.
+type pendingLog struct {
+	index map[denylog.Kind]int // of list
+	list  []pendingDenials
+}
+
+// logOf returns the log of denials with a cause.
+func (p *pending) logOf(c cause.Cause) *pendingLog {
+	if c.OnTrial() {
+		return &p.trials
+	}
+	return &p.denials
+}
 
 // pendingDenials are denials of one kind that wait for a flush.
 type pendingDenials struct {
@@ -108,9 +126,8 @@ type pendingDenials struct {
 	used        int // occurrences in use
 }
 
-// logDenial adds a denial to the denial log.
-func (p *pending) logDenial(o Outcome, minute int64) {
-	d := o.Denial
+// logDenial adds a denial of a call to its log.
+func (p *pending) logDenial(o *Outcome, d *denylog.Denial, minute int64) {
 	if d == nil || d.Cause == 0 {
 		return
 	}
@@ -127,23 +144,24 @@ func (p *pending) logDenial(o Outcome, minute int64) {
 
 // addDenials adds denials to their kind, or counts them as unlogged.
 func (p *pending) addDenials(k denylog.Kind, o denylog.Occurrence) {
-	i, found := p.denialIndex[k]
+	log := p.logOf(k.Cause)
+	i, found := log.index[k]
 	if !found {
-		if len(p.denials) == maxKinds || k.Subject != "" && !validID(k.Subject) {
+		if len(log.list) == maxKinds || k.Subject != "" && !validID(k.Subject) {
 			p.countUnlogged(k, o.Calls)
 			return
 		}
-		if p.denialIndex == nil {
-			p.denialIndex = map[denylog.Kind]int{}
+		if log.index == nil {
+			log.index = map[denylog.Kind]int{}
 		}
-		i = len(p.denials)
-		p.denialIndex[k] = i
+		i = len(log.list)
+		log.index[k] = i
 		if k.Subject == "" && k.Cause.Refuses() {
 			p.anonymous++
 		}
-		p.denials = append(p.denials, pendingDenials{Kind: k})
+		log.list = append(log.list, pendingDenials{Kind: k})
 	}
-	if d := &p.denials[i]; d.used < denylog.MaxOccurrences {
+	if d := &log.list[i]; d.used < denylog.MaxOccurrences {
 		d.occurrences[d.used] = o
 		d.used++
 	} else {
@@ -151,16 +169,22 @@ func (p *pending) addDenials(k denylog.Kind, o denylog.Occurrence) {
 	}
 }
 
-// countUnlogged counts denials that are not in the log.
+// countUnlogged counts denials that are not in their log. Those by limits on trial leave
+// half of the entries of known keys to others.
 func (p *pending) countUnlogged(k denylog.Kind, calls int64) {
-	p.countRefusals(k.Registered, k.Subject, k.Minute, kind(unlogged), calls)
+	if k.Cause.OnTrial() {
+		known := k.Registered && p.refusals < maxRefusals/2
+		p.countRefusals(known, k.Subject, k.Minute, unloggedTrials, calls)
+		return
+	}
+	p.countRefusals(k.Registered, k.Subject, k.Minute, unlogged, calls)
 }
 
 // denials is the payload of denials, to be logged.
 type denials []pendingDenials
 
-// packDenials sorts denials into parcels, in order of their buckets. Denials of callers
-// without an id go where totals do.
+// packDenials sorts the denials of a log into parcels, in order of their buckets. Denials
+// of callers without an id go where totals do.
 func (r *Recorder) packDenials(waiting []pendingDenials) []parcel {
 	totals := totalBucket(r.nextTotals)
 	placeOf := func(d *pendingDenials) place {
@@ -181,7 +205,7 @@ func (denials) script() *lua.Script { return denialsScript }
 
 // arguments returns the keys and arguments as denials.lua reads them.
 func (ds denials) arguments(_ *Batch, at place) (keys, args []string) {
-	log := denylog.Name(at.bucket, at.period)
+	log := denylog.Name(at.bucket, at.period, ds[0].Cause.OnTrial())
 	keys = append(make([]string, 0, 1+len(ds)), log)
 	args = make([]string, 0, 8*len(ds))
 	for i := range ds {

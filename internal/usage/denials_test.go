@@ -252,6 +252,77 @@ func TestFloodOfDenialsIsBounded(t *testing.T) {
 	}
 }
 
+// A flood of calls that limits on trial would have denied takes no room from denials, in
+// the Recorder or in Valkey, for registered callers and others. The log of denials does
+// not list them. Logged and unlogged ones add up to all of them.
+func TestTrialsTakeNoRoomFromDenials(t *testing.T) {
+	client := connect(t, valkeytest.Start(t))
+	reader := NewReader(client)
+	var keys []string // in one bucket
+	for i := 0; len(keys) < 12; i++ {
+		if keyspace.BucketOf(id(i)) == keyspace.BucketOf(id(0)) {
+			keys = append(keys, id(i))
+		}
+	}
+	var passed int64
+	for minute := range 20 {
+		at := noon.Add(time.Duration(minute) * time.Minute)
+		r := recorderAt(at)
+		for call := range 2 * maxKinds {
+			by := []cause.Cause{cause.Shadow, cause.Candidate}[call%2]
+			r.Record(Outcome{Subject: keys[call%len(keys)], Registered: call%3 > 0, Verdict: ShadowDenied,
+				Cost: 1, Time: at, Trials: []denylog.Denial{{Cause: by, Limit: "9 per 1 min",
+					Path: fmt.Sprint("/", minute, "/", call)}}})
+			passed++
+		}
+		for i, caller := range keys {
+			limit := fmt.Sprint(i, " per 1 min")
+			r.Record(denialOf(caller, at, denylog.Denial{Cause: cause.Limit, Limit: limit}))
+		}
+		flush(t, r, client)
+	}
+	sum := func(q denylog.Query) (calls int64) {
+		q.From, q.To, q.Count = noon, noon.Add(time.Hour), denylog.MaxPage
+		for _, d := range everyPage(t, reader, q) {
+			if d.Cause.OnTrial() != q.OnTrial {
+				t.Fatalf("the log has an entry with cause %s", d.Cause)
+			}
+			calls += d.Calls
+		}
+		return calls
+	}
+	counted, err := reader.Refusals(t.Context(), "", noon, noon.Add(time.Hour), time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := sum(denylog.Query{}); n != int64(20*len(keys)) || counted.Unlogged != 0 {
+		t.Errorf("got %d logged denials and %d unlogged, want %d and 0", n, counted.Unlogged, 20*len(keys))
+	}
+	logged := sum(denylog.Query{OnTrial: true})
+	if logged == 0 || counted.UnloggedTrials == 0 || logged+counted.UnloggedTrials != passed {
+		t.Errorf("got %d logged and %d unlogged of limits on trial, want %d in all", logged,
+			counted.UnloggedTrials, passed)
+	}
+	if n := sum(denylog.Query{OnTrial: true, Cause: cause.Shadow}) +
+		sum(denylog.Query{OnTrial: true, Cause: cause.Candidate}); n != logged {
+		t.Errorf("got %d by cause, want %d", n, logged)
+	}
+}
+
+// An entry with a cause of a later version is skipped and counted.
+func TestUnknownCausesAreSkipped(t *testing.T) {
+	client := connect(t, valkeytest.Embedded(t))
+	r := recorderAt(noon)
+	r.Record(denialOf(id(1), noon, denylog.Denial{Cause: 200, Limit: "x"}))
+	r.Record(denialOf(id(1), noon, denylog.Denial{Cause: cause.Limit, Limit: "y"}))
+	flush(t, r, client)
+	got, err := NewReader(client).Denials(t.Context(), denylog.Query{From: noon, To: noon.Add(time.Hour),
+		Count: 9})
+	if err != nil || len(got.Denials) != 1 || got.Denials[0].Limit != "y" || got.Unreadable != 1 {
+		t.Errorf("got %+v, %v; want the entry by limit y, and 1 unreadable", got, err)
+	}
+}
+
 // maxLogMemory is the bound in the package comment for a bucket's log of an hour, in
 // bytes.
 const maxLogMemory = 20 << 10
@@ -264,8 +335,8 @@ func TestDenialsBeyondTheRecorder(t *testing.T) {
 	for i := range maxKinds + 50 {
 		r.Record(denialOf(id(1), noon, denylog.Denial{Cause: cause.Limit, Path: fmt.Sprint("/", i)}))
 	}
-	if len(r.pending.denials) != maxKinds {
-		t.Errorf("got %d pending kinds, want %d", len(r.pending.denials), maxKinds)
+	if len(r.pending.denials.list) != maxKinds {
+		t.Errorf("got %d pending kinds, want %d", len(r.pending.denials.list), maxKinds)
 	}
 	flush(t, r, client)
 	own, err := NewReader(client).Refusals(t.Context(), id(1), noon, noon.Add(time.Minute), time.Minute)
@@ -314,7 +385,7 @@ func TestRefusalsByCause(t *testing.T) {
 			refuse("", cause.Unknown)
 			refuse("", cause.Malformed)
 		}
-		if n := len(r.pending.entries) + len(r.pending.denials); n != 1 {
+		if n := len(r.pending.entries) + len(r.pending.denials.list); n != 1 {
 			t.Errorf("got %d entries of callers without a proven key, want 1", n)
 		}
 		r.lastBatch = noon.UnixNano()

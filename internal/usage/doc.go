@@ -20,7 +20,8 @@
 //
 // Package denylog says which denials the log lists. Others count as Unlogged, in total
 // and for a registered caller. Except for records that a broken connection lost, logged
-// and unlogged denials add up to all denials.
+// and unlogged denials add up to all denials. Calls that passed and that limits on trial
+// would have denied have a log of their own, and count as UnloggedTrials.
 //
 // # Who is denied now, or near a limit
 //
@@ -43,8 +44,9 @@
 // is the minute of the hour or the hour of the day, and kind is 0 allowed, 1 denied, 2
 // shadow denied, 3 candidate denied, 4 degraded, 5 cost above one of allowed calls, 6
 // counted in totals only, 7 with the previous secret. A field of
-// refusals is slot*16+kind, where kind is the cause, 0 missing to 7 no access, or 8
-// unlogged denials. HOUR and DAY count from 1970 in UTC.
+// refusals is slot*16+kind, where kind is the cause, 0 missing to 7 no access, 8 unlogged
+// denials, or 9 unlogged calls that limits on trial would have denied. HOUR and DAY count
+// from 1970 in UTC.
 //
 //	tg:{tag}:ID:mHOUR          hash    a subject's counts in each minute      25 h
 //	tg:{tag}:ID:hDAY           hash    a subject's counts in each hour        31 days
@@ -54,6 +56,7 @@
 //	tg:{tag}:refused~:mHOUR    hash    counts of all refusals; hDAY too       as above
 //	tg:{tag}:IDrefused~:mHOUR  hash    counts of a key's refusals; hDAY too   as above
 //	tg:{tag}:usage-lHOUR       hash    denial log: see denylog                25 h
+//	tg:{tag}:usage-wHOUR       hash    the same of limits on trial            25 h
 //	tg:{tag}:usage-seen        zset    subjects by minute of their last call  25 h
 //	tg:{tag}:usage-aHOUR       zset    subjects by calls admitted in an hour  25 h
 //	tg:{tag}:usage-dHOUR       zset    subjects by calls denied in an hour    25 h
@@ -72,9 +75,10 @@
 // unregistered subjects a day, 262,144 in all buckets by default; further ones are
 // Unlisted too. The registry bounds registered subjects. A bucket's list of seen subjects
 // keeps the newest 2,048 for 24 hours, 524,288 in all, and a ranking the highest 64. A
-// Recorder holds at most 256 kinds of denials and the refusals of 256 keys. A bucket's
-// log of an hour takes at most 20 KB, by a test: 128 MB if every bucket is flooded in
-// each of 25 hours, and about 350 bytes for a caller's first denial of an hour.
+// Recorder holds at most 256 kinds of denials, as many of limits on trial, and the
+// refusals of 256 keys. A bucket's log of an hour takes at most 20 KB, by a test: 128 MB
+// if every bucket is flooded in each of 25 hours, and about 350 bytes for a caller's
+// first denial of an hour. The log of limits on trial takes as much again.
 //
 // # Cost
 //

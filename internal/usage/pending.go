@@ -2,7 +2,6 @@ package usage
 
 import (
 	"tidegate/internal/cause"
-	"tidegate/internal/usage/denylog"
 	"tidegate/internal/usage/statelist"
 )
 
@@ -65,8 +64,7 @@ type pending struct {
 	// refusals, and their kinds of denials, of callers that proved no key.
 	totals, rules, subjects, unregistered, refusals, anonymous int
 
-	denialIndex map[denylog.Kind]int // of denials
-	denials     []pendingDenials
+	denials, trials pendingLog // of denied calls, and of calls that passed
 
 	states map[statelist.Place]int64 // end of each state, in Unix milliseconds
 }
@@ -76,13 +74,17 @@ func newPending(size int) *pending {
 }
 
 func (p *pending) empty() bool {
-	return len(p.entries)+len(p.denials)+len(p.states) == 0
+	return p.size() == 0
 }
 
 // urgent reports whether the pending records are reason for a Batch. Refusals of callers
 // that proved no key wait for other records, or for maxWait, so that a flood of them costs
 // few round trips.
-func (p *pending) urgent() bool { return len(p.entries)+len(p.denials)+len(p.states) > p.anonymous }
+func (p *pending) urgent() bool { return p.size() > p.anonymous }
+
+func (p *pending) size() int {
+	return len(p.entries) + len(p.denials.list) + len(p.trials.list) + len(p.states)
+}
 
 // record counts a call.
 func (p *pending) record(o Outcome) {
@@ -91,7 +93,7 @@ func (p *pending) record(o Outcome) {
 	if o.Denial != nil && o.Denial.Cause.Refuses() {
 		p.countRefusals(o.Registered, o.Subject, minute, kind(o.Denial.Cause-cause.Missing), 1)
 		if o.Registered && validID(o.Subject) || o.Denial.Reason != "" {
-			p.logDenial(o, minute)
+			p.logDenial(&o, o.Denial, minute)
 		}
 		return
 	}
@@ -106,7 +108,10 @@ func (p *pending) record(o Outcome) {
 		}
 	}
 	if o.Verdict&Denied != 0 {
-		p.logDenial(o, minute)
+		p.logDenial(&o, o.Denial, minute)
+	}
+	for i := range o.Trials {
+		p.logDenial(&o, &o.Trials[i], minute)
 	}
 	var e *entry
 	if validID(o.Subject) {

@@ -145,8 +145,8 @@ func (r *Recorder) take(now time.Time) *Batch {
 	r.earlyTAT = max(r.earlyTAT, r.lastBatch) + int64(r.interval)
 	r.expireNear(now)
 	next := newPending(len(r.pending.entries))
-	byScript := [][]parcel{r.packCounts(r.pending.entries), r.packDenials(r.pending.denials),
-		packStates(r.pending.states)}
+	byScript := [][]parcel{r.packCounts(r.pending.entries), r.packDenials(r.pending.denials.list),
+		r.packDenials(r.pending.trials.list), packStates(r.pending.states)}
 	for _, parcels := range byScript {
 		r.addText(parcels)
 	}
@@ -205,6 +205,8 @@ type Outcome struct {
 	// credential, the Outcome counts as a refusal and not as a call. Subject is then a
 	// registered caller that proved its key, or empty.
 	Denial *denylog.Denial
+	// Trials are the call's entries in the log of limits on trial. The call passed.
+	Trials []denylog.Denial
 	// DeniedUntil is until when further calls of the subject are denied, as far as this
 	// call shows: it was denied, or took the last of a limit. Zero if the next may pass.
 	DeniedUntil time.Time

@@ -29,6 +29,8 @@ func TestDenials(t *testing.T) {
 			},
 		})
 	}
+	recorder.Record(usage.Outcome{Subject: id, Registered: true, Verdict: usage.ShadowDenied, Time: now,
+		Trials: []denylog.Denial{{Cause: cause.Shadow, Limit: "5 per 10 min"}}})
 	recorder.Record(usage.Outcome{Time: now, Denial: &denylog.Denial{Cause: cause.Unknown}})
 	if report := recorder.Flush(t.Context(), connect(t, s.url)); report.Err != nil {
 		t.Fatal(report.Err)
@@ -41,9 +43,17 @@ func TestDenials(t *testing.T) {
 	s.get("/denials?count=2&key="+id+"&after="+first.stringAt("next")).wants(http.StatusOK, `"items":[{`)
 	s.get("/denials").wants(http.StatusOK, `"unknown":1`)
 	s.get("/denials?cause=ban").wants(http.StatusOK, `"items":[]`)
+	for by, want := range map[string]string{"would-block": "[{", "shadow": "[{", "candidate": "[]"} {
+		s.get("/denials?cause="+by).wants(http.StatusOK, `"items":`+want)
+	}
+	for _, query := range []string{"", "?cause=limit"} {
+		if strings.Contains(s.get("/denials"+query).text, "5 per 10 min") {
+			t.Errorf("%q: the denials include a call that passed", query)
+		}
+	}
 	s.get("/denials?cause=anger").wants(http.StatusUnprocessableEntity, "query.cause")
 	s.get("/denials?after=x").wants(http.StatusUnprocessableEntity, "query.after")
-	bad := s.client.B().Hset().Key(denylog.Name(keyspace.BucketOf(id), now.Unix()/3600)).FieldValue().
+	bad := s.client.B().Hset().Key(denylog.Name(keyspace.BucketOf(id), now.Unix()/3600, false)).FieldValue().
 		FieldValue("junk", "junk").Build()
 	if err := s.client.Do(t.Context(), bad).Error(); err != nil {
 		t.Fatal(err)

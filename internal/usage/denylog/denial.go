@@ -8,6 +8,10 @@
 // first 3 have an entry each; a 4th entry stands for the rest of the minute and says how
 // many. Read lists entries, newest first, an hour at a time: of one caller from one
 // bucket, of all callers from the 256 buckets.
+//
+// A second log of the same form and bounds has the calls that passed and that a limit on
+// trial, in shadow mode or of a candidate, would have denied. It has keys of its own, so
+// a flood in one log takes no room in the other.
 package denylog
 
 import (
@@ -22,7 +26,8 @@ import (
 	"tidegate/internal/cause"
 )
 
-// Denial says why a call was denied. Texts are cut at 200 bytes, Request at 48.
+// Denial says why a call was denied, or would have been by a limit on trial. Texts are
+// cut at 200 bytes, Request at 48.
 type Denial struct {
 	Cause      cause.Cause
 	Plan       string

@@ -30,12 +30,32 @@ type Entry struct {
 
 // Query says which denials to list. Zero fields match every denial.
 type Query struct {
+	OnTrial                           bool // read the log of limits on trial
 	Subject, Plan, Group, Rule, Limit string
 	Route                             string // as RouteOf names it
 	Cause                             cause.Cause
 	From, To                          time.Time // required; From is at most Retention ago
 	After                             string    // cursor of a Page; empty for the first page
 	Count                             int       // of a page, 1 to MaxPage
+}
+
+// AnyTrial is the name of every cause of the log of limits on trial.
+const AnyTrial = "would-block"
+
+// SetCause chooses the log and the cause by the name of a cause, AnyTrial, or "" for all
+// denials. It reports whether there is such a name.
+func (q *Query) SetCause(name string) bool {
+	q.Cause = cause.Named(name)
+	q.OnTrial = name == AnyTrial || q.Cause.OnTrial()
+	return name == "" || q.OnTrial || q.Cause != 0
+}
+
+// CauseName returns the name that chooses the log and the cause.
+func (q *Query) CauseName() string {
+	if q.OnTrial && q.Cause == 0 {
+		return AnyTrial
+	}
+	return q.Cause.String()
 }
 
 // Page is a page of the denial log, newest first.
@@ -61,9 +81,14 @@ const (
 // ErrCursor means that a Query's After is not a cursor of a Page.
 var ErrCursor = errors.New("denylog: not a cursor")
 
-// Name returns the key of a bucket's log in an hour since 1970.
-func Name(b keyspace.Bucket, hour int64) string {
-	return b.Name("usage-l" + strconv.FormatInt(hour, 10))
+// Name returns the key of a bucket's log in an hour since 1970: of denials, or of what
+// limits on trial would have denied.
+func Name(b keyspace.Bucket, hour int64, onTrial bool) string {
+	name := "usage-l"
+	if onTrial {
+		name = "usage-w"
+	}
+	return b.Name(name + strconv.FormatInt(hour, 10))
 }
 
 // Read returns the denials that follow the cursor, newest first. It reads the log hour by
@@ -229,7 +254,7 @@ func readHours(ctx context.Context, client valkey.Client, q Query, buckets []key
 	var commands valkey.Commands
 	for hour := newest; hour >= oldest; hour-- {
 		for _, b := range buckets {
-			commands = append(commands, client.B().Hgetall().Key(Name(b, hour)).Build())
+			commands = append(commands, client.B().Hgetall().Key(Name(b, hour, q.OnTrial)).Build())
 		}
 	}
 	hours := make([]hourOfLog, newest-oldest+1)
@@ -264,6 +289,9 @@ func newestFirst(a, b Entry) int {
 // add adds the denials of a kind that match the query.
 func (h *hourOfLog) add(q Query, field, value string) error {
 	k, err := ParseKind(field)
+	if err == nil && k.Cause.String() == "" { // of a later version
+		err = errLog
+	}
 	if err != nil || !q.matches(&k) {
 		return err
 	}
