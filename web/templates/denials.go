@@ -4,6 +4,8 @@ package templates
 type DenialsPage struct {
 	Page    Page
 	Live    Live
+	Logs    []Choice // of denials, and of limits on trial
+	OnTrial bool     // the calls passed, and limits on trial would have denied them
 	Filter  DenialsFilter
 	Refused []Figure        // refused calls by cause, without zeros
 	Notes   []string        // about what the list omits

@@ -20,6 +20,7 @@ type KeyPage struct {
 	Recent     []Entry // newest entries of the audit log
 	Audit      string  // address of the key's audit log
 	AllDenials string  // address of the key's denials
+	OnTrial    string  // address of what limits on trial would have denied; empty for nothing
 	AllAlerts  string  // address of the key's alerts
 	Explain    string  // address that explains a call
 	Actions    KeyActions

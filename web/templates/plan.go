@@ -39,6 +39,7 @@ type Trial struct {
 	Limits      []string
 	Result      string
 	Keys        []TrialKey // of which calls would have been blocked, most first
+	Denials     string     // address of these calls in the log
 	Actions     []Choice
 }
 

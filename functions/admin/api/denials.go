@@ -17,8 +17,8 @@ type Denial struct {
 	Subject    string    `json:"subject,omitempty" doc:"Id of the key or caller; absent if Valkey could not verify it"`
 	Plan       string    `json:"plan,omitempty"`
 	Group      string    `json:"group,omitempty" doc:"Group of the key, if a limit or a ban denied the call"`
-	Cause      string    `json:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
-	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, as in the client's response" example:"10 per 10 s"`
+	Cause      string    `json:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,shadow,candidate"`
+	Limit      string    `json:"limit,omitempty" doc:"Limit that denied the call, or would have, as in the client's response" example:"10 per 10 s"`
 	Rule       string    `json:"rule,omitempty" doc:"Name of the route rule that applied"`
 	Method     string    `json:"method" doc:"HTTP method; other if API Gateway does not know it"`
 	Path       string    `json:"path" doc:"Pattern of the route, not the requested path" example:"/orders/{id}"`
@@ -59,7 +59,7 @@ type (
 		Rule  string    `query:"rule" maxLength:"200" doc:"Only denials under this route rule"`
 		Limit string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
 		Route string    `query:"route" maxLength:"220" doc:"Method and path of an entry, such as GET /orders/{id}"`
-		Cause string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable"`
+		Cause string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow,candidate" doc:"would-block, shadow, candidate: calls that passed and that limits on trial, in shadow mode or of a candidate, would have denied. Only these causes list them"`
 		From  time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
 		To    time.Time `query:"to" doc:"Default: now"`
 		rest.Paging
@@ -70,7 +70,7 @@ type (
 			Next       string   `json:"next,omitempty" doc:"Value of after for the next page; absent on the last page. Other pages can be short too"`
 			Refused    Refusals `json:"refused" doc:"Refused credentials in the period; with key, only those of the key"`
 			Unreadable int64    `json:"unreadable" doc:"Entries of these hours that were skipped, because they cannot be read"`
-			Unlisted   int64    `json:"unlisted" doc:"Denials in the period, of the key if given, that were counted and not logged"`
+			Unlisted   int64    `json:"unlisted" doc:"Calls in the period, of the key if given, that were counted and not logged. With a cause such as would-block: such calls"`
 		}
 	}
 )
@@ -86,9 +86,9 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	now := time.Now()
 	q := denylog.Query{
 		Subject: in.Key, Plan: in.Plan, Group: in.Group, Rule: in.Rule, Limit: in.Limit,
-		Route: in.Route, Cause: cause.Named(in.Cause), From: in.From, To: in.To,
-		After: in.After, Count: in.Count,
+		Route: in.Route, From: in.From, To: in.To, After: in.After, Count: in.Count,
 	}
+	q.SetCause(in.Cause)
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {
 		q.To = newest
 	}
@@ -113,6 +113,9 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	}
 	out.Body.Unreadable = page.Unreadable
 	out.Body.Refused, out.Body.Unlisted = refusalsOf(counted), counted.Unlogged
+	if q.OnTrial {
+		out.Body.Unlisted = counted.UnloggedTrials
+	}
 	return out, nil
 }
 

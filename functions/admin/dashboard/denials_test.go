@@ -124,6 +124,53 @@ func TestSummaryOfDenials(t *testing.T) {
 	s.Get("/denials?range=1h").Wants(t, http.StatusOK, "No denials")
 }
 
+// Calls that passed and that limits on trial would have denied: 6 by a limit in shadow
+// mode and 4 by a candidate, beside 3 denials. Each list has only its own calls, with
+// key, limit and time, and no tile counts the others as denied.
+func TestDenialsOfLimitsOnTrial(t *testing.T) {
+	s := sitetest.New(t).Login()
+	at := time.Now().UTC().Add(-20 * time.Minute).Truncate(time.Minute)
+	for i := range 10 {
+		d := sampleDenial("5 per 1 hour")
+		o := usage.Outcome{Subject: s.Keys.IDs["acme"], Registered: true, Cost: 1,
+			Time: at.Add(time.Duration(i) * time.Minute), Verdict: usage.ShadowDenied}
+		d.Cause = cause.Shadow
+		if i >= 6 {
+			d.Cause, d.Limit, o.Verdict = cause.Candidate, "2 per 1 hour", usage.CandidateDenied
+		}
+		o.Trials = []denylog.Denial{d}
+		s.Keys.Record(o)
+	}
+	for range 3 {
+		denyAt(s, "bolt", at, sampleDenial("7 per 1 day"))
+	}
+	for _, c := range []struct{ path, has, hasNot string }{
+		{"/denials", "3 denied, at most 3 in", "5 per hour"},
+		{"/denials?cause=would-block", "10 would be denied, at most", "7 per day"},
+		{"/denials?cause=shadow", "6 would be denied, at most", "2 per hour"},
+		{"/denials?cause=candidate&key=acme", "4 would be denied, at most", "5 per hour"},
+	} {
+		body := sitetest.InWords(s.Get(c.path).Wants(t, http.StatusOK).Body)
+		if !strings.Contains(body, c.has) || strings.Contains(body, c.hasNot) {
+			t.Errorf("%s: want %q and no %q", c.path, c.has, c.hasNot)
+		}
+	}
+	s.Get("/denials?cause=would-block").Wants(t, http.StatusOK, "acme", "5 per hour", "2 per hour",
+		at.Format("15:04:05"), "These calls passed.", "Would be denied by",
+		`aria-label="Remove Cause: Would block"`)
+	s.Get("/denials.csv?cause=candidate").Wants(t, http.StatusOK, ",candidate,2 per 1 hour,")
+	if tiles := sitetest.InWords(s.Get("/?range=1h").Body); !strings.Contains(tiles, "Blocked 3 23 %") ||
+		!strings.Contains(tiles, "Would block 10 6 in shadow mode, 4 by candidate limits") {
+		t.Error("the tiles of Overview do not have 3 blocked calls and 10 that would be")
+	}
+	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "None in the last 24 hours",
+		`href="/denials?cause=would-block&amp;key={acme}"`)
+	if strings.Contains(s.Get("/keys/{bolt}").Body, "would-block") {
+		t.Error("the page of a key without such calls links to them")
+	}
+	s.Get("/denials?range=1h&cause=would-block&key=bolt").Wants(t, http.StatusOK, "No limit would block")
+}
+
 // Entries of one kind and minute are one row, which opens to the requests that are
 // logged.
 func TestDenialsOfAMinuteAreFolded(t *testing.T) {

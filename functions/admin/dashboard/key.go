@@ -16,6 +16,7 @@ import (
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/usage"
 	"tidegate/web/templates"
 )
 
@@ -113,6 +114,9 @@ func (d *dashboard) keyPage(r *http.Request, set *policy.Set, k policy.Key) (tem
 		return templates.KeyPage{}, err
 	}
 	p.Denials, p.Refused, p.AllDenials = recent.Rows, recent.Refused, recent.All
+	if usage.Sum(points).WouldDeny() > 0 {
+		p.OnTrial = recent.OnTrial
+	}
 	p.Limits, p.Unused = wording.AllApplied(survey, recent.Log)
 	p.Diagnosis = wording.Diagnosis(app.Diagnose(recent.Log, recent.Counted.Unlogged, survey))
 	p.Live.Summary = keySummary(row)

@@ -76,7 +76,7 @@ func (d *dashboard) overviewPage(r *http.Request) (templates.OverviewPage, error
 		return p, err
 	}
 	p.Figures = d.figures(sum, refused, active, valkeyFigure(points, at.ByMinute(), latency),
-		d.denialsAddress(at, now))
+		d.denialsAddress(at, now, ""), d.denialsAddress(at, now, denylog.AnyTrial))
 	p.Live.Summary = page.Number(sum.Calls()) + " calls, " + page.Number(sum.Denied) + " blocked"
 	calls := chart.TimeSeries{Step: at.ByMinute(),
 		SelectIn: page.Address(home, page.WithLive(nil, p.Live.Seconds))}
@@ -133,10 +133,10 @@ func (d *dashboard) activeFigure(ctx context.Context, at chart.Period, now time.
 	return templates.Figure{Name: "Active callers", Value: page.Number(n), Note: note}, err
 }
 
-// denialsAddress returns the address of the denials of a period. For a longer period than
-// the denial log keeps, it returns that of the whole log.
-func (d *dashboard) denialsAddress(at chart.Period, now time.Time) string {
-	values := url.Values{}
+// denialsAddress returns the address of the denials of a period with a cause, empty for
+// all. For a longer period than the log keeps, it returns that of the whole log.
+func (d *dashboard) denialsAddress(at chart.Period, now time.Time, cause string) string {
+	values := url.Values{"cause": {cause}}
 	if at.From.After(now.Add(-denylog.Retention)) {
 		values.Set("from", at.From.UTC().Format(time.RFC3339))
 	}
@@ -147,9 +147,9 @@ func (d *dashboard) denialsAddress(at chart.Period, now time.Time) string {
 }
 
 // figures returns the figures at the top of the page. denied is the address of the
-// denials.
+// denials, onTrial that of what limits on trial would have denied.
 func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, valkey templates.Figure,
-	denied string) []templates.Figure {
+	denied, onTrial string) []templates.Figure {
 	share := "0 %"
 	if sum.Denied > 0 {
 		share = page.Number(app.Percent(sum.Denied, sum.Calls())) + " %"
@@ -158,7 +158,7 @@ func (d *dashboard) figures(sum usage.Counts, refused usage.Refusals, active, va
 		Note: page.Number(sum.ShadowDenied) + " in shadow mode, " +
 			page.Number(sum.CandidateDenied) + " by candidate limits"}
 	if sum.WouldDeny() > 0 {
-		would.Address = "#" + rankingTexts[usage.WouldDeny].id
+		would.Address = onTrial
 	}
 	return []templates.Figure{
 		{Name: "Requests", Value: page.Number(sum.Calls()), Address: "#" + rankingTexts[usage.Busiest].id},

@@ -67,7 +67,7 @@ func TestOverviewFigures(t *testing.T) {
 			if got[id] != want {
 				t.Errorf("%s: %s has %q, want %q", c.view, id, got[id], want)
 			}
-			linked := strings.Contains(page, `href="#`+id+`"`)
+			linked := strings.Contains(page, `href="#`+id+`"`) || strings.Contains(page, "?cause="+id)
 			if id != "most-blocked" && linked != (want != "") {
 				t.Errorf("%s: a tile links to %s: %t", c.view, id, linked)
 			}

@@ -22,6 +22,7 @@ type TimeSeries struct {
 	Step      time.Duration
 	Allowed   []int64 // nil for a chart of blocked calls only
 	Blocked   []int64
+	OnTrial   bool    // Blocked are calls that passed and that limits on trial would have blocked
 	Parts     []Part  // of Blocked: what blocked the calls; may be empty
 	Would     []int64 // allowed calls that limits on trial would have blocked; nil if unknown
 	Marks     []TimeMark
@@ -101,6 +102,9 @@ const maxParts = 3
 
 // layers returns the series of the chart from the axis up, and then the line of Would.
 func (s TimeSeries) layers() []templates.TimeLayer {
+	if s.OnTrial {
+		return []templates.TimeLayer{{Class: "would", Title: "would block", Calls: s.Blocked}}
+	}
 	var all []templates.TimeLayer
 	if s.Allowed != nil {
 		all = append(all, templates.TimeLayer{Class: "allowed", Title: "allowed", Calls: s.Allowed})
@@ -158,7 +162,11 @@ func (s TimeSeries) summary() string {
 	most := page.Number(s.busiest())
 	switch {
 	case s.Allowed == nil:
-		return fmt.Sprintf("%s denied, at most %s in %s.", page.Number(blocked), most, page.Offset(s.Step))
+		verb := "denied"
+		if s.OnTrial {
+			verb = "would be denied"
+		}
+		return fmt.Sprintf("%s %s, at most %s in %s.", page.Number(blocked), verb, most, page.Offset(s.Step))
 	case allowed+blocked == 0:
 		return "No calls."
 	}

@@ -55,6 +55,7 @@ var causeTexts = map[cause.Cause]string{
 	cause.Revoked: "Revoked key", cause.Expired: "Expired key", cause.OldSecret: "Previous secret",
 	cause.Address: "Refused address", cause.Access: "No access",
 	cause.Limit: "Over limit", cause.Ban: "Banned", cause.Unavailable: "Unavailable",
+	cause.Shadow: "Would block: shadow", cause.Candidate: "Would block: candidate",
 }
 
 func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
@@ -72,6 +73,11 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 	p := templates.DenialsPage{
 		Page: d.Page(r, "Denials"), Live: d.Live(r, path, query, time.Now()),
 		Empty: templates.Empty{Heading: "No denials", Advice: "No denied call matches in this period."},
+	}
+	p.OnTrial, p.Logs = f.OnTrial, f.logs(path)
+	if f.OnTrial {
+		p.Empty = templates.Empty{Heading: "No limit would block",
+			Advice: "No limit in shadow mode and no candidate would have denied a matching call."}
 	}
 	p.Page.Chart = d.ChartScript()
 	if f.problem != "" {
@@ -98,7 +104,7 @@ func (d *Pages) showDenials(w http.ResponseWriter, r *http.Request) error {
 		values.Set("after", list.Next)
 		p.Next = page.Address(path, page.WithLive(values, p.Live.Seconds))
 	}
-	p.Live.Summary = page.Number(int64(len(list.Denials))) + " denials shown"
+	p.Live.Summary = page.Number(int64(len(list.Denials))) + " calls shown"
 	return d.RenderLive(w, r, templates.DenialsLive(p), templates.Denials(p))
 }
 
@@ -127,18 +133,22 @@ func (d *Pages) addDenials(
 	return d.addRefusals(ctx, p, f)
 }
 
-// addRefusals adds the refused credentials of the period, and the number of denials that
-// the log does not list.
+// addRefusals adds the refused credentials of the period, and the number of calls that the
+// log does not list.
 func (d *Pages) addRefusals(ctx context.Context, p *templates.DenialsPage, f filter) error {
 	counted, err := d.usage.Refusals(ctx, f.Subject, f.From, f.To, time.Minute)
 	if err != nil {
 		return err
 	}
-	p.Refused = d.refusalFigures(counted,
-		url.Values{"key": {f.Subject}, "from": {f.from}, "to": {f.to}, "range": {f.span}})
-	if counted.Unlogged > 0 {
-		p.Notes = append(p.Notes, page.Number(counted.Unlogged)+" more denials in this period were counted "+
-			"but not logged.")
+	unlogged, what := counted.Unlogged, " more denials"
+	if f.OnTrial {
+		unlogged, what = counted.UnloggedTrials, " more calls that would be denied"
+	} else {
+		p.Refused = d.refusalFigures(counted,
+			url.Values{"key": {f.Subject}, "from": {f.from}, "to": {f.to}, "range": {f.span}})
+	}
+	if unlogged > 0 {
+		p.Notes = append(p.Notes, page.Number(unlogged)+what+" in this period were counted but not logged.")
 	}
 	return nil
 }
@@ -245,12 +255,14 @@ type Summary struct {
 	Rows    []templates.DenialRow // the latest, newest first
 	Refused []templates.Figure    // number of refused calls by cause
 	All     string                // address of all denials
+	OnTrial string                // address of the calls that limits on trial would have denied
 }
 
 // Recent returns the summary of a key or caller.
 func (d *Pages) Recent(ctx context.Context, id string) (Summary, error) {
 	keep := url.Values{"key": {id}}
-	s := Summary{All: page.Address(d.Path("/denials"), keep)}
+	s := Summary{All: page.Address(d.Path("/denials"), keep),
+		OnTrial: page.Filtered(d.Path("/denials"), keep, "cause", denylog.AnyTrial)}
 	oldest, newest := period(time.Now())
 	var err error
 	if s.Log, err = d.usage.DenialsOf(ctx, id, oldest, newest); err != nil {

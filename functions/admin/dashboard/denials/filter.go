@@ -39,7 +39,8 @@ func readFilter(r *http.Request, now time.Time) filter {
 	f := filter{from: q.Get("from"), to: q.Get("to"), span: q.Get("range")}
 	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
 	f.Limit, f.Route, f.After, f.Count = q.Get("limit"), q.Get("route"), q.Get("after"), denialsPerPage
-	f.Group, f.Cause = strings.TrimSpace(q.Get("group")), cause.Named(q.Get("cause"))
+	f.Group = strings.TrimSpace(q.Get("group"))
+	known := f.SetCause(q.Get("cause"))
 	oldest, newest := period(now)
 	from, to := oldest, newest
 	if f.from != "" || f.to != "" || !form.IsOption(spans, f.span) {
@@ -56,7 +57,7 @@ func readFilter(r *http.Request, now time.Time) filter {
 	case max(len(f.Subject), len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit), len(f.Route)-20) >
 		maxFilterText:
 		f.problem = "Key, plan, group, rule, limit and route: at most 200 characters."
-	case q.Get("cause") != "" && f.Cause == 0:
+	case !known:
 		f.problem = "Cause: choose one from the list."
 	case !fromOK || !toOK:
 		f.problem = "From and to: enter a date and a time."
@@ -111,7 +112,7 @@ func instantOr(text string, fallback time.Time) (time.Time, bool) {
 
 func (f filter) values() url.Values {
 	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "group": {f.Group}, "rule": {f.Rule},
-		"limit": {f.Limit}, "route": {f.Route}, "cause": {f.Cause.String()}, "from": {f.from},
+		"limit": {f.Limit}, "route": {f.Route}, "cause": {f.CauseName()}, "from": {f.from},
 		"to": {f.to}, "range": {f.span}}
 }
 
@@ -123,9 +124,20 @@ func (f filter) words(name, value string) string {
 	case "limit":
 		return limitText(value)
 	case "cause":
-		return causeTexts[f.Cause]
+		return cmp.Or(causeTexts[f.Cause], anyTrial)
 	}
 	return value
+}
+
+const anyTrial = "Would block" // all causes of the log of limits on trial
+
+// logs returns the links to the two logs, with the same filter but for the cause.
+func (f filter) logs(path string) []templates.Choice {
+	values := f.values()
+	return []templates.Choice{
+		{Text: "Denied", Address: page.Filtered(path, values, "cause", ""), Current: !f.OnTrial},
+		{Text: anyTrial, Address: page.Filtered(path, values, "cause", denylog.AnyTrial), Current: f.OnTrial},
+	}
 }
 
 // limitText names a limit and, but for a caller's own, whose calls it counts.
@@ -142,13 +154,13 @@ func (f filter) view(path string, set *policy.Set, found denylog.Summary) templa
 	values := f.values()
 	v := templates.DenialsFilter{
 		Action: path, Key: page.Clip(f.Subject, 64), Group: page.Clip(f.Group, maxFilterText),
-		Plan: f.Plan, Rule: f.Rule, Limit: f.Limit, Route: f.Route, Cause: f.Cause.String(),
+		Plan: f.Plan, Rule: f.Rule, Limit: f.Limit, Route: f.Route, Cause: f.CauseName(),
 		Span: f.span, Problem: f.problem, Clear: path,
 		Plans:  options("any plan", f.Plan, set.Plans, func(p policy.Plan) string { return p.Name }, nil),
 		Rules:  options("any rule", f.Rule, set.Routes, func(r policy.Route) string { return r.Name }, nil),
 		Limits: options("any limit", f.Limit, mostOf(found.Limits), valueOf, limitText),
 		Routes: options("any route", f.Route, mostOf(found.Routes), valueOf, nil),
-		Causes: options("any cause", "", cause.All(), cause.Cause.String, nil),
+		Causes: []templates.Option{{Text: "any cause"}},
 		Chips: page.Chips(path, values, f.words, []templates.Option{
 			{Value: "key", Text: "Key"}, {Value: "group", Text: "Group"}, {Value: "plan", Text: "Plan"},
 			{Value: "rule", Text: "Route rule"}, {Value: "limit", Text: "Limit"},
@@ -156,8 +168,11 @@ func (f filter) view(path string, set *policy.Set, found denylog.Summary) templa
 			{Value: "from", Text: "From"}, {Value: "to", Text: "To"},
 		}...),
 	}
-	for i, c := range cause.All() {
-		v.Causes[i+1].Text = causeTexts[c]
+	for _, c := range cause.All() {
+		if c == cause.Shadow {
+			v.Causes = append(v.Causes, templates.Option{Value: denylog.AnyTrial, Text: anyTrial})
+		}
+		v.Causes = append(v.Causes, templates.Option{Value: c.String(), Text: causeTexts[c]})
 	}
 	if f.from != "" {
 		v.From = f.From.Format(form.UntilForm)

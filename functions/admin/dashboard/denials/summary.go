@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"net/url"
+	"strings"
 	"time"
 
 	"tidegate/functions/admin/app"
@@ -46,9 +47,12 @@ func (d *Pages) summaryView(ctx context.Context, s denylog.Summary, f filter, li
 	}
 	v := &templates.DenialsSummary{Chart: chart.TimeSeries{
 		ID: "denied", Title: "Denied calls", Begin: s.Begin, Step: stepFor(f.To.Sub(f.From)),
-		Blocked:  s.Steps,
+		Blocked: s.Steps, OnTrial: f.OnTrial,
 		SelectIn: page.Address(path, page.WithLive(unbounded, live)),
 	}.View()}
+	if f.OnTrial {
+		v.Chart.Title = "Calls that would be denied"
+	}
 	if s.Since.After(f.From) {
 		v.Note = "The summary covers the calls since " + page.Instant(s.Since).Text +
 			". Choose a shorter period for older ones."
@@ -157,8 +161,9 @@ func (d *Pages) denialRow(l *denylog.Entry, k policy.Key, keep url.Values) templ
 	}
 	row := templates.DenialRow{
 		DenialSample: sampleOf(l), Caller: l.Subject, Plan: page.Clip(l.Plan, page.MaxName),
-		Cause: causeTexts[l.Cause], Call: l.Method + " " + page.Clip(l.Path, maxFilterText),
-		API: l.API + "/" + l.Stage, Reason: l.Reason,
+		Cause: strings.TrimPrefix(causeTexts[l.Cause], anyTrial+": "),
+		Call:  l.Method + " " + page.Clip(l.Path, maxFilterText),
+		API:   l.API + "/" + l.Stage, Reason: l.Reason,
 	}
 	switch {
 	case k.ID != "":

@@ -186,14 +186,21 @@ func (d *pages) trials(r *http.Request, p policy.Plan, keys []app.PlanKey,
 			t.Actions = []templates.Choice{{Text: "Promote", Address: at + "/promote", Current: true},
 				{Text: "Drop", Address: at + "/drop"}}
 		}
-		all = append(all, t)
+		all = append(all, d.linked(t, p.Name))
 	}
 	if shadow := changes.ShadowLimits(p); len(shadow) > 0 {
 		t := d.trial(keys, since, func(c usage.Counts) int64 { return c.ShadowDenied })
 		t.ID, t.Heading, t.Limits = "shadow", "Limits in shadow mode", policydoc.Each(shadow)
-		all = append(all, t)
+		all = append(all, d.linked(t, p.Name))
 	}
 	return all
+}
+
+// linked adds the address of the calls of a plan that a trial would have denied. Its id
+// is the name of their cause.
+func (d *pages) linked(t templates.Trial, plan string) templates.Trial {
+	t.Denials = page.Address(d.Path("/denials"), url.Values{"cause": {t.ID}, "plan": {plan}})
+	return t
 }
 
 // trial counts what limits would have blocked of the calls of keys since a time.
