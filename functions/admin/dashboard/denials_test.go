@@ -84,7 +84,7 @@ func TestDenialsOfOneMinute(t *testing.T) {
 // route by a second. Every value links to the filter by it, and keeps the key.
 func TestSummaryOfDenials(t *testing.T) {
 	s := sitetest.New(t).Login()
-	at := time.Now().UTC().Add(-2 * time.Hour).Truncate(time.Minute)
+	at := time.Now().UTC().Add(-2 * time.Hour).Truncate(15 * time.Minute)
 	for i := range 12 {
 		denyAt(s, "acme", at.Add(time.Duration(i/4)*time.Minute+time.Duration(i)*time.Second),
 			sampleDenial("10 per 10 s"))
