@@ -5,6 +5,7 @@ import './ticking.js';
 import './zone.js';
 import './limits.js';
 import './until.js';
+import './palette.js';
 import './keyboard.js';
 import './theme.js';
 import './toast.js';

@@ -1,6 +1,8 @@
-// Keyboard shortcuts of one key: / searches, r refreshes, ? lists the shortcuts. The list
-// has a box that turns them off, for people who use voice input. Pages without a log-in
-// have no shortcuts.
+// Keyboard shortcuts of one key: / opens the palette, r refreshes, ? lists the shortcuts.
+// The list has a box that turns them off, for people who use voice input. Pages without a
+// log-in have no shortcuts.
+
+import { openPalette } from './palette.js';
 
 const dialog = document.getElementById('keyboard');
 const opener = document.getElementById('keyboard-open');
@@ -9,14 +11,8 @@ const setting = 'tidegate-single-keys';
 
 const typing = (element) => element.closest('input:not([type=checkbox]), textarea, select, [contenteditable]');
 
-function search() {
-  const field = document.querySelector('input[type=search]');
-  if (field) field.focus();
-  else location.assign(`${dialog.dataset.search}#q`);
-}
-
 const actions = {
-  '/': search,
+  '/': () => openPalette(''),
   '?': () => dialog.showModal(),
   r: () => document.dispatchEvent(new Event('refresh-now')),
 };
@@ -41,4 +37,3 @@ function listen() {
 }
 
 if (dialog) listen();
-if (location.hash === '#q') document.getElementById('q')?.focus();

@@ -37,7 +37,7 @@ type TopRow struct{ Text, Calls, Share, Address string }
 type DenialsFilter struct {
 	Action                               string
 	Key, Plan, Group, Rule, Limit, Route string
-	Cause                                string
+	Cause, Request                       string
 	Plans, Rules, Limits, Routes, Causes []Option
 	From, To                             string // values of datetime-local inputs, in UTC
 	Span                                 string // the chosen range; empty for the default

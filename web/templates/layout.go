@@ -14,6 +14,7 @@ type Page struct {
 	Icon    string // address of the icon
 	Home    string // address of the start page
 	Keys    string // address of the key list
+	Find    string // address of the search for anything
 	Logout  string // address that ends the session
 	User    string // name of the logged-in user; empty on public pages
 	Role    string // viewer or editor; empty on public pages
@@ -31,6 +32,20 @@ type Page struct {
 type Section struct {
 	Choice
 	Pages []Choice // at least one, which is the section's own
+}
+
+// FoundPage lists what a search found. A script shows the results in a dialog too.
+type FoundPage struct {
+	Page    Page
+	Text    string
+	Results []Found
+}
+
+// Found is a result of a search: a link to a page or an action.
+type Found struct {
+	Choice
+	Kind   string  // what it is
+	Badges []Badge // conditions of a key
 }
 
 // Warning is shown on every page while it applies.

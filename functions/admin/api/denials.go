@@ -53,15 +53,16 @@ func refusalsOf(r usage.Refusals) Refusals {
 
 type (
 	denialsInput struct {
-		Key   string    `query:"key" maxLength:"64" doc:"Only denials of this key or caller"`
-		Plan  string    `query:"plan" maxLength:"200"`
-		Group string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
-		Rule  string    `query:"rule" maxLength:"200" doc:"Only denials under this route rule"`
-		Limit string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
-		Route string    `query:"route" maxLength:"220" doc:"Method and path of an entry, such as GET /orders/{id}"`
-		Cause string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow,candidate" doc:"would-block, shadow, candidate: calls that passed and that limits on trial, in shadow mode or of a candidate, would have denied. Only these causes list them"`
-		From  time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
-		To    time.Time `query:"to" doc:"Default: now"`
+		Key     string    `query:"key" maxLength:"64" doc:"Only denials of this key or caller"`
+		Plan    string    `query:"plan" maxLength:"200"`
+		Group   string    `query:"group" maxLength:"64" doc:"Only denials of this group's keys"`
+		Rule    string    `query:"rule" maxLength:"200" doc:"Only denials under this route rule"`
+		Limit   string    `query:"limit" maxLength:"200" doc:"The text in limit of an entry"`
+		Route   string    `query:"route" maxLength:"220" doc:"Method and path of an entry, such as GET /orders/{id}"`
+		Request string    `query:"request" maxLength:"48" doc:"Only the denials of the call with this id of API Gateway"`
+		Cause   string    `query:"cause" enum:"malformed,revoked,expired,old-secret,address,access,limit,ban,unavailable,would-block,shadow,candidate" doc:"would-block, shadow, candidate: calls that passed and that limits on trial, in shadow mode or of a candidate, would have denied. Only these causes list them"`
+		From    time.Time `query:"from" doc:"Default and earliest: 24 hours ago"`
+		To      time.Time `query:"to" doc:"Default: now"`
 		rest.Paging
 	}
 	denialsOutput struct {
@@ -86,7 +87,7 @@ func (a *api) listDenials(ctx context.Context, in *denialsInput) (*denialsOutput
 	now := time.Now()
 	q := denylog.Query{
 		Subject: in.Key, Plan: in.Plan, Group: in.Group, Rule: in.Rule, Limit: in.Limit,
-		Route: in.Route, From: in.From, To: in.To, After: in.After, Count: in.Count,
+		Route: in.Route, Request: in.Request, From: in.From, To: in.To, After: in.After, Count: in.Count,
 	}
 	q.SetCause(in.Cause)
 	if newest := now.Add(time.Minute); q.To.IsZero() || q.To.After(newest) {

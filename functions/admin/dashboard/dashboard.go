@@ -112,6 +112,7 @@ func (d *dashboard) routes() []auth.Route {
 func (d *dashboard) keyRoutes() []auth.Route {
 	return []auth.Route{
 		{Pattern: "GET /keys", Role: auth.Viewer, Handle: d.showKeys},
+		{Pattern: "GET /search", Role: auth.Viewer, Handle: d.showFound},
 		{Pattern: "POST /search", Role: auth.Viewer, Handle: d.search},
 		{Pattern: "GET /keys.csv", Role: auth.Viewer, Handle: d.exportKeys, Deadline: auth.Slow},
 		{Pattern: "GET /keys/new", Role: auth.Editor, Handle: d.showNewKey},

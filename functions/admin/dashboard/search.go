@@ -105,10 +105,12 @@ var searches = map[string]struct {
 	"":        {"/keys", "q", []string{"tag", "group", "plan", "state", "order", "live"}},
 	"explain": {"/explain", "key", []string{"method", "path", "api", "stage", "address", "forwarded"}},
 	"audit":   {"/audit", "subject", []string{"what", "by", "job", "from", "to", "range"}},
+	"find":    {"/search", "q", nil},
 }
 
 // search redirects to the form's page with the typed text, or with the key's id if the
-// text is an id or a secret. From the key list, it redirects to the page of such a key.
+// text is an id or a secret. From the key list and the search for anything, it redirects to
+// the page of such a key. The palette gets the results in place of a redirect.
 func (d *dashboard) search(w http.ResponseWriter, r *http.Request) error {
 	if err := page.ParseForm(r); err != nil {
 		return err
@@ -119,11 +121,18 @@ func (d *dashboard) search(w http.ResponseWriter, r *http.Request) error {
 		return page.Problem{Status: http.StatusBadRequest}
 	}
 	typed := strings.TrimSpace(r.PostForm.Get(s.field))
+	if on == "find" && page.IsRefresh(r) {
+		results, err := d.find(r, typed)
+		if err != nil {
+			return page.Failed("search", err)
+		}
+		return d.Render(w, r, http.StatusOK, templates.Results(results))
+	}
 	found, err := d.Keys.ResolveKey(r.Context(), typed)
 	if err != nil {
 		return page.Failed("find key", err)
 	}
-	if found.Key.ID != "" && on == "" {
+	if found.Key.ID != "" && (on == "" || on == "find") {
 		return page.Redirect(w, r, d.keyPath(found.Key))
 	}
 	query := url.Values{s.field: {typed}}

@@ -36,6 +36,7 @@ var requests = map[string][3]int{
 	"GET /simulate/calls":                    {login, 200, 200},
 	"GET /explain":                           {login, 200, 200},
 	"GET /keys":                              {login, 200, 200},
+	"GET /search":                            {login, 200, 200},
 	"POST /search":                           {login, 303, 303},
 	"GET /keys.csv":                          {login, 200, 200},
 	"GET /keys/new":                          {login, 403, 200},

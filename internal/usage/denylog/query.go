@@ -33,6 +33,7 @@ type Query struct {
 	OnTrial                           bool // read the log of limits on trial
 	Subject, Plan, Group, Rule, Limit string
 	Route                             string // as RouteOf names it
+	Request                           string // id of the call
 	Cause                             cause.Cause
 	From, To                          time.Time // required; From is at most Retention ago
 	After                             string    // cursor of a Page; empty for the first page
@@ -301,7 +302,7 @@ func (h *hourOfLog) add(q Query, field, value string) error {
 	}
 	for _, o := range occurrences {
 		at := h.start.Add(time.Duration(o.At) * time.Millisecond)
-		if at.Before(q.From) || !at.Before(q.To) {
+		if at.Before(q.From) || !at.Before(q.To) || q.Request != "" && q.Request != o.Request {
 			continue
 		}
 		h.denials = append(h.denials, Entry{

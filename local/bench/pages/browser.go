@@ -205,6 +205,10 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 	limits.Set("version", strconv.FormatInt(k.Version, 10))
 	plan.Set("version", strconv.FormatInt(set.Version, 10))
 	pages := append([]page{
+		{name: "find", path: "/search", method: http.MethodPost, live: true,
+			form: url.Values{"on": {"find"}, "q": {"customer-05"}}},
+		{name: "find_part", path: "/search", method: http.MethodPost, live: true,
+			form: url.Values{"on": {"find"}, "q": {"no-such-name"}}},
 		{name: "limits_preview", path: busy + "/limits", method: http.MethodPost, form: limits},
 		{name: "plan_preview", path: "/policies/plans/2/edit", method: http.MethodPost, form: plan},
 	}, fixedPages(busy, overridden)...)

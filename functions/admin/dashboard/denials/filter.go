@@ -38,7 +38,8 @@ func readFilter(r *http.Request, now time.Time) filter {
 	q := r.URL.Query()
 	f := filter{from: q.Get("from"), to: q.Get("to"), span: q.Get("range")}
 	f.Subject, f.Plan, f.Rule = strings.TrimSpace(q.Get("key")), q.Get("plan"), q.Get("rule")
-	f.Limit, f.Route, f.After, f.Count = q.Get("limit"), q.Get("route"), q.Get("after"), denialsPerPage
+	f.Limit, f.Route, f.Request = q.Get("limit"), q.Get("route"), q.Get("request")
+	f.After, f.Count = q.Get("after"), denialsPerPage
 	f.Group = strings.TrimSpace(q.Get("group"))
 	known := f.SetCause(q.Get("cause"))
 	oldest, newest := period(now)
@@ -54,9 +55,9 @@ func readFilter(r *http.Request, now time.Time) filter {
 	f.From, fromOK = instantOr(f.from, from)
 	f.To, toOK = instantOr(f.to, to)
 	switch {
-	case max(len(f.Subject), len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit), len(f.Route)-20) >
-		maxFilterText:
-		f.problem = "Key, plan, group, rule, limit and route: at most 200 characters."
+	case max(len(f.Subject), len(f.Plan), len(f.Group), len(f.Rule), len(f.Limit), len(f.Route)-20,
+		len(f.Request)) > maxFilterText:
+		f.problem = "Key, plan, group, rule, limit, route and request: at most 200 characters."
 	case !known:
 		f.problem = "Cause: choose one from the list."
 	case !fromOK || !toOK:
@@ -112,8 +113,8 @@ func instantOr(text string, fallback time.Time) (time.Time, bool) {
 
 func (f filter) values() url.Values {
 	return url.Values{"key": {f.Subject}, "plan": {f.Plan}, "group": {f.Group}, "rule": {f.Rule},
-		"limit": {f.Limit}, "route": {f.Route}, "cause": {f.CauseName()}, "from": {f.from},
-		"to": {f.to}, "range": {f.span}}
+		"limit": {f.Limit}, "route": {f.Route}, "request": {f.Request}, "cause": {f.CauseName()},
+		"from": {f.from}, "to": {f.to}, "range": {f.span}}
 }
 
 // words puts the value of a parameter into words.
@@ -154,7 +155,8 @@ func (f filter) view(path string, set *policy.Set, found denylog.Summary) templa
 	values := f.values()
 	v := templates.DenialsFilter{
 		Action: path, Key: page.Clip(f.Subject, 64), Group: page.Clip(f.Group, maxFilterText),
-		Plan: f.Plan, Rule: f.Rule, Limit: f.Limit, Route: f.Route, Cause: f.CauseName(),
+		Plan: f.Plan, Rule: f.Rule, Limit: f.Limit, Route: f.Route,
+		Request: f.Request, Cause: f.CauseName(),
 		Span: f.span, Problem: f.problem, Clear: path,
 		Plans:  options("any plan", f.Plan, set.Plans, func(p policy.Plan) string { return p.Name }, nil),
 		Rules:  options("any rule", f.Rule, set.Routes, func(r policy.Route) string { return r.Name }, nil),
@@ -164,7 +166,8 @@ func (f filter) view(path string, set *policy.Set, found denylog.Summary) templa
 		Chips: page.Chips(path, values, f.words, []templates.Option{
 			{Value: "key", Text: "Key"}, {Value: "group", Text: "Group"}, {Value: "plan", Text: "Plan"},
 			{Value: "rule", Text: "Route rule"}, {Value: "limit", Text: "Limit"},
-			{Value: "route", Text: "Route"}, {Value: "cause", Text: "Cause"},
+			{Value: "route", Text: "Route"}, {Value: "request", Text: "Request"},
+			{Value: "cause", Text: "Cause"},
 			{Value: "from", Text: "From"}, {Value: "to", Text: "To"},
 		}...),
 	}

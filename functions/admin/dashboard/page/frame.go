@@ -39,6 +39,7 @@ func (rd *Renderer) Bare(r *http.Request, title string) templates.Page {
 		Icon:   rd.staticPath(rd.bundle.Icon),
 		Home:   rd.Path("/"),
 		Keys:   rd.Path("/keys"),
+		Find:   rd.Path("/search"),
 		Logout: rd.Path("/logout"),
 		Theme:  rd.theme(r),
 		Stage:  Clip(rd.stage, maxStage),
@@ -66,7 +67,7 @@ func (rd *Renderer) navigable(r *http.Request, title string) templates.Page {
 	if actor := auth.From(r.Context()); actor.Known() {
 		p.User, p.Role = Clip(actor.Name, maxUser), actor.Role.String()
 		p.CanEdit = actor.CanEdit()
-		p.Nav = rd.nav(r)
+		p.Nav = rd.Nav(r)
 	}
 	return p
 }
@@ -135,8 +136,8 @@ var sections = []section{
 // overriddenKeys is the address of the keys with an override, a filter of the list.
 const overriddenKeys = "/keys?state=overridden"
 
-// nav returns the sections, with the pages of the one that contains the requested page.
-func (rd *Renderer) nav(r *http.Request) []templates.Section {
+// Nav returns the sections with their pages. Those of the requested page are current.
+func (rd *Renderer) Nav(r *http.Request) []templates.Section {
 	segment, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, rd.Path("/")), "/")
 	overridden := r.URL.Path == rd.Path("/keys") && r.URL.Query().Get("state") == "overridden"
 	var nav []templates.Section

@@ -1,0 +1,162 @@
+package dashboard
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tidegate/functions/admin/app"
+	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
+	"tidegate/internal/policy"
+	"tidegate/web/templates"
+)
+
+// maxFound bounds the keys, the groups and the plans among the results of a search.
+const maxFound = 5
+
+// requestPattern matches the ids that API Gateway gives to the calls of REST and HTTP APIs.
+var requestPattern = regexp.MustCompile(
+	`^([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9A-Za-z_-]{15}=)$`)
+
+// editorActions are the pages with which editors create things.
+var editorActions = []templates.Choice{
+	{Text: "Create a key", Address: "/keys/new"},
+	{Text: "Create a plan", Address: "/policies/plans/new"},
+	{Text: "Create a route rule", Address: "/policies/rules/new"},
+	{Text: "Limit all callers", Address: "/policies/shared"},
+	{Text: "Override or ban a caller", Address: "/callers/new"},
+	{Text: "Import policies", Address: "/policies/import"},
+	{Text: "Create a machine token", Address: "/settings#token-name"},
+}
+
+// showFound shows the results of a search, for browsers without a script.
+func (d *dashboard) showFound(w http.ResponseWriter, r *http.Request) error {
+	typed := strings.TrimSpace(r.URL.Query().Get("q"))
+	if app.LooksLikeSecret(typed) {
+		return d.redirectSecret(w, r, typed)
+	}
+	results, err := d.find(r, typed)
+	if err != nil {
+		return page.Failed("search", err)
+	}
+	return d.Render(w, r, http.StatusOK, templates.FoundAll(templates.FoundPage{
+		Page: d.Page(r, "Search"), Text: page.Clip(typed, page.MaxName), Results: results,
+	}))
+}
+
+// find returns what a text may mean: the key with this id or secret, else keys, groups and
+// plans by name, a caller or a request by its id, pages and actions that the user may do by
+// the start of a word. Those with the whole text as their name come first.
+func (d *dashboard) find(r *http.Request, typed string) ([]templates.Found, error) {
+	one, err := d.Keys.ResolveKey(r.Context(), typed)
+	if err != nil || one.Secret && one.Key.ID == "" {
+		return nil, err
+	}
+	if one.Key.ID != "" {
+		return []templates.Found{d.foundKey(app.Subject{Key: one.Key})}, nil
+	}
+	all := d.foundByID(typed)
+	if typed != "" {
+		named, err := d.foundByName(r, typed)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, named...)
+	}
+	add := func(kind string, c templates.Choice) {
+		if strings.Contains(" "+strings.ToLower(c.Text), " "+strings.ToLower(typed)) {
+			all = append(all, templates.Found{Choice: c, Kind: kind})
+		}
+	}
+	for _, section := range d.Nav(r) {
+		for _, place := range section.Pages {
+			add("page", place)
+		}
+	}
+	for _, action := range editorActions {
+		if page.CanEdit(r) {
+			add("action", templates.Choice{Text: action.Text, Address: d.Path(action.Address)})
+		}
+	}
+	whole := func(f templates.Found) bool { return strings.EqualFold(f.Text, typed) }
+	slices.SortStableFunc(all, func(a, b templates.Found) int {
+		switch {
+		case whole(a) == whole(b):
+			return 0
+		case whole(a):
+			return -1
+		}
+		return 1
+	})
+	return all, nil
+}
+
+// foundByName returns keys, groups and plans whose names have the text.
+func (d *dashboard) foundByName(r *http.Request, typed string) ([]templates.Found, error) {
+	set, err := d.Keys.Set(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	filter := app.KeyFilter{Prefix: typed, Anywhere: true}
+	keys, err := app.FindKeys(r.Context(), d.Keys, set, filter, "", maxFound)
+	if err != nil {
+		return nil, err
+	}
+	var all []templates.Found
+	for _, s := range keys.Subjects {
+		all = append(all, d.foundKey(s))
+	}
+	groups, err := d.groups.Links(r.Context(), typed)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		all = append(all, templates.Found{Choice: g, Kind: "group"})
+	}
+	matching := func(p policy.Plan) bool {
+		return strings.Contains(strings.ToLower(p.Name), strings.ToLower(typed))
+	}
+	plans := 0
+	for _, p := range set.Plans {
+		if plans < maxFound && matching(p) {
+			plans++
+			all = append(all, templates.Found{Kind: "plan", Choice: templates.Choice{
+				Text:    page.Clip(p.Name, page.MaxName),
+				Address: d.Path("/policies/plans/" + strconv.Itoa(p.Number)),
+			}})
+		}
+	}
+	if keys.Next != "" {
+		all = append(all, templates.Found{Kind: "search", Choice: templates.Choice{
+			Text:    "All keys with “" + page.Clip(typed, page.MaxName) + "”",
+			Address: page.Address(d.Path("/keys"), url.Values{"q": {typed}}),
+		}})
+	}
+	return all, nil
+}
+
+func (d *dashboard) foundKey(s app.Subject) templates.Found {
+	return templates.Found{Kind: "key", Badges: wording.Badges(s), Choice: templates.Choice{
+		Text: page.Clip(s.Name, page.MaxName), Address: d.keyPath(s.Key)}}
+}
+
+// foundByID returns the caller whose id or address the text is, or the request.
+func (d *dashboard) foundByID(typed string) []templates.Found {
+	caller, name := typed, typed
+	if _, network, ok := app.ParseAddress(typed); ok {
+		caller, name = d.Keys.AddressCaller(network), network.String()
+	}
+	switch {
+	case app.IsCaller(caller):
+		return []templates.Found{{Kind: "caller", Choice: templates.Choice{
+			Text: "Caller " + name, Address: d.Path("/callers/" + caller)}}}
+	case requestPattern.MatchString(typed):
+		return []templates.Found{{Kind: "request", Choice: templates.Choice{Text: "Denied call " + typed,
+			Address: page.Address(d.Path("/denials"), url.Values{"request": {typed}})}}}
+	}
+	return nil
+}
