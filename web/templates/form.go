@@ -34,6 +34,7 @@ type Form struct {
 	After   []FormField   // fields below the lists
 	Effects []string      // effects of sending the form
 	Preview bool          // the form has a preview button
+	Review  bool          // the preview button is the only one
 	Submit  string
 	Danger  bool // sending the form is destructive
 	Auto    bool // the script sends the form at once, for the next step of a job
@@ -58,7 +59,8 @@ type Conflict struct {
 // Preview shows the effects of an edit.
 type Preview struct {
 	Changes []Change
-	Effects []string // the first one is beside the buttons
+	Keys    []KeyChanges // of several keys, in place of Changes
+	Effects []string     // the first one is beside the buttons
 }
 
 // result sums up the preview in a sentence: its first effect, or the number of changes.
@@ -74,6 +76,13 @@ func (p *Preview) result() string {
 
 // more returns the effects that result leaves out.
 func (p *Preview) more() []string { return p.Effects[min(1, len(p.Effects)):] }
+
+// KeyChanges is what changes of a key.
+type KeyChanges struct {
+	Name    string
+	Address string
+	Changes []Change
+}
 
 // Change is a difference between two versions.
 type Change struct {

@@ -76,3 +76,19 @@ func TestEachChangeOfFiftyKeys(t *testing.T) {
 		})
 	}
 }
+
+// A review compares the first 500 keys, and shows 10 of those that would change.
+func TestReviewIsBounded(t *testing.T) {
+	j := newJobs(t, app.Chunk+20)
+	j.keys.UpdateKey("k0001", func(k *policy.Key) { k.Plan = "pro" })
+	j.keys.UpdateKey("k0002", func(k *policy.Key) { k.Status = policy.Revoked })
+	review, err := j.ReviewJob(t.Context(), j.set(), everyKey(app.Chunk+20))
+	if err != nil || review.Read != app.Chunk || review.Change != app.Chunk-2 || review.Whole ||
+		len(review.Rows) != 10 {
+		t.Fatalf("got %+v, %v, want 498 of 500 keys, and 10 of them", review, err)
+	}
+	if row := review.Rows[1]; row.Before.Name != "k0003" || row.Before.Plan != "free" ||
+		row.After.Plan != "pro" {
+		t.Errorf("got %+v, want k0003 to go from free to pro", row)
+	}
+}

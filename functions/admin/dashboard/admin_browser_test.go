@@ -110,7 +110,7 @@ func adminPages() []pageState {
 			v.WaitAcross(`document.body.textContent.includes("Finished.")`)
 		}},
 		{"bulk preview", "/keys/bulk?do=plan&of=all", "", func(v *sitetest.Visit) {
-			v.Act(send("preview"), chromedp.WaitVisible(chromedp.CSS("#effects-title")))
+			v.Act(send("preview"), chromedp.WaitVisible(chromedp.CSS("#preview-title")))
 		}},
 		{"undo of a job", "/audit?what=job.end", "", func(v *sitetest.Visit) {
 			v.Act(chromedp.Click(chromedp.CSS("a[href$='/undo']")),
@@ -244,7 +244,8 @@ func TestBrowserBulkWithoutScript(t *testing.T) {
 		chromedp.Click(chromedp.CSS(v.Keys.Named("#key-{customer-4} input"))),
 		chromedp.Click(chromedp.CSS("#bulk button[value=plan]")),
 		chromedp.WaitReady(chromedp.CSS("#to")),
-		chromedp.SetValue(chromedp.CSS("#to"), "free"), typeIn("reason", "downgrade"), send("save"),
+		chromedp.SetValue(chromedp.CSS("#to"), "free"), typeIn("reason", "downgrade"), send("preview"),
+		chromedp.WaitVisible(chromedp.CSS("#preview-title")), send("save"),
 		chromedp.WaitVisible(chromedp.CSS("main .button.primary")),
 	)
 	for name, plan := range map[string]string{"customer-3": "free", "customer-4": "free",

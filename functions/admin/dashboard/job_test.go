@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -229,54 +228,5 @@ func TestSelectionByLinks(t *testing.T) {
 		http.StatusOK).Body; strings.Contains(body,
 		`type="checkbox" name="id"`) {
 		t.Error("a viewer can tick keys")
-	}
-}
-
-// A bulk job bans, unbans, tags, groups or limits the life of the ticked keys. Its form
-// shows invalid values at their fields.
-func TestBulkOfDetails(t *testing.T) {
-	s := sitetest.New(t).Login()
-	for _, test := range []struct {
-		do, title, wrong string
-		with             []string // fields of a valid form
-		invalid          []string // fields in place of them
-		want             func(policy.Key) bool
-	}{
-		{"ban", "Ban 2 keys", "Choose how long the ban lasts.", []string{"lasts", "4h"},
-			[]string{"lasts", "never"},
-			func(k policy.Key) bool { return time.Until(k.Banned) > 3*time.Hour }},
-		{"unban", "Unban 2 keys", "Reason is required.", nil, []string{"reason", ""},
-			func(k policy.Key) bool { return k.Banned.IsZero() }},
-		{"tag", "Add tags to 2 keys: vip, beta", "0 given: must be 1 to 10.",
-			[]string{"tags", "vip, beta"}, []string{"tags", " , "},
-			func(k policy.Key) bool { return slices.Equal(k.Tags, []string{"vip", "beta"}) }},
-		{"untag", "Remove tags from 2 keys: vip", "It is longer than 50 characters.", []string{"tags", "vip"},
-			[]string{"tags", strings.Repeat("x", 51)},
-			func(k policy.Key) bool { return slices.Equal(k.Tags, []string{"beta"}) }},
-		{"group", "Change group of 2 keys to big", "letters, digits and", []string{"newgroup", "big"},
-			[]string{"newgroup", "no spaces"}, func(k policy.Key) bool { return k.Group == "big" }},
-		{"expiry", "Change expiry of 2 keys to 2099-05-01 12:30 UTC", "This time is in the past.",
-			[]string{"until", "2099-05-01T12:30"}, []string{"until", "2001-05-01T12:30"},
-			func(k policy.Key) bool { return k.Expires.Year() == 2099 }},
-	} {
-		at := "/keys/bulk?do=" + test.do + "&of=selected&id={acme}&id={bolt}"
-		form := func() url.Values {
-			page := s.Get(at).Wants(t, http.StatusOK)
-			if strings.Contains(page.Body, "-error") {
-				t.Errorf("%s: the form begins with errors", test.do)
-			}
-			form := sitetest.With(sitetest.HiddenIn(page.Body), "reason", "x", "action", "save")
-			form["id"] = []string{s.Keys.IDs["acme"], s.Keys.IDs["bolt"]}
-			return form
-		}
-		s.Post("/keys/bulk", sitetest.With(form(), test.invalid...)).Wants(t,
-			http.StatusUnprocessableEntity, test.wrong, "-error")
-		last, _ := s.RunJob(s.Post("/keys/bulk", sitetest.With(form(), test.with...)))
-		last.Wants(t, http.StatusOK, test.title, "2 changed, 0 unchanged")
-		for _, name := range []string{"acme", "bolt"} {
-			if k := s.Keys.Key(name); !test.want(k) {
-				t.Errorf("%s: got %+v", test.do, k)
-			}
-		}
 	}
 }

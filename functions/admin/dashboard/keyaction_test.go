@@ -313,7 +313,7 @@ func TestBulkOnAllMatching(t *testing.T) {
 		t, http.StatusUnprocessableEntity, `id="to-error"`,
 	)
 	form = fields("do", "plan", "of", "all", "q", "k", "to", "pro", "reason", "upgrade", "count", "60")
-	last, _ := s.RunJob(s.Post("/keys/bulk", form))
+	last, _ := s.RunJob(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, fmt.Sprintf("%d changed, 0 unchanged", count))
 	set, err := keys.Set(t.Context())
 	if err != nil {
@@ -324,7 +324,7 @@ func TestBulkOnAllMatching(t *testing.T) {
 		t.Errorf("keys by plan: %v, %v, want %d with plan 2 and 1 with plan 1", counts, err, count)
 	}
 	before := keys.Written()
-	last, _ = s.RunJob(s.Post("/keys/bulk", form))
+	last, _ = s.RunJob(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, fmt.Sprintf("0 changed, %d unchanged", count))
 	if keys.Written() != before+2 { // the job's start and end
 		t.Error("the same job wrote again")
@@ -342,7 +342,7 @@ func TestBulkOnSelection(t *testing.T) {
 	ids := []string{"of", "selected", "id", s.Keys.IDs["acme"], "id", s.Keys.IDs["bolt"]}
 	form := fields(append(ids, "do", "override", "reason", "party", "mode", "enforce", "lasts", "1d",
 		"limits[0]", "99 per hour")...)
-	last, _ := s.RunJob(s.Post("/keys/bulk", form))
+	last, _ := s.RunJob(s.Post("/keys/bulk", reviewed(s, form)))
 	last.Wants(t, http.StatusOK, "2 changed")
 	if a, c := s.Keys.Key("acme").Override, s.Keys.Key("calm").Override; a == nil ||
 		a.Limits[0] != sitetest.Per(99, time.Hour) || a.Reason != "party" ||
@@ -350,7 +350,8 @@ func TestBulkOnSelection(t *testing.T) {
 		t.Errorf("override of acme %+v, of calm %+v, want 99 per hour and none", a, c)
 	}
 	for _, do := range []string{"reset", "end", "revoke"} {
-		last, _ = s.RunJob(s.Post("/keys/bulk", fields(append(ids, "do", do, "reason", do)...)))
+		last, _ = s.RunJob(s.Post("/keys/bulk",
+			reviewed(s, fields(append(ids, "do", do, "reason", do)...))))
 		last.Wants(t, http.StatusOK, "2 changed")
 	}
 	if s.Keys.Key("bolt").Status != policy.Revoked || s.Keys.Key("calm").Status != policy.Active ||

@@ -120,8 +120,9 @@ func TestWarningsNeedConfirmation(t *testing.T) {
 	const bulk = "/keys/bulk?do=override&of=selected&id={acme}"
 	many := sitetest.With(sitetest.FormIn(s.Get(bulk).Body), "limits[0]", row, "limits[1]", "60 per minute",
 		"reason", "x", "action", "save")
-	s.Post("/keys/bulk", many).Wants(t, http.StatusUnprocessableEntity, warning, " anyway")
 	s.Post("/keys/bulk", sitetest.With(many, "action", "preview")).Wants(t, http.StatusOK, warning)
+	many = reviewed(s, many)
+	s.Post("/keys/bulk", many).Wants(t, http.StatusUnprocessableEntity, warning, " anyway")
 	s.PostAnyway("/keys/bulk", sitetest.With(many, "action", "save")).Wants(t, http.StatusSeeOther)
 }
 
@@ -184,19 +185,18 @@ func TestRotationInGrace(t *testing.T) {
 // confirmation.
 func TestBulkNeedsConfirmation(t *testing.T) {
 	s := sitetest.New(t).Login()
-	form := fields("do", "revoke", "of", "all", "reason", "leak", "action", "save", "count", "2")
-	s.Get("/keys/bulk?do=revoke&of=all").Wants(t, http.StatusOK, "Type 2 to confirm")
+	page := s.Get("/keys/bulk?do=revoke&of=all").Wants(t, http.StatusOK, "Type 2 to confirm")
+	form := sitetest.With(sitetest.HiddenIn(page.Body), "reason", "leak", "action", "save")
 	for _, typed := range []string{"", "3", "revoke", "2x"} {
 		form["confirm"] = []string{typed}
 		s.Post("/keys/bulk", form).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
 	}
 	checkUnchanged(s, "after wrong confirmations")
-	banned := fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1", "count",
-		"0")
+	banned := reviewed(s, fields("do", "reset", "of", "all", "state", "banned", "reason", "x", "confirm", "1",
+		"count", "0"))
 	s.Post("/keys/bulk", banned).Wants(t, http.StatusUnprocessableEntity, "Type 0 to confirm.")
-	ban := s.Get("/keys/bulk?do=ban&of=all").Wants(t, http.StatusOK, "Type 2 to confirm")
-	s.Post("/keys/bulk", sitetest.With(sitetest.HiddenIn(ban.Body), "reason", "x", "action", "save", "lasts",
-		"1h")).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
+	ban := reviewed(s, fields("do", "ban", "of", "all", "count", "2", "reason", "x", "lasts", "1h"))
+	s.Post("/keys/bulk", ban).Wants(t, http.StatusUnprocessableEntity, "Type 2 to confirm.")
 	form["confirm"] = []string{" 2 "}
 	last, _ := s.RunJob(s.Post("/keys/bulk", form))
 	last.Wants(t, http.StatusOK, "2 changed")

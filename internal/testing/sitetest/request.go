@@ -15,8 +15,8 @@ type Reply struct {
 	Body string
 }
 
-// Do makes a request. The name of a key in braces stands for its id, in the path and in
-// the reply.
+// Do makes a request. The name of a key in braces stands for its id, in the path,
+// the form and the reply.
 func (s *Site) Do(method, path string, form url.Values, header http.Header) Reply {
 	s.T.Helper()
 	if form != nil && header.Get("Content-Type") == "" {
@@ -26,7 +26,13 @@ func (s *Site) Do(method, path string, form url.Values, header http.Header) Repl
 		}
 		header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
-	return s.DoText(method, path, form.Encode(), header)
+	named := url.Values{}
+	for name, values := range form {
+		for _, value := range values {
+			named.Add(name, s.Keys.Named(value))
+		}
+	}
+	return s.DoText(method, path, named.Encode(), header)
 }
 
 // DoText makes a request with a body of any kind.

@@ -5,8 +5,11 @@ package bulk
 
 import (
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/auth"
@@ -58,7 +61,7 @@ var actions = []templates.Option{
 const buttons = 4
 
 const (
-	selectField = "select" // query parameter of the list: ofPage or ofAll ticks the rows
+	selectField = "select" // query parameter of the list: ofPage, ofAll or ids tick rows
 	ofField     = "of"     // form field of the bar: ofSelected or ofAll
 	ofSelected  = "selected"
 	ofPage      = "page"
@@ -66,7 +69,7 @@ const (
 )
 
 // Bar returns the form below the list of keys; nil for viewers and an empty list. It
-// ticks the rows of p if the address asks for it.
+// ticks the rows of p that the address selects.
 func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) *templates.Bulk {
 	if !page.CanEdit(r) || len(p.Rows) == 0 {
 		return nil
@@ -76,24 +79,23 @@ func (d *Pages) Bar(r *http.Request, f app.KeyFilter, p templates.KeysPage) *tem
 		Of:   ofSelected,
 		Page: page.Number(int64(len(p.Rows))), More: p.First != "" || p.Next != "",
 	}
-	b.Hidden = hiddenOf(changes.FilterValues(f))
+	here := r.URL.Query()
+	carried := placeOf(here)
+	maps.Copy(carried, changes.FilterValues(f))
+	b.Hidden = hiddenOf(carried)
 	if b.More {
 		b.All = p.Matching
 	}
-	here := r.URL.Query()
 	chosen := here.Get(selectField)
 	for to, value := range map[*string]string{&b.SelectPage: ofPage, &b.SelectAll: ofAll, &b.Clear: ""} {
 		here.Set(selectField, value)
 		*to = page.Address(d.Path("/keys"), here)
 	}
-	if chosen != ofPage && chosen != ofAll {
-		return b
-	}
-	if b.Ticked = true; chosen == ofAll {
+	if b.Ticked = chosen == ofPage || chosen == ofAll; chosen == ofAll {
 		b.Of = ofAll
 	}
-	for i := range p.Rows {
-		p.Rows[i].Ticked = true
+	for i, row := range p.Rows {
+		p.Rows[i].Ticked = b.Ticked || slices.Contains(strings.Split(chosen, ","), row.ID)
 	}
 	return b
 }
@@ -117,21 +119,14 @@ func (d *Pages) Unfinished(r *http.Request) []templates.Choice {
 	return open
 }
 
-// showBulk shows the form of a change, with a preview unless the change still needs a
-// plan or an override.
+// showBulk shows the form of a change.
 func (d *Pages) showBulk(w http.ResponseWriter, r *http.Request) error {
 	f, set, err := d.form(r, r.URL.Query())
 	if err != nil {
 		return err
 	}
 	f.override = changes.NewOverrideForm(policy.Key{}, policy.Effective{Mode: policy.Enforce})
-	var effects []string
-	if len(f.fields(set)) == 0 && f.do != app.Override {
-		if effects, err = d.effects(r, set, f); err != nil {
-			return page.Failed("preview", err)
-		}
-	}
-	return d.renderForm(w, r, http.StatusOK, set, f, effects)
+	return d.renderForm(w, r, http.StatusOK, set, f)
 }
 
 // form reads the form, the policy set and the number of matching keys.
@@ -157,7 +152,7 @@ func (d *Pages) form(r *http.Request, values url.Values) (bulkForm, *policy.Set,
 	return f, set, nil
 }
 
-// startBulk starts the job, or shows the form again with its errors or a preview.
+// startBulk starts the job, or shows the form again with its errors or a review.
 func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
 	if err := page.ParseForm(r); err != nil {
 		return err
@@ -168,41 +163,36 @@ func (d *Pages) startBulk(w http.ResponseWriter, r *http.Request) error {
 	}
 	button := r.PostForm.Get("action")
 	if f.override.Limits.Change(button) || form.Resumes(r) {
-		return d.renderForm(w, r, http.StatusOK, set, f, nil)
-	}
-	if button == changes.PreviewButton {
-		return d.preview(w, r, set, f)
+		return d.renderForm(w, r, http.StatusOK, set, f)
 	}
 	f.check(set)
+	if button == changes.PreviewButton { // needs no reason
+		f.reason.AllowEmpty()
+		f.override.Reason.AllowEmpty()
+	}
+	f.asked = button == changes.PreviewButton || f.review.shown != ""
 	switch {
 	case f.errorCount() > 0:
-		f.checkConfirm()
-		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
+	case button == changes.PreviewButton:
+		if f.do == app.Override {
+			f.warnings = app.MootWarnings("", f.job().Override.Limits)
+		}
+		return d.renderForm(w, r, http.StatusOK, set, f)
 	case !f.checkTotal():
-		return d.renderForm(w, r, http.StatusConflict, set, f, nil)
+		return d.renderForm(w, r, http.StatusConflict, set, f)
+	}
+	reviewed, err := d.checkReview(r, set, &f)
+	switch {
+	case err != nil:
+		return err
+	case !reviewed:
+		return d.renderForm(w, r, http.StatusConflict, set, f)
 	case !f.checkConfirm():
-		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
 	default:
 		return d.start(w, r, set, f)
 	}
-}
-
-// preview shows what the change would do. It needs no reason.
-func (d *Pages) preview(w http.ResponseWriter, r *http.Request, set *policy.Set, f bulkForm) error {
-	f.check(set)
-	f.reason.AllowEmpty()
-	f.override.Reason.AllowEmpty()
-	if f.errorCount() > 0 {
-		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
-	}
-	if f.do == app.Override {
-		f.warnings = app.MootWarnings("", f.job().Override.Limits)
-	}
-	effects, err := d.effects(r, set, f)
-	if err != nil {
-		return page.Failed("preview", err)
-	}
-	return d.renderForm(w, r, http.StatusOK, set, f, effects)
 }
 
 // start stores the job and does its first step.
@@ -218,10 +208,10 @@ func (d *Pages) start(w http.ResponseWriter, r *http.Request, set *policy.Set, f
 	switch {
 	case errors.As(err, &unconfirmed):
 		f.warnings = unconfirmed.Warnings
-		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
 	case errors.As(err, &invalid):
 		f.setError(invalid)
-		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f, nil)
+		return d.renderForm(w, r, http.StatusUnprocessableEntity, set, f)
 	case err != nil:
 		return page.Failed("start job", err)
 	default:
@@ -241,7 +231,7 @@ func (d *Pages) runFirst(w http.ResponseWriter, r *http.Request, j app.Job) erro
 }
 
 // effects describes what the change would have denied of the calls in the last hour.
-func (d *Pages) effects(r *http.Request, set *policy.Set, f bulkForm) ([]string, error) {
+func (d *Pages) effects(r *http.Request, set *policy.Set, f *bulkForm) ([]string, error) {
 	switch f.do {
 	case app.Plan, app.Override, app.EndOverride, app.Revoke, app.Ban:
 	default: // denies no other calls by the limits that a preview replays

@@ -29,6 +29,7 @@ type bulkForm struct {
 	ids      []string // of the ticked keys; empty for all that filter matches
 	filter   app.KeyFilter
 	all      bool
+	place    url.Values // order and page of the list that the keys were chosen in
 	plan     form.Input // name of the plan
 	tags     form.Input
 	group    form.Input
@@ -36,10 +37,12 @@ type bulkForm struct {
 	override changes.OverrideForm
 	reason   form.Input
 	confirm  form.Input // number of keys, typed to confirm
-	shown    int64      // number of keys that the form displayed; -1 if it had none
-	total    int64      // number of keys that match now
-	problem  string     // an error that belongs to no field
-	warnings []string   // of the override, not confirmed
+	review   review
+	asked    bool     // the user asked for the review
+	shown    int64    // number of keys that the form displayed; -1 if it had none
+	total    int64    // number of keys that match now
+	problem  string   // an error that belongs to no field
+	warnings []string // of the override, not confirmed
 }
 
 // table returns the fields but the expiry and those of an override.
@@ -53,11 +56,17 @@ func (f *bulkForm) table() form.Table {
 	}
 }
 
+// placeOf returns the parameters of a list's address that are no filter.
+func placeOf(values url.Values) url.Values {
+	return url.Values{"order": values["order"], "after": values["after"], "live": values["live"]}
+}
+
 // readForm reads the form of the bar or of the bulk page. It returns form.ErrForeign for
 // any other form.
 func readForm(set *policy.Set, values url.Values) (bulkForm, error) {
 	f := bulkForm{
 		do: values.Get("do"), ids: values["id"], all: values.Get(ofField) == ofAll, shown: -1,
+		place: placeOf(values),
 	}
 	f.table().Read(values)
 	f.until = form.ReadUntil(values)
@@ -86,8 +95,10 @@ func readForm(set *policy.Set, values url.Values) (bulkForm, error) {
 		}
 	}
 	var err error
-	f.override, err = changes.ReadOverrideForm(withVersion)
-	return f, err
+	if f.override, err = changes.ReadOverrideForm(withVersion); err != nil {
+		return f, err
+	}
+	return f, f.readReview(values)
 }
 
 // job returns the job that the form asks for. It sets no errors.
@@ -212,46 +223,70 @@ func (f *bulkForm) checkTotal() bool {
 	return false
 }
 
+// renderForm shows the form, with a review of the change if it is reviewable.
 func (d *Pages) renderForm(
-	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm, effects []string,
+	w http.ResponseWriter, r *http.Request, status int, set *policy.Set, f bulkForm,
 ) error {
-	list := page.Address(d.Path("/keys"), changes.FilterValues(f.filter))
+	list := d.listPath(&f)
 	job := app.Job{KeyChange: app.KeyChange{Do: f.do}, Total: f.total}
-	heading, fields := job.Heading(), f.fields(set)
-	v := f.override.View()
-	if f.do != app.Override {
-		v = templates.Form{
-			After:  []templates.FormField{form.ReasonField(f.reason)},
-			Fields: fields, Errors: f.errorCount(), Preview: len(fields) > 0,
+	heading, v := job.Heading(), f.view(set)
+	v.Submit, v.Action = heading, d.Path("/keys/bulk")
+	v.Danger = f.do == app.Revoke || f.do == app.Reset || f.do == app.Ban
+	v.Cancel = templates.Choice{Text: "Back", Address: list}
+	v.Error, v.Warning = cmp.Or(f.problem, v.Error), form.Warn(f.warnings)
+	carried := url.Values{"do": {f.do}, "id": f.ids, ofField: {ofSelected}}
+	if f.all {
+		carried[ofField], carried["count"] = []string{ofAll}, []string{strconv.FormatInt(f.total, 10)}
+	}
+	maps.Copy(carried, f.place)
+	maps.Copy(carried, changes.FilterValues(f.filter))
+	v.Hidden = hiddenOf(carried)
+	p := templates.FormPage{
+		Page:    d.Page(r, heading),
+		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
+		Heading: heading,
+		Lead: []string{d.selectionText(r, set, &f) +
+			" Revoked keys, and keys that already match the change, are skipped."},
+		Form: &v,
+	}
+	if v.Review = !f.reviewable(set); !v.Review {
+		preview, hidden, err := d.preview(r, set, &f)
+		if err != nil {
+			return page.Failed("preview", err)
 		}
+		p.Preview, v.Hidden = preview, append(v.Hidden, hidden...)
 		if word := f.confirmation(); word != "" {
 			v.After = append(v.After,
 				form.TextField("confirm", "Type "+word+" to confirm", "", 20, f.confirm))
 		}
 	}
-	v.Submit, v.Action = heading, d.Path("/keys/bulk")
-	v.Danger = f.do == app.Revoke || f.do == app.Reset || f.do == app.Ban
-	v.Cancel = templates.Choice{Text: "Cancel", Address: list}
-	v.Error = cmp.Or(f.problem, v.Error)
-	carried := url.Values{"do": {f.do}, "id": f.ids, ofField: {ofSelected}}
-	if f.all {
-		carried[ofField], carried["count"] = []string{ofAll}, []string{strconv.FormatInt(f.total, 10)}
+	return d.Render(w, r, status, templates.FormOf(p))
+}
+
+// view returns the fields of the change and the reason.
+func (f *bulkForm) view(set *policy.Set) templates.Form {
+	if f.do == app.Override {
+		return f.override.View()
 	}
-	maps.Copy(carried, changes.FilterValues(f.filter))
-	v.Hidden = hiddenOf(carried)
-	v.Effects, v.Warning = effects, form.Warn(f.warnings)
-	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
-		Page:    d.Page(r, heading),
-		Trail:   []templates.Choice{{Text: "Keys", Address: list}},
-		Heading: heading,
-		Lead: []string{d.selectionText(r, set, f) +
-			" Revoked keys, and keys that already match the change, are skipped."},
-		Form: &v,
-	}))
+	fields := f.fields(set)
+	return templates.Form{
+		Fields: fields, After: []templates.FormField{form.ReasonField(f.reason)},
+		Errors: f.errorCount(), Preview: len(fields) > 0,
+	}
+}
+
+// listPath returns the address of the list of keys as it was, with the same keys ticked.
+func (d *Pages) listPath(f *bulkForm) string {
+	values := changes.FilterValues(f.filter)
+	maps.Copy(values, f.place)
+	if values.Set(selectField, strings.Join(f.ids, ",")); f.all {
+		values.Set(selectField, ofAll)
+	}
+	return page.Address(d.Path("/keys"), values)
 }
 
 // selectionText describes the keys that the change is for.
-func (d *Pages) selectionText(r *http.Request, set *policy.Set, f bulkForm) string {
+func (d *Pages) selectionText(r *http.Request, set *policy.Set, f *bulkForm) string {
 	if !f.all {
 		return d.selectedNames(r, set, f.ids)
 	}

@@ -260,13 +260,13 @@ func Warn(texts []string) *templates.Warn {
 		return nil
 	}
 	return &templates.Warn{Texts: texts,
-		Accepted: templates.Hidden{Name: acceptedField, Value: digest(texts)}}
+		Accepted: templates.Hidden{Name: acceptedField, Value: Digest(texts)}}
 }
 
 // Accepted reports whether a form confirms these warnings. No warnings need no
 // confirmation.
 func Accepted(values url.Values, texts []string) bool {
-	return len(texts) == 0 || values.Get(acceptedField) == digest(texts)
+	return len(texts) == 0 || values.Get(acceptedField) == Digest(texts)
 }
 
 // Accepts returns a function that reports whether a form confirms warnings.
@@ -274,7 +274,8 @@ func Accepts(values url.Values) func(texts []string) bool {
 	return func(texts []string) bool { return Accepted(values, texts) }
 }
 
-func digest(texts []string) string {
+// Digest returns a short text that differs for other texts.
+func Digest(texts []string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\n")))
 	return hex.EncodeToString(sum[:16])
 }
