@@ -25,6 +25,13 @@ const jobLife = 30 * 24 * time.Hour
 // seconds.
 const jobsKey = keyspace.Prefix + "jobs"
 
+// recentJobsKey is the sorted set of the jobs that started within jobLife, with the same
+// scores. It is an index: the audit log has all jobs among all changes.
+const (
+	recentJobsKey = keyspace.Prefix + "jobs:recent"
+	maxRecentJobs = 200 // that are listed
+)
+
 func jobKey(id string) string { return keyspace.Of(id, "j") }
 
 func jobLeaseKey(id string) string { return keyspace.Of(id, "jl") }
@@ -41,7 +48,9 @@ func (s *Store) CreateJob(ctx context.Context, id, text string) error {
 	oldest := strconv.FormatInt(s.Now().Add(-jobLife).Unix(), 10)
 	for _, result := range s.client.DoMulti(ctx,
 		s.client.B().Zremrangebyscore().Key(jobsKey).Min("-inf").Max(oldest).Build(),
-		s.listJob(id),
+		s.client.B().Zremrangebyscore().Key(recentJobsKey).Min("-inf").Max(oldest).Build(),
+		s.listJob(jobsKey, id),
+		s.listJob(recentJobsKey, id),
 		s.client.B().Set().Key(jobKey(id)).Value(text).Nx().Ex(jobLife).Build(),
 	) {
 		if err := result.Error(); err != nil && !valkey.IsValkeyNil(err) {
@@ -51,15 +60,16 @@ func (s *Store) CreateJob(ctx context.Context, id, text string) error {
 	return nil
 }
 
-func (s *Store) listJob(id string) valkey.Completed {
-	return s.client.B().Zadd().Key(jobsKey).ScoreMember().ScoreMember(float64(s.Now().Unix()), id).Build()
+func (s *Store) listJob(key, id string) valkey.Completed {
+	started := float64(s.Now().UnixMilli()) / 1000
+	return s.client.B().Zadd().Key(key).ScoreMember().ScoreMember(started, id).Build()
 }
 
 // ListJob adds a job to the list of those that have not ended, or removes it.
 func (s *Store) ListJob(ctx context.Context, id string, open bool) error {
 	command := s.client.B().Zrem().Key(jobsKey).Member(id).Build()
 	if open {
-		command = s.listJob(id)
+		command = s.listJob(jobsKey, id)
 	}
 	if err := s.client.Do(ctx, command).Error(); err != nil {
 		return fmt.Errorf("registry: list job: %w", err)
@@ -77,18 +87,40 @@ func (s *Store) OpenJobs(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Job returns a job's text and its stop mark, each empty if it is not stored. It fails
-// with ErrNotFound if id cannot be an id.
-func (s *Store) Job(ctx context.Context, id string) (text, stop string, err error) {
-	if !validID(id) {
-		return "", "", policy.ErrNotFound
-	}
-	read := s.client.B().Mget().Key(jobKey(id), jobStopKey(id)).Build()
-	stored, err := s.client.Do(ctx, read).AsStrSlice() // "" for a missing key
+// RecentJobs returns the ids of up to 200 jobs that started in the last 30 days, newest
+// first.
+func (s *Store) RecentJobs(ctx context.Context) ([]string, error) {
+	last := strconv.Itoa(maxRecentJobs - 1)
+	list := s.client.B().Zrange().Key(recentJobsKey).Min("0").Max(last).Rev().Build()
+	ids, err := s.client.Do(ctx, list).AsStrSlice()
 	if err != nil {
-		return "", "", fmt.Errorf("registry: read job: %w", err)
+		return nil, fmt.Errorf("registry: list jobs: %w", err)
 	}
-	return stored[0], stored[1], nil
+	return ids, nil
+}
+
+// StoredJob is a job's text and its stop mark, each empty if it is not stored.
+type StoredJob struct{ Text, Stop string }
+
+// Jobs returns jobs in the order of ids. It fails with ErrNotFound if one of ids cannot be
+// an id.
+func (s *Store) Jobs(ctx context.Context, ids ...string) ([]StoredJob, error) {
+	reads := make([]valkey.Completed, len(ids))
+	for i, id := range ids {
+		if !validID(id) {
+			return nil, policy.ErrNotFound
+		}
+		reads[i] = s.client.B().Mget().Key(jobKey(id), jobStopKey(id)).Build()
+	}
+	jobs := make([]StoredJob, len(ids))
+	for i, result := range s.client.DoMulti(ctx, reads...) {
+		stored, err := result.AsStrSlice() // "" for a missing key
+		if err != nil {
+			return nil, fmt.Errorf("registry: read job: %w", err)
+		}
+		jobs[i] = StoredJob{stored[0], stored[1]}
+	}
+	return jobs, nil
 }
 
 // StopJob marks a job as stopped, whoever holds its lease. stop must differ from the mark

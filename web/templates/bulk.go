@@ -41,6 +41,27 @@ type JobPage struct {
 	Undoes    string // address of the job that this job undoes; may be empty
 	Audit     string // address of the changes of the job
 	Back      string
+	Jobs      string // address of the list of jobs
+}
+
+// JobList lists bulk jobs, newest first.
+type JobList struct {
+	Page  Page
+	Rows  []JobRow
+	Audit string // address of the starts of all jobs in the audit log
+}
+
+// JobRow is a bulk job.
+type JobRow struct {
+	Title   string
+	Address string
+	By      string
+	Started Instant
+	Reason  string
+	State   string
+	Result  string
+	Undo    string // address that undoes the job; empty if it cannot be undone
+	Undone  string // address of the job that undid it; empty for none
 }
 
 // UnchangedKey is a key that a job did not change.

@@ -30,6 +30,7 @@ func TestBulkJobAndUndo(t *testing.T) {
 	if k, err := s.keys.Get(t.Context(), a.ID); err != nil || k.Status != policy.Active {
 		t.Errorf("after the undo: got %+v, %v, want an active key", k, err)
 	}
+	s.get("/bulk").wants(http.StatusOK, `"title":"Undo changes of 2 keys"`, `"title":"Revoke 2 keys"`, job)
 	s.get("/bulk/nobody").wants(http.StatusNotFound, "No such job.")
 	s.post("/bulk", map[string]any{"do": "reset", "ids": []string{a.ID}, "reason": "x", "after": job}).
 		wants(http.StatusUnprocessableEntity, "body.after")

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"tidegate/functions/admin/policydoc"
 	"tidegate/internal/audit"
 	"tidegate/internal/policy"
+	"tidegate/internal/registry"
 )
 
 // Undo is the kind of a Job that reverts the changes of another job.
@@ -243,10 +245,44 @@ const lostReason = "Valkey lost the progress of the job; it may have been stoppe
 // undone, so it is returned as Stopped. Continuing it starts over, which changes no key
 // twice.
 func (r *Registry) Job(ctx context.Context, id string) (Job, error) {
-	text, stop, err := r.store.Job(ctx, id)
+	stored, err := r.store.Jobs(ctx, id)
 	if err != nil {
 		return Job{}, err
 	}
+	return r.readJob(ctx, id, stored[0])
+}
+
+// Jobs returns the jobs among ids that exist, in the order of ids, as Job does.
+func (r *Registry) Jobs(ctx context.Context, ids []string) ([]Job, error) {
+	stored, err := r.store.Jobs(ctx, ids...)
+	if err != nil {
+		return nil, err
+	}
+	jobs := make([]Job, 0, len(ids))
+	for i, id := range ids {
+		j, err := r.readJob(ctx, id, stored[i])
+		if err != nil && !errors.Is(err, policy.ErrNotFound) {
+			return nil, err
+		}
+		if err == nil {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs, nil
+}
+
+// RecentJobs returns up to 200 jobs that started in the last 30 days, newest first.
+func (r *Registry) RecentJobs(ctx context.Context) ([]Job, error) {
+	ids, err := r.store.RecentJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.Jobs(ctx, ids)
+}
+
+// readJob decodes a stored job, or the one in the audit if its text is lost.
+func (r *Registry) readJob(ctx context.Context, id string, stored registry.StoredJob) (Job, error) {
+	text, stop := stored.Text, stored.Stop
 	lost := text == ""
 	if lost {
 		newest, err := r.newestEntry(ctx, id, audit.OfJobs)
@@ -290,18 +326,19 @@ func (r *Registry) OpenJobs(ctx context.Context) ([]Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	jobs, err := r.Jobs(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
 	var open []Job
 	for _, id := range ids {
-		j, err := r.Job(ctx, id)
-		switch {
-		case err != nil && !errors.Is(err, policy.ErrNotFound):
+		i := slices.IndexFunc(jobs, func(j Job) bool { return j.ID == id })
+		if i >= 0 && !jobs[i].Over() && !jobs[i].Stopped {
+			open = append(open, jobs[i])
+			continue
+		}
+		if err := r.store.ListJob(ctx, id, false); err != nil { // a step died before it removed the job
 			return nil, err
-		case err != nil || j.Over() || j.Stopped: // a step died before it removed the job
-			if err := r.store.ListJob(ctx, id, false); err != nil {
-				return nil, err
-			}
-		default:
-			open = append(open, j)
 		}
 	}
 	return open, nil

@@ -92,3 +92,35 @@ func TestReviewIsBounded(t *testing.T) {
 		t.Errorf("got %+v, want k0003 to go from free to pro", row)
 	}
 }
+
+// The recent jobs are the newest 200 of 30 days, newest first.
+func TestRecentJobs(t *testing.T) {
+	j := newJobs(t, 1)
+	revoke := app.Job{KeyChange: app.KeyChange{Do: app.Revoke}, Filter: &app.KeyFilter{}, Total: 1}
+	now := time.Now()
+	j.keys.Now = func() time.Time { return now }
+	j.start(revoke)
+	now = now.Add(31 * 24 * time.Hour)
+	first := j.run(j.start(revoke))
+	want := func(count int, oldest app.Job) {
+		t.Helper()
+		recent, err := j.RecentJobs(t.Context())
+		if err != nil || len(recent) != count || recent[count-1].ID != oldest.ID {
+			t.Fatalf("got %d jobs, %v, want %d, the oldest %s", len(recent), err, count, oldest.ID)
+		}
+	}
+	want(1, first)
+	var second, last app.Job
+	for i := range 200 {
+		now = now.Add(time.Millisecond)
+		if last = j.start(revoke); i == 0 {
+			second = last
+		}
+	}
+	want(200, second)
+	if recent, err := j.RecentJobs(t.Context()); err != nil || recent[0].ID != last.ID {
+		t.Errorf("got %+v, %v first, want the newest job", recent[0], err)
+	}
+	j.keys.Server.FastForward(31 * 24 * time.Hour) // Valkey drops the texts; the audit has them
+	want(200, second)
+}

@@ -230,3 +230,32 @@ func TestSelectionByLinks(t *testing.T) {
 		t.Error("a viewer can tick keys")
 	}
 }
+
+// The list of jobs says who did what to how many keys, and offers to undo what can be
+// undone and is not yet. A viewer sees it without the undo.
+func TestListOfJobs(t *testing.T) {
+	s := sitetest.New(t).Login()
+	s.Get("/jobs").Wants(t, http.StatusOK, "No jobs in 30 days", "/audit?what=job.start")
+	at := revokeAll(s)
+	s.Get(at).Wants(t, http.StatusOK, `<a href="/jobs"><bdi>Jobs</bdi></a>`)
+	list := s.Get("/jobs").Wants(t, http.StatusOK, "Revoke 2 keys", "ada", "Reason: <bdi>leaked</bdi>",
+		">Finished<", "2 changed, 0 unchanged", `href="`+at+`/undo"`)
+	viewer := *s
+	viewer.Client = s.NewClient()
+	if body := viewer.LoginAs(sitetest.Viewer).Get("/jobs").Wants(t, http.StatusOK,
+		"Revoke 2 keys").Body; strings.Contains(body, "/undo") {
+		t.Error("a viewer can undo a job")
+	}
+	s.RunJob(s.Post(undoInList.FindString(list.Body), fields("reason", "by mistake")))
+	startRevocation(s, "again")
+	list = s.Get("/jobs").Wants(t, http.StatusOK, "Undo changes of 2 keys", ">undone</a>",
+		"Running: 0 of 2", "0 changed, 0 unchanged")
+	if at := strings.Index(list.Body, "again"); at < 0 || at > strings.Index(list.Body, "by mistake") {
+		t.Error("the newest job is not the first")
+	}
+	if n := len(undoInList.FindAllString(list.Body, -1)); n != 1 {
+		t.Errorf("%d jobs can be undone, want only the undo", n)
+	}
+}
+
+var undoInList = regexp.MustCompile(`/jobs/[A-Z0-9]+/undo`)

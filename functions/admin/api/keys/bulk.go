@@ -58,6 +58,7 @@ type (
 // Job is the state of a change of many keys.
 type Job struct {
 	ID      string       `json:"id"`
+	Title   string       `json:"title" example:"Change plan of 50 keys to pro"`
 	Do      string       `json:"do" enum:"plan,override,end,reset,revoke,ban,unban,tag,untag,group,expiry,undo"`
 	Undoes  string       `json:"undoes,omitempty" doc:"Id of the job that this job undoes"`
 	By      schema.Actor `json:"by" doc:"Who started the job, or continued it after a stop"`
@@ -83,7 +84,7 @@ type LeftKey struct {
 
 func jobOf(j app.Job) Job {
 	out := Job{
-		ID: j.ID, Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.Actor()), Reason: j.Reason,
+		ID: j.ID, Title: j.Title(), Do: j.Do, Undoes: j.Undoes, By: schema.Actor(j.Actor()), Reason: j.Reason,
 		Started: j.Started,
 		Stopped: j.Stopped, Paused: j.Paused, Total: j.Total, Done: j.Done, Skipped: j.Skipped,
 		Failed: j.Failed, Left: []LeftKey{}, More: j.More,
@@ -112,6 +113,10 @@ func (ops operations) registerBulk(group rest.Group) {
 		Details: "Starts a job and works on it for about 3 seconds. The response says how to continue. A " +
 			"repeated request changes no key twice.",
 	}, ops.changeKeys)
+	rest.Register(group, rest.Operation{
+		Pattern: "GET /bulk", ID: "list-jobs", Role: auth.Viewer,
+		Summary: "List the last 200 bulk jobs of 30 days, newest first",
+	}, ops.listJobs)
 	rest.Register(group, rest.Operation{
 		Pattern: "GET /bulk/{job}", ID: "get-job", Role: auth.Viewer,
 		Summary: "Get the progress of a bulk job",
@@ -239,6 +244,23 @@ func (in *bulkInput) job(set *policy.Set) (app.Job, error) {
 		return j, err
 	}
 	return j, nil
+}
+
+// JobList is the answer of list-jobs.
+type JobList struct {
+	Items []Job `json:"items"`
+}
+
+func (ops operations) listJobs(ctx context.Context, _ *rest.None) (*rest.Body[JobList], error) {
+	jobs, err := ops.keys.RecentJobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := JobList{Items: make([]Job, len(jobs))}
+	for i, j := range jobs {
+		list.Items[i] = jobOf(j)
+	}
+	return rest.Answer(list), nil
 }
 
 func (ops operations) getJob(ctx context.Context, in *JobPath) (*rest.Body[Job], error) {

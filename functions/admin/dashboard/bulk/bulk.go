@@ -1,5 +1,5 @@
 // Package bulk serves the pages that change many keys at once: the bar below the list of
-// keys, the form with its preview, and the page of the job that the form starts. Package
+// keys, the form with its preview, the jobs that it starts, and their list. Package
 // dashboard mounts it and shows the bar. Package app does the changes.
 package bulk
 
@@ -33,6 +33,7 @@ func (d *Pages) Routes() []auth.Route {
 		{Pattern: "GET /keys/bulk", Role: auth.Editor, Handle: d.showBulk, Deadline: auth.Long},
 		{Pattern: "POST /keys/bulk", Role: auth.Editor, Handle: d.startBulk, Resumes: true,
 			Deadline: auth.Long},
+		{Pattern: "GET /jobs", Role: auth.Viewer, Handle: d.showJobs},
 		{Pattern: "GET /jobs/{job}", Role: auth.Viewer, Handle: d.showJob},
 		{Pattern: "POST /jobs/{job}", Role: auth.Editor, Handle: d.stepJob, Deadline: auth.Long},
 		{Pattern: "POST /jobs/{job}/stop", Role: auth.Editor, Handle: d.stopJob},

@@ -57,7 +57,7 @@ func (d *Pages) showJob(w http.ResponseWriter, r *http.Request) error {
 		Total: strconv.FormatInt(max(j.Total, 1), 10), Progress: strconv.FormatInt(j.Processed(), 10),
 		Done: page.Number(j.Done), Skipped: page.Number(j.Skipped), More: j.More,
 		Finished: j.Over(), Stopped: j.Stopped, Paused: page.Clip(j.Paused, page.MaxName),
-		Back:  d.Path("/keys"),
+		Back: d.Path("/keys"), Jobs: d.Path("/jobs"),
 		Audit: page.Address(d.Path("/audit"), map[string][]string{"job": {j.ID}}),
 	}
 	if j.Filter != nil {
@@ -152,7 +152,7 @@ func (d *Pages) renderUndo(
 	path := d.jobPath(j.ID)
 	return d.Render(w, r, status, templates.FormOf(templates.FormPage{
 		Page:    d.Page(r, undo.Title()),
-		Trail:   []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}, {Text: "Job", Address: path}},
+		Trail:   []templates.Choice{{Text: "Jobs", Address: d.Path("/jobs")}, {Text: "Job", Address: path}},
 		Heading: undo.Title(),
 		Lead: []string{
 			"Reverts “" + page.Clip(j.Title(), page.MaxName) +

@@ -116,10 +116,11 @@ type sectionPage struct {
 var sections = []section{
 	{"Overview", []sectionPage{{"/", "Overview", []string{""}}}},
 	{"Keys", []sectionPage{
-		{"/keys", "Keys", []string{"keys", "secrets", "jobs"}},
+		{"/keys", "Keys", []string{"keys", "secrets"}},
 		{"/groups", "Groups", []string{"groups"}},
 		{"/callers", "Callers", []string{"callers"}},
 		{overriddenKeys, "Overridden", nil},
+		{"/jobs", "Jobs", []string{"jobs"}},
 	}},
 	{"Denials", []sectionPage{
 		{"/denials", "Denials", []string{"denials"}}, {"/alerts", "Alerts", []string{"alerts"}},
