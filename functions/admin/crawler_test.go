@@ -104,7 +104,7 @@ func (f form) turn() int {
 	case strings.HasSuffix(f.action, "/logout"), strings.HasSuffix(f.action, "/sessions/end"):
 		return 2
 	case strings.Contains(f.action, "delete"), strings.Contains(f.action, "revoke"),
-		f.fields.Get("do") == "revoke":
+		f.fields.Get("do") == "end", f.fields.Get("do") == "revoke":
 		return 1
 	}
 	return 0
@@ -159,8 +159,15 @@ func (c *crawler) send(f form) {
 			f.fields.Set(name, strings.ReplaceAll(known, "#", strconv.Itoa(c.sent)))
 		}
 	}
-	if page, at := c.request(http.MethodPost, f.action, strings.NewReader(f.fields.Encode())); page != nil {
-		c.look(page, at)
+	page, at := c.request(http.MethodPost, f.action, strings.NewReader(f.fields.Encode()))
+	if page == nil {
+		return
+	}
+	c.look(page, at)
+	for _, again := range c.formsOf(page, at) {
+		if again.kind == f.kind && again.fields.Has("reviewed") { // the keys changed meanwhile
+			c.request(http.MethodPost, again.action, strings.NewReader(again.fields.Encode()))
+		}
 	}
 }
 
