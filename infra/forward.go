@@ -35,6 +35,7 @@ type forward struct {
 func (s *Stack) newForward() *forward {
 	f := &forward{}
 	rights := f.newTarget(s)
+	s.admin.AddEnvironment(jsii.String("CROSSINGS_TARGET"), f.target, nil)
 	f.failures = awssqs.NewQueue(s.Stack, jsii.String("CrossingsFailed"), &awssqs.QueueProps{
 		QueueName: jsii.String(s.props.Name() + "-crossings-failed"), EnforceSSL: jsii.Bool(true),
 		Encryption:      awssqs.QueueEncryption_SQS_MANAGED,

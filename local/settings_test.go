@@ -276,7 +276,8 @@ func TestAdminSettings(t *testing.T) {
 		"SESSION_IDLE": "1m", "SESSION_LIFETIME": "1h", "FOREIGN_KEYS": "true", "RESERVATION_LEASE": "24h",
 		"JOURNAL": folder, "JOURNAL_RESTORE": "always", "JOURNAL_AWAY": "queue", "AUDIT_RETENTION": "744h",
 		"STAGE": "blue-stage", "RELEASE": "v1.2.3-4", "LOG_LEVEL": "error",
-		"EXAMPLE_URL": "https://api.example.com/hello",
+		"EXAMPLE_URL":      "https://api.example.com/hello",
+		"CROSSINGS_TARGET": "arn:aws:sns:eu-west-1:111122223333:tidegate-blue-crossings",
 	}
 	checkDocumented(t, "admin", env, "VALKEY_URL", "KEY_PEPPER", "ADMIN_USER", "VALKEY_CONNECT_TIMEOUT",
 		"ADMIN_PASSWORD", "OWNER_VIEW", "ADMIN_URL", "OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_CLIENT_SECRET",
@@ -311,6 +312,8 @@ func TestAdminSettings(t *testing.T) {
 	wantEffect(t, "STAGE", strings.Contains(page, "blue-stage"), true)
 	home := a.send(t, http.MethodGet, "/", "", "Cookie", cookieOf(in)).body
 	wantEffect(t, "EXAMPLE_URL", strings.Contains(home, "https://api.example.com/hello"), true)
+	alerts := a.send(t, http.MethodGet, "/alerts", "", "Cookie", cookieOf(in)).body
+	wantEffect(t, "CROSSINGS_TARGET", strings.Contains(alerts, "tidegate-blue-crossings"), true)
 	wantEffect(t, "RELEASE", strings.Contains(page, "v1.2.3-4"), true)
 	wantEffect(t, "LOG_LEVEL", strings.Contains(a.log.String(), `"msg":"request"`), false)
 

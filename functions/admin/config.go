@@ -76,9 +76,11 @@ type settings struct {
 	// Deployed release, such as a commit; shown in the settings.
 	Release string `env:"RELEASE" unset:"none"`
 	// Address of a route behind Tidegate, for the example calls that pages show.
-	ExampleURL string     `env:"EXAMPLE_URL" unset:"a variable"`
-	LogLevel   slog.Level `env:"LOG_LEVEL" envDefault:"info"`
-	OIDC       oidcConfig
+	ExampleURL string `env:"EXAMPLE_URL" unset:"a variable"`
+	// ARN of the event bus or topic to which crossed limits are sent, for *Alerts*.
+	CrossingsTarget string     `env:"CROSSINGS_TARGET" unset:"nothing sends them"`
+	LogLevel        slog.Level `env:"LOG_LEVEL" envDefault:"info"`
+	OIDC            oidcConfig
 
 	pepper apikey.Pepper
 	users  []password.User
@@ -90,6 +92,9 @@ type settings struct {
 
 // exampleURL matches addresses that mean nothing else inside the quotes of a shell.
 var exampleURL = regexp.MustCompile(`^https?://[0-9A-Za-z._~:/?&=%\[\]-]{1,500}$`)
+
+// targetARN matches ARNs of event buses and topics.
+var targetARN = regexp.MustCompile(`^arn:[a-z-]+:(events|sns):[a-z0-9-]+:[0-9]{12}:[0-9A-Za-z._/-]{1,256}$`)
 
 // The values of OWNER_VIEW.
 const (
@@ -127,6 +132,9 @@ func (c *settings) check(problems *config.Problems) {
 	if c.pepper, err = apikey.NewPepper(c.KeyPepper); err != nil {
 		problems.Add("KEY_PEPPER", "cannot be used: give the 32 or more random characters that "+
 			"functions/check has")
+	}
+	if c.CrossingsTarget != "" && !targetARN.MatchString(c.CrossingsTarget) {
+		problems.Add("CROSSINGS_TARGET", "must be the ARN of an event bus or a topic")
 	}
 	if c.ExampleURL != "" && !exampleURL.MatchString(c.ExampleURL) {
 		problems.Add("EXAMPLE_URL", "must be an http or https address, such as https://api.example.com/hello")

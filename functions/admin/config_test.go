@@ -216,6 +216,7 @@ var invalidValues = map[string]string{
 	"JOURNAL": "ftp://x", "JOURNAL_AWAY": "wait", "JOURNAL_RESTORE": "never", "AUDIT_RETENTION": "24h",
 	"FOREIGN_KEYS": "maybe", "TRUSTED_PROXIES": "0.0.0.0/0",
 	"RESERVATION_LEASE": "25h", "LOG_LEVEL": "loud", "EXAMPLE_URL": "https://x/$(reboot)",
+	"CROSSINGS_TARGET":   "arn:aws:sqs:eu-west-1:111122223333:x",
 	"OIDC_ISSUER":        "http://login.example.com",
 	"OIDC_CLIENT_ID":     "",
 	"OIDC_CLIENT_SECRET": "", "OIDC_EDITOR_VALUES": "", "OIDC_VIEWER_VALUES": "",

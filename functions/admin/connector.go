@@ -155,6 +155,8 @@ func newDashboard(
 		return nil, err
 	}
 	calls := usage.NewReader(client)
+	crossings := crossing.NewStore(client, log)
+	crossings.Target = c.CrossingsTarget
 	registered := app.NewRegistry(keys, calls)
 	health := &storeHealth{ping: sessions.Ping, sync: keys.Sync, log: log, now: time.Now}
 	if changes != nil {
@@ -166,7 +168,7 @@ func newDashboard(
 	health.repair(ctx)
 	return server.New(settings, server.Services{
 		Keys: registered, Checker: checker, Usage: calls,
-		Crossings: crossing.NewStore(client, log),
+		Crossings: crossings,
 		Sessions:  sessions, Tokens: tokens, Logins: logins, Owners: owners, Journal: changes,
 		Bundle: bundle, Pepper: c.pepper, Ready: health.ready, Log: log,
 		StoreVersion: func(ctx context.Context) (string, error) { return store.Version(ctx, client) },

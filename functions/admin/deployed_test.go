@@ -18,6 +18,9 @@ func TestStartsAsDeployed(t *testing.T) {
 		if set["ADMIN_USERS"] != "" { // refers to a secret that the operator creates
 			set["ADMIN_USERS"] = "vic:viewer:" + testHash
 		}
+		if set["CROSSINGS_TARGET"] != "" { // refers to a topic of the stack
+			set["CROSSINGS_TARGET"] = "arn:aws:sns:eu-west-1:111122223333:tidegate-prod-crossings"
+		}
 		var variables []string
 		for name, value := range set {
 			variables = append(variables, name+"="+value)

@@ -21,6 +21,7 @@ type event struct {
 	id     string    // of the log line in CloudWatch Logs; the same when it is sent again
 	at     time.Time // of the log line
 	detail []byte    // JSON of the log line, with the id
+	test   bool      // somebody tests the way of the events
 }
 
 const (
@@ -67,7 +68,8 @@ func (f *forwarder) eventsOf(data events.CloudwatchLogsData) []event {
 		}
 		detail["id"] = line.ID
 		text, _ := json.Marshal(detail) // what was decoded always encodes
-		all = append(all, event{id: line.ID, at: time.UnixMilli(line.Timestamp).UTC(), detail: text})
+		test, _ := detail["test"].(bool)
+		all = append(all, event{line.ID, time.UnixMilli(line.Timestamp).UTC(), text, test})
 	}
 	return all
 }

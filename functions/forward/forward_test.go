@@ -172,7 +172,7 @@ func TestOtherLines(t *testing.T) {
 // A topic gets the events in batches. A refused event is sent again, and fails the
 // invocation if it stays refused.
 func TestForwardToSNS(t *testing.T) {
-	var taken, refused int
+	var taken, refused, tests int
 	maxRefused := 1
 	service := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ParseForm() != nil || r.Form.Get("Action") != "PublishBatch" {
@@ -190,6 +190,14 @@ func TestForwardToSNS(t *testing.T) {
 				continue
 			}
 			taken++
+			isTest := strings.HasPrefix(r.Form.Get(entry+"Subject"), "Test: ")
+			if isTest != strings.Contains(r.Form.Get(entry+"Message"), `"test":true`) {
+				http.Error(w, "the subject does not mark a test", http.StatusBadRequest)
+				return
+			}
+			if isTest {
+				tests++
+			}
 			fmt.Fprintf(&good, "<member><Id>%s</Id><MessageId>m</MessageId></member>", id)
 		}
 		fmt.Fprintf(w, `<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/">`+
@@ -198,9 +206,10 @@ func TestForwardToSNS(t *testing.T) {
 			&bad, &good)
 	})
 	f := newTestForwarder(t, "arn:aws:sns:eu-west-1:111122223333:tidegate-dev-crossings", service, io.Discard)
-	if err := f.Forward(t.Context(), delivered(t, crossed(12)...)); err != nil || taken != 12 ||
-		refused != 1 {
-		t.Errorf("%v: %d accepted and %d refused, want 12 and 1", err, taken, refused)
+	lines := append(crossed(11), `{"event":"limit_crossed","key_id":"test","test":true}`)
+	if err := f.Forward(t.Context(), delivered(t, lines...)); err != nil || taken != 12 ||
+		refused != 1 || tests != 1 {
+		t.Errorf("%v: %d accepted, %d tests, %d refused; want 12, 1 and 1", err, taken, tests, refused)
 	}
 	maxRefused = 99
 	if err := f.Forward(t.Context(), delivered(t, crossed(3)...)); err == nil ||

@@ -77,8 +77,12 @@ func newTopic(s settings) *topic {
 func (t *topic) send(ctx context.Context, batch []event) (failed []event, err error) {
 	entries := make([]topictypes.PublishBatchRequestEntry, len(batch))
 	for i, e := range batch {
+		subject := detailType + " (" + t.Stage + ")"
+		if e.test {
+			subject = "Test: " + subject
+		}
 		entries[i] = topictypes.PublishBatchRequestEntry{
-			Id: aws.String(strconv.Itoa(i)), Subject: aws.String(detailType + " (" + t.Stage + ")"),
+			Id: aws.String(strconv.Itoa(i)), Subject: &subject,
 			Message: aws.String(string(e.detail)),
 		}
 	}

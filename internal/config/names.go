@@ -42,6 +42,7 @@ var AdminVariables = []string{
 	"ADMIN_USERS",
 	"AUDIT_RETENTION",
 	"BASE_PATH",
+	"CROSSINGS_TARGET",
 	"EXAMPLE_URL",
 	"FOREIGN_KEYS",
 	"JOURNAL",

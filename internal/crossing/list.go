@@ -16,6 +16,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"tidegate/internal/enforce"
+	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -50,6 +51,10 @@ type Page struct {
 
 // Store lists and reports crossings for the dashboard and the API.
 type Store struct {
+	// Target is the ARN of the event bus or topic to which the lines are forwarded; empty
+	// if nothing forwards them. Set it before the first use.
+	Target string
+
 	client valkey.Client
 	log    *Log
 }
@@ -66,6 +71,39 @@ func (s *Store) Report(ctx context.Context, call Call, crossings []enforce.Cross
 		s.log.Send(ctx, s.client)
 	}
 }
+
+// TestPause is the least time between two tests.
+const TestPause = time.Minute
+
+// The errors of Test.
+var (
+	ErrNoTarget = errors.New("crossing: nothing forwards the lines of crossed limits")
+	ErrTested   = errors.New("crossing: a test was sent less than a minute ago")
+)
+
+// Test writes the line of a made-up event, marked as a test by a person. It takes the way
+// of every other line, and is not listed.
+func (s *Store) Test(ctx context.Context, by string) error {
+	if s.Target == "" {
+		return ErrNoTarget
+	}
+	name := keyspace.BucketOf(testID).Name("usage-xtest")
+	err := s.client.Do(ctx, s.client.B().Set().Key(name).Value("1").Nx().Px(TestPause).Build()).Error()
+	switch {
+	case valkey.IsValkeyNil(err):
+		return ErrTested
+	case err != nil:
+		return fmt.Errorf("crossing: test: %w", err)
+	}
+	now := time.Now()
+	e := Event{Time: now, KeyID: testID, KeyName: "Test of alerts by " + by, Scope: policy.ScopeKey,
+		Subject: testID, Limit: "100 per 1 hour", Threshold: 100, Used: 100, Max: 100,
+		Resets: now.Add(time.Hour)}
+	s.log.lines.LogAttrs(ctx, slog.LevelInfo, Message, append(e.attrs(), slog.Bool("test", true))...)
+	return nil
+}
+
+const testID = "test" // key and subject of a test; too short for an id
 
 // List returns a page of reports. It reads them in one flush.
 func (s *Store) List(ctx context.Context, q Query) (Page, error) {

@@ -3,6 +3,9 @@ package templates
 // AlertsPage lists crossed thresholds of limits, newest first.
 type AlertsPage struct {
 	Page    Page
+	Target  string // where alerts are sent; empty for nowhere
+	Nowhere string // says so
+	Test    string // address that sends a test; empty if nobody can
 	Action  string
 	Key     string // as typed
 	Problem string // error of Key; empty if Key is valid

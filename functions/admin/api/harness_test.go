@@ -54,6 +54,8 @@ type service struct {
 	server   *httptest.Server
 	document validator.Validator
 	actor    auth.Actor
+
+	crossings *crossing.Store
 }
 
 func newService(t testing.TB) *service {
@@ -79,10 +81,11 @@ func newServiceOn(t testing.TB, url string) *service {
 // serve starts the API on keys. The test continues to use s.keys directly.
 func (s *service) serve(keys *registry.Store) {
 	s.t.Helper()
+	s.crossings = crossing.NewStore(s.client, slog.New(slog.DiscardHandler))
 	routes := Routes("", Services{
 		Keys:    app.NewRegistry(keys, usage.NewReader(s.client)),
 		Checker: enforce.NewChecker(s.client, testPepper), Usage: usage.NewReader(s.client),
-		Crossings: crossing.NewStore(s.client, slog.New(slog.DiscardHandler)),
+		Crossings: s.crossings,
 		Tokens:    s.tokens,
 		Log:       slog.New(slog.NewTextHandler(s.log, nil)),
 	})

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"tidegate/functions/admin/api/keys"
@@ -229,6 +230,15 @@ func (a *api) registerCrossings() {
 		Pattern: "GET /crossings", ID: "list-crossings", Role: auth.Viewer,
 		Summary: "List the calls of the last 30 days that reached a threshold, newest first",
 	}, a.listCrossings)
+	rest.Register(a.Group("usage"), rest.Operation{
+		Pattern: "POST /crossings/test", ID: "test-crossings", Role: auth.Editor,
+		Status:  http.StatusNoContent,
+		Summary: "Send a test event to where crossed limits are sent, at most once a minute",
+	}, a.testCrossings)
+}
+
+func (a *api) testCrossings(ctx context.Context, _ *rest.None) (*rest.None, error) {
+	return nil, a.Crossings.Test(ctx, auth.From(ctx).Name)
 }
 
 func (a *api) listCrossings(ctx context.Context, in *crossingsInput) (*crossingsOutput, error) {

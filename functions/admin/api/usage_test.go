@@ -88,4 +88,8 @@ func TestCrossings(t *testing.T) {
 		`"used":60`)
 	s.get("/crossings?key="+s.create("other").ID).wants(http.StatusOK, `"items":[]`)
 	s.get("/crossings?after=x").wants(http.StatusUnprocessableEntity, "query.after")
+	s.post("/crossings/test", nil).wants(http.StatusConflict, "CROSSINGS_TARGET")
+	s.crossings.Target = "arn:aws:events:eu-west-1:111122223333:event-bus/default"
+	s.post("/crossings/test", nil).wants(http.StatusNoContent)
+	s.post("/crossings/test", nil).wants(http.StatusTooManyRequests, "less than a minute ago")
 }

@@ -1,17 +1,21 @@
 package dashboard_test
 
 import (
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
+	"tidegate/functions/admin/server"
 	"tidegate/internal/crossing"
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/telemetry"
 	"tidegate/internal/testing/sitetest"
+	"tidegate/internal/testing/syncbuffer"
 )
 
 // crossLimits reports calls of a key that crossed 50 % and 100 % of the key's own limit,
@@ -52,4 +56,45 @@ func TestAlerts(t *testing.T) {
 	s.Get("/alerts?key=../x").Wants(t, http.StatusUnprocessableEntity, "No key has this id.")
 	s.Get("/alerts?after=x").Wants(t, http.StatusBadRequest)
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "/alerts?key={acme}")
+}
+
+// An editor sends a test by the log line of real events, marked as a test, at most once a
+// minute. Without a target the page says that nothing is connected, and nothing is sent. A
+// viewer has no button.
+func TestAlertsAreTested(t *testing.T) {
+	var lines syncbuffer.Buffer
+	s := sitetest.New(t, sitetest.WithServices(func(services *server.Services) {
+		services.Log = slog.New(slog.NewJSONHandler(&lines, &slog.HandlerOptions{Level: slog.LevelError}))
+	})).Login()
+	send := func(message string) {
+		t.Helper()
+		s.Post("/alerts/test", nil).Wants(t, http.StatusSeeOther)
+		s.Get("/alerts").Wants(t, http.StatusOK, message)
+	}
+	send("Nothing is connected.")
+	if strings.Contains(s.Get("/alerts").Body, "Send a test") || lines.String() != "" {
+		t.Errorf("without a target there is a button, or a line: %s", &lines)
+	}
+	s.Services.Crossings.Target = "arn:aws:sns:eu-west-1:111122223333:tidegate-prod-crossings"
+	s.Get("/alerts").Wants(t, http.StatusOK, "Sent to SNS, topic tidegate-prod-crossings.", "Send a test")
+	send("Test sent, marked “test”.")
+	send("A test was sent less than a minute ago.")
+	var line struct {
+		Event   string
+		KeyName string `json:"key_name"`
+		Test    bool
+	}
+	if err := json.Unmarshal([]byte(lines.String()), &line); err != nil || !line.Test ||
+		line.Event != telemetry.LimitCrossed || line.KeyName != "Test of alerts by ada" {
+		t.Errorf("got lines %s, %v; want one of a test by ada", &lines, err)
+	}
+	if list := s.Get("/alerts").Body; !strings.Contains(list, "No alerts") {
+		t.Error("the list has the test")
+	}
+	s.Services.Crossings.Target = "arn:aws:events:eu-west-1:111122223333:event-bus/default"
+	viewer := s.LoginAs(sitetest.Viewer).Get("/alerts").Wants(t, http.StatusOK,
+		"Sent to EventBridge, event bus default.")
+	if strings.Contains(viewer.Body, "Send a test") {
+		t.Error("a viewer has the button")
+	}
 }

@@ -125,7 +125,7 @@ func New(t *testing.T, options ...Option) *Site {
 	if s.Keys == nil {
 		s.Keys = NewRegistry(t, "acme", "bolt")
 	}
-	s.Services.Crossings = crossing.NewStore(s.Keys.Client, slog.New(slog.DiscardHandler))
+	s.Services.Crossings = crossing.NewStore(s.Keys.Client, s.Services.Log)
 	s.Services.Usage = usage.NewReader(s.Keys.Client)
 	s.Services.Keys = app.NewRegistry(s.Keys.Store, s.Services.Usage)
 	s.Services.Checker = enforce.NewChecker(s.Keys.Client, Pepper)

@@ -1,5 +1,5 @@
 // Package alerts serves the page of alerts: calls that took a limit to one of its
-// thresholds. Package dashboard mounts it. It writes nothing.
+// thresholds. It sends tests. Package dashboard mounts it.
 package alerts
 
 import (
@@ -36,7 +36,43 @@ func New(r *page.Renderer, keys *app.Registry, crossings *crossing.Store) *Pages
 
 // Routes returns the page.
 func (d *Pages) Routes() []auth.Route {
-	return []auth.Route{{Pattern: "GET /alerts", Role: auth.Viewer, Handle: d.show}}
+	return []auth.Route{
+		{Pattern: "GET /alerts", Role: auth.Viewer, Handle: d.show},
+		{Pattern: "POST /alerts/test", Role: auth.Editor, Handle: d.test},
+	}
+}
+
+// test sends a test event by the way of real ones.
+func (d *Pages) test(w http.ResponseWriter, r *http.Request) error {
+	err := d.crossings.Test(r.Context(), page.Clip(auth.From(r.Context()).Name, page.MaxName))
+	switch {
+	case err == nil:
+		d.Flash(r, "Test sent, marked “test”. It arrives within minutes. If not, see the alarm "+
+			"CrossingsFailed.", "")
+	case errors.Is(err, crossing.ErrTested):
+		d.Flash(r, "A test was sent less than a minute ago. Wait for it to arrive.", "")
+	case errors.Is(err, crossing.ErrNoTarget):
+		d.Flash(r, nowhere, "")
+	default:
+		return page.Failed("test alerts", err)
+	}
+	http.Redirect(w, r, d.Path("/alerts"), http.StatusSeeOther)
+	return nil
+}
+
+const nowhere = "Nothing is connected. Alerts are only here, in the API and in the functions' logs."
+
+// targetWords names the event bus or topic of an ARN; empty without one.
+func targetWords(arn string) string {
+	parts := strings.Split(arn, ":")
+	name := strings.TrimPrefix(parts[len(parts)-1], "event-bus/")
+	switch {
+	case arn == "":
+		return ""
+	case parts[2] == "events":
+		return "EventBridge, event bus " + name
+	}
+	return "SNS, topic " + name
 }
 
 func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
@@ -45,6 +81,7 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		Count: perPage}
 	p := templates.AlertsPage{
 		Page: d.Page(r, "Alerts"), Action: path, Key: page.Clip(q.Subject, maxID),
+		Target: targetWords(d.crossings.Target), Nowhere: nowhere,
 		Empty: templates.Empty{Heading: "No alerts",
 			Advice: "No call has crossed a threshold in the last 30 days. To get alerts, set " +
 				"\"Alert at\" on a limit of a plan, rule or override."},
@@ -69,6 +106,9 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 	if list.Dropped > 0 {
 		p.Notes = append(p.Notes, "About "+page.Number(list.Dropped)+
 			" more alerts of callers without an API key, yesterday and today, are not listed.")
+	}
+	if p.Target != "" && page.CanEdit(r) {
+		p.Test = d.Path("/alerts/test")
 	}
 	values := url.Values{"key": {q.Subject}}
 	if q.Subject != "" {
