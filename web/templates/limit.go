@@ -11,6 +11,7 @@ type Window struct {
 	Share     string  // of the limit, in percent: 0 to 100, for a width in SVG
 	Level     string  // free, near or full
 	Note      string  // Level in words, or what is owed; empty if free
+	Forecast  string  // when the limit is full at the present rate; empty if it lasts
 	Since     Instant // when counting began, if that is within the window
 	// Resets and Unblocks are how long the limit counts what it has, and denies. The Left
 	// ones are the same in seconds, for a script that counts down; empty for none.

@@ -1,6 +1,7 @@
 package dashboard_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -126,5 +127,39 @@ func TestDiagnosis(t *testing.T) {
 				t.Errorf("the page lacks %q:\n%s", c.want, text)
 			}
 		})
+	}
+}
+
+// The pages of a key and its plan say when a calendar quota is full at the present rate. On
+// 21 November at 10:30 UTC, 800 of 1,000 a month in Berlin, taken in 491.5 hours, leave
+// 122.9 hours, and 50 of 100 a day are full at 21:00. 500 a month last: no forecast.
+func TestForecastOfAKey(t *testing.T) {
+	s := sitetest.New(t).Login()
+	month := limiter.Limit{Requests: 1000, Calendar: limiter.Month, Zone: "Europe/Berlin",
+		Algorithm: limiter.FixedWindow}
+	day := limiter.Limit{Requests: 100, Calendar: limiter.Day, Algorithm: limiter.FixedWindow}
+	for _, c := range []struct {
+		name  string
+		limit limiter.Limit
+		used  int64
+		want  string
+	}{
+		{"wren", month, 800, "800 of 1,000 80 % At this rate full on 26 November (Europe/Berlin)"},
+		{"ibis", day, 50, "50 of 100 At this rate full at 21:00 (UTC)"},
+		{"crow", month, 500, ""},
+	} {
+		s.Keys.Add(c.name, c.limit)
+		s.Keys.Use(c.name, c.used)
+		set, err := s.Keys.Set(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, _ := set.Plan(c.name)
+		for _, path := range []string{"/keys/{" + c.name + "}", fmt.Sprint("/policies/plans/", plan.Number)} {
+			words := sitetest.InWords(s.Get(path).Wants(t, http.StatusOK).Body)
+			if !strings.Contains(words, c.want) || c.want == "" && strings.Contains(words, "At this rate") {
+				t.Errorf("%s: want %q in\n%s", path, c.want, words)
+			}
+		}
 	}
 }

@@ -159,7 +159,8 @@ func limitRows(name string, l app.GroupLimits, keys []app.Subject) (rows []templ
 	}
 	for _, s := range enforce.LimitStates(l.Now.Limits, policy.ScopeGroup, l.Plan.Mode) {
 		limit := enforce.SurveyedLimit{LimitState: s}
-		rows = append(rows, wording.Applied(limit, "", name+", plan "+page.Clip(l.Plan.Name, page.MaxName)))
+		rows = append(rows, wording.Applied(limit, "", name+", plan "+page.Clip(l.Plan.Name, page.MaxName),
+			l.Now.Now))
 	}
 	return rows
 }

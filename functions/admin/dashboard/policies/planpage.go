@@ -169,7 +169,7 @@ func (d *pages) keyLink(s app.Subject) templates.Choice {
 
 func (d *pages) planKeyRow(k app.PlanKey) templates.PlanKey {
 	return templates.PlanKey{Key: d.keyLink(k.Subject), Badges: wording.Badges(k.Subject),
-		Window: wording.Window(k.Fullest.Usage), Scope: wording.FullestScope(k.Subject),
+		Window: wording.WindowAt(k.Fullest.Usage, k.Now.Now), Scope: wording.FullestScope(k.Subject),
 		Calls: page.Number(k.Calls.Calls()), Blocked: page.Number(k.Calls.Denied)}
 }
 

@@ -3,6 +3,7 @@ package wording
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
@@ -13,10 +14,10 @@ import (
 	"tidegate/web/templates"
 )
 
-// Applied describes a limit and its use. source is where a key's own limits come from, and
-// group the key's group.
-func Applied(l enforce.SurveyedLimit, source, group string) templates.AppliedRow {
-	row := templates.AppliedRow{Window: Window(l.Usage)}
+// Applied describes a limit and its use now. source is where a key's own limits come from,
+// and group the key's group.
+func Applied(l enforce.SurveyedLimit, source, group string, now time.Time) templates.AppliedRow {
+	row := templates.AppliedRow{Window: WindowAt(l.Usage, now)}
 	if l.Scope == policy.ScopeKey {
 		source = "key, " + source
 	}
@@ -67,7 +68,7 @@ func AllApplied(v enforce.Survey, log denylog.Page) (rows, unused []templates.Ap
 		if l.Replaced {
 			source = "plan " + page.Clip(v.Effective.Plan.Name, page.MaxName)
 		}
-		row := Applied(l, source, v.Result.Group)
+		row := Applied(l, source, v.Result.Group, v.Result.Now)
 		if isLast {
 			row.Denied = page.Instant(last.Time)
 			lastOfAddress(&row, l, last, v)

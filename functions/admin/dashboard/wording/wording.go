@@ -57,6 +57,22 @@ func Window(u limiter.Usage) templates.Window {
 	return w
 }
 
+// WindowAt is Window with the forecast of a calendar quota, in its time zone.
+func WindowAt(u limiter.Usage, now time.Time) templates.Window {
+	w := Window(u)
+	full, found := app.FullAt(u, now)
+	zone, err := time.LoadLocation(u.Limit.Zone) // that of a saved limit is known
+	if !found || err != nil {
+		return w
+	}
+	form := "on 2 January"
+	if u.Limit.Calendar == limiter.Day {
+		form = "at 15:04"
+	}
+	w.Forecast = "At this rate full " + full.In(zone).Format(form) + " (" + zone.String() + ")"
+	return w
+}
+
 // SecondsLeft returns the seconds that the page's script counts down, with milliseconds.
 func SecondsLeft(d time.Duration) string {
 	return strconv.FormatFloat(max(d, 0).Seconds(), 'f', 3, 64)
