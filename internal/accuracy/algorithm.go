@@ -1,6 +1,7 @@
 package accuracy
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -11,8 +12,11 @@ import (
 type Algorithm struct {
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	build func(limit, window int64) decider
+	build func(limits []bound) decider
 }
+
+// bound is a limit of a run.
+type bound struct{ limit, window int64 } // microseconds
 
 // The names of the algorithms.
 const (
@@ -52,24 +56,28 @@ var algorithms = []Algorithm{
 // Algorithms lists every algorithm.
 func Algorithms() []Algorithm { return slices.Clone(algorithms) }
 
-// model is package limiter's model with one limit.
+// model is package limiter's model with a list of limits.
 type model struct {
 	state  limiter.Model
 	limits []limiter.Limit
 	retry  time.Duration
 }
 
-// ours returns a function that builds the model of l with the scenario's requests and
-// window. A log without Slots gets as many slots as the limit, so that it stores the time
-// of every call.
-func ours(l limiter.Limit) func(limit, window int64) decider {
-	return func(limit, window int64) decider {
-		scaled := l
-		scaled.Requests, scaled.Window = limit, time.Duration(window)*time.Microsecond
-		if l.Algorithm == limiter.Log && l.Slots == 0 {
-			scaled.Slots = int(max(limiter.MinSlots, limit))
+// ours returns a function that builds the model of limits like l with the scenario's
+// requests and windows. A log without Slots gets as many slots as the limit, so that it
+// stores the time of every call.
+func ours(l limiter.Limit) func(limits []bound) decider {
+	return func(limits []bound) decider {
+		m := &model{}
+		for _, b := range limits {
+			scaled := l
+			scaled.Requests, scaled.Window = b.limit, time.Duration(b.window)*time.Microsecond
+			if l.Algorithm == limiter.Log && l.Slots == 0 {
+				scaled.Slots = int(max(limiter.MinSlots, b.limit))
+			}
+			m.limits = append(m.limits, scaled)
 		}
-		return &model{limits: []limiter.Limit{scaled}}
+		return m
 	}
 }
 
@@ -83,7 +91,8 @@ func (m *model) Take(now, cost int64) bool {
 func (m *model) retryAfter() int64 { return m.retry.Microseconds() }
 
 func (m *model) passes(now, cost int64) bool {
-	return m.state.Peek(time.UnixMicro(now), m.limits).Limits[0].Remaining >= cost
+	return !slices.ContainsFunc(m.state.Peek(time.UnixMicro(now), m.limits).Limits,
+		func(u limiter.Usage) bool { return u.Remaining < cost })
 }
 
 // rolling has all admitted calls, and the cost of those in the current rolling window.
@@ -111,21 +120,45 @@ func (r *rolling) admit(c Call) int64 {
 	return r.at(c.At)
 }
 
-// exactLog is the exact sliding window that the algorithms are compared with.
+// exactLogs are the exact sliding windows of a list of limits, with which the algorithms
+// are compared.
+type exactLogs []exactLog
+
 type exactLog struct {
 	rolling
 	limit int64
 }
 
-func newExactLog(limit, window int64) decider {
-	return &exactLog{rolling{window: window}, limit}
+func newExactLogs(limits []bound) exactLogs {
+	var all exactLogs
+	for _, b := range limits {
+		all = append(all, exactLog{rolling{window: b.window}, b.limit})
+	}
+	return all
 }
 
-func (e *exactLog) Take(now, cost int64) bool {
-	if e.at(now)+cost > e.limit {
+// room returns the largest cost that every limit admits at now.
+func (all exactLogs) room(now int64) int64 {
+	least := int64(math.MaxInt64)
+	for i := range all {
+		least = min(least, all[i].limit-all[i].at(now))
+	}
+	return least
+}
+
+// admit adds a call, and returns the cost in the window of the first limit.
+func (all exactLogs) admit(c Call) int64 {
+	for i := range all {
+		all[i].admit(c)
+	}
+	return all[0].sum
+}
+
+func (all exactLogs) Take(now, cost int64) bool {
+	if cost > all.room(now) {
 		return false
 	}
-	e.admit(Call{now, cost})
+	all.admit(Call{now, cost})
 	return true
 }
 

@@ -95,7 +95,7 @@ func TestImplementationsEqualCommands(t *testing.T) {
 				limit, window := rapid.Int64Range(1, 12).Draw(t, "limit"),
 					rapid.Int64Range(1, 40).Draw(t, "window")*millisecond
 				s := server{client, limit, window, name + strconv.Itoa(histories)}
-				ours := named(name).build(s.limit, s.window)
+				ours := named(name).build([]bound{{s.limit, s.window}})
 				for _, c := range drawCalls(t, 1, s.window) {
 					at := begin(s.window) + c.At
 					if got, want := ours.Take(at, 1), decides(s, t, at); got != want {
@@ -155,7 +155,7 @@ func flood(rate int64) (exact int64, outcomes []stored) {
 	for _, name := range []string{ZSETScript, ZSETPipeline, ZSETAll} {
 		most, a := int64(0), named(name)
 		build := a.build
-		a.build = func(limit, window int64) decider { return watched{build(limit, window), &most} }
+		a.build = func(limits []bound) decider { return watched{build(limits), &most} }
 		o := r.play(a)
 		outcomes = append(outcomes, stored{o, most})
 	}

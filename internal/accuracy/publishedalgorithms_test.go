@@ -17,11 +17,16 @@ const (
 )
 
 var published = []Algorithm{
-	{Name: TwoWindow, Title: "two-window estimate, Upstash", build: newTwoWindow},
-	{Name: TwoWindowAll, Title: "two-window estimate, Cloudflare", build: newTwoWindowAll},
-	{Name: ZSETScript, Title: "ZSET log, script", build: newZSETScript},
-	{Name: ZSETPipeline, Title: "ZSET log, pipeline", build: newZSETPipeline},
-	{Name: ZSETAll, Title: "ZSET log, add first", build: newZSETAll},
+	{Name: TwoWindow, Title: "two-window estimate, Upstash", build: one(newTwoWindow)},
+	{Name: TwoWindowAll, Title: "two-window estimate, Cloudflare", build: one(newTwoWindowAll)},
+	{Name: ZSETScript, Title: "ZSET log, script", build: one(newZSETScript)},
+	{Name: ZSETPipeline, Title: "ZSET log, pipeline", build: one(newZSETPipeline)},
+	{Name: ZSETAll, Title: "ZSET log, add first", build: one(newZSETAll)},
+}
+
+// one returns a function that builds an algorithm that has one limit.
+func one(build func(limit, window int64) decider) func(limits []bound) decider {
+	return func(limits []bound) decider { return build(limits[0].limit, limits[0].window) }
 }
 
 // compared returns the algorithms of compare's outcomes.

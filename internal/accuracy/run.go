@@ -52,7 +52,8 @@ const retrySamples = 256
 
 // Run simulates a scenario's calls with the exact log and with its algorithms. It returns
 // an error only if the scenario is not valid. A call that costs more than the limit is
-// denied and never reaches the algorithm.
+// denied and never reaches the algorithm. With limits Beside, the worst window and the
+// series are those of the first limit.
 func Run(s Scenario) (Result, error) {
 	if err := s.Validate(); err != nil {
 		return Result{}, fmt.Errorf("accuracy: %w", err)
@@ -64,9 +65,10 @@ func Run(s Scenario) (Result, error) {
 		result.Offered += c.Cost
 	}
 	if s.Points > 0 {
-		result.Demand = series(r.calls, r.window, r.from, r.to, s.Points)
+		result.Demand = series(r.calls, r.bounds[0].window, r.from, r.to, s.Points)
 	}
-	result.Exact = r.play(Algorithm{Name: "exact", Title: "the exact log", build: newExactLog})
+	result.Exact = r.play(Algorithm{Name: "exact", Title: "the exact log",
+		build: func(limits []bound) decider { return newExactLogs(limits) }})
 	for _, c := range s.selected() {
 		result.Outcomes = append(result.Outcomes, r.play(c))
 	}
@@ -75,16 +77,20 @@ func Run(s Scenario) (Result, error) {
 
 // run is a scenario with its calls and the exact log's decisions.
 type run struct {
-	limit, window int64 // window is in microseconds
-	points        int
-	calls         []Call
-	exact         []bool // the exact log's decisions
-	from, to      int64
+	bounds   []bound // the measured one first
+	longest  int64   // window
+	points   int
+	calls    []Call
+	exact    []bool // the exact log's decisions
+	from, to int64
 }
 
 func newRun(s Scenario) *run {
-	r := &run{limit: s.Limit, window: s.Window.Microseconds(), points: s.Points, calls: s.calls()}
-	log := newExactLog(r.limit, r.window)
+	r := &run{bounds: s.bounds(), points: s.Points, calls: s.calls()}
+	for _, b := range r.bounds {
+		r.longest = max(r.longest, b.window)
+	}
+	log := newExactLogs(r.bounds)
 	for _, c := range r.calls {
 		r.exact = append(r.exact, log.Take(c.At, c.Cost))
 	}
@@ -92,7 +98,7 @@ func newRun(s Scenario) *run {
 		r.from, r.to = r.calls[0].At, r.calls[n-1].At+1
 	}
 	if s.Traffic.Shape != Recorded {
-		r.from = min(r.from, begin(r.window))
+		r.from = min(r.from, begin(r.bounds[0].window))
 	}
 	return r
 }
@@ -100,13 +106,14 @@ func newRun(s Scenario) *run {
 // play simulates the calls with one algorithm.
 func (r *run) play(c Algorithm) Outcome {
 	o := Outcome{Algorithm: c}
-	d := c.build(r.limit, r.window)
-	own := rolling{window: r.window}
+	d := c.build(r.bounds)
+	own := newExactLogs(r.bounds)
+	least := own.room(0) // of all limits, unused
 	stride := max(1, len(r.calls)/retrySamples)
 	sampled := -1
 	for i, call := range r.calls {
-		fits := own.at(call.At)+call.Cost <= r.limit
-		possible := call.Cost <= r.limit
+		room := own.room(call.At)
+		fits, possible := call.Cost <= room, call.Cost <= least
 		allowed := possible && d.Take(call.At, call.Cost)
 		o.compare(allowed, r.exact[i], fits)
 		switch {
@@ -114,16 +121,16 @@ func (r *run) play(c Algorithm) Outcome {
 			o.admit(call, own.admit(call))
 		case possible:
 			if fits {
-				o.MostWithheld = max(o.MostWithheld, r.limit-own.sum)
+				o.MostWithheld = max(o.MostWithheld, room)
 			}
 			if i/stride != sampled {
 				sampled = i / stride
-				o.sampleRetry(d, call, r.window)
+				o.sampleRetry(d, call, r.longest)
 			}
 		}
 	}
 	if r.points > 0 {
-		o.Series = series(own.admitted, r.window, r.from, r.to, r.points)
+		o.Series = series(own[0].admitted, r.bounds[0].window, r.from, r.to, r.points)
 	}
 	return o
 }

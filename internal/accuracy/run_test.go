@@ -64,8 +64,8 @@ func TestLogEqualsBruteForce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit, window := rapid.Int64Range(1, 80).Draw(t, "limit"),
 			rapid.Int64Range(1, 40).Draw(t, "window")*1000
-		for name, d := range map[string]decider{"log": ours(limiter.Limit{})(limit, window),
-			"exact log": newExactLog(limit, window)} {
+		for name, d := range map[string]decider{"log": ours(limiter.Limit{})([]bound{{limit, window}}),
+			"exact log": newExactLogs([]bound{{limit, window}})} {
 			var admitted []Call
 			for _, c := range drawCalls(t, limit, window) {
 				fits := costIn(admitted, window, c.At)+c.Cost <= limit
@@ -325,4 +325,31 @@ func TestTraceBounds(t *testing.T) {
 	if _, err := Trace(nil, nil); err == nil {
 		t.Error("no limits: got no error")
 	}
+}
+
+// With several limits, a call passes only if all have room. The limiter's log decides as
+// the exact logs do, and no window of either limit exceeds it.
+func TestLogOfSeveralLimitsIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var limits []bound
+		for range rapid.IntRange(2, 4).Draw(t, "limits") {
+			limits = append(limits, bound{rapid.Int64Range(1, 60).Draw(t, "limit"),
+				rapid.Int64Range(1, 40).Draw(t, "window") * 1000})
+		}
+		log, exact := ours(limiter.Limit{})(limits), newExactLogs(limits)
+		var admitted []Call
+		for _, c := range drawCalls(t, limits[0].limit, limits[0].window) {
+			fits := true
+			for _, b := range limits {
+				fits = fits && costIn(admitted, b.window, c.At)+c.Cost <= b.limit
+			}
+			if got := [2]bool{log.Take(c.At, c.Cost), exact.Take(c.At, c.Cost)}; got != [2]bool{fits, fits} {
+				t.Fatalf("got %v of the log and the exact one for %+v after %+v, want %t; limits %v", got, c,
+					admitted, fits, limits)
+			}
+			if fits {
+				admitted = append(admitted, c)
+			}
+		}
+	})
 }

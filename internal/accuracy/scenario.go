@@ -19,11 +19,13 @@ const (
 	MaxPoints = 2_000
 )
 
-// Scenario is one simulation: a limit and calls.
+// Scenario is one simulation: limits and calls.
 type Scenario struct {
-	Limit   int64         `json:"limit"`  // 1 to MaxLimit
-	Window  time.Duration `json:"window"` // within the bounds of limiter.Limit
-	Traffic Traffic       `json:"traffic"`
+	Limit  int64         `json:"limit"`  // 1 to MaxLimit
+	Window time.Duration `json:"window"` // within the bounds of limiter.Limit
+	// Beside has further limits: a call passes only if all of them have room.
+	Beside  []Limit `json:"beside,omitempty"`
+	Traffic Traffic `json:"traffic"`
 	// Seed of the random calls. The same seed gives the same calls on every machine.
 	Seed uint64 `json:"seed"`
 	// Clock is the clock's resolution in whole microseconds: calls within one tick have
@@ -35,15 +37,35 @@ type Scenario struct {
 	Points int `json:"points"`
 }
 
+// Limit is a limit of a Scenario beside its first, with the same bounds.
+type Limit struct {
+	Limit  int64         `json:"limit"`
+	Window time.Duration `json:"window"`
+}
+
+// bounds returns all limits, the first one first.
+func (s Scenario) bounds() []bound {
+	all := []bound{{s.Limit, s.Window.Microseconds()}}
+	for _, l := range s.Beside {
+		all = append(all, bound{l.Limit, l.Window.Microseconds()})
+	}
+	return all
+}
+
 // Validate returns an error for each field that is out of bounds, joined.
 func (s Scenario) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if s.Limit < 1 || s.Limit > MaxLimit {
-		add("limit is %d: must be 1 to %d", s.Limit, MaxLimit)
+	for _, l := range append([]Limit{{s.Limit, s.Window}}, s.Beside...) {
+		if l.Limit < 1 || l.Limit > MaxLimit {
+			add("limit is %d: must be 1 to %d", l.Limit, MaxLimit)
+		}
+		if l.Window < limiter.MinWindow || l.Window > limiter.MaxWindow || l.Window%time.Millisecond != 0 {
+			add("window is %s: must be 1 millisecond to 366 days, in whole milliseconds", l.Window)
+		}
 	}
-	if s.Window < limiter.MinWindow || s.Window > limiter.MaxWindow || s.Window%time.Millisecond != 0 {
-		add("window is %s: must be 1 millisecond to 366 days, in whole milliseconds", s.Window)
+	if len(s.Beside) >= limiter.MaxLimits {
+		add("limits are %d: must be at most %d", 1+len(s.Beside), limiter.MaxLimits)
 	}
 	if s.Clock < 0 || s.Clock > s.Window || s.Clock%time.Microsecond != 0 {
 		add("clock is %s: must be 0 to the window, in whole microseconds", s.Clock)

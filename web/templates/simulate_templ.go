@@ -299,7 +299,7 @@ func simulationForm(f SimulationForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = limitField("limit", "Limit", "100 per minute", f.Limit).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = limitField("limit", "Limits, separated by semicolons", "100 per minute; 1,000 per hour", f.Limit).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -716,7 +716,7 @@ func simulation(s Simulation) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = term("Over the limit", "How far the worst window exceeds the limit.").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = term("Over the limit", "How far the worst window exceeds the first limit.").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

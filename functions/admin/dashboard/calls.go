@@ -179,9 +179,8 @@ func splitPoints(points []usage.Point) (allowed, denied []int64) {
 	return allowed, denied
 }
 
-// simulateAddress returns the address that replays recorded calls on the first limit that
-// the simulation supports. It is empty if there is none, or if the points are not
-// minutes.
+// simulateAddress returns the address that replays recorded calls on the limits that the
+// simulation supports. It is empty if there is none, or if the points are not minutes.
 func (d *dashboard) simulateAddress(limits []limiter.Limit, at chart.Period, points []usage.Point) string {
 	if at.Step != time.Minute {
 		return ""
@@ -190,12 +189,11 @@ func (d *dashboard) simulateAddress(limits []limiter.Limit, at chart.Period, poi
 	for i, p := range points {
 		minutes[i] = p.Calls()
 	}
-	for _, l := range limits {
-		if query := simulate.Recorded(l, minutes, usage.Sum(points).Allowed); query != "" {
-			return d.Path("/simulate?" + query)
-		}
+	query := simulate.Recorded(limits, minutes, usage.Sum(points).Allowed)
+	if query == "" {
+		return ""
 	}
-	return ""
+	return d.Path("/simulate?" + query)
 }
 
 // readActivity returns the last hour's activity of each subject, in the order of ids.

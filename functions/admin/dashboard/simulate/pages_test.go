@@ -87,7 +87,8 @@ func TestSimulateBadInput(t *testing.T) {
 	s := sitetest.New(t).Login()
 	for _, row := range []struct{ query, field, want string }{
 		{"limit=ten", "limit", "&#34;ten&#34; is not a limit"},
-		{"limit=", "limit", "&#34;&#34; is not a limit"},
+		{"limit=", "limit", "Enter 1 to 8 limits"},
+		{"limit=5+per+minute%3B9+per+day,+shadow", "limit", "A limit in shadow mode denies nothing."},
 		{"limit=100001+per+hour", "limit", "Enter a limit of at most 100,000 calls."},
 		{"limit=5+per+0+days", "limit", "Window is 0"},
 		{"limit=5+per+calendar+month", "limit", "Enter a limit without a calendar."},
@@ -155,5 +156,19 @@ func TestSimulateRecorded(t *testing.T) {
 	} {
 		s.Get(address+passed).Wants(t, http.StatusOK,
 			"2 per minute would have let 4 of 5 calls pass"+end+"</p>")
+	}
+}
+
+// A call passes only if every limit has room: of 20 calls in the first minute 10 pass by
+// the first limit, then 5 more by the second, whichever algorithm counts.
+func TestSimulateEveryLimit(t *testing.T) {
+	s := sitetest.New(t).Login()
+	page := s.Get("/simulate?limit=10+per+minute%3B+15+per+hour&shape=recorded&minutes=20,0,20&algorithm=log"+
+		"&algorithm=fixed-window").Wants(t, http.StatusOK,
+		"10 per minute and 15 per hour would have let 15 of 40 calls pass.", "those of the first limit.")
+	for _, row := range []string{"log 15 0 0 10 0 % ", "fixed window 15 0 0 10 0 % "} {
+		if text := sitetest.InWords(page.Body); !strings.Contains(text, row) {
+			t.Errorf("want %q in\n%s", row, text)
+		}
 	}
 }

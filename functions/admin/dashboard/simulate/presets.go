@@ -3,6 +3,7 @@ package simulate
 import (
 	"net/url"
 	"strconv"
+	"strings"
 
 	"tidegate/functions/admin/dashboard/chart"
 	"tidegate/functions/admin/dashboard/form"
@@ -59,31 +60,23 @@ func boundaryAttack() simulation {
 	return s
 }
 
-// Recorded returns the query that simulates recorded calls against a limit. minutes has
-// the calls of each minute, oldest first; passed is the number of allowed ones. Recorded
-// returns an empty string without calls, with too many, or for a limit that the page
-// cannot simulate.
-func Recorded(l limiter.Limit, minutes []int64, passed int64) string {
-	if total := chart.Total(minutes); total == 0 || total > accuracy.MaxPlayed {
-		return ""
-	}
-	s, ok := recordedSimulation(l, minutes)
-	if !ok {
-		return ""
-	}
-	s.passed.Text = strconv.FormatInt(passed, 10)
-	return s.values().Encode()
-}
-
-// recordedSimulation returns the simulation of recorded calls, oldest minute first. It
-// reports false for a limit that it cannot simulate: a calendar's, or one above
+// Recorded returns the query that simulates recorded calls against limits. minutes has the
+// calls of each minute, oldest first; passed is the number of allowed ones. Recorded leaves
+// out limits that the page cannot simulate: a calendar's, one in shadow mode, and one above
 // accuracy.MaxLimit.
-func recordedSimulation(l limiter.Limit, minutes []int64) (s simulation, ok bool) {
-	if l.Calendar != limiter.NoCalendar || l.Requests > accuracy.MaxLimit {
-		return simulation{}, false
+// It returns an empty string if none is left, without calls, and with too many.
+func Recorded(limits []limiter.Limit, minutes []int64, passed int64) string {
+	var rates []string
+	for _, l := range limits {
+		if l.Calendar == limiter.NoCalendar && !l.Shadow && l.Requests <= accuracy.MaxLimit {
+			rates = append(rates, policydoc.Rate(l))
+		}
 	}
-	s = boundaryAttack()
-	s.limit.Text, s.shape.Text, s.minutes.Text = policydoc.Rate(l), string(accuracy.Recorded),
-		form.JoinCounts(minutes)
-	return s, true
+	if total := chart.Total(minutes); len(rates) == 0 || total == 0 || total > accuracy.MaxPlayed {
+		return ""
+	}
+	s := boundaryAttack()
+	s.limit.Text, s.shape.Text = strings.Join(rates, "; "), string(accuracy.Recorded)
+	s.minutes.Text, s.passed.Text = form.JoinCounts(minutes), strconv.FormatInt(passed, 10)
+	return s.values().Encode()
 }

@@ -51,6 +51,9 @@ func resultView(r accuracy.Result, passed string) *templates.Simulation {
 // allowed if passed is a number.
 func verdict(r accuracy.Result, passed string) string {
 	limit := policydoc.Rate(limiter.Limit{Requests: r.Scenario.Limit, Window: r.Scenario.Window})
+	for _, l := range r.Scenario.Beside {
+		limit += " and " + policydoc.Rate(limiter.Limit{Requests: l.Limit, Window: l.Window})
+	}
 	of := page.Number(r.Exact.Admitted) + " of " + page.Number(r.Calls) + " calls pass"
 	if r.Scenario.Traffic.Shape != accuracy.Recorded {
 		return limit + " would let " + of + "."
@@ -92,6 +95,9 @@ func resultChart(r accuracy.Result) templates.Lines {
 		Box:     fmt.Sprintf("0 0 %d %d", plotPoints-idle, top), Top: page.Number(top),
 		Begin: page.Offset(begin.Round(time.Millisecond)),
 		End:   page.Offset(length.Round(time.Millisecond)),
+	}
+	if len(r.Scenario.Beside) > 0 {
+		c.Caption += " The window and the limit are those of the first limit."
 	}
 	data := chart.Data{Kind: "lines", From: begin.Seconds(), Step: length.Seconds() / plotPoints}
 	add := func(class, title string, values []int64) {

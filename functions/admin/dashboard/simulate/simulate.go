@@ -81,7 +81,7 @@ const (
 // simulation is a scenario of package accuracy as the user typed it. The address contains
 // all of it.
 type simulation struct {
-	limit                      form.Input // in the notation of policies; its algorithm does not matter
+	limit                      form.Input // as in a sandbox; the algorithms do not matter
 	shape, rate, windows, seed form.Input
 	minutes                    form.Input // calls of each minute, for recorded traffic
 	passed                     form.Input // number of recorded calls that were allowed; empty if unknown
@@ -113,7 +113,7 @@ func readSimulation(q url.Values) simulation {
 		}
 		in.Text = page.Clip(q.Get(name), form.MaxInput)
 		if name == "limit" {
-			*in = form.Typed(q, name, form.MaxLimitText+1)
+			*in = form.Typed(q, name, maxLimitsText)
 		}
 		if name == "minutes" {
 			in.Text = form.ClipList(q.Get(name))
@@ -150,17 +150,25 @@ func (s *simulation) values() url.Values {
 
 // scenario returns the typed scenario and sets the errors of the fields.
 func (s *simulation) scenario() accuracy.Scenario {
-	limit := s.limit.Limit()
-	switch {
-	case s.limit.Error != "":
-	case limit.Calendar != limiter.NoCalendar:
-		s.limit.Error = "Enter a limit without a calendar."
-	case limit.Requests > accuracy.MaxLimit:
-		s.limit.Error = "Enter a limit of at most " + page.Number(accuracy.MaxLimit) + " calls."
+	var limits []accuracy.Limit
+	for _, l := range s.limit.Limits() {
+		switch {
+		case l.Calendar != limiter.NoCalendar:
+			s.limit.Error = "Enter a limit without a calendar."
+		case l.Shadow:
+			s.limit.Error = "A limit in shadow mode denies nothing. Remove it."
+		case l.Requests > accuracy.MaxLimit:
+			s.limit.Error = "Enter a limit of at most " + page.Number(accuracy.MaxLimit) + " calls."
+		}
+		limits = append(limits, accuracy.Limit{Limit: l.Requests, Window: l.Window})
+	}
+	if s.limit.Error != "" {
+		limits = make([]accuracy.Limit, 1)
 	}
 	sc := accuracy.Scenario{
-		Limit:      limit.Requests,
-		Window:     limit.Window,
+		Limit:      limits[0].Limit,
+		Window:     limits[0].Window,
+		Beside:     limits[1:],
 		Seed:       uint64(s.seed.Whole("Enter a number to seed the random calls.", 0, maxSeed)),
 		Algorithms: s.algorithms,
 		Points:     plotPoints,

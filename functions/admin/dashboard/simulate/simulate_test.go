@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"net/url"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,15 +84,32 @@ func TestOverLimit(t *testing.T) {
 	}
 }
 
-// The address of a key's recorded minutes is read back as the same minutes and limit.
-// There is none for a limit that cannot be simulated.
+// The address of a key's recorded minutes is read back as the same minutes and limits,
+// without those that cannot be simulated. There is none if no limit can.
 func TestRecordedSimulation(t *testing.T) {
+	impossible := []limiter.Limit{
+		{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month},
+		{Requests: accuracy.MaxLimit + 1, Window: time.Minute},
+		{Requests: 5, Window: time.Minute, Shadow: true},
+	}
+	if query := Recorded(impossible, []int64{1}, 1); query != "" {
+		t.Errorf("got address %s for limits that cannot be simulated", query)
+	}
+	limits := slices.Concat(impossible, []limiter.Limit{{Requests: 50, Window: 90 * time.Second},
+		{Requests: 70, Window: time.Hour, Algorithm: limiter.Counter}})
 	rapid.Check(t, func(t *rapid.T) {
 		minutes := rapid.SliceOfN(rapid.Int64Range(0, 3), 1, 300).Draw(t, "minutes")
-		s, ok := recordedSimulation(limiter.Limit{Requests: 50, Window: 90 * time.Second}, minutes)
-		got := readSimulation(s.values())
+		q, err := url.ParseQuery(Recorded(limits, minutes, 0))
+		if err != nil || len(q) == 0 != (chart.Total(minutes) == 0) {
+			t.Fatalf("%v: got query %v, %v", minutes, q, err)
+		}
+		if len(q) == 0 {
+			return
+		}
+		got := readSimulation(q)
 		sc := got.scenario()
-		if !ok || sc.Limit != 50 || sc.Window != 90*time.Second ||
+		if sc.Limit != 50 || sc.Window != 90*time.Second ||
+			!slices.Equal(sc.Beside, []accuracy.Limit{{Limit: 70, Window: time.Hour}}) ||
 			chart.Total(minutes) != int64(len(sc.Traffic.Calls)) {
 			t.Fatalf("%v: got %+v with %d calls", minutes, got, len(sc.Traffic.Calls))
 		}
@@ -101,14 +119,6 @@ func TestRecordedSimulation(t *testing.T) {
 			}
 		}
 	})
-	for _, l := range []limiter.Limit{
-		{Requests: 1000, Algorithm: limiter.FixedWindow, Calendar: limiter.Month},
-		{Requests: accuracy.MaxLimit + 1, Window: time.Minute},
-	} {
-		if _, ok := recordedSimulation(l, nil); ok {
-			t.Errorf("%v can be simulated, want not", l)
-		}
-	}
 }
 
 // A call may be as late as the longest window of the limiter.
