@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -67,6 +68,14 @@ func (e Entry) size() int {
 
 // Creates reports whether the entry has no state before the change.
 func (e Entry) Creates() bool { return len(e.Before) == 0 && (e.packed == nil || e.packed.Before == 0) }
+
+// BulkJob returns the id of the bulk job that the entry is of or about; empty for none.
+func (e Entry) BulkJob() string {
+	if strings.HasPrefix(e.Action, OfJobs) {
+		return e.Subject
+	}
+	return e.Job
+}
 
 // Taken returns when Valkey took the entry, by Valkey's clock.
 func (e Entry) Taken() time.Time { return time.UnixMilli(int64(positionOf(e.ID).ms)).UTC() }

@@ -28,6 +28,7 @@ type Query struct {
 	Count      int    // 1 to 500; 0 means 50
 	KeepPacked bool   // leave Before and After packed, for Entry.Opened
 	Older      bool   // continue with entries that only the journal has
+	Fold       bool   // only the newest entry on the page of each bulk job
 	// MaxBytes bounds the unpacked states of a page; 0 for no bound. A page has at least
 	// one entry, whatever its size.
 	MaxBytes int
@@ -55,6 +56,8 @@ const (
 	// the same for a query of one chain in Valkey, where most entries are skipped without
 	// decoding them
 	maxScannedOfOne = 20_000
+	// the same with Fold, so that a job of some thousand keys takes no page of its own
+	maxScannedFolded = 10_000
 )
 
 // List returns a page of entries. It reads some entries of every chain in one flush, or
@@ -75,12 +78,9 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	if q.Subject != "" {
 		buckets = []keyspace.Bucket{keyspace.BucketOf(q.Subject)}
 	}
-	each, limit := count, maxScannedOfOne
-	if q.Subject == "" {
-		each, limit = min(count, max(minEach, count/64)), maxScanned
-	}
+	each, limit := q.bounds(count)
 	r := reader{log: l, buckets: buckets}
-	needle := q.needle()
+	needle, folded := q.needle(), map[string]bool{}
 	var page Page
 	size := 0 // bytes of the page's states
 	for scanned := 0; scanned < limit; {
@@ -95,7 +95,7 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 			limit = maxScanned
 		}
 		for i, found := range entries {
-			if e, matches := q.match(found, needle); matches {
+			if e, matches := q.match(found, needle, folded); matches {
 				if size += e.size(); q.MaxBytes > 0 && size > q.MaxBytes && len(page.Entries) > 0 {
 					page.Next = at.String()
 					return page, nil
@@ -121,6 +121,18 @@ func (l *Log) List(ctx context.Context, q Query) (Page, error) {
 	return page, nil
 }
 
+// bounds returns the entries to begin to read of each chain, and the greatest number of all.
+func (q Query) bounds(count int) (each, limit int) {
+	each = min(count, max(minEach, count/64))
+	switch {
+	case q.Subject != "":
+		return count, maxScannedOfOne
+	case q.Fold:
+		return each, maxScannedFolded
+	}
+	return each, maxScanned
+}
+
 // start returns the stream id before which no entry matches.
 func (q Query) start() string {
 	if q.Since.IsZero() {
@@ -143,13 +155,20 @@ func (q Query) needle() string {
 	return before + strings.TrimSuffix(string(text), `"`)
 }
 
-// match decodes an entry and reports whether it matches.
-func (q Query) match(found stored, needle string) (e Entry, matches bool) {
+// match decodes an entry and reports whether it matches. folded has the jobs of which an
+// entry matched before.
+func (q Query) match(found stored, needle string, folded map[string]bool) (e Entry, matches bool) {
 	if !strings.Contains(found.entries[0].FieldValues["e"], needle) {
 		return Entry{}, false
 	}
 	if e = decode(found.bucket, found.entries); !q.matches(e) {
 		return Entry{}, false
+	}
+	if job := e.BulkJob(); q.Fold && job != "" {
+		if folded[job] {
+			return Entry{}, false
+		}
+		folded[job] = true
 	}
 	if !q.KeepPacked {
 		e = e.Opened()

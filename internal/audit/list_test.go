@@ -52,6 +52,31 @@ func TestEntriesAreReadAsRecorded(t *testing.T) {
 	})
 }
 
+// A folded page has one entry of each job and every other entry.
+func TestFoldedList(t *testing.T) {
+	onSingleServers(t, func(t *testing.T, c *chains) {
+		for n := range 6 {
+			e := entryOf(fmt.Sprint("subject-", n), n)
+			if n%2 == 1 {
+				e.Job = "job"
+			}
+			c.record(t, e)
+		}
+		end := entryOf("job", 6)
+		end.Action = JobEnd
+		c.record(t, end)
+		page, err := c.List(t.Context(), Query{Fold: true})
+		ofNone := func(e Entry) bool { return e.BulkJob() == "" }
+		ofJobs := slices.DeleteFunc(slices.Clone(page.Entries), ofNone)
+		if err != nil || page.Next != "" || len(page.Entries) != 4 || len(ofJobs) != 1 {
+			t.Errorf("got %d entries, %d of the job, %v, want 4 and 1", len(page.Entries), len(ofJobs), err)
+		}
+		if all := c.all(t, Query{}); len(all) != 7 {
+			t.Errorf("unfolded: got %d entries, want 7", len(all))
+		}
+	})
+}
+
 // planted replaces all chains by some with random entries and ids, and returns the
 // entries.
 func (c *chains) planted(t tester, random *rand.Rand, chains, most int) (all []Entry) {

@@ -37,14 +37,16 @@ type Entry struct {
 	ID      string
 	At      Instant
 	By      string
-	What    string
-	Subject string
+	Lead    string // what the entry says: before its subject, and behind it
+	Tail    string
+	Subject string // may be empty
 	Address string // of the subject
 	Reason  string
 	Version string // version of the subject; empty if it has none, as for a log-in
 	Changes []Change
 	Revert  string // address that reverts the change; empty if that is not possible
 	Job     string // address of the bulk job that made the change; may be empty
+	Result  string // what came of a job whose changes are at Job; empty for other entries
 	Undo    string // address that undoes the job whose last entry this is; may be empty
 }
 
@@ -54,3 +56,6 @@ type Verified struct {
 	Text   string
 	Broken []string
 }
+
+// sentence returns what the entry says.
+func (e Entry) sentence() string { return e.Lead + e.Subject + e.Tail }

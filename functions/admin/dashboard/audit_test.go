@@ -2,7 +2,9 @@ package dashboard_test
 
 import (
 	"encoding/csv"
+	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -35,16 +37,17 @@ func TestAuditPage(t *testing.T) {
 		limitsPath,
 		sitetest.With(sitetest.LimitsForm(1, "50 per minute"), "reason", "asked for"),
 	).Wants(t, http.StatusSeeOther)
-	s.Get("/audit").Wants(t, http.StatusOK, "key.override", "<bdi>ada</bdi>", "50 per minute (asked for)",
-		"Reason: <bdi>asked for</bdi>",
-		"key.create", "policy.save", "10 per 10 seconds")
+	s.Get("/audit").Wants(t, http.StatusOK, "Limits of  <a", "</a>  overridden", "<bdi>ada</bdi>",
+		"50 per minute (asked for)", "Reason: <bdi>asked for</bdi>", "bolt</bdi></a>  created",
+		"Plan free</bdi></a>  created",
+		"10 per 10 seconds")
 	for query, want := range map[string][2]string{
-		"subject={bolt}":               {"key.create", "50 per minute"},
-		"what=key.override":            {"50 per minute", "policy.save"},
-		"by=ada":                       {"50 per minute", "key.create</code>"},
-		"subject=policy":               {"policy.save", "key.create</code>"},
-		"by=nobody":                    {"No changes found", "key.create</code>"},
-		"subject={acme}&what=key.over": {"asked for", "key.create</code>"},
+		"subject={bolt}":               {"</a>  created", "50 per minute"},
+		"what=key.override":            {"50 per minute", "Plan free"},
+		"by=ada":                       {"50 per minute", "</a>  created"},
+		"subject=policy":               {"Plan free", "bolt</bdi>"},
+		"by=nobody":                    {"No changes found", "</a>  created"},
+		"subject={acme}&what=key.over": {"asked for", "</a>  created"},
 	} {
 		if body := s.Get("/audit?"+query).Wants(t, http.StatusOK,
 			want[0]).Body; strings.Contains(body, want[1]) {
@@ -85,7 +88,8 @@ func TestRevert(t *testing.T) {
 	if k := s.Keys.Key("acme"); k.Override != nil || len(k.Tags) != 0 || k.Version != 4 {
 		t.Errorf("reverted to %+v, want no override, no tags and version 4", k)
 	}
-	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "key.revert", "Reason: <bdi>mistake</bdi>")
+	s.Get("/audit?subject={acme}").Wants(t, http.StatusOK, "Changes of  <a", " undone",
+		"Reason: <bdi>mistake</bdi>")
 	s.Get(override).Wants(t, http.StatusOK, "Nothing to revert.")
 
 	s.Get("/keys/{acme}")
@@ -105,6 +109,99 @@ func TestRevert(t *testing.T) {
 	s.Get(override).Wants(t, http.StatusConflict, "The key was deleted since.")
 	s.Get("/audit/1-0-1/revert").Wants(t, http.StatusNotFound)
 	s.Get("/audit/x/revert").Wants(t, http.StatusNotFound)
+}
+
+// An entry says in words what it did, and of one field which.
+func TestAuditInWords(t *testing.T) {
+	s := sitetest.New(t).Login()
+	post := func(path string, form url.Values) { s.Post(path, form).Wants(t, http.StatusSeeOther) }
+	undo := func() { s.UndoOn("/keys/{acme}").Wants(t, http.StatusSeeOther) }
+	edit := func(version int, group, tags string) {
+		post("/keys/{acme}/edit", fields("version", fmt.Sprint(version), "name", "acme", "plan", "free",
+			"lasts", "never", "group", group, "tags", tags))
+	}
+	for _, step := range []struct {
+		do   func()
+		want string
+	}{
+		{func() { post("/keys/{acme}/limits", sitetest.LimitsForm(1, "50 per minute")) },
+			"Limits of acme overridden"},
+		{func() { post("/keys/{acme}/end", fields("version", "2")) }, "Override of acme ended"},
+		{func() { post("/keys/{acme}/limits", sitetest.LimitsForm(3, "9 per minute")); undo() },
+			"Override of acme undone"},
+		{func() { edit(5, "", "a") }, "Tags of acme changed"},
+		{func() { edit(6, "big", "") }, "acme edited"},
+		{func() { post("/keys/{acme}/reset", fields("version", "7")) }, "Counts of acme reset"},
+		{func() { post("/keys/{acme}/revoke", fields("version", "8")) }, "acme revoked"},
+		{func() { post("/keys/{acme}/unrevoke", fields("version", "9")); undo() }, "Status of acme undone"},
+		{func() { s.Keys.Plan("free", sitetest.Per(7, time.Minute)) }, "Plan free changed"},
+		{func() { s.Keys.Plan("pro", sitetest.Per(9, time.Minute)) }, "Plan pro created"},
+		{func() { s.Keys.Save(func(set *policy.Set) { set.Plans = set.Plans[:1] }) }, "Plan pro deleted"},
+		{func() {
+			s.Keys.Plan("free", sitetest.Per(8, time.Minute))
+			s.Keys.Save(func(set *policy.Set) {
+				set.Plans[0].Limits[0].Requests++
+				set.TokenPlan = "free"
+			})
+		}, "Policies changed"},
+	} {
+		step.do()
+		subject := "{acme}"
+		if strings.HasPrefix(step.want, "P") {
+			subject = "policy"
+		}
+		if got := sentenceIn(s.Get("/audit?subject=" + subject).Body); got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
+		}
+	}
+}
+
+var (
+	sentenceCell = regexp.MustCompile(
+		`(?s)<td data-label="Action"><span>(.*?)(<span class="quiet">|</span></td>)`)
+	anyTag = regexp.MustCompile(`<[^>]*>`)
+)
+
+// sentenceIn returns what the newest entry of an audit page says.
+func sentenceIn(body string) string {
+	found := sentenceCell.FindStringSubmatch(body)
+	if found == nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(anyTag.ReplaceAllString(found[1], "")), " ")
+}
+
+// A bulk job of 60 keys is one row, which links to its 60 changes. Pages, filters and the
+// export have every entry.
+func TestAuditFoldsJobs(t *testing.T) {
+	keys := sitetest.NewRegistry(t)
+	for i := range 60 {
+		keys.CreateKey(fmt.Sprintf("k%02d", i), "free")
+	}
+	s := sitetest.New(t, sitetest.WithKeys(keys)).Login()
+	form := fields("do", "tag", "of", "all", "count", "60", "tags", "vip", "reason", "wave 1")
+	job := s.Post("/keys/bulk", reviewed(s, form)).Wants(t, http.StatusSeeOther).Header.Get("Location")
+	id := strings.TrimPrefix(job, "/jobs/")
+	keys.UpdateKey("k07", func(k *policy.Key) { k.Tags = []string{"later"} })
+	all := s.Get("/audit").Wants(t, http.StatusOK, "Add tags to 60 keys: vip",
+		"Finished. 60 changed, 0 unchanged.",
+		`href="/audit?job=`+id+`"`, `href="`+job+`/undo"`, "key.test of  <a")
+	if n := strings.Count(all.Body, `<td data-label="Action">`); n != 50 {
+		t.Errorf("got %d rows, want a full page", n)
+	}
+	if n := strings.Count(all.Body, ">Show its changes<"); n != 1 {
+		t.Errorf("the job has %d rows, want 1", n)
+	}
+	count := func(path string) int {
+		return strings.Count(s.Get(path).Wants(t, http.StatusOK).Body, `<td data-label="Action">`)
+	}
+	if n, more := count("/audit?job="+id), count("/audit?what=job."); n != 50 || more != 2 {
+		t.Errorf("got %d changes of the job on a page and %d entries of jobs, want 50 and 2", n, more)
+	}
+	rows, err := csv.NewReader(strings.NewReader(s.Get("/audit.csv").Wants(t, http.StatusOK).Body)).ReadAll()
+	if err != nil || len(rows) != 1+2+60+2+60+1 {
+		t.Errorf("the export has %d rows, %v, want 127: each change and a header", len(rows), err)
+	}
 }
 
 // A revert of the policies restores a plan that was deleted.

@@ -142,7 +142,7 @@ func TestUndoJobFromAuditLog(t *testing.T) {
 	s := sitetest.New(t).Login()
 	at := revokeAll(s)
 	entry := s.Get("/audit?what=job.").Wants(t, http.StatusOK, "Revoke 2 keys", "Undo this job")
-	s.Get("/audit?job="+strings.TrimPrefix(at, "/jobs/")).Wants(t, http.StatusOK, "Part of", "key.revoke", at)
+	s.Get("/audit?job="+strings.TrimPrefix(at, "/jobs/")).Wants(t, http.StatusOK, "Part of", " revoked", at)
 	undo := undoLink.FindStringSubmatch(entry.Body)
 	if undo == nil {
 		t.Fatal("the audit log has no link to undo the job")

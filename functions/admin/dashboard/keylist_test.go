@@ -305,7 +305,7 @@ func TestMarksOnKeyPage(t *testing.T) {
 			if got := strings.Count(body, "&#34;at&#34;:"); got != min(want, 50) {
 				t.Errorf("%d edits, %q: %d marks, want %d", edits, query, got, want)
 			}
-			if got := strings.Count(body, "<code>key.test</code>"); got != min(edits, 10) {
+			if got := strings.Count(body, ">key.test of "); got != min(edits, 10) {
 				t.Errorf("%d edits, %q: %d edits listed, want %d", edits, query, got, min(edits, 10))
 			}
 		}

@@ -56,7 +56,7 @@ func TestGroupPages(t *testing.T) {
 	s.Post("/groups/corp/reset", url.Values{"reason": {"new month"}}).Wants(t, http.StatusSeeOther)
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "<b>0</b> of 20")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "<b>3</b> of 10")
-	s.Get("/audit").Wants(t, http.StatusOK, "group.reset", "new month", "corp")
+	s.Get("/audit").Wants(t, http.StatusOK, "Counts of group  <a", "new month", "corp")
 }
 
 // The override of a group is typed on its page, shown there and on the pages of its keys,
@@ -75,7 +75,7 @@ func TestGroupOverridePages(t *testing.T) {
 	s.Get("/groups/corp").Wants(t, http.StatusOK, "7 per minute", "a launch", "End override")
 	s.Get("/keys/{acme}").Wants(t, http.StatusOK, "7 per minute", "for the group corp", "group override",
 		"replaced: counts, denies nothing")
-	s.Get("/audit").Wants(t, http.StatusOK, "policy.override", "a launch")
+	s.Get("/audit").Wants(t, http.StatusOK, "Limits of group  <a", "a launch")
 	s.Post("/groups/corp/end", url.Values{"reason": {"over"}}).Wants(t, http.StatusSeeOther)
 	if page = s.Get("/groups/corp").Wants(t, http.StatusOK); strings.Contains(page.Body, "a launch") {
 		t.Error("the override is on the page after its end")

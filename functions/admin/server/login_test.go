@@ -296,7 +296,8 @@ func TestLoginsAreAudited(t *testing.T) {
 	if got := strings.Join(recorded, "; "); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	body := s.Get("/audit?what=login").Wants(t, http.StatusOK, "login.refused", `href="/settings"`).Body
+	body := s.Get("/audit?what=login").Wants(t, http.StatusOK, "Log-in of  <a", "Log-in refused",
+		`href="/settings"`).Body
 	for _, secret := range []string{"hunter2", "passphrase", sitetest.Password, "/revert"} {
 		if strings.Contains(body, secret) {
 			t.Errorf("the page has %q", secret)

@@ -16,8 +16,8 @@ import (
 	"tidegate/functions/admin/auth"
 	"tidegate/functions/admin/auth/token"
 	"tidegate/functions/admin/dashboard/changes"
-	"tidegate/functions/admin/dashboard/form"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/audit"
 	"tidegate/internal/policyset"
 	"tidegate/web/templates"
@@ -98,6 +98,11 @@ func (d *Pages) renderAudit(w http.ResponseWriter, r *http.Request, verified *te
 	path, values := d.Path("/audit"), f.values()
 	p.Filter, p.Choices = d.filterView(&f), f.choices
 	p.Entries = d.Rows(r, list.Entries)
+	if f.Fold {
+		if err := d.foldJobs(r, list.Entries, p.Entries); err != nil {
+			return page.Failed("read jobs", err)
+		}
+	}
 	p.Export = page.Address(d.Path("/audit.csv"), values)
 	p.Verify = page.Address(d.Path("/audit/verify"), values)
 	p.Empty = emptyAudit(f, list)
@@ -130,8 +135,12 @@ func (d *Pages) Rows(r *http.Request, entries []audit.Entry) []templates.Entry {
 	for i, e := range entries {
 		rows[i] = templates.Entry{
 			ID: e.ID, At: page.Instant(e.Time), By: page.Clip(e.By.Name, page.MaxName),
-			What: page.Clip(e.Action, form.MaxInput), Subject: SubjectWords(e), Address: d.subjectPath(e),
-			Reason: page.Clip(e.Reason, 300), Changes: d.ChangesOf(e),
+			Address: d.subjectPath(e), Reason: page.Clip(e.Reason, 300), Changes: d.ChangesOf(e),
+		}
+		text, subject := sentence(e, rows[i].Changes)
+		rows[i].Lead, rows[i].Tail, _ = strings.Cut(text, "%")
+		if rows[i].Subject = subject; !strings.Contains(text, "%") {
+			rows[i].Subject = ""
 		}
 		if e.Version > 0 {
 			rows[i].Version = page.Number(e.Version)
@@ -152,6 +161,35 @@ func (d *Pages) Rows(r *http.Request, entries []audit.Entry) []templates.Entry {
 		}
 	}
 	return rows
+}
+
+// foldJobs makes the rows of entries of bulk jobs rows of the jobs.
+func (d *Pages) foldJobs(r *http.Request, entries []audit.Entry, rows []templates.Entry) error {
+	var ids []string
+	for _, e := range entries {
+		if id := e.BulkJob(); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	jobs, err := d.keys.Jobs(r.Context(), ids)
+	for i, e := range entries {
+		for _, j := range jobs {
+			if j.ID != e.BulkJob() {
+				continue
+			}
+			rows[i] = templates.Entry{
+				ID: e.ID, At: page.Instant(e.Time), By: page.Clip(j.Actor().Name, page.MaxName),
+				Subject: page.Clip(j.Title(), page.MaxName), Address: d.Path("/jobs/" + j.ID),
+				Reason: page.Clip(j.Reason, 300),
+				Result: wording.JobState(j) + ". " + wording.JobResult(j) + ".",
+				Job:    page.Address(d.Path("/audit"), map[string][]string{"job": {j.ID}}),
+			}
+			if page.CanEdit(r) && j.Undoable() {
+				rows[i].Undo = d.Path("/jobs/" + j.ID + "/undo")
+			}
+		}
+	}
+	return err
 }
 
 // undoable reports whether the entry ends a job that can be undone.
@@ -203,7 +241,7 @@ func (d *Pages) exportAudit(w http.ResponseWriter, r *http.Request) error {
 		"id", "time", "kind", "by", "action", "subject", "name", "version", "reason", "before",
 		"after", "hash",
 	)
-	f.Count, f.MaxBytes = page.CSVRows, page.CSVStates
+	f.Count, f.MaxBytes, f.Fold = page.CSVRows, page.CSVStates, false
 	for {
 		list, err := d.list(r.Context(), &f)
 		if err != nil {

@@ -40,6 +40,7 @@ func readFilter(r *http.Request) (filter, bool) {
 		Query: audit.Query{Action: q.Get("what"), By: q.Get("by"), Job: q.Get("job"),
 			Count: entriesPerPage, Older: true}}
 	f.After = f.after
+	f.Fold = f.typed == "" && f.Action == "" && f.Job == ""
 	if f.from != "" || f.to != "" || !form.IsOption(spans, f.span) {
 		f.span = ""
 	} else {

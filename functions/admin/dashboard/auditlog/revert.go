@@ -75,7 +75,7 @@ func (d *Pages) renderRevert(
 	e := rev.Entry
 	view := templates.FormPage{
 		Page: d.Page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}},
-		Heading: "Revert “" + e.Action + "” of", Name: SubjectWords(e),
+		Heading: "Revert “" + d.words(e) + "”",
 		Lead: []string{
 			"Restores the state before " + page.Instant(e.Time).Text +
 				" with a new change. Later changes are reverted too: review them below.",
@@ -163,5 +163,6 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) error {
 		return d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, form.Input{},
 			"Someone else saved since. Nothing was undone. Review the changes below.")
 	}
-	return d.applyReversal(w, r, rev, rev.Version, form.Input{Text: "undo of " + rev.Entry.Action})
+	reason := form.Input{Text: page.Clip("undo of “"+d.words(rev.Entry)+"”", policy.MaxReasonLen-1)}
+	return d.applyReversal(w, r, rev, rev.Version, reason)
 }

@@ -3,8 +3,8 @@ package bulk
 import (
 	"net/http"
 
-	"tidegate/functions/admin/app"
 	"tidegate/functions/admin/dashboard/page"
+	"tidegate/functions/admin/dashboard/wording"
 	"tidegate/internal/audit"
 	"tidegate/web/templates"
 )
@@ -29,7 +29,8 @@ func (d *Pages) showJobs(w http.ResponseWriter, r *http.Request) error {
 		row := templates.JobRow{
 			Title: page.Clip(j.Title(), page.MaxName), Address: d.jobPath(j.ID),
 			By: page.Clip(j.Actor().Name, page.MaxName), Started: page.Instant(j.Started),
-			Reason: page.Clip(j.Reason, page.MaxName), State: StateText(j), Result: ResultText(j),
+			Reason: page.Clip(j.Reason, page.MaxName), State: wording.JobState(j),
+			Result: wording.JobResult(j),
 			Undone: undone[j.ID],
 		}
 		if page.CanEdit(r) && j.Undoable() && row.Undone == "" {
@@ -38,25 +39,4 @@ func (d *Pages) showJobs(w http.ResponseWriter, r *http.Request) error {
 		p.Rows = append(p.Rows, row)
 	}
 	return d.Render(w, r, http.StatusOK, templates.Jobs(p))
-}
-
-// StateText says how far a job is, such as "Stopped: 20 of 50".
-func StateText(j app.Job) string {
-	text := "Running"
-	switch {
-	case j.Over():
-		return "Finished"
-	case j.Stopped:
-		text = "Stopped"
-	}
-	return text + ": " + page.Number(j.Processed()) + " of " + page.Number(j.Total)
-}
-
-// ResultText says what a job made of its keys, such as "48 changed, 2 unchanged".
-func ResultText(j app.Job) string {
-	text := page.Number(j.Done) + " changed, " + page.Number(j.Skipped) + " unchanged"
-	if j.Failed > 0 {
-		text += ", " + page.Number(j.Failed) + " failed"
-	}
-	return text
 }
