@@ -6,8 +6,8 @@ const button = document.getElementById('zone');
 
 const local = () => localStorage.getItem(setting) === 'on';
 
-function words(machine) {
-  if (!local()) return `${machine.replace('T', ' ').slice(0, 19)} UTC`;
+function words(machine, zoned = local()) {
+  if (!zoned) return `${new Date(machine).toISOString().replace('T', ' ').slice(0, 19)} UTC`;
   return new Date(machine).toLocaleString('sv-SE', { timeZoneName: 'short' });
 }
 
@@ -17,29 +17,67 @@ export function clock(machine) {
   return new Date(machine).toLocaleString('sv-SE', { hour: '2-digit', minute: '2-digit', timeZoneName: 'short' });
 }
 
-// shift returns a time of an input in another zone, with the minutes added.
-function shift(value, minutes) {
+// toLocal and toUTC convert times of inputs. The browser reads a time that the clock skips as
+// the one an hour later, and one that the clock repeats as the first.
+const toLocal = (value) => {
   const at = new Date(`${value}Z`);
-  if (!value || Number.isNaN(at.getTime())) return value;
-  return new Date(at.getTime() + minutes * 60000).toISOString().slice(0, value.length);
+  return new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, value.length);
+};
+const toUTC = (value) => new Date(value).toISOString().slice(0, value.length);
+
+// utc returns an input's time as requests and responses have it. A time that nobody changed
+// stays the same instant, even if the clock repeats it.
+function utc({ value, dataset: { zone, shown, sent } }) {
+  if (!value || zone !== 'local') return value;
+  return value === shown ? sent : toUTC(value);
 }
 
-// offset returns the difference of the browser's zone from UTC at a time, in minutes.
-const offset = (value, zone) => -new Date(`${value}${zone}`).getTimezoneOffset();
-
-// Inputs have UTC in requests and responses, and the chosen zone while they are shown.
 function showInput(input) {
-  const wanted = local() ? 'local' : 'UTC';
-  if ((input.dataset.zone || 'UTC') === wanted) return;
-  input.value = wanted === 'UTC' ? shift(input.value, -offset(input.value, ''))
-    : shift(input.value, offset(input.value, 'Z'));
-  input.dataset.zone = wanted;
+  const data = input.dataset;
+  if ((data.zone === 'local') === local()) return;
+  const value = utc(input);
+  Object.assign(data, { zone: local() ? 'local' : 'UTC', sent: value });
+  input.value = value && local() ? toLocal(value) : value;
+  data.shown = input.value;
   const name = input.closest('.field, label')?.querySelector('span');
-  if (name) name.textContent = wanted === 'UTC' ? 'UTC' : 'local time';
+  if (name) name.textContent = local() ? 'local time' : 'UTC';
+}
+
+// showHint tells an input's time in the other zone.
+function showHint(input) {
+  const hint = document.getElementById(`${input.id}-hint`);
+  if (!hint) return;
+  hint.dataset.text ??= hint.textContent;
+  hint.textContent = input.value ? words(`${utc(input)}Z`, !local()) : hint.dataset.text;
+}
+
+// next returns when the clock of the zone shown has an hour next, on a weekday if there is one.
+function next(moment) {
+  const [hour, day] = moment.split(' ');
+  const zone = local() ? '' : 'UTC';
+  const at = new Date();
+  do {
+    at[`set${zone}Hours`](at[`get${zone}Hours`]() < hour ? hour : 24 + Number(hour), 0, 0, 0);
+  } while (day && String(at[`get${zone}Day`]()) !== day);
+  return `${at.toISOString().slice(0, 19)}Z`;
+}
+
+// showOption tells an option's instant. A chosen instant stays, whatever the zone.
+function showOption(option) {
+  const data = option.dataset;
+  if (data.moment && data.at !== next(data.moment)) {
+    if (option.selected) Object.assign(data, { moment: '', text: 'until' });
+    else data.at = option.value = next(data.moment);
+  }
+  option.text = `${data.text}: ${words(data.at).replace(/:..(?= )/, '')}`;
 }
 
 function show() {
-  document.querySelectorAll('input[data-zone]').forEach(showInput);
+  document.querySelectorAll('input[data-zone]').forEach((input) => {
+    showInput(input);
+    showHint(input);
+  });
+  document.querySelectorAll('option[data-at]').forEach(showOption);
   button.setAttribute('aria-pressed', String(local()));
   for (const time of document.querySelectorAll('time[datetime]')) {
     const text = ('clock' in time.dataset ? clock : words)(time.dateTime);
@@ -53,12 +91,14 @@ button.addEventListener('click', () => {
   show();
   document.dispatchEvent(new Event('zone'));
 });
-document.addEventListener('submit', ({ target }) => {
-  for (const input of target.querySelectorAll('input[data-zone="local"]')) {
-    input.value = shift(input.value, -offset(input.value, ''));
-    input.dataset.zone = 'UTC';
-  }
-}, true);
+document.addEventListener('formdata', ({ target, formData }) => {
+  for (const input of target.querySelectorAll('input[data-zone=local]')) formData.set(input.name, utc(input));
+});
+document.addEventListener('input', ({ target }) => target.matches('[data-zone]') && showHint(target));
+// A time that the clock skips turns into the one that it is read as.
+document.addEventListener('focusout', ({ target }) => {
+  if (target.matches('[data-zone=local]') && target.value) target.value = toLocal(utc(target));
+});
 document.addEventListener('htmx:after:swap', show);
 window.addEventListener('pageshow', () => local() && show());
 if (local()) show();

@@ -130,6 +130,18 @@ const (
 type Option struct {
 	Value string
 	Text  string
+	At    Instant // what the option stands for; zero for none
+	// Moment is the hour and the weekday of At, from which a script finds the option's instant
+	// in the zone shown; empty for a fixed instant.
+	Moment string
+}
+
+// words is the text of an option with its instant.
+func (o Option) words() string {
+	if o.At.Machine == "" {
+		return o.Text
+	}
+	return o.Text + ": " + o.At.Text
 }
 
 // Field is the typed text of an input, and its error.

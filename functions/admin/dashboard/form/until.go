@@ -13,7 +13,7 @@ import (
 // Until holds a typed expiry: a duration from now, or an instant. A typed instant takes
 // precedence over the choice.
 type Until struct {
-	Choice Input // untilNever, UntilAt, or the value of one of untilSpans
+	Choice Input // untilNever, UntilAt, the value of one of untilSpans, or an instant of RFC 3339
 	At     Input
 	shown  time.Time // the instant that the form showed at first; zero for none
 }
@@ -51,12 +51,45 @@ func NewUntil(t time.Time) Until {
 	return Until{Choice: Input{Text: UntilAt}, At: Input{Text: t.Format(UntilForm)}, shown: t}
 }
 
-func untilOptions(never string) []templates.Option {
+// untilMoments are the times of day that the form offers, in UTC. A script offers them in
+// the zone shown.
+var untilMoments = []struct {
+	text, moment string
+	hour         int
+	on           func(time.Weekday) bool
+}{
+	{"until midnight", "0", 0, func(time.Weekday) bool { return true }},
+	{"until Friday 18:00", "18 5", 18, func(d time.Weekday) bool { return d == time.Friday }},
+}
+
+// untilOptions returns the options of an expiry, each with its instant. A chosen instant
+// stays an option.
+func untilOptions(never, chosen string, now time.Time) []templates.Option {
+	now = now.UTC()
 	options := []templates.Option{{Value: untilNever, Text: never}}
 	for _, s := range untilSpans {
-		options = append(options, templates.Option{Value: s.value, Text: s.text})
+		options = append(options, templates.Option{Value: s.value, Text: s.text,
+			At: toMinute(now.Add(s.span))})
+	}
+	for _, m := range untilMoments {
+		at := now.Truncate(24 * time.Hour).Add(time.Duration(m.hour) * time.Hour)
+		for !at.After(now) || !m.on(at.Weekday()) {
+			at = at.Add(24 * time.Hour)
+		}
+		options = append(options, templates.Option{Value: at.Format(time.RFC3339), Text: m.text,
+			At: toMinute(at), Moment: m.moment})
+	}
+	if t, err := time.Parse(time.RFC3339, chosen); err == nil && !IsOption(options, chosen) {
+		options = append(options, templates.Option{Value: chosen, Text: "until", At: toMinute(t)})
 	}
 	return append(options, templates.Option{Value: UntilAt, Text: "Custom date…"})
+}
+
+// toMinute is page.Instant without seconds, for the width of a select.
+func toMinute(t time.Time) templates.Instant {
+	shown := page.Instant(t)
+	shown.Text = t.UTC().Format("2006-01-02 15:04") + " UTC"
+	return shown
 }
 
 // unchanged reports whether the typed instant is the one that the form showed at first.
@@ -80,8 +113,24 @@ func (u *Until) Time(now time.Time) time.Time {
 			return now.UTC().Add(s.span).Truncate(time.Second)
 		}
 	}
-	u.Choice.Error = ChooseFromList
-	return time.Time{}
+	t, err := time.Parse(time.RFC3339, u.Choice.Text)
+	if err != nil {
+		u.Choice.Error = ChooseFromList
+		return time.Time{}
+	}
+	u.Choice.Error = wrongInstant(t, now)
+	return t.UTC()
+}
+
+// wrongInstant returns the error of an expiry; empty for a valid one.
+func wrongInstant(t, now time.Time) string {
+	switch {
+	case !t.After(now):
+		return "This time is in the past. Enter a future time."
+	case t.Year() > maxYear:
+		return "Enter a time before the year " + strconv.Itoa(maxYear+1) + "."
+	}
+	return ""
 }
 
 // BanEnd returns the typed end of a ban. It sets an error for never.
@@ -98,16 +147,10 @@ func (u *Until) instant(now time.Time) time.Time {
 	text := strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(u.At.Text), "UTC"))
 	text = strings.Replace(text, " ", "T", 1)
 	for _, layout := range []string{UntilForm, "2006-01-02T15:04:05", time.DateOnly} {
-		t, err := time.ParseInLocation(layout, text, time.UTC)
-		switch {
-		case err != nil:
-			continue
-		case !t.After(now):
-			u.At.Error = "This time is in the past. Enter a future time."
-		case t.Year() > maxYear:
-			u.At.Error = "Enter a time before the year " + strconv.Itoa(maxYear+1) + "."
+		if t, err := time.ParseInLocation(layout, text, time.UTC); err == nil {
+			u.At.Error = wrongInstant(t, now)
+			return t
 		}
-		return t
 	}
 	u.At.Error = "Enter a UTC time such as " + now.UTC().Add(48*time.Hour).Format("2006-01-02 15:04") + "."
 	return time.Time{}
@@ -150,10 +193,11 @@ func ReadUntil(values url.Values) Until {
 // UntilFields returns the fields for an expiry. never is the text of the option without
 // an expiry.
 func UntilFields(u Until, never string) []templates.FormField {
-	at := templates.FormField{ID: "until", Label: "Custom date, UTC", Kind: templates.TimeField,
+	at := templates.FormField{ID: "until", Label: "Custom date", Kind: templates.TimeField,
 		Hint: "A date replaces the duration.", Field: Field(u.At)}
 	if at.Field.Value = page.Clip(u.At.Text, MaxInput); !u.shown.IsZero() {
 		at.Hidden = templates.Hidden{Name: shownField, Value: u.shown.Format(time.RFC3339)}
 	}
-	return []templates.FormField{ChoiceField("lasts", "Expires", untilOptions(never), u.Choice), at}
+	return []templates.FormField{ChoiceField("lasts", "Expires",
+		untilOptions(never, u.Choice.Text, time.Now()), u.Choice), at}
 }
