@@ -1,6 +1,7 @@
 package templates
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,7 @@ type Form struct {
 	Lists   []LimitList
 	Samples []LimitSample // suggestions for the lists
 	After   []FormField   // fields below the lists
+	Rare    []RareFields  // fields that few set
 	Effects []string      // effects of sending the form
 	Preview bool          // the form has a preview button
 	Review  bool          // the preview button is the only one
@@ -39,6 +41,21 @@ type Form struct {
 	Danger  bool // sending the form is destructive
 	Auto    bool // the script sends the form at once, for the next step of a job
 	Cancel  Choice
+}
+
+// RareFields are fields that are folded unless one is set or has an error.
+type RareFields struct {
+	Summary string
+	Fields  []FormField
+}
+
+// filled reports whether a field is set or has an error. The first option of a choice is its
+// default.
+func (r RareFields) filled() bool {
+	return slices.ContainsFunc(r.Fields, func(f FormField) bool {
+		byDefault := len(f.Options) > 0 && f.Options[0].Value == f.Field.Value
+		return f.Field.Error != "" || f.Field.Value != "" && !byDefault
+	})
 }
 
 // Warn warns of harm that a form would do. The field Accepted confirms the warnings.

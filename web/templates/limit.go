@@ -28,6 +28,12 @@ type LimitList struct {
 	Rows   []LimitRow
 	Add    string // value of the button that adds a limit; empty for a full list
 	Most   string // number of limits of a full list
+	Rare   bool   // few set it: it is folded while it is empty
+}
+
+// filled reports whether the list has a limit, an error or a row that was added.
+func (l LimitList) filled() bool {
+	return l.Error != "" || len(l.Rows) > 1 || len(l.Rows) == 1 && l.Rows[0].Field != Field{}
 }
 
 // LimitRow is a limit in the form, which is one input.

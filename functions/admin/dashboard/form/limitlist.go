@@ -179,6 +179,12 @@ func (l *LimitList) View(legend, advice string) templates.LimitList {
 	return v
 }
 
+// Rare returns a list that is folded while it is empty.
+func Rare(l templates.LimitList) templates.LimitList {
+	l.Rare = true
+	return l
+}
+
 // meaning returns what a typed limit does; empty if it is blank or invalid.
 func meaning(text string) string {
 	limit, problem := parseLimit(text)

@@ -159,12 +159,12 @@ func (f *planForm) view(*policy.Set) templates.Form {
 		},
 		Lists: []templates.LimitList{
 			f.limits.View("Limits", "A call passes only if all of these have room."),
-			f.perGroup.View("Limits per group", "All keys of a group share these. Leave empty for none."),
-			f.candidate.View("Candidate", "Counted on every call, never enforced. Leave empty for none."),
+			form.Rare(f.perGroup.View("Limits per group", "All keys of a group share these.")),
+			form.Rare(f.candidate.View("Candidate", "Counted on every call, never enforced.")),
 		},
-		After: []templates.FormField{
+		Rare: []templates.RareFields{{Summary: "Routes", Fields: []templates.FormField{
 			form.RoutesField("One per line. If set, calls to other routes get 401.", f.allow),
-		},
+		}}},
 	}
 }
 

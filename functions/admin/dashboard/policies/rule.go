@@ -185,20 +185,23 @@ func (f *ruleForm) view(*policy.Set) templates.Form {
 			form.TextField("name", "Name", "search", policy.MaxNameLen, f.name),
 			method,
 			path,
-			form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
-			form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
 			form.TextField("cost", "Cost of a call", "1", 15, f.cost),
 			form.ChoiceField("mode", "Mode of these limits", wording.ModeOptions(), f.mode),
-			settle,
-			settleMax,
-			overdraw,
 		},
 		Lists: []templates.LimitList{
 			f.perKey.View("Limits per caller", "For calls of this rule, in addition to the plan's limits."),
-			f.perIP.View("Limits per client address", "For calls of this rule."),
-			f.shared.View("Global limits", "For calls of this rule."),
+			form.Rare(f.perIP.View("Limits per client address", "For calls of this rule.")),
+			form.Rare(f.shared.View("Global limits", "For calls of this rule.")),
 		},
-		After: []templates.FormField{leaseField("lease", "Lease of the global limits", f.lease)},
+		Rare: []templates.RareFields{
+			{Summary: "Lease of the global limits",
+				Fields: []templates.FormField{leaseField("lease", "Lease of the global limits", f.lease)}},
+			{Summary: "Settlement", Fields: []templates.FormField{settle, settleMax, overdraw}},
+			{Summary: "One API or stage", Fields: []templates.FormField{
+				form.TextField("api", "API id", "any", routing.MaxAPILen, f.api),
+				form.TextField("stage", "Stage", "any", routing.MaxStageLen, f.stage),
+			}},
+		},
 	}
 }
 
