@@ -100,8 +100,8 @@ func TestPages(t *testing.T) {
 			path = strings.ReplaceAll(next[1], "&amp;", "&")
 		}
 	}
-	if pages != 3 || len(seen) != count {
-		t.Errorf("%d pages with %d keys, want 3 with %d", pages, len(seen), count)
+	if pages < 3 || len(seen) != count { // a search that takes long ends its page early
+		t.Errorf("%d pages with %d keys, want 3 or more with %d", pages, len(seen), count)
 	}
 	for id, times := range seen {
 		if times != 1 {
