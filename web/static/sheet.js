@@ -5,16 +5,20 @@
 import htmx from 'htmx.org';
 
 const sheet = document.getElementById('sheet');
+let typed = false; // since the last save
 
 async function load(method, path, source, event) {
   await htmx.ajax(method, path, { source, event, target: '#sheet', swap: 'innerHTML', select: '.sheet' });
   if (!sheet.querySelector('form, .primary')) return location.assign(path);
+  typed &&= Boolean(sheet.querySelector('form'));
   if (!sheet.open) sheet.showModal();
   const first = ['[aria-invalid]', '#result', '.limit-field input'].find((each) => sheet.querySelector(each));
   sheet.querySelector(first)?.focus();
 }
 
 const plainClick = (event) => !(event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey);
+
+const leave = () => !typed || confirm('Discard what you typed?');
 
 if (sheet) {
   document.addEventListener('click', (event) => {
@@ -32,7 +36,12 @@ if (sheet) {
     const cancel = event.target.closest('.actions a.plain');
     if (event.target !== sheet && !cancel) return;
     event.preventDefault();
-    sheet.close();
+    if (leave()) sheet.close();
   });
-  sheet.addEventListener('close', () => sheet.replaceChildren());
+  sheet.addEventListener('input', () => { typed = true; });
+  sheet.addEventListener('cancel', (event) => leave() || event.preventDefault());
+  sheet.addEventListener('close', () => {
+    typed = false;
+    sheet.replaceChildren();
+  });
 }

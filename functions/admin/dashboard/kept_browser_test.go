@@ -91,3 +91,30 @@ func TestBrowserKeepsTypedTextToItself(t *testing.T) {
 		t.Error("typed text outlives the log-out")
 	}
 }
+
+// A form in a dialog asks before it drops what was typed, and not otherwise.
+func TestBrowserSheetAsks(t *testing.T) {
+	v := sitetest.NewVisit(t, sitetest.WithKeys(sitetest.SampleKeys(t)))
+	v.Enter()
+	v.Open("/keys/{acme}?live=0")
+	v.Act(chromedp.Evaluate[chromedp.Void](
+		`window.asked = 0; window.confirm = () => { asked++; return answer }`))
+	open := func() {
+		v.Act(chromedp.Click(chromedp.CSS("a[data-sheet]")),
+			chromedp.WaitVisible(chromedp.CSS("#sheet #limits-0")))
+	}
+	open()
+	v.Act(chromedp.KeyEvent("\x1b"))
+	v.Wait(`!sheet.open && asked === 0`)
+	open()
+	v.Retype("#sheet #limits-0", "7 per minute")
+	v.Act(chromedp.Evaluate[chromedp.Void](`window.answer = false`),
+		chromedp.Click(chromedp.CSS("#sheet .actions a.plain")))
+	v.Wait(`asked === 1 && sheet.open && document.getElementById("limits-0").value === "7 per minute"`)
+	v.Act(chromedp.Evaluate[chromedp.Void](`window.answer = true`), chromedp.KeyEvent("\x1b"))
+	v.Wait(`asked === 2 && !sheet.open`)
+	open()
+	v.Act(chromedp.KeyEvent("\x1b"))
+	v.Wait(`asked === 2 && !sheet.open`)
+	v.NoConsoleErrors("")
+}
