@@ -24,7 +24,7 @@ func reviewed(s *sitetest.Site, form url.Values) url.Values {
 	return sitetest.With(form, "action", "save")
 }
 
-// The form shows what a change makes of the first keys, and how many stay as they are. It
+// The form shows what a change makes of the first keys, and how many would not change. It
 // starts no job for another change than was reviewed, nor if a key it showed has changed.
 func TestBulkReview(t *testing.T) {
 	keys := sitetest.NewRegistry(t)
@@ -48,7 +48,7 @@ func TestBulkReview(t *testing.T) {
 			"reason", "x")...)
 	}
 	page := s.Post("/keys/bulk", sitetest.With(form(), "action", "preview")).Wants(t, http.StatusOK,
-		"14 of 16 keys would change; 2 would stay as they are. The first 10 are shown.",
+		"14 of 16 keys would change; 2 would not. The first 10 are shown.",
 		"Change plan of 16 keys",
 		`<dt>plan</dt><dd><span class="hidden">before: </span><del><bdi>free</bdi></del>`,
 		"<ins><bdi>pro</bdi></ins>")

@@ -156,7 +156,7 @@ func blockedBy(log denylog.Page, at chart.Period, points []usage.Point) []chart.
 // markText describes the changes of an entry, such as "plan, tags and 2 others changed".
 func markText(e audit.Entry, changes []templates.Change) string {
 	if e.Creates() || len(changes) == 0 {
-		return e.Action + " of " + auditlog.SubjectWords(e)
+		return auditlog.Words(e, changes)
 	}
 	text := changes[0].What
 	switch n := len(changes) - 1; {

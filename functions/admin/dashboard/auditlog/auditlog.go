@@ -205,8 +205,8 @@ func listProblem(err error) error {
 	return page.Failed("read audit", err)
 }
 
-// SubjectWords names the subject of an entry.
-func SubjectWords(e audit.Entry) string {
+// subjectWords names the subject of an entry.
+func subjectWords(e audit.Entry) string {
 	if e.Subject == policyset.SetID {
 		return "the policies"
 	}

@@ -75,7 +75,7 @@ func (d *Pages) renderRevert(
 	e := rev.Entry
 	view := templates.FormPage{
 		Page: d.Page(r, "Revert"), Trail: []templates.Choice{{Text: "Audit", Address: d.Path("/audit")}},
-		Heading: "Revert “" + d.words(e) + "”",
+		Heading: "Revert “" + Words(e, d.ChangesOf(e)) + "”",
 		Lead: []string{
 			"Restores the state before " + page.Instant(e.Time).Text +
 				" with a new change. Later changes are reverted too: review them below.",
@@ -146,7 +146,7 @@ func (d *Pages) applyReversal(
 		if rev.Entry.Action == audit.KeyOverride || rev.Entry.Action == audit.GroupOverride {
 			what = "Override"
 		}
-		d.Flash(r, what+" of "+SubjectWords(rev.Entry)+" undone.",
+		d.Flash(r, what+" of "+subjectWords(rev.Entry)+" undone.",
 			d.UndoOf(r, rev.Entry.Subject, saved))
 		return page.Redirect(w, r, d.subjectPath(rev.Entry))
 	}
@@ -163,6 +163,6 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) error {
 		return d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, form.Input{},
 			"Someone else saved since. Nothing was undone. Review the changes below.")
 	}
-	reason := form.Input{Text: page.Clip("undo of “"+d.words(rev.Entry)+"”", policy.MaxReasonLen-1)}
+	reason := form.Input{Text: page.Clip("undo of “"+Words(rev.Entry, d.ChangesOf(rev.Entry))+"”", policy.MaxReasonLen-1)}
 	return d.applyReversal(w, r, rev, rev.Version, reason)
 }

@@ -38,7 +38,7 @@ var fieldWords = map[string]string{
 // sentence returns what an entry says, and the name of its subject, which replaces the %.
 // An edit or an undo of one field names the field.
 func sentence(e audit.Entry, changed []templates.Change) (text, subject string) {
-	text, subject = cmp.Or(sentences[e.Action], e.Action+" of %"), SubjectWords(e)
+	text, subject = cmp.Or(sentences[e.Action], e.Action+" of %"), subjectWords(e)
 	switch {
 	case e.Action == audit.PolicySave, e.Action == audit.PolicyRepair:
 		subject = ownerOf(changed)
@@ -91,8 +91,8 @@ func ownerOf(changed []templates.Change) string {
 	return page.Clip(strings.ToUpper(owner[:1])+owner[1:], page.MaxName)
 }
 
-// words returns what an entry says, such as "Override of acme undone".
-func (d *Pages) words(e audit.Entry) string {
-	text, subject := sentence(e, d.ChangesOf(e))
+// Words returns what an entry with these changes says, such as "Override of acme undone".
+func Words(e audit.Entry, changed []templates.Change) string {
+	text, subject := sentence(e, changed)
 	return strings.Replace(text, "%", subject, 1)
 }

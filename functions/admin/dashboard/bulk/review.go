@@ -148,7 +148,7 @@ func reviewText(found app.JobReview, total int64) string {
 	}
 	text += " would change"
 	if same := int64(found.Read - found.Change); same > 0 {
-		text += "; " + page.Number(same) + " would stay as they are"
+		text += "; " + page.Number(same) + " would not"
 	}
 	if shown := int64(len(found.Rows)); shown < int64(found.Change) {
 		text += ". The first " + page.Number(shown) + " are shown"
