@@ -83,8 +83,8 @@ func (d *Pages) show(w http.ResponseWriter, r *http.Request) error {
 		Page: d.Page(r, "Alerts"), Action: path, Key: page.Clip(q.Subject, maxID),
 		Target: targetWords(d.crossings.Target), Nowhere: nowhere,
 		Empty: templates.Empty{Heading: "No alerts",
-			Advice: "No call has crossed a threshold in the last 30 days. To get alerts, set " +
-				"\"Alert at\" on a limit of a plan, rule or override."},
+			Advice: "No call has crossed a threshold in the last 30 days. To get alerts, add thresholds " +
+				"to a limit of a plan, rule or override: 10,000 per day, notify at 80 %."},
 	}
 	if len(q.Subject) > maxID || q.Subject != "" && !app.IsID(q.Subject) {
 		p.Problem = "No key has this id. Search by name instead?"
