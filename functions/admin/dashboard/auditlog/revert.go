@@ -163,6 +163,7 @@ func (d *Pages) undo(w http.ResponseWriter, r *http.Request) error {
 		return d.renderRevert(w, r, http.StatusConflict, rev, rev.Version, form.Input{},
 			"Someone else saved since. Nothing was undone. Review the changes below.")
 	}
-	reason := form.Input{Text: page.Clip("undo of “"+Words(rev.Entry, d.ChangesOf(rev.Entry))+"”", policy.MaxReasonLen-1)}
+	undone := Words(rev.Entry, d.ChangesOf(rev.Entry))
+	reason := form.Input{Text: page.Clip("undo of “"+undone+"”", policy.MaxReasonLen-1)}
 	return d.applyReversal(w, r, rev, rev.Version, reason)
 }
