@@ -29,11 +29,17 @@ type KeyReview struct {
 	After  policy.Key
 }
 
-// ReviewJob compares up to maxReviewed keys, in the order of the job's steps.
-func (r *Registry) ReviewJob(ctx context.Context, set *policy.Set, j Job) (JobReview, error) {
+// Numbered returns the job with the number that a set has for the name of its plan.
+func (j Job) Numbered(set *policy.Set) Job {
 	if p, found := set.Plan(j.Plan); found {
 		j.PlanNumber = p.Number
 	}
+	return j
+}
+
+// ReviewJob compares up to maxReviewed keys, in the order of the job's steps.
+func (r *Registry) ReviewJob(ctx context.Context, set *policy.Set, j Job) (JobReview, error) {
+	j = j.Numbered(set)
 	var review JobReview
 	for began := time.Now(); review.Read < maxReviewed && time.Since(began) < maxReviewing; {
 		keys, next, err := r.selectedKeys(ctx, set, j, maxReviewed-review.Read)

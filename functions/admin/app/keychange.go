@@ -128,8 +128,8 @@ func (c KeyChange) Alter(k *policy.Key) {
 	case Unban:
 		k.Banned = time.Time{}
 	case AddTags:
-		missing := func(tag string) bool { return slices.Contains(k.Tags, tag) }
-		k.Tags = slices.Concat(k.Tags, slices.DeleteFunc(slices.Clone(c.Tags), missing))
+		present := func(tag string) bool { return slices.Contains(k.Tags, tag) }
+		k.Tags = slices.Concat(k.Tags, slices.DeleteFunc(slices.Clone(c.Tags), present))
 	case RemoveTags:
 		k.Tags = slices.DeleteFunc(slices.Clone(k.Tags), func(tag string) bool {
 			return slices.Contains(c.Tags, tag)

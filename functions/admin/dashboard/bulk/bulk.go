@@ -238,10 +238,7 @@ func (d *Pages) effects(r *http.Request, set *policy.Set, f *bulkForm) ([]string
 	default: // denies no other calls by the limits that a preview replays
 		return nil, nil
 	}
-	j := f.job()
-	if p, found := set.Plan(j.Plan); found {
-		j.PlanNumber = p.Number
-	}
+	j := f.job().Numbered(set)
 	text, err := d.PreviewKeys(r.Context(), set, j.Filter, j.IDs, func(k policy.Key) policy.Key {
 		after, _ := j.Result(set, k)
 		return after

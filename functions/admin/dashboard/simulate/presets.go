@@ -63,8 +63,8 @@ func boundaryAttack() simulation {
 // Recorded returns the query that simulates recorded calls against limits. minutes has the
 // calls of each minute, oldest first; passed is the number of allowed ones. Recorded leaves
 // out limits that the page cannot simulate: a calendar's, one in shadow mode, and one above
-// accuracy.MaxLimit.
-// It returns an empty string if none is left, without calls, and with too many.
+// accuracy.MaxLimit. It returns an empty string if none is left, without calls, and with
+// too many.
 func Recorded(limits []limiter.Limit, minutes []int64, passed int64) string {
 	var rates []string
 	for _, l := range limits {

@@ -61,8 +61,11 @@ func Window(u limiter.Usage) templates.Window {
 func WindowAt(u limiter.Usage, now time.Time) templates.Window {
 	w := Window(u)
 	full, found := app.FullAt(u, now)
-	zone, err := time.LoadLocation(u.Limit.Zone) // that of a saved limit is known
-	if !found || err != nil {
+	if !found {
+		return w
+	}
+	zone, err := time.LoadLocation(u.Limit.Zone)
+	if err != nil { // that of a saved limit is known
 		return w
 	}
 	form := "on 2 January"
