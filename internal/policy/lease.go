@@ -98,7 +98,8 @@ func bySpan(a, b limiter.Limit) int { return cmp.Compare(a.Span(), b.Span()) }
 // longer lease until these calls are outside every window.
 type ShrinkingLease struct {
 	Lease Duration  `json:"lease"`
-	Until time.Time `json:"until"` // by the server's clock
+	Ended time.Time `json:"ended"` // when it was in force last; by the server's clock, like Until
+	Until time.Time `json:"until"`
 }
 
 // ShrinkingMargin bounds how far the clock of the saving process may be behind the
@@ -138,16 +139,19 @@ func (s *Set) ShrinkingLeasesAfter(next *Set, now time.Time) map[string]Shrinkin
 		}
 	}
 	for id, before := range old {
-		after, shrinking := current[id], leases[id]
-		longest := max(before.lease, time.Duration(shrinking.Lease))
-		if longest > after.lease && (before.lease > after.lease || after.window > before.window) {
-			until := now.Add(max(before.window, after.window) + longest +
-				ShrinkingMargin).UTC().Truncate(time.Millisecond)
-			if shrinking.Until.After(until) {
-				until = shrinking.Until
-			}
-			leases[id] = ShrinkingLease{Duration(longest), until}
+		after, l := current[id], leases[id]
+		if before.lease > after.lease {
+			l.Lease = max(l.Lease, Duration(before.lease))
+			l.Ended = now.UTC().Truncate(time.Millisecond)
 		}
+		if l.Lease <= Duration(after.lease) {
+			continue
+		}
+		until := l.Ended.Add(max(before.window, after.window) + time.Duration(l.Lease) + ShrinkingMargin)
+		if until.After(l.Until) {
+			l.Until = until
+		}
+		leases[id] = l
 	}
 	if len(leases) == 0 {
 		return nil

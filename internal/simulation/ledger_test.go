@@ -126,13 +126,16 @@ func (l *ledger) age(by time.Duration) {
 	}
 }
 
-// delay lets the calls count for longer, as a clock that steps back does.
+// delay lets the calls count for longer, as a clock that steps back does. A log that then
+// gets a longer window may take them over a second time, from a log that has noticed the
+// step.
 func (l *ledger) delay(by time.Duration) {
 	for _, list := range [][]call{l.calls, l.ghosts} {
 		for i := range list {
 			list[i].late += by
 		}
 	}
+	l.ghosts = append(l.ghosts, l.calls...)
 }
 
 // copy remembers what the replica has.
