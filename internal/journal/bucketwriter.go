@@ -128,17 +128,9 @@ func (w *bucketWriter) set(n name, content []byte) {
 	}
 }
 
-// writeRecords writes a state's records and lists their keys. It deletes the unshipped
-// records that are not in the state.
-func (w *bucketWriter) writeRecords(ctx context.Context, lists keyLists, s *state, unshipped []name) error {
-	listed := map[string][]byte{}
-	flush := func() error {
-		if err := lists.AddToLists(ctx, listed); err != nil {
-			return err
-		}
-		clear(listed)
-		return w.flush(ctx)
-	}
+// writeRecords writes a state's records. It deletes the unshipped records that are not in
+// the state.
+func (w *bucketWriter) writeRecords(ctx context.Context, s *state, unshipped []name) error {
 	for _, n := range unshipped {
 		if _, known := s.records[n]; !known {
 			w.set(n, nil)
@@ -146,16 +138,13 @@ func (w *bucketWriter) writeRecords(ctx context.Context, lists keyLists, s *stat
 	}
 	for n, content := range s.records {
 		w.set(n, content)
-		if id := n.keyID(); id != "" && content != nil {
-			listed[id] = content
-		}
 		if w.full() {
-			if err := flush(); err != nil {
+			if err := w.flush(ctx); err != nil {
 				return err
 			}
 		}
 	}
-	return flush()
+	return w.flush(ctx)
 }
 
 //go:embed lua/restore.lua

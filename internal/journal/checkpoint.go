@@ -63,6 +63,17 @@ func takenAt(id string) time.Time {
 	return time.UnixMilli(n).UTC()
 }
 
+// keys returns the records of keys, by id.
+func (s *state) keys() map[string][]byte {
+	keys := map[string][]byte{}
+	for n, content := range s.records {
+		if id := n.keyID(); id != "" && content != nil {
+			keys[id] = content
+		}
+	}
+	return keys
+}
+
 // keyID returns the id of the key whose record has this name; empty for other records.
 func (n name) keyID() string {
 	if n.field != "" || n.key == policyset.SetKey {

@@ -162,7 +162,7 @@ func (j *Journal) restoreBucket(
 			return result, err
 		}
 	} else if result.Found == Same {
-		return result, nil
+		return result, relist(ctx, lists, target, o)
 	}
 	if target.number == 0 { // the journal has nothing of this bucket yet
 		return result, nil
@@ -192,6 +192,15 @@ func (j *Journal) restoreBucket(
 	}
 	result.Written = true
 	return result, j.write(ctx, lists, target, head, result.Found, !o.Until.IsZero())
+}
+
+// relist lists the keys of a bucket that is Same: a failover may have lost their entries,
+// which are in another shard.
+func relist(ctx context.Context, lists keyLists, s *state, o Options) error {
+	if o.DryRun {
+		return nil
+	}
+	return lists.AddToLists(ctx, s.keys())
 }
 
 // compare compares a head in Valkey with the journal's newest state of the bucket.
@@ -286,7 +295,11 @@ func (j *Journal) write(
 	}
 	w.add("DEL", policyset.CopyKey(b))
 	w.add("DEL", audit.UnshippedKey(b))
-	if err := w.writeRecords(ctx, lists, s, unshipped); err != nil {
+	if err := w.writeRecords(ctx, s, unshipped); err != nil {
+		return err
+	}
+	// Readers of the lists remove a key whose record is not there yet.
+	if err := lists.AddToLists(ctx, s.keys()); err != nil {
 		return err
 	}
 	if err := w.writeEntries(ctx, s, from); err != nil {
