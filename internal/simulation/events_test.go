@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/enforce/lease"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
 )
 
@@ -20,17 +21,40 @@ func init() { lease.MaxPart = 2 } // the limits are small
 // caller is an API key, and what its limits admitted.
 type caller struct {
 	ledger
+	reports  ledger // of the calls to reports
 	key      policy.Key
 	secret   string
-	override []bound // nil for none
-	until    time.Time
+	override *override // nil for none
 	revoked  bool
 	banned   time.Time
 }
 
+// override replaces limits of a caller, or of all in the group.
+type override struct {
+	limits []bound
+	until  time.Time
+}
+
+// rule is the route rule of reports.
+type rule struct {
+	cost, most         int64 // of a call, now and ever
+	perKey, perIP, all []bound
+}
+
+// target is what a call asks for, and from where.
+type target struct {
+	path    string
+	address netip.Addr
+}
+
 var addresses = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")}
 
-const everybody = "everybody"
+const (
+	everybody = "everybody"
+	group     = "team"
+	orders    = "/orders"
+	reports   = "/reports" // has a route rule
+)
 
 // event plays one event.
 func (w *world) event() {
@@ -46,7 +70,7 @@ func (w *world) event() {
 	case n < 73:
 		w.savePlan()
 	case n < 77:
-		w.editOverride(w.drawCaller())
+		w.editOverride()
 	case n < 80:
 		w.editDuringBurst()
 	case n < 83:
@@ -71,22 +95,29 @@ func (w *world) event() {
 
 // setUp saves a plan and creates callers.
 func (w *world) setUp() {
+	w.rule.most = 1 + w.Int64N(3)
 	subjects := apikey.NewKey(pepper)
 	for _, a := range addresses {
 		id := subjects.Network(netip.PrefixFrom(a, a.BitLen()))
-		w.shared[a.String()] = &ledger{shard: shardOf(keyspace.BucketOf(id))}
+		shard := shardOf(keyspace.BucketOf(id))
+		w.shared[a.String()], w.shared[reports+a.String()] = &ledger{shard: shard}, &ledger{shard: shard}
 	}
 	w.shared[everybody] = &ledger{shard: shardOf(keyspace.BucketOf(policy.GlobalID))}
+	w.shared[reports] = &ledger{shard: shardOf(keyspace.BucketOf(policy.RouteID(reports)))}
+	w.shared[group] = &ledger{shard: shardOf(keyspace.BucketOf(policy.GroupID(group)))}
+	w.shared[""] = &ledger{}
 	w.savePlan()
 	for i := range 3 {
 		value := fmt.Sprint("the-value-of-caller-", i) // made by hand, since a generated one is random
 		k, _, err := w.store.Create(w.Context(),
-			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "plan", Value: value}, byHand)
+			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "plan", Group: group,
+				Value: value}, byHand)
 		if err != nil {
 			w.Fatal(err)
 		}
 		c := &caller{key: k, secret: value}
 		c.shard = shardOf(keyspace.BucketOf(k.ID))
+		c.reports.shard = c.shard
 		w.callers = append(w.callers, c)
 	}
 	for shard := range shards {
@@ -97,7 +128,7 @@ func (w *world) setUp() {
 func (w *world) ledgers() []*ledger {
 	var all []*ledger
 	for _, c := range w.callers {
-		all = append(all, &c.ledger)
+		all = append(all, &c.ledger, &c.reports)
 	}
 	for _, l := range w.shared {
 		all = append(all, l)
@@ -109,10 +140,12 @@ func (w *world) ledgers() []*ledger {
 // calls.
 func (w *world) limits(least, shadows int) (limits []limiter.Limit, bounds []bound) {
 	for range 1 + w.IntN(2) {
-		l := limiter.Limit{Requests: int64(least + w.IntN(12)), Shadow: w.IntN(4) < shadows,
+		l := limiter.Limit{Requests: max(w.rule.most, int64(least+w.IntN(12))), Shadow: w.IntN(4) < shadows,
+			Calls:  w.IntN(4) == 0,
 			Window: []time.Duration{time.Second, 5 * time.Second, time.Minute, 10 * time.Minute}[w.IntN(4)]}
 		limits = append(limits, l)
-		bounds = append(bounds, bound{requests: l.Requests, window: l.Window, shadow: l.Shadow})
+		bounds = append(bounds, bound{requests: l.Requests, window: l.Window, calls: l.Calls,
+			shadow: l.Shadow})
 	}
 	return limits, bounds
 }
@@ -132,8 +165,15 @@ func (w *world) savePlan() {
 	limits, bounds := w.limits(1, 1)
 	next.Plans[0].Limits = limits
 	w.plan = bounds
+	next.Plans[0].PerGroup, w.perGroup = w.limits(4, 1)
 	next.PerIP.Limits, w.perIP = w.limits(5, 0)
 	next.Global.Limits, w.global = w.limits(8, 0)
+	r := policy.Route{Name: reports, Pattern: route.Pattern{Path: reports}, Cost: 1 + w.Int64N(w.rule.most)}
+	w.rule.cost = r.Cost
+	r.PerKey, w.rule.perKey = w.limits(3, 1)
+	r.PerIP, w.rule.perIP = w.limits(4, 0)
+	r.Shared, w.rule.all = w.limits(5, 1)
+	next.Routes = []policy.Route{r}
 	next.Global.Lease = 0
 	if w.lease > 0 {
 		w.unusedUntil = w.now.Add(30 * time.Minute) // windows are longer by the lease meanwhile
@@ -141,12 +181,15 @@ func (w *world) savePlan() {
 	if w.lease = 0; w.IntN(6) == 0 {
 		w.lease = (policy.ShortestWindow(next.Global.Limits) / 5).Truncate(time.Millisecond)
 		next.Global.Lease = policy.Duration(w.lease)
+		for i := range w.global {
+			next.Global.Limits[i].Calls, w.global[i].calls = false, false // leases are of cost
+		}
 	}
 	if _, err := w.store.SaveSet(w.Context(), next, byHand); err != nil {
 		w.fail("save: %v", err)
 	}
-	w.note("saved %v, per address %v, all %v, leased for %s", limits, next.PerIP.Limits, next.Global.Limits,
-		w.lease)
+	w.note("saved %v, per group %v, per address %v, all %v, leased for %s", limits, next.Plans[0].PerGroup,
+		next.PerIP.Limits, next.Global.Limits, w.lease)
 	w.edited = w.now
 }
 
@@ -160,40 +203,68 @@ func (w *world) forgetLeases() {
 // leased reports whether unused calls of leases may count.
 func (w *world) leased() bool { return w.lease > 0 || w.now.Before(w.unusedUntil) }
 
-func (w *world) editOverride(c *caller) {
-	var o *policy.Override
-	if c.override == nil || w.IntN(3) > 0 {
-		limits, bounds := w.limits(1, 1)
-		o = &policy.Override{Limits: limits, Reason: "simulation"}
-		c.until = w.now.Add(2 * hours)
-		if w.IntN(2) == 0 {
-			c.until = w.now.Add(time.Duration(1+w.IntN(300)) * time.Second)
-			o.Until = c.until.Add(w.ahead)
-		}
-		c.override = bounds
-	} else {
-		c.override = nil
+// editOverride sets or ends an override of a caller or of the group.
+func (w *world) editOverride() {
+	c := w.drawCaller()
+	if w.IntN(3) > 0 || c.key.Group == "" {
+		w.overrideKey(c)
+		return
 	}
+	var o *policy.Override
+	w.team, o = w.drawOverride(w.team)
+	if err := w.store.OverrideGroup(w.Context(), group, o, byHand); err != nil {
+		w.fail("override of the group: %v", err)
+	}
+	w.edited = w.now
+	w.note("group: override %+v", o)
+}
+
+func (w *world) overrideKey(c *caller) {
+	var o *policy.Override
+	c.override, o = w.drawOverride(c.override)
 	w.update(c, audit.KeyEdit, func(k *policy.Key) { k.Override = o })
 	w.note("%s: override %+v", c.key.Name, o)
 }
 
+// drawOverride draws what replaces an override: another one, or nothing.
+func (w *world) drawOverride(before *override) (*override, *policy.Override) {
+	if before != nil && w.IntN(3) == 0 {
+		return nil, nil
+	}
+	limits, bounds := w.limits(1, 1)
+	o, stored := &override{bounds, w.now.Add(2 * hours)}, &policy.Override{Limits: limits, Reason: "simulation"}
+	if w.IntN(2) == 0 {
+		o.until = w.now.Add(time.Duration(1+w.IntN(300)) * time.Second)
+		stored.Until = o.until.Add(w.ahead)
+	}
+	return o, stored
+}
+
 // editDuringBurst edits limits of a caller who calls before and after.
 func (w *world) editDuringBurst() {
-	c, e, address := w.drawCall()
-	w.burst(c, e, address)
+	c, e, t := w.drawCall()
+	w.burst(c, e, t)
 	if w.IntN(2) == 0 {
 		w.savePlan()
 	} else {
-		w.editOverride(c)
+		w.overrideKey(c)
 	}
 	w.pass(denyCache)
-	w.burst(c, e, address)
+	w.burst(c, e, t)
 }
 
-// editKey revokes or bans a key, or takes that back.
+// editKey revokes or bans a key, or takes that back, or moves it into or out of the group.
 func (w *world) editKey() {
 	c := w.drawCaller()
+	if w.IntN(3) == 0 {
+		w.update(c, audit.KeyEdit, func(k *policy.Key) {
+			if k.Group = group; c.key.Group == group {
+				k.Group = ""
+			}
+		})
+		w.note("%s: group %q", c.key.Name, c.key.Group)
+		return
+	}
 	for _, other := range w.callers {
 		if other.revoked { // at most one, so that most calls say something
 			c = other
@@ -243,8 +314,8 @@ func (w *world) rest() {
 func (w *world) stepClock() {
 	most := []time.Duration{time.Second, 10 * time.Minute}[w.IntN(2)]
 	by := (time.Duration(w.Int64N(int64(2*most))) - most).Truncate(time.Microsecond)
-	c, e, address := w.drawCall()
-	w.burst(c, e, address)
+	c, e, t := w.drawCall()
+	w.burst(c, e, t)
 	w.ahead += by
 	w.edited = w.now
 	w.setClock()
@@ -262,16 +333,23 @@ func (w *world) stepClock() {
 			l.delay(-by)
 		}
 	}
+	overrides := []*override{w.team}
 	for _, c := range w.callers { // bans, overrides and longer windows end by the server's clock
-		c.until, c.banned = c.until.Add(-by), c.banned.Add(-by)
+		c.banned = c.banned.Add(-by)
+		overrides = append(overrides, c.override)
+	}
+	for _, o := range overrides {
+		if o != nil {
+			o.until = o.until.Add(-by)
+		}
 	}
 	w.unusedUntil = w.unusedUntil.Add(-by)
 	w.forgetLeases()
 	w.note("the server's clock steps by %s", by)
 	w.pass(denyCache)
-	w.burst(c, e, address)
-	if a := w.callAs(c, e, address); a.status == http.StatusTooManyRequests && !a.degraded {
-		w.obey(c, e, address, a)
+	w.burst(c, e, t)
+	if a := w.callAs(c, e, t); a.status == http.StatusTooManyRequests && !a.degraded {
+		w.obey(c, e, t, a)
 	}
 }
 
@@ -279,15 +357,15 @@ func (w *world) stepClock() {
 func (w *world) stranger() {
 	w.touched = nil
 	for _, secret := range []string{"the-value-of-somebody-else", "", "tg_test_nothing"} {
-		if a := w.send(w.envs[w.IntN(len(w.envs))], secret, addresses[0]); a.status == http.StatusOK {
+		if a := w.send(w.envs[w.IntN(len(w.envs))], secret, target{orders, addresses[0]}); a.status == http.StatusOK {
 			w.fail("a stranger is admitted")
 		}
 	}
 }
 
-func (w *world) burst(c *caller, e *environment, address netip.Addr) {
+func (w *world) burst(c *caller, e *environment, t target) {
 	for range 5 + w.IntN(15) {
-		w.callAs(c, e, address)
+		w.callAs(c, e, t)
 	}
 }
 
@@ -299,7 +377,7 @@ func (w *world) flood() {
 		for range 2 {
 			for _, address := range addresses {
 				for _, c := range w.callers {
-					w.callAs(c, e, address)
+					w.callAs(c, e, target{orders, address})
 				}
 			}
 		}
@@ -310,15 +388,16 @@ func (w *world) flood() {
 }
 
 func (w *world) call() {
-	c, e, address := w.drawCall()
-	a := w.callAs(c, e, address)
+	c, e, t := w.drawCall()
+	a := w.callAs(c, e, t)
 	if a.status == http.StatusTooManyRequests && !a.degraded && !w.empty && w.IntN(4) == 0 {
-		w.obey(c, e, address, a)
+		w.obey(c, e, t, a)
 	}
 }
 
 func (w *world) drawCaller() *caller { return w.callers[w.IntN(len(w.callers))] }
 
-func (w *world) drawCall() (*caller, *environment, netip.Addr) {
-	return w.drawCaller(), w.envs[w.IntN(len(w.envs))], addresses[w.IntN(len(addresses))]
+func (w *world) drawCall() (*caller, *environment, target) {
+	return w.drawCaller(), w.envs[w.IntN(len(w.envs))],
+		target{[]string{orders, orders, reports}[w.IntN(3)], addresses[w.IntN(len(addresses))]}
 }

@@ -22,6 +22,7 @@ type ledger struct {
 type call struct {
 	began, ended time.Time
 	late         time.Duration
+	cost         int64
 }
 
 // bound is a limit, a log. It has counted every call since from, and from the call with
@@ -30,6 +31,7 @@ type call struct {
 type bound struct {
 	requests      int64
 	window        time.Duration
+	calls         bool // it counts calls, whatever they cost
 	shadow        bool
 	counting      bool // it only counts, because an override replaces it
 	from, carried time.Time
@@ -52,17 +54,25 @@ func (l *ledger) admit(c call, limits, others []bound) (exceeded bound, found bo
 	return bound{}, false
 }
 
-// counted returns how many calls a limit of known certainly counts.
+// weight returns how much of a limit a call takes.
+func (b bound) weight(cost int64) int64 {
+	if b.calls {
+		return 1
+	}
+	return cost
+}
+
+// counted returns how much of calls a limit of known certainly counts.
 func (l *ledger) counted(b bound, now time.Time) (count int64) {
 	for i, c := range l.calls {
 		if i >= b.first && c.began.After(now.Add(-b.window)) && !c.began.Before(b.from) {
-			count++
+			count += b.weight(c.cost)
 		}
 	}
 	return count
 }
 
-// most returns how many calls a limit counts at most.
+// most returns how much of calls a limit counts at most.
 func (l *ledger) most(b bound, now time.Time) (count int64) {
 	for _, c := range slices.Concat(l.calls, l.ghosts) {
 		at := c.ended
@@ -70,7 +80,7 @@ func (l *ledger) most(b bound, now time.Time) (count int64) {
 			at = b.carried
 		}
 		if at.After(now.Add(-b.window - c.late)) {
-			count++
+			count += b.weight(c.cost)
 		}
 	}
 	return count
@@ -85,6 +95,9 @@ func (l *ledger) successors(number int, now time.Time, limits []bound) []bound {
 	for i, b := range limits {
 		b.from, b.carried, b.counting, b.first = now, now, false, number
 		for _, old := range l.known {
+			if old.calls != b.calls {
+				continue
+			}
 			if old.window == b.window && old.shadow == b.shadow {
 				b.carried = old.carried
 			}
@@ -106,9 +119,9 @@ func (l *ledger) successors(number int, now time.Time, limits []bound) []bound {
 }
 
 // full reports whether a limit may deny one more call.
-func (l *ledger) full(now time.Time, limits []bound) bool {
+func (l *ledger) full(now time.Time, limits []bound, cost int64) bool {
 	return slices.ContainsFunc(l.successors(len(l.calls), now, limits), func(b bound) bool {
-		return !b.shadow && l.most(b, now) >= b.requests
+		return !b.shadow && l.most(b, now)+b.weight(cost) > b.requests
 	})
 }
 

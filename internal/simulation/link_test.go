@@ -125,7 +125,7 @@ func (l *link) flush(ctx context.Context, shard int, commands []valkey.Completed
 	if err == nil {
 		return l.Client.DoMulti(ctx, commands...)
 	}
-	mayCount(l.world.touched, call{began: l.world.now, ended: l.world.now})
+	l.world.mayCount(l.world.touched, l.world.now)
 	results := make([]valkey.ValkeyResult, len(commands))
 	for i := range results {
 		results[i] = valkey.NewErrorResult(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -95,22 +94,51 @@ func play(t *testing.T, s int64) {
 // limitsOf returns the limits that decide about the caller's calls, and those that only
 // count them.
 func (w *world) limitsOf(c *caller) (deciding, counting []bound) {
-	if w.overridden(c) {
-		return c.override, w.plan
+	if o := w.overridden(c); o != nil {
+		return o.limits, w.plan
 	}
 	return w.plan, nil
+}
+
+// scopes are those of the limits on the ledgers that a call touches, in order.
+var scopes = [...]string{policy.ScopeKey, policy.ScopeRoute, policy.ScopeGroup, policy.ScopeIP,
+	policy.ScopeRouteIP, policy.ScopeGlobal, policy.ScopeRouteAll}
+
+// lists has the limits on these ledgers.
+type lists [len(scopes)][]bound
+
+// touch sets the ledgers that a call touches. It returns the limits on them.
+func (w *world) touch(c *caller, own []bound, t target) lists {
+	b, address := lists{0: own, 3: w.perIP, 5: w.global}, t.address.String()
+	if c.key.Group != "" {
+		b[2] = w.perGroup
+	}
+	if w.cost = 1; t.path == reports {
+		w.cost, b[1], b[4], b[6] = w.rule.cost, w.rule.perKey, w.rule.perIP, w.rule.all
+	}
+	w.touched = []*ledger{&c.ledger, &c.reports, w.shared[c.key.Group], w.shared[address],
+		w.shared[reports+address], w.shared[everybody], w.shared[reports]}
+	return b
 }
 
 // outdated reports whether a denial may be one from before a change, repeated.
 func (w *world) outdated(a answer) bool { return a.repeated && w.now.Sub(w.edited) <= denyCache }
 
-func (w *world) overridden(c *caller) bool { return c.override != nil && w.now.Before(c.until) }
+// overridden returns the override in force for the caller; nil for none.
+func (w *world) overridden(c *caller) *override {
+	for _, o := range []*override{c.override, w.team} {
+		if o != nil && w.now.Before(o.until) && (o != w.team || c.key.Group != "") {
+			return o
+		}
+	}
+	return nil
+}
 
 // obey waits until the call is admitted, with nobody else about and Valkey well. It is
 // denied a microsecond before that, and by no limit twice, unless an override has ended,
 // or the denial was a repeated one: that may be from before a change, and does not know
 // how long the environment was frozen. A denial by one limit hides that of the next.
-func (w *world) obey(c *caller, e *environment, address netip.Addr, a answer) {
+func (w *world) obey(c *caller, e *environment, t target, a answer) {
 	w.link.down, w.link.shaky = [shards]bool{}, false
 	var seen []string
 	overridden := w.overridden(c)
@@ -132,13 +160,13 @@ func (w *world) obey(c *caller, e *environment, address netip.Addr, a answer) {
 			}
 		}
 		w.pass(max(0, a.wait-a.took-time.Microsecond))
-		early := w.callAs(c, e, address)
+		early := w.callAs(c, e, t)
 		if early.status == http.StatusOK && !early.degraded && overridden == w.overridden(c) && !changed &&
 			!a.repeated && !w.leased() {
 			w.fail("%s is admitted before Retry-After", c.key.Name)
 		}
 		w.pass(a.took + time.Microsecond)
-		a = w.callAs(c, e, address)
+		a = w.callAs(c, e, t)
 		if early.status == http.StatusOK || a.status != http.StatusTooManyRequests {
 			w.answers["waited for"]++
 			return
@@ -165,13 +193,12 @@ func (w *world) deniers(a answer) (by []string) {
 }
 
 // callAs makes a call and compares the answer with the lists of calls.
-func (w *world) callAs(c *caller, e *environment, address netip.Addr) answer {
-	w.touched = []*ledger{&c.ledger, w.shared[address.String()], w.shared[everybody]}
+func (w *world) callAs(c *caller, e *environment, t target) answer {
 	own, counting := w.limitsOf(c)
-	began := w.now
-	a := w.send(e, c.secret, address)
+	bounds, began := w.touch(c, own, t), w.now
+	a := w.send(e, c.secret, t)
 	a.took = w.now.Sub(began)
-	w.note("%s from %s: %d, degraded %t, wait %s", c.key.Name, address, a.status, a.degraded, a.wait)
+	w.note("%s to %s from %s: %d, degraded %t, wait %s", c.key.Name, t.path, t.address, a.status, a.degraded, a.wait)
 	w.answers[fmt.Sprintf("%d degraded %t", a.status, a.degraded)]++
 	if a.degraded {
 		w.withoutValkey(c, e, a)
@@ -191,9 +218,9 @@ func (w *world) callAs(c *caller, e *environment, address netip.Addr) answer {
 	case !c.revoked && a.status == http.StatusUnauthorized && w.link.well() && !w.empty:
 		w.fail("a good key is refused")
 	case a.status == http.StatusTooManyRequests:
-		w.denied(c, own, a, began)
+		w.denied(c, bounds, a, began)
 	case a.status == http.StatusOK:
-		w.admitted(call{began: began, ended: w.now}, own, counting, a)
+		w.admitted(call{began: began, ended: w.now, cost: w.cost}, bounds, counting, a)
 	}
 	return a
 }
@@ -211,9 +238,9 @@ func (w *world) withoutValkey(c *caller, e *environment, a answer) {
 }
 
 // admitted fails if a limit admitted too much, or counts what it should not.
-func (w *world) admitted(made call, own, counting []bound, a answer) {
-	for i, limits := range [][]bound{own, w.perIP, w.global} {
-		if l := w.touched[i]; i == 2 && w.now.Before(w.blind) {
+func (w *world) admitted(made call, bounds lists, counting []bound, a answer) {
+	for i, limits := range bounds {
+		if l := w.touched[i]; scopes[i] == policy.ScopeGlobal && w.now.Before(w.blind) {
 			l.ghosts, l.known = append(l.ghosts, made), nil
 			continue
 		} else if b, found := l.admit(made, limits, counting); found {
@@ -221,37 +248,37 @@ func (w *world) admitted(made call, own, counting []bound, a answer) {
 		}
 		counting = nil
 	}
-	l, n := w.touched[0], 0
+	var n [len(scopes)]int
 	for _, state := range a.Limits {
-		if state.Scope != policy.ScopeKey || n >= len(own) {
+		i := slices.Index(scopes[:], state.Scope)
+		if n[i] >= len(bounds[i]) || state.Scope == policy.ScopeGlobal {
 			continue
 		}
-		b := l.known[n]
-		n++
-		used, least, most := b.requests-state.Remaining, int64(0), l.most(b, w.now)
+		l := w.touched[i]
+		b := l.known[n[i]]
+		n[i]++
+		used, least, most := b.requests-state.Remaining, int64(0), l.most(b, made.began)
 		if !b.shadow {
 			least = l.counted(b, w.now)
 		}
 		if used < least || used > most {
-			w.fail("%d of %d within %s are used, want %d to %d", used, b.requests, b.window, least, most)
+			w.fail("%d of %d within %s of the scope %s are used, want %d to %d", used, b.requests, b.window,
+				state.Scope, least, most)
 		}
 	}
 }
 
-// mayCount adds a call that limits perhaps count: after an error, and if other limits
+// mayCount adds the present call, that limits perhaps count: after an error, and if other limits
 // denied it. A log does not give a call back that it cannot tell from older ones: if it
 // dropped calls lately, or the server's clock stepped back.
-func mayCount(ledgers []*ledger, c call) {
+func (w *world) mayCount(ledgers []*ledger, began time.Time) {
 	for _, l := range ledgers {
-		l.ghosts = append(l.ghosts, c)
+		l.ghosts = append(l.ghosts, call{began: began, ended: w.now, cost: w.cost})
 	}
 }
 
-// scopes are those of the limits on the ledgers that a call touches.
-var scopes = [...]string{policy.ScopeKey, policy.ScopeIP, policy.ScopeGlobal}
-
 // denied fails if nothing has a reason to deny the call.
-func (w *world) denied(c *caller, own []bound, a answer, began time.Time) {
+func (w *world) denied(c *caller, bounds lists, a answer, began time.Time) {
 	if a.wait == 0 {
 		w.fail("a denial without Retry-After")
 	}
@@ -263,13 +290,13 @@ func (w *world) denied(c *caller, own []bound, a answer, began time.Time) {
 		if slices.Contains(by, policy.ScopeKey) {
 			given = given[1:]
 		}
-		defer mayCount(given, call{began: began, ended: w.now})
+		defer w.mayCount(given, began)
 	}
 	if w.outdated(a) || began.Before(c.banned) {
 		return
 	}
-	for i, limits := range [][]bound{own, w.perIP, w.global} {
-		if slices.Contains(by, scopes[i]) && !w.touched[i].full(w.now, limits) {
+	for i, limits := range bounds {
+		if slices.Contains(by, scopes[i]) && !w.touched[i].full(began, limits, w.cost) {
 			w.fail("%s is denied by limits of the scope %s, which are not full", c.key.Name, scopes[i])
 		}
 	}

@@ -23,7 +23,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -57,23 +56,27 @@ const (
 type world struct {
 	*testing.T
 	*rand.Rand
-	seed    int64
-	real    time.Time     // when the history began, with a monotonic reading
-	now     time.Time     // true time
-	ahead   time.Duration // of the server's clock
-	server  *miniredis.Miniredis
-	link    *link // of all environments
-	store   *registry.Store
-	journal *journal.Journal
-	envs    []*environment
-	callers []*caller
-	shared  map[string]*ledger // by address, and that of all calls
-	plan    []bound            // limits in force, also of each address and of all calls
-	perIP   []bound
-	global  []bound
-	touched []*ledger // of the call that is being made
-	edited  time.Time // last edit
-	empty   bool      // Valkey has lost everything
+	seed     int64
+	real     time.Time     // when the history began, with a monotonic reading
+	now      time.Time     // true time
+	ahead    time.Duration // of the server's clock
+	server   *miniredis.Miniredis
+	link     *link // of all environments
+	store    *registry.Store
+	journal  *journal.Journal
+	envs     []*environment
+	callers  []*caller
+	shared   map[string]*ledger // by group and address, and that of all calls; also of reports
+	plan     []bound            // limits in force, also of the group, of each address and of all calls
+	perGroup []bound
+	perIP    []bound
+	global   []bound
+	rule     rule
+	team     *override // of the group; nil for none
+	touched  []*ledger // by the call that is being made
+	cost     int64     // of this call
+	edited   time.Time // last edit
+	empty    bool      // Valkey has lost everything
 	leases
 
 	replica    [shards][]entry   // what a failover brings back
@@ -223,14 +226,14 @@ type answer struct {
 }
 
 // send makes a call through an environment. The history ends if the answer is none.
-func (w *world) send(e *environment, secret string, address netip.Addr) answer {
+func (w *world) send(e *environment, secret string, t target) answer {
 	event, err := json.Marshal(map[string]any{
 		"type":              "REQUEST",
-		"methodArn":         "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET/orders",
+		"methodArn":         "arn:aws:execute-api:eu-west-1:123456789012:abcdef1234/prod/GET" + t.path,
 		"headers":           map[string]string{"x-api-key": secret},
 		"multiValueHeaders": map[string][]string{"x-api-key": {secret}},
 		"requestContext": map[string]any{"stage": "prod", "requestId": "r",
-			"identity": map[string]any{"sourceIp": address.String()}},
+			"identity": map[string]any{"sourceIp": t.address.String()}},
 	})
 	if err != nil {
 		w.Fatal(err)
