@@ -24,6 +24,7 @@ func (q inquiry) sharedLimit(scope string, of facts) (key deniedCall, found bool
 		key.Network, found = q.call.Network, q.call.Network.IsValid()
 	case policy.ScopeRouteIP:
 		key.Network, key.Rule, found = q.call.Network, q.match.Rule, q.call.Network.IsValid()
+	case policy.ScopeGlobal:
 	case policy.ScopeRouteAll:
 		key.Rule = q.match.Rule
 	case policy.ScopeGroup:

@@ -11,6 +11,7 @@ import (
 	"tidegate/internal/enforce"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/route"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -25,19 +26,21 @@ func (a *asked) Check(ctx context.Context, call enforce.Call) (enforce.Result, e
 	return a.connected.Check(ctx, call)
 }
 
-// flood is a Decider on a set with a limit on each address, and its callers.
+// flood is a Decider on a set with a limit of one shared scope, and callers of one address
+// and group.
 type flood struct {
 	*valkeyFixture
 	*Decider
 	t      *testing.T
+	scope  string
 	source *asked
 	clock  time.Time
 	calls  []enforce.Call
 }
 
-// newFlood uses up the limit of an address with calls of verified callers.
-func newFlood(t *testing.T) *flood {
-	f := &flood{t: t, valkeyFixture: open(t, valkeytest.Start(t), policy.Plan{}), clock: time.Now()}
+// newFlood uses up the limit with calls of verified callers.
+func newFlood(t *testing.T, scope string) *flood {
+	f := &flood{t: t, scope: scope, valkeyFixture: open(t, valkeytest.Start(t), policy.Plan{}), clock: time.Now()}
 	f.limit(perCaller * callersOfFlood)
 	if err := f.Load(t.Context()); err != nil {
 		t.Fatal(err)
@@ -47,7 +50,7 @@ func newFlood(t *testing.T) *flood {
 		DenyCache: denialLifetime, Sectors: 1}, func() time.Time { return f.clock })
 	for i := range callersOfFlood {
 		_, s, err := f.store.Create(t.Context(),
-			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "free"}, byTest)
+			policy.NewKey{Name: fmt.Sprint("caller ", i), Env: "test", Plan: "free", Group: "team"}, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,14 +67,27 @@ func newFlood(t *testing.T) *flood {
 
 const perCaller, callersOfFlood = 2, 20
 
-// limit saves the limit on each address.
+// limit saves the limit.
 func (f *flood) limit(requests int64) {
 	f.t.Helper()
 	set, err := f.store.Set(f.t.Context())
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	set.PerIP = policy.Scope{Limits: []limiter.Limit{{Requests: requests, Window: time.Hour}}}
+	limits := []limiter.Limit{{Requests: requests, Window: time.Hour}}
+	set.Routes = []policy.Route{{Name: "orders", Pattern: route.Pattern{Path: "/orders"}, Cost: 1}}
+	switch f.scope {
+	case policy.ScopeIP:
+		set.PerIP.Limits = limits
+	case policy.ScopeRouteIP:
+		set.Routes[0].PerIP = limits
+	case policy.ScopeGlobal:
+		set.Global.Limits = limits
+	case policy.ScopeRouteAll:
+		set.Routes[0].Shared = limits
+	case policy.ScopeGroup:
+		set.Plans[0].PerGroup = limits
+	}
 	if _, err := f.store.SaveSet(f.t.Context(), *set, byTest); err != nil {
 		f.t.Fatal(err)
 	}
@@ -100,40 +116,46 @@ func (f *flood) scripts() (calls int) {
 	return calls
 }
 
-// A flood of verified callers from one address over its limit asks Valkey 10 times and
-// then once in each lifetime, whichever callers it has. Callers of other addresses, and
-// callers that this process did not verify, ask Valkey.
+// A flood of verified callers over a limit that they share asks Valkey 10 times and then
+// once in each lifetime, whichever callers it has. Callers that this process did not
+// verify ask Valkey, and callers of other addresses if the limit is on each.
 func TestSharedDenialsAreRepeated(t *testing.T) {
-	f := newFlood(t)
-	const calling = time.Second
-	for i := range 1_000 {
-		f.clock = f.clock.Add(calling / 1_000)
-		result := f.call(f.calls[i%callersOfFlood], false)
-		if wait := result.RetryAfter(); wait < 59*time.Minute || wait > time.Hour {
-			t.Fatalf("got Retry-After %s, want the hour less what passed", wait)
-		}
-	}
-	if most := 10 + int(calling/denialLifetime); f.source.calls > most {
-		t.Errorf("%d of 1,000 denied calls reached Valkey, want at most %d", f.source.calls, most)
-	}
+	for _, scope := range sharedScopes {
+		t.Run(scope, func(t *testing.T) {
+			f := newFlood(t, scope)
+			const calling = time.Second
+			for i := range 1_000 {
+				f.clock = f.clock.Add(calling / 1_000)
+				result := f.call(f.calls[i%callersOfFlood], false)
+				if wait := result.RetryAfter(); wait < 59*time.Minute || wait > time.Hour {
+					t.Fatalf("got Retry-After %s, want the hour less what passed", wait)
+				}
+			}
+			if most := 10 + int(calling/denialLifetime); f.source.calls > most {
+				t.Errorf("%d of 1,000 denied calls reached Valkey, want at most %d", f.source.calls, most)
+			}
 
-	f.source.calls = 0
-	elsewhere := f.calls[0]
-	elsewhere.Network = netip.MustParsePrefix("192.0.2.2/32")
-	f.call(elsewhere, true)
-	stranger := callWith(f.secret)
-	stranger.Network = f.calls[0].Network
-	f.call(stranger, false)
-	if f.source.calls != 2 {
-		t.Errorf("%d calls reached Valkey, want those of another address and of a caller never seen",
-			f.source.calls)
+			f.source.calls = 0
+			perAddress := scope == policy.ScopeIP || scope == policy.ScopeRouteIP
+			elsewhere, want := f.calls[0], 1
+			if elsewhere.Network = netip.MustParsePrefix("192.0.2.2/32"); perAddress {
+				want++
+			}
+			f.call(elsewhere, perAddress)
+			stranger := callWith(f.secret)
+			stranger.Network = f.calls[0].Network
+			f.call(stranger, scope == policy.ScopeGroup)
+			if f.source.calls != want {
+				t.Errorf("%d calls reached Valkey, want %d", f.source.calls, want)
+			}
+		})
 	}
 }
 
 // While a shared limit is full, a verified caller's call that reaches Valkey runs one
 // script. A higher limit acts on the next call that does, which takes from it once.
 func TestFullLimitsAreAskedFirst(t *testing.T) {
-	f := newFlood(t)
+	f := newFlood(t, policy.ScopeIP)
 	f.call(f.calls[0], false) // the first one runs three scripts
 	before := f.scripts()
 	const denials = 30
