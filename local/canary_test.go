@@ -14,6 +14,7 @@ import (
 
 	"tidegate/internal/apikey"
 	"tidegate/internal/testing/leaks"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -165,7 +166,7 @@ func (c *canaries) addKeys(t *testing.T, f *checkFunction) {
 	t.Helper()
 	_, good := f.newKey(t)
 	k, revoked := f.newKey(t)
-	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), f.store, k.ID, k.Version, byTest); err != nil {
 		t.Fatal(err)
 	}
 	unknown, err := apikey.Generate("test")

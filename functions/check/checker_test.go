@@ -21,6 +21,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -140,7 +141,7 @@ func TestDecidesWithoutValkey(t *testing.T) {
 	unregistered := f.key(t, "open")
 	revoked := f.key(t, "open")
 	f.call(t, revoked)
-	if _, err := f.set.Revoke(t.Context(), revoked.ID(), 1, tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), f.set, revoked.ID(), 1, tester); err != nil {
 		t.Fatal(err)
 	}
 	_, err := f.Check(t.Context(), enforce.Call{Kind: policy.APIKey, Subject: revoked.ID(), Secret: revoked})

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/decide"
 	"tidegate/internal/enforce"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 )
 
 // foreign returns a call from a network with a key value that another system made.
@@ -139,7 +140,7 @@ func TestRevokedForeignValue(t *testing.T) {
 	call := f.foreign(t, 1, "192.0.2.1/32")
 	f.importKey(t, call, "open")
 	f.wantAllowed(t, "imported", call)
-	if _, err := f.set.Revoke(t.Context(), call.Subject, 1, tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), f.set, call.Subject, 1, tester); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {

@@ -27,6 +27,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/telemetry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/usage"
 	"tidegate/internal/usage/denylog"
 	"tidegate/internal/usage/statelist"
@@ -71,7 +72,7 @@ func newDenialWorld(t *testing.T) *denialWorld {
 		w.values[name], w.ids[name] = secret.Reveal(), secret.ID()
 	}
 	w.change(t, "revoked", func(id string) error {
-		_, err := w.set.Revoke(t.Context(), id, 1, tester)
+		_, err := registrytest.Revoke(t.Context(), w.set, id, 1, tester)
 		return err
 	})
 	w.change(t, "rotated", func(id string) error {
@@ -320,7 +321,7 @@ func TestImpossibleCallsAreLoggedOnceAMinute(t *testing.T) {
 	})
 	secret := f.key(t, "many")
 	override := &policy.Override{Limits: perHour(2), Mode: policy.Enforce, Reason: "small"}
-	if _, err := f.set.SetOverride(t.Context(), secret.ID(), 1, override, tester); err != nil {
+	if _, err := registrytest.Override(t.Context(), f.set, secret.ID(), 1, override, tester); err != nil {
 		t.Fatal(err)
 	}
 	f.edit(t, func(s *policy.Set) { s.Routes[0].Cost = 3 })

@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
 	"tidegate/internal/store"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -295,7 +296,7 @@ func (s *soak) edit(t *testing.T) {
 	case 1:
 		o := &policy.Override{Limits: []limiter.Limit{{Requests: 1 + rand.Int64N(50), Window: soakWindow}},
 			Reason: "soak"}
-		_, err = s.store.SetOverride(t.Context(), k.id, key.Version, o, tester)
+		_, err = registrytest.Override(t.Context(), s.store, k.id, key.Version, o, tester)
 	case 2:
 		_, err = s.store.Reset(t.Context(), k.id, tester)
 	default:

@@ -8,6 +8,7 @@ import (
 	"tidegate/internal/cause"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/registrytest"
 )
 
 func patterns(texts ...string) []route.Pattern {
@@ -74,7 +75,8 @@ func TestAccess(t *testing.T) {
 		w.expectClosed(t, "only in the key's list", c.to("GET", "/admin"))
 		w.openKey(t, k.ID, "* /orders/8")
 		w.expectClosed(t, "removed from the key's list", c.to("GET", "/orders/7"))
-		must(w.SetOverride(t.Context(), k.ID, 3, &policy.Override{Limits: perMinute(4), Reason: "x"}, byTest))
+		must(registrytest.Override(t.Context(), w, k.ID, 3,
+			&policy.Override{Limits: perMinute(4), Reason: "x"}, byTest))
 		w.expectClosed(t, "with an override", c.to("GET", "/orders/7"))
 		w.openKey(t, k.ID)
 		if last := w.expect(t, c.to("GET", "/orders/7"), "y"); last.Limits[0].Remaining != 1 ||
@@ -103,7 +105,7 @@ func TestAccessNeedsAValidKey(t *testing.T) {
 			}
 		}
 		w.expectClosed(t, "valid secret", call(secret))
-		must(w.Revoke(t.Context(), k.ID, 2, byTest))
+		must(registrytest.Revoke(t.Context(), w, k.ID, 2, byTest))
 		if _, err := w.checker.Check(t.Context(), call(secret), nil); !errors.Is(err, policy.ErrUnknownKey) {
 			t.Errorf("revoked key: got %v, want ErrUnknownKey", err)
 		}

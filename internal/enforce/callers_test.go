@@ -9,6 +9,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -57,7 +58,7 @@ func TestKnownCallersObeyEdits(t *testing.T) {
 				k.Expires = time.Now().Add(-time.Second)
 			}), unknown},
 			"revocation": {func(k policy.Key) {
-				must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+				must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest))
 			}, unknown},
 			"deletion": {func(k policy.Key) {
 				check(t, w.Delete(t.Context(), k.ID, byTest))
@@ -69,7 +70,7 @@ func TestKnownCallersObeyEdits(t *testing.T) {
 			"override": {func(k policy.Key) {
 				o := &policy.Override{Limits: perMinute(9), Reason: "a test",
 					Until: time.Now().Add(time.Hour)}
-				must(w.SetOverride(t.Context(), k.ID, k.Version, o, byTest))
+				must(registrytest.Override(t.Context(), w, k.ID, k.Version, o, byTest))
 			}, limit(9)},
 		} {
 			w.plan(t, "free", perMinute(77)...)

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -25,7 +26,7 @@ func TestDamagedRecordsAllowNobody(t *testing.T) {
 	w.save(t, func(s *policy.Set) { s.Plans[0].Candidate = perMinute(5) })
 	k, secret := w.create(t, "damaged", "free")
 	k = must(
-		w.SetOverride(t.Context(), k.ID, k.Version,
+		registrytest.Override(t.Context(), w, k.ID, k.Version,
 			&policy.Override{Limits: []limiter.Limit{hourly(1_000_000), hourly(9)}, Reason: "long"}, byTest),
 	)
 	wrongSecret := call(must(apikey.Renew("test", k.ID)))

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -233,7 +234,7 @@ func TestSettlementUsesServerTime(t *testing.T) {
 		s.Global.Limits = []limiter.Limit{{Requests: 9, Window: time.Hour}}
 	})
 	bucket := []limiter.Limit{{Requests: 5, Window: time.Minute, Algorithm: limiter.TokenBucket}}
-	must(w.SetOverride(t.Context(), k.ID, k.Version,
+	must(registrytest.Override(t.Context(), w, k.ID, k.Version,
 		&policy.Override{Limits: bucket, Until: start.Add(time.Minute), Reason: "a minute"}, byTest))
 	w.setClock(t, start.Add(2*time.Minute))
 	c := w.expect(t, call(secret), "yyyy")

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -75,7 +76,7 @@ func TestGroups(t *testing.T) {
 		}
 		w.expect(t, call(namesake), "yyyyn")
 		w.expect(t, call(alone), "yyyyn")
-		must(w.SetOverride(t.Context(), one.ID, one.Version,
+		must(registrytest.Override(t.Context(), w, one.ID, one.Version,
 			&policy.Override{Mode: policy.Off, Reason: "x"}, byTest))
 		w.expect(t, call(first), "nn")
 		w.save(t, func(s *policy.Set) { s.Plans[0].Mode = policy.Shadow })
@@ -213,7 +214,7 @@ func TestGroupUnderLoad(t *testing.T) {
 			for i, limits := range own {
 				w.plan(t, "free", perMinute(1)...)
 				k, secret := w.create(t, fmt.Sprint(i), "free")
-				must(w.SetOverride(t.Context(), k.ID, k.Version,
+				must(registrytest.Override(t.Context(), w, k.ID, k.Version,
 					&policy.Override{Limits: limits, Reason: "x"}, byTest))
 				calls = append(calls, call(secret))
 			}

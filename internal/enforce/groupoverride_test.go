@@ -6,6 +6,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 )
 
 // An override of a group replaces the limits of its keys from the next check on. The
@@ -41,12 +42,12 @@ func TestOverrideOfAGroup(t *testing.T) {
 		override(policy.Override{Mode: policy.Off, Reason: "a launch"})
 		w.expect(t, call(first), "yyyyy")
 		own := &policy.Override{Limits: perMinute(1), Until: time.Now().Add(time.Hour), Reason: "x"}
-		one = must(w.SetOverride(t.Context(), one.ID, one.Version, own, byTest))
+		one = must(registrytest.Override(t.Context(), w, one.ID, one.Version, own, byTest))
 		if c := w.expect(t, call(first), "n"); source(c) != "override key:0" {
 			t.Errorf("with an own override: got %s, want override key:0", source(c))
 		}
 		own = &policy.Override{Limits: own.Limits, Until: time.Now().Add(-time.Second), Reason: "x"}
-		must(w.SetOverride(t.Context(), one.ID, one.Version, own, byTest))
+		must(registrytest.Override(t.Context(), w, one.ID, one.Version, own, byTest))
 		override(policy.Override{Limits: many, Until: time.Now().Add(time.Hour), Reason: "x"})
 		c := w.expect(t, call(first), "yy")
 		if ends := must(w.Set(t.Context())).GroupOverrides["acme"].Until; c.Source != "group" ||

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/apikey"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
@@ -199,7 +200,7 @@ func TestOverrideEndsUnderLoad(t *testing.T) {
 	k, secret := w.create(t, "busy", "free")
 	until := time.Now().Add(400 * time.Millisecond).Truncate(time.Microsecond)
 	must(
-		w.SetOverride(t.Context(), k.ID, k.Version,
+		registrytest.Override(t.Context(), w, k.ID, k.Version,
 			&policy.Override{Limits: []limiter.Limit{hourly(1_000_000)}, Until: until,
 				Reason: "burst"}, byTest),
 	)
@@ -235,7 +236,7 @@ func TestRevocationUnderLoad(t *testing.T) {
 		}
 		return nil
 	})
-	l.edit(func() { must(w.Revoke(t.Context(), k.ID, k.Version, byTest)) })
+	l.edit(func() { must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest)) })
 	if allowed := l.stop(); allowed < loadWorkers*loadCalls {
 		t.Errorf("before the revocation: got %d allowed calls, want at least %d", allowed,
 			loadWorkers*loadCalls)

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -214,7 +215,7 @@ func TestDeniedAfterAllowed(t *testing.T) {
 	for limit, shared := range sharedKinds {
 		for name, deny := range map[string]func(*testing.T, *world, policy.Key, Call){
 			"revoked": func(t *testing.T, w *world, k policy.Key, _ Call) {
-				must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+				must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest))
 			},
 			"banned": func(t *testing.T, w *world, k policy.Key, _ Call) {
 				ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }

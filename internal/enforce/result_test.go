@@ -7,6 +7,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 )
 
 // HoldsUntil is the first instant at which the record changes without an edit: the end of
@@ -28,7 +29,7 @@ func TestHoldsUntil(t *testing.T) {
 		if c := w.check(t, call(secret)); !c.HoldsUntil().Equal(k.Expires) {
 			t.Errorf("got %s, want the key's expiry %s", c.HoldsUntil(), k.Expires)
 		}
-		k, err = w.SetOverride(t.Context(), k.ID, k.Version,
+		k, err = registrytest.Override(t.Context(), w, k.ID, k.Version,
 			&policy.Override{Limits: perMinute(5), Until: hour.Add(time.Hour), Reason: "test"}, byTest)
 		if err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/lua"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -153,7 +154,7 @@ var tripCases = map[string]tripCase{
 		saveGlobal(t, w, policy.Scope{Limits: []limiter.Limit{hourly(100)}})
 		k, secret := w.create(t, "caller", "pro")
 		w.expect(t, call(secret), "y")
-		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+		must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest))
 		return call(secret)
 	},
 	"denied by a shared limit, caller allowed here in the last 10 s": func(t *testing.T, w *world) Call {

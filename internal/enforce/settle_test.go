@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -209,7 +210,7 @@ func TestSettleAfterEdits(t *testing.T) {
 			w.plan(t, "free", limiter.Limit{Requests: 20, Window: time.Hour})
 		}, 19},
 		"override": {func(t *testing.T, w *world, k policy.Key) {
-			must(w.SetOverride(t.Context(), k.ID, k.Version,
+			must(registrytest.Override(t.Context(), w, k.ID, k.Version,
 				&policy.Override{Limits: perMinute(50), Reason: "more"}, byTest))
 		}, 49},
 		"override of the group": {func(t *testing.T, w *world, k policy.Key) {
@@ -309,7 +310,7 @@ func TestReserve(t *testing.T) {
 		if _, err := w.checker.Reserve(t.Context(), k.ID, "chat", 8); !errors.Is(err, limiter.ErrCost) {
 			t.Errorf("cost above the route's limit: got %v, want ErrCost", err)
 		}
-		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+		must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest))
 		if _, err := w.checker.Reserve(t.Context(), k.ID, "", 1); !errors.Is(err, policy.ErrUnknownKey) {
 			t.Errorf("revoked key: got %v, want ErrUnknownKey", err)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/valkey-io/valkey-go"
+
+	"tidegate/internal/testing/registrytest"
 )
 
 // dying is a store whose environment dies at a step: from then on, no request of it
@@ -83,7 +85,7 @@ func upkeepDies(t *testing.T, steps int) bool {
 	w, url := start(t, false)
 	k := w.create(t, "key")
 	w.keys.Audit().UseJournal(nil)
-	k = must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	k = must(registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest))(t)
 	w.append(t, k.ID, segmentSize+10)
 	want, entries := w.records(t), must(w.keys.Audit().Verify(t.Context()))(t).Entries
 

@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/s3test"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -32,8 +33,8 @@ func TestRestoreAfterLossOfAll(t *testing.T) {
 		ban := func(k *policy.Key) { k.Banned = until }
 		banned := must(w.keys.Update(t.Context(), rotated.ID, rotated.Version, "key.ban", byTest, ban))(t)
 		override := &policy.Override{Mode: policy.Off, Until: until, Reason: "load test"}
-		must(w.keys.SetOverride(t.Context(), banned.ID, banned.Version, override, byTest))(t)
-		must(w.keys.Revoke(t.Context(), revoked.ID, revoked.Version, byTest))(t)
+		must(registrytest.Override(t.Context(), w.keys, banned.ID, banned.Version, override, byTest))(t)
+		must(registrytest.Revoke(t.Context(), w.keys, revoked.ID, revoked.Version, byTest))(t)
 		if err := w.keys.Delete(t.Context(), deleted.ID, byTest); err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +78,7 @@ func TestStoreUnavailable(t *testing.T) {
 			t.Errorf("%s was changed by a refused edit", key)
 		}
 	}
-	must(w.keys.Revoke(t.Context(), victim.ID, victim.Version, byTest))(t)
+	must(registrytest.Revoke(t.Context(), w.keys, victim.ID, victim.Version, byTest))(t)
 	if got := must(w.keys.Get(t.Context(), victim.ID))(t); got.Status != policy.Revoked {
 		t.Errorf("victim: got %s, want revoked", got.Status)
 	}
@@ -106,7 +107,8 @@ func TestValkeyFailsAfterRevocation(t *testing.T) {
 	w.plan(t, 10)
 	k := w.create(t, "key")
 	proxy.DropReplies("\r\nL", 1_000_000) // LRANGE and LLEN
-	if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); !errors.Is(err, audit.ErrMayBeLost) {
+	_, err := registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest)
+	if !errors.Is(err, audit.ErrMayBeLost) {
 		t.Errorf("revoke: got %v, want ErrMayBeLost", err)
 	}
 }
@@ -246,7 +248,7 @@ func TestJunkInTheJournal(t *testing.T) {
 	if status := w.Status(t.Context()); status.Damaged != name || status.Behind != 0 {
 		t.Errorf("status: got %+v, want the object %s", status, name)
 	}
-	if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest); err != nil {
 		t.Errorf("revoke: got %v, want a revocation", err)
 	}
 	if got := must(w.keys.Get(t.Context(), k.ID))(t); got.Status != policy.Revoked {

@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/policyset"
 	"tidegate/internal/registry"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 )
 
 // interrupted calls do once, after a restore wrote records, before it lists their keys.
@@ -53,7 +54,7 @@ func TestOvertakenRestoreWritesNothing(t *testing.T) {
 		if _, err := fast.RestoreAll(t.Context(), fast.keys, Options{}, nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		must(fast.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+		must(registrytest.Revoke(t.Context(), fast.keys, k.ID, k.Version, byTest))(t)
 	}}
 	_, err := slow.restoreBucket(t.Context(), lists, keyspace.BucketOf(k.ID), Options{})
 	if err == nil || !strings.Contains(err.Error(), "restored by another") {
@@ -98,7 +99,7 @@ func TestOvertakenRestoreStoresNoCheckpoint(t *testing.T) {
 	k := slow.create(t, "acme")
 	b := keyspace.BucketOf(k.ID)
 	created := slow.newest(t, b)
-	revoked := must(slow.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	revoked := must(registrytest.Revoke(t.Context(), slow.keys, k.ID, k.Version, byTest))(t)
 	lists := &interrupted{Store: slow.keys, do: func() {
 		fast.restore(t, Options{})
 	}}
@@ -122,7 +123,7 @@ func TestRestoreAfterInterruptedRestore(t *testing.T) {
 		k := w.create(t, "acme")
 		b := keyspace.BucketOf(k.ID)
 		w.setHead(t, b, head)
-		if _, err := w.keys.Revoke(t.Context(), k.ID, k.Version, byTest); err == nil {
+		if _, err := registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest); err == nil {
 			t.Errorf("%s: revoke: got no error", head)
 		}
 		end := tail{audit.Trimmed{First: 1, ID: "1-1"}, 2}
@@ -136,7 +137,7 @@ func TestRestoreAfterInterruptedRestore(t *testing.T) {
 		if written := w.restore(t, Options{}); written != 1 {
 			t.Errorf("%s: got %d buckets written, want 1", head, written)
 		}
-		must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+		must(registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest))(t)
 	}
 }
 
@@ -174,7 +175,7 @@ func TestCheckKeepsCopyOfChangedBucket(t *testing.T) {
 		"changed": func(w *world, k policy.Key) (begin, change func()) {
 			begin = func() {
 				w.store.after.Store(true)
-				k = must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+				k = must(registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest))(t)
 			}
 			change = func() {
 				_, err := w.keys.Reset(t.Context(), k.ID, byTest)
@@ -222,7 +223,7 @@ func TestRestoreUntilGivesNewVersions(t *testing.T) {
 	unchanged, changed, deleted := w.create(t, "kept"), w.create(t, "changed"), w.create(t, "deleted")
 	until := w.newest(t, keyspace.BucketOf(deleted.ID))
 	rename := func(k *policy.Key) { k.Name = "renamed" }
-	reverted := must(w.keys.Revoke(t.Context(), changed.ID, changed.Version, byTest))(t)
+	reverted := must(registrytest.Revoke(t.Context(), w.keys, changed.ID, changed.Version, byTest))(t)
 	must(w.keys.Update(t.Context(), deleted.ID, deleted.Version, "key.edit", byTest, rename))(t)
 	if err := w.keys.Delete(t.Context(), deleted.ID, byTest); err != nil {
 		t.Fatal(err)

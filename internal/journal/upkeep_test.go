@@ -12,6 +12,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 )
 
 // A loss is found in a Valkey that had entries before its journal: the journal has no
@@ -22,7 +23,7 @@ func TestLossIsFoundByAYoungerJournal(t *testing.T) {
 	k := w.create(t, "key")
 	b := keyspace.BucketOf(k.ID)
 	older := must(w.keys.Audit().Head(t.Context(), b))(t)
-	k = must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	k = must(registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest))(t)
 	w.keys.Audit().UseJournal(w.Journal)
 	if err := w.keys.Audit().Append(t.Context(),
 		audit.Entry{By: byTest.By, Action: "login", Subject: k.ID}); err != nil {
@@ -60,7 +61,7 @@ func TestLossAfterAGapIsFound(t *testing.T) {
 	b := keyspace.BucketOf(k.ID)
 	older := must(w.keys.Audit().Head(t.Context(), b))(t)
 	w.keys.Audit().UseJournal(nil)
-	k = must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	k = must(registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest))(t)
 	w.append(t, k.ID, 3)
 	if err := w.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -125,7 +126,7 @@ func TestUpkeepAdoptsOlderChanges(t *testing.T) {
 		w.create(t, "key")
 	}
 	revoked := w.create(t, "revoked")
-	must(w.keys.Revoke(t.Context(), revoked.ID, revoked.Version, byTest))(t)
+	must(registrytest.Revoke(t.Context(), w.keys, revoked.ID, revoked.Version, byTest))(t)
 	later := w.create(t, "later")
 	if err := w.Upkeep(t.Context(), time.Nanosecond); err != nil {
 		t.Fatal(err)
@@ -133,7 +134,7 @@ func TestUpkeepAdoptsOlderChanges(t *testing.T) {
 	if b := keyspace.BucketOf(later.ID); w.length(t, b) == 0 {
 		t.Error("the newest entry was moved from Valkey")
 	}
-	must(w.keys.Revoke(t.Context(), later.ID, later.Version, byTest))(t)
+	must(registrytest.Revoke(t.Context(), w.keys, later.ID, later.Version, byTest))(t)
 	fresh := open(t, url, w.store.Store, false)
 	if err := fresh.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -170,7 +171,7 @@ func TestUpkeepAfterLoss(t *testing.T) {
 	k := w.create(t, "key")
 	b := keyspace.BucketOf(k.ID)
 	older := must(w.keys.Audit().Head(t.Context(), b))(t)
-	must(w.keys.Revoke(t.Context(), k.ID, k.Version, byTest))(t)
+	must(registrytest.Revoke(t.Context(), w.keys, k.ID, k.Version, byTest))(t)
 	if err := w.Upkeep(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}

@@ -177,37 +177,6 @@ func ExampleLimiter_Refund() {
 	// 5
 }
 
-// Reset deletes the counts of a caller.
-func ExampleLimiter_Reset() {
-	server, client := start()
-	defer stop(server, client)
-
-	l, err := limiter.New(client, "api:", limiter.Limit{Requests: 1, Window: time.Hour})
-	if err != nil {
-		log.Fatal(err)
-	}
-	ctx := context.Background()
-	for range 2 {
-		d, err := l.Take(ctx, "caller", 1)
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(d.Allowed)
-	}
-	if err := l.Reset(ctx, "caller"); err != nil {
-		log.Fatal(err)
-	}
-	d, err := l.Peek(ctx, "caller")
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(d.Allowed)
-	// Output:
-	// true
-	// false
-	// true
-}
-
 // A Model makes the decisions of a Limiter without a server, at any instant. Here a fixed
 // window admits a burst on each side of its boundary, and a log does not.
 func ExampleModel() {

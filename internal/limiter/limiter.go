@@ -65,21 +65,13 @@ func (l *Limiter) Peek(ctx context.Context, key string) (Decision, error) {
 //   - Cost that has left its window is not given back a second time.
 //
 // The refunds of a Decision must not exceed its cost in total, and none may follow a
-// Reset: docs/algorithms.md explains why.
+// deletion of the state: docs/algorithms.md explains why.
 func (l *Limiter) Refund(ctx context.Context, key string, cost int64, taken Decision) (Decision, error) {
 	if err := checkCost(cost, l.limits); err != nil {
 		return Decision{}, err
 	}
 	program := l.program.Sparing(Exceeded(taken.Limits))
 	return l.step(ctx, takeScript, key, program, -cost, 0, taken.Now.UnixMicro())
-}
-
-// Reset deletes the state of key.
-func (l *Limiter) Reset(ctx context.Context, key string) error {
-	if err := l.client.Do(ctx, l.client.B().Del().Key(l.stateKey(key)).Build()).Error(); err != nil {
-		return fmt.Errorf("limiter: reset: %w", err)
-	}
-	return nil
 }
 
 func (l *Limiter) step(ctx context.Context, script *lua.Script, key string, program Program,

@@ -186,25 +186,6 @@ func (s *Store) replace(ctx context.Context, old policy.Key, k storedKey, action
 	return k.Key, err
 }
 
-// SetOverride replaces the limits of the key's plan until the override ends. A nil
-// override restores the plan's limits. It works as Update does.
-func (s *Store) SetOverride(ctx context.Context, id string, version int64, o *policy.Override,
-	edit Edit) (policy.Key, error) {
-	action := audit.KeyOverride
-	if o == nil {
-		action = audit.KeyOverrideEnd
-	}
-	return s.Update(ctx, id, version, action, edit, func(k *policy.Key) { k.Override = o })
-}
-
-// Revoke makes the key unknown to every check that starts after it returns. It works as
-// Update does.
-func (s *Store) Revoke(ctx context.Context, id string, version int64, edit Edit) (policy.Key, error) {
-	return s.Update(ctx, id, version, audit.KeyRevoke, edit, func(k *policy.Key) {
-		k.Status = policy.Revoked
-	})
-}
-
 // Unban lifts a key's ban, by hand or automatic, and resets the number of its automatic
 // bans. The audit entry contains the end of the ban. Unban writes nothing for a key that
 // is not banned, and fails as Update does.

@@ -16,6 +16,7 @@ import (
 	"tidegate/internal/policyset"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -55,7 +56,7 @@ func TestUnknownKeysAreIndistinguishable(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(9)...)
 		k, revoked := w.create(t, "revoked", "free")
-		must(w.Revoke(t.Context(), k.ID, k.Version, byTest))
+		must(registrytest.Revoke(t.Context(), w, k.ID, k.Version, byTest))
 		k, expired := w.create(t, "expired", "free")
 		must(w.Update(t.Context(), k.ID, k.Version, "key.expire", byTest, func(k *policy.Key) {
 			k.Expires = time.Now().Add(-time.Second)
@@ -104,10 +105,10 @@ func TestEditsActOnTheNextCheck(t *testing.T) {
 			{[]limiter.Limit{{Requests: 5, Window: time.Hour, Algorithm: limiter.Counter}}, false, 0},
 		} {
 			if i%2 == 0 {
-				k = must(w.SetOverride(t.Context(), k.ID, k.Version, nil, byTest))
+				k = must(registrytest.Override(t.Context(), w, k.ID, k.Version, nil, byTest))
 				w.plan(t, "free", step.limits...)
 			} else {
-				k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+				k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
 					&policy.Override{Limits: step.limits, Reason: "a test"}, byTest))
 			}
 			c := w.check(t, call(secret))
@@ -126,9 +127,9 @@ func TestStaleEditWritesNothing(t *testing.T) {
 	onSingleServers(t, func(t *testing.T, w *world) {
 		w.plan(t, "free", perMinute(2)...)
 		k, _ := w.create(t, "edited", "free")
-		first := must(w.SetOverride(t.Context(), k.ID, k.Version,
+		first := must(registrytest.Override(t.Context(), w, k.ID, k.Version,
 			&policy.Override{Limits: perMinute(3), Reason: "first"}, byTest))
-		current, err := w.SetOverride(t.Context(), k.ID, k.Version,
+		current, err := registrytest.Override(t.Context(), w, k.ID, k.Version,
 			&policy.Override{Limits: perMinute(4), Reason: "second"}, byTest)
 		if !errors.Is(err, policy.ErrConflict) || text(current) != text(first) {
 			t.Errorf("stale edit: got %+v, %v; want %+v and ErrConflict", current, err, first)
@@ -155,7 +156,7 @@ func TestConcurrentEditsConflict(t *testing.T) {
 	results := make(chan error, editors)
 	for i := range editors {
 		go func() {
-			_, err := w.SetOverride(t.Context(), k.ID, k.Version,
+			_, err := registrytest.Override(t.Context(), w, k.ID, k.Version,
 				&policy.Override{Limits: perMinute(int64(10 + i)), Reason: "race"}, byTest)
 			results <- err
 		}()
@@ -206,7 +207,7 @@ func TestListPagesByName(t *testing.T) {
 			page.Next != "" {
 			t.Errorf("prefix ALP: got %+v, want 3 keys", page)
 		}
-		k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+		k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
 			&policy.Override{Mode: policy.Off, Reason: "trusted"}, byTest))
 		if page := must(w.List(t.Context(), set, Query{List: Overridden})); len(page.Keys) != 1 ||
 			page.Keys[0].ID != k.ID {
@@ -277,14 +278,14 @@ func TestOverrideExpires(t *testing.T) {
 		w.plan(t, "free", perMinute(1)...)
 		k, secret := w.create(t, "overridden", "free")
 		k = must(
-			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
+			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{Mode: policy.Off,
 				Until: time.Now().Add(time.Hour), Reason: "launch day"}, byTest),
 		)
 		if c := w.expect(t, call(secret), "yyy"); c.Source != "override" || len(c.Limits) != 0 {
 			t.Errorf("got %s, want an override without limits", describe(c))
 		}
 		must(
-			w.SetOverride(t.Context(), k.ID, k.Version, &policy.Override{Mode: policy.Off,
+			registrytest.Override(t.Context(), w, k.ID, k.Version, &policy.Override{Mode: policy.Off,
 				Until: time.Now().Add(-time.Millisecond), Reason: "past"}, byTest),
 		)
 		// The plan's limit has counted the calls of the launch day.
@@ -324,7 +325,7 @@ func TestInvalidInput(t *testing.T) {
 		"override.reason":             {Limits: perMinute(1)},
 		"override.mode":               {Limits: perMinute(1), Reason: "odd", Mode: "loud"},
 	} {
-		_, err := w.SetOverride(t.Context(), k.ID, k.Version, &o, byTest)
+		_, err := registrytest.Override(t.Context(), w, k.ID, k.Version, &o, byTest)
 		wantInvalid(t, err, field)
 	}
 	if got := stored(); got != before {
@@ -375,7 +376,7 @@ func TestTruncatedRecordsNeverAllow(t *testing.T) {
 			w := open(t, start(t))
 			w.plan(t, "free", perMinute(5)...)
 			k, secret := w.create(t, "broken", "free")
-			k = must(w.SetOverride(t.Context(), k.ID, k.Version,
+			k = must(registrytest.Override(t.Context(), w, k.ID, k.Version,
 				&policy.Override{Limits: perMinute(1), Reason: "one"}, byTest))
 			w.expect(t, call(secret), "yn")
 			for _, key := range []string{keyspace.Record(k.ID), policyset.CopyKey(keyspace.BucketOf(k.ID))} {

@@ -17,6 +17,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 )
 
@@ -115,7 +116,7 @@ func (e *editors) edit(t *testing.T, random *rand.Rand, id string) error {
 	case 1:
 		_, err = e.Reset(t.Context(), id, byTest)
 	case 2:
-		_, err = e.SetOverride(t.Context(), id, k.Version-behind,
+		_, err = registrytest.Override(t.Context(), e, id, k.Version-behind,
 			&policy.Override{Limits: perMinute(1 + e.made.Add(1)), Reason: "more"}, byTest)
 	default:
 		_, err = e.Update(t.Context(), id, k.Version-behind, "key.edit", byTest, func(k *policy.Key) {
@@ -189,11 +190,11 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 				return second(w.Update(t.Context(), "nothing", 1, "key.edit", byTest, func(*policy.Key) {}))
 			},
 			"override without a reason": func() error {
-				return second(w.SetOverride(t.Context(), k.ID, k.Version,
+				return second(registrytest.Override(t.Context(), w, k.ID, k.Version,
 					&policy.Override{Mode: policy.Off}, byTest))
 			},
 			"revocation, old version": func() error {
-				return second(w.Revoke(t.Context(), k.ID, 7, byTest))
+				return second(registrytest.Revoke(t.Context(), w, k.ID, 7, byTest))
 			},
 			"reset without an actor": func() error { return second(w.Reset(t.Context(), k.ID, noActor)) },
 			"reset of nothing": func() error {

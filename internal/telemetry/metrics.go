@@ -188,14 +188,8 @@ func (m *Metrics) measure(d time.Duration) {
 	m.latencies[at] = d
 }
 
-// Due reports whether there are counts to write and the interval since the last line has
+// due reports whether there are counts to write and the interval since the last line has
 // passed by the wall clock.
-func (m *Metrics) Due(now time.Time) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.due(now)
-}
-
 func (m *Metrics) due(now time.Time) bool {
 	passed := now.UnixNano() - m.written
 	return m.any() && (passed >= int64(m.interval) || passed < 0)

@@ -133,7 +133,7 @@ func TestLinesAreAnIntervalApart(t *testing.T) {
 		}
 		now = now.Add(7 * time.Millisecond)
 	}
-	if m.Due(now) {
+	if m.due(now) {
 		t.Error("due before the interval has passed")
 	}
 	for range 2 {

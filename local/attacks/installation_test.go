@@ -32,6 +32,7 @@ import (
 	"tidegate/internal/store"
 	"tidegate/internal/store/acl"
 	"tidegate/internal/testing/built"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/tier"
 	"tidegate/local/echo"
 	"tidegate/local/gateway"
@@ -302,7 +303,7 @@ func (i *installation) key(t testing.TB, plan string) (policy.Key, string) {
 func (i *installation) revoked(t testing.TB) string {
 	t.Helper()
 	k, secret := i.key(t, wide)
-	if _, err := i.store.Revoke(t.Context(), k.ID, k.Version, suiteEdit); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), i.store, k.ID, k.Version, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	return secret

@@ -15,6 +15,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
+	"tidegate/internal/testing/registrytest"
 )
 
 // floodTime is how long each flood lasts.
@@ -89,7 +90,7 @@ func (i *installation) refusedCallers(t *testing.T) []refusedCaller {
 			}
 		}
 	}
-	if _, err := i.store.Revoke(t.Context(), late.ID, late.Version, suiteEdit); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), i.store, late.ID, late.Version, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	ban := func(k *policy.Key) { k.Banned = time.Now().Add(time.Hour) }
@@ -120,7 +121,7 @@ func (i *installation) exhausted(t *testing.T) string {
 	path := "/spent-" + k.ID
 	i.rules(t, policy.Route{Name: path, Pattern: route.Pattern{Path: path}, Cost: cost})
 	own := &policy.Override{Limits: []limiter.Limit{{Requests: cost, Window: time.Hour}}, Reason: "spent"}
-	if _, err := i.store.SetOverride(t.Context(), k.ID, k.Version, own, suiteEdit); err != nil {
+	if _, err := registrytest.Override(t.Context(), i.store, k.ID, k.Version, own, suiteEdit); err != nil {
 		t.Fatal(err)
 	}
 	if got := i.rest.get(t, path, "x-api-key", secret); got.status != http.StatusOK {

@@ -21,6 +21,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/local/gateway"
@@ -303,7 +304,7 @@ func (w *world) refusedSecrets() []string {
 	k, revoked, err := w.keys.Create(w.t.Context(), policy.NewKey{Name: "revoked", Env: "test",
 		Plan: string(policy.Open)}, byTest)
 	if err == nil {
-		_, err = w.keys.Revoke(w.t.Context(), k.ID, k.Version, byTest)
+		_, err = registrytest.Revoke(w.t.Context(), w.keys, k.ID, k.Version, byTest)
 	}
 	unknown, generated := apikey.Generate("test")
 	if err := errors.Join(err, generated); err != nil {

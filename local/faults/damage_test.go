@@ -14,6 +14,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/policyset"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 )
 
@@ -95,7 +96,8 @@ func TestDamage(t *testing.T) {
 	f := startFleet(t, w.url, fleetOptions{environments: 2, timeout: calm,
 		env: map[string]string{"DENY_CACHE": "0s"}})
 	revoked := w.key(t, "open")
-	if _, err := w.keys.Revoke(t.Context(), revoked.key.ID, revoked.key.Version, tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), w.keys, revoked.key.ID, revoked.key.Version,
+		tester); err != nil {
 		t.Fatal(err)
 	}
 	var calls []outcome

@@ -18,6 +18,7 @@ import (
 	"tidegate/internal/registry"
 	"tidegate/internal/route"
 	"tidegate/internal/store/keyspace"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/waiting"
 	"tidegate/internal/usage/statelist"
 )
@@ -242,7 +243,7 @@ func TestKeyFilters(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.keys.Revoke(t.Context(), a.ID, 1, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), s.keys, a.ID, 1, byTest); err != nil {
 		t.Fatal(err)
 	}
 	for query, want := range map[string]string{

@@ -8,6 +8,7 @@ import (
 
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/web/middleware"
 )
 
@@ -47,7 +48,7 @@ func TestReservations(t *testing.T) {
 		http.StatusUnprocessableEntity, "not a reservation")
 	s.post("/reservations/settle",
 		map[string]any{"reservation": text, "cost": -1}).wants(http.StatusUnprocessableEntity, "body.cost")
-	if _, err := s.keys.Revoke(t.Context(), id, 1, byTest); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), s.keys, id, 1, byTest); err != nil {
 		t.Fatal(err)
 	}
 	s.reserve(id, 1).wants(http.StatusNotFound)

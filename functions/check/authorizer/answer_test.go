@@ -25,6 +25,7 @@ import (
 	"tidegate/internal/jwt"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/valkeytest"
 )
 
@@ -192,7 +193,7 @@ func (tb *table) key(t *testing.T, state string) caller {
 	case "unknown":
 		c.value = must(apikey.Generate("test")).Reveal()
 	case "revoked":
-		must(tb.store.Revoke(t.Context(), k.ID, 1, tester))
+		must(registrytest.Revoke(t.Context(), tb.store, k.ID, 1, tester))
 	case "banned":
 		must(tb.store.Update(t.Context(), k.ID, 1, "key.ban", tester, ban))
 		c.keyVersion = 2

@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/internal/registry"
+	"tidegate/internal/testing/registrytest"
 	"tidegate/internal/testing/storetest"
 	"tidegate/internal/testing/valkeytest"
 )
@@ -93,7 +94,7 @@ func newFixture(t *testing.T, url string) *fixture {
 	f.key, f.active = create("orders team")
 	k, revoked := create("old")
 	f.revoked = revoked
-	if _, err := f.store.Revoke(t.Context(), k.ID, k.Version, tester); err != nil {
+	if _, err := registrytest.Revoke(t.Context(), f.store, k.ID, k.Version, tester); err != nil {
 		t.Fatal(err)
 	}
 	return f

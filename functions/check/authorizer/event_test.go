@@ -24,6 +24,7 @@ import (
 	"tidegate/internal/policy"
 	"tidegate/internal/route"
 	"tidegate/internal/store"
+	"tidegate/internal/testing/registrytest"
 )
 
 var compareEvents = cmp.Options{cmp.AllowUnexported(event{}), cmpopts.EquateComparable(netip.Addr{})}
@@ -542,7 +543,7 @@ func TestOverrideBelowTheCost(t *testing.T) {
 		id := tb.recorder.call.Subject
 		override := &policy.Override{Limits: []limiter.Limit{{Requests: 2, Window: time.Hour}}, Mode: mode,
 			Reason: "small"}
-		must(tb.store.SetOverride(t.Context(), id, 1, override, tester))
+		must(registrytest.Override(t.Context(), tb.store, id, 1, override, tester))
 		tb.setCost(t, 3)
 		got := must(tb.invoke(t, "REST REQUEST", tb.recorder, c))
 		if text := fmt.Sprint(got); !strings.Contains(text, "Effect:"+wanted) ||

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"tidegate/internal/audit"
 	"tidegate/internal/limiter"
 	"tidegate/internal/policy"
 	"tidegate/local/bench/harness"
@@ -108,8 +109,9 @@ func (e *editor) override(ctx context.Context, k editedLimit) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.store.SetOverride(ctx, k.name, key.Version,
-		&policy.Override{Limits: []limiter.Limit{k.limit}, Reason: e.store.By.Reason}, e.store.By)
+	_, err = e.store.Update(ctx, k.name, key.Version, audit.KeyOverride, e.store.By, func(key *policy.Key) {
+		key.Override = &policy.Override{Limits: []limiter.Limit{k.limit}, Reason: e.store.By.Reason}
+	})
 	return err
 }
 
