@@ -42,13 +42,13 @@ func Millis(d time.Duration) float64 { return float64(d) / float64(time.Millisec
 // Micros returns d in microseconds.
 func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// Median sorts the values and returns the one in the middle.
+// Median returns the value in the middle.
 func Median[T cmp.Ordered](values []T) T { return Quantile(values, 0.5) }
 
-// Quantile sorts the values, at least one, and returns their quantile q, 0 to 1.
+// Quantile returns the quantile q, 0 to 1, of at least one value.
 func Quantile[T cmp.Ordered](values []T, q float64) T {
-	slices.Sort(values)
-	return values[min(len(values)-1, int(q*float64(len(values))))]
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
 // Repeat calls measure n times, at least once, and returns the median of each figure.

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/valkey-io/valkey-go"
 )
@@ -23,15 +21,10 @@ type measuredLimiter struct {
 	keys int    // number of subjects that take turns
 
 	allowed, denied *check // checks that are always allowed and always denied
-	// checks of a single subject that are always allowed; nil if the limit is too low for
-	// them
-	hot *check
 
 	keyless bool // its commands have no key
 	windows bool // it also counts the calls of the previous window
 	stamped bool // it counts calls with the same client clock as one
-	// an allowed check takes several round trips, so it cannot be encoded beforehand
-	multiTrip bool
 
 	ping     func(context.Context) error // PING through the same client
 	recorder *recorder
@@ -145,23 +138,6 @@ func (h *harness) goRedis(c *measuredLimiter) *goredis.Client {
 	h.closers = append(h.closers, func() { _ = client.Close() })
 	c.ping = func(ctx context.Context) error { return client.Ping(ctx).Err() }
 	return client
-}
-
-// redigo returns a pool of redigo for the limiter.
-func (h *harness) redigo(c *measuredLimiter) *redis.Pool {
-	h.assign(c)
-	pool := &redis.Pool{MaxIdle: 1, DialContext: func(ctx context.Context) (redis.Conn, error) {
-		return redis.DialContext(ctx, "tcp", h.address, redis.DialDatabase(c.database),
-			redis.DialContextFunc(c.recorder.dial))
-	}}
-	h.closers = append(h.closers, func() { _ = pool.Close() })
-	c.ping = func(context.Context) (err error) {
-		conn := pool.Get()
-		defer func() { err = errors.Join(err, conn.Close()) }()
-		_, err = conn.Do("PING")
-		return err
-	}
-	return pool
 }
 
 // millis returns the client's clock in Unix milliseconds, which some limiters send.

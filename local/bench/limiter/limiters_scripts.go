@@ -11,8 +11,6 @@ import (
 )
 
 var (
-	//go:embed twokey.lua
-	twoKeyLua string
 	//go:embed zset.lua
 	zsetLua string
 	//go:embed upstash.lua
@@ -22,10 +20,9 @@ var (
 // baselines sets up plain commands, whose rates bound those of the limiters.
 func baselines(h *harness) ([]*measuredLimiter, error) {
 	ping := &measuredLimiter{name: "ping", note: "PING", keyless: true}
-	incr := &measuredLimiter{name: "incr", note: "INCR"}
 	evalsha := &measuredLimiter{name: "evalsha",
 		note: "E: EVALSHA of 'return 1' with one key and three arguments"}
-	limiters := []*measuredLimiter{ping, incr, evalsha}
+	limiters := []*measuredLimiter{ping, evalsha}
 	script := valkey.NewLuaScript("return 1")
 	for _, c := range limiters {
 		client, err := h.valkeyGo(c)
@@ -33,15 +30,10 @@ func baselines(h *harness) ([]*measuredLimiter, error) {
 			return nil, err
 		}
 		c.allowed = &check{take: func(ctx context.Context, subject string) (bool, error) {
-			switch c {
-			case ping:
+			if c == ping {
 				return true, client.Do(ctx, client.B().Ping().Build()).Error()
-			case incr:
-				return true, client.Do(ctx, client.B().Incr().Key(subject).Build()).Error()
-			default:
-				return true, script.Exec(ctx, client, []string{subject},
-					[]string{"100", "900000", "1"}).Error()
 			}
+			return true, script.Exec(ctx, client, []string{subject}, []string{"100", "900000", "1"}).Error()
 		}}
 	}
 	return limiters, nil
@@ -50,11 +42,7 @@ func baselines(h *harness) ([]*measuredLimiter, error) {
 // renderings sets up algorithms whose publishers have no limiter for Go. They are written
 // here after their documentation.
 func renderings(h *harness) ([]*measuredLimiter, error) {
-	limiters, err := h.setUpAll(upstash, twoKeyCounter, envoy,
-		func(h *harness) (*measuredLimiter, error) { return zsetLog(h, "zset100", 100, max(h.keys/4, 1)) },
-		func(h *harness) (*measuredLimiter, error) {
-			return zsetLog(h, "zset10000", 10_000, max(h.keys/400, 1))
-		})
+	limiters, err := h.setUpAll(upstash, envoy, zsetLog)
 	for _, c := range limiters {
 		c.note = "our rendering: " + c.note
 	}
@@ -78,23 +66,6 @@ func upstash(h *harness) (*measuredLimiter, error) {
 			return []string{prefix + strconv.FormatInt(now/window, 10),
 					prefix + strconv.FormatInt(now/window-1, 10)},
 				decimals(int64(limit), now, window, 1)
-		}), nil
-	})
-}
-
-func twoKeyCounter(h *harness) (*measuredLimiter, error) {
-	c := &measuredLimiter{name: "two_key",
-		note: "a counter in two keys that the script names, approximate, client's clock", windows: true}
-	client, err := h.valkeyGo(c)
-	if err != nil {
-		return nil, err
-	}
-	window := h.window.Milliseconds()
-	return c.setChecks(func(limit int) (*check, error) {
-		return scripted(client, twoKeyLua, func(reply []int64) bool {
-			return reply[0] == 1
-		}, func(subject string) ([]string, []string) {
-			return []string{"ratelimit:" + subject}, decimals(window, int64(limit), millis())
 		}), nil
 	})
 }
@@ -128,10 +99,9 @@ func envoy(h *harness) (*measuredLimiter, error) {
 
 // zsetLog is a log with a member for each call. Calls in the same millisecond would share
 // a member, so the clock that they send advances with each call.
-func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error) {
-	c := &measuredLimiter{name: name,
-		note: fmt.Sprintf("a log in a sorted set, limit %d, client's clock", limit),
-		keys: keys, stamped: true}
+func zsetLog(h *harness) (*measuredLimiter, error) {
+	c := &measuredLimiter{name: "zset100", note: "a log in a sorted set, limit 100, client's clock",
+		keys: max(h.keys/4, 1), stamped: true}
 	client, err := h.valkeyGo(c)
 	if err != nil {
 		return nil, err
@@ -142,7 +112,7 @@ func zsetLog(h *harness, name string, limit, keys int) (*measuredLimiter, error)
 			return reply[0] == 1
 		}, func(subject string) ([]string, []string) {
 			last = max(last+1, millis())
-			return []string{"ratelimit:sliding:" + subject}, decimals(int64(limit), seconds, last)
+			return []string{"ratelimit:sliding:" + subject}, decimals(limit, seconds, last)
 		})
 		check.from, check.to = from, to
 		check.fill = func(ctx context.Context, subject string, calls int) error {

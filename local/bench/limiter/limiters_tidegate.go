@@ -10,8 +10,8 @@ import (
 
 // ownLimiter is Tidegate's limiter with some limits.
 type ownLimiter struct {
-	limiter              measuredLimiter
-	allowed, denied, hot limits
+	limiter         measuredLimiter
+	allowed, denied limits
 }
 
 // limits are the limits of a check. Its subjects are filled beforehand with `from` to
@@ -34,12 +34,9 @@ func ours(h *harness) ([]*measuredLimiter, error) {
 		for _, kind := range []struct {
 			limits limits
 			check  **check
-		}{{e.allowed, &c.allowed}, {e.denied, &c.denied}, {e.hot, &c.hot}} {
-			if kind.limits.limits == nil {
-				continue
-			}
-			// One prefix is enough, since the subjects of allowed, denied and hot checks
-			// have different names.
+		}{{e.allowed, &c.allowed}, {e.denied, &c.denied}} {
+			// One prefix is enough, since the subjects of allowed and denied checks have
+			// different names.
 			l, err := limiter.New(client, "rl:", kind.limits.limits...)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
@@ -70,7 +67,6 @@ func logs(h *harness) []ownLimiter {
 			limiter: measuredLimiter{name: "grouped", note: "log, limit 1,000,000 in 10,000 slots",
 				keys: fewer},
 			allowed: one(1_000_000, 100_000, 600_000), denied: one(1_000_000, 1_000_000, 1_000_000),
-			hot: one(limiter.MaxRequests, limiter.MaxRequests/3, limiter.MaxRequests/3),
 		},
 		{
 			limiter: measuredLimiter{name: "three_logs",
@@ -92,23 +88,20 @@ func counts(h *harness) []ownLimiter {
 		{
 			limiter: measuredLimiter{name: "counter", note: "two-window counter", windows: true},
 			allowed: one(limiter.Counter, limit), denied: one(limiter.Counter, denyLimit),
-			hot: one(limiter.Counter, hotLimit),
 		},
 		{
 			limiter: measuredLimiter{name: "token_bucket", note: "GCRA"},
 			allowed: limits{single(h.window, limiter.TokenBucket, limit), bucketFill, bucketFill},
 			denied:  one(limiter.TokenBucket, denyLimit),
-			hot:     one(limiter.TokenBucket, hotLimit),
 		},
 		{
 			limiter: measuredLimiter{name: "fixed_window", note: "fixed window"},
 			allowed: one(limiter.FixedWindow, limit), denied: one(limiter.FixedWindow, denyLimit),
-			hot: one(limiter.FixedWindow, hotLimit),
 		},
 		{
 			limiter: measuredLimiter{name: "three_counters", note: "the same three limits as counters",
 				windows: true},
-			allowed: each(limit), denied: each(denyLimit), hot: each(hotLimit),
+			allowed: each(limit), denied: each(denyLimit),
 		},
 	}
 }

@@ -20,22 +20,17 @@ type scenario struct {
 	name    string // prefix of the names of its figures
 	check   func(*measuredLimiter) *check
 	purpose byte // of its subjects
-	single  bool // all checks have one subject
 	allowed bool // the expected verdict
 }
 
 func allowedCheck(c *measuredLimiter) *check { return c.allowed }
 func deniedCheck(c *measuredLimiter) *check  { return c.denied }
-func hotCheck(c *measuredLimiter) *check     { return c.hot }
 
 var (
-	spread    = scenario{"", allowedCheck, allowedSubjects, false, true}
-	denied    = scenario{"denied_", deniedCheck, deniedSubjects, false, false}
-	hot       = scenario{"hot_", hotCheck, hotSubject, true, true}
-	hotDenied = scenario{"hot_denied_", deniedCheck, deniedSubjects, true, false}
+	spread = scenario{"", allowedCheck, allowedSubjects, true}
+	denied = scenario{"denied_", deniedCheck, deniedSubjects, false}
 
-	saturated = []scenario{spread, denied, hot, hotDenied}
-	oneByOne  = []scenario{spread, denied}
+	scenarios = []scenario{spread, denied}
 )
 
 // slice is one turn of a limiter on a saturated server. Times are microseconds per
@@ -54,8 +49,7 @@ type trips struct {
 	limiter      *measuredLimiter
 	scenario     string
 	calls, pings []time.Duration
-	command      float64 // time of the commands by the server's statistics, in µs per check
-	probe        int     // index of the probe before the turn
+	probe        int // index of the probe before the turn
 }
 
 // measurement has everything that was measured.
@@ -152,7 +146,7 @@ func (b *bench) run(ctx context.Context) error {
 
 // round gives every limiter a turn in every scenario.
 func (b *bench) round(ctx context.Context, round int) error {
-	for _, s := range saturated {
+	for _, s := range scenarios {
 		for _, c := range b.limiters {
 			if err := b.saturate(ctx, c, s, round); err != nil {
 				return fmt.Errorf("%s, %schecks: %w", c.name, s.name, err)
@@ -160,7 +154,7 @@ func (b *bench) round(ctx context.Context, round int) error {
 		}
 	}
 	for _, c := range b.limiters {
-		for _, s := range oneByOne {
+		for _, s := range scenarios {
 			if err := b.callOneByOne(ctx, c, s, round); err != nil {
 				return fmt.Errorf("%s, %scalls one by one: %w", c.name, s.name, err)
 			}
@@ -190,7 +184,7 @@ var errVerdict = errors.New("unexpected verdict")
 // saturate sends a slice of checks as fast as the server answers them.
 func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, round int) error {
 	check := s.check(c)
-	if check == nil || c.multiTrip && s.allowed {
+	if check == nil {
 		return nil
 	}
 	commands, err := b.encode(ctx, c, s, round)
@@ -223,13 +217,9 @@ func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, ro
 // encode makes the load of a slice from checks of the library that it records now. It
 // returns the names of a check's commands.
 func (b *bench) encode(ctx context.Context, c *measuredLimiter, s scenario, round int) ([]string, error) {
-	keys := c.keys
-	if s.single {
-		keys = 1
-	}
 	recordings := 1
 	if c.stamped && s.allowed {
-		recordings = (b.slice + keys - 1) / keys
+		recordings = (b.slice + c.keys - 1) / c.keys
 	}
 	templates := make([]template, recordings)
 	for i := range templates {
@@ -240,7 +230,7 @@ func (b *bench) encode(ctx context.Context, c *measuredLimiter, s scenario, roun
 	}
 	b.load.reset()
 	for i := range b.slice {
-		b.load.add(templates[min(i/keys, recordings-1)], subject(s.purpose, (round*b.slice+i)%keys))
+		b.load.add(templates[min(i/c.keys, recordings-1)], subject(s.purpose, (round*b.slice+i)%c.keys))
 	}
 	return templates[0].commands, nil
 }
@@ -248,17 +238,19 @@ func (b *bench) encode(ctx context.Context, c *measuredLimiter, s scenario, roun
 // recordCheck records check i of a limiter, with a subject that gets the scenario's
 // verdict.
 func (b *bench) recordCheck(ctx context.Context, c *measuredLimiter, s scenario, i int) (template, error) {
-	check, name := s.check(c), b.subjects[i%b.librarySubjects(c)]
-	switch {
-	case !s.allowed:
-		name = subject(libraryDenied, 0)
-	case s.single:
-		name = b.freshSubject()
-	}
+	name := b.librarySubject(c, s, i)
 	return c.recorder.record(name, c.keyless, func() error {
-		_, err := check.take(ctx, name)
+		_, err := s.check(c).take(ctx, name)
 		return err
 	})
+}
+
+// librarySubject returns the subject of call i through the library.
+func (b *bench) librarySubject(c *measuredLimiter, s scenario, i int) string {
+	if !s.allowed {
+		return subject(libraryDenied, 0)
+	}
+	return b.subjects[i%b.librarySubjects(c)]
 }
 
 func (b *bench) freshSubject() string {
@@ -274,27 +266,12 @@ func (b *bench) callOneByOne(ctx context.Context, c *measuredLimiter, s scenario
 	if check == nil {
 		return nil
 	}
-	recorded, err := b.recordCheck(ctx, c, s, round)
-	if err != nil {
-		return err
-	}
 	t := trips{limiter: c, scenario: s.name, probe: len(b.probes) - 1}
-	account, err := b.server.account(ctx, func() error {
-		for i := range b.pairs {
-			name := subject(libraryDenied, 0)
-			if s.allowed {
-				name = b.subjects[(round*b.pairs+i)%b.librarySubjects(c)]
-			}
-			if err := t.pair(ctx, check, name, s.allowed); err != nil {
-				return err
-			}
+	for i := range b.pairs {
+		if err := t.pair(ctx, check, b.librarySubject(c, s, round*b.pairs+i), s.allowed); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return err
 	}
-	t.command = account.of(recorded.commands)
 	b.trips = append(b.trips, t)
 	return b.probe()
 }

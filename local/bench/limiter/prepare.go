@@ -62,7 +62,7 @@ func (b *bench) prepare(ctx context.Context) error {
 
 // warm makes one call of each check, so that no later call has to load a script.
 func (b *bench) warm(ctx context.Context, c *measuredLimiter) error {
-	for _, check := range []*check{c.allowed, c.denied, c.hot} {
+	for _, check := range []*check{c.allowed, c.denied} {
 		if check == nil {
 			continue
 		}
@@ -80,35 +80,30 @@ func (b *bench) populate(ctx context.Context, c *measuredLimiter) error {
 		return nil
 	}
 	most := 0.0
-	for _, s := range []scenario{spread, denied, hot} {
-		check, keys := s.check(c), c.keys
+	for _, s := range scenarios {
+		check := s.check(c)
 		if check == nil {
 			continue
-		}
-		if s.single {
-			keys = 1
 		}
 		before, err := figures.Memory(ctx, b.server.admin)
 		if err != nil {
 			return err
 		}
-		if err := b.fill(ctx, c, check, s.purpose, keys); err != nil {
+		if err := b.fill(ctx, c, check, s.purpose); err != nil {
 			return err
 		}
 		after, err := figures.Memory(ctx, b.server.admin)
 		if err != nil {
 			return err
 		}
-		if !s.single {
-			most = max(most, float64(after-before)/float64(keys))
-		}
+		most = max(most, float64(after-before)/float64(c.keys))
 	}
 	b.bytes[c] += most
 	return nil
 }
 
 // fill fills each subject to its level with raw commands.
-func (b *bench) fill(ctx context.Context, c *measuredLimiter, check *check, purpose byte, keys int) error {
+func (b *bench) fill(ctx context.Context, c *measuredLimiter, check *check, purpose byte) error {
 	if err := b.pipes.choose(c.database); err != nil {
 		return err
 	}
@@ -117,9 +112,9 @@ func (b *bench) fill(ctx context.Context, c *measuredLimiter, check *check, purp
 		return err
 	}
 	b.load.reset()
-	for i := range keys {
+	for i := range c.keys {
 		b.load.add(levels[i%len(levels)], subject(purpose, i))
-		if len(b.load.bytes) < maxFillBuffer && i < keys-1 {
+		if len(b.load.bytes) < maxFillBuffer && i < c.keys-1 {
 			continue
 		}
 		if _, err := b.pipes.send(&b.load, nil); err != nil {

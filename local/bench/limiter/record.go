@@ -62,7 +62,6 @@ func (r *recorder) dial(ctx context.Context, network, address string) (net.Conn,
 const (
 	allowedSubjects = 'a' // of raw checks that are allowed
 	deniedSubjects  = 'd' // of raw checks that are denied
-	hotSubject      = 'h'
 	librarySubjects = 'l' // of calls through the library that are allowed
 	libraryDenied   = 'm' // of calls through the library that are denied
 	freshSubjects   = 'f' // used once

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -33,12 +32,12 @@ const (
 )
 
 func summarize(m *measurement) *report {
-	r := &report{measurement: m, values: map[string]float64{}, pingRate: quantile(m.probes, 0.5)}
+	r := &report{measurement: m, values: map[string]float64{}, pingRate: figures.Quantile(m.probes, 0.5)}
 	for _, c := range m.limiters {
-		for _, s := range saturated {
+		for _, s := range scenarios {
 			r.addRates(c, s.name)
 		}
-		for _, s := range oneByOne {
+		for _, s := range scenarios {
 			r.addTrips(c, s.name)
 		}
 		if bytes, found := m.bytes[c]; found {
@@ -103,12 +102,13 @@ func (r *report) addRates(c *measuredLimiter, scenario string) {
 		rates, commands, processors = append(rates, s.rate), append(commands, s.command),
 			append(processors, s.processor)
 	}
-	rate, processor := quantile(rates, 0.5), quantile(processors, 0.5)
+	rate, processor := figures.Quantile(rates, 0.5), figures.Quantile(processors, 0.5)
 	r.add(c.name, scenario+"rate", math.Round(rate), "1/s")
-	r.add(c.name, scenario+"cpu_us", quantile(commands, 0.5), "us")
+	r.add(c.name, scenario+"cpu_us", figures.Quantile(commands, 0.5), "us")
 	r.add(c.name, scenario+"process_us", processor, "us")
 	prefix := "limiter." + c.name + "." + scenario
-	r.values[prefix+"rate_spread"] = 100 * (quantile(rates, 0.75) - quantile(rates, 0.25)) / 2 / rate
+	quartiles := figures.Quantile(rates, 0.75) - figures.Quantile(rates, 0.25)
+	r.values[prefix+"rate_spread"] = 100 * quartiles / 2 / rate
 	r.values[prefix+"busy"] = rate * processor / 1e6
 }
 
@@ -124,17 +124,15 @@ func (r *report) addTrips(c *measuredLimiter, scenario string) {
 	}
 	turns, leftOut := undisturbed(turns, func(t trips) bool { return r.slowAt(t.probe) })
 	r.disturbed += leftOut
-	var calls, pings, commands []float64
+	var calls, pings []float64
 	for _, t := range turns {
-		calls, pings, commands = appendMicros(calls, t.calls), appendMicros(pings, t.pings),
-			append(commands, t.command)
+		calls, pings = appendMicros(calls, t.calls), appendMicros(pings, t.pings)
 	}
-	r.add(c.name, scenario+"p50_us", quantile(calls, 0.5), "us")
-	r.add(c.name, scenario+"p50_vs_ping", quantile(calls, 0.5)/quantile(pings, 0.5), "ratio")
-	r.add(c.name, scenario+"p99_us", quantile(calls, 0.99), "us")
-	r.add(c.name, scenario+"p99_vs_ping", quantile(calls, 0.99)/quantile(pings, 0.99), "ratio")
-	if _, saturated := r.value(c.name, scenario+"cpu_us"); !saturated {
-		r.add(c.name, scenario+"cpu_us", quantile(commands, 0.5), "us")
+	for _, percent := range []int{50, 99} {
+		q, name := float64(percent)/100, fmt.Sprintf("%sp%d", scenario, percent)
+		took := figures.Quantile(calls, q)
+		r.add(c.name, name+"_us", took, "us")
+		r.add(c.name, name+"_vs_ping", took/figures.Quantile(pings, q), "ratio")
 	}
 }
 
@@ -157,7 +155,7 @@ func (r *report) addRatios() {
 	}
 	single := map[string]string{"three_logs": "log100", "three_counters": "counter"}
 	for _, c := range r.limiters {
-		for _, s := range saturated {
+		for _, s := range scenarios {
 			relate(c, s.name+"rate", "evalsha", "rate", s.name+"rate_vs_evalsha")
 			relate(c, s.name+"rate", "upstash", s.name+"rate", s.name+"rate_vs_upstash")
 			if one, found := single[c.name]; found {
@@ -165,19 +163,6 @@ func (r *report) addRatios() {
 			}
 		}
 	}
-}
-
-// quantile returns the quantile q of the values, interpolated between the nearest two; 0
-// if there are none.
-func quantile(values []float64, q float64) float64 {
-	if len(values) == 0 {
-		return 0
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	at := q * float64(len(sorted)-1)
-	low := int(at)
-	high := min(low+1, len(sorted)-1)
-	return sorted[low] + (at-float64(low))*(sorted[high]-sorted[low])
 }
 
 func (r *report) print(out io.Writer) {
@@ -191,7 +176,7 @@ func (r *report) print(out io.Writer) {
 	}
 	_ = notes.Flush()
 	const rates = "Saturated server: checks per second over %d connections with %d in flight each. busy: " +
-		"fraction of the time that the server works; E: evalsha; hot: a single subject"
+		"fraction of the time that the server works; E: evalsha"
 	r.printColumns(out, fmt.Sprintf(rates, connections, depth), rateColumns)
 	r.printColumns(out, "Server time per check (µs): commands alone and whole process. One call in flight: "+
 		"time (µs), and relative to PING by the same client", costColumns)
@@ -207,8 +192,6 @@ var rateColumns = []column{
 	{"busy", "busy", "%.2f"}, // far below 1, the client is the bottleneck
 	{"×E", "rate_vs_evalsha", "%.3f"}, {"×Upstash", "rate_vs_upstash", "%.2f"},
 	{"denied/s", "denied_rate", "%.0f"}, {"×E", "denied_rate_vs_evalsha", "%.3f"},
-	{"hot allowed/s", "hot_rate", "%.0f"}, {"×E", "hot_rate_vs_evalsha", "%.3f"},
-	{"hot denied/s", "hot_denied_rate", "%.0f"}, {"×E", "hot_denied_rate_vs_evalsha", "%.3f"},
 }
 
 var costColumns = []column{
