@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out, er
 	}
 	o, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {
-		_, _ = io.WriteString(out, usage())
+		printHelp(out)
 		return 0
 	}
 	if err != nil {
@@ -225,27 +225,11 @@ func (o *options) bootstrap(function string) string {
 	return filepath.Join(o.bin, function, "bootstrap")
 }
 
-// usage is the text of -h.
-func usage() string {
-	var text strings.Builder
+// printHelp prints the flags. The head of scripts/run says what they mean together.
+func printHelp(out io.Writer) {
 	var o options
 	f := o.flags()
-	f.SetOutput(&text)
-	text.WriteString(
-		`Runs Tidegate on this machine: the built Lambda functions behind emulators of API Gateway
-(a REST API and an HTTP API, each with an echo backend), the dashboard, a Valkey and two
-demo keys. Ctrl-C stops everything.
-
-Usage: ./scripts/run [flags]
-
-`)
+	f.SetOutput(out)
+	_, _ = io.WriteString(out, "Usage: ./scripts/run [flags]\n\n")
 	f.PrintDefaults()
-	text.WriteString(`
-Environment: ADMIN_USER and ADMIN_PASSWORD set the dashboard's login (default: admin and
-a new password each time), KEY_PEPPER the pepper of the keys in the Valkey of -valkey URL
-and in the journal. Other variables of docs/configuration.md go to the functions as they are.
-
-Example: ./scripts/run -valkey auto -rest 127.0.0.1:0 -ready-file ready.json
-`)
-	return text.String()
 }

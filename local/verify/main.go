@@ -42,7 +42,7 @@ func main() {
 func run(ctx context.Context, args []string, getenv func(string) string, out, errOut io.Writer) int {
 	o, err := parseOptions(args, getenv)
 	if errors.Is(err, flag.ErrHelp) {
-		_, _ = io.WriteString(out, usage())
+		printHelp(out)
 		return allAsExpected
 	}
 	if err == nil && o.list {
@@ -295,27 +295,11 @@ func outputsOfStack(ctx context.Context, aws awsCommand, stack string) (map[stri
 	return outputs, nil
 }
 
-// usage returns the text of -h.
-func usage() string {
-	var text strings.Builder
+// printHelp prints the flags. The head of scripts/verify says what they mean together.
+func printHelp(out io.Writer) {
 	var o options
 	f := o.flags()
-	f.SetOutput(&text)
-	text.WriteString(`Checks whether AWS behaves as this repository expects, with a deployment of Tidegate.
--list prints every row.
-
-Usage: ./scripts/verify -rest URL -http URL -dashboard URL -key KEY [flags]
-
-`)
+	f.SetOutput(out)
+	_, _ = io.WriteString(out, "Usage: ./scripts/verify [flags]\n\n")
 	f.PrintDefaults()
-	text.WriteString(`
-The key's plan should be 10 per 10 seconds, since verify uses up the key's limit. -path, -method and
--body make the calls that your own API takes; rows on other paths then need the example. verify
-changes nothing, except with -token: it sets an override of the key for some seconds, and the audit log
-keeps both edits. If aws is on PATH and -stack or -outputs names the stack, verify also runs AWS CLI
-commands, which only read.
-
-Exit status: 0 if all is as expected, 1 if something differs or verify was interrupted, 2 for bad usage.
-`)
-	return text.String()
 }

@@ -1,10 +1,8 @@
 //go:build unix
 
 // Package check measures the built check function as Lambda runs it: through the Runtime
-// API, with one call in flight. It compares a check with a bare PING of the same client,
-// and a cold start with that of a function that does nothing, in alternating turns. It
-// also compares the function with other authorizers, and measures the server's processor
-// time for a check and for its usage records.
+// API, with one call in flight, in turns with other authorizers. It also measures the
+// server's processor time for a check and for its usage records.
 package check
 
 import (
@@ -13,10 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
-	"os"
-	"strings"
 	"time"
 
 	"tidegate/internal/limiter"
@@ -28,7 +23,7 @@ import (
 
 // options are the flags.
 type options struct {
-	check, echo, zip, output string
+	check, output            string
 	node, peer               string // the authorizers of local/bench/peers: executable bundle, Go program
 	calls, starts, peerCalls int
 }
@@ -39,8 +34,6 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	f := flag.NewFlagSet("check", flag.ContinueOnError)
 	f.SetOutput(errOut)
 	f.StringVar(&o.check, "check", "", "`path` of the built check function")
-	f.StringVar(&o.echo, "echo", "", "`path` of the built echo function")
-	f.StringVar(&o.zip, "zip", "", "`path` of the check function's zip")
 	f.StringVar(&o.node, "node", "", "`path` of the executable bundle of the authorizer in Node.js")
 	f.StringVar(&o.peer, "go", "", "`path` of the built authorizer in Go")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
@@ -48,11 +41,11 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err := f.Parse(args); err != nil {
 		return err
 	}
-	o.calls, o.starts, o.peerCalls = 20_000, 300, 10_000
+	o.calls, o.starts, o.peerCalls = 20_000, 100, 10_000
 	limits := bounds
 	if *short {
 		limits = nil // its figures are too rough
-		o.calls, o.starts, o.peerCalls = 2_000, 40, 1_000
+		o.calls, o.starts, o.peerCalls = 2_000, 13, 1_000
 	}
 	measured, err := measure(ctx, o)
 	if err != nil {
@@ -62,8 +55,6 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 }
 
 var bounds = figures.Bounds{
-	"check.binary_mib":            figures.AtMost(9.5),
-	"check.zip_mib":               figures.AtMost(4),
 	"check.coldstart_vs_node":     figures.AtLeast(8),
 	"check.p50_vs_node":           figures.AtLeast(0.9),
 	"check.rss_vs_node":           figures.AtLeast(5),
@@ -123,19 +114,12 @@ func measure(ctx context.Context, o options) ([]figures.Figure, error) {
 		return nil, err
 	}
 	defer b.Close()
-	var all []figures.Figure
-	for _, measure := range []func(context.Context) ([]figures.Figure, error){
-		b.roundTrips, b.afterAnswers, b.coldStarts, b.compareAll, b.serverTime,
-		b.globalLimit, // after the others, since it changes the policies
-		b.sizes,
-	} {
-		measured, err := measure(ctx)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, measured...)
+	compared, err := b.compareAll(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return all, nil
+	spent, err := b.serverTime(ctx)
+	return append(compared, spent...), err
 }
 
 // eventOf returns the event of a call with a credential in a header.
@@ -153,16 +137,6 @@ func eventOf(header, credential string) []byte {
 	return event
 }
 
-// checkFunction returns the built check function. Only an allowed call is a valid answer.
-func (b *bench) checkFunction() harness.Function {
-	return harness.Function{Name: "check", Binary: b.check, Env: b.env, Valid: allowed}
-}
-
-// echoFunction returns the built echo function, which does nothing.
-func (b *bench) echoFunction() harness.Function {
-	return harness.Function{Name: "echo", Binary: b.echo}
-}
-
 var errDenied = errors.New("call denied: only allowed calls are measured")
 
 func allowed(answer []byte) error {
@@ -170,16 +144,4 @@ func allowed(answer []byte) error {
 		return errDenied
 	}
 	return nil
-}
-
-func (b *bench) sizes(context.Context) ([]figures.Figure, error) {
-	var measured []figures.Figure
-	for name, path := range map[string]string{"check.binary_mib": b.check, "check.zip_mib": b.zip} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", strings.TrimPrefix(name, "check."), err)
-		}
-		measured = append(measured, figures.Of(name, float64(info.Size())/mib, "MiB"))
-	}
-	return measured, nil
 }

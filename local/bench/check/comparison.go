@@ -112,7 +112,7 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 	if err := b.answers(ctx, c, authorizers, rows); err != nil {
 		return comparison{}, err
 	}
-	times, err := harness.ColdStarts(ctx, b.peerStarts(), c.events, authorizers...)
+	times, err := harness.ColdStarts(ctx, b.starts, c.events, authorizers...)
 	if err != nil {
 		return comparison{}, err
 	}
@@ -121,10 +121,6 @@ func (b *bench) compare(ctx context.Context, c credential) (comparison, error) {
 	}
 	return comparison{c, rows}, nil
 }
-
-// peerStarts returns the number of cold starts of each authorizer. It is lower than that
-// of coldStarts, since Node.js starts slowly.
-func (b *bench) peerStarts() int { return max(b.starts/3, 1) }
 
 // answers makes peerCalls calls to each authorizer. It does not count the first fifth,
 // which engines with a just-in-time compiler need to warm up.

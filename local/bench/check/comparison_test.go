@@ -59,7 +59,7 @@ func builtPeers(t *testing.T) options {
 // credentials.
 func TestComparison(t *testing.T) {
 	o := builtPeers(t)
-	o.starts, o.peerCalls = 3, 10
+	o.starts, o.peerCalls = 1, 10
 	b, err := open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

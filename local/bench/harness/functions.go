@@ -112,16 +112,15 @@ func (all Environments) Close() {
 	}
 }
 
-// ColdStart returns the time from the start of a process to its first answer, and that
-// answer.
-func ColdStart(ctx context.Context, f Function, event []byte) (time.Duration, []byte, error) {
+// coldStart returns the time from the start of a process to its first answer.
+func coldStart(ctx context.Context, f Function, event []byte) (time.Duration, error) {
 	e, err := Open(f)
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
 	defer e.Close()
-	r, answer, err := e.Invoke(ctx, event)
-	return r.Answered.Sub(r.Started), answer, err
+	r, _, err := e.Invoke(ctx, event)
+	return r.Answered.Sub(r.Started), err
 }
 
 // ColdStarts makes n cold starts of each function. The functions and the events take
@@ -131,7 +130,7 @@ func ColdStarts(ctx context.Context, n int, events [][]byte, functions ...Functi
 	times := make([][]time.Duration, len(functions))
 	for turn := range n {
 		for i, f := range functions {
-			took, _, err := ColdStart(ctx, f, events[turn%len(events)])
+			took, err := coldStart(ctx, f, events[turn%len(events)])
 			if err != nil {
 				return nil, err
 			}

@@ -166,10 +166,3 @@ func (t *timeline) highest() int64 {
 	}
 	return value
 }
-
-// count returns the number of edits.
-func (t *timeline) count() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.edits) - 1
-}

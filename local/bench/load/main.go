@@ -46,7 +46,7 @@ func main() {
 func run(ctx context.Context, args []string, out, errOut io.Writer, width int) int {
 	o, err := parseOptions(args)
 	if errors.Is(err, flag.ErrHelp) {
-		_, _ = io.WriteString(out, usage())
+		printHelp(out)
 		return 0
 	}
 	if err != nil {

@@ -62,7 +62,7 @@ type raw struct{ scenario, limit string }
 func (o *options) flags(r *raw) *flag.FlagSet {
 	f := flag.NewFlagSet("load", flag.ContinueOnError)
 	f.SetOutput(io.Discard) // run prints errors and help itself
-	f.StringVar(&r.scenario, "scenario", "steady", "kind of load: see below")
+	f.StringVar(&r.scenario, "scenario", "steady", "kind of load: "+scenarioNames())
 	f.Float64Var(&o.rate, "rate", defaultRate, "calls a `second`")
 	f.DurationVar(&o.duration, "duration", 30*time.Second, "duration of the load, 1s to 24h")
 	f.StringVar(&o.json, "json", "", "`file` for the figures in JSON")
@@ -183,34 +183,10 @@ func parseLimits(text string) ([]limiter.Limit, error) {
 	return limits, limiter.ValidateAll(limits)
 }
 
-// usage returns the text of -h.
-func usage() string {
-	var text strings.Builder
-	text.WriteString(
-		`Calls a gateway at an even rate that does not depend on its answers, and checks that no
-rolling window admitted more than its limit.
-Without -target it starts a local gateway: the built Lambda functions behind the
-emulators, on a valkey-server found on PATH.
-Ctrl-C ends the load and prints the result so far.
-
-Usage: ./scripts/load [flags]
-
-`)
+// printHelp prints the flags. The head of scripts/load says what they mean together.
+func printHelp(out io.Writer) {
 	f := new(options).flags(new(raw))
-	f.SetOutput(&text)
+	f.SetOutput(out)
+	_, _ = io.WriteString(out, "Usage: ./scripts/load [flags]\n\n")
 	f.PrintDefaults()
-	text.WriteString("\nScenarios:\n")
-	for _, s := range scenarios {
-		fmt.Fprintf(&text, "  %-9s %s\n", s.name, s.about)
-	}
-	text.WriteString(`
-Exit status: 0 if all answers were as expected and no window was above its limit, 1 if not
-or after an error, 2 for bad flags.
-
-Examples:
-  ./scripts/load -rate 1000 -duration 5m -json load.json
-  ./scripts/load -scenario boundary -rate 500
-  ./scripts/load -target https://api.example.com/prod/orders -key tg_… -rate 50 -scenario denied
-`)
-	return text.String()
 }

@@ -82,8 +82,8 @@ func TestHelp(t *testing.T) {
 		}
 	})
 	for _, s := range scenarios {
-		if !strings.Contains(out.String(), s.about) || !strings.Contains(string(script), s.name+" (") {
-			t.Errorf("want scenario %s in -h and scripts/load", s.name)
+		if !strings.Contains(string(script), s.name+" (") {
+			t.Errorf("want scenario %s in scripts/load", s.name)
 		}
 	}
 }

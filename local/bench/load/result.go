@@ -20,7 +20,6 @@ import (
 // result has the figures of a load, as -json writes them.
 type result struct {
 	Scenario    string         `json:"scenario"`
-	About       string         `json:"about"`
 	At          time.Time      `json:"at"`
 	Machine     string         `json:"machine"`
 	Store       string         `json:"store,omitempty"`
@@ -56,7 +55,7 @@ type quantiles struct {
 
 func newResult(s *session, t *tally) *result {
 	r := &result{
-		Scenario: s.scenario.name, About: s.scenario.about, At: time.Now().UTC().Truncate(time.Second),
+		Scenario: s.scenario.name, At: time.Now().UTC().Truncate(time.Second),
 		Machine: fmt.Sprintf("%s/%s, %d cores, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(),
 			runtime.Version()), API: s.api,
 		Rate: s.rate, Duration: s.duration.Seconds(), Calls: len(t.outcomes), Unexpected: t.unexpected,

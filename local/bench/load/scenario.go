@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,9 +16,9 @@ import (
 
 // scenario is a kind of load.
 type scenario struct {
-	name, about string
-	population  func(rate float64, duration time.Duration) population
-	localOnly   bool // needs a local gateway, since it edits limits
+	name       string
+	population func(rate float64, duration time.Duration) population
+	localOnly  bool // needs a local gateway, since it edits limits
 }
 
 // population has the callers of a load, and the times of their calls.
@@ -50,29 +51,27 @@ const perKey = 4
 // maxKeys is the maximum number of keys of a scenario. It bounds the time to create them.
 const maxKeys = 20_000
 
+// scenarios are described in the head of scripts/load.
 var scenarios = []scenario{
-	{name: "steady", about: "many keys of two plans with very different rates, and a few unregistered " +
-		"callers", population: steady},
-	{name: "hot", about: "one key with a limit of nine tenths of the rate: every call takes from the same " +
-		"counts", population: hot},
-	{name: "cold", about: "many keys that take turns, so that each calls as rarely as possible",
-		population: cold},
-	{name: "denied", about: "ten keys that are always over their limits", population: flood},
-	{name: "boundary", about: "every key makes bursts above its limit just before and just after each " +
-		"boundary of its window", population: boundary},
-	{name: "edits", about: "limits are edited twice a second during the load",
-		population: edits, localOnly: true},
+	{name: "steady", population: steady}, {name: "hot", population: hot}, {name: "cold", population: cold},
+	{name: "denied", population: flood}, {name: "boundary", population: boundary},
+	{name: "edits", population: edits, localOnly: true},
+}
+
+func scenarioNames() string {
+	var names []string
+	for _, s := range scenarios {
+		names = append(names, s.name)
+	}
+	return strings.Join(names, ", ")
 }
 
 func findScenario(name string) (scenario, error) {
-	var names []string
-	for _, s := range scenarios {
-		if s.name == name {
-			return s, nil
-		}
-		names = append(names, s.name)
+	i := slices.IndexFunc(scenarios, func(s scenario) bool { return s.name == name })
+	if i < 0 {
+		return scenario{}, fmt.Errorf("-scenario %s: must be one of %s", name, scenarioNames())
 	}
-	return scenario{}, fmt.Errorf("-scenario %s: must be one of %s", name, strings.Join(names, ", "))
+	return scenarios[i], nil
 }
 
 func plan(name string, limits ...limiter.Limit) policy.Plan {

@@ -185,8 +185,8 @@ func (b *browser) firstLoad(ctx context.Context, heaviest int) ([]figures.Figure
 
 // pages lists every page, in the states that take the most work.
 func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
-	busy, overridden := "/keys/"+id(s.activeKey(1)), "/keys/"+id(0)
-	k, err := s.Get(ctx, id(s.activeKey(1)))
+	busy := s.ids[s.activeKey(1)]
+	k, err := s.Get(ctx, busy)
 	if err != nil {
 		return nil, err
 	}
@@ -209,9 +209,9 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 			form: url.Values{"on": {"find"}, "q": {"customer-05"}}},
 		{name: "find_part", path: "/search", method: http.MethodPost, live: true,
 			form: url.Values{"on": {"find"}, "q": {"no-such-name"}}},
-		{name: "limits_preview", path: busy + "/limits", method: http.MethodPost, form: limits},
+		{name: "limits_preview", path: "/keys/" + busy + "/limits", method: http.MethodPost, form: limits},
 		{name: "plan_preview", path: "/policies/plans/2/edit", method: http.MethodPost, form: plan},
-	}, fixedPages(busy, overridden)...)
+	}, fixedPages("/keys/"+busy, s.ids[0])...)
 	for _, list := range []string{"keys", "audit"} {
 		next, err := b.nextPage(ctx, "/"+list)
 		if err != nil {
@@ -222,8 +222,8 @@ func (b *browser) pages(ctx context.Context, s *seed) ([]page, error) {
 	return pages, nil
 }
 
-// fixedPages lists the pages that need only a GET, for the paths of a busy key and of an
-// overridden key.
+// fixedPages lists the pages that need only a GET, for the path of a busy key and the id
+// of an overridden key.
 func fixedPages(busy, overridden string) []page {
 	return []page{
 		{name: "healthz", path: "/healthz"},
@@ -250,8 +250,8 @@ func fixedPages(busy, overridden string) []page {
 		{name: "keys_shadow", path: "/keys?state=shadow"},
 		{name: "key", path: busy},
 		{name: "key_refresh", path: busy + "?live=2", live: true},
-		{name: "key_overridden", path: overridden},
-		{name: "limits", path: overridden + "/limits"},
+		{name: "key_overridden", path: "/keys/" + overridden},
+		{name: "limits", path: "/keys/" + overridden + "/limits"},
 		{name: "bulk", path: "/keys/bulk?do=override&of=all&plan=2"},
 		{name: "policies", path: "/policies"},
 		{name: "plan", path: "/policies/plans/2"},
@@ -259,11 +259,11 @@ func fixedPages(busy, overridden string) []page {
 		{name: "callers", path: "/callers"},
 		{name: "denials", path: "/denials"},
 		{name: "audit", path: "/audit"},
-		{name: "audit_subject", path: "/audit?subject=" + id(0)},
+		{name: "audit_subject", path: "/audit?subject=" + overridden},
 		{name: "audit_by", path: "/audit?by=editor-3"},
 		{name: "audit_rare", path: "/audit?what=key.override"},
 		{name: "audit_dates", path: "/audit?from=2020-01-01T00:00&to=2100-01-01T00:00"},
-		{name: "explain", path: "/explain?key=" + id(0) + "&path=/orders/7"},
+		{name: "explain", path: "/explain?key=" + overridden + "&path=/orders/7"},
 		{name: "simulate", path: "/simulate"},
 		{name: "settings", path: "/settings"},
 	}

@@ -21,9 +21,9 @@ import (
 type options struct {
 	keys, active int
 	rounds       int // visits to each page
-	starts       int // cold starts of each function
+	starts       int // cold starts
 	output       string
-	admin, echo  string // built functions
+	admin        string // built function
 	journal      string // address; empty for none
 	bounds       figures.Bounds
 }
@@ -34,7 +34,6 @@ func readOptions(args []string, errOut io.Writer) (options, error) {
 	f.SetOutput(errOut)
 	f.IntVar(&o.keys, "keys", 1_000_000, "number of API keys")
 	f.StringVar(&o.admin, "admin", "", "`path` of the built admin function, to measure cold starts")
-	f.StringVar(&o.echo, "echo", "", "`path` of the built echo function")
 	f.StringVar(&o.journal, "journal", "",
 		"`address` of an empty journal, as JOURNAL takes it: also measure cold starts with it")
 	f.StringVar(&o.output, "o", "", "`file` to add the figures to")
@@ -74,14 +73,7 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
-	starter, err := newStarter(o.admin, o.echo, server.URL)
-	if err == nil && o.journal != "" {
-		err = starter.useJournal(ctx, server.Client, o.journal)
-	}
-	if err != nil {
-		return err
-	}
-	starts, err := starter.measure(ctx, o.starts)
+	starts, err := coldStarts(ctx, o, server)
 	if err != nil {
 		return err
 	}
@@ -90,7 +82,6 @@ func Run(ctx context.Context, args []string, out, errOut io.Writer) error {
 }
 
 var bounds = figures.Bounds{
-	"admin.first_page_vs_second":  figures.AtMost(2),
 	"admin.first_load_gzip_bytes": figures.AtMost(65_000),
 	"admin.live_refresh_bytes":    figures.AtMost(20_000),
 }
