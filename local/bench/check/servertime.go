@@ -137,23 +137,11 @@ func (b *bench) recording(ctx context.Context) func() func(int) error {
 // spent calls work n times, inFlight at once. It returns the processor time of the
 // server's main thread for one call of work, in microseconds.
 func (b *bench) spent(ctx context.Context, n int, work func(i int) error) (float64, error) {
-	before, err := b.processorTime(ctx)
+	done, err := figures.During(ctx, []valkey.Client{b.Client}, func() error {
+		return harness.Concurrently(inFlight, harness.Times(n), func(_, i int) error { return work(i) })
+	})
 	if err != nil {
 		return 0, err
 	}
-	if err := harness.Concurrently(inFlight, harness.Times(n), func(_, i int) error {
-		return work(i)
-	}); err != nil {
-		return 0, err
-	}
-	after, err := b.processorTime(ctx)
-	return figures.Micros(after-before) / float64(n), err
-}
-
-func (b *bench) processorTime(ctx context.Context) (time.Duration, error) {
-	info, err := figures.ReadInfo(ctx, b.Client, "cpu")
-	if err != nil {
-		return 0, err
-	}
-	return info.MainThread(), info.Err()
+	return figures.Micros(done[0].MainThread) / float64(n), nil
 }

@@ -22,83 +22,125 @@ func Dial(address string) (valkey.Client, error) {
 	return client, nil
 }
 
-// Info is a Valkey server's reply to INFO: its processor time, memory and command
-// statistics.
-type Info struct {
-	values map[string]string
-	err    error
-}
-
-// ReadInfo reads a section of INFO, such as "cpu" or "everything".
-func ReadInfo(ctx context.Context, client valkey.Client, section string) (*Info, error) {
+// info reads a section of a server's INFO, such as "memory" or "everything".
+func info(ctx context.Context, client valkey.Client, section string) (map[string]string, error) {
 	text, err := client.Do(ctx, client.B().Info().Section(section).Build()).ToString()
 	if err != nil {
 		return nil, fmt.Errorf("read section %s of INFO: %w", section, err)
 	}
-	i := &Info{values: map[string]string{}}
+	values := map[string]string{}
 	for line := range strings.Lines(text) {
 		if name, value, found := strings.Cut(strings.TrimSpace(line), ":"); found {
-			i.values[name] = value
+			values[name] = value
 		}
 	}
-	return i, nil
+	return values, nil
+}
+
+// Version returns the version of a Valkey server; "" for another server.
+func Version(ctx context.Context, client valkey.Client) (string, error) {
+	values, err := info(ctx, client, "server")
+	return values["valkey_version"], err
 }
 
 // Memory returns the bytes that a server uses, without the buffers of client connections.
 func Memory(ctx context.Context, client valkey.Client) (int64, error) {
-	i, err := ReadInfo(ctx, client, "memory")
+	values, err := info(ctx, client, "memory")
 	if err != nil {
 		return 0, err
 	}
-	return i.Integer("used_memory") - i.Integer("mem_clients_normal"), i.Err()
+	var used, buffers int64
+	err = parse(values, map[string]*int64{"used_memory": &used, "mem_clients_normal": &buffers})
+	return used - buffers, err
 }
 
-// Err returns the error of the first number that could not be parsed.
-func (i *Info) Err() error { return i.err }
-
-// Text returns a field; "" if the reply does not have it.
-func (i *Info) Text(name string) string { return i.values[name] }
-
-// Integer returns a field that is a whole number. It returns 0 after an error: see Err.
-func (i *Info) Integer(name string) int64 {
-	n, err := strconv.ParseInt(i.values[name], 10, 64)
-	i.note(name, err)
-	return n
-}
-
-// note stores the first error for Err.
-func (i *Info) note(name string, err error) {
-	if err != nil && i.err == nil {
-		i.err = fmt.Errorf("read %s of INFO: %w", name, err)
+// parse parses whole numbers of INFO.
+func parse(values map[string]string, fields map[string]*int64) (err error) {
+	for name, field := range fields {
+		if *field, err = strconv.ParseInt(values[name], 10, 64); err != nil {
+			return fmt.Errorf("read %s of INFO: %w", name, err)
+		}
 	}
+	return nil
 }
 
-// Processor returns the processor time of the whole process, of section cpu.
-func (i *Info) Processor() time.Duration { return i.seconds("used_cpu_user", "used_cpu_sys") }
+// Work is what a server did and used while something ran. The command that reads it
+// counts as one command and one read.
+type Work struct {
+	Processor  time.Duration // of the process
+	MainThread time.Duration // of the thread that runs the commands
+	Commands   int64         // number of commands
+	Reads      int64         // number of reads from connections
+	Received   int64         // bytes
 
-// MainThread returns the processor time of the thread that runs the commands, of section
-// cpu.
-func (i *Info) MainThread() time.Duration {
-	return i.seconds("used_cpu_user_main_thread", "used_cpu_sys_main_thread")
+	calls map[string]int64 // by command
+	took  map[string]time.Duration
 }
 
-func (i *Info) seconds(names ...string) time.Duration {
-	total := time.Duration(0)
-	for _, name := range names {
-		d, err := time.ParseDuration(i.values[name] + "s")
-		i.note(name, err)
-		total += d
+// Of returns the number of calls of commands, named in lower case, and their total time. A
+// script's time includes its commands.
+func (w *Work) Of(commands ...string) (calls int64, took time.Duration) {
+	for _, name := range commands {
+		calls, took = calls+w.calls[name], took+w.took[name]
 	}
-	return total
+	return calls, took
 }
 
-// Commands returns the number of calls of a command, named in lower case, and their total
-// time, of section commandstats. It returns zeros if there were no calls. A script's time
-// includes its commands.
-func (i *Info) Commands(name string) (calls int64, took time.Duration) {
-	var micros int64
-	if _, err := fmt.Sscanf(i.values["cmdstat_"+name], "calls=%d,usec=%d", &calls, &micros); err != nil {
-		return 0, 0
+// During runs do and returns what each server did meanwhile.
+func During(ctx context.Context, servers []valkey.Client, do func() error) ([]Work, error) {
+	all := make([]Work, len(servers))
+	for i, server := range servers {
+		if err := all[i].add(ctx, server, -1); err != nil {
+			return nil, err
+		}
 	}
-	return calls, time.Duration(micros) * time.Microsecond
+	if err := do(); err != nil {
+		return nil, err
+	}
+	for i, server := range servers {
+		if err := all[i].add(ctx, server, 1); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// add adds, or subtracts if sign is -1, what a server did since its start.
+func (w *Work) add(ctx context.Context, server valkey.Client, sign int64) error {
+	values, err := info(ctx, server, "everything")
+	if err != nil {
+		return err
+	}
+	var commands, reads, received int64
+	if err := parse(values, map[string]*int64{"total_commands_processed": &commands,
+		"total_reads_processed": &reads, "total_net_input_bytes": &received}); err != nil {
+		return err
+	}
+	w.Commands, w.Reads, w.Received = w.Commands+sign*commands, w.Reads+sign*reads, w.Received+sign*received
+	for field, total := range map[string]*time.Duration{
+		"used_cpu_user": &w.Processor, "used_cpu_sys": &w.Processor,
+		"used_cpu_user_main_thread": &w.MainThread, "used_cpu_sys_main_thread": &w.MainThread,
+	} {
+		d, err := time.ParseDuration(values[field] + "s")
+		if err != nil {
+			return fmt.Errorf("read %s of INFO: %w", field, err)
+		}
+		*total += time.Duration(sign) * d
+	}
+	if w.calls == nil {
+		w.calls, w.took = map[string]int64{}, map[string]time.Duration{}
+	}
+	for name, value := range values {
+		command, found := strings.CutPrefix(name, "cmdstat_")
+		var calls, micros int64
+		if !found {
+			continue
+		}
+		if _, err := fmt.Sscanf(value, "calls=%d,usec=%d", &calls, &micros); err != nil {
+			return fmt.Errorf("read %s of INFO: %w", name, err)
+		}
+		w.calls[command] += sign * calls
+		w.took[command] += time.Duration(sign*micros) * time.Microsecond
+	}
+	return nil
 }

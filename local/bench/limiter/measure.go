@@ -195,7 +195,7 @@ func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, ro
 		return err
 	}
 	var o outcome
-	account, err := b.server.account(ctx, func() (err error) {
+	work, err := b.server.during(ctx, func() (err error) {
 		o, err = b.pipes.send(&b.load, check.verdict)
 		return err
 	})
@@ -208,8 +208,8 @@ func (b *bench) saturate(ctx context.Context, c *measuredLimiter, s scenario, ro
 	n := float64(len(b.load.ends))
 	b.slices = append(b.slices, slice{
 		limiter: c, scenario: s.name, probe: len(b.probes) - 1,
-		rate: n / o.elapsed.Seconds(), command: account.of(commands),
-		processor: figures.Micros(account.processor) / n,
+		rate: n / o.elapsed.Seconds(), command: meanOf(work, commands),
+		processor: figures.Micros(work.Processor) / n,
 	})
 	return b.probe()
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -33,12 +32,10 @@ func start(ctx context.Context, command []string) (*server, error) {
 		started.Close()
 		return nil, err
 	}
-	info, err := figures.ReadInfo(ctx, s.admin, "server")
-	if err != nil {
+	if s.version, err = figures.Version(ctx, s.admin); err != nil {
 		s.stop()
 		return nil, err
 	}
-	s.version = info.Text("valkey_version")
 	return s, nil
 }
 
@@ -55,49 +52,23 @@ func (s *server) empty(ctx context.Context) error {
 	return nil
 }
 
-// account is the server time of some work.
-type account struct {
-	processor time.Duration // of the process
-	commands  *figures.Info // statistics of the work's commands
+// during runs work and returns what the server did meanwhile.
+func (s *server) during(ctx context.Context, work func() error) (figures.Work, error) {
+	done, err := figures.During(ctx, []valkey.Client{s.admin}, work)
+	if err != nil {
+		return figures.Work{}, err
+	}
+	return done[0], nil
 }
 
-// of returns the time in microseconds of a check with these commands: the sum of the mean
-// time of each.
-func (a account) of(commands []string) float64 {
+// meanOf returns the time in microseconds of a check with these commands: the sum of the
+// mean time of each.
+func meanOf(w figures.Work, commands []string) float64 {
 	total := 0.0
 	for _, name := range commands {
-		if calls, took := a.commands.Commands(name); calls > 0 {
+		if calls, took := w.Of(name); calls > 0 {
 			total += figures.Micros(took) / float64(calls)
 		}
 	}
 	return total
-}
-
-// account runs work and returns its server time.
-func (s *server) account(ctx context.Context, work func() error) (account, error) {
-	if err := s.admin.Do(ctx, s.admin.B().ConfigResetstat().Build()).Error(); err != nil {
-		return account{}, fmt.Errorf("reset the server's statistics: %w", err)
-	}
-	before, err := s.processor(ctx)
-	if err != nil {
-		return account{}, err
-	}
-	if err := work(); err != nil {
-		return account{}, err
-	}
-	after, err := s.processor(ctx)
-	if err != nil {
-		return account{}, err
-	}
-	commands, err := figures.ReadInfo(ctx, s.admin, "commandstats")
-	return account{processor: after - before, commands: commands}, err
-}
-
-// processor returns the processor time of the server's process so far.
-func (s *server) processor(ctx context.Context) (time.Duration, error) {
-	info, err := figures.ReadInfo(ctx, s.admin, "cpu")
-	if err != nil {
-		return 0, err
-	}
-	return info.Processor(), info.Err()
 }

@@ -117,49 +117,41 @@ func (b *browser) measure(ctx context.Context, s *seed) ([]figures.Figure, error
 
 // visit requests a page several times. It returns the page's figures, and its bytes.
 func (b *browser) visit(ctx context.Context, p page, rounds int) ([]figures.Figure, int, error) {
+	if _, _, err := b.load(ctx, p); err != nil { // fills caches, and is not counted
+		return nil, 0, err
+	}
 	var times []time.Duration
-	var before work
 	bytes := 0
-	for i := range rounds + 1 {
-		if i == 1 { // the first visit fills caches, and is not counted
-			if err := before.read(ctx, b.client); err != nil {
-				return nil, 0, err
+	work, err := figures.During(ctx, []valkey.Client{b.client}, func() error {
+		for range rounds {
+			got, took, err := b.load(ctx, p)
+			if err != nil {
+				return err
 			}
-		}
-		got, took, err := b.request(ctx, p)
-		if err != nil {
-			return nil, 0, err
-		}
-		if got.Code != http.StatusOK {
-			return nil, 0, fmt.Errorf("status %d", got.Code)
-		}
-		if i > 0 {
 			times, bytes = append(times, took), got.Body.Len()
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
 	}
-	var after work
-	err := after.read(ctx, b.client)
 	n, name := float64(rounds), "admin."+p.name
 	return []figures.Figure{
 		figures.InMillis(name+".server_ms", figures.Median(times)),
 		figures.InMillis(name+".p95_ms", figures.Quantile(times, 0.95)),
-		figures.Of(name+".commands", float64(after.commands-before.commands-1)/n, "commands"),
-		figures.Of(name+".reads", float64(after.reads-before.reads-1)/n, "reads"),
+		figures.Of(name+".commands", float64(work[0].Commands-1)/n, "commands"),
+		figures.Of(name+".reads", float64(work[0].Reads-1)/n, "reads"),
 		figures.Of(name+".gzip_bytes", float64(bytes), "bytes"),
-	}, bytes, err
+	}, bytes, nil
 }
 
-// work counts the server's work: commands, and reads from a connection. A short flush of
-// commands is one read.
-type work struct{ commands, reads int64 }
-
-func (w *work) read(ctx context.Context, client valkey.Client) error {
-	info, err := figures.ReadInfo(ctx, client, "stats")
-	if err != nil {
-		return err
+// load makes a request whose answer must be a page.
+func (b *browser) load(ctx context.Context, p page) (*httptest.ResponseRecorder, time.Duration, error) {
+	got, took, err := b.request(ctx, p)
+	if err == nil && got.Code != http.StatusOK {
+		err = fmt.Errorf("status %d", got.Code)
 	}
-	w.commands, w.reads = info.Integer("total_commands_processed"), info.Integer("total_reads_processed")
-	return info.Err()
+	return got, took, err
 }
 
 // firstLoad returns the bytes that a browser with an empty cache loads: the heaviest

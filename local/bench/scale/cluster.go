@@ -67,61 +67,6 @@ func (c *cluster) calls(ctx context.Context, plan string, n int) ([]enforce.Call
 	return calls, err
 }
 
-// nodeUsage is what a server has used, since its start or between two readings.
-type nodeUsage struct {
-	processor time.Duration // of the process
-	scripts   int64         // number of scripts run
-	scripting time.Duration // time spent in scripts
-	gets      int64         // number of GETs
-	getting   time.Duration // time spent in GETs
-	received  int64         // bytes
-}
-
-func (u nodeUsage) minus(before nodeUsage) nodeUsage {
-	return nodeUsage{
-		u.processor - before.processor, u.scripts - before.scripts, u.scripting - before.scripting,
-		u.gets - before.gets, u.getting - before.getting, u.received - before.received,
-	}
-}
-
-// usageDuring runs do and returns what each node used meanwhile.
-func (c *cluster) usageDuring(ctx context.Context, do func() error) ([]nodeUsage, error) {
-	before, err := c.usage(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := do(); err != nil {
-		return nil, err
-	}
-	used, err := c.usage(ctx)
-	for i := range used {
-		used[i] = used[i].minus(before[i])
-	}
-	return used, err
-}
-
-// usage returns what each node has used since its start.
-func (c *cluster) usage(ctx context.Context) ([]nodeUsage, error) {
-	var all []nodeUsage
-	for _, node := range c.nodes {
-		info, err := figures.ReadInfo(ctx, node, "everything")
-		if err != nil {
-			return nil, err
-		}
-		u := nodeUsage{received: info.Integer("total_net_input_bytes"), processor: info.Processor()}
-		u.gets, u.getting = info.Commands("get")
-		for _, name := range []string{"evalsha", "eval"} {
-			calls, took := info.Commands(name)
-			u.scripts, u.scripting = u.scripts+calls, u.scripting+took
-		}
-		if info.Err() != nil {
-			return nil, info.Err()
-		}
-		all = append(all, u)
-	}
-	return all, nil
-}
-
 // The server shrinks the buffers of connections gradually. So its memory is read every
 // readEvery until it no longer changes, at most maxReads times.
 const (

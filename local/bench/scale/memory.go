@@ -141,7 +141,7 @@ func (g *growth) fillLogs(ctx context.Context) (float64, error) {
 // edit measures edits of the plan that all keys have.
 func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	var took []time.Duration
-	used, err := g.usageDuring(ctx, func() error {
+	used, err := figures.During(ctx, g.nodes, func() error {
 		for i := range edits {
 			began := time.Now()
 			if err := g.Edit(ctx, func(s *policy.Set) {
@@ -159,7 +159,7 @@ func (g *growth) edit(ctx context.Context) ([]figures.Figure, error) {
 	prefix := fmt.Sprintf("edit.keys%d.", g.keys)
 	return []figures.Figure{
 		figure(prefix+"ms", figures.Millis(figures.Median(took)), "ms"),
-		figure(prefix+"bytes", float64(used[0].received)/edits, "bytes"),
-		figure(prefix+"cpu_ms", figures.Millis(used[0].processor)/edits, "ms"),
+		figure(prefix+"bytes", float64(used[0].Received)/edits, "bytes"),
+		figure(prefix+"cpu_ms", figures.Millis(used[0].Processor)/edits, "ms"),
 	}, nil
 }

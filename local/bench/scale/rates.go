@@ -121,7 +121,7 @@ func measureCosts(ctx context.Context, o options, c *cluster, f fleet, calls []e
 	allowed bool) (costs, error) {
 	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
 		var done fleetResult
-		used, err := c.usageDuring(ctx, func() (err error) {
+		used, err := figures.During(ctx, c.nodes, func() (err error) {
 			done, err = f.checkFor(ctx, calls, o.slice)
 			return err
 		})
@@ -136,24 +136,22 @@ func measureCosts(ctx context.Context, o options, c *cluster, f fleet, calls []e
 }
 
 // costsOf returns the costs of a run, from what the servers used.
-func costsOf(done fleetResult, used []nodeUsage) costs {
-	var total nodeUsage
-	var busiest int64              // scripts that the busiest node ran
-	var maxProcessor time.Duration // processor time of the node that used most
+func costsOf(done fleetResult, used []figures.Work) costs {
+	var scripts, busiest int64                   // of all nodes, and of the one that ran most
+	var scripting, processor, most time.Duration // of all nodes; most is that of the busiest
 	for _, u := range used {
-		total.processor += u.processor
-		total.scripting += u.scripting
-		total.scripts += u.scripts
-		busiest, maxProcessor = max(busiest, u.scripts), max(maxProcessor, u.processor)
+		ran, took := u.Of("evalsha", "eval")
+		scripts, scripting, processor = scripts+ran, scripting+took, processor+u.Processor
+		busiest, most = max(busiest, ran), max(most, u.Processor)
 	}
 	perCheck := func(d time.Duration) float64 { return figures.Micros(d) / float64(done.calls) }
 	return costs{
 		figures.Of("rate", float64(done.calls)/done.took.Seconds(), "checks/s"),
-		figures.Of("cpu_us", perCheck(total.processor), "µs"),
-		figures.Of("script_us", perCheck(total.scripting), "µs"),
-		figures.Of("per_core", 1e6/perCheck(total.processor), "checks/s"),
-		figures.Of("busiest_share", float64(busiest)*float64(len(used))/float64(total.scripts), "ratio"),
-		figures.Of("hot_shard_us", perCheck(maxProcessor), "µs"),
+		figures.Of("cpu_us", perCheck(processor), "µs"),
+		figures.Of("script_us", perCheck(scripting), "µs"),
+		figures.Of("per_core", 1e6/perCheck(processor), "checks/s"),
+		figures.Of("busiest_share", float64(busiest)*float64(len(used))/float64(scripts), "ratio"),
+		figures.Of("hot_shard_us", perCheck(most), "µs"),
 	}
 }
 
@@ -178,7 +176,7 @@ func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 		c.OnClose(clients[i].Close)
 	}
 	return figures.Repeat(o.repeats, func() ([]figures.Figure, error) {
-		used, err := c.usageDuring(ctx, func() error {
+		used, err := figures.During(ctx, c.nodes, func() error {
 			return harness.Concurrently(len(clients), harness.For(o.slice), func(worker, _ int) error {
 				client := clients[worker]
 				return client.Do(ctx, client.B().Get().Key(key).Build()).Error()
@@ -187,10 +185,11 @@ func simple(ctx context.Context, o options) ([]figures.Figure, error) {
 		if err != nil {
 			return nil, err
 		}
-		gets := float64(used[0].gets)
+		calls, getting := used[0].Of("get")
+		gets := float64(calls)
 		return []figures.Figure{
-			figure("simple.cpu_us", figures.Micros(used[0].processor)/gets, "µs"),
-			figure("simple.command_us", figures.Micros(used[0].getting)/gets, "µs"),
+			figure("simple.cpu_us", figures.Micros(used[0].Processor)/gets, "µs"),
+			figure("simple.command_us", figures.Micros(getting)/gets, "µs"),
 		}, nil
 	})
 }
